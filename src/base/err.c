@@ -1,0 +1,39 @@
+// err.c - see err.h.
+#include "base/err.h"
+#include <stdarg.h>
+#include <string.h>
+
+bool err_set(struct err *err, enum err_code code, const char *format, ...)
+{
+    if (!err)
+        return false;
+    va_list args;
+    va_start(args, format);
+    err->code = code;
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    return false;
+}
+
+bool err_prefix(struct err *err, const char *format, ...)
+{
+    if (!err)
+        return false;
+    char before[sizeof err->message], after[sizeof err->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(before, sizeof before, format, args);
+    va_end(args);
+    memcpy(after, err->message, sizeof after);
+    size_t n = strlen(before);
+    if (n > sizeof err->message / 2)
+        n = sizeof err->message / 2;
+    snprintf(err->message, sizeof err->message, "%.*s: %.*s", (int)n, before, (int)(sizeof err->message - n - 3), after);
+    return false;
+}
+
+_Noreturn void check_failed(const char *file, int line, const char *what)
+{
+    fprintf(stderr, "ingot: %s:%d: this must hold: %s (a bug in ingot; please report it)\n", file, line, what);
+    abort();
+}

@@ -1,0 +1,23 @@
+// mem.h - the one place where memory comes from.
+//
+// Everything is counted, so that a test can show that nothing is allocated per token, and any allocation can be made to
+// fail, so that a test can show what happens then. Thread safe.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+// Zeroed memory, or NULL when there is none or bytes is 0. Free with mem_free.
+void *mem_alloc(size_t bytes);
+// The same for n elements; NULL when n * bytes overflows.
+void *mem_alloc_array(size_t n, size_t bytes);
+// Grows or shrinks; new bytes are not zeroed. On NULL the old memory is still valid.
+void *mem_realloc(void *memory, size_t bytes);
+void mem_free(void *memory);
+// Aligned to `alignment` (a power of two), not zeroed; huge pages are asked for when bytes is large. Free with mem_free_aligned.
+void *mem_alloc_aligned(size_t bytes, size_t alignment);
+void mem_free_aligned(void *memory);
+
+// Number of allocations since the start of the process.
+uint64_t mem_n_allocations(void);
+// Makes the n-th allocation from now (1 = the next) fail; with sticky all later ones too. 0 switches this off.
+void mem_fail_at(uint64_t n, int sticky);

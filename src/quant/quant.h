@@ -1,0 +1,54 @@
+// quant.h - the number formats of weights: names, block sizes, and decoding of whole rows to fp32.
+//
+// Each format has a header of its own (q4_0.h, ...) with the layout of one block and its decode, shared by C, CUDA and MSL.
+// The layouts are those of GGUF, little-endian. Encoding lives in src/engine/quantize.c alone.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/str.h"
+
+enum quant {
+    QUANT_F32,
+    QUANT_F16,
+    QUANT_BF16,
+    QUANT_Q4_0,
+    QUANT_Q4_1,
+    QUANT_Q5_0,
+    QUANT_Q5_1,
+    QUANT_Q8_0,
+    QUANT_Q2_K,
+    QUANT_Q3_K,
+    QUANT_Q4_K,
+    QUANT_Q5_K,
+    QUANT_Q6_K,
+    QUANT_IQ4_NL,
+    QUANT_IQ4_XS,
+    QUANT_MXFP4,
+    N_WEIGHT_QUANTS,
+    QUANT_I32 = N_WEIGHT_QUANTS, // tensors of integers in files and tests; never a weight
+    N_QUANTS,
+};
+
+struct quant_info {
+    const char *name;        // "Q4_K", as llama.cpp and users spell it
+    uint32_t ggml_id;        // the number in a GGUF file
+    uint32_t block_elements; // 1 for plain numbers
+    uint32_t block_bytes;
+    void (*decode)(const void *blocks, float *out, size_t n); // n elements, a multiple of block_elements
+};
+const struct quant_info *quant_info(enum quant q); // CHECKs the range
+
+// Bytes of n elements. False when n is no multiple of the block or the product overflows.
+bool quant_bytes(enum quant q, uint64_t n, uint64_t *bytes);
+bool quant_from_name(struct str name, enum quant *q); // any case; false when unknown
+bool quant_from_ggml_id(uint32_t id, enum quant *q);
+
+float quant_half_to_float(uint16_t half); // exact, subnormals, infinities and NaN too
+uint16_t quant_float_to_half(float value); // round to nearest even
+static inline float quant_bf16_to_float(uint16_t b)
+{
+    union { uint32_t u; float f; } v = { .u = (uint32_t)b << 16 };
+    return v.f;
+}
+uint16_t quant_float_to_bf16(float value); // round to nearest even; NaN stays NaN

@@ -1,0 +1,93 @@
+// test_base.c - err, arena, str, buf, file.
+#include "testing.h"
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/mem.h"
+
+static void numbers_are_strict(void **state)
+{
+    (void)state;
+    uint64_t u;
+    int64_t i;
+    double f;
+    assert_true(str_to_u64(STR("18446744073709551615"), &u) && u == UINT64_MAX);
+    assert_false(str_to_u64(STR("18446744073709551616"), &u));
+    assert_false(str_to_u64(STR(""), &u) || str_to_u64(STR("1 "), &u) || str_to_u64(STR("-1"), &u));
+    assert_true(str_to_i64(STR("-9223372036854775808"), &i) && i == INT64_MIN);
+    assert_false(str_to_i64(STR("9223372036854775808"), &i) || str_to_i64(STR("-"), &i));
+    assert_true(str_to_f64(STR("-1.5e3"), &f) && f == -1500);
+    assert_false(str_to_f64(STR(" 1"), &f) || str_to_f64(STR("1x"), &f) || str_to_f64(STR("1e999"), &f));
+}
+
+static void a_buffer_keeps_its_maximum(void **state)
+{
+    (void)state;
+    struct buf b = { .max = 10 };
+    assert_true(buf_text(&b, "12345") && buf_printf(&b, "%d", 67890));
+    assert_false(buf_text(&b, "x"));
+    assert_false(buf_text(&b, ""));
+    assert_true(str_is(buf_as_str(&b), "1234567890"));
+    buf_free(&b);
+}
+
+static void an_arena_keeps_its_limit(void **state)
+{
+    (void)state;
+    struct arena *a = arena_create(100);
+    assert_non_null(arena_alloc(a, 60));
+    assert_null(arena_alloc(a, 41));
+    assert_non_null(arena_alloc(a, 40));
+    assert_null(arena_alloc_array(a, SIZE_MAX / 2, 3));
+    arena_destroy(a);
+}
+
+static void a_file_appears_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/ingot-test-XXXXXX", again[64];
+    struct file_writer w;
+    struct err err = { 0 };
+    struct buf b = { 0 };
+    close(mkstemp(path));
+    unlink(path);
+    snprintf(again, sizeof again, "%s.part", path);
+    assert_ok(file_create(&w, path, &err), &err);
+    file_write(&w, "abc", 3);
+    assert_false(file_exists(path));
+    file_abort(&w);
+    assert_false(file_exists(path) || file_exists(again));
+    assert_ok(file_create(&w, path, &err), &err);
+    file_write(&w, "abc", 3);
+    assert_ok(file_commit(&w, &err), &err);
+    assert_ok(file_read(&b, path, 10, &err), &err);
+    assert_true(str_is(buf_as_str(&b), "abc"));
+    assert_fails(file_read(&b, path, 2, &err), &err, "at most 2");
+    assert_fails(file_create(&w, "/nowhere/x", &err), &err, "/nowhere/x");
+    buf_free(&b);
+    unlink(path);
+}
+
+static void allocations_can_fail(void **state)
+{
+    (void)state;
+    mem_fail_at(2, 0);
+    void *a = mem_alloc(1), *b = mem_alloc(1), *c = mem_alloc(1);
+    mem_fail_at(0, 0);
+    assert_true(a && !b && c);
+    mem_free(a);
+    mem_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_strict),
+        cmocka_unit_test(a_buffer_keeps_its_maximum),
+        cmocka_unit_test(an_arena_keeps_its_limit),
+        cmocka_unit_test(a_file_appears_whole_or_not_at_all),
+        cmocka_unit_test(allocations_can_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
