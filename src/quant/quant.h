@@ -44,11 +44,14 @@ bool quant_bytes(enum quant q, uint64_t n, uint64_t *bytes);
 bool quant_from_name(struct str name, enum quant *q); // any case; false when unknown
 bool quant_from_ggml_id(uint32_t id, enum quant *q);
 
-float quant_half_to_float(uint16_t half); // exact, subnormals, infinities and NaN too
+float quant_half_to_float(uint16_t half);  // exact, subnormals, infinities and NaN too
 uint16_t quant_float_to_half(float value); // round to nearest even
 static inline float quant_bf16_to_float(uint16_t b)
 {
-    union { uint32_t u; float f; } v = { .u = (uint32_t)b << 16 };
+    union {
+        uint32_t u;
+        float f;
+    } v = { .u = (uint32_t)b << 16 };
     return v.f;
 }
 uint16_t quant_float_to_bf16(float value); // round to nearest even; NaN stays NaN

@@ -1,0 +1,171 @@
+// quant.c - see quant.h. One table; the loops over rows are all alike, so a macro writes them.
+#include "quant/quant.h"
+#include "quant/iq4_nl.h"
+#include "quant/iq4_xs.h"
+#include "quant/mxfp4.h"
+#include "quant/q2_k.h"
+#include "quant/q3_k.h"
+#include "quant/q4_0.h"
+#include "quant/q4_1.h"
+#include "quant/q4_k.h"
+#include "quant/q5_0.h"
+#include "quant/q5_1.h"
+#include "quant/q5_k.h"
+#include "quant/q6_k.h"
+#include "quant/q8_0.h"
+
+#define DECODE_ROW(format, elements)                                   \
+    static void format##_row(const void *blocks, float *out, size_t n) \
+    {                                                                  \
+        const struct format *b = blocks;                               \
+        for (size_t i = 0; i < n / (elements); i++)                    \
+            format##_decode(&b[i], out + i * (elements));              \
+    }
+
+DECODE_ROW(q4_0, 32)
+DECODE_ROW(q4_1, 32)
+DECODE_ROW(q5_0, 32)
+DECODE_ROW(q5_1, 32)
+DECODE_ROW(q8_0, 32)
+DECODE_ROW(q2_k, 256)
+DECODE_ROW(q3_k, 256)
+DECODE_ROW(q4_k, 256)
+DECODE_ROW(q5_k, 256)
+DECODE_ROW(q6_k, 256)
+DECODE_ROW(iq4_nl, 32)
+DECODE_ROW(iq4_xs, 256)
+DECODE_ROW(mxfp4, 32)
+
+static void f32_row(const void *from, float *out, size_t n)
+{
+    if (n)
+        memcpy(out, from, n * sizeof *out);
+}
+
+static void f16_row(const void *from, float *out, size_t n)
+{
+    const uint16_t *h = from;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = half_to_float(h[i]);
+}
+
+static void bf16_row(const void *from, float *out, size_t n)
+{
+    const uint16_t *b = from;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = quant_bf16_to_float(b[i]);
+}
+
+static void i32_row(const void *from, float *out, size_t n)
+{
+    const int32_t *v = from;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)v[i];
+}
+
+static const struct quant_info infos[N_QUANTS] = {
+    [QUANT_F32] = { "F32", 0, 1, 4, f32_row },
+    [QUANT_F16] = { "F16", 1, 1, 2, f16_row },
+    [QUANT_BF16] = { "BF16", 30, 1, 2, bf16_row },
+    [QUANT_Q4_0] = { "Q4_0", 2, 32, sizeof(struct q4_0), q4_0_row },
+    [QUANT_Q4_1] = { "Q4_1", 3, 32, sizeof(struct q4_1), q4_1_row },
+    [QUANT_Q5_0] = { "Q5_0", 6, 32, sizeof(struct q5_0), q5_0_row },
+    [QUANT_Q5_1] = { "Q5_1", 7, 32, sizeof(struct q5_1), q5_1_row },
+    [QUANT_Q8_0] = { "Q8_0", 8, 32, sizeof(struct q8_0), q8_0_row },
+    [QUANT_Q2_K] = { "Q2_K", 10, 256, sizeof(struct q2_k), q2_k_row },
+    [QUANT_Q3_K] = { "Q3_K", 11, 256, sizeof(struct q3_k), q3_k_row },
+    [QUANT_Q4_K] = { "Q4_K", 12, 256, sizeof(struct q4_k), q4_k_row },
+    [QUANT_Q5_K] = { "Q5_K", 13, 256, sizeof(struct q5_k), q5_k_row },
+    [QUANT_Q6_K] = { "Q6_K", 14, 256, sizeof(struct q6_k), q6_k_row },
+    [QUANT_IQ4_NL] = { "IQ4_NL", 20, 32, sizeof(struct iq4_nl), iq4_nl_row },
+    [QUANT_IQ4_XS] = { "IQ4_XS", 23, 256, sizeof(struct iq4_xs), iq4_xs_row },
+    [QUANT_MXFP4] = { "MXFP4", 39, 32, sizeof(struct mxfp4), mxfp4_row },
+    [QUANT_I32] = { "I32", 26, 1, 4, i32_row },
+};
+
+const struct quant_info *quant_info(enum quant q)
+{
+    CHECK((unsigned)q < N_QUANTS);
+    return &infos[q];
+}
+
+bool quant_bytes(enum quant q, uint64_t n, uint64_t *bytes)
+{
+    const struct quant_info *info = quant_info(q);
+    return n % info->block_elements == 0 && !__builtin_mul_overflow(n / info->block_elements, (uint64_t)info->block_bytes, bytes);
+}
+
+static char lower(char c)
+{
+    return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+}
+
+bool quant_from_name(struct str name, enum quant *q)
+{
+    for (unsigned i = 0; i < N_QUANTS; i++) {
+        size_t n = 0;
+        while (n < name.n && infos[i].name[n] && lower(name.at[n]) == lower(infos[i].name[n]))
+            n++;
+        if (n == name.n && infos[i].name[n] == 0) {
+            *q = (enum quant)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool quant_from_ggml_id(uint32_t id, enum quant *q)
+{
+    for (unsigned i = 0; i < N_QUANTS; i++)
+        if (infos[i].ggml_id == id) {
+            *q = (enum quant)i;
+            return true;
+        }
+    return false;
+}
+
+float quant_half_to_float(uint16_t half)
+{
+    return half_to_float(half);
+}
+
+static uint32_t float_bits(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+// value >> shift, rounded to nearest even; shift is 1..31.
+static uint32_t shift_rounded(uint32_t value, uint32_t shift)
+{
+    uint32_t half = 1u << (shift - 1), rest = value & ((1u << shift) - 1), kept = value >> shift;
+    return kept + (rest > half || (rest == half && (kept & 1)));
+}
+
+uint16_t quant_float_to_half(float value)
+{
+    uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000, exponent = bits >> 23 & 255, mantissa = bits & 0x7fffff;
+
+    if (exponent == 255)
+        return (uint16_t)(sign | 0x7c00 | (mantissa ? 0x200 | mantissa >> 13 : 0));
+    if (exponent >= 113) { // normal in half; a carry out of the mantissa moves into the exponent, and at the top gives infinity
+        uint32_t half = shift_rounded((exponent - 112) << 23 | mantissa, 13);
+        return (uint16_t)(sign | (half > 0x7c00 ? 0x7c00 : half));
+    }
+    if (exponent < 102) // below half of the smallest subnormal
+        return (uint16_t)sign;
+    return (uint16_t)(sign | shift_rounded(0x800000 | mantissa, 126 - exponent));
+}
+
+uint16_t quant_float_to_bf16(float value)
+{
+    uint32_t bits = float_bits(value);
+
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)shift_rounded(bits, 16);
+}

@@ -1,0 +1,233 @@
+// test_quant.c - every weight format against vectors made by tools/golden/quant_vectors.py, bit for bit.
+//
+// The vectors come from a separate reading of the formats (numpy, by planes of bits). Half precision is checked over all bit
+// patterns, the rounding of floats over the neighbourhood of every half.
+#include "testing.h"
+#include <math.h>
+#include "base/file.h"
+#include "quant/iq4_nl.h"
+#include "quant/iq4_xs.h"
+#include "quant/mxfp4.h"
+#include "quant/q4_k.h"
+#include "quant/q6_k.h"
+#include "quant/quant.h"
+
+static uint32_t bits_of(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static float float_of(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+// NaN is NaN: which one a processor makes of inf - inf is its own affair.
+static bool same_float(float a, float b)
+{
+    return bits_of(a) == bits_of(b) || (isnan(a) && isnan(b));
+}
+
+static void check_vectors(enum quant q, const char *file_name)
+{
+    const struct quant_info *info = quant_info(q);
+    size_t pair_bytes = info->block_bytes + info->block_elements * sizeof(float);
+    char path[512];
+    struct file_map map;
+    struct err err = { 0 };
+    float out[256], want;
+
+    snprintf(path, sizeof path, "%s/tests/quant/vectors/%s.bin", SOURCE_DIR, file_name);
+    assert_ok(file_map_open(&map, path, &err), &err);
+    assert_int_equal(map.bytes % pair_bytes, 0);
+    size_t n = map.bytes / pair_bytes, differ = 0;
+    assert_true(n >= 32);
+    const unsigned char *expected = map.at + n * info->block_bytes;
+    for (size_t i = 0; i < n; i++) {
+        info->decode(map.at + i * info->block_bytes, out, info->block_elements);
+        for (uint32_t j = 0; j < info->block_elements; j++) {
+            memcpy(&want, expected + (i * info->block_elements + j) * sizeof want, sizeof want);
+            differ += !same_float(out[j], want);
+        }
+    }
+    file_map_close(&map);
+    if (differ)
+        fail_msg("%s: %zu elements differ", info->name, differ);
+}
+
+static void every_format_decodes_bit_exactly(void **state)
+{
+    (void)state;
+    static const struct {
+        enum quant q;
+        const char *file;
+    } cases[] = {
+        { QUANT_Q4_0, "q4_0" },   { QUANT_Q4_1, "q4_1" }, { QUANT_Q5_0, "q5_0" },     { QUANT_Q5_1, "q5_1" },
+        { QUANT_Q8_0, "q8_0" },   { QUANT_Q2_K, "q2_k" }, { QUANT_Q3_K, "q3_k" },     { QUANT_Q4_K, "q4_k" },
+        { QUANT_Q5_K, "q5_k" },   { QUANT_Q6_K, "q6_k" }, { QUANT_IQ4_NL, "iq4_nl" }, { QUANT_IQ4_XS, "iq4_xs" },
+        { QUANT_MXFP4, "mxfp4" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_vectors(cases[i].q, cases[i].file);
+    assert_int_equal(sizeof cases / sizeof cases[0], N_WEIGHT_QUANTS - 3); // F32, F16 and BF16 are checked below
+}
+
+// The value of a half by its definition, in double.
+static double half_value(uint16_t h)
+{
+    int exponent = h >> 10 & 31, mantissa = h & 0x3ff;
+    double size = exponent ? ldexp(1 + mantissa / 1024.0, exponent - 15) : ldexp(mantissa, -24);
+    return h & 0x8000 ? -size : size;
+}
+
+static void all_halves_are_read_exactly(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) {
+        float f = quant_half_to_float((uint16_t)h);
+        if ((h >> 10 & 31) == 31)
+            assert_true(h & 0x3ff ? isnan(f) : isinf(f) && !!signbit(f) == (h >= 0x8000));
+        else
+            assert_true((double)f == half_value((uint16_t)h) && !!signbit(f) == (h >= 0x8000));
+        if (!isnan(f))
+            assert_int_equal(quant_float_to_half(f), h);
+        else
+            assert_true(isnan(quant_half_to_float(quant_float_to_half(f))));
+    }
+}
+
+// Between two neighbouring halves: the middle goes to the even one, anything else to the nearer.
+static void floats_round_to_the_nearest_half(void **state)
+{
+    (void)state;
+    for (uint16_t h = 0; h < 0x7bff; h++) {
+        float middle = (float)((half_value(h) + half_value(h + 1)) / 2); // 12 bits of mantissa: exact
+        uint16_t even = h & 1 ? h + 1 : h;
+        assert_int_equal(quant_float_to_half(middle), even);
+        assert_int_equal(quant_float_to_half(-middle), even | 0x8000);
+        assert_int_equal(quant_float_to_half(float_of(bits_of(middle) - 1)), h);
+        assert_int_equal(quant_float_to_half(float_of(bits_of(middle) + 1)), h + 1);
+    }
+    assert_int_equal(quant_float_to_half(65519.996f), 0x7bff);
+    assert_int_equal(quant_float_to_half(65520.0f), 0x7c00);
+    assert_int_equal(quant_float_to_half(1e30f), 0x7c00);
+    assert_int_equal(quant_float_to_half(-1e-30f), 0x8000);
+}
+
+static void floats_round_to_the_nearest_bf16(void **state)
+{
+    (void)state;
+    for (uint32_t b = 0; b < 0x7f80; b++) {
+        uint32_t low = b << 16, even = b & 1 ? b + 1 : b;
+        assert_int_equal(quant_float_to_bf16(float_of(low)), b);
+        assert_int_equal(quant_float_to_bf16(float_of(low | 0x8000)), even);
+        assert_int_equal(quant_float_to_bf16(float_of(low | 0x7fff)), b);
+        assert_int_equal(quant_float_to_bf16(float_of(low | 0x80008001)), (b + 1) | 0x8000);
+    }
+    assert_int_equal(quant_float_to_bf16(INFINITY), 0x7f80);
+    assert_true(isnan(quant_bf16_to_float(quant_float_to_bf16(float_of(0x7f800001)))));
+}
+
+static void plain_numbers_are_rows_too(void **state)
+{
+    (void)state;
+    static const uint16_t halves[4] = { 0x3c00, 0xc000, 0x0001, 0x7c00 }, brains[4] = { 0x3f80, 0xc000, 0x0001, 0x7f80 };
+    static const float floats[4] = { 1, -2, 5.9604645e-8f, INFINITY };
+    static const int32_t integers[4] = { 0, -7, 1 << 24, INT32_MIN };
+    float out[4];
+    quant_info(QUANT_F16)->decode(halves, out, 4);
+    assert_memory_equal(out, floats, sizeof out);
+    quant_info(QUANT_BF16)->decode(brains, out, 4);
+    assert_true(out[0] == 1 && out[1] == -2 && bits_of(out[2]) == 0x10000 && isinf(out[3]));
+    quant_info(QUANT_F32)->decode(floats, out, 4);
+    assert_memory_equal(out, floats, sizeof out);
+    quant_info(QUANT_I32)->decode(integers, out, 4);
+    assert_true(out[1] == -7 && out[3] == -2147483648.0f);
+}
+
+static void level_tables_and_expressions_agree(void **state)
+{
+    (void)state;
+    static const i8 levels[16] = IQ4_NL_LEVELS, doubled[16] = MXFP4_LEVELS;
+    for (u32 i = 0; i < 16; i++) {
+        assert_int_equal(iq4_nl_level(i), levels[i]);
+        assert_int_equal(mxfp4_level(i), doubled[i]);
+    }
+}
+
+// What kernels take apart must put together what decode gives.
+static void integers_and_scales_make_the_value(void **state)
+{
+    (void)state;
+    unsigned char bytes[256];
+    i8 q[256];
+    float out[256];
+    for (int i = 0; i < 256; i++)
+        bytes[i] = (unsigned char)(i * 37 + 11);
+    struct q4_k a;
+    memcpy(&a, bytes, sizeof a);
+    a.d = 0x3c00, a.dmin = 0x4000; // 1 and 2
+    q4_k_ints(&a, q);
+    q4_k_decode(&a, out);
+    for (u32 i = 0; i < 256; i++)
+        assert_true(out[i] == q4_k_scale(a.scales, i / 32).scale * q[i] - 2.0f * q4_k_scale(a.scales, i / 32).min);
+    struct iq4_xs b;
+    memcpy(&b, bytes, sizeof b);
+    b.d = 0x3c00;
+    iq4_xs_ints(&b, q);
+    iq4_xs_decode(&b, out);
+    for (u32 i = 0; i < 256; i++)
+        assert_true(out[i] == (float)(iq4_xs_scale(&b, i / 32) * q[i]));
+    struct q6_k c;
+    memcpy(&c, bytes, sizeof c);
+    c.d = 0x3c00;
+    q6_k_ints(&c, q);
+    q6_k_decode(&c, out);
+    for (u32 i = 0; i < 256; i++)
+        assert_true(out[i] == (float)(c.scales[i / 16] * q[i]));
+}
+
+static void sizes_are_checked(void **state)
+{
+    (void)state;
+    uint64_t bytes = 0;
+    assert_true(quant_bytes(QUANT_Q4_K, 512, &bytes) && bytes == 288);
+    assert_true(quant_bytes(QUANT_F32, 0, &bytes) && bytes == 0);
+    assert_true(quant_bytes(QUANT_Q8_0, 64, &bytes) && bytes == 68);
+    assert_false(quant_bytes(QUANT_Q4_K, 255, &bytes));
+    assert_false(quant_bytes(QUANT_Q8_0, 33, &bytes));
+    assert_false(quant_bytes(QUANT_F32, UINT64_MAX / 2, &bytes));
+    assert_false(quant_bytes(QUANT_Q8_0, UINT64_MAX - 31, &bytes));
+}
+
+static void names_and_numbers_find_the_format(void **state)
+{
+    (void)state;
+    enum quant q;
+    for (unsigned i = 0; i < N_QUANTS; i++) {
+        const struct quant_info *info = quant_info((enum quant)i);
+        assert_true(quant_from_name(str_from(info->name), &q) && q == i);
+        assert_true(quant_from_ggml_id(info->ggml_id, &q) && q == i);
+    }
+    assert_true(quant_from_name(STR("q4_k"), &q) && q == QUANT_Q4_K);
+    assert_false(quant_from_name(STR("Q4_"), &q) || quant_from_name(STR("Q4_KX"), &q) || quant_from_name(STR(""), &q));
+    static const uint32_t unknown[] = { 4, 5, 9, 15, 16, 19, 22, 24, 28, 31, 33, 34, 36, 38, 40, 41, 43, 1000, UINT32_MAX };
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
+        assert_false(quant_from_ggml_id(unknown[i], &q));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_format_decodes_bit_exactly),   cmocka_unit_test(all_halves_are_read_exactly),
+        cmocka_unit_test(floats_round_to_the_nearest_half),   cmocka_unit_test(floats_round_to_the_nearest_bf16),
+        cmocka_unit_test(plain_numbers_are_rows_too),         cmocka_unit_test(level_tables_and_expressions_agree),
+        cmocka_unit_test(integers_and_scales_make_the_value), cmocka_unit_test(sizes_are_checked),
+        cmocka_unit_test(names_and_numbers_find_the_format),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

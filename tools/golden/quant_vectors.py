@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Makes tests/quant/vectors/*.bin: blocks of every weight format and the floats they stand for.
+
+Needs numpy alone. Written from the descriptions of the formats (GGUF, and OCP's microscaling paper for MXFP4), by planes of
+bits instead of shifts and masks, so that it shares no mistake with src/quant. A file holds n blocks and then n * elements
+floats, little-endian. Blocks are random bits with chosen scales: both zeros, subnormals, infinities, NaN, ordinary numbers;
+the first two blocks are all zeros and all ones.
+
+Usage: quant_vectors.py FOLDER
+"""
+import sys
+import numpy as np
+
+f32 = np.float32
+
+
+def bits(a):
+    """[n, bytes] -> [n, bytes * 8], lowest bit first."""
+    return np.unpackbits(a, axis=1, bitorder="little")
+
+
+def number(planes):
+    """Bit planes, lowest first -> integers."""
+    return sum(p.astype(np.int32) << i for i, p in enumerate(planes))
+
+
+def fields(a, width):
+    """[n, bytes] -> [n, bytes * 8 / width] unsigned fields, lowest first."""
+    b = bits(a).reshape(len(a), -1, width)
+    return number([b[:, :, i] for i in range(width)])
+
+
+def half(a):
+    return a.copy().view(np.float16).astype(f32)
+
+
+def split_nibbles(a, run):
+    """Bytes in runs; the low halves of a run come first, then its high halves."""
+    b = bits(a).reshape(len(a), -1, run, 2, 4)
+    n = number([b[..., i] for i in range(4)])              # [n, runs, run, 2]
+    return n.transpose(0, 1, 3, 2).reshape(len(a), -1)
+
+
+def fifth_bits(a):
+    return bits(a).astype(np.int32) << 4
+
+
+def q4_0(a):
+    return half(a[:, :2]) * (split_nibbles(a[:, 2:], 16) - 8).astype(f32)
+
+
+def q4_1(a):
+    return half(a[:, :2]) * split_nibbles(a[:, 4:], 16).astype(f32) + half(a[:, 2:4])
+
+
+def q5_0(a):
+    return half(a[:, :2]) * (split_nibbles(a[:, 6:], 16) + fifth_bits(a[:, 2:6]) - 16).astype(f32)
+
+
+def q5_1(a):
+    return half(a[:, :2]) * (split_nibbles(a[:, 8:], 16) + fifth_bits(a[:, 4:8])).astype(f32) + half(a[:, 2:4])
+
+
+def q8_0(a):
+    return half(a[:, :2]) * a[:, 2:].copy().view(np.int8).astype(f32)
+
+
+def two_bits(a):
+    """64 bytes in two runs of 32; pair j of bits of byte l is element 32 * j + l of the run's 128."""
+    b = bits(a).reshape(len(a), 2, 32, 4, 2)
+    n = number([b[..., 0], b[..., 1]])                     # [n, run, l, j]
+    return n.transpose(0, 1, 3, 2).reshape(len(a), 256)
+
+
+def spread(per_group, q):
+    return np.repeat(per_group, q.shape[1] // per_group.shape[1], axis=1)
+
+
+def q2_k(a):
+    q = two_bits(a[:, 16:80]).astype(f32)
+    nib = fields(a[:, :16], 4).reshape(-1, 16, 2).astype(f32)
+    scale = half(a[:, 80:82]) * nib[:, :, 0]
+    low = half(a[:, 82:84]) * nib[:, :, 1]
+    return spread(scale, q) * q - spread(low, q)
+
+
+def q3_k(a):
+    plane = bits(a[:, :32]).reshape(-1, 32, 8).transpose(0, 2, 1).reshape(-1, 256).astype(np.int32)
+    q = (two_bits(a[:, 32:96]) + 4 * plane - 4).astype(f32)
+    low = fields(a[:, 96:104], 4).reshape(-1, 8, 2).transpose(0, 2, 1).reshape(-1, 16)
+    high = fields(a[:, 104:108], 2).reshape(-1, 4, 4).transpose(0, 2, 1).reshape(-1, 16)
+    scale = half(a[:, 108:110]) * (low + 16 * high - 32).astype(f32)
+    return spread(scale, q) * q
+
+
+def six_bit_pairs(s):
+    """12 bytes -> eight scales and eight mins."""
+    b = bits(s).reshape(-1, 12, 8)
+    first = number([b[:, 0:8, i] for i in range(6)])       # scales 0..3, mins 0..3
+    scale = number([b[:, 8:12, i] for i in range(4)] + [b[:, 0:4, 6], b[:, 0:4, 7]])
+    low = number([b[:, 8:12, 4 + i] for i in range(4)] + [b[:, 4:8, 6], b[:, 4:8, 7]])
+    return np.concatenate([first[:, :4], scale], 1), np.concatenate([first[:, 4:], low], 1)
+
+
+def scale_and_min(a, q):
+    scale, low = six_bit_pairs(a[:, 4:16])
+    q = q.astype(f32)
+    return spread(half(a[:, :2]) * scale.astype(f32), q) * q - spread(half(a[:, 2:4]) * low.astype(f32), q)
+
+
+def q4_k(a):
+    return scale_and_min(a, split_nibbles(a[:, 16:], 32))
+
+
+def q5_k(a):
+    plane = bits(a[:, 16:48]).reshape(-1, 32, 8).transpose(0, 2, 1).reshape(-1, 256).astype(np.int32)
+    return scale_and_min(a, split_nibbles(a[:, 48:], 32) + 16 * plane)
+
+
+def q6_k(a):
+    low = fields(a[:, :128], 4).reshape(-1, 2, 64, 2).transpose(0, 1, 3, 2).reshape(-1, 256)
+    q = (low + 16 * two_bits(a[:, 128:192]) - 32).astype(f32)
+    return spread(half(a[:, 208:210]) * a[:, 192:208].copy().view(np.int8).astype(f32), q) * q
+
+
+LEVELS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], f32)
+
+
+def iq4_nl(a):
+    return half(a[:, :2]) * LEVELS[split_nibbles(a[:, 2:], 16)]
+
+
+def iq4_xs(a):
+    high = fields(a[:, 2:4], 2)
+    scale = half(a[:, :2]) * (fields(a[:, 4:8], 4) + 16 * high - 32).astype(f32)
+    q = LEVELS[split_nibbles(a[:, 8:], 16)]
+    return spread(scale, q) * q
+
+
+def mxfp4(a):
+    """E2M1: sign, two bits of exponent (bias 1), one of mantissa. Minus zero reads as plus zero."""
+    n = split_nibbles(a[:, 1:], 16)
+    exponent, mantissa = n >> 1 & 3, n & 1
+    size = np.where(exponent == 0, mantissa * 0.5, (1 + mantissa * 0.5) * 2.0 ** (exponent - 1))
+    value = np.where((n >= 8) & (size != 0), -size, size)
+    with np.errstate(over="ignore"):
+        return (np.ldexp(1.0, a[:, :1].astype(np.int32) - 127) * value).astype(f32)
+
+
+# name: decode, elements, bytes, places of the halves that scale
+FORMATS = {
+    "q4_0": (q4_0, 32, 18, [0]), "q4_1": (q4_1, 32, 20, [0, 2]), "q5_0": (q5_0, 32, 22, [0]), "q5_1": (q5_1, 32, 24, [0, 2]),
+    "q8_0": (q8_0, 32, 34, [0]), "q2_k": (q2_k, 256, 84, [80, 82]), "q3_k": (q3_k, 256, 110, [108]),
+    "q4_k": (q4_k, 256, 144, [0, 2]), "q5_k": (q5_k, 256, 176, [0, 2]), "q6_k": (q6_k, 256, 210, [208]),
+    "iq4_nl": (iq4_nl, 32, 18, [0]), "iq4_xs": (iq4_xs, 256, 136, [0]), "mxfp4": (mxfp4, 32, 17, []),
+}
+SPECIAL = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x3C00, 0xBC00]
+
+
+def blocks(name, n, rng):
+    _, _, size, scales = FORMATS[name]
+    a = rng.integers(0, 256, (n, size), np.uint8)
+    for at in scales:
+        ordinary = (rng.standard_normal(n) * 0.01).astype(np.float16).view(np.uint16)
+        special = rng.choice(np.array(SPECIAL, np.uint16), n)
+        d = np.where(rng.random(n) < 0.4, special, ordinary).astype("<u2")
+        a[:, at:at + 2] = d.view(np.uint8).reshape(n, 2)
+    a[0], a[1] = 0, 255
+    if not scales:
+        a[2:6, 0] = [0, 1, 2, 254]
+    return a
+
+
+def main():
+    rng = np.random.default_rng(20)
+    for name, (decode, elements, _, _) in FORMATS.items():
+        n = 64 if elements == 32 else 32
+        a = blocks(name, n, rng)
+        with np.errstate(all="ignore"):
+            out = decode(a)
+        assert out.shape == (n, elements) and out.dtype == f32
+        with open(f"{sys.argv[1]}/{name}.bin", "wb") as f:
+            f.write(a.tobytes() + out.astype("<f4").tobytes())
+
+
+if __name__ == "__main__":
+    main()
