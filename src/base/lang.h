@@ -10,7 +10,7 @@ typedef int i32;
 typedef ulong u64;
 typedef float f32;
 #define STATIC_ASSERT(condition) static_assert(condition, #condition)
-#define SHARED_INLINE inline
+#define SHARED_INLINE            inline
 #else
 #include <stdint.h>
 typedef uint8_t u8;
@@ -22,10 +22,10 @@ typedef uint64_t u64;
 typedef float f32;
 #if defined(__CUDACC__)
 #define STATIC_ASSERT(condition) static_assert(condition, #condition)
-#define SHARED_INLINE static __host__ __device__ inline
+#define SHARED_INLINE            static __host__ __device__ inline
 #else
-#define HOST_C 1
+#define HOST_C                   1
 #define STATIC_ASSERT(condition) _Static_assert(condition, #condition)
-#define SHARED_INLINE static inline
+#define SHARED_INLINE            static inline
 #endif
 #endif

@@ -14,7 +14,7 @@ struct str {
 };
 
 #define STR(literal) ((struct str){ "" literal, sizeof(literal) - 1 })
-#define STR_ARG(s) (int)((s).n > 256 ? 256 : (s).n), (s).at // for "%.*s" in messages
+#define STR_ARG(s)   (int)((s).n > 256 ? 256 : (s).n), (s).at // for "%.*s" in messages
 
 static inline struct str str_from(const char *text)
 {

@@ -1,0 +1,23 @@
+// threads.h - a team of threads that run the same function together.
+//
+// Built for work in pieces of microseconds: between two runs the workers spin for about 100 us, then sleep. Waking a sleeping
+// thread costs 33 us, a spinning one 0.1 us, a barrier 30-50 ns (two Zen 5 cores), so a whole step of a model is one run with
+// barriers inside. A spinner yields its core now and then: a foreign busy loop must not stop the team.
+#pragma once
+#include <stdbool.h>
+
+struct team;
+
+// n_threads counts the caller's own thread; at least 1. NULL when threads cannot be had.
+struct team *team_create(unsigned n_threads);
+void team_destroy(struct team *team); // NULL is allowed
+unsigned team_size(const struct team *team);
+
+// Runs work(arg, 0..n-1) on all threads, the caller being thread 0; returns when all are done. One caller at a time.
+void team_run(struct team *team, void (*work)(void *arg, unsigned thread), void *arg);
+
+// Inside work: waits until every thread of the team is here. What was written before is seen by all after.
+void team_barrier(struct team *team);
+
+// Processors this process may use; at least 1.
+unsigned threads_available(void);

@@ -1,0 +1,281 @@
+// cpu.c - plays tapes on the processor: threads walk the list of commands together; see cpu.h.
+#include "device/cpu/cpu.h"
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "device/tape_internal.h"
+
+enum { CHUNKS_PER_THREAD = 4, LINE = 64 };
+
+struct cpu {
+    struct device device;
+    struct cpu_options options;
+    uint32_t features;
+    struct team *team;
+    const struct cpu_kernel **kernels; // [n_ops], NULL: not supported
+};
+
+// One play's tile counters: tile_at[command * CPU_MAX_PHASES + phase] is the next tile to take.
+struct cpu_tape {
+    atomic_uint *tile_at;
+    unsigned char *local; // [threads][local_bytes]
+    size_t local_bytes;
+};
+
+struct cpu_play {
+    struct cpu *cpu;
+    struct tape *tape;
+    const struct step *step;
+    uint32_t first, last;
+};
+
+static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase, uint32_t n_tiles,
+                      atomic_uint *at)
+{
+    uint32_t chunk = (n_tiles + call->n_threads * CHUNKS_PER_THREAD - 1) / (call->n_threads * CHUNKS_PER_THREAD);
+
+    for (;;) {
+        uint32_t first = atomic_fetch_add_explicit(at, chunk, memory_order_relaxed);
+        if (first >= n_tiles)
+            return;
+        kernel->run(call, phase, first, n_tiles - first < chunk ? n_tiles : first + chunk);
+    }
+}
+
+static void play_command(const struct cpu_play *p, uint32_t index, struct cpu_call *call)
+{
+    const struct cpu_kernel *kernel = p->cpu->kernels[p->tape->commands[index].op];
+    struct cpu_tape *native = p->tape->native;
+    struct cpu_plan plan = { 0 };
+    uint64_t fresh = ~(uint64_t)0;
+
+    call->command = &p->tape->commands[index];
+    call->fresh = &fresh;
+    kernel->plan(call, &plan);
+    for (uint32_t phase = 0, ran = 0; phase < plan.n_phases; phase++) {
+        if (plan.n_tiles[phase] == 0)
+            continue;
+        if (ran++)
+            team_barrier(p->cpu->team);
+        run_tiles(kernel, call, phase, plan.n_tiles[phase], &native->tile_at[index * CPU_MAX_PHASES + phase]);
+    }
+}
+
+static void play_commands(void *arg, unsigned thread)
+{
+    const struct cpu_play *p = arg;
+    const struct cpu_tape *native = p->tape->native;
+    struct cpu_call call = { .step = p->step,
+                             .local = native->local + thread * native->local_bytes,
+                             .thread = thread,
+                             .n_threads = team_size(p->cpu->team) };
+
+    for (uint32_t i = p->first; i < p->last; i++) {
+        if (p->tape->commands[i].waits && i > p->first)
+            team_barrier(p->cpu->team);
+        play_command(p, i, &call);
+    }
+}
+
+static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err)
+{
+    struct cpu_tape *native = t->native;
+    struct cpu_play p = { (struct cpu *)d, t, step->host, first, last };
+
+    CHECK(p.step->n_rows <= t->limits.max_rows && p.step->n_outputs <= t->limits.max_outputs);
+    (void)err;
+    for (uint32_t i = first * CPU_MAX_PHASES; i < last * CPU_MAX_PHASES; i++)
+        atomic_store_explicit(&native->tile_at[i], 0, memory_order_relaxed);
+    team_run(p.cpu->team, play_commands, &p);
+    d->counters.submissions++;
+    d->counters.commands += last - first;
+    for (uint32_t i = first; i < last; i++)
+        d->counters.barriers += t->commands[i].waits;
+    return true;
+}
+
+static bool cpu_wait(struct device *d, struct err *err)
+{
+    (void)err;
+    d->counters.waits++;
+    return true;
+}
+
+// The largest step a tape may be played with, to ask kernels for their local memory.
+static size_t local_bytes_needed(struct cpu *cpu, struct tape *t)
+{
+    struct step largest = { .n_rows = t->limits.max_rows,
+                            .n_outputs = t->limits.max_outputs,
+                            .max_rows = t->limits.max_rows,
+                            .max_outputs = t->limits.max_outputs };
+    uint64_t fresh = 0;
+    size_t bytes = LINE;
+
+    for (uint32_t i = 0; i < t->n_commands; i++) {
+        struct cpu_call call = {
+            .command = &t->commands[i], .step = &largest, .fresh = &fresh, .n_threads = team_size(cpu->team)
+        };
+        struct cpu_plan plan = { 0 };
+        cpu->kernels[t->commands[i].op]->plan(&call, &plan);
+        CHECK(plan.n_phases <= CPU_MAX_PHASES);
+        bytes = plan.local_bytes > bytes ? plan.local_bytes : bytes;
+    }
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+static void cpu_drop(struct device *d, struct tape *t)
+{
+    struct cpu_tape *native = t->native;
+
+    (void)d;
+    if (!native)
+        return;
+    mem_free(native->tile_at);
+    mem_free_aligned(native->local);
+    mem_free(native);
+    t->native = NULL;
+}
+
+static bool cpu_seal(struct device *d, struct tape *t, struct err *err)
+{
+    struct cpu *cpu = (struct cpu *)d;
+
+    for (uint32_t i = 0; i < t->n_commands; i++)
+        if (!cpu->kernels[t->commands[i].op])
+            return err_set(err, ERR_UNSUPPORTED, "%s: the CPU has no kernel for %s", t->commands[i].label, t->commands[i].name);
+    struct cpu_tape *native = mem_alloc(sizeof *native);
+    if (!native)
+        return err_memory(err, "a tape");
+    t->native = native;
+    native->local_bytes = local_bytes_needed(cpu, t);
+    native->local = mem_alloc_aligned(native->local_bytes * team_size(cpu->team), LINE);
+    native->tile_at = mem_alloc_array((size_t)t->n_commands * CPU_MAX_PHASES + 1, sizeof *native->tile_at);
+    if (native->local && native->tile_at)
+        return true;
+    cpu_drop(d, t);
+    return err_memory(err, "a tape");
+}
+
+bool cpu_buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
+{
+    uint64_t rounded = (bytes + LINE - 1) / LINE * LINE;
+    void *host = rounded < bytes || rounded > SIZE_MAX
+                     ? NULL
+                     : mem_alloc_aligned(rounded ? rounded : LINE, rounded >= 1 << 21 ? 1 << 21 : LINE);
+
+    if (!host)
+        return err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s", (unsigned long long)bytes, d->name);
+    memset(host, 0, rounded);
+    *b = (struct buffer){ .device = d, .host = host, .bytes = bytes, .native = host };
+    return true;
+}
+
+static void cpu_release(struct device *d, struct buffer *b)
+{
+    (void)d;
+    mem_free_aligned(b->native); // NULL for memory that belongs to the model file
+}
+
+static bool cpu_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err)
+{
+    (void)d, (void)err;
+    memcpy((unsigned char *)b->host + offset, from, bytes);
+    return true;
+}
+
+static bool cpu_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err)
+{
+    (void)d, (void)err;
+    memcpy(to, (const unsigned char *)b->host + offset, bytes);
+    return true;
+}
+
+static bool cpu_weight_take(struct device *d, const struct weight_source *source, struct weight *w, struct err *err)
+{
+    struct cpu *cpu = (struct cpu *)d;
+    struct err packed = { 0 };
+    bool pack = source->use == WEIGHT_PRODUCT && !cpu->options.plain && !cpu->options.no_repack;
+
+    *w = (struct weight){
+        .bytes = source->bytes, .n_rows = source->n_rows, .n_cols = source->n_cols, .format = source->format, .name = source->name
+    };
+    w->buffer = (struct buffer){ .device = d, .host = (void *)(uintptr_t)source->data, .bytes = source->bytes };
+    if (!pack || cpu->options.table->pack(cpu->features, cpu->team, source, w, &packed))
+        return true;
+    if (packed.code != ERR_NONE && err)
+        *err = packed;
+    return packed.code == ERR_NONE;
+}
+
+static bool cpu_supports(struct device *d, uint32_t op)
+{
+    return ((struct cpu *)d)->kernels[op] != NULL;
+}
+
+static void cpu_close(struct device *d)
+{
+    struct cpu *cpu = (struct cpu *)d;
+
+    team_destroy(cpu->team);
+    mem_free(cpu->kernels);
+    mem_free(cpu);
+}
+
+static void cpu_info(struct device *d, struct device_info *info)
+{
+    struct cpu *cpu = (struct cpu *)d;
+    char features[96];
+
+    cpu_features_print(cpu->features, features, sizeof features);
+    snprintf(info->name, sizeof info->name, "%u thread%s, %s", team_size(cpu->team), team_size(cpu->team) == 1 ? "" : "s",
+             cpu->options.plain ? "plain loops" : features);
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
+#if defined(_SC_AVPHYS_PAGES)
+    info->free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
+#else
+    info->free_bytes = info->memory_bytes;
+#endif
+}
+
+static const struct cpu_kernel *kernel_choose(const struct cpu_op *op, uint32_t features, bool plain)
+{
+    if (!op)
+        return NULL;
+    for (uint32_t i = 0; !plain && i < CPU_MAX_KERNELS && op->fast[i].kernel.run; i++)
+        if ((op->fast[i].needs & ~features) == 0)
+            return &op->fast[i].kernel;
+    return &op->plain;
+}
+
+struct device *cpu_open(const struct cpu_options *options, struct err *err)
+{
+    static const struct device_ops ops = { cpu_close,       cpu_info,     cpu_buffer_alloc, cpu_release, cpu_write, cpu_read,
+                                           cpu_weight_take, cpu_supports, cpu_seal,         cpu_drop,    cpu_play,  cpu_wait };
+    unsigned n_threads = options->n_threads ? options->n_threads : threads_available();
+    struct cpu *cpu = mem_alloc(sizeof *cpu);
+
+    if (n_threads > 1024) {
+        mem_free(cpu);
+        err_set(err, ERR_INPUT, "%u threads asked for; at most 1024", n_threads);
+        return NULL;
+    }
+    if (cpu) {
+        cpu->options = *options;
+        cpu->features = cpu_features() & (options->features ? options->features : (uint32_t)CPU_ALL);
+        cpu->device.ops = &ops;
+        snprintf(cpu->device.name, sizeof cpu->device.name, "cpu");
+        cpu->team = team_create(n_threads);
+        cpu->kernels = mem_alloc_array(options->table->n_ops, sizeof *cpu->kernels);
+    }
+    if (!cpu || !cpu->team || !cpu->kernels) {
+        if (cpu)
+            cpu_close(&cpu->device);
+        err_memory(err, "the CPU's threads");
+        return NULL;
+    }
+    for (uint32_t i = 0; i < options->table->n_ops; i++)
+        cpu->kernels[i] = kernel_choose(options->table->ops[i], cpu->features, options->plain);
+    return &cpu->device;
+}

@@ -1,0 +1,102 @@
+// cpu.h - the CPU as a device, and what its kernels see.
+//
+// A kernel is a pair of functions: plan says into how many tiles its work falls for a given step, run does a range of tiles. Threads
+// take chunks of tiles from a counter, so a tile's result must not depend on who computes it or on what else is computed. A kernel
+// with several phases gets a barrier between them.
+// The plain kernel of an operation is its definition. Faster ones follow, each with the processor features it needs.
+#pragma once
+#include "base/threads.h"
+#include "device/step.h"
+#include "device/tape.h"
+
+#if defined(__x86_64__)
+#define CPU_X86 1
+#elif defined(__aarch64__)
+#define CPU_ARM 1
+#endif
+#define TARGET(features) __attribute__((target(features)))
+
+enum {
+    CPU_AVX2 = 1,   // AVX2, FMA, F16C
+    CPU_AVX512 = 2, // F, BW, VL, DQ
+    CPU_AVX512_VNNI = 4,
+    CPU_AVX512_BF16 = 8,
+    CPU_AVX_VNNI = 16,
+    CPU_NEON = 32,
+    CPU_DOTPROD = 64,
+    CPU_I8MM = 128,
+    CPU_ALL = 255,
+};
+enum { CPU_MAX_PHASES = 4, CPU_MAX_KERNELS = 6 };
+
+struct cpu_call {
+    const struct command *command;
+    const struct step *step;
+    void *local;     // this thread's own memory, plan.local_bytes; kept through one command, 64-byte aligned
+    uint64_t *fresh; // bit p: this thread has not run phase p of this command before; kernels clear it after preparing `local`
+    unsigned thread, n_threads;
+};
+
+struct cpu_plan {
+    uint32_t n_phases;
+    uint32_t n_tiles[CPU_MAX_PHASES];
+    size_t local_bytes; // per thread; must not grow with a smaller step
+};
+
+struct cpu_kernel {
+    void (*plan)(const struct cpu_call *call, struct cpu_plan *plan);
+    void (*run)(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last); // tiles [first, last)
+};
+
+struct cpu_op {
+    const char *name;
+    struct cpu_kernel plain;
+    struct cpu_choice {
+        uint32_t needs; // CPU_* bits; the first choice whose needs are met is taken
+        struct cpu_kernel kernel;
+    } fast[CPU_MAX_KERNELS]; // ends with a NULL run
+};
+
+// What the operations give the device: their kernels, and how weights are laid out. See ops/cpu_table.c.
+struct cpu_table {
+    const struct cpu_op *const *ops; // [n_ops], by enum op
+    uint32_t n_ops;
+    // Repacks a matrix for products. Returns false with code ERR_NONE when it should stay as in the file.
+    bool (*pack)(uint32_t features, struct team *team, const struct weight_source *source, struct weight *w, struct err *err);
+};
+
+struct cpu_options {
+    unsigned n_threads; // 0: all that this process may use
+    uint32_t features;  // mask on what was detected; 0 = CPU_ALL
+    bool plain;         // only plain kernels, weights as in the file: the oracle
+    bool no_repack;     // weights stay as in the file, used from the mapping
+    const struct cpu_table *table;
+};
+
+struct device *cpu_open(const struct cpu_options *options, struct err *err);
+uint32_t cpu_features(void);                                      // what this processor has
+void cpu_features_print(uint32_t features, char *text, size_t n); // "AVX2 AVX-512 VNNI BF16"
+// Shared by other devices' oracles and the packers: host memory of the device.
+bool cpu_buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
+
+static inline const void *cpu_args(const struct cpu_call *call)
+{
+    return call->command->args;
+}
+static inline bool cpu_has(const struct cpu_call *call, uint32_t operand)
+{
+    return call->command->operands[operand].buffer != NULL;
+}
+static inline void *cpu_base(const struct cpu_call *call, uint32_t operand) // NULL when absent
+{
+    const struct operand *o = &call->command->operands[operand];
+    return o->buffer ? (unsigned char *)o->buffer->host + o->offset : NULL;
+}
+static inline void *cpu_row(const struct cpu_call *call, uint32_t operand, uint32_t row)
+{
+    return (unsigned char *)cpu_base(call, operand) + row * call->command->operands[operand].row_bytes;
+}
+static inline const struct weight *cpu_weight(const struct cpu_call *call, uint32_t operand)
+{
+    return call->command->operands[operand].weight;
+}

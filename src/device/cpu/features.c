@@ -1,0 +1,73 @@
+// features.c - what this processor can do, asked at run time: the binary is never built for one machine.
+#include <string.h>
+#include "device/cpu/cpu.h"
+#if defined(CPU_ARM) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(CPU_ARM) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
+#if defined(CPU_X86)
+#include <cpuid.h>
+
+static uint32_t has_avx_vnni(void)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) ? CPU_AVX_VNNI : 0;
+}
+
+static uint32_t has_avx512_bf16(void)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1) ? CPU_AVX512_BF16 : 0;
+}
+
+// __builtin_cpu_supports also asks whether the system saves the wide registers.
+uint32_t cpu_features(void)
+{
+    uint32_t f = 0;
+
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        f |= CPU_AVX2 | has_avx_vnni();
+    if ((f & CPU_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        f |= CPU_AVX512;
+    if ((f & CPU_AVX512) && __builtin_cpu_supports("avx512vnni"))
+        f |= CPU_AVX512_VNNI | has_avx512_bf16();
+    return f;
+}
+#elif defined(CPU_ARM) && defined(__linux__)
+uint32_t cpu_features(void)
+{
+    unsigned long one = getauxval(AT_HWCAP), two = getauxval(AT_HWCAP2);
+    return CPU_NEON | (one >> 20 & 1 ? CPU_DOTPROD : 0) | (two >> 13 & 1 ? CPU_I8MM : 0);
+}
+#elif defined(CPU_ARM) && defined(__APPLE__)
+static uint32_t sysctl_bit(const char *name, uint32_t bit)
+{
+    int value = 0;
+    size_t n = sizeof value;
+    return sysctlbyname(name, &value, &n, NULL, 0) == 0 && value ? bit : 0;
+}
+
+uint32_t cpu_features(void)
+{
+    return CPU_NEON | sysctl_bit("hw.optional.arm.FEAT_DotProd", CPU_DOTPROD) | sysctl_bit("hw.optional.arm.FEAT_I8MM", CPU_I8MM);
+}
+#else
+uint32_t cpu_features(void)
+{
+    return 0;
+}
+#endif
+
+void cpu_features_print(uint32_t features, char *text, size_t n)
+{
+    static const char *const names[] = { "AVX2", "AVX-512", "VNNI", "BF16", "AVX-VNNI", "NEON", "DOTPROD", "I8MM" };
+
+    snprintf(text, n, "%s", features ? "" : "no SIMD");
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        if (features >> i & 1)
+            snprintf(text + strlen(text), n - strlen(text), "%s%s", *text ? " " : "", names[i]);
+}

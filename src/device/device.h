@@ -1,0 +1,86 @@
+// device.h - what a device must be able to do: memory, weights in its own layout, and playing tapes.
+//
+// One folder per device implements this table; nothing else in ingot knows which device it is on. A device knows no model.
+// Unless said otherwise: one thread at a time per device; errors go to err and leave nothing behind.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/err.h"
+#include "quant/quant.h"
+
+struct tape;
+struct device;
+
+// A piece of device memory. host is its address where the device shares memory with the host, else NULL.
+struct buffer {
+    struct device *device;
+    void *host;
+    uint64_t bytes;
+    void *native; // the device's own handle
+};
+
+// A matrix [n_rows, n_cols], one row per output; or a vector (n_rows = 1, fp32). layout is the device's business: 0 = as in the file.
+struct weight {
+    struct buffer buffer; // owned, unless it borrows the file's mapping
+    uint64_t bytes;
+    uint32_t n_rows, n_cols;
+    enum quant format;
+    uint32_t layout;
+    const char *name; // the tensor's name in the file, for messages and traces; borrowed
+};
+
+// How a matrix will be used; the device may choose a layout for it.
+enum weight_use { WEIGHT_ROWS, WEIGHT_PRODUCT }; // rows are picked one by one (embedding) | multiplied with activations
+
+struct weight_source {
+    const void *data; // blocks in file order; stays valid as long as the weight
+    uint64_t bytes;
+    uint32_t n_rows, n_cols;
+    enum quant format;
+    enum weight_use use;
+    const char *name;
+};
+
+struct device_info {
+    char name[128]; // "AMD EPYC, 2 threads, AVX-512 VNNI"
+    uint64_t memory_bytes, free_bytes;
+};
+
+// Counted since the device was opened.
+struct device_counters {
+    uint64_t plays, commands, barriers, submissions, waits, read_bytes, buffers, pipelines;
+};
+
+struct device_ops {
+    void (*close)(struct device *d);
+    void (*info)(struct device *d, struct device_info *info);
+    bool (*alloc)(struct device *d, uint64_t bytes, struct buffer *b, struct err *err); // zeroed
+    void (*release)(struct device *d, struct buffer *b);
+    bool (*write)(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
+    bool (*read)(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
+    // Takes a weight over, repacked if the device wants that; repacking never changes a value.
+    bool (*weight)(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);
+    // Is there a kernel for this operation? If not, the operation records its parts.
+    bool (*supports)(struct device *d, uint32_t op);
+    // Prepares a tape whose hazards and offsets are known; drop frees what seal made.
+    bool (*seal)(struct device *d, struct tape *t, struct err *err);
+    void (*drop)(struct device *d, struct tape *t);
+    // Submits commands [first, last) with the given step. On return the work is queued (on the CPU: done).
+    bool (*play)(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err);
+    // Waits until everything played so far is done.
+    bool (*wait)(struct device *d, struct err *err);
+};
+
+struct device {
+    const struct device_ops *ops;
+    char name[16]; // "cpu", "cuda:1"
+    struct device_counters counters;
+};
+
+bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
+void buffer_release(struct buffer *b); // a zeroed buffer is allowed
+bool buffer_write(struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
+bool buffer_read(const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
+bool weight_create(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);
+void weight_release(struct weight *w);
+void device_close(struct device *d); // NULL is allowed

@@ -1,0 +1,129 @@
+// diff.c - plays a tape on two devices, command by command, and measures how far the results lie apart.
+#include <math.h>
+#include <string.h>
+#include "base/mem.h"
+#include "device/step.h"
+#include "device/tape_internal.h"
+
+// Both sides' bytes of one operand, on the host.
+struct pair {
+    unsigned char *a, *b;
+};
+
+static bool copy_over(const struct operand *from, const struct operand *to, struct err *err)
+{
+    unsigned char *bytes = mem_alloc(from->bytes);
+    bool ok = bytes ? buffer_read(from->buffer, from->offset, bytes, from->bytes, err) &&
+                          buffer_write((struct buffer *)to->buffer, to->offset, bytes, from->bytes, err)
+                    : err_memory(err, "a copy of an operand");
+    mem_free(bytes);
+    return ok;
+}
+
+static bool align_inputs(const struct command *a, const struct command *b, struct err *err)
+{
+    for (uint32_t i = 0; i < a->n_operands; i++) {
+        const struct operand *from = &a->operands[i], *to = &b->operands[i];
+        if (!from->buffer || from->weight || from->bytes != to->bytes)
+            continue;
+        if (!copy_over(from, to, err))
+            return false;
+    }
+    return true;
+}
+
+static float number_at(const unsigned char *bytes, enum operand_type type, uint64_t i)
+{
+    return type == OPERAND_F16 ? quant_half_to_float(((const uint16_t *)bytes)[i]) : ((const float *)bytes)[i];
+}
+
+static double squared_error(const struct pair *at, enum operand_type type, uint64_t n)
+{
+    double error = 0, norm = 0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        double a = number_at(at->a, type, i), b = number_at(at->b, type, i);
+        if (isnan(a) != isnan(b))
+            return INFINITY;
+        double d = isnan(a) || a == b ? 0 : a - b;
+        error += d * d;
+        norm += isnan(a) ? 0 : a * a;
+    }
+    return error == 0 ? 0 : error / (norm > 1e-30 ? norm : 1e-30);
+}
+
+static double compare_bytes(const struct tape *t, const struct operand *o, const struct pair *at, const struct step *step)
+{
+    uint64_t bytes = o->bytes;
+
+    if (o->value)
+        bytes = o->row_bytes * (t->values[o->value - 1].rows == ROWS_STEP ? step->n_rows : step->n_outputs);
+    if (o->type == OPERAND_U32)
+        return memcmp(at->a, at->b, bytes) == 0 ? 0 : INFINITY;
+    return squared_error(at, o->type, bytes / (o->type == OPERAND_F16 ? 2 : 4));
+}
+
+struct comparison {
+    struct tape *a, *b;
+    const struct step *step;
+};
+
+static bool compare_operand(const struct comparison *c, uint32_t command, uint32_t operand, double *error, struct err *err)
+{
+    const struct operand *a = &c->a->commands[command].operands[operand], *b = &c->b->commands[command].operands[operand];
+    struct pair at = { mem_alloc(a->bytes), mem_alloc(a->bytes) };
+    bool ok = at.a && at.b ? buffer_read(a->buffer, a->offset, at.a, a->bytes, err) &&
+                                 buffer_read(b->buffer, b->offset, at.b, a->bytes, err)
+                           : err_memory(err, "two copies of an operand");
+    if (ok)
+        *error = compare_bytes(c->a, a, &at, c->step);
+    mem_free(at.a);
+    mem_free(at.b);
+    return ok;
+}
+
+// The worst of the operands that the command wrote.
+static bool compare_command(const struct comparison *c, uint32_t index, struct tape_difference *d, struct err *err)
+{
+    const struct command *command = &c->a->commands[index];
+
+    *d = (struct tape_difference){ .label = command->label, .name = command->name, .command = index };
+    for (uint32_t i = 0; i < command->n_operands; i++) {
+        const struct operand *o = &command->operands[i];
+        double error = 0;
+        if (!o->buffer || !o->writes || o->type == OPERAND_PRIVATE)
+            continue;
+        if (!compare_operand(c, index, i, &error, err))
+            return false;
+        if (error >= d->error) {
+            d->error = error;
+            d->operand = i;
+        }
+    }
+    return true;
+}
+
+static bool play_one(struct tape *t, const struct buffer *step, uint32_t index, struct err *err)
+{
+    return t->device->ops->play(t->device, t, step, index, index + 1, err) && t->device->ops->wait(t->device, err);
+}
+
+bool tape_diff(struct tape *a, struct tape *b, const struct buffer *steps[2], tape_on_command *on_command, void *arg,
+               struct err *err)
+{
+    unsigned char *host = mem_alloc(steps[0]->bytes);
+    struct comparison c = { a, b, (const struct step *)host };
+    bool ok = host ? buffer_read(steps[0], 0, host, steps[0]->bytes, err) : err_memory(err, "the step");
+
+    if (ok && a->n_commands != b->n_commands)
+        ok = err_set(err, ERR_INPUT, "the tapes have %u and %u commands; record them alike", a->n_commands, b->n_commands);
+    for (uint32_t i = 0; ok && i < a->n_commands; i++) {
+        struct tape_difference d = { 0 };
+        ok = align_inputs(&a->commands[i], &b->commands[i], err) && play_one(a, steps[0], i, err) &&
+             play_one(b, steps[1], i, err) && compare_command(&c, i, &d, err);
+        if (ok && !on_command(arg, &d))
+            break;
+    }
+    mem_free(host);
+    return ok;
+}

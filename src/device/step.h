@@ -1,0 +1,91 @@
+// step.h - one step of a batch, as the device sees it: what changes from play to play. Shared by C, CUDA and MSL.
+//
+// A header of 64 bytes, then arrays whose places follow from the capacities in the header. The engine fills it, one copy goes to
+// the device, and the tape is played unchanged. A row is one token of one sequence; rows of many sequences mix freely.
+// What lives longer than a step (page tables, the log of tokens) is not here: see ops/pages.h. So a step does not grow with context.
+#pragma once
+#include "base/lang.h"
+
+#if defined(__METAL_VERSION__)
+#define STEP_SPACE constant
+#else
+#define STEP_SPACE
+#endif
+
+#define STEP_TOKEN_LOGGED  0xffffffffu // the row's token is read from the log: the one sampled by the step before
+#define STEP_TOKEN_INVALID 0xfffffffeu // the result of a row whose logits held NaN or infinity
+
+struct sample_params {     // of one output row
+    f32 temperature;       // 0: greedy
+    f32 top_p, min_p;      // 1 and 0 switch them off
+    u32 top_k;             // 0: all
+    f32 repeat_penalty;    // 1 switches it off; > 1 makes seen tokens less likely, whatever the logit's sign
+    f32 presence_penalty;  // subtracted once from the logit of a seen token
+    f32 frequency_penalty; // subtracted for each time it was seen
+    u32 penalty_window;    // how many of the last tokens count as seen
+    u32 seed[2];           // random numbers come from (seed, position), never from a state
+    u32 flags;             // SAMPLE_*
+    u32 reserved;
+};
+STATIC_ASSERT(sizeof(struct sample_params) == 48);
+#define SAMPLE_SKIP 1u // logits only: no token is drawn or logged
+
+struct step {
+    u32 n_rows;    // rows in use, from 0
+    u32 n_outputs; // rows whose logits are wanted
+    u32 max_rows, max_outputs;
+    u32 reserved[12];
+};
+STATIC_ASSERT(sizeof(struct step) == 64);
+
+// In words from the start of the step.
+SHARED_INLINE u32 step_at_tokens(void)
+{
+    return (u32)sizeof(struct step) / 4;
+}
+SHARED_INLINE u32 step_at_positions(u32 max_rows)
+{
+    return step_at_tokens() + max_rows;
+}
+SHARED_INLINE u32 step_at_slots(u32 max_rows)
+{
+    return step_at_tokens() + 2 * max_rows;
+}
+SHARED_INLINE u32 step_at_outputs(u32 max_rows)
+{
+    return step_at_tokens() + 3 * max_rows;
+}
+SHARED_INLINE u32 step_at_samples(u32 max_rows, u32 max_outputs)
+{
+    return step_at_outputs(max_rows) + max_outputs;
+}
+SHARED_INLINE u32 step_bytes(u32 max_rows, u32 max_outputs)
+{
+    return step_at_samples(max_rows, max_outputs) * 4 + max_outputs * (u32)sizeof(struct sample_params);
+}
+
+// [n_rows] token ids, or STEP_TOKEN_LOGGED
+SHARED_INLINE const STEP_SPACE u32 *step_tokens(const STEP_SPACE struct step *s)
+{
+    return (const STEP_SPACE u32 *)s + step_at_tokens();
+}
+// [n_rows] position of the row in its sequence, from 0
+SHARED_INLINE const STEP_SPACE u32 *step_positions(const STEP_SPACE struct step *s)
+{
+    return (const STEP_SPACE u32 *)s + step_at_positions(s->max_rows);
+}
+// [n_rows] the sequence's slot: its row in the page table and in the token log
+SHARED_INLINE const STEP_SPACE u32 *step_slots(const STEP_SPACE struct step *s)
+{
+    return (const STEP_SPACE u32 *)s + step_at_slots(s->max_rows);
+}
+// [n_outputs] which rows want logits, ascending
+SHARED_INLINE const STEP_SPACE u32 *step_outputs(const STEP_SPACE struct step *s)
+{
+    return (const STEP_SPACE u32 *)s + step_at_outputs(s->max_rows);
+}
+// [n_outputs]
+SHARED_INLINE const STEP_SPACE struct sample_params *step_samples(const STEP_SPACE struct step *s)
+{
+    return (const STEP_SPACE struct sample_params *)((const STEP_SPACE u32 *)s + step_at_samples(s->max_rows, s->max_outputs));
+}

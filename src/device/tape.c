@@ -1,0 +1,317 @@
+// tape.c - recording, sealing and playing; see tape.h.
+//
+// Sealing has four parts: report the sticky error, give every value a place in scratch by its first and last use, resolve the
+// operands, mark the hazards. Reusing scratch makes new hazards, so the marking comes last and sees real byte ranges.
+#include "device/tape_internal.h"
+#include <stdarg.h>
+#include <string.h>
+#include "base/mem.h"
+#include "device/step.h"
+
+enum { SCRATCH_ALIGNMENT = 256 };
+
+struct tape *tape_create(struct device *d, struct tape_limits limits)
+{
+    struct tape *t = mem_alloc(sizeof *t);
+
+    if (!t)
+        return NULL;
+    t->device = d;
+    t->limits = limits;
+    t->label = "";
+    t->arena = arena_create((size_t)1 << 26);
+    if (!t->arena) {
+        mem_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void tape_destroy(struct tape *t)
+{
+    if (!t)
+        return;
+    if (t->native)
+        t->device->ops->drop(t->device, t);
+    buffer_release(&t->scratch);
+    arena_destroy(t->arena);
+    mem_free(t->commands);
+    mem_free(t->values);
+    mem_free(t);
+}
+
+const struct tape_limits *tape_limits(const struct tape *t)
+{
+    return &t->limits;
+}
+
+bool tape_fuses(const struct tape *t, uint32_t op)
+{
+    return !t->limits.parts && t->device->ops->supports(t->device, op);
+}
+
+void tape_fail(struct tape *t, const char *format, ...)
+{
+    if (t->error.code != ERR_NONE)
+        return;
+    char message[384];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    err_set(&t->error, ERR_INPUT, "%s: %s", t->label, message);
+}
+
+// Room for one more element; the array doubles.
+static void *tape_grow(struct tape *t, void *array, uint32_t n, uint32_t *capacity, size_t element_bytes)
+{
+    if (n < *capacity)
+        return array;
+    uint32_t wanted = *capacity ? *capacity * 2 : 64;
+    void *grown = mem_realloc(array, wanted * element_bytes);
+    if (!grown) {
+        tape_fail(t, "out of memory for the tape");
+        return NULL;
+    }
+    *capacity = wanted;
+    return grown;
+}
+
+static struct value add_value(struct tape *t, uint32_t n_cols, enum value_rows rows, const struct buffer *bound)
+{
+    struct tape_value_plan *values = tape_grow(t, t->values, t->n_values, &t->values_capacity, sizeof *values);
+    uint32_t n_rows = rows == ROWS_STEP ? t->limits.max_rows : t->limits.max_outputs;
+
+    if (!values)
+        return (struct value){ 0 };
+    t->values = values;
+    values[t->n_values++] = (struct tape_value_plan){
+        .n_cols = n_cols, .rows = rows, .first = UINT32_MAX, .bytes = (uint64_t)n_rows * n_cols * 4, .bound = bound
+    };
+    if (bound && bound->bytes < values[t->n_values - 1].bytes)
+        tape_fail(t, "a bound value has %llu bytes; %u rows of %u columns need more", (unsigned long long)bound->bytes, n_rows,
+                  n_cols);
+    return (struct value){ .id = t->n_values, .n_cols = n_cols, .rows = rows };
+}
+
+struct value tape_value(struct tape *t, uint32_t n_cols, enum value_rows rows)
+{
+    return add_value(t, n_cols, rows, NULL);
+}
+
+struct value tape_value_bound(struct tape *t, uint32_t n_cols, enum value_rows rows, const struct buffer *b)
+{
+    return add_value(t, n_cols, rows, b);
+}
+
+void tape_label(struct tape *t, const char *format, ...)
+{
+    char text[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const char *label = arena_printf(t->arena, "%s", text);
+    if (label)
+        t->label = label;
+    else
+        tape_fail(t, "out of memory for a label");
+}
+
+struct command *tape_add(struct tape *t, uint16_t op, const char *name, const void *args, uint32_t args_bytes)
+{
+    CHECK(args_bytes <= TAPE_ARGS_BYTES && !t->sealed);
+    struct command *commands = tape_grow(t, t->commands, t->n_commands, &t->commands_capacity, sizeof *commands);
+
+    if (!commands || t->error.code != ERR_NONE)
+        return NULL;
+    t->commands = commands;
+    struct command *c = &commands[t->n_commands++];
+    memset(c, 0, sizeof *c);
+    c->op = op;
+    c->name = name;
+    c->label = t->label;
+    memcpy(c->args, args, args_bytes);
+    return c;
+}
+
+static struct operand *add_operand(struct command *c)
+{
+    CHECK(c->n_operands < TAPE_MAX_OPERANDS);
+    return &c->operands[c->n_operands++];
+}
+
+static void touch_value(struct tape *t, struct command *c, struct value v, bool writes)
+{
+    if (!c)
+        return;
+    struct operand *o = add_operand(c);
+    if (v.id == 0)
+        return;
+    struct tape_value_plan *plan = &t->values[v.id - 1];
+    uint32_t at = (uint32_t)(c - t->commands);
+
+    *o = (struct operand){ .value = v.id, .bytes = plan->bytes, .row_bytes = (uint64_t)v.n_cols * 4, .writes = writes };
+    if (plan->first == UINT32_MAX && !writes && !plan->bound)
+        tape_fail(t, "%s reads a value that no command has written", c->name);
+    plan->first = plan->first == UINT32_MAX ? at : plan->first;
+    plan->last = at;
+}
+
+void tape_reads(struct tape *t, struct command *c, struct value v)
+{
+    touch_value(t, c, v, false);
+}
+
+void tape_writes(struct tape *t, struct command *c, struct value v)
+{
+    touch_value(t, c, v, true);
+}
+
+void tape_reads_weight(struct tape *t, struct command *c, const struct weight *w)
+{
+    (void)t;
+    if (!c)
+        return;
+    struct operand *o = add_operand(c);
+    if (w)
+        *o = (struct operand){ .buffer = &w->buffer, .bytes = w->bytes, .row_bytes = w->bytes / w->n_rows, .weight = w };
+}
+
+void tape_works_in(struct tape *t, struct command *c, struct value v)
+{
+    touch_value(t, c, v, true);
+    if (c)
+        c->operands[c->n_operands - 1].type = OPERAND_PRIVATE;
+}
+
+void tape_reads_buffer(struct tape *t, struct command *c, const struct buffer *b)
+{
+    (void)t;
+    if (c)
+        *add_operand(c) = (struct operand){ .buffer = b, .bytes = b->bytes };
+}
+
+void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *b, enum operand_type type)
+{
+    (void)t;
+    if (c)
+        *add_operand(c) = (struct operand){ .buffer = b, .bytes = b->bytes, .writes = true, .type = type };
+}
+
+static bool values_overlap_in_time(const struct tape_value_plan *a, const struct tape_value_plan *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+// The lowest offset at which values[index] meets no earlier-placed value that lives at the same time.
+static uint64_t lowest_offset(const struct tape *t, uint32_t index)
+{
+    const struct tape_value_plan *v = &t->values[index];
+    uint64_t offset = 0;
+
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t i = 0; i < index; i++) {
+            const struct tape_value_plan *o = &t->values[i];
+            if (o->bound || o->first == UINT32_MAX || !values_overlap_in_time(o, v))
+                continue;
+            if (offset < o->offset + o->bytes && o->offset < offset + v->bytes) {
+                offset = (o->offset + o->bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+                moved = true;
+            }
+        }
+    }
+    return offset;
+}
+
+static bool plan_scratch(struct tape *t, struct err *err)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < t->n_values; i++) {
+        struct tape_value_plan *v = &t->values[i];
+        if (v->bound || v->first == UINT32_MAX)
+            continue;
+        v->offset = lowest_offset(t, i);
+        if (v->offset + v->bytes > bytes)
+            bytes = v->offset + v->bytes;
+    }
+    return bytes == 0 || buffer_alloc(t->device, bytes, &t->scratch, err);
+}
+
+static void resolve_operands(struct tape *t)
+{
+    for (uint32_t i = 0; i < t->n_commands; i++)
+        for (uint32_t j = 0; j < t->commands[i].n_operands; j++) {
+            struct operand *o = &t->commands[i].operands[j];
+            if (o->value == 0)
+                continue;
+            const struct tape_value_plan *v = &t->values[o->value - 1];
+            o->buffer = v->bound ? v->bound : &t->scratch;
+            o->offset = v->bound ? 0 : v->offset;
+        }
+}
+
+bool tape_seal(struct tape *t, struct err *err)
+{
+    CHECK(!t->sealed);
+    if (t->error.code != ERR_NONE) {
+        if (err)
+            *err = t->error;
+        return false;
+    }
+    if (!plan_scratch(t, err))
+        return err_prefix(err, "scratch of the tape");
+    resolve_operands(t);
+    hazard_mark(t->commands, t->n_commands);
+    t->sealed = t->device->ops->seal(t->device, t, err);
+    return t->sealed;
+}
+
+bool tape_play(struct tape *t, const struct buffer *step, struct err *err)
+{
+    CHECK(t->sealed);
+    t->device->counters.plays++;
+    return t->device->ops->play(t->device, t, step, 0, t->n_commands, err);
+}
+
+uint32_t tape_n_commands(const struct tape *t)
+{
+    return t->n_commands;
+}
+
+uint32_t tape_n_barriers(const struct tape *t)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < t->n_commands; i++)
+        n += t->commands[i].waits;
+    return n;
+}
+
+uint64_t tape_scratch_bytes(const struct tape *t)
+{
+    return t->scratch.bytes;
+}
+
+static uint64_t operand_bytes(const struct command *c, bool writes)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        if (c->operands[i].buffer && c->operands[i].writes == writes)
+            bytes += c->operands[i].bytes;
+    return bytes;
+}
+
+void tape_print(const struct tape *t, FILE *to)
+{
+    fprintf(to, "tape: %u commands, %u barriers, %.2f MiB scratch, up to %u rows and %u outputs on %s\n", t->n_commands,
+            tape_n_barriers(t), (double)t->scratch.bytes / 1048576, t->limits.max_rows, t->limits.max_outputs, t->device->name);
+    for (uint32_t i = 0; i < t->n_commands; i++) {
+        const struct command *c = &t->commands[i];
+        fprintf(to, "%5u %s %-11s %-24s may read %11llu, write %10llu bytes\n", i, c->waits ? "|" : " ", c->name, c->label,
+                (unsigned long long)operand_bytes(c, false), (unsigned long long)operand_bytes(c, true));
+    }
+}

@@ -1,0 +1,100 @@
+// tape.h - one step of a model as a flat list of commands.
+//
+// A model records a tape once per stage and row bucket, a device seals it once, and every step plays it unchanged. What differs
+// from step to step lives in the step's own device buffer (step.h), so that steps can be queued ahead and a tape is never patched.
+// Recording cannot fail in the middle: the first error stays in the tape and tape_seal reports it with the command's label.
+// One thread at a time.
+#pragma once
+#include "base/arena.h"
+#include "device/device.h"
+
+enum { TAPE_MAX_OPERANDS = 16, TAPE_ARGS_BYTES = 128 };
+
+enum value_rows { ROWS_STEP, ROWS_OUTPUT }; // one row per row of the step | one per output row
+
+// Numbers that one command makes and later ones read: [rows, n_cols] fp32. Its memory is chosen when the tape is sealed, and
+// is reused after its last command. id 0 is no value.
+struct value {
+    uint32_t id;
+    uint32_t n_cols;
+    enum value_rows rows;
+};
+
+// What the bytes of an operand are, for tape_diff. Private: a kernel's own workspace, never compared.
+enum operand_type { OPERAND_F32, OPERAND_F16, OPERAND_U32, OPERAND_PRIVATE };
+
+struct operand {
+    const struct buffer *buffer; // NULL: an absent operand, or scratch before the seal
+    uint64_t offset, bytes;
+    uint64_t row_bytes; // of a value or a weight: from one row to the next
+    uint32_t value;     // id, or 0
+    bool writes;
+    enum operand_type type;
+    const struct weight *weight; // or NULL
+};
+
+struct command {
+    uint16_t op; // enum op, see ops/ops.def
+    uint8_t n_operands;
+    bool waits; // set by tape_seal: an earlier command since the last wait touches one of these ranges
+    struct operand operands[TAPE_MAX_OPERANDS];
+    _Alignas(16) unsigned char args[TAPE_ARGS_BYTES];
+    const char *name;  // of the operation
+    const char *label; // "layer3.attn_norm"
+};
+
+struct tape_limits {
+    uint32_t max_rows, max_outputs; // of every step that will be played
+    bool exact;                     // activations stay fp32 in products with quantised weights
+    bool parts;                     // fused operations record their parts even if the device has them
+};
+
+struct tape; // commands, values, sticky error; tape_internal.h shows it to devices
+
+struct tape *tape_create(struct device *d, struct tape_limits limits); // NULL without memory
+void tape_destroy(struct tape *t);                                     // NULL is allowed
+const struct tape_limits *tape_limits(const struct tape *t);
+bool tape_fuses(const struct tape *t, uint32_t op); // the device has this fused operation and parts are not asked for
+
+// A new value.
+struct value tape_value(struct tape *t, uint32_t n_cols, enum value_rows rows);
+// A value in memory of the caller's: the activation block between stages, the logits. b holds max rows x n_cols fp32 and outlives t.
+struct value tape_value_bound(struct tape *t, uint32_t n_cols, enum value_rows rows, const struct buffer *b);
+
+// The label of the commands that follow: printf; "layer%u.attn".
+void tape_label(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);
+
+// Adds a command; args are copied. Then its operands, in the order in which kernels know them. NULL after an error, which the
+// calls below accept.
+struct command *tape_add(struct tape *t, uint16_t op, const char *name, const void *args, uint32_t args_bytes);
+void tape_reads(struct tape *t, struct command *c, struct value v); // id 0: an absent operand
+void tape_writes(struct tape *t, struct command *c, struct value v);
+void tape_works_in(struct tape *t, struct command *c, struct value v); // workspace: written, its content is the kernel's business
+void tape_reads_weight(struct tape *t, struct command *c, const struct weight *w); // NULL: an absent operand
+void tape_reads_buffer(struct tape *t, struct command *c, const struct buffer *b); // all of it
+void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *b, enum operand_type type);
+
+// Records an error; only the first is kept.
+void tape_fail(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);
+
+// Plans scratch by last use, marks the commands that must wait and no others, and prepares the device's own form.
+bool tape_seal(struct tape *t, struct err *err);
+// step.n_rows and n_outputs must be within the limits.
+bool tape_play(struct tape *t, const struct buffer *step, struct err *err);
+
+uint32_t tape_n_commands(const struct tape *t);
+uint32_t tape_n_barriers(const struct tape *t);
+uint64_t tape_scratch_bytes(const struct tape *t);
+void tape_print(const struct tape *t, FILE *to); // the sealed list, its barriers and scratch: --trace
+
+// Plays two tapes that were recorded alike, on two devices, with the same step. Before each command the memory that it touches on
+// a's device is copied to b's, so that every command is judged alone; then the operands it wrote are compared over the rows in use.
+struct tape_difference {
+    const char *label, *name;
+    uint32_t command, operand;
+    double error; // normalised squared error of the worst written operand; infinity where only one side has a NaN
+};
+// on_command hears of every command, in order, and may stop the walk by returning false.
+typedef bool tape_on_command(void *arg, const struct tape_difference *difference);
+bool tape_diff(struct tape *a, struct tape *b, const struct buffer *steps[2], tape_on_command *on_command, void *arg,
+               struct err *err);

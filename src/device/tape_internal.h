@@ -1,0 +1,31 @@
+// tape_internal.h - the tape from the inside, for tape.c, hazard.c, diff.c and the devices.
+#pragma once
+#include "device/tape.h"
+
+struct tape_value_plan {
+    uint32_t n_cols;
+    enum value_rows rows;
+    uint32_t first, last; // commands that touch it; UINT32_MAX, 0: none yet
+    uint64_t offset, bytes;
+    const struct buffer *bound;
+};
+
+struct tape {
+    struct device *device;
+    struct arena *arena;
+    struct tape_limits limits;
+    struct command *commands;
+    uint32_t n_commands, commands_capacity;
+    struct tape_value_plan *values; // [n_values], value id i is values[i - 1]
+    uint32_t n_values, values_capacity;
+    struct buffer scratch;
+    const char *label;
+    struct err error;
+    bool sealed;
+    void *native; // made by the device's seal
+};
+
+// Do the two commands touch a common byte, at least one of them writing?
+bool hazard_between(const struct command *a, const struct command *b);
+// Sets `waits` on every command that must not start before all earlier ones since the last wait are done. Returns their number.
+uint32_t hazard_mark(struct command *commands, uint32_t n);

@@ -1,0 +1,24 @@
+// activate: out[r][c] = f(gate[r][c]) * up[r][c]      f = SiLU: x / (1 + exp(-x)), or GELU in its tanh form
+//
+// gate and out may be the same value.
+#pragma once
+#include "base/lang.h"
+
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+
+struct activate_args {
+    u32 n_cols;
+    u32 activation; // enum activation
+};
+STATIC_ASSERT(sizeof(struct activate_args) == 8);
+
+#ifdef HOST_C
+#include "device/tape.h"
+
+struct activate {
+    struct value out, gate, up; // [rows, n_cols]
+    enum activation activation;
+};
+void op_activate(struct tape *t, struct activate a);
+float activation_plain(enum activation a, float x);
+#endif

@@ -1,0 +1,29 @@
+// attend: causal attention of each row over the pages of its own sequence (GQA: heads h share K and V head h / (n_heads / n_kv)).
+//
+//   s[j] = scale * q . k[j]   for j = first..position of the row;   out = sum over j of softmax(s)[j] * v[j]
+// first is 0, or position - window + 1 where a window is set. The order of the sums depends on the position alone: j ascending,
+// in blocks of a fixed size. Nothing outside the range is read, so nothing needs masking.
+#pragma once
+#include "base/lang.h"
+#include "ops/pages.h"
+
+struct attend_args {
+    struct page_shape pages;
+    u32 n_heads;
+    u32 window; // 0: the whole past
+    f32 scale;
+    u32 reserved;
+};
+STATIC_ASSERT(sizeof(struct attend_args) == 32);
+
+enum { ATTEND_Q, ATTEND_K_PAGES, ATTEND_V_PAGES, ATTEND_TABLE, ATTEND_OUT };
+
+#ifdef HOST_C
+struct attend {
+    struct value out, q; // [rows, n_heads * head_dim]
+    struct pages pages;
+    float scale;
+    uint32_t window;
+};
+void op_attend(struct tape *t, struct attend a);
+#endif

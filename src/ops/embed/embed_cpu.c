@@ -1,0 +1,29 @@
+// embed_cpu.c - the definition. Decoding one row is a copy for memory's purposes; nothing faster is needed.
+#include "ops/embed/embed.h"
+#include "ops/rows.h"
+
+static void embed_row(const struct cpu_call *call, uint32_t row)
+{
+    const struct embed_args *args = cpu_args(call);
+    const struct weight *table = cpu_weight(call, 0);
+    const uint32_t *log = cpu_base(call, 1); // [n_slots, log_stride]
+    float *out = cpu_row(call, 2, row);      // [n_cols]
+    uint32_t token = step_tokens(call->step)[row];
+
+    if (token == STEP_TOKEN_LOGGED)
+        token = log[(uint64_t)step_slots(call->step)[row] * args->log_stride + step_positions(call->step)[row]];
+    if (token >= args->n_tokens)
+        token = 0; // the row of a sequence whose last result was invalid: nobody reads it
+    quant_info(table->format)->decode(cpu_row(call, 0, token), out, args->n_cols);
+    for (uint32_t c = 0; c < args->n_cols && args->scale != 1; c++)
+        out[c] *= args->scale;
+}
+
+static void embed_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
+{
+    (void)phase;
+    for (uint32_t row = first; row < last; row++)
+        embed_row(call, row);
+}
+
+const struct cpu_op cpu_op_embed = { .name = "embed", .plain = { plan_rows, embed_run } };

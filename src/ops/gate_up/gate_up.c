@@ -1,0 +1,40 @@
+// gate_up.c - checks and records the operation, or its parts; see gate_up.h.
+#include "ops/gate_up/gate_up.h"
+#include "ops/matmul/matmul.h"
+#include "ops/ops.h"
+#include "ops/rmsnorm/rmsnorm.h"
+
+static void record_parts(struct tape *t, struct gate_up g)
+{
+    struct value n = tape_value(t, g.in.n_cols, ROWS_STEP);
+    struct value gate = tape_value(t, g.out.n_cols, ROWS_STEP), up = tape_value(t, g.out.n_cols, ROWS_STEP);
+
+    op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = g.in, .scale = g.norm, .eps = g.eps });
+    op_matmul(t, (struct matmul){ .out = gate, .in = n, .w = g.gate });
+    op_matmul(t, (struct matmul){ .out = up, .in = n, .w = g.up });
+    op_activate(t, (struct activate){ .out = g.out, .gate = gate, .up = up, .activation = g.activation });
+}
+
+void op_gate_up(struct tape *t, struct gate_up g)
+{
+    if (g.norm->n_cols != g.in.n_cols) {
+        tape_fail(t, "gate_up: in has %u columns, norm %u; they must be equal", g.in.n_cols, g.norm->n_cols);
+        return;
+    }
+    if (!matmul_fits(t, "gate_up", g.gate, g.in.n_cols, g.out.n_cols) ||
+        !matmul_fits(t, "gate_up", g.up, g.in.n_cols, g.out.n_cols))
+        return;
+    if (!tape_fuses(t, OP_gate_up)) {
+        record_parts(t, g);
+        return;
+    }
+    struct gate_up_args args = { g.in.n_cols, g.out.n_cols, g.eps, g.activation, tape_limits(t)->exact, 0 };
+    struct value work = tape_value(t, gate_up_work_cols(g.in.n_cols), ROWS_STEP);
+    struct command *c = tape_add(t, OP_gate_up, "gate_up", &args, sizeof args);
+    tape_reads(t, c, g.in);
+    tape_reads_weight(t, c, g.norm);
+    tape_reads_weight(t, c, g.gate);
+    tape_reads_weight(t, c, g.up);
+    tape_works_in(t, c, work);
+    tape_writes(t, c, g.out);
+}

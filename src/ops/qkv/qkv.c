@@ -1,0 +1,68 @@
+// qkv.c - checks and records the operation, or its parts; see qkv.h.
+#include "ops/qkv/qkv.h"
+#include "ops/matmul/matmul.h"
+#include "ops/ops.h"
+#include "ops/rmsnorm/rmsnorm.h"
+
+static void record_parts(struct tape *t, struct qkv m)
+{
+    uint32_t n_kv = m.pages.shape.n_kv_heads * m.pages.shape.head_dim;
+    struct value n = tape_value(t, m.in.n_cols, ROWS_STEP);
+    struct value k = tape_value(t, n_kv, ROWS_STEP), v = tape_value(t, n_kv, ROWS_STEP);
+
+    op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = m.in, .scale = m.norm, .eps = m.eps });
+    op_matmul(t, (struct matmul){ .out = m.q, .in = n, .w = m.wq, .bias = m.bq });
+    op_matmul(t, (struct matmul){ .out = k, .in = n, .w = m.wk, .bias = m.bk });
+    op_matmul(t, (struct matmul){ .out = v, .in = n, .w = m.wv, .bias = m.bv });
+    op_rope_store(t, (struct rope_store){ .q = m.q,
+                                          .k = k,
+                                          .v = v,
+                                          .q_norm = m.q_norm,
+                                          .k_norm = m.k_norm,
+                                          .angles = m.angles,
+                                          .pages = m.pages,
+                                          .pairs = m.pairs,
+                                          .eps = m.eps });
+}
+
+static void record_fused(struct tape *t, struct qkv m)
+{
+    const struct page_shape *s = &m.pages.shape;
+    struct qkv_args args = {
+        .rope = { *s, m.q.n_cols / s->head_dim, m.angles.n_cols, m.pairs, m.eps },
+        .n_cols = m.in.n_cols,
+        .norm_eps = m.eps,
+        .exact = tape_limits(t)->exact,
+    };
+    struct value work = tape_value(t, qkv_work_cols(m.in.n_cols, s->n_kv_heads * s->head_dim), ROWS_STEP);
+    struct command *c = tape_add(t, OP_qkv, "qkv", &args, sizeof args);
+
+    tape_reads(t, c, m.in);
+    for (uint32_t i = 0; i < 9; i++)
+        tape_reads_weight(t, c,
+                          ((const struct weight *const[]){ m.norm, m.wq, m.wk, m.wv, m.bq, m.bk, m.bv, m.q_norm, m.k_norm })[i]);
+    tape_reads(t, c, m.angles);
+    tape_writes_buffer(t, c, m.pages.k, page_operand_type(s));
+    tape_writes_buffer(t, c, m.pages.v, page_operand_type(s));
+    tape_reads_buffer(t, c, m.pages.table);
+    tape_works_in(t, c, work);
+    tape_writes(t, c, m.q);
+}
+
+void op_qkv(struct tape *t, struct qkv m)
+{
+    uint32_t head_dim = m.pages.shape.head_dim, n_kv = m.pages.shape.n_kv_heads * head_dim;
+
+    if (m.norm->n_cols != m.in.n_cols || m.q.n_cols % head_dim != 0 || m.angles.n_cols > head_dim || m.angles.n_cols % 2 != 0) {
+        tape_fail(t, "qkv: in has %u columns, norm %u, q %u, heads of %u, %u of them rotated; these do not fit", m.in.n_cols,
+                  m.norm->n_cols, m.q.n_cols, head_dim, m.angles.n_cols);
+        return;
+    }
+    if (!matmul_fits(t, "qkv", m.wq, m.in.n_cols, m.q.n_cols) || !matmul_fits(t, "qkv", m.wk, m.in.n_cols, n_kv) ||
+        !matmul_fits(t, "qkv", m.wv, m.in.n_cols, n_kv))
+        return;
+    if (tape_fuses(t, OP_qkv))
+        record_fused(t, m);
+    else
+        record_parts(t, m);
+}

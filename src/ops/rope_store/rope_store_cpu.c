@@ -1,0 +1,78 @@
+// rope_store_cpu.c - the definition.
+#include "ops/rmsnorm/rmsnorm.h"
+#include "ops/rope_store/rope_store.h"
+#include "ops/rows.h"
+
+static void rotate_head(const struct rope_store_args *args, float *head, const float *angles)
+{
+    for (uint32_t i = 0; i < args->n_dims / 2; i++) {
+        float *a = head + (args->pairs == ROPE_ADJACENT ? 2 * i : i);
+        float *b = a + (args->pairs == ROPE_ADJACENT ? 1 : args->n_dims / 2);
+        float cosine = angles[2 * i], sine = angles[2 * i + 1], x = *a, y = *b;
+        *a = x * cosine - y * sine;
+        *b = y * cosine + x * sine;
+    }
+}
+
+static void prepare_heads(const struct rope_store_args *args, float *heads, uint32_t n, const float *norm, const float *angles)
+{
+    uint32_t head_dim = args->pages.head_dim;
+
+    for (uint32_t h = 0; h < n; h++) {
+        float *head = heads + h * head_dim;
+        if (norm)
+            rmsnorm_row_plain(head, norm, head, head_dim, args->eps);
+        rotate_head(args, head, angles);
+    }
+}
+
+static void store_heads(const struct rope_store_args *args, const struct rope_row *row, const float *heads, void *pages)
+{
+    const struct page_shape *s = &args->pages;
+    uint32_t page = row->table[row->position / PAGE_TOKENS];
+
+    for (uint32_t h = 0; h < s->n_kv_heads; h++) {
+        uint64_t at = page_at(s->n_kv_heads, s->head_dim, page, h, row->position % PAGE_TOKENS);
+        for (uint32_t d = 0; d < s->head_dim; d++) {
+            float value = heads[h * s->head_dim + d];
+            if (s->format == KV_F32)
+                ((float *)pages)[at + d] = value;
+            else
+                ((uint16_t *)pages)[at + d] = quant_float_to_half(value);
+        }
+    }
+}
+
+void rope_store_row_plain(const struct rope_store_args *args, const struct rope_row *row)
+{
+    if (row->q)
+        prepare_heads(args, row->q, args->n_heads, row->q_norm, row->angles);
+    prepare_heads(args, row->k, args->pages.n_kv_heads, row->k_norm, row->angles);
+    store_heads(args, row, row->k, row->k_pages);
+    store_heads(args, row, row->v, row->v_pages);
+}
+
+static void rope_store_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
+{
+    const struct rope_store_args *args = cpu_args(call);
+    const uint32_t *table = cpu_base(call, ROPE_TABLE);
+
+    (void)phase;
+    for (uint32_t r = first; r < last; r++) {
+        struct rope_row row = {
+            .q = cpu_row(call, ROPE_Q, r),
+            .k = cpu_row(call, ROPE_K, r),
+            .v = cpu_row(call, ROPE_V, r),
+            .q_norm = cpu_base(call, ROPE_Q_NORM),
+            .k_norm = cpu_base(call, ROPE_K_NORM),
+            .angles = cpu_row(call, ROPE_ANGLES, r),
+            .k_pages = cpu_base(call, ROPE_K_PAGES),
+            .v_pages = cpu_base(call, ROPE_V_PAGES),
+            .table = table + (uint64_t)step_slots(call->step)[r] * args->pages.max_pages,
+            .position = step_positions(call->step)[r],
+        };
+        rope_store_row_plain(args, &row);
+    }
+}
+
+const struct cpu_op cpu_op_rope_store = { .name = "rope_store", .plain = { plan_rows, rope_store_run } };

@@ -1,0 +1,19 @@
+// sample.c - checks and records the operation; see sample.h.
+#include "ops/sample/sample.h"
+#include "ops/ops.h"
+
+void op_sample(struct tape *t, struct sample s)
+{
+    if (s.logits.rows != ROWS_OUTPUT || s.results->bytes < tape_limits(t)->max_outputs * sizeof(uint32_t)) {
+        tape_fail(t, "sample: %llu bytes for results; want 4 for each of %u output rows", (unsigned long long)s.results->bytes,
+                  tape_limits(t)->max_outputs);
+        return;
+    }
+    struct sample_args args = { s.logits.n_cols, s.log_stride };
+    struct value work = tape_value(t, 3 * s.logits.n_cols, ROWS_OUTPUT); // candidates: logit and id; counts
+    struct command *c = tape_add(t, OP_sample, "sample", &args, sizeof args);
+    tape_reads(t, c, s.logits);
+    tape_writes_buffer(t, c, s.log, OPERAND_U32);
+    tape_works_in(t, c, work);
+    tape_writes_buffer(t, c, s.results, OPERAND_U32);
+}
