@@ -1,0 +1,183 @@
+// ingot.h - the public interface of ingot, an inference engine for language models.
+//
+// Three nouns: an engine is a loaded model on its devices; a session is one timeline of tokens with its KV pages; a request is one
+// generation. Three ways to generate, from simple to general:
+//   ingot_generate        one request, a callback per piece of text, returns when done
+//   ingot_generate_batch  many requests in one go; rows of all requests share each step
+//   ingot_submit          returns at once; ingot_step moves all requests on, ingot_poll hears what happened
+//
+// Text is UTF-8. Functions that can fail return false or NULL and fill *error, which may be NULL. Nothing here exits or prints.
+// Threads: any number may call in; steps run one at a time, so ingot_submit and ingot_cancel wait for at most one step.
+// Structs of options start from the function that fills in defaults, so that new fields do no harm.
+#ifndef INGOT_H
+#define INGOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ingot_engine;
+struct ingot_session;
+struct ingot_request;
+
+enum ingot_code {
+    INGOT_OK,
+    INGOT_INPUT,       // a file or an option holds something that is not allowed
+    INGOT_NOT_FOUND,   // no such file or tensor
+    INGOT_IO,          // the system refused a read or write
+    INGOT_MEMORY,      // no memory
+    INGOT_LIMIT,       // a limit was reached: context, pages, sequences
+    INGOT_UNSUPPORTED, // valid, but not something this build can do
+    INGOT_CANCELLED,   // the caller asked to stop
+    INGOT_NUMERIC,     // NaN or infinity in the logits
+    INGOT_DEVICE,      // the device failed
+};
+
+struct ingot_error {
+    enum ingot_code code;
+    char message[504]; // one line: what was found, what was expected, what to do
+};
+
+const char *ingot_version(void); // "0.1.0"
+
+// ---- engine -----------------------------------------------------------------------------------------------------------------
+
+enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16 }; // auto: F16, or F32 with exact
+
+struct ingot_engine_options {
+    const char *model;     // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
+    const char *device;    // "auto", "cpu", or "cpu:plain": the plain loops that define every operation
+    const char *stages;    // layers at which a new stage begins, "4,8", or NULL: one stage
+    uint32_t n_threads;    // 0: every processor this process may use
+    uint32_t n_context;    // tokens of one sequence; 0: the model's own limit, at most 8192
+    uint32_t n_sequences;  // sequences that may run at once; their pages are reserved at the start
+    uint32_t n_batch;      // rows of one step at most: the token budget
+    enum ingot_kv kv;
+    bool exact;            // activations stay fp32 in products with quantised weights
+    bool no_repack;        // use weights as they lie in the file: less memory, slower
+    uint32_t cpu_features; // mask of processor features to use, 0: all; for tests
+    bool (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); // while loading; false stops. May be NULL
+    void *progress_arg;
+};
+struct ingot_engine_options ingot_engine_defaults(void);
+
+struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options, struct ingot_error *error);
+void ingot_engine_close(struct ingot_engine *engine); // requests and sessions must be freed first; NULL is allowed
+
+struct ingot_engine_info {
+    char model_name[128], architecture[32], format[32], device[160];
+    uint64_t n_parameters, weight_bytes, page_bytes, scratch_bytes;
+    uint32_t n_layers, n_vocab, n_context, n_sequences, n_batch, n_stages;
+};
+void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info);
+
+// ---- text and tokens --------------------------------------------------------------------------------------------------------
+
+// Tokens of a text. Control tokens written in it are recognised only with parse_special. Returns the number of tokens, of which at
+// most `capacity` are stored; -1 on error.
+int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes, bool parse_special, uint32_t *tokens,
+                       size_t capacity, struct ingot_error *error);
+// Text of tokens, ended by NUL. Returns the number of bytes without it, of which at most capacity - 1 are stored; -1 on error.
+int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, char *text, size_t capacity,
+                         struct ingot_error *error);
+
+// ---- requests ---------------------------------------------------------------------------------------------------------------
+
+struct ingot_message {
+    const char *role;    // "system", "user", "assistant"
+    const char *content; // never becomes a control token
+};
+
+struct ingot_sampling {
+    float temperature;       // 0: greedy
+    uint32_t top_k;          // 0: off
+    float top_p, min_p;      // 1 and 0: off
+    float repeat_penalty;    // 1: off; above 1 makes seen tokens less likely
+    float presence_penalty;  // 0: off; positive makes seen tokens less likely
+    float frequency_penalty; // 0: off; positive, once for each time a token was seen
+    uint32_t penalty_window; // how many of the last tokens count as seen
+    uint64_t seed;           // the same seed and request give the same tokens
+};
+
+// One source of the prompt is set: messages (rendered with the model's template), text, or tokens. All is copied by the call.
+struct ingot_request_options {
+    struct ingot_session *session; // continue there: what its tokens share with the prompt is not computed again. NULL: a fresh one
+    const struct ingot_message *messages;
+    size_t n_messages;
+    const char *text;
+    const uint32_t *tokens;
+    size_t n_tokens;
+    bool parse_special;   // in text
+    struct ingot_sampling sampling;
+    uint32_t max_tokens;  // 0: until the end of the context
+    const char *const *stop; // generation ends before the first of these strings, even across tokens; they are not part of the text
+    size_t n_stop;
+    bool ignore_eos;
+    uint32_t n_logits;    // deliver the logits of the last n positions of the prompt and of every new token, see ingot_event
+};
+struct ingot_request_options ingot_request_defaults(void); // temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64
+
+enum ingot_finish {
+    INGOT_FINISH_NONE,
+    INGOT_FINISH_EOS,
+    INGOT_FINISH_STOP,   // a stop string
+    INGOT_FINISH_LENGTH, // max_tokens, or the end of the context
+    INGOT_FINISH_CANCELLED,
+    INGOT_FINISH_ERROR,
+};
+
+struct ingot_result {
+    enum ingot_finish finish;
+    struct ingot_error error;                 // with INGOT_FINISH_ERROR
+    uint32_t n_prompt, n_reused, n_generated; // tokens; n_reused of the prompt were already in the session
+    double first_token_ms;                    // from submission to the first token
+    double prefill_ms, decode_ms;             // of the prompt; of the tokens after the first
+};
+
+struct ingot_event {
+    const char *text;    // whole UTF-8 characters, n_bytes long and ended by NUL; may be empty
+    size_t n_bytes;
+    uint32_t token;      // that was generated; UINT32_MAX: none (text that was held back, logits of the prompt, or the end)
+    const float *logits; // [n_vocab] of position `position`, when asked for; else NULL
+    uint32_t position;
+    bool done;           // the last event: result is complete
+    const struct ingot_result *result;
+};
+
+// Called for every event, in order; returning false cancels the request. Pointers are valid during the call.
+typedef bool ingot_on_event(void *arg, const struct ingot_event *event);
+
+// Runs one request to its end. True unless it ended with an error; result may be NULL.
+bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_options *options, ingot_on_event *on_event, void *arg,
+                    struct ingot_result *result, struct ingot_error *error);
+
+// Runs n requests together. texts[i], when texts is not NULL, receives the whole answer; free each with ingot_free. One request's
+// error does not touch the others: see results[i]. False only when nothing could be run.
+bool ingot_generate_batch(struct ingot_engine *engine, const struct ingot_request_options *options, size_t n,
+                          struct ingot_result *results, char **texts, struct ingot_error *error);
+
+// Queues a request. Free it with ingot_request_free, which cancels it if it is still running.
+struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ingot_request_options *options, struct ingot_error *error);
+// Runs one step for all requests. *busy says whether work is left. False when the device failed.
+bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *error);
+// Takes the request's next event; false when there is none yet. Pointers are valid until the next call for this request.
+bool ingot_poll(struct ingot_request *request, struct ingot_event *event);
+void ingot_cancel(struct ingot_request *request);
+void ingot_request_free(struct ingot_request *request); // NULL is allowed
+
+// ---- sessions ---------------------------------------------------------------------------------------------------------------
+
+struct ingot_session *ingot_session_create(struct ingot_engine *engine, struct ingot_error *error);
+uint32_t ingot_session_n_tokens(const struct ingot_session *session);
+void ingot_session_free(struct ingot_session *session); // NULL is allowed
+
+void ingot_free(void *memory); // what ingot_generate_batch handed out
+
+#ifdef __cplusplus
+}
+#endif
+#endif
