@@ -49,13 +49,13 @@ const char *ingot_version(void); // "0.1.0"
 enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16 }; // auto: F16, or F32 with exact
 
 struct ingot_engine_options {
-    const char *model;     // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
-    const char *device;    // "auto", "cpu", or "cpu:plain": the plain loops that define every operation
-    const char *stages;    // layers at which a new stage begins, "4,8", or NULL: one stage
-    uint32_t n_threads;    // 0: every processor this process may use
-    uint32_t n_context;    // tokens of one sequence; 0: the model's own limit, at most 8192
-    uint32_t n_sequences;  // sequences that may run at once; their pages are reserved at the start
-    uint32_t n_batch;      // rows of one step at most: the token budget
+    const char *model;    // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
+    const char *device;   // "auto", "cpu", or "cpu:plain": the plain loops that define every operation
+    const char *stages;   // layers at which a new stage begins, "4,8", or NULL: one stage
+    uint32_t n_threads;   // 0: every processor this process may use
+    uint32_t n_context;   // tokens of one sequence; 0: the model's own limit, at most 8192
+    uint32_t n_sequences; // sequences that may run at once; their pages are reserved at the start
+    uint32_t n_batch;     // rows of one step at most: the token budget
     enum ingot_kv kv;
     bool exact;            // activations stay fp32 in products with quantised weights
     bool no_repack;        // use weights as they lie in the file: less memory, slower
@@ -105,19 +105,21 @@ struct ingot_sampling {
 
 // One source of the prompt is set: messages (rendered with the model's template), text, or tokens. All is copied by the call.
 struct ingot_request_options {
-    struct ingot_session *session; // continue there: what its tokens share with the prompt is not computed again. NULL: a fresh one
+    struct ingot_session
+        *session; // continue there: what its tokens share with the prompt is not computed again. NULL: a fresh one
     const struct ingot_message *messages;
     size_t n_messages;
     const char *text;
     const uint32_t *tokens;
     size_t n_tokens;
-    bool parse_special;   // in text
+    bool parse_special; // in text
     struct ingot_sampling sampling;
-    uint32_t max_tokens;  // 0: until the end of the context
-    const char *const *stop; // generation ends before the first of these strings, even across tokens; they are not part of the text
+    uint32_t max_tokens; // 0: until the end of the context
+    const char *const
+        *stop; // generation ends before the first of these strings, even across tokens; they are not part of the text
     size_t n_stop;
     bool ignore_eos;
-    uint32_t n_logits;    // deliver the logits of the last n positions of the prompt and of every new token, see ingot_event
+    uint32_t n_logits; // deliver the logits of the last n positions of the prompt and of every new token, see ingot_event
 };
 struct ingot_request_options ingot_request_defaults(void); // temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64
 
@@ -139,12 +141,12 @@ struct ingot_result {
 };
 
 struct ingot_event {
-    const char *text;    // whole UTF-8 characters, n_bytes long and ended by NUL; may be empty
+    const char *text; // whole UTF-8 characters, n_bytes long and ended by NUL; may be empty
     size_t n_bytes;
     uint32_t token;      // that was generated; UINT32_MAX: none (text that was held back, logits of the prompt, or the end)
     const float *logits; // [n_vocab] of position `position`, when asked for; else NULL
     uint32_t position;
-    bool done;           // the last event: result is complete
+    bool done; // the last event: result is complete
     const struct ingot_result *result;
 };
 
@@ -161,7 +163,8 @@ bool ingot_generate_batch(struct ingot_engine *engine, const struct ingot_reques
                           struct ingot_result *results, char **texts, struct ingot_error *error);
 
 // Queues a request. Free it with ingot_request_free, which cancels it if it is still running.
-struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ingot_request_options *options, struct ingot_error *error);
+struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ingot_request_options *options,
+                                   struct ingot_error *error);
 // Runs one step for all requests. *busy says whether work is left. False when the device failed.
 bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *error);
 // Takes the request's next event; false when there is none yet. Pointers are valid until the next call for this request.

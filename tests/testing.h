@@ -9,18 +9,18 @@
 #include "base/err.h"
 
 // Expects failure with a message that contains `part`.
-#define assert_fails(call, err, part)                                                                                            \
-    do {                                                                                                                         \
-        (err)->code = ERR_NONE;                                                                                                  \
-        (err)->message[0] = 0;                                                                                                   \
-        assert_false(call);                                                                                                      \
-        assert_int_not_equal((err)->code, ERR_NONE);                                                                             \
-        if (!strstr((err)->message, part))                                                                                       \
-            fail_msg("message '%s' does not contain '%s'", (err)->message, part);                                                \
+#define assert_fails(call, err, part)                                             \
+    do {                                                                          \
+        (err)->code = ERR_NONE;                                                   \
+        (err)->message[0] = 0;                                                    \
+        assert_false(call);                                                       \
+        assert_int_not_equal((err)->code, ERR_NONE);                              \
+        if (!strstr((err)->message, part))                                        \
+            fail_msg("message '%s' does not contain '%s'", (err)->message, part); \
     } while (0)
 
-#define assert_ok(call, err)                                                                                                     \
-    do {                                                                                                                         \
-        if (!(call))                                                                                                             \
-            fail_msg("%s: %s", #call, (err)->message);                                                                           \
+#define assert_ok(call, err)                           \
+    do {                                               \
+        if (!(call))                                   \
+            fail_msg("%s: %s", #call, (err)->message); \
     } while (0)

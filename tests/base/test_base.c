@@ -83,10 +83,8 @@ static void allocations_can_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_strict),
-        cmocka_unit_test(a_buffer_keeps_its_maximum),
-        cmocka_unit_test(an_arena_keeps_its_limit),
-        cmocka_unit_test(a_file_appears_whole_or_not_at_all),
+        cmocka_unit_test(numbers_are_strict),       cmocka_unit_test(a_buffer_keeps_its_maximum),
+        cmocka_unit_test(an_arena_keeps_its_limit), cmocka_unit_test(a_file_appears_whole_or_not_at_all),
         cmocka_unit_test(allocations_can_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

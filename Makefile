@@ -1,0 +1,61 @@
+# Short names for CMake and Ninja. `make run` and `make test` are all a newcomer needs: tools/deps installs what is missing.
+.PHONY: all deps run test lint fuzz bench install help clean asan tsan valgrind format
+JOBS = 2
+PREFIX = /usr/local
+PROMPT = Tell me a short story about a fox.
+FUZZ_SECONDS = 20
+CMAKE_ARGS =
+RELEASE = build/release
+
+all: deps
+	@tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
+
+deps:
+	@tools/deps build
+
+run: all ## build, and let the model that ships with ingot answer
+	@$(RELEASE)/ingot run -p "$(PROMPT)"
+
+test: ## build and run every test
+	@tools/deps build test
+	@tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
+	ctest --test-dir $(RELEASE) --output-on-failure -j $(JOBS)
+
+lint: ## length, layers, names, banned calls, format
+	@tools/deps lint
+	tools/lint
+
+fuzz: ## FUZZ_SECONDS of libFuzzer for each parser
+	@tools/deps build fuzz
+	tools/fuzz $(FUZZ_SECONDS) $(JOBS)
+
+bench: all ## speed of the shipped model, or of MODEL=FILE
+	$(RELEASE)/ingot bench $(if $(MODEL),-m $(MODEL))
+
+asan: ## tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@tools/deps build test
+	@tools/build build/asan $(JOBS) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DINGOT_SANITIZE=ON $(CMAKE_ARGS)
+	ctest --test-dir build/asan --output-on-failure -j $(JOBS)
+
+tsan: ## tests under ThreadSanitizer
+	@tools/deps build test
+	@tools/build build/tsan $(JOBS) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DINGOT_TSAN=ON $(CMAKE_ARGS)
+	ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
+
+valgrind: ## tests under valgrind
+	@tools/deps build test valgrind
+	@tools/build build/valgrind $(JOBS) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DINGOT_VALGRIND=ON $(CMAKE_ARGS)
+	ctest --test-dir build/valgrind --output-on-failure -j $(JOBS)
+
+install: all ## into PREFIX (default /usr/local), below DESTDIR if set
+	cmake --install $(RELEASE) --prefix $(PREFIX)
+
+format: ## clang-format every source
+	@tools/deps lint
+	tools/format
+
+clean: ## remove the build folder
+	rm -rf build
+
+help: ## this list
+	@grep -E '^[a-z]+:.* ## ' Makefile | sed -e 's/:.* ## /	/' | expand -t 12
