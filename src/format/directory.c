@@ -143,9 +143,16 @@ static uint64_t load_unsigned(const unsigned char *at, size_t n)
     return v;
 }
 
+// A scalar's `elements` only say its exact type, so that a writer can keep it.
+static const struct meta_elements scalars[N_GGUF_TYPES] = {
+    { .type = GGUF_U8 },  { .type = GGUF_I8 },  { .type = GGUF_U16 },  { .type = GGUF_I16 },    { .type = GGUF_U32 },
+    { .type = GGUF_I32 }, { .type = GGUF_F32 }, { .type = GGUF_BOOL }, { .type = GGUF_STRING }, { .type = GGUF_ARRAY },
+    { .type = GGUF_U64 }, { .type = GGUF_I64 }, { .type = GGUF_F64 },
+};
+
 struct meta gguf_value(enum gguf_type type, const unsigned char *at)
 {
-    struct meta m = { .type = gguf_type_meta(type) };
+    struct meta m = { .type = gguf_type_meta(type), .elements = &scalars[type] };
     uint64_t u = load_unsigned(at, type == GGUF_STRING ? 8 : gguf_type_bytes(type));
     uint32_t narrow = (uint32_t)u;
     float f;
