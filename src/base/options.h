@@ -1,0 +1,101 @@
+// options.h - one table per verb gives flags, environment names, the config file, help, man page and shell completion.
+//
+// An option is named by its flags, "-t --threads". Its first long flag gives the environment name, INGOT_THREADS, and the key of
+// the config file, threads. A flag wins over the environment, that over the file, that over the default. The config file is
+// --config FILE, INGOT_CONFIG, or ~/.config/ingot/config: lines of "key = value", # starts a comment. A key that some verb knows is
+// ignored by the others; one that nobody knows is an error.
+// Values go into the caller's struct by offset. Every message is one line that names the flag, key or variable, what was found and
+// what was expected. The environment is read in options.c and nowhere else.
+#pragma once
+#include <stddef.h>
+#include "base/arena.h"
+#include "base/str.h"
+
+enum option_type {
+    OPTION_FLAG,    // bool; no value on the command line, true or false elsewhere
+    OPTION_STRING,  // const char *
+    OPTION_U32,     // uint32_t
+    OPTION_U64,     // uint64_t
+    OPTION_FLOAT,   // float
+    OPTION_CHOICE,  // const char *, one of `choices`
+    OPTION_LIST,    // struct option_list of strings; may be given more than once
+    OPTION_NUMBERS, // struct option_numbers; comma-separated, may be given more than once
+};
+
+struct option_list {
+    const char **at;
+    size_t n;
+};
+
+struct option_numbers {
+    uint32_t *at;
+    size_t n;
+};
+
+struct option {
+    const char *flags; // all spellings, separated by spaces
+    enum option_type type;
+    size_t offset;       // in the struct of values
+    const char *value;   // its name in help: "N", "FILE"
+    const char *preset;  // the default, as it would be typed; NULL: zero
+    double min, max;     // numbers; both 0: any
+    const char *choices; // separated by spaces
+    const char *help;
+};
+
+struct option_group {
+    const char *title;
+    const struct option *options; // ends with flags == NULL
+};
+
+enum { OPTION_MAX_GROUPS = 8, OPTION_MAX_LISTED = 64 };
+
+struct option_verb {
+    const char *name;
+    const char *operands; // "FILE", "[TEXT]", or NULL: none are allowed
+    const char *summary;  // one line
+    const char *text;     // more for help and man page: behaviour, examples. Paragraphs are separated by empty lines
+    const struct option_group *groups[OPTION_MAX_GROUPS];
+};
+
+struct option_program {
+    const char *name, *version, *summary, *text;
+    const struct option_verb *verbs;
+    size_t n_verbs;
+};
+
+struct option_input {
+    const struct option_program *program;
+    const struct option_verb *verb;
+    int argc; // what follows the verb
+    char **argv;
+};
+
+struct option_operands {
+    const char *at[OPTION_MAX_LISTED];
+    size_t n;
+};
+
+// Fills values (zeroed before) from all sources. A wrong flag or value gives ERR_INPUT; a config file that cannot be read, ERR_IO.
+// Strings live in the arena or in argv.
+bool options_read(const struct option_input *input, void *values, struct option_operands *operands, struct arena *arena,
+                  struct err *err);
+
+const struct option_verb *option_verb_find(const struct option_program *program, const char *name); // NULL: none
+// The candidate (separated by spaces) nearest to a mistyped word, or an empty str when none is near.
+struct str option_nearest(struct str word, const char *candidates);
+// "INGOT_REPEAT_PENALTY" of "--repeat-penalty".
+void option_env_name(const struct option *option, char *name, size_t n);
+// The option's first long flag without dashes: its key in the config file.
+struct str option_key(const struct option *option);
+
+// Help texts, all from the tables.
+void options_help_program(const struct option_program *program, struct buf *out);
+void options_help_verb(const struct option_program *program, const struct option_verb *verb, struct buf *out);
+void options_man(const struct option_program *program, struct buf *out);
+// shell: "bash", "zsh" or "fish".
+bool options_completion(const struct option_program *program, const char *shell, struct buf *out, struct err *err);
+
+// Places from the environment: XDG_STATE_HOME/ingot/NAME or ~/.local/state/ingot/NAME, the folder made if need be. False without HOME.
+bool options_state_path(const char *name, char *path, size_t n);
+bool options_terminal_is_dumb(void); // TERM is unset or "dumb"

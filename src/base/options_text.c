@@ -1,0 +1,332 @@
+// options_text.c - what people and shells read about the options: help, man page, completion. See options.h.
+//
+// All of it is written from the tables, so that nothing can be forgotten: a test looks for every flag in every text.
+#include "base/options.h"
+
+enum { HELP_COLUMN = 34, HELP_WIDTH = 110 };
+
+// ---- help -------------------------------------------------------------------------------------------------------------------
+
+// Appends text in lines of at most HELP_WIDTH, continued at `column`; `at` is the column reached so far.
+static void wrap(struct buf *out, const char *text, size_t column, size_t at)
+{
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (at + n > HELP_WIDTH && at > column) {
+            buf_printf(out, "\n%*s", (int)column, "");
+            at = column;
+        }
+        buf_append(out, text, n);
+        at += n;
+        text += n;
+        if (*text == ' ') {
+            buf_text(out, " ");
+            at++;
+            text++;
+        }
+    }
+    buf_text(out, "\n");
+}
+
+// "-t, --threads N"
+static void flags_print(const struct option *o, struct buf *out)
+{
+    for (const char *c = o->flags; *c; c++)
+        buf_text(out, *c == ' ' ? ", " : (char[2]){ *c, 0 });
+    if (o->type != OPTION_FLAG)
+        buf_printf(out, " %s", o->value);
+}
+
+static void details_print(const struct option *o, struct buf *out)
+{
+    buf_text(out, o->help);
+    if (o->choices)
+        buf_printf(out, "; one of: %s", o->choices);
+    if (o->preset && *o->preset)
+        buf_printf(out, " (default %s)", o->preset);
+}
+
+static void help_option(const struct option *o, struct buf *out)
+{
+    struct buf details = { 0 };
+    size_t from = out->n;
+
+    buf_text(out, "  ");
+    flags_print(o, out);
+    size_t at = out->n - from;
+    if (at + 2 > HELP_COLUMN)
+        buf_printf(out, "\n%*s", HELP_COLUMN, "");
+    else
+        buf_printf(out, "%*s", (int)(HELP_COLUMN - at), "");
+    details_print(o, &details);
+    wrap(out, details.at ? details.at : "", HELP_COLUMN, HELP_COLUMN);
+    buf_free(&details);
+}
+
+void options_help_verb(const struct option_program *program, const struct option_verb *verb, struct buf *out)
+{
+    buf_printf(out, "usage: %s %s [flags]%s%s\n\n%s.\n", program->name, verb->name, verb->operands ? " " : "",
+               verb->operands ? verb->operands : "", verb->summary);
+    if (verb->text)
+        buf_printf(out, "\n%s\n", verb->text);
+    for (size_t g = 0; g < OPTION_MAX_GROUPS && verb->groups[g]; g++) {
+        buf_printf(out, "\n%s\n", verb->groups[g]->title);
+        for (const struct option *o = verb->groups[g]->options; o->flags; o++)
+            help_option(o, out);
+    }
+    buf_printf(out,
+               "\nEvery flag is also an environment name (--top-k: INGOT_TOP_K) and a key of the config file (top-k = 40).\n");
+}
+
+void options_help_program(const struct option_program *program, struct buf *out)
+{
+    buf_printf(out, "%s %s: %s\n\nusage: %s VERB [flags]\n\n", program->name, program->version, program->summary, program->name);
+    for (size_t v = 0; v < program->n_verbs; v++)
+        buf_printf(out, "  %-12s %s\n", program->verbs[v].name, program->verbs[v].summary);
+    buf_printf(out, "\n%s\n", program->text);
+}
+
+// ---- man page ---------------------------------------------------------------------------------------------------------------
+
+// Text for roff: backslashes and hyphens are escaped, a line does not begin with a control character, an empty line is .PP.
+static void roff(struct buf *out, const char *text)
+{
+    bool line_start = true;
+
+    for (const char *c = text; *c; c++) {
+        if (line_start && *c == '\n') {
+            buf_text(out, ".PP\n");
+            continue;
+        }
+        if (line_start && (*c == '.' || *c == '\''))
+            buf_text(out, "\\&");
+        if (line_start && *c == ' ') {
+            buf_text(out, ".br\n\\ ");
+            line_start = false;
+            continue;
+        }
+        if (*c == '\\' || *c == '-')
+            buf_text(out, "\\");
+        if (*c == '\\')
+            buf_text(out, "e");
+        else
+            buf_append(out, c, 1);
+        line_start = *c == '\n';
+    }
+    if (!line_start)
+        buf_text(out, "\n");
+}
+
+static void man_option(const struct option *o, struct buf *out)
+{
+    struct buf text = { 0 };
+    char env[96];
+
+    flags_print(o, &text);
+    buf_text(out, ".TP\n.B ");
+    roff(out, text.at ? text.at : "");
+    text.n = 0;
+    details_print(o, &text);
+    option_env_name(o, env, sizeof env);
+    buf_printf(&text, ". %s", env);
+    roff(out, text.at ? text.at : "");
+    buf_free(&text);
+}
+
+static void man_verb(const struct option_program *program, const struct option_verb *verb, struct buf *out)
+{
+    buf_printf(out, ".SH %s %s %s\n", program->name, verb->name, verb->operands ? verb->operands : "");
+    roff(out, verb->summary);
+    if (verb->text) {
+        buf_text(out, ".PP\n");
+        roff(out, verb->text);
+    }
+    for (size_t g = 0; g < OPTION_MAX_GROUPS && verb->groups[g]; g++) {
+        buf_printf(out, ".SS %s\n", verb->groups[g]->title);
+        for (const struct option *o = verb->groups[g]->options; o->flags; o++)
+            man_option(o, out);
+    }
+}
+
+void options_man(const struct option_program *program, struct buf *out)
+{
+    buf_printf(out, ".TH INGOT 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n.I verb\n[flags]\n", program->name,
+               program->version, program->name, program->summary, program->name);
+    buf_text(out, ".SH DESCRIPTION\n");
+    roff(out, program->text);
+    for (size_t v = 0; v < program->n_verbs; v++)
+        man_verb(program, &program->verbs[v], out);
+    buf_text(out, ".SH ENVIRONMENT\nEvery flag has a name in the environment, given beside it. A flag wins over the environment, "
+                  "the environment over the config file.\n.SH FILES\n.TP\n.B ~/.config/ingot/config\n"
+                  "Lines of key = value, where a key is a long flag without its dashes; # starts a comment.\n"
+                  ".TP\n.B ~/.local/state/ingot/history\nLines typed in a chat.\n"
+                  ".SH EXIT STATUS\n0: done; 1: an error; 2: wrong usage; 130: left by Ctrl\\-C.\n");
+}
+
+// ---- completion -------------------------------------------------------------------------------------------------------------
+
+static const struct option_group *group_at(const struct option_verb *verb, size_t g)
+{
+    return g < OPTION_MAX_GROUPS ? verb->groups[g] : NULL;
+}
+
+// Calls `each` for every option of a verb.
+static void each_option(const struct option_verb *verb, struct buf *out,
+                        void (*each)(const struct option_verb *, const struct option *, struct buf *))
+{
+    for (size_t g = 0; group_at(verb, g); g++) {
+        for (const struct option *o = verb->groups[g]->options; o->flags; o++)
+            each(verb, o, out);
+    }
+}
+
+static void bash_flags(const struct option_verb *verb, const struct option *o, struct buf *out)
+{
+    (void)verb;
+    buf_printf(out, " %s", o->flags);
+}
+
+// A case branch for the words that may follow a flag: "    run,--kv) words="auto f16" ;;"
+static void bash_choices(const struct option_verb *verb, const struct option *o, struct buf *out)
+{
+    const char *at = o->flags;
+
+    if (!o->choices)
+        return;
+    buf_text(out, "    ");
+    while (*at) {
+        size_t n = strcspn(at, " ");
+        buf_printf(out, "%s,%.*s", verb->name, (int)n, at);
+        at += n + strspn(at + n, " ");
+        buf_text(out, *at ? "|" : "");
+    }
+    buf_printf(out, ") words=\"%s\" ;;\n", o->choices);
+}
+
+static void verb_names(const struct option_program *program, struct buf *out)
+{
+    for (size_t v = 0; v < program->n_verbs; v++)
+        buf_printf(out, "%s%s", v ? " " : "", program->verbs[v].name);
+}
+
+static void completion_bash(const struct option_program *program, struct buf *out)
+{
+    buf_text(out, "# bash completion for ingot, written from its option table\n"
+                  "_ingot() {\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+                  "    COMPREPLY=()\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"");
+    verb_names(program, out);
+    buf_text(out, "\"\n    else\n    case ${COMP_WORDS[1]},$before in\n    help,*) words=\"");
+    verb_names(program, out);
+    buf_text(out, "\" ;;\n    completion,*) words=\"bash zsh fish\" ;;\n");
+    for (size_t v = 0; v < program->n_verbs; v++)
+        each_option(&program->verbs[v], out, bash_choices);
+    buf_text(out, "    *) case ${COMP_WORDS[1]} in\n");
+    for (size_t v = 0; v < program->n_verbs; v++) {
+        buf_printf(out, "        %s) words=\"", program->verbs[v].name);
+        each_option(&program->verbs[v], out, bash_flags);
+        buf_text(out, "\" ;;\n");
+    }
+    buf_text(out, "        esac\n        [[ $word == -* ]] || words= ;;\n    esac\n    fi\n"
+                  "    [ -z \"$words\" ] || mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n}\n"
+                  "complete -o default -F _ingot ingot\n");
+}
+
+// Text inside single quotes of a shell, without what zsh reads in a description.
+static void quoted(struct buf *out, const char *text, const char *escaped)
+{
+    for (const char *c = text; *c; c++) {
+        if (*c == '\'')
+            buf_text(out, "'\\''");
+        else if (strchr(escaped, *c))
+            buf_printf(out, "\\%c", *c);
+        else
+            buf_append(out, c, 1);
+    }
+}
+
+static void zsh_flags(const struct option_verb *verb, const struct option *o, struct buf *out)
+{
+    const char *at = o->flags;
+
+    (void)verb;
+    while (*at) {
+        size_t n = strcspn(at, " ");
+        buf_printf(out, " \\\n            '%s%.*s[", o->type == OPTION_LIST || o->type == OPTION_NUMBERS ? "*" : "", (int)n, at);
+        quoted(out, o->help, "[]:\\");
+        buf_text(out, "]");
+        if (o->choices)
+            buf_printf(out, ":%s:(%s)", o->value, o->choices);
+        else if (o->type != OPTION_FLAG)
+            buf_printf(out, ":%s:%s", o->value, strcmp(o->value, "FILE") != 0 ? "" : "_files");
+        buf_text(out, "'");
+        at += n + strspn(at + n, " ");
+    }
+}
+
+static void completion_zsh(const struct option_program *program, struct buf *out)
+{
+    buf_text(out, "#compdef ingot\n# zsh completion for ingot, written from its option table\n_ingot() {\n"
+                  "    local -a verbs\n    verbs=(\n");
+    for (size_t v = 0; v < program->n_verbs; v++) {
+        buf_printf(out, "        '%s:", program->verbs[v].name);
+        quoted(out, program->verbs[v].summary, ":\\");
+        buf_text(out, "'\n");
+    }
+    buf_text(out, "    )\n    if (( CURRENT == 2 )); then\n        _describe verb verbs\n        return\n    fi\n"
+                  "    local verb=${words[2]}\n    shift words\n    (( CURRENT-- ))\n    case $verb in\n"
+                  "    help) _describe verb verbs ;;\n    completion) _values shell bash zsh fish ;;\n");
+    for (size_t v = 0; v < program->n_verbs; v++) {
+        if (!program->verbs[v].groups[0])
+            continue;
+        buf_printf(out, "    %s)\n        _arguments", program->verbs[v].name);
+        each_option(&program->verbs[v], out, zsh_flags);
+        buf_text(out, " \\\n            '*:file:_files' ;;\n");
+    }
+    buf_text(out, "    esac\n}\n_ingot \"$@\"\n");
+}
+
+static void fish_flags(const struct option_verb *verb, const struct option *o, struct buf *out)
+{
+    const char *at = o->flags;
+
+    buf_printf(out, "complete -c ingot -n '__fish_seen_subcommand_from %s'", verb->name);
+    while (*at) {
+        size_t n = strcspn(at, " ");
+        bool is_long = n > 2 && at[1] == '-';
+        buf_printf(out, " %s %.*s", is_long ? "-l" : n == 2 ? "-s" : "-o", (int)(n - 1 - is_long), at + 1 + is_long);
+        at += n + strspn(at + n, " ");
+    }
+    if (o->choices)
+        buf_printf(out, " -x -a '%s'", o->choices);
+    else if (o->type != OPTION_FLAG)
+        buf_text(out, " -r");
+    buf_text(out, " -d '");
+    quoted(out, o->help, "\\");
+    buf_text(out, "'\n");
+}
+
+static void completion_fish(const struct option_program *program, struct buf *out)
+{
+    buf_text(out, "# fish completion for ingot, written from its option table\n");
+    for (size_t v = 0; v < program->n_verbs; v++) {
+        buf_printf(out, "complete -c ingot -n __fish_use_subcommand -f -a %s -d '", program->verbs[v].name);
+        quoted(out, program->verbs[v].summary, "\\");
+        buf_text(out, "'\n");
+    }
+    buf_text(out, "complete -c ingot -n '__fish_seen_subcommand_from completion' -x -a 'bash zsh fish'\n");
+    for (size_t v = 0; v < program->n_verbs; v++)
+        each_option(&program->verbs[v], out, fish_flags);
+}
+
+bool options_completion(const struct option_program *program, const char *shell, struct buf *out, struct err *err)
+{
+    if (!strcmp(shell, "bash"))
+        completion_bash(program, out);
+    else if (!strcmp(shell, "zsh"))
+        completion_zsh(program, out);
+    else if (!strcmp(shell, "fish"))
+        completion_fish(program, out);
+    else
+        return err_set(err, ERR_INPUT, "completion: found '%.40s', expected bash, zsh or fish", shell);
+    return true;
+}
