@@ -1,0 +1,28 @@
+// unicode.h - what the tokenisers need of Unicode: strict UTF-8, normalisation forms, lower case.
+//
+// Tables come from utf8proc. Normalisation is done here around them because utf8proc orders combining marks by swapping
+// neighbours: quadratic on a long run of marks, which a request may hold.
+#pragma once
+#include "base/str.h"
+
+enum { UTF8_ILL_FORMED = 0x7fffffff };
+
+// Reads one code point of the n >= 1 bytes at `at`; returns the bytes used. Ill-formed: *cp is UTF8_ILL_FORMED and the result is the
+// length of the ill-formed part, as Unicode recommends to replace it (one U+FFFD each).
+uint32_t utf8_read(const char *at, size_t n, uint32_t *cp);
+// Writes at most 4 bytes; cp must be a scalar value.
+uint32_t utf8_write(char *to, uint32_t cp);
+bool utf8_append(struct buf *b, uint32_t cp);
+bool utf8_is_valid(struct str text);
+// Length of a character cut off at the end of the text (0-3), which more bytes might complete.
+size_t utf8_n_cut(struct str text);
+// Appends the text with every ill-formed part as U+FFFD.
+bool utf8_append_valid(struct buf *b, struct str text);
+
+enum unicode_form { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD };
+// These take valid UTF-8 and append. False without memory.
+bool unicode_normalize(struct buf *out, struct str text, enum unicode_form form);
+bool unicode_lower(struct buf *out, struct str text);
+bool unicode_strip_accents(struct buf *out, struct str text); // drops marks
+bool unicode_is_space(uint32_t cp);                           // White_Space
+bool unicode_is_word(uint32_t cp);                            // letters, marks, decimal digits, connectors
