@@ -59,7 +59,7 @@ void tape_fail(struct tape *t, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    err_set(&t->error, ERR_INPUT, "%s: %s", t->label, message);
+    err_set(&t->error, ERR_INPUT, "%s%s%s", t->label, *t->label ? ": " : "", message);
 }
 
 // Room for one more element; the array doubles.

@@ -1,0 +1,76 @@
+// arch.h - how an architecture is written down: what the file must say, which tensors it must hold, one layer.
+#pragma once
+#include "models/model.h"
+
+// A size or number of the model, under its GGUF and config.json names. %s in the GGUF name is the architecture.
+struct config_key {
+    size_t offset; // in struct model_config
+    bool is_float;
+    const char *gguf, *json;
+    enum { CONFIG_REQUIRED, CONFIG_DEFAULT, CONFIG_SAME_AS, CONFIG_RATIO, CONFIG_FROM_EMBED } otherwise; // when the key is absent
+    double value;                                                                                        // the default
+    size_t other, divisor; // offsets: same as `other`, or other / divisor
+    double min, max;
+};
+
+#define CONFIG_AT(field) .offset = offsetof(struct model_config, field)
+#define SIZE_KEY(field, gguf_name, json_name, largest, ...)                                           \
+    {                                                                                                 \
+        CONFIG_AT(field), .gguf = gguf_name, .json = json_name, .min = 1, .max = largest, __VA_ARGS__ \
+    }
+#define FLOAT_KEY(field, gguf_name, json_name, least, largest, ...)                                                         \
+    {                                                                                                                       \
+        CONFIG_AT(field), .is_float = true, .gguf = gguf_name, .json = json_name, .min = least, .max = largest, __VA_ARGS__ \
+    }
+#define REQUIRED       .otherwise = CONFIG_REQUIRED
+#define DEFAULT(v)     .otherwise = CONFIG_DEFAULT, .value = v
+#define SAME_AS(field) .otherwise = CONFIG_SAME_AS, .other = offsetof(struct model_config, field)
+#define RATIO(field, below) \
+    .otherwise = CONFIG_RATIO, .other = offsetof(struct model_config, field), .divisor = offsetof(struct model_config, below)
+#define FROM_EMBED .otherwise = CONFIG_FROM_EMBED
+
+// Sizes that shapes are made of.
+enum dim { DIM_ONE, DIM_COLS, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN, DIM_HEAD, DIM_PAIRS };
+
+enum {
+    WEIGHT_OPTIONAL = 1,
+    WEIGHT_TIED = 2,        // absent: the embedding is used
+    WEIGHT_ROPE_PAIRED = 4, // rows of each head are reordered in GGUF files so that neighbours rotate together
+};
+
+struct weight_key {
+    bool per_layer;
+    size_t place;            // in struct model_weights or struct layer_weights, counted in pointers
+    const char *gguf, *json; // "%u" is the layer; without ".weight" / ".bias" nothing is added
+    enum dim rows, cols;
+    uint32_t flags;
+};
+
+#define W(field, gguf_name, json_name, n_rows, n_cols, ...)                                                              \
+    {                                                                                                                    \
+        false, offsetof(struct model_weights, field) / sizeof(void *), gguf_name, json_name, DIM_##n_rows, DIM_##n_cols, \
+            0 __VA_ARGS__                                                                                                \
+    }
+#define L(field, gguf_name, json_name, n_rows, n_cols, ...)                                                             \
+    {                                                                                                                   \
+        true, offsetof(struct layer_weights, field) / sizeof(void *), gguf_name, json_name, DIM_##n_rows, DIM_##n_cols, \
+            0 __VA_ARGS__                                                                                               \
+    }
+
+struct arch {
+    const char *name;        // in GGUF's general.architecture
+    const char *model_types; // in config.json's model_type, separated by blanks
+    const struct config_key *config;
+    uint32_t n_config;
+    const struct weight_key *weights;
+    uint32_t n_weights;
+    // Records layer l (counted from the model's first) on the residual stream x, [rows, n_cols], updated in place.
+    void (*layer)(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, struct value angles);
+};
+
+#define ARCH_TABLES(config_table, weights_table)                                                              \
+    .config = config_table, .n_config = sizeof config_table / sizeof *config_table, .weights = weights_table, \
+    .n_weights = sizeof weights_table / sizeof *weights_table
+
+const struct arch *arch_at(uint32_t index); // NULL past the end
+uint32_t arch_dim(const struct model_config *c, enum dim d);

@@ -1,0 +1,56 @@
+// blocks.c - see blocks.h.
+#include "models/blocks.h"
+#include <math.h>
+#include "ops/attend/attend.h"
+#include "ops/gate_up/gate_up.h"
+#include "ops/matmul/matmul.h"
+#include "ops/qkv/qkv.h"
+
+void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, struct value angles)
+{
+    const struct model_config *c = &s->model->config;
+    const struct layer_weights *w = &s->layers[l - s->first];
+    const struct pages *pages = &s->pages[l - s->first];
+    struct value q = tape_value(t, c->n_heads * c->head_dim, ROWS_STEP);
+    struct value attended = tape_value(t, c->n_heads * c->head_dim, ROWS_STEP);
+
+    tape_label(t, "layer%u.qkv", l);
+    op_qkv(t, (struct qkv){ .q = q,
+                            .in = x,
+                            .norm = w->attn_norm,
+                            .wq = w->q,
+                            .wk = w->k,
+                            .wv = w->v,
+                            .bq = w->q_bias,
+                            .bk = w->k_bias,
+                            .bv = w->v_bias,
+                            .q_norm = w->q_norm,
+                            .k_norm = w->k_norm,
+                            .angles = angles,
+                            .pages = *pages,
+                            .pairs = s->model->pairs,
+                            .eps = c->norm_eps });
+    tape_label(t, "layer%u.attend", l);
+    op_attend(t, (struct attend){
+                     .out = attended, .q = q, .pages = *pages, .scale = 1 / sqrtf((float)c->head_dim), .window = c->window });
+    tape_label(t, "layer%u.attn_out", l);
+    op_matmul(t, (struct matmul){ .out = x, .in = attended, .w = w->o, .bias = w->o_bias, .add = x });
+}
+
+void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, enum activation activation)
+{
+    const struct model_config *c = &s->model->config;
+    const struct layer_weights *w = &s->layers[l - s->first];
+    struct value ffn = tape_value(t, c->n_ffn, ROWS_STEP);
+
+    tape_label(t, "layer%u.gate_up", l);
+    op_gate_up(t, (struct gate_up){ .out = ffn,
+                                    .in = x,
+                                    .norm = w->ffn_norm,
+                                    .gate = w->gate,
+                                    .up = w->up,
+                                    .activation = activation,
+                                    .eps = c->norm_eps });
+    tape_label(t, "layer%u.ffn_out", l);
+    op_matmul(t, (struct matmul){ .out = x, .in = ffn, .w = w->down, .add = x });
+}

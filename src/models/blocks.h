@@ -1,0 +1,40 @@
+// blocks.h - the halves of a layer that many architectures share.
+#pragma once
+#include "models/arch.h"
+
+// The keys and tensors of a pre-norm decoder with RoPE, GQA and a gated feed-forward block, as GGUF and Hugging Face name them.
+#define DECODER_CONFIG                                                                                     \
+    SIZE_KEY(n_layers, "%s.block_count", "num_hidden_layers", 4096, REQUIRED),                             \
+        SIZE_KEY(n_cols, "%s.embedding_length", "hidden_size", 65536, REQUIRED),                           \
+        SIZE_KEY(n_heads, "%s.attention.head_count", "num_attention_heads", 4096, REQUIRED),               \
+        SIZE_KEY(n_kv_heads, "%s.attention.head_count_kv", "num_key_value_heads", 4096, SAME_AS(n_heads)), \
+        SIZE_KEY(head_dim, "%s.attention.key_length", "head_dim", 1024, RATIO(n_cols, n_heads)),           \
+        SIZE_KEY(n_ffn, "%s.feed_forward_length", "intermediate_size", 1 << 20, REQUIRED),                 \
+        SIZE_KEY(n_vocab, "%s.vocab_size", "vocab_size", 1 << 24, FROM_EMBED),                             \
+        SIZE_KEY(n_context, "%s.context_length", "max_position_embeddings", 1 << 24, DEFAULT(2048)),       \
+        FLOAT_KEY(norm_eps, "%s.attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-12, 1, REQUIRED)
+
+#define DECODER_WEIGHTS(q_k_flags)                                                                           \
+    W(embed, "token_embd.weight", "model.embed_tokens.weight", VOCAB, COLS),                                 \
+        W(out_norm, "output_norm.weight", "model.norm.weight", ONE, COLS),                                   \
+        W(head, "output.weight", "lm_head.weight", VOCAB, COLS, | WEIGHT_TIED),                              \
+        W(rope_divisors, "rope_freqs.weight", NULL, ONE, PAIRS, | WEIGHT_OPTIONAL),                          \
+        L(attn_norm, "blk.%u.attn_norm.weight", "model.layers.%u.input_layernorm.weight", ONE, COLS),        \
+        L(q, "blk.%u.attn_q.weight", "model.layers.%u.self_attn.q_proj.weight", Q, COLS, | q_k_flags),       \
+        L(k, "blk.%u.attn_k.weight", "model.layers.%u.self_attn.k_proj.weight", KV, COLS, | q_k_flags),      \
+        L(v, "blk.%u.attn_v.weight", "model.layers.%u.self_attn.v_proj.weight", KV, COLS),                   \
+        L(o, "blk.%u.attn_output.weight", "model.layers.%u.self_attn.o_proj.weight", COLS, Q),               \
+        L(ffn_norm, "blk.%u.ffn_norm.weight", "model.layers.%u.post_attention_layernorm.weight", ONE, COLS), \
+        L(gate, "blk.%u.ffn_gate.weight", "model.layers.%u.mlp.gate_proj.weight", FFN, COLS),                \
+        L(up, "blk.%u.ffn_up.weight", "model.layers.%u.mlp.up_proj.weight", FFN, COLS),                      \
+        L(down, "blk.%u.ffn_down.weight", "model.layers.%u.mlp.down_proj.weight", COLS, FFN)
+
+#define QKV_BIASES(flags)                                                                             \
+    L(q_bias, "blk.%u.attn_q.bias", "model.layers.%u.self_attn.q_proj.bias", ONE, Q, | (flags)),      \
+        L(k_bias, "blk.%u.attn_k.bias", "model.layers.%u.self_attn.k_proj.bias", ONE, KV, | (flags)), \
+        L(v_bias, "blk.%u.attn_v.bias", "model.layers.%u.self_attn.v_proj.bias", ONE, KV, | ((flags) & ~WEIGHT_ROPE_PAIRED))
+
+// x += attention(x) Wo^T (+ bias): qkv, attend, product with residual.
+void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, struct value angles);
+// x += f(norm(x) Wgate^T) * (norm(x) Wup^T) Wdown^T
+void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, enum activation activation);

@@ -1,0 +1,317 @@
+// model.c - binds a file to an architecture, and records a stage; see model.h and arch.h.
+#include "models/model.h"
+#include <string.h>
+#include "base/log.h"
+#include "base/mem.h"
+#include "models/arch.h"
+#include "ops/angles/angles.h"
+#include "ops/embed/embed.h"
+#include "ops/matmul/matmul.h"
+#include "ops/ops.h"
+#include "ops/rmsnorm/rmsnorm.h"
+#include "ops/sample/sample.h"
+#include "ops/select/select.h"
+
+#define ARCH(name) extern const struct arch arch_##name;
+#include "models/models.def"
+#undef ARCH
+
+static const struct arch *const archs[] = {
+#define ARCH(name) &arch_##name,
+#include "models/models.def"
+#undef ARCH
+};
+
+const struct arch *arch_at(uint32_t index)
+{
+    return index < sizeof archs / sizeof *archs ? archs[index] : NULL;
+}
+
+uint32_t arch_dim(const struct model_config *c, enum dim d)
+{
+    switch (d) {
+    case DIM_COLS:
+        return c->n_cols;
+    case DIM_VOCAB:
+        return c->n_vocab;
+    case DIM_Q:
+        return c->n_heads * c->head_dim;
+    case DIM_KV:
+        return c->n_kv_heads * c->head_dim;
+    case DIM_FFN:
+        return c->n_ffn;
+    case DIM_HEAD:
+        return c->head_dim;
+    case DIM_PAIRS:
+        return c->rope.n_dims / 2;
+    default:
+        return 1;
+    }
+}
+
+// Is `word` one of the blank-separated words?
+static bool one_of(const char *words, struct str word)
+{
+    while (*words) {
+        size_t n = strcspn(words, " ");
+        if (str_eq(word, (struct str){ words, n }))
+            return true;
+        words += n + (words[n] == ' ');
+    }
+    return false;
+}
+
+static bool find_arch(struct model *m, struct err *err)
+{
+    bool gguf = model_file_format(m->file) == MODEL_GGUF;
+    const char *key = gguf ? "general.architecture" : "model_type";
+    struct str name = { 0 };
+    char known[128] = "";
+
+    if (!model_file_string(m->file, key, &name, err))
+        return false;
+    if (name.n == 0)
+        return err_set(err, ERR_INPUT, "%s: %s is missing; is this a language model?", model_file_path(m->file), key);
+    for (uint32_t i = 0; (m->arch = arch_at(i)); i++) {
+        if (gguf ? str_is(name, m->arch->name) : one_of(m->arch->model_types, name))
+            return true;
+        const char *names = gguf ? m->arch->name : m->arch->model_types;
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? " " : "", names);
+    }
+    return err_set(err, ERR_UNSUPPORTED, "%s: architecture \"%.*s\"; ingot knows: %s", model_file_path(m->file), STR_ARG(name),
+                   known);
+}
+
+static double config_get(const struct model_config *c, size_t offset)
+{
+    uint32_t v;
+    memcpy(&v, (const char *)c + offset, sizeof v);
+    return v;
+}
+
+static void config_put(struct model_config *c, const struct config_key *k, double value)
+{
+    uint32_t u = (uint32_t)value;
+    float f = (float)value;
+    memcpy((char *)c + k->offset, k->is_float ? (void *)&f : (void *)&u, 4);
+}
+
+static const struct tensor *find_tensor(const struct model *m, const struct weight_key *k, uint32_t l, char name[128])
+{
+    const char *format = model_file_format(m->file) == MODEL_GGUF ? k->gguf : k->json;
+
+    name[0] = 0;
+    if (!format)
+        return NULL;
+    const char *mark = strstr(format, "%u");
+    if (mark)
+        snprintf(name, 128, "%.*s%u%s", (int)(mark - format), format, l, mark + 2);
+    else
+        snprintf(name, 128, "%s", format);
+    return model_file_tensor(m->file, name);
+}
+
+static bool config_default(struct model *m, const struct config_key *k, const char *key, double *value, struct err *err)
+{
+    char name[128];
+
+    if (k->otherwise == CONFIG_DEFAULT)
+        *value = k->value;
+    else if (k->otherwise == CONFIG_SAME_AS)
+        *value = config_get(&m->config, k->other);
+    else if (k->otherwise == CONFIG_RATIO)
+        *value = (double)((uint32_t)config_get(&m->config, k->other) / (uint32_t)config_get(&m->config, k->divisor));
+    else if (k->otherwise == CONFIG_FROM_EMBED) {
+        const struct tensor *embed = find_tensor(m, &m->arch->weights[0], 0, name); // the tables begin with it
+        *value = embed && embed->dims[0] <= 1 << 24 ? (double)embed->dims[0] : 0;
+    }
+    if (k->otherwise == CONFIG_REQUIRED || (k->otherwise == CONFIG_FROM_EMBED && *value == 0))
+        return err_set(err, ERR_INPUT, "%s: %s is missing; %s models need it", model_file_path(m->file), key, m->arch->name);
+    return true;
+}
+
+// The key's number, or UINT64_MAX / NaN left in place when absent.
+static bool config_read(struct model *m, const struct config_key *k, struct err *err)
+{
+    char key[128];
+    const char *format = model_file_format(m->file) == MODEL_GGUF ? k->gguf : k->json;
+    const char *rest = strncmp(format, "%s", 2) == 0 ? format + 2 : NULL;
+    uint64_t u = UINT64_MAX;
+    double f = -1, value;
+
+    snprintf(key, sizeof key, "%s%s", rest ? m->arch->name : "", rest ? rest : format);
+    if (!(k->is_float ? model_file_f64(m->file, key, k->min, k->max, &f, err)
+                      : model_file_u64(m->file, key, (uint64_t)k->min, (uint64_t)k->max, &u, err)))
+        return false;
+    bool absent = k->is_float ? f < 0 : u == UINT64_MAX;
+    value = k->is_float ? f : (double)u;
+    if (absent && !config_default(m, k, key, &value, err))
+        return false;
+    if (value < k->min || value > k->max)
+        return err_set(err, ERR_INPUT, "%s: %s would be %g; want %g to %g", model_file_path(m->file), key, value, k->min, k->max);
+    config_put(&m->config, k, value);
+    return true;
+}
+
+static bool config_check(const struct model *m, struct err *err)
+{
+    const struct model_config *c = &m->config;
+    const char *path = model_file_path(m->file);
+
+    if (c->n_heads % c->n_kv_heads != 0)
+        return err_set(err, ERR_INPUT, "%s: %u heads are no multiple of %u KV heads", path, c->n_heads, c->n_kv_heads);
+    if (c->head_dim % 2 != 0 || c->rope.n_dims % 2 != 0 || c->rope.n_dims > c->head_dim)
+        return err_set(err, ERR_INPUT, "%s: heads of %u dimensions, %u of them rotated; want even numbers, at most all", path,
+                       c->head_dim, c->rope.n_dims);
+    if ((uint64_t)c->n_heads * c->head_dim > 1 << 20)
+        return err_set(err, ERR_INPUT, "%s: %u heads of %u dimensions; want at most %u in all", path, c->n_heads, c->head_dim,
+                       1u << 20);
+    return true;
+}
+
+static bool config_read_all(struct model *m, struct err *err)
+{
+    char key[128];
+    uint64_t n_dims;
+
+    for (uint32_t i = 0; i < m->arch->n_config; i++)
+        if (!config_read(m, &m->arch->config[i], err))
+            return false;
+    n_dims = m->config.head_dim;
+    snprintf(key, sizeof key, "%s.rope.dimension_count", m->arch->name);
+    if (!model_file_u64(m->file, key, 2, 1024, &n_dims, err))
+        return false;
+    m->config.rope.n_dims = (uint32_t)n_dims;
+    m->config.rope.original_context = m->config.n_context;
+    return rope_config_read(&m->config.rope, m->file, m->arch->name, err) && config_check(m, err);
+}
+
+static bool shape_check(const struct model *m, const struct weight_key *k, const struct tensor *t, struct err *err)
+{
+    uint64_t rows = arch_dim(&m->config, k->rows), cols = arch_dim(&m->config, k->cols);
+    uint64_t found_rows = t->n_dims == 1 ? 1 : t->dims[0], found_cols = t->n_dims == 1 ? t->dims[0] : t->dims[1];
+
+    if (t->n_dims > 2 || found_rows != rows || found_cols != cols)
+        return err_set(err, ERR_INPUT, "%s: tensor %.*s is [%llu, %llu] with %u dimensions; this model needs [%llu, %llu]",
+                       model_file_path(m->file), STR_ARG(t->name), (unsigned long long)found_rows, (unsigned long long)found_cols,
+                       t->n_dims, (unsigned long long)rows, (unsigned long long)cols);
+    if (t->format >= N_WEIGHT_QUANTS)
+        return err_set(err, ERR_INPUT, "%s: tensor %.*s holds %s; weights must be floats or blocks", model_file_path(m->file),
+                       STR_ARG(t->name), quant_info(t->format)->name);
+    return true;
+}
+
+static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l, struct err *err)
+{
+    char name[128];
+    const struct tensor *t = find_tensor(m, k, l, name);
+    const struct tensor **place = k->per_layer ? &m->layers[l][k->place] : &m->tensors[k->place];
+
+    if (!t && (k->flags & WEIGHT_TIED)) {
+        m->tied = true;
+        *place = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+        return true;
+    }
+    if (!t && (k->flags & WEIGHT_OPTIONAL))
+        return true;
+    if (!t)
+        return err_set(err, ERR_INPUT, "%s: tensor %s is missing; want [%u, %u]", model_file_path(m->file), name,
+                       arch_dim(&m->config, k->rows), arch_dim(&m->config, k->cols));
+    if (!shape_check(m, k, t, err))
+        return false;
+    *place = t;
+    m->n_parameters += (uint64_t)arch_dim(&m->config, k->rows) * arch_dim(&m->config, k->cols);
+    m->weight_bytes += t->bytes;
+    return true;
+}
+
+static bool bind_tensors(struct model *m, struct err *err)
+{
+    m->layers = mem_alloc_array(m->config.n_layers, sizeof *m->layers);
+    if (!m->layers)
+        return err_memory(err, "the model's layers");
+    for (uint32_t i = 0; i < m->arch->n_weights; i++) {
+        const struct weight_key *k = &m->arch->weights[i];
+        if (k->flags & WEIGHT_ROPE_PAIRED)
+            m->pairs = model_file_format(m->file) == MODEL_GGUF ? ROPE_ADJACENT : ROPE_HALVES;
+        for (uint32_t l = 0; l < (k->per_layer ? m->config.n_layers : 1); l++)
+            if (!bind_tensor(m, k, l, err))
+                return false;
+    }
+    return true;
+}
+
+static bool make_frequencies(struct model *m, struct err *err)
+{
+    const struct tensor *divisors = m->tensors[offsetof(struct model_weights, rope_divisors) / sizeof(void *)];
+    uint32_t n = m->config.rope.n_dims / 2;
+    float *d = divisors ? mem_alloc_array(n, sizeof *d) : NULL;
+
+    m->frequencies = mem_alloc_array(n, sizeof *m->frequencies);
+    if (!m->frequencies || (divisors && !d)) {
+        mem_free(d);
+        return err_memory(err, "rotation frequencies");
+    }
+    if (d)
+        quant_info(divisors->format)->decode(divisors->data, d, n);
+    rope_frequencies(&m->config.rope, d, m->frequencies, &m->angle_scale);
+    mem_free(d);
+    return true;
+}
+
+bool model_bind(struct model *m, const struct model_file *file, struct err *err)
+{
+    *m = (struct model){ .file = file };
+    bool uses_window = false;
+    if (find_arch(m, err) && config_read_all(m, err) && bind_tensors(m, err) && make_frequencies(m, err) &&
+        model_file_bool(file, "use_sliding_window", &uses_window, err)) {
+        if (!uses_window)
+            return true;
+        err_set(err, ERR_UNSUPPORTED, "%s: use_sliding_window is true; ingot runs this architecture without a window only",
+                model_file_path(file));
+    }
+    model_release(m);
+    return false;
+}
+
+void model_release(struct model *m)
+{
+    mem_free(m->layers);
+    mem_free(m->frequencies);
+    *m = (struct model){ 0 };
+}
+
+static void record_head(struct tape *t, const struct model_stage *s, struct value x)
+{
+    const struct model_config *c = &s->model->config;
+    struct value last = tape_value(t, c->n_cols, ROWS_OUTPUT), normed = tape_value(t, c->n_cols, ROWS_OUTPUT);
+    struct value logits = tape_value_bound(t, c->n_vocab, ROWS_OUTPUT, s->logits);
+
+    tape_label(t, "head.select");
+    op_select(t, (struct select){ .out = last, .in = x });
+    tape_label(t, "head.norm");
+    op_rmsnorm(t, (struct rmsnorm){ .out = normed, .in = last, .scale = s->weights.out_norm, .eps = c->norm_eps });
+    tape_label(t, "head.logits");
+    op_matmul(t, (struct matmul){ .out = logits, .in = normed, .w = s->weights.head });
+    tape_label(t, "head.sample");
+    op_sample(t, (struct sample){ .logits = logits, .log = s->log, .log_stride = s->log_stride, .results = s->results });
+}
+
+void model_record(struct tape *t, const struct model_stage *s)
+{
+    const struct model_config *c = &s->model->config;
+    struct value x = tape_value_bound(t, c->n_cols, ROWS_STEP, s->block);
+    struct value angles = tape_value(t, c->rope.n_dims, ROWS_STEP);
+
+    tape_label(t, "angles");
+    op_angles(t, (struct angles){ .out = angles, .frequencies = s->weights.frequencies, .scale = s->model->angle_scale });
+    if (s->first == 0) {
+        tape_label(t, "embed");
+        op_embed(t,
+                 (struct embed){ .out = x, .table = s->weights.embed, .log = s->log, .log_stride = s->log_stride, .scale = 1 });
+    }
+    for (uint32_t l = s->first; l < s->last; l++)
+        s->model->arch->layer(t, s, l, x, angles);
+    if (s->last == c->n_layers)
+        record_head(t, s, x);
+}

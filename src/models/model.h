@@ -1,0 +1,81 @@
+// model.h - a model bound to its file: sizes, tensors by their place in the architecture, and the recording of its tape.
+//
+// Nothing here knows a device: weights are handed in by the engine, per stage. A stage is a run of layers; the first one also embeds,
+// the last one also has the head.
+#pragma once
+#include "format/model_file.h"
+#include "ops/activate/activate.h"
+#include "ops/pages.h"
+#include "ops/rope_store/rope_store.h"
+
+enum rope_scaling_type { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
+
+struct rope_config {
+    float base;
+    uint32_t n_dims; // rotated dimensions of a head
+    enum rope_scaling_type type;
+    float factor;               // how far the context was stretched
+    float low, high;            // Llama 3: wavelengths between original/high and original/low are blended
+    float beta_fast, beta_slow; // YaRN: rotations over the original context between which to blend
+    float attention;            // YaRN: factor on cosine and sine; 0: 0.1 ln(factor) + 1
+    uint32_t original_context;
+};
+
+struct model_config {
+    uint32_t n_layers, n_cols, n_heads, n_kv_heads, head_dim, n_ffn, n_vocab, n_context;
+    uint32_t window; // attention sees this many tokens; 0: all
+    float norm_eps;
+    struct rope_config rope;
+};
+
+// Fields of these two structs are all pointers, so that the weights table of an architecture can name them by offset.
+struct model_weights {
+    const struct weight *embed, *out_norm, *head, *rope_divisors, *frequencies; // frequencies are made, not read
+};
+struct layer_weights {
+    const struct weight *attn_norm, *q, *k, *v, *o, *q_bias, *k_bias, *v_bias, *o_bias, *q_norm, *k_norm;
+    const struct weight *ffn_norm, *gate, *up, *down;
+};
+enum {
+    N_MODEL_WEIGHTS = sizeof(struct model_weights) / sizeof(void *),
+    N_LAYER_WEIGHTS = sizeof(struct layer_weights) / sizeof(void *),
+};
+
+struct arch;
+
+struct model {
+    const struct arch *arch;
+    const struct model_file *file; // borrowed
+    struct model_config config;
+    enum rope_pairs pairs;                           // how this file's q and k rows pair up
+    bool tied;                                       // the head is the embedding
+    const struct tensor *tensors[N_MODEL_WEIGHTS];   // by place in struct model_weights; NULL: absent
+    const struct tensor *(*layers)[N_LAYER_WEIGHTS]; // [n_layers], by place in struct layer_weights
+    float *frequencies;                              // [rope.n_dims / 2] radians per position, scaling included
+    float angle_scale;
+    uint64_t n_parameters, weight_bytes;
+};
+
+// Finds the architecture, reads and checks the sizes, and binds every tensor. The message names what is missing or misshapen and what
+// was expected. model_release frees what model_bind made.
+bool model_bind(struct model *m, const struct model_file *file, struct err *err);
+void model_release(struct model *m);
+
+// What recording a stage needs; all of it outlives the tape.
+struct model_stage {
+    const struct model *model;
+    uint32_t first, last;               // layers [first, last)
+    struct model_weights weights;       // embed in the first stage; out_norm and head in the last; frequencies in all
+    const struct layer_weights *layers; // [last - first]
+    const struct pages *pages;          // [last - first]
+    const struct buffer *block;         // [max_rows, n_cols] fp32: the residual stream, where a stage finds and leaves it
+    const struct buffer *log;           // [n_slots, log_stride] u32
+    uint32_t log_stride;
+    const struct buffer *logits;  // last stage: [max_outputs, n_vocab] fp32
+    const struct buffer *results; // last stage: [max_outputs] u32
+};
+void model_record(struct tape *t, const struct model_stage *s);
+
+// Frequencies of the rotated pairs, [n_dims / 2], and the factor on cosine and sine. divisors: of each frequency, or NULL.
+void rope_frequencies(const struct rope_config *r, const float *divisors, float *frequencies, float *scale);
+bool rope_config_read(struct rope_config *r, const struct model_file *file, const char *arch, struct err *err);
