@@ -1,0 +1,338 @@
+// api.c - the functions of ingot.h. They translate, lock, and leave the work to the other files.
+#include "base/mem.h"
+#include "engine/engine.h"
+
+#include "engine/request.h"
+#include "engine/schedule.h"
+#include "engine/session.h"
+#include "models/arch.h"
+
+_Static_assert(sizeof(struct ingot_error) == sizeof(struct err), "the public and the inner error are the same");
+_Static_assert((int)INGOT_DEVICE == (int)ERR_DEVICE && (int)INGOT_LIMIT == (int)ERR_LIMIT, "and so are their codes");
+
+struct ingot_engine {
+    struct engine inner;
+};
+struct ingot_request {
+    struct request *inner;
+};
+
+static struct err *as_err(struct ingot_error *error)
+{
+    return (struct err *)error;
+}
+
+const char *ingot_version(void)
+{
+    return INGOT_VERSION;
+}
+
+struct ingot_engine_options ingot_engine_defaults(void)
+{
+    return (struct ingot_engine_options){ .n_sequences = 1, .n_batch = 512 };
+}
+
+struct ingot_request_options ingot_request_defaults(void)
+{
+    return (struct ingot_request_options){ .sampling = { .temperature = 0.8f,
+                                                         .top_k = 40,
+                                                         .top_p = 0.95f,
+                                                         .min_p = 0.05f,
+                                                         .repeat_penalty = 1,
+                                                         .penalty_window = 64 } };
+}
+
+struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options, struct ingot_error *error)
+{
+    struct ingot_engine *engine = mem_alloc(sizeof *engine);
+
+    if (!engine) {
+        err_memory(as_err(error), "an engine");
+        return NULL;
+    }
+    if (engine_load(&engine->inner, options, as_err(error)))
+        return engine;
+    mem_free(engine);
+    return NULL;
+}
+
+void ingot_engine_close(struct ingot_engine *engine)
+{
+    if (!engine)
+        return;
+    CHECK(engine->inner.n_live == 0);
+    engine_unload(&engine->inner);
+    mem_free(engine);
+}
+
+// The format that holds most of the matrices' bytes.
+static const char *main_format(const struct model *m)
+{
+    uint64_t bytes[N_QUANTS] = { 0 };
+    enum quant best = QUANT_F32;
+
+    for (uint32_t l = 0; l < m->config.n_layers; l++)
+        for (uint32_t i = 0; i < N_LAYER_WEIGHTS; i++)
+            if (m->layers[l][i] && m->layers[l][i]->n_dims == 2)
+                bytes[m->layers[l][i]->format] += m->layers[l][i]->bytes;
+    for (enum quant q = 0; q < N_QUANTS; q++)
+        best = bytes[q] > bytes[best] ? q : best;
+    return quant_info(best)->name;
+}
+
+static void copy_name(const struct engine *e, char *to, size_t n)
+{
+    struct str name = { 0 };
+    const char *path = model_file_path(e->file), *slash = strrchr(path, '/');
+
+    if (!model_file_string(e->file, "general.name", &name, NULL) || name.n == 0)
+        name = str_from(slash && slash[1] ? slash + 1 : path);
+    snprintf(to, n, "%.*s", STR_ARG(name));
+}
+
+void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info)
+{
+    const struct engine *e = &engine->inner;
+    struct device_info device = { 0 };
+
+    e->device->ops->info(e->device, &device);
+    *info = (struct ingot_engine_info){
+        .n_parameters = e->model.n_parameters,
+        .weight_bytes = e->model.weight_bytes,
+        .n_layers = e->model.config.n_layers,
+        .n_vocab = e->model.config.n_vocab,
+        .n_context = e->n_context,
+        .n_sequences = e->kv.n_slots,
+        .n_batch = e->max_rows,
+        .n_stages = e->n_stages,
+    };
+    for (uint32_t i = 0; i < e->n_stages; i++) {
+        info->page_bytes += stage_page_bytes(&e->stages[i]);
+        for (uint32_t b = 0; b < N_BUCKETS; b++)
+            info->scratch_bytes += e->stages[i].buckets[b].tape ? tape_scratch_bytes(e->stages[i].buckets[b].tape) : 0;
+    }
+    copy_name(e, info->model_name, sizeof info->model_name);
+    snprintf(info->architecture, sizeof info->architecture, "%s", e->model.arch->name);
+    snprintf(info->format, sizeof info->format, "%s", main_format(&e->model));
+    snprintf(info->device, sizeof info->device, "%s: %s", e->device->name, device.name);
+}
+
+static bool has_tokenizer(const struct engine *e, struct err *err)
+{
+    return e->tokenizer || err_set(err, ERR_UNSUPPORTED, "no tokenizer: %s", e->no_tokenizer.message);
+}
+
+int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes, bool parse_special, uint32_t *tokens,
+                       size_t capacity, struct ingot_error *error)
+{
+    struct token_ids ids = { 0 };
+    struct tokenize_flags flags = { .parse_special = parse_special };
+    int64_t n = -1;
+
+    if (has_tokenizer(&engine->inner, as_err(error)) &&
+        tokenizer_encode(engine->inner.tokenizer, (struct str){ text, n_bytes }, flags, &ids, as_err(error))) {
+        n = (int64_t)ids.n;
+        for (size_t i = 0; i < ids.n && i < capacity; i++)
+            tokens[i] = ids.ids[i];
+    }
+    token_ids_free(&ids);
+    return n;
+}
+
+int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, char *text, size_t capacity,
+                         struct ingot_error *error)
+{
+    const struct token_ids ids = { (uint32_t *)(uintptr_t)tokens, n_tokens, n_tokens };
+    struct buf out = { 0 };
+    int64_t n = -1;
+
+    if (!has_tokenizer(&engine->inner, as_err(error)))
+        return -1;
+    if (tokenizer_decode(engine->inner.tokenizer, &ids, false, &out)) {
+        n = (int64_t)out.n;
+        if (capacity)
+            snprintf(text, capacity, "%.*s", (int)(out.n < capacity ? out.n : capacity - 1), out.at ? out.at : "");
+    } else {
+        err_memory(as_err(error), "the text");
+    }
+    buf_free(&out);
+    return n;
+}
+
+struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ingot_request_options *options,
+                                   struct ingot_error *error)
+{
+    struct engine *e = &engine->inner;
+    struct ingot_request *request = mem_alloc(sizeof *request);
+
+    if (!request) {
+        err_memory(as_err(error), "a request");
+        return NULL;
+    }
+    request->inner = request_create(e, options, as_err(error));
+    if (!request->inner) {
+        mem_free(request);
+        return NULL;
+    }
+    pthread_mutex_lock(&e->state);
+    schedule_add(e, request->inner);
+    e->n_live++;
+    pthread_mutex_unlock(&e->state);
+    return request;
+}
+
+bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *error)
+{
+    return engine_step(&engine->inner, busy, as_err(error));
+}
+
+bool ingot_poll(struct ingot_request *request, struct ingot_event *event)
+{
+    struct request *r = request->inner;
+    struct engine *e = r->engine;
+
+    pthread_mutex_lock(&e->state);
+    bool any = r->n_taken < r->n_events;
+    if (any) {
+        if (r->n_taken > 0) { // the pointers of the event before end here
+            mem_free(r->events[r->n_taken - 1].logits);
+            r->events[r->n_taken - 1].logits = NULL;
+        }
+        const struct event_record *record = &r->events[r->n_taken++];
+        *event = (struct ingot_event){
+            .text = record->text.at,
+            .n_bytes = record->text.n,
+            .token = record->token,
+            .logits = record->logits,
+            .position = record->position,
+            .done = r->state == REQUEST_DONE && r->n_taken == r->n_events,
+            .result = &r->result,
+        };
+    }
+    pthread_mutex_unlock(&e->state);
+    return any;
+}
+
+void ingot_cancel(struct ingot_request *request)
+{
+    struct engine *e = request->inner->engine;
+
+    pthread_mutex_lock(&e->state);
+    request->inner->cancelled = true;
+    pthread_mutex_unlock(&e->state);
+}
+
+void ingot_request_free(struct ingot_request *request)
+{
+    if (!request)
+        return;
+    struct engine *e = request->inner->engine;
+    pthread_mutex_lock(&e->stepping); // a step in flight may hold the request in its batch
+    pthread_mutex_lock(&e->state);
+    request_finish(request->inner, INGOT_FINISH_CANCELLED, NULL);
+    schedule_remove(e, request->inner);
+    request_destroy(request->inner);
+    e->n_live--;
+    pthread_mutex_unlock(&e->state);
+    pthread_mutex_unlock(&e->stepping);
+    mem_free(request);
+}
+
+// Hands all waiting events to the callback. *done: the last one was among them.
+static void drain(struct ingot_request *request, ingot_on_event *on_event, void *arg, bool *done)
+{
+    struct ingot_event event;
+
+    while (!*done && ingot_poll(request, &event)) {
+        *done = event.done;
+        if (on_event && !on_event(arg, &event))
+            ingot_cancel(request);
+    }
+}
+
+bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_options *options, ingot_on_event *on_event, void *arg,
+                    struct ingot_result *result, struct ingot_error *error)
+{
+    struct ingot_request *request = ingot_submit(engine, options, error);
+    bool done = false, busy, ok;
+
+    if (!request)
+        return false;
+    while (!done) {
+        ingot_step(engine, &busy, NULL); // a failure ends the request, which says why
+        drain(request, on_event, arg, &done);
+    }
+    ok = request->inner->result.finish != INGOT_FINISH_ERROR;
+    if (!ok && error)
+        *error = request->inner->result.error;
+    if (result)
+        *result = request->inner->result;
+    ingot_request_free(request);
+    return ok;
+}
+
+// All pieces of a finished request's text in one string of its own.
+static char *whole_text(const struct request *r)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < r->n_events; i++)
+        n += r->events[i].text.n;
+    char *text = mem_alloc(n + 1);
+    for (uint32_t i = 0, at = 0; text && i < r->n_events; at += (uint32_t)r->events[i++].text.n)
+        memcpy(text + at, r->events[i].text.at, r->events[i].text.n);
+    return text;
+}
+
+bool ingot_generate_batch(struct ingot_engine *engine, const struct ingot_request_options *options, size_t n,
+                          struct ingot_result *results, char **texts, struct ingot_error *error)
+{
+    struct ingot_request **requests = mem_alloc_array(n, sizeof *requests);
+    bool busy = true;
+
+    if (!requests)
+        return n == 0 || err_memory(as_err(error), "a batch of requests");
+    for (size_t i = 0; i < n; i++) {
+        results[i] = (struct ingot_result){ .finish = INGOT_FINISH_ERROR };
+        requests[i] = ingot_submit(engine, &options[i], &results[i].error);
+    }
+    while (busy)
+        ingot_step(engine, &busy, NULL);
+    for (size_t i = 0; i < n; i++) {
+        if (texts)
+            texts[i] = requests[i] ? whole_text(requests[i]->inner) : NULL;
+        if (requests[i])
+            results[i] = requests[i]->inner->result;
+        ingot_request_free(requests[i]);
+    }
+    mem_free(requests);
+    return true;
+}
+
+struct ingot_session *ingot_session_create(struct ingot_engine *engine, struct ingot_error *error)
+{
+    pthread_mutex_lock(&engine->inner.state);
+    struct ingot_session *s = session_open(&engine->inner, as_err(error));
+    pthread_mutex_unlock(&engine->inner.state);
+    return s;
+}
+
+uint32_t ingot_session_n_tokens(const struct ingot_session *session)
+{
+    return session->n_tokens;
+}
+
+void ingot_session_free(struct ingot_session *session)
+{
+    if (!session)
+        return;
+    struct engine *e = session->engine;
+    pthread_mutex_lock(&e->state);
+    session_close(session);
+    pthread_mutex_unlock(&e->state);
+}
+
+void ingot_free(void *memory)
+{
+    mem_free(memory);
+}

@@ -1,0 +1,31 @@
+// batch.h - collects the rows of one step and lays them out for a bucket.
+#pragma once
+#include "device/step.h"
+#include "engine/kv.h"
+
+struct request;
+
+struct batch_row {
+    uint32_t token, position, slot;
+};
+
+struct batch_output {
+    uint32_t row;
+    struct sample_params params;
+    struct request *request; // who wants it
+};
+
+struct batch {
+    uint32_t max_rows, max_outputs, n_rows, n_outputs;
+    struct batch_row *rows;
+    struct batch_output *outputs;
+    struct step *step; // as large as the largest bucket needs
+    uint32_t *results; // [max_outputs], read back
+};
+
+bool batch_create(struct batch **b, uint32_t max_rows, uint32_t max_outputs, struct err *err);
+void batch_free(struct batch *b); // NULL is allowed
+void batch_clear(struct batch *b);
+void batch_add_row(struct batch *b, struct batch_row row);
+void batch_add_output(struct batch *b, struct batch_output output); // of the row added last
+const struct step *batch_layout(struct batch *b, uint32_t bucket_rows, uint32_t bucket_outputs);

@@ -1,0 +1,100 @@
+// engine.c - one step: plan, play through the stages, hand the results to the requests.
+#include "engine/engine.h"
+#include "base/log.h"
+#include "engine/link.h"
+#include "engine/request.h"
+#include "engine/schedule.h"
+
+static void engine_fail(struct engine *e, const struct err *why)
+{
+    if (e->failed)
+        return;
+    e->failed = true;
+    e->failure = *why;
+    log_line(LOG_ERROR, "engine", "%s", why->message);
+}
+
+void engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens)
+{
+    struct err err = { 0 };
+    uint32_t from;
+
+    kv_grow(&e->kv, slot, n_tokens, &from);
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        if (!stage_table_write(&e->stages[i], &e->kv, slot, from, e->kv.n_taken[slot], &err))
+            engine_fail(e, &err);
+}
+
+static bool play_stages(struct engine *e, struct err *err)
+{
+    struct batch *b = e->batch;
+    const struct bucket *bucket = &e->stages[0].buckets[stage_bucket_index(&e->stages[0], b->n_rows, b->n_outputs)];
+    const struct step *step = batch_layout(b, bucket->max_rows, bucket->max_outputs);
+
+    for (uint32_t i = 0; i < e->n_stages; i++) {
+        if (i > 0 && !link_pass(&e->stages[i - 1], &e->stages[i], b->n_rows, err))
+            return false;
+        if (!stage_play(&e->stages[i], step, err))
+            return false;
+    }
+    struct stage *last = &e->stages[e->n_stages - 1];
+    return last->device->ops->wait(last->device, err) &&
+           (b->n_outputs == 0 || buffer_read(&last->results, 0, b->results, b->n_outputs * sizeof *b->results, err));
+}
+
+// The output's row of logits, on the host. On a device without shared memory it would be read back here.
+static const float *logits_of(const struct engine *e, uint32_t output)
+{
+    const struct buffer *logits = &e->stages[e->n_stages - 1].logits;
+    return (const float *)logits->host + (uint64_t)output * e->model.config.n_vocab;
+}
+
+static void deliver(struct engine *e)
+{
+    for (uint32_t i = 0; i < e->batch->n_outputs; i++) {
+        const struct batch_output *o = &e->batch->outputs[i];
+        struct request *r = o->request;
+        struct err err = { 0 };
+        if (r->state == REQUEST_DONE)
+            continue;
+        struct request_output output = { .position = e->batch->rows[o->row].position,
+                                         .token = o->params.flags & SAMPLE_SKIP ? UINT32_MAX : e->batch->results[i],
+                                         .logits = r->n_logits ? logits_of(e, i) : NULL };
+        if (!request_accept(r, &output, &err))
+            request_finish(r, INGOT_FINISH_ERROR, &err);
+    }
+}
+
+static void fail_all(struct engine *e)
+{
+    for (struct request *r = e->first; r; r = r->next)
+        request_finish(r, INGOT_FINISH_ERROR, &e->failure);
+}
+
+bool engine_step(struct engine *e, bool *busy, struct err *err)
+{
+    struct err failure = { 0 };
+
+    pthread_mutex_lock(&e->stepping);
+    pthread_mutex_lock(&e->state);
+    if (!e->failed)
+        schedule_next(e);
+    pthread_mutex_unlock(&e->state);
+    bool ok = e->failed || e->batch->n_rows == 0 || play_stages(e, &failure);
+    pthread_mutex_lock(&e->state);
+    if (!ok)
+        engine_fail(e, &failure);
+    if (e->failed)
+        fail_all(e);
+    else if (e->batch->n_rows > 0)
+        deliver(e);
+    *busy = false;
+    for (const struct request *r = e->first; r; r = r->next)
+        *busy |= r->state != REQUEST_DONE;
+    ok = !e->failed;
+    if (!ok && err)
+        *err = e->failure;
+    pthread_mutex_unlock(&e->state);
+    pthread_mutex_unlock(&e->stepping);
+    return ok;
+}

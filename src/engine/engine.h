@@ -1,0 +1,44 @@
+// engine.h - the engine from the inside: a model on its stages, pages, and the requests that run on it.
+//
+// Order of the parts, each in its own file: place (which layers where), stage (weights, pages and tapes of a run of layers), link (the
+// activation block from stage to stage), kv (pages and slots), batch (fills a step), schedule (which rows run next), request (one
+// generation from prompt to text), api (the public functions).
+// Two locks: `stepping` is held for a whole step, `state` for as long as lists and requests are looked at. state is taken second.
+#pragma once
+#include <pthread.h>
+#include "device/step.h"
+#include "engine/kv.h"
+#include "engine/stage.h"
+#include "ingot.h"
+#include "models/model.h"
+#include "text/tokenizer.h"
+
+struct request;
+
+struct engine {
+    struct ingot_engine_options options; // strings are not kept
+    struct model_file *file;
+    struct model model;
+    struct tokenizer *tokenizer; // NULL: the file has none; why is in no_tokenizer
+    struct err no_tokenizer;
+    struct device *device;
+    struct stage *stages;
+    uint32_t n_stages;
+    struct kv kv;
+    struct batch *batch;
+    uint32_t n_context, max_rows, max_outputs, longest_token; // longest_token: bytes of text
+    struct request *first, *last;                             // all that are not done, in order of submission
+    uint32_t n_live;                                          // requests and sessions that exist
+    bool failed;                                              // the device failed: nothing runs any more
+    struct err failure;
+    pthread_mutex_t stepping, state;
+};
+
+bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);
+void engine_unload(struct engine *e);
+
+// Gives a slot pages for positions below n_tokens, and tells the stages. A failure marks the engine as failed. State lock held.
+void engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens);
+
+// Runs one step. *busy: work is left.
+bool engine_step(struct engine *e, bool *busy, struct err *err);

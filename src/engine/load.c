@@ -1,0 +1,137 @@
+// load.c - from a path to an engine that is ready to run.
+#include <string.h>
+#include "base/log.h"
+#include "base/mem.h"
+#include "device/cpu/cpu.h"
+#include "engine/batch.h"
+#include "engine/embedded.h"
+#include "engine/engine.h"
+#include "engine/place.h"
+#include "ops/cpu_table.h"
+
+enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16 };
+
+static bool open_file(struct engine *e, struct err *err)
+{
+    const void *bytes;
+    size_t n;
+
+    if (e->options.model)
+        return model_file_open(&e->file, e->options.model, err);
+    if (!embedded_model(&bytes, &n))
+        return err_set(err, ERR_NOT_FOUND, "this build holds no model; name one with -m FILE");
+    return model_file_open_memory(&e->file, bytes, n, "built-in model", err);
+}
+
+static bool open_device(struct engine *e, struct err *err)
+{
+    const char *name = e->options.device ? e->options.device : "auto";
+    struct cpu_options options = { .n_threads = e->options.n_threads,
+                                   .features = e->options.cpu_features,
+                                   .plain = strcmp(name, "cpu:plain") == 0,
+                                   .no_repack = e->options.no_repack,
+                                   .table = &cpu_table };
+
+    if (!options.plain && strcmp(name, "auto") != 0 && strcmp(name, "cpu") != 0)
+        return err_set(err, ERR_UNSUPPORTED, "device \"%s\"; this build has: auto, cpu, cpu:plain", name);
+    e->device = cpu_open(&options, err);
+    return e->device != NULL;
+}
+
+static bool within(const char *what, uint32_t value, uint32_t most, struct err *err)
+{
+    return value <= most || err_set(err, ERR_INPUT, "%s is %u; want at most %u", what, value, most);
+}
+
+static bool choose_sizes(struct engine *e, struct err *err)
+{
+    const struct ingot_engine_options *o = &e->options;
+    uint32_t most = e->model.config.n_context;
+
+    if (!within("n_context", o->n_context, 1 << 24, err) || !within("n_batch", o->n_batch, LARGEST_ROWS, err) ||
+        !within("n_sequences", o->n_sequences, 4096, err))
+        return false;
+    if (o->n_context > most)
+        log_line(LOG_WARN, "load", "a context of %u tokens is asked for; the model was made for %u", o->n_context, most);
+    e->n_context = o->n_context ? o->n_context : most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
+    e->max_rows = o->n_batch ? o->n_batch : 512;
+    e->max_outputs = o->n_sequences > LEAST_OUTPUTS ? o->n_sequences : LEAST_OUTPUTS;
+    e->max_outputs = e->max_outputs < e->max_rows ? e->max_outputs : e->max_rows;
+    return kv_create(&e->kv, o->n_sequences ? o->n_sequences : 1, e->n_context, err) &&
+           batch_create(&e->batch, e->max_rows, e->max_outputs, err);
+}
+
+static bool make_stages(struct engine *e, struct err *err)
+{
+    const struct ingot_engine_options *o = &e->options;
+    bool plain = o->device && strcmp(o->device, "cpu:plain") == 0;
+    bool wide = o->kv == INGOT_KV_F32 || (o->kv == INGOT_KV_AUTO && (o->exact || plain));
+    struct stage_shape shape = { e->max_rows,   e->max_outputs, e->kv.n_slots,          e->kv.max_pages,
+                                 e->kv.n_pages, e->n_context,   wide ? KV_F32 : KV_F16, o->exact || plain,
+                                 false };
+    struct stage_progress progress = { o->progress, o->progress_arg, 0, e->model.weight_bytes };
+    struct place_memory need = place_memory(&e->model, &shape, !plain && !o->no_repack);
+    struct layer_range ranges[MAX_STAGES];
+    uint32_t n = place_stages(o->stages, e->model.config.n_layers, ranges, err);
+
+    if (n == 0 || !place_check(&need, e->device, err))
+        return false;
+    e->stages = mem_alloc_array(n, sizeof *e->stages);
+    if (!e->stages)
+        return err_memory(err, "stages");
+    for (; e->n_stages < n; e->n_stages++)
+        if (!stage_create(&e->stages[e->n_stages], &e->model, e->device, ranges[e->n_stages], &shape, &progress, err))
+            return false;
+    for (uint32_t i = 0; i < n; i++) // record every tape now: nothing is left to the first request
+        for (uint32_t b = 0; b < N_BUCKETS; b++) {
+            const struct bucket *bucket = &e->stages[i].buckets[b];
+            if (!stage_bucket(&e->stages[i], bucket->max_rows, bucket->max_outputs, err))
+                return false;
+        }
+    return true;
+}
+
+static bool load_tokenizer(struct engine *e, struct err *err)
+{
+    if (!tokenizer_load(&e->tokenizer, e->file, &e->no_tokenizer)) {
+        e->tokenizer = NULL;
+        log_line(LOG_INFO, "load", "no tokenizer: %s", e->no_tokenizer.message);
+        return true;
+    }
+    if (tokenizer_n_tokens(e->tokenizer) > e->model.config.n_vocab)
+        return err_set(err, ERR_INPUT, "%s: the tokenizer has %u tokens and the model %u; they do not belong together",
+                       model_file_path(e->file), tokenizer_n_tokens(e->tokenizer), e->model.config.n_vocab);
+    for (uint32_t i = 0; i < tokenizer_n_tokens(e->tokenizer); i++) {
+        size_t n = tokenizer_token_bytes(e->tokenizer, i, true).n;
+        e->longest_token = n > e->longest_token ? (uint32_t)n : e->longest_token;
+    }
+    return true;
+}
+
+bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
+{
+    e->options = *options;
+    pthread_mutex_init(&e->stepping, NULL);
+    pthread_mutex_init(&e->state, NULL);
+    bool ok = open_file(e, err) && model_bind(&e->model, e->file, err) && load_tokenizer(e, err) && open_device(e, err) &&
+              choose_sizes(e, err) && make_stages(e, err);
+    e->options.model = e->options.device = e->options.stages = NULL;
+    if (!ok)
+        engine_unload(e);
+    return ok;
+}
+
+void engine_unload(struct engine *e)
+{
+    for (uint32_t i = 0; e->stages && i < e->n_stages; i++)
+        stage_release(&e->stages[i]);
+    mem_free(e->stages);
+    batch_free(e->batch);
+    kv_release(&e->kv);
+    device_close(e->device);
+    tokenizer_free(e->tokenizer);
+    model_release(&e->model);
+    model_file_close(e->file);
+    pthread_mutex_destroy(&e->stepping);
+    pthread_mutex_destroy(&e->state);
+}

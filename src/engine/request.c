@@ -1,0 +1,262 @@
+// request.c - see request.h.
+#include "engine/request.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/prompt.h"
+
+static struct sample_params params_from(const struct ingot_sampling *s)
+{
+    return (struct sample_params){
+        .temperature = s->temperature,
+        .top_p = s->top_p,
+        .min_p = s->min_p,
+        .top_k = s->top_k,
+        .repeat_penalty = s->repeat_penalty,
+        .presence_penalty = s->presence_penalty,
+        .frequency_penalty = s->frequency_penalty,
+        .penalty_window = s->penalty_window,
+        .seed = { (uint32_t)s->seed, (uint32_t)(s->seed >> 32) },
+    };
+}
+
+struct range {
+    const char *name;
+    float value, min, max;
+};
+
+static bool sampling_check(const struct ingot_sampling *s, struct err *err)
+{
+    const struct range ranges[] = {
+        { "temperature", s->temperature, 0, 1000 },
+        { "top_p", s->top_p, 0, 1 },
+        { "min_p", s->min_p, 0, 1 },
+        { "repeat_penalty", s->repeat_penalty, 1e-3f, 1000 },
+        { "presence_penalty", s->presence_penalty, -1000, 1000 },
+        { "frequency_penalty", s->frequency_penalty, -1000, 1000 },
+    };
+
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (!(ranges[i].value >= ranges[i].min && ranges[i].value <= ranges[i].max))
+            return err_set(err, ERR_INPUT, "%s is %g; want %g to %g", ranges[i].name, (double)ranges[i].value,
+                           (double)ranges[i].min, (double)ranges[i].max);
+    return true;
+}
+
+static bool prompt_check(const struct request *r, struct err *err)
+{
+    const struct engine *e = r->engine;
+
+    if (r->n_prompt == 0)
+        return err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
+    if (r->n_prompt >= e->n_context)
+        return err_set(err, ERR_LIMIT,
+                       "the prompt has %u tokens and the context holds %u, the answer included; shorten it or raise -c",
+                       r->n_prompt, e->n_context);
+    for (uint32_t i = 0; i < r->n_prompt; i++)
+        if (r->prompt[i] >= e->model.config.n_vocab)
+            return err_set(err, ERR_INPUT, "token %u of the prompt is %u; the model has %u", i, r->prompt[i],
+                           e->model.config.n_vocab);
+    return true;
+}
+
+static bool request_fill(struct request *r, const struct ingot_request_options *o, struct err *err)
+{
+    struct token_ids ids = { 0 };
+
+    if (!sampling_check(&o->sampling, err) || !prompt_tokens(r->engine, o, &ids, err)) {
+        token_ids_free(&ids);
+        return false;
+    }
+    r->prompt = ids.ids;
+    r->n_prompt = ids.n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)ids.n;
+    if (!prompt_check(r, err))
+        return false;
+    uint32_t room = r->engine->n_context - r->n_prompt;
+    r->max_tokens = o->max_tokens == 0 || o->max_tokens > room ? room : o->max_tokens;
+    r->n_logits = o->n_logits < r->n_prompt ? o->n_logits : r->n_prompt;
+    r->n_events_max = r->max_tokens + r->n_logits + 2;
+    r->events = mem_alloc_array(r->n_events_max, sizeof *r->events);
+    if (!r->events)
+        return err_memory(err, "a request's events");
+    struct answer_limits limits = { r->max_tokens, r->engine->longest_token, o->stop, o->n_stop };
+    return answer_create(&r->answer, &limits, err);
+}
+
+struct request *request_create(struct engine *e, const struct ingot_request_options *o, struct err *err)
+{
+    struct request *r = mem_alloc(sizeof *r);
+
+    if (!r) {
+        err_memory(err, "a request");
+        return NULL;
+    }
+    *r = (struct request){ .engine = e,
+                           .ignore_eos = o->ignore_eos,
+                           .params = params_from(&o->sampling),
+                           .session = o->session,
+                           .submitted_ns = clock_ns() };
+    if (request_fill(r, o, err)) {
+        r->result.n_prompt = r->n_prompt;
+        return r;
+    }
+    request_destroy(r);
+    return NULL;
+}
+
+void request_destroy(struct request *r)
+{
+    for (uint32_t i = 0; r->events && i < r->n_events; i++)
+        mem_free(r->events[i].logits);
+    mem_free(r->events);
+    mem_free(r->prompt);
+    answer_release(&r->answer);
+    mem_free(r);
+}
+
+// Positions that the session already holds and that need not be computed again. At least one row is left to give logits.
+static uint32_t shared_prefix(const struct request *r)
+{
+    const struct ingot_session *s = r->session;
+    uint32_t most = r->n_prompt - (r->n_logits > 1 ? r->n_logits : 1), n = 0;
+
+    while (n < most && n < s->n_tokens && s->tokens[n] == r->prompt[n])
+        n++;
+    return n;
+}
+
+bool request_admit(struct request *r)
+{
+    if (r->session && r->session->busy)
+        return false;
+    if (!r->session) {
+        r->session = session_open(r->engine, NULL);
+        r->own_session = r->session != NULL;
+    }
+    if (!r->session)
+        return false;
+    r->session->busy = true;
+    r->n_fed = r->result.n_reused = shared_prefix(r);
+    r->session->n_tokens = r->n_fed;
+    r->state = REQUEST_PREFILL;
+    r->started_ns = clock_ns();
+    return true;
+}
+
+static void add_row(struct request *r, struct batch *b, uint32_t token)
+{
+    struct ingot_session *s = r->session;
+
+    engine_grow(r->engine, s->slot, r->n_fed + 1);
+    batch_add_row(b, (struct batch_row){ token, r->n_fed, s->slot });
+    s->tokens[r->n_fed++] = token;
+    s->n_tokens = r->n_fed;
+}
+
+static void add_output(struct request *r, struct batch *b, uint32_t flags)
+{
+    struct sample_params params = r->params;
+
+    params.flags = flags;
+    batch_add_output(b, (struct batch_output){ .params = params, .request = r });
+}
+
+void request_add_rows(struct request *r, struct batch *b)
+{
+    if (r->state == REQUEST_DECODE) {
+        if (b->n_rows < b->max_rows && b->n_outputs < b->max_outputs) {
+            add_row(r, b, r->last_token);
+            add_output(r, b, 0);
+        }
+        return;
+    }
+    while (r->n_fed < r->n_prompt && b->n_rows < b->max_rows) {
+        bool last = r->n_fed + 1 == r->n_prompt, wanted = last || r->n_fed + r->n_logits >= r->n_prompt;
+        if (wanted && b->n_outputs == b->max_outputs)
+            return;
+        add_row(r, b, r->prompt[r->n_fed]);
+        if (wanted)
+            add_output(r, b, last ? 0 : SAMPLE_SKIP);
+    }
+    if (r->n_fed == r->n_prompt)
+        r->state = REQUEST_DECODE;
+}
+
+static struct event_record *add_event(struct request *r, uint32_t token, struct str text)
+{
+    CHECK(r->n_events < r->n_events_max);
+    struct event_record *event = &r->events[r->n_events++];
+    *event = (struct event_record){ .token = token, .text = text };
+    return event;
+}
+
+void request_finish(struct request *r, enum ingot_finish finish, const struct err *why)
+{
+    uint64_t now = clock_ns();
+
+    if (r->state == REQUEST_DONE)
+        return;
+    r->result.finish = finish;
+    if (why) {
+        r->result.error.code = (enum ingot_code)why->code;
+        snprintf(r->result.error.message, sizeof r->result.error.message, "%s", why->message);
+    }
+    if (r->first_ns)
+        r->result.decode_ms = (double)(now - r->first_ns) / 1e6;
+    add_event(r, UINT32_MAX, answer_finish(&r->answer));
+    r->state = REQUEST_DONE;
+    if (r->session)
+        r->session->busy = false;
+    if (r->own_session) {
+        session_close(r->session);
+        r->session = NULL;
+    }
+}
+
+static void count_token(struct request *r)
+{
+    if (r->result.n_generated++ > 0)
+        return;
+    r->first_ns = clock_ns();
+    r->result.first_token_ms = (double)(r->first_ns - r->submitted_ns) / 1e6;
+    r->result.prefill_ms = (double)(r->first_ns - r->started_ns) / 1e6;
+}
+
+static bool keep_logits(struct event_record *event, const float *logits, uint32_t n, struct err *err)
+{
+    event->logits = mem_alloc_array(n, sizeof *logits);
+    if (!event->logits)
+        return err_memory(err, "logits for the caller");
+    memcpy(event->logits, logits, n * sizeof *logits);
+    return true;
+}
+
+bool request_accept(struct request *r, const struct request_output *o, struct err *err)
+{
+    struct engine *e = r->engine;
+    bool prompt_only = o->token == UINT32_MAX;
+    bool end = !prompt_only && !r->ignore_eos && e->tokenizer && tokenizer_is_end(e->tokenizer, o->token);
+    struct str text = { "", 0 };
+
+    if (o->token == STEP_TOKEN_INVALID)
+        return err_set(err, ERR_NUMERIC, "the logits at position %u hold NaN or infinity; the model file may be damaged",
+                       o->position);
+    if (!prompt_only && !end) {
+        count_token(r);
+        r->last_token = o->token;
+        if (e->tokenizer)
+            text = answer_push(&r->answer, tokenizer_token_bytes(e->tokenizer, o->token, r->ignore_eos));
+    }
+    if (!end || o->logits) {
+        struct event_record *event = add_event(r, end ? UINT32_MAX : o->token, text);
+        event->position = o->position;
+        if (o->logits && !keep_logits(event, o->logits, e->model.config.n_vocab, err))
+            return false;
+    }
+    if (end)
+        request_finish(r, INGOT_FINISH_EOS, NULL);
+    else if (r->answer.stopped)
+        request_finish(r, INGOT_FINISH_STOP, NULL);
+    else if (!prompt_only && r->result.n_generated == r->max_tokens)
+        request_finish(r, INGOT_FINISH_LENGTH, NULL);
+    return true;
+}

@@ -1,0 +1,48 @@
+// request.h - one generation, from prompt to the last event.
+#pragma once
+#include "engine/answer.h"
+#include "engine/batch.h"
+#include "engine/engine.h"
+#include "engine/session.h"
+
+enum request_state { REQUEST_QUEUED, REQUEST_PREFILL, REQUEST_DECODE, REQUEST_DONE };
+
+struct event_record {
+    uint32_t token, position;
+    struct str text;
+    float *logits; // owned until the event is taken; NULL: not asked for
+};
+
+struct request {
+    struct engine *engine;
+    struct request *next;
+    enum request_state state;
+    bool cancelled, own_session;
+    struct ingot_session *session; // NULL until admitted, when it has none of its own
+    uint32_t *prompt, n_prompt;
+    uint32_t n_fed;      // positions whose row has been played
+    uint32_t last_token; // to be fed next while decoding
+    uint32_t max_tokens, n_logits;
+    bool ignore_eos;
+    struct sample_params params;
+    struct answer answer;
+    struct event_record *events; // [n_events_max]
+    uint32_t n_events, n_taken, n_events_max;
+    struct ingot_result result;
+    uint64_t submitted_ns, started_ns, first_ns;
+};
+
+struct request_output {       // one output row of a step
+    uint32_t position, token; // token UINT32_MAX: none was asked for; STEP_TOKEN_INVALID: the logits were no numbers
+    const float *logits;      // NULL: not asked for
+};
+
+// Checks options and copies all it needs. The state lock is not held.
+struct request *request_create(struct engine *e, const struct ingot_request_options *options, struct err *err);
+void request_destroy(struct request *r);
+
+// The state lock is held for all of these.
+bool request_admit(struct request *r);                     // finds it a session; false: none is free
+void request_add_rows(struct request *r, struct batch *b); // what fits: one decode row, or a chunk of the prompt
+bool request_accept(struct request *r, const struct request_output *o, struct err *err);
+void request_finish(struct request *r, enum ingot_finish finish, const struct err *why);

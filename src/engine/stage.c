@@ -1,0 +1,232 @@
+// stage.c - see stage.h.
+#include "engine/stage.h"
+#include <stddef.h>
+#include <string.h>
+#include "base/mem.h"
+#include "models/arch.h"
+
+enum { SMALL_ROWS = 16 };
+
+// Takes one tensor over to the device. Vectors become fp32.
+static bool take_vector(struct stage *s, const struct tensor *t, const char *name, struct weight *w, struct err *err)
+{
+    uint64_t n = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3], bytes = n * sizeof(float);
+    float *numbers = mem_alloc(bytes);
+    bool ok = numbers && buffer_alloc(s->device, bytes, &w->buffer, err);
+
+    if (!numbers)
+        return err_memory(err, "a vector");
+    if (ok) {
+        quant_info(t->format)->decode(t->data, numbers, n);
+        w->bytes = bytes;
+        w->n_rows = 1;
+        w->n_cols = (uint32_t)n;
+        w->format = QUANT_F32;
+        w->name = name;
+        ok = buffer_write(&w->buffer, 0, numbers, bytes, err);
+    }
+    mem_free(numbers);
+    return ok;
+}
+
+static bool take_tensor(struct stage *s, const struct tensor *t, enum weight_use use, struct weight *w, struct err *err)
+{
+    const char *name = arena_str(s->names, t->name).at;
+
+    if (!name)
+        return err_memory(err, "a name");
+    if (t->n_dims == 1)
+        return take_vector(s, t, name, w, err);
+    struct weight_source source = { t->data, t->bytes, (uint32_t)t->dims[0], (uint32_t)t->dims[1], t->format, use, name };
+    return weight_create(s->device, &source, w, err);
+}
+
+// Takes the tensor, puts the weight's address in its place, and reports progress.
+static bool take_into(struct stage *s, const struct tensor *t, enum weight_use use, const struct weight **place,
+                      struct stage_progress *progress, struct err *err)
+{
+    struct weight *w = &s->weights[s->n_weights];
+
+    if (!t)
+        return true;
+    if (!take_tensor(s, t, use, w, err))
+        return err_prefix(err, "tensor %.*s", STR_ARG(t->name));
+    s->n_weights++;
+    *place = w;
+    progress->done += t->bytes;
+    if (progress->report && !progress->report(progress->arg, progress->done, progress->total))
+        return err_set(err, ERR_CANCELLED, "loading was stopped");
+    return true;
+}
+
+static bool take_frequencies(struct stage *s, const struct model *m, struct err *err)
+{
+    struct weight *w = &s->weights[s->n_weights];
+    uint32_t n = m->config.rope.n_dims / 2;
+
+    if (!buffer_alloc(s->device, n * sizeof(float), &w->buffer, err))
+        return false;
+    *w = (struct weight){
+        .buffer = w->buffer, .bytes = n * sizeof(float), .n_rows = 1, .n_cols = n, .format = QUANT_F32, .name = "frequencies"
+    };
+    s->n_weights++;
+    s->parts.weights.frequencies = w;
+    return buffer_write(&w->buffer, 0, m->frequencies, n * sizeof(float), err);
+}
+
+static bool take_weights(struct stage *s, const struct model *m, struct stage_progress *progress, struct err *err)
+{
+    uint32_t n_layers = s->parts.last - s->parts.first;
+    struct model_weights *globals = &s->parts.weights;
+
+    s->weights = mem_alloc_array((size_t)n_layers * N_LAYER_WEIGHTS + N_MODEL_WEIGHTS + 1, sizeof *s->weights);
+    s->layers = mem_alloc_array(n_layers, sizeof *s->layers);
+    s->names = arena_create((size_t)1 << 26);
+    if (!s->weights || !s->layers || !s->names)
+        return err_memory(err, "a stage's weights");
+    s->parts.layers = s->layers;
+    const struct tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+    const struct tensor *norm = m->tensors[offsetof(struct model_weights, out_norm) / sizeof(void *)];
+    const struct tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
+    if (!take_frequencies(s, m, err) ||
+        (s->parts.first == 0 && !take_into(s, embed, WEIGHT_ROWS, &globals->embed, progress, err)))
+        return false;
+    for (uint32_t l = 0; l < n_layers; l++) {
+        const struct weight **places = (const struct weight **)&s->layers[l];
+        for (uint32_t i = 0; i < N_LAYER_WEIGHTS; i++)
+            if (!take_into(s, m->layers[s->parts.first + l][i], WEIGHT_PRODUCT, &places[i], progress, err))
+                return false;
+    }
+    return s->parts.last != m->config.n_layers || (take_into(s, norm, WEIGHT_PRODUCT, &globals->out_norm, progress, err) &&
+                                                   take_into(s, head, WEIGHT_PRODUCT, &globals->head, progress, err));
+}
+
+static bool make_pages(struct stage *s, const struct model_config *c, struct err *err)
+{
+    uint32_t n_layers = s->parts.last - s->parts.first;
+    uint64_t bytes =
+        (uint64_t)s->shape.n_pages * c->n_kv_heads * PAGE_TOKENS * c->head_dim * (s->shape.kv_format == KV_F32 ? 4 : 2);
+
+    s->pages = mem_alloc_array(n_layers, sizeof *s->pages);
+    s->page_buffers = mem_alloc_array((size_t)n_layers * 2, sizeof *s->page_buffers);
+    if (!s->pages || !s->page_buffers)
+        return err_memory(err, "a stage's pages");
+    s->parts.pages = s->pages;
+    for (uint32_t l = 0; l < n_layers; l++) {
+        struct buffer *kv = &s->page_buffers[2 * l];
+        if (!buffer_alloc(s->device, bytes, &kv[0], err) || !buffer_alloc(s->device, bytes, &kv[1], err))
+            return err_prefix(err, "KV pages for %u tokens", s->shape.n_pages * PAGE_TOKENS);
+        s->pages[l] =
+            (struct pages){ &kv[0], &kv[1], &s->table, { c->n_kv_heads, c->head_dim, s->shape.max_pages, s->shape.kv_format } };
+    }
+    return true;
+}
+
+static bool make_buffers(struct stage *s, const struct model_config *c, struct err *err)
+{
+    const struct stage_shape *h = &s->shape;
+    struct device *d = s->device;
+    bool last = s->parts.last == c->n_layers;
+
+    s->parts.block = &s->block;
+    s->parts.log = &s->log;
+    s->parts.log_stride = h->log_stride;
+    s->parts.logits = &s->logits;
+    s->parts.results = &s->results;
+    return buffer_alloc(d, (uint64_t)h->n_slots * h->max_pages * 4, &s->table, err) &&
+           buffer_alloc(d, (uint64_t)h->n_slots * h->log_stride * 4, &s->log, err) &&
+           buffer_alloc(d, (uint64_t)h->max_rows * c->n_cols * 4, &s->block, err) &&
+           buffer_alloc(d, step_bytes(h->max_rows, h->max_outputs), &s->step, err) &&
+           (!last || (buffer_alloc(d, (uint64_t)h->max_outputs * c->n_vocab * 4, &s->logits, err) &&
+                      buffer_alloc(d, (uint64_t)h->max_outputs * 4, &s->results, err)));
+}
+
+static uint32_t at_most(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+bool stage_create(struct stage *s, const struct model *m, struct device *d, struct layer_range layers,
+                  const struct stage_shape *shape, struct stage_progress *progress, struct err *err)
+{
+    *s = (struct stage){ .device = d, .shape = *shape };
+    s->parts = (struct model_stage){ .model = m, .first = layers.first, .last = layers.last };
+    s->buckets[0] = (struct bucket){ 1, 1, NULL };
+    s->buckets[1] = (struct bucket){ at_most(SMALL_ROWS, shape->max_rows), at_most(SMALL_ROWS, shape->max_outputs), NULL };
+    s->buckets[2] = (struct bucket){ shape->max_rows, shape->max_outputs, NULL };
+    if (make_buffers(s, &m->config, err) && make_pages(s, &m->config, err) && take_weights(s, m, progress, err))
+        return true;
+    stage_release(s);
+    return false;
+}
+
+void stage_release(struct stage *s)
+{
+    for (uint32_t i = 0; i < N_BUCKETS; i++)
+        tape_destroy(s->buckets[i].tape);
+    for (uint32_t i = 0; s->weights && i <= s->n_weights; i++) // one beyond: a weight whose taking over failed half-way
+        weight_release(&s->weights[i]);
+    for (uint32_t i = 0; s->page_buffers && i < 2 * (s->parts.last - s->parts.first); i++)
+        buffer_release(&s->page_buffers[i]);
+    struct buffer *buffers[] = { &s->table, &s->log, &s->block, &s->logits, &s->results, &s->step };
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        buffer_release(buffers[i]);
+    arena_destroy(s->names);
+    mem_free(s->weights);
+    mem_free(s->layers);
+    mem_free(s->pages);
+    mem_free(s->page_buffers);
+    *s = (struct stage){ 0 };
+}
+
+uint32_t stage_bucket_index(const struct stage *s, uint32_t n_rows, uint32_t n_outputs)
+{
+    for (uint32_t i = 0; i < N_BUCKETS; i++)
+        if (n_rows <= s->buckets[i].max_rows && n_outputs <= s->buckets[i].max_outputs)
+            return i;
+    CHECK(!"a step larger than the engine's limits");
+    return 0;
+}
+
+struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs, struct err *err)
+{
+    struct bucket *b = &s->buckets[stage_bucket_index(s, n_rows, n_outputs)];
+
+    if (b->tape)
+        return b;
+    struct tape *t = tape_create(s->device, (struct tape_limits){ b->max_rows, b->max_outputs, s->shape.exact, s->shape.parts });
+    if (!t) {
+        err_memory(err, "a tape");
+        return NULL;
+    }
+    model_record(t, &s->parts);
+    if (!tape_seal(t, err)) {
+        tape_destroy(t);
+        return NULL;
+    }
+    b->tape = t;
+    return b;
+}
+
+bool stage_play(struct stage *s, const struct step *step, struct err *err)
+{
+    struct bucket *b = stage_bucket(s, step->n_rows, step->n_outputs, err);
+
+    return b && buffer_write(&s->step, 0, step, step_bytes(step->max_rows, step->max_outputs), err) &&
+           tape_play(b->tape, &s->step, err);
+}
+
+bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, uint32_t to, struct err *err)
+{
+    uint64_t at = (uint64_t)slot * kv->max_pages + from;
+    return from >= to || buffer_write(&s->table, at * 4, kv->table + at, (uint64_t)(to - from) * 4, err);
+}
+
+uint64_t stage_page_bytes(const struct stage *s)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < 2 * (s->parts.last - s->parts.first); i++)
+        bytes += s->page_buffers[i].bytes;
+    return bytes;
+}

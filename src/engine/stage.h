@@ -1,0 +1,56 @@
+// stage.h - a run of layers on one device: its weights, its pages, and its tapes by row bucket.
+#pragma once
+#include "base/arena.h"
+#include "device/step.h"
+#include "engine/kv.h"
+#include "models/model.h"
+
+enum { N_BUCKETS = 3 };
+
+struct stage_shape { // the same for all stages of an engine
+    uint32_t max_rows, max_outputs;
+    uint32_t n_slots, max_pages, n_pages, log_stride;
+    enum kv_format kv_format;
+    bool exact, parts;
+};
+
+struct stage {
+    struct device *device; // borrowed
+    struct stage_shape shape;
+    struct model_stage parts; // what recording needs; points into the fields below
+    struct weight *weights;   // [n_weights], all that this stage owns
+    uint32_t n_weights;
+    struct arena *names; // of the weights
+    struct layer_weights *layers;
+    struct pages *pages;
+    struct buffer *page_buffers; // [2 * layers]: K and V
+    struct buffer table, log, block, logits, results, step;
+    struct bucket {
+        uint32_t max_rows, max_outputs; // the key: steps up to this size
+        struct tape *tape;              // NULL until first needed
+    } buckets[N_BUCKETS];
+};
+
+// Called as each weight is taken over; false stops.
+struct stage_progress {
+    bool (*report)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
+    void *arg;
+    uint64_t done, total;
+};
+
+struct layer_range {
+    uint32_t first, last;
+};
+
+bool stage_create(struct stage *s, const struct model *m, struct device *d, struct layer_range layers,
+                  const struct stage_shape *shape, struct stage_progress *progress, struct err *err);
+void stage_release(struct stage *s);
+
+// The bucket for a step of this size, recorded and sealed if this is the first time. NULL on failure.
+struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs, struct err *err);
+uint32_t stage_bucket_index(const struct stage *s, uint32_t n_rows, uint32_t n_outputs);
+// Copies the step over and plays it. The step was laid out for the bucket.
+bool stage_play(struct stage *s, const struct step *step, struct err *err);
+// Tells the device of new entries [from, to) of a slot's page table.
+bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, uint32_t to, struct err *err);
+uint64_t stage_page_bytes(const struct stage *s);

@@ -1,0 +1,107 @@
+// golden.h - reference logits, and ours for the same tokens.
+#pragma once
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "format/model_file.h"
+#include "ingot.h"
+#include "testing.h"
+
+struct golden {
+    struct model_file *file;
+    const uint32_t *tokens; // [n]
+    const float *logits;    // [n, n_vocab]
+    uint32_t n, n_vocab;
+};
+
+static inline void golden_open(struct golden *g, const char *folder)
+{
+    char path[512];
+    struct err err = { 0 };
+
+    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s/golden.safetensors", folder);
+    assert_ok(model_file_open(&g->file, path, &err), &err);
+    const struct tensor *tokens = model_file_tensor(g->file, "tokens"), *logits = model_file_tensor(g->file, "logits");
+    assert_non_null(tokens);
+    assert_non_null(logits);
+    assert_int_equal(tokens->dims[0], logits->dims[0]);
+    *g = (struct golden){ g->file, (const uint32_t *)tokens->data, (const float *)logits->data, (uint32_t)logits->dims[0],
+                          (uint32_t)logits->dims[1] };
+}
+
+struct collected { // logits by position
+    float *logits;
+    uint32_t n_vocab, n, n_rows;
+};
+
+static inline bool collect(void *arg, const struct ingot_event *event)
+{
+    struct collected *c = arg;
+    if (event->logits && event->position < c->n) {
+        memcpy(c->logits + (size_t)event->position * c->n_vocab, event->logits, c->n_vocab * sizeof(float));
+        c->n_rows++;
+    }
+    return true;
+}
+
+// Our logits at every position of the tokens. Free with free().
+static inline float *run_logits(const struct ingot_engine_options *options, const struct golden *g)
+{
+    struct ingot_error error = { 0 };
+    struct ingot_engine *engine = ingot_engine_open(options, &error);
+    if (!engine)
+        fail_msg("%s", error.message);
+    struct collected c = { calloc((size_t)g->n * g->n_vocab, sizeof(float)), g->n_vocab, g->n, 0 };
+    struct ingot_request_options r = ingot_request_defaults();
+    r.tokens = g->tokens;
+    r.n_tokens = g->n;
+    r.n_logits = g->n;
+    r.max_tokens = 1;
+    r.sampling.temperature = 0;
+    if (!ingot_generate(engine, &r, collect, &c, NULL, &error))
+        fail_msg("%s", error.message);
+    assert_int_equal(c.n_rows, g->n);
+    ingot_engine_close(engine);
+    return c.logits;
+}
+
+struct closeness {
+    double worst_error;    // normalised squared error of a position
+    double mean_kl;        // nats, from the reference to ours
+    uint32_t top1_changes; // where the reference's margin exceeds 1e-3
+};
+
+static inline double log_sum_exp(const float *x, uint32_t n)
+{
+    double top = x[0], sum = 0;
+    for (uint32_t i = 1; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    for (uint32_t i = 0; i < n; i++)
+        sum += exp(x[i] - top);
+    return top + log(sum);
+}
+
+static inline struct closeness compare_logits(const struct golden *g, const float *ours)
+{
+    struct closeness c = { 0 };
+
+    for (uint32_t p = 0; p < g->n; p++) {
+        const float *a = g->logits + (size_t)p * g->n_vocab, *b = ours + (size_t)p * g->n_vocab;
+        double error = 0, norm = 0, kl = 0, za = log_sum_exp(a, g->n_vocab), zb = log_sum_exp(b, g->n_vocab);
+        uint32_t best = 0, second = 1, best_ours = 0;
+        for (uint32_t i = 0; i < g->n_vocab; i++) {
+            error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+            norm += (double)a[i] * a[i];
+            kl += exp(a[i] - za) * ((a[i] - za) - (b[i] - zb));
+            best = a[i] > a[best] ? i : best;
+            best_ours = b[i] > b[best_ours] ? i : best_ours;
+        }
+        second = best == 0 ? 1 : 0;
+        for (uint32_t i = 0; i < g->n_vocab; i++)
+            second = i != best && a[i] > a[second] ? i : second;
+        c.worst_error = error / norm > c.worst_error || isnan(error) ? error / norm : c.worst_error;
+        c.mean_kl += kl / g->n;
+        c.top1_changes += best != best_ours && a[best] - a[second] > 1e-3f;
+    }
+    return c;
+}
