@@ -1,0 +1,242 @@
+// quantize.c - see quantize.h. Tensors are worked off one after the other, in chunks of a few million elements: all threads decode
+// and encode fixed ranges of a chunk, then the chunk is written. A tensor that has its format already is copied as it is.
+#include "engine/quantize.h"
+#include <math.h>
+#include <sys/stat.h>
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/threads.h"
+#include "engine/quantize_encode.h"
+#include "engine/quantize_plan.h"
+
+enum { PIECE = 4096, CHUNK_PIECES = 1024, MAX_THREADS = 256 }; // PIECE: elements, a multiple of every block
+
+const char *const quantize_types[] = { "F32",    "F16",    "BF16", "Q8_0", "Q4_0", "Q4_K_S", "Q4_K_M",
+                                       "Q5_K_S", "Q5_K_M", "Q6_K", "Q4_K", "Q5_K", NULL };
+
+struct job {
+    const struct quantize_options *options;
+    const struct quantize_mix *mix;
+    struct model_file *file;
+    struct quantize_plan plan;
+    struct gguf_writer w;
+    struct team *team;
+    unsigned char *chunk;
+    float *scratch; // [threads, PIECE]
+    uint64_t done, total;
+    // the chunk that is being worked on
+    const struct quantize_entry *entry;
+    uint64_t first, n;
+    uint64_t bad[MAX_THREADS]; // first element that cannot be stored, per thread; UINT64_MAX: none
+};
+
+// Source row of row `row` of a matrix whose heads have their rows reordered: GGUF's 2 r + a is r + a * half elsewhere.
+static uint64_t paired_row(uint64_t row, uint64_t n_rows, uint32_t n_heads)
+{
+    uint64_t size = n_rows / n_heads, in_head = row % size;
+    return row - in_head + in_head / 2 + in_head % 2 * (size / 2);
+}
+
+static void read_elements(const struct quantize_entry *e, uint64_t first, float *out, size_t n)
+{
+    const struct quant_info *info = quant_info(e->from.format);
+    uint64_t n_cols = e->from.n_dims == 1 ? 1 : e->from.dims[e->from.n_dims - 1], n_rows = e->from.dims[0];
+
+    if (!e->paired_heads) {
+        info->decode(e->from.data + first / info->block_elements * info->block_bytes, out, n);
+        return;
+    }
+    for (size_t done = 0, take; done < n; done += take) { // plain numbers: only safetensors need reordering
+        uint64_t row = (first + done) / n_cols, col = (first + done) % n_cols;
+        take = n_cols - col < n - done ? (size_t)(n_cols - col) : n - done;
+        uint64_t at = paired_row(row, n_rows, e->paired_heads) * n_cols + col;
+        info->decode(e->from.data + at * info->block_bytes, out + done, take);
+    }
+}
+
+static void work(void *arg, unsigned thread)
+{
+    struct job *job = arg;
+    const struct quant_info *info = quant_info(job->entry->format);
+    uint64_t n_pieces = (job->n + PIECE - 1) / PIECE, n_threads = team_size(job->team);
+    float *x = job->scratch + (size_t)thread * PIECE;
+    size_t bad;
+
+    job->bad[thread] = UINT64_MAX;
+    for (uint64_t p = n_pieces * thread / n_threads; p < n_pieces * (thread + 1) / n_threads; p++) {
+        uint64_t at = p * PIECE, n = job->n - at < PIECE ? job->n - at : PIECE;
+        read_elements(job->entry, job->first + at, x, (size_t)n);
+        if (!quantize_encode(job->entry->format, x, job->chunk + at / info->block_elements * info->block_bytes, (size_t)n,
+                             &bad)) {
+            job->bad[thread] = job->first + at + bad;
+            return;
+        }
+    }
+}
+
+static bool check_chunk(struct job *job, struct err *err)
+{
+    uint64_t bad = UINT64_MAX;
+    float x[256];
+
+    for (unsigned t = 0; t < team_size(job->team); t++)
+        bad = job->bad[t] < bad ? job->bad[t] : bad;
+    if (bad == UINT64_MAX)
+        return true;
+    const struct quant_info *from = quant_info(job->entry->from.format);
+    read_elements(job->entry, bad / from->block_elements * from->block_elements, x, from->block_elements);
+    return err_set(err, ERR_INPUT, "%s: element %llu of tensor '%.*s' is %g, which %s cannot hold%s", job->options->input,
+                   (unsigned long long)bad, STR_ARG(job->entry->from.name), (double)x[bad % from->block_elements],
+                   quant_info(job->entry->format)->name, isfinite(x[bad % from->block_elements]) ? "; BF16 can" : "");
+}
+
+static bool advance(struct job *job, uint64_t bytes, struct err *err)
+{
+    const struct quantize_options *o = job->options;
+
+    job->done += bytes;
+    if (o->progress && !o->progress(o->progress_arg, job->done, job->total))
+        return err_set(err, ERR_CANCELLED, "stopped; nothing was written");
+    return job->w.out.first.code == ERR_NONE ? true : (*err = job->w.out.first, false);
+}
+
+static bool copy_tensor(struct job *job, struct err *err)
+{
+    enum { AT_ONCE = 8 << 20 };
+    const struct tensor *t = &job->entry->from;
+
+    for (uint64_t at = 0, n; at < t->bytes; at += n) {
+        n = t->bytes - at < AT_ONCE ? t->bytes - at : AT_ONCE;
+        gguf_write_data(&job->w, t->data + at, n);
+        if (!advance(job, n, err))
+            return false;
+    }
+    return true;
+}
+
+static bool encode_tensor(struct job *job, struct err *err)
+{
+    const struct tensor *t = &job->entry->from;
+    const struct quant_info *from = quant_info(t->format), *to = quant_info(job->entry->format);
+    uint64_t total = t->bytes / from->block_bytes * from->block_elements;
+
+    for (job->first = 0; job->first < total; job->first += job->n) {
+        job->n = total - job->first < (uint64_t)PIECE * CHUNK_PIECES ? total - job->first : (uint64_t)PIECE * CHUNK_PIECES;
+        team_run(job->team, work, job);
+        if (!check_chunk(job, err))
+            return false;
+        gguf_write_data(&job->w, job->chunk, job->n / to->block_elements * to->block_bytes);
+        if (!advance(job, job->n / from->block_elements * from->block_bytes, err))
+            return false;
+    }
+    return true;
+}
+
+// Values that say how the input file was laid out, or that are written anew.
+static bool is_dropped(struct str key)
+{
+    return str_starts(key, STR("split.")) || str_is(key, "general.alignment") || str_is(key, "general.file_type") ||
+           str_is(key, "general.quantization_version");
+}
+
+static bool plan_gguf(struct job *job, struct err *err)
+{
+    for (size_t i = 0; i < model_file_n_metas(job->file); i++) {
+        const struct meta *m = model_file_meta_at(job->file, i);
+        if (!is_dropped(m->key))
+            gguf_write_meta(&job->w, m);
+    }
+    for (size_t i = 0; i < model_file_n_tensors(job->file); i++) {
+        const struct tensor *t = model_file_tensor_at(job->file, i);
+        if (!quantize_plan_add(&job->plan, &(struct quantize_entry){ .from = *t, .name = t->name }, err))
+            return false;
+    }
+    return true;
+}
+
+static bool describe(struct job *job, struct err *err)
+{
+    bool gguf = model_file_format(job->file) == MODEL_GGUF;
+    size_t n_again = 0;
+
+    if (gguf ? !plan_gguf(job, err) : !quantize_convert(&job->plan, &job->w, job->file, err))
+        return false;
+    quantize_plan_formats(&job->plan, job->mix);
+    gguf_write_u32(&job->w, "general.file_type", job->mix->file_type);
+    gguf_write_u32(&job->w, "general.quantization_version", 2);
+    for (size_t i = 0; i < job->plan.n; i++) {
+        const struct quantize_entry *e = &job->plan.entries[i];
+        gguf_write_tensor(&job->w, e->name, e->format, e->from.dims, e->from.n_dims);
+        job->total += e->from.bytes;
+        n_again += quant_info(e->from.format)->block_elements > 1 && e->format != e->from.format;
+    }
+    if (n_again)
+        log_line(LOG_WARN, "quantize", "%zu tensors are quantized already: doing it again loses more than once from the original",
+                 n_again);
+    gguf_write_begin(&job->w);
+    return true;
+}
+
+static bool run(struct job *job, struct err *err)
+{
+    unsigned n_threads = job->options->n_threads ? job->options->n_threads : threads_available();
+
+    job->team = team_create(n_threads < MAX_THREADS ? n_threads : MAX_THREADS);
+    job->chunk = mem_alloc((size_t)PIECE * CHUNK_PIECES * sizeof(float));
+    job->scratch = job->team ? mem_alloc_array((size_t)PIECE * team_size(job->team), sizeof(float)) : NULL;
+    if (!job->chunk || !job->scratch)
+        return err_memory(err, "quantizing");
+    for (size_t i = 0; i < job->plan.n; i++) {
+        job->entry = &job->plan.entries[i];
+        bool same = job->entry->format == job->entry->from.format && !job->entry->paired_heads;
+        if (same ? !copy_tensor(job, err) : !encode_tensor(job, err))
+            return false;
+    }
+    return true;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static bool quantize_open(struct job *job, struct err *err)
+{
+    const struct quantize_options *o = job->options;
+
+    job->mix = quantize_mix_find(o->type);
+    if (!job->mix)
+        return err_set(err, ERR_INPUT, "unknown type '%.32s'; known are F32 F16 BF16 Q8_0 Q4_0 Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K",
+                       o->type);
+    if (same_file(o->input, o->output))
+        return err_set(err, ERR_INPUT, "%s: input and output are the same file; name another output", o->output);
+    job->plan.arena = arena_create((size_t)1 << 30);
+    if (!job->plan.arena)
+        return err_memory(err, "quantizing");
+    return model_file_open(&job->file, o->input, err) && gguf_write_create(&job->w, o->output, err);
+}
+
+bool quantize_file(const struct quantize_options *options, struct quantize_result *result, struct err *err)
+{
+    struct err unused;
+    struct job *job = mem_alloc(sizeof *job);
+
+    err = err ? err : &unused;
+    if (!job)
+        return err_memory(err, "quantizing");
+    job->options = options;
+    bool ok = quantize_open(job, err) && describe(job, err) && run(job, err);
+    if (ok && result)
+        *result =
+            (struct quantize_result){ job->total, job->w.data_bytes, job->plan.n, job->plan.n_quantized, job->plan.n_fallback };
+    ok = ok && gguf_write_commit(&job->w, err);
+    gguf_write_abort(&job->w);
+    team_destroy(job->team);
+    mem_free(job->chunk);
+    mem_free(job->scratch);
+    quantize_plan_release(&job->plan);
+    model_file_close(job->file);
+    mem_free(job);
+    return ok;
+}

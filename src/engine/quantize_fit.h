@@ -1,0 +1,23 @@
+// quantize_fit.h - finds the scale (and the minimum) with which a few numbers lose least when they become small integers.
+//
+// For given integers the best scale is a least-squares solution; for a given scale the best integers are the nearest ones. Each
+// fit tries a row of first guesses, solves, rounds again, and keeps the smallest weighted error. Private to quantize.
+#pragma once
+#include <stdint.h>
+
+enum { FIT_MAX = 32 }; // elements of a group
+
+// value = scale * q + base, q in 0..q_max.
+struct fit {
+    float scale, base, error;
+    float q[FIT_MAX]; // whole numbers
+};
+
+// n: 16 or 32. w: weights, above 0.
+// base_negative: base must not be above 0, as in the K formats, which subtract a minimum.
+void fit_affine(struct fit *best, const float *x, const float *w, int n, int q_max, int base_negative);
+// base = 0, q in -q_size..q_size - 1. The scale's sign is chosen so that the largest element gets the extra step.
+void fit_signed(struct fit *best, const float *x, const float *w, int n, int q_size);
+
+// The nearest integers to (x - base) / scale in q_min..q_max, and the weighted error with them.
+float fit_round(float *q, const float *x, const float *w, int n, const float scale_base[2], const int range[2]);
