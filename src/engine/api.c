@@ -5,6 +5,7 @@
 #include "engine/request.h"
 #include "engine/schedule.h"
 #include "engine/session.h"
+#include "engine/verify.h"
 #include "models/arch.h"
 
 _Static_assert(sizeof(struct ingot_error) == sizeof(struct err), "the public and the inner error are the same");
@@ -16,6 +17,11 @@ struct ingot_engine {
 struct ingot_request {
     struct request *inner;
 };
+
+struct engine *engine_of(struct ingot_engine *engine)
+{
+    return &engine->inner;
+}
 
 static struct err *as_err(struct ingot_error *error)
 {

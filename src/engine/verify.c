@@ -1,0 +1,139 @@
+// verify.c - see verify.h.
+//
+// Every command gets the same inputs on both sides, so an error is that command's own. Limits are normalised squared errors: products
+// with int8 activations 5e-4, and twice that behind gate_up, which multiplies two of them; what only rounds fp32 differently 1e-9; and
+// attention, and what goes to fp16 pages, 1e-6. Sampled ids must be equal.
+#include "engine/verify.h"
+#include <string.h>
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/batch.h"
+#include "engine/link.h"
+
+struct walk {
+    struct engine *engine;
+    verify_on_command *on_command;
+    void *arg;
+    uint32_t stage, n_bad;
+    bool stopped;
+};
+
+static double limit_of(const struct engine *e, const char *name)
+{
+    bool exact = e->stages[0].shape.exact, half = e->stages[0].shape.kv_format == KV_F16;
+    bool product = strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0;
+
+    if (!exact && product)
+        return 5e-4;
+    if (!exact && strcmp(name, "gate_up") == 0)
+        return 1e-3;
+    return half && (strcmp(name, "attend") == 0 || strcmp(name, "qkv") == 0 || strcmp(name, "rope_store") == 0) ? 1e-6 : 1e-9;
+}
+
+static bool on_difference(void *arg, const struct tape_difference *d)
+{
+    struct walk *w = arg;
+    struct verify_finding f = { w->stage, d->command, d->label, d->name, d->error, limit_of(w->engine, d->name) };
+
+    w->n_bad += !(f.error <= f.limit);
+    w->stopped = w->on_command && !w->on_command(w->arg, &f);
+    return !w->stopped;
+}
+
+// A step of n rows of one sequence with scattered token ids; the last row's logits are wanted.
+static bool fill_batch(struct engine *e, uint32_t n_rows, struct err *err)
+{
+    struct batch *b = e->batch;
+    uint32_t slot = kv_slot_take(&e->kv);
+
+    if (n_rows == 0 || n_rows > b->max_rows || n_rows > e->n_context)
+        return err_set(err, ERR_INPUT, "%u rows to verify with; want 1 to %u", n_rows,
+                       b->max_rows < e->n_context ? b->max_rows : e->n_context);
+    engine_grow(e, slot, n_rows);
+    for (uint32_t i = 0; i < n_rows; i++)
+        batch_add_row(b, (struct batch_row){ (uint32_t)((i * 2654435761u + 12345u) % e->model.config.n_vocab), i, slot });
+    batch_add_output(b, (struct batch_output){ .params = { .repeat_penalty = 1 } });
+    return true;
+}
+
+static bool verify_stage(struct walk *w, struct engine *engines[2], struct err *err)
+{
+    struct tape *tapes[2];
+    const struct buffer *steps[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct engine *e = engines[i];
+        struct stage *s = &e->stages[w->stage];
+        struct bucket *bucket = stage_bucket(s, e->batch->n_rows, e->batch->n_outputs, err);
+        if (!bucket)
+            return false;
+        const struct step *step = batch_layout(e->batch, bucket->max_rows, bucket->max_outputs);
+        if (!buffer_write(&s->step, 0, step, step_bytes(step->max_rows, step->max_outputs), err))
+            return false;
+        tapes[i] = bucket->tape;
+        steps[i] = &s->step;
+    }
+    return tape_diff(tapes[0], tapes[1], steps, on_difference, w, err);
+}
+
+static bool verify_both(struct walk *w, struct engine *engines[2], uint32_t n_rows, struct err *err)
+{
+    for (int i = 0; i < 2; i++)
+        if (!fill_batch(engines[i], n_rows, err))
+            return false;
+    for (; w->stage < engines[0]->n_stages && !w->stopped; w->stage++) {
+        for (int i = 0; i < 2 && w->stage > 0; i++)
+            if (!link_pass(&engines[i]->stages[w->stage - 1], &engines[i]->stages[w->stage], n_rows, err))
+                return false;
+        if (!verify_stage(w, engines, err))
+            return false;
+    }
+    return true;
+}
+
+bool engine_verify(const struct ingot_engine_options *options, uint32_t n_rows, verify_on_command *on_command, void *arg,
+                   uint32_t *n_bad, struct err *err)
+{
+    struct engine *engines[2] = { mem_alloc(sizeof(struct engine)), mem_alloc(sizeof(struct engine)) };
+    struct ingot_engine_options plain = *options;
+    bool loaded[2] = { false, false }, ok = false;
+
+    plain.device = "cpu:plain";
+    plain.cpu_features = 0;
+    plain.progress = NULL;
+    if (plain.kv == INGOT_KV_AUTO) // the same pages on both sides
+        plain.kv = options->exact || (options->device && strcmp(options->device, "cpu:plain") == 0) ? INGOT_KV_F32 : INGOT_KV_F16;
+    if (!engines[0] || !engines[1])
+        err_memory(err, "two engines");
+    else if ((loaded[0] = engine_load(engines[0], options, err)) && (loaded[1] = engine_load(engines[1], &plain, err))) {
+        struct walk w = { .engine = engines[0], .on_command = on_command, .arg = arg };
+        ok = verify_both(&w, engines, n_rows, err);
+        *n_bad = w.n_bad;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (loaded[i])
+            engine_unload(engines[i]);
+        mem_free(engines[i]);
+    }
+    return ok;
+}
+
+void engine_trace(const struct engine *e, FILE *to)
+{
+    const struct device_counters *c = &e->device->counters;
+
+    for (uint32_t i = 0; i < e->n_stages; i++) {
+        fprintf(to, "stage %u: layers %u to %u on %s\n", i, e->stages[i].parts.first, e->stages[i].parts.last - 1,
+                e->device->name);
+        for (uint32_t b = 0; b < N_BUCKETS; b++)
+            if (e->stages[i].buckets[b].tape)
+                tape_print(e->stages[i].buckets[b].tape, to);
+    }
+    fprintf(to,
+            "%s: %llu plays, %llu commands, %llu barriers, %llu submissions, %llu waits, %llu bytes read back, %llu buffers, "
+            "%llu pipelines\n",
+            e->device->name, (unsigned long long)c->plays, (unsigned long long)c->commands, (unsigned long long)c->barriers,
+            (unsigned long long)c->submissions, (unsigned long long)c->waits, (unsigned long long)c->read_bytes,
+            (unsigned long long)c->buffers, (unsigned long long)c->pipelines);
+    fprintf(to, "process: %llu allocations\n", (unsigned long long)mem_n_allocations());
+}

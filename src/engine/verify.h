@@ -1,0 +1,24 @@
+// verify.h - a look inside: every command of the tapes checked against the plain loops, and the tapes printed.
+#pragma once
+#include "device/tape.h"
+#include "engine/engine.h"
+
+// What one command of one stage gave. `limit` is what the operation allows (see verify.c).
+struct verify_finding {
+    uint32_t stage, command;
+    const char *label, *name;
+    double error, limit; // normalised squared errors; a finding is bad when error > limit
+};
+// Hears of every command in order; false stops.
+typedef bool verify_on_command(void *arg, const struct verify_finding *finding);
+
+// Loads the model twice, on the device of `options` and on the plain loops, and plays one step of n_rows rows (1 to n_batch) on both,
+// command by command. *n_bad counts the commands beyond their limit.
+bool engine_verify(const struct ingot_engine_options *options, uint32_t n_rows, verify_on_command *on_command, void *arg,
+                   uint32_t *n_bad, struct err *err);
+
+// Prints the sealed tapes of all stages, their barriers and scratch, and the device's counters: --trace.
+void engine_trace(const struct engine *e, FILE *to);
+
+// The engine behind the public one, for the verbs that look inside.
+struct engine *engine_of(struct ingot_engine *engine);

@@ -1,0 +1,255 @@
+// test_sample.c - the sampling operation: greedy, limits, penalties, and that a draw depends on (seed, position) alone.
+#include <math.h>
+#include <stdlib.h>
+#include "ops/cpu_table.h"
+#include "ops/sample/sample.h"
+#include "testing.h"
+
+enum { VOCAB = 50, LOG = 64 };
+
+struct rig { // one output row, played again and again
+    struct device *device;
+    struct buffer logits, log, results, step;
+    struct tape *tape;
+};
+
+static int rig_open(void **state)
+{
+    struct rig *r = calloc(1, sizeof *r);
+    struct err err = { 0 };
+    r->device = cpu_open(&(struct cpu_options){ .n_threads = 1, .table = &cpu_table }, &err);
+    r->tape = tape_create(r->device, (struct tape_limits){ 1, 1, false, false });
+    assert_true(buffer_alloc(r->device, VOCAB * 4, &r->logits, &err) && buffer_alloc(r->device, LOG * 4, &r->log, &err) &&
+                buffer_alloc(r->device, 4, &r->results, &err) && buffer_alloc(r->device, step_bytes(1, 1), &r->step, &err));
+    struct value logits = tape_value_bound(r->tape, VOCAB, ROWS_OUTPUT, &r->logits);
+    op_sample(r->tape, (struct sample){ .logits = logits, .log = &r->log, .log_stride = LOG, .results = &r->results });
+    assert_ok(tape_seal(r->tape, &err), &err);
+    *state = r;
+    return 0;
+}
+
+static int rig_close(void **state)
+{
+    struct rig *r = *state;
+    tape_destroy(r->tape);
+    struct buffer *buffers[] = { &r->logits, &r->log, &r->results, &r->step };
+    for (int i = 0; i < 4; i++)
+        buffer_release(buffers[i]);
+    device_close(r->device);
+    free(r);
+    return 0;
+}
+
+static struct sample_params neutral(float temperature)
+{
+    return (struct sample_params){
+        .temperature = temperature, .top_p = 1, .repeat_penalty = 1, .penalty_window = LOG, .seed = { 7, 9 }
+    };
+}
+
+static uint32_t draw(struct rig *r, struct sample_params p, uint32_t position)
+{
+    uint32_t *words = r->step.host;
+    *(struct step *)words = (struct step){ .n_rows = 1, .n_outputs = 1, .max_rows = 1, .max_outputs = 1 };
+    words[step_at_tokens()] = 3;
+    words[step_at_positions(1)] = position;
+    words[step_at_slots(1)] = words[step_at_outputs(1)] = 0;
+    memcpy(words + step_at_samples(1, 1), &p, sizeof p);
+    assert_true(tape_play(r->tape, &r->step, NULL));
+    return *(uint32_t *)r->results.host;
+}
+
+static void set_logits(struct rig *r, float (*f)(uint32_t))
+{
+    for (uint32_t i = 0; i < VOCAB; i++)
+        ((float *)r->logits.host)[i] = f(i);
+}
+
+static float hill(uint32_t i)
+{
+    return -0.1f * fabsf((float)i - 20);
+}
+static float flat(uint32_t i)
+{
+    (void)i;
+    return 1;
+}
+
+static void greedy_takes_the_largest_and_ties_go_to_the_lowest_id(void **state)
+{
+    struct rig *r = *state;
+    set_logits(r, hill);
+    assert_int_equal(draw(r, neutral(0), 4), 20);
+    ((float *)r->logits.host)[41] = 0; // as large as 20's
+    assert_int_equal(draw(r, neutral(0), 4), 20);
+    ((float *)r->logits.host)[7] = 0;
+    assert_int_equal(draw(r, neutral(0), 4), 7);
+    set_logits(r, flat);
+    struct sample_params one = neutral(1);
+    one.top_k = 1;
+    assert_int_equal(draw(r, one, 4), 0);
+}
+
+static void frequencies_follow_the_probabilities(void **state)
+{
+    struct rig *r = *state;
+    enum { N = 20000 };
+    double counts[VOCAB] = { 0 }, total = 0, chi = 0;
+    set_logits(r, hill);
+    for (uint32_t i = 0; i < VOCAB; i++)
+        total += exp(hill(i) / 0.7);
+    for (uint32_t n = 0; n < N; n++) {
+        struct sample_params p = neutral(0.7f);
+        p.seed[0] = n;
+        counts[draw(r, p, 5)]++;
+    }
+    for (uint32_t i = 0; i < VOCAB; i++) {
+        double expected = N * exp(hill(i) / 0.7) / total;
+        chi += (counts[i] - expected) * (counts[i] - expected) / expected;
+    }
+    assert_true(chi < 86); // 49 degrees of freedom: one in a thousand is above
+}
+
+// The ids that come out of 3,000 draws.
+static uint32_t reached(struct rig *r, struct sample_params p, uint32_t *lowest, uint32_t *highest)
+{
+    bool seen[VOCAB] = { 0 };
+    uint32_t n = 0;
+    *lowest = VOCAB;
+    *highest = 0;
+    for (uint32_t i = 0; i < 3000; i++) {
+        p.seed[1] = i;
+        uint32_t id = draw(r, p, 9);
+        n += !seen[id];
+        seen[id] = true;
+        *lowest = id < *lowest ? id : *lowest;
+        *highest = id > *highest ? id : *highest;
+    }
+    return n;
+}
+
+static void top_k_top_p_and_min_p_keep_exactly_what_they_should(void **state)
+{
+    struct rig *r = *state;
+    struct sample_params p = neutral(1);
+    uint32_t low, high;
+    set_logits(r, hill);
+    p.top_k = 5;
+    assert_int_equal(reached(r, p, &low, &high), 5);
+    assert_true(low == 18 && high == 22);
+    p.top_k = 4; // 18 and 22 are equally likely: the lower id stays
+    assert_int_equal(reached(r, p, &low, &high), 4);
+    assert_true(low == 18 && high == 21);
+    p = neutral(1);
+    p.min_p = 0.75f; // exp(-0.1 d) >= 0.75: d up to 2
+    assert_int_equal(reached(r, p, &low, &high), 5);
+    set_logits(r, flat);
+    p = neutral(1);
+    p.top_p = 0.1f; // five of fifty
+    assert_int_equal(reached(r, p, &low, &high), 5);
+    assert_true(low == 0 && high == 4);
+    p.top_p = 0;
+    assert_int_equal(reached(r, p, &low, &high), 1);
+}
+
+static void penalties_make_seen_tokens_less_likely_whatever_the_sign(void **state)
+{
+    struct rig *r = *state;
+    uint32_t *log = r->log.host;
+    struct sample_params p = neutral(0);
+    for (int sign = -1; sign <= 1; sign += 2) {
+        set_logits(r, flat);
+        float *logits = r->logits.host;
+        for (uint32_t i = 0; i < VOCAB; i++)
+            logits[i] = sign > 0 ? 1 : -2;
+        logits[10] = sign > 0 ? 1.2f : -1.8f; // the best
+        logits[11] = sign > 0 ? 1.1f : -1.9f; // the second
+        log[0] = 10;
+        log[1] = 12;
+        log[2] = 10;
+        p = neutral(0);
+        assert_int_equal(draw(r, p, 3), 10);
+        p.repeat_penalty = 1.5f;
+        assert_int_equal(draw(r, p, 3), 11);
+        p = neutral(0);
+        p.presence_penalty = 0.15f;
+        assert_int_equal(draw(r, p, 3), 11);
+        p.presence_penalty = 0.05f;
+        assert_int_equal(draw(r, p, 3), 10);
+        p = neutral(0);
+        p.frequency_penalty = 0.06f; // seen twice: 0.12
+        assert_int_equal(draw(r, p, 3), 11);
+        p.penalty_window = 2; // the row's own token 3 and log[2]: seen once
+        assert_int_equal(draw(r, p, 3), 10);
+        p.frequency_penalty = -1; // negative: more likely
+        log[2] = 12;
+        assert_int_equal(draw(r, p, 3), 3); // 3 and 12 tie: the lowest id
+        log[2] = 10;
+    }
+}
+
+static void a_draw_depends_on_seed_and_position_alone(void **state)
+{
+    struct rig *r = *state;
+    uint32_t first[20], differ = 0;
+    set_logits(r, hill);
+    for (uint32_t i = 0; i < 20; i++)
+        first[i] = draw(r, neutral(1), i);
+    for (uint32_t i = 20; i-- > 0;)
+        assert_int_equal(draw(r, neutral(1), i), first[i]);
+    for (uint32_t i = 0; i < 20; i++) {
+        struct sample_params p = neutral(1);
+        p.seed[1]++;
+        differ += draw(r, p, i) != first[i];
+    }
+    assert_true(differ > 10);
+    assert_float_equal(sample_random(0, 0, 0), (float)(0x6627e8d5u >> 8) / 16777216.0f, 0); // known answer of Philox 4x32-10
+}
+
+static void numbers_that_are_none_are_reported(void **state)
+{
+    struct rig *r = *state;
+    static const float bad[] = { NAN, INFINITY };
+    for (int i = 0; i < 2; i++)
+        for (int greedy = 0; greedy < 2; greedy++) {
+            set_logits(r, hill);
+            ((float *)r->logits.host)[49] = bad[i];
+            assert_int_equal(draw(r, neutral(greedy ? 0 : 1), 1), STEP_TOKEN_INVALID);
+        }
+    for (uint32_t i = 0; i < VOCAB; i++)
+        ((float *)r->logits.host)[i] = i == 30 ? -5 : -INFINITY; // masked: allowed
+    assert_int_equal(draw(r, neutral(1), 1), 30);
+    ((float *)r->logits.host)[30] = -INFINITY;
+    assert_int_equal(draw(r, neutral(1), 1), STEP_TOKEN_INVALID);
+}
+
+static void what_was_drawn_goes_to_the_log(void **state)
+{
+    struct rig *r = *state;
+    uint32_t *log = r->log.host;
+    set_logits(r, hill);
+    draw(r, neutral(0), 30);
+    assert_int_equal(log[30], 3);
+    assert_int_equal(log[31], 20);
+    log[31] = 99;
+    struct sample_params skip = neutral(0);
+    skip.flags = SAMPLE_SKIP;
+    draw(r, skip, 30);
+    assert_int_equal(log[31], 99);
+    draw(r, neutral(0), LOG - 1); // the last place: nothing is written behind the log
+}
+
+int main(void)
+{
+#define RIGGED(test) cmocka_unit_test_setup_teardown(test, rig_open, rig_close)
+    const struct CMUnitTest tests[] = {
+        RIGGED(greedy_takes_the_largest_and_ties_go_to_the_lowest_id),
+        RIGGED(frequencies_follow_the_probabilities),
+        RIGGED(top_k_top_p_and_min_p_keep_exactly_what_they_should),
+        RIGGED(penalties_make_seen_tokens_less_likely_whatever_the_sign),
+        RIGGED(a_draw_depends_on_seed_and_position_alone),
+        RIGGED(numbers_that_are_none_are_reported),
+        RIGGED(what_was_drawn_goes_to_the_log),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
