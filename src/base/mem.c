@@ -55,6 +55,25 @@ void mem_free_aligned(void *memory)
     free(memory);
 }
 
+void *mem_alloc_pages(size_t bytes)
+{
+    if (bytes == 0 || must_fail())
+        return NULL;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
+void mem_free_pages(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, bytes);
+}
+
 uint64_t mem_n_allocations(void)
 {
     return atomic_load_explicit(&n_allocations, memory_order_relaxed);

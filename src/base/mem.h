@@ -17,6 +17,11 @@ void mem_free(void *memory);
 void *mem_alloc_aligned(size_t bytes, size_t alignment);
 void mem_free_aligned(void *memory);
 
+// Whole zeroed pages straight from the system, touched only when used; huge pages are asked for. For caches and scratch that may be
+// reserved far beyond what is ever used. Free with mem_free_pages and the same number.
+void *mem_alloc_pages(size_t bytes);
+void mem_free_pages(void *memory, size_t bytes);
+
 // Number of allocations since the start of the process.
 uint64_t mem_n_allocations(void);
 // Makes the n-th allocation from now (1 = the next) fail; with sticky all later ones too. 0 switches this off.

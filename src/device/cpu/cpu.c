@@ -157,16 +157,23 @@ static bool cpu_seal(struct device *d, struct tape *t, struct err *err)
     return err_memory(err, "a tape");
 }
 
+// Small buffers come from the heap, large ones as pages that cost nothing until they are touched.
+static bool buffer_is_paged(uint64_t bytes)
+{
+    return bytes >= 1 << 20;
+}
+
 bool cpu_buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
 {
-    uint64_t rounded = (bytes + LINE - 1) / LINE * LINE;
-    void *host = rounded < bytes || rounded > SIZE_MAX
-                     ? NULL
-                     : mem_alloc_aligned(rounded ? rounded : LINE, rounded >= 1 << 21 ? 1 << 21 : LINE);
+    uint64_t rounded = (bytes / LINE + 1) * LINE; // never empty
+    void *host = rounded < bytes || rounded > SIZE_MAX ? NULL
+                 : buffer_is_paged(bytes)              ? mem_alloc_pages(rounded)
+                                                       : mem_alloc_aligned(rounded, LINE);
 
     if (!host)
         return err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s", (unsigned long long)bytes, d->name);
-    memset(host, 0, rounded);
+    if (!buffer_is_paged(bytes))
+        memset(host, 0, rounded);
     *b = (struct buffer){ .device = d, .host = host, .bytes = bytes, .native = host };
     return true;
 }
@@ -174,7 +181,10 @@ bool cpu_buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct
 static void cpu_release(struct device *d, struct buffer *b)
 {
     (void)d;
-    mem_free_aligned(b->native); // NULL for memory that belongs to the model file
+    if (b->native && buffer_is_paged(b->bytes)) // native is NULL for memory that belongs to the model file
+        mem_free_pages(b->native, (b->bytes / LINE + 1) * LINE);
+    else
+        mem_free_aligned(b->native);
 }
 
 static bool cpu_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err)
