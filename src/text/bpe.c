@@ -1,124 +1,80 @@
 // bpe.c - byte pair encoding: a word becomes symbols (bytes or characters), and neighbouring symbols are merged, lowest rank first,
 // leftmost first among equals.
 //
-// A queue of (rank, position) and a linked list of symbols: O(n log n) on any word, no recursion, 28 bytes per symbol at the peak.
-// The queue is a heap with eight children per node, one cache line, because a word of 10 MiB has a queue of 80 MiB. Entries are not
-// removed when they are overtaken; an entry counts if the pair that stands there now makes the same token.
+// A queue of (rank, position): O(n log n) on any word, no recursion, about 13 bytes per symbol at the peak. Entries are not removed when they are overtaken; an entry counts if the pair that stands there now makes the same token.
 #include "text/tokenizer_parts.h"
 #include "base/mem.h"
 
-enum { CHILDREN = 8 };
-static const uint32_t NOBODY = UINT32_MAX;
+// One cell per first symbol of the word. A merged symbol covers several: the first holds its id and LONG, the second and the last
+// hold its length, and all but the first are INSIDE. Four bytes per symbol where a linked list takes twelve.
+enum { LONG = 1 << 30, INSIDE = 1 << 29, LENGTH = INSIDE - 1, WORD_MAX = LENGTH };
 
-struct symbol {
-    uint32_t id; // LOOKUP_NONE: merged into the one before
-    uint32_t before, after;
-};
-
-struct merge_queue {
-    uint64_t *at; // rank << 32 | position
-    size_t n;
-};
-
-static void queue_sift_up(struct merge_queue *queue, size_t i, uint64_t entry)
+static uint32_t symbol_id(const uint32_t *cells, uint32_t at)
 {
-    for (; i > 0; i = (i - 1) / CHILDREN) {
-        uint64_t parent = queue->at[(i - 1) / CHILDREN];
-        if (parent <= entry)
-            break;
-        queue->at[i] = parent;
-    }
-    queue->at[i] = entry;
+    return cells[at] & ~(uint32_t)LONG;
 }
 
-static void queue_sift_down(struct merge_queue *queue, size_t i, uint64_t entry)
+static uint32_t symbol_length(const uint32_t *cells, uint32_t at)
 {
-    for (;;) {
-        size_t first = i * CHILDREN + 1, end = first + CHILDREN < queue->n ? first + CHILDREN : queue->n, least = first;
-        if (first >= queue->n)
-            break;
-        for (size_t child = first + 1; child < end; child++)
-            if (queue->at[child] < queue->at[least])
-                least = child;
-        if (queue->at[least] >= entry)
-            break;
-        queue->at[i] = queue->at[least];
-        i = least;
-    }
-    queue->at[i] = entry;
+    return cells[at] & LONG ? cells[at + 1] & LENGTH : 1;
 }
 
-static uint64_t queue_pop(struct merge_queue *queue)
+static uint32_t symbol_before(const uint32_t *cells, uint32_t at)
 {
-    uint64_t top = queue->at[0], last = queue->at[--queue->n];
-    if (queue->n)
-        queue_sift_down(queue, 0, last);
-    return top;
+    return cells[at - 1] & INSIDE ? at - (cells[at - 1] & LENGTH) : at - 1;
 }
 
-static bool queue_push(struct encode_run *run, struct merge_queue *queue, uint64_t entry)
+static const struct pair_slot *merge_of(const struct encode_run *run, uint32_t at, uint32_t *after)
 {
-    if (!encode_run_grow(&run->heap, &run->heap_bytes, (queue->n + 1) * sizeof entry))
-        return err_memory(run->err, "merging");
-    queue->at = run->heap;
-    queue_sift_up(queue, queue->n++, entry);
-    return true;
+    const uint32_t *cells = run->cells;
+    *after = at + symbol_length(cells, at);
+    return *after < run->n_cells ? pair_map_find(&run->t->merges, symbol_id(cells, at), symbol_id(cells, *after)) : NULL;
 }
 
-// Puts the merge of the symbol at `position` and the next one into the queue, if there is one.
-static bool queue_pair(struct encode_run *run, struct merge_queue *queue, uint32_t position)
+// Puts the merge of the symbol that starts at `at` and the next one into the queue, if there is one.
+static bool queue_pair(struct encode_run *run, uint32_t at)
 {
-    const struct symbol *symbols = run->symbols;
-    uint32_t after = symbols[position].after;
-    const struct pair_slot *merge =
-        after == NOBODY ? NULL : pair_map_find(&run->t->merges, symbols[position].id, symbols[after].id);
-    return !merge || queue_push(run, queue, (uint64_t)merge->rank << 32 | position);
+    uint32_t after;
+    const struct pair_slot *merge = merge_of(run, at, &after);
+    return !merge || merge_queue_push(&run->queue, merge->rank, at) || err_memory(run->err, "merging");
 }
 
-static bool merge_top(struct encode_run *run, struct merge_queue *queue, uint64_t top)
+static bool merge_at(struct encode_run *run, uint32_t rank, uint32_t at)
 {
-    struct symbol *symbols = run->symbols;
-    uint32_t position = (uint32_t)top, rank = (uint32_t)(top >> 32);
-    struct symbol *left = &symbols[position];
-
-    if (left->id == LOOKUP_NONE || left->after == NOBODY)
+    uint32_t *cells = run->cells, after;
+    if (cells[at] & INSIDE)
         return true;
-    struct symbol *right = &symbols[left->after];
-    const struct pair_slot *merge = pair_map_find(&run->t->merges, left->id, right->id);
+    const struct pair_slot *merge = merge_of(run, at, &after);
     if (!merge || (run->t->rank_result ? merge->result != run->t->rank_result[rank] : merge->rank != rank))
         return true;
-    left->id = merge->result;
-    left->after = right->after;
-    right->id = LOOKUP_NONE;
-    if (left->after != NOBODY)
-        symbols[left->after].before = position;
-    return (left->before == NOBODY || queue_pair(run, queue, left->before)) && queue_pair(run, queue, position);
+    uint32_t length = after - at + symbol_length(cells, after);
+    cells[after] = INSIDE;
+    cells[at] = merge->result | LONG;
+    cells[at + 1] = cells[at + length - 1] = INSIDE | length;
+    return (at == 0 || queue_pair(run, symbol_before(cells, at))) && queue_pair(run, at);
 }
 
-static bool merge_symbols(struct encode_run *run, size_t n)
+static bool merge_symbols(struct encode_run *run)
 {
-    const struct symbol *symbols = run->symbols;
-    struct merge_queue queue = { .at = run->heap };
+    uint32_t rank, at, after;
 
-    for (uint32_t i = 0; i + 1 < n; i++)
-        if (!queue_pair(run, &queue, i))
+    for (at = 0; at + 1 < run->n_cells; at++)
+        if (!queue_pair(run, at))
             return false;
-    while (queue.n)
-        if (!merge_top(run, &queue, queue_pop(&queue)))
+    while (merge_queue_pop(&run->queue, &rank, &at))
+        if (!merge_at(run, rank, at))
             return false;
-    for (uint32_t i = 0; i != NOBODY; i = symbols[i].after)
-        if (!token_ids_push(run->ids, symbols[i].id))
+    for (at = 0; at < run->n_cells; at = after) {
+        after = at + symbol_length(run->cells, at);
+        if (!token_ids_push(run->ids, symbol_id(run->cells, at)))
             return err_memory(run->err, "token ids");
+    }
     return true;
 }
 
-static void add_symbol(struct encode_run *run, size_t *n, uint32_t id)
+static void add_symbol(struct encode_run *run, uint32_t id)
 {
-    struct symbol *symbols = run->symbols;
-    symbols[*n] = (struct symbol){ .id = id, .before = *n ? (uint32_t)*n - 1 : NOBODY, .after = NOBODY };
-    if (*n)
-        symbols[*n - 1].after = (uint32_t)*n;
-    *n += 1;
+    run->cells[run->n_cells++] = id;
 }
 
 static bool all_bytes_known(const struct tokenizer *t, struct str text)
@@ -130,37 +86,36 @@ static bool all_bytes_known(const struct tokenizer *t, struct str text)
 }
 
 // A character (of a byte-level vocabulary: a byte) that has no token. *fused says that the last symbol is an unknown one.
-static void add_unknown(struct encode_run *run, size_t *n, struct str text, bool *fused)
+static void add_unknown(struct encode_run *run, struct str text, bool *fused)
 {
     const struct tokenizer *t = run->t;
     if (t->byte_fallback && all_bytes_known(t, text)) {
         for (size_t i = 0; i < text.n; i++)
-            add_symbol(run, n, t->byte_ids[(unsigned char)text.at[i]]);
+            add_symbol(run, t->byte_ids[(unsigned char)text.at[i]]);
     } else if (t->unknown >= 0 && !(*fused && t->fuse_unknown)) {
-        add_symbol(run, n, (uint32_t)t->unknown);
+        add_symbol(run, (uint32_t)t->unknown);
         *fused = true;
     }
 }
 
-static size_t make_symbols(struct encode_run *run, struct str word)
+static void make_symbols(struct encode_run *run, struct str word)
 {
     const struct tokenizer *t = run->t;
     bool fused = false;
-    size_t n = 0;
 
+    run->n_cells = 0;
     for (size_t i = 0; i < word.n;) {
         uint32_t cp, length = t->byte_level ? 1 : utf8_read(word.at + i, word.n - i, &cp);
         struct str part = str_from_to(word, i, i + length);
         uint32_t id = t->byte_level ? t->byte_ids[(unsigned char)word.at[i]] : text_map_find(&t->by_text, part);
         if (id == LOOKUP_NONE) {
-            add_unknown(run, &n, part, &fused);
+            add_unknown(run, part, &fused);
         } else {
-            add_symbol(run, &n, id);
+            add_symbol(run, id);
             fused = false;
         }
         i += length;
     }
-    return n;
 }
 
 bool bpe_encode_word(struct encode_run *run, struct str word)
@@ -170,10 +125,12 @@ bool bpe_encode_word(struct encode_run *run, struct str word)
         if (id != LOOKUP_NONE)
             return token_ids_push(run->ids, id) || err_memory(run->err, "token ids");
     }
-    if (!encode_run_grow(&run->symbols, &run->symbols_bytes, word.n * sizeof(struct symbol)))
+    if (word.n > WORD_MAX)
+        return err_set(run->err, ERR_LIMIT, "a word of %zu bytes: at most %d", word.n, WORD_MAX);
+    if (!encode_run_cells(run, word.n * sizeof *run->cells))
         return err_memory(run->err, "merging");
-    size_t n = make_symbols(run, word);
-    return n == 0 || merge_symbols(run, n);
+    make_symbols(run, word);
+    return merge_symbols(run);
 }
 
 bool bpe_init_merges(struct tokenizer *t, size_t n_merges, struct err *err)

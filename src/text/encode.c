@@ -41,17 +41,16 @@ void token_ids_free(struct token_ids *ids)
     *ids = (struct token_ids){ 0 };
 }
 
-bool encode_run_grow(void **memory, size_t *have, size_t bytes)
+bool encode_run_cells(struct encode_run *run, size_t bytes)
 {
-    if (bytes <= *have)
+    if (bytes <= run->cells_bytes)
         return true;
-    size_t wanted = bytes < 1024 ? 1024 : bytes + bytes / 2;
-    void *grown = mem_realloc(*memory, wanted);
-    if (!grown)
-        return false;
-    *memory = grown;
-    *have = wanted;
-    return true;
+    mem_free(run->cells);
+    run->cells_bytes = bytes < 4096 ? 4096 : bytes;
+    run->cells = mem_alloc(run->cells_bytes);
+    if (!run->cells)
+        run->cells_bytes = 0;
+    return run->cells != NULL;
 }
 
 bool encode_run_patterns(struct encode_run *run)
@@ -68,8 +67,8 @@ void encode_run_free(struct encode_run *run)
         buf_free(&run->normal[i]);
     for (int i = 0; i < PRETOKEN_STEPS_MAX; i++)
         buf_free(&run->rewritten[i]);
-    mem_free(run->symbols);
-    mem_free(run->heap);
+    mem_free(run->cells);
+    merge_queue_free(&run->queue);
 }
 
 bool encode_unknown(struct encode_run *run, struct str text)

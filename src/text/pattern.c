@@ -75,7 +75,7 @@ static size_t translate_escape(struct buf *out, struct str regex, size_t i, bool
 static size_t translate_class_byte(struct buf *out, struct str regex, size_t i, struct err *err)
 {
     char c = regex.at[i];
-    if (c == '[' && i + 1 < regex.n && regex.at[i + 1] != ':')
+    if (c == '[')
         return refuse(err, regex, i, "a class inside a class"), 0;
     if (c == '&' && i + 1 < regex.n && regex.at[i + 1] == '&')
         return refuse(err, regex, i, "an intersection of classes"), 0;

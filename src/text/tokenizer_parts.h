@@ -5,6 +5,7 @@
 // Everything loaded lives in the arena, except the patterns.
 #pragma once
 #include "text/lookup.h"
+#include "text/merge_queue.h"
 #include "text/pattern.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
@@ -91,11 +92,13 @@ struct encode_run {
     struct err *err;
     struct pattern_scratch *patterns; // made when first needed
     struct buf normal[2], rewritten[PRETOKEN_STEPS_MAX];
-    void *symbols, *heap; // of bpe.c and unigram.c
-    size_t symbols_bytes, heap_bytes;
+    uint32_t *cells; // of bpe.c; unigram.c keeps its paths there
+    size_t cells_bytes;
+    uint32_t n_cells;
+    struct merge_queue queue;
 };
 void encode_run_free(struct encode_run *run);
-bool encode_run_grow(void **memory, size_t *have, size_t bytes); // keeps the contents
+bool encode_run_cells(struct encode_run *run, size_t bytes); // makes cells at least that large; contents are lost
 bool encode_run_patterns(struct encode_run *run);
 
 bool normal_apply(struct encode_run *run, struct str text, struct str *result); // result lives until the next call

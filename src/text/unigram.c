@@ -15,7 +15,7 @@ struct path_end {
     uint32_t from; // where the last token starts
     uint32_t id;   // LOOKUP_NONE: an unknown character; UNREACHED: no way leads here
 };
-enum { UNREACHED = UINT32_MAX - 1 };
+static const uint32_t UNREACHED = UINT32_MAX - 1;
 
 static void improve(struct path_end *end, double score, uint32_t from, uint32_t id)
 {
@@ -58,9 +58,11 @@ static void turn_around(struct path_end *ends, size_t n)
 
 bool unigram_encode_word(struct encode_run *run, struct str word)
 {
-    if (!encode_run_grow(&run->symbols, &run->symbols_bytes, (word.n + 1) * sizeof(struct path_end)))
+    if (word.n >= UNREACHED)
+        return err_set(run->err, ERR_LIMIT, "a word of %zu bytes is too long", word.n);
+    if (!encode_run_cells(run, (word.n + 1) * sizeof(struct path_end)))
         return err_memory(run->err, "the best path");
-    struct path_end *ends = run->symbols;
+    struct path_end *ends = (struct path_end *)(void *)run->cells;
     for (size_t i = 0; i <= word.n; i++)
         ends[i] = (struct path_end){ .id = UNREACHED };
     ends[0].id = LOOKUP_NONE;
