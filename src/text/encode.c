@@ -207,17 +207,21 @@ static bool encode_joined(struct encode_run *run, struct str text, const struct 
     return true;
 }
 
+// One valid span is used where it lies.
 static bool join(const struct text_span *spans, size_t n, struct buf *text, struct trust *trust, struct err *err)
 {
     size_t total = 0;
+    bool whole = n == 1 && utf8_is_valid(spans[0].text);
     for (size_t i = 0; i < n; i++)
         total = spans[i].text.n > INPUT_MAX - total ? (size_t)INPUT_MAX + 1 : total + spans[i].text.n;
     if (total > INPUT_MAX)
         return err_set(err, ERR_LIMIT, "a text of more than %d bytes cannot be tokenized in one go", INPUT_MAX);
     trust->at = mem_alloc_array(n + 1, sizeof *trust->at);
-    if (!trust->at || !buf_reserve(text, total))
+    if (!trust->at || (!whole && !buf_reserve(text, total)))
         return err_memory(err, "the text");
-    for (size_t i = 0; i < n; i++) {
+    if (whole)
+        trust->at[trust->n++] = (struct trust_border){ spans[0].text.n, spans[0].trusted };
+    for (size_t i = 0; i < n && !whole; i++) {
         if (!utf8_append_valid(text, spans[i].text))
             return err_set(err, ERR_LIMIT, "a text of %zu bytes with invalid UTF-8 is too long", total);
         if (trust->n == 0 || trust->at[trust->n - 1].trusted != spans[i].trusted)
@@ -238,7 +242,7 @@ bool tokenizer_encode_spans(const struct tokenizer *t, const struct text_span *s
     bool ok = join(spans, n, &text, &trust, err);
     for (uint32_t i = 0; ok && flags.add_special && i < t->n_before; i++)
         ok = token_ids_push(ids, t->before[i]) || err_memory(err, "token ids");
-    ok = ok && encode_joined(&run, buf_as_str(&text), &trust);
+    ok = ok && encode_joined(&run, n == 1 && text.n == 0 ? spans[0].text : buf_as_str(&text), &trust);
     for (uint32_t i = 0; ok && flags.add_special && i < t->n_after; i++)
         ok = token_ids_push(ids, t->after[i]) || err_memory(err, "token ids");
     if (!ok)

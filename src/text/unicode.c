@@ -62,6 +62,11 @@ static size_t valid_prefix(struct str text)
 {
     size_t i = 0;
     while (i < text.n) {
+        uint64_t eight;
+        while (text.n - i >= 8 && (memcpy(&eight, text.at + i, 8), (eight & 0x8080808080808080u) == 0))
+            i += 8;
+        if (i == text.n)
+            break;
         uint32_t cp, length = utf8_read(text.at + i, text.n - i, &cp);
         if (cp == UTF8_ILL_FORMED)
             return i;
