@@ -1,0 +1,374 @@
+// synth.c - see synth.h. A few million elements of each format are drawn once and repeated, so that the disk sets the pace.
+#include "engine/synth.h"
+#include "base/mem.h"
+#include "engine/quantize_plan.h"
+
+enum { POOL = 1 << 22 }; // elements, a multiple of every block
+
+struct shape {
+    const char *name, *arch;
+    uint32_t n_layers, n_cols, n_ffn, n_heads, n_kv_heads, head_dim, n_vocab;
+    float rope_base;
+    bool tied;
+    uint32_t n_experts, n_used, n_expert_ffn;
+};
+
+// From the config.json of each model.
+static const struct shape shapes[] = {
+    { "toy", "llama", 2, 256, 512, 4, 2, 64, 512, 1e4f, true, 0, 0, 0 },
+    { "smollm-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e4f, true, 0, 0, 0 },
+    { "smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e5f, true, 0, 0, 0 },
+    { "smollm2-360m", "llama", 32, 960, 2560, 15, 5, 64, 49152, 1e5f, true, 0, 0, 0 },
+    { "smollm2-1.7b", "llama", 24, 2048, 8192, 32, 32, 64, 49152, 1.3e5f, true, 0, 0, 0 },
+    { "tinyllama-1.1b", "llama", 22, 2048, 5632, 32, 4, 64, 32000, 1e4f, false, 0, 0, 0 },
+    { "llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 5e5f, true, 0, 0, 0 },
+    { "llama-3.2-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 5e5f, true, 0, 0, 0 },
+    { "llama-2-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 1e4f, false, 0, 0, 0 },
+    { "llama-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 5e5f, false, 0, 0, 0 },
+    { "mistral-7b", "llama", 32, 4096, 14336, 32, 8, 128, 32768, 1e6f, false, 0, 0, 0 },
+    { "devstral-24b", "llama", 40, 5120, 32768, 32, 8, 128, 131072, 1e8f, false, 0, 0, 0 },
+    { "qwen2.5-0.5b", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 1e6f, true, 0, 0, 0 },
+    { "qwen2.5-1.5b", "qwen2", 28, 1536, 8960, 12, 2, 128, 151936, 1e6f, true, 0, 0, 0 },
+    { "qwen2.5-7b", "qwen2", 28, 3584, 18944, 28, 4, 128, 152064, 1e6f, false, 0, 0, 0 },
+    { "qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 1e6f, true, 0, 0, 0 },
+    { "qwen3-1.7b", "qwen3", 28, 2048, 6144, 16, 8, 128, 151936, 1e6f, true, 0, 0, 0 },
+    { "qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 1e6f, true, 0, 0, 0 },
+    { "qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 1e6f, false, 0, 0, 0 },
+    { "qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 128, 151936, 1e6f, false, 128, 8, 768 },
+};
+
+const char *const synth_names[] = {
+    "toy",          "smollm-135m", "smollm2-135m", "smollm2-360m", "smollm2-1.7b", "tinyllama-1.1b", "llama-3.2-1b",
+    "llama-3.2-3b", "llama-2-7b",  "llama-8b",     "mistral-7b",   "devstral-24b", "qwen2.5-0.5b",   "qwen2.5-1.5b",
+    "qwen2.5-7b",   "qwen3-0.6b",  "qwen3-1.7b",   "qwen3-4b",     "qwen3-8b",     "qwen3-30b-a3b",  NULL,
+};
+_Static_assert(sizeof synth_names / sizeof synth_names[0] == sizeof shapes / sizeof shapes[0] + 1, "one name for each shape");
+
+struct synth {
+    const struct synth_options *options;
+    const struct shape *shape;
+    struct quantize_plan plan;
+    struct gguf_writer w;
+    unsigned char *pools[N_QUANTS];
+    uint64_t random, done, total;
+    struct err *err;
+};
+
+static uint64_t draw(struct synth *s)
+{
+    s->random ^= s->random << 13;
+    s->random ^= s->random >> 7;
+    s->random ^= s->random << 17;
+    return s->random;
+}
+
+// Standard deviation 0.02: the sum of eight bytes has mean 1020 and deviation 209.
+static float draw_weight(struct synth *s)
+{
+    uint64_t bytes = draw(s);
+    int sum = 0;
+
+    for (int i = 0; i < 8; i++, bytes >>= 8)
+        sum += (int)(bytes & 255);
+    return (float)(sum - 1020) * (0.02f / 209.0f);
+}
+
+// Where a block has its halves, and what they are, so that values come out near 0.02.
+static const struct scales {
+    uint16_t at[2];
+    float value[2];
+} scales[N_QUANTS] = {
+    [QUANT_Q4_0] = { { 0, 0 }, { 0.004f, 0.004f } },       [QUANT_Q4_1] = { { 0, 2 }, { 0.004f, -0.03f } },
+    [QUANT_Q5_0] = { { 0, 0 }, { 0.002f, 0.002f } },       [QUANT_Q5_1] = { { 0, 2 }, { 0.002f, -0.03f } },
+    [QUANT_Q8_0] = { { 0, 0 }, { 0.0003f, 0.0003f } },     [QUANT_Q2_K] = { { 80, 82 }, { 0.002f, 0.003f } },
+    [QUANT_Q3_K] = { { 108, 108 }, { 0.0005f, 0.0005f } }, [QUANT_Q4_K] = { { 0, 2 }, { 0.0001f, 0.0001f } },
+    [QUANT_Q5_K] = { { 0, 2 }, { 0.00005f, 0.0001f } },    [QUANT_Q6_K] = { { 208, 208 }, { 0.00002f, 0.00002f } },
+    [QUANT_IQ4_NL] = { { 0, 0 }, { 0.0003f, 0.0003f } },   [QUANT_IQ4_XS] = { { 0, 0 }, { 0.00002f, 0.00002f } },
+};
+
+static void draw_blocks(struct synth *s, enum quant q, unsigned char *pool)
+{
+    const struct quant_info *info = quant_info(q);
+    size_t n_bytes = (size_t)POOL / info->block_elements * info->block_bytes;
+    uint16_t halves[2] = { quant_float_to_half(scales[q].value[0]), quant_float_to_half(scales[q].value[1]) };
+
+    for (size_t i = 0; i < n_bytes; i += 8) { // POOL blocks are a multiple of 8 bytes
+        uint64_t bytes = draw(s);
+        memcpy(pool + i, &bytes, 8);
+    }
+    for (size_t i = 0; i < n_bytes; i += info->block_bytes) {
+        if (q == QUANT_MXFP4) {
+            pool[i] = 120; // 2^-7
+            continue;
+        }
+        memcpy(pool + i + scales[q].at[0], &halves[0], 2);
+        memcpy(pool + i + scales[q].at[1], &halves[1], 2);
+    }
+}
+
+static const unsigned char *pool_of(struct synth *s, enum quant q)
+{
+    const struct quant_info *info = quant_info(q);
+    unsigned char *pool = s->pools[q];
+
+    if (pool)
+        return pool;
+    pool = mem_alloc((size_t)POOL / info->block_elements * info->block_bytes);
+    s->pools[q] = pool;
+    if (!pool) {
+        err_memory(s->err, "random weights");
+        return NULL;
+    }
+    if (info->block_elements > 1)
+        draw_blocks(s, q, pool);
+    for (size_t i = 0; info->block_elements == 1 && i < POOL; i++) {
+        float x = draw_weight(s);
+        uint16_t half = q == QUANT_F16 ? quant_float_to_half(x) : quant_float_to_bf16(x);
+        if (q == QUANT_F32)
+            memcpy(pool + 4 * i, &x, 4);
+        else
+            memcpy(pool + 2 * i, &half, 2);
+    }
+    return pool;
+}
+
+// --- what the file holds ---
+
+static bool add(struct synth *s, const char *name, uint64_t n_matrices, uint64_t n_rows, uint64_t n_cols)
+{
+    struct quantize_entry e = { .name = str_from(name) };
+
+    e.from.name = e.name;
+    e.from.format = QUANT_F32;
+    e.from.n_dims = n_matrices ? 3 : n_rows ? 2 : 1;
+    uint64_t dims[3][TENSOR_MAX_DIMS] = { { n_cols, 1, 1, 1 }, { n_rows, n_cols, 1, 1 }, { n_matrices, n_rows, n_cols, 1 } };
+    memcpy(e.from.dims, dims[e.from.n_dims - 1], sizeof e.from.dims);
+    return quantize_plan_add(&s->plan, &e, s->err);
+}
+
+static bool layer_tensor(struct synth *s, uint32_t layer, const char *part, uint64_t n_matrices, uint64_t n_rows, uint64_t n_cols)
+{
+    const char *name = arena_printf(s->plan.arena, "blk.%u.%s", layer, part);
+    return name ? add(s, name, n_matrices, n_rows, n_cols) : err_memory(s->err, "names of tensors");
+}
+
+static bool add_attention(struct synth *s, uint32_t l)
+{
+    const struct shape *h = s->shape;
+    uint64_t n_q = (uint64_t)h->n_heads * h->head_dim, n_kv = (uint64_t)h->n_kv_heads * h->head_dim;
+    bool ok = layer_tensor(s, l, "attn_norm.weight", 0, 0, h->n_cols) && layer_tensor(s, l, "ffn_norm.weight", 0, 0, h->n_cols) &&
+              layer_tensor(s, l, "attn_q.weight", 0, n_q, h->n_cols) && layer_tensor(s, l, "attn_k.weight", 0, n_kv, h->n_cols) &&
+              layer_tensor(s, l, "attn_v.weight", 0, n_kv, h->n_cols) &&
+              layer_tensor(s, l, "attn_output.weight", 0, h->n_cols, n_q);
+
+    if (ok && strncmp(h->arch, "qwen3", 5) == 0)
+        ok = layer_tensor(s, l, "attn_q_norm.weight", 0, 0, h->head_dim) &&
+             layer_tensor(s, l, "attn_k_norm.weight", 0, 0, h->head_dim);
+    if (ok && strcmp(h->arch, "qwen2") == 0)
+        ok = layer_tensor(s, l, "attn_q.bias", 0, 0, n_q) && layer_tensor(s, l, "attn_k.bias", 0, 0, n_kv) &&
+             layer_tensor(s, l, "attn_v.bias", 0, 0, n_kv);
+    return ok;
+}
+
+static bool add_ffn(struct synth *s, uint32_t l)
+{
+    const struct shape *h = s->shape;
+    uint64_t n = h->n_experts, n_ffn = h->n_expert_ffn;
+
+    if (n)
+        return layer_tensor(s, l, "ffn_gate_inp.weight", 0, n, h->n_cols) &&
+               layer_tensor(s, l, "ffn_gate_exps.weight", n, n_ffn, h->n_cols) &&
+               layer_tensor(s, l, "ffn_up_exps.weight", n, n_ffn, h->n_cols) &&
+               layer_tensor(s, l, "ffn_down_exps.weight", n, h->n_cols, n_ffn);
+    return layer_tensor(s, l, "ffn_gate.weight", 0, h->n_ffn, h->n_cols) &&
+           layer_tensor(s, l, "ffn_up.weight", 0, h->n_ffn, h->n_cols) &&
+           layer_tensor(s, l, "ffn_down.weight", 0, h->n_cols, h->n_ffn);
+}
+
+static bool add_tensors(struct synth *s)
+{
+    const struct shape *h = s->shape;
+    bool ok = add(s, "token_embd.weight", 0, h->n_vocab, h->n_cols) && add(s, "output_norm.weight", 0, 0, h->n_cols) &&
+              (h->tied || add(s, "output.weight", 0, h->n_vocab, h->n_cols));
+
+    for (uint32_t l = 0; ok && l < h->n_layers; l++)
+        ok = add_attention(s, l) && add_ffn(s, l);
+    return ok;
+}
+
+// One format for the layers, Q8_0 around them; rows that its blocks do not divide become Q8_0 as a whole.
+static void plain_formats(struct synth *s, enum quant q)
+{
+    bool blocks = quant_info(q)->block_elements > 1;
+    enum quant inside = s->shape->n_cols % quant_info(q)->block_elements == 0 ? q : QUANT_Q8_0;
+
+    for (size_t i = 0; i < s->plan.n; i++) {
+        struct quantize_entry *e = &s->plan.entries[i];
+        bool outside = !str_starts(e->name, STR("blk."));
+        bool keep = e->from.n_dims == 1 || str_ends(e->name, STR("ffn_gate_inp.weight"));
+        e->format = keep ? QUANT_F32 : outside && blocks ? QUANT_Q8_0 : inside;
+    }
+}
+
+static bool choose_formats(struct synth *s, uint32_t *file_type)
+{
+    const struct quantize_mix *mix = quantize_mix_find(s->options->type);
+    enum quant q;
+
+    *file_type = mix ? mix->file_type : 2;
+    if (quant_from_name(str_from(s->options->type), &q) && q < N_WEIGHT_QUANTS)
+        plain_formats(s, q);
+    else if (mix)
+        quantize_plan_formats(&s->plan, mix);
+    else
+        return err_set(s->err, ERR_INPUT, "unknown type '%.32s'; give a weight format such as Q4_0 or a mix such as Q4_K_M",
+                       s->options->type);
+    return true;
+}
+
+static void key_u32(struct synth *s, const char *part, uint32_t value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->shape->arch, part);
+    gguf_write_u32(&s->w, key, value);
+}
+
+static void key_f32(struct synth *s, const char *part, float value)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", s->shape->arch, part);
+    gguf_write_f32(&s->w, key, value);
+}
+
+static void write_keys(struct synth *s, uint32_t file_type)
+{
+    const struct shape *h = s->shape;
+
+    gguf_write_str(&s->w, "general.architecture", str_from(h->arch));
+    gguf_write_str(&s->w, "general.name", str_from(h->name));
+    key_u32(s, "block_count", h->n_layers);
+    key_u32(s, "context_length", 32768);
+    key_u32(s, "embedding_length", h->n_cols);
+    key_u32(s, "feed_forward_length", h->n_ffn);
+    key_u32(s, "attention.head_count", h->n_heads);
+    key_u32(s, "attention.head_count_kv", h->n_kv_heads);
+    key_u32(s, "attention.key_length", h->head_dim);
+    key_u32(s, "attention.value_length", h->head_dim);
+    key_u32(s, "rope.dimension_count", h->head_dim);
+    key_f32(s, "attention.layer_norm_rms_epsilon", 1e-5f);
+    key_f32(s, "rope.freq_base", h->rope_base);
+    key_u32(s, "vocab_size", h->n_vocab);
+    if (h->n_experts) {
+        key_u32(s, "expert_count", h->n_experts);
+        key_u32(s, "expert_used_count", h->n_used);
+        key_u32(s, "expert_feed_forward_length", h->n_expert_ffn);
+    }
+    gguf_write_str(&s->w, "tokenizer.ggml.model", STR("none"));
+    gguf_write_u32(&s->w, "general.file_type", file_type);
+    gguf_write_u32(&s->w, "general.quantization_version", 2);
+}
+
+static bool tensor_bytes(struct synth *s, struct quantize_entry *e)
+{
+    uint64_t n = e->from.dims[0] * e->from.dims[1] * e->from.dims[2];
+
+    if (!quant_bytes(e->format, n, &e->from.bytes))
+        return err_set(s->err, ERR_INPUT, "tensor %.*s: rows of %llu do not fit %s", STR_ARG(e->name),
+                       (unsigned long long)e->from.dims[e->from.n_dims - 1], quant_info(e->format)->name);
+    gguf_write_tensor(&s->w, e->name, e->format, e->from.dims, e->from.n_dims);
+    s->total += e->from.bytes;
+    return true;
+}
+
+static bool advance(struct synth *s, uint64_t bytes)
+{
+    const struct synth_options *o = s->options;
+
+    s->done += bytes;
+    if (o->progress && !o->progress(o->progress_arg, s->done, s->total))
+        return err_set(s->err, ERR_CANCELLED, "stopped; nothing was written");
+    if (s->w.out.first.code != ERR_NONE) {
+        *s->err = s->w.out.first;
+        return false;
+    }
+    return true;
+}
+
+static bool write_tensor(struct synth *s, const struct quantize_entry *e)
+{
+    const struct quant_info *info = quant_info(e->format);
+    const float one = 1;
+
+    if (e->from.n_dims == 1 && str_ends(e->name, STR("norm.weight"))) {
+        for (uint64_t i = 0; i < e->from.dims[0]; i++)
+            gguf_write_data(&s->w, &one, sizeof one);
+        return advance(s, e->from.bytes);
+    }
+    const unsigned char *pool = pool_of(s, e->format);
+    uint64_t pool_bytes = (uint64_t)POOL / info->block_elements * info->block_bytes;
+    if (!pool)
+        return false;
+    for (uint64_t at = 0, n; at < e->from.bytes; at += n) {
+        n = e->from.bytes - at < pool_bytes ? e->from.bytes - at : pool_bytes;
+        gguf_write_data(&s->w, pool, n);
+        if (!advance(s, n))
+            return false;
+    }
+    return true;
+}
+
+static bool find_shape(struct synth *s)
+{
+    char known[400] = "";
+
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        size_t n = strlen(known);
+        if (strcmp(shapes[i].name, s->options->shape) == 0)
+            s->shape = &shapes[i];
+        snprintf(known + n, sizeof known - n, " %s", shapes[i].name);
+    }
+    return s->shape ? true : err_set(s->err, ERR_INPUT, "unknown shape '%.64s'; known are%s", s->options->shape, known);
+}
+
+static bool synth_run(struct synth *s)
+{
+    uint32_t file_type = 0;
+    bool ok = find_shape(s);
+
+    s->plan.arena = arena_create((size_t)1 << 24);
+    if (!s->plan.arena)
+        return err_memory(s->err, "names of tensors");
+    ok = ok && add_tensors(s) && choose_formats(s, &file_type) && gguf_write_create(&s->w, s->options->output, s->err);
+    if (!ok)
+        return false;
+    write_keys(s, file_type);
+    for (size_t i = 0; ok && i < s->plan.n; i++)
+        ok = tensor_bytes(s, &s->plan.entries[i]);
+    if (ok)
+        gguf_write_begin(&s->w);
+    for (size_t i = 0; ok && i < s->plan.n; i++)
+        ok = write_tensor(s, &s->plan.entries[i]);
+    return ok && gguf_write_commit(&s->w, s->err);
+}
+
+bool synth_file(const struct synth_options *options, struct err *err)
+{
+    struct err unused;
+    struct synth *s = mem_alloc(sizeof *s);
+
+    err = err ? err : &unused;
+    if (!s)
+        return err_memory(err, "a synthetic model");
+    s->options = options;
+    s->err = err;
+    s->random = (options->seed + 1) * 0x9e3779b97f4a7c15u;
+    if (s->random == 0) // where this generator would stay
+        s->random = 1;
+    bool ok = synth_run(s);
+    gguf_write_abort(&s->w);
+    for (size_t i = 0; i < N_QUANTS; i++)
+        mem_free(s->pools[i]);
+    quantize_plan_release(&s->plan);
+    mem_free(s);
+    return ok;
+}

@@ -1,0 +1,23 @@
+// synth.h - writes a GGUF file with random weights in the shape of a known model: `ingot synth`.
+//
+// For speed work, where a download of the real model would tell nothing more: speed does not depend on the values, which have a
+// standard deviation of about 0.02. Says nothing of quality. The file has no tokeniser ("none").
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/err.h"
+
+extern const char *const synth_names[]; // "smollm-135m", "tinyllama-1.1b", ...; ends in NULL
+
+struct synth_options {
+    const char *shape; // one of synth_names
+    // A weight format (Q4_0: the layers have it, embedding and head Q8_0, so that runs compare with earlier ones), or a mix of
+    // quantize_types such as Q4_K_M.
+    const char *type;
+    const char *output;
+    uint64_t seed;
+    bool (*progress)(void *arg, uint64_t done, uint64_t total); // bytes; false stops. May be NULL
+    void *progress_arg;
+};
+
+bool synth_file(const struct synth_options *options, struct err *err);

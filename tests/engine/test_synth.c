@@ -1,0 +1,161 @@
+// test_synth.c - synthetic models have the keys, shapes and formats of the real ones, and numbers of a sensible size.
+#include "testing.h"
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/file.h"
+#include "base/mem.h"
+#include "engine/synth.h"
+#include "format/model_file.h"
+
+static char path[64];
+
+static int name_file(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/ingot-synth-XXXXXX");
+    close(mkstemp(path));
+    return unlink(path);
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    char part[80];
+    unlink(path);
+    snprintf(part, sizeof part, "%s.part", path);
+    return file_exists(part) ? -1 : 0;
+}
+
+static struct model_file *made(const char *shape, const char *type)
+{
+    struct err err = { 0 };
+    struct model_file *f;
+    struct synth_options o = { .shape = shape, .type = type, .output = path, .seed = 3 };
+    assert_ok(synth_file(&o, &err), &err);
+    assert_ok(model_file_open(&f, path, &err), &err);
+    return f;
+}
+
+static void every_format_has_weights_of_a_sensible_size(void **state)
+{
+    (void)state;
+    float *x = mem_alloc_array(256 * 256, sizeof *x);
+    for (unsigned q = 0; q < N_WEIGHT_QUANTS; q++) {
+        struct model_file *f = made("toy", quant_info((enum quant)q)->name);
+        const struct tensor *t = model_file_tensor(f, "blk.1.attn_q.weight"),
+                            *norm = model_file_tensor(f, "blk.0.ffn_norm.weight");
+        double sum = 0;
+        assert_true(t->format == q && t->dims[0] == 256 && t->dims[1] == 256);
+        quant_info(t->format)->decode(t->data, x, 256 * 256);
+        for (size_t i = 0; i < 256 * 256; i++)
+            sum += (double)x[i] * (double)x[i];
+        double rms = sqrt(sum / (256 * 256));
+        if (!(rms > 0.008 && rms < 0.05))
+            fail_msg("%s: rms %g", quant_info((enum quant)q)->name, rms);
+        memcpy(x, norm->data, 4);
+        assert_true(norm->format == QUANT_F32 && x[0] == 1);
+        model_file_close(f);
+    }
+    mem_free(x);
+}
+
+static void a_plain_format_leaves_the_outside_at_q8_0(void **state)
+{
+    (void)state;
+    struct model_file *f = made("smollm-135m", "Q4_0");
+    assert_true(model_file_tensor(f, "token_embd.weight")->format == QUANT_Q8_0 && !model_file_tensor(f, "output.weight"));
+    assert_true(model_file_tensor(f, "blk.29.ffn_down.weight")->format == QUANT_Q4_0);
+    assert_true(model_file_tensor(f, "blk.29.ffn_down.weight")->dims[0] == 576 &&
+                model_file_tensor(f, "blk.0.attn_k.weight")->dims[0] == 192);
+    assert_true(model_file_meta(f, "llama.block_count")->u == 30 && model_file_meta(f, "llama.vocab_size")->u == 49152);
+    assert_true(str_is(model_file_meta(f, "tokenizer.ggml.model")->s, "none"));
+    assert_int_equal(model_file_n_tensors(f), 2 + 30 * 9);
+    model_file_close(f);
+}
+
+static void a_mix_is_what_quantize_makes(void **state)
+{
+    (void)state;
+    struct model_file *f = made("toy", "Q4_K_M");
+    assert_true(model_file_tensor(f, "token_embd.weight")->format == QUANT_Q6_K &&
+                model_file_tensor(f, "blk.0.attn_q.weight")->format == QUANT_Q4_K);
+    assert_true(model_file_meta(f, "general.file_type")->u == 15);
+    model_file_close(f);
+}
+
+static void families_have_their_own_tensors(void **state)
+{
+    (void)state;
+    struct model_file *f = made("qwen2.5-0.5b", "Q4_0");
+    assert_true(model_file_tensor(f, "blk.0.attn_q.bias")->dims[0] == 896 &&
+                model_file_tensor(f, "blk.0.attn_v.bias")->dims[0] == 128);
+    assert_true(model_file_meta(f, "qwen2.attention.head_count_kv")->u == 2);
+    model_file_close(f);
+    f = made("qwen3-0.6b", "Q4_0");
+    assert_true(model_file_tensor(f, "blk.0.attn_q_norm.weight")->dims[0] == 128 &&
+                model_file_tensor(f, "blk.0.attn_q.weight")->dims[0] == 2048);
+    model_file_close(f);
+}
+
+static bool stop(void *arg, uint64_t done, uint64_t total)
+{
+    (void)arg;
+    return done < total / 2;
+}
+
+static bool stop_at_once(void *arg, uint64_t done, uint64_t total)
+{
+    (void)arg;
+    return done == 0 || total == 0;
+}
+
+static void the_same_seed_gives_the_same_file(void **state)
+{
+    (void)state;
+    struct buf a = { 0 }, b = { 0 };
+    struct err err = { 0 };
+    model_file_close(made("toy", "Q5_K_M"));
+    assert_ok(file_read(&a, path, 1 << 24, &err), &err);
+    model_file_close(made("toy", "Q5_K_M"));
+    assert_ok(file_read(&b, path, 1 << 24, &err), &err);
+    assert_true(str_eq(buf_as_str(&a), buf_as_str(&b)));
+    buf_free(&a);
+    buf_free(&b);
+}
+
+static void bad_requests_leave_nothing(void **state)
+{
+    (void)state;
+    struct err err = { 0 };
+    struct synth_options o = { .shape = "llama-9000b", .type = "Q4_0", .output = path };
+    assert_fails(synth_file(&o, &err), &err, "unknown shape 'llama-9000b'");
+    o.shape = "toy";
+    o.type = "Q4_X";
+    assert_fails(synth_file(&o, &err), &err, "unknown type 'Q4_X'");
+    o.type = "I32";
+    assert_fails(synth_file(&o, &err), &err, "unknown type 'I32'");
+    o.type = "F16";
+    o.progress = stop;
+    assert_fails(synth_file(&o, &err), &err, "stopped");
+    assert_false(file_exists(path));
+    o.progress = stop_at_once;
+    for (size_t i = 0; synth_names[i]; i++) { // every name on the list is known
+        o.shape = synth_names[i];
+        assert_fails(synth_file(&o, &err), &err, "stopped");
+    }
+    assert_false(file_exists(path));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_format_has_weights_of_a_sensible_size, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(a_plain_format_leaves_the_outside_at_q8_0, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(a_mix_is_what_quantize_makes, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(families_have_their_own_tensors, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(the_same_seed_gives_the_same_file, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(bad_requests_leave_nothing, name_file, remove_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
