@@ -121,9 +121,9 @@ void tape_label(struct tape *t, const char *format, ...)
 struct command *tape_add(struct tape *t, uint16_t op, const char *name, const void *args, uint32_t args_bytes)
 {
     CHECK(args_bytes <= TAPE_ARGS_BYTES && !t->sealed);
-    struct command *commands = tape_grow(t, t->commands, t->n_commands, &t->commands_capacity, sizeof *commands);
+    struct command *commands;
 
-    if (!commands || t->error.code != ERR_NONE)
+    if (t->error.code != ERR_NONE || !(commands = tape_grow(t, t->commands, t->n_commands, &t->commands_capacity, sizeof *commands)))
         return NULL;
     t->commands = commands;
     struct command *c = &commands[t->n_commands++];
