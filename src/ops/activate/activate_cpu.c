@@ -2,6 +2,7 @@
 #include <math.h>
 #include "ops/activate/activate.h"
 #include "ops/rows.h"
+#include "ops/vec/row_kernels.h"
 
 float activation_plain(enum activation a, float x)
 {
@@ -23,4 +24,13 @@ static void activate_run(const struct cpu_call *call, uint32_t phase, uint32_t f
     }
 }
 
-const struct cpu_op cpu_op_activate = { .name = "activate", .plain = { plan_rows, activate_run } };
+static void activate_fast(const struct cpu_call *call, uint32_t first, uint32_t last, const struct row_kernels *rows)
+{
+    for (uint32_t r = first; r < last; r++)
+        rows->activate(cpu_args(call), cpu_row(call, 0, r), cpu_row(call, 1, r), cpu_row(call, 2, r));
+}
+ROW_KERNELS(activate_fast)
+
+const struct cpu_op cpu_op_activate = { .name = "activate",
+                                        .plain = { plan_rows, activate_run },
+                                        .fast = { ROW_CHOICES(plan_rows, activate_fast) } };

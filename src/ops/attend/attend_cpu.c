@@ -2,6 +2,7 @@
 #include <math.h>
 #include "ops/attend/attend.h"
 #include "ops/rows.h"
+#include "ops/vec/row_kernels.h"
 
 struct head { // one query head of one row, and where its sequence's pages are
     const struct attend_args *args;
@@ -11,10 +12,9 @@ struct head { // one query head of one row, and where its sequence's pages are
     uint32_t kv_head, first, last; // positions first..last
 };
 
-static uint64_t token_at(const struct head *h, uint32_t position)
+static uint64_t page_of(const struct head *h, uint32_t position)
 {
-    const struct page_shape *s = &h->args->pages;
-    return page_at(s->n_kv_heads, s->head_dim, h->table[position / PAGE_TOKENS], h->kv_head, position % PAGE_TOKENS);
+    return page_at(&h->args->pages, h->table[position / PAGE_TOKENS], h->kv_head);
 }
 
 static float page_value(const struct head *h, const void *pages, uint64_t at)
@@ -24,11 +24,12 @@ static float page_value(const struct head *h, const void *pages, uint64_t at)
 
 static float score(const struct head *h, uint32_t position)
 {
-    uint64_t at = token_at(h, position);
+    const struct page_shape *s = &h->args->pages;
+    uint64_t page = page_of(h, position);
     float sum = 0;
 
-    for (uint32_t d = 0; d < h->args->pages.head_dim; d++)
-        sum += h->q[d] * page_value(h, h->k_pages, at + d);
+    for (uint32_t d = 0; d < s->head_dim; d++)
+        sum += h->q[d] * page_value(h, h->k_pages, page + page_k_element(s, position % PAGE_TOKENS, d));
     return sum * h->args->scale;
 }
 
@@ -42,7 +43,7 @@ static void head_plain(const struct head *h, float *out)
         out[d] = 0;
     for (uint32_t j = h->first; j <= h->last; j++) {
         float weight = expf(score(h, j) - top);
-        uint64_t at = token_at(h, j);
+        uint64_t at = page_of(h, j) + page_v_element(&h->args->pages, j % PAGE_TOKENS, 0);
         total += weight;
         for (uint32_t d = 0; d < h->args->pages.head_dim; d++)
             out[d] += weight * page_value(h, h->v_pages, at + d);
@@ -73,4 +74,67 @@ static void attend_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
     }
 }
 
-const struct cpu_op cpu_op_attend = { .name = "attend", .plain = { plan_rows, attend_run } };
+// Fast: a tile is a KV head and a few rows of the step. Neighbouring rows of one sequence in it share what they read.
+enum { MANY_ROWS = 16, ROWS_IN_TILE = 8 };
+
+static uint32_t rows_in_tile(const struct cpu_call *call)
+{
+    return call->step->n_rows < MANY_ROWS ? 1 : ROWS_IN_TILE;
+}
+
+static void attend_plan_fast(const struct cpu_call *call, struct cpu_plan *plan)
+{
+    const struct attend_args *args = cpu_args(call);
+    uint32_t n = rows_in_tile(call);
+
+    plan->n_phases = 1;
+    plan->n_tiles[0] = (call->step->n_rows + n - 1) / n * args->pages.n_kv_heads;
+    plan->local_bytes = attend_local_bytes(args->pages.head_dim);
+}
+
+// How many of the rows [r, end) follow each other in one sequence.
+static uint32_t run_length(const struct step *s, uint32_t r, uint32_t end)
+{
+    uint32_t n = 1;
+
+    while (r + n < end && step_slots(s)[r + n] == step_slots(s)[r] && step_positions(s)[r + n] == step_positions(s)[r] + n)
+        n++;
+    return n;
+}
+
+static void attend_tile(const struct cpu_call *call, uint32_t tile, const struct row_kernels *rows)
+{
+    const struct attend_args *args = cpu_args(call);
+    const struct page_shape *s = &args->pages;
+    uint32_t n = rows_in_tile(call), kv_head = tile % s->n_kv_heads, first = tile / s->n_kv_heads * n;
+    uint32_t end = first + n < call->step->n_rows ? first + n : call->step->n_rows;
+    uint32_t column = kv_head * (args->n_heads / s->n_kv_heads) * s->head_dim;
+
+    for (uint32_t r = first, length; r < end; r += length) {
+        length = run_length(call->step, r, end);
+        rows->attend(&(struct attend_run){
+            .args = args,
+            .table = (const uint32_t *)cpu_base(call, ATTEND_TABLE) + (uint64_t)step_slots(call->step)[r] * s->max_pages,
+            .k_pages = cpu_base(call, ATTEND_K_PAGES),
+            .v_pages = cpu_base(call, ATTEND_V_PAGES),
+            .q = (const float *)cpu_row(call, ATTEND_Q, r) + column,
+            .out = (float *)cpu_row(call, ATTEND_OUT, r) + column,
+            .stride = (size_t)args->n_heads * s->head_dim,
+            .n_rows = length,
+            .position = step_positions(call->step)[r],
+            .kv_head = kv_head,
+            .local = call->local,
+        });
+    }
+}
+
+static void attend_fast(const struct cpu_call *call, uint32_t first, uint32_t last, const struct row_kernels *rows)
+{
+    for (uint32_t tile = first; tile < last; tile++)
+        attend_tile(call, tile, rows);
+}
+ROW_KERNELS(attend_fast)
+
+const struct cpu_op cpu_op_attend = { .name = "attend",
+                                      .plain = { plan_rows, attend_run },
+                                      .fast = { ROW_CHOICES(attend_plan_fast, attend_fast) } };

@@ -2,6 +2,7 @@
 #include <math.h>
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rows.h"
+#include "ops/vec/row_kernels.h"
 
 void rmsnorm_row_plain(const float *in, const float *scale, float *out, uint32_t n_cols, float eps)
 {
@@ -30,4 +31,15 @@ static void rmsnorm_run(const struct cpu_call *call, uint32_t phase, uint32_t fi
         rmsnorm_row_plain(cpu_row(call, 0, row), cpu_base(call, 1), cpu_row(call, 2, row), args->n_cols, args->eps);
 }
 
-const struct cpu_op cpu_op_rmsnorm = { .name = "rmsnorm", .plain = { rmsnorm_plan, rmsnorm_run } };
+static void rmsnorm_fast(const struct cpu_call *call, uint32_t first, uint32_t last, const struct row_kernels *rows)
+{
+    const struct rmsnorm_args *args = cpu_args(call);
+
+    for (uint32_t row = first; row < last; row++)
+        rows->rmsnorm(cpu_row(call, 0, row), cpu_base(call, 1), cpu_row(call, 2, row), args->n_cols, args->eps);
+}
+ROW_KERNELS(rmsnorm_fast)
+
+const struct cpu_op cpu_op_rmsnorm = { .name = "rmsnorm",
+                                       .plain = { rmsnorm_plan, rmsnorm_run },
+                                       .fast = { ROW_CHOICES(rmsnorm_plan, rmsnorm_fast) } };

@@ -2,6 +2,7 @@
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rope_store/rope_store.h"
 #include "ops/rows.h"
+#include "ops/vec/row_kernels.h"
 
 static void rotate_head(const struct rope_store_args *args, float *head, const float *angles)
 {
@@ -26,21 +27,25 @@ static void prepare_heads(const struct rope_store_args *args, float *heads, uint
     }
 }
 
-static void store_heads(const struct rope_store_args *args, const struct rope_row *row, const float *heads, void *pages)
+static void put_number(const struct page_shape *s, void *pages, uint64_t at, float value)
+{
+    if (s->format == KV_F32)
+        ((float *)pages)[at] = value;
+    else
+        ((uint16_t *)pages)[at] = quant_float_to_half(value);
+}
+
+static void store_heads(const struct rope_store_args *args, const struct rope_row *row)
 {
     const struct page_shape *s = &args->pages;
-    uint32_t page = row->table[row->position / PAGE_TOKENS];
+    uint32_t page = row->table[row->position / PAGE_TOKENS], token = row->position % PAGE_TOKENS;
 
-    for (uint32_t h = 0; h < s->n_kv_heads; h++) {
-        uint64_t at = page_at(s->n_kv_heads, s->head_dim, page, h, row->position % PAGE_TOKENS);
+    for (uint32_t h = 0; h < s->n_kv_heads; h++)
         for (uint32_t d = 0; d < s->head_dim; d++) {
-            float value = heads[h * s->head_dim + d];
-            if (s->format == KV_F32)
-                ((float *)pages)[at + d] = value;
-            else
-                ((uint16_t *)pages)[at + d] = quant_float_to_half(value);
+            uint64_t at = page_at(s, page, h);
+            put_number(s, row->k_pages, at + page_k_element(s, token, d), row->k[h * s->head_dim + d]);
+            put_number(s, row->v_pages, at + page_v_element(s, token, d), row->v[h * s->head_dim + d]);
         }
-    }
 }
 
 void rope_store_row_plain(const struct rope_store_args *args, const struct rope_row *row)
@@ -48,31 +53,45 @@ void rope_store_row_plain(const struct rope_store_args *args, const struct rope_
     if (row->q)
         prepare_heads(args, row->q, args->n_heads, row->q_norm, row->angles);
     prepare_heads(args, row->k, args->pages.n_kv_heads, row->k_norm, row->angles);
-    store_heads(args, row, row->k, row->k_pages);
-    store_heads(args, row, row->v, row->v_pages);
+    store_heads(args, row);
+}
+
+static struct rope_row row_of(const struct cpu_call *call, uint32_t r)
+{
+    const struct rope_store_args *args = cpu_args(call);
+
+    return (struct rope_row){
+        .q = cpu_row(call, ROPE_Q, r),
+        .k = cpu_row(call, ROPE_K, r),
+        .v = cpu_row(call, ROPE_V, r),
+        .q_norm = cpu_base(call, ROPE_Q_NORM),
+        .k_norm = cpu_base(call, ROPE_K_NORM),
+        .angles = cpu_row(call, ROPE_ANGLES, r),
+        .k_pages = cpu_base(call, ROPE_K_PAGES),
+        .v_pages = cpu_base(call, ROPE_V_PAGES),
+        .table = (const uint32_t *)cpu_base(call, ROPE_TABLE) + (uint64_t)step_slots(call->step)[r] * args->pages.max_pages,
+        .position = step_positions(call->step)[r],
+    };
 }
 
 static void rope_store_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
 {
-    const struct rope_store_args *args = cpu_args(call);
-    const uint32_t *table = cpu_base(call, ROPE_TABLE);
-
     (void)phase;
     for (uint32_t r = first; r < last; r++) {
-        struct rope_row row = {
-            .q = cpu_row(call, ROPE_Q, r),
-            .k = cpu_row(call, ROPE_K, r),
-            .v = cpu_row(call, ROPE_V, r),
-            .q_norm = cpu_base(call, ROPE_Q_NORM),
-            .k_norm = cpu_base(call, ROPE_K_NORM),
-            .angles = cpu_row(call, ROPE_ANGLES, r),
-            .k_pages = cpu_base(call, ROPE_K_PAGES),
-            .v_pages = cpu_base(call, ROPE_V_PAGES),
-            .table = table + (uint64_t)step_slots(call->step)[r] * args->pages.max_pages,
-            .position = step_positions(call->step)[r],
-        };
-        rope_store_row_plain(args, &row);
+        struct rope_row row = row_of(call, r);
+        rope_store_row_plain(cpu_args(call), &row);
     }
 }
 
-const struct cpu_op cpu_op_rope_store = { .name = "rope_store", .plain = { plan_rows, rope_store_run } };
+static void rope_store_fast(const struct cpu_call *call, uint32_t first, uint32_t last, const struct row_kernels *rows)
+{
+    for (uint32_t r = first; r < last; r++) {
+        struct rope_row row = row_of(call, r);
+        rows->rope_store(cpu_args(call), &row);
+    }
+}
+ROW_KERNELS(rope_store_fast)
+
+const struct cpu_op cpu_op_rope_store = { .name = "rope_store",
+                                          .plain = { plan_rows, rope_store_run },
+                                          .fast = { ROW_CHOICES(plan_rows, rope_store_fast) } };

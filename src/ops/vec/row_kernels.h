@@ -1,0 +1,59 @@
+// row_kernels.h - the operations on rows that every kind of processor has in vector form: norm, activation, RoPE and store, attention.
+//
+// Each is written once, in rows_vec.h and attend_vec.h, in terms of one vector type; vec_avx512.c, vec_avx2.c and vec_neon.c compile
+// them for their processor. A row's result depends on the row alone.
+#pragma once
+#include "device/cpu/cpu.h"
+#include "ops/activate/activate.h"
+#include "ops/attend/attend.h"
+#include "ops/rope_store/rope_store.h"
+
+// Neighbouring rows of one sequence, at positions first, first + 1, ..., and the query heads that share one KV head.
+struct attend_run {
+    const struct attend_args *args;
+    const uint32_t *table; // of the sequence
+    const void *k_pages, *v_pages;
+    const float *q; // of the first row, at the group's first head
+    float *out;
+    size_t stride; // from row to row, in floats
+    uint32_t n_rows, position, kv_head;
+    void *local; // attend_local_bytes
+};
+
+struct row_kernels {
+    void (*rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps);
+    void (*activate)(const struct activate_args *args, const float *gate, const float *up, float *out);
+    void (*rope_store)(const struct rope_store_args *args, const struct rope_row *row);
+    void (*attend)(const struct attend_run *run);
+};
+extern const struct row_kernels row_kernels_avx512, row_kernels_avx2, row_kernels_neon;
+
+enum { ATTEND_MAX_COLUMNS = 8, ATTEND_KEYS = 256 }; // query heads times rows at once; keys in a block
+static inline size_t attend_local_bytes(uint32_t head_dim)
+{
+    return ATTEND_MAX_COLUMNS * (ATTEND_KEYS + (size_t)head_dim + 16) * sizeof(float);
+}
+
+// Makes a kernel of each set from run(call, first, last, rows), and the list of choices.
+#define ROW_KERNEL(set, run)                                                                            \
+    static void run##_##set(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last) \
+    {                                                                                                   \
+        (void)phase;                                                                                    \
+        run(call, first, last, &row_kernels_##set);                                                     \
+    }
+#if defined(CPU_X86)
+#define ROW_KERNELS(run)       ROW_KERNEL(avx512, run) ROW_KERNEL(avx2, run)
+#define ROW_CHOICES(plan, run) { CPU_AVX512, { plan, run##_avx512 } }, { CPU_AVX2, { plan, run##_avx2 } },
+#elif defined(CPU_ARM)
+#define ROW_KERNELS(run)       ROW_KERNEL(neon, run)
+#define ROW_CHOICES(plan, run) { CPU_NEON, { plan, run##_neon } },
+#else
+#define ROW_KERNELS(run)
+#define ROW_CHOICES(plan, run) \
+    {                          \
+        0,                     \
+        {                      \
+            0                  \
+        }                      \
+    }
+#endif

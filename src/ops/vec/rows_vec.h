@@ -1,0 +1,133 @@
+// rows_vec.h - norm, activation, RoPE and store for one vector type (vec_*.h). Included once by each vec_*.c.
+//
+// Sums over a row take a fixed tree that depends on its length alone. RoPE is element by element, left to the compiler.
+#include <math.h>
+#include "ops/vec/row_kernels.h"
+
+// e^x within 2 ulp (Cephes' polynomial): x = n ln 2 + r. Below -103 it is 0; NaN stays NaN.
+VEC_INLINE vf vf_exp(vf x)
+{
+    x = vf_max(vf_set(-104), x); // a NaN is the second operand and stays
+    vf n = vf_round(vf_mul(x, vf_set(1.44269504f)));
+    n = vf_mul(vf_set(-1), vf_max(vf_set(-130), vf_mul(vf_set(-1), n)));
+    vf r = vf_fma(n, vf_set(-0.693359375f), x);
+    r = vf_fma(n, vf_set(2.12194440e-4f), r);
+    vf p = vf_set(1.9875691500e-4f);
+    p = vf_fma(p, r, vf_set(1.3981999507e-3f));
+    p = vf_fma(p, r, vf_set(8.3334519073e-3f));
+    p = vf_fma(p, r, vf_set(4.1665795894e-2f));
+    p = vf_fma(p, r, vf_set(1.6666665459e-1f));
+    p = vf_fma(p, r, vf_set(5.0000001201e-1f));
+    p = vf_fma(p, vf_mul(r, r), vf_add(r, vf_set(1)));
+    return vf_scale2(p, n);
+}
+
+SIMD static void VEC(rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps)
+{
+    vf sum[4] = { vf_set(0), vf_set(0), vf_set(0), vf_set(0) };
+    uint32_t c = 0;
+
+    for (; c + 4 * VF <= n_cols; c += 4 * VF)
+        for (uint32_t i = 0; i < 4; i++) {
+            vf x = vf_load(in + c + i * VF);
+            sum[i] = vf_fma(x, x, sum[i]);
+        }
+    for (; c < n_cols; c += VF) {
+        vf x = vf_load_n(in + c, n_cols - c);
+        sum[0] = vf_fma(x, x, sum[0]);
+    }
+    float total = vf_sum(vf_add(vf_add(sum[0], sum[1]), vf_add(sum[2], sum[3])));
+    vf factor = vf_set(1 / sqrtf(total / (float)n_cols + eps));
+    for (c = 0; c < n_cols; c += VF) {
+        uint32_t n = n_cols - c;
+        vf_store_n(out + c, vf_mul(vf_mul(vf_load_n(in + c, n), factor), vf_load_n(scale + c, n)), n);
+    }
+}
+
+VEC_INLINE vf activation(enum activation a, vf x)
+{
+    vf t = x;
+
+    if (a == ACTIVATION_GELU_TANH) { // (1 + tanh(u)) / 2 = 1 / (1 + e^-2u)
+        vf cube = vf_mul(vf_mul(x, x), x);
+        t = vf_mul(vf_set(2 * 0.7978845608f), vf_fma(vf_set(0.044715f), cube, x));
+    }
+    return vf_div(x, vf_add(vf_set(1), vf_exp(vf_mul(vf_set(-1), t))));
+}
+
+SIMD static void VEC(activate)(const struct activate_args *args, const float *gate, const float *up, float *out)
+{
+    for (uint32_t c = 0; c < args->n_cols; c += VF) {
+        uint32_t n = args->n_cols - c;
+        vf a = activation((enum activation)args->activation, vf_load_n(gate + c, n));
+        vf_store_n(out + c, vf_mul(a, vf_load_n(up + c, n)), n);
+    }
+}
+
+VEC_INLINE void rotate_pairs(float *restrict a, float *restrict b, const float *restrict angles, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        float cosine = angles[2 * i], sine = angles[2 * i + 1], x = a[i], y = b[i];
+        a[i] = x * cosine - y * sine;
+        b[i] = y * cosine + x * sine;
+    }
+}
+
+VEC_INLINE void rotate_neighbours(float *restrict head, const float *restrict angles, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        float cosine = angles[2 * i], sine = angles[2 * i + 1], x = head[2 * i], y = head[2 * i + 1];
+        head[2 * i] = x * cosine - y * sine;
+        head[2 * i + 1] = y * cosine + x * sine;
+    }
+}
+
+SIMD static void VEC(prepare_heads)(const struct rope_store_args *args, float *heads, uint32_t n, const float *norm,
+                                    const float *angles)
+{
+    uint32_t half = args->n_dims / 2;
+
+    for (uint32_t h = 0; h < n; h++) {
+        float *head = heads + h * args->pages.head_dim;
+        if (norm)
+            VEC(rmsnorm)(head, norm, head, args->pages.head_dim, args->eps);
+        if (args->pairs == ROPE_ADJACENT)
+            rotate_neighbours(head, angles, half);
+        else
+            rotate_pairs(head, head + half, angles, half);
+    }
+}
+
+SIMD static void VEC(store_heads)(const struct rope_store_args *args, const struct rope_row *row)
+{
+    const struct page_shape *s = &args->pages;
+    uint32_t page = row->table[row->position / PAGE_TOKENS], token = row->position % PAGE_TOKENS;
+
+    for (uint32_t h = 0; h < s->n_kv_heads; h++) {
+        const float *k = row->k + h * s->head_dim, *v = row->v + h * s->head_dim;
+        uint64_t at = page_at(s, page, h);
+        for (uint32_t d = 0; d < s->head_dim; d += VF) {
+            uint32_t n = s->head_dim - d < VF ? s->head_dim - d : VF;
+            uint64_t k_at = at + page_k_element(s, token, d), v_at = at + page_v_element(s, token, d);
+            if (s->format == KV_F32) {
+                vf_store_n((float *)row->v_pages + v_at, vf_load_n(v + d, n), n);
+                for (uint32_t i = 0; i < n; i++)
+                    ((float *)row->k_pages)[k_at + i * PAGE_TOKENS] = k[d + i];
+                continue;
+            }
+            uint16_t halves[VF];
+            vf_store_half_n((uint16_t *)row->v_pages + v_at, vf_load_n(v + d, n), n);
+            vf_store_half_n(halves, vf_load_n(k + d, n), n);
+            for (uint32_t i = 0; i < n; i++)
+                ((uint16_t *)row->k_pages)[k_at + i * PAGE_TOKENS] = halves[i];
+        }
+    }
+}
+
+SIMD static void VEC(rope_store)(const struct rope_store_args *args, const struct rope_row *row)
+{
+    if (row->q)
+        VEC(prepare_heads)(args, row->q, args->n_heads, row->q_norm, row->angles);
+    VEC(prepare_heads)(args, row->k, args->pages.n_kv_heads, row->k_norm, row->angles);
+    VEC(store_heads)(args, row);
+}
