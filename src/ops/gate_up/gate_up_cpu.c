@@ -1,5 +1,6 @@
 // gate_up_cpu.c - the definition: its parts, row by row.
 #include "ops/gate_up/gate_up.h"
+#include "ops/gate_up/gate_up_fast.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rows.h"
@@ -34,4 +35,8 @@ static void gate_up_run(const struct cpu_call *call, uint32_t phase, uint32_t fi
         gate_up_row(call, r);
 }
 
-const struct cpu_op cpu_op_gate_up = { .name = "gate_up", .plain = { gate_up_plan, gate_up_run } };
+PRODUCT_KERNELS(gate_up_fast)
+
+const struct cpu_op cpu_op_gate_up = { .name = "gate_up",
+                                       .plain = { gate_up_plan, gate_up_run },
+                                       .fast = { PRODUCT_CHOICES(gate_up_fast) } };

@@ -1,5 +1,6 @@
 // matmul_cpu.c - the definition, and the list of faster kernels.
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/matmul_fast.h"
 #include "ops/rows.h"
 
 enum { PLAIN_TILE = 16 }; // rows of w in a tile
@@ -57,4 +58,8 @@ static void matmul_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
         matmul_output(call, n);
 }
 
-const struct cpu_op cpu_op_matmul = { .name = "matmul", .plain = { matmul_plan, matmul_run } };
+PRODUCT_KERNELS(matmul_fast)
+
+const struct cpu_op cpu_op_matmul = { .name = "matmul",
+                                      .plain = { matmul_plan, matmul_run },
+                                      .fast = { PRODUCT_CHOICES(matmul_fast) } };

@@ -1,8 +1,41 @@
-// pack.c - see pack.h.
+// pack.c - see pack.h. Panels are packed by all threads; a weight for which the processor has no panel kernels stays as it is.
 #include "ops/matmul/pack.h"
+#include <stdatomic.h>
+#include "ops/matmul/panel.h"
+#include "ops/matmul/product.h"
+
+struct packing {
+    struct panel_source from;
+    unsigned char *to;
+    atomic_uint next;
+};
+
+static void pack_panels(void *arg, unsigned thread)
+{
+    struct packing *p = arg;
+    uint32_t n = panel_count(p->from.n_rows);
+    uint64_t bytes = panel_bytes(p->from.format, p->from.n_cols);
+
+    (void)thread;
+    for (uint32_t i; (i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < n;)
+        panel_pack(&p->from, i, p->to + i * bytes);
+}
 
 bool matmul_pack(uint32_t features, struct team *team, const struct weight_source *source, struct weight *w, struct err *err)
 {
-    (void)features, (void)team, (void)source, (void)w, (void)err;
-    return false;
+    if (!product_has_kernels(features))
+        return false;
+    uint64_t bytes = panel_count(source->n_rows) * panel_bytes(source->format, source->n_cols);
+    struct packing p = { .from = { source->data, source->n_rows, source->n_cols, source->format } };
+    struct buffer panels; // the device's own kind of memory: it releases the buffer later
+    if (!cpu_buffer_alloc(w->buffer.device, bytes, &panels, NULL))
+        return err_set(err, ERR_MEMORY,
+                       "out of memory: %llu bytes for %s in the layout of the fast kernels; --no-repack needs none",
+                       (unsigned long long)bytes, source->name);
+    p.to = panels.host;
+    team_run(team, pack_panels, &p);
+    w->buffer = panels;
+    w->bytes = bytes;
+    w->layout = PANEL_LAYOUT;
+    return true;
 }

@@ -1,6 +1,7 @@
 // qkv_cpu.c - the definition: its parts, row by row.
 #include "ops/matmul/matmul.h"
 #include "ops/qkv/qkv.h"
+#include "ops/qkv/qkv_fast.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rows.h"
 
@@ -11,12 +12,12 @@ static void qkv_plan(const struct cpu_call *call, struct cpu_plan *plan)
     plan->local_bytes = 2 * args->n_cols * sizeof(float);
 }
 
-struct product {
+struct plain_product {
     uint32_t w, bias; // operands
     float *out;
 };
 
-static void product_plain(const struct cpu_call *call, const struct product *p, const float *in, float *decoded)
+static void product_plain(const struct cpu_call *call, const struct plain_product *p, const float *in, float *decoded)
 {
     const struct weight *w = cpu_weight(call, p->w);
     const float *bias = cpu_base(call, p->bias);
@@ -35,7 +36,7 @@ static void qkv_row(const struct cpu_call *call, uint32_t r)
     float *n = call->local, *decoded = n + args->n_cols; // [n_cols] each
     float *k = cpu_row(call, QKV_WORK, r);               // [n_kv]
     float *v = k + args->rope.pages.n_kv_heads * args->rope.pages.head_dim;
-    const struct product products[] = { { QKV_WQ, QKV_BQ, cpu_row(call, QKV_Q, r) },
+    const struct plain_product products[] = { { QKV_WQ, QKV_BQ, cpu_row(call, QKV_Q, r) },
                                         { QKV_WK, QKV_BK, k },
                                         { QKV_WV, QKV_BV, v } };
 
@@ -64,4 +65,6 @@ static void qkv_run(const struct cpu_call *call, uint32_t phase, uint32_t first,
         qkv_row(call, r);
 }
 
-const struct cpu_op cpu_op_qkv = { .name = "qkv", .plain = { qkv_plan, qkv_run } };
+PRODUCT_KERNELS(qkv_fast)
+
+const struct cpu_op cpu_op_qkv = { .name = "qkv", .plain = { qkv_plan, qkv_run }, .fast = { PRODUCT_CHOICES(qkv_fast) } };

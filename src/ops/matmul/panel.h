@@ -1,0 +1,94 @@
+// panel.h - the CPU's layout of weights: panels of 32 rows, interleaved so that one register holds 4 columns of many rows.
+//
+// A line is 128 bytes: 4 bytes of each of 32 rows. Every integer format becomes the same thing, sub-blocks of 32 columns as unsigned
+// integers in planes of bits, with a header of scales for each block of the file:
+//   four bits  4 lines: line p holds columns 8p..8p+3 in its low halves and 8p+4..8p+7 in its high halves
+//   a fifth    1 line: bit g of byte i belongs to column 4g + i
+//   two bits   2 lines: bits 2g, 2g+1 of byte i of line h belong to column 16h + 4g + i; a third bit follows as the fifth above
+//   eight bits 8 lines: line g holds columns 4g..4g+3
+// F32 and F16 panels hold all rows of one column after the other, BF16 pairs of columns. A panel's bytes are the file's in another order
+// (IQ4_XS, Q3_K and MXFP4 get a little longer scales), read as one stream. Rows beyond the matrix are zero.
+#pragma once
+#include "quant/quant.h"
+
+enum { PANEL_ROWS = 32, PANEL_LINE = 128, PANEL_SUB = 32, PANEL_LAYOUT = 1 };
+
+enum panel_planes { // the bits of a sub-block
+    PLANES_4,
+    PLANES_5,
+    PLANES_6,
+    PLANES_8,
+    PLANES_2,
+    PLANES_3,
+    PLANES_IQ4,   // as PLANES_4, an index into IQ4_NL's levels
+    PLANES_MXFP4, // as PLANES_4, an index into MXFP4's levels
+    PLANES_FLOAT, // not integers
+};
+
+enum panel_scales { // the header of a block, for 32 rows; d and m are fp16 [32]
+    SCALES_NONE,    // plain numbers
+    SCALES_D,       // d
+    SCALES_DM,      // d, m: value = d * q + m
+    SCALES_BF16,    // d in bf16, which holds any power of two
+    SCALES_6BIT, // d, dmin, then 3 lines: byte i of line 0: low 4 bits of scale i and min i; line 1: of i + 4; line 2: 2 upper bits
+                 // of scale i, scale i + 4, min i, min i + 4
+    SCALES_BYTE32,    // d, then 2 lines of int8, one for each 32 columns: byte i of line l is sub-block 4l + i
+    SCALES_BYTE16,    // d, then 4 lines of int8, one for each 16 columns
+    SCALES_NIBBLES16, // d, dmin, then 4 lines: scale and min << 4 for each 16 columns
+};
+
+struct panel_shape {
+    enum panel_planes planes;
+    enum panel_scales scales;
+    uint32_t offset_bits; // integers are stored plus 1 << offset_bits; 0: as they are
+    uint32_t columns;     // of a block
+    uint32_t header_bytes, sub_bytes;
+};
+
+// clang-format off
+static const struct panel_shape panel_shapes[N_WEIGHT_QUANTS] = {
+    [QUANT_F32]    = { PLANES_FLOAT, SCALES_NONE,      0, 1,   0,   128 },
+    [QUANT_F16]    = { PLANES_FLOAT, SCALES_NONE,      0, 1,   0,   64 },
+    [QUANT_BF16]   = { PLANES_FLOAT, SCALES_NONE,      0, 2,   0,   128 },
+    [QUANT_Q4_0]   = { PLANES_4,     SCALES_D,         3, 32,  64,  512 },
+    [QUANT_Q4_1]   = { PLANES_4,     SCALES_DM,        0, 32,  128, 512 },
+    [QUANT_Q5_0]   = { PLANES_5,     SCALES_D,         4, 32,  64,  640 },
+    [QUANT_Q5_1]   = { PLANES_5,     SCALES_DM,        0, 32,  128, 640 },
+    [QUANT_Q8_0]   = { PLANES_8,     SCALES_D,         7, 32,  64,  1024 },
+    [QUANT_Q2_K]   = { PLANES_2,     SCALES_NIBBLES16, 0, 256, 640, 256 },
+    [QUANT_Q3_K]   = { PLANES_3,     SCALES_BYTE16,    2, 256, 576, 384 },
+    [QUANT_Q4_K]   = { PLANES_4,     SCALES_6BIT,      0, 256, 512, 512 },
+    [QUANT_Q5_K]   = { PLANES_5,     SCALES_6BIT,      0, 256, 512, 640 },
+    [QUANT_Q6_K]   = { PLANES_6,     SCALES_BYTE16,    5, 256, 576, 768 },
+    [QUANT_IQ4_NL] = { PLANES_IQ4,   SCALES_D,         7, 32,  64,  512 },
+    [QUANT_IQ4_XS] = { PLANES_IQ4,   SCALES_BYTE32,    7, 256, 320, 512 },
+    [QUANT_MXFP4]  = { PLANES_MXFP4, SCALES_BF16,      4, 32,  64,  512 },
+};
+// clang-format on
+
+static inline bool panel_is_float(enum quant q)
+{
+    return panel_shapes[q].planes == PLANES_FLOAT;
+}
+// Bytes from one block of a panel to the next, and of a panel of n_cols columns.
+static inline uint32_t panel_block_bytes(enum quant q)
+{
+    const struct panel_shape *s = &panel_shapes[q];
+    return s->header_bytes + (s->columns > PANEL_SUB ? s->columns / PANEL_SUB : 1) * s->sub_bytes;
+}
+static inline uint64_t panel_bytes(enum quant q, uint32_t n_cols)
+{
+    return (uint64_t)((n_cols + panel_shapes[q].columns - 1) / panel_shapes[q].columns) * panel_block_bytes(q);
+}
+static inline uint32_t panel_count(uint32_t n_rows)
+{
+    return (n_rows + PANEL_ROWS - 1) / PANEL_ROWS;
+}
+
+// Lays out rows [32 * panel, 32 * panel + 32) of a matrix in file order; `to` has panel_bytes, aligned to 64.
+struct panel_source {
+    const unsigned char *data; // file blocks
+    uint32_t n_rows, n_cols;
+    enum quant format;
+};
+void panel_pack(const struct panel_source *from, uint32_t panel, unsigned char *to);

@@ -1,0 +1,95 @@
+// product.c - see product.h: choosing forms and tiles, and splitting rows. The kernels are in tile_*.c.
+#include "ops/matmul/product.h"
+
+enum { ROWS_CACHE_BYTES = 600 << 10 }; // of L2; anything from 300 KB up is within 1 %
+
+bool product_has_kernels(uint32_t features)
+{
+#if defined(CPU_X86)
+    return (features & (CPU_AVX512 | CPU_AVX512_VNNI)) == (CPU_AVX512 | CPU_AVX512_VNNI);
+#else
+    (void)features;
+    return false;
+#endif
+}
+
+void product_init(struct product *p, const struct product_kernels *kernels, const struct weight *w, bool exact)
+{
+    *p = (struct product){ .kernels = kernels, .w = w, .form = FORM_FLOAT };
+    if (!exact && w->format == QUANT_BF16 && kernels->bf16)
+        p->form = FORM_BF16;
+    if (!exact && kernels->integer[w->format])
+        p->form = FORM_INT8;
+    p->tiles = p->form == FORM_INT8   ? kernels->integer[w->format]
+               : p->form == FORM_BF16 ? kernels->bf16
+                                      : kernels->exact[w->format];
+    p->max_rows = p->form == FORM_INT8 ? kernels->integer_rows : p->form == FORM_BF16 ? kernels->bf16_rows : kernels->exact_rows;
+    CHECK(w->layout == 0 || w->layout == PANEL_LAYOUT);
+}
+
+size_t product_form_bytes(enum product_form form, uint32_t n_cols)
+{
+    if (form == FORM_INT8)
+        return n_cols / PANEL_SUB * sizeof(struct product_block);
+    return form == FORM_BF16 ? (size_t)(n_cols + n_cols % 2) * 2 : (size_t)n_cols * 4;
+}
+
+void product_prepare(const struct product_kernels *kernels, enum product_form form, const float *x, uint32_t n_cols, void *out)
+{
+    if (form == FORM_INT8)
+        kernels->quantise(x, n_cols, out);
+    else if (form == FORM_BF16)
+        kernels->round(x, n_cols, out);
+    else
+        memcpy(out, x, (size_t)n_cols * 4);
+}
+
+struct product_forms product_forms_of(const struct product *products, uint32_t n, uint32_t n_cols)
+{
+    struct product_forms f = { .bytes = product_form_bytes(FORM_FLOAT, n_cols) };
+
+    for (uint32_t i = 0; i < n; i++) {
+        enum product_form form = products[i].form;
+        if (form == FORM_FLOAT || f.at[form])
+            continue;
+        f.at[form] = f.bytes;
+        f.bytes += product_form_bytes(form, n_cols);
+    }
+    return f;
+}
+
+void product_normalise(const struct product_kernels *kernels, const struct product_forms *forms, const struct product_norm *norm,
+                       const float *in, unsigned char *out)
+{
+    kernels->rows->rmsnorm(in, norm->scale, (float *)out, norm->n_cols, norm->eps);
+    for (enum product_form form = FORM_BF16; form < N_PRODUCT_FORMS; form++)
+        if (forms->at[form])
+            product_prepare(kernels, form, (const float *)out, norm->n_cols, out + forms->at[form]);
+}
+
+size_t product_scratch_bytes(const struct weight *w)
+{
+    return w->layout == PANEL_LAYOUT ? 0 : (panel_bytes(w->format, w->n_cols) + 63) / 64 * 64;
+}
+
+const unsigned char *product_panel(const struct product *p, uint32_t panel, void *scratch)
+{
+    const struct weight *w = p->w;
+
+    if (w->layout == PANEL_LAYOUT)
+        return (const unsigned char *)w->buffer.host + panel * panel_bytes(w->format, w->n_cols);
+    panel_pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel, scratch);
+    return scratch;
+}
+
+void product_run(const struct product *p, const unsigned char *panel, uint32_t row, uint32_t n_rows, float *y)
+{
+    p->tiles[n_rows](&(struct product_tile){
+        .w = panel, .x = p->x + row * p->x_stride, .x_stride = p->x_stride, .y = y, .n_cols = p->w->n_cols });
+}
+
+struct product_split product_split(uint32_t n_rows, size_t row_bytes)
+{
+    uint64_t n_blocks = (n_rows * (uint64_t)row_bytes + ROWS_CACHE_BYTES - 1) / ROWS_CACHE_BYTES;
+    return (struct product_split){ n_rows, n_blocks < 1 ? 1 : n_blocks > n_rows ? n_rows : (uint32_t)n_blocks };
+}

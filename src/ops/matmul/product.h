@@ -1,0 +1,143 @@
+// product.h - what matmul, qkv and gate_up share: rows of activations times panels of weights, in tiles of 32 outputs and a few rows.
+//
+// A set of kernels (struct product_kernels) belongs to one kind of processor and works on the panels of panel.h. Activations come in
+// three forms: fp32 (exact products and F32, F16 weights), bf16 pairs (BF16 weights), and int8 in blocks of 32 with a scale for each
+// (all quantised weights). A row's form does not depend on other rows, so a step's rows may be dealt to tiles in any way.
+//
+// The same bits for any number of rows: sums inside a block of 32 are exact integers; each output then takes one chain of fp32
+// operations over its blocks, in ascending order, whatever tile it is part of.
+#pragma once
+#include "device/cpu/cpu.h"
+#include "ops/matmul/panel.h"
+#include "ops/vec/row_kernels.h"
+
+enum product_form { FORM_FLOAT, FORM_BF16, FORM_INT8, N_PRODUCT_FORMS };
+enum {
+    PRODUCT_MAX_ROWS = 12,
+    PRODUCT_FEW = 6
+}; // rows of activations in a tile; up to so many each thread prepares them for itself
+
+struct product_block { // 32 columns of a row in FORM_INT8: value = scale * q
+    int8_t q[32];
+    float scale;
+    int32_t minus_sum, minus_sum_low; // of all q, of the first 16; negative, since that is what accumulators start from
+    float sum;                        // scale * sum of q, for formats with a minimum
+};
+
+struct product_tile {
+    const unsigned char *w; // a panel
+    const unsigned char *x; // the first row, in the tile's form
+    size_t x_stride;        // bytes from row to row
+    float *y;               // [rows][32]
+    uint32_t n_cols;
+};
+typedef void product_tile_fn(const struct product_tile *t);
+
+struct product_store { // the end of a tile: add what there is to add, write the part that lies inside the matrix
+    const float *y;    // [n_rows][32]
+    const float *bias; // [n_cols] or NULL
+    const float *add;  // [n_rows] rows, add_stride apart, or NULL
+    float *out;        // [n_rows] rows
+    size_t stride, add_stride;
+    uint32_t n_rows, n_cols;
+};
+
+struct product_kernels {
+    product_tile_fn *const *integer[N_WEIGHT_QUANTS]; // [rows], FORM_INT8; NULL: no such kernel
+    product_tile_fn *const *exact[N_WEIGHT_QUANTS];   // [rows], FORM_FLOAT
+    product_tile_fn *const *bf16;                     // [rows], FORM_BF16, or NULL
+    uint32_t integer_rows, exact_rows, bf16_rows;     // the widest tile of each
+    void (*quantise)(const float *x, uint32_t n, struct product_block *out);
+    void (*round)(const float *x, uint32_t n, uint16_t *out); // to bf16, padded with 0 to an even number
+    void (*store)(const struct product_store *s);
+    const struct row_kernels *rows;
+};
+extern const struct product_kernels product_avx512, product_avx512_bf16, product_avx2, product_avx_vnni, product_neon,
+    product_i8mm;
+
+bool product_has_kernels(uint32_t features); // is there a set for this processor?
+
+// One weight and the rows that it multiplies.
+struct product {
+    const struct product_kernels *kernels;
+    const struct weight *w;
+    product_tile_fn *const *tiles;
+    const unsigned char *x; // rows in the form, or NULL until product_rows is told
+    size_t x_stride;
+    uint32_t max_rows; // of a tile
+    enum product_form form;
+};
+void product_init(struct product *p, const struct product_kernels *kernels, const struct weight *w, bool exact);
+size_t product_form_bytes(enum product_form form, uint32_t n_cols); // of one row
+// Brings one row from fp32 to the form; FORM_FLOAT copies.
+void product_prepare(const struct product_kernels *kernels, enum product_form form, const float *x, uint32_t n_cols, void *out);
+
+// A normalised row and its forms for several weights, one behind the other: what qkv and gate_up multiply.
+struct product_forms {
+    size_t at[N_PRODUCT_FORMS], bytes; // the fp32 row comes first; 0 for the others: not needed
+};
+struct product_forms product_forms_of(const struct product *products, uint32_t n, uint32_t n_cols);
+struct product_norm {
+    const float *scale;
+    uint32_t n_cols;
+    float eps;
+};
+void product_normalise(const struct product_kernels *kernels, const struct product_forms *forms, const struct product_norm *norm,
+                       const float *in, unsigned char *out);
+
+// The panel's bytes: in the weight, or packed now into scratch (panel_bytes) where the weight lies as in the file.
+const unsigned char *product_panel(const struct product *p, uint32_t panel, void *scratch);
+size_t product_scratch_bytes(const struct weight *w); // 0 where the weight lies in panels
+void product_run(const struct product *p, const unsigned char *panel, uint32_t row, uint32_t n_rows, float *y);
+
+// Rows are split into blocks that stay in the cache while panels go by, and blocks evenly into tiles.
+struct product_split {
+    uint32_t n_rows, n_blocks;
+};
+struct product_split product_split(uint32_t n_rows, size_t row_bytes);
+static inline uint32_t product_block_first(const struct product_split *s, uint32_t block)
+{
+    return (uint32_t)((uint64_t)s->n_rows * block / s->n_blocks);
+}
+// The next tile of the rows [at, end): its size, such that the rest deals evenly.
+static inline uint32_t product_tile_rows(uint32_t at, uint32_t end, uint32_t max_rows)
+{
+    uint32_t n = end - at, n_tiles = (n + max_rows - 1) / max_rows;
+    return (n + n_tiles - 1) / n_tiles;
+}
+
+// A kernel of an operation for each set: NAME_plan and NAME_run take the set as their last argument.
+#define PRODUCT_KERNEL(set, name)                                                                            \
+    static void name##_plan_##set(const struct cpu_call *call, struct cpu_plan *plan)                        \
+    {                                                                                                        \
+        name##_plan(call, plan, &product_##set);                                                             \
+    }                                                                                                        \
+    static void name##_run_##set(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last) \
+    {                                                                                                        \
+        name##_run(call, phase, (struct tile_range){ first, last }, &product_##set);                         \
+    }
+struct tile_range {
+    uint32_t first, last;
+};
+#define PRODUCT_CHOICE(needs, set, name)        \
+    {                                           \
+        needs,                                  \
+        {                                       \
+            name##_plan_##set, name##_run_##set \
+        }                                       \
+    }
+#if defined(CPU_X86)
+#define PRODUCT_KERNELS(name) PRODUCT_KERNEL(avx512_bf16, name) PRODUCT_KERNEL(avx512, name)
+#define PRODUCT_CHOICES(name)                                                          \
+    PRODUCT_CHOICE(CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_BF16, avx512_bf16, name), \
+        PRODUCT_CHOICE(CPU_AVX512 | CPU_AVX512_VNNI, avx512, name),
+#else
+#define PRODUCT_KERNELS(name)
+#define PRODUCT_CHOICES(name) \
+    {                         \
+        0,                    \
+        {                     \
+            0                 \
+        }                     \
+    }
+#endif

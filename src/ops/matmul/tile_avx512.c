@@ -1,0 +1,423 @@
+// tile_avx512.c - the product's kernels for AVX-512 with VNNI, and with BF16 where present.
+//
+// A register holds 4 columns of 16 weight rows, so VPDPBUSD multiplies it by a broadcast of 4 bytes of an activation row and no sum
+// across lanes is ever needed. 32 weight rows by 6 activation rows give 12 accumulators and 12 fp32 sums; everything else is loads.
+// The two pipes for VPDPBUSD also do all fp32 multiplications, so a block costs 96 of one and 24 of the other: at best 80 % of peak.
+// Formats differ only in how a group of 4 columns and the scales are unpacked, which the constants of panel.h decide at compile time.
+// Array sizes are constants: a size from a parameter makes arrays in memory and costs two thirds of the speed.
+#include "ops/matmul/product.h"
+#if defined(CPU_X86)
+#include <immintrin.h>
+#include "quant/iq4_nl.h"
+#include "quant/mxfp4.h"
+
+#define SIMD      TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+#define SIMD_BF16 TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16")
+#define INLINE    static inline __attribute__((always_inline)) SIMD
+#define UNROLL    _Pragma("GCC unroll 16")
+
+enum { HALVES = 2, ROWS_INT = 6, ROWS_FLOAT = 12, PREFETCH = 8192 };
+
+INLINE __m512i line(const unsigned char *p, int l, int h)
+{
+    return _mm512_load_si512(p + l * PANEL_LINE + h * 64);
+}
+
+INLINE __m512i broadcast(const void *p)
+{
+    int32_t v;
+    memcpy(&v, p, 4);
+    return _mm512_set1_epi32(v);
+}
+
+INLINE __m512 broadcast_float(const void *p)
+{
+    return _mm512_castsi512_ps(broadcast(p));
+}
+
+INLINE void prefetch(const unsigned char *w, uint32_t bytes)
+{
+    UNROLL for (uint32_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)w + PREFETCH + i, _MM_HINT_T0);
+}
+
+// bits << left, or >> when negative, then masked: moves a field of a byte to its place.
+INLINE __m512i field(__m512i bits, int left, int mask)
+{
+    __m512i moved = left > 0 ? _mm512_slli_epi16(bits, left) : left < 0 ? _mm512_srli_epi16(bits, -left) : bits;
+    return _mm512_and_si512(moved, _mm512_set1_epi8((char)mask));
+}
+
+INLINE __m512i levels(__m512i index, const enum panel_planes planes)
+{
+    static const int8_t iq4[16] = IQ4_NL_LEVELS, mxfp4[16] = MXFP4_LEVELS;
+    __m128i table = _mm_loadu_si128((const __m128i *)(planes == PLANES_IQ4 ? iq4 : mxfp4));
+    __m128i offset = _mm_set1_epi8(planes == PLANES_IQ4 ? -128 : 16);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_add_epi8(table, offset)), index);
+}
+
+// Group g (columns 4g..4g+3) of rows 16h..16h+15 of a sub-block, as unsigned bytes.
+INLINE __m512i group(const unsigned char *lines, const enum panel_planes planes, const int g, const int h)
+{
+    const int two_left = 4 - 2 * (g % 4);
+
+    if (planes == PLANES_8)
+        return line(lines, g, h);
+    if (planes == PLANES_2)
+        return field(line(lines, g / 4, h), -2 * (g % 4), 3);
+    if (planes == PLANES_3)
+        return _mm512_or_si512(field(line(lines, g / 4, h), -2 * (g % 4), 3), field(line(lines, 2, h), 2 - g, 4));
+    __m512i four = field(line(lines, g / 2, h), g % 2 ? -4 : 0, 15);
+    if (planes == PLANES_5)
+        return _mm512_or_si512(four, field(line(lines, 4, h), 4 - g, 16));
+    if (planes == PLANES_6)
+        return _mm512_or_si512(four, field(line(lines, 4 + g / 4, h), two_left, 48));
+    return planes == PLANES_4 ? four : levels(four, planes);
+}
+
+INLINE __m512 halves_to_float(const unsigned char *p, int h)
+{
+    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(p + 32 * h)));
+}
+
+struct scale {
+    __m512 d, m; // value = d * q + m
+};
+
+// Byte number `index` of the lanes of four lines of scales.
+INLINE __m512i scale_byte(const unsigned char *lines, uint32_t index, int h)
+{
+    return _mm512_srl_epi32(line(lines, (int)(index / 4), h), _mm_cvtsi32_si128((int)(index % 4 * 8)));
+}
+
+INLINE struct scale scale_6bit(const unsigned char *header, uint32_t sub, int h)
+{
+    const __m512i low = _mm512_set1_epi32(15), high = _mm512_set1_epi32(48);
+    __m512i bits = scale_byte(header + 128, sub, h);
+    __m512i top = _mm512_srl_epi32(line(header + 128, 2, h), _mm_cvtsi32_si128((int)(sub % 4 * 8 + sub / 4 * 2)));
+    __m512i s = _mm512_or_si512(_mm512_and_si512(bits, low), _mm512_and_si512(_mm512_slli_epi32(top, 4), high));
+    __m512i m = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(bits, 4), low), _mm512_and_si512(top, high));
+    __m512 zero = _mm512_setzero_ps();
+    return (struct scale){ _mm512_mul_ps(halves_to_float(header, h), _mm512_cvtepi32_ps(s)),
+                           _mm512_fnmadd_ps(halves_to_float(header + 64, h), _mm512_cvtepi32_ps(m), zero) };
+}
+
+INLINE __m512 scale_signed(const unsigned char *header, uint32_t index, int h)
+{
+    __m512i bits = _mm512_sll_epi32(line(header + 64, (int)(index / 4), h), _mm_cvtsi32_si128((int)(24 - index % 4 * 8)));
+    return _mm512_mul_ps(halves_to_float(header, h), _mm512_cvtepi32_ps(_mm512_srai_epi32(bits, 24)));
+}
+
+// Of rows 16h.. and sub-block sub; for formats with a scale for each 16 columns: of the first or second 16.
+INLINE struct scale scale_of(const unsigned char *header, const enum panel_scales scales, uint32_t sub, int half, int h)
+{
+    const __m512i low = _mm512_set1_epi32(15);
+    __m512 zero = _mm512_setzero_ps();
+
+    if (scales == SCALES_6BIT)
+        return scale_6bit(header, sub, h);
+    if (scales == SCALES_BYTE32)
+        return (struct scale){ scale_signed(header, sub, h), zero };
+    if (scales == SCALES_BYTE16)
+        return (struct scale){ scale_signed(header, 2 * sub + (uint32_t)half, h), zero };
+    if (scales == SCALES_NIBBLES16) {
+        __m512i bits = scale_byte(header + 128, 2 * sub + (uint32_t)half, h);
+        __m512 s = _mm512_cvtepi32_ps(_mm512_and_si512(bits, low));
+        __m512 m = _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(bits, 4), low));
+        return (struct scale){ _mm512_mul_ps(halves_to_float(header, h), s),
+                               _mm512_fnmadd_ps(halves_to_float(header + 64, h), m, zero) };
+    }
+    if (scales == SCALES_BF16)
+        return (struct scale){ _mm512_castsi512_ps(_mm512_slli_epi32(
+                                   _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)(header + 32 * h))), 16)),
+                               zero };
+    return (struct scale){ halves_to_float(header, h), scales == SCALES_DM ? halves_to_float(header + 64, h) : zero };
+}
+
+#define X_BLOCK(t, c, b) ((const struct product_block *)((t)->x + (c) * (t)->x_stride) + (b))
+
+// Accumulators start at -offset * sum of the activations, which makes the unsigned weights signed at no cost.
+INLINE __m512i start(const struct product_block *x, const int offset_bits, const int half)
+{
+    if (offset_bits == 0)
+        return _mm512_setzero_si512();
+    __m512i sum = half < 0 ? broadcast(&x->minus_sum) : broadcast(&x->minus_sum_low);
+    if (half == 1)
+        sum = _mm512_sub_epi32(broadcast(&x->minus_sum), sum);
+    return _mm512_slli_epi32(sum, (unsigned)offset_bits);
+}
+
+// Groups [first, last) of a sub-block into acc; half: which of the activations' sums belongs to them, -1: all.
+struct range {
+    int first, last, half;
+};
+typedef __m512i acc_t[HALVES][ROWS_INT];
+typedef __m512 sum_t[HALVES][ROWS_INT];
+
+INLINE void dot_groups(acc_t acc, const struct product_tile *t, const unsigned char *lines, uint32_t block, const enum quant Q,
+                       const struct range r, const int C)
+{
+    const struct panel_shape s = panel_shapes[Q];
+
+    UNROLL for (int c = 0; c < C; c++) acc[0][c] = acc[1][c] = start(X_BLOCK(t, c, block), (int)s.offset_bits, r.half);
+    UNROLL for (int g = r.first; g < r.last; g++)
+    {
+        __m512i w0 = group(lines, s.planes, g, 0), w1 = group(lines, s.planes, g, 1);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            __m512i v = broadcast(X_BLOCK(t, c, block)->q + 4 * g);
+            acc[0][c] = _mm512_dpbusd_epi32(acc[0][c], w0, v);
+            acc[1][c] = _mm512_dpbusd_epi32(acc[1][c], w1, v);
+        }
+    }
+}
+
+INLINE bool has_mins(const enum panel_scales scales)
+{
+    return scales == SCALES_DM || scales == SCALES_6BIT || scales == SCALES_NIBBLES16;
+}
+
+// scale * sum over the 32 or 16 columns that a minimum covers
+INLINE __m512 min_factor(const struct product_block *x, const int half)
+{
+    if (half < 0)
+        return broadcast_float(&x->sum);
+    __m512i low = broadcast(&x->minus_sum_low);
+    __m512i minus = half ? _mm512_sub_epi32(broadcast(&x->minus_sum), low) : low;
+    return _mm512_fnmadd_ps(_mm512_cvtepi32_ps(minus), broadcast_float(&x->scale), _mm512_setzero_ps());
+}
+
+INLINE void add_scaled(sum_t sum, acc_t acc, const struct product_tile *t, const unsigned char *header, uint32_t block,
+                       const enum quant Q, const int half, const int C)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    uint32_t sub = block % (s.columns / PANEL_SUB);
+
+    UNROLL for (int h = 0; h < HALVES; h++)
+    {
+        struct scale w = scale_of(header, s.scales, sub, half, h);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            const struct product_block *x = X_BLOCK(t, c, block);
+            __m512 d = _mm512_mul_ps(w.d, broadcast_float(&x->scale));
+            sum[h][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[h][c]), d, sum[h][c]);
+            if (has_mins(s.scales))
+                sum[h][c] = _mm512_fmadd_ps(w.m, min_factor(x, half), sum[h][c]);
+        }
+    }
+}
+
+INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int C)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    const bool by16 = s.scales == SCALES_BYTE16 || s.scales == SCALES_NIBBLES16;
+    const uint32_t n_subs = s.columns / PANEL_SUB;
+    const unsigned char *header = t->w;
+    sum_t sum;
+
+    UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] = _mm512_setzero_ps();
+    for (uint32_t block = 0; block < t->n_cols / PANEL_SUB; header += s.header_bytes + n_subs * s.sub_bytes) {
+        prefetch(header, s.header_bytes);
+        for (uint32_t j = 0; j < n_subs; j++, block++) {
+            const unsigned char *lines = header + s.header_bytes + j * s.sub_bytes;
+            acc_t acc;
+            prefetch(lines, s.sub_bytes);
+            dot_groups(acc, t, lines, block, Q, by16 ? (struct range){ 0, 4, 0 } : (struct range){ 0, 8, -1 }, C);
+            add_scaled(sum, acc, t, header, block, Q, by16 ? 0 : -1, C);
+            if (!by16)
+                continue;
+            dot_groups(acc, t, lines, block, Q, (struct range){ 4, 8, 1 }, C);
+            add_scaled(sum, acc, t, header, block, Q, 1, C);
+        }
+    }
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int h = 0; h < HALVES; h++)
+        _mm512_store_ps(t->y + c * PANEL_ROWS + h * 16, sum[h][c]);
+}
+
+// Exact products: 32 columns of the panel as fp32 [32 columns][32 rows] in L1, then plain multiplications and additions by column.
+typedef float columns_t[PANEL_SUB][PANEL_ROWS];
+
+INLINE void decode_sub(columns_t out, const unsigned char *header, uint32_t sub, const enum quant Q)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    const unsigned char *lines = header + s.header_bytes + sub * s.sub_bytes;
+    const __m512 offset = _mm512_set1_ps(s.offset_bits ? (float)(1 << s.offset_bits) : 0);
+
+    UNROLL for (int h = 0; h < HALVES; h++) UNROLL for (int g = 0; g < 8; g++)
+    {
+        struct scale w = scale_of(header, s.scales, sub, g / 4, h);
+        __m512i four = group(lines, s.planes, g, h);
+        UNROLL for (int i = 0; i < 4; i++)
+        {
+            __m512i q = _mm512_and_si512(_mm512_srli_epi32(four, (unsigned)(8 * i)), _mm512_set1_epi32(255));
+            __m512 v = _mm512_sub_ps(_mm512_cvtepi32_ps(q), offset);
+            // d * q has few bits and is exact: fused or not, this is the value that the format defines.
+            _mm512_store_ps(&out[4 * g + i][16 * h], _mm512_fmadd_ps(w.d, v, w.m));
+        }
+    }
+}
+
+INLINE void decode_float(columns_t out, const unsigned char *w, uint32_t n, const enum quant Q)
+{
+    for (uint32_t k = 0; k < n; k++)
+        UNROLL for (int h = 0; h < HALVES; h++)
+        {
+            __m512 v;
+            if (Q == QUANT_F32)
+                v = _mm512_load_ps(w + k * 128 + h * 64);
+            else if (Q == QUANT_F16)
+                v = halves_to_float(w + k * 64, h);
+            else if (k % 2)
+                v = _mm512_castsi512_ps(_mm512_and_si512(line(w, (int)(k / 2), h), _mm512_set1_epi32((int)0xffff0000)));
+            else
+                v = _mm512_castsi512_ps(_mm512_slli_epi32(line(w, (int)(k / 2), h), 16));
+            _mm512_store_ps(&out[k][16 * h], v);
+        }
+}
+
+INLINE void tile_exact(const struct product_tile *t, const enum quant Q, const int C)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    const uint32_t n_subs = s.columns > PANEL_SUB ? s.columns / PANEL_SUB : 1,
+                   block_bytes = s.header_bytes + n_subs * s.sub_bytes;
+    __m512 sum[HALVES][ROWS_FLOAT];
+    _Alignas(64) columns_t w;
+
+    UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] = _mm512_setzero_ps();
+    for (uint32_t first = 0; first < t->n_cols; first += PANEL_SUB) {
+        uint32_t n = t->n_cols - first < PANEL_SUB ? t->n_cols - first : PANEL_SUB;
+        const unsigned char *at = t->w + (uint64_t)(first / s.columns) * block_bytes;
+        prefetch(at, n_subs > 1 ? 512 : s.sub_bytes);
+        if (s.planes == PLANES_FLOAT)
+            decode_float(w, at, n, Q);
+        else
+            decode_sub(w, at, first / PANEL_SUB % n_subs, Q);
+        for (uint32_t k = 0; k < n; k++) {
+            __m512 w0 = _mm512_load_ps(w[k]), w1 = _mm512_load_ps(w[k] + 16);
+            UNROLL for (int c = 0; c < C; c++)
+            {
+                __m512 v = broadcast_float(t->x + c * t->x_stride + (first + k) * 4);
+                sum[0][c] = _mm512_fmadd_ps(w0, v, sum[0][c]);
+                sum[1][c] = _mm512_fmadd_ps(w1, v, sum[1][c]);
+            }
+        }
+    }
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int h = 0; h < HALVES; h++)
+        _mm512_store_ps(t->y + c * PANEL_ROWS + h * 16, sum[h][c]);
+}
+
+static inline __attribute__((always_inline)) SIMD_BF16 void tile_bf16(const struct product_tile *t, const int C)
+{
+    __m512 sum[HALVES][ROWS_FLOAT];
+    const unsigned char *w = t->w;
+
+    UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] = _mm512_setzero_ps();
+    for (uint32_t k = 0; k < t->n_cols; k += 2, w += PANEL_LINE) {
+        __m512i w0 = _mm512_load_si512(w), w1 = _mm512_load_si512(w + 64);
+        _mm_prefetch((const char *)w + PREFETCH, _MM_HINT_T0);
+        _mm_prefetch((const char *)w + PREFETCH + 64, _MM_HINT_T0);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            int32_t pair;
+            memcpy(&pair, t->x + c * t->x_stride + k * 2, 4);
+            __m512i v = _mm512_set1_epi32(pair);
+            sum[0][c] = _mm512_dpbf16_ps(sum[0][c], (__m512bh)w0, (__m512bh)v);
+            sum[1][c] = _mm512_dpbf16_ps(sum[1][c], (__m512bh)w1, (__m512bh)v);
+        }
+    }
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int h = 0; h < HALVES; h++)
+        _mm512_store_ps(t->y + c * PANEL_ROWS + h * 16, sum[h][c]);
+}
+
+#define TILE(kind, Q, C)                                            \
+    SIMD static void kind##_##Q##_##C(const struct product_tile *t) \
+    {                                                               \
+        tile_##kind(t, QUANT_##Q, C);                               \
+    }
+#define UP_TO_6(M, kind, Q) M(kind, Q, 1) M(kind, Q, 2) M(kind, Q, 3) M(kind, Q, 4) M(kind, Q, 5) M(kind, Q, 6)
+#define UP_TO_12(M, kind, Q) \
+    UP_TO_6(M, kind, Q) M(kind, Q, 7) M(kind, Q, 8) M(kind, Q, 9) M(kind, Q, 10) M(kind, Q, 11) M(kind, Q, 12)
+#define NAME(kind, Q, C) , kind##_##Q##_##C
+#define INT_TILES(Q)      \
+    UP_TO_6(TILE, int, Q) \
+    static product_tile_fn *const int_##Q[] = { NULL UP_TO_6(NAME, int, Q) };
+#define EXACT_TILES(Q)       \
+    UP_TO_12(TILE, exact, Q) \
+    static product_tile_fn *const exact_##Q[] = { NULL UP_TO_12(NAME, exact, Q) };
+#define INTEGER_FORMATS(M) \
+    M(Q4_0) M(Q4_1) M(Q5_0) M(Q5_1) M(Q8_0) M(Q2_K) M(Q3_K) M(Q4_K) M(Q5_K) M(Q6_K) M(IQ4_NL) M(IQ4_XS) M(MXFP4)
+#define ALL_FORMATS(M) M(F32) M(F16) M(BF16) INTEGER_FORMATS(M)
+INTEGER_FORMATS(INT_TILES)
+ALL_FORMATS(EXACT_TILES)
+
+#define TILE_BF16(kind, Q, C)                                            \
+    SIMD_BF16 static void kind##_##Q##_##C(const struct product_tile *t) \
+    {                                                                    \
+        tile_bf16(t, C);                                                 \
+    }
+UP_TO_12(TILE_BF16, dot, BF16)
+static product_tile_fn *const dot_BF16[] = { NULL UP_TO_12(NAME, dot, BF16) };
+
+// Largest magnitude by its bits, so that a NaN wins and the whole block becomes NaN.
+INLINE float block_top(__m512 a, __m512 b)
+{
+    const __m512i mask = _mm512_set1_epi32(0x7fffffff);
+    __m512i x = _mm512_and_si512(_mm512_castps_si512(a), mask), y = _mm512_and_si512(_mm512_castps_si512(b), mask);
+    uint32_t bits = _mm512_reduce_max_epu32(_mm512_max_epu32(x, y));
+    float top;
+    memcpy(&top, &bits, 4);
+    return top;
+}
+
+SIMD static void quantise(const float *x, uint32_t n, struct product_block *out)
+{
+    for (uint32_t b = 0; b < n / PANEL_SUB; b++, x += PANEL_SUB, out++) {
+        __m512 first = _mm512_loadu_ps(x), second = _mm512_loadu_ps(x + 16);
+        float scale = block_top(first, second) / 127;
+        __m512 inverse = _mm512_set1_ps(scale > 1e-37f ? 1 / scale : 0);
+        __m512i q0 = _mm512_cvtps_epi32(_mm512_mul_ps(first, inverse)), q1 = _mm512_cvtps_epi32(_mm512_mul_ps(second, inverse));
+        _mm_storeu_si128((__m128i *)out->q, _mm512_cvtepi32_epi8(q0));
+        _mm_storeu_si128((__m128i *)(out->q + 16), _mm512_cvtepi32_epi8(q1));
+        int32_t low = _mm512_reduce_add_epi32(q0), sum = low + _mm512_reduce_add_epi32(q1);
+        out->scale = scale;
+        out->minus_sum = -sum;
+        out->minus_sum_low = -low;
+        out->sum = scale * (float)sum;
+    }
+}
+
+SIMD_BF16 static void round_bf16(const float *x, uint32_t n, uint16_t *out)
+{
+    for (uint32_t i = 0; i < n; i += 16) {
+        __mmask16 mask = (__mmask16)(n - i < 16 ? (1u << (n - i)) - 1 : 0xffff);
+        __mmask16 even = (__mmask16)(mask | mask << 1);
+        __m256i v = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x + i));
+        if (n - i < 16 && n % 2)
+            _mm256_mask_storeu_epi16(out + i, even, v);
+        else
+            _mm256_mask_storeu_epi16(out + i, mask, v);
+    }
+}
+
+SIMD static void store(const struct product_store *s)
+{
+    for (uint32_t r = 0; r < s->n_rows; r++)
+        for (uint32_t i = 0; i < s->n_cols; i += 16) {
+            __mmask16 mask = (__mmask16)(s->n_cols - i < 16 ? (1u << (s->n_cols - i)) - 1 : 0xffff);
+            __m512 v = _mm512_load_ps(s->y + r * PANEL_ROWS + i);
+            if (s->bias)
+                v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(mask, s->bias + i));
+            if (s->add)
+                v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(mask, s->add + r * s->add_stride + i));
+            _mm512_mask_storeu_ps(s->out + r * s->stride + i, mask, v);
+        }
+}
+
+#define INT_ENTRY(Q)   [QUANT_##Q] = int_##Q,
+#define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
+#define COMMON                                                                                                  \
+    .integer = { INTEGER_FORMATS(INT_ENTRY) }, .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, \
+    .exact_rows = ROWS_FLOAT, .quantise = quantise, .store = store, .rows = &row_kernels_avx512
+
+const struct product_kernels product_avx512 = { COMMON };
+const struct product_kernels product_avx512_bf16 = { COMMON, .bf16 = dot_BF16, .bf16_rows = ROWS_FLOAT, .round = round_bf16 };
+#endif
