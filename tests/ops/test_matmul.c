@@ -1,0 +1,192 @@
+// test_matmul.c - the product's kernels against the plain loop: all weight formats, ragged shapes, and the promise that a row's bits
+// depend on nothing but the row.
+#include "ops/matmul/matmul.h"
+#include "op_harness.h"
+
+struct shape {
+    enum quant format;
+    uint32_t n_out, n_cols, n_rows;
+    bool exact, bias, add;
+};
+
+struct result {
+    float *out; // [n_rows, n_out]
+    size_t n;
+};
+
+static struct result product(const struct cpu_options *options, const struct shape *s, const uint32_t *order)
+{
+    struct bench b;
+    float *in, *add = NULL, *out;
+    struct matmul m = { 0 };
+    struct value none = { 0 };
+
+    bench_open(&b, options, (struct tape_limits){ .max_rows = s->n_rows, .max_outputs = 1, .exact = s->exact });
+    bench_seed(s->format * 1000 + s->n_cols);
+    m.w = bench_weight(&b, s->format, s->n_out, s->n_cols);
+    m.bias = s->bias ? bench_weight(&b, QUANT_F32, 1, s->n_out) : NULL;
+    m.in = bench_value(&b, s->n_cols, ROWS_STEP, &in);
+    m.add = s->add ? bench_value(&b, s->n_out, ROWS_STEP, &add) : none;
+    m.out = bench_value(&b, s->n_out, ROWS_STEP, &out);
+    for (uint32_t r = 0; r < s->n_rows; r++) { // row order[r]'s own numbers, wherever it stands
+        bench_seed(100 + (order ? order[r] : r));
+        for (uint32_t c = 0; c < s->n_cols; c++)
+            in[r * s->n_cols + c] = bench_normal();
+        for (uint32_t c = 0; c < s->n_out && s->add; c++)
+            add[r * s->n_out + c] = bench_normal();
+    }
+    op_matmul(b.tape, m);
+    bench_seal(&b);
+    bench_step(&b)->n_rows = s->n_rows;
+    bench_play(&b);
+    struct result result = { mem_alloc((size_t)s->n_rows * s->n_out * 4), (size_t)s->n_rows * s->n_out };
+    memcpy(result.out, out, result.n * 4);
+    bench_close(&b);
+    return result;
+}
+
+static void compare_with_plain(const struct shape *s, const struct cpu_options *fast, double limit)
+{
+    struct result want = product(&(struct cpu_options){ .plain = true }, s, NULL), got = product(fast, s, NULL);
+    double error = bench_error(want.out, got.out, want.n);
+
+    if (!(error <= limit))
+        fail_msg("%s [%u, %u], %u rows, features %x, exact %d: error %.2e, at most %.0e", quant_info(s->format)->name, s->n_out,
+                 s->n_cols, s->n_rows, fast->features, s->exact, error, limit);
+    mem_free(want.out);
+    mem_free(got.out);
+}
+
+static void every_format_is_close_to_the_plain_loop(void **state)
+{
+    uint32_t sets[8], n_sets = bench_features(sets);
+
+    (void)state;
+    for (uint32_t i = 0; i < n_sets; i++)
+        for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
+            for (uint32_t v = 0; v < 8; v++) {
+                struct shape s = {
+                    .format = q, .n_out = v & 1 ? 77 : 32, .n_cols = 512, .n_rows = v & 2 ? 7 : 1, .exact = v & 4
+                };
+                double limit = s.exact || q == QUANT_F32 || q == QUANT_F16 ? 1e-9 : 5e-4;
+                compare_with_plain(&s, &(struct cpu_options){ .features = sets[i], .n_threads = 2 }, limit);
+            }
+}
+
+static void ragged_columns_bias_and_residual(void **state)
+{
+    static const uint32_t cols[] = { 1, 7, 33, 63, 95 }, rows[] = { 1, 6, 13, 29 };
+    uint32_t sets[8], n_sets = bench_features(sets);
+
+    (void)state;
+    for (uint32_t i = 0; i < n_sets; i++)
+        for (uint32_t v = 0; v < 20; v++) {
+            struct shape s = { .n_out = 33 + v, .n_cols = cols[v % 5], .n_rows = rows[v % 4], .bias = v & 1, .add = v & 2 };
+            for (s.format = QUANT_F32; s.format <= QUANT_BF16; s.format++)
+                compare_with_plain(&s, &(struct cpu_options){ .features = sets[i] }, s.format == QUANT_BF16 ? 5e-4 : 1e-9);
+            s.n_cols = 32 * (1 + v % 5);
+            for (s.format = QUANT_Q4_0; s.format <= QUANT_Q8_0; s.format++)
+                compare_with_plain(&s, &(struct cpu_options){ .features = sets[i] }, 1e-3); // few columns average less
+        }
+}
+
+static void expect_rows(const struct result *all, const struct result *some, const uint32_t *order, uint32_t n_out)
+{
+    for (size_t r = 0; r < some->n / n_out; r++)
+        if (memcmp(some->out + r * n_out, all->out + (order ? order[r] : r) * n_out, n_out * 4) != 0)
+            fail_msg("row %zu of %zu has other bits", r, some->n / n_out);
+}
+
+static void check_bits(const struct shape *shape, const struct cpu_options *options)
+{
+    struct shape s = *shape;
+    struct result all = product(options, &s, NULL);
+    uint32_t order[64];
+
+    for (s.n_rows = 1; s.n_rows <= 64; s.n_rows += 1 + s.n_rows / 14) {
+        for (uint32_t r = 0; r < s.n_rows; r++)
+            order[r] = (r * 37 + s.n_rows) % 64;
+        struct cpu_options o = *options;
+        o.n_threads = 1 + s.n_rows % 3;
+        struct result first = product(&o, &s, NULL), mixed = product(&o, &s, order);
+        expect_rows(&all, &first, NULL, s.n_out);
+        expect_rows(&all, &mixed, order, s.n_out);
+        mem_free(first.out);
+        mem_free(mixed.out);
+    }
+    mem_free(all.out);
+}
+
+static void a_row_has_the_same_bits_in_any_batch(void **state)
+{
+    uint32_t sets[8], n_sets = bench_features(sets);
+
+    (void)state;
+    for (uint32_t i = 0; i < n_sets; i++)
+        for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++) {
+            struct shape s = { .format = q, .n_out = 40, .n_cols = 256, .n_rows = 64, .add = true };
+            check_bits(&s, &(struct cpu_options){ .features = sets[i], .n_threads = 1 });
+            s.exact = true;
+            if (q % 4 == 0)
+                check_bits(&s, &(struct cpu_options){ .features = sets[i], .n_threads = 1 });
+        }
+}
+
+static void weights_left_in_the_file_give_the_same_bits(void **state)
+{
+    (void)state;
+    for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
+        for (uint32_t rows = 1; rows < 10; rows += 8) {
+            struct shape s = { .format = q, .n_out = 70, .n_cols = 512, .n_rows = rows };
+            struct result packed = product(&(struct cpu_options){ 0 }, &s, NULL);
+            struct result file = product(&(struct cpu_options){ .no_repack = true, .n_threads = 2 }, &s, NULL);
+            expect_rows(&packed, &file, NULL, s.n_out);
+            mem_free(packed.out);
+            mem_free(file.out);
+        }
+}
+
+// Blocks of rows that do not fit the cache at once are walked one after the other.
+static void many_rows_are_split_into_blocks(void **state)
+{
+    struct shape s = { .format = QUANT_Q8_0, .n_out = 64, .n_cols = 4096, .n_rows = 300 };
+
+    (void)state;
+    compare_with_plain(&s, &(struct cpu_options){ .n_threads = 2 }, 5e-4);
+}
+
+static void a_bad_number_stays_in_its_row(void **state)
+{
+    static const float bad[] = { NAN, INFINITY };
+    uint32_t sets[8], n_sets = bench_features(sets);
+
+    (void)state;
+    for (uint32_t i = 0; i < n_sets * 2 * 2; i++) {
+        struct bench b;
+        float *in, *out;
+        bench_open(&b, &(struct cpu_options){ .features = sets[i / 4] }, (struct tape_limits){ .max_rows = 3, .max_outputs = 1 });
+        struct matmul m = { .w = bench_weight(&b, i & 1 ? QUANT_Q4_K : QUANT_BF16, 64, 256) };
+        m.in = bench_value(&b, 256, ROWS_STEP, &in);
+        m.out = bench_value(&b, 64, ROWS_STEP, &out);
+        in[256 + 100] = bad[i / 2 % 2];
+        op_matmul(b.tape, m);
+        bench_seal(&b);
+        bench_step(&b)->n_rows = 3;
+        bench_play(&b);
+        for (uint32_t n = 0; n < 64; n++) {
+            assert_true(isfinite(out[n]) && isfinite(out[128 + n]));
+            assert_false(isfinite(out[64 + n]));
+        }
+        bench_close(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_format_is_close_to_the_plain_loop), cmocka_unit_test(ragged_columns_bias_and_residual),
+        cmocka_unit_test(a_row_has_the_same_bits_in_any_batch),    cmocka_unit_test(weights_left_in_the_file_give_the_same_bits),
+        cmocka_unit_test(many_rows_are_split_into_blocks),         cmocka_unit_test(a_bad_number_stays_in_its_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
