@@ -149,18 +149,29 @@ static bool may_merge(const struct tokenizer *t, uint32_t id)
     return t->kinds[id] != TOKEN_CONTROL && t->kinds[id] != TOKEN_UNKNOWN && t->kinds[id] != TOKEN_BYTE;
 }
 
+// The token that two texts make together: LOOKUP_NONE when there is none. False without memory.
+static bool find_joined(const struct tokenizer *t, struct str left, struct str right, uint32_t *id)
+{
+    char small[256], *both = left.n + right.n <= sizeof small ? small : mem_alloc(left.n + right.n);
+    if (!both)
+        return false;
+    memcpy(both, left.at, left.n);
+    memcpy(both + left.n, right.at, right.n);
+    *id = text_map_find(&t->by_raw, (struct str){ both, left.n + right.n });
+    if (both != small)
+        mem_free(both);
+    return true;
+}
+
 bool bpe_add_merge(struct tokenizer *t, uint32_t rank, struct str left, struct str right, struct err *err)
 {
-    struct buf both = { 0 };
-    buf_str(&both, left);
-    buf_str(&both, right);
-    uint32_t l = text_map_find(&t->by_raw, left), r = text_map_find(&t->by_raw, right);
-    uint32_t result = both.failed ? LOOKUP_NONE : text_map_find(&t->by_raw, buf_as_str(&both));
+    uint32_t l = text_map_find(&t->by_raw, left), r = text_map_find(&t->by_raw, right), result;
 
-    buf_free(&both);
     if (left.n == 0 || right.n == 0)
         return err_set(err, ERR_INPUT, "merge %u: expected two tokens, found '%.*s' and '%.*s'", rank, STR_ARG(left),
                        STR_ARG(right));
+    if (!find_joined(t, left, right, &result))
+        return err_memory(err, "the merges");
     if (l == LOOKUP_NONE || r == LOOKUP_NONE || result == LOOKUP_NONE)
         return err_set(err, ERR_INPUT, "merge %u of '%.*s' and '%.*s': %s is not in the vocabulary", rank, STR_ARG(left),
                        STR_ARG(right),

@@ -222,6 +222,8 @@ static bool join(const struct text_span *spans, size_t n, struct buf *text, stru
     if (whole)
         trust->at[trust->n++] = (struct trust_border){ spans[0].text.n, spans[0].trusted };
     for (size_t i = 0; i < n && !whole; i++) {
+        if (spans[i].text.n == 0)
+            continue;
         if (!utf8_append_valid(text, spans[i].text))
             return err_set(err, ERR_LIMIT, "a text of %zu bytes with invalid UTF-8 is too long", total);
         if (trust->n == 0 || trust->at[trust->n - 1].trusted != spans[i].trusted)

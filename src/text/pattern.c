@@ -153,7 +153,7 @@ static bool compile(struct pattern **p, struct str text, uint32_t options, struc
     }
     pattern_free(*p);
     *p = NULL;
-    if (code == 0 || code == PCRE2_ERROR_NOMEMORY)
+    if (code == 0 || code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAP_FAILED)
         return err_memory(err, "a pattern");
     char why[160] = "";
     pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
@@ -228,6 +228,8 @@ bool pattern_next(const struct pattern *p, struct pattern_scratch *scratch, stru
         *from = *to = text.n;
         return true;
     }
+    if (rc == PCRE2_ERROR_NOMEMORY)
+        return err_memory(err, "matching a pattern");
     if (rc < 0) {
         char why[160] = "";
         pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);

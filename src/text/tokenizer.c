@@ -159,7 +159,7 @@ static bool decode_tokens(struct tokenizer *t, struct err *err)
     return ok || err_memory(err, "the vocabulary");
 }
 
-// By text: ordinary tokens first, so that a user-defined one never hides them. Tokens of kind control, unknown and byte are not there.
+// By text: what merging and lookups may make of plain text. User-defined tokens are not there: they are cut out before.
 static bool map_tokens(struct tokenizer *t, struct err *err)
 {
     const struct str *texts = t->byte_level ? t->bytes : t->raw;
@@ -170,9 +170,6 @@ static bool map_tokens(struct tokenizer *t, struct err *err)
         if (texts[id].n && (t->kinds[id] == TOKEN_NORMAL || t->kinds[id] == TOKEN_UNUSED))
             text_map_add(&t->by_text, id);
     }
-    for (uint32_t id = 0; id < t->n_tokens; id++)
-        if (texts[id].n && t->kinds[id] == TOKEN_USER_DEFINED)
-            text_map_add(&t->by_text, id);
     for (int byte = 0; byte < 256; byte++)
         t->byte_ids[byte] = t->byte_level ? text_map_find(&t->by_text, (struct str){ &(char){ (char)byte }, 1 }) : LOOKUP_NONE;
     for (uint32_t id = 0; id < t->n_tokens; id++)

@@ -2,8 +2,8 @@
 //
 // One step per character of the word and per token that begins there, found in a prefix tree; tokens are limited in length when the
 // vocabulary is loaded, so a word of n bytes costs O(n). A character without a token of its own counts as unknown, at 10 below the
-// lowest score. Sums are in double, left to right, as in the reference. Tokens of kind control, unknown and byte are never found in
-// text (in the reference library a typed "<0x41>" would become the byte A).
+// lowest score. Sums are in double, left to right, as in the reference. Only ordinary tokens are found in text (in
+// the reference library a typed "<0x41>" would become the byte A).
 #include "text/tokenizer_parts.h"
 #include <math.h>
 #include "base/mem.h"
@@ -98,7 +98,7 @@ bool unigram_init(struct tokenizer *t, struct err *err)
             ok = err_set(err, ERR_INPUT, "score of token %u ('%.*s') is not a finite number", id, STR_ARG(t->raw[id]));
         if (id == 0 || t->scores[id] < lowest)
             lowest = t->scores[id];
-        bool ordinary = t->kinds[id] == TOKEN_NORMAL || t->kinds[id] == TOKEN_USER_DEFINED || t->kinds[id] == TOKEN_UNUSED;
+        bool ordinary = t->kinds[id] == TOKEN_NORMAL || t->kinds[id] == TOKEN_UNUSED;
         if (!ok || !ordinary || t->raw[id].n == 0)
             continue;
         ok = tokenizer_check_text(t->raw[id], id, "token", MATCHED_BYTES_MAX, err);
