@@ -226,7 +226,7 @@ static size_t put_escape(struct str text, size_t *at, char *to)
     return code < 0 || (code >= 0xd800 && code < 0xe000) ? 0 : put_utf8(to, (uint32_t)code);
 }
 
-bool json_string(struct json_scan *scan, struct arena *arena, struct str *value)
+bool json_unescape(struct json_scan *scan, struct arena *arena, struct str *value)
 {
     struct str text = scan->text;
 

@@ -55,7 +55,7 @@ static bool scalar(struct flatten *f, enum json_token token, struct meta *m)
         return number(f, m);
     if (token == JSON_STRING) {
         m->type = META_STRING;
-        return json_string(&f->scan, f->file->arena, &m->s) ? true : scan_failed(f, "a bad string");
+        return json_unescape(&f->scan, f->file->arena, &m->s) ? true : scan_failed(f, "a bad string");
     }
     m->type = META_BOOL;
     m->b = token == JSON_TRUE;
@@ -197,7 +197,7 @@ static bool key(struct flatten *f)
 {
     struct str name;
 
-    if (!json_string(&f->scan, f->file->arena, &name))
+    if (!json_unescape(&f->scan, f->file->arena, &name))
         return scan_failed(f, "a bad key");
     if (!directory_name_ok(name))
         return scan_failed(f, "a control byte in a key");

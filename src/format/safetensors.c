@@ -75,7 +75,7 @@ static bool take_dtype(struct header *h, struct entry *e)
 {
     struct str name;
 
-    if (json_next(&h->scan) != JSON_STRING || !json_string(&h->scan, h->file->arena, &name))
+    if (json_next(&h->scan) != JSON_STRING || !json_unescape(&h->scan, h->file->arena, &name))
         return bad_json(h, "dtype must be a string");
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
         if (str_is(name, dtypes[i].name))
@@ -93,7 +93,7 @@ static bool take_field(struct header *h, struct entry *e)
     uint64_t offsets[2];
     uint32_t n;
 
-    if (!json_string(&h->scan, h->file->arena, &field))
+    if (!json_unescape(&h->scan, h->file->arena, &field))
         return bad_json(h, "a bad key");
     if (str_is(field, "dtype") && !e->has_dtype)
         return (e->has_dtype = true) && take_dtype(h, e);
@@ -226,7 +226,7 @@ static bool take_entries(struct header *h)
         return bad_json(h, "expected an object");
     while ((token = json_next(&h->scan)) == JSON_KEY) {
         struct str name;
-        if (!json_string(&h->scan, h->file->arena, &name))
+        if (!json_unescape(&h->scan, h->file->arena, &name))
             return bad_json(h, "a bad name");
         if (str_is(name, "__metadata__") && !metadata) {
             metadata = true;

@@ -88,9 +88,9 @@ static bool take_map(struct folder *f, struct json_scan *scan)
     if (token != JSON_OBJECT)
         return bad_index(f, scan, "weight_map must be an object");
     while ((token = json_next(scan)) == JSON_KEY) {
-        if (!json_string(scan, f->file->arena, &name))
+        if (!json_unescape(scan, f->file->arena, &name))
             return bad_index(f, scan, "a bad name");
-        if (json_next(scan) != JSON_STRING || !json_string(scan, f->file->arena, &shard_name))
+        if (json_next(scan) != JSON_STRING || !json_unescape(scan, f->file->arena, &shard_name))
             return bad_index(f, scan, "a shard must be a string");
         if (!find_shard(f, shard_name, &shard) || !add_place(f, name, shard))
             return false;
