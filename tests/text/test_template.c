@@ -1,0 +1,85 @@
+// test_template.c - the template language against Python's Jinja: every vector gives the same bytes, or an error where Python has one.
+#include "testing.h"
+#include <jansson.h>
+#include <stdlib.h>
+#include <time.h>
+#include "base/file.h"
+#include "text/template.h"
+
+static json_t *vectors;
+
+static int load_vectors(void **state)
+{
+    (void)state;
+    setenv("TZ", "UTC", 1);
+    tzset();
+    vectors = json_load_file("tests/golden/template_vectors.json", 0, NULL);
+    return vectors ? 0 : -1;
+}
+
+static int free_vectors(void **state)
+{
+    (void)state;
+    json_decref(vectors);
+    return 0;
+}
+
+static void read_template(struct buf *source, const char *name)
+{
+    char path[256];
+    struct err err = { 0 };
+
+    snprintf(path, sizeof path, "tests/golden/templates/%s.jinja", name);
+    if (!strchr(name, '{') && strlen(name) < 64 && file_exists(path))
+        assert_ok(file_read(source, path, 1 << 20, &err), &err);
+    else
+        buf_text(source, name);
+}
+
+static bool same_as_expected(json_t *item)
+{
+    json_t *names = json_array_get(item, 1), *expected = json_array_get(item, 2), *sets = json_object_get(vectors, "variables");
+    json_t *variables = json_copy(json_object_get(sets, json_string_value(json_array_get(names, 0))));
+    const char *name = json_string_value(json_array_get(item, 0));
+    struct buf source = { 0 };
+    struct template_output out = { 0 };
+    struct template *t = NULL;
+    struct err err = { 0 };
+
+    json_object_update(variables, json_object_get(sets, json_string_value(json_array_get(names, 1))));
+    read_template(&source, name);
+    bool ok = template_parse(&t, buf_as_str(&source), NULL, &err) &&
+              template_render_at(t, variables, json_integer_value(json_object_get(vectors, "now")), &out, &err);
+    struct str wanted = { json_string_value(expected), json_string_length(expected) };
+    bool same = ok == json_is_string(expected) && (!ok || str_eq(wanted, out.text));
+    if (!same)
+        print_error("%.200s (%s)\n  wanted: %.300s\n  found:  %.300s %s\n", name, json_string_value(json_array_get(names, 0)),
+                    wanted.at ? wanted.at : "an error", out.text.at ? out.text.at : "", err.message);
+    template_output_free(&out);
+    template_free(t);
+    buf_free(&source);
+    json_decref(variables);
+    return same;
+}
+
+static void renders_what_python_renders(void **state)
+{
+    (void)state;
+    size_t i, n_wrong = 0;
+    json_t *item;
+
+    assert_true(json_array_size(json_object_get(vectors, "cases")) > 1000);
+    json_array_foreach(json_object_get(vectors, "cases"), i, item)
+    {
+        n_wrong += !same_as_expected(item);
+    }
+    assert_int_equal(n_wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(renders_what_python_renders),
+    };
+    return cmocka_run_group_tests(tests, load_vectors, free_vectors);
+}
