@@ -1,0 +1,273 @@
+// chat.c - see chat.h.
+//
+// Variables of a request cannot replace what the engine sets: messages, tools, the special tokens, the language's functions. That
+// is checked here because the template language itself treats all variables alike.
+#include "text/chat.h"
+#include "base/arena.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+struct chat {
+    struct template *template;
+    struct str bos_token, eos_token;
+    struct arena *arena;
+    bool takes_parts, arguments_as_text;
+};
+
+static const char chatml[] = "{% for message in messages %}"
+                             "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+                             "{% endfor %}"
+                             "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+// Renders messages written as JSON text; true when the result holds `wanted` and not `unwanted`.
+static bool probe(const struct chat *chat, const char *messages, const char *wanted, const char *unwanted)
+{
+    struct template_output out;
+    struct err ignored;
+    json_t *variables = json_pack("{s:o, s:b, s:s, s:s}", "messages", json_loads(messages, 0, NULL), "add_generation_prompt", 0,
+                                  "bos_token", "<s>", "eos_token", "</s>");
+    bool ok = variables && template_render(chat->template, variables, &out, &ignored);
+
+    if (ok) {
+        ok = str_find(out.text, str_from(wanted)) != SIZE_MAX && str_find(out.text, str_from(unwanted)) == SIZE_MAX;
+        template_output_free(&out);
+    }
+    json_decref(variables);
+    return ok;
+}
+
+#define PROBE_CALL(content, arguments)                                                                                \
+    "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[{\"id\":" \
+    "\"call00001\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":" arguments "}}]},"               \
+    "{\"role\":\"tool\",\"name\":\"f\",\"tool_call_id\":\"call00001\",\"content\":\"r\"}]"
+
+static void probe_template(struct chat *chat)
+{
+    chat->takes_parts =
+        probe(chat, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"probe\"}]}]", "probe", "type");
+    // Arguments that come out as Python prints a dict, or not at all, are wanted as text.
+    bool object = probe(chat, PROBE_CALL("\"\"", "{\"probe\":1}"), "probe", "{'probe'") ||
+                  probe(chat, PROBE_CALL("null", "{\"probe\":1}"), "probe", "{'probe'");
+    bool text = probe(chat, PROBE_CALL("\"\"", "\"{\\\"probe\\\": 1}\""), "\"probe\"", "\\\"probe") ||
+                probe(chat, PROBE_CALL("null", "\"{\\\"probe\\\": 1}\""), "\"probe\"", "\\\"probe");
+    chat->arguments_as_text = text && !object;
+}
+
+bool chat_create(struct chat **out, const struct chat_source *source, struct err *err)
+{
+    struct chat *chat = mem_alloc(sizeof *chat);
+    bool given = source->template_text.n > 0;
+
+    *out = chat;
+    if (chat)
+        chat->arena = arena_create(1 << 20);
+    if (!chat || !chat->arena) {
+        chat_destroy(chat);
+        *out = NULL;
+        return err_memory(err, "a chat template");
+    }
+    if (!given)
+        log_line(LOG_WARN, "chat", "the model has no chat template; using ChatML");
+    chat->bos_token = arena_str(chat->arena, source->bos_token);
+    chat->eos_token = arena_str(chat->arena, source->eos_token);
+    if (!chat->bos_token.at || !chat->eos_token.at)
+        err_set(err, ERR_INPUT, "a special token is longer than 1 MiB");
+    else if (template_parse(&chat->template, given ? source->template_text : str_from(chatml), NULL, err)) {
+        probe_template(chat);
+        return true;
+    }
+    chat_destroy(chat);
+    *out = NULL;
+    return err_prefix(err, "the model's chat template");
+}
+
+void chat_destroy(struct chat *chat)
+{
+    if (!chat)
+        return;
+    template_free(chat->template);
+    arena_destroy(chat->arena);
+    mem_free(chat);
+}
+
+bool chat_takes_parts(const struct chat *chat)
+{
+    return chat->takes_parts;
+}
+
+bool chat_takes_tools(const struct chat *chat)
+{
+    return template_uses(chat->template, "tools");
+}
+
+bool chat_uses(const struct chat *chat, const char *variable)
+{
+    return template_uses(chat->template, variable);
+}
+
+// The text of a list of parts, one per line; fails on a part that is no text.
+static json_t *join_parts(json_t *parts, size_t message, struct err *err)
+{
+    struct buf text = { 0 };
+    json_t *part, *joined = NULL;
+    size_t i;
+
+    json_array_foreach(parts, i, part)
+    {
+        json_t *piece = json_object_get(part, "text");
+        if (!json_is_string(piece)) {
+            const char *type = json_string_value(json_object_get(part, "type"));
+            err_set(err, ERR_INPUT, "messages[%zu].content[%zu]: this model takes text only, not \"%.40s\"", message, i,
+                    type ? type : "?");
+            buf_free(&text);
+            return NULL;
+        }
+        if (i > 0)
+            buf_append(&text, "\n", 1);
+        buf_append(&text, json_string_value(piece), json_string_length(piece));
+    }
+    if (!text.failed)
+        joined = json_stringn(buf_as_str(&text).at, text.n);
+    if (!joined)
+        err_memory(err, "a message");
+    buf_free(&text);
+    return joined;
+}
+
+// A copy of one tool call with its arguments as this template wants them.
+static json_t *adapt_call(const struct chat *chat, json_t *call)
+{
+    json_t *copy = json_deep_copy(call), *function = json_object_get(copy, "function");
+    json_t *arguments = json_object_get(function, "arguments"), *other = NULL;
+
+    if (json_is_string(arguments) && !chat->arguments_as_text) {
+        other = json_loadb(json_string_value(arguments), json_string_length(arguments), 0, NULL);
+    } else if (json_is_object(arguments) && chat->arguments_as_text) {
+        size_t n = json_dumpb(arguments, NULL, 0, 0);
+        char *text = mem_alloc(n);
+        other = text && json_dumpb(arguments, text, n, 0) == n ? json_stringn(text, n) : NULL;
+        mem_free(text);
+    }
+    if (other)
+        json_object_set_new(function, "arguments", other);
+    return copy;
+}
+
+static bool adapt_calls(const struct chat *chat, json_t *message, size_t index, struct err *err)
+{
+    json_t *calls = json_object_get(message, "tool_calls"), *adapted, *call;
+    size_t i;
+
+    if (!calls || json_is_null(calls))
+        return true;
+    if (!json_is_array(calls))
+        return err_set(err, ERR_INPUT, "messages[%zu].tool_calls: expected an array", index);
+    adapted = json_array();
+    json_array_foreach(calls, i, call)
+    {
+        json_array_append_new(adapted, adapt_call(chat, call));
+    }
+    json_object_set_new(message, "tool_calls", adapted);
+    return true;
+}
+
+static json_t *adapt_message(const struct chat *chat, json_t *message, size_t index, struct err *err)
+{
+    json_t *content = json_object_get(message, "content"), *copy, *joined;
+
+    if (!json_is_object(message)) {
+        err_set(err, ERR_INPUT, "messages[%zu]: expected an object", index);
+        return NULL;
+    }
+    if (!json_is_string(json_object_get(message, "role"))) {
+        err_set(err, ERR_INPUT, "messages[%zu].role: expected a string", index);
+        return NULL;
+    }
+    if (content && !json_is_string(content) && !json_is_array(content) && !json_is_null(content)) {
+        err_set(err, ERR_INPUT, "messages[%zu].content: expected a string or an array of parts", index);
+        return NULL;
+    }
+    copy = json_copy(message);
+    if (json_is_array(content) && !chat->takes_parts) {
+        joined = join_parts(content, index, err);
+        if (joined)
+            json_object_set_new(copy, "content", joined);
+        if (!joined) {
+            json_decref(copy);
+            return NULL;
+        }
+    }
+    if (!adapt_calls(chat, copy, index, err)) {
+        json_decref(copy);
+        return NULL;
+    }
+    return copy;
+}
+
+static bool is_reserved(const char *name)
+{
+    static const char *const names[] = { "messages", "tools",           "documents",   "add_generation_prompt",
+                                         "tokenize", "chat_template",   "range",       "namespace",
+                                         "dict",     "raise_exception", "strftime_now" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return str_ends(str_from(name), STR("_token"));
+}
+
+static bool add_extra(json_t *variables, json_t *extra, struct err *err)
+{
+    const char *name;
+    json_t *value;
+
+    if (!extra || json_is_null(extra))
+        return true;
+    if (!json_is_object(extra))
+        return err_set(err, ERR_INPUT, "chat_template_kwargs: expected an object");
+    json_object_foreach(extra, name, value)
+    {
+        if (is_reserved(name))
+            return err_set(err, ERR_INPUT, "chat_template_kwargs: '%.60s' is set by the engine and cannot be given", name);
+        json_object_set(variables, name, value);
+    }
+    return true;
+}
+
+static bool add_messages(const struct chat *chat, json_t *variables, json_t *messages, struct err *err)
+{
+    json_t *adapted, *message;
+    size_t i;
+
+    if (!json_is_array(messages))
+        return err_set(err, ERR_INPUT, "messages: expected an array");
+    adapted = json_array();
+    json_object_set_new(variables, "messages", adapted);
+    json_array_foreach(messages, i, message)
+    {
+        json_t *copy = adapt_message(chat, message, i, err);
+        if (!copy)
+            return false;
+        json_array_append_new(adapted, copy);
+    }
+    return true;
+}
+
+bool chat_render(const struct chat *chat, json_t *messages, const struct chat_options *options, struct template_output *out,
+                 struct err *err)
+{
+    json_t *variables = json_object();
+
+    *out = (struct template_output){ 0 };
+    bool ok = add_messages(chat, variables, messages, err) && add_extra(variables, options->extra, err);
+    json_object_set_new(variables, "add_generation_prompt", json_boolean(options->add_generation_prompt));
+    json_object_set_new(variables, "bos_token", json_stringn(chat->bos_token.at, chat->bos_token.n));
+    json_object_set_new(variables, "eos_token", json_stringn(chat->eos_token.at, chat->eos_token.n));
+    if (options->tools)
+        json_object_set(variables, "tools", options->tools);
+    if (options->documents)
+        json_object_set(variables, "documents", options->documents);
+    ok = ok && template_render(chat->template, variables, out, err);
+    json_decref(variables);
+    return ok;
+}
