@@ -27,14 +27,12 @@ bool matmul_pack(uint32_t features, struct team *team, const struct weight_sourc
         return false;
     uint64_t bytes = panel_count(source->n_rows) * panel_bytes(source->format, source->n_cols);
     struct packing p = { .from = { source->data, source->n_rows, source->n_cols, source->format } };
-    struct buffer panels; // the device's own kind of memory: it releases the buffer later
-    if (!cpu_buffer_alloc(w->buffer.device, bytes, &panels, NULL))
-        return err_set(err, ERR_MEMORY,
-                       "out of memory: %llu bytes for %s in the layout of the fast kernels; --no-repack needs none",
-                       (unsigned long long)bytes, source->name);
-    p.to = panels.host;
+    struct buffer packed;
+    if (!cpu_buffer_alloc(w->buffer.device, bytes, &packed, err))
+        return err_prefix(err, "%s in the layout of the fast kernels (--no-repack needs none)", source->name);
+    p.to = packed.host;
     team_run(team, pack_panels, &p);
-    w->buffer = panels;
+    w->buffer = packed;
     w->bytes = bytes;
     w->layout = PANEL_LAYOUT;
     return true;
