@@ -14,6 +14,7 @@
 #include "text/tokenizer.h"
 
 struct request;
+struct chat; // text/chat.h
 
 struct engine {
     struct ingot_engine_options options; // strings are not kept
@@ -21,6 +22,8 @@ struct engine {
     struct model model;
     struct tokenizer *tokenizer; // NULL: the file has none; why is in no_tokenizer
     struct err no_tokenizer;
+    struct chat *chat;                // NULL: no tokenizer, or the template cannot be used; why is in no_chat
+    struct err no_chat;
     struct device *device;
     struct stage *stages;
     uint32_t n_stages;

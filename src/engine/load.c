@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/place.h"
 #include "ops/cpu_table.h"
+#include "text/chat.h"
 
 enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16 };
 
@@ -108,6 +109,25 @@ static bool load_tokenizer(struct engine *e, struct err *err)
     return true;
 }
 
+static struct str token_text(const struct tokenizer *t, int64_t id)
+{
+    return id < 0 ? (struct str){ 0 } : tokenizer_raw(t, (uint32_t)id);
+}
+
+// A template that cannot be read is an error only for those who send messages.
+static void load_chat(struct engine *e)
+{
+    if (!e->tokenizer)
+        return;
+    struct chat_source source = { tokenizer_chat_template(e->tokenizer), token_text(e->tokenizer, tokenizer_bos(e->tokenizer)),
+                                  token_text(e->tokenizer, tokenizer_eos(e->tokenizer)) };
+    if (chat_create(&e->chat, &source, &e->no_chat))
+        return;
+    e->chat = NULL;
+    err_prefix(&e->no_chat, "%s: the chat template", model_file_path(e->file));
+    log_line(LOG_WARN, "load", "%s", e->no_chat.message);
+}
+
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
 {
     e->options = *options;
@@ -115,6 +135,8 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
     pthread_mutex_init(&e->state, NULL);
     bool ok = open_file(e, err) && model_bind(&e->model, e->file, err) && load_tokenizer(e, err) && open_device(e, err) &&
               choose_sizes(e, err) && make_stages(e, err);
+    if (ok)
+        load_chat(e);
     e->options.model = e->options.device = e->options.stages = NULL;
     if (!ok)
         engine_unload(e);
@@ -129,6 +151,7 @@ void engine_unload(struct engine *e)
     batch_free(e->batch);
     kv_release(&e->kv);
     device_close(e->device);
+    chat_destroy(e->chat);
     tokenizer_free(e->tokenizer);
     model_release(&e->model);
     model_file_close(e->file);

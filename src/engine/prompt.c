@@ -9,6 +9,47 @@ static bool push_tokens(const struct ingot_request_options *o, struct token_ids 
     return true;
 }
 
+static json_t *messages_to_json(const struct ingot_request_options *o, struct err *err)
+{
+    json_t *messages = json_array();
+
+    for (size_t i = 0; messages && i < o->n_messages; i++) {
+        const struct ingot_message *m = &o->messages[i];
+        json_t *message = m->role && m->content ? json_pack("{s:s, s:s}", "role", m->role, "content", m->content) : NULL;
+        if (!message || json_array_append_new(messages, message) != 0) {
+            err_set(err, ERR_INPUT, "message %zu: role and content must be valid UTF-8", i);
+            json_decref(messages);
+            return NULL;
+        }
+    }
+    if (!messages)
+        err_memory(err, "messages");
+    return messages;
+}
+
+bool prompt_from_messages(struct engine *e, json_t *messages, const struct chat_options *options, struct token_ids *ids,
+                          struct err *err)
+{
+    struct template_output out = { 0 };
+
+    if (!e->chat)
+        return err_set(err, ERR_UNSUPPORTED, "%s", e->no_chat.code != ERR_NONE ? e->no_chat.message : e->no_tokenizer.message);
+    if (!chat_render(e->chat, messages, options, &out, err))
+        return false;
+    bool ok = tokenizer_encode_spans(e->tokenizer, out.spans, out.n_spans, (struct tokenize_flags){ 0 }, ids, err);
+    template_output_free(&out);
+    return ok;
+}
+
+static bool push_messages(struct engine *e, const struct ingot_request_options *o, struct token_ids *ids, struct err *err)
+{
+    json_t *messages = messages_to_json(o, err);
+    bool ok = messages && prompt_from_messages(e, messages, &(struct chat_options){ .add_generation_prompt = true }, ids, err);
+
+    json_decref(messages);
+    return ok;
+}
+
 bool prompt_tokens(struct engine *e, const struct ingot_request_options *o, struct token_ids *ids, struct err *err)
 {
     struct tokenize_flags flags = { .add_special = true, .parse_special = o->parse_special };
@@ -17,9 +58,9 @@ bool prompt_tokens(struct engine *e, const struct ingot_request_options *o, stru
         return err_set(err, ERR_INPUT, "set exactly one of messages, text and tokens");
     if (o->tokens)
         return push_tokens(o, ids, err);
+    if (o->messages)
+        return push_messages(e, o, ids, err);
     if (!e->tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "no tokenizer: %s", e->no_tokenizer.message);
-    if (o->text)
-        return tokenizer_encode(e->tokenizer, str_from(o->text), flags, ids, err);
-    return err_set(err, ERR_UNSUPPORTED, "messages need a chat template");
+    return tokenizer_encode(e->tokenizer, str_from(o->text), flags, ids, err);
 }

@@ -8,6 +8,7 @@
 // Not here: chat templates (template.h), grammars, and words or sentences in the sense of a linguist.
 #pragma once
 #include "base/str.h"
+#include "text/span.h"
 
 struct model_file;
 struct tokenizer; // read-only after loading: any number of threads
@@ -46,10 +47,6 @@ bool tokenizer_encode(const struct tokenizer *t, struct str text, struct tokeniz
 
 // One text made of parts. Control tokens are recognised only where all their bytes are trusted; merging goes across the
 // borders as in one text. flags.parse_special is not looked at: `trusted` says it.
-struct text_span {
-    struct str text;
-    bool trusted;
-};
 bool tokenizer_encode_spans(const struct tokenizer *t, const struct text_span *spans, size_t n, struct tokenize_flags flags,
                             struct token_ids *ids, struct err *err);
 
