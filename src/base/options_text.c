@@ -28,6 +28,24 @@ static void wrap(struct buf *out, const char *text, size_t column, size_t at)
     buf_text(out, "\n");
 }
 
+// Lines of running text, wrapped; lines that begin with a space are examples and stay as they are.
+static void paragraphs(struct buf *out, const char *text)
+{
+    struct buf line = { 0 };
+
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        line.n = 0;
+        buf_append(&line, text, n);
+        if (*text == ' ' || n == 0)
+            buf_printf(out, "%s\n", line.at ? line.at : "");
+        else
+            wrap(out, line.at ? line.at : "", 0, 0);
+        text += n + (text[n] == '\n');
+    }
+    buf_free(&line);
+}
+
 // "-t, --threads N"
 static void flags_print(const struct option *o, struct buf *out)
 {
@@ -67,8 +85,10 @@ void options_help_verb(const struct option_program *program, const struct option
 {
     buf_printf(out, "usage: %s %s [flags]%s%s\n\n%s.\n", program->name, verb->name, verb->operands ? " " : "",
                verb->operands ? verb->operands : "", verb->summary);
-    if (verb->text)
-        buf_printf(out, "\n%s\n", verb->text);
+    if (verb->text) {
+        buf_text(out, "\n");
+        paragraphs(out, verb->text);
+    }
     for (size_t g = 0; g < OPTION_MAX_GROUPS && verb->groups[g]; g++) {
         buf_printf(out, "\n%s\n", verb->groups[g]->title);
         for (const struct option *o = verb->groups[g]->options; o->flags; o++)

@@ -123,7 +123,8 @@ struct command *tape_add(struct tape *t, uint16_t op, const char *name, const vo
     CHECK(args_bytes <= TAPE_ARGS_BYTES && !t->sealed);
     struct command *commands;
 
-    if (t->error.code != ERR_NONE || !(commands = tape_grow(t, t->commands, t->n_commands, &t->commands_capacity, sizeof *commands)))
+    if (t->error.code != ERR_NONE ||
+        !(commands = tape_grow(t, t->commands, t->n_commands, &t->commands_capacity, sizeof *commands)))
         return NULL;
     t->commands = commands;
     struct command *c = &commands[t->n_commands++];

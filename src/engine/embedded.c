@@ -45,3 +45,15 @@ bool embedded_model(const void **bytes, size_t *n)
     return false;
 }
 #endif
+
+bool embedded_or_file(struct model_file **file, const char *path, struct err *err)
+{
+    const void *bytes;
+    size_t n;
+
+    if (path)
+        return model_file_open(file, path, err);
+    if (!embedded_model(&bytes, &n))
+        return err_set(err, ERR_NOT_FOUND, "this build holds no model; name one with -m FILE");
+    return model_file_open_memory(file, bytes, n, "built-in model", err);
+}

@@ -12,18 +12,6 @@
 
 enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16 };
 
-static bool open_file(struct engine *e, struct err *err)
-{
-    const void *bytes;
-    size_t n;
-
-    if (e->options.model)
-        return model_file_open(&e->file, e->options.model, err);
-    if (!embedded_model(&bytes, &n))
-        return err_set(err, ERR_NOT_FOUND, "this build holds no model; name one with -m FILE");
-    return model_file_open_memory(&e->file, bytes, n, "built-in model", err);
-}
-
 static bool open_device(struct engine *e, struct err *err)
 {
     const char *name = e->options.device ? e->options.device : "auto";
@@ -133,8 +121,8 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
     e->options = *options;
     pthread_mutex_init(&e->stepping, NULL);
     pthread_mutex_init(&e->state, NULL);
-    bool ok = open_file(e, err) && model_bind(&e->model, e->file, err) && load_tokenizer(e, err) && open_device(e, err) &&
-              choose_sizes(e, err) && make_stages(e, err);
+    bool ok = embedded_or_file(&e->file, e->options.model, err) && model_bind(&e->model, e->file, err) &&
+              load_tokenizer(e, err) && open_device(e, err) && choose_sizes(e, err) && make_stages(e, err);
     if (ok)
         load_chat(e);
     e->options.model = e->options.device = e->options.stages = NULL;

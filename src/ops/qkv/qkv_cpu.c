@@ -37,8 +37,8 @@ static void qkv_row(const struct cpu_call *call, uint32_t r)
     float *k = cpu_row(call, QKV_WORK, r);               // [n_kv]
     float *v = k + args->rope.pages.n_kv_heads * args->rope.pages.head_dim;
     const struct plain_product products[] = { { QKV_WQ, QKV_BQ, cpu_row(call, QKV_Q, r) },
-                                        { QKV_WK, QKV_BK, k },
-                                        { QKV_WV, QKV_BV, v } };
+                                              { QKV_WK, QKV_BK, k },
+                                              { QKV_WV, QKV_BV, v } };
 
     rmsnorm_row_plain(cpu_row(call, QKV_IN, r), cpu_base(call, QKV_NORM), n, args->n_cols, args->norm_eps);
     for (uint32_t i = 0; i < 3; i++)

@@ -1,0 +1,7 @@
+// bandwidth.h - how fast this machine reads its memory, measured now: the limit of decoding one sequence.
+#pragma once
+#include <stdbool.h>
+
+// Bytes per second of n_threads reading a block far larger than the caches, the best of a few passes; 0 without memory. About half a
+// second.
+double bandwidth_read(unsigned n_threads);

@@ -1,0 +1,112 @@
+// measure.c - see measure.h.
+#include "engine/measure.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+uint32_t measure_context(const struct measure_test *test)
+{
+    return test->depth + test->n_prompt + test->n_gen + 2;
+}
+
+uint32_t measure_tokens(const struct measure_test *test)
+{
+    return test->n_prompt + test->n_gen;
+}
+
+// A fixed sequence of ids (splitmix64), different for every run, so that no run finds its prompt already in the session.
+static uint32_t random_token(const struct measure *m, uint64_t run, uint64_t at)
+{
+    uint64_t x = (run << 32 | at) * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (uint32_t)((x ^ (x >> 31)) % m->n_vocab);
+}
+
+struct listener {
+    struct measure_sample *sample;
+    uint64_t last_ns;
+    uint32_t n_max;
+};
+
+static bool on_event(void *arg, const struct ingot_event *event)
+{
+    struct listener *l = arg;
+    uint64_t now = clock_ns();
+
+    if (event->token == UINT32_MAX)
+        return true;
+    if (l->last_ns && l->sample->gaps_ms && l->sample->n_gaps < l->n_max)
+        l->sample->gaps_ms[l->sample->n_gaps++] = (double)(now - l->last_ns) * 1e-6;
+    l->last_ns = now;
+    return true;
+}
+
+static bool generate(struct measure *m, uint32_t n_tokens, uint32_t n_gen, struct measure_sample *sample, struct err *err)
+{
+    struct ingot_request_options options = ingot_request_defaults();
+    struct listener listener = { .sample = sample, .n_max = m->test.n_gen };
+    struct ingot_result result;
+    struct ingot_error error;
+
+    options.session = m->session;
+    options.tokens = m->tokens;
+    options.n_tokens = n_tokens;
+    options.max_tokens = n_gen;
+    options.ignore_eos = true;
+    options.sampling.temperature = 0;
+    sample->n_gaps = 0;
+    uint64_t from = clock_ns();
+    if (!ingot_generate(m->engine, &options, on_event, &listener, &result, &error))
+        return err_set(err, (enum err_code)error.code, "%s", error.message);
+    sample->ms = (double)(clock_ns() - from) * 1e-6;
+    sample->first_token_ms = result.first_token_ms;
+    if (result.n_generated != n_gen)
+        return err_set(err, ERR_LIMIT, "the test wanted %u tokens and got %u; is the context of %u tokens too short?", n_gen,
+                       result.n_generated, measure_context(&m->test));
+    return true;
+}
+
+bool measure_begin(struct measure *m, struct ingot_engine *engine, const struct measure_test *test, struct err *err)
+{
+    struct measure_sample ignored = { 0 };
+    struct ingot_engine_info info;
+    struct ingot_error error;
+
+    ingot_engine_info(engine, &info);
+    *m = (struct measure){ .engine = engine, .test = *test, .n_vocab = info.n_vocab };
+    m->tokens = mem_alloc_array((size_t)test->depth + test->n_prompt + 1, sizeof *m->tokens);
+    if (!m->tokens)
+        return err_memory(err, "the tokens of a test");
+    if (test->depth == 0)
+        return true;
+    for (uint32_t i = 0; i < test->depth; i++)
+        m->tokens[i] = random_token(m, 0, i);
+    m->session = ingot_session_create(engine, &error);
+    if (m->session && generate(m, test->depth, 1, &ignored, err))
+        return true;
+    if (!m->session)
+        err_set(err, (enum err_code)error.code, "%s", error.message);
+    measure_end(m);
+    return false;
+}
+
+void measure_end(struct measure *m)
+{
+    ingot_session_free(m->session);
+    mem_free(m->tokens);
+    *m = (struct measure){ 0 };
+}
+
+// A run with a prompt and n_gen: the first token comes with the prompt, so that n_gen more make n_gen steps of one row. Without a
+// prompt one token stands for it, and its step is the first of the n_gen.
+bool measure_run(struct measure *m, struct measure_sample *sample, struct err *err)
+{
+    const struct measure_test *t = &m->test;
+    uint32_t n_new = t->n_prompt ? t->n_prompt : 1;
+
+    m->n_runs++;
+    for (uint32_t i = 0; i < n_new; i++)
+        m->tokens[t->depth + i] = random_token(m, m->n_runs, i);
+    return generate(m, t->depth + n_new, t->n_gen + (t->n_prompt != 0), sample, err);
+}

@@ -1,0 +1,47 @@
+// survey.c - see survey.h.
+#include "engine/survey.h"
+#include "engine/embedded.h"
+
+enum { DEFAULT_CONTEXT = 8192, DEFAULT_ROWS = 512, DEFAULT_OUTPUTS = 16 };
+
+// Decoding reads every weight once, but of an embedding that is not also the head only one row.
+static uint64_t read_bytes(const struct model *m)
+{
+    const struct tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+
+    return m->tied || !embed ? m->weight_bytes : m->weight_bytes - embed->bytes;
+}
+
+static void count(struct survey *s, uint32_t n_context)
+{
+    const struct model_config *c = &s->model.config;
+    uint32_t most = c->n_context < DEFAULT_CONTEXT ? c->n_context : DEFAULT_CONTEXT;
+
+    s->n_context = n_context ? n_context : most;
+    uint32_t n_pages = (s->n_context + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    struct stage_shape shape = {
+        .max_rows = DEFAULT_ROWS, .max_outputs = DEFAULT_OUTPUTS, .n_pages = n_pages, .kv_format = KV_F16
+    };
+    s->memory = place_memory(&s->model, &shape, true);
+    s->read_bytes = read_bytes(&s->model);
+    s->kv_bytes = 2ull * c->n_layers * c->n_kv_heads * c->head_dim * 2;
+}
+
+bool survey_open(struct survey *s, const char *path, uint32_t n_context, struct err *err)
+{
+    *s = (struct survey){ 0 };
+    if (!embedded_or_file(&s->file, path, err))
+        return false;
+    s->known = model_bind(&s->model, s->file, &s->unknown);
+    if (s->known)
+        count(s, n_context);
+    return true;
+}
+
+void survey_close(struct survey *s)
+{
+    if (s->known)
+        model_release(&s->model);
+    model_file_close(s->file);
+    *s = (struct survey){ 0 };
+}

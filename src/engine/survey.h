@@ -1,0 +1,20 @@
+// survey.h - what a model file is and what it will need, found without loading it.
+#pragma once
+#include "format/model_file.h"
+#include "engine/place.h"
+
+struct survey {
+    struct model_file *file;
+    struct model model; // bound only when `known`
+    bool known;         // the architecture is one of ours and every tensor is there
+    struct err unknown; // else: why not
+    // The rest only when known.
+    uint32_t n_context;         // that memory is counted for
+    uint64_t read_bytes;        // of weights, for one token
+    uint64_t kv_bytes;          // of one position's K and V in F16
+    struct place_memory memory; // of an engine with one sequence and F16 pages
+};
+
+// path NULL: the built-in model. n_context 0: as the engine chooses. False when the file cannot be read at all.
+bool survey_open(struct survey *s, const char *path, uint32_t n_context, struct err *err);
+void survey_close(struct survey *s);

@@ -1,0 +1,297 @@
+// bench_report.c - see bench_report.h.
+//
+// The table has llama-bench's columns and one more at the end, "DRAM", so that rows can be pasted together. Latencies follow below it,
+// one line per test, since they have no column there.
+#include "main/bench_report.h"
+#include <time.h>
+#include "base/mem.h"
+#include "base/stats.h"
+#include "main/out_json.h"
+#include "main/terminal.h"
+#include "main/version.h"
+
+void bench_test_name(const struct measure_test *test, char *name, size_t n)
+{
+    struct buf b = { 0 };
+
+    if (test->n_prompt)
+        buf_printf(&b, "pp%u", test->n_prompt);
+    if (test->n_gen)
+        buf_printf(&b, "%stg%u", b.n ? "+" : "", test->n_gen);
+    if (test->depth)
+        buf_printf(&b, " @ d%u", test->depth);
+    snprintf(name, n, "%s", b.at ? b.at : "");
+    buf_free(&b);
+}
+
+static void amount(double n, char *text, size_t size) // of parameters
+{
+    if (n >= 1e9)
+        snprintf(text, size, "%.2f B", n * 1e-9);
+    else
+        snprintf(text, size, "%.2f M", n * 1e-6);
+}
+
+static void model_type(const struct bench_report *r, char *text, size_t size)
+{
+    double n = (double)r->info.n_parameters;
+
+    if (n >= 1e9)
+        snprintf(text, size, "%s %.3gB %s", r->info.architecture, n * 1e-9, r->info.format);
+    else
+        snprintf(text, size, "%s %.3gM %s", r->info.architecture, n * 1e-6, r->info.format);
+}
+
+static bool is_format(const struct bench_report *r, const char *format)
+{
+    return !strcmp(r->settings->output, format);
+}
+
+// ---- table ------------------------------------------------------------------------------------------------------------------
+
+static void md_head(void)
+{
+    out_text("| model                          |       size |     params | backend    | threads |            test |              "
+             "    t/s |   "
+             "DRAM |\n"
+             "| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: | "
+             "-------------------: | "
+             "-----: |\n");
+}
+
+static void md_row(const struct bench_report *r, const struct bench_row *row)
+{
+    char model[128], size[32], params[32], test[64], speed[48];
+    double mib = (double)r->info.weight_bytes / 1048576.0;
+
+    model_type(r, model, sizeof model);
+    snprintf(size, sizeof size, mib < 1024 ? "%.2f MiB" : "%.2f GiB", mib < 1024 ? mib : mib / 1024);
+    amount((double)r->info.n_parameters, params, sizeof params);
+    bench_test_name(&row->test, test, sizeof test);
+    // The sign takes two bytes and one column.
+    snprintf(speed, sizeof speed, "%.2f \302\261 %.2f", stats_mean(row->samples_ts, row->n_samples),
+             stats_stddev(row->samples_ts, row->n_samples));
+    out_printf("| %-30s | %10s | %10s | %-10s | %7u | %15s | %21s | %4.0f %% |\n", model, size, params, "CPU", r->n_threads, test,
+               speed, row->share * 100);
+}
+
+static void md_latency(const struct bench_row *row)
+{
+    char test[64];
+
+    bench_test_name(&row->test, test, sizeof test);
+    if (row->test.n_prompt)
+        out_printf("%s: first token after %.1f ms\n", test, stats_median(row->first_ms, row->n_samples));
+    if (row->n_gaps)
+        out_printf("%s: between tokens p50 %.2f ms, p95 %.2f, p99 %.2f\n", test, stats_quantile(row->gaps_ms, row->n_gaps, 0.5),
+                   stats_quantile(row->gaps_ms, row->n_gaps, 0.95), stats_quantile(row->gaps_ms, row->n_gaps, 0.99));
+}
+
+// Ratio of medians, and the range of the ratios of single rounds, in which both programs ran one after the other.
+static void peer_ratio(const struct bench_row *row, double *ratio, double *least, double *most)
+{
+    *least = *most = row->samples_ts[0] / row->peer_ts[0];
+    for (uint32_t i = 1; i < row->n_samples; i++) {
+        double one = row->samples_ts[i] / row->peer_ts[i];
+        *least = one < *least ? one : *least;
+        *most = one > *most ? one : *most;
+    }
+    double *copy = mem_alloc_array(row->n_samples, sizeof *copy);
+    *ratio = 0;
+    if (!copy)
+        return;
+    memcpy(copy, row->samples_ts, row->n_samples * sizeof *copy);
+    *ratio = stats_median(copy, row->n_samples);
+    memcpy(copy, row->peer_ts, row->n_samples * sizeof *copy);
+    *ratio /= stats_median(copy, row->n_samples);
+    mem_free(copy);
+}
+
+static void md_peer(const struct bench_row *row)
+{
+    double ratio, least, most;
+    char test[64];
+
+    if (!row->peer_ts)
+        return;
+    bench_test_name(&row->test, test, sizeof test);
+    peer_ratio(row, &ratio, &least, &most);
+    out_printf("%s: peer %.2f \302\261 %.2f t/s; ingot / peer = %.2f (medians; rounds %.2f to %.2f)\n", test,
+               stats_mean(row->peer_ts, row->n_samples), stats_stddev(row->peer_ts, row->n_samples), ratio, least, most);
+}
+
+// ---- fields -----------------------------------------------------------------------------------------------------------------
+
+static double mean_ns(const struct bench_row *row)
+{
+    return stats_mean(row->samples_ms, row->n_samples) * 1e6;
+}
+
+static json_t *samples(const double *x, size_t n, double factor)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(array, factor == 1 ? json_real(x[i]) : json_integer((json_int_t)(x[i] * factor)));
+    return array;
+}
+
+static void set_machine(json_t *o, const struct bench_report *r)
+{
+    char model[128];
+
+    model_type(r, model, sizeof model);
+    json_object_set_new(o, "build_commit", json_string(version_commit));
+    json_object_set_new(o, "build_number", json_integer(0));
+    json_object_set_new(o, "cpu_info", json_string(r->info.device));
+    json_object_set_new(o, "gpu_info", json_string(""));
+    json_object_set_new(o, "backends", json_string("CPU"));
+    json_object_set_new(o, "model_filename", json_string(r->settings->model ? r->settings->model : ""));
+    json_object_set_new(o, "model_type", json_string(model));
+    json_object_set_new(o, "model_size", json_integer((json_int_t)r->info.weight_bytes));
+    json_object_set_new(o, "model_n_params", json_integer((json_int_t)r->info.n_parameters));
+    json_object_set_new(o, "n_batch", json_integer(r->info.n_batch));
+    json_object_set_new(o, "n_ubatch", json_integer(r->info.n_batch));
+    json_object_set_new(o, "n_threads", json_integer(r->n_threads));
+    const char *kv = !strcmp(r->settings->kv, "auto") ? r->settings->exact ? "f32" : "f16" : r->settings->kv;
+    json_object_set_new(o, "type_k", json_string(kv));
+    json_object_set_new(o, "type_v", json_string(kv));
+    json_object_set_new(o, "n_gpu_layers", json_integer(0));
+}
+
+static void set_latency(json_t *o, const struct bench_report *r, const struct bench_row *row)
+{
+    json_object_set_new(o, "dram_bytes_per_second", json_real(r->bandwidth));
+    json_object_set_new(o, "dram_share", json_real(row->share));
+    json_object_set_new(o, "first_token_ms", json_real(stats_median(row->first_ms, row->n_samples)));
+    json_object_set_new(o, "token_ms_p50", json_real(stats_quantile(row->gaps_ms, row->n_gaps, 0.5)));
+    json_object_set_new(o, "token_ms_p95", json_real(stats_quantile(row->gaps_ms, row->n_gaps, 0.95)));
+    json_object_set_new(o, "token_ms_p99", json_real(stats_quantile(row->gaps_ms, row->n_gaps, 0.99)));
+}
+
+static void set_peer(json_t *o, const struct bench_report *r, const struct bench_row *row)
+{
+    double ratio, least, most;
+
+    if (!row->peer_ts)
+        return;
+    peer_ratio(row, &ratio, &least, &most);
+    json_object_set_new(o, "peer", json_string(r->settings->peer));
+    json_object_set_new(o, "peer_avg_ts", json_real(stats_mean(row->peer_ts, row->n_samples)));
+    json_object_set_new(o, "peer_stddev_ts", json_real(stats_stddev(row->peer_ts, row->n_samples)));
+    json_object_set_new(o, "peer_ratio", json_real(ratio));
+    json_object_set_new(o, "peer_ratio_min", json_real(least));
+    json_object_set_new(o, "peer_ratio_max", json_real(most));
+}
+
+static json_t *fields(const struct bench_report *r, const struct bench_row *row)
+{
+    json_t *o = json_object();
+    char now[32];
+    time_t seconds = time(NULL);
+    struct tm utc;
+
+    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+    set_machine(o, r);
+    json_object_set_new(o, "n_prompt", json_integer(row->test.n_prompt));
+    json_object_set_new(o, "n_gen", json_integer(row->test.n_gen));
+    json_object_set_new(o, "n_depth", json_integer(row->test.depth));
+    json_object_set_new(o, "test_time", json_string(now));
+    json_object_set_new(o, "avg_ns", json_integer((json_int_t)mean_ns(row)));
+    json_object_set_new(o, "stddev_ns", json_integer((json_int_t)(stats_stddev(row->samples_ms, row->n_samples) * 1e6)));
+    json_object_set_new(o, "avg_ts", json_real(stats_mean(row->samples_ts, row->n_samples)));
+    json_object_set_new(o, "stddev_ts", json_real(stats_stddev(row->samples_ts, row->n_samples)));
+    set_latency(o, r, row);
+    set_peer(o, r, row);
+    return o;
+}
+
+static void csv_value(const json_t *value)
+{
+    if (json_is_integer(value))
+        out_printf("\"%lld\"", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        out_printf("\"%.6f\"", json_real_value(value));
+    else
+        out_text("\"");
+    for (const char *c = json_string_value(value); c && *c; c++)
+        out_printf("%s%c", *c == '"' ? "\"" : "", *c);
+    if (json_is_string(value))
+        out_text("\"");
+}
+
+static void csv_row(const struct bench_report *r, const struct bench_row *row)
+{
+    json_t *o = fields(r, row), *value;
+    const char *key;
+    bool first = true;
+
+    if (r->n_printed == 0) {
+        json_object_foreach(o, key, value)
+        {
+            out_printf("%s%s", first ? "" : ",", key);
+            first = false;
+        }
+        out_text("\n");
+    }
+    first = true;
+    json_object_foreach(o, key, value)
+    {
+        out_text(first ? "" : ",");
+        csv_value(value);
+        first = false;
+    }
+    out_text("\n");
+    json_decref(o);
+}
+
+static void json_row(const struct bench_report *r, const struct bench_row *row)
+{
+    json_t *o = fields(r, row);
+
+    json_object_set_new(o, "samples_ns", samples(row->samples_ms, row->n_samples, 1e6));
+    json_object_set_new(o, "samples_ts", samples(row->samples_ts, row->n_samples, 1));
+    if (row->peer_ts)
+        json_object_set_new(o, "peer_samples_ts", samples(row->peer_ts, row->n_samples, 1));
+    if (is_format(r, "json"))
+        out_text(r->n_printed ? ",\n" : "");
+    out_json(o, is_format(r, "json") ? JSON_INDENT(2) : JSON_COMPACT);
+    if (is_format(r, "jsonl"))
+        out_text("\n");
+}
+
+// ---- all --------------------------------------------------------------------------------------------------------------------
+
+void bench_head(struct bench_report *r)
+{
+    if (is_format(r, "md"))
+        md_head();
+    else if (is_format(r, "json"))
+        out_text("[\n");
+}
+
+void bench_print(struct bench_report *r, const struct bench_row *row)
+{
+    if (is_format(r, "md"))
+        md_row(r, row);
+    else if (is_format(r, "csv"))
+        csv_row(r, row);
+    else
+        json_row(r, row);
+    r->n_printed++;
+    out_flush();
+}
+
+void bench_lines(const struct bench_report *r, const struct bench_row *row)
+{
+    if (!is_format(r, "md"))
+        return;
+    md_latency(row);
+    md_peer(row);
+}
+
+void bench_foot(struct bench_report *r)
+{
+    if (is_format(r, "json"))
+        out_text("\n]\n");
+}

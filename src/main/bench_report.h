@@ -1,0 +1,33 @@
+// bench_report.h - prints what ingot bench measured: as a table, or with llama-bench's field names as JSON, JSON lines or CSV.
+#pragma once
+#include "engine/measure.h"
+#include "engine/survey.h"
+#include "main/settings.h"
+
+struct bench_row {
+    struct measure_test test;
+    uint32_t n_samples;
+    double *samples_ms, *samples_ts; // [n_samples]: time of a run; tokens per second
+    double *first_ms;                // [n_samples] to the first token
+    double *gaps_ms;                 // [n_gaps] between tokens, sorted
+    size_t n_gaps;
+    double *peer_ts; // [n_samples] tokens per second of the peer, when there is one
+    double share;    // of the memory's reading speed
+};
+
+struct bench_report {
+    const struct settings *settings;
+    const struct survey *survey;
+    struct ingot_engine_info info;
+    uint32_t n_threads;
+    double bandwidth; // bytes per second
+    uint32_t n_printed;
+};
+
+void bench_head(struct bench_report *r);
+void bench_print(struct bench_report *r, const struct bench_row *row);
+// Below the table: latencies, and the comparison with a peer. Nothing in other formats, where they are fields.
+void bench_lines(const struct bench_report *r, const struct bench_row *row);
+void bench_foot(struct bench_report *r);
+// "pp512+tg128 @ d4096"
+void bench_test_name(const struct measure_test *test, char *name, size_t n);

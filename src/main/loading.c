@@ -1,0 +1,113 @@
+// loading.c - see loading.h.
+#include "main/loading.h"
+#include <errno.h>
+#include <unistd.h>
+#include "base/file.h"
+#include "main/terminal.h"
+
+enum { PROMPT_MAX_BYTES = 1 << 28 };
+
+static bool on_progress(void *arg, uint64_t done, uint64_t total)
+{
+    progress_show(arg, done, total);
+    return interrupts() == 0;
+}
+
+struct ingot_engine_options engine_options(const struct settings *settings)
+{
+    struct ingot_engine_options options = ingot_engine_defaults();
+
+    options.model = settings->model;
+    options.device = settings->device;
+    options.stages = settings->stages;
+    options.n_threads = settings->n_threads;
+    options.n_context = settings->n_context;
+    if (settings->n_batch)
+        options.n_batch = settings->n_batch;
+    options.kv = !strcmp(settings->kv, "f16") ? INGOT_KV_F16 : !strcmp(settings->kv, "f32") ? INGOT_KV_F32 : INGOT_KV_AUTO;
+    options.exact = settings->exact;
+    options.no_repack = settings->no_repack;
+    return options;
+}
+
+struct ingot_engine *engine_from_settings(const struct settings *settings, uint32_t n_sequences)
+{
+    struct ingot_engine_options options = engine_options(settings);
+    struct progress progress = { .what = "loading" };
+    struct ingot_error error;
+
+    if (n_sequences)
+        options.n_sequences = n_sequences;
+    options.progress = on_progress;
+    options.progress_arg = &progress;
+    signals_name_file(settings->model);
+    struct ingot_engine *engine = ingot_engine_open(&options, &error);
+    progress_end(&progress);
+    if (!engine)
+        fail(error.message);
+    return engine;
+}
+
+static bool read_stdin(struct buf *b, struct err *err)
+{
+    for (;;) {
+        if (b->n >= PROMPT_MAX_BYTES)
+            return err_set(err, ERR_LIMIT, "stdin: the text is longer than %d MiB", PROMPT_MAX_BYTES >> 20);
+        if (!buf_reserve(b, 65536))
+            return err_memory(err, "the prompt");
+        ssize_t n = read(STDIN_FILENO, b->at + b->n, 65536);
+        if (n < 0 && errno == EINTR && interrupts() == 0)
+            continue;
+        if (n < 0)
+            return err_set(err, ERR_IO, "stdin: %s", strerror(errno));
+        if (n == 0)
+            return true;
+        b->n += (size_t)n;
+        b->at[b->n] = 0;
+    }
+}
+
+static bool add_file(const char *path, struct buf *prompt, struct err *err)
+{
+    struct buf text = { 0 };
+    bool is_stdin = !path || !strcmp(path, "-");
+    bool ok = is_stdin ? read_stdin(&text, err) : file_read(&text, path, PROMPT_MAX_BYTES, err);
+
+    if (prompt->n && ok)
+        buf_text(prompt, "\n\n");
+    // The newline that ends a file is not part of what it says.
+    if (text.n && text.at[text.n - 1] == '\n')
+        text.n--;
+    const char *nul = text.n ? memchr(text.at, 0, text.n) : NULL;
+    if (ok && nul)
+        ok = err_set(err, ERR_INPUT, "%s: byte %zu is NUL, expected text", is_stdin ? "stdin" : path, (size_t)(nul - text.at));
+    if (ok && text.n)
+        buf_append(prompt, text.at, text.n);
+    buf_free(&text);
+    return ok;
+}
+
+bool prompt_from_settings(const struct settings *settings, const struct option_operands *operands, struct buf *prompt,
+                          bool *given)
+{
+    struct err err;
+
+    if (settings->prompt)
+        buf_text(prompt, settings->prompt);
+    for (size_t i = 0; i < operands->n; i++) {
+        buf_text(prompt, prompt->n ? " " : "");
+        buf_text(prompt, operands->at[i]);
+    }
+    *given = settings->prompt || operands->n || settings->file;
+    bool from_stdin = !*given && !isatty(STDIN_FILENO);
+    if ((settings->file || from_stdin) && !add_file(settings->file, prompt, &err)) {
+        fail(err.message);
+        return false;
+    }
+    *given = *given || from_stdin;
+    if (prompt->failed) {
+        fail("out of memory for the prompt");
+        return false;
+    }
+    return true;
+}

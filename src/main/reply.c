@@ -1,0 +1,127 @@
+// reply.c - see reply.h.
+#include "main/reply.h"
+#include <unistd.h>
+#include "base/mem.h"
+#include "main/out_json.h"
+#include "main/terminal.h"
+
+static const char *finish_name(enum ingot_finish finish)
+{
+    static const char *const names[] = { "none", "eos", "stop", "length", "cancelled", "error" };
+    return names[finish];
+}
+
+static void print_json(json_t *line)
+{
+    out_json(line, JSON_COMPACT);
+    out_text("\n");
+}
+
+static bool on_event(void *arg, const struct ingot_event *event)
+{
+    struct reply *r = arg;
+
+    if (event->n_bytes)
+        buf_append(&r->text, event->text, event->n_bytes);
+    if (r->settings->json && event->token != UINT32_MAX)
+        print_json(json_pack("{s:s%, s:I}", "text", event->text, event->n_bytes, "token", (json_int_t)event->token));
+    else if (r->settings->json && event->n_bytes)
+        print_json(json_pack("{s:s%}", "text", event->text, event->n_bytes));
+    else if (!r->settings->json)
+        out_model_text(event->text, event->n_bytes);
+    out_flush();
+    return interrupts() == 0 && out_state() == OUT_OPEN;
+}
+
+static void print_json_end(const struct reply *r)
+{
+    const struct ingot_result *result = &r->result;
+    json_t *line = json_pack("{s:b, s:s%, s:s, s:i, s:i, s:i}", "done", 1, "answer", r->text.at ? r->text.at : "", r->text.n,
+                             "finish", finish_name(result->finish), "n_prompt", (int)result->n_prompt, "n_reused",
+                             (int)result->n_reused, "n_generated", (int)result->n_generated);
+
+    if (!line)
+        return;
+    json_object_set_new(line, "first_token_ms", json_real(result->first_token_ms));
+    json_object_set_new(line, "prefill_ms", json_real(result->prefill_ms));
+    json_object_set_new(line, "decode_ms", json_real(result->decode_ms));
+    if (result->finish == INGOT_FINISH_ERROR)
+        json_object_set_new(line, "error", json_string(result->error.message));
+    print_json(line);
+}
+
+static double rate(double n, double ms)
+{
+    return ms > 0 ? n * 1000.0 / ms : 0;
+}
+
+// The tokens after the first are what decode_ms measures.
+static void print_figures(const struct ingot_result *result)
+{
+    uint32_t n_read = result->n_prompt - result->n_reused;
+
+    fprintf(stderr, "prompt %u tokens", result->n_prompt);
+    if (result->n_reused)
+        fprintf(stderr, " (%u reused)", result->n_reused);
+    fprintf(stderr, ", %.1f tok/s; first token after %.1f ms; answer %u tokens", rate(n_read, result->prefill_ms),
+            result->first_token_ms, result->n_generated);
+    if (result->n_generated > 1)
+        fprintf(stderr, ", %.1f tok/s", rate(result->n_generated - 1, result->decode_ms));
+    fprintf(stderr, "%s\n",
+            result->finish == INGOT_FINISH_LENGTH      ? "; cut at the limit"
+            : result->finish == INGOT_FINISH_CANCELLED ? "; stopped"
+                                                       : "");
+}
+
+static struct ingot_request_options request_options(const struct reply *r)
+{
+    const struct settings *s = r->settings;
+    struct ingot_request_options options = ingot_request_defaults();
+
+    options.session = r->session;
+    options.sampling = (struct ingot_sampling){
+        .temperature = s->temperature,
+        .top_k = s->top_k,
+        .top_p = s->top_p,
+        .min_p = s->min_p,
+        .repeat_penalty = s->repeat_penalty,
+        .presence_penalty = s->presence_penalty,
+        .frequency_penalty = s->frequency_penalty,
+        .penalty_window = s->repeat_last_n,
+        .seed = s->seed,
+    };
+    options.max_tokens = s->n_predict;
+    options.stop = s->stop.at;
+    options.n_stop = s->stop.n;
+    options.ignore_eos = s->ignore_eos;
+    options.parse_special = s->special;
+    return options;
+}
+
+int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_messages, const char *text)
+{
+    struct ingot_request_options options = request_options(r);
+    struct ingot_error error = { 0 };
+
+    options.messages = messages;
+    options.n_messages = n_messages;
+    options.text = n_messages ? NULL : text;
+    r->text.n = 0;
+    r->result = (struct ingot_result){ 0 };
+    interrupts_clear();
+    bool ok = ingot_generate(r->engine, &options, on_event, r, &r->result, &error);
+    if (!ok && r->result.finish == INGOT_FINISH_NONE)
+        r->result = (struct ingot_result){ .finish = INGOT_FINISH_ERROR, .error = error };
+    if (r->settings->json)
+        print_json_end(r);
+    else if (r->text.n && r->text.at[r->text.n - 1] != '\n')
+        out_text("\n");
+    out_flush();
+    if (out_state() != OUT_OPEN)
+        return out_finish();
+    if (!ok)
+        return fail(error.message);
+    if (!r->settings->quiet)
+        print_figures(&r->result);
+    return out_finish();
+}

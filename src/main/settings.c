@@ -1,0 +1,147 @@
+// settings.c - the option tables. Flags are spelt as llama.cpp spells them where they mean the same.
+#include "main/settings.h"
+
+#define AT(field) offsetof(struct settings, field)
+// clang-format off
+static const struct option general_options[] = {
+    { "-h --help", OPTION_FLAG, AT(help), NULL, NULL, 0, 0, NULL, "this help" },
+    { "--config", OPTION_STRING, AT(config), "FILE", NULL, 0, 0, NULL, "read options from FILE instead of ~/.config/ingot/config" },
+    { "--log", OPTION_CHOICE, AT(log), "LEVEL", "warn", 0, 0, "error warn info debug", "what is told on stderr" },
+    { 0 },
+};
+
+static const struct option model_options[] = {
+    { "-m --model", OPTION_STRING, AT(model), "FILE", NULL, 0, 0, NULL, "GGUF file or safetensors folder; without it the small model inside ingot" },
+    { "-c --ctx-size", OPTION_U32, AT(n_context), "N", "0", 0, 16777216, NULL, "tokens of context; 0: the model's own limit, at most 8192" },
+    { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 1024, NULL, "threads; 0: every processor this process may use" },
+    { "-b --batch-size", OPTION_U32, AT(n_batch), "N", "0", 0, 65536, NULL, "rows of one step at most; 0: ingot chooses" },
+    { "-dev --device", OPTION_STRING, AT(device), "NAME", "auto", 0, 0, NULL, "auto, cpu, or cpu:plain, the plain loops that define every operation" },
+    { "--stages", OPTION_STRING, AT(stages), "LIST", NULL, 0, 0, NULL, "layers at which a new stage begins, such as 4,8" },
+    { "--kv", OPTION_CHOICE, AT(kv), "TYPE", "auto", 0, 0, "auto f16 f32", "numbers in the KV pages; auto: f16, or f32 with --exact" },
+    { "--exact", OPTION_FLAG, AT(exact), NULL, NULL, 0, 0, NULL, "activations stay fp32 in products with quantised weights: slower" },
+    { "-nr --no-repack", OPTION_FLAG, AT(no_repack), NULL, NULL, 0, 0, NULL, "use weights as they lie in the file: less memory, slower" },
+    { 0 },
+};
+
+static const struct option prompt_options[] = {
+    { "-p --prompt", OPTION_STRING, AT(prompt), "TEXT", NULL, 0, 0, NULL, "answer TEXT and leave" },
+    { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "take the prompt from FILE, after -p's text if both are given; -: stdin" },
+    { "-sys --system --system-prompt", OPTION_STRING, AT(system), "TEXT", NULL, 0, 0, NULL, "what the model is told before the conversation" },
+    { "-no-cnv --no-chat --no-conversation", OPTION_FLAG, AT(no_chat), NULL, NULL, 0, 0, NULL, "continue the text as it is, without the chat template" },
+    { "-sp --special", OPTION_FLAG, AT(special), NULL, NULL, 0, 0, NULL, "with --no-chat: control tokens written in the prompt count as such" },
+    { "-n --predict --n-predict", OPTION_U32, AT(n_predict), "N", "0", 0, 0, NULL, "tokens of an answer at most; 0: to the end of the context" },
+    { "-r --stop --reverse-prompt", OPTION_LIST, AT(stop), "TEXT", NULL, 0, 0, NULL, "end the answer before TEXT; may be given more than once" },
+    { "--ignore-eos", OPTION_FLAG, AT(ignore_eos), NULL, NULL, 0, 0, NULL, "go on when the model says that it is done" },
+    { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object per line instead of text" },
+    { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "no line of figures at the end" },
+    { 0 },
+};
+
+static const struct option sampling_options[] = {
+    { "--temp --temperature", OPTION_FLOAT, AT(temperature), "X", "0.8", 0, 1000, NULL, "temperature; 0: always the likeliest token" },
+    { "--top-k", OPTION_U32, AT(top_k), "N", "40", 0, 0, NULL, "only the N likeliest tokens; 0: off" },
+    { "--top-p", OPTION_FLOAT, AT(top_p), "X", "0.95", 0, 1, NULL, "only the likeliest tokens that together reach X; 1: off" },
+    { "--min-p", OPTION_FLOAT, AT(min_p), "X", "0.05", 0, 1, NULL, "only tokens at least X times as likely as the likeliest; 0: off" },
+    { "--repeat-penalty", OPTION_FLOAT, AT(repeat_penalty), "X", "1", 0.01, 100, NULL, "above 1 makes tokens already seen less likely" },
+    { "--presence-penalty", OPTION_FLOAT, AT(presence_penalty), "X", "0", -100, 100, NULL, "subtracted once from tokens already seen" },
+    { "--frequency-penalty", OPTION_FLOAT, AT(frequency_penalty), "X", "0", -100, 100, NULL, "subtracted for each time a token was seen" },
+    { "--repeat-last-n", OPTION_U32, AT(repeat_last_n), "N", "64", 0, 65536, NULL, "how many of the last tokens count as seen" },
+    { "-s --seed", OPTION_U64, AT(seed), "N", "0", 0, 0, NULL, "the same seed and prompt give the same answer" },
+    { 0 },
+};
+
+static const struct option bench_options[] = {
+    { "-p --n-prompt", OPTION_NUMBERS, AT(n_prompt), "N,...", "512", 0, 1000000, NULL, "prompt tokens of a prefill test; 0: none" },
+    { "-n --n-gen", OPTION_NUMBERS, AT(n_gen), "N,...", "128", 0, 1000000, NULL, "tokens of a generation test; 0: none" },
+    { "-pg --prompt-gen", OPTION_LIST, AT(prompt_gen), "P,G", NULL, 0, 0, NULL, "a test that reads P tokens and then generates G" },
+    { "-d --n-depth", OPTION_NUMBERS, AT(depth), "N,...", "0", 0, 1000000, NULL, "tokens already in the context before a test" },
+    { "-r --repetitions", OPTION_U32, AT(repetitions), "N", "5", 1, 10000, NULL, "how often each test runs" },
+    { "-o --output", OPTION_CHOICE, AT(output), "FORMAT", "md", 0, 0, "md json jsonl csv", "with llama-bench's columns and field names" },
+    { "--no-warmup", OPTION_FLAG, AT(no_warmup), NULL, NULL, 0, 0, NULL, "no untimed run before each test" },
+    { "--peer", OPTION_STRING, AT(peer), "COMMAND", NULL, 0, 0, NULL, "run this llama-bench compatible program in turn with ingot and print the ratio" },
+    { 0 },
+};
+
+static const struct option inspect_options[] = {
+    { "--tensors", OPTION_FLAG, AT(tensors), NULL, NULL, 0, 0, NULL, "list every tensor" },
+    { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object with everything" },
+    { "-m --model", OPTION_STRING, AT(model), "FILE", NULL, 0, 0, NULL, "GGUF file or safetensors folder; without it the small model inside ingot" },
+    { "-c --ctx-size", OPTION_U32, AT(n_context), "N", "0", 0, 16777216, NULL, "tokens of context to count memory for; 0: the model's own limit, at most 8192" },
+    { 0 },
+};
+
+static const struct option tokenize_options[] = {
+    { "-m --model", OPTION_STRING, AT(model), "FILE", NULL, 0, 0, NULL, "GGUF file or safetensors folder; without it the small model inside ingot" },
+    { "-p --prompt", OPTION_STRING, AT(prompt), "TEXT", NULL, 0, 0, NULL, "the text; else what -f names, else stdin" },
+    { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "take the text from FILE; -: stdin" },
+    { "--ids", OPTION_FLAG, AT(ids), NULL, NULL, 0, 0, NULL, "only the ids, as [1, 2, 3]" },
+    { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object with ids and pieces" },
+    { "-sp --special", OPTION_FLAG, AT(special), NULL, NULL, 0, 0, NULL, "control tokens written in the text count as such" },
+    { 0 },
+};
+
+static const struct option doctor_options[] = {
+    { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object instead of text" },
+    { 0 },
+};
+
+static const struct option verify_options[] = {
+    { "-n --n-tokens", OPTION_U32, AT(n_verify), "N", "32", 1, 512, NULL, "rows of the step that is compared" },
+    { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object per command, and one at the end" },
+    { "-a --all", OPTION_FLAG, AT(all), NULL, NULL, 0, 0, NULL, "print every command, not only those beyond their limit" },
+    { 0 },
+};
+
+static const struct option trace_options[] = {
+    { "--trace", OPTION_FLAG, AT(trace), NULL, NULL, 0, 0, NULL, "print the tapes, their barriers, scratch and counters to stderr" },
+    { 0 },
+};
+// clang-format on
+
+static const struct option_group general = { "General", general_options }, model = { "Model and device", model_options },
+                                 prompt = { "Prompt and answer", prompt_options }, sampling = { "Sampling", sampling_options },
+                                 bench = { "Tests", bench_options }, inspect = { "What to show", inspect_options },
+                                 tokenize = { "Text", tokenize_options }, doctor = { "Report", doctor_options },
+                                 verify = { "Check", verify_options }, trace = { "Looking inside", trace_options };
+
+// clang-format off
+static const char run_text[] =
+    "The prompt is TEXT or -p, -f, or what a pipe brings; with none of them a terminal starts a chat. The answer goes to stdout, "
+    "figures to stderr. Ctrl-C once stops the answer, twice leaves.\n\n"
+    "With --json every piece of the answer is a line {\"text\", \"token\"}; the last line has \"done\": true, the whole \"answer\", "
+    "\"finish\" (eos, stop, length, cancelled, error), n_prompt, n_reused, n_generated, first_token_ms, prefill_ms, decode_ms, and "
+    "\"error\" if there was one.\n\n"
+    "  ingot run -p \"Tell me a story about a fox.\"\n"
+    "  ingot run -m model.gguf --system \"Answer in French.\"\n"
+    "  git diff | ingot run -m model.gguf -p \"Review this change.\" -f -";
+
+static const char bench_text[] =
+    "Beside tokens per second: the share of the memory's reading speed, which is probed in the same run, time to first token, and the "
+    "time between tokens (p50, p95, p99).\n\n"
+    "  ingot bench -m model.gguf -p 512 -n 128 -r 5\n"
+    "  ingot bench -m model.gguf --peer ./llama-bench";
+
+static const struct option_verb verbs[] = {
+    { "run", "[TEXT]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &sampling, &model, &trace, &general } },
+    { "bench", NULL, "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &general } },
+    { "inspect", "[FILE]", "Shows what a model file holds and the memory it needs", NULL, { &inspect, &general } },
+    { "tokenize", "[TEXT]", "Shows the tokens of a text", NULL, { &tokenize, &general } },
+    { "verify", NULL, "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &general } },
+    { "doctor", NULL, "Tells what ingot finds on this machine", NULL, { &doctor, &general } },
+    { "help", "[VERB]", "Shows all verbs, or the flags of one", NULL, { &general } },
+    { "man", NULL, "Prints the man page", NULL, { &general } },
+    { "completion", "SHELL", "Prints the completion for bash, zsh or fish", NULL, { &general } },
+};
+// clang-format on
+
+const struct option_program ingot_program = {
+    "ingot",
+    INGOT_VERSION,
+    "an inference engine for language models",
+    "  ingot run                 a chat with the small model that ships inside\n"
+    "  ingot run -m FILE         a chat with a model of yours: a GGUF file or a safetensors folder\n"
+    "  ingot help run            the flags of a verb\n"
+    "  ingot --version           version, commit and how it was built",
+    verbs,
+    sizeof verbs / sizeof *verbs,
+};

@@ -1,0 +1,52 @@
+// settings.h - every option of every verb: the struct that receives the values, and the tables that name them.
+//
+// One struct for all verbs, so that an option that several verbs share is written once. A verb sees only its own groups.
+#pragma once
+#include "base/options.h"
+
+struct settings {
+    bool help;
+    const char *config, *log;
+    // the model and where it runs
+    const char *model, *device, *stages, *kv;
+    uint32_t n_threads, n_context, n_batch;
+    bool exact, no_repack;
+    // the prompt and the answer
+    const char *prompt, *file, *system;
+    bool no_chat, special, json, quiet, ignore_eos, trace;
+    uint32_t n_predict;
+    struct option_list stop;
+    // sampling
+    float temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
+    uint32_t top_k, repeat_last_n;
+    uint64_t seed;
+    // bench
+    struct option_numbers n_prompt, n_gen, depth;
+    struct option_list prompt_gen;
+    uint32_t repetitions;
+    const char *output, *peer;
+    bool no_warmup;
+    // inspect, tokenize, verify
+    bool ids, tensors, all;
+    uint32_t n_verify;
+};
+
+extern const struct option_program ingot_program;
+
+struct call {
+    const struct option_verb *verb;
+    const struct settings *settings;
+    const struct option_operands *operands;
+    struct arena *arena; // for the length of the program
+};
+
+// Exit statuses.
+enum { STATUS_OK = 0, STATUS_ERROR = 1, STATUS_USAGE = 2, STATUS_INTERRUPTED = 130 };
+
+// One function per verb: returns the exit status, having printed its own errors.
+int verb_run(const struct call *call);
+int verb_bench(const struct call *call);
+int verb_inspect(const struct call *call);
+int verb_tokenize(const struct call *call);
+int verb_verify(const struct call *call);
+int verb_doctor(const struct call *call);

@@ -1,0 +1,42 @@
+// terminal.h - the two streams: results on stdout, everything else on stderr. And Ctrl-C.
+//
+// A closed stdout ends the program's work quietly; a full disk is an error. On a terminal, control characters that a model writes
+// are dropped, so that its text cannot drive the terminal. Animation only where stderr is a terminal.
+#pragma once
+#include <stdint.h>
+#include "base/err.h"
+#include "base/str.h"
+
+enum out_state { OUT_OPEN, OUT_CLOSED, OUT_FAILED }; // nobody reads any more | the system refused a write
+
+void out_write(const char *bytes, size_t n); // buffered
+void out_flush(void);
+void out_text(const char *text);
+void out_printf(const char *format, ...) PRINTF_LIKE(1, 2);
+// Text that a model wrote: see above.
+void out_model_text(const char *bytes, size_t n);
+enum out_state out_state(void);
+// Flushes. STATUS_OK, or STATUS_ERROR with a line on stderr when the output could not be written.
+int out_finish(void);
+
+// "ingot: message" on stderr; returns STATUS_ERROR.
+int fail(const char *message);
+int fail_usage(const char *format, ...) PRINTF_LIKE(1, 2); // returns STATUS_USAGE
+
+// Installs the handlers: Ctrl-C, SIGPIPE, SIGBUS (a mapped model file that was cut short).
+void signals_install(void);
+void signals_name_file(const char *path); // for the message of SIGBUS; NULL: none
+// How often Ctrl-C was pressed since interrupts_clear. The second press leaves the program at once, unless held: a line editor
+// has to put the terminal back first.
+unsigned interrupts(void);
+void interrupts_clear(void);
+void interrupts_hold(bool held);
+
+// A bar on stderr, drawn at most 10 times a second, and only on a terminal.
+struct progress {
+    const char *what;
+    uint64_t last_ns;
+    bool drawn;
+};
+void progress_show(struct progress *p, uint64_t done, uint64_t total);
+void progress_end(struct progress *p); // wipes the bar

@@ -1,0 +1,245 @@
+// verb_bench.c - ingot bench: which tests, in which order, beside whom. Measuring is in engine/measure.c, printing in bench_report.c.
+#include "base/bandwidth.h"
+#include "base/mem.h"
+#include "base/stats.h"
+#include "base/threads.h"
+#include "engine/peer.h"
+#include "main/bench_report.h"
+#include "main/loading.h"
+#include "main/terminal.h"
+
+enum { MAX_TESTS = 256, WARM_UP_TOKENS = 4 };
+
+struct bench {
+    const struct settings *settings;
+    struct ingot_engine *engine;
+    struct survey survey;
+    struct bench_report report;
+    struct measure_test tests[MAX_TESTS];
+    struct bench_row rows[MAX_TESTS];
+    uint32_t n_tests, n_rows;
+};
+
+// ---- what to run ------------------------------------------------------------------------------------------------------------
+
+static bool add_test(struct bench *b, uint32_t n_prompt, uint32_t n_gen, uint32_t depth)
+{
+    if (n_prompt == 0 && n_gen == 0)
+        return true;
+    if (b->n_tests == MAX_TESTS) {
+        fail_usage("bench: more than %d tests", MAX_TESTS);
+        return false;
+    }
+    b->tests[b->n_tests++] = (struct measure_test){ n_prompt, n_gen, depth };
+    return true;
+}
+
+// "512,128"
+static bool parse_pair(const char *text, uint32_t pair[2])
+{
+    struct str s = str_from(text);
+    size_t comma = str_find(s, STR(","));
+    uint64_t a, b;
+
+    if (comma == SIZE_MAX || !str_to_u64(str_from_to(s, 0, comma), &a) || !str_to_u64(str_from_to(s, comma + 1, s.n), &b) ||
+        a == 0 || b == 0 || a > 1000000 || b > 1000000) {
+        fail_usage("-pg: found '%.40s', expected two numbers from 1 to 1000000, as in 512,128", text);
+        return false;
+    }
+    pair[0] = (uint32_t)a;
+    pair[1] = (uint32_t)b;
+    return true;
+}
+
+static bool tests_at_depth(struct bench *b, uint32_t depth)
+{
+    const struct settings *s = b->settings;
+
+    for (size_t i = 0; i < s->n_prompt.n; i++) {
+        if (!add_test(b, s->n_prompt.at[i], 0, depth))
+            return false;
+    }
+    for (size_t i = 0; i < s->n_gen.n; i++) {
+        if (!add_test(b, 0, s->n_gen.at[i], depth))
+            return false;
+    }
+    for (size_t i = 0; i < s->prompt_gen.n; i++) {
+        uint32_t pair[2];
+        if (!parse_pair(s->prompt_gen.at[i], pair) || !add_test(b, pair[0], pair[1], depth))
+            return false;
+    }
+    return true;
+}
+
+static bool choose_tests(struct bench *b)
+{
+    for (size_t i = 0; i < b->settings->depth.n; i++) {
+        if (!tests_at_depth(b, b->settings->depth.at[i]))
+            return false;
+    }
+    if (b->n_tests == 0)
+        fail_usage("bench: no test is left: give -p, -n or -pg");
+    return b->n_tests > 0;
+}
+
+// ---- running ----------------------------------------------------------------------------------------------------------------
+
+static bool row_alloc(struct bench_row *row, const struct measure_test *test, uint32_t n, bool peer)
+{
+    *row = (struct bench_row){ .test = *test };
+    row->samples_ms = mem_alloc_array(n, sizeof(double));
+    row->samples_ts = mem_alloc_array(n, sizeof(double));
+    row->first_ms = mem_alloc_array(n, sizeof(double));
+    row->gaps_ms = mem_alloc_array((size_t)n * (test->n_gen + 1), sizeof(double));
+    row->peer_ts = peer ? mem_alloc_array(n, sizeof(double)) : NULL;
+    return row->samples_ms && row->samples_ts && row->first_ms && row->gaps_ms && (row->peer_ts || !peer);
+}
+
+static void row_free(struct bench_row *row)
+{
+    mem_free(row->samples_ms);
+    mem_free(row->samples_ts);
+    mem_free(row->first_ms);
+    mem_free(row->gaps_ms);
+    mem_free(row->peer_ts);
+}
+
+static bool warm_up(struct bench *b, const struct measure_test *test, struct err *err)
+{
+    struct measure_test short_test = *test;
+    struct measure_sample sample = { 0 };
+    struct measure m;
+
+    short_test.n_gen = test->n_gen < WARM_UP_TOKENS ? test->n_gen : WARM_UP_TOKENS;
+    short_test.depth = 0;
+    if (b->settings->no_warmup)
+        return true;
+    bool ok = measure_begin(&m, b->engine, &short_test, err);
+    if (ok) {
+        ok = measure_run(&m, &sample, err);
+        measure_end(&m);
+    }
+    return ok;
+}
+
+// Ours and the peer's in turn, so that a machine that slows down slows both.
+static bool run_rounds(struct bench *b, struct measure *m, struct bench_row *row, struct err *err)
+{
+    const struct settings *s = b->settings;
+    struct peer_call peer = { s->peer, s->model, row->test, b->report.n_threads };
+
+    for (uint32_t i = 0; i < s->repetitions; i++) {
+        struct measure_sample sample = { .gaps_ms = row->gaps_ms + row->n_gaps };
+        if (!measure_run(m, &sample, err))
+            return false;
+        row->samples_ms[i] = sample.ms;
+        row->samples_ts[i] = measure_tokens(&row->test) * 1000.0 / sample.ms;
+        row->first_ms[i] = sample.first_token_ms;
+        row->n_gaps += sample.n_gaps;
+        row->n_samples++;
+        if (s->peer && !peer_run(&peer, &row->peer_ts[i], err))
+            return false;
+        if (interrupts())
+            return err_set(err, ERR_CANCELLED, "stopped");
+    }
+    return true;
+}
+
+// The bytes that a run reads at least: the weights once for every step, and the K and V of what came before.
+static double run_bytes(const struct bench *b, const struct measure_test *t)
+{
+    double kv = (double)b->survey.kv_bytes * (!strcmp(b->settings->kv, "f32") || b->settings->exact ? 2 : 1);
+    double prompt_steps = t->n_prompt ? (double)((t->n_prompt + b->report.info.n_batch - 1) / b->report.info.n_batch) : 0;
+    double start = (double)t->depth + t->n_prompt;
+
+    return (double)b->survey.read_bytes * (prompt_steps + t->n_gen) + kv * prompt_steps * t->depth +
+           kv * t->n_gen * (start + t->n_gen / 2.0);
+}
+
+static bool run_test(struct bench *b, const struct measure_test *test, struct err *err)
+{
+    struct bench_row *row = &b->rows[b->n_rows++];
+    struct measure m;
+
+    if (!row_alloc(row, test, b->settings->repetitions, b->settings->peer != NULL))
+        return err_memory(err, "the measurements");
+    if (!warm_up(b, test, err) || !measure_begin(&m, b->engine, test, err))
+        return false;
+    bool ok = run_rounds(b, &m, row, err);
+    measure_end(&m);
+    if (!ok)
+        return false;
+    stats_sort(row->gaps_ms, row->n_gaps);
+    double seconds = stats_mean(row->samples_ms, row->n_samples) * 1e-3;
+    row->share = b->survey.known && b->report.bandwidth > 0 ? run_bytes(b, test) / seconds / b->report.bandwidth : 0;
+    bench_print(&b->report, row);
+    return true;
+}
+
+static int run_tests(struct bench *b)
+{
+    struct err err = { 0 };
+    bool ok = true;
+
+    bench_head(&b->report);
+    for (uint32_t i = 0; i < b->n_tests && ok && out_state() == OUT_OPEN; i++)
+        ok = run_test(b, &b->tests[i], &err);
+    bench_foot(&b->report);
+    if (b->n_rows && !strcmp(b->settings->output, "md"))
+        out_printf("\nDRAM reads at %.1f GB/s with %u threads, probed in this run\n", b->report.bandwidth * 1e-9,
+                   b->report.n_threads);
+    for (uint32_t i = 0; i < b->n_rows && ok; i++)
+        bench_lines(&b->report, &b->rows[i]);
+    for (uint32_t i = 0; i < b->n_rows; i++)
+        row_free(&b->rows[i]);
+    if (ok)
+        return out_finish();
+    fail(err.message);
+    return err.code == ERR_CANCELLED ? STATUS_INTERRUPTED : STATUS_ERROR;
+}
+
+static struct ingot_engine *open_engine(const struct bench *b)
+{
+    struct settings s = *b->settings;
+
+    for (uint32_t i = 0; i < b->n_tests && b->settings->n_context == 0; i++) {
+        uint32_t needed = measure_context(&b->tests[i]);
+        s.n_context = needed > s.n_context ? needed : s.n_context;
+    }
+    return engine_from_settings(&s, 1);
+}
+
+static int bench_run(struct bench *b)
+{
+    struct err err;
+
+    if (!choose_tests(b))
+        return STATUS_USAGE;
+    if (b->settings->peer && !b->settings->model)
+        return fail_usage("--peer needs a file that both programs can read: name one with -m");
+    if (!survey_open(&b->survey, b->settings->model, 0, &err))
+        return fail(err.message);
+    b->engine = open_engine(b);
+    int status = STATUS_ERROR;
+    if (b->engine) {
+        unsigned n = b->settings->n_threads ? b->settings->n_threads : threads_available();
+        b->report = (struct bench_report){ .settings = b->settings, .n_threads = n, .bandwidth = bandwidth_read(n) };
+        ingot_engine_info(b->engine, &b->report.info);
+        status = run_tests(b);
+    }
+    ingot_engine_close(b->engine);
+    survey_close(&b->survey);
+    return status;
+}
+
+int verb_bench(const struct call *call)
+{
+    struct bench *b = mem_alloc(sizeof *b);
+
+    if (!b)
+        return fail("out of memory");
+    b->settings = call->settings;
+    int status = bench_run(b);
+    mem_free(b);
+    return status;
+}

@@ -1,0 +1,129 @@
+// verb_doctor.c - ingot doctor: what ingot finds on this machine, and what it was built with.
+#include <sys/utsname.h>
+#include <unistd.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <utf8proc.h>
+#include "base/bandwidth.h"
+#include "base/file.h"
+#include "base/threads.h"
+#include "device/cpu/cpu.h"
+#include "engine/embedded.h"
+#include "ingot.h"
+#include "main/out_json.h"
+#include "main/settings.h"
+#include "main/terminal.h"
+#include "main/version.h"
+#ifdef INGOT_LIBEDIT
+#include <histedit.h>
+#endif
+
+// One line of the report: its words are also its key in JSON.
+struct report {
+    json_t *all; // object, in the order of the lines
+};
+
+static void add(struct report *r, const char *key, const char *format, ...) PRINTF_LIKE(3, 4);
+static void add(struct report *r, const char *key, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    json_object_set_new(r->all, key, json_string(text));
+}
+
+static void add_processor(struct report *r)
+{
+    char features[128] = "";
+    struct utsname name;
+    unsigned n = threads_available();
+
+    cpu_features_print(cpu_features(), features, sizeof features);
+    if (uname(&name) == 0)
+        add(r, "system", "%s %s, %s", name.sysname, name.release, name.machine);
+    add(r, "processor", "%u threads for this process, %s", n, features[0] ? features : "no vector features that ingot uses");
+    double rate = bandwidth_read(n);
+    if (rate > 0)
+        add(r, "memory speed", "%.1f GB/s read by %u threads", rate * 1e-9, n);
+    else
+        add(r, "memory speed", "not probed: too little memory");
+}
+
+static void add_memory(struct report *r)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    struct buf text = { 0 };
+    struct err err;
+
+    if (pages > 0 && page > 0)
+        add(r, "memory", "%.1f GiB, pages of %ld KiB", (double)pages * (double)page / (1 << 30), page / 1024);
+    // "always [madvise] never": the word in brackets holds
+    const char *path = "/sys/kernel/mm/transparent_hugepage/enabled";
+    if (file_exists(path) && file_read(&text, path, 256, &err) && strchr(text.at, '[')) {
+        const char *word = strchr(text.at, '[') + 1;
+        int n = (int)strcspn(word, "]");
+        bool never = n == 5 && !strncmp(word, "never", 5);
+        add(r, "huge pages", "%.*s%s", n, word, never ? ": decoding would be some percent faster with madvise" : "");
+    } else {
+        add(r, "huge pages", "the system does not say");
+    }
+    buf_free(&text);
+}
+
+static void add_libraries(struct report *r)
+{
+    char pcre2[64] = "";
+    uint32_t jit = 0;
+
+    pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
+    pcre2_config(PCRE2_CONFIG_JIT, &jit);
+    add(r, "jansson", "%s", jansson_version_str());
+    add(r, "pcre2", "%s, %s", pcre2, jit ? "with JIT" : "without JIT: tokenising is slower");
+    add(r, "utf8proc", "%s", utf8proc_version());
+#ifdef INGOT_LIBEDIT
+    add(r, "libedit", "%d.%d", LIBEDIT_MAJOR, LIBEDIT_MINOR);
+#else
+    add(r, "libedit", "not built in: the chat has no line editing");
+#endif
+}
+
+static void add_devices(struct report *r)
+{
+    const void *bytes;
+    size_t n;
+
+    add(r, "devices", "cpu, cpu:plain");
+    add(r, "GPUs", "none: this build runs on the CPU only");
+    if (embedded_model(&bytes, &n))
+        add(r, "built-in model", "%.1f MiB", (double)n / 1048576.0);
+    else
+        add(r, "built-in model", "none: name one with -m");
+}
+
+int verb_doctor(const struct call *call)
+{
+    struct report r = { json_object() };
+    const char *key;
+    json_t *value;
+
+    add(&r, "ingot", "%s, commit %s", ingot_version(), version_commit);
+    add(&r, "build", "%s", version_build);
+    add_processor(&r);
+    add_memory(&r);
+    add_devices(&r);
+    add_libraries(&r);
+    if (call->settings->json) {
+        out_json(r.all, 0);
+        out_text("\n");
+        return out_finish();
+    }
+    json_object_foreach(r.all, key, value)
+    {
+        out_printf("%-15s %s\n", key, json_string_value(value));
+    }
+    json_decref(r.all);
+    return out_finish();
+}

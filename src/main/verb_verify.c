@@ -1,0 +1,52 @@
+// verb_verify.c - ingot verify: is every command of the tapes what its definition says? The comparing is in engine/verify.c.
+#include "engine/verify.h"
+#include "main/loading.h"
+#include "main/out_json.h"
+#include "main/terminal.h"
+
+struct listener {
+    const struct settings *settings;
+    uint32_t n_commands;
+};
+
+static void print_finding(const struct listener *l, const struct verify_finding *f)
+{
+    bool bad = f->error > f->limit;
+
+    if (l->settings->json) {
+        out_json(json_pack("{s:i, s:i, s:s, s:s, s:f, s:f, s:b}", "stage", (int)f->stage, "command", (int)f->command, "label",
+                           f->label, "operation", f->name, "error", f->error, "limit", f->limit, "ok", !bad),
+                 JSON_COMPACT);
+        out_text("\n");
+    } else if (bad || l->settings->all) {
+        out_printf("%-4s stage %u command %3u  %-28s %-12s error %.3g, limit %.3g\n", bad ? "BAD" : "ok", f->stage, f->command,
+                   f->label, f->name, f->error, f->limit);
+    }
+}
+
+static bool on_command(void *arg, const struct verify_finding *finding)
+{
+    struct listener *l = arg;
+
+    l->n_commands++;
+    print_finding(l, finding);
+    return out_state() == OUT_OPEN && interrupts() == 0;
+}
+
+int verb_verify(const struct call *call)
+{
+    struct ingot_engine_options options = engine_options(call->settings);
+    struct listener listener = { .settings = call->settings };
+    uint32_t n_bad = 0;
+    struct err err;
+
+    signals_name_file(call->settings->model);
+    if (!engine_verify(&options, call->settings->n_verify, on_command, &listener, &n_bad, &err))
+        return fail(err.message);
+    if (call->settings->json)
+        out_printf("{\"done\":true,\"commands\":%u,\"bad\":%u}\n", listener.n_commands, n_bad);
+    else
+        out_printf("%u commands, %u beyond their limit\n", listener.n_commands, n_bad);
+    int status = out_finish();
+    return status == STATUS_OK && n_bad ? STATUS_ERROR : status;
+}
