@@ -1,10 +1,169 @@
-// quantize_convert.c - a safetensors model under GGUF's names.
+// quantize_convert.c - a safetensors model as GGUF: tensors under their other names, sizes under their other keys.
+//
+// Nothing about an architecture is written here: the tables in models/ hold both spellings and say which rows GGUF keeps in another
+// order. What GGUF says with a tensor (the divisors of Llama 3's rotation) is made from the bound model.
+#include <math.h>
+#include "base/log.h"
 #include "engine/quantize_plan.h"
+#include "models/arch.h"
+#include "text/tokenizer_write.h"
+
+struct convert {
+    struct quantize_plan *plan;
+    struct gguf_writer *w;
+    struct model model;
+    struct err *err;
+};
+
+static const char *key_of(const struct convert *c, const char *part, char key[128])
+{
+    snprintf(key, 128, "%s.%s", c->model.arch->name, part);
+    return key;
+}
+
+static void write_sizes(struct convert *c)
+{
+    const struct arch *arch = c->model.arch;
+    char key[128];
+
+    for (uint32_t i = 0; i < arch->n_config; i++) {
+        const struct config_key *k = &arch->config[i];
+        const char *field = (const char *)&c->model.config + k->offset;
+        uint32_t u;
+        float f;
+        memcpy(&u, field, sizeof u);
+        memcpy(&f, field, sizeof f);
+        if (strncmp(k->gguf, "%s.", 3) != 0 || (!k->is_float && u == 0)) // 0: does not apply
+            continue;
+        if (k->is_float)
+            gguf_write_f32(c->w, key_of(c, k->gguf + 3, key), f);
+        else
+            gguf_write_u32(c->w, key_of(c, k->gguf + 3, key), u);
+    }
+    gguf_write_u32(c->w, key_of(c, "attention.value_length", key), c->model.config.head_dim);
+}
+
+static void write_rope(struct convert *c)
+{
+    const struct rope_config *r = &c->model.config.rope;
+    char key[128];
+
+    gguf_write_u32(c->w, key_of(c, "rope.dimension_count", key), r->n_dims);
+    gguf_write_f32(c->w, key_of(c, "rope.freq_base", key), r->base);
+    if (r->type != ROPE_LINEAR && r->type != ROPE_YARN)
+        return;
+    gguf_write_str(c->w, key_of(c, "rope.scaling.type", key), r->type == ROPE_YARN ? STR("yarn") : STR("linear"));
+    gguf_write_f32(c->w, key_of(c, "rope.scaling.factor", key), r->factor);
+    gguf_write_u32(c->w, key_of(c, "rope.scaling.original_context_length", key), r->original_context);
+    if (r->type != ROPE_YARN)
+        return;
+    gguf_write_f32(c->w, key_of(c, "rope.scaling.yarn_beta_fast", key), r->beta_fast);
+    gguf_write_f32(c->w, key_of(c, "rope.scaling.yarn_beta_slow", key), r->beta_slow);
+    if (r->attention > 0) // GGUF's is a factor on the usual one, config.json's replaces it
+        gguf_write_f32(c->w, key_of(c, "rope.scaling.attn_factor", key), r->attention / (float)(0.1 * log(r->factor) + 1));
+}
+
+static uint32_t heads_of(const struct model_config *config, const struct weight_key *k)
+{
+    bool q = k->rows == DIM_Q || k->cols == DIM_Q;
+    return k->flags & WEIGHT_ROPE_PAIRED ? q ? config->n_heads : config->n_kv_heads : 0;
+}
+
+static bool add_tensor(struct convert *c, const struct weight_key *k, uint32_t layer)
+{
+    const struct model *m = &c->model;
+    const struct tensor *t = k->per_layer ? m->layers[layer][k->place] : m->tensors[k->place];
+    const char *mark = strstr(k->gguf, "%u");
+
+    if (!t || ((k->flags & WEIGHT_TIED) && m->tied))
+        return true;
+    char *name = mark ? arena_printf(c->plan->arena, "%.*s%u%s", (int)(mark - k->gguf), k->gguf, layer, mark + 2)
+                      : arena_printf(c->plan->arena, "%s", k->gguf);
+    if (!name)
+        return err_memory(c->err, "names of tensors");
+    struct quantize_entry entry = { .from = *t, .name = str_from(name), .paired_heads = heads_of(&m->config, k) };
+    return quantize_plan_add(c->plan, &entry, c->err);
+}
+
+// Llama 3 divides each frequency by its own number, which GGUF files carry as a tensor.
+static bool add_divisors(struct convert *c)
+{
+    const struct rope_config *r = &c->model.config.rope;
+    uint64_t n = r->n_dims / 2;
+
+    if (r->type != ROPE_LLAMA3)
+        return true;
+    float *divisors = arena_alloc_array(c->plan->arena, n, sizeof *divisors);
+    if (!divisors)
+        return err_memory(c->err, "rotation frequencies");
+    for (uint64_t i = 0; i < n; i++)
+        divisors[i] = (float)(pow((double)r->base, -2.0 * (double)i / r->n_dims) / (double)c->model.frequencies[i]);
+    struct quantize_entry entry = { .name = STR("rope_freqs.weight") };
+    entry.from =
+        (struct tensor){ entry.name, QUANT_F32, 1, { n, 1, 1, 1 }, (const unsigned char *)divisors, n * sizeof *divisors };
+    return quantize_plan_add(c->plan, &entry, c->err);
+}
+
+static bool add_tensors(struct convert *c)
+{
+    const struct arch *arch = c->model.arch;
+
+    if (!add_divisors(c))
+        return false;
+    for (uint32_t i = 0; i < arch->n_weights; i++)
+        if (!arch->weights[i].per_layer && !add_tensor(c, &arch->weights[i], 0))
+            return false;
+    for (uint32_t l = 0; l < c->model.config.n_layers; l++)
+        for (uint32_t i = 0; i < arch->n_weights; i++)
+            if (arch->weights[i].per_layer && !add_tensor(c, &arch->weights[i], l))
+                return false;
+    return true;
+}
+
+static bool write_tokenizer(struct convert *c)
+{
+    const struct model_file *file = c->model.file;
+    struct tokenizer *t;
+
+    if (!model_file_tokenizer_json(file).n) {
+        log_line(LOG_WARN, "quantize", "%s has no tokenizer.json: the new file will have no tokeniser", model_file_path(file));
+        gguf_write_str(c->w, "tokenizer.ggml.model", STR("none"));
+        return true;
+    }
+    if (!tokenizer_load(&t, file, c->err))
+        return false;
+    bool ok = tokenizer_write(t, c->model.config.n_vocab, c->w, c->err);
+    tokenizer_free(t);
+    return ok ? true : err_prefix(c->err, "%s", model_file_path(file));
+}
+
+// The folder's name.
+static struct str model_name(const char *path)
+{
+    size_t end = strlen(path), begin;
+
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    for (begin = end; begin > 0 && path[begin - 1] != '/'; begin--)
+        ;
+    return (struct str){ path + begin, end - begin };
+}
 
 bool quantize_convert(struct quantize_plan *plan, struct gguf_writer *w, const struct model_file *file, struct err *err)
 {
-    (void)plan;
-    (void)w;
-    return err_set(err, ERR_UNSUPPORTED, "%s: safetensors folders cannot be converted yet; give a GGUF file",
-                   model_file_path(file));
+    struct convert c = { .plan = plan, .w = w, .err = err };
+
+    if (!model_bind(&c.model, file, err))
+        return false;
+    gguf_write_str(w, "general.architecture", str_from(c.model.arch->name));
+    gguf_write_str(w, "general.name", model_name(model_file_path(file)));
+    write_sizes(&c);
+    write_rope(&c);
+    size_t n_before = plan->n;
+    bool ok = write_tokenizer(&c) && add_tensors(&c);
+    if (ok && plan->n - n_before < model_file_n_tensors(file))
+        log_line(LOG_INFO, "quantize", "%zu of %zu tensors are of no use to %s and were left out",
+                 model_file_n_tensors(file) - (plan->n - n_before), model_file_n_tensors(file), c.model.arch->name);
+    model_release(&c.model);
+    return ok;
 }

@@ -1,0 +1,107 @@
+// test_convert.c - safetensors folders become the GGUF files that tools/golden made of the same checkpoints.
+//
+// tests/golden holds each model in both formats. Converted to F32, every tensor must have the other file's name, shape and bits, and
+// the same sizes must come out of binding it.
+#include "testing.h"
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "engine/quantize.h"
+#include "models/arch.h"
+
+static char path[64];
+
+static int name_file(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/ingot-convert-XXXXXX");
+    close(mkstemp(path));
+    return 0;
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static float *decoded(const struct tensor *t, size_t *n)
+{
+    const struct quant_info *info = quant_info(t->format);
+    *n = (size_t)(t->bytes / info->block_bytes * info->block_elements);
+    float *values = mem_alloc_array(*n, sizeof *values);
+    info->decode(t->data, values, *n);
+    return values;
+}
+
+static void same_tensor(const char *model, const struct tensor *ours, const struct tensor *theirs)
+{
+    size_t n, n_theirs, differ = 0;
+    float *a = decoded(ours, &n), *b = decoded(theirs, &n_theirs);
+    bool divisors = str_is(theirs->name, "rope_freqs.weight"); // made by a formula, here and there
+    if (n != n_theirs || ours->n_dims != theirs->n_dims || memcmp(ours->dims, theirs->dims, sizeof ours->dims) != 0)
+        fail_msg("%s: %.*s has another shape", model, STR_ARG(theirs->name));
+    for (size_t i = 0; i < n; i++)
+        differ += divisors ? !(a[i] > b[i] * 0.9999995f && a[i] < b[i] * 1.0000005f) : a[i] != b[i];
+    if (differ)
+        fail_msg("%s: %.*s: %zu of %zu values differ", model, STR_ARG(theirs->name), differ, n);
+    mem_free(a);
+    mem_free(b);
+}
+
+static struct model_file *open_file(const char *file_path)
+{
+    struct model_file *f;
+    struct err err = { 0 };
+    assert_ok(model_file_open(&f, file_path, &err), &err);
+    return f;
+}
+
+static void same_model(const char *name)
+{
+    char folder[256], reference[300];
+    struct err err = { 0 };
+    struct model a, b;
+    snprintf(folder, sizeof folder, "%s/tests/golden/%s", SOURCE_DIR, name);
+    snprintf(reference, sizeof reference, "%s/model.gguf", folder);
+    struct quantize_options o = { .input = folder, .output = path, .type = "F32", .n_threads = 2 };
+    assert_ok(quantize_file(&o, NULL, &err), &err);
+    struct model_file *ours = open_file(path), *theirs = open_file(reference);
+    if (model_file_n_tensors(ours) != model_file_n_tensors(theirs))
+        fail_msg("%s: %zu tensors, expected %zu", name, model_file_n_tensors(ours), model_file_n_tensors(theirs));
+    for (size_t i = 0; i < model_file_n_tensors(theirs); i++) {
+        const struct tensor *t = model_file_tensor_at(theirs, i);
+        char tensor[128];
+        snprintf(tensor, sizeof tensor, "%.*s", STR_ARG(t->name));
+        if (!model_file_tensor(ours, tensor))
+            fail_msg("%s: %s is missing", name, tensor);
+        same_tensor(name, model_file_tensor(ours, tensor), t);
+    }
+    assert_ok(model_bind(&a, ours, &err), &err);
+    assert_ok(model_bind(&b, theirs, &err), &err);
+    for (uint32_t i = 0; i < a.arch->n_config; i++)
+        assert_memory_equal((char *)&a.config + a.arch->config[i].offset, (char *)&b.config + b.arch->config[i].offset, 4);
+    assert_true(a.arch == b.arch && a.tied == b.tied && a.pairs == b.pairs && a.n_parameters == b.n_parameters);
+    for (uint32_t i = 0; i < a.config.rope.n_dims / 2; i++)
+        assert_true(a.frequencies[i] > b.frequencies[i] * 0.999999f && a.frequencies[i] < b.frequencies[i] * 1.000001f);
+    assert_true(a.angle_scale > b.angle_scale * 0.999999f && a.angle_scale < b.angle_scale * 1.000001f);
+    model_release(&a);
+    model_release(&b);
+    model_file_close(ours);
+    model_file_close(theirs);
+}
+
+static void folders_become_the_golden_files(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "llama2",  "llama3",    "llama-linear", "llama-yarn", "mistral", "devstral",
+                                         "smollm2", "tinyllama", "qwen2",        "qwen25",     "qwen3" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        same_model(names[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(folders_become_the_golden_files) };
+    return cmocka_run_group_tests(tests, name_file, remove_file);
+}
