@@ -7,12 +7,6 @@
 
 enum { PROMPT_MAX_BYTES = 1 << 28 };
 
-static bool on_progress(void *arg, uint64_t done, uint64_t total)
-{
-    progress_show(arg, done, total);
-    return interrupts() == 0;
-}
-
 struct ingot_engine_options engine_options(const struct settings *settings)
 {
     struct ingot_engine_options options = ingot_engine_defaults();
@@ -38,7 +32,7 @@ struct ingot_engine *engine_from_settings(const struct settings *settings, uint3
 
     if (n_sequences)
         options.n_sequences = n_sequences;
-    options.progress = on_progress;
+    options.progress = progress_callback;
     options.progress_arg = &progress;
     signals_name_file(settings->model);
     struct ingot_engine *engine = ingot_engine_open(&options, &error);

@@ -85,6 +85,19 @@ static const struct option doctor_options[] = {
     { 0 },
 };
 
+static const struct option quantize_options[] = {
+    { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 1024, NULL, "threads; 0: every processor this process may use" },
+    { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "no line of figures at the end" },
+    { 0 },
+};
+
+static const struct option synth_options[] = {
+    { "--type", OPTION_STRING, AT(type), "TYPE", "Q4_0", 0, 0, NULL, "format of the weights, as in quantize" },
+    { "--list", OPTION_FLAG, AT(list), NULL, NULL, 0, 0, NULL, "print the names of the shapes" },
+    { "-s --seed", OPTION_U64, AT(seed), "N", "0", 0, 0, NULL, "the same seed gives the same file" },
+    { 0 },
+};
+
 static const struct option verify_options[] = {
     { "-n --n-tokens", OPTION_U32, AT(n_verify), "N", "32", 1, 512, NULL, "rows of the step that is compared" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object per command, and one at the end" },
@@ -102,6 +115,7 @@ static const struct option_group general = { "General", general_options }, model
                                  prompt = { "Prompt and answer", prompt_options }, sampling = { "Sampling", sampling_options },
                                  bench = { "Tests", bench_options }, inspect = { "What to show", inspect_options },
                                  tokenize = { "Text", tokenize_options }, doctor = { "Report", doctor_options },
+                                 quantize = { "Work", quantize_options }, synth = { "File", synth_options },
                                  verify = { "Check", verify_options }, trace = { "Looking inside", trace_options };
 
 // clang-format off
@@ -121,11 +135,18 @@ static const char bench_text[] =
     "  ingot bench -m model.gguf -p 512 -n 128 -r 5\n"
     "  ingot bench -m model.gguf --peer ./llama-bench";
 
+static const char quantize_text[] =
+    "INPUT is a GGUF file or a safetensors folder. TYPE is F32, F16, BF16, Q8_0, Q4_0, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M or Q6_K. OUTPUT "
+    "appears when it is complete.\n\n"
+    "  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M";
+
 static const struct option_verb verbs[] = {
     { "run", "[TEXT]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &sampling, &model, &trace, &general } },
     { "bench", NULL, "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &general } },
     { "inspect", "[FILE]", "Shows what a model file holds and the memory it needs", NULL, { &inspect, &general } },
     { "tokenize", "[TEXT]", "Shows the tokens of a text", NULL, { &tokenize, &general } },
+    { "quantize", "INPUT OUTPUT TYPE", "Writes a model as a GGUF file with other formats of weights", quantize_text, { &quantize, &general } },
+    { "synth", "SHAPE OUTPUT", "Writes a GGUF file with random weights in the shape of a real model", "  ingot synth tinyllama-1.1b tinyllama.gguf --type Q4_0", { &synth, &general } },
     { "verify", NULL, "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &general } },
     { "doctor", NULL, "Tells what ingot finds on this machine", NULL, { &doctor, &general } },
     { "help", "[VERB]", "Shows all verbs, or the flags of one", NULL, { &general } },

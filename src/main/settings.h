@@ -26,8 +26,9 @@ struct settings {
     uint32_t repetitions;
     const char *output, *peer;
     bool no_warmup;
-    // inspect, tokenize, verify
-    bool ids, tensors, all;
+    // inspect, tokenize, synth, verify
+    bool ids, tensors, list, all;
+    const char *type;
     uint32_t n_verify;
 };
 
@@ -48,5 +49,7 @@ int verb_run(const struct call *call);
 int verb_bench(const struct call *call);
 int verb_inspect(const struct call *call);
 int verb_tokenize(const struct call *call);
+int verb_quantize(const struct call *call);
+int verb_synth(const struct call *call);
 int verb_verify(const struct call *call);
 int verb_doctor(const struct call *call);

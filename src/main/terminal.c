@@ -163,6 +163,12 @@ void progress_show(struct progress *p, uint64_t done, uint64_t total)
     p->last_ns = now;
 }
 
+bool progress_callback(void *arg, uint64_t done, uint64_t total)
+{
+    progress_show(arg, done, total);
+    return interrupts() == 0;
+}
+
 void progress_end(struct progress *p)
 {
     if (p->drawn)

@@ -1,0 +1,38 @@
+// verb_synth.c - ingot synth: arguments and bar; the work is in engine/synth.c.
+#include "engine/synth.h"
+#include "main/settings.h"
+#include "main/terminal.h"
+
+static int print_shapes(void)
+{
+    for (size_t i = 0; synth_names[i]; i++)
+        out_printf("%s\n", synth_names[i]);
+    return out_finish();
+}
+
+int verb_synth(const struct call *call)
+{
+    const struct option_operands *words = call->operands;
+    struct progress progress = { .what = "writing" };
+    struct err err;
+
+    if (call->settings->list)
+        return print_shapes();
+    if (words->n != 2)
+        return fail_usage("synth: found %zu operands, expected two: SHAPE OUTPUT; --list prints the shapes", words->n);
+    struct synth_options options = {
+        .shape = words->at[0],
+        .type = call->settings->type,
+        .output = words->at[1],
+        .seed = call->settings->seed,
+        .progress = progress_callback,
+        .progress_arg = &progress,
+    };
+    interrupts_hold(true); // a second Ctrl-C must not leave half a file
+    bool ok = synth_file(&options, &err);
+    progress_end(&progress);
+    if (ok)
+        return STATUS_OK;
+    fail(err.message);
+    return err.code == ERR_CANCELLED ? STATUS_INTERRUPTED : STATUS_ERROR;
+}
