@@ -24,8 +24,7 @@ static const char *const END_NAMES[] = {
     "[EOS]",
     "<|END_OF_TURN_TOKEN|>",
     "<end_of_utterance>",
-    "<\xef\xbd\x9c"
-    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+    "<\xef\xbd\234end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
 };
 
 bool tokenizer_load(struct tokenizer **t, const struct model_file *file, struct err *err)

@@ -168,16 +168,7 @@ static void sentencepiece_twins_agree(void **state)
     }
 }
 
-static const char *const SMALL[] = { "<unk>",
-                                     "<s>",
-                                     "</s>",
-                                     "\xe2\x96\x81",
-                                     "a",
-                                     "b",
-                                     "ab",
-                                     "\xe2\x96\x81"
-                                     "ab",
-                                     "<think>" };
+static const char *const SMALL[] = { "<unk>", "<s>", "</s>", "\xe2\x96\x81", "a", "b", "ab", "\xe2\x96\201ab", "<think>" };
 static const int32_t SMALL_TYPES[] = { UNKNOWN, CONTROL, CONTROL, NORMAL, NORMAL, NORMAL, NORMAL, NORMAL, USER_DEFINED };
 static const float SMALL_SCORES[] = { 0, 0, 0, -3, -3, -3, -2, -1, 0 };
 enum { N_SMALL = 9 };
