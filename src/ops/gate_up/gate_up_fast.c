@@ -87,6 +87,7 @@ static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
 
     for (uint32_t row = product_block_first(&j->split, block), n; row < end; row += n) {
         n = product_tile_rows(row, end, j->max_rows);
+        product_expect((float *)cpu_row(j->call, GATE_UP_OUT, row) + panel * PANEL_ROWS, j->args->n_out, n);
         product_run(&j->products[0], gate, row, n, y[0]);
         product_run(&j->products[1], up, row, n, y[1]);
         finish_tile(j, panel, row, y[0], y[1], n);

@@ -92,6 +92,7 @@ static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
 
     for (uint32_t row = product_block_first(&j->split, block), n; row < end; row += n) {
         n = product_tile_rows(row, end, j->product.max_rows);
+        product_expect((float *)cpu_row(j->call, MATMUL_OUT, row) + panel * PANEL_ROWS, j->args->n_rows, n);
         product_run(&j->product, w, row, n, y);
         finish_tile(j, panel, row, &(struct product_store){ .y = y, .n_rows = n });
     }

@@ -10,16 +10,24 @@ struct columns {
     const struct attend_run *run;
     float *scores;        // [n][ATTEND_KEYS]
     float *out;           // [n][dims], sums over v
+    float *q;             // [head_dim][VEC_COLUMNS]
     uint32_t first, n;    // columns of the run, row-major: column = row * heads + head
     uint32_t heads, dims; // query heads of the group; head_dim rounded up to VF
     float top[ATTEND_MAX_COLUMNS], total[ATTEND_MAX_COLUMNS];
     uint32_t from[ATTEND_MAX_COLUMNS], to[ATTEND_MAX_COLUMNS]; // keys of the current block, [from, to)
 };
 
-VEC_INLINE const float *column_q(const struct columns *s, uint32_t c)
+// The columns' q, scaled, by dimension: one pointer serves all columns of a tile.
+VEC_INLINE void gather_q(const struct columns *s, uint32_t n)
 {
-    uint32_t at = s->first + c;
-    return s->run->q + at / s->heads * s->run->stride + at % s->heads * s->run->args->pages.head_dim;
+    uint32_t head_dim = s->run->args->pages.head_dim;
+
+    for (uint32_t c = 0; c < n; c++) {
+        uint32_t at = s->first + c;
+        const float *q = s->run->q + at / s->heads * s->run->stride + at % s->heads * head_dim;
+        for (uint32_t d = 0; d < head_dim; d++)
+            s->q[d * VEC_COLUMNS + c] = q[d] * s->run->args->scale;
+    }
 }
 
 // Of a key's page; keys behind the run's last position have none, and nobody looks at their scores.
@@ -47,27 +55,23 @@ enum { PAGE_VECTORS = PAGE_TOKENS / VF };
 VEC_INLINE void score_pages(const struct columns *s, uint32_t key, uint32_t at, const uint32_t format, const int C)
 {
     const struct attend_run *run = s->run;
-    const void *k = run->k_pages;
+    const float *q = s->q, *q_end = q + run->args->pages.head_dim * VEC_COLUMNS;
     uint64_t pages[VEC_PAGES];
-    const float *q[VEC_COLUMNS];
     vf sum[VEC_COLUMNS][VEC_PAGES * PAGE_VECTORS];
 
     for (int p = 0; p < VEC_PAGES; p++)
         pages[p] = page_of(run, key + (uint32_t)p * PAGE_TOKENS);
     _Pragma("GCC unroll 16") for (int c = 0; c < C; c++)
-    {
-        q[c] = column_q(s, (uint32_t)c);
         _Pragma("GCC unroll 16") for (int v = 0; v < VEC_PAGES * PAGE_VECTORS; v++) sum[c][v] = vf_set(0);
-    }
-    for (uint32_t d = 0; d < run->args->pages.head_dim; d++)
+    for (uint64_t at_k = 0; q < q_end; q += VEC_COLUMNS, at_k += PAGE_TOKENS)
         _Pragma("GCC unroll 16") for (int v = 0; v < VEC_PAGES * PAGE_VECTORS; v++)
         {
-            vf x = load_numbers(k, pages[v / PAGE_VECTORS] + d * PAGE_TOKENS + v % PAGE_VECTORS * VF, format);
-            _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) sum[c][v] = vf_fma(vf_set(q[c][d]), x, sum[c][v]);
+            vf x = load_numbers(run->k_pages, pages[v / PAGE_VECTORS] + at_k + v % PAGE_VECTORS * VF, format);
+            _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) sum[c][v] = vf_fma(vf_set(q[c]), x, sum[c][v]);
         }
     _Pragma("GCC unroll 16") for (int c = 0; c < C; c++)
         _Pragma("GCC unroll 16") for (int v = 0; v < VEC_PAGES * PAGE_VECTORS; v++)
-            vf_store(s->scores + c * ATTEND_KEYS + at + v * VF, vf_mul(sum[c][v], vf_set(run->args->scale)));
+            vf_store(s->scores + c * ATTEND_KEYS + at + v * VF, sum[c][v]);
 }
 
 // Turns the scores of column c into weights. Returns the factor for what was summed before.
@@ -114,16 +118,16 @@ VEC_INLINE void add_values(const struct columns *s, const struct part a, const u
     _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) sum[c][p] =
         vf_load(s->out + (a.c0 + c) * s->dims + a.d + p * VF);
     for (uint32_t i = a.from, end; i < a.to; i = end) {
-        uint64_t page = page_of(run, a.base + i);
+        uint64_t at = page_of(run, a.base + i) + page_v_element(&run->args->pages, i % PAGE_TOKENS, a.d);
+        const float *w = s->scores + (size_t)a.c0 * ATTEND_KEYS + i;
         end = (i / PAGE_TOKENS + 1) * PAGE_TOKENS;
         end = end < a.to ? end : a.to;
-        for (uint32_t j = i; j < end; j++)
+        for (const float *w_end = w + (end - i); w < w_end; w++, at += head_dim)
             _Pragma("GCC unroll 16") for (int p = 0; p < P; p++)
             {
-                uint64_t at = page + page_v_element(&run->args->pages, j % PAGE_TOKENS, a.d + p * VF);
-                vf v = P == 1 ? load_numbers_n(run->v_pages, at, format, head_dim - a.d) : load_numbers(run->v_pages, at, format);
-                _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) sum[c][p] =
-                    vf_fma(vf_set(s->scores[(a.c0 + c) * ATTEND_KEYS + j]), v, sum[c][p]);
+                vf v = P == 1 ? load_numbers_n(run->v_pages, at, format, head_dim - a.d)
+                              : load_numbers(run->v_pages, at + p * VF, format);
+                _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) sum[c][p] = vf_fma(vf_set(w[c * ATTEND_KEYS]), v, sum[c][p]);
             }
     }
     _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) _Pragma("GCC unroll 16") for (int p = 0; p < P; p++)
@@ -138,6 +142,8 @@ VEC_INLINE void add_values_all_dims(const struct columns *s, struct part a, cons
         return;
     for (a.d = 0; C <= 4 && VEC_COLUMNS > 4 && a.d + 4 * VF <= head_dim; a.d += 4 * VF)
         add_values(s, a, format, C, 4);
+    for (; C > 4 && a.d + 2 * VF <= head_dim; a.d += 2 * VF)
+        add_values(s, a, format, C, 2);
     for (; a.d < head_dim; a.d += VF)
         add_values(s, a, format, C, 1);
 }
@@ -190,6 +196,7 @@ VEC_INLINE void attend_columns(struct columns *s, const uint32_t format, const i
     uint32_t first = s->run->position + s->first / s->heads, last = s->run->position + (s->first + (uint32_t)C - 1) / s->heads;
     uint32_t start = args->window && first >= args->window ? first - args->window + 1 : 0;
 
+    gather_q(s, (uint32_t)C);
     for (int c = 0; c < C; c++) {
         s->top[c] = -INFINITY;
         s->total[c] = 0;
@@ -214,6 +221,7 @@ SIMD static void VEC(attend)(const struct attend_run *run)
     s.dims = (shape->head_dim + VF - 1) / VF * VF;
     s.scores = run->local;
     s.out = s.scores + ATTEND_MAX_COLUMNS * ATTEND_KEYS;
+    s.q = s.out + ATTEND_MAX_COLUMNS * s.dims;
     for (s.first = 0; s.first < n; s.first += s.n) {
         uint32_t left = n - s.first, n_groups = (left + VEC_COLUMNS - 1) / VEC_COLUMNS;
         s.n = (left + n_groups - 1) / n_groups;

@@ -31,7 +31,7 @@ extern const struct row_kernels row_kernels_avx512, row_kernels_avx2, row_kernel
 enum { ATTEND_MAX_COLUMNS = 8, ATTEND_KEYS = 256 }; // query heads times rows at once; keys in a block
 static inline size_t attend_local_bytes(uint32_t head_dim)
 {
-    return ATTEND_MAX_COLUMNS * (ATTEND_KEYS + (size_t)head_dim + 16) * sizeof(float);
+    return ATTEND_MAX_COLUMNS * (ATTEND_KEYS + 2 * (size_t)head_dim + 16) * sizeof(float);
 }
 
 // Makes a kernel of each set from run(call, first, last, rows), and the list of choices.
