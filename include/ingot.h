@@ -169,6 +169,8 @@ struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ing
 bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *error);
 // Takes the request's next event; false when there is none yet. Pointers are valid until the next call for this request.
 bool ingot_poll(struct ingot_request *request, struct ingot_event *event);
+// How many events there have been, taken or not; *done: the last one is among them. For whoever steps and wakes the readers.
+size_t ingot_request_n_events(const struct ingot_request *request, bool *done);
 void ingot_cancel(struct ingot_request *request);
 void ingot_request_free(struct ingot_request *request); // NULL is allowed
 

@@ -219,6 +219,18 @@ bool ingot_poll(struct ingot_request *request, struct ingot_event *event)
     return any;
 }
 
+size_t ingot_request_n_events(const struct ingot_request *request, bool *done)
+{
+    const struct request *r = request->inner;
+    struct engine *e = r->engine;
+
+    pthread_mutex_lock(&e->state);
+    size_t n = r->n_events;
+    *done = r->state == REQUEST_DONE;
+    pthread_mutex_unlock(&e->state);
+    return n;
+}
+
 void ingot_cancel(struct ingot_request *request)
 {
     struct engine *e = request->inner->engine;
