@@ -1,0 +1,149 @@
+// admission.c - see admission.h. A refusal at this point is sent before the body is read, and the connection is closed after it.
+#include "server/admission.h"
+#include <microhttpd.h>
+#include <strings.h>
+#include "server/guard.h"
+#include "server/routes.h"
+#include "server/state.h"
+
+enum { MAX_HEADERS = 100, MAX_KEY = 1024 };
+
+struct headers {
+    unsigned n, n_host, n_length, n_encoding;
+    const char *host, *origin, *length, *encoding, *authorization, *x_api_key, *anthropic_version;
+    bool odd; // a byte that has no place in a header
+};
+
+static enum MHD_Result take_header(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct headers *h = arg;
+
+    (void)kind;
+    h->n++;
+    value = value ? value : "";
+    for (const char *c = value; *c; c++)
+        h->odd |= ((unsigned char)*c < 0x20 && *c != '\t') || *c == 0x7f;
+    if (!strcasecmp(name, "host")) {
+        h->n_host++;
+        h->host = value;
+    } else if (!strcasecmp(name, "content-length")) {
+        h->n_length++;
+        h->length = value;
+    } else if (!strcasecmp(name, "transfer-encoding")) {
+        h->n_encoding++;
+        h->encoding = value;
+    } else if (!strcasecmp(name, "origin")) {
+        h->origin = value;
+    } else if (!strcasecmp(name, "authorization")) {
+        h->authorization = value;
+    } else if (!strcasecmp(name, "x-api-key")) {
+        h->x_api_key = value;
+    } else if (!strcasecmp(name, "anthropic-version")) {
+        h->anthropic_version = value;
+    }
+    return MHD_YES;
+}
+
+// Two readers of the same bytes must not see two requests: nothing that can be read in two ways is let through.
+static bool check_form(struct exchange *x, const struct headers *h)
+{
+    if (h->n > MAX_HEADERS)
+        return !exchange_reply_error(x, 431, "%u headers; at most %d", h->n, MAX_HEADERS);
+    if (h->odd)
+        return !exchange_reply_error(x, 400, "a header holds a control character");
+    if (h->n_host > 1 || h->n_length > 1 || h->n_encoding > 1)
+        return !exchange_reply_error(x, 400, "Host, Content-Length or Transfer-Encoding is given twice");
+    if (h->length && h->encoding)
+        return !exchange_reply_error(x, 400, "Content-Length and Transfer-Encoding exclude each other");
+    if (h->length && !guard_length_is_plain(str_from(h->length)))
+        return !exchange_reply_error(x, 400, "Content-Length is not a plain number");
+    if (h->encoding && strcasecmp(h->encoding, "chunked") != 0)
+        return !exchange_reply_error(x, 400, "Transfer-Encoding: want chunked or nothing");
+    return true;
+}
+
+static const char *allowed_origin(const struct server_options *o, const char *origin)
+{
+    for (size_t i = 0; i < o->n_origins; i++)
+        if (!strcmp(o->origins[i], origin))
+            return o->origins[i];
+    return NULL;
+}
+
+static bool check_sender(struct exchange *x, const struct headers *h)
+{
+    const struct server *s = x->server;
+
+    if (s->loopback && h->host && !guard_host_is_loopback(str_from(h->host)))
+        return !exchange_reply_error(x, 403, "Host is not this machine; a server on loopback answers for localhost only");
+    if (!h->origin)
+        return true;
+    x->origin = allowed_origin(s->options, h->origin);
+    if (x->origin || (h->host && guard_origin_is_host(str_from(h->origin), str_from(h->host))))
+        return true;
+    return !exchange_reply_error(x, 403, "Origin is not allowed; start the server with --cors-origin to allow it");
+}
+
+// Every key is compared in full, so that the time tells nothing.
+static bool has_key(const struct server_options *o, const struct headers *h)
+{
+    char room[MAX_KEY];
+    struct str given = guard_key_of(h->authorization, h->x_api_key, room, sizeof room);
+    unsigned matches = 0;
+
+    if (given.n > MAX_KEY)
+        return false;
+    for (size_t i = 0; i < o->n_api_keys; i++)
+        matches += guard_same_key(given, o->api_keys[i]);
+    return o->n_api_keys == 0 || matches > 0;
+}
+
+static bool check_route(struct exchange *x, const char *method, const struct headers *h)
+{
+    const char *other = NULL;
+    bool preflight = !strcmp(method, "OPTIONS") && x->origin;
+
+    x->route = route_find(method, x->path, &other);
+    bool open = (x->route && (x->route->flags & ROUTE_OPEN)) || preflight;
+    if (!open && !has_key(x->server->options, h))
+        return !exchange_reply_error(x, 401, "a valid key is needed: Authorization: Bearer KEY");
+    if (preflight)
+        return !exchange_reply_text(x, 204, "text/plain", STR(""));
+    if (!x->route && other)
+        return !exchange_reply_error(x, 405, "%.20s is not for this path; use %s", method, other);
+    if (!x->route)
+        return !exchange_reply_error(x, 404, "nothing is at this path");
+    return true;
+}
+
+static bool check_room(struct exchange *x, const struct headers *h)
+{
+    struct server *s = x->server;
+    uint64_t length = 0;
+
+    if (x->route->flags & ROUTE_MODEL) {
+        if (server_phase(s) == PHASE_LOADING)
+            return !exchange_reply_error(x, 503, "the model is loading: %.1f %%", atomic_load(&s->progress) / 10.0);
+        if (server_phase(s) != PHASE_READY && (x->route->flags & ROUTE_GENERATES))
+            return !exchange_reply_error(x, 503, "the server is stopping");
+        if (server_phase(s) == PHASE_FAILED)
+            return !exchange_reply_error(x, 503, "the server has failed");
+    }
+    if (h->length && (!str_to_u64(str_from(h->length), &length) || length > s->options->limits.body_bytes))
+        return !exchange_reply_error(x, 413, "the body is larger than %u bytes", s->options->limits.body_bytes);
+    if ((x->route->flags & ROUTE_GENERATES) && runner_is_full(&s->runner, 1))
+        return !exchange_reply_error(x, 429, "all sequences and the queue are taken; try again");
+    return true;
+}
+
+bool admission_check(struct exchange *x, const char *method)
+{
+    struct headers h = { 0 };
+
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, take_header, &h);
+    x->anthropic = h.anthropic_version || str_starts(str_from(x->path), STR("/v1/messages"));
+    x->closes = true;
+    bool ok = check_form(x, &h) && check_sender(x, &h) && check_route(x, method, &h) && check_room(x, &h);
+    x->closes = !ok;
+    return ok;
+}

@@ -1,0 +1,6 @@
+// admission.h - a request's first check, from its headers: who sends it, what for, and whether there is room.
+#pragma once
+#include "server/http.h"
+
+// Sets the route. False: a refusal was queued (x->replied), or the connection has to be dropped.
+bool admission_check(struct exchange *x, const char *method);

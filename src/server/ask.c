@@ -1,0 +1,365 @@
+// ask.c - see ask.h. The table `fields` is the whole list of what is known.
+#include "server/ask.h"
+#include <stdarg.h>
+#include "server/sse.h"
+
+enum kind {
+    KIND_U32,
+    KIND_FLOAT,
+    KIND_BOOL,
+    KIND_SEED,
+    KIND_MODEL,
+    KIND_VALUE,    // json_t *, looked at later
+    KIND_OBJECT,   // json_t *, an object
+    KIND_STOPS,    // a string or a list of them
+    KIND_STREAM,   // stream_options
+    KIND_LOGPROBS, // of a completion: a number
+    KIND_FORMAT,   // response_format
+    KIND_LABEL,    // cannot change an answer
+    KIND_NOT_YET,  // known, not honoured
+};
+
+struct field {
+    const char *name;
+    unsigned dialects;
+    enum kind kind;
+    size_t at;
+    double min, max;
+};
+
+#define AT(member) offsetof(struct ask, member)
+enum {
+    CHAT = DIALECT_CHAT,
+    TEXT = DIALECT_TEXT,
+    MESSAGES = DIALECT_MESSAGES,
+    COUNT = DIALECT_COUNT,
+    TEMPLATE = DIALECT_TEMPLATE,
+    OPENAI = CHAT | TEXT,
+    ANTHROPIC = MESSAGES | COUNT,
+    ANSWERS = OPENAI | MESSAGES,
+    CONVERSATIONS = CHAT | ANTHROPIC | TEMPLATE,
+    ALL = ANSWERS | COUNT | TEMPLATE,
+};
+
+// clang-format off
+static const struct field fields[] = {
+    { "model", ALL, KIND_MODEL, AT(model), 0, 0 },
+    { "messages", CONVERSATIONS, KIND_VALUE, AT(messages), 0, 0 },
+    { "prompt", TEXT, KIND_VALUE, AT(prompt), 0, 0 },
+    { "system", ANTHROPIC, KIND_VALUE, AT(system), 0, 0 },
+    { "max_tokens", ANSWERS, KIND_U32, AT(max_tokens), 1, 2147483647 },
+    { "max_completion_tokens", CHAT, KIND_U32, AT(max_tokens), 1, 2147483647 },
+    { "temperature", ANSWERS, KIND_FLOAT, AT(sampling.temperature), 0, 100 },
+    { "top_p", ANSWERS, KIND_FLOAT, AT(sampling.top_p), 0, 1 },
+    { "top_k", ANSWERS, KIND_U32, AT(sampling.top_k), 0, 2147483647 },
+    { "min_p", ANSWERS, KIND_FLOAT, AT(sampling.min_p), 0, 1 },
+    { "presence_penalty", ANSWERS, KIND_FLOAT, AT(sampling.presence_penalty), -100, 100 },
+    { "frequency_penalty", ANSWERS, KIND_FLOAT, AT(sampling.frequency_penalty), -100, 100 },
+    { "repeat_penalty", ANSWERS, KIND_FLOAT, AT(sampling.repeat_penalty), 0.01, 100 },
+    { "repetition_penalty", ANSWERS, KIND_FLOAT, AT(sampling.repeat_penalty), 0.01, 100 },
+    { "repeat_last_n", ANSWERS, KIND_U32, AT(penalty_window), 0, 65536 },
+    { "seed", ANSWERS, KIND_SEED, AT(seed), 0, 0 },
+    { "stop", OPENAI, KIND_STOPS, AT(stops), 0, 0 },
+    { "stop_sequences", MESSAGES, KIND_STOPS, AT(stops), 0, 0 },
+    { "n", OPENAI, KIND_U32, AT(n), 1, 1024 },
+    { "best_of", TEXT, KIND_U32, AT(best_of), 1, 1024 },
+    { "stream", ANSWERS, KIND_BOOL, AT(stream), 0, 0 },
+    { "stream_options", OPENAI, KIND_STREAM, 0, 0, 0 },
+    { "logprobs", CHAT, KIND_BOOL, AT(logprobs), 0, 0 },
+    { "top_logprobs", CHAT, KIND_U32, AT(top_logprobs), 0, ASK_MAX_TOP_LOGPROBS },
+    { "logprobs", TEXT, KIND_LOGPROBS, AT(text_logprobs), 0, ASK_MAX_TOP_LOGPROBS },
+    { "echo", TEXT, KIND_BOOL, AT(echo), 0, 0 },
+    { "ignore_eos", ANSWERS, KIND_BOOL, AT(ignore_eos), 0, 0 },
+    { "chat_template_kwargs", CONVERSATIONS, KIND_OBJECT, AT(kwargs), 0, 0 },
+    { "strict", ALL, KIND_BOOL, AT(strict), 0, 0 },
+    { "response_format", CHAT, KIND_FORMAT, 0, 0, 0 },
+    { "user", ALL, KIND_LABEL, 0, 0, 0 },
+    { "metadata", ALL, KIND_LABEL, 0, 0, 0 },
+    { "safety_identifier", OPENAI, KIND_LABEL, 0, 0, 0 },
+    { "prompt_cache_key", OPENAI, KIND_LABEL, 0, 0, 0 },
+    { "logit_bias", OPENAI, KIND_NOT_YET, 0, 0, 0 },
+    { "suffix", TEXT, KIND_NOT_YET, 0, 0, 0 },
+    { "tools", CHAT | ANTHROPIC | TEMPLATE, KIND_NOT_YET, 0, 0, 0 },
+    { "tool_choice", CHAT | ANTHROPIC, KIND_NOT_YET, 0, 0, 0 },
+    { "parallel_tool_calls", CHAT, KIND_NOT_YET, 0, 0, 0 },
+    { "functions", CHAT, KIND_NOT_YET, 0, 0, 0 },
+    { "function_call", CHAT, KIND_NOT_YET, 0, 0, 0 },
+    { "grammar", OPENAI, KIND_NOT_YET, 0, 0, 0 },
+    { "json_schema", OPENAI, KIND_NOT_YET, 0, 0, 0 },
+    { "reasoning_effort", CHAT, KIND_NOT_YET, 0, 0, 0 },
+    { "thinking", ANTHROPIC, KIND_NOT_YET, 0, 0, 0 },
+    { "service_tier", ANSWERS, KIND_NOT_YET, 0, 0, 0 },
+    { "store", CHAT, KIND_NOT_YET, 0, 0, 0 },
+};
+// clang-format on
+
+static const char *type_name(const json_t *value)
+{
+    static const char *const names[] = { "an object", "a list", "a string", "an integer", "a number", "true", "false", "null" };
+    return names[json_typeof(value)];
+}
+
+static bool wrong_type(const char *name, const char *expected, const json_t *value, struct err *err)
+{
+    return err_set(err, ERR_INPUT, "%s is %s; want %s", name, type_name(value), expected);
+}
+
+static bool read_u32(const struct field *f, json_t *value, u32 *to, struct err *err)
+{
+    if (!json_is_integer(value))
+        return wrong_type(f->name, "an integer", value, err);
+    json_int_t n = json_integer_value(value);
+    if ((double)n < f->min || (double)n > f->max)
+        return err_set(err, ERR_INPUT, "%s is %lld; want %.0f to %.0f", f->name, (long long)n, f->min, f->max);
+    *to = (u32)n;
+    return true;
+}
+
+static bool read_float(const struct field *f, json_t *value, float *to, struct err *err)
+{
+    if (!json_is_number(value))
+        return wrong_type(f->name, "a number", value, err);
+    double x = json_number_value(value);
+    if (!(x >= f->min && x <= f->max))
+        return err_set(err, ERR_INPUT, "%s is %g; want %g to %g", f->name, x, f->min, f->max);
+    *to = (float)x;
+    return true;
+}
+
+static bool add_stop(struct ask *ask, const char *name, json_t *value, const struct server_limits *limits, struct err *err)
+{
+    u32 most = limits->n_stops < 64 ? limits->n_stops : 64;
+
+    if (!json_is_string(value))
+        return wrong_type(name, "a string or a list of strings", value, err);
+    if (ask->n_stops == most)
+        return err_set(err, ERR_INPUT, "%s has more than %u strings", name, most);
+    if (json_string_length(value) == 0)
+        return err_set(err, ERR_INPUT, "%s[%u] is empty; leave it out", name, ask->n_stops);
+    if (json_string_length(value) > limits->stop_bytes)
+        return err_set(err, ERR_INPUT, "%s[%u] has %zu bytes; at most %u", name, ask->n_stops, json_string_length(value),
+                       limits->stop_bytes);
+    ask->stops[ask->n_stops++] = json_string_value(value);
+    return true;
+}
+
+static bool read_stops(struct ask *ask, const char *name, json_t *value, const struct server_limits *limits, struct err *err)
+{
+    json_t *item;
+    size_t i;
+
+    if (!json_is_array(value))
+        return add_stop(ask, name, value, limits, err);
+    json_array_foreach(value, i, item)
+    {
+        if (!add_stop(ask, name, item, limits, err))
+            return false;
+    }
+    return true;
+}
+
+bool ask_warn(struct ask *ask, struct err *err, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (ask->strict)
+        return err_set(err, ERR_INPUT, "%s (strict)", text);
+    if (json_array_size(ask->warnings) == 32)
+        return true;
+    return json_array_append_new(ask->warnings, sse_text(text)) == 0 || err_memory(err, "warnings");
+}
+
+static bool read_stream_options(struct ask *ask, json_t *value, struct err *err)
+{
+    const char *name;
+    json_t *option;
+
+    if (!json_is_object(value))
+        return wrong_type("stream_options", "an object", value, err);
+    json_object_foreach(value, name, option)
+    {
+        bool known = !strcmp(name, "include_usage");
+        if (known && !json_is_boolean(option) && !json_is_null(option))
+            return wrong_type("stream_options.include_usage", "true or false", option, err);
+        if (known)
+            ask->include_usage = json_is_true(option);
+        else if (strcmp(name, "include_obfuscation") != 0 && !ask_warn(ask, err, "stream_options.%.60s is not known", name))
+            return false;
+    }
+    return true;
+}
+
+static bool read_format(struct ask *ask, json_t *value, struct err *err)
+{
+    const char *type = json_string_value(json_object_get(value, "type"));
+
+    if (!type)
+        return err_set(err, ERR_INPUT, "response_format: want an object with a string \"type\"");
+    if (!strcmp(type, "text"))
+        return true;
+    if (strcmp(type, "json_object") != 0 && strcmp(type, "json_schema") != 0)
+        return err_set(err, ERR_INPUT, "response_format.type is \"%.40s\"; want text, json_object or json_schema", type);
+    return ask_warn(ask, err, "response_format %s is not honoured: the answer is free text", type);
+}
+
+// A field whose value asks for nothing needs no warning.
+static bool asks_for_nothing(const char *name, const json_t *value)
+{
+    const char *text = json_string_value(value);
+
+    if (json_is_false(value) || (json_is_array(value) && json_array_size(value) == 0) ||
+        (json_is_object(value) && json_object_size(value) == 0))
+        return true;
+    if (!strcmp(name, "parallel_tool_calls"))
+        return true;
+    if (!strcmp(name, "thinking"))
+        text = json_string_value(json_object_get(value, "type"));
+    return text && (!strcmp(text, "none") || !strcmp(text, "auto") || !strcmp(text, "default") || !strcmp(text, "disabled"));
+}
+
+static bool read_field(struct ask *ask, const struct field *f, json_t *value, const struct server_limits *limits, struct err *err)
+{
+    void *to = (char *)ask + f->at;
+
+    switch (f->kind) {
+    case KIND_U32:
+        return read_u32(f, value, to, err);
+    case KIND_FLOAT:
+        return read_float(f, value, to, err);
+    case KIND_BOOL:
+        *(bool *)to = json_is_true(value);
+        return json_is_boolean(value) || wrong_type(f->name, "true or false", value, err);
+    case KIND_SEED:
+        ask->has_seed = true;
+        ask->seed = json_integer_value(value);
+        return json_is_integer(value) || wrong_type(f->name, "an integer", value, err);
+    case KIND_MODEL:
+        ask->model = json_string_value(value);
+        return ask->model || wrong_type(f->name, "a string", value, err);
+    case KIND_VALUE:
+        *(json_t **)to = value;
+        return true;
+    case KIND_OBJECT:
+        *(json_t **)to = value;
+        return json_is_object(value) || wrong_type(f->name, "an object", value, err);
+    case KIND_STOPS:
+        return read_stops(ask, f->name, value, limits, err);
+    case KIND_STREAM:
+        return read_stream_options(ask, value, err);
+    case KIND_LOGPROBS:
+        ask->has_text_logprobs = true;
+        return read_u32(f, value, to, err);
+    case KIND_FORMAT:
+        return read_format(ask, value, err);
+    case KIND_LABEL:
+        return true;
+    case KIND_NOT_YET:
+        return asks_for_nothing(f->name, value) || ask_warn(ask, err, "%s is not honoured by this version", f->name);
+    }
+    return true;
+}
+
+static const struct field *find_field(const char *name, enum dialect dialect)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if ((fields[i].dialects & (unsigned)dialect) && !strcmp(fields[i].name, name))
+            return &fields[i];
+    return NULL;
+}
+
+static bool check_whole(struct ask *ask, const struct server_limits *limits, struct err *err)
+{
+    if ((ask->dialect & CONVERSATIONS) && !ask->messages)
+        return err_set(err, ERR_INPUT, "messages is missing");
+    if (ask->dialect == DIALECT_TEXT && !ask->prompt)
+        return err_set(err, ERR_INPUT, "prompt is missing");
+    if (ask->dialect == DIALECT_MESSAGES && ask->max_tokens == 0)
+        return err_set(err, ERR_INPUT, "max_tokens is missing");
+    if (ask->n > limits->n_choices)
+        return err_set(err, ERR_INPUT, "n is %u; at most %u", ask->n, limits->n_choices);
+    if (ask->top_logprobs && !ask->logprobs)
+        return err_set(err, ERR_INPUT, "top_logprobs needs logprobs: true");
+    if (ask->best_of > ask->n && !ask_warn(ask, err, "best_of is not honoured: n answers are made and all returned"))
+        return false;
+    if (ask->has_text_logprobs) {
+        ask->logprobs = true;
+        ask->top_logprobs = ask->text_logprobs;
+    }
+    ask->sampling.penalty_window = ask->penalty_window;
+    return true;
+}
+
+static bool read_all(struct ask *ask, const struct server_limits *limits, struct err *err)
+{
+    const char *name;
+    json_t *value, *strict = json_object_get(ask->body, "strict");
+
+    ask->strict |= json_is_true(strict); // before the fields that it decides about
+    json_object_foreach(ask->body, name, value)
+    {
+        const struct field *f = find_field(name, ask->dialect);
+        bool server_strict = ask->strict;
+        if (json_is_null(value))
+            continue;
+        if (!f && !ask_warn(ask, err, "the field '%.60s' is not known", name))
+            return false;
+        if (f && !read_field(ask, f, value, limits, err))
+            return false;
+        ask->strict |= server_strict; // a request cannot switch off what the server demands
+    }
+    return check_whole(ask, limits, err);
+}
+
+bool ask_read(struct ask *ask, enum dialect dialect, json_t *body, const struct server_limits *limits, struct err *err)
+{
+    struct ingot_request_options defaults = ingot_request_defaults();
+    bool strict = ask->strict;
+
+    *ask = (struct ask){ .dialect = dialect,
+                         .body = body,
+                         .warnings = json_array(),
+                         .strict = strict,
+                         .n = 1,
+                         .sampling = defaults.sampling,
+                         .penalty_window = defaults.sampling.penalty_window };
+    if (!json_is_object(body))
+        err_set(err, ERR_INPUT, "the body is %s; want a JSON object", type_name(body));
+    else if (read_all(ask, limits, err))
+        return true;
+    ask_release(ask);
+    return false;
+}
+
+void ask_release(struct ask *ask)
+{
+    json_decref(ask->body);
+    json_decref(ask->warnings);
+    *ask = (struct ask){ 0 };
+}
+
+void ask_forget_body(struct ask *ask)
+{
+    json_decref(ask->body);
+    ask->body = ask->messages = ask->prompt = ask->kwargs = ask->system = NULL;
+    ask->model = NULL;
+    ask->n_stops = 0;
+}
+
+json_t *ask_parse(struct str body, struct err *err)
+{
+    json_error_t where;
+    json_t *value;
+
+    if (body.n == 0) {
+        err_set(err, ERR_INPUT, "the body is empty; want a JSON object");
+        return NULL;
+    }
+    value = json_loadb(body.at, body.n, JSON_REJECT_DUPLICATES, &where);
+    if (!value)
+        err_set(err, ERR_INPUT, "the body is not JSON: %.150s at byte %d", where.text, where.position);
+    return value;
+}

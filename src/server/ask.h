@@ -1,0 +1,46 @@
+// ask.h - what a request asks for, read from its JSON by one table of fields, whatever the dialect.
+//
+// A field of the wrong type or out of range is an error before anything is allocated for it. A field that is known but not
+// honoured, and one that nobody knows, gives a warning in the reply, or an error when the request or the server is strict.
+// Nothing is ignored in silence, save labels that cannot change an answer (user, metadata).
+#pragma once
+#include <jansson.h>
+#include "base/str.h"
+#include "ingot.h"
+#include "server/limits.h"
+
+enum dialect {
+    DIALECT_CHAT = 1,     // POST /v1/chat/completions
+    DIALECT_TEXT = 2,     // POST /v1/completions
+    DIALECT_MESSAGES = 4, // POST /v1/messages, Anthropic's
+    DIALECT_COUNT = 8,    // POST /v1/messages/count_tokens
+    DIALECT_TEMPLATE = 16 // POST /apply-template
+};
+
+enum { ASK_MAX_TOP_LOGPROBS = 20 };
+
+struct ask {
+    enum dialect dialect;
+    json_t *body;              // owned
+    json_t *messages, *prompt; // within body
+    json_t *kwargs, *system;   // within body; NULL: none
+    json_t *warnings;          // array of strings, owned
+    const char *model;         // within body; NULL: not said
+    struct ingot_sampling sampling;
+    const char *stops[64]; // within body
+    uint32_t n_stops, max_tokens, n, best_of, top_logprobs, text_logprobs, penalty_window;
+    int64_t seed;
+    bool has_seed, has_text_logprobs; // set when the field is there
+    bool stream, include_usage, logprobs, echo, ignore_eos, strict, no_generation_prompt;
+};
+
+// Takes the body. On failure the ask is released.
+bool ask_read(struct ask *ask, enum dialect dialect, json_t *body, const struct server_limits *limits, struct err *err);
+// Notes something that is not honoured: a warning, or with strict an error.
+bool ask_warn(struct ask *ask, struct err *err, const char *format, ...) PRINTF_LIKE(3, 4);
+void ask_release(struct ask *ask);
+// The body is no longer needed: what pointed into it is gone.
+void ask_forget_body(struct ask *ask);
+
+// JSON text of a request into a value: one object, no duplicate keys, nothing after it. The message says where it went wrong.
+json_t *ask_parse(struct str body, struct err *err);

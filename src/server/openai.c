@@ -1,0 +1,160 @@
+// openai.c - answers as OpenAI's chat completions and completions tell them, whole and as a stream.
+//
+// Beyond OpenAI's fields a reply has `timings` (as llama.cpp's server names them) and `warnings` (see ask.h). The usage says how many
+// tokens of the prompt were not computed again. Not here: reading the request (ask.c), tool calls, reasoning_content.
+#include "server/logprobs.h"
+#include "server/sse.h"
+#include "server/state.h"
+#include "server/talk.h"
+
+static bool is_chat(const struct talk *t)
+{
+    return t->ask.dialect == DIALECT_CHAT;
+}
+
+static json_t *text_json(const struct buf *text)
+{
+    struct str s = buf_as_str(text);
+    json_t *value = json_stringn(s.at, s.n);
+    return value ? value : json_string("");
+}
+
+static json_t *usage(const struct talk *t)
+{
+    return json_pack("{s:i, s:i, s:i, s:{s:i}}", "prompt_tokens", (int)t->n_prompt, "completion_tokens", (int)t->n_generated,
+                     "total_tokens", (int)(t->n_prompt + t->n_generated), "prompt_tokens_details", "cached_tokens",
+                     (int)t->n_reused);
+}
+
+static json_t *frame(const struct talk *t, const char *object)
+{
+    return json_pack("{s:s, s:s, s:I, s:s, s:s}", "id", t->id, "object", object, "created", (json_int_t)t->created, "model",
+                     t->server->name, "system_fingerprint", "ingot-" INGOT_VERSION);
+}
+
+static json_t *choice_logprobs(struct talk *t, struct talk_choice *c)
+{
+    if (!t->ask.logprobs)
+        return json_null();
+    if (is_chat(t))
+        return json_pack("{s:O, s:n}", "content", c->logprobs, "refusal");
+    return logprobs_legacy(c->logprobs, &c->text_offset);
+}
+
+// The prompt's text before an answer, for echo.
+static void prepend_prompt(const struct talk *t, uint32_t choice, struct buf *text)
+{
+    if (t->ask.echo && t->server->tokenizer)
+        tokenizer_decode(t->server->tokenizer, &t->prompts[choice / t->ask.n], false, text);
+}
+
+static json_t *whole_choice(struct talk *t, uint32_t i)
+{
+    struct talk_choice *c = &t->choices[i];
+    const char *finish = talk_finish_name(t->generation->choices[i].result.finish);
+    json_t *choice = json_pack("{s:i, s:s, s:o}", "index", (int)i, "finish_reason", finish, "logprobs", choice_logprobs(t, c));
+    struct buf text = { 0 };
+
+    if (is_chat(t)) {
+        json_object_set_new(choice, "message",
+                            json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text_json(&c->text), "refusal"));
+        return choice;
+    }
+    prepend_prompt(t, i, &text);
+    buf_str(&text, buf_as_str(&c->text));
+    json_object_set_new(choice, "text", text_json(&text));
+    buf_free(&text);
+    return choice;
+}
+
+static json_t *whole(struct talk *t)
+{
+    json_t *reply = frame(t, is_chat(t) ? "chat.completion" : "text_completion"), *choices = json_array();
+
+    for (uint32_t i = 0; i < t->n_choices; i++)
+        json_array_append_new(choices, whole_choice(t, i));
+    json_object_set_new(reply, "choices", choices);
+    json_object_set_new(reply, "usage", usage(t));
+    json_object_set_new(reply, "timings", talk_timings(t));
+    talk_add_warnings(t, reply);
+    return reply;
+}
+
+// One event with one choice. Takes delta; finish may be NULL.
+static void chunk(struct talk *t, uint32_t choice, json_t *delta, const char *finish, struct buf *out)
+{
+    struct talk_choice *c = &t->choices[choice];
+    json_t *event = frame(t, is_chat(t) ? "chat.completion.chunk" : "text_completion");
+    json_t *entry =
+        json_pack("{s:i, s:o, s:s?}", "index", (int)choice, is_chat(t) ? "delta" : "text", delta, "finish_reason", finish);
+
+    if (t->ask.logprobs) {
+        json_object_set_new(entry, "logprobs", json_array_size(c->logprobs) ? choice_logprobs(t, c) : json_null());
+        json_decref(c->logprobs);
+        c->logprobs = json_array();
+    }
+    json_object_set_new(event, "choices", json_pack("[o]", entry));
+    if (t->ask.include_usage)
+        json_object_set_new(event, "usage", json_null());
+    if (choice == 0 && !c->opened)
+        talk_add_warnings(t, event);
+    c->opened = true;
+    sse_event(out, NULL, event);
+}
+
+static void open_stream(struct talk *t, struct buf *out)
+{
+    for (uint32_t i = 0; i < t->n_choices; i++) {
+        struct buf text = { 0 };
+        prepend_prompt(t, i, &text);
+        if (is_chat(t))
+            chunk(t, i, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL, out);
+        else if (text.n > 0)
+            chunk(t, i, text_json(&text), NULL, out);
+        buf_free(&text);
+    }
+}
+
+static void piece(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
+{
+    struct talk_choice *c = &t->choices[choice];
+
+    if (c->text.n > 0 || json_array_size(c->logprobs) > 0)
+        chunk(t, choice, is_chat(t) ? json_pack("{s:o}", "content", text_json(&c->text)) : text_json(&c->text), NULL, out);
+    c->text.n = 0;
+    if (!event->done || event->result->finish >= INGOT_FINISH_CANCELLED)
+        return;
+    chunk(t, choice, is_chat(t) ? json_object() : json_string(""), talk_finish_name(event->result->finish), out);
+}
+
+static void close_stream(struct talk *t, struct buf *out)
+{
+    if (t->ask.include_usage) {
+        json_t *event = frame(t, is_chat(t) ? "chat.completion.chunk" : "text_completion");
+        json_object_set_new(event, "choices", json_array());
+        json_object_set_new(event, "usage", usage(t));
+        json_object_set_new(event, "timings", talk_timings(t));
+        sse_event(out, NULL, event);
+    }
+    buf_text(out, "data: [DONE]\n\n");
+}
+
+static void quiet(struct talk *t, struct buf *out)
+{
+    (void)t;
+    buf_text(out, ": keep-alive\n\n");
+}
+
+static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
+{
+    (void)t;
+    sse_event(out, NULL,
+              json_pack("{s:{s:o, s:s, s:n, s:s}}", "error", "message", sse_text(err->message), "type", "server_error", "param",
+                        "code",
+                        err->code == ERR_CANCELLED ? "stopping"
+                        : err->code == ERR_NUMERIC ? "numerical_error"
+                                                   : "server_error"));
+}
+
+const struct dialect_voice voice_chat = { open_stream, piece, close_stream, quiet, fail_stream, whole };
+const struct dialect_voice voice_text = { open_stream, piece, close_stream, quiet, fail_stream, whole };

@@ -1,0 +1,169 @@
+// server.c - see server.h: the order in which things start and end.
+//
+// Start: socket and watching thread, then the engine's thread, which loads the model. End: the first stop turns readiness off and lets
+// answers finish; after the drain's time what is left ends with an error; then the engine's thread, the socket, the rest.
+#include "server/server.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/verify.h"
+#include "server/guard.h"
+#include "server/http.h"
+#include "server/sse.h"
+#include "server/state.h"
+
+enum { LAST_WORDS_MS = 5000 }; // for errors to reach the clients after the drain
+
+static bool on_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct server *s = arg;
+
+    atomic_store(&s->progress, total ? (unsigned)(done * 1000.0 / (double)total) : 0);
+    return server_phase(s) == PHASE_LOADING;
+}
+
+static void choose_name(struct server *s)
+{
+    snprintf(s->name, sizeof s->name, "%s", s->options->name ? s->options->name : s->info.model_name);
+    for (char *c = s->name; *c; c++) // names stand in headers of other programs: plain ASCII
+        *c = *c >= 0x20 && *c < 0x7f ? *c : '?';
+}
+
+static bool load(struct server *s)
+{
+    struct ingot_engine_options options = s->options->engine;
+    uint64_t begun = clock_ns();
+
+    options.progress = on_progress;
+    options.progress_arg = s;
+    s->engine = ingot_engine_open(&options, (struct ingot_error *)&s->failure);
+    if (!s->engine)
+        return false;
+    ingot_engine_info(s->engine, &s->info);
+    s->tokenizer = engine_of(s->engine)->tokenizer;
+    s->loaded_at = (int64_t)time(NULL);
+    choose_name(s);
+    s->runner.engine = s->engine;
+    s->runner.metrics = &s->metrics;
+    s->runner.most_active = s->info.n_sequences + s->options->limits.n_queued;
+    log_line(LOG_INFO, "server", "%s: %s, %u sequences of %u tokens, loaded in %.0f ms", s->name, s->info.format,
+             s->info.n_sequences, s->info.n_context, (double)(clock_ns() - begun) / 1e6);
+    return true;
+}
+
+static void *run_engine(void *arg)
+{
+    struct server *s = arg;
+    int loading = PHASE_LOADING;
+
+    if (load(s)) {
+        atomic_compare_exchange_strong(&s->phase, &loading, PHASE_READY);
+        runner_run(&s->runner);
+        ingot_engine_close(s->engine);
+    } else {
+        atomic_compare_exchange_strong(&s->phase, &loading, PHASE_FAILED);
+    }
+    close(s->wake_pipe[1]);
+    s->wake_pipe[1] = -1;
+    return NULL;
+}
+
+// Waits for the next stop byte. False when there was none in time, or the engine's thread has ended (*ended).
+static bool wait_stop(struct server *s, int timeout_ms, bool *ended)
+{
+    struct pollfd fds[] = { { .fd = s->options->stop_fd, .events = POLLIN }, { .fd = s->wake_pipe[0], .events = POLLIN } };
+    char byte;
+
+    if (poll(fds, 2, timeout_ms) <= 0)
+        return false;
+    *ended = fds[1].revents != 0;
+    return fds[0].revents && read(s->options->stop_fd, &byte, 1) == 1;
+}
+
+// True: at once, a second stop came.
+static bool wait_idle(struct server *s, uint64_t until_ns)
+{
+    bool ended = false;
+
+    while (atomic_load(&s->n_exchanges) > 0 && clock_ns() < until_ns && !ended)
+        if (wait_stop(s, 20, &ended))
+            return true;
+    return false;
+}
+
+static void drain(struct server *s)
+{
+    const struct server_limits *limits = &s->options->limits;
+
+    atomic_store(&s->phase, PHASE_DRAINING);
+    log_line(LOG_INFO, "server", "stopping: %u requests may take up to %u s to finish", atomic_load(&s->n_exchanges),
+             limits->drain_s);
+    bool now = wait_idle(s, clock_ns() + limits->drain_s * 1000000000ull);
+    if (atomic_load(&s->n_exchanges) > 0) {
+        log_line(LOG_WARN, "server", "%u requests end with an error", atomic_load(&s->n_exchanges));
+        runner_cancel_all(&s->runner);
+        if (!now)
+            wait_idle(s, clock_ns() + LAST_WORDS_MS * 1000000ull);
+        else
+            wait_idle(s, clock_ns() + LAST_WORDS_MS * 100000ull);
+    }
+}
+
+// Suspended connections must be gone before the socket is closed: what is left is woken as if its client had left.
+static void drop_clients(struct server *s)
+{
+    pthread_mutex_lock(&s->clients.lock);
+    for (struct client *c = s->clients.first; c; c = c->next)
+        if (c->exchange)
+            exchange_client_left(c->exchange);
+    pthread_mutex_unlock(&s->clients.lock);
+}
+
+static bool serve(struct server *s, struct err *err)
+{
+    pthread_t thread;
+    bool ended = false;
+
+    if (pthread_create(&thread, NULL, run_engine, s) != 0)
+        return err_set(err, ERR_MEMORY, "no thread for the engine");
+    while (!ended && !wait_stop(s, -1, &ended))
+        ;
+    bool failed = server_phase(s) == PHASE_FAILED;
+    if (!failed)
+        drain(s);
+    drop_clients(s);
+    runner_stop(&s->runner);
+    http_stop(s); // completes every exchange, which releases every generation
+    pthread_join(thread, NULL);
+    if (failed)
+        *err = s->failure;
+    return !failed;
+}
+
+bool server_run(const struct server_options *options, struct err *err)
+{
+    struct server s = { .options = options, .loopback = guard_address_is_loopback(options->host) };
+
+    if (pipe(s.wake_pipe) != 0)
+        return err_set(err, ERR_IO, "pipe: %s", strerror(errno));
+    json_object_seed(0);
+    runner_create(&s.runner);
+    metrics_create(&s.metrics);
+    limits_print(&options->limits);
+    bool ok = clients_create(&s.clients, &s, err);
+    ok = ok && http_start(&s, err) && serve(&s, err);
+    http_stop(&s);
+    clients_destroy(&s.clients);
+    metrics_destroy(&s.metrics);
+    runner_destroy(&s.runner);
+    close(s.wake_pipe[0]);
+    if (s.wake_pipe[1] >= 0)
+        close(s.wake_pipe[1]);
+    if (ok)
+        log_line(LOG_INFO, "server", "stopped");
+    return ok;
+}

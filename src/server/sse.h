@@ -1,0 +1,11 @@
+// sse.h - server-sent events: one JSON object per event.
+#pragma once
+#include <jansson.h>
+#include "base/str.h"
+
+// "data: JSON" and an empty line, with "event: NAME" before it when there is a name. Takes value.
+void sse_event(struct buf *out, const char *name, json_t *value);
+// Appends compact JSON. Takes value.
+void sse_json(struct buf *out, json_t *value);
+// A JSON string, also of bytes that are not UTF-8: then what is not ASCII becomes "?".
+json_t *sse_text(const char *text);

@@ -1,0 +1,43 @@
+// state.h - the server from the inside: what all of its parts share.
+//
+// Order of the parts: http (sockets, routes, replies), clients (who is connected, since when, and whether still), talk (one answer on
+// its way), the dialects openai and anthropic, texts (tokenise, detokenise, apply-template), runner (the engine's thread), metrics.
+#pragma once
+#include <pthread.h>
+#include <stdatomic.h>
+#include "server/clients.h"
+#include "server/metrics.h"
+#include "server/runner.h"
+#include "server/server.h"
+#include "text/tokenizer.h"
+
+struct MHD_Daemon;
+
+enum phase { PHASE_LOADING, PHASE_READY, PHASE_DRAINING, PHASE_FAILED };
+
+struct server {
+    const struct server_options *options;
+    atomic_int phase;
+    atomic_uint progress; // of loading, in 1/1000
+    atomic_bool abort;    // the drain's time is over: answers end with an error
+    atomic_size_t body_bytes;
+    atomic_uint n_exchanges; // HTTP requests that are not answered in full
+    bool loopback;
+    // set before PHASE_READY and read-only from then on
+    struct ingot_engine *engine;
+    struct ingot_engine_info info;
+    const struct tokenizer *tokenizer; // NULL: the model has none
+    char name[128];
+    int64_t loaded_at; // seconds since 1970
+    struct runner runner;
+    struct clients clients;
+    struct metrics metrics;
+    struct MHD_Daemon *http;
+    int wake_pipe[2]; // tells the main thread that loading has ended
+    struct err failure;
+};
+
+static inline enum phase server_phase(const struct server *s)
+{
+    return (enum phase)atomic_load(&s->phase);
+}
