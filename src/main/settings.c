@@ -105,6 +105,22 @@ static const struct option verify_options[] = {
     { 0 },
 };
 
+static const struct option serve_options[] = {
+    { "--host", OPTION_STRING, AT(host), "ADDRESS", "127.0.0.1", 0, 0, NULL, "address to listen on; 0.0.0.0: every one of this machine" },
+    { "--port", OPTION_U32, AT(port), "N", "8080", 0, 65535, NULL, "port; 0: any free one, told on stderr" },
+    { "-np --parallel", OPTION_U32, AT(n_parallel), "N", "4", 1, 4096, NULL, "answers that are made at the same time; their pages are reserved at the start" },
+    { "--queue", OPTION_U32, AT(n_queued), "N", "256", 0, 100000, NULL, "requests that may wait; beyond: 429" },
+    { "--api-key", OPTION_LIST, AT(api_keys), "KEY", NULL, 0, 0, NULL, "ask for this key everywhere but at /health; may be given more than once" },
+    { "--cors-origin", OPTION_LIST, AT(origins), "ORIGIN", NULL, 0, 0, NULL, "web pages from there may call the server; may be given more than once" },
+    { "-a --alias", OPTION_STRING, AT(alias), "NAME", NULL, 0, 0, NULL, "the model's name for clients" },
+    { "--strict", OPTION_FLAG, AT(strict), NULL, NULL, 0, 0, NULL, "a field that is not honoured is an error, not a warning" },
+    { "--max-body", OPTION_U32, AT(body_mib), "MIB", "8", 1, 1024, NULL, "largest request" },
+    { "--drain", OPTION_U32, AT(drain_s), "S", "30", 0, 86400, NULL, "seconds that running answers get after SIGTERM" },
+    { "--keep-alive", OPTION_U32, AT(keep_alive_s), "S", "15", 1, 3600, NULL, "seconds of silence after which a stream gets a comment" },
+    { "--write-timeout", OPTION_U32, AT(write_s), "S", "30", 1, 3600, NULL, "seconds after which a client that takes no data is cut off" },
+    { 0 },
+};
+
 static const struct option trace_options[] = {
     { "--trace", OPTION_FLAG, AT(trace), NULL, NULL, 0, 0, NULL, "print the tapes, their barriers, scratch and counters to stderr" },
     { 0 },
@@ -115,8 +131,9 @@ static const struct option_group general = { "General", general_options }, model
                                  prompt = { "Prompt and answer", prompt_options }, sampling = { "Sampling", sampling_options },
                                  bench = { "Tests", bench_options }, inspect = { "What to show", inspect_options },
                                  tokenize = { "Text", tokenize_options }, doctor = { "Report", doctor_options },
-                                 quantize = { "Work", quantize_options }, synth = { "File", synth_options },
-                                 verify = { "Check", verify_options }, trace = { "Looking inside", trace_options };
+                                 serve = { "Server", serve_options }, quantize = { "Work", quantize_options },
+                                 synth = { "File", synth_options }, verify = { "Check", verify_options },
+                                 trace = { "Looking inside", trace_options };
 
 // clang-format off
 static const char run_text[] =
@@ -140,6 +157,13 @@ static const char quantize_text[] =
     "appears when it is complete.\n\n"
     "  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M";
 
+static const char serve_text[] =
+    "Speaks OpenAI's chat completions and completions, Anthropic's messages, and /tokenize, /detokenize, /apply-template, /health, "
+    "/metrics; a chat page is at /. One line per request goes to stderr (--log error: none). The first SIGTERM or Ctrl-C lets running "
+    "answers finish, the second ends at once.\n\n"
+    "  ingot serve -m model.gguf --port 8080 -np 8\n"
+    "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'";
+
 static const struct option_verb verbs[] = {
     { "run", "[TEXT]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &sampling, &model, &trace, &general } },
     { "bench", NULL, "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &general } },
@@ -149,6 +173,7 @@ static const struct option_verb verbs[] = {
     { "synth", "SHAPE OUTPUT", "Writes a GGUF file with random weights in the shape of a real model", "  ingot synth tinyllama-1.1b tinyllama.gguf --type Q4_0", { &synth, &general } },
     { "verify", NULL, "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &general } },
     { "doctor", NULL, "Tells what ingot finds on this machine", NULL, { &doctor, &general } },
+    { "serve", NULL, "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &general } },
     { "help", "[VERB]", "Shows all verbs, or the flags of one", NULL, { &general } },
     { "man", NULL, "Prints the man page", NULL, { &general } },
     { "completion", "SHELL", "Prints the completion for bash, zsh or fish", NULL, { &general } },

@@ -30,6 +30,11 @@ struct settings {
     bool ids, tensors, list, all;
     const char *type;
     uint32_t n_verify;
+    // serve
+    const char *host, *alias;
+    uint32_t port, n_parallel, n_queued, body_mib, drain_s, keep_alive_s, write_s;
+    struct option_list api_keys, origins;
+    bool strict;
 };
 
 extern const struct option_program ingot_program;
@@ -53,3 +58,4 @@ int verb_quantize(const struct call *call);
 int verb_synth(const struct call *call);
 int verb_verify(const struct call *call);
 int verb_doctor(const struct call *call);
+int verb_serve(const struct call *call);

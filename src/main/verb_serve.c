@@ -1,0 +1,85 @@
+// verb_serve.c - ingot serve: the model behind HTTP. Here are the options and the signals; the server itself is in src/server.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "main/settings.h"
+#include "main/terminal.h"
+
+#ifdef INGOT_SERVER
+#include "main/loading.h"
+#include "server/server.h"
+
+static int stop_pipe[2];
+
+static void on_stop(int signal)
+{
+    int kept = errno;
+    ssize_t n = write(stop_pipe[1], "", 1);
+
+    (void)signal;
+    (void)n; // full: there are stops enough
+    errno = kept;
+}
+
+static bool catch_stops(void)
+{
+    struct sigaction action = { .sa_handler = on_stop };
+
+    if (pipe(stop_pipe) != 0)
+        return false;
+    for (int i = 0; i < 2; i++)
+        fcntl(stop_pipe[i], F_SETFD, FD_CLOEXEC);
+    fcntl(stop_pipe[1], F_SETFL, O_NONBLOCK);
+    sigemptyset(&action.sa_mask);
+    return sigaction(SIGTERM, &action, NULL) == 0 && sigaction(SIGINT, &action, NULL) == 0;
+}
+
+static struct server_limits limits_from(const struct settings *s)
+{
+    struct server_limits limits = server_limits_default;
+
+    limits.n_queued = s->n_queued;
+    limits.body_bytes = s->body_mib << 20;
+    limits.drain_s = s->drain_s;
+    limits.keep_alive_s = s->keep_alive_s;
+    limits.write_s = s->write_s;
+    if (limits.bodies_bytes < limits.body_bytes)
+        limits.bodies_bytes = limits.body_bytes;
+    return limits;
+}
+
+int verb_serve(const struct call *call)
+{
+    const struct settings *s = call->settings;
+    struct server_options options = {
+        .host = s->host,
+        .port = s->port,
+        .name = s->alias,
+        .api_keys = s->api_keys.at,
+        .n_api_keys = s->api_keys.n,
+        .origins = s->origins.at,
+        .n_origins = s->origins.n,
+        .strict = s->strict,
+        .limits = limits_from(s),
+        .engine = engine_options(s),
+    };
+    struct err err = { 0 };
+
+    options.engine.n_sequences = s->n_parallel;
+    if (log_enabled(LOG_WARN) && !log_enabled(LOG_INFO)) // one line per request unless --log error
+        log_level_set(LOG_INFO);
+    if (!catch_stops())
+        return fail("no pipe for signals");
+    options.stop_fd = stop_pipe[0];
+    signals_name_file(s->model);
+    return server_run(&options, &err) ? STATUS_OK : fail(err.message);
+}
+#else
+int verb_serve(const struct call *call)
+{
+    (void)call;
+    return fail("this build has no server: libmicrohttpd was not found when it was built");
+}
+#endif
