@@ -159,14 +159,19 @@ static void set_machine(json_t *o, const struct bench_report *r)
     json_object_set_new(o, "n_gpu_layers", json_integer(0));
 }
 
+static json_t *gap_json(const struct bench_row *row, double q)
+{
+    return row->n_gaps ? json_real(stats_quantile(row->gaps_ms, row->n_gaps, q)) : json_null();
+}
+
 static void set_latency(json_t *o, const struct bench_report *r, const struct bench_row *row)
 {
     json_object_set_new(o, "dram_bytes_per_second", json_real(r->bandwidth));
     json_object_set_new(o, "dram_share", json_real(row->share));
     json_object_set_new(o, "first_token_ms", json_real(stats_median(row->first_ms, row->n_samples)));
-    json_object_set_new(o, "token_ms_p50", json_real(stats_quantile(row->gaps_ms, row->n_gaps, 0.5)));
-    json_object_set_new(o, "token_ms_p95", json_real(stats_quantile(row->gaps_ms, row->n_gaps, 0.95)));
-    json_object_set_new(o, "token_ms_p99", json_real(stats_quantile(row->gaps_ms, row->n_gaps, 0.99)));
+    json_object_set_new(o, "token_ms_p50", gap_json(row, 0.5));
+    json_object_set_new(o, "token_ms_p95", gap_json(row, 0.95));
+    json_object_set_new(o, "token_ms_p99", gap_json(row, 0.99));
 }
 
 static void set_peer(json_t *o, const struct bench_report *r, const struct bench_row *row)
@@ -208,16 +213,14 @@ static json_t *fields(const struct bench_report *r, const struct bench_row *row)
 
 static void csv_value(const json_t *value)
 {
+    out_text("\"");
     if (json_is_integer(value))
-        out_printf("\"%lld\"", (long long)json_integer_value(value));
+        out_printf("%lld", (long long)json_integer_value(value));
     else if (json_is_real(value))
-        out_printf("\"%.6f\"", json_real_value(value));
-    else
-        out_text("\"");
+        out_printf("%.6f", json_real_value(value));
     for (const char *c = json_string_value(value); c && *c; c++)
         out_printf("%s%c", *c == '"' ? "\"" : "", *c);
-    if (json_is_string(value))
-        out_text("\"");
+    out_text("\"");
 }
 
 static void csv_row(const struct bench_report *r, const struct bench_row *row)

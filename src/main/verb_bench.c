@@ -185,7 +185,7 @@ static int run_tests(struct bench *b)
     for (uint32_t i = 0; i < b->n_tests && ok && out_state() == OUT_OPEN; i++)
         ok = run_test(b, &b->tests[i], &err);
     bench_foot(&b->report);
-    if (b->n_rows && !strcmp(b->settings->output, "md"))
+    if (ok && !strcmp(b->settings->output, "md"))
         out_printf("\nDRAM reads at %.1f GB/s with %u threads, probed in this run\n", b->report.bandwidth * 1e-9,
                    b->report.n_threads);
     for (uint32_t i = 0; i < b->n_rows && ok; i++)

@@ -1,6 +1,6 @@
-// verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in chat.c.
+// verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in talk.c.
 #include "engine/verify.h"
-#include "main/chat.h"
+#include "main/talk.h"
 #include "main/loading.h"
 #include "main/reply.h"
 #include "main/terminal.h"
@@ -32,7 +32,7 @@ static int run(const struct call *call, struct buf *prompt)
     if (!engine)
         return interrupts() ? STATUS_INTERRUPTED : STATUS_ERROR;
     struct reply r = { .engine = engine, .settings = s };
-    int status = given ? answer_once(&r, prompt->at) : chat(&r);
+    int status = given ? answer_once(&r, prompt->at) : talk(&r);
     if (s->trace)
         engine_trace(engine_of(engine), stderr);
     buf_free(&r.text);

@@ -1,8 +1,8 @@
-// chat.c - see chat.h.
+// talk.c - see talk.h.
 //
 // The whole conversation goes to the engine each time; its session knows the part that it has seen already. What the user types is
 // edited on stderr, so that stdout carries answers only. A line that ends in a backslash goes on in the next one.
-#include "main/chat.h"
+#include "main/talk.h"
 #include "base/mem.h"
 #include "main/line.h"
 #include "main/terminal.h"
@@ -78,7 +78,7 @@ static enum word command(struct str line)
     return WORD_NONE;
 }
 
-static int talk(struct reply *r, struct conversation *c, struct line_editor *editor)
+static int converse(struct reply *r, struct conversation *c, struct line_editor *editor)
 {
     for (;;) {
         struct str line;
@@ -101,7 +101,7 @@ static int talk(struct reply *r, struct conversation *c, struct line_editor *edi
     }
 }
 
-int chat(struct reply *r)
+int talk(struct reply *r)
 {
     struct conversation c = { 0 };
     struct ingot_engine_info info;
@@ -118,7 +118,7 @@ int chat(struct reply *r)
     if (editor && conversation_begin(&c, r->settings->system)) {
         if (line_is_shown(editor))
             fprintf(stderr, "%s, %s, context %u. /help lists the commands.\n", info.model_name, info.format, info.n_context);
-        status = talk(r, &c, editor);
+        status = converse(r, &c, editor);
     }
     line_close(editor);
     arena_destroy(c.arena);

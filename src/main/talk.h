@@ -1,6 +1,6 @@
-// chat.h - the conversation on a terminal.
+// talk.h - the conversation on a terminal.
 #pragma once
 #include "main/reply.h"
 
 // Reads lines and answers them until /exit, the end of input, or Ctrl-C twice. Returns the exit status.
-int chat(struct reply *r);
+int talk(struct reply *r);

@@ -1,0 +1,411 @@
+// test_program.c - the program as a user meets it: streams, exit statuses, messages, pipes, Ctrl-C, JSON.
+#include "program.h"
+#include <jansson.h>
+
+// An answer that does not end by itself.
+#define ENDLESS "run -m @ -p x --ignore-eos -c 100000 -dev cpu:plain --no-repack --log error"
+static const struct streams pipes = { -1, -1, -1 };
+
+static void expect(struct outcome o, int status, const char *out_part, const char *err_part)
+{
+    if (o.status != status)
+        fail_msg("status %d, expected %d; stderr: %s", o.status, status, o.err.at);
+    if (!strstr(o.out.at, out_part))
+        fail_msg("stdout '%s' lacks '%s'", o.out.at, out_part);
+    if (!strstr(o.err.at, err_part))
+        fail_msg("stderr '%s' lacks '%s'", o.err.at, err_part);
+    outcome_free(&o);
+}
+
+// One line on stderr, nothing on stdout.
+static void expect_error(const char *words, int status, const char *part)
+{
+    struct outcome o = run_with(words, "");
+
+    assert_int_equal(o.out.n, 0);
+    if (o.err.n == 0 || strchr(o.err.at, '\n') != o.err.at + o.err.n - 1)
+        fail_msg("'%s' is not one line", o.err.at);
+    expect(o, status, "", part);
+}
+
+static void version_and_help_are_results(void **state)
+{
+    (void)state;
+    expect(run_with("--version", ""), 0, "commit ", "");
+    expect(run_with("help", ""), 0, "  run ", "");
+    expect(run_with("help run", ""), 0, "--repeat-penalty X", "");
+    expect(run_with("run --help", ""), 0, "--repeat-penalty X", "");
+    expect(run_with("", ""), 0, "usage: ingot VERB", "");
+}
+
+static void wrong_usage_is_status_2(void **state)
+{
+    (void)state;
+    expect_error("rnu", 2, "is 'run' meant?");
+    expect_error("run --tmep 1", 2, "is --temp meant?");
+    expect_error("run --temp hot", 2, "--temp: found 'hot', expected a number from 0 to 1000");
+    expect_error("run -p", 2, "-p: a value is missing");
+    expect_error("run -m @ -p x --no-chat --system y", 2, "--system");
+    expect_error("run -m @", 2, "the prompt is empty");
+    expect_error("quantize a b", 2, "found 2 operands, expected three");
+    expect_error("synth a", 2, "expected two");
+    expect_error("bench -p 0 -n 0", 2, "no test is left");
+    expect_error("bench -pg 5", 2, "expected two numbers");
+    expect_error("bench --peer true", 2, "-m");
+    expect_error("completion tcsh", 2, "bash, zsh or fish");
+    expect_error("help nothing", 2, "not a verb");
+    expect_error("inspect a b", 2, "more than one");
+}
+
+static void errors_name_the_file_and_are_status_1(void **state)
+{
+    char path[128], words[256];
+    (void)state;
+
+    expect_error("run -m /nowhere/model.gguf -p x", 1, "/nowhere/model.gguf");
+    expect_error("inspect /nowhere/model.gguf", 1, "/nowhere/model.gguf");
+    expect_error("run -m @ -f /nowhere/prompt.txt", 1, "/nowhere/prompt.txt");
+    expect_error("run -m @ -p x -dev cuda:9", 1, "cuda:9");
+    expect_error("run --config /nowhere/config -p x", 1, "/nowhere/config");
+    snprintf(path, sizeof path, "%s/broken.gguf", home);
+    write_file(path, "GGUF\3");
+    snprintf(words, sizeof words, "run -m %s -p x", path);
+    expect_error(words, 1, path);
+    snprintf(words, sizeof words, "quantize %s %s/out.gguf Q8_0", path, home);
+    expect_error(words, 1, path);
+    snprintf(path, sizeof path, "%s/out.gguf", home);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
+static void the_answer_goes_to_stdout_and_figures_to_stderr(void **state)
+{
+    struct outcome o = run_with("run -m @ -p hello -n 8 --temp 0 --ignore-eos", "");
+    (void)state;
+
+    assert_int_equal(o.out.at[o.out.n - 1], '\n');
+    assert_null(strstr(o.out.at, "tok/s"));
+    assert_null(strstr(o.err.at, "\r"));
+    expect(o, 0, "", "answer 8 tokens");
+    o = run_with("run -m @ -p hello -n 8 --temp 0 --ignore-eos -q", "");
+    assert_int_equal(o.err.n, 0);
+    expect(o, 0, "\n", "");
+}
+
+static void same_seed_same_answer_from_every_source(void **state)
+{
+    struct outcome first, o;
+    char path[128], words[256];
+    (void)state;
+
+    first = run_with("run -m @ -p hello -n 12 -s 5 -q", "");
+    snprintf(path, sizeof path, "%s/prompt.txt", home);
+    write_file(path, "hello\n");
+    snprintf(words, sizeof words, "run -m @ -f %s -n 12 -s 5 -q", path);
+    const char *const same[] = { "run -m @ -n 12 -s 5 -q hello", "run -m @ -f - -n 12 -s 5 -q", "run -m @ -n 12 -s 5 -q", words };
+    for (int i = 0; i < 4; i++) {
+        o = run_with(same[i], "hello");
+        assert_string_equal(o.out.at, first.out.at);
+        expect(o, 0, "", "");
+    }
+    setenv("INGOT_SEED", "6", 1);
+    o = run_with("run -m @ -p hello -n 12 -q", "");
+    unsetenv("INGOT_SEED");
+    assert_string_not_equal(o.out.at, first.out.at);
+    outcome_free(&o);
+    outcome_free(&first);
+}
+
+static void json_lines_parse_and_add_up(void **state)
+{
+    struct outcome o = run_with("run -m @ -p hello -n 12 --json --ignore-eos", "");
+    struct buf text = { 0 };
+    int n_tokens = 0;
+    (void)state;
+
+    for (char *line = strtok(o.out.at, "\n"); line; line = strtok(NULL, "\n")) {
+        json_t *event = json_loads(line, 0, NULL);
+        assert_non_null(event);
+        if (!json_is_true(json_object_get(event, "done"))) {
+            buf_text(&text, json_string_value(json_object_get(event, "text")));
+            n_tokens += json_object_get(event, "token") != NULL;
+        } else {
+            assert_string_equal(json_string_value(json_object_get(event, "answer")), text.at);
+            assert_string_equal(json_string_value(json_object_get(event, "finish")), "length");
+            assert_int_equal(json_integer_value(json_object_get(event, "n_generated")), n_tokens);
+            assert_true(json_real_value(json_object_get(event, "first_token_ms")) > 0);
+            n_tokens = -1;
+        }
+        json_decref(event);
+    }
+    assert_int_equal(n_tokens, -1);
+    buf_free(&text);
+    outcome_free(&o);
+}
+
+static void a_closed_pipe_ends_quietly(void **state)
+{
+    struct running r = start(ENDLESS, pipes);
+    struct outcome o = { 0 };
+    char piece[8];
+    (void)state;
+
+    assert_true(read(r.out, piece, sizeof piece) > 0);
+    close(r.out);
+    r.out = -1;
+    collect(&r, &o);
+    assert_int_equal(o.err.n, 0);
+    expect(o, 0, "", "");
+}
+
+static void a_full_disk_is_an_error(void **state)
+{
+    int full = open("/dev/full", O_WRONLY);
+    struct outcome o = { 0 };
+    (void)state;
+
+    if (full < 0) // only Linux has it
+        return;
+    struct running r = start("help run", (struct streams){ -1, full, -1 });
+    collect(&r, &o);
+    expect(o, 1, "", "cannot write to stdout: No space left on device");
+    close(full);
+}
+
+static void ctrl_c_stops_the_answer(void **state)
+{
+    struct running r = start(ENDLESS, pipes);
+    struct outcome o = { 0 };
+    char piece[1];
+    (void)state;
+
+    assert_true(read(r.out, piece, sizeof piece) > 0);
+    kill(r.pid, SIGINT);
+    collect(&r, &o);
+    expect(o, 0, "\n", "; stopped");
+}
+
+static void a_file_that_is_cut_short_is_told(void **state)
+{
+    struct running r = start(ENDLESS, pipes);
+    struct outcome o = { 0 };
+    char path[128], piece[1];
+    (void)state;
+
+    assert_true(read(r.out, piece, sizeof piece) > 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", model);
+    assert_int_equal(truncate(path, 0), 0);
+    collect(&r, &o);
+    expect(o, 1, "", "was cut short while it was in use");
+    copy_golden("model.safetensors");
+}
+
+// A terminal for stdin and stderr, a pipe for stdout.
+static int open_terminal(int *theirs)
+{
+    int ours = posix_openpt(O_RDWR | O_NOCTTY);
+
+    assert_true(ours >= 0 && grantpt(ours) == 0 && unlockpt(ours) == 0);
+    *theirs = open(ptsname(ours), O_RDWR | O_NOCTTY);
+    assert_true(*theirs >= 0);
+    setenv("TERM", "xterm", 1);
+    return ours;
+}
+
+// Reads from the terminal until `part` was seen.
+static void await(int terminal, struct buf *seen, const char *part)
+{
+    struct pollfd fd = { terminal, POLLIN, 0 };
+    char piece[1024];
+
+    while (!seen->at || !strstr(seen->at, part)) {
+        if (poll(&fd, 1, 20000) <= 0)
+            fail_msg("'%s' did not come; seen: %s", part, seen->at ? seen->at : "");
+        ssize_t n = read(terminal, piece, sizeof piece);
+        assert_true(n > 0);
+        buf_append(seen, piece, (size_t)n);
+    }
+    seen->n = 0;
+    seen->at[0] = 0;
+}
+
+static void type_text(int terminal, const char *text)
+{
+    assert_int_equal(write(terminal, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+static void a_terminal_chats(void **state)
+{
+    int theirs, terminal = open_terminal(&theirs);
+    struct buf seen = { 0 };
+    struct outcome o = { 0 };
+    (void)state;
+
+    struct running r = start("run -m @ -n 4 --ignore-eos", (struct streams){ theirs, -1, theirs });
+    close(theirs);
+    await(terminal, &seen, "> ");
+    type_text(terminal, "/help\n");
+    await(terminal, &seen, "/clear");
+    type_text(terminal, "hello\n");
+    await(terminal, &seen, "answer 4 tokens");
+    type_text(terminal, "more\n");
+    await(terminal, &seen, "reused)");
+    type_text(terminal, "/nope\n");
+    await(terminal, &seen, "'/nope' is not a command");
+    type_text(terminal, "/exit\n");
+    collect(&r, &o);
+    assert_null(strstr(o.out.at, "> "));
+    assert_int_equal(o.out.at[o.out.n - 1], '\n');
+    expect(o, 0, "", "");
+    buf_free(&seen);
+    close(terminal);
+}
+
+static void ctrl_c_twice_leaves_a_chat(void **state)
+{
+    int theirs, terminal = open_terminal(&theirs);
+    struct buf seen = { 0 };
+    struct outcome o = { 0 };
+    (void)state;
+
+    struct running r = start("run -m @ -n 4", (struct streams){ theirs, -1, theirs });
+    close(theirs);
+    await(terminal, &seen, "> ");
+    type_text(terminal, "w");
+    await(terminal, &seen, "w");
+    usleep(200000); // it has to wait for the next key, or the signal comes too early to end a read
+    kill(r.pid, SIGINT);
+    await(terminal, &seen, "Ctrl-C again leaves");
+    usleep(200000);
+    kill(r.pid, SIGINT);
+    collect(&r, &o);
+    expect(o, 130, "", "");
+    buf_free(&seen);
+    close(terminal);
+}
+
+static void completions_and_man_page_parse(void **state)
+{
+    static const char *const commands[] = {
+        PROGRAM " completion bash | bash -n",
+        "! command -v zsh >/dev/null || " PROGRAM " completion zsh | zsh -n",
+        "! command -v fish >/dev/null || " PROGRAM " completion fish | fish --no-execute",
+        "! command -v groff >/dev/null || test -z \"$(" PROGRAM " man | groff -man -ww -Tutf8 2>&1 >/dev/null)\"",
+        "bash -c 'eval \"$(" PROGRAM " completion bash)\"; COMP_WORDS=(ingot run --temp); COMP_CWORD=2; _ingot; "
+        "[ \"${COMPREPLY[0]}\" = --temp ]'",
+        "bash -c 'eval \"$(" PROGRAM " completion bash)\"; COMP_WORDS=(ingot run --kv f); COMP_CWORD=3; _ingot; "
+        "[ \"${COMPREPLY[*]}\" = \"f16 f32\" ]'",
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (system(commands[i]) != 0)
+            fail_msg("failed: %s", commands[i]);
+    }
+    expect(run_with("man", ""), 0, "\\-\\-repeat\\-penalty", "");
+}
+
+static json_t *parsed(struct outcome o)
+{
+    json_t *value = json_loads(o.out.at, 0, NULL);
+
+    if (o.status != 0 || !value)
+        fail_msg("status %d, stdout '%s', stderr '%s'", o.status, o.out.at, o.err.at);
+    outcome_free(&o);
+    return value;
+}
+
+static void json_outputs_parse(void **state)
+{
+    json_t *o;
+    (void)state;
+
+    o = parsed(run_with("inspect @ --json", ""));
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(o, "model"), "n_layers")), 3);
+    json_decref(o);
+    o = parsed(run_with("tokenize -m @ --json ab", ""));
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(o, "ids"), 1)), 'b');
+    json_decref(o);
+    o = parsed(run_with("tokenize -m @ --ids --special <|im_end|>", ""));
+    assert_int_equal(json_integer_value(json_array_get(o, 0)), 258);
+    json_decref(o);
+    o = parsed(run_with("doctor --json", ""));
+    assert_non_null(json_object_get(o, "processor"));
+    json_decref(o);
+}
+
+static void bench_speaks_llama_bench(void **state)
+{
+    static const char *const names[] = {
+        "build_commit", "cpu_info",  "model_filename", "model_type", "model_size", "model_n_params",
+        "n_batch",      "n_threads", "n_prompt",       "n_gen",      "n_depth",    "test_time",
+        "avg_ns",       "stddev_ns", "avg_ts",         "stddev_ts",  "samples_ns", "samples_ts",
+    };
+    json_t *rows = parsed(run_with("bench -m @ -p 8 -n 4 -pg 4,2 -d 0,5 -r 2 -o json", ""));
+    (void)state;
+
+    assert_int_equal(json_array_size(rows), 6);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_non_null(json_object_get(json_array_get(rows, 5), names[i]));
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(rows, 5), "n_depth")), 5);
+    assert_int_equal(json_array_size(json_object_get(json_array_get(rows, 0), "samples_ts")), 2);
+    json_decref(rows);
+    expect(run_with("bench -m @ -p 8 -n 4 -r 1", ""), 0, " pp8 |", "");
+    expect(run_with("bench -m @ -p 8 -n 4 -r 1 -o csv", ""), 0, "build_commit,build_number,", "");
+}
+
+// The peer is a script that answers as llama-bench would.
+static void bench_runs_a_peer_in_turn(void **state)
+{
+    char path[128], words[256];
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/peer", home);
+    write_file(path, "#!/bin/sh\necho '[{\"n_prompt\": 8, \"n_gen\": 0, \"n_depth\": 0, \"avg_ts\": 2.0}]'\n");
+    assert_int_equal(chmod(path, 0700), 0);
+    snprintf(words, sizeof words, "bench -m @ -p 8 -n 0 -r 3 -o json --peer %s", path);
+    json_t *rows = parsed(run_with(words, "")), *row = json_array_get(rows, 0);
+    assert_int_equal(json_array_size(json_object_get(row, "peer_samples_ts")), 3);
+    assert_true(json_real_value(json_object_get(row, "peer_ratio")) > 0);
+    json_decref(rows);
+    snprintf(words, sizeof words, "bench -m @ -p 9 -n 0 -r 1 --peer %s", path);
+    expect(run_with(words, ""), 1, "", "no row with n_prompt 9");
+    expect(run_with("bench -m @ -p 8 -n 0 -r 1 --peer false", ""), 1, "", "false: exit status 1");
+}
+
+static void models_are_written_and_verified(void **state)
+{
+    char words[256];
+    (void)state;
+
+    snprintf(words, sizeof words, "quantize " SOURCE_DIR "/tests/golden/smollm2/model.gguf %s/q8.gguf Q8_0", home);
+    expect(run_with(words, ""), 0, "", "quantised");
+    snprintf(words, sizeof words, "verify -m %s/q8.gguf", home);
+    expect(run_with(words, ""), 0, " 0 beyond their limit", "");
+    snprintf(words, sizeof words, "inspect %s/q8.gguf --tensors", home);
+    expect(run_with(words, ""), 0, "tensors\n", "");
+    expect(run_with("synth --list", ""), 0, "tinyllama-1.1b\n", "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(version_and_help_are_results),
+        cmocka_unit_test(wrong_usage_is_status_2),
+        cmocka_unit_test(errors_name_the_file_and_are_status_1),
+        cmocka_unit_test(the_answer_goes_to_stdout_and_figures_to_stderr),
+        cmocka_unit_test(same_seed_same_answer_from_every_source),
+        cmocka_unit_test(json_lines_parse_and_add_up),
+        cmocka_unit_test(a_closed_pipe_ends_quietly),
+        cmocka_unit_test(a_full_disk_is_an_error),
+        cmocka_unit_test(ctrl_c_stops_the_answer),
+        cmocka_unit_test(a_file_that_is_cut_short_is_told),
+        cmocka_unit_test(a_terminal_chats),
+        cmocka_unit_test(ctrl_c_twice_leaves_a_chat),
+        cmocka_unit_test(completions_and_man_page_parse),
+        cmocka_unit_test(json_outputs_parse),
+        cmocka_unit_test(bench_speaks_llama_bench),
+        cmocka_unit_test(bench_runs_a_peer_in_turn),
+        cmocka_unit_test(models_are_written_and_verified),
+    };
+    return cmocka_run_group_tests(tests, make_home, remove_home);
+}
