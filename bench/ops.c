@@ -1,5 +1,6 @@
-// ops.c - how fast the products run on this processor, beside what it could do: build/dev/bench_ops [threads] [format].
+// ops.c - how fast the products run on this processor, beside what it could do: bench_ops [threads] [format] [features].
 //
+// features is a mask of CPU_* (device/cpu/cpu.h), to time the kernels of lesser processors.
 // Each line is the best of many short runs, so that a busy machine disturbs little: a run takes a few milliseconds. Peaks are probed
 // in the same program: multiply-adds of int8 with four independent chains per pipe, and a plain read of memory far larger than caches.
 // Weights of the one-row runs exceed the caches too, so GB/s is the speed of memory; operations count a multiply-add as two.
@@ -192,14 +193,16 @@ static void show_products(struct device *d, enum quant q, double int8_peak, doub
 
 int main(int argc, char **argv)
 {
-    uint64_t n_threads = 1;
+    uint64_t n_threads = 1, features = 0;
     struct err err = { 0 };
 
-    if (argc > 1 && (!str_to_u64(str_from(argv[1]), &n_threads) || n_threads < 1 || n_threads > 1024)) {
-        fprintf(stderr, "usage: bench_ops [threads] [format]; '%s' is no number of threads\n", argv[1]);
+    if ((argc > 1 && (!str_to_u64(str_from(argv[1]), &n_threads) || n_threads < 1 || n_threads > 1024)) ||
+        (argc > 3 && (!str_to_u64(str_from(argv[3]), &features) || features > CPU_ALL))) {
+        fprintf(stderr, "usage: bench_ops [threads] [format or all] [features]\n");
         return 1;
     }
-    struct device *d = cpu_open(&(struct cpu_options){ .n_threads = (unsigned)n_threads, .table = &cpu_table }, &err);
+    const struct cpu_options options = { .n_threads = (unsigned)n_threads, .features = (uint32_t)features, .table = &cpu_table };
+    struct device *d = cpu_open(&options, &err);
     if (!d) {
         fprintf(stderr, "%s\n", err.message);
         return 1;
@@ -208,7 +211,7 @@ int main(int argc, char **argv)
     printf("%u thread(s): int8 peak %.0f GOP/s, reads %.1f GB/s\n", (unsigned)n_threads, int8_peak * 1e-9, read_peak * 1e-9);
     printf("format   GB/s at 1 row      2 rows      4 rows      8 rows    GOP/s, 192 rows        exact\n");
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
-        if (argc < 3 || strcmp(argv[2], quant_info(q)->name) == 0)
+        if (argc < 3 || strcmp(argv[2], "all") == 0 || strcmp(argv[2], quant_info(q)->name) == 0)
             show_products(d, q, int8_peak, read_peak);
     device_close(d);
     return 0;

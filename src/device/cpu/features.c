@@ -10,6 +10,12 @@
 #if defined(CPU_X86)
 #include <cpuid.h>
 
+static bool has_f16c(void)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+}
+
 static uint32_t has_avx_vnni(void)
 {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -28,7 +34,7 @@ uint32_t cpu_features(void)
     uint32_t f = 0;
 
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
         f |= CPU_AVX2 | has_avx_vnni();
     if ((f & CPU_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))

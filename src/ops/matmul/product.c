@@ -6,7 +6,7 @@ enum { ROWS_CACHE_BYTES = 600 << 10 }; // of L2; anything from 300 KB up is with
 bool product_has_kernels(uint32_t features)
 {
 #if defined(CPU_X86)
-    return (features & (CPU_AVX512 | CPU_AVX512_VNNI)) == (CPU_AVX512 | CPU_AVX512_VNNI);
+    return (features & CPU_AVX2) != 0;
 #else
     (void)features;
     return false;

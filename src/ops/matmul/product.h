@@ -136,10 +136,15 @@ struct tile_range {
         }                                       \
     }
 #if defined(CPU_X86)
-#define PRODUCT_KERNELS(name) PRODUCT_KERNEL(avx512_bf16, name) PRODUCT_KERNEL(avx512, name)
-#define PRODUCT_CHOICES(name)                                                          \
-    PRODUCT_CHOICE(CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_BF16, avx512_bf16, name), \
-        PRODUCT_CHOICE(CPU_AVX512 | CPU_AVX512_VNNI, avx512, name),
+#define PRODUCT_KERNELS(name)         \
+    PRODUCT_KERNEL(avx512_bf16, name) \
+    PRODUCT_KERNEL(avx512, name)      \
+    PRODUCT_KERNEL(avx_vnni, name)    \
+    PRODUCT_KERNEL(avx2, name)
+#define PRODUCT_CHOICES(name)                                                                                                \
+    PRODUCT_CHOICE(CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_BF16, avx512_bf16, name),                                       \
+        PRODUCT_CHOICE(CPU_AVX512 | CPU_AVX512_VNNI, avx512, name), PRODUCT_CHOICE(CPU_AVX2 | CPU_AVX_VNNI, avx_vnni, name), \
+        PRODUCT_CHOICE(CPU_AVX2, avx2, name),
 #else
 #define PRODUCT_KERNELS(name)
 #define PRODUCT_CHOICES(name) \
