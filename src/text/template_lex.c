@@ -4,7 +4,7 @@
 // such a tag; '-' inside a tag eats all white space on its side, '+' switches the two rules off there. Brackets are counted, so
 // that "}}" inside an expression can close two dicts. Tokens are made one at a time; nothing is kept but the brackets.
 #include "text/template_char.h"
-#include "text/template_node.h"
+#include "text/template_parser.h"
 
 static bool lexer_fail(struct lexer *l, const char *what)
 {

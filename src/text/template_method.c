@@ -343,7 +343,7 @@ static bool method_get(struct render *r, struct call *c)
     if (!value_dict_get(r, c->self->dict, *c->arg[0], c->out))
         return false;
     if (c->out->kind == VALUE_ABSENT)
-        *c->out = c->arg[1]->kind == VALUE_ABSENT ? value_none() : *c->arg[1];
+        *c->out = c->arg[1]->kind == VALUE_ABSENT ? VALUE_OF_NONE : *c->arg[1];
     return true;
 }
 

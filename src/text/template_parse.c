@@ -4,6 +4,7 @@
 // follows a primary: .name [key] (arguments), and last filters and tests. The height of every node is bounded as it is made, so
 // that long chains of one operator are bounded like nested brackets are. Statements are in template_statement.c.
 #include <stdarg.h>
+#include "text/template_parser.h"
 #include "text/template_run.h"
 
 enum level { LEVEL_NONE = -1, LEVEL_OR, LEVEL_AND, LEVEL_NOT, LEVEL_COMPARE, LEVEL_ADD, LEVEL_CONCAT, LEVEL_MUL, LEVEL_POW };

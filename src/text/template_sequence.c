@@ -531,12 +531,13 @@ bool filter_sum(struct render *r, struct call *c)
     return true;
 }
 
+// Items from..to as a list; the caller fills in what is beyond the end.
 static bool part_of(struct render *r, const struct list *items, size_t from, size_t to, struct value *out)
 {
     if (!value_list_new(r, LIST_PLAIN, to - from, out))
         return false;
-    for (size_t i = from; i < to; i++)
-        out->list->at[i - from] = items->at[i < items->n ? i : 0];
+    for (size_t i = from; i < to && i < items->n; i++)
+        out->list->at[i - from] = items->at[i];
     return true;
 }
 

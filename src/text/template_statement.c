@@ -2,7 +2,7 @@
 //
 // Each tag has one function in a table. A tag with a body parses it up to its end tag, so that the tree has the shape of the
 // template. Not here because no chat template uses them and a file must not reach outside itself: include, import, extends.
-#include "text/template_node.h"
+#include "text/template_parser.h"
 #include "base/mem.h"
 
 const struct template_limits template_limits_default = {
@@ -11,8 +11,8 @@ const struct template_limits template_limits_default = {
     .call_depth = 64,
     .fuel = 20000000,
     .range_items = 100000,
-    .output_bytes = (size_t)64 << 20,
-    .memory_bytes = (size_t)512 << 20,
+    .output_bytes = (size_t)32 << 20,
+    .memory_bytes = (size_t)256 << 20,
 };
 
 static struct node *parse_target(struct parser *p, bool with_attribute, const char *end);

@@ -348,7 +348,7 @@ static bool from_json(struct render *r, json_t *json, bool user, struct value *o
 {
     if (!enter_value(r, depth) || !render_spend(r, 1))
         return false;
-    *out = value_none();
+    *out = VALUE_OF_NONE;
     switch (json_typeof(json)) {
     case JSON_OBJECT:
         return from_json_object(r, json, user, out, depth);

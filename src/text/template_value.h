@@ -64,10 +64,7 @@ struct bound {
     const struct builtin *builtin;
 };
 
-static inline struct value value_none(void)
-{
-    return (struct value){ .kind = VALUE_NONE };
-}
+#define VALUE_OF_NONE ((struct value){ .kind = VALUE_NONE })
 static inline struct value value_bool(bool b)
 {
     return (struct value){ .kind = VALUE_BOOL, .b = b };
@@ -131,10 +128,8 @@ bool value_items(struct render *r, struct value v, struct list *items);
 bool value_dict_new(struct render *r, size_t capacity, struct value *out);
 bool value_dict_get(struct render *r, const struct dict *dict, struct value key, struct value *out); // VALUE_ABSENT: not there
 bool value_dict_set(struct render *r, struct dict *dict, struct value key, struct value value);
-
 // [(key, value), ...]
 bool value_dict_items(struct render *r, const struct dict *dict, enum list_kind kind, struct value *out);
-
 // A JSON value. user: strings and numbers in it are marked as such.
 bool value_from_json(struct render *r, json_t *json, bool user, struct value *out);
 
