@@ -57,6 +57,10 @@ extern const struct product_kernels product_avx512, product_avx512_bf16, product
 
 bool product_has_kernels(uint32_t features); // is there a set for this processor?
 
+struct tile_range {
+    uint32_t first, last;
+};
+
 // One weight and the rows that it multiplies.
 struct product {
     const struct product_kernels *kernels;
@@ -114,44 +118,3 @@ static inline uint32_t product_tile_rows(uint32_t at, uint32_t end, uint32_t max
     uint32_t n = end - at, n_tiles = (n + max_rows - 1) / max_rows;
     return (n + n_tiles - 1) / n_tiles;
 }
-
-// A kernel of an operation for each set: NAME_plan and NAME_run take the set as their last argument.
-#define PRODUCT_KERNEL(set, name)                                                                            \
-    static void name##_plan_##set(const struct cpu_call *call, struct cpu_plan *plan)                        \
-    {                                                                                                        \
-        name##_plan(call, plan, &product_##set);                                                             \
-    }                                                                                                        \
-    static void name##_run_##set(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last) \
-    {                                                                                                        \
-        name##_run(call, phase, (struct tile_range){ first, last }, &product_##set);                         \
-    }
-struct tile_range {
-    uint32_t first, last;
-};
-#define PRODUCT_CHOICE(needs, set, name)        \
-    {                                           \
-        needs,                                  \
-        {                                       \
-            name##_plan_##set, name##_run_##set \
-        }                                       \
-    }
-#if defined(CPU_X86)
-#define PRODUCT_KERNELS(name)         \
-    PRODUCT_KERNEL(avx512_bf16, name) \
-    PRODUCT_KERNEL(avx512, name)      \
-    PRODUCT_KERNEL(avx_vnni, name)    \
-    PRODUCT_KERNEL(avx2, name)
-#define PRODUCT_CHOICES(name)                                                                                                \
-    PRODUCT_CHOICE(CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_BF16, avx512_bf16, name),                                       \
-        PRODUCT_CHOICE(CPU_AVX512 | CPU_AVX512_VNNI, avx512, name), PRODUCT_CHOICE(CPU_AVX2 | CPU_AVX_VNNI, avx_vnni, name), \
-        PRODUCT_CHOICE(CPU_AVX2, avx2, name),
-#else
-#define PRODUCT_KERNELS(name)
-#define PRODUCT_CHOICES(name) \
-    {                         \
-        0,                    \
-        {                     \
-            0                 \
-        }                     \
-    }
-#endif

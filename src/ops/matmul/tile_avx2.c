@@ -241,10 +241,22 @@ INLINE void add_groups(const struct product_tile *t, const struct place *at, con
     }
 }
 
+// One sub-block: 16 rows of W at a time.
+INLINE void add_sub(const struct product_tile *t, struct place at, const enum quant Q, const int C, const bool vnni)
+{
+    const enum panel_scales scales = panel_shapes[Q].scales;
+    const bool by16 = scales == SCALES_BYTE16 || scales == SCALES_NIBBLES16;
+
+    for (at.quarter = 0; at.quarter < QUARTERS; at.quarter += 2) {
+        add_groups(t, &at, Q, by16 ? (struct range){ 0, 4, 0 } : (struct range){ 0, 8, -1 }, C, vnni);
+        if (by16)
+            add_groups(t, &at, Q, (struct range){ 4, 8, 1 }, C, vnni);
+    }
+}
+
 INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int C, const bool vnni)
 {
     const struct panel_shape s = panel_shapes[Q];
-    const bool by16 = s.scales == SCALES_BYTE16 || s.scales == SCALES_NIBBLES16;
     const uint32_t n_subs = s.columns / PANEL_SUB;
     struct place at = { .header = t->w };
 
@@ -255,11 +267,7 @@ INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int
         at.lines = at.header + s.header_bytes;
         for (uint32_t j = 0; j < n_subs; j++, at.block++, at.lines += s.sub_bytes) {
             prefetch(at.lines, s.sub_bytes);
-            for (at.quarter = 0; at.quarter < QUARTERS; at.quarter += 2) {
-                add_groups(t, &at, Q, by16 ? (struct range){ 0, 4, 0 } : (struct range){ 0, 8, -1 }, C, vnni);
-                if (by16)
-                    add_groups(t, &at, Q, (struct range){ 4, 8, 1 }, C, vnni);
-            }
+            add_sub(t, at, Q, C, vnni);
         }
     }
 }
