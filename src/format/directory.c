@@ -31,6 +31,7 @@ void directory_destroy(struct model_file *file)
     mem_free(file->tensor_names);
     mem_free(file->meta_names);
     arena_destroy(file->arena);
+    arena_destroy(file->copies);
     mem_free(file);
 }
 

@@ -48,6 +48,7 @@ struct model_file {
     enum model_format format;
     char *path;
     struct arena *arena;
+    struct arena *copies; // of tensors that a file does not align; NULL: none. At most as large as the file
     struct file_map *maps;
     struct tensor *tensors;
     struct meta *metas;

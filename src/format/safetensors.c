@@ -144,24 +144,6 @@ static bool add_range(struct header *h, const struct entry *e)
     return true;
 }
 
-// Readers point into the file with the tensor's own type. Where a writer did not align it, a copy stands in.
-static bool aligned_data(struct header *h, const struct entry *e, struct tensor *t)
-{
-    t->data = (const unsigned char *)h->data.at + e->begin;
-    if ((uintptr_t)t->data % (e->dtype->bits / 8) == 0)
-        return true;
-    unsigned char *copy = arena_alloc(h->file->arena, (size_t)t->bytes);
-    if (!copy)
-        return err_set(
-            h->err, ERR_LIMIT,
-            "tensor '%.*s' is not aligned to its type, and at most %d MiB of such tensors are read; save the file again",
-            STR_ARG(e->name), DIRECTORY_ARENA_BYTES >> 20);
-    memcpy(copy, t->data, (size_t)t->bytes);
-    t->data = copy;
-    log_line(LOG_DEBUG, "format", "tensor '%.*s' is not aligned in the file and was copied", STR_ARG(e->name));
-    return true;
-}
-
 static bool add_tensor(struct header *h, const struct entry *e)
 {
     struct tensor t = {
@@ -179,7 +161,8 @@ static bool add_tensor(struct header *h, const struct entry *e)
     }
     for (uint32_t i = 0; i < e->n_shape; i++)
         t.dims[i] = e->shape[i];
-    return aligned_data(h, e, &t) && directory_add_tensor(h->file, &t, h->err);
+    t.data = (const unsigned char *)h->data.at + e->begin;
+    return directory_add_tensor(h->file, &t, h->err);
 }
 
 static bool take_entry(struct header *h, struct str name)
@@ -262,6 +245,26 @@ static bool check_cover(struct header *h)
     return true;
 }
 
+// Readers point into the file with the tensor's own type. Where a writer did not align it, a copy stands in. Called when no two
+// tensors overlap, so that all copies together are no larger than the file.
+static bool align_tensor(struct model_file *file, struct tensor *t, struct err *err)
+{
+    if ((uintptr_t)t->data % quant_info(t->format)->block_bytes == 0)
+        return true;
+    if (!file->copies)
+        log_line(LOG_WARN, "format", "tensor '%.*s' is not aligned to its type in the file: such tensors are copied into memory",
+                 STR_ARG(t->name));
+    file->copies = file->copies ? file->copies : arena_create(SIZE_MAX);
+    unsigned char *copy = file->copies ? arena_alloc(file->copies, (size_t)t->bytes) : NULL;
+    if (!copy)
+        return err_set(err, ERR_MEMORY,
+                       "tensor '%.*s' is not aligned to its type, and there is no memory for a copy of %llu bytes",
+                       STR_ARG(t->name), (unsigned long long)t->bytes);
+    memcpy(copy, t->data, (size_t)t->bytes);
+    t->data = copy;
+    return true;
+}
+
 bool safetensors_read(struct model_file *file, struct str bytes, struct safetensors_visit visit, struct err *err)
 {
     if (bytes.n < 8)
@@ -275,7 +278,10 @@ bool safetensors_read(struct model_file *file, struct str bytes, struct safetens
     struct header h = { .file = file, .visit = visit, .err = err };
     h.scan = json_begin(str_from_to(bytes, 8, 8 + (size_t)n));
     h.data = str_from_to(bytes, 8 + (size_t)n, bytes.n);
+    size_t first = file->n_tensors;
     bool ok = take_entries(&h) && check_cover(&h);
+    for (size_t i = first; ok && i < file->n_tensors; i++)
+        ok = align_tensor(file, &file->tensors[i], err);
     mem_free(h.ranges);
     return ok;
 }

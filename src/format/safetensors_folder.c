@@ -9,7 +9,7 @@
 #include "format/json_values.h"
 #include "format/safetensors.h"
 
-enum { MAX_PATH = 4096, MAX_SHARDS = 4096, MAX_JSON_BYTES = 64 << 20 };
+enum { MAX_PATH = 4096, MAX_SHARDS = 1024, MAX_JSON_BYTES = 64 << 20 };
 
 struct place { // one line of the index: where it says a tensor is
     struct str name;
