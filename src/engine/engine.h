@@ -22,7 +22,7 @@ struct engine {
     struct model model;
     struct tokenizer *tokenizer; // NULL: the file has none; why is in no_tokenizer
     struct err no_tokenizer;
-    struct chat *chat;                // NULL: no tokenizer, or the template cannot be used; why is in no_chat
+    struct chat *chat; // NULL: no tokenizer, or the template cannot be used; why is in no_chat
     struct err no_chat;
     struct device *device;
     struct stage *stages;
