@@ -85,6 +85,14 @@ static double floor_mod(double a, double b)
     return rest != 0 ? rest : copysign(0.0, b);
 }
 
+// As Python does it: the quotient without its rest is nearly whole, so it is rounded to the nearest.
+static double floor_div(double a, double b)
+{
+    double quotient = (a - floor_mod(a, b)) / b, whole = floor(quotient);
+
+    return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
 static bool floats(struct render *r, enum operator_kind op, double a, double b, struct value *out)
 {
     double result = 0;
@@ -107,7 +115,7 @@ static bool floats(struct render *r, enum operator_kind op, double a, double b, 
         result = a / b;
         break;
     case OP_FLOOR_DIV:
-        result = floor((a - floor_mod(a, b)) / b + 0.5);
+        result = floor_div(a, b);
         break;
     case OP_MOD:
         result = floor_mod(a, b);
@@ -116,6 +124,8 @@ static bool floats(struct render *r, enum operator_kind op, double a, double b, 
         result = pow(a, b);
         break;
     }
+    if (op == OP_POW && isinf(result) && isfinite(a) && isfinite(b))
+        return render_fail(r, ERR_LIMIT, "this power is too large");
     *out = value_float(result);
     return true;
 }

@@ -12,7 +12,7 @@ void show_float(double f, char *out)
     int precision = 1;
 
     if (!isfinite(f)) {
-        memcpy(out, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf", 5);
+        snprintf(out, 32, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
         return;
     }
     // The fewest digits that read back as the same number.

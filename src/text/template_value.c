@@ -443,7 +443,7 @@ bool builder_put(struct builder *b, struct str s, bool user)
 
 bool builder_put_value(struct builder *b, struct value text)
 {
-    if (!text.marks)
+    if (!text.marks || text.s.n == 0)
         return builder_put(b, text.s, text.user);
     if (!builder_reserve(b, text.s.n) || !builder_mix(b))
         return false;
