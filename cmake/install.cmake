@@ -2,6 +2,8 @@
 foreach(library ${CMAKE_DL_LIBS})
   string(APPEND INGOT_DL "-l${library} ")
 endforeach()
+# The file finds its prefix from its own place, so that the tree can be moved.
+file(RELATIVE_PATH INGOT_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/ingot.pc.in ingot.pc @ONLY)
 configure_package_config_file(cmake/ingotConfig.cmake.in ingotConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ingot)
 write_basic_package_version_file(ingotConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -4,6 +4,9 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <utf8proc.h>
+#ifdef INGOT_SERVER
+#include <microhttpd.h>
+#endif
 #include "base/bandwidth.h"
 #include "base/file.h"
 #include "base/threads.h"
@@ -83,6 +86,11 @@ static void add_libraries(struct report *r)
     add(r, "jansson", "%s", jansson_version_str());
     add(r, "pcre2", "%s, %s", pcre2, jit ? "with JIT" : "without JIT: tokenising is slower");
     add(r, "utf8proc", "%s", utf8proc_version());
+#ifdef INGOT_SERVER
+    add(r, "libmicrohttpd", "%s", MHD_get_version());
+#else
+    add(r, "libmicrohttpd", "not built in: there is no ingot serve");
+#endif
 #ifdef INGOT_LIBEDIT
     add(r, "libedit", "%d.%d", LIBEDIT_MAJOR, LIBEDIT_MINOR);
 #else

@@ -1,6 +1,6 @@
-// verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in talk.c.
+// verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in conversation.c.
 #include "engine/verify.h"
-#include "main/talk.h"
+#include "main/conversation.h"
 #include "main/loading.h"
 #include "main/reply.h"
 #include "main/terminal.h"

@@ -1,8 +1,8 @@
-// talk.c - see talk.h.
+// conversation.c - see conversation.h.
 //
 // The whole conversation goes to the engine each time; its session knows the part that it has seen already. What the user types is
 // edited on stderr, so that stdout carries answers only. A line that ends in a backslash goes on in the next one.
-#include "main/talk.h"
+#include "main/conversation.h"
 #include "base/mem.h"
 #include "main/line.h"
 #include "main/terminal.h"

@@ -1,4 +1,4 @@
-// talk.h - the conversation on a terminal.
+// conversation.h - the conversation on a terminal.
 #pragma once
 #include "main/reply.h"
 
