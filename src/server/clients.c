@@ -124,7 +124,10 @@ static void look_at_sockets(struct clients *c, const struct watch *w)
 
 static void cut(struct client *client, const char *why)
 {
+    const struct linger at_once = { .l_onoff = 1 }; // what it did not take is thrown away
+
     log_line(LOG_INFO, "server", "closing connection %llu: %s", (unsigned long long)client->id, why);
+    setsockopt(client->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     shutdown(client->fd, SHUT_RDWR);
 }
 
