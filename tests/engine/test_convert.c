@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "engine/quantize.h"
 #include "models/arch.h"
+#include "text/tokenizer.h"
 
 static char path[64];
 
@@ -100,8 +101,51 @@ static void folders_become_the_golden_files(void **state)
         same_model(names[i]);
 }
 
+// The shipped model: the folder's weights at Q8_0 are the file's, bit for bit, and so are the ids of a text.
+static void the_shipped_folder_becomes_the_shipped_file(void **state)
+{
+    (void)state;
+    static const struct str text = { "Where is the red ball? 12 + 7 = 19.\n\tCaf\xc3\xa9 <|im_end|>", 53 };
+    struct err err = { 0 };
+    struct tokenizer *a, *b;
+    struct token_ids x = { 0 }, y = { 0 };
+    struct quantize_options o = { .input = SOURCE_DIR "/models/ingot-7m", .output = path, .type = "Q8_0", .n_threads = 2 };
+    assert_ok(quantize_file(&o, NULL, &err), &err);
+    struct model_file *ours = open_file(path), *theirs = open_file(SOURCE_DIR "/models/ingot-7m-q8_0.gguf");
+    assert_int_equal(model_file_n_tensors(ours), model_file_n_tensors(theirs));
+    for (size_t i = 0; i < model_file_n_tensors(theirs); i++) {
+        const struct tensor *t = model_file_tensor_at(theirs, i);
+        char name[128];
+        snprintf(name, sizeof name, "%.*s", STR_ARG(t->name));
+        const struct tensor *found = model_file_tensor(ours, name);
+        assert_true(found && found->format == t->format && found->bytes == t->bytes);
+        assert_memory_equal(found->data, t->data, t->bytes);
+    }
+    assert_ok(tokenizer_load(&a, ours, &err), &err);
+    assert_ok(tokenizer_load(&b, theirs, &err), &err);
+    for (int special = 0; special < 2; special++) {
+        struct tokenize_flags flags = { .add_special = special, .parse_special = special };
+        x.n = y.n = 0;
+        assert_ok(tokenizer_encode(a, text, flags, &x, &err), &err);
+        assert_ok(tokenizer_encode(b, text, flags, &y, &err), &err);
+        assert_true(x.n == y.n && x.n > 10);
+        assert_memory_equal(x.ids, y.ids, x.n * sizeof *x.ids);
+    }
+    assert_true(str_eq(tokenizer_chat_template(a), tokenizer_chat_template(b)) && tokenizer_chat_template(a).n);
+    assert_true(tokenizer_eos(a) == tokenizer_eos(b) && tokenizer_bos(a) == tokenizer_bos(b));
+    token_ids_free(&x);
+    token_ids_free(&y);
+    tokenizer_free(a);
+    tokenizer_free(b);
+    model_file_close(ours);
+    model_file_close(theirs);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(folders_become_the_golden_files) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(folders_become_the_golden_files),
+        cmocka_unit_test(the_shipped_folder_becomes_the_shipped_file),
+    };
     return cmocka_run_group_tests(tests, name_file, remove_file);
 }

@@ -1,5 +1,6 @@
 // fuzz_safetensors.c - any bytes as a safetensors file, or after a first byte of '#' as a config.json.
 #include <string.h>
+#include "base/log.h"
 #include "base/mem.h"
 #include "format/json_values.h"
 #include "format/safetensors.h"
@@ -22,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static volatile uint64_t sink;
     struct err err = { 0 };
+    log_level_set(LOG_ERROR);
     uint8_t *copy = mem_alloc_aligned(size ? size : 1, 64);
     struct model_file *file = directory_create(MODEL_SAFETENSORS, "fuzz", &err);
     struct str bytes = { (const char *)copy, size };
