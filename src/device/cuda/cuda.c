@@ -1,0 +1,266 @@
+// cuda.c - opening a GPU, its memory, and taking weights over; graph.c plays tapes.
+//
+// One stream carries everything in order: copies, repacking, graphs. Weights travel through a reused upload buffer and are repacked
+// on the GPU, so that loading runs at the speed of the copy.
+#include "device/cuda/cuda.h"
+#include <string.h>
+#include "base/mem.h"
+#include "device/cuda/cuda_internal.h"
+
+bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err)
+{
+    if (result == 0)
+        return true;
+    return err_set(err, result == CU_OUT_OF_MEMORY ? ERR_MEMORY : ERR_DEVICE, "%s: %s failed: %s", c->device.name, what,
+                   driver_error(c->cu, result));
+}
+
+cu_function cuda_function(struct cuda *c, const char *name)
+{
+    cu_function function = NULL;
+
+    for (uint32_t i = 0; i < c->n_modules; i++)
+        if (c->cu->module_function(&function, c->modules[i], name) == 0)
+            return function;
+    return NULL;
+}
+
+static bool use(struct cuda *c, struct err *err)
+{
+    return cuda_check(c, c->cu->context_set(c->context), "choosing the device", err);
+}
+
+static bool cuda_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
+{
+    struct cuda *c = (struct cuda *)d;
+    uint64_t rounded = bytes < 256 ? 256 : (bytes + 255) / 256 * 256; // kernels may read a vector beyond the end
+    cu_address at = 0;
+
+    if (!use(c, err))
+        return false;
+    if (rounded < bytes || c->cu->alloc(&at, rounded) != 0)
+        return err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s", (unsigned long long)bytes, d->name);
+    *b = (struct buffer){ .device = d, .bytes = bytes, .native = (void *)(uintptr_t)at };
+    return cuda_check(c, c->cu->clear(at, 0, rounded, c->stream), "clearing memory", err);
+}
+
+static void cuda_release(struct device *d, struct buffer *b)
+{
+    struct cuda *c = (struct cuda *)d;
+
+    if (b->native && c->cu->context_set(c->context) == 0)
+        c->cu->give_back((cu_address)(uintptr_t)b->native);
+}
+
+// Small writes go through pinned memory, which is used round and round; a full turn waits for the copies before it.
+static bool write_small(struct cuda *c, cu_address to, const void *from, uint64_t bytes, struct err *err)
+{
+    if (c->staging_used + bytes > STAGING_BYTES) {
+        if (!cuda_check(c, c->cu->stream_wait(c->stream), "waiting", err))
+            return false;
+        c->staging_used = 0;
+    }
+    unsigned char *at = c->staging + c->staging_used;
+    memcpy(at, from, bytes);
+    c->staging_used += (bytes + 63) / 64 * 64;
+    return cuda_check(c, c->cu->write(to, at, bytes, c->stream), "a copy to the device", err);
+}
+
+static bool cuda_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err)
+{
+    struct cuda *c = (struct cuda *)d;
+    cu_address to = (cu_address)(uintptr_t)b->native + offset;
+
+    if (!use(c, err))
+        return false;
+    if (bytes <= STAGING_BYTES / 4)
+        return write_small(c, to, from, bytes, err);
+    return cuda_check(c, c->cu->write(to, from, bytes, c->stream), "a copy to the device", err) &&
+           cuda_check(c, c->cu->stream_wait(c->stream), "a copy to the device", err);
+}
+
+static bool cuda_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err)
+{
+    struct cuda *c = (struct cuda *)d;
+
+    return use(c, err) &&
+           cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native + offset, bytes, c->stream), "a copy to the host",
+                      err) &&
+           cuda_check(c, c->cu->stream_wait(c->stream), "a copy to the host", err);
+}
+
+static bool run_pack(struct cuda *c, struct cuda_pack *pack, struct err *err)
+{
+    cu_function function = cuda_function(c, pack->kernel);
+    void *params[] = { pack->params };
+    struct cuda_shape *s = &pack->shape;
+
+    if (!function)
+        return err_set(err, ERR_UNSUPPORTED, "%s: this build has no kernel %s", c->device.name, pack->kernel);
+    return cuda_check(
+               c, c->cu->launch(function, s->grid[0], s->grid[1], s->grid[2], s->block, 1, 1, s->shared, c->stream, params, NULL),
+               pack->kernel, err) &&
+           cuda_check(c, c->cu->stream_wait(c->stream), pack->kernel, err);
+}
+
+// The file's bytes go to a buffer of their own; the repacked form replaces it.
+static bool repack(struct cuda *c, const struct weight_source *source, struct weight *w, struct err *err)
+{
+    struct cuda_pack pack = { 0 };
+    struct buffer packed = { 0 };
+
+    c->table->pack(source, 0, 0, &pack);
+    if (pack.bytes == 0)
+        return true;
+    if (!buffer_alloc(&c->device, pack.bytes, &packed, err))
+        return false;
+    c->table->pack(source, (uint64_t)(uintptr_t)w->buffer.native, (uint64_t)(uintptr_t)packed.native, &pack);
+    bool ok = run_pack(c, &pack, err);
+    buffer_release(&w->buffer);
+    w->buffer = packed;
+    w->layout = 1;
+    w->bytes = pack.bytes;
+    return ok;
+}
+
+static bool cuda_weight_take(struct device *d, const struct weight_source *source, struct weight *w, struct err *err)
+{
+    struct cuda *c = (struct cuda *)d;
+
+    *w = (struct weight){
+        .bytes = source->bytes, .n_rows = source->n_rows, .n_cols = source->n_cols, .format = source->format, .name = source->name
+    };
+    bool ok = buffer_alloc(d, source->bytes, &w->buffer, err) && buffer_write(&w->buffer, 0, source->data, source->bytes, err) &&
+              repack(c, source, w, err);
+    if (!ok)
+        buffer_release(&w->buffer);
+    return ok;
+}
+
+static bool cuda_supports(struct device *d, uint32_t op)
+{
+    const struct cuda *c = (const struct cuda *)d;
+    return op < c->table->n_ops && c->table->plans[op];
+}
+
+static bool cuda_wait(struct device *d, struct err *err)
+{
+    struct cuda *c = (struct cuda *)d;
+
+    d->counters.waits++;
+    if (!use(c, err) || !cuda_check(c, c->cu->stream_wait(c->stream), "a step", err))
+        return false;
+    c->staging_used = 0;
+    return true;
+}
+
+static void cuda_info(struct device *d, struct device_info *info)
+{
+    struct cuda *c = (struct cuda *)d;
+    char name[96] = "";
+    size_t free_bytes = 0, total = 0;
+
+    c->cu->device_name(name, sizeof name, c->ordinal);
+    snprintf(info->name, sizeof info->name, "%s, %u multiprocessors", name, c->limits.n_sms);
+    if (c->cu->context_set(c->context) == 0)
+        c->cu->memory_info(&free_bytes, &total);
+    info->memory_bytes = total;
+    info->free_bytes = free_bytes;
+}
+
+static void cuda_close(struct device *d)
+{
+    struct cuda *c = (struct cuda *)d;
+
+    if (c->context && c->cu->context_set(c->context) == 0) {
+        for (uint32_t i = 0; i < c->n_modules; i++)
+            c->cu->module_unload(c->modules[i]);
+        if (c->staging)
+            c->cu->host_free(c->staging);
+        if (c->stream)
+            c->cu->stream_destroy(c->stream);
+    }
+    if (c->retained)
+        c->cu->primary_release(c->ordinal);
+    mem_free(c);
+}
+
+static int attribute(const struct cuda *c, int which)
+{
+    int value = 0;
+    return c->cu->device_attribute(&value, which, c->ordinal) == 0 ? value : 0;
+}
+
+static bool start(struct cuda *c, struct err *err)
+{
+    const struct driver *cu = c->cu;
+
+    cu->primary_flags(c->ordinal, CU_SCHEDULE_SPIN); // refused when another library has begun to use the device: not needed
+    if (!cuda_check(c, cu->primary_retain(&c->context, c->ordinal), "starting the device", err))
+        return false;
+    c->retained = true;
+    void *staging = NULL;
+    if (!use(c, err) || !cuda_check(c, cu->stream_create(&c->stream, CU_STREAM_NON_BLOCKING), "a stream", err) ||
+        !cuda_check(c, cu->host_alloc(&staging, STAGING_BYTES, CU_HOST_PORTABLE), "pinned memory", err))
+        return false;
+    c->staging = staging;
+    c->limits = (struct cuda_limits){
+        .n_sms = (uint32_t)attribute(c, CU_ATTRIBUTE_SM_COUNT),
+        .shared_bytes = (uint32_t)attribute(c, CU_ATTRIBUTE_SHARED_OPTIN),
+        .capability = (uint32_t)(attribute(c, CU_ATTRIBUTE_MAJOR) * 10 + attribute(c, CU_ATTRIBUTE_MINOR)),
+        .l2_bytes = (uint64_t)attribute(c, CU_ATTRIBUTE_L2_BYTES),
+    };
+    for (; c->n_modules < cuda_n_images && c->n_modules < MAX_IMAGES; c->n_modules++) {
+        const struct cuda_image *image = &cuda_images[c->n_modules];
+        if (!cuda_check(c, cu->module_load(&c->modules[c->n_modules], image->data), image->name, err))
+            return err_prefix(err, "compute capability %u", c->limits.capability);
+    }
+    return true;
+}
+
+uint32_t cuda_n_devices(struct err *err)
+{
+    const struct driver *cu;
+    int n = 0;
+
+    if (cuda_n_images == 0) {
+        err_set(err, ERR_UNSUPPORTED, "this build holds no CUDA kernels: nvcc was not found when it was made");
+        return 0;
+    }
+    cu = driver_load(err);
+    if (!cu)
+        return 0;
+    if (cu->device_count(&n) != 0 || n <= 0) {
+        err_set(err, ERR_UNSUPPORTED, "the NVIDIA driver finds no device");
+        return 0;
+    }
+    return (uint32_t)n;
+}
+
+struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struct err *err)
+{
+    static const struct device_ops ops = { cuda_close,     cuda_info,      cuda_alloc,       cuda_release,
+                                           cuda_write,     cuda_read,      cuda_weight_take, cuda_supports,
+                                           cuda_tape_seal, cuda_tape_drop, cuda_tape_play,   cuda_wait };
+    uint32_t n = cuda_n_devices(err);
+
+    if (n == 0)
+        return NULL;
+    if (ordinal >= n) {
+        err_set(err, ERR_NOT_FOUND, "device cuda:%u; this machine has cuda:0 to cuda:%u", ordinal, n - 1);
+        return NULL;
+    }
+    struct cuda *c = mem_alloc(sizeof *c);
+    if (!c) {
+        err_memory(err, "a device");
+        return NULL;
+    }
+    c->device.ops = &ops;
+    snprintf(c->device.name, sizeof c->device.name, "cuda:%u", ordinal);
+    c->cu = driver_load(err);
+    c->table = table;
+    if (cuda_check(c, c->cu->device_get(&c->ordinal, (int)ordinal), "finding the device", err) && start(c, err))
+        return &c->device;
+    cuda_close(&c->device);
+    return NULL;
+}

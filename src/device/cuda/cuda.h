@@ -1,0 +1,71 @@
+// cuda.h - an NVIDIA GPU as a device, and what the operations give it.
+//
+// An operation's plan turns one command into one or more kernel launches, once, when the tape is sealed: kernel, grid, shared memory
+// and the argument struct. Every argument struct begins with the step's address, which the device fills in. The launches of all
+// commands become the nodes of one graph, its edges the commands' declared reads and writes, and a step is one launch of the graph.
+#pragma once
+#include "device/cuda/driver.h"
+#include "device/tape.h"
+
+enum { CUDA_PARAMS_BYTES = 512 };
+
+struct cuda_launch {
+    cu_function function;
+    uint32_t grid[3], block, shared;
+    uint32_t command, params_bytes;
+    _Alignas(16) unsigned char params[CUDA_PARAMS_BYTES];
+};
+
+struct cuda_limits {
+    uint32_t n_sms, shared_bytes, capability; // capability 90 = 9.0
+    uint64_t l2_bytes;
+};
+
+struct cuda_plan {
+    struct cuda_limits device;
+    struct tape_limits tape;
+    const struct command *command;
+    uint64_t private_at;    // the tape's private memory, for partial results; 0 in the first pass, which only sizes it
+    uint64_t private_bytes; // how much this command wants
+    struct cuda *cuda;
+    struct cuda_launch *launches; // grows
+    uint32_t n_launches, capacity;
+    struct err error;
+};
+
+struct cuda_shape {
+    uint32_t grid[3], block, shared;
+};
+// Adds a launch; params is copied. Errors stay in the plan.
+void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params, uint32_t bytes);
+// Device address of an operand, 0 when absent.
+uint64_t cuda_at(const struct cuda_plan *p, uint32_t operand);
+const struct weight *cuda_weight(const struct cuda_plan *p, uint32_t operand);
+
+// How a matrix lies in device memory after repacking, and the kernel that repacks it.
+struct cuda_pack {
+    uint64_t bytes; // 0: the matrix stays as in the file
+    const char *kernel;
+    struct cuda_shape shape;
+    unsigned char params[CUDA_PARAMS_BYTES];
+    uint32_t params_bytes;
+};
+
+struct cuda_table {
+    void (*const *plans)(struct cuda_plan *p); // [n_ops], by enum op
+    uint32_t n_ops;
+    // from and to are device addresses
+    void (*pack)(const struct weight_source *source, uint64_t from, uint64_t to, struct cuda_pack *pack);
+};
+
+struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struct err *err);
+// How many there are; 0 with a reason when there is no driver, no device, or this build holds no kernels.
+uint32_t cuda_n_devices(struct err *err);
+
+// The kernels that the build has compiled in: one image per source file. n = 0: nvcc was not there.
+struct cuda_image {
+    const char *name;
+    const void *data;
+};
+extern const struct cuda_image cuda_images[];
+extern const uint32_t cuda_n_images;

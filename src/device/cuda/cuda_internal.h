@@ -1,0 +1,28 @@
+// cuda_internal.h - the device from the inside, for cuda.c and graph.c.
+#pragma once
+#include "device/cuda/cuda.h"
+#include "device/tape_internal.h"
+
+enum { MAX_IMAGES = 32, STAGING_BYTES = 1 << 20 };
+
+struct cuda {
+    struct device device;
+    const struct driver *cu;
+    const struct cuda_table *table;
+    cu_device ordinal;
+    cu_context context;
+    cu_stream stream;
+    cu_module modules[MAX_IMAGES];
+    uint32_t n_modules;
+    struct cuda_limits limits;
+    unsigned char *staging; // pinned; small writes pass through it without waiting
+    uint64_t staging_used;
+    bool retained;
+};
+
+bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err);
+cu_function cuda_function(struct cuda *c, const char *name); // NULL: no image has it
+
+bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err);
+void cuda_tape_drop(struct device *d, struct tape *t);
+bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err);

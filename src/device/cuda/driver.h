@@ -1,0 +1,100 @@
+// driver.h - the part of NVIDIA's driver interface that ingot uses, declared here and found at run time.
+//
+// No CUDA header is needed to build and no library to start: driver_load opens libcuda.so.1 and fills the table. Names, numbers and
+// layouts are those of the driver API, version 12.3 or later. A missing function is an error that names it.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+
+typedef int cu_result; // 0 is success
+typedef int cu_device;
+typedef uint64_t cu_address;
+typedef void *cu_context; // a handle
+typedef void *cu_module; // a handle
+typedef void *cu_function; // a handle
+typedef void *cu_stream; // a handle
+typedef void *cu_graph; // a handle
+typedef void *cu_node; // a handle
+typedef void *cu_exec; // a handle
+
+enum {
+    CU_OUT_OF_MEMORY = 2,
+    CU_NO_DEVICE = 100,
+    CU_ATTRIBUTE_SM_COUNT = 16,
+    CU_ATTRIBUTE_L2_BYTES = 38,
+    CU_ATTRIBUTE_MAJOR = 75,
+    CU_ATTRIBUTE_MINOR = 76,
+    CU_ATTRIBUTE_SHARED_OPTIN = 97,
+    CU_FUNCTION_MAX_DYNAMIC_SHARED = 8,
+    CU_SCHEDULE_SPIN = 1,
+    CU_STREAM_NON_BLOCKING = 1,
+    CU_HOST_PORTABLE = 1,
+    CU_EDGE_PROGRAMMATIC = 1, // the kind of an edge, and the port it leaves from
+};
+
+struct cu_kernel_node {
+    cu_function function;
+    unsigned grid[3], block[3], shared_bytes;
+    void **params, **extra;
+    void *kernel;
+    cu_context context;
+};
+
+struct cu_edge {
+    unsigned char from_port, to_port, type, reserved[5];
+};
+
+// Each line: name in the table, name in the library, arguments.
+#define CU_FUNCTIONS(F)                                                                                          \
+    F(init, "cuInit", (unsigned flags))                                                                          \
+    F(driver_version, "cuDriverGetVersion", (int *version))                                                      \
+    F(error_name, "cuGetErrorName", (cu_result result, const char **name))                                       \
+    F(device_count, "cuDeviceGetCount", (int *n))                                                                \
+    F(device_get, "cuDeviceGet", (cu_device * device, int ordinal))                                              \
+    F(device_name, "cuDeviceGetName", (char *name, int n, cu_device device))                                     \
+    F(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, cu_device device))                   \
+    F(device_memory, "cuDeviceTotalMem_v2", (size_t * bytes, cu_device device))                                  \
+    F(primary_retain, "cuDevicePrimaryCtxRetain", (cu_context * context, cu_device device))                      \
+    F(primary_release, "cuDevicePrimaryCtxRelease_v2", (cu_device device))                                       \
+    F(primary_flags, "cuDevicePrimaryCtxSetFlags_v2", (cu_device device, unsigned flags))                        \
+    F(context_set, "cuCtxSetCurrent", (cu_context context))                                                      \
+    F(memory_info, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes))                               \
+    F(alloc, "cuMemAlloc_v2", (cu_address * at, size_t bytes))                                                   \
+    F(give_back, "cuMemFree_v2", (cu_address at))                                                                     \
+    F(host_alloc, "cuMemHostAlloc", (void **at, size_t bytes, unsigned flags))                                   \
+    F(host_free, "cuMemFreeHost", (void *at))                                                                    \
+    F(clear, "cuMemsetD8Async", (cu_address at, unsigned char value, size_t bytes, cu_stream stream))            \
+    F(write, "cuMemcpyHtoDAsync_v2", (cu_address to, const void *from, size_t bytes, cu_stream stream))          \
+    F(read, "cuMemcpyDtoHAsync_v2", (void *to, cu_address from, size_t bytes, cu_stream stream))                 \
+    F(stream_create, "cuStreamCreate", (cu_stream * stream, unsigned flags))                                     \
+    F(stream_destroy, "cuStreamDestroy_v2", (cu_stream stream))                                                  \
+    F(stream_wait, "cuStreamSynchronize", (cu_stream stream))                                                    \
+    F(module_load, "cuModuleLoadData", (cu_module * module, const void *image))                                  \
+    F(module_unload, "cuModuleUnload", (cu_module module))                                                       \
+    F(module_function, "cuModuleGetFunction", (cu_function * function, cu_module module, const char *name))      \
+    F(function_set, "cuFuncSetAttribute", (cu_function function, int attribute, int value))                      \
+    F(launch, "cuLaunchKernel",                                                                                  \
+      (cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,       \
+       unsigned shared_bytes, cu_stream stream, void **params, void **extra))                                    \
+    F(graph_create, "cuGraphCreate", (cu_graph * graph, unsigned flags))                                         \
+    F(graph_destroy, "cuGraphDestroy", (cu_graph graph))                                                         \
+    F(graph_kernel, "cuGraphAddKernelNode_v2",                                                                   \
+      (cu_node * node, cu_graph graph, const cu_node *after, size_t n_after, const struct cu_kernel_node *what)) \
+    F(graph_edges, "cuGraphAddDependencies_v2",                                                                  \
+      (cu_graph graph, const cu_node *from, const cu_node *to, const struct cu_edge *edges, size_t n))           \
+    F(graph_instantiate, "cuGraphInstantiateWithFlags", (cu_exec * exec, cu_graph graph, unsigned long long f))  \
+    F(graph_upload, "cuGraphUpload", (cu_exec exec, cu_stream stream))                                           \
+    F(graph_launch, "cuGraphLaunch", (cu_exec exec, cu_stream stream))                                           \
+    F(graph_exec_destroy, "cuGraphExecDestroy", (cu_exec exec))
+
+struct driver {
+#define CU_FIELD(name, symbol, arguments) cu_result(*name) arguments;
+    CU_FUNCTIONS(CU_FIELD)
+#undef CU_FIELD
+};
+
+// The process's table; loads it the first time. NULL with a reason when there is no driver or it is too old.
+const struct driver *driver_load(struct err *err);
+// "CUDA_ERROR_ILLEGAL_ADDRESS"
+const char *driver_error(const struct driver *cu, cu_result result);

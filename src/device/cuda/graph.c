@@ -1,0 +1,289 @@
+// graph.c - tapes as CUDA graphs.
+//
+// seal asks every operation for its launches. The first play with a given step buffer turns them into one graph: within a command the
+// launches follow each other; between commands there is an edge where their byte ranges conflict, unless another path implies it.
+// An edge that is a kernel's only one, in and out, is programmatic: the later kernel starts while the earlier one drains, and every
+// kernel waits (griddepcontrol.wait) before it touches what an earlier one may write.
+// A range of commands is played as plain launches, in order: that is for tape_diff.
+#include <string.h>
+#include "base/mem.h"
+#include "device/cuda/cuda_internal.h"
+
+struct cuda_tape {
+    struct cuda_plan plan;
+    uint32_t *first_launch; // [n_commands + 1]
+    bool *uses_private;     // [n_commands]
+    struct buffer private_memory;
+    cu_exec exec;
+    cu_address step; // that exec was built for
+};
+
+void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params, uint32_t bytes)
+{
+    CHECK(bytes <= CUDA_PARAMS_BYTES && bytes >= 8);
+    if (p->error.code != ERR_NONE)
+        return;
+    if (p->n_launches == p->capacity) {
+        uint32_t capacity = p->capacity ? 2 * p->capacity : 64;
+        struct cuda_launch *grown = mem_realloc(p->launches, capacity * sizeof *grown);
+        if (!grown) {
+            err_memory(&p->error, "a tape's launches");
+            return;
+        }
+        p->launches = grown;
+        p->capacity = capacity;
+    }
+    struct cuda_launch *l = &p->launches[p->n_launches];
+    *l = (struct cuda_launch){ .block = shape.block, .shared = shape.shared, .params_bytes = bytes };
+    memcpy(l->grid, shape.grid, sizeof l->grid);
+    memcpy(l->params, params, bytes);
+    l->function = cuda_function(p->cuda, kernel);
+    if (!l->function)
+        err_set(&p->error, ERR_UNSUPPORTED, "this build has no kernel %s", kernel);
+    else if (shape.shared > p->device.shared_bytes)
+        err_set(&p->error, ERR_UNSUPPORTED, "%s wants %u bytes of shared memory, the device has %u", kernel, shape.shared,
+                p->device.shared_bytes);
+    else if (shape.shared > 48 * 1024)
+        cuda_check(p->cuda, p->cuda->cu->function_set(l->function, CU_FUNCTION_MAX_DYNAMIC_SHARED, (int)p->device.shared_bytes),
+                   kernel, &p->error);
+    p->n_launches++;
+}
+
+uint64_t cuda_at(const struct cuda_plan *p, uint32_t operand)
+{
+    const struct operand *o = &p->command->operands[operand];
+    return o->buffer ? (uint64_t)(uintptr_t)o->buffer->native + o->offset : 0;
+}
+
+const struct weight *cuda_weight(const struct cuda_plan *p, uint32_t operand)
+{
+    return p->command->operands[operand].weight;
+}
+
+// One pass over the commands; the first finds out how much private memory they want.
+static bool plan_commands(struct cuda *c, struct tape *t, struct cuda_tape *n, struct err *err)
+{
+    struct cuda_plan *p = &n->plan;
+    uint64_t most = 0;
+
+    p->n_launches = 0;
+    for (uint32_t i = 0; i < t->n_commands; i++) {
+        uint32_t first = p->n_launches;
+        n->first_launch[i] = first;
+        p->command = &t->commands[i];
+        p->private_bytes = 0;
+        c->table->plans[t->commands[i].op](p);
+        if (p->error.code != ERR_NONE) {
+            if (err)
+                *err = p->error;
+            return err_prefix(err, "%s: %s", t->commands[i].label, t->commands[i].name);
+        }
+        for (uint32_t l = first; l < p->n_launches; l++)
+            p->launches[l].command = i;
+        n->uses_private[i] = p->private_bytes > 0;
+        most = p->private_bytes > most ? p->private_bytes : most;
+    }
+    n->first_launch[t->n_commands] = p->n_launches;
+    p->private_bytes = most;
+    return true;
+}
+
+void cuda_tape_drop(struct device *d, struct tape *t)
+{
+    struct cuda *c = (struct cuda *)d;
+    struct cuda_tape *n = t->native;
+
+    if (!n)
+        return;
+    c->cu->context_set(c->context);
+    c->cu->stream_wait(c->stream);
+    if (n->exec)
+        c->cu->graph_exec_destroy(n->exec);
+    buffer_release(&n->private_memory);
+    mem_free(n->plan.launches);
+    mem_free(n->first_launch);
+    mem_free(n->uses_private);
+    mem_free(n);
+    t->native = NULL;
+}
+
+bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err)
+{
+    struct cuda *c = (struct cuda *)d;
+    struct cuda_tape *n = mem_alloc(sizeof *n);
+
+    if (!n)
+        return err_memory(err, "a tape");
+    t->native = n;
+    n->plan = (struct cuda_plan){ .device = c->limits, .tape = t->limits, .cuda = c };
+    n->first_launch = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->first_launch);
+    n->uses_private = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->uses_private);
+    bool ok = n->first_launch && n->uses_private ? plan_commands(c, t, n, err) : err_memory(err, "a tape");
+    if (ok && n->plan.private_bytes > 0) {
+        ok = buffer_alloc(d, n->plan.private_bytes, &n->private_memory, err);
+        n->plan.private_at = (uint64_t)(uintptr_t)n->private_memory.native;
+        ok = ok && plan_commands(c, t, n, err);
+    }
+    if (!ok)
+        cuda_tape_drop(d, t);
+    return ok;
+}
+
+static void set_step(struct cuda_tape *n, cu_address step)
+{
+    for (uint32_t i = 0; i < n->plan.n_launches; i++)
+        memcpy(n->plan.launches[i].params, &step, sizeof step);
+}
+
+// Edges as pairs of launches, and how many leave and enter each.
+struct edges {
+    cu_node *nodes;
+    uint32_t *from, *to;
+    uint32_t n, capacity;
+    uint32_t *n_out, *n_in;
+};
+
+static bool edge_add(struct edges *e, uint32_t from, uint32_t to)
+{
+    if (e->n == e->capacity) {
+        uint32_t capacity = e->capacity ? 2 * e->capacity : 256;
+        uint32_t *grown_from = mem_realloc(e->from, capacity * sizeof *grown_from);
+        e->from = grown_from ? grown_from : e->from;
+        uint32_t *grown_to = mem_realloc(e->to, capacity * sizeof *grown_to);
+        e->to = grown_to ? grown_to : e->to;
+        if (!grown_from || !grown_to)
+            return false;
+        e->capacity = capacity;
+    }
+    e->from[e->n] = from;
+    e->to[e->n++] = to;
+    e->n_out[from]++;
+    e->n_in[to]++;
+    return true;
+}
+
+// Walks back from each command. reached[j]: there is a path from j to i already, so an edge would add nothing.
+static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct edges *e, unsigned char *paths)
+{
+    uint32_t count = t->n_commands;
+
+    for (uint32_t i = 0; i < count; i++) {
+        unsigned char *reached = paths + (size_t)i * count;
+        for (uint32_t l = n->first_launch[i] + 1; l < n->first_launch[i + 1]; l++)
+            if (!edge_add(e, l - 1, l))
+                return false;
+        for (uint32_t j = i; j-- > 0;) {
+            bool conflict = hazard_between(&t->commands[j], &t->commands[i]) || (n->uses_private[i] && n->uses_private[j]);
+            if (reached[j] || !conflict)
+                continue;
+            if (!edge_add(e, n->first_launch[j + 1] - 1, n->first_launch[i]))
+                return false;
+            reached[j] = 1;
+            for (uint32_t k = 0; k < j; k++)
+                reached[k] |= paths[(size_t)j * count + k];
+        }
+    }
+    return true;
+}
+
+static bool add_nodes(struct cuda *c, struct cuda_tape *n, cu_graph graph, const struct edges *e, struct err *err)
+{
+    for (uint32_t i = 0; i < n->plan.n_launches; i++) {
+        struct cuda_launch *l = &n->plan.launches[i];
+        void *params[] = { l->params };
+        struct cu_kernel_node what = { .function = l->function,
+                                       .grid = { l->grid[0], l->grid[1], l->grid[2] },
+                                       .block = { l->block, 1, 1 },
+                                       .shared_bytes = l->shared,
+                                       .params = params };
+        if (!cuda_check(c, c->cu->graph_kernel(&e->nodes[i], graph, NULL, 0, &what), "a graph's node", err))
+            return false;
+    }
+    for (uint32_t i = 0; i < e->n; i++) {
+        bool alone = e->n_out[e->from[i]] == 1 && e->n_in[e->to[i]] == 1 && c->limits.capability >= 90;
+        struct cu_edge edge = { .from_port = alone ? CU_EDGE_PROGRAMMATIC : 0, .type = alone ? CU_EDGE_PROGRAMMATIC : 0 };
+        if (!cuda_check(c, c->cu->graph_edges(graph, &e->nodes[e->from[i]], &e->nodes[e->to[i]], &edge, 1), "a graph's edge",
+                        err))
+            return false;
+    }
+    return true;
+}
+
+static bool build(struct cuda *c, struct tape *t, struct err *err)
+{
+    struct cuda_tape *n = t->native;
+    uint32_t count = n->plan.n_launches;
+    struct edges e = { .nodes = mem_alloc_array(count, sizeof *e.nodes),
+                       .n_out = mem_alloc_array(count, sizeof *e.n_out),
+                       .n_in = mem_alloc_array(count, sizeof *e.n_in) };
+    unsigned char *paths = mem_alloc_array((size_t)t->n_commands, t->n_commands);
+    cu_graph graph = NULL;
+    bool ok = e.nodes && e.n_out && e.n_in && paths && find_edges(t, n, &e, paths) ? true : err_memory(err, "a tape's graph");
+
+    ok = ok && cuda_check(c, c->cu->graph_create(&graph, 0), "a graph", err) && add_nodes(c, n, graph, &e, err) &&
+         cuda_check(c, c->cu->graph_instantiate(&n->exec, graph, 0), "a graph", err) &&
+         cuda_check(c, c->cu->graph_upload(n->exec, c->stream), "a graph", err);
+    if (graph)
+        c->cu->graph_destroy(graph);
+    mem_free(e.nodes);
+    mem_free(e.from);
+    mem_free(e.to);
+    mem_free(e.n_out);
+    mem_free(e.n_in);
+    mem_free(paths);
+    c->device.counters.pipelines++;
+    return ok;
+}
+
+// A tape is played with one step buffer all its life, as a rule; another one costs a new graph.
+static bool prepare(struct cuda *c, struct tape *t, cu_address step, struct err *err)
+{
+    struct cuda_tape *n = t->native;
+
+    if (n->exec && n->step == step)
+        return true;
+    if (n->exec) {
+        c->cu->stream_wait(c->stream);
+        c->cu->graph_exec_destroy(n->exec);
+        n->exec = NULL;
+    }
+    n->step = step;
+    set_step(n, step);
+    return build(c, t, err);
+}
+
+static bool play_range(struct cuda *c, struct tape *t, uint32_t first, uint32_t last, struct err *err)
+{
+    struct cuda_tape *n = t->native;
+
+    for (uint32_t i = n->first_launch[first]; i < n->first_launch[last]; i++) {
+        struct cuda_launch *l = &n->plan.launches[i];
+        void *params[] = { l->params };
+        cu_result result =
+            c->cu->launch(l->function, l->grid[0], l->grid[1], l->grid[2], l->block, 1, 1, l->shared, c->stream, params, NULL);
+        if (!cuda_check(c, result, t->commands[l->command].name, err))
+            return false;
+    }
+    return true;
+}
+
+bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err)
+{
+    struct cuda *c = (struct cuda *)d;
+    struct cuda_tape *n = t->native;
+    cu_address at = (cu_address)(uintptr_t)step->native;
+
+    if (!cuda_check(c, c->cu->context_set(c->context), "choosing the device", err))
+        return false;
+    d->counters.submissions++;
+    d->counters.commands += last - first;
+    if (first == 0 && last == t->n_commands)
+        return prepare(c, t, at, err) && cuda_check(c, c->cu->graph_launch(n->exec, c->stream), "a step", err);
+    if (n->exec) { // arguments are about to change under it
+        c->cu->stream_wait(c->stream);
+        c->cu->graph_exec_destroy(n->exec);
+        n->exec = NULL;
+    }
+    set_step(n, at);
+    return play_range(c, t, first, last, err);
+}

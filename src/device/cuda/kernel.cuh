@@ -1,0 +1,71 @@
+// kernel.cuh - what every CUDA kernel includes: the order of launches, sums over a warp or block, and a few instructions by name.
+//
+// A kernel's body is a device function of (arguments, tile); the extern "C" wrapper owns the tile. Kernels may start before the ones
+// they depend on have ended: whatever an earlier launch may have written is read only after wait_for_inputs(), which every thread of
+// every kernel calls exactly once; before it only weights may be read.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include "base/lang.h"
+#include "device/step.h"
+
+enum value_rows { ROWS_STEP, ROWS_OUTPUT }; // as in tape.h
+
+static __device__ __forceinline__ void wait_for_inputs()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ u32 n_rows_of(const struct step *s, u32 rows)
+{
+    return rows == ROWS_STEP ? s->n_rows : s->n_outputs;
+}
+
+static __device__ __forceinline__ f32 warp_sum(f32 v)
+{
+#pragma unroll
+    for (u32 o = 16; o; o >>= 1)
+        v += __shfl_xor_sync(~0u, v, o);
+    return v;
+}
+static __device__ __forceinline__ f32 warp_max(f32 v)
+{
+#pragma unroll
+    for (u32 o = 16; o; o >>= 1)
+        v = fmaxf(v, __shfl_xor_sync(~0u, v, o));
+    return v;
+}
+
+// The sum over a block of up to 1024 threads, the same in every thread. room: 33 floats of shared memory.
+static __device__ __forceinline__ f32 block_sum(f32 v, f32 *room)
+{
+    u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n_warps = (blockDim.x + 31) / 32;
+
+    v = warp_sum(v);
+    if (lane == 0)
+        room[warp] = v;
+    __syncthreads();
+    v = warp_sum(lane < n_warps ? room[lane] : 0);
+    __syncthreads();
+    return v;
+}
+
+static __device__ __forceinline__ f32 norm_factor(f32 sum_of_squares, u32 n_cols, f32 eps)
+{
+    return 1 / sqrtf(sum_of_squares / (f32)n_cols + eps);
+}
+
+static __device__ __forceinline__ f32 page_number(const void *pages, u32 f16, u64 at)
+{
+    return f16 ? __half2float(((const __half *)pages)[at]) : ((const f32 *)pages)[at];
+}
+static __device__ __forceinline__ void page_store(void *pages, u32 f16, u64 at, f32 v)
+{
+    if (f16)
+        ((__half *)pages)[at] = __float2half_rn(v);
+    else
+        ((f32 *)pages)[at] = v;
+}

@@ -1,0 +1,15 @@
+// activate.cu - the operation as defined in activate.h: a block takes a row.
+#include "device/cuda/kernel.cuh"
+#include "ops/activate/activate_cuda.h"
+#include "ops/activate/activation.cuh"
+
+extern "C" __global__ void __launch_bounds__(256) activate(const __grid_constant__ struct activate_params p)
+{
+    u64 first = (u64)blockIdx.x * p.args.n_cols;
+
+    wait_for_inputs();
+    if (blockIdx.x >= p.step->n_rows)
+        return;
+    for (u32 c = threadIdx.x; c < p.args.n_cols; c += blockDim.x)
+        p.out[first + c] = activation_of(p.args.activation, p.gate[first + c]) * p.up[first + c];
+}

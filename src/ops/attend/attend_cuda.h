@@ -1,0 +1,17 @@
+// attend_cuda.h - the arguments of the CUDA kernels.
+#pragma once
+#include "ops/attend/attend.h"
+#include "ops/matmul/planes.h"
+
+struct attend_params {
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(const f32) q;
+    DEVICE_AT(const void) k_pages;
+    DEVICE_AT(const void) v_pages;
+    DEVICE_AT(const u32) table;
+    DEVICE_AT(f32) out;
+    DEVICE_AT(f32) partial; // attend_few: [rows, KV heads, splits, heads of a group, head_dim + 2]
+    DEVICE_AT(u32) arrived; // attend_few: [rows, KV heads], zero between steps
+    struct attend_args args;
+    u32 n_splits, most_pages; // most_pages: of one split
+};

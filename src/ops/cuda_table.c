@@ -1,0 +1,12 @@
+// cuda_table.c - gathers what the operations' folders offer the CUDA device.
+#include "ops/cuda_table.h"
+#include "ops/matmul/planes.h"
+#include "ops/ops.h"
+
+static void (*const plans[N_OPS])(struct cuda_plan *p) = {
+#define OP(name) [OP_##name] = cuda_plan_##name,
+#include "ops/ops.def"
+#undef OP
+};
+
+const struct cuda_table cuda_table = { .plans = plans, .n_ops = N_OPS, .pack = planes_pack };

@@ -1,0 +1,41 @@
+// embed.cu - the operation as defined in embed.h: a thread takes 32 columns of a quantised row, or one of a plain row.
+#include "ops/embed/embed_cuda.h"
+#include "ops/matmul/planes.cuh"
+
+template <u32 F> static __device__ void decode(const struct embed_params &p, u32 token, f32 *out)
+{
+    for (u32 block = threadIdx.x; block < p.args.n_cols / 32; block += blockDim.x) {
+        struct unpacked u = unpack_block<F>(load_block<F>(p.table, token, block));
+#pragma unroll
+        for (u32 i = 0; i < 32; i++)
+            out[block * 32 + i] = (u.scale[i / 16] * (f32)(int)(signed char)(u.q[i / 4] >> 8 * (i % 4)) + u.offset[i / 16]) * p.args.scale;
+    }
+}
+
+static __device__ f32 plain(const struct planes &w, u64 at)
+{
+    return w.format == PLANES_F32   ? ((const f32 *)w.quants)[at]
+           : w.format == PLANES_F16 ? __half2float(((const __half *)w.quants)[at])
+                                    : __uint_as_float((u32)((const u16 *)w.quants)[at] << 16);
+}
+
+extern "C" __global__ void __launch_bounds__(128) embed(const __grid_constant__ struct embed_params p)
+{
+    u32 row = blockIdx.x;
+
+    wait_for_inputs();
+    if (row >= p.step->n_rows)
+        return;
+    f32 *out = p.out + (u64)row * p.args.n_cols;
+    u32 token = step_tokens(p.step)[row];
+    if (token == STEP_TOKEN_LOGGED)
+        token = p.log[(u64)step_slots(p.step)[row] * p.args.log_stride + step_positions(p.step)[row]];
+    if (token >= p.args.n_tokens)
+        token = 0; // the row of a sequence whose last result was invalid: nobody reads it
+    if (p.table.format <= PLANES_BF16) {
+        for (u32 i = threadIdx.x; i < p.args.n_cols; i += blockDim.x)
+            out[i] = plain(p.table, (u64)token * p.args.n_cols + i) * p.args.scale;
+        return;
+    }
+    FOR_QUANTISED(p.table.format, decode<F>(p, token, out))
+}

@@ -1,0 +1,12 @@
+// embed_cuda.h - the arguments of the CUDA kernel.
+#pragma once
+#include "ops/embed/embed.h"
+#include "ops/matmul/planes.h"
+
+struct embed_params {
+    DEVICE_AT(const struct step) step;
+    struct planes table;
+    DEVICE_AT(const u32) log;
+    DEVICE_AT(f32) out;
+    struct embed_args args;
+};

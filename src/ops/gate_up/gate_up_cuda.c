@@ -1,0 +1,36 @@
+// gate_up_cuda.c - the operation's launches. Gate and up in unlike formats are two products, the second over the first's result.
+#include "ops/cuda_table.h"
+#include "ops/gate_up/gate_up.h"
+#include "ops/matmul/pairs.h"
+
+void cuda_plan_gate_up(struct cuda_plan *p)
+{
+    const struct gate_up_args *args = (const struct gate_up_args *)p->command->args;
+    struct planes gate = planes_of(p, GATE_UP_GATE), up = planes_of(p, GATE_UP_UP);
+    struct pairs_plan product = {
+        .params = { .w = { gate, up },
+                    .out = { cuda_at(p, GATE_UP_OUT) },
+                    .in = cuda_at(p, GATE_UP_IN),
+                    .norm = cuda_at(p, GATE_UP_NORM),
+                    .out_stride = { args->n_out },
+                    .n_cols = args->n_cols,
+                    .mode = PAIRS_GATED,
+                    .rows = ROWS_STEP,
+                    .activation = args->activation,
+                    .eps = args->eps },
+        .work = cuda_at(p, GATE_UP_WORK),
+        .work_bytes = p->command->operands[GATE_UP_WORK].bytes,
+        .exact = args->exact,
+    };
+
+    if (gate.format == up.format) {
+        pairs_launch(p, &product);
+        return;
+    }
+    product.params.w[0] = up;
+    product.params.mode = PAIRS_PLAIN;
+    pairs_launch(p, &product);
+    product.params.w[0] = gate;
+    product.params.mode = PAIRS_GATE_OVER;
+    pairs_launch(p, &product);
+}

@@ -1,0 +1,355 @@
+// gemv.cu - products with one row of activations: a warp, or a part of it, reads a pair of weight rows straight into registers.
+//
+// Every block makes the whole row of activations ready itself: x * norm goes to shared memory, as int8 with a scale for each 32, or as
+// fp32 (exact, and plain numbers); the norm's factor multiplies the sums at the end, so one pass is enough. A lane takes blocks of 32
+// weights: 16 bytes at a time, 512 contiguous bytes a warp. The order of a sum depends on n_cols, the format and `lanes` alone.
+// Before it waits for its inputs a warp asks for its first weights to come into the L2 cache.
+#include "ops/matmul/pairs.cuh"
+
+enum { GEMV_THREADS = 512 };
+
+// In dynamic shared memory: elements 0-15 and 16-31 of each block, its scale, and scale times the sums of the two halves.
+struct row_int8 {
+    uint4 *low, *high;
+    f32 *scale;
+    float2 *sums;
+};
+
+static __device__ __forceinline__ struct row_int8 row_int8_at(unsigned char *shared, u32 n_blocks)
+{
+    struct row_int8 x;
+    x.low = (uint4 *)shared;
+    x.high = x.low + n_blocks;
+    x.sums = (float2 *)(x.high + n_blocks);
+    x.scale = (f32 *)(x.sums + n_blocks);
+    return x;
+}
+
+static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
+{
+    return (u32)(a & 255) | (u32)(b & 255) << 8 | (u32)(c & 255) << 16 | (u32)d << 24;
+}
+
+// Four numbers a thread, eight threads a block of 32. A block with a NaN or infinity gets the scale NaN.
+static __device__ __forceinline__ void quantise_four(const struct row_int8 &x, u32 at, float4 v)
+{
+    f32 top = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
+    u32 block = at / 8, word = at % 8;
+
+    if (!(fabsf(v.x) + fabsf(v.y) + fabsf(v.z) + fabsf(v.w) < 3e38f))
+        top = __int_as_float(0x7f800000);
+#pragma unroll
+    for (u32 o = 4; o; o >>= 1)
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
+    f32 scale = top < 3e38f ? top / 127 : __int_as_float(0x7fc00000), inverse = top > 0 ? 127 / top : 0;
+    u32 q = pack_bytes(__float2int_rn(v.x * inverse), __float2int_rn(v.y * inverse), __float2int_rn(v.z * inverse),
+                       __float2int_rn(v.w * inverse));
+    int sum = __dp4a((int)q, 0x01010101, 0);
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    int other = __shfl_xor_sync(~0u, sum, 4);
+    ((u32 *)(word < 4 ? x.low : x.high))[block * 4 + word % 4] = q;
+    if (word == 0) {
+        x.scale[block] = scale;
+        x.sums[block] = make_float2(scale * (f32)sum, scale * (f32)other);
+    }
+}
+
+// Reads the row, times norm, and hands each four to `put`. Returns the norm's factor, or 1.
+template <typename Put> static __device__ __forceinline__ f32 read_row(const struct pairs_params &p, u32 row, f32 *room, Put put)
+{
+    const float4 *in = (const float4 *)(p.in + (u64)row * p.n_cols), *norm = (const float4 *)p.norm;
+    u32 n = p.n_cols / 4, end = (n + 31) / 32 * 32;
+    f32 squares = 0;
+
+    for (u32 i = threadIdx.x; i < end; i += GEMV_THREADS) {
+        float4 v = i < n ? in[i] : make_float4(0, 0, 0, 0);
+        if (norm && i < n) {
+            float4 s = norm[i];
+            squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+            v = make_float4(v.x * s.x, v.y * s.y, v.z * s.z, v.w * s.w);
+        }
+        put(i, v, i < n);
+    }
+    if (!norm) {
+        __syncthreads();
+        return 1;
+    }
+    return norm_factor(block_sum(squares, room), p.n_cols, p.eps);
+}
+
+struct tasks { // of a block: pairs [first, end), a warp takes `step` apart
+    u32 first, end;
+};
+static __device__ __forceinline__ struct tasks tasks_of(const struct pairs_params &p)
+{
+    struct tasks t;
+    t.first = p.first_pair + (u32)((u64)p.n_pairs * blockIdx.x / gridDim.x);
+    t.end = p.first_pair + (u32)((u64)p.n_pairs * (blockIdx.x + 1) / gridDim.x);
+    return t;
+}
+
+static __device__ __forceinline__ void ask_for(const u8 *at, u64 bytes, u32 lane)
+{
+    for (u64 i = lane * 128; i < bytes; i += 32 * 128)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(at + i));
+}
+static __device__ __forceinline__ void ask_for_first(const struct pairs_params &p, u32 at, u32 end, u32 lane)
+{
+    if (at >= end)
+        return;
+    struct pair r = pair_find(p, at);
+    for (u32 i = 0; i < 2; i++) {
+        const struct planes &w = p.w[r.matrix[i]];
+        u64 bytes = planes_quants_bytes(w.format, w.n_cols);
+        ask_for(w.quants + r.row[i] * bytes, bytes, lane);
+    }
+}
+
+template <u32 F> static __device__ __forceinline__ void dot_block(const struct packed<F> &w, const struct row_int8 &x, u32 block, f32 *sum)
+{
+    struct unpacked u = unpack_block<F>(w);
+    uint4 low = x.low[block], high = x.high[block];
+    float2 sums = x.sums[block];
+    int first = __dp4a(u.q[0], (int)low.x, __dp4a(u.q[1], (int)low.y, __dp4a(u.q[2], (int)low.z, __dp4a(u.q[3], (int)low.w, 0))));
+    int second = __dp4a(u.q[4], (int)high.x, __dp4a(u.q[5], (int)high.y, __dp4a(u.q[6], (int)high.z, __dp4a(u.q[7], (int)high.w, 0))));
+    constexpr bool halves = F == PLANES_Q2_K || F == PLANES_Q3_K || F == PLANES_Q6_K;
+    constexpr bool centred = F == PLANES_Q8_0 || F == PLANES_IQ4_NL || F == PLANES_IQ4_XS || F == PLANES_MXFP4;
+
+    if (halves)
+        *sum += x.scale[block] * (u.scale[0] * (f32)first + u.scale[1] * (f32)second);
+    else
+        *sum += x.scale[block] * u.scale[0] * (f32)(first + second);
+    if (halves)
+        *sum += u.offset[0] * sums.x + u.offset[1] * sums.y;
+    else if (!centred)
+        *sum += u.offset[0] * (sums.x + sums.y);
+}
+
+struct span { // of lanes that share a pair
+    u32 lane, lanes;
+};
+
+template <u32 F>
+static __device__ __forceinline__ float2 dot_pair_int8(const struct pairs_params &p, const struct pair &r, const struct row_int8 &x,
+                                                       struct span s)
+{
+    const struct planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
+    u32 n_blocks = p.n_cols / 32;
+    float2 sum = make_float2(0, 0);
+
+#pragma unroll 4
+    for (u32 block = s.lane; block < n_blocks; block += s.lanes) {
+        struct packed<F> first = load_block<F>(a, r.row[0], block), second = load_block<F>(b, r.row[1], block);
+        dot_block<F>(first, x, block, &sum.x);
+        dot_block<F>(second, x, block, &sum.y);
+    }
+    return sum;
+}
+
+// Sums over the lanes of a pair and ends the operation.
+static __device__ __forceinline__ void finish(const struct pairs_params &p, const struct pair &r, u32 row, float2 sum, f32 factor,
+                                              struct span s)
+{
+    for (u32 o = s.lanes / 2; o; o >>= 1) {
+        sum.x += __shfl_xor_sync(~0u, sum.x, o);
+        sum.y += __shfl_xor_sync(~0u, sum.y, o);
+    }
+    if (s.lane == 0)
+        pair_finish(p, r, row, sum.x * factor, sum.y * factor);
+}
+
+// Walks the block's pairs; DOT gives a pair's two sums.
+template <typename Dot> static __device__ __forceinline__ void walk(const struct pairs_params &p, u32 row, f32 factor, Dot dot)
+{
+    struct tasks t = tasks_of(p);
+    u32 per_warp = 32 / p.lanes, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    struct span s = { lane % p.lanes, p.lanes };
+
+    for (u32 at = t.first + warp * per_warp; at < t.end; at += GEMV_THREADS / 32 * per_warp) {
+        u32 mine = at + lane / p.lanes;
+        bool exists = mine < t.end;
+        struct pair r = pair_find(p, exists ? mine : t.end - 1);
+        float2 sum = dot(r, s);
+        struct span writer = { exists ? s.lane : ~0u, s.lanes };
+        finish(p, r, row, sum, factor, writer);
+    }
+}
+
+template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct pairs_params &p)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ f32 room[33];
+    struct row_int8 x = row_int8_at(shared, p.n_cols / 32);
+    struct tasks t = tasks_of(p);
+    u32 row = blockIdx.y;
+
+    ask_for_first(p, t.first + (threadIdx.x >> 5) * (32 / p.lanes), t.end, threadIdx.x & 31);
+    wait_for_inputs();
+    if (row >= n_rows_of(p.step, p.rows))
+        return;
+    f32 factor = read_row(p, row, room, [&](u32 i, float4 v, bool exists) {
+        if (i / 8 < p.n_cols / 32)
+            quantise_four(x, i, v);
+        (void)exists;
+    });
+    walk(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_int8<F>(p, r, x, s); });
+}
+
+#define GEMV_INT8(name, F)                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(GEMV_THREADS, 2) gemv_int8_##name(const __grid_constant__ struct pairs_params p) \
+    {                                                                                                                          \
+        gemv_int8<F>(p);                                                                                                       \
+    }
+GEMV_INT8(q4_0, PLANES_Q4_0)
+GEMV_INT8(q4_1, PLANES_Q4_1)
+GEMV_INT8(q5_0, PLANES_Q5_0)
+GEMV_INT8(q5_1, PLANES_Q5_1)
+GEMV_INT8(q8_0, PLANES_Q8_0)
+GEMV_INT8(q2_k, PLANES_Q2_K)
+GEMV_INT8(q3_k, PLANES_Q3_K)
+GEMV_INT8(q4_k, PLANES_Q4_K)
+GEMV_INT8(q5_k, PLANES_Q5_K)
+GEMV_INT8(q6_k, PLANES_Q6_K)
+GEMV_INT8(iq4_nl, PLANES_IQ4_NL)
+GEMV_INT8(iq4_xs, PLANES_IQ4_XS)
+GEMV_INT8(mxfp4, PLANES_MXFP4)
+
+// fp32 activations: 36 floats for each 32, so that lanes on neighbouring blocks meet in no bank.
+static __device__ __forceinline__ u32 padded(u32 column)
+{
+    return column / 32 * 36 + column % 32;
+}
+
+static __device__ __forceinline__ f32 plain_number(const struct planes &w, u64 at)
+{
+    return w.format == PLANES_F32   ? ((const f32 *)w.quants)[at]
+           : w.format == PLANES_F16 ? __half2float(((const __half *)w.quants)[at])
+                                    : __uint_as_float((u32)((const u16 *)w.quants)[at] << 16);
+}
+
+// Eight 16-bit numbers of a row.
+static __device__ __forceinline__ void widen(const struct planes &w, uint4 v, f32 (&out)[8])
+{
+    const u32 words[4] = { v.x, v.y, v.z, v.w };
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        if (w.format == PLANES_F16) {
+            float2 f = __half22float2(*(const __half2 *)&words[i]);
+            out[2 * i] = f.x;
+            out[2 * i + 1] = f.y;
+        } else {
+            out[2 * i] = __uint_as_float(words[i] << 16);
+            out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000);
+        }
+    }
+}
+
+static __device__ __forceinline__ float2 dot_pair_16(const struct pairs_params &p, const struct pair &r, const f32 *x, struct span s)
+{
+    const struct planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
+    const uint4 *first = (const uint4 *)a.quants + (u64)r.row[0] * (p.n_cols / 8);
+    const uint4 *second = (const uint4 *)b.quants + (u64)r.row[1] * (p.n_cols / 8);
+    float2 sum = make_float2(0, 0);
+
+#pragma unroll 4
+    for (u32 i = s.lane; i < p.n_cols / 8; i += s.lanes) {
+        uint4 v = load_once(first + i), w = load_once(second + i);
+        const f32 *at = x + padded(i * 8);
+        f32 f[8], g[8];
+        widen(a, v, f);
+        widen(b, w, g);
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) {
+            sum.x = fmaf(f[k], at[k], sum.x);
+            sum.y = fmaf(g[k], at[k], sum.y);
+        }
+    }
+    return sum;
+}
+
+static __device__ __forceinline__ float2 dot_pair_plain(const struct pairs_params &p, const struct pair &r, const f32 *x, struct span s)
+{
+    const struct planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
+    float2 sum = make_float2(0, 0);
+
+    if (a.format != PLANES_F32 && p.n_cols % 8 == 0)
+        return dot_pair_16(p, r, x, s);
+    for (u32 i = s.lane; i < p.n_cols; i += s.lanes) {
+        sum.x = fmaf(plain_number(a, (u64)r.row[0] * p.n_cols + i), x[padded(i)], sum.x);
+        sum.y = fmaf(plain_number(b, (u64)r.row[1] * p.n_cols + i), x[padded(i)], sum.y);
+    }
+    return sum;
+}
+
+template <u32 F> static __device__ f32 dot_row_exact(const struct planes &w, u32 row, const f32 *x, struct span s)
+{
+    f32 sum = 0;
+
+    for (u32 block = s.lane; block < w.n_cols / 32; block += s.lanes) {
+        struct unpacked u = unpack_block<F>(load_block<F>(w, row, block));
+        const f32 *at = x + block * 36;
+#pragma unroll
+        for (u32 i = 0; i < 32; i++)
+            sum = fmaf(u.scale[i / 16] * (f32)(int)(signed char)(u.q[i / 4] >> 8 * (i % 4)) + u.offset[i / 16], at[i], sum);
+    }
+    return sum;
+}
+
+static __device__ __noinline__ f32 dot_row_any(const struct planes &w, u32 row, const f32 *x, struct span s)
+{
+    f32 sum = 0;
+    FOR_QUANTISED(w.format, sum = dot_row_exact<F>(w, row, x, s))
+    return sum;
+}
+
+static __device__ __forceinline__ f32 fill_row(const struct pairs_params &p, u32 row, f32 *x, f32 *room)
+{
+    f32 squares = 0;
+
+    if (p.n_cols % 4 == 0)
+        return read_row(p, row, room, [&](u32 i, float4 v, bool exists) {
+            if (exists)
+                *(float4 *)(x + padded(4 * i)) = v;
+        });
+    for (u32 i = threadIdx.x; i < p.n_cols; i += GEMV_THREADS) {
+        f32 v = p.in[(u64)row * p.n_cols + i];
+        squares += v * v;
+        x[padded(i)] = p.norm ? v * p.norm[i] : v;
+    }
+    squares = block_sum(squares, room);
+    return p.norm ? norm_factor(squares, p.n_cols, p.eps) : 1;
+}
+
+extern "C" __global__ void __launch_bounds__(GEMV_THREADS, 2) gemv_plain(const __grid_constant__ struct pairs_params p)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ f32 room[33];
+    struct tasks t = tasks_of(p);
+    f32 *x = (f32 *)shared;
+    u32 row = blockIdx.y;
+
+    ask_for_first(p, t.first + (threadIdx.x >> 5) * (32 / p.lanes), t.end, threadIdx.x & 31);
+    wait_for_inputs();
+    if (row >= n_rows_of(p.step, p.rows))
+        return;
+    f32 factor = fill_row(p, row, x, room);
+    walk(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_plain(p, r, x, s); });
+}
+
+extern "C" __global__ void __launch_bounds__(GEMV_THREADS) gemv_exact(const __grid_constant__ struct pairs_params p)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ f32 room[33];
+    f32 *x = (f32 *)shared;
+    u32 row = blockIdx.y;
+
+    wait_for_inputs();
+    if (row >= n_rows_of(p.step, p.rows))
+        return;
+    f32 factor = fill_row(p, row, x, room);
+    walk(p, row, factor, [&](const struct pair &r, struct span s) {
+        f32 first = dot_row_any(p.w[r.matrix[0]], r.row[0], x, s);
+        return make_float2(first, dot_row_any(p.w[r.matrix[1]], r.row[1], x, s));
+    });
+}

@@ -1,0 +1,24 @@
+// matmul_cuda.c - the operation's launches; the kernels are gemv.cu, gemm_few.cu and gemm_many.cu.
+#include "ops/cuda_table.h"
+#include "ops/matmul/matmul.h"
+#include "ops/matmul/pairs.h"
+
+void cuda_plan_matmul(struct cuda_plan *p)
+{
+    const struct matmul_args *args = (const struct matmul_args *)p->command->args;
+    struct pairs_plan product = {
+        .params = { .w = { planes_of(p, MATMUL_W) },
+                    .bias = { cuda_at(p, MATMUL_BIAS) },
+                    .out = { cuda_at(p, MATMUL_OUT) },
+                    .in = cuda_at(p, MATMUL_IN),
+                    .add = cuda_at(p, MATMUL_ADD),
+                    .out_stride = { args->n_rows },
+                    .n_cols = args->n_cols,
+                    .mode = PAIRS_PLAIN,
+                    .rows = args->rows },
+        .work = cuda_at(p, MATMUL_WORK),
+        .work_bytes = p->command->operands[MATMUL_WORK].bytes,
+        .exact = args->exact,
+    };
+    pairs_launch(p, &product);
+}

@@ -1,0 +1,164 @@
+// pairs.c - chooses the kernels of a matrix product; see pairs.h.
+//
+// One row of activations: gemv, which makes its row ready itself. 2 to 16: the rows are made ready once, then gemm_few. More:
+// gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
+#include "ops/matmul/pairs.h"
+
+enum { FEW_ROWS = 16, GEMV_WARPS = 16, FEW_PAIRS = 16, MANY_PAIRS = 64 };
+
+static const char *format_name(u32 format)
+{
+    static const char *const names[] = { "f32",  "f16",  "bf16", "q4_0", "q4_1", "q5_0",   "q5_1",   "q8_0",
+                                         "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4" };
+    CHECK(format < sizeof names / sizeof *names);
+    return names[format];
+}
+
+static u32 divide_up(u32 a, u32 b)
+{
+    return (a + b - 1) / b;
+}
+
+enum way { WAY_INT8, WAY_PLAIN, WAY_EXACT, WAY_FEW, WAY_MANY };
+
+struct part { // the pairs of one launch have one format
+    u32 format, max_rows;
+    enum way way;
+};
+
+static enum way way_of(const struct pairs_plan *product, u32 format, u32 max_rows)
+{
+    u32 odd = product->params.n_cols % 32 != 0;
+
+    if (format == PLANES_F32 || (format <= PLANES_BF16 && (product->exact || max_rows == 1 || odd)))
+        return WAY_PLAIN;
+    if (product->exact)
+        return WAY_EXACT;
+    return max_rows == 1 ? WAY_INT8 : max_rows <= FEW_ROWS ? WAY_FEW : WAY_MANY;
+}
+
+// How many lanes share a pair: fewer where a row has so few blocks that most of a warp would idle, and there are pairs enough.
+static u32 lanes_of(u32 n_blocks, u32 n_pairs, u32 n_sms)
+{
+    u32 best = 32, least = divide_up(n_blocks, 32) * 32;
+
+    for (u32 lanes = 16; lanes >= 8 && n_pairs / (32 / lanes) >= 4 * n_sms * GEMV_WARPS; lanes /= 2) {
+        u32 slots = divide_up(n_blocks, lanes) * lanes;
+        if (slots < least) {
+            least = slots;
+            best = lanes;
+        }
+    }
+    return best;
+}
+
+static void launch_gemv(struct cuda_plan *p, struct pairs_params *params, struct part part)
+{
+    char name[32];
+    u32 n_blocks = divide_up(params->n_cols, 32), per_sm = params->n_pairs > 4 * GEMV_WARPS * p->device.n_sms ? 2 : 1;
+    u32 grid = params->n_pairs < per_sm * p->device.n_sms ? params->n_pairs : per_sm * p->device.n_sms;
+    enum way way = part.way;
+    struct cuda_shape shape = { { grid, part.max_rows, 1 }, GEMV_WARPS * 32, n_blocks * (way == WAY_INT8 ? 44 : 36 * 4) };
+
+    params->lanes = way == WAY_INT8 ? lanes_of(n_blocks, params->n_pairs, p->device.n_sms) : 32;
+    snprintf(name, sizeof name, "gemv_%s%s",
+             way == WAY_INT8    ? "int8_"
+             : way == WAY_PLAIN ? "plain"
+                                : "exact",
+             way == WAY_INT8 ? format_name(part.format) : "");
+    cuda_launch_add(p, name, shape, params, sizeof *params);
+}
+
+static void launch_few(struct cuda_plan *p, struct pairs_params *params, struct part part)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "gemm_few_%s", format_name(part.format));
+    cuda_launch_add(p, name, (struct cuda_shape){ { divide_up(params->n_pairs, FEW_PAIRS), 1, 1 }, 256, 0 }, params,
+                    sizeof *params);
+}
+
+// 128 or 256 rows a block: the one whose waves take less time; a wide one is about 7 % quicker a row.
+static void launch_many(struct cuda_plan *p, struct pairs_params *params, struct part part)
+{
+    char name[32];
+    u32 tiles = divide_up(params->n_pairs, MANY_PAIRS);
+    u32 narrow = divide_up(tiles * divide_up(part.max_rows, 128), p->device.n_sms) * 107;
+    u32 wide = divide_up(tiles * divide_up(part.max_rows, 256), p->device.n_sms) * 200;
+    u32 rows = wide < narrow ? 256 : 128;
+    struct cuda_shape shape = { { divide_up(part.max_rows, rows), tiles, 1 }, 256, rows == 256 ? 3 * 65536 : 4 * 32768 };
+
+    snprintf(name, sizeof name, "gemm_many_%u_%s", rows, format_name(part.format));
+    cuda_launch_add(p, name, shape, params, sizeof *params);
+}
+
+// Rows in their ready form go to the workspace, or to the tape's private memory where they need more.
+static void launch_ready(struct cuda_plan *p, const struct pairs_plan *product, struct pairs_params *params, u32 max_rows)
+{
+    u32 tiled = max_rows <= FEW_ROWS, rows = tiled ? divide_up(max_rows, 8) * 8 : max_rows;
+    u64 bytes = (u64)rows * params->ready_cols * 2;
+    struct ready_params ready = { .in = params->in,
+                                  .norm = params->norm,
+                                  .out = product->work,
+                                  .n_cols = params->n_cols,
+                                  .ready_cols = params->ready_cols,
+                                  .rows = params->rows,
+                                  .tiled = tiled,
+                                  .eps = params->eps };
+
+    if (bytes > product->work_bytes) {
+        p->private_bytes = bytes > p->private_bytes ? bytes : p->private_bytes;
+        ready.out = p->private_at;
+    }
+    params->ready = ready.out;
+    cuda_launch_add(p, "ready_rows", (struct cuda_shape){ { rows, 1, 1 }, 256, 0 }, &ready, sizeof ready);
+}
+
+static void launch_part(struct cuda_plan *p, struct pairs_params *params, struct part part)
+{
+    if (part.way == WAY_FEW)
+        launch_few(p, params, part);
+    else if (part.way == WAY_MANY)
+        launch_many(p, params, part);
+    else
+        launch_gemv(p, params, part);
+}
+
+// q, k and v follow each other in the list of pairs; neighbours in one format share a launch.
+static void launch_three(struct cuda_plan *p, const struct pairs_plan *product, struct pairs_params *params, u32 max_rows)
+{
+    params->first_pair = 0;
+    for (u32 m = 0; m < 3;) {
+        struct part part = { params->w[m].format, max_rows, way_of(product, params->w[m].format, max_rows) };
+        params->n_pairs = 0;
+        for (; m < 3 && params->w[m].format == part.format; m++)
+            params->n_pairs += params->w[m].n_rows / 2;
+        launch_part(p, params, part);
+        params->first_pair += params->n_pairs;
+    }
+}
+
+static bool wants_ready(const struct pairs_plan *product, u32 max_rows)
+{
+    bool wants = false;
+
+    for (u32 m = 0; m < (product->params.mode >= PAIRS_ROPE ? 3 : 1); m++)
+        wants |= way_of(product, product->params.w[m].format, max_rows) >= WAY_FEW;
+    return wants;
+}
+
+void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product)
+{
+    struct pairs_params params = product->params;
+    u32 max_rows = params.rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs, format = params.w[0].format;
+
+    params.ready_cols = divide_up(params.n_cols, 128) * 128;
+    if (wants_ready(product, max_rows))
+        launch_ready(p, product, &params, max_rows);
+    if (params.mode >= PAIRS_ROPE) {
+        launch_three(p, product, &params, max_rows);
+        return;
+    }
+    params.n_pairs = params.mode == PAIRS_GATED ? params.w[0].n_rows : divide_up(params.w[0].n_rows, 2);
+    launch_part(p, &params, (struct part){ format, max_rows, way_of(product, format, max_rows) });
+}

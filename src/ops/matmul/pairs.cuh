@@ -1,0 +1,129 @@
+// pairs.cuh - which rows form a pair, and what becomes of a pair's two sums; see pairs.h.
+#pragma once
+#include "ops/activate/activate.h"
+#include "ops/activate/activation.cuh"
+#include "ops/matmul/planes.cuh"
+#include "ops/matmul/pairs.h"
+
+struct pair {
+    u32 matrix[2]; // indices into w
+    u32 row[2];
+    u32 turn; // PAIRS_ROPE: the first of the two angles, or ~0
+    bool second; // false: the second row does not exist; it repeats the first
+};
+
+static __device__ __forceinline__ struct pair pair_plain(u32 at, u32 matrix, u32 n_rows)
+{
+    struct pair r;
+    r.matrix[0] = r.matrix[1] = matrix;
+    r.row[0] = 2 * at;
+    r.second = 2 * at + 1 < n_rows;
+    r.row[1] = r.second ? 2 * at + 1 : 2 * at;
+    r.turn = ~0u;
+    return r;
+}
+
+// Pair `at` of q, k and v, one matrix after the other; each has an even number of rows.
+static __device__ __forceinline__ struct pair pair_rope(const struct pairs_params &p, u32 at)
+{
+    u32 half = p.rope.pages.head_dim / 2, n_q = p.w[0].n_rows / 2, n_kv = p.w[1].n_rows / 2, matrix = 0;
+
+    if (at >= n_q) {
+        at -= n_q;
+        matrix = at < n_kv ? 1 : 2;
+        at -= at < n_kv ? 0 : n_kv;
+    }
+    struct pair r = pair_plain(at, matrix, ~0u);
+    u32 head = at / half, i = at % half;
+    if (p.mode == PAIRS_THREE || matrix == 2 || 2 * i >= p.rope.n_dims)
+        return r;
+    r.turn = 2 * i;
+    if (p.rope.pairs == ROPE_HALVES) {
+        r.row[0] = head * 2 * half + i;
+        r.row[1] = r.row[0] + p.rope.n_dims / 2;
+    }
+    return r;
+}
+
+static __device__ __forceinline__ struct pair pair_find(const struct pairs_params &p, u32 at)
+{
+    if (p.mode >= PAIRS_ROPE)
+        return pair_rope(p, at);
+    if (p.mode == PAIRS_GATED) {
+        struct pair r;
+        r.matrix[0] = 0;
+        r.matrix[1] = 1;
+        r.row[0] = r.row[1] = at;
+        r.second = true;
+        r.turn = ~0u;
+        return r;
+    }
+    return pair_plain(at, 0, p.w[0].n_rows);
+}
+
+static __device__ __forceinline__ void page_put(const struct pairs_params &p, const struct pair &r, u32 row, const f32 (&sums)[2])
+{
+    const struct page_shape &s = p.rope.pages;
+    u32 position = step_positions(p.step)[row], slot = step_slots(p.step)[row];
+    u32 page = p.table[(u64)slot * s.max_pages + position / PAGE_TOKENS];
+    void *pages = r.matrix[0] == 1 ? p.k_pages : p.v_pages;
+
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        u32 head = r.row[i] / s.head_dim, dim = r.row[i] % s.head_dim, token = position % PAGE_TOKENS;
+        u64 at = page_at(&s, page, head) + (r.matrix[0] == 1 ? page_k_element(&s, token, dim) : page_v_element(&s, token, dim));
+        page_store(pages, s.format == KV_F16, at, sums[i]);
+    }
+}
+
+static __device__ __forceinline__ void pair_rope_finish(const struct pairs_params &p, const struct pair &r, u32 row, f32 (&sums)[2])
+{
+    u32 m = r.matrix[0];
+
+    if (p.bias[m]) {
+        sums[0] += p.bias[m][r.row[0]];
+        sums[1] += p.bias[m][r.row[1]];
+    }
+    if (r.turn != ~0u) {
+        f32 cosine = p.angles[(u64)row * p.rope.n_dims + r.turn], sine = p.angles[(u64)row * p.rope.n_dims + r.turn + 1];
+        f32 x = sums[0], y = sums[1];
+        sums[0] = x * cosine - y * sine;
+        sums[1] = y * cosine + x * sine;
+    }
+    if (m > 0 && p.mode == PAIRS_ROPE) {
+        page_put(p, r, row, sums);
+        return;
+    }
+    f32 *out = p.out[m] + (u64)row * p.out_stride[m];
+    out[r.row[0]] = sums[0];
+    out[r.row[1]] = sums[1];
+}
+
+// The end of the operation for one pair and one row of activations.
+static __device__ __forceinline__ void pair_finish(const struct pairs_params &p, const struct pair &r, u32 row, f32 first, f32 second)
+{
+    f32 sums[2] = { first, second };
+
+    if (p.mode >= PAIRS_ROPE) {
+        pair_rope_finish(p, r, row, sums);
+        return;
+    }
+    f32 *out = p.out[0] + (u64)row * p.out_stride[0];
+    if (p.mode == PAIRS_GATED) {
+        out[r.row[0]] = activation_of(p.activation, first) * second;
+        return;
+    }
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        if (i == 1 && !r.second)
+            return;
+        f32 v = sums[i];
+        if (p.bias[0])
+            v += p.bias[0][r.row[i]];
+        if (p.add)
+            v += p.add[(u64)row * p.out_stride[0] + r.row[i]];
+        if (p.mode == PAIRS_GATE_OVER)
+            v = activation_of(p.activation, v) * out[r.row[i]];
+        out[r.row[i]] = v;
+    }
+}

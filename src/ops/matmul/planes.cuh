@@ -1,0 +1,174 @@
+// planes.cuh - 32 weights of a row out of their planes: eight words of int8 and value = scale * q + offset for each half.
+#pragma once
+#include "device/cuda/kernel.cuh"
+#include "ops/matmul/planes.h"
+
+template <u32 F> struct packed { // as loaded
+    uint4 q[F == PLANES_Q8_0 ? 2 : 1];
+    u32 high[2];
+    u32 scale, delta;
+};
+
+struct unpacked {
+    int q[8]; // word i: elements 4 i .. 4 i + 3
+    f32 scale[2], offset[2];
+};
+
+static __device__ __forceinline__ uint4 load_once(const void *at) // 16 bytes that nobody reads again
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
+    return v;
+}
+
+template <u32 F> static __device__ __forceinline__ struct packed<F> load_block(const struct planes &p, u32 row, u32 block)
+{
+    struct packed<F> r;
+    u32 n_blocks = p.n_cols / 32;
+    u64 at = (u64)row * n_blocks + block;
+    const u8 *q = p.quants + at * (F == PLANES_Q8_0 ? 32 : 16);
+
+    r.q[0] = load_once(q);
+    if (F == PLANES_Q8_0)
+        r.q[F == PLANES_Q8_0] = load_once(q + 16);
+    if (F == PLANES_Q5_0 || F == PLANES_Q5_1 || F == PLANES_Q5_K)
+        r.high[0] = ((const u32 *)p.high)[at];
+    if (F == PLANES_Q6_K) {
+        uint2 h = ((const uint2 *)p.high)[at];
+        r.high[0] = h.x;
+        r.high[1] = h.y;
+    }
+    if (F == PLANES_Q4_0 || F == PLANES_Q5_0 || F == PLANES_Q8_0 || F == PLANES_IQ4_NL)
+        r.scale = ((const u16 *)p.scales)[at];
+    if (F == PLANES_Q4_1 || F == PLANES_Q5_1 || F == PLANES_MXFP4)
+        r.scale = ((const u32 *)p.scales)[at];
+    if (F >= PLANES_Q2_K && F != PLANES_IQ4_NL && F != PLANES_MXFP4) {
+        u64 super = (u64)row * (n_blocks / 8) + block / 8;
+        const u8 *s = p.scales + super * 16;
+        u32 g = block % 8;
+        if (F == PLANES_Q4_K || F == PLANES_Q5_K)
+            r.scale = s[g] | (u32)s[g + 8] << 8;
+        else if (F == PLANES_IQ4_XS)
+            r.scale = s[g];
+        else
+            r.scale = ((const u16 *)s)[g];
+        r.delta = ((const u32 *)p.deltas)[super];
+    }
+    return r;
+}
+
+static __device__ __forceinline__ f32 half_of(u32 bits)
+{
+    return __half2float(__ushort_as_half((unsigned short)bits));
+}
+static __device__ __forceinline__ f32 signed_byte(u32 word, u32 byte)
+{
+    return (f32)(int)(signed char)(word >> 8 * byte & 255);
+}
+
+// Eight nibbles to eight bytes of a table of sixteen: low nibbles to *low, high ones to *high.
+static __device__ __forceinline__ void look_up(u32 q, const u32 (&table)[4], int *low, int *high)
+{
+    u32 mixed[2]; // bytes: low, high, low, high
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        u32 nibbles = q >> 16 * i;
+        u32 first = __byte_perm(table[0], table[1], nibbles & 0x7777), second = __byte_perm(table[2], table[3], nibbles & 0x7777);
+        mixed[i] = __byte_perm(first, second, 0x3210 + ((nibbles & 0x8888) >> 1));
+    }
+    *low = (int)__byte_perm(mixed[0], mixed[1], 0x6420);
+    *high = (int)__byte_perm(mixed[0], mixed[1], 0x7531);
+}
+
+// The integers alone; their zero points are in the offsets.
+template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct packed<F> &r, int (&q)[8])
+{
+    const u32 w[4] = { r.q[0].x, r.q[0].y, r.q[0].z, r.q[0].w };
+
+    if (F == PLANES_Q8_0) {
+        const uint4 &second = r.q[F == PLANES_Q8_0];
+        q[0] = w[0], q[1] = w[1], q[2] = w[2], q[3] = w[3];
+        q[4] = second.x, q[5] = second.y, q[6] = second.z, q[7] = second.w;
+        return;
+    }
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        if (F == PLANES_IQ4_NL || F == PLANES_IQ4_XS) {
+            const u32 table[4] = { 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535 };
+            look_up(w[i], table, &q[i], &q[i + 4]);
+        } else if (F == PLANES_MXFP4) {
+            const u32 table[4] = { 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc };
+            look_up(w[i], table, &q[i], &q[i + 4]);
+        } else {
+            q[i] = (int)(w[i] & 0x0f0f0f0f);
+            q[i + 4] = (int)(w[i] >> 4 & 0x0f0f0f0f);
+        }
+        if (F == PLANES_Q5_0 || F == PLANES_Q5_1 || F == PLANES_Q5_K) {
+            q[i] |= (int)((r.high[0] >> i & 0x01010101) << 4);
+            q[i + 4] |= (int)((r.high[0] >> (i + 4) & 0x01010101) << 4);
+        }
+        if (F == PLANES_Q6_K) {
+            q[i] |= (int)((r.high[0] >> 2 * i & 0x03030303) << 4);
+            q[i + 4] |= (int)((r.high[1] >> 2 * i & 0x03030303) << 4);
+        }
+    }
+}
+
+template <u32 F> static __device__ __forceinline__ void unpack_scales(const struct packed<F> &r, f32 (&scale)[2], f32 (&offset)[2])
+{
+    f32 d = F == PLANES_MXFP4 ? __uint_as_float(r.scale) : half_of(r.scale);
+
+    scale[0] = scale[1] = d;
+    offset[0] = offset[1] = 0;
+    if (F == PLANES_Q4_0 || F == PLANES_Q5_0)
+        offset[0] = offset[1] = d * (F == PLANES_Q4_0 ? -8.0f : -16.0f);
+    if (F == PLANES_Q4_1 || F == PLANES_Q5_1)
+        offset[0] = offset[1] = half_of(r.scale >> 16);
+    if (F < PLANES_Q2_K || F == PLANES_IQ4_NL || F == PLANES_MXFP4)
+        return;
+    d = half_of(r.delta);
+    if (F == PLANES_Q4_K || F == PLANES_Q5_K) {
+        scale[0] = scale[1] = d * (f32)(r.scale & 255);
+        offset[0] = offset[1] = -half_of(r.delta >> 16) * (f32)(r.scale >> 8);
+    } else if (F == PLANES_IQ4_XS) {
+        scale[0] = scale[1] = d * signed_byte(r.scale, 0);
+    } else {
+        for (u32 h = 0; h < 2; h++) {
+            u32 byte = r.scale >> 8 * h & 255;
+            scale[h] = F == PLANES_Q2_K ? d * (f32)(byte & 15) : d * signed_byte(r.scale, h);
+            offset[h] = F == PLANES_Q2_K ? -half_of(r.delta >> 16) * (f32)(byte >> 4) : scale[h] * (F == PLANES_Q6_K ? -32.0f : -4.0f);
+        }
+    }
+}
+
+template <u32 F> static __device__ __forceinline__ struct unpacked unpack_block(const struct packed<F> &r)
+{
+    struct unpacked u;
+    unpack_ints<F>(r, u.q);
+    unpack_scales<F>(r, u.scale, u.offset);
+    return u;
+}
+
+// Runs BODY with the constant F for the format at run time.
+#define FOR_QUANTISED(format, BODY)                                                                                             \
+    switch (format) {                                                                                                           \
+        FOR_FORMAT(PLANES_Q4_0, BODY)                                                                                           \
+        FOR_FORMAT(PLANES_Q4_1, BODY)                                                                                           \
+        FOR_FORMAT(PLANES_Q5_0, BODY)                                                                                           \
+        FOR_FORMAT(PLANES_Q5_1, BODY)                                                                                           \
+        FOR_FORMAT(PLANES_Q8_0, BODY)                                                                                           \
+        FOR_FORMAT(PLANES_Q2_K, BODY)                                                                                           \
+        FOR_FORMAT(PLANES_Q3_K, BODY)                                                                                           \
+        FOR_FORMAT(PLANES_Q4_K, BODY)                                                                                           \
+        FOR_FORMAT(PLANES_Q5_K, BODY)                                                                                           \
+        FOR_FORMAT(PLANES_Q6_K, BODY)                                                                                           \
+        FOR_FORMAT(PLANES_IQ4_NL, BODY)                                                                                         \
+        FOR_FORMAT(PLANES_IQ4_XS, BODY)                                                                                         \
+        FOR_FORMAT(PLANES_MXFP4, BODY)                                                                                          \
+    }
+#define FOR_FORMAT(format, BODY)   \
+    case format: {                 \
+        constexpr u32 F = format;  \
+        BODY;                      \
+        break;                     \
+    }

@@ -1,0 +1,12 @@
+// rmsnorm_cuda.h - the arguments of the CUDA kernel.
+#pragma once
+#include "ops/matmul/planes.h"
+#include "ops/rmsnorm/rmsnorm.h"
+
+struct rmsnorm_params {
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(const f32) in;
+    DEVICE_AT(const f32) scale;
+    DEVICE_AT(f32) out;
+    struct rmsnorm_args args;
+};

@@ -1,0 +1,22 @@
+// rope_store_cuda.h - the arguments of the CUDA kernel, for rope_store and for qkv with head norms.
+#pragma once
+#include "ops/matmul/planes.h"
+#include "ops/rope_store/rope_store.h"
+
+struct rope_store_params {
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(f32) q;
+    DEVICE_AT(f32) k;
+    DEVICE_AT(const f32) v;
+    DEVICE_AT(const f32) q_norm;
+    DEVICE_AT(const f32) k_norm;
+    DEVICE_AT(const f32) angles;
+    DEVICE_AT(void) k_pages;
+    DEVICE_AT(void) v_pages;
+    DEVICE_AT(const u32) table;
+    struct rope_store_args args;
+};
+
+#ifdef HOST_C
+void rope_store_launch(struct cuda_plan *p, const struct rope_store_params *params);
+#endif

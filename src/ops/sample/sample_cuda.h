@@ -1,0 +1,22 @@
+// sample_cuda.h - the arguments of the two CUDA kernels.
+#pragma once
+#include "ops/matmul/planes.h"
+#include "ops/sample/sample.h"
+
+#define SAMPLE_PARTS 64u // blocks that scan one row of logits
+
+struct sample_part { // what a block found in its share
+    f32 logit;
+    u32 id;
+    u32 invalid, any; // a NaN or infinity; a number
+};
+
+struct sample_launch_params {
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(const f32) logits;
+    DEVICE_AT(u32) log;
+    DEVICE_AT(f32) work; // [outputs, 3 * n_tokens]: parts or candidates, then counts
+    DEVICE_AT(u32) results;
+    DEVICE_AT(struct sample_part) parts; // [outputs, SAMPLE_PARTS]
+    struct sample_args args;
+};

@@ -1,0 +1,11 @@
+// select_cuda.h - the arguments of the CUDA kernel.
+#pragma once
+#include "ops/matmul/planes.h"
+#include "ops/select/select.h"
+
+struct select_params {
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(const f32) in;
+    DEVICE_AT(f32) out;
+    struct select_args args;
+};
