@@ -42,11 +42,15 @@ static bool play_stages(struct engine *e, struct err *err)
            (b->n_outputs == 0 || buffer_read(&last->results, 0, b->results, b->n_outputs * sizeof *b->results, err));
 }
 
-// The output's row of logits, on the host. On a device without shared memory it would be read back here.
-static const float *logits_of(const struct engine *e, uint32_t output)
+// The output's row of logits, on the host; valid until the next call. NULL after a failure.
+static const float *logits_of(const struct engine *e, uint32_t output, struct err *err)
 {
     const struct buffer *logits = &e->stages[e->n_stages - 1].logits;
-    return (const float *)logits->host + (uint64_t)output * e->model.config.n_vocab;
+    uint64_t bytes = e->model.config.n_vocab * sizeof(float);
+
+    if (logits->host)
+        return (const float *)logits->host + (uint64_t)output * e->model.config.n_vocab;
+    return buffer_read(logits, output * bytes, e->logits, bytes, err) ? e->logits : NULL;
 }
 
 static void deliver(struct engine *e)
@@ -59,8 +63,8 @@ static void deliver(struct engine *e)
             continue;
         struct request_output output = { .position = e->batch->rows[o->row].position,
                                          .token = o->params.flags & SAMPLE_SKIP ? UINT32_MAX : e->batch->results[i],
-                                         .logits = r->n_logits ? logits_of(e, i) : NULL };
-        if (!request_accept(r, &output, &err))
+                                         .logits = r->n_logits ? logits_of(e, i, &err) : NULL };
+        if (err.code != ERR_NONE || !request_accept(r, &output, &err))
             request_finish(r, INGOT_FINISH_ERROR, &err);
     }
 }

@@ -1,4 +1,4 @@
-// link.c - see link.h. Through host memory where both ends share it, which all devices of today do.
+// link.c - see link.h. Through the host's memory: straight where one end shares it, else through a copy.
 #include "engine/link.h"
 #include "base/mem.h"
 
@@ -10,5 +10,11 @@ bool link_pass(struct stage *from, struct stage *to, uint32_t n_rows, struct err
         return false;
     if (to->block.host)
         return buffer_read(&from->block, 0, to->block.host, bytes, err);
-    return buffer_write(&to->block, 0, from->block.host, bytes, err);
+    if (from->block.host)
+        return buffer_write(&to->block, 0, from->block.host, bytes, err);
+    void *copy = mem_alloc(bytes);
+    bool ok = copy ? buffer_read(&from->block, 0, copy, bytes, err) && buffer_write(&to->block, 0, copy, bytes, err)
+                   : err_memory(err, "activations between two stages");
+    mem_free(copy);
+    return ok;
 }

@@ -3,28 +3,57 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
+#include "device/cuda/cuda.h"
 #include "engine/batch.h"
 #include "engine/embedded.h"
 #include "engine/engine.h"
 #include "engine/place.h"
 #include "ops/cpu_table.h"
+#include "ops/cuda_table.h"
 #include "text/chat.h"
 
 enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16 };
 
-static bool open_device(struct engine *e, struct err *err)
+static bool open_cpu(struct engine *e, bool plain, struct err *err)
 {
-    const char *name = e->options.device ? e->options.device : "auto";
     struct cpu_options options = { .n_threads = e->options.n_threads,
                                    .features = e->options.cpu_features,
-                                   .plain = strcmp(name, "cpu:plain") == 0,
+                                   .plain = plain,
                                    .no_repack = e->options.no_repack,
                                    .table = &cpu_table };
 
-    if (!options.plain && strcmp(name, "auto") != 0 && strcmp(name, "cpu") != 0)
-        return err_set(err, ERR_UNSUPPORTED, "device \"%s\"; this build has: auto, cpu, cpu:plain", name);
     e->device = cpu_open(&options, err);
     return e->device != NULL;
+}
+
+// "cuda" or "cuda:1"
+static bool open_cuda(struct engine *e, struct str name, struct err *err)
+{
+    uint64_t ordinal = 0;
+
+    if (name.n > 4 && (name.at[4] != ':' || !str_to_u64(str_from_to(name, 5, name.n), &ordinal) || ordinal > 255))
+        return err_set(err, ERR_INPUT, "device \"%.*s\"; want cuda, or cuda:N with a device's number", STR_ARG(name));
+    e->device = cuda_open((uint32_t)ordinal, &cuda_table, err);
+    return e->device != NULL;
+}
+
+// auto: the first GPU where there is one that works, else the processor.
+static bool open_device(struct engine *e, struct err *err)
+{
+    struct str name = str_from(e->options.device ? e->options.device : "auto");
+    bool plain = str_is(name, "cpu:plain");
+    struct err why = { 0 };
+
+    if (str_starts(name, STR("cuda")))
+        return open_cuda(e, name, err);
+    if (plain || str_is(name, "cpu"))
+        return open_cpu(e, plain, err);
+    if (!str_is(name, "auto"))
+        return err_set(err, ERR_UNSUPPORTED, "device \"%.*s\"; want auto, cpu, cpu:plain, cuda or cuda:N", STR_ARG(name));
+    if (cuda_n_devices(&why) > 0 && open_cuda(e, STR("cuda"), &why))
+        return true;
+    log_line(LOG_DEBUG, "load", "on the processor: %s", why.message);
+    return open_cpu(e, false, err);
 }
 
 static bool within(const char *what, uint32_t value, uint32_t most, struct err *err)
@@ -71,6 +100,8 @@ static bool make_stages(struct engine *e, struct err *err)
     for (; e->n_stages < n; e->n_stages++)
         if (!stage_create(&e->stages[e->n_stages], &e->model, e->device, ranges[e->n_stages], &shape, &progress, err))
             return false;
+    if (!e->stages[n - 1].logits.host && !(e->logits = mem_alloc_array(e->model.config.n_vocab, sizeof *e->logits)))
+        return err_memory(err, "a row of logits");
     for (uint32_t i = 0; i < n; i++) // record every tape now: nothing is left to the first request
         for (uint32_t b = 0; b < N_BUCKETS; b++) {
             const struct bucket *bucket = &e->stages[i].buckets[b];
@@ -136,6 +167,7 @@ void engine_unload(struct engine *e)
     for (uint32_t i = 0; e->stages && i < e->n_stages; i++)
         stage_release(&e->stages[i]);
     mem_free(e->stages);
+    mem_free(e->logits);
     batch_free(e->batch);
     kv_release(&e->kv);
     device_close(e->device);

@@ -11,12 +11,14 @@
 #include "base/file.h"
 #include "base/threads.h"
 #include "device/cpu/cpu.h"
+#include "device/cuda/cuda.h"
 #include "engine/embedded.h"
 #include "ingot.h"
 #include "main/out_json.h"
 #include "main/settings.h"
 #include "main/terminal.h"
 #include "main/version.h"
+#include "ops/cuda_table.h"
 #ifdef INGOT_LIBEDIT
 #include <histedit.h>
 #endif
@@ -98,13 +100,31 @@ static void add_libraries(struct report *r)
 #endif
 }
 
+static void add_gpus(struct report *r)
+{
+    struct err why = { 0 };
+    uint32_t n = cuda_n_devices(&why);
+    struct device *d = n ? cuda_open(0, &cuda_table, &why) : NULL;
+    struct device_info info = { 0 };
+
+    if (!d) {
+        add(r, "devices", "cpu, cpu:plain");
+        add(r, "GPUs", "none: %s", why.message);
+        return;
+    }
+    d->ops->info(d, &info);
+    add(r, "devices", "cpu, cpu:plain, cuda:0%s", n > 1 ? " and more" : "");
+    add(r, "GPUs", "%u; cuda:0 is %s, %.1f GiB, %.1f free", n, info.name, (double)info.memory_bytes / (1 << 30),
+        (double)info.free_bytes / (1 << 30));
+    device_close(d);
+}
+
 static void add_devices(struct report *r)
 {
     const void *bytes;
     size_t n;
 
-    add(r, "devices", "cpu, cpu:plain");
-    add(r, "GPUs", "none: this build runs on the CPU only");
+    add_gpus(r);
     if (embedded_model(&bytes, &n))
         add(r, "built-in model", "%.1f MiB", (double)n / 1048576.0);
     else

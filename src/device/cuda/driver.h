@@ -10,13 +10,13 @@
 typedef int cu_result; // 0 is success
 typedef int cu_device;
 typedef uint64_t cu_address;
-typedef void *cu_context; // a handle
-typedef void *cu_module; // a handle
+typedef void *cu_context;  // a handle
+typedef void *cu_module;   // a handle
 typedef void *cu_function; // a handle
-typedef void *cu_stream; // a handle
-typedef void *cu_graph; // a handle
-typedef void *cu_node; // a handle
-typedef void *cu_exec; // a handle
+typedef void *cu_stream;   // a handle
+typedef void *cu_graph;    // a handle
+typedef void *cu_node;     // a handle
+typedef void *cu_exec;     // a handle
 
 enum {
     CU_OUT_OF_MEMORY = 2,
@@ -61,7 +61,7 @@ struct cu_edge {
     F(context_set, "cuCtxSetCurrent", (cu_context context))                                                      \
     F(memory_info, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes))                               \
     F(alloc, "cuMemAlloc_v2", (cu_address * at, size_t bytes))                                                   \
-    F(give_back, "cuMemFree_v2", (cu_address at))                                                                     \
+    F(give_back, "cuMemFree_v2", (cu_address at))                                                                \
     F(host_alloc, "cuMemHostAlloc", (void **at, size_t bytes, unsigned flags))                                   \
     F(host_free, "cuMemFreeHost", (void *at))                                                                    \
     F(clear, "cuMemsetD8Async", (cu_address at, unsigned char value, size_t bytes, cu_stream stream))            \
