@@ -29,7 +29,7 @@ struct engine {
     uint32_t n_stages;
     struct kv kv;
     struct batch *batch;
-    float *logits; // one row, read back from a device that shares no memory; else NULL
+    float *logits;                                            // one row, read back from a device that shares no memory; else NULL
     uint32_t n_context, max_rows, max_outputs, longest_token; // longest_token: bytes of text
     struct request *first, *last;                             // all that are not done, in order of submission
     uint32_t n_live;                                          // requests and sessions that exist

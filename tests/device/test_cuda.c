@@ -312,7 +312,7 @@ enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 static const struct {
     uint32_t rows, most;
-} row_counts[] = { { 1, 1 }, { 1, 16 }, { 5, 7 }, { 13, 16 }, { 33, 160 }, { 300, 300 } };
+} row_counts[] = { { 1, 1 }, { 1, 16 }, { 5, 7 }, { 13, 16 }, { 33, 160 }, { 140, 300 } };
 enum { N_ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
 
 static void skip_without_gpu(void)
@@ -330,12 +330,12 @@ static void products_of_every_format(void **state)
             struct shape c = { .format = formats[f],
                                .rows = row_counts[r].rows,
                                .most_rows = row_counts[r].most,
-                               .n_cols = 768,
-                               .n_out = 203,
+                               .n_cols = 512,
+                               .n_out = 151,
                                .limit = 5e-4 };
             c.bias = f % 2;
             compare("matmul", &c, record_matmul);
-            c.n_out = 96;
+            c.n_out = 24;
             c.limit = 1e-3;
             compare("gate_up", &c, record_gate_up);
         }
@@ -382,7 +382,7 @@ static void products_of_odd_widths(void **state)
                            .rows = row_counts[r].rows,
                            .most_rows = row_counts[r].most,
                            .n_cols = 1056,
-                           .n_out = 5000,
+                           .n_out = 1000,
                            .limit = 5e-4 };
         compare("matmul", &c, record_matmul);
     }

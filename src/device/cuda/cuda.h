@@ -27,6 +27,8 @@ struct cuda_plan {
     const struct command *command;
     uint64_t private_at;    // the tape's private memory, for partial results; 0 in the first pass, which only sizes it
     uint64_t private_bytes; // how much this command wants
+    uint64_t counters_at;   // the same for counters, which are zero when a command starts and which it leaves at zero
+    uint64_t counters_bytes;
     struct cuda *cuda;
     struct cuda_launch *launches; // grows
     uint32_t n_launches, capacity;

@@ -64,14 +64,14 @@ const struct weight *cuda_weight(const struct cuda_plan *p, uint32_t operand)
 static bool plan_commands(struct cuda *c, struct tape *t, struct cuda_tape *n, struct err *err)
 {
     struct cuda_plan *p = &n->plan;
-    uint64_t most = 0;
+    uint64_t most = 0, most_counters = 0;
 
     p->n_launches = 0;
     for (uint32_t i = 0; i < t->n_commands; i++) {
         uint32_t first = p->n_launches;
         n->first_launch[i] = first;
         p->command = &t->commands[i];
-        p->private_bytes = 0;
+        p->private_bytes = p->counters_bytes = 0;
         c->table->plans[t->commands[i].op](p);
         if (p->error.code != ERR_NONE) {
             if (err)
@@ -80,11 +80,13 @@ static bool plan_commands(struct cuda *c, struct tape *t, struct cuda_tape *n, s
         }
         for (uint32_t l = first; l < p->n_launches; l++)
             p->launches[l].command = i;
-        n->uses_private[i] = p->private_bytes > 0;
+        n->uses_private[i] = p->private_bytes + p->counters_bytes > 0;
+        most_counters = p->counters_bytes > most_counters ? p->counters_bytes : most_counters;
         most = p->private_bytes > most ? p->private_bytes : most;
     }
     n->first_launch[t->n_commands] = p->n_launches;
     p->private_bytes = most;
+    p->counters_bytes = (most_counters + 255) / 256 * 256;
     return true;
 }
 
@@ -119,9 +121,11 @@ bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err)
     n->first_launch = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->first_launch);
     n->uses_private = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->uses_private);
     bool ok = n->first_launch && n->uses_private ? plan_commands(c, t, n, err) : err_memory(err, "a tape");
-    if (ok && n->plan.private_bytes > 0) {
-        ok = buffer_alloc(d, n->plan.private_bytes, &n->private_memory, err);
-        n->plan.private_at = (uint64_t)(uintptr_t)n->private_memory.native;
+    uint64_t bytes = n->plan.private_bytes + n->plan.counters_bytes;
+    if (ok && bytes > 0) {
+        ok = buffer_alloc(d, bytes, &n->private_memory, err);
+        n->plan.counters_at = (uint64_t)(uintptr_t)n->private_memory.native;
+        n->plan.private_at = n->plan.counters_at + n->plan.counters_bytes;
         ok = ok && plan_commands(c, t, n, err);
     }
     if (!ok)

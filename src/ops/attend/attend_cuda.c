@@ -21,11 +21,10 @@ static void launch_few(struct cuda_plan *p, struct attend_params *params)
     params->n_splits = n_splits;
     params->most_pages = divide_up(s->max_pages, n_splits);
     params->most_pages = params->most_pages < 2 ? 2 : params->most_pages;
-    u64 arrived = (u64)rows * s->n_kv_heads * 4;
-    u64 partial = (u64)rows * s->n_kv_heads * n_splits * group * (s->head_dim + 2) * 4;
-    p->private_bytes = arrived + partial;
-    params->arrived = p->private_at;
-    params->partial = p->private_at + arrived;
+    p->counters_bytes = (u64)rows * s->n_kv_heads * 4;
+    p->private_bytes = (u64)rows * s->n_kv_heads * n_splits * group * (s->head_dim + 2) * 4;
+    params->arrived = p->counters_at;
+    params->partial = p->private_at;
     u32 shared = (group * s->head_dim * 9 + group * params->most_pages * PAGE_TOKENS + 2 * group) * 4;
     cuda_launch_add(p, "attend_few", (struct cuda_shape){ { n_splits, s->n_kv_heads, rows }, 256, shared }, params,
                     sizeof *params);
