@@ -13,7 +13,7 @@ struct template_limits {
     size_t source_bytes;  // of the template
     uint32_t parse_depth; // nesting of blocks and expressions
     uint32_t call_depth;  // macros within macros
-    uint64_t fuel;        // about one per operation and per 32 bytes moved
+    uint64_t fuel;        // about one per operation, and per 4 to 64 bytes worked on
     uint64_t range_items; // of one range()
     size_t output_bytes;  // of the result
     size_t memory_bytes;  // of one parse, and of one rendering

@@ -66,7 +66,7 @@ bool render_builtin(struct render *r, const struct builtin *builtin, struct valu
     struct call c = { .self = self, .raw = arguments, .out = out };
 
     *out = (struct value){ 0 };
-    if (!render_spend(r, self->kind == VALUE_STRING ? 1 + self->s.n / 8 : 1))
+    if (!render_spend(r, self->kind == VALUE_STRING ? 1 + self->s.n / 4 : 1))
         return false;
     if (builtin->parameters[0] != '*' && !bind_parameters(r, &b))
         return false;

@@ -75,6 +75,8 @@ bool char_is_space(uint32_t c)
 
 bool char_is_letter(uint32_t code)
 {
+    if (code < 0x80)
+        return (code | 32) >= 'a' && (code | 32) <= 'z';
     utf8proc_category_t c = category(code);
     return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT || c == UTF8PROC_CATEGORY_LM ||
            c == UTF8PROC_CATEGORY_LO;
@@ -87,9 +89,10 @@ bool char_is_digit(uint32_t code)
 
 bool char_is_word(uint32_t code)
 {
+    if (code < 0x80)
+        return char_is_name((unsigned char)code);
     utf8proc_category_t c = category(code);
-    return code == '_' || char_is_letter(code) || c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL ||
-           c == UTF8PROC_CATEGORY_NO;
+    return char_is_letter(code) || c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
 }
 
 bool char_is_upper(uint32_t code)
@@ -122,16 +125,22 @@ bool char_is_printable(uint32_t code)
 
 uint32_t char_upper(uint32_t code)
 {
+    if (code < 0x80)
+        return code >= 'a' && code <= 'z' ? code - 32 : code;
     return (uint32_t)utf8proc_toupper((utf8proc_int32_t)code);
 }
 
 uint32_t char_lower(uint32_t code)
 {
+    if (code < 0x80)
+        return code >= 'A' && code <= 'Z' ? code + 32 : code;
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);
 }
 
 uint32_t char_title(uint32_t code)
 {
+    if (code < 0x80)
+        return char_upper(code);
     return (uint32_t)utf8proc_totitle((utf8proc_int32_t)code);
 }
 

@@ -1,7 +1,8 @@
 // template_filter.c - filters on single values, and the table of all filters. Those on sequences are in template_sequence.c.
 //
 // Names, parameters and results are those of Python's Jinja; tojson is the one that transformers puts in its place. Left out
-// because no chat template uses them: pprint, random, striptags, urlize, wordwrap, xmlattr, filesizeformat.
+// because no chat template uses them: pprint, random, striptags, urlize, wordwrap, xmlattr, filesizeformat. There is no autoescape:
+// safe and escape give plain strings, and what Python's Markup does to strings that are added to it is not done.
 #include "text/template_filter.h"
 #include <math.h>
 #include "text/template_char.h"

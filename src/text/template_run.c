@@ -280,7 +280,7 @@ static bool filter_items(struct render *r, const struct node *n, struct list *it
 
     r->scope = scope;
     for (size_t i = 0; i < items->n && ok; i++) {
-        ok = assign(r, n->a, items->at[i]) && render_eval(r, n->c, &condition);
+        ok = render_spend(r, 1) && assign(r, n->a, items->at[i]) && render_eval(r, n->c, &condition);
         if (ok && value_truth(condition))
             kept.list->at[used++] = items->at[i];
     }
@@ -301,7 +301,7 @@ static enum flow run_iterations(struct render *r, const struct node *n, struct l
         // One scope serves all iterations, unless a macro of this one remembers it.
         if (!scope || scope->kept)
             scope = scope_new(r, loop->outside);
-        if (!scope)
+        if (!scope || !render_spend(r, 1))
             return FLOW_ERROR;
         scope->n = 0;
         loop->index = i;

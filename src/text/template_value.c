@@ -54,6 +54,11 @@ static bool enter_value(struct render *r, uint32_t depth)
     return depth < VALUE_MAX_DEPTH || render_fail(r, ERR_LIMIT, "a value nested deeper than %d", VALUE_MAX_DEPTH);
 }
 
+static uint64_t compare_cost(struct value v)
+{
+    return 1 + (v.kind == VALUE_STRING ? v.s.n / 64 : 0);
+}
+
 static bool equal(struct render *r, struct value a, struct value b, bool *result, uint32_t depth);
 
 static bool equal_lists(struct render *r, const struct list *a, const struct list *b, bool *result, uint32_t depth)
@@ -84,7 +89,7 @@ static bool equal_dicts(struct render *r, const struct dict *a, const struct dic
 
 static bool equal(struct render *r, struct value a, struct value b, bool *result, uint32_t depth)
 {
-    if (!render_spend(r, 1) || !enter_value(r, depth))
+    if (!render_spend(r, compare_cost(a)) || !enter_value(r, depth))
         return false;
     *result = false;
     if (value_is_integer(a) && value_is_integer(b))
@@ -128,7 +133,7 @@ static bool order(struct render *r, struct value a, struct value b, int *result,
 {
     bool lists = a.kind == VALUE_LIST && b.kind == VALUE_LIST && a.list->kind == b.list->kind && a.list->kind <= LIST_TUPLE;
 
-    if (!render_spend(r, 1) || !enter_value(r, depth) || !value_need_defined(r, a) || !value_need_defined(r, b))
+    if (!render_spend(r, compare_cost(a)) || !enter_value(r, depth) || !value_need_defined(r, a) || !value_need_defined(r, b))
         return false;
     if (value_is_integer(a) && value_is_integer(b)) {
         int64_t x = value_as_int(a), y = value_as_int(b);
@@ -279,7 +284,7 @@ static bool find_entry(struct render *r, const struct dict *dict, struct value k
         if (same)
             *found = &dict->at[i];
     }
-    return render_spend(r, dict->n / 8);
+    return render_spend(r, dict->n / 8 + compare_cost(key));
 }
 
 bool value_dict_get(struct render *r, const struct dict *dict, struct value key, struct value *out)

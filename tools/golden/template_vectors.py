@@ -112,7 +112,8 @@ def expressions():
 JAVASCRIPT = """
 const { Template } = await import(process.argv[1]);
 const { readFileSync } = await import('fs');
-const file = JSON.parse(readFileSync(0, 'utf8')), out = [];
+const file = JSON.parse(readFileSync(0, 'utf8')), out = [], RealDate = Date;
+globalThis.Date = class extends RealDate { constructor(...a) { super(...(a.length ? a : [file.now * 1000])); } };
 for (const [t, v] of file.cases) {
   try { out.push(new Template(file.templates[t] ?? t).render(structuredClone({ ...file.variables[v[0]], ...file.variables[v[1]] }))); }
   catch (e) { out.push(null); }
@@ -126,13 +127,15 @@ def compare_with_npm(data, modules):
     run = subprocess.run(["node", "--input-type=module", "-e", JAVASCRIPT, package.as_uri()], input=json.dumps(data), text=True,
                          capture_output=True, check=True)
     theirs = json.loads(run.stdout)
-    same = sum(a[2] == b for a, b in zip(data["cases"], theirs))
-    chats = [(a, b) for a, b in zip(data["cases"], theirs) if a[0] in data["templates"]]
-    print(f"@huggingface/jinja: {same} of {len(theirs)} cases agree with Python;",
-          f"of the chat templates {sum(a[2] == b for a, b in chats)} of {len(chats)}")
-    for a, b in zip(data["cases"], theirs):
-        if a[2] != b:
-            print("  ", a[0][:60], a[1], repr(a[2])[:70], "|", repr(b)[:70])
+    for kind in (True, False):
+        pairs = [(c[2], t) for c, t in zip(data["cases"], theirs) if (c[0] in data["templates"]) == kind]
+        both = [(a, b) for a, b in pairs if a is not None and b is not None]
+        print(f"@huggingface/jinja, {'chat templates' if kind else 'expressions'}: of {len(both)} cases that both render",
+              f"{sum(a == b for a, b in both)} agree; only Python renders {sum(b is None and a is not None for a, b in pairs)},",
+              f"only the package {sum(a is None and b is not None for a, b in pairs)}")
+    for c, t in zip(data["cases"], theirs):
+        if c[2] is not None and t is not None and c[2] != t:
+            print("  ", c[0][:60], c[1], repr(c[2])[:70], "|", repr(t)[:70])
 
 
 def main():
@@ -150,7 +153,7 @@ def main():
     for case in cases:
         t, (a, b) = case
         case.append(render(templates.get(t, t), {**variables[a], **variables[b]}))
-    data = {"templates": templates, "variables": variables, "cases": cases}
+    data = {"templates": templates, "variables": variables, "cases": cases, "now": NOW}
     lines = ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases)
     head = {"about": f"written by tools/golden/template_vectors.py with jinja2 {jinja2.__version__}; null: an error", "now": NOW,
             "variables": variables}
