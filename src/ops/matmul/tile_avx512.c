@@ -192,12 +192,15 @@ INLINE void add_scaled(sum_t sum, acc_t acc, const struct product_tile *t, const
     const struct panel_shape s = panel_shapes[Q];
     uint32_t sub = block % (s.columns / PANEL_SUB);
 
+    // Scales are loaded where they are used: the compiler would keep those of a large block, or of both halves, and spill sums for them.
     UNROLL for (int h = 0; h < HALVES; h++)
     {
+        const struct product_block *first = X_BLOCK(t, 0, block);
+        __asm__("" : "+r"(header), "+r"(first));
         struct scale w = scale_of(header, s.scales, sub, half, h);
         UNROLL for (int c = 0; c < C; c++)
         {
-            const struct product_block *x = X_BLOCK(t, c, block);
+            const struct product_block *x = (const void *)((const unsigned char *)first + c * t->x_stride);
             __m512 d = _mm512_mul_ps(w.d, broadcast_float(&x->scale));
             sum[h][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[h][c]), d, sum[h][c]);
             if (has_mins(s.scales))
