@@ -5,12 +5,7 @@ enum { ROWS_CACHE_BYTES = 600 << 10 }; // of L2; anything from 300 KB up is with
 
 bool product_has_kernels(uint32_t features)
 {
-#if defined(CPU_X86)
-    return (features & CPU_AVX2) != 0;
-#else
-    (void)features;
-    return false;
-#endif
+    return (features & (CPU_AVX2 | CPU_NEON)) != 0;
 }
 
 void product_init(struct product *p, const struct product_kernels *kernels, const struct weight *w, bool exact)

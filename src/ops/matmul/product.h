@@ -53,7 +53,7 @@ struct product_kernels {
     const struct row_kernels *rows;
 };
 extern const struct product_kernels product_avx512, product_avx512_bf16, product_avx2, product_avx_vnni, product_neon,
-    product_i8mm;
+    product_sdot;
 
 bool product_has_kernels(uint32_t features); // is there a set for this processor?
 

@@ -29,6 +29,9 @@
     PRODUCT_CHOICE(CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_BF16, avx512_bf16, name),                                       \
         PRODUCT_CHOICE(CPU_AVX512 | CPU_AVX512_VNNI, avx512, name), PRODUCT_CHOICE(CPU_AVX2 | CPU_AVX_VNNI, avx_vnni, name), \
         PRODUCT_CHOICE(CPU_AVX2, avx2, name),
+#elif defined(CPU_ARM)
+#define PRODUCT_KERNELS(name) PRODUCT_KERNEL(sdot, name) PRODUCT_KERNEL(neon, name)
+#define PRODUCT_CHOICES(name) PRODUCT_CHOICE(CPU_NEON | CPU_DOTPROD, sdot, name), PRODUCT_CHOICE(CPU_NEON, neon, name),
 #else
 #define PRODUCT_KERNELS(name)
 #define PRODUCT_CHOICES(name) \
