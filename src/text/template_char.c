@@ -25,6 +25,17 @@ size_t char_find_invalid(struct str text)
     return SIZE_MAX;
 }
 
+void char_make_line(char *text)
+{
+    size_t bad;
+
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = ' ';
+    while ((bad = char_find_invalid(str_from(text))) != SIZE_MAX)
+        text[bad] = '?';
+}
+
 uint32_t char_next(struct str text, size_t *at)
 {
     const unsigned char *s = (const unsigned char *)text.at + *at;

@@ -7,6 +7,7 @@
 
 size_t char_find_invalid(struct str text); // the first byte that is not UTF-8, or SIZE_MAX
 bool char_is_valid(uint32_t code);         // a code point that UTF-8 can hold
+void char_make_line(char *text);           // for messages: control characters become blanks, broken UTF-8 '?'
 uint32_t char_next(struct str text, size_t *at);
 size_t char_encode(uint32_t code, char *out); // 1 to 4 bytes
 size_t char_count(struct str text);

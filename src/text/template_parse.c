@@ -4,6 +4,7 @@
 // follows a primary: .name [key] (arguments), and last filters and tests. The height of every node is bounded as it is made, so
 // that long chains of one operator are bounded like nested brackets are. Statements are in template_statement.c.
 #include <stdarg.h>
+#include "text/template_char.h"
 #include "text/template_parser.h"
 #include "text/template_run.h"
 
@@ -28,6 +29,7 @@ struct node *parser_fail(struct parser *p, const char *format, ...)
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
+    char_make_line(what);
     err_set(p->err, ERR_INPUT, "template line %u: %s", p->now.line, what);
     return NULL;
 }
@@ -154,6 +156,8 @@ struct node *parser_close(struct parser *p, struct node *node)
         raise_height(node, node->arguments->splat);
         raise_height(node, node->arguments->splat_keywords);
     }
+    if (node->kind == NODE_BRANCH && node->height > 0)
+        node->height--; // a branch is no level of its own: its if is
     return check_height(p, node);
 }
 

@@ -6,6 +6,7 @@
 #include "text/template_run.h"
 #include <stdarg.h>
 #include <time.h>
+#include "text/template_char.h"
 #include "text/template_show.h"
 
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_ERROR };
@@ -20,6 +21,7 @@ bool render_fail(struct render *r, enum err_code code, const char *format, ...)
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
+    char_make_line(what);
     return err_set(r->err, code, "template line %u: %s", r->line, what);
 }
 

@@ -1,6 +1,7 @@
 // test_template.c - the template language against Python's Jinja: every vector gives the same bytes, or an error where Python has one.
 #include "testing.h"
 #include <jansson.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 #include "base/file.h"
@@ -76,10 +77,57 @@ static void renders_what_python_renders(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
+struct shared {
+    const struct template *t;
+    json_t *variables;
+    struct str wanted;
+};
+
+static void *render_often(void *argument)
+{
+    const struct shared *s = argument;
+    struct template_output out;
+    struct err err;
+    uintptr_t n_wrong = 0;
+
+    for (int i = 0; i < 50; i++) {
+        bool ok = template_render_at(s->t, s->variables, 0, &out, &err) && str_eq(out.text, s->wanted);
+        n_wrong += !ok;
+        template_output_free(&out);
+    }
+    return (void *)n_wrong;
+}
+
+static void threads_share_a_template(void **state)
+{
+    (void)state;
+    static const char source[] =
+        "{% macro m(x) %}{{ x | upper }}{% endmacro %}{% for m1 in messages %}{{ m(m1.content) ~ m1 | tojson }}"
+        "{% endfor %}";
+    struct shared s = { .wanted = STR("HI{\"role\": \"user\", \"content\": \"hi\"}") };
+    struct template *t;
+    struct err err;
+    pthread_t threads[4];
+    void *n_wrong;
+
+    assert_ok(template_parse(&t, str_from(source), NULL, &err), &err);
+    s.t = t;
+    s.variables = json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", "hi");
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, render_often, &s), 0);
+    for (size_t i = 0; i < 4; i++) {
+        pthread_join(threads[i], &n_wrong);
+        assert_null(n_wrong);
+    }
+    json_decref(s.variables);
+    template_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renders_what_python_renders),
+        cmocka_unit_test(threads_share_a_template),
     };
     return cmocka_run_group_tests(tests, load_vectors, free_vectors);
 }
