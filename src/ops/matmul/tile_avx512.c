@@ -16,7 +16,20 @@
 #define INLINE    static inline __attribute__((always_inline)) SIMD
 #define UNROLL    _Pragma("GCC unroll 16")
 
-enum { HALVES = 2, ROWS_INT = 6, ROWS_FLOAT = 12, PREFETCH = 8192 };
+// Rows of activations in a tile, at most. Every size is a function of its own for every format, which sanitizers take minutes to compile;
+// two sizes show them the same code.
+#if defined(INGOT_FEW_TILES)
+enum { ROWS_INT = 2, ROWS_EXACT = 2, ROWS_BF16 = 2 };
+#define UP_TO_INT   UP_TO_2
+#define UP_TO_EXACT UP_TO_2
+#define UP_TO_BF16  UP_TO_2
+#else
+enum { ROWS_INT = 6, ROWS_EXACT = 6, ROWS_BF16 = 12 };
+#define UP_TO_INT   UP_TO_6
+#define UP_TO_EXACT UP_TO_6
+#define UP_TO_BF16  UP_TO_12
+#endif
+enum { HALVES = 2, PREFETCH = 8192 };
 
 INLINE __m512i line(const unsigned char *p, int l, int h)
 {
@@ -282,7 +295,7 @@ INLINE void tile_exact(const struct product_tile *t, const enum quant Q, const i
     const struct panel_shape s = panel_shapes[Q];
     const uint32_t n_subs = s.columns > PANEL_SUB ? s.columns / PANEL_SUB : 1,
                    block_bytes = s.header_bytes + n_subs * s.sub_bytes;
-    __m512 sum[HALVES][ROWS_FLOAT];
+    __m512 sum[HALVES][ROWS_EXACT];
     _Alignas(64) columns_t w;
 
     UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] = _mm512_setzero_ps();
@@ -310,7 +323,7 @@ INLINE void tile_exact(const struct product_tile *t, const enum quant Q, const i
 
 static inline __attribute__((always_inline)) SIMD_BF16 void tile_bf16(const struct product_tile *t, const int C)
 {
-    __m512 sum[HALVES][ROWS_FLOAT];
+    __m512 sum[HALVES][ROWS_BF16];
     const unsigned char *w = t->w;
 
     UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] = _mm512_setzero_ps();
@@ -336,16 +349,17 @@ static inline __attribute__((always_inline)) SIMD_BF16 void tile_bf16(const stru
     {                                                               \
         tile_##kind(t, QUANT_##Q, C);                               \
     }
-#define UP_TO_6(M, kind, Q) M(kind, Q, 1) M(kind, Q, 2) M(kind, Q, 3) M(kind, Q, 4) M(kind, Q, 5) M(kind, Q, 6)
+#define UP_TO_2(M, kind, Q) M(kind, Q, 1) M(kind, Q, 2)
+#define UP_TO_6(M, kind, Q) UP_TO_2(M, kind, Q) M(kind, Q, 3) M(kind, Q, 4) M(kind, Q, 5) M(kind, Q, 6)
 #define UP_TO_12(M, kind, Q) \
     UP_TO_6(M, kind, Q) M(kind, Q, 7) M(kind, Q, 8) M(kind, Q, 9) M(kind, Q, 10) M(kind, Q, 11) M(kind, Q, 12)
 #define NAME(kind, Q, C) , kind##_##Q##_##C
-#define INT_TILES(Q)      \
-    UP_TO_6(TILE, int, Q) \
-    static product_tile_fn *const int_##Q[] = { NULL UP_TO_6(NAME, int, Q) };
-#define EXACT_TILES(Q)       \
-    UP_TO_12(TILE, exact, Q) \
-    static product_tile_fn *const exact_##Q[] = { NULL UP_TO_12(NAME, exact, Q) };
+#define INT_TILES(Q)        \
+    UP_TO_INT(TILE, int, Q) \
+    static product_tile_fn *const int_##Q[] = { NULL UP_TO_INT(NAME, int, Q) };
+#define EXACT_TILES(Q)          \
+    UP_TO_EXACT(TILE, exact, Q) \
+    static product_tile_fn *const exact_##Q[] = { NULL UP_TO_EXACT(NAME, exact, Q) };
 #define INTEGER_FORMATS(M) \
     M(Q4_0) M(Q4_1) M(Q5_0) M(Q5_1) M(Q8_0) M(Q2_K) M(Q3_K) M(Q4_K) M(Q5_K) M(Q6_K) M(IQ4_NL) M(IQ4_XS) M(MXFP4)
 #define ALL_FORMATS(M) M(F32) M(F16) M(BF16) INTEGER_FORMATS(M)
@@ -357,8 +371,8 @@ ALL_FORMATS(EXACT_TILES)
     {                                                                    \
         tile_bf16(t, C);                                                 \
     }
-UP_TO_12(TILE_BF16, dot, BF16)
-static product_tile_fn *const dot_BF16[] = { NULL UP_TO_12(NAME, dot, BF16) };
+UP_TO_BF16(TILE_BF16, dot, BF16)
+static product_tile_fn *const dot_BF16[] = { NULL UP_TO_BF16(NAME, dot, BF16) };
 
 // Largest magnitude by its bits, so that a NaN wins and the whole block becomes NaN.
 INLINE float block_top(__m512 a, __m512 b)
@@ -419,8 +433,8 @@ SIMD static void store(const struct product_store *s)
 #define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
 #define COMMON                                                                                                  \
     .integer = { INTEGER_FORMATS(INT_ENTRY) }, .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, \
-    .exact_rows = ROWS_FLOAT, .quantise = quantise, .store = store, .rows = &row_kernels_avx512
+    .exact_rows = ROWS_EXACT, .quantise = quantise, .store = store, .rows = &row_kernels_avx512
 
 const struct product_kernels product_avx512 = { COMMON };
-const struct product_kernels product_avx512_bf16 = { COMMON, .bf16 = dot_BF16, .bf16_rows = ROWS_FLOAT, .round = round_bf16 };
+const struct product_kernels product_avx512_bf16 = { COMMON, .bf16 = dot_BF16, .bf16_rows = ROWS_BF16, .round = round_bf16 };
 #endif

@@ -13,7 +13,14 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
-enum { HALVES = 2, FOURS = 4, ROWS_INT = 4, ROWS_FLOAT = 4 }; // a half is 16 rows of a panel, in registers of 4
+#if defined(INGOT_FEW_TILES) // see tile_avx512.c
+enum { ROWS_INT = 2, ROWS_FLOAT = 2 };
+#define UP_TO_ROWS UP_TO_2
+#else
+enum { ROWS_INT = 4, ROWS_FLOAT = 4 };
+#define UP_TO_ROWS UP_TO_4
+#endif
+enum { HALVES = 2, FOURS = 4 }; // a half is 16 rows of a panel, in registers of 4
 
 INLINE uint8x16_t line(const unsigned char *p, int l, int half, int four)
 {
@@ -334,11 +341,12 @@ INLINE void tile_exact(const struct product_tile *t, const enum quant Q, const i
     {                                                          \
         tile_exact(t, QUANT_##Q, C);                           \
     }
-#define UP_TO_4(M, kind, Q) M(kind, Q, 1) M(kind, Q, 2) M(kind, Q, 3) M(kind, Q, 4)
+#define UP_TO_2(M, kind, Q) M(kind, Q, 1) M(kind, Q, 2)
+#define UP_TO_4(M, kind, Q) UP_TO_2(M, kind, Q) M(kind, Q, 3) M(kind, Q, 4)
 #define NAME(kind, Q, C)    , kind##_##Q##_##C
-#define TILES(kind, M, Q) \
-    UP_TO_4(M, kind, Q)   \
-    static product_tile_fn *const kind##_##Q[] = { NULL UP_TO_4(NAME, kind, Q) };
+#define TILES(kind, M, Q)  \
+    UP_TO_ROWS(M, kind, Q) \
+    static product_tile_fn *const kind##_##Q[] = { NULL UP_TO_ROWS(NAME, kind, Q) };
 #define INT_TILES(Q)   TILES(int, TILE_INT, Q) TILES(sdot, TILE_SDOT, Q)
 #define EXACT_TILES(Q) TILES(exact, TILE_EXACT, Q)
 #define INTEGER_FORMATS(M) \
