@@ -34,7 +34,9 @@ static inline unsigned long number_in(const char *text, int base)
 {
     unsigned long value = 0;
     for (; *text; text++) {
-        int digit = *text >= '0' && *text <= '9' ? *text - '0' : (*text | 32) >= 'a' && (*text | 32) <= 'f' ? (*text | 32) - 'a' + 10 : 99;
+        int digit = *text >= '0' && *text <= '9'                 ? *text - '0'
+                    : (*text | 32) >= 'a' && (*text | 32) <= 'f' ? (*text | 32) - 'a' + 10
+                                                                 : 99;
         if (digit >= base)
             break;
         value = value * (unsigned long)base + (unsigned long)digit;
@@ -182,8 +184,8 @@ static inline int http_begin(int port, const char *path, const char *headers, co
     int fd = http_connect(port);
 
     if (body)
-        buf_printf(&text, "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n", path, headers,
-                   strlen(body));
+        buf_printf(&text, "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n", path,
+                   headers, strlen(body));
     else
         buf_printf(&text, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n", path, headers);
     buf_text(&text, body ? body : "");

@@ -67,9 +67,9 @@ static void refused(const char *path, const char *body)
     response_free(&r);
 }
 
-#define FOX  "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a short story about a fox.\"}]"
-#define CHAT "/v1/chat/completions"
-#define TEXT "/v1/completions"
+#define FOX         "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a short story about a fox.\"}]"
+#define CHAT        "/v1/chat/completions"
+#define TEXT        "/v1/completions"
 #define N_OF(array) (sizeof(array) / sizeof *(array))
 
 static void chat_answers_with_usage_and_figures(void **state)
@@ -169,8 +169,7 @@ static void logprobs_are_of_the_tokens_chosen(void **state)
 static void completions_take_texts_and_tokens(void **state)
 {
     int status;
-    json_t *a =
-        http_json(shared.port, TEXT, "{\"prompt\":[\"One\",\"Two\"],\"max_tokens\":3,\"n\":2,\"logprobs\":2}", &status);
+    json_t *a = http_json(shared.port, TEXT, "{\"prompt\":[\"One\",\"Two\"],\"max_tokens\":3,\"n\":2,\"logprobs\":2}", &status);
 
     (void)state;
     assert_int_equal(status, 200);
@@ -186,8 +185,9 @@ static void anthropic_streams_in_the_order_clients_insist_on(void **state)
 {
     static const char *const order[] = { "message_start",      "content_block_start", "content_block_delta",
                                          "content_block_stop", "message_delta",       "message_stop" };
-    struct response r = http_post(shared.port, "/v1/messages",
-                                  "{" FOX ",\"max_tokens\":6,\"stream\":true,\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"}]}");
+    struct response r =
+        http_post(shared.port, "/v1/messages",
+                  "{" FOX ",\"max_tokens\":6,\"stream\":true,\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"}]}");
     struct buf events = { 0 };
     char mark[64];
 
@@ -272,14 +272,32 @@ static void a_field_that_is_not_honoured_is_told(void **state)
 // Every value for every field, without messages or a prompt: never a crash, never a 5xx.
 static void wild_values_are_refused(void **state)
 {
-    static const char *const fields[] = { "n",           "best_of",        "max_tokens",           "max_completion_tokens",
-                                          "seed",        "top_logprobs",   "logprobs",             "top_k",
-                                          "top_p",       "min_p",          "temperature",          "stop",
-                                          "messages",    "repeat_penalty", "presence_penalty",     "frequency_penalty",
-                                          "prompt",      "stream",         "chat_template_kwargs", "stream_options",
-                                          "ignore_eos",  "repeat_last_n",  "response_format",      "model" };
-    static const char *const values[] = { "-2", "-1", "1.5", "2147483648", "9223372036854775807", "1e308", "[]", "{}", "[\"\"]", "[[]]",
-                                          "[{}]", "[-1]", "[4294967296]", "null", "true" };
+    static const char *const fields[] = { "n",
+                                          "best_of",
+                                          "max_tokens",
+                                          "max_completion_tokens",
+                                          "seed",
+                                          "top_logprobs",
+                                          "logprobs",
+                                          "top_k",
+                                          "top_p",
+                                          "min_p",
+                                          "temperature",
+                                          "stop",
+                                          "messages",
+                                          "repeat_penalty",
+                                          "presence_penalty",
+                                          "frequency_penalty",
+                                          "prompt",
+                                          "stream",
+                                          "chat_template_kwargs",
+                                          "stream_options",
+                                          "ignore_eos",
+                                          "repeat_last_n",
+                                          "response_format",
+                                          "model" };
+    static const char *const values[] = { "-2",     "-1",   "1.5",  "2147483648", "9223372036854775807", "1e308", "[]",  "{}",
+                                          "[\"\"]", "[[]]", "[{}]", "[-1]",       "[4294967296]",        "null",  "true" };
     char body[300];
 
     (void)state;
@@ -391,7 +409,7 @@ static void huge_json_is_400(void **state)
 
 static void tokens_out_of_range_are_400(void **state)
 {
-    static const char *const bodies[] = { "{\"prompt\":[-1]}",      "{\"prompt\":[4294967295]}", "{\"prompt\":[1.5]}",
+    static const char *const bodies[] = { "{\"prompt\":[-1]}",     "{\"prompt\":[4294967295]}", "{\"prompt\":[1.5]}",
                                           "{\"prompt\":[[1,-1]]}", "{\"prompt\":[]}",           "{\"prompt\":\"\"}" };
 
     (void)state;

@@ -4,7 +4,8 @@
 #include "server/guard.h"
 
 #define CHAT "/v1/chat/completions"
-#define LONG "{\"messages\":[{\"role\":\"user\",\"content\":\"Count.\"}],\"ignore_eos\":true,\"temperature\":1.5,\"max_tokens\":950"
+#define LONG \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Count.\"}],\"ignore_eos\":true,\"temperature\":1.5,\"max_tokens\":950"
 #define N_OF(array) (sizeof(array) / sizeof *(array))
 
 static void keys_and_names_are_compared_whole(void **state)
@@ -29,7 +30,10 @@ static void keys_and_names_are_compared_whole(void **state)
 static void only_loopback_is_loopback(void **state)
 {
     static const char *const good[] = { "localhost", "LOCALHOST:80", "127.0.0.1:8080", "[::1]", "[::1]:65535" };
-    static const char *const bad[] = { "", "evil.com", "localhost.evil.com", "127.0.0.1.evil.com", "localhost:80:80", "localhost:", "localhost:8a", "[::1", "a/b?c#d", "localhost/v1", "127.0.0.1:123456", "localhost@evil" };
+    static const char *const bad[] = {
+        "",     "evil.com", "localhost.evil.com", "127.0.0.1.evil.com", "localhost:80:80", "localhost:", "localhost:8a",
+        "[::1", "a/b?c#d",  "localhost/v1",       "127.0.0.1:123456",   "localhost@evil"
+    };
 
     (void)state;
     for (size_t i = 0; i < N_OF(good); i++)
@@ -95,7 +99,9 @@ static void forged_requests_are_refused(void **state)
     }
     assert_int_equal(raw_status(s, POST "Content-Length: 15\r\n\r\n{\"content\":\"a\"}"), 200);
     assert_int_equal(raw_status(s, POST "Transfer-Encoding: chunked\r\n\r\nf\r\n{\"content\":\"a\"}\r\n0\r\n\r\n"), 200);
-    assert_int_equal(raw_status(s, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\nConnection: close\r\n\r\n"), 200);
+    assert_int_equal(
+        raw_status(s, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\nConnection: close\r\n\r\n"),
+        200);
 }
 
 static void endless_headers_and_bodies_are_refused(void **state)
@@ -217,7 +223,8 @@ static void every_route_but_health_needs_a_key(void **state)
 {
     static const char *const args[] = { "--api-key", "first", "--api-key", "second", NULL };
     static const char *const paths[] = { "/", "/v1/models", "/metrics", "/v1/models/x", "/nothing", "//health", "/health/" };
-    static const char *const good[] = { "Authorization: Bearer second\r\n", "X-Api-Key: first\r\n", "Authorization: Basic eDpmaXJzdA==\r\n" };
+    static const char *const good[] = { "Authorization: Bearer second\r\n", "X-Api-Key: first\r\n",
+                                        "Authorization: Basic eDpmaXJzdA==\r\n" };
     struct served s = serve_start(args);
 
     (void)state;
@@ -255,7 +262,9 @@ static void an_allowed_origin_gets_cors_and_no_other(void **state)
     r = http_with(s.port, "/v1/models", "", NULL);
     assert_null(strstr(r.all.at, "Access-Control"));
     response_free(&r);
-    assert_int_equal(raw_status(&s, "OPTIONS " CHAT " HTTP/1.1\r\nHost: localhost\r\nOrigin: http://app.test\r\nConnection: close\r\n\r\n"), 204);
+    assert_int_equal(
+        raw_status(&s, "OPTIONS " CHAT " HTTP/1.1\r\nHost: localhost\r\nOrigin: http://app.test\r\nConnection: close\r\n\r\n"),
+        204);
     assert_int_equal(serve_stop(&s), 0);
 }
 
@@ -329,7 +338,9 @@ static void a_client_that_does_not_read_is_cut_off(void **state)
 
 static void wrong_options_are_told(void **state)
 {
-    static const char *const cases[][3] = { { "--host", "no.such.host", NULL }, { "--port", "70000", NULL }, { "-m", "/no/such/file.gguf", NULL } };
+    static const char *const cases[][3] = { { "--host", "no.such.host", NULL },
+                                            { "--port", "70000", NULL },
+                                            { "-m", "/no/such/file.gguf", NULL } };
 
     (void)state;
     for (size_t i = 0; i < N_OF(cases); i++) {
