@@ -6,6 +6,7 @@
 #define CHAT "/v1/chat/completions"
 #define LONG \
     "{\"messages\":[{\"role\":\"user\",\"content\":\"Count.\"}],\"ignore_eos\":true,\"temperature\":1.5,\"max_tokens\":950"
+#define SLOW        "-dev", "cpu:plain" // the plain loops: an answer of LONG takes seconds
 #define N_OF(array) (sizeof(array) / sizeof *(array))
 
 static void keys_and_names_are_compared_whole(void **state)
@@ -196,7 +197,7 @@ static void a_client_that_leaves_stops_its_request(void **state)
 
 static void a_full_queue_answers_429_at_once(void **state)
 {
-    static const char *const args[] = { "-np", "1", "--queue", "1", NULL };
+    static const char *const args[] = { SLOW, "-np", "1", "--queue", "1", NULL };
     struct served s = serve_start(args);
     int first = http_begin(s.port, CHAT, "", LONG "}"), second = http_begin(s.port, CHAT, "", LONG "}");
 
@@ -270,7 +271,8 @@ static void an_allowed_origin_gets_cors_and_no_other(void **state)
 
 static void a_stop_lets_answers_finish(void **state)
 {
-    struct served s = serve_start(NULL);
+    static const char *const args[] = { SLOW, NULL };
+    struct served s = serve_start(args);
     struct response r = { 0 };
     int fd = http_begin(s.port, CHAT, "", LONG ",\"stream\":true}");
 
@@ -290,7 +292,7 @@ static void a_stop_lets_answers_finish(void **state)
 
 static void a_stop_without_time_ends_answers_with_an_error(void **state)
 {
-    static const char *const args[] = { "--drain", "0", NULL };
+    static const char *const args[] = { SLOW, "--drain", "0", NULL };
     struct served s = serve_start(args);
     struct response stream = { 0 }, whole = { 0 };
     int a = http_begin(s.port, CHAT, "", LONG ",\"stream\":true}"), b = http_begin(s.port, CHAT, "", LONG "}");
@@ -357,7 +359,7 @@ static struct served shared;
 
 static int start(void **state)
 {
-    static const char *const args[] = { "-np", "2", NULL };
+    static const char *const args[] = { SLOW, "-np", "2", NULL };
     shared = serve_start(args);
     *state = &shared;
     return 0;

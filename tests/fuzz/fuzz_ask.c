@@ -1,0 +1,62 @@
+// fuzz_ask.c - a request's JSON through the table of fields, in each dialect; the first byte chooses. What is taken must be within the
+// stated limits. The same bytes also go through the checks of headers.
+#include "base/mem.h"
+#include "server/ask.h"
+#include "server/guard.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_taken(const struct ask *ask)
+{
+    const struct server_limits *limits = &server_limits_default;
+
+    CHECK(ask->n >= 1 && ask->n <= limits->n_choices);
+    CHECK(ask->n_stops <= limits->n_stops);
+    CHECK(ask->top_logprobs <= ASK_MAX_TOP_LOGPROBS);
+    CHECK(ask->sampling.top_p >= 0 && ask->sampling.top_p <= 1);
+    CHECK(ask->sampling.temperature >= 0 && ask->sampling.temperature <= 100);
+    CHECK(!ask->strict || json_array_size(ask->warnings) == 0);
+}
+
+static void read_ask(enum dialect dialect, struct str body, bool strict)
+{
+    struct err err = { 0 };
+    struct ask ask = { .strict = strict };
+    json_t *json = ask_parse(body, &err);
+
+    if (!json || !ask_read(&ask, dialect, json, &server_limits_default, &err)) {
+        CHECK(err.code != ERR_NONE && err.message[0]);
+        return;
+    }
+    check_taken(&ask);
+    ask_forget_body(&ask);
+    ask_release(&ask);
+}
+
+static void read_headers(struct str text)
+{
+    char room[64], *copy = mem_alloc(text.n + 1);
+
+    if (!copy)
+        return;
+    memcpy(copy, text.at, text.n);
+    struct str key = guard_key_of(copy, copy, room, sizeof room);
+    CHECK(key.n <= text.n);
+    guard_same_key(key, "secret");
+    guard_host_is_loopback(text);
+    guard_origin_is_host(text, STR("localhost"));
+    guard_length_is_plain(text);
+    mem_free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const enum dialect dialects[] = { DIALECT_CHAT, DIALECT_TEXT, DIALECT_MESSAGES, DIALECT_COUNT, DIALECT_TEMPLATE };
+
+    if (size == 0)
+        return 0;
+    struct str body = { (const char *)data + 1, size - 1 };
+    read_ask(dialects[data[0] % 5], body, data[0] & 0x80);
+    read_headers(body);
+    return 0;
+}
