@@ -49,9 +49,8 @@ const char *ingot_version(void); // "0.1.0"
 enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16 }; // auto: F16, or F32 with exact
 
 struct ingot_engine_options {
-    const char *model; // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
-    const char
-        *device; // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", or "cpu:plain": the loops that define every operation
+    const char *model;    // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
+    const char *device;   // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", or "cpu:plain": the defining loops
     const char *stages;   // layers at which a new stage begins, "4,8", or NULL: one stage
     uint32_t n_threads;   // 0: every processor this process may use
     uint32_t n_context;   // tokens of one sequence; 0: the model's own limit, at most 8192
