@@ -211,6 +211,39 @@ static void a_typed_control_token_stays_text(void **state)
     ingot_engine_close(engine);
 }
 
+static char *story_with(const char *stages, uint32_t n_threads, uint32_t n_batch)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct ingot_message message = { "user", "Tell me a short story about a fox." };
+    struct ingot_request_options r = greedy(120);
+    struct ingot_result result;
+    char *text = NULL;
+    o.stages = stages; // of the built-in model
+    o.n_threads = n_threads;
+    o.n_batch = n_batch;
+    r.messages = &message;
+    r.n_messages = 1;
+    struct ingot_engine *engine = ingot_engine_open(&o, NULL);
+    assert_non_null(engine);
+    assert_true(ingot_generate_batch(engine, &r, 1, &result, &text, NULL));
+    ingot_engine_close(engine);
+    return text;
+}
+
+static void stages_split_anywhere_tell_the_same_story(void **state)
+{
+    (void)state;
+    static const char *const splits[] = { "1", "4", "7", "3,5", "1,2,3,4,5,6,7" };
+    char *whole = story_with(NULL, 1, 512);
+    assert_true(strlen(whole) > 100);
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+        char *split = story_with(splits[i], 1 + i % 3, i % 2 ? 512 : 5);
+        assert_string_equal(whole, split);
+        ingot_free(split);
+    }
+    ingot_free(whole);
+}
+
 // Mean KL of the fast path from exact activations on the same weights, over the golden tokens.
 static double kl_of_fast_path(const char *path)
 {
@@ -255,6 +288,7 @@ int main(void)
         cmocka_unit_test(greedy_answers_are_the_reference_s),
         cmocka_unit_test(of_200_held_back_questions_95_percent_are_answered),
         cmocka_unit_test(a_typed_control_token_stays_text),
+        cmocka_unit_test(stages_split_anywhere_tell_the_same_story),
         cmocka_unit_test(int8_activations_cost_little),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
