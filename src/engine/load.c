@@ -34,7 +34,7 @@ static bool open_cuda(struct engine *e, struct str name, struct err *err)
     if (name.n > 4 && (name.at[4] != ':' || !str_to_u64(str_from_to(name, 5, name.n), &ordinal) || ordinal > 255))
         return err_set(err, ERR_INPUT, "device \"%.*s\"; want cuda, or cuda:N with a device's number", STR_ARG(name));
     e->device = cuda_open((uint32_t)ordinal, &cuda_table, err);
-    return e->device != NULL;
+    return e->device || err_prefix(err, "device %.*s", STR_ARG(name));
 }
 
 // auto: the first GPU where there is one that works, else the processor.
