@@ -55,7 +55,7 @@ const tests = {
     }
   },
   async "openai: completions"() {
-    const r = await openai.completions.create({ model, prompt: "Once upon a time", max_tokens: 5, logprobs: 1, stop: ["never"] });
+    const r = await openai.completions.create({ model, prompt: "Once upon a time", max_tokens: 5, logprobs: 1, stop: ["never"], ignore_eos: true });
     assert.equal(typeof r.choices[0].text, "string");
     assert.equal(r.choices[0].logprobs.tokens.length, 5);
   },
