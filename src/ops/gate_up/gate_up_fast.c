@@ -29,7 +29,7 @@ static struct job job_of(const struct cpu_call *call, const struct product_kerne
     j.split = product_split(j.n_rows, j.forms.bytes / 2);
     j.n_panels = panel_count(j.args->n_out);
     j.max_rows = j.products[0].max_rows < j.products[1].max_rows ? j.products[0].max_rows : j.products[1].max_rows;
-    j.scratch_bytes = product_scratch_bytes(j.products[0].w);
+    j.scratch_bytes = product_scratch_bytes(&j.products[0]);
     j.few = j.n_rows <= PRODUCT_FEW;
     return j;
 }
@@ -41,7 +41,7 @@ void gate_up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const
     plan->n_phases = 2;
     plan->n_tiles[0] = j.few ? 0 : j.n_rows;
     plan->n_tiles[1] = j.n_rows ? j.n_panels * j.split.n_blocks : 0;
-    plan->local_bytes = PRODUCT_FEW * j.local_stride + j.scratch_bytes + product_scratch_bytes(j.products[1].w);
+    plan->local_bytes = PRODUCT_FEW * j.local_stride + j.scratch_bytes + product_scratch_bytes(&j.products[1]);
 }
 
 static void normalise(const struct job *j, uint32_t row, unsigned char *out)
@@ -81,15 +81,15 @@ static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
 {
     _Alignas(64) float y[2][PRODUCT_MAX_ROWS * PANEL_ROWS];
     unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->local_stride;
-    const unsigned char *gate = product_panel(&j->products[0], panel, scratch);
-    const unsigned char *up = product_panel(&j->products[1], panel, scratch + j->scratch_bytes);
-    uint32_t end = product_block_first(&j->split, block + 1);
+    uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
+    struct product_panel gate = product_panel(&j->products[0], panel, end - first, scratch);
+    struct product_panel up = product_panel(&j->products[1], panel, end - first, scratch + j->scratch_bytes);
 
-    for (uint32_t row = product_block_first(&j->split, block), n; row < end; row += n) {
+    for (uint32_t row = first, n; row < end; row += n) {
         n = product_tile_rows(row, end, j->max_rows);
         product_expect((float *)cpu_row(j->call, GATE_UP_OUT, row) + panel * PANEL_ROWS, j->args->n_out, n);
-        product_run(&j->products[0], gate, row, n, y[0]);
-        product_run(&j->products[1], up, row, n, y[1]);
+        product_run(&j->products[0], &gate, (struct tile_range){ row, row + n }, y[0]);
+        product_run(&j->products[1], &up, (struct tile_range){ row, row + n }, y[1]);
         finish_tile(j, panel, row, y[0], y[1], n);
     }
 }

@@ -36,7 +36,7 @@ void matmul_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const 
     plan->n_phases = 2;
     plan->n_tiles[0] = j.few || j.product.form == FORM_FLOAT ? 0 : j.n_rows;
     plan->n_tiles[1] = j.n_rows ? j.n_panels * j.split.n_blocks : 0;
-    plan->local_bytes = PRODUCT_FEW * j.form_bytes + product_scratch_bytes(j.product.w);
+    plan->local_bytes = PRODUCT_FEW * j.form_bytes + product_scratch_bytes(&j.product);
 }
 
 static void prepare_rows(const struct job *j, uint32_t first, uint32_t last, unsigned char *to, size_t stride)
@@ -87,13 +87,13 @@ static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
 {
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
     unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->form_bytes;
-    const unsigned char *w = product_panel(&j->product, panel, scratch);
-    uint32_t end = product_block_first(&j->split, block + 1);
+    uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
+    struct product_panel w = product_panel(&j->product, panel, end - first, scratch);
 
-    for (uint32_t row = product_block_first(&j->split, block), n; row < end; row += n) {
+    for (uint32_t row = first, n; row < end; row += n) {
         n = product_tile_rows(row, end, j->product.max_rows);
         product_expect((float *)cpu_row(j->call, MATMUL_OUT, row) + panel * PANEL_ROWS, j->args->n_rows, n);
-        product_run(&j->product, w, row, n, y);
+        product_run(&j->product, &w, (struct tile_range){ row, row + n }, y);
         finish_tile(j, panel, row, &(struct product_store){ .y = y, .n_rows = n });
     }
 }

@@ -1,7 +1,8 @@
 // product.c - see product.h: choosing forms and tiles, and splitting rows. The kernels are in tile_*.c.
 #include "ops/matmul/product.h"
 
-enum { ROWS_CACHE_BYTES = 600 << 10 }; // of L2; anything from 300 KB up is within 1 %
+enum { ROWS_CACHE_BYTES = 600 << 10, // of L2; anything from 300 KB up is within 1 %
+       EXPAND_TILES = 3 };            // from so many tiles on, expanding scales pays
 
 bool product_has_kernels(uint32_t features)
 {
@@ -62,25 +63,49 @@ void product_normalise(const struct product_kernels *kernels, const struct produ
             product_prepare(kernels, form, (const float *)out, norm->n_cols, out + forms->at[form]);
 }
 
-size_t product_scratch_bytes(const struct weight *w)
+static size_t packed_bytes(const struct weight *w)
 {
     return w->layout == PANEL_LAYOUT ? 0 : (panel_bytes(w->format, w->n_cols) + 63) / 64 * 64;
 }
 
-const unsigned char *product_panel(const struct product *p, uint32_t panel, void *scratch)
+static bool expands(const struct product *p)
 {
-    const struct weight *w = p->w;
-
-    if (w->layout == PANEL_LAYOUT)
-        return (const unsigned char *)w->buffer.host + panel * panel_bytes(w->format, w->n_cols);
-    panel_pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel, scratch);
-    return scratch;
+    return p->form == FORM_INT8 && p->kernels->expand && panel_shapes[p->w->format].columns > PANEL_SUB;
 }
 
-void product_run(const struct product *p, const unsigned char *panel, uint32_t row, uint32_t n_rows, float *y)
+size_t product_scratch_bytes(const struct product *p)
 {
-    p->tiles[n_rows](&(struct product_tile){
-        .w = panel, .x = p->x + row * p->x_stride, .x_stride = p->x_stride, .y = y, .n_cols = p->w->n_cols });
+    enum panel_scales scales = panel_shapes[p->w->format].scales;
+    size_t parts = scales == SCALES_BYTE16 || scales == SCALES_NIBBLES16 ? 2 : 1;
+    size_t expanded = expands(p) ? p->w->n_cols / PANEL_SUB * parts * 2 * PANEL_ROWS * sizeof(float) : 0;
+    return packed_bytes(p->w) + expanded;
+}
+
+struct product_panel product_panel(const struct product *p, uint32_t panel, uint32_t n_rows, void *scratch)
+{
+    const struct weight *w = p->w;
+    struct product_panel result = { (const unsigned char *)w->buffer.host + panel * panel_bytes(w->format, w->n_cols), NULL };
+    float *scales = (float *)(void *)((unsigned char *)scratch + packed_bytes(w));
+
+    if (w->layout != PANEL_LAYOUT) {
+        panel_pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel, scratch);
+        result.w = scratch;
+    }
+    if (n_rows > EXPAND_TILES * p->max_rows && expands(p)) {
+        p->kernels->expand(w->format, result.w, w->n_cols, scales);
+        result.scales = scales;
+    }
+    return result;
+}
+
+void product_run(const struct product *p, const struct product_panel *panel, struct tile_range rows, float *y)
+{
+    p->tiles[rows.last - rows.first](&(struct product_tile){ .w = panel->w,
+                                                             .scales = panel->scales,
+                                                             .x = p->x + rows.first * p->x_stride,
+                                                             .x_stride = p->x_stride,
+                                                             .y = y,
+                                                             .n_cols = p->w->n_cols });
 }
 
 struct product_split product_split(uint32_t n_rows, size_t row_bytes)

@@ -26,6 +26,7 @@ struct product_block { // 32 columns of a row in FORM_INT8: value = scale * q
 
 struct product_tile {
     const unsigned char *w; // a panel
+    const float *scales;    // of the panel, expanded, or NULL
     const unsigned char *x; // the first row, in the tile's form
     size_t x_stride;        // bytes from row to row
     float *y;               // [rows][32]
@@ -47,6 +48,8 @@ struct product_kernels {
     product_tile_fn *const *exact[N_WEIGHT_QUANTS];   // [rows], FORM_FLOAT
     product_tile_fn *const *bf16;                     // [rows], FORM_BF16, or NULL
     uint32_t integer_rows, exact_rows, bf16_rows;     // the widest tile of each
+    // Scales and minimums of a panel as fp32: [n_cols / 32][parts][scale, minimum][32 rows], parts 2 for a scale per 16 columns. NULL: none.
+    void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols, float *out);
     void (*quantise)(const float *x, uint32_t n, struct product_block *out);
     void (*round)(const float *x, uint32_t n, uint16_t *out); // to bf16, padded with 0 to an even number
     void (*store)(const struct product_store *s);
@@ -89,10 +92,15 @@ struct product_norm {
 void product_normalise(const struct product_kernels *kernels, const struct product_forms *forms, const struct product_norm *norm,
                        const float *in, unsigned char *out);
 
-// The panel's bytes: in the weight, or packed now into scratch (panel_bytes) where the weight lies as in the file.
-const unsigned char *product_panel(const struct product *p, uint32_t panel, void *scratch);
-size_t product_scratch_bytes(const struct weight *w); // 0 where the weight lies in panels
-void product_run(const struct product *p, const unsigned char *panel, uint32_t row, uint32_t n_rows, float *y);
+// A panel's bytes: in the weight, or packed now into scratch where the weight lies as in the file. A panel of a K-quant that serves more
+// than one tile gets its scales expanded once: a fifth faster at 512 rows, same bits.
+struct product_panel {
+    const unsigned char *w;
+    const float *scales;
+};
+struct product_panel product_panel(const struct product *p, uint32_t panel, uint32_t n_rows, void *scratch);
+size_t product_scratch_bytes(const struct product *p);
+void product_run(const struct product *p, const struct product_panel *panel, struct tile_range rows, float *y);
 
 // Asks for the lines that a tile will write, so that they arrive while it computes: 3-7 % of a prefill.
 static inline void product_expect(const float *out, size_t stride, uint32_t n_rows)

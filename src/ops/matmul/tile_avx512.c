@@ -146,6 +146,13 @@ INLINE struct scale scale_of(const unsigned char *header, const enum panel_scale
     return (struct scale){ halves_to_float(header, h), scales == SCALES_DM ? halves_to_float(header + 64, h) : zero };
 }
 
+// half: -1 where a scale covers 32 columns
+INLINE struct scale scale_expanded(const float *scales, uint32_t block, int half, int h)
+{
+    const float *at = scales + (half < 0 ? block : 2 * block + (uint32_t)half) * (2 * PANEL_ROWS) + 16 * h;
+    return (struct scale){ _mm512_load_ps(at), _mm512_load_ps(at + PANEL_ROWS) };
+}
+
 #define X_BLOCK(t, c, b) ((const struct product_block *)((t)->x + (c) * (t)->x_stride) + (b))
 
 // Accumulators start at -offset * sum of the activations, which makes the unsigned weights signed at no cost.
@@ -210,7 +217,8 @@ INLINE void add_scaled(sum_t sum, acc_t acc, const struct product_tile *t, const
     {
         const struct product_block *first = X_BLOCK(t, 0, block);
         __asm__("" : "+r"(header), "+r"(first));
-        struct scale w = scale_of(header, s.scales, sub, half, h);
+        struct scale w = t->scales && s.columns > PANEL_SUB ? scale_expanded(t->scales, block, half, h)
+                                                            : scale_of(header, s.scales, sub, half, h);
         UNROLL for (int c = 0; c < C; c++)
         {
             const struct product_block *x = (const void *)((const unsigned char *)first + c * t->x_stride);
@@ -344,6 +352,40 @@ static inline __attribute__((always_inline)) SIMD_BF16 void tile_bf16(const stru
         _mm512_store_ps(t->y + c * PANEL_ROWS + h * 16, sum[h][c]);
 }
 
+INLINE void expand_scales(const unsigned char *header, uint32_t n_cols, float *out, const enum quant Q)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    const int parts = s.scales == SCALES_BYTE16 || s.scales == SCALES_NIBBLES16 ? 2 : 1;
+
+    for (uint32_t first = 0; first < n_cols; first += s.columns, header += s.header_bytes + s.columns / PANEL_SUB * s.sub_bytes)
+        for (uint32_t i = 0; i < s.columns / PANEL_SUB * (uint32_t)parts; i++, out += 2 * PANEL_ROWS)
+            UNROLL for (int h = 0; h < HALVES; h++)
+            {
+                struct scale w = scale_of(header, s.scales, i / (uint32_t)parts, (int)(i % (uint32_t)parts), h);
+                _mm512_store_ps(out + 16 * h, w.d);
+                _mm512_store_ps(out + PANEL_ROWS + 16 * h, w.m);
+            }
+}
+
+SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_cols, float *out)
+{
+    switch (q) {
+#define EXPAND(Q)                                     \
+    case QUANT_##Q:                                   \
+        expand_scales(panel, n_cols, out, QUANT_##Q); \
+        break;
+        EXPAND(Q2_K)
+        EXPAND(Q3_K)
+        EXPAND(Q4_K)
+        EXPAND(Q5_K)
+        EXPAND(Q6_K)
+        EXPAND(IQ4_XS)
+#undef EXPAND
+    default:
+        CHECK(!"a format whose scales need no expansion");
+    }
+}
+
 #define TILE(kind, Q, C)                                            \
     SIMD static void kind##_##Q##_##C(const struct product_tile *t) \
     {                                                               \
@@ -433,7 +475,7 @@ SIMD static void store(const struct product_store *s)
 #define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
 #define COMMON                                                                                                  \
     .integer = { INTEGER_FORMATS(INT_ENTRY) }, .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, \
-    .exact_rows = ROWS_EXACT, .quantise = quantise, .store = store, .rows = &row_kernels_avx512
+    .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .store = store, .rows = &row_kernels_avx512
 
 const struct product_kernels product_avx512 = { COMMON };
 const struct product_kernels product_avx512_bf16 = { COMMON, .bf16 = dot_BF16, .bf16_rows = ROWS_BF16, .round = round_bf16 };

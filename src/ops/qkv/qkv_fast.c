@@ -42,7 +42,7 @@ void qkv_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const str
     size_t scratch = 0;
 
     for (uint32_t i = 0; i < N_PRODUCTS; i++)
-        scratch = product_scratch_bytes(j.products[i].w) > scratch ? product_scratch_bytes(j.products[i].w) : scratch;
+        scratch = product_scratch_bytes(&j.products[i]) > scratch ? product_scratch_bytes(&j.products[i]) : scratch;
     plan->n_phases = 3;
     plan->n_tiles[0] = j.few ? 0 : j.n_rows;
     plan->n_tiles[1] = j.n_rows ? j.n_panels * j.split.n_blocks : 0;
@@ -103,13 +103,14 @@ static void run_panel(const struct job *j, uint32_t which, uint32_t panel, uint3
 {
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
     const struct product *p = &j->products[which];
-    const unsigned char *w = product_panel(p, panel, (unsigned char *)j->call->local + PRODUCT_FEW * j->local_stride);
-    uint32_t end = product_block_first(&j->split, block + 1);
+    unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->local_stride;
+    uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
+    struct product_panel w = product_panel(p, panel, end - first, scratch);
 
-    for (uint32_t row = product_block_first(&j->split, block), n; row < end; row += n) {
+    for (uint32_t row = first, n; row < end; row += n) {
         float *out = which ? work_k(j, row) + (which - 1) * n_kv(j) : cpu_row(j->call, QKV_Q, row);
         n = product_tile_rows(row, end, p->max_rows);
-        product_run(p, w, row, n, y);
+        product_run(p, &w, (struct tile_range){ row, row + n }, y);
         finish_tile(j, which, panel, &(struct product_store){ .y = y, .n_rows = n, .out = out });
     }
 }

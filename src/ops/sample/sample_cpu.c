@@ -43,16 +43,47 @@ static struct candidate heap_pop(struct candidate *heap, uint32_t *n)
     return best;
 }
 
+// Not one NaN or +infinity, and something above -infinity. Integer comparisons of the bits: the compiler makes vectors of them.
 static bool logits_valid(const float *logits, uint32_t n)
 {
-    bool any = false;
+    uint32_t bad = 0, any = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        if (isnan(logits[i]) || logits[i] == INFINITY)
-            return false;
-        any |= logits[i] != -INFINITY;
+        uint32_t bits;
+        memcpy(&bits, &logits[i], 4);
+        bad |= (bits & 0x7fffffff) > 0x7f800000 || bits == 0x7f800000;
+        any |= bits != 0xff800000;
     }
-    return any;
+    return !bad && any;
+}
+
+// The largest logit, ties to the lowest id, in 16 lanes at once.
+static uint32_t largest(const float *logits, uint32_t n)
+{
+    enum { LANES = 16 };
+    float best[LANES];
+    uint32_t at[LANES] = { 0 }, i = 0, id = 0;
+
+    for (uint32_t j = 0; j < LANES; j++)
+        best[j] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        for (uint32_t j = 0; j < LANES; j++) {
+            bool better = logits[i + j] > best[j];
+            best[j] = better ? logits[i + j] : best[j];
+            at[j] = better ? i + j : at[j];
+        }
+    float top = -INFINITY;
+    for (uint32_t j = 0; j < LANES; j++)
+        if (best[j] > top || (best[j] == top && at[j] < id)) {
+            top = best[j];
+            id = at[j];
+        }
+    for (; i < n; i++)
+        if (logits[i] > top) {
+            top = logits[i];
+            id = i;
+        }
+    return id;
 }
 
 struct seen { // the window of the log
@@ -139,9 +170,12 @@ static uint32_t sample_row(const struct cpu_call *call, uint32_t i, const uint32
 
     if (!logits_valid(logits, args->n_tokens))
         return STEP_TOKEN_INVALID;
+    bool penalties = p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
+    if (p->temperature == 0 && !penalties)
+        return largest(logits, args->n_tokens);
     for (uint32_t t = 0; t < args->n_tokens; t++)
         c[t] = (struct candidate){ logits[t], t };
-    if (p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0) {
+    if (penalties) {
         memset(c + args->n_tokens, 0, args->n_tokens * sizeof(uint32_t));
         penalise(c, (uint32_t *)(c + args->n_tokens), p, &seen);
     }
