@@ -4,6 +4,8 @@
 // weights, and the old sums scaled down. Columns are (row, query head) pairs that share a KV head: they share every load of K and V.
 // A page holds K by dimension, so a score is a lane and no sum across lanes is needed. Which keys a column sees, in which blocks, is
 // decided by its position alone; a column reads nothing behind its own end, so what lies there does not matter.
+// Pages lie anywhere, so the processor cannot guess the next one: V's page is asked for while K's is read, and the next block's K while
+// V is read.
 #include "ops/vec/row_kernels.h"
 
 struct columns {
@@ -51,6 +53,11 @@ VEC_INLINE vf load_numbers_n(const void *pages, uint64_t at, uint32_t format, ui
 
 enum { PAGE_VECTORS = PAGE_TOKENS / VF };
 
+VEC_INLINE void expect(const void *pages, uint64_t at, uint32_t format)
+{
+    __builtin_prefetch((const char *)pages + at * (format == KV_F32 ? 4 : 2));
+}
+
 // Scores of VEC_PAGES pages from `key` on, for C columns.
 VEC_INLINE void score_pages(const struct columns *s, uint32_t key, uint32_t at, const uint32_t format, const int C)
 {
@@ -63,12 +70,14 @@ VEC_INLINE void score_pages(const struct columns *s, uint32_t key, uint32_t at, 
         pages[p] = page_of(run, key + (uint32_t)p * PAGE_TOKENS);
     _Pragma("GCC unroll 16") for (int c = 0; c < C; c++)
         _Pragma("GCC unroll 16") for (int v = 0; v < VEC_PAGES * PAGE_VECTORS; v++) sum[c][v] = vf_set(0);
-    for (uint64_t at_k = 0; q < q_end; q += VEC_COLUMNS, at_k += PAGE_TOKENS)
+    for (uint64_t at_k = 0; q < q_end; q += VEC_COLUMNS, at_k += PAGE_TOKENS) {
+        _Pragma("GCC unroll 16") for (int p = 0; p < VEC_PAGES; p++) expect(run->v_pages, pages[p] + at_k, format);
         _Pragma("GCC unroll 16") for (int v = 0; v < VEC_PAGES * PAGE_VECTORS; v++)
         {
             vf x = load_numbers(run->k_pages, pages[v / PAGE_VECTORS] + at_k + v % PAGE_VECTORS * VF, format);
             _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) sum[c][v] = vf_fma(vf_set(q[c]), x, sum[c][v]);
         }
+    }
     _Pragma("GCC unroll 16") for (int c = 0; c < C; c++)
         _Pragma("GCC unroll 16") for (int v = 0; v < VEC_PAGES * PAGE_VECTORS; v++)
             vf_store(s->scores + c * ATTEND_KEYS + at + v * VF, sum[c][v]);
@@ -120,11 +129,13 @@ VEC_INLINE void add_values(const struct columns *s, const struct part a, const u
     for (uint32_t i = a.from, end; i < a.to; i = end) {
         uint64_t at = page_of(run, a.base + i) + page_v_element(&run->args->pages, i % PAGE_TOKENS, a.d);
         const float *w = s->scores + (size_t)a.c0 * ATTEND_KEYS + i;
+        uint64_t next_k = page_of(run, a.base + i + ATTEND_KEYS) - page_of(run, a.base + i); // from an element of V's page
         end = (i / PAGE_TOKENS + 1) * PAGE_TOKENS;
         end = end < a.to ? end : a.to;
         for (const float *w_end = w + (end - i); w < w_end; w++, at += head_dim)
             _Pragma("GCC unroll 16") for (int p = 0; p < P; p++)
             {
+                expect(run->k_pages, at + next_k + p * VF, format);
                 vf v = P == 1 ? load_numbers_n(run->v_pages, at, format, head_dim - a.d)
                               : load_numbers(run->v_pages, at + p * VF, format);
                 _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) sum[c][p] = vf_fma(vf_set(w[c * ATTEND_KEYS]), v, sum[c][p]);
