@@ -1,8 +1,10 @@
 // product.c - see product.h: choosing forms and tiles, and splitting rows. The kernels are in tile_*.c.
 #include "ops/matmul/product.h"
 
-enum { ROWS_CACHE_BYTES = 600 << 10, // of L2; anything from 300 KB up is within 1 %
-       EXPAND_TILES = 3 };            // from so many tiles on, expanding scales pays
+enum {
+    ROWS_CACHE_BYTES = 600 << 10, // of L2; anything from 300 KB up is within 1 %
+    EXPAND_TILES = 3
+}; // from so many tiles on, expanding scales pays
 
 bool product_has_kernels(uint32_t features)
 {
