@@ -1,9 +1,10 @@
 // test_tokenizer_vectors.c - ids and texts against what the Rust tokenizers made of the same strings, for every kind.
 #include "text/vector_files.h"
 
-static const char *const KINDS[] = { "gpt-2",          "smollm",       "llama-bpe",   "qwen2",  "qwen35",    "tekken", "gpt-4o",
-                                     "glm4",           "deepseek-llm", "deepseek-v3", "llama2", "mistral",   "gemma",  "unknown",
-                                     "deepseek-coder", "t5",           "unigram",     "pieces", "whitespace" };
+static const char *const KINDS[] = { "gpt-2",  "smollm",  "llama-bpe", "qwen2",        "qwen35",
+                                     "tekken", "gpt-4o",  "glm4",      "deepseek-llm", "deepseek-v3",
+                                     "llama2", "mistral", "gemma",     "unknown",      "deepseek-coder",
+                                     "t5",     "unigram", "charsmap",  "pieces",       "whitespace" };
 
 static void print_ids(const char *what, size_t i, struct str text, const struct token_ids *ids)
 {
@@ -13,11 +14,13 @@ static void print_ids(const char *what, size_t i, struct str text, const struct 
     print_message("\n");
 }
 
-// The reference reads a typed "<0x41>" as the byte token where the model is unigram; we do not (see unigram.c).
+// Where we differ on purpose: the reference reads a typed "<0x41>" as the byte token where the model is unigram (see unigram.c), and
+// its charsmap takes a letter with two marks as one, and drops the second mark (see charsmap.c).
 static bool skipped(const json_t *kind, struct str text)
 {
-    return str_is(str_from(json_string_value(json_object_get(kind, "name"))), "unigram") &&
-           str_find(text, STR("<0x41>")) != SIZE_MAX;
+    struct str name = str_from(json_string_value(json_object_get(kind, "name")));
+    return (str_is(name, "unigram") && str_find(text, STR("<0x41>")) != SIZE_MAX) ||
+           (str_is(name, "charsmap") && str_find(text, STR("e\xcc\x81\xcc\x81")) != SIZE_MAX);
 }
 
 static size_t count_differences(const struct tokenizer *t, const json_t *kind, const json_t *texts)

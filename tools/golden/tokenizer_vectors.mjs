@@ -159,6 +159,39 @@ const GEMMA_DECODER = { type: 'Sequence', decoders: SPM_DECODER.decoders.slice(0
 const metaspace = (prepend_scheme, split_) => ({ type: 'Metaspace', replacement: MARK, prepend_scheme, split: split_ });
 const toMark = { type: 'Replace', pattern: { String: ' ' }, content: MARK };
 
+// SentencePiece's compiled table: a double array. The children of a node stand at base ^ label; a leaf is the child of label 0.
+function charsmap(pairs) {
+  const root = { children: new Map() };
+  let texts = Buffer.alloc(0);
+  for (const [from, to] of pairs) {
+    let node = root;
+    for (const byte of Buffer.from(from)) {
+      if (!node.children.has(byte)) node.children.set(byte, { children: new Map() });
+      node = node.children.get(byte);
+    }
+    node.value = texts.length;
+    texts = Buffer.concat([texts, Buffer.from(to + '\0')]);
+  }
+  const units = [0], taken = new Set([0]), bases = new Set(), queue = [[root, 0, 0]];
+  for (const [node, at, label] of queue) {
+    const labels = [...node.children.keys(), ...(node.value === undefined ? [] : [0])];
+    let base = 1;
+    while (bases.has(base) || labels.some((l) => taken.has(base ^ l))) base++;
+    bases.add(base);
+    for (const l of labels) taken.add(base ^ l);
+    units[at] = (((at ^ base) << 10) | (node.value === undefined ? 0 : 256) | label) >>> 0;
+    if (node.value !== undefined) units[base] = (0x80000000 | node.value) >>> 0;
+    for (const [l, child] of node.children) queue.push([child, base ^ l, l]);
+  }
+  const size = (Math.max(...taken) | 255) + 1;
+  const tree = Buffer.alloc(4 + size * 4);
+  tree.writeUInt32LE(size * 4, 0);
+  for (const i of taken) tree.writeUInt32LE(units[i] ?? 0, 4 + i * 4);
+  return Buffer.concat([tree, texts]).toString('base64');
+}
+const MAPPED = [['\t', ' '], ['\n', ' '], ['\u3000', ' '], ['\ufb01', 'fi'], ['\ufb02', 'fl'], ['\ufb00', 'ff'], ['\u2167', 'VIII'], ['\u2460', '1'], ['\u2026', '...'], ['e\u0301', '\u00e9'], ['\u00bd', '1/2'], ['\u200b', ''],
+  ...Array.from({ length: 94 }, (_, i) => [String.fromCodePoint(0xff01 + i), String.fromCodePoint(0x21 + i)])];
+
 const KINDS = [
   bl('gpt-2', level(true)),
   bl('smollm', sequence({ type: 'Digits', individual_digits: true }, level(true))),
@@ -177,6 +210,7 @@ const KINDS = [
   { name: 'unknown', vocab: 'spm', normalizer: toMark, pre_tokenizer: null, decoder: GEMMA_DECODER, post_processor: null, model: { byte_fallback: false, fuse_unk: false, unk_token: '<unk>' } },
   { name: 't5', vocab: 'unigram_plain', normalizer: { type: 'NFKC' }, pre_tokenizer: sequence({ type: 'WhitespaceSplit' }, metaspace('always', true)), decoder: metaspace('always', true), post_processor: null, model: {} },
   { name: 'unigram', vocab: 'unigram_fallback', normalizer: { type: 'Sequence', normalizers: [{ type: 'NFD' }, { type: 'Lowercase' }, { type: 'StripAccents' }, { type: 'Strip', strip_left: true, strip_right: true }, { type: 'Replace', pattern: { Regex: ' {2,}' }, content: ' ' }] }, pre_tokenizer: metaspace('always', true), decoder: metaspace('always', true), post_processor: null, model: { byte_fallback: true } },
+  { name: 'charsmap', vocab: 'unigram_plain', normalizer: { type: 'Precompiled', precompiled_charsmap: charsmap(MAPPED) }, pre_tokenizer: metaspace('always', true), decoder: metaspace('always', true), post_processor: null, model: {} },
   bl('pieces', sequence({ type: 'Punctuation', behavior: 'MergedWithPrevious' }, { type: 'Digits', individual_digits: false }, split('[aeiou]', { behavior: 'MergedWithNext' }), split('[st]+', { behavior: 'Contiguous', invert: true }), split('x', { behavior: 'Removed' }), { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: false }), { normalizer: { type: 'NFKD' } }),
   bl('whitespace', sequence({ type: 'Whitespace' }, level(false))),
 ];
