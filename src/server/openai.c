@@ -42,25 +42,31 @@ static json_t *choice_logprobs(struct talk *t, struct talk_choice *c)
 }
 
 // The prompt's text before an answer, for echo.
-static void prepend_prompt(const struct talk *t, uint32_t choice, struct buf *text)
+static void prepend_prompt(struct talk *t, uint32_t choice, struct buf *text)
 {
-    if (t->ask.echo && t->server->tokenizer)
-        tokenizer_decode(t->server->tokenizer, &t->prompts[choice / t->ask.n], false, text);
+    struct talk_choice *c = &t->choices[choice];
+
+    if (!t->ask.echo || !t->server->tokenizer)
+        return;
+    tokenizer_decode(t->server->tokenizer, &t->prompts[choice / t->ask.n], false, text);
+    for (size_t i = 0; i < text->n; i++)
+        c->text_offset += ((unsigned char)text->at[i] & 0xc0) != 0x80;
 }
 
 static json_t *whole_choice(struct talk *t, uint32_t i)
 {
     struct talk_choice *c = &t->choices[i];
     const char *finish = talk_finish_name(t->generation->choices[i].result.finish);
-    json_t *choice = json_pack("{s:i, s:s, s:o}", "index", (int)i, "finish_reason", finish, "logprobs", choice_logprobs(t, c));
+    json_t *choice = json_pack("{s:i, s:s}", "index", (int)i, "finish_reason", finish);
     struct buf text = { 0 };
 
+    prepend_prompt(t, i, &text);
+    json_object_set_new(choice, "logprobs", choice_logprobs(t, c));
     if (is_chat(t)) {
         json_object_set_new(choice, "message",
                             json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text_json(&c->text), "refusal"));
         return choice;
     }
-    prepend_prompt(t, i, &text);
     buf_str(&text, buf_as_str(&c->text));
     json_object_set_new(choice, "text", text_json(&text));
     buf_free(&text);

@@ -11,8 +11,18 @@ static bool answer_page(struct exchange *x)
     return exchange_reply_text(x, 200, "text/html; charset=utf-8", page_html());
 }
 
+static bool device_failed(struct server *s)
+{
+    pthread_mutex_lock(&s->runner.lock);
+    bool failed = s->runner.failure.code != ERR_NONE;
+    pthread_mutex_unlock(&s->runner.lock);
+    return failed;
+}
+
 static bool answer_health(struct exchange *x)
 {
+    if (device_failed(x->server))
+        return exchange_reply_json(x, 503, json_pack("{s:s}", "status", "failed"));
     switch (server_phase(x->server)) {
     case PHASE_READY:
         return exchange_reply_json(x, 200, json_pack("{s:s}", "status", "ok"));

@@ -242,12 +242,24 @@ struct talk *talk_begin(struct server *s, enum dialect dialect, struct str body,
     return NULL;
 }
 
+// Answers whose end nobody waited for.
+static void note_left(struct talk *t)
+{
+    struct ingot_result left = { .finish = INGOT_FINISH_CANCELLED };
+
+    for (uint32_t i = 0; i < t->n_choices; i++)
+        if (!t->generation->choices[i].done)
+            metrics_result(&t->server->metrics, &left);
+}
+
 void talk_end(struct talk *t)
 {
     if (!t)
         return;
-    if (t->generation)
+    if (t->generation) {
+        note_left(t);
         generation_release(t->generation);
+    }
     for (uint32_t i = 0; t->choices && i < t->n_choices; i++) {
         json_decref(t->choices[i].logprobs);
         buf_free(&t->choices[i].text);

@@ -1,5 +1,6 @@
 // test_serve_http.c - the server as a hostile or unlucky network sees it: forged requests, keys, clients that leave or stall, a full
 // queue, a stop in the middle of an answer.
+#include <dirent.h>
 #include "server/client.h"
 #include "server/guard.h"
 
@@ -161,8 +162,8 @@ static double ms_until_idle(const struct served *s)
 
     while (metric(s->port, "vllm:num_requests_running") != 0) {
         serve_skip_log(s);
-        if (clock_ns() - begun > 10000000000u)
-            fail_msg("still running after 10 s");
+        if (clock_ns() - begun > 60000000000u)
+            fail_msg("still running after 60 s");
     }
     return (double)(clock_ns() - begun) / 1e6;
 }
@@ -180,7 +181,7 @@ static void a_client_that_leaves_stops_its_request(void **state)
     struct served *s = *state;
 
     for (int i = 0; i < 6; i++) {
-        double aborted = metric(s->port, "vllm:num_requests_waiting"), tokens = metric(s->port, "vllm:generation_tokens_total");
+        double tokens = metric(s->port, "vllm:generation_tokens_total");
         int fd = http_begin(s->port, CHAT, "", bodies[i % 2]);
         wait_running(s, 1);
         if (i < 4)
@@ -189,11 +190,55 @@ static void a_client_that_leaves_stops_its_request(void **state)
             shutdown(fd, SHUT_WR); // a half-closed connection counts as gone
         ms_until_idle(s);
         assert_true(metric(s->port, "vllm:generation_tokens_total") < tokens + 1900); // far from the end
-        assert_true(aborted == 0);
         if (i >= 4)
             close(fd);
     }
 }
+
+#ifdef __linux__
+static int n_open_files(const struct served *s)
+{
+    char path[64];
+    int n = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)s->pid);
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    while (readdir(folder))
+        n++;
+    closedir(folder);
+    return n;
+}
+
+static void leave(int fd, bool reset)
+{
+    const struct linger at_once = { .l_onoff = 1 };
+
+    if (reset)
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(fd);
+}
+
+static void clients_that_leave_leave_nothing_behind(void **state)
+{
+    static const char *const bodies[] = { LONG "}", LONG ",\"stream\":true}", LONG ",\"stream\":true,\"n\":2}" };
+    struct served *s = *state;
+    int before = n_open_files(s), fds[30], after = 0;
+
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < 30; i++)
+            fds[i] = http_begin(s->port, CHAT, "", bodies[i % 3]);
+        poll(NULL, 0, round * 5);
+        for (int i = 0; i < 30; i++)
+            leave(fds[i], i % 2);
+        serve_skip_log(s);
+    }
+    ms_until_idle(s);
+    for (int i = 0; i < 200 && (after = n_open_files(s)) > before; i++)
+        poll(NULL, 0, 10);
+    assert_true(after <= before);
+}
+#endif
 
 static void a_full_queue_answers_429_at_once(void **state)
 {
@@ -274,7 +319,9 @@ static void a_stop_lets_answers_finish(void **state)
     static const char *const args[] = { SLOW, "--drain", "600", NULL }; // a busy machine is slow
     struct served s = serve_start(args);
     struct response r = { 0 };
-    int fd = http_begin(s.port, CHAT, "", LONG ",\"stream\":true}");
+    int fd = http_begin(
+        s.port, CHAT, "",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"Count.\"}],\"ignore_eos\":true,\"max_tokens\":200,\"stream\":true}");
 
     (void)state;
     wait_running(&s, 1);
@@ -380,6 +427,9 @@ int main(void)
         cmocka_unit_test(endless_headers_and_bodies_are_refused),
         cmocka_unit_test(many_requests_in_one_piece_are_answered_in_order),
         cmocka_unit_test(a_client_that_leaves_stops_its_request),
+#ifdef __linux__
+        cmocka_unit_test(clients_that_leave_leave_nothing_behind),
+#endif
         cmocka_unit_test(a_full_queue_answers_429_at_once),
         cmocka_unit_test(every_route_but_health_needs_a_key),
         cmocka_unit_test(an_allowed_origin_gets_cors_and_no_other),
