@@ -206,7 +206,7 @@ static bool start(struct cuda *c, struct err *err)
     c->staging = staging;
     c->limits = (struct cuda_limits){
         .n_sms = (uint32_t)attribute(c, CU_ATTRIBUTE_SM_COUNT),
-        .shared_bytes = (uint32_t)attribute(c, CU_ATTRIBUTE_SHARED_OPTIN),
+        .shared_bytes = (uint32_t)attribute(c, CU_ATTRIBUTE_SHARED_OPTIN) - STATIC_SHARED_BYTES,
         .capability = (uint32_t)(attribute(c, CU_ATTRIBUTE_MAJOR) * 10 + attribute(c, CU_ATTRIBUTE_MINOR)),
         .l2_bytes = (uint64_t)attribute(c, CU_ATTRIBUTE_L2_BYTES),
     };

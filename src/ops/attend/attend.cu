@@ -7,7 +7,7 @@
 #include "device/cuda/kernel.cuh"
 #include "ops/attend/attend_cuda.h"
 
-enum { FEW_THREADS = 256, FEW_WARPS = 8, HEADS_AT_ONCE = 4 };
+enum { FEW_THREADS = 512, FEW_WARPS = 16, HEADS_AT_ONCE = 4, LEAST_PAGES = 16 };
 
 struct range { // of one row
     u32 position, first, first_page, n_pages;
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void page_scores(const struct attend_params &p
 {
     u32 lane = threadIdx.x & 31, group = p.args.n_heads / p.args.pages.n_kv_heads, head_dim = p.args.pages.head_dim;
 
-#pragma unroll 4
+#pragma unroll 8
     for (u32 d = lane / 2; d < head_dim; d += 16) {
         uint4 v = *(const uint4 *)(k + d * PAGE_TOKENS + lane % 2 * 8);
         const u32 words[4] = { v.x, v.y, v.z, v.w };
@@ -120,6 +120,29 @@ static __device__ void softmax(const struct few_room &room, const struct share &
     }
 }
 
+// Four dimensions of a page's values. Tokens after `last` were not written and may hold anything: they are not read.
+static __device__ __forceinline__ void page_values(const struct attend_params &p, const __half *v, const f32 *weights, u32 apart, u32 last,
+                                                   u32 n_heads, f32 (&sums)[HEADS_AT_ONCE][4])
+{
+    uint2 words[PAGE_TOKENS];
+
+#pragma unroll
+    for (u32 t = 0; t < PAGE_TOKENS; t++)
+        words[t] = t <= last ? *(const uint2 *)(v + t * p.args.pages.head_dim) : make_uint2(0, 0);
+#pragma unroll
+    for (u32 t = 0; t < PAGE_TOKENS; t++) {
+        float2 a = __half22float2(*(const __half2 *)&words[t].x), b = __half22float2(*(const __half2 *)&words[t].y);
+#pragma unroll
+        for (u32 i = 0; i < HEADS_AT_ONCE; i++) {
+            f32 w = i < n_heads ? weights[i * apart + t] : 0;
+            sums[i][0] = fmaf(w, a.x, sums[i][0]);
+            sums[i][1] = fmaf(w, a.y, sums[i][1]);
+            sums[i][2] = fmaf(w, b.x, sums[i][2]);
+            sums[i][3] = fmaf(w, b.y, sums[i][3]);
+        }
+    }
+}
+
 // Each warp sums its pages' values; four dimensions a lane.
 static __device__ void all_values(const struct attend_params &p, const struct few_room &room, const struct range &r, const struct share &s)
 {
@@ -132,20 +155,7 @@ static __device__ void all_values(const struct attend_params &p, const struct fe
             for (u32 at = s.first + warp; at < s.end; at += FEW_WARPS) {
                 const __half *v = (const __half *)p.v_pages + page_at(&shape, r.table[r.first_page + at], blockIdx.y) + d;
                 const f32 *weights = room.scores + h * s.tokens + (at - s.first) * PAGE_TOKENS;
-#pragma unroll 8
-                for (u32 t = 0; t < PAGE_TOKENS; t++) {
-                    uint2 words = *(const uint2 *)(v + t * shape.head_dim);
-                    float2 a = __half22float2(*(const __half2 *)&words.x), b = __half22float2(*(const __half2 *)&words.y);
-#pragma unroll
-                    for (u32 i = 0; i < HEADS_AT_ONCE; i++) {
-                        f32 w = h + i < group ? weights[i * s.tokens + t] : 0;
-                        // a page's unwritten tokens may hold anything, and have weight 0
-                        sums[i][0] = w > 0 ? fmaf(w, a.x, sums[i][0]) : sums[i][0];
-                        sums[i][1] = w > 0 ? fmaf(w, a.y, sums[i][1]) : sums[i][1];
-                        sums[i][2] = w > 0 ? fmaf(w, b.x, sums[i][2]) : sums[i][2];
-                        sums[i][3] = w > 0 ? fmaf(w, b.y, sums[i][3]) : sums[i][3];
-                    }
-                }
+                page_values(p, v, weights, s.tokens, r.position - (r.first_page + at) * PAGE_TOKENS, min(group - h, HEADS_AT_ONCE), sums);
             }
 #pragma unroll
             for (u32 i = 0; i < HEADS_AT_ONCE; i++)
@@ -214,20 +224,34 @@ static __device__ void combine(const struct attend_params &p, const struct few_r
         p.arrived[place] = 0;
 }
 
+// Pages come into the L2 cache before the inputs are there.
+static __device__ void ask_for_pages(const struct attend_params &p, const struct range &r, const struct share &s)
+{
+    u32 bytes = PAGE_TOKENS * p.args.pages.head_dim * 2;
+
+    for (u32 at = s.first + threadIdx.x / 32; at < s.end; at += FEW_WARPS) {
+        u64 page = page_at(&p.args.pages, r.table[r.first_page + at], blockIdx.y) * 2;
+        for (u32 i = (threadIdx.x & 31) * 128; i < bytes; i += 32 * 128) {
+            asm volatile("prefetch.global.L2 [%0];" ::"l"((const u8 *)p.k_pages + page + i));
+            asm volatile("prefetch.global.L2 [%0];" ::"l"((const u8 *)p.v_pages + page + i));
+        }
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(FEW_THREADS) attend_few(const __grid_constant__ struct attend_params p)
 {
     extern __shared__ __align__(16) f32 few_shared[];
     const struct page_shape &shape = p.args.pages;
     u32 row = blockIdx.z, group = p.args.n_heads / shape.n_kv_heads, n = group * shape.head_dim;
 
-    wait_for_inputs();
-    if (row >= p.step->n_rows)
-        return;
-    struct range r = range_of(p, row);
-    u32 each = max((r.n_pages + p.n_splits - 1) / p.n_splits, 2u), active = (r.n_pages + each - 1) / each;
-    if (blockIdx.x >= active)
-        return;
+    struct range r = range_of(p, min(row, p.step->n_rows - 1)); // the step and the table are older than any launch
+    u32 each = max((r.n_pages + p.n_splits - 1) / p.n_splits, (u32)LEAST_PAGES), active = (r.n_pages + each - 1) / each;
     struct share s = { blockIdx.x * each, min((blockIdx.x + 1) * each, r.n_pages), p.most_pages * PAGE_TOKENS };
+    if (row < p.step->n_rows)
+        ask_for_pages(p, r, s);
+    wait_for_inputs();
+    if (row >= p.step->n_rows || blockIdx.x >= active)
+        return;
     struct few_room room;
     room.q = few_shared;
     room.sums = room.q + n;

@@ -2,7 +2,7 @@
 #include "ops/attend/attend_cuda.h"
 #include "ops/cuda_table.h"
 
-enum { FEW_ROWS = 16, MANY_ROWS = 64, MOST_PAGES = 64 };
+enum { FEW_ROWS = 16, MANY_ROWS = 64, MOST_PAGES = 64, LEAST_PAGES = 16, FEW_WARPS = 16 };
 
 static u32 divide_up(u32 a, u32 b)
 {
@@ -18,15 +18,16 @@ static void launch_few(struct cuda_plan *p, struct attend_params *params)
 
     n_splits = n_splits < 4 ? 4 : n_splits;
     n_splits = divide_up(s->max_pages, n_splits) > MOST_PAGES ? divide_up(s->max_pages, MOST_PAGES) : n_splits;
+    n_splits = n_splits > divide_up(s->max_pages, LEAST_PAGES) ? divide_up(s->max_pages, LEAST_PAGES) : n_splits;
     params->n_splits = n_splits;
     params->most_pages = divide_up(s->max_pages, n_splits);
-    params->most_pages = params->most_pages < 2 ? 2 : params->most_pages;
+    params->most_pages = params->most_pages < LEAST_PAGES ? LEAST_PAGES : params->most_pages;
     p->counters_bytes = (u64)rows * s->n_kv_heads * 4;
     p->private_bytes = (u64)rows * s->n_kv_heads * n_splits * group * (s->head_dim + 2) * 4;
     params->arrived = p->counters_at;
     params->partial = p->private_at;
-    u32 shared = (group * s->head_dim * 9 + group * params->most_pages * PAGE_TOKENS + 2 * group) * 4;
-    cuda_launch_add(p, "attend_few", (struct cuda_shape){ { n_splits, s->n_kv_heads, rows }, 256, shared }, params,
+    u32 shared = (group * s->head_dim * (1 + FEW_WARPS) + group * params->most_pages * PAGE_TOKENS + 2 * group) * 4;
+    cuda_launch_add(p, "attend_few", (struct cuda_shape){ { n_splits, s->n_kv_heads, rows }, 32 * FEW_WARPS, shared }, params,
                     sizeof *params);
 }
 
@@ -41,7 +42,8 @@ void cuda_plan_attend(struct cuda_plan *p)
     const struct page_shape *s = &params.args.pages;
     u32 rows = p->tape.max_rows, n_heads = params.args.n_heads;
 
-    if (s->format == KV_F16 && s->head_dim % 4 == 0 && s->head_dim <= 256 && rows <= FEW_ROWS && n_heads / s->n_kv_heads <= 16) {
+    if (s->format == KV_F16 && s->head_dim % 4 == 0 && s->head_dim <= 256 && rows <= FEW_ROWS &&
+        n_heads / s->n_kv_heads * s->head_dim <= 2048) {
         launch_few(p, &params);
     } else if (s->format == KV_F16 && (s->head_dim == 64 || s->head_dim == 128) && rows > FEW_ROWS) {
         char name[32];

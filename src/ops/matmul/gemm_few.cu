@@ -1,7 +1,8 @@
 // gemm_few.cu - products with 2 to 16 rows of activations: mma.sync on dequantised fragments, bound by the reading of weights.
 //
 // A block of eight warps owns 8 or 16 or 32 pairs of weight rows; the warps take 128 columns in turn and their sums meet in shared
-// memory in the order of the warps. So the order of a sum depends on n_cols alone.
+// memory in the order of the warps. So the order of a sum depends on n_cols alone. The next weights are always on their way, the
+// first before the inputs are there.
 #include "ops/matmul/fragments.cuh"
 #include "ops/matmul/pairs.cuh"
 
@@ -22,7 +23,7 @@ template <u32 F, u32 Q>
 static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2], f32 (&sums)[2][4], const uint4 *x, u64 row_tile, bool second)
 {
     u32 a[4], b[4];
-    uint4 x0 = __ldg(x + Q * 32), x1 = second ? __ldg(x + row_tile + Q * 32) : make_uint4(0, 0, 0, 0);
+    uint4 x0 = __ldcg(x + Q * 32), x1 = second ? __ldcg(x + row_tile + Q * 32) : make_uint4(0, 0, 0, 0);
 
     fragment<F, 2 * Q>(w, a);
     fragment<F, 2 * Q + 1>(w, b);
@@ -35,7 +36,7 @@ static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2],
 }
 
 template <u32 F, u32 TILES>
-static __device__ __forceinline__ void multiply(const struct pairs_params &p, struct few<F, TILES> &f, u32 first, bool second)
+static __device__ __forceinline__ void multiply(const struct pairs_params &p, struct few<F, TILES> &f, u32 first, u32 *n_rows)
 {
     u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n_supers = p.ready_cols / 128, last = p.first_pair + p.n_pairs - 1;
     u64 row_tile = (u64)n_supers * 128; // in 16-byte words
@@ -44,21 +45,27 @@ static __device__ __forceinline__ void multiply(const struct pairs_params &p, st
 #pragma unroll
     for (u32 i = 0; i < TILES; i++)
         r[i] = pair_find(p, min(first + i * 8 + lane / 4, last));
+    struct strip<F> next[TILES][2];
+#pragma unroll
+    for (u32 i = 0; i < TILES * 2; i++)
+        strip_load<F>(next[i / 2][i % 2], p.w[r[i / 2].matrix[i % 2]], r[i / 2].row[i % 2], warp * 4 + lane % 4);
+    wait_for_inputs();
+    *n_rows = n_rows_of(p.step, p.rows);
+    bool second = *n_rows > 8;
     for (u32 super = warp; super < n_supers; super += FEW_WARPS) {
         const uint4 *x = (const uint4 *)p.ready + (u64)super * 128 + lane;
-        struct strip<F> s[TILES][2];
+        struct prepared<F> w[TILES][2];
 #pragma unroll
-        for (u32 i = 0; i < TILES * 2; i++)
-            strip_load<F>(s[i / 2][i % 2], p.w[r[i / 2].matrix[i % 2]], r[i / 2].row[i % 2], super * 4 + lane % 4);
+        for (u32 i = 0; i < TILES * 2; i++) {
+            strip_prepare<F>(w[i / 2][i % 2], next[i / 2][i % 2]);
+            strip_load<F>(next[i / 2][i % 2], p.w[r[i / 2].matrix[i % 2]], r[i / 2].row[i % 2], (super + FEW_WARPS) * 4 + lane % 4);
+        }
 #pragma unroll
         for (u32 i = 0; i < TILES; i++) {
-            struct prepared<F> w[2];
-            strip_prepare<F>(w[0], s[i][0]);
-            strip_prepare<F>(w[1], s[i][1]);
-            quarter<F, 0>(w, f.sums[i], x, row_tile, second);
-            quarter<F, 1>(w, f.sums[i], x, row_tile, second);
-            quarter<F, 2>(w, f.sums[i], x, row_tile, second);
-            quarter<F, 3>(w, f.sums[i], x, row_tile, second);
+            quarter<F, 0>(w[i], f.sums[i], x, row_tile, second);
+            quarter<F, 1>(w[i], f.sums[i], x, row_tile, second);
+            quarter<F, 2>(w[i], f.sums[i], x, row_tile, second);
+            quarter<F, 3>(w[i], f.sums[i], x, row_tile, second);
         }
     }
 }
@@ -69,9 +76,8 @@ template <u32 F, u32 TILES> static __device__ __forceinline__ void gemm_few(cons
     u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, first = p.first_pair + blockIdx.x * TILES * 8;
     struct few<F, TILES> f = {};
 
-    wait_for_inputs();
-    u32 n_rows = n_rows_of(p.step, p.rows);
-    multiply<F, TILES>(p, f, first, n_rows > 8);
+    u32 n_rows;
+    multiply<F, TILES>(p, f, first, &n_rows);
 #pragma unroll
     for (u32 i = 0; i < TILES * 2; i++) {
         const f32 *s = f.sums[i / 2][i % 2];

@@ -162,9 +162,20 @@ template <u32 F, u32 ROWS> static __device__ __forceinline__ void finish(const s
     if (at >= p.n_pairs)
         return;
     struct pair r = pair_find(p, p.first_pair + at);
-    for (u32 row = threadIdx.x / MANY_PAIRS; row < ROWS && first_row + row < n_rows; row += MANY_THREADS / MANY_PAIRS) {
-        float2 v = sums[row * stride + pair];
-        pair_finish(p, r, first_row + row, v.x * strip<F>::scale_back, v.y * strip<F>::scale_back);
+    constexpr u32 apart = MANY_THREADS / MANY_PAIRS, batch = 8; // loads of eight rows at a time
+    for (u32 row = threadIdx.x / MANY_PAIRS; row < ROWS && first_row + row < n_rows; row += batch * apart) {
+        struct pair_inputs in[batch];
+#pragma unroll
+        for (u32 k = 0; k < batch; k++)
+            in[k] = pair_load(p, r, min(first_row + row + k * apart, n_rows - 1));
+#pragma unroll
+        for (u32 k = 0; k < batch; k++) {
+            u32 at_row = row + k * apart;
+            if (at_row >= ROWS || first_row + at_row >= n_rows)
+                break;
+            float2 v = sums[at_row * stride + pair];
+            pair_end(p, r, first_row + at_row, in[k], make_float2(v.x * strip<F>::scale_back, v.y * strip<F>::scale_back));
+        }
     }
 }
 

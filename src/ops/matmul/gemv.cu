@@ -3,7 +3,8 @@
 // Every block makes the whole row of activations ready itself: x * norm goes to shared memory, as int8 with a scale for each 32, or as
 // fp32 (exact, and plain numbers); the norm's factor multiplies the sums at the end, so one pass is enough. A lane takes blocks of 32
 // weights: 16 bytes at a time, 512 contiguous bytes a warp. The order of a sum depends on n_cols, the format and `lanes` alone.
-// Before it waits for its inputs a warp asks for its first weights to come into the L2 cache.
+// Before it waits for its inputs a warp asks for its first weights to come into the L2 cache; asking for later ones is slower (the
+// 8B head: 215 us against 138), and so are fewer warps with more registers (172).
 #include "ops/matmul/pairs.cuh"
 
 enum { GEMV_THREADS = 512 };
@@ -30,8 +31,8 @@ static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
     return (u32)(a & 255) | (u32)(b & 255) << 8 | (u32)(c & 255) << 16 | (u32)d << 24;
 }
 
-// Four numbers a thread, eight threads a block of 32. A block with a NaN or infinity gets the scale NaN.
-static __device__ __forceinline__ void quantise_four(const struct row_int8 &x, u32 at, float4 v)
+// Four numbers a thread, eight threads a block of 32; all lanes of a warp take part. A block with a NaN or infinity gets the scale NaN.
+static __device__ __forceinline__ void quantise_four(const struct row_int8 &x, u32 at, float4 v, bool exists)
 {
     f32 top = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
     u32 block = at / 8, word = at % 8;
@@ -48,6 +49,8 @@ static __device__ __forceinline__ void quantise_four(const struct row_int8 &x, u
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
     int other = __shfl_xor_sync(~0u, sum, 4);
+    if (!exists)
+        return;
     ((u32 *)(word < 4 ? x.low : x.high))[block * 4 + word % 4] = q;
     if (word == 0) {
         x.scale[block] = scale;
@@ -55,21 +58,29 @@ static __device__ __forceinline__ void quantise_four(const struct row_int8 &x, u
     }
 }
 
-// Reads the row, times norm, and hands each four to `put`. Returns the norm's factor, or 1.
+// Reads the row, times norm, and hands each four to `put`; loads are issued four at a time. Returns the norm's factor, or 1.
 template <typename Put> static __device__ __forceinline__ f32 read_row(const struct pairs_params &p, u32 row, f32 *room, Put put)
 {
     const float4 *in = (const float4 *)(p.in + (u64)row * p.n_cols), *norm = (const float4 *)p.norm;
+    const float4 zero = make_float4(0, 0, 0, 0), one = make_float4(1, 1, 1, 1);
     u32 n = p.n_cols / 4, end = (n + 31) / 32 * 32;
     f32 squares = 0;
 
-    for (u32 i = threadIdx.x; i < end; i += GEMV_THREADS) {
-        float4 v = i < n ? in[i] : make_float4(0, 0, 0, 0);
-        if (norm && i < n) {
-            float4 s = norm[i];
-            squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-            v = make_float4(v.x * s.x, v.y * s.y, v.z * s.z, v.w * s.w);
+    for (u32 first = threadIdx.x; first < end; first += 4 * GEMV_THREADS) {
+        float4 v[4], s[4];
+#pragma unroll
+        for (u32 k = 0; k < 4; k++) {
+            u32 i = first + k * GEMV_THREADS;
+            v[k] = i < n ? in[i] : zero;
+            s[k] = norm && i < n ? norm[i] : one;
         }
-        put(i, v, i < n);
+#pragma unroll
+        for (u32 k = 0; k < 4; k++) {
+            u32 i = first + k * GEMV_THREADS;
+            squares += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;
+            if (i < end) // the same for a whole warp
+                put(i, make_float4(v[k].x * s[k].x, v[k].y * s[k].y, v[k].z * s[k].z, v[k].w * s[k].w), i < n);
+        }
     }
     if (!norm) {
         __syncthreads();
@@ -84,8 +95,8 @@ struct tasks { // of a block: pairs [first, end), a warp takes `step` apart
 static __device__ __forceinline__ struct tasks tasks_of(const struct pairs_params &p)
 {
     struct tasks t;
-    t.first = p.first_pair + (u32)((u64)p.n_pairs * blockIdx.x / gridDim.x);
-    t.end = p.first_pair + (u32)((u64)p.n_pairs * (blockIdx.x + 1) / gridDim.x);
+    t.first = p.first_pair + p.n_pairs * blockIdx.x / gridDim.x; // 32 bits: a division of 64 costs more than the rest of the prologue
+    t.end = p.first_pair + p.n_pairs * (blockIdx.x + 1) / gridDim.x;
     return t;
 }
 
@@ -94,16 +105,30 @@ static __device__ __forceinline__ void ask_for(const u8 *at, u64 bytes, u32 lane
     for (u64 i = lane * 128; i < bytes; i += 32 * 128)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(at + i));
 }
-static __device__ __forceinline__ void ask_for_first(const struct pairs_params &p, u32 at, u32 end, u32 lane)
+// The weights of pair `at` come into the L2 cache.
+static __device__ __forceinline__ void ask_for_pair(const struct pairs_params &p, u32 at, u32 end, u32 lane)
 {
     if (at >= end)
         return;
     struct pair r = pair_find(p, at);
+#pragma unroll
     for (u32 i = 0; i < 2; i++) {
         const struct planes &w = p.w[r.matrix[i]];
-        u64 bytes = planes_quants_bytes(w.format, w.n_cols);
-        ask_for(w.quants + r.row[i] * bytes, bytes, lane);
+        u64 quants = planes_quants_bytes(w.format, w.n_cols), scales = planes_scales_bytes(w.format, w.n_cols);
+        ask_for(w.quants + r.row[i] * quants, min(quants, (u64)4096), lane);
+        ask_for(w.scales + r.row[i] * scales, min(scales, (u64)4096), lane);
     }
+}
+// What a block can ask for before its inputs are there: its warps' first pairs, and the norm.
+static __device__ __forceinline__ void ask_early(const struct pairs_params &p, const struct tasks &t)
+{
+    u32 per_warp = 32 / p.lanes, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+
+    for (u32 i = 0; i < per_warp; i++)
+        ask_for_pair(p, t.first + warp * per_warp + i, t.end, lane);
+    if (p.norm)
+        for (u32 i = threadIdx.x * 128; i < p.n_cols * 4; i += GEMV_THREADS * 128)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"((const u8 *)p.norm + i));
 }
 
 template <u32 F> static __device__ __forceinline__ void dot_block(const struct packed<F> &w, const struct row_int8 &x, u32 block, f32 *sum)
@@ -130,49 +155,66 @@ struct span { // of lanes that share a pair
     u32 lane, lanes;
 };
 
+// Blocks are loaded in groups, as many as registers allow, before any is multiplied; a row of 576 to 4096 columns is one group.
 template <u32 F>
 static __device__ __forceinline__ float2 dot_pair_int8(const struct pairs_params &p, const struct pair &r, const struct row_int8 &x,
                                                        struct span s)
 {
+    constexpr u32 group = F == PLANES_Q8_0 || (F >= PLANES_Q2_K && F <= PLANES_Q6_K) || F == PLANES_IQ4_XS ? 2 : 4;
     const struct planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     u32 n_blocks = p.n_cols / 32;
     float2 sum = make_float2(0, 0);
 
-#pragma unroll 4
-    for (u32 block = s.lane; block < n_blocks; block += s.lanes) {
-        struct packed<F> first = load_block<F>(a, r.row[0], block), second = load_block<F>(b, r.row[1], block);
-        dot_block<F>(first, x, block, &sum.x);
-        dot_block<F>(second, x, block, &sum.y);
+    for (u32 base = 0; base < n_blocks; base += group * s.lanes) {
+        struct packed<F> first[group], second[group];
+#pragma unroll
+        for (u32 i = 0; i < group; i++) {
+            u32 block = min(base + i * s.lanes + s.lane, n_blocks - 1);
+            if (base + i * s.lanes >= n_blocks)
+                break;
+            first[i] = load_block<F>(a, r.row[0], block);
+            second[i] = load_block<F>(b, r.row[1], block);
+        }
+#pragma unroll
+        for (u32 i = 0; i < group; i++) {
+            u32 block = base + i * s.lanes + s.lane;
+            if (block >= n_blocks)
+                break;
+            dot_block<F>(first[i], x, block, &sum.x);
+            dot_block<F>(second[i], x, block, &sum.y);
+        }
     }
     return sum;
 }
 
 // Sums over the lanes of a pair and ends the operation.
-static __device__ __forceinline__ void finish(const struct pairs_params &p, const struct pair &r, u32 row, float2 sum, f32 factor,
-                                              struct span s)
+static __device__ __forceinline__ void finish(const struct pairs_params &p, const struct pair &r, u32 row, float2 sum,
+                                              const struct pair_inputs &in, struct span s)
 {
     for (u32 o = s.lanes / 2; o; o >>= 1) {
         sum.x += __shfl_xor_sync(~0u, sum.x, o);
         sum.y += __shfl_xor_sync(~0u, sum.y, o);
     }
     if (s.lane == 0)
-        pair_finish(p, r, row, sum.x * factor, sum.y * factor);
+        pair_end(p, r, row, in, sum);
 }
 
 // Walks the block's pairs; DOT gives a pair's two sums.
 template <typename Dot> static __device__ __forceinline__ void walk(const struct pairs_params &p, u32 row, f32 factor, Dot dot)
 {
     struct tasks t = tasks_of(p);
-    u32 per_warp = 32 / p.lanes, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    u32 per_warp = 32 / p.lanes, lane = threadIdx.x & 31;
     struct span s = { lane % p.lanes, p.lanes };
 
-    for (u32 at = t.first + warp * per_warp; at < t.end; at += GEMV_THREADS / 32 * per_warp) {
+    for (u32 at = t.first + (threadIdx.x >> 5) * per_warp; at < t.end; at += GEMV_THREADS / 32 * per_warp) {
         u32 mine = at + lane / p.lanes;
-        bool exists = mine < t.end;
-        struct pair r = pair_find(p, exists ? mine : t.end - 1);
+        bool writes = mine < t.end && s.lane == 0;
+        struct pair r = pair_find(p, min(mine, t.end - 1));
         float2 sum = dot(r, s);
-        struct span writer = { exists ? s.lane : ~0u, s.lanes };
-        finish(p, r, row, sum, factor, writer);
+        struct pair_inputs in = {};
+        if (writes)
+            in = pair_load(p, r, row);
+        finish(p, r, row, make_float2(sum.x * factor, sum.y * factor), in, { writes ? 0 : ~0u, s.lanes });
     }
 }
 
@@ -181,18 +223,13 @@ template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct p
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ f32 room[33];
     struct row_int8 x = row_int8_at(shared, p.n_cols / 32);
-    struct tasks t = tasks_of(p);
     u32 row = blockIdx.y;
 
-    ask_for_first(p, t.first + (threadIdx.x >> 5) * (32 / p.lanes), t.end, threadIdx.x & 31);
+    ask_early(p, tasks_of(p));
     wait_for_inputs();
     if (row >= n_rows_of(p.step, p.rows))
         return;
-    f32 factor = read_row(p, row, room, [&](u32 i, float4 v, bool exists) {
-        if (i / 8 < p.n_cols / 32)
-            quantise_four(x, i, v);
-        (void)exists;
-    });
+    f32 factor = read_row(p, row, room, [&](u32 i, float4 v, bool exists) { quantise_four(x, i, v, exists); });
     walk(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_int8<F>(p, r, x, s); });
 }
 
@@ -329,7 +366,7 @@ extern "C" __global__ void __launch_bounds__(GEMV_THREADS, 2) gemv_plain(const _
     f32 *x = (f32 *)shared;
     u32 row = blockIdx.y;
 
-    ask_for_first(p, t.first + (threadIdx.x >> 5) * (32 / p.lanes), t.end, threadIdx.x & 31);
+    ask_early(p, t);
     wait_for_inputs();
     if (row >= n_rows_of(p.step, p.rows))
         return;

@@ -61,37 +61,65 @@ static __device__ __forceinline__ struct pair pair_find(const struct pairs_param
     return pair_plain(at, 0, p.w[0].n_rows);
 }
 
-static __device__ __forceinline__ void page_put(const struct pairs_params &p, const struct pair &r, u32 row, const f32 (&sums)[2])
+// What the end of a pair reads, loaded ahead of the sums.
+struct pair_inputs {
+    f32 add[2], bias[2], cosine, sine;
+    u32 page, token;
+};
+
+static __device__ __forceinline__ struct pair_inputs pair_load(const struct pairs_params &p, const struct pair &r, u32 row)
+{
+    struct pair_inputs in = { { 0, 0 }, { 0, 0 }, 1, 0, 0, 0 };
+    const f32 *bias = p.bias[r.matrix[0]];
+
+    if (bias) {
+        in.bias[0] = bias[r.row[0]];
+        in.bias[1] = bias[r.row[1]];
+    }
+    if (p.add) {
+        in.add[0] = p.add[(u64)row * p.out_stride[0] + r.row[0]];
+        in.add[1] = p.add[(u64)row * p.out_stride[0] + r.row[1]];
+    }
+    if (r.turn != ~0u) {
+        float2 angle = *(const float2 *)(p.angles + (u64)row * p.rope.n_dims + r.turn);
+        in.cosine = angle.x;
+        in.sine = angle.y;
+    }
+    if (p.mode == PAIRS_ROPE && r.matrix[0] > 0) {
+        u32 position = step_positions(p.step)[row];
+        in.page = p.table[(u64)step_slots(p.step)[row] * p.rope.pages.max_pages + position / PAGE_TOKENS];
+        in.token = position % PAGE_TOKENS;
+    }
+    return in;
+}
+
+static __device__ __forceinline__ void page_put(const struct pairs_params &p, const struct pair &r, const struct pair_inputs &in,
+                                                const f32 (&sums)[2])
 {
     const struct page_shape &s = p.rope.pages;
-    u32 position = step_positions(p.step)[row], slot = step_slots(p.step)[row];
-    u32 page = p.table[(u64)slot * s.max_pages + position / PAGE_TOKENS];
     void *pages = r.matrix[0] == 1 ? p.k_pages : p.v_pages;
 
 #pragma unroll
     for (u32 i = 0; i < 2; i++) {
-        u32 head = r.row[i] / s.head_dim, dim = r.row[i] % s.head_dim, token = position % PAGE_TOKENS;
-        u64 at = page_at(&s, page, head) + (r.matrix[0] == 1 ? page_k_element(&s, token, dim) : page_v_element(&s, token, dim));
+        u32 head = r.row[i] / s.head_dim, dim = r.row[i] % s.head_dim;
+        u64 at = page_at(&s, in.page, head) + (r.matrix[0] == 1 ? page_k_element(&s, in.token, dim) : page_v_element(&s, in.token, dim));
         page_store(pages, s.format == KV_F16, at, sums[i]);
     }
 }
 
-static __device__ __forceinline__ void pair_rope_finish(const struct pairs_params &p, const struct pair &r, u32 row, f32 (&sums)[2])
+// q, k or v: bias, RoPE, and to its place.
+static __device__ __forceinline__ void pair_rope_end(const struct pairs_params &p, const struct pair &r, u32 row,
+                                                     const struct pair_inputs &in, f32 (&sums)[2])
 {
     u32 m = r.matrix[0];
 
-    if (p.bias[m]) {
-        sums[0] += p.bias[m][r.row[0]];
-        sums[1] += p.bias[m][r.row[1]];
-    }
     if (r.turn != ~0u) {
-        f32 cosine = p.angles[(u64)row * p.rope.n_dims + r.turn], sine = p.angles[(u64)row * p.rope.n_dims + r.turn + 1];
         f32 x = sums[0], y = sums[1];
-        sums[0] = x * cosine - y * sine;
-        sums[1] = y * cosine + x * sine;
+        sums[0] = x * in.cosine - y * in.sine;
+        sums[1] = y * in.cosine + x * in.sine;
     }
     if (m > 0 && p.mode == PAIRS_ROPE) {
-        page_put(p, r, row, sums);
+        page_put(p, r, in, sums);
         return;
     }
     f32 *out = p.out[m] + (u64)row * p.out_stride[m];
@@ -100,30 +128,27 @@ static __device__ __forceinline__ void pair_rope_finish(const struct pairs_param
 }
 
 // The end of the operation for one pair and one row of activations.
-static __device__ __forceinline__ void pair_finish(const struct pairs_params &p, const struct pair &r, u32 row, f32 first, f32 second)
+static __device__ __forceinline__ void pair_end(const struct pairs_params &p, const struct pair &r, u32 row, const struct pair_inputs &in,
+                                                float2 sum)
 {
-    f32 sums[2] = { first, second };
+    f32 sums[2] = { sum.x + in.bias[0] + in.add[0], sum.y + in.bias[1] + in.add[1] };
 
     if (p.mode >= PAIRS_ROPE) {
-        pair_rope_finish(p, r, row, sums);
+        pair_rope_end(p, r, row, in, sums);
         return;
     }
     f32 *out = p.out[0] + (u64)row * p.out_stride[0];
     if (p.mode == PAIRS_GATED) {
-        out[r.row[0]] = activation_of(p.activation, first) * second;
+        out[r.row[0]] = activation_of(p.activation, sum.x) * sum.y;
         return;
     }
 #pragma unroll
-    for (u32 i = 0; i < 2; i++) {
-        if (i == 1 && !r.second)
-            return;
-        f32 v = sums[i];
-        if (p.bias[0])
-            v += p.bias[0][r.row[i]];
-        if (p.add)
-            v += p.add[(u64)row * p.out_stride[0] + r.row[i]];
-        if (p.mode == PAIRS_GATE_OVER)
-            v = activation_of(p.activation, v) * out[r.row[i]];
-        out[r.row[i]] = v;
-    }
+    for (u32 i = 0; i < 2; i++)
+        if (i == 0 || r.second)
+            out[r.row[i]] = p.mode == PAIRS_GATE_OVER ? activation_of(p.activation, sums[i]) * out[r.row[i]] : sums[i];
+}
+
+static __device__ __forceinline__ void pair_finish(const struct pairs_params &p, const struct pair &r, u32 row, f32 first, f32 second)
+{
+    pair_end(p, r, row, pair_load(p, r, row), make_float2(first, second));
 }
