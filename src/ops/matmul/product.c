@@ -3,8 +3,8 @@
 
 enum {
     ROWS_CACHE_BYTES = 600 << 10, // of L2; anything from 300 KB up is within 1 %
-    EXPAND_TILES = 3
-}; // from so many tiles on, expanding scales pays
+    EXPAND_TILES = 3,             // from so many tiles on, expanding scales pays
+};
 
 bool product_has_kernels(uint32_t features)
 {
