@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -174,6 +175,27 @@ static bool read_address(const struct server_options *o, union address *a, struc
     return err_set(err, ERR_INPUT, "--host %.100s: want an address, such as 127.0.0.1, ::1 or 0.0.0.0", o->host);
 }
 
+// As many connections as this process may open files, with some left for everything else.
+static u32 n_connections(const struct server_limits *limits)
+{
+    enum { OTHERS = 64 };
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return limits->n_connections;
+    if (files.rlim_cur < limits->n_connections + OTHERS) {
+        files.rlim_cur = files.rlim_max < limits->n_connections + OTHERS ? files.rlim_max : limits->n_connections + OTHERS;
+        setrlimit(RLIMIT_NOFILE, &files);
+        getrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (files.rlim_cur >= limits->n_connections + OTHERS)
+        return limits->n_connections;
+    u32 n = files.rlim_cur > 2 * OTHERS ? (u32)files.rlim_cur - OTHERS : OTHERS;
+    log_line(LOG_WARN, "server", "this process may open %llu files only: at most %u connections",
+             (unsigned long long)files.rlim_cur, n);
+    return n;
+}
+
 bool http_start(struct server *s, struct err *err)
 {
     const struct server_limits *limits = &s->options->limits;
@@ -194,7 +216,7 @@ bool http_start(struct server *s, struct err *err)
         MHD_OPTION_SOCK_ADDR, &address.any,
         MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
         MHD_OPTION_THREAD_POOL_SIZE, n_workers > 1 ? n_workers : 2u,
-        MHD_OPTION_CONNECTION_LIMIT, limits->n_connections,
+        MHD_OPTION_CONNECTION_LIMIT, n_connections(limits),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)limits->header_bytes * 2,
         MHD_OPTION_CONNECTION_TIMEOUT, limits->body_s,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
