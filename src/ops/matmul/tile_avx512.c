@@ -436,11 +436,12 @@ SIMD static void quantise(const float *x, uint32_t n, struct product_block *out)
         __m512i q0 = _mm512_cvtps_epi32(_mm512_mul_ps(first, inverse)), q1 = _mm512_cvtps_epi32(_mm512_mul_ps(second, inverse));
         _mm_storeu_si128((__m128i *)out->q, _mm512_cvtepi32_epi8(q0));
         _mm_storeu_si128((__m128i *)(out->q + 16), _mm512_cvtepi32_epi8(q1));
-        int32_t low = _mm512_reduce_add_epi32(q0), sum = low + _mm512_reduce_add_epi32(q1);
+        // Unsigned: the integers of a NaN are the smallest there is, and their sum wraps around.
+        uint32_t low = (uint32_t)_mm512_reduce_add_epi32(q0), sum = low + (uint32_t)_mm512_reduce_add_epi32(q1);
         out->scale = scale;
-        out->minus_sum = -sum;
-        out->minus_sum_low = -low;
-        out->sum = scale * (float)sum;
+        out->minus_sum = (int32_t)(0 - sum);
+        out->minus_sum_low = (int32_t)(0 - low);
+        out->sum = scale * (float)(int32_t)sum;
     }
 }
 
