@@ -2,6 +2,7 @@
 //
 // The table has llama-bench's columns and one more at the end, "DRAM", so that rows can be pasted together. Latencies follow below it,
 // one line per test, since they have no column there.
+#include <string.h>
 #include "main/bench_report.h"
 #include <time.h>
 #include "base/mem.h"
@@ -30,6 +31,11 @@ static void amount(double n, char *text, size_t size) // of parameters
         snprintf(text, size, "%.2f B", n * 1e-9);
     else
         snprintf(text, size, "%.2f M", n * 1e-6);
+}
+
+static const char *backend(const struct bench_report *r)
+{
+    return strncmp(r->info.device, "cuda", 4) == 0 ? "CUDA" : "CPU";
 }
 
 static void model_type(const struct bench_report *r, char *text, size_t size)
@@ -71,8 +77,8 @@ static void md_row(const struct bench_report *r, const struct bench_row *row)
     // The sign takes two bytes and one column.
     snprintf(speed, sizeof speed, "%.2f \302\261 %.2f", stats_mean(row->samples_ts, row->n_samples),
              stats_stddev(row->samples_ts, row->n_samples));
-    out_printf("| %-30s | %10s | %10s | %-10s | %7u | %15s | %21s | %4.0f %% |\n", model, size, params, "CPU", r->n_threads, test,
-               speed, row->share * 100);
+    out_printf("| %-30s | %10s | %10s | %-10s | %7u | %15s | %21s | %4.0f %% |\n", model, size, params, backend(r), r->n_threads,
+               test, speed, row->share * 100);
 }
 
 static void md_latency(const struct bench_row *row)
@@ -145,7 +151,7 @@ static void set_machine(json_t *o, const struct bench_report *r)
     json_object_set_new(o, "build_number", json_integer(0));
     json_object_set_new(o, "cpu_info", json_string(r->info.device));
     json_object_set_new(o, "gpu_info", json_string(""));
-    json_object_set_new(o, "backends", json_string("CPU"));
+    json_object_set_new(o, "backends", json_string(backend(r)));
     json_object_set_new(o, "model_filename", json_string(r->settings->model ? r->settings->model : ""));
     json_object_set_new(o, "model_type", json_string(model));
     json_object_set_new(o, "model_size", json_integer((json_int_t)r->info.weight_bytes));

@@ -7,7 +7,7 @@
 // 8B head: 215 us against 138), and so are fewer warps with more registers (172).
 #include "ops/matmul/pairs.cuh"
 
-enum { GEMV_THREADS = 512 };
+enum { GEMV_MOST_THREADS = 1024 }; // 512 or 1024, by the number of pairs
 
 // In dynamic shared memory: elements 0-15 and 16-31 of each block, its scale, and scale times the sums of the two halves.
 struct row_int8 {
@@ -31,31 +31,61 @@ static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
     return (u32)(a & 255) | (u32)(b & 255) << 8 | (u32)(c & 255) << 16 | (u32)d << 24;
 }
 
-// Four numbers a thread, eight threads a block of 32; all lanes of a warp take part. A block with a NaN or infinity gets the scale NaN.
-static __device__ __forceinline__ void quantise_four(const struct row_int8 &x, u32 at, float4 v, bool exists)
+// Eight numbers a thread, four threads a block of 32; all lanes of a warp take part. A block with a NaN or infinity gets the scale NaN.
+static __device__ __forceinline__ void quantise_eight(const struct row_int8 &x, u32 at, const f32 (&v)[8], bool exists)
 {
-    f32 top = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
-    u32 block = at / 8, word = at % 8;
+    f32 top = 0, all = 0;
+    u32 block = at / 4, part = at % 4;
 
-    if (!(fabsf(v.x) + fabsf(v.y) + fabsf(v.z) + fabsf(v.w) < 3e38f))
-        top = __int_as_float(0x7f800000);
 #pragma unroll
-    for (u32 o = 4; o; o >>= 1)
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, o));
+    for (u32 i = 0; i < 8; i++) {
+        top = fmaxf(top, fabsf(v[i]));
+        all += fabsf(v[i]);
+    }
+    if (!(all < 3e38f))
+        top = __int_as_float(0x7f800000);
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
     f32 scale = top < 3e38f ? top / 127 : __int_as_float(0x7fc00000), inverse = top > 0 ? 127 / top : 0;
-    u32 q = pack_bytes(__float2int_rn(v.x * inverse), __float2int_rn(v.y * inverse), __float2int_rn(v.z * inverse),
-                       __float2int_rn(v.w * inverse));
-    int sum = __dp4a((int)q, 0x01010101, 0);
+    int q[8];
+#pragma unroll
+    for (u32 i = 0; i < 8; i++)
+        q[i] = __float2int_rn(v[i] * inverse);
+    uint2 words = make_uint2(pack_bytes(q[0], q[1], q[2], q[3]), pack_bytes(q[4], q[5], q[6], q[7]));
+    int sum = __dp4a((int)words.x, 0x01010101, __dp4a((int)words.y, 0x01010101, 0));
     sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
-    int other = __shfl_xor_sync(~0u, sum, 4);
+    int other = __shfl_xor_sync(~0u, sum, 2);
     if (!exists)
         return;
-    ((u32 *)(word < 4 ? x.low : x.high))[block * 4 + word % 4] = q;
-    if (word == 0) {
+    ((uint2 *)(part < 2 ? x.low : x.high))[block * 2 + part % 2] = words;
+    if (part == 0) {
         x.scale[block] = scale;
         x.sums[block] = make_float2(scale * (f32)sum, scale * (f32)other);
     }
+}
+
+// The row, times norm, to shared memory. Returns the norm's factor, or 1.
+static __device__ __forceinline__ f32 quantise_row(const struct pairs_params &p, u32 row, f32 *room, const struct row_int8 &x)
+{
+    const float4 *in = (const float4 *)(p.in + (u64)row * p.n_cols), *norm = (const float4 *)p.norm;
+    const float4 one = make_float4(1, 1, 1, 1);
+    u32 n = p.n_cols / 8, end = (n + 31) / 32 * 32;
+    f32 squares = 0;
+
+#pragma unroll 2
+    for (u32 i = threadIdx.x; i < end; i += blockDim.x) {
+        u32 at = min(i, n - 1) * 2;
+        float4 a = in[at], b = in[at + 1], s = norm ? norm[at] : one, t = norm ? norm[at + 1] : one;
+        const f32 v[8] = { a.x * s.x, a.y * s.y, a.z * s.z, a.w * s.w, b.x * t.x, b.y * t.y, b.z * t.z, b.w * t.w };
+        if (i < n)
+            squares += a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w + b.x * b.x + b.y * b.y + b.z * b.z + b.w * b.w;
+        quantise_eight(x, i, v, i < n);
+    }
+    if (!norm) {
+        __syncthreads();
+        return 1;
+    }
+    return norm_factor(block_sum(squares, room), p.n_cols, p.eps);
 }
 
 // Reads the row, times norm, and hands each four to `put`; loads are issued four at a time. Returns the norm's factor, or 1.
@@ -66,17 +96,17 @@ template <typename Put> static __device__ __forceinline__ f32 read_row(const str
     u32 n = p.n_cols / 4, end = (n + 31) / 32 * 32;
     f32 squares = 0;
 
-    for (u32 first = threadIdx.x; first < end; first += 4 * GEMV_THREADS) {
+    for (u32 first = threadIdx.x; first < end; first += 4 * blockDim.x) {
         float4 v[4], s[4];
 #pragma unroll
         for (u32 k = 0; k < 4; k++) {
-            u32 i = first + k * GEMV_THREADS;
+            u32 i = first + k * blockDim.x;
             v[k] = i < n ? in[i] : zero;
             s[k] = norm && i < n ? norm[i] : one;
         }
 #pragma unroll
         for (u32 k = 0; k < 4; k++) {
-            u32 i = first + k * GEMV_THREADS;
+            u32 i = first + k * blockDim.x;
             squares += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;
             if (i < end) // the same for a whole warp
                 put(i, make_float4(v[k].x * s[k].x, v[k].y * s[k].y, v[k].z * s[k].z, v[k].w * s[k].w), i < n);
@@ -127,7 +157,7 @@ static __device__ __forceinline__ void ask_early(const struct pairs_params &p, c
     for (u32 i = 0; i < per_warp; i++)
         ask_for_pair(p, t.first + warp * per_warp + i, t.end, lane);
     if (p.norm)
-        for (u32 i = threadIdx.x * 128; i < p.n_cols * 4; i += GEMV_THREADS * 128)
+        for (u32 i = threadIdx.x * 128; i < p.n_cols * 4; i += blockDim.x * 128)
             asm volatile("prefetch.global.L2 [%0];" ::"l"((const u8 *)p.norm + i));
 }
 
@@ -136,15 +166,19 @@ template <u32 F> static __device__ __forceinline__ void dot_block(const struct p
     struct unpacked u = unpack_block<F>(w);
     uint4 low = x.low[block], high = x.high[block];
     float2 sums = x.sums[block];
-    int first = __dp4a(u.q[0], (int)low.x, __dp4a(u.q[1], (int)low.y, __dp4a(u.q[2], (int)low.z, __dp4a(u.q[3], (int)low.w, 0))));
-    int second = __dp4a(u.q[4], (int)high.x, __dp4a(u.q[5], (int)high.y, __dp4a(u.q[6], (int)high.z, __dp4a(u.q[7], (int)high.w, 0))));
     constexpr bool halves = F == PLANES_Q2_K || F == PLANES_Q3_K || F == PLANES_Q6_K;
     constexpr bool centred = F == PLANES_Q8_0 || F == PLANES_IQ4_NL || F == PLANES_IQ4_XS || F == PLANES_MXFP4;
 
+    // The sums start at 1.5 * 2^23 as bits of a float: the float is then that number plus the sum, and needs no conversion.
+    const int zero = 0x4b400000;
+    const f32 zero_f = 12582912.0f;
+    int first = __dp4a(u.q[0], (int)low.x, __dp4a(u.q[1], (int)low.y, __dp4a(u.q[2], (int)low.z, __dp4a(u.q[3], (int)low.w, zero))));
+    int second = __dp4a(u.q[4], (int)high.x, __dp4a(u.q[5], (int)high.y, __dp4a(u.q[6], (int)high.z, __dp4a(u.q[7], (int)high.w, halves ? zero : first))));
+
     if (halves)
-        *sum += x.scale[block] * (u.scale[0] * (f32)first + u.scale[1] * (f32)second);
+        *sum += x.scale[block] * (u.scale[0] * (__int_as_float(first) - zero_f) + u.scale[1] * (__int_as_float(second) - zero_f));
     else
-        *sum += x.scale[block] * u.scale[0] * (f32)(first + second);
+        *sum += x.scale[block] * u.scale[0] * (__int_as_float(second) - zero_f);
     if (halves)
         *sum += u.offset[0] * sums.x + u.offset[1] * sums.y;
     else if (!centred)
@@ -160,7 +194,7 @@ template <u32 F>
 static __device__ __forceinline__ float2 dot_pair_int8(const struct pairs_params &p, const struct pair &r, const struct row_int8 &x,
                                                        struct span s)
 {
-    constexpr u32 group = F == PLANES_Q8_0 || (F >= PLANES_Q2_K && F <= PLANES_Q6_K) || F == PLANES_IQ4_XS ? 2 : 4;
+    constexpr u32 group = F == PLANES_Q4_0 || F == PLANES_Q4_1 ? 4 : F == PLANES_Q8_0 || F >= PLANES_Q2_K && F != PLANES_IQ4_NL && F != PLANES_MXFP4 ? 2 : 3;
     const struct planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     u32 n_blocks = p.n_cols / 32;
     float2 sum = make_float2(0, 0);
@@ -191,12 +225,14 @@ static __device__ __forceinline__ float2 dot_pair_int8(const struct pairs_params
 static __device__ __forceinline__ void finish(const struct pairs_params &p, const struct pair &r, u32 row, float2 sum,
                                               const struct pair_inputs &in, struct span s)
 {
-    for (u32 o = s.lanes / 2; o; o >>= 1) {
-        sum.x += __shfl_xor_sync(~0u, sum.x, o);
-        sum.y += __shfl_xor_sync(~0u, sum.y, o);
-    }
+    u32 half = s.lanes / 2, upper = threadIdx.x & half; // the upper half sums y, the lower x
+    f32 mine = (upper ? sum.y : sum.x) + __shfl_xor_sync(~0u, upper ? sum.x : sum.y, half);
+
+    for (u32 o = half / 2; o; o >>= 1)
+        mine += __shfl_xor_sync(~0u, mine, o);
+    f32 other = __shfl_xor_sync(~0u, mine, half);
     if (s.lane == 0)
-        pair_end(p, r, row, in, sum);
+        pair_end(p, r, row, in, make_float2(mine, other));
 }
 
 // Walks the block's pairs; DOT gives a pair's two sums.
@@ -206,7 +242,7 @@ template <typename Dot> static __device__ __forceinline__ void walk(const struct
     u32 per_warp = 32 / p.lanes, lane = threadIdx.x & 31;
     struct span s = { lane % p.lanes, p.lanes };
 
-    for (u32 at = t.first + (threadIdx.x >> 5) * per_warp; at < t.end; at += GEMV_THREADS / 32 * per_warp) {
+    for (u32 at = t.first + (threadIdx.x >> 5) * per_warp; at < t.end; at += blockDim.x / 32 * per_warp) {
         u32 mine = at + lane / p.lanes;
         bool writes = mine < t.end && s.lane == 0;
         struct pair r = pair_find(p, min(mine, t.end - 1));
@@ -229,12 +265,12 @@ template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct p
     wait_for_inputs();
     if (row >= n_rows_of(p.step, p.rows))
         return;
-    f32 factor = read_row(p, row, room, [&](u32 i, float4 v, bool exists) { quantise_four(x, i, v, exists); });
+    f32 factor = quantise_row(p, row, room, x);
     walk(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_int8<F>(p, r, x, s); });
 }
 
 #define GEMV_INT8(name, F)                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(GEMV_THREADS, 2) gemv_int8_##name(const __grid_constant__ struct pairs_params p) \
+    extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_int8_##name(const __grid_constant__ struct pairs_params p) \
     {                                                                                                                          \
         gemv_int8<F>(p);                                                                                                       \
     }
@@ -349,7 +385,7 @@ static __device__ __forceinline__ f32 fill_row(const struct pairs_params &p, u32
             if (exists)
                 *(float4 *)(x + padded(4 * i)) = v;
         });
-    for (u32 i = threadIdx.x; i < p.n_cols; i += GEMV_THREADS) {
+    for (u32 i = threadIdx.x; i < p.n_cols; i += blockDim.x) {
         f32 v = p.in[(u64)row * p.n_cols + i];
         squares += v * v;
         x[padded(i)] = p.norm ? v * p.norm[i] : v;
@@ -358,7 +394,7 @@ static __device__ __forceinline__ f32 fill_row(const struct pairs_params &p, u32
     return p.norm ? norm_factor(squares, p.n_cols, p.eps) : 1;
 }
 
-extern "C" __global__ void __launch_bounds__(GEMV_THREADS, 2) gemv_plain(const __grid_constant__ struct pairs_params p)
+extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_plain(const __grid_constant__ struct pairs_params p)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ f32 room[33];
@@ -374,7 +410,7 @@ extern "C" __global__ void __launch_bounds__(GEMV_THREADS, 2) gemv_plain(const _
     walk(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_plain(p, r, x, s); });
 }
 
-extern "C" __global__ void __launch_bounds__(GEMV_THREADS) gemv_exact(const __grid_constant__ struct pairs_params p)
+extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_exact(const __grid_constant__ struct pairs_params p)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ f32 room[33];

@@ -55,10 +55,11 @@ static u32 lanes_of(u32 n_blocks, u32 n_pairs, u32 n_sms)
 static void launch_gemv(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
     char name[32];
-    u32 n_blocks = divide_up(params->n_cols, 32), per_sm = params->n_pairs > GEMV_WARPS * p->device.n_sms ? 2 : 1;
-    u32 grid = params->n_pairs < per_sm * p->device.n_sms ? params->n_pairs : per_sm * p->device.n_sms;
+    u32 n_blocks = divide_up(params->n_cols, 32),
+        warps = params->n_pairs > GEMV_WARPS * p->device.n_sms ? 2 * GEMV_WARPS : GEMV_WARPS;
+    u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
     enum way way = part.way;
-    struct cuda_shape shape = { { grid, part.max_rows, 1 }, GEMV_WARPS * 32, n_blocks * (way == WAY_INT8 ? 44 : 36 * 4) };
+    struct cuda_shape shape = { { grid, part.max_rows, 1 }, warps * 32, n_blocks * (way == WAY_INT8 ? 44 : 36 * 4) };
 
     params->lanes = way == WAY_INT8 ? lanes_of(n_blocks, params->n_pairs, p->device.n_sms) : 32;
     snprintf(name, sizeof name, "gemv_%s%s",

@@ -25,8 +25,8 @@ template <u32 F> static __device__ __forceinline__ struct packed<F> load_block(c
 {
     struct packed<F> r;
     u32 n_blocks = p.n_cols / 32;
-    u64 at = (u64)row * n_blocks + block;
-    const u8 *q = p.quants + at * (F == PLANES_Q8_0 ? 32 : 16);
+    u32 at = row * n_blocks + block; // of a matrix of less than 2^37 numbers
+    const u8 *q = p.quants + (u64)at * (F == PLANES_Q8_0 ? 32 : 16);
 
     r.q[0] = load_once(q);
     if (F == PLANES_Q8_0)
@@ -43,8 +43,8 @@ template <u32 F> static __device__ __forceinline__ struct packed<F> load_block(c
     if (F == PLANES_Q4_1 || F == PLANES_Q5_1 || F == PLANES_MXFP4)
         r.scale = ((const u32 *)p.scales)[at];
     if (F >= PLANES_Q2_K && F != PLANES_IQ4_NL && F != PLANES_MXFP4) {
-        u64 super = (u64)row * (n_blocks / 8) + block / 8;
-        const u8 *s = p.scales + super * 16;
+        u32 super = row * (n_blocks / 8) + block / 8;
+        const u8 *s = p.scales + (u64)super * 16;
         u32 g = block % 8;
         if (F == PLANES_Q4_K || F == PLANES_Q5_K)
             r.scale = s[g] | (u32)s[g + 8] << 8;
