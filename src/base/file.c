@@ -11,7 +11,7 @@ enum { WRITE_BUFFER = 1 << 20 };
 
 static int open_regular(const char *path, struct stat *info, struct err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe without a writer must not hang us
 
     if (fd < 0) {
         err_set(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: cannot open: %s", path, strerror(errno));

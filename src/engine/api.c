@@ -156,8 +156,11 @@ int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *toke
         return -1;
     if (tokenizer_decode(engine->inner.tokenizer, &ids, false, &out)) {
         n = (int64_t)out.n;
-        if (capacity)
-            snprintf(text, capacity, "%.*s", (int)(out.n < capacity ? out.n : capacity - 1), out.at ? out.at : "");
+        size_t stored = out.n < capacity ? out.n : capacity - 1;
+        if (capacity) {
+            memcpy(text, buf_as_str(&out).at, stored);
+            text[stored] = 0;
+        }
     } else {
         err_memory(as_err(error), "the text");
     }

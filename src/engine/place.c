@@ -50,7 +50,8 @@ bool place_check(const struct place_memory *need, struct device *d, struct err *
     if (total <= info.memory_bytes)
         return true;
     return err_set(err, ERR_MEMORY,
-                   "needs %.2f GiB (weights %.2f, KV pages %.2f, scratch %.2f) and %s has %.2f; use a smaller model, -c or -np",
+                   "needs %.2f GiB (weights %.2f, KV pages %.2f, scratch %.2f) and %s has %.2f; use a smaller model, a shorter "
+                   "context or fewer sequences",
                    (double)total / gib, (double)need->weights / gib, (double)need->pages / gib, (double)need->scratch / gib,
                    d->name, (double)info.memory_bytes / gib);
 }

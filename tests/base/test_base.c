@@ -1,6 +1,7 @@
 // test_base.c - err, arena, str, buf, file.
 #include "testing.h"
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/arena.h"
 #include "base/file.h"
@@ -69,6 +70,20 @@ static void a_file_appears_whole_or_not_at_all(void **state)
     unlink(path);
 }
 
+static void what_is_no_regular_file_is_refused_at_once(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/ingot-test-XXXXXX";
+    struct file_map map;
+    struct err err = { 0 };
+    close(mkstemp(path));
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_fails(file_map_open(&map, path, &err), &err, "not a regular file");
+    assert_fails(file_map_open(&map, "/tmp", &err), &err, "not a regular file");
+    unlink(path);
+}
+
 static void allocations_can_fail(void **state)
 {
     (void)state;
@@ -83,8 +98,11 @@ static void allocations_can_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_strict),       cmocka_unit_test(a_buffer_keeps_its_maximum),
-        cmocka_unit_test(an_arena_keeps_its_limit), cmocka_unit_test(a_file_appears_whole_or_not_at_all),
+        cmocka_unit_test(numbers_are_strict),
+        cmocka_unit_test(a_buffer_keeps_its_maximum),
+        cmocka_unit_test(an_arena_keeps_its_limit),
+        cmocka_unit_test(a_file_appears_whole_or_not_at_all),
+        cmocka_unit_test(what_is_no_regular_file_is_refused_at_once),
         cmocka_unit_test(allocations_can_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
