@@ -33,9 +33,14 @@ static void amount(double n, char *text, size_t size) // of parameters
         snprintf(text, size, "%.2f M", n * 1e-6);
 }
 
+bool bench_on_cpu(const struct bench_report *r)
+{
+    return strncmp(r->info.device, "cuda", 4) != 0;
+}
+
 static const char *backend(const struct bench_report *r)
 {
-    return strncmp(r->info.device, "cuda", 4) == 0 ? "CUDA" : "CPU";
+    return bench_on_cpu(r) ? "CPU" : "CUDA";
 }
 
 static void model_type(const struct bench_report *r, char *text, size_t size)
@@ -67,7 +72,7 @@ static void md_head(void)
 
 static void md_row(const struct bench_report *r, const struct bench_row *row)
 {
-    char model[128], size[32], params[32], test[64], speed[48];
+    char model[128], size[32], params[32], test[64], speed[48], share[16] = "";
     double mib = (double)r->info.weight_bytes / 1048576.0;
 
     model_type(r, model, sizeof model);
@@ -77,8 +82,10 @@ static void md_row(const struct bench_report *r, const struct bench_row *row)
     // The sign takes two bytes and one column.
     snprintf(speed, sizeof speed, "%.2f \302\261 %.2f", stats_mean(row->samples_ts, row->n_samples),
              stats_stddev(row->samples_ts, row->n_samples));
-    out_printf("| %-30s | %10s | %10s | %-10s | %7u | %15s | %21s | %4.0f %% |\n", model, size, params, backend(r), r->n_threads,
-               test, speed, row->share * 100);
+    if (r->bandwidth > 0)
+        snprintf(share, sizeof share, "%.0f %%", row->share * 100);
+    out_printf("| %-30s | %10s | %10s | %-10s | %7u | %15s | %21s | %6s |\n", model, size, params, backend(r), r->n_threads, test,
+               speed, share);
 }
 
 static void md_latency(const struct bench_row *row)
@@ -172,8 +179,8 @@ static json_t *gap_json(const struct bench_row *row, double q)
 
 static void set_latency(json_t *o, const struct bench_report *r, const struct bench_row *row)
 {
-    json_object_set_new(o, "dram_bytes_per_second", json_real(r->bandwidth));
-    json_object_set_new(o, "dram_share", json_real(row->share));
+    json_object_set_new(o, "dram_bytes_per_second", r->bandwidth > 0 ? json_real(r->bandwidth) : json_null());
+    json_object_set_new(o, "dram_share", r->bandwidth > 0 ? json_real(row->share) : json_null());
     json_object_set_new(o, "first_token_ms", json_real(stats_median(row->first_ms, row->n_samples)));
     json_object_set_new(o, "token_ms_p50", gap_json(row, 0.5));
     json_object_set_new(o, "token_ms_p95", gap_json(row, 0.95));

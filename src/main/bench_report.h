@@ -20,10 +20,11 @@ struct bench_report {
     const struct survey *survey;
     struct ingot_engine_info info;
     uint32_t n_threads;
-    double bandwidth; // bytes per second
+    double bandwidth; // of the processor's memory, bytes per second; 0 when the model runs elsewhere
     uint32_t n_printed;
 };
 
+bool bench_on_cpu(const struct bench_report *r);
 void bench_head(struct bench_report *r);
 void bench_print(struct bench_report *r, const struct bench_row *row);
 // Below the table: latencies, and the comparison with a peer. Nothing in other formats, where they are fields.

@@ -185,7 +185,7 @@ static int run_tests(struct bench *b)
     for (uint32_t i = 0; i < b->n_tests && ok && out_state() == OUT_OPEN; i++)
         ok = run_test(b, &b->tests[i], &err);
     bench_foot(&b->report);
-    if (ok && !strcmp(b->settings->output, "md"))
+    if (ok && !strcmp(b->settings->output, "md") && b->report.bandwidth > 0)
         out_printf("\nDRAM reads at %.1f GB/s with %u threads, probed in this run\n", b->report.bandwidth * 1e-9,
                    b->report.n_threads);
     for (uint32_t i = 0; i < b->n_rows && ok; i++)
@@ -223,8 +223,10 @@ static int bench_run(struct bench *b)
     int status = STATUS_ERROR;
     if (b->engine) {
         unsigned n = b->settings->n_threads ? b->settings->n_threads : threads_available();
-        b->report = (struct bench_report){ .settings = b->settings, .n_threads = n, .bandwidth = bandwidth_read(n) };
+        b->report = (struct bench_report){ .settings = b->settings, .n_threads = n };
         ingot_engine_info(b->engine, &b->report.info);
+        if (bench_on_cpu(&b->report)) // a GPU reads memory of its own
+            b->report.bandwidth = bandwidth_read(n);
         status = run_tests(b);
     }
     ingot_engine_close(b->engine);
