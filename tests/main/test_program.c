@@ -181,7 +181,8 @@ static void ctrl_c_stops_the_answer(void **state)
     assert_true(read(r.out, piece, sizeof piece) > 0);
     kill(r.pid, SIGINT);
     collect(&r, &o);
-    expect(o, 0, "\n", "; stopped");
+    assert_int_equal(o.out.at[o.out.n - 1], '\n'); // a random model may say NUL bytes before it
+    expect(o, 0, "", "; stopped");
 }
 
 static void a_file_that_is_cut_short_is_told(void **state)
