@@ -8,6 +8,11 @@
 #define FOLDER SOURCE_DIR "/models/ingot-7m"
 #define GGUF   SOURCE_DIR "/models/ingot-7m-q8_0.gguf"
 #define GOLDEN SOURCE_DIR "/tests/golden/ingot-7m"
+#if defined(INGOT_VALGRIND) // fifty times slower
+enum { N_ASKED = 10 };
+#else
+enum { N_ASKED = 200 };
+#endif
 enum { N_QUESTIONS = 200, MAX_MESSAGES = 8 };
 
 static struct ingot_engine *open_model(const char *path, uint32_t n_sequences, bool exact)
@@ -176,8 +181,8 @@ static void of_200_held_back_questions_95_percent_are_answered(void **state)
     unsigned right = 0;
     struct ingot_engine *engine = open_model(GGUF, 32, false);
     load_questions(q);
-    assert_true(ingot_generate_batch(engine, q->requests, N_QUESTIONS, results, texts, NULL));
-    for (size_t i = 0; i < N_QUESTIONS; i++) {
+    assert_true(ingot_generate_batch(engine, q->requests, N_ASKED, results, texts, NULL));
+    for (size_t i = 0; i < N_ASKED; i++) {
         const char *answer = json_string_value(json_object_get(q->json[i], "answer"));
         bool ok = texts[i] && is_right(answer, texts[i]);
         right += ok;
@@ -185,10 +190,11 @@ static void of_200_held_back_questions_95_percent_are_answered(void **state)
             print_message("wrong (%s): want '%s', said '%s'\n", json_string_value(json_object_get(q->json[i], "kind")), answer,
                           texts[i]);
         ingot_free(texts[i]);
-        json_decref(q->json[i]);
     }
-    print_message("%u of %d right\n", right, N_QUESTIONS);
-    assert_true(right >= N_QUESTIONS * 95 / 100);
+    for (size_t i = 0; i < N_QUESTIONS; i++)
+        json_decref(q->json[i]);
+    print_message("%u of %d right\n", right, N_ASKED);
+    assert_true(right >= N_ASKED * 95 / 100);
     ingot_engine_close(engine);
     free(results);
     free(q);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "text/pattern.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(INGOT_VALGRIND)
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = 0 };
