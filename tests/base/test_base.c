@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 
 static void numbers_are_strict(void **state)
 {
@@ -95,6 +96,27 @@ static void allocations_can_fail(void **state)
     mem_free(c);
 }
 
+static void sha256_gives_the_standard_s_sums(void **state)
+{
+    (void)state;
+    static const char abc[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    struct sha256_stream *s = sha256_open();
+    char hex[65];
+    assert_non_null(s);
+    for (int again = 0; again < 2; again++) {
+        sha256_add(s, "a", 1);
+        sha256_add(s, "bc", 2);
+        struct sha256 sum = sha256_take(s);
+        for (int i = 0; i < 32; i++)
+            snprintf(hex + 2 * i, 3, "%02x", sum.at[i]);
+        assert_string_equal(hex, abc);
+    }
+    sha256_close(s);
+    mem_fail_at(1, 0);
+    assert_null(sha256_open());
+    mem_fail_at(0, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -104,6 +126,7 @@ int main(void)
         cmocka_unit_test(a_file_appears_whole_or_not_at_all),
         cmocka_unit_test(what_is_no_regular_file_is_refused_at_once),
         cmocka_unit_test(allocations_can_fail),
+        cmocka_unit_test(sha256_gives_the_standard_s_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,21 @@
+// sha256.h - SHA-256 by OpenSSL's libcrypto: keys of pages, sums of files.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+struct sha256 {
+    unsigned char at[32];
+};
+struct sha256_stream;
+
+struct sha256_stream *sha256_open(void);    // NULL: no memory
+void sha256_close(struct sha256_stream *s); // NULL is allowed
+void sha256_add(struct sha256_stream *s, const void *bytes, size_t n);
+// The sum of all that was added; the stream begins anew. After the first use nothing is allocated.
+struct sha256 sha256_take(struct sha256_stream *s);
+
+static inline bool sha256_eq(const struct sha256 *a, const struct sha256 *b)
+{
+    return memcmp(a->at, b->at, sizeof a->at) == 0;
+}
