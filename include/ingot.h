@@ -46,7 +46,8 @@ const char *ingot_version(void); // "0.1.0"
 
 // ---- engine -----------------------------------------------------------------------------------------------------------------
 
-enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16 }; // auto: F16, or F32 with exact
+// Formats of K and V in the cache: 4, 2, 2 and 1.0625 bytes a number. Q8_0 wants heads of a multiple of 32 numbers, BF16 of 2.
+enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16, INGOT_KV_BF16, INGOT_KV_Q8_0 }; // auto: F16, or F32 with exact
 
 struct ingot_engine_options {
     const char *model;    // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
@@ -56,10 +57,10 @@ struct ingot_engine_options {
     uint32_t n_context;   // tokens of one sequence; 0: the model's own limit, at most 8192
     uint32_t n_sequences; // sequences that may run at once; their pages are reserved at the start
     uint32_t n_batch;     // rows of one step at most: the token budget
-    enum ingot_kv kv;
-    bool exact;            // activations stay fp32 in products with quantised weights
-    bool no_repack;        // use weights as they lie in the file: less memory, slower
-    uint32_t cpu_features; // mask of processor features to use, 0: all; for tests
+    enum ingot_kv cache_type_k, cache_type_v; // unlike formats only on the CPU, which also has all of them
+    bool exact;                               // activations stay fp32 in products with quantised weights
+    bool no_repack;                           // use weights as they lie in the file: less memory, slower
+    uint32_t cpu_features;                    // mask of processor features to use, 0: all; for tests
     bool (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); // while loading; false stops. May be NULL
     void *progress_arg;
 };
@@ -72,6 +73,7 @@ struct ingot_engine_info {
     char model_name[128], architecture[32], format[32], device[160];
     uint64_t n_parameters, weight_bytes, page_bytes, scratch_bytes;
     uint32_t n_layers, n_vocab, n_context, n_sequences, n_batch, n_stages;
+    enum ingot_kv cache_type_k, cache_type_v; // never auto
 };
 void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info);
 

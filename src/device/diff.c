@@ -34,7 +34,10 @@ static bool align_inputs(const struct command *a, const struct command *b, struc
 
 static float number_at(const unsigned char *bytes, enum operand_type type, uint64_t i)
 {
-    return type == OPERAND_F16 ? quant_half_to_float(((const uint16_t *)bytes)[i]) : ((const float *)bytes)[i];
+    if (type == OPERAND_F32)
+        return ((const float *)bytes)[i];
+    uint16_t bits = ((const uint16_t *)bytes)[i];
+    return type == OPERAND_F16 ? quant_half_to_float(bits) : quant_bf16_to_float(bits);
 }
 
 static double squared_error(const struct pair *at, enum operand_type type, uint64_t n)
@@ -60,7 +63,7 @@ static double compare_bytes(const struct tape *t, const struct operand *o, const
         bytes = o->row_bytes * (t->values[o->value - 1].rows == ROWS_STEP ? step->n_rows : step->n_outputs);
     if (o->type == OPERAND_U32)
         return memcmp(at->a, at->b, bytes) == 0 ? 0 : INFINITY;
-    return squared_error(at, o->type, bytes / (o->type == OPERAND_F16 ? 2 : 4));
+    return squared_error(at, o->type, bytes / (o->type == OPERAND_F32 ? 4 : 2));
 }
 
 struct comparison {

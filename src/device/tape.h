@@ -21,7 +21,7 @@ struct value {
 };
 
 // What the bytes of an operand are, for tape_diff. Private: a kernel's own workspace, never compared.
-enum operand_type { OPERAND_F32, OPERAND_F16, OPERAND_U32, OPERAND_PRIVATE };
+enum operand_type { OPERAND_F32, OPERAND_F16, OPERAND_BF16, OPERAND_U32, OPERAND_PRIVATE };
 
 struct operand {
     const struct buffer *buffer; // NULL: an absent operand, or scratch before the seal

@@ -111,6 +111,8 @@ void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_in
         .n_sequences = e->kv.n_slots,
         .n_batch = e->max_rows,
         .n_stages = e->n_stages,
+        .cache_type_k = (enum ingot_kv)(e->stages[0].shape.k_format + 1),
+        .cache_type_v = (enum ingot_kv)(e->stages[0].shape.v_format + 1),
     };
     for (uint32_t i = 0; i < e->n_stages; i++) {
         info->page_bytes += stage_page_bytes(&e->stages[i]);

@@ -79,20 +79,52 @@ static bool choose_sizes(struct engine *e, struct err *err)
            batch_create(&e->batch, e->max_rows, e->max_outputs, err);
 }
 
+STATIC_ASSERT(INGOT_KV_F32 == KV_F32 + 1 && INGOT_KV_Q8_0 == KV_Q8_0 + 1);
+
+static enum kv_format page_format(const struct engine *e, enum ingot_kv asked, bool exact)
+{
+    (void)e;
+    if (asked == INGOT_KV_AUTO)
+        return exact ? KV_F32 : KV_F16;
+    return (enum kv_format)(asked - 1);
+}
+
+static bool choose_pages(const struct engine *e, struct stage_shape *shape, struct err *err)
+{
+    static const char *const names[N_KV_FORMATS] = { "f32", "f16", "bf16", "q8_0" };
+    uint32_t k = page_format(e, e->options.cache_type_k, shape->exact), v = page_format(e, e->options.cache_type_v, shape->exact);
+    struct page_shape pages = { 1, e->model.config.head_dim, 1, (u16)k, (u16)v };
+
+    shape->k_format = (enum kv_format)k;
+    shape->v_format = (enum kv_format)v;
+    if (!page_fits(&pages))
+        return err_set(err, ERR_UNSUPPORTED, "KV pages of K %s, V %s: the model's heads have %u numbers; want a multiple of %u",
+                       names[k], names[v], pages.head_dim, page_dims(page_dims(k) > page_dims(v) ? k : v));
+    if (!str_is(str_from(e->device->name), "cpu") && (k != v || k > KV_F16))
+        return err_set(err, ERR_UNSUPPORTED, "KV pages of K %s, V %s: %s has f16 and f32, the same for both", names[k], names[v],
+                       e->device->name);
+    return true;
+}
+
 static bool make_stages(struct engine *e, struct err *err)
 {
     const struct ingot_engine_options *o = &e->options;
     bool plain = o->device && strcmp(o->device, "cpu:plain") == 0;
-    bool wide = o->kv == INGOT_KV_F32 || (o->kv == INGOT_KV_AUTO && (o->exact || plain));
-    struct stage_shape shape = { e->max_rows,   e->max_outputs, e->kv.n_slots,          e->kv.max_pages,
-                                 e->kv.n_pages, e->n_context,   wide ? KV_F32 : KV_F16, o->exact || plain,
-                                 false };
+    struct stage_shape shape = { .max_rows = e->max_rows,
+                                 .max_outputs = e->max_outputs,
+                                 .n_slots = e->kv.n_slots,
+                                 .max_pages = e->kv.max_pages,
+                                 .n_pages = e->kv.n_pages,
+                                 .log_stride = e->n_context,
+                                 .exact = o->exact || plain };
     struct stage_progress progress = { o->progress, o->progress_arg, 0, e->model.weight_bytes };
-    struct place_memory need = place_memory(&e->model, &shape, !plain && !o->no_repack);
     struct layer_range ranges[MAX_STAGES];
     uint32_t n = place_stages(o->stages, e->model.config.n_layers, ranges, err);
 
-    if (n == 0 || !place_check(&need, e->device, err))
+    if (n == 0 || !choose_pages(e, &shape, err))
+        return false;
+    struct place_memory need = place_memory(&e->model, &shape, !plain && !o->no_repack);
+    if (!place_check(&need, e->device, err))
         return false;
     e->stages = mem_alloc_array(n, sizeof *e->stages);
     if (!e->stages)

@@ -31,8 +31,8 @@ struct place_memory place_memory(const struct model *m, const struct stage_shape
 
     return (struct place_memory){
         .weights = m->weight_bytes * (repacks ? 2 : 1),
-        .pages = 2ull * c->n_layers * shape->n_pages * c->n_kv_heads * PAGE_TOKENS * c->head_dim *
-                 (shape->kv_format == KV_F32 ? 4 : 2),
+        .pages = (uint64_t)c->n_layers * shape->n_pages * c->n_kv_heads *
+                 (page_head_bytes(shape->k_format, c->head_dim) + page_head_bytes(shape->v_format, c->head_dim)),
         .scratch = 4 * (shape->max_rows * row + 4ull * shape->max_outputs * c->n_vocab),
     };
 }

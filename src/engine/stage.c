@@ -104,8 +104,10 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
 static bool make_pages(struct stage *s, const struct model_config *c, struct err *err)
 {
     uint32_t n_layers = s->parts.last - s->parts.first;
-    uint64_t bytes =
-        (uint64_t)s->shape.n_pages * c->n_kv_heads * PAGE_TOKENS * c->head_dim * (s->shape.kv_format == KV_F32 ? 4 : 2);
+    uint64_t places = (uint64_t)s->shape.n_pages * c->n_kv_heads;
+    uint64_t k_bytes = places * page_head_bytes(s->shape.k_format, c->head_dim),
+             v_bytes = places * page_head_bytes(s->shape.v_format, c->head_dim);
+    struct page_shape shape = { c->n_kv_heads, c->head_dim, s->shape.max_pages, (u16)s->shape.k_format, (u16)s->shape.v_format };
 
     s->pages = mem_alloc_array(n_layers, sizeof *s->pages);
     s->page_buffers = mem_alloc_array((size_t)n_layers * 2, sizeof *s->page_buffers);
@@ -114,10 +116,9 @@ static bool make_pages(struct stage *s, const struct model_config *c, struct err
     s->parts.pages = s->pages;
     for (uint32_t l = 0; l < n_layers; l++) {
         struct buffer *kv = &s->page_buffers[2 * l];
-        if (!buffer_alloc(s->device, bytes, &kv[0], err) || !buffer_alloc(s->device, bytes, &kv[1], err))
+        if (!buffer_alloc(s->device, k_bytes, &kv[0], err) || !buffer_alloc(s->device, v_bytes, &kv[1], err))
             return err_prefix(err, "KV pages for %u tokens", s->shape.n_pages * PAGE_TOKENS);
-        s->pages[l] =
-            (struct pages){ &kv[0], &kv[1], &s->table, { c->n_kv_heads, c->head_dim, s->shape.max_pages, s->shape.kv_format } };
+        s->pages[l] = (struct pages){ &kv[0], &kv[1], &s->table, shape };
     }
     return true;
 }

@@ -20,7 +20,7 @@ static void count(struct survey *s, uint32_t n_context)
     s->n_context = n_context ? n_context : most;
     uint32_t n_pages = (s->n_context + PAGE_TOKENS - 1) / PAGE_TOKENS;
     struct stage_shape shape = {
-        .max_rows = DEFAULT_ROWS, .max_outputs = DEFAULT_OUTPUTS, .n_pages = n_pages, .kv_format = KV_F16
+        .max_rows = DEFAULT_ROWS, .max_outputs = DEFAULT_OUTPUTS, .n_pages = n_pages, .k_format = KV_F16, .v_format = KV_F16
     };
     s->memory = place_memory(&s->model, &shape, true);
     s->read_bytes = read_bytes(&s->model);

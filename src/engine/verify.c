@@ -20,7 +20,7 @@ struct walk {
 
 static double limit_of(const struct engine *e, const char *name)
 {
-    bool exact = e->stages[0].shape.exact, half = e->stages[0].shape.kv_format == KV_F16;
+    bool exact = e->stages[0].shape.exact, half = e->stages[0].shape.k_format != KV_F32 || e->stages[0].shape.v_format != KV_F32;
     bool product = strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0;
 
     if (!exact && product)
@@ -101,11 +101,15 @@ bool engine_verify(const struct ingot_engine_options *options, uint32_t n_rows, 
     plain.device = "cpu:plain";
     plain.cpu_features = 0;
     plain.progress = NULL;
-    if (plain.kv == INGOT_KV_AUTO) // the same pages on both sides
-        plain.kv = options->exact || (options->device && strcmp(options->device, "cpu:plain") == 0) ? INGOT_KV_F32 : INGOT_KV_F16;
     if (!engines[0] || !engines[1])
         err_memory(err, "two engines");
-    else if ((loaded[0] = engine_load(engines[0], options, err)) && (loaded[1] = engine_load(engines[1], &plain, err))) {
+    else if ((loaded[0] = engine_load(engines[0], options, err))) {
+        const struct stage_shape *shape = &engines[0]->stages[0].shape;
+        plain.cache_type_k = (enum ingot_kv)(shape->k_format + 1); // the same pages on both sides
+        plain.cache_type_v = (enum ingot_kv)(shape->v_format + 1);
+        loaded[1] = engine_load(engines[1], &plain, err);
+    }
+    if (loaded[1]) {
         struct walk w = { .engine = engines[0], .on_command = on_command, .arg = arg };
         ok = verify_both(&w, engines, n_rows, err);
         *n_bad = w.n_bad;

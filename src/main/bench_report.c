@@ -7,6 +7,7 @@
 #include <time.h>
 #include "base/mem.h"
 #include "base/stats.h"
+#include "main/loading.h"
 #include "main/out_json.h"
 #include "main/terminal.h"
 #include "main/version.h"
@@ -166,9 +167,8 @@ static void set_machine(json_t *o, const struct bench_report *r)
     json_object_set_new(o, "n_batch", json_integer(r->info.n_batch));
     json_object_set_new(o, "n_ubatch", json_integer(r->info.n_batch));
     json_object_set_new(o, "n_threads", json_integer(r->n_threads));
-    const char *kv = !strcmp(r->settings->kv, "auto") ? r->settings->exact ? "f32" : "f16" : r->settings->kv;
-    json_object_set_new(o, "type_k", json_string(kv));
-    json_object_set_new(o, "type_v", json_string(kv));
+    json_object_set_new(o, "type_k", json_string(kv_name(r->info.cache_type_k)));
+    json_object_set_new(o, "type_v", json_string(kv_name(r->info.cache_type_v)));
     json_object_set_new(o, "n_gpu_layers", json_integer(0));
 }
 

@@ -7,6 +7,22 @@
 
 enum { PROMPT_MAX_BYTES = 1 << 28 };
 
+static const char *const kv_names[] = { "auto", "f32", "f16", "bf16", "q8_0" };
+
+const char *kv_name(enum ingot_kv kv)
+{
+    return kv_names[kv];
+}
+
+static enum ingot_kv kv_from_name(const char *name)
+{
+    enum ingot_kv kv = INGOT_KV_AUTO;
+
+    for (uint32_t i = 0; i < sizeof kv_names / sizeof *kv_names; i++)
+        kv = strcmp(name, kv_names[i]) ? kv : (enum ingot_kv)i;
+    return kv;
+}
+
 struct ingot_engine_options engine_options(const struct settings *settings)
 {
     struct ingot_engine_options options = ingot_engine_defaults();
@@ -18,7 +34,8 @@ struct ingot_engine_options engine_options(const struct settings *settings)
     options.n_context = settings->n_context;
     if (settings->n_batch)
         options.n_batch = settings->n_batch;
-    options.kv = !strcmp(settings->kv, "f16") ? INGOT_KV_F16 : !strcmp(settings->kv, "f32") ? INGOT_KV_F32 : INGOT_KV_AUTO;
+    options.cache_type_k = kv_from_name(settings->cache_type_k);
+    options.cache_type_v = kv_from_name(settings->cache_type_v);
     options.exact = settings->exact;
     options.no_repack = settings->no_repack;
     return options;

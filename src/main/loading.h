@@ -3,6 +3,7 @@
 #include "ingot.h"
 #include "main/settings.h"
 
+const char *kv_name(enum ingot_kv kv); // as the options spell it
 struct ingot_engine_options engine_options(const struct settings *settings);
 // n_sequences: 0 keeps the engine's own choice. On failure one line is on stderr and the result is NULL.
 struct ingot_engine *engine_from_settings(const struct settings *settings, uint32_t n_sequences);

@@ -8,7 +8,7 @@ struct settings {
     bool help;
     const char *config, *log;
     // the model and where it runs
-    const char *model, *device, *stages, *kv;
+    const char *model, *device, *stages, *cache_type_k, *cache_type_v;
     uint32_t n_threads, n_context, n_batch;
     bool exact, no_repack;
     // the prompt and the answer

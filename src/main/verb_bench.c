@@ -148,7 +148,9 @@ static bool run_rounds(struct bench *b, struct measure *m, struct bench_row *row
 // The bytes that a run reads at least: the weights once for every step, and the K and V of what came before.
 static double run_bytes(const struct bench *b, const struct measure_test *t)
 {
-    double kv = (double)b->survey.kv_bytes * (!strcmp(b->settings->kv, "f32") || b->settings->exact ? 2 : 1);
+    static const double number_bytes[] = { 0, 4, 2, 2, 1.0625 };
+    double kv =
+        (double)b->survey.kv_bytes / 4 * (number_bytes[b->report.info.cache_type_k] + number_bytes[b->report.info.cache_type_v]);
     double prompt_steps = t->n_prompt ? (double)((t->n_prompt + b->report.info.n_batch - 1) / b->report.info.n_batch) : 0;
     double start = (double)t->depth + t->n_prompt;
 

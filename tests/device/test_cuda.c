@@ -238,7 +238,7 @@ static struct pages side_pages(struct side *s, const struct shape *c)
     for (uint32_t i = 0; i < SLOTS * MAX_PAGES; i++)
         pages[i] = (i * 37 + 5) % (SLOTS * MAX_PAGES);
     assert_ok(buffer_write(table, 0, pages, sizeof pages, &err), &err);
-    return (struct pages){ k, v, table, { c->n_kv_heads, c->head_dim, MAX_PAGES, c->kv } };
+    return (struct pages){ k, v, table, { c->n_kv_heads, c->head_dim, MAX_PAGES, (u16)c->kv, (u16)c->kv } };
 }
 
 static void record_qkv(struct side *s, const struct shape *c)

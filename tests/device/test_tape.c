@@ -167,7 +167,7 @@ static void reading_what_nobody_wrote_is_an_error(void **state)
 static void play_fused(bool parts, float *result, uint32_t *n_commands)
 {
     struct bench b;
-    struct page_shape shape = { 2, 16, 2, KV_F32 };
+    struct page_shape shape = { 2, 16, 2, KV_F32, KV_F32 };
     struct tape_limits limits = four_rows;
     float *q, *out;
 

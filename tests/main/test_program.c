@@ -293,8 +293,8 @@ static void completions_and_man_page_parse(void **state)
         "! command -v groff >/dev/null || test -z \"$(" PROGRAM " man | groff -man -ww -Tutf8 2>&1 >/dev/null)\"",
         "bash -c 'eval \"$(" PROGRAM " completion bash)\"; COMP_WORDS=(ingot run --temp); COMP_CWORD=2; _ingot; "
         "[ \"${COMPREPLY[0]}\" = --temp ]'",
-        "bash -c 'eval \"$(" PROGRAM " completion bash)\"; COMP_WORDS=(ingot run --kv f); COMP_CWORD=3; _ingot; "
-        "[ \"${COMPREPLY[*]}\" = \"f16 f32\" ]'",
+        "bash -c 'eval \"$(" PROGRAM " completion bash)\"; COMP_WORDS=(ingot run --cache-type-k f); COMP_CWORD=3; _ingot; "
+        "[ \"${COMPREPLY[*]}\" = \"f32 f16\" ]'",
     };
     (void)state;
 

@@ -11,7 +11,7 @@ enum { SLOTS = 4, MAX_PAGES = 40 };
 
 struct setting {
     uint32_t n_heads, n_kv_heads, head_dim, n_dims, window;
-    enum kv_format format;
+    enum kv_format k_format, v_format;
     enum rope_pairs pairs;
     enum quant wq, wv;
     bool exact, norms, biases, parts;
@@ -46,9 +46,11 @@ static void fill_step(struct bench *b, const struct rows *rows)
 // Pages hold numbers that depend on the sequence and the position alone; everything else in them is NaN, which nobody may read.
 static struct pages make_pages(struct bench *b, const struct setting *s, const struct rows *rows)
 {
-    struct page_shape shape = { s->n_kv_heads, s->head_dim, MAX_PAGES, s->format };
+    struct page_shape shape = { s->n_kv_heads, s->head_dim, MAX_PAGES, (u16)s->k_format, (u16)s->v_format };
     uint64_t n = (uint64_t)SLOTS * MAX_PAGES * s->n_kv_heads * PAGE_TOKENS * s->head_dim;
     struct buffer *k = bench_buffer(b, n * 4), *v = bench_buffer(b, n * 4), *table = bench_buffer(b, SLOTS * MAX_PAGES * 4);
+
+    float x[512], y[512];
 
     memset(k->host, 0xff, n * 4);
     memset(v->host, 0xff, n * 4);
@@ -56,20 +58,15 @@ static struct pages make_pages(struct bench *b, const struct setting *s, const s
         ((uint32_t *)table->host)[i] = i * 7 % (SLOTS * MAX_PAGES);
     for (uint32_t r = 0; r < rows->n; r++)
         for (uint32_t t = 0; t <= rows->position[r]; t++)
-            for (uint32_t i = 0; i < s->n_kv_heads * s->head_dim; i++) {
-                uint32_t page = ((uint32_t *)table->host)[rows->slot[r] * MAX_PAGES + t / PAGE_TOKENS], d = i % s->head_dim;
-                uint64_t at = page_at(&shape, page, i / s->head_dim);
-                uint64_t k_at = at + page_k_element(&shape, t % PAGE_TOKENS, d),
-                         v_at = at + page_v_element(&shape, t % PAGE_TOKENS, d);
-                bench_seed(((uint64_t)rows->slot[r] * 100000 + t) * 1000 + i + 1);
-                float x = bench_normal(), y = bench_normal();
-                if (s->format == KV_F32) {
-                    ((float *)k->host)[k_at] = x;
-                    ((float *)v->host)[v_at] = y;
-                } else {
-                    ((uint16_t *)k->host)[k_at] = quant_float_to_half(x);
-                    ((uint16_t *)v->host)[v_at] = quant_float_to_half(y);
+            for (uint32_t h = 0; h < s->n_kv_heads; h++) {
+                uint32_t page = ((uint32_t *)table->host)[rows->slot[r] * MAX_PAGES + t / PAGE_TOKENS];
+                bench_seed(((uint64_t)rows->slot[r] * 100000 + t) * 1000 + h + 1);
+                for (uint32_t d = 0; d < s->head_dim; d++) {
+                    x[d] = bench_normal();
+                    y[d] = bench_normal();
                 }
+                page_write(&(struct page_token){ &shape, k->host, page, h, t % PAGE_TOKENS, false }, x);
+                page_write(&(struct page_token){ &shape, v->host, page, h, t % PAGE_TOKENS, true }, y);
             }
     return (struct pages){ k, v, table, shape };
 }
@@ -83,12 +80,15 @@ static void fill_rows(float *x, uint32_t n_cols, const struct rows *rows)
     }
 }
 
-static float *copied_pages(const struct buffer *b, enum kv_format format, size_t *n)
+static float *copied_pages(const struct pages *p, bool is_v, size_t *n)
 {
-    *n = b->bytes / 4;
+    uint32_t dim = p->shape.head_dim;
+    *n = (size_t)SLOTS * MAX_PAGES * PAGE_TOKENS * p->shape.n_kv_heads * dim;
     float *copy = mem_alloc_array(*n, 4);
-    for (size_t i = 0; i < *n; i++)
-        copy[i] = format == KV_F32 ? ((const float *)b->host)[i] : quant_half_to_float(((const uint16_t *)b->host)[i]);
+    for (uint32_t i = 0; i < *n / dim; i++)
+        page_read(&(struct page_token){ &p->shape, is_v ? p->v->host : p->k->host, i / PAGE_TOKENS / p->shape.n_kv_heads,
+                                        i / PAGE_TOKENS % p->shape.n_kv_heads, i % PAGE_TOKENS, is_v },
+                  copy + (size_t)i * dim);
     return copy;
 }
 
@@ -134,12 +134,20 @@ static struct rows mixed_rows(void)
 }
 
 static const struct setting settings[] = {
-    { .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .n_dims = 64, .format = KV_F32, .wq = QUANT_Q4_0, .wv = QUANT_Q8_0 },
+    { .n_heads = 4,
+      .n_kv_heads = 2,
+      .head_dim = 64,
+      .n_dims = 64,
+      .k_format = KV_F32,
+      .v_format = KV_F32,
+      .wq = QUANT_Q4_0,
+      .wv = QUANT_Q8_0 },
     { .n_heads = 9,
       .n_kv_heads = 3,
       .head_dim = 64,
       .n_dims = 64,
-      .format = KV_F16,
+      .k_format = KV_F16,
+      .v_format = KV_F16,
       .pairs = ROPE_ADJACENT,
       .wq = QUANT_Q4_K,
       .wv = QUANT_Q6_K,
@@ -148,7 +156,8 @@ static const struct setting settings[] = {
       .n_kv_heads = 1,
       .head_dim = 128,
       .n_dims = 128,
-      .format = KV_F16,
+      .k_format = KV_F16,
+      .v_format = KV_F16,
       .window = 33,
       .wq = QUANT_BF16,
       .wv = QUANT_BF16,
@@ -157,13 +166,56 @@ static const struct setting settings[] = {
       .n_kv_heads = 3,
       .head_dim = 20,
       .n_dims = 12,
-      .format = KV_F32,
+      .k_format = KV_F32,
+      .v_format = KV_F32,
       .window = 5,
       .wq = QUANT_F16,
       .wv = QUANT_F32,
       .norms = true,
       .biases = true },
-    { .n_heads = 12, .n_kv_heads = 1, .head_dim = 40, .n_dims = 40, .format = KV_F16, .wq = QUANT_F32, .wv = QUANT_Q5_1 },
+    { .n_heads = 4,
+      .n_kv_heads = 2,
+      .head_dim = 64,
+      .n_dims = 64,
+      .k_format = KV_BF16,
+      .v_format = KV_BF16,
+      .wq = QUANT_Q4_0,
+      .wv = QUANT_Q8_0 },
+    { .n_heads = 8,
+      .n_kv_heads = 1,
+      .head_dim = 128,
+      .n_dims = 128,
+      .k_format = KV_Q8_0,
+      .v_format = KV_Q8_0,
+      .window = 33,
+      .wq = QUANT_Q4_0,
+      .wv = QUANT_Q8_0 },
+    { .n_heads = 6,
+      .n_kv_heads = 2,
+      .head_dim = 96,
+      .n_dims = 64,
+      .k_format = KV_Q8_0,
+      .v_format = KV_BF16,
+      .pairs = ROPE_ADJACENT,
+      .wq = QUANT_Q4_0,
+      .wv = QUANT_Q8_0 },
+    { .n_heads = 2,
+      .n_kv_heads = 2,
+      .head_dim = 64,
+      .n_dims = 64,
+      .k_format = KV_F32,
+      .v_format = KV_F16,
+      .window = 70,
+      .wq = QUANT_Q4_0,
+      .wv = QUANT_Q8_0 },
+    { .n_heads = 12,
+      .n_kv_heads = 1,
+      .head_dim = 40,
+      .n_dims = 40,
+      .k_format = KV_F16,
+      .v_format = KV_F16,
+      .wq = QUANT_F32,
+      .wv = QUANT_Q5_1 },
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -241,14 +293,15 @@ static struct outcome play_qkv(const struct cpu_options *options, const struct s
     bench_play(&b);
     struct outcome o = { .x = mem_alloc((size_t)rows->n * n_q * 4), .n = (size_t)rows->n * n_q };
     memcpy(o.x, q, o.n * 4);
-    o.k = copied_pages(m.pages.k, s->format, &o.n_pages);
-    o.v = copied_pages(m.pages.v, s->format, &o.n_pages);
+    o.k = copied_pages(&m.pages, false, &o.n_pages);
+    o.v = copied_pages(&m.pages, true, &o.n_pages);
     bench_close(&b);
     return o;
 }
 
 static void qkv_is_close_to_the_plain_loop(void **state)
 {
+    static const double rounding[N_KV_FORMATS] = { 1e-9, 1e-8, 1e-6, 1e-6 }; // a few numbers fall to the other side
     uint32_t sets[8], n_sets = bench_features(sets);
 
     (void)state;
@@ -261,7 +314,8 @@ static void qkv_is_close_to_the_plain_loop(void **state)
         struct outcome want = play_qkv(&(struct cpu_options){ .plain = true }, &s, &rows);
         struct outcome got = play_qkv(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, &s, &rows);
         double q = bench_error(want.x, got.x, want.n), k = bench_error(want.k, got.k, want.n_pages);
-        double values = bench_error(want.v, got.v, want.n_pages), limit = s.exact ? (s.format == KV_F16 ? 1e-8 : 1e-9) : 5e-4;
+        double values = bench_error(want.v, got.v, want.n_pages),
+               limit = s.exact ? rounding[s.k_format > s.v_format ? s.k_format : s.v_format] : 5e-4;
         if (!(q <= limit && k <= limit && values <= limit))
             fail_msg("setting %u, variant %u, features %x: errors q %.2e, k %.2e, v %.2e", i % N_SETTINGS, v, sets[set], q, k,
                      values);

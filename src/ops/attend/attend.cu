@@ -277,7 +277,7 @@ extern "C" __global__ void __launch_bounds__(128) attend_plain(const __grid_cons
     __shared__ f32 tops[4], totals[4];
     const struct page_shape &shape = p.args.pages;
     u32 row = blockIdx.y, h = blockIdx.x, kv = h / (p.args.n_heads / shape.n_kv_heads), lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    bool f16 = shape.format == KV_F16;
+    bool f16 = shape.k_format == KV_F16;
     f32 *q = plain_shared, *out = q + shape.head_dim, top = -__int_as_float(0x7f800000), total = 0;
     f32 sums[16]; // lane's dimensions: lane, lane + 32, ...; up to 512
 

@@ -42,10 +42,10 @@ void cuda_plan_attend(struct cuda_plan *p)
     const struct page_shape *s = &params.args.pages;
     u32 rows = p->tape.max_rows, n_heads = params.args.n_heads;
 
-    if (s->format == KV_F16 && s->head_dim % 4 == 0 && s->head_dim <= 256 && rows <= FEW_ROWS &&
+    if (s->k_format == KV_F16 && s->head_dim % 4 == 0 && s->head_dim <= 256 && rows <= FEW_ROWS &&
         n_heads / s->n_kv_heads * s->head_dim <= 2048) {
         launch_few(p, &params);
-    } else if (s->format == KV_F16 && (s->head_dim == 64 || s->head_dim == 128) && rows > FEW_ROWS) {
+    } else if (s->k_format == KV_F16 && (s->head_dim == 64 || s->head_dim == 128) && rows > FEW_ROWS) {
         char name[32];
         snprintf(name, sizeof name, "attend_many_%u", s->head_dim);
         cuda_launch_add(p, name, (struct cuda_shape){ { divide_up(rows, MANY_ROWS), n_heads, 1 }, 128, 4 * 64 * s->head_dim * 2 },

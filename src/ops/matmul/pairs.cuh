@@ -103,7 +103,7 @@ static __device__ __forceinline__ void page_put(const struct pairs_params &p, co
     for (u32 i = 0; i < 2; i++) {
         u32 head = r.row[i] / s.head_dim, dim = r.row[i] % s.head_dim;
         u64 at = page_at(&s, in.page, head) + (r.matrix[0] == 1 ? page_k_element(&s, in.token, dim) : page_v_element(&s, in.token, dim));
-        page_store(pages, s.format == KV_F16, at, sums[i]);
+        page_store(pages, s.k_format == KV_F16, at, sums[i]);
     }
 }
 

@@ -42,8 +42,8 @@ static void record_fused(struct tape *t, struct qkv m)
         tape_reads_weight(t, c,
                           ((const struct weight *const[]){ m.norm, m.wq, m.wk, m.wv, m.bq, m.bk, m.bv, m.q_norm, m.k_norm })[i]);
     tape_reads(t, c, m.angles);
-    tape_writes_buffer(t, c, m.pages.k, page_operand_type(s));
-    tape_writes_buffer(t, c, m.pages.v, page_operand_type(s));
+    tape_writes_buffer(t, c, m.pages.k, page_operand_type(s->k_format));
+    tape_writes_buffer(t, c, m.pages.v, page_operand_type(s->v_format));
     tape_reads_buffer(t, c, m.pages.table);
     tape_works_in(t, c, work);
     tape_writes(t, c, m.q);

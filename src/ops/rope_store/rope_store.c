@@ -20,7 +20,7 @@ void op_rope_store(struct tape *t, struct rope_store r)
     tape_reads_weight(t, c, r.q_norm);
     tape_reads_weight(t, c, r.k_norm);
     tape_reads(t, c, r.angles);
-    tape_writes_buffer(t, c, r.pages.k, page_operand_type(&r.pages.shape));
-    tape_writes_buffer(t, c, r.pages.v, page_operand_type(&r.pages.shape));
+    tape_writes_buffer(t, c, r.pages.k, page_operand_type(r.pages.shape.k_format));
+    tape_writes_buffer(t, c, r.pages.v, page_operand_type(r.pages.shape.v_format));
     tape_reads_buffer(t, c, r.pages.table);
 }

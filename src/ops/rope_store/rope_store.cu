@@ -51,6 +51,6 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const __grid_consta
     u32 page = p.table[(u64)step_slots(p.step)[row] * s.max_pages + position / PAGE_TOKENS];
     u64 base = page_at(&s, page, h);
     for (u32 d = lane; d < s.head_dim; d += 32)
-        page_store(is_k ? p.k_pages : p.v_pages, s.format == KV_F16,
+        page_store(is_k ? p.k_pages : p.v_pages, s.k_format == KV_F16,
                    base + (is_k ? page_k_element(&s, token, d) : page_v_element(&s, token, d)), head[d]);
 }

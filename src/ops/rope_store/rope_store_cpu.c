@@ -27,25 +27,15 @@ static void prepare_heads(const struct rope_store_args *args, float *heads, uint
     }
 }
 
-static void put_number(const struct page_shape *s, void *pages, uint64_t at, float value)
-{
-    if (s->format == KV_F32)
-        ((float *)pages)[at] = value;
-    else
-        ((uint16_t *)pages)[at] = quant_float_to_half(value);
-}
-
 static void store_heads(const struct rope_store_args *args, const struct rope_row *row)
 {
     const struct page_shape *s = &args->pages;
     uint32_t page = row->table[row->position / PAGE_TOKENS], token = row->position % PAGE_TOKENS;
 
-    for (uint32_t h = 0; h < s->n_kv_heads; h++)
-        for (uint32_t d = 0; d < s->head_dim; d++) {
-            uint64_t at = page_at(s, page, h);
-            put_number(s, row->k_pages, at + page_k_element(s, token, d), row->k[h * s->head_dim + d]);
-            put_number(s, row->v_pages, at + page_v_element(s, token, d), row->v[h * s->head_dim + d]);
-        }
+    for (uint32_t h = 0; h < s->n_kv_heads; h++) {
+        page_write(&(struct page_token){ s, row->k_pages, page, h, token, false }, row->k + h * s->head_dim);
+        page_write(&(struct page_token){ s, row->v_pages, page, h, token, true }, row->v + h * s->head_dim);
+    }
 }
 
 void rope_store_row_plain(const struct rope_store_args *args, const struct rope_row *row)

@@ -236,7 +236,7 @@ SIMD static void VEC(attend)(const struct attend_run *run)
     for (s.first = 0; s.first < n; s.first += s.n) {
         uint32_t left = n - s.first, n_groups = (left + VEC_COLUMNS - 1) / VEC_COLUMNS;
         s.n = (left + n_groups - 1) / n_groups;
-        switch (s.n * 2 + (shape->format == KV_F16)) {
+        switch (s.n * 2 + (shape->k_format == KV_F16)) {
 #define COLUMNS(C)                     \
     case C * 2:                        \
         attend_columns(&s, KV_F32, C); \
