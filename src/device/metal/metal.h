@@ -1,0 +1,55 @@
+// metal.h - an Apple GPU as a device, and what the operations give it.
+//
+// An operation's plan turns one command into one or more kernel launches, once, when the tape is sealed: kernel, function constants,
+// grid, threadgroup memory and an argument struct. A play encodes the launches in order. Where a kernel finds things is the same for all:
+//   buffer 0: the argument struct      buffer 1: the step        buffer 2 + i: operand i of the command (absent: a few zero bytes)
+//   buffer 18: the command's private memory, for partial results          threadgroup 0: `shared` bytes
+// Emulator-tested, not yet run on Apple hardware.
+#pragma once
+#include "device/tape.h"
+
+enum { METAL_ARGS_BYTES = 256, METAL_MAX_CONSTANTS = 8 };
+enum { METAL_AT_ARGS, METAL_AT_STEP, METAL_AT_OPERANDS, METAL_AT_PRIVATE = METAL_AT_OPERANDS + TAPE_MAX_OPERANDS };
+
+struct metal_limits {
+    uint32_t shared_bytes; // threadgroup memory of one threadgroup
+    uint32_t n_cores;      // 0: unknown
+};
+
+struct metal_plan {
+    struct metal_limits device;
+    struct tape_limits tape;
+    const struct command *command;
+    uint64_t private_bytes; // how much private memory this command wants
+    struct metal *metal;
+    struct metal_launch *launches; // grows
+    uint32_t n_launches, capacity;
+    struct err error;
+};
+
+struct metal_kernel {
+    const char *name;
+    uint32_t constants[METAL_MAX_CONSTANTS]; // function constants 0, 1, ... of the source file, all uint
+    uint32_t n_constants;
+    uint32_t grid[3]; // threadgroups
+    uint32_t threads; // of each: thread_index_in_threadgroup runs to here; a multiple of 32
+    uint32_t shared;
+    bool beside; // may run beside the command's launch before it; else it waits for that one
+};
+// Adds a launch; args is copied. Errors stay in the plan.
+void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, const void *args, uint32_t args_bytes);
+const struct weight *metal_weight(const struct metal_plan *p, uint32_t operand); // NULL: absent
+bool metal_has(const struct metal_plan *p, uint32_t operand);
+
+struct metal_table {
+    void (*const *plans)(struct metal_plan *p); // [n_ops], by enum op; NULL: no kernel
+    uint32_t n_ops;
+};
+
+// The kernels' sources, one for each .metal file, with the headers in place of their #include lines.
+struct metal_source {
+    const char *name; // "rmsnorm.metal"
+    const char *text;
+};
+extern const struct metal_source metal_sources[];
+extern const uint32_t metal_n_sources;
