@@ -526,3 +526,9 @@ bool options_terminal_is_dumb(void)
     const char *term = getenv("TERM");
     return !term || !*term || !strcmp(term, "dumb");
 }
+
+const char *options_metal_library(void)
+{
+    const char *path = getenv("INGOT_METAL");
+    return path && *path ? path : NULL;
+}

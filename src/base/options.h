@@ -99,3 +99,5 @@ bool options_completion(const struct option_program *program, const char *shell,
 // Places from the environment: XDG_STATE_HOME/ingot/NAME or ~/.local/state/ingot/NAME, the folder made if need be. False without HOME.
 bool options_state_path(const char *name, char *path, size_t n);
 bool options_terminal_is_dumb(void); // TERM is unset or "dumb"
+// INGOT_METAL: a library that stands in for Apple's frameworks, for tests on other systems; NULL when unset.
+const char *options_metal_library(void);
