@@ -51,6 +51,7 @@ static bool merge_at(struct encode_run *run, uint32_t rank, uint32_t at)
     cells[after] = INSIDE;
     cells[at] = merge->result | LONG;
     cells[at + 1] = cells[at + length - 1] = INSIDE | length;
+    run->n_symbols--;
     return (at == 0 || queue_pair(run, symbol_before(cells, at))) && queue_pair(run, at);
 }
 
@@ -64,10 +65,11 @@ static bool merge_symbols(struct encode_run *run)
     while (merge_queue_pop(&run->queue, &rank, &at))
         if (!merge_at(run, rank, at))
             return false;
+    if (!token_ids_reserve(run->ids, run->n_symbols))
+        return err_memory(run->err, "token ids");
     for (at = 0; at < run->n_cells; at = after) {
         after = at + symbol_length(run->cells, at);
-        if (!token_ids_push(run->ids, symbol_id(run->cells, at)))
-            return err_memory(run->err, "token ids");
+        run->ids->ids[run->ids->n++] = symbol_id(run->cells, at);
     }
     return true;
 }
@@ -130,6 +132,7 @@ bool bpe_encode_word(struct encode_run *run, struct str word)
     if (!encode_run_cells(run, word.n * sizeof *run->cells))
         return err_memory(run->err, "merging");
     make_symbols(run, word);
+    run->n_symbols = run->n_cells;
     return merge_symbols(run);
 }
 

@@ -21,16 +21,24 @@ struct match {
     size_t from, to;
 };
 
+bool token_ids_reserve(struct token_ids *ids, size_t n_more)
+{
+    size_t wanted = ids->n + n_more, capacity = ids->capacity ? ids->capacity * 2 : 64;
+    if (wanted <= ids->capacity)
+        return true;
+    capacity = wanted > capacity ? wanted : capacity;
+    uint32_t *at = mem_realloc(ids->ids, capacity * sizeof *at);
+    if (!at)
+        return false;
+    ids->ids = at;
+    ids->capacity = capacity;
+    return true;
+}
+
 bool token_ids_push(struct token_ids *ids, uint32_t id)
 {
-    if (ids->n == ids->capacity) {
-        size_t capacity = ids->capacity ? ids->capacity * 2 : 64;
-        uint32_t *at = mem_realloc(ids->ids, capacity * sizeof *at);
-        if (!at)
-            return false;
-        ids->ids = at;
-        ids->capacity = capacity;
-    }
+    if (!token_ids_reserve(ids, 1))
+        return false;
     ids->ids[ids->n++] = id;
     return true;
 }

@@ -33,6 +33,7 @@ struct token_ids {
     uint32_t *ids;
     size_t n, capacity;
 };
+bool token_ids_reserve(struct token_ids *ids, size_t n_more); // so that n_more pushes succeed
 bool token_ids_push(struct token_ids *ids, uint32_t id);
 void token_ids_free(struct token_ids *ids);
 

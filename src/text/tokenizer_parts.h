@@ -94,7 +94,7 @@ struct encode_run {
     struct buf normal[2], rewritten[PRETOKEN_STEPS_MAX];
     uint32_t *cells; // of bpe.c; unigram.c keeps its paths there
     size_t cells_bytes;
-    uint32_t n_cells;
+    uint32_t n_cells, n_symbols;
     struct merge_queue queue;
 };
 void encode_run_free(struct encode_run *run);
