@@ -53,12 +53,7 @@ void *mem_alloc_aligned(size_t bytes, size_t alignment)
 
     if (bytes == 0 || must_fail() || posix_memalign(&memory, alignment, bytes) != 0)
         return NULL;
-#ifdef MADV_HUGEPAGE
-    // 13 % more decode speed with two threads on fast memory; a refusal does no harm.
-    if (bytes >= (size_t)1 << 22)
-        (void)madvise((void *)(((uintptr_t)memory + 4095) & ~(uintptr_t)4095), (bytes - 4096) & ~(size_t)4095, MADV_HUGEPAGE);
-#endif
-    return memory;
+    return prefer_huge_pages(memory, bytes);
 }
 
 void mem_free_aligned(void *memory)
