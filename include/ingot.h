@@ -105,6 +105,11 @@ struct ingot_sampling {
     uint64_t seed;           // the same seed and request give the same tokens
 };
 
+struct ingot_bias {
+    uint32_t token;
+    float bias; // added to the token's logit before anything else
+};
+
 // One source of the prompt is set: messages (rendered with the model's template), text, or tokens. All is copied by the call.
 struct ingot_request_options {
     struct ingot_session
@@ -121,6 +126,11 @@ struct ingot_request_options {
         *stop; // generation ends before the first of these strings, even across tokens; they are not part of the text
     size_t n_stop;
     bool ignore_eos;
+    const char *grammar;           // GBNF: only tokens that fit may come, and the end only where the grammar may end. NULL: none
+    const char *json_schema;       // JSON text of a schema that the answer has to fulfil, instead of a grammar. NULL: none
+    const struct ingot_bias *bias; // [n_bias], at most 1024
+    size_t n_bias;
+    bool keep_special; // control tokens of the answer appear in its text
     uint32_t n_logits; // deliver the logits of the last n positions of the prompt and of every new token, see ingot_event
 };
 struct ingot_request_options ingot_request_defaults(void); // temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64

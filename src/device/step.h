@@ -25,10 +25,11 @@ struct sample_params {     // of one output row
     u32 penalty_window;    // how many of the last tokens count as seen
     u32 seed[2];           // random numbers come from (seed, position), never from a state
     u32 flags;             // SAMPLE_*
-    u32 reserved;
+    u32 n_biases;          // that the row's limits hold, see ops/sample/sample.h
 };
 STATIC_ASSERT(sizeof(struct sample_params) == 48);
-#define SAMPLE_SKIP 1u // logits only: no token is drawn or logged
+#define SAMPLE_SKIP   1u // logits only: no token is drawn or logged
+#define SAMPLE_MASKED 2u // only tokens of the row's mask may be drawn
 
 struct step {
     u32 n_rows;    // rows in use, from 0

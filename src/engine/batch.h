@@ -4,6 +4,7 @@
 #include "engine/kv.h"
 
 struct request;
+struct constraint;
 
 struct batch_row {
     uint32_t token, position, slot;
@@ -12,7 +13,8 @@ struct batch_row {
 struct batch_output {
     uint32_t row;
     struct sample_params params;
-    struct request *request; // who wants it
+    struct request *request;         // who wants it
+    const struct constraint *limits; // the request's
 };
 
 struct batch {

@@ -1,6 +1,7 @@
 // engine.c - one step: plan, play through the stages, hand the results to the requests.
 #include "engine/engine.h"
 #include "base/log.h"
+#include "engine/constraint.h"
 #include "engine/link.h"
 #include "engine/request.h"
 #include "engine/schedule.h"
@@ -25,12 +26,25 @@ void engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens)
             engine_fail(e, &err);
 }
 
+static bool write_limits(struct engine *e, struct err *err)
+{
+    for (uint32_t i = 0; i < e->batch->n_outputs; i++) {
+        const struct constraint *c = e->batch->outputs[i].limits;
+        struct stage_limits limits = { c ? c->mask : NULL, c ? c->biases : NULL, c ? c->n_biases : 0 };
+        if (c && !stage_limits_write(&e->stages[e->n_stages - 1], i, &limits, err))
+            return false;
+    }
+    return true;
+}
+
 static bool play_stages(struct engine *e, struct err *err)
 {
     struct batch *b = e->batch;
     const struct bucket *bucket = &e->stages[0].buckets[stage_bucket_index(&e->stages[0], b->n_rows, b->n_outputs)];
     const struct step *step = batch_layout(b, bucket->max_rows, bucket->max_outputs);
 
+    if (!write_limits(e, err))
+        return false;
     for (uint32_t i = 0; i < e->n_stages; i++) {
         if (i > 0 && !link_pass(&e->stages[i - 1], &e->stages[i], b->n_rows, err))
             return false;

@@ -14,7 +14,8 @@
 #include "text/tokenizer.h"
 
 struct request;
-struct chat; // text/chat.h
+struct chat;       // text/chat.h
+struct token_trie; // text/token_trie.h
 
 struct engine {
     struct ingot_engine_options options; // strings are not kept
@@ -22,7 +23,8 @@ struct engine {
     struct model model;
     struct tokenizer *tokenizer; // NULL: the file has none; why is in no_tokenizer
     struct err no_tokenizer;
-    struct chat *chat; // NULL: no tokenizer, or the template cannot be used; why is in no_chat
+    struct token_trie *trie; // made for the first request with a grammar; guarded by making_trie
+    struct chat *chat;       // NULL: no tokenizer, or the template cannot be used; why is in no_chat
     struct err no_chat;
     struct device *device;
     struct stage *stages;
@@ -35,7 +37,7 @@ struct engine {
     uint32_t n_live;                                          // requests and sessions that exist
     bool failed;                                              // the device failed: nothing runs any more
     struct err failure;
-    pthread_mutex_t stepping, state;
+    pthread_mutex_t stepping, state, making_trie;
 };
 
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);

@@ -11,6 +11,7 @@
 #include "ops/cpu_table.h"
 #include "ops/cuda_table.h"
 #include "text/chat.h"
+#include "text/token_trie.h"
 
 enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16 };
 
@@ -184,6 +185,7 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
     e->options = *options;
     pthread_mutex_init(&e->stepping, NULL);
     pthread_mutex_init(&e->state, NULL);
+    pthread_mutex_init(&e->making_trie, NULL);
     bool ok = embedded_or_file(&e->file, e->options.model, err) && model_bind(&e->model, e->file, err) &&
               load_tokenizer(e, err) && open_device(e, err) && choose_sizes(e, err) && make_stages(e, err);
     if (ok)
@@ -204,9 +206,11 @@ void engine_unload(struct engine *e)
     kv_release(&e->kv);
     device_close(e->device);
     chat_destroy(e->chat);
+    token_trie_free(e->trie);
     tokenizer_free(e->tokenizer);
     model_release(&e->model);
     model_file_close(e->file);
     pthread_mutex_destroy(&e->stepping);
     pthread_mutex_destroy(&e->state);
+    pthread_mutex_destroy(&e->making_trie);
 }

@@ -78,6 +78,8 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
     r->events = mem_alloc_array(r->n_events_max, sizeof *r->events);
     if (!r->events)
         return err_memory(err, "a request's events");
+    if (!constraint_create(&r->constraint, r->engine, o, err))
+        return false;
     struct answer_limits limits = { r->max_tokens, r->engine->longest_token, o->stop, o->n_stop };
     return answer_create(&r->answer, &limits, err);
 }
@@ -92,6 +94,7 @@ struct request *request_create(struct engine *e, const struct ingot_request_opti
     }
     *r = (struct request){ .engine = e,
                            .ignore_eos = o->ignore_eos,
+                           .keep_special = o->keep_special || o->ignore_eos,
                            .params = params_from(&o->sampling),
                            .session = o->session,
                            .submitted_ns = clock_ns() };
@@ -109,6 +112,7 @@ void request_destroy(struct request *r)
         mem_free(r->events[i].logits);
     mem_free(r->events);
     mem_free(r->prompt);
+    constraint_release(&r->constraint);
     answer_release(&r->answer);
     mem_free(r);
 }
@@ -154,10 +158,16 @@ static void add_row(struct request *r, struct batch *b, uint32_t token)
 
 static void add_output(struct request *r, struct batch *b, uint32_t flags)
 {
-    struct sample_params params = r->params;
+    struct batch_output output = { .params = r->params, .request = r };
+    const struct constraint *c = &r->constraint;
 
-    params.flags = flags;
-    batch_add_output(b, (struct batch_output){ .params = params, .request = r });
+    output.params.flags = flags;
+    if (!(flags & SAMPLE_SKIP) && (c->mask || c->n_biases)) {
+        output.limits = c;
+        output.params.flags |= c->mask ? SAMPLE_MASKED : 0;
+        output.params.n_biases = c->n_biases;
+    }
+    batch_add_output(b, output);
 }
 
 void request_add_rows(struct request *r, struct batch *b)
@@ -244,7 +254,7 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
         count_token(r);
         r->last_token = o->token;
         if (e->tokenizer)
-            text = answer_push(&r->answer, tokenizer_token_bytes(e->tokenizer, o->token, r->ignore_eos));
+            text = answer_push(&r->answer, tokenizer_token_bytes(e->tokenizer, o->token, r->keep_special));
     }
     if (!end || o->logits) {
         struct event_record *event = add_event(r, end ? UINT32_MAX : o->token, text);
@@ -252,6 +262,8 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
         if (o->logits && !keep_logits(event, o->logits, e->model.config.n_vocab, err))
             return false;
     }
+    if (!prompt_only && !end && !r->answer.stopped && !constraint_accept(&r->constraint, e->tokenizer, o->token, err))
+        return false;
     if (end)
         request_finish(r, INGOT_FINISH_EOS, NULL);
     else if (r->answer.stopped)

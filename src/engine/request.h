@@ -2,6 +2,7 @@
 #pragma once
 #include "engine/answer.h"
 #include "engine/batch.h"
+#include "engine/constraint.h"
 #include "engine/engine.h"
 #include "engine/session.h"
 
@@ -23,7 +24,8 @@ struct request {
     uint32_t n_fed;      // positions whose row has been played
     uint32_t last_token; // to be fed next while decoding
     uint32_t max_tokens, n_logits;
-    bool ignore_eos;
+    bool ignore_eos, keep_special;
+    struct constraint constraint;
     struct sample_params params;
     struct answer answer;
     struct event_record *events; // [n_events_max]

@@ -134,12 +134,14 @@ static bool make_buffers(struct stage *s, const struct model_config *c, struct e
     s->parts.log_stride = h->log_stride;
     s->parts.logits = &s->logits;
     s->parts.results = &s->results;
+    s->parts.limits = &s->limits;
     return buffer_alloc(d, (uint64_t)h->n_slots * h->max_pages * 4, &s->table, err) &&
            buffer_alloc(d, (uint64_t)h->n_slots * h->log_stride * 4, &s->log, err) &&
            buffer_alloc(d, (uint64_t)h->max_rows * c->n_cols * 4, &s->block, err) &&
            buffer_alloc(d, step_bytes(h->max_rows, h->max_outputs), &s->step, err) &&
            (!last || (buffer_alloc(d, (uint64_t)h->max_outputs * c->n_vocab * 4, &s->logits, err) &&
-                      buffer_alloc(d, (uint64_t)h->max_outputs * 4, &s->results, err)));
+                      buffer_alloc(d, (uint64_t)h->max_outputs * 4, &s->results, err) &&
+                      buffer_alloc(d, (uint64_t)h->max_outputs * sample_limits_words(c->n_vocab) * 4, &s->limits, err)));
 }
 
 static uint32_t at_most(uint32_t a, uint32_t b)
@@ -169,7 +171,7 @@ void stage_release(struct stage *s)
         weight_release(&s->weights[i]);
     for (uint32_t i = 0; s->page_buffers && i < 2 * (s->parts.last - s->parts.first); i++)
         buffer_release(&s->page_buffers[i]);
-    struct buffer *buffers[] = { &s->table, &s->log, &s->block, &s->logits, &s->results, &s->step };
+    struct buffer *buffers[] = { &s->table, &s->log, &s->block, &s->logits, &s->results, &s->limits, &s->step };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         buffer_release(buffers[i]);
     arena_destroy(s->names);
@@ -230,4 +232,14 @@ uint64_t stage_page_bytes(const struct stage *s)
     for (uint32_t i = 0; i < 2 * (s->parts.last - s->parts.first); i++)
         bytes += s->page_buffers[i].bytes;
     return bytes;
+}
+
+bool stage_limits_write(struct stage *s, uint32_t i, const struct stage_limits *limits, struct err *err)
+{
+    uint32_t n_vocab = s->parts.model->config.n_vocab, n_words = sample_mask_words(n_vocab);
+    uint64_t at = (uint64_t)i * sample_limits_words(n_vocab) * 4;
+
+    return (!limits->mask || buffer_write(&s->limits, at, limits->mask, (uint64_t)n_words * 4, err)) &&
+           (limits->n_biases == 0 ||
+            buffer_write(&s->limits, at + (uint64_t)n_words * 4, limits->biases, limits->n_biases * sizeof *limits->biases, err));
 }

@@ -4,6 +4,7 @@
 #include "device/step.h"
 #include "engine/kv.h"
 #include "models/model.h"
+#include "ops/sample/sample.h"
 
 enum { N_BUCKETS = 3 };
 
@@ -24,7 +25,7 @@ struct stage {
     struct layer_weights *layers;
     struct pages *pages;
     struct buffer *page_buffers; // [2 * layers]: K and V
-    struct buffer table, log, block, logits, results, step;
+    struct buffer table, log, block, logits, results, limits, step;
     struct bucket {
         uint32_t max_rows, max_outputs; // the key: steps up to this size
         struct tape *tape;              // NULL until first needed
@@ -42,6 +43,12 @@ struct layer_range {
     uint32_t first, last;
 };
 
+struct stage_limits {
+    const uint32_t *mask; // [sample_mask_words], or NULL
+    const struct sample_bias *biases;
+    uint32_t n_biases;
+};
+
 bool stage_create(struct stage *s, const struct model *m, struct device *d, struct layer_range layers,
                   const struct stage_shape *shape, struct stage_progress *progress, struct err *err);
 void stage_release(struct stage *s);
@@ -51,6 +58,8 @@ struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs
 uint32_t stage_bucket_index(const struct stage *s, uint32_t n_rows, uint32_t n_outputs);
 // Copies the step over and plays it. The step was laid out for the bucket.
 bool stage_play(struct stage *s, const struct step *step, struct err *err);
+// What output row i of the next step must obey. Last stage only.
+bool stage_limits_write(struct stage *s, uint32_t i, const struct stage_limits *limits, struct err *err);
 // Tells the device of new entries [from, to) of a slot's page table.
 bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, uint32_t to, struct err *err);
 uint64_t stage_page_bytes(const struct stage *s);

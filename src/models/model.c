@@ -294,7 +294,8 @@ static void record_head(struct tape *t, const struct model_stage *s, struct valu
     tape_label(t, "head.logits");
     op_matmul(t, (struct matmul){ .out = logits, .in = normed, .w = s->weights.head });
     tape_label(t, "head.sample");
-    op_sample(t, (struct sample){ .logits = logits, .log = s->log, .log_stride = s->log_stride, .results = s->results });
+    op_sample(t, (struct sample){
+                     .logits = logits, .log = s->log, .log_stride = s->log_stride, .results = s->results, .limits = s->limits });
 }
 
 void model_record(struct tape *t, const struct model_stage *s)

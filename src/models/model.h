@@ -73,6 +73,7 @@ struct model_stage {
     uint32_t log_stride;
     const struct buffer *logits;  // last stage: [max_outputs, n_vocab] fp32
     const struct buffer *results; // last stage: [max_outputs] u32
+    const struct buffer *limits;  // last stage: see ops/sample/sample.h
 };
 void model_record(struct tape *t, const struct model_stage *s);
 

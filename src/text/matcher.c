@@ -275,7 +275,7 @@ static bool state_make_room(struct matcher *m)
 {
     uint32_t capacity = m->state_capacity;
 
-    while (m->thread_capacity - m->n_threads < m->n_set)
+    while (m->thread_capacity - m->n_threads <= m->n_set)
         if (!grow((void **)&m->threads, &m->thread_capacity, sizeof *m->threads))
             return no_memory(m);
     if (m->n_states < capacity)

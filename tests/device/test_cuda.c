@@ -292,6 +292,22 @@ static void record_small(struct side *s, const struct shape *c)
     op_select(s->tape, (struct select){ .out = side_value(s, c->n_cols, ROWS_OUTPUT), .in = a });
 }
 
+// Every third token is allowed, and a few have a bias.
+static void fill_limits(struct buffer *limits, uint32_t row, uint32_t n_tokens)
+{
+    uint32_t n_mask = sample_mask_words(n_tokens), at = row * sample_limits_words(n_tokens) * 4;
+    struct err err = { 0 };
+
+    for (uint32_t w = 0; w < n_mask; w++) {
+        uint32_t word = 0x49249249u << (w + row) % 3;
+        assert_ok(buffer_write(limits, at + w * 4, &word, 4, &err), &err);
+    }
+    for (uint32_t i = 0; i < 20; i++) {
+        struct sample_bias bias = { (i * 7 + row) % n_tokens, i % 2 ? 1.5f : -2 };
+        assert_ok(buffer_write(limits, at + n_mask * 4 + i * 8, &bias, 8, &err), &err);
+    }
+}
+
 static void record_sample(struct side *s, const struct shape *c)
 {
     struct value logits = side_value(s, c->n_cols, ROWS_OUTPUT);
@@ -302,7 +318,10 @@ static void record_sample(struct side *s, const struct shape *c)
     for (uint32_t i = 0; i < SLOTS * 1024; i++)
         tokens[i] = (i * 31) % c->n_cols % 50;
     assert_ok(buffer_write(log, 0, tokens, sizeof tokens, &err), &err);
-    op_sample(s->tape, (struct sample){ logits, log, 1024, side_buffer(s, 8 * 4, OPERAND_F32) });
+    struct buffer *limits = side_buffer(s, 8 * sample_limits_words(c->n_cols) * 4, OPERAND_F32);
+    for (uint32_t row = 0; row < 8; row++)
+        fill_limits(limits, row, c->n_cols);
+    op_sample(s->tape, (struct sample){ logits, log, 1024, side_buffer(s, 8 * 4, OPERAND_F32), limits });
 }
 
 static const enum quant formats[] = { QUANT_Q4_0,  QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0,   QUANT_Q2_K,
@@ -463,6 +482,9 @@ static void sampling_as_defined(void **state)
         { .repeat_penalty = 1, .top_p = 1, .top_k = 40, .temperature = 1.3f },
         { .repeat_penalty = 1.1f, .penalty_window = 20, .top_p = 0.95f, .top_k = 60, .min_p = 0.05f, .temperature = 0.8f },
         { .repeat_penalty = 1, .top_p = 1, .min_p = 0.2f, .temperature = 1 },
+        { .repeat_penalty = 1, .top_p = 1, .flags = SAMPLE_MASKED, .n_biases = 20 },
+        { .repeat_penalty = 1, .top_p = 0.9f, .top_k = 30, .temperature = 0.8f, .flags = SAMPLE_MASKED },
+        { .repeat_penalty = 1.2f, .penalty_window = 64, .top_p = 1, .temperature = 1, .n_biases = 7 },
     };
 
     (void)state;

@@ -9,7 +9,7 @@ enum { VOCAB = 50, LOG = 64 };
 
 struct rig { // one output row, played again and again
     struct device *device;
-    struct buffer logits, log, results, step;
+    struct buffer logits, log, results, limits, step;
     struct tape *tape;
 };
 
@@ -20,9 +20,12 @@ static int rig_open(void **state)
     r->device = cpu_open(&(struct cpu_options){ .n_threads = 1, .table = &cpu_table }, &err);
     r->tape = tape_create(r->device, (struct tape_limits){ 1, 1, false, false });
     assert_true(buffer_alloc(r->device, VOCAB * 4, &r->logits, &err) && buffer_alloc(r->device, LOG * 4, &r->log, &err) &&
-                buffer_alloc(r->device, 4, &r->results, &err) && buffer_alloc(r->device, step_bytes(1, 1), &r->step, &err));
+                buffer_alloc(r->device, 4, &r->results, &err) &&
+                buffer_alloc(r->device, sample_limits_words(VOCAB) * 4, &r->limits, &err) &&
+                buffer_alloc(r->device, step_bytes(1, 1), &r->step, &err));
     struct value logits = tape_value_bound(r->tape, VOCAB, ROWS_OUTPUT, &r->logits);
-    op_sample(r->tape, (struct sample){ .logits = logits, .log = &r->log, .log_stride = LOG, .results = &r->results });
+    op_sample(r->tape, (struct sample){
+                           .logits = logits, .log = &r->log, .log_stride = LOG, .results = &r->results, .limits = &r->limits });
     assert_ok(tape_seal(r->tape, &err), &err);
     *state = r;
     return 0;
@@ -32,8 +35,8 @@ static int rig_close(void **state)
 {
     struct rig *r = *state;
     tape_destroy(r->tape);
-    struct buffer *buffers[] = { &r->logits, &r->log, &r->results, &r->step };
-    for (int i = 0; i < 4; i++)
+    struct buffer *buffers[] = { &r->logits, &r->log, &r->results, &r->limits, &r->step };
+    for (int i = 0; i < 5; i++)
         buffer_release(buffers[i]);
     device_close(r->device);
     free(r);
@@ -239,6 +242,53 @@ static void what_was_drawn_goes_to_the_log(void **state)
     draw(r, neutral(0), LOG - 1); // the last place: nothing is written behind the log
 }
 
+static void set_bias(struct rig *r, uint32_t i, uint32_t token, float bias)
+{
+    struct sample_bias *biases = (struct sample_bias *)((uint32_t *)r->limits.host + sample_mask_words(VOCAB));
+    biases[i] = (struct sample_bias){ token, bias };
+}
+
+static void only_tokens_of_the_mask_are_drawn(void **state)
+{
+    struct rig *r = *state;
+    uint32_t *mask = r->limits.host, low, high;
+    struct sample_params p = neutral(0);
+    set_logits(r, hill);
+    mask[0] = 1u << 3 | 1u << 5;
+    mask[1] = 1u << (45 - 32);
+    p.flags = SAMPLE_MASKED;
+    assert_int_equal(draw(r, p, 4), 5);
+    p.temperature = 1;
+    assert_int_equal(reached(r, p, &low, &high), 3);
+    assert_true(low == 3 && high == 45);
+    p.top_k = 2; // of those that are allowed
+    assert_int_equal(reached(r, p, &low, &high), 2);
+    assert_true(low == 3 && high == 5);
+    p.flags = 0; // the mask is not read
+    p.temperature = 0;
+    assert_int_equal(draw(r, p, 4), 20);
+    p.flags = SAMPLE_MASKED;
+    mask[0] = mask[1] = 0;
+    assert_int_equal(draw(r, p, 4), STEP_TOKEN_INVALID);
+}
+
+static void biases_are_added_before_everything_else(void **state)
+{
+    struct rig *r = *state;
+    struct sample_params p = neutral(0);
+    set_logits(r, hill);
+    set_bias(r, 0, 33, 10);
+    set_bias(r, 1, 40, 20);
+    p.n_biases = 1;
+    assert_int_equal(draw(r, p, 4), 33);
+    p.n_biases = 2;
+    assert_int_equal(draw(r, p, 4), 40);
+    set_bias(r, 1, 33, -INFINITY);
+    assert_int_equal(draw(r, p, 4), 20);
+    p.n_biases = 0;
+    assert_int_equal(draw(r, p, 4), 20);
+}
+
 int main(void)
 {
 #define RIGGED(test) cmocka_unit_test_setup_teardown(test, rig_open, rig_close)
@@ -250,6 +300,8 @@ int main(void)
         RIGGED(a_draw_depends_on_seed_and_position_alone),
         RIGGED(numbers_that_are_none_are_reported),
         RIGGED(what_was_drawn_goes_to_the_log),
+        RIGGED(only_tokens_of_the_mask_are_drawn),
+        RIGGED(biases_are_added_before_everything_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,11 +9,18 @@ void op_sample(struct tape *t, struct sample s)
                   tape_limits(t)->max_outputs);
         return;
     }
-    struct sample_args args = { s.logits.n_cols, s.log_stride };
+    if (s.limits && s.limits->bytes < (uint64_t)tape_limits(t)->max_outputs * sample_limits_words(s.logits.n_cols) * 4) {
+        tape_fail(t, "sample: %llu bytes for limits of %u output rows", (unsigned long long)s.limits->bytes,
+                  tape_limits(t)->max_outputs);
+        return;
+    }
+    struct sample_args args = { s.logits.n_cols, s.log_stride, s.limits ? sample_limits_words(s.logits.n_cols) : 0, 0 };
     struct value work = tape_value(t, 3 * s.logits.n_cols, ROWS_OUTPUT); // candidates: logit and id; counts
     struct command *c = tape_add(t, OP_sample, "sample", &args, sizeof args);
     tape_reads(t, c, s.logits);
     tape_writes_buffer(t, c, s.log, OPERAND_U32);
     tape_works_in(t, c, work);
     tape_writes_buffer(t, c, s.results, OPERAND_U32);
+    if (s.limits)
+        tape_reads_buffer(t, c, s.limits);
 }

@@ -96,7 +96,31 @@ static __device__ __forceinline__ u64 weight_of(f32 logit, f32 top)
     return (u64)(expf(logit - top) * 1099511627776.0f); // 2^40
 }
 
-// Copies the logits and applies the penalties: step 2 of sample.h.
+static __device__ const u32 *mask_of(const struct sample_launch_params &p, u32 output)
+{
+    return p.limits + (u64)output * p.args.limits_stride;
+}
+
+// Two biases may name one token.
+static __device__ void add_biases(const struct sample_launch_params &p, const struct candidates &c, u32 output, u32 n_biases)
+{
+    const struct sample_bias *biases = (const struct sample_bias *)(mask_of(p, output) + sample_mask_words(c.n));
+
+    for (u32 i = threadIdx.x; i < n_biases; i += DRAW_THREADS)
+        if (biases[i].token < c.n)
+            atomicAdd(&c.logits[biases[i].token], biases[i].bias);
+    __syncthreads();
+}
+
+static __device__ void keep_allowed(const struct candidates &c, const u32 *mask)
+{
+    for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS)
+        if (!(mask[i >> 5] >> (i & 31) & 1))
+            c.logits[i] = -__int_as_float(0x7f800000);
+    __syncthreads();
+}
+
+// Copies the logits and applies biases and penalties: step 2 of sample.h.
 static __device__ void penalise(const struct sample_launch_params &p, const struct candidates &c, u32 output, const u32 *log, u32 position)
 {
     const struct sample_params *s = &step_samples(p.step)[output];
@@ -109,6 +133,8 @@ static __device__ void penalise(const struct sample_launch_params &p, const stru
         counts[i] = 0;
     }
     __syncthreads();
+    if (s->n_biases)
+        add_biases(p, c, output, s->n_biases);
     if (s->repeat_penalty == 1 && s->presence_penalty == 0 && s->frequency_penalty == 0)
         return;
     for (u32 i = threadIdx.x; i < n_seen; i += DRAW_THREADS)
@@ -199,6 +225,8 @@ static __device__ u32 draw(struct candidates c, const struct sample_params *s, u
         best = better(best, look(c.logits[i], i));
     }
     best = block_best(best);
+    if (!best.any)
+        return STEP_TOKEN_INVALID;
     c.top = best.logit;
     c.min_p = 0;
     if (s->top_k && s->top_k < c.n) {
@@ -229,15 +257,19 @@ static __device__ u32 choose(const struct sample_launch_params &p, u32 output, c
     if (best.invalid || !best.any)
         return STEP_TOKEN_INVALID;
     bool penalties = s->repeat_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
-    if (s->temperature == 0 && !penalties)
+    bool masked = s->flags & SAMPLE_MASKED;
+    if (s->temperature == 0 && !penalties && !masked && !s->n_biases)
         return best.id;
     penalise(p, c, output, log, position);
+    if (masked)
+        keep_allowed(c, mask_of(p, output));
     if (s->temperature != 0)
         return draw(c, s, position);
     best.any = 0;
     for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS)
         best = better(best, look(c.logits[i], i));
-    return block_best(best).id;
+    best = block_best(best);
+    return best.any ? best.id : STEP_TOKEN_INVALID;
 }
 
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS) sample_draw(const __grid_constant__ struct sample_launch_params p)

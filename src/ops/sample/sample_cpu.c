@@ -105,6 +105,36 @@ static void penalise(struct candidate *c, uint32_t *counts, const struct sample_
     }
 }
 
+struct limits { // of one row
+    const uint32_t *mask;
+    const struct sample_bias *biases;
+};
+
+static struct limits limits_of(const struct cpu_call *call, uint32_t output)
+{
+    const struct sample_args *args = cpu_args(call);
+    const uint32_t *words = (const uint32_t *)cpu_base(call, SAMPLE_LIMITS) + (uint64_t)output * args->limits_stride;
+    return (struct limits){ words, (const struct sample_bias *)(const void *)(words + sample_mask_words(args->n_tokens)) };
+}
+
+static void add_biases(struct candidate *c, uint32_t n, const struct sample_bias *biases, uint32_t n_biases)
+{
+    for (uint32_t i = 0; i < n_biases; i++)
+        if (biases[i].token < n)
+            c[biases[i].token].logit += biases[i].bias;
+}
+
+// Leaves the candidates that the mask allows, in their order, and returns how many they are.
+static uint32_t keep_allowed(struct candidate *c, uint32_t n, const uint32_t *mask)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (mask[i >> 5] >> (i & 31) & 1 && c[i].logit > -INFINITY)
+            c[kept++] = c[i];
+    return kept;
+}
+
 static uint32_t best_of(const struct candidate *c, uint32_t n)
 {
     uint32_t best = 0;
@@ -171,19 +201,25 @@ static uint32_t sample_row(const struct cpu_call *call, uint32_t i, const uint32
     if (!logits_valid(logits, args->n_tokens))
         return STEP_TOKEN_INVALID;
     bool penalties = p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
-    if (p->temperature == 0 && !penalties)
+    bool masked = p->flags & SAMPLE_MASKED;
+    if (p->temperature == 0 && !penalties && !masked && !p->n_biases)
         return largest(logits, args->n_tokens);
     for (uint32_t t = 0; t < args->n_tokens; t++)
         c[t] = (struct candidate){ logits[t], t };
+    if (p->n_biases)
+        add_biases(c, args->n_tokens, limits_of(call, i).biases, p->n_biases);
     if (penalties) {
         memset(c + args->n_tokens, 0, args->n_tokens * sizeof(uint32_t));
         penalise(c, (uint32_t *)(c + args->n_tokens), p, &seen);
     }
+    uint32_t n = masked ? keep_allowed(c, args->n_tokens, limits_of(call, i).mask) : args->n_tokens;
+    if (n == 0)
+        return STEP_TOKEN_INVALID;
     if (p->temperature == 0)
-        return best_of(c, args->n_tokens);
-    for (uint32_t t = 0; t < args->n_tokens; t++)
+        return best_of(c, n);
+    for (uint32_t t = 0; t < n; t++)
         c[t].logit /= p->temperature;
-    return draw(c, args->n_tokens, p, sample_random(p->seed[0], p->seed[1], position));
+    return draw(c, n, p, sample_random(p->seed[0], p->seed[1], position));
 }
 
 static void log_rows(const struct cpu_call *call)

@@ -9,6 +9,7 @@ void cuda_plan_sample(struct cuda_plan *p)
                                            .work = cuda_at(p, SAMPLE_WORK),
                                            .results = cuda_at(p, SAMPLE_RESULTS),
                                            .parts = p->private_at,
+                                           .limits = p->command->n_operands > SAMPLE_LIMITS ? cuda_at(p, SAMPLE_LIMITS) : 0,
                                            .args = *(const struct sample_args *)p->command->args };
 
     p->private_bytes = (u64)p->tape.max_outputs * SAMPLE_PARTS * sizeof(struct sample_part);

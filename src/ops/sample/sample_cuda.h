@@ -18,5 +18,6 @@ struct sample_launch_params {
     DEVICE_AT(f32) work; // [outputs, 3 * n_tokens]: parts or candidates, then counts
     DEVICE_AT(u32) results;
     DEVICE_AT(struct sample_part) parts; // [outputs, SAMPLE_PARTS]
+    DEVICE_AT(const u32) limits;         // [outputs, args.limits_stride]
     struct sample_args args;
 };

@@ -1,0 +1,291 @@
+// test_schema.c - JSON Schema as a grammar: texts that fulfil a schema fit, others do not, and what is not supported is refused by name.
+#include "testing.h"
+#include "base/mem.h"
+#include "text/matcher.h"
+#include "text/schema.h"
+
+static const char *check(const char *schema, const char *text)
+{
+    static char message[600];
+    struct buf gbnf = { 0 };
+    struct grammar *g = NULL;
+    struct matcher *m = NULL;
+    struct err err = { 0 };
+    const char *result = message;
+
+    if (!schema_to_grammar(str_from(schema), &gbnf, &err) || !grammar_create(&g, buf_as_str(&gbnf), &err) ||
+        !matcher_create(&m, g, &err)) {
+        assert_int_not_equal(err.code, ERR_NONE);
+        snprintf(message, sizeof message, "%s", err.message);
+    } else if (!matcher_accept(m, str_from(text), &err)) {
+        result = strstr(err.message, "does not fit") ? "no" : "limit";
+    } else {
+        result = matcher_can_end(m) ? "yes" : "more";
+    }
+    matcher_free(m);
+    grammar_free(g);
+    buf_free(&gbnf);
+    return result;
+}
+
+static void expect(const char *schema, const char *text, const char *wanted)
+{
+    const char *found = check(schema, text);
+    if (strcmp(found, wanted) != 0)
+        fail_msg("%.300s\n  on %s\n  wanted: %s\n  found:  %s", schema, text, wanted, found);
+}
+
+static void all(const char *schema, const char *const *yes, const char *const *no)
+{
+    for (; *yes; yes++)
+        expect(schema, *yes, "yes");
+    for (; *no; no++)
+        if (!strcmp(check(schema, *no), "yes"))
+            fail_msg("%.300s\n  takes %s", schema, *no);
+}
+#define LIST(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+static void refused(const char *schema, const char *part)
+{
+    const char *found = check(schema, "");
+    if (!strstr(found, part))
+        fail_msg("%.100s\n  wanted an error with: %s\n  found: %s", schema, part, found);
+}
+
+static void plain_types(void **state)
+{
+    (void)state;
+    all("{}", LIST("1", "\"a\"", "[1, {\"a\": null}]", "{}", "-1.5e3", "true"), LIST("", "01", "[1,]", "{a:1}", "\"\\q\""));
+    all("true", LIST("null"), LIST("nul"));
+    all("{\"type\":\"string\"}", LIST("\"\"", "\"\\u00e9\\n\xc3\xa9\"", "\"\\ud83e\\udd8a\""),
+        LIST("1", "\"\\ud83e\"", "\"\n\"", "\"\\u12\""));
+    all("{\"type\":\"integer\"}", LIST("0", "-12", "999"), LIST("00", "1.5", "\"1\"", "-"));
+    all("{\"type\":\"number\"}", LIST("0", "-12.5", "1e5"), LIST(".5", "1."));
+    all("{\"type\":\"boolean\"}", LIST("true", "false"), LIST("1"));
+    all("{\"type\":\"null\"}", LIST("null"), LIST("0"));
+    all("{\"type\":[\"string\",\"null\"],\"minLength\":2}", LIST("null", "\"ab\""), LIST("\"a\"", "1"));
+    all("{\"type\":\"integer\",\"nullable\":true}", LIST("null", "7"), LIST("\"\""));
+    all("{\"enum\":[\"red\",2,null,{\"a\":[1]}]}", LIST("\"red\"", "2", "null", "{\"a\":[1]}"), LIST("\"blue\"", "3"));
+    all("{\"type\":\"string\",\"enum\":[\"a\",1]}", LIST("\"a\""), LIST("1"));
+    all("{\"const\":\"x\\\"y\"}", LIST("\"x\\\"y\""), LIST("\"xy\""));
+}
+
+static const char person[] =
+    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0},"
+    "\"tags\":{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\"]}}},\"required\":[\"name\"],\"additionalProperties\":false}";
+
+static void objects_hold_their_properties_in_order(void **state)
+{
+    (void)state;
+    all(person,
+        LIST("{\"name\":\"x\"}", "{\"name\": \"x\", \"age\": 3}", "{\"name\":\"x\",\"tags\":[]}",
+             "{\n  \"name\": \"x\",\n  \"age\": 0,\n  \"tags\": [\"a\", \"b\"]\n}"),
+        LIST("{}", "{\"age\":1}", "{\"name\":\"x\",}", "{\"name\":\"x\",\"age\":-1}", "{\"name\":\"x\",\"other\":1}",
+             "{\"name\":\"x\",\"tags\":[\"c\"]}", "{\"age\":1,\"name\":\"x\"}"));
+    all("{\"type\":\"object\"}", LIST("{}", "{\"a\":{\"b\":[]}}"), LIST("[]"));
+    all("{\"properties\":{\"a\":{},\"b\":{}}}", LIST("{}", "{\"b\":1}", "{\"a\":1,\"b\":2}"), LIST("{\"c\":1}"));
+    all("{\"type\":\"object\",\"required\":[\"z\"]}", LIST("{\"z\":[1]}"), LIST("{}"));
+    all("{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}", LIST("{}", "{\"a\":1,\"b\":2}"),
+        LIST("{\"a\":\"x\"}"));
+}
+
+static void other_properties_have_other_names(void **state)
+{
+    const char *schema = "{\"properties\":{\"ab\":{\"type\":\"integer\"},\"abc\":{\"type\":\"null\"},\"\xc3\xa9\":{\"const\":1}},"
+                         "\"required\":[\"ab\"],\"additionalProperties\":{\"type\":\"string\"}}";
+    (void)state;
+    all(schema,
+        LIST("{\"ab\":1}", "{\"ab\":1,\"a\":\"x\"}", "{\"ab\":1,\"abd\":\"x\",\"abcd\":\"y\"}", "{\"ab\":1,\"\":\"x\"}",
+             "{\"ab\":1,\"abc\":null,\"\xc3\xa8\":\"x\"}"),
+        LIST("{\"ab\":1,\"ab\":\"x\"}", "{\"ab\":1,\"abc\":\"x\"}", "{\"ab\":1,\"\xc3\xa9\":\"x\"}", "{\"ab\":1,\"x\":1}"));
+}
+
+static void arrays_have_their_lengths(void **state)
+{
+    (void)state;
+    all("{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":2,\"maxItems\":3}", LIST("[1,2]", "[1, 2, 3]"),
+        LIST("[]", "[1]", "[1,2,3,4]", "[1,\"a\"]"));
+    all("{\"type\":\"array\",\"maxItems\":1}", LIST("[]", "[{}]"), LIST("[1,2]"));
+    all("{\"type\":\"array\",\"maxItems\":0}", LIST("[]"), LIST("[1]"));
+    all("{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},{\"type\":\"string\"}],\"items\":{\"type\":\"null\"}}",
+        LIST("[1,\"a\"]", "[1,\"a\",null,null]"), LIST("[1]", "[1,\"a\",2]", "[\"a\",1]"));
+    all("{\"items\":[{\"const\":1}],\"additionalItems\":false}", LIST("[1]"), LIST("[]", "[1,1]"));
+}
+
+static void strings_have_lengths_patterns_and_formats(void **state)
+{
+    (void)state;
+    all("{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}", LIST("\"ab\"", "\"\xf0\x9f\xa6\x8a\\n\xc3\xa9\""),
+        LIST("\"a\"", "\"abcd\""));
+    all("{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}-\\\\d+(\\\\.\\\\d)?$\"}", LIST("\"AB-12\"", "\"AB-1.5\""),
+        LIST("\"A-1\"", "\"AB-1.\""));
+    all("{\"type\":\"string\",\"pattern\":\"a.c\"}", LIST("\"abc\"", "\"xxa\\\"cyy\""), LIST("\"ac\"", "\"abd\""));
+    all("{\"type\":\"string\",\"pattern\":\"^(foo|ba[rz])[^a-z\\\\\\\\]\\\\w\\\\s*$\"}", LIST("\"foo!x\"", "\"baz\\\"_ \\t\""),
+        LIST("\"fooax\"", "\"bat!x\""));
+    all("{\"type\":\"string\",\"pattern\":\"^\\\\\\\\$\"}", LIST("\"\\\\\""), LIST("\"\\\\\\\\\""));
+    all("{\"type\":\"string\",\"format\":\"date\"}", LIST("\"2024-02-29\""), LIST("\"2024-13-01\"", "\"24-01-01\""));
+    all("{\"type\":\"string\",\"format\":\"time\"}", LIST("\"23:59:59Z\"", "\"00:00:00.5+02:00\""),
+        LIST("\"24:00:00Z\"", "\"12:00:00\""));
+    all("{\"type\":\"string\",\"format\":\"date-time\"}", LIST("\"2024-01-31T12:00:00Z\""), LIST("\"2024-01-31\""));
+    all("{\"type\":\"string\",\"format\":\"uuid\"}", LIST("\"123e4567-e89b-12d3-a456-426614174000\""), LIST("\"123e4567\""));
+    all("{\"type\":\"string\",\"format\":\"email\"}", LIST("\"a.b@example.org\""), LIST("\"a@b\"", "\"@b.org\""));
+    all("{\"type\":\"string\",\"format\":\"ipv4\"}", LIST("\"192.168.0.255\""), LIST("\"256.1.1.1\"", "\"1.1.1\""));
+    all("{\"type\":\"string\",\"format\":\"uri\"}", LIST("\"https://example.org/a?b=c\""), LIST("\"example.org\""));
+    all("{\"type\":\"string\",\"format\":\"hostname\"}", LIST("\"a.b-c.org\""), LIST("\"-a\"", "\"a..b\""));
+}
+
+// Every integer near the bounds is in the range or not, as arithmetic says.
+static void integers_keep_their_bounds(void **state)
+{
+    static const int64_t bounds[] = {
+        -1234567890123, -1000, -999, -101, -100, -11, -10, -1, 0, 1, 9, 10, 11, 99, 100, 105, 1999, 20000, 1234567890123
+    };
+    enum { N = sizeof bounds / sizeof *bounds };
+    char schema[200], text[40];
+
+    (void)state;
+    for (int low = -1; low < N; low++)
+        for (int high = low < 0 ? 0 : low; high <= N; high++) {
+            int n = snprintf(schema, sizeof schema, "{\"type\":\"integer\"");
+            if (low >= 0)
+                n += snprintf(schema + n, sizeof schema - (size_t)n, ",\"minimum\":%lld", (long long)bounds[low]);
+            if (high < N)
+                n += snprintf(schema + n, sizeof schema - (size_t)n, ",\"maximum\":%lld", (long long)bounds[high]);
+            snprintf(schema + n, sizeof schema - (size_t)n, "}");
+            for (int i = 0; i < N; i++)
+                for (int d = -1; d <= 1; d++) {
+                    int64_t x = bounds[i] + d;
+                    bool in = (low < 0 || x >= bounds[low]) && (high == N || x <= bounds[high]);
+                    snprintf(text, sizeof text, "%lld", (long long)x);
+                    if (!strcmp(check(schema, text), "yes") != in)
+                        fail_msg("%s on %s", schema, text);
+                }
+        }
+    all("{\"type\":\"integer\",\"exclusiveMinimum\":3,\"exclusiveMaximum\":6}", LIST("4", "5"), LIST("3", "6"));
+    all("{\"type\":\"integer\",\"minimum\":2.5,\"maximum\":4.5}", LIST("3", "4"), LIST("2", "5"));
+}
+
+static void numbers_keep_whole_bounds(void **state)
+{
+    (void)state;
+    all("{\"type\":\"number\",\"minimum\":0}", LIST("0", "0.5", "12.25"), LIST("-1", "-0.5"));
+    all("{\"type\":\"number\",\"exclusiveMinimum\":0}", LIST("0.5", "0.001", "3"), LIST("0", "0.0", "-1"));
+    all("{\"type\":\"number\",\"minimum\":-2,\"maximum\":10}", LIST("-2", "-1.5", "-0.5", "9.9", "10", "10.0"),
+        LIST("-2.5", "10.1", "11"));
+    all("{\"type\":\"number\",\"maximum\":-3}", LIST("-3", "-3.5", "-100"), LIST("-2.9", "0", "3"));
+    all("{\"type\":\"number\",\"exclusiveMaximum\":1,\"minimum\":0}", LIST("0", "0.99"), LIST("1", "1.0", "-0.1"));
+}
+
+static void references_and_combinations(void **state)
+{
+    const char *tree =
+        "{\"$defs\":{\"node\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},\"next\":{\"anyOf\":"
+        "[{\"$ref\":\"#/$defs/node\"},{\"type\":\"null\"}]}},\"required\":[\"v\",\"next\"]}},\"$ref\":\"#/$defs/node\"}";
+    (void)state;
+    all(tree, LIST("{\"v\":1,\"next\":null}", "{\"v\":1,\"next\":{\"v\":2,\"next\":{\"v\":3,\"next\":null}}}"),
+        LIST("{\"v\":1}", "{\"v\":1,\"next\":{}}"));
+    all("{\"type\":\"object\",\"properties\":{\"sub\":{\"$ref\":\"#\"}}}", LIST("{}", "{\"sub\":{\"sub\":{}}}"),
+        LIST("{\"sub\":1}"));
+    all("{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}]}", LIST("1", "[1]"),
+        LIST("\"a\""));
+    all("{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]},{\"$ref\":\"#/"
+        "$defs/b\"}],"
+        "\"$defs\":{\"b\":{\"properties\":{\"b\":{\"type\":\"null\"}},\"required\":[\"b\"]}}}",
+        LIST("{\"a\":1,\"b\":null}"), LIST("{\"a\":1}", "{\"b\":null}"));
+    all("{\"$ref\":\"#/definitions/a~1b\",\"definitions\":{\"a/b\":{\"const\":1}}}", LIST("1"), LIST("2"));
+}
+
+static void what_is_not_supported_is_refused_by_name(void **state)
+{
+    (void)state;
+    refused("{\"not\":{}}", "'not'");
+    refused("{\"type\":\"object\",\"patternProperties\":{}}", "'patternProperties'");
+    refused("{\"type\":\"array\",\"uniqueItems\":true}", "'uniqueItems'");
+    refused("{\"type\":\"object\",\"minProperties\":1}", "'minProperties'");
+    refused("{\"if\":{},\"then\":{}}", "'if'");
+    refused("{\"type\":\"string\",\"minItems\":1}", "'minItems'");
+    refused("{\"type\":\"number\",\"minimum\":0.5}", "whole bounds");
+    refused("{\"type\":\"integer\",\"multipleOf\":3}", "multipleOf");
+    refused("{\"type\":\"string\",\"format\":\"color\"}", "'color'");
+    refused("{\"type\":\"string\",\"pattern\":\"^a$\",\"minLength\":3}", "exclude each other");
+    refused("{\"$ref\":\"http://127.0.0.1/x\"}", "nothing is fetched");
+    refused("{\"$ref\":\"#/nowhere\"}", "names nothing");
+    refused("{\"type\":123}", "type");
+    refused("{\"type\":\"something\"}", "'something'");
+    refused("\"text\"", "want an object");
+    refused("null", "want an object");
+    refused("false", "allows nothing");
+    refused("{", "not JSON");
+    refused("{\"enum\":[]}", "enum");
+    refused("{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}", "no number");
+    refused("{\"type\":\"array\",\"maxItems\":2147483648}", "maxItems");
+    refused("{\"type\":\"string\",\"minLength\":-1}", "minLength");
+    refused("{\"type\":\"string\",\"minLength\":5,\"maxLength\":4}", "minLength");
+    refused("{\"$ref\":\"#\"}", "left recursive");
+    refused("{\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/$defs/a\"}},\"$ref\":\"#/$defs/a\"}",
+            "left recursive");
+    refused("{\"allOf\":[{\"$ref\":\"#\"}]}", "nested too deep");
+    refused("{\"type\":\"string\",\"pattern\":\"(?<=x)*\"}", "look-around");
+    refused("{\"type\":\"string\",\"pattern\":\"*a\"}", "nothing to repeat");
+    refused("{\"type\":\"string\",\"pattern\":\"a**\"}", "quantifier");
+    refused("{\"type\":\"string\",\"pattern\":\"\\\\p{L}\"}", "\\p");
+    refused("{\"type\":\"string\",\"pattern\":\"\\\\bx\"}", "\\b");
+    refused("{\"type\":\"string\",\"pattern\":\"(a\"}", "not closed");
+    refused("{\"type\":\"string\",\"pattern\":\"[a\"}", "not closed");
+    refused("{\"type\":\"string\",\"pattern\":\"a)\"}", "not open");
+    refused("{\"type\":\"string\",\"pattern\":\"^a|b$\"}", "in a group");
+}
+
+// before, then n times `piece`, then n times `closing`, then after.
+static char *nested(const char *before, const char *piece, size_t n, const char *closing, const char *after)
+{
+    struct buf text = { 0 };
+
+    buf_text(&text, before);
+    for (size_t i = 0; i < n; i++)
+        buf_text(&text, piece);
+    for (size_t i = 0; i < n; i++)
+        buf_text(&text, closing);
+    buf_text(&text, after);
+    return text.at;
+}
+
+static void hostile_schemas_end_in_an_error(void **state)
+{
+    static const struct {
+        const char *before, *piece, *closing, *after, *part;
+        size_t n;
+    } cases[] = {
+        { "{\"a\":", "{\"items\":", "}", "}", "not JSON", 100000 },
+        { "", "{\"items\":[", "]}", "", "nested", 1000 },
+        { "{\"type\":\"string\",\"pattern\":\"", "(", ")", "\"}", "nested", 100000 },
+        { "{\"type\":\"string\",\"pattern\":\"", "(", "+)", "\"}", "nothing to repeat", 20 },
+        { "{\"enum\":[0", ",\"abcdefgh\"", "", "]}", "at most 4 MiB", 1000000 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = nested(cases[i].before, cases[i].piece, cases[i].n, cases[i].closing, cases[i].after);
+        refused(text, cases[i].part);
+        mem_free(text);
+    }
+    expect("{\"type\":\"string\",\"pattern\":\"^(a+)+$\"}", "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\"", "no");
+    expect("{\"type\":\"string\",\"maxLength\":65536}", "\"", "more");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain_types),
+        cmocka_unit_test(objects_hold_their_properties_in_order),
+        cmocka_unit_test(other_properties_have_other_names),
+        cmocka_unit_test(arrays_have_their_lengths),
+        cmocka_unit_test(strings_have_lengths_patterns_and_formats),
+        cmocka_unit_test(integers_keep_their_bounds),
+        cmocka_unit_test(numbers_keep_whole_bounds),
+        cmocka_unit_test(references_and_combinations),
+        cmocka_unit_test(what_is_not_supported_is_refused_by_name),
+        cmocka_unit_test(hostile_schemas_end_in_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
