@@ -46,8 +46,9 @@ const char *ingot_version(void); // "0.1.0"
 
 // ---- engine -----------------------------------------------------------------------------------------------------------------
 
-// Formats of K and V in the cache: 4, 2, 2 and 1.0625 bytes a number. Q8_0 wants heads of a multiple of 32 numbers, BF16 of 2.
-enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16, INGOT_KV_BF16, INGOT_KV_Q8_0 }; // auto: F16, or F32 with exact
+// Formats of K and V in the cache: 4, 2, 2 and 1.0625 bytes a number. Q8_0 wants heads of a multiple of 32 numbers, BF16 of 2. auto: F32
+// with exact, else BF16 on a processor with instructions for it, else F16.
+enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16, INGOT_KV_BF16, INGOT_KV_Q8_0 };
 
 struct ingot_engine_options {
     const char *model;    // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library

@@ -17,7 +17,7 @@ static const struct option model_options[] = {
     { "-b --batch-size", OPTION_U32, AT(n_batch), "N", "0", 0, 65536, NULL, "rows of one step at most; 0: ingot chooses" },
     { "-dev --device", OPTION_STRING, AT(device), "NAME", "auto", 0, 0, NULL, "auto, cpu, cuda, cuda:1, or cpu:plain, the plain loops that define every operation" },
     { "--stages", OPTION_STRING, AT(stages), "LIST", NULL, 0, 0, NULL, "layers at which a new stage begins, such as 4,8" },
-    { "-ctk --cache-type-k", OPTION_CHOICE, AT(cache_type_k), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of K in the KV pages; auto: f16, or f32 with --exact" },
+    { "-ctk --cache-type-k", OPTION_CHOICE, AT(cache_type_k), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of K in the KV pages; auto: f16, or bf16 on a processor that multiplies it, or f32 with --exact" },
     { "-ctv --cache-type-v", OPTION_CHOICE, AT(cache_type_v), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of V in the KV pages" },
     { "--exact", OPTION_FLAG, AT(exact), NULL, NULL, 0, 0, NULL, "activations stay fp32 in products with quantised weights: slower" },
     { "-nr --no-repack", OPTION_FLAG, AT(no_repack), NULL, NULL, 0, 0, NULL, "use weights as they lie in the file: less memory, slower" },

@@ -7,7 +7,7 @@
 #include "ops/rmsnorm/rmsnorm.h"
 #include "op_harness.h"
 
-enum { SLOTS = 4, MAX_PAGES = 40 };
+enum { SLOTS = 4, MAX_PAGES = 140 };
 
 struct setting {
     uint32_t n_heads, n_kv_heads, head_dim, n_dims, window;
@@ -51,13 +51,14 @@ static struct pages make_pages(struct bench *b, const struct setting *s, const s
     struct buffer *k = bench_buffer(b, n * 4), *v = bench_buffer(b, n * 4), *table = bench_buffer(b, SLOTS * MAX_PAGES * 4);
 
     float x[512], y[512];
+    uint32_t filled[SLOTS] = { 0 };
 
     memset(k->host, 0xff, n * 4);
     memset(v->host, 0xff, n * 4);
     for (uint32_t i = 0; i < SLOTS * MAX_PAGES; i++)
         ((uint32_t *)table->host)[i] = i * 7 % (SLOTS * MAX_PAGES);
     for (uint32_t r = 0; r < rows->n; r++)
-        for (uint32_t t = 0; t <= rows->position[r]; t++)
+        for (uint32_t t = filled[rows->slot[r]]; t <= rows->position[r]; t = filled[rows->slot[r]] = t + 1)
             for (uint32_t h = 0; h < s->n_kv_heads; h++) {
                 uint32_t page = ((uint32_t *)table->host)[rows->slot[r] * MAX_PAGES + t / PAGE_TOKENS];
                 bench_seed(((uint64_t)rows->slot[r] * 100000 + t) * 1000 + h + 1);
@@ -226,13 +227,14 @@ static void attention_is_close_to_the_plain_loop(void **state)
     (void)state;
     for (uint32_t i = 0; i < N_SETTINGS * n_sets; i++) {
         const struct setting *s = &settings[i % N_SETTINGS];
-        struct rows rows[] = { mixed_rows(), rows_of_a_chunk(1, 530, 1), rows_of_a_chunk(2, 0, 40) };
-        for (uint32_t v = 0; v < 3; v++) {
+        struct rows rows[] = { mixed_rows(), rows_of_a_chunk(1, 530, 1), rows_of_a_chunk(2, 0, 40), rows_of_a_chunk(3, 2050, 2) };
+        bool pairs = (sets[i / N_SETTINGS] & CPU_AVX512_BF16) && (s->k_format > KV_F16 || s->v_format > KV_F16);
+        for (uint32_t v = 0; v < 4; v++) {
             struct outcome want = play_attend(&(struct cpu_options){ .plain = true }, s, &rows[v]);
             struct outcome got =
                 play_attend(&(struct cpu_options){ .features = sets[i / N_SETTINGS], .n_threads = 2 }, s, &rows[v]);
             double error = bench_error(want.x, got.x, want.n);
-            if (!(error <= 1e-10))
+            if (!(error <= (pairs ? 2e-5 : 1e-10)))
                 fail_msg("setting %u, rows %u, features %x: error %.2e", i % N_SETTINGS, v, sets[i / N_SETTINGS], error);
             outcome_free(&want);
             outcome_free(&got);
@@ -249,13 +251,14 @@ static void attention_of_a_row_has_the_same_bits_in_any_batch(void **state)
     for (uint32_t i = 0; i < N_SETTINGS * n_sets; i++) {
         const struct setting *s = &settings[i % N_SETTINGS];
         struct cpu_options o = { .features = sets[i / N_SETTINGS], .n_threads = 1 + i % 3 };
-        struct rows all = rows_of_a_chunk(1, 240, 33);
+        uint32_t start = i % 3 ? 240 : 1010; // across a block's end, or a split's
+        struct rows all = rows_of_a_chunk(1, start, 33);
         struct outcome whole = play_attend(&o, s, &all);
         size_t n = whole.n / all.n;
         for (uint32_t first = 0; first < all.n;) {
             uint32_t length = 1 + (first * 5 + 2) % 19;
             length = length < all.n - first ? length : all.n - first;
-            struct rows part = rows_of_a_chunk(1, 240 + first, length);
+            struct rows part = rows_of_a_chunk(1, start + first, length);
             struct outcome some = play_attend(&o, s, &part);
             assert_memory_equal(some.x, whole.x + first * n, length * n * 4);
             outcome_free(&some);

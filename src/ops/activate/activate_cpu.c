@@ -24,9 +24,9 @@ static void activate_run(const struct cpu_call *call, uint32_t phase, uint32_t f
     }
 }
 
-static void activate_fast(const struct cpu_call *call, uint32_t first, uint32_t last, const struct row_kernels *rows)
+static void activate_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
 {
-    for (uint32_t r = first; r < last; r++)
+    for (uint32_t r = range.first; r < range.last; r++)
         rows->activate(cpu_args(call), cpu_row(call, 0, r), cpu_row(call, 1, r), cpu_row(call, 2, r));
 }
 ROW_KERNELS(activate_fast)

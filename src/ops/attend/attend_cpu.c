@@ -58,8 +58,7 @@ static void attend_plan(const struct cpu_call *call, struct cpu_plan *plan)
     plan->local_bytes = args->pages.head_dim * sizeof(float);
 }
 
-// Query heads [first_head, last_head) of one row.
-static void row_plain(const struct cpu_call *call, uint32_t r, uint32_t first_head, uint32_t last_head)
+static void row_plain(const struct cpu_call *call, uint32_t r)
 {
     const struct attend_args *args = cpu_args(call);
     uint32_t position = step_positions(call->step)[r];
@@ -72,7 +71,7 @@ static void row_plain(const struct cpu_call *call, uint32_t r, uint32_t first_he
                       .first = args->window && position >= args->window ? position - args->window + 1 : 0,
                       .last = position };
 
-    for (uint32_t i = first_head; i < last_head; i++) {
+    for (uint32_t i = 0; i < args->n_heads; i++) {
         h.q = (const float *)cpu_row(call, ATTEND_Q, r) + i * args->pages.head_dim;
         h.kv_head = i / (args->n_heads / args->pages.n_kv_heads);
         head_plain(&h, (float *)cpu_row(call, ATTEND_OUT, r) + i * args->pages.head_dim);
@@ -81,29 +80,51 @@ static void row_plain(const struct cpu_call *call, uint32_t r, uint32_t first_he
 
 static void attend_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
 {
-    const struct attend_args *args = cpu_args(call);
-
     (void)phase;
     for (uint32_t r = first; r < last; r++)
-        row_plain(call, r, 0, args->n_heads);
+        row_plain(call, r);
 }
 
-// Fast: a tile is a KV head and a few rows of the step. Neighbouring rows of one sequence in it share what they read.
-enum { MANY_ROWS = 16, ROWS_IN_TILE = 8 };
+// Fast: a tile is a few rows of the step, a KV head, and one split of the past where there is room to keep the splits' sums apart; else
+// the whole past. Neighbouring rows of one sequence in a tile share what they read.
+struct tiling {
+    uint32_t rows, n_blocks, n_splits; // rows of a tile; tiles of rows; of the past
+    uint32_t split_floats;             // of one row and split in the workspace
+};
 
-static uint32_t rows_in_tile(const struct cpu_call *call)
+static uint32_t splits_of(const struct cpu_call *call)
 {
-    return call->step->n_rows < MANY_ROWS ? 1 : ROWS_IN_TILE;
+    uint32_t n = 1;
+
+    for (uint32_t r = 0; cpu_has(call, ATTEND_WORK) && r < call->step->n_rows; r++) {
+        uint32_t wanted = step_positions(call->step)[r] / ATTEND_SPLIT + 1;
+        n = wanted > n ? wanted : n;
+    }
+    return n;
+}
+
+static struct tiling tiling_of(const struct cpu_call *call)
+{
+    const struct attend_args *args = cpu_args(call);
+    uint32_t n = call->step->n_rows, n_kv = args->pages.n_kv_heads, heads = args->n_heads / n_kv;
+    struct tiling t = { .rows = heads < ATTEND_MAX_COLUMNS ? ATTEND_MAX_COLUMNS / heads : 1, .n_splits = splits_of(call) };
+
+    while (t.rows > 1 && (n + t.rows - 1) / t.rows * n_kv * t.n_splits < 4 * call->n_threads)
+        t.rows /= 2;
+    t.n_blocks = (n + t.rows - 1) / t.rows;
+    t.split_floats = args->n_heads * (args->pages.head_dim + ATTEND_SUMS_FLOATS);
+    return t;
 }
 
 static void attend_plan_fast(const struct cpu_call *call, struct cpu_plan *plan)
 {
     const struct attend_args *args = cpu_args(call);
-    uint32_t n = rows_in_tile(call);
+    struct tiling t = tiling_of(call);
 
-    plan->n_phases = 1;
-    plan->n_tiles[0] = (call->step->n_rows + n - 1) / n * args->pages.n_kv_heads;
-    plan->local_bytes = attend_local_bytes(args->pages.head_dim);
+    plan->n_phases = 2;
+    plan->n_tiles[0] = t.n_blocks * args->pages.n_kv_heads * t.n_splits;
+    plan->n_tiles[1] = t.n_splits > 1 ? call->step->n_rows * args->pages.n_kv_heads : 0;
+    plan->local_bytes = attend_local_bytes(&args->pages);
 }
 
 // How many of the rows [r, end) follow each other in one sequence.
@@ -116,39 +137,62 @@ static uint32_t run_length(const struct step *s, uint32_t r, uint32_t end)
     return n;
 }
 
-static void attend_tile(const struct cpu_call *call, uint32_t tile, const struct row_kernels *rows)
+static void attend_tile(const struct cpu_call *call, const struct tiling *t, uint32_t tile, const struct row_kernels *rows)
 {
     const struct attend_args *args = cpu_args(call);
     const struct page_shape *s = &args->pages;
-    uint32_t n = rows_in_tile(call), kv_head = tile % s->n_kv_heads, first = tile / s->n_kv_heads * n;
-    uint32_t end = first + n < call->step->n_rows ? first + n : call->step->n_rows;
-    uint32_t group = args->n_heads / s->n_kv_heads, column = kv_head * group * s->head_dim;
-    bool plain = s->k_format > KV_F16 || s->k_format != s->v_format; // no vector kernels for these pages
+    uint32_t kv_head = tile % s->n_kv_heads, split = tile / s->n_kv_heads % t->n_splits;
+    uint32_t first = tile / s->n_kv_heads / t->n_splits * t->rows;
+    uint32_t end = first + t->rows < call->step->n_rows ? first + t->rows : call->step->n_rows;
+    uint32_t head = kv_head * (args->n_heads / s->n_kv_heads);
 
-    for (uint32_t r = first; plain && r < end; r++)
-        row_plain(call, r, kv_head * group, (kv_head + 1) * group);
-    for (uint32_t r = first, length; !plain && r < end; r += length) {
+    for (uint32_t r = first, length; r < end; r += length) {
         length = run_length(call->step, r, end);
+        float *partial = t->n_splits > 1 ? cpu_row(call, ATTEND_WORK, r) : NULL; // [n_splits][n_heads][head_dim + sums]
         rows->attend(&(struct attend_run){
             .args = args,
             .table = (const uint32_t *)cpu_base(call, ATTEND_TABLE) + (uint64_t)step_slots(call->step)[r] * s->max_pages,
             .k_pages = cpu_base(call, ATTEND_K_PAGES),
             .v_pages = cpu_base(call, ATTEND_V_PAGES),
-            .q = (const float *)cpu_row(call, ATTEND_Q, r) + column,
-            .out = (float *)cpu_row(call, ATTEND_OUT, r) + column,
+            .q = (const float *)cpu_row(call, ATTEND_Q, r) + head * s->head_dim,
+            .out = (float *)cpu_row(call, ATTEND_OUT, r) + head * s->head_dim,
             .stride = (size_t)args->n_heads * s->head_dim,
             .n_rows = length,
             .position = step_positions(call->step)[r],
             .kv_head = kv_head,
             .local = call->local,
+            .partial = partial ? partial + split * t->split_floats + head * (s->head_dim + ATTEND_SUMS_FLOATS) : NULL,
+            .partial_stride = call->command->operands[ATTEND_WORK].row_bytes / sizeof(float),
+            .split = split,
         });
     }
 }
 
-static void attend_fast(const struct cpu_call *call, uint32_t first, uint32_t last, const struct row_kernels *rows)
+static void merge_tile(const struct cpu_call *call, const struct tiling *t, uint32_t tile, const struct row_kernels *rows)
 {
-    for (uint32_t tile = first; tile < last; tile++)
-        attend_tile(call, tile, rows);
+    const struct attend_args *args = cpu_args(call);
+    uint32_t r = tile / args->pages.n_kv_heads, n_heads = args->n_heads / args->pages.n_kv_heads;
+    uint32_t head = tile % args->pages.n_kv_heads * n_heads, head_dim = args->pages.head_dim;
+
+    rows->attend_merge(&(struct attend_merge){
+        .partial = (const float *)cpu_row(call, ATTEND_WORK, r) + head * (head_dim + ATTEND_SUMS_FLOATS),
+        .split_stride = t->split_floats,
+        .out = (float *)cpu_row(call, ATTEND_OUT, r) + head * head_dim,
+        .n_heads = n_heads,
+        .head_dim = head_dim,
+        .last = step_positions(call->step)[r] / ATTEND_SPLIT,
+    });
+}
+
+static void attend_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
+{
+    struct tiling t = tiling_of(call);
+
+    for (uint32_t tile = range.first; tile < range.last; tile++)
+        if (range.phase == 0)
+            attend_tile(call, &t, tile, rows);
+        else
+            merge_tile(call, &t, tile, rows);
 }
 ROW_KERNELS(attend_fast)
 

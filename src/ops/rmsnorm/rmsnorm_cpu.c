@@ -31,11 +31,11 @@ static void rmsnorm_run(const struct cpu_call *call, uint32_t phase, uint32_t fi
         rmsnorm_row_plain(cpu_row(call, 0, row), cpu_base(call, 1), cpu_row(call, 2, row), args->n_cols, args->eps);
 }
 
-static void rmsnorm_fast(const struct cpu_call *call, uint32_t first, uint32_t last, const struct row_kernels *rows)
+static void rmsnorm_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
 {
     const struct rmsnorm_args *args = cpu_args(call);
 
-    for (uint32_t row = first; row < last; row++)
+    for (uint32_t row = range.first; row < range.last; row++)
         rows->rmsnorm(cpu_row(call, 0, row), cpu_base(call, 1), cpu_row(call, 2, row), args->n_cols, args->eps);
 }
 ROW_KERNELS(rmsnorm_fast)

@@ -73,9 +73,9 @@ static void rope_store_run(const struct cpu_call *call, uint32_t phase, uint32_t
     }
 }
 
-static void rope_store_fast(const struct cpu_call *call, uint32_t first, uint32_t last, const struct row_kernels *rows)
+static void rope_store_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
 {
-    for (uint32_t r = first; r < last; r++) {
+    for (uint32_t r = range.first; r < range.last; r++) {
         struct rope_row row = row_of(call, r);
         rows->rope_store(cpu_args(call), &row);
     }

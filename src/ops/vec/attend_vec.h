@@ -1,248 +1,346 @@
 // attend_vec.h - attention for one vector type (vec_*.h). Included once by each vec_*.c, after rows_vec.h.
 //
 // Flash attention (Dao et al., 2022): keys in blocks of 256, counted from position 0; for each block the scores, their maximum, the
-// weights, and the old sums scaled down. Columns are (row, query head) pairs that share a KV head: they share every load of K and V.
-// A page holds K by dimension, so a score is a lane and no sum across lanes is needed. Which keys a column sees, in which blocks, is
-// decided by its position alone; a column reads nothing behind its own end, so what lies there does not matter.
+// weights, and the old sums scaled down. Every ATTEND_SPLIT keys the sums begin anew and what was is merged into a total, in ascending
+// order, so that threads may share a long past. Columns are (row, query head) pairs that share a KV head: a block is read once for up to
+// ATTEND_MAX_COLUMNS of them, in groups that fit the registers. Which keys a column sees, and in which blocks, is decided by its position
+// alone; a column reads nothing behind its own end, so what lies there does not matter.
+// F32 and F16 pages are multiplied as they lie. Other formats are first brought, a block at a time, to F32; with BF16 instructions
+// (attend_bf16.h) BF16 pages are multiplied as they lie, and Q8_0 becomes BF16.
 // Pages lie anywhere, so the processor cannot guess the next one: V's page is asked for while K's is read, and the next block's K while
 // V is read.
 #include "ops/vec/row_kernels.h"
 
+enum { BLOCK_PAGES = ATTEND_KEYS / PAGE_TOKENS, PAGE_VECTORS = PAGE_TOKENS / VF };
+#define UNROLL _Pragma("GCC unroll 16")
+
 struct columns {
     const struct attend_run *run;
-    float *scores;        // [n][ATTEND_KEYS]
-    float *out;           // [n][dims], sums over v
-    float *q;             // [head_dim][VEC_COLUMNS]
-    uint32_t first, n;    // columns of the run, row-major: column = row * heads + head
-    uint32_t heads, dims; // query heads of the group; head_dim rounded up to VF
-    float top[ATTEND_MAX_COLUMNS], total[ATTEND_MAX_COLUMNS];
-    uint32_t from[ATTEND_MAX_COLUMNS], to[ATTEND_MAX_COLUMNS]; // keys of the current block, [from, to)
+    enum kv_format k_format, v_format; // as they are multiplied
+    uint32_t first, n;                 // columns of the run, row-major: column = row * heads + head
+    uint32_t heads, dims;              // query heads of the group; head_dim rounded up to VF
+    uint32_t base;                     // of the current block
+    float *q;                          // [groups][head_dim][VEC_COLUMNS], scaled; pairs of bf16 where K is BF16
+    float *scores;                     // [VEC_COLUMNS][ATTEND_KEYS] of one group, then its weights
+    float *out, *merged;               // [n][dims], sums over v: of this split, of those before
+    unsigned char *converted;          // a block of K, then of V
+    const unsigned char *k[BLOCK_PAGES], *v[BLOCK_PAGES], *next_k[BLOCK_PAGES]; // pages of the block, and of the one behind it
+    struct column {
+        struct attend_sums now, before; // of this split, of those before
+        uint32_t from, to;              // keys of the current block
+    } column[ATTEND_MAX_COLUMNS];
 };
 
-// The columns' q, scaled, by dimension: one pointer serves all columns of a tile.
-VEC_INLINE void gather_q(const struct columns *s, uint32_t n)
+struct group { // columns [first, first + n)
+    uint32_t index, first;
+};
+
+struct part { // keys [from, to) of the block, columns from c0 of the group, which is number `column` of all
+    uint32_t from, to, c0, column, d;
+};
+
+VEC_INLINE vf load_numbers(const unsigned char *p, uint64_t at, uint32_t format)
+{
+    return format == KV_F32 ? vf_load((const float *)p + at) : vf_load_half((const uint16_t *)p + at);
+}
+
+VEC_INLINE vf load_numbers_n(const unsigned char *p, uint64_t at, uint32_t format, uint32_t n)
+{
+    return format == KV_F32 ? vf_load_n((const float *)p + at, n) : vf_load_half_n((const uint16_t *)p + at, n);
+}
+
+VEC_INLINE void expect(const unsigned char *p, uint64_t at, uint32_t format)
+{
+    __builtin_prefetch(p + at * (format == KV_F32 ? 4 : 2));
+}
+
+#if VEC_BF16
+#include "ops/vec/attend_bf16.h"
+#else
+enum { DOT_FORMAT = KV_F32 }; // what odd formats are brought to
+VEC_INLINE void convert_page(const struct page_shape *s, uint32_t format, bool is_v, const unsigned char *from, unsigned char *to)
+{
+    const uint16_t *scales = (const uint16_t *)(from + PAGE_TOKENS * s->head_dim);
+    float *out = (float *)to;
+    uint32_t group = page_group(format), outer = is_v ? PAGE_TOKENS : s->head_dim, inner = is_v ? s->head_dim : PAGE_TOKENS;
+
+    for (uint32_t o = 0; o < outer; o++)
+        for (uint32_t i = 0; i < inner; i++) {
+            uint32_t at = (o / group * inner + i) * group + o % group, d = is_v ? i : o, token = is_v ? o : i;
+            out[o * inner + i] = format == KV_BF16 ? quant_bf16_to_float(((const uint16_t *)from)[at])
+                                                   : quant_half_to_float(scales[d / KV_Q8_0_BLOCK * PAGE_TOKENS + token]) *
+                                                         (float)(int8_t)from[at];
+        }
+}
+#endif
+
+// Scores of VEC_PAGES pages from key `at` of the block on, for C columns.
+VEC_INLINE void score_pages(const struct columns *s, const struct group *g, uint32_t at, const uint32_t format, const int C)
 {
     uint32_t head_dim = s->run->args->pages.head_dim;
-
-    for (uint32_t c = 0; c < n; c++) {
-        uint32_t at = s->first + c;
-        const float *q = s->run->q + at / s->heads * s->run->stride + at % s->heads * head_dim;
-        for (uint32_t d = 0; d < head_dim; d++)
-            s->q[d * VEC_COLUMNS + c] = q[d] * s->run->args->scale;
-    }
-}
-
-// Of a key's page; keys behind the run's last position have none, and nobody looks at their scores.
-VEC_INLINE uint64_t page_of(const struct attend_run *run, uint32_t key)
-{
-    uint32_t last = run->position + run->n_rows - 1;
-
-    key = key < last ? key : last;
-    return page_at(&run->args->pages, run->table[key / PAGE_TOKENS], run->kv_head);
-}
-
-VEC_INLINE vf load_numbers(const void *pages, uint64_t at, uint32_t format)
-{
-    return format == KV_F32 ? vf_load((const float *)pages + at) : vf_load_half((const uint16_t *)pages + at);
-}
-
-VEC_INLINE vf load_numbers_n(const void *pages, uint64_t at, uint32_t format, uint32_t n)
-{
-    return format == KV_F32 ? vf_load_n((const float *)pages + at, n) : vf_load_half_n((const uint16_t *)pages + at, n);
-}
-
-enum { PAGE_VECTORS = PAGE_TOKENS / VF };
-
-VEC_INLINE void expect(const void *pages, uint64_t at, uint32_t format)
-{
-    __builtin_prefetch((const char *)pages + at * (format == KV_F32 ? 4 : 2));
-}
-
-// Scores of VEC_PAGES pages from `key` on, for C columns.
-VEC_INLINE void score_pages(const struct columns *s, uint32_t key, uint32_t at, const uint32_t format, const int C)
-{
-    const struct attend_run *run = s->run;
-    const float *q = s->q, *q_end = q + run->args->pages.head_dim * VEC_COLUMNS;
-    uint64_t pages[VEC_PAGES];
+    const float *q = s->q + (size_t)g->index * head_dim * VEC_COLUMNS, *q_end = q + head_dim * VEC_COLUMNS;
+    const unsigned char *const *k = s->k + at / PAGE_TOKENS, *const *v = s->v + at / PAGE_TOKENS;
     vf sum[VEC_COLUMNS][VEC_PAGES * PAGE_VECTORS];
 
-    for (int p = 0; p < VEC_PAGES; p++)
-        pages[p] = page_of(run, key + (uint32_t)p * PAGE_TOKENS);
-    _Pragma("GCC unroll 16") for (int c = 0; c < C; c++)
-        _Pragma("GCC unroll 16") for (int v = 0; v < VEC_PAGES * PAGE_VECTORS; v++) sum[c][v] = vf_set(0);
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < VEC_PAGES * PAGE_VECTORS; i++) sum[c][i] = vf_set(0);
     for (uint64_t at_k = 0; q < q_end; q += VEC_COLUMNS, at_k += PAGE_TOKENS) {
-        _Pragma("GCC unroll 16") for (int p = 0; p < VEC_PAGES; p++) expect(run->v_pages, pages[p] + at_k, format);
-        _Pragma("GCC unroll 16") for (int v = 0; v < VEC_PAGES * PAGE_VECTORS; v++)
+        UNROLL for (int p = 0; p < VEC_PAGES; p++) expect(v[p], at_k, format);
+        UNROLL for (int i = 0; i < VEC_PAGES * PAGE_VECTORS; i++)
         {
-            vf x = load_numbers(run->k_pages, pages[v / PAGE_VECTORS] + at_k + v % PAGE_VECTORS * VF, format);
-            _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) sum[c][v] = vf_fma(vf_set(q[c]), x, sum[c][v]);
+            vf x = load_numbers(k[i / PAGE_VECTORS], at_k + i % PAGE_VECTORS * VF, format);
+            UNROLL for (int c = 0; c < C; c++) sum[c][i] = vf_fma(vf_set(q[c]), x, sum[c][i]);
         }
     }
-    _Pragma("GCC unroll 16") for (int c = 0; c < C; c++)
-        _Pragma("GCC unroll 16") for (int v = 0; v < VEC_PAGES * PAGE_VECTORS; v++)
-            vf_store(s->scores + c * ATTEND_KEYS + at + v * VF, sum[c][v]);
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < VEC_PAGES * PAGE_VECTORS; i++)
+        vf_store(s->scores + c * ATTEND_KEYS + at + i * VF, sum[c][i]);
 }
 
-// Turns the scores of column c into weights. Returns the factor for what was summed before.
-VEC_INLINE float weigh_column(struct columns *s, uint32_t c)
+VEC_INLINE void store_weights(const struct columns *s, float *scores, uint32_t i, vf w)
+{
+#if VEC_BF16
+    if (s->v_format == KV_BF16) { // over scores that were read before
+        _mm256_storeu_si256((__m256i *)((uint16_t *)scores + i), (__m256i)_mm512_cvtneps_pbh(w));
+        return;
+    }
+#endif
+    (void)s;
+    vf_store(scores + i, w);
+}
+
+// Turns the scores of column c of the group into weights. Returns the factor for what was summed before.
+VEC_INLINE float weigh_column(struct columns *s, const struct group *g, uint32_t c)
 {
     float *scores = s->scores + c * ATTEND_KEYS;
-    vf top = vf_set(s->top[c]), total = vf_set(0);
+    struct column *column = &s->column[g->first + c];
+    uint32_t from = column->from, to = column->to;
+    vf top = vf_set(column->now.top), total = vf_set(0);
 
-    for (uint32_t i = s->from[c] / VF * VF; i < s->to[c]; i += VF) {
-        vf x = vf_first(vf_load(scores + i), vf_set(-INFINITY), s->to[c] - i);
-        if (i < s->from[c])
-            x = vf_first(vf_set(-INFINITY), x, s->from[c] - i);
+    for (uint32_t i = from / VF * VF; i < to; i += VF) {
+        vf x = vf_first(vf_load(scores + i), vf_set(-INFINITY), to - i);
+        if (i < from)
+            x = vf_first(vf_set(-INFINITY), x, from - i);
         top = vf_max(top, x);
         vf_store(scores + i, x);
     }
-    float best = vf_top(top), factor = s->top[c] == -INFINITY ? 0 : 1;
+    float best = vf_top(top), factor = column->now.top == -INFINITY ? 0
+                                       : column->now.top == best    ? 1
+                                                                    : expf(column->now.top - best);
     vf shift = vf_set(-best);
-    if (s->top[c] != -INFINITY)
-        factor = expf(s->top[c] - best);
-    for (uint32_t i = s->from[c] / VF * VF; i < s->to[c]; i += VF) {
+    for (uint32_t i = from / VF * VF; i < to; i += VF) {
         vf x = vf_load(scores + i), w = vf_exp(vf_add(x, shift));
-        w = vf_first(w, vf_set(0), s->to[c] - i);
-        if (i < s->from[c])
-            w = vf_first(vf_set(0), w, s->from[c] - i);
+        w = vf_first(w, vf_set(0), to - i);
+        if (i < from)
+            w = vf_first(vf_set(0), w, from - i);
         total = vf_add(total, w);
-        vf_store(scores + i, w);
+        store_weights(s, scores, i, w);
     }
-    s->total[c] = s->total[c] * factor + vf_sum(total);
-    s->top[c] = best;
+    column->now.total = column->now.total * factor + vf_sum(total);
+    column->now.top = best;
     return factor;
 }
 
-// out[c] += weights * v over the keys [from, to) of the block at `base`, for C columns from c0 and P vectors of dimensions from d.
-struct part {
-    uint32_t base, from, to, c0, d;
-};
-
+// out[c] += weights * v over a part's keys and columns, and P vectors of dims from d.
 VEC_INLINE void add_values(const struct columns *s, const struct part a, const uint32_t format, const int C, const int P)
 {
-    const struct attend_run *run = s->run;
-    uint32_t head_dim = run->args->pages.head_dim;
+    uint32_t head_dim = s->run->args->pages.head_dim;
+    float *out = s->out + a.column * (size_t)s->dims + a.d;
     vf sum[VEC_COLUMNS][4];
 
-    _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) _Pragma("GCC unroll 16") for (int p = 0; p < P; p++) sum[c][p] =
-        vf_load(s->out + (a.c0 + c) * s->dims + a.d + p * VF);
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) sum[c][p] = vf_load(out + c * s->dims + p * VF);
     for (uint32_t i = a.from, end; i < a.to; i = end) {
-        uint64_t at = page_of(run, a.base + i) + page_v_element(&run->args->pages, i % PAGE_TOKENS, a.d);
+        const unsigned char *v = s->v[i / PAGE_TOKENS], *next = s->next_k[i / PAGE_TOKENS];
         const float *w = s->scores + (size_t)a.c0 * ATTEND_KEYS + i;
-        uint64_t next_k = page_of(run, a.base + i + ATTEND_KEYS) - page_of(run, a.base + i); // from an element of V's page
+        uint64_t at = i % PAGE_TOKENS * head_dim + a.d;
         end = (i / PAGE_TOKENS + 1) * PAGE_TOKENS;
         end = end < a.to ? end : a.to;
         for (const float *w_end = w + (end - i); w < w_end; w++, at += head_dim)
-            _Pragma("GCC unroll 16") for (int p = 0; p < P; p++)
+            UNROLL for (int p = 0; p < P; p++)
             {
-                expect(run->k_pages, at + next_k + p * VF, format);
-                vf v = P == 1 ? load_numbers_n(run->v_pages, at, format, head_dim - a.d)
-                              : load_numbers(run->v_pages, at + p * VF, format);
-                _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) sum[c][p] = vf_fma(vf_set(w[c * ATTEND_KEYS]), v, sum[c][p]);
+                expect(next, at + p * VF, format);
+                vf x = P == 1 ? load_numbers_n(v, at, format, head_dim - a.d) : load_numbers(v, at + p * VF, format);
+                UNROLL for (int c = 0; c < C; c++) sum[c][p] = vf_fma(vf_set(w[c * ATTEND_KEYS]), x, sum[c][p]);
             }
     }
-    _Pragma("GCC unroll 16") for (int c = 0; c < C; c++) _Pragma("GCC unroll 16") for (int p = 0; p < P; p++)
-        vf_store(s->out + (a.c0 + c) * s->dims + a.d + p * VF, sum[c][p]);
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) vf_store(out + c * s->dims + p * VF, sum[c][p]);
 }
 
-VEC_INLINE void add_values_all_dims(const struct columns *s, struct part a, const uint32_t format, const int C)
+VEC_INLINE void add_part(const struct columns *s, struct part a, const int C)
 {
+    const int P = C * 4 <= VEC_SUMS ? 4 : 2;
     uint32_t head_dim = s->run->args->pages.head_dim;
 
     if (a.from >= a.to)
         return;
-    for (a.d = 0; C <= 4 && VEC_COLUMNS > 4 && a.d + 4 * VF <= head_dim; a.d += 4 * VF)
-        add_values(s, a, format, C, 4);
-    for (; C > 4 && a.d + 2 * VF <= head_dim; a.d += 2 * VF)
-        add_values(s, a, format, C, 2);
-    for (; a.d < head_dim; a.d += VF)
-        add_values(s, a, format, C, 1);
+    for (a.d = 0; a.d < head_dim;) {
+        const bool whole = a.d + (uint32_t)P * VF <= head_dim;
+#if VEC_BF16
+        if (s->v_format == KV_BF16 && whole)
+            add_values_bf16(s, a, C, P);
+        else if (s->v_format == KV_BF16)
+            add_values_bf16(s, a, C, 1);
+        else
+#endif
+            if (s->v_format == KV_F32 && whole)
+            add_values(s, a, KV_F32, C, P);
+        else if (s->v_format == KV_F32)
+            add_values(s, a, KV_F32, C, 1);
+        else if (whole)
+            add_values(s, a, KV_F16, C, P);
+        else
+            add_values(s, a, KV_F16, C, 1);
+        a.d += (whole ? (uint32_t)P : 1) * VF;
+    }
 }
 
-// The keys that all columns see together; before and after them, each column alone.
-VEC_INLINE void add_block(const struct columns *s, uint32_t base, const uint32_t format, const int C)
+// The keys that all columns see together, in whole groups of V's format; before and after them, each column alone.
+VEC_INLINE void add_block(const struct columns *s, const struct group *g, const int C)
 {
-    uint32_t from = s->from[0], to = s->to[0];
+    const struct column *columns = s->column + g->first;
+    uint32_t from = 0, to = ATTEND_KEYS, align = page_group(s->v_format);
 
-    for (int c = 1; c < C; c++) {
-        from = s->from[c] > from ? s->from[c] : from;
-        to = s->to[c] < to ? s->to[c] : to;
+    for (int c = 0; c < C; c++) {
+        from = columns[c].from > from ? columns[c].from : from;
+        to = columns[c].to < to ? columns[c].to : to;
     }
+    from = (from + align - 1) / align * align;
+    to = to / align * align;
     to = to > from ? to : from;
     for (uint32_t c = 0; c < (uint32_t)C; c++)
-        add_values_all_dims(s, (struct part){ base, s->from[c], from < s->to[c] ? from : s->to[c], c, 0 }, format, 1);
-    add_values_all_dims(s, (struct part){ base, from, to, 0, 0 }, format, C);
+        add_part(s, (struct part){ columns[c].from, from < columns[c].to ? from : columns[c].to, c, g->first + c, 0 }, 1);
+    add_part(s, (struct part){ from, to, 0, g->first, 0 }, C);
     for (uint32_t c = 0; c < (uint32_t)C; c++)
-        add_values_all_dims(s, (struct part){ base, to > s->from[c] ? to : s->from[c], s->to[c], c, 0 }, format, 1);
+        add_part(s, (struct part){ to > columns[c].from ? to : columns[c].from, columns[c].to, c, g->first + c, 0 }, 1);
 }
 
-VEC_INLINE void attend_block(struct columns *s, uint32_t base, const uint32_t format, const int C)
+VEC_INLINE void score_block(const struct columns *s, const struct group *g, uint32_t from, uint32_t to, const int C)
 {
+    const uint32_t step = VEC_PAGES * PAGE_TOKENS;
+
+    for (uint32_t at = from / step * step; at < to; at += step)
+#if VEC_BF16
+        if (s->k_format == KV_BF16)
+            score_pages_bf16(s, g, at, C);
+        else
+#endif
+            if (s->k_format == KV_F32)
+            score_pages(s, g, at, KV_F32, C);
+        else
+            score_pages(s, g, at, KV_F16, C);
+}
+
+// First key that a row at `position` sees.
+VEC_INLINE uint32_t first_key(const struct attend_run *run, uint32_t position)
+{
+    uint32_t window = run->args->window;
+    return window && position >= window ? position - window + 1 : 0;
+}
+
+static inline uint32_t within(uint32_t key, uint32_t base)
+{
+    return key <= base ? 0 : key - base < ATTEND_KEYS ? key - base : ATTEND_KEYS;
+}
+
+VEC_INLINE void attend_group(struct columns *s, const struct group *g, const int C)
+{
+    struct column *columns = s->column + g->first;
     uint32_t from = ATTEND_KEYS, to = 0;
 
     for (int c = 0; c < C; c++) {
-        uint32_t position = s->run->position + (s->first + (uint32_t)c) / s->heads, window = s->run->args->window;
-        uint32_t start = window && position >= window ? position - window + 1 : 0, end = position + 1;
-        s->from[c] = start > base ? (start - base < ATTEND_KEYS ? start - base : ATTEND_KEYS) : 0;
-        s->to[c] = end > base ? (end - base < ATTEND_KEYS ? end - base : ATTEND_KEYS) : 0;
-        s->to[c] = s->to[c] > s->from[c] ? s->to[c] : s->from[c];
-        from = s->from[c] < from ? s->from[c] : from;
-        to = s->to[c] > to && s->to[c] > s->from[c] ? s->to[c] : to;
+        uint32_t position = s->run->position + (s->first + g->first + (uint32_t)c) / s->heads;
+        columns[c].from = within(first_key(s->run, position), s->base);
+        columns[c].to = within(position + 1, s->base);
+        from = columns[c].from < from ? columns[c].from : from;
+        to = columns[c].to > to ? columns[c].to : to;
     }
-    for (uint32_t at = from / (VEC_PAGES * PAGE_TOKENS) * (VEC_PAGES * PAGE_TOKENS); at < to; at += VEC_PAGES * PAGE_TOKENS)
-        score_pages(s, base + at, at, format, C);
+    if (from >= to)
+        return;
+    score_block(s, g, from, to, C);
     for (uint32_t c = 0; c < (uint32_t)C; c++) {
-        if (s->from[c] == s->to[c])
+        if (columns[c].from == columns[c].to)
             continue;
-        vf factor = vf_set(weigh_column(s, c));
-        for (uint32_t d = 0; d < s->dims; d += VF)
-            vf_store(s->out + c * s->dims + d, vf_mul(vf_load(s->out + c * s->dims + d), factor));
+        float factor = weigh_column(s, g, c), *out = s->out + (g->first + c) * (size_t)s->dims;
+        for (uint32_t d = 0; factor != 1 && d < s->dims; d += VF)
+            vf_store(out + d, vf_mul(vf_load(out + d), vf_set(factor)));
     }
-    add_block(s, base, format, C);
+    add_block(s, g, C);
 }
 
-VEC_INLINE void attend_columns(struct columns *s, const uint32_t format, const int C)
+// A row's place in an array of rows, for column `at` of the run.
+VEC_INLINE float *column_at(const struct columns *s, float *rows, size_t stride, size_t head_stride, uint32_t at)
 {
-    const struct attend_args *args = s->run->args;
-    uint32_t first = s->run->position + s->first / s->heads, last = s->run->position + (s->first + (uint32_t)C - 1) / s->heads;
-    uint32_t start = args->window && first >= args->window ? first - args->window + 1 : 0;
+    return rows + at / s->heads * stride + at % s->heads * head_stride;
+}
 
-    gather_q(s, (uint32_t)C);
-    for (int c = 0; c < C; c++) {
-        s->top[c] = -INFINITY;
-        s->total[c] = 0;
-    }
-    for (uint32_t d = 0; d < (uint32_t)C * s->dims; d += VF)
-        vf_store(s->out + d, vf_set(0));
-    for (uint32_t base = start / ATTEND_KEYS * ATTEND_KEYS; base <= last; base += ATTEND_KEYS)
-        attend_block(s, base, format, C);
-    for (uint32_t c = 0; c < (uint32_t)C; c++) {
-        float *out = s->run->out + (s->first + c) / s->heads * s->run->stride + (s->first + c) % s->heads * args->pages.head_dim;
-        for (uint32_t d = 0; d < args->pages.head_dim; d += VF)
-            vf_store_n(out + d, vf_div(vf_load(s->out + c * s->dims + d), vf_set(s->total[c])), args->pages.head_dim - d);
+// Columns are dealt to groups evenly, as far as VEC_COLUMNS allows.
+VEC_INLINE uint32_t columns_of_group(uint32_t n, uint32_t first)
+{
+    uint32_t left = n - first, n_groups = (left + VEC_COLUMNS - 1) / VEC_COLUMNS;
+    return (left + n_groups - 1) / n_groups;
+}
+
+// The columns' q, scaled, by dimension: one pointer serves all columns of a group.
+VEC_INLINE void gather_q(const struct columns *s)
+{
+    uint32_t head_dim = s->run->args->pages.head_dim;
+    float *to = s->q;
+
+    for (uint32_t first = 0, n; first < s->n; first += n, to += head_dim * VEC_COLUMNS) {
+        n = columns_of_group(s->n, first);
+        for (uint32_t c = 0; c < n; c++) {
+            const float *q = column_at(s, (float *)(uintptr_t)s->run->q, s->run->stride, head_dim, s->first + first + c);
+            for (uint32_t d = 0; d < head_dim; d++)
+                to[d * VEC_COLUMNS + c] = q[d] * s->run->args->scale;
+        }
+#if VEC_BF16
+        if (s->k_format == KV_BF16)
+            pair_q(to, head_dim, n);
+#endif
     }
 }
 
-SIMD static void VEC(attend)(const struct attend_run *run)
+// Where the block's pages are, in a format that can be multiplied; and those of the block behind it. Keys behind the run's last position
+// have no page: the last one stands for them, and nobody looks at their scores.
+VEC_INLINE void find_pages(struct columns *s)
 {
+    const struct attend_run *run = s->run;
     const struct page_shape *shape = &run->args->pages;
-    struct columns s = { .run = run, .heads = run->args->n_heads / shape->n_kv_heads };
-    uint32_t n = s.heads * run->n_rows;
+    uint32_t last = (run->position + run->n_rows - 1) / PAGE_TOKENS, first = s->base / PAGE_TOKENS;
+    uint32_t k_bytes = page_head_bytes(shape->k_format, shape->head_dim),
+             v_bytes = page_head_bytes(shape->v_format, shape->head_dim);
+    uint32_t bytes = page_head_bytes(DOT_FORMAT, shape->head_dim);
 
-    s.dims = (shape->head_dim + VF - 1) / VF * VF;
-    s.scores = run->local;
-    s.out = s.scores + ATTEND_MAX_COLUMNS * ATTEND_KEYS;
-    s.q = s.out + ATTEND_MAX_COLUMNS * s.dims;
-    for (s.first = 0; s.first < n; s.first += s.n) {
-        uint32_t left = n - s.first, n_groups = (left + VEC_COLUMNS - 1) / VEC_COLUMNS;
-        s.n = (left + n_groups - 1) / n_groups;
-        switch (s.n * 2 + (shape->k_format == KV_F16)) {
-#define COLUMNS(C)                     \
-    case C * 2:                        \
-        attend_columns(&s, KV_F32, C); \
-        break;                         \
-    case C * 2 + 1:                    \
-        attend_columns(&s, KV_F16, C); \
+    for (uint32_t i = 0; i < BLOCK_PAGES; i++) {
+        uint32_t here = first + i < last ? first + i : last,
+                 then = first + i + BLOCK_PAGES < last ? first + i + BLOCK_PAGES : last;
+        uint64_t place = page_place(shape, run->table[here], run->kv_head),
+                 next = page_place(shape, run->table[then], run->kv_head);
+        s->k[i] = (const unsigned char *)run->k_pages + place * k_bytes;
+        s->v[i] = (const unsigned char *)run->v_pages + place * v_bytes;
+        s->next_k[i] = (const unsigned char *)run->k_pages + next * k_bytes;
+        if (first + i > last)
+            continue;
+        if (s->k_format != shape->k_format) {
+            convert_page(shape, shape->k_format, false, s->k[i], s->converted + i * bytes);
+            s->k[i] = s->converted + i * bytes;
+        }
+        if (s->v_format != shape->v_format) {
+            convert_page(shape, shape->v_format, true, s->v[i], s->converted + (BLOCK_PAGES + i) * bytes);
+            s->v[i] = s->converted + (BLOCK_PAGES + i) * bytes;
+        }
+    }
+}
+
+VEC_INLINE void attend_block(struct columns *s)
+{
+    struct group g = { 0 };
+
+    find_pages(s);
+    for (uint32_t n; g.first < s->n; g.first += n, g.index++) {
+        n = columns_of_group(s->n, g.first);
+        switch (n) {
+#define COLUMNS(C)              \
+    case C:                     \
+        attend_group(s, &g, C); \
         break;
             COLUMNS(1)
             COLUMNS(2)
@@ -256,5 +354,119 @@ SIMD static void VEC(attend)(const struct attend_run *run)
 #endif
 #undef COLUMNS
         }
+    }
+}
+
+// Adds a split's sums to those of the splits before it, all scaled to the higher maximum.
+VEC_INLINE void merge(float *merged, struct attend_sums *before, const float *out, const struct attend_sums *now, uint32_t n)
+{
+    float top = before->top > now->top ? before->top : now->top;
+
+    if (now->top == -INFINITY) // nothing of it was seen
+        return;
+    float keep = before->top == -INFINITY ? 0 : expf(before->top - top), take = expf(now->top - top);
+    for (uint32_t d = 0; d < n; d += VF) {
+        vf sum = vf_mul(vf_load_n(out + d, n - d), vf_set(take));
+        vf_store_n(merged + d, vf_fma(vf_load_n(merged + d, n - d), vf_set(keep), sum), n - d);
+    }
+    *before = (struct attend_sums){ top, before->total * keep + now->total * take };
+}
+
+VEC_INLINE void divide(float *out, const float *sums, float total, uint32_t n)
+{
+    for (uint32_t d = 0; d < n; d += VF)
+        vf_store_n(out + d, vf_div(vf_load_n(sums + d, n - d), vf_set(total)), n - d);
+}
+
+static const struct attend_sums nothing = { -INFINITY, 0 };
+
+SIMD static void VEC(attend_split)(struct columns *s, uint32_t split)
+{
+    const struct attend_run *run = s->run;
+    uint32_t first = run->position + s->first / s->heads, last = run->position + (s->first + s->n - 1) / s->heads;
+    uint32_t start = first_key(run, first) / ATTEND_KEYS * ATTEND_KEYS, begin = split * ATTEND_SPLIT;
+
+    for (uint32_t c = 0; c < s->n; c++)
+        s->column[c].now = nothing;
+    for (uint32_t d = 0; d < s->n * s->dims; d += VF)
+        vf_store(s->out + d, vf_set(0));
+    for (s->base = start > begin ? start : begin; s->base <= last && s->base < begin + ATTEND_SPLIT; s->base += ATTEND_KEYS)
+        attend_block(s);
+}
+
+// All splits, one after the other, merged.
+SIMD static void VEC(attend_whole)(struct columns *s)
+{
+    const struct attend_run *run = s->run;
+    uint32_t head_dim = run->args->pages.head_dim;
+    uint32_t first = run->position + s->first / s->heads, last = run->position + (s->first + s->n - 1) / s->heads;
+
+    for (uint32_t c = 0; c < s->n; c++)
+        s->column[c].before = nothing;
+    for (uint32_t d = 0; d < s->n * s->dims; d += VF)
+        vf_store(s->merged + d, vf_set(0));
+    for (uint32_t split = first_key(run, first) / ATTEND_SPLIT; split <= last / ATTEND_SPLIT; split++) {
+        VEC(attend_split)(s, split);
+        for (uint32_t c = 0; c < s->n; c++)
+            merge(s->merged + c * s->dims, &s->column[c].before, s->out + c * s->dims, &s->column[c].now, head_dim);
+    }
+    for (uint32_t c = 0; c < s->n; c++)
+        divide(column_at(s, run->out, run->stride, head_dim, s->first + c), s->merged + c * s->dims, s->column[c].before.total,
+               head_dim);
+}
+
+// One split, kept for attend_merge.
+SIMD static void VEC(attend_part)(struct columns *s)
+{
+    const struct attend_run *run = s->run;
+    uint32_t head_dim = run->args->pages.head_dim;
+
+    VEC(attend_split)(s, run->split);
+    for (uint32_t c = 0; c < s->n; c++) {
+        float *to = column_at(s, run->partial, run->partial_stride, head_dim + ATTEND_SUMS_FLOATS, s->first + c);
+        memcpy(to, s->out + c * s->dims, head_dim * sizeof(float));
+        memcpy(to + head_dim, &s->column[c].now, sizeof(struct attend_sums));
+    }
+}
+
+SIMD static void VEC(attend)(const struct attend_run *run)
+{
+    const struct page_shape *shape = &run->args->pages;
+    struct columns s = { .run = run, .heads = run->args->n_heads / shape->n_kv_heads };
+    uint32_t n = s.heads * run->n_rows;
+
+    s.k_format = shape->k_format <= KV_F16 ? (enum kv_format)shape->k_format : (enum kv_format)DOT_FORMAT;
+    s.v_format = shape->v_format <= KV_F16 ? (enum kv_format)shape->v_format : (enum kv_format)DOT_FORMAT;
+    s.dims = (shape->head_dim + VF - 1) / VF * VF;
+    s.scores = run->local;
+    s.out = s.scores + ATTEND_GROUP * ATTEND_KEYS;
+    s.merged = s.out + ATTEND_MAX_COLUMNS * s.dims;
+    s.q = s.merged + ATTEND_MAX_COLUMNS * s.dims;
+    s.converted = (unsigned char *)(s.q + (ATTEND_MAX_COLUMNS + ATTEND_GROUP) * s.dims);
+    for (s.first = 0; s.first < n; s.first += s.n) {
+        s.n = n - s.first < ATTEND_MAX_COLUMNS ? n - s.first : ATTEND_MAX_COLUMNS;
+        gather_q(&s);
+        if (run->partial)
+            VEC(attend_part)(&s);
+        else
+            VEC(attend_whole)(&s);
+    }
+}
+
+// Merges the splits [first, last] of the query heads of a group.
+SIMD static void VEC(attend_merge)(const struct attend_merge *m)
+{
+    uint32_t each = m->head_dim + ATTEND_SUMS_FLOATS;
+
+    for (uint32_t h = 0; h < m->n_heads; h++) {
+        struct attend_sums before = nothing, now;
+        float *out = m->out + h * m->head_dim;
+        memset(out, 0, m->head_dim * sizeof(float));
+        for (uint32_t split = m->first; split <= m->last; split++) {
+            const float *part = m->partial + split * m->split_stride + h * each;
+            memcpy(&now, part + m->head_dim, sizeof now);
+            merge(out, &before, part, &now, m->head_dim);
+        }
+        divide(out, out, before.total, m->head_dim);
     }
 }

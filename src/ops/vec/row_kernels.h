@@ -18,6 +18,20 @@ struct attend_run {
     size_t stride; // from row to row, in floats
     uint32_t n_rows, position, kv_head;
     void *local; // attend_local_bytes
+    // Keys of one split alone, their sums unmerged into [rows, partial_stride], a head's [head_dim] sums and struct attend_sums behind
+    // the other's; NULL: the whole past, into out.
+    float *partial;
+    size_t partial_stride;
+    uint32_t split;
+};
+struct attend_sums {
+    float top, total; // the highest score, and the sum of exp(score - top)
+};
+struct attend_merge { // of one row and n_heads query heads: the splits [first, last], in ascending order
+    const float *partial;
+    size_t split_stride;
+    float *out;
+    uint32_t n_heads, head_dim, first, last;
 };
 
 struct row_kernels {
@@ -25,25 +39,33 @@ struct row_kernels {
     void (*activate)(const struct activate_args *args, const float *gate, const float *up, float *out);
     void (*rope_store)(const struct rope_store_args *args, const struct rope_row *row);
     void (*attend)(const struct attend_run *run);
+    void (*attend_merge)(const struct attend_merge *m);
 };
-extern const struct row_kernels row_kernels_avx512, row_kernels_avx2, row_kernels_neon;
+extern const struct row_kernels row_kernels_avx512_bf16, row_kernels_avx512, row_kernels_avx2, row_kernels_neon;
 
-enum { ATTEND_MAX_COLUMNS = 8, ATTEND_KEYS = 256 }; // query heads times rows at once; keys in a block
-static inline size_t attend_local_bytes(uint32_t head_dim)
+// Query heads times rows that share what is read, and of them in registers at once; keys in a block.
+enum { ATTEND_MAX_COLUMNS = 64, ATTEND_GROUP = 8, ATTEND_KEYS = 256, ATTEND_SUMS_FLOATS = 2 };
+static inline size_t attend_local_bytes(const struct page_shape *s)
 {
-    return ATTEND_MAX_COLUMNS * (ATTEND_KEYS + 2 * (size_t)head_dim + 16) * sizeof(float);
+    size_t dims = (s->head_dim + 15) / 16 * 16,
+           converted = s->k_format > KV_F16 || s->v_format > KV_F16 ? 2 * ATTEND_KEYS * dims : 0;
+    return (ATTEND_GROUP * ATTEND_KEYS + (3 * ATTEND_MAX_COLUMNS + ATTEND_GROUP) * dims + converted) * sizeof(float);
 }
 
-// Makes a kernel of each set from run(call, first, last, rows), and the list of choices.
+struct row_range {
+    uint32_t phase, first, last;
+};
+// Makes a kernel of each set from run(call, range, rows), and the list of choices.
 #define ROW_KERNEL(set, run)                                                                            \
     static void run##_##set(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last) \
     {                                                                                                   \
-        (void)phase;                                                                                    \
-        run(call, first, last, &row_kernels_##set);                                                     \
+        run(call, (struct row_range){ phase, first, last }, &row_kernels_##set);                        \
     }
 #if defined(CPU_X86)
-#define ROW_KERNELS(run)       ROW_KERNEL(avx512, run) ROW_KERNEL(avx2, run)
-#define ROW_CHOICES(plan, run) { CPU_AVX512, { plan, run##_avx512 } }, { CPU_AVX2, { plan, run##_avx2 } },
+#define ROW_KERNELS(run) ROW_KERNEL(avx512_bf16, run) ROW_KERNEL(avx512, run) ROW_KERNEL(avx2, run)
+#define ROW_CHOICES(plan, run)                                                                             \
+    { CPU_AVX512 | CPU_AVX512_BF16, { plan, run##_avx512_bf16 } }, { CPU_AVX512, { plan, run##_avx512 } }, \
+        { CPU_AVX2, { plan, run##_avx2 } },
 #elif defined(CPU_ARM)
 #define ROW_KERNELS(run)       ROW_KERNEL(neon, run)
 #define ROW_CHOICES(plan, run) { CPU_NEON, { plan, run##_neon } },

@@ -3,6 +3,7 @@
 // Sums over a row take a fixed tree that depends on its length alone. RoPE is element by element, left to the compiler.
 #include <math.h>
 #include "ops/vec/row_kernels.h"
+#include "ops/vec/store_vec.h"
 
 // e^x within 2 ulp (Cephes' polynomial): x = n ln 2 + r. Below -103 it is 0; NaN stays NaN.
 VEC_INLINE vf vf_exp(vf x)
@@ -95,37 +96,6 @@ SIMD static void VEC(prepare_heads)(const struct rope_store_args *args, float *h
             rotate_neighbours(head, angles, half);
         else
             rotate_pairs(head, head + half, angles, half);
-    }
-}
-
-SIMD static void VEC(store_heads)(const struct rope_store_args *args, const struct rope_row *row)
-{
-    const struct page_shape *s = &args->pages;
-    uint32_t page = row->table[row->position / PAGE_TOKENS], token = row->position % PAGE_TOKENS;
-
-    for (uint32_t h = 0; h < s->n_kv_heads; h++) {
-        if (s->k_format > KV_F16 || s->v_format != s->k_format) {
-            page_write(&(struct page_token){ s, row->k_pages, page, h, token, false }, row->k + h * s->head_dim);
-            page_write(&(struct page_token){ s, row->v_pages, page, h, token, true }, row->v + h * s->head_dim);
-            continue;
-        }
-        const float *k = row->k + h * s->head_dim, *v = row->v + h * s->head_dim;
-        uint64_t at = page_at(s, page, h);
-        for (uint32_t d = 0; d < s->head_dim; d += VF) {
-            uint32_t n = s->head_dim - d < VF ? s->head_dim - d : VF;
-            uint64_t k_at = at + page_k_element(s, token, d), v_at = at + page_v_element(s, token, d);
-            if (s->k_format == KV_F32) {
-                vf_store_n((float *)row->v_pages + v_at, vf_load_n(v + d, n), n);
-                for (uint32_t i = 0; i < n; i++)
-                    ((float *)row->k_pages)[k_at + i * PAGE_TOKENS] = k[d + i];
-                continue;
-            }
-            uint16_t halves[VF];
-            vf_store_half_n((uint16_t *)row->v_pages + v_at, vf_load_n(v + d, n), n);
-            vf_store_half_n(halves, vf_load_n(k + d, n), n);
-            for (uint32_t i = 0; i < n; i++)
-                ((uint16_t *)row->k_pages)[k_at + i * PAGE_TOKENS] = halves[i];
-        }
     }
 }
 

@@ -9,7 +9,8 @@
 #define VEC(name)  name##_avx2
 #define VEC_INLINE static inline __attribute__((always_inline)) SIMD
 #define VEC_WIDE   0
-enum { VF = 8, VEC_COLUMNS = 4, VEC_PAGES = 1 };
+#define VEC_BF16   0
+enum { VF = 8, VEC_COLUMNS = 4, VEC_PAGES = 1, VEC_SUMS = 8 };
 
 typedef __m256 vf;
 

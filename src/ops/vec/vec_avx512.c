@@ -1,9 +1,11 @@
 // vec_avx512.c - the row kernels for AVX-512; see row_kernels.h.
 #include "device/cpu/cpu.h"
 #if defined(CPU_X86)
+#define VEC_BF16 0
 #include "ops/vec/vec_avx512.h"
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/attend_vec.h"
 
-const struct row_kernels row_kernels_avx512 = { rmsnorm_avx512, activate_avx512, rope_store_avx512, attend_avx512 };
+const struct row_kernels row_kernels_avx512 = { rmsnorm_avx512, activate_avx512, rope_store_avx512, attend_avx512,
+                                                attend_merge_avx512 };
 #endif

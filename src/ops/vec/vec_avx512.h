@@ -4,11 +4,22 @@
 #include <stdint.h>
 #include "device/cpu/cpu.h"
 
-#define SIMD       TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
-#define VEC(name)  name##_avx512
+// With VEC_BF16 defined as 1, for processors that multiply bf16 pairs too.
+#if VEC_BF16
+#define SIMD      TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#define VEC(name) name##_avx512_bf16
+#else
+#define SIMD      TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
+#define VEC(name) name##_avx512
+#endif
 #define VEC_INLINE static inline __attribute__((always_inline)) SIMD
-#define VEC_WIDE   1                              // registers for 8 columns of attention
-enum { VF = 16, VEC_COLUMNS = 8, VEC_PAGES = 2 }; // lanes; the tile of attention: columns, pages of keys
+#define VEC_WIDE   1 // registers for 8 columns of attention
+enum {
+    VF = 16,
+    VEC_COLUMNS = 8,
+    VEC_PAGES = 2,
+    VEC_SUMS = 16
+}; // lanes; the tile of attention: columns, pages of keys, sums over V
 
 typedef __m512 vf;
 

@@ -9,7 +9,8 @@
 #define VEC(name)  name##_neon
 #define VEC_INLINE static inline __attribute__((always_inline))
 #define VEC_WIDE   0
-enum { VF = 4, VEC_COLUMNS = 4, VEC_PAGES = 1 };
+#define VEC_BF16   0
+enum { VF = 4, VEC_COLUMNS = 4, VEC_PAGES = 1, VEC_SUMS = 16 };
 
 typedef float32x4_t vf;
 

@@ -1,0 +1,118 @@
+// attend_bf16.h - the parts of attention that use AVX-512 BF16 instructions: K and V in pairs, as BF16 pages hold them. Included by
+// attend_vec.h for vec_avx512_bf16.c alone.
+//
+// VDPBF16PS adds two products to a sum, the odd one first, each rounded, and takes subnormal numbers for zero. A pair is added as a whole
+// or not at all, so which column shares its group with which does not matter. Products of bf16 numbers carry an error of about 1e-5
+// (squared, relative), less than int8 activations do elsewhere.
+enum { DOT_FORMAT = KV_BF16 }; // what odd formats are brought to
+
+VEC_INLINE __m512bh pairs_of(__m512i v)
+{
+    return (__m512bh)v;
+}
+
+// Two vectors of floats as bf16 pairs, `low` in the lower halves. To nearest even; NaN stays NaN.
+VEC_INLINE __m512i pair_up(vf low, vf high)
+{
+    __m512i a = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(low)),
+            b = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(high));
+    return _mm512_or_si512(a, _mm512_slli_epi32(b, 16));
+}
+
+// q of a group, in place: [head_dim / 2][VEC_COLUMNS] pairs over [head_dim][VEC_COLUMNS] floats.
+VEC_INLINE void pair_q(float *q, uint32_t head_dim, uint32_t n)
+{
+    uint32_t *pairs = (uint32_t *)q;
+    uint32_t bits[2];
+
+    for (uint32_t d = 0; d < head_dim; d += 2)
+        for (uint32_t c = 0; c < n; c++) {
+            for (uint32_t i = 0; i < 2; i++)
+                bits[i] = quant_float_to_bf16(q[(d + i) * VEC_COLUMNS + c]);
+            pairs[d / 2 * VEC_COLUMNS + c] = bits[0] | bits[1] << 16;
+        }
+}
+
+// Scores of VEC_PAGES pages from key `at` of the block on, for C columns.
+VEC_INLINE void score_pages_bf16(const struct columns *s, const struct group *g, uint32_t at, const int C)
+{
+    uint32_t head_dim = s->run->args->pages.head_dim;
+    const uint32_t *q = (const uint32_t *)(s->q + (size_t)g->index * head_dim * VEC_COLUMNS),
+                   *q_end = q + head_dim / 2 * VEC_COLUMNS;
+    const unsigned char *const *k = s->k + at / PAGE_TOKENS, *const *v = s->v + at / PAGE_TOKENS;
+    vf sum[VEC_COLUMNS][VEC_PAGES];
+
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < VEC_PAGES; p++) sum[c][p] = vf_set(0);
+    for (size_t line = 0; q < q_end; q += VEC_COLUMNS, line += 64) {
+        __m512i x[VEC_PAGES];
+        UNROLL for (int p = 0; p < VEC_PAGES; p++)
+        {
+            __builtin_prefetch(v[p] + line);
+            x[p] = _mm512_loadu_si512(k[p] + line);
+        }
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            __m512i pair = _mm512_set1_epi32((int)q[c]);
+            UNROLL for (int p = 0; p < VEC_PAGES; p++) sum[c][p] = _mm512_dpbf16_ps(sum[c][p], pairs_of(x[p]), pairs_of(pair));
+        }
+    }
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < VEC_PAGES; p++)
+        vf_store(s->scores + c * ATTEND_KEYS + at + p * VF, sum[c][p]);
+}
+
+// As add_values, over pairs of keys. Ends within a pair are for single columns: the other key may be anything, and is masked.
+VEC_INLINE void add_values_bf16(const struct columns *s, const struct part a, const int C, const int P)
+{
+    uint32_t row_bytes = s->run->args->pages.head_dim * 4, left = s->run->args->pages.head_dim - a.d;
+    float *out = s->out + a.column * (size_t)s->dims + a.d;
+    vf sum[VEC_COLUMNS][4];
+
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) sum[c][p] = vf_load(out + c * s->dims + p * VF);
+    for (uint32_t i = a.from & ~1u, end; i < a.to; i = end) {
+        size_t at = i % PAGE_TOKENS / 2 * row_bytes + a.d * 4;
+        const unsigned char *v = s->v[i / PAGE_TOKENS] + at, *next = s->next_k[i / PAGE_TOKENS] + at;
+        end = (i / PAGE_TOKENS + 1) * PAGE_TOKENS;
+        end = end < a.to ? end : a.to;
+        for (; i < end; i += 2, v += row_bytes, next += row_bytes) {
+            const uint32_t *w = (const uint32_t *)(s->scores + (size_t)a.c0 * ATTEND_KEYS) + i / 2;
+            UNROLL for (int p = 0; p < P; p++)
+            {
+                __m512i x = P == 1 ? _mm512_maskz_loadu_epi32(vf_mask(left), v) : _mm512_loadu_si512(v + p * 64);
+                __builtin_prefetch(next + p * 64);
+                if (C == 1 && i < a.from)
+                    x = _mm512_slli_epi32(_mm512_srli_epi32(x, 16), 16);
+                if (C == 1 && i + 1 == a.to)
+                    x = _mm512_srli_epi32(_mm512_slli_epi32(x, 16), 16);
+                UNROLL for (int c = 0; c < C; c++) sum[c][p] =
+                    _mm512_dpbf16_ps(sum[c][p], pairs_of(_mm512_set1_epi32((int)w[c * ATTEND_KEYS])), pairs_of(x));
+            }
+        }
+    }
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) vf_store(out + c * s->dims + p * VF, sum[c][p]);
+}
+
+// 16 bytes number i of each dword, as floats.
+VEC_INLINE vf byte_floats(__m512i fours, const int i)
+{
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(fours, (unsigned)(24 - 8 * i)), 24));
+}
+
+// A page of one head from Q8_0 to BF16.
+VEC_INLINE void convert_page(const struct page_shape *s, uint32_t format, bool is_v, const unsigned char *from, unsigned char *to)
+{
+    const uint16_t *scales = (const uint16_t *)(from + PAGE_TOKENS * s->head_dim); // [head_dim / 32][PAGE_TOKENS]
+    uint32_t line_dwords = is_v ? s->head_dim : PAGE_TOKENS, n_lines = PAGE_TOKENS * s->head_dim / 4 / line_dwords;
+
+    (void)format;
+    for (uint32_t l = 0; l < n_lines; l++)
+        for (uint32_t i = 0; i < line_dwords; i += VF) {
+            const uint16_t *d = scales + (is_v ? i / KV_Q8_0_BLOCK * PAGE_TOKENS + 4 * l : 4 * l / KV_Q8_0_BLOCK * PAGE_TOKENS);
+            __m512i fours = _mm512_loadu_si512(from + ((size_t)l * line_dwords + i) * 4);
+            vf scale[4], all = is_v ? vf_set(0) : vf_load_half(d);
+            UNROLL for (int b = 0; b < 4; b++) scale[b] = is_v ? vf_set(quant_half_to_float(d[b])) : all;
+            unsigned char *out = to + ((size_t)2 * l * line_dwords + i) * 4;
+            UNROLL for (int b = 0; b < 4; b += 2) _mm512_storeu_si512(
+                out + (size_t)b / 2 * line_dwords * 4,
+                pair_up(vf_mul(byte_floats(fours, b), scale[b]), vf_mul(byte_floats(fours, b + 1), scale[b + 1])));
+        }
+}

@@ -1,0 +1,11 @@
+// vec_avx512_bf16.c - the row kernels for AVX-512 with BF16; see row_kernels.h.
+#include "device/cpu/cpu.h"
+#if defined(CPU_X86)
+#define VEC_BF16 1
+#include "ops/vec/vec_avx512.h"
+#include "ops/vec/rows_vec.h"
+#include "ops/vec/attend_vec.h"
+
+const struct row_kernels row_kernels_avx512_bf16 = { rmsnorm_avx512_bf16, activate_avx512_bf16, rope_store_avx512_bf16,
+                                                     attend_avx512_bf16, attend_merge_avx512_bf16 };
+#endif
