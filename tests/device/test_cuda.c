@@ -4,7 +4,7 @@
 // same tape is played as a graph, which must give the same bits as its launches one by one. Skipped where there is no GPU.
 #include <math.h>
 #include <stdlib.h>
-#include "device/cuda/cuda.h"
+#include "device/cuda/cuda_internal.h"
 #include "device/step.h"
 #include "ops/activate/activate.h"
 #include "ops/angles/angles.h"
@@ -472,6 +472,21 @@ static void small_operations(void **state)
     }
 }
 
+// The kernels that serve every other architecture, here on whatever there is.
+static void products_and_attention_of_lesser_devices(void **state)
+{
+    skip_without_gpu();
+    struct cuda *c = (struct cuda *)gpu;
+    uint32_t capability = c->limits.capability;
+
+    c->limits.capability = 80;
+    products_of_every_format(state);
+    products_of_odd_widths(state);
+    qkv_in_every_shape(state);
+    attention_in_every_shape(state);
+    c->limits.capability = capability;
+}
+
 static void sampling_as_defined(void **state)
 {
     const struct sample_params ways[] = {
@@ -507,9 +522,13 @@ static void sampling_as_defined(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_operations),    cmocka_unit_test(products_of_every_format),
-        cmocka_unit_test(exact_products),      cmocka_unit_test(products_of_odd_widths),
-        cmocka_unit_test(qkv_in_every_shape),  cmocka_unit_test(attention_in_every_shape),
+        cmocka_unit_test(small_operations),
+        cmocka_unit_test(products_of_every_format),
+        cmocka_unit_test(exact_products),
+        cmocka_unit_test(products_of_odd_widths),
+        cmocka_unit_test(qkv_in_every_shape),
+        cmocka_unit_test(attention_in_every_shape),
+        cmocka_unit_test(products_and_attention_of_lesser_devices),
         cmocka_unit_test(sampling_as_defined),
     };
     struct err err = { 0 };

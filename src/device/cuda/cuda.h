@@ -40,6 +40,8 @@ struct cuda_shape {
 };
 // Adds a launch; params is copied. Errors stay in the plan.
 void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params, uint32_t bytes);
+bool cuda_has_kernel(const struct cuda_plan *p,
+                     const char *kernel); // for this device: an image need not serve every architecture
 // Device address of an operand, 0 when absent.
 uint64_t cuda_at(const struct cuda_plan *p, uint32_t operand);
 const struct weight *cuda_weight(const struct cuda_plan *p, uint32_t operand);

@@ -49,6 +49,11 @@ void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape 
     p->n_launches++;
 }
 
+bool cuda_has_kernel(const struct cuda_plan *p, const char *kernel)
+{
+    return cuda_function(p->cuda, kernel) != NULL;
+}
+
 uint64_t cuda_at(const struct cuda_plan *p, uint32_t operand)
 {
     const struct operand *o = &p->command->operands[operand];

@@ -1,10 +1,10 @@
 // pairs.c - chooses the kernels of a matrix product; see pairs.h.
 //
 // One row of activations: gemv, which makes its row ready itself. 2 to 16: the rows are made ready once, then gemm_few. More:
-// gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
+// gemm_hopper where this build and the device have it, else gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
 #include "ops/matmul/pairs.h"
 
-enum { FEW_ROWS = 16, GEMV_WARPS = 16, FEW_PAIRS = 16, MANY_PAIRS = 64 };
+enum { FEW_ROWS = 16, GEMV_WARPS = 16, FEW_PAIRS = 16, MANY_PAIRS = 64, MANY_SHARED = 5 * 128 * READY_ROWS };
 
 static const char *format_name(u32 format)
 {
@@ -79,25 +79,40 @@ static void launch_few(struct cuda_plan *p, struct pairs_params *params, struct 
                     sizeof *params);
 }
 
-// 128 or 256 rows a block: the one whose waves take less time; a wide one is about 7 % quicker a row.
+// 128 or 256 rows a tile: the one whose waves take less time; a wide one is about 7 % quicker a row.
+static bool launch_hopper(struct cuda_plan *p, struct pairs_params *params, struct part part)
+{
+    char name[32];
+    u32 tiles = divide_up(params->n_pairs, MANY_PAIRS);
+    u32 narrow = tiles * divide_up(part.max_rows, 128), wide = tiles * divide_up(part.max_rows, 256);
+    bool is_wide = divide_up(wide, p->device.n_sms) * 200 < divide_up(narrow, p->device.n_sms) * 107;
+    u32 items = is_wide ? wide : narrow, stages = is_wide ? 6 : 10, stage_bytes = is_wide ? 32768 : 16384;
+    u32 grid = items < p->device.n_sms ? items : p->device.n_sms;
+
+    snprintf(name, sizeof name, "gemm_hopper_%u_%s", is_wide ? 256 : 128, format_name(part.format));
+    if (p->device.capability < 90 || !cuda_has_kernel(p, name))
+        return false;
+    cuda_launch_add(p, name, (struct cuda_shape){ { grid, 1, 1 }, 384, stages * (stage_bytes + 16) }, params, sizeof *params);
+    return true;
+}
+
 static void launch_many(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
     char name[32];
     u32 tiles = divide_up(params->n_pairs, MANY_PAIRS);
-    u32 narrow = divide_up(tiles * divide_up(part.max_rows, 128), p->device.n_sms) * 107;
-    u32 wide = divide_up(tiles * divide_up(part.max_rows, 256), p->device.n_sms) * 200;
-    u32 rows = wide < narrow ? 256 : 128;
-    struct cuda_shape shape = { { divide_up(part.max_rows, rows), tiles, 1 }, 256, rows == 256 ? 3 * 65536 : 4 * 32768 };
 
-    snprintf(name, sizeof name, "gemm_many_%u_%s", rows, format_name(part.format));
-    cuda_launch_add(p, name, shape, params, sizeof *params);
+    if (launch_hopper(p, params, part))
+        return;
+    snprintf(name, sizeof name, "gemm_many_%s", format_name(part.format));
+    cuda_launch_add(p, name, (struct cuda_shape){ { divide_up(part.max_rows, READY_ROWS), tiles, 1 }, 256, MANY_SHARED }, params,
+                    sizeof *params);
 }
 
 // Rows in their ready form go to the workspace, or to the tape's private memory where they need more.
 static void launch_ready(struct cuda_plan *p, const struct pairs_plan *product, struct pairs_params *params, u32 max_rows)
 {
     u32 tiled = max_rows <= FEW_ROWS, rows = tiled ? divide_up(max_rows, 8) * 8 : max_rows;
-    u64 bytes = (u64)rows * params->ready_cols * 2;
+    u64 bytes = (u64)(tiled ? rows : divide_up(rows, READY_ROWS) * READY_ROWS) * params->ready_cols * 2;
     struct ready_params ready = { .in = params->in,
                                   .norm = params->norm,
                                   .out = product->work,

@@ -38,13 +38,15 @@ struct pairs_params {
 };
 
 // One row of activations made ready: normalised where asked for, bf16, in the order of the fragments.
+enum { READY_ROWS = 128 }; // rows of a tile of ready activations: [rows / 128][ready_cols / 64][128 rows][64 columns]
+
 struct ready_params {
     DEVICE_AT(const struct step) step;
     DEVICE_AT(const f32) in;
     DEVICE_AT(const f32) norm;
     DEVICE_AT(u8) out;
     u32 n_cols, ready_cols, rows;
-    u32 tiled; // 1: in tiles of 8 rows, as mma reads them from memory; 0: row by row, for shared memory
+    u32 tiled; // 1: in tiles of 8 rows, as mma reads them from memory; 0: in tiles of READY_ROWS, for shared memory
     f32 eps;
     u32 reserved;
 };

@@ -1,7 +1,8 @@
 // ready.cu - makes rows of activations ready for the tensor cores: norm where asked for, bf16, in the order of fragments.cuh.
 //
-// Row by row for the kernel that passes them through shared memory; in tiles of eight rows, one lane's words side by side, for the
-// one that reads them from the L2 cache. Columns beyond the end, and rows of a tile beyond the step's, are zero.
+// For the kernels that pass them through shared memory: in tiles [128 rows][64 columns], 16-byte words swizzled within 8 rows, so that
+// a tile is copied as it lies. For the one that reads them from the L2 cache: in tiles of eight rows, one lane's words side by side.
+// Columns beyond the end, and rows of a tile of eight beyond the step's, are zero.
 #include "ops/matmul/fragments.cuh"
 #include "ops/matmul/pairs.h"
 
@@ -22,13 +23,46 @@ static __device__ __forceinline__ u32 word(const struct ready_params &p, u32 row
     return two_bf16(number(p, row, column, factor), number(p, row, column + 2, factor));
 }
 
+// A step's four words of lanes 0..3 for low k, or for high k.
+static __device__ __forceinline__ uint4 four_words(const struct ready_params &p, u32 row, u32 super, u32 s, u32 high, f32 factor)
+{
+    return make_uint4(word(p, row, super, 0, s, high, factor), word(p, row, super, 1, s, high, factor),
+                      word(p, row, super, 2, s, high, factor), word(p, row, super, 3, s, high, factor));
+}
+
+// The same for both, from four 16-byte loads.
+static __device__ __forceinline__ void step_words(const struct ready_params &p, u32 row, u32 column, f32 factor, uint4 (&to)[2])
+{
+    u32 low[4], high[4];
+#pragma unroll
+    for (u32 t = 0; t < 4; t++) {
+        float4 v = *(const float4 *)(p.in + (u64)row * p.n_cols + column + t * 32), n = make_float4(1, 1, 1, 1);
+        if (p.norm)
+            n = *(const float4 *)(p.norm + column + t * 32);
+        low[t] = two_bf16(v.x * factor * n.x, v.z * factor * n.z);
+        high[t] = two_bf16(v.y * factor * n.y, v.w * factor * n.w);
+    }
+    to[0] = make_uint4(low[0], low[1], low[2], low[3]);
+    to[1] = make_uint4(high[0], high[1], high[2], high[3]);
+}
+
 static __device__ __forceinline__ void put_row(const struct ready_params &p, u32 row, f32 factor)
 {
-    u32 *out = (u32 *)p.out + (u64)row * (p.ready_cols / 2);
+    u64 chunk = (u64)(row / READY_ROWS) * (p.ready_cols / 64);
+    bool whole = p.n_cols % 128 == 0;
 
-    for (u32 i = threadIdx.x; i < p.ready_cols / 2; i += READY_THREADS) {
-        u32 k = i % 8; // word of a step: low for t = 0..3, then high
-        out[i] = word(p, row, i / 64, k % 4, i % 64 / 8, k / 4, factor);
+    for (u32 i = threadIdx.x; i < p.ready_cols / 16; i += READY_THREADS) { // a step: 16 columns, two 16-byte words
+        u32 super = i / 8, s = i % 8, at = s % 4 * 2;
+        uint4 words[2];
+        if (whole) {
+            step_words(p, row, super * 128 + s % 2 * 16 + s / 2 * 4, factor, words);
+        } else {
+            words[0] = four_words(p, row, super, s, 0, factor);
+            words[1] = four_words(p, row, super, s, 1, factor);
+        }
+        uint4 *out = (uint4 *)p.out + ((chunk + i / 4) * READY_ROWS + row % READY_ROWS) * 8;
+        out[at ^ row % 8] = words[0];
+        out[(at + 1) ^ row % 8] = words[1];
     }
 }
 
@@ -44,6 +78,22 @@ static __device__ __forceinline__ void put_tiled(const struct ready_params &p, u
     }
 }
 
+static __device__ __forceinline__ f32 sum_of_squares(const f32 *in, u32 n)
+{
+    f32 sum = 0;
+
+    if (n % 4 != 0) {
+        for (u32 i = threadIdx.x; i < n; i += READY_THREADS)
+            sum += in[i] * in[i];
+        return sum;
+    }
+    for (u32 i = threadIdx.x * 4; i < n; i += READY_THREADS * 4) {
+        float4 v = *(const float4 *)(in + i);
+        sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    }
+    return sum;
+}
+
 extern "C" __global__ void __launch_bounds__(READY_THREADS) ready_rows(const __grid_constant__ struct ready_params p)
 {
     __shared__ f32 room[33];
@@ -55,8 +105,7 @@ extern "C" __global__ void __launch_bounds__(READY_THREADS) ready_rows(const __g
     if (row >= (p.tiled ? (n_rows + 7) / 8 * 8 : n_rows))
         return;
     if (p.norm && row < n_rows) {
-        for (u32 i = threadIdx.x; i < p.n_cols; i += READY_THREADS)
-            squares += p.in[(u64)row * p.n_cols + i] * p.in[(u64)row * p.n_cols + i];
+        squares = sum_of_squares(p.in + (u64)row * p.n_cols, p.n_cols);
         factor = norm_factor(block_sum(squares, room), p.n_cols, p.eps);
     }
     if (p.tiled)
