@@ -52,13 +52,14 @@ enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16, INGOT_KV_BF16, INGOT_
 
 struct ingot_engine_options {
     const char *model;    // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
-    const char *device;   // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", or "cpu:plain": the defining loops
+    const char *device;   // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", "metal", or "cpu:plain": the defining loops
     const char *stages;   // layers at which a new stage begins, "4,8", or NULL: one stage
     uint32_t n_threads;   // 0: every processor this process may use
     uint32_t n_context;   // tokens of one sequence; 0: the model's own limit, at most 8192
     uint32_t n_sequences; // sequences that may run at once; their pages are reserved at the start
     uint32_t n_batch;     // rows of one step at most: the token budget
     enum ingot_kv cache_type_k, cache_type_v; // unlike formats only on the CPU, which also has all of them
+    uint32_t commit_every;                    // Metal: commands in a command buffer; 0: so many that a step needs 4 at most
     bool exact;                               // activations stay fp32 in products with quantised weights
     bool no_repack;                           // use weights as they lie in the file: less memory, slower
     uint32_t cpu_features;                    // mask of processor features to use, 0: all; for tests

@@ -1,13 +1,24 @@
 // device.c - the calls that every device shares: counting and checks of range.
 #include "device/device.h"
 
-bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
+static bool alloc_counted(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
 {
-    *b = (struct buffer){ 0 };
     if (!d->ops->alloc(d, bytes, b, err))
         return false;
     d->counters.buffers++;
     return true;
+}
+
+bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
+{
+    *b = (struct buffer){ 0 };
+    return alloc_counted(d, bytes, b, err);
+}
+
+bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
+{
+    *b = (struct buffer){ .local = true };
+    return alloc_counted(d, bytes, b, err);
 }
 
 void buffer_release(struct buffer *b)
@@ -20,6 +31,7 @@ void buffer_release(struct buffer *b)
 bool buffer_write(struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err)
 {
     CHECK(offset <= b->bytes && bytes <= b->bytes - offset);
+    b->device->counters.write_bytes += bytes;
     return b->device->ops->write(b->device, b, offset, from, bytes, err);
 }
 

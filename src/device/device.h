@@ -17,6 +17,7 @@ struct buffer {
     void *host;
     uint64_t bytes;
     void *native; // the device's own handle
+    bool local;   // for the device alone: it may lie where the host cannot see it
 };
 
 // A matrix [n_rows, n_cols], one row per output; or a vector (n_rows = 1, fp32). layout is the device's business: 0 = as in the file.
@@ -48,7 +49,7 @@ struct device_info {
 
 // Counted since the device was opened.
 struct device_counters {
-    uint64_t plays, commands, barriers, submissions, waits, read_bytes, buffers, pipelines;
+    uint64_t plays, commands, barriers, dispatches, submissions, waits, read_bytes, write_bytes, buffers, pipelines;
 };
 
 struct device_ops {
@@ -78,7 +79,8 @@ struct device {
 };
 
 bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
-void buffer_release(struct buffer *b); // a zeroed buffer is allowed
+bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, struct err *err); // see struct buffer: pages, scratch
+void buffer_release(struct buffer *b);                                                        // a zeroed buffer is allowed
 bool buffer_write(struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
 bool buffer_read(const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
 bool weight_create(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);

@@ -238,7 +238,7 @@ static bool plan_scratch(struct tape *t, struct err *err)
         if (v->offset + v->bytes > bytes)
             bytes = v->offset + v->bytes;
     }
-    return bytes == 0 || buffer_alloc(t->device, bytes, &t->scratch, err);
+    return bytes == 0 || buffer_alloc_local(t->device, bytes, &t->scratch, err);
 }
 
 static void resolve_operands(struct tape *t)

@@ -2,14 +2,17 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/options.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
+#include "device/metal/metal.h"
 #include "engine/batch.h"
 #include "engine/embedded.h"
 #include "engine/engine.h"
 #include "engine/place.h"
 #include "ops/cpu_table.h"
 #include "ops/cuda_table.h"
+#include "ops/metal_table.h"
 #include "text/chat.h"
 #include "text/token_trie.h"
 
@@ -27,14 +30,39 @@ static bool open_cpu(struct engine *e, bool plain, struct err *err)
     return e->device != NULL;
 }
 
-// "cuda" or "cuda:1"
+// The number in "cuda:1": 0 when there is none.
+static bool device_ordinal(struct str name, size_t kind_bytes, uint32_t *ordinal, struct err *err)
+{
+    uint64_t n = 0;
+
+    if (name.n > kind_bytes &&
+        (name.at[kind_bytes] != ':' || !str_to_u64(str_from_to(name, kind_bytes + 1, name.n), &n) || n > 255))
+        return err_set(err, ERR_INPUT, "device \"%.*s\"; want %.*s, or %.*s:N with a device's number", STR_ARG(name),
+                       (int)kind_bytes, name.at, (int)kind_bytes, name.at);
+    *ordinal = (uint32_t)n;
+    return true;
+}
+
 static bool open_cuda(struct engine *e, struct str name, struct err *err)
 {
-    uint64_t ordinal = 0;
+    uint32_t ordinal = 0;
 
-    if (name.n > 4 && (name.at[4] != ':' || !str_to_u64(str_from_to(name, 5, name.n), &ordinal) || ordinal > 255))
-        return err_set(err, ERR_INPUT, "device \"%.*s\"; want cuda, or cuda:N with a device's number", STR_ARG(name));
-    e->device = cuda_open((uint32_t)ordinal, &cuda_table, err);
+    if (!device_ordinal(name, 4, &ordinal, err))
+        return false;
+    e->device = cuda_open(ordinal, &cuda_table, err);
+    return e->device || err_prefix(err, "device %.*s", STR_ARG(name));
+}
+
+static bool open_metal(struct engine *e, struct str name, struct err *err)
+{
+    char archive[1024];
+    struct metal_options options = { .commit_every = e->options.commit_every, .table = &metal_table };
+
+    if (!device_ordinal(name, 5, &options.ordinal, err))
+        return false;
+    if (options_state_path("metal.archive", archive, sizeof archive))
+        options.archive = archive;
+    e->device = metal_open(&options, err);
     return e->device || err_prefix(err, "device %.*s", STR_ARG(name));
 }
 
@@ -43,17 +71,21 @@ static bool open_device(struct engine *e, struct err *err)
 {
     struct str name = str_from(e->options.device ? e->options.device : "auto");
     bool plain = str_is(name, "cpu:plain");
-    struct err why = { 0 };
+    struct err no_cuda = { 0 }, no_metal = { 0 };
 
     if (str_starts(name, STR("cuda")))
         return open_cuda(e, name, err);
+    if (str_starts(name, STR("metal")))
+        return open_metal(e, name, err);
     if (plain || str_is(name, "cpu"))
         return open_cpu(e, plain, err);
     if (!str_is(name, "auto"))
-        return err_set(err, ERR_UNSUPPORTED, "device \"%.*s\"; want auto, cpu, cpu:plain, cuda or cuda:N", STR_ARG(name));
-    if (cuda_n_devices(&why) > 0 && open_cuda(e, STR("cuda"), &why))
+        return err_set(err, ERR_UNSUPPORTED, "device \"%.*s\"; want auto, cpu, cpu:plain, cuda, cuda:N, metal or metal:N",
+                       STR_ARG(name));
+    if ((cuda_n_devices(&no_cuda) > 0 && open_cuda(e, STR("cuda"), &no_cuda)) ||
+        (metal_n_devices(&no_metal) > 0 && open_metal(e, STR("metal"), &no_metal)))
         return true;
-    log_line(LOG_DEBUG, "load", "on the processor: %s", why.message);
+    log_line(LOG_DEBUG, "load", "on the processor: %s; %s", no_cuda.message, no_metal.message);
     return open_cpu(e, false, err);
 }
 

@@ -116,7 +116,7 @@ static bool make_pages(struct stage *s, const struct model_config *c, struct err
     s->parts.pages = s->pages;
     for (uint32_t l = 0; l < n_layers; l++) {
         struct buffer *kv = &s->page_buffers[2 * l];
-        if (!buffer_alloc(s->device, k_bytes, &kv[0], err) || !buffer_alloc(s->device, v_bytes, &kv[1], err))
+        if (!buffer_alloc_local(s->device, k_bytes, &kv[0], err) || !buffer_alloc_local(s->device, v_bytes, &kv[1], err))
             return err_prefix(err, "KV pages for %u tokens", s->shape.n_pages * PAGE_TOKENS);
         s->pages[l] = (struct pages){ &kv[0], &kv[1], &s->table, shape };
     }
@@ -139,7 +139,7 @@ static bool make_buffers(struct stage *s, const struct model_config *c, struct e
            buffer_alloc(d, (uint64_t)h->n_slots * h->log_stride * 4, &s->log, err) &&
            buffer_alloc(d, (uint64_t)h->max_rows * c->n_cols * 4, &s->block, err) &&
            buffer_alloc(d, step_bytes(h->max_rows, h->max_outputs), &s->step, err) &&
-           (!last || (buffer_alloc(d, (uint64_t)h->max_outputs * c->n_vocab * 4, &s->logits, err) &&
+           (!last || (buffer_alloc_local(d, (uint64_t)h->max_outputs * c->n_vocab * 4, &s->logits, err) &&
                       buffer_alloc(d, (uint64_t)h->max_outputs * 4, &s->results, err) &&
                       buffer_alloc(d, (uint64_t)h->max_outputs * sample_limits_words(c->n_vocab) * 4, &s->limits, err)));
 }

@@ -137,10 +137,11 @@ void engine_trace(const struct engine *e, FILE *to)
                 tape_print(e->stages[i].buckets[b].tape, to);
     }
     fprintf(to,
-            "%s: %llu plays, %llu commands, %llu barriers, %llu submissions, %llu waits, %llu bytes read back, %llu buffers, "
-            "%llu pipelines\n",
-            e->device->name, (unsigned long long)c->plays, (unsigned long long)c->commands, (unsigned long long)c->barriers,
-            (unsigned long long)c->submissions, (unsigned long long)c->waits, (unsigned long long)c->read_bytes,
-            (unsigned long long)c->buffers, (unsigned long long)c->pipelines);
+            "%s: %llu plays, %llu commands, %llu dispatches, %llu barriers, %llu submissions, %llu waits, %llu bytes read back, "
+            "%llu written, %llu buffers, %llu pipelines\n",
+            e->device->name, (unsigned long long)c->plays, (unsigned long long)c->commands, (unsigned long long)c->dispatches,
+            (unsigned long long)c->barriers, (unsigned long long)c->submissions, (unsigned long long)c->waits,
+            (unsigned long long)c->read_bytes, (unsigned long long)c->write_bytes, (unsigned long long)c->buffers,
+            (unsigned long long)c->pipelines);
     fprintf(to, "process: %llu allocations\n", (unsigned long long)mem_n_allocations());
 }

@@ -9,7 +9,7 @@ struct settings {
     const char *config, *log;
     // the model and where it runs
     const char *model, *device, *stages, *cache_type_k, *cache_type_v;
-    uint32_t n_threads, n_context, n_batch;
+    uint32_t n_threads, n_context, n_batch, commit_every;
     bool exact, no_repack;
     // the prompt and the answer
     const char *prompt, *file, *system;

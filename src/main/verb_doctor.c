@@ -12,6 +12,7 @@
 #include "base/threads.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
+#include "device/metal/metal.h"
 #include "engine/embedded.h"
 #include "ingot.h"
 #include "main/out_json.h"
@@ -19,6 +20,7 @@
 #include "main/terminal.h"
 #include "main/version.h"
 #include "ops/cuda_table.h"
+#include "ops/metal_table.h"
 #ifdef INGOT_LIBEDIT
 #include <histedit.h>
 #endif
@@ -100,23 +102,33 @@ static void add_libraries(struct report *r)
 #endif
 }
 
-static void add_gpus(struct report *r)
+// What one kind of GPU has to say: "2; cuda:0 is ..." or why there is none. Closes d.
+static void add_gpu(struct report *r, const char *key, uint32_t n, struct device *d, const struct err *why)
 {
-    struct err why = { 0 };
-    uint32_t n = cuda_n_devices(&why);
-    struct device *d = n ? cuda_open(0, &cuda_table, &why) : NULL;
     struct device_info info = { 0 };
 
     if (!d) {
-        add(r, "devices", "cpu, cpu:plain");
-        add(r, "GPUs", "none: %s", why.message);
+        add(r, key, "none: %s", why->message);
         return;
     }
     d->ops->info(d, &info);
-    add(r, "devices", "cpu, cpu:plain, cuda:0%s", n > 1 ? " and more" : "");
-    add(r, "GPUs", "%u; cuda:0 is %s, %.1f GiB, %.1f free", n, info.name, (double)info.memory_bytes / (1 << 30),
+    add(r, key, "%u; %s is %s, %.1f GiB, %.1f free", n, d->name, info.name, (double)info.memory_bytes / (1 << 30),
         (double)info.free_bytes / (1 << 30));
     device_close(d);
+}
+
+static void add_gpus(struct report *r)
+{
+    struct metal_options options = { .table = &metal_table };
+    struct err no_cuda = { 0 }, no_metal = { 0 };
+    uint32_t n_cuda = cuda_n_devices(&no_cuda), n_metal = metal_n_devices(&no_metal);
+    struct device *cuda = n_cuda ? cuda_open(0, &cuda_table, &no_cuda) : NULL;
+    struct device *metal = n_metal ? metal_open(&options, &no_metal) : NULL;
+
+    add(r, "devices", "cpu, cpu:plain%s%s%s%s", cuda ? ", cuda:0" : "", cuda && n_cuda > 1 ? " and more" : "",
+        metal ? ", metal:0" : "", metal && n_metal > 1 ? " and more" : "");
+    add_gpu(r, "NVIDIA GPUs", n_cuda, cuda, &no_cuda);
+    add_gpu(r, "Apple GPUs", n_metal, metal, &no_metal);
 }
 
 static void add_devices(struct report *r)

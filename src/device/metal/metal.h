@@ -13,7 +13,6 @@ enum { METAL_AT_ARGS, METAL_AT_STEP, METAL_AT_OPERANDS, METAL_AT_PRIVATE = METAL
 
 struct metal_limits {
     uint32_t shared_bytes; // threadgroup memory of one threadgroup
-    uint32_t n_cores;      // 0: unknown
 };
 
 struct metal_plan {
@@ -45,6 +44,18 @@ struct metal_table {
     void (*const *plans)(struct metal_plan *p); // [n_ops], by enum op; NULL: no kernel
     uint32_t n_ops;
 };
+
+enum { METAL_COMMITS = 4 }; // of a play, where options leave it to the device
+
+struct metal_options {
+    uint32_t ordinal;
+    uint32_t commit_every; // commands in a command buffer; 0: so many that a play needs METAL_COMMITS at most
+    const char *archive;   // file that keeps compiled pipelines from run to run, or NULL
+    const struct metal_table *table;
+};
+struct device *metal_open(const struct metal_options *options, struct err *err);
+// How many there are; 0 with a reason when this is not macOS or no GPU is found.
+uint32_t metal_n_devices(struct err *err);
 
 // The kernels' sources, one for each .metal file, with the headers in place of their #include lines.
 struct metal_source {

@@ -1,0 +1,103 @@
+// metal_internal.h - the device from the inside.
+//
+// submission.c owns the order of things: everything that the GPU is asked to do goes through command buffers with rising serial numbers, whose
+// completion handlers tell how far it has come. Nobody waits but metal_sync.
+#pragma once
+#include <pthread.h>
+#include "device/metal/metal.h"
+#include "device/metal/objc.h"
+#include "device/tape_internal.h"
+
+enum { METAL_IN_FLIGHT = 64, METAL_BUCKETS = 40, METAL_SLOTS = METAL_AT_PRIVATE + 1 };
+
+// buffer.native
+struct metal_buffer {
+    objc_id handle;
+    uint64_t offset; // of the first byte: a weight in the file's mapping begins anywhere in a page
+    uint64_t used;   // serial of the last command buffer known to touch it
+    bool is_step;    // played as a step: `used` is exact; of other buffers any command buffer may touch them
+};
+
+// Shared memory through which private memory is written and read; in power-of-two buckets, used again when its command buffer is done.
+struct metal_staging {
+    objc_id handle;
+    unsigned char *at;
+    uint64_t busy_until; // serial
+    struct metal_staging *next;
+};
+
+struct metal_copy { // waits for the next command buffer
+    objc_id from;   // NULL: zeros
+    objc_id to;
+    uint64_t from_at, to_at, bytes;
+};
+
+struct metal_pipeline {
+    struct metal_kernel key; // name is owned; grid and threads are not part of it
+    objc_id handle;
+    uint32_t max_threads, static_shared;
+};
+
+struct metal_submission {
+    struct objc_block block;
+    struct metal *metal;
+    uint64_t serial;
+};
+
+struct metal {
+    struct device device;
+    const struct metal_table *table;
+    struct metal_options options;
+    objc_id gpu, queue, residency; // residency: NULL before macOS 15
+    objc_id *libraries;            // [metal_n_sources]
+    objc_id archive;
+    bool archive_loaded, archive_changed;
+    char archive_path[1024]; // empty: none
+    struct metal_pipeline *pipelines;
+    uint32_t n_pipelines, pipelines_capacity;
+    struct metal_limits limits;
+    struct metal_buffer nothing; // bound where an operand is absent
+    struct metal_staging *pool[METAL_BUCKETS];
+    struct metal_copy *copies;
+    uint32_t n_copies, copies_capacity;
+    struct metal_submission submissions[METAL_IN_FLIGHT];
+    uint64_t committed; // serial of the last command buffer handed over
+    pthread_mutex_t lock;
+    pthread_cond_t progress;
+    uint64_t completed; // lock
+    struct err failure; // lock
+};
+
+// submission.c
+struct metal_encoding { // one command buffer being filled
+    objc_id commands, encoder;
+    bool empty; // nothing was dispatched yet: no barrier is needed
+    objc_id pipeline;
+    objc_id bound[METAL_SLOTS];
+    uint64_t offsets[METAL_SLOTS];
+};
+bool metal_begin(struct metal *m, struct metal_encoding *e, struct err *err); // copies that wait go first
+void metal_commit(struct metal *m, struct metal_encoding *e);
+bool metal_flush(struct metal *m, struct err *err);                 // hands over copies that wait
+bool metal_sync(struct metal *m, uint64_t serial, struct err *err); // waits for the serial; fails if the device has
+bool metal_add_copy(struct metal *m, struct metal_copy copy, struct err *err);
+uint64_t metal_completed(struct metal *m);
+
+// metal_memory.c
+bool metal_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
+void metal_release(struct device *d, struct buffer *b);
+bool metal_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
+bool metal_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
+bool metal_weight_take(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);
+void metal_pool_free(struct metal *m);
+
+// pipelines.c
+bool metal_pipelines_open(struct metal *m, struct err *err);
+void metal_pipelines_close(struct metal *m);
+// The pipeline of the kernel, compiled if this is the first time. NULL on failure.
+const struct metal_pipeline *metal_pipeline(struct metal *m, const struct metal_kernel *kernel, struct err *err);
+
+// metal_play.c
+bool metal_seal(struct device *d, struct tape *t, struct err *err);
+void metal_drop(struct device *d, struct tape *t);
+bool metal_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err);

@@ -1,0 +1,245 @@
+// metal_play.c - tapes on the GPU.
+//
+// seal turns the commands into launches. play encodes them: one concurrent encoder to a command buffer, a barrier where the tape marks a
+// wait and nowhere else, and between the launches of one command. The first command buffer is handed over early, so that the GPU has
+// work while the rest is encoded. Between command buffers the system keeps the order.
+#include <string.h>
+#include "base/mem.h"
+#include "device/metal/metal_internal.h"
+
+enum { FIRST_COMMANDS = 16, LEAST_COMMANDS = 32 };
+
+struct metal_launch {
+    objc_id pipeline;
+    struct mtl_size grid, threads;
+    uint32_t shared, args_bytes;
+    bool waits;
+    _Alignas(16) unsigned char args[METAL_ARGS_BYTES];
+};
+
+struct metal_tape {
+    struct metal_plan plan;
+    uint32_t *first_launch; // [n_commands + 1]
+    struct buffer private_memory;
+};
+
+const struct weight *metal_weight(const struct metal_plan *p, uint32_t operand)
+{
+    return p->command->operands[operand].weight;
+}
+
+bool metal_has(const struct metal_plan *p, uint32_t operand)
+{
+    return p->command->operands[operand].buffer != NULL;
+}
+
+static struct metal_launch *new_launch(struct metal_plan *p)
+{
+    if (p->n_launches == p->capacity) {
+        uint32_t capacity = p->capacity ? 2 * p->capacity : 64;
+        struct metal_launch *grown = mem_realloc(p->launches, capacity * sizeof *grown);
+        if (!grown) {
+            err_memory(&p->error, "a tape's launches");
+            return NULL;
+        }
+        p->launches = grown;
+        p->capacity = capacity;
+    }
+    return &p->launches[p->n_launches++];
+}
+
+static bool fits(struct metal_plan *p, const struct metal_kernel *k, const struct metal_pipeline *pipeline)
+{
+    CHECK(k->grid[0] > 0 && k->grid[1] > 0 && k->grid[2] > 0 && k->threads > 0 && k->threads % 32 == 0);
+    if (k->threads > pipeline->max_threads)
+        return err_set(&p->error, ERR_UNSUPPORTED, "%s wants %u threads, this GPU gives it %u", k->name, k->threads,
+                       pipeline->max_threads);
+    if (k->shared + pipeline->static_shared > p->device.shared_bytes)
+        return err_set(&p->error, ERR_UNSUPPORTED, "%s wants %u bytes of threadgroup memory, this GPU has %u", k->name,
+                       k->shared + pipeline->static_shared, p->device.shared_bytes);
+    return true;
+}
+
+void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, const void *args, uint32_t args_bytes)
+{
+    CHECK(args_bytes > 0 && args_bytes <= METAL_ARGS_BYTES && kernel->n_constants <= METAL_MAX_CONSTANTS);
+    if (p->error.code != ERR_NONE)
+        return;
+    const struct metal_pipeline *pipeline = metal_pipeline(p->metal, kernel, &p->error);
+    struct metal_launch *l = pipeline && fits(p, kernel, pipeline) ? new_launch(p) : NULL;
+    if (!l)
+        return;
+    *l = (struct metal_launch){ .pipeline = pipeline->handle,
+                                .grid = { kernel->grid[0], kernel->grid[1], kernel->grid[2] },
+                                .threads = { kernel->threads, 1, 1 },
+                                .shared = (kernel->shared + 15) / 16 * 16,
+                                .args_bytes = args_bytes,
+                                .waits = !kernel->beside };
+    memcpy(l->args, args, args_bytes);
+}
+
+// private memory is one for all commands: two that use it must not meet. in_use: one has since the last barrier.
+static void mark_first(struct metal_plan *p, uint32_t first, bool *in_use)
+{
+    struct metal_launch *l = &p->launches[first];
+
+    if (p->n_launches == first)
+        return;
+    l->waits = p->command->waits || (*in_use && p->private_bytes > 0);
+    for (uint32_t i = first; i < p->n_launches; i++)
+        if (p->launches[i].waits)
+            *in_use = false;
+    *in_use |= p->private_bytes > 0;
+}
+
+static bool plan_commands(struct metal *m, struct tape *t, struct metal_tape *n, struct err *err)
+{
+    struct metal_plan *p = &n->plan;
+    uint64_t most = 0;
+    bool in_use = false;
+
+    for (uint32_t i = 0; i < t->n_commands; i++) {
+        n->first_launch[i] = p->n_launches;
+        p->command = &t->commands[i];
+        p->private_bytes = 0;
+        if (t->commands[i].op >= m->table->n_ops || !m->table->plans[t->commands[i].op])
+            err_set(&p->error, ERR_UNSUPPORTED, "the Metal device has no kernel for it");
+        else
+            m->table->plans[t->commands[i].op](p);
+        if (p->error.code != ERR_NONE) {
+            if (err)
+                *err = p->error;
+            return err_prefix(err, "%s: %s", t->commands[i].label, t->commands[i].name);
+        }
+        mark_first(p, n->first_launch[i], &in_use);
+        most = p->private_bytes > most ? p->private_bytes : most;
+    }
+    n->first_launch[t->n_commands] = p->n_launches;
+    return most == 0 || buffer_alloc_local(&m->device, most, &n->private_memory, err);
+}
+
+void metal_drop(struct device *d, struct tape *t)
+{
+    struct metal_tape *n = t->native;
+
+    (void)d;
+    if (!n)
+        return;
+    buffer_release(&n->private_memory);
+    mem_free(n->plan.launches);
+    mem_free(n->first_launch);
+    mem_free(n);
+    t->native = NULL;
+}
+
+bool metal_seal(struct device *d, struct tape *t, struct err *err)
+{
+    struct metal *m = (struct metal *)d;
+    struct metal_tape *n = mem_alloc(sizeof *n);
+    void *pool = objc.objc_autoreleasePoolPush();
+
+    t->native = n;
+    if (n) {
+        n->plan = (struct metal_plan){ .device = m->limits, .tape = t->limits, .metal = m };
+        n->first_launch = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->first_launch);
+    }
+    bool ok = n && n->first_launch ? plan_commands(m, t, n, err) : err_memory(err, "a tape's launches");
+    objc.objc_autoreleasePoolPop(pool);
+    if (!ok)
+        metal_drop(d, t);
+    return ok;
+}
+
+static void bind(struct metal_encoding *e, const struct metal_buffer *b, uint64_t offset, uint32_t slot)
+{
+    offset += b->offset;
+    if (e->bound[slot] == b->handle && e->offsets[slot] == offset)
+        return;
+    e->bound[slot] = b->handle;
+    e->offsets[slot] = offset;
+    mtl_set_buffer(e->encoder, b->handle, offset, slot);
+}
+
+static void bind_operands(struct metal *m, struct metal_encoding *e, const struct command *c)
+{
+    for (uint32_t i = 0; i < c->n_operands; i++) {
+        const struct operand *o = &c->operands[i];
+        bind(e, o->buffer ? o->buffer->native : &m->nothing, o->offset, METAL_AT_OPERANDS + i);
+    }
+}
+
+static void encode_launch(struct metal *m, struct metal_encoding *e, const struct metal_launch *l)
+{
+    if (l->waits && !e->empty) {
+        mtl_barrier(e->encoder, MTL_BARRIER_BUFFERS);
+        m->device.counters.barriers++;
+    }
+    e->empty = false;
+    if (e->pipeline != l->pipeline)
+        mtl_set_pipeline(e->encoder, l->pipeline);
+    e->pipeline = l->pipeline;
+    mtl_set_bytes(e->encoder, l->args, l->args_bytes, METAL_AT_ARGS);
+    if (l->shared)
+        mtl_set_shared(e->encoder, l->shared, 0);
+    mtl_dispatch(e->encoder, l->grid, l->threads);
+    m->device.counters.dispatches++;
+}
+
+// One play, as it goes into command buffers.
+struct playing {
+    struct metal *metal;
+    const struct tape *tape;
+    struct metal_buffer *step;
+};
+
+static bool encode_range(const struct playing *p, uint32_t first, uint32_t last, struct err *err)
+{
+    const struct metal_tape *n = p->tape->native;
+    struct metal_encoding e;
+
+    if (!metal_begin(p->metal, &e, err))
+        return false;
+    e.encoder = mtl_compute_encoder(e.commands, MTL_DISPATCH_CONCURRENT);
+    bind(&e, p->step, 0, METAL_AT_STEP);
+    if (n->private_memory.native)
+        bind(&e, n->private_memory.native, 0, METAL_AT_PRIVATE);
+    for (uint32_t i = first; i < last; i++) {
+        bind_operands(p->metal, &e, &p->tape->commands[i]);
+        for (uint32_t l = n->first_launch[i]; l < n->first_launch[i + 1]; l++)
+            encode_launch(p->metal, &e, &n->plan.launches[l]);
+    }
+    metal_commit(p->metal, &e);
+    return true;
+}
+
+// Commands that the next command buffer takes, of `left`. The first is short, the others share the rest.
+static uint32_t share(const struct metal *m, uint32_t n, uint32_t left)
+{
+    uint32_t every = m->options.commit_every;
+
+    if (every == 0)
+        every = (n + METAL_COMMITS - 2) / (METAL_COMMITS - 1);
+    if (every < LEAST_COMMANDS && m->options.commit_every == 0)
+        every = LEAST_COMMANDS;
+    if (left == n && every > FIRST_COMMANDS)
+        every = FIRST_COMMANDS;
+    return left < every ? left : every;
+}
+
+bool metal_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err)
+{
+    struct playing p = { (struct metal *)d, t, step->native };
+    void *pool = objc.objc_autoreleasePoolPush();
+    bool ok = true;
+
+    for (uint32_t i = first; i < last && ok;) {
+        uint32_t n = share(p.metal, last - first, last - i);
+        ok = encode_range(&p, i, i + n, err);
+        i += n;
+    }
+    d->counters.commands += last - first;
+    p.step->is_step = true;
+    p.step->used = p.metal->committed;
+    objc.objc_autoreleasePoolPop(pool);
+    return ok;
+}

@@ -1,0 +1,196 @@
+// test_metal.c - the Metal device against the emulated runtime: memory, order, counters, faults. Skipped where there is no Metal.
+//
+// The kernels' numbers are the matter of tests/metal; here they only have to run.
+#include <stdlib.h>
+#include "device/metal/metal.h"
+#include "device/step.h"
+#include "ops/metal_table.h"
+#include "ops/rmsnorm/rmsnorm.h"
+#include "testing.h"
+
+enum { COLS = 96, ROWS = 3 };
+
+static struct device *open_metal(uint32_t commit_every)
+{
+    struct metal_options options = { .table = &metal_table, .commit_every = commit_every };
+    struct err err = { 0 };
+    struct device *d;
+
+    if (metal_n_devices(&err) == 0) {
+        print_message("skipped: %s\n", err.message);
+        skip();
+    }
+    d = metal_open(&options, &err);
+    if (!d)
+        fail_msg("%s", err.message);
+    return d;
+}
+
+static void memory_keeps_what_is_written(void **state)
+{
+    (void)state;
+    struct device *d = open_metal(0);
+    struct buffer b[2];
+    struct err err = { 0 };
+    uint32_t numbers[64], back[64];
+
+    assert_ok(buffer_alloc(d, sizeof numbers, &b[0], &err), &err);
+    assert_ok(buffer_alloc_local(d, sizeof numbers, &b[1], &err), &err);
+    assert_non_null(b[0].host);
+    assert_null(b[1].host);
+    for (uint32_t i = 0; i < 64; i++)
+        numbers[i] = i * 2654435761u;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_ok(buffer_read(&b[i], 0, back, sizeof back, &err), &err);
+        for (uint32_t j = 0; j < 64; j++)
+            assert_int_equal(back[j], 0);
+        assert_ok(buffer_write(&b[i], 0, numbers, sizeof numbers, &err), &err);
+        assert_ok(buffer_write(&b[i], 16, numbers, 8, &err), &err);
+        assert_ok(buffer_read(&b[i], 4, back, 60, &err), &err);
+        assert_memory_equal(back, numbers + 1, 12);
+        assert_memory_equal(back + 3, numbers, 8);
+        assert_memory_equal(back + 5, numbers + 6, 40);
+    }
+    buffer_release(&b[0]);
+    buffer_release(&b[1]);
+    device_close(d);
+}
+
+struct fixture {
+    struct device *device;
+    struct tape *tape;
+    struct buffer in, out, step;
+    struct weight scale;
+    float *numbers;
+};
+
+// n norms, each of the one before.
+static void record(struct fixture *f, uint32_t commit_every, uint32_t n)
+{
+    struct err err = { 0 };
+    struct step step = { .n_rows = ROWS, .max_rows = ROWS, .max_outputs = 1 };
+
+    *f = (struct fixture){ .device = open_metal(commit_every), .numbers = malloc(COLS * 4) };
+    for (uint32_t i = 0; i < COLS; i++)
+        f->numbers[i] = 1 + (float)i / 16;
+    assert_ok(buffer_alloc(f->device, ROWS * COLS * 4, &f->in, &err), &err);
+    assert_ok(buffer_alloc(f->device, ROWS * COLS * 4, &f->out, &err), &err);
+    assert_ok(buffer_alloc(f->device, step_bytes(ROWS, 1), &f->step, &err), &err);
+    struct weight_source source = { f->numbers, COLS * 4, 1, COLS, QUANT_F32, WEIGHT_ROWS, "scale" };
+    assert_ok(weight_create(f->device, &source, &f->scale, &err), &err);
+    assert_ok(buffer_write(&f->step, 0, &step, sizeof step, &err), &err);
+    for (uint32_t r = 0; r < ROWS; r++)
+        assert_ok(buffer_write(&f->in, r * COLS * 4, f->numbers, COLS * 4, &err), &err);
+    f->tape = tape_create(f->device, (struct tape_limits){ .max_rows = ROWS, .max_outputs = 1 });
+    struct value v = tape_value_bound(f->tape, COLS, ROWS_STEP, &f->in);
+    for (uint32_t i = 0; i < n; i++) {
+        struct value next =
+            i + 1 < n ? tape_value(f->tape, COLS, ROWS_STEP) : tape_value_bound(f->tape, COLS, ROWS_STEP, &f->out);
+        op_rmsnorm(f->tape, (struct rmsnorm){ .out = next, .in = v, .scale = &f->scale, .eps = 1e-5f });
+        v = next;
+    }
+    assert_ok(tape_seal(f->tape, &err), &err);
+}
+
+static void release(struct fixture *f)
+{
+    tape_destroy(f->tape);
+    weight_release(&f->scale);
+    buffer_release(&f->in);
+    buffer_release(&f->out);
+    buffer_release(&f->step);
+    device_close(f->device);
+    free(f->numbers);
+}
+
+static void a_play_costs_few_commits_and_one_wait(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t n, commit_every, commits;
+    } cases[] = { { 10, 0, 1 }, { 48, 0, 2 }, { 156, 0, 4 }, { 400, 0, 4 }, { 100, 20, 6 }, { 12, 4, 3 } };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture f;
+        struct err err = { 0 };
+        record(&f, cases[i].commit_every, cases[i].n);
+        assert_ok(tape_play(f.tape, &f.step, &err) && f.device->ops->wait(f.device, &err), &err);
+        struct device_counters before = f.device->counters, *c = &f.device->counters;
+        assert_ok(tape_play(f.tape, &f.step, &err) && f.device->ops->wait(f.device, &err), &err);
+        assert_int_equal(c->submissions - before.submissions, cases[i].commits);
+        assert_int_equal(c->dispatches - before.dispatches, cases[i].n);
+        assert_int_equal(c->barriers - before.barriers, cases[i].n - cases[i].commits);
+        assert_int_equal(c->waits - before.waits, 1);
+        assert_int_equal(c->buffers, before.buffers);
+        assert_int_equal(c->pipelines, 1);
+        release(&f);
+    }
+}
+
+static void writes_keep_their_place_among_plays(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct err err = { 0 };
+    float zeros[COLS] = { 0 }, back[COLS];
+
+    record(&f, 0, 1);
+    for (uint32_t i = 0; i < 8; i++) { // nothing waits in here: the second write must not reach the first play
+        assert_ok(buffer_write(&f.in, 0, f.numbers, COLS * 4, &err), &err);
+        assert_ok(tape_play(f.tape, &f.step, &err), &err);
+        assert_ok(buffer_read(&f.out, 0, back, sizeof back, &err), &err);
+        assert_true(back[COLS - 1] > 1);
+        assert_ok(tape_play(f.tape, &f.step, &err), &err);
+        assert_ok(buffer_write(&f.in, 0, zeros, sizeof zeros, &err), &err);
+        assert_ok(buffer_read(&f.out, 0, back, sizeof back, &err), &err);
+        assert_true(back[COLS - 1] > 1);
+        assert_ok(tape_play(f.tape, &f.step, &err), &err);
+        assert_ok(buffer_read(&f.out, 0, back, sizeof back, &err), &err);
+        assert_true(back[COLS - 1] == 0);
+    }
+    release(&f);
+}
+
+static void aligned_weights_are_not_copied(void **state)
+{
+    (void)state;
+    enum { PAGE = 16384 };
+    struct device *d = open_metal(0);
+    struct err err = { 0 };
+    unsigned char *file = aligned_alloc(PAGE, 4 * PAGE);
+    struct weight w;
+
+    memset(file, 7, 4 * PAGE);
+    for (uint32_t i = 0; i < 2; i++) { // a tensor at 32 bytes can be mapped, one at 33 cannot
+        uint32_t at = PAGE + 32 + i;
+        struct weight_source source = { file + at, PAGE - 32, 4, PAGE / 16 - 2, QUANT_F32, WEIGHT_PRODUCT, "w" };
+        assert_ok(weight_create(d, &source, &w, &err), &err);
+        assert_int_equal((unsigned char *)w.buffer.host == file + at, i == 0);
+        float back;
+        assert_ok(buffer_read(&w.buffer, 8, &back, 4, &err), &err);
+        assert_memory_equal(&back, file, 4);
+        weight_release(&w);
+    }
+    free(file);
+    device_close(d);
+}
+
+static void wrong_devices_are_refused(void **state)
+{
+    (void)state;
+    struct metal_options options = { .ordinal = 99, .table = &metal_table };
+    struct err err = { 0 };
+
+    assert_null(metal_open(&options, &err));
+    assert_true(err.code == ERR_NOT_FOUND || err.code == ERR_UNSUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_keeps_what_is_written),        cmocka_unit_test(a_play_costs_few_commits_and_one_wait),
+        cmocka_unit_test(writes_keep_their_place_among_plays), cmocka_unit_test(aligned_weights_are_not_copied),
+        cmocka_unit_test(wrong_devices_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
