@@ -74,7 +74,7 @@ void ingot_engine_close(struct ingot_engine *engine); // requests and sessions m
 struct ingot_engine_info {
     char model_name[128], architecture[32], format[32], device[160];
     uint64_t n_parameters, weight_bytes, page_bytes, scratch_bytes;
-    uint32_t n_layers, n_vocab, n_context, n_sequences, n_batch, n_stages;
+    uint32_t n_layers, n_vocab, n_embedding, n_context, n_sequences, n_batch, n_stages;
     enum ingot_kv cache_type_k, cache_type_v; // never auto
 };
 void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info);
@@ -107,6 +107,8 @@ struct ingot_sampling {
     uint64_t seed;           // the same seed and request give the same tokens
 };
 
+enum ingot_embed { INGOT_EMBED_NONE, INGOT_EMBED_MEAN, INGOT_EMBED_LAST }; // over the prompt's hidden states
+
 struct ingot_bias {
     uint32_t token;
     float bias; // added to the token's logit before anything else
@@ -132,8 +134,9 @@ struct ingot_request_options {
     const char *json_schema;       // JSON text of a schema that the answer has to fulfil, instead of a grammar. NULL: none
     const struct ingot_bias *bias; // [n_bias], at most 1024
     size_t n_bias;
-    bool keep_special; // control tokens of the answer appear in its text
-    uint32_t n_logits; // deliver the logits of the last n positions of the prompt and of every new token, see ingot_event
+    enum ingot_embed embed; // read the prompt and make an embedding of it; no token is generated
+    bool keep_special;      // control tokens of the answer appear in its text
+    uint32_t n_logits;      // deliver the logits of the last n positions of the prompt and of every new token, see ingot_event
 };
 struct ingot_request_options ingot_request_defaults(void); // temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64
 
@@ -160,7 +163,8 @@ struct ingot_event {
     uint32_t token;      // that was generated; UINT32_MAX: none (text that was held back, logits of the prompt, or the end)
     const float *logits; // [n_vocab] of position `position`, when asked for; else NULL
     uint32_t position;
-    bool done; // the last event: result is complete
+    const float *embedding; // [n_embedding of ingot_engine_info] of length 1, with the last event when asked for; else NULL
+    bool done;              // the last event: result is complete
     const struct ingot_result *result;
 };
 

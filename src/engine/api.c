@@ -107,6 +107,7 @@ void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_in
         .weight_bytes = e->model.weight_bytes,
         .n_layers = e->model.config.n_layers,
         .n_vocab = e->model.config.n_vocab,
+        .n_embedding = e->model.config.n_cols,
         .n_context = e->n_context,
         .n_sequences = e->kv.n_slots,
         .n_batch = e->max_rows,
@@ -216,6 +217,7 @@ bool ingot_poll(struct ingot_request *request, struct ingot_event *event)
             .token = record->token,
             .logits = record->logits,
             .position = record->position,
+            .embedding = r->n_taken == r->n_events ? r->pool.vector : NULL,
             .done = r->state == REQUEST_DONE && r->n_taken == r->n_events,
             .result = &r->result,
         };

@@ -8,6 +8,7 @@ struct constraint;
 
 struct batch_row {
     uint32_t token, position, slot;
+    struct request *pooled_by; // who wants the row's hidden state; NULL: nobody
 };
 
 struct batch_output {

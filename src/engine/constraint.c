@@ -12,11 +12,11 @@ static const struct token_trie *trie_of(struct engine *e, struct err *err)
         err_set(err, ERR_UNSUPPORTED, "a grammar needs a tokenizer, which this model lacks: %s", e->no_tokenizer.message);
         return NULL;
     }
-    pthread_mutex_lock(&e->making_trie);
+    pthread_mutex_lock(&e->making);
     if (!e->trie)
         token_trie_create(&e->trie, e->tokenizer, err);
     const struct token_trie *trie = e->trie;
-    pthread_mutex_unlock(&e->making_trie);
+    pthread_mutex_unlock(&e->making);
     return trie;
 }
 

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "engine/constraint.h"
 #include "engine/link.h"
+#include "engine/pool.h"
 #include "engine/request.h"
 #include "engine/schedule.h"
 
@@ -69,6 +70,12 @@ static const float *logits_of(const struct engine *e, uint32_t output, struct er
 
 static void deliver(struct engine *e)
 {
+    struct err failure = { 0 };
+
+    if (!pool_collect(e, &failure)) {
+        engine_fail(e, &failure);
+        return;
+    }
     for (uint32_t i = 0; i < e->batch->n_outputs; i++) {
         const struct batch_output *o = &e->batch->outputs[i];
         struct request *r = o->request;

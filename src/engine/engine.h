@@ -23,7 +23,8 @@ struct engine {
     struct model model;
     struct tokenizer *tokenizer; // NULL: the file has none; why is in no_tokenizer
     struct err no_tokenizer;
-    struct token_trie *trie; // made for the first request with a grammar; guarded by making_trie
+    struct token_trie *trie; // made for the first request with a grammar; guarded by making
+    float *pool_room;        // made for the first embedding: the last norm's scale, and one row; guarded by making
     struct chat *chat;       // NULL: no tokenizer, or the template cannot be used; why is in no_chat
     struct err no_chat;
     struct device *device;
@@ -37,7 +38,7 @@ struct engine {
     uint32_t n_live;                                          // requests and sessions that exist
     bool failed;                                              // the device failed: nothing runs any more
     struct err failure;
-    pthread_mutex_t stepping, state, making_trie;
+    pthread_mutex_t stepping, state, making;
 };
 
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);

@@ -226,7 +226,7 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
     e->options = *options;
     pthread_mutex_init(&e->stepping, NULL);
     pthread_mutex_init(&e->state, NULL);
-    pthread_mutex_init(&e->making_trie, NULL);
+    pthread_mutex_init(&e->making, NULL);
     bool ok = embedded_or_file(&e->file, e->options.model, err) && model_bind(&e->model, e->file, err) &&
               load_tokenizer(e, err) && open_device(e, err) && choose_sizes(e, err) && make_stages(e, err);
     if (ok)
@@ -248,10 +248,11 @@ void engine_unload(struct engine *e)
     device_close(e->device);
     chat_destroy(e->chat);
     token_trie_free(e->trie);
+    mem_free(e->pool_room);
     tokenizer_free(e->tokenizer);
     model_release(&e->model);
     model_file_close(e->file);
     pthread_mutex_destroy(&e->stepping);
     pthread_mutex_destroy(&e->state);
-    pthread_mutex_destroy(&e->making_trie);
+    pthread_mutex_destroy(&e->making);
 }

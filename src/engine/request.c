@@ -74,11 +74,12 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
     uint32_t room = r->engine->n_context - r->n_prompt;
     r->max_tokens = o->max_tokens == 0 || o->max_tokens > room ? room : o->max_tokens;
     r->n_logits = o->n_logits < r->n_prompt ? o->n_logits : r->n_prompt;
+    r->max_tokens = o->embed ? 1 : r->max_tokens;
     r->n_events_max = r->max_tokens + r->n_logits + 2;
     r->events = mem_alloc_array(r->n_events_max, sizeof *r->events);
     if (!r->events)
         return err_memory(err, "a request's events");
-    if (!constraint_create(&r->constraint, r->engine, o, err))
+    if (!constraint_create(&r->constraint, r->engine, o, err) || !pool_create(&r->pool, r->engine, o->embed, err))
         return false;
     struct answer_limits limits = { r->max_tokens, r->engine->longest_token, o->stop, o->n_stop };
     return answer_create(&r->answer, &limits, err);
@@ -113,6 +114,7 @@ void request_destroy(struct request *r)
     mem_free(r->events);
     mem_free(r->prompt);
     constraint_release(&r->constraint);
+    pool_release(&r->pool);
     answer_release(&r->answer);
     mem_free(r);
 }
@@ -123,7 +125,7 @@ static uint32_t shared_prefix(const struct request *r)
     const struct ingot_session *s = r->session;
     uint32_t most = r->n_prompt - (r->n_logits > 1 ? r->n_logits : 1), n = 0;
 
-    while (n < most && n < s->n_tokens && s->tokens[n] == r->prompt[n])
+    while (!r->pool.kind && n < most && n < s->n_tokens && s->tokens[n] == r->prompt[n])
         n++;
     return n;
 }
@@ -151,7 +153,7 @@ static void add_row(struct request *r, struct batch *b, uint32_t token)
     struct ingot_session *s = r->session;
 
     engine_grow(r->engine, s->slot, r->n_fed + 1);
-    batch_add_row(b, (struct batch_row){ token, r->n_fed, s->slot });
+    batch_add_row(b, (struct batch_row){ token, r->n_fed, s->slot, r->pool.kind ? r : NULL });
     s->tokens[r->n_fed++] = token;
     s->n_tokens = r->n_fed;
 }
@@ -185,7 +187,7 @@ void request_add_rows(struct request *r, struct batch *b)
             return;
         add_row(r, b, r->prompt[r->n_fed]);
         if (wanted)
-            add_output(r, b, last ? 0 : SAMPLE_SKIP);
+            add_output(r, b, last && !r->pool.kind ? 0 : SAMPLE_SKIP);
     }
     if (r->n_fed == r->n_prompt)
         r->state = REQUEST_DECODE;
@@ -264,6 +266,11 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
     }
     if (!prompt_only && !end && !r->answer.stopped && !constraint_accept(&r->constraint, e->tokenizer, o->token, err))
         return false;
+    if (r->pool.kind && o->position + 1 == r->n_prompt) {
+        if (!pool_finish(&r->pool, err))
+            return false;
+        end = true;
+    }
     if (end)
         request_finish(r, INGOT_FINISH_EOS, NULL);
     else if (r->answer.stopped)

@@ -4,6 +4,7 @@
 #include "engine/batch.h"
 #include "engine/constraint.h"
 #include "engine/engine.h"
+#include "engine/pool.h"
 #include "engine/session.h"
 
 enum request_state { REQUEST_QUEUED, REQUEST_PREFILL, REQUEST_DECODE, REQUEST_DONE };
@@ -26,6 +27,7 @@ struct request {
     uint32_t max_tokens, n_logits;
     bool ignore_eos, keep_special;
     struct constraint constraint;
+    struct pool pool;
     struct sample_params params;
     struct answer answer;
     struct event_record *events; // [n_events_max]

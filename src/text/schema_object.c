@@ -99,8 +99,8 @@ static bool write_other_key(struct writer *w, const struct property *const *name
     bool ends = n > 0 && names[0]->name[depth] == 0;
     struct buf heads = { 0 };
 
-    if (depth > 128) {
-        return schema_refuse(w, "additionalProperties beside a property with a name of more than 128 bytes is not supported");
+    if (depth > 100) {
+        return schema_refuse(w, "additionalProperties beside a property with a name of more than 100 bytes is not supported");
     }
     buf_text(to, ends ? "(" : "(\"\\\"\" | ");
     for (uint32_t i = ends, j; i < n; i = j) {
