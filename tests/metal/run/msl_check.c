@@ -1,0 +1,432 @@
+// msl_check.c - the race and bounds checker of translated kernels: what compute-sanitizer is for CUDA.
+//
+// Kernels compiled with -fsanitize=thread call a hook for every load and store; ThreadSanitizer itself is not linked. Each byte
+// of device and threadgroup memory has a shadow cell: who wrote it last, who read it last, and when. Two accesses by different
+// threads are in order if a barrier with the right mem_flags lies between them (threadgroup_barrier for the threadgroup,
+// simdgroup_barrier inside a simdgroup), or if msl_check_order was called between their dispatches. Everything else where one of
+// the two writes is a race, whatever order this run happened to have. It sees the executed path only.
+#include "msl_fiber.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct access { // when and by whom
+    uint32_t order, group, group_epoch, simd_epoch;
+    uint16_t thread, simd_only; // of readers: all so far were of one simdgroup
+    uint32_t several;           // of readers: more than one thread since the last barrier
+};
+struct cell {
+    struct access write, read;
+};
+enum memory { DEVICE, THREADGROUP, N_MEMORIES };
+struct region {
+    const char *base;
+    size_t bytes;
+    struct cell *cells;
+    enum memory memory;
+    char name[48];
+};
+struct shadow { // of device memory, kept from dispatch to dispatch
+    const char *base;
+    size_t bytes;
+    struct cell *cells;
+};
+
+enum { MAX_IMAGES = 256 };
+static struct {
+    const struct msl_dispatch *dispatch;
+    const struct msl_group *group;
+    struct region regions[2 * MSL_BUFFERS], variable;
+    int n_regions;
+    struct shadow *shadows;
+    int n_shadows, n_findings;
+    struct cell *threadgroup_cells;
+    uint32_t order, group_id, group_epoch[N_MEMORIES], simd_epoch[MSL_THREADS / MSL_LANES][N_MEMORIES];
+    char finding[MSL_ERROR_BYTES];
+} check = { .order = 1 };
+
+static struct cell *cells_map(size_t bytes)
+{
+    void *at = mmap(NULL, bytes * sizeof(struct cell) + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                    -1, 0);
+
+    if (at == MAP_FAILED)
+        abort();
+    return at;
+}
+
+__attribute__((format(printf, 1, 2))) static void report(const char *format, ...)
+{
+    struct msl_uint3 at = check.group->position;
+    va_list list;
+    int n;
+
+    if (check.n_findings++)
+        return;
+    n = snprintf(check.finding, sizeof check.finding, "%s: threadgroup (%u,%u,%u) thread %u: ", check.dispatch->kernel->name,
+                 at.x, at.y, at.z, msl_self->index);
+    va_start(list, format);
+    vsnprintf(check.finding + n, sizeof check.finding - (size_t)n, format, list);
+    va_end(list);
+}
+
+void msl_check_order(void)
+{
+    check.order++;
+}
+
+void msl_check_forget(const void *at, size_t bytes)
+{
+    const char *base = at;
+
+    for (int i = check.n_shadows; i-- > 0;) {
+        struct shadow *s = &check.shadows[i];
+        if (s->base + s->bytes <= base || base + bytes <= s->base)
+            continue;
+        munmap(s->cells, s->bytes * sizeof(struct cell) + 4096);
+        *s = check.shadows[--check.n_shadows];
+    }
+}
+
+// Two buffers of a dispatch may lie in one allocation: a shadow covers what was seen of it so far, and grows.
+static struct cell *shadow_of(const char *base, size_t bytes)
+{
+    struct shadow grown = { base, bytes, NULL };
+    struct cell *cells;
+
+    for (int i = 0; i < check.n_shadows; i++) {
+        struct shadow *s = &check.shadows[i];
+        if (s->base <= base && base + bytes <= s->base + s->bytes)
+            return s->cells + (base - s->base);
+    }
+    for (int i = 0; i < check.n_shadows; i++) {
+        struct shadow *s = &check.shadows[i];
+        const char *end = grown.base + grown.bytes, *other = s->base + s->bytes;
+        if (other <= grown.base || end <= s->base)
+            continue;
+        grown.base = s->base < grown.base ? s->base : grown.base;
+        grown.bytes = (size_t)((other > end ? other : end) - grown.base);
+    }
+    cells = cells_map(grown.bytes);
+    for (int i = check.n_shadows; i-- > 0;) {
+        struct shadow *s = &check.shadows[i];
+        if (s->base + s->bytes <= grown.base || grown.base + grown.bytes <= s->base)
+            continue;
+        memcpy(cells + (s->base - grown.base), s->cells, s->bytes * sizeof *cells);
+        munmap(s->cells, s->bytes * sizeof *cells + 4096);
+        *s = check.shadows[--check.n_shadows];
+    }
+    grown.cells = cells;
+    check.shadows = realloc(check.shadows, sizeof *check.shadows * (size_t)(check.n_shadows + 1));
+    check.shadows[check.n_shadows++] = grown;
+    return cells + (base - grown.base);
+}
+
+static void region_add(const void *base, size_t bytes, struct cell *cells, enum memory memory, int index)
+{
+    struct region *r = &check.regions[check.n_regions++];
+
+    *r = (struct region){ base, bytes, cells, memory, "" };
+    snprintf(r->name, sizeof r->name, "%s(%d)", memory == DEVICE ? "buffer" : "threadgroup", index);
+}
+
+void msl_check_begin(const struct msl_dispatch *d, const struct msl_group *g)
+{
+    check.dispatch = d;
+    check.group = g;
+    check.n_regions = check.n_findings = 0;
+    if (!check.threadgroup_cells)
+        check.threadgroup_cells = cells_map(MSL_THREADGROUP_BYTES);
+    for (int i = 0; i < MSL_BUFFERS; i++)
+        if (d->buffers[i])
+            shadow_of(d->buffers[i], d->buffer_bytes[i]); // shadows may move until all are known
+    for (int i = 0; i < MSL_BUFFERS; i++)
+        if (d->buffers[i])
+            region_add(d->buffers[i], d->buffer_bytes[i], shadow_of(d->buffers[i], d->buffer_bytes[i]), DEVICE, i);
+    for (int i = 0; i < MSL_BUFFERS; i++)
+        if (g->threadgroup[i])
+            region_add(g->threadgroup[i], d->threadgroup_bytes[i], check.threadgroup_cells + (g->threadgroup[i] - g->memory),
+                       THREADGROUP, i);
+}
+
+void msl_check_group(void)
+{
+    check.group_id++;
+    for (int m = 0; m < N_MEMORIES; m++) {
+        check.group_epoch[m] = 1;
+        for (int i = 0; i < MSL_THREADS / MSL_LANES; i++)
+            check.simd_epoch[i][m] = 1;
+    }
+}
+
+void msl_check_barrier(int simd, uint32_t flags)
+{
+    for (int m = 0; m < N_MEMORIES; m++) // mem_device is bit 0, mem_threadgroup bit 1
+        if (flags >> m & 1) {
+            if (simd < 0)
+                check.group_epoch[m]++;
+            else
+                check.simd_epoch[simd][m]++;
+        }
+}
+
+const char *msl_check_finding(void)
+{
+    return check.n_findings ? check.finding : NULL;
+}
+
+static bool same_simd(const struct access *a, const struct access *b)
+{
+    return a->thread / MSL_LANES == b->thread / MSL_LANES;
+}
+
+static bool is_ordered(const struct access *before, const struct access *now, enum memory memory)
+{
+    if (before->order != now->order || (memory == THREADGROUP && before->group != now->group))
+        return true;
+    if (before->group != now->group)
+        return false;
+    if (now->group_epoch > before->group_epoch)
+        return true;
+    if (before->several)
+        return before->simd_only && same_simd(before, now) && now->simd_epoch > before->simd_epoch;
+    return before->thread == now->thread || (same_simd(before, now) && now->simd_epoch > before->simd_epoch);
+}
+
+static const char *whose(const struct access *other, const struct access *now)
+{
+    return other->group != now->group ? "another threadgroup or dispatch"
+           : same_simd(other, now)    ? "a thread of the same simdgroup"
+                                      : "a thread of another simdgroup";
+}
+
+// The newest readers stay: several threads of one simdgroup, or of many, count together until the next barrier.
+static void reader_note(struct access *read, struct access now)
+{
+    bool together = read->order == now.order && read->group == now.group && read->group_epoch == now.group_epoch;
+
+    if (read->order == now.order && read->group != now.group) {
+        now.several = 1;
+    } else if (together && (read->thread != now.thread || read->several)) {
+        now.several = 1;
+        now.simd_only = same_simd(read, &now) && (!read->several || read->simd_only);
+    }
+    *read = now;
+}
+
+static bool cell_touch(struct cell *cell, const struct region *r, size_t offset, const struct access *now, bool write)
+{
+    if (r->memory == THREADGROUP && !write && cell->write.group != now->group) {
+        report("%s + %zu is read before anything was written there", r->name, offset);
+        return false;
+    }
+    if (cell->write.order && !is_ordered(&cell->write, now, r->memory)) {
+        report("%s races with a write by %s: %s + %zu, thread %u", write ? "write" : "read", whose(&cell->write, now), r->name,
+               offset, cell->write.thread);
+        return false;
+    }
+    if (!write) {
+        reader_note(&cell->read, *now);
+        return true;
+    }
+    if (cell->read.order && !is_ordered(&cell->read, now, r->memory)) {
+        report("write races with a read by %s: %s + %zu, thread %u", whose(&cell->read, now), r->name, offset, cell->read.thread);
+        return false;
+    }
+    cell->write = *now;
+    return true;
+}
+
+// Simdgroup functions are inlined into kernels: what they exchange is the run time's own memory.
+static bool is_own(const char *at)
+{
+    const struct msl_worker *w = msl_worker_self;
+    const char *simds = (const char *)w->simds, *lanes = (const char *)w->lanes;
+
+    return (at >= simds && at < simds + sizeof *w->simds * (MSL_THREADS / MSL_LANES)) ||
+           (at >= lanes && at < lanes + sizeof *w->lanes * MSL_THREADS) ||
+           (at >= (const char *)w && at < (const char *)(w + 1)) ||
+           (at >= (const char *)w->dispatch && at < (const char *)(w->dispatch + 1)) || at == (const char *)&msl_self ||
+           at == (const char *)&msl_settings;
+}
+
+static const struct region *region_of(const char *at, size_t bytes)
+{
+    const struct msl_group *g = check.group;
+
+    for (int i = 0; i < check.n_regions; i++)
+        if (at >= check.regions[i].base && at + bytes <= check.regions[i].base + check.regions[i].bytes)
+            return &check.regions[i];
+    for (int i = 0; i < MSL_VARIABLES; i++) {
+        const struct msl_variable *v = &g->variables[i];
+        const char *base = (const char *)g->memory + v->offset;
+        if (at < base || at + bytes > base + v->bytes)
+            continue;
+        check.variable = (struct region){ base, v->bytes, check.threadgroup_cells + v->offset, THREADGROUP, "" };
+        snprintf(check.variable.name, sizeof check.variable.name, "threadgroup %s", v->name);
+        return &check.variable;
+    }
+    return NULL;
+}
+
+static struct image {
+    const char *start, *end;
+} images[MAX_IMAGES];
+static int n_images;
+
+// Constants of the kernel's own library are read through hooks as well.
+void msl_check_image(const void *start, size_t bytes)
+{
+    images[n_images++ % MAX_IMAGES] = (struct image){ start, (const char *)start + bytes };
+}
+
+static bool is_image(const char *at)
+{
+    for (int i = 0; i < MAX_IMAGES && i < n_images; i++)
+        if (at >= images[i].start && at < images[i].end)
+            return true;
+    return false;
+}
+
+static size_t distance(const struct region *r, const char *at)
+{
+    return at < r->base ? (size_t)(r->base - at) : (size_t)(at - r->base) - r->bytes;
+}
+
+// Ends the thread: the access itself must not happen. The nearest argument is named.
+static void report_outside(const char *at, size_t bytes, bool write)
+{
+    const struct region *near = NULL;
+    const char *verb = write ? "write" : "read", *memory = (const char *)check.group->memory;
+
+    if (at >= memory && at < memory + MSL_THREADGROUP_BYTES)
+        msl_fail("%s of %zu bytes outside of every threadgroup variable: %ld of %u bytes", verb, bytes, (long)(at - memory),
+                 check.group->memory_bytes);
+    for (int i = 0; i < check.n_regions; i++)
+        if (check.regions[i].memory == DEVICE && (!near || distance(&check.regions[i], at) < distance(near, at)))
+            near = &check.regions[i];
+    if (near && distance(near, at) < 1 << 20)
+        msl_fail("%s of %zu bytes outside of %s: offset %ld of %zu", verb, bytes, near->name, (long)(at - near->base),
+                 near->bytes);
+    msl_fail("%s of %zu bytes where no argument points", verb, bytes);
+}
+
+static void touch(const void *address, size_t bytes, bool write)
+{
+    const char *at = address;
+    const struct region *r;
+    struct access now;
+    uint32_t lane;
+
+    if (!msl_self || !check.group)
+        return;
+    if (msl_stack_of(at, &lane)) {
+        if (lane != msl_self->index)
+            report("%s of thread %u's own memory", write ? "write" : "read", lane);
+        return;
+    }
+    r = region_of(at, bytes);
+    if (!r) {
+        if (!is_own(at) && (write || !is_image(at)))
+            report_outside(at, bytes, write);
+        return;
+    }
+    now = (struct access){ check.order,
+                           check.group_id,
+                           check.group_epoch[r->memory],
+                           check.simd_epoch[msl_self->simd->index][r->memory],
+                           (uint16_t)msl_self->index,
+                           0,
+                           0 };
+    for (size_t k = 0; k < bytes; k++) {
+        size_t offset = (size_t)(at - r->base) + k;
+        if (!cell_touch(&r->cells[offset], r, offset, &now, write))
+            return;
+    }
+}
+
+// Atomics do not race with one another; only their place is checked.
+void msl_check_atomic(const volatile void *at, size_t bytes)
+{
+    uint32_t lane;
+
+    if (!msl_self || !check.group || !msl_worker_self->dispatch->check)
+        return;
+    if (!msl_stack_of((const void *)at, &lane) && !region_of((const char *)at, bytes))
+        report_outside((const char *)at, bytes, true);
+}
+
+#define HOOK(name, n, write)         \
+    void __tsan_##name##n(void *at); \
+    void __tsan_##name##n(void *at)  \
+    {                                \
+        touch(at, n, write);         \
+    }
+#define HOOKS(n)                   \
+    HOOK(read, n, false)           \
+    HOOK(write, n, true)           \
+    HOOK(unaligned_read, n, false) \
+    HOOK(unaligned_write, n, true) \
+    HOOK(volatile_read, n, false)  \
+    HOOK(volatile_write, n, true)
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8) HOOKS(16)
+#define BOTH(name, n)                \
+    void __tsan_##name##n(void *at); \
+    void __tsan_##name##n(void *at)  \
+    {                                \
+        touch(at, n, false);         \
+        touch(at, n, true);          \
+    }
+    BOTH(read_write, 1) BOTH(read_write, 2) BOTH(read_write, 4) BOTH(read_write, 8) BOTH(read_write, 16)
+        BOTH(unaligned_read_write, 2) BOTH(unaligned_read_write, 4) BOTH(unaligned_read_write, 8) BOTH(unaligned_read_write, 16)
+
+            void __tsan_init(void);
+void __tsan_func_entry(void *);
+void __tsan_func_exit(void);
+void __tsan_vptr_update(void **, void *);
+void __tsan_vptr_read(void **);
+void *__tsan_memcpy(void *, const void *, size_t);
+void *__tsan_memmove(void *, const void *, size_t);
+void *__tsan_memset(void *, int, size_t);
+
+void __tsan_init(void)
+{
+}
+void __tsan_func_entry(void *caller)
+{
+    (void)caller;
+}
+void __tsan_func_exit(void)
+{
+}
+void __tsan_vptr_update(void **at, void *value)
+{
+    (void)at;
+    (void)value;
+}
+void __tsan_vptr_read(void **at)
+{
+    (void)at;
+}
+void *__tsan_memcpy(void *to, const void *from, size_t bytes)
+{
+    touch(from, bytes, false);
+    touch(to, bytes, true);
+    return memcpy(to, from, bytes);
+}
+void *__tsan_memmove(void *to, const void *from, size_t bytes)
+{
+    touch(from, bytes, false);
+    touch(to, bytes, true);
+    return memmove(to, from, bytes);
+}
+void *__tsan_memset(void *to, int value, size_t bytes)
+{
+    touch(to, bytes, true);
+    return memset(to, value, bytes);
+}
