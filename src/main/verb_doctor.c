@@ -69,7 +69,7 @@ static void add_memory(struct report *r)
         add(r, "memory", "%.1f GiB, pages of %ld KiB", (double)pages * (double)page / (1 << 30), page / 1024);
     // "always [madvise] never": the word in brackets holds
     const char *path = "/sys/kernel/mm/transparent_hugepage/enabled";
-    if (file_exists(path) && file_read(&text, path, 256, &err) && strchr(text.at, '[')) {
+    if (file_exists(path) && file_read(&text, path, 65536, &err) && strchr(text.at, '[')) {
         const char *word = strchr(text.at, '[') + 1;
         int n = (int)strcspn(word, "]");
         bool never = n == 5 && !strncmp(word, "never", 5);

@@ -8,7 +8,7 @@
 #define FOLDER SOURCE_DIR "/models/ingot-7m"
 #define GGUF   SOURCE_DIR "/models/ingot-7m-q8_0.gguf"
 #define GOLDEN SOURCE_DIR "/tests/golden/ingot-7m"
-#if defined(INGOT_VALGRIND) // fifty times slower
+#if defined(INGOT_VALGRIND) || defined(__SANITIZE_THREAD__) // fifty times slower
 enum { N_ASKED = 10 };
 #else
 enum { N_ASKED = 200 };
