@@ -5,6 +5,7 @@
 #include "ops/matmul/product.h"
 
 struct packing {
+    const struct product_kernels *kernels;
     struct panel_source from;
     unsigned char *to;
     atomic_uint next;
@@ -18,15 +19,17 @@ static void pack_panels(void *arg, unsigned thread)
 
     (void)thread;
     for (uint32_t i; (i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < n;)
-        panel_pack(&p->from, i, p->to + i * bytes);
+        p->kernels->pack(&p->from, i, p->to + i * bytes);
 }
 
 bool matmul_pack(uint32_t features, struct team *team, const struct weight_source *source, struct weight *w, struct err *err)
 {
-    if (!product_has_kernels(features))
+    const struct product_kernels *kernels = product_kernels_of(features);
+
+    if (!kernels)
         return false;
     uint64_t bytes = panel_count(source->n_rows) * panel_bytes(source->format, source->n_cols);
-    struct packing p = { .from = { source->data, source->n_rows, source->n_cols, source->format } };
+    struct packing p = { .kernels = kernels, .from = { source->data, source->n_rows, source->n_cols, source->format } };
     struct buffer packed;
     if (!cpu_buffer_alloc(w->buffer.device, bytes, &packed, err))
         return err_prefix(err, "%s in the layout of the fast kernels (--no-repack needs none)", source->name);

@@ -7,7 +7,7 @@
 //   two bits   2 lines: bits 2g, 2g+1 of byte i of line h belong to column 16h + 4g + i; a third bit follows as the fifth above
 //   eight bits 8 lines: line g holds columns 4g..4g+3
 // F32 and F16 panels hold all rows of one column after the other, BF16 pairs of columns. A panel's bytes are the file's in another order
-// (IQ4_XS, Q3_K and MXFP4 get a little longer scales), read as one stream. Rows beyond the matrix are zero.
+// (IQ4_XS, Q3_K and MXFP4 get a little longer scales), read as one stream. Rows beyond the matrix repeat its last.
 #pragma once
 #include "quant/quant.h"
 
@@ -85,10 +85,9 @@ static inline uint32_t panel_count(uint32_t n_rows)
     return (n_rows + PANEL_ROWS - 1) / PANEL_ROWS;
 }
 
-// Lays out rows [32 * panel, 32 * panel + 32) of a matrix in file order; `to` has panel_bytes, aligned to 64.
+// A matrix in file order, of which a processor's pack function (product.h) lays out rows [32 * panel, 32 * panel + 32).
 struct panel_source {
     const unsigned char *data; // file blocks
     uint32_t n_rows, n_cols;
     enum quant format;
 };
-void panel_pack(const struct panel_source *from, uint32_t panel, unsigned char *to);

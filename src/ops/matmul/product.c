@@ -1,14 +1,20 @@
 // product.c - see product.h: choosing forms and tiles, and splitting rows. The kernels are in tile_*.c.
 #include "ops/matmul/product.h"
+#include "ops/matmul/product_choices.h"
 
 enum {
     ROWS_CACHE_BYTES = 600 << 10, // of L2; anything from 300 KB up is within 1 %
     EXPAND_TILES = 3,             // from so many tiles on, expanding scales pays
 };
 
-bool product_has_kernels(uint32_t features)
+const struct product_kernels *product_kernels_of(uint32_t features)
 {
-    return (features & (CPU_AVX2 | CPU_NEON)) != 0;
+#define CHOOSE(needs, set, unused)              \
+    if ((((uint32_t)(needs)) & ~features) == 0) \
+        return &product_##set;
+    PRODUCT_SETS(CHOOSE, )
+#undef CHOOSE
+    return NULL;
 }
 
 void product_init(struct product *p, const struct product_kernels *kernels, const struct weight *w, bool exact)
@@ -90,7 +96,7 @@ struct product_panel product_panel(const struct product *p, uint32_t panel, uint
     float *scales = (float *)(void *)((unsigned char *)scratch + packed_bytes(w));
 
     if (w->layout != PANEL_LAYOUT) {
-        panel_pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel, scratch);
+        p->kernels->pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel, scratch);
         result.w = scratch;
     }
     if (n_rows > EXPAND_TILES * p->max_rows && expands(p)) {

@@ -43,11 +43,15 @@ struct product_store { // the end of a tile: add what there is to add, write the
     uint32_t n_rows, n_cols;
 };
 
+// Lays out rows [32 * panel, 32 * panel + 32) of a matrix; `to` has panel_bytes, aligned to 64.
+typedef void pack_fn(const struct panel_source *from, uint32_t panel, unsigned char *to);
+
 struct product_kernels {
     product_tile_fn *const *integer[N_WEIGHT_QUANTS]; // [rows], FORM_INT8; NULL: no such kernel
     product_tile_fn *const *exact[N_WEIGHT_QUANTS];   // [rows], FORM_FLOAT
     product_tile_fn *const *bf16;                     // [rows], FORM_BF16, or NULL
     uint32_t integer_rows, exact_rows, bf16_rows;     // the widest tile of each
+    pack_fn *pack;
     // Scales and minimums of a panel as fp32: [n_cols / 32][parts][scale, minimum][32 rows], parts 2 for a scale per 16 columns. NULL: none.
     void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols, float *out);
     void (*quantise)(const float *x, uint32_t n, struct product_block *out);
@@ -55,10 +59,11 @@ struct product_kernels {
     void (*store)(const struct product_store *s);
     const struct row_kernels *rows;
 };
+extern pack_fn pack_avx512, pack_avx2, pack_neon; // for .pack
 extern const struct product_kernels product_avx512, product_avx512_bf16, product_avx2, product_avx_vnni, product_neon,
     product_sdot;
 
-bool product_has_kernels(uint32_t features); // is there a set for this processor?
+const struct product_kernels *product_kernels_of(uint32_t features); // the set for this processor, or NULL
 
 struct tile_range {
     uint32_t first, last;

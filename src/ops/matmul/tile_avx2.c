@@ -445,7 +445,7 @@ SIMD static void store(const struct product_store *s)
 #define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
 #define COMMON                                                                                                       \
     .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, .exact_rows = ROWS_FLOAT, .quantise = quantise, \
-    .store = store, .rows = &row_kernels_avx2
+    .store = store, .rows = &row_kernels_avx2, .pack = pack_avx2
 
 const struct product_kernels product_avx2 = { .integer = { INTEGER_FORMATS(INT_ENTRY) }, COMMON };
 const struct product_kernels product_avx_vnni = { .integer = { INTEGER_FORMATS(VNNI_ENTRY) }, COMMON };

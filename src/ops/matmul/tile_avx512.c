@@ -474,9 +474,10 @@ SIMD static void store(const struct product_store *s)
 
 #define INT_ENTRY(Q)   [QUANT_##Q] = int_##Q,
 #define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
-#define COMMON                                                                                                  \
-    .integer = { INTEGER_FORMATS(INT_ENTRY) }, .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, \
-    .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .store = store, .rows = &row_kernels_avx512
+#define COMMON                                                                                                     \
+    .integer = { INTEGER_FORMATS(INT_ENTRY) }, .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT,    \
+    .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .store = store, .rows = &row_kernels_avx512, \
+    .pack = pack_avx512
 
 const struct product_kernels product_avx512 = { COMMON };
 const struct product_kernels product_avx512_bf16 = { COMMON, .bf16 = dot_BF16, .bf16_rows = ROWS_BF16, .round = round_bf16 };

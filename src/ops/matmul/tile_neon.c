@@ -404,7 +404,7 @@ static void store(const struct product_store *s)
 #define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
 #define COMMON                                                                                                       \
     .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, .exact_rows = ROWS_FLOAT, .quantise = quantise, \
-    .store = store, .rows = &row_kernels_neon
+    .store = store, .rows = &row_kernels_neon, .pack = pack_neon
 
 const struct product_kernels product_neon = { .integer = { INTEGER_FORMATS(INT_ENTRY) }, COMMON };
 const struct product_kernels product_sdot = { .integer = { INTEGER_FORMATS(SDOT_ENTRY) }, COMMON };
