@@ -46,6 +46,15 @@ bool file_map_open(struct file_map *map, const char *path, struct err *err)
     return true;
 }
 
+void file_map_forget(const struct file_map *map, const void *at, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = ((uintptr_t)at + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)at + bytes) / page * page;
+
+    if (map->base && first < end)
+        (void)madvise((void *)first, end - first, MADV_DONTNEED); // the mapping is shared and read-only: nothing is lost
+}
+
 void file_map_close(struct file_map *map)
 {
     if (map->base)

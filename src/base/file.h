@@ -11,6 +11,8 @@ struct file_map {
 // Maps a regular file read-only. The message names the path. An empty file gives bytes = 0 and a valid pointer.
 bool file_map_open(struct file_map *map, const char *path, struct err *err);
 void file_map_close(struct file_map *map);
+// Gives back the memory of whole pages within [at, at + bytes), which lie in the map; they are read again when touched.
+void file_map_forget(const struct file_map *map, const void *at, size_t bytes);
 
 // Reads a whole file of at most max_bytes into b.
 bool file_read(struct buf *b, const char *path, size_t max_bytes, struct err *err);

@@ -165,7 +165,7 @@ static bool make_stages(struct engine *e, struct err *err)
 
     if (n == 0 || !choose_pages(e, &shape, err))
         return false;
-    struct place_memory need = place_memory(&e->model, &shape, !plain && !o->no_repack);
+    struct place_memory need = place_memory(&e->model, &shape);
     if (!place_check(&need, e->device, err))
         return false;
     e->stages = mem_alloc_array(n, sizeof *e->stages);

@@ -24,13 +24,13 @@ uint32_t place_stages(const char *text, uint32_t n_layers, struct layer_range ra
     return n;
 }
 
-struct place_memory place_memory(const struct model *m, const struct stage_shape *shape, bool repacks)
+struct place_memory place_memory(const struct model *m, const struct stage_shape *shape)
 {
     const struct model_config *c = &m->config;
     uint64_t row = 8ull * c->n_cols + 3ull * c->n_ffn + 4ull * c->n_heads * c->head_dim + 4ull * c->n_kv_heads * c->head_dim;
 
     return (struct place_memory){
-        .weights = m->weight_bytes * (repacks ? 2 : 1),
+        .weights = m->weight_bytes,
         .pages = (uint64_t)c->n_layers * shape->n_pages * c->n_kv_heads *
                  (page_head_bytes(shape->k_format, c->head_dim) + page_head_bytes(shape->v_format, c->head_dim)),
         .scratch = 4 * (shape->max_rows * row + 4ull * shape->max_outputs * c->n_vocab),

@@ -38,7 +38,11 @@ static bool take_tensor(struct stage *s, const struct tensor *t, enum weight_use
     if (t->n_dims == 1)
         return take_vector(s, t, name, w, err);
     struct weight_source source = { t->data, t->bytes, (uint32_t)t->dims[0], (uint32_t)t->dims[1], t->format, use, name };
-    return weight_create(s->device, &source, w, err);
+    if (!weight_create(s->device, &source, w, err))
+        return false;
+    if (w->buffer.host != t->data) // the device has a copy of its own
+        model_file_forget(s->parts.model->file, t);
+    return true;
 }
 
 // Takes the tensor, puts the weight's address in its place, and reports progress.

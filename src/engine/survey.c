@@ -22,7 +22,7 @@ static void count(struct survey *s, uint32_t n_context)
     struct stage_shape shape = {
         .max_rows = DEFAULT_ROWS, .max_outputs = DEFAULT_OUTPUTS, .n_pages = n_pages, .k_format = KV_F16, .v_format = KV_F16
     };
-    s->memory = place_memory(&s->model, &shape, true);
+    s->memory = place_memory(&s->model, &shape);
     s->read_bytes = read_bytes(&s->model);
     s->kv_bytes = 2ull * c->n_layers * c->n_kv_heads * c->head_dim * 2;
 }

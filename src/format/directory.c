@@ -236,3 +236,12 @@ bool directory_check_ranges(struct byte_range *ranges, size_t n, struct err *err
                            (unsigned long long)ranges[i].begin);
     return true;
 }
+
+void model_file_forget(const struct model_file *file, const struct tensor *t)
+{
+    for (size_t i = 0; i < file->n_maps; i++) {
+        const struct file_map *map = &file->maps[i];
+        if (t->data >= map->at && t->data < map->at + map->bytes)
+            file_map_forget(map, t->data, t->bytes);
+    }
+}

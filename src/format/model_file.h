@@ -51,6 +51,8 @@ bool model_file_open(struct model_file **file, const char *path, struct err *err
 // A GGUF image in memory, which must stay valid: the embedded model, tests, fuzzing. name is used in messages.
 bool model_file_open_memory(struct model_file **file, const void *bytes, size_t n, const char *name, struct err *err);
 void model_file_close(struct model_file *file); // NULL is allowed
+// A tensor's data is not needed for now: gives back the memory that holds it, if it is mapped. It may still be read, from the disk.
+void model_file_forget(const struct model_file *file, const struct tensor *t);
 
 enum model_format model_file_format(const struct model_file *file);
 const char *model_file_path(const struct model_file *file);

@@ -92,10 +92,9 @@ static void print_model(const struct survey *s)
                "context %u\n",
                s->model.arch->name, (double)s->model.n_parameters * 1e-6, c->n_layers, c->n_cols, c->n_heads, c->n_kv_heads,
                c->head_dim, c->n_ffn, c->n_vocab, c->n_context);
-    out_printf(
-        "memory        %.1f MiB: weights %.1f (of which %.1f as the file is mapped), KV pages %.1f for %u tokens, scratch %.1f\n",
-        (double)(m->weights + m->pages + m->scratch) / MIB, (double)m->weights / MIB, (double)s->model.weight_bytes / MIB,
-        (double)m->pages / MIB, s->n_context, (double)m->scratch / MIB);
+    out_printf("memory        %.1f MiB: weights %.1f, KV pages %.1f for %u tokens, scratch %.1f\n",
+               (double)(m->weights + m->pages + m->scratch) / MIB, (double)m->weights / MIB, (double)m->pages / MIB, s->n_context,
+               (double)m->scratch / MIB);
     out_printf("read a token  %.1f MiB of weights, and %.1f KiB for every token before it\n", (double)s->read_bytes / MIB,
                (double)s->kv_bytes / 1024);
 }
