@@ -1,5 +1,5 @@
 # Short names for CMake and Ninja. `make run` and `make test` are all a newcomer needs: tools/deps installs what is missing.
-.PHONY: all deps run test lint fuzz bench install help clean asan tsan valgrind format
+.PHONY: all deps run test test-metal lint fuzz bench install help clean asan tsan valgrind format
 JOBS = 2
 PREFIX = /usr/local
 PROMPT = Tell me a short story about a fox.
@@ -17,9 +17,14 @@ run: all ## build, and let the model that ships with ingot answer
 	@$(RELEASE)/ingot run -p "$(PROMPT)"
 
 test: ## build and run every test
-	@tools/deps build test
+	@tools/deps build test metal
 	@tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
 	ctest --test-dir $(RELEASE) --output-on-failure -j $(JOBS)
+
+test-metal: ## build and run the tests of Metal: kernels, device, models on an emulated GPU (docs/metal.md)
+	@tools/deps build test metal
+	@tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
+	ctest --test-dir $(RELEASE) --output-on-failure -j $(JOBS) -L metal
 
 lint: ## length, layers, names, banned calls, format
 	@tools/deps lint
@@ -58,4 +63,4 @@ clean: ## remove the build folder
 	rm -rf build
 
 help: ## this list
-	@grep -E '^[a-z]+:.* ## ' Makefile | sed -e 's/:.* ## /	/' | expand -t 12
+	@grep -E '^[a-z-]+:.* ## ' Makefile | sed -e 's/:.* ## /	/' | expand -t 12

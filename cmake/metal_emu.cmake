@@ -19,7 +19,7 @@ if(METAL_EMU)
   add_library(metal_emu SHARED ${METAL_EMU_SOURCES})
   target_compile_definitions(metal_emu PRIVATE _GNU_SOURCE METAL_EMU_CACHE="${METAL_CACHE}" METAL_EMU_MSLC="${MSLC}")
   target_compile_options(metal_emu PRIVATE -O2 -g1 -Wall -Wextra -Wshadow -Wmissing-prototypes $<$<BOOL:${INGOT_WERROR}>:-Werror>)
-  target_include_directories(metal_emu INTERFACE ${METAL_DIR}/run)
+  target_include_directories(metal_emu INTERFACE ${METAL_DIR}/run ${METAL_DIR}/emu)
   target_link_libraries(metal_emu PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 
   # What a changed translator or shim has made is worthless.
@@ -53,9 +53,10 @@ if(METAL_EMU)
   add_custom_target(metal_kernels ALL DEPENDS ${METAL_MADE})
 endif()
 
-# A test of Metal: the emulator's path, and the kernels of tests/metal/kernels as NAME.MODE.so in METAL_MADE.
+# A test of Metal is linked with the emulator, which then stands in for the frameworks (it sets INGOT_METAL, unless that is set). The
+# kernels of tests/metal/kernels are METAL_MADE/NAME.MODE.so.
 function(metal_test name)
-  target_link_libraries(${name} PRIVATE metal_emu)
-  target_compile_definitions(${name} PRIVATE METAL_EMU="$<TARGET_FILE:metal_emu>" METAL_MADE="${CMAKE_BINARY_DIR}/metal")
+  target_link_libraries(${name} PRIVATE -Wl,--push-state,--no-as-needed metal_emu -Wl,--pop-state)
+  target_compile_definitions(${name} PRIVATE METAL_MADE="${CMAKE_BINARY_DIR}/metal")
   add_dependencies(${name} metal_kernels)
 endfunction()

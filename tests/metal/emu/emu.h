@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "../run/msl_library.h"
+#include "metal_emu.h"
 
 typedef unsigned long ns_uint;
 typedef long ns_int;
@@ -77,10 +78,6 @@ struct emu_knobs {
     long objects, buffers, libraries, compiled, pipelines, command_buffers, encoders, dispatches, barriers, blits, misuses;
 };
 extern struct emu_knobs emu_knobs;
-void emu_set(const char *name, long value);
-long emu_get(const char *name);
-// Misuse of the interface. Without a handler the process ends with the message.
-void emu_on_misuse(void (*handler)(const char *message));
 void emu_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void emu_count(long *counter, long n);
 

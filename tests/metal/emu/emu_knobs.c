@@ -1,5 +1,6 @@
 // emu_knobs.c - what a test can set and ask, and where misuse is reported.
 #include "emu.h"
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,6 +92,15 @@ void emu_misuse(const char *format, ...)
     }
     fprintf(stderr, "metal-emu: %s\n", message);
     abort();
+}
+
+// A program that is linked with the emulator finds it without being told.
+__attribute__((constructor)) static void library_announce(void)
+{
+    Dl_info info;
+
+    if (dladdr((void *)library_announce, &info) && info.dli_fname)
+        setenv("INGOT_METAL", info.dli_fname, 0);
 }
 
 __attribute__((constructor)) static void environment_read(void)

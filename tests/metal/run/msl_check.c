@@ -313,7 +313,7 @@ static void report_outside(const char *at, size_t bytes, bool write)
     msl_fail("%s of %zu bytes where no argument points", verb, bytes);
 }
 
-static void touch(const void *address, size_t bytes, bool write)
+void msl_check_access(const void *address, size_t bytes, bool write)
 {
     const char *at = address;
     const struct region *r;
@@ -356,77 +356,4 @@ void msl_check_atomic(const volatile void *at, size_t bytes)
         return;
     if (!msl_stack_of((const void *)at, &lane) && !region_of((const char *)at, bytes))
         report_outside((const char *)at, bytes, true);
-}
-
-#define HOOK(name, n, write)         \
-    void __tsan_##name##n(void *at); \
-    void __tsan_##name##n(void *at)  \
-    {                                \
-        touch(at, n, write);         \
-    }
-#define HOOKS(n)                   \
-    HOOK(read, n, false)           \
-    HOOK(write, n, true)           \
-    HOOK(unaligned_read, n, false) \
-    HOOK(unaligned_write, n, true) \
-    HOOK(volatile_read, n, false)  \
-    HOOK(volatile_write, n, true)
-HOOKS(1)
-HOOKS(2)
-HOOKS(4)
-HOOKS(8) HOOKS(16)
-#define BOTH(name, n)                \
-    void __tsan_##name##n(void *at); \
-    void __tsan_##name##n(void *at)  \
-    {                                \
-        touch(at, n, false);         \
-        touch(at, n, true);          \
-    }
-    BOTH(read_write, 1) BOTH(read_write, 2) BOTH(read_write, 4) BOTH(read_write, 8) BOTH(read_write, 16)
-        BOTH(unaligned_read_write, 2) BOTH(unaligned_read_write, 4) BOTH(unaligned_read_write, 8) BOTH(unaligned_read_write, 16)
-
-            void __tsan_init(void);
-void __tsan_func_entry(void *);
-void __tsan_func_exit(void);
-void __tsan_vptr_update(void **, void *);
-void __tsan_vptr_read(void **);
-void *__tsan_memcpy(void *, const void *, size_t);
-void *__tsan_memmove(void *, const void *, size_t);
-void *__tsan_memset(void *, int, size_t);
-
-void __tsan_init(void)
-{
-}
-void __tsan_func_entry(void *caller)
-{
-    (void)caller;
-}
-void __tsan_func_exit(void)
-{
-}
-void __tsan_vptr_update(void **at, void *value)
-{
-    (void)at;
-    (void)value;
-}
-void __tsan_vptr_read(void **at)
-{
-    (void)at;
-}
-void *__tsan_memcpy(void *to, const void *from, size_t bytes)
-{
-    touch(from, bytes, false);
-    touch(to, bytes, true);
-    return memcpy(to, from, bytes);
-}
-void *__tsan_memmove(void *to, const void *from, size_t bytes)
-{
-    touch(from, bytes, false);
-    touch(to, bytes, true);
-    return memmove(to, from, bytes);
-}
-void *__tsan_memset(void *to, int value, size_t bytes)
-{
-    touch(to, bytes, true);
-    return memset(to, value, bytes);
 }

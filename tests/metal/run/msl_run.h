@@ -136,10 +136,11 @@ __attribute__((noinline)) void msl_meet_threadgroup_barrier(uint32_t flags);
 void *msl_threadgroup_variable(uint32_t slot, const char *name, size_t bytes, size_t align);
 __attribute__((noreturn, format(printf, 1, 2))) void msl_fail(const char *format, ...);
 
-// ---- the checker (msl_check.c); its hooks are called by kernels that were compiled with -fsanitize=thread
+// ---- the checker (msl_check.c); msl_hooks.c calls it for kernels that were compiled with -fsanitize=thread
 void msl_check_begin(const struct msl_dispatch *dispatch, const struct msl_group *group);
 void msl_check_group(void);
 void msl_check_barrier(int simd_or_all, uint32_t flags); // a simdgroup's index, or -1
+void msl_check_access(const void *at, size_t bytes, bool write);
 void msl_check_atomic(const volatile void *at, size_t bytes);
 const char *msl_check_finding(void); // NULL: none since msl_check_begin
 // Dispatches before this call are ordered before those after it.
