@@ -1,9 +1,10 @@
-// test_metal.c - the Metal device against the emulated runtime: memory, order, counters, faults. Skipped where there is no Metal.
+// test_metal_device.c - the Metal device against the emulated runtime: memory, order, counters, faults.
 //
-// The kernels' numbers are the matter of tests/metal; here they only have to run.
+// The kernels' numbers are the matter of test_ops_metal; here they only have to run.
+#include <stdio.h>
 #include <stdlib.h>
-#include "device/metal/metal.h"
 #include "device/step.h"
+#include "metal_emu.h"
 #include "ops/metal_table.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "testing.h"
@@ -16,10 +17,6 @@ static struct device *open_metal(uint32_t commit_every)
     struct err err = { 0 };
     struct device *d;
 
-    if (metal_n_devices(&err) == 0) {
-        print_message("skipped: %s\n", err.message);
-        skip();
-    }
     d = metal_open(&options, &err);
     if (!d)
         fail_msg("%s", err.message);
@@ -135,7 +132,8 @@ static void writes_keep_their_place_among_plays(void **state)
     float zeros[COLS] = { 0 }, back[COLS];
 
     record(&f, 0, 1);
-    for (uint32_t i = 0; i < 8; i++) { // nothing waits in here: the second write must not reach the first play
+    emu_set("delay_us", 2000); // the GPU is slow: a write must not reach the play before it
+    for (uint32_t i = 0; i < 8; i++) {
         assert_ok(buffer_write(&f.in, 0, f.numbers, COLS * 4, &err), &err);
         assert_ok(tape_play(f.tape, &f.step, &err), &err);
         assert_ok(buffer_read(&f.out, 0, back, sizeof back, &err), &err);
@@ -148,6 +146,7 @@ static void writes_keep_their_place_among_plays(void **state)
         assert_ok(buffer_read(&f.out, 0, back, sizeof back, &err), &err);
         assert_true(back[COLS - 1] == 0);
     }
+    emu_set("delay_us", 0);
     release(&f);
 }
 
@@ -175,22 +174,77 @@ static void aligned_weights_are_not_copied(void **state)
     device_close(d);
 }
 
-static void wrong_devices_are_refused(void **state)
+static void a_device_that_cannot_do_it_is_refused(void **state)
 {
     (void)state;
     struct metal_options options = { .ordinal = 99, .table = &metal_table };
     struct err err = { 0 };
 
-    assert_null(metal_open(&options, &err));
-    assert_true(err.code == ERR_NOT_FOUND || err.code == ERR_UNSUPPORTED);
+    assert_fails(metal_open(&options, &err) != NULL, &err, "this machine has metal:0");
+    options.ordinal = 0;
+    emu_set("family", 1006);
+    assert_fails(metal_open(&options, &err) != NULL, &err, "want a GPU of the family Apple7 (M1) or later");
+    emu_set("family", 1009);
+}
+
+static void a_command_buffer_that_fails_fails_the_wait(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct err err = { 0 };
+
+    record(&f, 0, 156);
+    emu_set("fail_command_buffer", 2);
+    assert_fails(tape_play(f.tape, &f.step, &err) && f.device->ops->wait(f.device, &err), &err, "the GPU gave up");
+    assert_int_equal(err.code, ERR_DEVICE);
+    assert_fails(tape_play(f.tape, &f.step, &err), &err, "the GPU gave up"); // and nothing more is handed over
+    emu_set("fail_command_buffer", 0);
+    release(&f);
+}
+
+static void pipelines_are_kept_on_disk(void **state)
+{
+    (void)state;
+    char path[512];
+    struct metal_options options = { .archive = path, .table = &metal_table };
+    struct err err = { 0 };
+
+    snprintf(path, sizeof path, METAL_MADE "/test.archive");
+    remove(path);
+    for (uint32_t run = 0; run < 3; run++) {
+        if (run == 2) { // one that nobody can read is made anew
+            FILE *f = fopen(path, "w");
+            fputs("nonsense", f);
+            fclose(f);
+        }
+        struct device *d = metal_open(&options, &err);
+        if (!d)
+            fail_msg("%s", err.message);
+        struct buffer b;
+        struct weight w = { 0 };
+        assert_ok(buffer_alloc(d, COLS * 4, &b, &err), &err);
+        w = (struct weight){ .buffer = b, .bytes = COLS * 4, .n_rows = 1, .n_cols = COLS, .name = "w" };
+        struct tape *t = tape_create(d, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
+        struct value v = tape_value_bound(t, COLS, ROWS_STEP, &b);
+        op_rmsnorm(t, (struct rmsnorm){ .out = v, .in = v, .scale = &w, .eps = 1 });
+        assert_ok(tape_seal(t, &err), &err);
+        assert_int_equal(d->counters.pipelines, run != 1);
+        tape_destroy(t);
+        buffer_release(&b);
+        device_close(d);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_keeps_what_is_written),        cmocka_unit_test(a_play_costs_few_commits_and_one_wait),
-        cmocka_unit_test(writes_keep_their_place_among_plays), cmocka_unit_test(aligned_weights_are_not_copied),
-        cmocka_unit_test(wrong_devices_are_refused),
+        cmocka_unit_test(memory_keeps_what_is_written),
+        cmocka_unit_test(a_play_costs_few_commits_and_one_wait),
+        cmocka_unit_test(writes_keep_their_place_among_plays),
+        cmocka_unit_test(aligned_weights_are_not_copied),
+        cmocka_unit_test(a_device_that_cannot_do_it_is_refused),
+        cmocka_unit_test(a_command_buffer_that_fails_fails_the_wait),
+        cmocka_unit_test(pipelines_are_kept_on_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
