@@ -1,0 +1,100 @@
+// product_choice.c - which kernel multiplies, at which rows, columns and depth, and why; see product_choice.h.
+//
+// The rows are those of the largest step a tape can get. Nothing here was tuned on Apple hardware: sizes are published ones.
+//
+//   rung    rows   tile (weights x rows x columns)     threads  source and reason
+//   plain   any    16 x 16                             256      widths that are no multiple of 8; a thread a pair, as plain as it gets
+//   head    1      256 x 1, the row in 16 KiB          256      32,768 outputs or more (LM heads): the row is read from memory once
+//                  of threadgroup memory                        by a threadgroup that streams 256 weight rows
+//   one     1      16 x 1; 4 weight rows a simdgroup   128      llama.cpp N_R0_Q4_0 = 4: four rows share the activations in registers
+//   few     2-8    16 x 8; 2 weight rows a simdgroup   128      llama.cpp mul_mv_ext: small batches stay vector kernels up to 8 rows;
+//                                                               2 x 8 sums and 2 x 16 weights fit the 128 registers a thread can have
+//           9-16   16 x 16 x 32, columns shared out    128      simdgroup matrices of 8 x 8 from where llama.cpp switches to them
+//                  over 4 simdgroups                            (ne11_mm_min = 8); weights still read once
+//   many    17+    64 x 64 x 32, padded by 16 bytes    128      2 x 2 simdgroups of 32 x 32, as MLX's steel GEMM (BM = BN = 64, WM = WN
+//                                                               = 2); 64 x 32 staged columns as llama.cpp's mul_mm; padding as both
+//   tiled   2+     64 x 64 x 16, 4 x 4 a thread        256      exact: fp32 multiply-adds in a known order. How a simdgroup matrix
+//                                                               rounds inside is not documented
+//
+// few and many come in two kinds: weights staged as half for F16 and every quantised format (11 bits hold d * q to 2^-12), as float for
+// BF16 and F32, whose range half lacks.
+#include "ops/matmul/product_choice.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { LARGE_N = 32768, HEAD_ROW_BYTES = 16384, ONE_ROW = 1 };
+
+static uint32_t divide_up(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static bool half_is_enough(const struct product_plan *product)
+{
+    for (uint32_t i = 0; i < 3; i++) {
+        enum quant q = product->w[i] ? product->w[i]->format : QUANT_F16;
+        if (q == QUANT_F32 || q == QUANT_BF16)
+            return false;
+    }
+    return true;
+}
+
+// Tiles of `size` pairs; matrices share none.
+static uint32_t n_tiles(const struct product_plan *product, uint32_t size)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < (product->mode >= PRODUCT_ROPE ? 3u : 1u); i++)
+        n += divide_up(product_pairs(product->mode, product->w[i]->n_rows), size);
+    return n;
+}
+
+struct rung {
+    const char *name;
+    uint32_t grid[3], threads, shared;
+};
+
+static struct rung choose(const struct product_plan *product, uint32_t rows)
+{
+    uint32_t n_cols = product->w[0]->n_cols;
+    bool half = half_is_enough(product);
+
+    if (n_cols % 8 != 0)
+        return (
+            struct rung){ "plain", { divide_up(rows, PLAIN_SIDE), n_tiles(product, PLAIN_SIDE), 1 }, PLAIN_SIDE * PLAIN_SIDE, 0 };
+    if (rows == ONE_ROW && product->mode == PRODUCT_PLAIN && product->w[0]->n_rows >= LARGE_N && n_cols * 4 <= HEAD_ROW_BYTES)
+        return (struct rung){ "head", { n_tiles(product, HEAD_PAIRS), 1, 1 }, HEAD_THREADS, n_cols * 4 };
+    if (rows == ONE_ROW)
+        return (struct rung){ "one", { n_tiles(product, ROWS_PAIRS), 1, 1 }, 128, 0 };
+    if (product->exact)
+        return (struct rung){ "tiled", { divide_up(rows, TILE_ROWS), n_tiles(product, TILE_PAIRS), 1 }, 256, 0 };
+    if (rows <= FEW_ROWS)
+        return (struct rung){ half ? "few_half" : "few_float", { n_tiles(product, ROWS_PAIRS), 1, 1 }, 128, 0 };
+    return (struct rung){
+        half ? "many_half" : "many_float", { divide_up(rows, TILE_ROWS), n_tiles(product, TILE_PAIRS), 1 }, 128, 0
+    };
+}
+
+void product_launch(struct metal_plan *p, const struct product_plan *product)
+{
+    struct product_args args = product->args;
+    uint32_t rows = args.rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
+    struct rung rung = choose(product, rows);
+    struct metal_kernel kernel = { .n_constants = PRODUCT_N_CONSTANTS, .threads = rung.threads, .shared = rung.shared };
+    char name[32];
+
+    snprintf(name, sizeof name, "%s_%s", product->op, rung.name);
+    kernel.name = name;
+    memcpy(kernel.grid, rung.grid, sizeof kernel.grid);
+    kernel.constants[PRODUCT_C_MODE] = product->mode;
+    kernel.constants[PRODUCT_C_BIAS] = product->bias;
+    kernel.constants[PRODUCT_C_ADD] = product->add;
+    args.n_cols = product->w[0]->n_cols;
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct weight *w = product->w[i] ? product->w[i] : product->w[0];
+        kernel.constants[PRODUCT_C_FORMAT + i] = w->format;
+        args.n_out[i] = w->n_rows;
+        args.row_bytes[i] = (uint32_t)(w->bytes / w->n_rows);
+    }
+    metal_launch_add(p, &kernel, &args, sizeof args);
+}
