@@ -1,9 +1,11 @@
-// metal_table.c - gathers what the operations' folders offer the Metal device: a line for each operation that has kernels.
+// metal_table.c - gathers what the operations' folders offer the Metal device.
 #include "ops/metal_table.h"
 #include "ops/ops.h"
 
 static void (*const plans[N_OPS])(struct metal_plan *p) = {
-    [OP_rmsnorm] = metal_plan_rmsnorm,
+#define OP(name) [OP_##name] = metal_plan_##name,
+#include "ops/ops.def"
+#undef OP
 };
 
 const struct metal_table metal_table = { .plans = plans, .n_ops = N_OPS };
