@@ -203,11 +203,11 @@ static const char *whose(const struct access *other, const struct access *now)
 }
 
 // The newest readers stay: several threads of one simdgroup, or of many, count together until the next barrier.
-static void reader_note(struct access *read, struct access now)
+static void reader_note(struct access *read, struct access now, enum memory memory)
 {
     bool together = read->order == now.order && read->group == now.group && read->group_epoch == now.group_epoch;
 
-    if (read->order == now.order && read->group != now.group) {
+    if (memory != THREADGROUP && read->order == now.order && read->group != now.group) {
         now.several = 1;
     } else if (together && (read->thread != now.thread || read->several)) {
         now.several = 1;
@@ -228,7 +228,7 @@ static bool cell_touch(struct cell *cell, const struct region *r, size_t offset,
         return false;
     }
     if (!write) {
-        reader_note(&cell->read, *now);
+        reader_note(&cell->read, *now, r->memory);
         return true;
     }
     if (cell->read.order && !is_ordered(&cell->read, now, r->memory)) {
