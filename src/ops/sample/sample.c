@@ -23,4 +23,6 @@ void op_sample(struct tape *t, struct sample s)
     tape_writes_buffer(t, c, s.results, OPERAND_U32);
     if (s.limits)
         tape_reads_buffer(t, c, s.limits);
+    else
+        tape_reads_weight(t, c, NULL); // absent: every command of an operation has as many operands
 }

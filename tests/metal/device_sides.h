@@ -1,0 +1,348 @@
+// device_sides.h - one operation recorded alike on two devices, for tape_diff: the rig of a device's tests against the plain loops.
+//
+// A case is a struct shape and a function that records the operation on one side. Both sides draw the same random numbers.
+#pragma once
+#include "device/step.h"
+#include "ops/activate/activate.h"
+#include "ops/angles/angles.h"
+#include "ops/attend/attend.h"
+#include "ops/embed/embed.h"
+#include "ops/gate_up/gate_up.h"
+#include "ops/matmul/matmul.h"
+#include "ops/op_harness.h"
+#include "ops/qkv/qkv.h"
+#include "ops/rmsnorm/rmsnorm.h"
+#include "ops/sample/sample.h"
+#include "ops/select/select.h"
+
+struct shape { // of one case
+    uint32_t rows, most_rows, n_cols, n_out, head_dim, n_heads, n_kv_heads;
+    uint32_t past; // tokens before the first row
+    enum quant format, other;
+    enum kv_format k_format, v_format;
+    enum rope_pairs pairs;
+    uint32_t window;
+    bool exact, bias, head_norm;
+    struct sample_params sampling;
+    double limit;
+};
+
+struct side {
+    struct device *device;
+    struct tape *tape;
+    struct buffer buffers[24], step;
+    struct weight weights[24];
+    void *data[24];
+    uint32_t n_buffers, n_weights, pages_at; // the buffers of K and V
+};
+
+enum { SLOTS = 4, MAX_PAGES = 40, VOCABULARY = 47 };
+
+static void *random_bytes(uint64_t bytes, enum operand_type type)
+{
+    unsigned char *data = mem_alloc(bytes);
+    for (uint64_t i = 0; i < bytes; i += type == OPERAND_F16 ? 2 : 4) {
+        float v = bench_normal();
+        uint16_t half = quant_float_to_half(v);
+        memcpy(data + i, type == OPERAND_F16 ? (void *)&half : (void *)&v, type == OPERAND_F16 ? 2 : 4);
+    }
+    return data;
+}
+
+static struct buffer *side_buffer(struct side *s, uint64_t bytes, enum operand_type type)
+{
+    struct buffer *b = &s->buffers[s->n_buffers++];
+    struct err err = { 0 };
+    void *data = random_bytes(bytes, type);
+
+    assert_ok(buffer_alloc(s->device, bytes, b, &err), &err);
+    assert_ok(buffer_write(b, 0, data, bytes, &err), &err);
+    mem_free(data);
+    return b;
+}
+
+static struct value side_value(struct side *s, uint32_t n_cols, enum value_rows rows)
+{
+    const struct tape_limits *l = tape_limits(s->tape);
+    uint64_t n = rows == ROWS_STEP ? l->max_rows : l->max_outputs;
+    return tape_value_bound(s->tape, n_cols, rows, side_buffer(s, n * n_cols * 4, OPERAND_F32));
+}
+
+static const struct weight *side_weight(struct side *s, enum quant q, uint32_t n_rows, uint32_t n_cols)
+{
+    const struct quant_info *info = quant_info(q);
+    uint64_t bytes = (uint64_t)n_rows * n_cols / info->block_elements * info->block_bytes;
+    unsigned char *data = mem_alloc(bytes);
+    struct err err = { 0 };
+
+    for (uint64_t i = 0; i < bytes; i += info->block_bytes)
+        bench_block(q, data + i);
+    struct weight_source source = { data, bytes, n_rows, n_cols, q, WEIGHT_PRODUCT, "w" };
+    struct weight *w = &s->weights[s->n_weights];
+    s->data[s->n_weights++] = data;
+    assert_ok(weight_create(s->device, &source, w, &err), &err);
+    return w;
+}
+
+static const struct weight *side_vector(struct side *s, uint32_t n)
+{
+    return side_weight(s, QUANT_F32, 1, n);
+}
+
+// Rows of three sequences: a run, two rows, another run; positions after `past`. Where rows are sampled each has a sequence of its own,
+// since what one draws is the other's past.
+static void fill_step(const struct shape *c, struct step *step, uint32_t most_rows, uint32_t most_outputs)
+{
+    uint32_t *words = (uint32_t *)step, next[SLOTS] = { c->past, c->past / 2, 3, 0 };
+
+    memset(step, 0, step_bytes(most_rows, most_outputs));
+    *step = (struct step){ .n_rows = c->rows,
+                           .n_outputs = c->rows < most_outputs ? c->rows : most_outputs,
+                           .max_rows = most_rows,
+                           .max_outputs = most_outputs };
+    for (uint32_t r = 0; r < c->rows; r++) {
+        uint32_t slot = c->sampling.top_p > 0 ? r : c->rows == 1 ? 0 : r < c->rows / 2 ? 1 : r < c->rows / 2 + 2 ? 2 : 0;
+        words[step_at_tokens() + r] = (r * 7919 + 13) % VOCABULARY;
+        words[step_at_positions(most_rows) + r] = next[slot]++;
+        words[step_at_slots(most_rows) + r] = slot;
+    }
+    struct sample_params *samples = (struct sample_params *)(words + step_at_samples(most_rows, most_outputs));
+    for (uint32_t i = 0; i < step->n_outputs; i++) {
+        words[step_at_outputs(most_rows) + i] = c->rows - step->n_outputs + i;
+        samples[i] = c->sampling;
+        samples[i].seed[0] = i;
+    }
+}
+
+typedef void record(struct side *s, const struct shape *c);
+
+static void side_open(struct side *s, struct device *d, const struct shape *c, record *recording)
+{
+    uint32_t outputs = c->most_rows < 8 ? c->most_rows : 8;
+    struct step *step = mem_alloc(step_bytes(c->most_rows, outputs));
+    struct err err = { 0 };
+
+    bench_seed(7);
+    s->device = d;
+    s->tape = tape_create(d, (struct tape_limits){ c->most_rows, outputs, c->exact, false });
+    fill_step(c, step, c->most_rows, outputs);
+    assert_ok(buffer_alloc(d, step_bytes(c->most_rows, outputs), &s->step, &err), &err);
+    assert_ok(buffer_write(&s->step, 0, step, step_bytes(c->most_rows, outputs), &err), &err);
+    mem_free(step);
+    tape_label(s->tape, "test");
+    recording(s, c);
+    assert_ok(tape_seal(s->tape, &err), &err);
+}
+
+static void side_close(struct side *s)
+{
+    tape_destroy(s->tape);
+    for (uint32_t i = 0; i < s->n_buffers; i++)
+        buffer_release(&s->buffers[i]);
+    for (uint32_t i = 0; i < s->n_weights; i++) {
+        weight_release(&s->weights[i]);
+        mem_free(s->data[i]);
+    }
+    buffer_release(&s->step);
+}
+
+struct worst {
+    double error;
+};
+static bool on_difference(void *arg, const struct tape_difference *d)
+{
+    struct worst *w = arg;
+    if (!(d->error <= w->error))
+        w->error = d->error;
+    return true;
+}
+
+static void record_matmul(struct side *s, const struct shape *c)
+{
+    struct value in = side_value(s, c->n_cols, ROWS_STEP),
+                 add = c->bias ? side_value(s, c->n_out, ROWS_STEP) : (struct value){ 0 };
+    const struct weight *w = side_weight(s, c->format, c->n_out, c->n_cols), *bias = c->bias ? side_vector(s, c->n_out) : NULL;
+    op_matmul(s->tape, (struct matmul){ .out = side_value(s, c->n_out, ROWS_STEP), .in = in, .w = w, .bias = bias, .add = add });
+}
+
+static void record_gate_up(struct side *s, const struct shape *c)
+{
+    struct value in = side_value(s, c->n_cols, ROWS_STEP);
+    const struct weight *norm = side_vector(s, c->n_cols), *gate = side_weight(s, c->format, c->n_out, c->n_cols);
+    const struct weight *up = side_weight(s, c->other ? c->other : c->format, c->n_out, c->n_cols);
+    op_gate_up(s->tape, (struct gate_up){ .out = side_value(s, c->n_out, ROWS_STEP),
+                                          .in = in,
+                                          .norm = norm,
+                                          .gate = gate,
+                                          .up = up,
+                                          .activation = ACTIVATION_SILU,
+                                          .eps = 1e-5f });
+}
+
+// Pages hold random numbers up to the last token of the step; what lies behind is NaN, which nobody may read.
+static struct buffer *side_page_buffer(struct side *s, const struct shape *c, const struct page_shape *shape, bool is_v,
+                                       const uint32_t *table)
+{
+    uint64_t bytes =
+        (uint64_t)SLOTS * MAX_PAGES * c->n_kv_heads * page_head_bytes(is_v ? shape->v_format : shape->k_format, c->head_dim);
+    struct buffer *b = &s->buffers[s->n_buffers++];
+    unsigned char *data = mem_alloc(bytes);
+    struct err err = { 0 };
+    float numbers[256];
+
+    memset(data, 0xff, bytes);
+    for (uint32_t i = 0; i < SLOTS * (c->past + c->rows) * c->n_kv_heads; i++) {
+        uint32_t head = i % c->n_kv_heads, slot = i / c->n_kv_heads % SLOTS, position = i / c->n_kv_heads / SLOTS;
+        struct page_token t = {
+            shape, data, table[slot * MAX_PAGES + position / PAGE_TOKENS], head, position % PAGE_TOKENS, is_v
+        };
+        for (uint32_t d = 0; d < c->head_dim; d++)
+            numbers[d] = bench_normal();
+        page_write(&t, numbers);
+    }
+    assert_ok(buffer_alloc(s->device, bytes, b, &err), &err);
+    assert_ok(buffer_write(b, 0, data, bytes, &err), &err);
+    mem_free(data);
+    return b;
+}
+
+static struct pages side_pages(struct side *s, const struct shape *c)
+{
+    struct page_shape shape = { c->n_kv_heads, c->head_dim, MAX_PAGES, (u16)c->k_format, (u16)c->v_format };
+    uint32_t numbers[SLOTS * MAX_PAGES];
+    struct err err = { 0 };
+
+    for (uint32_t i = 0; i < SLOTS * MAX_PAGES; i++)
+        numbers[i] = (i * 37 + 5) % (SLOTS * MAX_PAGES);
+    s->pages_at = s->n_buffers;
+    struct buffer *k = side_page_buffer(s, c, &shape, false, numbers), *v = side_page_buffer(s, c, &shape, true, numbers);
+    struct buffer *table = side_buffer(s, sizeof numbers, OPERAND_F32);
+    assert_ok(buffer_write(table, 0, numbers, sizeof numbers, &err), &err);
+    return (struct pages){ k, v, table, shape };
+}
+
+static void record_qkv(struct side *s, const struct shape *c)
+{
+    uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
+    struct qkv m = { .in = side_value(s, c->n_cols, ROWS_STEP),
+                     .norm = side_vector(s, c->n_cols),
+                     .wq = side_weight(s, c->format, n_q, c->n_cols),
+                     .wk = side_weight(s, c->format, n_kv, c->n_cols),
+                     .wv = side_weight(s, c->other ? c->other : c->format, n_kv, c->n_cols),
+                     .bq = c->bias ? side_vector(s, n_q) : NULL,
+                     .bk = c->bias ? side_vector(s, n_kv) : NULL,
+                     .bv = c->bias ? side_vector(s, n_kv) : NULL,
+                     .q_norm = c->head_norm ? side_vector(s, c->head_dim) : NULL,
+                     .k_norm = c->head_norm ? side_vector(s, c->head_dim) : NULL,
+                     .angles = side_value(s, c->head_dim, ROWS_STEP),
+                     .pages = side_pages(s, c),
+                     .pairs = c->pairs,
+                     .eps = 1e-6f };
+    m.q = side_value(s, n_q, ROWS_STEP);
+    op_qkv(s->tape, m);
+}
+
+// What the pages of a side hold, K then V.
+static float *decoded_pages(struct side *s, const struct shape *c, size_t *n)
+{
+    struct page_shape shape = { c->n_kv_heads, c->head_dim, MAX_PAGES, (u16)c->k_format, (u16)c->v_format };
+    uint32_t tokens = SLOTS * MAX_PAGES * PAGE_TOKENS;
+    struct err err = { 0 };
+
+    *n = (size_t)2 * tokens * c->n_kv_heads * c->head_dim;
+    float *numbers = mem_alloc_array(*n, sizeof *numbers);
+    for (uint32_t is_v = 0; is_v < 2; is_v++) {
+        const struct buffer *b = &s->buffers[s->pages_at + is_v];
+        unsigned char *data = mem_alloc(b->bytes);
+        assert_ok(buffer_read(b, 0, data, b->bytes, &err), &err);
+        for (uint32_t i = 0; i < tokens * c->n_kv_heads; i++) {
+            struct page_token t = {
+                &shape, data, i / c->n_kv_heads / PAGE_TOKENS, i % c->n_kv_heads, i / c->n_kv_heads % PAGE_TOKENS, is_v
+            };
+            page_read(&t, numbers + ((size_t)is_v * tokens * c->n_kv_heads + i) * c->head_dim);
+        }
+        mem_free(data);
+    }
+    return numbers;
+}
+
+static void record_rope_store(struct side *s, const struct shape *c)
+{
+    uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
+    op_rope_store(s->tape, (struct rope_store){ .q = side_value(s, n_q, ROWS_STEP),
+                                                .k = side_value(s, n_kv, ROWS_STEP),
+                                                .v = side_value(s, n_kv, ROWS_STEP),
+                                                .q_norm = c->head_norm ? side_vector(s, c->head_dim) : NULL,
+                                                .k_norm = c->head_norm ? side_vector(s, c->head_dim) : NULL,
+                                                .angles = side_value(s, c->head_dim - 4, ROWS_STEP),
+                                                .pages = side_pages(s, c),
+                                                .pairs = c->pairs,
+                                                .eps = 1e-6f });
+}
+
+static void record_attend(struct side *s, const struct shape *c)
+{
+    uint32_t n_q = c->n_heads * c->head_dim;
+    struct attend a = {
+        .q = side_value(s, n_q, ROWS_STEP), .pages = side_pages(s, c), .scale = 1 / sqrtf((float)c->head_dim), .window = c->window
+    };
+    a.out = side_value(s, n_q, ROWS_STEP);
+    op_attend(s->tape, a);
+}
+
+static void record_embed(struct side *s, const struct shape *c)
+{
+    const struct weight *table = side_weight(s, c->format, VOCABULARY, c->n_cols);
+    struct buffer *log = side_buffer(s, SLOTS * 1024 * 4, OPERAND_F32);
+    op_embed(s->tape,
+             (struct embed){
+                 .out = side_value(s, c->n_cols, ROWS_STEP), .table = table, .log = log, .log_stride = 1024, .scale = 1.5f });
+}
+
+static void record_small(struct side *s, const struct shape *c)
+{
+    struct value in = side_value(s, c->n_cols, ROWS_STEP), up = side_value(s, c->n_cols, ROWS_STEP),
+                 n = side_value(s, c->n_cols, ROWS_STEP);
+    struct value a = side_value(s, c->n_cols, ROWS_STEP), angles = side_value(s, 2 * (c->n_cols / 2), ROWS_STEP);
+    op_rmsnorm(s->tape, (struct rmsnorm){ .out = n, .in = in, .scale = side_vector(s, c->n_cols), .eps = 1e-5f });
+    op_activate(s->tape, (struct activate){ .out = a, .gate = n, .up = up, .activation = ACTIVATION_GELU_TANH });
+    op_angles(s->tape, (struct angles){ .out = angles, .frequencies = side_vector(s, c->n_cols / 2), .scale = 1.25f });
+    op_select(s->tape, (struct select){ .out = side_value(s, c->n_cols, ROWS_OUTPUT), .in = a });
+}
+
+// A mask that allows two of three tokens, and biases, two of them for one token.
+static struct buffer *side_limits(struct side *s, uint32_t n_tokens, uint32_t n_biases)
+{
+    uint32_t stride = sample_limits_words(n_tokens), n_outputs = tape_limits(s->tape)->max_outputs;
+    struct buffer *b = &s->buffers[s->n_buffers++];
+    uint32_t *words = mem_alloc((size_t)n_outputs * stride * 4);
+    struct err err = { 0 };
+
+    memset(words, 0, (size_t)n_outputs * stride * 4);
+    for (uint32_t i = 0; i < n_outputs; i++) {
+        struct sample_bias *biases = (struct sample_bias *)(words + i * stride + sample_mask_words(n_tokens));
+        for (uint32_t t = 0; t < n_tokens; t++)
+            words[i * stride + t / 32] |= (uint32_t)(bench_random() % 3 > 0) << t % 32;
+        for (uint32_t j = 0; j < n_biases; j++)
+            biases[j] = (struct sample_bias){ j == 1 ? biases[0].token : bench_random() % n_tokens, 3 * bench_normal() };
+    }
+    assert_ok(buffer_alloc(s->device, (uint64_t)n_outputs * stride * 4, b, &err), &err);
+    assert_ok(buffer_write(b, 0, words, (uint64_t)n_outputs * stride * 4, &err), &err);
+    mem_free(words);
+    return b;
+}
+
+static void record_sample(struct side *s, const struct shape *c)
+{
+    struct value logits = side_value(s, c->n_cols, ROWS_OUTPUT);
+    struct buffer *log = side_buffer(s, SLOTS * 1024 * 4, OPERAND_F32);
+    uint32_t tokens[SLOTS * 1024];
+    struct err err = { 0 };
+
+    for (uint32_t i = 0; i < SLOTS * 1024; i++)
+        tokens[i] = (i * 31) % c->n_cols % 50;
+    assert_ok(buffer_write(log, 0, tokens, sizeof tokens, &err), &err);
+    bool limited = c->sampling.n_biases || c->sampling.flags & SAMPLE_MASKED;
+    struct buffer *limits = limited ? side_limits(s, c->n_cols, c->sampling.n_biases) : NULL;
+    op_sample(s->tape, (struct sample){ logits, log, 1024, side_buffer(s, 8 * 4, OPERAND_F32), limits });
+}

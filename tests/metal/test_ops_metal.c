@@ -1,0 +1,322 @@
+// test_ops_metal.c - every operation's Metal kernels against its plain loop, over formats, row counts and odd shapes, on the emulator.
+//
+// An operation is recorded alike on both devices; tape_diff gives both the same inputs and measures what lies between the results.
+#include "device_sides.h"
+#include "emu/emu.h"
+#include "ops/metal_table.h"
+
+static struct device *gpu;
+
+static void compare(const char *what, const struct shape *c, record *recording)
+{
+    struct side plain = { 0 }, fast = { 0 };
+    struct err err = { 0 };
+    struct device *cpu = cpu_open(&(struct cpu_options){ .n_threads = 1, .plain = true, .table = &cpu_table }, &err);
+    struct worst w = { 0 };
+
+    side_open(&plain, cpu, c, recording);
+    side_open(&fast, gpu, c, recording);
+    assert_ok(tape_diff(plain.tape, fast.tape, (const struct buffer *[]){ &plain.step, &fast.step }, on_difference, &w, &err),
+              &err);
+    if (!(w.error <= c->limit))
+        fail_msg("%s %s, %u rows of %u, %u columns%s: error %.2g, at most %.0g", what, quant_info(c->format)->name, c->rows,
+                 c->most_rows, c->n_cols, c->exact ? ", exact" : "", w.error, c->limit);
+    side_close(&plain);
+    side_close(&fast);
+    device_close(cpu);
+}
+
+static const struct rows_case {
+    uint32_t rows, most;
+} row_cases[] = { { 1, 1 }, { 5, 16 }, { 13, 16 }, { 7, 70 }, { 67, 70 } };
+enum { N_ROW_CASES = sizeof row_cases / sizeof *row_cases };
+
+// Squared errors: fp32 sums in another order; and weights rounded to half.
+#define FP32_LIMIT 1e-11
+#define HALF_LIMIT 1e-6
+
+static double product_limit(enum quant q, uint32_t most)
+{
+    return most > 1 && q != QUANT_F32 && q != QUANT_BF16 ? HALF_LIMIT : FP32_LIMIT;
+}
+
+static void products_of_every_format(void **state)
+{
+    (void)state;
+    for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
+        for (uint32_t r = 0; r < N_ROW_CASES; r++) {
+            struct shape c = {
+                .format = q, .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 256, .n_out = 75
+            };
+            c.limit = product_limit(q, c.most_rows);
+            c.bias = q % 2;
+            compare("matmul", &c, record_matmul);
+            c.n_out = 21;
+            c.limit *= 10; // an activation far below 0 is small, and the error of its argument is not
+            compare("gate_up", &c, record_gate_up);
+        }
+}
+
+static void exact_products(void **state)
+{
+    (void)state;
+    for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++) {
+        struct shape c = { .format = q, .rows = 3, .most_rows = 40, .n_cols = 512, .n_out = 37, .exact = true, .bias = true };
+        c.limit = FP32_LIMIT;
+        compare("matmul", &c, record_matmul);
+        c.rows = 40;
+        compare("gate_up", &c, record_gate_up);
+    }
+}
+
+// Gate and up, or q and v, in formats whose runs lie differently.
+static void unlike_formats(void **state)
+{
+    static const enum quant pairs[][2] = { { QUANT_Q4_K, QUANT_Q6_K }, { QUANT_F16, QUANT_Q4_0 }, { QUANT_Q5_1, QUANT_BF16 } };
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++)
+        for (uint32_t r = 0; r < N_ROW_CASES; r++) {
+            struct shape c = { .format = pairs[i][0],
+                               .other = pairs[i][1],
+                               .rows = row_cases[r].rows,
+                               .most_rows = row_cases[r].most,
+                               .n_cols = 256,
+                               .n_out = 19,
+                               .limit = 10 * HALF_LIMIT };
+            compare("gate_up", &c, record_gate_up);
+        }
+}
+
+// Plain formats of every width, most of them of no use to a vector; quantised rows that end within a tile.
+static void products_of_odd_widths(void **state)
+{
+    static const uint32_t widths[] = { 1, 7, 24, 40, 100, 104 };
+
+    (void)state;
+    for (uint32_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        for (uint32_t r = 0; r < N_ROW_CASES; r++) {
+            struct shape c = { .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = widths[i], .n_out = 19 + i };
+            for (c.format = QUANT_F32; c.format <= QUANT_BF16; c.format++) {
+                c.limit = product_limit(c.format, c.most_rows);
+                compare("matmul", &c, record_matmul);
+                c.limit *= 10;
+                compare("gate_up", &c, record_gate_up);
+            }
+        }
+    for (uint32_t r = 0; r < N_ROW_CASES; r++) {
+        struct shape c = { .format = QUANT_Q4_0, .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 1056 };
+        c.n_out = 33;
+        c.limit = HALF_LIMIT;
+        compare("matmul", &c, record_matmul);
+    }
+}
+
+static void a_head_of_many_outputs(void **state)
+{
+    static const enum quant formats[] = { QUANT_Q6_K, QUANT_Q8_0, QUANT_F16 };
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct shape c = { .format = formats[i], .rows = 1, .most_rows = 1, .n_cols = 256, .n_out = 32768 + 2 * i + i % 2 };
+        c.limit = FP32_LIMIT;
+        compare("matmul", &c, record_matmul);
+    }
+}
+
+static const struct {
+    enum kv_format k, v;
+    double limit; // of what comes from a page
+} page_cases[] = { { KV_F32, KV_F32, 1e-10 }, { KV_F16, KV_F16, 1e-7 }, { KV_BF16, KV_F16, 1e-5 }, { KV_F16, KV_BF16, 1e-5 } };
+
+static void qkv_in_every_shape(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < N_ROW_CASES; r++)
+        for (uint32_t i = 0; i < 4; i++) {
+            struct shape c = { .format = QUANT_Q4_K,
+                               .other = i & 1 ? QUANT_Q6_K : 0,
+                               .rows = row_cases[r].rows,
+                               .most_rows = row_cases[r].most,
+                               .n_cols = 256,
+                               .head_dim = 32,
+                               .n_heads = 6,
+                               .n_kv_heads = 2,
+                               .past = 20,
+                               .k_format = page_cases[i].k,
+                               .v_format = page_cases[i].v,
+                               .pairs = i & 2 ? ROPE_ADJACENT : ROPE_HALVES,
+                               .bias = i & 1 };
+            c.limit = fmax(page_cases[i].limit, product_limit(c.format, c.most_rows));
+            compare("qkv", &c, record_qkv);
+            c.head_norm = true;
+            compare("qkv with head norms", &c, record_qkv);
+            c.exact = true;
+            c.limit = page_cases[i].limit;
+            compare("qkv", &c, record_qkv);
+        }
+}
+
+// Scales stand between the numbers, which tape_diff leaves out: the pages of both sides are decoded and compared.
+static void qkv_into_q8_0_pages(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < N_ROW_CASES; r++) {
+        struct shape c = { .format = QUANT_F32,
+                           .rows = row_cases[r].rows,
+                           .most_rows = row_cases[r].most,
+                           .n_cols = 64,
+                           .head_dim = 64,
+                           .n_heads = 4,
+                           .n_kv_heads = 2,
+                           .past = 20,
+                           .k_format = KV_Q8_0,
+                           .v_format = r % 2 ? KV_BF16 : KV_Q8_0 };
+        struct device *cpu = cpu_open(&(struct cpu_options){ .n_threads = 1, .plain = true, .table = &cpu_table }, NULL);
+        struct side sides[2] = { 0 };
+        float *numbers[2];
+        size_t n = 0;
+        for (uint32_t i = 0; i < 2; i++) {
+            side_open(&sides[i], i ? gpu : cpu, &c, record_qkv);
+            assert_true(tape_play(sides[i].tape, &sides[i].step, NULL));
+            numbers[i] = decoded_pages(&sides[i], &c, &n);
+        }
+        assert_true(bench_error(numbers[0], numbers[1], n) <= 1e-5);
+        for (uint32_t i = 0; i < 2; i++) {
+            side_close(&sides[i]);
+            mem_free(numbers[i]);
+        }
+        device_close(cpu);
+    }
+}
+
+static void rope_store_alone(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct shape c = { .rows = 9,
+                           .most_rows = 16,
+                           .head_dim = 40,
+                           .n_heads = 5,
+                           .n_kv_heads = 1,
+                           .past = 11,
+                           .k_format = page_cases[i].k,
+                           .v_format = page_cases[i].v,
+                           .pairs = i & 1 ? ROPE_ADJACENT : ROPE_HALVES,
+                           .head_norm = i & 2,
+                           .limit = page_cases[i].limit };
+        compare("rope_store", &c, record_rope_store);
+    }
+}
+
+static void attention_in_every_shape(void **state)
+{
+    static const struct {
+        uint32_t head_dim, n_heads, n_kv_heads;
+        enum kv_format k, v;
+    } heads[] = { { 64, 6, 2, KV_F16, KV_F16 },   { 128, 2, 1, KV_F32, KV_F32 }, { 64, 9, 1, KV_Q8_0, KV_BF16 },
+                  { 32, 2, 2, KV_BF16, KV_Q8_0 }, { 18, 3, 1, KV_F32, KV_F16 },  { 256, 2, 1, KV_F16, KV_F16 },
+                  { 40, 4, 2, KV_BF16, KV_F32 } };
+
+    (void)state;
+    for (uint32_t r = 0; r < N_ROW_CASES; r++)
+        for (uint32_t h = 0; h < sizeof heads / sizeof *heads; h++) {
+            uint32_t i = r + h;
+            struct shape c = { .rows = row_cases[r].rows,
+                               .most_rows = row_cases[r].most,
+                               .head_dim = heads[h].head_dim,
+                               .n_heads = heads[h].n_heads,
+                               .n_kv_heads = heads[h].n_kv_heads,
+                               .n_cols = heads[h].head_dim,
+                               .past = i % 2 ? 290 : 0,
+                               .window = i % 3 == 1 ? 33 : 0,
+                               .k_format = heads[h].k,
+                               .v_format = heads[h].v,
+                               .limit = 1e-10 };
+            compare("attend", &c, record_attend);
+        }
+}
+
+static void small_operations(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < N_ROW_CASES; r++) {
+        struct shape c = { .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 322, .limit = 1e-10 };
+        compare("small", &c, record_small);
+    }
+    for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++) { // bit for bit what the headers decode, but for the scale
+        struct shape c = { .format = q, .rows = 9, .most_rows = 16, .n_cols = 512, .limit = 1e-14 };
+        compare("embed", &c, record_embed);
+        c.n_cols = 37;
+        if (q <= QUANT_BF16)
+            compare("embed", &c, record_embed);
+    }
+}
+
+static void sampling_as_defined(void **state)
+{
+    const struct sample_params ways[] = {
+        { .repeat_penalty = 1, .top_p = 1 },
+        { .repeat_penalty = 1.3f, .penalty_window = 64, .top_p = 1, .presence_penalty = 0.2f, .frequency_penalty = 0.1f },
+        { .repeat_penalty = 1, .top_p = 1, .temperature = 1 },
+        { .repeat_penalty = 1, .top_p = 0.9f, .temperature = 0.7f },
+        { .repeat_penalty = 1, .top_p = 1, .top_k = 40, .temperature = 1.3f },
+        { .repeat_penalty = 1, .top_p = 1, .top_k = 1500, .temperature = 2 },
+        { .repeat_penalty = 1.1f, .penalty_window = 20, .top_p = 0.95f, .top_k = 60, .min_p = 0.05f, .temperature = 0.8f },
+        { .repeat_penalty = 1, .top_p = 1, .min_p = 0.2f, .temperature = 1 },
+        { .repeat_penalty = 1, .top_p = 1, .n_biases = 7 },
+        { .repeat_penalty = 1, .top_p = 0.8f, .temperature = 1, .flags = SAMPLE_MASKED },
+        { .repeat_penalty = 1.2f, .penalty_window = 9, .top_p = 1, .n_biases = 20, .flags = SAMPLE_MASKED },
+        { .repeat_penalty = 1, .top_p = 1, .flags = SAMPLE_SKIP },
+    };
+
+    (void)state;
+    for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        for (uint32_t n = 0; n < 2; n++) {
+            struct shape c = {
+                .rows = SLOTS, .most_rows = 16, .past = 100, .n_cols = n ? 2053 : 50, .sampling = ways[i], .limit = 0
+            };
+            compare("sample", &c, record_sample);
+        }
+}
+
+// What a kernel may not depend on: the order of threads, which lane holds which element of a matrix, exact arithmetic. And what it
+// may not do, which the checker sees: races, places out of bounds, threadgroup memory that nobody wrote.
+static const struct {
+    const char *name;
+    long fast, check, schedule, shuffle;
+} modes[] = {
+    { "forward", 0, 0, MSL_FORWARD, 0 },
+    { "reverse", 0, 0, MSL_REVERSE, 1 },
+    { "random, fast math", 1, 0, MSL_RANDOM, 1 },
+    { "checked", 0, 1, MSL_FORWARD, 0 },
+};
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_operations),       cmocka_unit_test(products_of_every_format),
+        cmocka_unit_test(exact_products),         cmocka_unit_test(unlike_formats),
+        cmocka_unit_test(products_of_odd_widths), cmocka_unit_test(a_head_of_many_outputs),
+        cmocka_unit_test(qkv_in_every_shape),     cmocka_unit_test(qkv_into_q8_0_pages),
+        cmocka_unit_test(rope_store_alone),       cmocka_unit_test(attention_in_every_shape),
+        cmocka_unit_test(sampling_as_defined),
+    };
+    struct err err = { 0 };
+    int failed = 0;
+
+    for (uint32_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        emu_set("fast", modes[i].fast);
+        emu_set("check", modes[i].check);
+        emu_set("schedule", modes[i].schedule);
+        emu_set("shuffle", modes[i].shuffle);
+        gpu = metal_open(&(struct metal_options){ .table = &metal_table }, &err);
+        if (!gpu) {
+            print_message("metal_open: %s\n", err.message);
+            return 1;
+        }
+        failed += cmocka_run_group_tests_name(modes[i].name, tests, NULL, NULL);
+        device_close(gpu);
+    }
+    return failed;
+}
