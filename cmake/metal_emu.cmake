@@ -51,6 +51,11 @@ if(METAL_EMU)
     endforeach()
   endforeach()
   add_custom_target(metal_kernels ALL DEPENDS ${METAL_MADE})
+
+  # Every kernel passes the lint; every seeded mistake does not.
+  add_test(NAME metal_lint COMMAND ${METAL_DIR}/tool/mslint ${METAL_TEXTS} ${METAL_DIR}/kernels/good.metal)
+  add_test(NAME metal_lint_mistakes COMMAND ${METAL_DIR}/tool/mslint --mistakes ${METAL_DIR}/kernels/mistakes.txt)
+  set_tests_properties(metal_lint metal_lint_mistakes PROPERTIES LABELS metal TIMEOUT 300 ENVIRONMENT MSL_CLANG=${MSL_CLANG})
 endif()
 
 # A test of Metal is linked with the emulator, which then stands in for the frameworks (it sets INGOT_METAL, unless that is set). The

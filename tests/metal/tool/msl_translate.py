@@ -34,11 +34,14 @@ def binding(parameter, taken):
 
 
 class Translation:
-    def __init__(self, program):
-        self.program, self.source = program, program.source
+    """spaces: for msl_space.hpp, whose vectors are the compiler's own and whose address spaces are real; no tables."""
+
+    def __init__(self, program, spaces=False):
+        self.program, self.source, self.spaces = program, program.source, spaces
         self.replaced = {}  # index of a token: text
         self._spaces()
-        self._swizzles()
+        if not spaces:
+            self._swizzles()
         self._constants()
         self._variables()
 
@@ -110,7 +113,13 @@ class Translation:
             rows.append(f'{{ {found[0]}, {found[1]} }}')
         return ', '.join(rows + ['{ 0, 0 }'])
 
+    def _instances(self):
+        names = [f'&{i.kernel}{i.arguments}' for i in self.program.instances]
+        return '\n#line 1 "tables"\n' + ''.join(f'auto msl_instance_{n} = {name};\n' for n, name in enumerate(names))
+
     def text(self):
+        if self.spaces:
+            return '#include "msl_space.hpp"\n' + self._body() + self._instances()
         out, tables, n = ['#include "msl.hpp"\n', self._body(), '\n#line 1 "tables"\n'], [], 0
         for name, kernel, arguments in self._rows():
             out.append(f'static const msl_binding msl_bindings_{n}[] = {{ {self._bindings(kernel)} }};\n')
