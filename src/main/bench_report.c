@@ -102,36 +102,45 @@ static void md_latency(const struct bench_row *row)
 }
 
 // Ratio of medians, and the range of the ratios of single rounds, in which both programs ran one after the other.
-static void peer_ratio(const struct bench_row *row, double *ratio, double *least, double *most)
+struct peer_figures {
+    double mean, stddev, ratio, least, most;
+};
+
+static struct peer_figures peer_figures(const struct bench_row *row, const double *peer_ts)
 {
-    *least = *most = row->samples_ts[0] / row->peer_ts[0];
-    for (uint32_t i = 1; i < row->n_samples; i++) {
-        double one = row->samples_ts[i] / row->peer_ts[i];
-        *least = one < *least ? one : *least;
-        *most = one > *most ? one : *most;
+    uint32_t n = row->n_samples;
+    struct peer_figures f = { .mean = stats_mean(peer_ts, n), .stddev = stats_stddev(peer_ts, n) };
+
+    f.least = f.most = row->samples_ts[0] / peer_ts[0];
+    for (uint32_t i = 1; i < n; i++) {
+        double one = row->samples_ts[i] / peer_ts[i];
+        f.least = one < f.least ? one : f.least;
+        f.most = one > f.most ? one : f.most;
     }
-    double *copy = mem_alloc_array(row->n_samples, sizeof *copy);
-    *ratio = 0;
+    double *copy = mem_alloc_array(n, sizeof *copy);
     if (!copy)
-        return;
-    memcpy(copy, row->samples_ts, row->n_samples * sizeof *copy);
-    *ratio = stats_median(copy, row->n_samples);
-    memcpy(copy, row->peer_ts, row->n_samples * sizeof *copy);
-    *ratio /= stats_median(copy, row->n_samples);
+        return f;
+    memcpy(copy, row->samples_ts, n * sizeof *copy);
+    f.ratio = stats_median(copy, n);
+    memcpy(copy, peer_ts, n * sizeof *copy);
+    f.ratio /= stats_median(copy, n);
     mem_free(copy);
+    return f;
 }
 
-static void md_peer(const struct bench_row *row)
+static void md_peers(const struct bench_report *r, const struct bench_row *row)
 {
-    double ratio, least, most;
-    char test[64];
+    const struct option_list *peers = &r->settings->peers;
+    char test[64], number[16] = "";
 
-    if (!row->peer_ts)
-        return;
     bench_test_name(&row->test, test, sizeof test);
-    peer_ratio(row, &ratio, &least, &most);
-    out_printf("%s: peer %.2f \302\261 %.2f t/s; ingot / peer = %.2f (medians; rounds %.2f to %.2f)\n", test,
-               stats_mean(row->peer_ts, row->n_samples), stats_stddev(row->peer_ts, row->n_samples), ratio, least, most);
+    for (size_t i = 0; i < peers->n; i++) {
+        struct peer_figures f = peer_figures(row, row->peer_ts + i * r->settings->repetitions);
+        if (peers->n > 1)
+            snprintf(number, sizeof number, " %zu", i + 1);
+        out_printf("%s: peer%s %.2f \302\261 %.2f t/s; ingot / peer%s = %.2f (medians; rounds %.2f to %.2f)\n", test, number,
+                   f.mean, f.stddev, number, f.ratio, f.least, f.most);
+    }
 }
 
 // ---- fields -----------------------------------------------------------------------------------------------------------------
@@ -187,19 +196,28 @@ static void set_latency(json_t *o, const struct bench_report *r, const struct be
     json_object_set_new(o, "token_ms_p99", gap_json(row, 0.99));
 }
 
-static void set_peer(json_t *o, const struct bench_report *r, const struct bench_row *row)
+// "peer_ratio" of the first, "peer2_ratio" of the second.
+static void set_of_peer(json_t *o, size_t peer, const char *name, json_t *value)
 {
-    double ratio, least, most;
+    char key[48], number[16] = "";
 
-    if (!row->peer_ts)
-        return;
-    peer_ratio(row, &ratio, &least, &most);
-    json_object_set_new(o, "peer", json_string(r->settings->peer));
-    json_object_set_new(o, "peer_avg_ts", json_real(stats_mean(row->peer_ts, row->n_samples)));
-    json_object_set_new(o, "peer_stddev_ts", json_real(stats_stddev(row->peer_ts, row->n_samples)));
-    json_object_set_new(o, "peer_ratio", json_real(ratio));
-    json_object_set_new(o, "peer_ratio_min", json_real(least));
-    json_object_set_new(o, "peer_ratio_max", json_real(most));
+    if (peer > 0)
+        snprintf(number, sizeof number, "%zu", peer + 1);
+    snprintf(key, sizeof key, "peer%s%s", number, name);
+    json_object_set_new(o, key, value);
+}
+
+static void set_peers(json_t *o, const struct bench_report *r, const struct bench_row *row)
+{
+    for (size_t i = 0; i < r->settings->peers.n; i++) {
+        struct peer_figures f = peer_figures(row, row->peer_ts + i * r->settings->repetitions);
+        set_of_peer(o, i, "", json_string(r->settings->peers.at[i]));
+        set_of_peer(o, i, "_avg_ts", json_real(f.mean));
+        set_of_peer(o, i, "_stddev_ts", json_real(f.stddev));
+        set_of_peer(o, i, "_ratio", json_real(f.ratio));
+        set_of_peer(o, i, "_ratio_min", json_real(f.least));
+        set_of_peer(o, i, "_ratio_max", json_real(f.most));
+    }
 }
 
 static json_t *fields(const struct bench_report *r, const struct bench_row *row)
@@ -220,7 +238,7 @@ static json_t *fields(const struct bench_report *r, const struct bench_row *row)
     json_object_set_new(o, "avg_ts", json_real(stats_mean(row->samples_ts, row->n_samples)));
     json_object_set_new(o, "stddev_ts", json_real(stats_stddev(row->samples_ts, row->n_samples)));
     set_latency(o, r, row);
-    set_peer(o, r, row);
+    set_peers(o, r, row);
     return o;
 }
 
@@ -267,8 +285,8 @@ static void json_row(const struct bench_report *r, const struct bench_row *row)
 
     json_object_set_new(o, "samples_ns", samples(row->samples_ms, row->n_samples, 1e6));
     json_object_set_new(o, "samples_ts", samples(row->samples_ts, row->n_samples, 1));
-    if (row->peer_ts)
-        json_object_set_new(o, "peer_samples_ts", samples(row->peer_ts, row->n_samples, 1));
+    for (size_t i = 0; i < r->settings->peers.n; i++)
+        set_of_peer(o, i, "_samples_ts", samples(row->peer_ts + i * r->settings->repetitions, row->n_samples, 1));
     if (is_format(r, "json"))
         out_text(r->n_printed ? ",\n" : "");
     out_json(o, is_format(r, "json") ? JSON_INDENT(2) : JSON_COMPACT);
@@ -303,7 +321,7 @@ void bench_lines(const struct bench_report *r, const struct bench_row *row)
     if (!is_format(r, "md"))
         return;
     md_latency(row);
-    md_peer(row);
+    md_peers(r, row);
 }
 
 void bench_foot(struct bench_report *r)

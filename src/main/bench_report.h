@@ -11,7 +11,7 @@ struct bench_row {
     double *first_ms;                // [n_samples] to the first token
     double *gaps_ms;                 // [n_gaps] between tokens, sorted
     size_t n_gaps;
-    double *peer_ts; // [n_samples] tokens per second of the peer, when there is one
+    double *peer_ts; // [peers][repetitions] tokens per second of each peer
     double share;    // of the memory's reading speed
 };
 

@@ -60,7 +60,7 @@ static const struct option bench_options[] = {
     { "-r --repetitions", OPTION_U32, AT(repetitions), "N", "5", 1, 10000, NULL, "how often each test runs" },
     { "-o --output", OPTION_CHOICE, AT(output), "FORMAT", "md", 0, 0, "md json jsonl csv", "with llama-bench's columns and field names" },
     { "--no-warmup", OPTION_FLAG, AT(no_warmup), NULL, NULL, 0, 0, NULL, "no untimed run before each test" },
-    { "--peer", OPTION_STRING, AT(peer), "COMMAND", NULL, 0, 0, NULL, "run this llama-bench compatible program in turn with ingot and print the ratio" },
+    { "--peer", OPTION_LIST, AT(peers), "COMMAND", NULL, 0, 0, NULL, "run this llama-bench compatible program in turn with ingot and print the ratio; may be given more than once" },
     { 0 },
 };
 

@@ -24,7 +24,8 @@ struct settings {
     struct option_numbers n_prompt, n_gen, depth;
     struct option_list prompt_gen;
     uint32_t repetitions;
-    const char *output, *peer;
+    const char *output;
+    struct option_list peers;
     bool no_warmup;
     // inspect, tokenize, synth, verify
     bool ids, tensors, list, all;

@@ -84,15 +84,15 @@ static bool choose_tests(struct bench *b)
 
 // ---- running ----------------------------------------------------------------------------------------------------------------
 
-static bool row_alloc(struct bench_row *row, const struct measure_test *test, uint32_t n, bool peer)
+static bool row_alloc(struct bench_row *row, const struct measure_test *test, uint32_t n, size_t n_peers)
 {
     *row = (struct bench_row){ .test = *test };
     row->samples_ms = mem_alloc_array(n, sizeof(double));
     row->samples_ts = mem_alloc_array(n, sizeof(double));
     row->first_ms = mem_alloc_array(n, sizeof(double));
     row->gaps_ms = mem_alloc_array((size_t)n * (test->n_gen + 1), sizeof(double));
-    row->peer_ts = peer ? mem_alloc_array(n, sizeof(double)) : NULL;
-    return row->samples_ms && row->samples_ts && row->first_ms && row->gaps_ms && (row->peer_ts || !peer);
+    row->peer_ts = mem_alloc_array(n_peers * n + 1, sizeof(double));
+    return row->samples_ms && row->samples_ts && row->first_ms && row->gaps_ms && row->peer_ts;
 }
 
 static void row_free(struct bench_row *row)
@@ -122,11 +122,22 @@ static bool warm_up(struct bench *b, const struct measure_test *test, struct err
     return ok;
 }
 
-// Ours and the peer's in turn, so that a machine that slows down slows both.
+static bool run_peers(const struct bench *b, struct bench_row *row, uint32_t round, struct err *err)
+{
+    const struct settings *s = b->settings;
+
+    for (size_t i = 0; i < s->peers.n; i++) {
+        struct peer_call peer = { s->peers.at[i], s->model, row->test, b->report.n_threads };
+        if (!peer_run(&peer, &row->peer_ts[i * s->repetitions + round], err))
+            return false;
+    }
+    return true;
+}
+
+// Ours and the peers' in turn, so that a machine that slows down slows both.
 static bool run_rounds(struct bench *b, struct measure *m, struct bench_row *row, struct err *err)
 {
     const struct settings *s = b->settings;
-    struct peer_call peer = { s->peer, s->model, row->test, b->report.n_threads };
 
     for (uint32_t i = 0; i < s->repetitions; i++) {
         struct measure_sample sample = { .gaps_ms = row->gaps_ms + row->n_gaps };
@@ -137,7 +148,7 @@ static bool run_rounds(struct bench *b, struct measure *m, struct bench_row *row
         row->first_ms[i] = sample.first_token_ms;
         row->n_gaps += sample.n_gaps;
         row->n_samples++;
-        if (s->peer && !peer_run(&peer, &row->peer_ts[i], err))
+        if (!run_peers(b, row, i, err))
             return false;
         if (interrupts())
             return err_set(err, ERR_CANCELLED, "stopped");
@@ -163,7 +174,7 @@ static bool run_test(struct bench *b, const struct measure_test *test, struct er
     struct bench_row *row = &b->rows[b->n_rows++];
     struct measure m;
 
-    if (!row_alloc(row, test, b->settings->repetitions, b->settings->peer != NULL))
+    if (!row_alloc(row, test, b->settings->repetitions, b->settings->peers.n))
         return err_memory(err, "the measurements");
     if (!warm_up(b, test, err) || !measure_begin(&m, b->engine, test, err))
         return false;
@@ -217,7 +228,7 @@ static int bench_run(struct bench *b)
 
     if (!choose_tests(b))
         return STATUS_USAGE;
-    if (b->settings->peer && !b->settings->model)
+    if (b->settings->peers.n && !b->settings->model)
         return fail_usage("--peer needs a file that both programs can read: name one with -m");
     if (!survey_open(&b->survey, b->settings->model, 0, &err))
         return fail(err.message);

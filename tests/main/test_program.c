@@ -357,18 +357,20 @@ static void bench_speaks_llama_bench(void **state)
 }
 
 // The peer is a script that answers as llama-bench would.
-static void bench_runs_a_peer_in_turn(void **state)
+static void bench_runs_peers_in_turn(void **state)
 {
-    char path[128], words[256];
+    char path[128], words[512];
     (void)state;
 
     snprintf(path, sizeof path, "%s/peer", home);
     write_file(path, "#!/bin/sh\necho '[{\"n_prompt\": 8, \"n_gen\": 0, \"n_depth\": 0, \"avg_ts\": 2.0}]'\n");
     assert_int_equal(chmod(path, 0700), 0);
-    snprintf(words, sizeof words, "bench -m @ -p 8 -n 0 -r 3 -o json --peer %s", path);
+    snprintf(words, sizeof words, "bench -m @ -p 8 -n 0 -r 3 -o json --peer %s --peer %s", path, path);
     json_t *rows = parsed(run_with(words, "")), *row = json_array_get(rows, 0);
     assert_int_equal(json_array_size(json_object_get(row, "peer_samples_ts")), 3);
     assert_true(json_real_value(json_object_get(row, "peer_ratio")) > 0);
+    assert_int_equal(json_array_size(json_object_get(row, "peer2_samples_ts")), 3);
+    assert_true(json_real_value(json_object_get(row, "peer2_ratio")) > 0);
     json_decref(rows);
     snprintf(words, sizeof words, "bench -m @ -p 9 -n 0 -r 1 --peer %s", path);
     expect(run_with(words, ""), 1, "", "no row with n_prompt 9");
@@ -407,7 +409,7 @@ int main(void)
         cmocka_unit_test(completions_and_man_page_parse),
         cmocka_unit_test(json_outputs_parse),
         cmocka_unit_test(bench_speaks_llama_bench),
-        cmocka_unit_test(bench_runs_a_peer_in_turn),
+        cmocka_unit_test(bench_runs_peers_in_turn),
         cmocka_unit_test(models_are_written_and_verified),
     };
     return cmocka_run_group_tests(tests, make_home, remove_home);
