@@ -1,4 +1,4 @@
-// ops.c - how fast the products run on this processor, beside what it could do: bench_ops [threads] [format] [features].
+// ops.c - how fast the products run on this processor, beside what it could do: bench_ops [threads] [format or attention] [features].
 //
 // features is a mask of CPU_* (device/cpu/cpu.h), to time the kernels of lesser processors.
 // Each line is the best of many short runs, so that a busy machine disturbs little: a run takes a few milliseconds. Peaks are probed
@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "device/cpu/cpu.h"
 #include "device/step.h"
+#include "ops/attend/attend.h"
 #include "ops/cpu_table.h"
 #include "ops/matmul/matmul.h"
 
@@ -191,6 +192,64 @@ static void show_products(struct device *d, enum quant q, double int8_peak, doub
     fflush(stdout);
 }
 
+struct attention {
+    const char *name;
+    uint32_t n_heads, n_kv_heads, head_dim, n_rows, depth;
+    enum kv_format format;
+};
+
+static double time_attend(struct device *d, const struct attention *a, uint64_t *bytes)
+{
+    struct bench b;
+    struct buffer q, out, k, v, table;
+    uint32_t n_pages = (a->depth + a->n_rows) / PAGE_TOKENS + 1;
+    struct page_shape shape = { a->n_kv_heads, a->head_dim, n_pages, (u16)a->format, (u16)a->format };
+    uint64_t each = (uint64_t)n_pages * a->n_kv_heads * page_head_bytes(a->format, a->head_dim);
+
+    *bytes = 2 * each;
+    begin(&b, d, a->n_rows, false);
+    must(buffer_alloc(d, each, &k, &b.err) && buffer_alloc(d, each, &v, &b.err) && buffer_alloc(d, n_pages * 4, &table, &b.err),
+         &b);
+    for (uint64_t i = 0; i < each; i++)
+        ((unsigned char *)k.host)[i] = ((unsigned char *)v.host)[i] = i % 2 ? 0x2c : (unsigned char)(i * 2654435761u >> 13);
+    for (uint32_t i = 0; i < n_pages; i++)
+        ((uint32_t *)table.host)[i] = i;
+    for (uint32_t r = 0; r < a->n_rows; r++)
+        ((uint32_t *)step_positions((struct step *)b.step.host))[r] = a->depth + r;
+    op_attend(b.tape, (struct attend){ .q = filled(&b, a->n_heads * a->head_dim, &q),
+                                       .out = filled(&b, a->n_heads * a->head_dim, &out),
+                                       .pages = { &k, &v, &table, shape },
+                                       .scale = 0.125f });
+    double seconds = finish(&b);
+    struct buffer *buffers[] = { &q, &out, &k, &v, &table };
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        buffer_release(buffers[i]);
+    return seconds;
+}
+
+// One row over a past that no cache holds, which memory should bound; and 128 rows, which arithmetic should.
+static void show_attention(struct device *d, double read_peak)
+{
+    static const struct attention shapes[] = {
+        { "32:4 x 64 bf16", 32, 4, 64, 1, 65536, KV_BF16 },   { "32:4 x 64 f16", 32, 4, 64, 1, 65536, KV_F16 },
+        { "32:4 x 64 q8_0", 32, 4, 64, 1, 65536, KV_Q8_0 },   { "16:8 x 128 bf16", 16, 8, 128, 1, 32768, KV_BF16 },
+        { "16:8 x 128 q8_0", 16, 8, 128, 1, 32768, KV_Q8_0 }, { "9:3 x 64 bf16", 9, 3, 64, 1, 65536, KV_BF16 }
+    };
+
+    printf("heads:KV heads x dim   GB/s at 1 row   ns a key, head and row: 1 row  128 rows at depth 4096\n");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct attention a = shapes[i];
+        uint64_t bytes, ignored;
+        double one = time_attend(d, &a, &bytes), keys = (double)a.depth * a.n_heads;
+        a.n_rows = 128;
+        a.depth = 4096;
+        double many = time_attend(d, &a, &ignored);
+        printf("%-20s %9.1f %4.0f%% %26.2f %9.2f\n", a.name, (double)bytes / one * 1e-9, (double)bytes / one / read_peak * 100,
+               one / keys * 1e9, many / (4096.0 + 64) / 128 / a.n_heads * 1e9);
+        fflush(stdout);
+    }
+}
+
 int main(int argc, char **argv)
 {
     uint64_t n_threads = 1, features = 0;
@@ -198,7 +257,7 @@ int main(int argc, char **argv)
 
     if ((argc > 1 && (!str_to_u64(str_from(argv[1]), &n_threads) || n_threads < 1 || n_threads > 1024)) ||
         (argc > 3 && (!str_to_u64(str_from(argv[3]), &features) || features > CPU_ALL))) {
-        fprintf(stderr, "usage: bench_ops [threads] [format or all] [features]\n");
+        fprintf(stderr, "usage: bench_ops [threads] [format, attention or all] [features]\n");
         return 1;
     }
     const struct cpu_options options = { .n_threads = (unsigned)n_threads, .features = (uint32_t)features, .table = &cpu_table };
@@ -213,6 +272,8 @@ int main(int argc, char **argv)
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
         if (argc < 3 || strcmp(argv[2], "all") == 0 || strcmp(argv[2], quant_info(q)->name) == 0)
             show_products(d, q, int8_peak, read_peak);
+    if (argc < 3 || strcmp(argv[2], "all") == 0 || strcmp(argv[2], "attention") == 0)
+        show_attention(d, read_peak);
     device_close(d);
     return 0;
 }

@@ -1,5 +1,6 @@
 // cpu.c - plays tapes on the processor: threads walk the list of commands together; see cpu.h.
 #include "device/cpu/cpu.h"
+#include "device/cpu/chunks.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@ struct cpu {
     uint32_t features;
     struct team *team;
     const struct cpu_kernel **kernels; // [n_ops], NULL: not supported
+    struct chunk *newest;              // for large buffers
 };
 
 // One play's tile counters: tile_at[command * CPU_MAX_PHASES + phase] is the next tile to take.
@@ -157,32 +159,32 @@ static bool cpu_seal(struct device *d, struct tape *t, struct err *err)
     return err_memory(err, "a tape");
 }
 
-// Small buffers come from the heap, large ones as pages that cost nothing until they are touched.
+// Small buffers come from the heap, large ones from pages that cost nothing until they are touched.
 static bool buffer_is_paged(uint64_t bytes)
 {
-    return bytes >= 1 << 20;
+    return bytes >= 1 << 16;
 }
 
 bool cpu_buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
 {
     uint64_t rounded = (bytes / LINE + 1) * LINE; // never empty
+    struct chunk *chunk = NULL;
     void *host = rounded < bytes || rounded > SIZE_MAX ? NULL
-                 : buffer_is_paged(bytes)              ? mem_alloc_pages(rounded)
+                 : buffer_is_paged(bytes)              ? chunk_take(&((struct cpu *)d)->newest, rounded, &chunk)
                                                        : mem_alloc_aligned(rounded, LINE);
 
     if (!host)
         return err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s", (unsigned long long)bytes, d->name);
     if (!buffer_is_paged(bytes))
         memset(host, 0, rounded);
-    *b = (struct buffer){ .device = d, .host = host, .bytes = bytes, .native = host };
+    *b = (struct buffer){ .device = d, .host = host, .bytes = bytes, .native = chunk ? (void *)chunk : host };
     return true;
 }
 
 static void cpu_release(struct device *d, struct buffer *b)
 {
-    (void)d;
     if (b->native && buffer_is_paged(b->bytes)) // native is NULL for memory that belongs to the model file
-        mem_free_pages(b->native, (b->bytes / LINE + 1) * LINE);
+        chunk_drop(&((struct cpu *)d)->newest, b->native);
     else
         mem_free_aligned(b->native);
 }
