@@ -407,6 +407,28 @@ static void products_of_odd_widths(void **state)
     }
 }
 
+// Wide and tall enough that a block goes through several stages and every stage is filled again.
+static void products_of_real_sizes(void **state)
+{
+    static const uint32_t sizes[][2] = { { 576, 9000 }, { 1536, 577 }, { 4096, 16000 }, { 5632, 4098 }, { 14336, 4096 } };
+    static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_BF16, QUANT_Q4_K, QUANT_Q6_K, QUANT_Q5_1 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (uint32_t f = 0; f < sizeof kinds / sizeof *kinds; f++) {
+            struct shape c = {
+                .format = kinds[f], .rows = 1, .most_rows = 1, .n_cols = sizes[i][0], .n_out = sizes[i][1], .limit = 5e-4
+            };
+            if (c.n_cols % quant_info(c.format)->block_elements != 0)
+                continue;
+            compare("matmul", &c, record_matmul);
+            c.n_out = 132;
+            c.limit = 5e-3;
+            compare("gate_up", &c, record_gate_up);
+        }
+}
+
 static void qkv_in_every_shape(void **state)
 {
     (void)state;
@@ -529,6 +551,7 @@ int main(void)
         cmocka_unit_test(qkv_in_every_shape),
         cmocka_unit_test(attention_in_every_shape),
         cmocka_unit_test(products_and_attention_of_lesser_devices),
+        cmocka_unit_test(products_of_real_sizes),
         cmocka_unit_test(sampling_as_defined),
     };
     struct err err = { 0 };

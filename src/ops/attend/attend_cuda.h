@@ -10,8 +10,9 @@ struct attend_params {
     DEVICE_AT(const void) v_pages;
     DEVICE_AT(const u32) table;
     DEVICE_AT(f32) out;
-    DEVICE_AT(f32) partial; // attend_few: [rows, KV heads, splits, heads of a group, head_dim + 2]
-    DEVICE_AT(u32) arrived; // attend_few: [rows, KV heads], zero between steps
+    DEVICE_AT(f32) partial; // attend_few: [rows, heads, 4 * splits, head_dim + 2]
+    DEVICE_AT(u32) arrived; // attend_few: [rows, heads], zero between steps
     struct attend_args args;
-    u32 n_splits, most_pages; // most_pages: of one split
+    u32 n_splits, reserved; // n_splits: blocks for a head
 };
+enum { ATTEND_FEW_THREADS = 256, ATTEND_ALONE_PAGES = 16 }; // up to so many pages a head is one block's

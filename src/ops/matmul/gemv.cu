@@ -5,64 +5,9 @@
 // weights: 16 bytes at a time, 512 contiguous bytes a warp. The order of a sum depends on n_cols, the format and `lanes` alone.
 // Before it waits for its inputs a warp asks for its first weights to come into the L2 cache; asking for later ones is slower (the
 // 8B head: 215 us against 138), and so are fewer warps with more registers (172).
-#include "ops/matmul/pairs.cuh"
+#include "ops/matmul/row_int8.cuh"
 
 enum { GEMV_MOST_THREADS = 1024 }; // 512 or 1024, by the number of pairs
-
-// In dynamic shared memory: elements 0-15 and 16-31 of each block, its scale, and scale times the sums of the two halves.
-struct row_int8 {
-    uint4 *low, *high;
-    f32 *scale;
-    float2 *sums;
-};
-
-static __device__ __forceinline__ struct row_int8 row_int8_at(unsigned char *shared, u32 n_blocks)
-{
-    struct row_int8 x;
-    x.low = (uint4 *)shared;
-    x.high = x.low + n_blocks;
-    x.sums = (float2 *)(x.high + n_blocks);
-    x.scale = (f32 *)(x.sums + n_blocks);
-    return x;
-}
-
-static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
-{
-    return (u32)(a & 255) | (u32)(b & 255) << 8 | (u32)(c & 255) << 16 | (u32)d << 24;
-}
-
-// Eight numbers a thread, four threads a block of 32; all lanes of a warp take part. A block with a NaN or infinity gets the scale NaN.
-static __device__ __forceinline__ void quantise_eight(const struct row_int8 &x, u32 at, const f32 (&v)[8], bool exists)
-{
-    f32 top = 0, all = 0;
-    u32 block = at / 4, part = at % 4;
-
-#pragma unroll
-    for (u32 i = 0; i < 8; i++) {
-        top = fmaxf(top, fabsf(v[i]));
-        all += fabsf(v[i]);
-    }
-    if (!(all < 3e38f))
-        top = __int_as_float(0x7f800000);
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-    f32 scale = top < 3e38f ? top / 127 : __int_as_float(0x7fc00000), inverse = top > 0 ? 127 / top : 0;
-    int q[8];
-#pragma unroll
-    for (u32 i = 0; i < 8; i++)
-        q[i] = __float2int_rn(v[i] * inverse);
-    uint2 words = make_uint2(pack_bytes(q[0], q[1], q[2], q[3]), pack_bytes(q[4], q[5], q[6], q[7]));
-    int sum = __dp4a((int)words.x, 0x01010101, __dp4a((int)words.y, 0x01010101, 0));
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    int other = __shfl_xor_sync(~0u, sum, 2);
-    if (!exists)
-        return;
-    ((uint2 *)(part < 2 ? x.low : x.high))[block * 2 + part % 2] = words;
-    if (part == 0) {
-        x.scale[block] = scale;
-        x.sums[block] = make_float2(scale * (f32)sum, scale * (f32)other);
-    }
-}
 
 // The row, times norm, to shared memory. Returns the norm's factor, or 1.
 static __device__ __forceinline__ f32 quantise_row(const struct pairs_params &p, u32 row, f32 *room, const struct row_int8 &x)
@@ -119,17 +64,6 @@ template <typename Put> static __device__ __forceinline__ f32 read_row(const str
     return norm_factor(block_sum(squares, room), p.n_cols, p.eps);
 }
 
-struct tasks { // of a block: pairs [first, end), a warp takes `step` apart
-    u32 first, end;
-};
-static __device__ __forceinline__ struct tasks tasks_of(const struct pairs_params &p)
-{
-    struct tasks t;
-    t.first = p.first_pair + p.n_pairs * blockIdx.x / gridDim.x; // 32 bits: a division of 64 costs more than the rest of the prologue
-    t.end = p.first_pair + p.n_pairs * (blockIdx.x + 1) / gridDim.x;
-    return t;
-}
-
 static __device__ __forceinline__ void ask_for(const u8 *at, u64 bytes, u32 lane)
 {
     for (u64 i = lane * 128; i < bytes; i += 32 * 128)
@@ -161,30 +95,6 @@ static __device__ __forceinline__ void ask_early(const struct pairs_params &p, c
             asm volatile("prefetch.global.L2 [%0];" ::"l"((const u8 *)p.norm + i));
 }
 
-template <u32 F> static __device__ __forceinline__ void dot_block(const struct packed<F> &w, const struct row_int8 &x, u32 block, f32 *sum)
-{
-    struct unpacked u = unpack_block<F>(w);
-    uint4 low = x.low[block], high = x.high[block];
-    float2 sums = x.sums[block];
-    constexpr bool halves = F == PLANES_Q2_K || F == PLANES_Q3_K || F == PLANES_Q6_K;
-    constexpr bool centred = F == PLANES_Q8_0 || F == PLANES_IQ4_NL || F == PLANES_IQ4_XS || F == PLANES_MXFP4;
-
-    // The sums start at 1.5 * 2^23 as bits of a float: the float is then that number plus the sum, and needs no conversion.
-    const int zero = 0x4b400000;
-    const f32 zero_f = 12582912.0f;
-    int first = __dp4a(u.q[0], (int)low.x, __dp4a(u.q[1], (int)low.y, __dp4a(u.q[2], (int)low.z, __dp4a(u.q[3], (int)low.w, zero))));
-    int second = __dp4a(u.q[4], (int)high.x, __dp4a(u.q[5], (int)high.y, __dp4a(u.q[6], (int)high.z, __dp4a(u.q[7], (int)high.w, halves ? zero : first))));
-
-    if (halves)
-        *sum += x.scale[block] * (u.scale[0] * (__int_as_float(first) - zero_f) + u.scale[1] * (__int_as_float(second) - zero_f));
-    else
-        *sum += x.scale[block] * u.scale[0] * (__int_as_float(second) - zero_f);
-    if (halves)
-        *sum += u.offset[0] * sums.x + u.offset[1] * sums.y;
-    else if (!centred)
-        *sum += u.offset[0] * (sums.x + sums.y);
-}
-
 struct span { // of lanes that share a pair
     u32 lane, lanes;
 };
@@ -214,8 +124,9 @@ static __device__ __forceinline__ float2 dot_pair_int8(const struct pairs_params
             u32 block = base + i * s.lanes + s.lane;
             if (block >= n_blocks)
                 break;
-            dot_block<F>(first[i], x, block, &sum.x);
-            dot_block<F>(second[i], x, block, &sum.y);
+            struct facing<F> f = face<F>(x, block);
+            sum.x = dot_block<F>(first[i], f, sum.x);
+            sum.y = dot_block<F>(second[i], f, sum.y);
         }
     }
     return sum;

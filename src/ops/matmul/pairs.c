@@ -1,7 +1,8 @@
 // pairs.c - chooses the kernels of a matrix product; see pairs.h.
 //
-// One row of activations: gemv, which makes its row ready itself. 2 to 16: the rows are made ready once, then gemm_few. More:
-// gemm_hopper where this build and the device have it, else gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
+// One row of activations: gemv_ring on Hopper and later, else gemv; both make their row ready themselves. 2 to 16: the rows are made
+// ready once, then gemm_few. More: gemm_hopper where this build and the device have it, else gemm_many. exact, fp32 weights and odd
+// widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
 #include "ops/matmul/pairs.h"
 
 enum { FEW_ROWS = 16, GEMV_WARPS = 16, FEW_PAIRS = 16, MANY_PAIRS = 64, MANY_SHARED = 5 * 128 * READY_ROWS };
@@ -52,6 +53,51 @@ static u32 lanes_of(u32 n_blocks, u32 n_pairs, u32 n_sms)
     return best;
 }
 
+static u32 stage_bytes(u32 format, u32 n_cols, u32 n_rows)
+{
+    u32 bytes = ring_part_bytes(n_rows, planes_quants_bytes(format, n_cols)) +
+                ring_part_bytes(n_rows, planes_high_bytes(format, n_cols)) +
+                ring_part_bytes(n_rows, planes_scales_bytes(format, n_cols)) +
+                ring_part_bytes(n_rows, planes_deltas_bytes(format, n_cols));
+    return divide_up(bytes, 128) * 128;
+}
+
+// The ring of gemv_ring.cu. Lanes that share a pair: as few as keep a stage within 48 KiB and leave a lane at most two blocks. Stages:
+// all of a block's, or what fits.
+static bool plan_ring(const struct cuda_plan *p, struct pairs_params *params, struct part part, struct cuda_shape *shape)
+{
+    u32 plain = part.format <= PLANES_BF16, n_cols = params->n_cols, log2 = 5;
+    u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
+    u64 odd = planes_high_bytes(part.format, n_cols) | planes_scales_bytes(part.format, n_cols) |
+              planes_deltas_bytes(part.format, n_cols);
+
+    if (p->device.capability < 90 || part.max_rows > 1 || n_cols % (plain ? 8 : 32) != 0 || odd % 4 != 0)
+        return false;
+    while (log2 < 9 &&
+           (stage_bytes(part.format, n_cols, 2 * RING_THREADS >> log2) > 48 * 1024 || (!plain && 64u << log2 < n_cols)))
+        log2++;
+    u32 each = RING_THREADS >> log2, stage = stage_bytes(part.format, n_cols, 2 * each),
+        most_pairs = divide_up(params->n_pairs, grid);
+    u32 row = plain ? n_cols * 4 : n_cols / 32 * 44, before = divide_up(row + (most_pairs * 8 << log2 >> 5), 128) * 128;
+    u32 room = p->device.shared_bytes, n_stages = divide_up(most_pairs, each),
+        depth = before < room ? (room - before) / stage : 0;
+
+    depth = depth < RING_MOST_DEPTH ? depth : RING_MOST_DEPTH;
+    depth = depth < n_stages ? depth : n_stages;
+    if (depth == 0 || (depth == 1 && n_stages > 1) || (!plain && 64u << log2 < n_cols))
+        return false;
+    params->ring = (struct pairs_ring){
+        .lanes_log2 = log2,
+        .depth = depth,
+        .stage_bytes = stage,
+        .most_pairs = most_pairs,
+        .apart = params->mode == PAIRS_GATED || (params->mode == PAIRS_ROPE && params->rope.pairs == ROPE_HALVES),
+        .words = odd % 16 != 0,
+    };
+    *shape = (struct cuda_shape){ { grid, 1, 1 }, RING_THREADS, before + depth * stage };
+    return true;
+}
+
 static void launch_gemv(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
     char name[32];
@@ -61,6 +107,11 @@ static void launch_gemv(struct cuda_plan *p, struct pairs_params *params, struct
     enum way way = part.way;
     struct cuda_shape shape = { { grid, part.max_rows, 1 }, warps * 32, n_blocks * (way == WAY_INT8 ? 44 : 36 * 4) };
 
+    if ((way == WAY_INT8 || (way == WAY_PLAIN && part.format != PLANES_F32)) && plan_ring(p, params, part, &shape)) {
+        snprintf(name, sizeof name, "gemv_ring_%s", format_name(part.format));
+        cuda_launch_add(p, name, shape, params, sizeof *params);
+        return;
+    }
     params->lanes = way == WAY_INT8 ? lanes_of(n_blocks, params->n_pairs, p->device.n_sms) : 32;
     snprintf(name, sizeof name, "gemv_%s%s",
              way == WAY_INT8    ? "int8_"

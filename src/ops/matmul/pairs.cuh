@@ -35,10 +35,11 @@ static __device__ __forceinline__ struct pair pair_rope(const struct pairs_param
     }
     struct pair r = pair_plain(at, matrix, ~0u);
     u32 head = at / half, i = at % half;
-    if (p.mode == PAIRS_THREE || matrix == 2 || 2 * i >= p.rope.n_dims)
+    if (p.mode == PAIRS_THREE || 2 * i >= p.rope.n_dims)
         return r;
-    r.turn = 2 * i;
-    if (p.rope.pairs == ROPE_HALVES) {
+    if (matrix < 2)
+        r.turn = 2 * i;
+    if (p.rope.pairs == ROPE_HALVES) { // v does not turn, but its rows pair up alike
         r.row[0] = head * 2 * half + i;
         r.row[1] = r.row[0] + p.rope.n_dims / 2;
     }
@@ -67,7 +68,8 @@ struct pair_inputs {
     u32 page, token;
 };
 
-static __device__ __forceinline__ struct pair_inputs pair_load(const struct pairs_params &p, const struct pair &r, u32 row)
+// What is older than any launch of this step.
+static __device__ __forceinline__ struct pair_inputs pair_load_early(const struct pairs_params &p, const struct pair &r, u32 row)
 {
     struct pair_inputs in = { { 0, 0 }, { 0, 0 }, 1, 0, 0, 0 };
     const f32 *bias = p.bias[r.matrix[0]];
@@ -76,6 +78,15 @@ static __device__ __forceinline__ struct pair_inputs pair_load(const struct pair
         in.bias[0] = bias[r.row[0]];
         in.bias[1] = bias[r.row[1]];
     }
+    if (p.mode == PAIRS_ROPE && r.matrix[0] > 0) {
+        u32 position = step_positions(p.step)[row];
+        in.page = p.table[(u64)step_slots(p.step)[row] * p.rope.pages.max_pages + position / PAGE_TOKENS];
+        in.token = position % PAGE_TOKENS;
+    }
+    return in;
+}
+static __device__ __forceinline__ void pair_load_late(const struct pairs_params &p, const struct pair &r, u32 row, struct pair_inputs &in)
+{
     if (p.add) {
         in.add[0] = p.add[(u64)row * p.out_stride[0] + r.row[0]];
         in.add[1] = p.add[(u64)row * p.out_stride[0] + r.row[1]];
@@ -85,11 +96,11 @@ static __device__ __forceinline__ struct pair_inputs pair_load(const struct pair
         in.cosine = angle.x;
         in.sine = angle.y;
     }
-    if (p.mode == PAIRS_ROPE && r.matrix[0] > 0) {
-        u32 position = step_positions(p.step)[row];
-        in.page = p.table[(u64)step_slots(p.step)[row] * p.rope.pages.max_pages + position / PAGE_TOKENS];
-        in.token = position % PAGE_TOKENS;
-    }
+}
+static __device__ __forceinline__ struct pair_inputs pair_load(const struct pairs_params &p, const struct pair &r, u32 row)
+{
+    struct pair_inputs in = pair_load_early(p, r, row);
+    pair_load_late(p, r, row, in);
     return in;
 }
 

@@ -15,6 +15,17 @@ enum pairs_mode {
     PAIRS_THREE,     // q, k and v, each to its out
 };
 
+struct pairs_ring { // of gemv_ring.cu, in shared memory
+    u32 lanes_log2; // of the lanes that share a pair; a stage holds RING_THREADS / lanes pairs
+    u32 depth;      // stages
+    u32 stage_bytes;
+    u32 most_pairs; // of a block
+    u32 apart;      // the first rows of a stage's pairs, then the second ones; else one after the other
+    u32 words;      // a row's part of some plane is not of whole 16-byte words
+    u32 reserved[2];
+};
+enum { RING_THREADS = 512, RING_MOST_DEPTH = 8 };
+
 struct pairs_params {
     DEVICE_AT(const struct step) step;
     struct planes w[3]; // [0], or gate and up, or q, k and v
@@ -35,6 +46,7 @@ struct pairs_params {
     u32 lanes; // that share a pair: 8, 16 or 32
     f32 eps;
     struct rope_store_args rope;
+    struct pairs_ring ring;
 };
 
 // One row of activations made ready: normalised where asked for, bf16, in the order of the fragments.
@@ -50,6 +62,12 @@ struct ready_params {
     f32 eps;
     u32 reserved;
 };
+
+// A plane's part of a stage with so many rows.
+SHARED_INLINE u32 ring_part_bytes(u32 n_rows, u64 row_bytes)
+{
+    return (n_rows * (u32)row_bytes + 15) / 16 * 16;
+}
 
 #ifdef HOST_C
 // Plans the launches of a product. params lacks ready, ready_cols, the pairs and lanes; work is the operation's workspace.

@@ -21,16 +21,24 @@ static __device__ __forceinline__ uint4 load_once(const void *at) // 16 bytes th
     return v;
 }
 
-template <u32 F> static __device__ __forceinline__ struct packed<F> load_block(const struct planes &p, u32 row, u32 block)
+template <bool ONCE> static __device__ __forceinline__ uint4 load_quants(const u8 *at)
+{
+    return ONCE ? load_once(at) : *(const uint4 *)at;
+}
+
+struct plane_bytes { // where the planes of a matrix, or of one row, begin
+    const u8 *quants, *high, *scales, *deltas;
+};
+
+// Block `at` of 32, counted from where the planes begin. ONCE: they lie in memory and nobody reads them again.
+template <u32 F, bool ONCE> static __device__ __forceinline__ struct packed<F> block_at(const struct plane_bytes &p, u32 at)
 {
     struct packed<F> r;
-    u32 n_blocks = p.n_cols / 32;
-    u32 at = row * n_blocks + block; // of a matrix of less than 2^37 numbers
     const u8 *q = p.quants + (u64)at * (F == PLANES_Q8_0 ? 32 : 16);
 
-    r.q[0] = load_once(q);
+    r.q[0] = load_quants<ONCE>(q);
     if (F == PLANES_Q8_0)
-        r.q[F == PLANES_Q8_0] = load_once(q + 16);
+        r.q[F == PLANES_Q8_0] = load_quants<ONCE>(q + 16);
     if (F == PLANES_Q5_0 || F == PLANES_Q5_1 || F == PLANES_Q5_K)
         r.high[0] = ((const u32 *)p.high)[at];
     if (F == PLANES_Q6_K) {
@@ -43,9 +51,8 @@ template <u32 F> static __device__ __forceinline__ struct packed<F> load_block(c
     if (F == PLANES_Q4_1 || F == PLANES_Q5_1 || F == PLANES_MXFP4)
         r.scale = ((const u32 *)p.scales)[at];
     if (F >= PLANES_Q2_K && F != PLANES_IQ4_NL && F != PLANES_MXFP4) {
-        u32 super = row * (n_blocks / 8) + block / 8;
+        u32 super = at / 8, g = at % 8;
         const u8 *s = p.scales + (u64)super * 16;
-        u32 g = block % 8;
         if (F == PLANES_Q4_K || F == PLANES_Q5_K)
             r.scale = s[g] | (u32)s[g + 8] << 8;
         else if (F == PLANES_IQ4_XS)
@@ -55,6 +62,11 @@ template <u32 F> static __device__ __forceinline__ struct packed<F> load_block(c
         r.delta = ((const u32 *)p.deltas)[super];
     }
     return r;
+}
+
+template <u32 F> static __device__ __forceinline__ struct packed<F> load_block(const struct planes &p, u32 row, u32 block)
+{
+    return block_at<F, true>({ p.quants, p.high, p.scales, p.deltas }, row * (p.n_cols / 32) + block); // less than 2^37 numbers
 }
 
 static __device__ __forceinline__ f32 half_of(u32 bits)

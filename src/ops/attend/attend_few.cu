@@ -1,0 +1,360 @@
+// attend_few.cu - attend.h for a few rows: fp16 pages, heads of 64 or 128.
+//
+// A warp takes whole pages with a softmax of its own; the warps of a block meet at the end, and the last block of several adds up their
+// parts in order. A short context takes one block for each head; a long one is split over many blocks, and up to four heads of a group
+// share each read of K and V. Which way it goes depends on the row's position and the tape alone.
+// K pages hold [dim][16 tokens], V pages [token][dim]. A lane reads eight tokens of one dimension of K, and eight dimensions of one
+// token of V. Pages that are older than the step are read before the block waits for its inputs.
+#include "device/cuda/kernel.cuh"
+#include "ops/attend/attend_cuda.h"
+
+enum { WARPS = ATTEND_FEW_THREADS / 32 };
+#define INFINITY_F32 __int_as_float(0x7f800000)
+
+struct share { // of a block: heads [head, head + n_heads) over pages [first, end) of the table, one of n_splits shares
+    u32 head, n_heads, kv, first, end, split, n_splits;
+};
+
+struct row_range {
+    u32 position, first; // positions first..position are seen
+    u32 old;             // positions below are older than this step
+    const u32 *table;
+};
+
+static __device__ __forceinline__ struct row_range range_of(const struct attend_params &p, u32 row)
+{
+    struct row_range r;
+    u32 slot = step_slots(p.step)[row], lane = threadIdx.x & 31;
+
+    r.position = step_positions(p.step)[row];
+    r.first = p.args.window && r.position >= p.args.window ? r.position - p.args.window + 1 : 0;
+    r.table = p.table + (u64)slot * p.args.pages.max_pages;
+    r.old = r.position;
+    if (p.step->n_rows > 1) {
+        if (lane < p.step->n_rows && step_slots(p.step)[lane] == slot)
+            r.old = min(r.old, step_positions(p.step)[lane]);
+        r.old = __reduce_min_sync(~0u, r.old);
+    }
+    return r;
+}
+
+static __device__ __forceinline__ struct share share_of(const struct attend_params &p, const struct row_range &r)
+{
+    u32 group = p.args.n_heads / p.args.pages.n_kv_heads, h = blockIdx.y % group;
+    u32 first = r.first / PAGE_TOKENS, end = r.position / PAGE_TOKENS + 1, n = end - first;
+    struct share s = { blockIdx.y, 1, blockIdx.y / group, first, end, 0, 1 };
+
+    if (n <= ATTEND_ALONE_PAGES) {
+        s.split = blockIdx.x; // 0 works, the others have nothing to do
+        return s;
+    }
+    s.n_heads = min(group - h / 4 * 4, 4u);
+    s.head = blockIdx.y - h % 4;
+    s.split = blockIdx.x * s.n_heads + h % 4;
+    u32 each = max((n + p.n_splits * s.n_heads - 1) / (p.n_splits * s.n_heads), (u32)WARPS);
+    s.n_splits = (n + each - 1) / each;
+    s.first = first + s.split * each;
+    s.end = min(s.first + each, end);
+    return s;
+}
+
+template <u32 DIM> struct page { // a lane's part of K and V
+    static constexpr u32 n_k = DIM / 16, n_v = DIM / 16, lanes = DIM / 8; // lanes: that share a token of V
+    uint4 k[n_k], v[n_v];
+};
+
+template <u32 DIM> static __device__ __forceinline__ void load_page(const struct attend_params &p, struct page<DIM> &page, u32 number, u32 kv)
+{
+    u64 at = page_at(&p.args.pages, number, kv);
+    u32 lane = threadIdx.x & 31;
+
+#pragma unroll
+    for (u32 i = 0; i < page.n_k; i++)
+        page.k[i] = *((const uint4 *)((const __half *)p.k_pages + at) + i * 32 + lane);
+#pragma unroll
+    for (u32 i = 0; i < page.n_v; i++)
+        page.v[i] = *((const uint4 *)((const __half *)p.v_pages + at) + i * 32 + lane);
+}
+
+static __device__ __forceinline__ void widen_halves(const uint4 &v, f32 (&out)[8])
+{
+    const u32 words[4] = { v.x, v.y, v.z, v.w };
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        float2 f = __half22float2(*(const __half2 *)&words[i]);
+        out[2 * i] = f.x;
+        out[2 * i + 1] = f.y;
+    }
+}
+
+// Eight sums over the lanes of equal parity; afterwards the lane holds the sum of token kept_token().
+static __device__ __forceinline__ f32 spread_sum(f32 (&v)[8])
+{
+    u32 lane = threadIdx.x & 31;
+#pragma unroll
+    for (u32 bit = 16, n = 4; bit >= 4; bit /= 2, n /= 2) {
+        bool upper = lane & bit;
+#pragma unroll
+        for (u32 i = 0; i < n; i++) {
+            f32 mine = upper ? v[i + n] : v[i], other = upper ? v[i] : v[i + n];
+            v[i] = mine + __shfl_xor_sync(~0u, other, bit);
+        }
+    }
+    return v[0] + __shfl_xor_sync(~0u, v[0], 2);
+}
+static __device__ __forceinline__ u32 kept_token(u32 lane)
+{
+    return (lane & 1) * 8 + (lane >> 4 & 1) * 4 + (lane >> 3 & 1) * 2 + (lane >> 2 & 1);
+}
+static __device__ __forceinline__ u32 keeping_lane(u32 token)
+{
+    return token / 8 + (token >> 2 & 1) * 16 + (token >> 1 & 1) * 8 + (token & 1) * 4;
+}
+
+template <u32 DIM> struct room { // shared memory: what the warps found
+    f32 top[4][WARPS], total[4][WARPS];
+    f32 sums[WARPS][4][DIM];
+};
+
+template <u32 DIM, u32 HEADS> struct state { // of a warp
+    f32 q[HEADS == 1 ? DIM / 16 : 1]; // of dimensions lane / 2 + 16 i, times scale; several heads' lie where the warp's sums will
+    f32 top[HEADS], total[HEADS];
+    f32 sums[HEADS][8]; // of dimensions 8 (lane % lanes) + j, over the lane's tokens
+};
+
+template <u32 DIM, u32 HEADS>
+static __device__ __forceinline__ void load_queries(const struct attend_params &p, struct state<DIM, HEADS> &s, const struct share &share, struct room<DIM> &room)
+{
+    u32 lane = threadIdx.x & 31;
+
+#pragma unroll
+    for (u32 h = 0; h < HEADS; h++) {
+        const f32 *q = p.q + ((u64)blockIdx.z * p.args.n_heads + share.head + min(h, share.n_heads - 1)) * DIM;
+#pragma unroll
+        for (u32 i = 0; i < DIM / 16; i++)
+            if (HEADS == 1)
+                s.q[i] = q[lane / 2 + 16 * i] * p.args.scale;
+#pragma unroll
+        for (u32 i = lane; i < DIM; i += 32)
+            if (HEADS > 1)
+                room.sums[threadIdx.x / 32][h][i] = q[i] * p.args.scale;
+        s.top[h] = -INFINITY_F32;
+        s.total[h] = 0;
+#pragma unroll
+        for (u32 j = 0; j < 8; j++)
+            s.sums[h][j] = 0;
+    }
+    __syncwarp();
+}
+
+// The weights of a page's tokens, each in the lane that keeps its score.
+template <u32 DIM, u32 HEADS>
+static __device__ __forceinline__ void page_weights(struct state<DIM, HEADS> &s, const struct page<DIM> &page, const struct room<DIM> &room, bool seen, f32 (&weights)[HEADS])
+{
+    u32 lane = threadIdx.x & 31;
+    f32 scores[HEADS][8] = {};
+
+#pragma unroll
+    for (u32 i = 0; i < page.n_k; i++) {
+        f32 k[8];
+        widen_halves(page.k[i], k);
+#pragma unroll
+        for (u32 h = 0; h < HEADS; h++) {
+            f32 q = HEADS == 1 ? s.q[i] : room.sums[threadIdx.x / 32][h][lane / 2 + 16 * i];
+#pragma unroll
+            for (u32 j = 0; j < 8; j++)
+                scores[h][j] = fmaf(q, k[j], scores[h][j]);
+        }
+    }
+#pragma unroll
+    for (u32 h = 0; h < HEADS; h++) {
+        f32 score = spread_sum(scores[h]);
+        score = seen ? score : -INFINITY_F32;
+        f32 top = fmaxf(s.top[h], warp_max(score)), keep = expf(s.top[h] - top);
+        weights[h] = expf(score - top); // every page has a token that is seen, so top is a number
+        s.total[h] = s.total[h] * keep + warp_sum(lane & 2 ? 0 : weights[h]);
+        s.top[h] = top;
+#pragma unroll
+        for (u32 j = 0; j < 8; j++)
+            s.sums[h][j] *= keep;
+    }
+}
+
+// Tokens that are not seen may hold anything: their values count as zero.
+template <u32 DIM, u32 HEADS>
+static __device__ __forceinline__ void page_values(struct state<DIM, HEADS> &s, const struct page<DIM> &page, u32 first, u32 last,
+                                                   const f32 (&weights)[HEADS])
+{
+    u32 lane = threadIdx.x & 31;
+
+#pragma unroll
+    for (u32 i = 0; i < page.n_v; i++) {
+        u32 token = i * (32 / page.lanes) + lane / page.lanes;
+        f32 v[8];
+        widen_halves(token >= first && token <= last ? page.v[i] : make_uint4(0, 0, 0, 0), v);
+#pragma unroll
+        for (u32 h = 0; h < HEADS; h++) {
+            f32 w = __shfl_sync(~0u, weights[h], keeping_lane(token));
+#pragma unroll
+            for (u32 j = 0; j < 8; j++)
+                s.sums[h][j] = fmaf(w, v[j], s.sums[h][j]);
+        }
+    }
+}
+
+template <u32 DIM, u32 HEADS>
+static __device__ __forceinline__ void take_page(struct state<DIM, HEADS> &s, const struct page<DIM> &page, const struct room<DIM> &room,
+                                                 const struct row_range &r, u32 at)
+{
+    u32 first = max(r.first, at * PAGE_TOKENS) - at * PAGE_TOKENS, last = min(r.position - at * PAGE_TOKENS, PAGE_TOKENS - 1);
+    u32 token = kept_token(threadIdx.x & 31);
+    f32 weights[HEADS];
+
+    page_weights(s, page, room, token >= first && token <= last, weights);
+    page_values(s, page, first, last, weights);
+}
+
+template <u32 DIM, u32 HEADS>
+static __device__ __forceinline__ void put_state(struct state<DIM, HEADS> &s, struct room<DIM> &room)
+{
+    constexpr u32 lanes = page<DIM>::lanes;
+    u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+
+#pragma unroll
+    for (u32 h = 0; h < HEADS; h++) {
+#pragma unroll
+        for (u32 j = 0; j < 8; j++)
+#pragma unroll
+            for (u32 o = lanes; o < 32; o *= 2)
+                s.sums[h][j] += __shfl_xor_sync(~0u, s.sums[h][j], o);
+        if (lane < lanes) {
+            *(float4 *)&room.sums[warp][h][lane * 8] = make_float4(s.sums[h][0], s.sums[h][1], s.sums[h][2], s.sums[h][3]);
+            *(float4 *)&room.sums[warp][h][lane * 8 + 4] = make_float4(s.sums[h][4], s.sums[h][5], s.sums[h][6], s.sums[h][7]);
+        }
+        if (lane == 0) {
+            room.top[h][warp] = s.top[h];
+            room.total[h][warp] = s.total[h];
+        }
+    }
+}
+
+struct part { // of a result that was split: sums of exp(score - top)
+    f32 top, total, sum;
+};
+static __device__ __forceinline__ void add_part(struct part *to, f32 top, f32 total, f32 sum)
+{
+    f32 higher = fmaxf(to->top, top), keep = expf(to->top - higher), scale = expf(top - higher);
+    *to = { higher, to->total * keep + total * scale, to->sum * keep + sum * scale };
+}
+
+// The last block to arrive adds the parts of all, in order.
+template <u32 DIM> static __device__ __forceinline__ void combine(const struct attend_params &p, const struct share &s, u32 row)
+{
+    __shared__ u32 last;
+    u64 place = (u64)row * p.args.n_heads + s.head;
+
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        last = atomicAdd(&p.arrived[place], 1) == s.n_splits - 1;
+    __syncthreads();
+    if (!last)
+        return;
+    __threadfence();
+    for (u32 i = threadIdx.x; i < s.n_heads * DIM; i += ATTEND_FEW_THREADS) {
+        const f32 *parts = p.partial + (place + i / DIM) * p.n_splits * 4 * (DIM + 2);
+        struct part all = { -INFINITY_F32, 0, 0 };
+#pragma unroll 4
+        for (u32 k = 0; k < s.n_splits; k++, parts += DIM + 2)
+            add_part(&all, __ldcg(parts + DIM), __ldcg(parts + DIM + 1), __ldcg(parts + i % DIM));
+        p.out[place * DIM + i] = all.sum / all.total;
+    }
+    if (threadIdx.x == 0)
+        p.arrived[place] = 0;
+}
+
+template <u32 DIM>
+static __device__ __forceinline__ void meet(const struct attend_params &p, const struct room<DIM> &room, const struct share &s, u32 row)
+{
+    u32 n_warps = min(s.end - s.first, (u32)WARPS);
+    u64 place = (u64)row * p.args.n_heads + s.head;
+
+    for (u32 i = threadIdx.x; i < s.n_heads * DIM; i += ATTEND_FEW_THREADS) {
+        u32 h = i / DIM;
+        f32 top = room.top[h][0], total = 0, sum = 0;
+        for (u32 w = 1; w < n_warps; w++)
+            top = fmaxf(top, room.top[h][w]);
+        for (u32 w = 0; w < n_warps; w++) {
+            f32 scale = expf(room.top[h][w] - top);
+            total += room.total[h][w] * scale;
+            sum += room.sums[w][h][i % DIM] * scale;
+        }
+        if (s.n_splits == 1) {
+            p.out[place * DIM + i] = sum / total;
+            continue;
+        }
+        f32 *part = p.partial + ((place + h) * p.n_splits * 4 + s.split) * (DIM + 2);
+        part[i % DIM] = sum;
+        if (i % DIM == 0) {
+            part[DIM] = top;
+            part[DIM + 1] = total;
+        }
+    }
+    if (s.n_splits > 1)
+        combine<DIM>(p, s, row);
+}
+
+template <u32 DIM, u32 HEADS>
+static __device__ __forceinline__ void take_share(const struct attend_params &p, const struct row_range &r, const struct share &s, struct room<DIM> &room)
+{
+    u32 at = s.first + threadIdx.x / 32, row = blockIdx.z;
+    bool early = at < s.end && (at + 1) * PAGE_TOKENS <= r.old;
+    struct page<DIM> page = {};
+    struct state<DIM, HEADS> state;
+
+    if (early)
+        load_page(p, page, r.table[at], s.kv);
+    wait_for_inputs();
+    if (at < s.end) {
+        if (!early)
+            load_page(p, page, r.table[at], s.kv);
+        load_queries(p, state, s, room);
+        take_page(state, page, room, r, at);
+        for (at += WARPS; at < s.end; at += WARPS) {
+            load_page(p, page, r.table[at], s.kv);
+            take_page(state, page, room, r, at);
+        }
+        __syncwarp();
+        put_state(state, room);
+    }
+    __syncthreads();
+    meet(p, room, s, row);
+}
+
+template <u32 DIM> static __device__ __forceinline__ void attend_few(const struct attend_params &p)
+{
+    __shared__ __align__(16) struct room<DIM> room;
+    u32 row = blockIdx.z;
+
+    if (row >= p.step->n_rows) { // the step and the table are older than any launch
+        wait_for_inputs();
+        return;
+    }
+    struct row_range r = range_of(p, row);
+    struct share s = share_of(p, r);
+    if (s.split >= s.n_splits)
+        wait_for_inputs();
+    else if (s.n_heads == 1)
+        take_share<DIM, 1>(p, r, s, room);
+    else
+        take_share<DIM, 4>(p, r, s, room);
+}
+
+extern "C" __global__ void __launch_bounds__(ATTEND_FEW_THREADS, 2) attend_few_64(const __grid_constant__ struct attend_params p)
+{
+    attend_few<64>(p);
+}
+extern "C" __global__ void __launch_bounds__(ATTEND_FEW_THREADS, 2) attend_few_128(const __grid_constant__ struct attend_params p)
+{
+    attend_few<128>(p);
+}

@@ -1,0 +1,427 @@
+// gemv_ring.cu - products with one row of activations on Hopper and later: weights stream through a ring in shared memory.
+//
+// A block owns a run of pairs of weight rows. A stage of the ring holds as many pairs as its 16 warps take at a time, each shared by `lanes`
+// lanes. Bulk copies fill the ring before the block waits for its inputs, so memory works while the operation before this one ends
+// and while the row is made ready; the warps take turns to fill a stage again when all have left it. Sums meet in shared memory, and one thread ends each
+// pair. The order of a sum depends on n_cols, the format and `lanes` alone.
+// The row: x * norm as int8 with a scale for each 32, or as fp32 for 16-bit weights; the norm's factor multiplies the sums.
+#include "ops/matmul/row_int8.cuh"
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // older devices have no bulk copies; gemv.cu serves them
+
+enum { RING_WARPS = RING_THREADS / 32 };
+
+static __device__ __forceinline__ u32 shared_address(const void *at)
+{
+    return (u32)__cvta_generic_to_shared(at);
+}
+
+// Where the planes of a stage lie: plane by plane, row by row.
+template <u32 F> struct stage_places {
+    u32 quants, high, scales, deltas;
+
+    __device__ __forceinline__ stage_places(const struct pairs_params &p)
+    {
+        u32 n_rows = 2 * RING_THREADS >> p.ring.lanes_log2;
+        quants = 0;
+        high = quants + ring_part_bytes(n_rows, planes_quants_bytes(F, p.n_cols));
+        scales = high + ring_part_bytes(n_rows, planes_high_bytes(F, p.n_cols));
+        deltas = scales + ring_part_bytes(n_rows, planes_scales_bytes(F, p.n_cols));
+    }
+    __device__ __forceinline__ struct plane_bytes row(u32 n_cols, u32 index, const u8 *stage) const
+    {
+        struct plane_bytes r;
+        r.quants = stage + quants + index * (u32)planes_quants_bytes(F, n_cols);
+        r.high = stage + high + index * (u32)planes_high_bytes(F, n_cols);
+        r.scales = stage + scales + index * (u32)planes_scales_bytes(F, n_cols);
+        r.deltas = stage + deltas + index * (u32)planes_deltas_bytes(F, n_cols);
+        return r;
+    }
+};
+
+struct copy { // of a run of rows; what a lane knows of it
+    u32 row, index, n_rows; // row of the matrix, index in the stage, rows of the run that begins here or 0
+    u32 full;
+    bool exists;
+};
+
+// Whole words go with the run's first row, others four bytes at a time, each lane its row.
+static __device__ __forceinline__ void copy_part(const struct copy &c, u32 to, const u8 *plane, u32 bytes)
+{
+    const u8 *from = plane + (u64)c.row * bytes;
+
+    to += c.index * bytes;
+    if (bytes % 16 != 0) {
+        for (u32 i = 0; i < bytes && c.exists; i += 4)
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to + i), "l"(from + i) : "memory");
+    } else if (bytes > 0 && c.n_rows > 0) {
+        u64 policy;
+        asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to),
+                     "l"(from), "r"(bytes * c.n_rows), "r"(c.full), "l"(policy)
+                     : "memory");
+    }
+}
+
+struct ring_state { // of a block
+    u64 full[RING_MOST_DEPTH];  // barriers: the stage's bytes have come
+    u64 empty[RING_MOST_DEPTH]; // all warps have left it
+    f32 squares[RING_WARPS];
+};
+
+static __device__ __forceinline__ u32 pairs_of_a_stage(const struct pairs_params &p)
+{
+    return RING_THREADS >> p.ring.lanes_log2;
+}
+
+static __device__ __forceinline__ u32 bytes_in_words(u64 row_bytes)
+{
+    return row_bytes % 16 == 0 ? (u32)row_bytes : 0;
+}
+
+// The whole warp: asks for the pairs [first, end) of a stage, as many as fit. A lane takes a row; rows that follow each other in their
+// matrix too are one copy.
+template <u32 F>
+static __device__ __forceinline__ void fill_stage(const struct pairs_params &p, u32 first, u32 end, u32 slot, u32 full)
+{
+    u32 lane = threadIdx.x & 31, each = pairs_of_a_stage(p), n = min(end - first, each);
+    u32 index = p.ring.apart ? lane & (each - 1) : lane / 2, second = p.ring.apart ? lane >= each : lane & 1;
+    bool exists = lane < 2 * each && index < n;
+    struct pair r = pair_find(p, first + min(index, n - 1));
+    u32 matrix = second ? r.matrix[1] : r.matrix[0], row = second ? r.row[1] : r.row[0];
+    u32 name = exists ? row + (matrix << 30) : ~0u, before = __shfl_up_sync(~0u, name, 1); // fewer than 2^30 rows
+    u32 starts = __ballot_sync(~0u, !exists || lane == 0 || name != before + 1);
+    u32 next = lane == 31 ? 0 : starts >> (lane + 1);
+    struct copy c = { row, lane, 0, full, exists };
+    if (exists && (starts >> lane & 1))
+        c.n_rows = next ? __ffs(next) : 32 - lane;
+
+    u32 bytes = bytes_in_words(planes_quants_bytes(F, p.n_cols)) + bytes_in_words(planes_high_bytes(F, p.n_cols)) +
+                bytes_in_words(planes_scales_bytes(F, p.n_cols)) + bytes_in_words(planes_deltas_bytes(F, p.n_cols));
+    if (lane == 0)
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full), "r"(2 * n * bytes) : "memory");
+    __syncwarp();
+    struct stage_places<F> at(p);
+    const struct planes &w = p.w[matrix];
+    copy_part(c, slot + at.quants, w.quants, (u32)planes_quants_bytes(F, p.n_cols));
+    copy_part(c, slot + at.high, w.high, (u32)planes_high_bytes(F, p.n_cols));
+    copy_part(c, slot + at.scales, w.scales, (u32)planes_scales_bytes(F, p.n_cols));
+    copy_part(c, slot + at.deltas, w.deltas, (u32)planes_deltas_bytes(F, p.n_cols));
+    if (p.ring.words)
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
+}
+
+static __device__ __forceinline__ void wait_for_stage(u32 full, u32 parity)
+{
+    asm volatile("{\n\t.reg .pred p;\n"
+                 "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+                 "\t@!p bra again;\n\t}" ::"r"(full), "r"(parity)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void barrier_begin(u32 at, u32 arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
+}
+static __device__ __forceinline__ void show_barriers() // to the copies as well
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+static __device__ __forceinline__ void leave_stage(u32 empty)
+{
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0)
+        asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(empty) : "memory");
+}
+
+// Eight columns of the row and of the norm.
+struct eight {
+    float4 a, b;
+};
+static __device__ __forceinline__ struct eight load_eight(const f32 *from, u32 i, u32 n)
+{
+    const float4 *at = (const float4 *)from + 2 * min(i, n - 1);
+    return { at[0], at[1] };
+}
+static __device__ __forceinline__ f32 squares_of(const struct eight &v)
+{
+    return v.a.x * v.a.x + v.a.y * v.a.y + v.a.z * v.a.z + v.a.w * v.a.w + v.b.x * v.b.x + v.b.y * v.b.y + v.b.z * v.b.z + v.b.w * v.b.w;
+}
+
+static __device__ __forceinline__ struct eight times(const struct eight &v, const struct eight &s)
+{
+    return { make_float4(v.a.x * s.a.x, v.a.y * s.a.y, v.a.z * s.a.z, v.a.w * s.a.w),
+             make_float4(v.b.x * s.b.x, v.b.y * s.b.y, v.b.z * s.b.z, v.b.w * s.b.w) };
+}
+
+// int8 activations, quantised weights. A lane has up to two blocks of a row and keeps what faces them in registers.
+template <u32 F> struct form_int8 {
+    struct row_int8 x;
+    struct facing<F> facing[2];
+    u32 blocks[2];
+    bool two; // lanes of this warp have a second block
+
+    __device__ __forceinline__ form_int8(u8 *shared, u32 n_cols)
+    {
+        x = row_int8_at(shared, n_cols / 32);
+    }
+    __device__ __forceinline__ void put(u32 i, const struct eight &v, bool exists)
+    {
+        const f32 numbers[8] = { v.a.x, v.a.y, v.a.z, v.a.w, v.b.x, v.b.y, v.b.z, v.b.w };
+        quantise_eight(x, i, numbers, exists);
+    }
+    __device__ __forceinline__ void begin(u32 part, u32 lanes, u32 n_cols)
+    {
+        u32 n_blocks = n_cols / 32;
+        two = (part & ~31u) + lanes < n_blocks;
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            u32 block = part + i * lanes;
+            blocks[i] = min(block, n_blocks - 1);
+            facing[i] = face<F>(x, blocks[i]);
+            if (block >= n_blocks)
+                facing[i].scale = facing[i].sums[0] = facing[i].sums[1] = 0;
+        }
+    }
+    __device__ __forceinline__ float2 dot(const struct plane_bytes (&rows)[2], u32 part, u32 lanes, u32 n_cols)
+    {
+        float2 sum = make_float2(0, 0);
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            if (i == 1 && !two)
+                break;
+            sum.x = dot_block<F>(block_at<F, false>(rows[0], blocks[i]), facing[i], sum.x);
+            sum.y = dot_block<F>(block_at<F, false>(rows[1], blocks[i]), facing[i], sum.y);
+        }
+        return sum;
+    }
+};
+
+static __device__ __forceinline__ void two_numbers(u32 f16, u32 word, f32 *low, f32 *high)
+{
+    float2 f = __half22float2(*(const __half2 *)&word);
+    *low = f16 ? f.x : __uint_as_float(word << 16);
+    *high = f16 ? f.y : __uint_as_float(word & 0xffff0000);
+}
+
+// fp32 activations, 16-bit weights.
+template <u32 F> struct form_16 {
+    float4 *low, *high; // the first and the second four of each eight columns
+
+    __device__ __forceinline__ form_16(u8 *shared, u32 n_cols)
+    {
+        low = (float4 *)shared;
+        high = low + n_cols / 8;
+    }
+    __device__ __forceinline__ void put(u32 i, const struct eight &v, bool exists)
+    {
+        if (!exists)
+            return;
+        low[i] = v.a;
+        high[i] = v.b;
+    }
+    __device__ __forceinline__ void begin(u32 part, u32 lanes, u32 n_cols)
+    {
+        (void)part, (void)lanes, (void)n_cols;
+    }
+    __device__ __forceinline__ float2 dot(const struct plane_bytes (&rows)[2], u32 first, u32 lanes, u32 n_cols)
+    {
+        float2 sum = make_float2(0, 0);
+#pragma unroll 2
+        for (u32 i = first; i < n_cols / 8; i += lanes) {
+            uint4 a = ((const uint4 *)rows[0].quants)[i], b = ((const uint4 *)rows[1].quants)[i];
+            const u32 wa[4] = { a.x, a.y, a.z, a.w }, wb[4] = { b.x, b.y, b.z, b.w };
+            float4 u = low[i], v = high[i];
+            const f32 at[8] = { u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w };
+#pragma unroll
+            for (u32 k = 0; k < 4; k++) {
+                f32 l, h;
+                two_numbers(F == PLANES_F16, wa[k], &l, &h);
+                sum.x = fmaf(h, at[2 * k + 1], fmaf(l, at[2 * k], sum.x));
+                two_numbers(F == PLANES_F16, wb[k], &l, &h);
+                sum.y = fmaf(h, at[2 * k + 1], fmaf(l, at[2 * k], sum.y));
+            }
+        }
+        return sum;
+    }
+};
+
+// Both sums over a warp; lane 0 holds the first, lane 16 the second.
+static __device__ __forceinline__ f32 meet(float2 sum)
+{
+    bool upper = threadIdx.x & 16;
+    f32 mine = (upper ? sum.y : sum.x) + __shfl_xor_sync(~0u, upper ? sum.x : sum.y, 16);
+#pragma unroll
+    for (u32 o = 8; o; o >>= 1)
+        mine += __shfl_xor_sync(~0u, mine, o);
+    return mine;
+}
+
+// The row, times norm, to shared memory; the squares of each warp's part too. norm: this thread's first eight, loaded before the wait.
+template <typename Form>
+static __device__ __forceinline__ void ready_row(const struct pairs_params &p, Form &form, const struct eight &norm, f32 *squares)
+{
+    u32 n = p.n_cols / 8, end = (n + 31) / 32 * 32;
+    f32 sum = 0;
+
+    for (u32 first = threadIdx.x; first < end; first += 2 * RING_THREADS) {
+        struct eight v[2];
+#pragma unroll
+        for (u32 k = 0; k < 2; k++)
+            v[k] = load_eight(p.in, first + k * RING_THREADS, n);
+#pragma unroll
+        for (u32 k = 0; k < 2; k++) {
+            u32 i = first + k * RING_THREADS;
+            if (i >= end) // the same for a whole warp
+                break;
+            struct eight s = i >= RING_THREADS && p.norm ? load_eight(p.norm, i, n) : norm;
+            sum += i < n ? squares_of(v[k]) : 0;
+            if (p.norm)
+                v[k] = times(v[k], s);
+            form.put(i, v[k], i < n);
+        }
+    }
+    sum = warp_sum(sum);
+    if ((threadIdx.x & 31) == 0)
+        squares[threadIdx.x / 32] = sum;
+    __syncthreads();
+}
+
+struct ring_places { // in dynamic shared memory: the row, the sums [pair][row][warps of a pair], the stages
+    f32 *sums;
+    u32 stages;
+};
+
+// All stages, one after the other.
+template <u32 F, typename Form>
+static __device__ __forceinline__ void walk_ring(const struct pairs_params &p, Form &form, const struct ring_places &at, struct ring_state &state,
+                                                 const struct tasks &t)
+{
+    u32 each = pairs_of_a_stage(p), log2 = p.ring.lanes_log2, lanes = 1 << log2, warps = lanes / 32;
+    u32 mine = threadIdx.x >> log2, part = threadIdx.x & (lanes - 1), slot = 0, parity = 0, turn = 0;
+    extern __shared__ __align__(128) u8 ring_shared[];
+
+    struct stage_places<F> places(p);
+    const u32 rows[2] = { p.ring.apart ? mine : 2 * mine, p.ring.apart ? each + mine : 2 * mine + 1 };
+    form.begin(part, lanes, p.n_cols);
+    for (u32 first = t.first; first < t.end; first += each) {
+        u32 pair = first + mine;
+        if (pair < t.end) {
+            const u8 *stage = ring_shared + at.stages + slot * p.ring.stage_bytes;
+            const struct plane_bytes planes[2] = { places.row(p.n_cols, rows[0], stage), places.row(p.n_cols, rows[1], stage) };
+            wait_for_stage(shared_address(&state.full[slot]), parity);
+            f32 sum = meet(form.dot(planes, part, lanes, p.n_cols));
+            if ((threadIdx.x & 15) == 0)
+                at.sums[((pair - t.first) * 2 + (threadIdx.x & 31) / 16) * warps + part / 32] = sum;
+        }
+        leave_stage(shared_address(&state.empty[slot]));
+        // The stage before this one is filled again, each time by another warp.
+        u32 next = first + (p.ring.depth - 1) * each, last = slot == 0 ? p.ring.depth - 1 : slot - 1;
+        if (first > t.first && next < t.end && turn == threadIdx.x / 32) {
+            wait_for_stage(shared_address(&state.empty[last]), parity ^ (slot == 0));
+            fill_stage<F>(p, next, t.end, shared_address(ring_shared) + at.stages + last * p.ring.stage_bytes, shared_address(&state.full[last]));
+        }
+        turn = (turn + 1) % RING_WARPS;
+        parity ^= slot + 1 == p.ring.depth;
+        slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
+    }
+}
+
+// A thread ends each pair.
+static __device__ __forceinline__ void end_pairs(const struct pairs_params &p, const struct ring_places &at, const struct ring_state &state,
+                                                 const struct tasks &t, const struct pair_inputs &early)
+{
+    u32 warps = 1 << p.ring.lanes_log2 >> 5, pair = t.first + threadIdx.x;
+    struct pair r = pair_find(p, min(pair, t.end - 1));
+    struct pair_inputs in = early;
+    f32 factor = 1;
+
+    __syncthreads();
+    if (p.norm) {
+        factor = 0;
+#pragma unroll
+        for (u32 w = 0; w < RING_WARPS; w++)
+            factor += state.squares[w];
+        factor = norm_factor(factor, p.n_cols, p.eps);
+    }
+    for (; pair < t.end; pair += RING_THREADS) {
+        const f32 *sums = at.sums + (pair - t.first) * 2 * warps;
+        float2 sum = make_float2(0, 0);
+        for (u32 w = 0; w < warps; w++) {
+            sum.x += sums[w];
+            sum.y += sums[warps + w];
+        }
+        if (pair >= t.first + RING_THREADS) {
+            r = pair_find(p, pair);
+            in = pair_load(p, r, 0);
+        }
+        pair_end(p, r, 0, in, make_float2(sum.x * factor, sum.y * factor));
+    }
+}
+
+template <u32 F, typename Form> static __device__ __forceinline__ void gemv_ring(const struct pairs_params &p, u32 row_bytes)
+{
+    extern __shared__ __align__(128) u8 ring_shared[];
+    __shared__ struct ring_state state;
+    struct tasks t = tasks_of(p);
+    u32 each = pairs_of_a_stage(p), warp = threadIdx.x / 32;
+    struct ring_places at = { (f32 *)(ring_shared + row_bytes), 0 };
+    at.stages = (row_bytes + (p.ring.most_pairs * 2 * 4 << p.ring.lanes_log2 >> 5) + 127) / 128 * 128;
+    bool filled = warp < p.ring.depth && t.first + warp * each < t.end;
+
+    if (filled) {
+        u32 full = shared_address(&state.full[warp]);
+        if ((threadIdx.x & 31) == 0) {
+            barrier_begin(full, p.ring.words ? 33 : 1);
+            barrier_begin(shared_address(&state.empty[warp]), RING_WARPS);
+            show_barriers();
+        }
+        __syncwarp();
+        fill_stage<F>(p, t.first + warp * each, t.end, shared_address(ring_shared) + at.stages + warp * p.ring.stage_bytes, full);
+    }
+    struct eight norm = {};
+    struct pair_inputs inputs = {};
+    struct pair ends = pair_find(p, min(t.first + threadIdx.x, t.end - 1)); // what this thread ends
+    bool ends_one = t.first + threadIdx.x < t.end;
+    if (p.norm)
+        norm = load_eight(p.norm, threadIdx.x, p.n_cols / 8);
+    if (ends_one)
+        inputs = pair_load_early(p, ends, 0);
+    wait_for_inputs();
+    if (n_rows_of(p.step, p.rows) == 0) {
+        if (filled) // no block ends while copies into it are on their way
+            wait_for_stage(shared_address(&state.full[warp]), 0);
+        return;
+    }
+    if (ends_one)
+        pair_load_late(p, ends, 0, inputs);
+    Form form(ring_shared, p.n_cols);
+    ready_row(p, form, norm, state.squares);
+    walk_ring<F>(p, form, at, state, t);
+    end_pairs(p, at, state, t, inputs);
+}
+
+#define GEMV_RING(name, F, FORM, ROW_BYTES)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(RING_THREADS, 2) gemv_ring_##name(const __grid_constant__ struct pairs_params p) \
+    {                                                                                                                             \
+        gemv_ring<F, FORM<F>>(p, ROW_BYTES);                                                                                      \
+    }
+#define GEMV_RING_INT8(name, F) GEMV_RING(name, F, form_int8, p.n_cols / 32 * 44)
+GEMV_RING(f16, PLANES_F16, form_16, p.n_cols * 4)
+GEMV_RING(bf16, PLANES_BF16, form_16, p.n_cols * 4)
+GEMV_RING_INT8(q4_0, PLANES_Q4_0)
+GEMV_RING_INT8(q4_1, PLANES_Q4_1)
+GEMV_RING_INT8(q5_0, PLANES_Q5_0)
+GEMV_RING_INT8(q5_1, PLANES_Q5_1)
+GEMV_RING_INT8(q8_0, PLANES_Q8_0)
+GEMV_RING_INT8(q2_k, PLANES_Q2_K)
+GEMV_RING_INT8(q3_k, PLANES_Q3_K)
+GEMV_RING_INT8(q4_k, PLANES_Q4_K)
+GEMV_RING_INT8(q5_k, PLANES_Q5_K)
+GEMV_RING_INT8(q6_k, PLANES_Q6_K)
+GEMV_RING_INT8(iq4_nl, PLANES_IQ4_NL)
+GEMV_RING_INT8(iq4_xs, PLANES_IQ4_XS)
+GEMV_RING_INT8(mxfp4, PLANES_MXFP4)
+#endif

@@ -1,0 +1,160 @@
+// row_int8.cuh - what the kernels for one row of activations share: the row as int8, a dot product with 32 weights, a block's pairs.
+//
+// A row becomes int8 with a scale for each 32; formats with a minimum or a zero point also want the sums of each half. Sums inside 32 are
+// exact integers.
+#pragma once
+#include "ops/matmul/pairs.cuh"
+
+// In dynamic shared memory: elements 0-15 and 16-31 of each block, its scale, and the sums of the two halves.
+struct row_int8 {
+    uint4 *low, *high;
+    f32 *scale;
+    int2 *sums;
+};
+
+static __device__ __forceinline__ struct row_int8 row_int8_at(unsigned char *shared, u32 n_blocks)
+{
+    struct row_int8 x;
+    x.low = (uint4 *)shared;
+    x.high = x.low + n_blocks;
+    x.sums = (int2 *)(x.high + n_blocks);
+    x.scale = (f32 *)(x.sums + n_blocks);
+    return x;
+}
+
+static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
+{
+    return (u32)(a & 255) | (u32)(b & 255) << 8 | (u32)(c & 255) << 16 | (u32)d << 24;
+}
+
+// Eight numbers a thread, four threads a block of 32; all lanes of a warp take part. A block with a NaN or infinity gets the scale NaN.
+static __device__ __forceinline__ void quantise_eight(const struct row_int8 &x, u32 at, const f32 (&v)[8], bool exists)
+{
+    f32 top = 0, all = 0;
+    u32 block = at / 4, part = at % 4;
+
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) {
+        top = fmaxf(top, fabsf(v[i]));
+        all += fabsf(v[i]);
+    }
+    if (!(all < 3e38f))
+        top = __int_as_float(0x7f800000);
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+    f32 scale = top < 3e38f ? top / 127 : __int_as_float(0x7fc00000), inverse = top > 0 ? 127 / top : 0;
+    int q[8];
+#pragma unroll
+    for (u32 i = 0; i < 8; i++)
+        q[i] = __float2int_rn(v[i] * inverse);
+    uint2 words = make_uint2(pack_bytes(q[0], q[1], q[2], q[3]), pack_bytes(q[4], q[5], q[6], q[7]));
+    int sum = __dp4a((int)words.x, 0x01010101, __dp4a((int)words.y, 0x01010101, 0));
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    int other = __shfl_xor_sync(~0u, sum, 2);
+    if (!exists)
+        return;
+    ((uint2 *)(part < 2 ? x.low : x.high))[block * 2 + part % 2] = words;
+    if (part == 0) {
+        x.scale[block] = scale;
+        x.sums[block] = make_int2(sum, other);
+    }
+}
+
+static constexpr __device__ bool has_halves(u32 format) // a scale for each 16
+{
+    return format == PLANES_Q2_K || format == PLANES_Q3_K || format == PLANES_Q6_K;
+}
+static constexpr __device__ bool has_minimum(u32 format)
+{
+    return format == PLANES_Q4_1 || format == PLANES_Q5_1 || format == PLANES_Q2_K || format == PLANES_Q4_K || format == PLANES_Q5_K;
+}
+static constexpr __device__ int zero_of(u32 format) // the integer that stands for 0
+{
+    return format == PLANES_Q4_0 ? 8 : format == PLANES_Q5_0 ? 16 : format == PLANES_Q3_K ? 4 : format == PLANES_Q6_K ? 32 : 0;
+}
+static constexpr __device__ bool is_nibbles(u32 format) // nothing but 16 bytes of unsigned nibbles
+{
+    return format == PLANES_Q4_0 || format == PLANES_Q4_1 || format == PLANES_Q2_K || format == PLANES_Q3_K || format == PLANES_Q4_K;
+}
+
+// 32 activations as a dot product wants them. The sums start at 1.5 * 2^23 as bits of a float, less what the zero point adds: as a
+// float that is the same number plus the sum, and needs no conversion.
+template <u32 F> struct facing {
+    int q[8], start[2];
+    f32 scale, sums[2];
+};
+static constexpr __device__ f32 FACING_ZERO = 12582912.0f;
+
+template <u32 F> static __device__ __forceinline__ struct facing<F> face(const struct row_int8 &x, u32 block)
+{
+    uint4 low = x.low[block], high = x.high[block];
+    int2 sums = x.sums[block];
+    constexpr bool halves = has_halves(F);
+    struct facing<F> f = { { (int)low.x, (int)low.y, (int)low.z, (int)low.w, (int)high.x, (int)high.y, (int)high.z, (int)high.w } };
+
+    f.scale = x.scale[block];
+    f.start[0] = 0x4b400000 - zero_of(F) * (halves ? sums.x : sums.x + sums.y);
+    f.start[1] = halves ? 0x4b400000 - zero_of(F) * sums.y : 0;
+    f.sums[0] = f.scale * (f32)(halves ? sums.x : sums.x + sums.y);
+    f.sums[1] = f.scale * (f32)sums.y;
+    return f;
+}
+
+static __device__ __forceinline__ int dot_unsigned(u32 w, int x, int sum)
+{
+    asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(w), "r"(x));
+    return sum;
+}
+
+// High nibbles are multiplied where they are; sixteen times the sum loses nothing when it is shifted back.
+template <u32 F> static __device__ __forceinline__ void dot_ints(const struct packed<F> &w, const struct facing<F> &x, int *first, int *second)
+{
+    int low = x.start[0], high = 0;
+
+    if (is_nibbles(F)) {
+        const u32 words[4] = { w.q[0].x, w.q[0].y, w.q[0].z, w.q[0].w };
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            low = dot_unsigned(words[i] & 0x0f0f0f0f, x.q[i], low);
+            high = dot_unsigned(words[i] & 0xf0f0f0f0, x.q[4 + i], high);
+        }
+        high >>= 4;
+    } else {
+        int q[8];
+        unpack_ints<F>(w, q);
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            low = __dp4a(q[i], x.q[i], low);
+            high = __dp4a(q[4 + i], x.q[4 + i], high);
+        }
+    }
+    *first = has_halves(F) ? low : low + high;
+    *second = x.start[1] + high;
+}
+
+template <u32 F> static __device__ __forceinline__ f32 dot_block(const struct packed<F> &w, const struct facing<F> &x, f32 sum)
+{
+    f32 scale[2], offset[2];
+    int first, second;
+
+    unpack_scales<F>(w, scale, offset);
+    dot_ints<F>(w, x, &first, &second);
+    if (has_halves(F))
+        sum += x.scale * (scale[0] * (__int_as_float(first) - FACING_ZERO) + scale[1] * (__int_as_float(second) - FACING_ZERO));
+    else
+        sum += x.scale * scale[0] * (__int_as_float(first) - FACING_ZERO);
+    if (has_minimum(F))
+        sum += offset[0] * x.sums[0] + (has_halves(F) ? offset[1] * x.sums[1] : 0);
+    return sum;
+}
+
+struct tasks { // of a block: pairs [first, end), a warp takes `step` apart
+    u32 first, end;
+};
+static __device__ __forceinline__ struct tasks tasks_of(const struct pairs_params &p)
+{
+    struct tasks t;
+    t.first = p.first_pair + p.n_pairs * blockIdx.x / gridDim.x; // 32 bits: a division of 64 costs more than the rest of the prologue
+    t.end = p.first_pair + p.n_pairs * (blockIdx.x + 1) / gridDim.x;
+    return t;
+}
