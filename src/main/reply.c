@@ -94,6 +94,8 @@ static struct ingot_request_options request_options(const struct reply *r)
     options.stop = s->stop.at;
     options.n_stop = s->stop.n;
     options.ignore_eos = s->ignore_eos;
+    options.grammar = r->grammar;
+    options.json_schema = r->json_schema;
     options.parse_special = s->special;
     return options;
 }

@@ -7,7 +7,8 @@ struct reply {
     struct ingot_engine *engine;
     struct ingot_session *session; // NULL: a fresh one
     const struct settings *settings;
-    struct buf text; // the answer; freed by the caller
+    struct buf text;                   // the answer; freed by the caller
+    const char *grammar, *json_schema; // that answers follow; NULL: none
     struct ingot_result result;
 };
 

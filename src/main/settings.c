@@ -33,6 +33,10 @@ static const struct option prompt_options[] = {
     { "-sp --special", OPTION_FLAG, AT(special), NULL, NULL, 0, 0, NULL, "with --no-chat: control tokens written in the prompt count as such" },
     { "-n --predict --n-predict", OPTION_U32, AT(n_predict), "N", "0", 0, 0, NULL, "tokens of an answer at most; 0: to the end of the context" },
     { "-r --stop --reverse-prompt", OPTION_LIST, AT(stop), "TEXT", NULL, 0, 0, NULL, "end the answer before TEXT; may be given more than once" },
+    { "--grammar", OPTION_STRING, AT(grammar), "GBNF", NULL, 0, 0, NULL, "the answer follows this grammar" },
+    { "--grammar-file", OPTION_STRING, AT(grammar_file), "FILE", NULL, 0, 0, NULL, "the answer follows the grammar in FILE" },
+    { "-j --json-schema", OPTION_STRING, AT(json_schema), "SCHEMA", NULL, 0, 0, NULL, "the answer is JSON that fulfils this schema" },
+    { "-jf --json-schema-file", OPTION_STRING, AT(json_schema_file), "FILE", NULL, 0, 0, NULL, "the answer is JSON that fulfils the schema in FILE" },
     { "--ignore-eos", OPTION_FLAG, AT(ignore_eos), NULL, NULL, 0, 0, NULL, "go on when the model says that it is done" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object per line instead of text" },
     { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "no line of figures at the end" },
@@ -160,7 +164,7 @@ static const char quantize_text[] =
     "  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M";
 
 static const char serve_text[] =
-    "Speaks OpenAI's chat completions and completions, Anthropic's messages, and /tokenize, /detokenize, /apply-template, /health, "
+    "Speaks OpenAI's chat completions, completions, responses and embeddings, Anthropic's messages, and /tokenize, /detokenize, /apply-template, /health, "
     "/metrics; a chat page is at /. One line per request goes to stderr (--log error: none). The first SIGTERM or Ctrl-C lets running "
     "answers finish, the second ends at once.\n\n"
     "  ingot serve -m model.gguf --port 8080 -np 8\n"

@@ -15,6 +15,7 @@ struct settings {
     const char *prompt, *file, *system;
     bool no_chat, special, json, quiet, ignore_eos, trace;
     uint32_t n_predict;
+    const char *grammar, *grammar_file, *json_schema, *json_schema_file;
     struct option_list stop;
     // sampling
     float temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;

@@ -1,20 +1,18 @@
 // anthropic.c - answers as Anthropic's messages tell them, whole and as a stream, in the order of events that its clients insist on.
 //
-// Not here: reading the request (ask.c), tool use, thinking blocks.
+// A stream is a row of blocks: thinking, text, and one for each call. A block is opened when its first piece comes. A message without
+// any piece has one empty text block. Not here: reading the request (ask.c, messages.c).
 #include "server/sse.h"
 #include "server/state.h"
 #include "server/talk.h"
 
-static json_t *text_json(const struct buf *text)
+static const char *stop_reason(const struct talk *t)
 {
-    struct str s = buf_as_str(text);
-    json_t *value = json_stringn(s.at, s.n);
-    return value ? value : json_string("");
-}
+    enum ingot_finish finish = t->generation->choices[0].result.finish;
 
-static const char *stop_reason(enum ingot_finish finish)
-{
-    return finish == INGOT_FINISH_LENGTH ? "max_tokens" : finish == INGOT_FINISH_STOP ? "stop_sequence" : "end_turn";
+    if (finish == INGOT_FINISH_LENGTH)
+        return "max_tokens";
+    return t->choices[0].n_calls ? "tool_use" : finish == INGOT_FINISH_STOP ? "stop_sequence" : "end_turn";
 }
 
 static json_t *usage(const struct talk *t)
@@ -29,11 +27,32 @@ static json_t *message(const struct talk *t, json_t *content, const char *reason
                      t->server->name, "content", content, "stop_reason", reason, "stop_sequence", "usage", usage(t));
 }
 
+// The arguments as an object; those that are none stand under the name "text".
+static json_t *input_of(const struct talk_call *call)
+{
+    struct str text = buf_as_str(&call->arguments);
+    json_t *input = json_loadb(text.at, text.n, 0, NULL);
+
+    if (json_is_object(input))
+        return input;
+    json_decref(input);
+    return text.n ? json_pack("{s:o}", "text", talk_text(&call->arguments)) : json_object();
+}
+
 static json_t *whole(struct talk *t)
 {
-    json_t *content = json_pack("[{s:s, s:o}]", "type", "text", "text", text_json(&t->choices[0].text));
-    json_t *reply = message(t, content, stop_reason(t->generation->choices[0].result.finish));
+    const struct talk_choice *c = &t->choices[0];
+    json_t *content = json_array();
 
+    if (c->reasoning.n > 0)
+        json_array_append_new(
+            content, json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking", talk_text(&c->reasoning), "signature", ""));
+    if (c->text.n > 0 || c->n_calls == 0)
+        json_array_append_new(content, json_pack("{s:s, s:o}", "type", "text", "text", talk_text(&c->text)));
+    for (uint32_t i = 0; i < c->n_calls; i++)
+        json_array_append_new(content, json_pack("{s:s, s:s, s:o, s:o}", "type", "tool_use", "id", c->calls[i].id, "name",
+                                                 talk_text(&c->calls[i].name), "input", input_of(&c->calls[i])));
+    json_t *reply = message(t, content, stop_reason(t));
     json_object_set_new(reply, "timings", talk_timings(t));
     talk_add_warnings(t, reply);
     return reply;
@@ -45,32 +64,84 @@ static void open_stream(struct talk *t, struct buf *out)
 
     talk_add_warnings(t, start);
     sse_event(out, "message_start", start);
-    sse_event(out, "content_block_start",
-              json_pack("{s:s, s:i, s:{s:s, s:s}}", "type", "content_block_start", "index", 0, "content_block", "type", "text",
-                        "text", ""));
     sse_event(out, "ping", json_pack("{s:s}", "type", "ping"));
 }
 
-static void piece(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
+// ---- blocks
+
+static void close_block(struct talk_choice *c, struct buf *out)
+{
+    if (c->block < 0)
+        return;
+    c->block = -1;
+    sse_event(out, "content_block_stop", json_pack("{s:s, s:i}", "type", "content_block_stop", "index", (int)c->n_blocks - 1));
+}
+
+static void open_block(struct talk_choice *c, int kind, json_t *content, struct buf *out)
+{
+    close_block(c, out);
+    c->block = kind;
+    sse_event(out, "content_block_start",
+              json_pack("{s:s, s:i, s:o}", "type", "content_block_start", "index", (int)c->n_blocks++, "content_block", content));
+}
+
+static void delta(struct talk_choice *c, const char *type, const char *field, struct str text, struct buf *out)
+{
+    sse_event(out, "content_block_delta",
+              json_pack("{s:s, s:i, s:{s:s, s:o}}", "type", "content_block_delta", "index", (int)c->n_blocks - 1, "delta", "type",
+                        type, field, json_stringn(text.at, text.n)));
+}
+
+static json_t *empty_text(void)
+{
+    return json_pack("{s:s, s:s}", "type", "text", "text", "");
+}
+
+static void piece(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
 {
     struct talk_choice *c = &t->choices[choice];
 
-    (void)event;
-    if (c->text.n > 0)
-        sse_event(out, "content_block_delta",
-                  json_pack("{s:s, s:i, s:{s:s, s:o}}", "type", "content_block_delta", "index", 0, "delta", "type", "text_delta",
-                            "text", text_json(&c->text)));
-    c->text.n = 0;
+    switch (said->kind) {
+    case PIECE_CONTENT:
+        if (c->block != PIECE_CONTENT)
+            open_block(c, PIECE_CONTENT, empty_text(), out);
+        delta(c, "text_delta", "text", said->text, out);
+        return;
+    case PIECE_REASONING:
+        if (c->block != PIECE_REASONING)
+            open_block(c, PIECE_REASONING, json_pack("{s:s, s:s, s:s}", "type", "thinking", "thinking", "", "signature", ""),
+                       out);
+        delta(c, "thinking_delta", "thinking", said->text, out);
+        return;
+    case PIECE_CALL:
+        open_block(c, PIECE_CALL,
+                   json_pack("{s:s, s:s, s:o, s:{}}", "type", "tool_use", "id", c->calls[c->n_calls - 1].id, "name",
+                             json_stringn(said->text.at, said->text.n), "input"),
+                   out);
+        return;
+    case PIECE_ARGUMENTS:
+        delta(c, "input_json_delta", "partial_json", said->text, out);
+        return;
+    case PIECE_CALL_END:
+        close_block(c, out);
+        return;
+    }
+}
+
+static void finish(struct talk *t, uint32_t choice, struct buf *out)
+{
+    struct talk_choice *c = &t->choices[choice];
+
+    if (c->n_blocks == 0)
+        open_block(c, PIECE_CONTENT, empty_text(), out);
+    close_block(c, out);
 }
 
 static void close_stream(struct talk *t, struct buf *out)
 {
-    const char *reason = stop_reason(t->generation->choices[0].result.finish);
-
-    sse_event(out, "content_block_stop", json_pack("{s:s, s:i}", "type", "content_block_stop", "index", 0));
     sse_event(out, "message_delta",
-              json_pack("{s:s, s:{s:s, s:n}, s:o}", "type", "message_delta", "delta", "stop_reason", reason, "stop_sequence",
-                        "usage", usage(t)));
+              json_pack("{s:s, s:{s:s, s:n}, s:o}", "type", "message_delta", "delta", "stop_reason", stop_reason(t),
+                        "stop_sequence", "usage", usage(t)));
     sse_event(out, "message_stop", json_pack("{s:s}", "type", "message_stop"));
 }
 
@@ -88,4 +159,4 @@ static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
                         err->code == ERR_CANCELLED ? "overloaded_error" : "api_error", "message", sse_text(err->message)));
 }
 
-const struct dialect_voice voice_messages = { open_stream, piece, close_stream, quiet, fail_stream, whole };
+const struct dialect_voice voice_messages = { open_stream, piece, finish, close_stream, quiet, fail_stream, whole };

@@ -1,6 +1,7 @@
 // ask.c - see ask.h. The table `fields` is the whole list of what is known.
 #include "server/ask.h"
 #include <stdarg.h>
+#include "base/mem.h"
 #include "server/sse.h"
 
 enum kind {
@@ -14,9 +15,15 @@ enum kind {
     KIND_STOPS,    // a string or a list of them
     KIND_STREAM,   // stream_options
     KIND_LOGPROBS, // of a completion: a number
-    KIND_FORMAT,   // response_format
-    KIND_LABEL,    // cannot change an answer
-    KIND_NOT_YET,  // known, not honoured
+    KIND_TEXT,     // a string
+    KIND_TOOLS,
+    KIND_CHOICE,
+    KIND_FORMAT, // response_format, or text of a response
+    KIND_BIAS,
+    KIND_THINKING,
+    KIND_NOT,     // a bool, the other way round
+    KIND_LABEL,   // cannot change an answer
+    KIND_NOT_YET, // known, not honoured
 };
 
 struct field {
@@ -34,11 +41,13 @@ enum {
     MESSAGES = DIALECT_MESSAGES,
     COUNT = DIALECT_COUNT,
     TEMPLATE = DIALECT_TEMPLATE,
+    RESPONSES = DIALECT_RESPONSES,
+    EMBED = DIALECT_EMBED,
     OPENAI = CHAT | TEXT,
     ANTHROPIC = MESSAGES | COUNT,
-    ANSWERS = OPENAI | MESSAGES,
+    ANSWERS = OPENAI | MESSAGES | RESPONSES,
     CONVERSATIONS = CHAT | ANTHROPIC | TEMPLATE,
-    ALL = ANSWERS | COUNT | TEMPLATE,
+    ALL = ANSWERS | COUNT | TEMPLATE | EMBED,
 };
 
 // clang-format off
@@ -47,7 +56,10 @@ static const struct field fields[] = {
     { "messages", CONVERSATIONS, KIND_VALUE, AT(messages), 0, 0 },
     { "prompt", TEXT, KIND_VALUE, AT(prompt), 0, 0 },
     { "system", ANTHROPIC, KIND_VALUE, AT(system), 0, 0 },
-    { "max_tokens", ANSWERS, KIND_U32, AT(max_tokens), 1, 2147483647 },
+    { "input", RESPONSES | EMBED, KIND_VALUE, AT(input), 0, 0 },
+    { "instructions", RESPONSES, KIND_VALUE, AT(system), 0, 0 },
+    { "max_output_tokens", RESPONSES, KIND_U32, AT(max_tokens), 1, 2147483647 },
+    { "max_tokens", OPENAI | MESSAGES, KIND_U32, AT(max_tokens), 1, 2147483647 },
     { "max_completion_tokens", CHAT, KIND_U32, AT(max_tokens), 1, 2147483647 },
     { "temperature", ANSWERS, KIND_FLOAT, AT(sampling.temperature), 0, 100 },
     { "top_p", ANSWERS, KIND_FLOAT, AT(sampling.top_p), 0, 1 },
@@ -70,26 +82,36 @@ static const struct field fields[] = {
     { "logprobs", TEXT, KIND_LOGPROBS, AT(text_logprobs), 0, ASK_MAX_TOP_LOGPROBS },
     { "echo", TEXT, KIND_BOOL, AT(echo), 0, 0 },
     { "ignore_eos", ANSWERS, KIND_BOOL, AT(ignore_eos), 0, 0 },
-    { "chat_template_kwargs", CONVERSATIONS, KIND_OBJECT, AT(kwargs), 0, 0 },
+    { "chat_template_kwargs", CONVERSATIONS | RESPONSES, KIND_OBJECT, AT(kwargs), 0, 0 },
     { "strict", ALL, KIND_BOOL, AT(strict), 0, 0 },
-    { "response_format", CHAT, KIND_FORMAT, 0, 0, 0 },
+    { "tools", CONVERSATIONS | RESPONSES, KIND_TOOLS, 0, 0, 0 },
+    { "tool_choice", CHAT | ANTHROPIC | RESPONSES, KIND_CHOICE, 0, 0, 0 },
+    { "parallel_tool_calls", CHAT | RESPONSES, KIND_NOT, AT(one_call), 0, 0 },
+    { "response_format", OPENAI, KIND_FORMAT, 0, 0, 0 },
+    { "text", RESPONSES, KIND_FORMAT, 0, 0, 0 },
+    { "grammar", OPENAI | RESPONSES, KIND_TEXT, AT(grammar), 0, 0 },
+    { "json_schema", OPENAI, KIND_OBJECT, AT(schema), 0, 0 },
+    { "logit_bias", OPENAI, KIND_BIAS, 0, 0, 0 },
+    { "reasoning_effort", CHAT, KIND_TEXT, AT(effort), 0, 0 },
+    { "reasoning", RESPONSES, KIND_OBJECT, AT(reasoning), 0, 0 },
+    { "thinking", ANTHROPIC, KIND_THINKING, 0, 0, 0 },
+    { "encoding_format", EMBED, KIND_TEXT, AT(encoding), 0, 0 },
+    { "dimensions", EMBED, KIND_U32, AT(dimensions), 1, 1 << 20 },
+    { "pooling", EMBED, KIND_TEXT, AT(pooling), 0, 0 },
     { "user", ALL, KIND_LABEL, 0, 0, 0 },
     { "metadata", ALL, KIND_LABEL, 0, 0, 0 },
-    { "safety_identifier", OPENAI, KIND_LABEL, 0, 0, 0 },
-    { "prompt_cache_key", OPENAI, KIND_LABEL, 0, 0, 0 },
-    { "logit_bias", OPENAI, KIND_NOT_YET, 0, 0, 0 },
+    { "safety_identifier", OPENAI | RESPONSES, KIND_LABEL, 0, 0, 0 },
+    { "include", RESPONSES, KIND_LABEL, 0, 0, 0 },
+    { "prompt_cache_key", OPENAI | RESPONSES, KIND_LABEL, 0, 0, 0 },
     { "suffix", TEXT, KIND_NOT_YET, 0, 0, 0 },
-    { "tools", CHAT | ANTHROPIC | TEMPLATE, KIND_NOT_YET, 0, 0, 0 },
-    { "tool_choice", CHAT | ANTHROPIC, KIND_NOT_YET, 0, 0, 0 },
-    { "parallel_tool_calls", CHAT, KIND_NOT_YET, 0, 0, 0 },
     { "functions", CHAT, KIND_NOT_YET, 0, 0, 0 },
     { "function_call", CHAT, KIND_NOT_YET, 0, 0, 0 },
-    { "grammar", OPENAI, KIND_NOT_YET, 0, 0, 0 },
-    { "json_schema", OPENAI, KIND_NOT_YET, 0, 0, 0 },
-    { "reasoning_effort", CHAT, KIND_NOT_YET, 0, 0, 0 },
-    { "thinking", ANTHROPIC, KIND_NOT_YET, 0, 0, 0 },
     { "service_tier", ANSWERS, KIND_NOT_YET, 0, 0, 0 },
-    { "store", CHAT, KIND_NOT_YET, 0, 0, 0 },
+    { "store", CHAT | RESPONSES, KIND_NOT_YET, 0, 0, 0 },
+    { "previous_response_id", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
+    { "background", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
+    { "truncation", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
+    { "verbosity", CHAT, KIND_NOT_YET, 0, 0, 0 },
 };
 // clang-format on
 
@@ -193,19 +215,6 @@ static bool read_stream_options(struct ask *ask, json_t *value, struct err *err)
     return true;
 }
 
-static bool read_format(struct ask *ask, json_t *value, struct err *err)
-{
-    const char *type = json_string_value(json_object_get(value, "type"));
-
-    if (!type)
-        return err_set(err, ERR_INPUT, "response_format: want an object with a string \"type\"");
-    if (!strcmp(type, "text"))
-        return true;
-    if (strcmp(type, "json_object") != 0 && strcmp(type, "json_schema") != 0)
-        return err_set(err, ERR_INPUT, "response_format.type is \"%.40s\"; want text, json_object or json_schema", type);
-    return ask_warn(ask, err, "response_format %s is not honoured: the answer is free text", type);
-}
-
 // A field whose value asks for nothing needs no warning.
 static bool asks_for_nothing(const char *name, const json_t *value)
 {
@@ -214,10 +223,8 @@ static bool asks_for_nothing(const char *name, const json_t *value)
     if (json_is_false(value) || (json_is_array(value) && json_array_size(value) == 0) ||
         (json_is_object(value) && json_object_size(value) == 0))
         return true;
-    if (!strcmp(name, "parallel_tool_calls"))
+    if (!strcmp(name, "store")) // there is nothing to be found later either way
         return true;
-    if (!strcmp(name, "thinking"))
-        text = json_string_value(json_object_get(value, "type"));
     return text && (!strcmp(text, "none") || !strcmp(text, "auto") || !strcmp(text, "default") || !strcmp(text, "disabled"));
 }
 
@@ -253,8 +260,22 @@ static bool read_field(struct ask *ask, const struct field *f, json_t *value, co
     case KIND_LOGPROBS:
         ask->has_text_logprobs = true;
         return read_u32(f, value, to, err);
+    case KIND_TEXT:
+        *(const char **)to = json_string_value(value);
+        return json_is_string(value) || wrong_type(f->name, "a string", value, err);
+    case KIND_TOOLS:
+        return ask_take_tools(ask, value, err);
+    case KIND_CHOICE:
+        return ask_take_choice(ask, value, err);
     case KIND_FORMAT:
-        return read_format(ask, value, err);
+        return ask_take_format(ask, f->name, value, err);
+    case KIND_BIAS:
+        return ask_take_bias(ask, value, err);
+    case KIND_THINKING:
+        return ask_take_thinking(ask, value, err);
+    case KIND_NOT:
+        *(bool *)to = json_is_false(value);
+        return json_is_boolean(value) || wrong_type(f->name, "true or false", value, err);
     case KIND_LABEL:
         return true;
     case KIND_NOT_YET:
@@ -279,6 +300,10 @@ static bool check_whole(struct ask *ask, const struct server_limits *limits, str
         return err_set(err, ERR_INPUT, "prompt is missing");
     if (ask->dialect == DIALECT_MESSAGES && ask->max_tokens == 0)
         return err_set(err, ERR_INPUT, "max_tokens is missing");
+    if ((ask->dialect == DIALECT_RESPONSES || ask->dialect == DIALECT_EMBED) && !ask->input)
+        return err_set(err, ERR_INPUT, "input is missing");
+    if (ask->dialect == DIALECT_EMBED)
+        ask->prompt = ask->input;
     if (ask->n > limits->n_choices)
         return err_set(err, ERR_INPUT, "n is %u; at most %u", ask->n, limits->n_choices);
     if (ask->top_logprobs && !ask->logprobs)
@@ -290,7 +315,7 @@ static bool check_whole(struct ask *ask, const struct server_limits *limits, str
         ask->top_logprobs = ask->text_logprobs;
     }
     ask->sampling.penalty_window = ask->penalty_window;
-    return true;
+    return ask_check_tools(ask, err);
 }
 
 static bool read_all(struct ask *ask, const struct server_limits *limits, struct err *err)
@@ -338,14 +363,16 @@ void ask_release(struct ask *ask)
 {
     json_decref(ask->body);
     json_decref(ask->warnings);
+    json_decref(ask->tools);
+    mem_free(ask->bias);
     *ask = (struct ask){ 0 };
 }
 
 void ask_forget_body(struct ask *ask)
 {
     json_decref(ask->body);
-    ask->body = ask->messages = ask->prompt = ask->kwargs = ask->system = NULL;
-    ask->model = NULL;
+    ask->body = ask->messages = ask->prompt = ask->kwargs = ask->system = ask->input = ask->reasoning = ask->schema = NULL;
+    ask->model = ask->tool = ask->grammar = ask->effort = ask->encoding = ask->pooling = NULL;
     ask->n_stops = 0;
 }
 

@@ -10,29 +10,54 @@
 #include "server/limits.h"
 
 enum dialect {
-    DIALECT_CHAT = 1,     // POST /v1/chat/completions
-    DIALECT_TEXT = 2,     // POST /v1/completions
-    DIALECT_MESSAGES = 4, // POST /v1/messages, Anthropic's
-    DIALECT_COUNT = 8,    // POST /v1/messages/count_tokens
-    DIALECT_TEMPLATE = 16 // POST /apply-template
+    DIALECT_CHAT = 1,       // POST /v1/chat/completions
+    DIALECT_TEXT = 2,       // POST /v1/completions
+    DIALECT_MESSAGES = 4,   // POST /v1/messages, Anthropic's
+    DIALECT_COUNT = 8,      // POST /v1/messages/count_tokens
+    DIALECT_TEMPLATE = 16,  // POST /apply-template
+    DIALECT_RESPONSES = 32, // POST /v1/responses
+    DIALECT_EMBED = 64      // POST /v1/embeddings
 };
 
-enum { ASK_MAX_TOP_LOGPROBS = 20 };
+enum { ASK_MAX_TOP_LOGPROBS = 20, ASK_MAX_TOOLS = 128 };
+
+enum ask_choice { CHOICE_AUTO, CHOICE_NONE, CHOICE_REQUIRED, CHOICE_NAMED };
+enum ask_thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
 
 struct ask {
     enum dialect dialect;
     json_t *body;              // owned
     json_t *messages, *prompt; // within body
     json_t *kwargs, *system;   // within body; NULL: none
-    json_t *warnings;          // array of strings, owned
-    const char *model;         // within body; NULL: not said
+    json_t *input, *reasoning; // within body, of a response: what was said, and how hard to think
+    json_t *tools;             // as chat completions write them, owned; NULL: none
+    enum ask_choice choice;
+    const char *tool;               // that has to be called, with CHOICE_NAMED; within body
+    json_t *schema;                 // that the answer must fulfil, within body; NULL: none
+    bool json_object, one_call;     // the answer must be an object; at most one call
+    const char *grammar, *effort;   // within body; NULL: not said
+    const char *encoding, *pooling; // of embeddings, within body; NULL: not said
+    enum ask_thinking thinking;
+    struct ingot_bias *bias; // [n_bias], owned
+    uint32_t n_bias, dimensions;
+    json_t *warnings;  // array of strings, owned
+    const char *model; // within body; NULL: not said
     struct ingot_sampling sampling;
     const char *stops[64]; // within body
     uint32_t n_stops, max_tokens, n, best_of, top_logprobs, text_logprobs, penalty_window;
     int64_t seed;
     bool has_seed, has_text_logprobs; // set when the field is there
+    bool reasoning_open;              // the prompt ends within the model's reasoning: known when it was rendered
     bool stream, include_usage, logprobs, echo, ignore_eos, strict, no_generation_prompt;
 };
+
+// Fields with a file of their own, ask_tools.c.
+bool ask_take_tools(struct ask *ask, json_t *value, struct err *err);
+bool ask_take_choice(struct ask *ask, json_t *value, struct err *err);
+bool ask_take_format(struct ask *ask, const char *name, json_t *value, struct err *err);
+bool ask_take_bias(struct ask *ask, json_t *value, struct err *err);
+bool ask_take_thinking(struct ask *ask, json_t *value, struct err *err);
+bool ask_check_tools(struct ask *ask, struct err *err);
 
 // Takes the body. On failure the ask is released.
 bool ask_read(struct ask *ask, enum dialect dialect, json_t *body, const struct server_limits *limits, struct err *err);

@@ -328,5 +328,5 @@ void exchange_log(const struct exchange *x, bool whole)
              "%s %u %.1f ms%s%s, %u prompt (%u reused), %u new, first %.1f ms, prefill %.1f ms, decode %.1f ms, %s", path,
              x->status, ms, t->ask.stream ? " stream" : "", whole ? "" : " cut", t->n_prompt, t->n_reused, t->n_generated,
              r->first_token_ms, r->prefill_ms, r->decode_ms,
-             generation_is_done(t->generation) ? talk_finish_name(r->finish) : "cancelled");
+             generation_is_done(t->generation) ? talk_finish_name(t, 0) : "cancelled");
 }

@@ -1,7 +1,7 @@
 // openai.c - answers as OpenAI's chat completions and completions tell them, whole and as a stream.
 //
 // Beyond OpenAI's fields a reply has `timings` (as llama.cpp's server names them) and `warnings` (see ask.h). The usage says how many
-// tokens of the prompt were not computed again. Not here: reading the request (ask.c), tool calls, reasoning_content.
+// tokens of the prompt were not computed again. Not here: reading the request (ask.c), taking answers apart (hear.c).
 #include "server/logprobs.h"
 #include "server/sse.h"
 #include "server/state.h"
@@ -10,13 +10,6 @@
 static bool is_chat(const struct talk *t)
 {
     return t->ask.dialect == DIALECT_CHAT;
-}
-
-static json_t *text_json(const struct buf *text)
-{
-    struct str s = buf_as_str(text);
-    json_t *value = json_stringn(s.at, s.n);
-    return value ? value : json_string("");
 }
 
 static json_t *usage(const struct talk *t)
@@ -53,22 +46,37 @@ static void prepend_prompt(struct talk *t, uint32_t choice, struct buf *text)
         c->text_offset += ((unsigned char)text->at[i] & 0xc0) != 0x80;
 }
 
+static json_t *whole_message(const struct talk_choice *c)
+{
+    json_t *message = json_pack("{s:s, s:n}", "role", "assistant", "refusal"), *calls = json_array();
+
+    for (uint32_t i = 0; i < c->n_calls; i++)
+        json_array_append_new(calls,
+                              json_pack("{s:s, s:s, s:{s:o, s:o}}", "id", c->calls[i].id, "type", "function", "function", "name",
+                                        talk_text(&c->calls[i].name), "arguments", talk_text(&c->calls[i].arguments)));
+    json_object_set_new(message, "content", c->n_calls && c->text.n == 0 ? json_null() : talk_text(&c->text));
+    if (c->reasoning.n > 0)
+        json_object_set_new(message, "reasoning_content", talk_text(&c->reasoning));
+    if (c->n_calls > 0)
+        json_object_set(message, "tool_calls", calls);
+    json_decref(calls);
+    return message;
+}
+
 static json_t *whole_choice(struct talk *t, uint32_t i)
 {
     struct talk_choice *c = &t->choices[i];
-    const char *finish = talk_finish_name(t->generation->choices[i].result.finish);
-    json_t *choice = json_pack("{s:i, s:s}", "index", (int)i, "finish_reason", finish);
+    json_t *choice = json_pack("{s:i, s:s}", "index", (int)i, "finish_reason", talk_finish_name(t, i));
     struct buf text = { 0 };
 
     prepend_prompt(t, i, &text);
     json_object_set_new(choice, "logprobs", choice_logprobs(t, c));
     if (is_chat(t)) {
-        json_object_set_new(choice, "message",
-                            json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text_json(&c->text), "refusal"));
+        json_object_set_new(choice, "message", whole_message(c));
         return choice;
     }
     buf_str(&text, buf_as_str(&c->text));
-    json_object_set_new(choice, "text", text_json(&text));
+    json_object_set_new(choice, "text", talk_text(&text));
     buf_free(&text);
     return choice;
 }
@@ -116,21 +124,44 @@ static void open_stream(struct talk *t, struct buf *out)
         if (is_chat(t))
             chunk(t, i, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL, out);
         else if (text.n > 0)
-            chunk(t, i, text_json(&text), NULL, out);
+            chunk(t, i, talk_text(&text), NULL, out);
         buf_free(&text);
     }
 }
 
-static void piece(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
+static json_t *delta_of(const struct talk_choice *c, const struct speech_piece *piece)
+{
+    json_t *text = json_stringn(piece->text.at, piece->text.n);
+
+    switch (piece->kind) {
+    case PIECE_CONTENT:
+        return json_pack("{s:o}", "content", text);
+    case PIECE_REASONING:
+        return json_pack("{s:o}", "reasoning_content", text);
+    case PIECE_CALL:
+        return json_pack("{s:[{s:i, s:s, s:s, s:{s:o, s:s}}]}", "tool_calls", "index", (int)piece->call, "id",
+                         c->calls[c->n_calls - 1].id, "type", "function", "function", "name", text, "arguments", "");
+    case PIECE_ARGUMENTS:
+        return json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", (int)piece->call, "function", "arguments", text);
+    case PIECE_CALL_END:
+        break;
+    }
+    json_decref(text);
+    return NULL;
+}
+
+static void piece(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
 {
     struct talk_choice *c = &t->choices[choice];
+    json_t *delta = is_chat(t) ? delta_of(c, said) : json_stringn(said->text.at, said->text.n);
 
-    if (c->text.n > 0 || json_array_size(c->logprobs) > 0)
-        chunk(t, choice, is_chat(t) ? json_pack("{s:o}", "content", text_json(&c->text)) : text_json(&c->text), NULL, out);
-    c->text.n = 0;
-    if (!event->done || event->result->finish >= INGOT_FINISH_CANCELLED)
-        return;
-    chunk(t, choice, is_chat(t) ? json_object() : json_string(""), talk_finish_name(event->result->finish), out);
+    if (delta)
+        chunk(t, choice, delta, NULL, out);
+}
+
+static void finish(struct talk *t, uint32_t choice, struct buf *out)
+{
+    chunk(t, choice, is_chat(t) ? json_object() : json_string(""), talk_finish_name(t, choice), out);
 }
 
 static void close_stream(struct talk *t, struct buf *out)
@@ -162,5 +193,5 @@ static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
                                                    : "server_error"));
 }
 
-const struct dialect_voice voice_chat = { open_stream, piece, close_stream, quiet, fail_stream, whole };
-const struct dialect_voice voice_text = { open_stream, piece, close_stream, quiet, fail_stream, whole };
+const struct dialect_voice voice_chat = { open_stream, piece, finish, close_stream, quiet, fail_stream, whole };
+const struct dialect_voice voice_text = { open_stream, piece, finish, close_stream, quiet, fail_stream, whole };

@@ -4,6 +4,7 @@
 #include <time.h>
 #include "base/mem.h"
 #include "server/page.h"
+#include "server/prompts.h"
 #include "server/state.h"
 
 static bool answer_page(struct exchange *x)
@@ -201,7 +202,7 @@ static bool answer_template(struct exchange *x)
 
     if (!read_conversation(x, DIALECT_TEMPLATE, &ask, &err))
         return exchange_reply_err(x, &err);
-    bool ok = talk_render(x->server, &ask, &text, &err);
+    bool ok = prompts_render(x->server, &ask, &text, &err);
     if (ok) {
         json_t *reply = json_pack("{s:o}", "prompt", json_stringn(buf_as_str(&text).at, text.n));
         if (json_array_size(ask.warnings))
@@ -224,7 +225,7 @@ static bool answer_count(struct exchange *x)
 
     if (!read_conversation(x, DIALECT_COUNT, &ask, &err))
         return exchange_reply_err(x, &err);
-    bool ok = talk_prompts(x->server, &ask, &prompts, &n, &err);
+    bool ok = prompts_make(x->server, &ask, &prompts, &n, &err);
     ok = ok ? exchange_reply_json(x, 200, json_pack("{s:I}", "input_tokens", (json_int_t)prompts[0].n))
             : exchange_reply_err(x, &err);
     for (uint32_t i = 0; i < n; i++)
@@ -257,6 +258,16 @@ static bool answer_text(struct exchange *x)
     return start_talk(x, DIALECT_TEXT);
 }
 
+static bool answer_responses(struct exchange *x)
+{
+    return start_talk(x, DIALECT_RESPONSES);
+}
+
+static bool answer_embeddings(struct exchange *x)
+{
+    return start_talk(x, DIALECT_EMBED);
+}
+
 static bool answer_messages(struct exchange *x)
 {
     return start_talk(x, DIALECT_MESSAGES);
@@ -271,6 +282,8 @@ static const struct route routes[] = {
     { "GET", "/v1/models/*", ROUTE_MODEL, answer_model },
     { "POST", "/v1/chat/completions", ROUTE_MODEL | ROUTE_GENERATES, answer_chat },
     { "POST", "/v1/completions", ROUTE_MODEL | ROUTE_GENERATES, answer_text },
+    { "POST", "/v1/responses", ROUTE_MODEL | ROUTE_GENERATES, answer_responses },
+    { "POST", "/v1/embeddings", ROUTE_MODEL | ROUTE_GENERATES, answer_embeddings },
     { "POST", "/v1/messages", ROUTE_MODEL | ROUTE_GENERATES | ROUTE_ANTHROPIC, answer_messages },
     { "POST", "/v1/messages/count_tokens", ROUTE_MODEL | ROUTE_ANTHROPIC, answer_count },
     { "POST", "/tokenize", ROUTE_MODEL, answer_tokenize },

@@ -2,22 +2,36 @@
 #pragma once
 #include "server/ask.h"
 #include "server/runner.h"
+#include "text/speech.h"
 #include "text/tokenizer.h"
 
 struct server;
 struct talk;
 
+enum { TALK_MAX_CALLS = 64 };
+
+struct talk_call { // of a tool
+    char id[40];
+    struct buf name, arguments;
+};
+
 struct talk_choice {
-    struct buf text;    // of the whole answer; when streaming, only as long as it is needed
+    struct speech speech;
+    struct buf text, reasoning; // of the whole answer; left empty while streaming, save for responses
+    struct talk_call *calls;    // [n_calls]
+    uint32_t n_calls;
     json_t *logprobs;   // array of entries, see logprobs.h
     size_t text_offset; // characters so far
-    bool opened, ended;
+    bool opened;
+    int block;         // of a stream in blocks: the kind of piece that is open, or -1
+    uint32_t n_blocks; // and how many there were
 };
 
 // What a dialect says. The functions of a stream append events to out.
 struct dialect_voice {
     void (*open)(struct talk *t, struct buf *out);
-    void (*piece)(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out);
+    void (*piece)(struct talk *t, uint32_t choice, const struct speech_piece *piece, struct buf *out);
+    void (*finish)(struct talk *t, uint32_t choice, struct buf *out); // the choice is complete
     void (*close)(struct talk *t, struct buf *out);
     void (*quiet)(struct talk *t, struct buf *out); // nothing was said for a while
     void (*fail)(struct talk *t, const struct err *err, struct buf *out);
@@ -36,8 +50,17 @@ struct talk {
     uint32_t n_prompt, n_reused, n_generated; // of all choices that are done; prompts count once
     char id[48];
     int64_t created;
-    bool opened, failed, closed;
+    enum call_style style;                                       // how this model writes calls
+    bool speaks, thinks, reasoning_open, opened, failed, closed; // speaks: answers are taken apart, see speech.h
+    uint64_t n_events;                                           // of a stream whose events are numbered
+    json_t *items;                                               // of a response's stream: those that are complete
+    bool base64;                                                 // of embeddings
 };
+
+// Takes an answer apart as it comes.
+bool talk_listen(struct talk *t); // before the first event; false without memory
+void talk_hear(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out);
+void talk_forget(struct talk *t); // what the choices hold
 
 struct talk_waker {
     void (*wake)(void *arg); // with the runner's lock held
@@ -52,14 +75,12 @@ void talk_end(struct talk *t); // cancels what still runs; NULL is allowed
 void talk_pull(struct talk *t, struct buf *out, bool *done);
 // The first error among the choices; NULL: none.
 const struct ingot_result *talk_error(const struct talk *t);
-// The prompt of an ask with messages, or its prompts. Free each, then the array by mem_free.
-bool talk_prompts(struct server *server, struct ask *ask, struct token_ids **prompts, uint32_t *n, struct err *err);
-// The rendered text of messages; free with buf_free.
-bool talk_render(struct server *server, struct ask *ask, struct buf *text, struct err *err);
+extern const struct dialect_voice voice_chat, voice_text, voice_messages, voice_responses, voice_embeddings;
 
-extern const struct dialect_voice voice_chat, voice_text, voice_messages;
+uint64_t talk_random(void); // for ids and seeds: no secret
 
 // Shared by the dialects.
-const char *talk_finish_name(enum ingot_finish finish); // OpenAI's words
+const char *talk_finish_name(const struct talk *t, uint32_t choice); // OpenAI's words
+json_t *talk_text(const struct buf *text);
 json_t *talk_timings(const struct talk *t);
 void talk_add_warnings(struct talk *t, json_t *to);

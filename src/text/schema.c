@@ -14,6 +14,7 @@ bool schema_refuse(const struct writer *w, const char *what)
 
 static const char common[] =
     "ws ::= (\" \" | \"\\n\" [ ]{0,32})?\n"
+    "gap ::= \" \"?\n"
     "char ::= [^\"\\\\\\x00-\\x1f\\x7f] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" escaped)\n"
     "escaped ::= [0-9a-ce-fA-CE-F] hex{3} | [dD] [0-7] hex{2} | [dD] [89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2}\n"
     "hex ::= [0-9a-fA-F]\n"
@@ -23,8 +24,8 @@ static const char common[] =
     "boolean ::= \"true\" | \"false\"\n"
     "null ::= \"null\"\n"
     "value ::= object | array | string | number | boolean | null\n"
-    "object ::= \"{\" ws (string ws \":\" ws value ws (\",\" ws string ws \":\" ws value ws)*)? \"}\"\n"
-    "array ::= \"[\" ws (value ws (\",\" ws value ws)*)? \"]\"\n";
+    "object ::= \"{\" ws (string \":\" gap value (\",\" ws string \":\" gap value)* ws)? \"}\"\n"
+    "array ::= \"[\" ws (value (\",\" ws value)* ws)? \"]\"\n";
 
 bool schema_write_common(struct buf *gbnf)
 {

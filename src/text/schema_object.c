@@ -24,9 +24,9 @@ static bool write_items(struct writer *w, json_t *schema, json_t *items, struct 
         return false;
     char item[SCHEMA_MAX_NAME + 16];
     snprintf(item, sizeof item, any ? "value" : "%s-%u", w->name, rule);
-    buf_printf(to, "\"[\" ws (%s ws (\",\" ws %s ws)", item, item);
+    buf_printf(to, "\"[\" ws (%s (\",\" ws %s)", item, item);
     gbnf_times(to, least > 0 ? least - 1 : 0, most == UINT32_MAX ? most : most - 1);
-    return buf_text(to, least == 0 ? ")? \"]\"" : ") \"]\"");
+    return buf_text(to, least == 0 ? " ws)? \"]\"" : " ws) \"]\"");
 }
 
 // [a, b, then items]: as many of the first as minItems says are required, and all of them without it.
@@ -44,15 +44,15 @@ static bool write_tuple(struct writer *w, json_t *schema, json_t *first, json_t 
     for (uint32_t i = 0; i < n; i++) {
         if (!schema_rule(w, json_array_get(first, i), &rule))
             return false;
-        buf_printf(to, "%s%s-%u ws ", i ? "\",\" ws " : "", w->name, rule);
+        buf_printf(to, "%s%s-%u ", i ? "\",\" ws " : "", w->name, rule);
     }
     if (more && most > n) {
         if (!schema_rule(w, rest, &rule))
             return false;
-        buf_printf(to, "(\",\" ws %s-%u ws)", w->name, rule);
+        buf_printf(to, "(\",\" ws %s-%u)", w->name, rule);
         gbnf_times(to, 0, most == UINT32_MAX ? most : most - n);
     }
-    return buf_text(to, " \"]\"");
+    return buf_text(to, " ws \"]\"");
 }
 
 bool schema_array(struct writer *w, json_t *schema, struct buf *to)
@@ -137,9 +137,9 @@ static bool write_other_pair(struct writer *w, struct object *o, json_t *additio
     ok = ok && write_other_key(w, sorted, o->n, 0, &body);
     ok = ok && (json_is_true(additional) || schema_rule(w, additional, &rule));
     if (rule)
-        buf_printf(&body, " ws \":\" ws %s-%u ws", w->name, rule);
+        buf_printf(&body, " \":\" gap %s-%u", w->name, rule);
     else
-        buf_text(&body, " ws \":\" ws value ws");
+        buf_text(&body, " \":\" gap value");
     mem_free(sorted);
     if (ok)
         return schema_rule_write(w, o->more_rule, &body);
@@ -169,18 +169,18 @@ static bool write_from(struct writer *w, const struct object *o, uint32_t i, boo
         buf_text(&body, mark);
         write_key(&body, o->at[i].name);
         if (o->at[i].rule)
-            buf_printf(&body, " ws \":\" ws %s-%u", w->name, o->at[i].rule);
+            buf_printf(&body, " \":\" gap %s-%u", w->name, o->at[i].rule);
         else
-            buf_text(&body, " ws \":\" ws value");
-        buf_printf(&body, " ws %s-%u", w->name, o->first + 2 * (i + 1) + 1);
+            buf_text(&body, " \":\" gap value");
+        buf_printf(&body, " %s-%u", w->name, o->first + 2 * (i + 1) + 1);
         if (!o->at[i].required)
             buf_printf(&body, " | %s-%u", w->name, rule + 2);
     } else if (o->more && comma) {
-        buf_printf(&body, "(\",\" ws %s-%u)*", w->name, o->more_rule);
+        buf_printf(&body, "(\",\" ws %s-%u)* ws", w->name, o->more_rule);
     } else if (o->more) {
-        buf_printf(&body, "(%s-%u (\",\" ws %s-%u)*)?", w->name, o->more_rule, w->name, o->more_rule);
+        buf_printf(&body, "(%s-%u (\",\" ws %s-%u)* ws)?", w->name, o->more_rule, w->name, o->more_rule);
     } else {
-        buf_text(&body, "\"\"");
+        buf_text(&body, comma ? "ws" : "\"\"");
     }
     return schema_rule_write(w, rule, &body);
 }

@@ -2,6 +2,7 @@
 // stated limits. The same bytes also go through the checks of headers.
 #include "base/mem.h"
 #include "server/ask.h"
+#include "server/constrain.h"
 #include "server/guard.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -18,6 +19,16 @@ static void check_taken(const struct ask *ask)
     CHECK(!ask->strict || json_array_size(ask->warnings) == 0);
 }
 
+static void constrain(const struct ask *ask)
+{
+    const struct constrain_options options = { .style = CALLS_TAGS, .thinks = true };
+    struct buf gbnf = { 0 };
+    struct err err = { 0 };
+
+    CHECK(constrain_answer(ask, &options, &gbnf, &err) || (err.code != ERR_NONE && err.message[0]));
+    buf_free(&gbnf);
+}
+
 static void read_ask(enum dialect dialect, struct str body, bool strict)
 {
     struct err err = { 0 };
@@ -29,6 +40,7 @@ static void read_ask(enum dialect dialect, struct str body, bool strict)
         return;
     }
     check_taken(&ask);
+    constrain(&ask);
     ask_forget_body(&ask);
     ask_release(&ask);
 }
@@ -51,12 +63,13 @@ static void read_headers(struct str text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const enum dialect dialects[] = { DIALECT_CHAT, DIALECT_TEXT, DIALECT_MESSAGES, DIALECT_COUNT, DIALECT_TEMPLATE };
+    static const enum dialect dialects[] = { DIALECT_CHAT,     DIALECT_TEXT,      DIALECT_MESSAGES, DIALECT_COUNT,
+                                             DIALECT_TEMPLATE, DIALECT_RESPONSES, DIALECT_EMBED };
 
     if (size == 0)
         return 0;
     struct str body = { (const char *)data + 1, size - 1 };
-    read_ask(dialects[data[0] % 5], body, data[0] & 0x80);
+    read_ask(dialects[data[0] % 7], body, data[0] & 0x80);
     read_headers(body);
     return 0;
 }

@@ -1,0 +1,158 @@
+// ask_tools.c - fields of a request that say what an answer may look like: tools, formats, biases. All dialects' tools become those of
+// chat completions.
+#include <string.h>
+#include "base/mem.h"
+#include "server/ask.h"
+
+enum { MAX_TOOL_NAME = 64, MAX_BIASES = 1024 };
+
+static bool name_is_plain(const char *name)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
+    return n > 0 && n <= MAX_TOOL_NAME && name[n] == 0;
+}
+
+// The object that holds name, description and the schema of the arguments; in some dialects that is the tool itself.
+static bool take_tool(struct ask *ask, json_t *tool, size_t i, struct err *err)
+{
+    bool anthropic = ask->dialect & (DIALECT_MESSAGES | DIALECT_COUNT), nested = ask->dialect & (DIALECT_CHAT | DIALECT_TEMPLATE);
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    json_t *inner = nested ? json_object_get(tool, "function") : tool;
+    json_t *schema = json_object_get(inner, anthropic ? "input_schema" : "parameters");
+    const char *name = json_string_value(json_object_get(inner, "name"));
+
+    if (type && strcmp(type, anthropic ? "custom" : "function") != 0)
+        return err_set(err, ERR_UNSUPPORTED, "tools[%zu].type is \"%.40s\"; only functions are supported", i, type);
+    if (!name || !name_is_plain(name))
+        return err_set(err, ERR_INPUT, "tools[%zu]: the name is missing, or more than letters, digits, _ - . (at most 64)", i);
+    if (schema && !json_is_object(schema) && !json_is_null(schema))
+        return err_set(err, ERR_INPUT, "tools[%zu]: the schema of the arguments is no object", i);
+    json_t *parameters = json_is_object(schema) ? json_incref(schema) : json_pack("{s:s, s:{}}", "type", "object", "properties");
+    json_t *description = json_object_get(inner, "description");
+    json_t *function = json_pack("{s:s, s:o*, s:o}", "name", name, "description",
+                                 json_is_string(description) ? json_incref(description) : NULL, "parameters", parameters);
+    return json_array_append_new(ask->tools, json_pack("{s:s, s:o}", "type", "function", "function", function)) == 0 ||
+           err_memory(err, "tools");
+}
+
+bool ask_take_tools(struct ask *ask, json_t *value, struct err *err)
+{
+    json_t *tool;
+    size_t i;
+
+    if (!json_is_array(value))
+        return err_set(err, ERR_INPUT, "tools: want a list");
+    if (json_array_size(value) > ASK_MAX_TOOLS)
+        return err_set(err, ERR_INPUT, "%zu tools; at most %d", json_array_size(value), ASK_MAX_TOOLS);
+    if (json_array_size(value) == 0)
+        return true;
+    ask->tools = json_array();
+    json_array_foreach(value, i, tool)
+    {
+        if (!take_tool(ask, tool, i, err))
+            return false;
+    }
+    return true;
+}
+
+bool ask_take_choice(struct ask *ask, json_t *value, struct err *err)
+{
+    const char *type = json_string_value(json_is_object(value) ? json_object_get(value, "type") : value);
+    json_t *function = json_object_get(value, "function");
+
+    if (json_is_true(json_object_get(value, "disable_parallel_tool_use")))
+        ask->one_call = true;
+    if (type && !strcmp(type, "none"))
+        ask->choice = CHOICE_NONE;
+    else if (type && !strcmp(type, "auto"))
+        ask->choice = CHOICE_AUTO;
+    else if (type && (!strcmp(type, "required") || !strcmp(type, "any")))
+        ask->choice = CHOICE_REQUIRED;
+    else if (type && json_is_object(value) && (!strcmp(type, "function") || !strcmp(type, "tool"))) {
+        ask->choice = CHOICE_NAMED;
+        ask->tool = json_string_value(json_object_get(function ? function : value, "name"));
+    } else
+        return err_set(err, ERR_INPUT, "tool_choice: want none, auto, required, or a function's name in an object");
+    return ask->choice != CHOICE_NAMED || ask->tool || err_set(err, ERR_INPUT, "tool_choice: the function's name is missing");
+}
+
+static bool tool_exists(const struct ask *ask, const char *name)
+{
+    json_t *tool;
+    size_t i;
+
+    json_array_foreach(ask->tools, i, tool)
+    {
+        if (!strcmp(name, json_string_value(json_object_get(json_object_get(tool, "function"), "name"))))
+            return true;
+    }
+    return false;
+}
+
+bool ask_check_tools(struct ask *ask, struct err *err)
+{
+    if (ask->choice == CHOICE_NAMED && !tool_exists(ask, ask->tool))
+        return err_set(err, ERR_INPUT, "tool_choice: no tool is called '%.64s'", ask->tool);
+    if (ask->choice == CHOICE_REQUIRED && !ask->tools)
+        return err_set(err, ERR_INPUT, "tool_choice asks for a call, and there are no tools");
+    if ((ask->grammar != NULL) + (ask->schema || ask->json_object) + (ask->choice >= CHOICE_REQUIRED) > 1)
+        return err_set(err, ERR_INPUT, "a grammar, a format of the answer and a tool that has to be called exclude each other");
+    return true;
+}
+
+bool ask_take_format(struct ask *ask, const char *name, json_t *value, struct err *err)
+{
+    bool response = ask->dialect == DIALECT_RESPONSES;
+    json_t *format = response ? json_object_get(value, "format") : value;
+    const char *type = json_string_value(json_object_get(format, "type"));
+
+    if (response && json_is_object(value) && !format)
+        return true;
+    if (!type)
+        return err_set(err, ERR_INPUT, "%s: want an object with a string \"type\"", name);
+    if (!strcmp(type, "text"))
+        return true;
+    ask->json_object = !strcmp(type, "json_object");
+    if (ask->json_object)
+        return true;
+    if (strcmp(type, "json_schema") != 0)
+        return err_set(err, ERR_INPUT, "%s.type is \"%.40s\"; want text, json_object or json_schema", name, type);
+    json_t *inner = json_object_get(format, "json_schema");
+    ask->schema = json_object_get(inner ? inner : format, "schema");
+    return json_is_object(ask->schema) || err_set(err, ERR_INPUT, "%s.json_schema.schema: want an object", name);
+}
+
+bool ask_take_bias(struct ask *ask, json_t *value, struct err *err)
+{
+    const char *key;
+    json_t *bias;
+    uint64_t token;
+
+    if (!json_is_object(value))
+        return err_set(err, ERR_INPUT, "logit_bias: want an object of tokens and numbers");
+    if (json_object_size(value) > MAX_BIASES)
+        return err_set(err, ERR_INPUT, "logit_bias names %zu tokens; at most %d", json_object_size(value), MAX_BIASES);
+    if (json_object_size(value) == 0)
+        return true;
+    ask->bias = mem_alloc_array(json_object_size(value), sizeof *ask->bias);
+    if (!ask->bias)
+        return err_memory(err, "logit_bias");
+    json_object_foreach(value, key, bias)
+    {
+        double x = json_number_value(bias);
+        if (!str_to_u64(str_from(key), &token) || token > UINT32_MAX - 1 || !json_is_number(bias) || !(x >= -1000 && x <= 1000))
+            return err_set(err, ERR_INPUT, "logit_bias: '%.40s': want a token's number and a bias from -1000 to 1000", key);
+        ask->bias[ask->n_bias++] = (struct ingot_bias){ (uint32_t)token, (float)x };
+    }
+    return true;
+}
+
+bool ask_take_thinking(struct ask *ask, json_t *value, struct err *err)
+{
+    const char *type = json_string_value(json_object_get(value, "type"));
+
+    if (!type)
+        return err_set(err, ERR_INPUT, "thinking: want an object with a string \"type\"");
+    ask->thinking = !strcmp(type, "disabled") ? THINKING_OFF : THINKING_ON;
+    return true;
+}

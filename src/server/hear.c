@@ -1,0 +1,112 @@
+// hear.c - an answer's events become pieces: reasoning, content, calls. They are told at once in a stream, and kept for a whole answer.
+#include "base/mem.h"
+#include "server/logprobs.h"
+#include "server/state.h"
+#include "server/talk.h"
+
+bool talk_listen(struct talk *t)
+{
+    uint32_t most = t->ask.one_call ? 1 : TALK_MAX_CALLS;
+    bool forced = t->ask.choice >= CHOICE_REQUIRED && t->style == CALLS_LIST;
+    struct speech_options options = { t->style, t->reasoning_open, forced, most };
+    bool ok = true;
+
+    t->speaks = !(t->ask.dialect & (DIALECT_TEXT | DIALECT_EMBED));
+    for (uint32_t i = 0; i < t->n_choices; i++) {
+        t->choices[i].logprobs = json_array();
+        t->choices[i].block = -1;
+        ok = ok && t->choices[i].logprobs;
+        speech_begin(&t->choices[i].speech, &options);
+    }
+    return ok;
+}
+
+void talk_forget(struct talk *t)
+{
+    for (uint32_t i = 0; t->choices && i < t->n_choices; i++) {
+        struct talk_choice *c = &t->choices[i];
+        for (uint32_t k = 0; k < c->n_calls; k++) {
+            buf_free(&c->calls[k].name);
+            buf_free(&c->calls[k].arguments);
+        }
+        mem_free(c->calls);
+        json_decref(c->logprobs);
+        speech_release(&c->speech);
+        buf_free(&c->text);
+        buf_free(&c->reasoning);
+    }
+    mem_free(t->choices);
+    json_decref(t->items);
+    t->choices = NULL;
+    t->items = NULL;
+}
+
+static void add_call(struct talk *t, struct talk_choice *c, struct str name)
+{
+    if (!c->calls)
+        c->calls = mem_alloc_array(TALK_MAX_CALLS, sizeof *c->calls);
+    if (!c->calls || c->n_calls == TALK_MAX_CALLS)
+        return;
+    struct talk_call *call = &c->calls[c->n_calls++];
+    const char *prefix = t->ask.dialect == DIALECT_MESSAGES ? "toolu_" : "call_";
+    snprintf(call->id, sizeof call->id, "%s%016llx%08x", prefix, (unsigned long long)talk_random(), c->n_calls);
+    buf_str(&call->name, name);
+}
+
+// Keeps what a whole answer, or the last events of a response, will tell.
+static void keep(struct talk *t, struct talk_choice *c, const struct speech_piece *piece)
+{
+    bool kept = !t->ask.stream || t->ask.dialect == DIALECT_RESPONSES;
+
+    if (piece->kind == PIECE_CALL)
+        add_call(t, c, piece->text);
+    if (!kept)
+        return;
+    if (piece->kind == PIECE_CONTENT)
+        buf_str(&c->text, piece->text);
+    if (piece->kind == PIECE_REASONING)
+        buf_str(&c->reasoning, piece->text);
+    if (piece->kind == PIECE_ARGUMENTS && c->n_calls > 0)
+        buf_str(&c->calls[c->n_calls - 1].arguments, piece->text);
+}
+
+static void take_piece(struct talk *t, uint32_t choice, const struct speech_piece *piece, struct buf *out)
+{
+    keep(t, &t->choices[choice], piece);
+    if (t->ask.stream && !t->failed)
+        t->voice->piece(t, choice, piece, out);
+}
+
+static void take_text(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
+{
+    struct talk_choice *c = &t->choices[choice];
+    struct str text = { event->text, event->n_bytes };
+    struct speech_piece piece = { PIECE_CONTENT, 0, text };
+
+    if (!t->speaks) {
+        if (text.n > 0 || json_array_size(c->logprobs) > 0)
+            take_piece(t, choice, &piece, out);
+        return;
+    }
+    speech_push(&c->speech, text);
+    if (event->done)
+        speech_finish(&c->speech);
+    while (speech_next(&c->speech, &piece))
+        take_piece(t, choice, &piece, out);
+}
+
+void talk_hear(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
+{
+    struct talk_choice *c = &t->choices[choice];
+
+    if (t->ask.logprobs && event->logits && event->token != UINT32_MAX) {
+        struct logprobs_row row = { event->logits, t->server->info.n_vocab, event->token, t->ask.top_logprobs };
+        json_array_append_new(c->logprobs, logprobs_entry(t->server->tokenizer, &row));
+    }
+    if (event->embedding)
+        buf_append(&c->text, event->embedding, t->server->info.n_embedding * sizeof *event->embedding);
+    else
+        take_text(t, choice, event, out);
+    if (event->done && t->ask.stream && !t->failed && event->result->finish < INGOT_FINISH_CANCELLED)
+        t->voice->finish(t, choice, out);
+}

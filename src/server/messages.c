@@ -1,0 +1,354 @@
+// messages.c - see messages.h.
+//
+// Chat completions are nearly what templates want. Anthropic's blocks are spread out: a result of a tool is a message of its own there, and
+// thinking is reasoning_content. A response's input is a list of items, of which calls that follow each other belong to one message.
+#include "server/messages.h"
+#include <string.h>
+#include "text/chat.h"
+
+static bool refuse(struct err *err, const char *list, size_t i, const char *what)
+{
+    return err_set(err, ERR_INPUT, "%s[%zu]: %s", list, i, what);
+}
+
+static json_t *call_json(json_t *id, json_t *name, json_t *arguments)
+{
+    return json_pack("{s:O*, s:s, s:{s:O, s:o}}", "id", id, "type", "function", "function", "name", name, "arguments", arguments);
+}
+
+// ---- chat completions
+
+static const char *const roles[] = { "system", "developer", "user", "assistant", "tool" };
+
+static bool role_is_known(const char *role)
+{
+    for (size_t r = 0; role && r < sizeof roles / sizeof *roles; r++)
+        if (!strcmp(role, roles[r]))
+            return true;
+    return false;
+}
+
+static bool from_chat(json_t *from, json_t *to, struct err *err)
+{
+    json_t *message;
+    size_t i;
+
+    json_array_foreach(from, i, message)
+    {
+        const char *role = json_string_value(json_object_get(message, "role"));
+        if (!role_is_known(role))
+            return err_set(err, ERR_INPUT, "messages[%zu].role is %s%.40s; want system, developer, user, assistant or tool", i,
+                           role ? "" : "missing", role ? role : "");
+        json_t *copy = json_copy(message);
+        if (!strcmp(role, "developer")) // templates call it so
+            json_object_set_new(copy, "role", json_string("system"));
+        json_array_append_new(to, copy);
+    }
+    return true;
+}
+
+// ---- Anthropic's messages
+
+// The text of a list of blocks, or of a string; NULL when a block is no text.
+static json_t *text_of(json_t *content)
+{
+    struct buf text = { 0 };
+    json_t *block, *joined;
+    size_t i;
+
+    if (json_is_string(content))
+        return json_incref(content);
+    json_array_foreach(content, i, block)
+    {
+        json_t *piece = json_object_get(block, "text");
+        if (!json_is_string(piece)) {
+            buf_free(&text);
+            return NULL;
+        }
+        buf_append(&text, json_string_value(piece), json_string_length(piece));
+    }
+    joined = json_stringn(buf_as_str(&text).at, text.n);
+    buf_free(&text);
+    return joined;
+}
+
+struct spread { // one message's blocks
+    json_t *to, *parts, *calls, *reasoning;
+    size_t index;
+};
+
+static bool spread_block(struct spread *s, json_t *block, struct err *err)
+{
+    const char *type = json_string_value(json_object_get(block, "type"));
+    json_t *content = json_object_get(block, "content");
+
+    if (type && !strcmp(type, "text") && json_is_string(json_object_get(block, "text"))) {
+        json_array_append_new(s->parts, json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(block, "text")));
+        return true;
+    }
+    if (type && !strcmp(type, "tool_use") && json_is_object(json_object_get(block, "input"))) {
+        json_array_append_new(s->calls, call_json(json_object_get(block, "id"), json_object_get(block, "name"),
+                                                  json_incref(json_object_get(block, "input"))));
+        return true;
+    }
+    if (type && !strcmp(type, "tool_result")) {
+        json_t *text = content ? text_of(content) : json_string("");
+        if (!text)
+            return refuse(err, "messages", s->index, "a tool_result holds more than text, which is not supported");
+        json_array_append_new(s->to, json_pack("{s:s, s:O*, s:o}", "role", "tool", "tool_call_id",
+                                               json_object_get(block, "tool_use_id"), "content", text));
+        return true;
+    }
+    if (type && !strcmp(type, "thinking")) {
+        s->reasoning = json_object_get(block, "thinking");
+        return true;
+    }
+    if (type && !strcmp(type, "redacted_thinking"))
+        return true;
+    return err_set(err, ERR_UNSUPPORTED, "messages[%zu].content: a block of type \"%.40s\" is not supported", s->index,
+                   type ? type : "?");
+}
+
+static bool spread_message(struct spread *s, json_t *message, struct err *err)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    json_t *content = json_object_get(message, "content"), *block;
+    size_t i;
+    bool ok = true;
+
+    if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0))
+        return refuse(err, "messages", s->index, "want the role user or assistant");
+    if (!json_is_array(content)) {
+        json_array_append(s->to, message);
+        return true;
+    }
+    s->parts = json_array();
+    s->calls = json_array();
+    s->reasoning = NULL;
+    json_array_foreach(content, i, block)
+    {
+        ok = ok && spread_block(s, block, err);
+    }
+    if (ok && (json_array_size(s->parts) || json_array_size(s->calls))) {
+        json_t *made = json_pack("{s:s, s:O*}", "role", role, "reasoning_content", s->reasoning);
+        json_object_set_new(made, "content", text_of(s->parts));
+        if (json_array_size(s->calls))
+            json_object_set(made, "tool_calls", s->calls);
+        json_array_append_new(s->to, made);
+    }
+    json_decref(s->parts);
+    json_decref(s->calls);
+    return ok;
+}
+
+static bool from_anthropic(json_t *from, json_t *to, struct err *err)
+{
+    struct spread s = { .to = to };
+    json_t *message;
+
+    json_array_foreach(from, s.index, message)
+    {
+        if (!spread_message(&s, message, err))
+            return false;
+    }
+    return true;
+}
+
+// ---- responses
+
+static json_t *response_text(json_t *content)
+{
+    return json_is_string(content) || json_is_array(content) ? text_of(content) : NULL;
+}
+
+// A call goes to the assistant's message before it, if there is one.
+static void add_call(json_t *to, json_t *item)
+{
+    json_t *last = json_array_get(to, json_array_size(to) - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    json_t *arguments = json_object_get(item, "arguments");
+
+    if (!role || strcmp(role, "assistant") != 0) {
+        last = json_pack("{s:s, s:s}", "role", "assistant", "content", "");
+        json_array_append_new(to, last);
+    }
+    if (!json_object_get(last, "tool_calls"))
+        json_object_set_new(last, "tool_calls", json_array());
+    json_array_append_new(json_object_get(last, "tool_calls"),
+                          call_json(json_object_get(item, "call_id"), json_object_get(item, "name"),
+                                    arguments ? json_incref(arguments) : json_string("{}")));
+}
+
+static bool from_item(json_t *item, json_t *to, size_t i, struct err *err)
+{
+    const char *type = json_string_value(json_object_get(item, "type")), *role = json_string_value(json_object_get(item, "role"));
+    json_t *text;
+
+    if (type && !strcmp(type, "function_call") && json_is_string(json_object_get(item, "name"))) {
+        add_call(to, item);
+        return true;
+    }
+    if (type && !strcmp(type, "function_call_output")) {
+        if (!(text = response_text(json_object_get(item, "output"))))
+            return refuse(err, "input", i, "the output of a call is no text");
+        json_array_append_new(
+            to, json_pack("{s:s, s:O*, s:o}", "role", "tool", "tool_call_id", json_object_get(item, "call_id"), "content", text));
+        return true;
+    }
+    if (type && !strcmp(type, "reasoning"))
+        return true; // templates leave out what was thought before
+    if ((type && strcmp(type, "message") != 0) || !role_is_known(role))
+        return err_set(err, ERR_UNSUPPORTED, "input[%zu]: an item of type \"%.40s\" and role \"%.40s\" is not supported", i,
+                       type ? type : "?", role ? role : "?");
+    if (!(text = response_text(json_object_get(item, "content"))))
+        return refuse(err, "input", i, "the content is no text; nothing else is supported");
+    json_array_append_new(to, json_pack("{s:s, s:o}", "role", !strcmp(role, "developer") ? "system" : role, "content", text));
+    return true;
+}
+
+static bool from_response(json_t *input, json_t *to, struct err *err)
+{
+    json_t *item;
+    size_t i;
+
+    if (json_is_string(input)) {
+        json_array_append_new(to, json_pack("{s:s, s:O}", "role", "user", "content", input));
+        return true;
+    }
+    json_array_foreach(input, i, item)
+    {
+        if (!from_item(item, to, i, err))
+            return false;
+    }
+    return json_array_size(input) > 0 || err_set(err, ERR_INPUT, "input: want a string, or a list with at least one item");
+}
+
+// ---- tools
+
+// The name belongs to a result too; many templates want it there.
+static void name_results(json_t *messages)
+{
+    json_t *message, *call, *names = json_object();
+    size_t i, j;
+
+    json_array_foreach(messages, i, message)
+    {
+        const char *id = json_string_value(json_object_get(message, "tool_call_id"));
+        json_array_foreach(json_object_get(message, "tool_calls"), j, call)
+        {
+            const char *call_id = json_string_value(json_object_get(call, "id"));
+            if (call_id)
+                json_object_set(names, call_id, json_object_get(json_object_get(call, "function"), "name"));
+        }
+        if (id && !json_object_get(message, "name") && json_object_get(names, id))
+            json_object_set(message, "name", json_object_get(names, id));
+    }
+    json_decref(names);
+}
+
+static int append(const char *bytes, size_t n, void *arg)
+{
+    return buf_append(arg, bytes, n) ? 0 : -1;
+}
+
+static json_t *taken(struct buf *text)
+{
+    json_t *value = json_stringn(buf_as_str(text).at, text->n);
+    buf_free(text);
+    return value;
+}
+
+// For templates without tools: what there is, and how to call it.
+static json_t *tools_in_words(json_t *tools, json_t *system)
+{
+    struct buf text = { 0 };
+    json_t *tool;
+    size_t i;
+
+    if (json_is_string(system))
+        buf_printf(&text, "%s\n\n", json_string_value(system));
+    buf_text(&text, "You can call these functions, each described by a JSON object:\n<tools>\n");
+    json_array_foreach(tools, i, tool)
+    {
+        json_dump_callback(tool, append, &text, 0);
+        buf_text(&text, "\n");
+    }
+    buf_text(&text, "</tools>\nTo call one, answer with its name and arguments in this form:\n<tool_call>\n{\"name\": \"...\", "
+                    "\"arguments\": {...}}\n</tool_call>");
+    return taken(&text);
+}
+
+static json_t *calls_in_words(json_t *message)
+{
+    json_t *content = json_object_get(message, "content"), *call;
+    struct buf text = { 0 };
+    size_t i;
+
+    if (json_is_string(content))
+        buf_text(&text, json_string_value(content));
+    json_array_foreach(json_object_get(message, "tool_calls"), i, call)
+    {
+        json_t *function = json_object_get(call, "function"), *arguments = json_object_get(function, "arguments");
+        buf_printf(&text, "%s<tool_call>\n{\"name\": ", text.n ? "\n" : "");
+        json_dump_callback(json_object_get(function, "name"), append, &text, JSON_ENCODE_ANY);
+        buf_text(&text, ", \"arguments\": ");
+        if (json_is_string(arguments))
+            buf_text(&text, json_string_value(arguments));
+        else
+            json_dump_callback(arguments, append, &text, JSON_ENCODE_ANY);
+        buf_text(&text, "}\n</tool_call>");
+    }
+    return taken(&text);
+}
+
+static void tell_in_words(json_t *messages, json_t *tools)
+{
+    json_t *message, *first = json_array_get(messages, 0);
+    const char *role = json_string_value(json_object_get(first, "role"));
+    size_t i;
+
+    json_array_foreach(messages, i, message)
+    {
+        json_t *content = json_object_get(message, "content");
+        if (json_object_get(message, "tool_calls")) {
+            json_object_set_new(message, "content", calls_in_words(message));
+            json_object_del(message, "tool_calls");
+        } else if (!strcmp(json_string_value(json_object_get(message, "role")), "tool") && json_is_string(content)) {
+            json_object_set_new(message, "content",
+                                json_sprintf("<tool_response>\n%s\n</tool_response>", json_string_value(content)));
+            json_object_set_new(message, "role", json_string("user"));
+        }
+    }
+    if (!tools)
+        return;
+    if (role && !strcmp(role, "system"))
+        json_object_set_new(first, "content", tools_in_words(tools, json_object_get(first, "content")));
+    else
+        json_array_insert_new(messages, 0, json_pack("{s:s, s:o}", "role", "system", "content", tools_in_words(tools, NULL)));
+}
+
+json_t *messages_for_template(struct ask *ask, const struct chat *chat, struct err *err)
+{
+    bool anthropic = ask->dialect & (DIALECT_MESSAGES | DIALECT_COUNT), response = ask->dialect == DIALECT_RESPONSES;
+    json_t *from = ask->messages, *to = json_array(), *system = ask->system ? text_of(ask->system) : NULL;
+    bool ok = true;
+
+    if (!response && (!json_is_array(from) || json_array_size(from) == 0))
+        ok = err_set(err, ERR_INPUT, "messages: want a list with at least one message");
+    if (ok && ask->system && !system)
+        ok = err_set(err, ERR_INPUT, "system or instructions: want text");
+    if (ok && system)
+        json_array_append_new(to, json_pack("{s:s, s:O}", "role", "system", "content", system));
+    ok = ok && (response    ? from_response(ask->input, to, err)
+                : anthropic ? from_anthropic(from, to, err)
+                            : from_chat(from, to, err));
+    json_decref(system);
+    if (!ok) {
+        json_decref(to);
+        return NULL;
+    }
+    name_results(to);
+    if (!chat_takes_tools(chat))
+        tell_in_words(to, ask->choice == CHOICE_NONE ? NULL : ask->tools);
+    return to;
+}

@@ -1,0 +1,242 @@
+// responses.c - answers as OpenAI's responses tell them, whole and as a stream of numbered events.
+//
+// An answer is a list of items: reasoning, messages, calls. In a stream an item is opened when its first piece comes, and told once more in
+// whole when it is complete. Nothing is stored: previous_response_id has nothing to name. Not here: reading the request (messages.c).
+#include "server/sse.h"
+#include "server/state.h"
+#include "server/talk.h"
+
+static json_t *usage(const struct talk *t)
+{
+    return json_pack("{s:i, s:{s:i}, s:i, s:{s:i}, s:i}", "input_tokens", (int)t->n_prompt, "input_tokens_details",
+                     "cached_tokens", (int)t->n_reused, "output_tokens", (int)t->n_generated, "output_tokens_details",
+                     "reasoning_tokens", 0, "total_tokens", (int)(t->n_prompt + t->n_generated));
+}
+
+static json_t *text_part(json_t *text)
+{
+    return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", text, "annotations", "logprobs");
+}
+
+// status: "in_progress" or "completed".
+static json_t *message_item(const char *id, json_t *part, const char *status)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:o}", "type", "message", "id", id, "status", status, "role", "assistant", "content",
+                     part ? json_pack("[o]", part) : json_array());
+}
+
+static json_t *reasoning_item(const char *id, json_t *text, const char *status)
+{
+    return json_pack("{s:s, s:s, s:s, s:[], s:o}", "type", "reasoning", "id", id, "status", status, "summary", "content",
+                     text ? json_pack("[{s:s, s:o}]", "type", "reasoning_text", "text", text) : json_array());
+}
+
+static json_t *call_item(const struct talk_call *call, const char *status)
+{
+    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:s}", "type", "function_call", "id", json_sprintf("fc_%s", call->id), "call_id",
+                     call->id, "name", talk_text(&call->name), "arguments", talk_text(&call->arguments), "status", status);
+}
+
+static json_t *frame(const struct talk *t, const char *status, json_t *output)
+{
+    json_t *reply = json_pack("{s:s, s:s, s:I, s:s, s:n, s:n, s:n, s:n, s:s, s:o}", "id", t->id, "object", "response",
+                              "created_at", (json_int_t)t->created, "status", status, "error", "incomplete_details",
+                              "instructions", "previous_response_id", "model", t->server->name, "output", output);
+
+    json_object_update(reply,
+                       json_pack("{s:b, s:f, s:f, s:s, s:s, s:b, s:{s:{s:s}}, s:{}}", "parallel_tool_calls", !t->ask.one_call,
+                                 "temperature", (double)t->ask.sampling.temperature, "top_p", (double)t->ask.sampling.top_p,
+                                 "tool_choice", t->ask.choice >= CHOICE_REQUIRED ? "required" : "auto", "truncation", "disabled",
+                                 "store", 0, "text", "format", "type", "text", "metadata"));
+    json_object_set_new(reply, "tools", json_array());
+    json_object_set_new(reply, "usage", json_null());
+    return reply;
+}
+
+static json_t *ended(struct talk *t, json_t *output)
+{
+    bool cut = t->generation->choices[0].result.finish == INGOT_FINISH_LENGTH;
+    json_t *reply = frame(t, cut ? "incomplete" : "completed", output);
+
+    if (cut)
+        json_object_set_new(reply, "incomplete_details", json_pack("{s:s}", "reason", "max_output_tokens"));
+    json_object_set_new(reply, "usage", usage(t));
+    json_object_set_new(reply, "timings", talk_timings(t));
+    talk_add_warnings(t, reply);
+    return reply;
+}
+
+// An item's name: the answer's, with a prefix and a number.
+static const char *item_id(const struct talk *t, const char *prefix, uint32_t index, char room[64])
+{
+    snprintf(room, 64, "%s_%s_%u", prefix, t->id + strlen("resp_"), index);
+    return room;
+}
+
+static json_t *whole(struct talk *t)
+{
+    const struct talk_choice *c = &t->choices[0];
+    json_t *output = json_array();
+    char id[64];
+
+    if (c->reasoning.n > 0)
+        json_array_append_new(output, reasoning_item(item_id(t, "rs", 0, id), talk_text(&c->reasoning), "completed"));
+    if (c->text.n > 0 || c->n_calls == 0)
+        json_array_append_new(output, message_item(item_id(t, "msg", 1, id), text_part(talk_text(&c->text)), "completed"));
+    for (uint32_t i = 0; i < c->n_calls; i++)
+        json_array_append_new(output, call_item(&c->calls[i], "completed"));
+    return ended(t, output);
+}
+
+// ---- the stream
+
+// Takes event.
+static void tell(struct talk *t, const char *type, json_t *event, struct buf *out)
+{
+    json_object_set_new(event, "type", json_string(type));
+    json_object_set_new(event, "sequence_number", json_integer((json_int_t)t->n_events++));
+    sse_event(out, type, event);
+}
+
+static void open_stream(struct talk *t, struct buf *out)
+{
+    json_t *reply = frame(t, "in_progress", json_array());
+
+    talk_add_warnings(t, reply);
+    t->items = json_array();
+    tell(t, "response.created", json_pack("{s:O}", "response", reply), out);
+    tell(t, "response.in_progress", json_pack("{s:o}", "response", reply), out);
+}
+
+static const char *open_id(const struct talk *t, const struct talk_choice *c, char room[64])
+{
+    return item_id(t, c->block == PIECE_REASONING ? "rs" : "msg", c->n_blocks - 1, room);
+}
+
+// What every event within an item begins with.
+static json_t *within(const struct talk *t, const struct talk_choice *c)
+{
+    char id[64];
+    json_t *name = c->block == PIECE_CALL ? json_sprintf("fc_%s", c->calls[c->n_calls - 1].id) : json_string(open_id(t, c, id));
+    json_t *event = json_pack("{s:o, s:i}", "item_id", name, "output_index", (int)c->n_blocks - 1);
+
+    if (c->block != PIECE_CALL)
+        json_object_set_new(event, "content_index", json_integer(0));
+    return event;
+}
+
+static void tell_with(struct talk *t, const char *type, const char *field, json_t *value, struct buf *out)
+{
+    json_t *event = within(t, &t->choices[0]);
+
+    json_object_set_new(event, field, value);
+    if (!strncmp(type, "response.output_text", 20))
+        json_object_set_new(event, "logprobs", json_array());
+    tell(t, type, event, out);
+}
+
+static void item_done(struct talk *t, json_t *item, struct buf *out)
+{
+    const struct talk_choice *c = &t->choices[0];
+
+    json_array_append(t->items, item);
+    tell(t, "response.output_item.done", json_pack("{s:i, s:o}", "output_index", (int)c->n_blocks - 1, "item", item), out);
+}
+
+static json_t *item_text(const struct buf *text, size_t from)
+{
+    struct str s = str_from_to(buf_as_str(text), from, text->n);
+    return json_stringn(s.at, s.n);
+}
+
+static void close_item(struct talk *t, struct buf *out)
+{
+    struct talk_choice *c = &t->choices[0];
+    char id[64];
+
+    if (c->block == PIECE_CONTENT) {
+        json_t *text = item_text(&c->text, c->text_offset);
+        tell_with(t, "response.output_text.done", "text", json_incref(text), out);
+        tell_with(t, "response.content_part.done", "part", text_part(json_incref(text)), out);
+        item_done(t, message_item(open_id(t, c, id), text_part(text), "completed"), out);
+    } else if (c->block == PIECE_REASONING) {
+        tell_with(t, "response.reasoning_text.done", "text", talk_text(&c->reasoning), out);
+        item_done(t, reasoning_item(open_id(t, c, id), talk_text(&c->reasoning), "completed"), out);
+    } else if (c->block == PIECE_CALL) {
+        const struct talk_call *call = &c->calls[c->n_calls - 1];
+        tell_with(t, "response.function_call_arguments.done", "arguments", talk_text(&call->arguments), out);
+        item_done(t, call_item(call, "completed"), out);
+    }
+    c->block = -1;
+}
+
+static void open_item(struct talk *t, int kind, struct buf *out)
+{
+    struct talk_choice *c = &t->choices[0];
+    char id[64];
+
+    close_item(t, out);
+    c->block = kind;
+    c->n_blocks++;
+    json_t *item = kind == PIECE_CALL        ? call_item(&c->calls[c->n_calls - 1], "in_progress")
+                   : kind == PIECE_REASONING ? reasoning_item(open_id(t, c, id), NULL, "in_progress")
+                                             : message_item(open_id(t, c, id), NULL, "in_progress");
+    tell(t, "response.output_item.added", json_pack("{s:i, s:o}", "output_index", (int)c->n_blocks - 1, "item", item), out);
+    if (kind == PIECE_CONTENT)
+        tell_with(t, "response.content_part.added", "part", text_part(json_string("")), out);
+}
+
+static void piece(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
+{
+    struct talk_choice *c = &t->choices[choice];
+    json_t *text = json_stringn(said->text.at, said->text.n);
+
+    if (said->kind == PIECE_CONTENT && c->block != PIECE_CONTENT) {
+        open_item(t, PIECE_CONTENT, out);
+        c->text_offset = c->text.n - said->text.n; // this piece is kept already
+    }
+    if (said->kind == PIECE_REASONING && c->block != PIECE_REASONING)
+        open_item(t, PIECE_REASONING, out);
+    if (said->kind == PIECE_CALL)
+        open_item(t, PIECE_CALL, out);
+    if (said->kind == PIECE_CONTENT)
+        tell_with(t, "response.output_text.delta", "delta", json_incref(text), out);
+    if (said->kind == PIECE_REASONING)
+        tell_with(t, "response.reasoning_text.delta", "delta", json_incref(text), out);
+    if (said->kind == PIECE_ARGUMENTS)
+        tell_with(t, "response.function_call_arguments.delta", "delta", json_incref(text), out);
+    if (said->kind == PIECE_CALL_END)
+        close_item(t, out);
+    json_decref(text);
+}
+
+static void finish(struct talk *t, uint32_t choice, struct buf *out)
+{
+    if (t->choices[choice].n_blocks == 0)
+        open_item(t, PIECE_CONTENT, out);
+    close_item(t, out);
+}
+
+static void close_stream(struct talk *t, struct buf *out)
+{
+    json_t *reply = ended(t, json_incref(t->items));
+    const char *type = json_is_null(json_object_get(reply, "incomplete_details")) ? "response.completed" : "response.incomplete";
+
+    tell(t, type, json_pack("{s:o}", "response", reply), out);
+}
+
+static void quiet(struct talk *t, struct buf *out)
+{
+    (void)t;
+    buf_text(out, ": keep-alive\n\n");
+}
+
+static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
+{
+    json_t *reply = frame(t, "failed", json_array());
+
+    json_object_set_new(reply, "error", json_pack("{s:s, s:o}", "code", "server_error", "message", sse_text(err->message)));
+    tell(t, "response.failed", json_pack("{s:o}", "response", reply), out);
+}
+
+const struct dialect_voice voice_responses = { open_stream, piece, finish, close_stream, quiet, fail_stream, whole };

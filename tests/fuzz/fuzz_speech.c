@@ -1,0 +1,52 @@
+// fuzz_speech.c - libFuzzer: any bytes as an answer, whole and byte by byte: the same calls, and no more text than there was.
+#include <stdlib.h>
+#include "text/speech.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct heard {
+    size_t n_content, n_reasoning, n_arguments, n_calls;
+};
+
+static void listen(struct speech *s, struct heard *h)
+{
+    struct speech_piece piece;
+
+    while (speech_next(s, &piece)) {
+        h->n_content += piece.kind == PIECE_CONTENT ? piece.text.n : 0;
+        h->n_reasoning += piece.kind == PIECE_REASONING ? piece.text.n : 0;
+        h->n_arguments += piece.kind == PIECE_ARGUMENTS ? piece.text.n : 0;
+        h->n_calls += piece.kind == PIECE_CALL;
+    }
+}
+
+static struct heard hear(const struct speech_options *o, struct str text, size_t step)
+{
+    struct heard h = { 0 };
+    struct speech s = { 0 };
+
+    speech_begin(&s, o);
+    for (size_t i = 0; i < text.n; i += step) {
+        speech_push(&s, str_from_to(text, i, text.n - i < step ? text.n : i + step));
+        listen(&s, &h);
+    }
+    speech_finish(&s);
+    listen(&s, &h);
+    speech_release(&s);
+    return h;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 2)
+        return 0;
+    struct speech_options o = { .style = (enum call_style)(data[0] % 4),
+                                .reasoning_open = data[0] & 16,
+                                .call_open = data[0] & 32 };
+    struct str text = { (const char *)data + 1, size - 1 };
+    struct heard whole = hear(&o, text, text.n), bytes = hear(&o, text, 1);
+
+    if (memcmp(&whole, &bytes, sizeof whole) != 0 || whole.n_content + whole.n_reasoning + whole.n_arguments > 3 * text.n + 64)
+        abort();
+    return 0;
+}
