@@ -1,5 +1,5 @@
 # Short names for CMake and Ninja. `make run` and `make test` are all a newcomer needs: tools/deps installs what is missing.
-.PHONY: all deps run test test-metal lint fuzz bench install help clean asan tsan valgrind format
+.PHONY: all deps run test test-metal metal-selftest lint fuzz bench install help clean asan tsan valgrind format
 JOBS = 2
 PREFIX = /usr/local
 PROMPT = Tell me a short story about a fox.
@@ -25,6 +25,11 @@ test-metal: ## build and run the tests of Metal: kernels, device, models on an e
 	@tools/deps build test metal
 	@tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
 	ctest --test-dir $(RELEASE) --output-on-failure -j $(JOBS) -L metal
+
+metal-selftest: ## on a Mac: the Metal tests on the real GPU, and a report to send in
+	@[ "$$(uname -s)" != Darwin ] || tools/deps build test
+	@[ "$$(uname -s)" != Darwin ] || tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON $(CMAKE_ARGS)
+	@tools/metal_selftest $(RELEASE)
 
 lint: ## length, layers, names, banned calls, format
 	@tools/deps lint
@@ -63,4 +68,4 @@ clean: ## remove the build folder
 	rm -rf build
 
 help: ## this list
-	@grep -E '^[a-z-]+:.* ## ' Makefile | sed -e 's/:.* ## /	/' | expand -t 12
+	@grep -E '^[a-z-]+:.* ## ' Makefile | sed -e 's/:.* ## /	/' | expand -t 16

@@ -36,12 +36,12 @@ static void amount(double n, char *text, size_t size) // of parameters
 
 bool bench_on_cpu(const struct bench_report *r)
 {
-    return strncmp(r->info.device, "cuda", 4) != 0;
+    return strncmp(r->info.device, "cpu", 3) == 0;
 }
 
 static const char *backend(const struct bench_report *r)
 {
-    return bench_on_cpu(r) ? "CPU" : "CUDA";
+    return bench_on_cpu(r) ? "CPU" : strncmp(r->info.device, "metal", 5) == 0 ? "Metal" : "CUDA";
 }
 
 static void model_type(const struct bench_report *r, char *text, size_t size)
