@@ -1,7 +1,8 @@
 # The emulated Objective-C runtime and Metal (docs/metal.md), for tests on Linux: one shared library, and every kernel compiled for it
 # beforehand, exact and under the checker. Without a clang of 16 or later the tests of Metal are left out.
 set(METAL_EMU OFF)
-if(BUILD_TESTING AND CMAKE_SYSTEM_NAME STREQUAL Linux AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT INGOT_TSAN AND NOT INGOT_VALGRIND
+set(METAL_REAL ${APPLE})
+if(BUILD_TESTING AND NOT METAL_REAL AND CMAKE_SYSTEM_NAME STREQUAL Linux AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT INGOT_TSAN AND NOT INGOT_VALGRIND
    AND NOT INGOT_FUZZ)
   find_program(MSL_CLANG NAMES clang++-19 clang++-20 clang++-21 clang++-18 clang++-17 clang++-16)
   find_program(PYTHON python3)
@@ -66,7 +67,14 @@ endif()
 
 # A test of Metal is linked with the emulator, which then stands in for the frameworks (it sets INGOT_METAL, unless that is set). The
 # kernels of tests/metal/kernels are METAL_MADE/NAME.MODE.so.
+# On a Mac the same tests meet the real thing.
 function(metal_test name)
+  if(METAL_REAL)
+    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/metal/real_gpu.c)
+    target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/metal/emu)
+    target_compile_definitions(${name} PRIVATE METAL_MADE="${CMAKE_BINARY_DIR}/metal")
+    return()
+  endif()
   target_link_libraries(${name} PRIVATE -Wl,--push-state,--no-as-needed metal_emu -Wl,--pop-state)
   target_compile_definitions(${name} PRIVATE METAL_MADE="${CMAKE_BINARY_DIR}/metal")
   add_dependencies(${name} metal_kernels)

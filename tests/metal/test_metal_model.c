@@ -1,0 +1,286 @@
+// test_metal_model.c - whole models on the Metal device: reference logits,
+// greedy text, every command against the plain loops, the counters of a step,
+// and faults in the middle of answers.
+// On the emulator, also with kernels
+// compiled -ffast-math and in random schedules.
+#include "engine/engine.h"
+#include "engine/synth.h"
+#include "engine/verify.h"
+#include "metal_emu.h"
+#include "models/golden.h"
+#include <unistd.h>
+
+enum { FORWARD, REVERSE, RANDOM }; // schedules of threads and threadgroups
+
+static const char *const variants[] = { "llama2",  "tinyllama", "llama3", "llama-linear", "llama-yarn", "smollm2",
+                                        "mistral", "devstral",  "qwen2",  "qwen25",       "qwen3" };
+
+static void emulator_needed(void)
+{
+    if (!emu_get("page"))
+        skip();
+}
+
+static void run_kernels(bool fast, int schedule)
+{
+    emu_set("fast", fast);
+    emu_set("schedule", schedule);
+    emu_set("seed", 1);
+}
+
+static void check_logits(const char *variant, const char *file, bool exact, uint32_t n_batch)
+{
+    struct golden g;
+    char path[512];
+    struct ingot_engine_options options = ingot_engine_defaults();
+    double most = exact ? 1e-9 : 1e-4;
+
+    golden_open(&g, variant);
+    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s%s", variant, file);
+    options.model = path;
+    options.device = "metal";
+    options.exact = exact;
+    options.n_batch = n_batch;
+    float *ours = run_logits(&options, &g);
+    struct closeness c = compare_logits(&g, ours);
+    print_message("%-13s %-12s %s batch %u: squared error %.1e, KL %.1e\n", variant, *file ? file : "safetensors",
+                  exact ? "exact" : "", n_batch, c.worst_error, c.mean_kl);
+    if (!(c.worst_error <= most) || !(c.mean_kl <= 1e-3) || (exact && c.top1_changes != 0))
+        fail_msg("%s%s: squared error %g, KL %g, %u changed first choices; want at "
+                 "most %g",
+                 variant, file, c.worst_error, c.mean_kl, c.top1_changes, most);
+    free(ours);
+    model_file_close(g.file);
+}
+
+static void the_logits_are_the_reference_s(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        run_kernels(false, FORWARD);
+        check_logits(variants[i], "/model.gguf", true, 512);
+        run_kernels(true, RANDOM);
+        check_logits(variants[i], "", false, 9);
+    }
+    run_kernels(false, REVERSE);
+    check_logits("qwen3", "/model.gguf", true, 1);
+    check_logits("llama3", "/model.gguf", true, 7);
+}
+
+// The checker sees every access: a barrier that the tape lacks would be a race here.
+static void the_checker_finds_nothing(void **state)
+{
+    (void)state;
+    emu_set("check", 1);
+    run_kernels(false, RANDOM);
+    check_logits("qwen3", "/model.gguf", false, 9);
+    check_logits("qwen2", "", false, 512);
+    emu_set("check", 0);
+}
+
+struct ids {
+    uint32_t at[64], n;
+};
+
+static bool collect_id(void *arg, const struct ingot_event *event)
+{
+    struct ids *ids = arg;
+    if (event->token != UINT32_MAX && ids->n < 64)
+        ids->at[ids->n++] = event->token;
+    return true;
+}
+
+static struct ingot_engine *open_engine(const char *device, const char *model)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct ingot_error error = { 0 };
+
+    o.device = device;
+    o.model = model;
+    o.n_context = 256;
+    o.exact = !strcmp(device, "cpu"); // activations in fp32, as on Metal
+    struct ingot_engine *engine = ingot_engine_open(&o, &error);
+    if (!engine)
+        fail_msg("%s", error.message);
+    return engine;
+}
+
+static void answer(struct ingot_engine *engine, const char *prompt, uint32_t n, struct ids *ids)
+{
+    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_message message = { .role = "user", .content = prompt };
+    struct ingot_error error = { 0 };
+
+    r.sampling.temperature = 0;
+    r.max_tokens = n;
+    r.messages = &message;
+    r.n_messages = 1;
+    ids->n = 0;
+    if (!ingot_generate(engine, &r, collect_id, ids, NULL, &error))
+        fail_msg("%s", error.message);
+}
+
+static void greedy_text_is_the_cpu_s(void **state)
+{
+    (void)state;
+    static const char *const prompts[] = { "Tell me a short story about a fox.", "What is 12 + 30?", "Who are you?" };
+    struct ingot_engine *cpu = open_engine("cpu", NULL);
+
+    for (int fast = 0; fast < 2; fast++) {
+        run_kernels(fast, fast ? RANDOM : FORWARD);
+        struct ingot_engine *metal = open_engine("metal", NULL);
+        for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) {
+            struct ids ours, theirs;
+            answer(metal, prompts[i], 32, &ours);
+            answer(cpu, prompts[i], 32, &theirs);
+            assert_int_equal(ours.n, theirs.n);
+            assert_memory_equal(ours.at, theirs.at, ours.n * 4);
+        }
+        ingot_engine_close(metal);
+    }
+    ingot_engine_close(cpu);
+}
+
+static bool report(void *arg, const struct verify_finding *f)
+{
+    (void)arg;
+    if (!(f->error <= f->limit))
+        print_message("command %u, %s %s: error %g, limit %g\n", f->command, f->label, f->name, f->error, f->limit);
+    return true;
+}
+
+static void every_command_is_the_plain_loop_s(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t rows;
+        bool fast;
+        int schedule;
+    } cases[] = { { 1, false, REVERSE }, { 13, true, RANDOM }, { 70, false, RANDOM } };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ingot_engine_options o = ingot_engine_defaults();
+        struct err err = { 0 };
+        uint32_t n_bad = 0;
+        o.device = "metal";
+        run_kernels(cases[i].fast, cases[i].schedule);
+        assert_ok(engine_verify(&o, cases[i].rows, report, NULL, &n_bad, &err), &err);
+        assert_int_equal(n_bad, 0);
+    }
+}
+
+static void submit_tokens(struct ingot_engine *engine, uint32_t n_prompt, uint32_t n)
+{
+    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_error error = { 0 };
+    uint32_t prompt[40];
+
+    for (uint32_t i = 0; i < n_prompt; i++)
+        prompt[i] = i * 37 % 1000;
+    r.sampling.temperature = 0;
+    r.tokens = prompt;
+    r.n_tokens = n_prompt;
+    r.max_tokens = n;
+    r.ignore_eos = true;
+    if (!ingot_generate(engine, &r, NULL, NULL, NULL, &error))
+        fail_msg("%s", error.message);
+}
+
+// In the shape of SmolLM-135M: 30 layers.
+static void a_step_costs_what_it_should(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/ingot-smollm-XXXXXX";
+    struct synth_options shape = { .shape = "smollm-135m", .type = "Q4_0", .output = path };
+    struct err err = { 0 };
+    enum { LAYERS = 30, OUTSIDE = 7 }; // OUTSIDE: angles, embed; select, norm, head, and two for the token
+
+    run_kernels(false, FORWARD);
+    close(mkstemp(path));
+    assert_ok(synth_file(&shape, &err), &err);
+    struct ingot_engine *engine = open_engine("metal", path);
+    struct device_counters *c = &engine_of(engine)->device->counters;
+    submit_tokens(engine, 20, 2); // warm-up: one chunk, one token
+    struct device_counters before = *c;
+    submit_tokens(engine, 40, 3);
+    uint64_t written = c->write_bytes - before.write_bytes;
+    before = *c;
+    submit_tokens(engine, 20, 3);
+    assert_int_equal(written - (c->write_bytes - before.write_bytes),
+                     4); // a page's number; nothing else grows with the context
+    uint32_t steps = (uint32_t)(c->plays - before.plays);
+    assert_int_equal(steps, 3); // the prompt in one, then a token each
+    assert_int_equal(c->waits - before.waits, steps);
+    assert_int_equal(c->submissions - before.submissions, 4 * steps);
+    assert_true(c->dispatches - before.dispatches <= (6 * LAYERS + OUTSIDE) * steps);
+    assert_true(c->barriers - before.barriers <= (6 * LAYERS + OUTSIDE) * steps);
+    assert_int_equal(c->read_bytes - before.read_bytes, 4 * steps);
+    assert_int_equal(c->buffers, before.buffers);
+    assert_int_equal(c->pipelines, before.pipelines);
+    print_message("%u steps: %llu dispatches, %llu barriers, %llu commits, %llu waits\n", steps,
+                  (unsigned long long)(c->dispatches - before.dispatches), (unsigned long long)(c->barriers - before.barriers),
+                  (unsigned long long)(c->submissions - before.submissions), (unsigned long long)(c->waits - before.waits));
+    ingot_engine_close(engine);
+    unlink(path);
+}
+
+static void a_lost_gpu_fails_its_requests(void **state)
+{
+    (void)state;
+    emulator_needed();
+    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_message message = { .role = "user", .content = "Hello" };
+    struct ingot_error error = { 0 };
+    struct ids ids = { 0 };
+
+    run_kernels(false, FORWARD);
+    struct ingot_engine *engine = open_engine("metal", NULL);
+    r.messages = &message;
+    r.n_messages = 1;
+    r.max_tokens = 20;
+    r.ignore_eos = true;
+    emu_set("fail_command_buffer", 9);
+    for (int i = 0; i < 2; i++) { // the one that runs, and the next
+        assert_false(ingot_generate(engine, &r, collect_id, &ids, NULL, &error));
+        assert_int_equal(error.code, INGOT_DEVICE);
+        assert_non_null(strstr(error.message, "the GPU gave up"));
+    }
+    emu_set("fail_command_buffer", 0);
+    ingot_engine_close(engine);
+}
+
+static void a_model_that_is_too_large_is_refused(void **state)
+{
+    (void)state;
+    emulator_needed();
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct ingot_error error = { 0 };
+
+    o.device = "metal";
+    emu_set("memory_mb", 16);
+    assert_null(ingot_engine_open(&o, &error));
+    emu_set("memory_mb", 16384);
+    assert_int_equal(error.code, INGOT_MEMORY);
+    assert_non_null(strstr(error.message, "use a smaller model"));
+}
+
+static int keep_to_the_build_folder(void **state)
+{
+    (void)state;
+    return setenv("XDG_STATE_HOME", METAL_MADE,
+                  1); // pipelines are archived there
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_logits_are_the_reference_s),
+        cmocka_unit_test(the_checker_finds_nothing),
+        cmocka_unit_test(greedy_text_is_the_cpu_s),
+        cmocka_unit_test(every_command_is_the_plain_loop_s),
+        cmocka_unit_test(a_step_costs_what_it_should),
+        cmocka_unit_test(a_lost_gpu_fails_its_requests),
+        cmocka_unit_test(a_model_that_is_too_large_is_refused),
+    };
+    return cmocka_run_group_tests(tests, keep_to_the_build_folder, NULL);
+}
