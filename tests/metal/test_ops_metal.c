@@ -280,6 +280,117 @@ static void sampling_as_defined(void **state)
         }
 }
 
+static void gpu_play(struct side *s)
+{
+    struct err err = { 0 };
+    assert_ok(tape_play(s->tape, &s->step, &err), &err);
+    assert_ok(gpu->ops->wait(gpu, &err), &err);
+}
+
+static void put(struct side *s, uint32_t buffer, uint64_t index, float v)
+{
+    struct err err = { 0 };
+    assert_ok(buffer_write(&s->buffers[buffer], index * 4, &v, 4, &err), &err);
+}
+
+// Each row of the last buffer: all finite, or none.
+static void expect_finite(struct side *s, const struct shape *c, uint32_t n_cols, const bool *bad)
+{
+    float *out = mem_alloc_array((size_t)c->most_rows * n_cols, sizeof *out);
+    struct err err = { 0 };
+
+    assert_ok(buffer_read(&s->buffers[s->n_buffers - 1], 0, out, (uint64_t)c->most_rows * n_cols * 4, &err), &err);
+    for (uint32_t i = 0; i < c->rows * n_cols; i++) {
+        uint32_t bits;
+        memcpy(&bits, &out[i], 4);
+        if (((bits & 0x7f800000) == 0x7f800000) != bad[i / n_cols])
+            fail_msg("%u rows of %u: row %u, column %u is %g", c->rows, c->most_rows, i / n_cols, i % n_cols, (double)out[i]);
+    }
+    mem_free(out);
+}
+
+static void a_bad_number_stays_in_its_row(void **state)
+{
+    static const float bad[] = { NAN, INFINITY };
+
+    (void)state;
+    for (uint32_t i = 0; i < N_ROW_CASES * 2 * 2; i++) {
+        struct shape c = { .format = i & 1 ? QUANT_Q4_K : QUANT_F32, .n_cols = 256, .n_out = 40 };
+        c.rows = row_cases[i / 4].rows;
+        c.most_rows = row_cases[i / 4].most;
+        c.exact = c.rows == 7;
+        for (uint32_t gated = 0; gated < 2; gated++) {
+            struct side s = { 0 };
+            bool rows[128] = { 0 };
+            side_open(&s, gpu, &c, gated ? record_gate_up : record_matmul);
+            put(&s, 0, (uint64_t)(c.rows - 1) * c.n_cols + 100, bad[i / 2 % 2]);
+            rows[c.rows - 1] = true;
+            gpu_play(&s);
+            expect_finite(&s, &c, c.n_out, rows);
+            side_close(&s);
+        }
+    }
+}
+
+// A bad query spoils its row, a bad page its sequence; neighbours in the same tile go on.
+static void bad_numbers_stay_in_their_sequence(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < N_ROW_CASES * 2; i++) {
+        struct shape c = { .rows = row_cases[i / 2].rows,
+                           .most_rows = row_cases[i / 2].most,
+                           .head_dim = 64,
+                           .n_heads = 2,
+                           .n_kv_heads = 1,
+                           .n_cols = 64,
+                           .past = 40,
+                           .k_format = KV_F32,
+                           .v_format = KV_F32 };
+        struct side s = { 0 };
+        bool rows[128] = { 0 };
+        side_open(&s, gpu, &c, record_attend);
+        for (uint32_t head = 0; head < 2; head++)
+            put(&s, 0, (uint64_t)(c.rows - 1) * 128 + head * 64 + 7, NAN); // the last row, whose sequence is slot 0
+        for (uint32_t d = 0; d < 64 && c.rows > 4; d++) // position 0 of slot 2, which rows n / 2 and n / 2 + 1 belong to
+            put(&s, s.pages_at + i % 2, (uint64_t)((2 * MAX_PAGES * 37 + 5) % (SLOTS * MAX_PAGES)) * 1024 + (i % 2 ? d : d * 16),
+                NAN);
+        gpu_play(&s);
+        rows[c.rows - 1] = true;
+        rows[c.rows / 2] |= c.rows > 4;
+        rows[c.rows / 2 + 1] |= c.rows > 4;
+        expect_finite(&s, &c, 128, rows);
+        side_close(&s);
+    }
+}
+
+static void logits_that_are_none_are_reported(void **state)
+{
+    static const float bad[] = { NAN, INFINITY };
+    struct sample_params ways[] = { { .repeat_penalty = 1, .top_p = 1 },
+                                    { .repeat_penalty = 1, .top_p = 0.9f, .temperature = 1 } };
+    struct err err = { 0 };
+
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct shape c = { .rows = SLOTS, .most_rows = SLOTS, .n_cols = 1000, .sampling = ways[i % 2] };
+        struct side s = { 0 };
+        uint32_t ids[SLOTS];
+        side_open(&s, gpu, &c, record_sample);
+        put(&s, 0, 999, bad[i / 2]);
+        for (uint32_t t = 0; t < c.n_cols; t++) { // row 1 allows one token, row 2 none
+            put(&s, 0, c.n_cols + t, t == 30 ? -5 : -INFINITY);
+            put(&s, 0, 2 * c.n_cols + t, -INFINITY);
+        }
+        gpu_play(&s);
+        assert_ok(buffer_read(&s.buffers[s.n_buffers - 1], 0, ids, sizeof ids, &err), &err);
+        assert_int_equal(ids[0], STEP_TOKEN_INVALID);
+        assert_int_equal(ids[1], 30);
+        assert_int_equal(ids[2], STEP_TOKEN_INVALID);
+        assert_true(ids[3] < c.n_cols);
+        side_close(&s);
+    }
+}
+
 // What a kernel may not depend on: the order of threads, which lane holds which element of a matrix, exact arithmetic. And what it
 // may not do, which the checker sees: races, places out of bounds, threadgroup memory that nobody wrote.
 static const struct {
@@ -295,12 +406,20 @@ static const struct {
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_operations),       cmocka_unit_test(products_of_every_format),
-        cmocka_unit_test(exact_products),         cmocka_unit_test(unlike_formats),
-        cmocka_unit_test(products_of_odd_widths), cmocka_unit_test(a_head_of_many_outputs),
-        cmocka_unit_test(qkv_in_every_shape),     cmocka_unit_test(qkv_into_q8_0_pages),
-        cmocka_unit_test(rope_store_alone),       cmocka_unit_test(attention_in_every_shape),
+        cmocka_unit_test(small_operations),
+        cmocka_unit_test(products_of_every_format),
+        cmocka_unit_test(exact_products),
+        cmocka_unit_test(unlike_formats),
+        cmocka_unit_test(products_of_odd_widths),
+        cmocka_unit_test(a_head_of_many_outputs),
+        cmocka_unit_test(qkv_in_every_shape),
+        cmocka_unit_test(qkv_into_q8_0_pages),
+        cmocka_unit_test(rope_store_alone),
+        cmocka_unit_test(attention_in_every_shape),
         cmocka_unit_test(sampling_as_defined),
+        cmocka_unit_test(a_bad_number_stays_in_its_row),
+        cmocka_unit_test(bad_numbers_stay_in_their_sequence),
+        cmocka_unit_test(logits_that_are_none_are_reported),
     };
     struct err err = { 0 };
     int failed = 0;

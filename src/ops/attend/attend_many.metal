@@ -69,14 +69,16 @@ static void page_stage(device const uchar *k, device const uchar *v, uint2 seen,
     }
 }
 
-static bool is_finite(f32 v) // by bits: fast math may take every number for finite
+// By the bits as they lie in memory: under fast math a compiler may take the result of arithmetic for finite.
+static bool is_finite(u32 bits)
 {
-    return (as_type<u32>(v) & 0x7f800000u) != 0x7f800000u;
+    return (bits & 0x7f800000u) != 0x7f800000u;
 }
 
 // Scores of this lane's four tokens become weights; returns what the row's sums shrink by.
 static f32 weigh_scores(threadgroup float4 *scores, u32 page_position, f32 scale, u32 lane, thread struct lane_row &r)
 {
+    uint4 bits = *(threadgroup const uint4 *)(scores + lane);
     float4 s = scores[lane] * scale;
     bool4 seen;
     f32 top = LOWEST;
@@ -85,7 +87,7 @@ static f32 weigh_scores(threadgroup float4 *scores, u32 page_position, f32 scale
     for (u32 i = 0; i < 4; i++) {
         u32 position = page_position + lane % 4 * 4 + i;
         seen[i] = r.alive && position >= r.first && position <= r.position;
-        bad |= u32(seen[i] && !is_finite(s[i]));
+        bad |= u32(seen[i] && !is_finite(bits[i]));
         top = seen[i] ? max(top, s[i]) : top;
     }
     bad |= simd_shuffle_xor(bad, 1);

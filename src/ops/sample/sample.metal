@@ -4,8 +4,8 @@
 // row; for greedy rows without penalties it only compares the parts. Else candidates are ordered by a key of 64 bits, the logit's
 // order above and the lowest id first below, and each limit is a descent through the key's bytes with a histogram of counts or
 // weights: exact for any k. Weights are integers of 2^-36 in three digits of 12 bits, since threadgroups have no 64-bit atomic addition;
-// a digit's sum over 2^20 tokens fits 32 bits. So the order of the additions does not matter. Numbers are judged by their bits:
-// under fast math a compiler may take every float for finite.
+// a digit's sum over 2^20 tokens fits 32 bits. So the order of the additions does not matter. Numbers are judged by the bits
+// that lie in memory: under fast math a compiler may take the result of arithmetic for finite.
 #include "device/metal/msl.h"
 #include "ops/sample/sample_metal.h"
 
@@ -205,8 +205,9 @@ static u64 share_of(thread const struct candidates &c, thread const struct goal 
         return 0;
     if (g.counting)
         return 1;
-    u64 weight = as_type<u32>(l) == 0xff800000u ? 0 : weight_of(l, c.top);
-    return l == c.top || precise::exp(l - c.top) >= c.min_p ? weight : 0;
+    if (as_type<u32>(l) == 0xff800000u)
+        return 0;
+    return l == c.top || precise::exp(l - c.top) >= c.min_p ? weight_of(l, c.top) : 0;
 }
 
 static void digits_clear(thread const struct draw_room &room)
@@ -288,13 +289,15 @@ static u32 draw(struct candidates c, constant struct sample_params &s, u32 posit
     struct goal g = { 0, 0, true };
 
     for (u32 i = room.thread_index; i < c.n; i += DRAW_THREADS) {
-        c.logits[i] /= s.temperature;
-        best = better(best, look(c.logits[i], i));
+        f32 l = c.logits[i]; // judged before the division: see above
+        best = better(best, look(l, i));
+        c.logits[i] = as_type<u32>(l) == 0xff800000u ? l : l / s.temperature;
     }
+    threadgroup_barrier(mem_flags::mem_device);
     best = threadgroup_best(best, room.parts, room.thread_index, DRAW_THREADS);
     if (!best.any)
         return STEP_TOKEN_INVALID;
-    c.top = best.logit;
+    c.top = c.logits[best.id];
     c.min_p = 0.0f;
     if (s.top_k > 0 && s.top_k < c.n) {
         g.limit = s.top_k;
