@@ -1,5 +1,5 @@
 # Short names for CMake and Ninja. `make run` and `make test` are all a newcomer needs: tools/deps installs what is missing.
-.PHONY: all deps run test test-metal metal-selftest lint fuzz bench install help clean asan tsan valgrind format
+.PHONY: all deps run test test-server test-metal metal-selftest lint fuzz bench install help clean asan tsan valgrind format
 JOBS = 2
 PREFIX = /usr/local
 PROMPT = Tell me a short story about a fox.
@@ -30,6 +30,11 @@ metal-selftest: ## on a Mac: the Metal tests on the real GPU, and a report to se
 	@[ "$$(uname -s)" != Darwin ] || tools/deps build test
 	@[ "$$(uname -s)" != Darwin ] || tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON $(CMAKE_ARGS)
 	@tools/metal_selftest $(RELEASE)
+
+test-server: ## the server's tests and the clients from npm, a part of `make test`
+	@tools/deps build test
+	@tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
+	ctest --test-dir $(RELEASE) --output-on-failure -R 'serve'
 
 lint: ## length, layers, names, banned calls, format
 	@tools/deps lint
