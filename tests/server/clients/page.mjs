@@ -81,6 +81,20 @@ const tests = {
     assert.equal(body.temperature, 0.3);
     await idle();
   },
+  async "shows reasoning apart, and takes a question back by the arrow"() {
+    const delta = d => `data: ${JSON.stringify({ choices: [{ index: 0, delta: d }] })}\n\n`;
+    await page.route("**/v1/chat/completions", route => route.fulfill({
+      contentType: "text/event-stream", body: delta({ reasoning_content: "Hm, two." }) + delta({ content: "Two." }) + "data: [DONE]\n\n",
+    }));
+    await ask("One and one?");
+    await idle();
+    await page.unroute("**/v1/chat/completions");
+    assert.equal(await answers.last().textContent(), "Two.");
+    assert.match(await page.locator(".thoughts").last().textContent(), /Reasoning.*Hm, two\./);
+    await page.keyboard.press("ArrowUp");
+    assert.equal(await page.inputValue("#input"), "One and one?");
+    await page.fill("#input", "");
+  },
   async "tells an error of the server"() {
     await page.evaluate(() => { settings.stops = "x".repeat(5000); });
     await ask("Hello");
