@@ -50,14 +50,14 @@ static void page_scores(thread const struct page &g, threadgroup const f32 *q, u
 {
     u32 token = lane % PAGE_TOKENS;
 
-    for (u32 h = 0; h < ATTEND_HEADS; h++)
+    UNROLL for (u32 h = 0; h < ATTEND_HEADS; h++)
         scores[h] = 0.0f;
     for (u32 d = lane / PAGE_TOKENS; d < ATTEND_HEAD_DIM; d += 2) {
         f32 k = page_number(ATTEND_K_FORMAT, g.k, page_k_place(ATTEND_K_FORMAT, token, d), ATTEND_HEAD_DIM, token, d);
-        for (u32 h = 0; h < ATTEND_HEADS; h++)
+        UNROLL for (u32 h = 0; h < ATTEND_HEADS; h++)
             scores[h] += q[h * ATTEND_HEAD_DIM + d] * k;
     }
-    for (u32 h = 0; h < ATTEND_HEADS; h++) {
+    UNROLL for (u32 h = 0; h < ATTEND_HEADS; h++) {
         scores[h] += simd_shuffle_xor(scores[h], 16);
         scores[h] = token >= g.first && token <= g.last ? scores[h] : LOWEST;
     }
@@ -71,24 +71,24 @@ static void page_add(thread const struct page &g, threadgroup const f32 *q, thre
     u32 token = lane % PAGE_TOKENS;
 
     page_scores(g, q, lane, scores);
-    for (u32 h = 0; h < ATTEND_HEADS; h++) {
+    UNROLL for (u32 h = 0; h < ATTEND_HEADS; h++) {
         f32 top = max(s.top[h], simd_max(scores[h])), shrink = precise::exp(s.top[h] - top);
         f32 weight = token >= g.first && token <= g.last ? precise::exp(scores[h] - top) : 0.0f;
         s.top[h] = top;
         s.total[h] = s.total[h] * shrink + simd_sum(lane < PAGE_TOKENS ? weight : 0.0f);
-        for (u32 i = 0; i < LANE_DIMS; i++)
+        UNROLL for (u32 i = 0; i < LANE_DIMS; i++)
             s.at[h][i] *= shrink;
         if (lane < PAGE_TOKENS)
             weights[h * PAGE_TOKENS + token] = weight;
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);
     for (u32 t = g.first; t <= g.last; t++)
-        for (u32 i = 0; i < LANE_DIMS; i++) {
+        UNROLL for (u32 i = 0; i < LANE_DIMS; i++) {
             u32 d = lane + 32 * i;
             if (d >= ATTEND_HEAD_DIM)
-                break;
+                continue;
             f32 v = page_number(ATTEND_V_FORMAT, g.v, page_v_place(ATTEND_V_FORMAT, ATTEND_HEAD_DIM, t, d), ATTEND_HEAD_DIM, t, d);
-            for (u32 h = 0; h < ATTEND_HEADS; h++)
+            UNROLL for (u32 h = 0; h < ATTEND_HEADS; h++)
                 s.at[h][i] += weights[h * PAGE_TOKENS + t] * v;
         }
     simdgroup_barrier(mem_flags::mem_threadgroup);
@@ -140,7 +140,7 @@ kernel void attend_split(constant struct attend_metal_args &args [[buffer(0)]], 
         struct head_sums s = {};
         for (u32 i = thread_index; i < ATTEND_HEADS * ATTEND_HEAD_DIM; i += 128)
             heads[i] = i < n_heads * ATTEND_HEAD_DIM ? q[head * ATTEND_HEAD_DIM + i] * args.attend.scale : 0.0f;
-        for (u32 i = 0; i < ATTEND_HEADS; i++)
+        UNROLL for (u32 i = 0; i < ATTEND_HEADS; i++)
             s.top[i] = LOWEST;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (u32 i = at.x * args.split_pages + simd; i < end; i += 4) {
@@ -150,14 +150,15 @@ kernel void attend_split(constant struct attend_metal_args &args [[buffer(0)]], 
                               r.first > first ? r.first - first : 0, min(r.position - first, PAGE_TOKENS - 1) };
             page_add(g, heads, weights + simd * ATTEND_HEADS * PAGE_TOKENS, lane, s);
         }
-        for (u32 i = 0; i < ATTEND_HEADS; i++) {
+        UNROLL for (u32 i = 0; i < ATTEND_HEADS; i++) {
             u32 of = simd * ATTEND_HEADS + i;
             if (lane == 0) {
                 tops[of * 2] = s.top[i];
                 tops[of * 2 + 1] = s.total[i];
             }
-            for (u32 d = lane; d < ATTEND_HEAD_DIM; d += 32)
-                room[of * ATTEND_HEAD_DIM + d] = s.at[i][d / 32];
+            UNROLL for (u32 j = 0; j < LANE_DIMS; j++)
+                if (lane + 32 * j < ATTEND_HEAD_DIM)
+                    room[of * ATTEND_HEAD_DIM + lane + 32 * j] = s.at[i][j];
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (u32 i = 0; i < n_heads; i++)

@@ -84,7 +84,7 @@ static f32 weigh_scores(threadgroup float4 *scores, u32 page_position, f32 scale
     f32 top = LOWEST;
     u32 bad = 0;
 
-    for (u32 i = 0; i < 4; i++) {
+    UNROLL for (u32 i = 0; i < 4; i++) {
         u32 position = page_position + lane % 4 * 4 + i;
         seen[i] = r.alive && position >= r.first && position <= r.position;
         bad |= u32(seen[i] && !is_finite(bits[i]));
@@ -101,7 +101,7 @@ static f32 weigh_scores(threadgroup float4 *scores, u32 page_position, f32 scale
         top = r.top;
     }
     f32 shrink = precise::exp(r.top - top), sum = 0.0f;
-    for (u32 i = 0; i < 4; i++) {
+    UNROLL for (u32 i = 0; i < 4; i++) {
         s[i] = seen[i] ? precise::exp(s[i] - top) : 0.0f;
         sum += s[i];
     }
@@ -119,11 +119,11 @@ static void page_multiply(thread const struct tile_room &room, u32 page_position
 {
     simdgroup_float8x8 scores[2], diagonal, part;
 
-    for (u32 j = 0; j < 2; j++) {
+    UNROLL for (u32 j = 0; j < 2; j++) {
         scores[j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-        for (u32 i = 0; i < MATRICES; i++) {
+        UNROLL for (u32 i = 0; i < MATRICES; i++) {
             if (8 * i >= ATTEND_HEAD_DIM)
-                break;
+                continue;
             simdgroup_load(part, room.k + i * 8 * PAGE_TOKENS + 8 * j, PAGE_TOKENS);
             simdgroup_multiply_accumulate(scores[j], q[i], part, scores[j]);
         }
@@ -139,11 +139,11 @@ static void page_multiply(thread const struct tile_room &room, u32 page_position
     simdgroup_load(diagonal, room.diagonal, 8);
     simdgroup_load(scores[0], room.scores, PAGE_TOKENS);
     simdgroup_load(scores[1], room.scores + 8, PAGE_TOKENS);
-    for (u32 i = 0; i < MATRICES; i++) {
+    UNROLL for (u32 i = 0; i < MATRICES; i++) {
         if (8 * i >= ATTEND_HEAD_DIM)
-            break;
+            continue;
         simdgroup_multiply(sums[i], diagonal, sums[i]);
-        for (u32 j = 0; j < 2; j++) {
+        UNROLL for (u32 j = 0; j < 2; j++) {
             simdgroup_load(part, room.v + j * 8 * ATTEND_HEAD_DIM + 8 * i, ATTEND_HEAD_DIM);
             simdgroup_multiply_accumulate(sums[i], scores[j], part, sums[i]);
         }
@@ -174,7 +174,7 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]], c
         shared[i] = row < end ? q[(u64(row) * args.attend.n_heads + head) * dim + i % dim] : 0.0f;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (u32 i = 0; i < MATRICES; i++)
+    UNROLL for (u32 i = 0; i < MATRICES; i++)
         if (8 * i < dim)
             simdgroup_load(mine[i], shared + simd * 8 * dim + 8 * i, dim);
     for (u32 row = tile; row < end;) {
@@ -185,7 +185,7 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]], c
         r.alive = r.row >= run.first && r.row < run.end;
         r.position = run.position + (r.alive ? r.row - run.first : 0);
         r.first = window_start(args.attend.window, r.position);
-        for (u32 i = 0; i < MATRICES; i++)
+        UNROLL for (u32 i = 0; i < MATRICES; i++)
             sums[i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
         for (u32 page = start / PAGE_TOKENS; page <= last_position / PAGE_TOKENS; page++) {
             u32 position = page * PAGE_TOKENS;
@@ -198,7 +198,7 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]], c
                 page_multiply(room, position, args.attend.scale, lane, mine, sums, r);
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        for (u32 i = 0; i < MATRICES; i++)
+        UNROLL for (u32 i = 0; i < MATRICES; i++)
             if (8 * i < dim)
                 simdgroup_store(sums[i], shared + simd * 8 * dim + 8 * i, dim);
         if (lane % 4 == 0)

@@ -7,7 +7,7 @@
 //                                                               of 8; a thread a pair
 //   head    1      256 x 1, the row in 16 KiB          256      vllm-apple's large-N plan: the row once from memory, weights streamed
 //                  of threadgroup memory                        past it. From 32,768 outputs on: LM heads have 32,000 and more, layers
-//                                                               less. 16 KiB: two threadgroups share a core's 32 KiB
+//                                                               less. 16 KiB are half of what a threadgroup may have
 //   one     1      16 x 1; 4 weight rows a simdgroup   128      llama.cpp, N_R0_Q4_0 = 4 in ggml-metal-impl.h: four weight rows share
 //                                                               the activations that a lane holds
 //   few     2-8    16 x 8; 2 weight rows a simdgroup   128      llama.cpp, ggml-metal-ops.cpp: vector kernels for 2 to 8 rows. 2 x 8
