@@ -35,6 +35,7 @@ enum ingot_code {
     INGOT_CANCELLED,   // the caller asked to stop
     INGOT_NUMERIC,     // NaN or infinity in the logits
     INGOT_DEVICE,      // the device failed
+    INGOT_TIMEOUT,     // the deadline passed
 };
 
 struct ingot_error {
@@ -56,12 +57,17 @@ struct ingot_engine_options {
     const char *stages;   // layers at which a new stage begins, "4,8", or NULL: one stage
     uint32_t n_threads;   // 0: every processor this process may use
     uint32_t n_context;   // tokens of one sequence; 0: the model's own limit, at most 8192
-    uint32_t n_sequences; // sequences that may run at once; their pages are reserved at the start
-    uint32_t n_batch;     // rows of one step at most: the token budget
+    uint32_t n_sequences; // sequences that may run at once
+    uint32_t
+        n_kv_tokens;    // what the KV pages of all sequences and of kept prompts hold, reserved at the start; at least n_context.
+                        // 0: n_sequences times n_context, with which no request ever waits for a page
+    uint32_t n_batch;   // rows of one step at most: the token budget
+    float step_stretch; // while answers are being generated, prompts may make a step so many times longer; 0: without limit
     enum ingot_kv cache_type_k, cache_type_v; // unlike formats only on the CPU, which also has all of them
     uint32_t commit_every;                    // Metal: commands in a command buffer; 0: so many that a step needs 4 at most
     bool exact;                               // activations stay fp32 in products with quantised weights
     bool no_repack;                           // use weights as they lie in the file: less memory, slower
+    bool no_prefix_cache;                     // compute every prompt anew
     uint32_t cpu_features;                    // mask of processor features to use, 0: all; for tests
     bool (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); // while loading; false stops. May be NULL
     void *progress_arg;
@@ -78,6 +84,15 @@ struct ingot_engine_info {
     enum ingot_kv cache_type_k, cache_type_v; // never auto
 };
 void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info);
+
+struct ingot_engine_stats {
+    uint32_t n_running, n_waiting; // requests that have a sequence, and that wait for one
+    uint32_t n_pages, n_pages_held,
+        n_pages_idle;         // of 16 tokens: all; in use by sequences; kept for prompts to come. The rest is free
+    uint64_t n_pauses;        // how often a request gave its pages to an older one and went on later
+    uint64_t n_steps, n_rows; // played so far
+};
+void ingot_engine_stats(struct ingot_engine *engine, struct ingot_engine_stats *stats); // as of now; any thread
 
 // ---- text and tokens --------------------------------------------------------------------------------------------------------
 
@@ -137,6 +152,10 @@ struct ingot_request_options {
     enum ingot_embed embed; // read the prompt and make an embedding of it; no token is generated
     bool keep_special;      // control tokens of the answer appear in its text
     uint32_t n_logits;      // deliver the logits of the last n positions of the prompt and of every new token, see ingot_event
+    int32_t priority;       // lower runs earlier and is the last to be paused; among equals the older one does
+    uint32_t deadline_ms;   // from submission; after it the request ends with INGOT_TIMEOUT. 0: none
+    const char *cache_salt; // prompts are shared only between requests of the same salt, so that one tenant cannot learn from the
+                            // time to the first token what another has asked. NULL: ""
 };
 struct ingot_request_options ingot_request_defaults(void); // temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64
 
@@ -149,10 +168,27 @@ enum ingot_finish {
     INGOT_FINISH_ERROR,
 };
 
+enum ingot_miss_reason {
+    INGOT_MISS_NONE,    // nothing is missing: all but the last tokens were kept
+    INGOT_MISS_NEW,     // nothing was kept that goes on like this
+    INGOT_MISS_DIFFERS, // what was kept has another token at `position`
+    INGOT_MISS_EVICTED, // it was kept until its memory was needed
+    INGOT_MISS_SALT,    // it is kept for another salt. For the operator's eyes: it tells of other tenants
+};
+
+// Where and why a prompt first differed from what was kept.
+struct ingot_miss {
+    enum ingot_miss_reason reason;
+    uint32_t position;          // in the prompt
+    uint32_t token, kept_token; // there: the prompt's, and the kept one. UINT32_MAX: none
+};
+
 struct ingot_result {
     enum ingot_finish finish;
     struct ingot_error error;                 // with INGOT_FINISH_ERROR
-    uint32_t n_prompt, n_reused, n_generated; // tokens; n_reused of the prompt were already in the session
+    uint32_t n_prompt, n_reused, n_generated; // tokens; n_reused of the prompt were kept from before and not computed again
+    uint32_t n_pauses;                        // how often it gave its pages to an older request
+    struct ingot_miss miss;                   // why n_reused is not more
     double first_token_ms;                    // from submission to the first token
     double prefill_ms, decode_ms;             // of the prompt; of the tokens after the first
 };

@@ -18,6 +18,7 @@ enum err_code {
     ERR_CANCELLED,   // the caller asked to stop
     ERR_NUMERIC,     // NaN or infinity in a result
     ERR_DEVICE,      // the device failed
+    ERR_TIMEOUT,     // a deadline passed
 };
 
 struct err {

@@ -1,7 +1,7 @@
 // api.c - the functions of ingot.h. They translate, lock, and leave the work to the other files.
 #include "base/mem.h"
 #include "engine/engine.h"
-
+#include "engine/prefix.h"
 #include "engine/request.h"
 #include "engine/schedule.h"
 #include "engine/session.h"
@@ -9,7 +9,7 @@
 #include "models/arch.h"
 
 _Static_assert(sizeof(struct ingot_error) == sizeof(struct err), "the public and the inner error are the same");
-_Static_assert((int)INGOT_DEVICE == (int)ERR_DEVICE && (int)INGOT_LIMIT == (int)ERR_LIMIT, "and so are their codes");
+_Static_assert((int)INGOT_TIMEOUT == (int)ERR_TIMEOUT && (int)INGOT_LIMIT == (int)ERR_LIMIT, "and so are their codes");
 
 struct ingot_engine {
     struct engine inner;
@@ -35,7 +35,7 @@ const char *ingot_version(void)
 
 struct ingot_engine_options ingot_engine_defaults(void)
 {
-    return (struct ingot_engine_options){ .n_sequences = 1, .n_batch = 512 };
+    return (struct ingot_engine_options){ .n_sequences = 1, .n_batch = 512, .step_stretch = 1.75f };
 }
 
 struct ingot_request_options ingot_request_defaults(void)
@@ -126,6 +126,26 @@ void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_in
     snprintf(info->device, sizeof info->device, "%s: %s", e->device->name, device.name);
 }
 
+void ingot_engine_stats(struct ingot_engine *engine, struct ingot_engine_stats *stats)
+{
+    struct engine *e = &engine->inner;
+
+    pthread_mutex_lock(&e->state);
+    *stats = (struct ingot_engine_stats){
+        .n_pages = e->kv.n_pages,
+        .n_pages_held = e->kv.n_pages - e->kv.n_free - e->kv.n_idle,
+        .n_pages_idle = e->kv.n_idle,
+        .n_pauses = e->n_pauses,
+        .n_steps = e->n_steps,
+        .n_rows = e->n_rows,
+    };
+    for (const struct request *r = e->first; r; r = r->next) {
+        stats->n_running += r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE;
+        stats->n_waiting += r->state == REQUEST_QUEUED;
+    }
+    pthread_mutex_unlock(&e->state);
+}
+
 static bool has_tokenizer(const struct engine *e, struct err *err)
 {
     return e->tokenizer || err_set(err, ERR_UNSUPPORTED, "no tokenizer: %s", e->no_tokenizer.message);
@@ -187,6 +207,8 @@ struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ing
         return NULL;
     }
     pthread_mutex_lock(&e->state);
+    if (e->kv.prefix)
+        request->inner->root = prefix_root(e->kv.prefix, options->cache_salt);
     schedule_add(e, request->inner);
     e->n_live++;
     pthread_mutex_unlock(&e->state);

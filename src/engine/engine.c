@@ -1,5 +1,6 @@
 // engine.c - one step: plan, play through the stages, hand the results to the requests.
 #include "engine/engine.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "engine/constraint.h"
 #include "engine/link.h"
@@ -16,12 +17,10 @@ static void engine_fail(struct engine *e, const struct err *why)
     log_line(LOG_ERROR, "engine", "%s", why->message);
 }
 
-void engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens)
+static void tell_pages(struct engine *e, uint32_t slot, uint32_t from)
 {
     struct err err = { 0 };
-    uint32_t from;
 
-    kv_grow(&e->kv, slot, n_tokens, &from);
     for (uint32_t i = 0; i < e->n_stages; i++)
         if (!stage_table_write(&e->stages[i], &e->kv, slot, from, e->kv.n_taken[slot], &err))
             engine_fail(e, &err);
@@ -36,6 +35,26 @@ static bool write_limits(struct engine *e, struct err *err)
             return false;
     }
     return true;
+}
+
+bool engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens)
+{
+    uint32_t from = e->kv.n_taken[slot];
+
+    if (!kv_grow(&e->kv, slot, n_tokens))
+        return false;
+    tell_pages(e, slot, from);
+    return true;
+}
+
+void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, uint32_t n)
+{
+    struct err err = { 0 };
+
+    tell_pages(e, slot, 0);
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        if (!stage_log_write(&e->stages[i], slot, tokens, n, &err))
+            engine_fail(e, &err);
 }
 
 static bool play_stages(struct engine *e, struct err *err)
@@ -90,6 +109,15 @@ static void deliver(struct engine *e)
     }
 }
 
+static void note_step(struct engine *e, uint64_t ns)
+{
+    const struct batch *b = e->batch;
+
+    pace_note(&e->pace, b->n_answers, b->n_rows - b->n_answers, ns);
+    e->n_steps++;
+    e->n_rows += b->n_rows;
+}
+
 static void fail_all(struct engine *e)
 {
     for (struct request *r = e->first; r; r = r->next)
@@ -105,8 +133,11 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
     if (!e->failed)
         schedule_next(e);
     pthread_mutex_unlock(&e->state);
+    uint64_t begun = clock_ns();
     bool ok = e->failed || e->batch->n_rows == 0 || play_stages(e, &failure);
     pthread_mutex_lock(&e->state);
+    if (ok && e->batch->n_rows > 0)
+        note_step(e, clock_ns() - begun);
     if (!ok)
         engine_fail(e, &failure);
     if (e->failed)

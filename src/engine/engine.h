@@ -2,12 +2,13 @@
 //
 // Order of the parts, each in its own file: place (which layers where), stage (weights, pages and tapes of a run of layers), link (the
 // activation block from stage to stage), kv (pages and slots), batch (fills a step), schedule (which rows run next), request (one
-// generation from prompt to text), api (the public functions).
+// generation from prompt to text), admit (what it needs to run), pace (how many prompt rows beside answers), api (the public functions).
 // Two locks: `stepping` is held for a whole step, `state` for as long as lists and requests are looked at. state is taken second.
 #pragma once
 #include <pthread.h>
 #include "device/step.h"
 #include "engine/kv.h"
+#include "engine/pace.h"
 #include "engine/stage.h"
 #include "ingot.h"
 #include "models/model.h"
@@ -34,9 +35,12 @@ struct engine {
     struct batch *batch;
     float *logits;                                            // one row, read back from a device that shares no memory; else NULL
     uint32_t n_context, max_rows, max_outputs, longest_token; // longest_token: bytes of text
-    struct request *first, *last;                             // all that are not done, in order of submission
-    uint32_t n_live;                                          // requests and sessions that exist
-    bool failed;                                              // the device failed: nothing runs any more
+    struct request *first, *last;                             // all that are not done, by priority, the older first
+    struct ingot_session *sessions;
+    struct pace pace;
+    uint64_t n_pauses, n_steps, n_rows;
+    uint32_t n_live; // requests and sessions that exist
+    bool failed;     // the device failed: nothing runs any more
     struct err failure;
     pthread_mutex_t stepping, state, making;
 };
@@ -44,8 +48,11 @@ struct engine {
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);
 void engine_unload(struct engine *e);
 
-// Gives a slot pages for positions below n_tokens, and tells the stages. A failure marks the engine as failed. State lock held.
-void engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens);
+// The state lock is held for these two; a failure of the device marks the engine as failed.
+// Gives a slot pages for positions below n_tokens, and tells the stages. False: there are not enough pages.
+bool engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens);
+// Tells the stages of all pages of a slot, and of the n tokens that are in them.
+void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, uint32_t n);
 
 // Runs one step. *busy: work is left.
 bool engine_step(struct engine *e, bool *busy, struct err *err);

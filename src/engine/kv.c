@@ -1,17 +1,18 @@
 // kv.c - see kv.h.
 #include "engine/kv.h"
 #include "base/mem.h"
-#include "ops/pages.h"
+#include "engine/prefix.h"
 
-bool kv_create(struct kv *kv, uint32_t n_slots, uint32_t n_context, struct err *err)
+bool kv_create(struct kv *kv, uint32_t n_slots, uint32_t n_context, uint32_t n_pages, struct err *err)
 {
-    *kv = (struct kv){ .n_slots = n_slots, .max_pages = (n_context + PAGE_TOKENS - 1) / PAGE_TOKENS };
-    kv->n_pages = n_slots * kv->max_pages;
-    kv->table = mem_alloc_array(kv->n_pages, sizeof *kv->table);
+    *kv = (struct kv){ .n_slots = n_slots, .max_pages = kv_pages_of(n_context), .oldest = KV_NONE, .newest = KV_NONE };
+    kv->n_pages = n_pages ? n_pages : n_slots * kv->max_pages;
+    kv->table = mem_alloc_array((size_t)n_slots * kv->max_pages, sizeof *kv->table);
     kv->n_taken = mem_alloc_array(n_slots, sizeof *kv->n_taken);
     kv->slot_used = mem_alloc_array(n_slots, sizeof *kv->slot_used);
+    kv->pages = mem_alloc_array(kv->n_pages, sizeof *kv->pages);
     kv->free_pages = mem_alloc_array(kv->n_pages, sizeof *kv->free_pages);
-    if (!kv->table || !kv->n_taken || !kv->slot_used || !kv->free_pages) {
+    if (!kv->table || !kv->n_taken || !kv->slot_used || !kv->pages || !kv->free_pages) {
         kv_release(kv);
         return err_memory(err, "the page table");
     }
@@ -22,12 +23,90 @@ bool kv_create(struct kv *kv, uint32_t n_slots, uint32_t n_context, struct err *
 
 void kv_release(struct kv *kv)
 {
+    prefix_destroy(kv->prefix);
     mem_free(kv->table);
     mem_free(kv->n_taken);
     mem_free(kv->slot_used);
+    mem_free(kv->pages);
     mem_free(kv->free_pages);
     *kv = (struct kv){ 0 };
 }
+
+uint32_t kv_pages_of(uint32_t n_tokens)
+{
+    return n_tokens / PAGE_TOKENS + (n_tokens % PAGE_TOKENS != 0);
+}
+
+uint32_t kv_n_available(const struct kv *kv)
+{
+    return kv->n_free + kv->n_idle;
+}
+
+// ---- pages
+
+static void idle_add(struct kv *kv, uint32_t page)
+{
+    struct kv_page *p = &kv->pages[page];
+
+    p->older = kv->newest;
+    p->newer = KV_NONE;
+    if (kv->newest != KV_NONE)
+        kv->pages[kv->newest].newer = page;
+    else
+        kv->oldest = page;
+    kv->newest = page;
+    kv->n_idle++;
+}
+
+static void idle_remove(struct kv *kv, uint32_t page)
+{
+    const struct kv_page *p = &kv->pages[page];
+
+    if (p->older != KV_NONE)
+        kv->pages[p->older].newer = p->newer;
+    else
+        kv->oldest = p->newer;
+    if (p->newer != KV_NONE)
+        kv->pages[p->newer].older = p->older;
+    else
+        kv->newest = p->older;
+    kv->n_idle--;
+}
+
+uint32_t kv_page_take(struct kv *kv)
+{
+    uint32_t page = KV_NONE;
+
+    if (kv->n_free > 0) {
+        page = kv->free_pages[--kv->n_free];
+    } else if (kv->n_idle > 0) {
+        page = kv->oldest;
+        idle_remove(kv, page);
+        prefix_forget(kv, page);
+    }
+    if (page != KV_NONE)
+        kv->pages[page] = (struct kv_page){ .n_refs = 1 };
+    return page;
+}
+
+void kv_page_hold(struct kv *kv, uint32_t page)
+{
+    if (kv->pages[page].n_refs++ == 0)
+        idle_remove(kv, page);
+}
+
+void kv_page_drop(struct kv *kv, uint32_t page)
+{
+    CHECK(kv->pages[page].n_refs > 0);
+    if (--kv->pages[page].n_refs > 0)
+        return;
+    if (kv->pages[page].known)
+        idle_add(kv, page);
+    else
+        kv->free_pages[kv->n_free++] = page;
+}
+
+// ---- slots
 
 uint32_t kv_slot_take(struct kv *kv)
 {
@@ -36,25 +115,44 @@ uint32_t kv_slot_take(struct kv *kv)
             kv->slot_used[s] = true;
             return s;
         }
-    return UINT32_MAX;
+    return KV_NONE;
 }
 
 void kv_slot_return(struct kv *kv, uint32_t slot)
 {
     CHECK(slot < kv->n_slots && kv->slot_used[slot]);
-    while (kv->n_taken[slot] > 0)
-        kv->free_pages[kv->n_free++] = kv->table[(uint64_t)slot * kv->max_pages + --kv->n_taken[slot]];
+    kv_shrink(kv, slot, 0);
     kv->slot_used[slot] = false;
 }
 
-void kv_grow(struct kv *kv, uint32_t slot, uint32_t n_tokens, uint32_t *changed_from)
+// From the end, so that of an idle sequence the end is given up first and its beginning can still be used.
+void kv_shrink(struct kv *kv, uint32_t slot, uint32_t n_pages)
 {
-    uint32_t wanted = (n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    while (kv->n_taken[slot] > n_pages)
+        kv_page_drop(kv, kv_at(kv, slot, --kv->n_taken[slot]));
+}
+
+static void append(struct kv *kv, uint32_t slot, uint32_t page)
+{
+    CHECK(kv->n_taken[slot] < kv->max_pages);
+    kv->table[(uint64_t)slot * kv->max_pages + kv->n_taken[slot]++] = page;
+}
+
+bool kv_grow(struct kv *kv, uint32_t slot, uint32_t n_tokens)
+{
+    uint32_t wanted = kv_pages_of(n_tokens);
 
     CHECK(wanted <= kv->max_pages);
-    *changed_from = kv->n_taken[slot];
-    while (kv->n_taken[slot] < wanted) {
-        CHECK(kv->n_free > 0);
-        kv->table[(uint64_t)slot * kv->max_pages + kv->n_taken[slot]++] = kv->free_pages[--kv->n_free];
-    }
+    if (wanted > kv->n_taken[slot] && wanted - kv->n_taken[slot] > kv_n_available(kv))
+        return false;
+    while (kv->n_taken[slot] < wanted)
+        append(kv, slot, kv_page_take(kv));
+    return true;
+}
+
+void kv_share(struct kv *kv, uint32_t slot, uint32_t page)
+{
+    CHECK(kv->pages[page].known);
+    kv_page_hold(kv, page);
+    append(kv, slot, page);
 }

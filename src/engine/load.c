@@ -10,6 +10,7 @@
 #include "engine/embedded.h"
 #include "engine/engine.h"
 #include "engine/place.h"
+#include "engine/prefix.h"
 #include "ops/cpu_table.h"
 #include "ops/cuda_table.h"
 #include "ops/metal_table.h"
@@ -94,13 +95,26 @@ static bool within(const char *what, uint32_t value, uint32_t most, struct err *
     return value <= most || err_set(err, ERR_INPUT, "%s is %u; want at most %u", what, value, most);
 }
 
+static bool make_kv(struct engine *e, struct err *err)
+{
+    const struct ingot_engine_options *o = &e->options;
+    uint32_t n_pages = kv_pages_of(o->n_kv_tokens);
+
+    if (n_pages && n_pages < kv_pages_of(e->n_context))
+        return err_set(err, ERR_INPUT, "n_kv_tokens is %u; want at least the context, %u", o->n_kv_tokens, e->n_context);
+    if (!kv_create(&e->kv, o->n_sequences ? o->n_sequences : 1, e->n_context, n_pages, err))
+        return false;
+    e->kv.prefix = o->no_prefix_cache ? NULL : prefix_create(e->kv.n_pages);
+    return e->kv.prefix || o->no_prefix_cache || err_memory(err, "the index of prompts");
+}
+
 static bool choose_sizes(struct engine *e, struct err *err)
 {
     const struct ingot_engine_options *o = &e->options;
     uint32_t most = e->model.config.n_context;
 
     if (!within("n_context", o->n_context, 1 << 24, err) || !within("n_batch", o->n_batch, LARGEST_ROWS, err) ||
-        !within("n_sequences", o->n_sequences, 4096, err))
+        !within("n_sequences", o->n_sequences, 4096, err) || !within("n_kv_tokens", o->n_kv_tokens, 1u << 30, err))
         return false;
     if (o->n_context > most)
         log_line(LOG_WARN, "load", "a context of %u tokens is asked for; the model was made for %u", o->n_context, most);
@@ -108,8 +122,8 @@ static bool choose_sizes(struct engine *e, struct err *err)
     e->max_rows = o->n_batch ? o->n_batch : 512;
     e->max_outputs = o->n_sequences > LEAST_OUTPUTS ? o->n_sequences : LEAST_OUTPUTS;
     e->max_outputs = e->max_outputs < e->max_rows ? e->max_outputs : e->max_rows;
-    return kv_create(&e->kv, o->n_sequences ? o->n_sequences : 1, e->n_context, err) &&
-           batch_create(&e->batch, e->max_rows, e->max_outputs, err);
+    e->pace.stretch = o->step_stretch;
+    return make_kv(e, err) && batch_create(&e->batch, e->max_rows, e->max_outputs, err);
 }
 
 STATIC_ASSERT(INGOT_KV_F32 == KV_F32 + 1 && INGOT_KV_Q8_0 == KV_Q8_0 + 1);

@@ -2,6 +2,7 @@
 #include "engine/request.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/prefix.h"
 #include "engine/prompt.h"
 
 static struct sample_params params_from(const struct ingot_sampling *s)
@@ -53,8 +54,8 @@ static bool prompt_check(const struct request *r, struct err *err)
                        "the prompt has %u tokens and the context holds %u, the answer included; shorten it or raise -c",
                        r->n_prompt, e->n_context);
     for (uint32_t i = 0; i < r->n_prompt; i++)
-        if (r->prompt[i] >= e->model.config.n_vocab)
-            return err_set(err, ERR_INPUT, "token %u of the prompt is %u; the model has %u", i, r->prompt[i],
+        if (r->tokens[i] >= e->model.config.n_vocab)
+            return err_set(err, ERR_INPUT, "token %u of the prompt is %u; the model has %u", i, r->tokens[i],
                            e->model.config.n_vocab);
     return true;
 }
@@ -67,14 +68,19 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
         token_ids_free(&ids);
         return false;
     }
-    r->prompt = ids.ids;
-    r->n_prompt = ids.n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)ids.n;
+    r->tokens = ids.ids;
+    r->n_tokens = r->n_prompt = ids.n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)ids.n;
     if (!prompt_check(r, err))
         return false;
     uint32_t room = r->engine->n_context - r->n_prompt;
     r->max_tokens = o->max_tokens == 0 || o->max_tokens > room ? room : o->max_tokens;
     r->n_logits = o->n_logits < r->n_prompt ? o->n_logits : r->n_prompt;
     r->max_tokens = o->embed ? 1 : r->max_tokens;
+    r->next_logits = r->n_prompt - (r->n_logits > 1 ? r->n_logits : 1);
+    uint32_t *tokens = mem_realloc(r->tokens, ((size_t)r->n_prompt + r->max_tokens) * sizeof *tokens);
+    if (!tokens)
+        return err_memory(err, "a request's tokens");
+    r->tokens = tokens;
     r->n_events_max = r->max_tokens + r->n_logits + 2;
     r->events = mem_alloc_array(r->n_events_max, sizeof *r->events);
     if (!r->events)
@@ -98,7 +104,10 @@ struct request *request_create(struct engine *e, const struct ingot_request_opti
                            .keep_special = o->keep_special || o->ignore_eos,
                            .params = params_from(&o->sampling),
                            .session = o->session,
+                           .priority = o->priority,
                            .submitted_ns = clock_ns() };
+    if (o->deadline_ms)
+        r->deadline_ns = r->submitted_ns + o->deadline_ms * 1000000ull;
     if (request_fill(r, o, err)) {
         r->result.n_prompt = r->n_prompt;
         return r;
@@ -112,50 +121,24 @@ void request_destroy(struct request *r)
     for (uint32_t i = 0; r->events && i < r->n_events; i++)
         mem_free(r->events[i].logits);
     mem_free(r->events);
-    mem_free(r->prompt);
+    mem_free(r->tokens);
     constraint_release(&r->constraint);
     pool_release(&r->pool);
     answer_release(&r->answer);
     mem_free(r);
 }
 
-// Positions that the session already holds and that need not be computed again. At least one row is left to give logits.
-static uint32_t shared_prefix(const struct request *r)
-{
-    const struct ingot_session *s = r->session;
-    uint32_t most = r->n_prompt - (r->n_logits > 1 ? r->n_logits : 1), n = 0;
-
-    while (!r->pool.kind && n < most && n < s->n_tokens && s->tokens[n] == r->prompt[n])
-        n++;
-    return n;
-}
-
-bool request_admit(struct request *r)
-{
-    if (r->session && r->session->busy)
-        return false;
-    if (!r->session) {
-        r->session = session_open(r->engine, NULL);
-        r->own_session = r->session != NULL;
-    }
-    if (!r->session)
-        return false;
-    r->session->busy = true;
-    r->n_fed = r->result.n_reused = shared_prefix(r);
-    r->session->n_tokens = r->n_fed;
-    r->state = REQUEST_PREFILL;
-    r->started_ns = clock_ns();
-    return true;
-}
-
-static void add_row(struct request *r, struct batch *b, uint32_t token)
+static bool add_row(struct request *r, struct batch *b)
 {
     struct ingot_session *s = r->session;
+    uint32_t token = r->tokens[r->n_fed];
 
-    engine_grow(r->engine, s->slot, r->n_fed + 1);
+    if (!engine_grow(r->engine, s->slot, r->n_fed + 1))
+        return false;
     batch_add_row(b, (struct batch_row){ token, r->n_fed, s->slot, r->pool.kind ? r : NULL });
     s->tokens[r->n_fed++] = token;
     s->n_tokens = r->n_fed;
+    return true;
 }
 
 static void add_output(struct request *r, struct batch *b, uint32_t flags)
@@ -172,25 +155,20 @@ static void add_output(struct request *r, struct batch *b, uint32_t flags)
     batch_add_output(b, output);
 }
 
-void request_add_rows(struct request *r, struct batch *b)
+bool request_add_rows(struct request *r, struct batch *b, uint32_t most)
 {
-    if (r->state == REQUEST_DECODE) {
-        if (b->n_rows < b->max_rows && b->n_outputs < b->max_outputs) {
-            add_row(r, b, r->last_token);
-            add_output(r, b, 0);
-        }
-        return;
-    }
-    while (r->n_fed < r->n_prompt && b->n_rows < b->max_rows) {
-        bool last = r->n_fed + 1 == r->n_prompt, wanted = last || r->n_fed + r->n_logits >= r->n_prompt;
+    for (uint32_t n = 0; n < most && r->n_fed < r->n_tokens && b->n_rows < b->max_rows; n++) {
+        bool last = r->n_fed + 1 == r->n_tokens, wanted = r->n_fed >= r->next_logits;
         if (wanted && b->n_outputs == b->max_outputs)
-            return;
-        add_row(r, b, r->prompt[r->n_fed]);
+            return true;
+        if (!add_row(r, b))
+            return n > 0;
         if (wanted)
             add_output(r, b, last && !r->pool.kind ? 0 : SAMPLE_SKIP);
     }
-    if (r->n_fed == r->n_prompt)
+    if (r->n_fed == r->n_tokens)
         r->state = REQUEST_DECODE;
+    return true;
 }
 
 static struct event_record *add_event(struct request *r, uint32_t token, struct str text)
@@ -218,6 +196,8 @@ void request_finish(struct request *r, enum ingot_finish finish, const struct er
     r->state = REQUEST_DONE;
     if (r->session)
         r->session->busy = false;
+    if (r->session && finish == INGOT_FINISH_ERROR) // what is in its pages may be no numbers
+        session_rewind(r->session, 0);
     if (r->own_session) {
         session_close(r->session);
         r->session = NULL;
@@ -252,9 +232,12 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
     if (o->token == STEP_TOKEN_INVALID)
         return err_set(err, ERR_NUMERIC, "the logits at position %u hold NaN or infinity; the model file may be damaged",
                        o->position);
+    r->next_logits = o->position + 1;
+    if (!prompt_only)
+        session_index(r->session, o->position + 1);
     if (!prompt_only && !end) {
         count_token(r);
-        r->last_token = o->token;
+        r->tokens[r->n_tokens++] = o->token;
         if (e->tokenizer)
             text = answer_push(&r->answer, tokenizer_token_bytes(e->tokenizer, o->token, r->keep_special));
     }

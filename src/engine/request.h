@@ -20,10 +20,13 @@ struct request {
     struct request *next;
     enum request_state state;
     bool cancelled, own_session;
-    struct ingot_session *session; // NULL until admitted, when it has none of its own
-    uint32_t *prompt, n_prompt;
-    uint32_t n_fed;      // positions whose row has been played
-    uint32_t last_token; // to be fed next while decoding
+    struct ingot_session *session;        // NULL until admitted, when it has none of its own
+    uint32_t *tokens, n_tokens, n_prompt; // the prompt, and what was generated
+    uint32_t n_fed;                       // positions whose row has been played
+    uint32_t next_logits;                 // the first position whose logits are wanted and have not come yet
+    uint32_t n_lacked;                    // when it last did not fit: pages that could be had, plus 1
+    int32_t priority;
+    struct sha256 root; // of its salt
     uint32_t max_tokens, n_logits;
     bool ignore_eos, keep_special;
     struct constraint constraint;
@@ -33,7 +36,7 @@ struct request {
     struct event_record *events; // [n_events_max]
     uint32_t n_events, n_taken, n_events_max;
     struct ingot_result result;
-    uint64_t submitted_ns, started_ns, first_ns;
+    uint64_t submitted_ns, started_ns, first_ns, deadline_ns; // deadline_ns 0: none
 };
 
 struct request_output {       // one output row of a step
@@ -46,7 +49,7 @@ struct request *request_create(struct engine *e, const struct ingot_request_opti
 void request_destroy(struct request *r);
 
 // The state lock is held for all of these.
-bool request_admit(struct request *r);                     // finds it a session; false: none is free
-void request_add_rows(struct request *r, struct batch *b); // what fits: one decode row, or a chunk of the prompt
+// Adds what fits, at most `most` rows: of an answer there is only one. False: no page could be had for the first.
+bool request_add_rows(struct request *r, struct batch *b, uint32_t most);
 bool request_accept(struct request *r, const struct request_output *o, struct err *err);
 void request_finish(struct request *r, enum ingot_finish finish, const struct err *why);

@@ -1,15 +1,20 @@
 // schedule.c - see schedule.h.
 #include "engine/schedule.h"
-#include "engine/request.h"
+#include "base/clock.h"
+#include "engine/admit.h"
 
 void schedule_add(struct engine *e, struct request *r)
 {
-    r->next = NULL;
-    if (e->last)
-        e->last->next = r;
-    else
-        e->first = r;
-    e->last = r;
+    struct request **at = &e->first;
+
+    if (e->last && e->last->priority <= r->priority)
+        at = &e->last->next;
+    while (*at && (*at)->priority <= r->priority)
+        at = &(*at)->next;
+    r->next = *at;
+    *at = r;
+    if (!r->next)
+        e->last = r;
 }
 
 void schedule_remove(struct engine *e, struct request *r)
@@ -30,34 +35,110 @@ void schedule_remove(struct engine *e, struct request *r)
     }
 }
 
-static void end_cancelled(struct engine *e)
+static void end_late(struct request *r)
 {
-    for (struct request *r = e->first; r; r = r->next)
-        if (r->cancelled && r->state != REQUEST_DONE)
-            request_finish(r, INGOT_FINISH_CANCELLED, NULL);
+    struct err err = { 0 };
+
+    err_set(&err, ERR_TIMEOUT, "the deadline of %.0f ms passed after %u of %u prompt tokens and %u new ones",
+            (double)(r->deadline_ns - r->submitted_ns) / 1e6, r->n_fed < r->n_prompt ? r->n_fed : r->n_prompt, r->n_prompt,
+            r->result.n_generated);
+    request_finish(r, INGOT_FINISH_ERROR, &err);
 }
 
-static void drop_done(struct engine *e)
+static void end_some(struct engine *e)
 {
+    uint64_t now = clock_ns();
+
     for (struct request *r = e->first, *next; r; r = next) {
         next = r->next;
+        if (r->cancelled)
+            request_finish(r, INGOT_FINISH_CANCELLED, NULL);
+        else if (r->deadline_ns && now > r->deadline_ns && r->state != REQUEST_DONE)
+            end_late(r);
         if (r->state == REQUEST_DONE)
             schedule_remove(e, r);
     }
 }
 
+// ---- room
+
+// Sessions that wait for their next request keep pages that somebody needs now: what is in the index they may find again.
+static bool reclaim_sessions(struct engine *e)
+{
+    uint32_t before = kv_n_available(&e->kv);
+
+    for (struct ingot_session *s = e->sessions; s; s = s->next)
+        if (!s->busy)
+            session_rewind(s, 0);
+    return kv_n_available(&e->kv) > before;
+}
+
+static bool is_running(const struct request *r)
+{
+    return r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE;
+}
+
+static struct request *last_running(struct engine *e)
+{
+    struct request *last = NULL;
+
+    for (struct request *r = e->first; r; r = r->next)
+        last = is_running(r) ? r : last;
+    return last;
+}
+
+// For a waiting request: who matters less has to wait instead.
+static bool make_way(struct engine *e, const struct request *r)
+{
+    struct request *last = last_running(e);
+
+    if (r->n_lacked > 0 && reclaim_sessions(e)) // it is pages that are missing, not a slot
+        return true;
+    if (!last || last->priority <= r->priority)
+        return false;
+    request_pause(last);
+    return true;
+}
+
+static void admit_some(struct engine *e)
+{
+    for (struct request *r = e->first; r; r = r->next) {
+        enum admission a = ADMIT_LATER;
+        while (r->state == REQUEST_QUEUED && (a = request_admit(r)) == ADMIT_NO_ROOM && make_way(e, r))
+            ;
+        if (a == ADMIT_NO_ROOM) // nobody overtakes: else a large request might never find room
+            return;
+    }
+}
+
+// ---- rows
+
+// Nobody behind r in the list has a row yet.
+static void add_answers(struct engine *e)
+{
+    for (struct request *r = e->first; r; r = r->next)
+        while (r->state == REQUEST_DECODE && e->batch->n_rows < e->batch->max_rows && !request_add_rows(r, e->batch, 1)) {
+            if (!reclaim_sessions(e))
+                request_pause(last_running(e)); // maybe r
+        }
+}
+
+static void add_prompts(struct engine *e)
+{
+    struct batch *b = e->batch;
+    uint32_t budget = pace_prompt_rows(&e->pace, b->n_rows, b->max_rows - b->n_rows), n_before = b->n_rows;
+
+    for (struct request *r = e->first; r && b->n_rows - n_before < budget; r = r->next)
+        if (r->state == REQUEST_PREFILL)
+            request_add_rows(r, b, budget - (b->n_rows - n_before));
+    b->n_answers = n_before;
+}
+
 void schedule_next(struct engine *e)
 {
     batch_clear(e->batch);
-    end_cancelled(e);
-    drop_done(e);
-    for (struct request *r = e->first; r; r = r->next)
-        if (r->state == REQUEST_DECODE)
-            request_add_rows(r, e->batch);
-    for (struct request *r = e->first; r && e->batch->n_rows < e->batch->max_rows; r = r->next) {
-        if (r->state == REQUEST_QUEUED)
-            request_admit(r);
-        if (r->state == REQUEST_PREFILL)
-            request_add_rows(r, e->batch);
-    }
+    end_some(e);
+    admit_some(e);
+    add_answers(e);
+    add_prompts(e);
 }

@@ -1,15 +1,17 @@
 // session.c - see session.h.
 #include "engine/session.h"
 #include "base/mem.h"
+#include "engine/prefix.h"
 
 struct ingot_session *session_open(struct engine *e, struct err *err)
 {
     struct ingot_session *s = mem_alloc(sizeof *s);
     uint32_t *tokens = mem_alloc_array(e->n_context, sizeof *tokens);
-    uint32_t slot = s && tokens ? kv_slot_take(&e->kv) : UINT32_MAX;
+    uint32_t slot = s && tokens ? kv_slot_take(&e->kv) : KV_NONE;
 
-    if (slot != UINT32_MAX) {
-        *s = (struct ingot_session){ .engine = e, .slot = slot, .tokens = tokens };
+    if (slot != KV_NONE) {
+        *s = (struct ingot_session){ .engine = e, .next = e->sessions, .slot = slot, .tokens = tokens };
+        e->sessions = s;
         e->n_live++;
         return s;
     }
@@ -27,8 +29,35 @@ void session_close(struct ingot_session *s)
     if (!s)
         return;
     CHECK(!s->busy);
+    struct ingot_session **at = &s->engine->sessions;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
     kv_slot_return(&s->engine->kv, s->slot);
     s->engine->n_live--;
     mem_free(s->tokens);
     mem_free(s);
+}
+
+uint32_t session_rewind(struct ingot_session *s, uint32_t n)
+{
+    struct kv *kv = &s->engine->kv;
+    uint32_t n_whole = n / PAGE_TOKENS;
+
+    if (n % PAGE_TOKENS && kv->pages[kv_at(kv, s->slot, n_whole)].known) // it may be others' too
+        n = n_whole * PAGE_TOKENS;
+    kv_shrink(kv, s->slot, kv_pages_of(n));
+    s->n_tokens = n;
+    s->n_indexed = s->n_indexed < n_whole ? s->n_indexed : n_whole;
+    return n;
+}
+
+void session_index(struct ingot_session *s, uint32_t n)
+{
+    struct kv *kv = &s->engine->kv;
+
+    for (; kv->prefix && s->n_indexed < n / PAGE_TOKENS; s->n_indexed++) {
+        struct prefix_walk walk = prefix_at(kv, &s->root, s->slot, s->n_indexed);
+        prefix_put(kv, &walk, kv_at(kv, s->slot, s->n_indexed), s->tokens + walk.n_tokens);
+    }
 }

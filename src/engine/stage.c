@@ -229,6 +229,11 @@ bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint
     return from >= to || buffer_write(&s->table, at * 4, kv->table + at, (uint64_t)(to - from) * 4, err);
 }
 
+bool stage_log_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err)
+{
+    return n == 0 || buffer_write(&s->log, (uint64_t)slot * s->shape.log_stride * 4, tokens, (uint64_t)n * 4, err);
+}
+
 uint64_t stage_page_bytes(const struct stage *s)
 {
     uint64_t bytes = 0;

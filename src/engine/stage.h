@@ -62,4 +62,6 @@ bool stage_play(struct stage *s, const struct step *step, struct err *err);
 bool stage_limits_write(struct stage *s, uint32_t i, const struct stage_limits *limits, struct err *err);
 // Tells the device of new entries [from, to) of a slot's page table.
 bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, uint32_t to, struct err *err);
+// Writes the first n tokens of a slot's log: those whose rows are not played, because their pages are shared.
+bool stage_log_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err);
 uint64_t stage_page_bytes(const struct stage *s);

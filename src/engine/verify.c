@@ -52,7 +52,7 @@ static bool fill_batch(struct engine *e, uint32_t n_rows, struct err *err)
     if (n_rows == 0 || n_rows > b->max_rows || n_rows > e->n_context)
         return err_set(err, ERR_INPUT, "%u rows to verify with; want 1 to %u", n_rows,
                        b->max_rows < e->n_context ? b->max_rows : e->n_context);
-    engine_grow(e, slot, n_rows);
+    CHECK(engine_grow(e, slot, n_rows));
     for (uint32_t i = 0; i < n_rows; i++)
         batch_add_row(b, (struct batch_row){ (uint32_t)((i * 2654435761u + 12345u) % e->model.config.n_vocab), i, slot, NULL });
     batch_add_output(b, (struct batch_output){ .params = { .repeat_penalty = 1 } });

@@ -38,6 +38,7 @@ struct ingot_engine_options engine_options(const struct settings *settings)
     options.cache_type_v = kv_from_name(settings->cache_type_v);
     options.exact = settings->exact;
     options.no_repack = settings->no_repack;
+    options.no_prefix_cache = settings->no_prefix_cache;
     options.commit_every = settings->commit_every;
     return options;
 }

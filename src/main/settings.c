@@ -21,6 +21,7 @@ static const struct option model_options[] = {
     { "-ctk --cache-type-k", OPTION_CHOICE, AT(cache_type_k), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of K in the KV pages; auto: f16, or bf16 on a processor that multiplies it, or f32 with --exact" },
     { "-ctv --cache-type-v", OPTION_CHOICE, AT(cache_type_v), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of V in the KV pages" },
     { "--exact", OPTION_FLAG, AT(exact), NULL, NULL, 0, 0, NULL, "activations stay fp32 in products with quantised weights: slower" },
+    { "--no-cache-prompt", OPTION_FLAG, AT(no_prefix_cache), NULL, NULL, 0, 0, NULL, "compute every prompt anew, also what another began with" },
     { "-nr --no-repack", OPTION_FLAG, AT(no_repack), NULL, NULL, 0, 0, NULL, "use weights as they lie in the file: less memory, slower" },
     { 0 },
 };
@@ -114,7 +115,9 @@ static const struct option verify_options[] = {
 static const struct option serve_options[] = {
     { "--host", OPTION_STRING, AT(host), "ADDRESS", "127.0.0.1", 0, 0, NULL, "address to listen on; 0.0.0.0: every one of this machine" },
     { "--port", OPTION_U32, AT(port), "N", "8080", 0, 65535, NULL, "port; 0: any free one, told on stderr" },
-    { "-np --parallel", OPTION_U32, AT(n_parallel), "N", "4", 1, 4096, NULL, "answers that are made at the same time; their pages are reserved at the start" },
+    { "-np --parallel", OPTION_U32, AT(n_parallel), "N", "4", 1, 4096, NULL, "answers that are made at the same time" },
+    { "--kv-tokens", OPTION_U32, AT(n_kv_tokens), "N", "0", 0, 1073741824, NULL, "tokens that the KV pages of all answers and kept prompts hold; 0: the context times -np. With fewer an answer may have to pause" },
+    { "--step-stretch", OPTION_FLOAT, AT(step_stretch), "X", "1.75", 0, 1000, NULL, "prompts may make a step of running answers so many times longer; 0: without limit" },
     { "--queue", OPTION_U32, AT(n_queued), "N", "256", 0, 100000, NULL, "requests that may wait; beyond: 429" },
     { "--api-key", OPTION_LIST, AT(api_keys), "KEY", NULL, 0, 0, NULL, "ask for this key everywhere but at /health; may be given more than once" },
     { "--cors-origin", OPTION_LIST, AT(origins), "ORIGIN", NULL, 0, 0, NULL, "web pages from there may call the server; may be given more than once" },

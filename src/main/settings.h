@@ -9,8 +9,8 @@ struct settings {
     const char *config, *log;
     // the model and where it runs
     const char *model, *device, *stages, *cache_type_k, *cache_type_v;
-    uint32_t n_threads, n_context, n_batch, commit_every;
-    bool exact, no_repack;
+    uint32_t n_threads, n_context, n_batch, n_kv_tokens, commit_every;
+    bool exact, no_repack, no_prefix_cache;
     // the prompt and the answer
     const char *prompt, *file, *system;
     bool no_chat, special, json, quiet, ignore_eos, trace;
@@ -35,6 +35,7 @@ struct settings {
     // serve
     const char *host, *alias;
     uint32_t port, n_parallel, n_queued, body_mib, drain_s, keep_alive_s, write_s;
+    float step_stretch;
     struct option_list api_keys, origins;
     bool strict;
 };

@@ -219,6 +219,7 @@ static struct ingot_engine *open_engine(const struct bench *b)
         uint32_t needed = measure_context(&b->tests[i]);
         s.n_context = needed > s.n_context ? needed : s.n_context;
     }
+    s.no_prefix_cache = true; // each round computes its prompt
     return engine_from_settings(&s, 1);
 }
 

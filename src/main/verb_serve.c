@@ -68,6 +68,8 @@ int verb_serve(const struct call *call)
     struct err err = { 0 };
 
     options.engine.n_sequences = s->n_parallel;
+    options.engine.n_kv_tokens = s->n_kv_tokens;
+    options.engine.step_stretch = s->step_stretch;
     if (log_enabled(LOG_WARN) && !log_enabled(LOG_INFO)) // one line per request unless --log error
         log_level_set(LOG_INFO);
     if (!catch_stops())

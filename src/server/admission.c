@@ -85,17 +85,17 @@ static bool check_sender(struct exchange *x, const struct headers *h)
 }
 
 // Every key is compared in full, so that the time tells nothing.
-static bool has_key(const struct server_options *o, const struct headers *h)
+static bool has_key(struct exchange *x, const struct headers *h)
 {
+    const struct server_options *o = x->server->options;
     char room[MAX_KEY];
     struct str given = guard_key_of(h->authorization, h->x_api_key, room, sizeof room);
-    unsigned matches = 0;
 
     if (given.n > MAX_KEY)
         return false;
     for (size_t i = 0; i < o->n_api_keys; i++)
-        matches += guard_same_key(given, o->api_keys[i]);
-    return o->n_api_keys == 0 || matches > 0;
+        x->key = guard_same_key(given, o->api_keys[i]) ? o->api_keys[i] : x->key;
+    return o->n_api_keys == 0 || x->key;
 }
 
 static bool check_route(struct exchange *x, const char *method, const struct headers *h)
@@ -105,7 +105,7 @@ static bool check_route(struct exchange *x, const char *method, const struct hea
 
     x->route = route_find(method, x->path, &other);
     bool open = (x->route && (x->route->flags & ROUTE_OPEN)) || preflight;
-    if (!open && !has_key(x->server->options, h))
+    if (!open && !has_key(x, h))
         return !exchange_reply_error(x, 401, "a valid key is needed: Authorization: Bearer KEY");
     if (preflight)
         return !exchange_reply_text(x, 204, "text/plain", STR(""));

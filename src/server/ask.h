@@ -37,6 +37,8 @@ struct ask {
     bool json_object, one_call;     // the answer must be an object; at most one call
     const char *grammar, *effort;   // within body; NULL: not said
     const char *encoding, *pooling; // of embeddings, within body; NULL: not said
+    const char *cache_salt;         // within body; NULL: not said
+    uint32_t priority, deadline_ms; // above 0: after others; 0: none
     enum ask_thinking thinking;
     struct ingot_bias *bias; // [n_bias], owned
     uint32_t n_bias, dimensions;

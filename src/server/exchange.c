@@ -130,6 +130,8 @@ bool exchange_reply_err(struct exchange *x, const struct err *err)
     case ERR_MEMORY:
     case ERR_CANCELLED:
         return reply_problem(x, 503, NULL, err->message);
+    case ERR_TIMEOUT:
+        return reply_problem(x, 504, "deadline_exceeded", err->message);
     case ERR_NUMERIC:
         return reply_problem(x, 500, "numerical_error", err->message);
     default:

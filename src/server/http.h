@@ -19,6 +19,7 @@ struct exchange {
     char *path; // as sent, without the query
     struct buf body;
     struct talk *talk;  // NULL: answered at once
+    const char *key;    // of the options, that it proved to know; NULL: none is asked for
     const char *origin; // allowed, from another place; NULL: none
     bool too_large, refused, anthropic, replied, closes;
     unsigned status;
@@ -45,7 +46,7 @@ bool exchange_reply_text(struct exchange *x, unsigned status, const char *type, 
 bool exchange_reply_error(struct exchange *x, unsigned status, const char *format, ...) PRINTF_LIKE(3, 4);
 bool exchange_reply_err(struct exchange *x, const struct err *err); // the status follows from the code
 
-// More can be said: resumes the connection. The runner's lock is held. For struct talk_waker.
+// More can be said: resumes the connection. The runner's lock is held. For struct talk_client.
 void exchange_wake(void *exchange);
 bool exchange_begin_talk(struct exchange *x); // the talk is there: streams, or waits for the end
 bool exchange_go_on(struct exchange *x);      // after a sleep. False: drop the connection

@@ -158,6 +158,10 @@ void metrics_print(struct metrics *m, const struct metrics_gauges *g, struct buf
     const struct number numbers[] = {
         { "vllm:num_requests_running", "gauge", "Requests that have a sequence.", g->n_running },
         { "vllm:num_requests_waiting", "gauge", "Requests that wait for a sequence.", g->n_waiting },
+        { "ingot:kv_pages", "gauge", "Pages of 16 tokens.", g->engine.n_pages },
+        { "ingot:kv_pages_held", "gauge", "Pages that sequences hold.", g->engine.n_pages_held },
+        { "ingot:kv_pages_idle", "gauge", "Pages kept for prompts to come.", g->engine.n_pages_idle },
+        { "vllm:num_preemptions_total", "counter", "Pauses of a request for want of pages.", g->engine.n_pauses },
         { "vllm:prompt_tokens_total", "counter", "Tokens of all prompts.", m->prompt_tokens },
         { "vllm:generation_tokens_total", "counter", "Tokens of all answers.", m->new_tokens },
         { "vllm:prefix_cache_hits_total", "counter", "Tokens of prompts that were not computed again.", m->reused_tokens },

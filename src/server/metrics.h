@@ -33,6 +33,7 @@ struct metrics {
 struct metrics_gauges {
     const char *model;
     uint32_t n_running, n_waiting;
+    struct ingot_engine_stats engine;
 };
 
 void metrics_create(struct metrics *m);

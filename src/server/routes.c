@@ -106,7 +106,8 @@ static bool answer_metrics(struct exchange *x)
     uint32_t active = r->n_active;
     pthread_mutex_unlock(&r->lock);
     uint32_t running = active < s->info.n_sequences ? active : s->info.n_sequences;
-    struct metrics_gauges gauges = { s->name, running, active - running };
+    struct metrics_gauges gauges = { .model = s->name, .n_running = running, .n_waiting = active - running };
+    ingot_engine_stats(s->engine, &gauges.engine);
     metrics_print(&s->metrics, &gauges, &text);
     bool ok = exchange_reply_text(x, 200, "text/plain; version=0.0.4; charset=utf-8", buf_as_str(&text));
     buf_free(&text);
@@ -243,7 +244,7 @@ static bool start_talk(struct exchange *x, enum dialect dialect)
 
     if (server_phase(x->server) != PHASE_READY) // it may have changed while the body came
         return exchange_reply_error(x, 503, "the server is stopping");
-    x->talk = talk_begin(x->server, dialect, buf_as_str(&x->body), (struct talk_waker){ exchange_wake, x }, &err);
+    x->talk = talk_begin(x->server, dialect, buf_as_str(&x->body), (struct talk_client){ exchange_wake, x, x->key }, &err);
     buf_free(&x->body);
     return x->talk || exchange_reply_err(x, &err);
 }

@@ -35,17 +35,28 @@ static bool write_grammar(struct talk *t, struct buf *grammar, struct err *err)
     return constrain_answer(&t->ask, &options, grammar, err);
 }
 
-static bool submit(struct talk *t, struct talk_waker waker, struct err *err)
+// Prompts are shared only within a key: the time to the first token tells nobody what others asked.
+static bool write_salt(const struct talk *t, struct talk_client client, struct buf *salt)
+{
+    buf_text(salt, client.key ? client.key : "");
+    buf_append(salt, "\n", 1);
+    buf_text(salt, t->ask.cache_salt ? t->ask.cache_salt : "");
+    return !salt->failed;
+}
+
+static bool submit(struct talk *t, struct talk_client client, struct err *err)
 {
     struct ask *ask = &t->ask;
     struct ingot_request_options *requests = mem_alloc_array(t->n_choices, sizeof *requests);
     uint64_t seed = ask->has_seed ? (uint64_t)ask->seed : talk_random();
-    struct buf grammar = { 0 };
+    struct buf grammar = { 0 }, salt = { 0 };
 
-    if (!requests || !write_grammar(t, &grammar, err)) {
+    if (!requests || !write_salt(t, client, &salt) || !write_grammar(t, &grammar, err)) {
+        bool memory = !requests || salt.failed;
         mem_free(requests);
+        buf_free(&salt);
         buf_free(&grammar);
-        return requests ? false : err_memory(err, "requests");
+        return memory ? err_memory(err, "requests") : false;
     }
     for (uint32_t i = 0; i < t->n_choices; i++) {
         const struct token_ids *prompt = &t->prompts[i / ask->n];
@@ -58,6 +69,9 @@ static bool submit(struct talk *t, struct talk_waker waker, struct err *err)
         requests[i].stop = ask->stops;
         requests[i].n_stop = ask->n_stops;
         requests[i].ignore_eos = ask->ignore_eos;
+        requests[i].priority = (int32_t)ask->priority;
+        requests[i].deadline_ms = ask->deadline_ms;
+        requests[i].cache_salt = salt.at;
         requests[i].n_logits = ask->logprobs ? 1 : 0;
         if (ask->dialect == DIALECT_EMBED)
             requests[i].embed = ask->pooling && !strcmp(ask->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
@@ -66,9 +80,10 @@ static bool submit(struct talk *t, struct talk_waker waker, struct err *err)
         requests[i].grammar = grammar.n ? grammar.at : NULL;
         requests[i].keep_special = ask->tools && t->style == CALLS_LIST;
     }
-    struct generation_options options = { requests, t->n_choices, !ask->stream, waker.wake, waker.arg };
+    struct generation_options options = { requests, t->n_choices, !ask->stream, client.wake, client.arg };
     t->generation = runner_submit(&t->server->runner, &options, err);
     mem_free(requests);
+    buf_free(&salt);
     buf_free(&grammar);
     return t->generation != NULL;
 }
@@ -97,7 +112,7 @@ static bool check_embeddings(struct talk *t, struct err *err)
                    t->ask.dimensions, n);
 }
 
-static bool begin(struct talk *t, struct talk_waker waker, struct err *err)
+static bool begin(struct talk *t, struct talk_client client, struct err *err)
 {
     struct server *s = t->server;
 
@@ -117,10 +132,10 @@ static bool begin(struct talk *t, struct talk_waker waker, struct err *err)
         return err_memory(err, "answers");
     for (uint32_t i = 0; i < t->n_prompts; i++)
         t->n_prompt += (uint32_t)t->prompts[i].n;
-    return submit(t, waker, err);
+    return submit(t, client, err);
 }
 
-struct talk *talk_begin(struct server *s, enum dialect dialect, struct str body, struct talk_waker waker, struct err *err)
+struct talk *talk_begin(struct server *s, enum dialect dialect, struct str body, struct talk_client client, struct err *err)
 {
     struct talk *t = mem_alloc(sizeof *t);
     json_t *json = t ? ask_parse(body, err) : NULL;
@@ -140,7 +155,7 @@ struct talk *talk_begin(struct server *s, enum dialect dialect, struct str body,
              : dialect == DIALECT_EMBED     ? "embd_"
                                             : "msg_",
              (unsigned long long)talk_random());
-    if (ask_read(&t->ask, dialect, json, &s->options->limits, err) && begin(t, waker, err)) {
+    if (ask_read(&t->ask, dialect, json, &s->options->limits, err) && begin(t, client, err)) {
         ask_forget_body(&t->ask);
         return t;
     }

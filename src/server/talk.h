@@ -62,13 +62,14 @@ bool talk_listen(struct talk *t); // before the first event; false without memor
 void talk_hear(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out);
 void talk_forget(struct talk *t); // what the choices hold
 
-struct talk_waker {
+struct talk_client {
     void (*wake)(void *arg); // with the runner's lock held
     void *arg;
+    const char *key; // what it proved to be with; NULL: no key is asked for
 };
 
 // Reads the body and starts the generation. NULL: err says why; ERR_LIMIT with an empty message is a full queue.
-struct talk *talk_begin(struct server *server, enum dialect dialect, struct str body, struct talk_waker waker, struct err *err);
+struct talk *talk_begin(struct server *server, enum dialect dialect, struct str body, struct talk_client client, struct err *err);
 void talk_end(struct talk *t); // cancels what still runs; NULL is allowed
 
 // Takes all events there are. Streaming: as text in out. *done: nothing more will come.

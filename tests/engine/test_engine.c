@@ -184,7 +184,11 @@ static void a_session_reuses_what_it_knows(void **state)
     r.tokens = second;
     struct trace warm = { 0 };
     assert_true(ingot_generate(engine, &r, record, &warm, &result, NULL));
-    assert_int_equal(result.n_reused, 20);
+    assert_int_equal(result.n_reused, 16); // the page in which they part is in the index and stays as it is
+    assert_int_equal(result.miss.reason, INGOT_MISS_DIFFERS);
+    assert_int_equal(result.miss.position, 20);
+    assert_int_equal(result.miss.token, second[20]);
+    assert_int_equal(result.miss.kept_token, first[20]);
     assert_int_equal(result.n_prompt, N_PROMPT);
     struct trace *cold = generate(engine, &fresh);
     assert_same_bits(cold, &warm, "from a session");

@@ -441,6 +441,45 @@ static void too_long_a_prompt_tells_both_numbers(void **state)
     buf_free(&body);
 }
 
+static json_int_t cached_tokens(const char *fields)
+{
+    int status;
+    char body[2048];
+
+    snprintf(body, sizeof body,
+             "{\"messages\":[{\"role\":\"system\",\"content\":\"You are a guide through a museum of old ships. You know each of "
+             "them by "
+             "name, and the year in which it was built.\"},{\"role\":\"user\",\"content\":\"Which one is the oldest?\"}],"
+             "\"max_tokens\":4%s}",
+             fields);
+    json_t *r = http_json(shared.port, CHAT, body, &status);
+    assert_int_equal(status, 200);
+    json_int_t n = number_at(json_object_get(r, "usage"), "prompt_tokens_details", "cached_tokens");
+    json_decref(r);
+    return n;
+}
+
+static void a_prompt_is_computed_once_for_each_salt(void **state)
+{
+    (void)state;
+    assert_true(cached_tokens("") < 16);
+    assert_true(cached_tokens("") >= 32);
+    assert_int_equal(cached_tokens(",\"cache_salt\":\"mine\""), 0);
+    assert_true(cached_tokens(",\"cache_salt\":\"mine\"") >= 32);
+    assert_true(metric(shared.port, "ingot:kv_pages_idle") > 0);
+    assert_true(metric(shared.port, "vllm:prefix_cache_hits_total") >= 64);
+}
+
+static void a_deadline_is_504(void **state)
+{
+    int status;
+    (void)state;
+    json_t *r = http_json(shared.port, CHAT, "{" FOX ",\"max_tokens\":900,\"ignore_eos\":true,\"deadline_ms\":20}", &status);
+    assert_int_equal(status, 504);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(r, "error"), "code")), "deadline_exceeded");
+    json_decref(r);
+}
+
 static void models_and_metrics_are_told(void **state)
 {
     struct response r = http_with(shared.port, "/v1/models", "", NULL);
@@ -475,6 +514,8 @@ int main(void)
         cmocka_unit_test(huge_json_is_400),
         cmocka_unit_test(tokens_out_of_range_are_400),
         cmocka_unit_test(too_long_a_prompt_tells_both_numbers),
+        cmocka_unit_test(a_prompt_is_computed_once_for_each_salt),
+        cmocka_unit_test(a_deadline_is_504),
         cmocka_unit_test(models_and_metrics_are_told),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -57,21 +57,10 @@ bool metal_add_copy(struct metal *m, struct metal_copy copy, struct err *err)
     return true;
 }
 
-static void end_encoder(struct metal_encoding *e)
+static void encode_copies(struct metal *m, objc_id commands)
 {
-    if (!e->encoder)
-        return;
-    mtl_end(e->encoder);
-    mtl_release(e->encoder);
-    e->encoder = NULL;
-}
+    objc_id encoder = mtl_blit_encoder(commands);
 
-static void encode_copies(struct metal *m)
-{
-    if (m->n_copies == 0)
-        return;
-    end_encoder(&m->open);
-    objc_id encoder = mtl_blit_encoder(m->open.commands);
     for (uint32_t i = 0; i < m->n_copies; i++) {
         const struct metal_copy *c = &m->copies[i];
         if (c->from)
@@ -83,48 +72,43 @@ static void encode_copies(struct metal *m)
     m->n_copies = 0;
 }
 
-uint64_t metal_last(const struct metal *m)
+bool metal_begin(struct metal *m, struct metal_encoding *e, struct err *err)
 {
-    return m->committed + m->is_open;
-}
-
-bool metal_begin(struct metal *m, struct err *err)
-{
-    metal_commit(m);
     uint64_t serial = m->committed + 1; // its slot must be free
+    *e = (struct metal_encoding){ .empty = true };
+
     if (!metal_sync(m, serial > METAL_IN_FLIGHT ? serial - METAL_IN_FLIGHT : 0, err))
         return false;
-    objc_id commands = mtl_command_buffer(m->queue);
-    if (!commands)
+    e->commands = mtl_command_buffer(m->queue);
+    if (!e->commands)
         return err_set(err, ERR_DEVICE, "%s: no command buffer", m->device.name);
-    m->open = (struct metal_encoding){ .commands = mtl_retain(commands), .empty = true };
-    m->is_open = true;
-    encode_copies(m);
+    if (m->n_copies > 0)
+        encode_copies(m, e->commands);
     return true;
 }
 
-void metal_commit(struct metal *m)
+void metal_commit(struct metal *m, struct metal_encoding *e)
 {
     static const struct objc_block_shape shape = { 0, sizeof(struct objc_block) };
-
-    if (!m->is_open)
-        return;
-    encode_copies(m);
-    end_encoder(&m->open);
     uint64_t serial = ++m->committed;
     struct metal_submission *s = &m->submissions[serial % METAL_IN_FLIGHT];
+
+    if (e->encoder)
+        mtl_end(e->encoder);
     *s = (struct metal_submission){ { objc.global_block, BLOCK_IS_GLOBAL, 0, on_completed, &shape, s }, m, serial };
-    mtl_on_completed(m->open.commands, &s->block);
-    mtl_commit(m->open.commands);
-    mtl_release(m->open.commands);
-    m->is_open = false;
+    mtl_on_completed(e->commands, &s->block);
+    mtl_commit(e->commands);
     m->device.counters.submissions++;
 }
 
 bool metal_flush(struct metal *m, struct err *err)
 {
-    if (!m->is_open && m->n_copies > 0 && !metal_begin(m, err))
+    struct metal_encoding e;
+
+    if (m->n_copies == 0)
+        return true;
+    if (!metal_begin(m, &e, err))
         return false;
-    metal_commit(m);
+    metal_commit(m, &e);
     return true;
 }

@@ -1,0 +1,162 @@
+// admit.c - see admit.h.
+#include "engine/admit.h"
+#include "base/clock.h"
+#include "engine/prefix.h"
+
+// Whole pages that two lists of tokens have in common at their beginning, in tokens.
+static uint32_t common_pages(const struct request *a, const struct request *b)
+{
+    uint32_t n = 0, most = a->n_tokens < b->n_tokens ? a->n_tokens : b->n_tokens;
+
+    while (n < most && a->tokens[n] == b->tokens[n])
+        n++;
+    return n / PAGE_TOKENS * PAGE_TOKENS;
+}
+
+// Tokens that need no row of their own: all before the first whose logits, or whose hidden state, are wanted.
+static uint32_t most_reusable(const struct request *r)
+{
+    return r->pool.kind ? 0 : r->next_logits;
+}
+
+static uint32_t known_tokens(struct request *r)
+{
+    struct prefix_walk walk = prefix_begin(&r->root);
+    uint32_t n = 0;
+
+    while (n + PAGE_TOKENS <= most_reusable(r) && prefix_next(&r->engine->kv, &walk, r->tokens + n) != KV_NONE)
+        n += PAGE_TOKENS;
+    return n;
+}
+
+// Is another request just computing pages that this one can soon have for nothing?
+static bool is_being_read(struct request *r)
+{
+    const struct engine *e = r->engine;
+
+    if (!e->kv.prefix || r->session || r->n_tokens <= PAGE_TOKENS)
+        return false;
+    for (const struct request *other = e->first; other; other = other->next) {
+        if (other->state != REQUEST_PREFILL || !sha256_eq(&other->root, &r->root))
+            continue;
+        uint32_t common = common_pages(r, other);
+        uint32_t most = most_reusable(r) / PAGE_TOKENS * PAGE_TOKENS;
+        common = common < most ? common : most;
+        if (common > 0 && common > known_tokens(r))
+            return true;
+    }
+    return false;
+}
+
+// What the session's own tokens give. Returns how many of the request's are there.
+static uint32_t reuse_session(struct request *r, struct ingot_session *s, struct ingot_miss *miss)
+{
+    uint32_t n = 0;
+
+    if (!sha256_eq(&s->root, &r->root))
+        session_rewind(s, 0);
+    s->root = r->root;
+    while (n < most_reusable(r) && n < s->n_tokens && s->tokens[n] == r->tokens[n])
+        n++;
+    *miss = (struct ingot_miss){ INGOT_MISS_NEW, n, r->tokens[n], UINT32_MAX };
+    if (n < s->n_tokens && n < most_reusable(r))
+        *miss = (struct ingot_miss){ INGOT_MISS_DIFFERS, n, r->tokens[n], s->tokens[n] };
+    return session_rewind(s, n);
+}
+
+// What the index gives beyond that.
+static uint32_t reuse_index(struct request *r, struct ingot_session *s, uint32_t n, struct ingot_miss *miss)
+{
+    struct kv *kv = &r->engine->kv;
+    struct prefix_walk walk = prefix_at(kv, &s->root, s->slot, n / PAGE_TOKENS);
+    uint32_t n_before = n;
+
+    while (n + PAGE_TOKENS <= most_reusable(r)) {
+        struct prefix_walk further = walk;
+        uint32_t page = prefix_next(kv, &further, r->tokens + n);
+        if (page == KV_NONE)
+            break;
+        kv_share(kv, s->slot, page);
+        walk = further;
+        n += PAGE_TOKENS;
+    }
+    if (n > n_before || miss->reason != INGOT_MISS_DIFFERS)
+        *miss = prefix_explain(kv, &walk, r->tokens + n, r->n_tokens - n);
+    s->n_indexed = n / PAGE_TOKENS;
+    return n;
+}
+
+static uint32_t reuse(struct request *r, struct ingot_session *s)
+{
+    struct ingot_miss miss;
+    uint32_t n = reuse_session(r, s, &miss);
+
+    if (n % PAGE_TOKENS == 0 && s->n_indexed == n / PAGE_TOKENS && r->engine->kv.prefix)
+        n = reuse_index(r, s, n, &miss);
+    for (uint32_t i = s->n_tokens; i < n; i++)
+        s->tokens[i] = r->tokens[i];
+    s->n_tokens = n;
+    if (r->result.n_pauses == 0) {
+        r->result.n_reused = n;
+        r->result.miss = miss;
+    }
+    return n;
+}
+
+// Room for one token more than there are now, and for one page more of everyone who runs: a request that goes on only to be paused
+// again would make everybody slower.
+static bool has_room(const struct request *r, const struct ingot_session *s)
+{
+    const struct engine *e = r->engine;
+    uint32_t n_pages = kv_pages_of(r->n_tokens + (r->n_tokens < e->n_context)), taken = e->kv.n_taken[s->slot], n_running = 0;
+
+    for (const struct request *other = e->first; other; other = other->next)
+        n_running += other->state == REQUEST_PREFILL || other->state == REQUEST_DECODE;
+    return n_pages <= taken || n_pages - taken + n_running <= kv_n_available(&e->kv);
+}
+
+enum admission request_admit(struct request *r)
+{
+    struct engine *e = r->engine;
+
+    if ((r->session && r->session->busy) || is_being_read(r))
+        return ADMIT_LATER;
+    if (r->n_lacked && kv_n_available(&e->kv) <= r->n_lacked - 1)
+        return ADMIT_NO_ROOM;
+    struct ingot_session *s = r->session ? r->session : session_open(e, NULL);
+    if (!s)
+        return ADMIT_NO_ROOM;
+    uint32_t n = reuse(r, s);
+    if (!has_room(r, s)) {
+        if (!r->session)
+            session_close(s);
+        r->n_lacked = kv_n_available(&e->kv) + 1;
+        return ADMIT_NO_ROOM;
+    }
+    CHECK(kv_grow(&e->kv, s->slot, r->n_tokens));
+    engine_tell_slot(e, s->slot, s->tokens, n);
+    r->own_session = !r->session;
+    r->session = s;
+    s->busy = true;
+    r->n_fed = n;
+    r->n_lacked = 0;
+    r->state = REQUEST_PREFILL;
+    if (r->started_ns == 0)
+        r->started_ns = clock_ns();
+    return ADMIT_DONE;
+}
+
+void request_pause(struct request *r)
+{
+    struct ingot_session *s = r->session;
+
+    s->busy = false;
+    session_rewind(s, 0);
+    if (r->own_session) {
+        session_close(s);
+        r->session = NULL;
+    }
+    r->state = REQUEST_QUEUED;
+    r->result.n_pauses++;
+    r->engine->n_pauses++;
+}
