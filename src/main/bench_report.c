@@ -199,7 +199,7 @@ static void set_latency(json_t *o, const struct bench_report *r, const struct be
 // "peer_ratio" of the first, "peer2_ratio" of the second.
 static void set_of_peer(json_t *o, size_t peer, const char *name, json_t *value)
 {
-    char key[48], number[16] = "";
+    char key[48], number[24] = "";
 
     if (peer > 0)
         snprintf(number, sizeof number, "%zu", peer + 1);

@@ -34,6 +34,7 @@ struct ask {
     enum ask_choice choice;
     const char *tool;               // that has to be called, with CHOICE_NAMED; within body
     json_t *schema;                 // that the answer must fulfil, within body; NULL: none
+    bool strict_tools;              // a tool asks that its schema be kept
     bool json_object, one_call;     // the answer must be an object; at most one call
     const char *grammar, *effort;   // within body; NULL: not said
     const char *encoding, *pooling; // of embeddings, within body; NULL: not said

@@ -27,6 +27,7 @@ static bool take_tool(struct ask *ask, json_t *tool, size_t i, struct err *err)
         return err_set(err, ERR_INPUT, "tools[%zu]: the name is missing, or more than letters, digits, _ - . (at most 64)", i);
     if (schema && !json_is_object(schema) && !json_is_null(schema))
         return err_set(err, ERR_INPUT, "tools[%zu]: the schema of the arguments is no object", i);
+    ask->strict_tools |= json_is_true(json_object_get(inner, "strict"));
     json_t *parameters = json_is_object(schema) ? json_incref(schema) : json_pack("{s:s, s:{}}", "type", "object", "properties");
     json_t *description = json_object_get(inner, "description");
     json_t *function = json_pack("{s:s, s:o*, s:o}", "name", name, "description",
@@ -97,7 +98,8 @@ bool ask_check_tools(struct ask *ask, struct err *err)
         return err_set(err, ERR_INPUT, "tool_choice asks for a call, and there are no tools");
     if ((ask->grammar != NULL) + (ask->schema || ask->json_object) + (ask->choice >= CHOICE_REQUIRED) > 1)
         return err_set(err, ERR_INPUT, "a grammar, a format of the answer and a tool that has to be called exclude each other");
-    return true;
+    return !ask->strict_tools || ask->choice != CHOICE_AUTO ||
+           ask_warn(ask, err, "strict tools are honoured where a call is forced: tool_choice is auto");
 }
 
 bool ask_take_format(struct ask *ask, const char *name, json_t *value, struct err *err)

@@ -4,6 +4,7 @@
 // JSON is not parsed but followed, so that arguments can be told before they are complete.
 #include "text/speech.h"
 #include <jansson.h>
+#include "text/speech_markup.h"
 
 enum step { STEP_PIECE, STEP_GO_ON, STEP_WAIT };
 
@@ -379,6 +380,30 @@ static bool is_certain(const struct speech *s)
     return s->name.n > 0 && (s->arguments_at > 0 || s->call.state == CALL_ENDED);
 }
 
+// What stands between the tags and is no JSON: known when the tag is closed.
+static enum step marked_up(struct speech *s, struct speech_piece *piece)
+{
+    struct str body = untold(s);
+    size_t end = str_find(body, STR("</tool_call>"));
+    struct buf arguments = { 0 };
+
+    if (end == SIZE_MAX && !s->finished)
+        return STEP_WAIT;
+    body.n = end == SIZE_MAX ? body.n : end;
+    s->at += body.n;
+    if (!speech_read_markup(body, &s->name, &arguments)) {
+        buf_free(&arguments);
+        buf_str(&s->raw, body);
+        return give_back(s, piece);
+    }
+    buf_text(&s->raw, " ");
+    buf_str(&s->raw, buf_as_str(&arguments));
+    buf_free(&arguments);
+    s->arguments_at = s->told = 1;
+    s->call = (struct call_reader){ .state = CALL_ENDED, .value_end = s->raw.n };
+    return STEP_GO_ON;
+}
+
 static enum step in_call(struct speech *s, struct speech_piece *piece)
 {
     if (s->raw.n == 0) {
@@ -389,6 +414,8 @@ static enum step in_call(struct speech *s, struct speech_piece *piece)
         }
         if (s->style == CALLS_LIST && s->at < s->text.n && s->text.at[s->at] != '{')
             return named_arguments(s);
+        if (s->style == CALLS_TAGS && s->at < s->text.n && s->text.at[s->at] != '{')
+            return marked_up(s, piece);
     }
     while (s->at < s->text.n && s->call.state != CALL_ENDED && s->call.state != CALL_BROKEN && (s->told_name || !is_certain(s))) {
         char byte = s->text.at[s->at++];

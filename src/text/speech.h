@@ -1,7 +1,7 @@
 // speech.h - what a model says, taken apart while it comes: reasoning, content, and calls of tools.
 //
 // Families write calls in their own ways: <tool_call>{...}</tool_call> (Hermes, Qwen), [TOOL_CALLS][{...}] or [TOOL_CALLS]name[ARGS]{...}
-// (Mistral), a bare {"name": ..., "parameters": ...} (Llama 3). Reasoning stands in <think>...</think>. Text that might be the beginning of
+// (Mistral), marked up arguments within <tool_call> (Qwen3.5, GLM-4.x: see speech_markup.h), a bare {"name": ..., "parameters": ...} (Llama 3). Reasoning stands in <think>...</think>. Text that might be the beginning of
 // such a mark is held back until it is known. What begins like a call and is none comes out as content: no byte is lost, save the marks
 // and white space around calls. Arguments are handed on as the model writes them, piece by piece.
 #pragma once

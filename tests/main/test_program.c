@@ -142,6 +142,19 @@ static void json_lines_parse_and_add_up(void **state)
     outcome_free(&o);
 }
 
+static void an_answer_follows_its_grammar(void **state)
+{
+    (void)state;
+    expect(run_with("run -p hello -q --grammar root::=\"yes\\u0021\"", ""), 0, "yes!\n", "");
+    expect(run_with("run -p hello -q -n 200 -s 3 --json-schema "
+                    "{\"type\":\"array\",\"items\":{\"const\":7},\"minItems\":2,\"maxItems\":2}",
+                    ""),
+           0, "7", "");
+    expect_error("run -p hello --grammar root::=root", 1, "left recursive");
+    expect_error("run -p hello --json-schema {\"not\":{}}", 1, "'not'");
+    expect_error("run -p hello --grammar-file /no/such/file", 1, "/no/such/file");
+}
+
 static void a_closed_pipe_ends_quietly(void **state)
 {
     struct running r = start(ENDLESS, pipes);
@@ -400,6 +413,7 @@ int main(void)
         cmocka_unit_test(the_answer_goes_to_stdout_and_figures_to_stderr),
         cmocka_unit_test(same_seed_same_answer_from_every_source),
         cmocka_unit_test(json_lines_parse_and_add_up),
+        cmocka_unit_test(an_answer_follows_its_grammar),
         cmocka_unit_test(a_closed_pipe_ends_quietly),
         cmocka_unit_test(a_full_disk_is_an_error),
         cmocka_unit_test(ctrl_c_stops_the_answer),

@@ -248,8 +248,12 @@ static void text_becomes_tokens_and_text_again(void **state)
 
 static void a_field_that_is_not_honoured_is_told(void **state)
 {
-    static const char *const cases[] = { "\"foo\":1", "\"functions\":[{\"name\":\"f\"}]", "\"reasoning_effort\":\"high\"",
-                                         "\"model\":\"someone-else\"", "\"stream_options\":{\"bar\":true}" };
+    static const char *const cases[] = { "\"foo\":1",
+                                         "\"functions\":[{\"name\":\"f\"}]",
+                                         "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]",
+                                         "\"reasoning_effort\":\"high\"",
+                                         "\"model\":\"someone-else\"",
+                                         "\"stream_options\":{\"bar\":true}" };
     char body[800];
     int status;
 

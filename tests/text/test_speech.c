@@ -107,6 +107,22 @@ static void calls_between_tags(void **state)
         "T0:a({})");
 }
 
+static void calls_with_marked_up_arguments(void **state)
+{
+    (void)state;
+    expect(CALLS_TAGS,
+           "<tool_call>\n<function=get>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</"
+           "tool_call>",
+           "T0:get({\"city\": \"Rome\", \"days\": 3})");
+    expect(CALLS_TAGS,
+           "So.<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>New "
+           "York</arg_value>\n<arg_key>l</arg_key><arg_value>[1]</arg_value>\n</tool_call>",
+           "C(So.)T0:get({\"city\": \"New York\", \"l\": [1]})");
+    expect(CALLS_TAGS, "<tool_call>ping</tool_call><tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+           "T0:ping({})T1:f({})");
+    expect(CALLS_TAGS, "<tool_call>\n<function=get>\n<parameter=city>\nRome", "C(<function=get>\n<parameter=city>\nRome)");
+}
+
 static void calls_in_a_list(void **state)
 {
     (void)state;
@@ -141,9 +157,13 @@ static void styles_are_found_in_templates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_text_is_content), cmocka_unit_test(reasoning_is_taken_out),
-        cmocka_unit_test(calls_between_tags),    cmocka_unit_test(calls_in_a_list),
-        cmocka_unit_test(naked_calls),           cmocka_unit_test(styles_are_found_in_templates),
+        cmocka_unit_test(plain_text_is_content),
+        cmocka_unit_test(reasoning_is_taken_out),
+        cmocka_unit_test(calls_between_tags),
+        cmocka_unit_test(calls_with_marked_up_arguments),
+        cmocka_unit_test(calls_in_a_list),
+        cmocka_unit_test(naked_calls),
+        cmocka_unit_test(styles_are_found_in_templates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
