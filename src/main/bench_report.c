@@ -131,7 +131,7 @@ static struct peer_figures peer_figures(const struct bench_row *row, const doubl
 static void md_peers(const struct bench_report *r, const struct bench_row *row)
 {
     const struct option_list *peers = &r->settings->peers;
-    char test[64], number[16] = "";
+    char test[64], number[24] = "";
 
     bench_test_name(&row->test, test, sizeof test);
     for (size_t i = 0; i < peers->n; i++) {

@@ -104,25 +104,30 @@ static bool cpu_wait(struct device *d, struct err *err)
     return true;
 }
 
-// The largest step a tape may be played with, to ask kernels for their local memory.
+// Asks kernels for their local memory in the largest step a tape may be played with, every position 0. 0 without memory.
 static size_t local_bytes_needed(struct cpu *cpu, struct tape *t)
 {
-    struct step largest = { .n_rows = t->limits.max_rows,
-                            .n_outputs = t->limits.max_outputs,
-                            .max_rows = t->limits.max_rows,
-                            .max_outputs = t->limits.max_outputs };
+    struct step *largest = mem_alloc(step_bytes(t->limits.max_rows, t->limits.max_outputs));
     uint64_t fresh = 0;
     size_t bytes = LINE;
 
+    if (!largest)
+        return 0;
+    *largest = (struct step){ .n_rows = t->limits.max_rows,
+                              .n_outputs = t->limits.max_outputs,
+                              .max_rows = t->limits.max_rows,
+                              .max_outputs = t->limits.max_outputs };
+
     for (uint32_t i = 0; i < t->n_commands; i++) {
         struct cpu_call call = {
-            .command = &t->commands[i], .step = &largest, .fresh = &fresh, .n_threads = team_size(cpu->team)
+            .command = &t->commands[i], .step = largest, .fresh = &fresh, .n_threads = team_size(cpu->team)
         };
         struct cpu_plan plan = { 0 };
         cpu->kernels[t->commands[i].op]->plan(&call, &plan);
         CHECK(plan.n_phases <= CPU_MAX_PHASES);
         bytes = plan.local_bytes > bytes ? plan.local_bytes : bytes;
     }
+    mem_free(largest);
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
@@ -151,7 +156,7 @@ static bool cpu_seal(struct device *d, struct tape *t, struct err *err)
         return err_memory(err, "a tape");
     t->native = native;
     native->local_bytes = local_bytes_needed(cpu, t);
-    native->local = mem_alloc_aligned(native->local_bytes * team_size(cpu->team), LINE);
+    native->local = native->local_bytes ? mem_alloc_aligned(native->local_bytes * team_size(cpu->team), LINE) : NULL;
     native->tile_at = mem_alloc_array((size_t)t->n_commands * CPU_MAX_PHASES + 1, sizeof *native->tile_at);
     if (native->local && native->tile_at)
         return true;
