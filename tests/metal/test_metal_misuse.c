@@ -19,7 +19,7 @@ static const char *const source = "#include <metal_stdlib>\n"
                                   "                 uint i [[thread_position_in_grid]]) { room[i] = x[i]; x[i] = room[i]; }\n";
 static char last[4096]; // all messages since it was emptied
 static int n_misuses;
-static objc_id gpu, queue, library, plus, room, shared, private, commands, encoder;
+static objc_id gpu, queue, library, plus, promised, room, shared, private, commands, encoder;
 
 static void on_misuse(const char *message)
 {
@@ -47,12 +47,13 @@ static objc_id make_function(const char *name, ns_uint type, uint32_t value, obj
     return made;
 }
 
-static objc_id make_pipeline(const char *name)
+static objc_id make_pipeline(const char *name, bool whole_simdgroups)
 {
     objc_id error = NULL, function = make_function(name, MTL_TYPE_UINT, 5, &error),
             descriptor = objc_new("MTLComputePipelineDescriptor");
 
     mtl_set_function(descriptor, function);
+    mtl_set_full_groups(descriptor, whole_simdgroups);
     objc_id made = mtl_pipeline(gpu, descriptor, 0, &error);
     if (!made)
         fail_msg("%s", objc_error(error));
@@ -107,8 +108,9 @@ static int setup(void **state)
     library = make_library(source, &error);
     if (!library)
         fail_msg("%s", objc_error(error));
-    plus = make_pipeline("plus");
-    room = make_pipeline("room");
+    plus = make_pipeline("plus", false);
+    promised = make_pipeline("plus", true);
+    room = make_pipeline("room", false);
     shared = mtl_buffer(gpu, 4096, MTL_STORAGE_SHARED);
     private = mtl_buffer(gpu, 4096, MTL_STORAGE_PRIVATE);
     return 0;
@@ -369,6 +371,21 @@ static void array_index_outside(void)
     mtl_at(mtl_function_names(library), 2);
 }
 
+static void reference_to_too_little(void)
+{
+    uint16_t n = 64;
+    begin(0);
+    bind(plus, shared);
+    mtl_set_bytes(encoder, &n, sizeof n, 1);
+    dispatch(1, 32);
+}
+static void broken_promise_of_whole_simdgroups(void)
+{
+    begin(0);
+    bind(promised, shared);
+    dispatch(1, 33);
+}
+
 static const struct misuse {
     void (*run)(void);
     const char *message;
@@ -412,6 +429,8 @@ static const struct misuse {
     { constant_of_unknown_type, "MTLDataType 1" },
     { event_goes_backwards, "stands at 5" },
     { array_index_outside, "2 of 2" },
+    { reference_to_too_little, "buffer(1) has 2 bytes; its type has 4" },
+    { broken_promise_of_whole_simdgroups, "multiple of 32" },
 };
 
 static void test_every_misuse_is_reported(void **state)
@@ -462,6 +481,8 @@ static void test_errors_of_the_interface_are_errors(void **state)
     assert_non_null(strstr(objc_error(error), "no function 'minus'"));
     assert_null(make_function("plus", 53, 0, &error)); // MTLDataTypeBool
     assert_non_null(strstr(objc_error(error), "ADD has 4 bytes"));
+    assert_null(mtl_function(library, objc_string("plus"), NULL, &error));
+    assert_non_null(strstr(objc_error(error), "plus uses function constant ADD (0), which has no value"));
     assert_null(mtl_buffer_over(gpu, page + 1, 4096, MTL_STORAGE_SHARED));
     assert_null(objc.objc_getClass("MTLBuffer")); // a protocol
     emu_set("residency", 0);
@@ -501,7 +522,7 @@ static void test_a_missing_barrier_is_found(void **state)
     (void)state;
     emu_set("check", 1);
     library = make_library(source, &error);
-    plus = make_pipeline("plus");
+    plus = make_pipeline("plus", false);
     for (int with_barrier = 0; with_barrier < 2; with_barrier++) {
         void *pool = objc.objc_autoreleasePoolPush();
         begin(MTL_DISPATCH_CONCURRENT);

@@ -44,6 +44,14 @@ struct metal_submission {
     uint64_t serial;
 };
 
+struct metal_encoding {        // one command buffer being filled
+    objc_id commands, encoder; // retained
+    bool empty;                // nothing was dispatched yet: no barrier is needed
+    objc_id pipeline;
+    objc_id bound[METAL_SLOTS];
+    uint64_t offsets[METAL_SLOTS];
+};
+
 struct metal {
     struct device device;
     const struct metal_table *table;
@@ -62,6 +70,9 @@ struct metal {
     uint32_t n_copies, copies_capacity;
     struct metal_submission submissions[METAL_IN_FLIGHT];
     uint64_t committed; // serial of the last command buffer handed over
+    // The last command buffer of a play stays open, so that what follows (a fetch of its results, writes) costs no other one.
+    struct metal_encoding open;
+    bool is_open;
     pthread_mutex_t lock;
     pthread_cond_t progress;
     uint64_t completed; // lock
@@ -69,18 +80,12 @@ struct metal {
 };
 
 // submission.c
-struct metal_encoding { // one command buffer being filled
-    objc_id commands, encoder;
-    bool empty; // nothing was dispatched yet: no barrier is needed
-    objc_id pipeline;
-    objc_id bound[METAL_SLOTS];
-    uint64_t offsets[METAL_SLOTS];
-};
-bool metal_begin(struct metal *m, struct metal_encoding *e, struct err *err); // copies that wait go first
-void metal_commit(struct metal *m, struct metal_encoding *e);
-bool metal_flush(struct metal *m, struct err *err);                 // hands over copies that wait
-bool metal_sync(struct metal *m, uint64_t serial, struct err *err); // waits for the serial; fails if the device has
-bool metal_add_copy(struct metal *m, struct metal_copy copy, struct err *err);
+bool metal_begin(struct metal *m, struct err *err); // a new m->open: what was open is handed over, copies that wait go first
+void metal_commit(struct metal *m);                 // hands m->open over
+bool metal_flush(struct metal *m, struct err *err); // hands over what is open and copies that wait
+uint64_t metal_last(const struct metal *m);         // serial of the last command buffer, open or handed over
+bool metal_sync(struct metal *m, uint64_t serial, struct err *err);            // waits for the serial; fails if the device has
+bool metal_add_copy(struct metal *m, struct metal_copy copy, struct err *err); // goes into the last command buffer, or a new one
 uint64_t metal_completed(struct metal *m);
 
 // metal_memory.c

@@ -49,6 +49,12 @@ static struct metal_buffer *adopt(struct metal *m, objc_id handle, struct err *e
     return b;
 }
 
+// Of the command buffer that copies asked for now will be in.
+static uint64_t next_serial(const struct metal *m)
+{
+    return m->committed + 1;
+}
+
 bool metal_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
 {
     struct metal *m = (struct metal *)d;
@@ -64,7 +70,7 @@ bool metal_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err 
     *b = (struct buffer){ .device = d, .bytes = bytes, .native = native, .local = local };
     if (local) {
         bool ok = metal_add_copy(m, (struct metal_copy){ .to = handle, .bytes = rounded }, err);
-        native->used = m->committed + 1;
+        native->used = next_serial(m);
         if (!ok)
             metal_release(d, b);
         return ok;
@@ -131,7 +137,7 @@ static bool stage_write(struct metal *m, struct metal_buffer *native, struct met
     if (!s)
         return false;
     memcpy(s->at, from, copy.bytes);
-    s->busy_until = native->used = m->committed + 1;
+    s->busy_until = native->used = next_serial(m);
     copy.from = s->handle;
     return metal_add_copy(m, copy, err);
 }
@@ -147,7 +153,7 @@ bool metal_write(struct device *d, struct buffer *b, uint64_t offset, const void
 {
     struct metal *m = (struct metal *)d;
     struct metal_buffer *native = b->native;
-    uint64_t busy_until = native->is_step || native->used > m->committed ? native->used : m->committed;
+    uint64_t busy_until = native->is_step || native->used > metal_last(m) ? native->used : metal_last(m);
 
     if (bytes == 0)
         return true;
@@ -179,7 +185,7 @@ static bool read_private(struct metal *m, const struct metal_buffer *native, str
         return false;
     copy.from = native->handle;
     copy.to = s->handle;
-    s->busy_until = m->committed + 1;
+    s->busy_until = next_serial(m);
     if (!metal_add_copy(m, copy, err) || !settle(m, err))
         return false;
     memcpy(to, s->at, copy.bytes);

@@ -2,7 +2,7 @@
 //
 // seal turns the commands into launches. play encodes them: one concurrent encoder to a command buffer, a barrier where the tape marks a
 // wait and nowhere else, and between the launches of one command. The first command buffer is handed over early, so that the GPU has
-// work while the rest is encoded. Between command buffers the system keeps the order.
+// work while the rest is encoded; the last stays open for what follows (metal_internal.h). Between them the system keeps the order.
 #include <string.h>
 #include "base/mem.h"
 #include "device/metal/metal_internal.h"
@@ -195,20 +195,19 @@ struct playing {
 static bool encode_range(const struct playing *p, uint32_t first, uint32_t last, struct err *err)
 {
     const struct metal_tape *n = p->tape->native;
-    struct metal_encoding e;
+    struct metal_encoding *e = &p->metal->open;
 
-    if (!metal_begin(p->metal, &e, err))
+    if (!metal_begin(p->metal, err))
         return false;
-    e.encoder = mtl_compute_encoder(e.commands, MTL_DISPATCH_CONCURRENT);
-    bind(&e, p->step, 0, METAL_AT_STEP);
+    e->encoder = mtl_retain(mtl_compute_encoder(e->commands, MTL_DISPATCH_CONCURRENT));
+    bind(e, p->step, 0, METAL_AT_STEP);
     if (n->private_memory.native)
-        bind(&e, n->private_memory.native, 0, METAL_AT_PRIVATE);
+        bind(e, n->private_memory.native, 0, METAL_AT_PRIVATE);
     for (uint32_t i = first; i < last; i++) {
-        bind_operands(p->metal, &e, &p->tape->commands[i]);
+        bind_operands(p->metal, e, &p->tape->commands[i]);
         for (uint32_t l = n->first_launch[i]; l < n->first_launch[i + 1]; l++)
-            encode_launch(p->metal, &e, &n->plan.launches[l]);
+            encode_launch(p->metal, e, &n->plan.launches[l]);
     }
-    metal_commit(p->metal, &e);
     return true;
 }
 
@@ -239,7 +238,7 @@ bool metal_play(struct device *d, struct tape *t, const struct buffer *step, uin
     }
     d->counters.commands += last - first;
     p.step->is_step = true;
-    p.step->used = p.metal->committed;
+    p.step->used = metal_last(p.metal);
     objc.objc_autoreleasePoolPop(pool);
     return ok;
 }

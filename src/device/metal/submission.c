@@ -57,10 +57,21 @@ bool metal_add_copy(struct metal *m, struct metal_copy copy, struct err *err)
     return true;
 }
 
-static void encode_copies(struct metal *m, objc_id commands)
+static void end_encoder(struct metal_encoding *e)
 {
-    objc_id encoder = mtl_blit_encoder(commands);
+    if (!e->encoder)
+        return;
+    mtl_end(e->encoder);
+    mtl_release(e->encoder);
+    e->encoder = NULL;
+}
 
+static void encode_copies(struct metal *m)
+{
+    if (m->n_copies == 0)
+        return;
+    end_encoder(&m->open);
+    objc_id encoder = mtl_blit_encoder(m->open.commands);
     for (uint32_t i = 0; i < m->n_copies; i++) {
         const struct metal_copy *c = &m->copies[i];
         if (c->from)
@@ -72,43 +83,48 @@ static void encode_copies(struct metal *m, objc_id commands)
     m->n_copies = 0;
 }
 
-bool metal_begin(struct metal *m, struct metal_encoding *e, struct err *err)
+uint64_t metal_last(const struct metal *m)
 {
-    uint64_t serial = m->committed + 1; // its slot must be free
-    *e = (struct metal_encoding){ .empty = true };
+    return m->committed + m->is_open;
+}
 
+bool metal_begin(struct metal *m, struct err *err)
+{
+    metal_commit(m);
+    uint64_t serial = m->committed + 1; // its slot must be free
     if (!metal_sync(m, serial > METAL_IN_FLIGHT ? serial - METAL_IN_FLIGHT : 0, err))
         return false;
-    e->commands = mtl_command_buffer(m->queue);
-    if (!e->commands)
+    objc_id commands = mtl_command_buffer(m->queue);
+    if (!commands)
         return err_set(err, ERR_DEVICE, "%s: no command buffer", m->device.name);
-    if (m->n_copies > 0)
-        encode_copies(m, e->commands);
+    m->open = (struct metal_encoding){ .commands = mtl_retain(commands), .empty = true };
+    m->is_open = true;
+    encode_copies(m);
     return true;
 }
 
-void metal_commit(struct metal *m, struct metal_encoding *e)
+void metal_commit(struct metal *m)
 {
     static const struct objc_block_shape shape = { 0, sizeof(struct objc_block) };
+
+    if (!m->is_open)
+        return;
+    encode_copies(m);
+    end_encoder(&m->open);
     uint64_t serial = ++m->committed;
     struct metal_submission *s = &m->submissions[serial % METAL_IN_FLIGHT];
-
-    if (e->encoder)
-        mtl_end(e->encoder);
     *s = (struct metal_submission){ { objc.global_block, BLOCK_IS_GLOBAL, 0, on_completed, &shape, s }, m, serial };
-    mtl_on_completed(e->commands, &s->block);
-    mtl_commit(e->commands);
+    mtl_on_completed(m->open.commands, &s->block);
+    mtl_commit(m->open.commands);
+    mtl_release(m->open.commands);
+    m->is_open = false;
     m->device.counters.submissions++;
 }
 
 bool metal_flush(struct metal *m, struct err *err)
 {
-    struct metal_encoding e;
-
-    if (m->n_copies == 0)
-        return true;
-    if (!metal_begin(m, &e, err))
+    if (!m->is_open && m->n_copies > 0 && !metal_begin(m, err))
         return false;
-    metal_commit(m, &e);
+    metal_commit(m);
     return true;
 }

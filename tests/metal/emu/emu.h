@@ -141,6 +141,7 @@ struct function_object {
 struct pipeline_object {
     struct object object;
     struct function_object *function;
+    bool whole_simdgroups; // the host has promised that a threadgroup is a multiple of 32 threads
 };
 void *library_from_source(void *device, selector s, struct string *source, void *options, void **error);
 void *pipeline_from_function(void *device, selector s, struct function_object *f, void **error);

@@ -113,6 +113,11 @@ static bool arguments_are_bound(struct encoder_object *e)
             emu_misuse("%s: buffer(%d) is not bound", k->name, b->index);
             return false;
         }
+        size_t bytes = bound->buffer ? bound->buffer->bytes - bound->offset : bound->n_bytes;
+        if (b->source == MSL_BUFFER && bytes < k->least_bytes[i]) {
+            emu_misuse("%s: buffer(%d) has %zu bytes; its type has %u", k->name, b->index, bytes, k->least_bytes[i]);
+            return false;
+        }
         if (b->source == MSL_THREADGROUP && !e->current.threadgroup_bytes[b->index]) {
             emu_misuse("%s: threadgroup(%d) has no length", k->name, b->index);
             return false;
@@ -133,6 +138,8 @@ static bool sizes_are_known(struct encoder_object *e, struct size3 groups, struc
     else if (!n || n > most)
         emu_misuse("%s: %lu x %lu x %lu threads in a threadgroup; expected 1 to %lu", name, threads.width, threads.height,
                    threads.depth, most);
+    else if (e->current.pipeline->whole_simdgroups && n % MSL_LANES)
+        emu_misuse("%s: %lu threads; the pipeline was promised a multiple of %d", name, n, MSL_LANES);
     else
         return true;
     return false;

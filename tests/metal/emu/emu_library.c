@@ -79,6 +79,21 @@ static bool constants_fit(struct library_object *l, struct constants_object *c, 
     }
     return true;
 }
+static bool constants_are_given(struct library_object *l, const struct msl_kernel *kernel, const struct constants_object *c,
+                                void **error)
+{
+    for (const int *used = kernel->constants; *used >= 0; used++) {
+        bool given = false;
+        for (int i = 0; c && i < c->n_values; i++)
+            given |= c->values[i].index == *used;
+        if (!given) {
+            emu_error(error, ERROR_COMPILE, "%s uses function constant %s (%d), which has no value", kernel->name,
+                      msl_library_constant(l->library, *used)->name, *used);
+            return false;
+        }
+    }
+    return true;
+}
 static void *library_function_with(struct library_object *l, selector s, struct string *name, struct constants_object *c,
                                    void **error);
 static void *library_function(struct library_object *l, selector s, struct string *name)
@@ -110,7 +125,7 @@ static void *library_function_with(struct library_object *l, selector s, struct 
         emu_error(error, ERROR_NOT_FOUND, "the library has no function '%s'", name->text);
         return NULL;
     }
-    if (!constants_fit(l, c, name->text, error))
+    if (!constants_fit(l, c, name->text, error) || !constants_are_given(l, kernel, c, error))
         return NULL;
     struct function_object *f = emu_new(&class_MTLFunction);
     f->library = emu_retain(l);
@@ -322,6 +337,7 @@ struct pipeline_descriptor {
     struct object object;
     struct function_object *function;
     struct array *archives;
+    bool whole_simdgroups;
 };
 static void descriptor_destroy(void *o)
 {
@@ -344,6 +360,11 @@ static void descriptor_archives(struct pipeline_descriptor *d, selector s, void 
     emu_release(d->archives);
     d->archives = archives;
 }
+static void descriptor_whole(struct pipeline_descriptor *d, selector s, bool on)
+{
+    (void)s;
+    d->whole_simdgroups = on;
+}
 static void descriptor_ignore(void *d, selector s, ns_uint value)
 {
     (void)d;
@@ -352,7 +373,7 @@ static void descriptor_ignore(void *d, selector s, ns_uint value)
 }
 EMU_CLASS(MTLComputePipelineDescriptor, &class_NSObject, struct pipeline_descriptor, descriptor_destroy, false,
           METHOD("setComputeFunction:", descriptor_function), METHOD("setBinaryArchives:", descriptor_archives),
-          METHOD("setThreadGroupSizeIsMultipleOfThreadExecutionWidth:", descriptor_ignore),
+          METHOD("setThreadGroupSizeIsMultipleOfThreadExecutionWidth:", descriptor_whole),
           METHOD("setMaxTotalThreadsPerThreadgroup:", descriptor_ignore), METHOD("setLabel:", descriptor_ignore))
 
 // ---- archives: a text file with a line for every function and its constants
@@ -461,5 +482,8 @@ void *pipeline_from_descriptor(void *device, selector s, void *descriptor, ns_ui
         emu_error(error, ERROR_NOT_FOUND, "no archive has %s", d->function->kernel->name);
         return NULL;
     }
-    return pipeline_from_function(device, s, d ? d->function : NULL, error);
+    struct pipeline_object *p = pipeline_from_function(device, s, d ? d->function : NULL, error);
+    if (p)
+        p->whole_simdgroups = d->whole_simdgroups;
+    return p;
 }

@@ -84,6 +84,23 @@ kernel void threadgroup_outside(ARGUMENTS)
     threadgroup_barrier(mem_flags::mem_threadgroup);
     HERE = room[t + 1];
 }
+kernel void misaligned(ARGUMENTS)
+{
+    HERE = ((device const float4 *)(in + 1))[t / 8].x;
+}
+kernel void local_array_outside(ARGUMENTS)
+{
+    float own[4] = { 0.0f, 1.0f, 2.0f, 3.0f };
+    HERE = own[t / 8];
+}
+kernel void shift_by_all_bits(ARGUMENTS)
+{
+    HERE = float(1u << (t + 1));
+}
+kernel void division_by_zero(ARGUMENTS)
+{
+    HERE = float(count[0] / t);
+}
 kernel void not_initialised(ARGUMENTS)
 {
     threadgroup float room[64];

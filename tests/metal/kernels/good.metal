@@ -46,6 +46,20 @@ kernel void inside_a_simdgroup(ARGUMENTS)
     out[group * 64 + t] = room[simd * 32 + 31 - lane];
 }
 
+kernel void in_turns_inside_a_simdgroup(ARGUMENTS) // read by others, then written, then read again
+{
+    threadgroup float room[64];
+
+    room[t] = in[t];
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    float v = room[simd * 32 + (lane ^ 1)];
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    v += room[t];
+    room[t] = v;
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    out[group * 64 + t] = room[t] - room[simd * 32 + (lane ^ 1)];
+}
+
 kernel void some_lanes(ARGUMENTS)
 {
     float v = 0.0f;

@@ -206,10 +206,12 @@ static const char *whose(const struct access *other, const struct access *now)
 static void reader_note(struct access *read, struct access now, enum memory memory)
 {
     bool together = read->order == now.order && read->group == now.group && read->group_epoch == now.group_epoch;
+    // Readers of the same simdgroup before its last barrier: whoever races with them races with this one too.
+    bool behind = together && same_simd(read, &now) && read->simd_epoch < now.simd_epoch && (!read->several || read->simd_only);
 
     if (memory != THREADGROUP && read->order == now.order && read->group != now.group) {
         now.several = 1;
-    } else if (together && (read->thread != now.thread || read->several)) {
+    } else if (together && !behind && (read->thread != now.thread || read->several)) {
         now.several = 1;
         now.simd_only = same_simd(read, &now) && (!read->several || read->simd_only);
     }

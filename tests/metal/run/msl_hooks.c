@@ -1,4 +1,7 @@
-// msl_hooks.c - the functions that clang's -fsanitize=thread calls for each access. libtsan, whose names these are, is not linked.
+// msl_hooks.c - what clang's sanitizers call from translated kernels. Their own libraries are not linked.
+//
+// -fsanitize=thread: a function for each load and store. -fsanitize=alignment,bounds,...: a function where such a check fails; the linker
+// gives these names in front of which __wrap_ stands, as a test may itself be built with the sanitizer.
 #include <string.h>
 #include "msl_run.h"
 
@@ -84,3 +87,20 @@ void *__tsan_memset(void *to, int value, size_t bytes)
     msl_check_access(to, bytes, true);
     return memset(to, value, bytes);
 }
+
+struct place { // in front of what every such function is given
+    const char *file;
+    uint32_t line, column;
+};
+#define FAULT(name, what)                                                    \
+    void __wrap___ubsan_handle_##name(const struct place *at);               \
+    void __wrap___ubsan_handle_##name(const struct place *at)                \
+    {                                                                        \
+        const char *slash = strrchr(at->file, '/');                          \
+        msl_fail("%s:%u: %s", slash ? slash + 1 : at->file, at->line, what); \
+    }
+// clang-format off
+FAULT(type_mismatch_v1, "the address is no multiple of its type's alignment")
+FAULT(out_of_bounds, "index outside of an array")
+FAULT(divrem_overflow, "division by zero")
+FAULT(shift_out_of_bounds, "shift by more bits than there are")

@@ -54,6 +54,8 @@ struct msl_kernel { // a row of the table `msl_kernels` that a kernel library ex
     void (*call)(const struct msl_kernel *, const struct msl_group *, const struct msl_lane *);
     void (*function)(void);
     const struct msl_binding *bindings;
+    const uint32_t *least_bytes; // of what a reference argument refers to; 0: unknown
+    const int *constants;        // function constants that it uses without asking whether they are defined; ends with -1
     int n_bindings;
     uint32_t max_threads; // 0: not declared
 };

@@ -50,7 +50,15 @@ template <class T> struct pass<T &> {
     };
 MSL_PASS(uint) MSL_PASS(ushort)
 
+template <class T> struct size_of_reference { static constexpr uint32_t bytes = 0; };
+template <class T> struct size_of_reference<T &> { static constexpr uint32_t bytes = sizeof(T); };
+
 template <class... A> struct signature {
+    static const uint32_t *least_bytes()
+    {
+        static const uint32_t bytes[] = { size_of_reference<A>::bytes..., 0 };
+        return bytes;
+    }
     template <size_t... I>
     MSL_UNCHECKED static void spread(const msl_kernel *k, const msl_group *g, const msl_lane *l, std::index_sequence<I...>)
     {
@@ -62,10 +70,10 @@ template <class... A> struct signature {
     }
 };
 template <class... A, size_t N>
-inline msl_kernel kernel(const char *name, void (*f)(A...), const msl_binding (&b)[N], uint32_t max_threads)
+inline msl_kernel kernel(const char *name, void (*f)(A...), const msl_binding (&b)[N], const int *constants, uint32_t max_threads)
 {
     static_assert(N == sizeof...(A) + 1, "one binding for each parameter");
-    return { name, &signature<A...>::call, (void (*)())f, b, (int)sizeof...(A), max_threads };
+    return { name, &signature<A...>::call, (void (*)())f, b, signature<A...>::least_bytes(), constants, (int)sizeof...(A), max_threads };
 }
 } // namespace msl
 

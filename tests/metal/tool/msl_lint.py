@@ -1,6 +1,7 @@
 """msl_lint.py - mistakes in MSL that tokens betray: what Apple's compiler refuses, and what this project's dialect leaves out because the
 emulator does not model it. Each rule is a generator of (place, message)."""
 import re
+from msl_parse import functions
 from msl_tokens import CLOSE, OPEN, SPACES
 from msl_translate import POSITIONS, SAME
 
@@ -26,36 +27,13 @@ BANNED = {
 class Lint:
     def __init__(self, program, version):
         self.program, self.source, self.version = program, program.source, version
-        self.functions = list(self._functions())
+        self.functions = list(functions(self.source))
 
     def messages(self):
         for rule in (self.words, self.attributes, self.kernels, self.instances, self.constants, self.variables, self.pointers, self.barriers,
                      self.casts, self.scopes, self.recursion):
             for at, message in rule():
                 yield f'{self.source.where(at)}: error: {message}'
-
-    def _functions(self):
-        """(name, index of the name, start and end of the body, is a kernel) of everything with a body at the top level."""
-        source, i, start = self.source, 0, 0
-        while i < len(source):
-            text = source.text(i)
-            if text in (';', '}'):
-                start = i + 1
-            elif text == 'namespace':
-                while source.text(i) != '{':
-                    i += 1
-                start = i + 1
-            elif text == '{':
-                end = source.match(i)
-                head = source.texts(start, i)
-                if '(' in head and head[0] not in ('struct', 'union', 'enum', 'constant') and '=' not in head:
-                    k = next(k for k in range(start, i) if source.text(k) == '(' and source.is_name(k - 1) and
-                             source.text(k - 1) not in ('alignas', 'buffer', 'host_name'))
-                    yield source.text(k - 1), k - 1, i, end, 'kernel' in head
-                i, start = end, end + 1
-            elif text in OPEN:
-                i = source.match(i)
-            i += 1
 
     def words(self):
         source = self.source

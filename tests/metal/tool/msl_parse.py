@@ -65,6 +65,30 @@ def attributes_at(source, i):
     return found, end + 1
 
 
+def functions(source):
+    """(name, index of the name, start and end of the body, is a kernel) of everything with a body at the top level."""
+    i, start = 0, 0
+    while i < len(source):
+        text = source.text(i)
+        if text in (';', '}'):
+            start = i + 1
+        elif text == 'namespace' and source.text(i - 1) != 'using':
+            while source.text(i) != '{':
+                i += 1
+            start = i + 1
+        elif text == '{':
+            end = source.match(i)
+            head = source.texts(start, i)
+            if '(' in head and head[0] not in ('struct', 'union', 'enum', 'constant') and '=' not in head:
+                k = next(k for k in range(start, i) if source.text(k) == '(' and source.is_name(k - 1) and
+                         source.text(k - 1) not in ('alignas', 'buffer', 'host_name'))
+                yield source.text(k - 1), k - 1, i, end, 'kernel' in head
+            i, start = end, end + 1
+        elif text in OPEN:
+            i = source.match(i)
+        i += 1
+
+
 class Program:
     def __init__(self, source):
         self.source = source

@@ -4,6 +4,7 @@ kernel and attributes vanish; address spaces become macros; v.xz becomes v.get(m
 reference into the threadgroup's memory; function constants become variables that the run time sets before a dispatch. Line
 markers stay, so that the C++ compiler's messages point into the .metal file."""
 import re
+from msl_parse import functions
 from msl_tokens import Failure, SPACES
 
 SWIZZLE = re.compile(r'[xyzw]{2,4}$')
@@ -39,6 +40,12 @@ class Translation:
     def __init__(self, program, spaces=False):
         self.program, self.source, self.spaces = program, program.source, spaces
         self.replaced = {}  # index of a token: text
+        self.bodies = {}  # of a function or a derived constant: the names in it
+        for name, at, start, end, _ in functions(self.source):
+            self.bodies.setdefault(name, set()).update(self.source.texts(at, end))
+        for derived in program.derived:
+            self.bodies[derived.name] = set(self.source.texts(derived.start + 1, derived.end)) - {derived.name}
+        self.asked = {self.source.text(i + 2) for i in range(len(self.source)) if self.source.text(i) == 'is_function_constant_defined'}
         self._spaces()
         if not spaces:
             self._swizzles()
@@ -117,13 +124,26 @@ class Translation:
         names = [f'&{i.kernel}{i.arguments}' for i in self.program.instances]
         return '\n#line 1 "tables"\n' + ''.join(f'auto msl_instance_{n} = {name};\n' for n, name in enumerate(names))
 
+    def _constants_of(self, kernel):
+        """Indices of the function constants that a kernel or what it calls mentions, but for those that are asked whether they are
+        defined: a system refuses a pipeline that lacks one."""
+        words, todo = set(), [kernel.name]
+        while todo:
+            for name in self.bodies.get(todo.pop(), ()):
+                if name not in words:
+                    words.add(name)
+                    todo.append(name)
+        return [c.index for c in self.program.constants if c.name in words and c.name not in self.asked]
+
     def text(self):
         if self.spaces:
             return '#include "msl_space.hpp"\n' + self._body() + self._instances()
         out, tables, n = ['#include "msl.hpp"\n', self._body(), '\n#line 1 "tables"\n'], [], 0
         for name, kernel, arguments in self._rows():
+            used = ', '.join(self._constants_of(kernel) + ['-1'])
+            out.append(f'static const int msl_constants_{n}[] = {{ {used} }};\n')
             out.append(f'static const msl_binding msl_bindings_{n}[] = {{ {self._bindings(kernel)} }};\n')
-            tables.append(f'    msl::kernel("{name}", &{kernel.name}{arguments}, msl_bindings_{n}, {kernel.max_threads}),\n')
+            tables.append(f'    msl::kernel("{name}", &{kernel.name}{arguments}, msl_bindings_{n}, msl_constants_{n}, {kernel.max_threads}),\n')
             n += 1
         constants = [f'    {{ "{c.name}", &{c.name}, &msl_defined_{c.name}, sizeof {c.name}, {c.index} }},\n' for c in self.program.constants]
         out.append('extern "C" {\nextern const int msl_n_kernels, msl_n_constants;\n')
