@@ -68,6 +68,8 @@ struct ingot_engine_options {
     bool exact;                               // activations stay fp32 in products with quantised weights
     bool no_repack;                           // use weights as they lie in the file: less memory, slower
     bool no_prefix_cache;                     // compute every prompt anew
+    const char *cache_dir;                    // where pages of prompts outlive the process; NULL: they do not
+    uint64_t cache_bytes;                     // that all files there may take, the longest unused go first; 0: 10 GiB
     uint32_t cpu_features;                    // mask of processor features to use, 0: all; for tests
     bool (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); // while loading; false stops. May be NULL
     void *progress_arg;
@@ -76,6 +78,9 @@ struct ingot_engine_options ingot_engine_defaults(void);
 
 struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options, struct ingot_error *error);
 void ingot_engine_close(struct ingot_engine *engine); // requests and sessions must be freed first; NULL is allowed
+// Writes the pages of prompts that are not in cache_dir yet. Closing does so too, and so does a page whose memory is needed. Waits for
+// the step that is being made. Any thread.
+bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error);
 
 struct ingot_engine_info {
     char model_name[128], architecture[32], format[32], device[160];

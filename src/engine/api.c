@@ -1,6 +1,7 @@
 // api.c - the functions of ingot.h. They translate, lock, and leave the work to the other files.
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "engine/keep.h"
 #include "engine/prefix.h"
 #include "engine/request.h"
 #include "engine/schedule.h"
@@ -67,8 +68,24 @@ void ingot_engine_close(struct ingot_engine *engine)
     if (!engine)
         return;
     CHECK(engine->inner.n_live == 0);
+    keep_all(&engine->inner);
     engine_unload(&engine->inner);
     mem_free(engine);
+}
+
+bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error)
+{
+    struct engine *e = &engine->inner;
+
+    if (!e->store)
+        return err_set(as_err(error), ERR_INPUT, "prompts are not kept on disk; open the engine with cache_dir");
+    pthread_mutex_lock(&e->stepping);
+    pthread_mutex_lock(&e->state);
+    uint32_t n_failed = keep_all(e);
+    pthread_mutex_unlock(&e->state);
+    pthread_mutex_unlock(&e->stepping);
+    return n_failed == 0 ||
+           err_set(as_err(error), ERR_IO, "%u pages could not be written to the cache directory; the log says why", n_failed);
 }
 
 // The format that holds most of the matrices' bytes.

@@ -37,6 +37,7 @@ struct engine {
     uint32_t n_context, max_rows, max_outputs, longest_token; // longest_token: bytes of text
     struct request *first, *last;                             // all that are not done, by priority, the older first
     struct ingot_session *sessions;
+    struct store *store; // NULL: pages are not kept on disk
     struct pace pace;
     uint64_t n_pauses, n_steps, n_rows;
     uint32_t n_live; // requests and sessions that exist

@@ -81,6 +81,8 @@ uint32_t kv_page_take(struct kv *kv)
         page = kv->free_pages[--kv->n_free];
     } else if (kv->n_idle > 0) {
         page = kv->oldest;
+        if (kv->before_loss)
+            kv->before_loss(kv->before_loss_arg, page);
         idle_remove(kv, page);
         prefix_forget(kv, page);
     }

@@ -36,7 +36,9 @@ struct kv {
     struct kv_page *pages;                // [n_pages]
     uint32_t *free_pages, n_free;         // a stack
     uint32_t oldest, newest, n_idle;
-    struct prefix *prefix; // NULL: nothing is shared
+    struct prefix *prefix;                         // NULL: nothing is shared
+    void (*before_loss)(void *arg, uint32_t page); // a page of the index is about to be overwritten; NULL: nobody minds
+    void *before_loss_arg;
 };
 
 // n_pages 0: enough for all slots at full length, so that a sequence that runs never waits for memory.

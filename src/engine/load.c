@@ -9,8 +9,10 @@
 #include "engine/batch.h"
 #include "engine/embedded.h"
 #include "engine/engine.h"
+#include "engine/keep.h"
 #include "engine/place.h"
 #include "engine/prefix.h"
+#include "engine/store.h"
 #include "ops/cpu_table.h"
 #include "ops/cuda_table.h"
 #include "ops/metal_table.h"
@@ -242,10 +244,10 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
     pthread_mutex_init(&e->state, NULL);
     pthread_mutex_init(&e->making, NULL);
     bool ok = embedded_or_file(&e->file, e->options.model, err) && model_bind(&e->model, e->file, err) &&
-              load_tokenizer(e, err) && open_device(e, err) && choose_sizes(e, err) && make_stages(e, err);
+              load_tokenizer(e, err) && open_device(e, err) && choose_sizes(e, err) && make_stages(e, err) && keep_open(e, err);
     if (ok)
         load_chat(e);
-    e->options.model = e->options.device = e->options.stages = NULL;
+    e->options.model = e->options.device = e->options.stages = e->options.cache_dir = NULL;
     if (!ok)
         engine_unload(e);
     return ok;
@@ -253,6 +255,7 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
 
 void engine_unload(struct engine *e)
 {
+    store_close(e->store);
     for (uint32_t i = 0; e->stages && i < e->n_stages; i++)
         stage_release(&e->stages[i]);
     mem_free(e->stages);

@@ -234,6 +234,18 @@ bool stage_log_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uin
     return n == 0 || buffer_write(&s->log, (uint64_t)slot * s->shape.log_stride * 4, tokens, (uint64_t)n * 4, err);
 }
 
+bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err)
+{
+    for (uint32_t i = 0; i < 2 * (s->parts.last - s->parts.first); i++) {
+        struct buffer *b = &s->page_buffers[i];
+        uint64_t bytes = b->bytes / s->shape.n_pages, offset = page * bytes;
+        if (to_device ? !buffer_write(b, offset, *at, bytes, err) : !buffer_read(b, offset, *at, bytes, err))
+            return false;
+        *at += bytes;
+    }
+    return true;
+}
+
 uint64_t stage_page_bytes(const struct stage *s)
 {
     uint64_t bytes = 0;

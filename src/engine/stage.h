@@ -64,4 +64,6 @@ bool stage_limits_write(struct stage *s, uint32_t i, const struct stage_limits *
 bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, uint32_t to, struct err *err);
 // Writes the first n tokens of a slot's log: those whose rows are not played, because their pages are shared.
 bool stage_log_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err);
+// Copies one page's K and V of all layers from *at, or to it, and moves *at behind them.
+bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err);
 uint64_t stage_page_bytes(const struct stage *s);

@@ -39,6 +39,8 @@ struct ingot_engine_options engine_options(const struct settings *settings)
     options.exact = settings->exact;
     options.no_repack = settings->no_repack;
     options.no_prefix_cache = settings->no_prefix_cache;
+    options.cache_dir = settings->cache_dir;
+    options.cache_bytes = (uint64_t)settings->cache_gib << 30;
     options.commit_every = settings->commit_every;
     return options;
 }

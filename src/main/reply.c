@@ -45,6 +45,8 @@ static void print_json_end(const struct reply *r)
     json_object_set_new(line, "first_token_ms", json_real(result->first_token_ms));
     json_object_set_new(line, "prefill_ms", json_real(result->prefill_ms));
     json_object_set_new(line, "decode_ms", json_real(result->decode_ms));
+    if (result->miss.reason == INGOT_MISS_DIFFERS)
+        json_object_set_new(line, "differs_at", json_integer(result->miss.position));
     if (result->finish == INGOT_FINISH_ERROR)
         json_object_set_new(line, "error", json_string(result->error.message));
     print_json(line);

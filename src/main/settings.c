@@ -22,6 +22,8 @@ static const struct option model_options[] = {
     { "-ctv --cache-type-v", OPTION_CHOICE, AT(cache_type_v), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of V in the KV pages" },
     { "--exact", OPTION_FLAG, AT(exact), NULL, NULL, 0, 0, NULL, "activations stay fp32 in products with quantised weights: slower" },
     { "--no-cache-prompt", OPTION_FLAG, AT(no_prefix_cache), NULL, NULL, 0, 0, NULL, "compute every prompt anew, also what another began with" },
+    { "--cache-dir", OPTION_STRING, AT(cache_dir), "DIR", NULL, 0, 0, NULL, "keep prompts there, so that the next start need not compute them again" },
+    { "--cache-limit", OPTION_U32, AT(cache_gib), "GIB", "10", 1, 1048576, NULL, "that the files of --cache-dir may take; the longest unused go first" },
     { "-nr --no-repack", OPTION_FLAG, AT(no_repack), NULL, NULL, 0, 0, NULL, "use weights as they lie in the file: less memory, slower" },
     { 0 },
 };
@@ -149,7 +151,7 @@ static const char run_text[] =
     "The prompt is TEXT or -p, -f, or what a pipe brings; with none of them a terminal starts a chat. The answer goes to stdout, "
     "figures to stderr. Ctrl-C once stops the answer, twice leaves.\n\n"
     "With --json every piece of the answer is a line {\"text\", \"token\"}; the last line has \"done\": true, the whole \"answer\", "
-    "\"finish\" (eos, stop, length, cancelled, error), n_prompt, n_reused, n_generated, first_token_ms, prefill_ms, decode_ms, and "
+    "\"finish\" (eos, stop, length, cancelled, error), n_prompt, n_reused, differs_at (where the prompt first differed from what was kept), n_generated, first_token_ms, prefill_ms, decode_ms, and "
     "\"error\" if there was one.\n\n"
     "  ingot run -p \"Tell me a story about a fox.\"\n"
     "  ingot run -m model.gguf --system \"Answer in French.\"\n"

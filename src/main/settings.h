@@ -11,6 +11,8 @@ struct settings {
     const char *model, *device, *stages, *cache_type_k, *cache_type_v;
     uint32_t n_threads, n_context, n_batch, n_kv_tokens, commit_every;
     bool exact, no_repack, no_prefix_cache;
+    const char *cache_dir;
+    uint32_t cache_gib;
     // the prompt and the answer
     const char *prompt, *file, *system;
     bool no_chat, special, json, quiet, ignore_eos, trace;

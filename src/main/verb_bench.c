@@ -220,6 +220,7 @@ static struct ingot_engine *open_engine(const struct bench *b)
         s.n_context = needed > s.n_context ? needed : s.n_context;
     }
     s.no_prefix_cache = true; // each round computes its prompt
+    s.cache_dir = NULL;
     return engine_from_settings(&s, 1);
 }
 

@@ -274,6 +274,15 @@ static bool answer_messages(struct exchange *x)
     return start_talk(x, DIALECT_MESSAGES);
 }
 
+static bool answer_save(struct exchange *x)
+{
+    struct ingot_error error;
+
+    if (!ingot_engine_save(x->server->engine, &error))
+        return exchange_reply_error(x, error.code == INGOT_INPUT ? 400 : 500, "%s", error.message);
+    return exchange_reply_json(x, 200, json_pack("{s:b}", "saved", 1));
+}
+
 // clang-format off
 static const struct route routes[] = {
     { "GET", "/", 0, answer_page },
@@ -287,6 +296,7 @@ static const struct route routes[] = {
     { "POST", "/v1/embeddings", ROUTE_MODEL | ROUTE_GENERATES, answer_embeddings },
     { "POST", "/v1/messages", ROUTE_MODEL | ROUTE_GENERATES | ROUTE_ANTHROPIC, answer_messages },
     { "POST", "/v1/messages/count_tokens", ROUTE_MODEL | ROUTE_ANTHROPIC, answer_count },
+    { "POST", "/cache/save", ROUTE_MODEL, answer_save },
     { "POST", "/tokenize", ROUTE_MODEL, answer_tokenize },
     { "POST", "/detokenize", ROUTE_MODEL, answer_detokenize },
     { "POST", "/apply-template", ROUTE_MODEL, answer_template },

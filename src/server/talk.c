@@ -266,16 +266,38 @@ json_t *talk_text(const struct buf *text)
     return value ? value : json_string("");
 }
 
+static json_t *token_text(const struct talk *t, uint32_t token)
+{
+    const struct tokenizer *tokenizer = t->server->tokenizer;
+
+    if (!tokenizer || token == UINT32_MAX)
+        return json_null();
+    struct str bytes = tokenizer_token_bytes(tokenizer, token, true);
+    json_t *text = json_stringn(bytes.at, bytes.n);
+    return text ? text : json_null(); // part of a character
+}
+
+// Where the prompt first differed from what was kept. That another salt has it is not for clients to know.
+static json_t *cache_miss(const struct talk *t, const struct ingot_miss *miss)
+{
+    static const char *const reasons[] = { "none", "new", "differs", "evicted", "new" };
+
+    if (miss->reason == INGOT_MISS_NONE)
+        return json_null();
+    return json_pack("{s:s, s:i, s:o, s:o}", "reason", reasons[miss->reason], "position", (int)miss->position, "token",
+                     token_text(t, miss->token), "kept_token", token_text(t, miss->kept_token));
+}
+
 json_t *talk_timings(const struct talk *t)
 {
     const struct ingot_result *r = &t->generation->choices[0].result;
     double prefill = r->prefill_ms > 0 ? r->prefill_ms : 1e-3, decode = r->decode_ms > 0 ? r->decode_ms : 1e-3;
     uint32_t computed = r->n_prompt - r->n_reused, after_first = r->n_generated > 0 ? r->n_generated - 1 : 0;
 
-    return json_pack("{s:i, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "prompt_n", (int)computed,
-                     "prompt_ms", r->prefill_ms, "prompt_per_second", computed / prefill * 1e3, "queue_ms",
-                     r->first_token_ms - r->prefill_ms, "predicted_n", (int)r->n_generated, "predicted_ms", r->decode_ms,
-                     "predicted_per_second", after_first / decode * 1e3);
+    return json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "cache_miss",
+                     cache_miss(t, &r->miss), "prompt_n", (int)computed, "prompt_ms", r->prefill_ms, "prompt_per_second",
+                     computed / prefill * 1e3, "queue_ms", r->first_token_ms - r->prefill_ms, "predicted_n", (int)r->n_generated,
+                     "predicted_ms", r->decode_ms, "predicted_per_second", after_first / decode * 1e3);
 }
 
 void talk_add_warnings(struct talk *t, json_t *to)

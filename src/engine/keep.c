@@ -1,0 +1,143 @@
+// keep.c - see keep.h.
+#include "engine/keep.h"
+#include "base/log.h"
+#include "device/cpu/cpu.h"
+#include "engine/store.h"
+#include "format/model_file.h"
+
+enum { SAMPLES = 16, SAMPLE_BYTES = 256 };
+static const uint64_t DEFAULT_LIMIT = (uint64_t)10 << 30;
+
+static void add_text(struct sha256_stream *s, const char *text)
+{
+    sha256_add(s, text, strlen(text) + 1);
+}
+
+static void add_number(struct sha256_stream *s, uint64_t n)
+{
+    sha256_add(s, &n, sizeof n);
+}
+
+// Some of a tensor's bytes, from its beginning to its end: reading all of them would take longer than most prompts.
+static void add_tensor(struct sha256_stream *s, const struct tensor *t)
+{
+    uint64_t step = t->bytes > SAMPLE_BYTES ? (t->bytes - SAMPLE_BYTES) / (SAMPLES - 1) : 0;
+
+    sha256_add(s, t->name.at, t->name.n);
+    add_number(s, (uint64_t)t->format);
+    sha256_add(s, t->dims, sizeof t->dims);
+    for (uint64_t i = 0; i < (step ? SAMPLES : 1); i++)
+        sha256_add(s, t->data + i * step, t->bytes < SAMPLE_BYTES ? t->bytes : SAMPLE_BYTES);
+}
+
+// Everything that the numbers in a page depend on: weights, version, device, arithmetic, formats.
+static struct sha256 identity(const struct engine *e, struct sha256_stream *s)
+{
+    const struct stage_shape *shape = &e->stages[0].shape;
+
+    add_text(s, "ingot pages 1 " INGOT_VERSION);
+    add_text(s, e->device->name);
+    add_number(s, cpu_features() & (e->options.cpu_features ? e->options.cpu_features : (uint32_t)CPU_ALL));
+    add_number(s, shape->exact);
+    add_number(s, shape->k_format);
+    add_number(s, shape->v_format);
+    for (size_t i = 0; i < model_file_n_tensors(e->file); i++)
+        add_tensor(s, model_file_tensor_at(e->file, i));
+    for (size_t i = 0; i < model_file_n_metas(e->file); i++) { // numbers such as rope's base
+        const struct meta *m = model_file_meta_at(e->file, i);
+        sha256_add(s, m->key.at, m->key.n);
+        if (m->type != META_STRING && m->type != META_ARRAY)
+            add_number(s, m->u);
+    }
+    return sha256_take(s);
+}
+
+static uint64_t page_bytes(const struct engine *e)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        bytes += stage_page_bytes(&e->stages[i]);
+    return bytes / e->kv.n_pages;
+}
+
+static bool move_page(struct engine *e, uint32_t page, bool to_device)
+{
+    unsigned char *at = store_room(e->store);
+    struct err err = { 0 };
+
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        if (!stage_page_move(&e->stages[i], page, &at, to_device, &err)) {
+            log_line(LOG_WARN, "store", "%s", err.message);
+            return false;
+        }
+    return true;
+}
+
+static bool keep_page(struct engine *e, uint32_t page)
+{
+    struct kv_page *p = &e->kv.pages[page];
+    struct store_page s = { .key = p->key, .parent_key = p->parent_key };
+
+    memcpy(s.tokens, p->tokens, sizeof s.tokens);
+    p->saved = p->saved || (move_page(e, page, false) && store_save(e->store, &s));
+    return p->saved;
+}
+
+static void keep_before_loss(void *engine, uint32_t page)
+{
+    (void)keep_page(engine, page);
+}
+
+bool keep_open(struct engine *e, struct err *err)
+{
+    const struct ingot_engine_options *o = &e->options;
+
+    if (!o->cache_dir)
+        return true;
+    if (!e->kv.prefix)
+        return err_set(err, ERR_INPUT, "cache_dir needs the prefix cache, which is off");
+    struct sha256_stream *s = sha256_open();
+    if (!s)
+        return err_memory(err, "the page store");
+    struct store_options options = { o->cache_dir, identity(e, s), page_bytes(e),
+                                     o->cache_bytes ? o->cache_bytes : DEFAULT_LIMIT };
+    sha256_close(s);
+    if (!store_open(&e->store, &options, err))
+        return false;
+    e->kv.before_loss = keep_before_loss;
+    e->kv.before_loss_arg = e;
+    return true;
+}
+
+uint32_t keep_all(struct engine *e)
+{
+    uint32_t n_failed = 0;
+
+    for (uint32_t page = 0; e->store && page < e->kv.n_pages; page++)
+        n_failed += e->kv.pages[page].known && !keep_page(e, page);
+    return n_failed;
+}
+
+uint32_t keep_find(struct engine *e, const struct prefix_walk *walk, const uint32_t *tokens)
+{
+    struct prefix_walk after = *walk;
+    struct store_page s = { .parent_key = walk->key };
+
+    if (!e->store || kv_n_available(&e->kv) == 0)
+        return KV_NONE;
+    if (prefix_next(&e->kv, &after, tokens) != KV_NONE)
+        return KV_NONE;
+    s.key = after.key;
+    memcpy(s.tokens, tokens, sizeof s.tokens);
+    if (!store_has(e->store, &s))
+        return KV_NONE;
+    uint32_t page = kv_page_take(&e->kv); // before the file is read: it may keep another page, which goes through the same room
+    if (store_load(e->store, &s) && move_page(e, page, true)) {
+        prefix_put(&e->kv, walk, page, tokens);
+        e->kv.pages[page].saved = true;
+    }
+    bool found = e->kv.pages[page].known;
+    kv_page_drop(&e->kv, page);
+    return found ? page : KV_NONE;
+}
