@@ -4,6 +4,7 @@
 // wants whole pages that exist.
 #include "emu.h"
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -170,16 +171,12 @@ static ns_uint residency_find(struct residency_object *r, void *o)
 static void residency_add(struct residency_object *r, selector s, void *o)
 {
     struct array *m = &r->members;
-    struct array grown = { .n_items = m->n_items + 1 };
 
     (void)s;
     r->changed = true;
     if (residency_find(r, o) < m->n_items)
         return;
-    grown.items = ((struct array *)emu_array(m->items, m->n_items))->items; // holds every member once more
-    for (ns_uint i = 0; i < m->n_items; i++)
-        emu_release(m->items[i]);
-    m->items = grown.items;
+    m->items = realloc(m->items, (m->n_items + 1) * sizeof *m->items);
     m->items[m->n_items++] = emu_retain(o);
 }
 static void residency_remove(struct residency_object *r, selector s, void *o)
