@@ -316,7 +316,8 @@ static __device__ __forceinline__ void walk_ring(const struct pairs_params &p, F
             if ((threadIdx.x & 15) == 0)
                 at.sums[((pair - t.first) * 2 + (threadIdx.x & 31) / 16) * warps + part / 32] = sum;
         }
-        leave_stage(shared_address(&state.empty[slot]));
+        if (first + p.ring.depth * each < t.end) // else nobody waits for it; in the last stage some warps have no work and would be early
+            leave_stage(shared_address(&state.empty[slot]));
         // The stage before this one is filled again, each time by another warp.
         u32 next = first + (p.ring.depth - 1) * each, last = slot == 0 ? p.ring.depth - 1 : slot - 1;
         if (first > t.first && next < t.end && turn == threadIdx.x / 32) {
@@ -369,6 +370,7 @@ template <u32 F, typename Form> static __device__ __forceinline__ void gemv_ring
     u32 each = pairs_of_a_stage(p), warp = threadIdx.x / 32;
     struct ring_places at = { (f32 *)(ring_shared + row_bytes), 0 };
     at.stages = (row_bytes + (p.ring.most_pairs * 2 * 4 << p.ring.lanes_log2 >> 5) + 127) / 128 * 128;
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); // what comes next fills its ring where there is room
     bool filled = warp < p.ring.depth && t.first + warp * each < t.end;
 
     if (filled) {
