@@ -336,6 +336,9 @@ template <u32 DIM> static __device__ __forceinline__ void attend_few(const struc
     __shared__ __align__(16) struct room<DIM> room;
     u32 row = blockIdx.z;
 
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
     if (row >= p.step->n_rows) { // the step and the table are older than any launch
         wait_for_inputs();
         return;

@@ -132,12 +132,27 @@ template <u32 F> static __device__ __forceinline__ void dot_ints(const struct pa
     *second = x.start[1] + high;
 }
 
+// A byte as a number, without a conversion.
+static __device__ __forceinline__ f32 byte_number(u32 word, u32 byte)
+{
+    return __uint_as_float(__byte_perm(word, 0x4b000000, 0x7650 + byte)) - 8388608.0f;
+}
+template <u32 F> static __device__ __forceinline__ void block_scales(const struct packed<F> &w, f32 (&scale)[2], f32 (&offset)[2])
+{
+    if (F != PLANES_Q4_K && F != PLANES_Q5_K) {
+        unpack_scales<F>(w, scale, offset);
+        return;
+    }
+    scale[0] = scale[1] = half_of(w.delta) * byte_number(w.scale, 0);
+    offset[0] = offset[1] = -half_of(w.delta >> 16) * byte_number(w.scale, 1);
+}
+
 template <u32 F> static __device__ __forceinline__ f32 dot_block(const struct packed<F> &w, const struct facing<F> &x, f32 sum)
 {
     f32 scale[2], offset[2];
     int first, second;
 
-    unpack_scales<F>(w, scale, offset);
+    block_scales<F>(w, scale, offset);
     dot_ints<F>(w, x, &first, &second);
     if (has_halves(F))
         sum += x.scale * (scale[0] * (__int_as_float(first) - FACING_ZERO) + scale[1] * (__int_as_float(second) - FACING_ZERO));
