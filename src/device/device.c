@@ -54,6 +54,20 @@ void weight_release(struct weight *w)
     *w = (struct weight){ 0 };
 }
 
+bool device_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err)
+{
+    CHECK(fetch < DEVICE_FETCHES && bytes <= b->bytes && bytes <= DEVICE_FETCH_BYTES);
+    return d->queue->fetch(d, b, bytes, fetch, err);
+}
+
+bool device_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err)
+{
+    CHECK(fetch < DEVICE_FETCHES && bytes <= DEVICE_FETCH_BYTES);
+    d->counters.waits++;
+    d->counters.read_bytes += bytes;
+    return d->queue->collect(d, fetch, to, bytes, err);
+}
+
 void device_close(struct device *d)
 {
     if (d)

@@ -72,9 +72,19 @@ struct device_ops {
     bool (*wait)(struct device *d, struct err *err);
 };
 
+// A device whose plays run on while the caller goes on: results are asked for behind one play and taken while the next one runs.
+enum { DEVICE_FETCHES = 2, DEVICE_FETCH_BYTES = 1 << 15 }; // how many may be under way, and of how much
+struct device_queue {
+    // Copies the first bytes of b aside, once all that was played so far is done. fetch: which of the places, 0 to DEVICE_FETCHES - 1.
+    bool (*fetch)(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
+    // Waits for that copy, and not for what was played after it.
+    bool (*collect)(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
+};
+
 struct device {
     const struct device_ops *ops;
-    char name[16]; // "cpu", "cuda:1"
+    const struct device_queue *queue; // NULL: a play is over when the next call needs it to be
+    char name[16];                    // "cpu", "cuda:1"
     struct device_counters counters;
 };
 
@@ -85,4 +95,7 @@ bool buffer_write(struct buffer *b, uint64_t offset, const void *from, uint64_t 
 bool buffer_read(const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
 bool weight_create(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);
 void weight_release(struct weight *w);
+// Of a device with a queue.
+bool device_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
+bool device_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
 void device_close(struct device *d); // NULL is allowed

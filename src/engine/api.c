@@ -295,6 +295,7 @@ void ingot_request_free(struct ingot_request *request)
     pthread_mutex_lock(&e->state);
     request_finish(request->inner, INGOT_FINISH_CANCELLED, NULL);
     schedule_remove(e, request->inner);
+    batch_forget(e->ahead, request->inner);
     request_destroy(request->inner);
     e->n_live--;
     pthread_mutex_unlock(&e->state);

@@ -52,6 +52,13 @@ void batch_add_output(struct batch *b, struct batch_output output)
     b->outputs[b->n_outputs++] = output;
 }
 
+void batch_forget(struct batch *b, const struct request *r)
+{
+    for (uint32_t i = 0; i < b->n_outputs; i++)
+        if (b->outputs[i].request == r)
+            b->outputs[i].request = NULL;
+}
+
 const struct step *batch_layout(struct batch *b, uint32_t bucket_rows, uint32_t bucket_outputs)
 {
     uint32_t *words = (uint32_t *)b->step;

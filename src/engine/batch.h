@@ -32,4 +32,5 @@ void batch_free(struct batch *b); // NULL is allowed
 void batch_clear(struct batch *b);
 void batch_add_row(struct batch *b, struct batch_row row);
 void batch_add_output(struct batch *b, struct batch_output output); // of the row added last
+void batch_forget(struct batch *b, const struct request *r);        // its outputs are wanted no more
 const struct step *batch_layout(struct batch *b, uint32_t bucket_rows, uint32_t bucket_outputs);

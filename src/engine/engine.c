@@ -26,10 +26,10 @@ static void tell_pages(struct engine *e, uint32_t slot, uint32_t from)
             engine_fail(e, &err);
 }
 
-static bool write_limits(struct engine *e, struct err *err)
+static bool write_limits(struct engine *e, const struct batch *b, struct err *err)
 {
-    for (uint32_t i = 0; i < e->batch->n_outputs; i++) {
-        const struct constraint *c = e->batch->outputs[i].limits;
+    for (uint32_t i = 0; i < b->n_outputs; i++) {
+        const struct constraint *c = b->outputs[i].limits;
         struct stage_limits limits = { c ? c->mask : NULL, c ? c->biases : NULL, c ? c->n_biases : 0 };
         if (c && !stage_limits_write(&e->stages[e->n_stages - 1], i, &limits, err))
             return false;
@@ -57,13 +57,12 @@ void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, u
             engine_fail(e, &err);
 }
 
-static bool play_stages(struct engine *e, struct err *err)
+static bool play_stages(struct engine *e, struct batch *b, uint32_t fetch, struct err *err)
 {
-    struct batch *b = e->batch;
     const struct bucket *bucket = &e->stages[0].buckets[stage_bucket_index(&e->stages[0], b->n_rows, b->n_outputs)];
     const struct step *step = batch_layout(b, bucket->max_rows, bucket->max_outputs);
 
-    if (!write_limits(e, err))
+    if (!write_limits(e, b, err))
         return false;
     for (uint32_t i = 0; i < e->n_stages; i++) {
         if (i > 0 && !link_pass(&e->stages[i - 1], &e->stages[i], b->n_rows, err))
@@ -72,8 +71,52 @@ static bool play_stages(struct engine *e, struct err *err)
             return false;
     }
     struct stage *last = &e->stages[e->n_stages - 1];
-    return last->device->ops->wait(last->device, err) &&
-           (b->n_outputs == 0 || buffer_read(&last->results, 0, b->results, b->n_outputs * sizeof *b->results, err));
+    return !last->device->queue || device_fetch(last->device, &last->results, b->n_outputs * sizeof *b->results, fetch, err);
+}
+
+static bool wait_for_results(struct engine *e, struct err *err)
+{
+    struct stage *last = &e->stages[e->n_stages - 1];
+    struct batch *b = e->batch;
+    uint64_t bytes = b->n_outputs * sizeof *b->results;
+
+    if (last->device->queue)
+        return device_collect(last->device, e->fetch, b->results, bytes, err);
+    return last->device->ops->wait(last->device, err) && (bytes == 0 || buffer_read(&last->results, 0, b->results, bytes, err));
+}
+
+// Where the device works on its own, the next step is played before this one's tokens are known, as long as all that runs is plain
+// decoding: the device reads them from its log. A request that ends leaves one row to discard. State lock held.
+static bool fill_ahead(struct engine *e)
+{
+    batch_clear(e->ahead);
+    if (e->n_stages > 1 || !e->device->queue)
+        return false;
+    for (const struct request *r = e->first; r; r = r->next)
+        if (!request_goes_ahead(r))
+            return false;
+    for (struct request *r = e->first; r; r = r->next)
+        request_add_ahead(r, e->ahead);
+    e->ahead->n_answers = e->ahead->n_rows;
+    return e->ahead->n_rows > 0;
+}
+
+// The batch is played, if it was not already, then the one behind it, and the batch's results are taken.
+static bool run_batch(struct engine *e, struct err *err)
+{
+    if (e->is_ahead) {
+        struct batch *b = e->batch;
+        e->batch = e->ahead;
+        e->ahead = b;
+        e->fetch ^= 1;
+        e->is_ahead = false;
+    } else if (e->batch->n_rows == 0 || !play_stages(e, e->batch, e->fetch, err)) {
+        return e->batch->n_rows == 0;
+    }
+    pthread_mutex_lock(&e->state);
+    e->is_ahead = fill_ahead(e);
+    pthread_mutex_unlock(&e->state);
+    return (!e->is_ahead || play_stages(e, e->ahead, e->fetch ^ 1, err)) && wait_for_results(e, err);
 }
 
 // The output's row of logits, on the host; valid until the next call. NULL after a failure.
@@ -99,7 +142,7 @@ static void deliver(struct engine *e)
         const struct batch_output *o = &e->batch->outputs[i];
         struct request *r = o->request;
         struct err err = { 0 };
-        if (r->state == REQUEST_DONE)
+        if (!r || r->state == REQUEST_DONE)
             continue;
         struct request_output output = { .position = e->batch->rows[o->row].position,
                                          .token = o->params.flags & SAMPLE_SKIP ? UINT32_MAX : e->batch->results[i],
@@ -118,6 +161,15 @@ static void note_step(struct engine *e, uint64_t ns)
     e->n_rows += b->n_rows;
 }
 
+// A step played ahead whose requests have all ended since is forgotten; what it wrote, nobody reads.
+static void drop_ahead(struct engine *e)
+{
+    for (uint32_t i = 0; i < e->ahead->n_outputs && e->is_ahead; i++)
+        if (e->ahead->outputs[i].request && e->ahead->outputs[i].request->state != REQUEST_DONE)
+            return;
+    e->is_ahead = false;
+}
+
 static void fail_all(struct engine *e)
 {
     for (struct request *r = e->first; r; r = r->next)
@@ -130,11 +182,12 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
 
     pthread_mutex_lock(&e->stepping);
     pthread_mutex_lock(&e->state);
-    if (!e->failed)
+    drop_ahead(e);
+    if (!e->failed && !e->is_ahead)
         schedule_next(e);
     pthread_mutex_unlock(&e->state);
     uint64_t begun = clock_ns();
-    bool ok = e->failed || e->batch->n_rows == 0 || play_stages(e, &failure);
+    bool ok = e->failed || run_batch(e, &failure);
     pthread_mutex_lock(&e->state);
     if (ok && e->batch->n_rows > 0)
         note_step(e, clock_ns() - begun);

@@ -33,7 +33,10 @@ struct engine {
     uint32_t n_stages;
     struct kv kv;
     struct batch *batch;
-    float *logits;                                            // one row, read back from a device that shares no memory; else NULL
+    struct batch *ahead; // the step behind the one that is waited for; see engine.c
+    bool is_ahead;       // it has been played
+    uint32_t fetch;      // where the results of batch are fetched to; those of ahead: the other one
+    float *logits;       // one row, read back from a device that shares no memory; else NULL
     uint32_t n_context, max_rows, max_outputs, longest_token; // longest_token: bytes of text
     struct request *first, *last;                             // all that are not done, by priority, the older first
     struct ingot_session *sessions;

@@ -125,7 +125,8 @@ static bool choose_sizes(struct engine *e, struct err *err)
     e->max_outputs = o->n_sequences > LEAST_OUTPUTS ? o->n_sequences : LEAST_OUTPUTS;
     e->max_outputs = e->max_outputs < e->max_rows ? e->max_outputs : e->max_rows;
     e->pace.stretch = o->step_stretch;
-    return make_kv(e, err) && batch_create(&e->batch, e->max_rows, e->max_outputs, err);
+    return make_kv(e, err) && batch_create(&e->batch, e->max_rows, e->max_outputs, err) &&
+           batch_create(&e->ahead, e->max_rows, e->max_outputs, err);
 }
 
 STATIC_ASSERT(INGOT_KV_F32 == KV_F32 + 1 && INGOT_KV_Q8_0 == KV_Q8_0 + 1);
@@ -261,6 +262,7 @@ void engine_unload(struct engine *e)
     mem_free(e->stages);
     mem_free(e->logits);
     batch_free(e->batch);
+    batch_free(e->ahead);
     kv_release(&e->kv);
     device_close(e->device);
     chat_destroy(e->chat);

@@ -128,10 +128,9 @@ void request_destroy(struct request *r)
     mem_free(r);
 }
 
-static bool add_row(struct request *r, struct batch *b)
+static bool add_row(struct request *r, struct batch *b, uint32_t token)
 {
     struct ingot_session *s = r->session;
-    uint32_t token = r->tokens[r->n_fed];
 
     if (!engine_grow(r->engine, s->slot, r->n_fed + 1))
         return false;
@@ -161,7 +160,7 @@ bool request_add_rows(struct request *r, struct batch *b, uint32_t most)
         bool last = r->n_fed + 1 == r->n_tokens, wanted = r->n_fed >= r->next_logits;
         if (wanted && b->n_outputs == b->max_outputs)
             return true;
-        if (!add_row(r, b))
+        if (!add_row(r, b, r->tokens[r->n_fed]))
             return n > 0;
         if (wanted)
             add_output(r, b, last && !r->pool.kind ? 0 : SAMPLE_SKIP);
@@ -169,6 +168,24 @@ bool request_add_rows(struct request *r, struct batch *b, uint32_t most)
     if (r->n_fed == r->n_tokens)
         r->state = REQUEST_DECODE;
     return true;
+}
+
+bool request_goes_ahead(const struct request *r)
+{
+    bool plain = !r->n_logits && !r->pool.kind && !r->constraint.mask && r->constraint.n_biases == 0;
+    bool runs = r->state == REQUEST_DECODE && r->n_fed == r->n_tokens; // it has a row in this step
+
+    return r->state == REQUEST_DONE || (plain && runs && !r->cancelled && (r->deadline_ns == 0 || clock_ns() <= r->deadline_ns));
+}
+
+void request_add_ahead(struct request *r, struct batch *b)
+{
+    bool last = r->result.n_generated + 1 == r->max_tokens;
+
+    if (r->state == REQUEST_DONE || last || b->n_rows == b->max_rows || !add_row(r, b, STEP_TOKEN_LOGGED))
+        return;
+    add_output(r, b, 0);
+    r->is_ahead = true;
 }
 
 static struct event_record *add_event(struct request *r, uint32_t token, struct str text)
@@ -194,6 +211,8 @@ void request_finish(struct request *r, enum ingot_finish finish, const struct er
         r->result.decode_ms = (double)(now - r->first_ns) / 1e6;
     add_event(r, UINT32_MAX, answer_finish(&r->answer));
     r->state = REQUEST_DONE;
+    if (r->is_ahead) // that row's token is not part of the answer
+        r->session->n_tokens--;
     if (r->session)
         r->session->busy = false;
     if (r->session && finish == INGOT_FINISH_ERROR) // what is in its pages may be no numbers
@@ -229,6 +248,10 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
     bool end = !prompt_only && !r->ignore_eos && e->tokenizer && tokenizer_is_end(e->tokenizer, o->token);
     struct str text = { "", 0 };
 
+    if (r->is_ahead && o->position + 2 == r->n_fed) // its successor has been fed already
+        r->session->tokens[o->position + 1] = o->token;
+    else
+        r->is_ahead = false;
     if (o->token == STEP_TOKEN_INVALID)
         return err_set(err, ERR_NUMERIC, "the logits at position %u hold NaN or infinity; the model file may be damaged",
                        o->position);

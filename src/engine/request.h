@@ -23,6 +23,7 @@ struct request {
     struct ingot_session *session;        // NULL until admitted, when it has none of its own
     uint32_t *tokens, n_tokens, n_prompt; // the prompt, and what was generated
     uint32_t n_fed;                       // positions whose row has been played
+    bool is_ahead;                        // the last of them before its token was known
     uint32_t next_logits;                 // the first position whose logits are wanted and have not come yet
     uint32_t n_lacked;                    // when it last did not fit: pages that could be had, plus 1
     int32_t priority;
@@ -51,5 +52,8 @@ void request_destroy(struct request *r);
 // The state lock is held for all of these.
 // Adds what fits, at most `most` rows: of an answer there is only one. False: no page could be had for the first.
 bool request_add_rows(struct request *r, struct batch *b, uint32_t most);
+// May the next decode row be added before this step's token is known? It goes by the token alone; done is fine as well.
+bool request_goes_ahead(const struct request *r);
+void request_add_ahead(struct request *r, struct batch *b); // nothing where this token is the last one, or no page could be had
 bool request_accept(struct request *r, const struct request_output *o, struct err *err);
 void request_finish(struct request *r, enum ingot_finish finish, const struct err *why);

@@ -532,7 +532,7 @@ static void sampling_as_defined(void **state)
             struct shape c = { .rows = 8,
                                .most_rows = 16,
                                .past = 100,
-                               .n_cols = n == 0   ? 50
+                               .n_cols = n == 0   ? 1009
                                          : n == 1 ? 4099
                                                   : 128256,
                                .sampling = ways[i],

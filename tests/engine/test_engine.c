@@ -331,6 +331,79 @@ static void nothing_is_allocated_per_token(void **state)
     ingot_engine_close(engine);
 }
 
+static bool append_text(void *arg, const struct ingot_event *event)
+{
+    char *text = arg;
+    size_t n = strlen(text);
+    assert_true(n + event->n_bytes < 400);
+    memcpy(text + n, event->text, event->n_bytes + 1);
+    return true;
+}
+
+// A processor that claims to work on its own.
+static uint32_t fetches[DEVICE_FETCHES][64];
+static bool fetch_at_once(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err)
+{
+    (void)d;
+    return buffer_read(b, 0, fetches[fetch], bytes, err);
+}
+static bool collect_fetched(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err)
+{
+    (void)d, (void)err;
+    memcpy(to, fetches[fetch], bytes);
+    return true;
+}
+
+// Answers in one session, which end where the model ends them: a row too many was fed each time.
+static void ask_twice(struct ingot_engine *engine, char answers[2][400], uint32_t *n_reused)
+{
+    struct ingot_session *s = ingot_session_create(engine, NULL);
+    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_message messages[3] = { { .role = "user", .content = "What is your name?" },
+                                         { 0 },
+                                         { .role = "user", .content = "Say hello." } };
+    struct ingot_result result;
+    struct ingot_error error = { 0 };
+
+    r.session = s;
+    r.sampling.temperature = 0;
+    r.max_tokens = 80;
+    r.messages = messages;
+    for (int i = 0; i < 2; i++) {
+        r.n_messages = i == 0 ? 1 : 3;
+        answers[i][0] = 0;
+        if (!ingot_generate(engine, &r, append_text, answers[i], &result, &error))
+            fail_msg("%s", error.message);
+        assert_int_equal(result.finish, INGOT_FINISH_EOS);
+        messages[1] = (struct ingot_message){ .role = "assistant", .content = answers[0] };
+    }
+    *n_reused = result.n_reused;
+    ingot_session_free(s);
+}
+
+static void steps_queued_ahead_change_nothing(void **state)
+{
+    static const struct device_queue queue = { fetch_at_once, collect_fetched };
+    (void)state;
+    struct ingot_engine_options o = defaults(SOURCE_DIR "/models/ingot-7m-q8_0.gguf");
+    struct ingot_engine *engine = open_or_fail(&o);
+    char alone[2][400], ahead[2][400];
+    uint32_t n_reused[2];
+
+    ask_twice(engine, alone, &n_reused[0]);
+    uint64_t plays = engine_of(engine)->device->counters.plays;
+    ask_twice(engine, alone, &n_reused[0]);
+    plays = engine_of(engine)->device->counters.plays - plays;
+    engine_of(engine)->device->queue = &queue;
+    uint64_t before = engine_of(engine)->device->counters.plays;
+    ask_twice(engine, ahead, &n_reused[1]);
+    assert_int_equal(engine_of(engine)->device->counters.plays - before, plays + 2); // one for each answer's end
+    assert_int_equal(n_reused[0], n_reused[1]);
+    for (int i = 0; i < 2; i++)
+        assert_string_equal(alone[i], ahead[i]);
+    ingot_engine_close(engine);
+}
+
 static void a_layer_is_five_commands(void **state)
 {
     (void)state;
@@ -456,6 +529,7 @@ int main(void)
         cmocka_unit_test(cancelling_ends_at_any_time),
         cmocka_unit_test(nothing_is_allocated_per_token),
         cmocka_unit_test(a_layer_is_five_commands),
+        cmocka_unit_test(steps_queued_ahead_change_nothing),
         cmocka_unit_test(every_command_agrees_with_the_plain_loops),
         cmocka_unit_test(loading_survives_every_failed_allocation),
         cmocka_unit_test(many_threads_may_generate),

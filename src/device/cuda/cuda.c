@@ -89,6 +89,26 @@ static bool cuda_read(struct device *d, const struct buffer *b, uint64_t offset,
            cuda_check(c, c->cu->stream_wait(c->stream), "a copy to the host", err);
 }
 
+static bool cuda_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err)
+{
+    struct cuda *c = (struct cuda *)d;
+    unsigned char *to = c->staging + STAGING_BYTES + fetch * DEVICE_FETCH_BYTES;
+
+    return use(c, err) &&
+           cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native, bytes, c->stream), "a copy to the host", err) &&
+           cuda_check(c, c->cu->event_record(c->fetched[fetch], c->stream), "a copy to the host", err);
+}
+
+static bool cuda_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err)
+{
+    struct cuda *c = (struct cuda *)d;
+
+    if (!use(c, err) || !cuda_check(c, c->cu->event_wait(c->fetched[fetch]), "a step", err))
+        return false;
+    memcpy(to, c->staging + STAGING_BYTES + fetch * DEVICE_FETCH_BYTES, bytes);
+    return true;
+}
+
 static bool run_pack(struct cuda *c, struct cuda_pack *pack, struct err *err)
 {
     cu_function function = cuda_function(c, pack->kernel);
@@ -177,6 +197,9 @@ static void cuda_close(struct device *d)
             c->cu->module_unload(c->modules[i]);
         if (c->staging)
             c->cu->host_free(c->staging);
+        for (int i = 0; i < DEVICE_FETCHES; i++)
+            if (c->fetched[i])
+                c->cu->event_destroy(c->fetched[i]);
         if (c->stream)
             c->cu->stream_destroy(c->stream);
     }
@@ -201,9 +224,13 @@ static bool start(struct cuda *c, struct err *err)
     c->retained = true;
     void *staging = NULL;
     if (!use(c, err) || !cuda_check(c, cu->stream_create(&c->stream, CU_STREAM_NON_BLOCKING), "a stream", err) ||
-        !cuda_check(c, cu->host_alloc(&staging, STAGING_BYTES, CU_HOST_PORTABLE), "pinned memory", err))
+        !cuda_check(c, cu->host_alloc(&staging, STAGING_BYTES + DEVICE_FETCHES * DEVICE_FETCH_BYTES, CU_HOST_PORTABLE),
+                    "pinned memory", err))
         return false;
     c->staging = staging;
+    for (int i = 0; i < DEVICE_FETCHES; i++)
+        if (!cuda_check(c, cu->event_create(&c->fetched[i], CU_EVENT_NO_TIMING), "an event", err))
+            return false;
     c->limits = (struct cuda_limits){
         .n_sms = (uint32_t)attribute(c, CU_ATTRIBUTE_SM_COUNT),
         .shared_bytes = (uint32_t)attribute(c, CU_ATTRIBUTE_SHARED_OPTIN) - STATIC_SHARED_BYTES,
@@ -242,6 +269,7 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
     static const struct device_ops ops = { cuda_close,     cuda_info,      cuda_alloc,       cuda_release,
                                            cuda_write,     cuda_read,      cuda_weight_take, cuda_supports,
                                            cuda_tape_seal, cuda_tape_drop, cuda_tape_play,   cuda_wait };
+    static const struct device_queue queue = { cuda_fetch, cuda_collect };
     uint32_t n = cuda_n_devices(err);
 
     if (n == 0)
@@ -256,6 +284,7 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
         return NULL;
     }
     c->device.ops = &ops;
+    c->device.queue = &queue;
     snprintf(c->device.name, sizeof c->device.name, "cuda:%u", ordinal);
     c->cu = driver_load(err);
     c->table = table;

@@ -14,6 +14,7 @@ typedef void *cu_context;  // a handle
 typedef void *cu_module;   // a handle
 typedef void *cu_function; // a handle
 typedef void *cu_stream;   // a handle
+typedef void *cu_event;    // a handle
 typedef void *cu_graph;    // a handle
 typedef void *cu_node;     // a handle
 typedef void *cu_exec;     // a handle
@@ -29,6 +30,7 @@ enum {
     CU_FUNCTION_MAX_DYNAMIC_SHARED = 8,
     CU_SCHEDULE_SPIN = 1,
     CU_STREAM_NON_BLOCKING = 1,
+    CU_EVENT_NO_TIMING = 2,
     CU_HOST_PORTABLE = 1,
     CU_EDGE_PROGRAMMATIC = 1, // the kind of an edge, and the port it leaves from
 };
@@ -70,6 +72,10 @@ struct cu_edge {
     F(stream_create, "cuStreamCreate", (cu_stream * stream, unsigned flags))                                     \
     F(stream_destroy, "cuStreamDestroy_v2", (cu_stream stream))                                                  \
     F(stream_wait, "cuStreamSynchronize", (cu_stream stream))                                                    \
+    F(event_create, "cuEventCreate", (cu_event * event, unsigned flags))                                         \
+    F(event_destroy, "cuEventDestroy_v2", (cu_event event))                                                      \
+    F(event_record, "cuEventRecord", (cu_event event, cu_stream stream))                                         \
+    F(event_wait, "cuEventSynchronize", (cu_event event))                                                        \
     F(module_load, "cuModuleLoadData", (cu_module * module, const void *image))                                  \
     F(module_unload, "cuModuleUnload", (cu_module module))                                                       \
     F(module_function, "cuModuleGetFunction", (cu_function * function, cu_module module, const char *name))      \
@@ -96,5 +102,7 @@ struct driver {
 
 // The process's table; loads it the first time. NULL with a reason when there is no driver or it is too old.
 const struct driver *driver_load(struct err *err);
+// For tests: a driver of their own, before the first driver_load. It stays with the caller.
+void driver_replace(const struct driver *driver);
 // "CUDA_ERROR_ILLEGAL_ADDRESS"
 const char *driver_error(const struct driver *cu, cu_result result);
