@@ -55,8 +55,63 @@ static void reference_logits_on_the_gpu(void **state)
     }
 }
 
+static bool append_text(void *arg, const struct ingot_event *event)
+{
+    char *text = arg;
+    size_t n = strlen(text);
+    assert_true(n + event->n_bytes < 2000);
+    memcpy(text + n, event->text, event->n_bytes + 1);
+    return true;
+}
+
+static void ask(const char *device, bool exact, const char *const *questions, char (*answers)[2000], uint32_t n)
+{
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct ingot_request_options r = ingot_request_defaults();
+    struct ingot_error error = { 0 };
+
+    o.model = SOURCE_DIR "/models/ingot-7m-q8_0.gguf";
+    o.device = device;
+    o.exact = exact;
+    struct ingot_engine *engine = ingot_engine_open(&o, &error);
+    if (!engine)
+        fail_msg("%s", error.message);
+    r.sampling.temperature = 0;
+    r.max_tokens = 100;
+    r.n_messages = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        struct ingot_message message = { "user", questions[i] };
+        r.messages = &message;
+        answers[i][0] = 0;
+        if (!ingot_generate(engine, &r, append_text, answers[i], NULL, &error))
+            fail_msg("%s", error.message);
+    }
+    ingot_engine_close(engine);
+}
+
+static void the_shipped_model_answers_as_on_the_processor(void **state)
+{
+    static const char *const questions[] = {
+        "What is your name?", "Say hello.",     "What color is the sky?", "Tell me about the moon.", "How many legs has a dog?",
+        "What is 2 + 2?",     "Who wrote you?", "Name three animals.",    "Is water wet?",           "What do bees make?"
+    };
+    enum { N = sizeof questions / sizeof *questions };
+    static char answers[2][N][2000];
+
+    (void)state;
+    if (!gpu_exists())
+        skip();
+    for (int exact = 0; exact < 2; exact++) {
+        ask("cpu", exact, questions, answers[0], N);
+        ask("cuda", exact, questions, answers[1], N);
+        for (uint32_t i = 0; i < N; i++)
+            assert_string_equal(answers[0][i], answers[1][i]);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(reference_logits_on_the_gpu) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(reference_logits_on_the_gpu),
+                                        cmocka_unit_test(the_shipped_model_answers_as_on_the_processor) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
