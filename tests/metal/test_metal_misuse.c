@@ -461,8 +461,9 @@ static void test_no_pool_is_reported(void **state)
     }
     n_misuses = 0;
     last[0] = 0;
-    objc_string("leaks");
+    objc_id leaks = objc_string("leaks");
     assert_int_equal(n_misuses, 1);
+    mtl_release(leaks);
     assert_non_null(strstr(last, "no pool"));
     objc.objc_autoreleasePoolPush();
 }

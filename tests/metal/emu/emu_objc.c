@@ -184,6 +184,10 @@ void objc_autoreleasePoolPop(void *pool)
     pools.depth--;
     while (pools.n_objects > to)
         emu_release(pools.objects[--pools.n_objects]);
+    if (pools.depth > 0)
+        return;
+    free(pools.objects);
+    pools = (struct pools){ 0 };
 }
 
 void *emu_autorelease(void *object)
