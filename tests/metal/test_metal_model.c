@@ -173,10 +173,11 @@ static void submit_tokens(struct ingot_engine *engine, uint32_t n_prompt, uint32
 {
     struct ingot_request_options r = ingot_request_defaults();
     struct ingot_error error = { 0 };
-    uint32_t prompt[40];
+    static uint32_t n_prompts; // no two begin alike: nothing of another prompt's pages can be used
+    uint32_t prompt[40], start = ++n_prompts;
 
     for (uint32_t i = 0; i < n_prompt; i++)
-        prompt[i] = i * 37 % 1000;
+        prompt[i] = (start + i * 37) % 1000;
     r.sampling.temperature = 0;
     r.tokens = prompt;
     r.n_tokens = n_prompt;
