@@ -6,7 +6,6 @@
 // another's. One page, 16 tokens, is in threadgroup memory at a time, as float whatever the pages hold; tokens that nobody sees are zero
 // there. K pages lie [dim][token] and V pages [token][dim]: both are the right-hand matrix as they stand. Eight rows' sums are shrunk by a
 // diagonal matrix. A row whose scores are not all finite takes no part and comes out as NaN, so that it spoils no other row.
-#include <metal_simdgroup_matrix>
 #include "device/metal/msl.h"
 #include "ops/attend/attend_metal.h"
 #include "ops/page_numbers.metalh"

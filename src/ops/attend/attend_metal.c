@@ -15,9 +15,9 @@ static uint32_t divide_up(uint32_t a, uint32_t b)
 static void launch_split(struct metal_plan *p, struct attend_metal_args *args, struct metal_kernel kernel)
 {
     const struct page_shape *s = &args->attend.pages;
-    uint32_t rows = p->tape.max_rows;
+    uint32_t rows = p->tape.max_rows, most_parts = rows > MANY_ROWS ? 1 : MOST_PARTS; // many rows fill the GPU as they are
 
-    args->split_pages = divide_up(s->max_pages, MOST_PARTS);
+    args->split_pages = divide_up(s->max_pages, most_parts);
     args->split_pages = args->split_pages < LEAST_PAGES ? LEAST_PAGES : args->split_pages;
     args->n_splits = divide_up(s->max_pages, args->split_pages);
     p->private_bytes = (uint64_t)rows * args->attend.n_heads * args->n_splits * (s->head_dim + 2) * sizeof(float);
