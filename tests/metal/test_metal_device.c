@@ -6,6 +6,8 @@
 #include "device/step.h"
 #include "metal_emu.h"
 #include "ops/metal_table.h"
+#include "ops/matmul/matmul.h"
+#include "ops/ops.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "testing.h"
 
@@ -239,6 +241,78 @@ static void pipelines_are_kept_on_disk(void **state)
     }
 }
 
+static void plan_by_vendor(struct metal_plan *p)
+{
+    metal_product_add(p, &(struct metal_product){ MATMUL_IN, MATMUL_W, MATMUL_OUT, ROWS, metal_has(p, MATMUL_ADD) });
+}
+
+// out += in w^T, twice.
+static void record_product(struct device *d, enum quant format, struct buffer *b, struct weight *w, struct tape **t)
+{
+    enum { N = 3 };
+    static float wide[N * COLS];
+    static uint16_t halves[N * COLS];
+    struct err err = { 0 };
+    float numbers[ROWS * COLS];
+
+    for (uint32_t i = 0; i < N * COLS; i++) {
+        wide[i] = (float)(i % 7) - 3;
+        halves[i] = quant_float_to_half(wide[i]);
+    }
+    for (uint32_t i = 0; i < ROWS * COLS; i++)
+        numbers[i] = (float)(i % 11) / 4;
+    struct weight_source source = { format == QUANT_F32 ? (void *)wide : (void *)halves,
+                                    N * COLS * (format == QUANT_F32 ? 4 : 2),
+                                    N,
+                                    COLS,
+                                    format,
+                                    WEIGHT_PRODUCT,
+                                    "w" };
+    assert_ok(weight_create(d, &source, w, &err), &err);
+    assert_ok(buffer_alloc(d, ROWS * COLS * 4, &b[0], &err) && buffer_write(&b[0], 0, numbers, sizeof numbers, &err), &err);
+    assert_ok(buffer_alloc(d, ROWS * N * 4, &b[1], &err) && buffer_write(&b[1], 0, numbers, ROWS * N * 4, &err), &err);
+    *t = tape_create(d, (struct tape_limits){ .max_rows = ROWS, .max_outputs = 1 });
+    struct value in = tape_value_bound(*t, COLS, ROWS_STEP, &b[0]), out = tape_value_bound(*t, N, ROWS_STEP, &b[1]);
+    op_matmul(*t, (struct matmul){ .out = out, .in = in, .w = w, .add = out });
+    op_matmul(*t, (struct matmul){ .out = out, .in = in, .w = w, .add = out });
+    assert_ok(tape_seal(*t, &err), &err);
+}
+
+static void the_vendor_s_products_are_products(void **state)
+{
+    (void)state;
+    void (*plans[N_OPS])(struct metal_plan * p) = { [OP_matmul] = plan_by_vendor };
+    struct metal_table table = { plans, N_OPS };
+    struct metal_options options = { .table = &table };
+    struct err err = { 0 };
+
+    for (int half = 0; half < 2; half++) {
+        struct device *d = metal_open(&options, &err);
+        struct buffer b[3];
+        struct weight w;
+        struct tape *t;
+        struct step step = { .n_rows = ROWS, .max_rows = ROWS, .max_outputs = 1 };
+        float out[ROWS * 3];
+        if (!d)
+            fail_msg("%s", err.message);
+        record_product(d, half ? QUANT_F16 : QUANT_F32, b, &w, &t);
+        assert_ok(buffer_alloc(d, step_bytes(ROWS, 1), &b[2], &err) && buffer_write(&b[2], 0, &step, sizeof step, &err), &err);
+        assert_ok(tape_play(t, &b[2], &err) && buffer_read(&b[1], 0, out, sizeof out, &err), &err);
+        for (uint32_t r = 0; r < ROWS; r++)
+            for (uint32_t n = 0; n < 3; n++) {
+                float sum = 0;
+                for (uint32_t c = 0; c < COLS; c++)
+                    sum += (float)((r * COLS + c) % 11) / 4 * ((float)((n * COLS + c) % 7) - 3);
+                assert_float_equal(out[r * 3 + n], (float)((r * 3 + n) % 11) / 4 + 2 * sum, 1e-3f);
+            }
+        tape_destroy(t);
+        weight_release(&w);
+        for (int i = 0; i < 3; i++)
+            buffer_release(&b[i]);
+        device_close(d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +323,7 @@ int main(void)
         cmocka_unit_test(a_device_that_cannot_do_it_is_refused),
         cmocka_unit_test(a_command_buffer_that_fails_fails_the_wait),
         cmocka_unit_test(pipelines_are_kept_on_disk),
+        cmocka_unit_test(the_vendor_s_products_are_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,14 @@ struct metal_kernel {
 };
 // Adds a launch; args is copied. Errors stay in the plan.
 void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, const void *args, uint32_t args_bytes);
+// A product of the vendor's, MPSMatrixMultiplication: operands out [rows, n_out] = in [rows, n_cols] w [n_out, n_cols]^T, (+ out). It
+// takes all rows that the tape may have; w is fp32 or fp16.
+struct metal_product {
+    uint32_t in, w, out; // operand numbers
+    uint32_t rows;
+    bool adds; // to what out holds
+};
+void metal_product_add(struct metal_plan *p, const struct metal_product *product);
 const struct weight *metal_weight(const struct metal_plan *p, uint32_t operand); // NULL: absent
 bool metal_has(const struct metal_plan *p, uint32_t operand);
 

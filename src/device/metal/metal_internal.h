@@ -73,6 +73,7 @@ struct metal {
     // The last command buffer of a play stays open, so that what follows (a fetch of its results, writes) costs no other one.
     struct metal_encoding open;
     bool is_open;
+    bool has_products; // Metal Performance Shaders want command buffers that retain
     pthread_mutex_t lock;
     pthread_cond_t progress;
     uint64_t completed; // lock
@@ -81,10 +82,11 @@ struct metal {
 
 // submission.c
 bool metal_begin(struct metal *m, struct err *err); // a new m->open: what was open is handed over, copies that wait go first
-void metal_commit(struct metal *m);                 // hands m->open over
-bool metal_flush(struct metal *m, struct err *err); // hands over what is open and copies that wait
-uint64_t metal_last(const struct metal *m);         // serial of the last command buffer, open or handed over
-bool metal_sync(struct metal *m, uint64_t serial, struct err *err);            // waits for the serial; fails if the device has
+void metal_end_encoder(struct metal *m);
+void metal_commit(struct metal *m);                                 // hands m->open over
+bool metal_flush(struct metal *m, struct err *err);                 // hands over what is open and copies that wait
+uint64_t metal_last(const struct metal *m);                         // serial of the last command buffer, open or handed over
+bool metal_sync(struct metal *m, uint64_t serial, struct err *err); // waits for the serial; fails if the device has
 bool metal_add_copy(struct metal *m, struct metal_copy copy, struct err *err); // goes into the last command buffer, or a new one
 uint64_t metal_completed(struct metal *m);
 
@@ -102,7 +104,21 @@ void metal_pipelines_close(struct metal *m);
 // The pipeline of the kernel, compiled if this is the first time. NULL on failure.
 const struct metal_pipeline *metal_pipeline(struct metal *m, const struct metal_kernel *kernel, struct err *err);
 
+// One launch of a tape: a kernel, or a product of the vendor's.
+struct metal_launch {
+    objc_id pipeline; // NULL: a product
+    struct mtl_size grid, threads;
+    uint32_t shared, args_bytes;
+    bool waits;
+    _Alignas(16) unsigned char args[METAL_ARGS_BYTES];
+    objc_id product, matrices[3]; // left, right, result
+};
+
+// vendor_product.c
+void metal_product_free(struct metal_launch *l);
+
 // metal_play.c
+struct metal_launch *metal_launch_new(struct metal_plan *p); // zeroed; NULL after an error
 bool metal_seal(struct device *d, struct tape *t, struct err *err);
 void metal_drop(struct device *d, struct tape *t);
 bool metal_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err);

@@ -9,14 +9,6 @@
 
 enum { FIRST_COMMANDS = 16, LEAST_COMMANDS = 32 };
 
-struct metal_launch {
-    objc_id pipeline;
-    struct mtl_size grid, threads;
-    uint32_t shared, args_bytes;
-    bool waits;
-    _Alignas(16) unsigned char args[METAL_ARGS_BYTES];
-};
-
 struct metal_tape {
     struct metal_plan plan;
     uint32_t *first_launch; // [n_commands + 1]
@@ -33,7 +25,7 @@ bool metal_has(const struct metal_plan *p, uint32_t operand)
     return p->command->operands[operand].buffer != NULL;
 }
 
-static struct metal_launch *new_launch(struct metal_plan *p)
+struct metal_launch *metal_launch_new(struct metal_plan *p)
 {
     if (p->n_launches == p->capacity) {
         uint32_t capacity = p->capacity ? 2 * p->capacity : 64;
@@ -45,7 +37,9 @@ static struct metal_launch *new_launch(struct metal_plan *p)
         p->launches = grown;
         p->capacity = capacity;
     }
-    return &p->launches[p->n_launches++];
+    struct metal_launch *l = &p->launches[p->n_launches++];
+    *l = (struct metal_launch){ 0 };
+    return l;
 }
 
 static bool fits(struct metal_plan *p, const struct metal_kernel *k, const struct metal_pipeline *pipeline)
@@ -66,7 +60,7 @@ void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, c
     if (p->error.code != ERR_NONE)
         return;
     const struct metal_pipeline *pipeline = metal_pipeline(p->metal, kernel, &p->error);
-    struct metal_launch *l = pipeline && fits(p, kernel, pipeline) ? new_launch(p) : NULL;
+    struct metal_launch *l = pipeline && fits(p, kernel, pipeline) ? metal_launch_new(p) : NULL;
     if (!l)
         return;
     *l = (struct metal_launch){ .pipeline = pipeline->handle,
@@ -125,6 +119,8 @@ void metal_drop(struct device *d, struct tape *t)
     (void)d;
     if (!n)
         return;
+    for (uint32_t i = 0; i < n->plan.n_launches; i++)
+        metal_product_free(&n->plan.launches[i]);
     buffer_release(&n->private_memory);
     mem_free(n->plan.launches);
     mem_free(n->first_launch);
@@ -168,8 +164,10 @@ static void bind_operands(struct metal *m, struct metal_encoding *e, const struc
     }
 }
 
-static void encode_launch(struct metal *m, struct metal_encoding *e, const struct metal_launch *l)
+static void encode_kernel(struct metal *m, const struct metal_launch *l)
 {
+    struct metal_encoding *e = &m->open;
+
     if (l->waits && !e->empty) {
         mtl_barrier(e->encoder, MTL_BARRIER_BUFFERS);
         m->device.counters.barriers++;
@@ -182,7 +180,6 @@ static void encode_launch(struct metal *m, struct metal_encoding *e, const struc
     if (l->shared)
         mtl_set_shared(e->encoder, l->shared, 0);
     mtl_dispatch(e->encoder, l->grid, l->threads);
-    m->device.counters.dispatches++;
 }
 
 // One play, as it goes into command buffers.
@@ -192,22 +189,45 @@ struct playing {
     struct metal_buffer *step;
 };
 
-static bool encode_range(const struct playing *p, uint32_t first, uint32_t last, struct err *err)
+// An encoder in the open command buffer, with what all kernels of the tape have in common.
+static void open_encoder(const struct playing *p)
 {
     const struct metal_tape *n = p->tape->native;
     struct metal_encoding *e = &p->metal->open;
 
-    if (!metal_begin(p->metal, err))
-        return false;
+    *e = (struct metal_encoding){ .commands = e->commands, .empty = true };
     e->encoder = mtl_retain(mtl_compute_encoder(e->commands, MTL_DISPATCH_CONCURRENT));
     bind(e, p->step, 0, METAL_AT_STEP);
     if (n->private_memory.native)
         bind(e, n->private_memory.native, 0, METAL_AT_PRIVATE);
-    for (uint32_t i = first; i < last; i++) {
-        bind_operands(p->metal, e, &p->tape->commands[i]);
-        for (uint32_t l = n->first_launch[i]; l < n->first_launch[i + 1]; l++)
-            encode_launch(p->metal, e, &n->plan.launches[l]);
+}
+
+static void encode_command(const struct playing *p, uint32_t command)
+{
+    const struct metal_tape *n = p->tape->native;
+    struct metal *m = p->metal;
+
+    for (uint32_t i = n->first_launch[command]; i < n->first_launch[command + 1]; i++) {
+        const struct metal_launch *l = &n->plan.launches[i];
+        m->device.counters.dispatches++;
+        if (!l->pipeline) { // encodes itself
+            metal_end_encoder(m);
+            mtl_product_encode(l->product, m->open.commands, l->matrices[0], l->matrices[1], l->matrices[2]);
+            continue;
+        }
+        if (!m->open.encoder)
+            open_encoder(p);
+        bind_operands(m, &m->open, &p->tape->commands[command]);
+        encode_kernel(m, l);
     }
+}
+
+static bool encode_range(const struct playing *p, uint32_t first, uint32_t last, struct err *err)
+{
+    if (!metal_begin(p->metal, err))
+        return false;
+    for (uint32_t i = first; i < last; i++)
+        encode_command(p, i);
     return true;
 }
 

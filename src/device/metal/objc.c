@@ -5,6 +5,7 @@
 #include "base/options.h"
 
 #define FRAMEWORK "/System/Library/Frameworks/Metal.framework/Metal"
+#define MPS       "/System/Library/Frameworks/MetalPerformanceShaders.framework/MetalPerformanceShaders"
 
 struct objc objc;
 static struct err load_error;
@@ -48,6 +49,14 @@ bool objc_load(struct err *err)
     if (err)
         *err = load_error;
     return false;
+}
+
+bool objc_load_mps(struct err *err)
+{
+    if (!options_metal_library())
+        dlopen(MPS, RTLD_NOW | RTLD_LOCAL);
+    return objc.objc_getClass("MPSMatrixMultiplication") ||
+           err_set(err, ERR_UNSUPPORTED, "Metal Performance Shaders are not there: no product by the vendor");
 }
 
 const char *objc_error(objc_id error)

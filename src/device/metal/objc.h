@@ -24,15 +24,17 @@ struct ns_range {
 enum {
     MTL_STORAGE_SHARED = 0 << 4, // MTLResourceStorageModeShared
     MTL_STORAGE_PRIVATE = 2 << 4,
-    MTL_DISPATCH_CONCURRENT = 1, // MTLDispatchTypeConcurrent
-    MTL_BARRIER_BUFFERS = 1,     // MTLBarrierScopeBuffers
-    MTL_STATUS_ERROR = 5,        // MTLCommandBufferStatusError
-    MTL_TYPE_UINT = 33,          // MTLDataTypeUInt
-    MTL_FAMILY_APPLE7 = 1007,    // MTLGPUFamilyApple7: M1
-    MTL_FAMILY_METAL3 = 5001,    // MTLGPUFamilyMetal3
-    MTL_LANGUAGE_3_0 = 3 << 16,  // MTLLanguageVersion3_0
-    MTL_MATH_SAFE = 0,           // MTLMathModeSafe
-    BLOCK_IS_GLOBAL = 1 << 28,   // of a block's flags: it is not copied
+    MTL_DISPATCH_CONCURRENT = 1,   // MTLDispatchTypeConcurrent
+    MTL_BARRIER_BUFFERS = 1,       // MTLBarrierScopeBuffers
+    MTL_STATUS_ERROR = 5,          // MTLCommandBufferStatusError
+    MTL_TYPE_UINT = 33,            // MTLDataTypeUInt
+    MTL_FAMILY_APPLE7 = 1007,      // MTLGPUFamilyApple7: M1
+    MTL_FAMILY_METAL3 = 5001,      // MTLGPUFamilyMetal3
+    MTL_LANGUAGE_3_0 = 3 << 16,    // MTLLanguageVersion3_0
+    MTL_MATH_SAFE = 0,             // MTLMathModeSafe
+    MPS_FLOAT16 = 0x10000000 | 16, // MPSDataTypeFloat16
+    MPS_FLOAT32 = 0x10000000 | 32, // MPSDataTypeFloat32
+    BLOCK_IS_GLOBAL = 1 << 28,     // of a block's flags: it is not copied
 };
 
 // A block with one object as its argument, as the compiler lays it out.
@@ -82,6 +84,8 @@ extern struct objc objc;
 
 // Finds the frameworks. False with a reason where there are none.
 bool objc_load(struct err *err);
+// Finds Metal Performance Shaders too, whose classes objc_getClass knows from then on.
+bool objc_load_mps(struct err *err);
 static inline objc_id objc_new(const char *class)
 {
     return mtl_new(objc.objc_getClass(class));

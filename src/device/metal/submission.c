@@ -57,20 +57,20 @@ bool metal_add_copy(struct metal *m, struct metal_copy copy, struct err *err)
     return true;
 }
 
-static void end_encoder(struct metal_encoding *e)
+void metal_end_encoder(struct metal *m)
 {
-    if (!e->encoder)
+    if (!m->open.encoder)
         return;
-    mtl_end(e->encoder);
-    mtl_release(e->encoder);
-    e->encoder = NULL;
+    mtl_end(m->open.encoder);
+    mtl_release(m->open.encoder);
+    m->open.encoder = NULL;
 }
 
 static void encode_copies(struct metal *m)
 {
     if (m->n_copies == 0)
         return;
-    end_encoder(&m->open);
+    metal_end_encoder(m);
     objc_id encoder = mtl_blit_encoder(m->open.commands);
     for (uint32_t i = 0; i < m->n_copies; i++) {
         const struct metal_copy *c = &m->copies[i];
@@ -94,7 +94,7 @@ bool metal_begin(struct metal *m, struct err *err)
     uint64_t serial = m->committed + 1; // its slot must be free
     if (!metal_sync(m, serial > METAL_IN_FLIGHT ? serial - METAL_IN_FLIGHT : 0, err))
         return false;
-    objc_id commands = mtl_command_buffer(m->queue);
+    objc_id commands = m->has_products ? mtl_retaining_commands(m->queue) : mtl_command_buffer(m->queue);
     if (!commands)
         return err_set(err, ERR_DEVICE, "%s: no command buffer", m->device.name);
     m->open = (struct metal_encoding){ .commands = mtl_retain(commands), .empty = true };
@@ -110,7 +110,7 @@ void metal_commit(struct metal *m)
     if (!m->is_open)
         return;
     encode_copies(m);
-    end_encoder(&m->open);
+    metal_end_encoder(m);
     uint64_t serial = ++m->committed;
     struct metal_submission *s = &m->submissions[serial % METAL_IN_FLIGHT];
     *s = (struct metal_submission){ { objc.global_block, BLOCK_IS_GLOBAL, 0, on_completed, &shape, s }, m, serial };
