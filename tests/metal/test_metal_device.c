@@ -152,6 +152,28 @@ static void writes_keep_their_place_among_plays(void **state)
     release(&f);
 }
 
+static void results_are_fetched_behind_their_play(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct err err = { 0 };
+    float zeros[COLS] = { 0 }, first[COLS], second[COLS];
+
+    record(&f, 0, 1);
+    emu_set("delay_us", 2000);
+    struct device_counters before = f.device->counters, *c = &f.device->counters;
+    assert_ok(tape_play(f.tape, &f.step, &err) && device_fetch(f.device, &f.out, sizeof first, 0, &err), &err);
+    assert_ok(buffer_write(&f.in, 0, zeros, sizeof zeros, &err), &err);
+    assert_ok(tape_play(f.tape, &f.step, &err) && device_fetch(f.device, &f.out, sizeof second, 1, &err), &err);
+    assert_int_equal(c->submissions - before.submissions, 2); // nothing has waited so far
+    assert_int_equal(c->waits, before.waits);
+    assert_ok(device_collect(f.device, 0, first, sizeof first, &err), &err);
+    assert_ok(device_collect(f.device, 1, second, sizeof second, &err), &err);
+    assert_true(first[COLS - 1] > 1 && second[COLS - 1] == 0);
+    emu_set("delay_us", 0);
+    release(&f);
+}
+
 static void aligned_weights_are_not_copied(void **state)
 {
     (void)state;
@@ -319,6 +341,7 @@ int main(void)
         cmocka_unit_test(memory_keeps_what_is_written),
         cmocka_unit_test(a_play_costs_few_commits_and_one_wait),
         cmocka_unit_test(writes_keep_their_place_among_plays),
+        cmocka_unit_test(results_are_fetched_behind_their_play),
         cmocka_unit_test(aligned_weights_are_not_copied),
         cmocka_unit_test(a_device_that_cannot_do_it_is_refused),
         cmocka_unit_test(a_command_buffer_that_fails_fails_the_wait),

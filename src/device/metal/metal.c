@@ -123,7 +123,7 @@ static bool start(struct metal *m, struct err *err)
         return err_set(err, ERR_DEVICE, "%s gives no command queue", mtl_utf8(mtl_name(m->gpu)));
     memset(mtl_contents(m->nothing.handle), 0, 256);
     open_residency(m);
-    return metal_pipelines_open(m, err);
+    return metal_pool_open(m, err) && metal_pipelines_open(m, err);
 }
 
 struct device *metal_open(const struct metal_options *options, struct err *err)
@@ -132,6 +132,7 @@ struct device *metal_open(const struct metal_options *options, struct err *err)
         metal_close,       metal_info,     metal_alloc, metal_release, metal_write, metal_read,
         metal_weight_take, metal_supports, metal_seal,  metal_drop,    metal_play,  metal_wait
     };
+    static const struct device_queue queue = { metal_fetch, metal_collect };
     struct metal *m;
 
     if (!objc_load(err))
@@ -141,7 +142,7 @@ struct device *metal_open(const struct metal_options *options, struct err *err)
         err_memory(err, "a device");
         return NULL;
     }
-    *m = (struct metal){ .device = { .ops = &ops }, .table = options->table, .options = *options };
+    *m = (struct metal){ .device = { .ops = &ops, .queue = &queue }, .table = options->table, .options = *options };
     m->options.archive = NULL;
     snprintf(m->archive_path, sizeof m->archive_path, "%s", options->archive ? options->archive : "");
     snprintf(m->device.name, sizeof m->device.name, "metal:%u", options->ordinal);

@@ -66,6 +66,8 @@ struct metal {
     struct metal_limits limits;
     struct metal_buffer nothing; // bound where an operand is absent
     struct metal_staging *pool[METAL_BUCKETS];
+    struct metal_staging fetched;     // DEVICE_FETCHES places
+    uint64_t fetches[DEVICE_FETCHES]; // serials
     struct metal_copy *copies;
     uint32_t n_copies, copies_capacity;
     struct metal_submission submissions[METAL_IN_FLIGHT];
@@ -96,6 +98,9 @@ void metal_release(struct device *d, struct buffer *b);
 bool metal_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
 bool metal_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
 bool metal_weight_take(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);
+bool metal_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
+bool metal_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
+bool metal_pool_open(struct metal *m, struct err *err);
 void metal_pool_free(struct metal *m);
 
 // pipelines.c

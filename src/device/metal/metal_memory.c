@@ -118,8 +118,22 @@ static struct metal_staging *pool_take(struct metal *m, uint64_t bytes, struct e
     return m->pool[bucket] = s;
 }
 
+bool metal_pool_open(struct metal *m, struct err *err)
+{
+    m->fetched.handle = new_handle(m, DEVICE_FETCHES * DEVICE_FETCH_BYTES, MTL_STORAGE_SHARED, err);
+    if (!m->fetched.handle)
+        return false;
+    m->fetched.at = mtl_contents(m->fetched.handle);
+    make_resident(m, m->fetched.handle, true);
+    return true;
+}
+
 void metal_pool_free(struct metal *m)
 {
+    if (m->fetched.handle) {
+        make_resident(m, m->fetched.handle, false);
+        mtl_release(m->fetched.handle);
+    }
     for (uint32_t i = 0; i < METAL_BUCKETS; i++)
         while (m->pool[i]) {
             struct metal_staging *s = m->pool[i];
@@ -205,6 +219,30 @@ bool metal_read(struct device *d, const struct buffer *b, uint64_t offset, void 
         memcpy(to, (const unsigned char *)b->host + offset, bytes);
     objc.objc_autoreleasePoolPop(pool);
     return ok;
+}
+
+// The copy rides in the play's last command buffer.
+bool metal_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err)
+{
+    struct metal *m = (struct metal *)d;
+    const struct metal_buffer *native = b->native;
+    struct metal_copy copy = { native->handle, m->fetched.handle, native->offset, fetch * DEVICE_FETCH_BYTES, bytes };
+    void *pool = objc.objc_autoreleasePoolPush();
+    bool ok = whole_words(m, 0, bytes, err) && (bytes == 0 || metal_add_copy(m, copy, err)) && metal_flush(m, err);
+
+    m->fetches[fetch] = m->committed;
+    objc.objc_autoreleasePoolPop(pool);
+    return ok;
+}
+
+bool metal_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err)
+{
+    struct metal *m = (struct metal *)d;
+
+    if (!metal_sync(m, m->fetches[fetch], err))
+        return false;
+    memcpy(to, m->fetched.at + fetch * DEVICE_FETCH_BYTES, bytes);
+    return true;
 }
 
 // The pages of the mapping that hold the weight, as a buffer; NULL where the system refuses.
