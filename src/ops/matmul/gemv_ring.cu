@@ -131,9 +131,7 @@ static __device__ __forceinline__ void show_barriers() // to the copies as well
 
 static __device__ __forceinline__ void leave_stage(u32 empty)
 {
-    __syncwarp();
-    if ((threadIdx.x & 31) == 0)
-        asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(empty) : "memory");
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(empty) : "memory");
 }
 
 // Eight columns of the row and of the norm.
@@ -377,7 +375,7 @@ template <u32 F, typename Form> static __device__ __forceinline__ void gemv_ring
         u32 full = shared_address(&state.full[warp]);
         if ((threadIdx.x & 31) == 0) {
             barrier_begin(full, p.ring.words ? 33 : 1);
-            barrier_begin(shared_address(&state.empty[warp]), RING_WARPS);
+            barrier_begin(shared_address(&state.empty[warp]), RING_THREADS);
             show_barriers();
         }
         __syncwarp();
