@@ -66,6 +66,7 @@ struct ingot_engine_options {
     enum ingot_kv cache_type_k, cache_type_v; // unlike formats only on the CPU, which also has all of them
     uint32_t commit_every;                    // Metal: commands in a command buffer; 0: so many that a step needs 4 at most
     bool exact;                               // activations stay fp32 in products with quantised weights
+    bool invariant;                           // CUDA: same bits for any batch and any chunks, slower; the CPU always does
     bool no_repack;                           // use weights as they lie in the file: less memory, slower
     bool no_prefix_cache;                     // compute every prompt anew
     const char *cache_dir;                    // where pages of prompts outlive the process; NULL: they do not

@@ -47,6 +47,7 @@ struct tape_limits {
     uint32_t max_rows, max_outputs; // of every step that will be played
     bool exact;                     // activations stay fp32 in products with quantised weights
     bool parts;                     // fused operations record their parts even if the device has them
+    bool invariant;                 // a row's result is the same bits for any number of rows; on the CPU it always is
 };
 
 struct tape; // commands, values, sticky error; tape_internal.h shows it to devices

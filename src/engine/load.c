@@ -175,7 +175,8 @@ static bool make_stages(struct engine *e, struct err *err)
                                  .max_pages = e->kv.max_pages,
                                  .n_pages = e->kv.n_pages,
                                  .log_stride = e->n_context,
-                                 .exact = o->exact || plain };
+                                 .exact = o->exact || plain,
+                                 .invariant = o->invariant };
     struct stage_progress progress = { o->progress, o->progress_arg, 0, e->model.weight_bytes };
     struct layer_range ranges[MAX_STAGES];
     uint32_t n = place_stages(o->stages, e->model.config.n_layers, ranges, err);

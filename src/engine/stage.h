@@ -12,7 +12,7 @@ struct stage_shape { // the same for all stages of an engine
     uint32_t max_rows, max_outputs;
     uint32_t n_slots, max_pages, n_pages, log_stride;
     enum kv_format k_format, v_format;
-    bool exact, parts;
+    bool exact, parts, invariant;
 };
 
 struct stage {

@@ -37,6 +37,7 @@ struct ingot_engine_options engine_options(const struct settings *settings)
     options.cache_type_k = kv_from_name(settings->cache_type_k);
     options.cache_type_v = kv_from_name(settings->cache_type_v);
     options.exact = settings->exact;
+    options.invariant = settings->invariant;
     options.no_repack = settings->no_repack;
     options.no_prefix_cache = settings->no_prefix_cache;
     options.cache_dir = settings->cache_dir;

@@ -21,6 +21,7 @@ static const struct option model_options[] = {
     { "-ctk --cache-type-k", OPTION_CHOICE, AT(cache_type_k), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of K in the KV pages; auto: f16, or bf16 on a processor that multiplies it, or f32 with --exact" },
     { "-ctv --cache-type-v", OPTION_CHOICE, AT(cache_type_v), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of V in the KV pages" },
     { "--exact", OPTION_FLAG, AT(exact), NULL, NULL, 0, 0, NULL, "activations stay fp32 in products with quantised weights: slower" },
+    { "--invariant", OPTION_FLAG, AT(invariant), NULL, NULL, 0, 0, NULL, "cuda: the same bits alone, in any batch and in any chunks, as the processor always gives: slower" },
     { "--no-cache-prompt", OPTION_FLAG, AT(no_prefix_cache), NULL, NULL, 0, 0, NULL, "compute every prompt anew, also what another began with" },
     { "--cache-dir", OPTION_STRING, AT(cache_dir), "DIR", NULL, 0, 0, NULL, "keep prompts there, so that the next start need not compute them again" },
     { "--cache-limit", OPTION_U32, AT(cache_gib), "GIB", "10", 1, 1048576, NULL, "that the files of --cache-dir may take; the longest unused go first" },

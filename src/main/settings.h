@@ -10,7 +10,7 @@ struct settings {
     // the model and where it runs
     const char *model, *device, *stages, *cache_type_k, *cache_type_v;
     uint32_t n_threads, n_context, n_batch, n_kv_tokens, commit_every;
-    bool exact, no_repack, no_prefix_cache;
+    bool exact, invariant, no_repack, no_prefix_cache;
     const char *cache_dir;
     uint32_t cache_gib;
     // the prompt and the answer

@@ -129,7 +129,7 @@ static void side_open(struct side *s, struct device *d, const struct shape *c, r
 
     bench_seed(7);
     s->device = d;
-    s->tape = tape_create(d, (struct tape_limits){ c->most_rows, outputs, c->exact, false });
+    s->tape = tape_create(d, (struct tape_limits){ .max_rows = c->most_rows, .max_outputs = outputs, .exact = c->exact });
     fill_step(c, step, c->most_rows, outputs);
     assert_ok(buffer_alloc(d, step_bytes(c->most_rows, outputs), &s->step, &err), &err);
     assert_ok(buffer_write(&s->step, 0, step, step_bytes(c->most_rows, outputs), &err), &err);

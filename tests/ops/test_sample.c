@@ -18,7 +18,7 @@ static int rig_open(void **state)
     struct rig *r = calloc(1, sizeof *r);
     struct err err = { 0 };
     r->device = cpu_open(&(struct cpu_options){ .n_threads = 1, .table = &cpu_table }, &err);
-    r->tape = tape_create(r->device, (struct tape_limits){ 1, 1, false, false });
+    r->tape = tape_create(r->device, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
     assert_true(buffer_alloc(r->device, VOCAB * 4, &r->logits, &err) && buffer_alloc(r->device, LOG * 4, &r->log, &err) &&
                 buffer_alloc(r->device, 4, &r->results, &err) &&
                 buffer_alloc(r->device, sample_limits_words(VOCAB) * 4, &r->limits, &err) &&

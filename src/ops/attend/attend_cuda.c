@@ -18,7 +18,7 @@ static void launch_few(struct cuda_plan *p, struct attend_params *params)
     char name[32];
 
     n_splits = n_splits < most ? n_splits : most;
-    params->n_splits = n_splits > 0 ? n_splits : 1;
+    params->n_splits = n_splits > 0 && !p->tape.invariant ? n_splits : 1;
     p->counters_bytes = (u64)rows * n_heads * 4;
     p->private_bytes = (u64)rows * n_heads * params->n_splits * 4 * (s->head_dim + 2) * 4;
     params->arrived = p->counters_at;
@@ -40,7 +40,7 @@ void cuda_plan_attend(struct cuda_plan *p)
     u32 rows = p->tape.max_rows, n_heads = params.args.n_heads;
     bool halves = s->k_format == KV_F16 && s->v_format == KV_F16 && (s->head_dim == 64 || s->head_dim == 128);
 
-    if (halves && rows <= FEW_ROWS) {
+    if (halves && (rows <= FEW_ROWS || p->tape.invariant)) {
         launch_few(p, &params);
     } else if (halves) {
         char name[32];

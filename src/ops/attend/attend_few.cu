@@ -29,8 +29,8 @@ static __device__ __forceinline__ struct row_range range_of(const struct attend_
     r.position = step_positions(p.step)[row];
     r.first = p.args.window && r.position >= p.args.window ? r.position - p.args.window + 1 : 0;
     r.table = p.table + (u64)slot * p.args.pages.max_pages;
-    r.old = r.position;
-    if (p.step->n_rows > 1) {
+    r.old = p.step->n_rows > 32 ? 0 : r.position;
+    if (p.step->n_rows > 1 && p.step->n_rows <= 32) {
         if (lane < p.step->n_rows && step_slots(p.step)[lane] == slot)
             r.old = min(r.old, step_positions(p.step)[lane]);
         r.old = __reduce_min_sync(~0u, r.old);

@@ -1,4 +1,4 @@
-// gemm_few.cu - products with 2 to 16 rows of activations: mma.sync on dequantised fragments, bound by the reading of weights.
+// gemm_few.cu - products with 2 to 16 rows of activations, and tiles of 16 where any number must give the same bits: mma.sync on dequantised fragments, bound by the reading of weights.
 //
 // A block of eight warps owns 8 or 16 or 32 pairs of weight rows; the warps take 128 columns in turn and their sums meet in shared
 // memory in the order of the warps. So the order of a sum depends on n_cols alone. The next weights are always on their way, the
@@ -50,10 +50,13 @@ static __device__ __forceinline__ void multiply(const struct pairs_params &p, st
     for (u32 i = 0; i < TILES * 2; i++)
         strip_load<F>(next[i / 2][i % 2], p.w[r[i / 2].matrix[i % 2]], r[i / 2].row[i % 2], warp * 4 + lane % 4);
     wait_for_inputs();
-    *n_rows = n_rows_of(p.step, p.rows);
+    u32 all = n_rows_of(p.step, p.rows), before = blockIdx.y * 16;
+    *n_rows = all > before ? min(all - before, 16u) : 0;
     bool second = *n_rows > 8;
+    if (*n_rows == 0)
+        return;
     for (u32 super = warp; super < n_supers; super += FEW_WARPS) {
-        const uint4 *x = (const uint4 *)p.ready + (u64)super * 128 + lane;
+        const uint4 *x = (const uint4 *)p.ready + blockIdx.y * 2 * row_tile + (u64)super * 128 + lane;
         struct prepared<F> w[TILES][2];
 #pragma unroll
         for (u32 i = 0; i < TILES * 2; i++) {
@@ -95,9 +98,9 @@ template <u32 F, u32 TILES> static __device__ __forceinline__ void gemm_few(cons
             continue;
         struct pair r = pair_find(p, at);
         const f32 back = strip<F>::scale_back;
-        pair_finish(p, r, row, sum.x * back, sum.z * back);
+        pair_finish(p, r, blockIdx.y * 16 + row, sum.x * back, sum.z * back);
         if (row + 1 < n_rows)
-            pair_finish(p, r, row + 1, sum.y * back, sum.w * back);
+            pair_finish(p, r, blockIdx.y * 16 + row + 1, sum.y * back, sum.w * back);
     }
 }
 

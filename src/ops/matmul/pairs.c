@@ -27,14 +27,18 @@ struct part { // the pairs of one launch have one format
     enum way way;
 };
 
-static enum way way_of(const struct pairs_plan *product, u32 format, u32 max_rows)
+// invariant: one kernel for any number of rows.
+static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *product, u32 format, u32 max_rows)
 {
+    bool invariant = p->tape.invariant;
     u32 odd = product->params.n_cols % 32 != 0;
 
-    if (format == PLANES_F32 || (format <= PLANES_BF16 && (product->exact || max_rows == 1 || odd)))
+    if (format == PLANES_F32 || (format <= PLANES_BF16 && (product->exact || (max_rows == 1 && !invariant) || odd)))
         return WAY_PLAIN;
     if (product->exact)
         return WAY_EXACT;
+    if (invariant)
+        return WAY_FEW;
     return max_rows == 1 ? WAY_INT8 : max_rows <= FEW_ROWS ? WAY_FEW : WAY_MANY;
 }
 
@@ -71,7 +75,7 @@ static bool plan_ring(const struct cuda_plan *p, struct pairs_params *params, st
     u64 odd = planes_high_bytes(part.format, n_cols) | planes_scales_bytes(part.format, n_cols) |
               planes_deltas_bytes(part.format, n_cols);
 
-    if (p->device.capability < 90 || part.max_rows > 1 || n_cols % (plain ? 8 : 32) != 0 || odd % 4 != 0)
+    if (p->device.capability < 90 || part.max_rows > 1 || p->tape.invariant || n_cols % (plain ? 8 : 32) != 0 || odd % 4 != 0)
         return false;
     while (log2 < 9 &&
            (stage_bytes(part.format, n_cols, 2 * RING_THREADS >> log2) > 48 * 1024 || (!plain && 64u << log2 < n_cols)))
@@ -126,8 +130,9 @@ static void launch_few(struct cuda_plan *p, struct pairs_params *params, struct 
     char name[32];
 
     snprintf(name, sizeof name, "gemm_few_%s", format_name(part.format));
-    cuda_launch_add(p, name, (struct cuda_shape){ { divide_up(params->n_pairs, FEW_PAIRS), 1, 1 }, 256, 0 }, params,
-                    sizeof *params);
+    cuda_launch_add(
+        p, name, (struct cuda_shape){ { divide_up(params->n_pairs, FEW_PAIRS), divide_up(part.max_rows, FEW_ROWS), 1 }, 256, 0 },
+        params, sizeof *params);
 }
 
 // 128 or 256 rows a tile: the one whose waves take less time; a wide one is about 7 % quicker a row.
@@ -162,7 +167,7 @@ static void launch_many(struct cuda_plan *p, struct pairs_params *params, struct
 // Rows in their ready form go to the workspace, or to the tape's private memory where they need more.
 static void launch_ready(struct cuda_plan *p, const struct pairs_plan *product, struct pairs_params *params, u32 max_rows)
 {
-    u32 tiled = max_rows <= FEW_ROWS, rows = tiled ? divide_up(max_rows, 8) * 8 : max_rows;
+    u32 tiled = max_rows <= FEW_ROWS || p->tape.invariant, rows = tiled ? divide_up(max_rows, 8) * 8 : max_rows;
     u64 bytes = (u64)(tiled ? rows : divide_up(rows, READY_ROWS) * READY_ROWS) * params->ready_cols * 2;
     struct ready_params ready = { .in = params->in,
                                   .norm = params->norm,
@@ -196,7 +201,7 @@ static void launch_three(struct cuda_plan *p, const struct pairs_plan *product, 
 {
     params->first_pair = 0;
     for (u32 m = 0; m < 3;) {
-        struct part part = { params->w[m].format, max_rows, way_of(product, params->w[m].format, max_rows) };
+        struct part part = { params->w[m].format, max_rows, way_of(p, product, params->w[m].format, max_rows) };
         params->n_pairs = 0;
         for (; m < 3 && params->w[m].format == part.format; m++)
             params->n_pairs += params->w[m].n_rows / 2;
@@ -205,12 +210,12 @@ static void launch_three(struct cuda_plan *p, const struct pairs_plan *product, 
     }
 }
 
-static bool wants_ready(const struct pairs_plan *product, u32 max_rows)
+static bool wants_ready(const struct cuda_plan *p, const struct pairs_plan *product, u32 max_rows)
 {
     bool wants = false;
 
     for (u32 m = 0; m < (product->params.mode >= PAIRS_ROPE ? 3 : 1); m++)
-        wants |= way_of(product, product->params.w[m].format, max_rows) >= WAY_FEW;
+        wants |= way_of(p, product, product->params.w[m].format, max_rows) >= WAY_FEW;
     return wants;
 }
 
@@ -220,12 +225,12 @@ void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product)
     u32 max_rows = params.rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs, format = params.w[0].format;
 
     params.ready_cols = divide_up(params.n_cols, 128) * 128;
-    if (wants_ready(product, max_rows))
+    if (wants_ready(p, product, max_rows))
         launch_ready(p, product, &params, max_rows);
     if (params.mode >= PAIRS_ROPE) {
         launch_three(p, product, &params, max_rows);
         return;
     }
     params.n_pairs = params.mode == PAIRS_GATED ? params.w[0].n_rows : divide_up(params.w[0].n_rows, 2);
-    launch_part(p, &params, (struct part){ format, max_rows, way_of(product, format, max_rows) });
+    launch_part(p, &params, (struct part){ format, max_rows, way_of(p, product, format, max_rows) });
 }
