@@ -69,6 +69,11 @@ static const struct option bench_options[] = {
     { "-o --output", OPTION_CHOICE, AT(output), "FORMAT", "md", 0, 0, "md json jsonl csv", "with llama-bench's columns and field names" },
     { "--no-warmup", OPTION_FLAG, AT(no_warmup), NULL, NULL, 0, 0, NULL, "no untimed run before each test" },
     { "--peer", OPTION_LIST, AT(peers), "COMMAND", NULL, 0, 0, NULL, "run this llama-bench compatible program in turn with ingot and print the ratio; may be given more than once" },
+    { "--serve", OPTION_STRING, AT(serve_url), "URL", NULL, 0, 0, NULL, "drive the server there instead: prompts of -p words, answers of -n tokens, streamed" },
+    { "--clients", OPTION_NUMBERS, AT(n_clients), "N,...", "1,4,16", 1, 256, NULL, "with --serve: clients at the same time" },
+    { "--requests", OPTION_U32, AT(n_requests), "N", "0", 0, 1000000, NULL, "with --serve: requests of all clients together; 0: 4 each, at least 16" },
+    { "--svg", OPTION_STRING, AT(svg), "FILE", NULL, 0, 0, NULL, "with --serve: draw the results" },
+    { "--api-key", OPTION_LIST, AT(api_keys), "KEY", NULL, 0, 0, NULL, "with --serve: the server's key" },
     { 0 },
 };
 
@@ -162,7 +167,8 @@ static const char bench_text[] =
     "Beside tokens per second: the share of the memory's reading speed, which is probed in the same run, time to first token, and the "
     "time between tokens (p50, p95, p99).\n\n"
     "  ingot bench -m model.gguf -p 512 -n 128 -r 5\n"
-    "  ingot bench -m model.gguf --peer ./llama-bench";
+    "  ingot bench -m model.gguf --peer ./llama-bench\n"
+    "  ingot bench --serve http://127.0.0.1:8080 --clients 1,4,16,64 -p 64 -n 64 --svg load.svg";
 
 static const char quantize_text[] =
     "INPUT is a GGUF file or a safetensors folder. TYPE is F32, F16, BF16, Q8_0, Q4_0, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M or Q6_K. OUTPUT "

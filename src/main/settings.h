@@ -30,6 +30,9 @@ struct settings {
     const char *output;
     struct option_list peers;
     bool no_warmup;
+    const char *serve_url, *svg;
+    struct option_numbers n_clients;
+    uint32_t n_requests;
     // inspect, tokenize, synth, verify
     bool ids, tensors, list, all;
     const char *type;

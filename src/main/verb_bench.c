@@ -5,6 +5,7 @@
 #include "base/threads.h"
 #include "engine/peer.h"
 #include "main/bench_report.h"
+#include "main/bench_serve.h"
 #include "main/loading.h"
 #include "main/terminal.h"
 
@@ -251,8 +252,9 @@ static int bench_run(struct bench *b)
 
 int verb_bench(const struct call *call)
 {
+    if (call->settings->serve_url)
+        return bench_serve(call->settings);
     struct bench *b = mem_alloc(sizeof *b);
-
     if (!b)
         return fail("out of memory");
     b->settings = call->settings;

@@ -1,6 +1,7 @@
 // test_serve_api.c - what the server answers: OpenAI's and Anthropic's interfaces, whole and streamed, and what it refuses.
 //
 // The real program with the model that ships inside, over real sockets.
+#include <sys/stat.h>
 #include "server/client.h"
 
 static struct served shared;
@@ -484,6 +485,36 @@ static void a_deadline_is_504(void **state)
     json_decref(r);
 }
 
+static void bench_drives_a_server(void **state)
+{
+    char command[600], line[1024], svg[] = "/tmp/ingot-load-XXXXXX";
+    int fd = mkstemp(svg);
+    (void)state;
+
+    assert_true(fd >= 0);
+    snprintf(command, sizeof command,
+             "'%s' bench --serve http://127.0.0.1:%d --clients 1,5 --requests 17 -p 8 -n 4 -o json --svg %s", INGOT_PROGRAM,
+             shared.port, svg);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    for (int row = 0; row < 2; row++) {
+        assert_non_null(fgets(line, sizeof line, out));
+        json_t *r = json_loads(line, 0, NULL);
+        assert_int_equal(json_integer_value(json_object_get(r, "clients")), row ? 5 : 1);
+        assert_int_equal(json_integer_value(json_object_get(r, "answered")), 17);
+        assert_int_equal(json_integer_value(json_object_get(r, "tokens")), 17 * 4);
+        assert_true(json_number_value(json_array_get(json_object_get(r, "first_token_ms_p50_p95_p99"), 0)) > 0);
+        json_decref(r);
+    }
+    assert_int_equal(pclose(out), 0);
+    struct stat info;
+    close(fd);
+    assert_int_equal(stat(svg, &info), 0);
+    assert_true(info.st_size > 1000);
+    unlink(svg);
+    serve_skip_log(&shared);
+}
+
 static void models_and_metrics_are_told(void **state)
 {
     struct response r = http_with(shared.port, "/v1/models", "", NULL);
@@ -520,6 +551,7 @@ int main(void)
         cmocka_unit_test(too_long_a_prompt_tells_both_numbers),
         cmocka_unit_test(a_prompt_is_computed_once_for_each_salt),
         cmocka_unit_test(a_deadline_is_504),
+        cmocka_unit_test(bench_drives_a_server),
         cmocka_unit_test(models_and_metrics_are_told),
     };
     return cmocka_run_group_tests(tests, start, stop);
