@@ -10,11 +10,11 @@
 
 enum {
     MAX_STATES = 1 << 16,
-    MAX_TABLE_BYTES = 16 << 20, // of remembered steps
-    MAX_THREADS = 1 << 20,      // of all states
-    MAX_STATE_THREADS = 1 << 10,
+    MAX_TABLE_BYTES = 8 << 20, // of remembered steps
+    MAX_THREADS = 1 << 19,     // of all states
+    MAX_STATE_THREADS = 1 << 13,
     MAX_FRAMES = 1 << 18,
-    MAX_WORK = 1 << 22, // threads followed for one mask
+    MAX_WORK = 1 << 21, // threads followed for one mask: some tens of milliseconds
     MAX_MASKS = 32,
     DEAD = 0,
     UNKNOWN = UINT32_MAX,
@@ -224,7 +224,7 @@ static void follow(struct matcher *m, uint64_t thread)
     switch ((enum node_kind)node->kind) {
     case NODE_BYTES:
         if (m->n_set == MAX_STATE_THREADS)
-            give_up(m, "the answer can be read in more than 1024 ways at once");
+            give_up(m, "the answer can be read in more than 8192 ways at once");
         else
             m->set[m->n_set++] = thread;
         return;

@@ -271,6 +271,14 @@ static void hostile_schemas_end_in_an_error(void **state)
     }
     expect("{\"type\":\"string\",\"pattern\":\"^(a+)+$\"}", "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\"", "no");
     expect("{\"type\":\"string\",\"maxLength\":65536}", "\"", "more");
+    struct buf many = { 0 };
+    buf_text(&many, "{\"enum\":[0");
+    for (int i = 0; i < 5000; i++)
+        buf_printf(&many, ",\"value %d\"", i * 7919 % 100000);
+    buf_text(&many, "]}");
+    expect(many.at, "\"value 7919\"", "yes");
+    expect(many.at, "\"value 7918\"", "no");
+    buf_free(&many);
 }
 
 int main(void)
