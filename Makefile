@@ -23,7 +23,7 @@ test: ## build and run every test
 
 test-metal: ## build and run the tests of Metal: kernels, device, models on an emulated GPU (docs/metal.md)
 	@tools/deps build test metal
-	@tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
+	@TARGETS=metal_tests tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
 	ctest --test-dir $(RELEASE) --output-on-failure -j $(JOBS) -L metal
 
 metal-selftest: ## on a Mac: the Metal tests on the real GPU, and a report to send in
