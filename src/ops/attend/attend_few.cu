@@ -339,15 +339,13 @@ template <u32 DIM> static __device__ __forceinline__ void attend_few(const struc
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
-    if (row >= p.step->n_rows) { // the step and the table are older than any launch
-        wait_for_inputs();
+    if (row >= p.step->n_rows) // the step and the table are older than any launch
         return;
-    }
     struct row_range r = range_of(p, row);
     struct share s = share_of(p, r);
-    if (s.split >= s.n_splits)
-        wait_for_inputs();
-    else if (s.n_heads == 1)
+    if (s.split >= s.n_splits) // need not wait: row 0's first share does, so this launch ends after the ones it depends on
+        return;
+    if (s.n_heads == 1)
         take_share<DIM, 1>(p, r, s, room);
     else
         take_share<DIM, 4>(p, r, s, room);
