@@ -1,8 +1,7 @@
-// load.c - see load.h. One thread: libcurl's multi interface holds all connections.
-#include "main/load.h"
+// drive.c - see drive.h. One thread: libcurl's multi interface holds all connections.
+#include "main/drive.h"
 #include <curl/curl.h>
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/mem.h"
@@ -13,7 +12,7 @@
 enum { MAX_REPLY = 1 << 24, POLL_MS = 200, CONNECT_S = 10 };
 
 struct client {
-    struct load *load;
+    struct drive *drive;
     CURL *easy;
     struct buf request, reply; // reply: what has come and is not read yet
     uint64_t begun_ns, last_ns;
@@ -22,9 +21,9 @@ struct client {
     char error[CURL_ERROR_SIZE];
 };
 
-struct load {
-    const struct load_options *options;
-    struct load_result *result;
+struct drive {
+    const struct drive_options *options;
+    struct drive_result *result;
     CURLM *multi;
     struct curl_slist *headers;
     struct client *clients;
@@ -32,7 +31,7 @@ struct load {
     char model[256], chat_url[2048];
 };
 
-static bool add_time(struct load_times *t, double ms)
+static bool add_time(struct drive_times *t, double ms)
 {
     if (t->n == t->capacity) {
         uint32_t capacity = t->capacity ? t->capacity * 2 : 1024;
@@ -46,7 +45,7 @@ static bool add_time(struct load_times *t, double ms)
     return true;
 }
 
-static void note_problem(struct load *l, const char *what)
+static void note_problem(struct drive *l, const char *what)
 {
     if (!l->result->problem[0])
         snprintf(l->result->problem, sizeof l->result->problem, "%s", what);
@@ -57,7 +56,7 @@ static void note_problem(struct load *l, const char *what)
 static void note_piece(struct client *c)
 {
     uint64_t now = clock_ns();
-    struct load_result *r = c->load->result;
+    struct drive_result *r = c->drive->result;
     bool first = c->n_pieces++ == 0;
 
     c->failed |= !add_time(first ? &r->first : &r->gaps, (double)(now - (first ? c->begun_ns : c->last_ns)) / 1e6);
@@ -82,7 +81,7 @@ static void read_event(struct client *c, struct str data)
     if (json_is_integer(count))
         c->n_counted = (uint32_t)json_integer_value(count);
     if (json_is_string(problem)) {
-        note_problem(c->load, json_string_value(problem));
+        note_problem(c->drive, json_string_value(problem));
         c->failed = true;
     }
     json_decref(event);
@@ -138,17 +137,17 @@ static void write_prompt(struct buf *text, uint64_t seed, uint32_t n_words)
 
 static bool write_request(struct client *c, uint32_t number)
 {
-    const struct load_options *o = c->load->options;
+    const struct drive_options *o = c->drive->options;
     struct buf prompt = { 0 };
 
     write_prompt(&prompt, o->seed * 1000003 + number * 2654435761u + 1, o->n_words);
-    json_t *body = json_pack("{s:s, s:[{s:s, s:s%}], s:i, s:b, s:b, s:{s:b}, s:I}", "model", c->load->model, "messages", "role",
+    json_t *body = json_pack("{s:s, s:[{s:s, s:s%}], s:i, s:b, s:b, s:{s:b}, s:I}", "model", c->drive->model, "messages", "role",
                              "user", "content", prompt.n ? prompt.at : "", prompt.n, "max_tokens", (int)o->n_tokens, "stream", 1,
                              "ignore_eos", 1, "stream_options", "include_usage", 1, "seed", (json_int_t)number);
-    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    size_t n = body ? json_dumpb(body, NULL, 0, JSON_COMPACT) : 0;
     c->request.n = 0;
-    bool ok = text && buf_text(&c->request, text);
-    free(text);
+    bool ok = n && buf_reserve(&c->request, n) && json_dumpb(body, c->request.at, n, JSON_COMPACT) == n;
+    c->request.n = ok ? n : 0;
     json_decref(body);
     buf_free(&prompt);
     return ok;
@@ -156,7 +155,7 @@ static bool write_request(struct client *c, uint32_t number)
 
 static bool send_next(struct client *c)
 {
-    struct load *l = c->load;
+    struct drive *l = c->drive;
 
     if (l->n_sent == l->options->n_requests || interrupts() || !write_request(c, l->n_sent))
         return false;
@@ -176,12 +175,12 @@ static bool send_next(struct client *c)
 
 static void finish(struct client *c, CURLcode code)
 {
-    struct load_result *r = c->load->result;
+    struct drive_result *r = c->drive->result;
     long status = 0;
 
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
-    curl_multi_remove_handle(c->load->multi, c->easy);
-    c->load->n_open--;
+    curl_multi_remove_handle(c->drive->multi, c->easy);
+    c->drive->n_open--;
     r->n_tokens += c->n_counted ? c->n_counted : c->n_pieces;
     if (status == 429 || status == 503)
         r->n_refused++;
@@ -192,14 +191,14 @@ static void finish(struct client *c, CURLcode code)
     else
         r->n_failed++;
     if (code != CURLE_OK)
-        note_problem(c->load, c->error[0] ? c->error : curl_easy_strerror(code));
+        note_problem(c->drive, c->error[0] ? c->error : curl_easy_strerror(code));
     else if (status != 200 && status != 429 && status != 503 && c->reply.n)
-        note_problem(c->load, c->reply.at);
+        note_problem(c->drive, c->reply.at);
 }
 
 // ---- the clients
 
-static CURL *make_easy(struct load *l, const char *url, void *to, char *error)
+static CURL *make_easy(struct drive *l, const char *url, void *to, char *error)
 {
     CURL *easy = curl_easy_init();
 
@@ -216,7 +215,7 @@ static CURL *make_easy(struct load *l, const char *url, void *to, char *error)
     return easy;
 }
 
-static bool make_headers(struct load *l)
+static bool make_headers(struct drive *l)
 {
     char line[1024];
 
@@ -230,9 +229,9 @@ static bool make_headers(struct load *l)
 }
 
 // The first model that the server lists; also tells whether anybody is there.
-static bool ask_model(struct load *l, struct err *err)
+static bool ask_model(struct drive *l, struct err *err)
 {
-    struct client c = { .load = l };
+    struct client c = { .drive = l };
     char url[2048];
     long status = 0;
 
@@ -260,16 +259,16 @@ static bool ask_model(struct load *l, struct err *err)
     return ok;
 }
 
-static bool make_clients(struct load *l)
+static bool make_clients(struct drive *l)
 {
-    const struct load_options *o = l->options;
+    const struct drive_options *o = l->options;
 
     snprintf(l->chat_url, sizeof l->chat_url, "%s/v1/chat/completions", o->url);
     l->multi = curl_multi_init();
     l->clients = mem_alloc_array(o->n_clients, sizeof *l->clients);
     for (uint32_t i = 0; l->multi && l->clients && i < o->n_clients; i++) {
         struct client *c = &l->clients[i];
-        c->load = l;
+        c->drive = l;
         c->easy = make_easy(l, l->chat_url, c, c->error);
         if (!c->easy)
             return false;
@@ -279,7 +278,7 @@ static bool make_clients(struct load *l)
     return l->multi && l->clients;
 }
 
-static void drive(struct load *l)
+static void play(struct drive *l)
 {
     int n_running;
 
@@ -301,7 +300,7 @@ static void drive(struct load *l)
     }
 }
 
-static void load_close(struct load *l)
+static void drive_close(struct drive *l)
 {
     for (uint32_t i = 0; l->clients && i < l->options->n_clients; i++) {
         struct client *c = &l->clients[i];
@@ -317,20 +316,20 @@ static void load_close(struct load *l)
     curl_slist_free_all(l->headers);
 }
 
-bool load_run(const struct load_options *o, struct load_result *result, struct err *err)
+bool drive_run(const struct drive_options *o, struct drive_result *result, struct err *err)
 {
-    struct load l = { .options = o, .result = result };
+    struct drive l = { .options = o, .result = result };
 
-    *result = (struct load_result){ .n_clients = o->n_clients };
+    *result = (struct drive_result){ .n_clients = o->n_clients };
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
         return err_set(err, ERR_IO, "libcurl does not start");
     bool ok = make_headers(&l) || err_memory(err, "requests");
     ok = ok && ask_model(&l, err) && (make_clients(&l) || err_memory(err, "clients"));
     uint64_t begun = clock_ns();
     if (ok)
-        drive(&l);
+        play(&l);
     result->seconds = (double)(clock_ns() - begun) / 1e9;
-    load_close(&l);
+    drive_close(&l);
     curl_global_cleanup();
     stats_sort(result->first.at, result->first.n);
     stats_sort(result->gaps.at, result->gaps.n);
@@ -339,9 +338,9 @@ bool load_run(const struct load_options *o, struct load_result *result, struct e
     return ok;
 }
 
-void load_release(struct load_result *r)
+void drive_release(struct drive_result *r)
 {
     mem_free(r->first.at);
     mem_free(r->gaps.at);
-    *r = (struct load_result){ 0 };
+    *r = (struct drive_result){ 0 };
 }
