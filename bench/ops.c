@@ -36,7 +36,8 @@ static void must(bool ok, const struct bench *b)
 
 static void begin(struct bench *b, struct device *d, uint32_t n_rows, bool exact)
 {
-    *b = (struct bench){ .device = d, .tape = tape_create(d, (struct tape_limits){ n_rows, 1, exact, false }) };
+    *b = (struct bench){ .device = d,
+                         .tape = tape_create(d, (struct tape_limits){ .max_rows = n_rows, .max_outputs = 1, .exact = exact }) };
     must(b->tape && buffer_alloc(d, step_bytes(n_rows, 1), &b->step, &b->err), b);
     *(struct step *)b->step.host = (struct step){ .n_rows = n_rows, .max_rows = n_rows, .max_outputs = 1 };
 }

@@ -51,6 +51,10 @@ const char *ingot_version(void); // "0.1.0"
 // with exact, else BF16 on a processor with instructions for it, else F16.
 enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16, INGOT_KV_BF16, INGOT_KV_Q8_0 };
 
+// Whose kernels multiply the many rows of a prompt: ingot's own, or the vendor's matrix library (cuBLAS, found at run time), which
+// reads weights converted to bf16: for comparison and as a fallback. Auto: ingot's own. A device without the choice uses its own.
+enum ingot_gemm { INGOT_GEMM_AUTO, INGOT_GEMM_OWN, INGOT_GEMM_VENDOR };
+
 struct ingot_engine_options {
     const char *model;    // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
     const char *device;   // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", "metal", or "cpu:plain": the defining loops
@@ -63,10 +67,11 @@ struct ingot_engine_options {
                         // 0: n_sequences times n_context, with which no request ever waits for a page
     uint32_t n_batch;   // rows of one step at most: the token budget
     float step_stretch; // while answers are being generated, prompts may make a step so many times longer; 0: without limit
-    enum ingot_kv cache_type_k, cache_type_v; // unlike formats only on the CPU, which also has all of them
+    enum ingot_kv cache_type_k, cache_type_v; // of K and of V, which may be unlike; every device has all of them
     uint32_t commit_every;                    // Metal: commands in a command buffer; 0: so many that a step needs 4 at most
     bool exact;                               // activations stay fp32 in products with quantised weights
     bool invariant;                           // CUDA: same bits for any batch and any chunks, slower; the CPU always does
+    enum ingot_gemm gemm;                     // opening fails if the vendor is asked for and its library is not there
     bool no_repack;                           // use weights as they lie in the file: less memory, slower
     bool no_prefix_cache;                     // compute every prompt anew
     const char *cache_dir;                    // where pages of prompts outlive the process; NULL: they do not

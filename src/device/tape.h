@@ -43,11 +43,14 @@ struct command {
     const char *label; // "layer3.attn_norm"
 };
 
+enum gemm { GEMM_AUTO, GEMM_OWN, GEMM_VENDOR }; // auto: what is faster as far as measured, which is our own everywhere
+
 struct tape_limits {
     uint32_t max_rows, max_outputs; // of every step that will be played
     bool exact;                     // activations stay fp32 in products with quantised weights
     bool parts;                     // fused operations record their parts even if the device has them
     bool invariant;                 // a row's result is the same bits for any number of rows; on the CPU it always is
+    enum gemm gemm;                 // whose kernels multiply many rows, on a device that has a choice
 };
 
 struct tape; // commands, values, sticky error; tape_internal.h shows it to devices

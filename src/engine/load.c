@@ -129,6 +129,7 @@ static bool choose_sizes(struct engine *e, struct err *err)
            batch_create(&e->ahead, e->max_rows, e->max_outputs, err);
 }
 
+STATIC_ASSERT((int)INGOT_GEMM_OWN == (int)GEMM_OWN && (int)INGOT_GEMM_VENDOR == (int)GEMM_VENDOR);
 STATIC_ASSERT(INGOT_KV_F32 == KV_F32 + 1 && INGOT_KV_Q8_0 == KV_Q8_0 + 1);
 
 static bool on_cpu(const struct engine *e)
@@ -159,9 +160,6 @@ static bool choose_pages(const struct engine *e, struct stage_shape *shape, stru
     if (!page_fits(&pages))
         return err_set(err, ERR_UNSUPPORTED, "KV pages of K %s, V %s: the model's heads have %u numbers; want a multiple of %u",
                        names[k], names[v], pages.head_dim, page_dims(page_dims(k) > page_dims(v) ? k : v));
-    if (strncmp(e->device->name, "cuda", 4) == 0 && (k != v || k > KV_F16))
-        return err_set(err, ERR_UNSUPPORTED, "KV pages of K %s, V %s: %s has f16 and f32, the same for both", names[k], names[v],
-                       e->device->name);
     return true;
 }
 
@@ -176,7 +174,8 @@ static bool make_stages(struct engine *e, struct err *err)
                                  .n_pages = e->kv.n_pages,
                                  .log_stride = e->n_context,
                                  .exact = o->exact || plain,
-                                 .invariant = o->invariant };
+                                 .invariant = o->invariant,
+                                 .gemm = (enum gemm)o->gemm };
     struct stage_progress progress = { o->progress, o->progress_arg, 0, e->model.weight_bytes };
     struct layer_range ranges[MAX_STAGES];
     uint32_t n = place_stages(o->stages, e->model.config.n_layers, ranges, err);

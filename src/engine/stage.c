@@ -201,8 +201,8 @@ struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs
 
     if (b->tape)
         return b;
-    struct tape *t = tape_create(
-        s->device, (struct tape_limits){ b->max_rows, b->max_outputs, s->shape.exact, s->shape.parts, s->shape.invariant });
+    struct tape *t = tape_create(s->device, (struct tape_limits){ b->max_rows, b->max_outputs, s->shape.exact, s->shape.parts,
+                                                                  s->shape.invariant, s->shape.gemm });
     if (!t) {
         err_memory(err, "a tape");
         return NULL;

@@ -13,6 +13,7 @@ struct stage_shape { // the same for all stages of an engine
     uint32_t n_slots, max_pages, n_pages, log_stride;
     enum kv_format k_format, v_format;
     bool exact, parts, invariant;
+    enum gemm gemm;
 };
 
 struct stage {

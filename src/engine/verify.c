@@ -94,23 +94,28 @@ static bool verify_both(struct walk *w, struct engine *engines[2], uint32_t n_ro
     return true;
 }
 
-bool engine_verify(const struct ingot_engine_options *options, uint32_t n_rows, verify_on_command *on_command, void *arg,
-                   uint32_t *n_bad, struct err *err)
+bool engine_verify(const struct ingot_engine_options *options, enum verify_against against, uint32_t n_rows,
+                   verify_on_command *on_command, void *arg, uint32_t *n_bad, struct err *err)
 {
     struct engine *engines[2] = { mem_alloc(sizeof(struct engine)), mem_alloc(sizeof(struct engine)) };
-    struct ingot_engine_options plain = *options;
+    struct ingot_engine_options own = *options, other = *options;
     bool loaded[2] = { false, false }, ok = false;
 
-    plain.device = "cpu:plain";
-    plain.cpu_features = 0;
-    plain.progress = NULL;
+    other.progress = NULL;
+    if (against == VERIFY_VENDOR) {
+        own.gemm = INGOT_GEMM_OWN;
+        other.gemm = INGOT_GEMM_VENDOR;
+    } else {
+        other.device = "cpu:plain";
+        other.cpu_features = 0;
+    }
     if (!engines[0] || !engines[1])
         err_memory(err, "two engines");
-    else if ((loaded[0] = engine_load(engines[0], options, err))) {
+    else if ((loaded[0] = engine_load(engines[0], &own, err))) {
         const struct stage_shape *shape = &engines[0]->stages[0].shape;
-        plain.cache_type_k = (enum ingot_kv)(shape->k_format + 1); // the same pages on both sides
-        plain.cache_type_v = (enum ingot_kv)(shape->v_format + 1);
-        loaded[1] = engine_load(engines[1], &plain, err);
+        other.cache_type_k = (enum ingot_kv)(shape->k_format + 1); // the same pages on both sides
+        other.cache_type_v = (enum ingot_kv)(shape->v_format + 1);
+        loaded[1] = engine_load(engines[1], &other, err);
     }
     if (loaded[1]) {
         struct walk w = { .engine = engines[0], .on_command = on_command, .arg = arg };

@@ -12,10 +12,12 @@ struct verify_finding {
 // Hears of every command in order; false stops.
 typedef bool verify_on_command(void *arg, const struct verify_finding *finding);
 
-// Loads the model twice, on the device of `options` and on the plain loops, and plays one step of n_rows rows (1 to n_batch) on both,
-// command by command. *n_bad counts the commands beyond their limit.
-bool engine_verify(const struct ingot_engine_options *options, uint32_t n_rows, verify_on_command *on_command, void *arg,
-                   uint32_t *n_bad, struct err *err);
+enum verify_against { VERIFY_PLAIN, VERIFY_VENDOR }; // the plain loops | the same device with the vendor's products
+
+// Loads the model twice, on the device of `options` and on what it is held against, and plays one step of n_rows rows (1 to n_batch)
+// on both, command by command. *n_bad counts the commands beyond their limit.
+bool engine_verify(const struct ingot_engine_options *options, enum verify_against against, uint32_t n_rows,
+                   verify_on_command *on_command, void *arg, uint32_t *n_bad, struct err *err);
 
 // Prints the sealed tapes of all stages, their barriers and scratch, and the device's counters: --trace.
 void engine_trace(const struct engine *e, FILE *to);

@@ -36,6 +36,9 @@ struct ingot_engine_options engine_options(const struct settings *settings)
         options.n_batch = settings->n_batch;
     options.cache_type_k = kv_from_name(settings->cache_type_k);
     options.cache_type_v = kv_from_name(settings->cache_type_v);
+    options.gemm = strcmp(settings->gemm, "own") == 0      ? INGOT_GEMM_OWN
+                   : strcmp(settings->gemm, "vendor") == 0 ? INGOT_GEMM_VENDOR
+                                                           : INGOT_GEMM_AUTO;
     options.exact = settings->exact;
     options.invariant = settings->invariant;
     options.no_repack = settings->no_repack;

@@ -25,6 +25,7 @@ static const struct option model_options[] = {
     { "--no-cache-prompt", OPTION_FLAG, AT(no_prefix_cache), NULL, NULL, 0, 0, NULL, "compute every prompt anew, also what another began with" },
     { "--cache-dir", OPTION_STRING, AT(cache_dir), "DIR", NULL, 0, 0, NULL, "keep prompts there, so that the next start need not compute them again" },
     { "--cache-limit", OPTION_U32, AT(cache_gib), "GIB", "10", 1, 1048576, NULL, "that the files of --cache-dir may take; the longest unused go first" },
+    { "--gemm", OPTION_CHOICE, AT(gemm), "WHOSE", "auto", 0, 0, "auto own vendor", "kernels that multiply the many rows of a prompt on a GPU: ingot's, or the vendor's library (cuBLAS), for comparison; auto: ingot's" },
     { "-nr --no-repack", OPTION_FLAG, AT(no_repack), NULL, NULL, 0, 0, NULL, "use weights as they lie in the file: less memory, slower" },
     { 0 },
 };
@@ -116,6 +117,7 @@ static const struct option synth_options[] = {
 static const struct option verify_options[] = {
     { "-n --n-tokens", OPTION_U32, AT(n_verify), "N", "32", 1, 512, NULL, "rows of the step that is compared" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object per command, and one at the end" },
+    { "--verify-gemm", OPTION_FLAG, AT(verify_gemm), NULL, NULL, 0, 0, NULL, "compare with the same device and --gemm vendor instead: the products of more than 16 rows" },
     { "-a --all", OPTION_FLAG, AT(all), NULL, NULL, 0, 0, NULL, "print every command, not only those beyond their limit" },
     { 0 },
 };

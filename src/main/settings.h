@@ -8,7 +8,7 @@ struct settings {
     bool help;
     const char *config, *log;
     // the model and where it runs
-    const char *model, *device, *stages, *cache_type_k, *cache_type_v;
+    const char *model, *device, *stages, *cache_type_k, *cache_type_v, *gemm;
     uint32_t n_threads, n_context, n_batch, n_kv_tokens, commit_every;
     bool exact, invariant, no_repack, no_prefix_cache;
     const char *cache_dir;
@@ -34,7 +34,7 @@ struct settings {
     struct option_numbers n_clients;
     uint32_t n_requests;
     // inspect, tokenize, synth, verify
-    bool ids, tensors, list, all;
+    bool ids, tensors, list, all, verify_gemm;
     const char *type;
     uint32_t n_verify;
     // serve

@@ -7,6 +7,8 @@
 struct listener {
     const struct settings *settings;
     uint32_t n_commands;
+    double worst;
+    char worst_label[64];
 };
 
 static void print_finding(const struct listener *l, const struct verify_finding *f)
@@ -29,6 +31,10 @@ static bool on_command(void *arg, const struct verify_finding *finding)
     struct listener *l = arg;
 
     l->n_commands++;
+    if (!(finding->error <= l->worst)) {
+        l->worst = finding->error;
+        snprintf(l->worst_label, sizeof l->worst_label, "%s", finding->label);
+    }
     print_finding(l, finding);
     return out_state() == OUT_OPEN && interrupts() == 0;
 }
@@ -41,12 +47,17 @@ int verb_verify(const struct call *call)
     struct err err;
 
     signals_name_file(call->settings->model);
-    if (!engine_verify(&options, call->settings->n_verify, on_command, &listener, &n_bad, &err))
+    if (call->settings->verify_gemm && call->settings->n_verify <= 16)
+        return fail_usage("verify: --verify-gemm with %u rows; want more than 16, since fewer take other kernels",
+                          call->settings->n_verify);
+    enum verify_against against = call->settings->verify_gemm ? VERIFY_VENDOR : VERIFY_PLAIN;
+    if (!engine_verify(&options, against, call->settings->n_verify, on_command, &listener, &n_bad, &err))
         return fail(err.message);
     if (call->settings->json)
-        out_printf("{\"done\":true,\"commands\":%u,\"bad\":%u}\n", listener.n_commands, n_bad);
+        out_printf("{\"done\":true,\"commands\":%u,\"bad\":%u,\"worst\":%.9g}\n", listener.n_commands, n_bad, listener.worst);
     else
-        out_printf("%u commands, %u beyond their limit\n", listener.n_commands, n_bad);
+        out_printf("%u commands, %u beyond their limit; worst error %.3g%s%s\n", listener.n_commands, n_bad, listener.worst,
+                   listener.worst > 0 ? " of " : "", listener.worst_label);
     int status = out_finish();
     return status == STATUS_OK && n_bad ? STATUS_ERROR : status;
 }

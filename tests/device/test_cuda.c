@@ -25,10 +25,11 @@ struct shape { // of one case
     uint32_t rows, most_rows, n_cols, n_out, head_dim, n_heads, n_kv_heads;
     uint32_t past; // tokens before the first row
     enum quant format, other;
-    enum kv_format kv;
+    enum kv_format kv, kv_v; // of K; of V where it is another (not KV_F32)
     enum rope_pairs pairs;
     uint32_t window;
     bool exact, bias, head_norm;
+    enum gemm gemm;
     struct sample_params sampling;
     double limit;
 };
@@ -40,6 +41,7 @@ struct side {
     struct weight weights[24];
     void *data[24];
     uint32_t n_buffers, n_weights;
+    struct pages pages; // where an operation has some
 };
 
 enum { SLOTS = 4, MAX_PAGES = 40, VOCABULARY = 1003 };
@@ -107,7 +109,7 @@ static void fill_step(const struct shape *c, struct step *step, uint32_t most_ro
                            .max_outputs = most_outputs };
     for (uint32_t r = 0; r < c->rows; r++) {
         uint32_t slot = c->rows == 1 ? 0 : r < c->rows / 2 ? 1 : r < c->rows / 2 + 2 ? 2 : 0;
-        words[step_at_tokens() + r] = (r * 7919 + 13) % VOCABULARY;
+        words[step_at_tokens() + r] = (r * 7919 + 13) % (c->n_cols < VOCABULARY ? c->n_cols : VOCABULARY); // sample counts them
         words[step_at_positions(most_rows) + r] = next[slot]++;
         words[step_at_slots(most_rows) + r] = slot;
     }
@@ -129,7 +131,8 @@ static void side_open(struct side *s, struct device *d, const struct shape *c, r
 
     bench_seed(7);
     s->device = d;
-    s->tape = tape_create(d, (struct tape_limits){ .max_rows = c->most_rows, .max_outputs = outputs, .exact = c->exact });
+    s->tape = tape_create(
+        d, (struct tape_limits){ .max_rows = c->most_rows, .max_outputs = outputs, .exact = c->exact, .gemm = c->gemm });
     fill_step(c, step, c->most_rows, outputs);
     assert_ok(buffer_alloc(d, step_bytes(c->most_rows, outputs), &s->step, &err), &err);
     assert_ok(buffer_write(&s->step, 0, step, step_bytes(c->most_rows, outputs), &err), &err);
@@ -182,6 +185,36 @@ static void check_graph(struct side *s)
     free(again);
 }
 
+// tape_diff leaves pages with scales alone: what both sides hold, as numbers.
+static double page_difference(const struct side *a, const struct side *b, bool is_v)
+{
+    const struct buffer *buffers[2] = { is_v ? a->pages.v : a->pages.k, is_v ? b->pages.v : b->pages.k };
+    const struct page_shape *shape = &a->pages.shape;
+    unsigned char *bytes[2] = { malloc(buffers[0]->bytes), malloc(buffers[0]->bytes) };
+    float *numbers = malloc(2 * shape->head_dim * sizeof *numbers), *other = numbers + shape->head_dim;
+    double error = 0, norm = 1e-30;
+    struct err err = { 0 };
+
+    for (int i = 0; i < 2; i++)
+        assert_ok(buffer_read(buffers[i], 0, bytes[i], buffers[i]->bytes, &err), &err);
+    for (uint32_t i = 0; i < SLOTS * MAX_PAGES * shape->n_kv_heads * PAGE_TOKENS; i++) {
+        struct page_token t = {
+            shape, bytes[0], i / PAGE_TOKENS / shape->n_kv_heads, i / PAGE_TOKENS % shape->n_kv_heads, i % PAGE_TOKENS, is_v
+        };
+        page_read(&t, numbers);
+        t.pages = bytes[1];
+        page_read(&t, other);
+        for (uint32_t d = 0; d < shape->head_dim; d++) {
+            error += (double)(numbers[d] - other[d]) * (numbers[d] - other[d]);
+            norm += (double)numbers[d] * numbers[d];
+        }
+    }
+    free(numbers);
+    free(bytes[0]);
+    free(bytes[1]);
+    return error / norm;
+}
+
 static void compare(const char *what, const struct shape *c, record *recording)
 {
     struct side plain = { 0 }, fast = { 0 };
@@ -197,6 +230,9 @@ static void compare(const char *what, const struct shape *c, record *recording)
                   c->n_cols, c->exact ? " exact" : "", w.error);
     if (!(w.error <= c->limit))
         fail_msg("%s: error %g, want at most %g", what, w.error, c->limit);
+    for (int v = 0; v < 2 && plain.pages.k; v++)
+        if (!(page_difference(&plain, &fast, v) <= 5e-4))
+            fail_msg("%s: pages of %s differ by %g", what, v ? "V" : "K", page_difference(&plain, &fast, v));
     check_graph(&fast);
     side_close(&plain);
     side_close(&fast);
@@ -225,12 +261,36 @@ static void record_gate_up(struct side *s, const struct shape *c)
                                           .eps = 1e-5f });
 }
 
+static uint32_t v_format(const struct shape *c)
+{
+    return c->kv_v ? c->kv_v : c->kv;
+}
+
+static struct buffer *page_buffer(struct side *s, const struct shape *c, const struct page_shape *shape, bool is_v)
+{
+    uint64_t bytes = (uint64_t)SLOTS * MAX_PAGES * c->n_kv_heads * page_head_bytes(is_v ? v_format(c) : c->kv, c->head_dim);
+    struct buffer *b = side_buffer(s, bytes, OPERAND_F32);
+    unsigned char *data = malloc(bytes);
+    float *numbers = malloc(c->head_dim * sizeof *numbers);
+    struct err err = { 0 };
+
+    for (uint32_t i = 0; i < SLOTS * MAX_PAGES * c->n_kv_heads * PAGE_TOKENS; i++) {
+        for (uint32_t d = 0; d < c->head_dim; d++)
+            numbers[d] = bench_normal();
+        page_write(&(struct page_token){ shape, data, i / PAGE_TOKENS / c->n_kv_heads, i / PAGE_TOKENS % c->n_kv_heads,
+                                         i % PAGE_TOKENS, is_v },
+                   numbers);
+    }
+    assert_ok(buffer_write(b, 0, data, bytes, &err), &err);
+    free(numbers);
+    free(data);
+    return b;
+}
+
 static struct pages side_pages(struct side *s, const struct shape *c)
 {
-    enum operand_type type = c->kv == KV_F16 ? OPERAND_F16 : OPERAND_F32;
-    uint64_t n = (uint64_t)SLOTS * MAX_PAGES * c->n_kv_heads * PAGE_TOKENS * c->head_dim,
-             bytes = n * (type == OPERAND_F16 ? 2 : 4);
-    struct buffer *k = side_buffer(s, bytes, type), *v = side_buffer(s, bytes, type),
+    struct page_shape shape = { c->n_kv_heads, c->head_dim, MAX_PAGES, (u16)c->kv, (u16)v_format(c) };
+    struct buffer *k = page_buffer(s, c, &shape, false), *v = page_buffer(s, c, &shape, true),
                   *table = side_buffer(s, SLOTS * MAX_PAGES * 4, OPERAND_F32);
     uint32_t pages[SLOTS * MAX_PAGES];
     struct err err = { 0 };
@@ -238,7 +298,8 @@ static struct pages side_pages(struct side *s, const struct shape *c)
     for (uint32_t i = 0; i < SLOTS * MAX_PAGES; i++)
         pages[i] = (i * 37 + 5) % (SLOTS * MAX_PAGES);
     assert_ok(buffer_write(table, 0, pages, sizeof pages, &err), &err);
-    return (struct pages){ k, v, table, { c->n_kv_heads, c->head_dim, MAX_PAGES, (u16)c->kv, (u16)c->kv } };
+    s->pages = (struct pages){ k, v, table, shape };
+    return s->pages;
 }
 
 static void record_qkv(struct side *s, const struct shape *c)
@@ -480,6 +541,65 @@ static void attention_in_every_shape(void **state)
             }
 }
 
+// The same products by the vendor's library, in every format and mode. Skipped where cuBLAS is not installed.
+static void products_of_the_vendor(void **state)
+{
+    struct err err = { 0 };
+
+    (void)state;
+    skip_without_gpu();
+    struct vendor *vendor = vendor_open(NULL, &err);
+    if (!vendor) {
+        print_message("%s\n", err.message);
+        skip();
+    }
+    vendor_close(vendor);
+    for (uint32_t f = 0; f < N_FORMATS; f++) {
+        struct shape c = {
+            .format = formats[f], .rows = 33, .most_rows = 40, .n_cols = 512, .n_out = 151, .gemm = GEMM_VENDOR, .limit = 5e-5
+        };
+        c.bias = f % 2;
+        compare("vendor", &c, record_matmul);
+        compare("vendor", &c, record_gate_up);
+        c.other = QUANT_BF16;
+        compare("vendor", &c, record_gate_up);
+        c.head_dim = 64;
+        c.n_heads = 6;
+        c.n_kv_heads = 2;
+        c.kv = KV_F16;
+        c.pairs = f % 2 ? ROPE_ADJACENT : ROPE_HALVES;
+        compare("vendor", &c, record_qkv);
+    }
+}
+
+static void pages_of_every_format(void **state)
+{
+    static const enum kv_format kinds[][2] = {
+        { KV_BF16, KV_BF16 }, { KV_Q8_0, KV_Q8_0 }, { KV_Q8_0, KV_F16 }, { KV_F16, KV_BF16 }
+    };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t r = 0; r < N_ROW_COUNTS; r++)
+        for (uint32_t i = 0; i < 4; i++)
+            for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
+                struct shape c = { .format = QUANT_Q8_0,
+                                   .rows = row_counts[r].rows,
+                                   .most_rows = row_counts[r].most,
+                                   .n_cols = 256,
+                                   .head_dim = head_dim,
+                                   .n_heads = 6,
+                                   .n_kv_heads = 2,
+                                   .past = 100,
+                                   .kv = kinds[i][0],
+                                   .kv_v = kinds[i][1],
+                                   .limit = 5e-4 };
+                compare("qkv", &c, record_qkv);
+                c.limit = 1e-6;
+                compare("attend", &c, record_attend);
+            }
+}
+
 static void small_operations(void **state)
 {
     (void)state;
@@ -506,6 +626,7 @@ static void products_and_attention_of_lesser_devices(void **state)
     products_of_odd_widths(state);
     qkv_in_every_shape(state);
     attention_in_every_shape(state);
+    pages_of_every_format(state);
     c->limits.capability = capability;
 }
 
@@ -550,6 +671,8 @@ int main(void)
         cmocka_unit_test(products_of_odd_widths),
         cmocka_unit_test(qkv_in_every_shape),
         cmocka_unit_test(attention_in_every_shape),
+        cmocka_unit_test(pages_of_every_format),
+        cmocka_unit_test(products_of_the_vendor),
         cmocka_unit_test(products_and_attention_of_lesser_devices),
         cmocka_unit_test(products_of_real_sizes),
         cmocka_unit_test(sampling_as_defined),

@@ -450,7 +450,7 @@ static void every_command_agrees_with_the_plain_loops(void **state)
                 o.exact = exact;
                 o.n_threads = 2;
                 o.stages = "1";
-                assert_ok(engine_verify(&o, n_rows, print_bad, NULL, &n_bad, &err), &err);
+                assert_ok(engine_verify(&o, VERIFY_PLAIN, n_rows, print_bad, NULL, &n_bad, &err), &err);
                 assert_int_equal(n_bad, 0);
             }
 }

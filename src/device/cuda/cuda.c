@@ -193,6 +193,7 @@ static void cuda_close(struct device *d)
     struct cuda *c = (struct cuda *)d;
 
     if (c->context && c->cu->context_set(c->context) == 0) {
+        vendor_close(c->vendor);
         for (uint32_t i = 0; i < c->n_modules; i++)
             c->cu->module_unload(c->modules[i]);
         if (c->staging)

@@ -5,12 +5,13 @@
 // commands become the nodes of one graph, its edges the commands' declared reads and writes, and a step is one launch of the graph.
 #pragma once
 #include "device/cuda/driver.h"
+#include "device/cuda/vendor.h"
 #include "device/tape.h"
 
 enum { CUDA_PARAMS_BYTES = 512 };
 
 struct cuda_launch {
-    cu_function function;
+    cu_function function; // NULL: params is a struct vendor_product
     uint32_t grid[3], block, shared;
     uint32_t command, params_bytes;
     _Alignas(16) unsigned char params[CUDA_PARAMS_BYTES];
@@ -31,7 +32,7 @@ struct cuda_plan {
     uint64_t counters_bytes;
     struct cuda *cuda;
     struct cuda_launch *launches; // grows
-    uint32_t n_launches, capacity;
+    uint32_t n_launches, capacity, n_products;
     struct err error;
 };
 
@@ -40,6 +41,8 @@ struct cuda_shape {
 };
 // Adds a launch; params is copied. Errors stay in the plan.
 void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params, uint32_t bytes);
+// A product by the vendor's library, which is opened the first time. A tape that has one is no graph: it is played launch by launch.
+void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product);
 bool cuda_has_kernel(const struct cuda_plan *p,
                      const char *kernel); // for this device: an image need not serve every architecture
 // Device address of an operand, 0 when absent.

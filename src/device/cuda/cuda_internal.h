@@ -15,6 +15,7 @@ struct cuda {
     cu_module modules[MAX_IMAGES];
     uint32_t n_modules;
     struct cuda_limits limits;
+    struct vendor *vendor;  // opened when a tape asks for it
     unsigned char *staging; // pinned; small writes pass through it without waiting, and behind them are the fetches' places
     uint64_t staging_used;
     cu_event fetched[DEVICE_FETCHES];

@@ -4,7 +4,7 @@
 // launches follow each other; between commands there is an edge where their byte ranges conflict, unless another path implies it.
 // An edge that is a kernel's only one, in and out, is programmatic: the later kernel starts while the earlier one drains, and every
 // kernel waits (griddepcontrol.wait) before it touches what an earlier one may write.
-// A range of commands is played as plain launches, in order: that is for tape_diff.
+// A range of commands is played as plain launches, in order: that is for tape_diff, and for tapes with products of the vendor's library.
 #include <string.h>
 #include "base/mem.h"
 #include "device/cuda/cuda_internal.h"
@@ -18,25 +18,37 @@ struct cuda_tape {
     cu_address step; // that exec was built for
 };
 
-void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params, uint32_t bytes)
+// Room for one more launch, zeroed but for its parameters; NULL after an error.
+static struct cuda_launch *launch_new(struct cuda_plan *p, const void *params, uint32_t bytes)
 {
     CHECK(bytes <= CUDA_PARAMS_BYTES && bytes >= 8);
     if (p->error.code != ERR_NONE)
-        return;
+        return NULL;
     if (p->n_launches == p->capacity) {
         uint32_t capacity = p->capacity ? 2 * p->capacity : 64;
         struct cuda_launch *grown = mem_realloc(p->launches, capacity * sizeof *grown);
         if (!grown) {
             err_memory(&p->error, "a tape's launches");
-            return;
+            return NULL;
         }
         p->launches = grown;
         p->capacity = capacity;
     }
-    struct cuda_launch *l = &p->launches[p->n_launches];
-    *l = (struct cuda_launch){ .block = shape.block, .shared = shape.shared, .params_bytes = bytes };
-    memcpy(l->grid, shape.grid, sizeof l->grid);
+    struct cuda_launch *l = &p->launches[p->n_launches++];
+    *l = (struct cuda_launch){ .params_bytes = bytes };
     memcpy(l->params, params, bytes);
+    return l;
+}
+
+void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params, uint32_t bytes)
+{
+    struct cuda_launch *l = launch_new(p, params, bytes);
+
+    if (!l)
+        return;
+    memcpy(l->grid, shape.grid, sizeof l->grid);
+    l->block = shape.block;
+    l->shared = shape.shared;
     l->function = cuda_function(p->cuda, kernel);
     if (!l->function)
         err_set(&p->error, ERR_UNSUPPORTED, "this build has no kernel %s", kernel);
@@ -46,7 +58,16 @@ void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape 
     else if (shape.shared > 48 * 1024)
         cuda_check(p->cuda, p->cuda->cu->function_set(l->function, CU_FUNCTION_MAX_DYNAMIC_SHARED, (int)p->device.shared_bytes),
                    kernel, &p->error);
-    p->n_launches++;
+}
+
+void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product)
+{
+    struct cuda *c = p->cuda;
+
+    if (p->error.code == ERR_NONE && !c->vendor &&
+        cuda_check(c, c->cu->context_set(c->context), "choosing the device", &p->error))
+        c->vendor = vendor_open(c->stream, &p->error);
+    p->n_products += launch_new(p, product, sizeof *product) != NULL;
 }
 
 bool cuda_has_kernel(const struct cuda_plan *p, const char *kernel)
@@ -71,7 +92,7 @@ static bool plan_commands(struct cuda *c, struct tape *t, struct cuda_tape *n, s
     struct cuda_plan *p = &n->plan;
     uint64_t most = 0, most_counters = 0;
 
-    p->n_launches = 0;
+    p->n_launches = p->n_products = 0;
     for (uint32_t i = 0; i < t->n_commands; i++) {
         uint32_t first = p->n_launches;
         n->first_launch[i] = first;
@@ -141,7 +162,8 @@ bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err)
 static void set_step(struct cuda_tape *n, cu_address step)
 {
     for (uint32_t i = 0; i < n->plan.n_launches; i++)
-        memcpy(n->plan.launches[i].params, &step, sizeof step);
+        if (n->plan.launches[i].function)
+            memcpy(n->plan.launches[i].params, &step, sizeof step);
 }
 
 // Edges as pairs of launches, and how many leave and enter each.
@@ -268,6 +290,13 @@ static bool play_range(struct cuda *c, struct tape *t, uint32_t first, uint32_t 
     for (uint32_t i = n->first_launch[first]; i < n->first_launch[last]; i++) {
         struct cuda_launch *l = &n->plan.launches[i];
         void *params[] = { l->params };
+        if (!l->function) {
+            struct vendor_product product;
+            memcpy(&product, l->params, sizeof product);
+            if (!vendor_multiply(c->vendor, &product, err))
+                return err_prefix(err, "%s: %s", c->device.name, t->commands[l->command].name);
+            continue;
+        }
         cu_result result =
             c->cu->launch(l->function, l->grid[0], l->grid[1], l->grid[2], l->block, 1, 1, l->shared, c->stream, params, NULL);
         if (!cuda_check(c, result, t->commands[l->command].name, err))
@@ -286,7 +315,7 @@ bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step,
         return false;
     d->counters.submissions++;
     d->counters.commands += last - first;
-    if (first == 0 && last == t->n_commands)
+    if (first == 0 && last == t->n_commands && n->plan.n_products == 0)
         return prepare(c, t, at, err) && cuda_check(c, c->cu->graph_launch(n->exec, c->stream), "a step", err);
     if (n->exec) { // arguments are about to change under it
         c->cu->stream_wait(c->stream);

@@ -57,15 +57,3 @@ static __device__ __forceinline__ f32 norm_factor(f32 sum_of_squares, u32 n_cols
 {
     return 1 / sqrtf(sum_of_squares / (f32)n_cols + eps);
 }
-
-static __device__ __forceinline__ f32 page_number(const void *pages, u32 f16, u64 at)
-{
-    return f16 ? __half2float(((const __half *)pages)[at]) : ((const f32 *)pages)[at];
-}
-static __device__ __forceinline__ void page_store(void *pages, u32 f16, u64 at, f32 v)
-{
-    if (f16)
-        ((__half *)pages)[at] = __float2half_rn(v);
-    else
-        ((f32 *)pages)[at] = v;
-}

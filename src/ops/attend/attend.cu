@@ -1,6 +1,6 @@
-// attend.cu - attend.h for whatever the other kernels do not take: any head size, fp32 pages. Online softmax, positions one by one.
-#include "device/cuda/kernel.cuh"
+// attend.cu - attend.h for whatever the other kernels do not take: any head size, pages of every format. Online softmax, positions one by one.
 #include "ops/attend/attend_cuda.h"
+#include "ops/pages.cuh"
 
 // A block a head and row: the four warps take positions in turn, each with a softmax of its own, and meet at the end.
 extern "C" __global__ void __launch_bounds__(128) attend_plain(const __grid_constant__ struct attend_params p)
@@ -9,7 +9,7 @@ extern "C" __global__ void __launch_bounds__(128) attend_plain(const __grid_cons
     __shared__ f32 tops[4], totals[4];
     const struct page_shape &shape = p.args.pages;
     u32 row = blockIdx.y, h = blockIdx.x, kv = h / (p.args.n_heads / shape.n_kv_heads), lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    bool f16 = shape.k_format == KV_F16;
+    struct page_side k = { &shape, (void *)p.k_pages, false }, v = { &shape, (void *)p.v_pages, true };
     f32 *q = plain_shared, *out = q + shape.head_dim, top = -__int_as_float(0x7f800000), total = 0;
     f32 sums[16]; // lane's dimensions: lane, lane + 32, ...; up to 512
 
@@ -28,10 +28,10 @@ extern "C" __global__ void __launch_bounds__(128) attend_plain(const __grid_cons
         sums[i] = 0;
     __syncthreads();
     for (u32 j = begin + warp; j <= position; j += 4) {
-        u64 base = page_at(&shape, table[j / PAGE_TOKENS], kv);
+        u32 page = table[j / PAGE_TOKENS];
         f32 score = 0;
         for (u32 d = lane; d < shape.head_dim; d += 32)
-            score += q[d] * page_number(p.k_pages, f16, base + page_k_element(&shape, j % PAGE_TOKENS, d));
+            score += q[d] * page_get(k, page, kv, j % PAGE_TOKENS, d);
         score = warp_sum(score) * p.args.scale;
         f32 higher = fmaxf(top, score), keep = expf(top - higher), weight = expf(score - higher);
         top = higher;
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(128) attend_plain(const __grid_cons
 #pragma unroll
         for (u32 i = 0; i < 16; i++)
             if (i < n_sums && lane + 32 * i < shape.head_dim)
-                sums[i] = sums[i] * keep + weight * page_number(p.v_pages, f16, base + page_v_element(&shape, j % PAGE_TOKENS, lane + 32 * i));
+                sums[i] = sums[i] * keep + weight * page_get(v, page, kv, j % PAGE_TOKENS, lane + 32 * i);
     }
     if (lane == 0) {
         tops[warp] = top;

@@ -1,4 +1,5 @@
-// attend_cuda.c - chooses the kernel: attend_few for up to 16 rows, attend_many for more, attend_plain for fp32 pages and odd heads.
+// attend_cuda.c - chooses the kernel: attend_few for up to 16 rows of fp16 pages, attend_many for more and for the other formats,
+// attend_plain for fp32 pages and odd heads.
 #include "ops/attend/attend_cuda.h"
 #include "ops/cuda_table.h"
 
@@ -28,6 +29,18 @@ static void launch_few(struct cuda_plan *p, struct attend_params *params)
                     sizeof *params);
 }
 
+static void launch_many(struct cuda_plan *p, const struct attend_params *params)
+{
+    u32 head_dim = params->args.pages.head_dim;
+    struct cuda_shape shape = { { divide_up(p->tape.max_rows, MANY_ROWS), params->args.n_heads, 1 }, 128, 4 * 64 * head_dim * 2 };
+    char name[32];
+
+    snprintf(name, sizeof name, "attend_hopper_%u", head_dim);
+    if (p->device.capability < 90 || !cuda_has_kernel(p, name))
+        snprintf(name, sizeof name, "attend_many_%u", head_dim);
+    cuda_launch_add(p, name, shape, params, sizeof *params);
+}
+
 void cuda_plan_attend(struct cuda_plan *p)
 {
     struct attend_params params = { .q = cuda_at(p, ATTEND_Q),
@@ -38,15 +51,12 @@ void cuda_plan_attend(struct cuda_plan *p)
                                     .args = *(const struct attend_args *)p->command->args };
     const struct page_shape *s = &params.args.pages;
     u32 rows = p->tape.max_rows, n_heads = params.args.n_heads;
-    bool halves = s->k_format == KV_F16 && s->v_format == KV_F16 && (s->head_dim == 64 || s->head_dim == 128);
+    bool tiles = s->k_format != KV_F32 && s->v_format != KV_F32 && (s->head_dim == 64 || s->head_dim == 128);
 
-    if (halves && (rows <= FEW_ROWS || p->tape.invariant)) {
+    if (tiles && (rows <= FEW_ROWS || p->tape.invariant) && s->k_format == KV_F16 && s->v_format == KV_F16) {
         launch_few(p, &params);
-    } else if (halves) {
-        char name[32];
-        snprintf(name, sizeof name, "attend_many_%u", s->head_dim);
-        cuda_launch_add(p, name, (struct cuda_shape){ { divide_up(rows, MANY_ROWS), n_heads, 1 }, 128, 4 * 64 * s->head_dim * 2 },
-                        &params, sizeof params);
+    } else if (tiles) {
+        launch_many(p, &params);
     } else {
         cuda_launch_add(p, "attend_plain", (struct cuda_shape){ { n_heads, rows, 1 }, 128, s->head_dim * 4 * 2 }, &params,
                         sizeof params);

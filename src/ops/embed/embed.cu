@@ -7,8 +7,13 @@ template <u32 F> static __device__ void decode(const struct embed_params &p, u32
     for (u32 block = threadIdx.x; block < p.args.n_cols / 32; block += blockDim.x) {
         struct unpacked u = unpack_block<F>(load_block<F>(p.table, token, block));
 #pragma unroll
-        for (u32 i = 0; i < 32; i++)
-            out[block * 32 + i] = (u.scale[i / 16] * (f32)(int)(signed char)(u.q[i / 4] >> 8 * (i % 4)) + u.offset[i / 16]) * p.args.scale;
+        for (u32 i = 0; i < 8; i++) {
+            f32 v[4];
+#pragma unroll
+            for (u32 k = 0; k < 4; k++)
+                v[k] = (u.scale[i / 4] * signed_byte((u32)u.q[i], k) + u.offset[i / 4]) * p.args.scale;
+            *(float4 *)(out + block * 32 + i * 4) = make_float4(v[0], v[1], v[2], v[3]);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 // keeps a ring of stages full (64 columns of activations each, stored by ready.cu exactly as shared memory wants them); two warpgroups
 // take 32 pairs each, the M side of the instruction, and read their weights straight from memory a step of 128 columns ahead, the
 // first of the next tile before the end of this one. While four products run, the next four fragments are dequantised.
-// The two meet only through the ring, so that one's results are stored while the other still multiplies.
+// The two meet only through the belt, so that one's results are stored while the other still multiplies.
 // The image of another architecture holds no such kernel; pairs.c then takes gemm_many.
 #include "ops/matmul/fragments.cuh"
 #include "ops/matmul/pairs.cuh"
@@ -13,7 +13,7 @@
 
 enum { CONSUMER_THREADS = 256, HOPPER_THREADS = 384, TILE_PAIRS = 64, STEP_COLUMNS = 128 };
 
-template <u32 ROWS> struct ring {
+template <u32 ROWS> struct belt {
     static constexpr u32 stages = ROWS == 256 ? 6 : 10, stage_bytes = ROWS * 128, chunk_bytes = READY_ROWS * 128;
     u32 full, empty, data; // in shared memory
     u32 at, phase;
@@ -161,18 +161,18 @@ template <u32 ROWS> static __device__ __forceinline__ struct walk walk_of(const 
 }
 
 template <u32 ROWS>
-static __device__ __forceinline__ void produce(const struct pairs_params &p, struct ring<ROWS> ring, const struct walk &w)
+static __device__ __forceinline__ void produce(const struct pairs_params &p, struct belt<ROWS> belt, const struct walk &w)
 {
     u32 n_stages = p.ready_cols / 64;
 
     for (u32 item = blockIdx.x; item < w.n_items; item += gridDim.x) {
-        u32 chunk = tile_at<ROWS>(item, w.n_row_tiles).first_row / READY_ROWS, bytes = ring.chunk_bytes;
+        u32 chunk = tile_at<ROWS>(item, w.n_row_tiles).first_row / READY_ROWS, bytes = belt.chunk_bytes;
         const u8 *from = p.ready + (u64)chunk * n_stages * bytes;
         bool second =
             ROWS == 256 && (chunk + 1) * READY_ROWS < w.n_rows; // what lies in its place otherwise is multiplied for nothing
-        for (u32 k = 0; k < n_stages; k++, ring.next()) {
-            u32 full = ring.full + 8 * ring.at, to = ring.data + ring.at * ring.stage_bytes;
-            barrier_wait(ring.empty + 8 * ring.at, ring.phase ^ 1);
+        for (u32 k = 0; k < n_stages; k++, belt.next()) {
+            u32 full = belt.full + 8 * belt.at, to = belt.data + belt.at * belt.stage_bytes;
+            barrier_wait(belt.empty + 8 * belt.at, belt.phase ^ 1);
             barrier_expect(full, second ? 2 * bytes : bytes);
             bulk_copy(to, from + (u64)k * bytes, bytes, full);
             if (second)
@@ -190,19 +190,19 @@ static __device__ __forceinline__ void fence(u32 (&a)[4][4])
 
 // 64 columns' products, which run on while the next fragments are made. before: the stage that the ones still running read.
 template <u32 ROWS>
-static __device__ __forceinline__ void multiply(f32 (&d)[ROWS / 8][4], u32 (&a)[4][4], struct ring<ROWS> &ring, u32 *before)
+static __device__ __forceinline__ void multiply(f32 (&d)[ROWS / 8][4], u32 (&a)[4][4], struct belt<ROWS> &belt, u32 *before)
 {
-    barrier_wait(ring.full + 8 * ring.at, ring.phase);
-    u64 tile = tile_descriptor(ring.data + ring.at * ring.stage_bytes);
+    barrier_wait(belt.full + 8 * belt.at, belt.phase);
+    u64 tile = tile_descriptor(belt.data + belt.at * belt.stage_bytes);
     fence(a);
 #pragma unroll
     for (u32 k = 0; k < 4; k++)
         wgmma(d, a[k], tile + 2 * k);
     asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory"); // the four before are done
     if (*before != ~0u && threadIdx.x % 32 == 0)
-        barrier_arrive(ring.empty + 8 * *before);
-    *before = ring.at;
-    ring.next();
+        barrier_arrive(belt.empty + 8 * *before);
+    *before = belt.at;
+    belt.next();
 }
 
 // The ends of a tile. Each thread holds, of its pair, rows 2 t and 2 t + 1 of every eight.
@@ -213,6 +213,7 @@ template <u32 F, u32 ROWS> struct ending {
     u32 first_row, n_rows; // of this thread: first_row + 8 n and the one after
 
     static constexpr f32 back = strip<F>::scale_back;
+    static constexpr u32 batch = lane_weights<F>::plain ? 4 : 8; // rows at a time, in eights; plain weights leave fewer registers
 
     __device__ __forceinline__ u32 row(u32 n, u32 which) const
     {
@@ -222,7 +223,6 @@ template <u32 F, u32 ROWS> struct ending {
     // Two neighbouring outputs a row, with what is added to them loaded some rows at a time.
     __device__ __forceinline__ void plain()
     {
-        constexpr u32 batch = lane_weights<F>::plain ? 4 : 8; // plain weights leave fewer registers
         f32 *out = p.out[0] + r.row[0];
         const f32 *add = p.add ? p.add + r.row[0] : nullptr, *bias = p.bias[0];
         float2 b = bias ? make_float2(bias[r.row[0]], bias[r.row[1]]) : make_float2(0, 0);
@@ -256,36 +256,83 @@ template <u32 F, u32 ROWS> struct ending {
                     out[(u64)row(n, i) * p.out_stride[0]] = activation_of(p.activation, d[n][i] * back) * (d[n][2 + i] * back);
     }
 
-    __device__ __forceinline__ void any()
+    // q, k or v, with the angles and places of some rows loaded at a time.
+    __device__ __forceinline__ void rope()
     {
-        constexpr u32 batch = 2;
+        u32 m = r.matrix[0], head_dim = p.rope.pages.head_dim;
+        bool turns = r.turn != ~0u, keeps = m > 0 && p.mode == PAIRS_ROPE;
+        const f32 *bias = p.bias[m];
+        f32 *out = p.out[m];
+        float2 b = bias ? make_float2(bias[r.row[0]], bias[r.row[1]]) : make_float2(0, 0);
+        // From a page's first number to this head's and dim's; pages are fp16 here.
+        u32 from_page[2], token_stride = m == 1 ? 1 : head_dim, page_numbers = p.rope.pages.n_kv_heads * PAGE_TOKENS * head_dim;
+        for (u32 k = 0; k < 2; k++)
+            from_page[k] = r.row[k] / head_dim * PAGE_TOKENS * head_dim + r.row[k] % head_dim * (m == 1 ? PAGE_TOKENS : 1);
+        __half *pages = (__half *)(m == 1 ? p.k_pages : p.v_pages);
 #pragma unroll
-        for (u32 n = 0; n < ROWS / 8; n += batch) {
-            struct pair_inputs in[2 * batch];
+        for (u32 n = 0; n < ROWS / 8; n += batch / 2) {
+            float2 angle[batch];
+            u32 position[batch], page[batch];
 #pragma unroll
-            for (u32 i = 0; i < 2 * batch; i++)
-                in[i] = pair_load(p, r, min(row(n + i / 2, i % 2), n_rows - 1));
+            for (u32 i = 0; i < batch; i++) {
+                u32 at = min(row(n + i / 2, i % 2), n_rows - 1);
+                angle[i] = turns ? *(const float2 *)(p.angles + (u64)at * p.rope.n_dims + r.turn) : make_float2(1, 0);
+                position[i] = keeps ? step_positions(p.step)[at] : 0;
+                page[i] = keeps ? step_slots(p.step)[at] * p.rope.pages.max_pages + position[i] / PAGE_TOKENS : 0;
+            }
 #pragma unroll
-            for (u32 i = 0; i < 2 * batch; i++) {
+            for (u32 i = 0; i < batch; i++)
+                page[i] = keeps ? p.table[page[i]] : 0;
+#pragma unroll
+            for (u32 i = 0; i < batch; i++) {
                 const f32 *v = d[n + i / 2] + i % 2;
-                if (row(n + i / 2, i % 2) < n_rows)
-                    pair_end(p, r, row(n + i / 2, i % 2), in[i], make_float2(v[0] * back, v[2] * back));
+                f32 x = v[0] * back + b.x, y = v[2] * back + b.y;
+                f32 sums[2] = { x * angle[i].x - y * angle[i].y, y * angle[i].x + x * angle[i].y };
+                u32 at = row(n + i / 2, i % 2);
+                if (at >= n_rows)
+                    continue;
+#pragma unroll
+                for (u32 k = 0; k < 2; k++)
+                    if (keeps)
+                        pages[(u64)page[i] * page_numbers + from_page[k] + position[i] % PAGE_TOKENS * token_stride] =
+                            __float2half_rn(sums[k]);
+                    else
+                        out[(u64)at * p.out_stride[m] + r.row[k]] = sums[k];
             }
         }
+    }
+
+    // One output at a time: rows of an odd number of outputs, and gate over up.
+    __device__ __forceinline__ void single()
+    {
+        const f32 *bias = p.bias[0];
+        f32 b[2] = { bias ? bias[r.row[0]] : 0, bias ? bias[r.row[1]] : 0 };
+#pragma unroll
+        for (u32 n = 0; n < ROWS / 8; n++)
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) {
+                u64 at = (u64)row(n, i % 2) * p.out_stride[0] + r.row[i / 2];
+                if (row(n, i % 2) >= n_rows || (i / 2 && !r.second))
+                    continue;
+                f32 v = d[n][i] * back + b[i / 2] + (p.add ? p.add[at] : 0);
+                p.out[0][at] = p.mode == PAIRS_GATE_OVER ? activation_of(p.activation, v) * p.out[0][at] : v;
+            }
     }
 
     __device__ __forceinline__ void all()
     {
         if (p.mode == PAIRS_GATED)
             gated();
+        else if (p.mode >= PAIRS_ROPE)
+            rope();
         else if (p.mode == PAIRS_PLAIN && p.out_stride[0] % 2 == 0)
             plain();
         else
-            any();
+            single();
     }
 };
 
-template <u32 F, u32 ROWS> static __device__ __forceinline__ void consume(const struct pairs_params &p, struct ring<ROWS> ring)
+template <u32 F, u32 ROWS> static __device__ __forceinline__ void consume(const struct pairs_params &p, struct belt<ROWS> belt)
 {
     u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32, own = warp * 8 + lane / 4;
     struct lane_weights<F> w;
@@ -305,8 +352,10 @@ template <u32 F, u32 ROWS> static __device__ __forceinline__ void consume(const 
         struct pair r = w.r;
         u32 before = ~0u; // the stage that products in flight still read
 #pragma unroll
-        for (u32 n = 0; n < ROWS / 8; n++)
+        for (u32 n = 0; n < ROWS / 8; n++) {
             d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0;
+            asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])); // before the first fence
+        }
         for (u32 s = 0; s < k.n_steps; s++) {
             bool last = s + 1 == k.n_steps;
             if (last && item + gridDim.x < k.n_items)
@@ -314,13 +363,13 @@ template <u32 F, u32 ROWS> static __device__ __forceinline__ void consume(const 
             u32 then = last ? 0 : s + 1;
             w.turn(p, then);
             w.template fragments<0>(p, then, a[0]);
-            multiply<ROWS>(d, a[0], ring, &before);
+            multiply<ROWS>(d, a[0], belt, &before);
             w.template fragments<1>(p, then, a[1]);
-            multiply<ROWS>(d, a[1], ring, &before);
+            multiply<ROWS>(d, a[1], belt, &before);
         }
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
         if (lane == 0)
-            barrier_arrive(ring.empty + 8 * before);
+            barrier_arrive(belt.empty + 8 * before);
         struct tile t = tile_at<ROWS>(item, k.n_row_tiles);
         if (t.first_pair + own < p.n_pairs) {
             struct ending<F, ROWS> end = {
@@ -334,16 +383,16 @@ template <u32 F, u32 ROWS> static __device__ __forceinline__ void consume(const 
 template <u32 F, u32 ROWS> static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
-    struct ring<ROWS> ring = {
+    struct belt<ROWS> belt = {
     };
 
-    ring.data = (u32)__cvta_generic_to_shared(shared);
-    ring.full = ring.data + ring.stages * ring.stage_bytes;
-    ring.empty = ring.full + 8 * ring.stages;
+    belt.data = (u32)__cvta_generic_to_shared(shared);
+    belt.full = belt.data + belt.stages * belt.stage_bytes;
+    belt.empty = belt.full + 8 * belt.stages;
     if (threadIdx.x == 0) {
-        for (u32 i = 0; i < ring.stages; i++) {
-            barrier_init(ring.full + 8 * i, 1);
-            barrier_init(ring.empty + 8 * i, CONSUMER_THREADS / 32);
+        for (u32 i = 0; i < belt.stages; i++) {
+            barrier_init(belt.full + 8 * i, 1);
+            barrier_init(belt.empty + 8 * i, CONSUMER_THREADS / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -352,10 +401,10 @@ template <u32 F, u32 ROWS> static __device__ __forceinline__ void gemm_hopper(co
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
         wait_for_inputs();
         if (threadIdx.x == CONSUMER_THREADS)
-            produce<ROWS>(p, ring, walk_of<ROWS>(p));
+            produce<ROWS>(p, belt, walk_of<ROWS>(p));
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        consume<F, ROWS>(p, ring);
+        consume<F, ROWS>(p, belt);
     }
 }
 

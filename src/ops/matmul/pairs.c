@@ -4,6 +4,7 @@
 // ready once, then gemm_few. More: gemm_hopper where this build and the device have it, else gemm_many. exact, fp32 weights and odd
 // widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
 #include "ops/matmul/pairs.h"
+#include "ops/matmul/vendor_parts.h"
 
 enum { FEW_ROWS = 16, GEMV_WARPS = 16, FEW_PAIRS = 16, MANY_PAIRS = 64, MANY_SHARED = 5 * 128 * READY_ROWS };
 
@@ -210,13 +211,35 @@ static void launch_three(struct cuda_plan *p, const struct pairs_plan *product, 
     }
 }
 
+static u32 n_matrices(const struct pairs_params *params)
+{
+    return params->mode >= PAIRS_ROPE ? 3 : params->mode == PAIRS_GATED ? 2 : 1;
+}
+
 static bool wants_ready(const struct cuda_plan *p, const struct pairs_plan *product, u32 max_rows)
 {
     bool wants = false;
 
-    for (u32 m = 0; m < (product->params.mode >= PAIRS_ROPE ? 3 : 1); m++)
+    for (u32 m = 0; m < n_matrices(&product->params); m++)
         wants |= way_of(p, product, product->params.w[m].format, max_rows) >= WAY_FEW;
     return wants;
+}
+
+static bool wants_vendor(const struct cuda_plan *p, const struct pairs_plan *product, u32 max_rows)
+{
+    bool wants = p->tape.gemm == GEMM_VENDOR;
+
+    for (u32 m = 0; m < n_matrices(&product->params); m++)
+        wants = wants && way_of(p, product, product->params.w[m].format, max_rows) == WAY_MANY;
+    return wants;
+}
+
+// A scale of Q8_0 belongs to more dims than a pair has; kernels for many rows know fp16 alone.
+bool pairs_store(const struct cuda_plan *p, const struct page_shape *pages)
+{
+    bool halves = pages->k_format == KV_F16 && pages->v_format == KV_F16,
+         blocks = pages->k_format == KV_Q8_0 || pages->v_format == KV_Q8_0;
+    return halves || (!blocks && (p->tape.max_rows <= FEW_ROWS || p->tape.invariant));
 }
 
 void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product)
@@ -225,12 +248,17 @@ void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product)
     u32 max_rows = params.rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs, format = params.w[0].format;
 
     params.ready_cols = divide_up(params.n_cols, 128) * 128;
-    if (wants_ready(p, product, max_rows))
-        launch_ready(p, product, &params, max_rows);
-    if (params.mode >= PAIRS_ROPE) {
-        launch_three(p, product, &params, max_rows);
+    params.n_pairs = params.mode == PAIRS_GATED ? params.w[0].n_rows : divide_up(params.w[0].n_rows, 2);
+    if (params.mode >= PAIRS_ROPE)
+        params.n_pairs += params.w[1].n_rows / 2 + params.w[2].n_rows / 2;
+    if (wants_vendor(p, product, max_rows)) {
+        pairs_vendor_launch(p, &params, n_matrices(&params), max_rows);
         return;
     }
-    params.n_pairs = params.mode == PAIRS_GATED ? params.w[0].n_rows : divide_up(params.w[0].n_rows, 2);
-    launch_part(p, &params, (struct part){ format, max_rows, way_of(p, product, format, max_rows) });
+    if (wants_ready(p, product, max_rows))
+        launch_ready(p, product, &params, max_rows);
+    if (params.mode >= PAIRS_ROPE)
+        launch_three(p, product, &params, max_rows);
+    else
+        launch_part(p, &params, (struct part){ format, max_rows, way_of(p, product, format, max_rows) });
 }

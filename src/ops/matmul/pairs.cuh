@@ -4,6 +4,7 @@
 #include "ops/activate/activation.cuh"
 #include "ops/matmul/planes.cuh"
 #include "ops/matmul/pairs.h"
+#include "ops/pages.cuh"
 
 struct pair {
     u32 matrix[2]; // indices into w
@@ -104,20 +105,6 @@ static __device__ __forceinline__ struct pair_inputs pair_load(const struct pair
     return in;
 }
 
-static __device__ __forceinline__ void page_put(const struct pairs_params &p, const struct pair &r, const struct pair_inputs &in,
-                                                const f32 (&sums)[2])
-{
-    const struct page_shape &s = p.rope.pages;
-    void *pages = r.matrix[0] == 1 ? p.k_pages : p.v_pages;
-
-#pragma unroll
-    for (u32 i = 0; i < 2; i++) {
-        u32 head = r.row[i] / s.head_dim, dim = r.row[i] % s.head_dim;
-        u64 at = page_at(&s, in.page, head) + (r.matrix[0] == 1 ? page_k_element(&s, in.token, dim) : page_v_element(&s, in.token, dim));
-        page_store(pages, s.k_format == KV_F16, at, sums[i]);
-    }
-}
-
 // q, k or v: bias, RoPE, and to its place.
 static __device__ __forceinline__ void pair_rope_end(const struct pairs_params &p, const struct pair &r, u32 row,
                                                      const struct pair_inputs &in, f32 (&sums)[2])
@@ -130,7 +117,10 @@ static __device__ __forceinline__ void pair_rope_end(const struct pairs_params &
         sums[1] = y * in.cosine + x * in.sine;
     }
     if (m > 0 && p.mode == PAIRS_ROPE) {
-        page_put(p, r, in, sums);
+        struct page_side side = { &p.rope.pages, m == 1 ? p.k_pages : p.v_pages, m == 2 };
+        u32 head_dim = p.rope.pages.head_dim;
+        page_put(side, in.page, r.row[0] / head_dim, in.token, r.row[0] % head_dim, sums[0]);
+        page_put(side, in.page, r.row[1] / head_dim, in.token, r.row[1] % head_dim, sums[1]);
         return;
     }
     f32 *out = p.out[m] + (u64)row * p.out_stride[m];

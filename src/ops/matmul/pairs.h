@@ -77,4 +77,6 @@ struct pairs_plan {
     u32 exact;
 };
 void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product);
+// Does a product of this tape's rows store k and v into such pages? If not, PAIRS_THREE and rope_store.
+bool pairs_store(const struct cuda_plan *p, const struct page_shape *pages);
 #endif

@@ -1,5 +1,5 @@
 // qkv_cuda.c - the operation's launches: one product that rotates and stores, or a product and then rope_store where heads are
-// normalised first (a pair does not see its whole head).
+// normalised first or the product cannot store into such pages.
 #include "ops/cuda_table.h"
 #include "ops/matmul/pairs.h"
 #include "ops/qkv/qkv.h"
@@ -24,7 +24,7 @@ void cuda_plan_qkv(struct cuda_plan *p)
 {
     const struct qkv_args *args = (const struct qkv_args *)p->command->args;
     u32 head_dim = args->rope.pages.head_dim, n_kv = args->rope.pages.n_kv_heads * head_dim, n_q = args->rope.n_heads * head_dim;
-    bool parts = cuda_at(p, QKV_Q_NORM) || cuda_at(p, QKV_K_NORM);
+    bool parts = cuda_at(p, QKV_Q_NORM) || cuda_at(p, QKV_K_NORM) || !pairs_store(p, &args->rope.pages);
     u64 work = cuda_at(p, QKV_WORK), kv_bytes = (u64)p->tape.max_rows * n_kv * 4, taken = (2 * kv_bytes + 255) / 256 * 256;
     struct pairs_plan product = {
         .params = { .w = { planes_of(p, QKV_WQ), planes_of(p, QKV_WK), planes_of(p, QKV_WV) },

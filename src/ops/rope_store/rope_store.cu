@@ -1,5 +1,5 @@
 // rope_store.cu - the operation as defined in rope_store.h: a warp takes one head of one row.
-#include "device/cuda/kernel.cuh"
+#include "ops/pages.cuh"
 #include "ops/rope_store/rope_store_cuda.h"
 
 static __device__ void normalise(f32 *head, const f32 *norm, u32 n, f32 eps)
@@ -49,8 +49,10 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const __grid_consta
         return;
     u32 position = step_positions(p.step)[row], token = position % PAGE_TOKENS;
     u32 page = p.table[(u64)step_slots(p.step)[row] * s.max_pages + position / PAGE_TOKENS];
-    u64 base = page_at(&s, page, h);
+    struct page_side side = { &s, is_k ? p.k_pages : p.v_pages, !is_k };
     for (u32 d = lane; d < s.head_dim; d += 32)
-        page_store(is_k ? p.k_pages : p.v_pages, s.k_format == KV_F16,
-                   base + (is_k ? page_k_element(&s, token, d) : page_v_element(&s, token, d)), head[d]);
+        if (s.head_dim % 32 == 0)
+            page_put_block(side, page, h, token, d, head[d]);
+        else
+            page_put(side, page, h, token, d, head[d]);
 }

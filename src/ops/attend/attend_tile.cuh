@@ -1,0 +1,284 @@
+// attend_tile.cuh - attention of many rows but for its products: runs of rows, tiles of pages in shared memory, online softmax.
+//
+// A block takes one head and 64 rows of the step, a warp 16 of them. Rows may belong to several sequences: runs of neighbouring positions
+// of one slot are handled one after the other, each over its own pages; other rows are masked out meanwhile. Four pages, 64 tokens, are
+// in shared memory at a time and the next four on their way. K lies there as in a page of fp16, [page][dim][16 tokens], 16-byte words
+// swizzled within 256 bytes; V as [64 dims][64 tokens], its rows of 128 bytes swizzled within 8: what ldmatrix.trans reads without
+// bank conflicts. Pages of fp16 are copied as they lie; BF16 and Q8_0 become fp16 on the way.
+#pragma once
+#include "ops/attend/attend_cuda.h"
+#include "ops/pages.cuh"
+
+enum { MANY_THREADS = 128, MANY_ROWS = 64, TILE_PAGES = 4, TILE_TOKENS = 64 };
+#define LOWEST (-1e30f)
+
+struct run {                        // rows [first, end) of the block: one slot, rising positions
+    u32 first, end, slot, position; // of the first row
+};
+
+static __device__ __forceinline__ u32 two_halves(f32 low, f32 high)
+{
+    __half2 h = __floats2half2_rn(low, high);
+    return *(u32 *)&h;
+}
+static __device__ __forceinline__ void copy_16(u32 to, const void *from, bool exists)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0));
+}
+static __device__ __forceinline__ void store_16(u32 to, const u32 (&v)[4])
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+}
+
+// Byte offsets: within a page's K, and within a tile's V, of a 16-byte word.
+static __device__ __forceinline__ u32 k_place(u32 dim, u32 half)
+{
+    return (dim * 2 + (half ^ (dim >> 2 & 1))) * 16;
+}
+static __device__ __forceinline__ u32 v_place(u32 token, u32 word)
+{
+    return word / 8 * (TILE_TOKENS * 128) + token * 128 + (word % 8 ^ token % 8) * 16;
+}
+
+// Four fp16 words of number `which` of eight groups of two (bf16) or four (int8, times its scale).
+static __device__ __forceinline__ void ungroup(u32 format, const u32 (&groups)[8], u32 which, const f32 (&scales)[8],
+                                               u32 (&to)[4])
+{
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        u32 a = groups[2 * i], b = groups[2 * i + 1];
+        if (format == KV_BF16)
+            to[i] =
+                two_halves(__uint_as_float(which ? a & 0xffff0000 : a << 16), __uint_as_float(which ? b & 0xffff0000 : b << 16));
+        else
+            to[i] = two_halves((f32)(i8)(a >> 8 * which) * scales[2 * i], (f32)(i8)(b >> 8 * which) * scales[2 * i + 1]);
+    }
+}
+
+template <u32 D> struct attention {
+    const struct attend_params &p;
+    u32 shared, kv_head;
+    u32 q[D / 16][4];
+    f32 out[D / 8][4];
+    f32 top[2], total[2]; // of rows g and g + 8
+    u32 position[2];      // ~0: not in this run
+
+    static constexpr u32 page_bytes = PAGE_TOKENS * D * 2, tile_bytes = TILE_PAGES * page_bytes;
+
+    // K of stage s lies at s * 2 tiles, V one tile further.
+    __device__ __forceinline__ void fetch(const u32 *table, u32 first_page, u32 last, u32 stage)
+    {
+        u32 to = shared + stage * 2 * tile_bytes;
+        if (p.args.pages.k_format == KV_F16)
+            fetch_k(table, first_page, last, to);
+        else
+            convert(false, table, first_page, last, to);
+        if (p.args.pages.v_format == KV_F16)
+            fetch_v(table, first_page, last, to + tile_bytes);
+        else
+            convert(true, table, first_page, last, to + tile_bytes);
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+    __device__ __forceinline__ void fetch_k(const u32 *table, u32 first_page, u32 last, u32 to)
+    {
+#pragma unroll
+        for (u32 i = threadIdx.x; i < TILE_PAGES * D * 2; i += MANY_THREADS) {
+            u32 page = i / (D * 2), word = i % (D * 2);
+            bool exists = (first_page + page) * PAGE_TOKENS <= last;
+            u64 at = page_at(&p.args.pages, exists ? table[first_page + page] : 0, kv_head) + word * 8;
+            copy_16(to + page * page_bytes + k_place(word / 2, word % 2), (const __half *)p.k_pages + at, exists);
+        }
+    }
+    __device__ __forceinline__ void fetch_v(const u32 *table, u32 first_page, u32 last, u32 to)
+    {
+#pragma unroll
+        for (u32 i = threadIdx.x; i < TILE_PAGES * D * 2; i += MANY_THREADS) {
+            u32 page = i / (D * 2), word = i % (D * 2), token = page * PAGE_TOKENS + word / (D / 8);
+            bool written = first_page * PAGE_TOKENS + token <= last; // what nobody wrote may be a NaN
+            u64 at = page_at(&p.args.pages, written ? table[first_page + page] : 0, kv_head) + word * 8;
+            copy_16(to + v_place(token, word % (D / 8)), (const __half *)p.v_pages + at, written);
+        }
+    }
+
+    // 32 bytes at a time: of K a group of dims of eight tokens, of V a group of tokens and eight dims.
+    __device__ __forceinline__ void convert(bool is_v, const u32 *table, u32 first_page, u32 last, u32 to)
+    {
+        const struct page_shape &shape = p.args.pages;
+        u32 format = is_v ? shape.v_format : shape.k_format, group = page_group(format), bytes = page_head_bytes(format, D);
+        u32 units = PAGE_TOKENS * D / group / 8; // of a page
+        const u8 *pages = (const u8 *)(is_v ? p.v_pages : p.k_pages);
+
+        for (u32 i = threadIdx.x; i < TILE_PAGES * units; i += MANY_THREADS) {
+            u32 page = i / units, unit = i % units, first = (first_page + page) * PAGE_TOKENS;
+            u32 outer = is_v ? unit / (D / 8) : unit / 2, inner = is_v ? unit % (D / 8) : unit % 2;
+            const u8 *head = pages + page_place(&shape, first <= last ? table[first_page + page] : 0, kv_head) * bytes;
+            const u32 *from = (const u32 *)(head) + unit * 8;
+            u32 words[8], fp16[4];
+            f32 scales[8] = {};
+#pragma unroll
+            for (u32 k = 0; k < 8; k++)
+                words[k] = from[k];
+            for (u32 w = 0; w < group; w++) {
+                u32 token = is_v ? outer * group + w : inner * 8, dim = is_v ? inner * 8 : outer * group + w;
+                if (format == KV_Q8_0) {
+                    const __half *s = (const __half *)(head + page_scale_at(&shape, token, dim));
+#pragma unroll
+                    for (u32 k = 0; k < 8; k++)
+                        scales[k] = __half2float(s[is_v ? 0 : k]);
+                }
+                ungroup(format, words, w, scales, fp16);
+                if (is_v && first + token > last)
+                    fp16[0] = fp16[1] = fp16[2] = fp16[3] = 0;
+                store_16(to + (is_v ? v_place(page * PAGE_TOKENS + token, inner) : page * page_bytes + k_place(dim, inner)),
+                         fp16);
+            }
+        }
+    }
+
+    __device__ __forceinline__ void load_q(u32 row, u32 head, bool exists, u32 which)
+    {
+        const f32 *from = p.q + ((u64)row * p.args.n_heads + head) * D + (threadIdx.x & 3) * 2;
+        f32 scale = p.args.scale * 1.4426950408889634f; // base 2 from here on
+#pragma unroll
+        for (u32 k = 0; k < D / 16; k++)
+#pragma unroll
+            for (u32 half = 0; half < 2; half++) {
+                float2 v = exists ? *(const float2 *)(from + k * 16 + half * 8) : make_float2(0, 0);
+                q[k][which + 2 * half] = two_halves(v.x * scale, v.y * scale);
+            }
+    }
+
+    __device__ __forceinline__ bool seen(u32 token, u32 which) const
+    {
+        u32 window = p.args.window;
+        return position[which] != ~0u && token <= position[which] && (!window || token + window > position[which]);
+    }
+
+    // Scores of a tile become weights, and what was summed before is scaled to them. masked: some scores must not count.
+    __device__ __forceinline__ void soften(f32 (&s)[TILE_TOKENS / 8][4], u32 first_token, bool masked)
+    {
+        f32 higher[2] = { top[0], top[1] };
+        if (masked)
+#pragma unroll
+            for (u32 n = 0; n < TILE_TOKENS / 8; n++)
+#pragma unroll
+                for (u32 i = 0; i < 4; i++)
+                    s[n][i] = seen(first_token + n * 8 + threadIdx.x % 4 * 2 + i % 2, i / 2) ? s[n][i] : LOWEST;
+#pragma unroll
+        for (u32 n = 0; n < TILE_TOKENS / 8; n++)
+#pragma unroll
+            for (u32 i = 0; i < 4; i++)
+                higher[i / 2] = fmaxf(higher[i / 2], s[n][i]);
+        rescale(higher);
+        // Where nothing was seen yet, the highest is LOWEST too and must not weigh 1.
+        f32 base[2] = { top[0] <= LOWEST ? 0 : top[0], top[1] <= LOWEST ? 0 : top[1] };
+#pragma unroll
+        for (u32 n = 0; n < TILE_TOKENS / 8; n++)
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) {
+                s[n][i] = exp2f(s[n][i] - base[i / 2]);
+                total[i / 2] += s[n][i];
+            }
+    }
+
+    __device__ __forceinline__ void rescale(f32 (&higher)[2])
+    {
+#pragma unroll
+        for (u32 which = 0; which < 2; which++) {
+            higher[which] = fmaxf(higher[which], __shfl_xor_sync(~0u, higher[which], 1));
+            higher[which] = fmaxf(higher[which], __shfl_xor_sync(~0u, higher[which], 2));
+            f32 keep = exp2f(top[which] - higher[which]);
+            top[which] = higher[which];
+            total[which] *= keep;
+#pragma unroll
+            for (u32 n = 0; n < D / 8; n++) {
+                out[n][2 * which] *= keep;
+                out[n][2 * which + 1] *= keep;
+            }
+        }
+    }
+
+    __device__ __forceinline__ void put(u32 row, u32 head, u32 which)
+    {
+        f32 sum = total[which];
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        if (position[which] == ~0u)
+            return;
+        f32 *to = p.out + ((u64)row * p.args.n_heads + head) * D + (threadIdx.x & 3) * 2;
+#pragma unroll
+        for (u32 n = 0; n < D / 8; n++)
+            *(float2 *)(to + n * 8) = make_float2(out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
+    }
+};
+
+// The run of rows that begins at `first`: every thread finds the same.
+static __device__ struct run run_at(const struct attend_params &p, u32 base, u32 first, u32 n)
+{
+    const u32 *slots = step_slots(p.step) + base, *positions = step_positions(p.step) + base;
+    struct run r = { first, first + 1, slots[first], positions[first] };
+
+    while (r.end < n && slots[r.end] == r.slot && positions[r.end] == r.position + (r.end - first))
+        r.end++;
+    return r;
+}
+
+// TILE(attention, stage, first token, masked) adds one tile.
+template <u32 D, typename Tile>
+static __device__ __forceinline__ void run_through(struct attention<D> &a, const struct run &r, u32 base, Tile tile)
+{
+    u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32, last = r.position + (r.end - r.first) - 1, window = a.p.args.window;
+    u32 first_page = window && r.position >= window ? (r.position - window + 1) / PAGE_TOKENS : 0,
+        end_page = last / PAGE_TOKENS + 1;
+    const u32 *table = a.p.table + (u64)r.slot * a.p.args.pages.max_pages;
+    bool all = r.first == 0 && r.end == MANY_ROWS && !window; // the same for all warps: their products may be one instruction
+
+#pragma unroll
+    for (u32 which = 0; which < 2; which++) {
+        u32 row = warp * 16 + lane / 4 + 8 * which;
+        bool mine = row >= r.first && row < r.end;
+        a.position[which] = mine ? r.position + row - r.first : ~0u;
+        a.load_q(base + row, blockIdx.y, mine, which);
+        a.top[which] = LOWEST;
+        a.total[which] = 0;
+    }
+#pragma unroll
+    for (u32 n = 0; n < D / 8; n++)
+        a.out[n][0] = a.out[n][1] = a.out[n][2] = a.out[n][3] = 0;
+    a.fetch(table, first_page, last, 0);
+    for (u32 page = first_page, stage = 0; page < end_page; page += TILE_PAGES, stage ^= 1) {
+        u32 first = page * PAGE_TOKENS;
+        a.fetch(table, page + TILE_PAGES, last, stage ^ 1);
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+#if __CUDA_ARCH__ >= 900
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+        __syncthreads();
+        tile(a, stage, first, !all || first + TILE_TOKENS - 1 > r.position);
+        __syncthreads();
+    }
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncthreads();
+    a.put(base + warp * 16 + lane / 4, blockIdx.y, 0);
+    a.put(base + warp * 16 + lane / 4 + 8, blockIdx.y, 1);
+}
+
+// Blocks with the longest pasts are the first to start.
+template <u32 D, typename Tile> static __device__ __forceinline__ void attend_rows(const struct attend_params &p, Tile tile)
+{
+    extern __shared__ __align__(1024) unsigned char many_shared[];
+    u32 base = (gridDim.x - 1 - blockIdx.x) * MANY_ROWS;
+
+    wait_for_inputs();
+    if (base >= p.step->n_rows)
+        return;
+    u32 n = min((u32)MANY_ROWS, p.step->n_rows - base);
+    struct attention<D> a = {
+        p, (u32)__cvta_generic_to_shared(many_shared), blockIdx.y / (p.args.n_heads / p.args.pages.n_kv_heads)
+    };
+    for (u32 first = 0; first < n;) {
+        struct run r = run_at(p, base, first, n);
+        run_through<D>(a, r, base, tile);
+        first = r.end;
+    }
+}
