@@ -1,12 +1,29 @@
-// matmul_metal.c - the operation's launch; product_choice.c chooses the kernel.
+// matmul_metal.c - the operation's launch; product_choice.c chooses the kernel. The vendor's product (--gemm vendor) takes what it can:
+// many rows, weights of fp32 or fp16, no bias, and a sum only onto itself.
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/product_choice.h"
 #include "ops/metal_table.h"
 
+enum { MANY_ROWS = 17 }; // the engine's largest bucket: prompts
+
+static bool vendor_can(const struct metal_plan *p, uint32_t rows)
+{
+    const struct operand *add = &p->command->operands[MATMUL_ADD], *out = &p->command->operands[MATMUL_OUT];
+    enum quant format = metal_weight(p, MATMUL_W)->format;
+
+    return rows >= MANY_ROWS && (format == QUANT_F32 || format == QUANT_F16) && !metal_has(p, MATMUL_BIAS) &&
+           (!add->buffer || (add->buffer == out->buffer && add->offset == out->offset));
+}
+
 void metal_plan_matmul(struct metal_plan *p)
 {
     const struct matmul_args *args = (const struct matmul_args *)p->command->args;
+    uint32_t rows = args->rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
 
+    if (p->tape.gemm == GEMM_VENDOR && vendor_can(p, rows)) {
+        metal_product_add(p, &(struct metal_product){ MATMUL_IN, MATMUL_W, MATMUL_OUT, rows, metal_has(p, MATMUL_ADD) });
+        return;
+    }
     product_launch(p, &(struct product_plan){ .op = "matmul",
                                               .w = { metal_weight(p, MATMUL_W) },
                                               .mode = PRODUCT_PLAIN,
