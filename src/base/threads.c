@@ -1,4 +1,7 @@
 // threads.c - see threads.h. A run is started by raising a generation number; a barrier is one counter that only grows.
+//
+// Who waits spins for a moment, without giving up its core: yielding to a foreign busy loop costs that loop's whole slice. Then it sleeps,
+// which lets the system move a partner here that waits for its turn on a busy core.
 #include "base/threads.h"
 #include <pthread.h>
 #include <sched.h>
@@ -8,7 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-enum { SPIN_NS = 100000, PAUSES_BEFORE_YIELD = 1000, LINE = 64 };
+enum { SPIN_RUN_NS = 100000, SPIN_BARRIER_NS = 10000, PAUSES_PER_LOOK = 64, LINE = 64 };
 
 struct team {
     unsigned n;
@@ -28,33 +31,46 @@ struct team {
     } members[];
 };
 
-static inline void pause_briefly(unsigned *n)
+static inline void pause_briefly(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
-    if (++*n % PAUSES_BEFORE_YIELD == 0)
-        sched_yield();
 }
 
-static void wait_for_run(struct team *team, unsigned seen)
+// What is waited for: a counter that has passed a number.
+static bool has_passed(const atomic_uint *counter, unsigned number)
 {
-    unsigned n = 0;
-    uint64_t until = clock_ns() + SPIN_NS;
+    return (int)(atomic_load(counter) - number) >= 0;
+}
 
-    while (atomic_load_explicit(&team->generation, memory_order_acquire) == seen) {
-        pause_briefly(&n);
-        if (n % 64 != 0 || clock_ns() < until)
+static void wait_for(struct team *team, const atomic_uint *counter, unsigned number, uint64_t spin_ns)
+{
+    uint64_t until = clock_ns() + spin_ns;
+
+    for (unsigned n = 1; !has_passed(counter, number); n++) {
+        pause_briefly();
+        if (n % PAUSES_PER_LOOK != 0 || clock_ns() < until)
             continue;
         pthread_mutex_lock(&team->lock);
         atomic_fetch_add(&team->n_sleeping, 1);
-        while (atomic_load(&team->generation) == seen)
+        while (!has_passed(counter, number))
             pthread_cond_wait(&team->wake, &team->lock);
         atomic_fetch_sub(&team->n_sleeping, 1);
         pthread_mutex_unlock(&team->lock);
     }
+}
+
+// After a counter has moved. Whoever goes to sleep counts itself first and looks at the counter then, so that nobody is missed.
+static void wake_sleepers(struct team *team)
+{
+    if (atomic_load(&team->n_sleeping) == 0)
+        return;
+    pthread_mutex_lock(&team->lock);
+    pthread_cond_broadcast(&team->wake);
+    pthread_mutex_unlock(&team->lock);
 }
 
 static void *member_main(void *arg)
@@ -62,23 +78,20 @@ static void *member_main(void *arg)
     struct member *m = arg;
     struct team *team = m->team;
 
-    for (unsigned seen = 0;; seen++) {
-        wait_for_run(team, seen);
+    for (unsigned run = 1;; run++) {
+        wait_for(team, &team->generation, run, SPIN_RUN_NS);
         if (atomic_load(&team->stop))
             return NULL;
         team->work(team->arg, m->index);
-        atomic_fetch_add_explicit(&team->finished, 1, memory_order_release);
+        if (atomic_fetch_add(&team->finished, 1) + 2 == team->n)
+            wake_sleepers(team);
     }
 }
 
 static void start_run(struct team *team)
 {
     atomic_fetch_add(&team->generation, 1);
-    if (atomic_load(&team->n_sleeping) > 0) {
-        pthread_mutex_lock(&team->lock);
-        pthread_cond_broadcast(&team->wake);
-        pthread_mutex_unlock(&team->lock);
-    }
+    wake_sleepers(team);
 }
 
 struct team *team_create(unsigned n_threads)
@@ -122,8 +135,6 @@ unsigned team_size(const struct team *team)
 
 void team_run(struct team *team, void (*work)(void *arg, unsigned thread), void *arg)
 {
-    unsigned n = 0;
-
     team->work = work;
     team->arg = arg;
     atomic_store_explicit(&team->finished, 0, memory_order_relaxed);
@@ -131,20 +142,20 @@ void team_run(struct team *team, void (*work)(void *arg, unsigned thread), void 
     if (team->n > 1)
         start_run(team);
     work(arg, 0);
-    while (atomic_load_explicit(&team->finished, memory_order_acquire) != team->n - 1)
-        pause_briefly(&n);
+    wait_for(team, &team->finished, team->n - 1, SPIN_BARRIER_NS);
 }
 
 void team_barrier(struct team *team)
 {
     if (team->n == 1)
         return;
-    unsigned ticket = atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel);
-    unsigned goal = ticket - ticket % team->n + team->n, n = 0;
+    unsigned ticket = atomic_fetch_add(&team->arrived, 1); // starts at 0 in every run, so it cannot wrap in practice
+    unsigned goal = ticket - ticket % team->n + team->n;
 
-    // arrived starts at 0 in every run (team_run), so it cannot wrap in practice.
-    while ((int)(atomic_load_explicit(&team->arrived, memory_order_acquire) - goal) < 0)
-        pause_briefly(&n);
+    if (ticket + 1 == goal)
+        wake_sleepers(team);
+    else
+        wait_for(team, &team->arrived, goal, SPIN_BARRIER_NS);
 }
 
 unsigned threads_available(void)

@@ -2,7 +2,7 @@
 //
 // Built for work in pieces of microseconds: between two runs the workers spin for about 100 us, then sleep. Waking a sleeping
 // thread costs 33 us, a spinning one 0.1 us, a barrier 30-50 ns (two Zen 5 cores), so a whole step of a model is one run with
-// barriers inside. A spinner yields its core now and then: a foreign busy loop must not stop the team.
+// barriers inside. Within a run a spinner sleeps after 10 us: a foreign busy loop must not stop the team.
 #pragma once
 #include <stdbool.h>
 
