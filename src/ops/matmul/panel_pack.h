@@ -264,14 +264,13 @@ INLINE void pack_float(struct pack_rows *rows, uint32_t n_cols, unsigned char *t
         memcpy(to + (uint64_t)n_words * PANEL_LINE + r * (Q == QUANT_F16 ? 2 : 4), rows->at[r] + n_words * 4, 2);
 }
 
-#define PACK_FORMATS(X)                                                                                            \
-    X(pack_float, F32)                                                                                             \
-    X(pack_float, F16)                                                                                             \
-    X(pack_float, BF16)                                                                                            \
-    X(pack_blocks, Q4_0)                                                                                           \
-    X(pack_blocks, Q4_1) X(pack_blocks, Q5_0) X(pack_blocks, Q5_1) X(pack_blocks, Q8_0) X(pack_blocks, Q2_K)       \
-        X(pack_blocks, Q3_K) X(pack_blocks, Q4_K) X(pack_blocks, Q5_K) X(pack_blocks, Q6_K) X(pack_blocks, IQ4_NL) \
-            X(pack_blocks, IQ4_XS) X(pack_blocks, MXFP4)
+// clang-format off
+#define PACK_FORMATS(X)                                                                                                 \
+    X(pack_float, F32) X(pack_float, F16) X(pack_float, BF16) X(pack_blocks, Q4_0) X(pack_blocks, Q4_1)                 \
+    X(pack_blocks, Q5_0) X(pack_blocks, Q5_1) X(pack_blocks, Q8_0) X(pack_blocks, Q2_K) X(pack_blocks, Q3_K)            \
+    X(pack_blocks, Q4_K) X(pack_blocks, Q5_K) X(pack_blocks, Q6_K) X(pack_blocks, IQ4_NL) X(pack_blocks, IQ4_XS)        \
+    X(pack_blocks, MXFP4)
+// clang-format on
 #define PACK_FUNCTION(kind, q)                                                            \
     SIMD static void pack_##q(struct pack_rows *rows, uint32_t n_cols, unsigned char *to) \
     {                                                                                     \

@@ -1,7 +1,8 @@
 // qkv_fast.c - qkv by panels. Phase 0 normalises many rows and brings them into the forms that the weights want; phase 1 does the tiles
 // of all three products; phase 2 rotates and stores row by row.
 //
-// Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul. k and v live in the workspace between phases 1 and 2.
+// Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul, and where a head is whole panels a tile of phase 1 is a head,
+// which is rotated and stored by who made it: one phase, no barrier inside. k and v live in the workspace in between.
 #include "ops/matmul/matmul.h"
 #include "ops/qkv/qkv.h"
 #include "ops/qkv/qkv_fast.h"
@@ -17,6 +18,7 @@ struct job {
     struct product_forms forms;
     struct product_split split;
     uint32_t n_rows, n_panels; // of all three
+    uint32_t head_panels;      // of a tile that is a head, or 0
     size_t local_stride;
     bool few;
 };
@@ -33,6 +35,7 @@ static struct job job_of(const struct cpu_call *call, const struct product_kerne
     j.local_stride = (j.forms.bytes + 63) / 64 * 64;
     j.split = product_split(j.n_rows, j.forms.bytes / 2); // at most one form is read at a time
     j.few = j.n_rows <= PRODUCT_FEW;
+    j.head_panels = j.few && j.args->rope.pages.head_dim % PANEL_ROWS == 0 ? j.args->rope.pages.head_dim / PANEL_ROWS : 0;
     return j;
 }
 
@@ -45,8 +48,8 @@ void qkv_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const str
         scratch = product_scratch_bytes(&j.products[i]) > scratch ? product_scratch_bytes(&j.products[i]) : scratch;
     plan->n_phases = 3;
     plan->n_tiles[0] = j.few ? 0 : j.n_rows;
-    plan->n_tiles[1] = j.n_rows ? j.n_panels * j.split.n_blocks : 0;
-    plan->n_tiles[2] = j.n_rows;
+    plan->n_tiles[1] = j.n_rows == 0 ? 0 : j.head_panels ? j.n_panels / j.head_panels : j.n_panels * j.split.n_blocks;
+    plan->n_tiles[2] = j.head_panels ? 0 : j.n_rows;
     plan->local_bytes = PRODUCT_FEW * j.local_stride + scratch;
 }
 
@@ -115,18 +118,17 @@ static void run_panel(const struct job *j, uint32_t which, uint32_t panel, uint3
     }
 }
 
-static void run_products(struct job *j, struct tile_range range)
+// Number `at` of all three products' panels.
+static void run_panel_of_all(const struct job *j, uint32_t at, uint32_t block)
 {
-    find_rows(j);
-    for (uint32_t i = range.first; i < range.last; i++) {
-        uint32_t panel = i % j->n_panels, which = 0;
-        while (panel >= panel_count(j->products[which].w->n_rows))
-            panel -= panel_count(j->products[which++].w->n_rows);
-        run_panel(j, which, panel, i / j->n_panels);
-    }
+    uint32_t which = 0;
+
+    while (at >= panel_count(j->products[which].w->n_rows))
+        at -= panel_count(j->products[which++].w->n_rows);
+    run_panel(j, which, at, block);
 }
 
-static void rope_row(const struct job *j, uint32_t r)
+static void rope_row(const struct job *j, uint32_t r, struct head_range heads)
 {
     const struct cpu_call *call = j->call;
     float *k = work_k(j, r);
@@ -143,7 +145,20 @@ static void rope_row(const struct job *j, uint32_t r)
             (const uint32_t *)cpu_base(call, QKV_TABLE) + (uint64_t)step_slots(call->step)[r] * j->args->rope.pages.max_pages,
         .position = step_positions(call->step)[r],
     };
-    j->kernels->rows->rope_store(&j->args->rope, &row);
+    j->kernels->rows->rope_store(&j->args->rope, &row, heads);
+}
+
+static void run_products(struct job *j, struct tile_range range)
+{
+    find_rows(j);
+    for (uint32_t i = range.first; !j->head_panels && i < range.last; i++)
+        run_panel_of_all(j, i % j->n_panels, i / j->n_panels);
+    for (uint32_t h = range.first; j->head_panels && h < range.last; h++) {
+        for (uint32_t p = 0; p < j->head_panels; p++)
+            run_panel_of_all(j, h * j->head_panels + p, 0);
+        for (uint32_t r = 0; r < j->n_rows; r++)
+            rope_row(j, r, (struct head_range){ h, h + 1 });
+    }
 }
 
 void qkv_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_kernels *kernels)
@@ -156,5 +171,5 @@ void qkv_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range
         if (phase == 0)
             normalise(&j, r, work_forms(&j, r));
         else
-            rope_row(&j, r);
+            rope_row(&j, r, (struct head_range){ 0, j.args->rope.n_heads + 2 * j.args->rope.pages.n_kv_heads });
 }

@@ -31,7 +31,7 @@ struct rope_store {
 };
 void op_rope_store(struct tape *t, struct rope_store r);
 
-// One row; shared with qkv's kernels. q may be NULL.
+// One row; shared with qkv's kernels.
 struct rope_row {
     float *q, *k, *v; // [n_heads * head_dim], [n_kv_heads * head_dim]
     const float *q_norm, *k_norm, *angles;

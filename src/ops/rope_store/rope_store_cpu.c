@@ -40,8 +40,7 @@ static void store_heads(const struct rope_store_args *args, const struct rope_ro
 
 void rope_store_row_plain(const struct rope_store_args *args, const struct rope_row *row)
 {
-    if (row->q)
-        prepare_heads(args, row->q, args->n_heads, row->q_norm, row->angles);
+    prepare_heads(args, row->q, args->n_heads, row->q_norm, row->angles);
     prepare_heads(args, row->k, args->pages.n_kv_heads, row->k_norm, row->angles);
     store_heads(args, row);
 }
@@ -75,9 +74,11 @@ static void rope_store_run(const struct cpu_call *call, uint32_t phase, uint32_t
 
 static void rope_store_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
 {
+    const struct rope_store_args *args = cpu_args(call);
+
     for (uint32_t r = range.first; r < range.last; r++) {
         struct rope_row row = row_of(call, r);
-        rows->rope_store(cpu_args(call), &row);
+        rows->rope_store(args, &row, (struct head_range){ 0, args->n_heads + 2 * args->pages.n_kv_heads });
     }
 }
 ROW_KERNELS(rope_store_fast)

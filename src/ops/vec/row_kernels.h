@@ -34,10 +34,15 @@ struct attend_merge { // of one row and n_heads query heads: the splits [first, 
     uint32_t n_heads, head_dim, first, last;
 };
 
+// Heads [first, last) of q's, then k's, then v's.
+struct head_range {
+    uint32_t first, last;
+};
+
 struct row_kernels {
     void (*rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps);
     void (*activate)(const struct activate_args *args, const float *gate, const float *up, float *out);
-    void (*rope_store)(const struct rope_store_args *args, const struct rope_row *row);
+    void (*rope_store)(const struct rope_store_args *args, const struct rope_row *row, struct head_range heads);
     void (*attend)(const struct attend_run *run);
     void (*attend_merge)(const struct attend_merge *m);
 };

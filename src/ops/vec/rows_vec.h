@@ -83,26 +83,33 @@ VEC_INLINE void rotate_neighbours(float *restrict head, const float *restrict an
     }
 }
 
-SIMD static void VEC(prepare_heads)(const struct rope_store_args *args, float *heads, uint32_t n, const float *norm,
-                                    const float *angles)
+VEC_INLINE void prepare_head(const struct rope_store_args *args, float *head, const float *norm, const float *angles)
 {
     uint32_t half = args->n_dims / 2;
 
-    for (uint32_t h = 0; h < n; h++) {
-        float *head = heads + h * args->pages.head_dim;
-        if (norm)
-            VEC(rmsnorm)(head, norm, head, args->pages.head_dim, args->eps);
-        if (args->pairs == ROPE_ADJACENT)
-            rotate_neighbours(head, angles, half);
-        else
-            rotate_pairs(head, head + half, angles, half);
-    }
+    if (norm)
+        VEC(rmsnorm)(head, norm, head, args->pages.head_dim, args->eps);
+    if (args->pairs == ROPE_ADJACENT)
+        rotate_neighbours(head, angles, half);
+    else
+        rotate_pairs(head, head + half, angles, half);
 }
 
-SIMD static void VEC(rope_store)(const struct rope_store_args *args, const struct rope_row *row)
+SIMD static void VEC(rope_store)(const struct rope_store_args *args, const struct rope_row *row, struct head_range heads)
 {
-    if (row->q)
-        VEC(prepare_heads)(args, row->q, args->n_heads, row->q_norm, row->angles);
-    VEC(prepare_heads)(args, row->k, args->pages.n_kv_heads, row->k_norm, row->angles);
-    VEC(store_heads)(args, row);
+    const struct page_shape *s = &args->pages;
+    uint32_t head_dim = s->head_dim, n_q = args->n_heads, n_kv = s->n_kv_heads;
+    struct page_token token = { s, NULL, row->table[row->position / PAGE_TOKENS], 0, row->position % PAGE_TOKENS, false };
+
+    for (uint32_t h = heads.first; h < heads.last; h++) {
+        bool is_q = h < n_q, is_v = h >= n_q + n_kv;
+        token.head = is_q ? 0 : (h - n_q) % n_kv;
+        float *head = is_q ? row->q + h * head_dim : (is_v ? row->v : row->k) + token.head * head_dim;
+        if (!is_v)
+            prepare_head(args, head, is_q ? row->q_norm : row->k_norm, row->angles);
+        token.is_v = is_v;
+        token.pages = is_v ? row->v_pages : row->k_pages;
+        if (!is_q)
+            store_head(&token, head);
+    }
 }

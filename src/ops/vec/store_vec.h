@@ -1,4 +1,4 @@
-// store_vec.h - one row's K and V to their pages, for one vector type (vec_*.h). Included by rows_vec.h. The bits are those of ops/pages.c.
+// store_vec.h - one head's K or V of one row to its page, for one vector type (vec_*.h). Included by rows_vec.h. The bits are those of ops/pages.c.
 #include <string.h>
 #include "ops/vec/row_kernels.h"
 
@@ -24,41 +24,44 @@ VEC_INLINE void store_bf16(const struct page_token *t, const float *from)
     }
 }
 
-VEC_INLINE void store_odd(const struct page_token *t, const float *from)
+// In F32 or F16: V's numbers lie side by side, K's are PAGE_TOKENS apart.
+VEC_INLINE void store_numbers(const struct page_token *t, const float *from, const bool half)
 {
-    if ((t->is_v ? t->shape->v_format : t->shape->k_format) == KV_BF16)
-        store_bf16(t, from);
-    else
-        page_write(t, from);
+    const struct page_shape *s = t->shape;
+    uint64_t at = page_at(s, t->page, t->head) + (t->is_v ? page_v_element(s, t->token, 0) : page_k_element(s, t->token, 0));
+    float *floats = (float *)t->pages + at;
+    uint16_t *halves = (uint16_t *)t->pages + at, some[VF];
+
+    for (uint32_t d = 0; d < s->head_dim; d += VF) {
+        uint32_t n = s->head_dim - d < VF ? s->head_dim - d : VF;
+        vf x = vf_load_n(from + d, n);
+        if (t->is_v && half)
+            vf_store_half_n(halves + d, x, n);
+        else if (t->is_v)
+            vf_store_n(floats + d, x, n);
+        else if (half)
+            vf_store_half_n(some, x, n);
+        for (uint32_t i = 0; !t->is_v && i < n; i++)
+            if (half)
+                halves[(d + i) * PAGE_TOKENS] = some[i];
+            else
+                floats[(d + i) * PAGE_TOKENS] = from[d + i];
+    }
 }
 
-SIMD static void VEC(store_heads)(const struct rope_store_args *args, const struct rope_row *row)
+VEC_INLINE void store_head(const struct page_token *t, const float *from)
 {
-    const struct page_shape *s = &args->pages;
-    uint32_t page = row->table[row->position / PAGE_TOKENS], token = row->position % PAGE_TOKENS;
-
-    for (uint32_t h = 0; h < s->n_kv_heads; h++) {
-        if (s->k_format > KV_F16 || s->v_format != s->k_format) {
-            store_odd(&(struct page_token){ s, row->k_pages, page, h, token, false }, row->k + h * s->head_dim);
-            store_odd(&(struct page_token){ s, row->v_pages, page, h, token, true }, row->v + h * s->head_dim);
-            continue;
-        }
-        const float *k = row->k + h * s->head_dim, *v = row->v + h * s->head_dim;
-        uint64_t at = page_at(s, page, h);
-        for (uint32_t d = 0; d < s->head_dim; d += VF) {
-            uint32_t n = s->head_dim - d < VF ? s->head_dim - d : VF;
-            uint64_t k_at = at + page_k_element(s, token, d), v_at = at + page_v_element(s, token, d);
-            if (s->k_format == KV_F32) {
-                vf_store_n((float *)row->v_pages + v_at, vf_load_n(v + d, n), n);
-                for (uint32_t i = 0; i < n; i++)
-                    ((float *)row->k_pages)[k_at + i * PAGE_TOKENS] = k[d + i];
-                continue;
-            }
-            uint16_t halves[VF];
-            vf_store_half_n((uint16_t *)row->v_pages + v_at, vf_load_n(v + d, n), n);
-            vf_store_half_n(halves, vf_load_n(k + d, n), n);
-            for (uint32_t i = 0; i < n; i++)
-                ((uint16_t *)row->k_pages)[k_at + i * PAGE_TOKENS] = halves[i];
-        }
+    switch (t->is_v ? t->shape->v_format : t->shape->k_format) {
+    case KV_F32:
+        store_numbers(t, from, false);
+        break;
+    case KV_F16:
+        store_numbers(t, from, true);
+        break;
+    case KV_BF16:
+        store_bf16(t, from);
+        break;
+    default:
+        page_write(t, from);
     }
 }
