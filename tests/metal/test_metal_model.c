@@ -164,7 +164,7 @@ static void every_command_is_the_plain_loop_s(void **state)
         uint32_t n_bad = 0;
         o.device = "metal";
         run_kernels(cases[i].fast, cases[i].schedule);
-        assert_ok(engine_verify(&o, cases[i].rows, report, NULL, &n_bad, &err), &err);
+        assert_ok(engine_verify(&o, VERIFY_PLAIN, cases[i].rows, report, NULL, &n_bad, &err), &err);
         assert_int_equal(n_bad, 0);
     }
 }
