@@ -375,7 +375,7 @@ void ask_forget_body(struct ask *ask)
 {
     json_decref(ask->body);
     ask->body = ask->messages = ask->prompt = ask->kwargs = ask->system = ask->input = ask->reasoning = ask->schema = NULL;
-    ask->model = ask->tool = ask->grammar = ask->effort = ask->encoding = ask->pooling = NULL;
+    ask->model = ask->tool = ask->grammar = ask->effort = ask->encoding = ask->pooling = ask->cache_salt = NULL;
     ask->n_stops = 0;
 }
 

@@ -207,8 +207,8 @@ static void a_step_costs_what_it_should(void **state)
     uint64_t written = c->write_bytes - before.write_bytes;
     before = *c;
     submit_tokens(engine, 20, 3);
-    assert_int_equal(written - (c->write_bytes - before.write_bytes),
-                     4); // a page's number; nothing else grows with the context
+    // A page's number; nothing else grows with the context.
+    assert_int_equal(written - (c->write_bytes - before.write_bytes), 4);
     uint32_t steps = (uint32_t)(c->plays - before.plays);
     assert_int_equal(steps, 3); // the prompt in one, then a token each
     assert_int_equal(c->waits - before.waits, steps);
@@ -223,6 +223,30 @@ static void a_step_costs_what_it_should(void **state)
                   (unsigned long long)(c->submissions - before.submissions), (unsigned long long)(c->waits - before.waits));
     ingot_engine_close(engine);
     unlink(path);
+}
+
+// Of a prompt of 40 rows one wants logits: the other rows of their buffer stay as they are.
+static void the_head_computes_the_rows_that_asked(void **state)
+{
+    (void)state;
+    struct err err = { 0 };
+
+    run_kernels(false, FORWARD);
+    struct ingot_engine *engine = open_engine("metal", NULL);
+    struct engine *e = engine_of(engine);
+    struct buffer *logits = &e->stages[e->n_stages - 1].logits;
+    uint64_t row = (uint64_t)e->model.config.n_vocab * sizeof(float), n_rows = e->max_outputs < 4 ? e->max_outputs : 4;
+    unsigned char *before = malloc(n_rows * row), *after = malloc(n_rows * row);
+    memset(before, 0x5a, n_rows * row);
+    assert_ok(buffer_write(logits, 0, before, n_rows * row, &err), &err);
+    submit_tokens(engine, 40, 1);
+    assert_ok(buffer_read(logits, 0, after, n_rows * row, &err), &err);
+    assert_memory_not_equal(before, after, row);
+    assert_true(n_rows > 1);
+    assert_memory_equal(before + row, after + row, (n_rows - 1) * row);
+    free(before);
+    free(after);
+    ingot_engine_close(engine);
 }
 
 static void a_lost_gpu_fails_its_requests(void **state)
@@ -268,20 +292,16 @@ static void a_model_that_is_too_large_is_refused(void **state)
 static int keep_to_the_build_folder(void **state)
 {
     (void)state;
-    return setenv("XDG_STATE_HOME", METAL_MADE,
-                  1); // pipelines are archived there
+    return setenv("XDG_STATE_HOME", METAL_MADE, 1); // pipelines are archived there
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_logits_are_the_reference_s),
-        cmocka_unit_test(the_checker_finds_nothing),
-        cmocka_unit_test(greedy_text_is_the_cpu_s),
-        cmocka_unit_test(every_command_is_the_plain_loop_s),
-        cmocka_unit_test(a_step_costs_what_it_should),
-        cmocka_unit_test(a_lost_gpu_fails_its_requests),
-        cmocka_unit_test(a_model_that_is_too_large_is_refused),
+        cmocka_unit_test(the_logits_are_the_reference_s), cmocka_unit_test(the_checker_finds_nothing),
+        cmocka_unit_test(greedy_text_is_the_cpu_s),       cmocka_unit_test(every_command_is_the_plain_loop_s),
+        cmocka_unit_test(a_step_costs_what_it_should),    cmocka_unit_test(the_head_computes_the_rows_that_asked),
+        cmocka_unit_test(a_lost_gpu_fails_its_requests),  cmocka_unit_test(a_model_that_is_too_large_is_refused),
     };
     return cmocka_run_group_tests(tests, keep_to_the_build_folder, NULL);
 }
