@@ -22,15 +22,10 @@ VEC_INLINE __m512i pair_up(vf low, vf high)
 // q of a group, in place: [head_dim / 2][VEC_COLUMNS] pairs over [head_dim][VEC_COLUMNS] floats.
 VEC_INLINE void pair_q(float *q, uint32_t head_dim, uint32_t n)
 {
-    uint32_t *pairs = (uint32_t *)q;
-    uint32_t bits[2];
-
-    for (uint32_t d = 0; d < head_dim; d += 2)
-        for (uint32_t c = 0; c < n; c++) {
-            for (uint32_t i = 0; i < 2; i++)
-                bits[i] = quant_float_to_bf16(q[(d + i) * VEC_COLUMNS + c]);
-            pairs[d / 2 * VEC_COLUMNS + c] = bits[0] | bits[1] << 16;
-        }
+    for (uint32_t d = 0; d < head_dim; d += 2) {
+        vf low = vf_load_n(q + d * VEC_COLUMNS, n), high = vf_load_n(q + (d + 1) * VEC_COLUMNS, n);
+        _mm512_mask_storeu_epi32(q + d / 2 * VEC_COLUMNS, (__mmask16)((1u << n) - 1), pair_up(low, high));
+    }
 }
 
 // Scores of VEC_PAGES pages from key `at` of the block on, for C columns.
