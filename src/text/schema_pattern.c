@@ -6,6 +6,7 @@
 #include "text/grammar.h"
 #include "text/schema.h"
 #include "text/schema_parts.h"
+#include "text/schema_writer.h"
 #include "text/unicode.h"
 
 enum { MAX_DEPTH = 32, MAX_RANGES = 64, LAST_CODE = 0x10ffff };
@@ -323,8 +324,22 @@ static bool read_atom(struct pattern *p)
     }
 }
 
-// {m}, {m,}, {m,n} are written alike in GBNF. A brace that begins none of these stands for itself.
-static size_t braces_length(const struct pattern *p)
+// The number at *at, which moves behind its digits.
+static bool read_count(const struct pattern *p, const char **at, uint32_t *count)
+{
+    const char *begin = *at;
+    uint64_t n;
+
+    while (**at >= '0' && **at <= '9')
+        ++*at;
+    if (!str_to_u64((struct str){ begin, (size_t)(*at - begin) }, &n) || n > GRAMMAR_MAX_REPEAT)
+        return refuse(p, "a repetition needs numbers from 0 to 65536");
+    *count = (uint32_t)n;
+    return true;
+}
+
+// Whether {m}, {m,} or {m,n} begins here. A brace that begins none of these stands for itself.
+static bool braces_begin(const struct pattern *p)
 {
     const char *at = p->at + 1;
     uint32_t n_digits = 0, n_commas = 0;
@@ -333,7 +348,45 @@ static size_t braces_length(const struct pattern *p)
         n_digits += *at != ',';
         n_commas += *at == ',';
     }
-    return at < p->end && *at == '}' && n_digits && n_commas < 2 ? (size_t)(at + 1 - p->at) : 0;
+    return at < p->end && *at == '}' && n_digits && n_commas < 2;
+}
+
+static bool read_braces(struct pattern *p)
+{
+    const char *at = p->at + 1;
+    uint32_t least = 0, most;
+
+    if (!read_count(p, &at, &least))
+        return false;
+    most = least;
+    if (*at == ',') {
+        at++;
+        most = UINT32_MAX;
+        if (*at != '}' && !read_count(p, &at, &most))
+            return false;
+    }
+    if (most < least)
+        return refuse(p, "a repetition {m,n} has n below m");
+    p->at = at + 1;
+    gbnf_times(p->out, least, most);
+    return true;
+}
+
+// What may follow an atom.
+static bool read_quantifier(struct pattern *p)
+{
+    if (p->at < p->end && *p->at == '{' && braces_begin(p)) {
+        if (!read_braces(p))
+            return false;
+    } else if (p->at < p->end && (*p->at == '*' || *p->at == '+' || *p->at == '?')) {
+        buf_append(p->out, p->at++, 1);
+    } else {
+        return true;
+    }
+    p->at += p->at < p->end && *p->at == '?'; // lazy
+    if (p->at < p->end && (*p->at == '*' || *p->at == '+'))
+        return refuse(p, "a quantifier follows a quantifier");
+    return true;
 }
 
 static bool read_sequence(struct pattern *p)
@@ -341,16 +394,8 @@ static bool read_sequence(struct pattern *p)
     bool any = false;
 
     while (p->at < p->end && *p->at != '|' && *p->at != ')' && !(*p->at == '$' && p->at + 1 == p->end)) {
-        size_t n;
-        if (!read_atom(p))
+        if (!read_atom(p) || !read_quantifier(p))
             return false;
-        if (p->at < p->end && (n = *p->at == '{' ? braces_length(p) : strchr("*+?", *p->at) != NULL && *p->at) > 0) {
-            buf_append(p->out, p->at, n);
-            p->at += n;
-            p->at += p->at < p->end && *p->at == '?'; // lazy
-            if (p->at < p->end && (*p->at == '*' || *p->at == '+'))
-                return refuse(p, "a quantifier follows a quantifier");
-        }
         buf_text(p->out, " ");
         any = true;
     }

@@ -119,6 +119,8 @@ static void strings_have_lengths_patterns_and_formats(void **state)
         LIST("\"a\"", "\"abcd\""));
     all("{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}-\\\\d+(\\\\.\\\\d)?$\"}", LIST("\"AB-12\"", "\"AB-1.5\""),
         LIST("\"A-1\"", "\"AB-1.\""));
+    all("{\"type\":\"string\",\"pattern\":\"^a{2}b{1,}c{0,1}d{,2}$\"}", LIST("\"aabbd{,2}\"", "\"aabcd{,2}\""),
+        LIST("\"abcd{,2}\"", "\"aabccd{,2}\""));
     all("{\"type\":\"string\",\"pattern\":\"a.c\"}", LIST("\"abc\"", "\"xxa\\\"cyy\""), LIST("\"ac\"", "\"abd\""));
     all("{\"type\":\"string\",\"pattern\":\"^(foo|ba[rz])[^a-z\\\\\\\\]\\\\w\\\\s*$\"}", LIST("\"foo!x\"", "\"baz\\\"_ \\t\""),
         LIST("\"fooax\"", "\"bat!x\""));
@@ -228,6 +230,9 @@ static void what_is_not_supported_is_refused_by_name(void **state)
     refused("{\"type\":\"string\",\"pattern\":\"(?<=x)*\"}", "look-around");
     refused("{\"type\":\"string\",\"pattern\":\"*a\"}", "nothing to repeat");
     refused("{\"type\":\"string\",\"pattern\":\"a**\"}", "quantifier");
+    refused("{\"type\":\"string\",\"pattern\":\"a{88888888888888888888888888888884}\"}", "0 to 65536");
+    refused("{\"type\":\"string\",\"pattern\":\"a{1,65537}\"}", "0 to 65536");
+    refused("{\"type\":\"string\",\"pattern\":\"a{3,2}\"}", "n below m");
     refused("{\"type\":\"string\",\"pattern\":\"\\\\p{L}\"}", "\\p");
     refused("{\"type\":\"string\",\"pattern\":\"\\\\bx\"}", "\\b");
     refused("{\"type\":\"string\",\"pattern\":\"(a\"}", "not closed");
