@@ -4,6 +4,7 @@ JOBS = 2
 PREFIX = /usr/local
 PROMPT = Tell me a short story about a fox.
 FUZZ_SECONDS = 20
+FUZZ_SEED = 0
 CMAKE_ARGS =
 RELEASE = build/release
 
@@ -40,9 +41,9 @@ lint: ## length, layers, names, banned calls, format
 	@tools/deps lint
 	tools/lint
 
-fuzz: ## FUZZ_SECONDS of libFuzzer for each parser
+fuzz: ## FUZZ_SECONDS of libFuzzer for each parser; FUZZ_SEED=0: another seed each time
 	@tools/deps build fuzz
-	tools/fuzz $(FUZZ_SECONDS) $(JOBS)
+	tools/fuzz $(FUZZ_SECONDS) $(JOBS) $(FUZZ_SEED)
 
 bench: all ## speed of the shipped model, or of MODEL=FILE
 	$(RELEASE)/ingot bench $(if $(MODEL),-m $(MODEL))
