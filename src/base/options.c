@@ -521,6 +521,38 @@ bool options_state_path(const char *name, char *path, size_t n)
     return file_is_directory(folder) && (size_t)snprintf(path, n, "%s/%s", folder, name) < n;
 }
 
+// The variable's folder with `below` added; "~/" is the home. False when it is unset or too long.
+static bool folder_from(const char *variable, const char *below, char path[4096])
+{
+    const char *value = getenv(variable), *home = getenv("HOME");
+    bool at_home = value && value[0] == '~' && value[1] == '/' && home;
+
+    return value && *value && snprintf(path, 4096, "%s%s%s", at_home ? home : "", value + at_home, below) < 4096;
+}
+
+static void text_from(const char *variable, const char *preset, char text[512])
+{
+    const char *value = getenv(variable);
+    snprintf(text, 512, "%s", value && *value && strlen(value) < 512 ? value : preset);
+}
+
+bool options_hub(struct options_hub *hub)
+{
+    char offline[512];
+
+    *hub = (struct options_hub){ 0 };
+    text_from("HF_TOKEN", "", hub->token);
+    text_from("HF_ENDPOINT", "https://huggingface.co", hub->endpoint);
+    text_from("HF_HUB_OFFLINE", "", offline);
+    hub->offline = words_have("1 true TRUE True on ON On yes YES Yes", str_from(offline));
+    if (!folder_from("HF_TOKEN_PATH", "", hub->token_path) && !folder_from("HF_HOME", "/token", hub->token_path) &&
+        !folder_from("XDG_CACHE_HOME", "/huggingface/token", hub->token_path))
+        folder_from("HOME", "/.cache/huggingface/token", hub->token_path);
+    return folder_from("HF_HUB_CACHE", "", hub->cache) || folder_from("HUGGINGFACE_HUB_CACHE", "", hub->cache) ||
+           folder_from("HF_HOME", "/hub", hub->cache) || folder_from("XDG_CACHE_HOME", "/huggingface/hub", hub->cache) ||
+           folder_from("HOME", "/.cache/huggingface/hub", hub->cache);
+}
+
 bool options_terminal_is_dumb(void)
 {
     const char *term = getenv("TERM");

@@ -98,6 +98,13 @@ bool options_completion(const struct option_program *program, const char *shell,
 
 // Places from the environment: XDG_STATE_HOME/ingot/NAME or ~/.local/state/ingot/NAME, the folder made if need be. False without HOME.
 bool options_state_path(const char *name, char *path, size_t n);
+// Where models by name lie and come from, by the variables that Hugging Face's programs read: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
+// HF_HOME, XDG_CACHE_HOME, HF_TOKEN, HF_TOKEN_PATH, HF_ENDPOINT, HF_HUB_OFFLINE. False when none of them nor HOME names a folder.
+struct options_hub {
+    char cache[4096], token_path[4096], token[512], endpoint[512];
+    bool offline;
+};
+bool options_hub(struct options_hub *hub);
 bool options_terminal_is_dumb(void); // TERM is unset or "dumb"
 // INGOT_METAL: a library that stands in for Apple's frameworks, for tests on other systems; NULL when unset.
 const char *options_metal_library(void);

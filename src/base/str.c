@@ -12,6 +12,15 @@ size_t str_find(struct str text, struct str what)
     return at ? (size_t)(at - text.at) : SIZE_MAX;
 }
 
+size_t str_find_last(struct str text, char c)
+{
+    size_t n = text.n;
+
+    while (n > 0 && text.at[n - 1] != c)
+        n--;
+    return n > 0 ? n - 1 : SIZE_MAX;
+}
+
 bool str_to_u64(struct str text, uint64_t *value)
 {
     uint64_t v = 0;

@@ -42,6 +42,7 @@ static inline struct str str_from_to(struct str a, size_t from, size_t to)
 }
 // Index of the first occurrence, or SIZE_MAX.
 size_t str_find(struct str text, struct str what);
+size_t str_find_last(struct str text, char c);
 
 // Whole-string numbers: no white space, no trailing bytes, in range; false otherwise.
 bool str_to_u64(struct str text, uint64_t *value);

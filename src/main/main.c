@@ -1,12 +1,14 @@
 // main.c - the program: picks the verb, reads its options, calls it. The verbs are in verb_*.c, the options in settings.c.
 #include "ingot.h"
 #include "base/log.h"
+#include "main/by_name.h"
 #include "main/settings.h"
 #include "main/terminal.h"
 #include "main/version.h"
 
 static int (*const verb_functions[])(const struct call *) = {
-    verb_run, verb_bench, verb_inspect, verb_tokenize, verb_quantize, verb_synth, verb_verify, verb_doctor, verb_serve,
+    verb_run,    verb_bench,  verb_inspect, verb_tokenize, verb_quantize, verb_synth,
+    verb_verify, verb_doctor, verb_serve,       verb_ls,       verb_rm,
 };
 enum { N_VERBS = sizeof verb_functions / sizeof *verb_functions }; // the first ones of ingot_program.verbs, in its order
 
@@ -94,6 +96,9 @@ static int call_verb(const struct option_verb *verb, int argc, char **argv, stru
     if (settings.help)
         return print_help(verb->name);
     size_t index = (size_t)(verb - ingot_program.verbs);
+    int status = model_by_name(verb, &settings, &operands, arena);
+    if (status != STATUS_OK)
+        return status;
     if (index < N_VERBS)
         return verb_functions[index](&(struct call){ verb, &settings, &operands, arena });
     if (!strcmp(verb->name, "help"))

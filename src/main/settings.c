@@ -11,7 +11,7 @@ static const struct option general_options[] = {
 };
 
 static const struct option model_options[] = {
-    { "-m --model", OPTION_STRING, AT(model), "FILE", NULL, 0, 0, NULL, "GGUF file or safetensors folder; without it the small model inside ingot" },
+    { "-m --model", OPTION_STRING, AT(model), "MODEL", NULL, 0, 0, NULL, "GGUF file, safetensors folder, or a name: user/repo[:QUANT][@REVISION]; without it the small model inside ingot" },
     { "-c --ctx-size", OPTION_U32, AT(n_context), "N", "0", 0, 16777216, NULL, "tokens of context; 0: the model's own limit, at most 8192" },
     { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 1024, NULL, "threads; 0: every processor this process may use" },
     { "-b --batch-size", OPTION_U32, AT(n_batch), "N", "0", 0, 65536, NULL, "rows of one step at most; 0: ingot chooses" },
@@ -27,6 +27,12 @@ static const struct option model_options[] = {
     { "--cache-limit", OPTION_U32, AT(cache_gib), "GIB", "10", 1, 1048576, NULL, "that the files of --cache-dir may take; the longest unused go first" },
     { "--gemm", OPTION_CHOICE, AT(gemm), "WHOSE", "auto", 0, 0, "auto own vendor", "kernels that multiply the many rows of a prompt on a GPU: ingot's, or the vendor's library (cuBLAS), for comparison; auto: ingot's" },
     { "-nr --no-repack", OPTION_FLAG, AT(no_repack), NULL, NULL, 0, 0, NULL, "use weights as they lie in the file: less memory, slower" },
+    { 0 },
+};
+
+static const struct option name_options[] = {
+    { "-hf -hfr --hf-repo", OPTION_STRING, AT(hub_name), "NAME", NULL, 0, 0, NULL, "the model of this name, as -m would take it if no file had it" },
+    { "--offline", OPTION_FLAG, AT(offline), NULL, NULL, 0, 0, NULL, "take models by name from the cache only; so does HF_HUB_OFFLINE=1" },
     { 0 },
 };
 
@@ -81,13 +87,13 @@ static const struct option bench_options[] = {
 static const struct option inspect_options[] = {
     { "--tensors", OPTION_FLAG, AT(tensors), NULL, NULL, 0, 0, NULL, "list every tensor" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object with everything" },
-    { "-m --model", OPTION_STRING, AT(model), "FILE", NULL, 0, 0, NULL, "GGUF file or safetensors folder; without it the small model inside ingot" },
+    { "-m --model", OPTION_STRING, AT(model), "MODEL", NULL, 0, 0, NULL, "GGUF file, safetensors folder, or a name: user/repo[:QUANT][@REVISION]; without it the small model inside ingot" },
     { "-c --ctx-size", OPTION_U32, AT(n_context), "N", "0", 0, 16777216, NULL, "tokens of context to count memory for; 0: the model's own limit, at most 8192" },
     { 0 },
 };
 
 static const struct option tokenize_options[] = {
-    { "-m --model", OPTION_STRING, AT(model), "FILE", NULL, 0, 0, NULL, "GGUF file or safetensors folder; without it the small model inside ingot" },
+    { "-m --model", OPTION_STRING, AT(model), "MODEL", NULL, 0, 0, NULL, "GGUF file, safetensors folder, or a name: user/repo[:QUANT][@REVISION]; without it the small model inside ingot" },
     { "-p --prompt", OPTION_STRING, AT(prompt), "TEXT", NULL, 0, 0, NULL, "the text; else what -f names, else stdin" },
     { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "take the text from FILE; -: stdin" },
     { "--ids", OPTION_FLAG, AT(ids), NULL, NULL, 0, 0, NULL, "only the ids, as [1, 2, 3]" },
@@ -152,11 +158,11 @@ static const struct option_group general = { "General", general_options }, model
                                  tokenize = { "Text", tokenize_options }, doctor = { "Report", doctor_options },
                                  serve = { "Server", serve_options }, quantize = { "Work", quantize_options },
                                  synth = { "File", synth_options }, verify = { "Check", verify_options },
-                                 trace = { "Looking inside", trace_options };
+                                 trace = { "Looking inside", trace_options }, names = { "Models by name", name_options };
 
 // clang-format off
 static const char run_text[] =
-    "The prompt is TEXT or -p, -f, or what a pipe brings; with none of them a terminal starts a chat. The answer goes to stdout, "
+    "The prompt is TEXT or -p, -f, or what a pipe brings; with none of them a terminal starts a chat. A first operand of the form user/repo[:QUANT] is the model when -m names none. The answer goes to stdout, "
     "figures to stderr. Ctrl-C once stops the answer, twice leaves.\n\n"
     "With --json every piece of the answer is a line {\"text\", \"token\"}; the last line has \"done\": true, the whole \"answer\", "
     "\"finish\" (eos, stop, length, cancelled, error), n_prompt, n_reused, differs_at (where the prompt first differed from what was kept), n_generated, first_token_ms, prefill_ms, decode_ms, and "
@@ -184,16 +190,21 @@ static const char serve_text[] =
     "  ingot serve -m model.gguf --port 8080 -np 8\n"
     "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'";
 
+static const char rm_text[] = "user/repo takes out all of a repository, user/repo:QUANT one model, @REVISION only what is of that revision.\n\n"
+                              "  ingot rm user/repo:Q8_0";
+
 static const struct option_verb verbs[] = {
-    { "run", "[TEXT]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &sampling, &model, &trace, &general } },
-    { "bench", NULL, "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &general } },
-    { "inspect", "[FILE]", "Shows what a model file holds and the memory it needs", NULL, { &inspect, &general } },
-    { "tokenize", "[TEXT]", "Shows the tokens of a text", NULL, { &tokenize, &general } },
-    { "quantize", "INPUT OUTPUT TYPE", "Writes a model as a GGUF file with other formats of weights", quantize_text, { &quantize, &general } },
+    { "run", "[TEXT]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &sampling, &model, &names, &trace, &general } },
+    { "bench", NULL, "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &names, &general } },
+    { "inspect", "[FILE]", "Shows what a model file holds and the memory it needs", NULL, { &inspect, &names, &general } },
+    { "tokenize", "[TEXT]", "Shows the tokens of a text", NULL, { &tokenize, &names, &general } },
+    { "quantize", "INPUT OUTPUT TYPE", "Writes a model as a GGUF file with other formats of weights", quantize_text, { &quantize, &names, &general } },
     { "synth", "SHAPE OUTPUT", "Writes a GGUF file with random weights in the shape of a real model", "  ingot synth tinyllama-1.1b tinyllama.gguf --type Q4_0", { &synth, &general } },
-    { "verify", NULL, "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &general } },
+    { "verify", NULL, "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &names, &general } },
     { "doctor", NULL, "Tells what ingot finds on this machine", NULL, { &doctor, &general } },
-    { "serve", NULL, "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &general } },
+    { "serve", NULL, "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &names, &general } },
+    { "ls", NULL, "Lists the models in the cache", NULL, { &doctor, &general } },
+    { "rm", "NAME...", "Takes models out of the cache", rm_text, { &general } },
     { "help", "[VERB]", "Shows all verbs, or the flags of one", NULL, { &general } },
     { "man", NULL, "Prints the man page", NULL, { &general } },
     { "completion", "SHELL", "Prints the completion for bash, zsh or fish", NULL, { &general } },
@@ -206,6 +217,7 @@ const struct option_program ingot_program = {
     "an inference engine for language models",
     "  ingot run                 a chat with the small model that ships inside\n"
     "  ingot run -m FILE         a chat with a model of yours: a GGUF file or a safetensors folder\n"
+    "  ingot run user/repo       a chat with a model from the Hugging Face hub that is in the cache\n"
     "  ingot help run            the flags of a verb\n"
     "  ingot --version           version, commit and how it was built",
     verbs,

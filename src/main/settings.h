@@ -8,9 +8,9 @@ struct settings {
     bool help;
     const char *config, *log;
     // the model and where it runs
-    const char *model, *device, *stages, *cache_type_k, *cache_type_v, *gemm;
+    const char *model, *hub_name, *device, *stages, *cache_type_k, *cache_type_v, *gemm;
     uint32_t n_threads, n_context, n_batch, n_kv_tokens, commit_every;
-    bool exact, invariant, no_repack, no_prefix_cache;
+    bool exact, invariant, no_repack, no_prefix_cache, offline;
     const char *cache_dir;
     uint32_t cache_gib;
     // the prompt and the answer
@@ -67,3 +67,5 @@ int verb_synth(const struct call *call);
 int verb_verify(const struct call *call);
 int verb_doctor(const struct call *call);
 int verb_serve(const struct call *call);
+int verb_ls(const struct call *call);
+int verb_rm(const struct call *call);

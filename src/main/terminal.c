@@ -141,6 +141,18 @@ int fail_usage(const char *format, ...)
     return STATUS_USAGE;
 }
 
+const char *bytes_text(uint64_t bytes, char text[16])
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    double value = (double)bytes;
+    size_t unit = 0;
+
+    for (; value >= 1023.95 && unit < 6; unit++)
+        value /= 1024;
+    snprintf(text, 16, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return text;
+}
+
 void progress_show(struct progress *p, uint64_t done, uint64_t total)
 {
     enum { WIDTH = 32 };

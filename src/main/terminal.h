@@ -32,6 +32,9 @@ unsigned interrupts(void);
 void interrupts_clear(void);
 void interrupts_hold(bool held);
 
+// "1.4 GiB"; returns text.
+const char *bytes_text(uint64_t bytes, char text[16]);
+
 // A bar on stderr, drawn at most 10 times a second, and only on a terminal.
 struct progress {
     const char *what;
