@@ -11,10 +11,9 @@
 #include "engine/link.h"
 
 struct walk {
+    struct verification *v;
     struct engine *engine;
-    verify_on_command *on_command;
-    void *arg;
-    uint32_t stage, n_bad;
+    uint32_t stage;
     bool stopped;
 };
 
@@ -38,8 +37,8 @@ static bool on_difference(void *arg, const struct tape_difference *d)
     struct walk *w = arg;
     struct verify_finding f = { w->stage, d->command, d->label, d->name, d->error, limit_of(w->engine, d->name) };
 
-    w->n_bad += !(f.error <= f.limit);
-    w->stopped = w->on_command && !w->on_command(w->arg, &f);
+    w->v->n_bad += !(f.error <= f.limit);
+    w->stopped = w->v->on_command && !w->v->on_command(w->v->arg, &f);
     return !w->stopped;
 }
 
@@ -79,14 +78,14 @@ static bool verify_stage(struct walk *w, struct engine *engines[2], struct err *
     return tape_diff(tapes[0], tapes[1], steps, on_difference, w, err);
 }
 
-static bool verify_both(struct walk *w, struct engine *engines[2], uint32_t n_rows, struct err *err)
+static bool verify_both(struct walk *w, struct engine *engines[2], struct err *err)
 {
     for (int i = 0; i < 2; i++)
-        if (!fill_batch(engines[i], n_rows, err))
+        if (!fill_batch(engines[i], w->v->n_rows, err))
             return false;
     for (; w->stage < engines[0]->n_stages && !w->stopped; w->stage++) {
         for (int i = 0; i < 2 && w->stage > 0; i++)
-            if (!link_pass(&engines[i]->stages[w->stage - 1], &engines[i]->stages[w->stage], n_rows, err))
+            if (!link_pass(&engines[i]->stages[w->stage - 1], &engines[i]->stages[w->stage], w->v->n_rows, err))
                 return false;
         if (!verify_stage(w, engines, err))
             return false;
@@ -94,15 +93,14 @@ static bool verify_both(struct walk *w, struct engine *engines[2], uint32_t n_ro
     return true;
 }
 
-bool engine_verify(const struct ingot_engine_options *options, enum verify_against against, uint32_t n_rows,
-                   verify_on_command *on_command, void *arg, uint32_t *n_bad, struct err *err)
+bool engine_verify(const struct ingot_engine_options *options, struct verification *v, struct err *err)
 {
     struct engine *engines[2] = { mem_alloc(sizeof(struct engine)), mem_alloc(sizeof(struct engine)) };
     struct ingot_engine_options own = *options, other = *options;
-    bool loaded[2] = { false, false }, ok = false;
+    bool loaded[2] = { false, false };
 
     other.progress = NULL;
-    if (against == VERIFY_VENDOR) {
+    if (v->against == VERIFY_VENDOR) {
         own.gemm = INGOT_GEMM_OWN;
         other.gemm = INGOT_GEMM_VENDOR;
     } else {
@@ -117,11 +115,8 @@ bool engine_verify(const struct ingot_engine_options *options, enum verify_again
         other.cache_type_v = (enum ingot_kv)(shape->v_format + 1);
         loaded[1] = engine_load(engines[1], &other, err);
     }
-    if (loaded[1]) {
-        struct walk w = { .engine = engines[0], .on_command = on_command, .arg = arg };
-        ok = verify_both(&w, engines, n_rows, err);
-        *n_bad = w.n_bad;
-    }
+    v->n_bad = 0;
+    bool ok = loaded[1] && verify_both(&(struct walk){ .v = v, .engine = engines[0] }, engines, err);
     for (int i = 0; i < 2; i++) {
         if (loaded[i])
             engine_unload(engines[i]);

@@ -14,10 +14,16 @@ typedef bool verify_on_command(void *arg, const struct verify_finding *finding);
 
 enum verify_against { VERIFY_PLAIN, VERIFY_VENDOR }; // the plain loops | the same device with the vendor's products
 
-// Loads the model twice, on the device of `options` and on what it is held against, and plays one step of n_rows rows (1 to n_batch)
-// on both, command by command. *n_bad counts the commands beyond their limit.
-bool engine_verify(const struct ingot_engine_options *options, enum verify_against against, uint32_t n_rows,
-                   verify_on_command *on_command, void *arg, uint32_t *n_bad, struct err *err);
+struct verification {
+    enum verify_against against;
+    uint32_t n_rows; // of the step, 1 to n_batch
+    verify_on_command *on_command;
+    void *arg;
+    uint32_t n_bad; // result: commands beyond their limit
+};
+
+// Loads the model twice, on the device of `options` and on what it is held against, and plays one step on both, command by command.
+bool engine_verify(const struct ingot_engine_options *options, struct verification *v, struct err *err);
 
 // Prints the sealed tapes of all stages, their barriers and scratch, and the device's counters: --trace.
 void engine_trace(const struct engine *e, FILE *to);

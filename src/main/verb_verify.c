@@ -43,21 +43,20 @@ int verb_verify(const struct call *call)
 {
     struct ingot_engine_options options = engine_options(call->settings);
     struct listener listener = { .settings = call->settings };
-    uint32_t n_bad = 0;
+    struct verification v = { .n_rows = call->settings->n_verify, .on_command = on_command, .arg = &listener };
     struct err err;
 
     signals_name_file(call->settings->model);
-    if (call->settings->verify_gemm && call->settings->n_verify <= 16)
-        return fail_usage("verify: --verify-gemm with %u rows; want more than 16, since fewer take other kernels",
-                          call->settings->n_verify);
-    enum verify_against against = call->settings->verify_gemm ? VERIFY_VENDOR : VERIFY_PLAIN;
-    if (!engine_verify(&options, against, call->settings->n_verify, on_command, &listener, &n_bad, &err))
+    v.against = call->settings->verify_gemm ? VERIFY_VENDOR : VERIFY_PLAIN;
+    if (v.against == VERIFY_VENDOR && v.n_rows <= 16)
+        return fail_usage("verify: --verify-gemm with %u rows; want more than 16, since fewer take other kernels", v.n_rows);
+    if (!engine_verify(&options, &v, &err))
         return fail(err.message);
     if (call->settings->json)
-        out_printf("{\"done\":true,\"commands\":%u,\"bad\":%u,\"worst\":%.9g}\n", listener.n_commands, n_bad, listener.worst);
+        out_printf("{\"done\":true,\"commands\":%u,\"bad\":%u,\"worst\":%.9g}\n", listener.n_commands, v.n_bad, listener.worst);
     else
-        out_printf("%u commands, %u beyond their limit; worst error %.3g%s%s\n", listener.n_commands, n_bad, listener.worst,
+        out_printf("%u commands, %u beyond their limit; worst error %.3g%s%s\n", listener.n_commands, v.n_bad, listener.worst,
                    listener.worst > 0 ? " of " : "", listener.worst_label);
     int status = out_finish();
-    return status == STATUS_OK && n_bad ? STATUS_ERROR : status;
+    return status == STATUS_OK && v.n_bad ? STATUS_ERROR : status;
 }

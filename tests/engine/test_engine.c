@@ -446,12 +446,12 @@ static void every_command_agrees_with_the_plain_loops(void **state)
             for (int exact = 0; exact < 2; exact++) {
                 struct ingot_engine_options o = defaults(models[i]);
                 struct err err = { 0 };
-                uint32_t n_bad = 1;
+                struct verification v = { .n_rows = n_rows, .on_command = print_bad, .n_bad = 1 };
                 o.exact = exact;
                 o.n_threads = 2;
                 o.stages = "1";
-                assert_ok(engine_verify(&o, VERIFY_PLAIN, n_rows, print_bad, NULL, &n_bad, &err), &err);
-                assert_int_equal(n_bad, 0);
+                assert_ok(engine_verify(&o, &v, &err), &err);
+                assert_int_equal(v.n_bad, 0);
             }
 }
 

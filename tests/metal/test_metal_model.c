@@ -161,11 +161,11 @@ static void every_command_is_the_plain_loop_s(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct ingot_engine_options o = ingot_engine_defaults();
         struct err err = { 0 };
-        uint32_t n_bad = 0;
+        struct verification v = { .n_rows = cases[i].rows, .on_command = report, .n_bad = 1 };
         o.device = "metal";
         run_kernels(cases[i].fast, cases[i].schedule);
-        assert_ok(engine_verify(&o, VERIFY_PLAIN, cases[i].rows, report, NULL, &n_bad, &err), &err);
-        assert_int_equal(n_bad, 0);
+        assert_ok(engine_verify(&o, &v, &err), &err);
+        assert_int_equal(v.n_bad, 0);
     }
 }
 
