@@ -5,7 +5,7 @@
 #include "ops/sample/sample.h"
 #include "testing.h"
 
-enum { VOCAB = 50, LOG = 64 };
+enum { VOCAB = 50, LARGE = 4099, LOG = 64 }; // LARGE: beyond 16 * 32 blocks are left out, and three tokens are in none
 
 struct rig { // one output row, played again and again
     struct device *device;
@@ -13,22 +13,31 @@ struct rig { // one output row, played again and again
     struct tape *tape;
 };
 
-static int rig_open(void **state)
+static int rig_make(void **state, uint32_t n)
 {
     struct rig *r = calloc(1, sizeof *r);
     struct err err = { 0 };
     r->device = cpu_open(&(struct cpu_options){ .n_threads = 1, .table = &cpu_table }, &err);
     r->tape = tape_create(r->device, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
-    assert_true(buffer_alloc(r->device, VOCAB * 4, &r->logits, &err) && buffer_alloc(r->device, LOG * 4, &r->log, &err) &&
+    assert_true(buffer_alloc(r->device, n * 4, &r->logits, &err) && buffer_alloc(r->device, LOG * 4, &r->log, &err) &&
                 buffer_alloc(r->device, 4, &r->results, &err) &&
-                buffer_alloc(r->device, sample_limits_words(VOCAB) * 4, &r->limits, &err) &&
+                buffer_alloc(r->device, sample_limits_words(n) * 4, &r->limits, &err) &&
                 buffer_alloc(r->device, step_bytes(1, 1), &r->step, &err));
-    struct value logits = tape_value_bound(r->tape, VOCAB, ROWS_OUTPUT, &r->logits);
+    struct value logits = tape_value_bound(r->tape, n, ROWS_OUTPUT, &r->logits);
     op_sample(r->tape, (struct sample){
                            .logits = logits, .log = &r->log, .log_stride = LOG, .results = &r->results, .limits = &r->limits });
     assert_ok(tape_seal(r->tape, &err), &err);
     *state = r;
     return 0;
+}
+
+static int rig_open(void **state)
+{
+    return rig_make(state, VOCAB);
+}
+static int rig_open_large(void **state)
+{
+    return rig_make(state, LARGE);
 }
 
 static int rig_close(void **state)
@@ -242,6 +251,65 @@ static void what_was_drawn_goes_to_the_log(void **state)
     draw(r, neutral(0), LOG - 1); // the last place: nothing is written behind the log
 }
 
+// Steps 4 and 5 of the definition, word for word.
+static uint32_t draw_plainly(const float *logits, const struct sample_params *p, uint32_t position)
+{
+    static uint32_t order[LARGE];
+    static bool taken[LARGE];
+    uint32_t limit = p->top_k ? p->top_k : LARGE, kept = 0;
+    float total = 0, sum = 0, weight;
+
+    memset(taken, 0, sizeof taken);
+    for (uint32_t k = 0; k < limit; k++) {
+        uint32_t best = LARGE;
+        for (uint32_t i = 0; i < LARGE; i++)
+            if (!taken[i] && (best == LARGE || logits[i] / p->temperature > logits[best] / p->temperature))
+                best = i;
+        taken[order[k] = best] = true;
+    }
+    float top = logits[order[0]] / p->temperature;
+    for (uint32_t k = limit; k-- > 0;)
+        total += expf(logits[order[k]] / p->temperature - top);
+    for (; kept < limit && (kept == 0 || sum < p->top_p * total); kept++, sum += weight)
+        if ((weight = expf(logits[order[kept]] / p->temperature - top)) < p->min_p && kept > 0)
+            break;
+    float goal = sample_random(p->seed[0], p->seed[1], position) * sum;
+    sum = 0;
+    for (uint32_t k = 0; k < kept; k++)
+        if ((sum += expf(logits[order[k]] / p->temperature - top)) > goal)
+            return order[k];
+    return order[kept - 1];
+}
+
+// Logits with many ties, some of which only the temperature makes, and zeros of both signs.
+static void the_first_of_a_large_vocabulary_are_the_same_as_by_sorting_it(void **state)
+{
+    struct rig *r = *state;
+    static const uint32_t ks[] = { 1, 2, 40, 127, 128, 129, 600 };
+    float *logits = r->logits.host;
+
+    for (uint32_t round = 0; round < 35; round++) {
+        uint32_t x = round + 1;
+        for (uint32_t i = 0; i < LARGE; i++) {
+            x = x * 1664525 + 1013904223;
+            logits[i] = round % 2 ? (float)((int)(x >> 28) - 12) * 0.25f : 2 + (float)(x >> 20) * 0x1p-22f;
+            logits[i] = logits[i] == 0 && x & 1 ? -0.0f : logits[i];
+        }
+        struct sample_params p = {
+            .temperature = 0.9f, .top_p = 0.95f, .min_p = 0.01f, .repeat_penalty = 1, .seed = { round, 3 }
+        };
+        p.top_k = ks[round % 7];
+        for (uint32_t position = 0; position < 12; position++)
+            assert_int_equal(draw(r, p, position), draw_plainly(logits, &p, position));
+        p.top_k = 0; // all of them, by falling probability
+        p.top_p = 0.1f;
+        uint32_t drawn = draw(r, p, round), n_before = 0;
+        for (uint32_t i = 0; i < LARGE; i++)
+            n_before += logits[i] > logits[drawn];
+        assert_true(n_before < LARGE / 8);
+    }
+}
+
 static void set_bias(struct rig *r, uint32_t i, uint32_t token, float bias)
 {
     struct sample_bias *biases = (struct sample_bias *)((uint32_t *)r->limits.host + sample_mask_words(VOCAB));
@@ -299,6 +367,7 @@ int main(void)
         RIGGED(penalties_make_seen_tokens_less_likely_whatever_the_sign),
         RIGGED(a_draw_depends_on_seed_and_position_alone),
         RIGGED(numbers_that_are_none_are_reported),
+        cmocka_unit_test_setup_teardown(the_first_of_a_large_vocabulary_are_the_same_as_by_sorting_it, rig_open_large, rig_close),
         RIGGED(what_was_drawn_goes_to_the_log),
         RIGGED(only_tokens_of_the_mask_are_drawn),
         RIGGED(biases_are_added_before_everything_else),

@@ -1,46 +1,78 @@
 // sample_cpu.c - the definition.
 //
-// Candidates are kept in a binary heap ordered by (logit, lowest id first) and popped only as far as the limits ask, so that top-k
-// and top-p are exact for any k at about the cost of one pass over the vocabulary.
+// A candidate is one number of 64 bits, the order of its logit above and of its id below: what comes first is larger. The first k are
+// found with a heap of k, first among blocks of 16 tokens by their largest, then among the tokens of those k blocks: no other block can
+// hold one of them. Without top_k only as many are sorted as top_p and min_p ask for.
 #include <math.h>
 #include <string.h>
 #include "ops/rows.h"
 #include "ops/sample/sample.h"
 
-struct candidate {
+static uint64_t candidate(float logit, uint32_t id)
+{
+    uint32_t bits;
+
+    logit += 0.0f; // -0 is no less than 0
+    memcpy(&bits, &logit, 4);
+    bits = bits >> 31 ? ~bits : bits | 0x80000000u;
+    return (uint64_t)bits << 32 | (uint32_t)~id;
+}
+
+static uint32_t id_of(uint64_t candidate)
+{
+    return ~(uint32_t)candidate;
+}
+
+static float logit_of(uint64_t candidate)
+{
+    uint32_t bits = (uint32_t)(candidate >> 32);
     float logit;
-    uint32_t id;
-};
 
-static bool comes_first(struct candidate a, struct candidate b)
-{
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+    bits = bits >> 31 ? bits & 0x7fffffff : ~bits;
+    memcpy(&logit, &bits, 4);
+    return logit;
 }
 
-static void sift_down(struct candidate *heap, uint32_t n, uint32_t at)
+// The root is the smallest.
+static void sift_down(uint64_t *heap, uint32_t n, uint32_t at)
 {
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= n)
-            return;
-        if (child + 1 < n && comes_first(heap[child + 1], heap[child]))
-            child++;
-        if (!comes_first(heap[child], heap[at]))
-            return;
-        struct candidate c = heap[at];
+    uint64_t moved = heap[at];
+
+    for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
+        child += child + 1 < n && heap[child + 1] < heap[child];
+        if (heap[child] >= moved)
+            break;
         heap[at] = heap[child];
-        heap[child] = c;
-        at = child;
     }
+    heap[at] = moved;
 }
 
-static struct candidate heap_pop(struct candidate *heap, uint32_t *n)
+static void swap(uint64_t *a, uint64_t *b)
 {
-    struct candidate best = heap[0];
-    heap[0] = heap[--*n];
-    sift_down(heap, *n, 0);
-    heap[*n] = best; // popped ones gather behind the heap, the best last
-    return best;
+    uint64_t c = *a;
+    *a = *b;
+    *b = c;
+}
+
+// Brings the k that come first to the beginning, as a heap.
+static void select_first(uint64_t *c, uint32_t n, uint32_t k)
+{
+    for (uint32_t i = k / 2; i-- > 0;)
+        sift_down(c, k, i);
+    for (uint32_t i = k; i < n; i++)
+        if (c[i] > c[0]) {
+            swap(&c[i], &c[0]);
+            sift_down(c, k, 0);
+        }
+}
+
+static void sort_first(uint64_t *c, uint32_t n, uint32_t k)
+{
+    select_first(c, n, k);
+    while (k-- > 1) {
+        swap(&c[0], &c[k]);
+        sift_down(c, k, 0);
+    }
 }
 
 // Not one NaN or +infinity, and something above -infinity. Integer comparisons of the bits: the compiler makes vectors of them.
@@ -91,7 +123,7 @@ struct seen { // the window of the log
     uint32_t n;
 };
 
-static void penalise(struct candidate *c, uint32_t *counts, const struct sample_params *p, const struct seen *seen)
+static void penalise(float *logits, uint32_t *counts, const struct sample_params *p, const struct seen *seen)
 {
     for (uint32_t i = 0; i < seen->n; i++)
         counts[seen->tokens[i]]++;
@@ -100,8 +132,8 @@ static void penalise(struct candidate *c, uint32_t *counts, const struct sample_
         counts[token] = 0;
         if (n == 0)
             continue; // done at its first sighting
-        c[token].logit = c[token].logit > 0 ? c[token].logit / p->repeat_penalty : c[token].logit * p->repeat_penalty;
-        c[token].logit -= p->presence_penalty + (float)n * p->frequency_penalty;
+        logits[token] = logits[token] > 0 ? logits[token] / p->repeat_penalty : logits[token] * p->repeat_penalty;
+        logits[token] -= p->presence_penalty + (float)n * p->frequency_penalty;
     }
 }
 
@@ -117,63 +149,99 @@ static struct limits limits_of(const struct cpu_call *call, uint32_t output)
     return (struct limits){ words, (const struct sample_bias *)(const void *)(words + sample_mask_words(args->n_tokens)) };
 }
 
-static void add_biases(struct candidate *c, uint32_t n, const struct sample_bias *biases, uint32_t n_biases)
+static void add_biases(float *logits, uint32_t n, const struct sample_bias *biases, uint32_t n_biases)
 {
     for (uint32_t i = 0; i < n_biases; i++)
         if (biases[i].token < n)
-            c[biases[i].token].logit += biases[i].bias;
+            logits[biases[i].token] += biases[i].bias;
 }
 
-// Leaves the candidates that the mask allows, in their order, and returns how many they are.
-static uint32_t keep_allowed(struct candidate *c, uint32_t n, const uint32_t *mask)
+static void keep_allowed(float *logits, uint32_t n, const uint32_t *mask)
 {
-    uint32_t kept = 0;
-
     for (uint32_t i = 0; i < n; i++)
-        if (mask[i >> 5] >> (i & 31) & 1 && c[i].logit > -INFINITY)
-            c[kept++] = c[i];
-    return kept;
+        logits[i] = mask[i >> 5] >> (i & 31) & 1 ? logits[i] : -INFINITY;
 }
 
-static uint32_t best_of(const struct candidate *c, uint32_t n)
+// ---- steps 4 and 5
+
+enum { BLOCK = 16 };
+
+struct row {
+    const float *logits; // [n], after step 2
+    uint32_t n;
+    float temperature;
+    uint64_t *candidates; // [n], room
+};
+
+static float largest_of_block(const float *logits)
 {
-    uint32_t best = 0;
+    float best[4] = { logits[0], logits[1], logits[2], logits[3] };
 
-    for (uint32_t i = 1; i < n; i++)
-        if (c[i].logit > c[best].logit)
-            best = i;
-    return c[best].id;
+    for (uint32_t i = 4; i < BLOCK; i += 4)
+        for (uint32_t j = 0; j < 4; j++)
+            best[j] = logits[i + j] > best[j] ? logits[i + j] : best[j];
+    best[0] = best[0] > best[1] ? best[0] : best[1];
+    best[2] = best[2] > best[3] ? best[2] : best[3];
+    return best[0] > best[2] ? best[0] : best[2];
 }
 
-// Sum of exp(logit - top) over all n candidates, in order of memory: the heap's order is fixed by the logits.
-static float exp_sum(const struct candidate *c, uint32_t n, float top)
+// Appends the tokens [first, last) that are at least so likely; returns how many.
+static uint32_t add_tokens(const struct row *r, uint32_t first, uint32_t last, float least, uint64_t *to)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = first; i < last; i++) {
+        float logit = r->logits[i] / r->temperature;
+        to[n] = candidate(logit, i);
+        n += logit >= least;
+    }
+    return n;
+}
+
+// Fills in candidates among which are the first k, and returns how many.
+static uint32_t gather(const struct row *r, uint32_t k)
+{
+    uint32_t n_blocks = k < r->n / BLOCK / 2 ? r->n / BLOCK : 0, n = 0; // few tokens: all of them, else k + 16 * k find room
+    uint64_t *c = r->candidates;
+    float least = -INFINITY;
+
+    for (uint32_t b = 0; b < n_blocks; b++)
+        c[b] = candidate(largest_of_block(r->logits + (size_t)b * BLOCK) / r->temperature, b);
+    if (n_blocks > 0) {
+        select_first(c, n_blocks, k);
+        least = logit_of(c[0]); // k tokens are at least as likely
+        for (uint32_t i = 0; i < k; i++)
+            n += add_tokens(r, id_of(c[i]) * BLOCK, id_of(c[i]) * BLOCK + BLOCK, least, c + k + n);
+        memmove(c, c + k, n * sizeof *c);
+    }
+    return n + add_tokens(r, n_blocks * BLOCK, r->n, least, c + n);
+}
+
+// Sum of exp(logit - top), from the last to the first: the order is fixed by the logits.
+static float exp_sum(const uint64_t *c, uint32_t n, float top)
 {
     float sum = 0;
 
-    for (uint32_t i = 0; i < n; i++)
-        sum += expf(c[i].logit - top);
+    while (n-- > 0)
+        sum += expf(logit_of(c[n]) - top);
     return sum;
 }
 
-// Steps 4 and 5. Popped candidates lie at heap[n_heap..n_all), the best last.
-static uint32_t draw(struct candidate *heap, uint32_t n_all, const struct sample_params *p, float random)
+static uint32_t draw(const struct row *r, const struct sample_params *p, float random)
 {
-    uint32_t n_heap = n_all, limit = p->top_k && p->top_k < n_all ? p->top_k : n_all, kept = 0;
-    float kept_sum = 0, total, top;
+    enum { FIRST_SORTED = 64 };
+    uint32_t limit = p->top_k && p->top_k < r->n ? p->top_k : r->n, n = gather(r, limit), kept = 0;
+    uint32_t n_sorted = limit < r->n || limit < FIRST_SORTED ? limit : FIRST_SORTED;
+    uint64_t *c = r->candidates;
 
-    for (uint32_t i = n_all / 2; i-- > 0;)
-        sift_down(heap, n_all, i);
-    top = heap[0].logit;
-    if (limit < n_all) {
-        for (uint32_t i = 0; i < limit; i++)
-            heap_pop(heap, &n_heap);
-        total = exp_sum(heap + n_heap, limit, top);
-    } else {
-        total = exp_sum(heap, n_all, top);
-    }
+    sort_first(c, n, n_sorted);
+    float kept_sum = 0, top = logit_of(c[0]), total = exp_sum(c, limit, top);
     while (kept < limit && (kept == 0 || kept_sum < p->top_p * total)) {
-        struct candidate c = limit < n_all ? heap[n_all - 1 - kept] : heap_pop(heap, &n_heap);
-        float weight = expf(c.logit - top);
+        if (kept == n_sorted) {
+            n_sorted = n_sorted < limit / 8 ? n_sorted * 8 : limit;
+            sort_first(c, n, n_sorted);
+        }
+        float weight = expf(logit_of(c[kept]) - top);
         if (kept > 0 && (weight < p->min_p || weight == 0))
             break;
         kept_sum += weight;
@@ -181,45 +249,52 @@ static uint32_t draw(struct candidate *heap, uint32_t n_all, const struct sample
     }
     float goal = random * kept_sum, sum = 0;
     for (uint32_t i = 0; i < kept; i++) {
-        sum += expf(heap[n_all - 1 - i].logit - top);
+        sum += expf(logit_of(c[i]) - top);
         if (sum > goal)
-            return heap[n_all - 1 - i].id;
+            return id_of(c[i]);
     }
-    return heap[n_all - kept].id;
+    return id_of(c[kept - 1]);
+}
+
+// Step 2, in a copy. counts: [n], room.
+static void alter(const struct cpu_call *call, uint32_t i, const struct seen *seen, float *logits, uint32_t *counts)
+{
+    const struct sample_args *args = cpu_args(call);
+    const struct sample_params *p = &step_samples(call->step)[i];
+
+    memcpy(logits, cpu_row(call, SAMPLE_LOGITS, i), args->n_tokens * sizeof *logits);
+    if (p->n_biases)
+        add_biases(logits, args->n_tokens, limits_of(call, i).biases, p->n_biases);
+    if (p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0) {
+        memset(counts, 0, args->n_tokens * sizeof *counts);
+        penalise(logits, counts, p, seen);
+    }
+    if (p->flags & SAMPLE_MASKED)
+        keep_allowed(logits, args->n_tokens, limits_of(call, i).mask);
 }
 
 static uint32_t sample_row(const struct cpu_call *call, uint32_t i, const uint32_t *log)
 {
     const struct sample_args *args = cpu_args(call);
     const struct sample_params *p = &step_samples(call->step)[i];
-    const float *logits = cpu_row(call, SAMPLE_LOGITS, i); // [n_tokens]
-    struct candidate *c = cpu_row(call, SAMPLE_WORK, i);   // [n_tokens], then counts [n_tokens]
+    uint32_t *work =
+        cpu_row(call, SAMPLE_WORK, i); // candidates [n_tokens] of 64 bits, counts in their place, then logits [n_tokens]
+    float *logits = (float *)(work + 2 * (size_t)args->n_tokens);
+    struct row r = { cpu_row(call, SAMPLE_LOGITS, i), args->n_tokens, p->temperature, (uint64_t *)(void *)work };
     uint32_t position = step_positions(call->step)[step_outputs(call->step)[i]];
     uint32_t n_seen = p->penalty_window < position + 1 ? p->penalty_window : position + 1;
-    struct seen seen = { log + position + 1 - n_seen, n_seen };
 
-    if (!logits_valid(logits, args->n_tokens))
+    if (!logits_valid(r.logits, r.n))
         return STEP_TOKEN_INVALID;
-    bool penalties = p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
-    bool masked = p->flags & SAMPLE_MASKED;
-    if (p->temperature == 0 && !penalties && !masked && !p->n_biases)
-        return largest(logits, args->n_tokens);
-    for (uint32_t t = 0; t < args->n_tokens; t++)
-        c[t] = (struct candidate){ logits[t], t };
-    if (p->n_biases)
-        add_biases(c, args->n_tokens, limits_of(call, i).biases, p->n_biases);
-    if (penalties) {
-        memset(c + args->n_tokens, 0, args->n_tokens * sizeof(uint32_t));
-        penalise(c, (uint32_t *)(c + args->n_tokens), p, &seen);
+    if (p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0 || p->n_biases ||
+        p->flags & SAMPLE_MASKED) {
+        alter(call, i, &(struct seen){ log + position + 1 - n_seen, n_seen }, logits, work);
+        r.logits = logits;
     }
-    uint32_t n = masked ? keep_allowed(c, args->n_tokens, limits_of(call, i).mask) : args->n_tokens;
-    if (n == 0)
+    uint32_t best = largest(r.logits, r.n);
+    if (r.logits[best] == -INFINITY)
         return STEP_TOKEN_INVALID;
-    if (p->temperature == 0)
-        return best_of(c, n);
-    for (uint32_t t = 0; t < n; t++)
-        c[t].logit /= p->temperature;
-    return draw(c, n, p, sample_random(p->seed[0], p->seed[1], position));
+    return p->temperature == 0 ? best : draw(&r, p, sample_random(p->seed[0], p->seed[1], position));
 }
 
 static void log_rows(const struct cpu_call *call)
