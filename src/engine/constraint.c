@@ -81,8 +81,10 @@ void constraint_release(struct constraint *c)
 
 bool constraint_accept(struct constraint *c, const struct tokenizer *t, uint32_t token, struct err *err)
 {
+    char room[GRAMMAR_TOKEN_BYTES];
+
     if (!c->matcher || tokenizer_is_end(t, token))
         return true;
-    return matcher_accept(c->matcher, tokenizer_token_bytes(t, token, false), err) &&
+    return matcher_accept(c->matcher, token_trie_bytes(t, token, room), err) &&
            matcher_mask(c->matcher, c->trie, c->mask, c->n_vocab, err);
 }

@@ -2,14 +2,26 @@
 #pragma once
 #include "server/ask.h"
 #include "text/speech.h"
+#include "text/tokenizer.h"
 
 struct constrain_options {
     enum call_style style;
-    bool thinks;         // the model may reason before it answers
-    bool reasoning_open; // and has already begun to
+    bool thinks;                       // the model may reason before it answers
+    bool reasoning_open;               // and has already begun to
+    const struct tokenizer *tokenizer; // whose marks may be control tokens; NULL: all are text
 };
 
 // Leaves gbnf empty when the answer is free. Errors name the keyword of a schema that is not supported.
 bool constrain_answer(const struct ask *ask, const struct constrain_options *options, struct buf *gbnf, struct err *err);
-// Whether the mark that begins calls should be put behind the prompt: it is a control token there, which no grammar can ask for.
-bool constrain_opens_calls(const struct ask *ask, enum call_style style);
+
+// ---- parts
+
+// A call with "..." for everything, as the family writes it.
+void constrain_example(enum call_style style, struct buf *text);
+
+// The rule "calls": one call or more of the tools that may be called.
+bool constrain_calls(const struct ask *ask, const struct constrain_options *options, struct buf *gbnf, struct err *err);
+// Appends words as literals, the families' marks among them as control tokens where they are such.
+void constrain_text(const struct tokenizer *tokenizer, const char *words, struct buf *gbnf);
+// A rule for any text that does not hold the mark; of the mark only the first character is "<".
+void constrain_without(const char *rule, const char *mark, struct buf *gbnf);

@@ -7,8 +7,7 @@
 bool talk_listen(struct talk *t)
 {
     uint32_t most = t->ask.one_call ? 1 : TALK_MAX_CALLS;
-    bool forced = t->ask.choice >= CHOICE_REQUIRED && t->style == CALLS_LIST;
-    struct speech_options options = { t->style, t->reasoning_open, forced, most };
+    struct speech_options options = { t->style, t->reasoning_open, most, t->ask.tools };
     bool ok = true;
 
     t->speaks = !(t->ask.dialect & (DIALECT_TEXT | DIALECT_EMBED));

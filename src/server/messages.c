@@ -4,6 +4,7 @@
 // thinking is reasoning_content. A response's input is a list of items, of which calls that follow each other belong to one message.
 #include "server/messages.h"
 #include <string.h>
+#include "server/constrain.h"
 #include "text/chat.h"
 
 static bool refuse(struct err *err, const char *list, size_t i, const char *what)
@@ -259,7 +260,7 @@ static json_t *taken(struct buf *text)
 }
 
 // For templates without tools: what there is, and how to call it.
-static json_t *tools_in_words(json_t *tools, json_t *system)
+static json_t *tools_in_words(json_t *tools, enum call_style style, json_t *system)
 {
     struct buf text = { 0 };
     json_t *tool;
@@ -273,8 +274,8 @@ static json_t *tools_in_words(json_t *tools, json_t *system)
         json_dump_callback(tool, append, &text, 0);
         buf_text(&text, "\n");
     }
-    buf_text(&text, "</tools>\nTo call one, answer with its name and arguments in this form:\n<tool_call>\n{\"name\": \"...\", "
-                    "\"arguments\": {...}}\n</tool_call>");
+    buf_text(&text, "</tools>\nTo call one, answer with its name and arguments in this form:\n");
+    constrain_example(style, &text);
     return taken(&text);
 }
 
@@ -301,10 +302,10 @@ static json_t *calls_in_words(json_t *message)
     return taken(&text);
 }
 
-static void tell_in_words(json_t *messages, json_t *tools)
+// Calls and results, for templates that do not show them.
+static void tell_calls_in_words(json_t *messages)
 {
-    json_t *message, *first = json_array_get(messages, 0);
-    const char *role = json_string_value(json_object_get(first, "role"));
+    json_t *message;
     size_t i;
 
     json_array_foreach(messages, i, message)
@@ -319,15 +320,21 @@ static void tell_in_words(json_t *messages, json_t *tools)
             json_object_set_new(message, "role", json_string("user"));
         }
     }
-    if (!tools)
-        return;
-    if (role && !strcmp(role, "system"))
-        json_object_set_new(first, "content", tools_in_words(tools, json_object_get(first, "content")));
-    else
-        json_array_insert_new(messages, 0, json_pack("{s:s, s:o}", "role", "system", "content", tools_in_words(tools, NULL)));
 }
 
-json_t *messages_for_template(struct ask *ask, const struct chat *chat, struct err *err)
+static void tell_tools_in_words(json_t *messages, json_t *tools, enum call_style style)
+{
+    json_t *first = json_array_get(messages, 0);
+    const char *role = json_string_value(json_object_get(first, "role"));
+
+    if (role && !strcmp(role, "system"))
+        json_object_set_new(first, "content", tools_in_words(tools, style, json_object_get(first, "content")));
+    else
+        json_array_insert_new(messages, 0,
+                              json_pack("{s:s, s:o}", "role", "system", "content", tools_in_words(tools, style, NULL)));
+}
+
+json_t *messages_for_template(struct ask *ask, const struct chat *chat, enum call_style style, struct err *err)
 {
     bool anthropic = ask->dialect & (DIALECT_MESSAGES | DIALECT_COUNT), response = ask->dialect == DIALECT_RESPONSES;
     json_t *from = ask->messages, *to = json_array(), *system = ask->system ? text_of(ask->system) : NULL;
@@ -348,7 +355,9 @@ json_t *messages_for_template(struct ask *ask, const struct chat *chat, struct e
         return NULL;
     }
     name_results(to);
-    if (!chat_takes_tools(chat))
-        tell_in_words(to, ask->choice == CHOICE_NONE ? NULL : ask->tools);
+    if (!chat_takes_calls(chat))
+        tell_calls_in_words(to);
+    if (!chat_takes_tools(chat) && ask->tools && ask->choice != CHOICE_NONE)
+        tell_tools_in_words(to, ask->tools, style);
     return to;
 }

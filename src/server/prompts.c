@@ -2,7 +2,6 @@
 #include "server/prompts.h"
 #include "base/mem.h"
 #include "engine/verify.h"
-#include "server/constrain.h"
 #include "server/messages.h"
 #include "server/state.h"
 #include "text/chat.h"
@@ -11,7 +10,11 @@ enum { MAX_EMBEDDINGS = 256 }; // of one request
 
 static enum call_style style_of(const struct server *s)
 {
-    return s->tokenizer ? speech_style_of(tokenizer_chat_template(s->tokenizer)) : CALLS_TAGS;
+    const struct chat *chat = s->tokenizer ? engine_of(s->engine)->chat : NULL;
+
+    if (!chat || (!chat_takes_tools(chat) && !chat_takes_calls(chat)))
+        return CALLS_TAGS; // as messages.c tells it to the model
+    return speech_style_of(tokenizer_chat_template(s->tokenizer));
 }
 
 void prompts_style(const struct server *s, const struct ask *ask, enum call_style *style, bool *thinks)
@@ -63,7 +66,8 @@ static bool render(struct server *s, struct ask *ask, struct template_output *ou
     const struct engine *e = engine_of(s->engine);
     if (!e->chat)
         return err_set(err, ERR_UNSUPPORTED, "%s", e->tokenizer ? e->no_chat.message : e->no_tokenizer.message);
-    json_t *messages = messages_for_template(ask, e->chat, err), *extra = messages ? variables_of(ask, e->chat, err) : NULL;
+    json_t *messages = messages_for_template(ask, e->chat, style_of(s), err),
+           *extra = messages ? variables_of(ask, e->chat, err) : NULL;
     struct chat_options options = { .tools = ask->choice == CHOICE_NONE ? NULL : ask->tools,
                                     .extra = extra,
                                     .add_generation_prompt = !ask->no_generation_prompt };
@@ -92,10 +96,6 @@ static bool messages_prompt(struct server *s, struct ask *ask, struct token_ids 
         return false;
     bool ok = tokenizer_encode_spans(s->tokenizer, out.spans, out.n_spans, (struct tokenize_flags){ 0 }, ids, err);
     ask->reasoning_open = ends_thinking(out.text);
-    if (ok && constrain_opens_calls(ask, style_of(s))) {
-        int64_t mark = tokenizer_find(s->tokenizer, STR("[TOOL_CALLS]"));
-        ok = mark < 0 || token_ids_push(ids, (uint32_t)mark) || err_memory(err, "the prompt");
-    }
     template_output_free(&out);
     return ok;
 }

@@ -31,7 +31,7 @@ uint64_t talk_random(void)
 
 static bool write_grammar(struct talk *t, struct buf *grammar, struct err *err)
 {
-    struct constrain_options options = { t->style, t->thinks, t->reasoning_open };
+    struct constrain_options options = { t->style, t->thinks, t->reasoning_open, t->server->tokenizer };
     return constrain_answer(&t->ask, &options, grammar, err);
 }
 
@@ -78,7 +78,7 @@ static bool submit(struct talk *t, struct talk_client client, struct err *err)
         requests[i].bias = ask->bias;
         requests[i].n_bias = ask->n_bias;
         requests[i].grammar = grammar.n ? grammar.at : NULL;
-        requests[i].keep_special = ask->tools && t->style == CALLS_LIST;
+        requests[i].keep_special = t->style != CALLS_NONE; // marks of calls may be control tokens
     }
     struct generation_options options = { requests, t->n_choices, !ask->stream, client.wake, client.arg };
     t->generation = runner_submit(&t->server->runner, &options, err);

@@ -11,7 +11,8 @@ struct chat {
     struct template *template;
     struct str bos_token, eos_token;
     struct arena *arena;
-    bool takes_parts, arguments_as_text;
+    bool takes_parts, takes_calls, arguments_as_text, short_ids;
+    enum { CONTENT_AS_GIVEN, CONTENT_EMPTY, CONTENT_NULL } call_content; // of a message that has calls and no content
 };
 
 static const char chatml[] = "{% for message in messages %}"
@@ -19,13 +20,13 @@ static const char chatml[] = "{% for message in messages %}"
                              "{% endfor %}"
                              "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-// Renders messages written as JSON text; true when the result holds `wanted` and not `unwanted`.
-static bool probe(const struct chat *chat, const char *messages, const char *wanted, const char *unwanted)
+// Renders messages, which it takes; true when the result holds `wanted` and not `unwanted`.
+static bool probe(const struct chat *chat, json_t *messages, const char *wanted, const char *unwanted)
 {
     struct template_output out;
     struct err ignored;
-    json_t *variables = json_pack("{s:o, s:b, s:s, s:s}", "messages", json_loads(messages, 0, NULL), "add_generation_prompt", 0,
-                                  "bos_token", "<s>", "eos_token", "</s>");
+    json_t *variables = json_pack("{s:o, s:b, s:s, s:s}", "messages", messages, "add_generation_prompt", 0, "bos_token", "<s>",
+                                  "eos_token", "</s>");
     bool ok = variables && template_render(chat->template, variables, &out, &ignored);
 
     if (ok) {
@@ -36,21 +37,34 @@ static bool probe(const struct chat *chat, const char *messages, const char *wan
     return ok;
 }
 
-#define PROBE_CALL(content, arguments)                                                                                \
-    "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[{\"id\":" \
-    "\"call00001\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":" arguments "}}]},"               \
-    "{\"role\":\"tool\",\"name\":\"f\",\"tool_call_id\":\"call00001\",\"content\":\"r\"}]"
+// A conversation with a call. content: NULL is null.
+static json_t *call_probe(const char *id, const char *content, bool as_text)
+{
+    json_t *arguments = as_text ? json_string("{\"probe\": 1}") : json_pack("{s:i}", "probe", 1);
+
+    return json_pack("[{s:s, s:s}, {s:s, s:s?, s:[{s:s, s:s, s:{s:s, s:o}}]}, {s:s, s:s, s:s, s:s}]", "role", "user", "content",
+                     "u", "role", "assistant", "content", content, "tool_calls", "id", id, "type", "function", "function", "name",
+                     "f", "arguments", arguments, "role", "tool", "name", "f", "tool_call_id", id, "content", "r");
+}
 
 static void probe_template(struct chat *chat)
 {
-    chat->takes_parts =
-        probe(chat, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"probe\"}]}]", "probe", "type");
+    static const char id[] = "call00001", long_id[] = "call_0123456789abcdef0123";
+    json_t *parts = json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content", "type", "text", "text", "probe");
+
+    chat->takes_parts = probe(chat, parts, "probe", "type");
     // Arguments that come out as Python prints a dict, or not at all, are wanted as text.
-    bool object = probe(chat, PROBE_CALL("\"\"", "{\"probe\":1}"), "probe", "{'probe'") ||
-                  probe(chat, PROBE_CALL("null", "{\"probe\":1}"), "probe", "{'probe'");
-    bool text = probe(chat, PROBE_CALL("\"\"", "\"{\\\"probe\\\": 1}\""), "\"probe\"", "\\\"probe") ||
-                probe(chat, PROBE_CALL("null", "\"{\\\"probe\\\": 1}\""), "\"probe\"", "\\\"probe");
+    bool object = probe(chat, call_probe(id, "", false), "probe", "{'probe'") ||
+                  probe(chat, call_probe(id, NULL, false), "probe", "{'probe'");
+    bool text = probe(chat, call_probe(id, "", true), "\"probe\"", "\\\"probe") ||
+                probe(chat, call_probe(id, NULL, true), "\"probe\"", "\\\"probe");
+    chat->takes_calls = object || text;
     chat->arguments_as_text = text && !object;
+    bool empty = probe(chat, call_probe(id, "", chat->arguments_as_text), "probe", "None");
+    bool null = probe(chat, call_probe(id, NULL, chat->arguments_as_text), "probe", "None");
+    chat->call_content = empty == null ? CONTENT_AS_GIVEN : empty ? CONTENT_EMPTY : CONTENT_NULL;
+    chat->short_ids =
+        chat->takes_calls && !probe(chat, call_probe(long_id, empty ? "" : NULL, chat->arguments_as_text), "probe", "None");
 }
 
 bool chat_create(struct chat **out, const struct chat_source *source, struct err *err)
@@ -100,6 +114,11 @@ bool chat_takes_tools(const struct chat *chat)
     return template_uses(chat->template, "tools");
 }
 
+bool chat_takes_calls(const struct chat *chat)
+{
+    return chat->takes_calls;
+}
+
 bool chat_uses(const struct chat *chat, const char *variable)
 {
     return template_uses(chat->template, variable);
@@ -134,6 +153,30 @@ static json_t *join_parts(json_t *parts, size_t message, struct err *err)
     return joined;
 }
 
+// Mistral's templates take ids of nine letters and digits and no others; any other id becomes such a one.
+static json_t *short_id(const char *id)
+{
+    uint64_t hash = 1469598103934665603u;
+    char text[10] = "";
+    size_t n = 0;
+
+    for (; id[n]; n++)
+        hash = (hash ^ (uint8_t)id[n]) * 1099511628211u;
+    if (n == 9 && strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == 9)
+        return json_string(id);
+    for (int i = 0; i < 9; i++, hash /= 36)
+        text[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[hash % 36];
+    return json_string(text);
+}
+
+static void adapt_id(const struct chat *chat, json_t *object, const char *key)
+{
+    const char *id = json_string_value(json_object_get(object, key));
+
+    if (chat->short_ids && id)
+        json_object_set_new(object, key, short_id(id));
+}
+
 // A copy of one tool call with its arguments as this template wants them.
 static json_t *adapt_call(const struct chat *chat, json_t *call)
 {
@@ -150,6 +193,7 @@ static json_t *adapt_call(const struct chat *chat, json_t *call)
     }
     if (other)
         json_object_set_new(function, "arguments", other);
+    adapt_id(chat, copy, "id");
     return copy;
 }
 
@@ -168,6 +212,13 @@ static bool adapt_calls(const struct chat *chat, json_t *message, size_t index, 
         json_array_append_new(adapted, adapt_call(chat, call));
     }
     json_object_set_new(message, "tool_calls", adapted);
+    const char *content = json_string_value(json_object_get(message, "content"));
+    if (json_array_size(adapted) > 0 && (!content || !*content) && !json_is_array(json_object_get(message, "content"))) {
+        if (chat->call_content == CONTENT_EMPTY)
+            json_object_set_new(message, "content", json_string(""));
+        if (chat->call_content == CONTENT_NULL)
+            json_object_set_new(message, "content", json_null());
+    }
     return true;
 }
 
@@ -188,6 +239,7 @@ static json_t *adapt_message(const struct chat *chat, json_t *message, size_t in
         return NULL;
     }
     copy = json_copy(message);
+    adapt_id(chat, copy, "tool_call_id");
     if (json_is_array(content) && !chat->takes_parts) {
         joined = join_parts(content, index, err);
         if (joined)

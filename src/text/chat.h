@@ -1,7 +1,8 @@
 // chat.h - a conversation as the model wants to read it: messages through the model's own template.
 //
-// What an OpenAI-style request holds and what templates expect differ in two places: content may be a string or a list of parts,
-// and the arguments of a tool call may be JSON text or an object. What this template takes is found out once, by rendering small
+// What an OpenAI-style request holds and what templates expect differ: content may be a string or a list of parts, the arguments of a tool
+// call may be JSON text or an object, a call's id may have to be short, and a message with calls may or may not have an empty content
+// (left as null, some templates print "None"). What this template takes is found out once, by rendering small
 // probes. Not here: tokens (the tokeniser reads the spans), images (the caller puts them where the template left their marks).
 #pragma once
 #include "text/template.h"
@@ -29,6 +30,7 @@ void chat_destroy(struct chat *chat); // NULL is allowed
 bool chat_render(const struct chat *chat, json_t *messages, const struct chat_options *options, struct template_output *out,
                  struct err *err);
 
-bool chat_takes_parts(const struct chat *chat); // content as a list of parts, so images can be placed
-bool chat_takes_tools(const struct chat *chat);
+bool chat_takes_parts(const struct chat *chat);                // content as a list of parts, so images can be placed
+bool chat_takes_tools(const struct chat *chat);                // it tells the model of them
+bool chat_takes_calls(const struct chat *chat);                // it shows the model what it called
 bool chat_uses(const struct chat *chat, const char *variable); // for example "enable_thinking"

@@ -1,8 +1,8 @@
 // grammar_parse.c - GBNF text to expressions.
 //
 // A rule is `name ::= choice`, and ends at a line's end unless a parenthesis is open or a "|" came last. Literals "..." and classes
-// [...] take \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH; "." is any character; repetition is * + ? {m} {m,} {m,n}; # begins a
-// comment. Recursion is as deep as parentheses are nested, and no deeper than GRAMMAR_MAX_DEPTH.
+// [...] take \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH; "." is any character; <[m]> is a control token; repetition is * + ?
+// {m} {m,} {m,n}; # begins a comment. Recursion is as deep as parentheses are nested, and no deeper than GRAMMAR_MAX_DEPTH.
 #include "base/mem.h"
 #include "text/grammar_node.h"
 #include "text/unicode.h"
@@ -331,6 +331,34 @@ static struct expr *read_reference(struct reader *r)
     return e && rule_named(r, name, &e->rule) ? e : NULL;
 }
 
+void grammar_token(uint32_t token, char bytes[GRAMMAR_TOKEN_BYTES])
+{
+    bytes[0] = (char)0xff;
+    for (int i = 1; i < GRAMMAR_TOKEN_BYTES; i++)
+        bytes[i] = (char)(token >> (8 * (GRAMMAR_TOKEN_BYTES - 1 - i)) & 0xff);
+}
+
+static struct expr *read_token(struct reader *r)
+{
+    const char *begin = r->at + 2;
+    struct expr *e = new_expr(r, EXPR_TEXT);
+    char bytes[GRAMMAR_TOKEN_BYTES];
+    uint64_t token;
+
+    for (r->at = begin; r->at < r->end && *r->at >= '0' && *r->at <= '9';)
+        r->at++;
+    if (!str_to_u64((struct str){ begin, (size_t)(r->at - begin) }, &token) || token >= UINT32_MAX || r->end - r->at < 2 ||
+        memcmp(r->at, "]>", 2) != 0) {
+        refuse(r, "a token needs its number: <[1234]>");
+        return NULL;
+    }
+    r->at += 2;
+    grammar_token((uint32_t)token, bytes);
+    if (e)
+        e->text = arena_str(r->source->arena, (struct str){ bytes, sizeof bytes });
+    return e && e->text.at ? e : no_memory(r);
+}
+
 static struct expr *read_atom(struct reader *r)
 {
     static const struct code_range any = { 0, LAST_CODE };
@@ -350,10 +378,12 @@ static struct expr *read_atom(struct reader *r)
     }
     if (is_name_byte(*r->at))
         return read_reference(r);
+    if (r->end - r->at > 2 && !memcmp(r->at, "<[", 2))
+        return read_token(r);
     err_set(r->err, ERR_INPUT, "grammar, line %u: '%c' has no place here%s", r->line,
             *r->at > 0x20 && *r->at < 0x7f ? *r->at : '?',
             strchr("*+?{", *r->at) ? ": there is nothing before it to repeat"
-            : *r->at == '<'        ? ": tokens cannot be named"
+            : *r->at == '<'        ? ": only control tokens can be named, as <[1234]>"
                                    : "");
     return NULL;
 }

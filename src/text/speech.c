@@ -1,10 +1,9 @@
 // speech.c - see speech.h.
 //
 // One function per mode looks at the text that was not told yet and either tells a piece, changes the mode, or waits for more. A call's
-// JSON is not parsed but followed, so that arguments can be told before they are complete.
+// JSON is not parsed but followed, so that arguments can be told before they are complete. How calls look is in `families`: what begins
+// them, and what may stand behind one.
 #include "text/speech.h"
-#include <jansson.h>
-#include "text/speech_markup.h"
 
 enum step { STEP_PIECE, STEP_GO_ON, STEP_WAIT };
 
@@ -12,9 +11,11 @@ static const char think_open[] = "<think>", think_close[] = "</think>";
 
 void speech_begin(struct speech *s, const struct speech_options *o)
 {
+    CHECK(o->style < N_CALL_STYLES);
     s->style = o->style;
+    s->tools = o->tools;
     s->most_calls = o->most_calls ? o->most_calls : UINT32_MAX;
-    s->mode = o->reasoning_open ? SPEECH_REASONING : o->call_open ? SPEECH_CALL : SPEECH_START;
+    s->mode = o->reasoning_open ? SPEECH_REASONING : SPEECH_START;
 }
 
 void speech_release(struct speech *s)
@@ -135,9 +136,25 @@ static enum step in_reasoning(struct speech *s, struct speech_piece *piece)
 
 // ---- content
 
-static const char *mark_of(enum call_style style)
+enum { MAX_MARKS = 2, MAX_CLOSERS = 4 };
+
+static const struct family {
+    const char *marks[MAX_MARKS];     // that begin calls
+    const char *closers[MAX_CLOSERS]; // that may stand behind a call
+} tags = { { "<tool_call>", NULL }, { "</tool_call>", "</function>", NULL } },
+  functions = { { "<tool_call>", "<function=" }, { "</tool_call>", "</function>", NULL } },
+  list = { { "[TOOL_CALLS]", NULL }, { NULL } },
+  separated = { { CALL_BEGIN, CALLS_BEGIN }, { "```", CALL_END, CALLS_END, NULL } }, naked = { { NULL }, { NULL } };
+
+static const struct family *const families[N_CALL_STYLES] = {
+    [CALLS_NONE] = &naked,          [CALLS_TAGS] = &tags,   [CALLS_FUNCTIONS] = &functions, [CALLS_KEYS] = &tags,
+    [CALLS_LIST] = &list,           [CALLS_ARGS] = &list,   [CALLS_ARGS_ID] = &list,        [CALLS_FENCED] = &separated,
+    [CALLS_SEPARATED] = &separated, [CALLS_NAKED] = &naked,
+};
+
+static const struct family *family_of(const struct speech *s)
 {
-    return style == CALLS_TAGS ? "<tool_call>" : style == CALLS_LIST ? "[TOOL_CALLS]" : NULL;
+    return families[s->style];
 }
 
 static enum step begin_call(struct speech *s)
@@ -146,8 +163,21 @@ static enum step begin_call(struct speech *s)
     s->raw.n = s->name.n = s->arguments_at = s->told = 0;
     s->named = s->decoded = false;
     s->call = (struct call_reader){ 0 };
+    s->markup = (struct markup){ 0 };
     s->told_name = false;
     return STEP_GO_ON;
+}
+
+// What follows "[" or Llama's tag is looked at as Python, and taken back when it is none.
+static bool may_be_python(const struct speech *s, size_t at, bool *unknown)
+{
+    struct python_call call = { 0 };
+    enum python_step step = python_read(str_from_to(buf_as_str(&s->text), at, s->text.n), s->tools, &call);
+
+    buf_free(&call.name);
+    buf_free(&call.arguments);
+    *unknown = step == PYTHON_WAIT && !s->finished;
+    return step == PYTHON_CALL;
 }
 
 // A bare call can only stand at the beginning.
@@ -155,45 +185,69 @@ static enum step naked_content(struct speech *s)
 {
     static const char tag[] = "<|python_tag|>";
     size_t from = s->at;
-    bool unknown;
+    bool unknown, tagged;
 
     skip_blanks(s);
-    if (begins_with(s, tag, &unknown))
-        s->at += strlen(tag);
+    tagged = begins_with(s, tag, &unknown);
+    s->at += tagged ? strlen(tag) : 0;
     if (unknown || (s->at == s->text.n && !s->finished)) {
         s->at = from;
         return STEP_WAIT;
     }
     if (s->at < s->text.n && s->text.at[s->at] == '{')
         return begin_call(s);
+    bool bracket = s->at < s->text.n && s->text.at[s->at] == '[';
+    if ((bracket || tagged) && may_be_python(s, s->at + bracket, &unknown)) {
+        s->at += bracket;
+        s->in_python = true;
+        s->in_list = bracket;
+        return begin_call(s);
+    }
     s->at = from;
+    if ((bracket || tagged) && unknown)
+        return STEP_WAIT;
     s->said_anything = true; // from here on it is content
     return STEP_GO_ON;
 }
 
+// Where the first mark stands, SIZE_MAX: nowhere, and how much of the end may be the beginning of one.
+static size_t find_mark(const struct family *f, struct str text, const char **mark, size_t *held)
+{
+    size_t first = SIZE_MAX;
+
+    *held = 0;
+    for (size_t i = 0; i < MAX_MARKS && f->marks[i]; i++) {
+        size_t at = str_find(text, str_from(f->marks[i])), end = held_for(text, f->marks[i]);
+        if (at < first) {
+            first = at;
+            *mark = f->marks[i];
+        }
+        *held = end > *held ? end : *held;
+    }
+    return first;
+}
+
 static enum step in_content(struct speech *s, struct speech_piece *piece)
 {
-    const char *mark = mark_of(s->style);
+    const char *mark = NULL;
+    size_t held;
 
     if (s->after_reasoning && !s->said_anything)
         skip_blanks(s);
     if (s->style == CALLS_NAKED && !s->said_anything && s->n_calls == 0)
         return naked_content(s);
     struct str text = untold(s);
-    if (s->style == CALLS_NONE || (!mark && s->said_anything) || s->finished) {
-        size_t at = mark ? str_find(text, str_from(mark)) : SIZE_MAX;
-        if (at == SIZE_MAX)
-            return text.n ? tell(s, piece, PIECE_CONTENT, text.n) : STEP_WAIT;
-    }
-    size_t at = str_find(text, str_from(mark ? mark : "\n{"));
-    size_t n = at != SIZE_MAX ? at : text.n - held_for(text, mark ? mark : "\n{");
-    while (n > 0 && is_blank(text.at[n - 1]))
+    size_t at = find_mark(family_of(s), text, &mark, &held), n = at != SIZE_MAX ? at : text.n - held;
+    if (at == SIZE_MAX && (s->finished || !family_of(s)->marks[0]))
+        return text.n ? tell(s, piece, PIECE_CONTENT, text.n) : STEP_WAIT;
+    while (n > 0 && is_blank(text.at[n - 1])) // blanks before a call are left out
         n--;
     if (n > 0)
         return tell(s, piece, PIECE_CONTENT, n);
     if (at == SIZE_MAX)
         return STEP_WAIT;
-    s->at += at + (mark ? strlen(mark) : 1);
+    s->in_list = false;
+    s->at += at + (strcmp(mark, "<function=") != 0 ? strlen(mark) : 0); // that one is part of the markup
     return begin_call(s);
 }
 
@@ -299,22 +353,44 @@ static void read_byte(struct speech *s, char byte, size_t at)
     }
 }
 
-// [TOOL_CALLS]name[ARGS]{...}: made into the object that the others write.
-static enum step named_arguments(struct speech *s)
-{
-    static const char mark[] = "[ARGS]";
-    struct str text = untold(s);
-    size_t at = str_find(text, str_from(mark)), brace = str_find(text, STR("{"));
-    size_t end = at < brace ? at : brace;
+static enum step give_back(struct speech *s, struct speech_piece *piece);
 
-    if (end == SIZE_MAX) {
-        s->mode = s->finished ? SPEECH_CONTENT : SPEECH_CALL; // no call comes any more
-        return s->finished ? STEP_GO_ON : STEP_WAIT;
+// A call's name out of what stands before its arguments: NAME[CALL_ID]ID[ARGS], NAME<sep>, or TYPE<sep>NAME and a fence.
+static struct str name_in(struct str head)
+{
+    static const char *const ends[] = { "[CALL_ID]", "[ARGS]", "```", "\n", " " };
+    size_t at = str_find(head, STR(CALL_SEP));
+
+    if (str_starts(head, STR(CALL_BEGIN)))
+        return name_in(str_from_to(head, strlen(CALL_BEGIN), head.n));
+    if (at != SIZE_MAX) {
+        struct str after = name_in(str_from_to(head, at + strlen(CALL_SEP), head.n));
+        head = after.n ? after : str_from_to(head, 0, at);
     }
-    buf_text(&s->raw, "{\"name\":\"");
-    buf_append(&s->raw, text.at, end);
-    buf_text(&s->raw, "\",\"arguments\":");
-    s->at += end + (end == at ? strlen(mark) : 0);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if ((at = str_find(head, str_from(ends[i]))) != SIZE_MAX)
+            head = str_from_to(head, 0, at);
+    return head;
+}
+
+// A name and then an object of arguments: made into the object that the others write.
+static enum step named_arguments(struct speech *s, struct speech_piece *piece)
+{
+    enum { MAX_HEAD = 512 };
+    struct str text = untold(s);
+    size_t brace = str_find(text, STR("{"));
+    struct str name = name_in(str_from_to(text, 0, brace == SIZE_MAX ? text.n : brace));
+
+    if (brace == SIZE_MAX && !s->finished && text.n < MAX_HEAD)
+        return STEP_WAIT;
+    if (brace == SIZE_MAX || brace >= MAX_HEAD || !name_is_tool(name)) {
+        size_t n = brace == SIZE_MAX || brace > MAX_HEAD ? (text.n < MAX_HEAD ? text.n : MAX_HEAD) : brace;
+        buf_append(&s->raw, text.at, n);
+        s->at += n;
+        return give_back(s, piece);
+    }
+    buf_printf(&s->raw, "{\"name\":\"%.*s\",\"arguments\":", STR_ARG(name));
+    s->at += brace;
     s->named = true;
     for (size_t i = 0; i < s->raw.n; i++)
         read_byte(s, s->raw.at[i], i);
@@ -380,43 +456,8 @@ static bool is_certain(const struct speech *s)
     return s->name.n > 0 && (s->arguments_at > 0 || s->call.state == CALL_ENDED);
 }
 
-// What stands between the tags and is no JSON: known when the tag is closed.
-static enum step marked_up(struct speech *s, struct speech_piece *piece)
+static enum step read_object(struct speech *s, struct speech_piece *piece)
 {
-    struct str body = untold(s);
-    size_t end = str_find(body, STR("</tool_call>"));
-    struct buf arguments = { 0 };
-
-    if (end == SIZE_MAX && !s->finished)
-        return STEP_WAIT;
-    body.n = end == SIZE_MAX ? body.n : end;
-    s->at += body.n;
-    if (!speech_read_markup(body, &s->name, &arguments)) {
-        buf_free(&arguments);
-        buf_str(&s->raw, body);
-        return give_back(s, piece);
-    }
-    buf_text(&s->raw, " ");
-    buf_str(&s->raw, buf_as_str(&arguments));
-    buf_free(&arguments);
-    s->arguments_at = s->told = 1;
-    s->call = (struct call_reader){ .state = CALL_ENDED, .value_end = s->raw.n };
-    return STEP_GO_ON;
-}
-
-static enum step in_call(struct speech *s, struct speech_piece *piece)
-{
-    if (s->raw.n == 0) {
-        skip_blanks(s);
-        if (s->style == CALLS_LIST && s->at < s->text.n && (s->text.at[s->at] == '[' || s->text.at[s->at] == ',')) {
-            s->at++;
-            return STEP_GO_ON;
-        }
-        if (s->style == CALLS_LIST && s->at < s->text.n && s->text.at[s->at] != '{')
-            return named_arguments(s);
-        if (s->style == CALLS_TAGS && s->at < s->text.n && s->text.at[s->at] != '{')
-            return marked_up(s, piece);
-    }
     while (s->at < s->text.n && s->call.state != CALL_ENDED && s->call.state != CALL_BROKEN && (s->told_name || !is_certain(s))) {
         char byte = s->text.at[s->at++];
         buf_append(&s->raw, &byte, 1);
@@ -437,9 +478,100 @@ static enum step in_call(struct speech *s, struct speech_piece *piece)
     return tell_arguments(s, piece);
 }
 
+static enum step end_markup(struct speech *s, struct speech_piece *piece)
+{
+    if (!s->markup.ended && s->raw.n > 0) { // the last of the arguments comes first
+        *piece = (struct speech_piece){ PIECE_ARGUMENTS, s->n_calls, buf_as_str(&s->raw) };
+        s->markup.ended = true;
+        return STEP_PIECE;
+    }
+    *piece = (struct speech_piece){ PIECE_CALL_END, s->n_calls++, { "", 0 } };
+    s->mode = SPEECH_AFTER_CALL;
+    return STEP_PIECE;
+}
+
+// Arguments in markup, told as JSON while they come.
+static enum step in_markup(struct speech *s, struct speech_piece *piece)
+{
+    struct markup_text in = { .text = untold(s), .finished = s->finished };
+    enum markup_step step;
+
+    if (s->markup.ended)
+        return end_markup(s, piece);
+    s->raw.n = 0;
+    step = markup_read(&s->markup, s->tools, &in, &s->raw);
+    s->at += in.taken;
+    switch (step) {
+    case MARKUP_WAIT:
+        return STEP_WAIT;
+    case MARKUP_NAMED:
+        *piece = (struct speech_piece){ PIECE_CALL, s->n_calls, buf_as_str(&s->raw) };
+        return STEP_PIECE;
+    case MARKUP_ARGUMENTS:
+        *piece = (struct speech_piece){ PIECE_ARGUMENTS, s->n_calls, buf_as_str(&s->raw) };
+        return s->raw.n ? STEP_PIECE : STEP_GO_ON;
+    case MARKUP_ENDED:
+        return end_markup(s, piece);
+    case MARKUP_NO_CALL:
+        break;
+    }
+    return give_back(s, piece);
+}
+
+static enum step in_python(struct speech *s, struct speech_piece *piece)
+{
+    struct python_call call = { 0 };
+    enum python_step step = python_read(untold(s), s->tools, &call);
+
+    if (step == PYTHON_CALL) {
+        s->at += call.taken;
+        buf_str(&s->name, buf_as_str(&call.name));
+        buf_text(&s->raw, " "); // so that arguments do not begin at 0
+        buf_str(&s->raw, buf_as_str(&call.arguments));
+        s->arguments_at = s->told = 1;
+        s->call = (struct call_reader){ .state = CALL_ENDED, .value_end = s->raw.n };
+    }
+    buf_free(&call.name);
+    buf_free(&call.arguments);
+    if (step == PYTHON_WAIT && !s->finished)
+        return STEP_WAIT;
+    return step == PYTHON_CALL ? STEP_GO_ON : give_back(s, piece);
+}
+
+// The beginning of a call: which form it has.
+static enum step enter_call(struct speech *s, struct speech_piece *piece)
+{
+    skip_blanks(s);
+    if (s->at == s->text.n && !s->finished)
+        return STEP_WAIT;
+    char next = s->at < s->text.n ? s->text.at[s->at] : 0;
+    if (s->in_python)
+        return in_python(s, piece);
+    if (next == '{')
+        return read_object(s, piece);
+    if (family_of(s) == &separated)
+        return named_arguments(s, piece);
+    if (next == '[' && s->style != CALLS_NAKED) {
+        s->at++;
+        s->in_list = true;
+        return STEP_GO_ON;
+    }
+    if (family_of(s) == &list)
+        return named_arguments(s, piece);
+    if (s->style == CALLS_NAKED)
+        return give_back(s, piece);
+    s->mode = SPEECH_MARKUP;
+    return STEP_GO_ON;
+}
+
+static enum step in_call(struct speech *s, struct speech_piece *piece)
+{
+    return s->raw.n == 0 ? enter_call(s, piece) : read_object(s, piece);
+}
+
 static enum step after_call(struct speech *s)
 {
-    static const char close[] = "</tool_call>";
+    const char *const *closers = family_of(s)->closers;
     bool unknown = false;
 
     if (s->n_calls >= s->most_calls) { // the rest is left out
@@ -449,22 +581,26 @@ static enum step after_call(struct speech *s)
     skip_blanks(s);
     if (s->at == s->text.n)
         return STEP_WAIT;
-    char next = s->text.at[s->at];
-    if (s->style == CALLS_LIST && next == ']') {
-        s->at++;
-        s->mode = SPEECH_CONTENT;
-        return STEP_GO_ON;
+    for (size_t i = 0; i < MAX_CLOSERS && closers[i]; i++) {
+        bool more, closes = begins_with(s, closers[i], &more);
+        unknown |= more;
+        s->at += closes ? strlen(closers[i]) : 0;
+        if (closes)
+            return STEP_GO_ON;
     }
-    if ((s->style == CALLS_LIST && next == ',') || (s->style == CALLS_NAKED && next == ';')) {
-        s->at++;
-        return STEP_GO_ON;
-    }
-    if (s->style != CALLS_TAGS && next == '{')
-        return begin_call(s);
-    if (s->style == CALLS_TAGS && begins_with(s, close, &unknown))
-        s->at += strlen(close);
     if (unknown)
         return STEP_WAIT;
+    char next = s->text.at[s->at];
+    bool separated_from_next = (next == ',' && s->in_list) || (next == ';' && s->style == CALLS_NAKED);
+    s->at += separated_from_next;
+    if (next == ']' && s->in_list) {
+        s->at++;
+        s->in_list = s->in_python = false;
+        return STEP_GO_ON;
+    }
+    if (separated_from_next || (next == '{' && (family_of(s) == &list || s->style == CALLS_NAKED)))
+        return begin_call(s);
+    s->in_list = s->in_python = false;
     s->mode = SPEECH_CONTENT;
     s->after_reasoning = true; // blanks are no content
     s->said_anything = s->style == CALLS_NAKED;
@@ -476,7 +612,7 @@ bool speech_next(struct speech *s, struct speech_piece *piece)
     enum step step = STEP_GO_ON;
 
     while (step == STEP_GO_ON) {
-        if (s->at == s->text.n && !(s->finished || s->mode == SPEECH_CALL))
+        if (s->at == s->text.n && !(s->finished || s->mode == SPEECH_CALL || s->mode == SPEECH_MARKUP))
             return false;
         switch (s->mode) {
         case SPEECH_START:
@@ -491,6 +627,9 @@ bool speech_next(struct speech *s, struct speech_piece *piece)
         case SPEECH_CALL:
             step = in_call(s, piece);
             break;
+        case SPEECH_MARKUP:
+            step = in_markup(s, piece);
+            break;
         case SPEECH_AFTER_CALL:
             step = after_call(s);
             break;
@@ -502,15 +641,23 @@ bool speech_next(struct speech *s, struct speech_piece *piece)
 enum call_style speech_style_of(struct str chat_template)
 {
     static const struct {
-        const char *word;
+        const char *mark, *detail; // detail NULL: the mark alone
         enum call_style style;
-    } signs[] = { { "[TOOL_CALLS]", CALLS_LIST },
-                  { "<tool_call>", CALLS_TAGS },
-                  { "<|python_tag|>", CALLS_NAKED },
-                  { "ipython", CALLS_NAKED } };
+    } signs[] = { { CALL_BEGIN, "```json", CALLS_FENCED },
+                  { CALL_BEGIN, NULL, CALLS_SEPARATED },
+                  { "[TOOL_CALLS]", "[CALL_ID]", CALLS_ARGS_ID },
+                  { "[TOOL_CALLS]", "[ARGS]", CALLS_ARGS },
+                  { "[TOOL_CALLS]", NULL, CALLS_LIST },
+                  { "<tool_call>", "<function=", CALLS_FUNCTIONS },
+                  { "<tool_call>", "<arg_key>", CALLS_KEYS },
+                  { "<tool_call>", NULL, CALLS_TAGS },
+                  { "<|python_tag|>", NULL, CALLS_NAKED },
+                  { "ipython", NULL, CALLS_NAKED },
+                  { "func_name1(", NULL, CALLS_NAKED } };
 
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        if (str_find(chat_template, str_from(signs[i].word)) != SIZE_MAX)
+        if (str_find(chat_template, str_from(signs[i].mark)) != SIZE_MAX &&
+            (!signs[i].detail || str_find(chat_template, str_from(signs[i].detail)) != SIZE_MAX))
             return signs[i].style;
     return CALLS_TAGS;
 }

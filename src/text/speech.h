@@ -1,18 +1,34 @@
 // speech.h - what a model says, taken apart while it comes: reasoning, content, and calls of tools.
 //
-// Families write calls in their own ways: <tool_call>{...}</tool_call> (Hermes, Qwen), [TOOL_CALLS][{...}] or [TOOL_CALLS]name[ARGS]{...}
-// (Mistral), marked up arguments within <tool_call> (Qwen3.5, GLM-4.x: see speech_markup.h), a bare {"name": ..., "parameters": ...} (Llama 3). Reasoning stands in <think>...</think>. Text that might be the beginning of
-// such a mark is held back until it is known. What begins like a call and is none comes out as content: no byte is lost, save the marks
-// and white space around calls. Arguments are handed on as the model writes them, piece by piece.
+// Families write calls in their own ways (enum call_style). A reader is told the family, and takes every form that its members write.
+// Reasoning stands in <think>...</think>. Text that might be the beginning of a mark is held back until it is known. What begins like a
+// call and is none comes out as content: no byte is lost, save the marks and white space around calls. Arguments are handed on piece by
+// piece, as they are written; marked up ones become JSON on the way (speech_markup.h). Only a Python call is told when it is complete.
 #pragma once
+#include <jansson.h>
 #include "base/str.h"
+#include "text/speech_markup.h"
 
 enum call_style {
-    CALLS_NONE,  // no tools were offered: everything is content
-    CALLS_TAGS,  // <tool_call>{"name", "arguments"}</tool_call>
-    CALLS_LIST,  // [TOOL_CALLS][{"name", "arguments"}, ...]
-    CALLS_NAKED, // {"name", "parameters"}, at the beginning
+    CALLS_NONE,      // no tools were offered: everything is content
+    CALLS_TAGS,      // <tool_call>{"name", "arguments"}</tool_call>: Hermes, Qwen2.5, Qwen3
+    CALLS_FUNCTIONS, // <tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>: Qwen3-Coder, Qwen3.5
+    CALLS_KEYS,      // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>: GLM-4.x
+    CALLS_LIST,      // [TOOL_CALLS][{"name", "arguments"}, ...]: Mistral
+    CALLS_ARGS,      // [TOOL_CALLS]NAME[ARGS]{...}: Mistral, later
+    CALLS_ARGS_ID,   // [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...}: in between
+    CALLS_FENCED, // <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME, {...} in a fence, <｜tool▁call▁end｜>: DeepSeek R1, V3
+    CALLS_SEPARATED, // <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}<｜tool▁call▁end｜>: DeepSeek V3.1
+    CALLS_NAKED,     // {"name", "parameters"} at the beginning, or [NAME(KEY=VALUE)] in Python: Llama 3.x
+    N_CALL_STYLES
 };
+
+// DeepSeek's marks.
+#define CALLS_BEGIN "<｜tool▁calls▁begin｜>"
+#define CALLS_END   "<｜tool▁calls▁end｜>"
+#define CALL_BEGIN  "<｜tool▁call▁begin｜>"
+#define CALL_END    "<｜tool▁call▁end｜>"
+#define CALL_SEP    "<｜tool▁sep｜>"
 
 enum piece_kind { PIECE_REASONING, PIECE_CONTENT, PIECE_CALL, PIECE_ARGUMENTS, PIECE_CALL_END };
 
@@ -32,20 +48,23 @@ struct call_reader { // of one JSON object
 
 struct speech { // zero-initialise, then speech_begin
     enum call_style style;
+    const json_t *tools;          // of the request
     uint32_t most_calls, n_calls; // further ones are left out
-    enum { SPEECH_START, SPEECH_REASONING, SPEECH_CONTENT, SPEECH_CALL, SPEECH_AFTER_CALL } mode;
+    enum { SPEECH_START, SPEECH_REASONING, SPEECH_CONTENT, SPEECH_CALL, SPEECH_MARKUP, SPEECH_AFTER_CALL } mode;
     struct buf text, raw, name; // not yet told; of the call so far; the call's tool
     size_t at;                  // told of text
     size_t arguments_at, told;  // within raw: where arguments begin (0: not yet), and how far they were told
     struct call_reader call;
+    struct markup markup;
     bool begun, named, decoded, told_name, said_anything, after_reasoning, finished;
+    bool in_list, in_python; // between the brackets of a list; its calls are Python
 };
 
 struct speech_options {
     enum call_style style;
     bool reasoning_open; // the prompt ends within <think>
-    bool call_open;      // the prompt ends behind the mark that begins calls
     uint32_t most_calls; // 0: any number
+    const json_t *tools; // as chat completions write them, kept by the caller; NULL: not known
 };
 void speech_begin(struct speech *s, const struct speech_options *options);
 void speech_release(struct speech *s);

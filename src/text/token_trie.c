@@ -29,17 +29,36 @@ static size_t n_shared(struct str a, struct str b)
     return n;
 }
 
+struct str token_trie_bytes(const struct tokenizer *t, uint32_t token, char room[GRAMMAR_TOKEN_BYTES])
+{
+    if (tokenizer_kind(t, token) != TOKEN_CONTROL)
+        return tokenizer_token_bytes(t, token, false);
+    grammar_token(token, room);
+    return (struct str){ room, GRAMMAR_TOKEN_BYTES };
+}
+
+static bool may_be_text(struct str bytes)
+{
+    for (size_t i = 0; i < bytes.n; i++)
+        if ((unsigned char)bytes.at[i] >= 0xf8)
+            return false;
+    return bytes.n > 0 && bytes.n <= TRIE_MAX_DEPTH;
+}
+
 static size_t collect(struct token_trie *trie, const struct tokenizer *t, struct entry *entries)
 {
+    char *name = trie->names;
     size_t n = 0;
 
     for (uint32_t i = 0; i < trie->n_tokens; i++) {
-        struct str bytes = tokenizer_token_bytes(t, i, false);
+        bool control = tokenizer_kind(t, i) == TOKEN_CONTROL;
+        struct str bytes = token_trie_bytes(t, i, name);
         trie->same[i] = TRIE_NO_TOKEN;
         if (tokenizer_is_end(t, i))
             trie->ends[trie->n_ends++] = i;
-        else if (bytes.n > 0 && bytes.n <= TRIE_MAX_DEPTH)
+        else if (control || may_be_text(bytes))
             entries[n++] = (struct entry){ bytes, i };
+        name += control ? GRAMMAR_TOKEN_BYTES : 0;
     }
     qsort(entries, n, sizeof *entries, by_bytes);
     return n;
@@ -79,6 +98,15 @@ static size_t n_nodes_of(const struct entry *entries, size_t n)
     return nodes;
 }
 
+static uint32_t n_control(const struct tokenizer *t)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < tokenizer_n_tokens(t); i++)
+        n += tokenizer_kind(t, i) == TOKEN_CONTROL;
+    return n;
+}
+
 bool token_trie_create(struct token_trie **out, const struct tokenizer *t, struct err *err)
 {
     struct token_trie *trie = mem_alloc(sizeof *trie);
@@ -90,7 +118,8 @@ bool token_trie_create(struct token_trie **out, const struct tokenizer *t, struc
         trie->n_tokens = n_tokens;
         trie->same = mem_alloc_array(n_tokens, sizeof *trie->same);
         trie->ends = mem_alloc_array(n_tokens, sizeof *trie->ends);
-        ok = trie->same && trie->ends;
+        trie->names = mem_alloc(((size_t)n_control(t) + 1) * GRAMMAR_TOKEN_BYTES);
+        ok = trie->same && trie->ends && trie->names;
     }
     if (ok) {
         size_t n = collect(trie, t, entries);
@@ -113,5 +142,6 @@ void token_trie_free(struct token_trie *trie)
     mem_free(trie->nodes);
     mem_free(trie->same);
     mem_free(trie->ends);
+    mem_free(trie->names);
     mem_free(trie);
 }

@@ -21,12 +21,13 @@ static void check_taken(const struct ask *ask)
 
 static void constrain(const struct ask *ask)
 {
-    const struct constrain_options options = { .style = CALLS_TAGS, .thinks = true };
-    struct buf gbnf = { 0 };
-    struct err err = { 0 };
-
-    CHECK(constrain_answer(ask, &options, &gbnf, &err) || (err.code != ERR_NONE && err.message[0]));
-    buf_free(&gbnf);
+    for (enum call_style style = CALLS_NONE; style < N_CALL_STYLES; style++) {
+        const struct constrain_options options = { .style = style, .thinks = true };
+        struct buf gbnf = { 0 };
+        struct err err = { 0 };
+        CHECK(constrain_answer(ask, &options, &gbnf, &err) || (err.code != ERR_NONE && err.message[0]));
+        buf_free(&gbnf);
+    }
 }
 
 static void read_ask(enum dialect dialect, struct str body, bool strict)

@@ -4,6 +4,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static const char known_tools[] = "[{\"function\":{\"name\":\"get\",\"parameters\":{\"properties\":{\"a\":{\"type\":\"string\"},"
+                                  "\"b\":{\"type\":\"integer\"},\"c\":"
+                                  "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}}}}}]";
+
 struct heard {
     size_t n_content, n_reasoning, n_arguments, n_calls;
 };
@@ -40,9 +44,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2)
         return 0;
-    struct speech_options o = { .style = (enum call_style)(data[0] % 4),
+    static json_t *tools;
+    if (!tools)
+        tools = json_loads(known_tools, 0, NULL);
+    struct speech_options o = { .style = (enum call_style)(data[0] % N_CALL_STYLES),
                                 .reasoning_open = data[0] & 16,
-                                .call_open = data[0] & 32 };
+                                .tools = data[0] & 32 ? tools : NULL };
     struct str text = { (const char *)data + 1, size - 1 };
     struct heard whole = hear(&o, text, text.n), bytes = hear(&o, text, 1);
 

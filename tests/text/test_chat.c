@@ -133,6 +133,50 @@ static void a_broken_template_is_an_error(void **state)
     assert_null(chat);
 }
 
+#define CALLED(id, content)                                                                                                \
+    "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[{\"id\":\"" id \
+    "\",\"type\":"                                                                                                         \
+    "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": "                                               \
+    "1}\"}}]},{\"role\":\"tool\",\"name\":\"f\",\"tool_call_id\":\"" id "\",\"content\":\"r\"}]"
+
+// Clients send null beside calls; GLM's template would print None, and DeepSeek's shows calls beside null only.
+static void calls_without_content_come_as_the_template_wants_them(void **state)
+{
+    static const char *const names[] = { "qwen2.5",  "qwen3",    "qwen3.5",       "glm4",
+                                         "deepseek", "devstral", "mistral-tools", "llama3-tools" };
+    char with_null[4096];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct chat *chat = open_chat(names[i]);
+        snprintf(with_null, sizeof with_null, "%s", prompt(chat, CALLED("abcdefghi", "null"), NULL));
+        assert_string_equal(prompt(chat, CALLED("abcdefghi", "\"\""), NULL), with_null);
+        assert_null(strstr(with_null, "None"));
+        if (!strstr(with_null, "\"a\": 1") && !strstr(with_null, ">1<") && !strstr(with_null, ">\n1\n<"))
+            fail_msg("%s shows no call: %s", names[i], with_null);
+        assert_true(chat_takes_calls(chat));
+        chat_destroy(chat);
+    }
+}
+
+static void ids_that_mistral_refuses_are_made_short(void **state)
+{
+    struct chat *chat = open_chat("mistral-tools"), *any = open_chat("devstral");
+    const char *text = prompt(chat, CALLED("call_0123456789abcdef00000001", "null"), NULL), *id = strstr(text, "\"id\": \"");
+
+    (void)state;
+    if (!id)
+        fail_msg("no id: %s", text);
+    char call_id[64];
+    snprintf(call_id, sizeof call_id, "\"call_id\": \"%.9s\"", id + 7);
+    if (!strstr(text, call_id))
+        fail_msg("the result has another id than the call: %s", text);
+    assert_non_null(strstr(prompt(chat, CALLED("AbCdEfGh1", "null"), NULL), "\"id\": \"AbCdEfGh1\""));
+    assert_non_null(strstr(prompt(any, CALLED("call_0123456789abcdef00000001", "null"), NULL), "call_0123456789abcdef00000001"));
+    chat_destroy(chat);
+    chat_destroy(any);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +186,8 @@ int main(void)
         cmocka_unit_test(a_request_cannot_replace_what_the_engine_sets),
         cmocka_unit_test(broken_messages_are_named),
         cmocka_unit_test(a_broken_template_is_an_error),
+        cmocka_unit_test(calls_without_content_come_as_the_template_wants_them),
+        cmocka_unit_test(ids_that_mistral_refuses_are_made_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,7 +143,7 @@ static void hostile_grammars_end_in_an_error(void **state)
     refused("root ::= \"a\"{", "numbers");
     refused("root ::= (\"a\"", "not closed");
     refused("root ::= \"a\")", "not open");
-    refused("root ::= <[12]>", "tokens cannot be named");
+    refused("root ::= <x>", "only control tokens");
     refused("root ::= \"\\q\"", "escape");
     refused("root ::= \"\\ud800\"", "no Unicode character");
     refused("root ::= root \"a\" | \"b\"", "left recursive");
@@ -223,7 +223,7 @@ static const char vocabulary[] =
     "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false},\"decoder\":{\"type\":"
     "\"ByteLevel\"},"
     "\"added_tokens\":[{\"id\":12,\"content\":\"<|im_end|>\",\"special\":true},{\"id\":13,\"content\":\"<think>\",\"special\":"
-    "false}]}";
+    "false},{\"id\":14,\"content\":\"<|mark|>\",\"special\":true}]}";
 
 // The ids that may come after `before`, such as "0 2 12".
 static const char *allowed(const char *gbnf, const char *before)
@@ -257,6 +257,28 @@ static const char *allowed(const char *gbnf, const char *before)
     token_trie_free(trie);
     tokenizer_free(t);
     return text;
+}
+
+static void control_tokens_are_named_by_number(void **state)
+{
+    char first[GRAMMAR_TOKEN_BYTES], room[GRAMMAR_TOKEN_BYTES];
+    struct tokenizer *t;
+    struct err err = { 0 };
+
+    (void)state;
+    assert_string_equal(allowed("root ::= \"a\" <[14]> \"b\"", "a"), "14");
+    assert_string_equal(allowed("root ::= \"a\" (<[14]> | \"b\")", "a"), "1 14");
+    assert_null(strstr(allowed("root ::= [^b]*", ""), "14"));
+    assert_non_null(strstr(allowed("root ::= <[3]>", ""), "grammar")); // it has text: no control token
+    refused("root ::= <[]>", "<[1234]>");
+    refused("root ::= <[4294967295]>", "<[1234]>");
+    refused("root ::= <[12>", "<[1234]>");
+    refused("root ::= <mark>", "only control tokens");
+    assert_ok(tokenizer_load_json(&t, str_from(vocabulary), &err), &err);
+    grammar_token(14, first);
+    struct str bytes = token_trie_bytes(t, 14, room), text = token_trie_bytes(t, 3, room);
+    assert_true(bytes.n == sizeof first && !memcmp(bytes.at, first, sizeof first) && str_is(text, "abc"));
+    tokenizer_free(t);
 }
 
 static void masks_hold_the_tokens_that_may_come(void **state)
@@ -308,6 +330,7 @@ int main(void)
         cmocka_unit_test(long_chains_of_rules_are_fine),
         cmocka_unit_test(ambiguity_is_bounded),
         cmocka_unit_test(caches_are_emptied_without_losing_the_place),
+        cmocka_unit_test(control_tokens_are_named_by_number),
         cmocka_unit_test(masks_hold_the_tokens_that_may_come),
         cmocka_unit_test(a_character_may_come_in_pieces),
         cmocka_unit_test(memory_may_run_out_anywhere),

@@ -1,5 +1,6 @@
 // test_speech.c - answers taken apart: the same pieces whole, byte by byte, and cut anywhere.
 #include "testing.h"
+#include "base/file.h"
 #include "text/speech.h"
 
 // "R(...)" reasoning, "C(...)" content, "T0:name(arguments)" a call; neighbouring pieces of a kind are joined.
@@ -120,7 +121,47 @@ static void calls_with_marked_up_arguments(void **state)
            "C(So.)T0:get({\"city\": \"New York\", \"l\": [1]})");
     expect(CALLS_TAGS, "<tool_call>ping</tool_call><tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
            "T0:ping({})T1:f({})");
-    expect(CALLS_TAGS, "<tool_call>\n<function=get>\n<parameter=city>\nRome", "C(<function=get>\n<parameter=city>\nRome)");
+    expect(CALLS_TAGS, "<tool_call>\n<function=get>\n<parameter=city>\nRome", "T0:get({\"city\": \"Rome\")");
+    expect(CALLS_FUNCTIONS, "<function=get>\n<parameter=a>\n<b>\n\n</parameter>\n</function>\n</tool_call>",
+           "T0:get({\"a\": \"<b>\\n\"})");
+    expect(CALLS_FUNCTIONS, "a <function of x", "C(a <function of x)");
+    expect(CALLS_FUNCTIONS, "<tool_call><function=get></function></tool_call>\n<tool_call><function=add></function></tool_call>",
+           "T0:get({})T1:add({})");
+    expect(CALLS_KEYS, "<tool_call>one word</tool_call>", "C(one word</tool_call>)");
+    expect(CALLS_KEYS, "<tool_call>hello\nworld", "C(hello\nworld)");
+    expect(CALLS_TAGS, "<tool_call>[{\"name\":\"f\",\"arguments\":{}}, {\"name\":\"g\",\"arguments\":{}}]</tool_call>, so",
+           "T0:f({})T1:g({})C(, so)");
+}
+
+static const char known_tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":\"object\","
+                                  "\"properties\":{\"city\":{\"type\":"
+                                  "\"string\"},\"days\":{\"type\":\"integer\"},\"note\":{\"anyOf\":[{\"type\":\"string\"},{"
+                                  "\"type\":\"null\"}]},\"any\":{}}}}}]";
+
+// What a value is, is for the schema to say: 12 is a city's name here, and no number.
+static void marked_up_values_have_the_type_of_the_schema(void **state)
+{
+    json_t *tools = json_loads(known_tools, 0, NULL);
+    struct speech_options functions = { .style = CALLS_FUNCTIONS, .tools = tools },
+                          keys = { .style = CALLS_KEYS, .tools = tools };
+
+    (void)state;
+    expect_with(&functions,
+                "<tool_call>\n<function=get>\n<parameter=city>\n12\n</parameter>\n<parameter=days>\n12\n</parameter>\n<parameter="
+                "note>\n12\n</parameter>\n<parameter=any>\n12\n</parameter>\n</function>\n</tool_call>",
+                "T0:get({\"city\": \"12\", \"days\": 12, \"note\": \"12\", \"any\": 12})");
+    expect_with(
+        &functions,
+        "<tool_call><function=get><parameter=city>a \"b\"\n\n\tc\\</parameter><parameter=note>null</parameter></function>",
+        "T0:get({\"city\": \"a \\\"b\\\"\\n\\n\\u0009c\\\\\", \"note\": null})");
+    expect_with(&functions,
+                "<tool_call><function=get><parameter=city>\n\n</parameter><parameter=days>many</parameter></function>",
+                "T0:get({\"city\": \"\", \"days\": \"many\"})");
+    expect_with(&functions, "<tool_call><function=get><parameter=city>\nRo </param", "T0:get({\"city\": \"Ro </param)");
+    expect_with(
+        &keys, "<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>\n12\n</arg_value>\n</tool_call>\n<tool_call>get</tool_call>",
+        "T0:get({\"city\": \"\\n12\\n\"})T1:get({})");
+    json_decref(tools);
 }
 
 static void calls_in_a_list(void **state)
@@ -131,8 +172,46 @@ static void calls_in_a_list(void **state)
     expect(CALLS_LIST, "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}, \"id\": \"abcdefghi\"}]", "T0:f({})");
     expect(CALLS_LIST, "[TOOL_CALLS]look[ARGS]{\"at\": \"it\"}[TOOL_CALLS]go[ARGS]{}", "T0:look({\"at\": \"it\"})T1:go({})");
     expect(CALLS_LIST, "Sure[1] [TOOL_CALLS][{\"name\":\"f\",\"arguments\":{}}]", "C(Sure[1])T0:f({})");
-    expect_with(&(struct speech_options){ .style = CALLS_LIST, .call_open = true }, "[{\"name\":\"f\",\"arguments\":{}}]",
-                "T0:f({})");
+    expect(CALLS_LIST, "[TOOL_CALLS]look[CALL_ID]abcdefghi[ARGS]{\"at\": 1}", "T0:look({\"at\": 1})");
+    expect(CALLS_ARGS, "[TOOL_CALLS]no call at all", "C(no call at all)");
+    expect(CALLS_ARGS, "[TOOL_CALLS]not a name{}", "T0:not({})");
+    expect(CALLS_ARGS, "[TOOL_CALLS]{x", "C({x)");
+}
+
+static void calls_as_deepseek_writes_them(void **state)
+{
+    (void)state;
+    expect(CALLS_FENCED,
+           "Let me see.\n" CALLS_BEGIN CALL_BEGIN "function" CALL_SEP "get\n```json\n{\"city\": \"Rome\"}\n```" CALL_END
+           "\n" CALL_BEGIN "function" CALL_SEP "add\n```json\n{\"a\": {\"b\": 1}}\n```" CALL_END CALLS_END,
+           "C(Let me see.)T0:get({\"city\": \"Rome\"})T1:add({\"a\": {\"b\": 1}})");
+    expect(CALLS_SEPARATED,
+           CALLS_BEGIN CALL_BEGIN "get" CALL_SEP "{\"city\": \"Rome\"}" CALL_END CALL_BEGIN "add" CALL_SEP
+                                  "{}" CALL_END CALLS_END,
+           "T0:get({\"city\": \"Rome\"})T1:add({})");
+    expect(CALLS_SEPARATED, CALL_BEGIN "get" CALL_SEP "{\"city\": \"Ro", "T0:get({\"city\": \"Ro)");
+    expect(CALLS_SEPARATED, "a <｜tool▁call", "C(a <｜tool▁call)");
+    expect_with(&(struct speech_options){ .style = CALLS_SEPARATED, .reasoning_open = true },
+                "hm</think>" CALLS_BEGIN CALL_BEGIN "get" CALL_SEP "{}" CALL_END CALLS_END, "R(hm)T0:get({})");
+}
+
+static void python_calls_of_known_tools(void **state)
+{
+    json_t *tools = json_loads(known_tools, 0, NULL);
+    struct speech_options o = { .style = CALLS_NAKED, .tools = tools };
+
+    (void)state;
+    expect_with(&o, "[get(city='Ro\\'me', days=3), get(city=\"a\\n\")]",
+                "T0:get({\"city\": \"Ro'me\", \"days\": 3})T1:get({\"city\": \"a\\n\"})");
+    expect_with(&o, "<|python_tag|>get.call(city=\"x\", list=[1, {'k': None}, ], ok=True)",
+                "T0:get({\"city\": \"x\", \"list\": [1, {\"k\": null}], \"ok\": true})");
+    expect_with(&o, "get(city='x') is how", "C(get(city='x') is how)");
+    expect_with(&o, "[other(city='x')]", "C([other(city='x')])");
+    expect_with(&o, "[get('x')]", "C([get('x')])");
+    expect_with(&o, "[1, 2]", "C([1, 2])");
+    expect_with(&o, "[get(city='x", "C([get(city='x)");
+    expect_with(&o, "[get(city=os.system('x'))]", "C([get(city=os.system('x'))])");
+    json_decref(tools);
 }
 
 static void naked_calls(void **state)
@@ -147,9 +226,25 @@ static void naked_calls(void **state)
 
 static void styles_are_found_in_templates(void **state)
 {
+    static const struct {
+        const char *name;
+        enum call_style style;
+    } families[] = { { "qwen2.5", CALLS_TAGS },    { "qwen3", CALLS_TAGS },         { "qwen3.5", CALLS_FUNCTIONS },
+                     { "glm4", CALLS_KEYS },       { "mistral-tools", CALLS_LIST }, { "devstral", CALLS_ARGS },
+                     { "deepseek", CALLS_FENCED }, { "llama3-tools", CALLS_NAKED } };
+
     (void)state;
     assert_int_equal(speech_style_of(STR("x [TOOL_CALLS] y")), CALLS_LIST);
     assert_int_equal(speech_style_of(STR("x <tool_call> y")), CALLS_TAGS);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        struct buf text = { 0 };
+        struct err err;
+        char path[128];
+        snprintf(path, sizeof path, "tests/golden/templates/%s.jinja", families[i].name);
+        assert_ok(file_read(&text, path, 1 << 20, &err), &err);
+        assert_int_equal(speech_style_of(buf_as_str(&text)), families[i].style);
+        buf_free(&text);
+    }
     assert_int_equal(speech_style_of(STR("Environment: ipython")), CALLS_NAKED);
     assert_int_equal(speech_style_of(STR("")), CALLS_TAGS);
 }
@@ -161,8 +256,11 @@ int main(void)
         cmocka_unit_test(reasoning_is_taken_out),
         cmocka_unit_test(calls_between_tags),
         cmocka_unit_test(calls_with_marked_up_arguments),
+        cmocka_unit_test(marked_up_values_have_the_type_of_the_schema),
         cmocka_unit_test(calls_in_a_list),
+        cmocka_unit_test(calls_as_deepseek_writes_them),
         cmocka_unit_test(naked_calls),
+        cmocka_unit_test(python_calls_of_known_tools),
         cmocka_unit_test(styles_are_found_in_templates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,8 @@
 
 The templates are tests/golden/templates/*.jinja (written for this test after the formats of the model families) on made-up
 conversations, and the short expressions below. With --node-modules DIR every case is also rendered by the npm package
-@huggingface/jinja found there; the summary says how many agree and shows where that package differs from Python.
+@huggingface/jinja found there; the summary says how many agree and shows where that package differs from Python. Where it differs on
+a chat template, its text becomes the case's fourth member: test_template.c says why Python's is followed.
 
     pip install jinja2; npm install @huggingface/jinja
     tools/golden/template_vectors.py [--node-modules node_modules]
@@ -136,6 +137,8 @@ def compare_with_npm(data, modules):
     for c, t in zip(data["cases"], theirs):
         if c[2] is not None and t is not None and c[2] != t:
             print("  ", c[0][:60], c[1], repr(c[2])[:70], "|", repr(t)[:70])
+            if c[0] in data["templates"]:
+                c.append(t)
 
 
 def main():
@@ -153,15 +156,14 @@ def main():
     for case in cases:
         t, (a, b) = case
         case.append(render(templates.get(t, t), {**variables[a], **variables[b]}))
-    data = {"templates": templates, "variables": variables, "cases": cases, "now": NOW}
+    if options.node_modules:
+        compare_with_npm({"templates": templates, "variables": variables, "cases": cases, "now": NOW}, options.node_modules)
     lines = ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases)
     head = {"about": f"written by tools/golden/template_vectors.py with jinja2 {jinja2.__version__}; null: an error", "now": NOW,
             "variables": variables}
     (ROOT / "template_vectors.json").write_text(json.dumps(head, ensure_ascii=False)[:-1] + ",\n\"cases\": [\n" + lines + "\n]}\n")
     errors = sum(c[2] is None for c in cases)
     print(f"{len(cases)} cases, {errors} of them errors, {len(templates)} templates")
-    if options.node_modules:
-        compare_with_npm(data, options.node_modules)
 
 
 if __name__ == "__main__":

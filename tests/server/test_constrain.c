@@ -1,0 +1,191 @@
+// test_constrain.c - calls that have to be made: what a family's grammar allows is what its reader takes for calls, and nothing else.
+#include "base/mem.h"
+#include "server/constrain.h"
+#include "testing.h"
+#include "text/grammar.h"
+#include "text/matcher.h"
+
+#define TOOLS                                                                                                              \
+    "{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{" \
+    "\"type\":"                                                                                                            \
+    "\"string\"},\"days\":{\"type\":\"integer\",\"maximum\":7},\"unit\":{\"type\":\"string\",\"enum\":[\"c\",\"f\"]}},"    \
+    "\"required\":"                                                                                                        \
+    "[\"city\"]}}},"                                                                                                       \
+    "{\"type\":\"function\",\"function\":{\"name\":\"ping\"}},"                                                            \
+    "{\"type\":\"function\",\"function\":{\"name\":\"code\",\"parameters\":{\"type\":\"object\",\"properties\":{\"id\":{"  \
+    "\"type\":"                                                                                                            \
+    "\"string\",\"maxLength\":2}},\"required\":[\"id\"]}}}"
+
+static const char body[] =
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[" TOOLS "],\"tool_choice\":\"required\"%s}";
+
+static void make_ask(struct ask *ask, const char *more)
+{
+
+    struct buf text = { 0 };
+    struct err err = { 0 };
+
+    buf_printf(&text, body, more);
+    json_t *json = json_loads(text.at, 0, NULL);
+    assert_non_null(json);
+    *ask = (struct ask){ 0 };
+    assert_ok(ask_read(ask, DIALECT_CHAT, json, &server_limits_default, &err), &err);
+    buf_free(&text);
+}
+
+static bool fits(const struct ask *ask, const struct constrain_options *o, const char *answer)
+{
+    struct buf gbnf = { 0 };
+    struct err err = { 0 };
+    struct grammar *g;
+    struct matcher *m;
+
+    assert_ok(constrain_answer(ask, o, &gbnf, &err), &err);
+    if (!grammar_create(&g, buf_as_str(&gbnf), &err))
+        fail_msg("%s\n%s", err.message, gbnf.at);
+    assert_ok(matcher_create(&m, g, &err), &err);
+    bool ok = matcher_accept(m, str_from(answer), &err) && matcher_can_end(m);
+    matcher_free(m);
+    grammar_free(g);
+    buf_free(&gbnf);
+    return ok;
+}
+
+// "name(arguments)" of each call, and the content.
+static void read_back(const struct ask *ask, enum call_style style, const char *answer, struct buf *out)
+{
+    struct speech s = { 0 };
+    struct speech_piece piece;
+
+    speech_begin(&s, &(struct speech_options){ .style = style, .tools = ask->tools });
+    speech_push(&s, str_from(answer));
+    speech_finish(&s);
+    while (speech_next(&s, &piece))
+        buf_printf(out,
+                   piece.kind == PIECE_CALL       ? "%.*s("
+                   : piece.kind == PIECE_CALL_END ? ")%.*s"
+                                                  : "%.*s",
+                   STR_ARG(piece.text));
+    speech_release(&s);
+}
+
+static const struct {
+    enum call_style style;
+    const char *answer, *calls;
+} families[] = {
+    { CALLS_TAGS, "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>",
+      "get({\"city\": \"Rome\"})" },
+    { CALLS_TAGS,
+      "<tool_call>\n{\"name\":\"ping\",\"arguments\":{}}\n</tool_call>\n<tool_call>\n{\"name\":\"ping\",\"arguments\":{}}\n</"
+      "tool_call>",
+      "ping({})ping({})" },
+    { CALLS_FUNCTIONS,
+      "<tool_call>\n<function=get>\n<parameter=city>\na <b> "
+      "</par\n</parameter>\n<parameter=days>\n7\n</parameter>\n</function>\n</tool_call>",
+      "get({\"city\": \"a <b> </par\", \"days\": 7})" },
+    { CALLS_FUNCTIONS,
+      "<tool_call>\n<function=get>\n<parameter=city>\n\n</parameter>\n<parameter=unit>\nc\n</parameter>\n</function>\n</"
+      "tool_call>",
+      "get({\"city\": \"\", \"unit\": \"c\"})" },
+    { CALLS_FUNCTIONS, "<tool_call>\n{\"name\":\"code\",\"arguments\":{\"id\":\"ab\"}}\n</tool_call>", "code({\"id\":\"ab\"})" },
+    { CALLS_KEYS, "<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>12</arg_value>\n</tool_call>", "get({\"city\": \"12\"})" },
+    { CALLS_LIST, "[TOOL_CALLS][{\"name\":\"ping\",\"arguments\":{}}, {\"name\":\"ping\",\"arguments\":{}}]",
+      "ping({})ping({})" },
+    { CALLS_ARGS, "[TOOL_CALLS]get[ARGS]{\"city\":\"x\"}[TOOL_CALLS]ping[ARGS]{}", "get({\"city\":\"x\"})ping({})" },
+    { CALLS_ARGS_ID, "[TOOL_CALLS]get[CALL_ID]abcdefghi[ARGS]{\"city\":\"x\"}", "get({\"city\":\"x\"})" },
+    { CALLS_FENCED, CALLS_BEGIN CALL_BEGIN "function" CALL_SEP "get\n```json\n{\"city\":\"x\"}\n```" CALL_END CALLS_END,
+      "get({\"city\":\"x\"})" },
+    { CALLS_SEPARATED,
+      CALLS_BEGIN CALL_BEGIN "get" CALL_SEP "{\"city\":\"x\"}" CALL_END CALL_BEGIN "ping" CALL_SEP "{}" CALL_END CALLS_END,
+      "get({\"city\":\"x\"})ping({})" },
+    { CALLS_NAKED, "{\"name\":\"ping\",\"parameters\":{}}; {\"name\":\"get\",\"parameters\":{\"city\":\"x\"}}",
+      "ping({})get({\"city\":\"x\"})" },
+};
+
+static void what_a_grammar_allows_is_read_back(void **state)
+{
+    struct ask ask;
+
+    (void)state;
+    make_ask(&ask, "");
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        struct constrain_options o = { .style = families[i].style };
+        struct buf read = { 0 };
+        if (!fits(&ask, &o, families[i].answer))
+            fail_msg("family %d does not allow %s", families[i].style, families[i].answer);
+        read_back(&ask, families[i].style, families[i].answer, &read);
+        assert_string_equal(read.at, families[i].calls);
+        buf_free(&read);
+    }
+    ask_release(&ask);
+}
+
+static void what_no_schema_allows_is_not_written(void **state)
+{
+    static const struct {
+        enum call_style style;
+        const char *answer;
+    } wrong[] = {
+        { CALLS_FUNCTIONS, "<tool_call>\n<function=get>\n</function>\n</tool_call>" }, // city is required
+        { CALLS_FUNCTIONS, "<tool_call>\n<function=get>\n<parameter=city>\nx\n</parameter>\n<parameter=days>\n8\n</parameter>\n</"
+                           "function>\n</tool_call>" },
+        { CALLS_FUNCTIONS, "<tool_call>\n<function=get>\n<parameter=city>\nx\n</parameter>\n<parameter=unit>\nk\n</parameter>\n</"
+                           "function>\n</tool_call>" },
+        { CALLS_FUNCTIONS, "<tool_call>\n<function=code>\n<parameter=id>\nx\n</parameter>\n</function>\n</tool_call>" },
+        { CALLS_FUNCTIONS, "<tool_call>\n{\"name\":\"code\",\"arguments\":{\"id\":\"abc\"}}\n</tool_call>" },
+        { CALLS_KEYS, "<tool_call>other\n</tool_call>" },
+        { CALLS_ARGS, "[TOOL_CALLS]get[ARGS]{}" },
+        { CALLS_SEPARATED, "{}" },
+    };
+    struct ask ask;
+
+    (void)state;
+    make_ask(&ask, "");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (fits(&ask, &(struct constrain_options){ .style = wrong[i].style }, wrong[i].answer))
+            fail_msg("allowed: %s", wrong[i].answer);
+    ask_release(&ask);
+}
+
+static void one_call_and_a_named_tool(void **state)
+{
+    struct constrain_options o = { .style = CALLS_ARGS };
+    struct ask ask;
+
+    (void)state;
+    make_ask(&ask, ",\"parallel_tool_calls\":false");
+    assert_false(fits(&ask, &o, "[TOOL_CALLS]ping[ARGS]{}[TOOL_CALLS]ping[ARGS]{}"));
+    ask_release(&ask);
+    make_ask(&ask, "");
+    ask.choice = CHOICE_NAMED;
+    ask.tool = "get";
+    assert_false(fits(&ask, &o, "[TOOL_CALLS]ping[ARGS]{}"));
+    assert_true(fits(&ask, &o, "[TOOL_CALLS]get[ARGS]{\"city\":\"\"}"));
+    ask_release(&ask);
+}
+
+static void reasoning_may_hold_anything_but_its_end(void **state)
+{
+    struct constrain_options o = { .style = CALLS_ARGS, .reasoning_open = true },
+                             thinks = { .style = CALLS_ARGS, .thinks = true };
+    struct ask ask;
+
+    (void)state;
+    make_ask(&ask, "");
+    assert_true(fits(&ask, &o, "a <b></th> <</thin </think>\n\n[TOOL_CALLS]ping[ARGS]{}"));
+    assert_false(fits(&ask, &o, "[TOOL_CALLS]ping[ARGS]{}"));
+    assert_true(fits(&ask, &thinks, "[TOOL_CALLS]ping[ARGS]{}"));
+    assert_true(fits(&ask, &thinks, "<think>x</think>[TOOL_CALLS]ping[ARGS]{}"));
+    ask_release(&ask);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_grammar_allows_is_read_back),
+        cmocka_unit_test(what_no_schema_allows_is_not_written),
+        cmocka_unit_test(one_call_and_a_named_tool),
+        cmocka_unit_test(reasoning_may_hold_anything_but_its_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
