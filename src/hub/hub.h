@@ -36,6 +36,7 @@ bool hub_name_read(struct hub_name *name, const char *text, struct err *err);
 // The same as a yes or no: may this be a name? What looks like a file (x.gguf, ./x, /x) is none.
 bool hub_name_like(const char *text);
 
-// Names that may become paths below a folder: relative, no empty, "." or ".." component, printable, no backslash.
+// Names that may become paths below a folder: relative, no empty, "." or ".." component, printable ASCII, no
+// backslash.
 bool hub_path_safe(struct str path);
 bool hub_hex(struct str text, size_t n); // n lower-case hexadecimal digits

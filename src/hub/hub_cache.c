@@ -136,11 +136,21 @@ bool hub_snapshot_read(const struct hub *hub, const char *repo, const char *comm
 
 // ---- finding ----------------------------------------------------------------------------------------------------------------
 
+bool hub_model_path(const struct hub *hub, const char *repo, const struct hub_files *files, const struct hub_model *m,
+                    char path[HUB_PATH], struct err *err)
+{
+    struct str first = m->folder ? (struct str){ "", 0 } : files->at[m->files[0]].path;
+    char below[1100];
+
+    snprintf(below, sizeof below, "/snapshots/%s%s%.*s", files->commit, m->folder ? "" : "/", (int)first.n, first.at);
+    return hub_repo_path(hub, repo, below, path, err);
+}
+
 static bool find_in(const struct hub *hub, const struct hub_name *name, char path[HUB_PATH], struct arena *arena, struct err *err)
 {
     struct hub_files files;
     struct hub_models models;
-    char commit[HUB_COMMIT + 1], below[1400];
+    char commit[HUB_COMMIT + 1];
 
     if (!hub_ref_read(hub, name, commit, err) || !hub_snapshot_read(hub, name->repo, commit, &files, arena, err) ||
         !hub_models_find(&files, &models, arena, err))
@@ -148,9 +158,7 @@ static bool find_in(const struct hub *hub, const struct hub_name *name, char pat
     const struct hub_model *m = hub_models_choose(&files, &models, name, err);
     if (!m)
         return err_prefix(err, "in the cache %s", hub->cache);
-    struct str first = m->folder ? (struct str){ "", 0 } : files.at[m->files[0]].path;
-    snprintf(below, sizeof below, "/snapshots/%s%s%.*s", commit, m->folder ? "" : "/", (int)first.n, first.at);
-    return hub_repo_path(hub, name->repo, below, path, err);
+    return hub_model_path(hub, name->repo, &files, m, path, err);
 }
 
 bool hub_find(const struct hub *hub, const struct hub_name *name, char path[HUB_PATH], struct err *err)

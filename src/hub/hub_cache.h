@@ -10,6 +10,9 @@ bool hub_ref_read(const struct hub *hub, const struct hub_name *name, char commi
 bool hub_snapshot_read(const struct hub *hub, const char *repo, const char *commit, struct hub_files *files, struct arena *arena,
                        struct err *err);
 
+// The path of a model of these files: its first file, or the snapshot's folder.
+bool hub_model_path(const struct hub *hub, const char *repo, const struct hub_files *files, const struct hub_model *m,
+                    char path[HUB_PATH], struct err *err);
 // The file or folder of a model in the cache, for a program to open. ERR_NOT_FOUND says what there is instead.
 bool hub_find(const struct hub *hub, const struct hub_name *name, char path[HUB_PATH], struct err *err);
 

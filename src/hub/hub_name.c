@@ -30,7 +30,7 @@ bool hub_path_safe(struct str path)
         return false;
     for (size_t i = 0; i <= path.n; i++) {
         unsigned char c = i < path.n ? (unsigned char)path.at[i] : '/';
-        if (c < 0x20 || c == 0x7f || c == '\\')
+        if (c < 0x20 || c > 0x7e || c == '\\')
             return false;
         if (c != '/')
             continue;

@@ -170,7 +170,7 @@ static bool quant_is_unique(const struct hub_models *models, struct str quant)
 static bool list_model(struct list *l, const struct shelf *s, const struct snapshot *n, const struct hub_model *m)
 {
     char revision[256];
-    struct str first = n->files.at[m->files[0]].path, label = quant_is_unique(&n->models, m->quant) ? m->quant : first;
+    struct str label = quant_is_unique(&n->models, m->quant) ? m->quant : n->files.at[m->files[0]].path;
     struct hub_entry entry = { .bytes = m->bytes, .whole = true };
 
     revision_of(s, n->files.commit, revision);
@@ -178,8 +178,7 @@ static bool list_model(struct list *l, const struct shelf *s, const struct snaps
     snprintf(entry.name, sizeof entry.name, "%s:%.*s%s%s", s->repo, (int)label.n, label.at, main ? "" : "@",
              main ? "" : revision);
     snprintf(entry.commit, sizeof entry.commit, "%s", n->files.commit);
-    if (snprintf(entry.path, sizeof entry.path, "%s/snapshots/%s%s%.*s", s->path, n->files.commit, m->folder ? "" : "/",
-                 m->folder ? 0 : (int)first.n, first.at) >= HUB_PATH)
+    if (!hub_model_path(s->hub, s->repo, &n->files, m, entry.path, NULL))
         return true;
     return l->each(l->arg, &entry);
 }

@@ -2,20 +2,60 @@
 //
 // A file always wins over a name. What the cache holds is taken without asking anybody; only `ingot pull` looks for something newer.
 #include "main/by_name.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "hub/hub_cache.h"
+#include "hub/hub_pull.h"
 #include "main/terminal.h"
+#include "main/transfer.h"
+
+static bool on_bytes(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    transfer_show(arg, what, done, total);
+    return interrupts() == 0;
+}
+
+static int pull(const struct hub *hub, const struct hub_name *name, bool quiet, struct hub_pulled *pulled)
+{
+    struct transfer transfer = { 0 };
+    const struct hub_watch watch = { on_bytes, &transfer };
+    uint64_t begun = clock_ns();
+    char bytes[16], rate[16];
+    struct err err;
+
+    bool ok = hub_pull(hub, name, &watch, pulled, &err);
+    double seconds = (double)(clock_ns() - begun) * 1e-9;
+    transfer_end(&transfer);
+    if (!ok && err.code == ERR_CANCELLED) {
+        fail("stopped; the next pull goes on from here");
+        return STATUS_INTERRUPTED;
+    }
+    if (!ok)
+        return fail(err.message);
+    if (!quiet && pulled->received)
+        fprintf(stderr, "%s: %s pulled in %.1f s, %s/s\n", name->repo, bytes_text(pulled->received, bytes), seconds,
+                bytes_text((uint64_t)((double)pulled->received / seconds), rate));
+    else if (!quiet)
+        fprintf(stderr, "%s: %s, nothing new\n", name->repo, bytes_text(pulled->bytes, bytes));
+    return STATUS_OK;
+}
 
 int model_fetch(const struct hub *hub, const char *text, bool fresh, bool quiet, char path[HUB_PATH])
 {
+    struct hub_pulled pulled;
     struct hub_name name;
     struct err err;
-    (void)fresh;
-    (void)quiet;
 
     if (!hub_name_read(&name, text, &err))
         return fail_usage("%s", err.message);
-    return hub_find(hub, &name, path, &err) ? STATUS_OK : fail(err.message);
+    if ((!fresh || hub->offline) && hub_find(hub, &name, path, &err))
+        return STATUS_OK;
+    if (hub->offline)
+        return fail(err.message);
+    int status = pull(hub, &name, quiet, &pulled);
+    if (status == STATUS_OK)
+        memcpy(path, pulled.path, HUB_PATH);
+    return status;
 }
 
 // The operand that may be a model: run's first one when no option names the model, inspect's and quantize's.

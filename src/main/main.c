@@ -8,7 +8,7 @@
 
 static int (*const verb_functions[])(const struct call *) = {
     verb_run,    verb_bench,  verb_inspect, verb_tokenize, verb_quantize, verb_synth,
-    verb_verify, verb_doctor, verb_serve,       verb_ls,       verb_rm,
+    verb_verify, verb_doctor, verb_serve,   verb_pull,     verb_ls,       verb_rm,
 };
 enum { N_VERBS = sizeof verb_functions / sizeof *verb_functions }; // the first ones of ingot_program.verbs, in its order
 

@@ -36,6 +36,12 @@ static const struct option name_options[] = {
     { 0 },
 };
 
+static const struct option pull_options[] = {
+    { "--offline", OPTION_FLAG, AT(offline), NULL, NULL, 0, 0, NULL, "ask nobody: print the path of what is in the cache; so does HF_HUB_OFFLINE=1" },
+    { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "no line of figures at the end" },
+    { 0 },
+};
+
 static const struct option prompt_options[] = {
     { "-p --prompt", OPTION_STRING, AT(prompt), "TEXT", NULL, 0, 0, NULL, "answer TEXT and leave" },
     { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "take the prompt from FILE, after -p's text if both are given; -: stdin" },
@@ -158,7 +164,8 @@ static const struct option_group general = { "General", general_options }, model
                                  tokenize = { "Text", tokenize_options }, doctor = { "Report", doctor_options },
                                  serve = { "Server", serve_options }, quantize = { "Work", quantize_options },
                                  synth = { "File", synth_options }, verify = { "Check", verify_options },
-                                 trace = { "Looking inside", trace_options }, names = { "Models by name", name_options };
+                                 trace = { "Looking inside", trace_options }, names = { "Models by name", name_options },
+                                 pull = { "Pull", pull_options };
 
 // clang-format off
 static const char run_text[] =
@@ -190,6 +197,14 @@ static const char serve_text[] =
     "  ingot serve -m model.gguf --port 8080 -np 8\n"
     "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'";
 
+static const char pull_text[] =
+    "NAME is user/repo[:QUANT][@REVISION]. Without QUANT it is Q4_K_M, or the only one there is. In place of QUANT a .gguf file's name, or "
+    "safetensors. The path goes to stdout. A pull that was stopped goes on where it was.\n\n"
+    "The cache is that of Hugging Face's own programs: HF_HUB_CACHE, or HF_HOME/hub, or ~/.cache/huggingface/hub. HF_TOKEN or the file "
+    "that a login left opens closed repositories, HF_ENDPOINT names another hub.\n\n"
+    "  ingot pull user/repo:Q8_0\n"
+    "  ingot run -m user/repo:Q8_0 -p \"Hello\"";
+
 static const char rm_text[] = "user/repo takes out all of a repository, user/repo:QUANT one model, @REVISION only what is of that revision.\n\n"
                               "  ingot rm user/repo:Q8_0";
 
@@ -203,6 +218,7 @@ static const struct option_verb verbs[] = {
     { "verify", NULL, "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &names, &general } },
     { "doctor", NULL, "Tells what ingot finds on this machine", NULL, { &doctor, &general } },
     { "serve", NULL, "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &names, &general } },
+    { "pull", "NAME", "Brings a model by name from the Hugging Face hub into the cache", pull_text, { &pull, &general } },
     { "ls", NULL, "Lists the models in the cache", NULL, { &doctor, &general } },
     { "rm", "NAME...", "Takes models out of the cache", rm_text, { &general } },
     { "help", "[VERB]", "Shows all verbs, or the flags of one", NULL, { &general } },
@@ -217,7 +233,7 @@ const struct option_program ingot_program = {
     "an inference engine for language models",
     "  ingot run                 a chat with the small model that ships inside\n"
     "  ingot run -m FILE         a chat with a model of yours: a GGUF file or a safetensors folder\n"
-    "  ingot run user/repo       a chat with a model from the Hugging Face hub that is in the cache\n"
+    "  ingot run user/repo       a chat with a model from the Hugging Face hub, pulled when it is not in the cache\n"
     "  ingot help run            the flags of a verb\n"
     "  ingot --version           version, commit and how it was built",
     verbs,

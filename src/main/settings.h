@@ -67,5 +67,6 @@ int verb_synth(const struct call *call);
 int verb_verify(const struct call *call);
 int verb_doctor(const struct call *call);
 int verb_serve(const struct call *call);
+int verb_pull(const struct call *call);
 int verb_ls(const struct call *call);
 int verb_rm(const struct call *call);

@@ -81,6 +81,7 @@ static void a_cached_model_runs_by_its_name(void **state)
     check("tokenize -m tiny/folder -p a --ids", 0, "[97]", "");
     check("inspect tiny/gguf:tiny-Q8_0.gguf@" OLD, 0, "GGUF", "");
     check("inspect -m tiny/gguf:Q8_0@" OLD, 0, "GGUF", "");
+    check("pull --offline tiny/folder", 0, "/models--tiny--folder/snapshots/" OLD "\n", "");
     outcome_free(&by_path);
 }
 
@@ -93,6 +94,7 @@ static void what_is_not_in_the_cache_is_told(void **state)
     check("run -m tiny/folder -hf tiny/folder -p x", 2, "", "both name a model");
     check("run -hf nonsense -p x", 2, "", "expected a model's name such as user/repo");
     check("run -m nowhere/model.gguf -p x", 1, "", "nowhere/model.gguf: cannot open");
+    check("pull", 2, "", "expected one");
     check("rm no/body", 1, "", "no/body is not in the cache");
 }
 

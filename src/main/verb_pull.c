@@ -1,8 +1,24 @@
-// verb_ls.c - ingot ls and rm: the cache of models by name. The work is in src/hub.
+// verb_pull.c - ingot pull, ls and rm: the cache of models by name. The work is in src/hub.
 #include "hub/hub_cache.h"
+#include "main/by_name.h"
 #include "main/out_json.h"
-#include "main/settings.h"
 #include "main/terminal.h"
+
+int verb_pull(const struct call *call)
+{
+    char path[HUB_PATH];
+    struct hub hub;
+    struct err err;
+
+    if (call->operands->n != 1)
+        return fail_usage("pull: found %zu operands, expected one: a name such as user/repo:Q4_K_M", call->operands->n);
+    if (!hub_open(&hub, call->settings->offline, &err))
+        return fail(err.message);
+    int status = model_fetch(&hub, call->operands->at[0], true, call->settings->quiet, path);
+    if (status == STATUS_OK)
+        out_printf("%s\n", path);
+    return status == STATUS_OK ? out_finish() : status;
+}
 
 // ---- ls ---------------------------------------------------------------------------------------------------------------------
 
