@@ -63,10 +63,24 @@ static void note_piece(struct client *c)
     c->last_ns = now;
 }
 
+// Does an event with nothing but text need no reading? Within a string of JSON a quote never stands alone.
+static bool is_plain_piece(struct str data)
+{
+    const struct str text = STR("\"content\":\"");
+    size_t at = str_find(data, text);
+
+    return at != SIZE_MAX && data.at[at + text.n] != '"' && str_find(data, STR("\"usage\":{")) == SIZE_MAX &&
+           str_find(data, STR("\"error\"")) == SIZE_MAX;
+}
+
 static void read_event(struct client *c, struct str data)
 {
     if (str_is(data, "[DONE]")) {
         c->ended = true;
+        return;
+    }
+    if (is_plain_piece(data)) {
+        note_piece(c);
         return;
     }
     json_t *event = json_loadb(data.at, data.n, 0, NULL);

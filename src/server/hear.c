@@ -33,6 +33,7 @@ void talk_forget(struct talk *t)
         speech_release(&c->speech);
         buf_free(&c->text);
         buf_free(&c->reasoning);
+        buf_free(&c->frame);
     }
     mem_free(t->choices);
     json_decref(t->items);

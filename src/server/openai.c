@@ -150,13 +150,51 @@ static json_t *delta_of(const struct talk_choice *c, const struct speech_piece *
     return NULL;
 }
 
-static void piece(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
+static void tell(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
 {
     struct talk_choice *c = &t->choices[choice];
     json_t *delta = is_chat(t) ? delta_of(c, said) : json_stringn(said->text.at, said->text.n);
 
     if (delta)
         chunk(t, choice, delta, NULL, out);
+}
+
+// The event of a piece with a mark for its text, which is cut out.
+static void make_frame(struct talk *t, uint32_t choice, enum piece_kind kind)
+{
+    struct buf *frame = &t->choices[choice].frame;
+    const struct speech_piece mark = { kind, 0, STR("\x1f") };
+    const struct str written = STR("\\u001F");
+
+    frame->n = 0;
+    tell(t, choice, &mark, frame);
+    size_t at = str_find(buf_as_str(frame), written);
+    frame->failed |= at == SIZE_MAX;
+    if (frame->failed)
+        return;
+    frame->n -= written.n;
+    memmove(frame->at + at, frame->at + at + written.n, frame->n - at);
+    t->choices[choice].frame_at = at;
+    t->choices[choice].frame_kind = kind;
+}
+
+// Most of an answer goes through here: the event is written once, and then only its text.
+static void piece(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
+{
+    struct talk_choice *c = &t->choices[choice];
+    bool text = said->kind == PIECE_CONTENT || said->kind == PIECE_REASONING;
+
+    if (!text || t->ask.logprobs || !c->opened) {
+        tell(t, choice, said, out);
+        return;
+    }
+    if (c->frame.n == 0 || c->frame_kind != said->kind)
+        make_frame(t, choice, said->kind);
+    struct str frame = buf_as_str(&c->frame);
+    out->failed |= c->frame.failed;
+    buf_str(out, str_from_to(frame, 0, c->frame_at));
+    sse_escape(out, said->text);
+    buf_str(out, str_from_to(frame, c->frame_at, frame.n));
 }
 
 static void finish(struct talk *t, uint32_t choice, struct buf *out)

@@ -34,3 +34,24 @@ json_t *sse_text(const char *text)
     buf_free(&plain);
     return value;
 }
+
+void sse_escape(struct buf *out, struct str text)
+{
+    static const char letters[0x80] = {
+        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r', ['"'] = '"', ['\\'] = '\\'
+    };
+    size_t from = 0;
+
+    for (size_t i = 0; i < text.n; i++) {
+        unsigned char c = (unsigned char)text.at[i];
+        if (c >= 0x80 || (c >= 0x20 && !letters[c]))
+            continue;
+        buf_append(out, text.at + from, i - from);
+        from = i + 1;
+        if (letters[c])
+            buf_printf(out, "\\%c", letters[c]);
+        else
+            buf_printf(out, "\\u%04X", c);
+    }
+    buf_append(out, text.at + from, text.n - from);
+}

@@ -23,6 +23,9 @@ struct talk_choice {
     json_t *logprobs;   // array of entries, see logprobs.h
     size_t text_offset; // characters so far
     bool opened;
+    struct buf frame; // openai.c: an event around its text, which is the same for every piece of a kind
+    size_t frame_at;  // where the text goes
+    enum piece_kind frame_kind;
     int block;         // of a stream in blocks: the kind of piece that is open, or -1
     uint32_t n_blocks; // and how many there were
 };
