@@ -73,7 +73,7 @@ static bool io_failed(struct blob *b, const char *verb)
 static bool part_restart(struct blob *b)
 {
     b->at = 0;
-    b->job->done = b->before;
+    b->job->progress.done = b->before;
     hub_sum_restart(b->sum);
     return ftruncate(b->fd, 0) == 0 || io_failed(b, "empty");
 }
@@ -91,7 +91,7 @@ static bool part_read(struct blob *b, uint64_t bytes)
         if (n > 0)
             hub_sum_add(b->sum, room, (size_t)n);
         b->at += n > 0 ? (uint64_t)n : 0;
-        b->job->done = b->before + b->at;
+        b->job->progress.done = b->before + b->at;
     }
     mem_free(room);
     if (n < 0)
@@ -129,9 +129,9 @@ static bool part_write(struct blob *b, const void *bytes, size_t n)
         from += written;
         n -= (size_t)written;
         b->at += (uint64_t)written;
-        b->job->received += (uint64_t)written;
+        b->job->progress.received += (uint64_t)written;
     }
-    b->job->done = b->before + b->at;
+    b->job->progress.done = b->before + b->at;
     return true;
 }
 
@@ -219,7 +219,8 @@ static bool finish(struct blob *b, bool *wrong)
     }
     if (*wrong) {
         (void)unlink(b->part);
-        return err_set(b->err, ERR_IO, "%.128s: the sum of what came is %s, expected %s", b->job->what, oid, b->file->oid);
+        return err_set(b->err, ERR_IO, "%.128s: the sum of what came is %s, expected %s", b->job->progress.what, oid,
+                       b->file->oid);
     }
     if (fsync(b->fd) != 0)
         return io_failed(b, "finish");
@@ -269,10 +270,10 @@ static bool fetch_locked(struct blob *b)
 
 bool hub_blob_fetch(struct hub_job *job, const struct hub_file *file, struct err *err)
 {
-    struct blob b = { .job = job, .file = file, .fd = -1, .before = job->done, .err = err };
+    struct blob b = { .job = job, .file = file, .fd = -1, .before = job->progress.done, .err = err };
     const struct hub_wait wait = { hub_job_go_on, job };
 
-    snprintf(job->what, sizeof job->what, "%.*s", STR_ARG(file->path));
+    snprintf(job->progress.what, sizeof job->progress.what, "%.*s", STR_ARG(file->path));
     if (!blob_path(job->hub, job->repo, file, "", b.path, err) ||
         !blob_path(job->hub, job->repo, file, ".incomplete", b.part, err))
         return false;
@@ -280,6 +281,6 @@ bool hub_blob_fetch(struct hub_job *job, const struct hub_file *file, struct err
     bool ok = lock >= 0 && fetch_locked(&b);
     if (lock >= 0)
         close(lock);
-    job->done = b.before + file->bytes;
+    job->progress.done = b.before + file->bytes;
     return ok;
 }

@@ -17,7 +17,7 @@ enum { PULL_ARENA_BYTES = 64 << 20, SPARE_BYTES = 64 << 20, LONGEST_WAIT_S = 600
 bool hub_job_go_on(void *arg)
 {
     struct hub_job *job = arg;
-    return !job->watch || job->watch->show(job->watch->arg, job->what, job->done, job->total);
+    return !job->watch || job->watch->show(job->watch->arg, &job->progress);
 }
 
 bool hub_job_again(struct hub_job *job, uint32_t *n_tried, uint32_t wait_s, struct err *err)
@@ -116,7 +116,7 @@ static bool list_fetch(struct hub_job *job, const struct hub_name *name, struct 
     struct list_body body = { .job = job, .text = { .max = HUB_LIST_BYTES } };
     struct buf url = { 0 };
 
-    snprintf(job->what, sizeof job->what, "asking for %.100s", job->repo);
+    snprintf(job->progress.what, sizeof job->progress.what, "asking for %.100s", job->repo);
     buf_printf(&url, "%s/api/models/%s/revision/", job->hub->endpoint, job->repo);
     hub_url_add(&url, name->revision, false);
     buf_text(&url, "?blobs=true");
@@ -136,11 +136,11 @@ static bool check_room(struct hub_job *job, const struct hub_files *files, const
     uint64_t needed = 0;
     char path[HUB_PATH];
 
-    job->total = 0;
+    job->progress.total = 0;
     for (size_t i = 0; i < m->n_files; i++) {
         const struct hub_file *f = &files->at[m->files[i]];
         bool there = hub_blob_is_there(job->hub, job->repo, f);
-        if (__builtin_add_overflow(job->total, f->bytes, &job->total))
+        if (__builtin_add_overflow(job->progress.total, f->bytes, &job->progress.total))
             return err_set(err, ERR_LIMIT, "%s: the sizes of its files in the list are beyond all measure", job->repo);
         needed += there ? 0 : f->bytes - hub_blob_part_bytes(job->hub, job->repo, f);
     }
@@ -235,8 +235,8 @@ static bool pull_model(struct hub_job *job, const struct hub_name *name, struct 
         if (!hub_blob_fetch(job, &files.at[m->files[i]], err))
             return false;
     }
-    pulled->bytes = job->total;
-    pulled->received = job->received;
+    pulled->bytes = job->progress.total;
+    pulled->received = job->progress.received;
     return name_all(job, name, &files, m, err) && hub_model_path(job->hub, job->repo, &files, m, pulled->path, err);
 }
 
@@ -249,7 +249,7 @@ bool hub_pull(const struct hub *hub, const struct hub_name *name, const struct h
     bool ok = arena || err_memory(err, "a list of files");
 
     *pulled = (struct hub_pulled){ 0 };
-    snprintf(job.what, sizeof job.what, "waiting for %.100s", name->repo);
+    snprintf(job.progress.what, sizeof job.progress.what, "waiting for %.100s", name->repo);
     job.http = ok ? hub_http_open(hub, err) : NULL;
     int lock = job.http ? hub_lock(hub, name->repo, "ingot", true, &wait, err) : -1;
     ok = lock >= 0 && pull_model(&job, name, arena, pulled, err);

@@ -8,9 +8,15 @@
 #include "hub/hub_http.h"
 #include "hub/hub_files.h"
 
-// Called about ten times a second while bytes come, at least once a second otherwise; false ends the pull, and its parts stay.
+struct hub_progress {
+    char what[128];       // is being done: a file's name, mostly
+    uint64_t done, total; // bytes of the model; total 0: not known yet
+    uint64_t received;    // from the network so far, whatever became of them
+};
+
+// Called with every piece that comes, and at least once a second; false ends the pull, and its parts stay.
 struct hub_watch {
-    bool (*show)(void *arg, const char *what, uint64_t done, uint64_t total);
+    bool (*show)(void *arg, const struct hub_progress *progress);
     void *arg;
 };
 
@@ -32,8 +38,7 @@ struct hub_job {
     char commit[HUB_COMMIT + 1];
     const struct hub_watch *watch;
     struct hub_http *http;
-    char what[128]; // is being done, for `show`
-    uint64_t done, total, received;
+    struct hub_progress progress;
 };
 
 bool hub_job_go_on(void *job); // shows, and asks whether to go on

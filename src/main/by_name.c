@@ -9,53 +9,58 @@
 #include "main/terminal.h"
 #include "main/transfer.h"
 
-static bool on_bytes(void *arg, const char *what, uint64_t done, uint64_t total)
+static bool on_bytes(void *arg, const struct hub_progress *p)
 {
-    transfer_show(arg, what, done, total);
+    transfer_show(arg, p);
     return interrupts() == 0;
 }
 
-static int pull(const struct hub *hub, const struct hub_name *name, bool quiet, struct hub_pulled *pulled)
+static void print_figures(const char *repo, const struct hub_pulled *pulled, double seconds)
+{
+    char bytes[16], rate[16];
+
+    if (pulled->received)
+        fprintf(stderr, "%s: %s pulled in %.1f s, %s/s\n", repo, bytes_text(pulled->received, bytes), seconds,
+                bytes_text((uint64_t)((double)pulled->received / seconds), rate));
+    else
+        fprintf(stderr, "%s: %s, nothing new\n", repo, bytes_text(pulled->bytes, bytes));
+}
+
+static bool pull(const struct hub *hub, const struct hub_name *name, bool quiet, char path[HUB_PATH], struct err *err)
 {
     struct transfer transfer = { 0 };
     const struct hub_watch watch = { on_bytes, &transfer };
+    struct hub_pulled pulled;
     uint64_t begun = clock_ns();
-    char bytes[16], rate[16];
-    struct err err;
 
-    bool ok = hub_pull(hub, name, &watch, pulled, &err);
-    double seconds = (double)(clock_ns() - begun) * 1e-9;
+    bool ok = hub_pull(hub, name, &watch, &pulled, err);
     transfer_end(&transfer);
-    if (!ok && err.code == ERR_CANCELLED) {
-        fail("stopped; the next pull goes on from here");
-        return STATUS_INTERRUPTED;
-    }
-    if (!ok)
-        return fail(err.message);
-    if (!quiet && pulled->received)
-        fprintf(stderr, "%s: %s pulled in %.1f s, %s/s\n", name->repo, bytes_text(pulled->received, bytes), seconds,
-                bytes_text((uint64_t)((double)pulled->received / seconds), rate));
-    else if (!quiet)
-        fprintf(stderr, "%s: %s, nothing new\n", name->repo, bytes_text(pulled->bytes, bytes));
-    return STATUS_OK;
+    if (ok && !quiet)
+        print_figures(name->repo, &pulled, (double)(clock_ns() - begun) * 1e-9);
+    if (ok)
+        memcpy(path, pulled.path, HUB_PATH);
+    return ok;
 }
 
-int model_fetch(const struct hub *hub, const char *text, bool fresh, bool quiet, char path[HUB_PATH])
+int model_fetch(const struct hub *hub, const struct model_wish *wish, char path[HUB_PATH])
 {
-    struct hub_pulled pulled;
     struct hub_name name;
     struct err err;
 
-    if (!hub_name_read(&name, text, &err))
+    if (!hub_name_read(&name, wish->text, &err))
         return fail_usage("%s", err.message);
-    if ((!fresh || hub->offline) && hub_find(hub, &name, path, &err))
+    bool ok = (!wish->fresh || hub->offline) && hub_find(hub, &name, path, &err);
+    if (!ok && !hub->offline)
+        ok = pull(hub, &name, wish->quiet, path, &err);
+    if (ok)
         return STATUS_OK;
-    if (hub->offline)
-        return fail(err.message);
-    int status = pull(hub, &name, quiet, &pulled);
-    if (status == STATUS_OK)
-        memcpy(path, pulled.path, HUB_PATH);
-    return status;
+    if (err.code == ERR_CANCELLED) {
+        fail("stopped; the next pull goes on from here");
+        return STATUS_INTERRUPTED;
+    }
+    if (wish->guessed)
+        err_prefix(&err, "'%s' is no file here; as a model's name", wish->text);
+    return fail(err.message);
 }
 
 // The operand that may be a model: run's first one when no option names the model, inspect's and quantize's.
@@ -80,7 +85,8 @@ int model_by_name(const struct option_verb *verb, struct settings *settings, str
         return STATUS_OK;
     if (!hub_open(&hub, settings->offline, &err))
         return fail(err.message);
-    int status = model_fetch(&hub, text, false, settings->quiet, path);
+    const struct model_wish wish = { .text = text, .guessed = !settings->hub_name, .quiet = settings->quiet };
+    int status = model_fetch(&hub, &wish, path);
     if (status != STATUS_OK)
         return status;
     const char *found = arena_str(arena, str_from(path)).at;

@@ -7,5 +7,12 @@
 // path in their place. Returns an exit status, having printed the error.
 int model_by_name(const struct option_verb *verb, struct settings *settings, struct option_operands *operands,
                   struct arena *arena);
-// The path of one model; with `fresh` the hub is asked for a newer one. The same statuses.
-int model_fetch(const struct hub *hub, const char *text, bool fresh, bool quiet, char path[HUB_PATH]);
+
+struct model_wish {
+    const char *text; // the name
+    bool fresh;       // ask the hub for a newer one, even if it is in the cache
+    bool guessed;     // it might as well be a file that is not there
+    bool quiet;
+};
+// The path of one model. The same statuses.
+int model_fetch(const struct hub *hub, const struct model_wish *wish, char path[HUB_PATH]);

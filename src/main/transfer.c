@@ -9,65 +9,72 @@
 #include "base/options.h"
 #include "main/terminal.h"
 
-enum { BAR = 20, NAME = 28, DRAW_NS = 100000000, RATE_NS = 500000000 };
+enum { BAR = 24, NAME = 20, DRAW_NS = 100000000, RATE_NS = 500000000 };
 static const double MEMORY_S = 4;
 
-static void measure(struct transfer *t, uint64_t now, uint64_t done)
+static void measure(struct transfer *t, uint64_t now, uint64_t received)
 {
     double seconds = (double)(now - t->rate_ns) * 1e-9;
 
-    if (t->rate_ns == 0 || done < t->last) { // begun, or begun anew
-        t->rate_ns = now;
-        t->last = done;
+    if (t->rate_ns && now - t->rate_ns < RATE_NS)
         return;
-    }
-    if (now - t->rate_ns < RATE_NS)
-        return;
-    double rate = (double)(done - t->last) / seconds, share = t->rate > 0 ? seconds / (seconds + MEMORY_S) : 1;
-    t->rate += share * (rate - t->rate);
+    double rate = (double)(received - t->received) / seconds, share = t->rate > 0 ? seconds / (seconds + MEMORY_S) : 1;
+    t->rate += t->rate_ns ? share * (rate - t->rate) : 0;
     t->rate_ns = now;
-    t->last = done;
+    t->received = received;
 }
 
-static const char *time_left(const struct transfer *t, uint64_t bytes, char text[32])
+// "  45.3 MiB/s  1:12 left"; nothing before the rate is known.
+static const char *pace_text(const struct transfer *t, uint64_t bytes, char text[64])
 {
     double seconds = t->rate > 0 ? (double)bytes / t->rate : 0;
     unsigned s = seconds < 1e9 ? (unsigned)seconds : 0;
+    char rate[16], hours[16] = "";
 
     text[0] = 0;
     if (s >= 3600)
-        snprintf(text, 32, "%u:%02u:%02u left", s / 3600, s / 60 % 60, s % 60);
-    else if (t->rate > 0 && seconds < 1e9)
-        snprintf(text, 32, "%u:%02u left", s / 60, s % 60);
+        snprintf(hours, sizeof hours, "%u:", s / 3600);
+    if (t->rate > 0 && seconds < 1e9)
+        snprintf(text, 64, s >= 3600 ? "  %s/s  %s%02u:%02u left" : "  %s/s  %s%u:%02u left", bytes_text((uint64_t)t->rate, rate),
+                 hours, s / 60 % 60, s % 60);
     return text;
 }
 
-static unsigned columns(void)
+static int columns(void)
 {
     struct winsize size = { 0 };
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
 }
 
-void transfer_show(struct transfer *t, const char *what, uint64_t done, uint64_t total)
+// The bar takes the room that the words leave.
+static void draw(const struct transfer *t, const struct hub_progress *p)
 {
-    char line[256], have[16], all[16], rate[16], left[32];
+    char words[128], have[16], all[16], pace[64];
+    uint64_t left = p->done < p->total ? p->total - p->done : 0;
+    double share = 1 - (double)left / (double)p->total;
+    int name_n = (int)strlen(p->what), cut = name_n > NAME ? name_n - NAME : 0; // the end of a name tells more
+    int words_n = snprintf(words, sizeof words, "%3.0f %%  %s of %s%s", share * 100, bytes_text(p->done, have),
+                           bytes_text(p->total, all), pace_text(t, left, pace));
+    int room = columns() - (name_n - cut) - words_n - 5;
+
+    room = room < 0 ? 0 : room < BAR ? room : BAR;
+    int full = (int)(share * room);
+    fprintf(stderr, "\r%s [%.*s%*s] %s\033[K", p->what + cut, full, "########################", room - full, "", words);
+}
+
+void transfer_show(struct transfer *t, const struct hub_progress *p)
+{
     uint64_t now = clock_ns();
-    int n = (int)strlen(what), cut = n > NAME ? n - NAME : 0; // the end of a name tells more
 
     if (!isatty(STDERR_FILENO) || options_terminal_is_dumb() || now - t->drawn_ns < DRAW_NS)
         return;
-    measure(t, now, done);
+    measure(t, now, p->received);
     t->drawn_ns = now;
     t->drawn = true;
-    if (total == 0) {
-        fprintf(stderr, "\r%.*s\033[K", (int)columns() - 1, what);
-        return;
-    }
-    double share = done < total ? (double)done / (double)total : 1;
-    snprintf(line, sizeof line, "%s [%.*s%*s] %3.0f %%  %s of %s  %s/s  %s", what + cut, (int)(share * BAR),
-             "####################", BAR - (int)(share * BAR), "", share * 100, bytes_text(done, have), bytes_text(total, all),
-             bytes_text((uint64_t)t->rate, rate), time_left(t, total - (done < total ? done : total), left));
-    fprintf(stderr, "\r%.*s\033[K", (int)columns() - 1, line);
+    if (p->total)
+        draw(t, p);
+    else
+        fprintf(stderr, "\r%.*s\033[K", columns() - 1, p->what);
     fflush(stderr);
 }
 

@@ -1,14 +1,12 @@
 // transfer.h - the bar of a pull: how much of how much, how fast, how long still. On a terminal only.
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
+#include "hub/hub_pull.h"
 
 struct transfer {
-    uint64_t begun_ns, drawn_ns, rate_ns, last; // last: done at rate_ns
-    double rate;                                // bytes per second, smoothed
+    uint64_t drawn_ns, rate_ns, received; // received: at rate_ns
+    double rate;                          // bytes per second, smoothed; 0: not known yet
     bool drawn;
 };
 
-// Draws at most ten times a second.
-void transfer_show(struct transfer *t, const char *what, uint64_t done, uint64_t total);
-void transfer_end(struct transfer *t); // wipes the bar
+void transfer_show(struct transfer *t, const struct hub_progress *p); // draws at most ten times a second
+void transfer_end(struct transfer *t);                                // wipes the bar

@@ -14,7 +14,8 @@ int verb_pull(const struct call *call)
         return fail_usage("pull: found %zu operands, expected one: a name such as user/repo:Q4_K_M", call->operands->n);
     if (!hub_open(&hub, call->settings->offline, &err))
         return fail(err.message);
-    int status = model_fetch(&hub, call->operands->at[0], true, call->settings->quiet, path);
+    const struct model_wish wish = { .text = call->operands->at[0], .fresh = true, .quiet = call->settings->quiet };
+    int status = model_fetch(&hub, &wish, path);
     if (status == STATUS_OK)
         out_printf("%s\n", path);
     return status == STATUS_OK ? out_finish() : status;

@@ -296,26 +296,36 @@ static void mirror_stop(struct mirror *m)
     pthread_mutex_destroy(&m->lock);
 }
 
-static struct mirror_file *mirror_add(struct mirror *m, const char *path, size_t n, bool lfs)
+// bytes: from malloc, kept.
+static struct mirror_file *mirror_add_bytes(struct mirror *m, const char *path, unsigned char *bytes, size_t n, bool lfs)
 {
+    static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
     struct mirror_file *f = &m->files[m->n_files++];
-    unsigned long long x = 88172645463325252ull + m->n_files + n;
 
     assert_true(m->n_files <= MAX_FILES);
-    *f = (struct mirror_file){ .n = n, .lfs = lfs, .bytes = malloc(n + 1) };
+    *f = (struct mirror_file){ .n = n, .lfs = lfs, .bytes = bytes };
     snprintf(f->path, sizeof f->path, "%s", path);
+    struct hub_sum *sum = hub_sum_open(lfs ? zeros : "", n);
+    assert_non_null(sum);
+    hub_sum_add(sum, bytes, n);
+    hub_sum_take(sum, f->oid);
+    hub_sum_close(sum);
+    return f;
+}
+
+static struct mirror_file *mirror_add(struct mirror *m, const char *path, size_t n, bool lfs)
+{
+    unsigned long long x = 88172645463325253ull + m->n_files + n;
+    unsigned char *bytes = malloc(n + 1);
+
+    assert_non_null(bytes);
     for (size_t i = 0; i < n; i++) {
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
-        f->bytes[i] = (unsigned char)x;
+        bytes[i] = (unsigned char)x;
     }
-    struct hub_sum *sum = hub_sum_open(lfs ? "0123456789012345678901234567890123456789012345678901234567890123" : "", n);
-    assert_non_null(sum);
-    hub_sum_add(sum, f->bytes, n);
-    hub_sum_take(sum, f->oid);
-    hub_sum_close(sum);
-    return f;
+    return mirror_add_bytes(m, path, bytes, n, lfs);
 }
 
 // faults: ends with -1.

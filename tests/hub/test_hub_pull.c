@@ -373,10 +373,10 @@ static void a_wrong_part_costs_no_more_than_itself(void **state)
     assert_true(file_is_right(p, f));
 }
 
-static bool stop_at_half(void *arg, const char *what, uint64_t done, uint64_t total)
+static bool stop_at_half(void *arg, const struct hub_progress *p)
 {
-    (void)arg, (void)what;
-    return total == 0 || done < total / 2;
+    (void)arg;
+    return p->total == 0 || p->done < p->total / 2;
 }
 
 static void a_pull_that_is_stopped_keeps_its_part(void **state)
@@ -468,21 +468,36 @@ static void a_list_without_end_is_not_read_to_its_end(void **state)
 
 // ---- more than one ----------------------------------------------------------------------------------------------------------
 
-static pid_t program_start(const struct place *p)
+// The program with a few words, its stdout and stderr where they are wanted; -1: nowhere.
+static pid_t program_run(const struct place *p, const char *words, int out, int err)
 {
     pid_t pid = fork();
 
     if (pid == 0) {
-        setenv("HF_HUB_CACHE", p->hub.cache, 1);
+        char line[256], *argv[16] = { (char *)(uintptr_t)PROGRAM };
+        size_t n = 1;
+        snprintf(line, sizeof line, "%s", words);
+        for (char *word = strtok(line, " "); word && n < 15; word = strtok(NULL, " "))
+            argv[n++] = word;
         setenv("HF_ENDPOINT", p->hub.endpoint, 1);
+        setenv("TERM", "xterm", 1);
         unsetenv("HF_HUB_OFFLINE");
         int null = open("/dev/null", O_RDWR);
-        dup2(null, 1);
-        execl(PROGRAM, PROGRAM, "pull", "-q", "a/b", (char *)NULL);
+        dup2(null, 0);
+        dup2(out >= 0 ? out : null, 1);
+        if (err >= 0)
+            dup2(err, 2);
+        execv(PROGRAM, argv);
         _exit(99);
     }
     assert_true(pid > 0);
     return pid;
+}
+
+static pid_t program_start(const struct place *p)
+{
+    setenv("HF_HUB_CACHE", p->hub.cache, 1);
+    return program_run(p, "pull -q a/b", -1, -1);
 }
 
 static int program_wait(pid_t pid)
@@ -563,6 +578,115 @@ static void a_kill_leaves_the_old_state_or_the_new(void **state)
     assert_true(n_found < KILLS);
 }
 
+// ---- the program ------------------------------------------------------------------------------------------------------------
+
+static void read_all(int fd, struct buf *text)
+{
+    char piece[1024];
+
+    for (ssize_t n; (n = read(fd, piece, sizeof piece)) > 0;) // a terminal ends with an error
+        buf_append(text, piece, (size_t)n);
+    close(fd);
+}
+
+static void a_name_that_is_not_in_the_cache_is_pulled_and_runs(void **state)
+{
+    struct place *p = *state;
+    struct buf model = { 0 }, by_name = { 0 }, by_default = { 0 };
+    int ends[2];
+    struct err err;
+
+    assert_ok(file_read(&model, SOURCE_DIR "/models/ingot-7m-q8_0.gguf", 1 << 30, &err), &err);
+    unsigned char *copy = malloc(model.n);
+    memcpy(copy, model.at, model.n);
+    mirror_add_bytes(&p->mirror, "ingot-7m-Q8_0.gguf", copy, model.n, true);
+    setenv("HF_HUB_CACHE", p->hub.cache, 1);
+    static const char *const words[] = { "run a/b Hello -n 6 --temp 0 -q", "run Hello -n 6 --temp 0 -q" };
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pipe(ends), 0);
+        pid_t pid = program_run(p, words[i], ends[1], -1);
+        close(ends[1]);
+        read_all(ends[0], i ? &by_default : &by_name);
+        assert_int_equal(program_wait(pid), 0);
+    }
+    assert_true(by_name.n > 1);
+    assert_string_equal(by_name.at, by_default.at);
+    buf_free(&model);
+    buf_free(&by_name);
+    buf_free(&by_default);
+}
+
+static void hugging_faces_variables_are_read(void **state)
+{
+    struct place *p = *state;
+    char home[HUB_PATH + 16];
+
+    mirror_add(&p->mirror, "m-Q4_K_M.gguf", 5000, true);
+    snprintf(home, sizeof home, "%s/home", p->hub.cache);
+    shell("mkdir %s && echo hf_from_file > %s/token", home, home);
+    unsetenv("HF_HUB_CACHE");
+    setenv("HF_HOME", home, 1);
+    assert_int_equal(program_wait(program_run(p, "pull -q a/b", -1, -1)), 0);
+    assert_string_equal(p->mirror.notes[0].authorization, "Bearer hf_from_file");
+    shell("test -e %s/hub/models--a--b/snapshots/%s/m-Q4_K_M.gguf", home, p->mirror.commit);
+    setenv("HF_TOKEN", "hf_from_variable", 1);
+    assert_int_equal(program_wait(program_run(p, "pull -q a/b", -1, -1)), 0);
+    assert_string_equal(p->mirror.notes[p->mirror.n_notes - 1].authorization, "Bearer hf_from_variable");
+    unsetenv("HF_TOKEN");
+    unsetenv("HF_HOME");
+}
+
+static void a_terminal_sees_rate_and_time_left(void **state)
+{
+    static const int slow[] = { SLOW, -1 };
+    struct place *p = *state;
+    struct buf seen = { 0 };
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    int theirs = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    assert_true(theirs >= 0);
+    mirror_add(&p->mirror, "m-Q4_K_M.gguf", 8 << 20, true);
+    mirror_faults(&p->mirror, slow);
+    setenv("HF_HUB_CACHE", p->hub.cache, 1);
+    pid_t pid = program_run(p, "pull a/b", -1, theirs);
+    close(theirs);
+    read_all(terminal, &seen);
+    assert_int_equal(program_wait(pid), 0);
+    assert_non_null(strstr(seen.at, "m-Q4_K_M.gguf [#"));
+    assert_non_null(strstr(seen.at, " of 8.0 MiB  "));
+    assert_non_null(strstr(seen.at, "B/s  "));
+    assert_non_null(strstr(seen.at, " left"));
+    assert_non_null(strstr(seen.at, "\r\033[Ka/b: 8.0 MiB pulled in "));
+    buf_free(&seen);
+}
+
+static void ctrl_c_stops_a_pull(void **state)
+{
+    static const int stall[] = { STALL, -1 };
+    struct place *p = *state;
+    struct mirror_file *f = mirror_add(&p->mirror, "m-Q4_K_M.gguf", FILE_BYTES, true);
+    struct hub_file part = { .bytes = f->n };
+    struct buf seen = { 0 };
+    int ends[2];
+
+    memcpy(part.oid, f->oid, sizeof part.oid);
+    mirror_faults(&p->mirror, stall);
+    setenv("HF_HUB_CACHE", p->hub.cache, 1);
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = program_run(p, "pull a/b", -1, ends[1]);
+    close(ends[1]);
+    for (int i = 0; i < 1000 && hub_blob_part_bytes(&p->hub, "a/b", &part) < FILE_BYTES / 2; i++)
+        poll(NULL, 0, 10);
+    kill(pid, SIGINT);
+    read_all(ends[0], &seen);
+    assert_int_equal(program_wait(pid), 130);
+    assert_string_equal(seen.at, "ingot: stopped; the next pull goes on from here\n");
+    assert_int_equal(program_wait(program_start(p)), 0);
+    assert_true(file_is_right(p, f));
+    buf_free(&seen);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, place_open, place_close)
@@ -583,6 +707,10 @@ int main(void)
         TEST(a_list_without_end_is_not_read_to_its_end),
         TEST(two_pulls_share_the_work),
         TEST(a_kill_leaves_the_old_state_or_the_new),
+        TEST(a_name_that_is_not_in_the_cache_is_pulled_and_runs),
+        TEST(hugging_faces_variables_are_read),
+        TEST(a_terminal_sees_rate_and_time_left),
+        TEST(ctrl_c_stops_a_pull),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
