@@ -41,23 +41,44 @@ bool hub_ref_read(const struct hub *hub, const struct hub_name *name, char commi
 {
     char path[HUB_PATH], below[300];
     struct buf text = { 0 };
-    struct str found = str_from(name->revision);
 
-    if (!hub_hex(found, HUB_COMMIT)) {
-        snprintf(below, sizeof below, "/refs/%s", name->revision);
-        if (!hub_repo_path(hub, name->repo, below, path, err))
-            return false;
-        if (!file_exists(path) || !file_read(&text, path, 256, err)) {
-            buf_free(&text);
-            return err_set(err, ERR_NOT_FOUND, "%s@%s is not in the cache %s", name->repo, name->revision, hub->cache);
-        }
-        found = (struct str){ text.at ? text.at : "", text.at ? strcspn(text.at, " \r\n") : 0 };
-    }
-    bool ok = hub_hex(found, HUB_COMMIT);
-    snprintf(commit, HUB_COMMIT + 1, "%s", ok ? found.at : "");
-    commit[HUB_COMMIT] = 0;
+    snprintf(below, sizeof below, "/refs/%s", name->revision);
+    if (!hub_repo_path(hub, name->repo, below, path, err))
+        return false;
+    if (!file_exists(path))
+        return err_set(err, ERR_NOT_FOUND, "%s@%s is not in the cache %s", name->repo, name->revision, hub->cache);
+    bool ok = file_read(&text, path, 256, err);
+    struct str found = { text.at ? text.at : "", text.at ? strcspn(text.at, " \r\n") : 0 };
+    if (ok && !hub_hex(found, HUB_COMMIT))
+        ok = err_set(err, ERR_INPUT, "%s: expected a commit of %d hexadecimal digits", path, HUB_COMMIT);
+    snprintf(commit, HUB_COMMIT + 1, "%.*s", ok ? HUB_COMMIT : 0, found.at);
     buf_free(&text);
-    return ok || err_set(err, ERR_INPUT, "%s: expected a commit of %d hexadecimal digits", path, HUB_COMMIT);
+    return ok;
+}
+
+// The only snapshot there is: some programs write no ref.
+static bool only_snapshot(const struct hub *hub, const char *repo, char commit[HUB_COMMIT + 1])
+{
+    char path[HUB_PATH];
+    DIR *dir = hub_repo_path(hub, repo, "/snapshots", path, NULL) ? opendir(path) : NULL;
+    size_t n = 0;
+
+    for (struct dirent *d; dir && (d = readdir(dir));) {
+        if (hub_hex(str_from(d->d_name), HUB_COMMIT) && n++ == 0)
+            memcpy(commit, d->d_name, HUB_COMMIT + 1);
+    }
+    if (dir)
+        closedir(dir);
+    return n == 1;
+}
+
+bool hub_commit_find(const struct hub *hub, const struct hub_name *name, char commit[HUB_COMMIT + 1], struct err *err)
+{
+    if (hub_hex(str_from(name->revision), HUB_COMMIT)) {
+        memcpy(commit, name->revision, HUB_COMMIT + 1);
+        return true;
+    }
+    return hub_ref_read(hub, name, commit, err) || (!strcmp(name->revision, "main") && only_snapshot(hub, name->repo, commit));
 }
 
 // ---- snapshots --------------------------------------------------------------------------------------------------------------
@@ -152,7 +173,7 @@ static bool find_in(const struct hub *hub, const struct hub_name *name, char pat
     struct hub_models models;
     char commit[HUB_COMMIT + 1];
 
-    if (!hub_ref_read(hub, name, commit, err) || !hub_snapshot_read(hub, name->repo, commit, &files, arena, err) ||
+    if (!hub_commit_find(hub, name, commit, err) || !hub_snapshot_read(hub, name->repo, commit, &files, arena, err) ||
         !hub_models_find(&files, &models, arena, err))
         return false;
     const struct hub_model *m = hub_models_choose(&files, &models, name, err);

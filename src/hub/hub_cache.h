@@ -4,8 +4,10 @@
 
 // "CACHE/models--USER--REPO" and what follows it, such as "/blobs". False when it is too long.
 bool hub_repo_path(const struct hub *hub, const char *repo, const char *below, char path[HUB_PATH], struct err *err);
-// The commit that a revision stands for here. ERR_NOT_FOUND when it was never pulled.
+// The commit in refs/REVISION. ERR_NOT_FOUND when it was never pulled.
 bool hub_ref_read(const struct hub *hub, const struct hub_name *name, char commit[HUB_COMMIT + 1], struct err *err);
+// The commit that a revision stands for here: itself, its ref's, or for main without a ref the only snapshot's.
+bool hub_commit_find(const struct hub *hub, const struct hub_name *name, char commit[HUB_COMMIT + 1], struct err *err);
 // The files of one snapshot that are there with all their bytes, and their blobs. A missing folder gives none.
 bool hub_snapshot_read(const struct hub *hub, const char *repo, const char *commit, struct hub_files *files, struct arena *arena,
                        struct err *err);

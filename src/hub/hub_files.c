@@ -1,6 +1,7 @@
 // hub_files.c - see hub_files.h.
 #include "hub/hub_files.h"
 #include <ctype.h>
+#include <strings.h>
 
 enum { MAX_PARTS = 999 };
 static const uint32_t NONE = UINT32_MAX;

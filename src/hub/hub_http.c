@@ -1,6 +1,7 @@
 // hub_http.c - see hub_http.h.
 #include "hub/hub_http.h"
 #include <ctype.h>
+#include <strings.h>
 #include <curl/curl.h>
 #include "base/mem.h"
 
@@ -181,13 +182,14 @@ static struct curl_slist *headers_for(const struct hub_http *h, const struct hub
 
 static enum hub_end end_of(struct hub_http *h, CURLcode code, const char *url, struct err *err)
 {
-    const char *why = h->error[0] ? h->error : curl_easy_strerror(code);
+    char why[CURL_ERROR_SIZE];
     bool away = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_PROXY;
 
     if (h->stopped) {
         err_set(err, ERR_CANCELLED, "stopped");
         return HUB_STOPPED;
     }
+    keep_printable(why, sizeof why, str_from(h->error[0] ? h->error : curl_easy_strerror(code)));
     err_set(err, ERR_IO, "%.200s: %s", url, why);
     switch (code) {
     case CURLE_TOO_MANY_REDIRECTS:

@@ -63,7 +63,7 @@ bool hub_list_read(struct str json, struct hub_files *files, struct arena *arena
 
     *files = (struct hub_files){ 0 };
     if (!list)
-        err_set(err, ERR_INPUT, "the list of files is no JSON: line %d: %s", where.line, where.text);
+        err_set(err, ERR_INPUT, "the list of files is no JSON: line %d, column %d", where.line, where.column);
     else if (!sha || !hub_hex(str_from(sha), HUB_COMMIT))
         err_set(err, ERR_INPUT, "the list of files has no \"sha\" of %d hexadecimal digits", HUB_COMMIT);
     else if (!json_is_array(siblings))

@@ -145,7 +145,7 @@ static void revision_of(const struct shelf *s, const char *commit, char revision
         (void)names_read(folder, &refs, s->arena);
     for (size_t i = 0; i <= refs.n; i++) { // the last turn is main's
         snprintf(name.revision, sizeof name.revision, "%s", i < refs.n ? refs.at[i] : "main");
-        if (hub_path_safe(str_from(name.revision)) && hub_ref_read(s->hub, &name, at, &none) && !strcmp(at, commit))
+        if (hub_path_safe(str_from(name.revision)) && hub_commit_find(s->hub, &name, at, &none) && !strcmp(at, commit))
             snprintf(revision, 256, "%s", name.revision);
     }
 }
@@ -345,7 +345,7 @@ static bool remove_locked(const struct shelf *s, const struct hub_name *name, bo
     bool all = !pinned && !name->quant[0], found = false, ok = true;
     char commit[HUB_COMMIT + 1], path[HUB_PATH];
 
-    if (pinned && !hub_ref_read(s->hub, name, commit, s->err))
+    if (pinned && !hub_commit_find(s->hub, name, commit, s->err))
         return false;
     err_set(s->err, ERR_NOT_FOUND, "%s is not in the cache %s", s->repo, s->hub->cache);
     if (all && path_join(s->path, "refs", path))

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <curl/curl.h>
 #include <utf8proc.h>
 #ifdef INGOT_SERVER
 #include <microhttpd.h>
@@ -90,6 +91,7 @@ static void add_libraries(struct report *r)
     add(r, "jansson", "%s", jansson_version_str());
     add(r, "pcre2", "%s, %s", pcre2, jit ? "with JIT" : "without JIT: tokenising is slower");
     add(r, "utf8proc", "%s", utf8proc_version());
+    add(r, "libcurl", "%s", curl_version_info(CURLVERSION_NOW)->version);
 #ifdef INGOT_SERVER
     add(r, "libmicrohttpd", "%s", MHD_get_version());
 #else

@@ -2,6 +2,7 @@
 #include "mirror.h"
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "base/clock.h"
@@ -373,6 +374,28 @@ static void a_wrong_part_costs_no_more_than_itself(void **state)
     assert_true(file_is_right(p, f));
 }
 
+static void a_full_disk_is_told_and_the_part_stays(void **state)
+{
+    struct place *p = *state;
+    struct mirror_file *f = mirror_add(&p->mirror, "m-Q4_K_M.gguf", FILE_BYTES, true);
+    struct rlimit old, small;
+    struct hub_pulled pulled;
+    struct err err;
+
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = (struct rlimit){ 100000, old.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    bool ok = pull(p, "a/b", &pulled, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_false(ok);
+    assert_non_null(strstr(err.message, ".incomplete: cannot write: File too large"));
+    assert_int_equal(mirror_n_files_asked(&p->mirror), 1);
+    assert_ok(pull(p, "a/b", &pulled, &err), &err);
+    assert_int_equal(pulled.received, FILE_BYTES - 100000);
+    assert_true(file_is_right(p, f));
+}
+
 static bool stop_at_half(void *arg, const struct hub_progress *p)
 {
     (void)arg;
@@ -702,6 +725,7 @@ int main(void)
         TEST(retry_after_is_heeded),
         TEST(a_part_is_gone_on_with),
         TEST(a_wrong_part_costs_no_more_than_itself),
+        TEST(a_full_disk_is_told_and_the_part_stays),
         TEST(a_pull_that_is_stopped_keeps_its_part),
         TEST(hostile_lists_write_nothing),
         TEST(a_list_without_end_is_not_read_to_its_end),

@@ -116,6 +116,11 @@ static void ls_names_what_m_takes(void **state)
     check("ls", 0, "  tiny/folder:safetensors\n", "models, ");
     check("ls", 0, "  tiny/gguf:Q8_0@" OLD "\n", "");
     check("ls", 0, "  tiny/gguf:tiny-f16.gguf\n", "");
+    check("ls", 0, "  tiny/gguf:other-f16.gguf\n", "");
+    shell("mv %s/models--tiny--folder/refs %s", cache, cache); // as programs leave it that write none
+    check("ls", 0, "  tiny/folder:safetensors\n", "");
+    check("pull --offline tiny/folder", 0, "/snapshots/" OLD "\n", "");
+    shell("mv %s/refs %s/models--tiny--folder", cache, cache);
     check("ls --json", 0, "\"name\": \"tiny/gguf:tiny-f16.gguf\"", "");
     shell("echo part > %s/models--tiny--gguf/blobs/x.incomplete; mkdir -p %s/models--a--b %s/datasets--c--d", cache, cache,
           cache);
