@@ -2,6 +2,7 @@
 #include "engine/pace.h"
 
 enum { MEASURE_EVERY = 32, FIRST_ROWS = 8 };
+static const double FREE_NS = 1e6; // nobody sees a millisecond, and a small model reads prompts at half its speed in small pieces
 
 uint32_t pace_prompt_rows(const struct pace *p, uint32_t n_answers, uint32_t most)
 {
@@ -9,7 +10,8 @@ uint32_t pace_prompt_rows(const struct pace *p, uint32_t n_answers, uint32_t mos
         return most;
     if (p->answers_ns == 0 || p->n_mixed >= MEASURE_EVERY)
         return 0;
-    double rows = p->row_ns > 0 ? (p->stretch - 1) * p->answers_ns / p->row_ns : FIRST_ROWS;
+    double step_ns = p->stretch * p->answers_ns > FREE_NS ? p->stretch * p->answers_ns : FREE_NS;
+    double rows = p->row_ns > 0 ? (step_ns - p->answers_ns) / p->row_ns : FIRST_ROWS;
     double grown = 2.0 * p->last_rows + 1; // a guess that was far too good is found out before it hurts
     rows = rows > grown && p->last_rows > 0 ? grown : rows;
     return rows < 1 ? 1 : rows < most ? (uint32_t)rows : most;
