@@ -26,7 +26,7 @@ static struct job job_of(const struct cpu_call *call, const struct product_kerne
         product_init(&j.products[i], kernels, cpu_weight(call, GATE_UP_GATE + i), j.args->exact);
     j.forms = product_forms_of(j.products, 2, j.args->n_cols);
     j.local_stride = (j.forms.bytes + 63) / 64 * 64;
-    j.split = product_split(j.n_rows, j.forms.bytes / 2);
+    j.split = product_split(j.n_rows, product_form_bytes(j.products[0].form, j.args->n_cols));
     j.n_panels = panel_count(j.args->n_out);
     j.max_rows = j.products[0].max_rows < j.products[1].max_rows ? j.products[0].max_rows : j.products[1].max_rows;
     j.scratch_bytes = product_scratch_bytes(&j.products[0]);

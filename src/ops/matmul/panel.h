@@ -35,6 +35,11 @@ enum panel_scales { // the header of a block, for 32 rows; d and m are fp16 [32]
     SCALES_BYTE32,    // d, then 2 lines of int8, one for each 32 columns: byte i of line l is sub-block 4l + i
     SCALES_BYTE16,    // d, then 4 lines of int8, one for each 16 columns
     SCALES_NIBBLES16, // d, dmin, then 4 lines: scale and min << 4 for each 16 columns
+    // Of panels as panel_wide lays them out: fp32 scales, then minimums [32] in DM; all of the first 16 columns, then of the others in 16.
+    SCALES_WIDE,
+    SCALES_WIDE_DM,
+    SCALES_WIDE16,
+    SCALES_WIDE16_DM,
 };
 
 struct panel_shape {
@@ -65,6 +70,31 @@ static const struct panel_shape panel_shapes[N_WEIGHT_QUANTS] = {
     [QUANT_MXFP4]  = { PLANES_MXFP4, SCALES_BF16,      4, 32,  64,  512 },
 };
 // clang-format on
+
+// Is there a scale for each 16 columns, are there minimums?
+static inline bool panel_by_16(enum panel_scales s)
+{
+    return s == SCALES_BYTE16 || s == SCALES_NIBBLES16 || s == SCALES_WIDE16 || s == SCALES_WIDE16_DM;
+}
+static inline bool panel_has_mins(enum panel_scales s)
+{
+    return s == SCALES_DM || s == SCALES_6BIT || s == SCALES_NIBBLES16 || s == SCALES_WIDE_DM || s == SCALES_WIDE16_DM;
+}
+// A panel of blocks of 256 as many rows want it, in the cache: a block for each 32 columns, with scales that are multiplied out; bytes where
+// there is a scale for each 16 columns, for which taking planes of bits apart beside twice the work on scales would be too much.
+static inline struct panel_shape panel_wide(enum quant q)
+{
+    const struct panel_shape s = panel_shapes[q];
+    bool mins = panel_has_mins(s.scales);
+
+    if (panel_by_16(s.scales))
+        return (struct panel_shape){
+            PLANES_8,      mins ? SCALES_WIDE16_DM : SCALES_WIDE16, mins ? 0 : 7, PANEL_SUB, PANEL_LINE * (mins ? 4 : 2),
+            8 * PANEL_LINE
+        };
+    return (struct panel_shape){ s.planes,  mins ? SCALES_WIDE_DM : SCALES_WIDE, s.offset_bits,
+                                 PANEL_SUB, PANEL_LINE * (mins ? 2 : 1),         s.sub_bytes };
+}
 
 static inline bool panel_is_float(enum quant q)
 {

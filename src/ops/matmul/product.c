@@ -2,10 +2,9 @@
 #include "ops/matmul/product.h"
 #include "ops/matmul/product_choices.h"
 
-enum {
-    ROWS_CACHE_BYTES = 600 << 10, // of L2; anything from 300 KB up is within 1 %
-    EXPAND_TILES = 3,             // from so many tiles on, expanding scales pays
-};
+// Rows of a block: more than L2 holds, since rows come from L3 in time while panels are read and expanded less often.
+enum { ROWS_CACHE_BYTES = 1600 << 10 };
+enum { EXPAND_TILES = 3 }; // from so many tiles on, expanding a panel pays
 
 const struct product_kernels *product_kernels_of(uint32_t features)
 {
@@ -76,44 +75,39 @@ static size_t packed_bytes(const struct weight *w)
     return w->layout == PANEL_LAYOUT ? 0 : (panel_bytes(w->format, w->n_cols) + 63) / 64 * 64;
 }
 
-static bool expands(const struct product *p)
+static product_tile_fn *const *wide_tiles(const struct product *p)
 {
-    return p->form == FORM_INT8 && p->kernels->expand && panel_shapes[p->w->format].columns > PANEL_SUB;
+    return p->form == FORM_INT8 ? p->kernels->wide[p->w->format] : NULL;
 }
 
 size_t product_scratch_bytes(const struct product *p)
 {
-    enum panel_scales scales = panel_shapes[p->w->format].scales;
-    size_t parts = scales == SCALES_BYTE16 || scales == SCALES_NIBBLES16 ? 2 : 1;
-    size_t expanded = expands(p) ? p->w->n_cols / PANEL_SUB * parts * 2 * PANEL_ROWS * sizeof(float) : 0;
+    struct panel_shape wide = panel_wide(p->w->format);
+    size_t expanded = wide_tiles(p) ? p->w->n_cols / PANEL_SUB * (size_t)(wide.header_bytes + wide.sub_bytes) : 0;
     return packed_bytes(p->w) + expanded;
 }
 
 struct product_panel product_panel(const struct product *p, uint32_t panel, uint32_t n_rows, void *scratch)
 {
     const struct weight *w = p->w;
-    struct product_panel result = { (const unsigned char *)w->buffer.host + panel * panel_bytes(w->format, w->n_cols), NULL };
-    float *scales = (float *)(void *)((unsigned char *)scratch + packed_bytes(w));
+    struct product_panel result = { (const unsigned char *)w->buffer.host + panel * panel_bytes(w->format, w->n_cols), p->tiles };
+    unsigned char *wide = (unsigned char *)scratch + packed_bytes(w);
 
     if (w->layout != PANEL_LAYOUT) {
         p->kernels->pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel, scratch);
         result.w = scratch;
     }
-    if (n_rows > EXPAND_TILES * p->max_rows && expands(p)) {
-        p->kernels->expand(w->format, result.w, w->n_cols, scales);
-        result.scales = scales;
+    if (n_rows > EXPAND_TILES * p->max_rows && wide_tiles(p)) {
+        p->kernels->expand(w->format, result.w, w->n_cols, wide);
+        result = (struct product_panel){ wide, wide_tiles(p) };
     }
     return result;
 }
 
 void product_run(const struct product *p, const struct product_panel *panel, struct tile_range rows, float *y)
 {
-    p->tiles[rows.last - rows.first](&(struct product_tile){ .w = panel->w,
-                                                             .scales = panel->scales,
-                                                             .x = p->x + rows.first * p->x_stride,
-                                                             .x_stride = p->x_stride,
-                                                             .y = y,
-                                                             .n_cols = p->w->n_cols });
+    panel->tiles[rows.last - rows.first](&(struct product_tile){
+        .w = panel->w, .x = p->x + rows.first * p->x_stride, .x_stride = p->x_stride, .y = y, .n_cols = p->w->n_cols });
 }
 
 struct product_split product_split(uint32_t n_rows, size_t row_bytes)

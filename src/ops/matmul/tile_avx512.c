@@ -120,12 +120,21 @@ INLINE __m512 scale_signed(const unsigned char *header, uint32_t index, int h)
     return _mm512_mul_ps(halves_to_float(header, h), _mm512_cvtepi32_ps(_mm512_srai_epi32(bits, 24)));
 }
 
+INLINE struct scale scale_wide(const unsigned char *header, const enum panel_scales scales, int half, int h)
+{
+    const bool mins = panel_has_mins(scales);
+    const float *at = (const float *)(const void *)header + half * (mins ? 2 : 1) * PANEL_ROWS + 16 * h;
+    return (struct scale){ _mm512_load_ps(at), mins ? _mm512_load_ps(at + PANEL_ROWS) : _mm512_setzero_ps() };
+}
+
 // Of rows 16h.. and sub-block sub; for formats with a scale for each 16 columns: of the first or second 16.
 INLINE struct scale scale_of(const unsigned char *header, const enum panel_scales scales, uint32_t sub, int half, int h)
 {
     const __m512i low = _mm512_set1_epi32(15);
     __m512 zero = _mm512_setzero_ps();
 
+    if (scales >= SCALES_WIDE)
+        return scale_wide(header, scales, half, h);
     if (scales == SCALES_6BIT)
         return scale_6bit(header, sub, h);
     if (scales == SCALES_BYTE32)
@@ -146,13 +155,6 @@ INLINE struct scale scale_of(const unsigned char *header, const enum panel_scale
     return (struct scale){ halves_to_float(header, h), scales == SCALES_DM ? halves_to_float(header + 64, h) : zero };
 }
 
-// half: -1 where a scale covers 32 columns
-INLINE struct scale scale_expanded(const float *scales, uint32_t block, int half, int h)
-{
-    const float *at = scales + (half < 0 ? block : 2 * block + (uint32_t)half) * (2 * PANEL_ROWS) + 16 * h;
-    return (struct scale){ _mm512_load_ps(at), _mm512_load_ps(at + PANEL_ROWS) };
-}
-
 #define X_BLOCK(t, c, b) ((const struct product_block *)((t)->x + (c) * (t)->x_stride) + (b))
 
 // Accumulators start at -offset * sum of the activations, which makes the unsigned weights signed at no cost.
@@ -166,18 +168,17 @@ INLINE __m512i start(const struct product_block *x, const int offset_bits, const
     return _mm512_slli_epi32(sum, (unsigned)offset_bits);
 }
 
+typedef __m512i acc_t[2][ROWS_INT];
+typedef __m512 sum_t[HALVES][ROWS_INT];
+
 // Groups [first, last) of a sub-block into acc; half: which of the activations' sums belongs to them, -1: all.
 struct range {
     int first, last, half;
 };
-typedef __m512i acc_t[HALVES][ROWS_INT];
-typedef __m512 sum_t[HALVES][ROWS_INT];
 
-INLINE void dot_groups(acc_t acc, const struct product_tile *t, const unsigned char *lines, uint32_t block, const enum quant Q,
-                       const struct range r, const int C)
+INLINE void dot_groups(acc_t acc, const struct product_tile *t, const unsigned char *lines, uint32_t block,
+                       const struct panel_shape s, const struct range r, const int C)
 {
-    const struct panel_shape s = panel_shapes[Q];
-
     UNROLL for (int c = 0; c < C; c++) acc[0][c] = acc[1][c] = start(X_BLOCK(t, c, block), (int)s.offset_bits, r.half);
     UNROLL for (int g = r.first; g < r.last; g++)
     {
@@ -191,52 +192,85 @@ INLINE void dot_groups(acc_t acc, const struct product_tile *t, const unsigned c
     }
 }
 
-INLINE bool has_mins(const enum panel_scales scales)
+// Of half h of the rows. Loaded where they are used: the compiler would keep those of a large block, or of both halves, and spill sums.
+#define LOADED_HERE(p) __asm__("" : "+r"(p))
+
+INLINE struct scale scale_here(const unsigned char *header, const struct panel_shape s, uint32_t block, int half, int h)
 {
-    return scales == SCALES_DM || scales == SCALES_6BIT || scales == SCALES_NIBBLES16;
+    LOADED_HERE(header);
+    return scale_of(header, s.scales, block % (s.columns / PANEL_SUB), half, h);
 }
 
-// scale * sum over the 32 or 16 columns that a minimum covers
-INLINE __m512 min_factor(const struct product_block *x, const int half)
+INLINE const struct product_block *row_block(const struct product_block *first, const struct product_tile *t, const int c)
 {
-    if (half < 0)
-        return broadcast_float(&x->sum);
-    __m512i low = broadcast(&x->minus_sum_low);
-    __m512i minus = half ? _mm512_sub_epi32(broadcast(&x->minus_sum), low) : low;
-    return _mm512_fnmadd_ps(_mm512_cvtepi32_ps(minus), broadcast_float(&x->scale), _mm512_setzero_ps());
+    return (const void *)((const unsigned char *)first + (size_t)c * t->x_stride);
 }
 
-INLINE void add_scaled(sum_t sum, acc_t acc, const struct product_tile *t, const unsigned char *header, uint32_t block,
-                       const enum quant Q, const int half, const int C)
+INLINE void add_32(sum_t sum, acc_t acc, const struct product_tile *t, const unsigned char *header, uint32_t block,
+                   const struct panel_shape s, const int C)
 {
-    const struct panel_shape s = panel_shapes[Q];
-    uint32_t sub = block % (s.columns / PANEL_SUB);
-
-    // Scales are loaded where they are used: the compiler would keep those of a large block, or of both halves, and spill sums for them.
     UNROLL for (int h = 0; h < HALVES; h++)
     {
         const struct product_block *first = X_BLOCK(t, 0, block);
-        __asm__("" : "+r"(header), "+r"(first));
-        struct scale w = t->scales && s.columns > PANEL_SUB ? scale_expanded(t->scales, block, half, h)
-                                                            : scale_of(header, s.scales, sub, half, h);
+        LOADED_HERE(first);
+        struct scale w = scale_here(header, s, block, 0, h);
         UNROLL for (int c = 0; c < C; c++)
         {
-            const struct product_block *x = (const void *)((const unsigned char *)first + c * t->x_stride);
+            const struct product_block *x = row_block(first, t, c);
             __m512 d = _mm512_mul_ps(w.d, broadcast_float(&x->scale));
             sum[h][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[h][c]), d, sum[h][c]);
-            if (has_mins(s.scales))
-                sum[h][c] = _mm512_fmadd_ps(w.m, min_factor(x, half), sum[h][c]);
+            if (panel_has_mins(s.scales))
+                sum[h][c] = _mm512_fmadd_ps(w.m, broadcast_float(&x->sum), sum[h][c]);
         }
     }
 }
 
-INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int C)
+// Formats with a scale for each 16 columns: the activations' scale comes last, which takes three multiplications for 32 columns where
+// products of scales would take four.
+INLINE void scale_low_16(sum_t part, acc_t acc, const struct product_tile *t, const unsigned char *header, uint32_t block,
+                         const struct panel_shape s, const int C)
 {
-    const struct panel_shape s = panel_shapes[Q];
-    const bool by16 = s.scales == SCALES_BYTE16 || s.scales == SCALES_NIBBLES16;
+    UNROLL for (int h = 0; h < HALVES; h++)
+    {
+        const struct product_block *first = X_BLOCK(t, 0, block);
+        LOADED_HERE(first);
+        struct scale w = scale_here(header, s, block, 0, h);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            part[h][c] = _mm512_mul_ps(w.d, _mm512_cvtepi32_ps(acc[h][c]));
+            if (panel_has_mins(s.scales))
+                part[h][c] =
+                    _mm512_fnmadd_ps(w.m, _mm512_cvtepi32_ps(broadcast(&row_block(first, t, c)->minus_sum_low)), part[h][c]);
+        }
+    }
+}
+
+INLINE void add_16_16(sum_t sum, sum_t part, acc_t acc, const struct product_tile *t, const unsigned char *header, uint32_t block,
+                      const struct panel_shape s, const int C)
+{
+    UNROLL for (int h = 0; h < HALVES; h++)
+    {
+        const struct product_block *first = X_BLOCK(t, 0, block);
+        LOADED_HERE(first);
+        struct scale w = scale_here(header, s, block, 1, h);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            const struct product_block *x = row_block(first, t, c);
+            __m512 both = _mm512_fmadd_ps(w.d, _mm512_cvtepi32_ps(acc[h][c]), part[h][c]);
+            if (panel_has_mins(s.scales))
+                both = _mm512_fnmadd_ps(
+                    w.m, _mm512_cvtepi32_ps(_mm512_sub_epi32(broadcast(&x->minus_sum), broadcast(&x->minus_sum_low))), both);
+            sum[h][c] = _mm512_fmadd_ps(both, broadcast_float(&x->scale), sum[h][c]);
+        }
+    }
+}
+
+INLINE void tile_shape(const struct product_tile *t, const struct panel_shape s, const int C)
+{
+    const bool by16 = panel_by_16(s.scales);
     const uint32_t n_subs = s.columns / PANEL_SUB;
     const unsigned char *header = t->w;
-    sum_t sum;
+    sum_t sum, part;
 
     UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] = _mm512_setzero_ps();
     for (uint32_t block = 0; block < t->n_cols / PANEL_SUB; header += s.header_bytes + n_subs * s.sub_bytes) {
@@ -245,16 +279,28 @@ INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int
             const unsigned char *lines = header + s.header_bytes + j * s.sub_bytes;
             acc_t acc;
             prefetch(lines, s.sub_bytes);
-            dot_groups(acc, t, lines, block, Q, by16 ? (struct range){ 0, 4, 0 } : (struct range){ 0, 8, -1 }, C);
-            add_scaled(sum, acc, t, header, block, Q, by16 ? 0 : -1, C);
-            if (!by16)
+            dot_groups(acc, t, lines, block, s, by16 ? (struct range){ 0, 4, 0 } : (struct range){ 0, 8, -1 }, C);
+            if (!by16) {
+                add_32(sum, acc, t, header, block, s, C);
                 continue;
-            dot_groups(acc, t, lines, block, Q, (struct range){ 4, 8, 1 }, C);
-            add_scaled(sum, acc, t, header, block, Q, 1, C);
+            }
+            scale_low_16(part, acc, t, header, block, s, C);
+            dot_groups(acc, t, lines, block, s, (struct range){ 4, 8, 1 }, C);
+            add_16_16(sum, part, acc, t, header, block, s, C);
         }
     }
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int h = 0; h < HALVES; h++)
         _mm512_store_ps(t->y + c * PANEL_ROWS + h * 16, sum[h][c]);
+}
+
+INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int C)
+{
+    tile_shape(t, panel_shapes[Q], C);
+}
+
+INLINE void tile_wide(const struct product_tile *t, const enum quant Q, const int C)
+{
+    tile_shape(t, panel_wide(Q), C);
 }
 
 // Exact products: 32 columns of the panel as fp32 [32 columns][32 rows] in L1, then plain multiplications and additions by column.
@@ -352,27 +398,46 @@ static inline __attribute__((always_inline)) SIMD_BF16 void tile_bf16(const stru
         _mm512_store_ps(t->y + c * PANEL_ROWS + h * 16, sum[h][c]);
 }
 
-INLINE void expand_scales(const unsigned char *header, uint32_t n_cols, float *out, const enum quant Q)
+INLINE void expand_lines(const unsigned char *lines, unsigned char *out, const struct panel_shape s,
+                         const struct panel_shape wide)
 {
-    const struct panel_shape s = panel_shapes[Q];
-    const int parts = s.scales == SCALES_BYTE16 || s.scales == SCALES_NIBBLES16 ? 2 : 1;
+    const __m512i more = _mm512_set1_epi8((char)((1 << wide.offset_bits) - (1 << s.offset_bits)));
 
-    for (uint32_t first = 0; first < n_cols; first += s.columns, header += s.header_bytes + s.columns / PANEL_SUB * s.sub_bytes)
-        for (uint32_t i = 0; i < s.columns / PANEL_SUB * (uint32_t)parts; i++, out += 2 * PANEL_ROWS)
-            UNROLL for (int h = 0; h < HALVES; h++)
-            {
-                struct scale w = scale_of(header, s.scales, i / (uint32_t)parts, (int)(i % (uint32_t)parts), h);
-                _mm512_store_ps(out + 16 * h, w.d);
-                _mm512_store_ps(out + PANEL_ROWS + 16 * h, w.m);
-            }
+    for (uint32_t i = 0; s.planes == wide.planes && i < s.sub_bytes; i += 64)
+        _mm512_store_si512(out + i, _mm512_load_si512(lines + i));
+    if (s.planes == wide.planes)
+        return;
+    UNROLL for (int g = 0; g < 8; g++) UNROLL for (int h = 0; h < HALVES; h++)
+        _mm512_store_si512(out + g * PANEL_LINE + h * 64, _mm512_add_epi8(group(lines, s.planes, g, h), more));
 }
 
-SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_cols, float *out)
+INLINE void expand_blocks(const unsigned char *header, uint32_t n_cols, unsigned char *out, const enum quant Q)
+{
+    const struct panel_shape s = panel_shapes[Q], wide = panel_wide(Q);
+    const bool mins = panel_has_mins(s.scales);
+
+    for (uint32_t first = 0; first < n_cols; first += s.columns, header += s.header_bytes + s.columns / PANEL_SUB * s.sub_bytes)
+        for (uint32_t sub = 0; sub < s.columns / PANEL_SUB; sub++, out += wide.header_bytes + wide.sub_bytes) {
+            const unsigned char *lines = header + s.header_bytes + sub * s.sub_bytes;
+            float *scales = (float *)(void *)out;
+            prefetch(lines, s.sub_bytes);
+            for (int i = 0; i < (panel_by_16(s.scales) ? 2 : 1) * HALVES; i++) {
+                struct scale w = scale_of(header, s.scales, sub, i / HALVES, i % HALVES);
+                float *at = scales + i / HALVES * (mins ? 2 : 1) * PANEL_ROWS + 16 * (i % HALVES);
+                _mm512_store_ps(at, w.d);
+                if (mins)
+                    _mm512_store_ps(at + PANEL_ROWS, w.m);
+            }
+            expand_lines(lines, out + wide.header_bytes, s, wide);
+        }
+}
+
+SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out)
 {
     switch (q) {
 #define EXPAND(Q)                                     \
     case QUANT_##Q:                                   \
-        expand_scales(panel, n_cols, out, QUANT_##Q); \
+        expand_blocks(panel, n_cols, out, QUANT_##Q); \
         break;
         EXPAND(Q2_K)
         EXPAND(Q3_K)
@@ -382,7 +447,7 @@ SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_col
         EXPAND(IQ4_XS)
 #undef EXPAND
     default:
-        CHECK(!"a format whose scales need no expansion");
+        CHECK(!"a format that is as wide as it gets");
     }
 }
 
@@ -399,6 +464,9 @@ SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_col
 #define INT_TILES(Q)        \
     UP_TO_INT(TILE, int, Q) \
     static product_tile_fn *const int_##Q[] = { NULL UP_TO_INT(NAME, int, Q) };
+#define WIDE_TILES(Q)        \
+    UP_TO_INT(TILE, wide, Q) \
+    static product_tile_fn *const wide_##Q[] = { NULL UP_TO_INT(NAME, wide, Q) };
 #define EXACT_TILES(Q)          \
     UP_TO_EXACT(TILE, exact, Q) \
     static product_tile_fn *const exact_##Q[] = { NULL UP_TO_EXACT(NAME, exact, Q) };
@@ -406,6 +474,11 @@ SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_col
     M(Q4_0) M(Q4_1) M(Q5_0) M(Q5_1) M(Q8_0) M(Q2_K) M(Q3_K) M(Q4_K) M(Q5_K) M(Q6_K) M(IQ4_NL) M(IQ4_XS) M(MXFP4)
 #define ALL_FORMATS(M) M(F32) M(F16) M(BF16) INTEGER_FORMATS(M)
 INTEGER_FORMATS(INT_TILES)
+WIDE_TILES(Q2_K)
+WIDE_TILES(Q4_K)
+WIDE_TILES(Q5_K)
+WIDE_TILES(Q6_K) // and Q3_K, whose wide shape is the same
+WIDE_TILES(IQ4_XS)
 ALL_FORMATS(EXACT_TILES)
 
 #define TILE_BF16(kind, Q, C)                                            \
@@ -474,9 +547,14 @@ SIMD static void store(const struct product_store *s)
 
 #define INT_ENTRY(Q)   [QUANT_##Q] = int_##Q,
 #define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
-#define COMMON                                                                                                     \
-    .integer = { INTEGER_FORMATS(INT_ENTRY) }, .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT,    \
-    .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .store = store, .rows = &row_kernels_avx512, \
+#define WIDE                                                                                                    \
+    {                                                                                                           \
+        [QUANT_Q2_K] = wide_Q2_K, [QUANT_Q3_K] = wide_Q6_K, [QUANT_Q4_K] = wide_Q4_K, [QUANT_Q5_K] = wide_Q5_K, \
+        [QUANT_Q6_K] = wide_Q6_K, [QUANT_IQ4_XS] = wide_IQ4_XS                                                  \
+    }
+#define COMMON                                                                                                                \
+    .integer = { INTEGER_FORMATS(INT_ENTRY) }, .wide = WIDE, .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, \
+    .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .store = store, .rows = &row_kernels_avx512,            \
     .pack = pack_avx512
 
 const struct product_kernels product_avx512 = { COMMON };

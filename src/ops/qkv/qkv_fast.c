@@ -33,7 +33,7 @@ static struct job job_of(const struct cpu_call *call, const struct product_kerne
     }
     j.forms = product_forms_of(j.products, N_PRODUCTS, j.args->n_cols);
     j.local_stride = (j.forms.bytes + 63) / 64 * 64;
-    j.split = product_split(j.n_rows, j.forms.bytes / 2); // at most one form is read at a time
+    j.split = product_split(j.n_rows, product_form_bytes(j.products[0].form, j.args->n_cols)); // of one form; others are like it
     j.few = j.n_rows <= PRODUCT_FEW;
     j.head_panels = j.few && j.args->rope.pages.head_dim % PANEL_ROWS == 0 ? j.args->rope.pages.head_dim / PANEL_ROWS : 0;
     return j;
