@@ -196,6 +196,7 @@ struct ingot_miss {
 
 struct ingot_result {
     enum ingot_finish finish;
+    uint32_t stop;                            // with INGOT_FINISH_STOP: which of the request's stop strings
     struct ingot_error error;                 // with INGOT_FINISH_ERROR
     uint32_t n_prompt, n_reused, n_generated; // tokens; n_reused of the prompt were kept from before and not computed again
     uint32_t n_pauses;                        // how often it gave its pages to an older request

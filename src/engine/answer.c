@@ -45,13 +45,16 @@ void answer_release(struct answer *a)
 }
 
 // Where the first stop string begins, or SIZE_MAX.
-static size_t find_stop(const struct answer *a)
+static size_t find_stop(const struct answer *a, size_t *which)
 {
     size_t first = SIZE_MAX;
 
     for (size_t i = 0; i < a->n_stops; i++) {
         size_t at = str_find(buf_as_str(&a->held), a->stops[i]);
-        first = at < first ? at : first;
+        if (at < first) {
+            first = at;
+            *which = i;
+        }
     }
     return first;
 }
@@ -87,7 +90,7 @@ static struct str release(struct answer *a, size_t n)
 
 static struct str release_certain(struct answer *a, bool at_end)
 {
-    size_t stop = find_stop(a);
+    size_t stop = find_stop(a, &a->stopped_by);
 
     if (stop == SIZE_MAX)
         return release(a, at_end ? a->held.n : a->held.n - held_tail(a));

@@ -14,6 +14,7 @@ struct answer {
     char *text; // released pieces, each ended by NUL
     size_t n_text, capacity;
     bool stopped; // a stop string was found; nothing more comes
+    size_t stopped_by;
 };
 
 struct answer_limits {

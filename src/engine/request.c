@@ -277,6 +277,7 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
             return false;
         end = true;
     }
+    r->result.stop = (uint32_t)r->answer.stopped_by;
     if (end)
         request_finish(r, INGOT_FINISH_EOS, NULL);
     else if (r->answer.stopped)

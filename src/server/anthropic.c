@@ -15,6 +15,15 @@ static const char *stop_reason(const struct talk *t)
     return t->choices[0].n_calls ? "tool_use" : finish == INGOT_FINISH_STOP ? "stop_sequence" : "end_turn";
 }
 
+// The stop string that ended the answer; NULL: it ended otherwise.
+static json_t *stop_sequence(const struct talk *t)
+{
+    const struct ingot_result *r = &t->generation->choices[0].result;
+    json_t *list = t->ask.stop_list, *stop = json_is_array(list) ? json_array_get(list, r->stop) : list;
+
+    return !strcmp(stop_reason(t), "stop_sequence") ? json_incref(stop) : NULL;
+}
+
 static json_t *usage(const struct talk *t)
 {
     return json_pack("{s:i, s:i, s:i, s:i}", "input_tokens", (int)(t->n_prompt - t->n_reused), "cache_read_input_tokens",
@@ -23,8 +32,9 @@ static json_t *usage(const struct talk *t)
 
 static json_t *message(const struct talk *t, json_t *content, const char *reason)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s?, s:n, s:o}", "id", t->id, "type", "message", "role", "assistant", "model",
-                     t->server->name, "content", content, "stop_reason", reason, "stop_sequence", "usage", usage(t));
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s?, s:o?, s:o}", "id", t->id, "type", "message", "role", "assistant", "model",
+                     t->server->name, "content", content, "stop_reason", reason, "stop_sequence",
+                     reason ? stop_sequence(t) : NULL, "usage", usage(t));
 }
 
 // The arguments as an object; those that are none stand under the name "text".
@@ -140,8 +150,8 @@ static void finish(struct talk *t, uint32_t choice, struct buf *out)
 static void close_stream(struct talk *t, struct buf *out)
 {
     sse_event(out, "message_delta",
-              json_pack("{s:s, s:{s:s, s:n}, s:o}", "type", "message_delta", "delta", "stop_reason", stop_reason(t),
-                        "stop_sequence", "usage", usage(t)));
+              json_pack("{s:s, s:{s:s, s:o?}, s:o}", "type", "message_delta", "delta", "stop_reason", stop_reason(t),
+                        "stop_sequence", stop_sequence(t), "usage", usage(t)));
     sse_event(out, "message_stop", json_pack("{s:s}", "type", "message_stop"));
 }
 

@@ -21,9 +21,11 @@ enum kind {
     KIND_FORMAT, // response_format, or text of a response
     KIND_BIAS,
     KIND_THINKING,
-    KIND_NOT,     // a bool, the other way round
-    KIND_LABEL,   // cannot change an answer
-    KIND_NOT_YET, // known, not honoured
+    KIND_NOT,       // a bool, the other way round
+    KIND_REASONING, // reasoning of a response
+    KIND_METADATA,  // told back
+    KIND_LABEL,     // cannot change an answer
+    KIND_NOT_YET,   // known, not honoured
 };
 
 struct field {
@@ -92,20 +94,35 @@ static const struct field fields[] = {
     { "parallel_tool_calls", CHAT | RESPONSES, KIND_NOT, AT(one_call), 0, 0 },
     { "response_format", OPENAI, KIND_FORMAT, 0, 0, 0 },
     { "text", RESPONSES, KIND_FORMAT, 0, 0, 0 },
+    { "output_config", ANTHROPIC, KIND_FORMAT, 0, 0, 0 },
     { "grammar", OPENAI | RESPONSES, KIND_TEXT, AT(grammar), 0, 0 },
     { "json_schema", OPENAI, KIND_OBJECT, AT(schema), 0, 0 },
     { "logit_bias", OPENAI, KIND_BIAS, 0, 0, 0 },
     { "reasoning_effort", CHAT, KIND_TEXT, AT(effort), 0, 0 },
-    { "reasoning", RESPONSES, KIND_OBJECT, AT(reasoning), 0, 0 },
+    { "reasoning", RESPONSES, KIND_REASONING, AT(reasoning), 0, 0 },
     { "thinking", ANTHROPIC, KIND_THINKING, 0, 0, 0 },
     { "encoding_format", EMBED, KIND_TEXT, AT(encoding), 0, 0 },
     { "dimensions", EMBED, KIND_U32, AT(dimensions), 1, 1 << 20 },
     { "pooling", EMBED, KIND_TEXT, AT(pooling), 0, 0 },
     { "user", ALL, KIND_LABEL, 0, 0, 0 },
+    { "metadata", RESPONSES, KIND_METADATA, 0, 0, 0 },
     { "metadata", ALL, KIND_LABEL, 0, 0, 0 },
     { "safety_identifier", OPENAI | RESPONSES, KIND_LABEL, 0, 0, 0 },
-    { "include", RESPONSES, KIND_LABEL, 0, 0, 0 },
     { "prompt_cache_key", OPENAI | RESPONSES, KIND_LABEL, 0, 0, 0 },
+    { "prompt_cache_retention", OPENAI | RESPONSES, KIND_LABEL, 0, 0, 0 },
+    { "prediction", CHAT, KIND_LABEL, 0, 0, 0 }, // could only make it faster
+    { "cache_control", ANTHROPIC, KIND_LABEL, 0, 0, 0 }, // everything is cached
+    { "include", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
+    { "modalities", CHAT, KIND_NOT_YET, 0, 0, 0 },
+    { "audio", CHAT, KIND_NOT_YET, 0, 0, 0 },
+    { "web_search_options", CHAT, KIND_NOT_YET, 0, 0, 0 },
+    { "max_tool_calls", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
+    { "top_logprobs", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
+    { "conversation", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
+    { "prompt", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
+    { "container", MESSAGES, KIND_NOT_YET, 0, 0, 0 },
+    { "context_management", ANTHROPIC, KIND_NOT_YET, 0, 0, 0 },
+    { "mcp_servers", ANTHROPIC, KIND_NOT_YET, 0, 0, 0 },
     { "suffix", TEXT, KIND_NOT_YET, 0, 0, 0 },
     { "functions", CHAT, KIND_NOT_YET, 0, 0, 0 },
     { "function_call", CHAT, KIND_NOT_YET, 0, 0, 0 },
@@ -173,6 +190,7 @@ static bool read_stops(struct ask *ask, const char *name, json_t *value, const s
     json_t *item;
     size_t i;
 
+    ask->stop_list = json_incref(value);
     if (!json_is_array(value))
         return add_stop(ask, name, value, limits, err);
     json_array_foreach(value, i, item)
@@ -221,14 +239,21 @@ static bool read_stream_options(struct ask *ask, json_t *value, struct err *err)
 // A field whose value asks for nothing needs no warning.
 static bool asks_for_nothing(const char *name, const json_t *value)
 {
+    static const char *const nothing[] = { "", "none", "auto", "default", "disabled", "standard_only" };
     const char *text = json_string_value(value);
 
     if (json_is_false(value) || (json_is_array(value) && json_array_size(value) == 0) ||
         (json_is_object(value) && json_object_size(value) == 0))
         return true;
-    if (!strcmp(name, "store")) // there is nothing to be found later either way
-        return true;
-    return text && (!strcmp(text, "none") || !strcmp(text, "auto") || !strcmp(text, "default") || !strcmp(text, "disabled"));
+    if (!strcmp(name, "modalities"))
+        return json_array_size(value) == 1 && json_is_string(json_array_get(value, 0)) &&
+               !strcmp(json_string_value(json_array_get(value, 0)), "text");
+    if (!strcmp(name, "top_logprobs") && json_is_integer(value))
+        return json_integer_value(value) == 0;
+    for (size_t i = 0; text && i < sizeof nothing / sizeof *nothing; i++)
+        if (!strcmp(text, nothing[i]))
+            return true;
+    return false;
 }
 
 static bool read_field(struct ask *ask, const struct field *f, json_t *value, const struct server_limits *limits, struct err *err)
@@ -279,6 +304,11 @@ static bool read_field(struct ask *ask, const struct field *f, json_t *value, co
     case KIND_NOT:
         *(bool *)to = json_is_false(value);
         return json_is_boolean(value) || wrong_type(f->name, "true or false", value, err);
+    case KIND_REASONING:
+        return ask_take_reasoning(ask, value, err);
+    case KIND_METADATA:
+        ask->metadata = json_incref(value);
+        return json_is_object(value) || wrong_type(f->name, "an object", value, err);
     case KIND_LABEL:
         return true;
     case KIND_NOT_YET:
@@ -293,6 +323,21 @@ static const struct field *find_field(const char *name, enum dialect dialect)
         if ((fields[i].dialects & (unsigned)dialect) && !strcmp(fields[i].name, name))
             return &fields[i];
     return NULL;
+}
+
+// Two names for one thing: with two values, which one counts would be a guess.
+static bool check_pairs(const struct ask *ask, struct err *err)
+{
+    static const char *const pairs[][2] = { { "max_tokens", "max_completion_tokens" },
+                                            { "repeat_penalty", "repetition_penalty" },
+                                            { "json_schema", "response_format" } };
+
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        json_t *a = json_object_get(ask->body, pairs[i][0]), *b = json_object_get(ask->body, pairs[i][1]);
+        if (a && b && !json_is_null(a) && !json_is_null(b) && !json_equal(a, b))
+            return err_set(err, ERR_INPUT, "%s and %s differ; give one of them", pairs[i][0], pairs[i][1]);
+    }
+    return true;
 }
 
 static bool check_whole(struct ask *ask, const struct server_limits *limits, struct err *err)
@@ -311,14 +356,18 @@ static bool check_whole(struct ask *ask, const struct server_limits *limits, str
         return err_set(err, ERR_INPUT, "n is %u; at most %u", ask->n, limits->n_choices);
     if (ask->top_logprobs && !ask->logprobs)
         return err_set(err, ERR_INPUT, "top_logprobs needs logprobs: true");
+    if (ask->best_of && ask->best_of < ask->n)
+        return err_set(err, ERR_INPUT, "best_of is %u, less than n, which is %u", ask->best_of, ask->n);
     if (ask->best_of > ask->n && !ask_warn(ask, err, "best_of is not honoured: n answers are made and all returned"))
         return false;
     if (ask->has_text_logprobs) {
         ask->logprobs = true;
         ask->top_logprobs = ask->text_logprobs;
     }
+    if (ask->echo && ask->logprobs && !ask_warn(ask, err, "logprobs are those of the answer, not of the echoed prompt"))
+        return false;
     ask->sampling.penalty_window = ask->penalty_window;
-    return ask_check_tools(ask, err);
+    return check_pairs(ask, err) && ask_check_tools(ask, err);
 }
 
 static bool read_all(struct ask *ask, const struct server_limits *limits, struct err *err)
@@ -367,6 +416,8 @@ void ask_release(struct ask *ask)
     json_decref(ask->body);
     json_decref(ask->warnings);
     json_decref(ask->tools);
+    json_decref(ask->stop_list);
+    json_decref(ask->metadata);
     mem_free(ask->bias);
     *ask = (struct ask){ 0 };
 }

@@ -44,6 +44,8 @@ struct ask {
     struct ingot_bias *bias; // [n_bias], owned
     uint32_t n_bias, dimensions;
     json_t *warnings;  // array of strings, owned
+    json_t *stop_list; // a string or a list of them, owned; NULL: none
+    json_t *metadata;  // of a response, owned; NULL: none
     const char *model; // within body; NULL: not said
     struct ingot_sampling sampling;
     const char *stops[64]; // within body
@@ -59,6 +61,7 @@ bool ask_take_tools(struct ask *ask, json_t *value, struct err *err);
 bool ask_take_choice(struct ask *ask, json_t *value, struct err *err);
 bool ask_take_format(struct ask *ask, const char *name, json_t *value, struct err *err);
 bool ask_take_bias(struct ask *ask, json_t *value, struct err *err);
+bool ask_take_reasoning(struct ask *ask, json_t *value, struct err *err);
 bool ask_take_thinking(struct ask *ask, json_t *value, struct err *err);
 bool ask_check_tools(struct ask *ask, struct err *err);
 

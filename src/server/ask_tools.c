@@ -12,6 +12,25 @@ static bool name_is_plain(const char *name)
     return n > 0 && n <= MAX_TOOL_NAME && name[n] == 0;
 }
 
+static const char tool_keys[] = " type name description parameters input_schema strict cache_control ";
+
+// A warning for each key that is not in the list, which is silent where its value asks for nothing.
+static bool only_keys(struct ask *ask, json_t *object, const char *known, const char *where, struct err *err)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(object, name, value)
+    {
+        char word[64];
+        snprintf(word, sizeof word, " %.60s ", name);
+        if (!strstr(known, word) && !json_is_null(value) && !json_is_false(value) &&
+            !ask_warn(ask, err, "%s.%.60s is not honoured", where, name))
+            return false;
+    }
+    return true;
+}
+
 // The object that holds name, description and the schema of the arguments; in some dialects that is the tool itself.
 static bool take_tool(struct ask *ask, json_t *tool, size_t i, struct err *err)
 {
@@ -27,6 +46,9 @@ static bool take_tool(struct ask *ask, json_t *tool, size_t i, struct err *err)
         return err_set(err, ERR_INPUT, "tools[%zu]: the name is missing, or more than letters, digits, _ - . (at most 64)", i);
     if (schema && !json_is_object(schema) && !json_is_null(schema))
         return err_set(err, ERR_INPUT, "tools[%zu]: the schema of the arguments is no object", i);
+    if (!only_keys(ask, tool, nested ? " type function cache_control " : tool_keys, "tools", err) ||
+        (nested && !only_keys(ask, inner, tool_keys, "tools", err)))
+        return false;
     ask->strict_tools |= json_is_true(json_object_get(inner, "strict"));
     json_t *parameters = json_is_object(schema) ? json_incref(schema) : json_pack("{s:s, s:{}}", "type", "object", "properties");
     json_t *description = json_object_get(inner, "description");
@@ -104,11 +126,13 @@ bool ask_check_tools(struct ask *ask, struct err *err)
 
 bool ask_take_format(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
-    bool response = ask->dialect == DIALECT_RESPONSES;
-    json_t *format = response ? json_object_get(value, "format") : value;
+    bool nested = !(ask->dialect & (DIALECT_CHAT | DIALECT_TEXT)); // text.format, output_config.format
+    json_t *format = nested ? json_object_get(value, "format") : value;
     const char *type = json_string_value(json_object_get(format, "type"));
 
-    if (response && json_is_object(value) && !format)
+    if (nested && json_is_object(value) && !only_keys(ask, value, " format ", name, err))
+        return false;
+    if (nested && json_is_object(value) && (!format || json_is_null(format)))
         return true;
     if (!type)
         return err_set(err, ERR_INPUT, "%s: want an object with a string \"type\"", name);
@@ -149,6 +173,14 @@ bool ask_take_bias(struct ask *ask, json_t *value, struct err *err)
     return true;
 }
 
+bool ask_take_reasoning(struct ask *ask, json_t *value, struct err *err)
+{
+    if (!json_is_object(value))
+        return err_set(err, ERR_INPUT, "reasoning: want an object");
+    ask->reasoning = value;
+    return only_keys(ask, value, " effort ", "reasoning", err);
+}
+
 bool ask_take_thinking(struct ask *ask, json_t *value, struct err *err)
 {
     const char *type = json_string_value(json_object_get(value, "type"));
@@ -156,5 +188,5 @@ bool ask_take_thinking(struct ask *ask, json_t *value, struct err *err)
     if (!type)
         return err_set(err, ERR_INPUT, "thinking: want an object with a string \"type\"");
     ask->thinking = !strcmp(type, "disabled") ? THINKING_OFF : THINKING_ON;
-    return true;
+    return only_keys(ask, value, " type display ", "thinking", err);
 }

@@ -29,6 +29,23 @@ static bool role_is_known(const char *role)
     return false;
 }
 
+// A template may have a place for images, but nobody would put one there.
+static bool parts_are_text(json_t *content, size_t index, struct err *err)
+{
+    json_t *part;
+    size_t i;
+
+    json_array_foreach(content, i, part)
+    {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        if (!type || strcmp(type, "text") != 0 || !json_is_string(json_object_get(part, "text")))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "messages[%zu].content[%zu]: a part of type \"%.40s\" is not supported, only text", index, i,
+                           type ? type : "?");
+    }
+    return true;
+}
+
 static bool from_chat(json_t *from, json_t *to, struct err *err)
 {
     json_t *message;
@@ -40,6 +57,8 @@ static bool from_chat(json_t *from, json_t *to, struct err *err)
         if (!role_is_known(role))
             return err_set(err, ERR_INPUT, "messages[%zu].role is %s%.40s; want system, developer, user, assistant or tool", i,
                            role ? "" : "missing", role ? role : "");
+        if (!parts_are_text(json_object_get(message, "content"), i, err))
+            return false;
         json_t *copy = json_copy(message);
         if (!strcmp(role, "developer")) // templates call it so
             json_object_set_new(copy, "role", json_string("system"));
@@ -50,7 +69,7 @@ static bool from_chat(json_t *from, json_t *to, struct err *err)
 
 // ---- Anthropic's messages
 
-// The text of a list of blocks, or of a string; NULL when a block is no text.
+// The text of a list of blocks, or of a string; NULL for anything else.
 static json_t *text_of(json_t *content)
 {
     struct buf text = { 0 };
@@ -59,6 +78,8 @@ static json_t *text_of(json_t *content)
 
     if (json_is_string(content))
         return json_incref(content);
+    if (!json_is_array(content))
+        return NULL;
     json_array_foreach(content, i, block)
     {
         json_t *piece = json_object_get(block, "text");
@@ -351,6 +372,12 @@ json_t *messages_for_template(struct ask *ask, const struct chat *chat, enum cal
                             : from_chat(from, to, err));
     json_decref(system);
     if (!ok) {
+        json_decref(to);
+        return NULL;
+    }
+    const char *last = json_string_value(json_object_get(json_array_get(to, json_array_size(to) - 1), "role"));
+    if (anthropic && last && !strcmp(last, "assistant") &&
+        !ask_warn(ask, err, "the last message is the assistant's: it is not continued, a new answer follows it")) {
         json_decref(to);
         return NULL;
     }

@@ -43,10 +43,14 @@ static json_t *frame(const struct talk *t, const char *status, json_t *output)
                               "created_at", (json_int_t)t->created, "status", status, "error", "incomplete_details",
                               "instructions", "previous_response_id", "model", t->server->name, "output", output);
 
-    json_t *more = json_pack("{s:b, s:f, s:f, s:s, s:s, s:b, s:{s:{s:s}}, s:{}}", "parallel_tool_calls", !t->ask.one_call,
-                             "temperature", (double)t->ask.sampling.temperature, "top_p", (double)t->ask.sampling.top_p,
-                             "tool_choice", t->ask.choice >= CHOICE_REQUIRED ? "required" : "auto", "truncation", "disabled",
-                             "store", 0, "text", "format", "type", "text", "metadata");
+    json_t *more =
+        json_pack("{s:b, s:f, s:f, s:s, s:s, s:b, s:{s:{s:s}}, s:o}", "parallel_tool_calls", !t->ask.one_call, "temperature",
+                  (double)t->ask.sampling.temperature, "top_p", (double)t->ask.sampling.top_p, "tool_choice",
+                  t->ask.choice >= CHOICE_REQUIRED ? "required"
+                  : t->ask.choice == CHOICE_NONE   ? "none"
+                                                   : "auto",
+                  "truncation", "disabled", "store", 0, "text", "format", "type", "text", "metadata",
+                  t->ask.metadata ? json_incref(t->ask.metadata) : json_object());
     json_object_update(reply, more);
     json_decref(more);
     json_object_set_new(reply, "tools", json_array());

@@ -2,23 +2,7 @@
 //
 // The real program with the model that ships inside, over real sockets.
 #include <sys/stat.h>
-#include "server/client.h"
-
-static struct served shared;
-
-static int start(void **state)
-{
-    static const char *const args[] = { "-np", "4", NULL };
-    (void)state;
-    shared = serve_start(args);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    return serve_stop(&shared) == 0 ? 0 : -1;
-}
+#include "server/shared.h"
 
 static const char *text_at(json_t *reply, const char *first, size_t index, const char *second, const char *third)
 {

@@ -1,22 +1,6 @@
 // test_serve_tools.c - structured answers over HTTP: formats, grammars, tools in all dialects, responses, embeddings, and what is refused.
 #include <math.h>
-#include "server/client.h"
-
-static struct served shared;
-
-static int start(void **state)
-{
-    static const char *const args[] = { "-np", "4", NULL };
-    (void)state;
-    shared = serve_start(args);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    return serve_stop(&shared) == 0 ? 0 : -1;
-}
+#include "server/shared.h"
 
 #define ASKS "\"messages\":[{\"role\":\"user\",\"content\":\"What is the weather in Rome?\"}]"
 #define ARGS                                                                                                                     \
@@ -25,37 +9,6 @@ static int stop(void **state)
 #define TOOLS                                                                                                                 \
     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"Tells it.\",\"parameters\":" ARGS \
     "}}]"
-
-static json_t *post(const char *path, const char *body)
-{
-    int status;
-    json_t *r = http_json(shared.port, path, body, &status);
-
-    serve_skip_log(&shared);
-    if (status != 200)
-        fail_msg("%s: %d %s", path, status, json_dumps(r, JSON_COMPACT));
-    return r;
-}
-
-// An item by a path such as "choices.0.message.content"; borrowed.
-static json_t *at(json_t *value, const char *path)
-{
-    char name[64];
-
-    while (*path && value) {
-        size_t n = strcspn(path, ".");
-        snprintf(name, sizeof name, "%.*s", (int)n, path);
-        value = json_is_array(value) ? json_array_get(value, number_in(name, 10)) : json_object_get(value, name);
-        path += n + (path[n] == '.');
-    }
-    return value;
-}
-
-static const char *text(json_t *value, const char *path)
-{
-    const char *found = json_string_value(at(value, path));
-    return found ? found : "";
-}
 
 static void check_arguments(json_t *arguments)
 {
@@ -286,7 +239,7 @@ static void hostile_and_unsupported_requests_get_400(void **state)
     refused(chat,
             "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"http://127.0.0.1/"
             "\"}}]}]}",
-            "text only");
+            "only text");
     refused("/v1/responses", "{\"input\":[{\"type\":\"computer_call\"}]}", "computer_call");
     refused("/v1/responses", "{\"input\":[]}", "at least one");
     refused("/v1/embeddings", "{\"input\":\"x\",\"dimensions\":3}", "dimensions is 3");
