@@ -164,26 +164,7 @@ bool name_is_required(json_t *required, const char *name)
     return false;
 }
 
-// ---- choices
-
-static bool write_any_of(struct writer *w, json_t *schema, const char *keyword, struct buf *to)
-{
-    json_t *list = json_object_get(schema, keyword), *item;
-    uint32_t rule;
-    size_t i;
-
-    if (!json_is_array(list) || json_array_size(list) == 0)
-        return schema_refuse(w, "anyOf and oneOf: want a list with at least one schema");
-    if (!schema_only(w, schema, keyword))
-        return false;
-    json_array_foreach(list, i, item)
-    {
-        if (!schema_rule(w, item, &rule))
-            return false;
-        buf_printf(to, "%s%s-%u", i ? " | " : "", w->name, rule);
-    }
-    return true;
-}
+// ---- values
 
 static bool has_type(const json_t *value, const char *type)
 {
@@ -220,6 +201,19 @@ static bool fits_type(json_t *types, const json_t *value)
     return false;
 }
 
+static bool is_listed(json_t *list, const json_t *value)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(list, i, item)
+    {
+        if (json_equal(item, value))
+            return true;
+    }
+    return false;
+}
+
 static bool write_values(struct writer *w, json_t *schema, struct buf *to)
 {
     json_t *list = json_object_get(schema, "enum"), *constant = json_object_get(schema, "const"), *item;
@@ -228,6 +222,8 @@ static bool write_values(struct writer *w, json_t *schema, struct buf *to)
 
     if (!schema_only(w, schema, "type enum const"))
         return false;
+    if (constant && (!fits_type(json_object_get(schema, "type"), constant) || (list && !is_listed(list, constant))))
+        return schema_refuse(w, "const: the value is not of the type, or not in enum");
     if (constant) {
         gbnf_json(to, constant);
         return true;
@@ -349,9 +345,9 @@ static bool write_kind(struct writer *w, json_t *schema, struct buf *to)
     if (json_object_get(schema, "allOf"))
         return schema_all_of(w, schema, to);
     if (json_object_get(schema, "anyOf"))
-        return write_any_of(w, schema, "anyOf", to);
+        return schema_choice(w, schema, "anyOf", to);
     if (json_object_get(schema, "oneOf"))
-        return write_any_of(w, schema, "oneOf", to);
+        return schema_choice(w, schema, "oneOf", to);
     if (json_object_get(schema, "enum") || json_object_get(schema, "const"))
         return write_values(w, schema, to);
     if (json_is_array(type))

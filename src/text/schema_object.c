@@ -66,6 +66,8 @@ bool schema_array(struct writer *w, json_t *schema, struct buf *to)
                                       : write_items(w, schema, NULL, to);
     if (first && (!json_is_array(first) || json_array_size(first) == 0))
         return schema_refuse(w, "prefixItems: want a list with at least one schema");
+    if (json_is_false(items) && !first && json_number_value(json_object_get(schema, "minItems")) > 0)
+        return schema_refuse(w, "items is false, and minItems wants some");
     if (json_is_false(items) && !first)
         return buf_text(to, "\"[\" ws \"]\"");
     return first ? write_tuple(w, schema, first, items, to) : write_items(w, schema, items, to);
@@ -185,22 +187,26 @@ static bool write_from(struct writer *w, const struct object *o, uint32_t i, boo
     return schema_rule_write(w, rule, &body);
 }
 
-static bool collect(struct writer *w, struct object *o, json_t *properties, json_t *required)
+static bool collect(struct writer *w, struct object *o, json_t *schema)
 {
+    json_t *properties = json_object_get(schema, "properties"), *required = json_object_get(schema, "required");
+    json_t *additional = json_object_get(schema, "additionalProperties"), *value, *item;
     const char *name;
-    json_t *schema, *item;
     size_t i;
 
-    json_object_foreach(properties, name, schema)
+    json_object_foreach(properties, name, value)
     {
-        o->at[o->n++] = (struct property){ .name = name, .schema = schema, .required = name_is_required(required, name) };
+        o->at[o->n++] = (struct property){ .name = name, .schema = value, .required = name_is_required(required, name) };
     }
     json_array_foreach(required, i, item)
     {
         if (!json_is_string(item))
             return schema_refuse(w, "required: want a list of names");
-        if (!json_object_get(properties, json_string_value(item)))
-            o->at[o->n++] = (struct property){ .name = json_string_value(item), .required = true };
+        if (json_object_get(properties, json_string_value(item)))
+            continue;
+        if (json_is_false(additional))
+            return schema_refuse(w, "required: a name that is not in properties, and additionalProperties is false");
+        o->at[o->n++] = (struct property){ .name = json_string_value(item), .schema = additional, .required = true };
     }
     return true;
 }
@@ -236,7 +242,7 @@ bool schema_object(struct writer *w, json_t *schema, struct buf *to)
     o.at = mem_alloc_array(n + 1, sizeof *o.at);
     if (!o.at)
         return err_memory(w->err, "a schema");
-    bool ok = collect(w, &o, properties, required) && write_properties(w, &o, additional, to);
+    bool ok = collect(w, &o, schema) && write_properties(w, &o, additional, to);
     mem_free(o.at);
     return ok;
 }

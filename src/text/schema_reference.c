@@ -21,7 +21,7 @@ static bool pointer_step(const char **at, char *name, size_t room)
     return true;
 }
 
-static json_t *find_target(const struct writer *w, json_t *reference)
+json_t *schema_target(const struct writer *w, json_t *reference)
 {
     const char *text = json_string_value(reference), *at = text;
     json_t *target = w->root;
@@ -49,7 +49,7 @@ static json_t *find_target(const struct writer *w, json_t *reference)
 
 bool schema_reference(struct writer *w, json_t *schema, struct buf *to)
 {
-    json_t *target = find_target(w, json_object_get(schema, "$ref"));
+    json_t *target = schema_target(w, json_object_get(schema, "$ref"));
     struct buf body = { 0 };
     uint32_t rule;
 
@@ -115,7 +115,7 @@ static bool merge(struct writer *w, json_t *into, json_t *part, uint32_t depth)
     size_t i;
 
     for (; json_object_get(part, "$ref"); depth++) {
-        part = depth < SCHEMA_MAX_DEPTH ? find_target(w, json_object_get(part, "$ref")) : NULL;
+        part = depth < SCHEMA_MAX_DEPTH ? schema_target(w, json_object_get(part, "$ref")) : NULL;
         if (!part)
             return depth < SCHEMA_MAX_DEPTH ? false : schema_refuse(w, "allOf is nested too deep, or without end");
     }

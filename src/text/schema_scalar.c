@@ -88,6 +88,16 @@ static bool read_bound(const struct writer *w, json_t *value, const char *name, 
     return true;
 }
 
+// Numbers are written with at most 16 digits, which these hold; a narrower one has to be said by bounds.
+static bool format_is_a_width(const struct writer *w, json_t *format)
+{
+    const char *name = json_string_value(format);
+
+    return !format || (name && word_is_listed(name, "int64 float double number")) ||
+           err_set(w->err, ERR_UNSUPPORTED, "schema: format '%.60s' of a number is not supported; use minimum and maximum",
+                   name ? name : "?");
+}
+
 bool schema_numeric(struct writer *w, json_t *schema, bool integers, struct buf *to)
 {
     static const char *const names[] = { "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum" };
@@ -95,6 +105,8 @@ bool schema_numeric(struct writer *w, json_t *schema, bool integers, struct buf 
     json_t *step = json_object_get(schema, "multipleOf");
 
     if (!schema_only(w, schema, "type minimum maximum exclusiveMinimum exclusiveMaximum multipleOf format"))
+        return false;
+    if (!format_is_a_width(w, json_object_get(schema, "format")))
         return false;
     if (step && !(integers && json_number_value(step) == 1))
         return schema_refuse(w, "multipleOf is not supported");

@@ -40,10 +40,14 @@ bool schema_count(const struct writer *w, json_t *schema, const char *name, uint
 void gbnf_times(struct buf *to, uint32_t least, uint32_t most); // {m,n}
 void gbnf_json(struct buf *to, const json_t *value);            // the value's compact JSON text as a literal
 
+// What $ref names; NULL after an error.
+json_t *schema_target(const struct writer *w, json_t *reference);
+
 // One kind of schema each.
 bool schema_string(struct writer *w, json_t *schema, struct buf *to);
 bool schema_numeric(struct writer *w, json_t *schema, bool integers, struct buf *to);
 bool schema_array(struct writer *w, json_t *schema, struct buf *to);
 bool schema_object(struct writer *w, json_t *schema, struct buf *to);
+bool schema_choice(struct writer *w, json_t *schema, const char *keyword, struct buf *to); // anyOf, oneOf
 bool schema_reference(struct writer *w, json_t *schema, struct buf *to);
 bool schema_all_of(struct writer *w, json_t *schema, struct buf *to);

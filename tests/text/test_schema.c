@@ -286,6 +286,55 @@ static void hostile_schemas_end_in_an_error(void **state)
     buf_free(&many);
 }
 
+#define KIND(type) \
+    "{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":\"" type "\"},\"" type "\":{}},\"required\":[\"kind\"]}"
+
+static void one_of_is_exact_or_refused(void **state)
+{
+    (void)state;
+    all("{\"oneOf\":[" KIND("cat") "," KIND("dog") "]}", LIST("{\"kind\":\"cat\",\"cat\":1}", "{\"kind\":\"dog\"}"),
+        LIST("{\"kind\":\"cow\"}", "{\"kind\":\"cat\",\"dog\":1}"));
+    all("{\"$defs\":{\"a\":" KIND("a") ",\"b\":" KIND(
+            "b") "},\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/b\"},{\"type\":\"null\"}],"
+                 "\"discriminator\":{\"propertyName\":\"kind\"}}",
+        LIST("{\"kind\":\"a\"}", "null"), LIST("{\"kind\":\"c\"}"));
+    all("{\"oneOf\":[{\"enum\":[\"a\",\"b\"]},{\"const\":\"c\"},{\"type\":\"boolean\"}]}", LIST("\"a\"", "\"c\"", "true"),
+        LIST("\"d\""));
+    all("{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}},\"required\":[\"a\"]},{\"type\":\"object\",\"properties\":{"
+        "\"b\":{}},"
+        "\"required\":[\"b\"]}]}",
+        LIST("{\"a\":1}", "{\"b\":1}"), LIST("{\"a\":1,\"b\":1}"));
+    all("{\"oneOf\":[{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},{\"type\":\"number\"}]}", LIST("1.5", "null"),
+        LIST("[]"));
+    refused("{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "oneOf: a text may fit both schema 0 and 1");
+    refused("{\"oneOf\":[{\"type\":\"null\"},{\"enum\":[1,2]},{\"const\":1.0}]}", "both schema 1 and 2");
+    refused("{\"oneOf\":[{\"type\":\"string\",\"maxLength\":5},{\"type\":\"string\",\"minLength\":3}]}", "oneOf");
+    refused("{\"oneOf\":[{},{\"type\":\"string\"}]}", "oneOf");
+    refused("{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}}},{\"type\":\"object\",\"properties\":{\"b\":{}},"
+            "\"required\":[\"b\"]}]}",
+            "oneOf"); // {"b":1} fits both
+    refused("{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}},\"required\":[\"a\"]},{\"type\":\"object\","
+            "\"properties\":{\"b\":{}},"
+            "\"required\":[\"b\"],\"additionalProperties\":true}]}",
+            "oneOf");
+    refused("{\"$defs\":{\"a\":{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/a\"}]}},\"$ref\":\"#/$defs/a\"}",
+            "oneOf");
+    expect("{\"oneOf\":[{\"type\":[\"string\",\"number\"]}]}", "1", "yes");
+}
+
+static void what_contradicts_itself_is_refused(void **state)
+{
+    (void)state;
+    refused("{\"type\":\"string\",\"const\":1}", "const");
+    refused("{\"enum\":[1],\"const\":2}", "const");
+    refused("{\"type\":\"object\",\"required\":[\"a\"],\"additionalProperties\":false,\"properties\":{}}", "required");
+    refused("{\"type\":\"array\",\"items\":false,\"minItems\":1}", "minItems");
+    refused("{\"type\":\"integer\",\"format\":\"int32\"}", "int32");
+    expect("{\"type\":\"integer\",\"format\":\"int64\"}", "5", "yes");
+    all("{\"type\":\"object\",\"required\":[\"a\"],\"additionalProperties\":{\"type\":\"integer\"}}", LIST("{\"a\":1}"),
+        LIST("{\"a\":\"x\"}", "{}"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -299,6 +348,8 @@ int main(void)
         cmocka_unit_test(references_and_combinations),
         cmocka_unit_test(what_is_not_supported_is_refused_by_name),
         cmocka_unit_test(hostile_schemas_end_in_an_error),
+        cmocka_unit_test(one_of_is_exact_or_refused),
+        cmocka_unit_test(what_contradicts_itself_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
