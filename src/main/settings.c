@@ -116,6 +116,7 @@ static const struct option doctor_options[] = {
 static const struct option quantize_options[] = {
     { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 1024, NULL, "threads; 0: every processor this process may use" },
     { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "no line of figures at the end" },
+    { "--offline", OPTION_FLAG, AT(offline), NULL, NULL, 0, 0, NULL, "take an INPUT by name from the cache only; so does HF_HUB_OFFLINE=1" },
     { 0 },
 };
 
@@ -186,7 +187,7 @@ static const char bench_text[] =
     "  ingot bench --serve http://127.0.0.1:8080 --clients 1,4,16,64 -p 64 -n 64 --svg load.svg";
 
 static const char quantize_text[] =
-    "INPUT is a GGUF file or a safetensors folder. TYPE is F32, F16, BF16, Q8_0, Q4_0, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M or Q6_K. OUTPUT "
+    "INPUT is a GGUF file, a safetensors folder, or a model's name. TYPE is F32, F16, BF16, Q8_0, Q4_0, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M or Q6_K. OUTPUT "
     "appears when it is complete.\n\n"
     "  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M";
 
@@ -213,7 +214,7 @@ static const struct option_verb verbs[] = {
     { "bench", NULL, "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &names, &general } },
     { "inspect", "[FILE]", "Shows what a model file holds and the memory it needs", NULL, { &inspect, &names, &general } },
     { "tokenize", "[TEXT]", "Shows the tokens of a text", NULL, { &tokenize, &names, &general } },
-    { "quantize", "INPUT OUTPUT TYPE", "Writes a model as a GGUF file with other formats of weights", quantize_text, { &quantize, &names, &general } },
+    { "quantize", "INPUT OUTPUT TYPE", "Writes a model as a GGUF file with other formats of weights", quantize_text, { &quantize, &general } },
     { "synth", "SHAPE OUTPUT", "Writes a GGUF file with random weights in the shape of a real model", "  ingot synth tinyllama-1.1b tinyllama.gguf --type Q4_0", { &synth, &general } },
     { "verify", NULL, "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &names, &general } },
     { "doctor", NULL, "Tells what ingot finds on this machine", NULL, { &doctor, &general } },

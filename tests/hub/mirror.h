@@ -340,10 +340,18 @@ static void mirror_faults(struct mirror *m, const int *faults)
     pthread_mutex_unlock(&m->lock);
 }
 
-static size_t mirror_n_files_asked(const struct mirror *m)
+// What one side wrote before, the other sees after: before a pull and before its notes are read.
+static void mirror_sync(struct mirror *m)
+{
+    pthread_mutex_lock(&m->lock);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static size_t mirror_n_files_asked(struct mirror *m)
 {
     size_t n = 0;
 
+    mirror_sync(m);
     for (size_t i = 0; i < m->n_notes; i++)
         n += strstr(m->notes[i].path, "/resolve/") != NULL;
     return n;

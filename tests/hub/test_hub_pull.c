@@ -62,7 +62,10 @@ static bool pull(struct place *p, const char *text, struct hub_pulled *pulled, s
     struct hub_name name;
 
     assert_ok(hub_name_read(&name, text, err), err);
-    return hub_pull(&p->hub, &name, NULL, pulled, err);
+    mirror_sync(&p->mirror);
+    bool ok = hub_pull(&p->hub, &name, NULL, pulled, err);
+    mirror_sync(&p->mirror);
+    return ok;
 }
 
 static void blob_path(const struct place *p, const struct mirror_file *f, const char *ending, char path[HUB_PATH])
@@ -291,11 +294,13 @@ static void the_token_stays_with_its_host(void **state)
     struct mirror_file *f = mirror_add(&p->mirror, "m-Q4_K_M.gguf", 5000, true);
     mirror_add(&other, "m-Q4_K_M.gguf", 5000, true);
     p->mirror.away = other.port;
+    mirror_sync(&other);
     mirror_faults(&p->mirror, away);
     assert_ok(pull(p, "a/b", &pulled, &err), &err);
     assert_true(file_is_right(p, f));
     assert_int_equal(p->mirror.n_notes, 2);
     assert_string_equal(p->mirror.notes[1].authorization, "Bearer hf_secret");
+    mirror_sync(&other);
     assert_int_equal(other.n_notes, 1);
     assert_string_equal(other.notes[0].authorization, "");
     mirror_stop(&other);
@@ -492,8 +497,9 @@ static void a_list_without_end_is_not_read_to_its_end(void **state)
 // ---- more than one ----------------------------------------------------------------------------------------------------------
 
 // The program with a few words, its stdout and stderr where they are wanted; -1: nowhere.
-static pid_t program_run(const struct place *p, const char *words, int out, int err)
+static pid_t program_run(struct place *p, const char *words, int out, int err)
 {
+    mirror_sync(&p->mirror);
     pid_t pid = fork();
 
     if (pid == 0) {
@@ -517,17 +523,18 @@ static pid_t program_run(const struct place *p, const char *words, int out, int 
     return pid;
 }
 
-static pid_t program_start(const struct place *p)
+static pid_t program_start(struct place *p)
 {
     setenv("HF_HUB_CACHE", p->hub.cache, 1);
     return program_run(p, "pull -q a/b", -1, -1);
 }
 
-static int program_wait(pid_t pid)
+static int program_wait(struct place *p, pid_t pid)
 {
     int status;
 
     assert_int_equal(waitpid(pid, &status, 0), pid);
+    mirror_sync(&p->mirror);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -542,7 +549,7 @@ static void two_pulls_share_the_work(void **state)
     for (int i = 0; i < 3; i++)
         pids[i] = program_start(p);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(program_wait(pids[i]), 0);
+        assert_int_equal(program_wait(p, pids[i]), 0);
     assert_int_equal(mirror_n_files_asked(&p->mirror), 1);
     assert_true(file_is_right(p, f));
 }
@@ -588,14 +595,14 @@ static void a_kill_leaves_the_old_state_or_the_new(void **state)
         random = random * 1103515245u + 12345;
         poll(NULL, 0, (int)(random >> 16) % 90);
         kill(pid, SIGKILL);
-        program_wait(pid);
+        program_wait(p, pid);
         if (model_is_right_or_absent(p)) { // done in spite of the kills: from the beginning
             cache_empty(p);
             n_found++;
         }
     }
     mirror_faults(&p->mirror, NULL);
-    assert_int_equal(program_wait(program_start(p)), 0);
+    assert_int_equal(program_wait(p, program_start(p)), 0);
     assert_true(model_is_right_or_absent(p));
     shell("test -z \"$(find %s/models--a--b -name '*.incomplete')\"", p->hub.cache);
     assert_true(n_found < KILLS);
@@ -630,7 +637,7 @@ static void a_name_that_is_not_in_the_cache_is_pulled_and_runs(void **state)
         pid_t pid = program_run(p, words[i], ends[1], -1);
         close(ends[1]);
         read_all(ends[0], i ? &by_default : &by_name);
-        assert_int_equal(program_wait(pid), 0);
+        assert_int_equal(program_wait(p, pid), 0);
     }
     assert_true(by_name.n > 1);
     assert_string_equal(by_name.at, by_default.at);
@@ -649,11 +656,11 @@ static void hugging_faces_variables_are_read(void **state)
     shell("mkdir %s && echo hf_from_file > %s/token", home, home);
     unsetenv("HF_HUB_CACHE");
     setenv("HF_HOME", home, 1);
-    assert_int_equal(program_wait(program_run(p, "pull -q a/b", -1, -1)), 0);
+    assert_int_equal(program_wait(p, program_run(p, "pull -q a/b", -1, -1)), 0);
     assert_string_equal(p->mirror.notes[0].authorization, "Bearer hf_from_file");
     shell("test -e %s/hub/models--a--b/snapshots/%s/m-Q4_K_M.gguf", home, p->mirror.commit);
     setenv("HF_TOKEN", "hf_from_variable", 1);
-    assert_int_equal(program_wait(program_run(p, "pull -q a/b", -1, -1)), 0);
+    assert_int_equal(program_wait(p, program_run(p, "pull -q a/b", -1, -1)), 0);
     assert_string_equal(p->mirror.notes[p->mirror.n_notes - 1].authorization, "Bearer hf_from_variable");
     unsetenv("HF_TOKEN");
     unsetenv("HF_HOME");
@@ -675,7 +682,7 @@ static void a_terminal_sees_rate_and_time_left(void **state)
     pid_t pid = program_run(p, "pull a/b", -1, theirs);
     close(theirs);
     read_all(terminal, &seen);
-    assert_int_equal(program_wait(pid), 0);
+    assert_int_equal(program_wait(p, pid), 0);
     assert_non_null(strstr(seen.at, "m-Q4_K_M.gguf [#"));
     assert_non_null(strstr(seen.at, " of 8.0 MiB  "));
     assert_non_null(strstr(seen.at, "B/s  "));
@@ -703,9 +710,9 @@ static void ctrl_c_stops_a_pull(void **state)
         poll(NULL, 0, 10);
     kill(pid, SIGINT);
     read_all(ends[0], &seen);
-    assert_int_equal(program_wait(pid), 130);
+    assert_int_equal(program_wait(p, pid), 130);
     assert_string_equal(seen.at, "ingot: stopped; the next pull goes on from here\n");
-    assert_int_equal(program_wait(program_start(p)), 0);
+    assert_int_equal(program_wait(p, program_start(p)), 0);
     assert_true(file_is_right(p, f));
     buf_free(&seen);
 }
