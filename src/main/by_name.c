@@ -79,8 +79,6 @@ int model_by_name(const struct option_verb *verb, struct settings *settings, str
     struct hub hub;
     struct err err;
 
-    if (settings->hub_name && settings->model)
-        return fail_usage("-hf and -m both name a model; expected one");
     if (!text || (!settings->hub_name && (file_exists(text) || !hub_name_like(text))))
         return STATUS_OK;
     if (!hub_open(&hub, settings->offline, &err))

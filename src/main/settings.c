@@ -31,7 +31,7 @@ static const struct option model_options[] = {
 };
 
 static const struct option name_options[] = {
-    { "-hf -hfr --hf-repo", OPTION_STRING, AT(hub_name), "NAME", NULL, 0, 0, NULL, "the model of this name, as -m would take it if no file had it" },
+    { "-hf -hfr --hf-repo", OPTION_STRING, AT(hub_name), "NAME", NULL, 0, 0, NULL, "the model of this name; wins over -m, and is never a file" },
     { "--offline", OPTION_FLAG, AT(offline), NULL, NULL, 0, 0, NULL, "take models by name from the cache only; so does HF_HUB_OFFLINE=1" },
     { 0 },
 };

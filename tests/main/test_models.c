@@ -92,7 +92,7 @@ static void what_is_not_in_the_cache_is_told(void **state)
     check("run --offline -m tiny/gguf:Q2_K -p x", 1, "", "no Q2_K; there is ");
     check("run --offline -m tiny/gguf:F16 -p x", 1, "", "name one: other-f16.gguf, tiny-f16.gguf");
     check("run -m no/body -p x", 1, "", "'no/body' is no file here; as a model's name: http://127.0.0.1:1/api/models/no/body");
-    check("run -m tiny/folder -hf tiny/folder -p x", 2, "", "both name a model");
+    check("inspect -m tiny/folder -hf no/body --offline", 1, "", "no/body@main is not in the cache");
     check("run -hf nonsense -p x", 2, "", "expected a model's name such as user/repo");
     check("run -m nowhere/model.gguf -p x", 1, "", "nowhere/model.gguf: cannot open");
     check("pull", 2, "", "expected one");
