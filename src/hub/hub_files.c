@@ -150,7 +150,7 @@ static bool parts_add(const struct hub_files *files, uint32_t at, struct str end
     struct split split = split_read(files->at[at].path, ending);
     uint64_t n = 1;
 
-    while (n < split.count && part_find(files, &split, n + 1) != NONE)
+    while (split.no == 1 && n < split.count && part_find(files, &split, n + 1) != NONE)
         n++;
     m->whole = n >= split.count && split.no <= 1;
     m->files = arena_alloc_array(arena, n, sizeof *m->files);

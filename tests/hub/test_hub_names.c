@@ -142,6 +142,8 @@ static void a_safetensors_folder_comes_with_its_json_files(void **state)
         "model-00001-of-00002.safetensors model-00002-of-00002.safetensors config.json model.safetensors.index.json");
     assert_string_equal(chosen("config.json model.safetensors.index.json model-00002-of-00002.safetensors", "a/b"),
                         "a/b: parts of model-00002-of-00002.safetensors are missing");
+    assert_string_equal(chosen("config.json model-00002-of-00002.safetensors", "a/b:safetensors"),
+                        "a/b: parts of model-00002-of-00002.safetensors are missing");
     assert_string_equal(chosen("adapter_config.json adapter_model.safetensors", "a/b"),
                         "a/b: no GGUF file and no safetensors model is in it");
     assert_string_equal(chosen("config.json model.safetensors m-Q8_0.gguf", "a/b"), "m-Q8_0.gguf");
