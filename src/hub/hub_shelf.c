@@ -82,6 +82,7 @@ struct shelf {
     char repo[2 * HUB_PART + 2], path[HUB_PATH];
     struct arena *arena;
     struct names commits;
+    struct names gone; // blobs that links were taken from
     struct err *err;
 };
 
@@ -258,36 +259,56 @@ bool hub_each(const struct hub *hub, bool (*each)(void *arg, const struct hub_en
 
 // ---- removal ----------------------------------------------------------------------------------------------------------------
 
+static bool note_gone(struct shelf *s, const struct hub_file *f)
+{
+    if (!s->gone.at)
+        s->gone.at = arena_alloc_array(s->arena, MAX_NAMES, sizeof *s->gone.at);
+    const char *oid = s->gone.at ? arena_str(s->arena, str_from(f->oid)).at : NULL;
+    if (oid && s->gone.n < MAX_NAMES)
+        s->gone.at[s->gone.n++] = oid;
+    return oid || err_memory(s->err, "a list of files");
+}
+
 // Unlinks the model's files, the first one first: without it the model is not found any more.
-static void unlink_model(const struct shelf *s, const struct snapshot *n, const struct hub_model *m)
+static bool unlink_model(struct shelf *s, const struct snapshot *n, const struct hub_model *m)
 {
     char path[HUB_PATH];
 
     for (size_t i = 0; i < m->n_files; i++) {
-        struct str file = n->files.at[m->files[i]].path;
-        if (snprintf(path, sizeof path, "%s/snapshots/%s/%.*s", s->path, n->files.commit, (int)file.n, file.at) < HUB_PATH)
+        const struct hub_file *f = &n->files.at[m->files[i]];
+        if (!note_gone(s, f))
+            return false;
+        if (snprintf(path, sizeof path, "%s/snapshots/%s/%s", s->path, n->files.commit, f->path.at) < HUB_PATH)
             (void)unlink(path);
     }
+    return true;
+}
+
+static bool unlink_snapshot(struct shelf *s, const struct snapshot *n)
+{
+    char path[HUB_PATH];
+
+    for (size_t i = 0; i < n->files.n; i++) {
+        if (!note_gone(s, &n->files.at[i]))
+            return false;
+    }
+    if (snprintf(path, sizeof path, "%s/snapshots/%s", s->path, n->files.commit) < HUB_PATH)
+        tree_remove(path, 0);
+    return true;
 }
 
 // Takes the model out of one snapshot, or the snapshot where no quant is named. `found` says whether there was anything.
-static bool remove_from(const struct shelf *s, const char *commit, const struct hub_name *name, bool *found)
+static bool remove_from(struct shelf *s, const char *commit, const struct hub_name *name, bool *found)
 {
     struct snapshot n;
-    char path[HUB_PATH];
-
-    if (!name->quant[0]) {
-        *found = true;
-        if (snprintf(path, sizeof path, "%s/snapshots/%s", s->path, commit) < HUB_PATH)
-            tree_remove(path, 0);
-        return true;
-    }
     bool ok = snapshot_open(&n, s, commit);
-    const struct hub_model *m = ok ? hub_models_choose(&n.files, &n.models, name, s->err) : NULL;
-    if (m) {
-        *found = true;
-        unlink_model(s, &n, m);
-    }
+    const struct hub_model *m = ok && name->quant[0] ? hub_models_choose(&n.files, &n.models, name, s->err) : NULL;
+
+    if (ok && !name->quant[0])
+        ok = unlink_snapshot(s, &n);
+    else if (m)
+        ok = unlink_model(s, &n, m);
+    *found |= m || !name->quant[0];
     snapshot_close(&n);
     return ok;
 }
@@ -315,32 +336,58 @@ static bool find_kept(const struct shelf *s, struct kept *kept)
     return ok || err_memory(s->err, "a list of files");
 }
 
-// Blobs without a link go; parts of a pull that may go on stay, unless all of the repository goes.
-static bool sweep(const struct shelf *s, bool all, uint64_t *freed)
+// What is left of a repository that nothing is to be found in: all of it goes.
+static bool remove_rest(const struct shelf *s, uint64_t *freed)
 {
-    struct kept kept = { 0 };
     struct names blobs;
     char folder[HUB_PATH], path[HUB_PATH];
 
-    if (!find_kept(s, &kept))
-        return false;
     if (!path_join(s->path, "blobs", folder) || !names_read(folder, &blobs, s->arena))
         return err_memory(s->err, "a list of files");
-    all = all || kept.n_files == 0;
-    for (size_t i = 0; i < blobs.n; i++) {
-        bool part = str_ends(str_from(blobs.at[i]), STR(".incomplete"));
-        bool linked = kept.n && bsearch(&blobs.at[i], kept.oids, kept.n, sizeof *kept.oids, compare_names);
-        if (!path_join(folder, blobs.at[i], path) || linked || (part && !all))
+    for (size_t i = 0; i < blobs.n; i++)
+        *freed += path_join(folder, blobs.at[i], path) ? file_bytes(path) : 0;
+    tree_remove(s->path, 0);
+    return !file_exists(s->path) || err_set(s->err, ERR_IO, "%s: cannot be removed whole", s->path);
+}
+
+// Of the blobs that links were taken from, those go that no other link leads to.
+static bool sweep(const struct shelf *s, bool all, uint64_t *freed)
+{
+    struct kept kept = { 0 };
+    char path[HUB_PATH];
+
+    if (!find_kept(s, &kept))
+        return false;
+    if (all || kept.n_files == 0)
+        return remove_rest(s, freed);
+    for (size_t i = 0; i < s->gone.n && kept.n < MAX_NAMES; i++) {
+        bool linked = bsearch(&s->gone.at[i], kept.oids, kept.n, sizeof *kept.oids, compare_names) != NULL;
+        if (linked || !s->gone.at[i][0] || snprintf(path, sizeof path, "%s/blobs/%s", s->path, s->gone.at[i]) >= HUB_PATH)
             continue;
         uint64_t bytes = file_bytes(path);
         *freed += unlink(path) == 0 ? bytes : 0;
     }
-    if (all)
-        tree_remove(s->path, 0);
-    return !all || !file_exists(s->path) || err_set(s->err, ERR_IO, "%s: cannot be removed whole", s->path);
+    return true;
 }
 
-static bool remove_locked(const struct shelf *s, const struct hub_name *name, bool pinned, uint64_t *freed)
+// The branches and tags that stand at a commit which is gone.
+static void refs_remove(const struct shelf *s, const char *commit)
+{
+    struct hub_name name = { 0 };
+    struct names refs = { 0 };
+    char folder[HUB_PATH], path[HUB_PATH], at[HUB_COMMIT + 1];
+
+    snprintf(name.repo, sizeof name.repo, "%s", s->repo);
+    if (path_join(s->path, "refs", folder))
+        (void)names_read(folder, &refs, s->arena);
+    for (size_t i = 0; i < refs.n; i++) {
+        snprintf(name.revision, sizeof name.revision, "%s", refs.at[i]);
+        if (hub_ref_read(s->hub, &name, at, NULL) && !strcmp(at, commit) && path_join(folder, refs.at[i], path))
+            (void)unlink(path);
+    }
+}
+
+static bool remove_locked(struct shelf *s, const struct hub_name *name, bool pinned, uint64_t *freed)
 {
     bool all = !pinned && !name->quant[0], found = false, ok = true;
     char commit[HUB_COMMIT + 1], path[HUB_PATH];
@@ -356,8 +403,8 @@ static bool remove_locked(const struct shelf *s, const struct hub_name *name, bo
     }
     if (!ok || (!found && !(all && file_exists(s->path))))
         return false;
-    if (pinned && !name->quant[0] && snprintf(path, sizeof path, "%s/refs/%s", s->path, name->revision) < HUB_PATH)
-        (void)unlink(path);
+    if (pinned && !name->quant[0])
+        refs_remove(s, commit);
     return sweep(s, all, freed);
 }
 

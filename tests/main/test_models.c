@@ -140,6 +140,12 @@ static void rm_takes_out_what_is_named(void **state)
     check("inspect tiny/gguf:Q8_0@" OLD, 0, "GGUF", "");
     check("rm tiny/gguf@" OLD, 0, "", "KiB freed");
     shell("test ! -e %s/models--tiny--gguf/snapshots/" OLD, cache);
+    check("rm tiny/gguf@" NEW, 0, "", "freed");
+    shell("test ! -e %s/models--tiny--gguf", cache); // nothing was left in it
+    put("tiny--gguf", OLD, "a.gguf", "/dev/null");
+    put("tiny--gguf", NEW, "b.gguf", "/dev/null");
+    check("rm tiny/gguf@" NEW, 0, "", "freed");
+    shell("test -e %s/models--tiny--gguf && test ! -e %s/models--tiny--gguf/refs/main", cache, cache);
     check("rm tiny/gguf tiny/folder", 0, "", "tiny/folder: ");
     shell("test ! -e %s/models--tiny--gguf && test ! -e %s/models--tiny--folder && test -e %s/datasets--c--d", cache, cache,
           cache);
