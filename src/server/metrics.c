@@ -23,6 +23,9 @@ static const struct {
     [METRIC_QUEUE] = { "vllm:request_queue_time_seconds", "Waiting for a sequence.", BOUNDS(request_bounds) },
     [METRIC_PREFILL] = { "vllm:request_prefill_time_seconds", "Computing the prompt.", BOUNDS(request_bounds) },
     [METRIC_DECODE] = { "vllm:request_decode_time_seconds", "Tokens after the first.", BOUNDS(request_bounds) },
+    [METRIC_INFERENCE] = { "vllm:request_inference_time_seconds", "Having a sequence.", BOUNDS(request_bounds) },
+    [METRIC_PER_TOKEN] = { "vllm:request_time_per_output_token_seconds", "A token after the first, per answer.",
+                           BOUNDS(between_bounds) },
     [METRIC_PROMPT_TOKENS] = { "vllm:request_prompt_tokens", "Tokens of a prompt.", BOUNDS(token_bounds) },
     [METRIC_NEW_TOKENS] = { "vllm:request_generation_tokens", "Tokens of an answer.", BOUNDS(token_bounds) },
 };
@@ -68,6 +71,9 @@ void metrics_result(struct metrics *m, const struct ingot_result *r)
         observe(m, METRIC_QUEUE, (r->first_token_ms - r->prefill_ms) / 1e3);
         observe(m, METRIC_PREFILL, r->prefill_ms / 1e3);
         observe(m, METRIC_DECODE, r->decode_ms / 1e3);
+        observe(m, METRIC_INFERENCE, (r->prefill_ms + r->decode_ms) / 1e3);
+        if (r->n_generated > 1)
+            observe(m, METRIC_PER_TOKEN, r->decode_ms / 1e3 / (r->n_generated - 1));
         observe(m, METRIC_PROMPT_TOKENS, r->n_prompt);
         observe(m, METRIC_NEW_TOKENS, r->n_generated);
     }
@@ -121,7 +127,7 @@ static void print_histogram(const struct metrics *m, enum metric metric, const c
 
 struct number {
     const char *name, *type, *help;
-    uint64_t value;
+    double value;
 };
 
 static void print_numbers(const struct number *numbers, size_t n, const char *model, struct buf *out)
@@ -130,7 +136,7 @@ static void print_numbers(const struct number *numbers, size_t n, const char *mo
         buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s{", numbers[i].name, numbers[i].help, numbers[i].name, numbers[i].type,
                    numbers[i].name);
         print_label(out, "model_name", model);
-        buf_printf(out, "} %llu\n", (unsigned long long)numbers[i].value);
+        buf_printf(out, "} %.15g\n", numbers[i].value);
     }
 }
 
@@ -158,6 +164,8 @@ void metrics_print(struct metrics *m, const struct metrics_gauges *g, struct buf
     const struct number numbers[] = {
         { "vllm:num_requests_running", "gauge", "Requests that have a sequence.", g->n_running },
         { "vllm:num_requests_waiting", "gauge", "Requests that wait for a sequence.", g->n_waiting },
+        { "vllm:kv_cache_usage_perc", "gauge", "Part of the pages that sequences hold, 0 to 1.",
+          g->engine.n_pages ? (double)g->engine.n_pages_held / g->engine.n_pages : 0 },
         { "ingot:kv_pages", "gauge", "Pages of 16 tokens.", g->engine.n_pages },
         { "ingot:kv_pages_held", "gauge", "Pages that sequences hold.", g->engine.n_pages_held },
         { "ingot:kv_pages_idle", "gauge", "Pages kept for prompts to come.", g->engine.n_pages_idle },

@@ -501,6 +501,24 @@ static void bench_drives_a_server(void **state)
 
 static void models_and_metrics_are_told(void **state)
 {
+    static const char *const names[] = {
+        // what vLLM's own dashboard asks for
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting",
+        "vllm:kv_cache_usage_perc",
+        "vllm:num_preemptions_total",
+        "vllm:prompt_tokens_total",
+        "vllm:prefix_cache_queries_total",
+        "vllm:prefix_cache_hits_total",
+        "vllm:e2e_request_latency_seconds_sum",
+        "vllm:request_queue_time_seconds_sum",
+        "vllm:request_inference_time_seconds_sum",
+        "vllm:request_prefill_time_seconds_sum",
+        "vllm:request_decode_time_seconds_sum",
+        "vllm:request_time_per_output_token_seconds_sum",
+        "vllm:request_prompt_tokens_count",
+        "vllm:request_generation_tokens_count",
+    };
     struct response r = http_with(shared.port, "/v1/models", "", NULL);
 
     (void)state;
@@ -512,6 +530,9 @@ static void models_and_metrics_are_told(void **state)
     assert_true(metric(shared.port, "vllm:generation_tokens_total") > 0);
     assert_true(metric(shared.port, "vllm:time_to_first_token_seconds_count") > 0);
     assert_true(metric(shared.port, "vllm:inter_token_latency_seconds_count") > 0);
+    for (size_t i = 0; i < N_OF(names); i++)
+        if (metric(shared.port, names[i]) < 0)
+            fail_msg("no metric %s", names[i]);
 }
 
 int main(void)
