@@ -8,6 +8,7 @@
 enum step { STEP_PIECE, STEP_GO_ON, STEP_WAIT };
 
 static const char think_open[] = "<think>", think_close[] = "</think>";
+#define FUNCTION_MARK "<function="
 
 void speech_begin(struct speech *s, const struct speech_options *o)
 {
@@ -142,7 +143,7 @@ static const struct family {
     const char *marks[MAX_MARKS];     // that begin calls
     const char *closers[MAX_CLOSERS]; // that may stand behind a call
 } tags = { { "<tool_call>", NULL }, { "</tool_call>", "</function>", NULL } },
-  functions = { { "<tool_call>", "<function=" }, { "</tool_call>", "</function>", NULL } },
+  functions = { { "<tool_call>", FUNCTION_MARK }, { "</tool_call>", "</function>", NULL } },
   list = { { "[TOOL_CALLS]", NULL }, { NULL } },
   separated = { { CALL_BEGIN, CALLS_BEGIN }, { "```", CALL_END, CALLS_END, NULL } }, naked = { { NULL }, { NULL } };
 
@@ -247,7 +248,7 @@ static enum step in_content(struct speech *s, struct speech_piece *piece)
     if (at == SIZE_MAX)
         return STEP_WAIT;
     s->in_list = false;
-    s->at += at + (strcmp(mark, "<function=") != 0 ? strlen(mark) : 0); // that one is part of the markup
+    s->at += at + (strcmp(mark, FUNCTION_MARK) != 0 ? strlen(mark) : 0); // that one is part of the markup
     return begin_call(s);
 }
 
@@ -515,7 +516,11 @@ static enum step in_markup(struct speech *s, struct speech_piece *piece)
     case MARKUP_NO_CALL:
         break;
     }
-    return give_back(s, piece);
+    s->mode = SPEECH_CONTENT;
+    s->said_anything = true;
+    if (str_starts(in.text, STR(FUNCTION_MARK))) // told, or content would take it for a mark again
+        return tell(s, piece, PIECE_CONTENT, strlen(FUNCTION_MARK));
+    return STEP_GO_ON;
 }
 
 static enum step in_python(struct speech *s, struct speech_piece *piece)

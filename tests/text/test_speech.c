@@ -125,6 +125,7 @@ static void calls_with_marked_up_arguments(void **state)
     expect(CALLS_FUNCTIONS, "<function=get>\n<parameter=a>\n<b>\n\n</parameter>\n</function>\n</tool_call>",
            "T0:get({\"a\": \"<b>\\n\"})");
     expect(CALLS_FUNCTIONS, "a <function of x", "C(a <function of x)");
+    expect(CALLS_FUNCTIONS, "a <function=of x> b <function=", "C(a<function=of x> b<function=)");
     expect(CALLS_FUNCTIONS, "<tool_call><function=get></function></tool_call>\n<tool_call><function=add></function></tool_call>",
            "T0:get({})T1:add({})");
     expect(CALLS_KEYS, "<tool_call>one word</tool_call>", "C(one word</tool_call>)");
