@@ -19,12 +19,41 @@ VEC_INLINE __m512i pair_up(vf low, vf high)
     return _mm512_or_si512(a, _mm512_slli_epi32(b, 16));
 }
 
-// q of a group, in place: [head_dim / 2][VEC_COLUMNS] pairs over [head_dim][VEC_COLUMNS] floats.
-VEC_INLINE void pair_q(float *q, uint32_t head_dim, uint32_t n)
+// Lines of 8 dwords become columns.
+VEC_INLINE void turn_8x8(__m256i *v)
 {
-    for (uint32_t d = 0; d < head_dim; d += 2) {
-        vf low = vf_load_n(q + d * VEC_COLUMNS, n), high = vf_load_n(q + (d + 1) * VEC_COLUMNS, n);
-        _mm512_mask_storeu_epi32(q + d / 2 * VEC_COLUMNS, (__mmask16)((1u << n) - 1), pair_up(low, high));
+    __m256i t[8];
+
+    UNROLL for (int i = 0; i < 8; i += 2)
+    {
+        t[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
+        t[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
+    }
+    UNROLL for (int i = 0; i < 8; i += 4) UNROLL for (int j = 0; j < 2; j++)
+    {
+        v[i + 2 * j] = _mm256_unpacklo_epi64(t[i + j], t[i + j + 2]);
+        v[i + 2 * j + 1] = _mm256_unpackhi_epi64(t[i + j], t[i + j + 2]);
+    }
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        t[i] = _mm256_permute2x128_si256(v[i], v[i + 4], 0x20);
+        t[i + 4] = _mm256_permute2x128_si256(v[i], v[i + 4], 0x31);
+    }
+    UNROLL for (int i = 0; i < 8; i++) v[i] = t[i];
+}
+
+// q of n columns, scaled, as [head_dim / 2][VEC_COLUMNS] pairs.
+VEC_INLINE void pair_q(const float *const *q, uint32_t n, uint32_t head_dim, float scale, float *out)
+{
+    uint32_t *to = (uint32_t *)(void *)out;
+
+    for (uint32_t d = 0; d < head_dim; d += VF) {
+        __m256i pairs[VEC_COLUMNS];
+        UNROLL for (uint32_t c = 0; c < VEC_COLUMNS; c++) // columns that are not there repeat the first
+            pairs[c] = (__m256i)_mm512_cvtneps_pbh(vf_mul(vf_load_n(q[c < n ? c : 0] + d, head_dim - d), vf_set(scale)));
+        turn_8x8(pairs);
+        for (uint32_t i = 0; i < VF / 2 && d + 2 * i < head_dim; i++)
+            _mm256_storeu_si256((__m256i *)(void *)(to + (d / 2 + i) * VEC_COLUMNS), pairs[i]);
     }
 }
 

@@ -282,19 +282,22 @@ VEC_INLINE uint32_t columns_of_group(uint32_t n, uint32_t first)
 VEC_INLINE void gather_q(const struct columns *s)
 {
     uint32_t head_dim = s->run->args->pages.head_dim;
-    float *to = s->q;
+    float *to = s->q, scale = s->run->args->scale;
+    const float *q[VEC_COLUMNS];
 
     for (uint32_t first = 0, n; first < s->n; first += n, to += head_dim * VEC_COLUMNS) {
         n = columns_of_group(s->n, first);
-        for (uint32_t c = 0; c < n; c++) {
-            const float *q = column_at(s, (float *)(uintptr_t)s->run->q, s->run->stride, head_dim, s->first + first + c);
-            for (uint32_t d = 0; d < head_dim; d++)
-                to[d * VEC_COLUMNS + c] = q[d] * s->run->args->scale;
-        }
+        for (uint32_t c = 0; c < n; c++)
+            q[c] = column_at(s, (float *)(uintptr_t)s->run->q, s->run->stride, head_dim, s->first + first + c);
 #if VEC_BF16
-        if (s->k_format == KV_BF16)
-            pair_q(to, head_dim, n);
+        if (s->k_format == KV_BF16) {
+            pair_q(q, n, head_dim, scale, to);
+            continue;
+        }
 #endif
+        for (uint32_t c = 0; c < n; c++)
+            for (uint32_t d = 0; d < head_dim; d++)
+                to[d * VEC_COLUMNS + c] = q[c][d] * scale;
     }
 }
 
