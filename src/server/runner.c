@@ -48,14 +48,13 @@ static void free_generations(struct generation *g)
 }
 
 // Lock held. Looks at what the last step gave one choice; true when it is something new.
-static bool choice_update(struct runner *r, struct generation *g, struct choice *c)
+static bool choice_update(struct runner *r, struct generation *g, struct choice *c, uint64_t now)
 {
     bool done;
     size_t n = c->finished ? c->n_seen : ingot_request_n_events(c->request, &done);
 
     if (n == c->n_seen)
         return false;
-    uint64_t now = clock_ns();
     if (c->last_ns && !done)
         metrics_observe(r->metrics, METRIC_INTER_TOKEN, (double)(now - c->last_ns) / 1e9);
     c->n_seen = n;
@@ -68,20 +67,23 @@ static bool choice_update(struct runner *r, struct generation *g, struct choice 
     return true;
 }
 
+// Everybody's news first and the waking after it: who wakes asks for the same locks.
 static void wake_readers(struct runner *r)
 {
+    uint64_t now = clock_ns();
+
     pthread_mutex_lock(&r->lock);
-    for (struct generation *g = r->live, *next; g; g = next) {
+    for (struct generation *g = r->live; g; g = g->next) {
         bool news = false;
-        next = g->next;
         for (uint32_t i = 0; i < g->n_choices; i++)
-            news |= choice_update(r, g, &g->choices[i]);
-        if (!news || (g->at_end_only && g->n_running > 0))
-            continue;
-        if (g->ready_ns == 0)
-            g->ready_ns = clock_ns();
-        g->wake(g->arg);
+            news |= choice_update(r, g, &g->choices[i], now);
+        g->has_news = news && (!g->at_end_only || g->n_running == 0);
+        if (g->has_news && g->ready_ns == 0)
+            g->ready_ns = now;
     }
+    for (struct generation *g = r->live; g; g = g->next)
+        if (g->has_news)
+            g->wake(g->arg);
     pthread_mutex_unlock(&r->lock);
 }
 
