@@ -132,6 +132,24 @@ static void a_row_has_the_same_bits_in_any_batch(void **state)
         }
 }
 
+// Sums of integers are exact, and every tile scales them in the same order.
+static void every_processor_gives_the_same_bits(void **state)
+{
+    uint32_t sets[8], n_sets = bench_features(sets) - 1; // the last are the plain loops
+
+    (void)state;
+    for (uint32_t i = 1; i < n_sets; i++)
+        for (enum quant q = QUANT_Q4_0; q < N_WEIGHT_QUANTS; q++)
+            for (uint32_t rows = 1; rows < 8; rows++) {
+                struct shape s = { .format = q, .n_out = 40, .n_cols = 512, .n_rows = rows };
+                struct result best = product(&(struct cpu_options){ .features = sets[0] }, &s, NULL);
+                struct result other = product(&(struct cpu_options){ .features = sets[i] }, &s, NULL);
+                expect_rows(&best, &other, NULL, s.n_out);
+                mem_free(best.out);
+                mem_free(other.out);
+            }
+}
+
 static void weights_left_in_the_file_give_the_same_bits(void **state)
 {
     (void)state;
@@ -186,7 +204,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_format_is_close_to_the_plain_loop), cmocka_unit_test(ragged_columns_bias_and_residual),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_batch),    cmocka_unit_test(weights_left_in_the_file_give_the_same_bits),
-        cmocka_unit_test(many_rows_are_split_into_blocks),         cmocka_unit_test(a_bad_number_stays_in_its_row),
+        cmocka_unit_test(every_processor_gives_the_same_bits),     cmocka_unit_test(many_rows_are_split_into_blocks),
+        cmocka_unit_test(a_bad_number_stays_in_its_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

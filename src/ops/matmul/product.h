@@ -60,7 +60,7 @@ struct product_kernels {
 };
 extern pack_fn pack_avx512, pack_avx2, pack_neon; // for .pack
 extern const struct product_kernels product_avx512, product_avx512_bf16, product_avx2, product_avx_vnni, product_neon,
-    product_sdot;
+    product_sdot, product_smmla;
 
 const struct product_kernels *product_kernels_of(uint32_t features); // the set for this processor, or NULL
 

@@ -10,7 +10,8 @@
     X(CPU_AVX2 | CPU_AVX_VNNI, avx_vnni, name)                           \
     X(CPU_AVX2, avx2, name)
 #elif defined(CPU_ARM)
-#define PRODUCT_SETS(X, name) X(CPU_NEON | CPU_DOTPROD, sdot, name) X(CPU_NEON, neon, name)
+#define PRODUCT_SETS(X, name) \
+    X(CPU_NEON | CPU_DOTPROD | CPU_I8MM, smmla, name) X(CPU_NEON | CPU_DOTPROD, sdot, name) X(CPU_NEON, neon, name)
 #else
 #define PRODUCT_SETS(X, name)
 #endif

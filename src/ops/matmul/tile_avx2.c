@@ -188,26 +188,36 @@ struct range {
     int first, last, half; // groups; which of the activations' sums belongs to them, -1: all
 };
 
-INLINE bool has_mins(const enum panel_scales scales)
-{
-    return scales == SCALES_DM || scales == SCALES_6BIT || scales == SCALES_NIBBLES16;
-}
-
-INLINE __m256 min_factor(const struct product_block *x, const int half)
-{
-    if (half < 0)
-        return broadcast_float(&x->sum);
-    __m256i low = broadcast(&x->minus_sum_low);
-    __m256i minus = half ? _mm256_sub_epi32(broadcast(&x->minus_sum), low) : low;
-    return _mm256_fnmadd_ps(_mm256_cvtepi32_ps(minus), broadcast_float(&x->scale), _mm256_setzero_ps());
-}
-
 // Two quarters (16 rows) of one sub-block for C rows of X.
 struct place {
     const unsigned char *header, *lines;
     uint32_t block;
-    int quarter; // the first of two
+    int quarter;          // the first of two
+    float (*part)[2 * 8]; // [ROWS_INT] sums of the first 16 columns, where they have a scale of their own
 };
+
+// Adds the integers of rows [8 * quarter, ...) for one row of X to y. See add_16_16 in tile_avx512.c for formats with two scales.
+INLINE void add_scaled(float *y, float *part, __m256 total, const struct scale w, const struct product_block *x, const int half,
+                       const bool mins)
+{
+    __m256 xs = broadcast_float(&x->scale);
+
+    if (half < 0) {
+        __m256 sum = _mm256_fmadd_ps(total, _mm256_mul_ps(w.d, xs), _mm256_load_ps(y));
+        _mm256_store_ps(y, mins ? _mm256_fmadd_ps(w.m, broadcast_float(&x->sum), sum) : sum);
+        return;
+    }
+    __m256i minus = broadcast(&x->minus_sum_low);
+    if (half)
+        minus = _mm256_sub_epi32(broadcast(&x->minus_sum), minus);
+    __m256 both = half ? _mm256_fmadd_ps(w.d, total, _mm256_loadu_ps(part)) : _mm256_mul_ps(w.d, total);
+    if (mins)
+        both = _mm256_fnmadd_ps(w.m, _mm256_cvtepi32_ps(minus), both);
+    if (half)
+        _mm256_store_ps(y, _mm256_fmadd_ps(both, xs, _mm256_load_ps(y)));
+    else
+        _mm256_storeu_ps(part, both);
+}
 
 INLINE void add_groups(const struct product_tile *t, const struct place *at, const enum quant Q, const struct range r,
                        const int C, const bool vnni)
@@ -235,15 +245,11 @@ INLINE void add_groups(const struct product_tile *t, const struct place *at, con
         UNROLL for (int c = 0; c < C; c++)
         {
             const struct product_block *x = X_BLOCK(t, c, at->block);
-            float *y = t->y + c * PANEL_ROWS + (at->quarter + i) * 8;
-            __m256 sum = _mm256_load_ps(y), d = _mm256_mul_ps(w.d, broadcast_float(&x->scale));
             __m256i total = acc[i][c];
             if (narrow)
                 total = _mm256_add_epi32(_mm256_madd_epi16(total, _mm256_set1_epi16(1)), start(x, (int)s.offset_bits, r.half));
-            sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(total), d, sum);
-            if (has_mins(s.scales))
-                sum = _mm256_fmadd_ps(w.m, min_factor(x, r.half), sum);
-            _mm256_store_ps(y, sum);
+            add_scaled(t->y + c * PANEL_ROWS + (at->quarter + i) * 8, at->part[c] + 8 * i, _mm256_cvtepi32_ps(total), w, x,
+                       r.half, panel_has_mins(s.scales));
         }
     }
 }
@@ -251,9 +257,10 @@ INLINE void add_groups(const struct product_tile *t, const struct place *at, con
 // One sub-block: 16 rows of W at a time.
 INLINE void add_sub(const struct product_tile *t, struct place at, const enum quant Q, const int C, const bool vnni)
 {
-    const enum panel_scales scales = panel_shapes[Q].scales;
-    const bool by16 = scales == SCALES_BYTE16 || scales == SCALES_NIBBLES16;
+    const bool by16 = panel_by_16(panel_shapes[Q].scales);
+    float part[ROWS_INT][2 * 8];
 
+    at.part = part;
     for (at.quarter = 0; at.quarter < QUARTERS; at.quarter += 2) {
         add_groups(t, &at, Q, by16 ? (struct range){ 0, 4, 0 } : (struct range){ 0, 8, -1 }, C, vnni);
         if (by16)

@@ -1,9 +1,10 @@
-// tile_neon.c - the product's kernels for AArch64: NEON, and SDOT where present, on the panels of panel.h.
+// tile_neon.c - the product's kernels for AArch64: NEON, and SDOT or SMMLA where present, on the panels of panel.h.
 //
 // A line of a panel is eight registers of 4 rows by 4 columns, and SDOT multiplies one with 4 bytes of an activation row. A sub-block is
 // done 16 rows of W at a time for up to 4 rows of X: 16 accumulators, 8 registers of X; sums live in y. Integers are made signed first,
 // so accumulators start at zero. Every output takes the same chain of fp32 operations as in tile_avx512.c.
-// SDOT is written as assembly, so that the rest of the program may be built for any ARMv8. No SMMLA yet: it wants 8 columns to a lane.
+// SMMLA multiplies 2 rows of 8 columns with 2 rows of X: two groups of columns are zipped for it. Both instructions are written as
+// assembly, so that the rest of the program may be built for any ARMv8. Tested under qemu; no speed has been measured.
 #include "ops/matmul/product.h"
 #if defined(CPU_ARM)
 #include <arm_neon.h>
@@ -143,6 +144,8 @@ INLINE struct scale scale_of(const unsigned char *header, const enum panel_scale
     __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.4b[" #lane "]" : "+w"(acc) : "w"(w), "w"(x)); \
     return acc
 
+enum dot { DOT_PLAIN, DOT_SDOT, DOT_SMMLA };
+
 // acc[i] += the 4 columns of row i times 4 bytes of x, numbers 4 * lane on.
 INLINE int32x4_t dot(int32x4_t acc, int8x16_t w, int8x16_t x, const int lane, const bool sdot)
 {
@@ -169,34 +172,20 @@ INLINE int32x4_t dot(int32x4_t acc, int8x16_t w, int8x16_t x, const int lane, co
     return vaddq_s32(acc, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
 }
 
-INLINE bool has_mins(const enum panel_scales scales)
-{
-    return scales == SCALES_DM || scales == SCALES_6BIT || scales == SCALES_NIBBLES16;
-}
-
-INLINE float min_factor(const struct product_block *x, const int by16)
-{
-    if (by16 < 0)
-        return x->sum;
-    int32_t minus = by16 ? x->minus_sum - x->minus_sum_low : x->minus_sum_low;
-    return -((float)minus * x->scale);
-}
-
 struct place {
     const unsigned char *header, *lines;
     uint32_t block;
     int half;
+    float (*part)[16]; // [ROWS_INT] sums of the first 16 columns, where they have a scale of their own
 };
 struct range {
     int first, last, by16; // groups; which 16 columns they are, -1: all 32
 };
+typedef int32x4_t acc_t[FOURS][ROWS_INT];
 
-INLINE void add_groups(const struct product_tile *t, const struct place *at, const enum quant Q, const struct range r,
+INLINE void dot_groups(acc_t acc, const struct product_tile *t, const struct place *at, const enum quant Q, const struct range r,
                        const int C, const bool sdot)
 {
-    const struct panel_shape s = panel_shapes[Q];
-    int32x4_t acc[FOURS][ROWS_INT];
-
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < FOURS; i++) acc[i][c] = vdupq_n_s32(0);
     UNROLL for (int g = r.first; g < r.last; g++) UNROLL for (int i = 0; i < FOURS; i++)
     {
@@ -204,35 +193,92 @@ INLINE void add_groups(const struct product_tile *t, const struct place *at, con
         UNROLL for (int c = 0; c < C; c++) acc[i][c] =
             dot(acc[i][c], w, vld1q_s8(X_BLOCK(t, c, at->block)->q + g / 4 * 16), g % 4, sdot);
     }
+}
+
+// The first or last two rows of four, 8 columns each.
+INLINE int8x16_t two_rows(int8x16_t low, int8x16_t high, const bool last)
+{
+    int32x4_t a = vreinterpretq_s32_s8(low), b = vreinterpretq_s32_s8(high);
+    return vreinterpretq_s8_s32(last ? vzip2q_s32(a, b) : vzip1q_s32(a, b));
+}
+
+// As dot_groups. Two rows of W by two of X make a register, [row of W][row of X]; an odd last row of X is taken twice.
+INLINE void dot_matrices(acc_t acc, const struct product_tile *t, const struct place *at, const enum quant Q,
+                         const struct range r, const int C)
+{
+    int32x4_t sum[FOURS][2][(ROWS_INT + 1) / 2];
+
+    UNROLL for (int i = 0; i < FOURS * 2; i++) UNROLL for (int c = 0; c < C; c += 2) sum[i / 2][i % 2][c / 2] = vdupq_n_s32(0);
+    UNROLL for (int g = r.first; g < r.last; g += 2) UNROLL for (int i = 0; i < FOURS; i++)
+    {
+        int8x16_t low = group(at->lines, Q, (struct spot){ g, at->half, i });
+        int8x16_t high = group(at->lines, Q, (struct spot){ g + 1, at->half, i });
+        UNROLL for (int c = 0; c < C; c += 2) UNROLL for (int j = 0; j < 2; j++)
+        {
+            int8x8_t x = vld1_s8(X_BLOCK(t, c, at->block)->q + 4 * g);
+            int8x16_t xx = vcombine_s8(x, c + 1 < C ? vld1_s8(X_BLOCK(t, c + 1, at->block)->q + 4 * g) : x);
+            __asm__(".arch armv8.2-a+i8mm\n\tsmmla %0.4s, %1.16b, %2.16b"
+                    : "+w"(sum[i][j][c / 2])
+                    : "w"(two_rows(low, high, j)), "w"(xx));
+        }
+    }
+    UNROLL for (int i = 0; i < FOURS; i++) UNROLL for (int c = 0; c < C; c++) acc[i][c] =
+        c % 2 ? vuzp2q_s32(sum[i][0][c / 2], sum[i][1][c / 2]) : vuzp1q_s32(sum[i][0][c / 2], sum[i][1][c / 2]);
+}
+
+// Adds the integers of 4 rows for one row of X to y. See add_16_16 in tile_avx512.c for formats with two scales.
+INLINE void add_scaled(float *y, float *part, float32x4_t total, const struct scale w, const struct product_block *x,
+                       const int by16, const bool mins)
+{
+    if (by16 < 0) {
+        float32x4_t sum = vfmaq_f32(vld1q_f32(y), total, vmulq_n_f32(w.d, x->scale));
+        vst1q_f32(y, mins ? vfmaq_n_f32(sum, w.m, x->sum) : sum);
+        return;
+    }
+    int32_t minus = by16 ? x->minus_sum - x->minus_sum_low : x->minus_sum_low;
+    float32x4_t both = by16 ? vfmaq_f32(vld1q_f32(part), w.d, total) : vmulq_f32(w.d, total);
+    if (mins)
+        both = vfmaq_n_f32(both, w.m, -(float)minus);
+    if (by16)
+        vst1q_f32(y, vfmaq_n_f32(vld1q_f32(y), both, x->scale));
+    else
+        vst1q_f32(part, both);
+}
+
+INLINE void add_groups(const struct product_tile *t, const struct place *at, const enum quant Q, const struct range r,
+                       const int C, const enum dot kind)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    acc_t acc;
+
+    if (kind == DOT_SMMLA && C > 1)
+        dot_matrices(acc, t, at, Q, r, C);
+    else
+        dot_groups(acc, t, at, Q, r, C, kind != DOT_PLAIN);
     UNROLL for (int i = 0; i < FOURS; i++)
     {
         struct where w_at = { at->block % (s.columns / PANEL_SUB), r.by16, at->half, i };
         struct scale w = scale_of(at->header, s.scales, w_at);
         UNROLL for (int c = 0; c < C; c++)
-        {
-            const struct product_block *x = X_BLOCK(t, c, at->block);
-            float *y = t->y + c * PANEL_ROWS + at->half * 16 + i * 4;
-            float32x4_t sum = vfmaq_f32(vld1q_f32(y), vcvtq_f32_s32(acc[i][c]), vmulq_n_f32(w.d, x->scale));
-            if (has_mins(s.scales))
-                sum = vfmaq_n_f32(sum, w.m, min_factor(x, r.by16));
-            vst1q_f32(y, sum);
-        }
+            add_scaled(t->y + c * PANEL_ROWS + at->half * 16 + i * 4, at->part[c] + 4 * i, vcvtq_f32_s32(acc[i][c]), w,
+                       X_BLOCK(t, c, at->block), r.by16, panel_has_mins(s.scales));
     }
 }
 
-INLINE void add_sub(const struct product_tile *t, struct place at, const enum quant Q, const int C, const bool sdot)
+INLINE void add_sub(const struct product_tile *t, struct place at, const enum quant Q, const int C, const enum dot kind)
 {
-    const enum panel_scales scales = panel_shapes[Q].scales;
-    const bool by16 = scales == SCALES_BYTE16 || scales == SCALES_NIBBLES16;
+    const bool by16 = panel_by_16(panel_shapes[Q].scales);
+    float part[ROWS_INT][16];
 
+    at.part = part;
     for (at.half = 0; at.half < HALVES; at.half++) {
-        add_groups(t, &at, Q, by16 ? (struct range){ 0, 4, 0 } : (struct range){ 0, 8, -1 }, C, sdot);
+        add_groups(t, &at, Q, by16 ? (struct range){ 0, 4, 0 } : (struct range){ 0, 8, -1 }, C, kind);
         if (by16)
-            add_groups(t, &at, Q, (struct range){ 4, 8, 1 }, C, sdot);
+            add_groups(t, &at, Q, (struct range){ 4, 8, 1 }, C, kind);
     }
 }
 
-INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int C, const bool sdot)
+INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int C, const enum dot kind)
 {
     const struct panel_shape s = panel_shapes[Q];
     const uint32_t n_subs = s.columns / PANEL_SUB;
@@ -242,7 +288,7 @@ INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int
     for (; at.block < t->n_cols / PANEL_SUB; at.header += s.header_bytes + n_subs * s.sub_bytes) {
         at.lines = at.header + s.header_bytes;
         for (uint32_t j = 0; j < n_subs; j++, at.block++, at.lines += s.sub_bytes)
-            add_sub(t, at, Q, C, sdot);
+            add_sub(t, at, Q, C, kind);
     }
 }
 
@@ -329,12 +375,17 @@ INLINE void tile_exact(const struct product_tile *t, const enum quant Q, const i
 #define TILE_SDOT(kind, Q, C)                                  \
     static void kind##_##Q##_##C(const struct product_tile *t) \
     {                                                          \
-        tile_int(t, QUANT_##Q, C, true);                       \
+        tile_int(t, QUANT_##Q, C, DOT_SDOT);                   \
+    }
+#define TILE_SMMLA(kind, Q, C)                                 \
+    static void kind##_##Q##_##C(const struct product_tile *t) \
+    {                                                          \
+        tile_int(t, QUANT_##Q, C, DOT_SMMLA);                  \
     }
 #define TILE_INT(kind, Q, C)                                   \
     static void kind##_##Q##_##C(const struct product_tile *t) \
     {                                                          \
-        tile_int(t, QUANT_##Q, C, false);                      \
+        tile_int(t, QUANT_##Q, C, DOT_PLAIN);                  \
     }
 #define TILE_EXACT(kind, Q, C)                                 \
     static void kind##_##Q##_##C(const struct product_tile *t) \
@@ -347,7 +398,7 @@ INLINE void tile_exact(const struct product_tile *t, const enum quant Q, const i
 #define TILES(kind, M, Q)  \
     UP_TO_ROWS(M, kind, Q) \
     static product_tile_fn *const kind##_##Q[] = { NULL UP_TO_ROWS(NAME, kind, Q) };
-#define INT_TILES(Q)   TILES(int, TILE_INT, Q) TILES(sdot, TILE_SDOT, Q)
+#define INT_TILES(Q)   TILES(int, TILE_INT, Q) TILES(sdot, TILE_SDOT, Q) TILES(smmla, TILE_SMMLA, Q)
 #define EXACT_TILES(Q) TILES(exact, TILE_EXACT, Q)
 #define INTEGER_FORMATS(M) \
     M(Q4_0) M(Q4_1) M(Q5_0) M(Q5_1) M(Q8_0) M(Q2_K) M(Q3_K) M(Q4_K) M(Q5_K) M(Q6_K) M(IQ4_NL) M(IQ4_XS) M(MXFP4)
@@ -401,6 +452,7 @@ static void store(const struct product_store *s)
 
 #define INT_ENTRY(Q)   [QUANT_##Q] = int_##Q,
 #define SDOT_ENTRY(Q)  [QUANT_##Q] = sdot_##Q,
+#define SMMLA_ENTRY(Q) [QUANT_##Q] = smmla_##Q,
 #define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
 #define COMMON                                                                                                       \
     .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, .exact_rows = ROWS_FLOAT, .quantise = quantise, \
@@ -408,4 +460,5 @@ static void store(const struct product_store *s)
 
 const struct product_kernels product_neon = { .integer = { INTEGER_FORMATS(INT_ENTRY) }, COMMON };
 const struct product_kernels product_sdot = { .integer = { INTEGER_FORMATS(SDOT_ENTRY) }, COMMON };
+const struct product_kernels product_smmla = { .integer = { INTEGER_FORMATS(SMMLA_ENTRY) }, COMMON };
 #endif
