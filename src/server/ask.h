@@ -53,6 +53,7 @@ struct ask {
     int64_t seed;
     bool has_seed, has_text_logprobs; // set when the field is there
     bool reasoning_open;              // the prompt ends within the model's reasoning: known when it was rendered
+    bool reasoning_closed;            // or right behind it
     bool stream, include_usage, logprobs, echo, ignore_eos, strict, no_generation_prompt;
 };
 

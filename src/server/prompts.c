@@ -53,12 +53,12 @@ static json_t *variables_of(struct ask *ask, const struct chat *chat, struct err
     return NULL;
 }
 
-// The prompt leaves the model in the middle of its reasoning.
-static bool ends_thinking(struct str prompt)
+// The prompt ends with this mark of reasoning, blanks aside.
+static bool ends_with(struct str prompt, const char *mark)
 {
     while (prompt.n && (prompt.at[prompt.n - 1] == '\n' || prompt.at[prompt.n - 1] == ' '))
         prompt.n--;
-    return str_ends(prompt, STR("<think>"));
+    return str_ends(prompt, str_from(mark));
 }
 
 static bool render(struct server *s, struct ask *ask, struct template_output *out, struct err *err)
@@ -95,7 +95,8 @@ static bool messages_prompt(struct server *s, struct ask *ask, struct token_ids 
     if (!render(s, ask, &out, err))
         return false;
     bool ok = tokenizer_encode_spans(s->tokenizer, out.spans, out.n_spans, (struct tokenize_flags){ 0 }, ids, err);
-    ask->reasoning_open = ends_thinking(out.text);
+    ask->reasoning_open = ends_with(out.text, "<think>");
+    ask->reasoning_closed = ends_with(out.text, "</think>");
     template_output_free(&out);
     return ok;
 }

@@ -124,6 +124,7 @@ static bool begin(struct talk *t, struct talk_client client, struct err *err)
     if (!check_model(t, err) || !prompts_make(s, &t->ask, &t->prompts, &t->n_prompts, err))
         return false;
     t->reasoning_open = t->ask.reasoning_open;
+    t->thinks = t->thinks && !t->ask.reasoning_closed;
     t->n_choices = t->n_prompts * t->ask.n;
     t->choices = mem_alloc_array(t->n_choices, sizeof *t->choices);
     if (!t->choices)

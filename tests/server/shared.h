@@ -4,7 +4,7 @@
 
 static struct served shared;
 
-static int start(void **state)
+static inline int start(void **state)
 {
     static const char *const args[] = { "-np", "4", NULL };
     (void)state;
@@ -12,7 +12,7 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+static inline int stop(void **state)
 {
     (void)state;
     return serve_stop(&shared) == 0 ? 0 : -1;

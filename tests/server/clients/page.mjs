@@ -107,6 +107,9 @@ const tests = {
     await page.emulateMedia({ colorScheme: "dark" });
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
     assert.ok(await page.locator("#send").isVisible());
+    await page.click("#settings");
+    assert.ok(await page.evaluate(() => [...document.querySelectorAll("#sheet output")].every(o => o.getBoundingClientRect().right <= document.querySelector("#sheet").getBoundingClientRect().right)));
+    await page.click("#close");
     await page.click("#menu");
     assert.ok(await page.locator("#new").isVisible());
     await page.click("#new");
