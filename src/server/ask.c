@@ -1,4 +1,5 @@
-// ask.c - see ask.h. The table `fields` is the whole list of what is known.
+// ask.c - see ask.h. Four tables are the whole list of what is known: plain fields by type and range, those with a function of their own,
+// labels, and what is not honoured.
 #include "server/ask.h"
 #include <stdarg.h>
 #include "base/mem.h"
@@ -8,24 +9,10 @@ enum kind {
     KIND_U32,
     KIND_FLOAT,
     KIND_BOOL,
-    KIND_SEED,
-    KIND_MODEL,
-    KIND_VALUE,    // json_t *, looked at later
-    KIND_OBJECT,   // json_t *, an object
-    KIND_STOPS,    // a string or a list of them
-    KIND_STREAM,   // stream_options
-    KIND_LOGPROBS, // of a completion: a number
-    KIND_TEXT,     // a string
-    KIND_TOOLS,
-    KIND_CHOICE,
-    KIND_FORMAT, // response_format, or text of a response
-    KIND_BIAS,
-    KIND_THINKING,
-    KIND_NOT,       // a bool, the other way round
-    KIND_REASONING, // reasoning of a response
-    KIND_METADATA,  // told back
-    KIND_LABEL,     // cannot change an answer
-    KIND_NOT_YET,   // known, not honoured
+    KIND_NOT,    // a bool, the other way round
+    KIND_TEXT,   // a string
+    KIND_VALUE,  // json_t *, looked at later
+    KIND_OBJECT, // json_t *, an object
 };
 
 struct field {
@@ -54,7 +41,7 @@ enum {
 
 // clang-format off
 static const struct field fields[] = {
-    { "model", ALL, KIND_MODEL, AT(model), 0, 0 },
+    { "model", ALL, KIND_TEXT, AT(model), 0, 0 },
     { "messages", CONVERSATIONS, KIND_VALUE, AT(messages), 0, 0 },
     { "prompt", TEXT, KIND_VALUE, AT(prompt), 0, 0 },
     { "system", ANTHROPIC, KIND_VALUE, AT(system), 0, 0 },
@@ -72,68 +59,68 @@ static const struct field fields[] = {
     { "repeat_penalty", ANSWERS, KIND_FLOAT, AT(sampling.repeat_penalty), 0.01, 100 },
     { "repetition_penalty", ANSWERS, KIND_FLOAT, AT(sampling.repeat_penalty), 0.01, 100 },
     { "repeat_last_n", ANSWERS, KIND_U32, AT(penalty_window), 0, 65536 },
-    { "seed", ANSWERS, KIND_SEED, AT(seed), 0, 0 },
     { "cache_salt", ANSWERS, KIND_TEXT, AT(cache_salt), 0, 0 },
     { "priority", ANSWERS, KIND_U32, AT(priority), 0, 1000 },
     { "deadline_ms", ANSWERS | EMBED, KIND_U32, AT(deadline_ms), 1, 4294967295.0 },
-    { "stop", OPENAI, KIND_STOPS, AT(stops), 0, 0 },
-    { "stop_sequences", MESSAGES, KIND_STOPS, AT(stops), 0, 0 },
     { "n", OPENAI, KIND_U32, AT(n), 1, 1024 },
     { "best_of", TEXT, KIND_U32, AT(best_of), 1, 1024 },
     { "stream", ANSWERS, KIND_BOOL, AT(stream), 0, 0 },
-    { "stream_options", OPENAI, KIND_STREAM, 0, 0, 0 },
     { "logprobs", CHAT, KIND_BOOL, AT(logprobs), 0, 0 },
     { "top_logprobs", CHAT, KIND_U32, AT(top_logprobs), 0, ASK_MAX_TOP_LOGPROBS },
-    { "logprobs", TEXT, KIND_LOGPROBS, AT(text_logprobs), 0, ASK_MAX_TOP_LOGPROBS },
     { "echo", TEXT, KIND_BOOL, AT(echo), 0, 0 },
     { "ignore_eos", ANSWERS, KIND_BOOL, AT(ignore_eos), 0, 0 },
     { "chat_template_kwargs", CONVERSATIONS | RESPONSES, KIND_OBJECT, AT(kwargs), 0, 0 },
     { "strict", ALL, KIND_BOOL, AT(strict), 0, 0 },
-    { "tools", CONVERSATIONS | RESPONSES, KIND_TOOLS, 0, 0, 0 },
-    { "tool_choice", CHAT | ANTHROPIC | RESPONSES, KIND_CHOICE, 0, 0, 0 },
     { "parallel_tool_calls", CHAT | RESPONSES, KIND_NOT, AT(one_call), 0, 0 },
-    { "response_format", OPENAI, KIND_FORMAT, 0, 0, 0 },
-    { "text", RESPONSES, KIND_FORMAT, 0, 0, 0 },
-    { "output_config", ANTHROPIC, KIND_FORMAT, 0, 0, 0 },
     { "grammar", OPENAI | RESPONSES, KIND_TEXT, AT(grammar), 0, 0 },
     { "json_schema", OPENAI, KIND_OBJECT, AT(schema), 0, 0 },
-    { "logit_bias", OPENAI, KIND_BIAS, 0, 0, 0 },
     { "reasoning_effort", CHAT, KIND_TEXT, AT(effort), 0, 0 },
-    { "reasoning", RESPONSES, KIND_REASONING, AT(reasoning), 0, 0 },
-    { "thinking", ANTHROPIC, KIND_THINKING, 0, 0, 0 },
     { "encoding_format", EMBED, KIND_TEXT, AT(encoding), 0, 0 },
     { "dimensions", EMBED, KIND_U32, AT(dimensions), 1, 1 << 20 },
     { "pooling", EMBED, KIND_TEXT, AT(pooling), 0, 0 },
-    { "user", ALL, KIND_LABEL, 0, 0, 0 },
-    { "metadata", RESPONSES, KIND_METADATA, 0, 0, 0 },
-    { "metadata", ALL, KIND_LABEL, 0, 0, 0 },
-    { "safety_identifier", OPENAI | RESPONSES, KIND_LABEL, 0, 0, 0 },
-    { "prompt_cache_key", OPENAI | RESPONSES, KIND_LABEL, 0, 0, 0 },
-    { "prompt_cache_retention", OPENAI | RESPONSES, KIND_LABEL, 0, 0, 0 },
-    { "prediction", CHAT, KIND_LABEL, 0, 0, 0 }, // could only make it faster
-    { "cache_control", ANTHROPIC, KIND_LABEL, 0, 0, 0 }, // everything is cached
-    { "include", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
-    { "modalities", CHAT, KIND_NOT_YET, 0, 0, 0 },
-    { "audio", CHAT, KIND_NOT_YET, 0, 0, 0 },
-    { "web_search_options", CHAT, KIND_NOT_YET, 0, 0, 0 },
-    { "max_tool_calls", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
-    { "top_logprobs", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
-    { "conversation", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
-    { "prompt", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
-    { "container", MESSAGES, KIND_NOT_YET, 0, 0, 0 },
-    { "context_management", ANTHROPIC, KIND_NOT_YET, 0, 0, 0 },
-    { "mcp_servers", ANTHROPIC, KIND_NOT_YET, 0, 0, 0 },
-    { "suffix", TEXT, KIND_NOT_YET, 0, 0, 0 },
-    { "functions", CHAT, KIND_NOT_YET, 0, 0, 0 },
-    { "function_call", CHAT, KIND_NOT_YET, 0, 0, 0 },
-    { "service_tier", ANSWERS, KIND_NOT_YET, 0, 0, 0 },
-    { "store", CHAT | RESPONSES, KIND_NOT_YET, 0, 0, 0 },
-    { "previous_response_id", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
-    { "background", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
-    { "truncation", RESPONSES, KIND_NOT_YET, 0, 0, 0 },
-    { "verbosity", CHAT, KIND_NOT_YET, 0, 0, 0 },
 };
 // clang-format on
+
+// Known by name alone.
+struct known {
+    const char *name;
+    unsigned dialects;
+};
+
+static const struct known labels[] = {
+    // cannot change an answer
+    { "user", ALL },
+    { "metadata", ALL },
+    { "safety_identifier", OPENAI | RESPONSES },
+    { "prompt_cache_key", OPENAI | RESPONSES },
+    { "prompt_cache_retention", OPENAI | RESPONSES },
+    { "prediction", CHAT },         // could only make it faster
+    { "cache_control", ANTHROPIC }, // everything is cached
+};
+
+static const struct known not_yet[] = {
+    // known, not honoured
+    { "include", RESPONSES },
+    { "modalities", CHAT },
+    { "audio", CHAT },
+    { "web_search_options", CHAT },
+    { "max_tool_calls", RESPONSES },
+    { "top_logprobs", RESPONSES },
+    { "conversation", RESPONSES },
+    { "prompt", RESPONSES },
+    { "container", MESSAGES },
+    { "context_management", ANTHROPIC },
+    { "mcp_servers", ANTHROPIC },
+    { "suffix", TEXT },
+    { "functions", CHAT },
+    { "function_call", CHAT },
+    { "service_tier", ANSWERS },
+    { "store", CHAT | RESPONSES },
+    { "previous_response_id", RESPONSES },
+    { "background", RESPONSES },
+    { "truncation", RESPONSES },
+    { "verbosity", CHAT },
+};
 
 static const char *type_name(const json_t *value)
 {
@@ -168,8 +155,9 @@ static bool read_float(const struct field *f, json_t *value, float *to, struct e
     return true;
 }
 
-static bool add_stop(struct ask *ask, const char *name, json_t *value, const struct server_limits *limits, struct err *err)
+static bool add_stop(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
+    const struct server_limits *limits = ask->limits;
     u32 most = limits->n_stops < 64 ? limits->n_stops : 64;
 
     if (!json_is_string(value))
@@ -185,17 +173,17 @@ static bool add_stop(struct ask *ask, const char *name, json_t *value, const str
     return true;
 }
 
-static bool read_stops(struct ask *ask, const char *name, json_t *value, const struct server_limits *limits, struct err *err)
+static bool take_stops(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
     json_t *item;
     size_t i;
 
     ask->stop_list = json_incref(value);
     if (!json_is_array(value))
-        return add_stop(ask, name, value, limits, err);
+        return add_stop(ask, name, value, err);
     json_array_foreach(value, i, item)
     {
-        if (!add_stop(ask, name, item, limits, err))
+        if (!add_stop(ask, name, item, err))
             return false;
     }
     return true;
@@ -216,13 +204,13 @@ bool ask_warn(struct ask *ask, struct err *err, const char *format, ...)
     return json_array_append_new(ask->warnings, sse_text(text)) == 0 || err_memory(err, "warnings");
 }
 
-static bool read_stream_options(struct ask *ask, json_t *value, struct err *err)
+static bool take_stream_options(struct ask *ask, const char *field, json_t *value, struct err *err)
 {
     const char *name;
     json_t *option;
 
     if (!json_is_object(value))
-        return wrong_type("stream_options", "an object", value, err);
+        return wrong_type(field, "an object", value, err);
     json_object_foreach(value, name, option)
     {
         bool known = !strcmp(name, "include_usage");
@@ -256,7 +244,50 @@ static bool asks_for_nothing(const char *name, const json_t *value)
     return false;
 }
 
-static bool read_field(struct ask *ask, const struct field *f, json_t *value, const struct server_limits *limits, struct err *err)
+static bool take_seed(struct ask *ask, const char *name, json_t *value, struct err *err)
+{
+    ask->has_seed = true;
+    ask->seed = json_integer_value(value);
+    return json_is_integer(value) || wrong_type(name, "an integer", value, err);
+}
+
+static bool take_text_logprobs(struct ask *ask, const char *name, json_t *value, struct err *err)
+{
+    const struct field f = { name, TEXT, KIND_U32, 0, 0, ASK_MAX_TOP_LOGPROBS };
+
+    ask->logprobs = true;
+    return read_u32(&f, value, &ask->top_logprobs, err);
+}
+
+static bool take_metadata(struct ask *ask, const char *name, json_t *value, struct err *err)
+{
+    ask->metadata = json_incref(value);
+    return json_is_object(value) || wrong_type(name, "an object", value, err);
+}
+
+static const struct taker {
+    const char *name;
+    unsigned dialects;
+    bool (*take)(struct ask *ask, const char *name, json_t *value, struct err *err);
+} takers[] = {
+    // read by a function of their own
+    { "seed", ANSWERS, take_seed },
+    { "stop", OPENAI, take_stops },
+    { "stop_sequences", MESSAGES, take_stops },
+    { "stream_options", OPENAI, take_stream_options },
+    { "logprobs", TEXT, take_text_logprobs },
+    { "tools", CONVERSATIONS | RESPONSES, ask_take_tools },
+    { "tool_choice", CHAT | ANTHROPIC | RESPONSES, ask_take_choice },
+    { "response_format", OPENAI, ask_take_format },
+    { "text", RESPONSES, ask_take_format },
+    { "output_config", ANTHROPIC, ask_take_format },
+    { "logit_bias", OPENAI, ask_take_bias },
+    { "reasoning", RESPONSES, ask_take_reasoning },
+    { "thinking", ANTHROPIC, ask_take_thinking },
+    { "metadata", RESPONSES, take_metadata },
+};
+
+static bool read_plain(struct ask *ask, const struct field *f, json_t *value, struct err *err)
 {
     void *to = (char *)ask + f->at;
 
@@ -266,63 +297,38 @@ static bool read_field(struct ask *ask, const struct field *f, json_t *value, co
     case KIND_FLOAT:
         return read_float(f, value, to, err);
     case KIND_BOOL:
-        *(bool *)to = json_is_true(value);
+    case KIND_NOT:
+        *(bool *)to = f->kind == KIND_BOOL ? json_is_true(value) : json_is_false(value);
         return json_is_boolean(value) || wrong_type(f->name, "true or false", value, err);
-    case KIND_SEED:
-        ask->has_seed = true;
-        ask->seed = json_integer_value(value);
-        return json_is_integer(value) || wrong_type(f->name, "an integer", value, err);
-    case KIND_MODEL:
-        ask->model = json_string_value(value);
-        return ask->model || wrong_type(f->name, "a string", value, err);
-    case KIND_VALUE:
-        *(json_t **)to = value;
-        return true;
-    case KIND_OBJECT:
-        *(json_t **)to = value;
-        return json_is_object(value) || wrong_type(f->name, "an object", value, err);
-    case KIND_STOPS:
-        return read_stops(ask, f->name, value, limits, err);
-    case KIND_STREAM:
-        return read_stream_options(ask, value, err);
-    case KIND_LOGPROBS:
-        ask->has_text_logprobs = true;
-        return read_u32(f, value, to, err);
     case KIND_TEXT:
         *(const char **)to = json_string_value(value);
         return json_is_string(value) || wrong_type(f->name, "a string", value, err);
-    case KIND_TOOLS:
-        return ask_take_tools(ask, value, err);
-    case KIND_CHOICE:
-        return ask_take_choice(ask, value, err);
-    case KIND_FORMAT:
-        return ask_take_format(ask, f->name, value, err);
-    case KIND_BIAS:
-        return ask_take_bias(ask, value, err);
-    case KIND_THINKING:
-        return ask_take_thinking(ask, value, err);
-    case KIND_NOT:
-        *(bool *)to = json_is_false(value);
-        return json_is_boolean(value) || wrong_type(f->name, "true or false", value, err);
-    case KIND_REASONING:
-        return ask_take_reasoning(ask, value, err);
-    case KIND_METADATA:
-        ask->metadata = json_incref(value);
-        return json_is_object(value) || wrong_type(f->name, "an object", value, err);
-    case KIND_LABEL:
-        return true;
-    case KIND_NOT_YET:
-        return asks_for_nothing(f->name, value) || ask_warn(ask, err, "%s is not honoured by this version", f->name);
+    case KIND_VALUE:
+    case KIND_OBJECT:
+        *(json_t **)to = value;
+        return f->kind == KIND_VALUE || json_is_object(value) || wrong_type(f->name, "an object", value, err);
     }
     return true;
 }
 
-static const struct field *find_field(const char *name, enum dialect dialect)
+#define N_OF(table)                      (sizeof(table) / sizeof *(table))
+#define IS_FIELD(entry, called, dialect) (((entry).dialects & (unsigned)(dialect)) && !strcmp((entry).name, called))
+
+static bool read_field(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if ((fields[i].dialects & (unsigned)dialect) && !strcmp(fields[i].name, name))
-            return &fields[i];
-    return NULL;
+    for (size_t i = 0; i < N_OF(fields); i++)
+        if (IS_FIELD(fields[i], name, ask->dialect))
+            return read_plain(ask, &fields[i], value, err);
+    for (size_t i = 0; i < N_OF(takers); i++)
+        if (IS_FIELD(takers[i], name, ask->dialect))
+            return takers[i].take(ask, name, value, err);
+    for (size_t i = 0; i < N_OF(labels); i++)
+        if (IS_FIELD(labels[i], name, ask->dialect))
+            return true;
+    for (size_t i = 0; i < N_OF(not_yet); i++)
+        if (IS_FIELD(not_yet[i], name, ask->dialect))
+            return asks_for_nothing(name, value) || ask_warn(ask, err, "%s is not honoured by this version", name);
+    return ask_warn(ask, err, "the field '%.60s' is not known", name);
 }
 
 // Two names for one thing: with two values, which one counts would be a guess.
@@ -340,7 +346,7 @@ static bool check_pairs(const struct ask *ask, struct err *err)
     return true;
 }
 
-static bool check_whole(struct ask *ask, const struct server_limits *limits, struct err *err)
+static bool check_whole(struct ask *ask, struct err *err)
 {
     if ((ask->dialect & CONVERSATIONS) && !ask->messages)
         return err_set(err, ERR_INPUT, "messages is missing");
@@ -352,43 +358,34 @@ static bool check_whole(struct ask *ask, const struct server_limits *limits, str
         return err_set(err, ERR_INPUT, "input is missing");
     if (ask->dialect == DIALECT_EMBED)
         ask->prompt = ask->input;
-    if (ask->n > limits->n_choices)
-        return err_set(err, ERR_INPUT, "n is %u; at most %u", ask->n, limits->n_choices);
+    if (ask->n > ask->limits->n_choices)
+        return err_set(err, ERR_INPUT, "n is %u; at most %u", ask->n, ask->limits->n_choices);
     if (ask->top_logprobs && !ask->logprobs)
         return err_set(err, ERR_INPUT, "top_logprobs needs logprobs: true");
     if (ask->best_of && ask->best_of < ask->n)
         return err_set(err, ERR_INPUT, "best_of is %u, less than n, which is %u", ask->best_of, ask->n);
     if (ask->best_of > ask->n && !ask_warn(ask, err, "best_of is not honoured: n answers are made and all returned"))
         return false;
-    if (ask->has_text_logprobs) {
-        ask->logprobs = true;
-        ask->top_logprobs = ask->text_logprobs;
-    }
     if (ask->echo && ask->logprobs && !ask_warn(ask, err, "logprobs are those of the answer, not of the echoed prompt"))
         return false;
     ask->sampling.penalty_window = ask->penalty_window;
     return check_pairs(ask, err) && ask_check_tools(ask, err);
 }
 
-static bool read_all(struct ask *ask, const struct server_limits *limits, struct err *err)
+static bool read_all(struct ask *ask, struct err *err)
 {
+    bool server_strict = ask->strict;
     const char *name;
-    json_t *value, *strict = json_object_get(ask->body, "strict");
+    json_t *value;
 
-    ask->strict |= json_is_true(strict); // before the fields that it decides about
+    ask->strict |= json_is_true(json_object_get(ask->body, "strict")); // before the fields that it decides about
     json_object_foreach(ask->body, name, value)
     {
-        const struct field *f = find_field(name, ask->dialect);
-        bool server_strict = ask->strict;
-        if (json_is_null(value))
-            continue;
-        if (!f && !ask_warn(ask, err, "the field '%.60s' is not known", name))
-            return false;
-        if (f && !read_field(ask, f, value, limits, err))
+        if (!json_is_null(value) && !read_field(ask, name, value, err))
             return false;
         ask->strict |= server_strict; // a request cannot switch off what the server demands
     }
-    return check_whole(ask, limits, err);
+    return check_whole(ask, err);
 }
 
 bool ask_read(struct ask *ask, enum dialect dialect, json_t *body, const struct server_limits *limits, struct err *err)
@@ -400,12 +397,13 @@ bool ask_read(struct ask *ask, enum dialect dialect, json_t *body, const struct 
                          .body = body,
                          .warnings = json_array(),
                          .strict = strict,
+                         .limits = limits,
                          .n = 1,
                          .sampling = defaults.sampling,
                          .penalty_window = defaults.sampling.penalty_window };
     if (!json_is_object(body))
         err_set(err, ERR_INPUT, "the body is %s; want a JSON object", type_name(body));
-    else if (read_all(ask, limits, err))
+    else if (read_all(ask, err))
         return true;
     ask_release(ask);
     return false;

@@ -26,6 +26,7 @@ enum ask_thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
 
 struct ask {
     enum dialect dialect;
+    const struct server_limits *limits;
     json_t *body;              // owned
     json_t *messages, *prompt; // within body
     json_t *kwargs, *system;   // within body; NULL: none
@@ -49,21 +50,21 @@ struct ask {
     const char *model; // within body; NULL: not said
     struct ingot_sampling sampling;
     const char *stops[64]; // within body
-    uint32_t n_stops, max_tokens, n, best_of, top_logprobs, text_logprobs, penalty_window;
+    uint32_t n_stops, max_tokens, n, best_of, top_logprobs, penalty_window;
     int64_t seed;
-    bool has_seed, has_text_logprobs; // set when the field is there
-    bool reasoning_open;              // the prompt ends within the model's reasoning: known when it was rendered
-    bool reasoning_closed;            // or right behind it
+    bool has_seed;
+    bool reasoning_open;   // the prompt ends within the model's reasoning: known when it was rendered
+    bool reasoning_closed; // or right behind it
     bool stream, include_usage, logprobs, echo, ignore_eos, strict, no_generation_prompt;
 };
 
 // Fields with a file of their own, ask_tools.c.
-bool ask_take_tools(struct ask *ask, json_t *value, struct err *err);
-bool ask_take_choice(struct ask *ask, json_t *value, struct err *err);
+bool ask_take_tools(struct ask *ask, const char *name, json_t *value, struct err *err);
+bool ask_take_choice(struct ask *ask, const char *name, json_t *value, struct err *err);
 bool ask_take_format(struct ask *ask, const char *name, json_t *value, struct err *err);
-bool ask_take_bias(struct ask *ask, json_t *value, struct err *err);
-bool ask_take_reasoning(struct ask *ask, json_t *value, struct err *err);
-bool ask_take_thinking(struct ask *ask, json_t *value, struct err *err);
+bool ask_take_bias(struct ask *ask, const char *name, json_t *value, struct err *err);
+bool ask_take_reasoning(struct ask *ask, const char *name, json_t *value, struct err *err);
+bool ask_take_thinking(struct ask *ask, const char *name, json_t *value, struct err *err);
 bool ask_check_tools(struct ask *ask, struct err *err);
 
 // Takes the body. On failure the ask is released.

@@ -58,13 +58,13 @@ static bool take_tool(struct ask *ask, json_t *tool, size_t i, struct err *err)
            err_memory(err, "tools");
 }
 
-bool ask_take_tools(struct ask *ask, json_t *value, struct err *err)
+bool ask_take_tools(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
     json_t *tool;
     size_t i;
 
     if (!json_is_array(value))
-        return err_set(err, ERR_INPUT, "tools: want a list");
+        return err_set(err, ERR_INPUT, "%s: want a list", name);
     if (json_array_size(value) > ASK_MAX_TOOLS)
         return err_set(err, ERR_INPUT, "%zu tools; at most %d", json_array_size(value), ASK_MAX_TOOLS);
     if (json_array_size(value) == 0)
@@ -78,7 +78,7 @@ bool ask_take_tools(struct ask *ask, json_t *value, struct err *err)
     return true;
 }
 
-bool ask_take_choice(struct ask *ask, json_t *value, struct err *err)
+bool ask_take_choice(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
     const char *type = json_string_value(json_is_object(value) ? json_object_get(value, "type") : value);
     json_t *function = json_object_get(value, "function");
@@ -95,7 +95,7 @@ bool ask_take_choice(struct ask *ask, json_t *value, struct err *err)
         ask->choice = CHOICE_NAMED;
         ask->tool = json_string_value(json_object_get(function ? function : value, "name"));
     } else
-        return err_set(err, ERR_INPUT, "tool_choice: want none, auto, required, or a function's name in an object");
+        return err_set(err, ERR_INPUT, "%s: want none, auto, required, or a function's name in an object", name);
     return ask->choice != CHOICE_NAMED || ask->tool || err_set(err, ERR_INPUT, "tool_choice: the function's name is missing");
 }
 
@@ -148,14 +148,14 @@ bool ask_take_format(struct ask *ask, const char *name, json_t *value, struct er
     return json_is_object(ask->schema) || err_set(err, ERR_INPUT, "%s.json_schema.schema: want an object", name);
 }
 
-bool ask_take_bias(struct ask *ask, json_t *value, struct err *err)
+bool ask_take_bias(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
     const char *key;
     json_t *bias;
     uint64_t token;
 
     if (!json_is_object(value))
-        return err_set(err, ERR_INPUT, "logit_bias: want an object of tokens and numbers");
+        return err_set(err, ERR_INPUT, "%s: want an object of tokens and numbers", name);
     if (json_object_size(value) > MAX_BIASES)
         return err_set(err, ERR_INPUT, "logit_bias names %zu tokens; at most %d", json_object_size(value), MAX_BIASES);
     if (json_object_size(value) == 0)
@@ -173,20 +173,20 @@ bool ask_take_bias(struct ask *ask, json_t *value, struct err *err)
     return true;
 }
 
-bool ask_take_reasoning(struct ask *ask, json_t *value, struct err *err)
+bool ask_take_reasoning(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
     if (!json_is_object(value))
-        return err_set(err, ERR_INPUT, "reasoning: want an object");
+        return err_set(err, ERR_INPUT, "%s: want an object", name);
     ask->reasoning = value;
-    return only_keys(ask, value, " effort ", "reasoning", err);
+    return only_keys(ask, value, " effort ", name, err);
 }
 
-bool ask_take_thinking(struct ask *ask, json_t *value, struct err *err)
+bool ask_take_thinking(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
     const char *type = json_string_value(json_object_get(value, "type"));
 
     if (!type)
-        return err_set(err, ERR_INPUT, "thinking: want an object with a string \"type\"");
+        return err_set(err, ERR_INPUT, "%s: want an object with a string \"type\"", name);
     ask->thinking = !strcmp(type, "disabled") ? THINKING_OFF : THINKING_ON;
-    return only_keys(ask, value, " type display ", "thinking", err);
+    return only_keys(ask, value, " type display ", name, err);
 }
