@@ -26,15 +26,15 @@ static __device__ f32 plain(const struct planes &w, u64 at)
 
 extern "C" __global__ void __launch_bounds__(128) embed(const __grid_constant__ struct embed_params p)
 {
-    u32 row = blockIdx.x;
+    u32 row = blockIdx.x, n_rows = p.step->n_rows, at = min(row, max(n_rows, 1u) - 1), token = step_tokens(p.step)[at];
+    u64 logged = (u64)step_slots(p.step)[at] * p.args.log_stride + step_positions(p.step)[at];
 
     wait_for_inputs();
-    if (row >= p.step->n_rows)
+    if (row >= n_rows)
         return;
     f32 *out = p.out + (u64)row * p.args.n_cols;
-    u32 token = step_tokens(p.step)[row];
     if (token == STEP_TOKEN_LOGGED)
-        token = p.log[(u64)step_slots(p.step)[row] * p.args.log_stride + step_positions(p.step)[row]];
+        token = p.log[logged];
     if (token >= p.args.n_tokens)
         token = 0; // the row of a sequence whose last result was invalid: nobody reads it
     if (p.table.format <= PLANES_BF16) {

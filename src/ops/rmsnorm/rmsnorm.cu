@@ -5,11 +5,11 @@
 extern "C" __global__ void __launch_bounds__(256) rmsnorm(const __grid_constant__ struct rmsnorm_params p)
 {
     __shared__ f32 room[33];
-    u32 row = blockIdx.x;
+    u32 row = blockIdx.x, n_rows = n_rows_of(p.step, p.args.rows);
     f32 squares = 0;
 
     wait_for_inputs();
-    if (row >= n_rows_of(p.step, p.args.rows))
+    if (row >= n_rows)
         return;
     const f32 *in = p.in + (u64)row * p.args.n_cols;
     f32 *out = p.out + (u64)row * p.args.n_cols;

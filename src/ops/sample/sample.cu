@@ -63,15 +63,16 @@ static __device__ void log_rows(const struct sample_launch_params &p)
 
 extern "C" __global__ void __launch_bounds__(SCAN_THREADS) sample_scan(const __grid_constant__ struct sample_launch_params p)
 {
-    u32 row = blockIdx.y;
+    u32 row = blockIdx.y, n_outputs = p.step->n_outputs;
     struct sample_part best = { 0, ~0u, 0, 0 };
 
     wait_for_inputs();
     if (blockIdx.x == 0 && row == 0)
         log_rows(p);
-    if (row >= p.step->n_outputs)
+    if (row >= n_outputs)
         return;
     const f32 *logits = p.logits + (u64)row * p.args.n_tokens;
+#pragma unroll 4
     for (u32 i = blockIdx.x * SCAN_THREADS + threadIdx.x; i < p.args.n_tokens; i += SAMPLE_PARTS * SCAN_THREADS)
         best = better(best, look(logits[i], i));
     best = block_best(best);
@@ -274,13 +275,14 @@ static __device__ u32 choose(const struct sample_launch_params &p, u32 output, c
 
 extern "C" __global__ void __launch_bounds__(DRAW_THREADS) sample_draw(const __grid_constant__ struct sample_launch_params p)
 {
-    u32 output = blockIdx.x;
+    u32 output = blockIdx.x, n_outputs = p.step->n_outputs, at = min(output, max(n_outputs, 1u) - 1);
+    bool draws = output < n_outputs && !(step_samples(p.step)[at].flags & SAMPLE_SKIP);
+    u32 row = step_outputs(p.step)[at], position = step_positions(p.step)[row];
+    u32 *log = p.log + (u64)step_slots(p.step)[row] * p.args.log_stride;
 
     wait_for_inputs();
-    if (output >= p.step->n_outputs || step_samples(p.step)[output].flags & SAMPLE_SKIP)
+    if (!draws)
         return;
-    u32 row = step_outputs(p.step)[output], position = step_positions(p.step)[row];
-    u32 *log = p.log + (u64)step_slots(p.step)[row] * p.args.log_stride;
     u32 id = choose(p, output, log, position);
     if (threadIdx.x > 0)
         return;
