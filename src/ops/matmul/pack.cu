@@ -169,8 +169,8 @@ static __device__ void pack_super(const struct pack_params &p, u64 at)
         put_super(p, at, q, 0);
         for (u32 g = 0; g < 8; g++) {
             struct q4_k_pair pair = q4_k_scale(packed, g);
-            scales[g] = pair.scale;
-            scales[8 + g] = pair.min;
+            scales[2 * g] = pair.scale;
+            scales[2 * g + 1] = pair.min;
         }
         put_scales(p, at, scales, p.to.format == PLANES_Q4_K ? four.d : five.d, p.to.format == PLANES_Q4_K ? four.dmin : five.dmin);
     } else if (p.to.format == PLANES_Q6_K) {
@@ -185,8 +185,8 @@ static __device__ void pack_super(const struct pack_params &p, u64 at)
             struct destination d = find(p.to, at / per_row, at % per_row * 8 + g);
             for (u32 i = 0; i < 16; i++)
                 d.quants[i] = b.q[16 * g + i];
-            scales[g] = (u8)iq4_xs_scale(&b, g);
-            scales[8 + g] = 0;
+            scales[2 * g] = (u8)iq4_xs_scale(&b, g);
+            scales[2 * g + 1] = 0;
         }
         put_scales(p, at, scales, b.d, 0);
     }

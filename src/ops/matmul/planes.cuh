@@ -30,7 +30,30 @@ struct plane_bytes { // where the planes of a matrix, or of one row, begin
     const u8 *quants, *high, *scales, *deltas;
 };
 
-// Block `at` of 32, counted from where the planes begin. ONCE: they lie in memory and nobody reads them again.
+// What scales block `at` of 32, counted from where the planes begin.
+template <u32 F> static __device__ __forceinline__ void scales_at(const struct plane_bytes &p, u32 at, struct packed<F> &r)
+{
+    if (F == PLANES_Q4_0 || F == PLANES_Q5_0 || F == PLANES_Q8_0 || F == PLANES_IQ4_NL)
+        r.scale = ((const u16 *)p.scales)[at];
+    if (F == PLANES_Q4_1 || F == PLANES_Q5_1 || F == PLANES_MXFP4)
+        r.scale = ((const u32 *)p.scales)[at];
+    if (F >= PLANES_Q2_K && F != PLANES_IQ4_NL && F != PLANES_MXFP4) {
+        r.scale = ((const u16 *)p.scales)[at];
+        r.delta = ((const u32 *)p.deltas)[at / 8];
+    }
+}
+template <u32 F> static __device__ __forceinline__ void high_at(const struct plane_bytes &p, u32 at, struct packed<F> &r)
+{
+    if (F == PLANES_Q5_0 || F == PLANES_Q5_1 || F == PLANES_Q5_K)
+        r.high[0] = ((const u32 *)p.high)[at];
+    if (F == PLANES_Q6_K) {
+        uint2 h = ((const uint2 *)p.high)[at];
+        r.high[0] = h.x;
+        r.high[1] = h.y;
+    }
+}
+
+// All of it. ONCE: the planes lie in memory and nobody reads them again.
 template <u32 F, bool ONCE> static __device__ __forceinline__ struct packed<F> block_at(const struct plane_bytes &p, u32 at)
 {
     struct packed<F> r;
@@ -39,28 +62,8 @@ template <u32 F, bool ONCE> static __device__ __forceinline__ struct packed<F> b
     r.q[0] = load_quants<ONCE>(q);
     if (F == PLANES_Q8_0)
         r.q[F == PLANES_Q8_0] = load_quants<ONCE>(q + 16);
-    if (F == PLANES_Q5_0 || F == PLANES_Q5_1 || F == PLANES_Q5_K)
-        r.high[0] = ((const u32 *)p.high)[at];
-    if (F == PLANES_Q6_K) {
-        uint2 h = ((const uint2 *)p.high)[at];
-        r.high[0] = h.x;
-        r.high[1] = h.y;
-    }
-    if (F == PLANES_Q4_0 || F == PLANES_Q5_0 || F == PLANES_Q8_0 || F == PLANES_IQ4_NL)
-        r.scale = ((const u16 *)p.scales)[at];
-    if (F == PLANES_Q4_1 || F == PLANES_Q5_1 || F == PLANES_MXFP4)
-        r.scale = ((const u32 *)p.scales)[at];
-    if (F >= PLANES_Q2_K && F != PLANES_IQ4_NL && F != PLANES_MXFP4) {
-        u32 super = at / 8, g = at % 8;
-        const u8 *s = p.scales + (u64)super * 16;
-        if (F == PLANES_Q4_K || F == PLANES_Q5_K)
-            r.scale = s[g] | (u32)s[g + 8] << 8;
-        else if (F == PLANES_IQ4_XS)
-            r.scale = s[g];
-        else
-            r.scale = ((const u16 *)s)[g];
-        r.delta = ((const u32 *)p.deltas)[super];
-    }
+    high_at<F>(p, at, r);
+    scales_at<F>(p, at, r);
     return r;
 }
 
@@ -92,7 +95,28 @@ static __device__ __forceinline__ void look_up(u32 q, const u32 (&table)[4], int
     *high = (int)__byte_perm(mixed[0], mixed[1], 0x7531);
 }
 
-// The integers alone; their zero points are in the offsets.
+// Word i of a block's nibbles, elements 4 i .. 4 i + 3 and 16 more, as integers; their zero points are in the offsets.
+template <u32 F> static __device__ __forceinline__ void unpack_word(u32 w, const u32 (&bits)[2], u32 i, int *low, int *high)
+{
+    if (F == PLANES_IQ4_NL || F == PLANES_IQ4_XS) {
+        const u32 table[4] = { 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535 };
+        look_up(w, table, low, high);
+    } else if (F == PLANES_MXFP4) {
+        const u32 table[4] = { 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc };
+        look_up(w, table, low, high);
+    } else {
+        *low = (int)(w & 0x0f0f0f0f);
+        *high = (int)(w >> 4 & 0x0f0f0f0f);
+    }
+    if (F == PLANES_Q5_0 || F == PLANES_Q5_1 || F == PLANES_Q5_K) {
+        *low |= (int)((bits[0] >> i & 0x01010101) << 4);
+        *high |= (int)((bits[0] >> (i + 4) & 0x01010101) << 4);
+    }
+    if (F == PLANES_Q6_K) {
+        *low |= (int)((bits[0] >> 2 * i & 0x03030303) << 4);
+        *high |= (int)((bits[1] >> 2 * i & 0x03030303) << 4);
+    }
+}
 template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct packed<F> &r, int (&q)[8])
 {
     const u32 w[4] = { r.q[0].x, r.q[0].y, r.q[0].z, r.q[0].w };
@@ -104,26 +128,8 @@ template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct
         return;
     }
 #pragma unroll
-    for (u32 i = 0; i < 4; i++) {
-        if (F == PLANES_IQ4_NL || F == PLANES_IQ4_XS) {
-            const u32 table[4] = { 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535 };
-            look_up(w[i], table, &q[i], &q[i + 4]);
-        } else if (F == PLANES_MXFP4) {
-            const u32 table[4] = { 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc };
-            look_up(w[i], table, &q[i], &q[i + 4]);
-        } else {
-            q[i] = (int)(w[i] & 0x0f0f0f0f);
-            q[i + 4] = (int)(w[i] >> 4 & 0x0f0f0f0f);
-        }
-        if (F == PLANES_Q5_0 || F == PLANES_Q5_1 || F == PLANES_Q5_K) {
-            q[i] |= (int)((r.high[0] >> i & 0x01010101) << 4);
-            q[i + 4] |= (int)((r.high[0] >> (i + 4) & 0x01010101) << 4);
-        }
-        if (F == PLANES_Q6_K) {
-            q[i] |= (int)((r.high[0] >> 2 * i & 0x03030303) << 4);
-            q[i + 4] |= (int)((r.high[1] >> 2 * i & 0x03030303) << 4);
-        }
-    }
+    for (u32 i = 0; i < 4; i++)
+        unpack_word<F>(w[i], r.high, i, &q[i], &q[i + 4]);
 }
 
 template <u32 F> static __device__ __forceinline__ void unpack_scales(const struct packed<F> &r, f32 (&scale)[2], f32 (&offset)[2])

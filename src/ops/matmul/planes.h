@@ -4,7 +4,7 @@
 //   quants  of each 32 elements 16 bytes (byte j: element j low, element j + 16 high) or 32 bytes (int8)
 //   high    the fifth bits (4 bytes for 32: bit i of byte b is element 4 i + b) or the top two bits of six
 //           (8 bytes for 32: bits 2 (i % 4) of byte 4 (i / 4) + b are element 4 i + b)
-//   scales  of each 32 a half, two halves or a float; or of each 256 sixteen bytes: scales as integers, mins after them
+//   scales  of each 32 a half, two halves or a float; or of each 256 sixteen bytes: scales as integers, each with its minimum behind it
 //   deltas  of each 256 two halves, what the integers multiply
 // value = scale * q + offset; no value is changed. Plain numbers stay as in the file.
 #pragma once
