@@ -1,9 +1,9 @@
-// attend_cuda.c - chooses the kernel: attend_few for up to 16 rows of fp16 pages, attend_many for more and for the other formats,
-// attend_plain for fp32 pages and odd heads.
+// attend_cuda.c - chooses the kernel: attend_few for up to 64 rows where K and V have one format, else attend_many; attend_plain for
+// fp32 pages and odd heads.
 #include "ops/attend/attend_cuda.h"
 #include "ops/cuda_table.h"
 
-enum { FEW_ROWS = 16, MANY_ROWS = 64 };
+enum { FEW_ROWS = 64, MANY_ROWS = 64, MANY_HELPERS = 15 };
 
 static u32 divide_up(u32 a, u32 b)
 {
@@ -16,6 +16,7 @@ static void launch_few(struct cuda_plan *p, struct attend_params *params)
     const struct page_shape *s = &params->args.pages;
     u32 rows = p->tape.max_rows, n_heads = params->args.n_heads, most = divide_up(s->max_pages, ATTEND_FEW_THREADS / 32);
     u32 n_splits = 2 * p->device.n_sms / (rows * n_heads);
+    static const char *const formats[] = { [KV_F16] = "f16", [KV_BF16] = "bf16", [KV_Q8_0] = "q8_0" };
     char name[32];
 
     n_splits = n_splits < most ? n_splits : most;
@@ -24,16 +25,22 @@ static void launch_few(struct cuda_plan *p, struct attend_params *params)
     p->private_bytes = (u64)rows * n_heads * params->n_splits * 4 * (s->head_dim + 2) * 4;
     params->arrived = p->counters_at;
     params->partial = p->private_at;
-    snprintf(name, sizeof name, "attend_few_%u", s->head_dim);
+    snprintf(name, sizeof name, "attend_few_%u_%s", s->head_dim, formats[s->k_format]);
     cuda_launch_add(p, name, (struct cuda_shape){ { params->n_splits, n_heads, rows }, ATTEND_FEW_THREADS, 0 }, params,
                     sizeof *params);
 }
 
-static void launch_many(struct cuda_plan *p, const struct attend_params *params)
+// Rows that decode come first in a step, each of another sequence: several blocks share the runs of a tile that may hold such.
+static void launch_many(struct cuda_plan *p, struct attend_params *params)
 {
-    u32 head_dim = params->args.pages.head_dim;
-    struct cuda_shape shape = { { divide_up(p->tape.max_rows, MANY_ROWS), params->args.n_heads, 1 }, 128, 4 * 64 * head_dim * 2 };
+    u32 head_dim = params->args.pages.head_dim, n_tiles = divide_up(p->tape.max_rows, MANY_ROWS), n = p->tape.max_outputs - 1;
     char name[32];
+
+    params->n_helpers = n < MANY_HELPERS ? n : MANY_HELPERS;
+    params->n_helped = divide_up(p->tape.max_outputs, MANY_ROWS);
+    struct cuda_shape shape = { { n_tiles + params->n_helped * params->n_helpers, params->args.n_heads, 1 },
+                                128,
+                                4 * 64 * head_dim * 2 };
 
     snprintf(name, sizeof name, "attend_hopper_%u", head_dim);
     if (p->device.capability < 90 || !cuda_has_kernel(p, name))
@@ -53,7 +60,7 @@ void cuda_plan_attend(struct cuda_plan *p)
     u32 rows = p->tape.max_rows, n_heads = params.args.n_heads;
     bool tiles = s->k_format != KV_F32 && s->v_format != KV_F32 && (s->head_dim == 64 || s->head_dim == 128);
 
-    if (tiles && (rows <= FEW_ROWS || p->tape.invariant) && s->k_format == KV_F16 && s->v_format == KV_F16) {
+    if (tiles && (rows <= FEW_ROWS || p->tape.invariant) && s->k_format == s->v_format) {
         launch_few(p, &params);
     } else if (tiles) {
         launch_many(p, &params);

@@ -13,6 +13,8 @@ struct attend_params {
     DEVICE_AT(f32) partial; // attend_few: [rows, heads, 4 * splits, head_dim + 2]
     DEVICE_AT(u32) arrived; // attend_few: [rows, heads], zero between steps
     struct attend_args args;
-    u32 n_splits, reserved; // n_splits: blocks for a head
+    u32 n_splits;            // attend_few: blocks for a head
+    u32 n_helpers, n_helped; // attend_many: blocks more for each of the first tiles
+    u32 reserved;
 };
 enum { ATTEND_FEW_THREADS = 256, ATTEND_ALONE_PAGES = 16 }; // up to so many pages a head is one block's

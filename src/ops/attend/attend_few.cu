@@ -1,10 +1,11 @@
-// attend_few.cu - attend.h for a few rows: fp16 pages, heads of 64 or 128.
+// attend_few.cu - attend.h for a few rows: pages of fp16, BF16 and Q8_0, heads of 64 or 128.
 //
 // A warp takes whole pages with a softmax of its own; the warps of a block meet at the end, and the last block of several adds up their
 // parts in order. A short context takes one block for each head; a long one is split over many blocks, and up to four heads of a group
 // share each read of K and V. Which way it goes depends on the row's position and the tape alone.
-// K pages hold [dim][16 tokens], V pages [token][dim]. A lane reads eight tokens of one dimension of K, and eight dimensions of one
-// token of V. Pages that are older than the step are read before the block waits for its inputs.
+// A lane has eight tokens of one dimension of K, and eight dimensions of one token of V: 16 bytes of fp16. Of BF16 and Q8_0 it reads the
+// 32 bytes that it shares with its neighbours and keeps its own. Pages that are older than the step are read before the block waits for
+// its inputs.
 #include "device/cuda/kernel.cuh"
 #include "ops/attend/attend_cuda.h"
 
@@ -58,32 +59,73 @@ static __device__ __forceinline__ struct share share_of(const struct attend_para
     return s;
 }
 
-template <u32 DIM> struct page { // a lane's part of K and V
-    static constexpr u32 n_k = DIM / 16, n_v = DIM / 16, lanes = DIM / 8; // lanes: that share a token of V
-    uint4 k[n_k], v[n_v];
+struct eight { // numbers of K or V as they lie in the page: 16 bits each, or 8
+    u32 words[4];
 };
 
-template <u32 DIM> static __device__ __forceinline__ void load_page(const struct attend_params &p, struct page<DIM> &page, u32 number, u32 kv)
+// Eight numbers at `at`, each the `which`-th of its group.
+template <u32 FORMAT> static __device__ __forceinline__ struct eight load_eight(const u8 *at, u32 which)
 {
-    u64 at = page_at(&p.args.pages, number, kv);
-    u32 lane = threadIdx.x & 31;
+    uint4 a = *(const uint4 *)at, b = FORMAT == KV_F16 ? a : *(const uint4 *)(at + 16);
 
-#pragma unroll
-    for (u32 i = 0; i < page.n_k; i++)
-        page.k[i] = *((const uint4 *)((const __half *)p.k_pages + at) + i * 32 + lane);
-#pragma unroll
-    for (u32 i = 0; i < page.n_v; i++)
-        page.v[i] = *((const uint4 *)((const __half *)p.v_pages + at) + i * 32 + lane);
+    if (FORMAT == KV_F16)
+        return { { a.x, a.y, a.z, a.w } };
+    if (FORMAT == KV_BF16) {
+        u32 pick = which ? 0x7632 : 0x5410;
+        return { { __byte_perm(a.x, a.y, pick), __byte_perm(a.z, a.w, pick), __byte_perm(b.x, b.y, pick), __byte_perm(b.z, b.w, pick) } };
+    }
+    u32 pick = which | (4 + which) << 4;
+    return { { __byte_perm(__byte_perm(a.x, a.y, pick), __byte_perm(a.z, a.w, pick), 0x5410),
+               __byte_perm(__byte_perm(b.x, b.y, pick), __byte_perm(b.z, b.w, pick), 0x5410), 0, 0 } };
 }
 
-static __device__ __forceinline__ void widen_halves(const uint4 &v, f32 (&out)[8])
+// Q8_0 without its scales.
+template <u32 FORMAT> static __device__ __forceinline__ void widen(const struct eight &v, f32 (&out)[8])
 {
-    const u32 words[4] = { v.x, v.y, v.z, v.w };
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
-        float2 f = __half22float2(*(const __half2 *)&words[i]);
+        float2 f;
+        if (FORMAT == KV_F16) {
+            f = __half22float2(*(const __half2 *)&v.words[i]);
+        } else if (FORMAT == KV_BF16) {
+            f = make_float2(__uint_as_float(v.words[i] << 16), __uint_as_float(v.words[i] & 0xffff0000));
+        } else { // b + 128 in the low bits of 2^23
+            u32 word = v.words[i / 2] ^ 0x80808080, byte = i % 2 * 2;
+            f = make_float2(__uint_as_float(__byte_perm(word, 0x4b000000, 0x7650 + byte)) - 8388736.0f,
+                            __uint_as_float(__byte_perm(word, 0x4b000000, 0x7651 + byte)) - 8388736.0f);
+        }
         out[2 * i] = f.x;
         out[2 * i + 1] = f.y;
+    }
+}
+
+template <u32 DIM, u32 K, u32 V> struct page { // a lane's part of K and V, in these formats
+    static constexpr u32 n = DIM / 16, lanes = DIM / 8; // lanes: that share a token of V
+    struct eight k[n], v[n];
+    struct eight k_scales[K == KV_Q8_0 ? n / 2 : 1]; // of eight tokens, 32 dims
+    __half v_scales[V == KV_Q8_0 ? n : 1];
+};
+
+template <u32 DIM, u32 K, u32 V>
+static __device__ __forceinline__ void load_page(const struct attend_params &p, struct page<DIM, K, V> &page, u32 number, u32 kv)
+{
+    u64 place = page_place(&p.args.pages, number, kv);
+    const u8 *k = (const u8 *)p.k_pages + place * page_head_bytes(K, DIM), *v = (const u8 *)p.v_pages + place * page_head_bytes(V, DIM);
+    u32 lane = threadIdx.x & 31, k_group = page_group(K), v_group = page_group(V), first = (lane & 1) * 8;
+
+#pragma unroll
+    for (u32 i = 0; i < page.n; i++) {
+        u32 dim = i * 16 + lane / 2;
+        page.k[i] = load_eight<K>(k + (dim / k_group * PAGE_TOKENS + first) * k_group * page_number_bytes(K), dim % k_group);
+        if (K == KV_Q8_0 && i % 2 == 0)
+            page.k_scales[i / 2] = load_eight<KV_F16>(k + page_scale_at(&p.args.pages, first, dim), 0);
+    }
+#pragma unroll
+    for (u32 i = 0; i < page.n; i++) {
+        u32 token = i * (32 / page.lanes) + lane / page.lanes, dim = lane % page.lanes * 8;
+        page.v[i] = load_eight<V>(v + (token / v_group * DIM + dim) * v_group * page_number_bytes(V), token % v_group);
+        if (V == KV_Q8_0)
+            page.v_scales[i] = *(const __half *)(v + page_scale_at(&p.args.pages, token, dim));
     }
 }
 
@@ -148,16 +190,23 @@ static __device__ __forceinline__ void load_queries(const struct attend_params &
 }
 
 // The weights of a page's tokens, each in the lane that keeps its score.
-template <u32 DIM, u32 HEADS>
-static __device__ __forceinline__ void page_weights(struct state<DIM, HEADS> &s, const struct page<DIM> &page, const struct room<DIM> &room, bool seen, f32 (&weights)[HEADS])
+template <u32 DIM, u32 HEADS, u32 K, u32 V>
+static __device__ __forceinline__ void page_weights(struct state<DIM, HEADS> &s, const struct page<DIM, K, V> &page, const struct room<DIM> &room, bool seen, f32 (&weights)[HEADS])
 {
     u32 lane = threadIdx.x & 31;
     f32 scores[HEADS][8] = {};
 
 #pragma unroll
-    for (u32 i = 0; i < page.n_k; i++) {
+    for (u32 i = 0; i < page.n; i++) {
         f32 k[8];
-        widen_halves(page.k[i], k);
+        widen<K>(page.k[i], k);
+        if (K == KV_Q8_0) {
+            f32 scales[8];
+            widen<KV_F16>(page.k_scales[i / 2], scales);
+#pragma unroll
+            for (u32 j = 0; j < 8; j++)
+                k[j] *= scales[j];
+        }
 #pragma unroll
         for (u32 h = 0; h < HEADS; h++) {
             f32 q = HEADS == 1 ? s.q[i] : room.sums[threadIdx.x / 32][h][lane / 2 + 16 * i];
@@ -181,17 +230,21 @@ static __device__ __forceinline__ void page_weights(struct state<DIM, HEADS> &s,
 }
 
 // Tokens that are not seen may hold anything: their values count as zero.
-template <u32 DIM, u32 HEADS>
-static __device__ __forceinline__ void page_values(struct state<DIM, HEADS> &s, const struct page<DIM> &page, u32 first, u32 last,
+template <u32 DIM, u32 HEADS, u32 K, u32 V>
+static __device__ __forceinline__ void page_values(struct state<DIM, HEADS> &s, const struct page<DIM, K, V> &page, u32 first, u32 last,
                                                    const f32 (&weights)[HEADS])
 {
     u32 lane = threadIdx.x & 31;
 
 #pragma unroll
-    for (u32 i = 0; i < page.n_v; i++) {
+    for (u32 i = 0; i < page.n; i++) {
         u32 token = i * (32 / page.lanes) + lane / page.lanes;
+        bool seen = token >= first && token <= last;
         f32 v[8];
-        widen_halves(token >= first && token <= last ? page.v[i] : make_uint4(0, 0, 0, 0), v);
+        widen<V>(page.v[i], v);
+#pragma unroll
+        for (u32 j = 0; j < 8; j++)
+            v[j] = !seen ? 0 : V == KV_Q8_0 ? v[j] * __half2float(page.v_scales[V == KV_Q8_0 ? i : 0]) : v[j];
 #pragma unroll
         for (u32 h = 0; h < HEADS; h++) {
             f32 w = __shfl_sync(~0u, weights[h], keeping_lane(token));
@@ -202,8 +255,8 @@ static __device__ __forceinline__ void page_values(struct state<DIM, HEADS> &s, 
     }
 }
 
-template <u32 DIM, u32 HEADS>
-static __device__ __forceinline__ void take_page(struct state<DIM, HEADS> &s, const struct page<DIM> &page, const struct room<DIM> &room,
+template <u32 DIM, u32 HEADS, u32 K, u32 V>
+static __device__ __forceinline__ void take_page(struct state<DIM, HEADS> &s, const struct page<DIM, K, V> &page, const struct room<DIM> &room,
                                                  const struct row_range &r, u32 at)
 {
     u32 first = max(r.first, at * PAGE_TOKENS) - at * PAGE_TOKENS, last = min(r.position - at * PAGE_TOKENS, PAGE_TOKENS - 1);
@@ -217,7 +270,7 @@ static __device__ __forceinline__ void take_page(struct state<DIM, HEADS> &s, co
 template <u32 DIM, u32 HEADS>
 static __device__ __forceinline__ void put_state(struct state<DIM, HEADS> &s, struct room<DIM> &room)
 {
-    constexpr u32 lanes = page<DIM>::lanes;
+    constexpr u32 lanes = DIM / 8; // that share a token of V
     u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32;
 
 #pragma unroll
@@ -304,12 +357,12 @@ static __device__ __forceinline__ void meet(const struct attend_params &p, const
         combine<DIM>(p, s, row);
 }
 
-template <u32 DIM, u32 HEADS>
+template <u32 DIM, u32 HEADS, u32 K, u32 V>
 static __device__ __forceinline__ void take_share(const struct attend_params &p, const struct row_range &r, const struct share &s, struct room<DIM> &room)
 {
     u32 at = s.first + threadIdx.x / 32, row = blockIdx.z;
     bool early = at < s.end && (at + 1) * PAGE_TOKENS <= r.old;
-    struct page<DIM> page = {};
+    struct page<DIM, K, V> page = {};
     struct state<DIM, HEADS> state;
 
     if (early)
@@ -319,10 +372,12 @@ static __device__ __forceinline__ void take_share(const struct attend_params &p,
         if (!early)
             load_page(p, page, r.table[at], s.kv);
         load_queries(p, state, s, room);
-        take_page(state, page, room, r, at);
-        for (at += WARPS; at < s.end; at += WARPS) {
-            load_page(p, page, r.table[at], s.kv);
+        for (;;) {
             take_page(state, page, room, r, at);
+            at += WARPS;
+            if (at >= s.end)
+                break;
+            load_page(p, page, r.table[at], s.kv);
         }
         __syncwarp();
         put_state(state, room);
@@ -331,7 +386,7 @@ static __device__ __forceinline__ void take_share(const struct attend_params &p,
     meet(p, room, s, row);
 }
 
-template <u32 DIM> static __device__ __forceinline__ void attend_few(const struct attend_params &p)
+template <u32 DIM, u32 K, u32 V> static __device__ __forceinline__ void attend_few(const struct attend_params &p)
 {
     __shared__ __align__(16) struct room<DIM> room;
     u32 row = blockIdx.z;
@@ -346,16 +401,19 @@ template <u32 DIM> static __device__ __forceinline__ void attend_few(const struc
     if (s.split >= s.n_splits) // need not wait: row 0's first share does, so this launch ends after the ones it depends on
         return;
     if (s.n_heads == 1)
-        take_share<DIM, 1>(p, r, s, room);
+        take_share<DIM, 1, K, V>(p, r, s, room);
     else
-        take_share<DIM, 4>(p, r, s, room);
+        take_share<DIM, 4, K, V>(p, r, s, room);
 }
 
-extern "C" __global__ void __launch_bounds__(ATTEND_FEW_THREADS, 2) attend_few_64(const __grid_constant__ struct attend_params p)
-{
-    attend_few<64>(p);
-}
-extern "C" __global__ void __launch_bounds__(ATTEND_FEW_THREADS, 2) attend_few_128(const __grid_constant__ struct attend_params p)
-{
-    attend_few<128>(p);
-}
+#define ATTEND_FEW(dim, name, F)                                                                                             \
+    extern "C" __global__ void __launch_bounds__(ATTEND_FEW_THREADS, 2) attend_few_##dim##_##name(const __grid_constant__ struct attend_params p) \
+    {                                                                                                                            \
+        attend_few<dim, F, F>(p);                                                                                                \
+    }
+#define FOR_DIM(dim)               \
+    ATTEND_FEW(dim, f16, KV_F16)   \
+    ATTEND_FEW(dim, bf16, KV_BF16) \
+    ATTEND_FEW(dim, q8_0, KV_Q8_0)
+FOR_DIM(64)
+FOR_DIM(128)

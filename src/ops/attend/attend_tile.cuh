@@ -212,15 +212,25 @@ template <u32 D> struct attention {
     }
 };
 
-// The run of rows that begins at `first`: every thread finds the same.
-static __device__ struct run run_at(const struct attend_params &p, u32 base, u32 first, u32 n)
+// Which of the block's rows begin a run, a bit each: every thread finds the same.
+static __device__ __forceinline__ u64 run_starts(const struct attend_params &p, u32 base, u32 n)
 {
     const u32 *slots = step_slots(p.step) + base, *positions = step_positions(p.step) + base;
-    struct run r = { first, first + 1, slots[first], positions[first] };
+    u32 lane = threadIdx.x & 31, bits[2];
 
-    while (r.end < n && slots[r.end] == r.slot && positions[r.end] == r.position + (r.end - first))
-        r.end++;
-    return r;
+#pragma unroll
+    for (u32 half = 0; half < 2; half++) {
+        u32 i = half * 32 + lane, before = max(i, 1u) - 1;
+        bool follows = i < n && i > 0 && slots[i] == slots[before] && positions[i] == positions[before] + 1;
+        bits[half] = __ballot_sync(~0u, i < n && !follows);
+    }
+    return bits[0] | (u64)bits[1] << 32;
+}
+static __device__ __forceinline__ struct run run_at(const struct attend_params &p, u32 base, u64 starts, u32 n)
+{
+    u32 first = __ffsll((long long)starts) - 1;
+    u64 others = starts & (starts - 1);
+    return { first, others ? (u32)__ffsll((long long)others) - 1 : n, step_slots(p.step)[base + first], step_positions(p.step)[base + first] };
 }
 
 // TILE(attention, stage, first token, masked) adds one tile.
@@ -263,22 +273,25 @@ static __device__ __forceinline__ void run_through(struct attention<D> &a, const
     a.put(base + warp * 16 + lane / 4 + 8, blockIdx.y, 1);
 }
 
-// Blocks with the longest pasts are the first to start.
+// Blocks with the longest pasts are the first to start. Those that help a tile take every so many-th of its runs.
 template <u32 D, typename Tile> static __device__ __forceinline__ void attend_rows(const struct attend_params &p, Tile tile)
 {
     extern __shared__ __align__(1024) unsigned char many_shared[];
-    u32 base = (gridDim.x - 1 - blockIdx.x) * MANY_ROWS;
+    u32 n_tiles = gridDim.x - p.n_helped * p.n_helpers, tile_at = n_tiles - 1 - blockIdx.x, turn = 0, n_turns = 1;
+
+    if (blockIdx.x >= n_tiles) {
+        tile_at = (blockIdx.x - n_tiles) / p.n_helpers;
+        turn = 1 + (blockIdx.x - n_tiles) % p.n_helpers;
+    }
+    if (tile_at < p.n_helped)
+        n_turns = 1 + p.n_helpers;
+    u32 base = tile_at * MANY_ROWS, n_rows = p.step->n_rows, n = n_rows > base ? min((u32)MANY_ROWS, n_rows - base) : 0;
+    u64 starts = run_starts(p, base, n); // the step is older than any launch
+    u32 kv_head = blockIdx.y / (p.args.n_heads / p.args.pages.n_kv_heads);
 
     wait_for_inputs();
-    if (base >= p.step->n_rows)
-        return;
-    u32 n = min((u32)MANY_ROWS, p.step->n_rows - base);
-    struct attention<D> a = {
-        p, (u32)__cvta_generic_to_shared(many_shared), blockIdx.y / (p.args.n_heads / p.args.pages.n_kv_heads)
-    };
-    for (u32 first = 0; first < n;) {
-        struct run r = run_at(p, base, first, n);
-        run_through<D>(a, r, base, tile);
-        first = r.end;
-    }
+    struct attention<D> a = { p, (u32)__cvta_generic_to_shared(many_shared), kv_head };
+    for (u32 k = 0; starts; k++, starts &= starts - 1)
+        if (k % n_turns == turn)
+            run_through<D>(a, run_at(p, base, starts, n), base, tile);
 }
