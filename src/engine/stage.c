@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "models/arch.h"
 
-enum { SMALL_ROWS = 16 };
+static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64 }; // the last bucket takes every step
 
 // Takes one tensor over to the device. Vectors become fp32.
 static bool take_vector(struct stage *s, const struct tensor *t, const char *name, struct weight *w, struct err *err)
@@ -158,9 +158,10 @@ bool stage_create(struct stage *s, const struct model *m, struct device *d, stru
 {
     *s = (struct stage){ .device = d, .shape = *shape };
     s->parts = (struct model_stage){ .model = m, .first = layers.first, .last = layers.last };
-    s->buckets[0] = (struct bucket){ 1, 1, NULL };
-    s->buckets[1] = (struct bucket){ at_most(SMALL_ROWS, shape->max_rows), at_most(SMALL_ROWS, shape->max_outputs), NULL };
-    s->buckets[2] = (struct bucket){ shape->max_rows, shape->max_outputs, NULL };
+    for (uint32_t i = 0; i < N_BUCKETS; i++) {
+        uint32_t rows = i < N_BUCKETS - 1 ? BUCKET_ROWS[i] : shape->max_rows;
+        s->buckets[i] = (struct bucket){ at_most(rows, shape->max_rows), at_most(rows, shape->max_outputs), NULL };
+    }
     if (make_buffers(s, &m->config, err) && make_pages(s, &m->config, err) && take_weights(s, m, progress, err))
         return true;
     stage_release(s);

@@ -174,7 +174,7 @@ static void submit_tokens(struct ingot_engine *engine, uint32_t n_prompt, uint32
     struct ingot_request_options r = ingot_request_defaults();
     struct ingot_error error = { 0 };
     static uint32_t n_prompts; // no two begin alike: nothing of another prompt's pages can be used
-    uint32_t prompt[40], start = ++n_prompts;
+    uint32_t prompt[64], start = ++n_prompts;
 
     for (uint32_t i = 0; i < n_prompt; i++)
         prompt[i] = (start + i * 37) % 1000;
@@ -201,12 +201,12 @@ static void a_step_costs_what_it_should(void **state)
     assert_ok(synth_file(&shape, &err), &err);
     struct ingot_engine *engine = open_engine("metal", path);
     struct device_counters *c = &engine_of(engine)->device->counters;
-    submit_tokens(engine, 20, 2); // warm-up: one chunk, one token
+    submit_tokens(engine, 36, 2); // warm-up: one chunk, one token; all chunks are of 33 to 64 rows, one tape
     struct device_counters before = *c;
-    submit_tokens(engine, 40, 3);
+    submit_tokens(engine, 52, 3);
     uint64_t written = c->write_bytes - before.write_bytes;
     before = *c;
-    submit_tokens(engine, 20, 3);
+    submit_tokens(engine, 36, 3);
     // A page's number; nothing else grows with the context.
     assert_int_equal(written - (c->write_bytes - before.write_bytes), 4);
     uint32_t steps = (uint32_t)(c->plays - before.plays);
