@@ -487,6 +487,12 @@ static void products_of_real_sizes(void **state)
             c.n_out = 132;
             c.limit = 5e-3;
             compare("gate_up", &c, record_gate_up);
+            c.rows = 11; // rows that share the weights
+            c.most_rows = 16;
+            compare("gate_up", &c, record_gate_up);
+            c.n_out = sizes[i][1];
+            c.limit = 5e-4;
+            compare("matmul", &c, record_matmul);
         }
 }
 

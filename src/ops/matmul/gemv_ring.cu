@@ -5,16 +5,12 @@
 // and while the row is made ready; the warps take turns to fill a stage again when all have left it. Sums meet in shared memory, and one thread ends each
 // pair. The order of a sum depends on n_cols, the format and `lanes` alone.
 // The row: x * norm as int8 with a scale for each 32, or as fp32 for 16-bit weights; the norm's factor multiplies the sums.
+#include "ops/matmul/ring.cuh"
 #include "ops/matmul/row_int8.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // older devices have no bulk copies; gemv.cu serves them
 
 enum { RING_WARPS = RING_THREADS / 32 };
-
-static __device__ __forceinline__ u32 shared_address(const void *at)
-{
-    return (u32)__cvta_generic_to_shared(at);
-}
 
 // Where the planes of a stage lie: plane by plane, row by row.
 template <u32 F> struct stage_places {
@@ -53,13 +49,9 @@ static __device__ __forceinline__ void copy_part(const struct copy &c, u32 to, c
     to += c.index * bytes;
     if (bytes % 16 != 0) {
         for (u32 i = 0; i < bytes && c.exists; i += 4)
-            asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to + i), "l"(from + i) : "memory");
+            copy_word(to + i, from + i);
     } else if (bytes > 0 && c.n_rows > 0) {
-        u64 policy;
-        asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to),
-                     "l"(from), "r"(bytes * c.n_rows), "r"(c.full), "l"(policy)
-                     : "memory");
+        copy_run(to, from, bytes * c.n_rows, c.full);
     }
 }
 
@@ -67,6 +59,7 @@ struct ring_state { // of a block
     u64 full[RING_MOST_DEPTH];  // barriers: the stage's bytes have come
     u64 empty[RING_MOST_DEPTH]; // all warps have left it
     f32 squares[RING_WARPS];
+    f32 factor; // the norm's
 };
 
 static __device__ __forceinline__ u32 pairs_of_a_stage(const struct pairs_params &p)
@@ -99,7 +92,7 @@ static __device__ __forceinline__ void fill_stage(const struct pairs_params &p, 
     u32 bytes = bytes_in_words(planes_quants_bytes(F, p.n_cols)) + bytes_in_words(planes_high_bytes(F, p.n_cols)) +
                 bytes_in_words(planes_scales_bytes(F, p.n_cols)) + bytes_in_words(planes_deltas_bytes(F, p.n_cols));
     if (lane == 0)
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full), "r"(2 * n * bytes) : "memory");
+        expect_bytes(full, 2 * n * bytes);
     __syncwarp();
     struct stage_places<F> at(p);
     const struct planes &w = p.w[matrix];
@@ -108,30 +101,7 @@ static __device__ __forceinline__ void fill_stage(const struct pairs_params &p, 
     copy_part(c, slot + at.scales, w.scales, (u32)planes_scales_bytes(F, p.n_cols));
     copy_part(c, slot + at.deltas, w.deltas, (u32)planes_deltas_bytes(F, p.n_cols));
     if (p.ring.words)
-        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
-}
-
-static __device__ __forceinline__ void wait_for_stage(u32 full, u32 parity)
-{
-    asm volatile("{\n\t.reg .pred p;\n"
-                 "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-                 "\t@!p bra again;\n\t}" ::"r"(full), "r"(parity)
-                 : "memory");
-}
-
-static __device__ __forceinline__ void barrier_begin(u32 at, u32 arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
-}
-static __device__ __forceinline__ void show_barriers() // to the copies as well
-{
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-static __device__ __forceinline__ void leave_stage(u32 empty)
-{
-    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(empty) : "memory");
+        arrive_with_words(full);
 }
 
 // Eight columns of the row and of the norm.
@@ -335,16 +305,9 @@ static __device__ __forceinline__ void end_pairs(const struct pairs_params &p, c
     u32 warps = 1 << p.ring.lanes_log2 >> 5, pair = t.first + threadIdx.x;
     struct pair r = pair_find(p, min(pair, t.end - 1));
     struct pair_inputs in = early;
-    f32 factor = 1;
 
     __syncthreads();
-    if (p.norm) {
-        factor = 0;
-#pragma unroll
-        for (u32 w = 0; w < RING_WARPS; w++)
-            factor += state.squares[w];
-        factor = norm_factor(factor, p.n_cols, p.eps);
-    }
+    f32 factor = p.norm ? state.factor : 1;
     for (; pair < t.end; pair += RING_THREADS) {
         const f32 *sums = at.sums + (pair - t.first) * 2 * warps;
         float2 sum = make_float2(0, 0);
@@ -360,6 +323,16 @@ static __device__ __forceinline__ void end_pairs(const struct pairs_params &p, c
     }
 }
 
+// The last warp, which has the least to multiply.
+static __device__ __forceinline__ void find_factor(const struct pairs_params &p, struct ring_state &state)
+{
+    u32 lane = threadIdx.x & 31;
+    f32 sum = warp_sum(lane < RING_WARPS ? state.squares[lane] : 0);
+
+    if (lane == 0)
+        state.factor = norm_factor(sum, p.n_cols, p.eps);
+}
+
 template <u32 F, typename Form> static __device__ __forceinline__ void gemv_ring(const struct pairs_params &p, u32 row_bytes)
 {
     extern __shared__ __align__(128) u8 ring_shared[];
@@ -368,19 +341,24 @@ template <u32 F, typename Form> static __device__ __forceinline__ void gemv_ring
     u32 each = pairs_of_a_stage(p), warp = threadIdx.x / 32;
     struct ring_places at = { (f32 *)(ring_shared + row_bytes), 0 };
     at.stages = (row_bytes + (p.ring.most_pairs * 2 * 4 << p.ring.lanes_log2 >> 5) + 127) / 128 * 128;
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); // what comes next fills its ring where there is room
-    bool filled = warp < p.ring.depth && t.first + warp * each < t.end;
+    let_next_begin(); // it fills its ring where there is room
+    u32 full = shared_address(&state.full[warp % RING_MOST_DEPTH]);
+    bool fills = warp < p.ring.depth && t.first + warp * each < t.end, filled = fills && warp < p.ring.early;
+    bool has_rows = n_rows_of(p.step, p.rows) > 0;
 
-    if (filled) {
-        u32 full = shared_address(&state.full[warp]);
+    if (fills) {
         if ((threadIdx.x & 31) == 0) {
             barrier_begin(full, p.ring.words ? 33 : 1);
             barrier_begin(shared_address(&state.empty[warp]), RING_THREADS);
             show_barriers();
         }
         __syncwarp();
-        fill_stage<F>(p, t.first + warp * each, t.end, shared_address(ring_shared) + at.stages + warp * p.ring.stage_bytes, full);
     }
+    auto fill = [&] {
+        fill_stage<F>(p, t.first + warp * each, t.end, shared_address(ring_shared) + at.stages + warp * p.ring.stage_bytes, full);
+    };
+    if (filled)
+        fill();
     struct eight norm = {};
     struct pair_inputs inputs = {};
     struct pair ends = pair_find(p, min(t.first + threadIdx.x, t.end - 1)); // what this thread ends
@@ -390,15 +368,19 @@ template <u32 F, typename Form> static __device__ __forceinline__ void gemv_ring
     if (ends_one)
         inputs = pair_load_early(p, ends, 0);
     wait_for_inputs();
-    if (n_rows_of(p.step, p.rows) == 0) {
+    if (!has_rows) {
         if (filled) // no block ends while copies into it are on their way
-            wait_for_stage(shared_address(&state.full[warp]), 0);
+            wait_for_stage(full, 0);
         return;
     }
     if (ends_one)
         pair_load_late(p, ends, 0, inputs);
     Form form(ring_shared, p.n_cols);
     ready_row(p, form, norm, state.squares);
+    if (fills && !filled) // these would have been in the row's way
+        fill();
+    if (p.norm && warp == RING_WARPS - 1)
+        find_factor(p, state);
     walk_ring<F>(p, form, at, state, t);
     end_pairs(p, at, state, t, inputs);
 }

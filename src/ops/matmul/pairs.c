@@ -1,12 +1,22 @@
 // pairs.c - chooses the kernels of a matrix product; see pairs.h.
 //
 // One row of activations: gemv_ring on Hopper and later, else gemv; both make their row ready themselves. 2 to 16: the rows are made
-// ready once, then gemm_few. More: gemm_hopper where this build and the device have it, else gemm_many. exact, fp32 weights and odd
-// widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
+// ready once, then gemm_few; 9 to 32 on Hopper and later with quantised weights: gemm_ring. More: gemm_hopper where this build and the
+// device have it, else gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the
+// tape can get. Measured on an H200, 8B Q4_0, tokens/s of gemm_few / gemm_ring / gemm_hopper: 8 rows 2,217 / 2,092, 16 rows 3,482 /
+// 3,803, 32 rows - / 4,301 / 3,393, 48 rows - / 4,130 / 4,776.
 #include "ops/matmul/pairs.h"
 #include "ops/matmul/vendor_parts.h"
 
-enum { FEW_ROWS = 16, GEMV_WARPS = 16, FEW_PAIRS = 16, MANY_PAIRS = 64, MANY_SHARED = 5 * 128 * READY_ROWS };
+enum {
+    LEAST_RING_ROWS = 9,
+    FEW_ROWS = 16,
+    MOST_RING_ROWS = 32,
+    GEMV_WARPS = 16,
+    FEW_PAIRS = 16,
+    MANY_PAIRS = 64,
+    MANY_SHARED = 5 * 128 * READY_ROWS
+};
 
 static const char *format_name(u32 format)
 {
@@ -21,14 +31,52 @@ static u32 divide_up(u32 a, u32 b)
     return (a + b - 1) / b;
 }
 
-enum way { WAY_INT8, WAY_PLAIN, WAY_EXACT, WAY_FEW, WAY_MANY };
+enum way { WAY_INT8, WAY_PLAIN, WAY_EXACT, WAY_RING, WAY_FEW, WAY_MANY };
 
 struct part { // the pairs of one launch have one format
     u32 format, max_rows;
     enum way way;
 };
 
-// invariant: one kernel for any number of rows.
+static u32 gemm_stage_bytes(u32 format, u32 share_blocks)
+{
+    u32 cols = share_blocks * 32, n_rows = 16 / ring_tile_warps(share_blocks) * RING_TILE_ROWS;
+    u32 bytes = n_rows * (ring_pitch(planes_quants_bytes(format, cols)) + ring_pitch(planes_high_bytes(format, cols)) +
+                          ring_pitch(planes_scales_bytes(format, cols)) + ring_pitch(planes_deltas_bytes(format, cols)));
+    return divide_up(bytes, 128) * 128;
+}
+
+// The ring of gemm_ring.cu: as few shares of the columns as leave room for two stages beside the activations. Depends on the format
+// and the columns alone, since the order of the sums does.
+static bool plan_gemm_ring(const struct cuda_plan *p, u32 format, u32 n_cols, struct pairs_ring *ring, u32 *shared)
+{
+    u64 row[] = { planes_quants_bytes(format, n_cols), planes_high_bytes(format, n_cols), planes_scales_bytes(format, n_cols),
+                  planes_deltas_bytes(format, n_cols) };
+    u32 n_blocks = n_cols / 32, words = 0;
+
+    if (p->device.capability < 90 || format <= PLANES_BF16 || n_cols % 32 != 0 || (row[1] | row[2] | row[3]) % 4 != 0)
+        return false;
+    for (u32 n = divide_up(n_blocks, 128); n <= 32; n++) {
+        u32 share = divide_up(divide_up(n_blocks, n), 8) * 8, stage = gemm_stage_bytes(format, share), cols = share * 32;
+        u32 before = 2 * share * READY_INT8_BYTES + RING_SUMS_BYTES, room = p->device.shared_bytes,
+            depth = before < room ? (room - before) / stage : 0;
+        if (depth < 2)
+            continue;
+        depth = depth < RING_MOST_DEPTH ? depth : RING_MOST_DEPTH;
+        words |= (row[1] | planes_high_bytes(format, cols)) % 16 != 0;
+        words |= (row[2] | planes_scales_bytes(format, cols)) % 16 != 0;
+        words |= (row[3] | planes_deltas_bytes(format, cols)) % 16 != 0;
+        *ring = (struct pairs_ring){
+            .depth = depth, .stage_bytes = stage, .words = words, .share_blocks = share, .n_shares = divide_up(n_blocks, share)
+        };
+        *shared = before + depth * stage;
+        return true;
+    }
+    return false;
+}
+
+// invariant: one kernel for any number of rows. gemm_ring could be it: faster for one row (8B 304 tokens/s, not 289), slower for a
+// prompt (5,431, not 6,544; SmolLM 44,810, not 101,470).
 static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *product, u32 format, u32 max_rows)
 {
     bool invariant = p->tape.invariant;
@@ -38,9 +86,17 @@ static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *produ
         return WAY_PLAIN;
     if (product->exact)
         return WAY_EXACT;
+    struct pairs_ring ring;
+    u32 shared;
+
     if (invariant)
         return WAY_FEW;
-    return max_rows == 1 ? WAY_INT8 : max_rows <= FEW_ROWS ? WAY_FEW : WAY_MANY;
+    if (max_rows == 1)
+        return WAY_INT8;
+    if (max_rows >= LEAST_RING_ROWS && max_rows <= MOST_RING_ROWS &&
+        plan_gemm_ring(p, format, product->params.n_cols, &ring, &shared))
+        return WAY_RING;
+    return max_rows <= FEW_ROWS ? WAY_FEW : WAY_MANY;
 }
 
 // How many lanes share a pair: fewer where a row has so few blocks that most of a warp would idle, and there are pairs enough.
@@ -67,7 +123,8 @@ static u32 stage_bytes(u32 format, u32 n_cols, u32 n_rows)
     return divide_up(bytes, 128) * 128;
 }
 
-// The ring of gemv_ring.cu. Lanes that share a pair: as few as keep a stage within 48 KiB and leave a lane at most two blocks. Stages:
+// The ring of gemv_ring.cu. Stages that are asked for early stand in the way of the row: tokens/s with 2, 3 or all of them are 614, 628,
+// 618 for 8B Q4_0, 577, -, 559 for Q4_K, and 1,996, 1,949, 1,946 for TinyLlama. Lanes that share a pair: as few as keep a stage within 48 KiB and leave a lane at most two blocks. Stages:
 // all of a block's, or what fits.
 static bool plan_ring(const struct cuda_plan *p, struct pairs_params *params, struct part part, struct cuda_shape *shape)
 {
@@ -94,6 +151,7 @@ static bool plan_ring(const struct cuda_plan *p, struct pairs_params *params, st
     params->ring = (struct pairs_ring){
         .lanes_log2 = log2,
         .depth = depth,
+        .early = n_cols >= 4096 && !planes_has_super_blocks(part.format) ? 3 : 2,
         .stage_bytes = stage,
         .most_pairs = most_pairs,
         .apart = params->mode == PAIRS_GATED || (params->mode == PAIRS_ROPE && params->rope.pairs == ROPE_HALVES),
@@ -136,6 +194,27 @@ static void launch_few(struct cuda_plan *p, struct pairs_params *params, struct 
         params, sizeof *params);
 }
 
+// Sums of shares go to the tape's private memory, behind what the rows take there.
+static void launch_ring(struct cuda_plan *p, struct pairs_params *params, struct part part)
+{
+    u32 n_tiles = divide_up(params->n_pairs, RING_TILE_PAIRS), n_passes = divide_up(part.max_rows, RING_PASS_ROWS), shared = 0;
+    char name[32];
+
+    CHECK(plan_gemm_ring(p, part.format, params->n_cols, &params->ring, &shared));
+    u32 n_shares = params->ring.n_shares, groups = p->device.n_sms / n_shares;
+    u64 n_units = 2ull * n_tiles * n_passes, partial = params->partial;
+    groups = groups == 0 ? 1 : groups < n_tiles ? groups : n_tiles;
+    if (n_shares > 1) {
+        u64 bytes = partial - p->private_at + n_units * n_shares * 32 * 16;
+        p->private_bytes = bytes > p->private_bytes ? bytes : p->private_bytes;
+        p->counters_bytes = n_units * 4 > p->counters_bytes ? n_units * 4 : p->counters_bytes;
+        params->arrived = p->counters_at;
+    }
+    snprintf(name, sizeof name, "gemm_ring_%s", format_name(part.format));
+    cuda_launch_add(p, name, (struct cuda_shape){ { groups * n_shares, n_passes, 1 }, GEMM_RING_THREADS, shared }, params,
+                    sizeof *params);
+}
+
 // 128 or 256 rows a tile: the one whose waves take less time; a wide one is about 7 % quicker a row.
 static bool launch_hopper(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
@@ -165,31 +244,79 @@ static void launch_many(struct cuda_plan *p, struct pairs_params *params, struct
                     sizeof *params);
 }
 
-// Rows in their ready form go to the workspace, or to the tape's private memory where they need more.
+// Which ready forms a product's matrices want.
+struct ready_forms {
+    bool bf16, int8;
+};
+
+static u32 n_matrices(const struct pairs_params *params)
+{
+    return params->mode >= PAIRS_ROPE ? 3 : params->mode == PAIRS_GATED ? 2 : 1;
+}
+
+static struct ready_forms ready_forms_of(const struct cuda_plan *p, const struct pairs_plan *product, u32 max_rows)
+{
+    struct ready_forms f = { false, false };
+
+    for (u32 m = 0; m < n_matrices(&product->params); m++) {
+        enum way way = way_of(p, product, product->params.w[m].format, max_rows);
+        f.bf16 |= way >= WAY_FEW;
+        f.int8 |= way == WAY_RING;
+    }
+    return f;
+}
+
+// Where the next rows in a ready form go: to the workspace, or to the tape's private memory where they need more.
+struct ready_room {
+    u64 work, work_bytes, private_at;
+};
+static u64 take_room(struct cuda_plan *p, struct ready_room *room, u64 bytes)
+{
+    u64 at = room->work;
+
+    bytes = (bytes + 255) / 256 * 256;
+    if (bytes <= room->work_bytes) {
+        room->work += bytes;
+        room->work_bytes -= bytes;
+        return at;
+    }
+    at = room->private_at;
+    room->private_at += bytes;
+    p->private_bytes = room->private_at - p->private_at;
+    return at;
+}
+
 static void launch_ready(struct cuda_plan *p, const struct pairs_plan *product, struct pairs_params *params, u32 max_rows)
 {
+    struct ready_forms forms = ready_forms_of(p, product, max_rows);
     u32 tiled = max_rows <= FEW_ROWS || p->tape.invariant, rows = tiled ? divide_up(max_rows, 8) * 8 : max_rows;
-    u64 bytes = (u64)(tiled ? rows : divide_up(rows, READY_ROWS) * READY_ROWS) * params->ready_cols * 2;
+    struct ready_room room = { product->work, product->work_bytes, p->private_at };
     struct ready_params ready = { .in = params->in,
                                   .norm = params->norm,
-                                  .out = product->work,
                                   .n_cols = params->n_cols,
                                   .ready_cols = params->ready_cols,
                                   .rows = params->rows,
                                   .tiled = tiled,
                                   .eps = params->eps };
 
-    if (bytes > product->work_bytes) {
-        p->private_bytes = bytes > p->private_bytes ? bytes : p->private_bytes;
-        ready.out = p->private_at;
+    if (forms.bf16) {
+        ready.out = params->ready =
+            take_room(p, &room, (u64)(tiled ? rows : divide_up(rows, READY_ROWS) * READY_ROWS) * params->ready_cols * 2);
+        cuda_launch_add(p, "ready_rows", (struct cuda_shape){ { rows, 1, 1 }, 256, 0 }, &ready, sizeof ready);
     }
-    params->ready = ready.out;
-    cuda_launch_add(p, "ready_rows", (struct cuda_shape){ { rows, 1, 1 }, 256, 0 }, &ready, sizeof ready);
+    if (forms.int8) {
+        ready.out = params->ready_int8 =
+            take_room(p, &room, (u64)divide_up(max_rows, 8) * (params->n_cols / 32) * READY_INT8_BYTES);
+        cuda_launch_add(p, "ready_int8", (struct cuda_shape){ { max_rows, 1, 1 }, 512, 0 }, &ready, sizeof ready);
+    }
+    params->partial = room.private_at;
 }
 
 static void launch_part(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
-    if (part.way == WAY_FEW)
+    if (part.way == WAY_RING)
+        launch_ring(p, params, part);
+    else if (part.way == WAY_FEW)
         launch_few(p, params, part);
     else if (part.way == WAY_MANY)
         launch_many(p, params, part);
@@ -209,20 +336,6 @@ static void launch_three(struct cuda_plan *p, const struct pairs_plan *product, 
         launch_part(p, params, part);
         params->first_pair += params->n_pairs;
     }
-}
-
-static u32 n_matrices(const struct pairs_params *params)
-{
-    return params->mode >= PAIRS_ROPE ? 3 : params->mode == PAIRS_GATED ? 2 : 1;
-}
-
-static bool wants_ready(const struct cuda_plan *p, const struct pairs_plan *product, u32 max_rows)
-{
-    bool wants = false;
-
-    for (u32 m = 0; m < n_matrices(&product->params); m++)
-        wants |= way_of(p, product, product->params.w[m].format, max_rows) >= WAY_FEW;
-    return wants;
 }
 
 static bool wants_vendor(const struct cuda_plan *p, const struct pairs_plan *product, u32 max_rows)
@@ -255,8 +368,7 @@ void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product)
         pairs_vendor_launch(p, &params, n_matrices(&params), max_rows);
         return;
     }
-    if (wants_ready(p, product, max_rows))
-        launch_ready(p, product, &params, max_rows);
+    launch_ready(p, product, &params, max_rows);
     if (params.mode >= PAIRS_ROPE)
         launch_three(p, product, &params, max_rows);
     else

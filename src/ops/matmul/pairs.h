@@ -15,26 +15,54 @@ enum pairs_mode {
     PAIRS_THREE,     // q, k and v, each to its out
 };
 
-struct pairs_ring { // of gemv_ring.cu, in shared memory
-    u32 lanes_log2; // of the lanes that share a pair; a stage holds RING_THREADS / lanes pairs
+struct pairs_ring { // of gemv_ring.cu and gemm_ring.cu, in shared memory
+    u32 lanes_log2; // gemv: of the lanes that share a pair; a stage holds RING_THREADS / lanes pairs
     u32 depth;      // stages
+    u32 early;      // gemv: so many of them are asked for before the row is there
     u32 stage_bytes;
-    u32 most_pairs; // of a block
-    u32 apart;      // the first rows of a stage's pairs, then the second ones; else one after the other
-    u32 words;      // a row's part of some plane is not of whole 16-byte words
-    u32 reserved[2];
+    u32 most_pairs;   // gemv: of a block
+    u32 apart;        // gemv: the first rows of a stage's pairs, then the second ones; else one after the other
+    u32 words;        // a row's part of some plane is not of whole 16-byte words
+    u32 share_blocks; // gemm: blocks of 32 columns that a block of threads multiplies, a multiple of 8
+    u32 n_shares;     // gemm: of the columns
+    u32 reserved;
 };
 enum { RING_THREADS = 512, RING_MOST_DEPTH = 8 };
+
+// gemm_ring.cu: tiles of 8 pairs; 16 warps multiply, one fills the ring, two end the tiles. A pass takes 16 rows of activations.
+enum {
+    RING_TILE_PAIRS = 8,
+    RING_TILE_ROWS = 16,
+    RING_ENDERS = 2,
+    GEMM_RING_THREADS = RING_THREADS + 32 + 32 * RING_ENDERS,
+    RING_PASS_ROWS = 16
+};
+// Warps that share a tile's columns: as many as have two blocks of 32 each. The others of the 16 take another tile.
+SHARED_INLINE u32 ring_tile_warps(u32 share_blocks)
+{
+    return share_blocks >= 32 ? 16 : 8;
+}
+// A row's part of a plane in a stage: an odd number of 16-byte words, so that eight rows meet in no bank.
+SHARED_INLINE u32 ring_pitch(u64 bytes)
+{
+    u32 words = ((u32)bytes + 15) / 16;
+    return bytes ? (words | 1) * 16 : 0;
+}
+// Sums of a stage on their way to those who end the tiles: [2 stages][16 warps][2 tiles of rows][32 lanes] of 16 bytes.
+enum { RING_SUMS_BYTES = 2 * 16 * 2 * 32 * 16 };
 
 struct pairs_params {
     DEVICE_AT(const struct step) step;
     struct planes w[3]; // [0], or gate and up, or q, k and v
     DEVICE_AT(const f32) bias[3];
-    DEVICE_AT(f32) out[3];     // [rows, stride]
-    DEVICE_AT(const f32) in;   // [rows, n_cols]
-    DEVICE_AT(const f32) norm; // [n_cols], or none
-    DEVICE_AT(const f32) add;  // as out[0]
-    DEVICE_AT(const u8) ready; // activations in the form that the many-row kernels read
+    DEVICE_AT(f32) out[3];          // [rows, stride]
+    DEVICE_AT(const f32) in;        // [rows, n_cols]
+    DEVICE_AT(const f32) norm;      // [n_cols], or none
+    DEVICE_AT(const f32) add;       // as out[0]
+    DEVICE_AT(const u8) ready;      // activations in the form that the many-row kernels read
+    DEVICE_AT(const u8) ready_int8; // the same for gemm_ring
+    DEVICE_AT(f32) partial;         // gemm_ring: sums of each share of the columns; NULL: there is one
+    DEVICE_AT(u32) arrived;         // gemm_ring: shares that have come, zero between launches
     DEVICE_AT(const f32) angles;
     DEVICE_AT(void) k_pages;
     DEVICE_AT(void) v_pages;
@@ -48,6 +76,10 @@ struct pairs_params {
     struct rope_store_args rope;
     struct pairs_ring ring;
 };
+
+// Eight rows of int8 activations, 32 columns: fragments of mma (lane (row, t): elements 4 t .. and 16 + 4 t ..), then for each row its
+// scale and the sums of its two halves of 16, 16 bits each.
+enum { READY_INT8_BYTES = 256 + 64 };
 
 // One row of activations made ready: normalised where asked for, bf16, in the order of the fragments.
 enum { READY_ROWS = 128 }; // rows of a tile of ready activations: [rows / 128][ready_cols / 64][128 rows][64 columns]

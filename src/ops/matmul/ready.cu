@@ -2,11 +2,13 @@
 //
 // For the kernels that pass them through shared memory: in tiles [128 rows][64 columns], 16-byte words swizzled within 8 rows, so that
 // a tile is copied as it lies. For the one that reads them from the L2 cache: in tiles of eight rows, one lane's words side by side.
-// Columns beyond the end, and rows of a tile of eight beyond the step's, are zero.
+// Columns beyond the end, and rows of a tile of eight beyond the step's, are zero. For gemm_ring: as int8 with a scale for each 32; there,
+// rows beyond the step's hold anything.
 #include "ops/matmul/fragments.cuh"
 #include "ops/matmul/pairs.h"
+#include "ops/matmul/row_int8.cuh"
 
-enum { READY_THREADS = 256 };
+enum { READY_THREADS = 256, READY_INT8_THREADS = 512 };
 
 static __device__ __forceinline__ f32 number(const struct ready_params &p, u32 row, u32 column, f32 factor)
 {
@@ -83,11 +85,11 @@ static __device__ __forceinline__ f32 sum_of_squares(const f32 *in, u32 n)
     f32 sum = 0;
 
     if (n % 4 != 0) {
-        for (u32 i = threadIdx.x; i < n; i += READY_THREADS)
+        for (u32 i = threadIdx.x; i < n; i += blockDim.x)
             sum += in[i] * in[i];
         return sum;
     }
-    for (u32 i = threadIdx.x * 4; i < n; i += READY_THREADS * 4) {
+    for (u32 i = threadIdx.x * 4; i < n; i += blockDim.x * 4) {
         float4 v = *(const float4 *)(in + i);
         sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
     }
@@ -97,11 +99,10 @@ static __device__ __forceinline__ f32 sum_of_squares(const f32 *in, u32 n)
 extern "C" __global__ void __launch_bounds__(READY_THREADS) ready_rows(const __grid_constant__ struct ready_params p)
 {
     __shared__ f32 room[33];
-    u32 row = blockIdx.x, n_rows;
+    u32 row = blockIdx.x, n_rows = n_rows_of(p.step, p.rows);
     f32 factor = 1, squares = 0;
 
     wait_for_inputs();
-    n_rows = n_rows_of(p.step, p.rows);
     if (row >= (p.tiled ? (n_rows + 7) / 8 * 8 : n_rows))
         return;
     if (p.norm && row < n_rows) {
@@ -112,4 +113,45 @@ extern "C" __global__ void __launch_bounds__(READY_THREADS) ready_rows(const __g
         put_tiled(p, row, factor, row < n_rows);
     else
         put_row(p, row, factor);
+}
+
+static __device__ __forceinline__ void put_int8(u8 *tile, u32 row, u32 at, const struct int8_eight &e) // row: of the eight
+{
+    u8 *block = tile + (u64)(at / 4) * READY_INT8_BYTES;
+    u32 part = at % 4, *to = (u32 *)block + (row * 4 + part % 2 * 2) * 2 + part / 2;
+
+    to[0] = e.words.x;
+    to[2] = e.words.y;
+    if (part == 0)
+        *(uint2 *)(block + 256 + row * 8) = make_uint2(__float_as_uint(e.scale), (u32)(e.sum & 0xffff) | (u32)e.other << 16);
+}
+
+// n_cols is a multiple of 32.
+extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(const __grid_constant__ struct ready_params p)
+{
+    __shared__ f32 room[33];
+    u32 row = blockIdx.x, n = p.n_cols / 8, end = (n + 31) / 32 * 32;
+    const float4 *in = (const float4 *)(p.in + (u64)row * p.n_cols), *norm = (const float4 *)p.norm;
+    u8 *tile = p.out + (u64)(row / 8) * (p.n_cols / 32) * READY_INT8_BYTES;
+    f32 factor = 1;
+    bool exists = row < n_rows_of(p.step, p.rows);
+
+    wait_for_inputs();
+    if (!exists)
+        return;
+    if (p.norm)
+        factor = norm_factor(block_sum(sum_of_squares(p.in + (u64)row * p.n_cols, p.n_cols), room), p.n_cols, p.eps);
+    for (u32 i = threadIdx.x; i < end; i += READY_INT8_THREADS) { // the same turns for a whole warp
+        u32 at = min(i, n - 1) * 2;
+        float4 a = in[at], b = in[at + 1], s = make_float4(factor, factor, factor, factor), t = s;
+        if (norm) {
+            float4 u = norm[at], v = norm[at + 1];
+            s = make_float4(u.x * factor, u.y * factor, u.z * factor, u.w * factor);
+            t = make_float4(v.x * factor, v.y * factor, v.z * factor, v.w * factor);
+        }
+        const f32 v[8] = { a.x * s.x, a.y * s.y, a.z * s.z, a.w * s.w, b.x * t.x, b.y * t.y, b.z * t.z, b.w * t.w };
+        struct int8_eight e = to_int8(v);
+        if (i < n)
+            put_int8(tile, row % 8, i, e);
+    }
 }

@@ -27,11 +27,18 @@ static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
     return (u32)(a & 255) | (u32)(b & 255) << 8 | (u32)(c & 255) << 16 | (u32)d << 24;
 }
 
-// Eight numbers a thread, four threads a block of 32; all lanes of a warp take part. A block with a NaN or infinity gets the scale NaN.
-static __device__ __forceinline__ void quantise_eight(const struct row_int8 &x, u32 at, const f32 (&v)[8], bool exists)
+// Eight of 32 numbers, as int8. sum: of the half of the 32 that they belong to; other: of the other half.
+struct int8_eight {
+    uint2 words;
+    f32 scale;
+    int sum, other;
+};
+
+// Four neighbouring threads hold a block of 32; all lanes of a warp take part. A block with a NaN or infinity gets the scale NaN.
+static __device__ __forceinline__ struct int8_eight to_int8(const f32 (&v)[8])
 {
     f32 top = 0, all = 0;
-    u32 block = at / 4, part = at % 4;
+    struct int8_eight e;
 
 #pragma unroll
     for (u32 i = 0; i < 8; i++) {
@@ -42,21 +49,30 @@ static __device__ __forceinline__ void quantise_eight(const struct row_int8 &x, 
         top = __int_as_float(0x7f800000);
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-    f32 scale = top < 3e38f ? top / 127 : __int_as_float(0x7fc00000), inverse = top > 0 ? 127 / top : 0;
+    f32 inverse = top > 0 ? 127 / top : 0;
     int q[8];
 #pragma unroll
     for (u32 i = 0; i < 8; i++)
         q[i] = __float2int_rn(v[i] * inverse);
-    uint2 words = make_uint2(pack_bytes(q[0], q[1], q[2], q[3]), pack_bytes(q[4], q[5], q[6], q[7]));
-    int sum = __dp4a((int)words.x, 0x01010101, __dp4a((int)words.y, 0x01010101, 0));
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    int other = __shfl_xor_sync(~0u, sum, 2);
+    e.scale = top < 3e38f ? top / 127 : __int_as_float(0x7fc00000);
+    e.words = make_uint2(pack_bytes(q[0], q[1], q[2], q[3]), pack_bytes(q[4], q[5], q[6], q[7]));
+    e.sum = __dp4a((int)e.words.x, 0x01010101, __dp4a((int)e.words.y, 0x01010101, 0));
+    e.sum += __shfl_xor_sync(~0u, e.sum, 1);
+    e.other = __shfl_xor_sync(~0u, e.sum, 2);
+    return e;
+}
+
+static __device__ __forceinline__ void quantise_eight(const struct row_int8 &x, u32 at, const f32 (&v)[8], bool exists)
+{
+    u32 block = at / 4, part = at % 4;
+    struct int8_eight e = to_int8(v);
+
     if (!exists)
         return;
-    ((uint2 *)(part < 2 ? x.low : x.high))[block * 2 + part % 2] = words;
+    ((uint2 *)(part < 2 ? x.low : x.high))[block * 2 + part % 2] = e.words;
     if (part == 0) {
-        x.scale[block] = scale;
-        x.sums[block] = make_int2(sum, other);
+        x.scale[block] = e.scale;
+        x.sums[block] = make_int2(e.sum, e.other);
     }
 }
 
