@@ -48,12 +48,12 @@ static json_t *row_json(const struct drive_result *r)
 
 static struct drive_options options_for(const struct settings *s, uint32_t n_clients, uint32_t row)
 {
-    uint32_t n_requests = s->n_requests ? s->n_requests : n_clients * REQUESTS_EACH;
+    uint32_t usual = n_clients * REQUESTS_EACH > LEAST_REQUESTS ? n_clients * REQUESTS_EACH : LEAST_REQUESTS;
     return (struct drive_options){
         .url = s->serve_url,
         .key = s->api_keys.n ? s->api_keys.at[0] : NULL,
         .n_clients = n_clients,
-        .n_requests = n_requests > LEAST_REQUESTS ? n_requests : LEAST_REQUESTS,
+        .n_requests = s->n_requests ? s->n_requests : usual,
         .n_words = s->n_prompt.n ? s->n_prompt.at[0] : 64,
         .n_tokens = s->n_gen.n && s->n_gen.at[0] ? s->n_gen.at[0] : 64,
         .seed = row + 1,
