@@ -1,6 +1,7 @@
 // http.c - see http.h. The checks are in admission.c, the replies in exchange.c; here is what libmicrohttpd calls.
 #include "server/http.h"
 #include <arpa/inet.h>
+#include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -9,6 +10,7 @@
 #include "base/mem.h"
 #include "base/threads.h"
 #include "server/admission.h"
+#include "server/porch.h"
 #include "server/routes.h"
 #include "server/state.h"
 
@@ -175,25 +177,32 @@ static bool read_address(const struct server_options *o, union address *a, struc
     return err_set(err, ERR_INPUT, "--host %.100s: want an address, such as 127.0.0.1, ::1 or 0.0.0.0", o->host);
 }
 
-// As many connections as this process may open files, with some left for everything else.
+// As many connections as this process may open files, with some left for everything else. Half of the files are for the porch.
 static u32 n_connections(const struct server_limits *limits)
 {
     enum { OTHERS = 64 };
+    const rlim_t wanted = 2 * (rlim_t)limits->n_connections + OTHERS;
     struct rlimit files;
 
     if (getrlimit(RLIMIT_NOFILE, &files) != 0)
         return limits->n_connections;
-    if (files.rlim_cur < limits->n_connections + OTHERS) {
-        files.rlim_cur = files.rlim_max < limits->n_connections + OTHERS ? files.rlim_max : limits->n_connections + OTHERS;
+    if (files.rlim_cur < wanted) {
+        files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
         setrlimit(RLIMIT_NOFILE, &files);
         getrlimit(RLIMIT_NOFILE, &files);
     }
-    if (files.rlim_cur >= limits->n_connections + OTHERS)
+    if (files.rlim_cur >= wanted)
         return limits->n_connections;
-    u32 n = files.rlim_cur > 2 * OTHERS ? (u32)files.rlim_cur - OTHERS : OTHERS;
+    u32 n = files.rlim_cur > 4 * OTHERS ? (u32)(files.rlim_cur - OTHERS) / 2 : OTHERS;
     log_line(LOG_WARN, "server", "this process may open %llu files only: at most %u connections",
              (unsigned long long)files.rlim_cur, n);
     return n;
+}
+
+static void take_connection(void *arg, int fd, const struct sockaddr *from, socklen_t from_bytes)
+{
+    struct server *s = arg;
+    (void)MHD_add_connection(s->http, fd, from, from_bytes); // closes the socket where it fails
 }
 
 bool http_start(struct server *s, struct err *err)
@@ -202,21 +211,18 @@ bool http_start(struct server *s, struct err *err)
     union address address;
     unsigned n_workers = threads_available() < MAX_WORKERS ? threads_available() : MAX_WORKERS;
     // poll, not epoll: with its edge-triggered epoll libmicrohttpd 0.9.75 loses clients that reset their connection while it is
-    // suspended. 6000 random disconnects left 2200 sockets open until their time was over; with poll none, and 1000 idle sockets
-    // cost a new request about 1 ms.
-    unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    // suspended. 6000 random disconnects left 2200 sockets open until their time was over; with poll none. See porch.h.
+    unsigned flags =
+        MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    u32 n_sockets = n_connections(limits);
 
     if (!read_address(s->options, &address, err))
         return false;
-    if (address.any.sa_family == AF_INET6)
-        flags |= MHD_USE_IPv6;
     // clang-format off
-    s->http = MHD_start_daemon(flags, (uint16_t)s->options->port, NULL, NULL, on_request, s,
+    s->http = MHD_start_daemon(flags, 0, NULL, NULL, on_request, s,
         MHD_OPTION_EXTERNAL_LOGGER, on_log, s,
-        MHD_OPTION_SOCK_ADDR, &address.any,
-        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u,
         MHD_OPTION_THREAD_POOL_SIZE, n_workers > 1 ? n_workers : 2u,
-        MHD_OPTION_CONNECTION_LIMIT, n_connections(limits),
+        MHD_OPTION_CONNECTION_LIMIT, n_sockets,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)limits->header_bytes * 2,
         MHD_OPTION_CONNECTION_TIMEOUT, limits->body_s,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
@@ -226,16 +232,26 @@ bool http_start(struct server *s, struct err *err)
         MHD_OPTION_END);
     // clang-format on
     if (!s->http)
-        return err_set(err, ERR_IO, "cannot listen on %s port %u; is something else there?", s->options->host, s->options->port);
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->http, MHD_DAEMON_INFO_BIND_PORT);
+        return err_set(err, ERR_MEMORY, "the HTTP server does not start");
     bool v6 = address.any.sa_family == AF_INET6;
+    s->porch = porch_open(&(struct porch_options){ .address = &address.any,
+                                                   .address_bytes = v6 ? sizeof address.v6 : sizeof address.v4,
+                                                   .n_waiting = n_sockets,
+                                                   .header_bytes = limits->header_bytes,
+                                                   .head_s = limits->head_s,
+                                                   .hand_over = take_connection,
+                                                   .arg = s });
+    if (!s->porch)
+        return err_set(err, ERR_IO, "cannot listen on %s port %u: %s", s->options->host, s->options->port, strerror(errno));
     log_line(LOG_INFO, "server", "listening on http://%s%s%s:%u", v6 ? "[" : "", s->options->host, v6 ? "]" : "",
-             info ? info->port : s->options->port);
+             porch_port(s->porch));
     return true;
 }
 
 void http_stop(struct server *s)
 {
+    porch_close(s->porch);
+    s->porch = NULL;
     if (s->http)
         MHD_stop_daemon(s->http);
     s->http = NULL;

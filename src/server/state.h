@@ -1,6 +1,6 @@
 // state.h - the server from the inside: what all of its parts share.
 //
-// Order of the parts: http (sockets, routes, replies), clients (who is connected, since when, and whether still), talk (one answer on
+// Order of the parts: porch (new connections), http (routes, replies), clients (who is connected, since when, and whether still), talk (one answer on
 // its way), the dialects openai and anthropic, texts (tokenise, detokenise, apply-template), runner (the engine's thread), metrics.
 #pragma once
 #include <pthread.h>
@@ -12,6 +12,7 @@
 #include "text/tokenizer.h"
 
 struct MHD_Daemon;
+struct porch;
 
 enum phase { PHASE_LOADING, PHASE_READY, PHASE_DRAINING, PHASE_FAILED };
 
@@ -33,6 +34,7 @@ struct server {
     struct clients clients;
     struct metrics metrics;
     struct MHD_Daemon *http;
+    struct porch *porch;
     int wake_pipe[2]; // tells the main thread that loading has ended
     struct err failure;
 };
