@@ -24,7 +24,7 @@ static const struct row {
     size_t at;
     const char *unit, *beyond;
 } rows[] = {
-    { "connections", offsetof(struct server_limits, n_connections), "", "not accepted" },
+    { "connections", offsetof(struct server_limits, n_connections), "", "closed" },
     { "queue", offsetof(struct server_limits, n_queued), "requests", "429 with Retry-After" },
     { "choices", offsetof(struct server_limits, n_choices), "answers of one request", "400" },
     { "stop strings", offsetof(struct server_limits, n_stops), "", "400" },
