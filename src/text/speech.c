@@ -64,17 +64,6 @@ static enum step tell(struct speech *s, struct speech_piece *piece, enum piece_k
     return STEP_PIECE;
 }
 
-// How much of the end of the text may be the beginning of the mark.
-static size_t held_for(struct str text, const char *mark)
-{
-    size_t n = strlen(mark) - 1;
-
-    for (n = n < text.n ? n : text.n; n > 0; n--)
-        if (!memcmp(text.at + text.n - n, mark, n))
-            break;
-    return n;
-}
-
 // Whether the text begins with the mark. *unknown: it may, once there is more.
 static bool begins_with(const struct speech *s, const char *mark, bool *unknown)
 {
@@ -119,7 +108,7 @@ static enum step in_reasoning(struct speech *s, struct speech_piece *piece)
         s->after_reasoning = true;
         return STEP_GO_ON;
     }
-    n = end != SIZE_MAX ? end : s->finished ? text.n : text.n - held_for(text, think_close);
+    n = end != SIZE_MAX ? end : s->finished ? text.n : text.n - mark_held(text, think_close);
     while (end == SIZE_MAX && !s->finished && n > 0 && is_blank(text.at[n - 1]))
         n--; // blanks before the mark are left out, and whether it comes is not known
     if (end != SIZE_MAX) {
@@ -218,7 +207,7 @@ static size_t find_mark(const struct family *f, struct str text, const char **ma
 
     *held = 0;
     for (size_t i = 0; i < MAX_MARKS && f->marks[i]; i++) {
-        size_t at = str_find(text, str_from(f->marks[i])), end = held_for(text, f->marks[i]);
+        size_t at = str_find(text, str_from(f->marks[i])), end = mark_held(text, f->marks[i]);
         if (at < first) {
             first = at;
             *mark = f->marks[i];

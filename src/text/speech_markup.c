@@ -201,8 +201,7 @@ static enum markup_step read_key(struct markup *m, struct markup_text *in, struc
     return take(in, from, MARKUP_ARGUMENTS);
 }
 
-// How much of the end of a text may be the beginning of the mark.
-static size_t held_for(struct str text, const char *mark)
+size_t mark_held(struct str text, const char *mark)
 {
     size_t n = strlen(mark) - 1;
 
@@ -230,7 +229,7 @@ static enum markup_step read_value(struct markup *m, struct markup_text *in, str
         return take(in, text.n, MARKUP_ARGUMENTS);
     }
     if (end == SIZE_MAX) {
-        size_t held = held_for(text, line_close), shorter = held_for(text, close);
+        size_t held = mark_held(text, line_close), shorter = mark_held(text, close);
         n = text.n - (held > shorter ? held : shorter);
         if (n <= skipped)
             return MARKUP_WAIT;

@@ -30,6 +30,7 @@ struct markup_text {
     size_t taken;  // of it, by this step
     bool finished; // nothing more comes
 };
+size_t mark_held(struct str text, const char *mark); // how much of the text's end may be the beginning of the mark
 enum markup_step markup_read(struct markup *m, const json_t *tools, struct markup_text *in, struct buf *out);
 
 // The tool's function object {"name", "parameters", ...} among a request's tools; NULL: there is none of that name.
