@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 #include "base/err.h"
@@ -24,3 +26,17 @@
         if (!(call))                                   \
             fail_msg("%s: %s", #call, (err)->message); \
     } while (0)
+
+// A command for the shell, which must succeed.
+static inline void shell(const char *format, ...) PRINTF_LIKE(1, 2);
+static inline void shell(const char *format, ...)
+{
+    char command[2048];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    if (system(command))
+        fail_msg("failed: %s", command);
+}

@@ -17,19 +17,6 @@ struct place {
     struct hub hub;
 };
 
-static void shell(const char *format, ...) PRINTF_LIKE(1, 2);
-static void shell(const char *format, ...)
-{
-    char command[1024];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    if (system(command))
-        fail_msg("failed: %s", command);
-}
-
 static int place_open(void **state)
 {
     struct place *p = calloc(1, sizeof *p);

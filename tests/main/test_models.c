@@ -25,19 +25,6 @@ static void check(const char *words, int status, const char *out_part, const cha
     outcome_free(&o);
 }
 
-static void shell(const char *format, ...) PRINTF_LIKE(1, 2);
-static void shell(const char *format, ...)
-{
-    char command[2048];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    if (system(command))
-        fail_msg("failed: %s", command);
-}
-
 // A file of a snapshot, as Hugging Face's programs leave it: a link to the blob. `like`: the file it is a copy of.
 static void put(const char *repo, const char *commit, const char *path, const char *like)
 {
