@@ -1,8 +1,6 @@
-// test_metal_model.c - whole models on the Metal device: reference logits,
-// greedy text, every command against the plain loops, the counters of a step,
-// and faults in the middle of answers.
-// On the emulator, also with kernels
-// compiled -ffast-math and in random schedules.
+// test_metal_model.c - whole models on the Metal device: reference logits, greedy text, every command against the plain loops, the
+// counters of a step, and faults in the middle of answers. On the emulator, also with kernels compiled -ffast-math and in random
+// schedules.
 #include "engine/engine.h"
 #include "engine/synth.h"
 #include "engine/verify.h"
@@ -11,9 +9,6 @@
 #include <unistd.h>
 
 enum { FORWARD, REVERSE, RANDOM }; // schedules of threads and threadgroups
-
-static const char *const variants[] = { "llama2",  "tinyllama", "llama3", "llama-linear", "llama-yarn", "smollm2",
-                                        "mistral", "devstral",  "qwen2",  "qwen25",       "qwen3" };
 
 static void emulator_needed(void)
 {
@@ -28,43 +23,18 @@ static void run_kernels(bool fast, int schedule)
     emu_set("seed", 1);
 }
 
-static void check_logits(const char *variant, const char *file, bool exact, uint32_t n_batch)
-{
-    struct golden g;
-    char path[512];
-    struct ingot_engine_options options = ingot_engine_defaults();
-    double most = exact ? 1e-9 : 1e-4;
-
-    golden_open(&g, variant);
-    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s%s", variant, file);
-    options.model = path;
-    options.device = "metal";
-    options.exact = exact;
-    options.n_batch = n_batch;
-    float *ours = run_logits(&options, &g);
-    struct closeness c = compare_logits(&g, ours);
-    print_message("%-13s %-12s %s batch %u: squared error %.1e, KL %.1e\n", variant, *file ? file : "safetensors",
-                  exact ? "exact" : "", n_batch, c.worst_error, c.mean_kl);
-    if (!(c.worst_error <= most) || !(c.mean_kl <= 1e-3) || (exact && c.top1_changes != 0))
-        fail_msg("%s%s: squared error %g, KL %g, %u changed first choices; want at "
-                 "most %g",
-                 variant, file, c.worst_error, c.mean_kl, c.top1_changes, most);
-    free(ours);
-    model_file_close(g.file);
-}
-
 static void the_logits_are_the_reference_s(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+    for (size_t i = 0; i < N_GOLDEN_VARIANTS; i++) {
         run_kernels(false, FORWARD);
-        check_logits(variants[i], "/model.gguf", true, 512);
+        check_golden(&(struct golden_run){ golden_variants[i], "/model.gguf", "metal", 512, true });
         run_kernels(true, RANDOM);
-        check_logits(variants[i], "", false, 9);
+        check_golden(&(struct golden_run){ golden_variants[i], "", "metal", 9, false });
     }
     run_kernels(false, REVERSE);
-    check_logits("qwen3", "/model.gguf", true, 1);
-    check_logits("llama3", "/model.gguf", true, 7);
+    check_golden(&(struct golden_run){ "qwen3", "/model.gguf", "metal", 1, true });
+    check_golden(&(struct golden_run){ "llama3", "/model.gguf", "metal", 7, true });
 }
 
 // The checker sees every access: a barrier that the tape lacks would be a race here.
@@ -73,8 +43,8 @@ static void the_checker_finds_nothing(void **state)
     (void)state;
     emu_set("check", 1);
     run_kernels(false, RANDOM);
-    check_logits("qwen3", "/model.gguf", false, 9);
-    check_logits("qwen2", "", false, 512);
+    check_golden(&(struct golden_run){ "qwen3", "/model.gguf", "metal", 9, false });
+    check_golden(&(struct golden_run){ "qwen2", "", "metal", 512, false });
     emu_set("check", 0);
 }
 

@@ -1,29 +1,19 @@
 // test_ops_metal.c - every operation's Metal kernels against its plain loop, over formats, row counts and odd shapes, on the emulator.
 //
 // An operation is recorded alike on both devices; tape_diff gives both the same inputs and measures what lies between the results.
-#include "device_sides.h"
 #include "emu/emu.h"
+#include "ops/device_sides.h"
 #include "ops/metal_table.h"
 
 static struct device *gpu;
 
 static void compare(const char *what, const struct shape *c, record *recording)
 {
-    struct side plain = { 0 }, fast = { 0 };
-    struct err err = { 0 };
-    struct device *cpu = cpu_open(&(struct cpu_options){ .n_threads = 1, .plain = true, .table = &cpu_table }, &err);
-    struct worst w = { 0 };
+    struct sides s;
 
-    side_open(&plain, cpu, c, recording);
-    side_open(&fast, gpu, c, recording);
-    assert_ok(tape_diff(plain.tape, fast.tape, (const struct buffer *[]){ &plain.step, &fast.step }, on_difference, &w, &err),
-              &err);
-    if (!(w.error <= c->limit))
-        fail_msg("%s %s, %u rows of %u, %u columns%s: error %.2g, at most %.0g", what, quant_info(c->format)->name, c->rows,
-                 c->most_rows, c->n_cols, c->exact ? ", exact" : "", w.error, c->limit);
-    side_close(&plain);
-    side_close(&fast);
-    device_close(cpu);
+    sides_open(&s, gpu, c, recording);
+    sides_compare(&s, what, c);
+    sides_close(&s);
 }
 
 static const struct rows_case {
@@ -157,7 +147,6 @@ static void qkv_in_every_shape(void **state)
         }
 }
 
-// Scales stand between the numbers, which tape_diff leaves out: the pages of both sides are decoded and compared.
 static void qkv_into_q8_0_pages(void **state)
 {
     (void)state;
@@ -171,22 +160,9 @@ static void qkv_into_q8_0_pages(void **state)
                            .n_kv_heads = 2,
                            .past = 20,
                            .k_format = KV_Q8_0,
-                           .v_format = r % 2 ? KV_BF16 : KV_Q8_0 };
-        struct device *cpu = cpu_open(&(struct cpu_options){ .n_threads = 1, .plain = true, .table = &cpu_table }, NULL);
-        struct side sides[2] = { 0 };
-        float *numbers[2];
-        size_t n = 0;
-        for (uint32_t i = 0; i < 2; i++) {
-            side_open(&sides[i], i ? gpu : cpu, &c, record_qkv);
-            assert_true(tape_play(sides[i].tape, &sides[i].step, NULL));
-            numbers[i] = decoded_pages(&sides[i], &c, &n);
-        }
-        assert_true(bench_error(numbers[0], numbers[1], n) <= 1e-5);
-        for (uint32_t i = 0; i < 2; i++) {
-            side_close(&sides[i]);
-            mem_free(numbers[i]);
-        }
-        device_close(cpu);
+                           .v_format = r % 2 ? KV_BF16 : KV_Q8_0,
+                           .limit = 1e-5 };
+        compare("qkv", &c, record_qkv);
     }
 }
 
@@ -287,10 +263,10 @@ static void gpu_play(struct side *s)
     assert_ok(gpu->ops->wait(gpu, &err), &err);
 }
 
-static void put(struct side *s, uint32_t buffer, uint64_t index, float v)
+static void put(const struct buffer *b, uint64_t index, float v)
 {
     struct err err = { 0 };
-    assert_ok(buffer_write(&s->buffers[buffer], index * 4, &v, 4, &err), &err);
+    assert_ok(buffer_write((struct buffer *)b, index * 4, &v, 4, &err), &err);
 }
 
 // Each row of the last buffer: all finite, or none.
@@ -323,7 +299,7 @@ static void a_bad_number_stays_in_its_row(void **state)
             struct side s = { 0 };
             bool rows[128] = { 0 };
             side_open(&s, gpu, &c, gated ? record_gate_up : record_matmul);
-            put(&s, 0, (uint64_t)(c.rows - 1) * c.n_cols + 100, bad[i / 2 % 2]);
+            put(&s.buffers[0], (uint64_t)(c.rows - 1) * c.n_cols + 100, bad[i / 2 % 2]);
             rows[c.rows - 1] = true;
             gpu_play(&s);
             expect_finite(&s, &c, c.n_out, rows);
@@ -350,10 +326,10 @@ static void bad_numbers_stay_in_their_sequence(void **state)
         bool rows[128] = { 0 };
         side_open(&s, gpu, &c, record_attend);
         for (uint32_t head = 0; head < 2; head++)
-            put(&s, 0, (uint64_t)(c.rows - 1) * 128 + head * 64 + 7, NAN); // the last row, whose sequence is slot 0
+            put(&s.buffers[0], (uint64_t)(c.rows - 1) * 128 + head * 64 + 7, NAN); // the last row, whose sequence is slot 0
         for (uint32_t d = 0; d < 64 && c.rows > 4; d++) // position 0 of slot 2, which rows n / 2 and n / 2 + 1 belong to
-            put(&s, s.pages_at + i % 2, (uint64_t)((2 * MAX_PAGES * 37 + 5) % (SLOTS * MAX_PAGES)) * 1024 + (i % 2 ? d : d * 16),
-                NAN);
+            put(i % 2 ? s.pages.v : s.pages.k,
+                (uint64_t)((2 * MAX_PAGES * 37 + 5) % (SLOTS * MAX_PAGES)) * 1024 + (i % 2 ? d : d * 16), NAN);
         gpu_play(&s);
         rows[c.rows - 1] = true;
         rows[c.rows / 2] |= c.rows > 4;
@@ -376,10 +352,10 @@ static void logits_that_are_none_are_reported(void **state)
         struct side s = { 0 };
         uint32_t ids[SLOTS];
         side_open(&s, gpu, &c, record_sample);
-        put(&s, 0, 999, bad[i / 2]);
+        put(&s.buffers[0], 999, bad[i / 2]);
         for (uint32_t t = 0; t < c.n_cols; t++) { // row 1 allows one token, row 2 none
-            put(&s, 0, c.n_cols + t, t == 30 ? -5 : -INFINITY);
-            put(&s, 0, 2 * c.n_cols + t, -INFINITY);
+            put(&s.buffers[0], c.n_cols + t, t == 30 ? -5 : -INFINITY);
+            put(&s.buffers[0], 2 * c.n_cols + t, -INFINITY);
         }
         gpu_play(&s);
         assert_ok(buffer_read(&s.buffers[s.n_buffers - 1], 0, ids, sizeof ids, &err), &err);

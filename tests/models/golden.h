@@ -1,4 +1,6 @@
-// golden.h - reference logits, and ours for the same tokens.
+// golden.h - reference logits, ours for the same tokens on any device, and how close they must be.
+//
+// The models are tiny and fully re-randomised, with odd sizes; tools/golden/ makes them.
 #pragma once
 #include <math.h>
 #include <stdio.h>
@@ -104,4 +106,40 @@ static inline struct closeness compare_logits(const struct golden *g, const floa
         c.top1_changes += best != best_ours && a[best] - a[second] > 1e-3f;
     }
     return c;
+}
+
+static const char *const golden_variants[] = { "llama2",  "tinyllama", "llama3", "llama-linear", "llama-yarn", "smollm2",
+                                               "mistral", "devstral",  "qwen2",  "qwen25",       "qwen3" };
+enum { N_GOLDEN_VARIANTS = sizeof golden_variants / sizeof *golden_variants };
+
+struct golden_run {
+    const char *variant, *file, *device; // file: "/model.gguf", or "" for the folder of safetensors
+    uint32_t n_batch;
+    bool exact;
+};
+
+// Gates: exact, a squared error of 1e-9 and the reference's first choices; else half precision, 1e-4. A mean KL of 1e-3.
+static inline void check_golden(const struct golden_run *run)
+{
+    struct golden g;
+    char path[512];
+    struct ingot_engine_options options = ingot_engine_defaults();
+    double most = run->exact ? 1e-9 : 1e-4;
+
+    golden_open(&g, run->variant);
+    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s%s", run->variant, run->file);
+    options.model = path;
+    options.device = run->device;
+    options.exact = run->exact;
+    options.n_batch = run->n_batch;
+    float *ours = run_logits(&options, &g);
+    struct closeness c = compare_logits(&g, ours);
+    print_message("%-13s %-12s %-9s %s batch %u: squared error %.1e, KL %.1e\n", run->variant,
+                  *run->file ? run->file : "safetensors", run->device, run->exact ? "exact" : "", run->n_batch, c.worst_error,
+                  c.mean_kl);
+    if (!(c.worst_error <= most) || !(c.mean_kl <= 1e-3) || (run->exact && c.top1_changes != 0))
+        fail_msg("%s%s on %s: squared error %g, KL %g, %u changed first choices; want at most %g, 1e-3%s", run->variant,
+                 run->file, run->device, c.worst_error, c.mean_kl, c.top1_changes, most, run->exact ? " and none" : "");
+    free(ours);
+    model_file_close(g.file);
 }

@@ -1,11 +1,7 @@
 // test_golden_cuda.c - every architecture's logits on an NVIDIA GPU: through graphs, pages and the engine. Skipped where there is none.
-//
-// Gates: exact against the reference 1e-9; half precision 1e-4 (the golden weights are fp32 or fp16, activations are not quantised).
+// The golden weights are fp32 or fp16: no activation is quantised.
 #include "device/cuda/cuda.h"
 #include "models/golden.h"
-
-static const char *const variants[] = { "llama2",  "tinyllama", "llama3", "llama-linear", "llama-yarn", "smollm2",
-                                        "mistral", "devstral",  "qwen2",  "qwen25",       "qwen3" };
 
 static bool gpu_exists(void)
 {
@@ -17,41 +13,17 @@ static bool gpu_exists(void)
     return exists;
 }
 
-static void check_variant(const char *variant, const char *file, bool exact, uint32_t n_batch)
-{
-    struct golden g;
-    char path[512];
-    struct ingot_engine_options options = ingot_engine_defaults();
-    double most = exact ? 1e-9 : 1e-4;
-
-    golden_open(&g, variant);
-    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s%s", variant, file);
-    options.model = path;
-    options.device = "cuda";
-    options.exact = exact;
-    options.n_batch = n_batch;
-    float *ours = run_logits(&options, &g);
-    struct closeness c = compare_logits(&g, ours);
-    print_message("%-13s %-12s %s batch %u: squared error %.1e, KL %.1e\n", variant, *file ? file : "safetensors",
-                  exact ? "exact" : "", n_batch, c.worst_error, c.mean_kl);
-    if (!(c.worst_error <= most) || (exact && c.top1_changes != 0))
-        fail_msg("%s%s: squared error %g, %u changed first choices; want at most %g", variant, file, c.worst_error,
-                 c.top1_changes, most);
-    free(ours);
-    model_file_close(g.file);
-}
-
 static void reference_logits_on_the_gpu(void **state)
 {
     (void)state;
     if (!gpu_exists())
         skip();
-    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
-        check_variant(variants[i], "/model.gguf", true, 512);
-        check_variant(variants[i], "", true, 7);
-        check_variant(variants[i], "/model.gguf", false, 512);
-        check_variant(variants[i], "/model.gguf", false, 1);
-        check_variant(variants[i], "/model.gguf", false, 9);
+    for (size_t i = 0; i < N_GOLDEN_VARIANTS; i++) {
+        check_golden(&(struct golden_run){ golden_variants[i], "/model.gguf", "cuda", 512, true });
+        check_golden(&(struct golden_run){ golden_variants[i], "", "cuda", 7, true });
+        check_golden(&(struct golden_run){ golden_variants[i], "/model.gguf", "cuda", 512, false });
+        check_golden(&(struct golden_run){ golden_variants[i], "/model.gguf", "cuda", 1, false });
+        check_golden(&(struct golden_run){ golden_variants[i], "/model.gguf", "cuda", 9, false });
     }
 }
 

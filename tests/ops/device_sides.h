@@ -1,6 +1,7 @@
 // device_sides.h - one operation recorded alike on two devices, for tape_diff: the rig of a device's tests against the plain loops.
 //
-// A case is a struct shape and a function that records the operation on one side. Both sides draw the same random numbers.
+// A case is a struct shape and a function that records the operation on one side. Both sides draw the same random numbers. sides_compare
+// measures what lies between the results; what else a device must prove (graphs, bad numbers) its test asks of the open sides.
 #pragma once
 #include "device/step.h"
 #include "ops/activate/activate.h"
@@ -23,6 +24,7 @@ struct shape { // of one case
     enum rope_pairs pairs;
     uint32_t window;
     bool exact, bias, head_norm;
+    enum gemm gemm;
     struct sample_params sampling;
     double limit;
 };
@@ -33,31 +35,23 @@ struct side {
     struct buffer buffers[24], step;
     struct weight weights[24];
     void *data[24];
-    uint32_t n_buffers, n_weights, pages_at; // the buffers of K and V
+    uint32_t n_buffers, n_weights;
+    struct pages pages; // where an operation has some
 };
 
 enum { SLOTS = 4, MAX_PAGES = 40, VOCABULARY = 47 };
 
-static void *random_bytes(uint64_t bytes, enum operand_type type)
-{
-    unsigned char *data = mem_alloc(bytes);
-    for (uint64_t i = 0; i < bytes; i += type == OPERAND_F16 ? 2 : 4) {
-        float v = bench_normal();
-        uint16_t half = quant_float_to_half(v);
-        memcpy(data + i, type == OPERAND_F16 ? (void *)&half : (void *)&v, type == OPERAND_F16 ? 2 : 4);
-    }
-    return data;
-}
-
-static struct buffer *side_buffer(struct side *s, uint64_t bytes, enum operand_type type)
+static struct buffer *side_buffer(struct side *s, uint64_t bytes)
 {
     struct buffer *b = &s->buffers[s->n_buffers++];
+    float *numbers = mem_alloc(bytes);
     struct err err = { 0 };
-    void *data = random_bytes(bytes, type);
 
+    for (uint64_t i = 0; i < bytes / 4; i++)
+        numbers[i] = bench_normal();
     assert_ok(buffer_alloc(s->device, bytes, b, &err), &err);
-    assert_ok(buffer_write(b, 0, data, bytes, &err), &err);
-    mem_free(data);
+    assert_ok(buffer_write(b, 0, numbers, bytes, &err), &err);
+    mem_free(numbers);
     return b;
 }
 
@@ -65,7 +59,7 @@ static struct value side_value(struct side *s, uint32_t n_cols, enum value_rows 
 {
     const struct tape_limits *l = tape_limits(s->tape);
     uint64_t n = rows == ROWS_STEP ? l->max_rows : l->max_outputs;
-    return tape_value_bound(s->tape, n_cols, rows, side_buffer(s, n * n_cols * 4, OPERAND_F32));
+    return tape_value_bound(s->tape, n_cols, rows, side_buffer(s, n * n_cols * 4));
 }
 
 static const struct weight *side_weight(struct side *s, enum quant q, uint32_t n_rows, uint32_t n_cols)
@@ -124,7 +118,8 @@ static void side_open(struct side *s, struct device *d, const struct shape *c, r
 
     bench_seed(7);
     s->device = d;
-    s->tape = tape_create(d, (struct tape_limits){ .max_rows = c->most_rows, .max_outputs = outputs, .exact = c->exact });
+    s->tape = tape_create(
+        d, (struct tape_limits){ .max_rows = c->most_rows, .max_outputs = outputs, .exact = c->exact, .gemm = c->gemm });
     fill_step(c, step, c->most_rows, outputs);
     assert_ok(buffer_alloc(d, step_bytes(c->most_rows, outputs), &s->step, &err), &err);
     assert_ok(buffer_write(&s->step, 0, step, step_bytes(c->most_rows, outputs), &err), &err);
@@ -144,17 +139,6 @@ static void side_close(struct side *s)
         mem_free(s->data[i]);
     }
     buffer_release(&s->step);
-}
-
-struct worst {
-    double error;
-};
-static bool on_difference(void *arg, const struct tape_difference *d)
-{
-    struct worst *w = arg;
-    if (!(d->error <= w->error))
-        w->error = d->error;
-    return true;
 }
 
 static void record_matmul(struct side *s, const struct shape *c)
@@ -214,11 +198,11 @@ static struct pages side_pages(struct side *s, const struct shape *c)
 
     for (uint32_t i = 0; i < SLOTS * MAX_PAGES; i++)
         numbers[i] = (i * 37 + 5) % (SLOTS * MAX_PAGES);
-    s->pages_at = s->n_buffers;
     struct buffer *k = side_page_buffer(s, c, &shape, false, numbers), *v = side_page_buffer(s, c, &shape, true, numbers);
-    struct buffer *table = side_buffer(s, sizeof numbers, OPERAND_F32);
+    struct buffer *table = side_buffer(s, sizeof numbers);
     assert_ok(buffer_write(table, 0, numbers, sizeof numbers, &err), &err);
-    return (struct pages){ k, v, table, shape };
+    s->pages = (struct pages){ k, v, table, shape };
+    return s->pages;
 }
 
 static void record_qkv(struct side *s, const struct shape *c)
@@ -240,30 +224,6 @@ static void record_qkv(struct side *s, const struct shape *c)
                      .eps = 1e-6f };
     m.q = side_value(s, n_q, ROWS_STEP);
     op_qkv(s->tape, m);
-}
-
-// What the pages of a side hold, K then V.
-static float *decoded_pages(struct side *s, const struct shape *c, size_t *n)
-{
-    struct page_shape shape = { c->n_kv_heads, c->head_dim, MAX_PAGES, (u16)c->k_format, (u16)c->v_format };
-    uint32_t tokens = SLOTS * MAX_PAGES * PAGE_TOKENS;
-    struct err err = { 0 };
-
-    *n = (size_t)2 * tokens * c->n_kv_heads * c->head_dim;
-    float *numbers = mem_alloc_array(*n, sizeof *numbers);
-    for (uint32_t is_v = 0; is_v < 2; is_v++) {
-        const struct buffer *b = &s->buffers[s->pages_at + is_v];
-        unsigned char *data = mem_alloc(b->bytes);
-        assert_ok(buffer_read(b, 0, data, b->bytes, &err), &err);
-        for (uint32_t i = 0; i < tokens * c->n_kv_heads; i++) {
-            struct page_token t = {
-                &shape, data, i / c->n_kv_heads / PAGE_TOKENS, i % c->n_kv_heads, i / c->n_kv_heads % PAGE_TOKENS, is_v
-            };
-            page_read(&t, numbers + ((size_t)is_v * tokens * c->n_kv_heads + i) * c->head_dim);
-        }
-        mem_free(data);
-    }
-    return numbers;
 }
 
 static void record_rope_store(struct side *s, const struct shape *c)
@@ -293,7 +253,7 @@ static void record_attend(struct side *s, const struct shape *c)
 static void record_embed(struct side *s, const struct shape *c)
 {
     const struct weight *table = side_weight(s, c->format, VOCABULARY, c->n_cols);
-    struct buffer *log = side_buffer(s, SLOTS * 1024 * 4, OPERAND_F32);
+    struct buffer *log = side_buffer(s, SLOTS * 1024 * 4);
     op_embed(s->tape,
              (struct embed){
                  .out = side_value(s, c->n_cols, ROWS_STEP), .table = table, .log = log, .log_stride = 1024, .scale = 1.5f });
@@ -335,7 +295,7 @@ static struct buffer *side_limits(struct side *s, uint32_t n_tokens, uint32_t n_
 static void record_sample(struct side *s, const struct shape *c)
 {
     struct value logits = side_value(s, c->n_cols, ROWS_OUTPUT);
-    struct buffer *log = side_buffer(s, SLOTS * 1024 * 4, OPERAND_F32);
+    struct buffer *log = side_buffer(s, SLOTS * 1024 * 4);
     uint32_t tokens[SLOTS * 1024];
     struct err err = { 0 };
 
@@ -344,5 +304,84 @@ static void record_sample(struct side *s, const struct shape *c)
     assert_ok(buffer_write(log, 0, tokens, sizeof tokens, &err), &err);
     bool limited = c->sampling.n_biases || c->sampling.flags & SAMPLE_MASKED;
     struct buffer *limits = limited ? side_limits(s, c->n_cols, c->sampling.n_biases) : NULL;
-    op_sample(s->tape, (struct sample){ logits, log, 1024, side_buffer(s, 8 * 4, OPERAND_F32), limits });
+    op_sample(s->tape, (struct sample){ logits, log, 1024, side_buffer(s, 8 * 4), limits });
+}
+
+struct sides { // the same on the plain loops and on the device in question
+    struct device *cpu;
+    struct side plain, fast;
+};
+
+static void sides_open(struct sides *s, struct device *d, const struct shape *c, record *recording)
+{
+    struct err err = { 0 };
+
+    *s = (struct sides){ .cpu = cpu_open(&(struct cpu_options){ .plain = true, .table = &cpu_table }, &err) };
+    side_open(&s->plain, s->cpu, c, recording);
+    side_open(&s->fast, d, c, recording);
+}
+
+static void sides_close(struct sides *s)
+{
+    side_close(&s->plain);
+    side_close(&s->fast);
+    device_close(s->cpu);
+}
+
+static double worse(double a, double b) // an error that is no number is the worst
+{
+    return a >= b || isnan(a) ? a : b;
+}
+
+static bool on_difference(void *arg, const struct tape_difference *d)
+{
+    double *worst = arg;
+    *worst = worse(*worst, d->error);
+    return true;
+}
+
+// What a side's pages of K or V hold: [pages * heads * tokens of a page, head_dim].
+static float *decoded_pages(const struct side *s, bool is_v, size_t *n)
+{
+    const struct page_shape *shape = &s->pages.shape;
+    const struct buffer *b = is_v ? s->pages.v : s->pages.k;
+    uint32_t tokens = SLOTS * MAX_PAGES * shape->n_kv_heads * PAGE_TOKENS;
+    unsigned char *data = mem_alloc(b->bytes);
+    float *numbers = mem_alloc_array((size_t)tokens * shape->head_dim, sizeof *numbers);
+    struct err err = { 0 };
+
+    *n = (size_t)tokens * shape->head_dim;
+    assert_ok(buffer_read(b, 0, data, b->bytes, &err), &err);
+    for (uint32_t i = 0; i < tokens; i++) {
+        uint32_t head = i / PAGE_TOKENS % shape->n_kv_heads, page = i / PAGE_TOKENS / shape->n_kv_heads;
+        page_read(&(struct page_token){ shape, data, page, head, i % PAGE_TOKENS, is_v }, numbers + (size_t)i * shape->head_dim);
+    }
+    mem_free(data);
+    return numbers;
+}
+
+// tape_diff leaves pages with scales between the numbers alone.
+static double pages_difference(const struct sides *s, bool is_v)
+{
+    size_t n = 0;
+    float *plain = decoded_pages(&s->plain, is_v, &n), *fast = decoded_pages(&s->fast, is_v, &n);
+    double error = bench_error(plain, fast, n);
+
+    mem_free(plain);
+    mem_free(fast);
+    return error;
+}
+
+static void sides_compare(struct sides *s, const char *what, const struct shape *c)
+{
+    const struct buffer *steps[2] = { &s->plain.step, &s->fast.step };
+    double worst = 0;
+    struct err err = { 0 };
+
+    assert_ok(tape_diff(s->plain.tape, s->fast.tape, steps, on_difference, &worst, &err), &err);
+    for (int v = 0; v < 2 && s->plain.pages.k; v++)
+        worst = worse(worst, pages_difference(s, v));
+    if (!(worst <= c->limit))
+        fail_msg("%s %s, %u rows of %u, %u columns%s: error %.2g, at most %.0g", what, quant_info(c->format)->name, c->rows,
+                 c->most_rows, c->n_cols, c->exact ? ", exact" : "", worst, c->limit);
 }
