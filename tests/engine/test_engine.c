@@ -4,6 +4,7 @@
 // from a fresh or a reused session, on one stage or three.
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "base/mem.h"
 #include "engine/verify.h"
 #include "ingot.h"
@@ -129,41 +130,76 @@ static void chunks_threads_and_stages_give_the_same_bits(void **state)
         }
 }
 
-static void a_batch_gives_each_the_same_bits_as_alone(void **state)
+enum { MAX_TOGETHER = 13 };
+
+// Prompts 0 to n - 1 at once: each gives what it gives alone, with logits of its last n_logits tokens.
+static void assert_as_alone(struct ingot_engine *engine, const char *model, uint32_t n, uint32_t n_logits)
 {
-    (void)state;
-    enum { N = 5 };
-    struct ingot_engine_options o = defaults(MODEL("llama3"));
-    struct trace *alone[N], *together[N];
-    uint32_t tokens[N][N_PROMPT];
-    struct ingot_request *requests[N];
+    struct ingot_engine_options options = defaults(model);
+    struct ingot_engine *alone = open_or_fail(&options);
+    struct trace *together[MAX_TOGETHER];
+    uint32_t tokens[MAX_TOGETHER][N_PROMPT];
+    struct ingot_request *requests[MAX_TOGETHER];
     bool busy = true;
 
-    for (uint32_t i = 0; i < N; i++)
-        alone[i] = generate_with(&o, i);
-    o.n_sequences = 3; // two have to wait
-    o.n_batch = 50;
-    struct ingot_engine *engine = open_or_fail(&o);
-    for (uint32_t i = 0; i < N; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         together[i] = calloc(1, sizeof **together);
         make_prompt(tokens[i], i, 0, n_vocab(engine));
-        struct ingot_request_options r = request(tokens[i], N_PROMPT);
+        struct ingot_request_options r = request(tokens[i], n_logits);
         requests[i] = ingot_submit(engine, &r, NULL);
         assert_non_null(requests[i]);
     }
     while (busy) {
         assert_true(ingot_step(engine, &busy, NULL));
-        for (uint32_t i = 0; i < N; i++)
+        for (uint32_t i = 0; i < n; i++)
             for (struct ingot_event e; ingot_poll(requests[i], &e);)
                 record(together[i], &e);
     }
-    for (uint32_t i = 0; i < N; i++) {
-        assert_same_bits(alone[i], together[i], "in a batch");
+    for (uint32_t i = 0; i < n; i++) {
+        struct ingot_request_options r = request(tokens[i], n_logits);
+        struct trace *t = generate(alone, &r);
+        assert_int_equal(t->n_logits, n_logits + N_NEW - 1);
+        assert_same_bits(t, together[i], "in a batch");
         ingot_request_free(requests[i]);
-        free(alone[i]);
+        free(t);
         free(together[i]);
     }
+    ingot_engine_close(alone);
+}
+
+static void a_batch_gives_each_the_same_bits_as_alone(void **state)
+{
+    (void)state;
+    struct ingot_engine_options o = defaults(MODEL("llama3"));
+
+    o.n_sequences = 3; // two have to wait
+    o.n_batch = 50;
+    struct ingot_engine *engine = open_or_fail(&o);
+    assert_as_alone(engine, MODEL("llama3"), 5, N_PROMPT);
     ingot_engine_close(engine);
+}
+
+// Where the cache is known and holds the weights, a step of many sequences is dealt to threads by rows, also unevenly.
+static void dealt_by_rows_each_gets_the_same_bits_as_alone(void **state)
+{
+    (void)state;
+    static const char *const models[] = { MODEL("llama3"), MODEL("qwen3"), MODEL("mistral") };
+
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        for (uint32_t n_threads = 2; n_threads <= 3; n_threads++) {
+            struct ingot_engine_options o = defaults(models[m]);
+            o.n_sequences = MAX_TOGETHER;
+            o.n_threads = n_threads;
+            struct ingot_engine *engine = open_or_fail(&o);
+            const struct engine *e = engine_of(engine);
+            struct device_counters before = e->device->counters;
+            assert_as_alone(engine, models[m], MAX_TOGETHER, 1);
+            uint64_t plays = e->device->counters.plays - before.plays, n = tape_n_barriers(e->stages[0].buckets[0].tape);
+            uint64_t barriers = e->device->counters.barriers - before.barriers;
+            if (sysconf(_SC_LEVEL3_CACHE_SIZE) > 0)
+                assert_true(barriers <= plays * n - (n - 1)); // one step at least had but one
+            ingot_engine_close(engine);
+        }
 }
 
 static void a_session_reuses_what_it_knows(void **state)
@@ -522,6 +558,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_threads_and_stages_give_the_same_bits),
         cmocka_unit_test(a_batch_gives_each_the_same_bits_as_alone),
+        cmocka_unit_test(dealt_by_rows_each_gets_the_same_bits_as_alone),
         cmocka_unit_test(a_session_reuses_what_it_knows),
         cmocka_unit_test(sessions_are_counted),
         cmocka_unit_test(limits_are_errors_with_numbers),

@@ -1,6 +1,7 @@
 // cpu.c - plays tapes on the processor: threads walk the list of commands together; see cpu.h.
 #include "device/cpu/cpu.h"
 #include "device/cpu/chunks.h"
+#include "device/cpu/shares.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ struct cpu_tape {
     atomic_uint *tile_at;
     unsigned char *local; // [threads][local_bytes]
     size_t local_bytes;
+    struct shares shares;
 };
 
 struct cpu_play {
@@ -30,6 +32,7 @@ struct cpu_play {
     struct tape *tape;
     const struct step *step;
     uint32_t first, last;
+    bool by_rows; // the tape's first commands are dealt by rows
 };
 
 static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase, uint32_t n_tiles,
@@ -64,17 +67,40 @@ static void play_command(const struct cpu_play *p, uint32_t index, struct cpu_ca
     }
 }
 
+// All tiles of the thread's own part of the step.
+static void play_share(const struct cpu_play *p, unsigned thread, void *local)
+{
+    struct shares *shares = &((struct cpu_tape *)p->tape->native)->shares;
+    const struct share *share = share_take(shares, p->tape, p->step, thread);
+
+    for (uint32_t i = 0; i < shares->n_commands; i++) {
+        const struct cpu_kernel *kernel = p->cpu->kernels[share->commands[i].op];
+        uint64_t fresh = ~(uint64_t)0;
+        struct cpu_call call = { &share->commands[i], share->step, local, &fresh, .thread = 0, .n_threads = 1 };
+        struct cpu_plan plan = { 0 };
+        kernel->plan(&call, &plan);
+        for (uint32_t phase = 0; phase < plan.n_phases; phase++)
+            if (plan.n_tiles[phase] > 0)
+                kernel->run(&call, phase, 0, plan.n_tiles[phase]);
+    }
+}
+
 static void play_commands(void *arg, unsigned thread)
 {
     const struct cpu_play *p = arg;
-    const struct cpu_tape *native = p->tape->native;
+    struct cpu_tape *native = p->tape->native;
     struct cpu_call call = { .step = p->step,
                              .local = native->local + thread * native->local_bytes,
                              .thread = thread,
                              .n_threads = team_size(p->cpu->team) };
+    uint32_t first = p->first;
 
-    for (uint32_t i = p->first; i < p->last; i++) {
-        if (p->tape->commands[i].waits && i > p->first)
+    if (p->by_rows) {
+        play_share(p, thread, call.local);
+        first = native->shares.n_commands;
+    }
+    for (uint32_t i = first; i < p->last; i++) {
+        if (i > p->first && (p->tape->commands[i].waits || i == first))
             team_barrier(p->cpu->team);
         play_command(p, i, &call);
     }
@@ -83,8 +109,9 @@ static void play_commands(void *arg, unsigned thread)
 static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err)
 {
     struct cpu_tape *native = t->native;
-    struct cpu_play p = { (struct cpu *)d, t, step->host, first, last };
+    struct cpu_play p = { (struct cpu *)d, t, step->host, first, last, false };
 
+    p.by_rows = first == 0 && last == t->n_commands && shares_fit(&native->shares, p.step);
     CHECK(p.step->n_rows <= t->limits.max_rows && p.step->n_outputs <= t->limits.max_outputs);
     (void)err;
     for (uint32_t i = first * CPU_MAX_PHASES; i < last * CPU_MAX_PHASES; i++)
@@ -92,8 +119,8 @@ static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step
     team_run(p.cpu->team, play_commands, &p);
     d->counters.submissions++;
     d->counters.commands += last - first;
-    for (uint32_t i = first; i < last; i++)
-        d->counters.barriers += t->commands[i].waits;
+    for (uint32_t i = p.by_rows ? native->shares.n_commands : first; i < last; i++)
+        d->counters.barriers += t->commands[i].waits || (p.by_rows && i == native->shares.n_commands);
     return true;
 }
 
@@ -138,6 +165,7 @@ static void cpu_drop(struct device *d, struct tape *t)
     (void)d;
     if (!native)
         return;
+    shares_close(&native->shares);
     mem_free(native->tile_at);
     mem_free_aligned(native->local);
     mem_free(native);
@@ -158,7 +186,7 @@ static bool cpu_seal(struct device *d, struct tape *t, struct err *err)
     native->local_bytes = local_bytes_needed(cpu, t);
     native->local = native->local_bytes ? mem_alloc_aligned(native->local_bytes * team_size(cpu->team), LINE) : NULL;
     native->tile_at = mem_alloc_array((size_t)t->n_commands * CPU_MAX_PHASES + 1, sizeof *native->tile_at);
-    if (native->local && native->tile_at)
+    if (native->local && native->tile_at && shares_open(&native->shares, t, cpu->options.table->ops, team_size(cpu->team)))
         return true;
     cpu_drop(d, t);
     return err_memory(err, "a tape");

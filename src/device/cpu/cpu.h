@@ -50,6 +50,7 @@ struct cpu_kernel {
 
 struct cpu_op {
     const char *name;
+    bool by_rows; // what it makes of a row needs no other sequence's row of the step, and lies in values or the sequence's pages
     struct cpu_kernel plain;
     struct cpu_choice {
         uint32_t needs; // CPU_* bits; the first choice whose needs are met is taken

@@ -31,6 +31,6 @@ static void activate_fast(const struct cpu_call *call, struct row_range range, c
 }
 ROW_KERNELS(activate_fast)
 
-const struct cpu_op cpu_op_activate = { .name = "activate",
-                                        .plain = { plan_rows, activate_run },
-                                        .fast = { ROW_CHOICES(plan_rows, activate_fast) } };
+const struct cpu_op cpu_op_activate = {
+    .name = "activate", .by_rows = true, .plain = { plan_rows, activate_run }, .fast = { ROW_CHOICES(plan_rows, activate_fast) }
+};

@@ -19,4 +19,4 @@ static void angles_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
     }
 }
 
-const struct cpu_op cpu_op_angles = { .name = "angles", .plain = { plan_rows, angles_run } };
+const struct cpu_op cpu_op_angles = { .name = "angles", .by_rows = true, .plain = { plan_rows, angles_run } };

@@ -197,5 +197,6 @@ static void attend_fast(const struct cpu_call *call, struct row_range range, con
 ROW_KERNELS(attend_fast)
 
 const struct cpu_op cpu_op_attend = { .name = "attend",
+                                      .by_rows = true,
                                       .plain = { attend_plan, attend_run },
                                       .fast = { ROW_CHOICES(attend_plan_fast, attend_fast) } };

@@ -26,4 +26,4 @@ static void embed_run(const struct cpu_call *call, uint32_t phase, uint32_t firs
         embed_row(call, row);
 }
 
-const struct cpu_op cpu_op_embed = { .name = "embed", .plain = { plan_rows, embed_run } };
+const struct cpu_op cpu_op_embed = { .name = "embed", .by_rows = true, .plain = { plan_rows, embed_run } };

@@ -38,6 +38,6 @@ static void gate_up_run(const struct cpu_call *call, uint32_t phase, uint32_t fi
 
 PRODUCT_KERNELS(gate_up_fast)
 
-const struct cpu_op cpu_op_gate_up = { .name = "gate_up",
-                                       .plain = { gate_up_plan, gate_up_run },
-                                       .fast = { PRODUCT_CHOICES(gate_up_fast) } };
+const struct cpu_op cpu_op_gate_up = {
+    .name = "gate_up", .by_rows = true, .plain = { gate_up_plan, gate_up_run }, .fast = { PRODUCT_CHOICES(gate_up_fast) }
+};

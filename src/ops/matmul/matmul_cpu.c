@@ -61,6 +61,6 @@ static void matmul_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
 
 PRODUCT_KERNELS(matmul_fast)
 
-const struct cpu_op cpu_op_matmul = { .name = "matmul",
-                                      .plain = { matmul_plan, matmul_run },
-                                      .fast = { PRODUCT_CHOICES(matmul_fast) } };
+const struct cpu_op cpu_op_matmul = {
+    .name = "matmul", .by_rows = true, .plain = { matmul_plan, matmul_run }, .fast = { PRODUCT_CHOICES(matmul_fast) }
+};

@@ -68,4 +68,6 @@ static void qkv_run(const struct cpu_call *call, uint32_t phase, uint32_t first,
 
 PRODUCT_KERNELS(qkv_fast)
 
-const struct cpu_op cpu_op_qkv = { .name = "qkv", .plain = { qkv_plan, qkv_run }, .fast = { PRODUCT_CHOICES(qkv_fast) } };
+const struct cpu_op cpu_op_qkv = {
+    .name = "qkv", .by_rows = true, .plain = { qkv_plan, qkv_run }, .fast = { PRODUCT_CHOICES(qkv_fast) }
+};

@@ -41,5 +41,6 @@ static void rmsnorm_fast(const struct cpu_call *call, struct row_range range, co
 ROW_KERNELS(rmsnorm_fast)
 
 const struct cpu_op cpu_op_rmsnorm = { .name = "rmsnorm",
+                                       .by_rows = true,
                                        .plain = { rmsnorm_plan, rmsnorm_run },
                                        .fast = { ROW_CHOICES(rmsnorm_plan, rmsnorm_fast) } };

@@ -84,5 +84,6 @@ static void rope_store_fast(const struct cpu_call *call, struct row_range range,
 ROW_KERNELS(rope_store_fast)
 
 const struct cpu_op cpu_op_rope_store = { .name = "rope_store",
+                                          .by_rows = true,
                                           .plain = { plan_rows, rope_store_run },
                                           .fast = { ROW_CHOICES(plan_rows, rope_store_fast) } };
