@@ -170,6 +170,7 @@ void exchange_wake(void *arg)
     if (!x->suspended)
         return;
     x->suspended = false;
+    x->offered_ns = clock_ns();
     MHD_resume_connection(x->connection);
 }
 
@@ -194,15 +195,18 @@ void exchange_client_left(struct exchange *x)
     pthread_mutex_unlock(&r->lock);
 }
 
+// A stream that sleeps has nothing to say; one that is awake waits for its reader, who asks for more as soon as it took what it has.
 bool exchange_tick(struct exchange *x, uint64_t now)
 {
     const struct server_limits *limits = &x->server->options->limits;
     struct runner *r = &x->server->runner;
-    const struct generation *g = x->talk->generation;
 
+    if (!x->talk->ask.stream)
+        return false;
     pthread_mutex_lock(&r->lock);
-    bool stuck = !x->suspended && g->ready_ns && now > g->ready_ns && now - g->ready_ns > limits->write_s * 1000000000ull;
-    if (!g->at_end_only && x->suspended && now > x->last_out_ns && now - x->last_out_ns > limits->keep_alive_s * 1000000000ull) {
+    uint64_t offered = x->offered_ns, quiet_ns = now > offered ? now - offered : 0;
+    bool stuck = !x->suspended && quiet_ns > limits->write_s * 1000000000ull;
+    if (x->suspended && quiet_ns > limits->keep_alive_s * 1000000000ull) {
         x->quiet_due = true;
         exchange_wake(x);
     }
@@ -232,7 +236,6 @@ static void refill(struct exchange *x)
         x->talk->voice->quiet(x->talk, &x->out);
     talk_pull(x->talk, &x->out, &done);
     x->out_ended = done;
-    x->last_out_ns = clock_ns();
 }
 
 static ssize_t read_stream(void *arg, uint64_t position, char *to, size_t most)
@@ -240,6 +243,7 @@ static ssize_t read_stream(void *arg, uint64_t position, char *to, size_t most)
     struct exchange *x = arg;
 
     (void)position;
+    x->offered_ns = clock_ns();
     while (x->out_at == x->out.n) {
         if (x->out.failed || exchange_is_gone(x))
             return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -298,7 +302,7 @@ bool exchange_go_on(struct exchange *x)
 
 bool exchange_begin_talk(struct exchange *x)
 {
-    x->last_out_ns = clock_ns();
+    x->offered_ns = clock_ns();
     client_set_phase(&x->server->clients, x->client, CLIENT_WAITING, x);
     return x->talk->ask.stream ? begin_stream(x) : exchange_go_on(x);
 }

@@ -3,6 +3,7 @@
 // An exchange is one HTTP request and its reply. While the engine works for it, its connection is suspended: no thread waits.
 #pragma once
 #include <jansson.h>
+#include <stdatomic.h>
 #include "base/str.h"
 #include "server/talk.h"
 
@@ -31,9 +32,9 @@ struct exchange {
     struct buf out;
     size_t out_at;
     bool out_ended;
+    atomic_uint_least64_t offered_ns; // when a stream's reader was last offered more text, or could have been
     // guarded by the runner's lock
     bool suspended, gone, quiet_due;
-    uint64_t last_out_ns;
 };
 
 // Opens the socket and starts to answer; the model may still be loading.

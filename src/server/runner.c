@@ -78,8 +78,6 @@ static void wake_readers(struct runner *r)
         for (uint32_t i = 0; i < g->n_choices; i++)
             news |= choice_update(r, g, &g->choices[i], now);
         g->has_news = news && (!g->at_end_only || g->n_running == 0);
-        if (g->has_news && g->ready_ns == 0)
-            g->ready_ns = now;
     }
     for (struct generation *g = r->live; g; g = g->next)
         if (g->has_news)
@@ -249,9 +247,6 @@ bool generation_take(struct generation *g, uint32_t *choice, struct ingot_event 
         *choice = i;
         return true;
     }
-    pthread_mutex_lock(&g->runner->lock);
-    g->ready_ns = 0;
-    pthread_mutex_unlock(&g->runner->lock);
     return false;
 }
 

@@ -25,7 +25,7 @@ struct generation {
     struct runner *runner;
     struct choice *choices;
     uint32_t n_choices, n_running;
-    uint64_t submitted_ns, ready_ns; // ready_ns: when events began to wait for the reader; 0: none do
+    uint64_t submitted_ns;
     bool at_end_only, cancelled, has_news;
     void (*wake)(void *arg); // with the runner's lock held; must not block
     void *arg;
