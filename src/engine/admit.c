@@ -30,7 +30,8 @@ static uint32_t known_tokens(struct request *r)
     return n;
 }
 
-// Is another request just computing pages that this one can soon have for nothing?
+// Is another request just computing pages that this one can soon have for nothing? They are to be had when that whole prompt is read: a
+// wait for more than twice what it saves is none.
 static bool is_being_read(struct request *r)
 {
     const struct engine *e = r->engine;
@@ -43,7 +44,8 @@ static bool is_being_read(struct request *r)
         uint32_t common = common_pages(r, other);
         uint32_t most = most_reusable(r) / PAGE_TOKENS * PAGE_TOKENS;
         common = common < most ? common : most;
-        if (common > 0 && common > known_tokens(r))
+        uint32_t known = common > 0 ? known_tokens(r) : 0;
+        if (common > known && other->n_tokens - other->n_fed <= 2 * (common - known))
             return true;
     }
     return false;

@@ -123,15 +123,54 @@ static void add_answers(struct engine *e)
         }
 }
 
+static uint32_t n_unread(const struct request *r)
+{
+    return r->n_tokens - r->n_fed;
+}
+
+// Behind r and of its priority; among equals the oldest.
+static struct request *shortest_behind(struct request *r)
+{
+    struct request *shortest = NULL;
+
+    for (struct request *at = r->next; at && at->priority == r->priority; at = at->next)
+        if (at->state == REQUEST_PREFILL && (!shortest || n_unread(at) < n_unread(shortest)))
+            shortest = at;
+    return shortest;
+}
+
+// Rows for prompts of one priority, until the batch has n_rows. One run of rows for each, the oldest first.
+static void read_prompts(struct batch *b, struct request *oldest, uint32_t n_rows, bool odd_step)
+{
+    uint32_t n = n_rows - b->n_rows, half = (n + odd_step) / 2, n_shorter = 0;
+
+    for (const struct request *r = oldest->next; r && r->priority == oldest->priority && n_shorter < half; r = r->next)
+        if (r->state == REQUEST_PREFILL && n_unread(r) < n_unread(oldest))
+            n_shorter += n_unread(r);
+    request_add_rows(oldest, b, n - (n_shorter < half ? n_shorter : half));
+    while (b->n_rows < n_rows) {
+        struct request *r = shortest_behind(oldest);
+        if (!r)
+            return;
+        request_add_rows(r, b, n_rows - b->n_rows);
+        if (r->state == REQUEST_PREFILL) // the step is full, or has no room for the logits that r wants
+            return;
+    }
+}
+
 static void add_prompts(struct engine *e)
 {
     struct batch *b = e->batch;
-    uint32_t budget = pace_prompt_rows(&e->pace, b->n_rows, b->max_rows - b->n_rows), n_before = b->n_rows;
+    uint32_t n_rows = b->n_rows + pace_prompt_rows(&e->pace, b->n_rows, b->max_rows - b->n_rows);
+    const struct request *before = NULL;
 
-    for (struct request *r = e->first; r && b->n_rows - n_before < budget; r = r->next)
-        if (r->state == REQUEST_PREFILL)
-            request_add_rows(r, b, budget - (b->n_rows - n_before));
-    b->n_answers = n_before;
+    b->n_answers = b->n_rows;
+    for (struct request *r = e->first; r && b->n_rows < n_rows; r = r->next) {
+        if (r->state != REQUEST_PREFILL || (before && before->priority == r->priority))
+            continue;
+        before = r;
+        read_prompts(b, r, n_rows, e->n_steps % 2);
+    }
 }
 
 void schedule_next(struct engine *e)
