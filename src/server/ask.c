@@ -48,7 +48,8 @@ static const struct field fields[] = {
     { "input", RESPONSES | EMBED, KIND_VALUE, AT(input), 0, 0 },
     { "instructions", RESPONSES, KIND_VALUE, AT(system), 0, 0 },
     { "max_output_tokens", RESPONSES, KIND_U32, AT(max_tokens), 1, 2147483647 },
-    { "max_tokens", OPENAI | MESSAGES, KIND_U32, AT(max_tokens), 1, 2147483647 },
+    { "max_tokens", CHAT | MESSAGES, KIND_U32, AT(max_tokens), 1, 2147483647 },
+    { "max_tokens", TEXT, KIND_U32, AT(max_tokens), 0, 2147483647 },
     { "max_completion_tokens", CHAT, KIND_U32, AT(max_tokens), 1, 2147483647 },
     { "temperature", ANSWERS, KIND_FLOAT, AT(sampling.temperature), 0, 100 },
     { "top_p", ANSWERS, KIND_FLOAT, AT(sampling.top_p), 0, 1 },
@@ -346,6 +347,35 @@ static bool check_pairs(const struct ask *ask, struct err *err)
     return true;
 }
 
+// How many answers are made, and how many told.
+static bool check_counts(struct ask *ask, struct err *err)
+{
+    const char *name = ask->best_of ? "best_of" : "n";
+
+    ask->n_made = ask->best_of ? ask->best_of : ask->n;
+    if (ask->n_made > ask->limits->n_choices)
+        return err_set(err, ERR_INPUT, "%s is %u; at most %u", name, ask->n_made, ask->limits->n_choices);
+    if (ask->n_made < ask->n)
+        return err_set(err, ERR_INPUT, "best_of is %u, less than n, which is %u", ask->best_of, ask->n);
+    if (ask->n_made > ask->n && ask->stream)
+        return err_set(err, ERR_INPUT, "best_of is above n: the best is known when all are done; leave out stream");
+    return true;
+}
+
+static bool check_echo(struct ask *ask, struct err *err)
+{
+    json_t *max_tokens = json_object_get(ask->body, "max_tokens");
+
+    ask->echo_only = ask->dialect == DIALECT_TEXT && json_is_integer(max_tokens) && ask->max_tokens == 0;
+    if (!ask->echo_only)
+        return true;
+    if (!ask->echo)
+        return err_set(err, ERR_INPUT, "max_tokens is 0 and echo is not set: that asks for nothing");
+    ask->max_tokens = 1;
+    ask->ignore_eos = true;
+    return true;
+}
+
 static bool check_whole(struct ask *ask, struct err *err)
 {
     if ((ask->dialect & CONVERSATIONS) && !ask->messages)
@@ -358,18 +388,10 @@ static bool check_whole(struct ask *ask, struct err *err)
         return err_set(err, ERR_INPUT, "input is missing");
     if (ask->dialect == DIALECT_EMBED)
         ask->prompt = ask->input;
-    if (ask->n > ask->limits->n_choices)
-        return err_set(err, ERR_INPUT, "n is %u; at most %u", ask->n, ask->limits->n_choices);
     if (ask->top_logprobs && !ask->logprobs)
         return err_set(err, ERR_INPUT, "top_logprobs needs logprobs: true");
-    if (ask->best_of && ask->best_of < ask->n)
-        return err_set(err, ERR_INPUT, "best_of is %u, less than n, which is %u", ask->best_of, ask->n);
-    if (ask->best_of > ask->n && !ask_warn(ask, err, "best_of is not honoured: n answers are made and all returned"))
-        return false;
-    if (ask->echo && ask->logprobs && !ask_warn(ask, err, "logprobs are those of the answer, not of the echoed prompt"))
-        return false;
     ask->sampling.penalty_window = ask->penalty_window;
-    return check_pairs(ask, err) && ask_check_tools(ask, err);
+    return check_counts(ask, err) && check_echo(ask, err) && check_pairs(ask, err) && ask_check_tools(ask, err);
 }
 
 static bool read_all(struct ask *ask, struct err *err)

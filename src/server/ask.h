@@ -51,11 +51,13 @@ struct ask {
     struct ingot_sampling sampling;
     const char *stops[64]; // within body
     uint32_t n_stops, max_tokens, n, best_of, top_logprobs, penalty_window;
+    uint32_t n_made; // answers for each prompt, of which n are told
     int64_t seed;
     bool has_seed;
     bool reasoning_open;   // the prompt ends within the model's reasoning: known when it was rendered
     bool reasoning_closed; // or right behind it
     bool stream, include_usage, logprobs, echo, ignore_eos, strict, no_generation_prompt;
+    bool echo_only; // max_tokens is 0: the prompt again, and no answer
 };
 
 // Fields with a file of their own, ask_tools.c.

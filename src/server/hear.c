@@ -4,6 +4,21 @@
 #include "server/state.h"
 #include "server/talk.h"
 
+static void note_logprobs(struct talk *t, uint32_t choice, struct logprobs_row row)
+{
+    struct talk_choice *c = &t->choices[choice];
+
+    row.n_vocab = t->server->info.n_vocab;
+    row.n_top = t->ask.top_logprobs;
+    row.offset = t->ask.dialect == DIALECT_TEXT ? &c->text_offset : NULL;
+    if (t->ask.logprobs)
+        json_array_append_new(c->logprobs, logprobs_entry(t->server->tokenizer, &row));
+    if (t->ask.n_made > t->ask.n && !row.of_prompt) {
+        c->score += logprobs_of(&row);
+        c->n_scored++;
+    }
+}
+
 bool talk_listen(struct talk *t)
 {
     uint32_t most = t->ask.one_call ? 1 : TALK_MAX_CALLS;
@@ -16,6 +31,8 @@ bool talk_listen(struct talk *t)
         t->choices[i].block = -1;
         ok = ok && t->choices[i].logprobs;
         speech_begin(&t->choices[i].speech, &options);
+        if (ok && t->ask.echo && t->ask.logprobs)
+            note_logprobs(t, i, (struct logprobs_row){ .token = t->prompts[i / t->ask.n_made].ids[0], .of_prompt = true });
     }
     return ok;
 }
@@ -98,11 +115,18 @@ static void take_text(struct talk *t, uint32_t choice, const struct ingot_event 
 void talk_hear(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
 {
     struct talk_choice *c = &t->choices[choice];
+    const struct token_ids *prompt = &t->prompts[choice / t->ask.n_made];
+    struct ingot_event echo_end = { .token = UINT32_MAX, .text = "", .done = event->done, .result = event->result };
 
-    if (t->ask.logprobs && event->logits && event->token != UINT32_MAX) {
-        struct logprobs_row row = { event->logits, t->server->info.n_vocab, event->token, t->ask.top_logprobs };
-        json_array_append_new(c->logprobs, logprobs_entry(t->server->tokenizer, &row));
+    if (event->logits && event->token == UINT32_MAX && event->position + 1 < prompt->n) {
+        note_logprobs(t, choice,
+                      (struct logprobs_row){ event->logits, .token = prompt->ids[event->position + 1], .of_prompt = true });
+        return;
     }
+    if (t->ask.echo_only)
+        event = &echo_end;
+    if (event->logits && event->token != UINT32_MAX)
+        note_logprobs(t, choice, (struct logprobs_row){ event->logits, .token = event->token });
     if (event->embedding)
         buf_append(&c->text, event->embedding, t->server->info.n_embedding * sizeof *event->embedding);
     else

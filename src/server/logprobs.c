@@ -48,44 +48,76 @@ static json_t *token_json(const struct tokenizer *t, uint32_t token, double logp
     return entry;
 }
 
+double logprobs_of(const struct logprobs_row *row)
+{
+    return row->logits[row->token] - log_sum(row->logits, row->n_vocab);
+}
+
+static size_t n_characters(struct str bytes) // that begin there
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < bytes.n; i++)
+        n += ((unsigned char)bytes.at[i] & 0xc0) != 0x80;
+    return n;
+}
+
+// The space that a tokenizer puts in front of a prompt is none of its text.
+static void tell_offset(json_t *entry, const struct tokenizer *t, const struct logprobs_row *row)
+{
+    const struct token_ids ids = { (uint32_t *)(uintptr_t)&row->token, 1, 1 };
+    struct buf text = { 0 };
+
+    json_object_set_new(entry, "text_offset", json_integer((json_int_t)*row->offset));
+    if (*row->offset == 0 && row->of_prompt)
+        tokenizer_decode(t, &ids, false, &text);
+    else
+        buf_str(&text, tokenizer_token_bytes(t, row->token, false));
+    *row->offset += n_characters(buf_as_str(&text));
+    buf_free(&text);
+}
+
 json_t *logprobs_entry(const struct tokenizer *t, const struct logprobs_row *row)
 {
-    uint32_t top[ASK_MAX_TOP_LOGPROBS], n = likeliest(row, top);
-    double sum = log_sum(row->logits, row->n_vocab);
-    json_t *entry = token_json(t, row->token, row->logits[row->token] - sum), *list = json_array();
+    uint32_t top[ASK_MAX_TOP_LOGPROBS], n = row->logits ? likeliest(row, top) : 0;
+    double sum = row->logits ? log_sum(row->logits, row->n_vocab) : 0;
+    json_t *entry = token_json(t, row->token, row->logits ? row->logits[row->token] - sum : 0), *list = json_array();
 
     for (uint32_t i = 0; i < n; i++)
         json_array_append_new(list, token_json(t, top[i], row->logits[top[i]] - sum));
     json_object_set_new(entry, "top_logprobs", list);
+    if (!row->logits) {
+        json_object_set_new(entry, "logprob", json_null());
+        json_object_set_new(entry, "top_logprobs", json_null());
+    }
+    if (row->offset)
+        tell_offset(entry, t, row);
     return entry;
 }
 
-static size_t n_characters(const char *text)
+static json_t *legacy_top(json_t *list)
 {
-    size_t n = 0;
+    json_t *top = json_is_null(list) ? json_null() : json_object(), *other;
+    size_t i;
 
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
+    json_array_foreach(list, i, other)
+    {
+        json_object_set(top, json_string_value(json_object_get(other, "token")), json_object_get(other, "logprob"));
+    }
+    return top;
 }
 
-json_t *logprobs_legacy(json_t *entries, size_t *offset)
+json_t *logprobs_legacy(json_t *entries)
 {
-    json_t *tokens = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array(), *entry, *other;
-    size_t i, j;
+    json_t *tokens = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array(), *entry;
+    size_t i;
 
     json_array_foreach(entries, i, entry)
     {
-        json_t *top = json_object();
-        json_array_foreach(json_object_get(entry, "top_logprobs"), j, other)
-        {
-            json_object_set(top, json_string_value(json_object_get(other, "token")), json_object_get(other, "logprob"));
-        }
         json_array_append(tokens, json_object_get(entry, "token"));
         json_array_append(values, json_object_get(entry, "logprob"));
-        json_array_append_new(tops, top);
-        json_array_append_new(offsets, json_integer((json_int_t)*offset));
-        *offset += n_characters(json_string_value(json_object_get(entry, "token")));
+        json_array_append_new(tops, legacy_top(json_object_get(entry, "top_logprobs")));
+        json_array_append(offsets, json_object_get(entry, "text_offset"));
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", values, "top_logprobs", tops, "text_offset",
                      offsets);

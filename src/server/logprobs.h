@@ -6,11 +6,14 @@
 #include "text/tokenizer.h"
 
 struct logprobs_row {
-    const float *logits; // [n_vocab]
+    const float *logits; // [n_vocab]; NULL: of a first token, which nothing precedes
     uint32_t n_vocab, token, n_top;
+    size_t *offset; // in characters, of the token in the text, and then of the next. NULL: not told
+    bool of_prompt;
 };
 
-// {"token", "logprob", "bytes", "top_logprobs": [...]}; NULL without memory.
+double logprobs_of(const struct logprobs_row *row);
+// {"token", "logprob", "bytes", "top_logprobs": [...]}, and "text_offset"; NULL without memory.
 json_t *logprobs_entry(const struct tokenizer *t, const struct logprobs_row *row);
-// An array of entries as {"tokens", "token_logprobs", "top_logprobs", "text_offset"}; *offset: characters before, and after.
-json_t *logprobs_legacy(json_t *entries, size_t *offset);
+// An array of entries with offsets as {"tokens", "token_logprobs", "top_logprobs", "text_offset"}.
+json_t *logprobs_legacy(json_t *entries);

@@ -2,6 +2,7 @@
 //
 // Beyond OpenAI's fields a reply has `timings` (as llama.cpp's server names them) and `warnings` (see ask.h). The usage says how many
 // tokens of the prompt were not computed again. Not here: reading the request (ask.c), taking answers apart (hear.c).
+#include <math.h>
 #include "server/logprobs.h"
 #include "server/sse.h"
 #include "server/state.h"
@@ -31,19 +32,20 @@ static json_t *choice_logprobs(struct talk *t, struct talk_choice *c)
         return json_null();
     if (is_chat(t))
         return json_pack("{s:O, s:n}", "content", c->logprobs, "refusal");
-    return logprobs_legacy(c->logprobs, &c->text_offset);
+    return logprobs_legacy(c->logprobs);
 }
 
-// The prompt's text before an answer, for echo.
-static void prepend_prompt(struct talk *t, uint32_t choice, struct buf *text)
+// A completion's text, behind the echoed prompt where it is the first of an answer.
+static json_t *text_of(const struct talk *t, uint32_t choice, struct str said)
 {
-    struct talk_choice *c = &t->choices[choice];
+    struct buf text = { 0 };
 
-    if (!t->ask.echo || !t->server->tokenizer)
-        return;
-    tokenizer_decode(t->server->tokenizer, &t->prompts[choice / t->ask.n], false, text);
-    for (size_t i = 0; i < text->n; i++)
-        c->text_offset += ((unsigned char)text->at[i] & 0xc0) != 0x80;
+    if (t->ask.echo && t->server->tokenizer && !t->choices[choice].opened)
+        tokenizer_decode(t->server->tokenizer, &t->prompts[choice / t->ask.n_made], false, &text);
+    buf_str(&text, said);
+    json_t *value = talk_text(&text);
+    buf_free(&text);
+    return value;
 }
 
 static json_t *whole_message(const struct talk_choice *c)
@@ -63,30 +65,42 @@ static json_t *whole_message(const struct talk_choice *c)
     return message;
 }
 
-static json_t *whole_choice(struct talk *t, uint32_t i)
+static json_t *whole_choice(struct talk *t, uint32_t i, uint32_t index)
 {
     struct talk_choice *c = &t->choices[i];
-    json_t *choice = json_pack("{s:i, s:s}", "index", (int)i, "finish_reason", talk_finish_name(t, i));
-    struct buf text = { 0 };
+    json_t *choice = json_pack("{s:i, s:s}", "index", (int)index, "finish_reason", talk_finish_name(t, i));
 
-    prepend_prompt(t, i, &text);
     json_object_set_new(choice, "logprobs", choice_logprobs(t, c));
-    if (is_chat(t)) {
+    if (is_chat(t))
         json_object_set_new(choice, "message", whole_message(c));
-        return choice;
-    }
-    buf_str(&text, buf_as_str(&c->text));
-    json_object_set_new(choice, "text", talk_text(&text));
-    buf_free(&text);
+    else
+        json_object_set_new(choice, "text", text_of(t, i, buf_as_str(&c->text)));
     return choice;
+}
+
+static double mean_score(const struct talk_choice *c)
+{
+    return c->n_scored ? c->score / c->n_scored : -INFINITY; // an empty answer is nobody's best
+}
+
+// Of the prompt's answers that are not told yet: the next, or with best_of the one whose tokens the model found likeliest.
+static uint32_t next_choice(struct talk *t, uint32_t prompt)
+{
+    uint32_t first = prompt * t->ask.n_made, best = UINT32_MAX;
+
+    for (uint32_t i = first; i < first + t->ask.n_made; i++)
+        if (!t->choices[i].told && (best == UINT32_MAX || mean_score(&t->choices[i]) > mean_score(&t->choices[best])))
+            best = i;
+    t->choices[best].told = true;
+    return best;
 }
 
 static json_t *whole(struct talk *t)
 {
     json_t *reply = frame(t, is_chat(t) ? "chat.completion" : "text_completion"), *choices = json_array();
 
-    for (uint32_t i = 0; i < t->n_choices; i++)
-        json_array_append_new(choices, whole_choice(t, i));
+    for (uint32_t i = 0; i < t->n_prompts * t->ask.n; i++)
+        json_array_append_new(choices, whole_choice(t, next_choice(t, i / t->ask.n), i));
     json_object_set_new(reply, "choices", choices);
     json_object_set_new(reply, "usage", usage(t));
     json_object_set_new(reply, "timings", talk_timings(t));
@@ -118,15 +132,8 @@ static void chunk(struct talk *t, uint32_t choice, json_t *delta, const char *fi
 
 static void open_stream(struct talk *t, struct buf *out)
 {
-    for (uint32_t i = 0; i < t->n_choices; i++) {
-        struct buf text = { 0 };
-        prepend_prompt(t, i, &text);
-        if (is_chat(t))
-            chunk(t, i, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL, out);
-        else if (text.n > 0)
-            chunk(t, i, talk_text(&text), NULL, out);
-        buf_free(&text);
-    }
+    for (uint32_t i = 0; i < t->n_choices && is_chat(t); i++)
+        chunk(t, i, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL, out);
 }
 
 static json_t *delta_of(const struct talk_choice *c, const struct speech_piece *piece)
@@ -153,7 +160,7 @@ static json_t *delta_of(const struct talk_choice *c, const struct speech_piece *
 static void tell(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
 {
     struct talk_choice *c = &t->choices[choice];
-    json_t *delta = is_chat(t) ? delta_of(c, said) : json_stringn(said->text.at, said->text.n);
+    json_t *delta = is_chat(t) ? delta_of(c, said) : text_of(t, choice, said->text);
 
     if (delta)
         chunk(t, choice, delta, NULL, out);
@@ -199,7 +206,7 @@ static void piece(struct talk *t, uint32_t choice, const struct speech_piece *sa
 
 static void finish(struct talk *t, uint32_t choice, struct buf *out)
 {
-    chunk(t, choice, is_chat(t) ? json_object() : json_string(""), talk_finish_name(t, choice), out);
+    chunk(t, choice, is_chat(t) ? json_object() : text_of(t, choice, STR("")), talk_finish_name(t, choice), out);
 }
 
 static void close_stream(struct talk *t, struct buf *out)

@@ -141,9 +141,9 @@ bool prompts_make(struct server *s, struct ask *ask, struct token_ids **prompts,
 
     uint32_t most = ask->dialect == DIALECT_EMBED ? MAX_EMBEDDINGS : s->options->limits.n_choices;
 
-    if (n_prompts * ask->n > most)
-        return err_set(err, ERR_INPUT, "%zu prompts with n = %u are %zu answers; at most %u", n_prompts, ask->n,
-                       n_prompts * ask->n, most);
+    if (n_prompts * ask->n_made > most)
+        return err_set(err, ERR_INPUT, "%zu prompts with %s = %u are %zu answers; at most %u", n_prompts,
+                       ask->best_of ? "best_of" : "n", ask->n_made, n_prompts * ask->n_made, most);
     *prompts = mem_alloc_array(n_prompts, sizeof **prompts);
     if (!*prompts)
         return err_memory(err, "prompts");

@@ -50,6 +50,7 @@ static bool submit(struct talk *t, struct talk_client client, struct err *err)
     struct ingot_request_options *requests = mem_alloc_array(t->n_choices, sizeof *requests);
     uint64_t seed = ask->has_seed ? (uint64_t)ask->seed : talk_random();
     struct buf grammar = { 0 }, salt = { 0 };
+    bool rows_kept = ask->logprobs || ask->n_made > ask->n;
 
     if (!requests || !write_salt(t, client, &salt) || !write_grammar(t, &grammar, err)) {
         bool memory = !requests || salt.failed;
@@ -59,12 +60,12 @@ static bool submit(struct talk *t, struct talk_client client, struct err *err)
         return memory ? err_memory(err, "requests") : false;
     }
     for (uint32_t i = 0; i < t->n_choices; i++) {
-        const struct token_ids *prompt = &t->prompts[i / ask->n];
+        const struct token_ids *prompt = &t->prompts[i / ask->n_made];
         requests[i] = ingot_request_defaults();
         requests[i].tokens = prompt->ids;
         requests[i].n_tokens = prompt->n;
         requests[i].sampling = ask->sampling;
-        requests[i].sampling.seed = seed + i % ask->n;
+        requests[i].sampling.seed = seed + i % ask->n_made;
         requests[i].max_tokens = ask->max_tokens;
         requests[i].stop = ask->stops;
         requests[i].n_stop = ask->n_stops;
@@ -72,7 +73,7 @@ static bool submit(struct talk *t, struct talk_client client, struct err *err)
         requests[i].priority = (int32_t)ask->priority;
         requests[i].deadline_ms = ask->deadline_ms;
         requests[i].cache_salt = salt.at;
-        requests[i].n_logits = ask->logprobs ? 1 : 0;
+        requests[i].n_logits = ask->logprobs && ask->echo ? (uint32_t)prompt->n : rows_kept;
         if (ask->dialect == DIALECT_EMBED)
             requests[i].embed = ask->pooling && !strcmp(ask->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
         requests[i].bias = ask->bias;
@@ -80,7 +81,8 @@ static bool submit(struct talk *t, struct talk_client client, struct err *err)
         requests[i].grammar = grammar.n ? grammar.at : NULL;
         requests[i].keep_special = t->style != CALLS_NONE; // marks of calls may be control tokens
     }
-    struct generation_options options = { requests, t->n_choices, !ask->stream, client.wake, client.arg };
+    // A row of logits may be half a megabyte: it is taken as soon as it comes.
+    struct generation_options options = { requests, t->n_choices, !ask->stream && !rows_kept, client.wake, client.arg };
     t->generation = runner_submit(&t->server->runner, &options, err);
     mem_free(requests);
     buf_free(&salt);
@@ -112,6 +114,16 @@ static bool check_embeddings(struct talk *t, struct err *err)
                    t->ask.dimensions, n);
 }
 
+static bool check_logits(const struct talk *t, struct err *err)
+{
+    uint64_t row = t->server->info.n_vocab * sizeof(float), most = t->server->options->limits.logits_bytes / row;
+    uint64_t n = (uint64_t)t->n_prompt * t->ask.n_made;
+
+    return !t->ask.echo || !t->ask.logprobs || n <= most ||
+           err_set(err, ERR_INPUT, "logprobs of %llu tokens of echoed prompts; at most %llu with this model's vocabulary",
+                   (unsigned long long)n, (unsigned long long)most);
+}
+
 static bool begin(struct talk *t, struct talk_client client, struct err *err)
 {
     struct server *s = t->server;
@@ -125,7 +137,7 @@ static bool begin(struct talk *t, struct talk_client client, struct err *err)
         return false;
     t->reasoning_open = t->ask.reasoning_open;
     t->thinks = t->thinks && !t->ask.reasoning_closed;
-    t->n_choices = t->n_prompts * t->ask.n;
+    t->n_choices = t->n_prompts * t->ask.n_made;
     t->choices = mem_alloc_array(t->n_choices, sizeof *t->choices);
     if (!t->choices)
         return err_memory(err, "answers");
@@ -133,7 +145,7 @@ static bool begin(struct talk *t, struct talk_client client, struct err *err)
         return err_memory(err, "answers");
     for (uint32_t i = 0; i < t->n_prompts; i++)
         t->n_prompt += (uint32_t)t->prompts[i].n;
-    return submit(t, client, err);
+    return check_logits(t, err) && submit(t, client, err);
 }
 
 struct talk *talk_begin(struct server *s, enum dialect dialect, struct str body, struct talk_client client, struct err *err)
@@ -194,7 +206,7 @@ void talk_end(struct talk *t)
 
 static void note_result(struct talk *t, const struct ingot_result *r)
 {
-    t->n_generated += r->n_generated;
+    t->n_generated += t->ask.echo_only ? 0 : r->n_generated;
     t->n_reused += r->n_reused;
     metrics_result(&t->server->metrics, r);
 }

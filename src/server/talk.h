@@ -22,6 +22,9 @@ struct talk_choice {
     uint32_t n_calls;
     json_t *logprobs;   // array of entries, see logprobs.h
     size_t text_offset; // characters so far
+    double score;       // best_of: the sum of the log-probabilities of n_scored tokens
+    uint32_t n_scored;
+    bool told;
     bool opened;
     struct buf frame; // openai.c: an event around its text, which is the same for every piece of a kind
     size_t frame_at;  // where the text goes
@@ -48,7 +51,7 @@ struct talk {
     struct generation *generation;
     struct talk_choice *choices; // [n_choices]
     uint32_t n_choices;
-    uint32_t n_prompts;                       // choice i belongs to prompt i / ask.n
+    uint32_t n_prompts;                       // choice i belongs to prompt i / ask.n_made
     struct token_ids *prompts;                // [n_prompts]
     uint32_t n_prompt, n_reused, n_generated; // of all choices that are done; prompts count once
     char id[48];

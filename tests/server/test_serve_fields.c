@@ -93,13 +93,14 @@ static const struct field {
     { CHAT, "\"messages2\":1", WARNED },
     // completions
     { TEXT, "\"echo\":true", HONOURED },
-    { TEXT, "\"echo\":true,\"logprobs\":1", WARNED },
+    { TEXT, "\"echo\":true,\"logprobs\":1", HONOURED },
     { TEXT, "\"logprobs\":5", HONOURED },
     { TEXT, "\"logprobs\":true", REFUSED },
     { TEXT, "\"suffix\":\"\"", HONOURED },
     { TEXT, "\"suffix\":\"x\"", WARNED },
     { TEXT, "\"best_of\":1", HONOURED },
-    { TEXT, "\"best_of\":2", WARNED },
+    { TEXT, "\"best_of\":2", HONOURED },
+    { TEXT, "\"best_of\":2,\"stream\":true", REFUSED },
     { TEXT, "\"n\":2,\"best_of\":1", REFUSED },
     { TEXT, "\"tools\":[]", WARNED },
     // Anthropic's messages
