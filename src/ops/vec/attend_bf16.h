@@ -63,7 +63,7 @@ VEC_INLINE void score_pages_bf16(const struct columns *s, const struct group *g,
     uint32_t head_dim = s->run->args->pages.head_dim;
     const uint32_t *q = (const uint32_t *)(s->q + (size_t)g->index * head_dim * VEC_COLUMNS),
                    *q_end = q + head_dim / 2 * VEC_COLUMNS;
-    const unsigned char *const *k = s->k + at / PAGE_TOKENS, *const *v = s->v + at / PAGE_TOKENS;
+    const unsigned char *const *k = s->k + at / PAGE_TOKENS, *const *ask = s->ask_by_k + at / PAGE_TOKENS;
     vf sum[VEC_COLUMNS][VEC_PAGES];
 
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < VEC_PAGES; p++) sum[c][p] = vf_set(0);
@@ -71,7 +71,7 @@ VEC_INLINE void score_pages_bf16(const struct columns *s, const struct group *g,
         __m512i x[VEC_PAGES];
         UNROLL for (int p = 0; p < VEC_PAGES; p++)
         {
-            __builtin_prefetch(v[p] + line);
+            __builtin_prefetch(ask[p] + line);
             x[p] = _mm512_loadu_si512(k[p] + line);
         }
         UNROLL for (int c = 0; c < C; c++)
@@ -94,15 +94,15 @@ VEC_INLINE void add_values_bf16(const struct columns *s, const struct part a, co
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) sum[c][p] = vf_load(out + c * s->dims + p * VF);
     for (uint32_t i = a.from & ~1u, end; i < a.to; i = end) {
         size_t at = i % PAGE_TOKENS / 2 * row_bytes + a.d * 4;
-        const unsigned char *v = s->v[i / PAGE_TOKENS] + at, *next = s->next_k[i / PAGE_TOKENS] + at;
+        const unsigned char *v = s->v[i / PAGE_TOKENS] + at, *ask = s->ask_by_v[i / PAGE_TOKENS] + at;
         end = (i / PAGE_TOKENS + 1) * PAGE_TOKENS;
         end = end < a.to ? end : a.to;
-        for (; i < end; i += 2, v += row_bytes, next += row_bytes) {
+        for (; i < end; i += 2, v += row_bytes, ask += row_bytes) {
             const uint32_t *w = (const uint32_t *)(s->scores + (size_t)a.c0 * ATTEND_KEYS) + i / 2;
             UNROLL for (int p = 0; p < P; p++)
             {
                 __m512i x = P == 1 ? _mm512_maskz_loadu_epi32(vf_mask(left), v) : _mm512_loadu_si512(v + p * 64);
-                __builtin_prefetch(next + p * 64);
+                __builtin_prefetch(ask + p * 64);
                 if (C == 1 && i < a.from)
                     x = _mm512_slli_epi32(_mm512_srli_epi32(x, 16), 16);
                 if (C == 1 && i + 1 == a.to)

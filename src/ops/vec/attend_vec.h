@@ -7,8 +7,8 @@
 // alone; a column reads nothing behind its own end, so what lies there does not matter.
 // F32 and F16 pages are multiplied as they lie. Other formats are first brought, a block at a time, to F32; with BF16 instructions
 // (attend_bf16.h) BF16 pages are multiplied as they lie, and Q8_0 becomes BF16.
-// Pages lie anywhere, so the processor cannot guess the next one: V's page is asked for while K's is read, and the next block's K while
-// V is read.
+// Pages lie anywhere, so the processor cannot guess the next one: the first group asks for V's page while it reads K's, and for the next
+// block's K while it reads V. Others would push out of L1 what they read: they ask for what they have.
 #include "ops/vec/row_kernels.h"
 
 enum { BLOCK_PAGES = ATTEND_KEYS / PAGE_TOKENS, PAGE_VECTORS = PAGE_TOKENS / VF };
@@ -25,6 +25,7 @@ struct columns {
     float *out, *merged;               // [n][dims], sums over v: of this split, of those before
     unsigned char *converted;          // a block of K, then of V
     const unsigned char *k[BLOCK_PAGES], *v[BLOCK_PAGES], *next_k[BLOCK_PAGES]; // pages of the block, and of the one behind it
+    const unsigned char *const *ask_by_k, *const *ask_by_v;                     // pages to ask for while K, while V is read
     struct column {
         struct attend_sums now, before; // of this split, of those before
         uint32_t from, to;              // keys of the current block
@@ -79,12 +80,12 @@ VEC_INLINE void score_pages(const struct columns *s, const struct group *g, uint
 {
     uint32_t head_dim = s->run->args->pages.head_dim;
     const float *q = s->q + (size_t)g->index * head_dim * VEC_COLUMNS, *q_end = q + head_dim * VEC_COLUMNS;
-    const unsigned char *const *k = s->k + at / PAGE_TOKENS, *const *v = s->v + at / PAGE_TOKENS;
+    const unsigned char *const *k = s->k + at / PAGE_TOKENS, *const *ask = s->ask_by_k + at / PAGE_TOKENS;
     vf sum[VEC_COLUMNS][VEC_PAGES * PAGE_VECTORS];
 
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < VEC_PAGES * PAGE_VECTORS; i++) sum[c][i] = vf_set(0);
     for (uint64_t at_k = 0; q < q_end; q += VEC_COLUMNS, at_k += PAGE_TOKENS) {
-        UNROLL for (int p = 0; p < VEC_PAGES; p++) expect(v[p], at_k, format);
+        UNROLL for (int p = 0; p < VEC_PAGES; p++) expect(ask[p], at_k, format);
         UNROLL for (int i = 0; i < VEC_PAGES * PAGE_VECTORS; i++)
         {
             vf x = load_numbers(k[i / PAGE_VECTORS], at_k + i % PAGE_VECTORS * VF, format);
@@ -107,30 +108,34 @@ VEC_INLINE void store_weights(const struct columns *s, float *scores, uint32_t i
     vf_store(scores + i, w);
 }
 
+// Scores of the vector that holds key `edge` of the block: those before the key become -infinity, or with `behind` it and those behind it.
+VEC_INLINE void hide(float *scores, uint32_t edge, bool behind)
+{
+    float *at = scores + edge / VF * VF;
+    uint32_t n = edge % VF;
+
+    if (n)
+        vf_store(at, behind ? vf_first(vf_load(at), vf_set(-INFINITY), n) : vf_first(vf_set(-INFINITY), vf_load(at), n));
+}
+
 // Turns the scores of column c of the group into weights. Returns the factor for what was summed before.
 VEC_INLINE float weigh_column(struct columns *s, const struct group *g, uint32_t c)
 {
     float *scores = s->scores + c * ATTEND_KEYS;
     struct column *column = &s->column[g->first + c];
-    uint32_t from = column->from, to = column->to;
+    uint32_t from = column->from / VF * VF, to = column->to;
     vf top = vf_set(column->now.top), total = vf_set(0);
 
-    for (uint32_t i = from / VF * VF; i < to; i += VF) {
-        vf x = vf_first(vf_load(scores + i), vf_set(-INFINITY), to - i);
-        if (i < from)
-            x = vf_first(vf_set(-INFINITY), x, from - i);
-        top = vf_max(top, x);
-        vf_store(scores + i, x);
-    }
+    hide(scores, column->from, false);
+    hide(scores, to, true);
+    for (uint32_t i = from; i < to; i += VF)
+        top = vf_max(top, vf_load(scores + i));
     float best = vf_top(top), factor = column->now.top == -INFINITY ? 0
                                        : column->now.top == best    ? 1
                                                                     : expf(column->now.top - best);
     vf shift = vf_set(-best);
-    for (uint32_t i = from / VF * VF; i < to; i += VF) {
-        vf x = vf_load(scores + i), w = vf_exp(vf_add(x, shift));
-        w = vf_first(w, vf_set(0), to - i);
-        if (i < from)
-            w = vf_first(vf_set(0), w, from - i);
+    for (uint32_t i = from; i < to; i += VF) {
+        vf w = vf_exp(vf_add(vf_load(scores + i), shift));
         total = vf_add(total, w);
         store_weights(s, scores, i, w);
     }
@@ -148,7 +153,7 @@ VEC_INLINE void add_values(const struct columns *s, const struct part a, const u
 
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) sum[c][p] = vf_load(out + c * s->dims + p * VF);
     for (uint32_t i = a.from, end; i < a.to; i = end) {
-        const unsigned char *v = s->v[i / PAGE_TOKENS], *next = s->next_k[i / PAGE_TOKENS];
+        const unsigned char *v = s->v[i / PAGE_TOKENS], *ask = s->ask_by_v[i / PAGE_TOKENS];
         const float *w = s->scores + (size_t)a.c0 * ATTEND_KEYS + i;
         uint64_t at = i % PAGE_TOKENS * head_dim + a.d;
         end = (i / PAGE_TOKENS + 1) * PAGE_TOKENS;
@@ -156,7 +161,7 @@ VEC_INLINE void add_values(const struct columns *s, const struct part a, const u
         for (const float *w_end = w + (end - i); w < w_end; w++, at += head_dim)
             UNROLL for (int p = 0; p < P; p++)
             {
-                expect(next, at + p * VF, format);
+                expect(ask, at + p * VF, format);
                 vf x = P == 1 ? load_numbers_n(v, at, format, head_dim - a.d) : load_numbers(v, at + p * VF, format);
                 UNROLL for (int c = 0; c < C; c++) sum[c][p] = vf_fma(vf_set(w[c * ATTEND_KEYS]), x, sum[c][p]);
             }
@@ -340,6 +345,8 @@ VEC_INLINE void attend_block(struct columns *s)
     find_pages(s);
     for (uint32_t n; g.first < s->n; g.first += n, g.index++) {
         n = columns_of_group(s->n, g.first);
+        s->ask_by_k = g.index == 0 ? s->v : s->k;
+        s->ask_by_v = g.index == 0 ? s->next_k : s->v;
         switch (n) {
 #define COLUMNS(C)              \
     case C:                     \
