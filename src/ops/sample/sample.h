@@ -45,6 +45,12 @@ SHARED_INLINE u32 sample_limits_words(u32 n_tokens)
     return sample_mask_words(n_tokens) + 2 * SAMPLE_MAX_BIASES;
 }
 
+// How many blocks a processor parts the tokens into: tokens i, i + sample_tops, ..., 8 in each.
+SHARED_INLINE u32 sample_tops(u32 n_tokens)
+{
+    return (n_tokens / 8 + 16) / 16 * 16;
+}
+
 // A number in [0, 1) with 24 bits, from (seed, position). Philox 4x32-10, first output word.
 SHARED_INLINE f32 sample_random(u32 seed_low, u32 seed_high, u32 position)
 {

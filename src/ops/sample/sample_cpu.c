@@ -1,12 +1,13 @@
 // sample_cpu.c - the definition.
 //
-// A candidate is one number of 64 bits, the order of its logit above and of its id below: what comes first is larger. The first k are
-// found with a heap of k, first among blocks of 16 tokens by their largest, then among the tokens of those k blocks: no other block can
-// hold one of them. Without top_k only as many are sorted as top_p and min_p ask for.
+// A candidate is one number of 64 bits, the order of its logit above and of its id below: what comes first is larger. Logits are read once
+// from end to end, for the largest of each block of 8 (row_kernels.h): among these the best token and a number that k tokens reach are
+// found, and only blocks that reach it are looked at again. Without top_k only as many are sorted as top_p and min_p ask for.
 #include <math.h>
 #include <string.h>
 #include "ops/rows.h"
 #include "ops/sample/sample.h"
+#include "ops/vec/row_kernels.h"
 
 static uint64_t candidate(float logit, uint32_t id)
 {
@@ -75,49 +76,6 @@ static void sort_first(uint64_t *c, uint32_t n, uint32_t k)
     }
 }
 
-// Not one NaN or +infinity, and something above -infinity. Integer comparisons of the bits: the compiler makes vectors of them.
-static bool logits_valid(const float *logits, uint32_t n)
-{
-    uint32_t bad = 0, any = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &logits[i], 4);
-        bad |= (bits & 0x7fffffff) > 0x7f800000 || bits == 0x7f800000;
-        any |= bits != 0xff800000;
-    }
-    return !bad && any;
-}
-
-// The largest logit, ties to the lowest id, in 16 lanes at once.
-static uint32_t largest(const float *logits, uint32_t n)
-{
-    enum { LANES = 16 };
-    float best[LANES];
-    uint32_t at[LANES] = { 0 }, i = 0, id = 0;
-
-    for (uint32_t j = 0; j < LANES; j++)
-        best[j] = -INFINITY;
-    for (; i + LANES <= n; i += LANES)
-        for (uint32_t j = 0; j < LANES; j++) {
-            bool better = logits[i + j] > best[j];
-            best[j] = better ? logits[i + j] : best[j];
-            at[j] = better ? i + j : at[j];
-        }
-    float top = -INFINITY;
-    for (uint32_t j = 0; j < LANES; j++)
-        if (best[j] > top || (best[j] == top && at[j] < id)) {
-            top = best[j];
-            id = at[j];
-        }
-    for (; i < n; i++)
-        if (logits[i] > top) {
-            top = logits[i];
-            id = i;
-        }
-    return id;
-}
-
 struct seen { // the window of the log
     const uint32_t *tokens;
     uint32_t n;
@@ -162,59 +120,92 @@ static void keep_allowed(float *logits, uint32_t n, const uint32_t *mask)
         logits[i] = mask[i >> 5] >> (i & 31) & 1 ? logits[i] : -INFINITY;
 }
 
-// ---- steps 4 and 5
-
-enum { BLOCK = 16 };
+// ---- steps 3 to 5
 
 struct row {
     const float *logits; // [n], after step 2
-    uint32_t n;
+    uint32_t n, n_tops;
+    float *tops; // [n_tops]: the largest of logits[b], logits[b + n_tops], ...
     float temperature;
     uint64_t *candidates; // [n], room
 };
 
-static float largest_of_block(const float *logits)
+static bool tops_plain(const float *x, uint32_t n, float *tops, uint32_t n_tops)
 {
-    float best[4] = { logits[0], logits[1], logits[2], logits[3] };
+    bool valid = true;
 
-    for (uint32_t i = 4; i < BLOCK; i += 4)
-        for (uint32_t j = 0; j < 4; j++)
-            best[j] = logits[i + j] > best[j] ? logits[i + j] : best[j];
-    best[0] = best[0] > best[1] ? best[0] : best[1];
-    best[2] = best[2] > best[3] ? best[2] : best[3];
-    return best[0] > best[2] ? best[0] : best[2];
-}
-
-// Appends the tokens [first, last) that are at least so likely; returns how many.
-static uint32_t add_tokens(const struct row *r, uint32_t first, uint32_t last, float least, uint64_t *to)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = first; i < last; i++) {
-        float logit = r->logits[i] / r->temperature;
-        to[n] = candidate(logit, i);
-        n += logit >= least;
+    for (uint32_t b = 0; b < n_tops; b++)
+        tops[b] = -INFINITY;
+    for (uint32_t i = 0; i < n; i++) {
+        valid = valid && x[i] < INFINITY;
+        tops[i % n_tops] = x[i] > tops[i % n_tops] ? x[i] : tops[i % n_tops];
     }
-    return n;
+    return valid;
 }
 
-// Fills in candidates among which are the first k, and returns how many.
+// The token with the largest logit, ties to the lowest id; n when there is none above -infinity.
+static uint32_t best_of(const struct row *r)
+{
+    float top = -INFINITY;
+    uint32_t best = r->n;
+
+    for (uint32_t b = 0; b < r->n_tops; b++)
+        top = r->tops[b] > top ? r->tops[b] : top;
+    for (uint32_t b = 0; top > -INFINITY && b < r->n_tops; b++)
+        for (uint32_t i = b; r->tops[b] == top && i < r->n; i += r->n_tops)
+            best = r->logits[i] == top && i < best ? i : best;
+    return best;
+}
+
+static uint32_t count_from(const float *x, uint32_t n, float least)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        count += x[i] >= least;
+    return count;
+}
+
+// A number that at least k of x reach, and not many more where few steps of bisection find one. -infinity when fewer than k are above that.
+static float reached_by(const float *x, uint32_t n, uint32_t k)
+{
+    float low = INFINITY, high = -INFINITY;
+    uint32_t above = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        above += x[i] > -INFINITY;
+        low = x[i] > -INFINITY && x[i] < low ? x[i] : low;
+        high = x[i] > high ? x[i] : high;
+    }
+    for (uint32_t i = 0; above > k + k / 4 && i < 16; i++) {
+        float middle = low / 2 + high / 2;
+        uint32_t n_from = count_from(x, n, middle);
+        if (n_from < k) {
+            high = middle;
+        } else {
+            low = middle;
+            above = n_from;
+        }
+    }
+    return above < k ? -INFINITY : low;
+}
+
+// Fills in candidates among which are the first k, as far as they are above -infinity, and returns how many.
 static uint32_t gather(const struct row *r, uint32_t k)
 {
-    uint32_t n_blocks = k < r->n / BLOCK / 2 ? r->n / BLOCK : 0, n = 0; // few tokens: all of them, else k + 16 * k find room
-    uint64_t *c = r->candidates;
-    float least = -INFINITY;
+    float raw = k < r->n_tops / 2 ? reached_by(r->tops, r->n_tops, k) : -INFINITY, least = raw / r->temperature;
+    uint32_t n = 0;
 
-    for (uint32_t b = 0; b < n_blocks; b++)
-        c[b] = candidate(largest_of_block(r->logits + (size_t)b * BLOCK) / r->temperature, b);
-    if (n_blocks > 0) {
-        select_first(c, n_blocks, k);
-        least = logit_of(c[0]); // k tokens are at least as likely
-        for (uint32_t i = 0; i < k; i++)
-            n += add_tokens(r, id_of(c[i]) * BLOCK, id_of(c[i]) * BLOCK + BLOCK, least, c + k + n);
-        memmove(c, c + k, n * sizeof *c);
+    for (uint32_t b = 0; b < r->n_tops; b++) {
+        // Two logits may be one number after the division, so it is divided before it is compared.
+        bool reaches = r->tops[b] > -INFINITY && r->tops[b] / r->temperature >= least;
+        for (uint32_t i = b; reaches && i < r->n; i += r->n_tops) {
+            float logit = r->logits[i] / r->temperature;
+            r->candidates[n] = candidate(logit, i);
+            n += logit >= least && logit > -INFINITY;
+        }
     }
-    return n + add_tokens(r, n_blocks * BLOCK, r->n, least, c + n);
+    return n;
 }
 
 // Sum of exp(logit - top), from the last to the first: the order is fixed by the logits.
@@ -230,8 +221,8 @@ static float exp_sum(const uint64_t *c, uint32_t n, float top)
 static uint32_t draw(const struct row *r, const struct sample_params *p, float random)
 {
     enum { FIRST_SORTED = 64 };
-    uint32_t limit = p->top_k && p->top_k < r->n ? p->top_k : r->n, n = gather(r, limit), kept = 0;
-    uint32_t n_sorted = limit < r->n || limit < FIRST_SORTED ? limit : FIRST_SORTED;
+    uint32_t top_k = p->top_k && p->top_k < r->n ? p->top_k : r->n, n = gather(r, top_k), kept = 0;
+    uint32_t limit = top_k < n ? top_k : n, n_sorted = top_k < r->n || limit < FIRST_SORTED ? limit : FIRST_SORTED;
     uint64_t *c = r->candidates;
 
     sort_first(c, n, n_sorted);
@@ -273,26 +264,27 @@ static void alter(const struct cpu_call *call, uint32_t i, const struct seen *se
         keep_allowed(logits, args->n_tokens, limits_of(call, i).mask);
 }
 
-static uint32_t sample_row(const struct cpu_call *call, uint32_t i, const uint32_t *log)
+// candidates [n_tokens] of 64 bits, counts in their place; logits [n_tokens]; tops
+static uint32_t sample_row(const struct cpu_call *call, uint32_t i, const uint32_t *log, tops_fn *find_tops)
 {
     const struct sample_args *args = cpu_args(call);
     const struct sample_params *p = &step_samples(call->step)[i];
-    uint32_t *work =
-        cpu_row(call, SAMPLE_WORK, i); // candidates [n_tokens] of 64 bits, counts in their place, then logits [n_tokens]
-    float *logits = (float *)(work + 2 * (size_t)args->n_tokens);
-    struct row r = { cpu_row(call, SAMPLE_LOGITS, i), args->n_tokens, p->temperature, (uint64_t *)(void *)work };
+    uint32_t *work = cpu_row(call, SAMPLE_WORK, i), n = args->n_tokens;
+    float *logits = (float *)(work + 2 * (size_t)n);
+    struct row r = { cpu_row(call, SAMPLE_LOGITS, i), n, sample_tops(n), logits + n, p->temperature, (uint64_t *)(void *)work };
     uint32_t position = step_positions(call->step)[step_outputs(call->step)[i]];
     uint32_t n_seen = p->penalty_window < position + 1 ? p->penalty_window : position + 1;
 
-    if (!logits_valid(r.logits, r.n))
+    if (!find_tops(r.logits, r.n, r.tops, r.n_tops))
         return STEP_TOKEN_INVALID;
     if (p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0 || p->n_biases ||
         p->flags & SAMPLE_MASKED) {
         alter(call, i, &(struct seen){ log + position + 1 - n_seen, n_seen }, logits, work);
         r.logits = logits;
+        find_tops(r.logits, r.n, r.tops, r.n_tops);
     }
-    uint32_t best = largest(r.logits, r.n);
-    if (r.logits[best] == -INFINITY)
+    uint32_t best = best_of(&r);
+    if (best == n)
         return STEP_TOKEN_INVALID;
     return p->temperature == 0 ? best : draw(&r, p, sample_random(p->seed[0], p->seed[1], position));
 }
@@ -315,24 +307,37 @@ static void sample_plan(const struct cpu_call *call, struct cpu_plan *plan)
     plan->n_tiles[1] = call->step->n_outputs;
 }
 
-static void sample_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
+static void run(const struct cpu_call *call, struct row_range range, tops_fn *find_tops)
 {
     const struct sample_args *args = cpu_args(call);
 
-    if (phase == 0) {
+    if (range.phase == 0) {
         log_rows(call);
         return;
     }
-    for (uint32_t i = first; i < last; i++) {
+    for (uint32_t i = range.first; i < range.last; i++) {
         uint32_t row = step_outputs(call->step)[i], position = step_positions(call->step)[row];
         uint32_t *log = (uint32_t *)cpu_base(call, SAMPLE_LOG) + (uint64_t)step_slots(call->step)[row] * args->log_stride;
         uint32_t *results = cpu_base(call, SAMPLE_RESULTS);
         if (step_samples(call->step)[i].flags & SAMPLE_SKIP)
             continue;
-        results[i] = sample_row(call, i, log);
+        results[i] = sample_row(call, i, log, find_tops);
         if (position + 1 < args->log_stride && results[i] != STEP_TOKEN_INVALID)
             log[position + 1] = results[i];
     }
 }
 
-const struct cpu_op cpu_op_sample = { .name = "sample", .plain = { sample_plan, sample_run } };
+static void sample_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
+{
+    run(call, (struct row_range){ phase, first, last }, tops_plain);
+}
+
+static void sample_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
+{
+    run(call, range, rows->tops);
+}
+ROW_KERNELS(sample_fast)
+
+const struct cpu_op cpu_op_sample = { .name = "sample",
+                                      .plain = { sample_plan, sample_run },
+                                      .fast = { ROW_CHOICES(sample_plan, sample_fast) } };

@@ -39,12 +39,17 @@ struct head_range {
     uint32_t first, last;
 };
 
+// tops[b] becomes the largest of x[b], x[b + n_tops], ... below n, or -infinity; n_tops is a multiple of 16. Is every x a number below
+// +infinity? If not, tops may be anything.
+typedef bool tops_fn(const float *x, uint32_t n, float *tops, uint32_t n_tops);
+
 struct row_kernels {
     void (*rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps);
     void (*activate)(const struct activate_args *args, const float *gate, const float *up, float *out);
     void (*rope_store)(const struct rope_store_args *args, const struct rope_row *row, struct head_range heads);
     void (*attend)(const struct attend_run *run);
     void (*attend_merge)(const struct attend_merge *m);
+    tops_fn *tops;
 };
 extern const struct row_kernels row_kernels_avx512_bf16, row_kernels_avx512, row_kernels_avx2, row_kernels_neon;
 

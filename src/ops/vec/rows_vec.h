@@ -1,6 +1,7 @@
 // rows_vec.h - norm, activation, RoPE and store for one vector type (vec_*.h). Included once by each vec_*.c.
 //
 // Sums over a row take a fixed tree that depends on its length alone. RoPE is element by element, left to the compiler.
+#include <float.h>
 #include <math.h>
 #include "ops/vec/row_kernels.h"
 #include "ops/vec/store_vec.h"
@@ -43,6 +44,29 @@ SIMD static void VEC(rmsnorm)(const float *in, const float *scale, float *out, u
         uint32_t n = n_cols - c;
         vf_store_n(out + c, vf_mul(vf_mul(vf_load_n(in + c, n), factor), vf_load_n(scale + c, n)), n);
     }
+}
+
+// 0 times a number is 0, of infinity and NaN it is NaN; -infinity is made a number first.
+SIMD static bool VEC(tops)(const float *x, uint32_t n, float *tops, uint32_t n_tops)
+{
+    vf wrong = vf_set(0);
+    float rest = 0;
+
+    for (uint32_t b = 0; b < n_tops; b += VF) {
+        vf top = vf_set(-INFINITY), bad = vf_set(0);
+        for (uint32_t i = b; i + VF <= n; i += n_tops) {
+            vf v = vf_load(x + i);
+            top = vf_max(top, v);
+            bad = vf_fma(vf_set(0), vf_max(vf_set(-FLT_MAX), v), bad);
+        }
+        vf_store(tops + b, top);
+        wrong = vf_add(wrong, bad);
+    }
+    for (uint32_t i = n / VF * VF; i < n; i++) {
+        tops[i % n_tops] = x[i] > tops[i % n_tops] ? x[i] : tops[i % n_tops];
+        rest += 0 * (x[i] == -INFINITY ? 0 : x[i]);
+    }
+    return vf_sum(wrong) + rest == 0;
 }
 
 VEC_INLINE vf activation(enum activation a, vf x)

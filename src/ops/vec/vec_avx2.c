@@ -5,5 +5,6 @@
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/attend_vec.h"
 
-const struct row_kernels row_kernels_avx2 = { rmsnorm_avx2, activate_avx2, rope_store_avx2, attend_avx2, attend_merge_avx2 };
+const struct row_kernels row_kernels_avx2 = { rmsnorm_avx2, activate_avx2,     rope_store_avx2,
+                                              attend_avx2,  attend_merge_avx2, tops_avx2 };
 #endif

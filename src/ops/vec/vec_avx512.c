@@ -6,6 +6,6 @@
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/attend_vec.h"
 
-const struct row_kernels row_kernels_avx512 = { rmsnorm_avx512, activate_avx512, rope_store_avx512, attend_avx512,
-                                                attend_merge_avx512 };
+const struct row_kernels row_kernels_avx512 = { rmsnorm_avx512, activate_avx512,     rope_store_avx512,
+                                                attend_avx512,  attend_merge_avx512, tops_avx512 };
 #endif

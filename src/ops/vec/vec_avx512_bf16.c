@@ -6,6 +6,6 @@
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/attend_vec.h"
 
-const struct row_kernels row_kernels_avx512_bf16 = { rmsnorm_avx512_bf16, activate_avx512_bf16, rope_store_avx512_bf16,
-                                                     attend_avx512_bf16, attend_merge_avx512_bf16 };
+const struct row_kernels row_kernels_avx512_bf16 = { rmsnorm_avx512_bf16, activate_avx512_bf16,     rope_store_avx512_bf16,
+                                                     attend_avx512_bf16,  attend_merge_avx512_bf16, tops_avx512_bf16 };
 #endif

@@ -5,5 +5,6 @@
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/attend_vec.h"
 
-const struct row_kernels row_kernels_neon = { rmsnorm_neon, activate_neon, rope_store_neon, attend_neon, attend_merge_neon };
+const struct row_kernels row_kernels_neon = { rmsnorm_neon, activate_neon,     rope_store_neon,
+                                              attend_neon,  attend_merge_neon, tops_neon };
 #endif
