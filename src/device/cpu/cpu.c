@@ -111,7 +111,7 @@ static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step
     struct cpu_tape *native = t->native;
     struct cpu_play p = { (struct cpu *)d, t, step->host, first, last, false };
 
-    p.by_rows = first == 0 && last == t->n_commands && shares_fit(&native->shares, p.step);
+    p.by_rows = first == 0 && last == t->n_commands && shares_deal(&native->shares, p.step);
     CHECK(p.step->n_rows <= t->limits.max_rows && p.step->n_outputs <= t->limits.max_outputs);
     (void)err;
     for (uint32_t i = first * CPU_MAX_PHASES; i < last * CPU_MAX_PHASES; i++)

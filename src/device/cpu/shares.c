@@ -9,6 +9,7 @@
 
 enum {
     ROWS_PER_THREAD = 4, // with fewer, reading every weight costs more than barriers
+    UNEVEN = 4,          // a quarter more than an even share is let pass
     MAX_ROWS = 256,
     MAX_SLOTS = 1024,
     LINE = 64,
@@ -90,12 +91,20 @@ void shares_close(struct shares *s)
     mem_free(s->of);
 }
 
-static bool slots_differ(const struct step *step)
+static bool begins_sequence(const struct step *step, uint32_t r)
+{
+    return r == 0 || step_slots(step)[r] != step_slots(step)[r - 1];
+}
+
+// Each sequence's rows follow each other.
+static bool sequences_are_whole(const struct step *step)
 {
     uint64_t seen[MAX_SLOTS / 64] = { 0 };
 
     for (uint32_t r = 0; r < step->n_rows; r++) {
         uint32_t slot = step_slots(step)[r];
+        if (!begins_sequence(step, r))
+            continue;
         if (slot >= MAX_SLOTS || seen[slot / 64] >> slot % 64 & 1)
             return false;
         seen[slot / 64] |= (uint64_t)1 << slot % 64;
@@ -103,9 +112,31 @@ static bool slots_differ(const struct step *step)
     return true;
 }
 
-bool shares_fit(const struct shares *s, const struct step *step)
+// The row nearest to `wanted` with which a sequence begins, or the step's end.
+static uint32_t nearest_begin(const struct step *step, uint32_t wanted)
 {
-    return s->n > 0 && step->n_rows >= s->n * ROWS_PER_THREAD && slots_differ(step);
+    uint32_t below = wanted, above = wanted;
+
+    while (!begins_sequence(step, below))
+        below--;
+    while (above < step->n_rows && !begins_sequence(step, above))
+        above++;
+    return wanted - below <= above - wanted ? below : above;
+}
+
+bool shares_deal(struct shares *s, const struct step *step)
+{
+    uint32_t n = step->n_rows;
+
+    if (s->n == 0 || n < s->n * ROWS_PER_THREAD || !sequences_are_whole(step))
+        return false;
+    for (uint32_t i = 0; i < s->n; i++) {
+        s->of[i].first = i == 0 ? 0 : s->of[i - 1].end;
+        s->of[i].end = i + 1 == s->n ? n : nearest_begin(step, n * (i + 1) / s->n);
+        if ((s->of[i].end - s->of[i].first) * s->n > n + n / UNEVEN + s->n)
+            return false;
+    }
+    return true;
 }
 
 static uint32_t n_outputs_below(const struct step *step, uint32_t row)
@@ -151,14 +182,13 @@ static void take_commands(struct share *share, const struct tape *t, uint32_t n_
 const struct share *share_take(struct shares *s, const struct tape *t, const struct step *step, uint32_t thread)
 {
     struct share *share = &s->of[thread];
-    uint32_t first = step->n_rows * thread / s->n, last = step->n_rows * (thread + 1) / s->n;
-    uint32_t first_output = n_outputs_below(step, first), n_outputs = n_outputs_below(step, last) - first_output;
+    uint32_t first_output = n_outputs_below(step, share->first), n_outputs = n_outputs_below(step, share->end) - first_output;
 
-    if (share->first_row != first || share->first_output != first_output || share->commands[0].name == NULL) {
-        share->first_row = first;
+    if (share->first_row != share->first || share->first_output != first_output || share->commands[0].name == NULL) {
+        share->first_row = share->first;
         share->first_output = first_output;
         take_commands(share, t, s->n_commands);
     }
-    take_rows(share, step, last - first, n_outputs);
+    take_rows(share, step, share->end - share->first, n_outputs);
     return share;
 }

@@ -9,10 +9,11 @@
 
 // One thread's part of a step: its rows as a step of their own, values in memory of its own, and commands that know of both.
 struct share {
+    uint32_t first, end; // rows of the step
     struct step *step;
     struct command *commands; // [n_commands]
     struct buffer scratch;
-    uint32_t first_row, first_output;
+    uint32_t first_row, first_output; // that the commands know of
 };
 
 struct shares {
@@ -24,7 +25,7 @@ struct shares {
 // Decides by the tape's rows, its weights and their cache. False without memory.
 bool shares_open(struct shares *s, const struct tape *t, const struct cpu_op *const *ops, uint32_t n_threads);
 void shares_close(struct shares *s);
-// Does this step have enough rows for each thread, all of different sequences?
-bool shares_fit(const struct shares *s, const struct step *step);
+// Gives each thread its rows of the step. False when they cannot be dealt about evenly: a sequence's rows stay together.
+bool shares_deal(struct shares *s, const struct step *step);
 // What a thread plays: its part of the step. By that thread itself.
 const struct share *share_take(struct shares *s, const struct tape *t, const struct step *step, uint32_t thread);
