@@ -14,9 +14,10 @@ VEC_INLINE __m512bh pairs_of(__m512i v)
 // Two vectors of floats as bf16 pairs, `low` in the lower halves. To nearest even; NaN stays NaN.
 VEC_INLINE __m512i pair_up(vf low, vf high)
 {
-    __m512i a = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(low)),
-            b = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(high));
-    return _mm512_or_si512(a, _mm512_slli_epi32(b, 16));
+    const __m512i lanes = _mm512_add_epi32(
+        _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(0x10001)),
+        _mm512_set1_epi32(0x100000)); // lane i: words i and i + 16
+    return _mm512_permutexvar_epi16(lanes, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
 
 // Lines of 8 dwords become columns.
@@ -121,22 +122,33 @@ VEC_INLINE vf byte_floats(__m512i fours, const int i)
     return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(fours, (unsigned)(24 - 8 * i)), 24));
 }
 
-// A page of one head from Q8_0 to BF16.
+// 16 groups of 4 numbers that lie in dwords, times their scales, as pairs: the first two of each group to `first`, the others to `second`.
+VEC_INLINE void convert_fours(const unsigned char *from, const vf *scale, unsigned char *first, unsigned char *second)
+{
+    __m512i fours = _mm512_loadu_si512(from);
+    _mm512_storeu_si512(first, pair_up(vf_mul(byte_floats(fours, 0), scale[0]), vf_mul(byte_floats(fours, 1), scale[1])));
+    _mm512_storeu_si512(second, pair_up(vf_mul(byte_floats(fours, 2), scale[2]), vf_mul(byte_floats(fours, 3), scale[3])));
+}
+
+// A page of one head from Q8_0 to BF16: lines of 4 dims of K become two of 2, lines of 4 tokens of V two of 2.
 VEC_INLINE void convert_page(const struct page_shape *s, uint32_t format, bool is_v, const unsigned char *from, unsigned char *to)
 {
     const uint16_t *scales = (const uint16_t *)(from + PAGE_TOKENS * s->head_dim); // [head_dim / 32][PAGE_TOKENS]
-    uint32_t line_dwords = is_v ? s->head_dim : PAGE_TOKENS, n_lines = PAGE_TOKENS * s->head_dim / 4 / line_dwords;
+    const uint32_t line = (is_v ? s->head_dim : PAGE_TOKENS) * 4;                  // bytes
 
     (void)format;
-    for (uint32_t l = 0; l < n_lines; l++)
-        for (uint32_t i = 0; i < line_dwords; i += VF) {
-            const uint16_t *d = scales + (is_v ? i / KV_Q8_0_BLOCK * PAGE_TOKENS + 4 * l : 4 * l / KV_Q8_0_BLOCK * PAGE_TOKENS);
-            __m512i fours = _mm512_loadu_si512(from + ((size_t)l * line_dwords + i) * 4);
-            vf scale[4], all = is_v ? vf_set(0) : vf_load_half(d);
-            UNROLL for (int b = 0; b < 4; b++) scale[b] = is_v ? vf_set(quant_half_to_float(d[b])) : all;
-            unsigned char *out = to + ((size_t)2 * l * line_dwords + i) * 4;
-            UNROLL for (int b = 0; b < 4; b += 2) _mm512_storeu_si512(
-                out + (size_t)b / 2 * line_dwords * 4,
-                pair_up(vf_mul(byte_floats(fours, b), scale[b]), vf_mul(byte_floats(fours, b + 1), scale[b + 1])));
+    for (uint32_t d = 0; d < s->head_dim; d += KV_Q8_0_BLOCK, scales += PAGE_TOKENS) {
+        vf all = vf_load_half(scales), of_token[4] = { all, all, all, all };
+        float token[PAGE_TOKENS];
+        vf_store(token, all);
+        for (uint32_t i = 0; !is_v && i < KV_Q8_0_BLOCK / 4; i++) {
+            size_t l = d / 4 + i;
+            convert_fours(from + l * line, of_token, to + 2 * l * line, to + (2 * l + 1) * line);
         }
+        for (uint32_t l = 0; is_v && l < PAGE_TOKENS / 4; l++) {
+            UNROLL for (int t = 0; t < 4; t++) of_token[t] = vf_set(token[4 * l + (uint32_t)t]);
+            for (size_t at = d * 4; at < (d + KV_Q8_0_BLOCK) * 4; at += 64)
+                convert_fours(from + l * line + at, of_token, to + 2 * l * line + at, to + (2 * l + 1) * line + at);
+        }
+    }
 }

@@ -306,6 +306,12 @@ VEC_INLINE void gather_q(const struct columns *s)
     }
 }
 
+VEC_INLINE void expect_page(const unsigned char *page, uint32_t bytes)
+{
+    for (uint32_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch(page + at, 0, 2);
+}
+
 // Where the block's pages are, in a format that can be multiplied; and those of the block behind it. Keys behind the run's last position
 // have no page: the last one stands for them, and nobody looks at their scores.
 VEC_INLINE void find_pages(struct columns *s)
@@ -329,10 +335,12 @@ VEC_INLINE void find_pages(struct columns *s)
             continue;
         if (s->k_format != shape->k_format) {
             convert_page(shape, shape->k_format, false, s->k[i], s->converted + i * bytes);
-            s->k[i] = s->converted + i * bytes;
+            expect_page(s->next_k[i], k_bytes);
+            s->next_k[i] = s->k[i] = s->converted + i * bytes;
         }
         if (s->v_format != shape->v_format) {
             convert_page(shape, shape->v_format, true, s->v[i], s->converted + (BLOCK_PAGES + i) * bytes);
+            expect_page((const unsigned char *)run->v_pages + next * v_bytes, v_bytes);
             s->v[i] = s->converted + (BLOCK_PAGES + i) * bytes;
         }
     }
