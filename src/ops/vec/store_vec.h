@@ -2,25 +2,27 @@
 #include <string.h>
 #include "ops/vec/row_kernels.h"
 
-// A token's K or V of one head to its page in BF16.
+// In BF16: of K two neighbouring numbers lie together, and the next two PAGE_TOKENS pairs further on; V's are two apart.
 VEC_INLINE void store_bf16(const struct page_token *t, const float *from)
 {
-    uint32_t n = t->shape->head_dim;
-    uint16_t *to = (uint16_t *)t->pages + page_at(t->shape, t->page, t->head);
-    uint16_t bits[512];
+    const struct page_shape *s = t->shape;
+    uint16_t *page = (uint16_t *)t->pages + page_at(s, t->page, t->head), bits[512];
 
-    for (uint32_t first = 0; first < n; first += 512) {
-        uint32_t m = n - first < 512 ? n - first : 512;
-        for (uint32_t i = 0; i < m; i++) {
+    for (uint32_t first = 0; first < s->head_dim; first += 512) {
+        uint32_t n = s->head_dim - first < 512 ? s->head_dim - first : 512;
+        uint16_t *to = page + (t->is_v ? page_v_element(s, t->token, first) : page_k_element(s, t->token, first));
+        for (uint32_t i = 0; i < n; i++) {
             uint32_t x;
             memcpy(&x, from + first + i, sizeof x);
             uint32_t rounded = (x + 0x7fff + (x >> 16 & 1)) >> 16;
             bits[i] = (uint16_t)((x & 0x7fffffff) > 0x7f800000 ? x >> 16 | 0x40 : rounded);
         }
-        for (uint32_t i = 0; t->is_v && i < m; i++)
-            to[page_v_element(t->shape, t->token, first + i)] = bits[i];
-        for (uint32_t i = 0; !t->is_v && i < m; i += 2)
-            memcpy(to + page_k_element(t->shape, t->token, first + i), bits + i, 4);
+        if (t->is_v)
+            for (uint32_t i = 0; i < n; i++)
+                to[2 * i] = bits[i];
+        else
+            for (uint32_t i = 0; i < n; i += 2)
+                memcpy(to + i * PAGE_TOKENS, bits + i, 4);
     }
 }
 
