@@ -3,6 +3,7 @@
 // A candidate is one number of 64 bits, the order of its logit above and of its id below: what comes first is larger. Logits are read once
 // from end to end, for the largest of each block of 8 (row_kernels.h): among these the best token and a number that k tokens reach are
 // found, and only blocks that reach it are looked at again. Without top_k only as many are sorted as top_p and min_p ask for.
+#include <float.h>
 #include <math.h>
 #include <string.h>
 #include "ops/rows.h"
@@ -193,18 +194,20 @@ static float reached_by(const float *x, uint32_t n, uint32_t k)
 // Fills in candidates among which are the first k, as far as they are above -infinity, and returns how many.
 static uint32_t gather(const struct row *r, uint32_t k)
 {
-    float raw = k < r->n_tops / 2 ? reached_by(r->tops, r->n_tops, k) : -INFINITY, least = raw / r->temperature;
+    float reached = k < r->n_tops / 2 ? reached_by(r->tops, r->n_tops, k) : -INFINITY, least = reached / r->temperature;
+    // The division may make one number of two. What is below this cannot become as large as `least`, and is not divided.
+    float near = fmaxf(reached - fabsf(reached) * 1e-6f - 1e-30f, -FLT_MAX);
     uint32_t n = 0;
 
-    for (uint32_t b = 0; b < r->n_tops; b++) {
-        // Two logits may be one number after the division, so it is divided before it is compared.
-        bool reaches = r->tops[b] > -INFINITY && r->tops[b] / r->temperature >= least;
-        for (uint32_t i = b; reaches && i < r->n; i += r->n_tops) {
-            float logit = r->logits[i] / r->temperature;
+    for (uint32_t b = 0; b < r->n_tops; b++)
+        for (uint32_t i = b; r->tops[b] >= near && i < r->n; i += r->n_tops) {
+            float logit = r->logits[i];
+            if (logit < near)
+                continue;
+            logit /= r->temperature;
             r->candidates[n] = candidate(logit, i);
-            n += logit >= least && logit > -INFINITY;
+            n += logit >= least;
         }
-    }
     return n;
 }
 
