@@ -186,16 +186,18 @@ static void dealt_by_rows_each_gets_the_same_bits_as_alone(void **state)
     static const char *const models[] = { MODEL("llama3"), MODEL("qwen3"), MODEL("mistral") };
 
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
-        for (uint32_t n_threads = 2; n_threads <= 3; n_threads++) {
+        for (uint32_t way = 0; way < 3; way++) {
             struct ingot_engine_options o = defaults(models[m]);
             o.n_sequences = MAX_TOGETHER;
-            o.n_threads = n_threads;
+            o.n_threads = way == 0 ? 3 : 2;
+            o.stages = way == 2 ? "1" : NULL;
             struct ingot_engine *engine = open_or_fail(&o);
             const struct engine *e = engine_of(engine);
-            struct device_counters before = e->device->counters;
+            struct device_counters before = e->stages[0].device->counters;
             assert_as_alone(engine, models[m], MAX_TOGETHER, 1);
-            uint64_t plays = e->device->counters.plays - before.plays, n = tape_n_barriers(e->stages[0].buckets[0].tape);
-            uint64_t barriers = e->device->counters.barriers - before.barriers;
+            uint64_t plays = e->stages[0].device->counters.plays - before.plays,
+                     n = tape_n_barriers(e->stages[0].buckets[0].tape);
+            uint64_t barriers = e->stages[0].device->counters.barriers - before.barriers;
             if (sysconf(_SC_LEVEL3_CACHE_SIZE) > 0)
                 assert_true(barriers <= plays * n - (n - 1)); // one step at least had but one
             ingot_engine_close(engine);
