@@ -118,30 +118,38 @@ VEC_INLINE void hide(float *scores, uint32_t edge, bool behind)
         vf_store(at, behind ? vf_first(vf_load(at), vf_set(-INFINITY), n) : vf_first(vf_set(-INFINITY), vf_load(at), n));
 }
 
-// Turns the scores of column c of the group into weights. Returns the factor for what was summed before.
-VEC_INLINE float weigh_column(struct columns *s, const struct group *g, uint32_t c)
+// The highest score of column c of the group, so far; what was summed before is scaled down to it.
+VEC_INLINE void find_top(struct columns *s, const struct group *g, uint32_t c)
 {
-    float *scores = s->scores + c * ATTEND_KEYS;
+    float *scores = s->scores + c * ATTEND_KEYS, *out = s->out + (g->first + c) * (size_t)s->dims;
     struct column *column = &s->column[g->first + c];
-    uint32_t from = column->from / VF * VF, to = column->to;
-    vf top = vf_set(column->now.top), total = vf_set(0);
+    vf top = vf_set(column->now.top);
 
     hide(scores, column->from, false);
-    hide(scores, to, true);
-    for (uint32_t i = from; i < to; i += VF)
+    hide(scores, column->to, true);
+    for (uint32_t i = column->from / VF * VF; i < column->to; i += VF)
         top = vf_max(top, vf_load(scores + i));
     float best = vf_top(top), factor = column->now.top == -INFINITY ? 0
                                        : column->now.top == best    ? 1
                                                                     : expf(column->now.top - best);
-    vf shift = vf_set(-best);
-    for (uint32_t i = from; i < to; i += VF) {
+    column->now = (struct attend_sums){ best, column->now.total * factor };
+    for (uint32_t d = 0; factor != 1 && d < s->dims; d += VF)
+        vf_store(out + d, vf_mul(vf_load(out + d), vf_set(factor)));
+}
+
+// Turns the scores of column c into weights.
+VEC_INLINE void weigh_column(struct columns *s, const struct group *g, uint32_t c)
+{
+    float *scores = s->scores + c * ATTEND_KEYS;
+    struct column *column = &s->column[g->first + c];
+    vf shift = vf_set(-column->now.top), total = vf_set(0);
+
+    for (uint32_t i = column->from / VF * VF; i < column->to; i += VF) {
         vf w = vf_exp(vf_add(vf_load(scores + i), shift));
         total = vf_add(total, w);
         store_weights(s, scores, i, w);
     }
-    column->now.total = column->now.total * factor + vf_sum(total);
-    column->now.top = best;
-    return factor;
+    column->now.total += vf_sum(total);
 }
 
 // out[c] += weights * v over a part's keys and columns, and P vectors of dims from d.
@@ -260,13 +268,13 @@ VEC_INLINE void attend_group(struct columns *s, const struct group *g, const int
     if (from >= to)
         return;
     score_block(s, g, from, to, C);
-    for (uint32_t c = 0; c < (uint32_t)C; c++) {
-        if (columns[c].from == columns[c].to)
-            continue;
-        float factor = weigh_column(s, g, c), *out = s->out + (g->first + c) * (size_t)s->dims;
-        for (uint32_t d = 0; factor != 1 && d < s->dims; d += VF)
-            vf_store(out + d, vf_mul(vf_load(out + d), vf_set(factor)));
-    }
+    // All columns' maximums first: the weights of one need not wait for the reductions of another.
+    for (uint32_t c = 0; c < (uint32_t)C; c++)
+        if (columns[c].from < columns[c].to)
+            find_top(s, g, c);
+    for (uint32_t c = 0; c < (uint32_t)C; c++)
+        if (columns[c].from < columns[c].to)
+            weigh_column(s, g, c);
     add_block(s, g, C);
 }
 
