@@ -1,8 +1,7 @@
 // test_embed.c - embeddings: of length 1, the same whole and in chunks, and nearer for what is alike.
 #include <math.h>
 #include <stdlib.h>
-#include "ingot.h"
-#include "testing.h"
+#include "open_engine.h"
 
 enum { N_PROMPT = 37, MOST_COLS = 1024 };
 
@@ -11,15 +10,11 @@ static uint32_t n_cols;
 static struct ingot_engine *open_with(uint32_t n_batch, uint32_t n_sequences)
 {
     struct ingot_engine_options o = ingot_engine_defaults();
-    struct ingot_error error = { 0 };
 
     o.n_threads = 1;
     o.n_batch = n_batch;
     o.n_sequences = n_sequences;
-    struct ingot_engine *engine = ingot_engine_open(&o, &error);
-    if (!engine)
-        fail_msg("%s", error.message);
-    return engine;
+    return open_or_fail(&o);
 }
 
 static bool keep(void *arg, const struct ingot_event *event)

@@ -7,8 +7,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "engine/verify.h"
-#include "ingot.h"
-#include "testing.h"
+#include "open_engine.h"
 
 #define MODEL(name) SOURCE_DIR "/tests/golden/" name "/model.gguf"
 enum { N_PROMPT = 40, N_NEW = 8, N_COMPARED = 257 };
@@ -18,15 +17,6 @@ static uint32_t n_vocab(const struct ingot_engine *engine)
     struct ingot_engine_info info;
     ingot_engine_info(engine, &info);
     return info.n_vocab;
-}
-
-static struct ingot_engine *open_or_fail(const struct ingot_engine_options *options)
-{
-    struct ingot_error error = { 0 };
-    struct ingot_engine *engine = ingot_engine_open(options, &error);
-    if (!engine)
-        fail_msg("%s", error.message);
-    return engine;
 }
 
 static struct ingot_engine_options defaults(const char *model)

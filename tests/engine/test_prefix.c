@@ -5,8 +5,7 @@
 #include "engine/engine.h"
 #include "engine/prefix.h"
 #include "engine/verify.h"
-#include "ingot.h"
-#include "testing.h"
+#include "open_engine.h"
 
 #define MODEL SOURCE_DIR "/tests/golden/llama3/model.gguf"
 enum { MAX_PROMPT = 96, N_NEW = 6, N_COMPARED = 64 };
@@ -35,7 +34,6 @@ static bool record(void *arg, const struct ingot_event *event)
 static struct ingot_engine *open_engine(uint32_t n_sequences, uint32_t n_kv_tokens, bool no_prefix_cache)
 {
     struct ingot_engine_options o = ingot_engine_defaults();
-    struct ingot_error error;
     o.model = MODEL;
     o.device = "cpu";
     o.n_threads = 1;
@@ -43,10 +41,7 @@ static struct ingot_engine *open_engine(uint32_t n_sequences, uint32_t n_kv_toke
     o.n_sequences = n_sequences;
     o.n_kv_tokens = n_kv_tokens;
     o.no_prefix_cache = no_prefix_cache;
-    struct ingot_engine *engine = ingot_engine_open(&o, &error);
-    if (!engine)
-        fail_msg("%s", error.message);
-    return engine;
+    return open_or_fail(&o);
 }
 
 // Number `family` chooses the beginning, of `shared` tokens; `own` the rest.

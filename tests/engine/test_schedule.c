@@ -1,7 +1,6 @@
 // test_schedule.c - who is read first: prompts of unlike lengths at once, counted in steps, and answered with the bits they have alone.
 #include <stdlib.h>
-#include "ingot.h"
-#include "testing.h"
+#include "open_engine.h"
 
 #define MODEL SOURCE_DIR "/tests/golden/llama3/model.gguf"
 enum { N_BATCH = 16, LONG = 208, SHORT = 24, N_NEW = 4, N_COMPARED = 64, N_AT_ONCE = 4, MOST_STEPS = 1000 };
@@ -18,7 +17,6 @@ struct asked {
 static struct ingot_engine *open_engine(uint32_t n_batch)
 {
     struct ingot_engine_options o = ingot_engine_defaults();
-    struct ingot_error error;
 
     o.model = MODEL;
     o.device = "cpu";
@@ -27,10 +25,7 @@ static struct ingot_engine *open_engine(uint32_t n_batch)
     o.n_sequences = N_AT_ONCE;
     o.n_batch = n_batch;
     o.step_stretch = 0; // every step is filled: what happens does not hang on the clock
-    struct ingot_engine *engine = ingot_engine_open(&o, &error);
-    if (!engine)
-        fail_msg("%s", error.message);
-    return engine;
+    return open_or_fail(&o);
 }
 
 // A prompt of n tokens; the first `shared` are those of every other one.

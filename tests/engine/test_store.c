@@ -6,8 +6,7 @@
 #include "engine/engine.h"
 #include "engine/store.h"
 #include "engine/verify.h"
-#include "ingot.h"
-#include "testing.h"
+#include "open_engine.h"
 
 #define MODEL(name) SOURCE_DIR "/tests/golden/" name "/model.gguf"
 enum { N_PROMPT = 70, N_NEW = 4, N_COMPARED = 64 };
@@ -80,13 +79,11 @@ static bool record(void *arg, const struct ingot_event *event)
 static uint32_t ask(const struct ingot_engine_options *o, uint32_t which, struct answer_bits *bits)
 {
     struct ingot_error error = { 0 };
-    struct ingot_engine *engine = ingot_engine_open(o, &error);
+    struct ingot_engine *engine = open_or_fail(o);
     struct ingot_request_options r = ingot_request_defaults();
     struct ingot_result result;
     uint32_t tokens[N_PROMPT];
 
-    if (!engine)
-        fail_msg("%s", error.message);
     for (uint32_t i = 0; i < N_PROMPT; i++)
         tokens[i] = (which * 7919 + i * 31 + 5) % 250;
     r.tokens = tokens;

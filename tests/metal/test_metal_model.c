@@ -63,16 +63,12 @@ static bool collect_id(void *arg, const struct ingot_event *event)
 static struct ingot_engine *open_engine(const char *device, const char *model)
 {
     struct ingot_engine_options o = ingot_engine_defaults();
-    struct ingot_error error = { 0 };
 
     o.device = device;
     o.model = model;
     o.n_context = 256;
     o.exact = !strcmp(device, "cpu"); // activations in fp32, as on Metal
-    struct ingot_engine *engine = ingot_engine_open(&o, &error);
-    if (!engine)
-        fail_msg("%s", error.message);
-    return engine;
+    return open_or_fail(&o);
 }
 
 static void answer(struct ingot_engine *engine, const char *prompt, uint32_t n, struct ids *ids)

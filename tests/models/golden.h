@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "format/model_file.h"
-#include "ingot.h"
-#include "testing.h"
+#include "open_engine.h"
 
 struct golden {
     struct model_file *file;
@@ -50,9 +49,7 @@ static inline bool collect(void *arg, const struct ingot_event *event)
 static inline float *run_logits(const struct ingot_engine_options *options, const struct golden *g)
 {
     struct ingot_error error = { 0 };
-    struct ingot_engine *engine = ingot_engine_open(options, &error);
-    if (!engine)
-        fail_msg("%s", error.message);
+    struct ingot_engine *engine = open_or_fail(options);
     struct collected c = { calloc((size_t)g->n * g->n_vocab, sizeof(float)), g->n_vocab, g->n, 0 };
     struct ingot_request_options r = ingot_request_defaults();
     r.tokens = g->tokens;

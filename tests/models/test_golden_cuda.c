@@ -77,9 +77,7 @@ static void ask(const char *device, bool exact, const char *const *questions, ch
     o.model = SOURCE_DIR "/models/ingot-7m-q8_0.gguf";
     o.device = device;
     o.exact = exact;
-    struct ingot_engine *engine = ingot_engine_open(&o, &error);
-    if (!engine)
-        fail_msg("%s", error.message);
+    struct ingot_engine *engine = open_or_fail(&o);
     r.sampling.temperature = 0;
     r.max_tokens = 100;
     r.n_messages = 1;

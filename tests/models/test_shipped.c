@@ -18,14 +18,10 @@ enum { N_QUESTIONS = 200, MAX_MESSAGES = 8 };
 static struct ingot_engine *open_model(const char *path, uint32_t n_sequences, bool exact)
 {
     struct ingot_engine_options o = ingot_engine_defaults();
-    struct ingot_error error = { 0 };
     o.model = path;
     o.n_sequences = n_sequences;
     o.exact = exact;
-    struct ingot_engine *engine = ingot_engine_open(&o, &error);
-    if (!engine)
-        fail_msg("%s", error.message);
-    return engine;
+    return open_or_fail(&o);
 }
 
 static struct ingot_request_options greedy(uint32_t max_tokens)
