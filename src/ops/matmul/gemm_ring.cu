@@ -1,10 +1,13 @@
-// gemm_ring.cu - products with 2 to 16 rows of activations on Hopper and later: weights stream through a ring in shared memory, int8 mma.
+// gemm_ring.cu - products with 2 to 64 rows of activations on Hopper and later: weights stream through a ring in shared memory, int8 mma.
 //
-// A block of threads owns tiles of 8 pairs and a share of the columns; its part of the activations (ready.cu, int8 with a scale for each
-// 32) lies in shared memory all the while. One warp fills the ring, weights first, before the block's inputs are there. Sixteen warps
-// take blocks of 32 columns in turn: a pair's two rows are rows g and g + 8 of an mma of 16 x 8 x 32, whose exact integers are scaled and
-// added up in fp32. Two more warps add the warps' sums and end the operation while the next stage is multiplied. Where a row is long,
-// several blocks share its columns and the last to arrive adds their sums in order.
+// A block of threads owns tiles of 8 pairs and a share of the columns. Each of sixteen warps has a run of the share's blocks of 32 columns
+// and keeps its part of the first eight rows (ready.cu, int8 with a scale for each 32) in registers; a second eight lie in shared
+// memory. A pair's two weight rows are rows g and g + 8 of an mma of 16 x 8 x 32, whose exact integers are scaled and added up in fp32.
+// Two warps fill the ring, one with quants and one with the rest: a row is a copy of its own, so that eight rows meet in no bank, and
+// copies leave a warp one by one. (One warp needs 1.7 us for a stage of 36 KB, memory 1.1; cp.async of 16 bytes a lane was slower still.)
+// Two more take the stages in turn, add the warps' sums and end the operation while the next stages are multiplied. The first stages
+// are asked for before the block's inputs are there; more than about 120 KB of them stand in the way of the rows. Where a row is long,
+// several blocks share its columns, and when all tiles are done the last block to arrive adds their sums in order.
 // The order of a sum depends on n_cols and the format alone: not on the rows that share a step. More rows take several passes.
 #include "ops/matmul/ring.cuh"
 #include "ops/matmul/row_int8.cuh"
@@ -14,8 +17,10 @@
 enum { RING_WARPS = RING_THREADS / 32 };
 
 struct gemm_state { // barriers of a block
-    u64 full[RING_MOST_DEPTH], empty[RING_MOST_DEPTH];
-    u64 summed[2], taken[2]; // of a stage's sums
+    u64 full[RING_MOST_DEPTH];
+    u64 empty[RING_MOST_DEPTH];                  // all warps have multiplied the stage
+    u64 summed[RING_ENDERS], taken[RING_ENDERS]; // of a stage's sums
+    u32 last;                                    // this block is the last of those that share the columns
 };
 
 // What a block of threads has to do.
@@ -24,6 +29,7 @@ struct work {
     u32 first_block, n_blocks;      // of 32 columns
     u32 share, pass, n_rows;        // n_rows: of this pass
     u32 tile_warps, each, n_stages; // each: tiles of a stage
+    u32 warp_blocks;                // that a warp multiplies, an even number
 };
 
 static __device__ __forceinline__ struct work work_of(const struct pairs_params &p)
@@ -41,6 +47,7 @@ static __device__ __forceinline__ struct work work_of(const struct pairs_params 
     w.n_rows = all > before ? min(all - before, (u32)RING_PASS_ROWS) : 0;
     w.tile_warps = ring_tile_warps(p.ring.share_blocks);
     w.each = RING_WARPS / w.tile_warps;
+    w.warp_blocks = (p.ring.share_blocks + 2 * w.tile_warps - 1) / (2 * w.tile_warps) * 2;
     w.n_stages = (w.end - w.first + w.each - 1) / w.each;
     return w;
 }
@@ -49,6 +56,11 @@ static __device__ __forceinline__ struct work work_of(const struct pairs_params 
 struct plane_part {
     u32 at, bytes, pitch; // at: in the stage
     bool whole;           // 16-byte words
+
+    __device__ __forceinline__ u32 in_words() const
+    {
+        return whole ? bytes : 0;
+    }
 };
 template <u32 F> struct stage_parts {
     struct plane_part quants, high, scales, deltas;
@@ -65,15 +77,27 @@ template <u32 F> struct stage_parts {
     {
         return { at, (u32)mine, ring_pitch(share), (row | share) % 16 == 0 };
     }
-    __device__ __forceinline__ u32 bulk_bytes() const // of a row
+};
+
+// Where a row's planes lie in any stage.
+template <u32 F> struct row_places {
+    u32 quants, high, scales, deltas;
+
+    __device__ __forceinline__ row_places(const struct stage_parts<F> &parts, u32 index)
     {
-        return (quants.whole ? quants.bytes : 0) + (high.whole ? high.bytes : 0) + (scales.whole ? scales.bytes : 0) +
-               (deltas.whole ? deltas.bytes : 0);
+        quants = kept(parts.quants.at + index * parts.quants.pitch);
+        high = planes_high_bytes(F, 256) ? kept(parts.high.at + index * parts.high.pitch) : 0;
+        scales = kept(parts.scales.at + index * parts.scales.pitch);
+        deltas = planes_has_super_blocks(F) ? kept(parts.deltas.at + index * parts.deltas.pitch) : 0;
     }
-    __device__ __forceinline__ struct plane_bytes row(const u8 *stage, u32 index) const
+    static __device__ __forceinline__ u32 kept(u32 v) // in a register: else it is found again in each stage
     {
-        return { stage + quants.at + index * quants.pitch, stage + high.at + index * high.pitch, stage + scales.at + index * scales.pitch,
-                 stage + deltas.at + index * deltas.pitch };
+        asm volatile("" : "+r"(v));
+        return v;
+    }
+    __device__ __forceinline__ struct plane_bytes in(const u8 *stage) const
+    {
+        return { stage + quants, stage + high, stage + scales, stage + deltas };
     }
 };
 
@@ -96,21 +120,25 @@ static __device__ __forceinline__ void copy_part(const struct row_copy &c, const
             copy_word(to + i, from + i);
 }
 
-// A lane a row of the stage: the first rows of a tile's pairs, then the second ones. Pairs beyond the last repeat it.
+// Lane n knows row n of the stage: the first rows of a tile's pairs, then the second ones. Pairs beyond the last repeat it.
 template <u32 F>
 static __device__ __forceinline__ void fill(const struct pairs_params &p, const struct work &w, const struct stage_parts<F> &parts, u32 tile, u32 slot,
-                                            u32 full)
+                                            u32 full, bool quants)
 {
     u32 lane = threadIdx.x & 31, n = min(w.end - tile, w.each) * RING_TILE_ROWS, first = w.first_block * 32;
     u32 at = (tile + lane / RING_TILE_ROWS) * RING_TILE_PAIRS + lane % RING_TILE_PAIRS, second = lane / RING_TILE_PAIRS % 2;
     struct pair r = pair_find(p, p.first_pair + min(at, p.n_pairs - 1));
     const struct planes &from = p.w[second ? r.matrix[1] : r.matrix[0]];
     struct row_copy c = { second ? r.row[1] : r.row[0], lane, full, lane < n };
+    u32 bytes = quants ? parts.quants.in_words() : parts.high.in_words() + parts.scales.in_words() + parts.deltas.in_words();
 
     if (lane == 0)
-        expect_bytes(full, n * parts.bulk_bytes());
+        expect_bytes(full, n * bytes);
     __syncwarp();
-    copy_part(c, parts.quants, slot, from.quants, planes_quants_bytes(F, p.n_cols), planes_quants_bytes(F, first));
+    if (quants) {
+        copy_part(c, parts.quants, slot, from.quants, planes_quants_bytes(F, p.n_cols), planes_quants_bytes(F, first));
+        return;
+    }
     copy_part(c, parts.high, slot, from.high, planes_high_bytes(F, p.n_cols), planes_high_bytes(F, first));
     copy_part(c, parts.scales, slot, from.scales, planes_scales_bytes(F, p.n_cols), planes_scales_bytes(F, first));
     copy_part(c, parts.deltas, slot, from.deltas, planes_deltas_bytes(F, p.n_cols), planes_deltas_bytes(F, first));
@@ -119,14 +147,14 @@ static __device__ __forceinline__ void fill(const struct pairs_params &p, const 
 }
 
 struct room { // in dynamic shared memory
-    u8 *x;        // [tile of 8 rows][blocks of the share][READY_INT8_BYTES]
-    float4 *sums; // [2][RING_WARPS][2][32]
+    u8 *second;   // rows 8 to 15: [blocks of the share][READY_INT8_BYTES]
+    float4 *sums; // [enders][RING_WARPS][eights][32]
     u8 *stages;
 };
 static __device__ __forceinline__ struct room room_of(const struct pairs_params &p, u8 *shared)
 {
-    struct room r = { shared, (float4 *)(shared + 2 * p.ring.share_blocks * READY_INT8_BYTES), nullptr };
-    r.stages = (u8 *)r.sums + RING_SUMS_BYTES;
+    struct room r = { shared, (float4 *)(shared + (p.ring.eights - 1) * p.ring.share_blocks * READY_INT8_BYTES), nullptr };
+    r.stages = (u8 *)r.sums + ring_sums_bytes(p.ring.eights);
     return r;
 }
 
@@ -134,169 +162,247 @@ template <u32 F>
 static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
 {
     struct stage_parts<F> parts(p, w);
+    bool quants = threadIdx.x / 32 == RING_WARPS;
     u32 slot = 0, turn = 0;
 
     for (u32 i = 0; i < w.n_stages; i++) {
-        if (i == p.ring.depth)
-            wait_for_inputs(); // nothing is read of them here
         if (turn > 0)
             wait_for_stage(shared_address(&state.empty[slot]), (turn - 1) & 1);
-        fill<F>(p, w, parts, w.first + i * w.each, shared_address(room.stages) + slot * p.ring.stage_bytes, shared_address(&state.full[slot]));
+        fill<F>(p, w, parts, w.first + i * w.each, shared_address(room.stages) + slot * p.ring.stage_bytes, shared_address(&state.full[slot]), quants);
         slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
         turn += slot == 0;
     }
-    if (w.n_stages <= p.ring.depth)
-        wait_for_inputs();
+    wait_for_inputs(); // nothing is read of them here
 }
 
-// The share's columns of this pass's rows.
-static __device__ __forceinline__ void load_rows(const struct pairs_params &p, const struct work &w, const struct room &room)
+static __device__ __forceinline__ const u8 *rows_at(const struct pairs_params &p, const struct work &w, u32 eight)
 {
-    u32 bytes = w.n_blocks * READY_INT8_BYTES, to = shared_address(room.x);
-    const u8 *from = p.ready_int8 + ((u64)w.pass * 2 * (p.n_cols / 32) + w.first_block) * READY_INT8_BYTES;
+    return p.ready_int8 + ((u64)(w.pass * 2 + eight) * (p.n_cols / 32) + w.first_block) * READY_INT8_BYTES;
+}
 
-    for (u32 i = 0; i < (w.n_rows > 8 ? 2u : 1u); i++)
-        for (u32 at = threadIdx.x * 16; at < bytes; at += RING_THREADS * 16)
-            copy_16(to + i * bytes + at, from + (u64)i * (p.n_cols / 32) * READY_INT8_BYTES + at);
+// The share's columns of rows 8 to 15.
+static __device__ __forceinline__ void load_second(const struct pairs_params &p, const struct work &w, const struct room &room)
+{
+    u32 bytes = w.n_blocks * READY_INT8_BYTES, to = shared_address(room.second);
+    const u8 *from = rows_at(p, w, 1);
+
+    for (u32 at = threadIdx.x * 16; at < bytes; at += RING_THREADS * 16)
+        copy_16(to + at, from + at);
     wait_for_copies();
     asm volatile("bar.sync 1, 512;" ::: "memory"); // RING_THREADS
 }
 
-static __device__ __forceinline__ void mma_int8(int (&d)[4], const int (&a)[4], u32 b0, u32 b1)
+static __device__ __forceinline__ void mma_int8(int (&d)[4], const int (&a)[4], u32 b0, u32 b1, int start)
 {
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
 }
-static __device__ __forceinline__ void mma_int8_half(int (&d)[4], int a0, int a1, u32 b)
+static __device__ __forceinline__ void mma_int8_half(int (&d)[4], int a0, int a1, u32 b, int start)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                 : "r"(a0), "r"(a1), "r"(b));
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "r"(a0), "r"(a1), "r"(b), "r"(start));
 }
 
-// A lane's part of 32 columns of the tile's 16 weight rows: what mma takes, and what scales rows g and g + 8.
-template <u32 F> struct weights_32 {
-    int a[4]; // row g, row g + 8: elements 4 t ..; the same: elements 16 + 4 t ..
-    f32 scale[2][2], offset[2][2]; // [row][half]
+// Integers with a zero point in their middle go to the top of a byte, where a flipped top bit makes them signed: times 2^shift.
+static constexpr __device__ u32 shift_of(u32 format)
+{
+    return format == PLANES_Q4_0 ? 4 : format == PLANES_Q5_0 ? 3 : format == PLANES_Q3_K ? 5 : format == PLANES_Q6_K ? 2 : 0;
+}
+static __device__ __forceinline__ int to_signed(int q, u32 shift)
+{
+    return shift ? (int)((u32)q << shift ^ 0x80808080) : q;
+}
+static __device__ __forceinline__ int high_nibbles_signed(u32 word) // in one instruction
+{
+    int r;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(r) : "r"(word), "r"(0xf0f0f0f0), "r"(0x80808080));
+    return r;
+}
+
+// A lane's part of two neighbouring blocks of 32 columns of the tile's 16 weight rows: what mma takes, and what scales rows g and g + 8.
+template <u32 F> struct weights_64 {
+    int a[2][4];                         // [block]: row g, row g + 8: elements 4 t ..; the same: elements 16 + 4 t ..
+    f32 scale[2][2][2], offset[2][2][2]; // [block][row][half]
 
     __device__ __forceinline__ void load(const struct plane_bytes (&rows)[2], u32 block)
     {
-        u32 t = threadIdx.x & 3;
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
-            struct packed<F> b = {};
-            if (F == PLANES_Q8_0) {
-                const int *q = (const int *)(rows[i].quants + block * 32) + t;
-                a[i] = q[0];
-                a[2 + i] = q[4];
-            } else {
-                high_at<F>(rows[i], block, b);
-                unpack_word<F>(((const u32 *)(rows[i].quants + block * 16))[t], b.high, t, &a[i], &a[2 + i]);
+            struct packed<F> b[2] = {};
+#pragma unroll
+            for (u32 k = 0; k < 2; k++) {
+                load_ints(rows[i], block + k, b[k], a[k][i], a[k][2 + i]);
             }
-            scales_at<F>(rows[i], block, b);
-            block_scales<F>(b, scale[i], offset[i]);
+            load_scales(rows[i], block, b);
+#pragma unroll
+            for (u32 k = 0; k < 2; k++)
+                block_scales<F>(b[k], scale[k][i], offset[k][i]);
         }
+    }
+    static __device__ __forceinline__ void load_ints(const struct plane_bytes &row, u32 block, struct packed<F> &b, int &low, int &high)
+    {
+        u32 t = threadIdx.x & 3;
+
+        if (F == PLANES_Q8_0) {
+            const int *q = (const int *)(row.quants + block * 32) + t;
+            low = q[0];
+            high = q[4];
+            return;
+        }
+        u32 word = ((const u32 *)(row.quants + block * 16))[t];
+        if (F == PLANES_Q4_0) {
+            low = high_nibbles_signed(word << 4);
+            high = high_nibbles_signed(word);
+            return;
+        }
+        high_at<F>(row, block, b);
+        unpack_word<F>(word, b.high, t, &low, &high);
+        low = to_signed(low, shift_of(F));
+        high = to_signed(high, shift_of(F));
+    }
+    static __device__ __forceinline__ void load_scales(const struct plane_bytes &row, u32 block, struct packed<F> (&b)[2])
+    {
+        if (F == PLANES_Q4_1 || F == PLANES_Q5_1 || F == PLANES_MXFP4) {
+            uint2 v = ((const uint2 *)row.scales)[block / 2];
+            b[0].scale = v.x;
+            b[1].scale = v.y;
+            return;
+        }
+        u32 v = ((const u32 *)row.scales)[block / 2];
+        b[0].scale = v & 0xffff;
+        b[1].scale = v >> 16;
+        if (planes_has_super_blocks(F))
+            b[0].delta = b[1].delta = ((const u32 *)row.deltas)[block / 8];
     }
 };
 
 // Two rows of activations beside each other, 2 t and 2 t + 1, of a tile of eight.
-struct columns_32 {
+template <u32 F> struct columns_32 {
     u32 b0, b1;
-    f32 scale[2];
-    u32 sums[2]; // 16 bits each half
+    f32 scale[2], sums[2][2]; // sums: of each half, or of the whole in the first, times scale
 
-    __device__ __forceinline__ void load(const u8 *block)
+    __device__ __forceinline__ void take(const uint2 &b, const uint4 &r)
     {
-        u32 lane = threadIdx.x & 31;
-        uint2 b = *(const uint2 *)(block + lane * 8);
-        uint4 r = *(const uint4 *)(block + 256 + (lane & 3) * 16);
-
+        const u32 halves[2] = { r.y, r.w };
         b0 = b.x;
         b1 = b.y;
         scale[0] = __uint_as_float(r.x);
         scale[1] = __uint_as_float(r.z);
-        sums[0] = r.y;
-        sums[1] = r.w;
-    }
-    // FACING_ZERO as an integer plus the sums of both halves, each times its factor.
-    __device__ __forceinline__ int start(u32 i, int low, int high) const
-    {
-        return __dp2a_lo((int)sums[i], (low & 255) | (high & 255) << 8, 0x4b400000);
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            sums[i][0] = scale[i] * (f32)__dp2a_lo((int)halves[i], has_halves(F) ? 0x0001 : 0x0101, 0);
+            sums[i][1] = scale[i] * (f32)__dp2a_lo((int)halves[i], 0x0100, 0);
+            scale[i] *= 1.0f / (1 << shift_of(F));
+        }
     }
 };
 
-static __device__ __forceinline__ f32 sum_of(int bits) // of what began at FACING_ZERO
+// mma begins with FACING_ZERO as an integer, so that its sums need no conversion. The scale of activations has two bits to spare
+// (ready.cu): scale * FACING_ZERO is exact, and one operation takes it off.
+template <u32 F>
+static __device__ __forceinline__ void add_products(const struct weights_64<F> &w, u32 block, const struct columns_32<F> &x, f32 minus_zero,
+                                                    f32 (&sums)[4])
 {
-    return __int_as_float(bits) - FACING_ZERO;
-}
-
-template <u32 F> static __device__ __forceinline__ void add_products(const struct weights_32<F> &w, const struct columns_32 &x, f32 (&sums)[4])
-{
-    constexpr int zero = -zero_of(F);
-
 #pragma unroll
     for (u32 h = 0; h < (has_halves(F) ? 2 : 1); h++) {
-        int d[4], low = has_halves(F) && h == 1 ? 0 : 1, high = has_halves(F) && h == 0 ? 0 : 1;
-        d[0] = d[2] = zero ? x.start(0, zero * low, zero * high) : 0x4b400000;
-        d[1] = d[3] = zero ? x.start(1, zero * low, zero * high) : 0x4b400000;
+        const int (&a)[4] = w.a[block];
+        int d[4];
         if (has_halves(F))
-            mma_int8_half(d, w.a[2 * h], w.a[2 * h + 1], h ? x.b1 : x.b0);
+            mma_int8_half(d, a[2 * h], a[2 * h + 1], h ? x.b1 : x.b0, 0x4b400000);
         else
-            mma_int8(d, w.a, x.b0, x.b1);
+            mma_int8(d, a, x.b0, x.b1, 0x4b400000);
 #pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            sums[i] = fmaf(w.scale[i / 2][h] * x.scale[i % 2], sum_of(d[i]), sums[i]);
-        if (has_minimum(F))
-#pragma unroll
-            for (u32 i = 0; i < 4; i++)
-                sums[i] = fmaf(w.offset[i / 2][h], x.scale[i % 2] * sum_of(x.start(i % 2, low, high)), sums[i]);
-    }
-}
-
-// A warp's blocks of a stage. second: there are more than eight rows.
-template <u32 F>
-static __device__ __forceinline__ void multiply(const struct work &w, const struct plane_bytes (&rows)[2], const u8 *x, f32 (&sums)[2][4])
-{
-    bool second = w.n_rows > 8;
-
-#pragma unroll 2
-    for (u32 block = threadIdx.x / 32 % w.tile_warps; block < w.n_blocks; block += w.tile_warps) {
-        struct weights_32<F> weights;
-        struct columns_32 columns;
-        weights.load(rows, block);
-        columns.load(x + block * READY_INT8_BYTES);
-        add_products(weights, columns, sums[0]);
-        if (second) {
-            columns.load(x + (w.n_blocks + block) * READY_INT8_BYTES);
-            add_products(weights, columns, sums[1]);
+        for (u32 i = 0; i < 4; i++) {
+            f32 product = fmaf(x.scale[i % 2], __int_as_float(d[i]), x.scale[i % 2] * minus_zero);
+            sums[i] = fmaf(w.scale[block][i / 2][h], product, sums[i]);
+            if (has_minimum(F))
+                sums[i] = fmaf(w.offset[block][i / 2][h], x.sums[i % 2][h], sums[i]);
         }
     }
 }
 
-template <u32 F>
+enum { WARP_BLOCKS = 8 }; // at most; a share has no more than RING_WARPS times as many
+
+// A warp's blocks of columns, the first eight rows.
+template <u32 F> struct first_rows {
+    struct columns_32<F> x[WARP_BLOCKS];
+    u32 block, n; // of the share
+
+    __device__ __forceinline__ void load(const struct pairs_params &p, const struct work &w)
+    {
+        u32 lane = threadIdx.x & 31;
+        block = threadIdx.x / 32 % w.tile_warps * w.warp_blocks;
+        n = block < w.n_blocks ? min(w.n_blocks - block, w.warp_blocks) : 0;
+        const u8 *from = rows_at(p, w, 0);
+        uint2 b[WARP_BLOCKS];
+        uint4 r[WARP_BLOCKS];
+#pragma unroll
+        for (u32 i = 0; i < WARP_BLOCKS; i++) {
+            const u8 *at = from + min(block + i, w.n_blocks - 1) * READY_INT8_BYTES;
+            b[i] = __ldcg((const uint2 *)(at + lane * 8));
+            r[i] = __ldcg((const uint4 *)(at + 256 + (lane & 3) * 16));
+        }
+#pragma unroll
+        for (u32 i = 0; i < WARP_BLOCKS; i++)
+            x[i].take(b[i], r[i]);
+    }
+};
+
+template <u32 F, u32 EIGHTS>
+static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)[2], const struct first_rows<F> &first, const u8 *second,
+                                                f32 (&sums)[EIGHTS][4])
+{
+    u32 lane = threadIdx.x & 31;
+    f32 minus_zero = -FACING_ZERO;
+
+    if (has_minimum(F) || EIGHTS > 1)
+        asm volatile("" : "+f"(minus_zero)); // else its products with all scales are kept, and there are not enough registers
+#pragma unroll
+    for (u32 i = 0; i < WARP_BLOCKS; i += 2) {
+        if (i >= first.n)
+            break;
+        struct weights_64<F> weights;
+        weights.load(rows, first.block + i);
+#pragma unroll
+        for (u32 k = 0; k < 2; k++) {
+            add_products(weights, k, first.x[i + k], minus_zero, sums[0]);
+            if (EIGHTS > 1) {
+                const u8 *at = second + (first.block + i + k) * READY_INT8_BYTES;
+                struct columns_32<F> x;
+                x.take(*(const uint2 *)(at + lane * 8), *(const uint4 *)(at + 256 + (lane & 3) * 16));
+                add_products(weights, k, x, minus_zero, sums[EIGHTS - 1]);
+            }
+        }
+    }
+}
+
+template <u32 F, u32 EIGHTS>
 static __device__ __forceinline__ void consume(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
 {
     struct stage_parts<F> parts(p, w);
-    u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, slot = 0, parity = 0, tile = warp / w.tile_warps;
-    u32 row = tile * RING_TILE_ROWS + lane / 4;
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, slot = 0, parity = 0, place = 0, filled = 1, tile = warp / w.tile_warps;
+    const struct row_places<F> upper(parts, tile * RING_TILE_ROWS + lane / 4), lower(parts, tile * RING_TILE_ROWS + lane / 4 + RING_TILE_PAIRS);
+    struct first_rows<F> first;
 
     wait_for_inputs();
-    load_rows(p, w, room);
+    first.load(p, w);
+    if (EIGHTS > 1)
+        load_second(p, w, room);
     for (u32 i = 0; i < w.n_stages; i++) {
         const u8 *stage = room.stages + slot * p.ring.stage_bytes;
-        const struct plane_bytes rows[2] = { parts.row(stage, row), parts.row(stage, row + RING_TILE_PAIRS) };
-        f32 sums[2][4] = {};
-        u32 place = i & 1, first = w.first + i * w.each;
+        const struct plane_bytes rows[2] = { upper.in(stage), lower.in(stage) };
+        f32 sums[EIGHTS][4] = {};
 
         wait_for_stage(shared_address(&state.full[slot]), parity);
-        if (first + tile < w.end)
-            multiply<F>(w, rows, room.x, sums);
-        wait_for_stage(shared_address(&state.taken[place]), (i >> 1 & 1) ^ 1);
-        float4 *to = room.sums + (place * RING_WARPS + warp) * 64 + lane;
+        if (w.first + i * w.each + tile < w.end)
+            multiply<F, EIGHTS>(rows, first, room.second, sums);
+        wait_for_stage(shared_address(&state.taken[place]), filled);
+        float4 *to = room.sums + (place * RING_WARPS + warp) * p.ring.eights * 32 + lane;
         to[0] = make_float4(sums[0][0], sums[0][1], sums[0][2], sums[0][3]);
-        if (w.n_rows > 8)
-            to[32] = make_float4(sums[1][0], sums[1][1], sums[1][2], sums[1][3]);
+        if (EIGHTS > 1)
+            to[32] = make_float4(sums[EIGHTS - 1][0], sums[EIGHTS - 1][1], sums[EIGHTS - 1][2], sums[EIGHTS - 1][3]);
         __syncwarp();
         if (lane == 0) {
             leave_stage(shared_address(&state.empty[slot]));
@@ -304,6 +410,8 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
         }
         parity ^= slot + 1 == p.ring.depth;
         slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
+        filled ^= place + 1 == RING_ENDERS;
+        place = place + 1 == RING_ENDERS ? 0 : place + 1;
     }
 }
 
@@ -312,74 +420,109 @@ struct place {
     u32 tile, eight; // tile: of all; eight: of this pass
 };
 
-static __device__ __forceinline__ void end_tile(const struct pairs_params &p, const struct work &w, const struct place &at, float4 sum)
-{
-    u32 lane = threadIdx.x & 31, pair = at.tile * RING_TILE_PAIRS + lane / 4, row = at.eight * 8 + lane % 4 * 2;
+// What a lane ends: a pair and up to two rows, with all that their end reads.
+struct ending {
+    struct pair pair;
+    struct pair_inputs in[2];
+    u32 row, n; // row: of the step
 
-    if (pair >= p.n_pairs || row >= w.n_rows)
-        return;
-    struct pair r = pair_find(p, p.first_pair + pair);
-    pair_finish(p, r, w.pass * RING_PASS_ROWS + row, sum.x, sum.z);
-    if (row + 1 < w.n_rows)
-        pair_finish(p, r, w.pass * RING_PASS_ROWS + row + 1, sum.y, sum.w);
+    __device__ __forceinline__ void load(const struct pairs_params &p, const struct work &w, const struct place &at)
+    {
+        u32 lane = threadIdx.x & 31, number = at.tile * RING_TILE_PAIRS + lane / 4, first = at.eight * 8 + lane % 4 * 2;
+        n = number < p.n_pairs && first < w.n_rows ? min(w.n_rows - first, 2u) : 0;
+        row = w.pass * RING_PASS_ROWS + first;
+        pair = pair_find(p, p.first_pair + min(number, p.n_pairs - 1));
+        in[0] = in[1] = {};
+        if (n > 0)
+            in[0] = pair_load(p, pair, row);
+        if (n > 1)
+            in[1] = pair_load(p, pair, row + 1);
+    }
+    __device__ __forceinline__ void end(const struct pairs_params &p, float4 sum) const
+    {
+        if (n > 0)
+            pair_end(p, pair, row, in[0], make_float2(sum.x, sum.z));
+        if (n > 1)
+            pair_end(p, pair, row + 1, in[1], make_float2(sum.y, sum.w));
+    }
+};
+
+// Where the sums of all shares of a tile lie, one after the other.
+static __device__ __forceinline__ float4 *shares_of(const struct pairs_params &p, const struct work &w, const struct place &at)
+{
+    u32 n_tiles = (p.n_pairs + RING_TILE_PAIRS - 1) / RING_TILE_PAIRS;
+    u64 unit = ((u64)w.pass * n_tiles + at.tile) * p.ring.eights + at.eight;
+    return (float4 *)p.partial + unit * p.ring.n_shares * 32 + (threadIdx.x & 31);
 }
 
-// Several blocks have sums of this tile. Returns whether this warp was the last, and then the sum of all.
-static __device__ __forceinline__ bool meet_shares(const struct pairs_params &p, const struct work &w, const struct place &at, float4 &sum)
+// The whole block, when it has put down its sums: the last of those that share the columns ends the tiles.
+static __device__ __forceinline__ void meet_shares(const struct pairs_params &p, const struct work &w, struct gemm_state &state)
 {
-    u32 n_tiles = (p.n_pairs + RING_TILE_PAIRS - 1) / RING_TILE_PAIRS, lane = threadIdx.x & 31, n = p.ring.n_shares, arrived = 0;
-    u64 unit = ((u64)w.pass * n_tiles + at.tile) * 2 + at.eight;
-    float4 *parts = (float4 *)p.partial + unit * n * 32 + lane;
+    u32 *arrived = &p.arrived[w.pass * (gridDim.x / p.ring.n_shares) + blockIdx.x / p.ring.n_shares], log2 = w.n_rows > 8;
 
-    __stcg(parts + w.share * 32, sum);
     __threadfence();
-    __syncwarp();
-    if (lane == 0)
-        arrived = atomicAdd(&p.arrived[unit], 1);
-    if (__shfl_sync(~0u, arrived, 0) != n - 1)
-        return false;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        state.last = atomicAdd(arrived, 1) == p.ring.n_shares - 1;
+    __syncthreads();
+    if (!state.last)
+        return;
     __threadfence();
-    sum = make_float4(0, 0, 0, 0);
-    for (u32 i = 0; i < n; i++) {
-        float4 v = __ldcg(parts + i * 32);
-        sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
+    for (u32 unit = threadIdx.x / 32; unit < (w.end - w.first) << log2; unit += GEMM_RING_THREADS / 32) {
+        struct place at = { w.first + (unit >> log2), unit & log2 };
+        const float4 *parts = shares_of(p, w, at);
+        float4 sum = make_float4(0, 0, 0, 0);
+        struct ending ending;
+        ending.load(p, w, at);
+#pragma unroll 4
+        for (u32 i = 0; i < p.ring.n_shares; i++) {
+            float4 v = __ldcg(parts + i * 32);
+            sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
+        }
+        ending.end(p, sum);
     }
-    if (lane == 0)
-        p.arrived[unit] = 0;
-    return true;
+    if (threadIdx.x == 0)
+        *arrived = 0;
 }
 
 // The warps' sums of one tile, in order.
-static __device__ __forceinline__ float4 add_warps(const struct work &w, const float4 *from)
+static __device__ __forceinline__ float4 add_warps(const struct work &w, const float4 *from, u32 stride)
 {
     float4 sum = from[0];
 
-#pragma unroll 4
+#pragma unroll 8
     for (u32 i = 1; i < w.tile_warps; i++) {
-        float4 v = from[i * 64];
+        float4 v = from[i * stride];
         sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
     }
     return sum;
 }
 
-static __device__ __forceinline__ void end_tiles(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
+// One of the enders: a stage of every RING_ENDERS.
+static __device__ __forceinline__ void end_stages(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
 {
-    u32 ender = threadIdx.x / 32 - RING_WARPS - 1, lane = threadIdx.x & 31, n_eights = w.n_rows > 8 ? 2 : 1, log2 = n_eights - 1;
+    u32 ender = threadIdx.x / 32 - RING_WARPS - RING_FILLERS, lane = threadIdx.x & 31, parity = 0, log2 = w.n_rows > 8;
 
     wait_for_inputs();
-    for (u32 i = 0; i < w.n_stages; i++) {
-        u32 place = i & 1, first = w.first + i * w.each, n = min(w.end - first, w.each) * n_eights;
-        wait_for_stage(shared_address(&state.summed[place]), i >> 1 & 1);
-        for (u32 unit = ender; unit < n; unit += RING_ENDERS) {
-            u32 tile = unit >> log2, eight = unit & log2;
-            struct place at = { first + tile, eight };
-            float4 sum = add_warps(w, room.sums + (place * RING_WARPS + tile * w.tile_warps) * 64 + eight * 32 + lane);
-            if (p.ring.n_shares == 1 || meet_shares(p, w, at, sum))
-                end_tile(p, w, at, sum);
+    for (u32 i = ender; i < w.n_stages; i += RING_ENDERS, parity ^= 1) {
+        u32 tile = w.first + i * w.each, n = min(w.end - tile, w.each) << log2;
+        for (u32 unit = 0; unit < n; unit++) {
+            struct place at = { tile + (unit >> log2), unit & log2 };
+            struct ending ending;
+            if (p.ring.n_shares == 1)
+                ending.load(p, w, at);
+            if (unit == 0)
+                wait_for_stage(shared_address(&state.summed[ender]), parity);
+            u32 from = ((ender * RING_WARPS + (unit >> log2) * w.tile_warps) * p.ring.eights + at.eight) * 32 + lane;
+            float4 sum = add_warps(w, room.sums + from, p.ring.eights * 32);
+            if (p.ring.n_shares == 1)
+                ending.end(p, sum);
+            else
+                __stcg(shares_of(p, w, at) + w.share * 32, sum);
         }
         __syncwarp();
         if (lane == 0)
-            leave_stage(shared_address(&state.taken[place]));
+            leave_stage(shared_address(&state.taken[ender]));
     }
 }
 
@@ -399,22 +542,26 @@ template <u32 F> static __device__ __forceinline__ void gemm_ring(const struct p
     }
     if (threadIdx.x == 0) {
         for (u32 i = 0; i < p.ring.depth; i++) {
-            barrier_begin(shared_address(&state.full[i]), p.ring.words ? 33 : 1);
+            barrier_begin(shared_address(&state.full[i]), RING_FILLERS + (p.ring.words ? 32 : 0));
             barrier_begin(shared_address(&state.empty[i]), RING_WARPS);
         }
-        for (u32 i = 0; i < 2; i++) {
+        for (u32 i = 0; i < RING_ENDERS; i++) {
             barrier_begin(shared_address(&state.summed[i]), RING_WARPS);
-            barrier_begin(shared_address(&state.taken[i]), RING_ENDERS);
+            barrier_begin(shared_address(&state.taken[i]), 1);
         }
         show_barriers();
     }
     __syncthreads();
-    if (warp < RING_WARPS)
-        consume<F>(p, w, room, state);
-    else if (warp == RING_WARPS)
+    if (warp >= RING_WARPS + RING_FILLERS)
+        end_stages(p, w, room, state);
+    else if (warp >= RING_WARPS)
         produce<F>(p, w, room, state);
+    else if (w.n_rows > 8)
+        consume<F, 2>(p, w, room, state);
     else
-        end_tiles(p, w, room, state);
+        consume<F, 1>(p, w, room, state);
+    if (p.ring.n_shares > 1)
+        meet_shares(p, w, state);
 }
 
 #define GEMM_RING(name, F)                                                                                                               \

@@ -1,17 +1,17 @@
 // pairs.c - chooses the kernels of a matrix product; see pairs.h.
 //
-// One row of activations: gemv_ring on Hopper and later, else gemv; both make their row ready themselves. 2 to 16: the rows are made
-// ready once, then gemm_few; 9 to 32 on Hopper and later with quantised weights: gemm_ring. More: gemm_hopper where this build and the
-// device have it, else gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the
-// tape can get. Measured on an H200, 8B Q4_0, tokens/s of gemm_few / gemm_ring / gemm_hopper: 8 rows 2,217 / 2,092, 16 rows 3,482 /
-// 3,803, 32 rows - / 4,301 / 3,393, 48 rows - / 4,130 / 4,776.
+// One row of activations: gemv_ring on Hopper and later, else gemv; both make their row ready themselves. 2 to 64 with quantised
+// weights on Hopper and later: the rows are made ready once, then gemm_ring. Else 2 to 16: gemm_few. More: gemm_hopper where this build
+// and the device have it, else gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows
+// that the tape can get. Measured on an H200, 8B Q4_0, tokens/s of as many sequences by gemm_ring and by others: 8 rows 3,829 and
+// 2,227 (gemm_few), 16 rows 5,788 and 3,482, 48 rows 5,944 and 4,594 (gemm_hopper), 64 rows 4,949 and 3,880.
 #include "ops/matmul/pairs.h"
 #include "ops/matmul/vendor_parts.h"
 
 enum {
-    LEAST_RING_ROWS = 9,
     FEW_ROWS = 16,
-    MOST_RING_ROWS = 32,
+    MOST_RING_ROWS = 64,
+    RING_BYTES = 120 * 1024, // of gemm_ring, or two stages
     GEMV_WARPS = 16,
     FEW_PAIRS = 16,
     MANY_PAIRS = 64,
@@ -48,28 +48,32 @@ static u32 gemm_stage_bytes(u32 format, u32 share_blocks)
 
 // The ring of gemm_ring.cu: as few shares of the columns as leave room for two stages beside the activations. Depends on the format
 // and the columns alone, since the order of the sums does.
-static bool plan_gemm_ring(const struct cuda_plan *p, u32 format, u32 n_cols, struct pairs_ring *ring, u32 *shared)
+static bool plan_gemm_ring(const struct cuda_plan *p, struct part part, u32 n_cols, struct pairs_ring *ring, u32 *shared)
 {
+    u32 format = part.format, eights = part.max_rows > 8 ? 2 : 1;
     u64 row[] = { planes_quants_bytes(format, n_cols), planes_high_bytes(format, n_cols), planes_scales_bytes(format, n_cols),
                   planes_deltas_bytes(format, n_cols) };
-    u32 n_blocks = n_cols / 32, words = 0;
+    u32 n_blocks = n_cols / 32;
 
-    if (p->device.capability < 90 || format <= PLANES_BF16 || n_cols % 32 != 0 || (row[1] | row[2] | row[3]) % 4 != 0)
+    if (p->device.capability < 90 || format <= PLANES_BF16 || n_cols % 64 != 0 || (row[1] | row[2] | row[3]) % 4 != 0)
         return false;
     for (u32 n = divide_up(n_blocks, 128); n <= 32; n++) {
-        u32 share = divide_up(divide_up(n_blocks, n), 8) * 8, stage = gemm_stage_bytes(format, share), cols = share * 32;
-        u32 before = 2 * share * READY_INT8_BYTES + RING_SUMS_BYTES, room = p->device.shared_bytes,
+        u32 share = divide_up(divide_up(n_blocks, n), 8) * 8, stage = gemm_stage_bytes(format, share);
+        u32 before = (eights - 1) * share * READY_INT8_BYTES + ring_sums_bytes(eights), room = p->device.shared_bytes,
             depth = before < room ? (room - before) / stage : 0;
         if (depth < 2)
             continue;
-        depth = depth < RING_MOST_DEPTH ? depth : RING_MOST_DEPTH;
-        words |= (row[1] | planes_high_bytes(format, cols)) % 16 != 0;
-        words |= (row[2] | planes_scales_bytes(format, cols)) % 16 != 0;
-        words |= (row[3] | planes_deltas_bytes(format, cols)) % 16 != 0;
-        *ring = (struct pairs_ring){
-            .depth = depth, .stage_bytes = stage, .words = words, .share_blocks = share, .n_shares = divide_up(n_blocks, share)
-        };
-        *shared = before + depth * stage;
+        u32 cols = share * 32, enough = RING_BYTES / stage < 2 ? 2 : RING_BYTES / stage;
+        u64 odd = row[1] | planes_high_bytes(format, cols) | row[2] | planes_scales_bytes(format, cols) | row[3] |
+                  planes_deltas_bytes(format, cols);
+        depth = depth < enough ? depth : enough;
+        *ring = (struct pairs_ring){ .depth = depth < RING_MOST_DEPTH ? depth : RING_MOST_DEPTH,
+                                     .stage_bytes = stage,
+                                     .words = odd % 16 != 0,
+                                     .share_blocks = share,
+                                     .n_shares = divide_up(n_blocks, share),
+                                     .eights = eights };
+        *shared = before + ring->depth * stage;
         return true;
     }
     return false;
@@ -87,14 +91,14 @@ static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *produ
     if (product->exact)
         return WAY_EXACT;
     struct pairs_ring ring;
-    u32 shared;
+    u32 shared, most_ring = p->tape.gemm == GEMM_VENDOR ? FEW_ROWS : MOST_RING_ROWS;
 
     if (invariant)
         return WAY_FEW;
     if (max_rows == 1)
         return WAY_INT8;
-    if (max_rows >= LEAST_RING_ROWS && max_rows <= MOST_RING_ROWS &&
-        plan_gemm_ring(p, format, product->params.n_cols, &ring, &shared))
+    if (max_rows <= most_ring &&
+        plan_gemm_ring(p, (struct part){ format, max_rows, WAY_RING }, product->params.n_cols, &ring, &shared))
         return WAY_RING;
     return max_rows <= FEW_ROWS ? WAY_FEW : WAY_MANY;
 }
@@ -200,14 +204,14 @@ static void launch_ring(struct cuda_plan *p, struct pairs_params *params, struct
     u32 n_tiles = divide_up(params->n_pairs, RING_TILE_PAIRS), n_passes = divide_up(part.max_rows, RING_PASS_ROWS), shared = 0;
     char name[32];
 
-    CHECK(plan_gemm_ring(p, part.format, params->n_cols, &params->ring, &shared));
+    CHECK(plan_gemm_ring(p, part, params->n_cols, &params->ring, &shared));
     u32 n_shares = params->ring.n_shares, groups = p->device.n_sms / n_shares;
-    u64 n_units = 2ull * n_tiles * n_passes, partial = params->partial;
+    u64 n_units = (u64)params->ring.eights * n_tiles * n_passes, partial = params->partial;
     groups = groups == 0 ? 1 : groups < n_tiles ? groups : n_tiles;
     if (n_shares > 1) {
         u64 bytes = partial - p->private_at + n_units * n_shares * 32 * 16;
         p->private_bytes = bytes > p->private_bytes ? bytes : p->private_bytes;
-        p->counters_bytes = n_units * 4 > p->counters_bytes ? n_units * 4 : p->counters_bytes;
+        p->counters_bytes = (u64)groups * n_passes * 4 > p->counters_bytes ? (u64)groups * n_passes * 4 : p->counters_bytes;
         params->arrived = p->counters_at;
     }
     snprintf(name, sizeof name, "gemm_ring_%s", format_name(part.format));
@@ -307,7 +311,9 @@ static void launch_ready(struct cuda_plan *p, const struct pairs_plan *product, 
     if (forms.int8) {
         ready.out = params->ready_int8 =
             take_room(p, &room, (u64)divide_up(max_rows, 8) * (params->n_cols / 32) * READY_INT8_BYTES);
-        cuda_launch_add(p, "ready_int8", (struct cuda_shape){ { max_rows, 1, 1 }, 512, 0 }, &ready, sizeof ready);
+        u32 shares = params->norm ? 1 : divide_up(params->n_cols, 8 * READY_INT8_THREADS);
+        cuda_launch_add(p, "ready_int8", (struct cuda_shape){ { max_rows, shares, 1 }, READY_INT8_THREADS, 0 }, &ready,
+                        sizeof ready);
     }
     params->partial = room.private_at;
 }

@@ -25,16 +25,17 @@ struct pairs_ring { // of gemv_ring.cu and gemm_ring.cu, in shared memory
     u32 words;        // a row's part of some plane is not of whole 16-byte words
     u32 share_blocks; // gemm: blocks of 32 columns that a block of threads multiplies, a multiple of 8
     u32 n_shares;     // gemm: of the columns
-    u32 reserved;
+    u32 eights;       // gemm: tiles of eight rows of activations that a pass may have
 };
 enum { RING_THREADS = 512, RING_MOST_DEPTH = 8 };
 
-// gemm_ring.cu: tiles of 8 pairs; 16 warps multiply, one fills the ring, two end the tiles. A pass takes 16 rows of activations.
+// gemm_ring.cu: tiles of 8 pairs; 16 warps multiply, two fill the ring, two end the tiles. A pass takes 16 rows of activations.
 enum {
     RING_TILE_PAIRS = 8,
     RING_TILE_ROWS = 16,
+    RING_FILLERS = 2,
     RING_ENDERS = 2,
-    GEMM_RING_THREADS = RING_THREADS + 32 + 32 * RING_ENDERS,
+    GEMM_RING_THREADS = RING_THREADS + 32 * (RING_FILLERS + RING_ENDERS),
     RING_PASS_ROWS = 16
 };
 // Warps that share a tile's columns: as many as have two blocks of 32 each. The others of the 16 take another tile.
@@ -48,8 +49,11 @@ SHARED_INLINE u32 ring_pitch(u64 bytes)
     u32 words = ((u32)bytes + 15) / 16;
     return bytes ? (words | 1) * 16 : 0;
 }
-// Sums of a stage on their way to those who end the tiles: [2 stages][16 warps][2 tiles of rows][32 lanes] of 16 bytes.
-enum { RING_SUMS_BYTES = 2 * 16 * 2 * 32 * 16 };
+// Sums of stages on their way to those who end the tiles: [enders][16 warps][eights][32 lanes] of 16 bytes.
+SHARED_INLINE u32 ring_sums_bytes(u32 eights)
+{
+    return RING_ENDERS * 16 * eights * 32 * 16;
+}
 
 struct pairs_params {
     DEVICE_AT(const struct step) step;
@@ -79,7 +83,7 @@ struct pairs_params {
 
 // Eight rows of int8 activations, 32 columns: fragments of mma (lane (row, t): elements 4 t .. and 16 + 4 t ..), then for each row its
 // scale and the sums of its two halves of 16, 16 bits each.
-enum { READY_INT8_BYTES = 256 + 64 };
+enum { READY_INT8_BYTES = 256 + 64, READY_INT8_THREADS = 1024 };
 
 // One row of activations made ready: normalised where asked for, bf16, in the order of the fragments.
 enum { READY_ROWS = 128 }; // rows of a tile of ready activations: [rows / 128][ready_cols / 64][128 rows][64 columns]

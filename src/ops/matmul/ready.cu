@@ -8,7 +8,7 @@
 #include "ops/matmul/pairs.h"
 #include "ops/matmul/row_int8.cuh"
 
-enum { READY_THREADS = 256, READY_INT8_THREADS = 512 };
+enum { READY_THREADS = 256 };
 
 static __device__ __forceinline__ f32 number(const struct ready_params &p, u32 row, u32 column, f32 factor)
 {
@@ -126,31 +126,51 @@ static __device__ __forceinline__ void put_int8(u8 *tile, u32 row, u32 at, const
         *(uint2 *)(block + 256 + row * 8) = make_uint2(__float_as_uint(e.scale), (u32)(e.sum & 0xffff) | (u32)e.other << 16);
 }
 
-// n_cols is a multiple of 32.
+struct eight {
+    float4 a, b;
+};
+static __device__ __forceinline__ struct eight load_eight(const f32 *from, u32 i, u32 n)
+{
+    const float4 *at = (const float4 *)from + 2 * min(i, n - 1);
+    return { at[0], at[1] };
+}
+static __device__ __forceinline__ f32 squares_of(const struct eight &v)
+{
+    return v.a.x * v.a.x + v.a.y * v.a.y + v.a.z * v.a.z + v.a.w * v.a.w + v.b.x * v.b.x + v.b.y * v.b.y + v.b.z * v.b.z + v.b.w * v.b.w;
+}
+
+// n_cols is a multiple of 32. Blocks share a row that has no norm. Two bits of a scale are zero: gemm_ring counts on it.
 extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(const __grid_constant__ struct ready_params p)
 {
     __shared__ f32 room[33];
-    u32 row = blockIdx.x, n = p.n_cols / 8, end = (n + 31) / 32 * 32;
-    const float4 *in = (const float4 *)(p.in + (u64)row * p.n_cols), *norm = (const float4 *)p.norm;
+    u32 row = blockIdx.x, n = p.n_cols / 8, end = (n + 31) / 32 * 32, first = blockIdx.y * READY_INT8_THREADS + threadIdx.x;
+    const f32 *in = p.in + (u64)row * p.n_cols;
     u8 *tile = p.out + (u64)(row / 8) * (p.n_cols / 32) * READY_INT8_BYTES;
+    struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
     f32 factor = 1;
     bool exists = row < n_rows_of(p.step, p.rows);
 
+    if (p.norm)
+        norm = load_eight(p.norm, first, n);
     wait_for_inputs();
     if (!exists)
         return;
-    if (p.norm)
-        factor = norm_factor(block_sum(sum_of_squares(p.in + (u64)row * p.n_cols, p.n_cols), room), p.n_cols, p.eps);
-    for (u32 i = threadIdx.x; i < end; i += READY_INT8_THREADS) { // the same turns for a whole warp
-        u32 at = min(i, n - 1) * 2;
-        float4 a = in[at], b = in[at + 1], s = make_float4(factor, factor, factor, factor), t = s;
-        if (norm) {
-            float4 u = norm[at], v = norm[at + 1];
-            s = make_float4(u.x * factor, u.y * factor, u.z * factor, u.w * factor);
-            t = make_float4(v.x * factor, v.y * factor, v.z * factor, v.w * factor);
+    struct eight v = load_eight(in, first, n);
+    if (p.norm) {
+        f32 squares = first < n ? squares_of(v) : 0;
+        for (u32 i = first + READY_INT8_THREADS; i < n; i += READY_INT8_THREADS)
+            squares += squares_of(load_eight(in, i, n));
+        factor = norm_factor(block_sum(squares, room), p.n_cols, p.eps);
+    }
+    for (u32 i = first; i < end; i += READY_INT8_THREADS * gridDim.y) { // the same turns for a whole warp
+        if (i != first) {
+            v = load_eight(in, i, n);
+            norm = p.norm ? load_eight(p.norm, i, n) : norm;
         }
-        const f32 v[8] = { a.x * s.x, a.y * s.y, a.z * s.z, a.w * s.w, b.x * t.x, b.y * t.y, b.z * t.z, b.w * t.w };
-        struct int8_eight e = to_int8(v);
+        const f32 numbers[8] = { v.a.x * factor * norm.a.x, v.a.y * factor * norm.a.y, v.a.z * factor * norm.a.z, v.a.w * factor * norm.a.w,
+                                 v.b.x * factor * norm.b.x, v.b.y * factor * norm.b.y, v.b.z * factor * norm.b.z, v.b.w * factor * norm.b.w };
+        struct int8_eight e = to_int8(numbers);
+        e.scale = __uint_as_float(__float_as_uint(e.scale) & ~3u);
         if (i < n)
             put_int8(tile, row % 8, i, e);
     }

@@ -2,20 +2,51 @@
 #include "device/cuda/kernel.cuh"
 #include "ops/rmsnorm/rmsnorm_cuda.h"
 
-extern "C" __global__ void __launch_bounds__(256) rmsnorm(const __grid_constant__ struct rmsnorm_params p)
+enum { NORM_THREADS = 1024 };
+
+// Four columns a thread at a time; the first four stay in registers between both passes.
+static __device__ __forceinline__ void norm_fours(const struct rmsnorm_params &p, const f32 *in, f32 *out, f32 *room)
 {
-    __shared__ f32 room[33];
-    u32 row = blockIdx.x, n_rows = n_rows_of(p.step, p.args.rows);
-    f32 squares = 0;
+    const float4 *from = (const float4 *)in, *scale = (const float4 *)p.scale;
+    u32 n = p.args.n_cols / 4, i = threadIdx.x;
+    float4 s = scale[min(i, n - 1)];
 
     wait_for_inputs();
-    if (row >= n_rows)
-        return;
+    float4 v = from[min(i, n - 1)];
+    f32 squares = i < n ? v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w : 0;
+    for (u32 c = i + NORM_THREADS; c < n; c += NORM_THREADS) {
+        float4 w = from[c];
+        squares += w.x * w.x + w.y * w.y + w.z * w.z + w.w * w.w;
+    }
+    f32 factor = norm_factor(block_sum(squares, room), p.args.n_cols, p.args.eps);
+    for (; i < n; i += NORM_THREADS) {
+        if (i >= NORM_THREADS) {
+            v = from[i];
+            s = scale[i];
+        }
+        ((float4 *)out)[i] = make_float4(v.x * factor * s.x, v.y * factor * s.y, v.z * factor * s.z, v.w * factor * s.w);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(NORM_THREADS) rmsnorm(const __grid_constant__ struct rmsnorm_params p)
+{
+    __shared__ f32 room[33];
+    u32 row = blockIdx.x;
     const f32 *in = p.in + (u64)row * p.args.n_cols;
-    f32 *out = p.out + (u64)row * p.args.n_cols;
-    for (u32 c = threadIdx.x; c < p.args.n_cols; c += blockDim.x)
+    f32 *out = p.out + (u64)row * p.args.n_cols, squares = 0;
+
+    if (row >= n_rows_of(p.step, p.args.rows)) {
+        wait_for_inputs();
+        return;
+    }
+    if (p.args.n_cols % 4 == 0) {
+        norm_fours(p, in, out, room);
+        return;
+    }
+    wait_for_inputs();
+    for (u32 c = threadIdx.x; c < p.args.n_cols; c += NORM_THREADS)
         squares += in[c] * in[c];
     f32 factor = norm_factor(block_sum(squares, room), p.args.n_cols, p.args.eps);
-    for (u32 c = threadIdx.x; c < p.args.n_cols; c += blockDim.x)
+    for (u32 c = threadIdx.x; c < p.args.n_cols; c += NORM_THREADS)
         out[c] = in[c] * factor * p.scale[c];
 }
