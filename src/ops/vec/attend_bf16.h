@@ -14,10 +14,9 @@ VEC_INLINE __m512bh pairs_of(__m512i v)
 // Two vectors of floats as bf16 pairs, `low` in the lower halves. To nearest even; NaN stays NaN.
 VEC_INLINE __m512i pair_up(vf low, vf high)
 {
-    const __m512i lanes = _mm512_add_epi32(
-        _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(0x10001)),
-        _mm512_set1_epi32(0x100000)); // lane i: words i and i + 16
-    return _mm512_permutexvar_epi16(lanes, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    const __m512i i = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i words = _mm512_or_si512(i, _mm512_slli_epi32(_mm512_add_epi32(i, _mm512_set1_epi32(16)), 16));
+    return _mm512_permutexvar_epi16(words, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
 
 // Lines of 8 dwords become columns.
@@ -141,10 +140,8 @@ VEC_INLINE void convert_page(const struct page_shape *s, uint32_t format, bool i
         vf all = vf_load_half(scales), of_token[4] = { all, all, all, all };
         float token[PAGE_TOKENS];
         vf_store(token, all);
-        for (uint32_t i = 0; !is_v && i < KV_Q8_0_BLOCK / 4; i++) {
-            size_t l = d / 4 + i;
+        for (size_t l = d / 4; !is_v && l < (d + KV_Q8_0_BLOCK) / 4; l++)
             convert_fours(from + l * line, of_token, to + 2 * l * line, to + (2 * l + 1) * line);
-        }
         for (uint32_t l = 0; is_v && l < PAGE_TOKENS / 4; l++) {
             UNROLL for (int t = 0; t < 4; t++) of_token[t] = vf_set(token[4 * l + (uint32_t)t]);
             for (size_t at = d * 4; at < (d + KV_Q8_0_BLOCK) * 4; at += 64)
