@@ -44,14 +44,15 @@ bool place_check(const struct place_memory *need, struct device *d, struct err *
     uint64_t total = need->weights + need->pages + need->scratch;
 
     d->ops->info(d, &info);
-    log_line(LOG_INFO, "place", "%s: weights %.2f GiB, pages %.2f GiB, scratch %.2f GiB of %.2f GiB", d->name,
-             (double)need->weights / gib, (double)need->pages / gib, (double)need->scratch / gib,
+    uint64_t room = d->queue ? info.free_bytes : info.memory_bytes; // the host's counts what the system would give back as taken
+    log_line(LOG_INFO, "place", "%s: weights %.2f GiB, pages %.2f GiB, scratch %.2f GiB; %.2f GiB free of %.2f", d->name,
+             (double)need->weights / gib, (double)need->pages / gib, (double)need->scratch / gib, (double)info.free_bytes / gib,
              (double)info.memory_bytes / gib);
-    if (total <= info.memory_bytes)
+    if (total <= room)
         return true;
     return err_set(err, ERR_MEMORY,
-                   "needs %.2f GiB (weights %.2f, KV pages %.2f, scratch %.2f) and %s has %.2f; use a smaller model, a shorter "
-                   "context or fewer sequences",
+                   "needs %.2f GiB (weights %.2f, KV pages %.2f, scratch %.2f) and %s has %.2f free of %.2f; use a smaller "
+                   "model, a shorter context or fewer sequences",
                    (double)total / gib, (double)need->weights / gib, (double)need->pages / gib, (double)need->scratch / gib,
-                   d->name, (double)info.memory_bytes / gib);
+                   d->name, (double)info.free_bytes / gib, (double)info.memory_bytes / gib);
 }

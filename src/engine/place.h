@@ -13,5 +13,5 @@ struct place_memory {
     uint64_t weights, pages, scratch;
 };
 struct place_memory place_memory(const struct model *m, const struct stage_shape *shape);
-// Fails with a message that holds all figures when they exceed what the device has.
+// Fails with a message that holds all figures when they exceed what is free on a device with its own queue, or what the host has.
 bool place_check(const struct place_memory *need, struct device *d, struct err *err);

@@ -11,7 +11,7 @@
 enum { LAUNCH_FAILED = 719, LOST = 999 };
 
 static struct {
-    uint64_t memory_bytes;
+    uint64_t memory_bytes, used_bytes;
     unsigned launches, waits, launches_at_first_wait, launches_at_wait[64];
     unsigned fail_launch, fail_wait, fail_alloc, allocs; // the how manieth fails; 0: none
 } fake;
@@ -71,7 +71,8 @@ static cu_result set_context(cu_context context)
 }
 static cu_result memory_info(size_t *free_bytes, size_t *total)
 {
-    *free_bytes = *total = fake.memory_bytes;
+    *total = fake.memory_bytes;
+    *free_bytes = fake.memory_bytes - fake.used_bytes;
     return 0;
 }
 static cu_result alloc(cu_address *at, size_t bytes)
@@ -274,7 +275,7 @@ static bool begin(struct ingot_engine **engine)
 static void the_next_step_is_queued_before_this_one_is_read(void **state)
 {
     (void)state;
-    struct ingot_engine *engine;
+    struct ingot_engine *engine = NULL;
     if (!begin(&engine))
         skip();
     struct ingot_request_options r = request();
@@ -327,7 +328,7 @@ static void a_lost_device_ends_its_requests(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
-        struct ingot_engine *engine;
+        struct ingot_engine *engine = NULL;
         if (!begin(&engine))
             skip();
         *(i % 2 ? &fake.fail_wait : &fake.fail_launch) = i < 2 ? 1 : 7;
@@ -347,6 +348,12 @@ static void too_little_memory_is_told_before_loading(void **state)
     assert_null(open_engine(&error));
     assert_int_equal(error.code, INGOT_MEMORY);
     assert_non_null(strstr(error.message, "KV pages"));
+    assert_int_equal(fake.allocs, 0);
+    fake.memory_bytes = 1ull << 32;
+    fake.used_bytes = fake.memory_bytes - (1 << 16); // other programs'
+    assert_null(open_engine(&error));
+    assert_int_equal(error.code, INGOT_MEMORY);
+    assert_non_null(strstr(error.message, "0.00 free of 4.00"));
     assert_int_equal(fake.allocs, 0);
 }
 
