@@ -18,6 +18,7 @@ struct bench {
     struct bench_report report;
     struct measure_test tests[MAX_TESTS];
     struct bench_row rows[MAX_TESTS];
+    double means_ts[MAX_TESTS]; // of the tests that were run
     uint32_t n_tests, n_rows;
 };
 
@@ -170,9 +171,8 @@ static double run_bytes(const struct bench *b, const struct measure_test *t)
            kv * t->n_gen * (start + t->n_gen / 2.0);
 }
 
-static bool run_test(struct bench *b, const struct measure_test *test, struct err *err)
+static bool fill_row(struct bench *b, const struct measure_test *test, struct bench_row *row, struct err *err)
 {
-    struct bench_row *row = &b->rows[b->n_rows++];
     struct measure m;
 
     if (!row_alloc(row, test, b->settings->repetitions, b->settings->peers.n))
@@ -181,8 +181,16 @@ static bool run_test(struct bench *b, const struct measure_test *test, struct er
         return false;
     bool ok = run_rounds(b, &m, row, err);
     measure_end(&m);
-    if (!ok)
+    return ok;
+}
+
+static bool run_test(struct bench *b, const struct measure_test *test, struct err *err)
+{
+    struct bench_row *row = &b->rows[b->n_rows++];
+
+    if (!fill_row(b, test, row, err))
         return false;
+    b->means_ts[b->n_rows - 1] = stats_mean(row->samples_ts, row->n_samples);
     stats_sort(row->gaps_ms, row->n_gaps);
     double seconds = stats_mean(row->samples_ms, row->n_samples) * 1e-3;
     row->share = b->survey.known && b->report.bandwidth > 0 ? run_bytes(b, test) / seconds / b->report.bandwidth : 0;
@@ -225,6 +233,36 @@ static struct ingot_engine *open_engine(const struct bench *b)
     return engine_from_settings(&s, 1);
 }
 
+// What --invariant costs: the same tests by an engine without it. The first engine has been closed.
+static int print_price(const struct bench *invariant, struct settings settings)
+{
+    struct bench b = *invariant;
+    struct err err = { 0 };
+
+    settings.invariant = false;
+    settings.peers.n = 0;
+    b.settings = &settings;
+    b.engine = open_engine(&b);
+    bool ok = b.engine != NULL;
+    for (uint32_t i = 0; i < b.n_tests && ok; i++) {
+        struct bench_row row = { 0 };
+        char name[64];
+        ok = fill_row(&b, &b.tests[i], &row, &err);
+        double plain = ok ? stats_mean(row.samples_ts, row.n_samples) : 1;
+        bench_test_name(&b.tests[i], name, sizeof name);
+        if (ok)
+            out_printf("%s: --invariant costs %.0f %%: %.2f tokens/s, %.2f without\n", name, 100 * (1 - b.means_ts[i] / plain),
+                       b.means_ts[i], plain);
+        row_free(&row);
+    }
+    ingot_engine_close(b.engine);
+    if (ok)
+        return out_finish();
+    if (err.code != ERR_NONE) // else opening has told
+        fail(err.message);
+    return err.code == ERR_CANCELLED ? STATUS_INTERRUPTED : STATUS_ERROR;
+}
+
 static int bench_run(struct bench *b)
 {
     struct err err;
@@ -246,6 +284,9 @@ static int bench_run(struct bench *b)
         status = run_tests(b);
     }
     ingot_engine_close(b->engine);
+    b->engine = NULL;
+    if (status == STATUS_OK && b->settings->invariant && !strcmp(b->settings->output, "md"))
+        status = print_price(b, *b->settings);
     survey_close(&b->survey);
     return status;
 }

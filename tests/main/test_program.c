@@ -367,6 +367,7 @@ static void bench_speaks_llama_bench(void **state)
     json_decref(rows);
     expect(run_with("bench -m @ -p 8 -n 4 -r 1", ""), 0, " pp8 |", "");
     expect(run_with("bench -m @ -p 8 -n 4 -r 1 -o csv", ""), 0, "build_commit,build_number,", "");
+    expect(run_with("bench -m @ -p 8 -n 4 -r 1 --invariant", ""), 0, "tg4: --invariant costs ", "");
 }
 
 // The peer is a script that answers as llama-bench would.
