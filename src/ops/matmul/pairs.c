@@ -4,13 +4,15 @@
 // weights on Hopper and later: the rows are made ready once, then gemm_ring. Else 2 to 16: gemm_few. More: gemm_hopper where this build
 // and the device have it, else gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows
 // that the tape can get. Measured on an H200, 8B Q4_0, tokens/s of as many sequences by gemm_ring and by others: 8 rows 3,829 and
-// 2,227 (gemm_few), 16 rows 5,788 and 3,482, 48 rows 5,944 and 4,594 (gemm_hopper), 64 rows 4,949 and 3,880.
+// 2,227 (gemm_few), 16 rows 5,788 and 3,482, 48 rows 5,944 and 4,594 (gemm_hopper), 64 rows 4,949 and 3,880. Rows of few columns go through gemm_few up to 16: SmolLM 8,201
+// and 10,067, 13,732 and 17,261.
 #include "ops/matmul/pairs.h"
 #include "ops/matmul/vendor_parts.h"
 
 enum {
     FEW_ROWS = 16,
     MOST_RING_ROWS = 64,
+    LEAST_RING_COLS = 2048,  // for up to FEW_ROWS rows
     RING_BYTES = 120 * 1024, // of gemm_ring, or two stages
     GEMV_WARPS = 16,
     FEW_PAIRS = 16,
@@ -97,7 +99,8 @@ static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *produ
         return WAY_FEW;
     if (max_rows == 1)
         return WAY_INT8;
-    if (max_rows <= most_ring &&
+    bool worth_it = max_rows > FEW_ROWS || product->params.n_cols >= LEAST_RING_COLS;
+    if (max_rows <= most_ring && worth_it &&
         plan_gemm_ring(p, (struct part){ format, max_rows, WAY_RING }, product->params.n_cols, &ring, &shared))
         return WAY_RING;
     return max_rows <= FEW_ROWS ? WAY_FEW : WAY_MANY;
