@@ -252,7 +252,7 @@ uint32_t cuda_n_devices(struct err *err)
     int n = 0;
 
     if (cuda_n_images == 0) {
-        err_set(err, ERR_UNSUPPORTED, "this build holds no CUDA kernels: nvcc was not found when it was made");
+        err_set(err, ERR_UNSUPPORTED, "this build holds no CUDA kernels: %s", cuda_images_missing);
         return 0;
     }
     cu = driver_load(err);

@@ -69,10 +69,11 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
 // How many there are; 0 with a reason when there is no driver, no device, or this build holds no kernels.
 uint32_t cuda_n_devices(struct err *err);
 
-// The kernels that the build has compiled in: one image per source file. n = 0: nvcc was not there.
+// The kernels that the build has compiled in: one image per source file. n = 0: none, for the reason beside.
 struct cuda_image {
     const char *name;
     const void *data;
 };
 extern const struct cuda_image cuda_images[];
 extern const uint32_t cuda_n_images;
+extern const char *const cuda_images_missing;
