@@ -2,7 +2,7 @@
 //
 // A block of eight warps owns 8 or 16 or 32 pairs of weight rows; the warps take 128 columns in turn and their sums meet in shared
 // memory in the order of the warps. So the order of a sum depends on n_cols alone. The next weights are always on their way, the
-// first before the inputs are there.
+// first before the inputs are there. Blocks that share weights are neighbours; those of rows beyond the step's end at once.
 #include "ops/matmul/fragments.cuh"
 #include "ops/matmul/pairs.cuh"
 
@@ -36,7 +36,7 @@ static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2],
 }
 
 template <u32 F, u32 TILES>
-static __device__ __forceinline__ void multiply(const struct pairs_params &p, struct few<F, TILES> &f, u32 first, u32 *n_rows)
+static __device__ __forceinline__ void multiply(const struct pairs_params &p, struct few<F, TILES> &f, u32 first, u32 n_rows)
 {
     u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n_supers = p.ready_cols / 128, last = p.first_pair + p.n_pairs - 1;
     u64 row_tile = (u64)n_supers * 128; // in 16-byte words
@@ -50,13 +50,9 @@ static __device__ __forceinline__ void multiply(const struct pairs_params &p, st
     for (u32 i = 0; i < TILES * 2; i++)
         strip_load<F>(next[i / 2][i % 2], p.w[r[i / 2].matrix[i % 2]], r[i / 2].row[i % 2], warp * 4 + lane % 4);
     wait_for_inputs();
-    u32 all = n_rows_of(p.step, p.rows), before = blockIdx.y * 16;
-    *n_rows = all > before ? min(all - before, 16u) : 0;
-    bool second = *n_rows > 8;
-    if (*n_rows == 0)
-        return;
+    bool second = n_rows > 8;
     for (u32 super = warp; super < n_supers; super += FEW_WARPS) {
-        const uint4 *x = (const uint4 *)p.ready + blockIdx.y * 2 * row_tile + (u64)super * 128 + lane;
+        const uint4 *x = (const uint4 *)p.ready + blockIdx.x * 2 * row_tile + (u64)super * 128 + lane;
         struct prepared<F> w[TILES][2];
 #pragma unroll
         for (u32 i = 0; i < TILES * 2; i++) {
@@ -76,11 +72,16 @@ static __device__ __forceinline__ void multiply(const struct pairs_params &p, st
 template <u32 F, u32 TILES> static __device__ __forceinline__ void gemm_few(const struct pairs_params &p)
 {
     __shared__ float4 partial[FEW_WARPS][TILES * 2][32];
-    u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, first = p.first_pair + blockIdx.x * TILES * 8;
+    u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, first = p.first_pair + blockIdx.y * TILES * 8;
+    u32 all = n_rows_of(p.step, p.rows), before = blockIdx.x * 16, n_rows = all > before ? min(all - before, 16u) : 0;
     struct few<F, TILES> f = {};
 
-    u32 n_rows;
-    multiply<F, TILES>(p, f, first, &n_rows);
+    if (n_rows == 0) {
+        if (blockIdx.x == 0) // the others need not: the launch ends after those it depends on
+            wait_for_inputs();
+        return;
+    }
+    multiply<F, TILES>(p, f, first, n_rows);
 #pragma unroll
     for (u32 i = 0; i < TILES * 2; i++) {
         const f32 *s = f.sums[i / 2][i % 2];
@@ -98,9 +99,9 @@ template <u32 F, u32 TILES> static __device__ __forceinline__ void gemm_few(cons
             continue;
         struct pair r = pair_find(p, at);
         const f32 back = strip<F>::scale_back;
-        pair_finish(p, r, blockIdx.y * 16 + row, sum.x * back, sum.z * back);
+        pair_finish(p, r, before + row, sum.x * back, sum.z * back);
         if (row + 1 < n_rows)
-            pair_finish(p, r, blockIdx.y * 16 + row + 1, sum.y * back, sum.w * back);
+            pair_finish(p, r, before + row + 1, sum.y * back, sum.w * back);
     }
 }
 

@@ -81,8 +81,8 @@ static bool plan_gemm_ring(const struct cuda_plan *p, struct part part, u32 n_co
     return false;
 }
 
-// invariant: one kernel for any number of rows. gemm_ring could be it: faster for one row (8B 304 tokens/s, not 289), slower for a
-// prompt (5,431, not 6,544; SmolLM 44,810, not 101,470).
+// invariant: one kernel for any number of rows. gemm_ring could be it: in one measurement faster for one row (8B 304 tokens/s, not
+// 289) and slower for a prompt of 512 (5,431, not 6,544; SmolLM 44,810, not 101,470).
 static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *product, u32 format, u32 max_rows)
 {
     bool invariant = p->tape.invariant;
@@ -197,7 +197,7 @@ static void launch_few(struct cuda_plan *p, struct pairs_params *params, struct 
 
     snprintf(name, sizeof name, "gemm_few_%s", format_name(part.format));
     cuda_launch_add(
-        p, name, (struct cuda_shape){ { divide_up(params->n_pairs, FEW_PAIRS), divide_up(part.max_rows, FEW_ROWS), 1 }, 256, 0 },
+        p, name, (struct cuda_shape){ { divide_up(part.max_rows, FEW_ROWS), divide_up(params->n_pairs, FEW_PAIRS), 1 }, 256, 0 },
         params, sizeof *params);
 }
 
