@@ -45,7 +45,7 @@ enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 static const struct {
     uint32_t rows, most;
-} row_counts[] = { { 1, 1 }, { 1, 16 }, { 5, 7 }, { 13, 16 }, { 33, 160 }, { 140, 300 } };
+} row_counts[] = { { 1, 1 }, { 1, 16 }, { 5, 7 }, { 13, 16 }, { 33, 160 }, { 140, 300 }, { 20, 40 } };
 enum { N_ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
 
 static void skip_without_gpu(void)

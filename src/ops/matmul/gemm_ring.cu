@@ -16,9 +16,9 @@
 
 enum { RING_WARPS = RING_THREADS / 32 };
 
-struct gemm_state { // barriers of a block
+struct gemm_state { // barriers of a block; every lane arrives, at no cost: racecheck takes one lane's arrival for its own alone
     u64 full[RING_MOST_DEPTH];
-    u64 empty[RING_MOST_DEPTH];                  // all warps have multiplied the stage
+    u64 empty[RING_MOST_DEPTH];                  // all threads have multiplied the stage
     u64 summed[RING_ENDERS], taken[RING_ENDERS]; // of a stage's sums
     u32 last;                                    // this block is the last of those that share the columns
 };
@@ -403,11 +403,8 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
         to[0] = make_float4(sums[0][0], sums[0][1], sums[0][2], sums[0][3]);
         if (EIGHTS > 1)
             to[32] = make_float4(sums[EIGHTS - 1][0], sums[EIGHTS - 1][1], sums[EIGHTS - 1][2], sums[EIGHTS - 1][3]);
-        __syncwarp();
-        if (lane == 0) {
-            leave_stage(shared_address(&state.empty[slot]));
-            leave_stage(shared_address(&state.summed[place]));
-        }
+        leave_stage(shared_address(&state.empty[slot]));
+        leave_stage(shared_address(&state.summed[place]));
         parity ^= slot + 1 == p.ring.depth;
         slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
         filled ^= place + 1 == RING_ENDERS;
@@ -520,9 +517,7 @@ static __device__ __forceinline__ void end_stages(const struct pairs_params &p, 
             else
                 __stcg(shares_of(p, w, at) + w.share * 32, sum);
         }
-        __syncwarp();
-        if (lane == 0)
-            leave_stage(shared_address(&state.taken[ender]));
+        leave_stage(shared_address(&state.taken[ender]));
     }
 }
 
@@ -543,11 +538,11 @@ template <u32 F> static __device__ __forceinline__ void gemm_ring(const struct p
     if (threadIdx.x == 0) {
         for (u32 i = 0; i < p.ring.depth; i++) {
             barrier_begin(shared_address(&state.full[i]), RING_FILLERS + (p.ring.words ? 32 : 0));
-            barrier_begin(shared_address(&state.empty[i]), RING_WARPS);
+            barrier_begin(shared_address(&state.empty[i]), RING_THREADS);
         }
         for (u32 i = 0; i < RING_ENDERS; i++) {
-            barrier_begin(shared_address(&state.summed[i]), RING_WARPS);
-            barrier_begin(shared_address(&state.taken[i]), 1);
+            barrier_begin(shared_address(&state.summed[i]), RING_THREADS);
+            barrier_begin(shared_address(&state.taken[i]), 32);
         }
         show_barriers();
     }
