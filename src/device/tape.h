@@ -43,7 +43,7 @@ struct command {
     const char *label; // "layer3.attn_norm"
 };
 
-enum gemm { GEMM_AUTO, GEMM_OWN, GEMM_VENDOR }; // auto: what is faster as far as measured, which is our own everywhere
+enum gemm { GEMM_AUTO, GEMM_OWN, GEMM_VENDOR }; // auto: our own everywhere, the faster one for whole models
 
 struct tape_limits {
     uint32_t max_rows, max_outputs; // of every step that will be played

@@ -1,0 +1,380 @@
+// gpu.c - single operations on an NVIDIA GPU: our bf16 products beside cuBLAS, and attention over pages in order and shuffled:
+// bench_gpu [jsonl].
+//
+// Ours goes through the tape as in a model: fp32 rows come in, are made bf16, multiplied, and the sums are stored, a graph for each play.
+// cuBLAS gets bf16 rows that are ready and only multiplies. Several matrices, or the pages of several layers, take turns, so that what
+// a product reads is not in the L2 cache (a larger matrix does that alone). A time is the median of seven, each of many plays between
+// two waits. Both products' results are compared first. Random numbers; sizes of an 8B.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/mem.h"
+#include "device/cuda/cuda_internal.h"
+#include "device/step.h"
+#include "ops/attend/attend.h"
+#include "ops/cuda_table.h"
+#include "ops/matmul/matmul.h"
+
+enum { RUNS = 7, MOST_TURNS = 16, RUN_NS = 4000000 };
+static const uint64_t COLD_BYTES = 256 << 20; // well above any L2 cache
+
+static struct device *gpu;
+static bool jsonl;
+
+static void must(bool ok, const struct err *err)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "%s\n", err->message);
+    exit(1);
+}
+
+static uint32_t random_word(void)
+{
+    static uint64_t state = 1;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 32);
+}
+
+static struct buffer device_buffer(const void *from, uint64_t bytes)
+{
+    struct buffer b;
+    struct err err = { 0 };
+
+    must(buffer_alloc(gpu, bytes, &b, &err) && (!from || buffer_write(&b, 0, from, bytes, &err)), &err);
+    return b;
+}
+
+static cu_address address_of(const struct buffer *b)
+{
+    return (cu_address)(uintptr_t)b->native;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+// Microseconds of one play. play queues all turns once and returns how many products or layers that were.
+typedef uint32_t queue_turns(void *arg);
+static double time_of(queue_turns *play, void *arg)
+{
+    double us[RUNS];
+    struct err err = { 0 };
+    uint64_t n = 1, took = 0;
+
+    for (int i = -3; i < RUNS; i++) { // the first ones warm up and say how many plays fill a run
+        uint64_t start = clock_ns(), turns = 0;
+        for (uint64_t k = 0; k < n; k++)
+            turns += play(arg);
+        must(gpu->ops->wait(gpu, &err), &err);
+        took = clock_ns() - start;
+        if (i < 0)
+            n = 1 + RUN_NS * n / (took + 1);
+        else
+            us[i] = (double)took * 1e-3 / (double)turns;
+    }
+    qsort(us, RUNS, sizeof *us, by_size);
+    return us[RUNS / 2];
+}
+
+struct recorded {
+    struct tape *tape;
+    struct buffer step;
+    uint32_t turns;
+};
+
+static uint32_t play_tape(void *arg)
+{
+    struct recorded *r = arg;
+    struct err err = { 0 };
+
+    must(tape_play(r->tape, &r->step, &err), &err);
+    return r->turns;
+}
+
+static struct recorded begin(uint32_t n_rows, uint32_t turns)
+{
+    struct tape_limits limits = { .max_rows = n_rows, .max_outputs = 1, .gemm = GEMM_OWN };
+    struct recorded r = { .tape = tape_create(gpu, limits), .turns = turns };
+    struct step head = { .n_rows = n_rows, .max_rows = n_rows, .max_outputs = 1 };
+    struct err err = { 0 };
+
+    must(r.tape != NULL, &err);
+    r.step = device_buffer(NULL, step_bytes(n_rows, 1));
+    must(buffer_write(&r.step, 0, &head, sizeof head, &err), &err);
+    return r;
+}
+
+static void end(struct recorded *r)
+{
+    tape_destroy(r->tape);
+    buffer_release(&r->step);
+}
+
+struct products {
+    uint32_t n_out, n_cols, n_rows, turns;
+    struct weight w[MOST_TURNS];
+    struct buffer x, x_bf16, out; // x: numbers that bf16 holds exactly
+    struct vendor *vendor;
+};
+
+static void take_weights(struct products *p)
+{
+    struct weight_source s = {
+        .n_rows = p->n_out, .n_cols = p->n_cols, .format = QUANT_BF16, .use = WEIGHT_PRODUCT, .name = "w"
+    };
+    struct err err = { 0 };
+
+    s.bytes = (uint64_t)p->n_out * p->n_cols * 2;
+    p->turns = (uint32_t)((COLD_BYTES + s.bytes - 1) / s.bytes);
+    uint16_t *data = mem_alloc(s.bytes);
+    for (uint64_t i = 0; i < s.bytes / 2; i++) {
+        uint32_t word = random_word(); // a sign, three exponents below 2^-4, a mantissa
+        data[i] = (uint16_t)((word & 0x8000) | (0x3c80 + (word >> 16) % 3 * 0x80) | (word & 0x7f));
+    }
+    s.data = data;
+    for (uint32_t i = 0; i < p->turns; i++)
+        must(weight_create(gpu, &s, &p->w[i], &err), &err);
+    mem_free(data);
+}
+
+static void take_rows(struct products *p)
+{
+    uint64_t n = (uint64_t)p->n_rows * p->n_cols;
+    float *x = mem_alloc(n * 4);
+    uint16_t *halves = mem_alloc(n * 2);
+
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        x[i] = (float)((int)(random_word() % 255) - 127) / 64;
+        memcpy(&bits, &x[i], 4);
+        halves[i] = (uint16_t)(bits >> 16);
+    }
+    p->x = device_buffer(x, n * 4);
+    p->x_bf16 = device_buffer(halves, n * 2);
+    p->out = device_buffer(NULL, (uint64_t)p->n_rows * p->n_out * 4);
+    mem_free(x);
+    mem_free(halves);
+}
+
+static uint32_t play_vendor(void *arg)
+{
+    struct products *p = arg;
+    struct err err = { 0 };
+
+    for (uint32_t i = 0; i < p->turns; i++) {
+        struct vendor_product product = { .out = address_of(&p->out),
+                                          .x = address_of(&p->x_bf16),
+                                          .w = address_of(&p->w[i].buffer),
+                                          .n_rows = p->n_rows,
+                                          .n_out = p->n_out,
+                                          .n_cols = p->n_cols };
+        must(vendor_multiply(p->vendor, &product, &err), &err);
+    }
+    return p->turns;
+}
+
+static struct recorded record_products(struct products *p)
+{
+    struct recorded r = begin(p->n_rows, p->turns);
+    struct value in = tape_value_bound(r.tape, p->n_cols, ROWS_STEP, &p->x),
+                 out = tape_value_bound(r.tape, p->n_out, ROWS_STEP, &p->out);
+    struct err err = { 0 };
+
+    tape_label(r.tape, "product");
+    for (uint32_t i = 0; i < p->turns; i++)
+        op_matmul(r.tape, (struct matmul){ .in = in, .out = out, .w = &p->w[i] });
+    must(tape_seal(r.tape, &err), &err);
+    return r;
+}
+
+// Of our results and cuBLAS's, over the first rows: normalised squared error.
+static double difference(struct products *p, struct recorded *r)
+{
+    uint64_t n = (uint64_t)p->n_out * (p->n_rows < 8 ? p->n_rows : 8);
+    float *side[2] = { mem_alloc(n * 4), mem_alloc(n * 4) };
+    double error = 0, size = 0;
+    struct err err = { 0 };
+
+    for (int i = 0; i < 2; i++) {
+        (void)(i == 0 ? play_tape(r) : play_vendor(p));
+        must(buffer_read(&p->out, 0, side[i], n * 4, &err), &err);
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        double d = (double)side[0][i] - side[1][i];
+        error += d * d;
+        size += (double)side[1][i] * side[1][i];
+    }
+    mem_free(side[0]);
+    mem_free(side[1]);
+    return error / size;
+}
+
+static void show_product(const char *name, struct products *p)
+{
+    take_rows(p);
+    struct recorded r = record_products(p);
+    double error = difference(p, &r), own = time_of(play_tape, &r), vendor = time_of(play_vendor, p);
+    printf(jsonl ? "{\"product\": \"%s\", \"n_out\": %u, \"n_cols\": %u, \"n_rows\": %u, \"own_us\": %.2f, \"vendor_us\": %.2f, "
+                   "\"ratio\": %.3f, \"error\": %.1e}\n"
+                 : "| %s, %u x %u | %u | %.1f | %.1f | %.2f | %.0e |\n",
+           name, p->n_out, p->n_cols, p->n_rows, own, vendor, vendor / own, error);
+    fflush(stdout);
+    end(&r);
+    buffer_release(&p->x);
+    buffer_release(&p->x_bf16);
+    buffer_release(&p->out);
+}
+
+static void show_products(void)
+{
+    static const struct {
+        const char *name;
+        uint32_t n_out, n_cols;
+    } shapes[] = { { "q, k, v", 6144, 4096 },
+                   { "o", 4096, 4096 },
+                   { "gate, up", 28672, 4096 },
+                   { "down", 4096, 14336 },
+                   { "head", 128256, 4096 } };
+    static const uint32_t rows[] = { 1, 8, 64, 512, 2048 };
+    struct err err = { 0 };
+    struct vendor *vendor = vendor_open(((struct cuda *)gpu)->stream, &err);
+
+    if (!vendor) {
+        fprintf(stderr, "no products: %s\n", err.message);
+        return;
+    }
+    if (!jsonl)
+        printf("| bf16 product | rows | ours, us | cuBLAS, us | cuBLAS / ours | difference |\n|---|---|---|---|---|---|\n");
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        struct products p = { .n_out = shapes[s].n_out, .n_cols = shapes[s].n_cols, .vendor = vendor };
+        take_weights(&p);
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            p.n_rows = rows[i];
+            show_product(shapes[s].name, &p);
+        }
+        for (uint32_t i = 0; i < p.turns; i++)
+            weight_release(&p.w[i]);
+    }
+    vendor_close(vendor);
+}
+
+enum { N_HEADS = 32, N_KV_HEADS = 8, HEAD_DIM = 128, LAYERS = 8 };
+
+struct layers {
+    struct buffer q, out, table, k[LAYERS], v[LAYERS];
+    struct page_shape shape;
+    uint32_t n_sequences, depth;
+};
+
+static struct buffer page_buffer(const struct layers *l)
+{
+    uint64_t n = (uint64_t)l->n_sequences * l->shape.max_pages * N_KV_HEADS * PAGE_TOKENS * HEAD_DIM;
+    uint16_t *halves = mem_alloc(n * 2);
+
+    for (uint64_t i = 0; i < n; i++) { // +-1 to 2 in F16
+        uint32_t word = random_word();
+        halves[i] = (uint16_t)((word & 0x8000) | 0x3c00 | (word & 0x3ff));
+    }
+    struct buffer b = device_buffer(halves, n * 2);
+    mem_free(halves);
+    return b;
+}
+
+static void deal_pages(struct layers *l, bool shuffled)
+{
+    uint32_t n = l->n_sequences * l->shape.max_pages, *table = mem_alloc_array(n, sizeof *table);
+    struct err err = { 0 };
+
+    for (uint32_t i = 0; i < n; i++)
+        table[i] = i;
+    for (uint32_t i = n - 1; shuffled && i > 0; i--) {
+        uint32_t other = random_word() % (i + 1), was = table[i];
+        table[i] = table[other];
+        table[other] = was;
+    }
+    must(buffer_write(&l->table, 0, table, n * 4, &err), &err);
+    mem_free(table);
+}
+
+static struct recorded record_attention(struct layers *l)
+{
+    struct recorded r = begin(l->n_sequences, LAYERS);
+    struct err err = { 0 };
+
+    for (uint32_t i = 0; i < l->n_sequences; i++) {
+        must(buffer_write(&r.step, (step_at_positions(l->n_sequences) + i) * 4, &l->depth, 4, &err), &err);
+        must(buffer_write(&r.step, (step_at_slots(l->n_sequences) + i) * 4, &i, 4, &err), &err);
+    }
+    tape_label(r.tape, "attention");
+    for (uint32_t i = 0; i < LAYERS; i++)
+        op_attend(r.tape, (struct attend){ .q = tape_value_bound(r.tape, N_HEADS * HEAD_DIM, ROWS_STEP, &l->q),
+                                           .out = tape_value_bound(r.tape, N_HEADS * HEAD_DIM, ROWS_STEP, &l->out),
+                                           .pages = { &l->k[i], &l->v[i], &l->table, l->shape },
+                                           .scale = 0.088388f });
+    must(tape_seal(r.tape, &err), &err);
+    return r;
+}
+
+static void show_attention(uint32_t n_sequences, uint32_t depth)
+{
+    struct layers l = { .n_sequences = n_sequences, .depth = depth };
+    uint64_t n = (uint64_t)n_sequences * N_HEADS * HEAD_DIM;
+    double us[2];
+
+    l.shape = (struct page_shape){ N_KV_HEADS, HEAD_DIM, depth / PAGE_TOKENS + 1, KV_F16, KV_F16 };
+    float *q = mem_alloc(n * 4);
+    for (uint64_t i = 0; i < n; i++)
+        q[i] = (float)(random_word() % 2001) / 1000 - 1;
+    l.q = device_buffer(q, n * 4);
+    l.out = device_buffer(NULL, n * 4);
+    l.table = device_buffer(NULL, (uint64_t)n_sequences * l.shape.max_pages * 4);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        l.k[i] = page_buffer(&l);
+        l.v[i] = page_buffer(&l);
+    }
+    struct recorded r = record_attention(&l);
+    for (int shuffled = 0; shuffled < 2; shuffled++) {
+        deal_pages(&l, shuffled);
+        us[shuffled] = time_of(play_tape, &r);
+    }
+    double bytes = (double)n_sequences * (depth + 1) * N_KV_HEADS * HEAD_DIM * 4;
+    printf(jsonl ? "{\"attention_sequences\": %u, \"depth\": %u, \"in_order_us\": %.2f, \"shuffled_us\": %.2f, \"ratio\": %.3f, "
+                   "\"in_order_gb_s\": %.0f}\n"
+                 : "| %u | %u | %.1f | %.1f | %.2f | %.0f |\n",
+           n_sequences, depth, us[0], us[1], us[1] / us[0], bytes / us[0] * 1e-3);
+    end(&r);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        buffer_release(&l.k[i]);
+        buffer_release(&l.v[i]);
+    }
+    buffer_release(&l.q);
+    buffer_release(&l.out);
+    buffer_release(&l.table);
+    mem_free(q);
+}
+
+int main(int argc, char **argv)
+{
+    struct err err = { 0 };
+
+    jsonl = argc > 1 && strcmp(argv[1], "jsonl") == 0;
+    if (argc > 1 + jsonl) {
+        fprintf(stderr, "usage: bench_gpu [jsonl]\n");
+        return 1;
+    }
+    gpu = cuda_open(0, &cuda_table, &err);
+    must(gpu != NULL, &err);
+    show_products();
+    if (!jsonl)
+        printf("\n| sequences, F16 pages | depth | in order, us a layer | shuffled, us | shuffled / in order | GB/s in order |\n"
+               "|---|---|---|---|---|---|\n");
+    show_attention(1, 8192);
+    show_attention(8, 2048);
+    device_close(gpu);
+    return 0;
+}
