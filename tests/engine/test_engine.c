@@ -179,6 +179,7 @@ static void dealt_by_rows_each_gets_the_same_bits_as_alone(void **state)
         for (uint32_t way = 0; way < 3; way++) {
             struct ingot_engine_options o = defaults(models[m]);
             o.n_sequences = MAX_TOGETHER;
+            o.step_stretch = 0; // which rows a step has does not hang on the clock
             o.n_threads = way == 0 ? 3 : 2;
             o.stages = way == 2 ? "1" : NULL;
             struct ingot_engine *engine = open_or_fail(&o);
