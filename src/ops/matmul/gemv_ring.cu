@@ -104,20 +104,6 @@ static __device__ __forceinline__ void fill_stage(const struct pairs_params &p, 
         arrive_with_words(full);
 }
 
-// Eight columns of the row and of the norm.
-struct eight {
-    float4 a, b;
-};
-static __device__ __forceinline__ struct eight load_eight(const f32 *from, u32 i, u32 n)
-{
-    const float4 *at = (const float4 *)from + 2 * min(i, n - 1);
-    return { at[0], at[1] };
-}
-static __device__ __forceinline__ f32 squares_of(const struct eight &v)
-{
-    return v.a.x * v.a.x + v.a.y * v.a.y + v.a.z * v.a.z + v.a.w * v.a.w + v.b.x * v.b.x + v.b.y * v.b.y + v.b.z * v.b.z + v.b.w * v.b.w;
-}
-
 static __device__ __forceinline__ struct eight times(const struct eight &v, const struct eight &s)
 {
     return { make_float4(v.a.x * s.a.x, v.a.y * s.a.y, v.a.z * s.a.z, v.a.w * s.a.w),

@@ -126,19 +126,6 @@ static __device__ __forceinline__ void put_int8(u8 *tile, u32 row, u32 at, const
         *(uint2 *)(block + 256 + row * 8) = make_uint2(__float_as_uint(e.scale), (u32)(e.sum & 0xffff) | (u32)e.other << 16);
 }
 
-struct eight {
-    float4 a, b;
-};
-static __device__ __forceinline__ struct eight load_eight(const f32 *from, u32 i, u32 n)
-{
-    const float4 *at = (const float4 *)from + 2 * min(i, n - 1);
-    return { at[0], at[1] };
-}
-static __device__ __forceinline__ f32 squares_of(const struct eight &v)
-{
-    return v.a.x * v.a.x + v.a.y * v.a.y + v.a.z * v.a.z + v.a.w * v.a.w + v.b.x * v.b.x + v.b.y * v.b.y + v.b.z * v.b.z + v.b.w * v.b.w;
-}
-
 // n_cols is a multiple of 32. Blocks share a row that has no norm. Two bits of a scale are zero: gemm_ring counts on it.
 extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(const __grid_constant__ struct ready_params p)
 {

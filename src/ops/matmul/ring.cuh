@@ -57,12 +57,6 @@ static __device__ __forceinline__ void arrive_with_words(u32 full)
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
 }
 
-static __device__ __forceinline__ void copy_16_once(u32 to, const u8 *from) // of weights that nobody reads again soon
-{
-    u64 policy;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
-}
 static __device__ __forceinline__ void copy_16(u32 to, const u8 *from) // what other launches have written
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");

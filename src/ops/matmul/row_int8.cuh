@@ -27,6 +27,20 @@ static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
     return (u32)(a & 255) | (u32)(b & 255) << 8 | (u32)(c & 255) << 16 | (u32)d << 24;
 }
 
+// Eight columns of a row or of a norm; i is held below n.
+struct eight {
+    float4 a, b;
+};
+static __device__ __forceinline__ struct eight load_eight(const f32 *from, u32 i, u32 n)
+{
+    const float4 *at = (const float4 *)from + 2 * min(i, n - 1);
+    return { at[0], at[1] };
+}
+static __device__ __forceinline__ f32 squares_of(const struct eight &v)
+{
+    return v.a.x * v.a.x + v.a.y * v.a.y + v.a.z * v.a.z + v.a.w * v.a.w + v.b.x * v.b.x + v.b.y * v.b.y + v.b.z * v.b.z + v.b.w * v.b.w;
+}
+
 // Eight of 32 numbers, as int8. sum: of the half of the 32 that they belong to; other: of the other half.
 struct int8_eight {
     uint2 words;
