@@ -189,8 +189,12 @@ static void dealt_by_rows_each_gets_the_same_bits_as_alone(void **state)
             uint64_t plays = e->stages[0].device->counters.plays - before.plays,
                      n = tape_n_barriers(e->stages[0].buckets[0].tape);
             uint64_t barriers = e->stages[0].device->counters.barriers - before.barriers;
+#if defined(_SC_LEVEL3_CACHE_SIZE) // else no cache is known, and nothing is dealt so
             if (sysconf(_SC_LEVEL3_CACHE_SIZE) > 0)
                 assert_true(barriers <= plays * n - (n - 1)); // one step at least had but one
+#else
+            (void)barriers, (void)plays, (void)n;
+#endif
             ingot_engine_close(engine);
         }
 }

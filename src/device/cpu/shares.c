@@ -1,7 +1,7 @@
 // shares.c - see shares.h.
 //
-// Measured on two Zen 5 cores with 16 sequences, tokens/s by tiles and by rows: 8 MB of weights 42,500 and 46,700, 80 MB 2,774 and 3,235,
-// 640 MB 646 and 577. With 8 sequences 37,600 and 41,000, 2,076 and 2,799, 507 and 495.
+// Measured on two Zen 5 cores with 16 sequences of a program over ingot_submit and ingot_step, tokens/s by tiles and by rows: 8 MB of
+// weights 42,500 and 46,700, 80 MB 2,774 and 3,235, 640 MB 646 and 577. With 8 sequences 37,600 and 41,000, 2,076 and 2,799, 507 and 495.
 #include "device/cpu/shares.h"
 #include <string.h>
 #include <unistd.h>
