@@ -1,4 +1,4 @@
-// clock.h - monotonic time.
+// clock.h - monotonic time, and the time a thread has had a processor.
 #pragma once
 #include <stdint.h>
 #include <time.h>
@@ -7,5 +7,12 @@ static inline uint64_t clock_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t clock_thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }

@@ -5,6 +5,7 @@
 // barriers inside. Within a run a spinner sleeps after 10 us: a foreign busy loop must not stop the team.
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 struct team;
 
@@ -16,7 +17,13 @@ unsigned team_size(const struct team *team);
 // Runs work(arg, 0..n-1) on all threads, the caller being thread 0; returns when all are done. One caller at a time.
 void team_run(struct team *team, void (*work)(void *arg, unsigned thread), void *arg);
 
-// Inside work: waits until every thread of the team is here. What was written before is seen by all after.
+// The same with the first n_threads of them, 1 to team_size. Says how long it took, and how long processors ran for it in that time.
+struct team_time {
+    uint64_t wall, busy; // nanoseconds; busy: of all threads together
+};
+struct team_time team_run_some(struct team *team, unsigned n_threads, void (*work)(void *arg, unsigned thread), void *arg);
+
+// Inside work: waits until every thread of the run is here. What was written before is seen by all after.
 void team_barrier(struct team *team);
 
 // Processors this process may use; at least 1.

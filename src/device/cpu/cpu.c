@@ -2,9 +2,11 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/chunks.h"
 #include "device/cpu/shares.h"
+#include "device/cpu/width.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "device/tape_internal.h"
 
@@ -15,6 +17,7 @@ struct cpu {
     struct cpu_options options;
     uint32_t features;
     struct team *team;
+    struct width width;
     const struct cpu_kernel **kernels; // [n_ops], NULL: not supported
     struct chunk *newest;              // for large buffers
 };
@@ -32,6 +35,7 @@ struct cpu_play {
     struct tape *tape;
     const struct step *step;
     uint32_t first, last;
+    uint32_t n_threads;
     bool by_rows; // the tape's first commands are dealt by rows
 };
 
@@ -89,10 +93,9 @@ static void play_commands(void *arg, unsigned thread)
 {
     const struct cpu_play *p = arg;
     struct cpu_tape *native = p->tape->native;
-    struct cpu_call call = { .step = p->step,
-                             .local = native->local + thread * native->local_bytes,
-                             .thread = thread,
-                             .n_threads = team_size(p->cpu->team) };
+    struct cpu_call call = {
+        .step = p->step, .local = native->local + thread * native->local_bytes, .thread = thread, .n_threads = p->n_threads
+    };
     uint32_t first = p->first;
 
     if (p->by_rows) {
@@ -109,14 +112,19 @@ static void play_commands(void *arg, unsigned thread)
 static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err)
 {
     struct cpu_tape *native = t->native;
-    struct cpu_play p = { (struct cpu *)d, t, step->host, first, last, false };
+    struct cpu *cpu = (struct cpu *)d;
+    struct cpu_play p = { cpu, t, step->host, first, last, cpu->width.n, false };
 
     p.by_rows = first == 0 && last == t->n_commands && shares_deal(&native->shares, p.step);
+    if (p.by_rows) // nobody waits before the end
+        p.n_threads = team_size(cpu->team);
     CHECK(p.step->n_rows <= t->limits.max_rows && p.step->n_outputs <= t->limits.max_outputs);
     (void)err;
     for (uint32_t i = first * CPU_MAX_PHASES; i < last * CPU_MAX_PHASES; i++)
         atomic_store_explicit(&native->tile_at[i], 0, memory_order_relaxed);
-    team_run(p.cpu->team, play_commands, &p);
+    struct team_time time = team_run_some(cpu->team, p.n_threads, play_commands, &p);
+    if (!p.by_rows)
+        width_note(&cpu->width, time, clock_ns());
     d->counters.submissions++;
     d->counters.commands += last - first;
     for (uint32_t i = p.by_rows ? native->shares.n_commands : first; i < last; i++)
@@ -312,6 +320,7 @@ struct device *cpu_open(const struct cpu_options *options, struct err *err)
         cpu->device.ops = &ops;
         snprintf(cpu->device.name, sizeof cpu->device.name, "cpu");
         cpu->team = team_create(n_threads);
+        cpu->width = width_of(n_threads);
         cpu->kernels = mem_alloc_array(options->table->n_ops, sizeof *cpu->kernels);
     }
     if (!cpu || !cpu->team || !cpu->kernels) {

@@ -1,0 +1,133 @@
+// test_width.c - how many threads play, as processors come and go; and runs of a part of a team.
+#include <stdatomic.h>
+#include "base/threads.h"
+#include "device/cpu/width.h"
+#include "testing.h"
+
+enum { MS = 1000000 };
+
+// `ms` milliseconds of runs in which n threads get `percent[n]` of a processor together. Returns the most threads seen at the end of one.
+static uint32_t play(struct width *w, uint64_t *now, uint32_t ms, const uint32_t *percent)
+{
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; i < ms; i++) {
+        *now += MS;
+        width_note(w, (struct team_time){ MS, MS / 100 * percent[w->n] }, *now);
+        most = w->n > most ? w->n : most;
+    }
+    return most;
+}
+
+static void a_busy_loop_costs_one_of_two_threads(void **state)
+{
+    static const uint32_t beside_loop[] = { 0, 98, 70 }, alone[] = { 0, 98, 190 };
+    struct width w = width_of(2);
+    uint64_t now = 0;
+
+    (void)state;
+    play(&w, &now, 10, beside_loop);
+    assert_int_equal(w.n, 1);
+    uint32_t with_two = 0;
+    for (uint32_t i = 0; i < 10000; i++)
+        with_two += play(&w, &now, 1, beside_loop) == 2;
+    assert_in_range(with_two, 1, 400); // tries now and then
+    play(&w, &now, 700, alone);
+    assert_int_equal(w.n, 2);
+}
+
+static void a_short_disturbance_costs_little(void **state)
+{
+    static const uint32_t beside_loop[] = { 0, 98, 70 }, alone[] = { 0, 98, 190 };
+    struct width w = width_of(2);
+    uint64_t now = 0;
+
+    (void)state;
+    play(&w, &now, 10, beside_loop);
+    assert_int_equal(w.n, 1);
+    play(&w, &now, 40, alone);
+    assert_int_equal(w.n, 2);
+}
+
+static void threads_shrink_to_the_time_of_a_container(void **state)
+{
+    uint32_t percent[17] = { 0 };
+    struct width w = width_of(16);
+    uint64_t now = 0;
+
+    (void)state;
+    for (uint32_t n = 1; n <= 16; n++)
+        percent[n] = n < 4 ? n * 100 : 400;
+    play(&w, &now, 200, percent);
+    assert_in_range(w.n, 4, 5);
+}
+
+static void one_thread_less_is_of_no_use_where_all_lose_alike(void **state)
+{
+    static const uint32_t stolen[] = { 0, 55, 110 };
+    struct width w = width_of(2);
+    uint64_t now = 0;
+
+    (void)state;
+    play(&w, &now, 20, stolen);
+    assert_int_equal(w.n, 2);
+    uint32_t with_two = 0;
+    for (uint32_t i = 0; i < 10000; i++)
+        with_two += play(&w, &now, 1, stolen) == 2;
+    assert_in_range(with_two, 9500, 10000);
+}
+
+static void one_thread_stays(void **state)
+{
+    static const uint32_t starved[] = { 0, 1 };
+    struct width w = width_of(1);
+    uint64_t now = 0;
+
+    (void)state;
+    play(&w, &now, 2000, starved);
+    assert_int_equal(w.n, 1);
+}
+
+struct sums {
+    struct team *team;
+    atomic_uint before, after; // threads that came to the barrier, and that found all there
+    unsigned n;
+};
+
+static void meet(void *arg, unsigned thread)
+{
+    struct sums *s = arg;
+
+    atomic_fetch_add(&s->before, thread < s->n);
+    team_barrier(s->team);
+    atomic_fetch_add(&s->after, atomic_load(&s->before) == s->n);
+}
+
+static void parts_of_a_team_meet(void **state)
+{
+    struct sums s = { .team = team_create(4) };
+
+    (void)state;
+    assert_non_null(s.team);
+    for (unsigned i = 0; i < 2000; i++) {
+        s.n = i * 7 % 4 + 1;
+        s.before = s.after = 0;
+        struct team_time t = team_run_some(s.team, s.n, meet, &s);
+        assert_int_equal(s.after, s.n);
+        assert_true(t.wall > 0);
+    }
+    team_destroy(s.team);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_busy_loop_costs_one_of_two_threads),
+        cmocka_unit_test(a_short_disturbance_costs_little),
+        cmocka_unit_test(threads_shrink_to_the_time_of_a_container),
+        cmocka_unit_test(one_thread_less_is_of_no_use_where_all_lose_alike),
+        cmocka_unit_test(one_thread_stays),
+        cmocka_unit_test(parts_of_a_team_meet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
