@@ -11,7 +11,7 @@
 #pragma once
 #include "quant/quant.h"
 
-enum { PANEL_ROWS = 32, PANEL_LINE = 128, PANEL_SUB = 32, PANEL_LAYOUT = 1 };
+enum { PANEL_ROWS = 32, PANEL_LINE = 128, PANEL_SUB = 32, PANEL_SUPER = 256, PANEL_LAYOUT = 1 };
 
 enum panel_planes { // the bits of a sub-block
     PLANES_4,
@@ -35,7 +35,8 @@ enum panel_scales { // the header of a block, for 32 rows; d and m are fp16 [32]
     SCALES_BYTE32,    // d, then 2 lines of int8, one for each 32 columns: byte i of line l is sub-block 4l + i
     SCALES_BYTE16,    // d, then 4 lines of int8, one for each 16 columns
     SCALES_NIBBLES16, // d, dmin, then 4 lines: scale and min << 4 for each 16 columns
-    // Of panels as panel_wide lays them out: fp32 scales, then minimums [32] in DM; all of the first 16 columns, then of the others in 16.
+    // Of panels as panel_wide lays them out: a line of fp32 scales for each 32 columns, or 16; in DM then for each two of them a line of
+    // minimums in pairs of int16 and a line of fp32 scales of minimums. Pairs are 0 and 2, 1 and 3, 4 and 6, ...
     SCALES_WIDE,
     SCALES_WIDE_DM,
     SCALES_WIDE16,
@@ -80,20 +81,22 @@ static inline bool panel_has_mins(enum panel_scales s)
 {
     return s == SCALES_DM || s == SCALES_6BIT || s == SCALES_NIBBLES16 || s == SCALES_WIDE_DM || s == SCALES_WIDE16_DM;
 }
-// A panel of blocks of 256 as many rows want it, in the cache: a block for each 32 columns, with scales that are multiplied out; bytes where
-// there is a scale for each 16 columns, for which taking planes of bits apart beside twice the work on scales would be too much.
+// A panel of blocks of 256 as many rows want it, in the cache: bytes, and scales that are multiplied out. A tile is so near the limit of
+// multiplications that taking bits apart shows: 8 % for Q4_K, 11 % for Q5_K, more where there is a scale for each 16 columns.
 static inline struct panel_shape panel_wide(enum quant q)
 {
-    const struct panel_shape s = panel_shapes[q];
-    bool mins = panel_has_mins(s.scales);
+    const enum panel_scales scales = panel_shapes[q].scales;
+    bool mins = panel_has_mins(scales), by16 = panel_by_16(scales);
+    uint32_t n_scales = PANEL_SUPER / (by16 ? 16 : 32);
 
-    if (panel_by_16(s.scales))
-        return (struct panel_shape){
-            PLANES_8,      mins ? SCALES_WIDE16_DM : SCALES_WIDE16, mins ? 0 : 7, PANEL_SUB, PANEL_LINE * (mins ? 4 : 2),
-            8 * PANEL_LINE
-        };
-    return (struct panel_shape){ s.planes,  mins ? SCALES_WIDE_DM : SCALES_WIDE, s.offset_bits,
-                                 PANEL_SUB, PANEL_LINE * (mins ? 2 : 1),         s.sub_bytes };
+    return (struct panel_shape){ .planes = PLANES_8,
+                                 .scales = by16   ? mins ? SCALES_WIDE16_DM : SCALES_WIDE16
+                                           : mins ? SCALES_WIDE_DM
+                                                  : SCALES_WIDE,
+                                 .offset_bits = mins ? 0 : 7,
+                                 .columns = PANEL_SUPER,
+                                 .header_bytes = PANEL_LINE * (n_scales + (mins ? n_scales / 2 + 1 : 0)),
+                                 .sub_bytes = 8 * PANEL_LINE };
 }
 
 static inline bool panel_is_float(enum quant q)

@@ -1,9 +1,10 @@
 // product.c - see product.h: choosing forms and tiles, and splitting rows. The kernels are in tile_*.c.
 #include "ops/matmul/product.h"
+#include <math.h>
 #include "ops/matmul/product_choices.h"
 
 // Rows of a block: more than L2 holds, since rows come from L3 in time while panels are read and expanded less often.
-enum { ROWS_CACHE_BYTES = 1600 << 10 };
+enum { ROWS_CACHE_BYTES = 4800 << 10 };
 enum { EXPAND_TILES = 3 }; // from so many tiles on, expanding a panel pays
 
 const struct product_kernels *product_kernels_of(uint32_t features)
@@ -22,11 +23,11 @@ void product_init(struct product *p, const struct product_kernels *kernels, cons
     if (!exact && w->format == QUANT_BF16 && kernels->bf16)
         p->form = FORM_BF16;
     if (!exact && kernels->integer[w->format])
-        p->form = FORM_INT8;
-    p->tiles = p->form == FORM_INT8   ? kernels->integer[w->format]
+        p->form = product_integer_form(w->format);
+    p->tiles = p->form == FORM_FLOAT  ? kernels->exact[w->format]
                : p->form == FORM_BF16 ? kernels->bf16
-                                      : kernels->exact[w->format];
-    p->max_rows = p->form == FORM_INT8 ? kernels->integer_rows : p->form == FORM_BF16 ? kernels->bf16_rows : kernels->exact_rows;
+                                      : kernels->integer[w->format];
+    p->max_rows = p->form == FORM_FLOAT ? kernels->exact_rows : p->form == FORM_BF16 ? kernels->bf16_rows : kernels->integer_rows;
     CHECK(w->layout == 0 || w->layout == PANEL_LAYOUT);
 }
 
@@ -34,6 +35,8 @@ size_t product_form_bytes(enum product_form form, uint32_t n_cols)
 {
     if (form == FORM_INT8)
         return n_cols / PANEL_SUB * sizeof(struct product_block);
+    if (form == FORM_SUPER)
+        return n_cols / PANEL_SUPER * sizeof(struct product_super);
     return form == FORM_BF16 ? (size_t)(n_cols + n_cols % 2) * 2 : (size_t)n_cols * 4;
 }
 
@@ -41,6 +44,8 @@ void product_prepare(const struct product_kernels *kernels, enum product_form fo
 {
     if (form == FORM_INT8)
         kernels->quantise(x, n_cols, out);
+    else if (form == FORM_SUPER)
+        kernels->quantise_super(x, n_cols, out);
     else if (form == FORM_BF16)
         kernels->round(x, n_cols, out);
     else
@@ -70,6 +75,59 @@ void product_normalise(const struct product_kernels *kernels, const struct produ
             product_prepare(kernels, form, (const float *)out, norm->n_cols, out + forms->at[form]);
 }
 
+void product_block_sums(struct product_block *b)
+{
+    int32_t sum = 0;
+
+    for (uint32_t i = 0; i < PANEL_SUB; i++)
+        sum += b->q[i];
+    b->minus_sum = -sum;
+    b->sum = b->scale * (float)sum;
+}
+
+// A NaN is the largest there is, and makes all of the block NaN.
+void product_super_scales(struct product_super *s, const float *tops, float *factors)
+{
+    float top = 0;
+
+    for (uint32_t i = 0; i < SUPER_SUBS; i++)
+        top = tops[i] > top || isnan(tops[i]) ? tops[i] : top;
+    float scale = top / 127, inverse = product_inverse(scale);
+    s->scale = scale / (1 << SUPER_BITS);
+    for (uint32_t i = 0; i < SUPER_SUBS; i++) {
+        int32_t halvings = 0;
+        for (uint32_t j = 1; j <= SUPER_BITS; j++)
+            halvings += tops[i] * (float)(1 << j) <= top;
+        s->left[i] = SUPER_BITS - halvings;
+        factors[i] = inverse * (float)(1 << halvings);
+    }
+}
+
+// Times 1 << left, divided by 1 << SUPER_SUM_SHIFT, rounded down.
+static int32_t super_sum(int32_t sum, int32_t left)
+{
+    return sum * (1 << SUPER_BITS >> SUPER_SUM_SHIFT) >> (SUPER_BITS - left);
+}
+
+void product_super_sums(struct product_super *s)
+{
+    int32_t sums[2 * SUPER_SUBS];
+
+    for (uint32_t i = 0; i < 2 * SUPER_SUBS; i++) {
+        int32_t sum = 0;
+        for (uint32_t j = 0; j < 16; j++)
+            sum += s->q[16 * i + j];
+        s->minus_sum[i] = -sum;
+        sums[i] = sum;
+    }
+    for (uint32_t i = 0; i < 2 * SUPER_SUBS; i++) { // numbers 1 and 2 of each four change places
+        uint32_t from = i % 4 == 1 ? i + 1 : i % 4 == 2 ? i - 1 : i;
+        s->sums_16[i] = (int16_t)super_sum(sums[from], s->left[from / 2]);
+        if (i < SUPER_SUBS)
+            s->sums_32[i] = (int16_t)super_sum(sums[2 * from] + sums[2 * from + 1], s->left[from]);
+    }
+}
+
 static size_t packed_bytes(const struct weight *w)
 {
     return w->layout == PANEL_LAYOUT ? 0 : (panel_bytes(w->format, w->n_cols) + 63) / 64 * 64;
@@ -77,14 +135,14 @@ static size_t packed_bytes(const struct weight *w)
 
 static product_tile_fn *const *wide_tiles(const struct product *p)
 {
-    return p->form == FORM_INT8 ? p->kernels->wide[p->w->format] : NULL;
+    return p->form == FORM_SUPER ? p->kernels->wide[p->w->format] : NULL;
 }
 
 size_t product_scratch_bytes(const struct product *p)
 {
     struct panel_shape wide = panel_wide(p->w->format);
-    size_t expanded = wide_tiles(p) ? p->w->n_cols / PANEL_SUB * (size_t)(wide.header_bytes + wide.sub_bytes) : 0;
-    return packed_bytes(p->w) + expanded;
+    size_t block_bytes = wide.header_bytes + (size_t)SUPER_SUBS * wide.sub_bytes;
+    return packed_bytes(p->w) + (wide_tiles(p) ? p->w->n_cols / PANEL_SUPER * block_bytes : 0);
 }
 
 struct product_panel product_panel(const struct product *p, uint32_t panel, uint32_t n_rows, void *scratch)

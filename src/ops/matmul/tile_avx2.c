@@ -139,16 +139,7 @@ INLINE struct scale scale_of(const unsigned char *header, const enum panel_scale
 }
 
 #define X_BLOCK(t, c, b) ((const struct product_block *)((t)->x + (c) * (t)->x_stride) + (b))
-
-INLINE __m256i start(const struct product_block *x, const int offset_bits, const int half)
-{
-    if (offset_bits == 0)
-        return _mm256_setzero_si256();
-    __m256i sum = half < 0 ? broadcast(&x->minus_sum) : broadcast(&x->minus_sum_low);
-    if (half == 1)
-        sum = _mm256_sub_epi32(broadcast(&x->minus_sum), sum);
-    return _mm256_slli_epi32(sum, offset_bits);
-}
+#define X_SUPER(t, c, b) ((const struct product_super *)((t)->x + (c) * (t)->x_stride) + (b))
 
 // acc += w * x over 4 columns. The empty asm keeps the compiler from gathering eight products before it adds them, and spilling.
 INLINE __m256i dot(__m256i acc, __m256i w, __m256i x, const enum panel_planes planes, const bool vnni)
@@ -184,106 +175,188 @@ INLINE __m256i dot_16(__m256i acc, __m256i w, __m256i x)
     return acc;
 }
 
+// 16 rows (the quarters `quarter` and the next) of groups [first, last) of a sub-block, and where the first row of X has its bytes for all
+// of it.
 struct range {
-    int first, last, half; // groups; which of the activations' sums belongs to them, -1: all
+    const unsigned char *lines;
+    const int8_t *q;
+    int first, last, quarter;
 };
+typedef __m256i acc_t[2][ROWS_INT];
 
-// Two quarters (16 rows) of one sub-block for C rows of X.
-struct place {
-    const unsigned char *header, *lines;
-    uint32_t block;
-    int quarter;          // the first of two
-    float (*part)[2 * 8]; // [ROWS_INT] sums of the first 16 columns, where they have a scale of their own
-};
-
-// Adds the integers of rows [8 * quarter, ...) for one row of X to y. See add_16_16 in tile_avx512.c for formats with two scales.
-INLINE void add_scaled(float *y, float *part, __m256 total, const struct scale w, const struct product_block *x, const int half,
-                       const bool mins)
+// acc: the sums, from start[c] on.
+INLINE void dot_groups(acc_t acc, const struct product_tile *t, const struct range r, const enum panel_planes planes,
+                       const __m256i *start, const int C, const bool vnni)
 {
-    __m256 xs = broadcast_float(&x->scale);
+    const bool narrow = !vnni && sums_in_16_bits(planes);
 
-    if (half < 0) {
-        __m256 sum = _mm256_fmadd_ps(total, _mm256_mul_ps(w.d, xs), _mm256_load_ps(y));
-        _mm256_store_ps(y, mins ? _mm256_fmadd_ps(w.m, broadcast_float(&x->sum), sum) : sum);
-        return;
-    }
-    __m256i minus = broadcast(&x->minus_sum_low);
-    if (half)
-        minus = _mm256_sub_epi32(broadcast(&x->minus_sum), minus);
-    __m256 both = half ? _mm256_fmadd_ps(w.d, total, _mm256_loadu_ps(part)) : _mm256_mul_ps(w.d, total);
-    if (mins)
-        both = _mm256_fnmadd_ps(w.m, _mm256_cvtepi32_ps(minus), both);
-    if (half)
-        _mm256_store_ps(y, _mm256_fmadd_ps(both, xs, _mm256_load_ps(y)));
-    else
-        _mm256_storeu_ps(part, both);
-}
-
-INLINE void add_groups(const struct product_tile *t, const struct place *at, const enum quant Q, const struct range r,
-                       const int C, const bool vnni)
-{
-    const struct panel_shape s = panel_shapes[Q];
-    uint32_t sub = at->block % (s.columns / PANEL_SUB);
-    const bool narrow = !vnni && sums_in_16_bits(s.planes);
-    __m256i acc[2][ROWS_INT];
-
-    UNROLL for (int c = 0; c < C; c++) acc[0][c] = acc[1][c] =
-        narrow ? _mm256_setzero_si256() : start(X_BLOCK(t, c, at->block), (int)s.offset_bits, r.half);
+    UNROLL for (int c = 0; c < C; c++) acc[0][c] = acc[1][c] = narrow ? _mm256_setzero_si256() : start[c];
     UNROLL for (int g = r.first; g < r.last; g++)
     {
-        __m256i w0 = group(at->lines, s.planes, g, at->quarter), w1 = group(at->lines, s.planes, g, at->quarter + 1);
+        __m256i w0 = group(r.lines, planes, g, r.quarter), w1 = group(r.lines, planes, g, r.quarter + 1);
         UNROLL for (int c = 0; c < C; c++)
         {
-            __m256i x = broadcast(X_BLOCK(t, c, at->block)->q + 4 * g);
-            acc[0][c] = narrow ? dot_16(acc[0][c], w0, x) : dot(acc[0][c], w0, x, s.planes, vnni);
-            acc[1][c] = narrow ? dot_16(acc[1][c], w1, x) : dot(acc[1][c], w1, x, s.planes, vnni);
+            __m256i x = broadcast(r.q + (size_t)c * t->x_stride + 4 * g);
+            acc[0][c] = narrow ? dot_16(acc[0][c], w0, x) : dot(acc[0][c], w0, x, planes, vnni);
+            acc[1][c] = narrow ? dot_16(acc[1][c], w1, x) : dot(acc[1][c], w1, x, planes, vnni);
         }
     }
-    UNROLL for (int i = 0; i < 2; i++)
-    {
-        struct scale w = scale_of(at->header, s.scales, sub, r.half, at->quarter + i);
-        UNROLL for (int c = 0; c < C; c++)
+    UNROLL for (int i = 0; i < 2 && narrow; i++) UNROLL for (int c = 0; c < C; c++) acc[i][c] =
+        _mm256_add_epi32(_mm256_madd_epi16(acc[i][c], _mm256_set1_epi16(1)), start[c]);
+}
+
+INLINE void add_block(const struct product_tile *t, const unsigned char *header, uint32_t block, const enum quant Q, const int C,
+                      const bool vnni)
+{
+    const struct panel_shape s = panel_shapes[Q];
+
+    for (int quarter = 0; quarter < QUARTERS; quarter += 2) {
+        struct range r = { header + s.header_bytes, X_BLOCK(t, 0, block)->q, 0, 8, quarter };
+        __m256i start[ROWS_INT];
+        acc_t acc;
+        UNROLL for (int c = 0; c < C; c++) start[c] =
+            s.offset_bits ? _mm256_slli_epi32(broadcast(&X_BLOCK(t, c, block)->minus_sum), (int)s.offset_bits)
+                          : _mm256_setzero_si256();
+        dot_groups(acc, t, r, s.planes, start, C, vnni);
+        UNROLL for (int i = 0; i < 2; i++)
         {
-            const struct product_block *x = X_BLOCK(t, c, at->block);
-            __m256i total = acc[i][c];
-            if (narrow)
-                total = _mm256_add_epi32(_mm256_madd_epi16(total, _mm256_set1_epi16(1)), start(x, (int)s.offset_bits, r.half));
-            add_scaled(t->y + c * PANEL_ROWS + (at->quarter + i) * 8, at->part[c] + 8 * i, _mm256_cvtepi32_ps(total), w, x,
-                       r.half, panel_has_mins(s.scales));
+            struct scale w = scale_of(header, s.scales, 0, 0, quarter + i);
+            UNROLL for (int c = 0; c < C; c++)
+            {
+                const struct product_block *x = X_BLOCK(t, c, block);
+                float *y = t->y + c * PANEL_ROWS + (quarter + i) * 8;
+                __m256 d = _mm256_mul_ps(w.d, broadcast_float(&x->scale));
+                __m256 sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(acc[i][c]), d, _mm256_load_ps(y));
+                _mm256_store_ps(y, panel_has_mins(s.scales) ? _mm256_fmadd_ps(w.m, broadcast_float(&x->sum), sum) : sum);
+            }
         }
     }
 }
 
-// One sub-block: 16 rows of W at a time.
-INLINE void add_sub(const struct product_tile *t, struct place at, const enum quant Q, const int C, const bool vnni)
+INLINE void tile_blocks(const struct product_tile *t, const enum quant Q, const int C, const bool vnni)
 {
-    const bool by16 = panel_by_16(panel_shapes[Q].scales);
-    float part[ROWS_INT][2 * 8];
+    const unsigned char *w = t->w;
 
-    at.part = part;
-    for (at.quarter = 0; at.quarter < QUARTERS; at.quarter += 2) {
-        add_groups(t, &at, Q, by16 ? (struct range){ 0, 4, 0 } : (struct range){ 0, 8, -1 }, C, vnni);
-        if (by16)
-            add_groups(t, &at, Q, (struct range){ 4, 8, 1 }, C, vnni);
+    for (uint32_t block = 0; block < t->n_cols / PANEL_SUB; block++, w += panel_block_bytes(Q)) {
+        prefetch(w, panel_block_bytes(Q));
+        add_block(t, w, block, Q, C, vnni);
+    }
+}
+
+// Blocks of 256 columns, as in tile_avx512.c; their sums are in memory too.
+struct super {
+    const struct product_tile *t;
+    const unsigned char *header;
+    uint32_t block;
+    float (*sums)[PANEL_ROWS]; // [rows]
+};
+
+INLINE __m256i start_unit(const struct product_super *x, const struct panel_shape s, uint32_t unit)
+{
+    if (s.offset_bits == 0)
+        return _mm256_setzero_si256();
+    int32_t sum = panel_by_16(s.scales) ? x->minus_sum[unit] : x->minus_sum[2 * unit] + x->minus_sum[2 * unit + 1];
+    return _mm256_slli_epi32(_mm256_set1_epi32(sum), (int)s.offset_bits);
+}
+
+INLINE void add_unit(const struct super at, uint32_t sub, const int half, const enum quant Q, const int C, const bool vnni)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    const bool by16 = panel_by_16(s.scales);
+    const uint32_t unit = by16 ? 2 * sub + (uint32_t)half : sub;
+    __m256i start[ROWS_INT];
+
+    UNROLL for (int c = 0; c < C; c++) start[c] = start_unit(X_SUPER(at.t, c, at.block), s, unit);
+    for (int quarter = 0; quarter < QUARTERS; quarter += 2) {
+        struct range r = { at.header + s.header_bytes + sub * s.sub_bytes, X_SUPER(at.t, 0, at.block)->q + sub * PANEL_SUB,
+                           half * 4, by16 ? half * 4 + 4 : 8, quarter };
+        acc_t acc;
+        dot_groups(acc, at.t, r, s.planes, start, C, vnni);
+        UNROLL for (int i = 0; i < 2; i++)
+        {
+            __m256 d = scale_of(at.header, s.scales, sub, half, quarter + i).d;
+            UNROLL for (int c = 0; c < C; c++)
+            {
+                float *sum = at.sums[c] + (quarter + i) * 8;
+                __m256i bits = _mm256_sllv_epi32(acc[i][c], broadcast(&X_SUPER(at.t, c, at.block)->left[sub]));
+                _mm256_store_ps(sum, _mm256_fmadd_ps(_mm256_cvtepi32_ps(bits), d, _mm256_load_ps(sum)));
+            }
+        }
+    }
+}
+
+INLINE __m256i min_pair(const unsigned char *header, const enum panel_scales scales, const int pair, int quarter)
+{
+    const unsigned char *lines = header + 128;
+    const int odd = pair % 2 * 8;
+    __m256i low = _mm256_and_si256(_mm256_srli_epi16(line(lines, pair / 2, quarter), odd + 4), _mm256_set1_epi16(15));
+
+    if (scales == SCALES_NIBBLES16)
+        return low;
+    __m256i top = _mm256_srli_epi16(line(lines, 2, quarter), odd + pair / 2 * 2);
+    return _mm256_or_si256(low, _mm256_and_si256(top, _mm256_set1_epi16(48)));
+}
+
+INLINE void subtract_mins(const struct super at, const enum panel_scales scales, const int C, int quarter)
+{
+    const int n_pairs = panel_by_16(scales) ? 8 : 4;
+    __m256 d = _mm256_mul_ps(halves_to_float(at.header + 64, quarter), _mm256_set1_ps(1 << SUPER_SUM_SHIFT));
+    __m256i acc[ROWS_INT];
+
+    UNROLL for (int c = 0; c < C; c++) acc[c] = _mm256_setzero_si256();
+    UNROLL for (int p = 0; p < n_pairs; p++)
+    {
+        __m256i m = min_pair(at.header, scales, p, quarter);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            const struct product_super *x = X_SUPER(at.t, c, at.block);
+            acc[c] =
+                _mm256_add_epi32(acc[c], _mm256_madd_epi16(m, broadcast(n_pairs == 8 ? x->sums_16 + 2 * p : x->sums_32 + 2 * p)));
+        }
+    }
+    UNROLL for (int c = 0; c < C; c++)
+    {
+        float *sum = at.sums[c] + quarter * 8;
+        _mm256_store_ps(sum, _mm256_fnmadd_ps(d, _mm256_cvtepi32_ps(acc[c]), _mm256_load_ps(sum)));
+    }
+}
+
+INLINE void tile_supers(const struct product_tile *t, const enum quant Q, const int C, const bool vnni)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    _Alignas(32) float sums[ROWS_INT][PANEL_ROWS];
+    struct super at = { t, t->w, 0, sums };
+
+    for (; at.block < t->n_cols / PANEL_SUPER; at.block++, at.header += panel_block_bytes(Q)) {
+        memset(sums, 0, sizeof sums);
+        prefetch(at.header, s.header_bytes);
+        for (uint32_t sub = 0; sub < SUPER_SUBS; sub++) {
+            prefetch(at.header + s.header_bytes + sub * s.sub_bytes, s.sub_bytes);
+            add_unit(at, sub, 0, Q, C, vnni);
+            if (panel_by_16(s.scales))
+                add_unit(at, sub, 1, Q, C, vnni);
+        }
+        for (int quarter = 0; quarter < QUARTERS; quarter++) {
+            if (panel_has_mins(s.scales))
+                subtract_mins(at, s.scales, C, quarter);
+            UNROLL for (int c = 0; c < C; c++)
+            {
+                float *y = t->y + c * PANEL_ROWS + quarter * 8;
+                __m256 scale = broadcast_float(&X_SUPER(t, c, at.block)->scale);
+                _mm256_store_ps(y, _mm256_fmadd_ps(_mm256_load_ps(sums[c] + quarter * 8), scale, _mm256_load_ps(y)));
+            }
+        }
     }
 }
 
 INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int C, const bool vnni)
 {
-    const struct panel_shape s = panel_shapes[Q];
-    const uint32_t n_subs = s.columns / PANEL_SUB;
-    struct place at = { .header = t->w };
-
     for (int i = 0; i < C * PANEL_ROWS; i += 8)
         _mm256_store_ps(t->y + i, _mm256_setzero_ps());
-    for (; at.block < t->n_cols / PANEL_SUB; at.header += s.header_bytes + n_subs * s.sub_bytes) {
-        prefetch(at.header, s.header_bytes);
-        at.lines = at.header + s.header_bytes;
-        for (uint32_t j = 0; j < n_subs; j++, at.block++, at.lines += s.sub_bytes) {
-            prefetch(at.lines, s.sub_bytes);
-            add_sub(t, at, Q, C, vnni);
-        }
-    }
+    if (panel_shapes[Q].columns == PANEL_SUPER)
+        tile_supers(t, Q, C, vnni);
+    else
+        tile_blocks(t, Q, C, vnni);
 }
 
 // Exact products: 32 columns of the panel as fp32 in L1, then multiplications and additions by column, 16 rows at a time.
@@ -412,26 +485,36 @@ INLINE float block_top(const float *x)
     return largest;
 }
 
+INLINE void quantise_sub(const float *x, float factor, int8_t *out)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // the packs work within 128 bits
+    __m256i q[4];
+
+    for (int i = 0; i < 4; i++)
+        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(factor)));
+    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+    _mm256_storeu_si256((__m256i *)out, _mm256_permutevar8x32_epi32(bytes, order));
+}
+
 SIMD static void quantise(const float *x, uint32_t n, struct product_block *out)
 {
     for (uint32_t b = 0; b < n / PANEL_SUB; b++, x += PANEL_SUB, out++) {
-        float scale = block_top(x) / 127;
-        __m256 inverse = _mm256_set1_ps(scale > 1e-37f ? 1 / scale : 0);
-        __m256i q[4];
-        for (int i = 0; i < 4; i++)
-            q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), inverse));
-        const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // the packs work within 128 bits
-        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
-        _mm256_storeu_si256((__m256i *)out->q, _mm256_permutevar8x32_epi32(bytes, order));
-        int32_t low = 0, sum = 0;
-        for (int i = 0; i < PANEL_SUB; i++) {
-            sum += out->q[i];
-            low += i < 16 ? out->q[i] : 0;
-        }
-        out->scale = scale;
-        out->minus_sum = -sum;
-        out->minus_sum_low = -low;
-        out->sum = scale * (float)sum;
+        out->scale = block_top(x) / 127;
+        quantise_sub(x, product_inverse(out->scale), out->q);
+        product_block_sums(out);
+    }
+}
+
+SIMD static void quantise_super(const float *x, uint32_t n, struct product_super *out)
+{
+    for (uint32_t b = 0; b < n / PANEL_SUPER; b++, x += PANEL_SUPER, out++) {
+        float tops[SUPER_SUBS], factors[SUPER_SUBS];
+        for (int i = 0; i < SUPER_SUBS; i++)
+            tops[i] = block_top(x + i * PANEL_SUB);
+        product_super_scales(out, tops, factors);
+        for (int i = 0; i < SUPER_SUBS; i++)
+            quantise_sub(x + i * PANEL_SUB, factors[i], out->q + i * PANEL_SUB);
+        product_super_sums(out);
     }
 }
 
@@ -452,7 +535,7 @@ SIMD static void store(const struct product_store *s)
 #define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
 #define COMMON                                                                                                       \
     .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, .exact_rows = ROWS_FLOAT, .quantise = quantise, \
-    .store = store, .rows = &row_kernels_avx2, .pack = pack_avx2
+    .quantise_super = quantise_super, .store = store, .rows = &row_kernels_avx2, .pack = pack_avx2
 
 const struct product_kernels product_avx2 = { .integer = { INTEGER_FORMATS(INT_ENTRY) }, COMMON };
 const struct product_kernels product_avx_vnni = { .integer = { INTEGER_FORMATS(VNNI_ENTRY) }, COMMON };

@@ -2,7 +2,8 @@
 //
 // A register holds 4 columns of 16 weight rows, so VPDPBUSD multiplies it by a broadcast of 4 bytes of an activation row and no sum
 // across lanes is ever needed. 32 weight rows by 6 activation rows give 12 accumulators and 12 fp32 sums; everything else is loads.
-// The two pipes for VPDPBUSD also do all fp32 multiplications, so a block costs 96 of one and 24 of the other: at best 80 % of peak.
+// The two pipes for VPDPBUSD also do all fp32 multiplications, so a block costs 96 of one and 24 of the other: at best 80 % of peak. Where
+// activations have a scale for 256 columns (product.h) they leave 82 % for formats with minimums, 88 without.
 // Formats differ only in how a group of 4 columns and the scales are unpacked, which the constants of panel.h decide at compile time.
 // Array sizes are constants: a size from a parameter makes arrays in memory and costs two thirds of the speed.
 #include "ops/matmul/product.h"
@@ -120,21 +121,12 @@ INLINE __m512 scale_signed(const unsigned char *header, uint32_t index, int h)
     return _mm512_mul_ps(halves_to_float(header, h), _mm512_cvtepi32_ps(_mm512_srai_epi32(bits, 24)));
 }
 
-INLINE struct scale scale_wide(const unsigned char *header, const enum panel_scales scales, int half, int h)
-{
-    const bool mins = panel_has_mins(scales);
-    const float *at = (const float *)(const void *)header + half * (mins ? 2 : 1) * PANEL_ROWS + 16 * h;
-    return (struct scale){ _mm512_load_ps(at), mins ? _mm512_load_ps(at + PANEL_ROWS) : _mm512_setzero_ps() };
-}
-
 // Of rows 16h.. and sub-block sub; for formats with a scale for each 16 columns: of the first or second 16.
 INLINE struct scale scale_of(const unsigned char *header, const enum panel_scales scales, uint32_t sub, int half, int h)
 {
     const __m512i low = _mm512_set1_epi32(15);
     __m512 zero = _mm512_setzero_ps();
 
-    if (scales >= SCALES_WIDE)
-        return scale_wide(header, scales, half, h);
     if (scales == SCALES_6BIT)
         return scale_6bit(header, sub, h);
     if (scales == SCALES_BYTE32)
@@ -156,36 +148,25 @@ INLINE struct scale scale_of(const unsigned char *header, const enum panel_scale
 }
 
 #define X_BLOCK(t, c, b) ((const struct product_block *)((t)->x + (c) * (t)->x_stride) + (b))
+#define X_SUPER(t, c, b) ((const struct product_super *)((t)->x + (c) * (t)->x_stride) + (b))
 
-// Accumulators start at -offset * sum of the activations, which makes the unsigned weights signed at no cost.
-INLINE __m512i start(const struct product_block *x, const int offset_bits, const int half)
-{
-    if (offset_bits == 0)
-        return _mm512_setzero_si512();
-    __m512i sum = half < 0 ? broadcast(&x->minus_sum) : broadcast(&x->minus_sum_low);
-    if (half == 1)
-        sum = _mm512_sub_epi32(broadcast(&x->minus_sum), sum);
-    return _mm512_slli_epi32(sum, (unsigned)offset_bits);
-}
-
-typedef __m512i acc_t[2][ROWS_INT];
+typedef __m512i acc_t[HALVES][ROWS_INT];
 typedef __m512 sum_t[HALVES][ROWS_INT];
 
-// Groups [first, last) of a sub-block into acc; half: which of the activations' sums belongs to them, -1: all.
-struct range {
-    int first, last, half;
+struct range { // groups [first, last) of a sub-block of weights, and where the first row's activations for all of it are
+    const unsigned char *lines;
+    const int8_t *q;
+    int first, last;
 };
 
-INLINE void dot_groups(acc_t acc, const struct product_tile *t, const unsigned char *lines, uint32_t block,
-                       const struct panel_shape s, const struct range r, const int C)
+INLINE void dot_groups(acc_t acc, const struct product_tile *t, const struct range r, const enum panel_planes planes, const int C)
 {
-    UNROLL for (int c = 0; c < C; c++) acc[0][c] = acc[1][c] = start(X_BLOCK(t, c, block), (int)s.offset_bits, r.half);
     UNROLL for (int g = r.first; g < r.last; g++)
     {
-        __m512i w0 = group(lines, s.planes, g, 0), w1 = group(lines, s.planes, g, 1);
+        __m512i w0 = group(r.lines, planes, g, 0), w1 = group(r.lines, planes, g, 1);
         UNROLL for (int c = 0; c < C; c++)
         {
-            __m512i v = broadcast(X_BLOCK(t, c, block)->q + 4 * g);
+            __m512i v = broadcast(r.q + (size_t)c * t->x_stride + 4 * g);
             acc[0][c] = _mm512_dpbusd_epi32(acc[0][c], w0, v);
             acc[1][c] = _mm512_dpbusd_epi32(acc[1][c], w1, v);
         }
@@ -195,25 +176,26 @@ INLINE void dot_groups(acc_t acc, const struct product_tile *t, const unsigned c
 // Of half h of the rows. Loaded where they are used: the compiler would keep those of a large block, or of both halves, and spill sums.
 #define LOADED_HERE(p) __asm__("" : "+r"(p))
 
-INLINE struct scale scale_here(const unsigned char *header, const struct panel_shape s, uint32_t block, int half, int h)
-{
-    LOADED_HERE(header);
-    return scale_of(header, s.scales, block % (s.columns / PANEL_SUB), half, h);
-}
-
 INLINE const struct product_block *row_block(const struct product_block *first, const struct product_tile *t, const int c)
 {
     return (const void *)((const unsigned char *)first + (size_t)c * t->x_stride);
 }
 
-INLINE void add_32(sum_t sum, acc_t acc, const struct product_tile *t, const unsigned char *header, uint32_t block,
-                   const struct panel_shape s, const int C)
+// Accumulators start at -offset * sum of the activations, which makes the unsigned weights signed at no cost.
+INLINE void add_block(sum_t sum, const struct product_tile *t, const unsigned char *header, uint32_t block,
+                      const struct panel_shape s, const int C)
 {
+    acc_t acc;
+
+    UNROLL for (int c = 0; c < C; c++) acc[0][c] = acc[1][c] =
+        s.offset_bits ? _mm512_slli_epi32(broadcast(&X_BLOCK(t, c, block)->minus_sum), s.offset_bits) : _mm512_setzero_si512();
+    dot_groups(acc, t, (struct range){ header + s.header_bytes, X_BLOCK(t, 0, block)->q, 0, 8 }, s.planes, C);
     UNROLL for (int h = 0; h < HALVES; h++)
     {
         const struct product_block *first = X_BLOCK(t, 0, block);
         LOADED_HERE(first);
-        struct scale w = scale_here(header, s, block, 0, h);
+        LOADED_HERE(header);
+        struct scale w = scale_of(header, s.scales, 0, 0, h);
         UNROLL for (int c = 0; c < C; c++)
         {
             const struct product_block *x = row_block(first, t, c);
@@ -225,82 +207,164 @@ INLINE void add_32(sum_t sum, acc_t acc, const struct product_tile *t, const uns
     }
 }
 
-// Formats with a scale for each 16 columns: the activations' scale comes last, which takes three multiplications for 32 columns where
-// products of scales would take four.
-INLINE void scale_low_16(sum_t part, acc_t acc, const struct product_tile *t, const unsigned char *header, uint32_t block,
-                         const struct panel_shape s, const int C)
+INLINE void tile_blocks(const struct product_tile *t, const struct panel_shape s, const int C)
 {
-    UNROLL for (int h = 0; h < HALVES; h++)
-    {
-        const struct product_block *first = X_BLOCK(t, 0, block);
-        LOADED_HERE(first);
-        struct scale w = scale_here(header, s, block, 0, h);
-        UNROLL for (int c = 0; c < C; c++)
-        {
-            part[h][c] = _mm512_mul_ps(w.d, _mm512_cvtepi32_ps(acc[h][c]));
-            if (panel_has_mins(s.scales))
-                part[h][c] =
-                    _mm512_fnmadd_ps(w.m, _mm512_cvtepi32_ps(broadcast(&row_block(first, t, c)->minus_sum_low)), part[h][c]);
-        }
-    }
-}
-
-INLINE void add_16_16(sum_t sum, sum_t part, acc_t acc, const struct product_tile *t, const unsigned char *header, uint32_t block,
-                      const struct panel_shape s, const int C)
-{
-    UNROLL for (int h = 0; h < HALVES; h++)
-    {
-        const struct product_block *first = X_BLOCK(t, 0, block);
-        LOADED_HERE(first);
-        struct scale w = scale_here(header, s, block, 1, h);
-        UNROLL for (int c = 0; c < C; c++)
-        {
-            const struct product_block *x = row_block(first, t, c);
-            __m512 both = _mm512_fmadd_ps(w.d, _mm512_cvtepi32_ps(acc[h][c]), part[h][c]);
-            if (panel_has_mins(s.scales))
-                both = _mm512_fnmadd_ps(
-                    w.m, _mm512_cvtepi32_ps(_mm512_sub_epi32(broadcast(&x->minus_sum), broadcast(&x->minus_sum_low))), both);
-            sum[h][c] = _mm512_fmadd_ps(both, broadcast_float(&x->scale), sum[h][c]);
-        }
-    }
-}
-
-INLINE void tile_shape(const struct product_tile *t, const struct panel_shape s, const int C)
-{
-    const bool by16 = panel_by_16(s.scales);
-    const uint32_t n_subs = s.columns / PANEL_SUB;
-    const unsigned char *header = t->w;
-    sum_t sum, part;
+    const unsigned char *w = t->w;
+    sum_t sum;
 
     UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] = _mm512_setzero_ps();
-    for (uint32_t block = 0; block < t->n_cols / PANEL_SUB; header += s.header_bytes + n_subs * s.sub_bytes) {
-        prefetch(header, s.header_bytes);
-        for (uint32_t j = 0; j < n_subs; j++, block++) {
-            const unsigned char *lines = header + s.header_bytes + j * s.sub_bytes;
-            acc_t acc;
-            prefetch(lines, s.sub_bytes);
-            dot_groups(acc, t, lines, block, s, by16 ? (struct range){ 0, 4, 0 } : (struct range){ 0, 8, -1 }, C);
-            if (!by16) {
-                add_32(sum, acc, t, header, block, s, C);
-                continue;
-            }
-            scale_low_16(part, acc, t, header, block, s, C);
-            dot_groups(acc, t, lines, block, s, (struct range){ 4, 8, 1 }, C);
-            add_16_16(sum, part, acc, t, header, block, s, C);
-        }
+    for (uint32_t block = 0; block < t->n_cols / PANEL_SUB; block++, w += s.header_bytes + s.sub_bytes) {
+        prefetch(w, s.header_bytes + s.sub_bytes);
+        add_block(sum, t, w, block, s, C);
     }
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int h = 0; h < HALVES; h++)
         _mm512_store_ps(t->y + c * PANEL_ROWS + h * 16, sum[h][c]);
 }
 
+// Blocks of 256 columns: a unit is what has a scale, 32 columns or 16.
+struct super {
+    const struct product_tile *t;
+    const unsigned char *header;
+    const struct product_super *x; // of the first row
+};
+
+INLINE const struct product_super *row_super(const struct product_super *first, const struct product_tile *t, const int c)
+{
+    return (const void *)((const unsigned char *)first + (size_t)c * t->x_stride);
+}
+
+INLINE __m512 unit_scale(const unsigned char *header, const enum panel_scales scales, uint32_t unit, int h)
+{
+    if (scales >= SCALES_WIDE)
+        return _mm512_load_ps(header + unit * PANEL_LINE + h * 64);
+    return panel_by_16(scales) ? scale_of(header, scales, unit / 2, (int)(unit % 2), h).d
+                               : scale_of(header, scales, unit, 0, h).d;
+}
+
+// Minimums of units 4i and 4i + 2 (pair 2i), or 4i + 1 and 4i + 3 (pair 2i + 1), as 16-bit integers.
+INLINE __m512i min_pair(const unsigned char *header, const enum panel_scales scales, const int pair, int h)
+{
+    const unsigned char *lines = header + 128;
+    const int odd = pair % 2 * 8;
+
+    if (scales >= SCALES_WIDE)
+        return line(header, (scales == SCALES_WIDE16_DM ? 16 : 8) + pair, h);
+    __m512i low = _mm512_and_si512(_mm512_srli_epi16(line(lines, pair / 2, h), (unsigned)(odd + 4)), _mm512_set1_epi16(15));
+    if (scales == SCALES_NIBBLES16)
+        return low;
+    __m512i top = _mm512_srli_epi16(line(lines, 2, h), (unsigned)(odd + pair / 2 * 2));
+    return _mm512_or_si512(low, _mm512_and_si512(top, _mm512_set1_epi16(48)));
+}
+
+INLINE __m512 min_scale(const unsigned char *header, const enum panel_scales scales, int h)
+{
+    if (scales >= SCALES_WIDE)
+        return _mm512_load_ps(header + (scales == SCALES_WIDE16_DM ? 24 : 12) * PANEL_LINE + h * 64);
+    return _mm512_mul_ps(halves_to_float(header + 64, h), _mm512_set1_ps(1 << SUPER_SUM_SHIFT));
+}
+
+INLINE __m512i start_unit(const struct product_super *x, const struct panel_shape s, uint32_t unit)
+{
+    if (s.offset_bits == 0)
+        return _mm512_setzero_si512();
+    __m512i sum = panel_by_16(s.scales)
+                      ? broadcast(&x->minus_sum[unit])
+                      : _mm512_add_epi32(broadcast(&x->minus_sum[2 * unit]), broadcast(&x->minus_sum[2 * unit + 1]));
+    return _mm512_slli_epi32(sum, s.offset_bits);
+}
+
+INLINE void add_unit(sum_t sum, const struct super at, const struct panel_shape s, uint32_t sub, const int half, const int C)
+{
+    const bool by16 = panel_by_16(s.scales);
+    const uint32_t unit = by16 ? 2 * sub + (uint32_t)half : sub;
+    const int32_t *left = &at.x->left[sub];
+    const unsigned char *header = at.header;
+    acc_t acc;
+
+    UNROLL for (int c = 0; c < C; c++) acc[0][c] = acc[1][c] = start_unit(row_super(at.x, at.t, c), s, unit);
+    dot_groups(acc, at.t,
+               (struct range){ header + s.header_bytes + sub * s.sub_bytes, at.x->q + sub * PANEL_SUB, half * 4,
+                               by16 ? half * 4 + 4 : 8 },
+               s.planes, C);
+    LOADED_HERE(header);
+    LOADED_HERE(left);
+    __m512 d0 = unit_scale(header, s.scales, unit, 0), d1 = unit_scale(header, s.scales, unit, 1);
+    UNROLL for (int c = 0; c < C; c++)
+    {
+        __m512i bits = broadcast((const unsigned char *)left + (size_t)c * at.t->x_stride);
+        sum[0][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_sllv_epi32(acc[0][c], bits)), d0, sum[0][c]);
+        sum[1][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_sllv_epi32(acc[1][c], bits)), d1, sum[1][c]);
+    }
+}
+
+INLINE void subtract_mins(sum_t sum, const struct super at, const enum panel_scales scales, const int C)
+{
+    const int n_pairs = panel_by_16(scales) ? 8 : 4;
+    const struct product_super *first = at.x;
+    const unsigned char *header = at.header;
+    acc_t acc;
+
+    LOADED_HERE(first);
+    LOADED_HERE(header);
+    UNROLL for (int c = 0; c < C; c++) acc[0][c] = acc[1][c] = _mm512_setzero_si512();
+    UNROLL for (int p = 0; p < n_pairs; p++)
+    {
+        __m512i m0 = min_pair(header, scales, p, 0), m1 = min_pair(header, scales, p, 1);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            const struct product_super *x = row_super(first, at.t, c);
+            __m512i v = broadcast(n_pairs == 8 ? x->sums_16 + 2 * p : x->sums_32 + 2 * p);
+            acc[0][c] = _mm512_dpwssd_epi32(acc[0][c], m0, v);
+            acc[1][c] = _mm512_dpwssd_epi32(acc[1][c], m1, v);
+        }
+    }
+    UNROLL for (int h = 0; h < HALVES; h++)
+    {
+        __m512 d = min_scale(header, scales, h);
+        UNROLL for (int c = 0; c < C; c++) sum[h][c] = _mm512_fnmadd_ps(d, _mm512_cvtepi32_ps(acc[h][c]), sum[h][c]);
+    }
+}
+
+// y stays in memory: it is wanted once in 256 columns, and registers are few.
+INLINE void tile_supers(const struct product_tile *t, const struct panel_shape s, const int C)
+{
+    const bool from_memory = s.scales < SCALES_WIDE; // asking for what is in the cache costs 5 %
+    struct super at = { t, t->w, X_SUPER(t, 0, 0) };
+
+    UNROLL for (int i = 0; i < C * HALVES; i++) _mm512_store_ps(t->y + 16 * i, _mm512_setzero_ps());
+    for (uint32_t n = t->n_cols / PANEL_SUPER; n; n--, at.x++, at.header += s.header_bytes + SUPER_SUBS * s.sub_bytes) {
+        sum_t sum;
+        UNROLL for (int c = 0; c < C; c++) sum[0][c] = sum[1][c] = _mm512_setzero_ps();
+        if (from_memory)
+            prefetch(at.header, s.header_bytes);
+        for (uint32_t sub = 0; sub < SUPER_SUBS; sub++) {
+            if (from_memory)
+                prefetch(at.header + s.header_bytes + sub * s.sub_bytes, s.sub_bytes);
+            add_unit(sum, at, s, sub, 0, C);
+            if (panel_by_16(s.scales))
+                add_unit(sum, at, s, sub, 1, C);
+        }
+        if (panel_has_mins(s.scales))
+            subtract_mins(sum, at, s.scales, C);
+        UNROLL for (int c = 0; c < C; c++) UNROLL for (int h = 0; h < HALVES; h++)
+        {
+            float *y = t->y + c * PANEL_ROWS + h * 16;
+            _mm512_store_ps(y, _mm512_fmadd_ps(sum[h][c], broadcast_float(&row_super(at.x, t, c)->scale), _mm512_load_ps(y)));
+        }
+    }
+}
+
 INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int C)
 {
-    tile_shape(t, panel_shapes[Q], C);
+    if (panel_shapes[Q].columns == PANEL_SUPER)
+        tile_supers(t, panel_shapes[Q], C);
+    else
+        tile_blocks(t, panel_shapes[Q], C);
 }
 
 INLINE void tile_wide(const struct product_tile *t, const enum quant Q, const int C)
 {
-    tile_shape(t, panel_wide(Q), C);
+    tile_supers(t, panel_wide(Q), C);
 }
 
 // Exact products: 32 columns of the panel as fp32 [32 columns][32 rows] in L1, then plain multiplications and additions by column.
@@ -398,38 +462,46 @@ static inline __attribute__((always_inline)) SIMD_BF16 void tile_bf16(const stru
         _mm512_store_ps(t->y + c * PANEL_ROWS + h * 16, sum[h][c]);
 }
 
-INLINE void expand_lines(const unsigned char *lines, unsigned char *out, const struct panel_shape s,
-                         const struct panel_shape wide)
+INLINE void expand_lines(const unsigned char *lines, unsigned char *out, const struct panel_shape s, const uint32_t offset_bits)
 {
-    const __m512i more = _mm512_set1_epi8((char)((1 << wide.offset_bits) - (1 << s.offset_bits)));
+    const __m512i more = _mm512_set1_epi8((char)((1 << offset_bits) - (1 << s.offset_bits)));
 
-    for (uint32_t i = 0; s.planes == wide.planes && i < s.sub_bytes; i += 64)
-        _mm512_store_si512(out + i, _mm512_load_si512(lines + i));
-    if (s.planes == wide.planes)
-        return;
     UNROLL for (int g = 0; g < 8; g++) UNROLL for (int h = 0; h < HALVES; h++)
         _mm512_store_si512(out + g * PANEL_LINE + h * 64, _mm512_add_epi8(group(lines, s.planes, g, h), more));
 }
 
-INLINE void expand_blocks(const unsigned char *header, uint32_t n_cols, unsigned char *out, const enum quant Q)
+INLINE void expand_header(const unsigned char *header, unsigned char *out, const struct panel_shape s)
+{
+    const uint32_t n_units = panel_by_16(s.scales) ? 16 : 8;
+    unsigned char *mins = out + n_units * PANEL_LINE;
+
+    for (uint32_t unit = 0; unit < n_units; unit++)
+        UNROLL for (int h = 0; h < HALVES; h++)
+            _mm512_store_ps(out + unit * PANEL_LINE + h * 64, unit_scale(header, s.scales, unit, h));
+    if (!panel_has_mins(s.scales))
+        return;
+    UNROLL for (int h = 0; h < HALVES; h++)
+    {
+        UNROLL for (int p = 0; p < (int)n_units / 2; p++)
+            _mm512_store_si512(mins + p * PANEL_LINE + h * 64, min_pair(header, s.scales, p, h));
+        _mm512_store_ps(mins + n_units / 2 * PANEL_LINE + h * 64, min_scale(header, s.scales, h));
+    }
+}
+
+INLINE void expand_supers(const unsigned char *header, uint32_t n_cols, unsigned char *out, const enum quant Q)
 {
     const struct panel_shape s = panel_shapes[Q], wide = panel_wide(Q);
-    const bool mins = panel_has_mins(s.scales);
 
-    for (uint32_t first = 0; first < n_cols; first += s.columns, header += s.header_bytes + s.columns / PANEL_SUB * s.sub_bytes)
-        for (uint32_t sub = 0; sub < s.columns / PANEL_SUB; sub++, out += wide.header_bytes + wide.sub_bytes) {
-            const unsigned char *lines = header + s.header_bytes + sub * s.sub_bytes;
-            float *scales = (float *)(void *)out;
-            prefetch(lines, s.sub_bytes);
-            for (int i = 0; i < (panel_by_16(s.scales) ? 2 : 1) * HALVES; i++) {
-                struct scale w = scale_of(header, s.scales, sub, i / HALVES, i % HALVES);
-                float *at = scales + i / HALVES * (mins ? 2 : 1) * PANEL_ROWS + 16 * (i % HALVES);
-                _mm512_store_ps(at, w.d);
-                if (mins)
-                    _mm512_store_ps(at + PANEL_ROWS, w.m);
-            }
-            expand_lines(lines, out + wide.header_bytes, s, wide);
+    for (uint32_t n = n_cols / PANEL_SUPER; n; n--) {
+        prefetch(header, s.header_bytes);
+        expand_header(header, out, s);
+        header += s.header_bytes;
+        out += wide.header_bytes;
+        for (uint32_t sub = 0; sub < SUPER_SUBS; sub++, header += s.sub_bytes, out += wide.sub_bytes) {
+            prefetch(header, s.sub_bytes);
+            expand_lines(header, out, s, wide.offset_bits);
         }
+    }
 }
 
 SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out)
@@ -437,7 +509,7 @@ SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_col
     switch (q) {
 #define EXPAND(Q)                                     \
     case QUANT_##Q:                                   \
-        expand_blocks(panel, n_cols, out, QUANT_##Q); \
+        expand_supers(panel, n_cols, out, QUANT_##Q); \
         break;
         EXPAND(Q2_K)
         EXPAND(Q3_K)
@@ -475,9 +547,8 @@ SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_col
 #define ALL_FORMATS(M) M(F32) M(F16) M(BF16) INTEGER_FORMATS(M)
 INTEGER_FORMATS(INT_TILES)
 WIDE_TILES(Q2_K)
-WIDE_TILES(Q4_K)
-WIDE_TILES(Q5_K)
-WIDE_TILES(Q6_K) // and Q3_K, whose wide shape is the same
+WIDE_TILES(Q4_K) // and Q5_K, whose wide shape is the same
+WIDE_TILES(Q6_K) // and Q3_K
 WIDE_TILES(IQ4_XS)
 ALL_FORMATS(EXACT_TILES)
 
@@ -528,15 +599,15 @@ INLINE void quantise_blocks(const __m512 (*x)[2], struct product_block *out, con
         __m512 factor = _mm512_permutexvar_ps(_mm512_set1_epi32(b), _mm512_castps128_ps512(inverse));
         UNROLL for (int h = 0; h < 2; h++) q[b][h] = _mm512_cvtps_epi32(_mm512_mul_ps(x[b][h], factor));
     }
-    __m128i low = block_sums(q, 0), sum = _mm_add_epi32(low, block_sums(q, 1)), zero = _mm_setzero_si128();
-    __m128 ends[BLOCKS_AT_ONCE] = { scale, _mm_castsi128_ps(_mm_sub_epi32(zero, sum)), _mm_castsi128_ps(_mm_sub_epi32(zero, low)),
-                                    _mm_mul_ps(scale, _mm_cvtepi32_ps(sum)) };
+    __m128i sum = _mm_add_epi32(block_sums(q, 0), block_sums(q, 1)), zero = _mm_setzero_si128();
+    __m128 ends[BLOCKS_AT_ONCE] = { scale, _mm_castsi128_ps(_mm_sub_epi32(zero, sum)), _mm_mul_ps(scale, _mm_cvtepi32_ps(sum)),
+                                    _mm_setzero_ps() };
     _MM_TRANSPOSE4_PS(ends[0], ends[1], ends[2], ends[3]);
     UNROLL for (uint32_t b = 0; b < n; b++)
     {
         _mm_storeu_si128((__m128i *)out[b].q, _mm512_cvtepi32_epi8(q[b][0]));
         _mm_storeu_si128((__m128i *)(out[b].q + 16), _mm512_cvtepi32_epi8(q[b][1]));
-        _mm_storeu_ps(&out[b].scale, ends[b]);
+        _mm_mask_storeu_ps(&out[b].scale, 7, ends[b]);
     }
 }
 
@@ -551,6 +622,75 @@ SIMD static void quantise(const float *x, uint32_t n, struct product_block *out)
     for (; n >= PANEL_SUB; n -= PANEL_SUB, x += PANEL_SUB, out++) {
         UNROLL for (int i = 0; i < BLOCKS_AT_ONCE * 2; i++) blocks[i / 2][i % 2] = _mm512_loadu_ps(x + 16 * (i % 2));
         quantise_blocks(blocks, out, 1);
+    }
+}
+
+// The largest of 8 by its bits, in all lanes.
+INLINE __m256 top_of(__m256 tops)
+{
+    __m256i top = _mm256_castps_si256(tops);
+
+    top = _mm256_max_epu32(top, _mm256_permute2x128_si256(top, top, 1));
+    top = _mm256_max_epu32(top, _mm256_shuffle_epi32(top, 0x4e));
+    return _mm256_castsi256_ps(_mm256_max_epu32(top, _mm256_shuffle_epi32(top, 0xb1)));
+}
+
+// How many times the scale may be halved for each 32 columns: SUPER_BITS where all are zero, never where one is no number.
+INLINE __m256i halvings(__m256 tops, __m256 top)
+{
+    __m256i n = _mm256_setzero_si256();
+
+    UNROLL for (int i = 1; i <= SUPER_BITS; i++) n = _mm256_mask_add_epi32(
+        n, _mm256_cmp_ps_mask(_mm256_mul_ps(tops, _mm256_set1_ps((float)(1 << i))), top, _CMP_LE_OQ), n, _mm256_set1_epi32(1));
+    return n;
+}
+
+// Numbers 1 and 2 of each four change places: minimums come in such pairs.
+INLINE __m256i in_pairs(__m256i words)
+{
+    return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
+}
+
+INLINE void put_super_sums(struct product_super *out, const __m512i (*q)[2], __m256i n_halvings)
+{
+    __m128i low[2] = { block_sums(q, 0), block_sums(q + BLOCKS_AT_ONCE, 0) },
+            high[2] = { block_sums(q, 1), block_sums(q + BLOCKS_AT_ONCE, 1) };
+    __m256i sums[2], all = _mm256_setr_m128i(_mm_add_epi32(low[0], high[0]), _mm_add_epi32(low[1], high[1]));
+
+    UNROLL for (int i = 0; i < 2; i++) sums[i] =
+        _mm256_setr_m128i(_mm_unpacklo_epi32(low[i], high[i]), _mm_unpackhi_epi32(low[i], high[i]));
+    __m512i by16 = _mm512_inserti64x4(_mm512_castsi256_si512(sums[0]), sums[1], 1);
+    __m512i twice = _mm512_cvtepu32_epi64(n_halvings);
+    twice = _mm512_or_si512(twice, _mm512_slli_epi64(twice, 32));
+    _mm512_storeu_si512(out->minus_sum, _mm512_sub_epi32(_mm512_setzero_si512(), by16));
+    by16 = _mm512_srav_epi32(_mm512_slli_epi32(by16, SUPER_BITS - SUPER_SUM_SHIFT), twice);
+    all = _mm256_srav_epi32(_mm256_slli_epi32(all, SUPER_BITS - SUPER_SUM_SHIFT), n_halvings);
+    _mm256_storeu_si256((__m256i *)out->sums_16, in_pairs(_mm512_cvtepi32_epi16(by16)));
+    _mm_storeu_si128((__m128i *)out->sums_32,
+                     _mm256_castsi256_si128(in_pairs(_mm256_castsi128_si256(_mm256_cvtepi32_epi16(all)))));
+}
+
+SIMD static void quantise_super(const float *x, uint32_t n, struct product_super *out)
+{
+    __m512 blocks[SUPER_SUBS][2];
+    __m512i q[SUPER_SUBS][2];
+
+    for (; n >= PANEL_SUPER; n -= PANEL_SUPER, out++) {
+        UNROLL for (int i = 0; i < SUPER_SUBS * 2; i++, x += 16) blocks[i / 2][i % 2] = _mm512_loadu_ps(x);
+        __m256 tops = _mm256_setr_m128(block_tops(blocks), block_tops(blocks + BLOCKS_AT_ONCE)), top = top_of(tops);
+        __m256i down = halvings(tops, top);
+        float scale = _mm256_cvtss_f32(top) / 127, inverse = scale > 1e-37f ? 1 / scale : 0;
+        __m256 factors =
+            _mm256_mul_ps(_mm256_set1_ps(inverse), _mm256_cvtepi32_ps(_mm256_sllv_epi32(_mm256_set1_epi32(1), down)));
+        UNROLL for (int i = 0; i < SUPER_SUBS * 2; i++)
+        {
+            __m512 factor = _mm512_permutexvar_ps(_mm512_set1_epi32(i / 2), _mm512_castps256_ps512(factors));
+            q[i / 2][i % 2] = _mm512_cvtps_epi32(_mm512_mul_ps(blocks[i / 2][i % 2], factor));
+            _mm_storeu_si128((__m128i *)(out->q + 16 * i), _mm512_cvtepi32_epi8(q[i / 2][i % 2]));
+        }
+        _mm256_storeu_si256((__m256i *)out->left, _mm256_sub_epi32(_mm256_set1_epi32(SUPER_BITS), down));
+        put_super_sums(out, q, down);
+        out->scale = scale / (1 << SUPER_BITS);
     }
 }
 
@@ -585,13 +725,13 @@ SIMD static void store(const struct product_store *s)
 #define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
 #define WIDE                                                                                                    \
     {                                                                                                           \
-        [QUANT_Q2_K] = wide_Q2_K, [QUANT_Q3_K] = wide_Q6_K, [QUANT_Q4_K] = wide_Q4_K, [QUANT_Q5_K] = wide_Q5_K, \
+        [QUANT_Q2_K] = wide_Q2_K, [QUANT_Q3_K] = wide_Q6_K, [QUANT_Q4_K] = wide_Q4_K, [QUANT_Q5_K] = wide_Q4_K, \
         [QUANT_Q6_K] = wide_Q6_K, [QUANT_IQ4_XS] = wide_IQ4_XS                                                  \
     }
 #define COMMON                                                                                                                \
     .integer = { INTEGER_FORMATS(INT_ENTRY) }, .wide = WIDE, .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, \
-    .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .store = store, .rows = &row_kernels_avx512,            \
-    .pack = pack_avx512
+    .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .quantise_super = quantise_super, .store = store,       \
+    .rows = &row_kernels_avx512, .pack = pack_avx512
 
 const struct product_kernels product_avx512 = { COMMON };
 const struct product_kernels product_avx512_bf16 = { COMMON, .bf16 = dot_BF16, .bf16_rows = ROWS_BF16, .round = round_bf16 };

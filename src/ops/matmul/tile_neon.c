@@ -139,6 +139,7 @@ INLINE struct scale scale_of(const unsigned char *header, const enum panel_scale
 }
 
 #define X_BLOCK(t, c, b) ((const struct product_block *)(const void *)((t)->x + (c) * (t)->x_stride) + (b))
+#define X_SUPER(t, c, b) ((const struct product_super *)(const void *)((t)->x + (c) * (t)->x_stride) + (b))
 
 #define SDOT(lane)                                                                                           \
     __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.4b[" #lane "]" : "+w"(acc) : "w"(w), "w"(x)); \
@@ -172,26 +173,23 @@ INLINE int32x4_t dot(int32x4_t acc, int8x16_t w, int8x16_t x, const int lane, co
     return vaddq_s32(acc, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
 }
 
-struct place {
-    const unsigned char *header, *lines;
-    uint32_t block;
-    int half;
-    float (*part)[16]; // [ROWS_INT] sums of the first 16 columns, where they have a scale of their own
-};
+// 16 rows of groups [first, last) of a sub-block, and where the first row of X has its bytes for all of it.
 struct range {
-    int first, last, by16; // groups; which 16 columns they are, -1: all 32
+    const unsigned char *lines;
+    const int8_t *q;
+    int first, last, half;
 };
 typedef int32x4_t acc_t[FOURS][ROWS_INT];
 
-INLINE void dot_groups(acc_t acc, const struct product_tile *t, const struct place *at, const enum quant Q, const struct range r,
-                       const int C, const bool sdot)
+INLINE void dot_groups(acc_t acc, const struct product_tile *t, const struct range r, const enum quant Q, const int C,
+                       const bool sdot)
 {
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < FOURS; i++) acc[i][c] = vdupq_n_s32(0);
     UNROLL for (int g = r.first; g < r.last; g++) UNROLL for (int i = 0; i < FOURS; i++)
     {
-        int8x16_t w = group(at->lines, Q, (struct spot){ g, at->half, i });
+        int8x16_t w = group(r.lines, Q, (struct spot){ g, r.half, i });
         UNROLL for (int c = 0; c < C; c++) acc[i][c] =
-            dot(acc[i][c], w, vld1q_s8(X_BLOCK(t, c, at->block)->q + g / 4 * 16), g % 4, sdot);
+            dot(acc[i][c], w, vld1q_s8(r.q + (size_t)c * t->x_stride + g / 4 * 16), g % 4, sdot);
     }
 }
 
@@ -203,20 +201,20 @@ INLINE int8x16_t two_rows(int8x16_t low, int8x16_t high, const bool last)
 }
 
 // As dot_groups. Two rows of W by two of X make a register, [row of W][row of X]; an odd last row of X is taken twice.
-INLINE void dot_matrices(acc_t acc, const struct product_tile *t, const struct place *at, const enum quant Q,
-                         const struct range r, const int C)
+INLINE void dot_matrices(acc_t acc, const struct product_tile *t, const struct range r, const enum quant Q, const int C)
 {
     int32x4_t sum[FOURS][2][(ROWS_INT + 1) / 2];
 
     UNROLL for (int i = 0; i < FOURS * 2; i++) UNROLL for (int c = 0; c < C; c += 2) sum[i / 2][i % 2][c / 2] = vdupq_n_s32(0);
     UNROLL for (int g = r.first; g < r.last; g += 2) UNROLL for (int i = 0; i < FOURS; i++)
     {
-        int8x16_t low = group(at->lines, Q, (struct spot){ g, at->half, i });
-        int8x16_t high = group(at->lines, Q, (struct spot){ g + 1, at->half, i });
+        int8x16_t low = group(r.lines, Q, (struct spot){ g, r.half, i });
+        int8x16_t high = group(r.lines, Q, (struct spot){ g + 1, r.half, i });
         UNROLL for (int c = 0; c < C; c += 2) UNROLL for (int j = 0; j < 2; j++)
         {
-            int8x8_t x = vld1_s8(X_BLOCK(t, c, at->block)->q + 4 * g);
-            int8x16_t xx = vcombine_s8(x, c + 1 < C ? vld1_s8(X_BLOCK(t, c + 1, at->block)->q + 4 * g) : x);
+            const int8_t *q = r.q + (size_t)c * t->x_stride + 4 * g;
+            int8x8_t x = vld1_s8(q);
+            int8x16_t xx = vcombine_s8(x, c + 1 < C ? vld1_s8(q + t->x_stride) : x);
             __asm__(".arch armv8.2-a+i8mm\n\tsmmla %0.4s, %1.16b, %2.16b"
                     : "+w"(sum[i][j][c / 2])
                     : "w"(two_rows(low, high, j)), "w"(xx));
@@ -226,70 +224,150 @@ INLINE void dot_matrices(acc_t acc, const struct product_tile *t, const struct p
         c % 2 ? vuzp2q_s32(sum[i][0][c / 2], sum[i][1][c / 2]) : vuzp1q_s32(sum[i][0][c / 2], sum[i][1][c / 2]);
 }
 
-// Adds the integers of 4 rows for one row of X to y. See add_16_16 in tile_avx512.c for formats with two scales.
-INLINE void add_scaled(float *y, float *part, float32x4_t total, const struct scale w, const struct product_block *x,
-                       const int by16, const bool mins)
+INLINE void dot_range(acc_t acc, const struct product_tile *t, const struct range r, const enum quant Q, const int C,
+                      const enum dot kind)
 {
-    if (by16 < 0) {
-        float32x4_t sum = vfmaq_f32(vld1q_f32(y), total, vmulq_n_f32(w.d, x->scale));
-        vst1q_f32(y, mins ? vfmaq_n_f32(sum, w.m, x->sum) : sum);
-        return;
-    }
-    int32_t minus = by16 ? x->minus_sum - x->minus_sum_low : x->minus_sum_low;
-    float32x4_t both = by16 ? vfmaq_f32(vld1q_f32(part), w.d, total) : vmulq_f32(w.d, total);
-    if (mins)
-        both = vfmaq_n_f32(both, w.m, -(float)minus);
-    if (by16)
-        vst1q_f32(y, vfmaq_n_f32(vld1q_f32(y), both, x->scale));
+    if (kind == DOT_SMMLA && C > 1)
+        dot_matrices(acc, t, r, Q, C);
     else
-        vst1q_f32(part, both);
+        dot_groups(acc, t, r, Q, C, kind != DOT_PLAIN);
 }
 
-INLINE void add_groups(const struct product_tile *t, const struct place *at, const enum quant Q, const struct range r,
-                       const int C, const enum dot kind)
+INLINE void add_block(const struct product_tile *t, const unsigned char *header, uint32_t block, const enum quant Q, const int C,
+                      const enum dot kind)
 {
     const struct panel_shape s = panel_shapes[Q];
-    acc_t acc;
 
-    if (kind == DOT_SMMLA && C > 1)
-        dot_matrices(acc, t, at, Q, r, C);
-    else
-        dot_groups(acc, t, at, Q, r, C, kind != DOT_PLAIN);
-    UNROLL for (int i = 0; i < FOURS; i++)
-    {
-        struct where w_at = { at->block % (s.columns / PANEL_SUB), r.by16, at->half, i };
-        struct scale w = scale_of(at->header, s.scales, w_at);
-        UNROLL for (int c = 0; c < C; c++)
-            add_scaled(t->y + c * PANEL_ROWS + at->half * 16 + i * 4, at->part[c] + 4 * i, vcvtq_f32_s32(acc[i][c]), w,
-                       X_BLOCK(t, c, at->block), r.by16, panel_has_mins(s.scales));
+    for (int half = 0; half < HALVES; half++) {
+        struct range r = { header + s.header_bytes, X_BLOCK(t, 0, block)->q, 0, 8, half };
+        acc_t acc;
+        dot_range(acc, t, r, Q, C, kind);
+        UNROLL for (int i = 0; i < FOURS; i++)
+        {
+            struct scale w = scale_of(header, s.scales, (struct where){ 0, 0, half, i });
+            UNROLL for (int c = 0; c < C; c++)
+            {
+                const struct product_block *x = X_BLOCK(t, c, block);
+                float *y = t->y + c * PANEL_ROWS + half * 16 + i * 4;
+                float32x4_t sum = vfmaq_f32(vld1q_f32(y), vcvtq_f32_s32(acc[i][c]), vmulq_n_f32(w.d, x->scale));
+                vst1q_f32(y, panel_has_mins(s.scales) ? vfmaq_n_f32(sum, w.m, x->sum) : sum);
+            }
+        }
     }
 }
 
-INLINE void add_sub(const struct product_tile *t, struct place at, const enum quant Q, const int C, const enum dot kind)
+INLINE void tile_blocks(const struct product_tile *t, const enum quant Q, const int C, const enum dot kind)
 {
-    const bool by16 = panel_by_16(panel_shapes[Q].scales);
-    float part[ROWS_INT][16];
+    const unsigned char *w = t->w;
 
-    at.part = part;
-    for (at.half = 0; at.half < HALVES; at.half++) {
-        add_groups(t, &at, Q, by16 ? (struct range){ 0, 4, 0 } : (struct range){ 0, 8, -1 }, C, kind);
-        if (by16)
-            add_groups(t, &at, Q, (struct range){ 4, 8, 1 }, C, kind);
+    for (uint32_t block = 0; block < t->n_cols / PANEL_SUB; block++, w += panel_block_bytes(Q))
+        add_block(t, w, block, Q, C, kind);
+}
+
+// Blocks of 256 columns, as in tile_avx512.c; their sums are in memory too.
+struct super {
+    const struct product_tile *t;
+    const unsigned char *header;
+    uint32_t block;
+    float (*sums)[PANEL_ROWS]; // [rows]
+};
+
+INLINE void add_unit(const struct super at, uint32_t sub, const int by16, const enum quant Q, const int C, const enum dot kind)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    const int last = panel_by_16(s.scales) ? by16 * 4 + 4 : 8;
+
+    for (int half = 0; half < HALVES; half++) {
+        struct range r = { at.header + s.header_bytes + sub * s.sub_bytes, X_SUPER(at.t, 0, at.block)->q + sub * PANEL_SUB,
+                           by16 * 4, last, half };
+        acc_t acc;
+        dot_range(acc, at.t, r, Q, C, kind);
+        UNROLL for (int i = 0; i < FOURS; i++)
+        {
+            float32x4_t d = scale_of(at.header, s.scales, (struct where){ sub, by16, half, i }).d;
+            UNROLL for (int c = 0; c < C; c++)
+            {
+                float *sum = at.sums[c] + half * 16 + i * 4;
+                int32x4_t bits = vshlq_s32(acc[i][c], vdupq_n_s32(X_SUPER(at.t, c, at.block)->left[sub]));
+                vst1q_f32(sum, vfmaq_f32(vld1q_f32(sum), vcvtq_f32_s32(bits), d));
+            }
+        }
+    }
+}
+
+// Minimums of units 4i and 4i + 2 (pair 2i), or 4i + 1 and 4i + 3 (pair 2i + 1), as 16-bit integers.
+INLINE int16x8_t min_pair(const unsigned char *header, const enum panel_scales scales, const int pair, const struct where at)
+{
+    const unsigned char *lines = header + 128;
+    const int odd = pair % 2 * 8;
+    uint16x8_t low = vreinterpretq_u16_u8(line(lines, pair / 2, at.half, at.four));
+
+    low = vandq_u16(vshlq_u16(low, vdupq_n_s16((int16_t) - (odd + 4))), vdupq_n_u16(15));
+    if (scales == SCALES_NIBBLES16)
+        return vreinterpretq_s16_u16(low);
+    uint16x8_t top = vreinterpretq_u16_u8(line(lines, 2, at.half, at.four));
+    top = vshlq_u16(top, vdupq_n_s16((int16_t) - (odd + pair / 2 * 2)));
+    return vreinterpretq_s16_u16(vorrq_u16(low, vandq_u16(top, vdupq_n_u16(48))));
+}
+
+INLINE void subtract_mins(const struct super at, const enum panel_scales scales, const int C, const struct where rows)
+{
+    const int n_pairs = panel_by_16(scales) ? 8 : 4;
+    float32x4_t d = vmulq_n_f32(halves_to_float(at.header + 64, rows.half, rows.four), 1 << SUPER_SUM_SHIFT);
+    int32x4_t acc[ROWS_INT];
+
+    UNROLL for (int c = 0; c < C; c++) acc[c] = vdupq_n_s32(0);
+    UNROLL for (int p = 0; p < n_pairs; p++)
+    {
+        int16x8_t m = min_pair(at.header, scales, p, rows);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            const struct product_super *x = X_SUPER(at.t, c, at.block);
+            int32_t pair;
+            memcpy(&pair, n_pairs == 8 ? x->sums_16 + 2 * p : x->sums_32 + 2 * p, 4);
+            int16x8_t v = vreinterpretq_s16_s32(vdupq_n_s32(pair));
+            acc[c] = vaddq_s32(acc[c], vpaddq_s32(vmull_s16(vget_low_s16(m), vget_low_s16(v)), vmull_high_s16(m, v)));
+        }
+    }
+    UNROLL for (int c = 0; c < C; c++)
+    {
+        float *sum = at.sums[c] + rows.half * 16 + rows.four * 4;
+        vst1q_f32(sum, vfmsq_f32(vld1q_f32(sum), d, vcvtq_f32_s32(acc[c])));
+    }
+}
+
+INLINE void tile_supers(const struct product_tile *t, const enum quant Q, const int C, const enum dot kind)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    float sums[ROWS_INT][PANEL_ROWS];
+    struct super at = { t, t->w, 0, sums };
+
+    for (; at.block < t->n_cols / PANEL_SUPER; at.block++, at.header += panel_block_bytes(Q)) {
+        memset(sums, 0, sizeof sums);
+        for (uint32_t sub = 0; sub < SUPER_SUBS; sub++) {
+            add_unit(at, sub, 0, Q, C, kind);
+            if (panel_by_16(s.scales))
+                add_unit(at, sub, 1, Q, C, kind);
+        }
+        for (int four = 0; four < HALVES * FOURS; four++) {
+            if (panel_has_mins(s.scales))
+                subtract_mins(at, s.scales, C, (struct where){ .half = four / FOURS, .four = four % FOURS });
+            UNROLL for (int c = 0; c < C; c++)
+            {
+                float *y = t->y + c * PANEL_ROWS + four * 4;
+                vst1q_f32(y, vfmaq_n_f32(vld1q_f32(y), vld1q_f32(sums[c] + four * 4), X_SUPER(t, c, at.block)->scale));
+            }
+        }
     }
 }
 
 INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int C, const enum dot kind)
 {
-    const struct panel_shape s = panel_shapes[Q];
-    const uint32_t n_subs = s.columns / PANEL_SUB;
-    struct place at = { .header = t->w };
-
     memset(t->y, 0, (size_t)C * PANEL_ROWS * sizeof(float));
-    for (; at.block < t->n_cols / PANEL_SUB; at.header += s.header_bytes + n_subs * s.sub_bytes) {
-        at.lines = at.header + s.header_bytes;
-        for (uint32_t j = 0; j < n_subs; j++, at.block++, at.lines += s.sub_bytes)
-            add_sub(t, at, Q, C, kind);
-    }
+    if (panel_shapes[Q].columns == PANEL_SUPER)
+        tile_supers(t, Q, C, kind);
+    else
+        tile_blocks(t, Q, C, kind);
 }
 
 // Exact products: 32 columns of the panel as fp32 in L1, then multiplications and additions by column, 16 rows at a time.
@@ -419,22 +497,34 @@ INLINE float block_top(const float *x)
     return largest;
 }
 
+static void quantise_sub(const float *x, float factor, int8_t *out)
+{
+    for (int i = 0; i < PANEL_SUB; i += 8) {
+        int32x4_t q0 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i), factor));
+        int32x4_t q1 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i + 4), factor));
+        vst1_s8(out + i, vqmovn_s16(vcombine_s16(vqmovn_s32(q0), vqmovn_s32(q1))));
+    }
+}
+
 static void quantise(const float *x, uint32_t n, struct product_block *out)
 {
     for (uint32_t b = 0; b < n / PANEL_SUB; b++, x += PANEL_SUB, out++) {
-        float scale = block_top(x) / 127, inverse = scale > 1e-37f ? 1 / scale : 0;
-        int32_t sums[2] = { 0, 0 };
-        for (int i = 0; i < PANEL_SUB; i += 8) {
-            int32x4_t q0 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i), inverse));
-            int32x4_t q1 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i + 4), inverse));
-            int8x8_t q = vqmovn_s16(vcombine_s16(vqmovn_s32(q0), vqmovn_s32(q1)));
-            vst1_s8(out->q + i, q);
-            sums[i / 16] += vaddlv_s8(q);
-        }
-        out->scale = scale;
-        out->minus_sum = -(sums[0] + sums[1]);
-        out->minus_sum_low = -sums[0];
-        out->sum = scale * (float)(sums[0] + sums[1]);
+        out->scale = block_top(x) / 127;
+        quantise_sub(x, product_inverse(out->scale), out->q);
+        product_block_sums(out);
+    }
+}
+
+static void quantise_super(const float *x, uint32_t n, struct product_super *out)
+{
+    for (uint32_t b = 0; b < n / PANEL_SUPER; b++, x += PANEL_SUPER, out++) {
+        float tops[SUPER_SUBS], factors[SUPER_SUBS];
+        for (int i = 0; i < SUPER_SUBS; i++)
+            tops[i] = block_top(x + i * PANEL_SUB);
+        product_super_scales(out, tops, factors);
+        for (int i = 0; i < SUPER_SUBS; i++)
+            quantise_sub(x + i * PANEL_SUB, factors[i], out->q + i * PANEL_SUB);
+        product_super_sums(out);
     }
 }
 
@@ -456,7 +546,7 @@ static void store(const struct product_store *s)
 #define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
 #define COMMON                                                                                                       \
     .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, .exact_rows = ROWS_FLOAT, .quantise = quantise, \
-    .store = store, .rows = &row_kernels_neon, .pack = pack_neon
+    .quantise_super = quantise_super, .store = store, .rows = &row_kernels_neon, .pack = pack_neon
 
 const struct product_kernels product_neon = { .integer = { INTEGER_FORMATS(INT_ENTRY) }, COMMON };
 const struct product_kernels product_sdot = { .integer = { INTEGER_FORMATS(SDOT_ENTRY) }, COMMON };
