@@ -31,8 +31,8 @@ static void a_busy_loop_costs_one_of_two_threads(void **state)
     uint32_t with_two = 0;
     for (uint32_t i = 0; i < 10000; i++)
         with_two += play(&w, &now, 1, beside_loop) == 2;
-    assert_in_range(with_two, 1, 400); // tries now and then
-    play(&w, &now, 700, alone);
+    assert_in_range(with_two, 1, 1300); // tries now and then
+    play(&w, &now, 100, alone);
     assert_int_equal(w.n, 2);
 }
 
@@ -74,7 +74,7 @@ static void one_thread_less_is_of_no_use_where_all_lose_alike(void **state)
     uint32_t with_two = 0;
     for (uint32_t i = 0; i < 10000; i++)
         with_two += play(&w, &now, 1, stolen) == 2;
-    assert_in_range(with_two, 9500, 10000);
+    assert_in_range(with_two, 8500, 10000);
 }
 
 static void one_thread_stays(void **state)

@@ -3,7 +3,7 @@
 // Measured on two Zen 5 cores beside one busy loop, SmolLM Q4_0, ms a token: 3.9 with two threads, 1.9 with one (1.3 on a quiet machine).
 #include "device/cpu/width.h"
 
-enum { MS = 1000000, SEEN = 10 * MS, PAUSE_LEAST = 20 * MS, PAUSE_MOST = 640 * MS };
+enum { MS = 1000000, SEEN = 10 * MS, PAUSE_LEAST = 20 * MS, PAUSE_MOST = 80 * MS };
 enum { LOSS_MOST = 75 }; // percent of a thread that may be lost: waiting, or without a processor
 
 struct width width_of(uint32_t n_threads)
