@@ -39,11 +39,14 @@ struct cpu_play {
     bool by_rows; // the tape's first commands are dealt by rows
 };
 
-static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase, uint32_t n_tiles,
+static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase, const struct cpu_plan *plan,
                       atomic_uint *at)
 {
-    uint32_t chunk = (n_tiles + call->n_threads * CHUNKS_PER_THREAD - 1) / (call->n_threads * CHUNKS_PER_THREAD);
+    uint32_t n_tiles = plan->n_tiles[phase], n_chunks = call->n_threads * CHUNKS_PER_THREAD;
+    uint32_t chunk = (n_tiles + n_chunks - 1) / n_chunks;
 
+    if (plan->n_together && chunk > plan->n_together)
+        chunk -= chunk % plan->n_together;
     for (;;) {
         uint32_t first = atomic_fetch_add_explicit(at, chunk, memory_order_relaxed);
         if (first >= n_tiles)
@@ -67,7 +70,7 @@ static void play_command(const struct cpu_play *p, uint32_t index, struct cpu_ca
             continue;
         if (ran++)
             team_barrier(p->cpu->team);
-        run_tiles(kernel, call, phase, plan.n_tiles[phase], &native->tile_at[index * CPU_MAX_PHASES + phase]);
+        run_tiles(kernel, call, phase, &plan, &native->tile_at[index * CPU_MAX_PHASES + phase]);
     }
 }
 

@@ -40,7 +40,8 @@ struct cpu_call {
 struct cpu_plan {
     uint32_t n_phases;
     uint32_t n_tiles[CPU_MAX_PHASES];
-    size_t local_bytes; // per thread; must not grow with a smaller step
+    uint32_t n_together; // tiles that read neighbouring memory, best taken by one thread; 0: as it comes
+    size_t local_bytes;  // per thread; must not grow with a smaller step
 };
 
 struct cpu_kernel {

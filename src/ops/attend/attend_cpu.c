@@ -123,6 +123,7 @@ static void attend_plan_fast(const struct cpu_call *call, struct cpu_plan *plan)
 
     plan->n_phases = 2;
     plan->n_tiles[0] = t.n_blocks * args->pages.n_kv_heads * t.n_splits;
+    plan->n_together = args->pages.n_kv_heads; // of one page
     plan->n_tiles[1] = t.n_splits > 1 ? call->step->n_rows * args->pages.n_kv_heads : 0;
     plan->local_bytes = attend_local_bytes(&args->pages);
 }

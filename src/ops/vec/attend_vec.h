@@ -7,25 +7,27 @@
 // alone; a column reads nothing behind its own end, so what lies there does not matter.
 // F32 and F16 pages are multiplied as they lie. Other formats are first brought, a block at a time, to F32; with BF16 instructions
 // (attend_bf16.h) BF16 pages are multiplied as they lie, and Q8_0 becomes BF16.
-// Pages lie anywhere, so the processor cannot guess the next one: the first group asks for V's page while it reads K's, and for the next
-// block's K while it reads V. Others would push out of L1 what they read: they ask for what they have.
+// Pages lie anywhere, so the processor cannot guess the next one: the first group asks for the page that comes ASK_AHEAD later, in the
+// order K, V, the next block's K. Others would push out of L1 what they read: they ask for what they have.
 #include "ops/vec/row_kernels.h"
 
-enum { BLOCK_PAGES = ATTEND_KEYS / PAGE_TOKENS, PAGE_VECTORS = PAGE_TOKENS / VF };
+enum { BLOCK_PAGES = ATTEND_KEYS / PAGE_TOKENS, ASK_AHEAD = BLOCK_PAGES / 2, PAGE_VECTORS = PAGE_TOKENS / VF };
 #define UNROLL _Pragma("GCC unroll 16")
+#define LOG2_E 1.44269504f // scores are in powers of two
 
 struct columns {
     const struct attend_run *run;
-    enum kv_format k_format, v_format; // as they are multiplied
-    uint32_t first, n;                 // columns of the run, row-major: column = row * heads + head
-    uint32_t heads, dims;              // query heads of the group; head_dim rounded up to VF
-    uint32_t base;                     // of the current block
-    float *q;                          // [groups][head_dim][VEC_COLUMNS], scaled; pairs of bf16 where K is BF16
-    float *scores;                     // [VEC_COLUMNS][ATTEND_KEYS] of one group, then its weights
-    float *out, *merged;               // [n][dims], sums over v: of this split, of those before
-    unsigned char *converted;          // a block of K, then of V
-    const unsigned char *k[BLOCK_PAGES], *v[BLOCK_PAGES], *next_k[BLOCK_PAGES]; // pages of the block, and of the one behind it
-    const unsigned char *const *ask_by_k, *const *ask_by_v;                     // pages to ask for while K, while V is read
+    enum kv_format k_format, v_format;           // as they are multiplied
+    uint32_t first, n;                           // columns of the run, row-major: column = row * heads + head
+    uint32_t heads, dims;                        // query heads of the group; head_dim rounded up to VF
+    uint32_t base;                               // of the current block
+    float *q;                                    // [groups][head_dim][VEC_COLUMNS], scaled; pairs of bf16 where K is BF16
+    float *scores;                               // [VEC_COLUMNS][ATTEND_KEYS] of one group, then its weights
+    float *out, *merged;                         // [n][dims], sums over v: of this split, of those before
+    unsigned char *converted;                    // a block of K, then of V
+    const unsigned char *pages[3 * BLOCK_PAGES]; // the block's K and V, and K of the block behind it
+    const unsigned char **k, **v, **next_k;      // where each begins
+    const unsigned char *const *ask_by_k, *const *ask_by_v; // pages to ask for while K, while V is read
     struct column {
         struct attend_sums now, before; // of this split, of those before
         uint32_t from, to;              // keys of the current block
@@ -39,6 +41,18 @@ struct group { // columns [first, first + n)
 struct part { // keys [from, to) of the block, columns from c0 of the group, which is number `column` of all
     uint32_t from, to, c0, column, d;
 };
+
+// 2^x for x up to 0, with half of the work of vf_exp. Relative error 5e-7; 1 for 0.
+VEC_INLINE vf vf_exp2_below(vf x)
+{
+    x = vf_max(vf_set(-150), x); // a NaN is the second operand and stays
+    vf n = vf_round(x), r = vf_fma(n, vf_set(-1), x), p = vf_set(1.1125507e-3f);
+    p = vf_fma(p, r, vf_set(9.6662827e-3f));
+    p = vf_fma(p, r, vf_set(5.5574004e-2f));
+    p = vf_fma(p, r, vf_set(2.4022351e-1f));
+    p = vf_fma(p, r, vf_set(6.9314283e-1f));
+    return vf_scale2(vf_fma(p, r, vf_set(1)), n);
+}
 
 VEC_INLINE vf load_numbers(const unsigned char *p, uint64_t at, uint32_t format)
 {
@@ -131,7 +145,7 @@ VEC_INLINE void find_top(struct columns *s, const struct group *g, uint32_t c)
         top = vf_max(top, vf_load(scores + i));
     float best = vf_top(top), factor = column->now.top == -INFINITY ? 0
                                        : column->now.top == best    ? 1
-                                                                    : expf(column->now.top - best);
+                                                                    : exp2f(column->now.top - best);
     column->now = (struct attend_sums){ best, column->now.total * factor };
     for (uint32_t d = 0; factor != 1 && d < s->dims; d += VF)
         vf_store(out + d, vf_mul(vf_load(out + d), vf_set(factor)));
@@ -145,7 +159,7 @@ VEC_INLINE void weigh_column(struct columns *s, const struct group *g, uint32_t 
     vf shift = vf_set(-column->now.top), total = vf_set(0);
 
     for (uint32_t i = column->from / VF * VF; i < column->to; i += VF) {
-        vf w = vf_exp(vf_add(vf_load(scores + i), shift));
+        vf w = vf_exp2_below(vf_add(vf_load(scores + i), shift));
         total = vf_add(total, w);
         store_weights(s, scores, i, w);
     }
@@ -295,7 +309,7 @@ VEC_INLINE uint32_t columns_of_group(uint32_t n, uint32_t first)
 VEC_INLINE void gather_q(const struct columns *s)
 {
     uint32_t head_dim = s->run->args->pages.head_dim;
-    float *to = s->q, scale = s->run->args->scale;
+    float *to = s->q, scale = s->run->args->scale * LOG2_E;
     const float *q[VEC_COLUMNS];
 
     for (uint32_t first = 0, n; first < s->n; first += n, to += head_dim * VEC_COLUMNS) {
@@ -361,8 +375,8 @@ VEC_INLINE void attend_block(struct columns *s)
     find_pages(s);
     for (uint32_t n; g.first < s->n; g.first += n, g.index++) {
         n = columns_of_group(s->n, g.first);
-        s->ask_by_k = g.index == 0 ? s->v : s->k;
-        s->ask_by_v = g.index == 0 ? s->next_k : s->v;
+        s->ask_by_k = g.index == 0 ? s->k + ASK_AHEAD : s->k;
+        s->ask_by_v = g.index == 0 ? s->v + ASK_AHEAD : s->v;
         switch (n) {
 #define COLUMNS(C)              \
     case C:                     \
@@ -390,7 +404,7 @@ VEC_INLINE void merge(float *merged, struct attend_sums *before, const float *ou
 
     if (now->top == -INFINITY) // nothing of it was seen
         return;
-    float keep = before->top == -INFINITY ? 0 : expf(before->top - top), take = expf(now->top - top);
+    float keep = before->top == -INFINITY ? 0 : exp2f(before->top - top), take = exp2f(now->top - top);
     for (uint32_t d = 0; d < n; d += VF) {
         vf sum = vf_mul(vf_load_n(out + d, n - d), vf_set(take));
         vf_store_n(merged + d, vf_fma(vf_load_n(merged + d, n - d), vf_set(keep), sum), n - d);
@@ -463,6 +477,9 @@ SIMD static void VEC(attend)(const struct attend_run *run)
 
     s.k_format = shape->k_format <= KV_F16 ? (enum kv_format)shape->k_format : (enum kv_format)DOT_FORMAT;
     s.v_format = shape->v_format <= KV_F16 ? (enum kv_format)shape->v_format : (enum kv_format)DOT_FORMAT;
+    s.k = s.pages;
+    s.v = s.k + BLOCK_PAGES;
+    s.next_k = s.v + BLOCK_PAGES;
     s.dims = (shape->head_dim + VF - 1) / VF * VF;
     s.scores = run->local;
     s.out = s.scores + ATTEND_GROUP * ATTEND_KEYS;
