@@ -1,10 +1,9 @@
 // product.c - see product.h: choosing forms and tiles, and splitting rows. The kernels are in tile_*.c.
 #include "ops/matmul/product.h"
-#include <math.h>
 #include "ops/matmul/product_choices.h"
 
 // Rows of a block: more than L2 holds, since rows come from L3 in time while panels are read and expanded less often.
-enum { ROWS_CACHE_BYTES = 4800 << 10 };
+enum { ROWS_CACHE_BYTES = 6000 << 10 };
 enum { EXPAND_TILES = 3 }; // from so many tiles on, expanding a panel pays
 
 const struct product_kernels *product_kernels_of(uint32_t features)
@@ -73,59 +72,6 @@ void product_normalise(const struct product_kernels *kernels, const struct produ
     for (enum product_form form = FORM_BF16; form < N_PRODUCT_FORMS; form++)
         if (forms->at[form])
             product_prepare(kernels, form, (const float *)out, norm->n_cols, out + forms->at[form]);
-}
-
-void product_block_sums(struct product_block *b)
-{
-    int32_t sum = 0;
-
-    for (uint32_t i = 0; i < PANEL_SUB; i++)
-        sum += b->q[i];
-    b->minus_sum = -sum;
-    b->sum = b->scale * (float)sum;
-}
-
-// A NaN is the largest there is, and makes all of the block NaN.
-void product_super_scales(struct product_super *s, const float *tops, float *factors)
-{
-    float top = 0;
-
-    for (uint32_t i = 0; i < SUPER_SUBS; i++)
-        top = tops[i] > top || isnan(tops[i]) ? tops[i] : top;
-    float scale = top / 127, inverse = product_inverse(scale);
-    s->scale = scale / (1 << SUPER_BITS);
-    for (uint32_t i = 0; i < SUPER_SUBS; i++) {
-        int32_t halvings = 0;
-        for (uint32_t j = 1; j <= SUPER_BITS; j++)
-            halvings += tops[i] * (float)(1 << j) <= top;
-        s->left[i] = SUPER_BITS - halvings;
-        factors[i] = inverse * (float)(1 << halvings);
-    }
-}
-
-// Times 1 << left, divided by 1 << SUPER_SUM_SHIFT, rounded down.
-static int32_t super_sum(int32_t sum, int32_t left)
-{
-    return sum * (1 << SUPER_BITS >> SUPER_SUM_SHIFT) >> (SUPER_BITS - left);
-}
-
-void product_super_sums(struct product_super *s)
-{
-    int32_t sums[2 * SUPER_SUBS];
-
-    for (uint32_t i = 0; i < 2 * SUPER_SUBS; i++) {
-        int32_t sum = 0;
-        for (uint32_t j = 0; j < 16; j++)
-            sum += s->q[16 * i + j];
-        s->minus_sum[i] = -sum;
-        sums[i] = sum;
-    }
-    for (uint32_t i = 0; i < 2 * SUPER_SUBS; i++) { // numbers 1 and 2 of each four change places
-        uint32_t from = i % 4 == 1 ? i + 1 : i % 4 == 2 ? i - 1 : i;
-        s->sums_16[i] = (int16_t)super_sum(sums[from], s->left[from / 2]);
-        if (i < SUPER_SUBS)
-            s->sums_32[i] = (int16_t)super_sum(sums[2 * from] + sums[2 * from + 1], s->left[from]);
-    }
 }
 
 static size_t packed_bytes(const struct weight *w)

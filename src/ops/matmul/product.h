@@ -5,15 +5,11 @@
 // with a scale for each, or of 256 (K-quants, IQ4_XS). A row's form does not depend on other rows, so a step's rows may be dealt to tiles
 // in any way.
 //
-// In a block of 256 the largest number sets the scale, and each 32 of it may halve the scale up to SUPER_BITS times. A kernel then shifts
-// integers where it would multiply by another scale, and multiplications are what a product of int8 is bound by: 78 instructions for two
-// pipes instead of 88 for 256 columns of Q4_K. Numbers lose at most what one scale for all 256, which other engines have, would cost.
-//
 // The same bits for any number of rows: sums inside 32 (or 16) columns are exact integers; each output then takes one chain of fp32
 // operations over its blocks, in ascending order, whatever tile it is part of.
 #pragma once
 #include "device/cpu/cpu.h"
-#include "ops/matmul/panel.h"
+#include "ops/matmul/int8_rows.h"
 #include "ops/vec/row_kernels.h"
 
 enum product_form { FORM_FLOAT, FORM_BF16, FORM_INT8, FORM_SUPER, N_PRODUCT_FORMS };
@@ -21,24 +17,6 @@ enum {
     PRODUCT_MAX_ROWS = 12,
     PRODUCT_FEW = 6
 }; // rows of activations in a tile; up to so many each thread prepares them for itself
-
-struct product_block { // 32 columns of a row in FORM_INT8: value = scale * q
-    int8_t q[32];
-    float scale;
-    int32_t minus_sum; // of all q; negative, since that is what accumulators start from
-    float sum;         // scale * sum of q, for formats with a minimum
-};
-
-enum { SUPER_BITS = 5, SUPER_SUBS = PANEL_SUPER / PANEL_SUB };
-struct product_super { // 256 columns of a row in FORM_SUPER: value = scale * (q << left of its 32)
-    int8_t q[PANEL_SUPER];
-    int32_t left[SUPER_SUBS];          // 0 to SUPER_BITS
-    int32_t minus_sum[2 * SUPER_SUBS]; // of each 16
-    // For minimums, of each 32 and each 16: the sum of q << left, divided by 4, which fits. In pairs as in panels: 0 2 1 3, 4 6 5 7, ...
-    int16_t sums_32[SUPER_SUBS], sums_16[2 * SUPER_SUBS];
-    float scale;
-};
-enum { SUPER_SUM_SHIFT = 2 };
 
 struct product_tile {
     const unsigned char *w; // a panel
@@ -75,14 +53,6 @@ struct product_kernels {
     void (*store)(const struct product_store *s);
     const struct row_kernels *rows;
 };
-// What bringing rows to int8 needs no vectors for. The largest magnitudes of each 32 give left, the scale, and what to multiply by.
-static inline float product_inverse(float scale)
-{
-    return scale > 1e-37f ? 1 / scale : 0;
-}
-void product_block_sums(struct product_block *b); // what follows q and scale
-void product_super_scales(struct product_super *s, const float *tops, float *factors);
-void product_super_sums(struct product_super *s); // what follows q and left
 extern pack_fn pack_avx512, pack_avx2, pack_neon; // for .pack
 extern const struct product_kernels product_avx512, product_avx512_bf16, product_avx2, product_avx_vnni, product_neon,
     product_sdot, product_smmla;

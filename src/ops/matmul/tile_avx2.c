@@ -470,7 +470,7 @@ INTEGER_FORMATS(INT_TILES)
 ALL_FORMATS(EXACT_TILES)
 
 // Largest magnitude by its bits, so that a NaN wins and the whole block becomes NaN.
-INLINE float block_top(const float *x)
+SIMD static float block_top(const float *x)
 {
     const __m256i mask = _mm256_set1_epi32(0x7fffffff);
     __m256i top = _mm256_setzero_si256();
@@ -485,7 +485,7 @@ INLINE float block_top(const float *x)
     return largest;
 }
 
-INLINE void quantise_sub(const float *x, float factor, int8_t *out)
+SIMD static void quantise_sub(const float *x, float factor, int8_t *out)
 {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // the packs work within 128 bits
     __m256i q[4];
@@ -496,26 +496,16 @@ INLINE void quantise_sub(const float *x, float factor, int8_t *out)
     _mm256_storeu_si256((__m256i *)out, _mm256_permutevar8x32_epi32(bytes, order));
 }
 
-SIMD static void quantise(const float *x, uint32_t n, struct product_block *out)
+static const struct int8_kernels int8_kernels = { block_top, quantise_sub };
+
+static void quantise(const float *x, uint32_t n, struct product_block *out)
 {
-    for (uint32_t b = 0; b < n / PANEL_SUB; b++, x += PANEL_SUB, out++) {
-        out->scale = block_top(x) / 127;
-        quantise_sub(x, product_inverse(out->scale), out->q);
-        product_block_sums(out);
-    }
+    int8_blocks(&int8_kernels, x, n, out);
 }
 
-SIMD static void quantise_super(const float *x, uint32_t n, struct product_super *out)
+static void quantise_super(const float *x, uint32_t n, struct product_super *out)
 {
-    for (uint32_t b = 0; b < n / PANEL_SUPER; b++, x += PANEL_SUPER, out++) {
-        float tops[SUPER_SUBS], factors[SUPER_SUBS];
-        for (int i = 0; i < SUPER_SUBS; i++)
-            tops[i] = block_top(x + i * PANEL_SUB);
-        product_super_scales(out, tops, factors);
-        for (int i = 0; i < SUPER_SUBS; i++)
-            quantise_sub(x + i * PANEL_SUB, factors[i], out->q + i * PANEL_SUB);
-        product_super_sums(out);
-    }
+    int8_supers(&int8_kernels, x, n, out);
 }
 
 SIMD static void store(const struct product_store *s)

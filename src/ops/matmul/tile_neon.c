@@ -485,7 +485,7 @@ INTEGER_FORMATS(INT_TILES)
 ALL_FORMATS(EXACT_TILES)
 
 // Largest magnitude by its bits, so that a NaN wins and the whole block becomes NaN.
-INLINE float block_top(const float *x)
+static float block_top(const float *x)
 {
     uint32x4_t top = vdupq_n_u32(0);
 
@@ -506,26 +506,16 @@ static void quantise_sub(const float *x, float factor, int8_t *out)
     }
 }
 
+static const struct int8_kernels int8_kernels = { block_top, quantise_sub };
+
 static void quantise(const float *x, uint32_t n, struct product_block *out)
 {
-    for (uint32_t b = 0; b < n / PANEL_SUB; b++, x += PANEL_SUB, out++) {
-        out->scale = block_top(x) / 127;
-        quantise_sub(x, product_inverse(out->scale), out->q);
-        product_block_sums(out);
-    }
+    int8_blocks(&int8_kernels, x, n, out);
 }
 
 static void quantise_super(const float *x, uint32_t n, struct product_super *out)
 {
-    for (uint32_t b = 0; b < n / PANEL_SUPER; b++, x += PANEL_SUPER, out++) {
-        float tops[SUPER_SUBS], factors[SUPER_SUBS];
-        for (int i = 0; i < SUPER_SUBS; i++)
-            tops[i] = block_top(x + i * PANEL_SUB);
-        product_super_scales(out, tops, factors);
-        for (int i = 0; i < SUPER_SUBS; i++)
-            quantise_sub(x + i * PANEL_SUB, factors[i], out->q + i * PANEL_SUB);
-        product_super_sums(out);
-    }
+    int8_supers(&int8_kernels, x, n, out);
 }
 
 static void store(const struct product_store *s)
