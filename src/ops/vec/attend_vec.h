@@ -8,7 +8,7 @@
 // F32 and F16 pages are multiplied as they lie. Other formats are first brought, a block at a time, to F32; with BF16 instructions
 // (attend_bf16.h) BF16 pages are multiplied as they lie, and Q8_0 becomes BF16.
 // Pages lie anywhere, so the processor cannot guess the next one: the first group asks for the page that comes ASK_AHEAD later, in the
-// order K, V, the next block's K. Others would push out of L1 what they read: they ask for what they have.
+// order K, V, the next block's K; of a short block, the page of V. Others would push out of L1 what they read: they ask for what they have.
 #include "ops/vec/row_kernels.h"
 
 enum { BLOCK_PAGES = ATTEND_KEYS / PAGE_TOKENS, ASK_AHEAD = BLOCK_PAGES / 2, PAGE_VECTORS = PAGE_TOKENS / VF };
@@ -343,9 +343,12 @@ VEC_INLINE void find_pages(struct columns *s)
     uint32_t last = (run->position + run->n_rows - 1) / PAGE_TOKENS, first = s->base / PAGE_TOKENS;
     uint32_t k_bytes = page_head_bytes(shape->k_format, shape->head_dim),
              v_bytes = page_head_bytes(shape->v_format, shape->head_dim);
-    uint32_t bytes = page_head_bytes(DOT_FORMAT, shape->head_dim);
+    uint32_t bytes = page_head_bytes(DOT_FORMAT, shape->head_dim), n = (last - first + VEC_PAGES) / VEC_PAGES * VEC_PAGES;
 
-    for (uint32_t i = 0; i < BLOCK_PAGES; i++) {
+    n = n < BLOCK_PAGES ? n : BLOCK_PAGES;
+    s->v = s->k + n;
+    s->next_k = s->v + n;
+    for (uint32_t i = 0; i < n; i++) {
         uint32_t here = first + i < last ? first + i : last,
                  then = first + i + BLOCK_PAGES < last ? first + i + BLOCK_PAGES : last;
         uint64_t place = page_place(shape, run->table[here], run->kv_head),
@@ -353,8 +356,11 @@ VEC_INLINE void find_pages(struct columns *s)
         s->k[i] = (const unsigned char *)run->k_pages + place * k_bytes;
         s->v[i] = (const unsigned char *)run->v_pages + place * v_bytes;
         s->next_k[i] = (const unsigned char *)run->k_pages + next * k_bytes;
-        if (first + i > last)
+        if (first + i > last) { // converted already
+            s->k[i] = s->k[i - 1];
+            s->v[i] = s->v[i - 1];
             continue;
+        }
         if (s->k_format != shape->k_format) {
             convert_page(shape, shape->k_format, false, s->k[i], s->converted + i * bytes);
             expect_page(s->next_k[i], k_bytes);
@@ -373,10 +379,11 @@ VEC_INLINE void attend_block(struct columns *s)
     struct group g = { 0 };
 
     find_pages(s);
+    const long ahead = s->v - s->k < ASK_AHEAD ? s->v - s->k : ASK_AHEAD;
     for (uint32_t n; g.first < s->n; g.first += n, g.index++) {
         n = columns_of_group(s->n, g.first);
-        s->ask_by_k = g.index == 0 ? s->k + ASK_AHEAD : s->k;
-        s->ask_by_v = g.index == 0 ? s->v + ASK_AHEAD : s->v;
+        s->ask_by_k = g.index == 0 ? s->k + ahead : s->k;
+        s->ask_by_v = g.index == 0 ? s->v + ahead : s->v;
         switch (n) {
 #define COLUMNS(C)              \
     case C:                     \
@@ -478,8 +485,6 @@ SIMD static void VEC(attend)(const struct attend_run *run)
     s.k_format = shape->k_format <= KV_F16 ? (enum kv_format)shape->k_format : (enum kv_format)DOT_FORMAT;
     s.v_format = shape->v_format <= KV_F16 ? (enum kv_format)shape->v_format : (enum kv_format)DOT_FORMAT;
     s.k = s.pages;
-    s.v = s.k + BLOCK_PAGES;
-    s.next_k = s.v + BLOCK_PAGES;
     s.dims = (shape->head_dim + VF - 1) / VF * VF;
     s.scores = run->local;
     s.out = s.scores + ATTEND_GROUP * ATTEND_KEYS;
