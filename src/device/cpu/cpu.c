@@ -22,9 +22,8 @@ struct cpu {
     struct chunk *newest;              // for large buffers
 };
 
-// One play's tile counters: tile_at[command * CPU_MAX_PHASES + phase] is the next tile to take.
 struct cpu_tape {
-    atomic_uint *tile_at;
+    atomic_uint *tile_at; // [commands][CPU_MAX_PHASES][threads]: how many tiles of a thread's part are taken in this play
     unsigned char *local; // [threads][local_bytes]
     size_t local_bytes;
     struct shares shares;
@@ -39,19 +38,30 @@ struct cpu_play {
     bool by_rows; // the tape's first commands are dealt by rows
 };
 
-static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase, const struct cpu_plan *plan,
-                      atomic_uint *at)
+static atomic_uint *counters_of(const struct cpu *cpu, const struct cpu_tape *native, uint32_t command, uint32_t phase)
 {
-    uint32_t n_tiles = plan->n_tiles[phase], n_chunks = call->n_threads * CHUNKS_PER_THREAD;
-    uint32_t chunk = (n_tiles + n_chunks - 1) / n_chunks;
+    return native->tile_at + ((size_t)command * CPU_MAX_PHASES + phase) * team_size(cpu->team);
+}
 
-    if (plan->n_together && chunk > plan->n_together)
-        chunk -= chunk % plan->n_together;
-    for (;;) {
-        uint32_t first = atomic_fetch_add_explicit(at, chunk, memory_order_relaxed);
-        if (first >= n_tiles)
-            return;
-        kernel->run(call, phase, first, n_tiles - first < chunk ? n_tiles : first + chunk);
+// Where a thread's own part of the tiles begins. Parts are contiguous: each thread reads one stretch of a weight, from front to back.
+static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned thread, unsigned n_threads)
+{
+    uint32_t at = (uint32_t)((uint64_t)n_tiles * thread / n_threads);
+
+    return thread < n_threads && n_together ? at - at % n_together : at;
+}
+
+// The thread's own part, in chunks; then what others have not yet taken of theirs.
+static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase, const struct cpu_plan *plan,
+                      atomic_uint *tile_at)
+{
+    for (unsigned i = 0; i < call->n_threads; i++) {
+        unsigned owner = (call->thread + i) % call->n_threads;
+        uint32_t begin = part_begin(plan->n_tiles[phase], plan->n_together, owner, call->n_threads),
+                 end = part_begin(plan->n_tiles[phase], plan->n_together, owner + 1, call->n_threads),
+                 chunk = (end - begin + CHUNKS_PER_THREAD - 1) / CHUNKS_PER_THREAD, first;
+        while ((first = begin + atomic_fetch_add_explicit(&tile_at[owner], chunk, memory_order_relaxed)) < end)
+            kernel->run(call, phase, first, end - first < chunk ? end : first + chunk);
     }
 }
 
@@ -70,7 +80,7 @@ static void play_command(const struct cpu_play *p, uint32_t index, struct cpu_ca
             continue;
         if (ran++)
             team_barrier(p->cpu->team);
-        run_tiles(kernel, call, phase, &plan, &native->tile_at[index * CPU_MAX_PHASES + phase]);
+        run_tiles(kernel, call, phase, &plan, counters_of(p->cpu, native, index, phase));
     }
 }
 
@@ -123,8 +133,8 @@ static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step
         p.n_threads = team_size(cpu->team);
     CHECK(p.step->n_rows <= t->limits.max_rows && p.step->n_outputs <= t->limits.max_outputs);
     (void)err;
-    for (uint32_t i = first * CPU_MAX_PHASES; i < last * CPU_MAX_PHASES; i++)
-        atomic_store_explicit(&native->tile_at[i], 0, memory_order_relaxed);
+    for (atomic_uint *at = counters_of(cpu, native, first, 0); at < counters_of(cpu, native, last, 0); at++)
+        atomic_store_explicit(at, 0, memory_order_relaxed);
     struct team_time time = team_run_some(cpu->team, p.n_threads, play_commands, &p);
     if (!p.by_rows)
         width_note(&cpu->width, time, clock_ns());
@@ -196,7 +206,7 @@ static bool cpu_seal(struct device *d, struct tape *t, struct err *err)
     t->native = native;
     native->local_bytes = local_bytes_needed(cpu, t);
     native->local = native->local_bytes ? mem_alloc_aligned(native->local_bytes * team_size(cpu->team), LINE) : NULL;
-    native->tile_at = mem_alloc_array((size_t)t->n_commands * CPU_MAX_PHASES + 1, sizeof *native->tile_at);
+    native->tile_at = mem_alloc_array((size_t)t->n_commands * CPU_MAX_PHASES * team_size(cpu->team) + 1, sizeof *native->tile_at);
     if (native->local && native->tile_at && shares_open(&native->shares, t, cpu->options.table->ops, team_size(cpu->team)))
         return true;
     cpu_drop(d, t);

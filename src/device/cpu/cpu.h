@@ -1,8 +1,8 @@
 // cpu.h - the CPU as a device, and what its kernels see.
 //
 // A kernel is a pair of functions: plan says into how many tiles its work falls for a given step, run does a range of tiles. Threads
-// take chunks of tiles from a counter, so a tile's result must not depend on who computes it or on what else is computed. A kernel
-// with several phases gets a barrier between them.
+// take chunks of their own part of the tiles, then of others' parts, so a tile's result must not depend on who computes it or on what
+// else is computed. A kernel with several phases gets a barrier between them.
 // The plain kernel of an operation is its definition. Faster ones follow, each with the processor features it needs.
 #pragma once
 #include "base/threads.h"
@@ -40,7 +40,7 @@ struct cpu_call {
 struct cpu_plan {
     uint32_t n_phases;
     uint32_t n_tiles[CPU_MAX_PHASES];
-    uint32_t n_together; // tiles that read neighbouring memory, best taken by one thread; 0: as it comes
+    uint32_t n_together; // tiles that read neighbouring memory, best in one thread's part; 0: as it comes
     size_t local_bytes;  // per thread; must not grow with a smaller step
 };
 
