@@ -8,7 +8,7 @@
 #include "device/cuda/vendor.h"
 #include "device/tape.h"
 
-enum { CUDA_PARAMS_BYTES = 512 };
+enum { CUDA_PARAMS_BYTES = 1024 };
 
 struct cuda_launch {
     cu_function function; // NULL: params is a struct vendor_product
@@ -45,6 +45,12 @@ void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape 
 void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product);
 bool cuda_has_kernel(const struct cuda_plan *p,
                      const char *kernel); // for this device: an image need not serve every architecture
+// A view of bf16 numbers for the copy engine, in boxes whose rows of 128 bytes shared memory gets swizzled. map: 128 bytes, aligned to 64.
+struct cuda_view {
+    uint64_t at, dims[5], strides[4]; // strides in bytes, of all dimensions but the first
+    uint32_t box[5];
+};
+bool cuda_view_encode(const struct cuda_plan *p, const struct cuda_view *view, void *map); // false: the device cannot
 // Device address of an operand, 0 when absent.
 uint64_t cuda_at(const struct cuda_plan *p, uint32_t operand);
 const struct weight *cuda_weight(const struct cuda_plan *p, uint32_t operand);

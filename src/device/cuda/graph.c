@@ -50,6 +50,8 @@ void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape 
     l->block = shape.block;
     l->shared = shape.shared;
     l->function = cuda_function(p->cuda, kernel);
+    if (l->function) // alike for all kernels: those that want unlike shares of a multiprocessor's memory never run there side by side
+        cuda_check(p->cuda, p->cuda->cu->function_set(l->function, CU_FUNCTION_SHARED_CARVEOUT, 100), kernel, &p->error);
     if (!l->function)
         err_set(&p->error, ERR_UNSUPPORTED, "this build has no kernel %s", kernel);
     else if (shape.shared > p->device.shared_bytes)
@@ -73,6 +75,15 @@ void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product)
 bool cuda_has_kernel(const struct cuda_plan *p, const char *kernel)
 {
     return cuda_function(p->cuda, kernel) != NULL;
+}
+
+bool cuda_view_encode(const struct cuda_plan *p, const struct cuda_view *view, void *map)
+{
+    static const uint32_t every[5] = { 1, 1, 1, 1, 1 };
+
+    return p->cuda->cu->tensor_tiles &&
+           p->cuda->cu->tensor_tiles(map, CU_TENSOR_BF16, 5, (void *)(uintptr_t)view->at, view->dims, view->strides, view->box,
+                                     every, 0, CU_TENSOR_SWIZZLE_128, CU_TENSOR_L2_256, 0) == 0;
 }
 
 uint64_t cuda_at(const struct cuda_plan *p, uint32_t operand)
