@@ -121,6 +121,48 @@ static void products_of_odd_widths(void **state)
     }
 }
 
+// Rows and sizes that take gemm_hopper through every width of a tile, with tiles shared among blocks and after whole ones.
+static void products_in_tiles(void **state)
+{
+    static const uint32_t rows[][2] = { { 2, 2 },   { 8, 8 },   { 9, 16 },    { 17, 17 },   { 32, 32 },
+                                        { 63, 64 }, { 65, 65 }, { 129, 200 }, { 300, 512 }, { 3, 512 } };
+    static const uint32_t sizes[][2] = { { 512, 160 }, { 1056, 1008 }, { 2048, 592 }, { 512, 5136 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        struct shape c = { .format = QUANT_BF16, .rows = rows[r][0], .most_rows = rows[r][1], .limit = 5e-5 };
+        for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            c.n_cols = sizes[i][0];
+            c.n_out = sizes[i][1];
+            c.bias = i % 2;
+            c.format = QUANT_BF16;
+            compare("matmul", &c, record_matmul);
+            compare("gate_up", &c, record_gate_up);
+            c.format = i == 2 ? QUANT_Q4_K : QUANT_Q8_0;
+            c.limit = 5e-4;
+            compare("matmul", &c, record_matmul);
+            c.limit = 5e-5;
+        }
+        for (uint32_t i = 0; i < 6; i++) {
+            struct shape q = { .format = QUANT_BF16,
+                               .other = i == 4 ? QUANT_Q8_0 : 0,
+                               .rows = rows[r][0],
+                               .most_rows = rows[r][1],
+                               .n_cols = 512,
+                               .head_dim = i == 5 ? 48 : 64 << i / 2 % 2,
+                               .n_heads = 6,
+                               .n_kv_heads = 2,
+                               .past = 20,
+                               .bias = i == 1,
+                               .pairs = i % 2 ? ROPE_HALVES : ROPE_ADJACENT,
+                               .limit = 5e-4 };
+            q.k_format = q.v_format = KV_F16;
+            compare("qkv", &q, record_qkv);
+        }
+    }
+}
+
 // Wide and tall enough that a block goes through several stages and every stage is filled again.
 static void products_of_real_sizes(void **state)
 {
@@ -351,7 +393,8 @@ int main(void)
         cmocka_unit_test(qkv_in_every_shape),       cmocka_unit_test(rope_store_alone),
         cmocka_unit_test(attention_in_every_shape), cmocka_unit_test(pages_of_every_format),
         cmocka_unit_test(products_of_the_vendor),   cmocka_unit_test(products_and_attention_of_lesser_devices),
-        cmocka_unit_test(products_of_real_sizes),   cmocka_unit_test(sampling_as_defined),
+        cmocka_unit_test(products_of_real_sizes),   cmocka_unit_test(products_in_tiles),
+        cmocka_unit_test(sampling_as_defined),
     };
     struct err err = { 0 };
 

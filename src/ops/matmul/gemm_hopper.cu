@@ -1,134 +1,208 @@
-// gemm_hopper.cu - gemm_many for Hopper: wgmma on weights that are dequantised into registers, activations by bulk copies.
+// gemm_hopper.cu - products for Hopper: wgmma on weights that are copied into shared memory or dequantised into registers.
 //
-// One block an SM walks over the tiles: 64 pairs of weight rows by 128 or 256 rows of activations. One thread of a producer warpgroup
-// keeps a ring of stages full (64 columns of activations each, stored by ready.cu exactly as shared memory wants them); two warpgroups
-// take 32 pairs each, the M side of the instruction, and read their weights straight from memory a step of 128 columns ahead, the
-// first of the next tile before the end of this one. While four products run, the next four fragments are dequantised.
+// A tile is 64 pairs of weight rows, the M side of the instruction, by 8 to 256 rows of activations. One thread keeps a belt of stages
+// full: 64 columns of activations, stored by ready.cu exactly as shared memory wants them, and of bf16 weights, in boxes by the copy
+// engine; the first weights are on their way before the activations are ready. Two warpgroups take 32 pairs each. Other weights they
+// read straight from memory some steps of 128 columns ahead, and dequantise four fragments while four products run.
 // The two meet only through the belt, so that one's results are stored while the other still multiplies.
+// One block an SM (two with few rows) walks over the tiles; those of an uneven last turn are shared (struct walk).
 // The image of another architecture holds no such kernel; pairs.c then takes gemm_many.
 #include "ops/matmul/fragments.cuh"
 #include "ops/matmul/pairs.cuh"
+#include "ops/matmul/wgmma.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-enum { CONSUMER_THREADS = 256, HOPPER_THREADS = 384, TILE_PAIRS = 64, STEP_COLUMNS = 128 };
+enum { CONSUMER_THREADS = 256, TILE_PAIRS = 64, STEP_COLUMNS = 128, STAGE_WEIGHTS = 16384, LEAST_STEPS = 4 };
 
-template <u32 ROWS> struct belt {
-    static constexpr u32 stages = ROWS == 256 ? 6 : 10, stage_bytes = ROWS * 128, chunk_bytes = READY_ROWS * 128;
+// A kernel: TILES says that weights travel through shared memory. pairs.c counts the stages as well.
+template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED> struct kernel {
+    static constexpr u32 F = FORMAT, ROWS = N_ROWS;
+    static constexpr bool TILES = IN_SHARED, FEW = ROWS <= 64; // few: two blocks an SM
+    static constexpr u32 chunk_bytes = (ROWS < READY_ROWS ? ROWS : READY_ROWS) * 128, weights_bytes = TILES ? STAGE_WEIGHTS : 0,
+                         stage_bytes = weights_bytes + ROWS * 128, fit = (FEW ? HOPPER_FEW_ROOM : HOPPER_ROOM) / stage_bytes,
+                         n_stages = fit < HOPPER_MOST_STAGES ? fit : HOPPER_MOST_STAGES;
+    static constexpr u32 depth = ROWS == 256 ? 1 : 3; // steps of weights in registers on their way
+};
+
+template <class K> struct belt {
     u32 full, empty, data; // in shared memory
     u32 at, phase;
 
     __device__ __forceinline__ void next()
     {
-        if (++at == stages) {
+        if (++at == K::n_stages) {
             at = 0;
             phase ^= 1;
         }
     }
+    __device__ __forceinline__ u32 stage() const
+    {
+        return data + at * K::stage_bytes;
+    }
 };
 
-static __device__ __forceinline__ void barrier_init(u32 barrier, u32 n)
+struct share { // of a tile: steps begin .. end - 1
+    u32 tile, begin, end;
+};
+
+// What the blocks compute; in shared memory, since it is seldom read. Tile by tile, all blocks in turn, neighbours with the same weights,
+// so that these are read from memory once; then a block's share of the tiles that are left over, whose steps are dealt evenly; those
+// who share a tile meet. Which block takes what depends on the number of rows and blocks alone, and so do the sums.
+struct walk {
+    u32 n_rows, n_row_tiles, n_steps;
+    u32 whole;              // tiles that are not shared
+    u32 n_units, n_sharers; // steps of the others, and blocks among which they are dealt
+    u32 alike;              // each of those blocks has one share
+
+    __device__ __forceinline__ u32 first_unit(u32 block) const
+    {
+        return block < n_sharers ? block * n_units / n_sharers : n_units;
+    }
+    __device__ __forceinline__ u32 block_of(u32 at) const
+    {
+        return ((at + 1) * n_sharers - 1) / n_units;
+    }
+    __device__ __forceinline__ u32 first_pair(const struct share &s) const
+    {
+        return s.tile / n_row_tiles * TILE_PAIRS;
+    }
+    template <class K> __device__ __forceinline__ u32 first_row(const struct share &s) const
+    {
+        return s.tile % n_row_tiles * K::ROWS;
+    }
+    // A block's first share, and the one after a share. false: there is none.
+    __device__ __forceinline__ bool first(struct share &s) const
+    {
+        return whole_tile(blockIdx.x, s);
+    }
+    __device__ __forceinline__ bool next(struct share &s) const
+    {
+        return s.tile < whole ? whole_tile(s.tile + gridDim.x, s) : steps_from((s.tile - whole) * n_steps + s.end, s);
+    }
+    __device__ __forceinline__ bool whole_tile(u32 tile, struct share &s) const
+    {
+        if (tile >= whole)
+            return steps_from(first_unit(blockIdx.x), s);
+        s = { tile, 0, n_steps };
+        return true;
+    }
+    __device__ __forceinline__ bool steps_from(u32 unit, struct share &s) const
+    {
+        u32 end = first_unit(blockIdx.x + 1), begin = unit % n_steps;
+        if (unit >= end)
+            return false;
+        s = { whole + unit / n_steps, begin, min(n_steps, begin + end - unit) };
+        return true;
+    }
+};
+
+// As many blocks a tile as there are, if that leaves few idle; else all, whose shares then begin anywhere.
+static __device__ __forceinline__ u32 sharers(u32 rest, u32 n_steps)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(n));
-}
-static __device__ __forceinline__ void barrier_expect(u32 barrier, u32 bytes)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-static __device__ __forceinline__ void barrier_arrive(u32 barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-static __device__ __forceinline__ void barrier_wait(u32 barrier, u32 phase)
-{
-    asm volatile(
-        "{\n.reg .pred p;\nWAIT:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra WAIT;\nDONE:\n}" ::"r"(
-            barrier),
-        "r"(phase)
-        : "memory");
-}
-static __device__ __forceinline__ void bulk_copy(u32 to, const u8 *from, u32 bytes, u32 barrier)
-{
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
-                 "r"(bytes), "r"(barrier)
-                 : "memory");
+    u32 each = min(min(gridDim.x / rest, n_steps / LEAST_STEPS), HOPPER_MOST_SHARERS / 2), n = each * rest;
+    bool idle = n * 100 < gridDim.x * 85, short_of_steps = each < gridDim.x / rest;
+
+    return idle && !short_of_steps ? gridDim.x : max(rest, n);
 }
 
-static __device__ __forceinline__ u64 tile_descriptor(u32 at) // 128-byte rows, swizzled; groups of 8 rows 1024 bytes apart
+template <class K> static __device__ __forceinline__ struct walk walk_of(const struct pairs_params &p)
 {
-    return 0x4000004000010000ull | (at & 0x3FFFF) >> 4;
-}
-#define S8(n)  "%" #n "0,%" #n "1,%" #n "2,%" #n "3,%" #n "4,%" #n "5,%" #n "6,%" #n "7,%" #n "8,%" #n "9,"
-#define D4(i)  "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
-#define D16(i) D4(i), D4(i + 1), D4(i + 2), D4(i + 3)
-#define D64(i) D16(i), D16(i + 4), D16(i + 8), D16(i + 12)
-static __device__ __forceinline__ void wgmma(f32 (&d)[16][4], const u32 (&a)[4], u64 b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9," S8(1) S8(2) S8(3) S8(4)
-                     S8(5) "%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, 1, 1, 1, 0;"
-                 : D64(0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-static __device__ __forceinline__ void wgmma(f32 (&d)[32][4], const u32 (&a)[4], u64 b)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9," S8(1) S8(2) S8(3) S8(4)
-                     S8(5) S8(6) S8(7) S8(8) S8(9) S8(10)
-                         S8(11) "%120,%121,%122,%123,%124,%125,%126,%127}, {%128,%129,%130,%131}, %132, 1, 1, 1, 0;"
-                 : D64(0), D64(16)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    struct walk w;
+
+    w.n_rows = n_rows_of(p.step, p.rows);
+    w.n_row_tiles = (w.n_rows + K::ROWS - 1) / K::ROWS;
+    w.n_steps = p.ready_cols / STEP_COLUMNS;
+    u32 n_tiles = w.n_row_tiles * ((p.n_pairs + TILE_PAIRS - 1) / TILE_PAIRS), rest = n_tiles % gridDim.x;
+    if (rest * 16 >= gridDim.x * 15)
+        rest = 0;
+    w.whole = n_tiles - rest;
+    w.n_units = rest * w.n_steps;
+    w.n_sharers = rest ? sharers(rest, w.n_steps) : 1;
+    w.alike = rest && w.n_sharers % rest == 0;
+    return w;
 }
 
-// What a lane holds of its two rows of weights: 128 columns made ready, and the next 128 as loaded. Plain numbers need no making
+// What a lane holds of its two rows of weights: 128 columns made ready, and the next ones as loaded. Plain numbers need no making
 // ready: each half of them is replaced as soon as it is used, which saves the registers of a second copy.
-template <u32 F> struct lane_weights {
+template <class K> struct lane_weights {
+    static constexpr u32 F = K::F;
     static constexpr bool plain = F == PLANES_BF16 || F == PLANES_F16;
-    struct strip<F> next[2];
+    struct strip<F> next[K::depth][2];
     struct prepared<F> now[2];
+    struct share share; // what is loaded next: the rest of it
     struct pair r;
 
-    __device__ __forceinline__ void load(const struct pairs_params &p, u32 step)
+    __device__ __forceinline__ void find(const struct pairs_params &p, const struct walk &w)
     {
-        u32 block = step * 4 + threadIdx.x % 4;
-        strip_load<F>(next[0], p.w[r.matrix[0]], r.row[0], block);
-        strip_load<F>(next[1], p.w[r.matrix[1]], r.row[1], block);
+        u32 own = threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
+        r = pair_find(p, p.first_pair + min(w.first_pair(share) + own, p.n_pairs - 1));
     }
-    template <u32 H> __device__ __forceinline__ void load_half(const struct pairs_params &p, u32 step)
+    __device__ __forceinline__ void advance(const struct pairs_params &p, const struct walk &w)
+    {
+        if (++share.begin < share.end)
+            return;
+        if (w.next(share))
+            find(p, w);
+        else
+            share.begin--; // loaded for nothing
+    }
+    __device__ __forceinline__ void load(const struct pairs_params &p, struct strip<F> (&to)[2])
+    {
+        u32 block = share.begin * 4 + threadIdx.x % 4;
+        strip_load<F>(to[0], p.w[r.matrix[0]], r.row[0], block);
+        strip_load<F>(to[1], p.w[r.matrix[1]], r.row[1], block);
+    }
+    template <u32 H> __device__ __forceinline__ void load_half(const struct pairs_params &p)
     {
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             const struct planes &w = p.w[r.matrix[i]];
-            u32 n_blocks = w.n_cols / 32, block = min(step * 4 + threadIdx.x % 4, n_blocks - 1);
+            u32 n_blocks = w.n_cols / 32, block = min(share.begin * 4 + threadIdx.x % 4, n_blocks - 1);
             const uint4 *at = (const uint4 *)w.quants + ((u64)r.row[i] * n_blocks + block) * 4;
             now[i].q[H] = __ldg(at + H);
             now[i].q[2 + H] = __ldg(at + 2 + H);
         }
     }
-    __device__ __forceinline__ void begin(const struct pairs_params &p)
+    __device__ __forceinline__ void begin(const struct pairs_params &p, const struct walk &w)
     {
+        if (!w.first(share))
+            return;
+        find(p, w);
         if constexpr (plain) {
-            load_half<0>(p, 0);
-            load_half<1>(p, 0);
+            load_half<0>(p);
+            load_half<1>(p);
         } else {
-            load(p, 0);
+#pragma unroll
+            for (u32 i = 0; i < K::depth; i++) {
+                load(p, next[i]);
+                advance(p, w);
+            }
         }
     }
-    // Before a step's first half: `step` is the one that comes after it.
-    __device__ __forceinline__ void turn(const struct pairs_params &p, u32 step)
+    // Before a step's first half.
+    __device__ __forceinline__ void turn(const struct pairs_params &p, const struct walk &w)
     {
         if constexpr (!plain) {
-            strip_prepare<F>(now[0], next[0]);
-            strip_prepare<F>(now[1], next[1]);
-            load(p, step);
+            strip_prepare<F>(now[0], next[0][0]);
+            strip_prepare<F>(now[1], next[0][1]);
+#pragma unroll
+            for (u32 i = 1; i < K::depth; i++) {
+                next[i - 1][0] = next[i][0];
+                next[i - 1][1] = next[i][1];
+            }
+            load(p, next[K::depth - 1]);
         }
+        advance(p, w);
     }
-    template <u32 H> __device__ __forceinline__ void fragments(const struct pairs_params &p, u32 step, u32 (&a)[4][4])
+    template <u32 H> __device__ __forceinline__ void fragments(const struct pairs_params &p, u32 (&a)[4][4])
     {
         fragment<4 * H>(a[0]);
         fragment<4 * H + 1>(a[1]);
         fragment<4 * H + 2>(a[2]);
         fragment<4 * H + 3>(a[3]);
         if constexpr (plain)
-            load_half<H>(p, step);
+            load_half<H>(p);
     }
     template <u32 S> __device__ __forceinline__ void fragment(u32 (&a)[4])
     {
@@ -137,87 +211,246 @@ template <u32 F> struct lane_weights {
     }
 };
 
-struct tile {
-    u32 first_pair, first_row;
-};
+// Where the next stage's copies come from. All divisions are made once for a share: the thread that fills the belt has no time for them.
+template <class K> struct source {
+    struct share share;
+    const u8 *rows; // of this stage
+    u32 stage, end; // 64 columns each
+    u32 bytes;      // of rows
+    u32 second;     // from one chunk of 128 rows to the next one, or 0: what lies in its place is multiplied for nothing
+    u32 matrix[2], eight[2], head[2]; // of the two halves of the pairs
+    bool left;
 
-// The k-th product of the tiles' walk: neighbours share weights, so that these are read from memory once.
-template <u32 ROWS> static __device__ __forceinline__ struct tile tile_at(u32 item, u32 n_row_tiles)
-{
-    return { item / n_row_tiles * TILE_PAIRS, item % n_row_tiles * ROWS };
-}
-
-struct walk {
-    u32 n_rows, n_row_tiles, n_items, n_steps;
-};
-template <u32 ROWS> static __device__ __forceinline__ struct walk walk_of(const struct pairs_params &p)
-{
-    struct walk w;
-    w.n_rows = n_rows_of(p.step, p.rows);
-    w.n_row_tiles = (w.n_rows + ROWS - 1) / ROWS;
-    w.n_items = w.n_row_tiles * ((p.n_pairs + TILE_PAIRS - 1) / TILE_PAIRS);
-    w.n_steps = p.ready_cols / STEP_COLUMNS;
-    return w;
-}
-
-template <u32 ROWS>
-static __device__ __forceinline__ void produce(const struct pairs_params &p, struct belt<ROWS> belt, const struct walk &w)
-{
-    u32 n_stages = p.ready_cols / 64;
-
-    for (u32 item = blockIdx.x; item < w.n_items; item += gridDim.x) {
-        u32 chunk = tile_at<ROWS>(item, w.n_row_tiles).first_row / READY_ROWS, bytes = belt.chunk_bytes;
-        const u8 *from = p.ready + (u64)chunk * n_stages * bytes;
-        bool second =
-            ROWS == 256 && (chunk + 1) * READY_ROWS < w.n_rows; // what lies in its place otherwise is multiplied for nothing
-        for (u32 k = 0; k < n_stages; k++, belt.next()) {
-            u32 full = belt.full + 8 * belt.at, to = belt.data + belt.at * belt.stage_bytes;
-            barrier_wait(belt.empty + 8 * belt.at, belt.phase ^ 1);
-            barrier_expect(full, second ? 2 * bytes : bytes);
-            bulk_copy(to, from + (u64)k * bytes, bytes, full);
-            if (second)
-                bulk_copy(to + bytes, from + (u64)(n_stages + k) * bytes, bytes, full);
+    __device__ __forceinline__ void begin(const struct pairs_params &p, const struct walk &w, const struct tiles_params *tiles)
+    {
+        if (!left)
+            return;
+        u32 row = w.first_row<K>(share), n_stages = p.ready_cols / 64;
+        stage = 2 * share.begin;
+        end = 2 * share.end;
+        rows = (K::TILES ? p.ready_bf16 : p.ready) + ((u64)(row / READY_ROWS) * n_stages + stage) * READY_ROWS * 128 +
+               row % READY_ROWS * 128;
+        second = K::ROWS > READY_ROWS && row + READY_ROWS < w.n_rows ? n_stages * K::chunk_bytes : 0;
+        bytes = (second ? 2 : 1) * K::chunk_bytes;
+        if constexpr (K::TILES)
+            find_pairs(w, *tiles);
+    }
+    __device__ __forceinline__ void find_pairs(const struct walk &w, const struct tiles_params &t)
+    {
+        const struct pairs_params &p = t.pairs;
+#pragma unroll
+        for (u32 half = 0; half < 2; half++) {
+            u32 m = 0, pair = p.first_pair + min(w.first_pair(share) + half * 32, (p.n_pairs - 1) / 32 * 32);
+            if (p.mode >= PAIRS_ROPE)
+                for (; m < 2 && pair >= p.w[m].n_rows / 2; m++)
+                    pair -= p.w[m].n_rows / 2;
+            matrix[half] = m;
+            eight[half] = pair / 8 % t.eights[m];
+            head[half] = pair / 8 / t.eights[m];
         }
+    }
+    __device__ __forceinline__ void next(const struct pairs_params &p, const struct walk &w, const struct tiles_params *tiles)
+    {
+        rows += READY_ROWS * 128;
+        if (++stage < end)
+            return;
+        left = w.next(share);
+        begin(p, w, tiles);
+    }
+    __device__ __forceinline__ void copy_rows(u32 to, u32 full) const
+    {
+        bulk_copy(to, rows, K::chunk_bytes, full);
+        if (second)
+            bulk_copy(to + K::chunk_bytes, rows + second, K::chunk_bytes, full);
+    }
+    __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full, u64 policy) const
+    {
+#pragma unroll
+        for (u32 half = 0; half < 2; half++) {
+            const u32 at[3] = { stage * 64, eight[half], head[half] };
+            box_copy(to + half * STAGE_WEIGHTS / 2, &t.w[matrix[half]], full, at, policy);
+        }
+    }
+};
+
+// tiles: NULL where consumers read the weights.
+template <class K>
+static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct tiles_params *tiles,
+                                               struct belt<K> belt, const struct walk &w)
+{
+    u64 policy = cache_policy(w.n_row_tiles == 1);
+    struct source<K> from;
+
+    from.left = w.first(from.share);
+    from.begin(p, w, tiles);
+    if constexpr (K::TILES) {
+        struct source<K> weights = from;
+        auto early = belt;
+        for (u32 i = 0; i < K::n_stages && weights.left; i++, weights.next(p, w, tiles), early.next()) {
+            expect_bytes(early.full + 8 * early.at, K::weights_bytes + weights.bytes);
+            weights.copy_weights(*tiles, early.stage(), early.full + 8 * early.at, policy);
+        }
+    }
+    wait_for_inputs();
+    for (u32 i = 0; from.left; i++, from.next(p, w, tiles), belt.next()) {
+        u32 full = belt.full + 8 * belt.at;
+        if (!K::TILES || i >= K::n_stages) {
+            wait_for_stage(belt.empty + 8 * belt.at, belt.phase ^ 1);
+            expect_bytes(full, K::weights_bytes + from.bytes);
+            if constexpr (K::TILES)
+                from.copy_weights(*tiles, belt.stage(), full, policy);
+        }
+        from.copy_rows(belt.stage() + K::weights_bytes, full);
     }
 }
 
-// All fragments are complete before the first product: what would be computed between two of them makes them wait for each other.
-#define A4(i) "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])
-static __device__ __forceinline__ void fence(u32 (&a)[4][4])
-{
-    asm volatile("wgmma.fence.sync.aligned;" : A4(0), A4(1), A4(2), A4(3)::"memory");
-}
+template <class K> struct products { // of a warpgroup
+    f32 d[K::ROWS / 8][4];
+    u32 before; // the stage that products in flight still read, or ~0
 
-// 64 columns' products, which run on while the next fragments are made. before: the stage that the ones still running read.
-template <u32 ROWS>
-static __device__ __forceinline__ void multiply(f32 (&d)[ROWS / 8][4], u32 (&a)[4][4], struct belt<ROWS> &belt, u32 *before)
-{
-    barrier_wait(belt.full + 8 * belt.at, belt.phase);
-    u64 tile = tile_descriptor(belt.data + belt.at * belt.stage_bytes);
-    fence(a);
+    __device__ __forceinline__ void clear()
+    {
+        before = ~0u;
 #pragma unroll
-    for (u32 k = 0; k < 4; k++)
-        wgmma(d, a[k], tile + 2 * k);
-    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory"); // the four before are done
-    if (*before != ~0u && threadIdx.x % 32 == 0)
-        barrier_arrive(belt.empty + 8 * *before);
-    *before = belt.at;
-    belt.next();
-}
+        for (u32 n = 0; n < K::ROWS / 8; n++) {
+            d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0;
+            asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])); // before the first fence
+        }
+    }
+    // The products just begun run on while the next are prepared; those before them are done.
+    __device__ __forceinline__ void turn(struct belt<K> &belt)
+    {
+        wgmma_turn();
+        if (before != ~0u && threadIdx.x % 32 == 0)
+            leave_stage(belt.empty + 8 * before);
+        before = belt.at;
+        belt.next();
+    }
+    // 64 columns with weights from registers.
+    __device__ __forceinline__ void multiply(struct belt<K> &belt, u32 (&a)[4][4])
+    {
+        wait_for_stage(belt.full + 8 * belt.at, belt.phase);
+        u64 rows = tile_descriptor(belt.stage());
+        wgmma_fence(a);
+#pragma unroll
+        for (u32 k = 0; k < 4; k++)
+            wgmma(d, a[k], rows + NEXT_COLUMNS * k);
+        turn(belt);
+    }
+    // The same with weights from the stage.
+    __device__ __forceinline__ void multiply(struct belt<K> &belt, u32 warpgroup)
+    {
+        wait_for_stage(belt.full + 8 * belt.at, belt.phase);
+        u64 weights = tile_descriptor(belt.stage() + warpgroup * (STAGE_WEIGHTS / 2)),
+            rows = tile_descriptor(belt.stage() + STAGE_WEIGHTS);
+        wgmma_fence();
+#pragma unroll
+        for (u32 k = 0; k < 4; k++)
+            wgmma(d, weights + NEXT_COLUMNS * k, rows + NEXT_COLUMNS * k);
+        turn(belt);
+    }
+    __device__ __forceinline__ void finish(const struct belt<K> &belt)
+    {
+        wgmma_finish();
+        if (threadIdx.x % 32 == 0)
+            leave_stage(belt.empty + 8 * before);
+    }
+};
+
+// The blocks that share a tile. Each ends a part of its rows where it has no other share; else the first ends all.
+template <class K> struct meeting {
+    static constexpr u32 eights = K::ROWS / 8;
+    u32 first, n, me; // blocks first .. first + n - 1
+    bool alike;
+
+    __device__ __forceinline__ meeting(const struct walk &w, const struct share &s)
+    {
+        u32 unit = (s.tile - w.whole) * w.n_steps;
+        first = w.block_of(unit);
+        n = w.block_of(unit + w.n_steps - 1) - first + 1;
+        me = blockIdx.x - first;
+        alike = w.alike;
+    }
+    __device__ __forceinline__ u32 begin(u32 block) const // of the eights of rows that a block ends
+    {
+        return alike ? (block * eights + n - 1) / n : block ? eights : 0;
+    }
+    __device__ __forceinline__ bool ends(u32 block) const
+    {
+        return begin(block) < begin(block + 1);
+    }
+    __device__ __forceinline__ u32 *arrived(const struct pairs_params &p, u32 to, u32 from, u32 warpgroup) const
+    {
+        return p.arrived + ((first + to) * 2 + warpgroup) * HOPPER_MOST_SHARERS + from;
+    }
+    __device__ __forceinline__ float4 *partial(const struct pairs_params &p, u32 from, u32 warpgroup) const
+    {
+        return (float4 *)p.partial + ((u64)(first + from) * 2 + warpgroup) * eights * 128 + threadIdx.x % 128;
+    }
+
+    __device__ __forceinline__ void hand_over(const struct pairs_params &p, u32 warpgroup, const f32 (&d)[eights][4]) const
+    {
+        float4 *to = partial(p, me, warpgroup);
+        u32 other = threadIdx.x % 128, from = begin(me), end = begin(me + 1);
+#pragma unroll
+        for (u32 i = 0; i < eights; i++)
+            if (i < from || i >= end)
+                __stcg(to + i * 128, make_float4(d[i][0], d[i][1], d[i][2], d[i][3]));
+        warpgroup_sync(warpgroup);
+        if (other < n && other != me && ends(other))
+            asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(arrived(p, other, me, warpgroup)) : "memory");
+    }
+    __device__ __forceinline__ void take_over(const struct pairs_params &p, u32 warpgroup, f32 (&d)[eights][4]) const
+    {
+        u32 other = threadIdx.x % 128, from = begin(me), end = begin(me + 1), there = 0;
+
+        if (other < n && other != me) {
+            u32 *sign = arrived(p, me, other, warpgroup);
+            while (!there)
+                asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(there) : "l"(sign) : "memory");
+            *sign = 0;
+        }
+        warpgroup_sync(warpgroup);
+        for (u32 block = 0; block < n; block++) {
+            const float4 *v = partial(p, block, warpgroup);
+            if (block == me)
+                continue;
+#pragma unroll
+            for (u32 i = 0; i < eights; i++)
+                if (i >= from && i < end) {
+                    float4 more = __ldcg(v + i * 128);
+                    d[i][0] += more.x;
+                    d[i][1] += more.y;
+                    d[i][2] += more.z;
+                    d[i][3] += more.w;
+                }
+        }
+    }
+};
 
 // The ends of a tile. Each thread holds, of its pair, rows 2 t and 2 t + 1 of every eight.
-template <u32 F, u32 ROWS> struct ending {
+template <class K> struct ending {
+    static constexpr u32 F = K::F, ROWS = K::ROWS;
     const struct pairs_params &p;
     const struct pair &r;
     f32 (&d)[ROWS / 8][4];
-    u32 first_row, n_rows; // of this thread: first_row + 8 n and the one after
+    u32 first_row;     // of this thread: first_row + 8 n and the one after
+    u32 from, n_ended; // rows that it ends
+    u32 swapped;       // gate's sum is the second of the pair
 
     static constexpr f32 back = strip<F>::scale_back;
-    static constexpr u32 batch = lane_weights<F>::plain ? 4 : 8; // rows at a time, in eights; plain weights leave fewer registers
+    static constexpr u32 most = (K::TILES ? ROWS != 64 : ROWS == 128 && !lane_weights<K>::plain)
+                                    ? 8
+                                    : 4,           // as many as registers are left for
+        batch = most < ROWS / 8 ? most : ROWS / 8; // rows at a time, in eights
 
     __device__ __forceinline__ u32 row(u32 n, u32 which) const
     {
         return first_row + 8 * n + which;
+    }
+    __device__ __forceinline__ bool ends(u32 at) const
+    {
+        return at - from < n_ended;
     }
 
     // Two neighbouring outputs a row, with what is added to them loaded some rows at a time.
@@ -232,13 +465,13 @@ template <u32 F, u32 ROWS> struct ending {
 #pragma unroll
             for (u32 i = 0; i < 2 * batch; i++) {
                 u32 at = row(n + i / 2, i % 2);
-                in[i / 2][i % 2] = add && at < n_rows ? *(const float2 *)(add + (u64)at * p.out_stride[0]) : make_float2(0, 0);
+                in[i / 2][i % 2] = add && ends(at) ? *(const float2 *)(add + (u64)at * p.out_stride[0]) : make_float2(0, 0);
             }
 #pragma unroll
             for (u32 i = 0; i < 2 * batch; i++) {
                 u32 at = row(n + i / 2, i % 2);
                 const f32 *v = d[n + i / 2] + i % 2;
-                if (at < n_rows)
+                if (ends(at))
                     *(float2 *)(out + (u64)at * p.out_stride[0]) =
                         make_float2(v[0] * back + b.x + in[i / 2][i % 2].x, v[2] * back + b.y + in[i / 2][i % 2].y);
             }
@@ -252,13 +485,16 @@ template <u32 F, u32 ROWS> struct ending {
         for (u32 n = 0; n < ROWS / 8; n++)
 #pragma unroll
             for (u32 i = 0; i < 2; i++)
-                if (row(n, i) < n_rows)
-                    out[(u64)row(n, i) * p.out_stride[0]] = activation_of(p.activation, d[n][i] * back) * (d[n][2 + i] * back);
+                if (ends(row(n, i))) {
+                    f32 gate = swapped ? d[n][2 + i] : d[n][i], up = swapped ? d[n][i] : d[n][2 + i];
+                    out[(u64)row(n, i) * p.out_stride[0]] = activation_of(p.activation, gate * back) * (up * back);
+                }
     }
 
     // q, k or v, with the angles and places of some rows loaded at a time.
     __device__ __forceinline__ void rope()
     {
+        constexpr u32 eights = batch > 1 ? batch / 2 : 1;
         u32 m = r.matrix[0], head_dim = p.rope.pages.head_dim;
         bool turns = r.turn != ~0u, keeps = m > 0 && p.mode == PAIRS_ROPE;
         const f32 *bias = p.bias[m];
@@ -270,26 +506,26 @@ template <u32 F, u32 ROWS> struct ending {
             from_page[k] = r.row[k] / head_dim * PAGE_TOKENS * head_dim + r.row[k] % head_dim * (m == 1 ? PAGE_TOKENS : 1);
         __half *pages = (__half *)(m == 1 ? p.k_pages : p.v_pages);
 #pragma unroll
-        for (u32 n = 0; n < ROWS / 8; n += batch / 2) {
-            float2 angle[batch];
-            u32 position[batch], page[batch];
+        for (u32 n = 0; n < ROWS / 8; n += eights) {
+            float2 angle[2 * eights];
+            u32 position[2 * eights], page[2 * eights];
 #pragma unroll
-            for (u32 i = 0; i < batch; i++) {
-                u32 at = min(row(n + i / 2, i % 2), n_rows - 1);
+            for (u32 i = 0; i < 2 * eights; i++) {
+                u32 at = min(max(row(n + i / 2, i % 2), from), from + n_ended - 1);
                 angle[i] = turns ? *(const float2 *)(p.angles + (u64)at * p.rope.n_dims + r.turn) : make_float2(1, 0);
                 position[i] = keeps ? step_positions(p.step)[at] : 0;
                 page[i] = keeps ? step_slots(p.step)[at] * p.rope.pages.max_pages + position[i] / PAGE_TOKENS : 0;
             }
 #pragma unroll
-            for (u32 i = 0; i < batch; i++)
+            for (u32 i = 0; i < 2 * eights; i++)
                 page[i] = keeps ? p.table[page[i]] : 0;
 #pragma unroll
-            for (u32 i = 0; i < batch; i++) {
+            for (u32 i = 0; i < 2 * eights; i++) {
                 const f32 *v = d[n + i / 2] + i % 2;
                 f32 x = v[0] * back + b.x, y = v[2] * back + b.y;
                 f32 sums[2] = { x * angle[i].x - y * angle[i].y, y * angle[i].x + x * angle[i].y };
                 u32 at = row(n + i / 2, i % 2);
-                if (at >= n_rows)
+                if (!ends(at))
                     continue;
 #pragma unroll
                 for (u32 k = 0; k < 2; k++)
@@ -312,7 +548,7 @@ template <u32 F, u32 ROWS> struct ending {
 #pragma unroll
             for (u32 i = 0; i < 4; i++) {
                 u64 at = (u64)row(n, i % 2) * p.out_stride[0] + r.row[i / 2];
-                if (row(n, i % 2) >= n_rows || (i / 2 && !r.second))
+                if (!ends(row(n, i % 2)) || (i / 2 && !r.second))
                     continue;
                 f32 v = d[n][i] * back + b[i / 2] + (p.add ? p.add[at] : 0);
                 p.out[0][at] = p.mode == PAIRS_GATE_OVER ? activation_of(p.activation, v) * p.out[0][at] : v;
@@ -332,79 +568,95 @@ template <u32 F, u32 ROWS> struct ending {
     }
 };
 
-template <u32 F, u32 ROWS> static __device__ __forceinline__ void consume(const struct pairs_params &p, struct belt<ROWS> belt)
+// Ends a tile, or the part of it that falls to this block.
+template <class K>
+static __device__ __forceinline__ void end_tile(const struct pairs_params &p, const struct walk &w, const struct share &s,
+                                                f32 (&d)[K::ROWS / 8][4], u32 swapped)
 {
-    u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32, own = warp * 8 + lane / 4;
-    struct lane_weights<F> w;
-    f32 d[ROWS / 8][4];
-    u32 a[2][4][4];
+    u32 own = w.first_pair(s) + threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4, first_row = w.first_row<K>(s), from = first_row,
+        end = first_row + K::ROWS, warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
 
-    // Which tile is first depends on the number of rows, which is older than any launch of this step.
-    struct walk k = walk_of<ROWS>(p);
-    u32 item = blockIdx.x;
-    auto find = [&](u32 at) {
-        return pair_find(p, p.first_pair + min(tile_at<ROWS>(at, k.n_row_tiles).first_pair + own, p.n_pairs - 1));
+    if (s.end - s.begin < w.n_steps) {
+        struct meeting<K> m(w, s);
+        m.hand_over(p, warpgroup, d);
+        if (!m.ends(m.me))
+            return;
+        m.take_over(p, warpgroup, d);
+        from = first_row + m.begin(m.me) * 8;
+        end = first_row + m.begin(m.me + 1) * 8;
+    }
+    if (own >= p.n_pairs || from >= w.n_rows)
+        return;
+    struct pair r = pair_find(p, p.first_pair + own);
+    struct ending<K> ending = {
+        p, r, d, first_row + threadIdx.x % 4 * 2, from, min(end, w.n_rows) - from, swapped
     };
-    w.r = find(item);
-    w.begin(p);
+    ending.all();
+}
+
+template <class K>
+static __device__ __forceinline__ void consume(const struct pairs_params &p, const struct walk &walk, struct belt<K> belt,
+                                               u32 swapped)
+{
+    u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    struct lane_weights<K> w;
+    struct products<K> x;
+    struct share s;
+
+    if constexpr (!K::TILES)
+        w.begin(p, walk);
     wait_for_inputs();
-    for (; item < k.n_items; item += gridDim.x) {
-        struct pair r = w.r;
-        u32 before = ~0u; // the stage that products in flight still read
-#pragma unroll
-        for (u32 n = 0; n < ROWS / 8; n++) {
-            d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0;
-            asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])); // before the first fence
+    for (bool left = walk.first(s); left; left = walk.next(s)) {
+        x.clear();
+        for (u32 step = s.begin; step < s.end; step++) {
+            if constexpr (K::TILES) {
+                x.multiply(belt, warpgroup);
+                x.multiply(belt, warpgroup);
+            } else {
+                u32 a[2][4][4];
+                w.turn(p, walk);
+                w.template fragments<0>(p, a[0]);
+                x.multiply(belt, a[0]);
+                w.template fragments<1>(p, a[1]);
+                x.multiply(belt, a[1]);
+            }
         }
-        for (u32 s = 0; s < k.n_steps; s++) {
-            bool last = s + 1 == k.n_steps;
-            if (last && item + gridDim.x < k.n_items)
-                w.r = find(item + gridDim.x);
-            u32 then = last ? 0 : s + 1;
-            w.turn(p, then);
-            w.template fragments<0>(p, then, a[0]);
-            multiply<ROWS>(d, a[0], belt, &before);
-            w.template fragments<1>(p, then, a[1]);
-            multiply<ROWS>(d, a[1], belt, &before);
-        }
-        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-        if (lane == 0)
-            barrier_arrive(belt.empty + 8 * before);
-        struct tile t = tile_at<ROWS>(item, k.n_row_tiles);
-        if (t.first_pair + own < p.n_pairs) {
-            struct ending<F, ROWS> end = {
-                p, r, d, t.first_row + lane % 4 * 2, k.n_rows
-            };
-            end.all();
-        }
+        x.finish(belt);
+        end_tile<K>(p, walk, s, x.d, swapped);
     }
 }
 
-template <u32 F, u32 ROWS> static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p)
+template <class K>
+static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p, const struct tiles_params *tiles)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
-    struct belt<ROWS> belt = {
+    struct belt<K> belt = {
     };
+    struct walk &walk = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16));
 
-    belt.data = (u32)__cvta_generic_to_shared(shared);
-    belt.full = belt.data + belt.stages * belt.stage_bytes;
-    belt.empty = belt.full + 8 * belt.stages;
+    belt.data = shared_address(shared);
+    belt.full = belt.data + K::n_stages * K::stage_bytes;
+    belt.empty = belt.full + 8 * K::n_stages;
     if (threadIdx.x == 0) {
-        for (u32 i = 0; i < belt.stages; i++) {
-            barrier_init(belt.full + 8 * i, 1);
-            barrier_init(belt.empty + 8 * i, CONSUMER_THREADS / 32);
+        walk = walk_of<K>(p); // of the number of rows, which is older than any launch of this step
+        for (u32 i = 0; i < K::n_stages; i++) {
+            barrier_begin(belt.full + 8 * i, 1);
+            barrier_begin(belt.empty + 8 * i, CONSUMER_THREADS / 32);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        show_barriers();
     }
     __syncthreads();
     if (threadIdx.x >= CONSUMER_THREADS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-        wait_for_inputs();
+        if constexpr (!K::FEW)
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(K::TILES ? 40 : 24));
         if (threadIdx.x == CONSUMER_THREADS)
-            produce<ROWS>(p, belt, walk_of<ROWS>(p));
+            produce<K>(p, tiles, belt, walk);
+        else
+            wait_for_inputs();
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        consume<F, ROWS>(p, belt);
+        if constexpr (!K::FEW)
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(K::TILES ? 232 : 240));
+        consume<K>(p, walk, belt, K::TILES ? tiles->swapped : 0);
     }
 }
 
@@ -412,7 +664,7 @@ template <u32 F, u32 ROWS> static __device__ __forceinline__ void gemm_hopper(co
     extern "C" __global__ void __launch_bounds__(HOPPER_THREADS, 1)                \
         gemm_hopper_##ROWS##_##name(const __grid_constant__ struct pairs_params p) \
     {                                                                              \
-        gemm_hopper<F, ROWS>(p);                                                   \
+        gemm_hopper<kernel<F, ROWS, false>>(p, nullptr);                           \
     }
 #define BOTH(name, F)         \
     GEMM_HOPPER(name, F, 128) \
@@ -432,4 +684,17 @@ BOTH(q6_k, PLANES_Q6_K)
 BOTH(iq4_nl, PLANES_IQ4_NL)
 BOTH(iq4_xs, PLANES_IQ4_XS)
 BOTH(mxfp4, PLANES_MXFP4)
+
+#define GEMM_TILES(ROWS, THREADS, BLOCKS)                                \
+    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)        \
+        gemm_tiles_##ROWS(const __grid_constant__ struct tiles_params t) \
+    {                                                                    \
+        gemm_hopper<kernel<PLANES_BF16, ROWS, true>>(t.pairs, &t);       \
+    }
+GEMM_TILES(8, HOPPER_FEW_THREADS, 2)
+GEMM_TILES(16, HOPPER_FEW_THREADS, 2)
+GEMM_TILES(32, HOPPER_FEW_THREADS, 2)
+GEMM_TILES(64, HOPPER_FEW_THREADS, 2)
+GEMM_TILES(128, HOPPER_THREADS, 1)
+GEMM_TILES(256, HOPPER_THREADS, 1)
 #endif

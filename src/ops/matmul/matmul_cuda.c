@@ -1,4 +1,4 @@
-// matmul_cuda.c - the operation's launches; the kernels are gemv.cu, gemm_few.cu and gemm_many.cu.
+// matmul_cuda.c - the operation's launches; pairs.c chooses the kernels.
 #include "ops/cuda_table.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/pairs.h"

@@ -1,11 +1,13 @@
 // pairs.c - chooses the kernels of a matrix product; see pairs.h.
 //
-// One row of activations: gemv_ring on Hopper and later, else gemv; both make their row ready themselves. 2 to 64 with quantised
-// weights on Hopper and later: the rows are made ready once, then gemm_ring. Else 2 to 16: gemm_few. More: gemm_hopper where this build
-// and the device have it, else gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows
-// that the tape can get. Measured on an H200, 8B Q4_0, tokens/s of as many sequences by gemm_ring and by others: 8 rows 3,829 and
-// 2,227 (gemm_few), 16 rows 5,788 and 3,482, 48 rows 5,944 and 4,594 (gemm_hopper), 64 rows 4,949 and 3,880. Rows of few columns go through gemm_few up to 16: SmolLM 8,201
-// and 10,067, 13,732 and 17,261.
+// bf16 weights on Hopper, 2 rows and more, or one of many columns: gemm_hopper with tiles in shared memory. Else one row of activations:
+// gemv_ring on Hopper and later, or gemv; both make their row ready themselves. 2 to 64 with quantised weights on Hopper and later: the
+// rows are made ready once, then gemm_ring. Else 2 to 16: gemm_few. More: gemm_hopper where this build and the device have it, else
+// gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
+//
+// Measured on an H200, 8B Q4_0, tokens/s of as many sequences by gemm_ring and by others: 8 rows 3,829 and 2,227 (gemm_few), 16 rows 5,788
+// and 3,482, 48 rows 5,944 and 4,594 (gemm_hopper), 64 rows 4,949 and 3,880. Rows of few columns go through gemm_few up to 16: SmolLM 8,201
+// and 10,067, 13,732 and 17,261. One row of 14,336 bf16 columns: gemv_ring 39.1 us, tiles 33.2; of 4,096: 14.6 and 16.7.
 #include "ops/matmul/pairs.h"
 #include "ops/matmul/vendor_parts.h"
 
@@ -13,6 +15,7 @@ enum {
     FEW_ROWS = 16,
     MOST_RING_ROWS = 64,
     LEAST_RING_COLS = 2048,  // for up to FEW_ROWS rows
+    LEAST_TILE_COLS = 8192,  // for one row
     RING_BYTES = 120 * 1024, // of gemm_ring, or two stages
     GEMV_WARPS = 16,
     FEW_PAIRS = 16,
@@ -33,7 +36,7 @@ static u32 divide_up(u32 a, u32 b)
     return (a + b - 1) / b;
 }
 
-enum way { WAY_INT8, WAY_PLAIN, WAY_EXACT, WAY_RING, WAY_FEW, WAY_MANY };
+enum way { WAY_INT8, WAY_PLAIN, WAY_EXACT, WAY_RING, WAY_FEW, WAY_MANY, WAY_TILES };
 
 struct part { // the pairs of one launch have one format
     u32 format, max_rows;
@@ -81,13 +84,64 @@ static bool plan_gemm_ring(const struct cuda_plan *p, struct part part, u32 n_co
     return false;
 }
 
+// gemm_hopper's view of matrix m: pairs lie a row or two apart, the rows of a pair too or as far as gate and up or half a head.
+// A box is 32 pairs of one matrix, and of one head where these are halves.
+static bool view_of(const struct pairs_params *params, u32 m, struct cuda_view *view, u32 *eights)
+{
+    const struct planes *w = &params->w[m];
+    u64 row = (u64)params->n_cols * 2, gate = w->quants, up = params->w[1].quants;
+    u32 heads = 1, n_pairs = w->n_rows / 2, head_dim = params->rope.pages.head_dim;
+    bool halves = params->mode == PAIRS_ROPE && params->rope.pairs == ROPE_HALVES;
+    u64 apart = halves ? row * (head_dim / 2) : row, next = halves ? row : 2 * row;
+
+    if (params->mode == PAIRS_GATED) {
+        apart = up > gate ? up - gate : gate - up;
+        next = row;
+        n_pairs = w->n_rows;
+    } else if (params->mode >= PAIRS_ROPE && n_pairs % 32 != 0) {
+        return false;
+    } else if (halves) {
+        heads = w->n_rows / head_dim;
+        n_pairs = head_dim / 2;
+        if (n_pairs % 32 != 0 || params->rope.n_dims != head_dim)
+            return false;
+    }
+    if (w->n_rows % 16 != 0 || apart >> 40 != 0 || apart % 16 != 0)
+        return false;
+    *eights = n_pairs / 8;
+    *view = (struct cuda_view){ .at = params->mode == PAIRS_GATED && up < gate ? up : gate,
+                                .dims = { params->n_cols, 8, 2, *eights, heads },
+                                .strides = { next, apart, 8 * next, row * w->n_rows / heads },
+                                .box = { 64, 8, 2, 4, 1 } };
+    return true;
+}
+
+static bool plan_tiles(const struct cuda_plan *p, const struct pairs_params *params, u32 m, struct tiles_params *tiles)
+{
+    struct cuda_view view;
+    bool halves = params->rope.pages.k_format == KV_F16 && params->rope.pages.v_format == KV_F16;
+
+    if (p->device.capability < 90 || params->w[m].format != PLANES_BF16 || (params->mode == PAIRS_ROPE && !halves) ||
+        (params->mode == PAIRS_GATED && params->w[1 - m].format != PLANES_BF16))
+        return false;
+    m = params->mode == PAIRS_GATED ? 0 : m; // both lie in one view
+    tiles->swapped = params->mode == PAIRS_GATED && params->w[1].quants < params->w[0].quants;
+    return view_of(params, m, &view, &tiles->eights[m]) && cuda_has_kernel(p, "gemm_tiles_8") &&
+           cuda_view_encode(p, &view, &tiles->w[m]);
+}
+
 // invariant: one kernel for any number of rows. gemm_ring could be it: in one measurement faster for one row (8B 304 tokens/s, not
 // 289) and slower for a prompt of 512 (5,431, not 6,544; SmolLM 44,810, not 101,470).
-static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *product, u32 format, u32 max_rows)
+static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *product, u32 m, u32 max_rows)
 {
     bool invariant = p->tape.invariant;
-    u32 odd = product->params.n_cols % 32 != 0;
+    u32 format = product->params.w[m].format;
+    struct tiles_params tiles;
+    u32 n_cols = product->params.n_cols, odd = n_cols % 32 != 0;
 
+    if (!invariant && !product->exact && !odd && (max_rows > 1 || n_cols >= LEAST_TILE_COLS) &&
+        plan_tiles(p, &product->params, m, &tiles))
+        return WAY_TILES;
     if (format == PLANES_F32 || (format <= PLANES_BF16 && (product->exact || (max_rows == 1 && !invariant) || odd)))
         return WAY_PLAIN;
     if (product->exact)
@@ -99,9 +153,9 @@ static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *produ
         return WAY_FEW;
     if (max_rows == 1)
         return WAY_INT8;
-    bool worth_it = max_rows > FEW_ROWS || product->params.n_cols >= LEAST_RING_COLS;
+    bool worth_it = max_rows > FEW_ROWS || n_cols >= LEAST_RING_COLS;
     if (max_rows <= most_ring && worth_it &&
-        plan_gemm_ring(p, (struct part){ format, max_rows, WAY_RING }, product->params.n_cols, &ring, &shared))
+        plan_gemm_ring(p, (struct part){ format, max_rows, WAY_RING }, n_cols, &ring, &shared))
         return WAY_RING;
     return max_rows <= FEW_ROWS ? WAY_FEW : WAY_MANY;
 }
@@ -222,21 +276,63 @@ static void launch_ring(struct cuda_plan *p, struct pairs_params *params, struct
                     sizeof *params);
 }
 
-// 128 or 256 rows a tile: the one whose waves take less time; a wide one is about 7 % quicker a row.
+// Where gemm_hopper's blocks leave their sums of shared tiles: behind what the rows take in the tape's private memory.
+static void take_partial(struct cuda_plan *p, struct pairs_params *params, u32 grid, u32 rows)
+{
+    u64 bytes = params->partial - p->private_at + (u64)grid * rows * 2 * MANY_PAIRS * 4,
+        counters = (u64)grid * 2 * HOPPER_MOST_SHARERS * 4;
+
+    p->private_bytes = bytes > p->private_bytes ? bytes : p->private_bytes;
+    p->counters_bytes = counters > p->counters_bytes ? counters : p->counters_bytes;
+    params->arrived = p->counters_at;
+}
+
+static u32 hopper_shared(u32 rows, bool tiles)
+{
+    u32 stage = (tiles ? 2 * MANY_PAIRS * 128 : 0) + rows * 128, fit = (rows <= 64 ? HOPPER_FEW_ROOM : HOPPER_ROOM) / stage,
+        n_stages = fit < HOPPER_MOST_STAGES ? fit : HOPPER_MOST_STAGES;
+    return n_stages * (stage + 16) + 64; // and their barriers, and the walk
+}
+
 static bool launch_hopper(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
     char name[32];
-    u32 tiles = divide_up(params->n_pairs, MANY_PAIRS);
-    u32 narrow = tiles * divide_up(part.max_rows, 128), wide = tiles * divide_up(part.max_rows, 256);
-    bool is_wide = divide_up(wide, p->device.n_sms) * 200 < divide_up(narrow, p->device.n_sms) * 107;
-    u32 items = is_wide ? wide : narrow, stages = is_wide ? 6 : 10, stage_bytes = is_wide ? 32768 : 16384;
-    u32 grid = items < p->device.n_sms ? items : p->device.n_sms;
+    u32 rows = part.max_rows > 128 ? 256 : 128;
 
-    snprintf(name, sizeof name, "gemm_hopper_%u_%s", is_wide ? 256 : 128, format_name(part.format));
+    snprintf(name, sizeof name, "gemm_hopper_%u_%s", rows, format_name(part.format));
     if (p->device.capability < 90 || !cuda_has_kernel(p, name))
         return false;
-    cuda_launch_add(p, name, (struct cuda_shape){ { grid, 1, 1 }, 384, stages * (stage_bytes + 16) }, params, sizeof *params);
+    take_partial(p, params, p->device.n_sms, rows);
+    cuda_launch_add(p, name, (struct cuda_shape){ { p->device.n_sms, 1, 1 }, HOPPER_THREADS, hopper_shared(rows, false) }, params,
+                    sizeof *params);
     return true;
+}
+
+// Of rows of activations in a tile: all, to 128; then 256, but for products that make few such tiles.
+static u32 tile_rows(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    u32 narrow = divide_up(params->n_pairs, MANY_PAIRS) * divide_up(max_rows, 128), rows = 8;
+
+    while (rows < max_rows && rows < (2 * narrow <= 3 * p->device.n_sms ? 128 : 256))
+        rows *= 2;
+    return rows;
+}
+
+static void launch_tiles(struct cuda_plan *p, struct pairs_params *params, struct part part)
+{
+    struct tiles_params tiles = { .pairs = *params };
+    u32 rows = tile_rows(p, params, part.max_rows);
+    char name[32];
+
+    for (u32 m = 0; m < 3; m++)
+        if (params->w[m].quants && !(params->mode == PAIRS_GATED && m > 0))
+            plan_tiles(p, params, m, &tiles);
+    snprintf(name, sizeof name, "gemm_tiles_%u", rows);
+    take_partial(p, &tiles.pairs, p->device.n_sms, rows);
+    cuda_launch_add(p, name,
+                    (struct cuda_shape){
+                        { p->device.n_sms, 1, 1 }, rows > 64 ? HOPPER_THREADS : HOPPER_FEW_THREADS, hopper_shared(rows, true) },
+                    &tiles, sizeof tiles);
 }
 
 static void launch_many(struct cuda_plan *p, struct pairs_params *params, struct part part)
@@ -253,7 +349,7 @@ static void launch_many(struct cuda_plan *p, struct pairs_params *params, struct
 
 // Which ready forms a product's matrices want.
 struct ready_forms {
-    bool bf16, int8;
+    bool bf16, int8, tiles;
 };
 
 static u32 n_matrices(const struct pairs_params *params)
@@ -263,12 +359,13 @@ static u32 n_matrices(const struct pairs_params *params)
 
 static struct ready_forms ready_forms_of(const struct cuda_plan *p, const struct pairs_plan *product, u32 max_rows)
 {
-    struct ready_forms f = { false, false };
+    struct ready_forms f = { false, false, false };
 
     for (u32 m = 0; m < n_matrices(&product->params); m++) {
-        enum way way = way_of(p, product, product->params.w[m].format, max_rows);
-        f.bf16 |= way >= WAY_FEW;
+        enum way way = way_of(p, product, m, max_rows);
+        f.bf16 |= way == WAY_FEW || way == WAY_MANY;
         f.int8 |= way == WAY_RING;
+        f.tiles |= way == WAY_TILES;
     }
     return f;
 }
@@ -318,12 +415,23 @@ static void launch_ready(struct cuda_plan *p, const struct pairs_plan *product, 
         cuda_launch_add(p, "ready_int8", (struct cuda_shape){ { max_rows, shares, 1 }, READY_INT8_THREADS, 0 }, &ready,
                         sizeof ready);
     }
+    if (forms.tiles) {
+        ready.out = params->ready_bf16 =
+            take_room(p, &room, (u64)divide_up(max_rows, READY_ROWS) * READY_ROWS * params->ready_cols * 2);
+        u32 shares = params->norm ? 1 : divide_up(params->n_cols, 8 * READY_BF16_THREADS);
+        u32 most = divide_up(4 * p->device.n_sms, shares);
+        cuda_launch_add(p, "ready_bf16",
+                        (struct cuda_shape){ { max_rows < most ? max_rows : most, shares, 1 }, READY_BF16_THREADS, 0 }, &ready,
+                        sizeof ready);
+    }
     params->partial = room.private_at;
 }
 
 static void launch_part(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
-    if (part.way == WAY_RING)
+    if (part.way == WAY_TILES)
+        launch_tiles(p, params, part);
+    else if (part.way == WAY_RING)
         launch_ring(p, params, part);
     else if (part.way == WAY_FEW)
         launch_few(p, params, part);
@@ -338,9 +446,9 @@ static void launch_three(struct cuda_plan *p, const struct pairs_plan *product, 
 {
     params->first_pair = 0;
     for (u32 m = 0; m < 3;) {
-        struct part part = { params->w[m].format, max_rows, way_of(p, product, params->w[m].format, max_rows) };
+        struct part part = { params->w[m].format, max_rows, way_of(p, product, m, max_rows) };
         params->n_pairs = 0;
-        for (; m < 3 && params->w[m].format == part.format; m++)
+        for (; m < 3 && params->w[m].format == part.format && way_of(p, product, m, max_rows) == part.way; m++)
             params->n_pairs += params->w[m].n_rows / 2;
         launch_part(p, params, part);
         params->first_pair += params->n_pairs;
@@ -349,10 +457,10 @@ static void launch_three(struct cuda_plan *p, const struct pairs_plan *product, 
 
 static bool wants_vendor(const struct cuda_plan *p, const struct pairs_plan *product, u32 max_rows)
 {
-    bool wants = p->tape.gemm == GEMM_VENDOR;
+    bool wants = p->tape.gemm == GEMM_VENDOR && max_rows > FEW_ROWS;
 
     for (u32 m = 0; m < n_matrices(&product->params); m++)
-        wants = wants && way_of(p, product, product->params.w[m].format, max_rows) == WAY_MANY;
+        wants = wants && way_of(p, product, m, max_rows) >= WAY_MANY;
     return wants;
 }
 
@@ -367,7 +475,7 @@ bool pairs_store(const struct cuda_plan *p, const struct page_shape *pages)
 void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product)
 {
     struct pairs_params params = product->params;
-    u32 max_rows = params.rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs, format = params.w[0].format;
+    u32 max_rows = params.rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
 
     params.ready_cols = divide_up(params.n_cols, 128) * 128;
     params.n_pairs = params.mode == PAIRS_GATED ? params.w[0].n_rows : divide_up(params.w[0].n_rows, 2);
@@ -381,5 +489,5 @@ void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product)
     if (params.mode >= PAIRS_ROPE)
         launch_three(p, product, &params, max_rows);
     else
-        launch_part(p, &params, (struct part){ format, max_rows, way_of(p, product, format, max_rows) });
+        launch_part(p, &params, (struct part){ params.w[0].format, max_rows, way_of(p, product, 0, max_rows) });
 }

@@ -65,8 +65,9 @@ struct pairs_params {
     DEVICE_AT(const f32) add;       // as out[0]
     DEVICE_AT(const u8) ready;      // activations in the form that the many-row kernels read
     DEVICE_AT(const u8) ready_int8; // the same for gemm_ring
-    DEVICE_AT(f32) partial;         // gemm_ring: sums of each share of the columns; NULL: there is one
-    DEVICE_AT(u32) arrived;         // gemm_ring: shares that have come, zero between launches
+    DEVICE_AT(const u8) ready_bf16; // the same for gemm_hopper's tiles of weights
+    DEVICE_AT(f32) partial;         // gemm_ring, gemm_hopper: sums of a share of the columns
+    DEVICE_AT(u32) arrived;         // the same: shares that have come, zero between launches
     DEVICE_AT(const f32) angles;
     DEVICE_AT(void) k_pages;
     DEVICE_AT(void) v_pages;
@@ -81,14 +82,43 @@ struct pairs_params {
     struct pairs_ring ring;
 };
 
+// gemm_hopper.cu: as many stages as fit the room, for one block of an SM or, with up to 64 rows a tile, for two. sharers: of a tile.
+enum {
+    HOPPER_THREADS = 384,
+    HOPPER_FEW_THREADS = 288,
+    HOPPER_ROOM = 196608,
+    HOPPER_FEW_ROOM = 110592,
+    HOPPER_MOST_STAGES = 10,
+    HOPPER_MOST_SHARERS = 32
+};
+
+// A matrix of plain numbers as gemm_hopper's copies see it: boxes of 64 columns by 32 pairs of rows, [eight][row of a pair][pair].
+struct tensor_view { // CUtensorMap
+#if defined(__CUDACC__)
+    alignas(64)
+#else
+    _Alignas(64)
+#endif
+        u64 words[16];
+};
+struct tiles_params {
+    struct pairs_params pairs;
+    struct tensor_view w[3];
+    u32 eights[3]; // of pairs, in the view's fourth dimension
+    u32 swapped;   // up lies below gate, so the view's pairs begin with up
+};
+
 // Eight rows of int8 activations, 32 columns: fragments of mma (lane (row, t): elements 4 t .. and 16 + 4 t ..), then for each row its
 // scale and the sums of its two halves of 16, 16 bits each.
 enum { READY_INT8_BYTES = 256 + 64, READY_INT8_THREADS = 1024 };
 
 // One row of activations made ready: normalised where asked for, bf16, in the order of the fragments.
-enum { READY_ROWS = 128 }; // rows of a tile of ready activations: [rows / 128][ready_cols / 64][128 rows][64 columns]
+enum {
+    READY_BF16_THREADS = 512,
+    READY_ROWS = 128
+}; // rows of a tile of ready activations: [rows / 128][ready_cols / 64][128 rows][64 columns]
 
-struct ready_params {
+struct ready_params { // of ready_rows, ready_int8, ready_bf16
     DEVICE_AT(const struct step) step;
     DEVICE_AT(const f32) in;
     DEVICE_AT(const f32) norm;

@@ -162,3 +162,48 @@ extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(cons
             put_int8(tile, row % 8, i, e);
     }
 }
+
+// For gemm_hopper's tiles of plain weights: tiles of READY_ROWS, as above, with the columns in their own order. n_cols is a multiple of 8.
+static __device__ __forceinline__ void put_bf16(const struct ready_params &p, u32 row, u32 i, const struct eight &v, const struct eight &norm)
+{
+    uint4 *out = (uint4 *)p.out + ((u64)(row / READY_ROWS) * (p.ready_cols / 64) * READY_ROWS + row % READY_ROWS) * 8;
+    uint4 words = make_uint4(two_bf16(v.a.x * norm.a.x, v.a.y * norm.a.y), two_bf16(v.a.z * norm.a.z, v.a.w * norm.a.w),
+                             two_bf16(v.b.x * norm.b.x, v.b.y * norm.b.y), two_bf16(v.b.z * norm.b.z, v.b.w * norm.b.w));
+    out[(u64)(i / 8) * READY_ROWS * 8 + (i % 8 ^ row % 8)] = i * 8 < p.n_cols ? words : make_uint4(0, 0, 0, 0);
+}
+
+static __device__ __forceinline__ struct eight times(const struct eight &v, f32 f)
+{
+    return { make_float4(v.a.x * f, v.a.y * f, v.a.z * f, v.a.w * f), make_float4(v.b.x * f, v.b.y * f, v.b.z * f, v.b.w * f) };
+}
+
+// Blocks take rows in turn, each with the next one's first columns on their way.
+extern "C" __global__ void __launch_bounds__(READY_BF16_THREADS) ready_bf16(const __grid_constant__ struct ready_params p)
+{
+    __shared__ f32 room[33];
+    u32 row = blockIdx.x, n = p.n_cols / 8, first = blockIdx.y * READY_BF16_THREADS + threadIdx.x, n_rows = n_rows_of(p.step, p.rows);
+    struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } }, next;
+
+    if (p.norm)
+        norm = load_eight(p.norm, first, n);
+    wait_for_inputs();
+    if (row < n_rows)
+        next = load_eight(p.in + (u64)row * p.n_cols, first, n);
+    for (; row < n_rows; row += gridDim.x) {
+        const f32 *in = p.in + (u64)row * p.n_cols;
+        struct eight v = next;
+        f32 factor = 1;
+        if (row + gridDim.x < n_rows)
+            next = load_eight(in + (u64)gridDim.x * p.n_cols, first, n);
+        if (p.norm) {
+            f32 squares = first < n ? squares_of(v) : 0;
+            for (u32 i = first + READY_BF16_THREADS; i < n; i += READY_BF16_THREADS)
+                squares += squares_of(load_eight(in, i, n));
+            factor = norm_factor(block_sum(squares, room), p.n_cols, p.eps);
+        }
+        if (first < p.ready_cols / 8)
+            put_bf16(p, row, first, v, times(norm, factor));
+        for (u32 i = first + READY_BF16_THREADS * gridDim.y; i < p.ready_cols / 8; i += READY_BF16_THREADS * gridDim.y)
+            put_bf16(p, row, i, load_eight(in, i, n), p.norm ? times(load_eight(p.norm, i, n), factor) : norm);
+    }
+}
