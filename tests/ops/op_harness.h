@@ -190,16 +190,16 @@ static inline double bench_error(const float *a, const float *b, size_t n)
 // The sets of kernels that this processor can run; 1u << 31 stands for none: no SIMD at all.
 static inline uint32_t bench_features(uint32_t *sets)
 {
-    static const uint32_t wanted[] = {
-        CPU_ALL, CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VNNI, CPU_AVX2 | CPU_AVX_VNNI, CPU_AVX2, CPU_NEON | CPU_DOTPROD, CPU_NEON,
-        1u << 31
-    };
+    static const uint32_t wanted[] = { CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VNNI, CPU_AVX2 | CPU_AVX_VNNI, CPU_AVX2,
+                                       CPU_NEON | CPU_DOTPROD, CPU_NEON };
     uint32_t n = 0, have = cpu_features();
 
-    for (uint32_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        bool known = wanted[i] == CPU_ALL || wanted[i] >> 31 || (wanted[i] & have) == wanted[i];
-        if (known)
+    sets[n++] = CPU_ALL;
+    if (have & CPU_AMX)
+        sets[n++] = CPU_ALL & ~CPU_AMX;
+    for (uint32_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if ((wanted[i] & have) == wanted[i])
             sets[n++] = wanted[i];
-    }
+    sets[n++] = 1u << 31;
     return n;
 }

@@ -25,9 +25,10 @@ enum {
     CPU_NEON = 32,
     CPU_DOTPROD = 64,
     CPU_I8MM = 128,
-    CPU_ALL = 255,
+    CPU_AMX = 256, // int8
+    CPU_ALL = 511,
 };
-enum { CPU_MAX_PHASES = 4, CPU_MAX_KERNELS = 6 };
+enum { CPU_MAX_PHASES = 4, CPU_MAX_KERNELS = 7 };
 
 struct cpu_call {
     const struct command *command;

@@ -9,6 +9,10 @@
 
 #if defined(CPU_X86)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 static bool has_f16c(void)
 {
@@ -28,6 +32,22 @@ static uint32_t has_avx512_bf16(void)
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1) ? CPU_AVX512_BF16 : 0;
 }
 
+#if defined(__linux__)
+// A process has to ask the system before its threads may use tiles.
+static uint32_t has_amx(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    bool present = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1) && (d >> 25 & 1);
+    return present && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 ? CPU_AMX : 0;
+}
+#else
+static uint32_t has_amx(void)
+{
+    return 0;
+}
+#endif
+
 // __builtin_cpu_supports also asks whether the system saves the wide registers.
 uint32_t cpu_features(void)
 {
@@ -40,7 +60,7 @@ uint32_t cpu_features(void)
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
         f |= CPU_AVX512;
     if ((f & CPU_AVX512) && __builtin_cpu_supports("avx512vnni"))
-        f |= CPU_AVX512_VNNI | has_avx512_bf16();
+        f |= CPU_AVX512_VNNI | has_avx512_bf16() | has_amx();
     return f;
 }
 #elif defined(CPU_ARM) && defined(__linux__)
@@ -70,7 +90,7 @@ uint32_t cpu_features(void)
 
 void cpu_features_print(uint32_t features, char *text, size_t n)
 {
-    static const char *const names[] = { "AVX2", "AVX-512", "VNNI", "BF16", "AVX-VNNI", "NEON", "DOTPROD", "I8MM" };
+    static const char *const names[] = { "AVX2", "AVX-512", "VNNI", "BF16", "AVX-VNNI", "NEON", "DOTPROD", "I8MM", "AMX" };
 
     snprintf(text, n, "%s", features ? "" : "no SIMD");
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)

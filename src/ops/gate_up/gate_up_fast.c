@@ -13,7 +13,7 @@ struct job {
     struct product products[2]; // gate, up
     struct product_forms forms;
     struct product_split split;
-    uint32_t n_rows, n_panels, max_rows;
+    uint32_t n_rows, n_panels;
     size_t local_stride, scratch_bytes;
     bool few;
 };
@@ -28,7 +28,6 @@ static struct job job_of(const struct cpu_call *call, const struct product_kerne
     j.local_stride = (j.forms.bytes + 63) / 64 * 64;
     j.split = product_split(j.n_rows, product_form_bytes(j.products[0].form, j.args->n_cols));
     j.n_panels = panel_count(j.args->n_out);
-    j.max_rows = j.products[0].max_rows < j.products[1].max_rows ? j.products[0].max_rows : j.products[1].max_rows;
     j.scratch_bytes = product_scratch_bytes(&j.products[0]);
     j.few = j.n_rows <= PRODUCT_FEW;
     return j;
@@ -84,9 +83,10 @@ static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
     uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
     struct product_panel gate = product_panel(&j->products[0], panel, end - first, scratch);
     struct product_panel up = product_panel(&j->products[1], panel, end - first, scratch + j->scratch_bytes);
+    uint32_t max_rows = gate.max_rows < up.max_rows ? gate.max_rows : up.max_rows;
 
     for (uint32_t row = first, n; row < end; row += n) {
-        n = product_tile_rows(row, end, j->max_rows);
+        n = product_tile_rows(row, end, max_rows);
         product_expect((float *)cpu_row(j->call, GATE_UP_OUT, row) + panel * PANEL_ROWS, j->args->n_out, n);
         product_run(&j->products[0], &gate, (struct tile_range){ row, row + n }, y[0]);
         product_run(&j->products[1], &up, (struct tile_range){ row, row + n }, y[1]);

@@ -91,7 +91,7 @@ static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
     struct product_panel w = product_panel(&j->product, panel, end - first, scratch);
 
     for (uint32_t row = first, n; row < end; row += n) {
-        n = product_tile_rows(row, end, j->product.max_rows);
+        n = product_tile_rows(row, end, w.max_rows);
         product_expect((float *)cpu_row(j->call, MATMUL_OUT, row) + panel * PANEL_ROWS, j->args->n_rows, n);
         product_run(&j->product, &w, (struct tile_range){ row, row + n }, y);
         finish_tile(j, panel, row, &(struct product_store){ .y = y, .n_rows = n });

@@ -83,12 +83,15 @@ static inline bool panel_has_mins(enum panel_scales s)
 }
 // A panel of blocks of 256 as many rows want it, in the cache: bytes, and scales that are multiplied out. A tile is so near the limit of
 // multiplications that taking bits apart shows: 8 % for Q4_K, 11 % for Q5_K, more where there is a scale for each 16 columns.
+// Of blocks of 32: signed bytes, as tiles of AMX take them.
 static inline struct panel_shape panel_wide(enum quant q)
 {
     const enum panel_scales scales = panel_shapes[q].scales;
     bool mins = panel_has_mins(scales), by16 = panel_by_16(scales);
     uint32_t n_scales = PANEL_SUPER / (by16 ? 16 : 32);
 
+    if (panel_shapes[q].columns == PANEL_SUB)
+        return (struct panel_shape){ PLANES_8, SCALES_WIDE, 0, PANEL_SUB, PANEL_LINE, 8 * PANEL_LINE };
     return (struct panel_shape){ .planes = PLANES_8,
                                  .scales = by16   ? mins ? SCALES_WIDE16_DM : SCALES_WIDE16
                                            : mins ? SCALES_WIDE_DM

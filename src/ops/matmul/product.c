@@ -81,20 +81,21 @@ static size_t packed_bytes(const struct weight *w)
 
 static product_tile_fn *const *wide_tiles(const struct product *p)
 {
-    return p->form == FORM_SUPER ? p->kernels->wide[p->w->format] : NULL;
+    return p->form == FORM_INT8 || p->form == FORM_SUPER ? p->kernels->wide[p->w->format] : NULL;
 }
 
 size_t product_scratch_bytes(const struct product *p)
 {
     struct panel_shape wide = panel_wide(p->w->format);
-    size_t block_bytes = wide.header_bytes + (size_t)SUPER_SUBS * wide.sub_bytes;
-    return packed_bytes(p->w) + (wide_tiles(p) ? p->w->n_cols / PANEL_SUPER * block_bytes : 0);
+    size_t block_bytes = wide.header_bytes + wide.columns / PANEL_SUB * wide.sub_bytes;
+    return packed_bytes(p->w) + (wide_tiles(p) ? p->w->n_cols / wide.columns * block_bytes : 0);
 }
 
 struct product_panel product_panel(const struct product *p, uint32_t panel, uint32_t n_rows, void *scratch)
 {
     const struct weight *w = p->w;
-    struct product_panel result = { (const unsigned char *)w->buffer.host + panel * panel_bytes(w->format, w->n_cols), p->tiles };
+    struct product_panel result = { (const unsigned char *)w->buffer.host + panel * panel_bytes(w->format, w->n_cols), p->tiles,
+                                    p->max_rows };
     unsigned char *wide = (unsigned char *)scratch + packed_bytes(w);
 
     if (w->layout != PANEL_LAYOUT) {
@@ -103,15 +104,19 @@ struct product_panel product_panel(const struct product *p, uint32_t panel, uint
     }
     if (n_rows > EXPAND_TILES * p->max_rows && wide_tiles(p)) {
         p->kernels->expand(w->format, result.w, w->n_cols, wide);
-        result = (struct product_panel){ wide, wide_tiles(p) };
+        result = (struct product_panel){ wide, wide_tiles(p), p->form == FORM_INT8 ? p->kernels->wide_rows : p->max_rows };
     }
     return result;
 }
 
 void product_run(const struct product *p, const struct product_panel *panel, struct tile_range rows, float *y)
 {
-    panel->tiles[rows.last - rows.first](&(struct product_tile){
-        .w = panel->w, .x = p->x + rows.first * p->x_stride, .x_stride = p->x_stride, .y = y, .n_cols = p->w->n_cols });
+    panel->tiles[rows.last - rows.first](&(struct product_tile){ .w = panel->w,
+                                                                 .x = p->x + rows.first * p->x_stride,
+                                                                 .x_stride = p->x_stride,
+                                                                 .y = y,
+                                                                 .n_rows = rows.last - rows.first,
+                                                                 .n_cols = p->w->n_cols });
 }
 
 struct product_split product_split(uint32_t n_rows, size_t row_bytes)

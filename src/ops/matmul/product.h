@@ -14,7 +14,7 @@
 
 enum product_form { FORM_FLOAT, FORM_BF16, FORM_INT8, FORM_SUPER, N_PRODUCT_FORMS };
 enum {
-    PRODUCT_MAX_ROWS = 12,
+    PRODUCT_MAX_ROWS = 32,
     PRODUCT_FEW = 6
 }; // rows of activations in a tile; up to so many each thread prepares them for itself
 
@@ -23,7 +23,7 @@ struct product_tile {
     const unsigned char *x; // the first row, in the tile's form
     size_t x_stride;        // bytes from row to row
     float *y;               // [rows][32]
-    uint32_t n_cols;
+    uint32_t n_rows, n_cols;
 };
 typedef void product_tile_fn(const struct product_tile *t);
 
@@ -45,6 +45,7 @@ struct product_kernels {
     product_tile_fn *const *exact[N_WEIGHT_QUANTS];   // [rows], FORM_FLOAT
     product_tile_fn *const *bf16;                     // [rows], FORM_BF16, or NULL
     uint32_t integer_rows, exact_rows, bf16_rows;     // the widest tile of each
+    uint32_t wide_rows;                               // and of wide for FORM_INT8; for FORM_SUPER as integer
     pack_fn *pack;
     void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out); // to the shape panel_wide
     void (*quantise)(const float *x, uint32_t n, struct product_block *out);
@@ -54,8 +55,8 @@ struct product_kernels {
     const struct row_kernels *rows;
 };
 extern pack_fn pack_avx512, pack_avx2, pack_neon; // for .pack
-extern const struct product_kernels product_avx512, product_avx512_bf16, product_avx2, product_avx_vnni, product_neon,
-    product_sdot, product_smmla;
+extern const struct product_kernels product_amx, product_avx512, product_avx512_bf16, product_avx2, product_avx_vnni,
+    product_neon, product_sdot, product_smmla;
 
 const struct product_kernels *product_kernels_of(uint32_t features); // the set for this processor, or NULL
 
@@ -100,6 +101,7 @@ void product_normalise(const struct product_kernels *kernels, const struct produ
 struct product_panel {
     const unsigned char *w;
     product_tile_fn *const *tiles;
+    uint32_t max_rows; // of a tile
 };
 struct product_panel product_panel(const struct product *p, uint32_t panel, uint32_t n_rows, void *scratch);
 size_t product_scratch_bytes(const struct product *p);

@@ -4,10 +4,11 @@
 #include "ops/matmul/product.h"
 
 #if defined(CPU_X86)
-#define PRODUCT_SETS(X, name)                                            \
-    X(CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_BF16, avx512_bf16, name) \
-    X(CPU_AVX512 | CPU_AVX512_VNNI, avx512, name)                        \
-    X(CPU_AVX2 | CPU_AVX_VNNI, avx_vnni, name)                           \
+#define PRODUCT_SETS(X, name)                                              \
+    X(CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_BF16 | CPU_AMX, amx, name) \
+    X(CPU_AVX512 | CPU_AVX512_VNNI | CPU_AVX512_BF16, avx512_bf16, name)   \
+    X(CPU_AVX512 | CPU_AVX512_VNNI, avx512, name)                          \
+    X(CPU_AVX2 | CPU_AVX_VNNI, avx_vnni, name)                             \
     X(CPU_AVX2, avx2, name)
 #elif defined(CPU_ARM)
 #define PRODUCT_SETS(X, name) \

@@ -7,6 +7,7 @@
 // Formats differ only in how a group of 4 columns and the scales are unpacked, which the constants of panel.h decide at compile time.
 // Array sizes are constants: a size from a parameter makes arrays in memory and costs two thirds of the speed.
 #include "ops/matmul/product.h"
+#include "ops/matmul/tile_amx.h"
 #if defined(CPU_X86)
 #include <immintrin.h>
 #include "quant/iq4_nl.h"
@@ -462,9 +463,9 @@ static inline __attribute__((always_inline)) SIMD_BF16 void tile_bf16(const stru
         _mm512_store_ps(t->y + c * PANEL_ROWS + h * 16, sum[h][c]);
 }
 
-INLINE void expand_lines(const unsigned char *lines, unsigned char *out, const struct panel_shape s, const uint32_t offset_bits)
+INLINE void expand_lines(const unsigned char *lines, unsigned char *out, const struct panel_shape s, const uint32_t offset)
 {
-    const __m512i more = _mm512_set1_epi8((char)((1 << offset_bits) - (1 << s.offset_bits)));
+    const __m512i more = _mm512_set1_epi8((char)(offset - (s.offset_bits ? 1u << s.offset_bits : 0)));
 
     UNROLL for (int g = 0; g < 8; g++) UNROLL for (int h = 0; h < HALVES; h++)
         _mm512_store_si512(out + g * PANEL_LINE + h * 64, _mm512_add_epi8(group(lines, s.planes, g, h), more));
@@ -499,24 +500,42 @@ INLINE void expand_supers(const unsigned char *header, uint32_t n_cols, unsigned
         out += wide.header_bytes;
         for (uint32_t sub = 0; sub < SUPER_SUBS; sub++, header += s.sub_bytes, out += wide.sub_bytes) {
             prefetch(header, s.sub_bytes);
-            expand_lines(header, out, s, wide.offset_bits);
+            expand_lines(header, out, s, wide.offset_bits ? 1u << wide.offset_bits : 0);
         }
+    }
+}
+
+INLINE void expand_signed(const unsigned char *header, uint32_t n_cols, unsigned char *out, const enum quant Q)
+{
+    const struct panel_shape s = panel_shapes[Q], wide = panel_wide(Q);
+
+    for (uint32_t n = n_cols / PANEL_SUB; n; n--) {
+        UNROLL for (int h = 0; h < HALVES; h++) _mm512_store_ps(out + h * 64, scale_of(header, s.scales, 0, 0, h).d);
+        prefetch(header, s.header_bytes + s.sub_bytes);
+        expand_lines(header + s.header_bytes, out + wide.header_bytes, s, 0);
+        header += s.header_bytes + s.sub_bytes;
+        out += wide.header_bytes + wide.sub_bytes;
     }
 }
 
 SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out)
 {
     switch (q) {
-#define EXPAND(Q)                                     \
-    case QUANT_##Q:                                   \
-        expand_supers(panel, n_cols, out, QUANT_##Q); \
+#define EXPAND(kind, Q)                      \
+    case QUANT_##Q:                          \
+        kind(panel, n_cols, out, QUANT_##Q); \
         break;
-        EXPAND(Q2_K)
-        EXPAND(Q3_K)
-        EXPAND(Q4_K)
-        EXPAND(Q5_K)
-        EXPAND(Q6_K)
-        EXPAND(IQ4_XS)
+        EXPAND(expand_supers, Q2_K)
+        EXPAND(expand_supers, Q3_K)
+        EXPAND(expand_supers, Q4_K)
+        EXPAND(expand_supers, Q5_K)
+        EXPAND(expand_supers, Q6_K)
+        EXPAND(expand_supers, IQ4_XS)
+        EXPAND(expand_signed, Q4_0)
+        EXPAND(expand_signed, Q5_0)
+        EXPAND(expand_signed, Q8_0)
+        EXPAND(expand_signed, IQ4_NL)
+        EXPAND(expand_signed, MXFP4)
 #undef EXPAND
     default:
         CHECK(!"a format that is as wide as it gets");
@@ -723,16 +742,19 @@ SIMD static void store(const struct product_store *s)
 
 #define INT_ENTRY(Q)   [QUANT_##Q] = int_##Q,
 #define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
-#define WIDE                                                                                                    \
-    {                                                                                                           \
-        [QUANT_Q2_K] = wide_Q2_K, [QUANT_Q3_K] = wide_Q6_K, [QUANT_Q4_K] = wide_Q4_K, [QUANT_Q5_K] = wide_Q4_K, \
-        [QUANT_Q6_K] = wide_Q6_K, [QUANT_IQ4_XS] = wide_IQ4_XS                                                  \
-    }
-#define COMMON                                                                                                                \
-    .integer = { INTEGER_FORMATS(INT_ENTRY) }, .wide = WIDE, .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT, \
-    .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .quantise_super = quantise_super, .store = store,       \
+#define WIDE                                                                                                \
+    [QUANT_Q2_K] = wide_Q2_K, [QUANT_Q3_K] = wide_Q6_K, [QUANT_Q4_K] = wide_Q4_K, [QUANT_Q5_K] = wide_Q4_K, \
+    [QUANT_Q6_K] = wide_Q6_K, [QUANT_IQ4_XS] = wide_IQ4_XS
+#define WIDE_AMX                                                                                              \
+    [QUANT_Q4_0] = amx_tiles, [QUANT_Q5_0] = amx_tiles, [QUANT_Q8_0] = amx_tiles, [QUANT_IQ4_NL] = amx_tiles, \
+    [QUANT_MXFP4] = amx_tiles
+#define COMMON                                                                                                          \
+    .integer = { INTEGER_FORMATS(INT_ENTRY) }, .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT,         \
+    .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .quantise_super = quantise_super, .store = store, \
     .rows = &row_kernels_avx512, .pack = pack_avx512
+#define BF16 .bf16 = dot_BF16, .bf16_rows = ROWS_BF16, .round = round_bf16
 
-const struct product_kernels product_avx512 = { COMMON };
-const struct product_kernels product_avx512_bf16 = { COMMON, .bf16 = dot_BF16, .bf16_rows = ROWS_BF16, .round = round_bf16 };
+const struct product_kernels product_avx512 = { COMMON, .wide = { WIDE } };
+const struct product_kernels product_avx512_bf16 = { COMMON, BF16, .wide = { WIDE } };
+const struct product_kernels product_amx = { COMMON, BF16, .wide = { WIDE, WIDE_AMX }, .wide_rows = AMX_ROWS };
 #endif

@@ -112,7 +112,7 @@ static void run_panel(const struct job *j, uint32_t which, uint32_t panel, uint3
 
     for (uint32_t row = first, n; row < end; row += n) {
         float *out = which ? work_k(j, row) + (which - 1) * n_kv(j) : cpu_row(j->call, QKV_Q, row);
-        n = product_tile_rows(row, end, p->max_rows);
+        n = product_tile_rows(row, end, w.max_rows);
         product_run(p, &w, (struct tile_range){ row, row + n }, y);
         finish_tile(j, which, panel, &(struct product_store){ .y = y, .n_rows = n, .out = out });
     }
