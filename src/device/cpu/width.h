@@ -11,8 +11,8 @@
 struct width {
     uint32_t n, most;       // threads to play with; all there are
     struct team_time noted; // since the last decision
-    uint64_t before;        // what the last narrowing is judged by: percent of a processor had; 0: judged already
-    uint64_t pause;         // nanoseconds until one more thread is tried
+    uint32_t trouble; // decisions for which a thread was lost, less those for which none was: a short disturbance changes nothing
+    uint64_t before;  // what the last narrowing is judged by: percent of a processor had; 0: judged already
     uint64_t widen_at, narrow_at;
 };
 
