@@ -1,13 +1,13 @@
-// sample.cu - the operation as defined in sample.h, in two launches.
+// sample.cu - the operation as defined in sample.h.
 //
-// sample_scan: 64 blocks a row look for the largest logit and for what must not be there. sample_draw: one block a row; for greedy rows
-// without penalties it only compares the 64 parts. Else candidates are ordered by a key of 64 bits, the logit's order above and the
+// The blocks of a row look for the largest logit and for what must not be there; the last of them to arrive draws. For greedy rows
+// without penalties it only compares the blocks' parts. Else candidates are ordered by a key of 64 bits, the logit's order above and the
 // lowest id first below, and each limit is a descent through the key's bytes with a histogram of counts and weights. Weights are
 // integers of 2^-40, so that the order of the additions does not matter.
 #include "device/cuda/kernel.cuh"
 #include "ops/sample/sample_cuda.h"
 
-enum { SCAN_THREADS = 256, DRAW_THREADS = 1024 };
+enum { DRAW_THREADS = SAMPLE_THREADS };
 
 static __device__ __forceinline__ struct sample_part better(const struct sample_part &a, const struct sample_part &b)
 {
@@ -54,30 +54,43 @@ static __device__ struct sample_part block_best(struct sample_part r)
     return r;
 }
 
-static __device__ void log_rows(const struct sample_launch_params &p)
+// The step's tokens to the log: those of one slot, or all of them.
+enum { ALL_SLOTS = ~0u };
+static __device__ void log_rows(const struct sample_launch_params &p, u32 slot)
 {
-    for (u32 r = threadIdx.x; r < p.step->n_rows; r += SCAN_THREADS)
-        if (step_tokens(p.step)[r] != STEP_TOKEN_LOGGED)
-            p.log[(u64)step_slots(p.step)[r] * p.args.log_stride + step_positions(p.step)[r]] = step_tokens(p.step)[r];
+    for (u32 r = threadIdx.x; r < p.step->n_rows; r += DRAW_THREADS) {
+        u32 own = step_slots(p.step)[r];
+        if (step_tokens(p.step)[r] != STEP_TOKEN_LOGGED && (slot == ALL_SLOTS || slot == own))
+            p.log[(u64)own * p.args.log_stride + step_positions(p.step)[r]] = step_tokens(p.step)[r];
+    }
 }
 
-extern "C" __global__ void __launch_bounds__(SCAN_THREADS) sample_scan(const __grid_constant__ struct sample_launch_params p)
+// This block's part of a row.
+static __device__ struct sample_part scan(const struct sample_launch_params &p, u32 output)
 {
-    u32 row = blockIdx.y, n_outputs = p.step->n_outputs;
+    const f32 *logits = p.logits + (u64)output * p.args.n_tokens;
     struct sample_part best = { 0, ~0u, 0, 0 };
 
-    wait_for_inputs();
-    if (blockIdx.x == 0 && row == 0)
-        log_rows(p);
-    if (row >= n_outputs)
-        return;
-    const f32 *logits = p.logits + (u64)row * p.args.n_tokens;
 #pragma unroll 4
-    for (u32 i = blockIdx.x * SCAN_THREADS + threadIdx.x; i < p.args.n_tokens; i += SAMPLE_PARTS * SCAN_THREADS)
+    for (u32 i = blockIdx.x * DRAW_THREADS + threadIdx.x; i < p.args.n_tokens; i += SAMPLE_PARTS * DRAW_THREADS)
         best = better(best, look(logits[i], i));
-    best = block_best(best);
-    if (threadIdx.x == 0)
-        p.parts[row * SAMPLE_PARTS + blockIdx.x] = best;
+    return block_best(best);
+}
+
+// Is this block the last of its row's?
+static __device__ bool arrives_last(const struct sample_launch_params &p, u32 output, const struct sample_part &part)
+{
+    bool last = false;
+
+    if (threadIdx.x == 0) {
+        p.parts[output * SAMPLE_PARTS + blockIdx.x] = part;
+        __threadfence();
+        last = atomicAdd(&p.arrived[output], 1) == SAMPLE_PARTS - 1;
+        __threadfence();
+        if (last)
+            p.arrived[output] = 0;
+    }
+    return __syncthreads_or(last);
 }
 
 struct candidates { // of one row
@@ -124,6 +137,7 @@ static __device__ void keep_allowed(const struct candidates &c, const u32 *mask)
 // Copies the logits and applies biases and penalties: step 2 of sample.h.
 static __device__ void penalise(const struct sample_launch_params &p, const struct candidates &c, u32 output, const u32 *log, u32 position)
 {
+    log_rows(p, step_slots(p.step)[step_outputs(p.step)[output]]); // another block does so too, but nobody waits for it
     const struct sample_params *s = &step_samples(p.step)[output];
     const f32 *logits = p.logits + (u64)output * p.args.n_tokens;
     u32 *counts = (u32 *)(c.logits + 2 * (u64)c.n), n_seen = min(s->penalty_window, position + 1);
@@ -246,6 +260,11 @@ static __device__ u32 draw(struct candidates c, const struct sample_params *s, u
     return ~(u32)descend(c, g);
 }
 
+static __device__ __forceinline__ struct sample_part part_of(const uint4 &v)
+{
+    return { __uint_as_float(v.x), v.y, v.z, v.w };
+}
+
 static __device__ u32 choose(const struct sample_launch_params &p, u32 output, const u32 *log, u32 position)
 {
     const struct sample_params *s = &step_samples(p.step)[output];
@@ -253,7 +272,7 @@ static __device__ u32 choose(const struct sample_launch_params &p, u32 output, c
     struct candidates c = { p.work + (u64)output * 3 * p.args.n_tokens, p.args.n_tokens, 0, 0 };
 
     if (threadIdx.x < SAMPLE_PARTS)
-        best = p.parts[output * SAMPLE_PARTS + threadIdx.x];
+        best = part_of(__ldcg((const uint4 *)p.parts + output * SAMPLE_PARTS + threadIdx.x));
     best = block_best(best);
     if (best.invalid || !best.any)
         return STEP_TOKEN_INVALID;
@@ -273,15 +292,17 @@ static __device__ u32 choose(const struct sample_launch_params &p, u32 output, c
     return best.any ? best.id : STEP_TOKEN_INVALID;
 }
 
-extern "C" __global__ void __launch_bounds__(DRAW_THREADS) sample_draw(const __grid_constant__ struct sample_launch_params p)
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS) sample(const __grid_constant__ struct sample_launch_params p)
 {
-    u32 output = blockIdx.x, n_outputs = p.step->n_outputs, at = min(output, max(n_outputs, 1u) - 1);
+    u32 output = blockIdx.y, n_outputs = p.step->n_outputs, at = min(output, max(n_outputs, 1u) - 1);
     bool draws = output < n_outputs && !(step_samples(p.step)[at].flags & SAMPLE_SKIP);
     u32 row = step_outputs(p.step)[at], position = step_positions(p.step)[row];
     u32 *log = p.log + (u64)step_slots(p.step)[row] * p.args.log_stride;
 
     wait_for_inputs();
-    if (!draws)
+    if (blockIdx.x == 0 && output == 0)
+        log_rows(p, ALL_SLOTS);
+    if (!draws || !arrives_last(p, output, scan(p, output)))
         return;
     u32 id = choose(p, output, log, position);
     if (threadIdx.x > 0)

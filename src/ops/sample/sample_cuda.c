@@ -1,4 +1,4 @@
-// sample_cuda.c - the operation's launches: many blocks scan the logits, then one block a row decides.
+// sample_cuda.c - the operation's launch: many blocks scan a row of logits, and the last of them decides.
 #include "ops/cuda_table.h"
 #include "ops/sample/sample_cuda.h"
 
@@ -9,11 +9,12 @@ void cuda_plan_sample(struct cuda_plan *p)
                                            .work = cuda_at(p, SAMPLE_WORK),
                                            .results = cuda_at(p, SAMPLE_RESULTS),
                                            .parts = p->private_at,
+                                           .arrived = p->counters_at,
                                            .limits = p->command->n_operands > SAMPLE_LIMITS ? cuda_at(p, SAMPLE_LIMITS) : 0,
                                            .args = *(const struct sample_args *)p->command->args };
 
     p->private_bytes = (u64)p->tape.max_outputs * SAMPLE_PARTS * sizeof(struct sample_part);
-    cuda_launch_add(p, "sample_scan", (struct cuda_shape){ { SAMPLE_PARTS, p->tape.max_outputs, 1 }, 256, 0 }, &params,
+    p->counters_bytes = (u64)p->tape.max_outputs * 4;
+    cuda_launch_add(p, "sample", (struct cuda_shape){ { SAMPLE_PARTS, p->tape.max_outputs, 1 }, SAMPLE_THREADS, 0 }, &params,
                     sizeof params);
-    cuda_launch_add(p, "sample_draw", (struct cuda_shape){ { p->tape.max_outputs, 1, 1 }, 1024, 0 }, &params, sizeof params);
 }

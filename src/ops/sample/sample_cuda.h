@@ -1,9 +1,10 @@
-// sample_cuda.h - the arguments of the two CUDA kernels.
+// sample_cuda.h - the arguments of the CUDA kernel.
 #pragma once
 #include "ops/matmul/planes.h"
 #include "ops/sample/sample.h"
 
-#define SAMPLE_PARTS 64u // blocks that scan one row of logits
+#define SAMPLE_PARTS 32u // blocks that scan one row of logits
+enum { SAMPLE_THREADS = 1024 };
 
 struct sample_part { // what a block found in its share
     f32 logit;
@@ -18,6 +19,7 @@ struct sample_launch_params {
     DEVICE_AT(f32) work; // [outputs, 3 * n_tokens]: parts or candidates, then counts
     DEVICE_AT(u32) results;
     DEVICE_AT(struct sample_part) parts; // [outputs, SAMPLE_PARTS]
+    DEVICE_AT(u32) arrived;              // [outputs], zero between steps
     DEVICE_AT(const u32) limits;         // [outputs, args.limits_stride]
     struct sample_args args;
 };
