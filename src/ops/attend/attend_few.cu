@@ -303,15 +303,12 @@ static __device__ __forceinline__ void add_part(struct part *to, f32 top, f32 to
 // The last block to arrive adds the parts of all, in order.
 template <u32 DIM> static __device__ __forceinline__ void combine(const struct attend_params &p, const struct share &s, u32 row)
 {
-    __shared__ u32 last;
     u64 place = (u64)row * p.args.n_heads + s.head;
 
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0)
-        last = atomicAdd(&p.arrived[place], 1) == s.n_splits - 1;
-    __syncthreads();
-    if (!last)
+    bool last = threadIdx.x == 0 && atomicAdd(&p.arrived[place], 1) == s.n_splits - 1;
+    if (!__syncthreads_or(last))
         return;
     __threadfence();
     for (u32 i = threadIdx.x; i < s.n_heads * DIM; i += ATTEND_FEW_THREADS) {

@@ -20,7 +20,6 @@ struct gemm_state { // barriers of a block; every lane arrives, at no cost: race
     u64 full[RING_MOST_DEPTH];
     u64 empty[RING_MOST_DEPTH];                  // all threads have multiplied the stage
     u64 summed[RING_ENDERS], taken[RING_ENDERS]; // of a stage's sums
-    u32 last;                                    // this block is the last of those that share the columns
 };
 
 // What a block of threads has to do.
@@ -453,16 +452,14 @@ static __device__ __forceinline__ float4 *shares_of(const struct pairs_params &p
 }
 
 // The whole block, when it has put down its sums: the last of those that share the columns ends the tiles.
-static __device__ __forceinline__ void meet_shares(const struct pairs_params &p, const struct work &w, struct gemm_state &state)
+static __device__ __forceinline__ void meet_shares(const struct pairs_params &p, const struct work &w)
 {
     u32 *arrived = &p.arrived[w.pass * (gridDim.x / p.ring.n_shares) + blockIdx.x / p.ring.n_shares], log2 = w.n_rows > 8;
 
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0)
-        state.last = atomicAdd(arrived, 1) == p.ring.n_shares - 1;
-    __syncthreads();
-    if (!state.last)
+    bool last = threadIdx.x == 0 && atomicAdd(arrived, 1) == p.ring.n_shares - 1;
+    if (!__syncthreads_or(last))
         return;
     __threadfence();
     for (u32 unit = threadIdx.x / 32; unit < (w.end - w.first) << log2; unit += GEMM_RING_THREADS / 32) {
@@ -556,7 +553,7 @@ template <u32 F> static __device__ __forceinline__ void gemm_ring(const struct p
     else
         consume<F, 1>(p, w, room, state);
     if (p.ring.n_shares > 1)
-        meet_shares(p, w, state);
+        meet_shares(p, w);
 }
 
 #define GEMM_RING(name, F)                                                                                                               \
