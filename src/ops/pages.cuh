@@ -20,10 +20,9 @@ struct page_side {
 };
 
 // One number to its place; not for Q8_0, where a scale belongs to 32 of them.
-static __device__ __forceinline__ void page_put(const struct page_side &s, u32 page, u32 head, u32 token, u32 dim, f32 v)
+static __device__ __forceinline__ void page_put_at(const struct page_side &s, u64 at, f32 v)
 {
     u32 format = s.format();
-    u64 at = page_at(s.shape, page, head) + s.element(token, dim);
 
     if (format == KV_F16)
         ((__half *)s.pages)[at] = __float2half_rn(v);
@@ -31,6 +30,10 @@ static __device__ __forceinline__ void page_put(const struct page_side &s, u32 p
         ((__nv_bfloat16 *)s.pages)[at] = __float2bfloat16_rn(v);
     else
         ((f32 *)s.pages)[at] = v;
+}
+static __device__ __forceinline__ void page_put(const struct page_side &s, u32 page, u32 head, u32 token, u32 dim, f32 v)
+{
+    page_put_at(s, page_at(s.shape, page, head) + s.element(token, dim), v);
 }
 
 // The same of 32 dims by a warp: dim's block, a dim a lane. Every format.

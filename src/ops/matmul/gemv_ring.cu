@@ -1,9 +1,9 @@
 // gemv_ring.cu - products with one row of activations on Hopper and later: weights stream through a ring in shared memory.
 //
 // A block owns a run of pairs of weight rows. A stage of the ring holds as many pairs as its 16 warps take at a time, each shared by `lanes`
-// lanes. Bulk copies fill the ring before the block waits for its inputs, so memory works while the operation before this one ends
-// and while the row is made ready; the warps take turns to fill a stage again when all have left it. Sums meet in shared memory, and one thread ends each
-// pair. The order of a sum depends on n_cols, the format and `lanes` alone.
+// lanes. One more warp fills the ring with bulk copies: a few stages before the block's inputs are there, so that memory works while the
+// operation before this one ends, and the others behind the row's loads. Sums meet in shared memory, and one thread ends each pair.
+// The order of a sum depends on n_cols, the format and `lanes` alone.
 // The row: x * norm as int8 with a scale for each 32, or as fp32 for 16-bit weights; the norm's factor multiplies the sums.
 #include "ops/matmul/ring.cuh"
 #include "ops/matmul/row_int8.cuh"
@@ -11,6 +11,11 @@
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // older devices have no bulk copies; gemv.cu serves them
 
 enum { RING_WARPS = RING_THREADS / 32 };
+
+static __device__ __forceinline__ void sync_consumers()
+{
+    asm volatile("bar.sync 1, 512;" ::: "memory"); // RING_THREADS
+}
 
 // Where the planes of a stage lie: plane by plane, row by row.
 template <u32 F> struct stage_places {
@@ -48,6 +53,7 @@ static __device__ __forceinline__ void copy_part(const struct copy &c, u32 to, c
 
     to += c.index * bytes;
     if (bytes % 16 != 0) {
+#pragma unroll 1
         for (u32 i = 0; i < bytes && c.exists; i += 4)
             copy_word(to + i, from + i);
     } else if (bytes > 0 && c.n_rows > 0) {
@@ -214,33 +220,35 @@ static __device__ __forceinline__ f32 meet(float2 sum)
 }
 
 // The row, times norm, to shared memory; the squares of each warp's part too. norm: this thread's first eight, loaded before the wait.
-template <typename Form>
+// A thread has AT_ONCE eights on their way.
+template <u32 AT_ONCE, typename Form>
 static __device__ __forceinline__ void ready_row(const struct pairs_params &p, Form &form, const struct eight &norm, f32 *squares)
 {
-    u32 n = p.n_cols / 8, end = (n + 31) / 32 * 32;
+    u32 n = p.n_cols / 8, end = (n + 31) / 32 * 32; // indices are compared with end alike by a whole warp
     f32 sum = 0;
 
-    for (u32 first = threadIdx.x; first < end; first += 2 * RING_THREADS) {
-        struct eight v[2];
+    for (u32 first = threadIdx.x; first < end; first += AT_ONCE * RING_THREADS) {
+        struct eight v[AT_ONCE];
 #pragma unroll
-        for (u32 k = 0; k < 2; k++)
-            v[k] = load_eight(p.in, first + k * RING_THREADS, n);
+        for (u32 k = 0; k < AT_ONCE; k++)
+            if (first + k * RING_THREADS < end)
+                v[k] = load_eight(p.in, first + k * RING_THREADS, n);
 #pragma unroll
-        for (u32 k = 0; k < 2; k++) {
+        for (u32 k = 0; k < AT_ONCE; k++) {
             u32 i = first + k * RING_THREADS;
-            if (i >= end) // the same for a whole warp
+            if (i >= end)
                 break;
-            struct eight s = i >= RING_THREADS && p.norm ? load_eight(p.norm, i, n) : norm;
             sum += i < n ? squares_of(v[k]) : 0;
             if (p.norm)
-                v[k] = times(v[k], s);
+                v[k] = times(v[k], i < RING_THREADS ? norm : load_eight(p.norm, i, n));
             form.put(i, v[k], i < n);
         }
     }
-    sum = warp_sum(sum);
+    if (p.norm && threadIdx.x < end)
+        sum = warp_sum(sum);
     if ((threadIdx.x & 31) == 0)
         squares[threadIdx.x / 32] = sum;
-    __syncthreads();
+    sync_consumers();
 }
 
 struct ring_places { // in dynamic shared memory: the row, the sums [pair][row][warps of a pair], the stages
@@ -248,17 +256,56 @@ struct ring_places { // in dynamic shared memory: the row, the sums [pair][row][
     u32 stages;
 };
 
+// The warp that fills the ring. Stages before `early` are asked for before the block's inputs are there, the others behind the row's loads.
+template <u32 F>
+static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
+                                               const struct tasks &t)
+{
+    extern __shared__ __align__(128) u8 ring_shared[];
+    u32 each = pairs_of_a_stage(p), early = min(p.ring.early, p.ring.depth), slot = 0, turn = 0;
+    u32 stages = shared_address(ring_shared) + at.stages, full = shared_address(state.full), empty = shared_address(state.empty);
+    bool has_rows = n_rows_of(p.step, p.rows) > 0;
+
+    if ((threadIdx.x & 31) == 0) {
+        for (u32 i = 0; i < p.ring.depth; i++) {
+            barrier_begin(full + i * 8, p.ring.words ? 33 : 1);
+            barrier_begin(empty + i * 8, RING_THREADS);
+        }
+        show_barriers();
+    }
+    __syncthreads(); // the barriers are there
+    for (u32 i = 0, first = t.first; i <= early || first < t.end; i++, first += each, slot++) {
+        if (i == early) {
+            wait_for_inputs();
+            if (!has_rows)
+                break;
+        }
+        if (slot == p.ring.depth) {
+            slot = 0;
+            turn++;
+        }
+        if (turn > 0 && first < t.end)
+            wait_for_stage(empty + slot * 8, (turn - 1) & 1);
+        if (first < t.end)
+            fill_stage<F>(p, first, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
+    }
+    for (u32 i = 0; !has_rows && i < early && t.first + i * each < t.end; i++) // no block ends while copies into it are on their way
+        wait_for_stage(full + i * 8, 0);
+}
+
 // All stages, one after the other.
 template <u32 F, typename Form>
 static __device__ __forceinline__ void walk_ring(const struct pairs_params &p, Form &form, const struct ring_places &at, struct ring_state &state,
                                                  const struct tasks &t)
 {
     u32 each = pairs_of_a_stage(p), log2 = p.ring.lanes_log2, lanes = 1 << log2, warps = lanes / 32;
-    u32 mine = threadIdx.x >> log2, part = threadIdx.x & (lanes - 1), slot = 0, parity = 0, turn = 0;
+    u32 mine = threadIdx.x >> log2, part = threadIdx.x & (lanes - 1), slot = 0, parity = 0;
     extern __shared__ __align__(128) u8 ring_shared[];
 
     struct stage_places<F> places(p);
     const u32 rows[2] = { p.ring.apart ? mine : 2 * mine, p.ring.apart ? each + mine : 2 * mine + 1 };
+    if (t.first + mine >= t.end) // only a block's first stages are refilled, and then every warp has pairs
+        return;
     form.begin(part, lanes, p.n_cols);
     for (u32 first = t.first; first < t.end; first += each) {
         u32 pair = first + mine;
@@ -272,31 +319,34 @@ static __device__ __forceinline__ void walk_ring(const struct pairs_params &p, F
         }
         if (first + p.ring.depth * each < t.end) // else nobody waits for it; in the last stage some warps have no work and would be early
             leave_stage(shared_address(&state.empty[slot]));
-        // The stage before this one is filled again, each time by another warp.
-        u32 next = first + (p.ring.depth - 1) * each, last = slot == 0 ? p.ring.depth - 1 : slot - 1;
-        if (first > t.first && next < t.end && turn == threadIdx.x / 32) {
-            wait_for_stage(shared_address(&state.empty[last]), parity ^ (slot == 0));
-            fill_stage<F>(p, next, t.end, shared_address(ring_shared) + at.stages + last * p.ring.stage_bytes, shared_address(&state.full[last]));
-        }
-        turn = (turn + 1) % RING_WARPS;
         parity ^= slot + 1 == p.ring.depth;
         slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
     }
 }
 
-// A thread ends each pair.
-static __device__ __forceinline__ void end_pairs(const struct pairs_params &p, const struct ring_places &at, const struct ring_state &state,
-                                                 const struct tasks &t, const struct pair_inputs &early)
+// A block's pairs; the first `more` blocks have one more. Without a division: the first copy waits for this.
+static __device__ __forceinline__ struct tasks ring_tasks_of(const struct pairs_params &p)
 {
-    u32 warps = 1 << p.ring.lanes_log2 >> 5, pair = t.first + threadIdx.x;
-    struct pair r = pair_find(p, min(pair, t.end - 1));
-    struct pair_inputs in = early;
+    struct tasks t;
+    t.first = p.first_pair + p.ring.block_pairs * blockIdx.x + min(blockIdx.x, p.ring.more);
+    t.end = t.first + p.ring.block_pairs + (blockIdx.x < p.ring.more);
+    return t;
+}
 
-    __syncthreads();
+// A thread ends each pair. first, inputs: its first one's.
+static __device__ __forceinline__ void end_pairs(const struct pairs_params &p, const struct ring_places &at, const struct ring_state &state,
+                                                 const struct tasks &t, const struct pair &first, const struct pair_inputs &inputs)
+{
+    u32 warps = 1 << p.ring.lanes_log2 >> 5;
+    struct pair r = first;
+    struct pair_inputs in = inputs;
+
+    sync_consumers();
     f32 factor = p.norm ? state.factor : 1;
-    for (; pair < t.end; pair += RING_THREADS) {
+    for (u32 pair = t.first + threadIdx.x; pair < t.end; pair += RING_THREADS) {
         const f32 *sums = at.sums + (pair - t.first) * 2 * warps;
         float2 sum = make_float2(0, 0);
+#pragma unroll 2
         for (u32 w = 0; w < warps; w++) {
             sum.x += sums[w];
             sum.y += sums[warps + w];
@@ -319,62 +369,61 @@ static __device__ __forceinline__ void find_factor(const struct pairs_params &p,
         state.factor = norm_factor(sum, p.n_cols, p.eps);
 }
 
-template <u32 F, typename Form> static __device__ __forceinline__ void gemv_ring(const struct pairs_params &p, u32 row_bytes)
+// The warps that multiply. What a warp has no part in it leaves out: the launch that runs beside this one is the one that all wait for.
+template <u32 F, u32 AT_ONCE, typename Form>
+static __device__ __forceinline__ void consume(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
+                                               const struct tasks &t)
 {
     extern __shared__ __align__(128) u8 ring_shared[];
-    __shared__ struct ring_state state;
-    struct tasks t = tasks_of(p);
-    u32 each = pairs_of_a_stage(p), warp = threadIdx.x / 32;
-    struct ring_places at = { (f32 *)(ring_shared + row_bytes), 0 };
-    at.stages = (row_bytes + (p.ring.most_pairs * 2 * 4 << p.ring.lanes_log2 >> 5) + 127) / 128 * 128;
-    let_next_begin(); // it fills its ring where there is room
-    u32 full = shared_address(&state.full[warp % RING_MOST_DEPTH]);
-    bool fills = warp < p.ring.depth && t.first + warp * each < t.end, filled = fills && warp < p.ring.early;
-    bool has_rows = n_rows_of(p.step, p.rows) > 0;
-
-    if (fills) {
-        if ((threadIdx.x & 31) == 0) {
-            barrier_begin(full, p.ring.words ? 33 : 1);
-            barrier_begin(shared_address(&state.empty[warp]), RING_THREADS);
-            show_barriers();
-        }
-        __syncwarp();
-    }
-    auto fill = [&] {
-        fill_stage<F>(p, t.first + warp * each, t.end, shared_address(ring_shared) + at.stages + warp * p.ring.stage_bytes, full);
-    };
-    if (filled)
-        fill();
     struct eight norm = {};
+    struct pair ends = {}; // what this thread ends
     struct pair_inputs inputs = {};
-    struct pair ends = pair_find(p, min(t.first + threadIdx.x, t.end - 1)); // what this thread ends
-    bool ends_one = t.first + threadIdx.x < t.end;
-    if (p.norm)
+    bool ends_one = t.first + threadIdx.x < t.end, has_rows = n_rows_of(p.step, p.rows) > 0;
+
+    if (p.norm && threadIdx.x < p.n_cols / 8)
         norm = load_eight(p.norm, threadIdx.x, p.n_cols / 8);
-    if (ends_one)
+    if (ends_one) {
+        ends = pair_find(p, t.first + threadIdx.x);
         inputs = pair_load_early(p, ends, 0);
-    wait_for_inputs();
-    if (!has_rows) {
-        if (filled) // no block ends while copies into it are on their way
-            wait_for_stage(full, 0);
-        return;
     }
+    __syncthreads(); // the barriers are there
+    wait_for_inputs();
+    if (!has_rows)
+        return;
     if (ends_one)
         pair_load_late(p, ends, 0, inputs);
     Form form(ring_shared, p.n_cols);
-    ready_row(p, form, norm, state.squares);
-    if (fills && !filled) // these would have been in the row's way
-        fill();
-    if (p.norm && warp == RING_WARPS - 1)
+    ready_row<AT_ONCE>(p, form, norm, state.squares);
+    if (p.norm && threadIdx.x / 32 == RING_WARPS - 1)
         find_factor(p, state);
     walk_ring<F>(p, form, at, state, t);
-    end_pairs(p, at, state, t, inputs);
+    end_pairs(p, at, state, t, ends, inputs);
 }
 
-#define GEMV_RING(name, F, FORM, ROW_BYTES)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(RING_THREADS, 2) gemv_ring_##name(const __grid_constant__ struct pairs_params p) \
-    {                                                                                                                             \
-        gemv_ring<F, FORM<F>>(p, ROW_BYTES);                                                                                      \
+template <u32 F, u32 AT_ONCE, typename Form> static __device__ __forceinline__ void gemv_ring(const struct pairs_params &p, u32 row_bytes)
+{
+    extern __shared__ __align__(128) u8 ring_shared[];
+    __shared__ struct ring_state state;
+    struct tasks t = ring_tasks_of(p);
+    struct ring_places at = { (f32 *)(ring_shared + row_bytes), 0 };
+
+    at.stages = (row_bytes + (p.ring.most_pairs * 2 * 4 << p.ring.lanes_log2 >> 5) + 127) / 128 * 128;
+    let_next_begin(); // it fills its ring where there is room
+    if (threadIdx.x / 32 == RING_WARPS)
+        produce<F>(p, at, state, t);
+    else
+        consume<F, AT_ONCE, Form>(p, at, state, t);
+}
+
+// Two of them share a multiprocessor; `alone`, which does not, has registers for more of a row.
+#define GEMV_RING(name, F, FORM, ROW_BYTES)                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, 2) gemv_ring_##name(const __grid_constant__ struct pairs_params p)       \
+    {                                                                                                                                        \
+        gemv_ring<F, 1, FORM<F>>(p, ROW_BYTES);                                                                                              \
+    }                                                                                                                                        \
+    extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, 1) gemv_ring_alone_##name(const __grid_constant__ struct pairs_params p) \
+    {                                                                                                                                        \
+        gemv_ring<F, 4, FORM<F>>(p, ROW_BYTES);                                                                                              \
     }
 #define GEMV_RING_INT8(name, F) GEMV_RING(name, F, form_int8, p.n_cols / 32 * 44)
 GEMV_RING(f16, PLANES_F16, form_16, p.n_cols * 4)

@@ -20,6 +20,7 @@ enum {
     GEMV_WARPS = 16,
     FEW_PAIRS = 16,
     MANY_PAIRS = 64,
+    GEMV_RING_STATIC = 512, // bytes of shared memory
     MANY_SHARED = 5 * 128 * READY_ROWS
 };
 
@@ -215,10 +216,12 @@ static bool plan_ring(const struct cuda_plan *p, struct pairs_params *params, st
         .early = n_cols >= 4096 && !planes_has_super_blocks(part.format) ? 3 : 2,
         .stage_bytes = stage,
         .most_pairs = most_pairs,
+        .block_pairs = params->n_pairs / grid,
+        .more = params->n_pairs % grid,
         .apart = params->mode == PAIRS_GATED || (params->mode == PAIRS_ROPE && params->rope.pairs == ROPE_HALVES),
         .words = odd % 16 != 0,
     };
-    *shape = (struct cuda_shape){ { grid, 1, 1 }, RING_THREADS, before + depth * stage };
+    *shape = (struct cuda_shape){ { grid, 1, 1 }, GEMV_RING_THREADS, before + depth * stage };
     return true;
 }
 
@@ -232,7 +235,8 @@ static void launch_gemv(struct cuda_plan *p, struct pairs_params *params, struct
     struct cuda_shape shape = { { grid, part.max_rows, 1 }, warps * 32, n_blocks * (way == WAY_INT8 ? 44 : 36 * 4) };
 
     if ((way == WAY_INT8 || (way == WAY_PLAIN && part.format != PLANES_F32)) && plan_ring(p, params, part, &shape)) {
-        snprintf(name, sizeof name, "gemv_ring_%s", format_name(part.format));
+        bool alone = 2 * (shape.shared + GEMV_RING_STATIC) > p->device.shared_bytes; // no two share a multiprocessor
+        snprintf(name, sizeof name, "gemv_ring_%s%s", alone ? "alone_" : "", format_name(part.format));
         cuda_launch_add(p, name, shape, params, sizeof *params);
         return;
     }

@@ -10,6 +10,7 @@ struct pair {
     u32 matrix[2]; // indices into w
     u32 row[2];
     u32 turn; // PAIRS_ROPE: the first of the two angles, or ~0
+    u32 head;
     bool second; // false: the second row does not exist; it repeats the first
 };
 
@@ -21,6 +22,7 @@ static __device__ __forceinline__ struct pair pair_plain(u32 at, u32 matrix, u32
     r.second = 2 * at + 1 < n_rows;
     r.row[1] = r.second ? 2 * at + 1 : 2 * at;
     r.turn = ~0u;
+    r.head = 0;
     return r;
 }
 
@@ -35,7 +37,8 @@ static __device__ __forceinline__ struct pair pair_rope(const struct pairs_param
         at -= at < n_kv ? 0 : n_kv;
     }
     struct pair r = pair_plain(at, matrix, ~0u);
-    u32 head = at / half, i = at % half;
+    u32 head = at / half, i = at - head * half;
+    r.head = head;
     if (p.mode == PAIRS_THREE || 2 * i >= p.rope.n_dims)
         return r;
     if (matrix < 2)
@@ -58,6 +61,7 @@ static __device__ __forceinline__ struct pair pair_find(const struct pairs_param
         r.row[0] = r.row[1] = at;
         r.second = true;
         r.turn = ~0u;
+        r.head = 0;
         return r;
     }
     return pair_plain(at, 0, p.w[0].n_rows);
@@ -66,8 +70,13 @@ static __device__ __forceinline__ struct pair pair_find(const struct pairs_param
 // What the end of a pair reads, loaded ahead of the sums.
 struct pair_inputs {
     f32 add[2], bias[2], cosine, sine;
-    u32 page, token;
+    u32 place, elements; // of k and v in their pages; elements: 16 bits each
 };
+
+static __device__ __forceinline__ struct page_side page_side_of(const struct pairs_params &p, const struct pair &r)
+{
+    return { &p.rope.pages, r.matrix[0] == 1 ? p.k_pages : p.v_pages, r.matrix[0] == 2 };
+}
 
 // What is older than any launch of this step.
 static __device__ __forceinline__ struct pair_inputs pair_load_early(const struct pairs_params &p, const struct pair &r, u32 row)
@@ -80,9 +89,11 @@ static __device__ __forceinline__ struct pair_inputs pair_load_early(const struc
         in.bias[1] = bias[r.row[1]];
     }
     if (p.mode == PAIRS_ROPE && r.matrix[0] > 0) {
-        u32 position = step_positions(p.step)[row];
-        in.page = p.table[(u64)step_slots(p.step)[row] * p.rope.pages.max_pages + position / PAGE_TOKENS];
-        in.token = position % PAGE_TOKENS;
+        u32 position = step_positions(p.step)[row], token = position % PAGE_TOKENS, dims = r.head * p.rope.pages.head_dim;
+        u32 page = p.table[(u64)step_slots(p.step)[row] * p.rope.pages.max_pages + position / PAGE_TOKENS];
+        struct page_side side = page_side_of(p, r);
+        in.place = (u32)page_place(&p.rope.pages, page, r.head);
+        in.elements = (u32)side.element(token, r.row[0] - dims) | (u32)side.element(token, r.row[1] - dims) << 16;
     }
     return in;
 }
@@ -117,10 +128,10 @@ static __device__ __forceinline__ void pair_rope_end(const struct pairs_params &
         sums[1] = y * in.cosine + x * in.sine;
     }
     if (m > 0 && p.mode == PAIRS_ROPE) {
-        struct page_side side = { &p.rope.pages, m == 1 ? p.k_pages : p.v_pages, m == 2 };
-        u32 head_dim = p.rope.pages.head_dim;
-        page_put(side, in.page, r.row[0] / head_dim, in.token, r.row[0] % head_dim, sums[0]);
-        page_put(side, in.page, r.row[1] / head_dim, in.token, r.row[1] % head_dim, sums[1]);
+        struct page_side side = page_side_of(p, r);
+        u64 first = (u64)in.place * PAGE_TOKENS * p.rope.pages.head_dim;
+        page_put_at(side, first + (in.elements & 0xffff), sums[0]);
+        page_put_at(side, first + (in.elements >> 16), sums[1]);
         return;
     }
     f32 *out = p.out[m] + (u64)row * p.out_stride[m];

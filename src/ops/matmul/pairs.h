@@ -21,13 +21,15 @@ struct pairs_ring { // of gemv_ring.cu and gemm_ring.cu, in shared memory
     u32 early;      // gemv: so many of them are asked for before the row is there
     u32 stage_bytes;
     u32 most_pairs;   // gemv: of a block
+    u32 block_pairs;  // gemv: of a block; the first `more` blocks have one more
+    u32 more;
     u32 apart;        // gemv: the first rows of a stage's pairs, then the second ones; else one after the other
     u32 words;        // a row's part of some plane is not of whole 16-byte words
     u32 share_blocks; // gemm: blocks of 32 columns that a block of threads multiplies, a multiple of 8
     u32 n_shares;     // gemm: of the columns
     u32 eights;       // gemm: tiles of eight rows of activations that a pass may have
 };
-enum { RING_THREADS = 512, RING_MOST_DEPTH = 8 };
+enum { RING_THREADS = 512, GEMV_RING_THREADS = RING_THREADS + 32, RING_MOST_DEPTH = 8 }; // of gemv_ring one warp fills the ring
 
 // gemm_ring.cu: tiles of 8 pairs; 16 warps multiply, two fill the ring, two end the tiles. A pass takes 16 rows of activations.
 enum {

@@ -63,12 +63,14 @@ static __device__ __forceinline__ struct int8_eight to_int8(const f32 (&v)[8])
         top = __int_as_float(0x7f800000);
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-    f32 inverse = top > 0 ? 127 / top : 0;
+    f32 inverse = 0; // without the branches of a division
+    if (top > 1e-36f)
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(top * (1 / 127.0f)));
     int q[8];
 #pragma unroll
     for (u32 i = 0; i < 8; i++)
         q[i] = __float2int_rn(v[i] * inverse);
-    e.scale = top < 3e38f ? top / 127 : __int_as_float(0x7fc00000);
+    e.scale = top < 3e38f ? top * (1 / 127.0f) : __int_as_float(0x7fc00000);
     e.words = make_uint2(pack_bytes(q[0], q[1], q[2], q[3]), pack_bytes(q[4], q[5], q[6], q[7]));
     e.sum = __dp4a((int)e.words.x, 0x01010101, __dp4a((int)e.words.y, 0x01010101, 0));
     e.sum += __shfl_xor_sync(~0u, e.sum, 1);
