@@ -20,8 +20,8 @@ struct pairs_ring { // of gemv_ring.cu and gemm_ring.cu, in shared memory
     u32 depth;      // stages
     u32 early;      // gemv: so many of them are asked for before the row is there
     u32 stage_bytes;
-    u32 most_pairs;   // gemv: of a block
-    u32 block_pairs;  // gemv: of a block; the first `more` blocks have one more
+    u32 most_pairs;  // gemv: of a block
+    u32 block_pairs; // gemv: of a block; the first `more` blocks have one more
     u32 more;
     u32 apart;        // gemv: the first rows of a stage's pairs, then the second ones; else one after the other
     u32 words;        // a row's part of some plane is not of whole 16-byte words
