@@ -123,20 +123,29 @@ static struct product_block *random_rows(uint32_t n_rows, uint32_t n_cols)
     return x;
 }
 
+static void expect_row(enum quant q, const struct product_tile *one, const float *got)
+{
+    _Alignas(64) float want[PANEL_ROWS];
+    struct product_tile t = *one;
+
+    t.y = want;
+    product_avx512.integer[q][1](&t);
+    if (memcmp(want, got, sizeof want) != 0)
+        fail_msg("%s, %u columns: other bits than one row has", quant_info(q)->name, t.n_cols);
+}
+
 static void compare(enum quant q, uint32_t n_cols, uint32_t n_rows)
 {
-    _Alignas(64) float want[PANEL_ROWS], got[(PRODUCT_MAX_ROWS + 1) * PANEL_ROWS];
+    _Alignas(64) float got[(PRODUCT_MAX_ROWS + 1) * PANEL_ROWS];
     struct panels p = random_panels(q, n_cols);
     struct product_block *x = random_rows(n_rows, n_cols);
     struct product_tile t = { p.expanded, (const void *)x, n_cols / PANEL_SUB * sizeof *x, got, n_rows, n_cols };
 
     memset(got, OUTSIDE, sizeof got);
     played_tiles[n_rows](&t);
-    for (uint32_t r = 0; r < n_rows; r++) {
-        product_avx512.integer[q][1](&(struct product_tile){ p.packed, t.x + r * t.x_stride, t.x_stride, want, 1, n_cols });
-        if (memcmp(want, got + r * PANEL_ROWS, sizeof want) != 0)
-            fail_msg("%s, %u columns, row %u of %u: other bits", quant_info(q)->name, n_cols, r, n_rows);
-    }
+    for (uint32_t r = 0; r < n_rows; r++)
+        expect_row(q, &(struct product_tile){ p.packed, t.x + r * t.x_stride, t.x_stride, NULL, 1, n_cols },
+                   got + r * PANEL_ROWS);
     for (size_t i = n_rows * PANEL_ROWS * sizeof *got; i < sizeof got; i++)
         assert_int_equal(((unsigned char *)got)[i], OUTSIDE);
     mem_free_aligned(p.packed);
@@ -144,27 +153,82 @@ static void compare(enum quant q, uint32_t n_cols, uint32_t n_rows)
     mem_free_aligned(x);
 }
 
+// Rows [0, n_rows) by at most `most` at a time.
+static void compare_product(const struct product_kernels *kernels, uint32_t n_rows, uint32_t most)
+{
+    enum { COLS = 96 };
+    _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
+    struct panels panels = random_panels(QUANT_Q8_0, COLS);
+    struct weight w = { .format = QUANT_Q8_0, .n_rows = PANEL_ROWS, .n_cols = COLS, .layout = PANEL_LAYOUT };
+    struct product_block *x = random_rows(n_rows, COLS);
+    struct product p;
+
+    w.buffer.host = panels.packed;
+    product_init(&p, kernels, &w, false);
+    p.x = (const void *)x;
+    p.x_stride = COLS / PANEL_SUB * sizeof *x;
+    void *scratch = mem_alloc_aligned(product_scratch_bytes(&p), 64);
+    struct product_panel panel = product_panel(&p, 0, n_rows, scratch);
+    for (uint32_t row = 0, n; row < n_rows; row += n) {
+        n = product_tile_rows(row, n_rows, most < panel.max_rows ? most : panel.max_rows);
+        product_run(&p, &panel, (struct tile_range){ row, row + n }, y);
+        for (uint32_t r = 0; r < n; r++)
+            expect_row(QUANT_Q8_0,
+                       &(struct product_tile){ panels.packed, p.x + (row + r) * p.x_stride, p.x_stride, NULL, 1, COLS },
+                       y + r * PANEL_ROWS);
+    }
+    mem_free_aligned(scratch);
+    mem_free_aligned(panels.packed);
+    mem_free_aligned(panels.expanded);
+    mem_free_aligned(x);
+}
+
+static bool processor_can(void)
+{
+    const uint32_t needs = CPU_AVX512 | CPU_AVX512_VNNI;
+    return (cpu_features() & needs) == needs;
+}
+
 static void tiles_of_any_size_give_the_bits_of_one_row(void **state)
 {
     static const uint32_t n_blocks[] = { 1, 2, 3, 8, 9, 18 };
-    const uint32_t needs = CPU_AVX512 | CPU_AVX512_VNNI;
     uint32_t n_formats = 0;
 
     (void)state;
-    if ((cpu_features() & needs) != needs)
+    if (!processor_can())
         skip();
     for (enum quant q = QUANT_Q4_0; q < N_WEIGHT_QUANTS; q++) {
         if (product_amx.wide[q] != amx_tiles)
             continue;
         n_formats++;
         for (uint32_t i = 0; i < sizeof n_blocks / sizeof *n_blocks; i++)
-            for (uint32_t n_rows = AMX_LEAST_ROWS; n_rows <= AMX_ROWS; n_rows++)
+            for (uint32_t n_rows = 1; n_rows <= AMX_ROWS; n_rows++)
                 compare(q, PANEL_SUB * n_blocks[i], n_rows);
     }
     assert_int_equal(n_formats, 5);
 }
+
+// As gate_up asks for them where the other weight's tiles are of another size.
+static void a_product_takes_any_number_of_rows(void **state)
+{
+    struct product_kernels kernels = product_amx;
+
+    (void)state;
+    if (!processor_can())
+        skip();
+    kernels.wide[QUANT_Q8_0] = played_tiles;
+    for (uint32_t n_rows = 1; n_rows < 100; n_rows += 1 + n_rows / 16)
+        for (uint32_t most = 12; most <= PRODUCT_MAX_ROWS; most += 20)
+            compare_product(&kernels, n_rows, most);
+}
 #else
 static void tiles_of_any_size_give_the_bits_of_one_row(void **state)
+{
+    (void)state;
+    skip();
+}
+
+static void a_product_takes_any_number_of_rows(void **state)
 {
     (void)state;
     skip();
@@ -173,6 +237,7 @@ static void tiles_of_any_size_give_the_bits_of_one_row(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(tiles_of_any_size_give_the_bits_of_one_row) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(tiles_of_any_size_give_the_bits_of_one_row),
+                                        cmocka_unit_test(a_product_takes_any_number_of_rows) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// tile_amx.c - the product's kernels for 16 to 32 rows on processors with AMX, of formats with one scale for 32 columns and nothing else.
+// tile_amx.c - the product's kernels for many rows on processors with AMX, of formats with one scale for 32 columns and nothing else.
 //
 // A line of a panel is what the hardware takes as 4 columns of 16 weight rows, and an activation row's bytes are what it takes for the
 // other side, so nothing is rearranged. The sums of a block are exact integers, which leave through L1, since a tile cannot be scaled, and
@@ -25,7 +25,7 @@
 // Rows are counted from a pointer that the compiler cannot see through: it would keep an address for each row, in vector registers.
 #define COUNTED_FROM(p) __asm__("" : "+r"(p))
 
-enum { LANES = 16, SIDE = AMX_LEAST_ROWS, PAIR = 2, W_BYTES = 64, LINE_BYTES = 64 };
+enum { LANES = 16, SIDE = 16, PAIR = 2, W_BYTES = 64, LINE_BYTES = 64 };
 enum { SCALES_BYTES = PANEL_LINE, BLOCK_BYTES = SCALES_BYTES + 8 * PANEL_LINE }; // of panel_wide
 
 struct amx_config { // of LDTILECFG
@@ -36,12 +36,17 @@ struct amx_config { // of LDTILECFG
 
 typedef int32_t amx_sums[SIDE][LANES];
 
-// 16 rows and half a panel.
+// 16 rows and half a panel. FEW: there are fewer rows, of which the last then stands for those that are missing.
 struct amx_part {
     const unsigned char *w, *x; // the first block's scales; the first row
     size_t x_stride;
-    uint32_t n_blocks;
+    uint32_t n_rows, n_blocks;
 };
+
+INLINE size_t row_at(const struct amx_part *p, uint32_t c, const bool FEW)
+{
+    return (FEW && c >= p->n_rows ? p->n_rows - 1 : c) * p->x_stride;
+}
 
 // Tiles 0 and 1: sums of the first and second block of a pair; 2 and 3: activations; 4 and 5: weights.
 INLINE void configure(void)
@@ -64,15 +69,15 @@ struct amx_rows {
 };
 
 // Where a block's activations are: in place, or copied to one piece.
-INLINE struct amx_rows rows_of(const struct amx_part *p, uint32_t block, int8_t (*copy)[PANEL_SUB])
+INLINE struct amx_rows rows_of(const struct amx_part *p, uint32_t block, int8_t (*copy)[PANEL_SUB], const bool FEW)
 {
     struct amx_rows r = { p->x + block * sizeof(struct product_block), p->x_stride };
 
-    if ((uintptr_t)r.at % LINE_BYTES <= LINE_BYTES - PANEL_SUB)
+    if (!FEW && (uintptr_t)r.at % LINE_BYTES <= LINE_BYTES - PANEL_SUB)
         return r;
     COUNTED_FROM(r.at);
-    UNROLL for (int c = 0; c < SIDE; c++) _mm256_store_si256(
-        (__m256i *)(void *)copy[c], _mm256_loadu_si256((const __m256i *)(const void *)(r.at + (size_t)c * r.stride)));
+    UNROLL for (uint32_t c = 0; c < SIDE; c++) _mm256_store_si256(
+        (__m256i *)(void *)copy[c], _mm256_loadu_si256((const __m256i *)(const void *)(r.at + row_at(p, c, FEW))));
     WRITTEN_FOR_TILES;
     return (struct amx_rows){ (const unsigned char *)copy[0], PANEL_SUB };
 }
@@ -83,13 +88,13 @@ INLINE const unsigned char *weights_of(const struct amx_part *p, uint32_t block)
 }
 
 // The pair of blocks that begins with `block`, as far as there is one.
-INLINE void multiply(const struct amx_part *p, uint32_t block, amx_sums *sums)
+INLINE void multiply(const struct amx_part *p, uint32_t block, amx_sums *sums, const bool FEW)
 {
     _Alignas(64) int8_t copy[PAIR][SIDE][PANEL_SUB];
 
     if (block >= p->n_blocks)
         return;
-    struct amx_rows first = rows_of(p, block, copy[0]);
+    struct amx_rows first = rows_of(p, block, copy[0], FEW);
     _tile_loadd(2, first.at, first.stride);
     _tile_loadd(4, weights_of(p, block), PANEL_LINE);
     _tile_zero(0);
@@ -97,7 +102,7 @@ INLINE void multiply(const struct amx_part *p, uint32_t block, amx_sums *sums)
     _tile_stored(0, sums[0], W_BYTES);
     if (block + 1 >= p->n_blocks)
         return;
-    struct amx_rows second = rows_of(p, block + 1, copy[1]);
+    struct amx_rows second = rows_of(p, block + 1, copy[1], FEW);
     _tile_loadd(3, second.at, second.stride);
     _tile_loadd(5, weights_of(p, block + 1), PANEL_LINE);
     _tile_zero(1);
@@ -106,54 +111,66 @@ INLINE void multiply(const struct amx_part *p, uint32_t block, amx_sums *sums)
 }
 
 // Scales and adds one block's sums, as tile_avx512.c does.
-INLINE void add(__m512 *total, const struct amx_part *p, uint32_t block, amx_sums sums)
+INLINE void add(__m512 *total, const struct amx_part *p, uint32_t block, amx_sums sums, const bool FEW)
 {
     const __m512 d = _mm512_load_ps(p->w + (size_t)block * BLOCK_BYTES);
     const unsigned char *x = p->x + block * sizeof(struct product_block) + offsetof(struct product_block, scale);
 
     COUNTED_FROM(x);
-    UNROLL for (int c = 0; c < SIDE; c++)
+    UNROLL for (uint32_t c = 0; c < SIDE; c++)
     {
         float scale;
-        memcpy(&scale, x + (size_t)c * p->x_stride, sizeof scale);
+        memcpy(&scale, x + row_at(p, c, FEW), sizeof scale);
         total[c] =
             _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums[c])), _mm512_mul_ps(d, _mm512_set1_ps(scale)), total[c]);
     }
 }
 
-INLINE void run_part(const struct amx_part *p, float *y)
+INLINE void run_part(const struct amx_part *p, float *y, const bool FEW)
 {
     _Alignas(64) amx_sums sums[2][PAIR];
     __m512 total[SIDE];
 
-    UNROLL for (int c = 0; c < SIDE; c++) total[c] = _mm512_setzero_ps();
-    multiply(p, 0, sums[0]);
+    UNROLL for (uint32_t c = 0; c < SIDE; c++) total[c] = _mm512_setzero_ps();
+    multiply(p, 0, sums[0], FEW);
     for (uint32_t block = 0, i = 0; block < p->n_blocks; block += PAIR, i ^= 1) {
-        multiply(p, block + PAIR, sums[i ^ 1]);
-        add(total, p, block, sums[i][0]);
+        multiply(p, block + PAIR, sums[i ^ 1], FEW);
+        add(total, p, block, sums[i][0], FEW);
         if (block + 1 < p->n_blocks)
-            add(total, p, block + 1, sums[i][1]);
+            add(total, p, block + 1, sums[i][1], FEW);
     }
-    UNROLL for (int c = 0; c < SIDE; c++) _mm512_store_ps(y + c * PANEL_ROWS, total[c]);
+    UNROLL for (uint32_t c = 0; c < SIDE; c++) if (!FEW || c < p->n_rows) _mm512_store_ps(y + c * PANEL_ROWS, total[c]);
 }
 
-// The first 16 rows and the last 16, some of which may be the same.
-SIMD static void tile(const struct product_tile *t)
+// 16 rows, or fewer, from number `row` on.
+INLINE void run_rows(const struct product_tile *t, uint32_t row, const bool FEW)
 {
-    struct amx_part p = { .x_stride = t->x_stride, .n_blocks = t->n_cols / PANEL_SUB };
+    struct amx_part p = {
+        .x = t->x + row * t->x_stride, .x_stride = t->x_stride, .n_rows = t->n_rows, .n_blocks = t->n_cols / PANEL_SUB
+    };
 
-    configure();
-    for (uint32_t row = 0;; row = t->n_rows - SIDE) {
-        p.x = t->x + row * t->x_stride;
-        for (uint32_t half = 0; half < PANEL_ROWS / LANES; half++) {
-            p.w = t->w + half * W_BYTES;
-            run_part(&p, t->y + row * PANEL_ROWS + half * LANES);
-        }
-        if (row + SIDE == t->n_rows)
-            break;
+    for (uint32_t half = 0; half < PANEL_ROWS / LANES; half++) {
+        p.w = t->w + half * W_BYTES;
+        run_part(&p, t->y + row * PANEL_ROWS + half * LANES, FEW);
     }
+}
+
+SIMD static void tile_few(const struct product_tile *t)
+{
+    configure();
+    run_rows(t, 0, true);
     _tile_release();
 }
 
-product_tile_fn *const amx_tiles[AMX_ROWS + 1] = { [AMX_LEAST_ROWS... AMX_ROWS] = tile };
+// The first 16 rows and the last 16, some of which may be the same.
+SIMD static void tile_many(const struct product_tile *t)
+{
+    configure();
+    run_rows(t, 0, false);
+    if (t->n_rows > SIDE)
+        run_rows(t, t->n_rows - SIDE, false);
+    _tile_release();
+}
+
+product_tile_fn *const amx_tiles[AMX_ROWS + 1] = { [1 ... SIDE - 1] = tile_few, [SIDE... AMX_ROWS] = tile_many };
 #endif

@@ -2,6 +2,6 @@
 #pragma once
 #include "ops/matmul/product.h"
 
-enum { AMX_LEAST_ROWS = 16, AMX_ROWS = 32 };
+enum { AMX_ROWS = 32 };
 
-extern product_tile_fn *const amx_tiles[AMX_ROWS + 1]; // [16 to 32 rows]; of blocks of 32 columns as panel_wide lays them out
+extern product_tile_fn *const amx_tiles[AMX_ROWS + 1]; // [rows]; of blocks of 32 columns as panel_wide lays them out
