@@ -19,6 +19,16 @@ static uint32_t play(struct width *w, uint64_t *now, uint32_t ms, const uint32_t
     return most;
 }
 
+// In how many of 10,000 ms two threads play.
+static uint32_t times_with_two(struct width *w, uint64_t *now, const uint32_t *percent)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < 10000; i++)
+        n += play(w, now, 1, percent) == 2;
+    return n;
+}
+
 static void a_busy_loop_costs_one_of_two_threads(void **state)
 {
     static const uint32_t beside_loop[] = { 0, 98, 70 }, alone[] = { 0, 98, 190 };
@@ -28,10 +38,7 @@ static void a_busy_loop_costs_one_of_two_threads(void **state)
     (void)state;
     play(&w, &now, 100, beside_loop);
     assert_int_equal(w.n, 1);
-    uint32_t with_two = 0;
-    for (uint32_t i = 0; i < 10000; i++)
-        with_two += play(&w, &now, 1, beside_loop) == 2;
-    assert_in_range(with_two, 1, 1300); // tries now and then
+    assert_in_range(times_with_two(&w, &now, beside_loop), 1, 1300); // tries now and then
     play(&w, &now, 100, alone);
     assert_int_equal(w.n, 2);
 }
@@ -72,10 +79,7 @@ static void one_thread_less_is_of_no_use_where_all_lose_alike(void **state)
     (void)state;
     play(&w, &now, 100, stolen);
     assert_int_equal(w.n, 2);
-    uint32_t with_two = 0;
-    for (uint32_t i = 0; i < 10000; i++)
-        with_two += play(&w, &now, 1, stolen) == 2;
-    assert_in_range(with_two, 9500, 10000);
+    assert_in_range(times_with_two(&w, &now, stolen), 9500, 10000);
 }
 
 static void one_thread_stays(void **state)
