@@ -102,8 +102,3 @@ char *arena_printf(struct arena *arena, const char *format, ...)
     va_end(again);
     return text;
 }
-
-size_t arena_bytes(const struct arena *arena)
-{
-    return arena->total;
-}

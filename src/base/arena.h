@@ -18,4 +18,3 @@ void *arena_alloc_array(struct arena *arena, size_t n, size_t bytes);
 // A copy that ends in NUL (not counted in n).
 struct str arena_str(struct arena *arena, struct str text);
 char *arena_printf(struct arena *arena, const char *format, ...) PRINTF_LIKE(2, 3);
-size_t arena_bytes(const struct arena *arena);

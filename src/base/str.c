@@ -4,6 +4,13 @@
 #include <stdarg.h>
 #include "base/mem.h"
 
+int str_order(struct str a, struct str b)
+{
+    size_t n = a.n < b.n ? a.n : b.n;
+    int order = n ? memcmp(a.at, b.at, n) : 0;
+    return order ? (order > 0) - (order < 0) : (a.n > b.n) - (a.n < b.n);
+}
+
 size_t str_find(struct str text, struct str what)
 {
     if (what.n == 0)

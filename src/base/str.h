@@ -36,6 +36,8 @@ static inline bool str_ends(struct str a, struct str suffix)
 {
     return a.n >= suffix.n && (suffix.n == 0 || memcmp(a.at + a.n - suffix.n, suffix.at, suffix.n) == 0);
 }
+// -1, 0 or 1: by bytes, then the shorter first.
+int str_order(struct str a, struct str b);
 static inline struct str str_from_to(struct str a, size_t from, size_t to)
 {
     return (struct str){ a.at + from, to - from };

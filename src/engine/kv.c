@@ -91,7 +91,7 @@ uint32_t kv_page_take(struct kv *kv)
     return page;
 }
 
-void kv_page_hold(struct kv *kv, uint32_t page)
+static void page_hold(struct kv *kv, uint32_t page)
 {
     if (kv->pages[page].n_refs++ == 0)
         idle_remove(kv, page);
@@ -155,6 +155,6 @@ bool kv_grow(struct kv *kv, uint32_t slot, uint32_t n_tokens)
 void kv_share(struct kv *kv, uint32_t slot, uint32_t page)
 {
     CHECK(kv->pages[page].known);
-    kv_page_hold(kv, page);
+    page_hold(kv, page);
     append(kv, slot, page);
 }

@@ -55,7 +55,6 @@ void kv_shrink(struct kv *kv, uint32_t slot, uint32_t n_pages); // lets go of th
 void kv_share(struct kv *kv, uint32_t slot, uint32_t page);     // appends a page of the index
 // A page to be filled and put into the index, held by the caller; KV_NONE when there is none.
 uint32_t kv_page_take(struct kv *kv);
-void kv_page_hold(struct kv *kv, uint32_t page);
 void kv_page_drop(struct kv *kv, uint32_t page);
 
 static inline uint32_t kv_at(const struct kv *kv, uint32_t slot, uint32_t i)

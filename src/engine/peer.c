@@ -10,7 +10,8 @@
 enum { OUTPUT_MAX_BYTES = 1 << 22, MAX_WORDS = 24 };
 extern char **environ;
 
-bool peer_parse(struct str json, const struct measure_test *test, double *tokens_per_second, struct err *err)
+// The speed of the test in the program's output: an array of objects with n_prompt, n_gen, n_depth and avg_ts.
+static bool parse_speed(struct str json, const struct measure_test *test, double *tokens_per_second, struct err *err)
 {
     json_error_t where;
     json_t *rows = json_loadb(json.at, json.n, 0, &where), *row;
@@ -138,8 +139,8 @@ bool peer_run(const struct peer_call *call, double *tokens_per_second, struct er
         words[n_words++] = "-d";
         words[n_words++] = depth;
     }
-    bool ok =
-        !script.failed && run_words(words, call->command, &text, err) && peer_parse(buf_as_str(&text), t, tokens_per_second, err);
+    bool ok = !script.failed && run_words(words, call->command, &text, err) &&
+              parse_speed(buf_as_str(&text), t, tokens_per_second, err);
     buf_free(&text);
     buf_free(&script);
     return ok;

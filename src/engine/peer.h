@@ -12,5 +12,3 @@ struct peer_call {
 
 // Runs the program once and stores its tokens per second.
 bool peer_run(const struct peer_call *call, double *tokens_per_second, struct err *err);
-// The speed of the test in the program's output: an array of objects with n_prompt, n_gen, n_depth and avg_ts.
-bool peer_parse(struct str json, const struct measure_test *test, double *tokens_per_second, struct err *err);

@@ -27,25 +27,18 @@ static json_t *messages_to_json(const struct ingot_request_options *o, struct er
     return messages;
 }
 
-bool prompt_from_messages(struct engine *e, json_t *messages, const struct chat_options *options, struct token_ids *ids,
-                          struct err *err)
+// Control tokens are recognised only in what the template wrote.
+static bool push_messages(struct engine *e, const struct ingot_request_options *o, struct token_ids *ids, struct err *err)
 {
+    const struct chat_options options = { .add_generation_prompt = true };
     struct template_output out = { 0 };
 
     if (!e->chat)
         return err_set(err, ERR_UNSUPPORTED, "%s", e->no_chat.code != ERR_NONE ? e->no_chat.message : e->no_tokenizer.message);
-    if (!chat_render(e->chat, messages, options, &out, err))
-        return false;
-    bool ok = tokenizer_encode_spans(e->tokenizer, out.spans, out.n_spans, (struct tokenize_flags){ 0 }, ids, err);
-    template_output_free(&out);
-    return ok;
-}
-
-static bool push_messages(struct engine *e, const struct ingot_request_options *o, struct token_ids *ids, struct err *err)
-{
     json_t *messages = messages_to_json(o, err);
-    bool ok = messages && prompt_from_messages(e, messages, &(struct chat_options){ .add_generation_prompt = true }, ids, err);
-
+    bool ok = messages && chat_render(e->chat, messages, &options, &out, err) &&
+              tokenizer_encode_spans(e->tokenizer, out.spans, out.n_spans, (struct tokenize_flags){ 0 }, ids, err);
+    template_output_free(&out);
     json_decref(messages);
     return ok;
 }

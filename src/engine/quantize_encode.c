@@ -61,7 +61,7 @@ static void fit_32_signed(const float *x, int q_size, u16 *d, u8 q[32])
         q[i] = (u8)((int)fit.q[i] + q_size);
 }
 
-static void fit_32_affine(const float *x, int q_max, u16 dm[2], u8 q[32])
+static void fit_32_affine(const float *x, int q_max, u16 *d, u16 *m, u8 q[32])
 {
     struct fit fit;
     float w[32];
@@ -69,7 +69,7 @@ static void fit_32_affine(const float *x, int q_max, u16 dm[2], u8 q[32])
 
     weigh(x, w, 32);
     fit_affine(&fit, x, w, 32, q_max, 0);
-    const float line[2] = { half_rounded(fit.scale, &dm[0]), half_rounded(fit.base, &dm[1]) };
+    const float line[2] = { half_rounded(fit.scale, d), half_rounded(fit.base, m) };
     fit_round(fit.q, x, w, 32, line, range);
     for (int i = 0; i < 32; i++)
         q[i] = (u8)(int)fit.q[i];
@@ -92,20 +92,16 @@ static void pack_fifth_bits(u8 high[4], const u8 *q)
 static void encode_q4_0(struct q4_0 *b, const float *x)
 {
     u8 q[32];
-    u16 d;
 
-    fit_32_signed(x, 8, &d, q);
-    b->d = d;
+    fit_32_signed(x, 8, &b->d, q);
     pack_nibbles_32(b->q, q);
 }
 
 static void encode_q5_0(struct q5_0 *b, const float *x)
 {
     u8 q[32];
-    u16 d;
 
-    fit_32_signed(x, 16, &d, q);
-    b->d = d;
+    fit_32_signed(x, 16, &b->d, q);
     pack_nibbles_32(b->q, q);
     pack_fifth_bits(b->high, q);
 }
@@ -113,22 +109,16 @@ static void encode_q5_0(struct q5_0 *b, const float *x)
 static void encode_q4_1(struct q4_1 *b, const float *x)
 {
     u8 q[32];
-    u16 dm[2];
 
-    fit_32_affine(x, 15, dm, q);
-    b->d = dm[0];
-    b->m = dm[1];
+    fit_32_affine(x, 15, &b->d, &b->m, q);
     pack_nibbles_32(b->q, q);
 }
 
 static void encode_q5_1(struct q5_1 *b, const float *x)
 {
     u8 q[32];
-    u16 dm[2];
 
-    fit_32_affine(x, 31, dm, q);
-    b->d = dm[0];
-    b->m = dm[1];
+    fit_32_affine(x, 31, &b->d, &b->m, q);
     pack_nibbles_32(b->q, q);
     pack_fifth_bits(b->high, q);
 }

@@ -85,16 +85,9 @@ bool directory_add_meta(struct model_file *file, const struct meta *meta, struct
     return true;
 }
 
-int directory_compare(struct str a, struct str b)
-{
-    size_t n = a.n < b.n ? a.n : b.n;
-    int order = n ? memcmp(a.at, b.at, n) : 0;
-    return order ? order : (a.n > b.n) - (a.n < b.n);
-}
-
 static int compare_names(const void *a, const void *b)
 {
-    return directory_compare(((const struct name_index *)a)->name, ((const struct name_index *)b)->name);
+    return str_order(((const struct name_index *)a)->name, ((const struct name_index *)b)->name);
 }
 
 static bool sort_names(struct name_index *names, size_t n, const char *what, struct err *err)

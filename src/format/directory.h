@@ -79,7 +79,6 @@ size_t gguf_type_bytes(enum gguf_type type);
 enum meta_type gguf_type_meta(enum gguf_type type);
 struct meta gguf_value(enum gguf_type type, const unsigned char *at); // at: numbers, bool, or a string's 8 bytes of length
 
-int directory_compare(struct str a, struct str b); // by bytes, as memcmp
 // Printable: no control bytes, valid UTF-8. Names and keys must be, so that they can stand in messages.
 bool directory_name_ok(struct str name);
 bool directory_utf8_ok(struct str text);

@@ -86,7 +86,7 @@ static const struct name_index *find(const struct name_index *names, size_t n, s
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        int order = directory_compare(names[middle].name, name);
+        int order = str_order(names[middle].name, name);
         if (order == 0)
             return &names[middle];
         if (order < 0)

@@ -100,7 +100,7 @@ static bool take_map(struct folder *f, struct json_scan *scan)
 
 static int compare_places(const void *a, const void *b)
 {
-    return directory_compare(((const struct place *)a)->name, ((const struct place *)b)->name);
+    return str_order(((const struct place *)a)->name, ((const struct place *)b)->name);
 }
 
 static bool take_index(struct folder *f, struct str text)

@@ -26,15 +26,9 @@ static struct split split_read(struct str path, struct str ending)
     return s;
 }
 
-static int compare(struct str a, struct str b)
-{
-    int order = memcmp(a.at, b.at, a.n < b.n ? a.n : b.n);
-    return order ? order : (a.n > b.n) - (a.n < b.n);
-}
-
 static int compare_files(const void *a, const void *b)
 {
-    return compare(((const struct hub_file *)a)->path, ((const struct hub_file *)b)->path);
+    return str_order(((const struct hub_file *)a)->path, ((const struct hub_file *)b)->path);
 }
 
 void hub_files_sort(struct hub_files *files)
@@ -127,7 +121,7 @@ static uint32_t file_find(const struct hub_files *files, struct str path)
 
     while (from < to) {
         size_t mid = from + (to - from) / 2;
-        int order = compare(files->at[mid].path, path);
+        int order = str_order(files->at[mid].path, path);
         if (order == 0)
             return (uint32_t)mid;
         from = order < 0 ? mid + 1 : from;

@@ -153,7 +153,7 @@ const char *bytes_text(uint64_t bytes, char text[16])
     return text;
 }
 
-void progress_show(struct progress *p, uint64_t done, uint64_t total)
+static void progress_draw(struct progress *p, uint64_t done, uint64_t total)
 {
     enum { WIDTH = 32 };
     uint64_t now = clock_ns();
@@ -177,7 +177,7 @@ void progress_show(struct progress *p, uint64_t done, uint64_t total)
 
 bool progress_callback(void *arg, uint64_t done, uint64_t total)
 {
-    progress_show(arg, done, total);
+    progress_draw(arg, done, total);
     return interrupts() == 0;
 }
 

@@ -41,7 +41,6 @@ struct progress {
     uint64_t last_ns;
     bool drawn;
 };
-void progress_show(struct progress *p, uint64_t done, uint64_t total);
-// The same as a callback of the engine: arg is the bar, and Ctrl-C is the end of the work.
+// A callback of the engine: arg is the bar, and Ctrl-C is the end of the work.
 bool progress_callback(void *arg, uint64_t done, uint64_t total);
 void progress_end(struct progress *p); // wipes the bar

@@ -71,6 +71,3 @@ struct arch {
 #define ARCH_TABLES(config_table, weights_table)                                                              \
     .config = config_table, .n_config = sizeof config_table / sizeof *config_table, .weights = weights_table, \
     .n_weights = sizeof weights_table / sizeof *weights_table
-
-const struct arch *arch_at(uint32_t index); // NULL past the end
-uint32_t arch_dim(const struct model_config *c, enum dim d);

@@ -22,12 +22,12 @@ static const struct arch *const archs[] = {
 #undef ARCH
 };
 
-const struct arch *arch_at(uint32_t index)
+static const struct arch *arch_at(uint32_t index)
 {
     return index < sizeof archs / sizeof *archs ? archs[index] : NULL;
 }
 
-uint32_t arch_dim(const struct model_config *c, enum dim d)
+static uint32_t arch_dim(const struct model_config *c, enum dim d)
 {
     switch (d) {
     case DIM_COLS:

@@ -4,7 +4,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-uint64_t lookup_seed(void)
+// Differs between processes and calls.
+static uint64_t new_seed(void)
 {
     static const char place = 0;
     uint64_t seed = clock_ns() ^ (uint64_t)(uintptr_t)&place << 20 ^ (uint64_t)(uintptr_t)&seed;
@@ -43,7 +44,7 @@ bool text_map_init(struct text_map *map, struct arena *arena, const struct str *
 {
     uint64_t size;
     map->keys = keys;
-    map->seed = lookup_seed();
+    map->seed = new_seed();
     map->slots = table_size(n_max, &size) ? arena_alloc_array(arena, size, sizeof *map->slots) : NULL;
     map->mask = map->slots ? size - 1 : 0;
     return map->slots != NULL;
@@ -72,7 +73,7 @@ uint32_t text_map_find(const struct text_map *map, struct str text)
 bool pair_map_init(struct pair_map *map, struct arena *arena, size_t n_max)
 {
     uint64_t size;
-    map->seed = lookup_seed();
+    map->seed = new_seed();
     map->slots = table_size(n_max, &size) ? arena_alloc_array(arena, size, sizeof *map->slots) : NULL;
     map->mask = map->slots ? size - 1 : 0;
     for (uint64_t i = 0; map->slots && i < size; i++)
@@ -97,13 +98,8 @@ void pair_map_put(struct pair_map *map, struct pair_slot merge)
 static int entry_order(const void *a, const void *b)
 {
     const struct trie_entry *x = a, *y = b;
-    size_t n = x->text.n < y->text.n ? x->text.n : y->text.n;
-    int order = memcmp(x->text.at, y->text.at, n);
-    if (order)
-        return order;
-    if (x->text.n != y->text.n)
-        return x->text.n < y->text.n ? -1 : 1;
-    return (x->value > y->value) - (x->value < y->value);
+    int order = str_order(x->text, y->text);
+    return order ? order : (x->value > y->value) - (x->value < y->value);
 }
 
 // Where the texts of a node are in the sorted list, and how many bytes they share with its path.

@@ -62,5 +62,3 @@ struct trie_entry {
 bool trie_build(struct trie *trie, struct arena *arena, struct trie_entry *entries, size_t n);
 // Child of a node (0 = the root) for a byte, or 0.
 uint32_t trie_child(const struct trie *trie, uint32_t node, unsigned char byte);
-
-uint64_t lookup_seed(void); // differs between processes and calls

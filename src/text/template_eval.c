@@ -304,7 +304,7 @@ static bool eval_arguments(struct render *r, const struct node_arguments *a, str
     return add_splat_keywords(r, &keywords, out);
 }
 
-bool render_call(struct render *r, const struct value *callee, const struct call_arguments *arguments, struct value *out)
+static bool call_value(struct render *r, const struct value *callee, const struct call_arguments *arguments, struct value *out)
 {
     struct value self = { 0 };
 
@@ -350,7 +350,7 @@ static bool eval_call(struct render *r, const struct node *n, struct value *out)
         (caller && !add_caller(r, caller, &arguments)))
         return false;
     r->line = n->line;
-    return render_call(r, &callee, &arguments, out);
+    return call_value(r, &callee, &arguments, out);
 }
 
 static bool eval_filter(struct render *r, const struct node *n, struct value *out)

@@ -78,7 +78,6 @@ bool render_eval(struct render *r, const struct node *n, struct value *out);
 // object.name and object[key], as Jinja looks them up.
 bool render_attribute(struct render *r, const struct value *object, struct str name, struct value *out);
 bool render_item(struct render *r, const struct value *object, const struct value *key, struct value *out);
-bool render_call(struct render *r, const struct value *callee, const struct call_arguments *arguments, struct value *out);
 bool render_call_macro(struct render *r, const struct value *macro, const struct call_arguments *arguments, struct value *out);
 bool render_call_loop(struct render *r, struct value *items, const struct value *loop, struct value *out);
 bool render_loop_attribute(struct render *r, const struct value *loop, struct str name, struct value *out);

@@ -142,9 +142,7 @@ static bool order(struct render *r, struct value a, struct value b, int *result,
         double x = value_as_float(a), y = value_as_float(b);
         *result = x != x || y != y ? 2 : (x > y) - (x < y);
     } else if (a.kind == VALUE_STRING && b.kind == VALUE_STRING) {
-        size_t n = a.s.n < b.s.n ? a.s.n : b.s.n;
-        int c = n ? memcmp(a.s.at, b.s.at, n) : 0;
-        *result = c ? (c > 0) - (c < 0) : (a.s.n > b.s.n) - (a.s.n < b.s.n);
+        *result = str_order(a.s, b.s);
     } else if (lists) {
         return order_lists(r, a.list, b.list, result, depth);
     } else {

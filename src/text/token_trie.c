@@ -11,14 +11,9 @@ struct entry {
 static int by_bytes(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
-    size_t n = x->bytes.n < y->bytes.n ? x->bytes.n : y->bytes.n;
-    int order = memcmp(x->bytes.at, y->bytes.at, n);
+    int order = str_order(x->bytes, y->bytes);
 
-    if (order)
-        return order;
-    if (x->bytes.n != y->bytes.n)
-        return x->bytes.n < y->bytes.n ? -1 : 1;
-    return x->token < y->token ? -1 : x->token > y->token;
+    return order ? order : (x->token > y->token) - (x->token < y->token);
 }
 
 static size_t n_shared(struct str a, struct str b)

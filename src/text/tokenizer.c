@@ -72,7 +72,8 @@ uint32_t byte_alphabet_code(unsigned char byte)
     return byte <= ' ' ? 0x100u + byte : byte <= 0xa0 ? 0x100u + 33 + (byte - 0x7fu) : 0x143;
 }
 
-int byte_alphabet_byte(uint32_t cp)
+// Or -1.
+static int byte_alphabet_byte(uint32_t cp)
 {
     if (cp < 0x100)
         return stands_for_itself((unsigned char)cp) ? (int)cp : -1;
@@ -302,11 +303,6 @@ int64_t tokenizer_bos(const struct tokenizer *t)
 int64_t tokenizer_eos(const struct tokenizer *t)
 {
     return t->eos;
-}
-
-int64_t tokenizer_pad(const struct tokenizer *t)
-{
-    return t->pad;
 }
 
 bool tokenizer_is_end(const struct tokenizer *t, uint32_t id)

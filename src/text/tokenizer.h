@@ -65,7 +65,6 @@ int64_t tokenizer_find(const struct tokenizer *t, struct str raw);      // id of
 
 int64_t tokenizer_bos(const struct tokenizer *t); // -1: none
 int64_t tokenizer_eos(const struct tokenizer *t);
-int64_t tokenizer_pad(const struct tokenizer *t);
 // Whether the token ends an answer: EOS, end of turn and end of message as the file says, and control tokens with the usual names.
 bool tokenizer_is_end(const struct tokenizer *t, uint32_t id);
 struct str tokenizer_chat_template(const struct tokenizer *t); // empty: none

@@ -121,7 +121,6 @@ bool pretoken_add_split(struct tokenizer *t, struct str regex, enum split_behavi
 bool pretoken_add_published(struct tokenizer *t, struct str name, bool *add_bos, struct err *err);
 bool normal_add_replace(struct tokenizer *t, struct str pattern, bool regex, struct str text, struct err *err);
 uint32_t byte_alphabet_code(unsigned char byte); // code point of GPT-2's alphabet
-int byte_alphabet_byte(uint32_t cp);             // or -1
 int byte_token_value(struct str text);           // of <0xNN>, or -1
 bool tokenizer_load_gguf(struct tokenizer **t, const struct model_file *file, struct err *err);
 bool tokenizer_load_files(struct tokenizer **t, const struct model_file *file, struct err *err);

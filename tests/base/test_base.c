@@ -23,6 +23,16 @@ static void numbers_are_strict(void **state)
     assert_false(str_to_f64(STR(" 1"), &f) || str_to_f64(STR("1x"), &f) || str_to_f64(STR("1e999"), &f));
 }
 
+static void texts_have_an_order(void **state)
+{
+    const struct str sorted[] = { { NULL, 0 }, STR("a"), STR("a\0"), STR("ab"), STR("b"), STR("\xff") };
+
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        for (int j = 0; j < 6; j++)
+            assert_int_equal(str_order(sorted[i], sorted[j]), (i > j) - (i < j));
+}
+
 static void a_buffer_keeps_its_maximum(void **state)
 {
     (void)state;
@@ -121,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_strict),
+        cmocka_unit_test(texts_have_an_order),
         cmocka_unit_test(a_buffer_keeps_its_maximum),
         cmocka_unit_test(an_arena_keeps_its_limit),
         cmocka_unit_test(a_file_appears_whole_or_not_at_all),

@@ -85,7 +85,6 @@ struct metal {
 // submission.c
 bool metal_begin(struct metal *m, struct err *err); // a new m->open: what was open is handed over, copies that wait go first
 void metal_end_encoder(struct metal *m);
-void metal_commit(struct metal *m);                                 // hands m->open over
 bool metal_flush(struct metal *m, struct err *err);                 // hands over what is open and copies that wait
 uint64_t metal_last(const struct metal *m);                         // serial of the last command buffer, open or handed over
 bool metal_sync(struct metal *m, uint64_t serial, struct err *err); // waits for the serial; fails if the device has

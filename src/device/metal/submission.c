@@ -88,22 +88,8 @@ uint64_t metal_last(const struct metal *m)
     return m->committed + m->is_open;
 }
 
-bool metal_begin(struct metal *m, struct err *err)
-{
-    metal_commit(m);
-    uint64_t serial = m->committed + 1; // its slot must be free
-    if (!metal_sync(m, serial > METAL_IN_FLIGHT ? serial - METAL_IN_FLIGHT : 0, err))
-        return false;
-    objc_id commands = m->has_products ? mtl_retaining_commands(m->queue) : mtl_command_buffer(m->queue);
-    if (!commands)
-        return err_set(err, ERR_DEVICE, "%s: no command buffer", m->device.name);
-    m->open = (struct metal_encoding){ .commands = mtl_retain(commands), .empty = true };
-    m->is_open = true;
-    encode_copies(m);
-    return true;
-}
-
-void metal_commit(struct metal *m)
+// Hands m->open over.
+static void commit(struct metal *m)
 {
     static const struct objc_block_shape shape = { 0, sizeof(struct objc_block) };
 
@@ -121,10 +107,25 @@ void metal_commit(struct metal *m)
     m->device.counters.submissions++;
 }
 
+bool metal_begin(struct metal *m, struct err *err)
+{
+    commit(m);
+    uint64_t serial = m->committed + 1; // its slot must be free
+    if (!metal_sync(m, serial > METAL_IN_FLIGHT ? serial - METAL_IN_FLIGHT : 0, err))
+        return false;
+    objc_id commands = m->has_products ? mtl_retaining_commands(m->queue) : mtl_command_buffer(m->queue);
+    if (!commands)
+        return err_set(err, ERR_DEVICE, "%s: no command buffer", m->device.name);
+    m->open = (struct metal_encoding){ .commands = mtl_retain(commands), .empty = true };
+    m->is_open = true;
+    encode_copies(m);
+    return true;
+}
+
 bool metal_flush(struct metal *m, struct err *err)
 {
     if (!m->is_open && m->n_copies > 0 && !metal_begin(m, err))
         return false;
-    metal_commit(m);
+    commit(m);
     return true;
 }

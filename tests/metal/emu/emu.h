@@ -116,6 +116,14 @@ struct buffer_object {
 extern struct device_object emu_device;
 extern struct emu_class class_MTLBuffer, class_MTLSharedEvent, class_MTLFence, class_MTLResidencySet;
 ns_uint buffer_storage(const struct buffer_object *b); // MTLStorageMode
+
+// MTLDevice's methods that emu_memory.c has.
+void *buffer_new(void *d, selector s, ns_uint bytes, ns_uint options);
+void *buffer_with_bytes(void *d, selector s, const void *from, ns_uint bytes, ns_uint options);
+void *buffer_over(void *d, selector s, void *at, ns_uint bytes, ns_uint options, void *deallocator);
+void *residency_new(void *d, selector s, void *descriptor, void **error);
+void *event_new(void *d, selector s);
+void *fence_new(void *d, selector s);
 struct event_object;
 void event_signal(struct event_object *e, uint64_t value);
 void event_wait(struct event_object *e, uint64_t value);

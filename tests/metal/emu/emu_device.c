@@ -47,13 +47,6 @@ static bool device_unified(void *d, selector s)
     return true;
 }
 
-void *buffer_new(void *d, selector s, ns_uint bytes, ns_uint options);
-void *buffer_with_bytes(void *d, selector s, const void *from, ns_uint bytes, ns_uint options);
-void *buffer_over(void *d, selector s, void *at, ns_uint bytes, ns_uint options, void *deallocator);
-void *residency_new(void *d, selector s, void *descriptor, void **error);
-void *event_new(void *d, selector s);
-void *fence_new(void *d, selector s);
-
 EMU_CLASS(MTLDevice, &class_NSObject, struct device_object, NULL, true, METHOD("name", device_name),
           METHOD("supportsFamily:", device_supports), METHOD("recommendedMaxWorkingSetSize", device_working_set),
           METHOD("currentAllocatedSize", device_allocated), METHOD("maxBufferLength", device_max_buffer),

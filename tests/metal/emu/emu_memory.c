@@ -12,13 +12,6 @@
 
 enum { STORAGE_SHARED, STORAGE_MANAGED, STORAGE_PRIVATE, POISON = 0xCD };
 
-void *buffer_new(void *d, selector s, ns_uint bytes, ns_uint options);
-void *buffer_with_bytes(void *d, selector s, const void *from, ns_uint bytes, ns_uint options);
-void *buffer_over(void *d, selector s, void *at, ns_uint bytes, ns_uint options, void *deallocator);
-void *residency_new(void *d, selector s, void *descriptor, void **error);
-void *event_new(void *d, selector s);
-void *fence_new(void *d, selector s);
-
 ns_uint buffer_storage(const struct buffer_object *b)
 {
     return b->options >> 4 & 15;
