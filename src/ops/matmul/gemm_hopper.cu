@@ -13,7 +13,7 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-enum { CONSUMER_THREADS = 256, TILE_PAIRS = 64, STEP_COLUMNS = 128, STAGE_WEIGHTS = 16384, LEAST_STEPS = 4 };
+enum { CONSUMER_THREADS = 256, TILE_PAIRS = 64, STEP_COLUMNS = 128, STAGE_WEIGHTS = 16384, LEAST_STEPS = 4, LEAST_SHARED = 16 };
 
 // A kernel: TILES says that weights travel through shared memory. pairs.c counts the stages as well.
 template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED> struct kernel {
@@ -97,9 +97,12 @@ struct walk {
     }
 };
 
-// As many blocks a tile as there are, if that leaves few idle; else all, whose shares then begin anywhere.
+// As many blocks a tile as there are, if that leaves few idle; else all, whose shares then begin anywhere. Where a tile has few steps,
+// meeting takes longer than they do.
 static __device__ __forceinline__ u32 sharers(u32 rest, u32 n_steps)
 {
+    if (n_steps < LEAST_SHARED)
+        return rest;
     u32 each = min(min(gridDim.x / rest, n_steps / LEAST_STEPS), HOPPER_MOST_SHARERS / 2), n = each * rest;
     bool idle = n * 100 < gridDim.x * 85, short_of_steps = each < gridDim.x / rest;
 
