@@ -12,6 +12,10 @@
 
 enum { RING_WARPS = RING_THREADS / 32 };
 
+static __device__ __forceinline__ void wait_before_next() // wait_for_inputs, but no later kernel may start
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
 static __device__ __forceinline__ void sync_consumers()
 {
     asm volatile("bar.sync 1, 512;" ::: "memory"); // RING_THREADS
@@ -256,8 +260,9 @@ struct ring_places { // in dynamic shared memory: the row, the sums [pair][row][
     u32 stages;
 };
 
-// The warp that fills the ring. Stages before `early` are asked for before the block's inputs are there, the others behind the row's loads.
-template <u32 F>
+// The warp that fills the ring. Stages before `early` are asked for before the block's inputs are there, the others behind the row's loads;
+// of a small matrix even before the block's first barrier.
+template <u32 F, bool ALONE>
 static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
                                                const struct tasks &t)
 {
@@ -273,24 +278,29 @@ static __device__ __forceinline__ void produce(const struct pairs_params &p, con
         }
         show_barriers();
     }
-    __syncthreads(); // the barriers are there
-    for (u32 i = 0, first = t.first; i <= early || first < t.end; i++, first += each, slot++) {
-        if (i == early) {
-            wait_for_inputs();
-            if (!has_rows)
-                break;
-        }
+    if (ALONE)
+        __syncthreads(); // the barriers are there
+    else
+        __syncwarp();
+    for (; slot < early && t.first + slot * each < t.end; slot++)
+        fill_stage<F>(p, t.first + slot * each, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
+    if (!ALONE)
+        __syncthreads();
+    wait_before_next();
+    if (!has_rows) { // no block ends while copies into it are on their way
+        while (slot > 0)
+            wait_for_stage(full + --slot * 8, 0);
+        return;
+    }
+    for (u32 first = t.first + slot * each; first < t.end; first += each, slot++) {
         if (slot == p.ring.depth) {
             slot = 0;
             turn++;
         }
-        if (turn > 0 && first < t.end)
+        if (turn > 0)
             wait_for_stage(empty + slot * 8, (turn - 1) & 1);
-        if (first < t.end)
-            fill_stage<F>(p, first, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
+        fill_stage<F>(p, first, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
     }
-    for (u32 i = 0; !has_rows && i < early && t.first + i * each < t.end; i++) // no block ends while copies into it are on their way
-        wait_for_stage(full + i * 8, 0);
 }
 
 // All stages, one after the other.
@@ -370,7 +380,7 @@ static __device__ __forceinline__ void find_factor(const struct pairs_params &p,
 }
 
 // The warps that multiply. What a warp has no part in it leaves out: the launch that runs beside this one is the one that all wait for.
-template <u32 F, u32 AT_ONCE, typename Form>
+template <u32 F, bool ALONE, typename Form>
 static __device__ __forceinline__ void consume(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
                                                const struct tasks &t)
 {
@@ -387,20 +397,22 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
         inputs = pair_load_early(p, ends, 0);
     }
     __syncthreads(); // the barriers are there
-    wait_for_inputs();
+    wait_before_next();
+    if (ALONE) // not before: its first instructions would stand in the way of the launch before this one, which all wait for
+        let_next_begin();
     if (!has_rows)
         return;
     if (ends_one)
         pair_load_late(p, ends, 0, inputs);
     Form form(ring_shared, p.n_cols);
-    ready_row<AT_ONCE>(p, form, norm, state.squares);
+    ready_row<ALONE ? 4 : 1>(p, form, norm, state.squares);
     if (p.norm && threadIdx.x / 32 == RING_WARPS - 1)
         find_factor(p, state);
     walk_ring<F>(p, form, at, state, t);
     end_pairs(p, at, state, t, ends, inputs);
 }
 
-template <u32 F, u32 AT_ONCE, typename Form> static __device__ __forceinline__ void gemv_ring(const struct pairs_params &p, u32 row_bytes)
+template <u32 F, bool ALONE, typename Form> static __device__ __forceinline__ void gemv_ring(const struct pairs_params &p, u32 row_bytes)
 {
     extern __shared__ __align__(128) u8 ring_shared[];
     __shared__ struct ring_state state;
@@ -408,22 +420,23 @@ template <u32 F, u32 AT_ONCE, typename Form> static __device__ __forceinline__ v
     struct ring_places at = { (f32 *)(ring_shared + row_bytes), 0 };
 
     at.stages = (row_bytes + (p.ring.most_pairs * 2 * 4 << p.ring.lanes_log2 >> 5) + 127) / 128 * 128;
-    let_next_begin(); // it fills its ring where there is room
+    if (!ALONE)
+        let_next_begin(); // it fills its ring where there is room
     if (threadIdx.x / 32 == RING_WARPS)
-        produce<F>(p, at, state, t);
+        produce<F, ALONE>(p, at, state, t);
     else
-        consume<F, AT_ONCE, Form>(p, at, state, t);
+        consume<F, ALONE, Form>(p, at, state, t);
 }
 
 // Two of them share a multiprocessor; `alone`, which does not, has registers for more of a row.
 #define GEMV_RING(name, F, FORM, ROW_BYTES)                                                                                                  \
     extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, 2) gemv_ring_##name(const __grid_constant__ struct pairs_params p)       \
     {                                                                                                                                        \
-        gemv_ring<F, 1, FORM<F>>(p, ROW_BYTES);                                                                                              \
+        gemv_ring<F, false, FORM<F>>(p, ROW_BYTES);                                                                                              \
     }                                                                                                                                        \
     extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, 1) gemv_ring_alone_##name(const __grid_constant__ struct pairs_params p) \
     {                                                                                                                                        \
-        gemv_ring<F, 4, FORM<F>>(p, ROW_BYTES);                                                                                              \
+        gemv_ring<F, true, FORM<F>>(p, ROW_BYTES);                                                                                              \
     }
 #define GEMV_RING_INT8(name, F) GEMV_RING(name, F, form_int8, p.n_cols / 32 * 44)
 GEMV_RING(f16, PLANES_F16, form_16, p.n_cols * 4)
