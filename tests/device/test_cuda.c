@@ -1,7 +1,7 @@
 // test_cuda.c - every operation's CUDA kernels against its plain loop, over formats, row counts and odd shapes.
 //
 // An operation is recorded alike on both devices; tape_diff gives both the same inputs and measures what lies between the results. Then the
-// same tape is played as a graph, which must give the same bits as its launches one by one. Skipped where there is no GPU.
+// same tape is played as a graph, which must give the same bits as its commands one by one. Skipped where there is no GPU.
 #include "device/cuda/cuda_internal.h"
 #include "ops/cuda_table.h"
 #include "ops/device_sides.h"
@@ -19,9 +19,9 @@ static void check_graph(struct side *s)
     for (int i = 0; i < 2; i++) {
         memset(again, 0x7f, out->bytes);
         assert_ok(buffer_write(out, 0, again, out->bytes, &err), &err);
-        assert_ok(i == 0 ? s->device->ops->play(s->device, s->tape, &s->step, 0, tape_n_commands(s->tape), &err)
-                         : tape_play(s->tape, &s->step, &err),
-                  &err);
+        for (uint32_t k = 0; i == 0 && k < tape_n_commands(s->tape); k++)
+            assert_ok(s->device->ops->play(s->device, s->tape, &s->step, k, k + 1, &err), &err);
+        assert_ok(i == 0 || tape_play(s->tape, &s->step, &err), &err);
         assert_ok(buffer_read(out, 0, i == 0 ? once : again, out->bytes, &err), &err);
     }
     assert_memory_equal(once, again, out->bytes);
@@ -268,6 +268,61 @@ static void attention_in_every_shape(void **state)
             }
 }
 
+static void record_attend_then_matmul(struct side *s, const struct shape *c)
+{
+    uint32_t n_q = c->n_heads * c->head_dim;
+    struct value attended = tape_value(s->tape, n_q, ROWS_STEP), q = side_value(s, n_q, ROWS_STEP);
+    const struct weight *w = side_weight(s, c->format, c->n_out, n_q);
+    op_attend(s->tape,
+              (struct attend){ .q = q, .out = attended, .pages = side_pages(s, c), .scale = 1 / sqrtf((float)c->head_dim) });
+    op_matmul(s->tape, (struct matmul){ .out = side_value(s, c->n_out, ROWS_STEP), .in = attended, .w = w });
+}
+
+static void record_gate_up_then_matmul(struct side *s, const struct shape *c)
+{
+    struct value ffn = tape_value(s->tape, c->n_out, ROWS_STEP), in = side_value(s, c->n_cols, ROWS_STEP);
+    const struct weight *norm = side_vector(s, c->n_cols), *gate = side_weight(s, c->format, c->n_out, c->n_cols);
+    const struct weight *up = side_weight(s, c->format, c->n_out, c->n_cols), *down = side_weight(s, c->other, 48, c->n_out);
+    op_gate_up(s->tape,
+               (struct gate_up){
+                   .out = ffn, .in = in, .norm = norm, .gate = gate, .up = up, .activation = ACTIVATION_SILU, .eps = 1e-5f });
+    op_matmul(s->tape, (struct matmul){ .out = side_value(s, 48, ROWS_STEP), .in = ffn, .w = down });
+}
+
+// Rows that an operation makes ready for the product behind it: one by one, each command makes them itself, from the same numbers.
+static void rows_made_ready_by_the_command_before(void **state)
+{
+    static const uint32_t rows[][2] = { { 5, 7 }, { 8, 8 }, { 13, 16 }, { 20, 40 }, { 57, 64 }, { 133, 300 } };
+    static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_BF16 };
+    static const uint32_t heads[][3] = { { 128, 16, 4 }, { 64, 32, 8 }, { 64, 33, 3 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        for (uint32_t h = 0; h < 6; h++) {
+            struct shape c = { .format = kinds[h % 3],
+                               .rows = rows[r][0],
+                               .most_rows = rows[r][1],
+                               .n_out = 72,
+                               .head_dim = heads[h / 2][0],
+                               .n_heads = heads[h / 2][1],
+                               .n_kv_heads = heads[h / 2][2],
+                               .past = h % 2 ? 300 : 20,
+                               .k_format = KV_F16,
+                               .v_format = KV_F16,
+                               .limit = 5e-4 };
+            compare("attend, matmul", &c, record_attend_then_matmul);
+        }
+        for (uint32_t i = 0; i < 9; i++) { // of 416 columns the last tile has less than 128
+            struct shape c = { .format = kinds[i % 3], .other = kinds[i / 3], .rows = rows[r][0], .most_rows = rows[r][1] };
+            c.n_cols = 512;
+            c.n_out = i % 2 ? 416 : 640;
+            c.limit = 5e-3;
+            compare("gate_up, matmul", &c, record_gate_up_then_matmul);
+        }
+    }
+}
+
 // The same products by the vendor's library, in every format and mode. Skipped where cuBLAS is not installed.
 static void products_of_the_vendor(void **state)
 {
@@ -394,12 +449,19 @@ static void sampling_as_defined(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_operations),         cmocka_unit_test(products_of_every_format),
-        cmocka_unit_test(exact_products),           cmocka_unit_test(products_of_odd_widths),
-        cmocka_unit_test(qkv_in_every_shape),       cmocka_unit_test(rope_store_alone),
-        cmocka_unit_test(attention_in_every_shape), cmocka_unit_test(pages_of_every_format),
-        cmocka_unit_test(products_of_the_vendor),   cmocka_unit_test(products_and_attention_of_lesser_devices),
-        cmocka_unit_test(products_of_real_sizes),   cmocka_unit_test(products_in_tiles),
+        cmocka_unit_test(small_operations),
+        cmocka_unit_test(products_of_every_format),
+        cmocka_unit_test(exact_products),
+        cmocka_unit_test(products_of_odd_widths),
+        cmocka_unit_test(qkv_in_every_shape),
+        cmocka_unit_test(rope_store_alone),
+        cmocka_unit_test(attention_in_every_shape),
+        cmocka_unit_test(pages_of_every_format),
+        cmocka_unit_test(rows_made_ready_by_the_command_before),
+        cmocka_unit_test(products_of_the_vendor),
+        cmocka_unit_test(products_and_attention_of_lesser_devices),
+        cmocka_unit_test(products_of_real_sizes),
+        cmocka_unit_test(products_in_tiles),
         cmocka_unit_test(sampling_as_defined),
     };
     struct err err = { 0 };

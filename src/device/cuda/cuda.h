@@ -14,6 +14,7 @@ struct cuda_launch {
     cu_function function; // NULL: params is a struct vendor_product
     uint32_t grid[3], block, shared;
     uint32_t command, params_bytes;
+    bool alone; // left out where the command before is played too: that one has done it
     _Alignas(16) unsigned char params[CUDA_PARAMS_BYTES];
 };
 
@@ -25,11 +26,14 @@ struct cuda_limits {
 struct cuda_plan {
     struct cuda_limits device;
     struct tape_limits tape;
-    const struct command *command;
+    const struct command *command, *next; // next: on the tape, or NULL
     uint64_t private_at;    // the tape's private memory, for partial results; 0 in the first pass, which only sizes it
     uint64_t private_bytes; // how much this command wants
     uint64_t counters_at;   // the same for counters, which are zero when a command starts and which it leaves at zero
     uint64_t counters_bytes;
+    uint64_t handed_at, handed_bytes; // the same for what a command hands over to the next
+    const struct command *handed_to;  // the last command that was handed something, which lies at
+    uint64_t handed;
     struct cuda *cuda;
     struct cuda_launch *launches; // grows
     uint32_t n_launches, capacity, n_products;
@@ -41,6 +45,8 @@ struct cuda_shape {
 };
 // Adds a launch; params is copied. Errors stay in the plan.
 void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params, uint32_t bytes);
+// The launch just added, a command's first, is needed only where play begins with this command.
+void cuda_launch_alone(struct cuda_plan *p);
 // A product by the vendor's library, which is opened the first time. A tape that has one is no graph: it is played launch by launch.
 void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product);
 bool cuda_has_kernel(const struct cuda_plan *p,

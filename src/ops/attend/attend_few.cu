@@ -8,6 +8,7 @@
 // its inputs.
 #include "device/cuda/kernel.cuh"
 #include "ops/attend/attend_cuda.h"
+#include "ops/matmul/ready_next.cuh"
 
 enum { WARPS = ATTEND_FEW_THREADS / 32 };
 #define INFINITY_F32 __int_as_float(0x7f800000)
@@ -300,6 +301,14 @@ static __device__ __forceinline__ void add_part(struct part *to, f32 top, f32 to
     *to = { higher, to->total * keep + total * scale, to->sum * keep + sum * scale };
 }
 
+// Number `at` of a row's result. A warp brings 32 side by side.
+template <u32 DIM> static __device__ __forceinline__ void put_result(const struct attend_params &p, u32 row, u32 at, f32 v)
+{
+    p.out[(u64)row * p.args.n_heads * DIM + at] = v;
+    if (p.next.at)
+        put_next_warp(p.next, row, at / 32 * 32, v);
+}
+
 // The last block to arrive adds the parts of all, in order.
 template <u32 DIM> static __device__ __forceinline__ void combine(const struct attend_params &p, const struct share &s, u32 row)
 {
@@ -317,7 +326,7 @@ template <u32 DIM> static __device__ __forceinline__ void combine(const struct a
 #pragma unroll 4
         for (u32 k = 0; k < s.n_splits; k++, parts += DIM + 2)
             add_part(&all, __ldcg(parts + DIM), __ldcg(parts + DIM + 1), __ldcg(parts + i % DIM));
-        p.out[place * DIM + i] = all.sum / all.total;
+        put_result<DIM>(p, row, s.head * DIM + i, all.sum / all.total);
     }
     if (threadIdx.x == 0)
         p.arrived[place] = 0;
@@ -340,7 +349,7 @@ static __device__ __forceinline__ void meet(const struct attend_params &p, const
             sum += room.sums[w][h][i % DIM] * scale;
         }
         if (s.n_splits == 1) {
-            p.out[place * DIM + i] = sum / total;
+            put_result<DIM>(p, row, s.head * DIM + i, sum / total);
             continue;
         }
         f32 *part = p.partial + ((place + h) * p.n_splits * 4 + s.split) * (DIM + 2);

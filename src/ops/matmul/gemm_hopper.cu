@@ -9,6 +9,7 @@
 // The image of another architecture holds no such kernel; pairs.c then takes gemm_many.
 #include "ops/matmul/fragments.cuh"
 #include "ops/matmul/pairs.cuh"
+#include "ops/matmul/ready_next.cuh"
 #include "ops/matmul/wgmma.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
@@ -491,7 +492,10 @@ template <class K> struct ending {
             for (u32 i = 0; i < 2; i++)
                 if (ends(row(n, i))) {
                     f32 gate = swapped ? d[n][2 + i] : d[n][i], up = swapped ? d[n][i] : d[n][2 + i];
-                    out[(u64)row(n, i) * p.out_stride[0]] = activation_of(p.activation, gate * back) * (up * back);
+                    f32 v = activation_of(p.activation, gate * back) * (up * back);
+                    out[(u64)row(n, i) * p.out_stride[0]] = v;
+                    if (p.next.at)
+                        put_next(p.next, row(n, i), r.row[0], v);
                 }
     }
 

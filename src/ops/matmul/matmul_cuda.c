@@ -3,10 +3,10 @@
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/pairs.h"
 
-void cuda_plan_matmul(struct cuda_plan *p)
+struct pairs_plan matmul_pairs(const struct cuda_plan *p)
 {
     const struct matmul_args *args = (const struct matmul_args *)p->command->args;
-    struct pairs_plan product = {
+    return (struct pairs_plan){
         .params = { .w = { planes_of(p, MATMUL_W) },
                     .bias = { cuda_at(p, MATMUL_BIAS) },
                     .out = { cuda_at(p, MATMUL_OUT) },
@@ -20,5 +20,10 @@ void cuda_plan_matmul(struct cuda_plan *p)
         .work_bytes = p->command->operands[MATMUL_WORK].bytes,
         .exact = args->exact,
     };
+}
+
+void cuda_plan_matmul(struct cuda_plan *p)
+{
+    struct pairs_plan product = matmul_pairs(p);
     pairs_launch(p, &product);
 }

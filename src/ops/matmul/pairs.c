@@ -10,6 +10,7 @@
 // and 10,067, 13,732 and 17,261. One row of 14,336 bf16 columns: gemv_ring 39.1 us, tiles 33.2; of 4,096: 14.6 and 16.7.
 #include "ops/matmul/pairs.h"
 #include "ops/matmul/vendor_parts.h"
+#include "ops/ops.h"
 
 enum {
     FEW_ROWS = 16,
@@ -260,6 +261,19 @@ static void launch_few(struct cuda_plan *p, struct pairs_params *params, struct 
         params, sizeof *params);
 }
 
+static u64 ready_int8_bytes(u32 max_rows, u32 n_cols)
+{
+    return (u64)divide_up(max_rows, 8) * (n_cols / 32) * READY_INT8_BYTES;
+}
+static u64 ready_bf16_bytes(u32 max_rows, u32 ready_cols)
+{
+    return (u64)divide_up(max_rows, READY_ROWS) * READY_ROWS * ready_cols * 2;
+}
+static bool ready_is_tiled(const struct cuda_plan *p, u32 max_rows)
+{
+    return max_rows <= FEW_ROWS || p->tape.invariant;
+}
+
 // Sums of shares go to the tape's private memory, behind what the rows take there.
 static void launch_ring(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
@@ -310,6 +324,12 @@ static u32 hopper_rows(const struct cuda_plan *p, const struct pairs_params *par
     return max_rows <= 128 || narrow ? 128 : 256;
 }
 
+static void hand_over_gated(struct cuda_plan *p, struct pairs_params *params)
+{
+    if (params->mode == PAIRS_GATED)
+        params->next = pairs_hand_over(p, params->out[0], true);
+}
+
 static bool launch_hopper(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
     char name[32];
@@ -319,6 +339,7 @@ static bool launch_hopper(struct cuda_plan *p, struct pairs_params *params, stru
     if (p->device.capability < 90 || !cuda_has_kernel(p, name))
         return false;
     take_partial(p, params, p->device.n_sms, rows);
+    hand_over_gated(p, params);
     cuda_launch_add(p, name, (struct cuda_shape){ { p->device.n_sms, 1, 1 }, HOPPER_THREADS, hopper_shared(rows, false) }, params,
                     sizeof *params);
     return true;
@@ -345,6 +366,7 @@ static void launch_tiles(struct cuda_plan *p, struct pairs_params *params, struc
             plan_tiles(p, params, m, &tiles);
     snprintf(name, sizeof name, "gemm_tiles_%u", rows);
     take_partial(p, &tiles.pairs, p->device.n_sms, rows);
+    hand_over_gated(p, &tiles.pairs);
     cuda_launch_add(p, name,
                     (struct cuda_shape){
                         { p->device.n_sms, 1, 1 }, rows > 64 ? HOPPER_THREADS : HOPPER_FEW_THREADS, hopper_shared(rows, true) },
@@ -406,10 +428,22 @@ static u64 take_room(struct cuda_plan *p, struct ready_room *room, u64 bytes)
     return at;
 }
 
+// The command before may have made the rows ready: they lie where it put them, and the launch is for play that begins here.
+static u64 place_ready(struct cuda_plan *p, struct ready_room *room, u64 bytes)
+{
+    return p->handed_to == p->command ? p->handed : take_room(p, room, bytes);
+}
+static void launch_rows(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const struct ready_params *ready)
+{
+    cuda_launch_add(p, kernel, shape, ready, sizeof *ready);
+    if (p->handed_to == p->command)
+        cuda_launch_alone(p);
+}
+
 static void launch_ready(struct cuda_plan *p, const struct pairs_plan *product, struct pairs_params *params, u32 max_rows)
 {
     struct ready_forms forms = ready_forms_of(p, product, max_rows);
-    u32 tiled = max_rows <= FEW_ROWS || p->tape.invariant, rows = tiled ? divide_up(max_rows, 8) * 8 : max_rows;
+    u32 tiled = ready_is_tiled(p, max_rows), rows = tiled ? divide_up(max_rows, 8) * 8 : max_rows;
     struct ready_room room = { product->work, product->work_bytes, p->private_at };
     struct ready_params ready = { .in = params->in,
                                   .norm = params->norm,
@@ -421,24 +455,20 @@ static void launch_ready(struct cuda_plan *p, const struct pairs_plan *product, 
 
     if (forms.bf16) {
         ready.out = params->ready =
-            take_room(p, &room, (u64)(tiled ? rows : divide_up(rows, READY_ROWS) * READY_ROWS) * params->ready_cols * 2);
-        cuda_launch_add(p, "ready_rows", (struct cuda_shape){ { rows, 1, 1 }, 256, 0 }, &ready, sizeof ready);
+            place_ready(p, &room, tiled ? (u64)rows * params->ready_cols * 2 : ready_bf16_bytes(rows, params->ready_cols));
+        launch_rows(p, "ready_rows", (struct cuda_shape){ { rows, 1, 1 }, 256, 0 }, &ready);
     }
     if (forms.int8) {
-        ready.out = params->ready_int8 =
-            take_room(p, &room, (u64)divide_up(max_rows, 8) * (params->n_cols / 32) * READY_INT8_BYTES);
         u32 shares = params->norm ? 1 : divide_up(params->n_cols, 8 * READY_INT8_THREADS);
-        cuda_launch_add(p, "ready_int8", (struct cuda_shape){ { max_rows, shares, 1 }, READY_INT8_THREADS, 0 }, &ready,
-                        sizeof ready);
+        ready.out = params->ready_int8 = place_ready(p, &room, ready_int8_bytes(max_rows, params->n_cols));
+        launch_rows(p, "ready_int8", (struct cuda_shape){ { max_rows, shares, 1 }, READY_INT8_THREADS, 0 }, &ready);
     }
     if (forms.tiles) {
-        ready.out = params->ready_bf16 =
-            take_room(p, &room, (u64)divide_up(max_rows, READY_ROWS) * READY_ROWS * params->ready_cols * 2);
         u32 shares = params->norm ? 1 : divide_up(params->n_cols, 8 * READY_BF16_THREADS);
         u32 most = divide_up(4 * p->device.n_sms, shares);
-        cuda_launch_add(p, "ready_bf16",
-                        (struct cuda_shape){ { max_rows < most ? max_rows : most, shares, 1 }, READY_BF16_THREADS, 0 }, &ready,
-                        sizeof ready);
+        ready.out = params->ready_bf16 = place_ready(p, &room, ready_bf16_bytes(max_rows, params->ready_cols));
+        launch_rows(p, "ready_bf16",
+                    (struct cuda_shape){ { max_rows < most ? max_rows : most, shares, 1 }, READY_BF16_THREADS, 0 }, &ready);
     }
     params->partial = room.private_at;
 }
@@ -506,4 +536,25 @@ void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product)
         launch_three(p, product, &params, max_rows);
     else
         launch_part(p, &params, (struct part){ params.w[0].format, max_rows, way_of(p, product, 0, max_rows) });
+}
+
+struct ready_next pairs_hand_over(struct cuda_plan *p, u64 out, bool tiles_only)
+{
+    const struct command *command = p->command;
+    struct ready_next none = { 0 };
+
+    if (!p->next || p->next->op != OP_matmul)
+        return none;
+    p->command = p->next;
+    struct pairs_plan next = matmul_pairs(p);
+    p->command = command;
+    u32 max_rows = p->tape.max_rows, n_cols = next.params.n_cols;
+    struct ready_forms forms = ready_forms_of(p, &next, max_rows);
+    bool tiles = forms.tiles && n_cols % 128 == 0 && !wants_vendor(p, &next, max_rows);
+    if (next.params.in != out || next.params.rows != ROWS_STEP || !(tiles || (forms.int8 && !tiles_only)))
+        return none;
+    p->handed_bytes = tiles ? ready_bf16_bytes(max_rows, n_cols) : ready_int8_bytes(max_rows, n_cols);
+    p->handed_to = p->next;
+    p->handed = p->handed_at;
+    return (struct ready_next){ p->handed, tiles ? READY_FOR_TILES : READY_FOR_RING, n_cols };
 }

@@ -5,6 +5,7 @@
 // and all kernels serve all operations.
 #pragma once
 #include "ops/matmul/planes.h"
+#include "ops/matmul/ready.h"
 #include "ops/qkv/qkv.h"
 
 enum pairs_mode {
@@ -68,6 +69,7 @@ struct pairs_params {
     DEVICE_AT(const u8) ready;      // activations in the form that the many-row kernels read
     DEVICE_AT(const u8) ready_int8; // the same for gemm_ring
     DEVICE_AT(const u8) ready_bf16; // the same for gemm_hopper's tiles of weights
+    struct ready_next next;         // gemm_hopper: of gate and up
     DEVICE_AT(f32) partial;         // gemm_ring, gemm_hopper: sums of a share of the columns
     DEVICE_AT(u32) arrived;         // the same: shares that have come, zero between launches
     DEVICE_AT(const f32) angles;
@@ -110,27 +112,6 @@ struct tiles_params {
     u32 swapped;   // up lies below gate, so the view's pairs begin with up
 };
 
-// Eight rows of int8 activations, 32 columns: fragments of mma (lane (row, t): elements 4 t .. and 16 + 4 t ..), then for each row its
-// scale and the sums of its two halves of 16, 16 bits each.
-enum { READY_INT8_BYTES = 256 + 64, READY_INT8_THREADS = 1024 };
-
-// One row of activations made ready: normalised where asked for, bf16, in the order of the fragments.
-enum {
-    READY_BF16_THREADS = 512,
-    READY_ROWS = 128
-}; // rows of a tile of ready activations: [rows / 128][ready_cols / 64][128 rows][64 columns]
-
-struct ready_params { // of ready_rows, ready_int8, ready_bf16
-    DEVICE_AT(const struct step) step;
-    DEVICE_AT(const f32) in;
-    DEVICE_AT(const f32) norm;
-    DEVICE_AT(u8) out;
-    u32 n_cols, ready_cols, rows;
-    u32 tiled; // 1: in tiles of 8 rows, as mma reads them from memory; 0: in tiles of READY_ROWS, for shared memory
-    f32 eps;
-    u32 reserved;
-};
-
 // A plane's part of a stage with so many rows.
 SHARED_INLINE u32 ring_part_bytes(u32 n_rows, u64 row_bytes)
 {
@@ -145,6 +126,10 @@ struct pairs_plan {
     u32 exact;
 };
 void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product);
+struct pairs_plan matmul_pairs(const struct cuda_plan *p); // of the command, which is a matmul
+// Is `out`, which this command writes for all rows of a step, what the next one multiplies? Then its rows shall go where `next` says; else
+// that says none. tiles_only: the caller knows no other form.
+struct ready_next pairs_hand_over(struct cuda_plan *p, u64 out, bool tiles_only);
 // Does a product of this tape's rows store k and v into such pages? If not, PAIRS_THREE and rope_store.
 bool pairs_store(const struct cuda_plan *p, const struct page_shape *pages);
 #endif

@@ -115,24 +115,13 @@ extern "C" __global__ void __launch_bounds__(READY_THREADS) ready_rows(const __g
         put_row(p, row, factor);
 }
 
-static __device__ __forceinline__ void put_int8(u8 *tile, u32 row, u32 at, const struct int8_eight &e) // row: of the eight
-{
-    u8 *block = tile + (u64)(at / 4) * READY_INT8_BYTES;
-    u32 part = at % 4, *to = (u32 *)block + (row * 4 + part % 2 * 2) * 2 + part / 2;
-
-    to[0] = e.words.x;
-    to[2] = e.words.y;
-    if (part == 0)
-        *(uint2 *)(block + 256 + row * 8) = make_uint2(__float_as_uint(e.scale), (u32)(e.sum & 0xffff) | (u32)e.other << 16);
-}
-
-// n_cols is a multiple of 32. Blocks share a row that has no norm. Two bits of a scale are zero: gemm_ring counts on it.
+// n_cols is a multiple of 32. Blocks share a row that has no norm.
 extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(const __grid_constant__ struct ready_params p)
 {
     __shared__ f32 room[33];
     u32 row = blockIdx.x, n = p.n_cols / 8, end = (n + 31) / 32 * 32, first = blockIdx.y * READY_INT8_THREADS + threadIdx.x;
     const f32 *in = p.in + (u64)row * p.n_cols;
-    u8 *tile = p.out + (u64)(row / 8) * (p.n_cols / 32) * READY_INT8_BYTES;
+    u8 *tile = ready_int8_tile(p.out, row, p.n_cols);
     struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
     f32 factor = 1;
     bool exists = row < n_rows_of(p.step, p.rows);
@@ -157,9 +146,8 @@ extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(cons
         const f32 numbers[8] = { v.a.x * factor * norm.a.x, v.a.y * factor * norm.a.y, v.a.z * factor * norm.a.z, v.a.w * factor * norm.a.w,
                                  v.b.x * factor * norm.b.x, v.b.y * factor * norm.b.y, v.b.z * factor * norm.b.z, v.b.w * factor * norm.b.w };
         struct int8_eight e = to_int8(numbers);
-        e.scale = __uint_as_float(__float_as_uint(e.scale) & ~3u);
         if (i < n)
-            put_int8(tile, row % 8, i, e);
+            put_int8(tile, row, i, e);
     }
 }
 

@@ -4,6 +4,7 @@
 // exact integers.
 #pragma once
 #include "ops/matmul/pairs.cuh"
+#include "ops/matmul/ready_int8.cuh"
 
 // In dynamic shared memory: elements 0-15 and 16-31 of each block, its scale, and the sums of the two halves.
 struct row_int8 {
@@ -22,11 +23,6 @@ static __device__ __forceinline__ struct row_int8 row_int8_at(unsigned char *sha
     return x;
 }
 
-static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
-{
-    return (u32)(a & 255) | (u32)(b & 255) << 8 | (u32)(c & 255) << 16 | (u32)d << 24;
-}
-
 // Eight columns of a row or of a norm; i is held below n.
 struct eight {
     float4 a, b;
@@ -39,43 +35,6 @@ static __device__ __forceinline__ struct eight load_eight(const f32 *from, u32 i
 static __device__ __forceinline__ f32 squares_of(const struct eight &v)
 {
     return v.a.x * v.a.x + v.a.y * v.a.y + v.a.z * v.a.z + v.a.w * v.a.w + v.b.x * v.b.x + v.b.y * v.b.y + v.b.z * v.b.z + v.b.w * v.b.w;
-}
-
-// Eight of 32 numbers, as int8. sum: of the half of the 32 that they belong to; other: of the other half.
-struct int8_eight {
-    uint2 words;
-    f32 scale;
-    int sum, other;
-};
-
-// Four neighbouring threads hold a block of 32; all lanes of a warp take part. A block with a NaN or infinity gets the scale NaN.
-static __device__ __forceinline__ struct int8_eight to_int8(const f32 (&v)[8])
-{
-    f32 top = 0, all = 0;
-    struct int8_eight e;
-
-#pragma unroll
-    for (u32 i = 0; i < 8; i++) {
-        top = fmaxf(top, fabsf(v[i]));
-        all += fabsf(v[i]);
-    }
-    if (!(all < 3e38f))
-        top = __int_as_float(0x7f800000);
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-    f32 inverse = 0; // without the branches of a division
-    if (top > 1e-36f)
-        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(top * (1 / 127.0f)));
-    int q[8];
-#pragma unroll
-    for (u32 i = 0; i < 8; i++)
-        q[i] = __float2int_rn(v[i] * inverse);
-    e.scale = top < 3e38f ? top * (1 / 127.0f) : __int_as_float(0x7fc00000);
-    e.words = make_uint2(pack_bytes(q[0], q[1], q[2], q[3]), pack_bytes(q[4], q[5], q[6], q[7]));
-    e.sum = __dp4a((int)e.words.x, 0x01010101, __dp4a((int)e.words.y, 0x01010101, 0));
-    e.sum += __shfl_xor_sync(~0u, e.sum, 1);
-    e.other = __shfl_xor_sync(~0u, e.sum, 2);
-    return e;
 }
 
 static __device__ __forceinline__ void quantise_eight(const struct row_int8 &x, u32 at, const f32 (&v)[8], bool exists)
