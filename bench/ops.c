@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/bandwidth.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -134,49 +135,9 @@ static double probe_int8(void)
     return best;
 }
 
-struct reading {
-    const unsigned char *at;
-    size_t bytes;
-    unsigned n_threads;
-    uint64_t sums[1024];
-};
-
-static void read_part(void *arg, unsigned thread)
-{
-    struct reading *r = arg;
-    const uint64_t *at = (const uint64_t *)(r->at + r->bytes / r->n_threads * thread);
-    uint64_t sum[8] = { 0 };
-
-    for (size_t i = 0; i < r->bytes / r->n_threads / 64; i++) {
-        __builtin_prefetch((const char *)(at + i * 8) + 8192);
-        for (int k = 0; k < 8; k++)
-            sum[k] += at[i * 8 + (size_t)k];
-    }
-    for (int k = 0; k < 8; k++)
-        r->sums[thread] += sum[k];
-}
-
-static double probe_read(unsigned n_threads)
-{
-    enum { BYTES = 128 << 20 };
-    struct team *team = team_create(n_threads);
-    struct reading r = { mem_alloc_aligned(BYTES, 1 << 21), BYTES, n_threads, { 0 } };
-    uint64_t best = UINT64_MAX;
-
-    memset((void *)(uintptr_t)r.at, 1, BYTES);
-    for (int i = 0; i < RUNS; i++) {
-        uint64_t start = clock_ns();
-        team_run(team, read_part, &r);
-        best = clock_ns() - start < best ? clock_ns() - start : best;
-    }
-    team_destroy(team);
-    mem_free_aligned((void *)(uintptr_t)r.at);
-    return BYTES / ((double)best * 1e-9);
-}
-
 static void show_products(struct device *d, enum quant q, double int8_peak, double read_peak)
 {
-    struct product few = { q, 16384, 4096, 1, false }, many = { q, 1024, 2048, 192, false };
+    struct product few = { q, 65536, 4096, 1, false }, many = { q, 1024, 2048, 192, false };
     uint64_t bytes;
 
     printf("%-7s", quant_info(q)->name);
@@ -267,7 +228,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", err.message);
         return 1;
     }
-    double int8_peak = probe_int8() * (double)n_threads, read_peak = probe_read((unsigned)n_threads);
+    double int8_peak = probe_int8() * (double)n_threads, read_peak = bandwidth_read((unsigned)n_threads);
     printf("%u thread(s): int8 peak %.0f GOP/s, reads %.1f GB/s\n", (unsigned)n_threads, int8_peak * 1e-9, read_peak * 1e-9);
     printf("format   GB/s at 1 row      2 rows      4 rows      8 rows    GOP/s, 192 rows        exact\n");
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)

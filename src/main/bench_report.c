@@ -64,16 +64,16 @@ static bool is_format(const struct bench_report *r, const char *format)
 static void md_head(void)
 {
     out_text("| model                          |       size |     params | backend    | threads |            test |              "
-             "    t/s |   "
+             "    t/s |            "
              "DRAM |\n"
              "| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: | "
              "-------------------: | "
-             "-----: |\n");
+             "--------------: |\n");
 }
 
 static void md_row(const struct bench_report *r, const struct bench_row *row)
 {
-    char model[128], size[32], params[32], test[64], speed[48], share[16] = "";
+    char model[128], size[32], params[32], test[64], speed[48], share[32] = "";
     double mib = (double)r->info.weight_bytes / 1048576.0;
 
     model_type(r, model, sizeof model);
@@ -84,9 +84,9 @@ static void md_row(const struct bench_report *r, const struct bench_row *row)
     snprintf(speed, sizeof speed, "%.2f \302\261 %.2f", stats_mean(row->samples_ts, row->n_samples),
              stats_stddev(row->samples_ts, row->n_samples));
     if (r->bandwidth > 0)
-        snprintf(share, sizeof share, "%.0f %%", row->share * 100);
-    out_printf("| %-30s | %10s | %10s | %-10s | %7u | %15s | %21s | %6s |\n", model, size, params, backend(r), r->n_threads, test,
-               speed, share);
+        snprintf(share, sizeof share, "%.0f %% of %.0f GB/s", row->share * 100, r->bandwidth * 1e-9);
+    out_printf("| %-30s | %10s | %10s | %-10s | %7u | %15s | %21s | %15s |\n", model, size, params, backend(r), r->n_threads,
+               test, speed, share);
 }
 
 static void md_latency(const struct bench_row *row)

@@ -20,7 +20,7 @@ struct bench_report {
     const struct survey *survey;
     struct ingot_engine_info info;
     uint32_t n_threads;
-    double bandwidth; // of the processor's memory, bytes per second; 0 when the model runs elsewhere
+    double bandwidth; // of the processor's memory around this row, bytes per second; 0 when the model runs elsewhere
     uint32_t n_printed;
 };
 
