@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "device/tape_internal.h"
 
-enum { CHUNKS_PER_THREAD = 4, LINE = 64 };
+enum { LINE = 64 };
 
 struct cpu {
     struct device device;
@@ -51,6 +51,14 @@ static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned threa
     return thread < n_threads && n_together ? at - at % n_together : at;
 }
 
+// Half of what is left of a part, as far as tiles that belong together allow: few chunks, and small ones where others may wait.
+static uint32_t chunk_of(uint32_t left, uint32_t n_together)
+{
+    uint32_t half = (left + 1) / 2;
+
+    return n_together && half >= n_together ? half - half % n_together : half;
+}
+
 // The thread's own part, in chunks; then what others have not yet taken of theirs.
 static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase, const struct cpu_plan *plan,
                       atomic_uint *tile_at)
@@ -58,10 +66,13 @@ static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *ca
     for (unsigned i = 0; i < call->n_threads; i++) {
         unsigned owner = (call->thread + i) % call->n_threads;
         uint32_t begin = part_begin(plan->n_tiles[phase], plan->n_together, owner, call->n_threads),
-                 end = part_begin(plan->n_tiles[phase], plan->n_together, owner + 1, call->n_threads),
-                 chunk = (end - begin + CHUNKS_PER_THREAD - 1) / CHUNKS_PER_THREAD, first;
-        while ((first = begin + atomic_fetch_add_explicit(&tile_at[owner], chunk, memory_order_relaxed)) < end)
-            kernel->run(call, phase, first, end - first < chunk ? end : first + chunk);
+                 n = part_begin(plan->n_tiles[phase], plan->n_together, owner + 1, call->n_threads) - begin, taken, chunk;
+        while ((taken = atomic_load_explicit(&tile_at[owner], memory_order_relaxed)) < n) {
+            chunk = chunk_of(n - taken, plan->n_together);
+            taken = atomic_fetch_add_explicit(&tile_at[owner], chunk, memory_order_relaxed);
+            if (taken < n)
+                kernel->run(call, phase, begin + taken, begin + (n - taken < chunk ? n : taken + chunk));
+        }
     }
 }
 
