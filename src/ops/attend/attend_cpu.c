@@ -87,9 +87,11 @@ static void attend_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
 
 // Fast: a tile is a few rows of the step, a KV head, and one split of the past where there is room to keep the splits' sums apart; else
 // the whole past. Neighbouring rows of one sequence in a tile share what they read.
+enum { TILES_PER_THREAD = 4, BLOCK_BYTES = 256 << 10 };
 struct tiling {
     uint32_t rows, n_blocks, n_splits; // rows of a tile; tiles of rows; of the past
     uint32_t split_floats;             // of one row and split in the workspace
+    bool heads_together;               // are all KV heads' tiles of a split best done at once?
 };
 
 static uint32_t splits_of(const struct cpu_call *call)
@@ -103,16 +105,52 @@ static uint32_t splits_of(const struct cpu_call *call)
     return n;
 }
 
+// How many of the rows [r, end) follow each other in one sequence.
+static uint32_t run_length(const struct step *s, uint32_t r, uint32_t end)
+{
+    uint32_t n = 1;
+
+    while (r + n < end && step_slots(s)[r + n] == step_slots(s)[r] && step_positions(s)[r + n] == step_positions(s)[r] + n)
+        n++;
+    return n;
+}
+
+static uint32_t longest_run(const struct step *s)
+{
+    uint32_t longest = 1;
+
+    for (uint32_t r = 0, n; r < s->n_rows; r += n) {
+        n = run_length(s, r, s->n_rows);
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+// A page holds all KV heads side by side, and a core reads one long stretch of memory faster than many short ones. There must be columns for
+// all, and room in L2 for two blocks of K and V.
+static bool heads_together(const struct attend_args *args, uint32_t rows)
+{
+    const struct page_shape *s = &args->pages;
+    uint32_t columns = (rows * (args->n_heads / s->n_kv_heads) + ATTEND_GROUP - 1) / ATTEND_GROUP * ATTEND_GROUP,
+             bytes = 2 * page_head_bytes(KV_BF16, s->head_dim) * (ATTEND_KEYS / PAGE_TOKENS);
+
+    return s->k_format == KV_BF16 && s->v_format == KV_BF16 && s->n_kv_heads * columns <= ATTEND_MAX_COLUMNS &&
+           s->n_kv_heads * bytes <= BLOCK_BYTES;
+}
+
 static struct tiling tiling_of(const struct cpu_call *call)
 {
     const struct attend_args *args = cpu_args(call);
     uint32_t n = call->step->n_rows, n_kv = args->pages.n_kv_heads, heads = args->n_heads / n_kv;
     struct tiling t = { .rows = heads < ATTEND_MAX_COLUMNS ? ATTEND_MAX_COLUMNS / heads : 1, .n_splits = splits_of(call) };
+    uint32_t together = t.n_splits > 1 ? longest_run(call->step) : t.rows;
 
-    while (t.rows > 1 && (n + t.rows - 1) / t.rows * n_kv * t.n_splits < 4 * call->n_threads)
+    t.rows = together < t.rows ? together : t.rows;
+    while (t.rows > 1 && (n + t.rows - 1) / t.rows * n_kv * t.n_splits < TILES_PER_THREAD * call->n_threads)
         t.rows /= 2;
     t.n_blocks = (n + t.rows - 1) / t.rows;
     t.split_floats = args->n_heads * (args->pages.head_dim + ATTEND_SUMS_FLOATS);
+    t.heads_together = t.n_splits > 1 && heads_together(args, t.rows);
     return t;
 }
 
@@ -128,22 +166,14 @@ static void attend_plan_fast(const struct cpu_call *call, struct cpu_plan *plan)
     plan->local_bytes = attend_local_bytes(&args->pages);
 }
 
-// How many of the rows [r, end) follow each other in one sequence.
-static uint32_t run_length(const struct step *s, uint32_t r, uint32_t end)
-{
-    uint32_t n = 1;
-
-    while (r + n < end && step_slots(s)[r + n] == step_slots(s)[r] && step_positions(s)[r + n] == step_positions(s)[r] + n)
-        n++;
-    return n;
-}
-
-static void attend_tile(const struct cpu_call *call, const struct tiling *t, uint32_t tile, const struct row_kernels *rows)
+// Tiles of one split and its neighbouring KV heads.
+static void attend_tiles(const struct cpu_call *call, const struct tiling *t, struct row_range tiles,
+                         const struct row_kernels *rows)
 {
     const struct attend_args *args = cpu_args(call);
     const struct page_shape *s = &args->pages;
-    uint32_t kv_head = tile % s->n_kv_heads, split = tile / s->n_kv_heads % t->n_splits;
-    uint32_t first = tile / s->n_kv_heads / t->n_splits * t->rows;
+    uint32_t kv_head = tiles.first % s->n_kv_heads, split = tiles.first / s->n_kv_heads % t->n_splits;
+    uint32_t first = tiles.first / s->n_kv_heads / t->n_splits * t->rows;
     uint32_t end = first + t->rows < call->step->n_rows ? first + t->rows : call->step->n_rows;
     uint32_t head = kv_head * (args->n_heads / s->n_kv_heads);
 
@@ -161,6 +191,7 @@ static void attend_tile(const struct cpu_call *call, const struct tiling *t, uin
             .n_rows = length,
             .position = step_positions(call->step)[r],
             .kv_head = kv_head,
+            .n_kv = tiles.last - tiles.first,
             .local = call->local,
             .partial = partial ? partial + split * t->split_floats + head * (s->head_dim + ATTEND_SUMS_FLOATS) : NULL,
             .partial_stride = call->command->operands[ATTEND_WORK].row_bytes / sizeof(float),
@@ -187,13 +218,16 @@ static void merge_tile(const struct cpu_call *call, const struct tiling *t, uint
 
 static void attend_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
 {
+    const uint32_t n_kv = ((const struct attend_args *)cpu_args(call))->pages.n_kv_heads;
     struct tiling t = tiling_of(call);
 
-    for (uint32_t tile = range.first; tile < range.last; tile++)
+    for (uint32_t tile = range.first, n; tile < range.last; tile += n) {
+        n = range.phase == 0 && t.heads_together && tile % n_kv == 0 && tile + n_kv <= range.last ? n_kv : 1;
         if (range.phase == 0)
-            attend_tile(call, &t, tile, rows);
+            attend_tiles(call, &t, (struct row_range){ .first = tile, .last = tile + n }, rows);
         else
             merge_tile(call, &t, tile, rows);
+    }
 }
 ROW_KERNELS(attend_fast)
 

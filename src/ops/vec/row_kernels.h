@@ -8,7 +8,7 @@
 #include "ops/attend/attend.h"
 #include "ops/rope_store/rope_store.h"
 
-// Neighbouring rows of one sequence, at positions first, first + 1, ..., and the query heads that share one KV head.
+// Neighbouring rows of one sequence, at positions first, first + 1, ..., and the query heads of one KV head or of a few neighbours.
 struct attend_run {
     const struct attend_args *args;
     const uint32_t *table; // of the sequence
@@ -16,8 +16,9 @@ struct attend_run {
     const float *q; // of the first row, at the group's first head
     float *out;
     size_t stride; // from row to row, in floats
-    uint32_t n_rows, position, kv_head;
-    void *local; // attend_local_bytes
+    uint32_t n_rows, position;
+    uint32_t kv_head, n_kv; // the first KV head, and how many: more than one of BF16 pages alone
+    void *local;            // attend_local_bytes
     // Keys of one split alone, their sums unmerged into [rows, partial_stride], a head's [head_dim] sums and struct attend_sums behind
     // the other's; NULL: the whole past, into out.
     float *partial;
