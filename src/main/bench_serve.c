@@ -6,7 +6,7 @@
 #include "main/out_json.h"
 #include "main/terminal.h"
 
-enum { MAX_ROWS = 16, MAX_CLIENTS = 256, REQUESTS_EACH = 4, LEAST_REQUESTS = 16 };
+enum { MAX_ROWS = 16, REQUESTS_EACH = 4, LEAST_REQUESTS = 16 };
 static const double QUANTILES[3] = { 0.5, 0.95, 0.99 };
 
 static double rate(const struct drive_result *r)

@@ -1,7 +1,6 @@
 // reply.c - see reply.h.
 #include "main/reply.h"
 #include <unistd.h>
-#include "base/mem.h"
 #include "main/out_json.h"
 #include "main/terminal.h"
 

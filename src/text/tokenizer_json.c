@@ -4,7 +4,6 @@
 // and we do not do is an error that names it: guessing would give wrong ids without a sign. Ids come from the file, but memory
 // only from what is really there: an id far beyond the number of entries is refused.
 #include "text/tokenizer_json.h"
-#include "base/mem.h"
 #include "format/model_file.h"
 
 enum { SPARSE_IDS = 4, SPARSE_EXTRA = 4096 };

@@ -2,7 +2,6 @@
 //
 // Each part is one component or a Sequence of components; a table says which ones are known. Nesting is limited.
 #include "text/tokenizer_json.h"
-#include "base/mem.h"
 
 enum { DEPTH_MAX = 8 };
 

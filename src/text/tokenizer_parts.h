@@ -83,7 +83,6 @@ struct tokenizer {
     struct trie pieces;                  // unigram
     double unknown_score;                // unigram
     struct trie added_raw, added_normal; // values are indexes of added
-    bool added_first[256];               // first bytes of added_raw
 };
 
 struct encode_run {

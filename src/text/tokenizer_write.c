@@ -5,7 +5,6 @@
 // rank of the first merge that makes a token, the higher its score, which is the order that the merges came from.
 #include "text/tokenizer_write.h"
 #include <stdlib.h>
-#include "base/mem.h"
 #include "text/tokenizer_parts.h"
 
 static const char *const published[] = { "gpt-2",  "smollm", "llama-bpe",    "smaug-bpe",      "qwen2",       "qwen35",

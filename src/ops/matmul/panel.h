@@ -102,10 +102,6 @@ static inline struct panel_shape panel_wide(enum quant q)
                                  .sub_bytes = 8 * PANEL_LINE };
 }
 
-static inline bool panel_is_float(enum quant q)
-{
-    return panel_shapes[q].planes == PLANES_FLOAT;
-}
 // Bytes from one block of a panel to the next, and of a panel of n_cols columns.
 static inline uint32_t panel_block_bytes(enum quant q)
 {
