@@ -8,7 +8,8 @@
 // Two more take the stages in turn, add the warps' sums and end the operation while the next stages are multiplied. The first stages
 // are asked for before the block's inputs are there; more than about 120 KB of them stand in the way of the rows. Where a row is long,
 // several blocks share its columns, and when all tiles are done the last block to arrive adds their sums in order.
-// The order of a sum depends on n_cols and the format alone: not on the rows that share a step. More rows take several passes.
+// The order of a sum depends on n_cols and the format alone: not on the rows that share a step. More rows take several passes. The norm's
+// factor multiplies the sums of up to eight rows, and is in the scales of more.
 #include "ops/matmul/ring.cuh"
 #include "ops/matmul/row_int8.cuh"
 
@@ -416,6 +417,21 @@ struct place {
     u32 tile, eight; // tile: of all; eight: of this pass
 };
 
+// What the norm multiplies a lane's rows by, 2 t and 2 t + 1 of eight, from the squares that ready_int8_part has added up; else 1. All lanes
+// of a warp call it; four of them load what belongs to a row.
+static __device__ __forceinline__ float2 row_factors(const struct pairs_params &p)
+{
+    u32 lane = threadIdx.x & 31, n = p.squares ? (p.n_cols + READY_PART_COLUMNS - 1) / READY_PART_COLUMNS : 0;
+    f32 sum = 0;
+
+    for (u32 i = lane % 4; i < n; i += 4)
+        sum += __ldcg(p.squares + lane / 4 * n + i);
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    f32 factor = n ? norm_factor(sum, p.n_cols, p.eps) : 1;
+    return make_float2(__shfl_sync(~0u, factor, lane % 4 * 8), __shfl_sync(~0u, factor, lane % 4 * 8 + 4));
+}
+
 // What a lane ends: a pair and up to two rows, with all that their end reads.
 struct ending {
     struct pair pair;
@@ -434,12 +450,12 @@ struct ending {
         if (n > 1)
             in[1] = pair_load(p, pair, row + 1);
     }
-    __device__ __forceinline__ void end(const struct pairs_params &p, float4 sum) const
+    __device__ __forceinline__ void end(const struct pairs_params &p, float4 sum, float2 factor) const
     {
         if (n > 0)
-            pair_end(p, pair, row, in[0], make_float2(sum.x, sum.z));
+            pair_end(p, pair, row, in[0], make_float2(sum.x * factor.x, sum.z * factor.x));
         if (n > 1)
-            pair_end(p, pair, row + 1, in[1], make_float2(sum.y, sum.w));
+            pair_end(p, pair, row + 1, in[1], make_float2(sum.y * factor.y, sum.w * factor.y));
     }
 };
 
@@ -462,6 +478,7 @@ static __device__ __forceinline__ void meet_shares(const struct pairs_params &p,
     if (!__syncthreads_or(last))
         return;
     __threadfence();
+    float2 factors = row_factors(p);
     for (u32 unit = threadIdx.x / 32; unit < (w.end - w.first) << log2; unit += GEMM_RING_THREADS / 32) {
         struct place at = { w.first + (unit >> log2), unit & log2 };
         const float4 *parts = shares_of(p, w, at);
@@ -473,7 +490,7 @@ static __device__ __forceinline__ void meet_shares(const struct pairs_params &p,
             float4 v = __ldcg(parts + i * 32);
             sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
         }
-        ending.end(p, sum);
+        ending.end(p, sum, factors);
     }
     if (threadIdx.x == 0)
         *arrived = 0;
@@ -498,6 +515,7 @@ static __device__ __forceinline__ void end_stages(const struct pairs_params &p, 
     u32 ender = threadIdx.x / 32 - RING_WARPS - RING_FILLERS, lane = threadIdx.x & 31, parity = 0, log2 = w.n_rows > 8;
 
     wait_for_inputs();
+    float2 factors = row_factors(p);
     for (u32 i = ender; i < w.n_stages; i += RING_ENDERS, parity ^= 1) {
         u32 tile = w.first + i * w.each, n = min(w.end - tile, w.each) << log2;
         for (u32 unit = 0; unit < n; unit++) {
@@ -510,7 +528,7 @@ static __device__ __forceinline__ void end_stages(const struct pairs_params &p, 
             u32 from = ((ender * RING_WARPS + (unit >> log2) * w.tile_warps) * p.ring.eights + at.eight) * 32 + lane;
             float4 sum = add_warps(w, room.sums + from, p.ring.eights * 32);
             if (p.ring.n_shares == 1)
-                ending.end(p, sum);
+                ending.end(p, sum, factors);
             else
                 __stcg(shares_of(p, w, at) + w.share * 32, sum);
         }

@@ -459,9 +459,16 @@ static void launch_ready(struct cuda_plan *p, const struct pairs_plan *product, 
         launch_rows(p, "ready_rows", (struct cuda_shape){ { rows, 1, 1 }, 256, 0 }, &ready);
     }
     if (forms.int8) {
-        u32 shares = params->norm ? 1 : divide_up(params->n_cols, 8 * READY_INT8_THREADS);
+        bool in_parts = max_rows <= 8;
+        u32 shares = divide_up(params->n_cols, in_parts ? READY_PART_COLUMNS : 8 * READY_INT8_THREADS);
         ready.out = params->ready_int8 = place_ready(p, &room, ready_int8_bytes(max_rows, params->n_cols));
-        launch_rows(p, "ready_int8", (struct cuda_shape){ { max_rows, shares, 1 }, READY_INT8_THREADS, 0 }, &ready);
+        if (in_parts && params->norm)
+            ready.squares = params->squares = take_room(p, &room, (u64)8 * shares * 4);
+        else if (params->norm)
+            shares = 1;
+        launch_rows(p, in_parts ? "ready_int8_part" : "ready_int8",
+                    (struct cuda_shape){ { max_rows, shares, 1 }, in_parts ? READY_PART_THREADS : READY_INT8_THREADS, 0 },
+                    &ready);
     }
     if (forms.tiles) {
         u32 shares = params->norm ? 1 : divide_up(params->n_cols, 8 * READY_BF16_THREADS);

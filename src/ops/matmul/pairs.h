@@ -68,6 +68,8 @@ struct pairs_params {
     DEVICE_AT(const f32) add;       // as out[0]
     DEVICE_AT(const u8) ready;      // activations in the form that the many-row kernels read
     DEVICE_AT(const u8) ready_int8; // the same for gemm_ring
+    DEVICE_AT(const f32)
+    squares; // gemm_ring: of normalised rows without their factor, a sum for each READY_PART_COLUMNS; or none
     DEVICE_AT(const u8) ready_bf16; // the same for gemm_hopper's tiles of weights
     struct ready_next next;         // gemm_hopper: of gate and up
     DEVICE_AT(f32) partial;         // gemm_ring, gemm_hopper: sums of a share of the columns

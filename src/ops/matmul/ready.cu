@@ -151,6 +151,34 @@ extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(cons
     }
 }
 
+// The same in small blocks with few registers, for up to eight rows. They have room beside a block of gemm_ring, so that they wait for their
+// inputs where they will run and keep none of the next product's blocks from its place. A row's blocks do not know the norm's factor: each
+// leaves its sum of squares, and gemm_ring multiplies its sums by the factor. (Of 16 rows and more the launch above is the faster one.)
+extern "C" __global__ void __launch_bounds__(READY_PART_THREADS, 16) ready_int8_part(const __grid_constant__ struct ready_params p)
+{
+    __shared__ f32 room[33];
+    u32 row = blockIdx.x, n = p.n_cols / 8, i = blockIdx.y * READY_PART_THREADS + threadIdx.x;
+    struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
+    bool exists = row < n_rows_of(p.step, p.rows);
+
+    if (p.norm)
+        norm = load_eight(p.norm, i, n);
+    wait_for_inputs();
+    if (!exists)
+        return;
+    struct eight v = load_eight(p.in + (u64)row * p.n_cols, i, n);
+    const f32 numbers[8] = { v.a.x * norm.a.x, v.a.y * norm.a.y, v.a.z * norm.a.z, v.a.w * norm.a.w,
+                             v.b.x * norm.b.x, v.b.y * norm.b.y, v.b.z * norm.b.z, v.b.w * norm.b.w };
+    struct int8_eight e = to_int8(numbers);
+    if (i < n)
+        put_int8(ready_int8_tile(p.out, row, p.n_cols), row, i, e);
+    if (!p.norm)
+        return;
+    f32 squares = block_sum(i < n ? squares_of(v) : 0, room);
+    if (threadIdx.x == 0)
+        p.squares[row * gridDim.y + blockIdx.y] = squares;
+}
+
 // For gemm_hopper's tiles of plain weights: tiles of READY_ROWS, as above, with the columns in their own order. n_cols is a multiple of 8.
 static __device__ __forceinline__ void put_bf16(const struct ready_params &p, u32 row, u32 i, const struct eight &v, const struct eight &norm)
 {
