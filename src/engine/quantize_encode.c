@@ -51,12 +51,13 @@ static void fit_32_signed(const float *x, int q_size, u16 *d, u8 q[32])
 {
     struct fit fit;
     float w[32];
+    const struct points p = { x, w, 32 };
     const int range[2] = { -q_size, q_size - 1 };
 
     weigh(x, w, 32);
-    fit_signed(&fit, x, w, 32, q_size);
+    fit_signed(&fit, &p, q_size);
     const float line[2] = { half_rounded(fit.scale, d), 0 };
-    fit_round(fit.q, x, w, 32, line, range);
+    fit_round(fit.q, &p, line, range);
     for (int i = 0; i < 32; i++)
         q[i] = (u8)((int)fit.q[i] + q_size);
 }
@@ -65,12 +66,13 @@ static void fit_32_affine(const float *x, int q_max, u16 *d, u16 *m, u8 q[32])
 {
     struct fit fit;
     float w[32];
+    const struct points p = { x, w, 32 };
     const int range[2] = { 0, q_max };
 
     weigh(x, w, 32);
-    fit_affine(&fit, x, w, 32, q_max, 0);
+    fit_affine(&fit, &p, q_max, false);
     const float line[2] = { half_rounded(fit.scale, d), half_rounded(fit.base, m) };
-    fit_round(fit.q, x, w, 32, line, range);
+    fit_round(fit.q, &p, line, range);
     for (int i = 0; i < 32; i++)
         q[i] = (u8)(int)fit.q[i];
 }
@@ -144,7 +146,7 @@ static float divide(float a, float b)
 // Tries the neighbours of a group's scale and min and rounds its elements with the best pair. Returns the error.
 static float choose_pair(struct affine_block *b, int g, float d, float dmin)
 {
-    const float *x = b->x + 32 * g, *w = b->w + 32 * g;
+    const struct points p = { b->x + 32 * g, b->w + 32 * g, 32 };
     const int range[2] = { 0, b->q_max };
     int scale = b->scale[g], min = b->min[g];
     float q[32], best = INFINITY;
@@ -153,7 +155,7 @@ static float choose_pair(struct affine_block *b, int g, float d, float dmin)
         int s = scale + k / 3 - 1, m = min + k % 3 - 1;
         if (s < 0 || s > 63 || m < 0 || m > 63)
             continue;
-        float error = fit_round(q, x, w, 32, (const float[2]){ d * (float)s, -(dmin * (float)m) }, range);
+        float error = fit_round(q, &p, (const float[2]){ d * (float)s, -(dmin * (float)m) }, range);
         if (!(error < best))
             continue;
         best = error;
@@ -193,7 +195,7 @@ static void fit_affine_block(struct affine_block *b)
     struct affine_block kept = *b;
 
     for (int g = 0; g < 8; g++) {
-        fit_affine(&fit, b->x + 32 * g, b->w + 32 * g, 32, b->q_max, 1);
+        fit_affine(&fit, &(struct points){ b->x + 32 * g, b->w + 32 * g, 32 }, b->q_max, true);
         scale[g] = fit.scale;
         min[g] = -fit.base;
         d = scale[g] / 63 > d ? scale[g] / 63 : d;
@@ -272,11 +274,12 @@ struct signed_block {
 static float choose_scale(struct signed_block *b, int g, float d)
 {
     static const int range[2] = { -32, 31 };
+    const struct points p = { b->x + 16 * g, b->w + 16 * g, 16 };
     int scale = b->scale[g];
     float q[16], best = INFINITY;
 
     for (int s = clamp(scale - 1, -128, 127); s <= clamp(scale + 1, -128, 127); s++) {
-        float error = fit_round(q, b->x + 16 * g, b->w + 16 * g, 16, (const float[2]){ d * (float)s, 0 }, range);
+        float error = fit_round(q, &p, (const float[2]){ d * (float)s, 0 }, range);
         if (!(error < best))
             continue;
         best = error;
@@ -305,7 +308,7 @@ static void fit_signed_block(struct signed_block *b)
     struct signed_block kept = *b;
 
     for (int g = 0; g < 16; g++) {
-        fit_signed(&fit, b->x + 16 * g, b->w + 16 * g, 16, 32);
+        fit_signed(&fit, &(struct points){ b->x + 16 * g, b->w + 16 * g, 16 }, 32);
         scale[g] = fit.scale;
         largest = fabsf(scale[g]) > fabsf(largest) ? scale[g] : largest;
     }

@@ -1,6 +1,7 @@
 // quantize_fit.c - see quantize_fit.h. Sums run in four lanes, so that compilers can use vectors and the order is fixed.
 #include "engine/quantize_fit.h"
 #include <math.h>
+#include <string.h>
 
 enum { LANES = 4 };
 
@@ -15,59 +16,59 @@ static float lanes_sum(const float *lanes)
     return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
 }
 
-static void round_to(float *q, const float *x, int n, const float scale_base[2], const int range[2])
+static void round_to(float *q, const struct points *p, const float scale_base[2], const int range[2])
 {
     float inverse = fabsf(scale_base[0]) > 1e-30f ? 1.0f / scale_base[0] : 0.0f, base = scale_base[1];
     float low = (float)range[0], high = (float)range[1];
 
-    for (int i = 0; i < n; i++) {
-        float v = (x[i] - base) * inverse;
+    for (int i = 0; i < p->n; i++) {
+        float v = (p->x[i] - base) * inverse;
         v = v < low ? low : v;
         v = v > high ? high : v;
         q[i] = nearest(v);
     }
 }
 
-static float error_of(const float *q, const float *x, const float *w, int n, const float scale_base[2])
+static float error_of(const float *q, const struct points *p, const float scale_base[2])
 {
     float sum[LANES] = { 0 };
 
-    for (int i = 0; i < n; i += LANES)
+    for (int i = 0; i < p->n; i += LANES)
         for (int j = 0; j < LANES; j++) {
-            float e = scale_base[0] * q[i + j] + scale_base[1] - x[i + j];
-            sum[j] += w[i + j] * e * e;
+            float e = scale_base[0] * q[i + j] + scale_base[1] - p->x[i + j];
+            sum[j] += p->w[i + j] * e * e;
         }
     return lanes_sum(sum);
 }
 
-float fit_round(float *q, const float *x, const float *w, int n, const float scale_base[2], const int range[2])
+float fit_round(float *q, const struct points *p, const float scale_base[2], const int range[2])
 {
-    round_to(q, x, n, scale_base, range);
-    return error_of(q, x, w, n, scale_base);
+    round_to(q, p, scale_base, range);
+    return error_of(q, p, scale_base);
 }
 
 struct sums {
     float w, x, q, xq, qq; // sums of w, w x, w q, w x q, w q q
 };
 
-static struct sums sums_of(const float *q, const float *x, const float *w, int n)
+static struct sums sums_of(const float *q, const struct points *p)
 {
     float s[5][LANES] = { { 0 } };
 
-    for (int i = 0; i < n; i += LANES)
+    for (int i = 0; i < p->n; i += LANES)
         for (int j = 0; j < LANES; j++) {
-            float weight = w[i + j], wq = weight * q[i + j];
+            float weight = p->w[i + j], wq = weight * q[i + j];
             s[0][j] += weight;
-            s[1][j] += weight * x[i + j];
+            s[1][j] += weight * p->x[i + j];
             s[2][j] += wq;
-            s[3][j] += wq * x[i + j];
+            s[3][j] += wq * p->x[i + j];
             s[4][j] += wq * q[i + j];
         }
     return (struct sums){ lanes_sum(s[0]), lanes_sum(s[1]), lanes_sum(s[2]), lanes_sum(s[3]), lanes_sum(s[4]) };
 }
 
 // The line through the points (q, x): scale and base of least weighted error.
-static void solve_line(const struct sums *s, int base_negative, float scale_base[2])
+static void solve_line(const struct sums *s, bool base_negative, float scale_base[2])
 {
     double det = (double)s->w * s->qq - (double)s->q * s->q;
 
@@ -81,27 +82,33 @@ static void solve_line(const struct sums *s, int base_negative, float scale_base
     }
 }
 
-static int keep_better(struct fit *best, const float *q, const float scale_base[2], float error, int n)
+// One line: rounds to it, solves for those integers, and keeps the result if its error is the least so far.
+static bool try_affine(struct fit *best, const struct points *p, int q_max, bool base_negative, float line[2])
 {
-    if (!(error < best->error) || !(scale_base[0] > 0))
-        return 0;
+    const int range[2] = { 0, q_max };
+    float q[FIT_MAX];
+
+    round_to(q, p, line, range);
+    struct sums s = sums_of(q, p);
+    solve_line(&s, base_negative, line);
+    float error = error_of(q, p, line);
+    if (!(error < best->error) || !(line[0] > 0))
+        return false;
     best->error = error;
-    best->scale = scale_base[0];
-    best->base = scale_base[1];
-    for (int i = 0; i < n; i++)
-        best->q[i] = q[i];
-    return 1;
+    best->scale = line[0];
+    best->base = line[1];
+    memcpy(best->q, q, (size_t)p->n * sizeof *q);
+    return true;
 }
 
-void fit_affine(struct fit *best, const float *x, const float *w, int n, int q_max, int base_negative)
+void fit_affine(struct fit *best, const struct points *p, int q_max, bool base_negative)
 {
     enum { GUESSES = 20 };
-    float low = x[0], high = x[0], q[FIT_MAX];
-    const int range[2] = { 0, q_max };
+    float low = p->x[0], high = p->x[0];
 
-    for (int i = 1; i < n; i++) {
-        low = x[i] < low ? x[i] : low;
-        high = x[i] > high ? x[i] : high;
+    for (int i = 1; i < p->n; i++) {
+        low = p->x[i] < low ? p->x[i] : low;
+        high = p->x[i] > high ? p->x[i] : high;
     }
     if (base_negative && low > 0)
         low = 0;
@@ -109,54 +116,42 @@ void fit_affine(struct fit *best, const float *x, const float *w, int n, int q_m
     if (!(high - low > 1e-30f))
         return;
     best->error = INFINITY;
-    for (int guess = 0; guess < GUESSES; guess++) { // the range as given, wider by up to a step, narrower by up to one
-        float line[2] = { (high - low) / ((float)q_max - 0.9f + 0.1f * (float)guess), low };
-        round_to(q, x, n, line, range);
-        struct sums s = sums_of(q, x, w, n);
-        solve_line(&s, base_negative, line);
-        keep_better(best, q, line, error_of(q, x, w, n, line), n);
-    }
-    for (int again = 0; again < 4; again++) {
-        float line[2] = { best->scale, best->base };
-        round_to(q, x, n, line, range);
-        struct sums s = sums_of(q, x, w, n);
-        solve_line(&s, base_negative, line);
-        if (!keep_better(best, q, line, error_of(q, x, w, n, line), n))
+    for (int guess = 0; guess < GUESSES; guess++) // the range as given, wider by up to a step, narrower by up to one
+        try_affine(best, p, q_max, base_negative, (float[2]){ (high - low) / ((float)q_max - 0.9f + 0.1f * (float)guess), low });
+    for (int again = 0; again < 4; again++)
+        if (!try_affine(best, p, q_max, base_negative, (float[2]){ best->scale, best->base }))
             break;
-    }
 }
 
-static void try_signed(struct fit *best, const float *x, const float *w, int n, const float first[2])
+static void try_signed(struct fit *best, const struct points *p, int q_size, float scale)
 {
-    int q_size = (int)first[1];
     const int range[2] = { -q_size, q_size - 1 };
-    float q[FIT_MAX] = { 0 }, line[2] = { first[0], 0 };
+    float q[FIT_MAX], line[2] = { scale, 0 };
 
-    round_to(q, x, n, line, range);
-    struct sums s = sums_of(q, x, w, n);
+    round_to(q, p, line, range);
+    struct sums s = sums_of(q, p);
     line[0] = s.qq > 0 ? s.xq / s.qq : 0;
-    float error = error_of(q, x, w, n, line);
+    float error = error_of(q, p, line);
     if (!(error < best->error))
         return;
     best->error = error;
     best->scale = line[0];
-    for (int i = 0; i < n; i++)
-        best->q[i] = q[i];
+    memcpy(best->q, q, (size_t)p->n * sizeof *q);
 }
 
-void fit_signed(struct fit *best, const float *x, const float *w, int n, int q_size)
+void fit_signed(struct fit *best, const struct points *p, int q_size)
 {
     enum { GUESSES = 21 };
     float largest = 0;
 
-    for (int i = 0; i < n; i++)
-        largest = fabsf(x[i]) > fabsf(largest) ? x[i] : largest;
+    for (int i = 0; i < p->n; i++)
+        largest = fabsf(p->x[i]) > fabsf(largest) ? p->x[i] : largest;
     *best = (struct fit){ 0 };
     if (!(fabsf(largest) > 1e-30f))
         return;
     best->error = INFINITY;
     for (int guess = 0; guess < GUESSES; guess++) // the largest element at -q_size, or up to a step beyond, or short of it
-        try_signed(best, x, w, n, (const float[2]){ -largest / ((float)q_size - 1.0f + 0.1f * (float)guess), (float)q_size });
+        try_signed(best, p, q_size, -largest / ((float)q_size - 1.0f + 0.1f * (float)guess));
     for (int again = 0; again < 2; again++)
-        try_signed(best, x, w, n, (const float[2]){ best->scale, (float)q_size });
+        try_signed(best, p, q_size, best->scale);
 }

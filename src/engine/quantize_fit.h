@@ -3,7 +3,7 @@
 // For given integers the best scale is a least-squares solution; for a given scale the best integers are the nearest ones. Each
 // fit tries a row of first guesses, solves, rounds again, and keeps the smallest weighted error. Private to quantize.
 #pragma once
-#include <stdint.h>
+#include <stdbool.h>
 
 enum { FIT_MAX = 32 }; // elements of a group
 
@@ -13,11 +13,14 @@ struct fit {
     float q[FIT_MAX]; // whole numbers
 };
 
-// n: 16 or 32. w: weights, above 0.
+struct points { // 16 or 32 numbers and their weights, above 0
+    const float *x, *w;
+    int n;
+};
 // base_negative: base must not be above 0, as in the K formats, which subtract a minimum.
-void fit_affine(struct fit *best, const float *x, const float *w, int n, int q_max, int base_negative);
+void fit_affine(struct fit *best, const struct points *p, int q_max, bool base_negative);
 // base = 0, q in -q_size..q_size - 1. The scale's sign is chosen so that the largest element gets the extra step.
-void fit_signed(struct fit *best, const float *x, const float *w, int n, int q_size);
+void fit_signed(struct fit *best, const struct points *p, int q_size);
 
 // The nearest integers to (x - base) / scale in q_min..q_max, and the weighted error with them.
-float fit_round(float *q, const float *x, const float *w, int n, const float scale_base[2], const int range[2]);
+float fit_round(float *q, const struct points *p, const float scale_base[2], const int range[2]);
