@@ -22,7 +22,7 @@ static void tell_pages(struct engine *e, uint32_t slot, uint32_t from)
     struct err err = { 0 };
 
     for (uint32_t i = 0; i < e->n_stages; i++)
-        if (!stage_table_write(&e->stages[i], &e->kv, slot, from, e->kv.n_taken[slot], &err))
+        if (!stage_table_write(&e->stages[i], &e->kv, slot, from, &err))
             engine_fail(e, &err);
 }
 

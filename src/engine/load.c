@@ -188,9 +188,11 @@ static bool make_stages(struct engine *e, struct err *err)
     e->stages = mem_alloc_array(n, sizeof *e->stages);
     if (!e->stages)
         return err_memory(err, "stages");
-    for (; e->n_stages < n; e->n_stages++)
-        if (!stage_create(&e->stages[e->n_stages], &e->model, e->device, ranges[e->n_stages], &shape, &progress, err))
+    for (; e->n_stages < n; e->n_stages++) {
+        struct stage_plan plan = { &e->model, e->device, ranges[e->n_stages], &shape };
+        if (!stage_create(&e->stages[e->n_stages], &plan, &progress, err))
             return false;
+    }
     if (!e->stages[n - 1].logits.host && !(e->logits = mem_alloc_array(e->model.config.n_vocab, sizeof *e->logits)))
         return err_memory(err, "a row of logits");
     for (uint32_t i = 0; i < n; i++) // record every tape now: nothing is left to the first request

@@ -153,11 +153,13 @@ static uint32_t at_most(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-bool stage_create(struct stage *s, const struct model *m, struct device *d, struct layer_range layers,
-                  const struct stage_shape *shape, struct stage_progress *progress, struct err *err)
+bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_progress *progress, struct err *err)
 {
-    *s = (struct stage){ .device = d, .shape = *shape };
-    s->parts = (struct model_stage){ .model = m, .first = layers.first, .last = layers.last };
+    const struct stage_shape *shape = plan->shape;
+    const struct model *m = plan->model;
+
+    *s = (struct stage){ .device = plan->device, .shape = *shape };
+    s->parts = (struct model_stage){ .model = m, .first = plan->layers.first, .last = plan->layers.last };
     for (uint32_t i = 0; i < N_BUCKETS; i++) {
         uint32_t rows = i < N_BUCKETS - 1 ? BUCKET_ROWS[i] : shape->max_rows;
         s->buckets[i] = (struct bucket){ at_most(rows, shape->max_rows), at_most(rows, shape->max_outputs), NULL };
@@ -225,9 +227,11 @@ bool stage_play(struct stage *s, const struct step *step, struct err *err)
            tape_play(b->tape, &s->step, err);
 }
 
-bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, uint32_t to, struct err *err)
+bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, struct err *err)
 {
     uint64_t at = (uint64_t)slot * kv->max_pages + from;
+    uint32_t to = kv->n_taken[slot];
+
     return from >= to || buffer_write(&s->table, at * 4, kv->table + at, (uint64_t)(to - from) * 4, err);
 }
 

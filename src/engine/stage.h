@@ -44,14 +44,20 @@ struct layer_range {
     uint32_t first, last;
 };
 
+struct stage_plan {
+    const struct model *model;
+    struct device *device;
+    struct layer_range layers;
+    const struct stage_shape *shape;
+};
+
 struct stage_limits {
     const uint32_t *mask; // [sample_mask_words], or NULL
     const struct sample_bias *biases;
     uint32_t n_biases;
 };
 
-bool stage_create(struct stage *s, const struct model *m, struct device *d, struct layer_range layers,
-                  const struct stage_shape *shape, struct stage_progress *progress, struct err *err);
+bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_progress *progress, struct err *err);
 void stage_release(struct stage *s);
 
 // The bucket for a step of this size, recorded and sealed if this is the first time. NULL on failure.
@@ -61,8 +67,8 @@ uint32_t stage_bucket_index(const struct stage *s, uint32_t n_rows, uint32_t n_o
 bool stage_play(struct stage *s, const struct step *step, struct err *err);
 // What output row i of the next step must obey. Last stage only.
 bool stage_limits_write(struct stage *s, uint32_t i, const struct stage_limits *limits, struct err *err);
-// Tells the device of new entries [from, to) of a slot's page table.
-bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, uint32_t to, struct err *err);
+// Tells the device of the entries of a slot's page table that are new, from number `from` on.
+bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, struct err *err);
 // Writes the first n tokens of a slot's log: those whose rows are not played, because their pages are shared.
 bool stage_log_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err);
 // Copies one page's K and V of all layers from *at, or to it, and moves *at behind them.

@@ -179,35 +179,39 @@ static int64_t slice_clip(bool given, int64_t value, int64_t n, int64_t step, in
     return value < low ? low : value > high ? high : value;
 }
 
-static bool slice_string(struct render *r, struct value text, int64_t start, int64_t step, int64_t count, struct value *out)
+struct slice { // items start, start + step, ...
+    int64_t start, step, count;
+};
+
+static bool slice_string(struct render *r, struct value text, struct slice s, struct value *out)
 {
     struct builder b = builder_start(r);
     struct list items;
 
-    if (step == 1) {
-        size_t from = char_offset(text.s, (size_t)start);
+    if (s.step == 1) {
+        size_t from = char_offset(text.s, (size_t)s.start);
         struct str rest = str_from_to(text.s, from, text.s.n);
-        *out = value_part(text, from, from + char_offset(rest, (size_t)count));
+        *out = value_part(text, from, from + char_offset(rest, (size_t)s.count));
         return true;
     }
     if (!value_items(r, text, &items))
         return false;
-    for (int64_t i = 0; i < count; i++)
-        if (!builder_put_value(&b, items.at[start + i * step]))
+    for (int64_t i = 0; i < s.count; i++)
+        if (!builder_put_value(&b, items.at[s.start + i * s.step]))
             return false;
     *out = builder_value(&b);
     return true;
 }
 
-static bool slice_list(struct render *r, const struct list *list, int64_t start, int64_t step, int64_t count, struct value *out)
+static bool slice_list(struct render *r, const struct list *list, struct slice s, struct value *out)
 {
-    if (!value_list_new(r, list->kind, step == 1 ? 0 : (size_t)count, out))
+    if (!value_list_new(r, list->kind, s.step == 1 ? 0 : (size_t)s.count, out))
         return false;
-    out->list->n = (size_t)count;
-    if (step == 1 && count)
-        out->list->at = list->at + start;
-    for (int64_t i = 0; step != 1 && i < count; i++)
-        out->list->at[i] = list->at[start + i * step];
+    out->list->n = (size_t)s.count;
+    if (s.step == 1 && s.count)
+        out->list->at = list->at + s.start;
+    for (int64_t i = 0; s.step != 1 && i < s.count; i++)
+        out->list->at[i] = list->at[s.start + i * s.step];
     return true;
 }
 
@@ -231,10 +235,8 @@ static bool eval_slice(struct render *r, const struct node *n, struct value *out
     start = slice_clip(has_start, start, length, step, step < 0 ? length - 1 : 0);
     stop = slice_clip(has_stop, stop, length, step, step < 0 ? -1 : length);
     int64_t span = step < 0 ? start - stop : stop - start, stride = step < 0 ? -step : step;
-    int64_t count = span > 0 ? (span + stride - 1) / stride : 0;
-    if (object.kind == VALUE_STRING)
-        return slice_string(r, object, start, step, count, out);
-    return slice_list(r, object.list, start, step, count, out);
+    struct slice s = { start, step, span > 0 ? (span + stride - 1) / stride : 0 };
+    return object.kind == VALUE_STRING ? slice_string(r, object, s, out) : slice_list(r, object.list, s, out);
 }
 
 static bool add_splat_keywords(struct render *r, const struct dict *dict, struct call_arguments *out)
