@@ -1,10 +1,14 @@
 // gpu.c - single operations on an NVIDIA GPU: our bf16 products beside cuBLAS, and attention over pages in order and shuffled:
-// bench_gpu [jsonl].
+// bench_gpu [jsonl] [PRODUCT].
 //
-// Ours goes through the tape as in a model: fp32 rows come in, are made bf16, multiplied, and the sums are stored, a graph for each play.
-// cuBLAS gets bf16 rows that are ready and only multiplies. Several matrices, or the pages of several layers, take turns, so that what
-// a product reads is not in the L2 cache (a larger matrix does that alone). A time is the median of seven, each of many plays between
-// two waits. Both products' results are compared first. Random numbers; sizes of an 8B.
+// Two comparisons. The product alone: bf16 rows are ready, in the order in which each wants them, sums come out in fp32, and both play as a
+// graph. The operation: fp32 rows come in as in a model, once by our kernels and once as --gemm vendor does it, which makes bf16 rows
+// by a plain kernel, calls cuBLAS, and ends by another kernel, launch by launch; for up to 16 rows it takes ours. One row makes its bf16
+// form in the product itself, so that there is no product alone.
+// All four take turns: a time is the median of nine runs, each of many plays between two waits. Several matrices, or the pages of several
+// layers, take turns too, so that what a product reads is not in the L2 cache (a larger matrix does that alone). The results are
+// compared first. Random numbers; sizes of an 8B.
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +21,7 @@
 #include "ops/cuda_table.h"
 #include "ops/matmul/matmul.h"
 
-enum { RUNS = 7, MOST_TURNS = 16, RUN_NS = 4000000 };
+enum { RUNS = 9, WARM_RUNS = 3, MOST_TURNS = 16, COMPARED_ROWS = 128, RUN_NS = 4000000 };
 static const uint64_t COLD_BYTES = 256 << 20; // well above any L2 cache
 
 static struct device *gpu;
@@ -58,27 +62,47 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-// Microseconds of one play. play queues all turns once and returns how many products or layers that were.
+// Queues all turns once and returns how many products or layers that were.
 typedef uint32_t queue_turns(void *arg);
-static double time_of(queue_turns *play, void *arg)
-{
-    double us[RUNS];
-    struct err err = { 0 };
-    uint64_t n = 1, took = 0;
 
-    for (int i = -3; i < RUNS; i++) { // the first ones warm up and say how many plays fill a run
-        uint64_t start = clock_ns(), turns = 0;
-        for (uint64_t k = 0; k < n; k++)
-            turns += play(arg);
-        must(gpu->ops->wait(gpu, &err), &err);
-        took = clock_ns() - start;
-        if (i < 0)
-            n = 1 + RUN_NS * n / (took + 1);
-        else
-            us[i] = (double)took * 1e-3 / (double)turns;
+struct contender {
+    queue_turns *play; // NULL: takes no part
+    void *arg;
+    uint64_t n_plays; // that fill a run
+    double us[RUNS];
+};
+
+// Microseconds of a turn.
+static double run(struct contender *c)
+{
+    struct err err = { 0 };
+    uint64_t start = clock_ns(), turns = 0;
+
+    for (uint64_t k = 0; k < c->n_plays; k++)
+        turns += c->play(c->arg);
+    must(gpu->ops->wait(gpu, &err), &err);
+    return (double)(clock_ns() - start) * 1e-3 / (double)turns;
+}
+
+// All take turns; the first rounds warm up and say how many plays fill a run. medians: 0 for who takes no part.
+static void race(struct contender *c, uint32_t n, double *medians)
+{
+    for (int i = -WARM_RUNS; i < RUNS; i++)
+        for (uint32_t k = 0; k < n; k++) {
+            if (!c[k].play)
+                continue;
+            c[k].n_plays = c[k].n_plays ? c[k].n_plays : 1;
+            uint64_t start = clock_ns();
+            double us = run(&c[k]);
+            if (i < 0)
+                c[k].n_plays = 1 + RUN_NS * c[k].n_plays / (clock_ns() - start + 1);
+            else
+                c[k].us[i] = us;
+        }
+    for (uint32_t k = 0; k < n; k++) {
+        qsort(c[k].us, RUNS, sizeof *c[k].us, by_size);
+        medians[k] = c[k].us[RUNS / 2];
     }
-    qsort(us, RUNS, sizeof *us, by_size);
-    return us[RUNS / 2];
 }
 
 struct recorded {
@@ -96,9 +120,9 @@ static uint32_t play_tape(void *arg)
     return r->turns;
 }
 
-static struct recorded begin(uint32_t n_rows, uint32_t turns)
+static struct recorded begin(uint32_t n_rows, uint32_t turns, enum gemm gemm)
 {
-    struct tape_limits limits = { .max_rows = n_rows, .max_outputs = 1, .gemm = GEMM_OWN };
+    struct tape_limits limits = { .max_rows = n_rows, .max_outputs = 1, .gemm = gemm };
     struct recorded r = { .tape = tape_create(gpu, limits), .turns = turns };
     struct step head = { .n_rows = n_rows, .max_rows = n_rows, .max_outputs = 1 };
     struct err err = { 0 };
@@ -178,9 +202,9 @@ static uint32_t play_vendor(void *arg)
     return p->turns;
 }
 
-static struct recorded record_products(struct products *p)
+static struct recorded record_products(struct products *p, enum gemm gemm)
 {
-    struct recorded r = begin(p->n_rows, p->turns);
+    struct recorded r = begin(p->n_rows, p->turns, gemm);
     struct value in = tape_value_bound(r.tape, p->n_cols, ROWS_STEP, &p->x),
                  out = tape_value_bound(r.tape, p->n_out, ROWS_STEP, &p->out);
     struct err err = { 0 };
@@ -192,45 +216,149 @@ static struct recorded record_products(struct products *p)
     return r;
 }
 
-// Of our results and cuBLAS's, over the first rows: normalised squared error.
-static double difference(struct products *p, struct recorded *r)
+// Leaves a tape that has been played whole with its products alone: their ready rows stay where they lie. false: it has no others.
+static bool drop_ready(struct recorded *r)
 {
-    uint64_t n = (uint64_t)p->n_out * (p->n_rows < 8 ? p->n_rows : 8);
-    float *side[2] = { mem_alloc(n * 4), mem_alloc(n * 4) };
-    double error = 0, size = 0;
+    struct cuda_tape *n = r->tape->native;
+    struct cuda *c = (struct cuda *)gpu;
+    cu_function ready = cuda_function(c, "ready_bf16");
+    uint32_t n_kept = 0, n_launches = n->plan.n_launches;
+
+    for (uint32_t i = 0, command = 0; i < n_launches; i++) {
+        while (command <= n->plan.launches[i].command)
+            n->first_launch[command++] = n_kept;
+        if (n->plan.launches[i].function != ready)
+            n->plan.launches[n_kept++] = n->plan.launches[i];
+    }
+    n->first_launch[r->tape->n_commands] = n->plan.n_launches = n_kept;
+    c->cu->graph_exec_destroy(n->exec);
+    n->exec = NULL;
+    return n_kept < n_launches;
+}
+
+// cuBLAS's turns as a graph.
+struct captured {
+    cu_exec exec;
+    uint32_t turns;
+};
+
+static uint32_t play_captured(void *arg)
+{
+    struct captured *g = arg;
+    struct cuda *c = (struct cuda *)gpu;
     struct err err = { 0 };
 
-    for (int i = 0; i < 2; i++) {
-        (void)(i == 0 ? play_tape(r) : play_vendor(p));
-        must(buffer_read(&p->out, 0, side[i], n * 4, &err), &err);
-    }
+    must(cuda_check(c, c->cu->graph_launch(g->exec, c->stream), "cuBLAS's graph", &err), &err);
+    return g->turns;
+}
+
+static struct captured capture_vendor(struct products *p)
+{
+    struct cuda *c = (struct cuda *)gpu;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    cu_result (*start)(cu_stream stream, int mode), (*stop)(cu_stream stream, cu_graph * graph);
+    struct captured g = { .turns = p->turns };
+    struct err err = { 0 };
+    cu_graph graph;
+
+    play_vendor(p); // what it allocates, it allocates now
+    *(void **)&start = dlsym(library, "cuStreamBeginCapture_v2");
+    *(void **)&stop = dlsym(library, "cuStreamEndCapture");
+    must(start && stop && cuda_check(c, start(c->stream, 1), "recording cuBLAS", &err), &err);
+    play_vendor(p);
+    must(cuda_check(c, stop(c->stream, &graph), "recording cuBLAS", &err), &err);
+    must(cuda_check(c, c->cu->graph_instantiate(&g.exec, graph, 0), "cuBLAS's graph", &err), &err);
+    c->cu->graph_destroy(graph);
+    return g;
+}
+
+// Numbers of the last rows, and where they begin.
+static uint64_t compared(const struct products *p, uint64_t *first)
+{
+    uint32_t rows = p->n_rows < COMPARED_ROWS ? p->n_rows : COMPARED_ROWS;
+
+    *first = (uint64_t)(p->n_rows - rows) * p->n_out * 4;
+    return (uint64_t)rows * p->n_out;
+}
+
+static float *results_of(struct products *p, queue_turns *play, void *arg)
+{
+    uint64_t first, n = compared(p, &first);
+    float *out = mem_alloc(n * 4);
+    struct err err = { 0 };
+
+    memset(out, 0x7f, n * 4); // what is not written shows
+    must(buffer_write(&p->out, first, out, n * 4, &err), &err);
+    play(arg);
+    must(buffer_read(&p->out, first, out, n * 4, &err), &err);
+    return out;
+}
+
+// Normalised squared error of a side's results against cuBLAS's.
+static double difference(struct products *p, const float *vendor, queue_turns *play, void *arg)
+{
+    float *own = results_of(p, play, arg);
+    double error = 0, size = 0;
+    uint64_t first, n = compared(p, &first);
+
     for (uint64_t i = 0; i < n; i++) {
-        double d = (double)side[0][i] - side[1][i];
+        double d = (double)own[i] - vendor[i];
         error += d * d;
-        size += (double)side[1][i] * side[1][i];
+        size += (double)vendor[i] * vendor[i];
     }
-    mem_free(side[0]);
-    mem_free(side[1]);
+    mem_free(own);
     return error / size;
+}
+
+enum { PRODUCT, VENDOR_PRODUCT, OPERATION, VENDOR_OPERATION, N_SIDES };
+
+static void print_product(const char *name, const struct products *p, const double *us, double error)
+{
+    double ratio = us[VENDOR_PRODUCT] / us[PRODUCT], whole = us[VENDOR_OPERATION] / us[OPERATION];
+
+    printf(jsonl ? "{\"product\": \"%s\", \"n_out\": %u, \"n_cols\": %u, \"n_rows\": %u, \"product_us\": %.2f, "
+                   "\"vendor_product_us\": %.2f, \"ratio\": %.3f, \"operation_us\": %.2f, \"vendor_operation_us\": %.2f, "
+                   "\"operation_ratio\": %.3f, \"error\": %.1e}\n"
+                 : "| %s, %u x %u | %u | %.1f | %.1f | %.2f | %.1f | %.1f | %.2f | %.0e |\n",
+           name, p->n_out, p->n_cols, p->n_rows, us[PRODUCT], us[VENDOR_PRODUCT], ratio, us[OPERATION], us[VENDOR_OPERATION],
+           whole, error);
+    fflush(stdout);
 }
 
 static void show_product(const char *name, struct products *p)
 {
     take_rows(p);
-    struct recorded r = record_products(p);
-    double error = difference(p, &r), own = time_of(play_tape, &r), vendor = time_of(play_vendor, p);
-    printf(jsonl ? "{\"product\": \"%s\", \"n_out\": %u, \"n_cols\": %u, \"n_rows\": %u, \"own_us\": %.2f, \"vendor_us\": %.2f, "
-                   "\"ratio\": %.3f, \"error\": %.1e}\n"
-                 : "| %s, %u x %u | %u | %.1f | %.1f | %.2f | %.0e |\n",
-           name, p->n_out, p->n_cols, p->n_rows, own, vendor, vendor / own, error);
-    fflush(stdout);
-    end(&r);
+    struct recorded operation = record_products(p, GEMM_OWN), product = record_products(p, GEMM_OWN),
+                    by_vendor = record_products(p, GEMM_VENDOR);
+    struct captured captured = capture_vendor(p);
+    bool vendor_takes_part = ((struct cuda_tape *)by_vendor.tape->native)->plan.n_products > 0;
+    double us[N_SIDES], errors[3];
+    float *vendor = results_of(p, play_captured, &captured);
+
+    errors[0] = difference(p, vendor, play_tape, &operation);
+    errors[1] = difference(p, vendor, play_tape, &by_vendor);
+    play_tape(&product);
+    drop_ready(&product);
+    errors[2] = difference(p, vendor, play_tape, &product);
+    qsort(errors, 3, sizeof *errors, by_size);
+    mem_free(vendor);
+    struct contender sides[N_SIDES] = { [PRODUCT] = { .play = play_tape, .arg = &product },
+                                        [VENDOR_PRODUCT] = { .play = play_captured, .arg = &captured },
+                                        [OPERATION] = { .play = play_tape, .arg = &operation },
+                                        [VENDOR_OPERATION] = { .play = vendor_takes_part ? play_tape : NULL,
+                                                               .arg = &by_vendor } };
+    race(sides, N_SIDES, us);
+    print_product(name, p, us, errors[2]);
+    end(&operation);
+    end(&product);
+    end(&by_vendor);
+    ((struct cuda *)gpu)->cu->graph_exec_destroy(captured.exec);
     buffer_release(&p->x);
     buffer_release(&p->x_bf16);
     buffer_release(&p->out);
 }
 
-static void show_products(void)
+static void show_products(const char *only)
 {
     static const struct {
         const char *name;
@@ -249,8 +377,12 @@ static void show_products(void)
         return;
     }
     if (!jsonl)
-        printf("| bf16 product | rows | ours, us | cuBLAS, us | cuBLAS / ours | difference |\n|---|---|---|---|---|---|\n");
+        printf("| bf16 product | rows | product alone, us | cuBLAS | cuBLAS / ours | operation, us | by cuBLAS | ratio | "
+               "difference |\n"
+               "|---|---|---|---|---|---|---|---|---|\n");
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        if (only && strcmp(only, shapes[s].name) != 0)
+            continue;
         struct products p = { .n_out = shapes[s].n_out, .n_cols = shapes[s].n_cols, .vendor = vendor };
         take_weights(&p);
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -303,7 +435,7 @@ static void deal_pages(struct layers *l, bool shuffled)
 
 static struct recorded record_attention(struct layers *l)
 {
-    struct recorded r = begin(l->n_sequences, LAYERS);
+    struct recorded r = begin(l->n_sequences, LAYERS, GEMM_OWN);
     struct err err = { 0 };
 
     for (uint32_t i = 0; i < l->n_sequences; i++) {
@@ -340,7 +472,7 @@ static void show_attention(uint32_t n_sequences, uint32_t depth)
     struct recorded r = record_attention(&l);
     for (int shuffled = 0; shuffled < 2; shuffled++) {
         deal_pages(&l, shuffled);
-        us[shuffled] = time_of(play_tape, &r);
+        race(&(struct contender){ .play = play_tape, .arg = &r }, 1, &us[shuffled]);
     }
     double bytes = (double)n_sequences * (depth + 1) * N_KV_HEADS * HEAD_DIM * 4;
     printf(jsonl ? "{\"attention_sequences\": %u, \"depth\": %u, \"in_order_us\": %.2f, \"shuffled_us\": %.2f, \"ratio\": %.3f, "
@@ -358,23 +490,30 @@ static void show_attention(uint32_t n_sequences, uint32_t depth)
     mem_free(q);
 }
 
-int main(int argc, char **argv)
+static void show_attentions(void)
 {
-    struct err err = { 0 };
-
-    jsonl = argc > 1 && strcmp(argv[1], "jsonl") == 0;
-    if (argc > 1 + jsonl) {
-        fprintf(stderr, "usage: bench_gpu [jsonl]\n");
-        return 1;
-    }
-    gpu = cuda_open(0, &cuda_table, &err);
-    must(gpu != NULL, &err);
-    show_products();
     if (!jsonl)
         printf("\n| sequences, F16 pages | depth | in order, us a layer | shuffled, us | shuffled / in order | GB/s in order |\n"
                "|---|---|---|---|---|---|\n");
     show_attention(1, 8192);
     show_attention(8, 2048);
+}
+
+int main(int argc, char **argv)
+{
+    struct err err = { 0 };
+
+    jsonl = argc > 1 && strcmp(argv[1], "jsonl") == 0;
+    const char *only = argc > 1 + jsonl ? argv[1 + jsonl] : NULL;
+    if (argc > 2 + jsonl) {
+        fprintf(stderr, "usage: bench_gpu [jsonl] [PRODUCT]\n");
+        return 1;
+    }
+    gpu = cuda_open(0, &cuda_table, &err);
+    must(gpu != NULL, &err);
+    show_products(only);
+    if (!only)
+        show_attentions();
     device_close(gpu);
     return 0;
 }

@@ -1,4 +1,4 @@
-// cuda_internal.h - the device from the inside, for cuda.c and graph.c.
+// cuda_internal.h - the device from the inside, for cuda.c, graph.c and the bench of single operations.
 #pragma once
 #include "device/cuda/cuda.h"
 #include "device/tape_internal.h"
@@ -20,6 +20,16 @@ struct cuda {
     uint64_t staging_used;
     cu_event fetched[DEVICE_FETCHES];
     bool retained;
+};
+
+// A tape's native form.
+struct cuda_tape {
+    struct cuda_plan plan;
+    uint32_t *first_launch; // [n_commands + 1]
+    bool *uses_private;     // [n_commands]
+    struct buffer private_memory;
+    cu_exec exec;
+    cu_address step; // that exec was built for
 };
 
 bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct err *err);

@@ -11,15 +11,6 @@
 #include "base/mem.h"
 #include "device/cuda/cuda_internal.h"
 
-struct cuda_tape {
-    struct cuda_plan plan;
-    uint32_t *first_launch; // [n_commands + 1]
-    bool *uses_private;     // [n_commands]
-    struct buffer private_memory;
-    cu_exec exec;
-    cu_address step; // that exec was built for
-};
-
 // Room for one more launch, zeroed but for its parameters; NULL after an error.
 static struct cuda_launch *launch_new(struct cuda_plan *p, const void *params, uint32_t bytes)
 {
