@@ -167,6 +167,26 @@ static void products_in_tiles(void **state)
     }
 }
 
+// The same with tiles enough for 132 multiprocessors: turns whose last two are dealt among all blocks, and tiles of three warpgroups.
+static void products_in_turns(void **state)
+{
+    static const struct shape shapes[] = {
+        { .format = QUANT_BF16, .rows = 5, .most_rows = 64, .n_cols = 2048, .n_out = 27136 },
+        { .format = QUANT_BF16, .rows = 5, .most_rows = 512, .n_cols = 2048, .n_out = 27136 },
+        { .format = QUANT_Q8_0, .rows = 5, .most_rows = 512, .n_cols = 2048, .n_out = 27136 },
+        { .format = QUANT_BF16, .rows = 5, .most_rows = 512, .n_cols = 2048, .n_out = 6048 },
+        { .format = QUANT_BF16, .rows = 390, .most_rows = 512, .n_cols = 448, .n_out = 6048 },
+    };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct shape c = shapes[i];
+        c.limit = 5e-4;
+        compare("matmul", &c, record_matmul);
+    }
+}
+
 // Wide and tall enough that a block goes through several stages and every stage is filled again.
 static void products_of_real_sizes(void **state)
 {
@@ -462,6 +482,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(products_and_attention_of_lesser_devices),
         cmocka_unit_test(products_of_real_sizes),
         cmocka_unit_test(products_in_tiles),
+        cmocka_unit_test(products_in_turns),
         cmocka_unit_test(sampling_as_defined),
     };
     struct err err = { 0 };

@@ -1,10 +1,10 @@
 // gemm_hopper.cu - products for Hopper: wgmma on weights that are copied into shared memory or dequantised into registers.
 //
-// A tile is 64 pairs of weight rows, the M side of the instruction, by 8 to 256 rows of activations. One thread keeps a belt of stages
+// A tile is 64 or 96 pairs of weight rows, the M side of the instruction, by 8 to 256 rows of activations. One thread keeps a belt of stages
 // full: 64 columns of activations, stored by ready.cu exactly as shared memory wants them, and of bf16 weights, in boxes by the copy
-// engine; the first weights are on their way before the activations are ready. Two warpgroups take 32 pairs each. Other weights they
-// read straight from memory some steps of 128 columns ahead, and dequantise four fragments while four products run.
-// The two meet only through the belt, so that one's results are stored while the other still multiplies.
+// engine; the first weights are on their way before the activations are ready. Two or three warpgroups take 32 pairs each. Other weights
+// they read straight from memory some steps of 128 columns ahead, and dequantise four fragments while four products run.
+// They meet only through the belt, so that one's results are stored while the other still multiplies.
 // One block an SM (two with few rows) walks over the tiles; those of an uneven last turn are shared (struct walk).
 // The image of another architecture holds no such kernel; pairs.c then takes gemm_many.
 #include "ops/matmul/fragments.cuh"
@@ -14,14 +14,17 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-enum { CONSUMER_THREADS = 256, TILE_PAIRS = 64, STEP_COLUMNS = 128, STAGE_WEIGHTS = 16384, LEAST_STEPS = 4, LEAST_SHARED = 16 };
+enum { GROUP_PAIRS = 32, GROUP_WEIGHTS = 8192, STEP_COLUMNS = 128, LEAST_STEPS = 4, LEAST_SHARED = 16 };
 
-// A kernel: TILES says that weights travel through shared memory. pairs.c counts the stages as well.
-template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED> struct kernel {
-    static constexpr u32 F = FORMAT, ROWS = N_ROWS;
+// A kernel: of so many warpgroups that multiply, each 32 pairs. TILES says that weights travel through shared memory. pairs.c counts the
+// stages as well.
+template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kernel {
+    static constexpr u32 F = FORMAT, ROWS = N_ROWS, GROUPS = N_GROUPS;
+    static constexpr u32 consumers = GROUPS * 128, pairs = GROUPS * GROUP_PAIRS;
     static constexpr bool TILES = IN_SHARED, FEW = ROWS <= 64; // few: two blocks an SM
-    static constexpr u32 chunk_bytes = (ROWS < READY_ROWS ? ROWS : READY_ROWS) * 128, weights_bytes = TILES ? STAGE_WEIGHTS : 0,
-                         stage_bytes = weights_bytes + ROWS * 128, fit = (FEW ? HOPPER_FEW_ROOM : HOPPER_ROOM) / stage_bytes,
+    static constexpr u32 chunk_bytes = (ROWS < READY_ROWS ? ROWS : READY_ROWS) * 128,
+                         weights_bytes = TILES ? GROUPS * GROUP_WEIGHTS : 0, stage_bytes = weights_bytes + ROWS * 128,
+                         fit = (FEW ? HOPPER_FEW_ROOM : HOPPER_ROOM) / stage_bytes,
                          n_stages = fit < HOPPER_MOST_STAGES ? fit : HOPPER_MOST_STAGES;
     static constexpr u32 depth = ROWS == 256 ? 1 : 3; // steps of weights in registers on their way
 };
@@ -49,7 +52,9 @@ struct share { // of a tile: steps begin .. end - 1
 
 // What the blocks compute; in shared memory, since it is seldom read. Tile by tile, all blocks in turn, neighbours with the same weights,
 // so that these are read from memory once; then a block's share of the tiles that are left over, whose steps are dealt evenly; those
-// who share a tile meet. Which block takes what depends on the number of rows and blocks alone, and so do the sums.
+// who share a tile meet. With few rows, where no whole number of blocks can share a tile, the last turn is dealt with them: then no more
+// than two blocks share one, and the block that ends it comes to it last, the other first. Which block takes what depends on the number of
+// rows and blocks alone, and so do the sums.
 struct walk {
     u32 n_rows, n_row_tiles, n_steps;
     u32 whole;              // tiles that are not shared
@@ -64,9 +69,9 @@ struct walk {
     {
         return ((at + 1) * n_sharers - 1) / n_units;
     }
-    __device__ __forceinline__ u32 first_pair(const struct share &s) const
+    template <class K> __device__ __forceinline__ u32 first_pair(const struct share &s) const
     {
-        return s.tile / n_row_tiles * TILE_PAIRS;
+        return s.tile / n_row_tiles * K::pairs;
     }
     template <class K> __device__ __forceinline__ u32 first_row(const struct share &s) const
     {
@@ -117,13 +122,15 @@ template <class K> static __device__ __forceinline__ struct walk walk_of(const s
     w.n_rows = n_rows_of(p.step, p.rows);
     w.n_row_tiles = (w.n_rows + K::ROWS - 1) / K::ROWS;
     w.n_steps = p.ready_cols / STEP_COLUMNS;
-    u32 n_tiles = w.n_row_tiles * ((p.n_pairs + TILE_PAIRS - 1) / TILE_PAIRS), rest = n_tiles % gridDim.x;
+    u32 n_tiles = w.n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs), rest = n_tiles % gridDim.x;
     if (rest * 16 >= gridDim.x * 15)
         rest = 0;
-    w.whole = n_tiles - rest;
-    w.n_units = rest * w.n_steps;
     w.n_sharers = rest ? sharers(rest, w.n_steps) : 1;
     w.alike = rest && w.n_sharers % rest == 0;
+    if (K::FEW && rest && !w.alike && n_tiles > gridDim.x)
+        rest += gridDim.x;
+    w.whole = n_tiles - rest;
+    w.n_units = rest * w.n_steps;
     return w;
 }
 
@@ -140,7 +147,7 @@ template <class K> struct lane_weights {
     __device__ __forceinline__ void find(const struct pairs_params &p, const struct walk &w)
     {
         u32 own = threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
-        r = pair_find(p, p.first_pair + min(w.first_pair(share) + own, p.n_pairs - 1));
+        r = pair_find(p, p.first_pair + min(w.first_pair<K>(share) + own, p.n_pairs - 1));
     }
     __device__ __forceinline__ void advance(const struct pairs_params &p, const struct walk &w)
     {
@@ -222,7 +229,7 @@ template <class K> struct source {
     u32 stage, end; // 64 columns each
     u32 bytes;      // of rows
     u32 second;     // from one chunk of 128 rows to the next one, or 0: what lies in its place is multiplied for nothing
-    u32 matrix[2], eight[2], head[2]; // of the two halves of the pairs
+    u32 matrix[K::GROUPS], eight[K::GROUPS], head[K::GROUPS]; // of each warpgroup's pairs
     bool left;
 
     __device__ __forceinline__ void begin(const struct pairs_params &p, const struct walk &w, const struct tiles_params *tiles)
@@ -243,14 +250,14 @@ template <class K> struct source {
     {
         const struct pairs_params &p = t.pairs;
 #pragma unroll
-        for (u32 half = 0; half < 2; half++) {
-            u32 m = 0, pair = p.first_pair + min(w.first_pair(share) + half * 32, (p.n_pairs - 1) / 32 * 32);
+        for (u32 group = 0; group < K::GROUPS; group++) {
+            u32 m = 0, pair = p.first_pair + min(w.first_pair<K>(share) + group * GROUP_PAIRS, (p.n_pairs - 1) / 32 * 32);
             if (p.mode >= PAIRS_ROPE)
                 for (; m < 2 && pair >= p.w[m].n_rows / 2; m++)
                     pair -= p.w[m].n_rows / 2;
-            matrix[half] = m;
-            eight[half] = pair / 8 % t.eights[m];
-            head[half] = pair / 8 / t.eights[m];
+            matrix[group] = m;
+            eight[group] = pair / 8 % t.eights[m];
+            head[group] = pair / 8 / t.eights[m];
         }
     }
     __device__ __forceinline__ void next(const struct pairs_params &p, const struct walk &w, const struct tiles_params *tiles)
@@ -270,9 +277,9 @@ template <class K> struct source {
     __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full, u64 policy) const
     {
 #pragma unroll
-        for (u32 half = 0; half < 2; half++) {
-            const u32 at[3] = { stage * 64, eight[half], head[half] };
-            box_copy(to + half * STAGE_WEIGHTS / 2, &t.w[matrix[half]], full, at, policy);
+        for (u32 group = 0; group < K::GROUPS; group++) {
+            const u32 at[3] = { stage * 64, eight[group], head[group] };
+            box_copy(to + group * GROUP_WEIGHTS, &t.w[matrix[group]], full, at, policy);
         }
     }
 };
@@ -345,8 +352,8 @@ template <class K> struct products { // of a warpgroup
     __device__ __forceinline__ void multiply(struct belt<K> &belt, u32 warpgroup)
     {
         wait_for_stage(belt.full + 8 * belt.at, belt.phase);
-        u64 weights = tile_descriptor(belt.stage() + warpgroup * (STAGE_WEIGHTS / 2)),
-            rows = tile_descriptor(belt.stage() + STAGE_WEIGHTS);
+        u64 weights = tile_descriptor(belt.stage() + warpgroup * GROUP_WEIGHTS),
+            rows = tile_descriptor(belt.stage() + K::weights_bytes);
         wgmma_fence();
 #pragma unroll
         for (u32 k = 0; k < 4; k++)
@@ -384,13 +391,17 @@ template <class K> struct meeting {
     {
         return begin(block) < begin(block + 1);
     }
+    __device__ __forceinline__ u32 group(u32 block, u32 warpgroup) const
+    {
+        return (first + block) * K::GROUPS + warpgroup;
+    }
     __device__ __forceinline__ u32 *arrived(const struct pairs_params &p, u32 to, u32 from, u32 warpgroup) const
     {
-        return p.arrived + ((first + to) * 2 + warpgroup) * HOPPER_MOST_SHARERS + from;
+        return p.arrived + group(to, warpgroup) * HOPPER_MOST_SHARERS + from;
     }
     __device__ __forceinline__ float4 *partial(const struct pairs_params &p, u32 from, u32 warpgroup) const
     {
-        return (float4 *)p.partial + ((u64)(first + from) * 2 + warpgroup) * eights * 128 + threadIdx.x % 128;
+        return (float4 *)p.partial + (u64)group(from, warpgroup) * eights * 128 + threadIdx.x % 128;
     }
 
     __device__ __forceinline__ void hand_over(const struct pairs_params &p, u32 warpgroup, const f32 (&d)[eights][4]) const
@@ -444,10 +455,11 @@ template <class K> struct ending {
     u32 swapped;       // gate's sum is the second of the pair
 
     static constexpr f32 back = strip<F>::scale_back;
-    static constexpr u32 most = (K::TILES ? ROWS != 64 : ROWS == 128 && !lane_weights<K>::plain)
-                                    ? 8
-                                    : 4,           // as many as registers are left for
-        batch = most < ROWS / 8 ? most : ROWS / 8; // rows at a time, in eights
+    static constexpr bool spare = K::GROUPS == 2 && (K::TILES ? ROWS != 64 : ROWS == 128 && !lane_weights<K>::plain); // registers
+    static constexpr u32 most = K::GROUPS == 3 ? 2
+                                : spare        ? 8
+                                               : 4,
+                         batch = most < ROWS / 8 ? most : ROWS / 8; // rows at a time, in eights
 
     __device__ __forceinline__ u32 row(u32 n, u32 which) const
     {
@@ -581,7 +593,7 @@ template <class K>
 static __device__ __forceinline__ void end_tile(const struct pairs_params &p, const struct walk &w, const struct share &s,
                                                 f32 (&d)[K::ROWS / 8][4], u32 swapped)
 {
-    u32 own = w.first_pair(s) + threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4, first_row = w.first_row<K>(s), from = first_row,
+    u32 own = w.first_pair<K>(s) + threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4, first_row = w.first_row<K>(s), from = first_row,
         end = first_row + K::ROWS, warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
 
     if (s.end - s.begin < w.n_steps) {
@@ -640,36 +652,36 @@ static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p,
     extern __shared__ __align__(1024) unsigned char shared[];
     struct belt<K> belt = {
     };
-    struct walk &walk = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16));
+    struct walk &w = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16));
 
     belt.data = shared_address(shared);
     belt.full = belt.data + K::n_stages * K::stage_bytes;
     belt.empty = belt.full + 8 * K::n_stages;
     if (threadIdx.x == 0) {
-        walk = walk_of<K>(p); // of the number of rows, which is older than any launch of this step
+        w = walk_of<K>(p); // of the number of rows, which is older than any launch of this step
         for (u32 i = 0; i < K::n_stages; i++) {
             barrier_begin(belt.full + 8 * i, 1);
-            barrier_begin(belt.empty + 8 * i, CONSUMER_THREADS / 32);
+            barrier_begin(belt.empty + 8 * i, K::consumers / 32);
         }
         show_barriers();
     }
     __syncthreads();
-    if (threadIdx.x >= CONSUMER_THREADS) {
+    if (threadIdx.x >= K::consumers) {
         if constexpr (!K::FEW)
-            asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(K::TILES ? 40 : 24));
-        if (threadIdx.x == CONSUMER_THREADS)
-            produce<K>(p, tiles, belt, walk);
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(K::GROUPS == 3 ? 56 : K::TILES ? 40 : 24));
+        if (threadIdx.x == K::consumers)
+            produce<K>(p, tiles, belt, w);
         else
             wait_for_inputs();
     } else {
         if constexpr (!K::FEW)
-            asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(K::TILES ? 232 : 240));
-        consume<K>(p, walk, belt, K::TILES ? tiles->swapped : 0);
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(K::GROUPS == 3 ? 152 : K::TILES ? 232 : 240));
+        consume<K>(p, w, belt, K::TILES ? tiles->swapped : 0);
     }
 }
 
 #define GEMM_HOPPER(name, F, ROWS)                                                 \
-    extern "C" __global__ void __launch_bounds__(HOPPER_THREADS, 1)                \
+    extern "C" __global__ void __launch_bounds__(HOPPER_THREADS(2), 1)             \
         gemm_hopper_##ROWS##_##name(const __grid_constant__ struct pairs_params p) \
     {                                                                              \
         gemm_hopper<kernel<F, ROWS, false>>(p, nullptr);                           \
@@ -693,16 +705,17 @@ BOTH(iq4_nl, PLANES_IQ4_NL)
 BOTH(iq4_xs, PLANES_IQ4_XS)
 BOTH(mxfp4, PLANES_MXFP4)
 
-#define GEMM_TILES(ROWS, THREADS, BLOCKS)                                \
+#define GEMM_TILES(name, THREADS, BLOCKS, ...)                           \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)        \
-        gemm_tiles_##ROWS(const __grid_constant__ struct tiles_params t) \
+        gemm_tiles_##name(const __grid_constant__ struct tiles_params t) \
     {                                                                    \
-        gemm_hopper<kernel<PLANES_BF16, ROWS, true>>(t.pairs, &t);       \
+        gemm_hopper<kernel<PLANES_BF16, __VA_ARGS__>>(t.pairs, &t);      \
     }
-GEMM_TILES(8, HOPPER_FEW_THREADS, 2)
-GEMM_TILES(16, HOPPER_FEW_THREADS, 2)
-GEMM_TILES(32, HOPPER_FEW_THREADS, 2)
-GEMM_TILES(64, HOPPER_FEW_THREADS, 2)
-GEMM_TILES(128, HOPPER_THREADS, 1)
-GEMM_TILES(256, HOPPER_THREADS, 1)
+GEMM_TILES(8, HOPPER_FEW_THREADS, 2, 8, true)
+GEMM_TILES(16, HOPPER_FEW_THREADS, 2, 16, true)
+GEMM_TILES(32, HOPPER_FEW_THREADS, 2, 32, true)
+GEMM_TILES(64, HOPPER_FEW_THREADS, 2, 64, true)
+GEMM_TILES(128, HOPPER_THREADS(2), 1, 128, true)
+GEMM_TILES(128_wide, HOPPER_THREADS(3), 1, 128, true, 3)
+GEMM_TILES(256, HOPPER_THREADS(2), 1, 256, true)
 #endif

@@ -22,6 +22,8 @@ enum {
     GEMV_WARPS = 16,
     FEW_PAIRS = 16,
     MANY_PAIRS = 64,
+    WIDE_PAIRS = 96,
+    GROUP_ROWS = 64,
     GEMV_RING_STATIC = 512, // bytes of shared memory
     MANY_SHARED = 5 * 128 * READY_ROWS
 };
@@ -295,22 +297,32 @@ static void launch_ring(struct cuda_plan *p, struct pairs_params *params, struct
                     sizeof *params);
 }
 
+// gemm_hopper's tiles: rows of activations, and warpgroups of GROUP_ROWS rows of weights.
+struct hopper_tile {
+    u32 rows, groups;
+    bool weights; // go through shared memory
+};
+
 // Where gemm_hopper's blocks leave their sums of shared tiles: behind what the rows take in the tape's private memory.
-static void take_partial(struct cuda_plan *p, struct pairs_params *params, u32 grid, u32 rows)
+static void take_partial(struct cuda_plan *p, struct pairs_params *params, struct hopper_tile tile)
 {
-    u64 bytes = params->partial - p->private_at + (u64)grid * rows * 2 * MANY_PAIRS * 4,
-        counters = (u64)grid * 2 * HOPPER_MOST_SHARERS * 4;
+    u64 bytes = params->partial - p->private_at + (u64)p->device.n_sms * tile.rows * tile.groups * GROUP_ROWS * 4,
+        counters = (u64)p->device.n_sms * tile.groups * HOPPER_MOST_SHARERS * 4;
 
     p->private_bytes = bytes > p->private_bytes ? bytes : p->private_bytes;
     p->counters_bytes = counters > p->counters_bytes ? counters : p->counters_bytes;
     params->arrived = p->counters_at;
 }
 
-static u32 hopper_shared(u32 rows, bool tiles)
+static struct cuda_shape hopper_shape(const struct cuda_plan *p, struct hopper_tile tile)
 {
-    u32 stage = (tiles ? 2 * MANY_PAIRS * 128 : 0) + rows * 128, fit = (rows <= 64 ? HOPPER_FEW_ROOM : HOPPER_ROOM) / stage,
-        n_stages = fit < HOPPER_MOST_STAGES ? fit : HOPPER_MOST_STAGES;
-    return n_stages * (stage + 16) + 64; // and their barriers, and the walk
+    bool few = tile.weights && tile.rows <= 64;
+    u32 stage = (tile.weights ? tile.groups * GROUP_ROWS * 128 : 0) + tile.rows * 128,
+        fit = (few ? HOPPER_FEW_ROOM : HOPPER_ROOM) / stage, n_stages = fit < HOPPER_MOST_STAGES ? fit : HOPPER_MOST_STAGES;
+
+    return (struct cuda_shape){ { p->device.n_sms, 1, 1 },
+                                few ? HOPPER_FEW_THREADS : HOPPER_THREADS(tile.groups),
+                                n_stages * (stage + 16) + 64 }; // and their barriers, and the walk
 }
 
 // Of rows of activations in a tile: 256, but where columns are few and tiles not shared, and for q, k and v in few tiles, since these end
@@ -333,44 +345,50 @@ static void hand_over_gated(struct cuda_plan *p, struct pairs_params *params)
 static bool launch_hopper(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
     char name[32];
-    u32 rows = hopper_rows(p, params, part.max_rows);
+    struct hopper_tile tile = { .rows = hopper_rows(p, params, part.max_rows), .groups = 2 };
 
-    snprintf(name, sizeof name, "gemm_hopper_%u_%s", rows, format_name(part.format));
+    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile.rows, format_name(part.format));
     if (p->device.capability < 90 || !cuda_has_kernel(p, name))
         return false;
-    take_partial(p, params, p->device.n_sms, rows);
+    take_partial(p, params, tile);
     hand_over_gated(p, params);
-    cuda_launch_add(p, name, (struct cuda_shape){ { p->device.n_sms, 1, 1 }, HOPPER_THREADS, hopper_shared(rows, false) }, params,
-                    sizeof *params);
+    cuda_launch_add(p, name, hopper_shape(p, tile), params, sizeof *params);
     return true;
 }
 
-// Of rows of activations in a tile: all, to 128; then 256, but for products that make few such tiles.
-static u32 tile_rows(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+// Do so many tiles make one turn that leaves few multiprocessors idle?
+static bool fills(const struct cuda_plan *p, u32 n_tiles)
 {
-    u32 narrow = divide_up(params->n_pairs, MANY_PAIRS) * divide_up(max_rows, 128), rows = 8;
+    return n_tiles <= p->device.n_sms && n_tiles * 100 >= p->device.n_sms * 85;
+}
 
-    while (rows < max_rows && rows < (2 * narrow <= 3 * p->device.n_sms ? 128 : 256))
-        rows *= 2;
-    return rows;
+// Of rows of activations in a tile: all, to 128; then 256, but for products that make few such tiles. Three warpgroups where that makes one
+// turn.
+static struct hopper_tile tile_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    struct hopper_tile t = { .rows = 8, .groups = 2, .weights = true };
+    u32 n_row_tiles = divide_up(max_rows, 128), narrow = divide_up(params->n_pairs, MANY_PAIRS) * n_row_tiles;
+
+    while (t.rows < max_rows && t.rows < (2 * narrow <= 3 * p->device.n_sms ? 128 : 256))
+        t.rows *= 2;
+    if (t.rows == 128 && !fills(p, narrow) && fills(p, divide_up(params->n_pairs, WIDE_PAIRS) * n_row_tiles))
+        t.groups = 3;
+    return t;
 }
 
 static void launch_tiles(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
     struct tiles_params tiles = { .pairs = *params };
-    u32 rows = tile_rows(p, params, part.max_rows);
+    struct hopper_tile tile = tile_of(p, params, part.max_rows);
     char name[32];
 
     for (u32 m = 0; m < 3; m++)
         if (params->w[m].quants && !(params->mode == PAIRS_GATED && m > 0))
             plan_tiles(p, params, m, &tiles);
-    snprintf(name, sizeof name, "gemm_tiles_%u", rows);
-    take_partial(p, &tiles.pairs, p->device.n_sms, rows);
+    snprintf(name, sizeof name, "gemm_tiles_%u%s", tile.rows, tile.groups == 3 ? "_wide" : "");
+    take_partial(p, &tiles.pairs, tile);
     hand_over_gated(p, &tiles.pairs);
-    cuda_launch_add(p, name,
-                    (struct cuda_shape){
-                        { p->device.n_sms, 1, 1 }, rows > 64 ? HOPPER_THREADS : HOPPER_FEW_THREADS, hopper_shared(rows, true) },
-                    &tiles, sizeof tiles);
+    cuda_launch_add(p, name, hopper_shape(p, tile), &tiles, sizeof tiles);
 }
 
 static void launch_many(struct cuda_plan *p, struct pairs_params *params, struct part part)

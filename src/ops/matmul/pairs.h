@@ -89,8 +89,9 @@ struct pairs_params {
 };
 
 // gemm_hopper.cu: as many stages as fit the room, for one block of an SM or, with up to 64 rows a tile, for two. sharers: of a tile.
+// Threads: of so many warpgroups that multiply, and those who fill.
+#define HOPPER_THREADS(groups) ((groups)*128 + 128)
 enum {
-    HOPPER_THREADS = 384,
     HOPPER_FEW_THREADS = 288,
     HOPPER_ROOM = 196608,
     HOPPER_FEW_ROOM = 110592,
