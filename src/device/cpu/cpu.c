@@ -51,24 +51,29 @@ static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned threa
     return thread < n_threads && n_together ? at - at % n_together : at;
 }
 
-// Half of what is left of a part, as far as tiles that belong together allow: few chunks, and small ones where others may wait.
-static uint32_t chunk_of(uint32_t left, uint32_t n_together)
+// Half of what is left of a part: few chunks, and small ones where others may wait. Tiles that belong together stay so, but for those by
+// which a part exceeds an even share.
+static uint32_t chunk_of(const struct cpu_plan *plan, uint32_t taken, uint32_t n, uint32_t even)
 {
-    uint32_t half = (left + 1) / 2;
+    uint32_t half = (n - taken + 1) / 2, together = plan->n_together ? plan->n_together : 1;
 
-    return n_together && half >= n_together ? half - half % n_together : half;
+    if (half < together)
+        return taken + together <= even ? together : half;
+    return half - half % together;
 }
 
 // The thread's own part, in chunks; then what others have not yet taken of theirs.
 static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase, const struct cpu_plan *plan,
                       atomic_uint *tile_at)
 {
+    const uint32_t n_tiles = plan->n_tiles[phase], even = n_tiles / call->n_threads;
+
     for (unsigned i = 0; i < call->n_threads; i++) {
         unsigned owner = (call->thread + i) % call->n_threads;
-        uint32_t begin = part_begin(plan->n_tiles[phase], plan->n_together, owner, call->n_threads),
-                 n = part_begin(plan->n_tiles[phase], plan->n_together, owner + 1, call->n_threads) - begin, taken, chunk;
+        uint32_t begin = part_begin(n_tiles, plan->n_together, owner, call->n_threads),
+                 n = part_begin(n_tiles, plan->n_together, owner + 1, call->n_threads) - begin, taken, chunk;
         while ((taken = atomic_load_explicit(&tile_at[owner], memory_order_relaxed)) < n) {
-            chunk = chunk_of(n - taken, plan->n_together);
+            chunk = chunk_of(plan, taken, n, even);
             taken = atomic_fetch_add_explicit(&tile_at[owner], chunk, memory_order_relaxed);
             if (taken < n)
                 kernel->run(call, phase, begin + taken, begin + (n - taken < chunk ? n : taken + chunk));

@@ -381,7 +381,7 @@ VEC_INLINE void expect_page(const unsigned char *page, uint32_t bytes)
 
 // Where the block's pages are, in a format that can be multiplied; and those of the block behind it. Keys behind the run's last position
 // have no page: the last one stands for them, and nobody looks at their scores.
-VEC_INLINE void find_pages(struct columns *s)
+VEC_INLINE void find_pages(struct columns *s, const bool paced)
 {
     const struct attend_run *run = s->run;
     const struct page_shape *shape = &run->args->pages;
@@ -396,10 +396,12 @@ VEC_INLINE void find_pages(struct columns *s)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t here = first + i < last ? first + i : last,
                  then = first + i + BLOCK_PAGES < last ? first + i + BLOCK_PAGES : last;
-        uint64_t place = page_place(shape, run->table[here], run->kv_head + s->kv),
-                 next = page_place(shape, run->table[then], run->kv_head + s->kv);
+        uint64_t place = page_place(shape, run->table[here], run->kv_head + s->kv);
         s->k[i] = (const unsigned char *)run->k_pages + place * k_bytes;
         s->v[i] = (const unsigned char *)run->v_pages + place * v_bytes;
+        if (paced) // of BF16, and the block behind is a stretch
+            continue;
+        uint64_t next = page_place(shape, run->table[then], run->kv_head + s->kv);
         s->next_k[i] = (const unsigned char *)run->k_pages + next * k_bytes;
         if (first + i > last) { // converted already
             s->k[i] = s->k[i - 1];
@@ -445,7 +447,7 @@ VEC_INLINE void find_stretch(struct columns *s)
 // The block's keys for the columns of one KV head, whose first group is g.
 VEC_INLINE void attend_head(struct columns *s, struct group *g, const bool paced)
 {
-    find_pages(s);
+    find_pages(s, paced);
     const long n_pages = s->v - s->k, ahead = n_pages < ASK_AHEAD ? n_pages : ASK_AHEAD;
     const uint32_t pace = s->pace;
     s->ask_by_k = s->k + ahead;
