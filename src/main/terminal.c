@@ -241,3 +241,9 @@ void interrupts_hold(bool hold)
 {
     held = hold;
 }
+
+void interrupts_end_work(void)
+{
+    interrupts_hold(true);
+    handle(SIGTERM, on_interrupt);
+}

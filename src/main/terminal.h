@@ -31,6 +31,8 @@ void signals_name_file(const char *path); // for the message of SIGBUS; NULL: no
 unsigned interrupts(void);
 void interrupts_clear(void);
 void interrupts_hold(bool held);
+// From now on Ctrl-C, however often, and SIGTERM ask the work to end: half a file must not stay behind.
+void interrupts_end_work(void);
 
 // "1.4 GiB"; returns text.
 const char *bytes_text(uint64_t bytes, char text[16]);

@@ -21,7 +21,7 @@ int verb_quantize(const struct call *call)
         .progress_arg = &progress,
     };
     signals_name_file(options.input);
-    interrupts_hold(true); // a second Ctrl-C must not leave half a file
+    interrupts_end_work();
     bool ok = quantize_file(&options, &result, &err);
     progress_end(&progress);
     if (!ok) {

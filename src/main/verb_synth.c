@@ -28,7 +28,7 @@ int verb_synth(const struct call *call)
         .progress = progress_callback,
         .progress_arg = &progress,
     };
-    interrupts_hold(true); // a second Ctrl-C must not leave half a file
+    interrupts_end_work();
     bool ok = synth_file(&options, &err);
     progress_end(&progress);
     if (ok)

@@ -198,6 +198,26 @@ static void ctrl_c_stops_the_answer(void **state)
     expect(o, 0, "", "; stopped");
 }
 
+static void sigterm_leaves_no_half_file(void **state)
+{
+    char path[128], part[136], words[256];
+    struct outcome o = { 0 };
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/half.gguf", home);
+    snprintf(part, sizeof part, "%s.part", path);
+    snprintf(words, sizeof words, "synth tinyllama-1.1b %s", path);
+    struct running r = start(words, pipes);
+    for (int i = 0; i < 3000 && access(part, F_OK) != 0; i++)
+        usleep(10000);
+    assert_int_equal(access(part, F_OK), 0);
+    kill(r.pid, SIGTERM);
+    collect(&r, &o);
+    expect(o, 130, "", "stopped");
+    assert_int_not_equal(access(part, F_OK), 0);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
 static void a_file_that_is_cut_short_is_told(void **state)
 {
     struct running r = start(ENDLESS, pipes);
@@ -418,6 +438,7 @@ int main(void)
         cmocka_unit_test(a_closed_pipe_ends_quietly),
         cmocka_unit_test(a_full_disk_is_an_error),
         cmocka_unit_test(ctrl_c_stops_the_answer),
+        cmocka_unit_test(sigterm_leaves_no_half_file),
         cmocka_unit_test(a_file_that_is_cut_short_is_told),
         cmocka_unit_test(a_terminal_chats),
         cmocka_unit_test(ctrl_c_twice_leaves_a_chat),
