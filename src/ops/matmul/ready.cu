@@ -151,10 +151,15 @@ extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(cons
     }
 }
 
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+#define PART_BLOCKS 16
+#else
+#define PART_BLOCKS 12 // a multiprocessor holds fewer threads
+#endif
 // The same in small blocks with few registers, for up to eight rows. They have room beside a block of gemm_ring, so that they wait for their
 // inputs where they will run and keep none of the next product's blocks from its place. A row's blocks do not know the norm's factor: each
 // leaves its sum of squares, and gemm_ring multiplies its sums by the factor. (Of 16 rows and more the launch above is the faster one.)
-extern "C" __global__ void __launch_bounds__(READY_PART_THREADS, 16) ready_int8_part(const __grid_constant__ struct ready_params p)
+extern "C" __global__ void __launch_bounds__(READY_PART_THREADS, PART_BLOCKS) ready_int8_part(const __grid_constant__ struct ready_params p)
 {
     __shared__ f32 room[33];
     u32 row = blockIdx.x, n = p.n_cols / 8, i = blockIdx.y * READY_PART_THREADS + threadIdx.x;
