@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "device/tape_internal.h"
 
-enum { LINE = 64 };
+enum { CHUNKS_PER_PART = 4, FEW_ROWS = 4, LINE = 64 };
 
 struct cpu {
     struct device device;
@@ -43,6 +43,10 @@ static atomic_uint *counters_of(const struct cpu *cpu, const struct cpu_tape *na
     return native->tile_at + ((size_t)command * CPU_MAX_PHASES + phase) * team_size(cpu->team);
 }
 
+struct part {
+    uint32_t n, even; // tiles; and if all parts were alike
+};
+
 // Where a thread's own part of the tiles begins. Parts are contiguous: each thread reads one stretch of a weight, from front to back.
 static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned thread, unsigned n_threads)
 {
@@ -51,14 +55,16 @@ static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned threa
     return thread < n_threads && n_together ? at - at % n_together : at;
 }
 
-// Half of what is left of a part: few chunks, and small ones where others may wait. Tiles that belong together stay so, but for those by
-// which a part exceeds an even share.
-static uint32_t chunk_of(const struct cpu_plan *plan, uint32_t taken, uint32_t n, uint32_t even)
+// Few rows wait for memory: half of what is left of a part, which makes few chunks, and small ones where others may wait. Tiles that belong
+// together stay so, but for those by which a part exceeds an even share. Many rows compute: there, small chunks cost more than waiting.
+static uint32_t chunk_of(const struct cpu_call *call, const struct cpu_plan *plan, uint32_t taken, struct part part)
 {
-    uint32_t half = (n - taken + 1) / 2, together = plan->n_together ? plan->n_together : 1;
+    uint32_t half = (part.n - taken + 1) / 2, together = plan->n_together ? plan->n_together : 1;
 
+    if (call->step->n_rows > FEW_ROWS)
+        return (part.n + CHUNKS_PER_PART - 1) / CHUNKS_PER_PART;
     if (half < together)
-        return taken + together <= even ? together : half;
+        return taken + together <= part.even ? together : half;
     return half - half % together;
 }
 
@@ -66,14 +72,14 @@ static uint32_t chunk_of(const struct cpu_plan *plan, uint32_t taken, uint32_t n
 static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase, const struct cpu_plan *plan,
                       atomic_uint *tile_at)
 {
-    const uint32_t n_tiles = plan->n_tiles[phase], even = n_tiles / call->n_threads;
+    const uint32_t n_tiles = plan->n_tiles[phase];
 
     for (unsigned i = 0; i < call->n_threads; i++) {
         unsigned owner = (call->thread + i) % call->n_threads;
         uint32_t begin = part_begin(n_tiles, plan->n_together, owner, call->n_threads),
                  n = part_begin(n_tiles, plan->n_together, owner + 1, call->n_threads) - begin, taken, chunk;
         while ((taken = atomic_load_explicit(&tile_at[owner], memory_order_relaxed)) < n) {
-            chunk = chunk_of(plan, taken, n, even);
+            chunk = chunk_of(call, plan, taken, (struct part){ n, n_tiles / call->n_threads });
             taken = atomic_fetch_add_explicit(&tile_at[owner], chunk, memory_order_relaxed);
             if (taken < n)
                 kernel->run(call, phase, begin + taken, begin + (n - taken < chunk ? n : taken + chunk));
