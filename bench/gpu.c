@@ -13,130 +13,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/clock.h"
 #include "base/mem.h"
 #include "device/cuda/cuda_internal.h"
 #include "device/step.h"
 #include "ops/attend/attend.h"
 #include "ops/cuda_table.h"
 #include "ops/matmul/matmul.h"
+#include "gpu_turns.h"
 
-enum { RUNS = 9, WARM_RUNS = 3, MOST_TURNS = 16, COMPARED_ROWS = 128, RUN_NS = 4000000 };
-static const uint64_t COLD_BYTES = 256 << 20; // well above any L2 cache
+enum { MOST_TURNS = 16, COMPARED_ROWS = 128 };
 
-static struct device *gpu;
 static bool jsonl;
-
-static void must(bool ok, const struct err *err)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "%s\n", err->message);
-    exit(1);
-}
-
-static uint32_t random_word(void)
-{
-    static uint64_t state = 1;
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 32);
-}
-
-static struct buffer device_buffer(const void *from, uint64_t bytes)
-{
-    struct buffer b;
-    struct err err = { 0 };
-
-    must(buffer_alloc(gpu, bytes, &b, &err) && (!from || buffer_write(&b, 0, from, bytes, &err)), &err);
-    return b;
-}
 
 static cu_address address_of(const struct buffer *b)
 {
     return (cu_address)(uintptr_t)b->native;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-// Queues all turns once and returns how many products or layers that were.
-typedef uint32_t queue_turns(void *arg);
-
-struct contender {
-    queue_turns *play; // NULL: takes no part
-    void *arg;
-    uint64_t n_plays; // that fill a run
-    double us[RUNS];
-};
-
-// Microseconds of a turn.
-static double run(struct contender *c)
-{
-    struct err err = { 0 };
-    uint64_t start = clock_ns(), turns = 0;
-
-    for (uint64_t k = 0; k < c->n_plays; k++)
-        turns += c->play(c->arg);
-    must(gpu->ops->wait(gpu, &err), &err);
-    return (double)(clock_ns() - start) * 1e-3 / (double)turns;
-}
-
-// All take turns; the first rounds warm up and say how many plays fill a run. medians: 0 for who takes no part.
-static void race(struct contender *c, uint32_t n, double *medians)
-{
-    for (int i = -WARM_RUNS; i < RUNS; i++)
-        for (uint32_t k = 0; k < n; k++) {
-            if (!c[k].play)
-                continue;
-            c[k].n_plays = c[k].n_plays ? c[k].n_plays : 1;
-            uint64_t start = clock_ns();
-            double us = run(&c[k]);
-            if (i < 0)
-                c[k].n_plays = 1 + RUN_NS * c[k].n_plays / (clock_ns() - start + 1);
-            else
-                c[k].us[i] = us;
-        }
-    for (uint32_t k = 0; k < n; k++) {
-        qsort(c[k].us, RUNS, sizeof *c[k].us, by_size);
-        medians[k] = c[k].us[RUNS / 2];
-    }
-}
-
-struct recorded {
-    struct tape *tape;
-    struct buffer step;
-    uint32_t turns;
-};
-
-static uint32_t play_tape(void *arg)
-{
-    struct recorded *r = arg;
-    struct err err = { 0 };
-
-    must(tape_play(r->tape, &r->step, &err), &err);
-    return r->turns;
-}
-
-static struct recorded begin(uint32_t n_rows, uint32_t turns, enum gemm gemm)
-{
-    struct tape_limits limits = { .max_rows = n_rows, .max_outputs = 1, .gemm = gemm };
-    struct recorded r = { .tape = tape_create(gpu, limits), .turns = turns };
-    struct step head = { .n_rows = n_rows, .max_rows = n_rows, .max_outputs = 1 };
-    struct err err = { 0 };
-
-    must(r.tape != NULL, &err);
-    r.step = device_buffer(NULL, step_bytes(n_rows, 1));
-    must(buffer_write(&r.step, 0, &head, sizeof head, &err), &err);
-    return r;
-}
-
-static void end(struct recorded *r)
-{
-    tape_destroy(r->tape);
-    buffer_release(&r->step);
 }
 
 struct products {
@@ -204,7 +95,7 @@ static uint32_t play_vendor(void *arg)
 
 static struct recorded record_products(struct products *p, enum gemm gemm)
 {
-    struct recorded r = begin(p->n_rows, p->turns, gemm);
+    struct recorded r = record_begin(p->n_rows, p->turns, gemm);
     struct value in = tape_value_bound(r.tape, p->n_cols, ROWS_STEP, &p->x),
                  out = tape_value_bound(r.tape, p->n_out, ROWS_STEP, &p->out);
     struct err err = { 0 };
@@ -333,6 +224,7 @@ static void show_product(const char *name, struct products *p)
     struct captured captured = capture_vendor(p);
     bool vendor_takes_part = ((struct cuda_tape *)by_vendor.tape->native)->plan.n_products > 0;
     double us[N_SIDES], errors[3];
+    uint32_t worst = 0;
     float *vendor = results_of(p, play_captured, &captured);
 
     errors[0] = difference(p, vendor, play_tape, &operation);
@@ -340,7 +232,9 @@ static void show_product(const char *name, struct products *p)
     play_tape(&product);
     drop_ready(&product);
     errors[2] = difference(p, vendor, play_tape, &product);
-    qsort(errors, 3, sizeof *errors, by_size);
+    for (uint32_t i = 1; i < 3; i++)
+        if (!(errors[i] <= errors[worst])) // a NaN is the worst
+            worst = i;
     mem_free(vendor);
     struct contender sides[N_SIDES] = { [PRODUCT] = { .play = play_tape, .arg = &product },
                                         [VENDOR_PRODUCT] = { .play = play_captured, .arg = &captured },
@@ -348,10 +242,10 @@ static void show_product(const char *name, struct products *p)
                                         [VENDOR_OPERATION] = { .play = vendor_takes_part ? play_tape : NULL,
                                                                .arg = &by_vendor } };
     race(sides, N_SIDES, us);
-    print_product(name, p, us, errors[2]);
-    end(&operation);
-    end(&product);
-    end(&by_vendor);
+    print_product(name, p, us, errors[worst]);
+    record_end(&operation);
+    record_end(&product);
+    record_end(&by_vendor);
     ((struct cuda *)gpu)->cu->graph_exec_destroy(captured.exec);
     buffer_release(&p->x);
     buffer_release(&p->x_bf16);
@@ -435,7 +329,7 @@ static void deal_pages(struct layers *l, bool shuffled)
 
 static struct recorded record_attention(struct layers *l)
 {
-    struct recorded r = begin(l->n_sequences, LAYERS, GEMM_OWN);
+    struct recorded r = record_begin(l->n_sequences, LAYERS, GEMM_OWN);
     struct err err = { 0 };
 
     for (uint32_t i = 0; i < l->n_sequences; i++) {
@@ -479,7 +373,7 @@ static void show_attention(uint32_t n_sequences, uint32_t depth)
                    "\"in_order_gb_s\": %.0f}\n"
                  : "| %u | %u | %.1f | %.1f | %.2f | %.0f |\n",
            n_sequences, depth, us[0], us[1], us[1] / us[0], bytes / us[0] * 1e-3);
-    end(&r);
+    record_end(&r);
     for (uint32_t i = 0; i < LAYERS; i++) {
         buffer_release(&l.k[i]);
         buffer_release(&l.v[i]);
