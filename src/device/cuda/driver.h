@@ -54,13 +54,11 @@ struct cu_edge {
 // Each line: name in the table, name in the library, arguments.
 #define CU_FUNCTIONS(F)                                                                                                  \
     F(init, "cuInit", (unsigned flags))                                                                                  \
-    F(driver_version, "cuDriverGetVersion", (int *version))                                                              \
     F(error_name, "cuGetErrorName", (cu_result result, const char **name))                                               \
     F(device_count, "cuDeviceGetCount", (int *n))                                                                        \
     F(device_get, "cuDeviceGet", (cu_device * device, int ordinal))                                                      \
     F(device_name, "cuDeviceGetName", (char *name, int n, cu_device device))                                             \
     F(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, cu_device device))                           \
-    F(device_memory, "cuDeviceTotalMem_v2", (size_t * bytes, cu_device device))                                          \
     F(primary_retain, "cuDevicePrimaryCtxRetain", (cu_context * context, cu_device device))                              \
     F(primary_release, "cuDevicePrimaryCtxRelease_v2", (cu_device device))                                               \
     F(primary_flags, "cuDevicePrimaryCtxSetFlags_v2", (cu_device device, unsigned flags))                                \
