@@ -429,15 +429,15 @@ template <u32 F, bool ALONE, typename Form> static __device__ __forceinline__ vo
 }
 
 // Two of them share a multiprocessor; `alone`, which does not, has registers for more of a row.
-#define GEMV_RING(name, F, FORM, ROW_BYTES)                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, 2) gemv_ring_##name(const __grid_constant__ struct pairs_params p)       \
-    {                                                                                                                                        \
-        gemv_ring<F, false, FORM<F>>(p, ROW_BYTES);                                                                                              \
-    }                                                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, 1) gemv_ring_alone_##name(const __grid_constant__ struct pairs_params p) \
-    {                                                                                                                                        \
-        gemv_ring<F, true, FORM<F>>(p, ROW_BYTES);                                                                                              \
+#define GEMV_RING_ONE(name, F, FORM, ROW_BYTES, ALONE)                                                    \
+    extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, ALONE ? 1 : 2)                        \
+        gemv_ring_##name(const __grid_constant__ struct pairs_params p)                                   \
+    {                                                                                                     \
+        gemv_ring<F, ALONE, FORM<F>>(p, ROW_BYTES);                                                       \
     }
+#define GEMV_RING(name, F, FORM, ROW_BYTES)                                                               \
+    GEMV_RING_ONE(name, F, FORM, ROW_BYTES, false)                                                        \
+    GEMV_RING_ONE(alone_##name, F, FORM, ROW_BYTES, true)
 #define GEMV_RING_INT8(name, F) GEMV_RING(name, F, form_int8, p.n_cols / 32 * 44)
 GEMV_RING(f16, PLANES_F16, form_16, p.n_cols * 4)
 GEMV_RING(bf16, PLANES_BF16, form_16, p.n_cols * 4)
