@@ -309,6 +309,83 @@ static void record_gate_up_then_matmul(struct side *s, const struct shape *c)
     op_matmul(s->tape, (struct matmul){ .out = side_value(s, 48, ROWS_STEP), .in = ffn, .w = down });
 }
 
+// What goes to a command that begins with a norm.
+static struct value record_residual(struct side *s, const struct shape *c)
+{
+    struct value x = tape_value(s->tape, c->n_out, ROWS_STEP), in = side_value(s, c->n_cols, ROWS_STEP);
+    struct value add = side_value(s, c->n_out, ROWS_STEP);
+    const struct weight *w = side_weight(s, c->format, c->n_out, c->n_cols), *bias = c->bias ? side_vector(s, c->n_out) : NULL;
+    op_matmul(s->tape, (struct matmul){ .out = x, .in = in, .w = w, .bias = bias, .add = add });
+    return x;
+}
+
+static void record_matmul_then_gate_up(struct side *s, const struct shape *c)
+{
+    struct value x = record_residual(s, c);
+    const struct weight *norm = side_vector(s, c->n_out), *gate = side_weight(s, c->other, 40, c->n_out);
+    const struct weight *up = side_weight(s, c->other, 40, c->n_out);
+    op_gate_up(s->tape, (struct gate_up){
+                            .out = side_value(s, 40, ROWS_STEP), .in = x, .norm = norm, .gate = gate, .up = up, .eps = 1e-5f });
+}
+
+static void record_matmul_then_qkv(struct side *s, const struct shape *c)
+{
+    struct value x = record_residual(s, c);
+    uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
+    struct qkv m = { .in = x,
+                     .norm = side_vector(s, c->n_out),
+                     .wq = side_weight(s, c->other, n_q, c->n_out),
+                     .wk = side_weight(s, c->other, n_kv, c->n_out),
+                     .wv = side_weight(s, c->format == QUANT_Q4_0 ? QUANT_Q5_0 : c->other, n_kv, c->n_out),
+                     .angles = side_value(s, c->head_dim, ROWS_STEP),
+                     .pages = side_pages(s, c),
+                     .eps = 1e-6f };
+    m.q = side_value(s, n_q, ROWS_STEP);
+    op_qkv(s->tape, m);
+}
+
+static void compare_residual(struct shape *c)
+{
+    static const enum quant others[] = { QUANT_Q8_0, QUANT_Q4_K, QUANT_Q4_0, QUANT_BF16 };
+
+    for (uint32_t i = 0; i < sizeof others / sizeof *others; i++) {
+        c->other = others[i];
+        c->bias = i % 2;
+        if (c->n_out % quant_info(c->other)->block_elements != 0)
+            continue;
+        c->limit = 5e-3;
+        compare("matmul, gate_up", c, record_matmul_then_gate_up);
+        c->limit = 5e-4;
+        compare("matmul, qkv", c, record_matmul_then_qkv);
+    }
+}
+
+// By gemm_ring, with whole columns and with shared ones, for gemm_ring in one or two formats, and for others.
+static void normalised_rows_made_ready_by_the_command_before(void **state)
+{
+    static const uint32_t rows[][2] = { { 5, 7 }, { 8, 8 }, { 1, 4 }, { 11, 16 } };
+    static const uint32_t sizes[][2] = { { 2048, 2048 }, { 2080, 2048 }, { 2048, 8192 }, { 2080, 14336 }, { 512, 2048 } };
+    static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q4_K, QUANT_Q6_K };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+            struct shape c = { .format = kinds[(i + r) % 3],
+                               .rows = rows[r][0],
+                               .most_rows = rows[r][1],
+                               .n_out = sizes[i][0],
+                               .n_cols = sizes[i][1],
+                               .head_dim = 64,
+                               .n_heads = 2,
+                               .n_kv_heads = 1,
+                               .past = 20,
+                               .k_format = KV_F16,
+                               .v_format = KV_F16 };
+            compare_residual(&c);
+        }
+}
+
 // Rows that an operation makes ready for the product behind it: one by one, each command makes them itself, from the same numbers.
 static void rows_made_ready_by_the_command_before(void **state)
 {
@@ -478,6 +555,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(attention_in_every_shape),
         cmocka_unit_test(pages_of_every_format),
         cmocka_unit_test(rows_made_ready_by_the_command_before),
+        cmocka_unit_test(normalised_rows_made_ready_by_the_command_before),
         cmocka_unit_test(products_of_the_vendor),
         cmocka_unit_test(products_and_attention_of_lesser_devices),
         cmocka_unit_test(products_of_real_sizes),

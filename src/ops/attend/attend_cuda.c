@@ -26,7 +26,7 @@ static void launch_few(struct cuda_plan *p, struct attend_params *params)
     p->private_bytes = (u64)rows * n_heads * params->n_splits * 4 * (s->head_dim + 2) * 4;
     params->arrived = p->counters_at;
     params->partial = p->private_at;
-    params->next = pairs_hand_over(p, params->out, false);
+    params->next = pairs_hand_over(p, params->out, KNOWS_RING | KNOWS_TILES);
     snprintf(name, sizeof name, "attend_few_%u_%s", s->head_dim, formats[s->k_format]);
     cuda_launch_add(p, name, (struct cuda_shape){ { params->n_splits, n_heads, rows }, ATTEND_FEW_THREADS, 0 }, params,
                     sizeof *params);
@@ -38,7 +38,7 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
     u32 head_dim = params->args.pages.head_dim, n_tiles = divide_up(p->tape.max_rows, MANY_ROWS), n = p->tape.max_outputs - 1;
     char name[32];
 
-    params->next = pairs_hand_over(p, params->out, true);
+    params->next = pairs_hand_over(p, params->out, KNOWS_TILES);
     params->n_helpers = n < MANY_HELPERS ? n : MANY_HELPERS;
     params->n_helped = divide_up(p->tape.max_outputs, MANY_ROWS);
     struct cuda_shape shape = { { n_tiles + params->n_helped * params->n_helpers, params->args.n_heads, 1 },

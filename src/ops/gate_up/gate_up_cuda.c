@@ -3,12 +3,11 @@
 #include "ops/gate_up/gate_up.h"
 #include "ops/matmul/pairs.h"
 
-void cuda_plan_gate_up(struct cuda_plan *p)
+struct pairs_plan gate_up_pairs(const struct cuda_plan *p)
 {
     const struct gate_up_args *args = (const struct gate_up_args *)p->command->args;
-    struct planes gate = planes_of(p, GATE_UP_GATE), up = planes_of(p, GATE_UP_UP);
-    struct pairs_plan product = {
-        .params = { .w = { gate, up },
+    return (struct pairs_plan){
+        .params = { .w = { planes_of(p, GATE_UP_GATE), planes_of(p, GATE_UP_UP) },
                     .out = { cuda_at(p, GATE_UP_OUT) },
                     .in = cuda_at(p, GATE_UP_IN),
                     .norm = cuda_at(p, GATE_UP_NORM),
@@ -22,6 +21,12 @@ void cuda_plan_gate_up(struct cuda_plan *p)
         .work_bytes = p->command->operands[GATE_UP_WORK].bytes,
         .exact = args->exact,
     };
+}
+
+void cuda_plan_gate_up(struct cuda_plan *p)
+{
+    struct pairs_plan product = gate_up_pairs(p);
+    struct planes gate = product.params.w[0], up = product.params.w[1];
 
     if (gate.format == up.format) {
         pairs_launch(p, &product);

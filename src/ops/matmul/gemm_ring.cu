@@ -9,7 +9,9 @@
 // are asked for before the block's inputs are there; more than about 120 KB of them stand in the way of the rows. Where a row is long,
 // several blocks share its columns, and when all tiles are done the last block to arrive adds their sums in order.
 // The order of a sum depends on n_cols and the format alone: not on the rows that share a step. More rows take several passes. The norm's
-// factor multiplies the sums of up to eight rows, and is in the scales of more.
+// factor multiplies the sums of up to eight rows, and is in the scales of more. Up to eight rows whose next product wants them are made
+// ready here; then tiles are dealt, and end, two by two, which are 32 columns of that product.
+#include "ops/matmul/ready_next.cuh"
 #include "ops/matmul/ring.cuh"
 #include "ops/matmul/row_int8.cuh"
 
@@ -32,14 +34,15 @@ struct work {
     u32 warp_blocks;                // that a warp multiplies, an even number
 };
 
-static __device__ __forceinline__ struct work work_of(const struct pairs_params &p)
+template <bool NEXT> static __device__ __forceinline__ struct work work_of(const struct pairs_params &p)
 {
     u32 n_tiles = (p.n_pairs + RING_TILE_PAIRS - 1) / RING_TILE_PAIRS, n_groups = gridDim.x / p.ring.n_shares;
     u32 group = blockIdx.x / p.ring.n_shares, before = blockIdx.y * RING_PASS_ROWS, all = n_rows_of(p.step, p.rows);
+    constexpr u32 two = NEXT ? 1 : 0;
     struct work w;
 
-    w.first = n_tiles * group / n_groups;
-    w.end = n_tiles * (group + 1) / n_groups;
+    w.first = (n_tiles >> two) * group / n_groups << two;
+    w.end = (n_tiles >> two) * (group + 1) / n_groups << two;
     w.share = blockIdx.x % p.ring.n_shares;
     w.first_block = w.share * p.ring.share_blocks;
     w.n_blocks = min(p.ring.share_blocks, p.n_cols / 32 - w.first_block);
@@ -417,19 +420,27 @@ struct place {
     u32 tile, eight; // tile: of all; eight: of this pass
 };
 
-// What the norm multiplies a lane's rows by, 2 t and 2 t + 1 of eight, from the squares that ready_int8_part has added up; else 1. All lanes
-// of a warp call it; four of them load what belongs to a row.
+// What the norm multiplies a lane's rows by, 2 t and 2 t + 1 of eight, from the sums of squares of each 32 columns; else 1. All lanes of a warp
+// call it: each loads its two rows and the two beside them, of every sixteenth sum, in loads that do not wait for each other.
 static __device__ __forceinline__ float2 row_factors(const struct pairs_params &p)
 {
-    u32 lane = threadIdx.x & 31, n = p.squares ? (p.n_cols + READY_PART_COLUMNS - 1) / READY_PART_COLUMNS : 0;
-    f32 sum = 0;
+    u32 lane = threadIdx.x & 31, n = p.squares ? p.n_cols / 32 : 0;
+    float4 sum = make_float4(0, 0, 0, 0);
 
-    for (u32 i = lane % 4; i < n; i += 4)
-        sum += __ldcg(p.squares + lane / 4 * n + i);
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    sum += __shfl_xor_sync(~0u, sum, 2);
-    f32 factor = n ? norm_factor(sum, p.n_cols, p.eps) : 1;
-    return make_float2(__shfl_sync(~0u, factor, lane % 4 * 8), __shfl_sync(~0u, factor, lane % 4 * 8 + 4));
+#pragma unroll 8
+    for (u32 i = lane / 4 * 2 + lane % 2; i < n; i += 16) {
+        float4 v = __ldcg((const float4 *)p.squares + i * 2 + lane / 2 % 2);
+        sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
+    }
+    bool odd = lane & 1;
+    f32 a = (odd ? sum.z : sum.x) + __shfl_xor_sync(~0u, odd ? sum.x : sum.z, 1);
+    f32 b = (odd ? sum.w : sum.y) + __shfl_xor_sync(~0u, odd ? sum.y : sum.w, 1);
+#pragma unroll
+    for (u32 o = 4; o < 32; o *= 2) {
+        a += __shfl_xor_sync(~0u, a, o);
+        b += __shfl_xor_sync(~0u, b, o);
+    }
+    return n ? make_float2(norm_factor(a, p.n_cols, p.eps), norm_factor(b, p.n_cols, p.eps)) : make_float2(1, 1);
 }
 
 // What a lane ends: a pair and up to two rows, with all that their end reads.
@@ -459,6 +470,46 @@ struct ending {
     }
 };
 
+// Two neighbouring tiles of PAIRS_PLAIN, whose results the next product wants too. One way for every lane: rows that do not exist are read as
+// the last one.
+struct ending_two {
+    float2 add[2][2], bias[2]; // [tile][row]: of a lane's pair
+    struct next_eight eight;
+    u32 column, n; // n: of the lane's two rows
+
+    __device__ __forceinline__ void load(const struct pairs_params &p, const struct work &w, u32 tile)
+    {
+        u32 lane = threadIdx.x & 31, first = lane % 4 * 2, mine = lane / 4 * 2;
+        column = tile * RING_TILE_PAIRS * 2;
+        n = w.n_rows - min(w.n_rows, first);
+        eight.load(p.next, column);
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            bias[i] = p.bias[0] ? *(const float2 *)(p.bias[0] + column + i * 16 + mine) : make_float2(0, 0);
+#pragma unroll
+            for (u32 k = 0; k < 2; k++)
+                add[i][k] = p.add ? *(const float2 *)(p.add + min(first + k, w.n_rows - 1) * p.out_stride[0] + column + i * 16 + mine)
+                                  : make_float2(0, 0);
+        }
+    }
+    __device__ __forceinline__ void end(const struct pairs_params &p, float4 (&sums)[2]) const
+    {
+        u32 lane = threadIdx.x & 31;
+        f32 *out = p.out[0] + lane % 4 * 2 * p.out_stride[0] + column + lane / 4 * 2;
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            const float4 s = sums[i];
+            sums[i] = make_float4(s.x + bias[i].x + add[i][0].x, s.y + bias[i].x + add[i][1].x, s.z + bias[i].y + add[i][0].y,
+                                  s.w + bias[i].y + add[i][1].y);
+            if (n > 0)
+                *(float2 *)(out + i * 16) = make_float2(sums[i].x, sums[i].z);
+            if (n > 1)
+                *(float2 *)(out + p.out_stride[0] + i * 16) = make_float2(sums[i].y, sums[i].w);
+        }
+        eight.put(p.next, column, sums[0], sums[1]);
+    }
+};
+
 // Where the sums of all shares of a tile lie, one after the other.
 static __device__ __forceinline__ float4 *shares_of(const struct pairs_params &p, const struct work &w, const struct place &at)
 {
@@ -467,10 +518,47 @@ static __device__ __forceinline__ float4 *shares_of(const struct pairs_params &p
     return (float4 *)p.partial + unit * p.ring.n_shares * 32 + (threadIdx.x & 31);
 }
 
-// The whole block, when it has put down its sums: the last of those that share the columns ends the tiles.
-static __device__ __forceinline__ void meet_shares(const struct pairs_params &p, const struct work &w)
+static __device__ __forceinline__ float4 add_shares(const struct pairs_params &p, const float4 *parts)
 {
-    u32 *arrived = &p.arrived[w.pass * (gridDim.x / p.ring.n_shares) + blockIdx.x / p.ring.n_shares], log2 = w.n_rows > 8;
+    float4 sum = make_float4(0, 0, 0, 0);
+
+#pragma unroll 4
+    for (u32 i = 0; i < p.ring.n_shares; i++) {
+        float4 v = __ldcg(parts + i * 32);
+        sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
+    }
+    return sum;
+}
+
+static __device__ __forceinline__ void end_shared(const struct pairs_params &p, const struct work &w)
+{
+    u32 log2 = w.n_rows > 8;
+    float2 factors = row_factors(p);
+
+    for (u32 unit = threadIdx.x / 32; unit < (w.end - w.first) << log2; unit += GEMM_RING_THREADS / 32) {
+        struct place at = { w.first + (unit >> log2), unit & log2 };
+        struct ending ending;
+        ending.load(p, w, at);
+        ending.end(p, add_shares(p, shares_of(p, w, at)), factors);
+    }
+}
+static __device__ __forceinline__ void end_shared_two(const struct pairs_params &p, const struct work &w)
+{
+    for (u32 tile = w.first + threadIdx.x / 32 * 2; tile < w.end; tile += GEMM_RING_THREADS / 32 * 2) {
+        struct ending_two two;
+        two.load(p, w, tile);
+        float4 sums[2];
+#pragma unroll
+        for (u32 i = 0; i < 2; i++)
+            sums[i] = add_shares(p, shares_of(p, w, { tile + i, 0 }));
+        two.end(p, sums);
+    }
+}
+
+// The whole block, when it has put down its sums: the last of those that share the columns ends the tiles.
+template <bool NEXT> static __device__ __forceinline__ void meet_shares(const struct pairs_params &p, const struct work &w)
+{
+    u32 *arrived = &p.arrived[w.pass * (gridDim.x / p.ring.n_shares) + blockIdx.x / p.ring.n_shares];
 
     __threadfence();
     __syncthreads();
@@ -478,20 +566,10 @@ static __device__ __forceinline__ void meet_shares(const struct pairs_params &p,
     if (!__syncthreads_or(last))
         return;
     __threadfence();
-    float2 factors = row_factors(p);
-    for (u32 unit = threadIdx.x / 32; unit < (w.end - w.first) << log2; unit += GEMM_RING_THREADS / 32) {
-        struct place at = { w.first + (unit >> log2), unit & log2 };
-        const float4 *parts = shares_of(p, w, at);
-        float4 sum = make_float4(0, 0, 0, 0);
-        struct ending ending;
-        ending.load(p, w, at);
-#pragma unroll 4
-        for (u32 i = 0; i < p.ring.n_shares; i++) {
-            float4 v = __ldcg(parts + i * 32);
-            sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
-        }
-        ending.end(p, sum, factors);
-    }
+    if (NEXT)
+        end_shared_two(p, w);
+    else
+        end_shared(p, w);
     if (threadIdx.x == 0)
         *arrived = 0;
 }
@@ -510,24 +588,28 @@ static __device__ __forceinline__ float4 add_warps(const struct work &w, const f
 }
 
 // One of the enders: a stage of every RING_ENDERS.
+template <bool NEXT>
 static __device__ __forceinline__ void end_stages(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
 {
+    bool whole = !NEXT && p.ring.n_shares == 1; // columns
     u32 ender = threadIdx.x / 32 - RING_WARPS - RING_FILLERS, lane = threadIdx.x & 31, parity = 0, log2 = w.n_rows > 8;
 
     wait_for_inputs();
-    float2 factors = row_factors(p);
+    float2 factors = make_float2(1, 1);
+    if (whole)
+        factors = row_factors(p);
     for (u32 i = ender; i < w.n_stages; i += RING_ENDERS, parity ^= 1) {
         u32 tile = w.first + i * w.each, n = min(w.end - tile, w.each) << log2;
         for (u32 unit = 0; unit < n; unit++) {
             struct place at = { tile + (unit >> log2), unit & log2 };
             struct ending ending;
-            if (p.ring.n_shares == 1)
+            if (whole)
                 ending.load(p, w, at);
             if (unit == 0)
                 wait_for_stage(shared_address(&state.summed[ender]), parity);
             u32 from = ((ender * RING_WARPS + (unit >> log2) * w.tile_warps) * p.ring.eights + at.eight) * 32 + lane;
             float4 sum = add_warps(w, room.sums + from, p.ring.eights * 32);
-            if (p.ring.n_shares == 1)
+            if (whole)
                 ending.end(p, sum, factors);
             else
                 __stcg(shares_of(p, w, at) + w.share * 32, sum);
@@ -536,11 +618,34 @@ static __device__ __forceinline__ void end_stages(const struct pairs_params &p, 
     }
 }
 
-template <u32 F> static __device__ __forceinline__ void gemm_ring(const struct pairs_params &p)
+// The first of them ends all stages by twos, of a tile each.
+static __device__ __forceinline__ void end_stages_two(const struct pairs_params &p, const struct work &w, const struct room &room,
+                                                      struct gemm_state &state)
+{
+    u32 lane = threadIdx.x & 31, parity = 0;
+
+    wait_for_inputs();
+    if (threadIdx.x / 32 != RING_WARPS + RING_FILLERS)
+        return;
+    for (u32 tile = w.first; tile < w.end; tile += 2, parity ^= 1) {
+        struct ending_two two;
+        float4 sums[2];
+        two.load(p, w, tile);
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            wait_for_stage(shared_address(&state.summed[i]), parity);
+            sums[i] = add_warps(w, room.sums + i * RING_WARPS * p.ring.eights * 32 + lane, p.ring.eights * 32);
+            leave_stage(shared_address(&state.taken[i]));
+        }
+        two.end(p, sums);
+    }
+}
+
+template <u32 F, bool NEXT> static __device__ __forceinline__ void gemm_ring(const struct pairs_params &p)
 {
     extern __shared__ __align__(128) u8 gemm_shared[];
     __shared__ struct gemm_state state;
-    struct work w = work_of(p); // the step is older than any launch
+    struct work w = work_of<NEXT>(p); // the step is older than any launch
     struct room room = room_of(p, gemm_shared);
     u32 warp = threadIdx.x / 32;
 
@@ -562,23 +667,29 @@ template <u32 F> static __device__ __forceinline__ void gemm_ring(const struct p
         show_barriers();
     }
     __syncthreads();
-    if (warp >= RING_WARPS + RING_FILLERS)
-        end_stages(p, w, room, state);
+    if (warp >= RING_WARPS + RING_FILLERS && NEXT && p.ring.n_shares == 1)
+        end_stages_two(p, w, room, state);
+    else if (warp >= RING_WARPS + RING_FILLERS)
+        end_stages<NEXT>(p, w, room, state);
     else if (warp >= RING_WARPS)
         produce<F>(p, w, room, state);
-    else if (w.n_rows > 8)
+    else if (!NEXT && w.n_rows > 8)
         consume<F, 2>(p, w, room, state);
     else
         consume<F, 1>(p, w, room, state);
     if (p.ring.n_shares > 1)
-        meet_shares(p, w);
+        meet_shares<NEXT>(p, w);
 }
 
-#define GEMM_RING(name, F)                                                                                                               \
-    extern "C" __global__ void __launch_bounds__(GEMM_RING_THREADS, 1) gemm_ring_##name(const __grid_constant__ struct pairs_params p) \
-    {                                                                                                                                    \
-        gemm_ring<F>(p);                                                                                                                 \
+#define GEMM_RING_ONE(name, F, NEXT)                                                                      \
+    extern "C" __global__ void __launch_bounds__(GEMM_RING_THREADS, 1)                                    \
+        gemm_ring_##name(const __grid_constant__ struct pairs_params p)                                   \
+    {                                                                                                     \
+        gemm_ring<F, NEXT>(p);                                                                            \
     }
+#define GEMM_RING(name, F)                                                                                \
+    GEMM_RING_ONE(name, F, false)                                                                         \
+    GEMM_RING_ONE(next_##name, F, true)
 GEMM_RING(q4_0, PLANES_Q4_0)
 GEMM_RING(q4_1, PLANES_Q4_1)
 GEMM_RING(q5_0, PLANES_Q5_0)

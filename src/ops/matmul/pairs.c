@@ -276,6 +276,15 @@ static bool ready_is_tiled(const struct cuda_plan *p, u32 max_rows)
     return max_rows <= FEW_ROWS || p->tape.invariant;
 }
 
+// Rows that gemm_ring makes ready end by twos of tiles: of a stage each where no share is added.
+static void hand_over_ring(struct cuda_plan *p, struct pairs_params *params, u32 max_rows)
+{
+    bool twos = params->ring.n_shares > 1 || ring_tile_warps(params->ring.share_blocks) == RING_THREADS / 32;
+
+    if (p->command->op == OP_matmul && params->rows == ROWS_STEP && max_rows <= 8 && params->w[0].n_rows % 32 == 0 && twos)
+        params->next = pairs_hand_over(p, params->out[0], KNOWS_RING | KNOWS_NORM);
+}
+
 // Sums of shares go to the tape's private memory, behind what the rows take there.
 static void launch_ring(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
@@ -283,16 +292,18 @@ static void launch_ring(struct cuda_plan *p, struct pairs_params *params, struct
     char name[32];
 
     CHECK(plan_gemm_ring(p, part, params->n_cols, &params->ring, &shared));
-    u32 n_shares = params->ring.n_shares, groups = p->device.n_sms / n_shares;
+    hand_over_ring(p, params, part.max_rows);
+    u32 n_shares = params->ring.n_shares, groups = p->device.n_sms / n_shares,
+        most_groups = params->next.at ? n_tiles / 2 : n_tiles;
     u64 n_units = (u64)params->ring.eights * n_tiles * n_passes, partial = params->partial;
-    groups = groups == 0 ? 1 : groups < n_tiles ? groups : n_tiles;
+    groups = groups == 0 ? 1 : groups < most_groups ? groups : most_groups;
     if (n_shares > 1) {
         u64 bytes = partial - p->private_at + n_units * n_shares * 32 * 16;
         p->private_bytes = bytes > p->private_bytes ? bytes : p->private_bytes;
         p->counters_bytes = (u64)groups * n_passes * 4 > p->counters_bytes ? (u64)groups * n_passes * 4 : p->counters_bytes;
         params->arrived = p->counters_at;
     }
-    snprintf(name, sizeof name, "gemm_ring_%s", format_name(part.format));
+    snprintf(name, sizeof name, "gemm_ring_%s%s", params->next.at ? "next_" : "", format_name(part.format));
     cuda_launch_add(p, name, (struct cuda_shape){ { groups * n_shares, n_passes, 1 }, GEMM_RING_THREADS, shared }, params,
                     sizeof *params);
 }
@@ -339,7 +350,7 @@ static u32 hopper_rows(const struct cuda_plan *p, const struct pairs_params *par
 static void hand_over_gated(struct cuda_plan *p, struct pairs_params *params)
 {
     if (params->mode == PAIRS_GATED)
-        params->next = pairs_hand_over(p, params->out[0], true);
+        params->next = pairs_hand_over(p, params->out[0], KNOWS_TILES);
 }
 
 static bool launch_hopper(struct cuda_plan *p, struct pairs_params *params, struct part part)
@@ -451,6 +462,15 @@ static u64 place_ready(struct cuda_plan *p, struct ready_room *room, u64 bytes)
 {
     return p->handed_to == p->command ? p->handed : take_room(p, room, bytes);
 }
+// For up to eight rows, the sums of squares of each 32 columns; behind the rows where these were handed over.
+static u64 squares_bytes(u32 n_cols)
+{
+    return (u64)n_cols / 32 * 8 * 4;
+}
+static u64 place_squares(struct cuda_plan *p, struct ready_room *room, u32 n_cols)
+{
+    return p->handed_to == p->command ? p->handed + ready_int8_bytes(8, n_cols) : take_room(p, room, squares_bytes(n_cols));
+}
 static void launch_rows(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const struct ready_params *ready)
 {
     cuda_launch_add(p, kernel, shape, ready, sizeof *ready);
@@ -481,7 +501,7 @@ static void launch_ready(struct cuda_plan *p, const struct pairs_plan *product, 
         u32 shares = divide_up(params->n_cols, in_parts ? READY_PART_COLUMNS : 8 * READY_INT8_THREADS);
         ready.out = params->ready_int8 = place_ready(p, &room, ready_int8_bytes(max_rows, params->n_cols));
         if (in_parts && params->norm)
-            ready.squares = params->squares = take_room(p, &room, (u64)8 * shares * 4);
+            ready.squares = params->squares = place_squares(p, &room, params->n_cols);
         else if (params->norm)
             shares = 1;
         launch_rows(p, in_parts ? "ready_int8_part" : "ready_int8",
@@ -563,23 +583,45 @@ void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product)
         launch_part(p, &params, (struct part){ params.w[0].format, max_rows, way_of(p, product, 0, max_rows) });
 }
 
-struct ready_next pairs_hand_over(struct cuda_plan *p, u64 out, bool tiles_only)
+// What the next command multiplies, if it is one product.
+static bool next_product(struct cuda_plan *p, struct pairs_plan *product)
 {
     const struct command *command = p->command;
-    struct ready_next none = { 0 };
+    enum op op = p->next ? p->next->op : OP_sample;
 
-    if (!p->next || p->next->op != OP_matmul)
-        return none;
     p->command = p->next;
-    struct pairs_plan next = matmul_pairs(p);
+    if (op == OP_matmul)
+        *product = matmul_pairs(p);
+    else if (op == OP_qkv)
+        *product = qkv_pairs(p);
+    else if (op == OP_gate_up)
+        *product = gate_up_pairs(p);
     p->command = command;
-    u32 max_rows = p->tape.max_rows, n_cols = next.params.n_cols;
-    struct ready_forms forms = ready_forms_of(p, &next, max_rows);
-    bool tiles = forms.tiles && n_cols % 128 == 0 && !wants_vendor(p, &next, max_rows);
-    if (next.params.in != out || next.params.rows != ROWS_STEP || !(tiles || (forms.int8 && !tiles_only)))
+    return op == OP_matmul || op == OP_qkv || (op == OP_gate_up && product->params.w[0].format == product->params.w[1].format);
+}
+
+struct ready_next pairs_hand_over(struct cuda_plan *p, u64 out, u32 known)
+{
+    struct ready_next none = { 0 };
+    struct pairs_plan product;
+    u32 max_rows = p->tape.max_rows;
+
+    if (!next_product(p, &product) || product.params.in != out || product.params.rows != ROWS_STEP)
         return none;
-    p->handed_bytes = tiles ? ready_bf16_bytes(max_rows, n_cols) : ready_int8_bytes(max_rows, n_cols);
+    const struct pairs_params *params = &product.params;
+    struct ready_forms forms = ready_forms_of(p, &product, max_rows);
+    u32 n_cols = params->n_cols, n_forms = forms.bf16 + forms.int8 + forms.tiles;
+    bool tiles = forms.tiles && known & KNOWS_TILES && n_cols % 128 == 0 && !wants_vendor(p, &product, max_rows),
+         ring = forms.int8 && known & KNOWS_RING;
+    if (n_forms != 1 || !(tiles || ring) || (params->norm && (!(known & KNOWS_NORM) || max_rows > 8)))
+        return none;
+    u64 bytes = tiles ? ready_bf16_bytes(max_rows, n_cols) : ready_int8_bytes(max_rows, n_cols);
+    p->handed_bytes = bytes + (params->norm ? squares_bytes(n_cols) : 0);
     p->handed_to = p->next;
     p->handed = p->handed_at;
-    return (struct ready_next){ p->handed, tiles ? READY_FOR_TILES : READY_FOR_RING, n_cols };
+    return (struct ready_next){ .at = p->handed,
+                                .norm = params->norm,
+                                .squares = params->norm ? p->handed + bytes : 0,
+                                .form = tiles ? READY_FOR_TILES : READY_FOR_RING,
+                                .n_cols = n_cols };
 }

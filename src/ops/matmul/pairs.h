@@ -68,10 +68,9 @@ struct pairs_params {
     DEVICE_AT(const f32) add;       // as out[0]
     DEVICE_AT(const u8) ready;      // activations in the form that the many-row kernels read
     DEVICE_AT(const u8) ready_int8; // the same for gemm_ring
-    DEVICE_AT(const f32)
-    squares; // gemm_ring: of normalised rows without their factor, a sum for each READY_PART_COLUMNS; or none
+    DEVICE_AT(const f32) squares;   // of normalised rows in it that lack their factor, [n_cols / 32][8 rows]; or none
     DEVICE_AT(const u8) ready_bf16; // the same for gemm_hopper's tiles of weights
-    struct ready_next next;         // gemm_hopper: of gate and up
+    struct ready_next next;         // gemm_hopper: of gate and up; gemm_ring: of PAIRS_PLAIN
     DEVICE_AT(f32) partial;         // gemm_ring, gemm_hopper: sums of a share of the columns
     DEVICE_AT(u32) arrived;         // the same: shares that have come, zero between launches
     DEVICE_AT(const f32) angles;
@@ -129,10 +128,13 @@ struct pairs_plan {
     u32 exact;
 };
 void pairs_launch(struct cuda_plan *p, const struct pairs_plan *product);
-struct pairs_plan matmul_pairs(const struct cuda_plan *p); // of the command, which is a matmul
+struct pairs_plan matmul_pairs(const struct cuda_plan *p); // of the command, which is one
+struct pairs_plan qkv_pairs(const struct cuda_plan *p);
+struct pairs_plan gate_up_pairs(const struct cuda_plan *p);
 // Is `out`, which this command writes for all rows of a step, what the next one multiplies? Then its rows shall go where `next` says; else
-// that says none. tiles_only: the caller knows no other form.
-struct ready_next pairs_hand_over(struct cuda_plan *p, u64 out, bool tiles_only);
+// that says none. known: what the caller can do.
+enum { KNOWS_RING = 1, KNOWS_TILES = 2, KNOWS_NORM = 4 };
+struct ready_next pairs_hand_over(struct cuda_plan *p, u64 out, u32 known);
 // Does a product of this tape's rows store k and v into such pages? If not, PAIRS_THREE and rope_store.
 bool pairs_store(const struct cuda_plan *p, const struct page_shape *pages);
 #endif

@@ -115,13 +115,28 @@ extern "C" __global__ void __launch_bounds__(READY_THREADS) ready_rows(const __g
         put_row(p, row, factor);
 }
 
+static __device__ __forceinline__ struct eight times(const struct eight &v, f32 f)
+{
+    return { make_float4(v.a.x * f, v.a.y * f, v.a.z * f, v.a.w * f), make_float4(v.b.x * f, v.b.y * f, v.b.z * f, v.b.w * f) };
+}
+
+// All lanes of a warp call it.
+static __device__ __forceinline__ void put_eight(const struct ready_params &p, u32 row, u32 i, const struct eight &v, const struct eight &norm)
+{
+    const f32 numbers[8] = { v.a.x * norm.a.x, v.a.y * norm.a.y, v.a.z * norm.a.z, v.a.w * norm.a.w,
+                             v.b.x * norm.b.x, v.b.y * norm.b.y, v.b.z * norm.b.z, v.b.w * norm.b.w };
+    struct int8_eight e = to_int8(numbers);
+
+    if (i < p.n_cols / 8)
+        put_int8(ready_int8_tile(p.out, row, p.n_cols), row, i, e);
+}
+
 // n_cols is a multiple of 32. Blocks share a row that has no norm.
 extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(const __grid_constant__ struct ready_params p)
 {
     __shared__ f32 room[33];
     u32 row = blockIdx.x, n = p.n_cols / 8, end = (n + 31) / 32 * 32, first = blockIdx.y * READY_INT8_THREADS + threadIdx.x;
     const f32 *in = p.in + (u64)row * p.n_cols;
-    u8 *tile = ready_int8_tile(p.out, row, p.n_cols);
     struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
     f32 factor = 1;
     bool exists = row < n_rows_of(p.step, p.rows);
@@ -143,11 +158,7 @@ extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(cons
             v = load_eight(in, i, n);
             norm = p.norm ? load_eight(p.norm, i, n) : norm;
         }
-        const f32 numbers[8] = { v.a.x * factor * norm.a.x, v.a.y * factor * norm.a.y, v.a.z * factor * norm.a.z, v.a.w * factor * norm.a.w,
-                                 v.b.x * factor * norm.b.x, v.b.y * factor * norm.b.y, v.b.z * factor * norm.b.z, v.b.w * factor * norm.b.w };
-        struct int8_eight e = to_int8(numbers);
-        if (i < n)
-            put_int8(tile, row, i, e);
+        put_eight(p, row, i, times(v, factor), norm);
     }
 }
 
@@ -157,11 +168,11 @@ extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(cons
 #define PART_BLOCKS 12 // a multiprocessor holds fewer threads
 #endif
 // The same in small blocks with few registers, for up to eight rows. They have room beside a block of gemm_ring, so that they wait for their
-// inputs where they will run and keep none of the next product's blocks from its place. A row's blocks do not know the norm's factor: each
-// leaves its sum of squares, and gemm_ring multiplies its sums by the factor. (Of 16 rows and more the launch above is the faster one.)
+// inputs where they will run and keep none of the next product's blocks from its place. A row's blocks do not know the norm's factor: they
+// leave a sum of squares for each 32 columns, and gemm_ring multiplies its sums by the factor. Where the command before is gemm_ring too, it
+// makes such rows itself, with the same bits (ready_next.cuh). (Of 16 rows and more the launch above is the faster one.)
 extern "C" __global__ void __launch_bounds__(READY_PART_THREADS, PART_BLOCKS) ready_int8_part(const __grid_constant__ struct ready_params p)
 {
-    __shared__ f32 room[33];
     u32 row = blockIdx.x, n = p.n_cols / 8, i = blockIdx.y * READY_PART_THREADS + threadIdx.x;
     struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
     bool exists = row < n_rows_of(p.step, p.rows);
@@ -172,16 +183,16 @@ extern "C" __global__ void __launch_bounds__(READY_PART_THREADS, PART_BLOCKS) re
     if (!exists)
         return;
     struct eight v = load_eight(p.in + (u64)row * p.n_cols, i, n);
-    const f32 numbers[8] = { v.a.x * norm.a.x, v.a.y * norm.a.y, v.a.z * norm.a.z, v.a.w * norm.a.w,
-                             v.b.x * norm.b.x, v.b.y * norm.b.y, v.b.z * norm.b.z, v.b.w * norm.b.w };
-    struct int8_eight e = to_int8(numbers);
-    if (i < n)
-        put_int8(ready_int8_tile(p.out, row, p.n_cols), row, i, e);
+    put_eight(p, row, i, v, norm);
     if (!p.norm)
         return;
-    f32 squares = block_sum(i < n ? squares_of(v) : 0, room);
-    if (threadIdx.x == 0)
-        p.squares[row * gridDim.y + blockIdx.y] = squares;
+    f32 a = squares_of_four(v.a), b = squares_of_four(v.b);
+    a += __shfl_xor_sync(~0u, a, 2);
+    b += __shfl_xor_sync(~0u, b, 2);
+    f32 squares = a + b;
+    squares += __shfl_xor_sync(~0u, squares, 1);
+    if (i < n && i % 4 == 0)
+        p.squares[i / 4 * 8 + row] = squares;
 }
 
 // For gemm_hopper's tiles of plain weights: tiles of READY_ROWS, as above, with the columns in their own order. n_cols is a multiple of 8.
@@ -191,11 +202,6 @@ static __device__ __forceinline__ void put_bf16(const struct ready_params &p, u3
     uint4 words = make_uint4(two_bf16(v.a.x * norm.a.x, v.a.y * norm.a.y), two_bf16(v.a.z * norm.a.z, v.a.w * norm.a.w),
                              two_bf16(v.b.x * norm.b.x, v.b.y * norm.b.y), two_bf16(v.b.z * norm.b.z, v.b.w * norm.b.w));
     out[(u64)(i / 8) * READY_ROWS * 8 + (i % 8 ^ row % 8)] = i * 8 < p.n_cols ? words : make_uint4(0, 0, 0, 0);
-}
-
-static __device__ __forceinline__ struct eight times(const struct eight &v, f32 f)
-{
-    return { make_float4(v.a.x * f, v.a.y * f, v.a.z * f, v.a.w * f), make_float4(v.b.x * f, v.b.y * f, v.b.z * f, v.b.w * f) };
 }
 
 // Blocks take rows in turn, each with the next one's first columns on their way.

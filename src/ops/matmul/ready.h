@@ -25,7 +25,7 @@ struct ready_params { // of ready_rows, ready_int8, ready_int8_part, ready_bf16
     DEVICE_AT(const f32) in;
     DEVICE_AT(const f32) norm;
     DEVICE_AT(u8) out;
-    DEVICE_AT(f32) squares; // ready_int8_part: [rows][n_cols / READY_PART_COLUMNS]
+    DEVICE_AT(f32) squares; // ready_int8_part: [n_cols / 32][8 rows]
     u32 n_cols, ready_cols, rows;
     u32 tiled; // 1: in tiles of 8 rows, as mma reads them from memory; 0: in tiles of READY_ROWS, for shared memory
     f32 eps;
@@ -35,6 +35,8 @@ struct ready_params { // of ready_rows, ready_int8, ready_int8_part, ready_bf16
 // A result that goes, beside its fp32 numbers, to where the next command's product wants its rows; see ready_next.cuh.
 enum ready_form { READY_FOR_RING, READY_FOR_TILES };
 struct ready_next {
-    DEVICE_AT(u8) at; // or none
+    DEVICE_AT(u8) at;          // or none
+    DEVICE_AT(const f32) norm; // READY_FOR_RING of gemm_ring alone: of the next product, whose rows are multiplied by it, or none
+    DEVICE_AT(f32) squares;    // with a norm: [n_cols / 32][8 rows]
     u32 form, n_cols;
 };

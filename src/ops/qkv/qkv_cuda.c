@@ -20,13 +20,13 @@ static void launch_rope_store(struct cuda_plan *p, const struct pairs_params *fr
     rope_store_launch(p, &params);
 }
 
-void cuda_plan_qkv(struct cuda_plan *p)
+struct pairs_plan qkv_pairs(const struct cuda_plan *p)
 {
     const struct qkv_args *args = (const struct qkv_args *)p->command->args;
     u32 head_dim = args->rope.pages.head_dim, n_kv = args->rope.pages.n_kv_heads * head_dim, n_q = args->rope.n_heads * head_dim;
     bool parts = cuda_at(p, QKV_Q_NORM) || cuda_at(p, QKV_K_NORM) || !pairs_store(p, &args->rope.pages);
     u64 work = cuda_at(p, QKV_WORK), kv_bytes = (u64)p->tape.max_rows * n_kv * 4, taken = (2 * kv_bytes + 255) / 256 * 256;
-    struct pairs_plan product = {
+    return (struct pairs_plan){
         .params = { .w = { planes_of(p, QKV_WQ), planes_of(p, QKV_WK), planes_of(p, QKV_WV) },
                     .bias = { cuda_at(p, QKV_BQ), cuda_at(p, QKV_BK), cuda_at(p, QKV_BV) },
                     .out = { cuda_at(p, QKV_Q), work, work + kv_bytes },
@@ -46,10 +46,16 @@ void cuda_plan_qkv(struct cuda_plan *p)
         .work_bytes = p->command->operands[QKV_WORK].bytes - taken,
         .exact = args->exact,
     };
+}
+
+void cuda_plan_qkv(struct cuda_plan *p)
+{
+    struct pairs_plan product = qkv_pairs(p);
+    u32 head_dim = product.params.rope.pages.head_dim;
 
     if (head_dim % 2 != 0)
         err_set(&p->error, ERR_UNSUPPORTED, "heads of %u dimensions; want an even number", head_dim);
     pairs_launch(p, &product);
-    if (parts)
+    if (product.params.mode == PAIRS_THREE)
         launch_rope_store(p, &product.params);
 }
