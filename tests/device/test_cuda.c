@@ -2,6 +2,7 @@
 //
 // An operation is recorded alike on both devices; tape_diff gives both the same inputs and measures what lies between the results. Then the
 // same tape is played as a graph, which must give the same bits as its commands one by one. Skipped where there is no GPU.
+#include <fnmatch.h>
 #include "device/cuda/cuda_internal.h"
 #include "ops/cuda_table.h"
 #include "ops/device_sides.h"
@@ -568,8 +569,17 @@ int main(int argc, char **argv)
     gpu = cuda_open(0, &cuda_table, &err);
     if (!gpu)
         print_message("skipped: %s\n", err.message);
-    if (argc > 1)
+    if (argc > 1) {
+        bool found = false;
+        for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+            found |= fnmatch(argv[1], tests[i].name, 0) == 0;
+        if (!found) {
+            fprintf(stderr, "test_cuda: no test is called %s\n", argv[1]);
+            device_close(gpu);
+            return 2;
+        }
         cmocka_set_test_filter(argv[1]);
+    }
     if (argc > 2 && (!str_to_u64(str_from(argv[2]), &every) || every == 0))
         return 2;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
