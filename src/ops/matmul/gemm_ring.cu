@@ -235,13 +235,18 @@ template <u32 F> struct weights_64 {
         for (u32 i = 0; i < 2; i++) {
             struct packed<F> b[2] = {};
 #pragma unroll
-            for (u32 k = 0; k < 2; k++) {
+            for (u32 k = 0; k < 2; k++)
                 load_ints(rows[i], block + k, b[k], a[k][i], a[k][2 + i]);
-            }
             load_scales(rows[i], block, b);
 #pragma unroll
-            for (u32 k = 0; k < 2; k++)
+            for (u32 k = 0; k < 2; k++) {
                 block_scales<F>(b[k], scale[k][i], offset[k][i]);
+                if (F == PLANES_Q2_K) { // at most 3 * 15 a byte
+                    a[k][i] *= (int)(b[k].scale & 15);
+                    a[k][2 + i] *= (int)(b[k].scale >> 8 & 15);
+                    scale[k][i][0] = half_of(b[k].delta);
+                }
+            }
         }
     }
     static __device__ __forceinline__ void load_ints(const struct plane_bytes &row, u32 block, struct packed<F> &b, int &low, int &high)
@@ -254,28 +259,39 @@ template <u32 F> struct weights_64 {
             high = q[4];
             return;
         }
-        u32 word = ((const u32 *)(row.quants + block * 16))[t];
-        if (F == PLANES_Q4_0) {
-            low = high_nibbles_signed(word << 4);
-            high = high_nibbles_signed(word);
-            return;
-        }
         high_at<F>(row, block, b);
-        unpack_word<F>(word, b.high, t, &low, &high);
+        if (F == PLANES_Q2_K) {
+            uint2 twos = ((const uint2 *)row.quants)[block];
+            unpack_twos(twos.x, twos.y, t, &low, &high);
+        } else {
+            u32 word = ((const u32 *)(row.quants + block * 16))[t];
+            if (F == PLANES_Q4_0) {
+                low = high_nibbles_signed(word << 4);
+                high = high_nibbles_signed(word);
+                return;
+            }
+            unpack_word<F>(word, b.high, t, &low, &high);
+        }
         low = to_signed(low, shift_of(F));
         high = to_signed(high, shift_of(F));
     }
     static __device__ __forceinline__ void load_scales(const struct plane_bytes &row, u32 block, struct packed<F> (&b)[2])
     {
-        if (F == PLANES_Q4_1 || F == PLANES_Q5_1 || F == PLANES_MXFP4) {
+        if (F == PLANES_Q4_1 || F == PLANES_Q5_1) {
             uint2 v = ((const uint2 *)row.scales)[block / 2];
             b[0].scale = v.x;
             b[1].scale = v.y;
             return;
         }
-        u32 v = ((const u32 *)row.scales)[block / 2];
-        b[0].scale = v & 0xffff;
-        b[1].scale = v >> 16;
+        if (F == PLANES_IQ4_XS) {
+            u32 v = ((const u16 *)row.scales)[block / 2];
+            b[0].scale = v & 0xff;
+            b[1].scale = v >> 8;
+        } else {
+            u32 v = ((const u32 *)row.scales)[block / 2];
+            b[0].scale = v & 0xffff;
+            b[1].scale = v >> 16;
+        }
         if (planes_has_super_blocks(F))
             b[0].delta = b[1].delta = ((const u32 *)row.deltas)[block / 8];
     }
@@ -308,11 +324,12 @@ template <u32 F>
 static __device__ __forceinline__ void add_products(const struct weights_64<F> &w, u32 block, const struct columns_32<F> &x, f32 minus_zero,
                                                     f32 (&sums)[4])
 {
+    constexpr bool halves = has_halves(F) && F != PLANES_Q2_K; // two products
 #pragma unroll
-    for (u32 h = 0; h < (has_halves(F) ? 2 : 1); h++) {
+    for (u32 h = 0; h < (halves ? 2 : 1); h++) {
         const int (&a)[4] = w.a[block];
         int d[4];
-        if (has_halves(F))
+        if (halves)
             mma_int8_half(d, a[2 * h], a[2 * h + 1], h ? x.b1 : x.b0, 0x4b400000);
         else
             mma_int8(d, a, x.b0, x.b1, 0x4b400000);
@@ -322,6 +339,8 @@ static __device__ __forceinline__ void add_products(const struct weights_64<F> &
             sums[i] = fmaf(w.scale[block][i / 2][h], product, sums[i]);
             if (has_minimum(F))
                 sums[i] = fmaf(w.offset[block][i / 2][h], x.sums[i % 2][h], sums[i]);
+            if (F == PLANES_Q2_K)
+                sums[i] = fmaf(w.offset[block][i / 2][1], x.sums[i % 2][1], sums[i]);
         }
     }
 }

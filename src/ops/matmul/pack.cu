@@ -21,8 +21,8 @@ struct destination {
 static __device__ struct destination find(const struct planes &p, u64 row, u32 block)
 {
     struct destination d;
-    d.quants = (u8 *)p.quants + row * planes_quants_bytes(p.format, p.n_cols) + (u64)block * (p.format == PLANES_Q8_0 ? 32 : 16);
-    d.high = (u8 *)p.high + row * planes_high_bytes(p.format, p.n_cols) + (u64)block * (p.format == PLANES_Q6_K ? 8 : 4);
+    d.quants = (u8 *)p.quants + row * planes_quants_bytes(p.format, p.n_cols) + block * planes_quants_bytes(p.format, 32);
+    d.high = (u8 *)p.high + row * planes_high_bytes(p.format, p.n_cols) + block * planes_high_bytes(p.format, 32);
     d.scales = (u8 *)p.scales + row * planes_scales_bytes(p.format, p.n_cols);
     d.deltas = (u8 *)p.deltas + row * planes_deltas_bytes(p.format, p.n_cols);
     return d;
@@ -42,13 +42,23 @@ static __device__ void put_fifth_bits(u8 *to, const i8 *q, int zero)
         to[b] = (u8)bits;
     }
 }
-static __device__ void put_top_pairs(u8 *to, const i8 *q, int zero)
+static __device__ void put_twos(u8 *to, const i8 *q, int zero, u32 bit) // this one and the next
 {
     for (u32 b = 0; b < 8; b++) {
         u32 bits = 0;
         for (u32 i = 0; i < 4; i++)
-            bits |= (u32)((q[4 * (b / 4 * 4 + i) + b % 4] + zero) >> 4 & 3) << 2 * i;
+            bits |= (u32)((q[4 * (b / 4 * 4 + i) + b % 4] + zero) >> bit & 3) << 2 * i;
         to[b] = (u8)bits;
+    }
+}
+// From 16 bytes of the file, element j low and j + 16 high in byte j.
+static __device__ void put_places(u8 *to, const u8 *q)
+{
+    for (u32 i = 0; i < 4; i++) {
+        u32 word = 0;
+        for (u32 b = 0; b < 4; b++)
+            word |= (u32)(q[4 * i + b] & 15) << 4 * b | (u32)(q[4 * i + b] >> 4) << (16 + 4 * b);
+        ((u32 *)to)[i] = word;
     }
 }
 static __device__ void put_half(u8 *to, u16 half)
@@ -102,14 +112,12 @@ static __device__ void pack_small(const struct pack_params &p, u64 at)
         put_half(d.scales + block * 2, b.d);
     } else if (p.to.format == PLANES_IQ4_NL) {
         struct iq4_nl b = fetch<struct iq4_nl>(p.from, at);
-        for (u32 i = 0; i < 16; i++)
-            d.quants[i] = b.q[i];
+        put_places(d.quants, b.q);
         put_half(d.scales + block * 2, b.d);
     } else {
         struct mxfp4 b = fetch<struct mxfp4>(p.from, at);
-        for (u32 i = 0; i < 16; i++)
-            d.quants[i] = b.q[i];
-        *(f32 *)(d.scales + block * 4) = mxfp4_scale(b.e);
+        put_places(d.quants, b.q);
+        put_half(d.scales + block * 2, (u16)(__float_as_uint(mxfp4_scale(b.e)) >> 16)); // the rest is zero
     }
 }
 
@@ -120,11 +128,14 @@ static __device__ void put_super(const struct pack_params &p, u64 at, const i8 *
 
     for (u32 g = 0; g < 8; g++) {
         struct destination d = find(p.to, at / per_row, at % per_row * 8 + g);
-        put_nibbles(d.quants, q + 32 * g, zero);
+        if (p.to.format == PLANES_Q2_K)
+            put_twos(d.quants, q + 32 * g, 0, 0);
+        else
+            put_nibbles(d.quants, q + 32 * g, zero);
         if (p.to.format == PLANES_Q5_K)
             put_fifth_bits(d.high, q + 32 * g, zero);
         if (p.to.format == PLANES_Q6_K)
-            put_top_pairs(d.high, q + 32 * g, zero);
+            put_twos(d.high, q + 32 * g, zero, 4);
     }
 }
 static __device__ void put_scales(const struct pack_params &p, u64 at, const u8 *scales, u16 delta, u16 delta_min)
@@ -132,8 +143,9 @@ static __device__ void put_scales(const struct pack_params &p, u64 at, const u8 
     u32 per_row = p.to.n_cols / 256, block = at % per_row;
     struct destination d = find(p.to, at / per_row, 0);
 
-    for (u32 i = 0; i < 16; i++)
-        d.scales[block * 16 + i] = scales[i];
+    u32 bytes = (u32)planes_scales_bytes(p.to.format, 256);
+    for (u32 i = 0; i < bytes; i++)
+        d.scales[block * bytes + i] = scales[i];
     put_half(d.deltas + block * 4, delta);
     put_half(d.deltas + block * 4 + 2, delta_min);
 }
@@ -183,10 +195,8 @@ static __device__ void pack_super(const struct pack_params &p, u64 at)
         u32 per_row = p.to.n_cols / 256;
         for (u32 g = 0; g < 8; g++) {
             struct destination d = find(p.to, at / per_row, at % per_row * 8 + g);
-            for (u32 i = 0; i < 16; i++)
-                d.quants[i] = b.q[16 * g + i];
-            scales[2 * g] = (u8)iq4_xs_scale(&b, g);
-            scales[2 * g + 1] = 0;
+            put_places(d.quants, b.q + 16 * g);
+            scales[g] = (u8)iq4_xs_scale(&b, g);
         }
         put_scales(p, at, scales, b.d, 0);
     }

@@ -21,9 +21,21 @@ static __device__ __forceinline__ uint4 load_once(const void *at) // 16 bytes th
     return v;
 }
 
+static __device__ __forceinline__ uint2 load_half_once(const void *at) // eight
+{
+    uint2 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(at));
+    return v;
+}
+
 template <bool ONCE> static __device__ __forceinline__ uint4 load_quants(const u8 *at)
 {
     return ONCE ? load_once(at) : *(const uint4 *)at;
+}
+template <bool ONCE> static __device__ __forceinline__ uint4 load_twos(const u8 *at)
+{
+    uint2 v = ONCE ? load_half_once(at) : *(const uint2 *)at;
+    return make_uint4(v.x, v.y, 0, 0);
 }
 
 struct plane_bytes { // where the planes of a matrix, or of one row, begin
@@ -33,18 +45,18 @@ struct plane_bytes { // where the planes of a matrix, or of one row, begin
 // What scales block `at` of 32, counted from where the planes begin.
 template <u32 F> static __device__ __forceinline__ void scales_at(const struct plane_bytes &p, u32 at, struct packed<F> &r)
 {
-    if (F == PLANES_Q4_0 || F == PLANES_Q5_0 || F == PLANES_Q8_0 || F == PLANES_IQ4_NL)
-        r.scale = ((const u16 *)p.scales)[at];
-    if (F == PLANES_Q4_1 || F == PLANES_Q5_1 || F == PLANES_MXFP4)
+    if (F == PLANES_IQ4_XS)
+        r.scale = p.scales[at];
+    else if (F == PLANES_Q4_1 || F == PLANES_Q5_1)
         r.scale = ((const u32 *)p.scales)[at];
-    if (F >= PLANES_Q2_K && F != PLANES_IQ4_NL && F != PLANES_MXFP4) {
+    else
         r.scale = ((const u16 *)p.scales)[at];
+    if (planes_has_super_blocks(F))
         r.delta = ((const u32 *)p.deltas)[at / 8];
-    }
 }
 template <u32 F> static __device__ __forceinline__ void high_at(const struct plane_bytes &p, u32 at, struct packed<F> &r)
 {
-    if (F == PLANES_Q5_0 || F == PLANES_Q5_1 || F == PLANES_Q5_K)
+    if (planes_has_high_bit(F))
         r.high[0] = ((const u32 *)p.high)[at];
     if (F == PLANES_Q6_K) {
         uint2 h = ((const uint2 *)p.high)[at];
@@ -57,9 +69,9 @@ template <u32 F> static __device__ __forceinline__ void high_at(const struct pla
 template <u32 F, bool ONCE> static __device__ __forceinline__ struct packed<F> block_at(const struct plane_bytes &p, u32 at)
 {
     struct packed<F> r;
-    const u8 *q = p.quants + (u64)at * (F == PLANES_Q8_0 ? 32 : 16);
+    const u8 *q = p.quants + at * planes_quants_bytes(F, 32);
 
-    r.q[0] = load_quants<ONCE>(q);
+    r.q[0] = F == PLANES_Q2_K ? load_twos<ONCE>(q) : load_quants<ONCE>(q);
     if (F == PLANES_Q8_0)
         r.q[F == PLANES_Q8_0] = load_quants<ONCE>(q + 16);
     high_at<F>(p, at, r);
@@ -81,34 +93,35 @@ static __device__ __forceinline__ f32 signed_byte(u32 word, u32 byte)
     return (f32)(int)(signed char)(word >> 8 * byte & 255);
 }
 
-// Eight nibbles to eight bytes of a table of sixteen: low nibbles to *low, high ones to *high.
-static __device__ __forceinline__ void look_up(u32 q, const u32 (&table)[4], int *low, int *high)
+// The values of a table of sixteen, four a word.
+template <u32 F> static __device__ __forceinline__ void table_of(u32 (&table)[4])
 {
-    u32 mixed[2]; // bytes: low, high, low, high
+    const u32 iq4[4] = { 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535 }, mxfp4[4] = { 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc };
 #pragma unroll
-    for (u32 i = 0; i < 2; i++) {
-        u32 nibbles = q >> 16 * i;
-        u32 first = __byte_perm(table[0], table[1], nibbles & 0x7777), second = __byte_perm(table[2], table[3], nibbles & 0x7777);
-        mixed[i] = __byte_perm(first, second, 0x3210 + ((nibbles & 0x8888) >> 1));
-    }
-    *low = (int)__byte_perm(mixed[0], mixed[1], 0x6420);
-    *high = (int)__byte_perm(mixed[0], mixed[1], 0x7531);
+    for (u32 i = 0; i < 4; i++)
+        table[i] = F == PLANES_MXFP4 ? mxfp4[i] : iq4[i];
+}
+
+// Eight places to eight bytes of a table.
+template <u32 F> static __device__ __forceinline__ void look_up(u32 q, int *low, int *high)
+{
+    u32 table[4], place = q & 0x77777777, half = (q >> 1 & 0x44444444) | 0x32103210;
+
+    table_of<F>(table);
+    *low = (int)__byte_perm(__byte_perm(table[0], table[1], place), __byte_perm(table[2], table[3], place), half);
+    *high = (int)__byte_perm(__byte_perm(table[0], table[1], place >> 16), __byte_perm(table[2], table[3], place >> 16), half >> 16);
 }
 
 // Word i of a block's nibbles, elements 4 i .. 4 i + 3 and 16 more, as integers; their zero points are in the offsets.
 template <u32 F> static __device__ __forceinline__ void unpack_word(u32 w, const u32 (&bits)[2], u32 i, int *low, int *high)
 {
-    if (F == PLANES_IQ4_NL || F == PLANES_IQ4_XS) {
-        const u32 table[4] = { 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535 };
-        look_up(w, table, low, high);
-    } else if (F == PLANES_MXFP4) {
-        const u32 table[4] = { 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc };
-        look_up(w, table, low, high);
+    if (planes_has_table(F)) {
+        look_up<F>(w, low, high);
     } else {
         *low = (int)(w & 0x0f0f0f0f);
         *high = (int)(w >> 4 & 0x0f0f0f0f);
     }
-    if (F == PLANES_Q5_0 || F == PLANES_Q5_1 || F == PLANES_Q5_K) {
+    if (planes_has_high_bit(F)) {
         *low |= (int)((bits[0] >> i & 0x01010101) << 4);
         *high |= (int)((bits[0] >> (i + 4) & 0x01010101) << 4);
     }
@@ -116,6 +129,12 @@ template <u32 F> static __device__ __forceinline__ void unpack_word(u32 w, const
         *low |= (int)((bits[0] >> 2 * i & 0x03030303) << 4);
         *high |= (int)((bits[1] >> 2 * i & 0x03030303) << 4);
     }
+}
+// The same out of the two words of a block of Q2_K.
+static __device__ __forceinline__ void unpack_twos(u32 first, u32 second, u32 i, int *low, int *high)
+{
+    *low = (int)(first >> 2 * i & 0x03030303);
+    *high = (int)(second >> 2 * i & 0x03030303);
 }
 template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct packed<F> &r, int (&q)[8])
 {
@@ -128,13 +147,17 @@ template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct
         return;
     }
 #pragma unroll
-    for (u32 i = 0; i < 4; i++)
-        unpack_word<F>(w[i], r.high, i, &q[i], &q[i + 4]);
+    for (u32 i = 0; i < 4; i++) {
+        if (F == PLANES_Q2_K)
+            unpack_twos(w[0], w[1], i, &q[i], &q[i + 4]);
+        else
+            unpack_word<F>(w[i], r.high, i, &q[i], &q[i + 4]);
+    }
 }
 
 template <u32 F> static __device__ __forceinline__ void unpack_scales(const struct packed<F> &r, f32 (&scale)[2], f32 (&offset)[2])
 {
-    f32 d = F == PLANES_MXFP4 ? __uint_as_float(r.scale) : half_of(r.scale);
+    f32 d = F == PLANES_MXFP4 ? __uint_as_float(r.scale << 16) : half_of(r.scale);
 
     scale[0] = scale[1] = d;
     offset[0] = offset[1] = 0;

@@ -1,10 +1,12 @@
 // planes.h - how matrices lie in an NVIDIA GPU's memory. Shared by C and CUDA.
 //
 // A quantised matrix is cut into up to four planes, each [n_rows][bytes of a row], so that a warp reads whole lines with 16-byte loads:
-//   quants  of each 32 elements 16 bytes (byte j: element j low, element j + 16 high) or 32 bytes (int8)
-//   high    the fifth bits (4 bytes for 32: bit i of byte b is element 4 i + b) or the top two bits of six
-//           (8 bytes for 32: bits 2 (i % 4) of byte 4 (i / 4) + b are element 4 i + b)
-//   scales  of each 32 a half, two halves or a float; or of each 256 sixteen bytes: scales as integers, each with its minimum behind it
+//   quants  of each 32 elements 16 bytes of nibbles (byte j: element j low, element j + 16 high; those that a table turns into values:
+//           word i of four bytes, from its low end: elements 4 i to 4 i + 3, then 4 i + 16 to 4 i + 19), 8 bytes of the low two bits
+//           (bits 2 (i % 4) of byte 4 (i / 4) + b are element 4 i + b), or 32 bytes (int8)
+//   high    the bit above those (4 bytes for 32: bit i of byte b is element 4 i + b), or the top two bits of six (8 bytes for 32, as the low two)
+//   scales  of each 32 a half, two halves, or (MXFP4) a bf16; or of each 256 sixteen bytes: scales as integers, each with its minimum behind
+//           it, or (IQ4_XS) eight without
 //   deltas  of each 256 two halves, what the integers multiply
 // value = scale * q + offset; no value is changed. Plain numbers stay as in the file.
 #pragma once
@@ -50,22 +52,33 @@ SHARED_INLINE u32 planes_has_super_blocks(u32 format) // of 256
 {
     return (format >= PLANES_Q2_K && format <= PLANES_Q6_K) || format == PLANES_IQ4_XS;
 }
+SHARED_INLINE u32 planes_has_table(u32 format) // quants are places in a table
+{
+    return format == PLANES_IQ4_NL || format == PLANES_IQ4_XS || format == PLANES_MXFP4;
+}
 SHARED_INLINE u64 planes_quants_bytes(u32 format, u32 n_cols) // of a row
 {
     return format == PLANES_F32                            ? (u64)n_cols * 4
            : format == PLANES_F16 || format == PLANES_BF16 ? (u64)n_cols * 2
            : format == PLANES_Q8_0                         ? n_cols
+           : format == PLANES_Q2_K                         ? n_cols / 4
                                                            : n_cols / 2;
+}
+SHARED_INLINE u32 planes_has_high_bit(u32 format)
+{
+    return format == PLANES_Q5_0 || format == PLANES_Q5_1 || format == PLANES_Q5_K;
 }
 SHARED_INLINE u64 planes_high_bytes(u32 format, u32 n_cols)
 {
-    u32 five = format == PLANES_Q5_0 || format == PLANES_Q5_1 || format == PLANES_Q5_K;
-    return format == PLANES_Q6_K ? n_cols / 4 : five ? n_cols / 8 : 0;
+    return format == PLANES_Q6_K ? n_cols / 4 : planes_has_high_bit(format) ? n_cols / 8 : 0;
 }
 SHARED_INLINE u64 planes_scales_bytes(u32 format, u32 n_cols)
 {
-    u32 wide = format == PLANES_Q4_1 || format == PLANES_Q5_1 || format == PLANES_MXFP4;
-    return format <= PLANES_BF16 ? 0 : planes_has_super_blocks(format) ? n_cols / 256 * 16 : n_cols / 32 * (wide ? 4 : 2);
+    u32 wide = format == PLANES_Q4_1 || format == PLANES_Q5_1;
+    return format <= PLANES_BF16             ? 0
+           : format == PLANES_IQ4_XS         ? n_cols / 32
+           : planes_has_super_blocks(format) ? n_cols / 256 * 16
+                                             : n_cols / 32 * (wide ? 4 : 2);
 }
 SHARED_INLINE u64 planes_deltas_bytes(u32 format, u32 n_cols)
 {

@@ -65,13 +65,19 @@ static constexpr __device__ int zero_of(u32 format) // the integer that stands f
 }
 static constexpr __device__ bool is_nibbles(u32 format) // nothing but 16 bytes of unsigned nibbles
 {
-    return format == PLANES_Q4_0 || format == PLANES_Q4_1 || format == PLANES_Q2_K || format == PLANES_Q3_K || format == PLANES_Q4_K;
+    return format == PLANES_Q4_0 || format == PLANES_Q4_1 || format == PLANES_Q3_K || format == PLANES_Q4_K;
+}
+
+static constexpr __device__ bool has_integer_scales(u32 format) // of halves: up to 63, and products below 2^15
+{
+    return format == PLANES_Q2_K || format == PLANES_Q3_K;
 }
 
 // 32 activations as a dot product wants them. The sums start at 1.5 * 2^23 as bits of a float, less what the zero point adds: as a
 // float that is the same number plus the sum, and needs no conversion.
 template <u32 F> struct facing {
     int q[8], start[2];
+    u32 halves; // both sums as 16 bits, for integer scales
     f32 scale, sums[2];
 };
 static constexpr __device__ f32 FACING_ZERO = 12582912.0f;
@@ -81,11 +87,13 @@ template <u32 F> static __device__ __forceinline__ struct facing<F> face(const s
     uint4 low = x.low[block], high = x.high[block];
     int2 sums = x.sums[block];
     constexpr bool halves = has_halves(F);
+    constexpr int start = has_integer_scales(F) ? 0 : 0x4b400000;
     struct facing<F> f = { { (int)low.x, (int)low.y, (int)low.z, (int)low.w, (int)high.x, (int)high.y, (int)high.z, (int)high.w } };
 
     f.scale = x.scale[block];
-    f.start[0] = 0x4b400000 - zero_of(F) * (halves ? sums.x : sums.x + sums.y);
-    f.start[1] = halves ? 0x4b400000 - zero_of(F) * sums.y : 0;
+    f.start[0] = start - zero_of(F) * (halves ? sums.x : sums.x + sums.y);
+    f.start[1] = halves ? start - zero_of(F) * sums.y : 0;
+    f.halves = __byte_perm(sums.x, sums.y, 0x5410);
     f.sums[0] = f.scale * (f32)(halves ? sums.x : sums.x + sums.y);
     f.sums[1] = f.scale * (f32)sums.y;
     return f;
@@ -97,12 +105,42 @@ static __device__ __forceinline__ int dot_unsigned(u32 w, int x, int sum)
     return sum;
 }
 
+// One table or the other: an index of 8 and more takes a byte's sign, which is 0 in tables of what is at most 127.
+static __device__ __forceinline__ int below_eight(u32 first, u32 second, u32 places)
+{
+    u32 bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(first), "r"(second), "r"(places));
+    return (int)bytes;
+}
+
+// The values at places below 8 have one sign and the others the other one, so each side is summed up for itself, without its sign.
+template <u32 F> static __device__ __forceinline__ int dot_places(const struct packed<F> &w, const struct facing<F> &x)
+{
+    constexpr bool mxfp4 = F == PLANES_MXFP4;
+    constexpr u32 low[2] = { mxfp4 ? 0x03020100u : 0x4153687fu, mxfp4 ? 0x0c080604u : 0x0a162331u };
+    constexpr u32 high[2] = { mxfp4 ? 0x03020100u : 0x26190d01u, mxfp4 ? 0x0c080604u : 0x71594535u };
+    const u32 words[4] = { w.q[0].x, w.q[0].y, w.q[0].z, w.q[0].w };
+    int below = 0, above = 0;
+
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        u32 turned = words[i] ^ 0x88888888;
+        below = __dp4a(below_eight(low[0], low[1], words[i]), x.q[i], below);
+        above = __dp4a(below_eight(high[0], high[1], turned), x.q[i], above);
+        below = __dp4a(below_eight(low[0], low[1], words[i] >> 16), x.q[4 + i], below);
+        above = __dp4a(below_eight(high[0], high[1], turned >> 16), x.q[4 + i], above);
+    }
+    return mxfp4 ? below - above : above - below;
+}
+
 // High nibbles are multiplied where they are; sixteen times the sum loses nothing when it is shifted back.
 template <u32 F> static __device__ __forceinline__ void dot_ints(const struct packed<F> &w, const struct facing<F> &x, int *first, int *second)
 {
     int low = x.start[0], high = 0;
 
-    if (is_nibbles(F)) {
+    if (planes_has_table(F)) {
+        low += dot_places(w, x);
+    } else if (is_nibbles(F)) {
         const u32 words[4] = { w.q[0].x, w.q[0].y, w.q[0].z, w.q[0].w };
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
@@ -138,19 +176,41 @@ template <u32 F> static __device__ __forceinline__ void block_scales(const struc
     offset[0] = offset[1] = -half_of(w.delta >> 16) * byte_number(w.scale, 1);
 }
 
+static __device__ __forceinline__ f32 from_facing(int v) // that began at FACING_ZERO's bits
+{
+    return __int_as_float(v) - FACING_ZERO;
+}
+
+// With integer scales: halves are added up before anything becomes a float.
+template <u32 F> static __device__ __forceinline__ f32 dot_halves(const struct packed<F> &w, const struct facing<F> &x, f32 sum)
+{
+    int first, second;
+
+    dot_ints<F>(w, x, &first, &second);
+    int all = __dp2a_lo((int)__byte_perm(first, second, 0x5410), (int)(F == PLANES_Q2_K ? w.scale & 0x0f0f : w.scale), 0x4b400000);
+    sum = fmaf(x.scale * half_of(w.delta), from_facing(all), sum);
+    if (F == PLANES_Q2_K) {
+        int least = __dp2a_lo((int)x.halves, (int)(w.scale >> 4 & 0x0f0f), 0x4b400000);
+        sum = fmaf(-x.scale * half_of(w.delta >> 16), from_facing(least), sum);
+    }
+    return sum;
+}
+
 template <u32 F> static __device__ __forceinline__ f32 dot_block(const struct packed<F> &w, const struct facing<F> &x, f32 sum)
 {
+    if (has_integer_scales(F))
+        return dot_halves<F>(w, x, sum);
     f32 scale[2], offset[2];
     int first, second;
 
     block_scales<F>(w, scale, offset);
     dot_ints<F>(w, x, &first, &second);
     if (has_halves(F))
-        sum += x.scale * (scale[0] * (__int_as_float(first) - FACING_ZERO) + scale[1] * (__int_as_float(second) - FACING_ZERO));
+        sum += x.scale * (scale[0] * from_facing(first) + scale[1] * from_facing(second));
     else
-        sum += x.scale * scale[0] * (__int_as_float(first) - FACING_ZERO);
+        sum += x.scale * scale[0] * from_facing(first);
     if (has_minimum(F))
-        sum += offset[0] * x.sums[0] + (has_halves(F) ? offset[1] * x.sums[1] : 0);
+        sum += offset[0] * x.sums[0];
     return sum;
 }
 
