@@ -216,6 +216,26 @@ static void products_of_real_sizes(void **state)
         }
 }
 
+// One row: so many pairs of short rows that a warp takes two at a time (the last ones alone), and columns beyond what a ring holds.
+static void rows_of_many_and_of_long_products(void **state)
+{
+    static const struct shape shapes[] = { { .format = QUANT_Q2_K, .n_cols = 2304, .n_out = 51200 + 38 },
+                                           { .format = QUANT_IQ4_XS, .n_cols = 2304, .n_out = 51200 + 2 },
+                                           { .format = QUANT_Q4_0, .n_cols = 2080, .n_out = 51200 + 14 },
+                                           { .format = QUANT_F16, .n_cols = 32768, .n_out = 300 },
+                                           { .format = QUANT_BF16, .n_cols = 32768, .n_out = 301 },
+                                           { .format = QUANT_Q4_K, .n_cols = 32768, .n_out = 300 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct shape c = shapes[i];
+        c.rows = c.most_rows = 1;
+        c.limit = 5e-4;
+        compare("matmul", &c, record_matmul);
+    }
+}
+
 static void qkv_in_every_shape(void **state)
 {
     (void)state;
@@ -551,6 +571,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(products_of_every_format),
         cmocka_unit_test(exact_products),
         cmocka_unit_test(products_of_odd_widths),
+        cmocka_unit_test(rows_of_many_and_of_long_products),
         cmocka_unit_test(qkv_in_every_shape),
         cmocka_unit_test(rope_store_alone),
         cmocka_unit_test(attention_in_every_shape),

@@ -21,13 +21,18 @@ static __device__ __forceinline__ void sync_consumers()
     asm volatile("bar.sync 1, 512;" ::: "memory"); // RING_THREADS
 }
 
+static __device__ __forceinline__ u32 pairs_of_a_stage(const struct pairs_params &p)
+{
+    return p.ring.rounds * RING_THREADS >> p.ring.lanes_log2;
+}
+
 // Where the planes of a stage lie: plane by plane, row by row.
 template <u32 F> struct stage_places {
     u32 quants, high, scales, deltas;
 
     __device__ __forceinline__ stage_places(const struct pairs_params &p)
     {
-        u32 n_rows = 2 * RING_THREADS >> p.ring.lanes_log2;
+        u32 n_rows = 2 * pairs_of_a_stage(p);
         quants = 0;
         high = quants + ring_part_bytes(n_rows, planes_quants_bytes(F, p.n_cols));
         scales = high + ring_part_bytes(n_rows, planes_high_bytes(F, p.n_cols));
@@ -71,11 +76,6 @@ struct ring_state { // of a block
     f32 squares[RING_WARPS];
     f32 factor; // the norm's
 };
-
-static __device__ __forceinline__ u32 pairs_of_a_stage(const struct pairs_params &p)
-{
-    return RING_THREADS >> p.ring.lanes_log2;
-}
 
 static __device__ __forceinline__ u32 bytes_in_words(u64 row_bytes)
 {
@@ -122,6 +122,7 @@ static __device__ __forceinline__ struct eight times(const struct eight &v, cons
 
 // int8 activations, quantised weights. A lane has up to two blocks of a row and keeps what faces them in registers.
 template <u32 F> struct form_int8 {
+    static constexpr bool in_rounds = RING_IN_ROUNDS >> F & 1;
     struct row_int8 x;
     struct facing<F> facing[2];
     u32 blocks[2];
@@ -149,17 +150,16 @@ template <u32 F> struct form_int8 {
                 facing[i].scale = facing[i].sums[0] = facing[i].sums[1] = 0;
         }
     }
-    __device__ __forceinline__ float2 dot(const struct plane_bytes (&rows)[2], u32 part, u32 lanes, u32 n_cols)
+    template <u32 N> __device__ __forceinline__ void dot(const struct plane_bytes (&rows)[N], u32 part, u32 lanes, u32 n_cols, f32 (&sums)[N])
     {
-        float2 sum = make_float2(0, 0);
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             if (i == 1 && !two)
                 break;
-            sum.x = dot_block<F>(block_at<F, false>(rows[0], blocks[i]), facing[i], sum.x);
-            sum.y = dot_block<F>(block_at<F, false>(rows[1], blocks[i]), facing[i], sum.y);
+#pragma unroll
+            for (u32 r = 0; r < N; r++)
+                sums[r] = dot_block<F>(block_at<F, false>(rows[r], blocks[i]), facing[i], sums[r]);
         }
-        return sum;
     }
 };
 
@@ -172,6 +172,7 @@ static __device__ __forceinline__ void two_numbers(u32 f16, u32 word, f32 *low, 
 
 // fp32 activations, 16-bit weights.
 template <u32 F> struct form_16 {
+    static constexpr bool in_rounds = false;
     float4 *low, *high; // the first and the second four of each eight columns
 
     __device__ __forceinline__ form_16(u8 *shared, u32 n_cols)
@@ -190,9 +191,8 @@ template <u32 F> struct form_16 {
     {
         (void)part, (void)lanes, (void)n_cols;
     }
-    __device__ __forceinline__ float2 dot(const struct plane_bytes (&rows)[2], u32 first, u32 lanes, u32 n_cols)
+    __device__ __forceinline__ void dot(const struct plane_bytes (&rows)[2], u32 first, u32 lanes, u32 n_cols, f32 (&sums)[2])
     {
-        float2 sum = make_float2(0, 0);
 #pragma unroll 2
         for (u32 i = first; i < n_cols / 8; i += lanes) {
             uint4 a = ((const uint4 *)rows[0].quants)[i], b = ((const uint4 *)rows[1].quants)[i];
@@ -203,20 +203,19 @@ template <u32 F> struct form_16 {
             for (u32 k = 0; k < 4; k++) {
                 f32 l, h;
                 two_numbers(F == PLANES_F16, wa[k], &l, &h);
-                sum.x = fmaf(h, at[2 * k + 1], fmaf(l, at[2 * k], sum.x));
+                sums[0] = fmaf(h, at[2 * k + 1], fmaf(l, at[2 * k], sums[0]));
                 two_numbers(F == PLANES_F16, wb[k], &l, &h);
-                sum.y = fmaf(h, at[2 * k + 1], fmaf(l, at[2 * k], sum.y));
+                sums[1] = fmaf(h, at[2 * k + 1], fmaf(l, at[2 * k], sums[1]));
             }
         }
-        return sum;
     }
 };
 
 // Both sums over a warp; lane 0 holds the first, lane 16 the second.
-static __device__ __forceinline__ f32 meet(float2 sum)
+static __device__ __forceinline__ f32 meet(f32 first, f32 second)
 {
     bool upper = threadIdx.x & 16;
-    f32 mine = (upper ? sum.y : sum.x) + __shfl_xor_sync(~0u, upper ? sum.x : sum.y, 16);
+    f32 mine = (upper ? second : first) + __shfl_xor_sync(~0u, upper ? first : second, 16);
 #pragma unroll
     for (u32 o = 8; o; o >>= 1)
         mine += __shfl_xor_sync(~0u, mine, o);
@@ -303,29 +302,63 @@ static __device__ __forceinline__ void produce(const struct pairs_params &p, con
     }
 }
 
+// What a warp multiplies: parts of rows, and where their sums go.
+template <u32 F> struct walker {
+    const struct pairs_params &p;
+    const struct ring_places &at;
+    struct stage_places<F> places;
+    u32 mine, part; // of the pairs of a round, and of the lanes that share a pair
+
+    __device__ __forceinline__ walker(const struct pairs_params &p, const struct ring_places &at) : p(p), at(at), places(p)
+    {
+        u32 warps = 1 << p.ring.lanes_log2 >> 5;
+        mine = threadIdx.x >> p.ring.lanes_log2;
+        // Turned from pair to pair: else all warps with a second block would be one scheduler's.
+        part = ((threadIdx.x / 32 + mine) & (warps - 1)) * 32 + (threadIdx.x & 31);
+    }
+    // N / 2 pairs of a stage, a round apart; pair: of the block.
+    template <u32 N, typename Form> __device__ __forceinline__ void multiply(Form &form, const u8 *stage, u32 pair)
+    {
+        u32 log2 = p.ring.lanes_log2, warps = 1 << log2 >> 5, round = RING_THREADS >> log2, each = pairs_of_a_stage(p);
+        struct plane_bytes rows[N];
+        f32 sums[N] = {};
+
+#pragma unroll
+        for (u32 r = 0; r < N; r++) {
+            u32 index = mine + r / 2 * round;
+            rows[r] = places.row(p.n_cols, p.ring.apart ? index + r % 2 * each : 2 * index + r % 2, stage);
+        }
+        form.dot(rows, part, 1u << log2, p.n_cols, sums);
+#pragma unroll
+        for (u32 r = 0; r < N; r += 2) {
+            f32 sum = meet(sums[r], sums[r + 1]);
+            if ((threadIdx.x & 15) == 0)
+                at.sums[((pair + r / 2 * round) * 2 + (threadIdx.x & 31) / 16) * warps + part / 32] = sum;
+        }
+    }
+};
+
 // All stages, one after the other.
-template <u32 F, typename Form>
+template <u32 F, bool ROUNDS, typename Form>
 static __device__ __forceinline__ void walk_ring(const struct pairs_params &p, Form &form, const struct ring_places &at, struct ring_state &state,
                                                  const struct tasks &t)
 {
-    u32 each = pairs_of_a_stage(p), log2 = p.ring.lanes_log2, lanes = 1 << log2, warps = lanes / 32;
-    u32 mine = threadIdx.x >> log2, part = threadIdx.x & (lanes - 1), slot = 0, parity = 0;
+    u32 each = pairs_of_a_stage(p), round = RING_THREADS >> p.ring.lanes_log2, slot = 0, parity = 0;
     extern __shared__ __align__(128) u8 ring_shared[];
+    struct walker<F> w(p, at);
 
-    struct stage_places<F> places(p);
-    const u32 rows[2] = { p.ring.apart ? mine : 2 * mine, p.ring.apart ? each + mine : 2 * mine + 1 };
-    if (t.first + mine >= t.end) // only a block's first stages are refilled, and then every warp has pairs
+    if (t.first + w.mine >= t.end) // only a block's first stages are refilled, and then every warp has pairs
         return;
-    form.begin(part, lanes, p.n_cols);
+    form.begin(w.part, 1u << p.ring.lanes_log2, p.n_cols);
     for (u32 first = t.first; first < t.end; first += each) {
-        u32 pair = first + mine;
+        u32 pair = first + w.mine;
         if (pair < t.end) {
             const u8 *stage = ring_shared + at.stages + slot * p.ring.stage_bytes;
-            const struct plane_bytes planes[2] = { places.row(p.n_cols, rows[0], stage), places.row(p.n_cols, rows[1], stage) };
             wait_for_stage(shared_address(&state.full[slot]), parity);
-            f32 sum = meet(form.dot(planes, part, lanes, p.n_cols));
-            if ((threadIdx.x & 15) == 0)
-                at.sums[((pair - t.first) * 2 + (threadIdx.x & 31) / 16) * warps + part / 32] = sum;
+            if (ROUNDS && p.ring.rounds == 2 && pair + round < t.end)
+                w.template multiply<ROUNDS ? 4 : 2>(form, stage, pair - t.first);
+            else
+                w.template multiply<2>(form, stage, pair - t.first);
         }
         if (first + p.ring.depth * each < t.end) // else nobody waits for it; in the last stage some warps have no work and would be early
             leave_stage(shared_address(&state.empty[slot]));
@@ -408,7 +441,7 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
     ready_row<ALONE ? 4 : 1>(p, form, norm, state.squares);
     if (p.norm && threadIdx.x / 32 == RING_WARPS - 1)
         find_factor(p, state);
-    walk_ring<F>(p, form, at, state, t);
+    walk_ring<F, ALONE && Form::in_rounds>(p, form, at, state, t);
     end_pairs(p, at, state, t, ends, inputs);
 }
 

@@ -25,6 +25,8 @@ enum {
     WIDE_PAIRS = 96,
     GROUP_ROWS = 64,
     GEMV_RING_STATIC = 512, // bytes of shared memory
+    RING_STAGE = 48 * 1024, // of gemv_ring, at most
+    MANY_STAGES = 12,
     MANY_SHARED = 5 * 128 * READY_ROWS
 };
 
@@ -189,9 +191,32 @@ static u32 stage_bytes(u32 format, u32 n_cols, u32 n_rows)
     return divide_up(bytes, 128) * 128;
 }
 
+static bool runs_alone(const struct cuda_plan *p, u32 shared) // no two such blocks of gemv_ring share a multiprocessor
+{
+    return 2 * (shared + GEMV_RING_STATIC) > p->device.shared_bytes;
+}
+
+// Stages for so many rounds: all of a block's, or what fits. Returns the bytes of shared memory; 0: fewer than two stages fit.
+static u32 plan_stages(const struct cuda_plan *p, struct pairs_params *params, u32 format, u32 rounds)
+{
+    struct pairs_ring *ring = &params->ring;
+    u32 each = rounds * RING_THREADS >> ring->lanes_log2, n_cols = params->n_cols;
+    u32 row = format <= PLANES_BF16 ? n_cols * 4 : n_cols / 32 * 44,
+        before = divide_up(row + (ring->most_pairs * 8 << ring->lanes_log2 >> 5), 128) * 128;
+    u32 room = p->device.shared_bytes, n_stages = divide_up(ring->most_pairs, each), depth;
+
+    ring->rounds = rounds;
+    ring->stage_bytes = stage_bytes(format, n_cols, 2 * each);
+    depth = before < room ? (room - before) / ring->stage_bytes : 0;
+    depth = depth < RING_MOST_DEPTH ? depth : RING_MOST_DEPTH;
+    ring->depth = depth < n_stages ? depth : n_stages;
+    return ring->depth > 1 || (ring->depth == 1 && n_stages == 1) ? before + ring->depth * ring->stage_bytes : 0;
+}
+
 // The ring of gemv_ring.cu. Stages that are asked for early stand in the way of the row: tokens/s with 2, 3 or all of them are 614, 628,
-// 618 for 8B Q4_0, 577, -, 559 for Q4_K, and 1,996, 1,949, 1,946 for TinyLlama. Lanes that share a pair: as few as keep a stage within 48 KiB and leave a lane at most two blocks. Stages:
-// all of a block's, or what fits.
+// 618 for 8B Q4_0, 577, -, 559 for Q4_K, and 1,996, 1,949, 1,946 for TinyLlama. Lanes that share a pair: as few as keep a stage within 48 KiB
+// and leave a lane at most two blocks. Where rows are so short that a stage has room for them, and stages are many, a warp takes two pairs
+// at a time, with more to do between two waits: Q2_K, 32,768 pairs of 5,120 columns, 44.0 us and 33.9.
 static bool plan_ring(const struct cuda_plan *p, struct pairs_params *params, struct part part, struct cuda_shape *shape)
 {
     u32 plain = part.format <= PLANES_BF16, n_cols = params->n_cols, log2 = 5;
@@ -202,31 +227,28 @@ static bool plan_ring(const struct cuda_plan *p, struct pairs_params *params, st
     if (p->device.capability < 90 || part.max_rows > 1 || p->tape.invariant || n_cols % (plain ? 8 : 32) != 0 || odd % 4 != 0)
         return false;
     while (log2 < 9 &&
-           (stage_bytes(part.format, n_cols, 2 * RING_THREADS >> log2) > 48 * 1024 || (!plain && 64u << log2 < n_cols)))
+           (stage_bytes(part.format, n_cols, 2 * RING_THREADS >> log2) > RING_STAGE || (!plain && 64u << log2 < n_cols)))
         log2++;
-    u32 each = RING_THREADS >> log2, stage = stage_bytes(part.format, n_cols, 2 * each),
-        most_pairs = divide_up(params->n_pairs, grid);
-    u32 row = plain ? n_cols * 4 : n_cols / 32 * 44, before = divide_up(row + (most_pairs * 8 << log2 >> 5), 128) * 128;
-    u32 room = p->device.shared_bytes, n_stages = divide_up(most_pairs, each),
-        depth = before < room ? (room - before) / stage : 0;
-
-    depth = depth < RING_MOST_DEPTH ? depth : RING_MOST_DEPTH;
-    depth = depth < n_stages ? depth : n_stages;
-    if (depth == 0 || (depth == 1 && n_stages > 1) || (!plain && 64u << log2 < n_cols))
+    if (!plain && 64u << log2 < n_cols)
         return false;
     params->ring = (struct pairs_ring){
         .lanes_log2 = log2,
-        .depth = depth,
         .early = n_cols >= 4096 && !planes_has_super_blocks(part.format) ? 3 : 2,
-        .stage_bytes = stage,
-        .most_pairs = most_pairs,
+        .most_pairs = divide_up(params->n_pairs, grid),
         .block_pairs = params->n_pairs / grid,
         .more = params->n_pairs % grid,
         .apart = params->mode == PAIRS_GATED || (params->mode == PAIRS_ROPE && params->rope.pairs == ROPE_HALVES),
         .words = odd % 16 != 0,
     };
-    *shape = (struct cuda_shape){ { grid, 1, 1 }, GEMV_RING_THREADS, before + depth * stage };
-    return true;
+    u32 doubled = 2 * RING_THREADS >> log2, shared = 0; // doubled: pairs of a stage of two rounds
+    if (RING_IN_ROUNDS >> part.format & 1 && log2 > 5 && params->ring.most_pairs >= MANY_STAGES * doubled &&
+        stage_bytes(part.format, n_cols, 2 * doubled) <= RING_STAGE)
+        shared = plan_stages(p, params, part.format, 2);
+    if (!runs_alone(p, shared))
+        shared = plan_stages(p, params, part.format, 1);
+    if (shared > 0)
+        *shape = (struct cuda_shape){ { grid, 1, 1 }, GEMV_RING_THREADS, shared };
+    return shared > 0;
 }
 
 static void launch_gemv(struct cuda_plan *p, struct pairs_params *params, struct part part)
@@ -239,8 +261,7 @@ static void launch_gemv(struct cuda_plan *p, struct pairs_params *params, struct
     struct cuda_shape shape = { { grid, part.max_rows, 1 }, warps * 32, n_blocks * (way == WAY_INT8 ? 44 : 36 * 4) };
 
     if ((way == WAY_INT8 || (way == WAY_PLAIN && part.format != PLANES_F32)) && plan_ring(p, params, part, &shape)) {
-        bool alone = 2 * (shape.shared + GEMV_RING_STATIC) > p->device.shared_bytes; // no two share a multiprocessor
-        snprintf(name, sizeof name, "gemv_ring_%s%s", alone ? "alone_" : "", format_name(part.format));
+        snprintf(name, sizeof name, "gemv_ring_%s%s", runs_alone(p, shape.shared) ? "alone_" : "", format_name(part.format));
         cuda_launch_add(p, name, shape, params, sizeof *params);
         return;
     }

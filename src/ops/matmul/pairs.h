@@ -17,7 +17,8 @@ enum pairs_mode {
 };
 
 struct pairs_ring { // of gemv_ring.cu and gemm_ring.cu, in shared memory
-    u32 lanes_log2; // gemv: of the lanes that share a pair; a stage holds RING_THREADS / lanes pairs
+    u32 lanes_log2; // gemv: of the lanes that share a pair; a stage holds rounds * RING_THREADS / lanes pairs
+    u32 rounds;     // gemv: pairs that a warp multiplies at a time, 1 or 2
     u32 depth;      // stages
     u32 early;      // gemv: so many of them are asked for before the row is there
     u32 stage_bytes;
@@ -29,6 +30,11 @@ struct pairs_ring { // of gemv_ring.cu and gemm_ring.cu, in shared memory
     u32 share_blocks; // gemm: blocks of 32 columns that a block of threads multiplies, a multiple of 8
     u32 n_shares;     // gemm: of the columns
     u32 eights;       // gemm: tiles of eight rows of activations that a pass may have
+};
+// Formats of which gemv_ring's warps may take two pairs at a time; for the others it has not enough registers.
+enum {
+    RING_IN_ROUNDS = 1 << PLANES_Q4_0 | 1 << PLANES_Q4_1 | 1 << PLANES_Q2_K | 1 << PLANES_Q3_K | 1 << PLANES_Q4_K |
+                     1 << PLANES_IQ4_NL | 1 << PLANES_IQ4_XS | 1 << PLANES_MXFP4
 };
 enum { RING_THREADS = 512, GEMV_RING_THREADS = RING_THREADS + 32, RING_MOST_DEPTH = 8 }; // of gemv_ring one warp fills the ring
 
