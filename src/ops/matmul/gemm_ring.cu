@@ -3,6 +3,7 @@
 // A block of threads owns tiles of 8 pairs and a share of the columns. Each of sixteen warps has a run of the share's blocks of 32 columns
 // and keeps its part of the first eight rows (ready.cu, int8 with a scale for each 32) in registers; a second eight lie in shared
 // memory. A pair's two weight rows are rows g and g + 8 of an mma of 16 x 8 x 32, whose exact integers are scaled and added up in fp32.
+// Minimums of blocks times the sums of activations are one product more, of 16 x 8 x 8, for all blocks of a warp.
 // Two warps fill the ring, one with quants and one with the rest: a row is a copy of its own, so that eight rows meet in no bank, and
 // copies leave a warp one by one. (One warp needs 1.7 us for a stage of 36 KB, memory 1.1; cp.async of 16 bytes a lane was slower still.)
 // Two more take the stages in turn, add the warps' sums and end the operation while the next stages are multiplied. The first stages
@@ -152,12 +153,14 @@ static __device__ __forceinline__ void fill(const struct pairs_params &p, const 
 struct room { // in dynamic shared memory
     u8 *second;   // rows 8 to 15: [blocks of the share][READY_INT8_BYTES]
     float4 *sums; // [enders][RING_WARPS][eights][32]
+    f32 *scales;  // ring_scales_bytes
     u8 *stages;
 };
-static __device__ __forceinline__ struct room room_of(const struct pairs_params &p, u8 *shared)
+template <u32 F> static __device__ __forceinline__ struct room room_of(const struct pairs_params &p, u8 *shared)
 {
-    struct room r = { shared, (float4 *)(shared + (p.ring.eights - 1) * p.ring.share_blocks * READY_INT8_BYTES), nullptr };
-    r.stages = (u8 *)r.sums + ring_sums_bytes(p.ring.eights);
+    struct room r = { shared, (float4 *)(shared + (p.ring.eights - 1) * p.ring.share_blocks * READY_INT8_BYTES), nullptr, nullptr };
+    r.scales = (f32 *)((u8 *)r.sums + ring_sums_bytes(p.ring.eights));
+    r.stages = (u8 *)r.scales + ring_scales_bytes(F);
     return r;
 }
 
@@ -224,12 +227,25 @@ static __device__ __forceinline__ int high_nibbles_signed(u32 word) // in one in
     return r;
 }
 
+// Scales that one lane works out for all that want them.
+static constexpr __device__ bool shares_scales(u32 format)
+{
+    return format == PLANES_Q3_K || format == PLANES_Q4_K || format == PLANES_Q5_K || format == PLANES_Q6_K || format == PLANES_IQ4_XS;
+}
+// Minimums of whole blocks: their sum is a matrix product of its own.
+static constexpr __device__ bool has_block_minimum(u32 format)
+{
+    return has_minimum(format) && !has_halves(format);
+}
+
 // A lane's part of two neighbouring blocks of 32 columns of the tile's 16 weight rows: what mma takes, and what scales rows g and g + 8.
 template <u32 F> struct weights_64 {
+    static constexpr u32 halves = has_halves(F) ? 2 : 1;
     int a[2][4];                         // [block]: row g, row g + 8: elements 4 t ..; the same: elements 16 + 4 t ..
     f32 scale[2][2][2], offset[2][2][2]; // [block][row][half]
 
-    __device__ __forceinline__ void load(const struct plane_bytes (&rows)[2], u32 block)
+    // scales: of row g and the first of the blocks, where lanes share them.
+    __device__ __forceinline__ void load(const struct plane_bytes (&rows)[2], u32 block, const f32 *scales)
     {
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
@@ -237,6 +253,10 @@ template <u32 F> struct weights_64 {
 #pragma unroll
             for (u32 k = 0; k < 2; k++)
                 load_ints(rows[i], block + k, b[k], a[k][i], a[k][2 + i]);
+            if (shares_scales(F)) {
+                take_scales(scales + i * 8 * 8 * halves, i);
+                continue;
+            }
             load_scales(rows[i], block, b);
 #pragma unroll
             for (u32 k = 0; k < 2; k++) {
@@ -247,6 +267,20 @@ template <u32 F> struct weights_64 {
                     scale[k][i][0] = half_of(b[k].delta);
                 }
             }
+        }
+    }
+    __device__ __forceinline__ void take_scales(const f32 *from, u32 i)
+    {
+        if (halves == 2) {
+            float4 v = *(const float4 *)from;
+            scale[0][i][0] = v.x;
+            scale[0][i][1] = v.y;
+            scale[1][i][0] = v.z;
+            scale[1][i][1] = v.w;
+        } else {
+            float2 v = *(const float2 *)from;
+            scale[0][i][0] = v.x;
+            scale[1][i][0] = v.y;
         }
     }
     static __device__ __forceinline__ void load_ints(const struct plane_bytes &row, u32 block, struct packed<F> &b, int &low, int &high)
@@ -300,7 +334,7 @@ template <u32 F> struct weights_64 {
 // Two rows of activations beside each other, 2 t and 2 t + 1, of a tile of eight.
 template <u32 F> struct columns_32 {
     u32 b0, b1;
-    f32 scale[2], sums[2][2]; // sums: of each half, or of the whole in the first, times scale
+    f32 scale[2], sums[2][2]; // sums: of each half, times scale
 
     __device__ __forceinline__ void take(const uint2 &b, const uint4 &r)
     {
@@ -311,7 +345,7 @@ template <u32 F> struct columns_32 {
         scale[1] = __uint_as_float(r.z);
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
-            sums[i][0] = scale[i] * (f32)__dp2a_lo((int)halves[i], has_halves(F) ? 0x0001 : 0x0101, 0);
+            sums[i][0] = scale[i] * (f32)__dp2a_lo((int)halves[i], 0x0001, 0);
             sums[i][1] = scale[i] * (f32)__dp2a_lo((int)halves[i], 0x0100, 0);
             scale[i] *= 1.0f / (1 << shift_of(F));
         }
@@ -337,10 +371,10 @@ static __device__ __forceinline__ void add_products(const struct weights_64<F> &
         for (u32 i = 0; i < 4; i++) {
             f32 product = fmaf(x.scale[i % 2], __int_as_float(d[i]), x.scale[i % 2] * minus_zero);
             sums[i] = fmaf(w.scale[block][i / 2][h], product, sums[i]);
-            if (has_minimum(F))
-                sums[i] = fmaf(w.offset[block][i / 2][h], x.sums[i % 2][h], sums[i]);
-            if (F == PLANES_Q2_K)
+            if (F == PLANES_Q2_K) {
+                sums[i] = fmaf(w.offset[block][i / 2][0], x.sums[i % 2][0], sums[i]);
                 sums[i] = fmaf(w.offset[block][i / 2][1], x.sums[i % 2][1], sums[i]);
+            }
         }
     }
 }
@@ -372,13 +406,95 @@ template <u32 F> struct first_rows {
     }
 };
 
+// The scales of a warp's blocks, of all rows of its tile: a lane does half of a row.
+template <u32 F>
+static __device__ __forceinline__ void work_out_scales(const struct plane_bytes &row, const struct first_rows<F> &first, u32 n_blocks, f32 *scales)
+{
+    constexpr u32 halves = weights_64<F>::halves;
+    u32 half = threadIdx.x & 1;
+    float4 *to = (float4 *)(scales + ((threadIdx.x & 31) / 2 * 8 + half * 4) * halves);
+
+    __syncwarp(); // the tile before has been multiplied
+#pragma unroll
+    for (u32 i = 0; i < 4; i += 2) {
+        struct packed<F> b[2];
+        f32 scale[2][2], offset[2];
+        weights_64<F>::load_scales(row, min(first.block + half * 4 + i, n_blocks - 2), b);
+        block_scales<F>(b[0], scale[0], offset);
+        block_scales<F>(b[1], scale[1], offset);
+        if (halves == 2)
+            to[i / 2] = make_float4(scale[0][0], scale[0][1], scale[1][0], scale[1][1]);
+        else
+            ((float2 *)to)[i / 2] = make_float2(scale[0][0], scale[1][0]);
+    }
+    __syncwarp();
+}
+
+// A number as two with eleven bits each, as tensor cores want them; what is left is below 2^-21 of it.
+struct split {
+    u32 high[4], low[4];
+
+    __device__ __forceinline__ void put(u32 i, f32 v)
+    {
+        high[i] = __float_as_uint(v) & 0xffffe000;
+        low[i] = __float_as_uint(v - __uint_as_float(high[i]));
+    }
+};
+static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[4])
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// What minimums multiply, of eight rows: the sums of blocks t and t + 4 of the warp, of row g, times their scales.
+template <u32 F>
+static __device__ __forceinline__ struct split load_sums(const struct pairs_params &p, const struct work &w, const struct first_rows<F> &first, u32 eight)
+{
+    u32 lane = threadIdx.x & 31;
+    struct split s;
+
+#pragma unroll
+    for (u32 k = 0; k < 2; k++) {
+        u32 i = lane % 4 + 4 * k;
+        uint2 v = __ldcg((const uint2 *)(rows_at(p, w, eight) + min(first.block + i, w.n_blocks - 1) * READY_INT8_BYTES + 256 + lane / 4 * 8));
+        s.put(k, i < first.n ? __uint_as_float(v.x) * (f32)__dp2a_lo((int)v.y, 0x0101, 0) : 0);
+    }
+    return s;
+}
+
+// The minimums of those blocks, of weight rows g and g + 8.
+template <u32 F>
+static __device__ __forceinline__ struct split load_minimums(const struct plane_bytes (&rows)[2], const struct first_rows<F> &first, u32 n_blocks)
+{
+    struct split s;
+
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {
+        const struct plane_bytes &row = rows[k % 2];
+        u32 block = min(first.block + threadIdx.x % 4 + k / 2 * 4, n_blocks - 1);
+        if (planes_has_super_blocks(F))
+            s.put(k, -half_of(((const u16 *)row.deltas)[block / 8 * 2 + 1]) * (f32)row.scales[block * 2 + 1]);
+        else
+            s.put(k, half_of(((const u16 *)row.scales)[block * 2 + 1]));
+    }
+    return s;
+}
+static __device__ __forceinline__ void add_minimums(const struct split &minimums, const struct split &x, f32 (&sums)[4])
+{
+    mma_tf32(sums, minimums.low, x.high);
+    mma_tf32(sums, minimums.high, x.low);
+    mma_tf32(sums, minimums.high, x.high);
+}
+
 template <u32 F, u32 EIGHTS>
 static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)[2], const struct first_rows<F> &first, const u8 *second,
-                                                f32 (&sums)[EIGHTS][4])
+                                                const f32 *scales, f32 (&sums)[EIGHTS][4])
 {
     u32 lane = threadIdx.x & 31;
     f32 minus_zero = -FACING_ZERO;
 
+    scales += lane / 4 * 8 * weights_64<F>::halves;
     if (has_minimum(F) || EIGHTS > 1)
         asm volatile("" : "+f"(minus_zero)); // else its products with all scales are kept, and there are not enough registers
 #pragma unroll
@@ -386,7 +502,7 @@ static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)
         if (i >= first.n)
             break;
         struct weights_64<F> weights;
-        weights.load(rows, first.block + i);
+        weights.load(rows, first.block + i, scales + i * weights_64<F>::halves);
 #pragma unroll
         for (u32 k = 0; k < 2; k++) {
             add_products(weights, k, first.x[i + k], minus_zero, sums[0]);
@@ -406,10 +522,16 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
     struct stage_parts<F> parts(p, w);
     u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, slot = 0, parity = 0, place = 0, filled = 1, tile = warp / w.tile_warps;
     const struct row_places<F> upper(parts, tile * RING_TILE_ROWS + lane / 4), lower(parts, tile * RING_TILE_ROWS + lane / 4 + RING_TILE_PAIRS);
+    const struct row_places<F> own(parts, tile * RING_TILE_ROWS + lane / 2); // whose scales this lane works out
+    f32 *scales = room.scales + warp * (ring_scales_bytes(F) / 64);
     struct first_rows<F> first;
+    struct split x_sums[EIGHTS];
 
     wait_for_inputs();
     first.load(p, w);
+#pragma unroll
+    for (u32 e = 0; e < EIGHTS && has_block_minimum(F); e++)
+        x_sums[e] = load_sums(p, w, first, e);
     if (EIGHTS > 1)
         load_second(p, w, room);
     for (u32 i = 0; i < w.n_stages; i++) {
@@ -418,8 +540,17 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
         f32 sums[EIGHTS][4] = {};
 
         wait_for_stage(shared_address(&state.full[slot]), parity);
-        if (w.first + i * w.each + tile < w.end)
-            multiply<F, EIGHTS>(rows, first, room.second, sums);
+        if (w.first + i * w.each + tile < w.end && first.n > 0) {
+            if (shares_scales(F))
+                work_out_scales(own.in(stage), first, w.n_blocks, scales);
+            if (has_block_minimum(F)) {
+                struct split minimums = load_minimums(rows, first, w.n_blocks);
+#pragma unroll
+                for (u32 e = 0; e < EIGHTS; e++)
+                    add_minimums(minimums, x_sums[e], sums[e]);
+            }
+            multiply<F, EIGHTS>(rows, first, room.second, scales, sums);
+        }
         wait_for_stage(shared_address(&state.taken[place]), filled);
         float4 *to = room.sums + (place * RING_WARPS + warp) * p.ring.eights * 32 + lane;
         to[0] = make_float4(sums[0][0], sums[0][1], sums[0][2], sums[0][3]);
@@ -665,7 +796,7 @@ template <u32 F, bool NEXT> static __device__ __forceinline__ void gemm_ring(con
     extern __shared__ __align__(128) u8 gemm_shared[];
     __shared__ struct gemm_state state;
     struct work w = work_of<NEXT>(p); // the step is older than any launch
-    struct room room = room_of(p, gemm_shared);
+    struct room room = room_of<F>(p, gemm_shared);
     u32 warp = threadIdx.x / 32;
 
     let_next_begin();

@@ -71,8 +71,8 @@ static bool plan_gemm_ring(const struct cuda_plan *p, struct part part, u32 n_co
         return false;
     for (u32 n = divide_up(n_blocks, 128); n <= 32; n++) {
         u32 share = divide_up(divide_up(n_blocks, n), 8) * 8, stage = gemm_stage_bytes(format, share);
-        u32 before = (eights - 1) * share * READY_INT8_BYTES + ring_sums_bytes(eights), room = p->device.shared_bytes,
-            depth = before < room ? (room - before) / stage : 0;
+        u32 before = (eights - 1) * share * READY_INT8_BYTES + ring_sums_bytes(eights) + ring_scales_bytes(format);
+        u32 room = p->device.shared_bytes, depth = before < room ? (room - before) / stage : 0;
         if (depth < 2)
             continue;
         u32 cols = share * 32, enough = RING_BYTES / stage < 2 ? 2 : RING_BYTES / stage;
