@@ -50,7 +50,7 @@ enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 static const struct {
     uint32_t rows, most;
-} row_counts[] = { { 1, 1 }, { 1, 16 }, { 5, 7 }, { 13, 16 }, { 33, 160 }, { 140, 300 }, { 20, 40 } };
+} row_counts[] = { { 1, 1 }, { 1, 16 }, { 5, 7 }, { 13, 16 }, { 33, 160 }, { 140, 300 }, { 20, 32 } };
 enum { N_ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
 
 static void skip_without_gpu(void)
@@ -410,7 +410,7 @@ static void normalised_rows_made_ready_by_the_command_before(void **state)
 // Rows that an operation makes ready for the product behind it: one by one, each command makes them itself, from the same numbers.
 static void rows_made_ready_by_the_command_before(void **state)
 {
-    static const uint32_t rows[][2] = { { 5, 7 }, { 8, 8 }, { 13, 16 }, { 20, 40 }, { 57, 64 }, { 133, 300 } };
+    static const uint32_t rows[][2] = { { 5, 7 }, { 8, 8 }, { 13, 16 }, { 20, 32 }, { 57, 64 }, { 133, 300 } };
     static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_BF16 };
     static const uint32_t heads[][3] = { { 128, 16, 4 }, { 64, 32, 8 }, { 64, 33, 3 } };
 

@@ -1,4 +1,4 @@
-// gemm_ring.cu - products with 2 to 64 rows of activations on Hopper and later: weights stream through a ring in shared memory, int8 mma.
+// gemm_ring.cu - products with 2 to 32 (or 64) rows of activations on Hopper and later: weights stream through a ring in shared memory, int8 mma.
 //
 // A block of threads owns tiles of 8 pairs and a share of the columns. Each of sixteen warps has a run of the share's blocks of 32 columns
 // and keeps its part of the first eight rows (ready.cu, int8 with a scale for each 32) in registers; a second eight lie in shared

@@ -1,13 +1,15 @@
 // pairs.c - chooses the kernels of a matrix product; see pairs.h.
 //
 // bf16 weights on Hopper, 2 rows and more, or one of many columns: gemm_hopper with tiles in shared memory. Else one row of activations:
-// gemv_ring on Hopper and later, or gemv; both make their row ready themselves. 2 to 64 with quantised weights on Hopper and later: the
-// rows are made ready once, then gemm_ring. Else 2 to 16: gemm_few. More: gemm_hopper where this build and the device have it, else
-// gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
+// gemv_ring on Hopper and later, or gemv; both make their row ready themselves. 2 to 32 with quantised weights on Hopper and later, or to 64
+// without gemm_hopper: the rows are made ready once, then gemm_ring. Else 2 to 16: gemm_few. More: gemm_hopper where this build and the
+// device have it, else gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the tape
+// can get.
 //
 // Measured on an H200, 8B Q4_0, tokens/s of as many sequences by gemm_ring and by others: 8 rows 3,829 and 2,227 (gemm_few), 16 rows 5,788
-// and 3,482, 48 rows 5,944 and 4,594 (gemm_hopper), 64 rows 4,949 and 3,880. Rows of few columns go through gemm_few up to 16: SmolLM 8,201
-// and 10,067, 13,732 and 17,261. One row of 14,336 bf16 columns: gemv_ring 39.1 us, tiles 33.2; of 4,096: 14.6 and 16.7.
+// and 3,482; 24 rows 5,253 and 3,493 (gemm_hopper), 32 rows 6,115 and 4,528; 40 rows of a tape for 64 5,619 and 5,417, 48 rows 6,135 and
+// 6,367, 64 rows 6,326 and 8,120, with Q4_K 4,105 and 7,939. Rows of few columns go through gemm_few up to 16: SmolLM 8,201 and 10,067,
+// 13,732 and 17,261. One row of 14,336 bf16 columns: gemv_ring 39.1 us, tiles 33.2; of 4,096: 14.6 and 16.7.
 #include "ops/matmul/pairs.h"
 #include "ops/matmul/vendor_parts.h"
 #include "ops/ops.h"
@@ -15,10 +17,11 @@
 enum {
     FEW_ROWS = 16,
     MOST_RING_ROWS = 64,
-    LEAST_RING_COLS = 2048,  // for up to FEW_ROWS rows
-    LEAST_TILE_COLS = 8192,  // for one row
-    LEAST_WIDE_COLS = 2048,  // for gemm_hopper's tiles of 256 rows
-    RING_BYTES = 120 * 1024, // of gemm_ring, or two stages
+    MOST_RING_ROWS_OF_HOPPER = 32, // where there is gemm_hopper
+    LEAST_RING_COLS = 2048,        // for up to FEW_ROWS rows
+    LEAST_TILE_COLS = 8192,        // for one row
+    LEAST_WIDE_COLS = 2048,        // for gemm_hopper's tiles of 256 rows
+    RING_BYTES = 120 * 1024,       // of gemm_ring, or two stages
     GEMV_WARPS = 16,
     FEW_PAIRS = 16,
     MANY_PAIRS = 64,
@@ -137,6 +140,23 @@ static bool plan_tiles(const struct cuda_plan *p, const struct pairs_params *par
            cuda_view_encode(p, &view, &tiles->w[m]);
 }
 
+static bool has_hopper(const struct cuda_plan *p, u32 tile_rows, u32 format)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile_rows, format_name(format));
+    return p->device.capability >= 90 && cuda_has_kernel(p, name);
+}
+
+static bool worth_ring(const struct cuda_plan *p, u32 max_rows, u32 n_cols, u32 format)
+{
+    if (max_rows <= FEW_ROWS)
+        return n_cols >= LEAST_RING_COLS;
+    if (p->tape.gemm == GEMM_VENDOR)
+        return false;
+    return max_rows <= MOST_RING_ROWS_OF_HOPPER || (max_rows <= MOST_RING_ROWS && !has_hopper(p, 128, format));
+}
+
 // invariant: one kernel for any number of rows. gemm_ring could be it: in one measurement faster for one row (8B 304 tokens/s, not
 // 289) and slower for a prompt of 512 (5,431, not 6,544; SmolLM 44,810, not 101,470).
 static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *product, u32 m, u32 max_rows)
@@ -154,14 +174,13 @@ static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *produ
     if (product->exact)
         return WAY_EXACT;
     struct pairs_ring ring;
-    u32 shared, most_ring = p->tape.gemm == GEMM_VENDOR ? FEW_ROWS : MOST_RING_ROWS;
+    u32 shared;
 
     if (invariant)
         return WAY_FEW;
     if (max_rows == 1)
         return WAY_INT8;
-    bool worth_it = max_rows > FEW_ROWS || n_cols >= LEAST_RING_COLS;
-    if (max_rows <= most_ring && worth_it &&
+    if (worth_ring(p, max_rows, n_cols, format) &&
         plan_gemm_ring(p, (struct part){ format, max_rows, WAY_RING }, n_cols, &ring, &shared))
         return WAY_RING;
     return max_rows <= FEW_ROWS ? WAY_FEW : WAY_MANY;
@@ -379,9 +398,9 @@ static bool launch_hopper(struct cuda_plan *p, struct pairs_params *params, stru
     char name[32];
     struct hopper_tile tile = { .rows = hopper_rows(p, params, part.max_rows), .groups = 2 };
 
-    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile.rows, format_name(part.format));
-    if (p->device.capability < 90 || !cuda_has_kernel(p, name))
+    if (!has_hopper(p, tile.rows, part.format))
         return false;
+    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile.rows, format_name(part.format));
     take_partial(p, params, tile);
     hand_over_gated(p, params);
     cuda_launch_add(p, name, hopper_shape(p, tile), params, sizeof *params);
