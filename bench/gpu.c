@@ -1,5 +1,5 @@
 // gpu.c - single operations on an NVIDIA GPU: our bf16 products beside cuBLAS, and attention over pages in order and shuffled:
-// bench_gpu [jsonl] [PRODUCT].
+// bench_gpu [jsonl] [seeds] [between] [PRODUCT].
 //
 // Two comparisons. The product alone: bf16 rows are ready, in the order in which each wants them, sums come out in fp32, and both play as a
 // graph. The operation: fp32 rows come in as in a model, once by our kernels and once as --gemm vendor does it, which makes bf16 rows
@@ -7,7 +7,7 @@
 // form in the product itself, so that there is no product alone.
 // All four take turns: a time is the median of nine runs, each of many plays between two waits. Several matrices, or the pages of several
 // layers, take turns too, so that what a product reads is not in the L2 cache (a larger matrix does that alone). The results are
-// compared first. Random numbers; sizes of an 8B.
+// compared first. Random numbers; sizes of an 8B, or with `seeds` of a Llama of 7B with the head of an 8B; `between` adds numbers of rows.
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -252,17 +252,43 @@ static void show_product(const char *name, struct products *p)
     buffer_release(&p->out);
 }
 
-static void show_products(const char *only)
+struct product_shape {
+    const char *name;
+    uint32_t n_out, n_cols;
+};
+enum { N_SHAPES = 6 };
+static const struct product_shape sizes_8b[N_SHAPES] = { { "q, k, v", 6144, 4096 },
+                                                         { "o", 4096, 4096 },
+                                                         { "gate, up", 28672, 4096 },
+                                                         { "down", 4096, 14336 },
+                                                         { "head", 128256, 4096 } },
+                                  sizes_seeds[N_SHAPES] = { { "q, k, v", 12288, 4096 }, { "o", 4096, 4096 },
+                                                            { "gate", 11008, 4096 },    { "gate, up", 22016, 4096 },
+                                                            { "down", 4096, 11008 },    { "head", 128256, 4096 } };
+
+struct wanted {
+    bool seeds, between;
+    const char *only;
+};
+
+static void show_shape(const struct product_shape *shape, bool between, struct vendor *vendor)
 {
-    static const struct {
-        const char *name;
-        uint32_t n_out, n_cols;
-    } shapes[] = { { "q, k, v", 6144, 4096 },
-                   { "o", 4096, 4096 },
-                   { "gate, up", 28672, 4096 },
-                   { "down", 4096, 14336 },
-                   { "head", 128256, 4096 } };
-    static const uint32_t rows[] = { 1, 8, 64, 512, 2048 };
+    static const uint32_t rows[] = { 1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048 };
+    struct products p = { .n_out = shape->n_out, .n_cols = shape->n_cols, .vendor = vendor };
+
+    take_weights(&p);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (between || rows[i] == 1 || rows[i] == 8 || rows[i] == 64 || rows[i] == 512 || rows[i] == 2048) {
+            p.n_rows = rows[i];
+            show_product(shape->name, &p);
+        }
+    for (uint32_t i = 0; i < p.turns; i++)
+        weight_release(&p.w[i]);
+}
+
+static void show_products(struct wanted wanted)
+{
+    const struct product_shape *shapes = wanted.seeds ? sizes_seeds : sizes_8b;
     struct err err = { 0 };
     struct vendor *vendor = vendor_open(((struct cuda *)gpu)->stream, &err);
 
@@ -274,18 +300,9 @@ static void show_products(const char *only)
         printf("| bf16 product | rows | product alone, us | cuBLAS | cuBLAS / ours | operation, us | by cuBLAS | ratio | "
                "difference |\n"
                "|---|---|---|---|---|---|---|---|---|\n");
-    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-        if (only && strcmp(only, shapes[s].name) != 0)
-            continue;
-        struct products p = { .n_out = shapes[s].n_out, .n_cols = shapes[s].n_cols, .vendor = vendor };
-        take_weights(&p);
-        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-            p.n_rows = rows[i];
-            show_product(shapes[s].name, &p);
-        }
-        for (uint32_t i = 0; i < p.turns; i++)
-            weight_release(&p.w[i]);
-    }
+    for (size_t s = 0; s < N_SHAPES; s++)
+        if (shapes[s].name && (!wanted.only || strcmp(wanted.only, shapes[s].name) == 0))
+            show_shape(&shapes[s], wanted.between, vendor);
     vendor_close(vendor);
 }
 
@@ -393,20 +410,32 @@ static void show_attentions(void)
     show_attention(8, 2048);
 }
 
+static bool is_word(const char *argument, const char *word, bool *said)
+{
+    bool same = strcmp(argument, word) == 0;
+    *said |= same;
+    return same;
+}
+
 int main(int argc, char **argv)
 {
+    struct wanted wanted = { 0 };
     struct err err = { 0 };
 
-    jsonl = argc > 1 && strcmp(argv[1], "jsonl") == 0;
-    const char *only = argc > 1 + jsonl ? argv[1 + jsonl] : NULL;
-    if (argc > 2 + jsonl) {
-        fprintf(stderr, "usage: bench_gpu [jsonl] [PRODUCT]\n");
-        return 1;
+    for (int i = 1; i < argc; i++) {
+        if (is_word(argv[i], "jsonl", &jsonl) || is_word(argv[i], "seeds", &wanted.seeds) ||
+            is_word(argv[i], "between", &wanted.between))
+            continue;
+        if (wanted.only) {
+            fprintf(stderr, "usage: bench_gpu [jsonl] [seeds] [between] [PRODUCT]\n");
+            return 1;
+        }
+        wanted.only = argv[i];
     }
     gpu = cuda_open(0, &cuda_table, &err);
     must(gpu != NULL, &err);
-    show_products(only);
-    if (!only)
+    show_products(wanted);
+    if (!wanted.only && !wanted.seeds)
         show_attentions();
     device_close(gpu);
     return 0;
