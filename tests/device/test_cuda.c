@@ -168,7 +168,8 @@ static void products_in_tiles(void **state)
     }
 }
 
-// The same with tiles enough for 132 multiprocessors: turns whose last two are dealt among all blocks, and tiles of three warpgroups.
+// The same with tiles enough for 132 multiprocessors: turns whose last two are dealt among all blocks, tiles of three warpgroups and of
+// one, shared or not.
 static void products_in_turns(void **state)
 {
     static const struct shape shapes[] = {
@@ -177,6 +178,9 @@ static void products_in_turns(void **state)
         { .format = QUANT_Q8_0, .rows = 5, .most_rows = 512, .n_cols = 2048, .n_out = 27136 },
         { .format = QUANT_BF16, .rows = 5, .most_rows = 512, .n_cols = 2048, .n_out = 6048 },
         { .format = QUANT_BF16, .rows = 390, .most_rows = 512, .n_cols = 448, .n_out = 6048 },
+        { .format = QUANT_BF16, .rows = 400, .most_rows = 512, .n_cols = 448, .n_out = 12096 },
+        { .format = QUANT_BF16, .rows = 61, .most_rows = 64, .n_cols = 2048, .n_out = 9008 },
+        { .format = QUANT_BF16, .rows = 30, .most_rows = 64, .n_cols = 2048, .n_out = 6144 },
     };
 
     (void)state;

@@ -1,11 +1,11 @@
 // gemm_hopper.cu - products for Hopper: wgmma on weights that are copied into shared memory or dequantised into registers.
 //
-// A tile is 64 or 96 pairs of weight rows, the M side of the instruction, by 8 to 256 rows of activations. One thread keeps a belt of stages
-// full: 64 columns of activations, stored by ready.cu exactly as shared memory wants them, and of bf16 weights, in boxes by the copy
-// engine; the first weights are on their way before the activations are ready. Two or three warpgroups take 32 pairs each. Other weights
+// A tile is 32, 64 or 96 pairs of weight rows, the M side of the instruction, by 8 to 256 rows of activations. One thread keeps a belt
+// of stages full: 64 columns of activations, stored by ready.cu exactly as shared memory wants them, and of bf16 weights, in boxes by the
+// copy engine; the first weights are on their way before the activations are ready. It has some 500 cycles for a stage. One to three warpgroups take 32 pairs each. Other weights
 // they read straight from memory some steps of 128 columns ahead, and dequantise four fragments while four products run.
 // They meet only through the belt, so that one's results are stored while the other still multiplies.
-// One block an SM (two with few rows) walks over the tiles; those of an uneven last turn are shared (struct walk).
+// One block an SM walks over the tiles; those of an uneven last turn are shared (struct walk).
 // The image of another architecture holds no such kernel; pairs.c then takes gemm_many.
 #include "ops/matmul/fragments.cuh"
 #include "ops/matmul/pairs.cuh"
@@ -21,11 +21,15 @@ enum { GROUP_PAIRS = 32, GROUP_WEIGHTS = 8192, STEP_COLUMNS = 128, LEAST_STEPS =
 template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kernel {
     static constexpr u32 F = FORMAT, ROWS = N_ROWS, GROUPS = N_GROUPS;
     static constexpr u32 consumers = GROUPS * 128, pairs = GROUPS * GROUP_PAIRS;
-    static constexpr bool TILES = IN_SHARED, FEW = ROWS <= 64; // few: two blocks an SM
+    static constexpr bool TILES = IN_SHARED, FEW = ROWS <= 64;
     static constexpr u32 chunk_bytes = (ROWS < READY_ROWS ? ROWS : READY_ROWS) * 128,
                          weights_bytes = TILES ? GROUPS * GROUP_WEIGHTS : 0, stage_bytes = weights_bytes + ROWS * 128,
-                         fit = (FEW ? HOPPER_FEW_ROOM : HOPPER_ROOM) / stage_bytes,
-                         n_stages = fit < HOPPER_MOST_STAGES ? fit : HOPPER_MOST_STAGES;
+                         fit = (TILES ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage_bytes,
+                         most = TILES ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES, n_stages = fit < most ? fit : most;
+    // Of weights, asked for before the rows: many rows would wait behind them.
+    static constexpr u32 early = FEW ? n_stages : 2;
+    // With so many blocks at work, in per cent, the others may be idle: sharing tiles takes time too.
+    static constexpr u32 full = GROUPS == 1 ? 70 : 78;
     static constexpr u32 depth = ROWS == 256 ? 1 : 3; // steps of weights in registers on their way
 };
 
@@ -105,12 +109,12 @@ struct walk {
 
 // As many blocks a tile as there are, if that leaves few idle; else all, whose shares then begin anywhere. Where a tile has few steps,
 // meeting takes longer than they do.
-static __device__ __forceinline__ u32 sharers(u32 rest, u32 n_steps)
+static __device__ __forceinline__ u32 sharers(u32 rest, u32 n_steps, u32 full)
 {
     if (n_steps < LEAST_SHARED)
         return rest;
     u32 each = min(min(gridDim.x / rest, n_steps / LEAST_STEPS), HOPPER_MOST_SHARERS / 2), n = each * rest;
-    bool idle = n * 100 < gridDim.x * 85, short_of_steps = each < gridDim.x / rest;
+    bool idle = n * 100 < gridDim.x * full, short_of_steps = each < gridDim.x / rest;
 
     return idle && !short_of_steps ? gridDim.x : max(rest, n);
 }
@@ -125,7 +129,7 @@ template <class K> static __device__ __forceinline__ struct walk walk_of(const s
     u32 n_tiles = w.n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs), rest = n_tiles % gridDim.x;
     if (rest * 16 >= gridDim.x * 15)
         rest = 0;
-    w.n_sharers = rest ? sharers(rest, w.n_steps) : 1;
+    w.n_sharers = rest ? sharers(rest, w.n_steps, K::full) : 1;
     w.alike = rest && w.n_sharers % rest == 0;
     if (K::FEW && rest && !w.alike && n_tiles > gridDim.x)
         rest += gridDim.x;
@@ -297,7 +301,7 @@ static __device__ __forceinline__ void produce(const struct pairs_params &p, con
     if constexpr (K::TILES) {
         struct source<K> weights = from;
         auto early = belt;
-        for (u32 i = 0; i < K::n_stages && weights.left; i++, weights.next(p, w, tiles), early.next()) {
+        for (u32 i = 0; i < K::early && weights.left; i++, weights.next(p, w, tiles), early.next()) {
             expect_bytes(early.full + 8 * early.at, K::weights_bytes + weights.bytes);
             weights.copy_weights(*tiles, early.stage(), early.full + 8 * early.at, policy);
         }
@@ -305,7 +309,7 @@ static __device__ __forceinline__ void produce(const struct pairs_params &p, con
     wait_for_inputs();
     for (u32 i = 0; from.left; i++, from.next(p, w, tiles), belt.next()) {
         u32 full = belt.full + 8 * belt.at;
-        if (!K::TILES || i >= K::n_stages) {
+        if (!K::TILES || i >= K::early) {
             wait_for_stage(belt.empty + 8 * belt.at, belt.phase ^ 1);
             expect_bytes(full, K::weights_bytes + from.bytes);
             if constexpr (K::TILES)
@@ -368,6 +372,26 @@ template <class K> struct products { // of a warpgroup
     }
 };
 
+// Sums that other blocks wait for go to memory that is zero before. A sum of zero goes as -0, whose bits are not zero: so each word says
+// itself that it is there, and nobody waits for a sign behind the sums.
+static __device__ __forceinline__ f32 no_zero(f32 v)
+{
+    return v == 0 ? -0.0f : v;
+}
+static __device__ __forceinline__ bool is_there(float4 v)
+{
+    return __float_as_uint(v.x) && __float_as_uint(v.y) && __float_as_uint(v.z) && __float_as_uint(v.w);
+}
+static __device__ __forceinline__ float4 load_sums(const float4 *at)
+{
+    float4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(at)
+                 : "memory");
+    return v;
+}
+
 // The blocks that share a tile. Each ends a part of its rows where it has no other share; else the first ends all. They wait for each
 // other, which ends only because all run at once: pairs.c launches no more than there are multiprocessors, and each takes one.
 template <class K> struct meeting {
@@ -378,10 +402,14 @@ template <class K> struct meeting {
     __device__ __forceinline__ meeting(const struct walk &w, const struct share &s)
     {
         u32 unit = (s.tile - w.whole) * w.n_steps;
+
+        alike = w.alike;
+        first = n = me = 0;
+        if (s.end - s.begin == w.n_steps)
+            return;
         first = w.block_of(unit);
         n = w.block_of(unit + w.n_steps - 1) - first + 1;
         me = blockIdx.x - first;
-        alike = w.alike;
     }
     __device__ __forceinline__ u32 begin(u32 block) const // of the eights of rows that a block ends
     {
@@ -395,10 +423,6 @@ template <class K> struct meeting {
     {
         return (first + block) * K::GROUPS + warpgroup;
     }
-    __device__ __forceinline__ u32 *arrived(const struct pairs_params &p, u32 to, u32 from, u32 warpgroup) const
-    {
-        return p.arrived + group(to, warpgroup) * HOPPER_MOST_SHARERS + from;
-    }
     __device__ __forceinline__ float4 *partial(const struct pairs_params &p, u32 from, u32 warpgroup) const
     {
         return (float4 *)p.partial + (u64)group(from, warpgroup) * eights * 128 + threadIdx.x % 128;
@@ -407,40 +431,45 @@ template <class K> struct meeting {
     __device__ __forceinline__ void hand_over(const struct pairs_params &p, u32 warpgroup, const f32 (&d)[eights][4]) const
     {
         float4 *to = partial(p, me, warpgroup);
-        u32 other = threadIdx.x % 128, from = begin(me), end = begin(me + 1);
+        u32 from = begin(me), end = begin(me + 1);
 #pragma unroll
         for (u32 i = 0; i < eights; i++)
             if (i < from || i >= end)
-                __stcg(to + i * 128, make_float4(d[i][0], d[i][1], d[i][2], d[i][3]));
-        warpgroup_sync(warpgroup);
-        if (other < n && other != me && ends(other))
-            asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(arrived(p, other, me, warpgroup)) : "memory");
+                __stcg(to + i * 128, make_float4(no_zero(d[i][0]), no_zero(d[i][1]), no_zero(d[i][2]), no_zero(d[i][3])));
     }
     __device__ __forceinline__ void take_over(const struct pairs_params &p, u32 warpgroup, f32 (&d)[eights][4]) const
     {
-        u32 other = threadIdx.x % 128, from = begin(me), end = begin(me + 1), there = 0;
+        constexpr u32 batch = eights % 4 == 0 ? 4 : eights;
+        u32 from = begin(me), end = begin(me + 1);
 
-        if (other < n && other != me) {
-            u32 *sign = arrived(p, me, other, warpgroup);
-            while (!there)
-                asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(there) : "l"(sign) : "memory");
-            *sign = 0;
-        }
-        warpgroup_sync(warpgroup);
         for (u32 block = 0; block < n; block++) {
-            const float4 *v = partial(p, block, warpgroup);
+            float4 *v = partial(p, block, warpgroup);
             if (block == me)
                 continue;
 #pragma unroll
-            for (u32 i = 0; i < eights; i++)
-                if (i >= from && i < end) {
-                    float4 more = __ldcg(v + i * 128);
-                    d[i][0] += more.x;
-                    d[i][1] += more.y;
-                    d[i][2] += more.z;
-                    d[i][3] += more.w;
-                }
+            for (u32 first = 0; first < eights; first += batch) {
+                float4 more[batch];
+#pragma unroll
+                for (u32 i = 0; i < batch; i++)
+                    if (first + i >= from && first + i < end)
+                        more[i] = load_sums(v + (first + i) * 128);
+#pragma unroll
+                for (u32 i = 0; i < batch; i++)
+                    if (first + i >= from && first + i < end)
+                        add(d[first + i], v + (first + i) * 128, more[i]);
+            }
         }
+    }
+    // Not before all four are there. They become zero again for the next launch.
+    static __device__ __forceinline__ void add(f32 (&d)[4], float4 *at, float4 more)
+    {
+        while (!is_there(more))
+            more = load_sums(at);
+        __stcg(at, make_float4(0, 0, 0, 0));
+        d[0] += more.x;
+        d[1] += more.y;
+        d[2] += more.z;
+        d[3] += more.w;
     }
 };
 
@@ -588,37 +617,77 @@ template <class K> struct ending {
     }
 };
 
-// Ends a tile, or the part of it that falls to this block.
-template <class K>
-static __device__ __forceinline__ void end_tile(const struct pairs_params &p, const struct walk &w, const struct share &s,
-                                                f32 (&d)[K::ROWS / 8][4], u32 swapped)
-{
-    u32 own = w.first_pair<K>(s) + threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4, first_row = w.first_row<K>(s), from = first_row,
-        end = first_row + K::ROWS, warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
+// What becomes of a share's sums.
+template <class K> struct share_end {
+    struct meeting<K> meeting;
+    struct pair pair;
+    u32 warpgroup, first_row, own;
 
-    if (s.end - s.begin < w.n_steps) {
-        struct meeting<K> m(w, s);
-        m.hand_over(p, warpgroup, d);
-        if (!m.ends(m.me))
-            return;
-        m.take_over(p, warpgroup, d);
-        from = first_row + m.begin(m.me) * 8;
-        end = first_row + m.begin(m.me + 1) * 8;
+    __device__ __forceinline__ share_end(const struct pairs_params &p, const struct walk &w, const struct share &s)
+        : meeting(w, s)
+    {
+        warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
+        first_row = w.first_row<K>(s);
+        own = w.first_pair<K>(s) + threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
+        pair = pair_find(p, p.first_pair + min(own, p.n_pairs - 1));
     }
-    if (own >= p.n_pairs || from >= w.n_rows)
-        return;
-    struct pair r = pair_find(p, p.first_pair + own);
-    struct ending<K> ending = {
-        p, r, d, first_row + threadIdx.x % 4 * 2, from, min(end, w.n_rows) - from, swapped
-    };
-    ending.all();
+    // Before the sums are there, behind which all would wait for it. The parameters come into their cache.
+    __device__ __forceinline__ void find_now(const struct pairs_params &p)
+    {
+        asm volatile(""
+                     : "+r"(meeting.first), "+r"(meeting.n), "+r"(meeting.me), "+r"(first_row), "+r"(pair.row[0]),
+                       "+r"(pair.row[1]));
+        asm volatile("" ::"r"(p.mode), "r"(p.out_stride[0]), "l"(p.out[0]), "l"(p.bias[0]), "l"(p.add), "l"(p.partial));
+    }
+    __device__ __forceinline__ void run(const struct pairs_params &p, const struct walk &w, f32 (&d)[K::ROWS / 8][4], u32 swapped)
+    {
+        u32 from = first_row, end = first_row + K::ROWS;
+
+        if (meeting.n > 1) {
+            meeting.hand_over(p, warpgroup, d);
+            if (!meeting.ends(meeting.me))
+                return;
+            meeting.take_over(p, warpgroup, d);
+            from = first_row + meeting.begin(meeting.me) * 8;
+            end = first_row + meeting.begin(meeting.me + 1) * 8;
+        }
+        if (own >= p.n_pairs || from >= w.n_rows)
+            return;
+        struct ending<K> ending = {
+            p, pair, d, first_row + threadIdx.x % 4 * 2, from, min(end, w.n_rows) - from, swapped
+        };
+        ending.all();
+    }
+};
+
+template <class K>
+static __device__ __forceinline__ void multiply_share(const struct pairs_params &p, const struct walk &walk,
+                                                      const struct share &s, struct lane_weights<K> &w, struct products<K> &x,
+                                                      struct belt<K> &belt)
+{
+    u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
+
+    x.clear();
+    for (u32 step = s.begin; step < s.end; step++) {
+        if constexpr (K::TILES) {
+            x.multiply(belt, warpgroup);
+            x.multiply(belt, warpgroup);
+        } else {
+            u32 a[2][4][4];
+            w.turn(p, walk);
+            w.template fragments<0>(p, a[0]);
+            x.multiply(belt, a[0]);
+            w.template fragments<1>(p, a[1]);
+            x.multiply(belt, a[1]);
+        }
+    }
+    x.finish(belt);
 }
 
 template <class K>
 static __device__ __forceinline__ void consume(const struct pairs_params &p, const struct walk &walk, struct belt<K> belt,
                                                u32 swapped)
 {
-    u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
     struct lane_weights<K> w;
     struct products<K> x;
     struct share s;
@@ -626,24 +695,17 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
     if constexpr (!K::TILES)
         w.begin(p, walk);
     wait_for_inputs();
-    for (bool left = walk.first(s); left; left = walk.next(s)) {
-        x.clear();
-        for (u32 step = s.begin; step < s.end; step++) {
-            if constexpr (K::TILES) {
-                x.multiply(belt, warpgroup);
-                x.multiply(belt, warpgroup);
-            } else {
-                u32 a[2][4][4];
-                w.turn(p, walk);
-                w.template fragments<0>(p, a[0]);
-                x.multiply(belt, a[0]);
-                w.template fragments<1>(p, a[1]);
-                x.multiply(belt, a[1]);
-            }
+    for (bool left = walk.first(s); left; left = walk.next(s))
+        if constexpr (K::TILES) { // else registers are short
+            struct share_end<K> end(p, walk, s);
+            end.find_now(p);
+            multiply_share(p, walk, s, w, x, belt);
+            end.run(p, walk, x.d, swapped);
+        } else {
+            multiply_share(p, walk, s, w, x, belt);
+            struct share_end<K> end(p, walk, s);
+            end.run(p, walk, x.d, swapped);
         }
-        x.finish(belt);
-        end_tile<K>(p, walk, s, x.d, swapped);
-    }
 }
 
 template <class K>
@@ -653,11 +715,14 @@ static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p,
     struct belt<K> belt = {
     };
     struct walk &w = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16));
+    bool fills = __shfl_sync(~0u, threadIdx.x / 32, 0) == K::consumers / 32;
 
     belt.data = shared_address(shared);
     belt.full = belt.data + K::n_stages * K::stage_bytes;
     belt.empty = belt.full + 8 * K::n_stages;
-    if (threadIdx.x == 0) {
+    if (fills && elect_one()) {
+        if constexpr (K::TILES)
+            prefetch_view(&tiles->w[0]);
         w = walk_of<K>(p); // of the number of rows, which is older than any launch of this step
         for (u32 i = 0; i < K::n_stages; i++) {
             barrier_begin(belt.full + 8 * i, 1);
@@ -669,7 +734,7 @@ static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p,
     if (threadIdx.x >= K::consumers) {
         if constexpr (!K::FEW)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(K::GROUPS == 3 ? 56 : K::TILES ? 40 : 24));
-        if (threadIdx.x == K::consumers)
+        if (fills && elect_one())
             produce<K>(p, tiles, belt, w);
         else
             wait_for_inputs();
@@ -705,17 +770,18 @@ BOTH(iq4_nl, PLANES_IQ4_NL)
 BOTH(iq4_xs, PLANES_IQ4_XS)
 BOTH(mxfp4, PLANES_MXFP4)
 
-#define GEMM_TILES(name, THREADS, BLOCKS, ...)                           \
-    extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)        \
-        gemm_tiles_##name(const __grid_constant__ struct tiles_params t) \
-    {                                                                    \
-        gemm_hopper<kernel<PLANES_BF16, __VA_ARGS__>>(t.pairs, &t);      \
+#define GEMM_TILES(name, GROUPS, ROWS)                                                                                \
+    extern "C" __global__ void __launch_bounds__(ROWS <= 64 ? HOPPER_FEW_THREADS(GROUPS) : HOPPER_THREADS(GROUPS), 1) \
+        gemm_tiles_##name(const __grid_constant__ struct tiles_params t)                                              \
+    {                                                                                                                 \
+        gemm_hopper<kernel<PLANES_BF16, ROWS, true, GROUPS>>(t.pairs, &t);                                            \
     }
-GEMM_TILES(8, HOPPER_FEW_THREADS, 2, 8, true)
-GEMM_TILES(16, HOPPER_FEW_THREADS, 2, 16, true)
-GEMM_TILES(32, HOPPER_FEW_THREADS, 2, 32, true)
-GEMM_TILES(64, HOPPER_FEW_THREADS, 2, 64, true)
-GEMM_TILES(128, HOPPER_THREADS(2), 1, 128, true)
-GEMM_TILES(128_wide, HOPPER_THREADS(3), 1, 128, true, 3)
-GEMM_TILES(256, HOPPER_THREADS(2), 1, 256, true)
+GEMM_TILES(8, 2, 8)
+GEMM_TILES(16, 2, 16)
+GEMM_TILES(32, 2, 32)
+GEMM_TILES(64, 2, 64)
+GEMM_TILES(64_half, 1, 64)
+GEMM_TILES(128, 2, 128)
+GEMM_TILES(128_wide, 3, 128)
+GEMM_TILES(256, 2, 256)
 #endif

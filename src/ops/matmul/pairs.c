@@ -354,25 +354,24 @@ struct hopper_tile {
     bool weights; // go through shared memory
 };
 
-// Where gemm_hopper's blocks leave their sums of shared tiles: behind what the rows take in the tape's private memory.
+// Where gemm_hopper's blocks leave their sums of shared tiles: zero between launches, as counters are.
 static void take_partial(struct cuda_plan *p, struct pairs_params *params, struct hopper_tile tile)
 {
-    u64 bytes = params->partial - p->private_at + (u64)p->device.n_sms * tile.rows * tile.groups * GROUP_ROWS * 4,
-        counters = (u64)p->device.n_sms * tile.groups * HOPPER_MOST_SHARERS * 4;
+    u64 bytes = (u64)p->device.n_sms * tile.rows * tile.groups * GROUP_ROWS * 4;
 
-    p->private_bytes = bytes > p->private_bytes ? bytes : p->private_bytes;
-    p->counters_bytes = counters > p->counters_bytes ? counters : p->counters_bytes;
-    params->arrived = p->counters_at;
+    p->counters_bytes = bytes > p->counters_bytes ? bytes : p->counters_bytes;
+    params->partial = p->counters_at;
 }
 
 static struct cuda_shape hopper_shape(const struct cuda_plan *p, struct hopper_tile tile)
 {
     bool few = tile.weights && tile.rows <= 64;
     u32 stage = (tile.weights ? tile.groups * GROUP_ROWS * 128 : 0) + tile.rows * 128,
-        fit = (few ? HOPPER_FEW_ROOM : HOPPER_ROOM) / stage, n_stages = fit < HOPPER_MOST_STAGES ? fit : HOPPER_MOST_STAGES;
+        fit = (tile.weights ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage,
+        most = tile.weights ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES, n_stages = fit < most ? fit : most;
 
     return (struct cuda_shape){ { p->device.n_sms, 1, 1 },
-                                few ? HOPPER_FEW_THREADS : HOPPER_THREADS(tile.groups),
+                                few ? HOPPER_FEW_THREADS(tile.groups) : HOPPER_THREADS(tile.groups),
                                 n_stages * (stage + 16) + 64 }; // and their barriers, and the walk
 }
 
@@ -393,28 +392,30 @@ static void hand_over_gated(struct cuda_plan *p, struct pairs_params *params)
         params->next = pairs_hand_over(p, params->out[0], KNOWS_TILES);
 }
 
-static bool launch_hopper(struct cuda_plan *p, struct pairs_params *params, struct part part)
+static bool launch_hopper(struct cuda_plan *p, const struct pairs_params *params, struct part part)
 {
+    struct pairs_params own = *params;
     char name[32];
     struct hopper_tile tile = { .rows = hopper_rows(p, params, part.max_rows), .groups = 2 };
 
     if (!has_hopper(p, tile.rows, part.format))
         return false;
     snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile.rows, format_name(part.format));
-    take_partial(p, params, tile);
-    hand_over_gated(p, params);
-    cuda_launch_add(p, name, hopper_shape(p, tile), params, sizeof *params);
+    take_partial(p, &own, tile);
+    hand_over_gated(p, &own);
+    cuda_launch_add(p, name, hopper_shape(p, tile), &own, sizeof own);
     return true;
 }
 
-// Do so many tiles make one turn that leaves few multiprocessors idle?
+// Do so many tiles make one or two turns that leave few multiprocessors idle?
 static bool fills(const struct cuda_plan *p, u32 n_tiles)
 {
-    return n_tiles <= p->device.n_sms && n_tiles * 100 >= p->device.n_sms * 85;
+    u32 turns = divide_up(n_tiles, p->device.n_sms), slots = turns * p->device.n_sms;
+    return turns <= 2 && (slots - n_tiles) * 100 <= p->device.n_sms * 15;
 }
 
-// Of rows of activations in a tile: all, to 128; then 256, but for products that make few such tiles. Three warpgroups where that makes one
-// turn.
+// Of rows of activations in a tile: all, to 128; then 256, but for products that make few such tiles. Three warpgroups where that makes
+// whole turns; one where there are 64 rows and so few tiles of two that blocks would share them by threes.
 static struct hopper_tile tile_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
 {
     struct hopper_tile t = { .rows = 8, .groups = 2, .weights = true };
@@ -422,8 +423,10 @@ static struct hopper_tile tile_of(const struct cuda_plan *p, const struct pairs_
 
     while (t.rows < max_rows && t.rows < (2 * narrow <= 3 * p->device.n_sms ? 128 : 256))
         t.rows *= 2;
-    if (t.rows == 128 && !fills(p, narrow) && fills(p, divide_up(params->n_pairs, WIDE_PAIRS) * n_row_tiles))
-        t.groups = 3;
+    if (t.rows >= 128 && !fills(p, narrow) && fills(p, divide_up(params->n_pairs, WIDE_PAIRS) * n_row_tiles))
+        return (struct hopper_tile){ .rows = 128, .groups = 3, .weights = true };
+    if (t.rows == 64 && 2 * narrow <= p->device.n_sms)
+        t.groups = 1;
     return t;
 }
 
@@ -436,7 +439,7 @@ static void launch_tiles(struct cuda_plan *p, struct pairs_params *params, struc
     for (u32 m = 0; m < 3; m++)
         if (params->w[m].quants && !(params->mode == PAIRS_GATED && m > 0))
             plan_tiles(p, params, m, &tiles);
-    snprintf(name, sizeof name, "gemm_tiles_%u%s", tile.rows, tile.groups == 3 ? "_wide" : "");
+    snprintf(name, sizeof name, "gemm_tiles_%u%s", tile.rows, tile.groups == 3 ? "_wide" : tile.groups == 1 ? "_half" : "");
     take_partial(p, &tiles.pairs, tile);
     hand_over_gated(p, &tiles.pairs);
     cuda_launch_add(p, name, hopper_shape(p, tile), &tiles, sizeof tiles);

@@ -83,8 +83,8 @@ struct pairs_params {
     DEVICE_AT(const f32) squares;   // of normalised rows in it that lack their factor, [n_cols / 32][8 rows]; or none
     DEVICE_AT(const u8) ready_bf16; // the same for gemm_hopper's tiles of weights
     struct ready_next next;         // gemm_hopper: of gate and up; gemm_ring: of PAIRS_PLAIN
-    DEVICE_AT(f32) partial;         // gemm_ring, gemm_hopper: sums of a share of the columns
-    DEVICE_AT(u32) arrived;         // the same: shares that have come, zero between launches
+    DEVICE_AT(f32) partial;         // gemm_ring, gemm_hopper (zero between launches): sums of a share of the columns
+    DEVICE_AT(u32) arrived;         // gemm_ring: shares that have come, zero between launches
     DEVICE_AT(const f32) angles;
     DEVICE_AT(void) k_pages;
     DEVICE_AT(void) v_pages;
@@ -99,14 +99,15 @@ struct pairs_params {
     struct pairs_ring ring;
 };
 
-// gemm_hopper.cu: as many stages as fit the room, for one block of an SM or, with up to 64 rows a tile, for two. sharers: of a tile.
-// Threads: of so many warpgroups that multiply, and those who fill.
-#define HOPPER_THREADS(groups) ((groups)*128 + 128)
+// gemm_hopper.cu: as many stages as fit the room, beside the cache through which other weights come or some small kernel's memory.
+// sharers: of a tile. Threads: of so many warpgroups that multiply, and those who fill.
+#define HOPPER_THREADS(groups)     ((groups)*128 + 128)
+#define HOPPER_FEW_THREADS(groups) ((groups)*128 + 32)
 enum {
-    HOPPER_FEW_THREADS = 288,
     HOPPER_ROOM = 196608,
-    HOPPER_FEW_ROOM = 110592,
+    HOPPER_TILES_ROOM = 214016,
     HOPPER_MOST_STAGES = 10,
+    HOPPER_MOST_TILE_STAGES = 13,
     HOPPER_MOST_SHARERS = 32
 };
 

@@ -97,6 +97,21 @@ static __device__ __forceinline__ void box_copy(u32 to, const void *view, u32 fu
                  : "memory");
 }
 
+// One lane of a whole warp, always the same. Of a thread chosen by its number the compiler does not know that it is alone: it puts a loop
+// around each copy.
+static __device__ __forceinline__ bool elect_one()
+{
+    u32 elected;
+
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(elected));
+    return elected;
+}
+
+static __device__ __forceinline__ void prefetch_view(const void *view)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(view) : "memory");
+}
+
 static __device__ __forceinline__ u64 cache_policy(bool once) // whether nobody reads it again
 {
     u64 policy;
@@ -106,10 +121,5 @@ static __device__ __forceinline__ u64 cache_policy(bool once) // whether nobody 
     else
         asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
     return policy;
-}
-
-static __device__ __forceinline__ void warpgroup_sync(u32 warpgroup)
-{
-    asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
 }
 #endif
