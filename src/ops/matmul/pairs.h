@@ -103,13 +103,8 @@ struct pairs_params {
 // sharers: of a tile. Threads: of so many warpgroups that multiply, and those who fill.
 #define HOPPER_THREADS(groups)     ((groups)*128 + 128)
 #define HOPPER_FEW_THREADS(groups) ((groups)*128 + 32)
-enum {
-    HOPPER_ROOM = 196608,
-    HOPPER_TILES_ROOM = 214016,
-    HOPPER_MOST_STAGES = 10,
-    HOPPER_MOST_TILE_STAGES = 13,
-    HOPPER_MOST_SHARERS = 32
-};
+enum { HOPPER_ROOM = 196608, HOPPER_TILES_ROOM = 214016, HOPPER_MOST_SHARERS = 32 };
+enum { HOPPER_MOST_STAGES = 10, HOPPER_MOST_TILE_STAGES = 13 };
 
 // A matrix of plain numbers as gemm_hopper's copies see it: boxes of 64 columns by 32 pairs of rows, [eight][row of a pair][pair].
 struct tensor_view { // CUtensorMap
