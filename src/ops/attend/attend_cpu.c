@@ -87,7 +87,7 @@ static void attend_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
 
 // Fast: a tile is a few rows of the step, a KV head, and one split of the past where there is room to keep the splits' sums apart; else
 // the whole past. Neighbouring rows of one sequence in a tile share what they read.
-enum { TILES_PER_THREAD = 4, BLOCK_BYTES = 256 << 10 };
+enum { TILES_PER_THREAD = 4, PAGE_BYTES = 8 << 10 };
 struct tiling {
     uint32_t rows, n_blocks, n_splits; // rows of a tile; tiles of rows; of the past
     uint32_t split_floats;             // of one row and split in the workspace
@@ -127,15 +127,13 @@ static uint32_t longest_run(const struct step *s)
 }
 
 // A page holds all KV heads side by side, and a core reads one long stretch of memory faster than many short ones. There must be columns for
-// all, and room in L2 for two blocks of K and V.
-static bool heads_together(const struct attend_args *args, uint32_t rows)
+// all of a decoding row's, and room in L1 for two pages and what comes next; see ops/vec/attend_stream.h.
+static bool heads_together(const struct attend_args *args)
 {
     const struct page_shape *s = &args->pages;
-    uint32_t columns = (rows * (args->n_heads / s->n_kv_heads) + ATTEND_GROUP - 1) / ATTEND_GROUP * ATTEND_GROUP,
-             bytes = 2 * page_head_bytes(KV_BF16, s->head_dim) * (ATTEND_KEYS / PAGE_TOKENS);
 
-    return s->k_format == KV_BF16 && s->v_format == KV_BF16 && s->n_kv_heads * columns <= ATTEND_MAX_COLUMNS &&
-           s->n_kv_heads * bytes <= BLOCK_BYTES;
+    return s->k_format == KV_BF16 && s->v_format == KV_BF16 && s->head_dim % 64 == 0 && args->n_heads <= ATTEND_MAX_COLUMNS &&
+           s->n_kv_heads * page_head_bytes(KV_BF16, s->head_dim) <= PAGE_BYTES;
 }
 
 static struct tiling tiling_of(const struct cpu_call *call)
@@ -150,7 +148,7 @@ static struct tiling tiling_of(const struct cpu_call *call)
         t.rows /= 2;
     t.n_blocks = (n + t.rows - 1) / t.rows;
     t.split_floats = args->n_heads * (args->pages.head_dim + ATTEND_SUMS_FLOATS);
-    t.heads_together = t.n_splits > 1 && heads_together(args, t.rows);
+    t.heads_together = t.n_splits > 1 && t.rows == 1 && heads_together(args);
     return t;
 }
 

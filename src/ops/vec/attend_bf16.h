@@ -57,23 +57,13 @@ VEC_INLINE void pair_q(const float *const *q, uint32_t n, uint32_t head_dim, flo
     }
 }
 
-// In one of the steps over K or V.
-VEC_INLINE void ask_step(struct columns *s, struct stretch *t, uint32_t step, const unsigned char *line)
-{
-    if (!t)
-        __builtin_prefetch(line);
-    else if (step % PACE_ALL < s->pace)
-        ask_line(t);
-}
-
 // Scores of VEC_PAGES pages from key `at` of the block on, for C columns.
-VEC_INLINE void score_pages_bf16(struct columns *s, const struct group *g, uint32_t at, const int C, const bool paced)
+VEC_INLINE void score_pages_bf16(const struct columns *s, const struct group *g, uint32_t at, const int C)
 {
     uint32_t head_dim = s->run->args->pages.head_dim;
     const uint32_t *q = (const uint32_t *)(s->q + (size_t)g->index * head_dim * VEC_COLUMNS),
                    *q_end = q + head_dim / 2 * VEC_COLUMNS;
     const unsigned char *const *k = s->k + at / PAGE_TOKENS, *const *ask = s->ask_by_k + at / PAGE_TOKENS;
-    struct stretch stretch = s->stretch;
     vf sum[VEC_COLUMNS][VEC_PAGES];
 
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < VEC_PAGES; p++) sum[c][p] = vf_set(0);
@@ -81,7 +71,7 @@ VEC_INLINE void score_pages_bf16(struct columns *s, const struct group *g, uint3
         __m512i x[VEC_PAGES];
         UNROLL for (int p = 0; p < VEC_PAGES; p++)
         {
-            ask_step(s, paced ? &stretch : NULL, (uint32_t)(line / 64), ask[p] + line);
+            __builtin_prefetch(ask[p] + line);
             x[p] = _mm512_loadu_si512(k[p] + line);
         }
         UNROLL for (int c = 0; c < C; c++)
@@ -90,18 +80,15 @@ VEC_INLINE void score_pages_bf16(struct columns *s, const struct group *g, uint3
             UNROLL for (int p = 0; p < VEC_PAGES; p++) sum[c][p] = _mm512_dpbf16_ps(sum[c][p], pairs_of(x[p]), pairs_of(pair));
         }
     }
-    if (paced)
-        s->stretch = stretch;
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < VEC_PAGES; p++)
         vf_store(s->scores + c * ATTEND_KEYS + at + p * VF, sum[c][p]);
 }
 
 // As add_values, over pairs of keys. Ends within a pair are for single columns: the other key may be anything, and is masked.
-VEC_INLINE void add_values_bf16(struct columns *s, const struct part a, const int C, const int P, const bool paced)
+VEC_INLINE void add_values_bf16(const struct columns *s, const struct part a, const int C, const int P)
 {
     uint32_t row_bytes = s->run->args->pages.head_dim * 4, left = s->run->args->pages.head_dim - a.d;
     float *out = s->out + a.column * (size_t)s->dims + a.d;
-    struct stretch stretch = s->stretch;
     vf sum[VEC_COLUMNS][4];
 
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) sum[c][p] = vf_load(out + c * s->dims + p * VF);
@@ -115,7 +102,7 @@ VEC_INLINE void add_values_bf16(struct columns *s, const struct part a, const in
             UNROLL for (int p = 0; p < P; p++)
             {
                 __m512i x = P == 1 ? _mm512_maskz_loadu_epi32(vf_mask(left), v) : _mm512_loadu_si512(v + p * 64);
-                ask_step(s, paced ? &stretch : NULL, i / 2, ask + p * 64);
+                __builtin_prefetch(ask + p * 64);
                 if (C == 1 && i < a.from)
                     x = _mm512_slli_epi32(_mm512_srli_epi32(x, 16), 16);
                 if (C == 1 && i + 1 == a.to)
@@ -125,8 +112,6 @@ VEC_INLINE void add_values_bf16(struct columns *s, const struct part a, const in
             }
         }
     }
-    if (paced)
-        s->stretch = stretch;
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) vf_store(out + c * s->dims + p * VF, sum[c][p]);
 }
 

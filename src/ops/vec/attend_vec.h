@@ -9,21 +9,12 @@
 // (attend_bf16.h) BF16 pages are multiplied as they lie, and Q8_0 becomes BF16.
 // Pages lie anywhere, so the processor cannot guess the next one: the first group asks for the page that comes ASK_AHEAD later, in the
 // order K, V, the next block's K; of a short block, the page of V. Others would push out of L1 what they read: they ask for what they have.
-// A run of several KV heads of BF16 pages asks instead for the next block of all of them, line by line as memory lies and at an even pace,
-// also while scores become weights: a core reads pages of 2 KB at 31 to 35 GB/s, one stretch of 8 KB after the other at 48.
+// Several KV heads of BF16 pages at once have their own loops, in attend_stream.h.
 #include "ops/vec/row_kernels.h"
 
 enum { BLOCK_PAGES = ATTEND_KEYS / PAGE_TOKENS, ASK_AHEAD = BLOCK_PAGES / 2, PAGE_VECTORS = PAGE_TOKENS / VF };
 #define UNROLL _Pragma("GCC unroll 16")
 #define LOG2_E 1.44269504f // scores are in powers of two
-
-// Lines to ask for, as memory lies.
-struct stretch {
-    const unsigned char *at, *end;                  // of a page
-    const unsigned char *const *next, *const *last; // pages behind it
-    size_t page_bytes;
-};
-enum { PACE_ALL = 4, PACE_SHARED = 3 }; // a step over columns asks for the rest
 
 struct columns {
     const struct attend_run *run;
@@ -38,9 +29,6 @@ struct columns {
     const unsigned char *pages[3 * BLOCK_PAGES]; // the block's K and V, and K of the block behind it
     const unsigned char **k, **v, **next_k;      // where each begins
     const unsigned char *const *ask_by_k, *const *ask_by_v; // pages to ask for while K, while V is read
-    const unsigned char *behind[2 * BLOCK_PAGES];           // the block behind: pages of K, then of V
-    struct stretch stretch;                                 // of them, asked for instead
-    uint32_t pace;                                          // in so many of PACE_ALL steps over K and V
     struct column {
         struct attend_sums now, before; // of this split, of those before
         uint32_t position;
@@ -81,25 +69,6 @@ VEC_INLINE vf load_numbers_n(const unsigned char *p, uint64_t at, uint32_t forma
 VEC_INLINE void expect(const unsigned char *p, uint64_t at, uint32_t format)
 {
     __builtin_prefetch(p + at * (format == KV_F32 ? 4 : 2));
-}
-
-static struct stretch next_page(struct stretch t)
-{
-    if (t.next < t.last) {
-        t.at = *t.next++;
-        t.end = t.at + t.page_bytes;
-    } else {
-        t.at -= 64; // the last line once more
-    }
-    return t;
-}
-
-VEC_INLINE void ask_line(struct stretch *t)
-{
-    __builtin_prefetch(t->at);
-    t->at += 64;
-    if (t->at == t->end)
-        *t = next_page(*t);
 }
 
 #if VEC_BF16
@@ -165,30 +134,35 @@ VEC_INLINE void hide(float *scores, uint32_t edge, bool behind)
         vf_store(at, behind ? vf_first(vf_load(at), vf_set(-INFINITY), n) : vf_first(vf_set(-INFINITY), vf_load(at), n));
 }
 
-// The highest score of column c of the group, so far; what was summed before is scaled down to it.
-VEC_INLINE void find_top(struct columns *s, const struct group *g, uint32_t c, const bool paced)
+// What a column has summed is scaled down to a new highest score.
+VEC_INLINE void raise_top(struct columns *s, uint32_t at, float best)
 {
-    float *scores = s->scores + c * ATTEND_KEYS, *out = s->out + (g->first + c) * (size_t)s->dims;
-    struct column *column = &s->column[g->first + c];
-    vf top = vf_set(column->now.top);
+    struct column *column = &s->column[at];
+    float *out = s->out + at * (size_t)s->dims, factor = column->now.top == -INFINITY ? 0
+                                                         : column->now.top == best    ? 1
+                                                                                      : exp2f(column->now.top - best);
 
-    hide(scores, column->from, false);
-    hide(scores, column->to, true);
-    for (uint32_t i = column->from / VF * VF; i < column->to; i += VF) {
-        top = vf_max(top, vf_load(scores + i));
-        if (paced && s->pace == PACE_SHARED)
-            ask_line(&s->stretch);
-    }
-    float best = vf_top(top), factor = column->now.top == -INFINITY ? 0
-                                       : column->now.top == best    ? 1
-                                                                    : exp2f(column->now.top - best);
     column->now = (struct attend_sums){ best, column->now.total * factor };
     for (uint32_t d = 0; factor != 1 && d < s->dims; d += VF)
         vf_store(out + d, vf_mul(vf_load(out + d), vf_set(factor)));
 }
 
+// The highest score of column c of the group, so far.
+VEC_INLINE void find_top(struct columns *s, const struct group *g, uint32_t c)
+{
+    float *scores = s->scores + c * ATTEND_KEYS;
+    const struct column *column = &s->column[g->first + c];
+    vf top = vf_set(column->now.top);
+
+    hide(scores, column->from, false);
+    hide(scores, column->to, true);
+    for (uint32_t i = column->from / VF * VF; i < column->to; i += VF)
+        top = vf_max(top, vf_load(scores + i));
+    raise_top(s, g->first + c, vf_top(top));
+}
+
 // Turns the scores of column c into weights.
-VEC_INLINE void weigh_column(struct columns *s, const struct group *g, uint32_t c, const bool paced)
+VEC_INLINE void weigh_column(struct columns *s, const struct group *g, uint32_t c)
 {
     float *scores = s->scores + c * ATTEND_KEYS;
     struct column *column = &s->column[g->first + c];
@@ -198,8 +172,6 @@ VEC_INLINE void weigh_column(struct columns *s, const struct group *g, uint32_t 
         vf w = vf_exp2_below(vf_add(vf_load(scores + i), shift));
         total = vf_add(total, w);
         store_weights(s, scores, i, w);
-        if (paced && s->pace == PACE_SHARED)
-            ask_line(&s->stretch);
     }
     column->now.total += vf_sum(total);
 }
@@ -229,21 +201,20 @@ VEC_INLINE void add_values(const struct columns *s, const struct part a, const u
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) vf_store(out + c * s->dims + p * VF, sum[c][p]);
 }
 
-VEC_INLINE void add_part(struct columns *s, struct part a, const int C, const bool paced)
+VEC_INLINE void add_part(struct columns *s, struct part a, const int C)
 {
     const int P = C * 4 <= VEC_SUMS ? 4 : 2;
     uint32_t head_dim = s->run->args->pages.head_dim;
 
-    (void)paced;
     if (a.from >= a.to)
         return;
     for (a.d = 0; a.d < head_dim;) {
         const bool whole = a.d + (uint32_t)P * VF <= head_dim;
 #if VEC_BF16
-        if ((paced || s->v_format == KV_BF16) && whole)
-            add_values_bf16(s, a, C, P, paced);
-        else if (paced || s->v_format == KV_BF16)
-            add_values_bf16(s, a, C, 1, paced);
+        if (s->v_format == KV_BF16 && whole)
+            add_values_bf16(s, a, C, P);
+        else if (s->v_format == KV_BF16)
+            add_values_bf16(s, a, C, 1);
         else
 #endif
             if (s->v_format == KV_F32 && whole)
@@ -259,7 +230,7 @@ VEC_INLINE void add_part(struct columns *s, struct part a, const int C, const bo
 }
 
 // The keys that all columns see together, in whole groups of V's format; before and after them, each column alone.
-VEC_INLINE void add_block(struct columns *s, const struct group *g, const int C, const bool paced)
+VEC_INLINE void add_block(struct columns *s, const struct group *g, const int C)
 {
     const struct column *columns = s->column + g->first;
     uint32_t from = 0, to = ATTEND_KEYS, align = page_group(s->v_format);
@@ -272,21 +243,20 @@ VEC_INLINE void add_block(struct columns *s, const struct group *g, const int C,
     to = to / align * align;
     to = to > from ? to : from;
     for (uint32_t c = 0; c < (uint32_t)C; c++)
-        add_part(s, (struct part){ columns[c].from, from < columns[c].to ? from : columns[c].to, c, g->first + c, 0 }, 1, paced);
-    add_part(s, (struct part){ from, to, 0, g->first, 0 }, C, paced);
+        add_part(s, (struct part){ columns[c].from, from < columns[c].to ? from : columns[c].to, c, g->first + c, 0 }, 1);
+    add_part(s, (struct part){ from, to, 0, g->first, 0 }, C);
     for (uint32_t c = 0; c < (uint32_t)C; c++)
-        add_part(s, (struct part){ to > columns[c].from ? to : columns[c].from, columns[c].to, c, g->first + c, 0 }, 1, paced);
+        add_part(s, (struct part){ to > columns[c].from ? to : columns[c].from, columns[c].to, c, g->first + c, 0 }, 1);
 }
 
-VEC_INLINE void score_block(struct columns *s, const struct group *g, struct part a, const int C, const bool paced)
+VEC_INLINE void score_block(struct columns *s, const struct group *g, struct part a, const int C)
 {
     const uint32_t step = VEC_PAGES * PAGE_TOKENS;
 
-    (void)paced;
     for (uint32_t at = a.from / step * step; at < a.to; at += step)
 #if VEC_BF16
-        if (paced || s->k_format == KV_BF16)
-            score_pages_bf16(s, g, at, C, paced);
+        if (s->k_format == KV_BF16)
+            score_pages_bf16(s, g, at, C);
         else
 #endif
             if (s->k_format == KV_F32)
@@ -307,7 +277,7 @@ static inline uint32_t within(uint32_t key, uint32_t base)
     return key <= base ? 0 : key - base < ATTEND_KEYS ? key - base : ATTEND_KEYS;
 }
 
-VEC_INLINE void attend_group(struct columns *s, const struct group *g, const int C, const bool paced)
+VEC_INLINE void attend_group(struct columns *s, const struct group *g, const int C)
 {
     struct column *columns = s->column + g->first;
     uint32_t from = ATTEND_KEYS, to = 0;
@@ -320,15 +290,15 @@ VEC_INLINE void attend_group(struct columns *s, const struct group *g, const int
     }
     if (from >= to)
         return;
-    score_block(s, g, (struct part){ .from = from, .to = to }, C, paced);
+    score_block(s, g, (struct part){ .from = from, .to = to }, C);
     // All columns' maximums first: the weights of one need not wait for the reductions of another.
     for (uint32_t c = 0; c < (uint32_t)C; c++)
         if (columns[c].from < columns[c].to)
-            find_top(s, g, c, paced);
+            find_top(s, g, c);
     for (uint32_t c = 0; c < (uint32_t)C; c++)
         if (columns[c].from < columns[c].to)
-            weigh_column(s, g, c, paced);
-    add_block(s, g, C, paced);
+            weigh_column(s, g, c);
+    add_block(s, g, C);
 }
 
 // The run's row of column `at` of all KV heads.
@@ -381,7 +351,7 @@ VEC_INLINE void expect_page(const unsigned char *page, uint32_t bytes)
 
 // Where the block's pages are, in a format that can be multiplied; and those of the block behind it. Keys behind the run's last position
 // have no page: the last one stands for them, and nobody looks at their scores.
-VEC_INLINE void find_pages(struct columns *s, const bool paced)
+VEC_INLINE void find_pages(struct columns *s)
 {
     const struct attend_run *run = s->run;
     const struct page_shape *shape = &run->args->pages;
@@ -399,8 +369,6 @@ VEC_INLINE void find_pages(struct columns *s, const bool paced)
         uint64_t place = page_place(shape, run->table[here], run->kv_head + s->kv);
         s->k[i] = (const unsigned char *)run->k_pages + place * k_bytes;
         s->v[i] = (const unsigned char *)run->v_pages + place * v_bytes;
-        if (paced) // of BF16, and the block behind is a stretch
-            continue;
         uint64_t next = page_place(shape, run->table[then], run->kv_head + s->kv);
         s->next_k[i] = (const unsigned char *)run->k_pages + next * k_bytes;
         if (first + i > last) { // converted already
@@ -421,43 +389,19 @@ VEC_INLINE void find_pages(struct columns *s, const bool paced)
     }
 }
 
-// All KV heads' pages of the block behind.
-VEC_INLINE void find_stretch(struct columns *s)
-{
-    const struct attend_run *run = s->run;
-    const struct page_shape *shape = &run->args->pages;
-    uint32_t end = (run->position + run->n_rows - 1) / PAGE_TOKENS + 1, first = s->base / PAGE_TOKENS + BLOCK_PAGES,
-             n = end - first < BLOCK_PAGES ? end - first : BLOCK_PAGES;
-    size_t bytes = page_head_bytes(shape->k_format, shape->head_dim);
-
-    // A column of scores has a vector for each page, so that steps over columns ask for as many lines of it as there are columns.
-    s->pace = columns_of_group(s->n, 0) * PACE_ALL * 64 >= bytes ? PACE_SHARED : PACE_ALL;
-    if (first >= end)
-        s->pace = n = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t at = page_place(shape, run->table[first + i], run->kv_head) * bytes;
-        s->behind[i] = (const unsigned char *)run->k_pages + at;
-        s->behind[n + i] = (const unsigned char *)run->v_pages + at;
-    }
-    s->stretch = (struct stretch){ .next = s->behind, .last = s->behind + 2 * n, .page_bytes = run->n_kv * bytes };
-    if (n)
-        s->stretch = next_page(s->stretch);
-}
-
 // The block's keys for the columns of one KV head, whose first group is g.
-VEC_INLINE void attend_head(struct columns *s, struct group *g, const bool paced)
+VEC_INLINE void attend_head(struct columns *s, struct group *g)
 {
-    find_pages(s, paced);
+    find_pages(s);
     const long n_pages = s->v - s->k, ahead = n_pages < ASK_AHEAD ? n_pages : ASK_AHEAD;
-    const uint32_t pace = s->pace;
     s->ask_by_k = s->k + ahead;
     s->ask_by_v = s->v + ahead;
     for (uint32_t n, end = g->first + s->n; g->first < end; g->first += n, g->index++) {
         n = columns_of_group(end, g->first);
         switch (n) {
-#define COLUMNS(C)                    \
-    case C:                           \
-        attend_group(s, g, C, paced); \
+#define COLUMNS(C)             \
+    case C:                    \
+        attend_group(s, g, C); \
         break;
             COLUMNS(1)
             COLUMNS(2)
@@ -473,19 +417,15 @@ VEC_INLINE void attend_head(struct columns *s, struct group *g, const bool paced
         }
         s->ask_by_k = s->k;
         s->ask_by_v = s->v;
-        s->pace = 0;
     }
-    s->pace = pace;
 }
 
-VEC_INLINE void attend_block(struct columns *s, const bool paced)
+VEC_INLINE void attend_block(struct columns *s)
 {
     struct group g = { 0 };
 
-    if (paced)
-        find_stretch(s);
     for (s->kv = 0; s->kv < s->run->n_kv; s->kv++)
-        attend_head(s, &g, paced);
+        attend_head(s, &g);
 }
 
 // Adds a split's sums to those of the splits before it, all scaled to the higher maximum.
@@ -495,7 +435,8 @@ VEC_INLINE void merge(float *merged, struct attend_sums *before, const float *ou
 
     if (now->top == -INFINITY) // nothing of it was seen
         return;
-    float keep = before->top == -INFINITY ? 0 : exp2f(before->top - top), take = exp2f(now->top - top);
+    float keep = before->top == top ? 1 : before->top == -INFINITY ? 0 : exp2f(before->top - top);
+    float take = now->top == top ? 1 : exp2f(now->top - top);
     for (uint32_t d = 0; d < n; d += VF) {
         vf sum = vf_mul(vf_load_n(out + d, n - d), vf_set(take));
         vf_store_n(merged + d, vf_fma(vf_load_n(merged + d, n - d), vf_set(keep), sum), n - d);
@@ -511,31 +452,30 @@ VEC_INLINE void divide(float *out, const float *sums, float total, uint32_t n)
 
 static const struct attend_sums nothing = { -INFINITY, 0 };
 
-VEC_INLINE void split_keys(struct columns *s, uint32_t split, const bool paced)
+VEC_INLINE void start_sums(struct columns *s)
+{
+    uint32_t n = s->n * s->run->n_kv;
+
+    for (uint32_t c = 0; c < n; c++)
+        s->column[c].now = nothing;
+    for (uint32_t d = 0; d < n * s->dims; d += VF)
+        vf_store(s->out + d, vf_set(0));
+}
+
+#if VEC_BF16
+#include "ops/vec/attend_stream.h"
+#endif
+
+SIMD static void VEC(attend_split)(struct columns *s, uint32_t split)
 {
     const struct attend_run *run = s->run;
     uint32_t first = run->position + s->first / s->heads, last = run->position + (s->first + s->n - 1) / s->heads;
     uint32_t start = first_key(run, first) / ATTEND_KEYS * ATTEND_KEYS, begin = split * ATTEND_SPLIT;
 
-    for (uint32_t c = 0; c < s->n * run->n_kv; c++)
-        s->column[c].now = nothing;
-    for (uint32_t d = 0; d < s->n * run->n_kv * s->dims; d += VF)
-        vf_store(s->out + d, vf_set(0));
+    start_sums(s);
     for (s->base = start > begin ? start : begin; s->base <= last && s->base < begin + ATTEND_SPLIT; s->base += ATTEND_KEYS)
-        attend_block(s, paced);
+        attend_block(s);
 }
-
-SIMD static void VEC(attend_split)(struct columns *s, uint32_t split)
-{
-    split_keys(s, split, false);
-}
-
-#if VEC_BF16
-SIMD static void VEC(attend_split_paced)(struct columns *s, uint32_t split)
-{
-    split_keys(s, split, true);
-}
-#endif
 
 // All splits, one after the other, merged.
 SIMD static void VEC(attend_whole)(struct columns *s)
@@ -565,7 +505,7 @@ SIMD static void VEC(attend_part)(struct columns *s)
 
 #if VEC_BF16
     if (run->n_kv > 1)
-        VEC(attend_split_paced)(s, run->split);
+        VEC(attend_stream)(s, run->split);
     else
 #endif
         VEC(attend_split)(s, run->split);
