@@ -29,7 +29,7 @@ template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kerne
     // Of weights, asked for before the rows: many rows would wait behind them.
     static constexpr u32 early = FEW ? n_stages : 2;
     // With so many blocks at work, in per cent, the others may be idle: sharing tiles takes time too.
-    static constexpr u32 full = GROUPS == 1 ? 70 : 78;
+    static constexpr u32 full = !TILES ? 85 : GROUPS == 1 ? 70 : 78;
     static constexpr u32 depth = ROWS == 256 ? 1 : 3; // steps of weights in registers on their way
 };
 
