@@ -498,6 +498,18 @@ template <class K> struct ending {
     {
         return at - from < n_ended;
     }
+    // The next rows take the place of those that are ended: long endings are loops over a window, since their instructions for all rows
+    // in a line would not stay in the cache.
+    static constexpr u32 window = ROWS / 8 < 8 ? ROWS / 8 : 8;
+    __device__ __forceinline__ void forward()
+    {
+        first_row += 8 * window;
+#pragma unroll
+        for (u32 n = 0; n + window < ROWS / 8; n++)
+#pragma unroll
+            for (u32 i = 0; i < 4; i++)
+                d[n][i] = d[n + window][i];
+    }
 
     // Two neighbouring outputs a row, with what is added to them loaded some rows at a time.
     __device__ __forceinline__ void plain()
@@ -527,17 +539,19 @@ template <class K> struct ending {
     __device__ __forceinline__ void gated()
     {
         f32 *out = p.out[0] + r.row[0];
+#pragma unroll 1
+        for (u32 first = 0; first < ROWS / 8; first += window, forward())
 #pragma unroll
-        for (u32 n = 0; n < ROWS / 8; n++)
+            for (u32 n = 0; n < window; n++)
 #pragma unroll
-            for (u32 i = 0; i < 2; i++)
-                if (ends(row(n, i))) {
-                    f32 gate = swapped ? d[n][2 + i] : d[n][i], up = swapped ? d[n][i] : d[n][2 + i];
-                    f32 v = activation_of(p.activation, gate * back) * (up * back);
-                    out[(u64)row(n, i) * p.out_stride[0]] = v;
-                    if (p.next.at)
-                        put_next(p.next, row(n, i), r.row[0], v);
-                }
+                for (u32 i = 0; i < 2; i++)
+                    if (ends(row(n, i))) {
+                        f32 gate = swapped ? d[n][2 + i] : d[n][i], up = swapped ? d[n][i] : d[n][2 + i];
+                        f32 v = activation_of(p.activation, gate * back) * (up * back);
+                        out[(u64)row(n, i) * p.out_stride[0]] = v;
+                        if (p.next.at)
+                            put_next(p.next, row(n, i), r.row[0], v);
+                    }
     }
 
     // q, k or v, with the angles and places of some rows loaded at a time.
@@ -554,37 +568,39 @@ template <class K> struct ending {
         for (u32 k = 0; k < 2; k++)
             from_page[k] = r.row[k] / head_dim * PAGE_TOKENS * head_dim + r.row[k] % head_dim * (m == 1 ? PAGE_TOKENS : 1);
         __half *pages = (__half *)(m == 1 ? p.k_pages : p.v_pages);
+#pragma unroll 1
+        for (u32 first = 0; first < ROWS / 8; first += window, forward())
 #pragma unroll
-        for (u32 n = 0; n < ROWS / 8; n += eights) {
-            float2 angle[2 * eights];
-            u32 position[2 * eights], page[2 * eights];
+            for (u32 n = 0; n < window; n += eights) {
+                float2 angle[2 * eights];
+                u32 position[2 * eights], page[2 * eights];
 #pragma unroll
-            for (u32 i = 0; i < 2 * eights; i++) {
-                u32 at = min(max(row(n + i / 2, i % 2), from), from + n_ended - 1);
-                angle[i] = turns ? *(const float2 *)(p.angles + (u64)at * p.rope.n_dims + r.turn) : make_float2(1, 0);
-                position[i] = keeps ? step_positions(p.step)[at] : 0;
-                page[i] = keeps ? step_slots(p.step)[at] * p.rope.pages.max_pages + position[i] / PAGE_TOKENS : 0;
+                for (u32 i = 0; i < 2 * eights; i++) {
+                    u32 at = min(max(row(n + i / 2, i % 2), from), from + n_ended - 1);
+                    angle[i] = turns ? *(const float2 *)(p.angles + (u64)at * p.rope.n_dims + r.turn) : make_float2(1, 0);
+                    position[i] = keeps ? step_positions(p.step)[at] : 0;
+                    page[i] = keeps ? step_slots(p.step)[at] * p.rope.pages.max_pages + position[i] / PAGE_TOKENS : 0;
+                }
+#pragma unroll
+                for (u32 i = 0; i < 2 * eights; i++)
+                    page[i] = keeps ? p.table[page[i]] : 0;
+#pragma unroll
+                for (u32 i = 0; i < 2 * eights; i++) {
+                    const f32 *v = d[n + i / 2] + i % 2;
+                    f32 x = v[0] * back + b.x, y = v[2] * back + b.y;
+                    f32 sums[2] = { x * angle[i].x - y * angle[i].y, y * angle[i].x + x * angle[i].y };
+                    u32 at = row(n + i / 2, i % 2);
+                    if (!ends(at))
+                        continue;
+#pragma unroll
+                    for (u32 k = 0; k < 2; k++)
+                        if (keeps)
+                            pages[(u64)page[i] * page_numbers + from_page[k] + position[i] % PAGE_TOKENS * token_stride] =
+                                __float2half_rn(sums[k]);
+                        else
+                            out[(u64)at * p.out_stride[m] + r.row[k]] = sums[k];
+                }
             }
-#pragma unroll
-            for (u32 i = 0; i < 2 * eights; i++)
-                page[i] = keeps ? p.table[page[i]] : 0;
-#pragma unroll
-            for (u32 i = 0; i < 2 * eights; i++) {
-                const f32 *v = d[n + i / 2] + i % 2;
-                f32 x = v[0] * back + b.x, y = v[2] * back + b.y;
-                f32 sums[2] = { x * angle[i].x - y * angle[i].y, y * angle[i].x + x * angle[i].y };
-                u32 at = row(n + i / 2, i % 2);
-                if (!ends(at))
-                    continue;
-#pragma unroll
-                for (u32 k = 0; k < 2; k++)
-                    if (keeps)
-                        pages[(u64)page[i] * page_numbers + from_page[k] + position[i] % PAGE_TOKENS * token_stride] =
-                            __float2half_rn(sums[k]);
-                    else
-                        out[(u64)at * p.out_stride[m] + r.row[k]] = sums[k];
-            }
-        }
     }
 
     // One output at a time: rows of an odd number of outputs, and gate over up.
@@ -592,16 +608,18 @@ template <class K> struct ending {
     {
         const f32 *bias = p.bias[0];
         f32 b[2] = { bias ? bias[r.row[0]] : 0, bias ? bias[r.row[1]] : 0 };
+#pragma unroll 1
+        for (u32 first = 0; first < ROWS / 8; first += window, forward())
 #pragma unroll
-        for (u32 n = 0; n < ROWS / 8; n++)
+            for (u32 n = 0; n < window; n++)
 #pragma unroll
-            for (u32 i = 0; i < 4; i++) {
-                u64 at = (u64)row(n, i % 2) * p.out_stride[0] + r.row[i / 2];
-                if (!ends(row(n, i % 2)) || (i / 2 && !r.second))
-                    continue;
-                f32 v = d[n][i] * back + b[i / 2] + (p.add ? p.add[at] : 0);
-                p.out[0][at] = p.mode == PAIRS_GATE_OVER ? activation_of(p.activation, v) * p.out[0][at] : v;
-            }
+                for (u32 i = 0; i < 4; i++) {
+                    u64 at = (u64)row(n, i % 2) * p.out_stride[0] + r.row[i / 2];
+                    if (!ends(row(n, i % 2)) || (i / 2 && !r.second))
+                        continue;
+                    f32 v = d[n][i] * back + b[i / 2] + (p.add ? p.add[at] : 0);
+                    p.out[0][at] = p.mode == PAIRS_GATE_OVER ? activation_of(p.activation, v) * p.out[0][at] : v;
+                }
     }
 
     __device__ __forceinline__ void all()
