@@ -22,6 +22,13 @@ static __device__ __forceinline__ u32 two_halves(f32 low, f32 high)
     __half2 h = __floats2half2_rn(low, high);
     return *(u32 *)&h;
 }
+// A weight far below any other may become zero.
+static __device__ __forceinline__ f32 exp2_near(f32 x)
+{
+    f32 y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 static __device__ __forceinline__ void copy_16(u32 to, const void *from, bool exists)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0));
@@ -177,7 +184,7 @@ template <u32 D> struct attention {
         for (u32 n = 0; n < TILE_TOKENS / 8; n++)
 #pragma unroll
             for (u32 i = 0; i < 4; i++) {
-                s[n][i] = exp2f(s[n][i] - base[i / 2]);
+                s[n][i] = exp2_near(s[n][i] - base[i / 2]);
                 total[i / 2] += s[n][i];
             }
     }
@@ -188,7 +195,7 @@ template <u32 D> struct attention {
         for (u32 which = 0; which < 2; which++) {
             higher[which] = fmaxf(higher[which], __shfl_xor_sync(~0u, higher[which], 1));
             higher[which] = fmaxf(higher[which], __shfl_xor_sync(~0u, higher[which], 2));
-            f32 keep = exp2f(top[which] - higher[which]);
+            f32 keep = exp2_near(top[which] - higher[which]);
             top[which] = higher[which];
             total[which] *= keep;
 #pragma unroll
