@@ -4,8 +4,8 @@
 // and keeps its part of the first eight rows (ready.cu, int8 with a scale for each 32) in registers; a second eight lie in shared
 // memory. A pair's two weight rows are rows g and g + 8 of an mma of 16 x 8 x 32, whose exact integers are scaled and added up in fp32.
 // Minimums of blocks times the sums of activations are one product more, of 16 x 8 x 8, for all blocks of a warp.
-// Two warps fill the ring, one with quants and one with the rest: a row is a copy of its own, so that eight rows meet in no bank, and
-// copies leave a warp one by one. (One warp needs 1.7 us for a stage of 36 KB, memory 1.1; cp.async of 16 bytes a lane was slower still.)
+// Two warps fill the ring, one with first rows of pairs and one with second ones: a row's part of a plane is a copy of its own, so that
+// eight rows meet in no bank. (cp.async of 16 bytes a lane was slower.)
 // Two more take the stages in turn, add the warps' sums and end the operation while the next stages are multiplied. The first stages
 // are asked for before the block's inputs are there; more than about 120 KB of them stand in the way of the rows. Where a row is long,
 // several blocks share its columns, and when all tiles are done the last block to arrive adds their sums in order.
@@ -24,6 +24,7 @@ struct gemm_state { // barriers of a block; every lane arrives, at no cost: race
     u64 full[RING_MOST_DEPTH];
     u64 empty[RING_MOST_DEPTH];                  // all threads have multiplied the stage
     u64 summed[RING_ENDERS], taken[RING_ENDERS]; // of a stage's sums
+    u64 from[RING_FILLERS][4][2 * RING_TILE_PAIRS];
 };
 
 // What a block of threads has to do.
@@ -105,50 +106,82 @@ template <u32 F> struct row_places {
     }
 };
 
-struct row_copy { // a lane's
-    u32 row, index, full; // index: in the stage
+// Of a filler's stage: lane n < 8 knows its row of pair n of a tile, lane 8 + n that of the next tile. Their addresses go through shared
+// memory to one lane, which issues all copies: lanes that issue their own take turns of some 100 cycles each.
+struct filled_row {
+    u32 index, row, matrix; // index: in the stage. Pairs beyond the last repeat it
     bool exists;
 };
-static __device__ __forceinline__ void copy_part(const struct row_copy &c, const struct plane_part &part, u32 slot, const u8 *plane, u64 row_bytes,
-                                                 u64 offset)
+static __device__ __forceinline__ struct filled_row find_row(const struct pairs_params &p, const struct work &w, u32 tile,
+                                                             u32 second)
 {
-    const u8 *from = plane + c.row * row_bytes + offset;
-    u32 to = slot + part.at + c.index * part.pitch;
-
-    if (!c.exists || part.bytes == 0)
-        return;
-    if (part.whole)
-        copy_run(to, from, part.bytes, c.full);
-    else
-        for (u32 i = 0; i < part.bytes; i += 4)
-            copy_word(to + i, from + i);
-}
-
-// Lane n knows row n of the stage: the first rows of a tile's pairs, then the second ones. Pairs beyond the last repeat it.
-template <u32 F>
-static __device__ __forceinline__ void fill(const struct pairs_params &p, const struct work &w, const struct stage_parts<F> &parts, u32 tile, u32 slot,
-                                            u32 full, bool quants)
-{
-    u32 lane = threadIdx.x & 31, n = min(w.end - tile, w.each) * RING_TILE_ROWS, first = w.first_block * 32;
-    u32 at = (tile + lane / RING_TILE_ROWS) * RING_TILE_PAIRS + lane % RING_TILE_PAIRS, second = lane / RING_TILE_PAIRS % 2;
+    u32 lane = threadIdx.x & 31, more = lane / RING_TILE_PAIRS, at = tile * RING_TILE_PAIRS + lane;
     struct pair r = pair_find(p, p.first_pair + min(at, p.n_pairs - 1));
-    const struct planes &from = p.w[second ? r.matrix[1] : r.matrix[0]];
-    struct row_copy c = { second ? r.row[1] : r.row[0], lane, full, lane < n };
-    u32 bytes = quants ? parts.quants.in_words() : parts.high.in_words() + parts.scales.in_words() + parts.deltas.in_words();
 
-    if (lane == 0)
-        expect_bytes(full, n * bytes);
-    __syncwarp();
-    if (quants) {
-        copy_part(c, parts.quants, slot, from.quants, planes_quants_bytes(F, p.n_cols), planes_quants_bytes(F, first));
-        return;
-    }
-    copy_part(c, parts.high, slot, from.high, planes_high_bytes(F, p.n_cols), planes_high_bytes(F, first));
-    copy_part(c, parts.scales, slot, from.scales, planes_scales_bytes(F, p.n_cols), planes_scales_bytes(F, first));
-    copy_part(c, parts.deltas, slot, from.deltas, planes_deltas_bytes(F, p.n_cols), planes_deltas_bytes(F, first));
-    if (p.ring.words)
-        arrive_with_words(full);
+    return { more * RING_TILE_ROWS + second * RING_TILE_PAIRS + lane % RING_TILE_PAIRS, second ? r.row[1] : r.row[0],
+             second ? r.matrix[1] : r.matrix[0], more < min(w.end - tile, w.each) };
 }
+
+template <u32 F> struct filler {
+    const struct pairs_params &p;
+    const struct work &w;
+    const struct stage_parts<F> parts;
+    u64 (&from)[4][2 * RING_TILE_PAIRS]; // [plane][row of this filler]
+    u32 second;                          // fills the second rows of the pairs
+
+    // Before the stage is free.
+    __device__ __forceinline__ void find(const struct filled_row &r)
+    {
+        u32 first = w.first_block * 32, cols = p.n_cols, lane = threadIdx.x & 31;
+        const struct planes &planes = p.w[r.matrix];
+
+        if (!r.exists)
+            return;
+        from[0][lane] = (u64)planes.quants + r.row * planes_quants_bytes(F, cols) + planes_quants_bytes(F, first);
+        from[1][lane] = (u64)planes.high + r.row * planes_high_bytes(F, cols) + planes_high_bytes(F, first);
+        from[2][lane] = (u64)planes.scales + r.row * planes_scales_bytes(F, cols) + planes_scales_bytes(F, first);
+        from[3][lane] = (u64)planes.deltas + r.row * planes_deltas_bytes(F, cols) + planes_deltas_bytes(F, first);
+    }
+    __device__ __forceinline__ void copy(u32 plane, const struct plane_part &part, u32 n_tiles, u32 slot, u32 full)
+    {
+        u32 to = slot + part.at + second * RING_TILE_PAIRS * part.pitch;
+
+        if (part.in_words() == 0)
+            return;
+#pragma unroll 1
+        for (u32 tile = 0; tile < n_tiles; tile++, to += RING_TILE_ROWS * part.pitch)
+#pragma unroll
+            for (u32 i = 0; i < RING_TILE_PAIRS; i++)
+                copy_run(to + i * part.pitch, (const u8 *)from[plane][tile * RING_TILE_PAIRS + i], part.bytes, full);
+    }
+    __device__ __forceinline__ void copy_words(const struct filled_row &r, u32 plane, const struct plane_part &part, u32 slot)
+    {
+        const u8 *at = (const u8 *)from[plane][threadIdx.x & 31];
+
+        for (u32 i = 0; i < part.bytes && r.exists && !part.whole; i += 4)
+            copy_word(slot + part.at + r.index * part.pitch + i, at + i);
+    }
+    __device__ __forceinline__ void fill(const struct filled_row &r, u32 n_tiles, u32 slot, u32 full)
+    {
+        __syncwarp();
+        if (elect_one()) {
+            expect_bytes(
+                full, n_tiles * RING_TILE_PAIRS *
+                          (parts.quants.in_words() + parts.high.in_words() + parts.scales.in_words() + parts.deltas.in_words()));
+            copy(0, parts.quants, n_tiles, slot, full);
+            copy(1, parts.high, n_tiles, slot, full);
+            copy(2, parts.scales, n_tiles, slot, full);
+            copy(3, parts.deltas, n_tiles, slot, full);
+        }
+        if (p.ring.words) {
+            copy_words(r, 1, parts.high, slot);
+            copy_words(r, 2, parts.scales, slot);
+            copy_words(r, 3, parts.deltas, slot);
+            arrive_with_words(full);
+        }
+        __syncwarp();
+    }
+};
 
 struct room { // in dynamic shared memory
     u8 *second;   // rows 8 to 15: [blocks of the share][READY_INT8_BYTES]
@@ -165,16 +198,22 @@ template <u32 F> static __device__ __forceinline__ struct room room_of(const str
 }
 
 template <u32 F>
-static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
+static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct work &w, const struct room &room,
+                                               struct gemm_state &state)
 {
-    struct stage_parts<F> parts(p, w);
-    bool quants = threadIdx.x / 32 == RING_WARPS;
-    u32 slot = 0, turn = 0;
+    u32 second = threadIdx.x / 32 - RING_WARPS, slot = 0, turn = 0;
+    struct filler<F> filler = {
+        p, w, { p, w }, state.from[second], second
+    };
 
     for (u32 i = 0; i < w.n_stages; i++) {
+        u32 tile = w.first + i * w.each;
+        struct filled_row row = find_row(p, w, tile, second);
+        filler.find(row);
         if (turn > 0)
             wait_for_stage(shared_address(&state.empty[slot]), (turn - 1) & 1);
-        fill<F>(p, w, parts, w.first + i * w.each, shared_address(room.stages) + slot * p.ring.stage_bytes, shared_address(&state.full[slot]), quants);
+        filler.fill(row, min(w.end - tile, w.each), shared_address(room.stages) + slot * p.ring.stage_bytes,
+                    shared_address(&state.full[slot]));
         slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
         turn += slot == 0;
     }
@@ -626,7 +665,7 @@ template <u32 F, bool NEXT> static __device__ __forceinline__ void gemm_ring(con
     }
     if (threadIdx.x == 0) {
         for (u32 i = 0; i < p.ring.depth; i++) {
-            barrier_begin(shared_address(&state.full[i]), RING_FILLERS + (p.ring.words ? 32 : 0));
+            barrier_begin(shared_address(&state.full[i]), RING_FILLERS * (p.ring.words ? 33 : 1));
             barrier_begin(shared_address(&state.empty[i]), RING_THREADS);
         }
         for (u32 i = 0; i < RING_ENDERS; i++) {

@@ -38,6 +38,16 @@ static __device__ __forceinline__ void expect_bytes(u32 full, u32 bytes)
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full), "r"(bytes) : "memory");
 }
 
+// One lane of a whole warp, always the same. Of a thread chosen by its number the compiler does not know that it is alone: it puts a loop
+// around each copy.
+static __device__ __forceinline__ bool elect_one()
+{
+    u32 elected;
+
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(elected));
+    return elected;
+}
+
 // Weights that nobody reads again soon.
 static __device__ __forceinline__ void copy_run(u32 to, const u8 *from, u32 bytes, u32 full)
 {

@@ -97,16 +97,6 @@ static __device__ __forceinline__ void box_copy(u32 to, const void *view, u32 fu
                  : "memory");
 }
 
-// One lane of a whole warp, always the same. Of a thread chosen by its number the compiler does not know that it is alone: it puts a loop
-// around each copy.
-static __device__ __forceinline__ bool elect_one()
-{
-    u32 elected;
-
-    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(elected));
-    return elected;
-}
-
 static __device__ __forceinline__ void prefetch_view(const void *view)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(view) : "memory");
