@@ -39,17 +39,11 @@ static constexpr __device__ bool shares_scales(u32 format)
 {
     return format == PLANES_Q3_K || format == PLANES_Q4_K || format == PLANES_Q5_K || format == PLANES_Q6_K || format == PLANES_IQ4_XS;
 }
-// Minimums of whole blocks: their sum is a matrix product of its own.
-static constexpr __device__ bool has_block_minimum(u32 format)
-{
-    return has_minimum(format) && !has_halves(format);
-}
-
 // A lane's part of two neighbouring blocks of 32 columns of the tile's 16 weight rows: what mma takes, and what scales rows g and g + 8.
 template <u32 F> struct weights_64 {
     static constexpr u32 halves = has_halves(F) ? 2 : 1;
     int a[2][4];                         // [block]: row g, row g + 8: elements 4 t ..; the same: elements 16 + 4 t ..
-    f32 scale[2][2][2], offset[2][2][2]; // [block][row][half]
+    f32 scale[2][2][2]; // [block][row][half]
 
     // scales: of row g and the first of the blocks, where lanes share them.
     __device__ __forceinline__ void load(const struct plane_bytes (&rows)[2], u32 block, const f32 *scales)
@@ -67,7 +61,8 @@ template <u32 F> struct weights_64 {
             load_scales(rows[i], block, b);
 #pragma unroll
             for (u32 k = 0; k < 2; k++) {
-                block_scales<F>(b[k], scale[k][i], offset[k][i]);
+                f32 offset[2];
+                block_scales<F>(b[k], scale[k][i], offset);
                 if (F == PLANES_Q2_K) { // at most 3 * 15 a byte
                     a[k][i] *= (int)(b[k].scale & 15);
                     a[k][2 + i] *= (int)(b[k].scale >> 8 & 15);
@@ -141,21 +136,14 @@ template <u32 F> struct weights_64 {
 // Two rows of activations beside each other, 2 t and 2 t + 1, of a tile of eight.
 template <u32 F> struct columns_32 {
     u32 b0, b1;
-    f32 scale[2], sums[2][2]; // sums: of each half, times scale
+    f32 scale[2];
 
     __device__ __forceinline__ void take(const uint2 &b, const uint4 &r)
     {
-        const u32 halves[2] = { r.y, r.w };
         b0 = b.x;
         b1 = b.y;
-        scale[0] = __uint_as_float(r.x);
-        scale[1] = __uint_as_float(r.z);
-#pragma unroll
-        for (u32 i = 0; i < 2; i++) {
-            sums[i][0] = scale[i] * (f32)__dp2a_lo((int)halves[i], 0x0001, 0);
-            sums[i][1] = scale[i] * (f32)__dp2a_lo((int)halves[i], 0x0100, 0);
-            scale[i] *= 1.0f / (1 << shift_of(F));
-        }
+        scale[0] = __uint_as_float(r.x) * (1.0f / (1 << shift_of(F)));
+        scale[1] = __uint_as_float(r.z) * (1.0f / (1 << shift_of(F)));
     }
 };
 
@@ -178,10 +166,6 @@ static __device__ __forceinline__ void add_products(const struct weights_64<F> &
         for (u32 i = 0; i < 4; i++) {
             f32 product = fmaf(x.scale[i % 2], __int_as_float(d[i]), x.scale[i % 2] * minus_zero);
             sums[i] = fmaf(w.scale[block][i / 2][h], product, sums[i]);
-            if (F == PLANES_Q2_K) {
-                sums[i] = fmaf(w.offset[block][i / 2][0], x.sums[i % 2][0], sums[i]);
-                sums[i] = fmaf(w.offset[block][i / 2][1], x.sums[i % 2][1], sums[i]);
-            }
         }
     }
 }

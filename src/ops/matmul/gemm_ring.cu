@@ -210,6 +210,8 @@ static __device__ __forceinline__ void produce(const struct pairs_params &p, con
         u32 tile = w.first + i * w.each;
         struct filled_row row = find_row(p, w, tile, second);
         filler.find(row);
+        if (i == p.ring.early)
+            wait_for_inputs(); // nothing is read of them here, but their readers come first
         if (turn > 0)
             wait_for_stage(shared_address(&state.empty[slot]), (turn - 1) & 1);
         filler.fill(row, min(w.end - tile, w.each), shared_address(room.stages) + slot * p.ring.stage_bytes,
@@ -217,7 +219,8 @@ static __device__ __forceinline__ void produce(const struct pairs_params &p, con
         slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
         turn += slot == 0;
     }
-    wait_for_inputs(); // nothing is read of them here
+    if (w.n_stages <= p.ring.early)
+        wait_for_inputs();
 }
 
 static __device__ __forceinline__ const u8 *rows_at(const struct pairs_params &p, const struct work &w, u32 eight)
@@ -288,6 +291,12 @@ static __device__ __forceinline__ void work_out_scales(const struct plane_bytes 
     __syncwarp();
 }
 
+// Minimums are of whole blocks (half 0), or of halves.
+static constexpr __device__ bool has_minimums_of(u32 format, u32 half)
+{
+    return has_minimum(format) && (half == 0 || has_halves(format));
+}
+
 // A number as two with eleven bits each, as tensor cores want them; what is left is below 2^-21 of it.
 struct split {
     u32 high[4], low[4];
@@ -305,10 +314,12 @@ static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const u32 (&a)[4], 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// What minimums multiply, of eight rows: the sums of blocks t and t + 4 of the warp, of row g, times their scales.
+// What minimums multiply, of eight rows: the sums of blocks t and t + 4 of the warp, of row g, times their scales. Of Q2_K: of such a half.
 template <u32 F>
-static __device__ __forceinline__ struct split load_sums(const struct pairs_params &p, const struct work &w, const struct first_rows<F> &first, u32 eight)
+static __device__ __forceinline__ struct split load_sums(const struct pairs_params &p, const struct work &w, const struct first_rows<F> &first, u32 eight,
+                                                         u32 half)
 {
+    const int which = !has_halves(F) ? 0x0101 : half ? 0x0100 : 0x0001;
     u32 lane = threadIdx.x & 31;
     struct split s;
 
@@ -316,14 +327,14 @@ static __device__ __forceinline__ struct split load_sums(const struct pairs_para
     for (u32 k = 0; k < 2; k++) {
         u32 i = lane % 4 + 4 * k;
         uint2 v = __ldcg((const uint2 *)(rows_at(p, w, eight) + min(first.block + i, w.n_blocks - 1) * READY_INT8_BYTES + 256 + lane / 4 * 8));
-        s.put(k, i < first.n ? __uint_as_float(v.x) * (f32)__dp2a_lo((int)v.y, 0x0101, 0) : 0);
+        s.put(k, i < first.n ? __uint_as_float(v.x) * (f32)__dp2a_lo((int)v.y, which, 0) : 0);
     }
     return s;
 }
 
 // The minimums of those blocks, of weight rows g and g + 8.
 template <u32 F>
-static __device__ __forceinline__ struct split load_minimums(const struct plane_bytes (&rows)[2], const struct first_rows<F> &first, u32 n_blocks)
+static __device__ __forceinline__ struct split load_minimums(const struct plane_bytes (&rows)[2], const struct first_rows<F> &first, u32 n_blocks, u32 half)
 {
     struct split s;
 
@@ -331,7 +342,9 @@ static __device__ __forceinline__ struct split load_minimums(const struct plane_
     for (u32 k = 0; k < 4; k++) {
         const struct plane_bytes &row = rows[k % 2];
         u32 block = min(first.block + threadIdx.x % 4 + k / 2 * 4, n_blocks - 1);
-        if (planes_has_super_blocks(F))
+        if (F == PLANES_Q2_K)
+            s.put(k, -half_of(((const u16 *)row.deltas)[block / 8 * 2 + 1]) * (f32)(row.scales[block * 2 + half] >> 4));
+        else if (planes_has_super_blocks(F))
             s.put(k, -half_of(((const u16 *)row.deltas)[block / 8 * 2 + 1]) * (f32)row.scales[block * 2 + 1]);
         else
             s.put(k, half_of(((const u16 *)row.scales)[block * 2 + 1]));
@@ -345,6 +358,12 @@ static __device__ __forceinline__ void add_minimums(const struct split &minimums
     mma_tf32(sums, minimums.high, x.high);
 }
 
+// The products of minus_zero with all scales of activations, in registers that more to unpack would not leave.
+static constexpr __device__ bool keeps_products(u32 format)
+{
+    return format == PLANES_Q4_0 || format == PLANES_Q8_0 || format == PLANES_Q3_K;
+}
+
 template <u32 F, u32 EIGHTS>
 static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)[2], const struct first_rows<F> &first, const u8 *second,
                                                 const f32 *scales, f32 (&sums)[EIGHTS][4])
@@ -353,8 +372,8 @@ static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)
     f32 minus_zero = -FACING_ZERO;
 
     scales += lane / 4 * 8 * weights_64<F>::halves;
-    if (has_minimum(F) || EIGHTS > 1)
-        asm volatile("" : "+f"(minus_zero)); // else its products with all scales are kept, and there are not enough registers
+    if (EIGHTS > 1 || !keeps_products(F))
+        asm volatile("" : "+f"(minus_zero));
 #pragma unroll
     for (u32 i = 0; i < WARP_BLOCKS; i += 2) {
         if (i >= first.n)
@@ -383,13 +402,14 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
     const struct row_places<F> own(parts, tile * RING_TILE_ROWS + lane / 2); // whose scales this lane works out
     f32 *scales = room.scales + warp * (ring_scales_bytes(F) / 64);
     struct first_rows<F> first;
-    struct split x_sums[EIGHTS];
+    struct split x_sums[EIGHTS][2];
 
     wait_for_inputs();
     first.load(p, w);
 #pragma unroll
-    for (u32 e = 0; e < EIGHTS && has_block_minimum(F); e++)
-        x_sums[e] = load_sums(p, w, first, e);
+    for (u32 i = 0; i < EIGHTS * 2; i++)
+        if (has_minimums_of(F, i % 2))
+            x_sums[i / 2][i % 2] = load_sums(p, w, first, i / 2, i % 2);
     if (EIGHTS > 1)
         load_second(p, w, room);
     for (u32 i = 0; i < w.n_stages; i++) {
@@ -401,11 +421,14 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
         if (w.first + i * w.each + tile < w.end && first.n > 0) {
             if (shares_scales(F))
                 work_out_scales(own.in(stage), first, w.n_blocks, scales);
-            if (has_block_minimum(F)) {
-                struct split minimums = load_minimums(rows, first, w.n_blocks);
+#pragma unroll
+            for (u32 h = 0; h < 2; h++) {
+                if (!has_minimums_of(F, h))
+                    continue;
+                struct split minimums = load_minimums(rows, first, w.n_blocks, h);
 #pragma unroll
                 for (u32 e = 0; e < EIGHTS; e++)
-                    add_minimums(minimums, x_sums[e], sums[e]);
+                    add_minimums(minimums, x_sums[e][h], sums[e]);
             }
             multiply<F, EIGHTS>(rows, first, room.second, scales, sums);
         }

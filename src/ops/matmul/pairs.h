@@ -20,7 +20,7 @@ struct pairs_ring { // of gemv_ring.cu and gemm_ring.cu, in shared memory
     u32 lanes_log2; // gemv: of the lanes that share a pair; a stage holds rounds * RING_THREADS / lanes pairs
     u32 rounds;     // gemv: pairs that a warp multiplies at a time, 1 or 2
     u32 depth;      // stages
-    u32 early;      // gemv: so many of them are asked for before the row is there
+    u32 early;      // so many of them are asked for before the rows are there
     u32 stage_bytes;
     u32 most_pairs;  // gemv: of a block
     u32 block_pairs; // gemv: of a block; the first `more` blocks have one more
