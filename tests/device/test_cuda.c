@@ -196,7 +196,7 @@ static void products_in_turns(void **state)
 static void products_of_real_sizes(void **state)
 {
     static const uint32_t sizes[][2] = { { 576, 9000 }, { 1536, 577 }, { 4096, 16000 }, { 5632, 4098 }, { 14336, 4096 } };
-    static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_BF16, QUANT_Q4_K, QUANT_Q6_K, QUANT_Q5_1 };
+    static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_BF16, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q6_K, QUANT_Q5_1 };
 
     (void)state;
     skip_without_gpu();
@@ -220,14 +220,21 @@ static void products_of_real_sizes(void **state)
         }
 }
 
-// One row: so many pairs of short rows that a warp takes two at a time (the last ones alone), and columns beyond what a ring holds.
+// One row: so many pairs of short rows that a warp takes two at a time (the last ones alone), lanes with more than two blocks, and rows that do
+// not fit beside a ring.
 static void rows_of_many_and_of_long_products(void **state)
 {
     static const struct shape shapes[] = { { .format = QUANT_Q2_K, .n_cols = 2304, .n_out = 51200 + 38 },
                                            { .format = QUANT_IQ4_XS, .n_cols = 2304, .n_out = 51200 + 2 },
                                            { .format = QUANT_Q4_0, .n_cols = 2080, .n_out = 51200 + 14 },
+                                           { .format = QUANT_Q2_K, .n_cols = 5120, .n_out = 12000 + 38 },
+                                           { .format = QUANT_Q3_K, .n_cols = 4096, .n_out = 20000 + 2 },
+                                           { .format = QUANT_Q3_K, .n_cols = 5120, .n_out = 12000 + 38 },
+                                           { .format = QUANT_Q3_K, .n_cols = 14336, .n_out = 4000 + 3 },
+                                           { .format = QUANT_F16, .n_cols = 20488, .n_out = 600 },
                                            { .format = QUANT_F16, .n_cols = 32768, .n_out = 300 },
                                            { .format = QUANT_BF16, .n_cols = 32768, .n_out = 301 },
+                                           { .format = QUANT_BF16, .n_cols = 40960, .n_out = 301 },
                                            { .format = QUANT_Q4_K, .n_cols = 32768, .n_out = 300 } };
 
     (void)state;
@@ -237,6 +244,9 @@ static void rows_of_many_and_of_long_products(void **state)
         c.rows = c.most_rows = 1;
         c.limit = 5e-4;
         compare("matmul", &c, record_matmul);
+        c.n_out = 132;
+        c.limit = 5e-3;
+        compare("gate_up", &c, record_gate_up);
     }
 }
 

@@ -5,6 +5,8 @@
 // operation before this one ends, and the others behind the row's loads. Sums meet in shared memory, and one thread ends each pair.
 // The order of a sum depends on n_cols, the format and `lanes` alone.
 // The row: x * norm as int8 with a scale for each 32, or as fp32 for 16-bit weights; the norm's factor multiplies the sums.
+// Kernels: two blocks share a multiprocessor; `alone`; and `long`, of 16-bit rows that do not fit beside a stage.
+#include "ops/matmul/gemv_ring.h"
 #include "ops/matmul/ring.cuh"
 #include "ops/matmul/row_int8.cuh"
 
@@ -114,6 +116,29 @@ static __device__ __forceinline__ void fill_stage(const struct pairs_params &p, 
         arrive_with_words(full);
 }
 
+// Of rows that are longer than a stage: part `at % LONG_PARTS` of both rows of pair at / LONG_PARTS.
+template <u32 F> static __device__ __forceinline__ void fill_part(const struct pairs_params &p, u32 at, u32 slot, u32 full)
+{
+    struct pair r = pair_find(p, at / LONG_PARTS);
+    u32 lane = threadIdx.x & 31, n = p.n_cols / 8, each = long_part_eights(p.n_cols), first = at % LONG_PARTS * each;
+    u32 bytes = min(each, n - first) * 16;
+    const struct planes &w = p.w[lane ? r.matrix[1] : r.matrix[0]];
+
+    if (lane == 0)
+        expect_bytes(full, 2 * bytes);
+    __syncwarp();
+    if (lane < 2)
+        copy_run(slot + lane * each * 16, w.quants + ((u64)(lane ? r.row[1] : r.row[0]) * n + first) * 16, bytes, full);
+}
+template <u32 F, u32 PARTS>
+static __device__ __forceinline__ void fill(const struct pairs_params &p, u32 first, u32 end, u32 slot, u32 full)
+{
+    if (PARTS > 1)
+        fill_part<F>(p, first, slot, full);
+    else
+        fill_stage<F>(p, first, end, slot, full);
+}
+
 static __device__ __forceinline__ struct eight times(const struct eight &v, const struct eight &s)
 {
     return { make_float4(v.a.x * s.a.x, v.a.y * s.a.y, v.a.z * s.a.z, v.a.w * s.a.w),
@@ -170,6 +195,18 @@ static __device__ __forceinline__ void two_numbers(u32 f16, u32 word, f32 *low, 
     *high = f16 ? f.y : __uint_as_float(word & 0xffff0000);
 }
 
+template <u32 F> static __device__ __forceinline__ void dot_eight(const uint4 &w, const struct eight &x, f32 &sum)
+{
+    const u32 words[4] = { w.x, w.y, w.z, w.w };
+    const f32 at[8] = { x.a.x, x.a.y, x.a.z, x.a.w, x.b.x, x.b.y, x.b.z, x.b.w };
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {
+        f32 l, h;
+        two_numbers(F == PLANES_F16, words[k], &l, &h);
+        sum = fmaf(h, at[2 * k + 1], fmaf(l, at[2 * k], sum));
+    }
+}
+
 // fp32 activations, 16-bit weights.
 template <u32 F> struct form_16 {
     static constexpr bool in_rounds = false;
@@ -195,18 +232,9 @@ template <u32 F> struct form_16 {
     {
 #pragma unroll 2
         for (u32 i = first; i < n_cols / 8; i += lanes) {
-            uint4 a = ((const uint4 *)rows[0].quants)[i], b = ((const uint4 *)rows[1].quants)[i];
-            const u32 wa[4] = { a.x, a.y, a.z, a.w }, wb[4] = { b.x, b.y, b.z, b.w };
-            float4 u = low[i], v = high[i];
-            const f32 at[8] = { u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w };
-#pragma unroll
-            for (u32 k = 0; k < 4; k++) {
-                f32 l, h;
-                two_numbers(F == PLANES_F16, wa[k], &l, &h);
-                sums[0] = fmaf(h, at[2 * k + 1], fmaf(l, at[2 * k], sums[0]));
-                two_numbers(F == PLANES_F16, wb[k], &l, &h);
-                sums[1] = fmaf(h, at[2 * k + 1], fmaf(l, at[2 * k], sums[1]));
-            }
+            const struct eight x = { low[i], high[i] };
+            dot_eight<F>(((const uint4 *)rows[0].quants)[i], x, sums[0]);
+            dot_eight<F>(((const uint4 *)rows[1].quants)[i], x, sums[1]);
         }
     }
 };
@@ -261,12 +289,12 @@ struct ring_places { // in dynamic shared memory: the row, the sums [pair][row][
 
 // The warp that fills the ring. Stages before `early` are asked for before the block's inputs are there, the others behind the row's loads;
 // of a small matrix even before the block's first barrier.
-template <u32 F, bool ALONE>
+template <u32 F, bool ALONE, u32 PARTS>
 static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
                                                const struct tasks &t)
 {
     extern __shared__ __align__(128) u8 ring_shared[];
-    u32 each = pairs_of_a_stage(p), early = min(p.ring.early, p.ring.depth), slot = 0, turn = 0;
+    u32 each = PARTS > 1 ? 1 : pairs_of_a_stage(p), early = min(p.ring.early, p.ring.depth), slot = 0, turn = 0;
     u32 stages = shared_address(ring_shared) + at.stages, full = shared_address(state.full), empty = shared_address(state.empty);
     bool has_rows = n_rows_of(p.step, p.rows) > 0;
 
@@ -282,7 +310,7 @@ static __device__ __forceinline__ void produce(const struct pairs_params &p, con
     else
         __syncwarp();
     for (; slot < early && t.first + slot * each < t.end; slot++)
-        fill_stage<F>(p, t.first + slot * each, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
+        fill<F, PARTS>(p, t.first + slot * each, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
     if (!ALONE)
         __syncthreads();
     wait_before_next();
@@ -298,7 +326,7 @@ static __device__ __forceinline__ void produce(const struct pairs_params &p, con
         }
         if (turn > 0)
             wait_for_stage(empty + slot * 8, (turn - 1) & 1);
-        fill_stage<F>(p, first, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
+        fill<F, PARTS>(p, first, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
     }
 }
 
@@ -339,13 +367,14 @@ template <u32 F> struct walker {
 };
 
 // All stages, one after the other.
-template <u32 F, bool ROUNDS, typename Form>
+template <u32 F, bool ALONE, typename Form>
 static __device__ __forceinline__ void walk_ring(const struct pairs_params &p, Form &form, const struct ring_places &at, struct ring_state &state,
                                                  const struct tasks &t)
 {
     u32 each = pairs_of_a_stage(p), round = RING_THREADS >> p.ring.lanes_log2, slot = 0, parity = 0;
     extern __shared__ __align__(128) u8 ring_shared[];
     struct walker<F> w(p, at);
+    constexpr bool ROUNDS = ALONE && Form::in_rounds;
 
     if (t.first + w.mine >= t.end) // only a block's first stages are refilled, and then every warp has pairs
         return;
@@ -441,7 +470,7 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
     ready_row<ALONE ? 4 : 1>(p, form, norm, state.squares);
     if (p.norm && threadIdx.x / 32 == RING_WARPS - 1)
         find_factor(p, state);
-    walk_ring<F, ALONE && Form::in_rounds>(p, form, at, state, t);
+    walk_ring<F, ALONE>(p, form, at, state, t);
     end_pairs(p, at, state, t, ends, inputs);
 }
 
@@ -456,10 +485,120 @@ template <u32 F, bool ALONE, typename Form> static __device__ __forceinline__ vo
     if (!ALONE)
         let_next_begin(); // it fills its ring where there is room
     if (threadIdx.x / 32 == RING_WARPS)
-        produce<F, ALONE>(p, at, state, t);
+        produce<F, ALONE, 1>(p, at, state, t);
     else
         consume<F, ALONE, Form>(p, at, state, t);
 }
+
+// Rows that do not fit beside a stage: each thread keeps its columns of the row in registers, and a stage is a part of a pair.
+template <u32 F> struct long_row {
+    struct eight x[LONG_PARTS][LONG_EIGHTS];
+
+    // Returns this thread's share of the squares.
+    __device__ __forceinline__ f32 load(const struct pairs_params &p)
+    {
+        u32 n = p.n_cols / 8, each = long_part_eights(p.n_cols);
+        f32 squares = 0;
+
+#pragma unroll
+        for (u32 part = 0; part < LONG_PARTS; part++)
+#pragma unroll
+            for (u32 k = 0; k < LONG_EIGHTS; k++)
+                x[part][k] = load_eight(p.in, part * each + threadIdx.x + k * RING_THREADS, n);
+#pragma unroll
+        for (u32 part = 0; part < LONG_PARTS; part++)
+#pragma unroll
+            for (u32 k = 0; k < LONG_EIGHTS; k++) {
+                u32 i = threadIdx.x + k * RING_THREADS, at = part * each + i;
+                if (i >= each || at >= n) {
+                    x[part][k] = {};
+                    continue;
+                }
+                squares += squares_of(x[part][k]);
+                if (p.norm)
+                    x[part][k] = times(x[part][k], load_eight(p.norm, at, n));
+            }
+        return squares;
+    }
+    __device__ __forceinline__ void dot(u32 n_cols, u32 part, const u8 *stage, f32 (&sums)[2]) const
+    {
+        u32 each = long_part_eights(n_cols), n = min(each, n_cols / 8 - part * each);
+        const uint4 *rows = (const uint4 *)stage + threadIdx.x;
+#pragma unroll
+        for (u32 k = 0; k < LONG_EIGHTS; k++) {
+            if (threadIdx.x + k * RING_THREADS >= n)
+                break;
+            dot_eight<F>(rows[k * RING_THREADS], x[part][k], sums[0]);
+            dot_eight<F>(rows[each + k * RING_THREADS], x[part][k], sums[1]);
+        }
+    }
+};
+
+template <u32 F>
+static __device__ __forceinline__ void walk_long(const struct pairs_params &p, const struct long_row<F> &row, const struct ring_places &at,
+                                                 struct ring_state &state, const struct tasks &t)
+{
+    extern __shared__ __align__(128) u8 ring_shared[];
+    u32 slot = 0, parity = 0;
+
+    for (u32 pair = 0; pair < t.end - t.first; pair++) {
+        f32 sums[2] = {};
+#pragma unroll
+        for (u32 part = 0; part < LONG_PARTS; part++) {
+            wait_for_stage(shared_address(&state.full[slot]), parity);
+            row.dot(p.n_cols, part, ring_shared + at.stages + slot * p.ring.stage_bytes, sums);
+            leave_stage(shared_address(&state.empty[slot]));
+            parity ^= slot + 1 == p.ring.depth;
+            slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
+        }
+        f32 sum = meet(sums[0], sums[1]);
+        if ((threadIdx.x & 15) == 0)
+            at.sums[(pair * 2 + (threadIdx.x & 31) / 16) * RING_WARPS + threadIdx.x / 32] = sum;
+    }
+}
+
+template <u32 F>
+static __device__ __forceinline__ void consume_long(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
+                                                    const struct tasks &t)
+{
+    struct long_row<F> row;
+
+    __syncthreads(); // the barriers are there
+    wait_before_next();
+    let_next_begin();
+    if (n_rows_of(p.step, p.rows) == 0)
+        return;
+    f32 squares = warp_sum(row.load(p));
+    if ((threadIdx.x & 31) == 0)
+        state.squares[threadIdx.x / 32] = squares;
+    sync_consumers();
+    if (p.norm && threadIdx.x / 32 == RING_WARPS - 1)
+        find_factor(p, state);
+    walk_long<F>(p, row, at, state, t);
+    struct pair ends = pair_find(p, min(t.first + threadIdx.x, t.end - 1));
+    end_pairs(p, at, state, t, ends, pair_load(p, ends, 0));
+}
+
+template <u32 F> static __device__ __forceinline__ void gemv_ring_long(const struct pairs_params &p)
+{
+    extern __shared__ __align__(128) u8 ring_shared[];
+    __shared__ struct ring_state state;
+    struct tasks t = ring_tasks_of(p);
+    struct ring_places at = { (f32 *)ring_shared, (p.ring.most_pairs * 2 * 4 * RING_WARPS + 127) / 128 * 128 };
+
+    if (threadIdx.x / 32 == RING_WARPS)
+        produce<F, true, LONG_PARTS>(p, at, state, { t.first * LONG_PARTS, t.end * LONG_PARTS });
+    else
+        consume_long<F>(p, at, state, t);
+}
+#define GEMV_RING_LONG(name, F)                                                                           \
+    extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, 1)                                    \
+        gemv_ring_long_##name(const __grid_constant__ struct pairs_params p)                              \
+    {                                                                                                     \
+        gemv_ring_long<F>(p);                                                                             \
+    }
+GEMV_RING_LONG(f16, PLANES_F16)
+GEMV_RING_LONG(bf16, PLANES_BF16)
 
 // Two of them share a multiprocessor; `alone`, which does not, has registers for more of a row.
 #define GEMV_RING_ONE(name, F, FORM, ROW_BYTES, ALONE)                                                    \

@@ -1,7 +1,7 @@
 // pairs.c - chooses the kernels of a matrix product; see pairs.h.
 //
-// bf16 weights on Hopper, 2 rows and more, or one of many columns: gemm_hopper with tiles in shared memory. Else one row of activations:
-// gemv_ring on Hopper and later, or gemv; both make their row ready themselves. 2 to 32 with quantised weights on Hopper and later, or to 64
+// bf16 weights on Hopper, 2 rows and more: gemm_hopper with tiles in shared memory. Else one row of activations: gemv_ring on Hopper and
+// later, or gemv; both make their row ready themselves. 2 to 32 with quantised weights on Hopper and later, or to 64
 // without gemm_hopper: the rows are made ready once, then gemm_ring. Else 2 to 16: gemm_few. More: gemm_hopper where this build and the
 // device have it, else gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the tape
 // can get.
@@ -9,8 +9,9 @@
 // Measured on an H200, 8B Q4_0, tokens/s of as many sequences by gemm_ring and by others: 8 rows 3,829 and 2,227 (gemm_few), 16 rows 5,788
 // and 3,482; 24 rows 5,253 and 3,493 (gemm_hopper), 32 rows 6,115 and 4,528; 40 rows of a tape for 64 5,619 and 5,417, 48 rows 6,135 and
 // 6,367, 64 rows 6,326 and 8,120, with Q4_K 4,105 and 7,939. Rows of few columns go through gemm_few up to 16: SmolLM 8,201 and 10,067,
-// 13,732 and 17,261. One row of 14,336 bf16 columns: gemv_ring 39.1 us, tiles 33.2; of 4,096: 14.6 and 16.7.
+// 13,732 and 17,261. One row of 14,336 bf16 columns: gemv_ring 30.4 us, tiles 32.2; of 32,768: 81 and 89.
 #include "ops/matmul/pairs.h"
+#include "ops/matmul/gemv_ring.h"
 #include "ops/matmul/vendor_parts.h"
 #include "ops/ops.h"
 
@@ -19,7 +20,6 @@ enum {
     MOST_RING_ROWS = 64,
     MOST_RING_ROWS_OF_HOPPER = 32, // where there is gemm_hopper
     LEAST_RING_COLS = 2048,        // for up to FEW_ROWS rows
-    LEAST_TILE_COLS = 8192,        // for one row
     LEAST_WIDE_COLS = 2048,        // for gemm_hopper's tiles of 256 rows
     RING_BYTES = 120 * 1024,       // of gemm_ring, before the rows are there, or two stages
     GEMV_WARPS = 16,
@@ -169,7 +169,7 @@ static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *produ
     struct tiles_params tiles;
     u32 n_cols = product->params.n_cols, odd = n_cols % 32 != 0;
 
-    if (!invariant && !product->exact && !odd && (max_rows > 1 || n_cols >= LEAST_TILE_COLS) &&
+    if (!invariant && !product->exact && !odd && (max_rows > 1 || n_cols > MOST_LONG_COLS) &&
         plan_tiles(p, &product->params, m, &tiles))
         return WAY_TILES;
     if (format == PLANES_F32 || (format <= PLANES_BF16 && (product->exact || (max_rows == 1 && !invariant) || odd)))
@@ -235,26 +235,50 @@ static u32 plan_stages(const struct cuda_plan *p, struct pairs_params *params, u
     return ring->depth > 1 || (ring->depth == 1 && n_stages == 1) ? before + ring->depth * ring->stage_bytes : 0;
 }
 
-// The ring of gemv_ring.cu. Stages that are asked for early stand in the way of the row: tokens/s with 2, 3 or all of them are 614, 628,
-// 618 for 8B Q4_0, 577, -, 559 for Q4_K, and 1,996, 1,949, 1,946 for TinyLlama. Lanes that share a pair: as few as keep a stage within 48 KiB
-// and leave a lane at most two blocks. Where rows are so short that a stage has room for them, and stages are many, a warp takes two pairs
-// at a time, with more to do between two waits: Q2_K, 32,768 pairs of 5,120 columns, 44.0 us and 33.9.
-static bool plan_ring(const struct cuda_plan *p, struct pairs_params *params, struct part part, struct cuda_shape *shape)
+// Lanes that share a pair: as few as keep a stage within RING_STAGE and leave a lane at most two blocks. Where rows are so short that a stage has
+// room for them, and stages are many, a warp takes two pairs at a time, with more to do between two waits: Q2_K, 32,768 pairs of 5,120
+// columns, 44.0 us and 33.9. Returns the bytes of shared memory, or 0.
+static u32 plan_blocks(const struct cuda_plan *p, struct pairs_params *params, u32 format)
 {
-    u32 plain = part.format <= PLANES_BF16, n_cols = params->n_cols, log2 = 5;
+    struct pairs_ring *ring = &params->ring;
+    u32 plain = format <= PLANES_BF16, n_cols = params->n_cols, log2 = 5, shared = 0;
+
+    while (log2 < 9 && (stage_bytes(format, n_cols, 2 * RING_THREADS >> log2) > RING_STAGE || (!plain && 64u << log2 < n_cols)))
+        log2++;
+    if (!plain && 64u << log2 < n_cols)
+        return 0;
+    ring->lanes_log2 = log2;
+    u32 doubled = 2 * RING_THREADS >> log2; // pairs of a stage of two rounds
+    if (RING_IN_ROUNDS >> format & 1 && log2 > 5 && ring->most_pairs >= MANY_STAGES * doubled &&
+        stage_bytes(format, n_cols, 2 * doubled) <= RING_STAGE)
+        shared = plan_stages(p, params, format, 2);
+    return runs_alone(p, shared) ? shared : plan_stages(p, params, format, 1);
+}
+
+// A stage is a part of a pair.
+static u32 plan_long(const struct cuda_plan *p, struct pairs_params *params)
+{
+    struct pairs_ring *ring = &params->ring;
+    u32 sums = divide_up(ring->most_pairs * 2 * 4 * RING_THREADS / 32, 128) * 128, room = p->device.shared_bytes;
+
+    ring->stage_bytes = divide_up(2 * long_part_eights(params->n_cols) * 16, 128) * 128;
+    ring->depth = sums < room ? (room - sums) / ring->stage_bytes : 0;
+    ring->depth = ring->depth < RING_MOST_DEPTH ? ring->depth : RING_MOST_DEPTH;
+    return ring->depth > 1 ? sums + ring->depth * ring->stage_bytes : 0;
+}
+
+// The ring of gemv_ring.cu; returns which of its kernels, or NULL. Stages that are asked for early stand in the way of the row: tokens/s with 2, 3
+// or all of them are 614, 628, 618 for 8B Q4_0, 577, -, 559 for Q4_K, and 1,996, 1,949, 1,946 for TinyLlama.
+static const char *plan_ring(const struct cuda_plan *p, struct pairs_params *params, struct part part, struct cuda_shape *shape)
+{
+    u32 plain = part.format <= PLANES_BF16, n_cols = params->n_cols, shared;
     u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
     u64 odd = planes_high_bytes(part.format, n_cols) | planes_scales_bytes(part.format, n_cols) |
               planes_deltas_bytes(part.format, n_cols);
 
     if (p->device.capability < 90 || part.max_rows > 1 || p->tape.invariant || n_cols % (plain ? 8 : 32) != 0 || odd % 4 != 0)
-        return false;
-    while (log2 < 9 &&
-           (stage_bytes(part.format, n_cols, 2 * RING_THREADS >> log2) > RING_STAGE || (!plain && 64u << log2 < n_cols)))
-        log2++;
-    if (!plain && 64u << log2 < n_cols)
-        return false;
+        return NULL;
     params->ring = (struct pairs_ring){
-        .lanes_log2 = log2,
         .early = n_cols >= 4096 && !planes_has_super_blocks(part.format) ? 3 : 2,
         .most_pairs = divide_up(params->n_pairs, grid),
         .block_pairs = params->n_pairs / grid,
@@ -262,15 +286,14 @@ static bool plan_ring(const struct cuda_plan *p, struct pairs_params *params, st
         .apart = params->mode == PAIRS_GATED || (params->mode == PAIRS_ROPE && params->rope.pairs == ROPE_HALVES),
         .words = odd % 16 != 0,
     };
-    u32 doubled = 2 * RING_THREADS >> log2, shared = 0; // doubled: pairs of a stage of two rounds
-    if (RING_IN_ROUNDS >> part.format & 1 && log2 > 5 && params->ring.most_pairs >= MANY_STAGES * doubled &&
-        stage_bytes(part.format, n_cols, 2 * doubled) <= RING_STAGE)
-        shared = plan_stages(p, params, part.format, 2);
-    if (!runs_alone(p, shared))
-        shared = plan_stages(p, params, part.format, 1);
-    if (shared > 0)
-        *shape = (struct cuda_shape){ { grid, 1, 1 }, GEMV_RING_THREADS, shared };
-    return shared > 0;
+    shared = plan_blocks(p, params, part.format);
+    const char *kind = runs_alone(p, shared) ? "alone_" : "";
+    if (shared == 0 && plain && n_cols <= MOST_LONG_COLS) {
+        shared = plan_long(p, params);
+        kind = "long_";
+    }
+    *shape = (struct cuda_shape){ { grid, 1, 1 }, GEMV_RING_THREADS, shared };
+    return shared > 0 ? kind : NULL;
 }
 
 static void launch_gemv(struct cuda_plan *p, struct pairs_params *params, struct part part)
@@ -280,11 +303,13 @@ static void launch_gemv(struct cuda_plan *p, struct pairs_params *params, struct
         warps = params->n_pairs > GEMV_WARPS * p->device.n_sms ? 2 * GEMV_WARPS : GEMV_WARPS;
     u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
     enum way way = part.way;
-    struct cuda_shape shape = { { grid, part.max_rows, 1 }, warps * 32, n_blocks * (way == WAY_INT8 ? 44 : 36 * 4) };
+    struct cuda_shape shape = { { grid, part.max_rows, 1 }, warps * 32, n_blocks * (way == WAY_INT8 ? 44 : 36 * 4) }, ring_shape;
+    bool rings = way == WAY_INT8 || (way == WAY_PLAIN && part.format != PLANES_F32);
+    const char *ring = rings ? plan_ring(p, params, part, &ring_shape) : NULL;
 
-    if ((way == WAY_INT8 || (way == WAY_PLAIN && part.format != PLANES_F32)) && plan_ring(p, params, part, &shape)) {
-        snprintf(name, sizeof name, "gemv_ring_%s%s", runs_alone(p, shape.shared) ? "alone_" : "", format_name(part.format));
-        cuda_launch_add(p, name, shape, params, sizeof *params);
+    if (ring) {
+        snprintf(name, sizeof name, "gemv_ring_%s%s", ring, format_name(part.format));
+        cuda_launch_add(p, name, ring_shape, params, sizeof *params);
         return;
     }
     params->lanes = way == WAY_INT8 ? lanes_of(n_blocks, params->n_pairs, p->device.n_sms) : 32;

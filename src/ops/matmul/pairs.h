@@ -31,12 +31,7 @@ struct pairs_ring { // of gemv_ring.cu and gemm_ring.cu, in shared memory
     u32 n_shares;     // gemm: of the columns
     u32 eights;       // gemm: tiles of eight rows of activations that a pass may have
 };
-// Formats of which gemv_ring's warps may take two pairs at a time; for the others it has not enough registers.
-enum {
-    RING_IN_ROUNDS = 1 << PLANES_Q4_0 | 1 << PLANES_Q4_1 | 1 << PLANES_Q2_K | 1 << PLANES_Q3_K | 1 << PLANES_Q4_K |
-                     1 << PLANES_IQ4_NL | 1 << PLANES_IQ4_XS | 1 << PLANES_MXFP4
-};
-enum { RING_THREADS = 512, GEMV_RING_THREADS = RING_THREADS + 32, RING_MOST_DEPTH = 8 }; // of gemv_ring one warp fills the ring
+enum { RING_THREADS = 512, RING_MOST_DEPTH = 8 };
 
 // gemm_ring.cu: tiles of 8 pairs; 16 warps multiply, two fill the ring, two end the tiles. A pass takes 16 rows of activations.
 enum {
