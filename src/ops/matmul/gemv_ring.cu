@@ -5,7 +5,8 @@
 // operation before this one ends, and the others behind the row's loads. Sums meet in shared memory, and one thread ends each pair.
 // The order of a sum depends on n_cols, the format and `lanes` alone.
 // The row: x * norm as int8 with a scale for each 32, or as fp32 for 16-bit weights; the norm's factor multiplies the sums.
-// Kernels: two blocks share a multiprocessor; `alone`; and `long`, of 16-bit rows that do not fit beside a stage.
+// Kernels: two blocks share a multiprocessor (few columns); `alone`; `wide`, whose lanes have any number of blocks; and `long`, of 16-bit rows
+// that do not fit beside a stage.
 #include "ops/matmul/gemv_ring.h"
 #include "ops/matmul/ring.cuh"
 #include "ops/matmul/row_int8.cuh"
@@ -145,15 +146,11 @@ static __device__ __forceinline__ struct eight times(const struct eight &v, cons
              make_float4(v.b.x * s.b.x, v.b.y * s.b.y, v.b.z * s.b.z, v.b.w * s.b.w) };
 }
 
-// int8 activations, quantised weights. A lane has up to two blocks of a row and keeps what faces them in registers.
-template <u32 F> struct form_int8 {
-    static constexpr bool in_rounds = RING_IN_ROUNDS >> F & 1;
+// int8 activations.
+struct quantised_row {
     struct row_int8 x;
-    struct facing<F> facing[2];
-    u32 blocks[2];
-    bool two; // lanes of this warp have a second block
 
-    __device__ __forceinline__ form_int8(u8 *shared, u32 n_cols)
+    __device__ __forceinline__ quantised_row(u8 *shared, u32 n_cols)
     {
         x = row_int8_at(shared, n_cols / 32);
     }
@@ -161,6 +158,18 @@ template <u32 F> struct form_int8 {
     {
         const f32 numbers[8] = { v.a.x, v.a.y, v.a.z, v.a.w, v.b.x, v.b.y, v.b.z, v.b.w };
         quantise_eight(x, i, numbers, exists);
+    }
+};
+
+// Quantised weights. A lane has up to two blocks of a row and keeps what faces them in registers.
+template <u32 F> struct form_int8 : quantised_row {
+    static constexpr bool in_rounds = RING_IN_ROUNDS >> F & 1;
+    struct facing<F> facing[2];
+    u32 blocks[2];
+    bool two; // lanes of this warp have a second block
+
+    __device__ __forceinline__ form_int8(u8 *shared, u32 n_cols) : quantised_row(shared, n_cols)
+    {
     }
     __device__ __forceinline__ void begin(u32 part, u32 lanes, u32 n_cols)
     {
@@ -184,6 +193,33 @@ template <u32 F> struct form_int8 {
 #pragma unroll
             for (u32 r = 0; r < N; r++)
                 sums[r] = dot_block<F>(block_at<F, false>(rows[r], blocks[i]), facing[i], sums[r]);
+        }
+    }
+};
+
+// The same for any number of blocks a lane: what faces them stays in shared memory, and a pair's rows share it.
+template <u32 F> struct form_wide : quantised_row {
+    static constexpr bool in_rounds = false;
+
+    __device__ __forceinline__ form_wide(u8 *shared, u32 n_cols) : quantised_row(shared, n_cols)
+    {
+    }
+    __device__ __forceinline__ void begin(u32 part, u32 lanes, u32 n_cols)
+    {
+        (void)part, (void)lanes, (void)n_cols;
+    }
+    template <u32 N> __device__ __forceinline__ void dot(const struct plane_bytes (&rows)[N], u32 part, u32 lanes, u32 n_cols, f32 (&sums)[N])
+    {
+#pragma unroll 1
+        for (u32 at = part; at < n_cols / 32; at += lanes) {
+            struct packed<F> w[N];
+#pragma unroll
+            for (u32 r = 0; r < N; r++)
+                w[r] = block_at<F, false>(rows[r], at);
+            struct facing<F> facing = face<F>(x, at);
+#pragma unroll
+            for (u32 r = 0; r < N; r++)
+                sums[r] = dot_block<F>(w[r], facing, sums[r]);
         }
     }
 };
@@ -611,6 +647,7 @@ GEMV_RING_LONG(bf16, PLANES_BF16)
     GEMV_RING_ONE(name, F, FORM, ROW_BYTES, false)                                                        \
     GEMV_RING_ONE(alone_##name, F, FORM, ROW_BYTES, true)
 #define GEMV_RING_INT8(name, F) GEMV_RING(name, F, form_int8, p.n_cols / 32 * 44)
+GEMV_RING_ONE(wide_q2_k, PLANES_Q2_K, form_wide, p.n_cols / 32 * 44, true)
 GEMV_RING(f16, PLANES_F16, form_16, p.n_cols * 4)
 GEMV_RING(bf16, PLANES_BF16, form_16, p.n_cols * 4)
 GEMV_RING_INT8(q4_0, PLANES_Q4_0)

@@ -21,6 +21,7 @@ enum {
     MOST_RING_ROWS_OF_HOPPER = 32, // where there is gemm_hopper
     LEAST_RING_COLS = 2048,        // for up to FEW_ROWS rows
     LEAST_WIDE_COLS = 2048,        // for gemm_hopper's tiles of 256 rows
+    LEAST_ALONE_COLS = 2048,       // for gemv_ring's kernels of that name
     RING_BYTES = 120 * 1024,       // of gemm_ring, before the rows are there, or two stages
     GEMV_WARPS = 16,
     FEW_PAIRS = 16,
@@ -29,6 +30,7 @@ enum {
     GROUP_ROWS = 64,
     GEMV_RING_STATIC = 512, // bytes of shared memory
     RING_STAGE = 48 * 1024, // of gemv_ring, at most
+    WIDE_STAGE = 80 * 1024,
     MANY_STAGES = 12,
     MANY_SHARED = 5 * 128 * READY_ROWS
 };
@@ -213,9 +215,12 @@ static u32 stage_bytes(u32 format, u32 n_cols, u32 n_rows)
     return divide_up(bytes, 128) * 128;
 }
 
-static bool runs_alone(const struct cuda_plan *p, u32 shared) // no two such blocks of gemv_ring share a multiprocessor
+// No two blocks of gemv_ring share a multiprocessor: there is no room, or rows are so long that registers are worth more than a launch that fills
+// its ring beside the one before. Shared and alone, tokens/s: TinyLlama 2,134 and 2,391, 8B Q4_0 668 and 694, Q4_K 629 and 661; SmolLM, of 576
+// columns, 2,731 and 2,528.
+static bool runs_alone(const struct cuda_plan *p, u32 n_cols, u32 shared)
 {
-    return 2 * (shared + GEMV_RING_STATIC) > p->device.shared_bytes;
+    return n_cols >= LEAST_ALONE_COLS || 2 * (shared + GEMV_RING_STATIC) > p->device.shared_bytes;
 }
 
 // Stages for so many rounds: all of a block's, or what fits. Returns the bytes of shared memory; 0: fewer than two stages fit.
@@ -252,7 +257,24 @@ static u32 plan_blocks(const struct cuda_plan *p, struct pairs_params *params, u
     if (RING_IN_ROUNDS >> format & 1 && log2 > 5 && ring->most_pairs >= MANY_STAGES * doubled &&
         stage_bytes(format, n_cols, 2 * doubled) <= RING_STAGE)
         shared = plan_stages(p, params, format, 2);
-    return runs_alone(p, shared) ? shared : plan_stages(p, params, format, 1);
+    return runs_alone(p, n_cols, shared) && shared > 0 ? shared : plan_stages(p, params, format, 1);
+}
+
+// Q2_K, where two blocks a lane would leave many lanes without: as few lanes as keep a stage within WIDE_STAGE. Streamed, 5,120 columns 3,455 GB/s
+// of the file's bytes and 4,331, 14,336 columns 3,890 and 4,304; 4,096, which leave none, 4,345 and 3,850.
+static u32 plan_wide(const struct cuda_plan *p, struct pairs_params *params, u32 format)
+{
+    u32 n_blocks = params->n_cols / 32, lanes = 32, log2 = 5;
+
+    while (2 * lanes < n_blocks)
+        lanes *= 2;
+    if (format != PLANES_Q2_K || params->n_cols < LEAST_ALONE_COLS || n_blocks * 10 >= 2 * lanes * 9)
+        return 0;
+    while (log2 < 9 && stage_bytes(format, params->n_cols, 2 * RING_THREADS >> log2) > WIDE_STAGE)
+        log2++;
+    params->ring.lanes_log2 = log2;
+    u32 each = RING_THREADS >> log2;
+    return params->ring.most_pairs >= MANY_STAGES * each ? plan_stages(p, params, format, 1) : 0;
 }
 
 // A stage is a part of a pair.
@@ -275,6 +297,7 @@ static const char *plan_ring(const struct cuda_plan *p, struct pairs_params *par
     u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
     u64 odd = planes_high_bytes(part.format, n_cols) | planes_scales_bytes(part.format, n_cols) |
               planes_deltas_bytes(part.format, n_cols);
+    const char *kind = "wide_";
 
     if (p->device.capability < 90 || part.max_rows > 1 || p->tape.invariant || n_cols % (plain ? 8 : 32) != 0 || odd % 4 != 0)
         return NULL;
@@ -286,8 +309,11 @@ static const char *plan_ring(const struct cuda_plan *p, struct pairs_params *par
         .apart = params->mode == PAIRS_GATED || (params->mode == PAIRS_ROPE && params->rope.pairs == ROPE_HALVES),
         .words = odd % 16 != 0,
     };
-    shared = plan_blocks(p, params, part.format);
-    const char *kind = runs_alone(p, shared) ? "alone_" : "";
+    shared = plan_wide(p, params, part.format);
+    if (shared == 0) {
+        shared = plan_blocks(p, params, part.format);
+        kind = runs_alone(p, n_cols, shared) ? "alone_" : "";
+    }
     if (shared == 0 && plain && n_cols <= MOST_LONG_COLS) {
         shared = plan_long(p, params);
         kind = "long_";
