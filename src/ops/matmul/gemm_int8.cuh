@@ -34,6 +34,11 @@ static __device__ __forceinline__ int high_nibbles_signed(u32 word) // in one in
     return r;
 }
 
+static __device__ __forceinline__ int top_threes_signed(u32 word)
+{
+    return (int)((word & 0xe0e0e0e0) ^ 0x80808080);
+}
+
 // Scales that one lane works out for all that want them.
 static constexpr __device__ bool shares_scales(u32 format)
 {
@@ -51,8 +56,10 @@ template <u32 F> struct weights_64 {
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             struct packed<F> b[2] = {};
+            if (F == PLANES_Q3_K)
+                load_threes(rows[i], block, i);
 #pragma unroll
-            for (u32 k = 0; k < 2; k++)
+            for (u32 k = 0; k < 2 && F != PLANES_Q3_K; k++)
                 load_ints(rows[i], block + k, b[k], a[k][i], a[k][2 + i]);
             if (shares_scales(F)) {
                 take_scales(scales + i * 8 * 8 * halves, i);
@@ -84,6 +91,17 @@ template <u32 F> struct weights_64 {
             scale[0][i][0] = v.x;
             scale[1][i][0] = v.y;
         }
+    }
+    // A unit of Q3_K: bits 5 to 7, signed.
+    __device__ __forceinline__ void load_threes(const struct plane_bytes &row, u32 block, u32 i)
+    {
+        u32 t = threadIdx.x & 3, w = ((const u32 *)(row.quants + block * 8))[t];
+        u32 bits = ((const u32 *)(row.high + block * 4))[t / 2] << 4 * (~t & 1);
+
+        a[0][i] = top_threes_signed(w);
+        a[0][2 + i] = top_threes_signed(w << 3);
+        a[1][i] = top_threes_signed(bits);
+        a[1][2 + i] = (int)((w << 5 & 0x60606060) | (~(bits << 3) & 0x80808080));
     }
     static __device__ __forceinline__ void load_ints(const struct plane_bytes &row, u32 block, struct packed<F> &b, int &low, int &high)
     {

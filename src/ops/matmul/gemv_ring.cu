@@ -161,38 +161,42 @@ struct quantised_row {
     }
 };
 
-// Quantised weights. A lane has up to two blocks of a row and keeps what faces them in registers.
+// Quantised weights. A lane has up to two blocks of a row, or a unit, and keeps what faces them in registers.
 template <u32 F> struct form_int8 : quantised_row {
     static constexpr bool in_rounds = RING_IN_ROUNDS >> F & 1;
-    struct facing<F> facing[2];
-    u32 blocks[2];
-    bool two; // lanes of this warp have a second block
+    static constexpr u32 unit = planes_unit(F), most = 2 / unit;
+    struct facing<F> facing[most][unit];
+    u32 units[most];
+    bool has[most]; // lanes of this warp have that many
 
     __device__ __forceinline__ form_int8(u8 *shared, u32 n_cols) : quantised_row(shared, n_cols)
     {
     }
     __device__ __forceinline__ void begin(u32 part, u32 lanes, u32 n_cols)
     {
-        u32 n_blocks = n_cols / 32;
-        two = (part & ~31u) + lanes < n_blocks;
+        u32 n_units = n_cols / (32 * unit);
 #pragma unroll
-        for (u32 i = 0; i < 2; i++) {
-            u32 block = part + i * lanes;
-            blocks[i] = min(block, n_blocks - 1);
-            facing[i] = face<F>(x, blocks[i]);
-            if (block >= n_blocks)
-                facing[i].scale = facing[i].sums[0] = facing[i].sums[1] = 0;
+        for (u32 i = 0; i < most; i++) {
+            u32 at = part + i * lanes;
+            has[i] = i == 0 || (part & ~31u) + i * lanes < n_units;
+            units[i] = min(at, n_units - 1);
+#pragma unroll
+            for (u32 k = 0; k < unit; k++) {
+                facing[i][k] = face<F>(x, units[i] * unit + k);
+                if (at >= n_units)
+                    facing[i][k].scale = facing[i][k].sums[0] = facing[i][k].sums[1] = 0;
+            }
         }
     }
     template <u32 N> __device__ __forceinline__ void dot(const struct plane_bytes (&rows)[N], u32 part, u32 lanes, u32 n_cols, f32 (&sums)[N])
     {
 #pragma unroll
-        for (u32 i = 0; i < 2; i++) {
-            if (i == 1 && !two)
+        for (u32 i = 0; i < most; i++) {
+            if (i > 0 && !has[i])
                 break;
 #pragma unroll
             for (u32 r = 0; r < N; r++)
-                sums[r] = dot_block<F>(block_at<F, false>(rows[r], blocks[i]), facing[i], sums[r]);
+                sums[r] = dot_unit<F>(unit_at<F>(rows[r], units[i]), facing[i], sums[r]);
         }
     }
 };

@@ -51,6 +51,18 @@ static __device__ void put_twos(u8 *to, const i8 *q, int zero, u32 bit) // this 
         to[b] = (u8)bits;
     }
 }
+// A unit of Q3_K.
+static __device__ void put_threes(u8 *quants, u8 *high, const i8 *q, int zero)
+{
+    for (u32 j = 0; j < 16; j++) {
+        u32 v[4];
+        for (u32 k = 0; k < 4; k++)
+            v[k] = (u32)(q[16 * k + j] + zero);
+        quants[j] = (u8)(v[0] << 5 | v[1] << 2 | (v[3] & 3));
+        u32 nibble = v[2] << 1 | v[3] >> 2, at = j / 8 * 4 + j % 4;
+        high[at] = (u8)(j % 8 < 4 ? nibble : high[at] | nibble << 4);
+    }
+}
 // From 16 bytes of the file, element j low and j + 16 high in byte j.
 static __device__ void put_places(u8 *to, const u8 *q)
 {
@@ -130,12 +142,14 @@ static __device__ void put_super(const struct pack_params &p, u64 at, const i8 *
         struct destination d = find(p.to, at / per_row, at % per_row * 8 + g);
         if (p.to.format == PLANES_Q2_K)
             put_twos(d.quants, q + 32 * g, 0, 0);
-        else
+        else if (p.to.format != PLANES_Q3_K)
             put_nibbles(d.quants, q + 32 * g, zero);
         if (p.to.format == PLANES_Q5_K)
             put_fifth_bits(d.high, q + 32 * g, zero);
         if (p.to.format == PLANES_Q6_K)
             put_twos(d.high, q + 32 * g, zero, 4);
+        if (p.to.format == PLANES_Q3_K && g % 2 == 0)
+            put_threes(d.quants, d.high, q + 32 * g, zero);
     }
 }
 static __device__ void put_scales(const struct pack_params &p, u64 at, const u8 *scales, u16 delta, u16 delta_min)

@@ -7,6 +7,7 @@ template <u32 F> struct packed { // as loaded
     uint4 q[F == PLANES_Q8_0 ? 2 : 1];
     u32 high[2];
     u32 scale, delta;
+    u32 second; // of Q3_K: the second block of its unit
 };
 
 struct unpacked {
@@ -58,24 +59,35 @@ template <u32 F> static __device__ __forceinline__ void high_at(const struct pla
 {
     if (planes_has_high_bit(F))
         r.high[0] = ((const u32 *)p.high)[at];
-    if (F == PLANES_Q6_K) {
-        uint2 h = ((const uint2 *)p.high)[at];
+    if (F == PLANES_Q6_K || F == PLANES_Q3_K) {
+        uint2 h = ((const uint2 *)p.high)[at / planes_unit(F)];
         r.high[0] = h.x;
         r.high[1] = h.y;
     }
 }
 
-// All of it. ONCE: the planes lie in memory and nobody reads them again.
+// All of it, of Q3_K with the rest of its unit. ONCE: the planes lie in memory and nobody reads them again.
 template <u32 F, bool ONCE> static __device__ __forceinline__ struct packed<F> block_at(const struct plane_bytes &p, u32 at)
 {
     struct packed<F> r;
-    const u8 *q = p.quants + at * planes_quants_bytes(F, 32);
+    const u8 *q = p.quants + at / planes_unit(F) * planes_quants_bytes(F, 32 * planes_unit(F));
 
+    r.second = at % 2;
     r.q[0] = F == PLANES_Q2_K ? load_twos<ONCE>(q) : load_quants<ONCE>(q);
     if (F == PLANES_Q8_0)
         r.q[F == PLANES_Q8_0] = load_quants<ONCE>(q + 16);
     high_at<F>(p, at, r);
     scales_at<F>(p, at, r);
+    return r;
+}
+
+// What a lane takes of its own row in shared memory: a block, or a whole unit with a scale for each 16 in the bytes of r.scale.
+template <u32 F> static __device__ __forceinline__ struct packed<F> unit_at(const struct plane_bytes &p, u32 at)
+{
+    if (planes_unit(F) == 1)
+        return block_at<F, false>(p, at);
+    struct packed<F> r = block_at<F, false>(p, 2 * at);
+    r.scale = ((const u32 *)p.scales)[at];
     return r;
 }
 
@@ -136,6 +148,14 @@ static __device__ __forceinline__ void unpack_twos(u32 first, u32 second, u32 i,
     *low = (int)(first >> 2 * i & 0x03030303);
     *high = (int)(second >> 2 * i & 0x03030303);
 }
+// And out of word i of a unit of Q3_K: the second block's integers lie in `high`, but for the low two bits of its second half.
+static __device__ __forceinline__ void unpack_threes(u32 w, const u32 (&bits)[2], u32 i, u32 second, int *low, int *high)
+{
+    u32 b = bits[i / 2], top = i % 2 ? b >> 2 : b << 2;
+
+    *low = (int)((second ? i % 2 ? b : b << 4 : w) >> 5 & 0x07070707);
+    *high = (int)((w >> (second ? 0 : 2) & (second ? 0x03030303 : 0x07070707)) | (top & (second ? 0x04040404 : 0)));
+}
 template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct packed<F> &r, int (&q)[8])
 {
     const u32 w[4] = { r.q[0].x, r.q[0].y, r.q[0].z, r.q[0].w };
@@ -150,6 +170,8 @@ template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct
     for (u32 i = 0; i < 4; i++) {
         if (F == PLANES_Q2_K)
             unpack_twos(w[0], w[1], i, &q[i], &q[i + 4]);
+        else if (F == PLANES_Q3_K)
+            unpack_threes(w[i], r.high, i, r.second, &q[i], &q[i + 4]);
         else
             unpack_word<F>(w[i], r.high, i, &q[i], &q[i + 4]);
     }

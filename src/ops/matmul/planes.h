@@ -5,6 +5,9 @@
 //           word i of four bytes, from its low end: elements 4 i to 4 i + 3, then 4 i + 16 to 4 i + 19), 8 bytes of the low two bits
 //           (bits 2 (i % 4) of byte 4 (i / 4) + b are element 4 i + b), or 32 bytes (int8)
 //   high    the bit above those (4 bytes for 32: bit i of byte b is element 4 i + b), or the top two bits of six (8 bytes for 32, as the low two)
+//   Q3_K    in units of 64 elements: byte b of word i of quants is element 4 i + b in bits 5-7, 4 i + b + 16 in bits 2-4 and the low two bits
+//           of 4 i + b + 48; byte b of word i / 2 of high, its lower four bits where i is even: 4 i + b + 32 in bits 1-3, the top bit of
+//           4 i + b + 48 in bit 0. So four lanes that have a word each find theirs at the same places
 //   scales  of each 32 a half, two halves, or (MXFP4) a bf16; or of each 256 sixteen bytes: scales as integers, each with its minimum behind
 //           it, or (IQ4_XS) eight without
 //   deltas  of each 256 two halves, what the integers multiply
@@ -33,8 +36,10 @@ enum plane_format { // the order of enum quant
 
 #if defined(__CUDACC__)
 #define DEVICE_AT(type) type *
+#define SHARED_CONSTANT constexpr SHARED_INLINE // also an argument of templates
 #else
 #define DEVICE_AT(type) u64
+#define SHARED_CONSTANT SHARED_INLINE
 #endif
 
 struct planes {
@@ -58,19 +63,23 @@ SHARED_INLINE u32 planes_has_table(u32 format) // quants are places in a table
 }
 SHARED_INLINE u64 planes_quants_bytes(u32 format, u32 n_cols) // of a row
 {
-    return format == PLANES_F32                            ? (u64)n_cols * 4
-           : format == PLANES_F16 || format == PLANES_BF16 ? (u64)n_cols * 2
-           : format == PLANES_Q8_0                         ? n_cols
-           : format == PLANES_Q2_K                         ? n_cols / 4
-                                                           : n_cols / 2;
+    return format == PLANES_F32                             ? (u64)n_cols * 4
+           : format == PLANES_F16 || format == PLANES_BF16  ? (u64)n_cols * 2
+           : format == PLANES_Q8_0                          ? n_cols
+           : format == PLANES_Q2_K || format == PLANES_Q3_K ? n_cols / 4
+                                                            : n_cols / 2;
 }
-SHARED_INLINE u32 planes_has_high_bit(u32 format)
+SHARED_INLINE u32 planes_has_high_bit(u32 format) // beside a nibble
 {
     return format == PLANES_Q5_0 || format == PLANES_Q5_1 || format == PLANES_Q5_K;
 }
 SHARED_INLINE u64 planes_high_bytes(u32 format, u32 n_cols)
 {
-    return format == PLANES_Q6_K ? n_cols / 4 : planes_has_high_bit(format) ? n_cols / 8 : 0;
+    return format == PLANES_Q6_K ? n_cols / 4 : planes_has_high_bit(format) || format == PLANES_Q3_K ? n_cols / 8 : 0;
+}
+SHARED_CONSTANT u32 planes_unit(u32 format) // blocks of 32 that lie together
+{
+    return format == PLANES_Q3_K ? 2 : 1;
 }
 SHARED_INLINE u64 planes_scales_bytes(u32 format, u32 n_cols)
 {

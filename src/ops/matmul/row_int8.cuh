@@ -65,7 +65,7 @@ static constexpr __device__ int zero_of(u32 format) // the integer that stands f
 }
 static constexpr __device__ bool is_nibbles(u32 format) // nothing but 16 bytes of unsigned nibbles
 {
-    return format == PLANES_Q4_0 || format == PLANES_Q4_1 || format == PLANES_Q3_K || format == PLANES_Q4_K;
+    return format == PLANES_Q4_0 || format == PLANES_Q4_1 || format == PLANES_Q4_K;
 }
 
 static constexpr __device__ bool has_integer_scales(u32 format) // of halves: up to 63, and products below 2^15
@@ -212,6 +212,39 @@ template <u32 F> static __device__ __forceinline__ f32 dot_block(const struct pa
     if (has_minimum(F))
         sum += offset[0] * x.sums[0];
     return sum;
+}
+
+// A unit of Q3_K (planes.h): each half's integers are multiplied where they lie, and its sum is shifted back.
+static __device__ __forceinline__ f32 dot_threes(const struct packed<PLANES_Q3_K> &w, const struct facing<PLANES_Q3_K> (&x)[2], f32 sum)
+{
+    const u32 words[4] = { w.q[0].x, w.q[0].y, w.q[0].z, w.q[0].w };
+    int first = x[0].start[0] * 32, second = x[0].start[1] * 4, third = x[1].start[0] * 2, fourth = x[1].start[1], odd = 0;
+
+#pragma unroll
+    for (u32 i = 1; i < 4; i += 2)
+        odd = dot_unsigned(w.high[i / 2] & 0xe0e0e0e0, x[1].q[i], odd);
+    third += odd >> 4;
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        u32 bits = w.high[i / 2], top = i % 2 ? bits >> 2 : bits << 2;
+        first = dot_unsigned(words[i] & 0xe0e0e0e0, x[0].q[i], first);
+        second = dot_unsigned(words[i] & 0x1c1c1c1c, x[0].q[4 + i], second);
+        if (i % 2 == 0)
+            third = dot_unsigned(bits & 0x0e0e0e0e, x[1].q[i], third);
+        fourth = dot_unsigned((words[i] & 0x03030303) | (top & 0x04040404), x[1].q[4 + i], fourth);
+    }
+    int one = __dp2a_lo((int)__byte_perm(first >> 5, second >> 2, 0x5410), (int)w.scale, 0x4b400000);
+    int two = __dp2a_hi((int)__byte_perm(third >> 1, fourth, 0x5410), (int)w.scale, 0x4b400000);
+    return fmaf(half_of(w.delta), x[0].scale * from_facing(one) + x[1].scale * from_facing(two), sum);
+}
+
+template <u32 F>
+static __device__ __forceinline__ f32 dot_unit(const struct packed<F> &w, const struct facing<F> (&x)[planes_unit(F)], f32 sum)
+{
+    if constexpr (F == PLANES_Q3_K)
+        return dot_threes(w, x, sum);
+    else
+        return dot_block<F>(w, x[0], sum);
 }
 
 struct tasks { // of a block: pairs [first, end), a warp takes `step` apart
