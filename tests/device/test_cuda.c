@@ -169,7 +169,7 @@ static void products_in_tiles(void **state)
 }
 
 // The same with tiles enough for 132 multiprocessors: turns whose last two are dealt among all blocks, tiles of three warpgroups and of
-// one, shared or not.
+// one, shared or not. From 1,056 columns on with more than 128 rows gemm_rows: every width of a tile, one turn and more.
 static void products_in_turns(void **state)
 {
     static const struct shape shapes[] = {
@@ -181,6 +181,10 @@ static void products_in_turns(void **state)
         { .format = QUANT_BF16, .rows = 400, .most_rows = 512, .n_cols = 448, .n_out = 12096 },
         { .format = QUANT_BF16, .rows = 61, .most_rows = 64, .n_cols = 2048, .n_out = 9008 },
         { .format = QUANT_BF16, .rows = 30, .most_rows = 64, .n_cols = 2048, .n_out = 6144 },
+        { .format = QUANT_BF16, .rows = 3, .most_rows = 160, .n_cols = 1056, .n_out = 27120, .bias = true },
+        { .format = QUANT_BF16, .rows = 131, .most_rows = 160, .n_cols = 1056, .n_out = 10992 },
+        { .format = QUANT_BF16, .rows = 7, .most_rows = 512, .n_cols = 1056, .n_out = 22512, .bias = true },
+        { .format = QUANT_BF16, .rows = 260, .most_rows = 512, .n_cols = 1056, .n_out = 4080 },
     };
 
     (void)state;
@@ -189,6 +193,9 @@ static void products_in_turns(void **state)
         struct shape c = shapes[i];
         c.limit = 5e-4;
         compare("matmul", &c, record_matmul);
+        c.n_out = c.n_out / 32 * 16;
+        if (c.n_cols == 1056)
+            compare("gate_up", &c, record_gate_up);
     }
 }
 
@@ -453,6 +460,10 @@ static void rows_made_ready_by_the_command_before(void **state)
             compare("gate_up, matmul", &c, record_gate_up_then_matmul);
         }
     }
+    struct shape c = {
+        .format = QUANT_BF16, .other = QUANT_BF16, .rows = 133, .most_rows = 300, .n_cols = 1056, .n_out = 2816, .limit = 5e-3
+    };
+    compare("gate_up, matmul", &c, record_gate_up_then_matmul); // by gemm_rows
 }
 
 // The same products by the vendor's library, in every format and mode. Skipped where cuBLAS is not installed.

@@ -33,23 +33,6 @@ template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kerne
     static constexpr u32 depth = ROWS == 256 ? 1 : 3; // steps of weights in registers on their way
 };
 
-template <class K> struct belt {
-    u32 full, empty, data; // in shared memory
-    u32 at, phase;
-
-    __device__ __forceinline__ void next()
-    {
-        if (++at == K::n_stages) {
-            at = 0;
-            phase ^= 1;
-        }
-    }
-    __device__ __forceinline__ u32 stage() const
-    {
-        return data + at * K::stage_bytes;
-    }
-};
-
 struct share { // of a tile: steps begin .. end - 1
     u32 tile, begin, end;
 };

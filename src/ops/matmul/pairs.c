@@ -1,10 +1,10 @@
 // pairs.c - chooses the kernels of a matrix product; see pairs.h.
 //
-// bf16 weights on Hopper, 2 rows and more: gemm_hopper with tiles in shared memory. Else one row of activations: gemv_ring on Hopper and
-// later, or gemv; both make their row ready themselves. 2 to 32 with quantised weights on Hopper and later, or to 64
-// without gemm_hopper: the rows are made ready once, then gemm_ring. Else 2 to 16: gemm_few. More: gemm_hopper where this build and the
-// device have it, else gemm_many. exact, fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the tape
-// can get.
+// bf16 weights on Hopper, 2 rows and more: gemm_hopper with tiles in shared memory; more than 128 rows of a matmul or of gate and up:
+// gemm_rows, where its turns are nearly whole. Else one row of activations: gemv_ring on Hopper and later, or gemv; both make their row
+// ready themselves. 2 to 32 with quantised weights on Hopper and later, or to 64 without gemm_hopper: the rows are made ready once, then
+// gemm_ring. Else 2 to 16: gemm_few. More: gemm_hopper where this build and the device have it, else gemm_many. exact, fp32 weights and odd
+// widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
 //
 // Measured on an H200, 8B Q4_0, tokens/s of as many sequences by gemm_ring and by others: 8 rows 3,829 and 2,227 (gemm_few), 16 rows 5,788
 // and 3,482; 24 rows 5,253 and 3,493 (gemm_hopper), 32 rows 6,115 and 4,528; 40 rows of a tape for 64 5,619 and 5,417, 48 rows 6,135 and
@@ -21,6 +21,7 @@ enum {
     MOST_RING_ROWS_OF_HOPPER = 32, // where there is gemm_hopper
     LEAST_RING_COLS = 2048,        // for up to FEW_ROWS rows
     LEAST_WIDE_COLS = 2048,        // for gemm_hopper's tiles of 256 rows
+    LEAST_ROWS_COLS = 1024,        // for gemm_rows
     LEAST_ALONE_COLS = 2048,       // for gemv_ring's kernels of that name
     RING_BYTES = 120 * 1024,       // of gemm_ring, before the rows are there, or two stages
     GEMV_WARPS = 16,
@@ -100,8 +101,11 @@ static bool plan_gemm_ring(const struct cuda_plan *p, struct part part, u32 n_co
 }
 
 // gemm_hopper's view of matrix m: pairs lie a row or two apart, the rows of a pair too or as far as gate and up or half a head.
-// A box is 32 pairs of one matrix, and of one head where these are halves.
-static bool view_of(const struct pairs_params *params, u32 m, struct cuda_view *view, u32 *eights)
+// A box is some groups of pairs of one matrix, and of one head where these are halves.
+struct view_box {
+    u32 group, n_groups; // pairs of a group: 8, or 4 for gemm_rows
+};
+static bool view_of(const struct pairs_params *params, u32 m, struct view_box box, struct cuda_view *view)
 {
     const struct planes *w = &params->w[m];
     u64 row = (u64)params->n_cols * 2, gate = w->quants, up = params->w[1].quants;
@@ -123,15 +127,17 @@ static bool view_of(const struct pairs_params *params, u32 m, struct cuda_view *
     }
     if (w->n_rows % 16 != 0 || apart >> 40 != 0 || apart % 16 != 0)
         return false;
-    *eights = n_pairs / 8;
     *view = (struct cuda_view){ .at = params->mode == PAIRS_GATED && up < gate ? up : gate,
-                                .dims = { params->n_cols, 8, 2, *eights, heads },
-                                .strides = { next, apart, 8 * next, row * w->n_rows / heads },
-                                .box = { 64, 8, 2, 4, 1 } };
+                                .dims = { params->n_cols, box.group, 2, n_pairs / box.group, heads },
+                                .strides = { next, apart, box.group * next, row * w->n_rows / heads },
+                                .box = { 64, box.group, 2, box.n_groups, 1 } };
     return true;
 }
 
-static bool plan_tiles(const struct cuda_plan *p, const struct pairs_params *params, u32 m, struct tiles_params *tiles)
+static const struct view_box groups_of_eight = { 8, 4 };
+
+static bool plan_tiles(const struct cuda_plan *p, const struct pairs_params *params, u32 m, struct view_box box,
+                       struct tiles_params *tiles)
 {
     struct cuda_view view;
     bool halves = params->rope.pages.k_format == KV_F16 && params->rope.pages.v_format == KV_F16;
@@ -141,8 +147,10 @@ static bool plan_tiles(const struct cuda_plan *p, const struct pairs_params *par
         return false;
     m = params->mode == PAIRS_GATED ? 0 : m; // both lie in one view
     tiles->swapped = params->mode == PAIRS_GATED && params->w[1].quants < params->w[0].quants;
-    return view_of(params, m, &view, &tiles->eights[m]) && cuda_has_kernel(p, "gemm_tiles_8") &&
-           cuda_view_encode(p, &view, &tiles->w[m]);
+    if (!view_of(params, m, box, &view) || !cuda_has_kernel(p, "gemm_tiles_8") || !cuda_view_encode(p, &view, &tiles->w[m]))
+        return false;
+    tiles->eights[m] = (u32)view.dims[3];
+    return true;
 }
 
 static bool has_hopper(const struct cuda_plan *p, u32 tile_rows, u32 format)
@@ -172,7 +180,7 @@ static enum way way_of(const struct cuda_plan *p, const struct pairs_plan *produ
     u32 n_cols = product->params.n_cols, odd = n_cols % 32 != 0;
 
     if (!invariant && !product->exact && !odd && (max_rows > 1 || n_cols > MOST_LONG_COLS) &&
-        plan_tiles(p, &product->params, m, &tiles))
+        plan_tiles(p, &product->params, m, groups_of_eight, &tiles))
         return WAY_TILES;
     if (format == PLANES_F32 || (format <= PLANES_BF16 && (product->exact || (max_rows == 1 && !invariant) || odd)))
         return WAY_PLAIN;
@@ -484,15 +492,72 @@ static struct hopper_tile tile_of(const struct cuda_plan *p, const struct pairs_
     return t;
 }
 
+static void plan_views(const struct cuda_plan *p, const struct pairs_params *params, struct view_box box,
+                       struct tiles_params *tiles)
+{
+    for (u32 m = 0; m < 3; m++)
+        if (params->w[m].quants && !(params->mode == PAIRS_GATED && m > 0))
+            plan_tiles(p, params, m, box, tiles);
+}
+
+static u32 rows_turns(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows, u32 weights)
+{
+    u32 n_tiles = divide_up(2 * params->n_pairs, weights) * divide_up(max_rows, ROWS_CLUSTER * READY_ROWS);
+    return divide_up(n_tiles, p->device.n_sms / ROWS_CLUSTER);
+}
+
+// Weight rows of gemm_rows' tiles: those whose turns end first, with what passes between two tiles in weight rows of 4,096 columns. 0 where
+// gemm_hopper's tiles are better: two fifths of the turns would be idle, or outputs do not lie so that a thread can store four at a
+// time. us of a product of 256 rows, by gemm_hopper and by gemm_rows: 4,096 x 14,336 (half idle) 50.1 and 70.4, 6,144 x 4,096 (a quarter)
+// 36.8 and 25.2.
+static u32 rows_weights(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    static const struct {
+        u32 weights, pause;
+    } tiles[] = { { 128, 12 }, { 168, 12 }, { 176, 12 }, { 192, 14 } };
+    u64 places = params->out[0] | params->add | params->bias[0];
+    u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, READY_ROWS);
+    u32 best = ~0u, weights = 0;
+
+    if (max_rows <= READY_ROWS || params->n_cols < LEAST_ROWS_COLS || params->mode > PAIRS_GATED ||
+        params->out_stride[0] % 4 != 0 || places % 16 != 0 || !cuda_has_kernel(p, "gemm_rows_128"))
+        return 0;
+    for (u32 i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        u32 turns = rows_turns(p, params, max_rows, tiles[i].weights), time = turns * (tiles[i].weights + tiles[i].pause);
+        if (time >= best)
+            continue;
+        best = time;
+        weights = 5 * work >= (u64)3 * turns * tiles[i].weights * p->device.n_sms ? tiles[i].weights : 0;
+    }
+    return weights;
+}
+
+static void launch_rows_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 weights)
+{
+    struct tiles_params tiles = { .pairs = *params };
+    u32 stage = (READY_ROWS + weights) * 128, n_stages = HOPPER_TILES_ROOM / stage;
+    u32 grid = p->device.n_sms / ROWS_CLUSTER * ROWS_CLUSTER;
+    char name[32];
+
+    plan_views(p, params, (struct view_box){ 4, weights / 8 / ROWS_BOXES(weights) }, &tiles);
+    hand_over_gated(p, &tiles.pairs);
+    snprintf(name, sizeof name, "gemm_rows_%s%u", params->mode == PAIRS_GATED ? "gated_" : "", weights);
+    cuda_launch_add(p, name, (struct cuda_shape){ { grid, 1, 1 }, HOPPER_THREADS(2), n_stages * (stage + 16) + 64 }, &tiles,
+                    sizeof tiles);
+}
+
 static void launch_tiles(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
     struct tiles_params tiles = { .pairs = *params };
     struct hopper_tile tile = tile_of(p, params, part.max_rows);
+    u32 weights = rows_weights(p, params, part.max_rows);
     char name[32];
 
-    for (u32 m = 0; m < 3; m++)
-        if (params->w[m].quants && !(params->mode == PAIRS_GATED && m > 0))
-            plan_tiles(p, params, m, &tiles);
+    if (weights > 0) {
+        launch_rows_tiles(p, params, weights);
+        return;
+    }
+    plan_views(p, params, groups_of_eight, &tiles);
     snprintf(name, sizeof name, "gemm_tiles_%u%s", tile.rows, tile.groups == 3 ? "_wide" : tile.groups == 1 ? "_half" : "");
     take_partial(p, &tiles.pairs, tile);
     hand_over_gated(p, &tiles.pairs);

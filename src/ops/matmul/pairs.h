@@ -100,8 +100,10 @@ struct pairs_params {
 #define HOPPER_FEW_THREADS(groups) ((groups)*128 + 32)
 enum { HOPPER_ROOM = 196608, HOPPER_TILES_ROOM = 214016, HOPPER_MOST_SHARERS = 32 };
 enum { HOPPER_MOST_STAGES = 10, HOPPER_MOST_TILE_STAGES = 13 };
+enum { ROWS_CLUSTER = 2 };                             // gemm_rows.cu: blocks of a cluster,
+#define ROWS_BOXES(weights) ((weights) == 168 ? 3 : 2) // and boxes in which a tile's weights come
 
-// A matrix of plain numbers as gemm_hopper's copies see it: boxes of 64 columns by 32 pairs of rows, [eight][row of a pair][pair].
+// A matrix of plain numbers as copies see it: boxes of 64 columns, [eight or four][row of a pair][pair].
 struct tensor_view { // CUtensorMap
 #if defined(__CUDACC__)
     alignas(64)

@@ -47,6 +47,26 @@ WGMMA_SHARED(64, 8, N32, D32, 32, 33)
 WGMMA_SHARED(128, 16, N64, D64, 64, 65)
 WGMMA_SHARED(256, 32, N128, D128, 128, 129)
 
+// The same with 64 rows of activations first and so many of weights second. more: the sums go on; else they begin.
+#define WGMMA_ROWS(weights, sums, names, D, a, b, c)                                                             \
+    static __device__ __forceinline__ void wgmma(f32(&d)[sums][4], u64 rows, u64 of_weights, u32 more)           \
+    {                                                                                                            \
+        asm volatile("{\n\t.reg .pred more;\n\tsetp.ne.b32 more, %" #c ", 0;\n\t"                                \
+                     "wgmma.mma_async.sync.aligned.m64n" #weights "k16.f32.bf16.bf16 {" names "}, %" #a ", %" #b \
+                     ", more, 1, 1, 0, 0;\n\t}"                                                                  \
+                     : D(0)                                                                                      \
+                     : "l"(rows), "l"(of_weights), "r"(more));                                                   \
+    }
+#define N80    N8 ",%8,%9" T10(1) T10(2) T10(3) T10(4) T10(5) T10(6) T10(7)
+#define D80(i) D64(i), D16(i + 16)
+#define D84(i) D80(i), D4(i + 20)
+#define D88(i) D80(i), D8(i + 20)
+#define D96(i) D64(i), D32(i + 16)
+WGMMA_ROWS(128, 16, N64, D64, 64, 65, 66)
+WGMMA_ROWS(168, 21, N80 ",%80,%81,%82,%83", D84, 84, 85, 86)
+WGMMA_ROWS(176, 22, N80 ",%80,%81,%82,%83,%84,%85,%86,%87", D88, 88, 89, 90)
+WGMMA_ROWS(192, 24, N80 T10(8) ",%90,%91,%92,%93,%94,%95", D96, 96, 97, 98)
+
 // Weights in registers.
 static __device__ __forceinline__ void wgmma(f32 (&d)[16][4], const u32 (&a)[4], u64 activations)
 {
@@ -81,6 +101,28 @@ static __device__ __forceinline__ void wgmma_finish()
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
+// Blocks of a cluster: which one this is, and a place in another's shared memory.
+static __device__ __forceinline__ u32 cluster_rank()
+{
+    u32 rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+static __device__ __forceinline__ u32 place_in(u32 rank, u32 at)
+{
+    u32 there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
+    return there;
+}
+static __device__ __forceinline__ void cluster_meet()
+{
+    asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
+}
+// No qualifier: with one it would become a barrier of all memory.
+static __device__ __forceinline__ void leave_stage_of(u32 empty)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(empty) : "memory");
+}
 static __device__ __forceinline__ void bulk_copy(u32 to, const u8 *from, u32 bytes, u32 full)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
@@ -94,6 +136,15 @@ static __device__ __forceinline__ void box_copy(u32 to, const void *view, u32 fu
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
                  "[%1, {%3, %4, %4, %5, %6}], [%2], %7;" ::"r"(to),
                  "l"(view), "r"(full), "r"(at[0]), "r"(0), "r"(at[1]), "r"(at[2]), "l"(policy)
+                 : "memory");
+}
+
+// The same to the same place in the blocks of the mask, each of whose barriers gets the bytes.
+static __device__ __forceinline__ void box_copy_to_all(u32 to, const void *view, u32 full, const u32 (&at)[3], u16 blocks)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1, {%3, %4, %4, %5, %6}], [%2], %7;" ::"r"(to),
+                 "l"(view), "r"(full), "r"(at[0]), "r"(0), "r"(at[1]), "r"(at[2]), "h"(blocks)
                  : "memory");
 }
 
@@ -112,4 +163,22 @@ static __device__ __forceinline__ u64 cache_policy(bool once) // whether nobody 
         asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
     return policy;
 }
+
+// Stages in shared memory, of which one thread keeps as many full as are free. K: n_stages, stage_bytes.
+template <class K> struct belt {
+    u32 full, empty, data; // in shared memory
+    u32 at, phase;
+
+    __device__ __forceinline__ void next()
+    {
+        if (++at == K::n_stages) {
+            at = 0;
+            phase ^= 1;
+        }
+    }
+    __device__ __forceinline__ u32 stage() const
+    {
+        return data + at * K::stage_bytes;
+    }
+};
 #endif

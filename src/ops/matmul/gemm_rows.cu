@@ -1,0 +1,392 @@
+// gemm_rows.cu - products of many rows of activations and bf16 weights for Hopper, in tiles that make whole turns of the multiprocessors.
+//
+// A tile is 128 rows of activations, the M side of the instruction, by 128 to 192 weight rows; pairs.c takes what makes whole turns, since
+// blocks share no tile. The two blocks of a cluster have the same weights, which each copies in part for both, and neighbouring rows.
+// One thread of a block keeps a belt of stages of 64 columns full; two warpgroups take 64 rows each. Of 168 and 176 weight rows a tile's
+// results leave beside the first stages of the next tile, some after each stage, from registers of their own.
+// In 8 columns of its sums the instruction leaves a thread two weight rows: weights travel in fours of pairs, first rows and then second
+// ones, and after an exchange with the thread after the next one a thread has both rows of two neighbouring pairs.
+// A kernel ends one operation alone and is short: what a launch runs through once comes from memory, a microsecond for some KB.
+#include "ops/activate/activation.cuh"
+#include "ops/matmul/pairs.h"
+#include "ops/matmul/ready_next.cuh"
+#include "ops/matmul/wgmma.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
+
+enum { CONSUMERS = 256, STAGE_COLUMNS = 64, ROWS_BYTES = READY_ROWS * STAGE_COLUMNS * 2, EARLY = 2, FROM_NOW = 4 };
+
+template <u32 WEIGHTS, u32 MODE> struct kernel {
+    static constexpr u32 N = WEIGHTS, pairs = N / 2, eights = (N + 15) / 16; // eights of pairs
+    static constexpr bool GATED = MODE == PAIRS_GATED;
+    static constexpr bool LATE = N == 168 || N == 176; // of 192 registers are short, and of 128 a block has few tiles
+    static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2;
+    static constexpr u32 stage_bytes = ROWS_BYTES + N * STAGE_COLUMNS * 2, n_stages = HOPPER_TILES_ROOM / stage_bytes;
+};
+
+// What the clusters compute, all in turn, neighbours with the same weights, so that these are read from memory once.
+struct walk {
+    u32 n_rows, n_row_tiles, n_stages, n_tiles; // tiles of a cluster
+};
+
+template <class K> static __device__ __forceinline__ struct walk walk_of(const struct pairs_params &p, u32 n_rows)
+{
+    u32 rows = ROWS_CLUSTER * READY_ROWS, n_row_tiles = (n_rows + rows - 1) / rows;
+
+    return { n_rows, n_row_tiles, p.ready_cols / STAGE_COLUMNS, n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs) };
+}
+static __device__ __forceinline__ u32 first_tile()
+{
+    return blockIdx.x / ROWS_CLUSTER;
+}
+static __device__ __forceinline__ u32 next_tile(u32 tile)
+{
+    return tile + gridDim.x / ROWS_CLUSTER;
+}
+static __device__ __forceinline__ u32 first_row(const struct walk &w, u32 tile)
+{
+    return (tile % w.n_row_tiles * ROWS_CLUSTER + blockIdx.x % ROWS_CLUSTER) * READY_ROWS;
+}
+template <class K> static __device__ __forceinline__ u32 first_pair(const struct walk &w, u32 tile)
+{
+    return tile / w.n_row_tiles * K::pairs;
+}
+
+// Where the next stage's copies come from.
+template <class K> struct source {
+    const u8 *rows;        // what lies in the place of rows that do not exist is multiplied for nothing
+    u32 tile, stage, four; // four: the tile's first four pairs
+
+    __device__ __forceinline__ void begin(const struct pairs_params &p, const struct walk &w)
+    {
+        u32 row = min(first_row(w, tile), w.n_rows - 1);
+
+        rows = p.ready_bf16 + (u64)(row / READY_ROWS) * w.n_stages * ROWS_BYTES;
+        stage = 0;
+        four = first_pair<K>(w, tile) / 4;
+    }
+    __device__ __forceinline__ void next(const struct pairs_params &p, const struct walk &w)
+    {
+        rows += ROWS_BYTES;
+        if (++stage < w.n_stages)
+            return;
+        tile = next_tile(tile);
+        if (tile < w.n_tiles)
+            begin(p, w);
+    }
+    // For both blocks, which take the boxes in turns.
+    __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full) const
+    {
+#pragma unroll
+        for (u32 box = 0; box < K::n_boxes; box++) {
+            const u32 at[3] = { stage * STAGE_COLUMNS, four + box * (K::pairs / 4 / K::n_boxes), 0 };
+            if ((box + stage) % ROWS_CLUSTER == blockIdx.x % ROWS_CLUSTER)
+                box_copy_to_all(to + ROWS_BYTES + box * K::box_bytes, &t.w[0], full, at, (1 << ROWS_CLUSTER) - 1);
+        }
+    }
+};
+
+template <class K>
+static __device__ __forceinline__ void produce(const struct tiles_params &t, struct belt<K> belt, const struct walk &w)
+{
+    struct source<K> from, weights;
+    auto early = belt;
+
+    from.tile = first_tile();
+    from.begin(t.pairs, w);
+    weights = from;
+    for (u32 i = 0; i < EARLY && weights.tile < w.n_tiles; i++, weights.next(t.pairs, w), early.next()) {
+        expect_bytes(early.full + 8 * early.at, K::stage_bytes);
+        weights.copy_weights(t, early.stage(), early.full + 8 * early.at);
+    }
+    wait_for_inputs();
+    for (u32 i = 0; from.tile < w.n_tiles; i++, from.next(t.pairs, w), belt.next()) {
+        u32 full = belt.full + 8 * belt.at;
+        if (i >= EARLY) {
+            wait_for_stage(belt.empty + 8 * belt.at, belt.phase ^ 1);
+            expect_bytes(full, K::stage_bytes);
+            from.copy_weights(t, belt.stage(), full);
+        }
+        bulk_copy(belt.stage(), from.rows, ROWS_BYTES, full);
+    }
+}
+
+// A thread's part of a tile: rows `row` and `row` + 8, and of every eight pairs two, from `pair` on.
+struct place {
+    u32 row, n_rows, pair, end;
+};
+struct two_pairs { // of a row: first and second of each
+    f32 first[2], second[2];
+};
+struct inputs { // what is added to both rows
+    float4 add[2];
+};
+
+template <class K>
+static __device__ __forceinline__ struct place place_of(const struct pairs_params &p, const struct walk &w, u32 tile)
+{
+    u32 first = first_pair<K>(w, tile);
+
+    return { first_row(w, tile) + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, w.n_rows, first + threadIdx.x % 4 * 2,
+             min(first + K::pairs, p.n_pairs) };
+}
+
+template <class K>
+static __device__ __forceinline__ struct inputs load_inputs(const struct pairs_params &p, const struct place &a)
+{
+    struct inputs in;
+
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        u32 row = a.row + 8 * i;
+        bool there = !K::GATED && p.add && row < a.n_rows && a.pair < a.end;
+        in.add[i] = there ? *(const float4 *)(p.add + (u64)row * p.out_stride[0] + 2 * a.pair) : make_float4(0, 0, 0, 0);
+    }
+    return in;
+}
+
+static __device__ __forceinline__ void end_gated(const struct tiles_params &t, const struct place &a, u32 row,
+                                                 const struct two_pairs &s)
+{
+    const struct pairs_params &p = t.pairs;
+    f32 v[2];
+
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        f32 gate = t.swapped ? s.second[i] : s.first[i], up = t.swapped ? s.first[i] : s.second[i];
+        v[i] = activation_of(p.activation, gate) * up;
+    }
+    *(float2 *)(p.out[0] + (u64)row * p.out_stride[0] + a.pair) = make_float2(v[0], v[1]);
+    if (p.next.at)
+        put_next(p.next, row, a.pair, v[0], v[1]);
+}
+
+static __device__ __forceinline__ void end_plain(const struct pairs_params &p, const struct place &a, u32 row,
+                                                 const struct two_pairs &s, const float4 &add)
+{
+    float4 v = make_float4(s.first[0] + add.x, s.second[0] + add.y, s.first[1] + add.z, s.second[1] + add.w);
+
+    if (p.bias[0]) {
+        float4 bias = *(const float4 *)(p.bias[0] + 2 * a.pair);
+        v = make_float4(v.x + bias.x, v.y + bias.y, v.z + bias.z, v.w + bias.w);
+    }
+    *(float4 *)(p.out[0] + (u64)row * p.out_stride[0] + 2 * a.pair) = v;
+}
+
+// From the thread after the next one, or before the one before. Not by __shfl_xor_sync: the compiler would make words of the sums that
+// it takes, and move them while products run, which then wait for each other.
+static __device__ __forceinline__ f32 from_second_next(f32 v)
+{
+    f32 got;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, 2, 31, 0xffffffff;" : "=f"(got) : "f"(v));
+    return got;
+}
+
+// Two sums of a row in each of two fours of pairs: threads 0 and 1 of the four have the first rows, 2 and 3 the second ones.
+static __device__ __forceinline__ struct two_pairs exchange(const f32 *a, const f32 *b)
+{
+    bool low = threadIdx.x % 4 < 2;
+    struct two_pairs s;
+
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        f32 own = low ? a[i] : b[i], got = from_second_next(low ? b[i] : a[i]);
+        s.first[i] = low ? own : got;
+        s.second[i] = low ? got : own;
+    }
+    return s;
+}
+
+// The end of eight pairs, all lanes together.
+template <class K>
+static __device__ __forceinline__ void end_eight(const struct tiles_params &t, struct place a, const f32 (&low)[4],
+                                                 const f32 (&high)[4], const struct inputs &in)
+{
+    asm volatile("" : "+r"(a.row), "+r"(a.pair)); // addresses are worked out here, not kept from eight to eight
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        struct two_pairs s = exchange(low + 2 * i, high + 2 * i);
+        u32 row = a.row + 8 * i;
+        if (row >= a.n_rows || a.pair >= a.end)
+            continue;
+        if constexpr (K::GATED)
+            end_gated(t, a, row, s);
+        else
+            end_plain(t.pairs, a, row, s, in.add[i]);
+    }
+}
+
+// A tile's results that leave while the next tile's products run, eight pairs at a time.
+template <class K> struct late {
+    f32 d[2 * K::eights][4];
+    struct place at;
+    struct inputs in; // of the next eight
+    bool there;
+
+    __device__ __forceinline__ void take(const struct tiles_params &t, const f32 (&sums)[K::N / 8][4], const struct place &from)
+    {
+#pragma unroll
+        for (u32 n = 0; n < 2 * K::eights; n++)
+#pragma unroll
+            for (u32 i = 0; i < 4; i++)
+                d[n][i] = n < K::N / 8 ? sums[n < K::N / 8 ? n : 0][i] : 0;
+        at = from;
+        there = true;
+        in = load_inputs<K>(t.pairs, at);
+    }
+    template <u32 E> __device__ __forceinline__ void step(const struct tiles_params &t)
+    {
+        if (!there)
+            return;
+        end_eight<K>(t, at, d[2 * E], d[2 * E + 1], in);
+        at.pair += 8;
+        in = load_inputs<K>(t.pairs, at);
+    }
+};
+
+// A tile's results at once, some eights at a time.
+template <class K>
+static __device__ __forceinline__ void end_now(const struct tiles_params &t, const f32 (&d)[K::N / 8][4], struct place at)
+{
+    const f32 none[4] = { 0, 0, 0, 0 };
+#pragma unroll
+    for (u32 first = 0; first < K::eights; first += FROM_NOW) {
+        struct inputs in[FROM_NOW];
+#pragma unroll
+        for (u32 i = 0; i < FROM_NOW && first + i < K::eights; i++) {
+            struct place a = at;
+            a.pair += 8 * i;
+            in[i] = load_inputs<K>(t.pairs, a);
+        }
+#pragma unroll
+        for (u32 i = 0; i < FROM_NOW && first + i < K::eights; i++, at.pair += 8) {
+            u32 n = 2 * (first + i);
+            end_eight<K>(t, at, d[n], n + 1 < K::N / 8 ? d[n + 1 < K::N / 8 ? n + 1 : 0] : none, in[i]);
+        }
+    }
+}
+
+template <class K> struct products { // of a warpgroup
+    f32 d[K::N / 8][4];
+    u32 own;    // where its rows of a stage begin
+    u32 empty;  // barriers of the block that hears from this lane
+    u32 before; // the stage that products in flight still read
+
+    __device__ __forceinline__ void begin(const struct belt<K> &belt)
+    {
+        own = __shfl_sync(~0u, threadIdx.x / 128, 0) * (ROWS_BYTES / 2);
+        empty = place_in(threadIdx.x % ROWS_CLUSTER, belt.empty);
+#pragma unroll
+        for (u32 n = 0; n < K::N / 8; n++)
+            d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0;
+    }
+    __device__ __forceinline__ void leave(u32 stage) const
+    {
+        if (threadIdx.x % 32 < ROWS_CLUSTER)
+            leave_stage_of(empty + 8 * stage);
+    }
+    // 64 columns. The products just begun run on; those before them are done.
+    __device__ __forceinline__ void multiply(struct belt<K> &belt, bool first)
+    {
+        wait_for_stage(belt.full + 8 * belt.at, belt.phase);
+        u64 rows = tile_descriptor(belt.stage() + own), weights = tile_descriptor(belt.stage() + ROWS_BYTES);
+        wgmma_fence();
+#pragma unroll
+        for (u32 k = 0; k < 4; k++)
+            wgmma(d, rows + NEXT_COLUMNS * k, weights + NEXT_COLUMNS * k, k > 0 || !first);
+        wgmma_turn();
+        if (!first)
+            leave(before);
+        before = belt.at;
+        belt.next();
+    }
+    __device__ __forceinline__ void finish() const
+    {
+        wgmma_finish();
+        leave(before);
+    }
+};
+
+// The first stages of a tile, with the end of the tile before.
+template <u32 E, class K>
+static __device__ __forceinline__ void begin_beside(const struct tiles_params &t, struct products<K> &x, struct late<K> &late,
+                                                    struct belt<K> &belt)
+{
+    x.multiply(belt, E == 0);
+    late.template step<E>(t);
+    if constexpr (E + 1 < K::eights)
+        begin_beside<E + 1>(t, x, late, belt);
+}
+
+template <class K>
+static __device__ __forceinline__ void consume(const struct tiles_params &t, const struct walk &w, struct belt<K> belt)
+{
+    struct products<K> x;
+    struct late<K> late;
+
+    late.there = false;
+    x.begin(belt);
+    wait_for_inputs();
+    for (u32 tile = first_tile(); tile < w.n_tiles; tile = next_tile(tile)) {
+        struct place at = place_of<K>(t.pairs, w, tile);
+        if constexpr (K::LATE)
+            begin_beside<0>(t, x, late, belt);
+        for (u32 stage = K::LATE ? K::eights : 0; stage < w.n_stages; stage++)
+            x.multiply(belt, stage == 0);
+        x.finish();
+        if (K::LATE && next_tile(tile) < w.n_tiles)
+            late.take(t, x.d, at);
+        else
+            end_now<K>(t, x.d, at);
+    }
+}
+
+template <class K> static __device__ __forceinline__ void gemm_rows(const struct tiles_params &t)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct belt<K> belt = {
+    };
+    struct walk &w = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16));
+    bool fills = __shfl_sync(~0u, threadIdx.x / 32, 0) == CONSUMERS / 32;
+
+    belt.data = shared_address(shared);
+    belt.full = belt.data + K::n_stages * K::stage_bytes;
+    belt.empty = belt.full + 8 * K::n_stages;
+    if (fills && elect_one()) {
+        u32 n_rows = n_rows_of(t.pairs.step, t.pairs.rows); // older than any launch of this step
+        prefetch_view(&t.w[0]);
+        for (u32 i = 0; i < K::n_stages; i++) {
+            barrier_begin(belt.full + 8 * i, 1);
+            barrier_begin(belt.empty + 8 * i, ROWS_CLUSTER * CONSUMERS / 32);
+        }
+        show_barriers();
+        w = walk_of<K>(t.pairs, n_rows);
+    }
+    cluster_meet();
+    if (threadIdx.x >= CONSUMERS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (fills && elect_one())
+            produce<K>(t, belt, w);
+        else
+            wait_for_inputs();
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        consume<K>(t, w, belt);
+    }
+    cluster_meet(); // no block ends while another may still write here
+}
+
+#define GEMM_ROWS(name, N, MODE)                                                                            \
+    extern "C" __global__ void __launch_bounds__(HOPPER_THREADS(2), 1) __cluster_dims__(ROWS_CLUSTER, 1, 1) \
+        gemm_rows_##name##N(const __grid_constant__ struct tiles_params t)                                  \
+    {                                                                                                       \
+        gemm_rows<kernel<N, MODE>>(t);                                                                      \
+    }
+#define BOTH(N)                 \
+    GEMM_ROWS(, N, PAIRS_PLAIN) \
+    GEMM_ROWS(gated_, N, PAIRS_GATED)
+BOTH(128)
+BOTH(168)
+BOTH(176)
+BOTH(192)
+#endif
