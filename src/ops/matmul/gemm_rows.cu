@@ -74,38 +74,49 @@ template <class K> struct source {
         if (tile < w.n_tiles)
             begin(p, w);
     }
-    // For both blocks, which take the boxes in turns.
-    __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full) const
+    // alone: for this block. Else for both, which take the boxes in turns.
+    __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full, bool alone) const
     {
 #pragma unroll
         for (u32 box = 0; box < K::n_boxes; box++) {
             const u32 at[3] = { stage * STAGE_COLUMNS, four + box * (K::pairs / 4 / K::n_boxes), 0 };
-            if ((box + stage) % ROWS_CLUSTER == blockIdx.x % ROWS_CLUSTER)
-                box_copy_to_all(to + ROWS_BYTES + box * K::box_bytes, &t.w[0], full, at, (1 << ROWS_CLUSTER) - 1);
+            u32 place = to + ROWS_BYTES + box * K::box_bytes;
+            if (alone)
+                box_copy(place, &t.w[0], full, at, cache_policy(false));
+            else if ((box + stage) % ROWS_CLUSTER == blockIdx.x % ROWS_CLUSTER)
+                box_copy_to_all(place, &t.w[0], full, at, (1 << ROWS_CLUSTER) - 1);
         }
     }
 };
 
+// The first weights: needs neither the other block nor the rows.
 template <class K>
-static __device__ __forceinline__ void produce(const struct tiles_params &t, struct belt<K> belt, const struct walk &w)
+static __device__ __forceinline__ void copy_early(const struct tiles_params &t, struct belt<K> belt, const struct walk &w)
 {
-    struct source<K> from, weights;
-    auto early = belt;
+    struct source<K> from;
 
     from.tile = first_tile();
     from.begin(t.pairs, w);
-    weights = from;
-    for (u32 i = 0; i < EARLY && weights.tile < w.n_tiles; i++, weights.next(t.pairs, w), early.next()) {
-        expect_bytes(early.full + 8 * early.at, K::stage_bytes);
-        weights.copy_weights(t, early.stage(), early.full + 8 * early.at);
+    for (; belt.at < EARLY; from.next(t.pairs, w), belt.next()) {
+        expect_bytes(belt.full + 8 * belt.at, K::stage_bytes);
+        from.copy_weights(t, belt.stage(), belt.full + 8 * belt.at, true);
     }
+}
+
+template <class K>
+static __device__ __forceinline__ void produce(const struct tiles_params &t, struct belt<K> belt, const struct walk &w)
+{
+    struct source<K> from;
+
+    from.tile = first_tile();
+    from.begin(t.pairs, w);
     wait_for_inputs();
     for (u32 i = 0; from.tile < w.n_tiles; i++, from.next(t.pairs, w), belt.next()) {
         u32 full = belt.full + 8 * belt.at;
         if (i >= EARLY) {
             wait_for_stage(belt.empty + 8 * belt.at, belt.phase ^ 1);
             expect_bytes(full, K::stage_bytes);
-            from.copy_weights(t, belt.stage(), full);
+            from.copy_weights(t, belt.stage(), full, false);
         }
         bulk_copy(belt.stage(), from.rows, ROWS_BYTES, full);
     }
@@ -126,9 +137,11 @@ template <class K>
 static __device__ __forceinline__ struct place place_of(const struct pairs_params &p, const struct walk &w, u32 tile)
 {
     u32 first = first_pair<K>(w, tile);
+    struct place a = { first_row(w, tile) + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, w.n_rows, first + threadIdx.x % 4 * 2,
+                       min(first + K::pairs, p.n_pairs) };
 
-    return { first_row(w, tile) + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, w.n_rows, first + threadIdx.x % 4 * 2,
-             min(first + K::pairs, p.n_pairs) };
+    asm volatile("" : "+r"(a.row), "+r"(a.n_rows), "+r"(a.pair), "+r"(a.end)); // now, while products run
+    return a;
 }
 
 template <class K>
@@ -328,11 +341,11 @@ static __device__ __forceinline__ void consume(const struct tiles_params &t, con
     x.begin(belt);
     wait_for_inputs();
     for (u32 tile = first_tile(); tile < w.n_tiles; tile = next_tile(tile)) {
-        struct place at = place_of<K>(t.pairs, w, tile);
         if constexpr (K::LATE)
             begin_beside<0>(t, x, late, belt);
         for (u32 stage = K::LATE ? K::eights : 0; stage < w.n_stages; stage++)
             x.multiply(belt, stage == 0);
+        struct place at = place_of<K>(t.pairs, w, tile);
         x.finish();
         if (K::LATE && next_tile(tile) < w.n_tiles)
             late.take(t, x.d, at);
@@ -361,6 +374,8 @@ template <class K> static __device__ __forceinline__ void gemm_rows(const struct
         }
         show_barriers();
         w = walk_of<K>(t.pairs, n_rows);
+        if (first_tile() < w.n_tiles)
+            copy_early(t, belt, w);
     }
     cluster_meet();
     if (threadIdx.x >= CONSUMERS) {
