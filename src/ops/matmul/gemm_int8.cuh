@@ -39,6 +39,35 @@ static __device__ __forceinline__ int top_threes_signed(u32 word)
     return (int)((word & 0xe0e0e0e0) ^ 0x80808080);
 }
 
+// Of a tile's 16 rows, 16 bytes each at addresses in shared memory that the lanes give, for two times 16 bytes (lanes 16 on: the second): word t
+// of rows g and g + 8 to lane 4 g + t.
+static __device__ __forceinline__ void load_rows(u32 (&words)[4], u32 at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(at));
+}
+static constexpr __device__ bool has_rows_of_16(u32 format) // bytes of quants a block
+{
+    return format == PLANES_Q4_0 || format == PLANES_Q4_1 || format == PLANES_Q5_0 || format == PLANES_Q5_1 || format == PLANES_Q4_K ||
+           format == PLANES_Q5_K;
+}
+
+// Nibbles with one or two more bits of their own, as to_signed wants them: each bit is shifted to its place in one instruction.
+template <u32 F> static __device__ __forceinline__ void unpack_more_bits(u32 word, const u32 (&bits)[2], u32 t, int &low, int &high)
+{
+    if (F == PLANES_Q6_K) {
+        low = (int)(((word << 2 & 0x3c3c3c3c) ^ 0x80808080) ^ (bits[0] << (6 - 2 * t) & 0xc0c0c0c0));
+        high = (int)(((word >> 2 & 0x3c3c3c3c) ^ 0x80808080) ^ (bits[1] << (6 - 2 * t) & 0xc0c0c0c0));
+    } else if (F == PLANES_Q5_0) {
+        low = (int)((word << 3 & 0x78787878) | (~(bits[0] << (7 - t)) & 0x80808080));
+        high = (int)((word >> 1 & 0x78787878) | (~(bits[0] << (3 - t)) & 0x80808080));
+    } else {
+        low = (int)((word & 0x0f0f0f0f) | (bits[0] << (4 - t) & 0x10101010));
+        high = (int)((word >> 4 & 0x0f0f0f0f) | (bits[0] >> t & 0x10101010));
+    }
+}
+
 // Scales that one lane works out for all that want them.
 static constexpr __device__ bool shares_scales(u32 format)
 {
@@ -50,9 +79,12 @@ template <u32 F> struct weights_64 {
     int a[2][4];                         // [block]: row g, row g + 8: elements 4 t ..; the same: elements 16 + 4 t ..
     f32 scale[2][2][2]; // [block][row][half]
 
-    // scales: of row g and the first of the blocks, where lanes share them.
-    __device__ __forceinline__ void load(const struct plane_bytes (&rows)[2], u32 block, const f32 *scales)
+    // scales: of row g and the first of the blocks, where lanes share them. at: load_rows'.
+    __device__ __forceinline__ void load(const struct plane_bytes (&rows)[2], u32 block, const f32 *scales, u32 at)
     {
+        u32 words[4] = {};
+        if (has_rows_of_16(F))
+            load_rows(words, at);
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             struct packed<F> b[2] = {};
@@ -60,7 +92,7 @@ template <u32 F> struct weights_64 {
                 load_threes(rows[i], block, i);
 #pragma unroll
             for (u32 k = 0; k < 2 && F != PLANES_Q3_K; k++)
-                load_ints(rows[i], block + k, b[k], a[k][i], a[k][2 + i]);
+                load_ints(rows[i], block + k, words[2 * k + i], b[k], a[k][i], a[k][2 + i]);
             if (shares_scales(F)) {
                 take_scales(scales + i * 8 * 8 * halves, i);
                 continue;
@@ -103,7 +135,7 @@ template <u32 F> struct weights_64 {
         a[1][i] = top_threes_signed(bits);
         a[1][2 + i] = (int)((w << 5 & 0x60606060) | (~(bits << 3) & 0x80808080));
     }
-    static __device__ __forceinline__ void load_ints(const struct plane_bytes &row, u32 block, struct packed<F> &b, int &low, int &high)
+    static __device__ __forceinline__ void load_ints(const struct plane_bytes &row, u32 block, u32 word, struct packed<F> &b, int &low, int &high)
     {
         u32 t = threadIdx.x & 3;
 
@@ -118,10 +150,15 @@ template <u32 F> struct weights_64 {
             uint2 twos = ((const uint2 *)row.quants)[block];
             unpack_twos(twos.x, twos.y, t, &low, &high);
         } else {
-            u32 word = ((const u32 *)(row.quants + block * 16))[t];
+            if (!has_rows_of_16(F))
+                word = ((const u32 *)(row.quants + block * 16))[t];
             if (F == PLANES_Q4_0) {
                 low = high_nibbles_signed(word << 4);
                 high = high_nibbles_signed(word);
+                return;
+            }
+            if (planes_has_high_bit(F) || F == PLANES_Q6_K) {
+                unpack_more_bits<F>(word, b.high, t, low, high);
                 return;
             }
             unpack_word<F>(word, b.high, t, &low, &high);

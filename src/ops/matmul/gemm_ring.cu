@@ -267,27 +267,31 @@ template <u32 F> struct first_rows {
     }
 };
 
-// The scales of a warp's blocks, of all rows of its tile: a lane does half of a row.
+// The scales of a warp's blocks, of all rows of its tile: a lane does half of a row. Behind them minimums of super blocks, below zero.
 template <u32 F>
 static __device__ __forceinline__ void work_out_scales(const struct plane_bytes &row, const struct first_rows<F> &first, u32 n_blocks, f32 *scales)
 {
     constexpr u32 halves = weights_64<F>::halves;
     u32 half = threadIdx.x & 1;
     float4 *to = (float4 *)(scales + ((threadIdx.x & 31) / 2 * 8 + half * 4) * halves);
+    f32 scale[4][2], minimum[4][2];
 
-    __syncwarp(); // the tile before has been multiplied
 #pragma unroll
     for (u32 i = 0; i < 4; i += 2) {
         struct packed<F> b[2];
-        f32 scale[2][2], offset[2];
         weights_64<F>::load_scales(row, min(first.block + half * 4 + i, n_blocks - 2), b);
-        block_scales<F>(b[0], scale[0], offset);
-        block_scales<F>(b[1], scale[1], offset);
-        if (halves == 2)
-            to[i / 2] = make_float4(scale[0][0], scale[0][1], scale[1][0], scale[1][1]);
-        else
-            ((float2 *)to)[i / 2] = make_float2(scale[0][0], scale[1][0]);
+        block_scales<F>(b[0], scale[i], minimum[i]);
+        block_scales<F>(b[1], scale[i + 1], minimum[i + 1]);
     }
+    __syncwarp(); // the tile before has been multiplied
+    if (halves == 2) {
+        to[0] = make_float4(scale[0][0], scale[0][1], scale[1][0], scale[1][1]);
+        to[1] = make_float4(scale[2][0], scale[2][1], scale[3][0], scale[3][1]);
+    } else {
+        to[0] = make_float4(scale[0][0], scale[1][0], scale[2][0], scale[3][0]);
+    }
+    if (has_minimum(F))
+        to[RING_TILE_ROWS * 8 / 4] = make_float4(minimum[0][0], minimum[1][0], minimum[2][0], minimum[3][0]);
     __syncwarp();
 }
 
@@ -332,20 +336,24 @@ static __device__ __forceinline__ struct split load_sums(const struct pairs_para
     return s;
 }
 
-// The minimums of those blocks, of weight rows g and g + 8.
+// The minimums of those blocks, of weight rows g and g + 8. scales: that lanes share.
 template <u32 F>
-static __device__ __forceinline__ struct split load_minimums(const struct plane_bytes (&rows)[2], const struct first_rows<F> &first, u32 n_blocks, u32 half)
+static __device__ __forceinline__ struct split load_minimums(const struct plane_bytes (&rows)[2], const struct first_rows<F> &first, u32 n_blocks, u32 half,
+                                                             const f32 *scales)
 {
     struct split s;
+    u32 words[4];
 
+    if (shares_scales(F))
+        load_rows(words, shared_address(scales + RING_TILE_ROWS * 8) + threadIdx.x % 16 * 32 + threadIdx.x % 32 / 16 * 16);
 #pragma unroll
     for (u32 k = 0; k < 4; k++) {
         const struct plane_bytes &row = rows[k % 2];
         u32 block = min(first.block + threadIdx.x % 4 + k / 2 * 4, n_blocks - 1);
-        if (F == PLANES_Q2_K)
+        if (shares_scales(F))
+            s.put(k, __uint_as_float(words[k]));
+        else if (F == PLANES_Q2_K)
             s.put(k, -half_of(((const u16 *)row.deltas)[block / 8 * 2 + 1]) * (f32)(row.scales[block * 2 + half] >> 4));
-        else if (planes_has_super_blocks(F))
-            s.put(k, -half_of(((const u16 *)row.deltas)[block / 8 * 2 + 1]) * (f32)row.scales[block * 2 + 1]);
         else
             s.put(k, half_of(((const u16 *)row.scales)[block * 2 + 1]));
     }
@@ -365,7 +373,7 @@ static constexpr __device__ bool keeps_products(u32 format)
 }
 
 template <u32 F, u32 EIGHTS>
-static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)[2], const struct first_rows<F> &first, const u8 *second,
+static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)[2], u32 quants, const struct first_rows<F> &first, const u8 *second,
                                                 const f32 *scales, f32 (&sums)[EIGHTS][4])
 {
     u32 lane = threadIdx.x & 31;
@@ -379,7 +387,7 @@ static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)
         if (i >= first.n)
             break;
         struct weights_64<F> weights;
-        weights.load(rows, first.block + i, scales + i * weights_64<F>::halves);
+        weights.load(rows, first.block + i, scales + i * weights_64<F>::halves, quants + i * 16);
 #pragma unroll
         for (u32 k = 0; k < 2; k++) {
             add_products(weights, k, first.x[i + k], minus_zero, sums[0]);
@@ -400,6 +408,8 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
     u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, slot = 0, parity = 0, place = 0, filled = 1, tile = warp / w.tile_warps;
     const struct row_places<F> upper(parts, tile * RING_TILE_ROWS + lane / 4), lower(parts, tile * RING_TILE_ROWS + lane / 4 + RING_TILE_PAIRS);
     const struct row_places<F> own(parts, tile * RING_TILE_ROWS + lane / 2); // whose scales this lane works out
+    u32 quants = parts.quants.at + (tile * RING_TILE_ROWS + lane % 16) * parts.quants.pitch +
+                 (lane / 16 + warp % w.tile_warps * w.warp_blocks) * 16; // for load_rows
     f32 *scales = room.scales + warp * (ring_scales_bytes(F) / 64);
     struct first_rows<F> first;
     struct split x_sums[EIGHTS][2];
@@ -425,12 +435,12 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
             for (u32 h = 0; h < 2; h++) {
                 if (!has_minimums_of(F, h))
                     continue;
-                struct split minimums = load_minimums(rows, first, w.n_blocks, h);
+                struct split minimums = load_minimums(rows, first, w.n_blocks, h, scales);
 #pragma unroll
                 for (u32 e = 0; e < EIGHTS; e++)
                     add_minimums(minimums, x_sums[e][h], sums[e]);
             }
-            multiply<F, EIGHTS>(rows, first, room.second, scales, sums);
+            multiply<F, EIGHTS>(rows, shared_address(stage) + quants, first, room.second, scales, sums);
         }
         wait_for_stage(shared_address(&state.taken[place]), filled);
         float4 *to = room.sums + (place * RING_WARPS + warp) * p.ring.eights * 32 + lane;

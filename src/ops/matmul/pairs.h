@@ -58,11 +58,11 @@ SHARED_INLINE u32 ring_sums_bytes(u32 eights)
 {
     return RING_ENDERS * 16 * eights * 32 * 16;
 }
-// Scales of super blocks as fp32, which a warp works out once for its tile: [16 warps][16 rows][8 blocks], or halves of blocks.
+// Scales of super blocks as fp32, which a warp works out once for its tile: [16 warps][16 rows][8 blocks], or halves of blocks, or with minimums.
 SHARED_INLINE u32 ring_scales_bytes(u32 format)
 {
-    u32 halves = format == PLANES_Q3_K || format == PLANES_Q6_K;
-    return planes_has_super_blocks(format) && format != PLANES_Q2_K ? 16 * 16 * 8 * 4 << halves : 0;
+    u32 twice = format == PLANES_Q3_K || format == PLANES_Q6_K || format == PLANES_Q4_K || format == PLANES_Q5_K;
+    return planes_has_super_blocks(format) && format != PLANES_Q2_K ? 16 * 16 * 8 * 4 << twice : 0;
 }
 
 struct pairs_params {
