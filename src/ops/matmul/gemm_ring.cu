@@ -5,7 +5,7 @@
 // memory. A pair's two weight rows are rows g and g + 8 of an mma of 16 x 8 x 32, whose exact integers are scaled and added up in fp32.
 // Minimums of blocks times the sums of activations are one product more, of 16 x 8 x 8, for all blocks of a warp.
 // Two warps fill the ring, one with first rows of pairs and one with second ones: a row's part of a plane is a copy of its own, so that
-// eight rows meet in no bank. (cp.async of 16 bytes a lane was slower.)
+// eight rows meet in no bank. Long parts are runs for the copy engine, by one lane, short ones are copied by all lanes.
 // Two more take the stages in turn, add the warps' sums and end the operation while the next stages are multiplied. The first stages
 // are asked for before the block's inputs are there; more than about 120 KB of them stand in the way of the rows. Where a row is long,
 // several blocks share its columns, and when all tiles are done the last block to arrive adds their sums in order.
@@ -27,6 +27,13 @@ struct gemm_state { // barriers of a block; every lane arrives, at no cost: race
     u64 from[RING_FILLERS][4][2 * RING_TILE_PAIRS];
 };
 
+// What a kernel ends: anything, or of up to eight rows rows made ready for the next product, gate and up, or q, k and v.
+enum ring_end { END_ANY, END_NEXT, END_GATED, END_ROPE };
+template <enum ring_end END> static __device__ __forceinline__ u32 mode_of(const struct pairs_params &p)
+{
+    return END == END_NEXT ? PAIRS_PLAIN : END == END_GATED ? PAIRS_GATED : END == END_ROPE ? PAIRS_ROPE : p.mode;
+}
+
 // What a block of threads has to do.
 struct work {
     u32 first, end;                 // tiles
@@ -34,13 +41,14 @@ struct work {
     u32 share, pass, n_rows;        // n_rows: of this pass
     u32 tile_warps, each, n_stages; // each: tiles of a stage
     u32 warp_blocks;                // that a warp multiplies, an even number
+    u32 eights;                     // of rows that a pass may have
 };
 
-template <bool NEXT> static __device__ __forceinline__ struct work work_of(const struct pairs_params &p)
+template <enum ring_end END> static __device__ __forceinline__ struct work work_of(const struct pairs_params &p)
 {
     u32 n_tiles = (p.n_pairs + RING_TILE_PAIRS - 1) / RING_TILE_PAIRS, n_groups = gridDim.x / p.ring.n_shares;
     u32 group = blockIdx.x / p.ring.n_shares, before = blockIdx.y * RING_PASS_ROWS, all = n_rows_of(p.step, p.rows);
-    constexpr u32 two = NEXT ? 1 : 0;
+    constexpr u32 two = END == END_NEXT ? 1 : 0;
     struct work w;
 
     w.first = (n_tiles >> two) * group / n_groups << two;
@@ -54,18 +62,19 @@ template <bool NEXT> static __device__ __forceinline__ struct work work_of(const
     w.each = RING_WARPS / w.tile_warps;
     w.warp_blocks = (p.ring.share_blocks + 2 * w.tile_warps - 1) / (2 * w.tile_warps) * 2;
     w.n_stages = (w.end - w.first + w.each - 1) / w.each;
+    w.eights = END == END_ANY ? p.ring.eights : 1;
     return w;
 }
+
+// Bytes of a row's part of a plane that lanes copy where there are super blocks. Else, and of more, it is a run, for each of which the copy
+// engine takes some 55 cycles, whatever its length.
+enum { MOST_WORDS = 256 };
 
 // One plane of a stage: [rows][pitch], of each row what lies in this share of the columns.
 struct plane_part {
     u32 at, bytes, pitch; // at: in the stage
-    bool whole;           // 16-byte words
-
-    __device__ __forceinline__ u32 in_words() const
-    {
-        return whole ? bytes : 0;
-    }
+    u32 word;             // of 16 or 4 bytes
+    u32 run;              // bytes, or 0: words
 };
 template <u32 F> struct stage_parts {
     struct plane_part quants, high, scales, deltas;
@@ -80,7 +89,8 @@ template <u32 F> struct stage_parts {
     }
     static __device__ __forceinline__ struct plane_part part(u32 at, u64 row, u64 share, u64 mine)
     {
-        return { at, (u32)mine, ring_pitch(share), (row | share) % 16 == 0 };
+        u32 word = (row | share) % 16 == 0 ? 16 : 4, words = planes_has_super_blocks(F) ? MOST_WORDS : 0;
+        return { at, (u32)mine, ring_pitch(share), word, word == 16 && mine > words ? (u32)mine : 0 };
     }
 };
 
@@ -106,47 +116,36 @@ template <u32 F> struct row_places {
     }
 };
 
-// Of a filler's stage: lane n < 8 knows its row of pair n of a tile, lane 8 + n that of the next tile. Their addresses go through shared
-// memory to one lane, which issues all copies: lanes that issue their own take turns of some 100 cycles each.
-struct filled_row {
-    u32 index, row, matrix; // index: in the stage. Pairs beyond the last repeat it
-    bool exists;
-};
-static __device__ __forceinline__ struct filled_row find_row(const struct pairs_params &p, const struct work &w, u32 tile,
-                                                             u32 second)
-{
-    u32 lane = threadIdx.x & 31, more = lane / RING_TILE_PAIRS, at = tile * RING_TILE_PAIRS + lane;
-    struct pair r = pair_find(p, p.first_pair + min(at, p.n_pairs - 1));
-
-    return { more * RING_TILE_ROWS + second * RING_TILE_PAIRS + lane % RING_TILE_PAIRS, second ? r.row[1] : r.row[0],
-             second ? r.matrix[1] : r.matrix[0], more < min(w.end - tile, w.each) };
-}
-
-template <u32 F> struct filler {
+// Fills stages with first rows of pairs, or with second ones. Long rows' addresses go through shared memory to one lane, elected so that the
+// compiler knows it is alone: lanes that issue copies of their own take turns of some 100 cycles each.
+template <u32 F, enum ring_end END> struct filler {
     const struct pairs_params &p;
     const struct work &w;
     const struct stage_parts<F> parts;
-    u64 (&from)[4][2 * RING_TILE_PAIRS]; // [plane][row of this filler]
-    u32 second;                          // fills the second rows of the pairs
+    u64 (&from)[4][2 * RING_TILE_PAIRS]; // [plane][row], of one or two tiles
+    u32 second;                          // rows of pairs
 
-    // Before the stage is free.
-    __device__ __forceinline__ void find(const struct filled_row &r)
+    // Lane n < 8 knows pair n of a tile, lane 8 + n that of the next tile. Pairs beyond the last repeat it.
+    __device__ __forceinline__ void find(u32 tile, u32 n_tiles)
     {
-        u32 first = w.first_block * 32, cols = p.n_cols, lane = threadIdx.x & 31;
-        const struct planes &planes = p.w[r.matrix];
+        u32 lane = threadIdx.x & 31, first = w.first_block * 32, cols = p.n_cols;
+        struct pair r = pair_find(p, p.first_pair + min(tile * RING_TILE_PAIRS + lane, p.n_pairs - 1), mode_of<END>(p));
+        const struct planes &planes = p.w[second ? r.matrix[1] : r.matrix[0]];
+        u32 row = second ? r.row[1] : r.row[0];
 
-        if (!r.exists)
-            return;
-        from[0][lane] = (u64)planes.quants + r.row * planes_quants_bytes(F, cols) + planes_quants_bytes(F, first);
-        from[1][lane] = (u64)planes.high + r.row * planes_high_bytes(F, cols) + planes_high_bytes(F, first);
-        from[2][lane] = (u64)planes.scales + r.row * planes_scales_bytes(F, cols) + planes_scales_bytes(F, first);
-        from[3][lane] = (u64)planes.deltas + r.row * planes_deltas_bytes(F, cols) + planes_deltas_bytes(F, first);
+        if (lane < n_tiles * RING_TILE_PAIRS) {
+            from[0][lane] = (u64)planes.quants + row * planes_quants_bytes(F, cols) + planes_quants_bytes(F, first);
+            from[1][lane] = (u64)planes.high + row * planes_high_bytes(F, cols) + planes_high_bytes(F, first);
+            from[2][lane] = (u64)planes.scales + row * planes_scales_bytes(F, cols) + planes_scales_bytes(F, first);
+            from[3][lane] = (u64)planes.deltas + row * planes_deltas_bytes(F, cols) + planes_deltas_bytes(F, first);
+        }
+        __syncwarp();
     }
-    __device__ __forceinline__ void copy(u32 plane, const struct plane_part &part, u32 n_tiles, u32 slot, u32 full)
+    __device__ __forceinline__ void copy_runs(u32 plane, const struct plane_part &part, u32 n_tiles, u32 slot, u32 full) const
     {
         u32 to = slot + part.at + second * RING_TILE_PAIRS * part.pitch;
 
-        if (part.in_words() == 0)
+        if (part.run == 0)
             return;
 #pragma unroll 1
         for (u32 tile = 0; tile < n_tiles; tile++, to += RING_TILE_ROWS * part.pitch)
@@ -154,29 +153,37 @@ template <u32 F> struct filler {
             for (u32 i = 0; i < RING_TILE_PAIRS; i++)
                 copy_run(to + i * part.pitch, (const u8 *)from[plane][tile * RING_TILE_PAIRS + i], part.bytes, full);
     }
-    __device__ __forceinline__ void copy_words(const struct filled_row &r, u32 plane, const struct plane_part &part, u32 slot)
+    // Four lanes a row.
+    __device__ __forceinline__ void copy_words(u32 plane, const struct plane_part &part, u32 n_tiles, u32 slot) const
     {
-        const u8 *at = (const u8 *)from[plane][threadIdx.x & 31];
+        u32 row = threadIdx.x % 32 / 4, to = slot + part.at + (second * RING_TILE_PAIRS + row) * part.pitch, step = 4 * part.word;
 
-        for (u32 i = 0; i < part.bytes && r.exists && !part.whole; i += 4)
-            copy_word(slot + part.at + r.index * part.pitch + i, at + i);
+        if (part.run > 0)
+            return;
+#pragma unroll 1
+        for (u32 tile = 0; tile < n_tiles; tile++, to += RING_TILE_ROWS * part.pitch) {
+            const u8 *at = (const u8 *)from[plane][tile * RING_TILE_PAIRS + row];
+            for (u32 i = threadIdx.x % 4 * part.word; i < part.bytes; i += step)
+                if (part.word == 16)
+                    copy_16(to + i, at + i);
+                else
+                    copy_word(to + i, at + i);
+        }
     }
-    __device__ __forceinline__ void fill(const struct filled_row &r, u32 n_tiles, u32 slot, u32 full)
+    __device__ __forceinline__ void fill(u32 n_tiles, u32 slot, u32 full) const
     {
-        __syncwarp();
         if (elect_one()) {
-            expect_bytes(
-                full, n_tiles * RING_TILE_PAIRS *
-                          (parts.quants.in_words() + parts.high.in_words() + parts.scales.in_words() + parts.deltas.in_words()));
-            copy(0, parts.quants, n_tiles, slot, full);
-            copy(1, parts.high, n_tiles, slot, full);
-            copy(2, parts.scales, n_tiles, slot, full);
-            copy(3, parts.deltas, n_tiles, slot, full);
+            expect_bytes(full, n_tiles * RING_TILE_PAIRS * (parts.quants.run + parts.high.run + parts.scales.run + parts.deltas.run));
+            copy_runs(0, parts.quants, n_tiles, slot, full);
+            copy_runs(1, parts.high, n_tiles, slot, full);
+            copy_runs(2, parts.scales, n_tiles, slot, full);
+            copy_runs(3, parts.deltas, n_tiles, slot, full);
         }
         if (p.ring.words) {
-            copy_words(r, 1, parts.high, slot);
-            copy_words(r, 2, parts.scales, slot);
-            copy_words(r, 3, parts.deltas, slot);
+            copy_words(0, parts.quants, n_tiles, slot);
+            copy_words(1, parts.high, n_tiles, slot);
+            copy_words(2, parts.scales, n_tiles, slot);
+            copy_words(3, parts.deltas, n_tiles, slot);
             arrive_with_words(full);
         }
         __syncwarp();
@@ -189,33 +196,28 @@ struct room { // in dynamic shared memory
     f32 *scales;  // ring_scales_bytes
     u8 *stages;
 };
-template <u32 F> static __device__ __forceinline__ struct room room_of(const struct pairs_params &p, u8 *shared)
+template <u32 F> static __device__ __forceinline__ struct room room_of(const struct pairs_params &p, const struct work &w, u8 *shared)
 {
-    struct room r = { shared, (float4 *)(shared + (p.ring.eights - 1) * p.ring.share_blocks * READY_INT8_BYTES), nullptr, nullptr };
-    r.scales = (f32 *)((u8 *)r.sums + ring_sums_bytes(p.ring.eights));
+    struct room r = { shared, (float4 *)(shared + (w.eights - 1) * p.ring.share_blocks * READY_INT8_BYTES), nullptr, nullptr };
+    r.scales = (f32 *)((u8 *)r.sums + ring_sums_bytes(w.eights));
     r.stages = (u8 *)r.scales + ring_scales_bytes(F);
     return r;
 }
 
-template <u32 F>
-static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct work &w, const struct room &room,
-                                               struct gemm_state &state)
+template <u32 F, enum ring_end END>
+static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
 {
     u32 second = threadIdx.x / 32 - RING_WARPS, slot = 0, turn = 0;
-    struct filler<F> filler = {
-        p, w, { p, w }, state.from[second], second
-    };
+    struct filler<F, END> filler = { p, w, { p, w }, state.from[second], second };
 
     for (u32 i = 0; i < w.n_stages; i++) {
-        u32 tile = w.first + i * w.each;
-        struct filled_row row = find_row(p, w, tile, second);
-        filler.find(row);
+        u32 tile = w.first + i * w.each, n_tiles = min(w.end - tile, w.each);
+        filler.find(tile, n_tiles); // before the stage is free
         if (i == p.ring.early)
             wait_for_inputs(); // nothing is read of them here, but their readers come first
         if (turn > 0)
             wait_for_stage(shared_address(&state.empty[slot]), (turn - 1) & 1);
-        filler.fill(row, min(w.end - tile, w.each), shared_address(room.stages) + slot * p.ring.stage_bytes,
-                    shared_address(&state.full[slot]));
+        filler.fill(n_tiles, shared_address(room.stages) + slot * p.ring.stage_bytes, shared_address(&state.full[slot]));
         slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
         turn += slot == 0;
     }
@@ -366,10 +368,10 @@ static __device__ __forceinline__ void add_minimums(const struct split &minimums
     mma_tf32(sums, minimums.high, x.high);
 }
 
-// The products of minus_zero with all scales of activations, in registers that more to unpack would not leave.
-static constexpr __device__ bool keeps_products(u32 format)
+// Of so many blocks the products of their scales with minus_zero stay in registers. What is harder to unpack leaves none.
+static constexpr __device__ u32 kept_products(u32 format)
 {
-    return format == PLANES_Q4_0 || format == PLANES_Q8_0 || format == PLANES_Q3_K;
+    return format == PLANES_Q8_0 ? WARP_BLOCKS : format == PLANES_Q4_0 || format == PLANES_Q3_K ? WARP_BLOCKS / 2 : 0;
 }
 
 template <u32 F, u32 EIGHTS>
@@ -380,12 +382,12 @@ static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)
     f32 minus_zero = -FACING_ZERO;
 
     scales += lane / 4 * 8 * weights_64<F>::halves;
-    if (EIGHTS > 1 || !keeps_products(F))
-        asm volatile("" : "+f"(minus_zero));
 #pragma unroll
     for (u32 i = 0; i < WARP_BLOCKS; i += 2) {
         if (i >= first.n)
             break;
+        if (EIGHTS > 1 || i + 1 > kept_products(F))
+            asm volatile("" : "+f"(minus_zero));
         struct weights_64<F> weights;
         weights.load(rows, first.block + i, scales + i * weights_64<F>::halves, quants + i * 16);
 #pragma unroll
@@ -443,7 +445,7 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
             multiply<F, EIGHTS>(rows, shared_address(stage) + quants, first, room.second, scales, sums);
         }
         wait_for_stage(shared_address(&state.taken[place]), filled);
-        float4 *to = room.sums + (place * RING_WARPS + warp) * p.ring.eights * 32 + lane;
+        float4 *to = room.sums + (place * RING_WARPS + warp) * w.eights * 32 + lane;
         to[0] = make_float4(sums[0][0], sums[0][1], sums[0][2], sums[0][3]);
         if (EIGHTS > 1)
             to[32] = make_float4(sums[EIGHTS - 1][0], sums[EIGHTS - 1][1], sums[EIGHTS - 1][2], sums[EIGHTS - 1][3]);
@@ -485,7 +487,7 @@ static __device__ __forceinline__ float2 row_factors(const struct pairs_params &
 }
 
 // What a lane ends: a pair and up to two rows, with all that their end reads.
-struct ending {
+template <enum ring_end END> struct ending {
     struct pair pair;
     struct pair_inputs in[2];
     u32 row, n; // row: of the step
@@ -495,19 +497,19 @@ struct ending {
         u32 lane = threadIdx.x & 31, number = at.tile * RING_TILE_PAIRS + lane / 4, first = at.eight * 8 + lane % 4 * 2;
         n = number < p.n_pairs && first < w.n_rows ? min(w.n_rows - first, 2u) : 0;
         row = w.pass * RING_PASS_ROWS + first;
-        pair = pair_find(p, p.first_pair + min(number, p.n_pairs - 1));
+        pair = pair_find(p, p.first_pair + min(number, p.n_pairs - 1), mode_of<END>(p));
         in[0] = in[1] = {};
         if (n > 0)
-            in[0] = pair_load(p, pair, row);
+            in[0] = pair_load(p, pair, row, mode_of<END>(p));
         if (n > 1)
-            in[1] = pair_load(p, pair, row + 1);
+            in[1] = pair_load(p, pair, row + 1, mode_of<END>(p));
     }
     __device__ __forceinline__ void end(const struct pairs_params &p, float4 sum, float2 factor) const
     {
         if (n > 0)
-            pair_end(p, pair, row, in[0], make_float2(sum.x * factor.x, sum.z * factor.x));
+            pair_end(p, pair, row, in[0], make_float2(sum.x * factor.x, sum.z * factor.x), mode_of<END>(p));
         if (n > 1)
-            pair_end(p, pair, row + 1, in[1], make_float2(sum.y * factor.y, sum.w * factor.y));
+            pair_end(p, pair, row + 1, in[1], make_float2(sum.y * factor.y, sum.w * factor.y), mode_of<END>(p));
     }
 };
 
@@ -555,7 +557,7 @@ struct ending_two {
 static __device__ __forceinline__ float4 *shares_of(const struct pairs_params &p, const struct work &w, const struct place &at)
 {
     u32 n_tiles = (p.n_pairs + RING_TILE_PAIRS - 1) / RING_TILE_PAIRS;
-    u64 unit = ((u64)w.pass * n_tiles + at.tile) * p.ring.eights + at.eight;
+    u64 unit = ((u64)w.pass * n_tiles + at.tile) * w.eights + at.eight;
     return (float4 *)p.partial + unit * p.ring.n_shares * 32 + (threadIdx.x & 31);
 }
 
@@ -571,14 +573,14 @@ static __device__ __forceinline__ float4 add_shares(const struct pairs_params &p
     return sum;
 }
 
-static __device__ __forceinline__ void end_shared(const struct pairs_params &p, const struct work &w)
+template <enum ring_end END> static __device__ __forceinline__ void end_shared(const struct pairs_params &p, const struct work &w)
 {
-    u32 log2 = w.n_rows > 8;
+    u32 log2 = END == END_ANY && w.n_rows > 8;
     float2 factors = row_factors(p);
 
     for (u32 unit = threadIdx.x / 32; unit < (w.end - w.first) << log2; unit += GEMM_RING_THREADS / 32) {
         struct place at = { w.first + (unit >> log2), unit & log2 };
-        struct ending ending;
+        struct ending<END> ending;
         ending.load(p, w, at);
         ending.end(p, add_shares(p, shares_of(p, w, at)), factors);
     }
@@ -597,7 +599,7 @@ static __device__ __forceinline__ void end_shared_two(const struct pairs_params 
 }
 
 // The whole block, when it has put down its sums: the last of those that share the columns ends the tiles.
-template <bool NEXT> static __device__ __forceinline__ void meet_shares(const struct pairs_params &p, const struct work &w)
+template <enum ring_end END> static __device__ __forceinline__ void meet_shares(const struct pairs_params &p, const struct work &w)
 {
     u32 *arrived = &p.arrived[w.pass * (gridDim.x / p.ring.n_shares) + blockIdx.x / p.ring.n_shares];
 
@@ -607,10 +609,10 @@ template <bool NEXT> static __device__ __forceinline__ void meet_shares(const st
     if (!__syncthreads_or(last))
         return;
     __threadfence();
-    if (NEXT)
+    if (END == END_NEXT)
         end_shared_two(p, w);
     else
-        end_shared(p, w);
+        end_shared<END>(p, w);
     if (threadIdx.x == 0)
         *arrived = 0;
 }
@@ -629,11 +631,11 @@ static __device__ __forceinline__ float4 add_warps(const struct work &w, const f
 }
 
 // One of the enders: a stage of every RING_ENDERS.
-template <bool NEXT>
+template <enum ring_end END>
 static __device__ __forceinline__ void end_stages(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
 {
-    bool whole = !NEXT && p.ring.n_shares == 1; // columns
-    u32 ender = threadIdx.x / 32 - RING_WARPS - RING_FILLERS, lane = threadIdx.x & 31, parity = 0, log2 = w.n_rows > 8;
+    bool whole = END != END_NEXT && p.ring.n_shares == 1; // columns
+    u32 ender = threadIdx.x / 32 - RING_WARPS - RING_FILLERS, lane = threadIdx.x & 31, parity = 0, log2 = END == END_ANY && w.n_rows > 8;
 
     wait_for_inputs();
     float2 factors = make_float2(1, 1);
@@ -643,13 +645,13 @@ static __device__ __forceinline__ void end_stages(const struct pairs_params &p, 
         u32 tile = w.first + i * w.each, n = min(w.end - tile, w.each) << log2;
         for (u32 unit = 0; unit < n; unit++) {
             struct place at = { tile + (unit >> log2), unit & log2 };
-            struct ending ending;
+            struct ending<END> ending;
             if (whole)
                 ending.load(p, w, at);
             if (unit == 0)
                 wait_for_stage(shared_address(&state.summed[ender]), parity);
-            u32 from = ((ender * RING_WARPS + (unit >> log2) * w.tile_warps) * p.ring.eights + at.eight) * 32 + lane;
-            float4 sum = add_warps(w, room.sums + from, p.ring.eights * 32);
+            u32 from = ((ender * RING_WARPS + (unit >> log2) * w.tile_warps) * w.eights + at.eight) * 32 + lane;
+            float4 sum = add_warps(w, room.sums + from, w.eights * 32);
             if (whole)
                 ending.end(p, sum, factors);
             else
@@ -675,19 +677,19 @@ static __device__ __forceinline__ void end_stages_two(const struct pairs_params 
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             wait_for_stage(shared_address(&state.summed[i]), parity);
-            sums[i] = add_warps(w, room.sums + i * RING_WARPS * p.ring.eights * 32 + lane, p.ring.eights * 32);
+            sums[i] = add_warps(w, room.sums + i * RING_WARPS * w.eights * 32 + lane, w.eights * 32);
             leave_stage(shared_address(&state.taken[i]));
         }
         two.end(p, sums);
     }
 }
 
-template <u32 F, bool NEXT> static __device__ __forceinline__ void gemm_ring(const struct pairs_params &p)
+template <u32 F, enum ring_end END> static __device__ __forceinline__ void gemm_ring(const struct pairs_params &p)
 {
     extern __shared__ __align__(128) u8 gemm_shared[];
     __shared__ struct gemm_state state;
-    struct work w = work_of<NEXT>(p); // the step is older than any launch
-    struct room room = room_of<F>(p, gemm_shared);
+    struct work w = work_of<END>(p); // the step is older than any launch
+    struct room room = room_of<F>(p, w, gemm_shared);
     u32 warp = threadIdx.x / 32;
 
     let_next_begin();
@@ -708,29 +710,31 @@ template <u32 F, bool NEXT> static __device__ __forceinline__ void gemm_ring(con
         show_barriers();
     }
     __syncthreads();
-    if (warp >= RING_WARPS + RING_FILLERS && NEXT && p.ring.n_shares == 1)
+    if (warp >= RING_WARPS + RING_FILLERS && END == END_NEXT && p.ring.n_shares == 1)
         end_stages_two(p, w, room, state);
     else if (warp >= RING_WARPS + RING_FILLERS)
-        end_stages<NEXT>(p, w, room, state);
+        end_stages<END>(p, w, room, state);
     else if (warp >= RING_WARPS)
-        produce<F>(p, w, room, state);
-    else if (!NEXT && w.n_rows > 8)
+        produce<F, END>(p, w, room, state);
+    else if (END == END_ANY && w.n_rows > 8)
         consume<F, 2>(p, w, room, state);
     else
         consume<F, 1>(p, w, room, state);
     if (p.ring.n_shares > 1)
-        meet_shares<NEXT>(p, w);
+        meet_shares<END>(p, w);
 }
 
-#define GEMM_RING_ONE(name, F, NEXT)                                                                      \
-    extern "C" __global__ void __launch_bounds__(GEMM_RING_THREADS, 1)                                    \
-        gemm_ring_##name(const __grid_constant__ struct pairs_params p)                                   \
-    {                                                                                                     \
-        gemm_ring<F, NEXT>(p);                                                                            \
+#define GEMM_RING_ONE(name, F, END)                                     \
+    extern "C" __global__ void __launch_bounds__(GEMM_RING_THREADS, 1)  \
+        gemm_ring_##name(const __grid_constant__ struct pairs_params p) \
+    {                                                                   \
+        gemm_ring<F, END>(p);                                           \
     }
-#define GEMM_RING(name, F)                                                                                \
-    GEMM_RING_ONE(name, F, false)                                                                         \
-    GEMM_RING_ONE(next_##name, F, true)
+#define GEMM_RING(name, F)                   \
+    GEMM_RING_ONE(name, F, END_ANY)          \
+    GEMM_RING_ONE(next_##name, F, END_NEXT)  \
+    GEMM_RING_ONE(gated_##name, F, END_GATED) \
+    GEMM_RING_ONE(rope_##name, F, END_ROPE)
 GEMM_RING(q4_0, PLANES_Q4_0)
 GEMM_RING(q4_1, PLANES_Q4_1)
 GEMM_RING(q5_0, PLANES_Q5_0)

@@ -83,14 +83,14 @@ static bool plan_gemm_ring(const struct cuda_plan *p, struct part part, u32 n_co
         if (depth < 2)
             continue;
         u32 cols = share * 32, early = RING_BYTES / stage < 2 ? 2 : RING_BYTES / stage;
-        u32 most = early + planes_has_super_blocks(format);
+        u32 super = planes_has_super_blocks(format), most = early + super;
         u64 odd = row[1] | planes_high_bytes(format, cols) | row[2] | planes_scales_bytes(format, cols) | row[3] |
                   planes_deltas_bytes(format, cols);
         depth = depth < most ? depth : most;
         *ring = (struct pairs_ring){ .depth = depth < RING_MOST_DEPTH ? depth : RING_MOST_DEPTH,
                                      .early = early,
                                      .stage_bytes = stage,
-                                     .words = odd % 16 != 0,
+                                     .words = super || odd % 16 != 0,
                                      .share_blocks = share,
                                      .n_shares = divide_up(n_blocks, share),
                                      .eights = eights };
@@ -387,6 +387,16 @@ static void hand_over_ring(struct cuda_plan *p, struct pairs_params *params, u32
         params->next = pairs_hand_over(p, params->out[0], KNOWS_RING | KNOWS_NORM);
 }
 
+// Up to eight rows have kernels that know how they end: instructions that a launch runs through once are not free.
+static const char *ring_end(const struct pairs_params *params, u32 max_rows)
+{
+    if (params->next.at)
+        return "next_";
+    if (max_rows > 8)
+        return "";
+    return params->mode == PAIRS_GATED ? "gated_" : params->mode == PAIRS_ROPE ? "rope_" : "";
+}
+
 // Sums of shares go to the tape's private memory, behind what the rows take there.
 static void launch_ring(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
@@ -405,7 +415,7 @@ static void launch_ring(struct cuda_plan *p, struct pairs_params *params, struct
         p->counters_bytes = (u64)groups * n_passes * 4 > p->counters_bytes ? (u64)groups * n_passes * 4 : p->counters_bytes;
         params->arrived = p->counters_at;
     }
-    snprintf(name, sizeof name, "gemm_ring_%s%s", params->next.at ? "next_" : "", format_name(part.format));
+    snprintf(name, sizeof name, "gemm_ring_%s%s", ring_end(params, part.max_rows), format_name(part.format));
     cuda_launch_add(p, name, (struct cuda_shape){ { groups * n_shares, n_passes, 1 }, GEMM_RING_THREADS, shared }, params,
                     sizeof *params);
 }

@@ -27,7 +27,7 @@ static __device__ __forceinline__ struct pair pair_plain(u32 at, u32 matrix, u32
 }
 
 // Pair `at` of q, k and v, one matrix after the other; each has an even number of rows.
-static __device__ __forceinline__ struct pair pair_rope(const struct pairs_params &p, u32 at)
+static __device__ __forceinline__ struct pair pair_rope(const struct pairs_params &p, u32 at, u32 mode)
 {
     u32 half = p.rope.pages.head_dim / 2, n_q = p.w[0].n_rows / 2, n_kv = p.w[1].n_rows / 2, matrix = 0;
 
@@ -39,7 +39,7 @@ static __device__ __forceinline__ struct pair pair_rope(const struct pairs_param
     struct pair r = pair_plain(at, matrix, ~0u);
     u32 head = at / half, i = at - head * half;
     r.head = head;
-    if (p.mode == PAIRS_THREE || 2 * i >= p.rope.n_dims)
+    if (mode == PAIRS_THREE || 2 * i >= p.rope.n_dims)
         return r;
     if (matrix < 2)
         r.turn = 2 * i;
@@ -50,11 +50,12 @@ static __device__ __forceinline__ struct pair pair_rope(const struct pairs_param
     return r;
 }
 
-static __device__ __forceinline__ struct pair pair_find(const struct pairs_params &p, u32 at)
+// mode, here and below: p.mode, or a constant that a kernel is for.
+static __device__ __forceinline__ struct pair pair_find(const struct pairs_params &p, u32 at, u32 mode)
 {
-    if (p.mode >= PAIRS_ROPE)
-        return pair_rope(p, at);
-    if (p.mode == PAIRS_GATED) {
+    if (mode >= PAIRS_ROPE)
+        return pair_rope(p, at, mode);
+    if (mode == PAIRS_GATED) {
         struct pair r;
         r.matrix[0] = 0;
         r.matrix[1] = 1;
@@ -65,6 +66,11 @@ static __device__ __forceinline__ struct pair pair_find(const struct pairs_param
         return r;
     }
     return pair_plain(at, 0, p.w[0].n_rows);
+}
+
+static __device__ __forceinline__ struct pair pair_find(const struct pairs_params &p, u32 at)
+{
+    return pair_find(p, at, p.mode);
 }
 
 // What the end of a pair reads, loaded ahead of the sums.
@@ -79,16 +85,16 @@ static __device__ __forceinline__ struct page_side page_side_of(const struct pai
 }
 
 // What is older than any launch of this step.
-static __device__ __forceinline__ struct pair_inputs pair_load_early(const struct pairs_params &p, const struct pair &r, u32 row)
+static __device__ __forceinline__ struct pair_inputs pair_load_early(const struct pairs_params &p, const struct pair &r, u32 row, u32 mode)
 {
     struct pair_inputs in = { { 0, 0 }, { 0, 0 }, 1, 0, 0, 0 };
-    const f32 *bias = p.bias[r.matrix[0]];
+    const f32 *bias = mode == PAIRS_GATED ? nullptr : p.bias[r.matrix[0]];
 
     if (bias) {
         in.bias[0] = bias[r.row[0]];
         in.bias[1] = bias[r.row[1]];
     }
-    if (p.mode == PAIRS_ROPE && r.matrix[0] > 0) {
+    if (mode == PAIRS_ROPE && r.matrix[0] > 0) {
         u32 position = step_positions(p.step)[row], token = position % PAGE_TOKENS, dims = r.head * p.rope.pages.head_dim;
         u32 page = p.table[(u64)step_slots(p.step)[row] * p.rope.pages.max_pages + position / PAGE_TOKENS];
         struct page_side side = page_side_of(p, r);
@@ -97,28 +103,40 @@ static __device__ __forceinline__ struct pair_inputs pair_load_early(const struc
     }
     return in;
 }
-static __device__ __forceinline__ void pair_load_late(const struct pairs_params &p, const struct pair &r, u32 row, struct pair_inputs &in)
+static __device__ __forceinline__ void pair_load_late(const struct pairs_params &p, const struct pair &r, u32 row, struct pair_inputs &in, u32 mode)
 {
-    if (p.add) {
+    if (mode < PAIRS_ROPE && mode != PAIRS_GATED && p.add) {
         in.add[0] = p.add[(u64)row * p.out_stride[0] + r.row[0]];
         in.add[1] = p.add[(u64)row * p.out_stride[0] + r.row[1]];
     }
-    if (r.turn != ~0u) {
+    if (mode == PAIRS_ROPE && r.turn != ~0u) {
         float2 angle = *(const float2 *)(p.angles + (u64)row * p.rope.n_dims + r.turn);
         in.cosine = angle.x;
         in.sine = angle.y;
     }
 }
+static __device__ __forceinline__ struct pair_inputs pair_load_early(const struct pairs_params &p, const struct pair &r, u32 row)
+{
+    return pair_load_early(p, r, row, p.mode);
+}
+static __device__ __forceinline__ void pair_load_late(const struct pairs_params &p, const struct pair &r, u32 row, struct pair_inputs &in)
+{
+    pair_load_late(p, r, row, in, p.mode);
+}
+static __device__ __forceinline__ struct pair_inputs pair_load(const struct pairs_params &p, const struct pair &r, u32 row, u32 mode)
+{
+    struct pair_inputs in = pair_load_early(p, r, row, mode);
+    pair_load_late(p, r, row, in, mode);
+    return in;
+}
 static __device__ __forceinline__ struct pair_inputs pair_load(const struct pairs_params &p, const struct pair &r, u32 row)
 {
-    struct pair_inputs in = pair_load_early(p, r, row);
-    pair_load_late(p, r, row, in);
-    return in;
+    return pair_load(p, r, row, p.mode);
 }
 
 // q, k or v: bias, RoPE, and to its place.
 static __device__ __forceinline__ void pair_rope_end(const struct pairs_params &p, const struct pair &r, u32 row,
-                                                     const struct pair_inputs &in, f32 (&sums)[2])
+                                                     const struct pair_inputs &in, f32 (&sums)[2], u32 mode)
 {
     u32 m = r.matrix[0];
 
@@ -127,7 +145,7 @@ static __device__ __forceinline__ void pair_rope_end(const struct pairs_params &
         sums[0] = x * in.cosine - y * in.sine;
         sums[1] = y * in.cosine + x * in.sine;
     }
-    if (m > 0 && p.mode == PAIRS_ROPE) {
+    if (m > 0 && mode == PAIRS_ROPE) {
         struct page_side side = page_side_of(p, r);
         u64 first = (u64)in.place * PAGE_TOKENS * p.rope.pages.head_dim;
         page_put_at(side, first + (in.elements & 0xffff), sums[0]);
@@ -141,26 +159,32 @@ static __device__ __forceinline__ void pair_rope_end(const struct pairs_params &
 
 // The end of the operation for one pair and one row of activations.
 static __device__ __forceinline__ void pair_end(const struct pairs_params &p, const struct pair &r, u32 row, const struct pair_inputs &in,
-                                                float2 sum)
+                                                float2 sum, u32 mode)
 {
     f32 sums[2] = { sum.x + in.bias[0] + in.add[0], sum.y + in.bias[1] + in.add[1] };
 
-    if (p.mode >= PAIRS_ROPE) {
-        pair_rope_end(p, r, row, in, sums);
+    if (mode >= PAIRS_ROPE) {
+        pair_rope_end(p, r, row, in, sums, mode);
         return;
     }
     f32 *out = p.out[0] + (u64)row * p.out_stride[0];
-    if (p.mode == PAIRS_GATED) {
+    if (mode == PAIRS_GATED) {
         out[r.row[0]] = activation_of(p.activation, sum.x) * sum.y;
         return;
     }
 #pragma unroll
     for (u32 i = 0; i < 2; i++)
         if (i == 0 || r.second)
-            out[r.row[i]] = p.mode == PAIRS_GATE_OVER ? activation_of(p.activation, sums[i]) * out[r.row[i]] : sums[i];
+            out[r.row[i]] = mode == PAIRS_GATE_OVER ? activation_of(p.activation, sums[i]) * out[r.row[i]] : sums[i];
+}
+
+static __device__ __forceinline__ void pair_end(const struct pairs_params &p, const struct pair &r, u32 row, const struct pair_inputs &in,
+                                                float2 sum)
+{
+    pair_end(p, r, row, in, sum, p.mode);
 }
 
 static __device__ __forceinline__ void pair_finish(const struct pairs_params &p, const struct pair &r, u32 row, f32 first, f32 second)
 {
-    pair_end(p, r, row, pair_load(p, r, row), make_float2(first, second));
+    pair_end(p, r, row, pair_load(p, r, row, p.mode), make_float2(first, second), p.mode);
 }

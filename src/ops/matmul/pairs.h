@@ -26,7 +26,7 @@ struct pairs_ring { // of gemv_ring.cu and gemm_ring.cu, in shared memory
     u32 block_pairs; // gemv: of a block; the first `more` blocks have one more
     u32 more;
     u32 apart;        // gemv: the first rows of a stage's pairs, then the second ones; else one after the other
-    u32 words;        // a row's part of some plane is not of whole 16-byte words
+    u32 words;        // a row's part of some plane is not of whole 16-byte words; gemm: or of few of them
     u32 share_blocks; // gemm: blocks of 32 columns that a block of threads multiplies, a multiple of 8
     u32 n_shares;     // gemm: of the columns
     u32 eights;       // gemm: tiles of eight rows of activations that a pass may have
