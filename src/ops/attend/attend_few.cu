@@ -366,7 +366,7 @@ static __device__ __forceinline__ void meet(const struct attend_params &p, const
 template <u32 DIM, u32 HEADS, u32 K, u32 V>
 static __device__ __forceinline__ void take_share(const struct attend_params &p, const struct row_range &r, const struct share &s, struct room<DIM> &room)
 {
-    u32 at = s.first + threadIdx.x / 32;
+    u32 at = s.first + threadIdx.x / 32, row = blockIdx.z;
     bool early = at < s.end && (at + 1) * PAGE_TOKENS <= r.old;
     struct page<DIM, K, V> page = {};
     struct state<DIM, HEADS> state;
@@ -374,17 +374,7 @@ static __device__ __forceinline__ void take_share(const struct attend_params &p,
     if (early)
         load_page(p, page, r.table[at], s.kv);
     wait_for_inputs();
-    if (at >= s.end)
-        return;
-    if constexpr (HEADS == 1) { // a page's code stands here once: a short launch waits for instructions that are not in the cache
-        for (u32 turn = 0; at < s.end; turn++, at += WARPS) {
-            if (turn > 0 || !early)
-                load_page(p, page, r.table[at], s.kv);
-            if (turn == 0)
-                load_queries(p, state, s, room);
-            take_page(state, page, room, r, at);
-        }
-    } else {
+    if (at < s.end) {
         if (!early)
             load_page(p, page, r.table[at], s.kv);
         load_queries(p, state, s, room);
@@ -395,9 +385,11 @@ static __device__ __forceinline__ void take_share(const struct attend_params &p,
                 break;
             load_page(p, page, r.table[at], s.kv);
         }
+        __syncwarp();
+        put_state(state, room);
     }
-    __syncwarp();
-    put_state(state, room);
+    __syncthreads();
+    meet(p, room, s, row);
 }
 
 template <u32 DIM, u32 K, u32 V> static __device__ __forceinline__ void attend_few(const struct attend_params &p)
@@ -418,8 +410,6 @@ template <u32 DIM, u32 K, u32 V> static __device__ __forceinline__ void attend_f
         take_share<DIM, 1, K, V>(p, r, s, room);
     else
         take_share<DIM, 4, K, V>(p, r, s, room);
-    __syncthreads();
-    meet(p, room, s, row);
 }
 
 #define ATTEND_FEW(dim, name, F)                                                                                             \
