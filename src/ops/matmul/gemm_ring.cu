@@ -139,6 +139,7 @@ template <u32 F, enum ring_end END> struct filler {
             from[2][lane] = (u64)planes.scales + row * planes_scales_bytes(F, cols) + planes_scales_bytes(F, first);
             from[3][lane] = (u64)planes.deltas + row * planes_deltas_bytes(F, cols) + planes_deltas_bytes(F, first);
         }
+        __syncwarp();
     }
     __device__ __forceinline__ void copy_runs(u32 plane, const struct plane_part &part, u32 n_tiles, u32 slot, u32 full) const
     {
@@ -171,7 +172,6 @@ template <u32 F, enum ring_end END> struct filler {
     }
     __device__ __forceinline__ void fill(u32 n_tiles, u32 slot, u32 full) const
     {
-        __syncwarp(); // addresses are there, and lanes have waited
         if (elect_one()) {
             expect_bytes(full, n_tiles * RING_TILE_PAIRS * (parts.quants.run + parts.high.run + parts.scales.run + parts.deltas.run));
             copy_runs(0, parts.quants, n_tiles, slot, full);
