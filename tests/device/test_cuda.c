@@ -185,7 +185,6 @@ static void products_in_turns(void **state)
         { .format = QUANT_BF16, .rows = 131, .most_rows = 160, .n_cols = 1056, .n_out = 10992 },
         { .format = QUANT_BF16, .rows = 7, .most_rows = 512, .n_cols = 1056, .n_out = 22512, .bias = true },
         { .format = QUANT_BF16, .rows = 260, .most_rows = 512, .n_cols = 1056, .n_out = 4080 },
-        { .format = QUANT_BF16, .rows = 140, .most_rows = 512, .n_cols = 1056, .n_out = 6048, .bias = true },
     };
 
     (void)state;
