@@ -403,5 +403,5 @@ template <class K> static __device__ __forceinline__ void gemm_rows(const struct
 BOTH(128)
 BOTH(168)
 BOTH(176)
-BOTH(192)
+GEMM_ROWS(, 192, PAIRS_PLAIN)
 #endif

@@ -524,7 +524,7 @@ static u32 rows_weights(const struct cuda_plan *p, const struct pairs_params *pa
 {
     static const struct {
         u32 weights, pause;
-    } tiles[] = { { 128, 12 }, { 168, 12 }, { 176, 12 }, { 192, 14 } };
+    } tiles[] = { { 128, 12 }, { 168, 12 }, { 176, 12 }, { 192, 14 } }; // gated: no test of 192 has run
     u64 places = params->out[0] | params->add | params->bias[0];
     u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, READY_ROWS);
     u32 best = ~0u, weights = 0;
@@ -534,7 +534,7 @@ static u32 rows_weights(const struct cuda_plan *p, const struct pairs_params *pa
         return 0;
     for (u32 i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         u32 turns = rows_turns(p, params, max_rows, tiles[i].weights), time = turns * (tiles[i].weights + tiles[i].pause);
-        if (time >= best)
+        if (time >= best || (params->mode == PAIRS_GATED && tiles[i].weights == 192))
             continue;
         best = time;
         weights = 5 * work >= (u64)3 * turns * tiles[i].weights * p->device.n_sms ? tiles[i].weights : 0;
