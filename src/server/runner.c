@@ -168,6 +168,18 @@ static void abandon(struct runner *r, struct generation *g, uint32_t n_reserved)
     pthread_mutex_unlock(&r->lock);
 }
 
+static void cancel(struct generation *g)
+{
+    if (g->cancelled)
+        return;
+    g->cancelled = true;
+    for (uint32_t i = 0; i < g->n_choices; i++)
+        if (!g->choices[i].finished)
+            ingot_cancel(g->choices[i].request);
+    g->runner->n_submitted++; // one more step, so that the cancelled requests end
+    pthread_cond_signal(&g->runner->work);
+}
+
 struct generation *runner_submit(struct runner *r, const struct generation_options *o, struct err *err)
 {
     if (!reserve(r, o->n)) {
@@ -189,21 +201,11 @@ struct generation *runner_submit(struct runner *r, const struct generation_optio
     pthread_mutex_lock(&r->lock);
     list_add(&r->live, g);
     r->n_submitted++;
+    if (r->cancels)
+        cancel(g);
     pthread_cond_signal(&r->work);
     pthread_mutex_unlock(&r->lock);
     return g;
-}
-
-static void cancel(struct generation *g)
-{
-    if (g->cancelled)
-        return;
-    g->cancelled = true;
-    for (uint32_t i = 0; i < g->n_choices; i++)
-        if (!g->choices[i].finished)
-            ingot_cancel(g->choices[i].request);
-    g->runner->n_submitted++; // one more step, so that the cancelled requests end
-    pthread_cond_signal(&g->runner->work);
 }
 
 void generation_cancel(struct generation *g)
@@ -216,6 +218,7 @@ void generation_cancel(struct generation *g)
 void runner_cancel_all(struct runner *r)
 {
     pthread_mutex_lock(&r->lock);
+    r->cancels = true;
     for (struct generation *g = r->live; g; g = g->next)
         cancel(g);
     pthread_mutex_unlock(&r->lock);

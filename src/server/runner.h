@@ -39,7 +39,7 @@ struct runner {
     struct generation *live, *released; // released: to be freed by the engine's thread
     uint32_t n_active, most_active;     // engine requests that are not finished
     uint64_t n_submitted;
-    bool stop;
+    bool stop, cancels; // cancels: also what is submitted from now on
     struct err failure; // of the device: nothing runs any more
 };
 
@@ -67,4 +67,4 @@ bool generation_take(struct generation *g, uint32_t *choice, struct ingot_event 
 // Lock held: whether something can be taken (with at_end_only: everything).
 bool generation_is_ready(const struct generation *g);
 bool generation_is_done(const struct generation *g); // every choice's last event was taken
-void runner_cancel_all(struct runner *r);
+void runner_cancel_all(struct runner *r);            // and what is submitted after it: a request may be under way to the list
