@@ -1,8 +1,8 @@
 // pairs.h - the arguments that all matrix-product kernels share, for matmul, gate_up and qkv. Shared by C and CUDA.
 //
 // A product is a list of pairs of weight rows: two neighbours (matmul), gate and up of one output (gate_up), or the two that RoPE turns
-// together (qkv). A kernel computes both sums of a pair in one place, so each operation ends in its own few lines (pairs.cuh)
-// and all kernels serve all operations.
+// together (qkv). A kernel computes both sums of a pair in one place, so each operation ends in its own few lines (pairs.cuh).
+// Most kernels serve all operations; where instructions that run once would cost, a kernel serves one.
 #pragma once
 #include "ops/matmul/planes.h"
 #include "ops/matmul/ready.h"
