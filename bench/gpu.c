@@ -270,6 +270,14 @@ struct wanted {
     bool seeds, between;
     const char *only;
 };
+static const struct product_shape *shapes_of(struct wanted wanted)
+{
+    return wanted.seeds ? sizes_seeds : sizes_8b;
+}
+static bool is_wanted(struct wanted wanted, const struct product_shape *shape)
+{
+    return shape->name && (!wanted.only || strcmp(wanted.only, shape->name) == 0);
+}
 
 static void show_shape(const struct product_shape *shape, bool between, struct vendor *vendor)
 {
@@ -288,7 +296,7 @@ static void show_shape(const struct product_shape *shape, bool between, struct v
 
 static void show_products(struct wanted wanted)
 {
-    const struct product_shape *shapes = wanted.seeds ? sizes_seeds : sizes_8b;
+    const struct product_shape *shapes = shapes_of(wanted);
     struct err err = { 0 };
     struct vendor *vendor = vendor_open(((struct cuda *)gpu)->stream, &err);
 
@@ -301,7 +309,7 @@ static void show_products(struct wanted wanted)
                "difference |\n"
                "|---|---|---|---|---|---|---|---|---|\n");
     for (size_t s = 0; s < N_SHAPES; s++)
-        if (shapes[s].name && (!wanted.only || strcmp(wanted.only, shapes[s].name) == 0))
+        if (is_wanted(wanted, &shapes[s]))
             show_shape(&shapes[s], wanted.between, vendor);
     vendor_close(vendor);
 }
@@ -410,6 +418,23 @@ static void show_attentions(void)
     show_attention(8, 2048);
 }
 
+static bool is_known(struct wanted wanted)
+{
+    const struct product_shape *shapes = shapes_of(wanted);
+    bool known = false;
+
+    for (uint32_t s = 0; s < N_SHAPES; s++)
+        known |= is_wanted(wanted, &shapes[s]);
+    if (known)
+        return true;
+    fprintf(stderr, "bench_gpu: no product is called '%s', want one of:", wanted.only);
+    for (uint32_t s = 0; s < N_SHAPES; s++)
+        if (shapes[s].name)
+            fprintf(stderr, " '%s'", shapes[s].name);
+    fprintf(stderr, "\n");
+    return false;
+}
+
 static bool is_word(const char *argument, const char *word, bool *said)
 {
     bool same = strcmp(argument, word) == 0;
@@ -432,6 +457,8 @@ int main(int argc, char **argv)
         }
         wanted.only = argv[i];
     }
+    if (!is_known(wanted))
+        return 1;
     gpu = cuda_open(0, &cuda_table, &err);
     must(gpu != NULL, &err);
     show_products(wanted);
