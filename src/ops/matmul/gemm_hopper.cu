@@ -2,8 +2,9 @@
 //
 // A tile is 32, 64 or 96 pairs of weight rows, the M side of the instruction, by 8 to 256 rows of activations. One thread keeps a belt
 // of stages full: 64 columns of activations, stored by ready.cu exactly as shared memory wants them, and of bf16 weights, in boxes by the
-// copy engine; the first weights are on their way before the activations are ready. It has some 500 cycles for a stage. One to three warpgroups take 32 pairs each. Other weights
-// they read straight from memory some steps of 128 columns ahead, and dequantise four fragments while four products run.
+// copy engine; the first weights are on their way before the activations are ready. It has some 500 cycles for a stage. One to three
+// warpgroups take 32 pairs each. Other weights they read straight from memory some steps of 128 columns ahead, and dequantise four
+// fragments while four products run.
 // They meet only through the belt, so that one's results are stored while the other still multiplies.
 // One block an SM walks over the tiles; those of an uneven last turn are shared (struct walk).
 // The image of another architecture holds no such kernel; pairs.c then takes gemm_many.

@@ -101,13 +101,7 @@ static __device__ __forceinline__ void wgmma_finish()
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
-// Blocks of a cluster: which one this is, and a place in another's shared memory.
-static __device__ __forceinline__ u32 cluster_rank()
-{
-    u32 rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
+// A place in the shared memory of another block of the cluster.
 static __device__ __forceinline__ u32 place_in(u32 rank, u32 at)
 {
     u32 there;
