@@ -1,0 +1,140 @@
+// together.c - tokens per second of several sequences that decode together, greedily: bench_together MODEL DEVICE TOKENS ROUNDS N...
+//
+// For each N, so many requests of a few tokens are submitted at once; the clock runs from the step after which all have their first token to
+// the end. Rounds take turns, and the median of each N is printed, with its microseconds a step and its tokens/s beside those of the first N.
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <ingot.h>
+
+enum { MOST_COUNTS = 16, MOST_ROUNDS = 64, PROMPT = 4 };
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void must(bool ok, const struct ingot_error *error)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "bench_together: %s\n", error->message);
+    exit(1);
+}
+
+// Tokens of the request that came since the last call.
+static uint32_t take_tokens(struct ingot_request *request)
+{
+    struct ingot_event event;
+    uint32_t n = 0;
+
+    while (ingot_poll(request, &event)) {
+        n += event.token != UINT32_MAX;
+        if (event.done && event.result->finish != INGOT_FINISH_LENGTH)
+            must(false, &event.result->error);
+    }
+    return n;
+}
+
+static uint32_t take_all(struct ingot_request *const *requests, uint32_t n, uint32_t *counts)
+{
+    uint32_t all = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t came = take_tokens(requests[i]);
+        counts[i] += came;
+        all += came;
+    }
+    return all;
+}
+
+static bool all_began(const uint32_t *counts, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (counts[i] == 0)
+            return false;
+    return true;
+}
+
+static double tokens_per_second(struct ingot_engine *engine, uint32_t n, uint32_t n_tokens)
+{
+    struct ingot_request **requests = calloc(n, sizeof *requests);
+    uint32_t *counts = calloc(n, sizeof *counts), timed = 0;
+    struct ingot_error error;
+    bool busy = true;
+    double start = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct ingot_request_options options = ingot_request_defaults();
+        const uint32_t prompt[PROMPT] = { 1, 5 + i, 7, 11 };
+        options.tokens = prompt;
+        options.n_tokens = PROMPT;
+        options.sampling.temperature = 0;
+        options.max_tokens = n_tokens;
+        options.ignore_eos = true;
+        requests[i] = ingot_submit(engine, &options, &error);
+        must(requests[i] != NULL, &error);
+    }
+    while (busy) {
+        must(ingot_step(engine, &busy, &error), &error);
+        uint32_t came = take_all(requests, n, counts);
+        timed += start > 0 ? came : 0;
+        if (start == 0 && all_began(counts, n))
+            start = seconds();
+    }
+    double taken = seconds() - start;
+    for (uint32_t i = 0; i < n; i++)
+        ingot_request_free(requests[i]);
+    free(requests);
+    free(counts);
+    return timed / taken;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+int main(int argc, char **argv)
+{
+    static double speeds[MOST_COUNTS][MOST_ROUNDS];
+    struct ingot_engine_options options = ingot_engine_defaults();
+    struct ingot_error error;
+    int n_counts = argc - 5, rounds = argc > 4 ? atoi(argv[4]) : 0, n_tokens = argc > 3 ? atoi(argv[3]) : 0;
+    uint32_t counts[MOST_COUNTS];
+    bool ok = true;
+
+    for (int i = 0; i < n_counts && i < MOST_COUNTS; i++) {
+        int n = atoi(argv[5 + i]);
+        ok = ok && n > 0;
+        counts[i] = (uint32_t)n;
+        options.n_sequences = counts[i] > options.n_sequences ? counts[i] : options.n_sequences;
+    }
+    if (!ok || n_counts < 1 || n_counts > MOST_COUNTS || rounds < 1 || rounds > MOST_ROUNDS || n_tokens < 2) {
+        fprintf(stderr, "usage: bench_together MODEL DEVICE TOKENS ROUNDS N...\n");
+        return 1;
+    }
+    options.model = argv[1];
+    options.device = argv[2];
+    options.n_context = (uint32_t)n_tokens + 64;
+    struct ingot_engine *engine = ingot_engine_open(&options, &error);
+    must(engine != NULL, &error);
+    for (int r = -1; r < rounds; r++) // the first warms up
+        for (int i = 0; i < n_counts; i++) {
+            double speed = tokens_per_second(engine, counts[i], (uint32_t)n_tokens);
+            if (r >= 0)
+                speeds[i][r] = speed;
+        }
+    for (int i = 0; i < n_counts; i++) {
+        qsort(speeds[i], (size_t)rounds, sizeof(double), by_size);
+        double median = speeds[i][rounds / 2], first = speeds[0][rounds / 2];
+        printf(
+            "{\"sequences\": %u, \"tokens_s\": %.1f, \"least\": %.1f, \"most\": %.1f, \"us_step\": %.1f, \"of_first\": %.2f}\n",
+            counts[i], median, speeds[i][0], speeds[i][rounds - 1], 1e6 * counts[i] / median, median / first);
+    }
+    ingot_engine_close(engine);
+    return 0;
+}
