@@ -73,6 +73,7 @@ enum { MOST_WORDS = 256 };
 // One plane of a stage: [rows][pitch], of each row what lies in this share of the columns.
 struct plane_part {
     u32 at, bytes, pitch; // at: in the stage
+    u32 skew;             // bytes before the share's own, of the word in which it begins
     u32 word;             // of 16 or 4 bytes
     u32 run;              // bytes, or 0: words
 };
@@ -81,16 +82,17 @@ template <u32 F> struct stage_parts {
 
     __device__ __forceinline__ stage_parts(const struct pairs_params &p, const struct work &w)
     {
-        u32 share = p.ring.share_blocks * 32, cols = w.n_blocks * 32, rows = w.each * RING_TILE_ROWS;
-        quants = part(0, planes_quants_bytes(F, p.n_cols), planes_quants_bytes(F, share), planes_quants_bytes(F, cols));
-        high = part(quants.at + rows * quants.pitch, planes_high_bytes(F, p.n_cols), planes_high_bytes(F, share), planes_high_bytes(F, cols));
-        scales = part(high.at + rows * high.pitch, planes_scales_bytes(F, p.n_cols), planes_scales_bytes(F, share), planes_scales_bytes(F, cols));
-        deltas = part(scales.at + rows * scales.pitch, planes_deltas_bytes(F, p.n_cols), planes_deltas_bytes(F, share), planes_deltas_bytes(F, cols));
+        u32 all = p.n_cols, share = p.ring.share_blocks * 32, cols = w.n_blocks * 32, rows = w.each * RING_TILE_ROWS;
+        quants = part(0, planes_quants_bytes(F, all), planes_quants_bytes(F, share), planes_quants_bytes(F, cols), w);
+        high = part(quants.at + rows * quants.pitch, planes_high_bytes(F, all), planes_high_bytes(F, share), planes_high_bytes(F, cols), w);
+        scales = part(high.at + rows * high.pitch, planes_scales_bytes(F, all), planes_scales_bytes(F, share), planes_scales_bytes(F, cols), w);
+        deltas = part(scales.at + rows * scales.pitch, planes_deltas_bytes(F, all), planes_deltas_bytes(F, share), planes_deltas_bytes(F, cols), w);
     }
-    static __device__ __forceinline__ struct plane_part part(u32 at, u64 row, u64 share, u64 mine)
+    static __device__ __forceinline__ struct plane_part part(u32 at, u64 row, u64 share, u64 mine, const struct work &w)
     {
-        u32 word = (row | share) % 16 == 0 ? 16 : 4, words = planes_has_super_blocks(F) ? MOST_WORDS : 0;
-        return { at, (u32)mine, ring_pitch(share), word, word == 16 && mine > words ? (u32)mine : 0 };
+        u32 word = row % 16 == 0 ? 16 : 4, words = planes_has_super_blocks(F) ? MOST_WORDS : 0;
+        u32 skew = w.share * (u32)share % word, bytes = ((u32)mine + skew + word - 1) / word * word;
+        return { at, bytes, ring_pitch(row, share), skew, word, word == 16 && mine > words ? bytes : 0 };
     }
 };
 
@@ -101,9 +103,9 @@ template <u32 F> struct row_places {
     __device__ __forceinline__ row_places(const struct stage_parts<F> &parts, u32 index)
     {
         quants = kept(parts.quants.at + index * parts.quants.pitch);
-        high = planes_high_bytes(F, 256) ? kept(parts.high.at + index * parts.high.pitch) : 0;
-        scales = kept(parts.scales.at + index * parts.scales.pitch);
-        deltas = planes_has_super_blocks(F) ? kept(parts.deltas.at + index * parts.deltas.pitch) : 0;
+        high = planes_high_bytes(F, 256) ? kept(parts.high.at + parts.high.skew + index * parts.high.pitch) : 0;
+        scales = kept(parts.scales.at + parts.scales.skew + index * parts.scales.pitch);
+        deltas = planes_has_super_blocks(F) ? kept(parts.deltas.at + parts.deltas.skew + index * parts.deltas.pitch) : 0;
     }
     static __device__ __forceinline__ u32 kept(u32 v) // in a register: else it is found again in each stage
     {
@@ -135,9 +137,9 @@ template <u32 F, enum ring_end END> struct filler {
 
         if (lane < n_tiles * RING_TILE_PAIRS) {
             from[0][lane] = (u64)planes.quants + row * planes_quants_bytes(F, cols) + planes_quants_bytes(F, first);
-            from[1][lane] = (u64)planes.high + row * planes_high_bytes(F, cols) + planes_high_bytes(F, first);
-            from[2][lane] = (u64)planes.scales + row * planes_scales_bytes(F, cols) + planes_scales_bytes(F, first);
-            from[3][lane] = (u64)planes.deltas + row * planes_deltas_bytes(F, cols) + planes_deltas_bytes(F, first);
+            from[1][lane] = (u64)planes.high + row * planes_high_bytes(F, cols) + planes_high_bytes(F, first) - parts.high.skew;
+            from[2][lane] = (u64)planes.scales + row * planes_scales_bytes(F, cols) + planes_scales_bytes(F, first) - parts.scales.skew;
+            from[3][lane] = (u64)planes.deltas + row * planes_deltas_bytes(F, cols) + planes_deltas_bytes(F, first) - parts.deltas.skew;
         }
         __syncwarp();
     }

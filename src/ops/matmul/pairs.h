@@ -47,11 +47,12 @@ SHARED_INLINE u32 ring_tile_warps(u32 share_blocks)
 {
     return share_blocks >= 32 ? 16 : 8;
 }
-// A row's part of a plane in a stage: an odd number of 16-byte words, so that eight rows meet in no bank.
-SHARED_INLINE u32 ring_pitch(u64 bytes)
+// A share's part of a row of a plane in a stage: an odd number of 16-byte words, so that eight rows meet in no bank. A part of a row of
+// whole words that begins inside one, at a multiple of 4, is copied from that word's beginning.
+SHARED_INLINE u32 ring_pitch(u64 row, u64 share)
 {
-    u32 words = ((u32)bytes + 15) / 16;
-    return bytes ? (words | 1) * 16 : 0;
+    u32 bytes = (u32)share + (row % 16 == 0 && share % 16 != 0 ? 12 : 0), words = (bytes + 15) / 16;
+    return share ? (words | 1) * 16 : 0;
 }
 // Sums of stages on their way to those who end the tiles: [enders][16 warps][eights][32 lanes] of 16 bytes.
 SHARED_INLINE u32 ring_sums_bytes(u32 eights)

@@ -169,12 +169,14 @@ void pairs_launch_gemv(struct cuda_plan *p, struct pairs_params *params, struct 
     cuda_launch_add(p, name, shape, params, sizeof *params);
 }
 
-static u32 gemm_stage_bytes(u32 format, u32 share_blocks)
+static u32 gemm_stage_bytes(u32 format, u32 n_cols, u32 share_blocks)
 {
     u32 cols = share_blocks * 32, n_rows = 16 / ring_tile_warps(share_blocks) * RING_TILE_ROWS;
-    u32 bytes = n_rows * (ring_pitch(planes_quants_bytes(format, cols)) + ring_pitch(planes_high_bytes(format, cols)) +
-                          ring_pitch(planes_scales_bytes(format, cols)) + ring_pitch(planes_deltas_bytes(format, cols)));
-    return divide_up(bytes, 128) * 128;
+    u32 row = ring_pitch(planes_quants_bytes(format, n_cols), planes_quants_bytes(format, cols)) +
+              ring_pitch(planes_high_bytes(format, n_cols), planes_high_bytes(format, cols)) +
+              ring_pitch(planes_scales_bytes(format, n_cols), planes_scales_bytes(format, cols)) +
+              ring_pitch(planes_deltas_bytes(format, n_cols), planes_deltas_bytes(format, cols));
+    return divide_up(n_rows * row, 128) * 128;
 }
 
 // The ring of gemm_ring.cu: as few shares of the columns as leave room for two stages beside the activations. Depends on the format
@@ -190,15 +192,14 @@ static bool plan_gemm_ring(const struct cuda_plan *p, struct part part, u32 n_co
     if (p->device.capability < 90 || format <= PLANES_BF16 || n_cols % 64 != 0 || (row[1] | row[2] | row[3]) % 4 != 0)
         return false;
     for (u32 n = divide_up(n_blocks, 128); n <= 32; n++) {
-        u32 share = divide_up(divide_up(n_blocks, n), 8) * 8, stage = gemm_stage_bytes(format, share);
+        u32 share = divide_up(divide_up(n_blocks, n), 8) * 8, stage = gemm_stage_bytes(format, n_cols, share);
         u32 before = (eights - 1) * share * READY_INT8_BYTES + ring_sums_bytes(eights) + ring_scales_bytes(format);
         u32 room = p->device.shared_bytes, depth = before < room ? (room - before) / stage : 0;
         if (depth < 2)
             continue;
-        u32 cols = share * 32, early = RING_BYTES / stage < 2 ? 2 : RING_BYTES / stage;
+        u32 early = RING_BYTES / stage < 2 ? 2 : RING_BYTES / stage;
         u32 super = planes_has_super_blocks(format), most = early + super;
-        u64 odd = row[1] | planes_high_bytes(format, cols) | row[2] | planes_scales_bytes(format, cols) | row[3] |
-                  planes_deltas_bytes(format, cols);
+        u64 odd = row[1] | row[2] | row[3];
         depth = depth < most ? depth : most;
         *ring = (struct pairs_ring){ .depth = depth < RING_MOST_DEPTH ? depth : RING_MOST_DEPTH,
                                      .early = early,
