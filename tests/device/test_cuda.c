@@ -169,7 +169,8 @@ static void products_in_tiles(void **state)
 }
 
 // The same with tiles enough for 132 multiprocessors: turns whose last two are dealt among all blocks, tiles of three warpgroups and of
-// one, shared or not. From 1,056 columns on with more than 128 rows gemm_rows: every width of a tile, one turn and more.
+// one, shared or not, and by two blocks of a cluster. Of 1,056 columns with more than 128 rows gemm_rows: every width of a tile, one turn
+// and more.
 static void products_in_turns(void **state)
 {
     static const struct shape shapes[] = {
@@ -185,6 +186,8 @@ static void products_in_turns(void **state)
         { .format = QUANT_BF16, .rows = 131, .most_rows = 160, .n_cols = 1056, .n_out = 10992 },
         { .format = QUANT_BF16, .rows = 7, .most_rows = 512, .n_cols = 1056, .n_out = 22512, .bias = true },
         { .format = QUANT_BF16, .rows = 260, .most_rows = 512, .n_cols = 1056, .n_out = 4080 },
+        { .format = QUANT_BF16, .rows = 61, .most_rows = 64, .n_cols = 2048, .n_out = 4080, .bias = true },
+        { .format = QUANT_BF16, .rows = 9, .most_rows = 64, .n_cols = 4096, .n_out = 3008 },
     };
 
     (void)state;

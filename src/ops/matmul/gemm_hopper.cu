@@ -6,26 +6,29 @@
 // warpgroups take 32 pairs each. Other weights they read straight from memory some steps of 128 columns ahead, and dequantise four
 // fragments while four products run.
 // They meet only through the belt, so that one's results are stored while the other still multiplies.
-// One block an SM walks over the tiles; those of an uneven last turn are shared (struct walk).
+// One block an SM walks over the tiles; those of an uneven last turn are shared (shared_tiles.cuh).
 // The image of another architecture holds no such kernel; pairs.c then takes gemm_many.
 #include "ops/matmul/fragments.cuh"
 #include "ops/matmul/pairs.cuh"
 #include "ops/matmul/ready_next.cuh"
+#include "ops/matmul/shared_tiles.cuh"
 #include "ops/matmul/wgmma.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-enum { GROUP_PAIRS = 32, GROUP_WEIGHTS = 8192, STEP_COLUMNS = 128, LEAST_STEPS = 4, LEAST_SHARED = 16 };
+enum { GROUP_PAIRS = 32, GROUP_WEIGHTS = 8192 };
 
-// A kernel: of so many warpgroups that multiply, each 32 pairs. TILES says that weights travel through shared memory. pairs.c counts the
-// stages as well.
-template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kernel {
+// A kernel: of so many warpgroups that multiply, each 32 pairs. TILES says that weights travel through shared memory, PAIR that the two
+// blocks of a cluster share one tile; such a kernel ends plain sums alone. pairs_tiles.c counts the stages as well.
+template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2, bool BY_TWO = false> struct kernel {
     static constexpr u32 F = FORMAT, ROWS = N_ROWS, GROUPS = N_GROUPS;
     static constexpr u32 consumers = GROUPS * 128, pairs = GROUPS * GROUP_PAIRS;
-    static constexpr bool TILES = IN_SHARED, FEW = ROWS <= 64;
+    static constexpr bool TILES = IN_SHARED, FEW = ROWS <= 64, PAIR = BY_TWO;
+    static constexpr u32 sums_bytes = PAIR ? HOPPER_PAIR_BYTES : 0; // beside the stages
+    using half = kernel<FORMAT, ROWS / 2, IN_SHARED, GROUPS>;
     static constexpr u32 chunk_bytes = (ROWS < READY_ROWS ? ROWS : READY_ROWS) * 128,
                          weights_bytes = TILES ? GROUPS * GROUP_WEIGHTS : 0, stage_bytes = weights_bytes + ROWS * 128,
-                         fit = (TILES ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage_bytes,
+                         fit = ((TILES ? HOPPER_TILES_ROOM : HOPPER_ROOM) - sums_bytes) / stage_bytes,
                          most = TILES ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES, n_stages = fit < most ? fit : most;
     // Of weights, asked for before the rows: many rows would wait behind them.
     static constexpr u32 early = FEW ? n_stages : 2;
@@ -33,94 +36,6 @@ template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kerne
     static constexpr u32 full = !TILES ? 85 : GROUPS == 1 ? 70 : 78;
     static constexpr u32 depth = ROWS == 256 ? 1 : 3; // steps of weights in registers on their way
 };
-
-struct share { // of a tile: steps begin .. end - 1
-    u32 tile, begin, end;
-};
-
-// What the blocks compute; in shared memory, since it is seldom read. Tile by tile, all blocks in turn, neighbours with the same weights,
-// so that these are read from memory once; then a block's share of the tiles that are left over, whose steps are dealt evenly; those
-// who share a tile meet. With few rows, where no whole number of blocks can share a tile, the last turn is dealt with them: then no more
-// than two blocks share one, and the block that ends it comes to it last, the other first. Which block takes what depends on the number of
-// rows and blocks alone, and so do the sums.
-struct walk {
-    u32 n_rows, n_row_tiles, n_steps;
-    u32 whole;              // tiles that are not shared
-    u32 n_units, n_sharers; // steps of the others, and blocks among which they are dealt
-    u32 alike;              // each of those blocks has one share
-
-    __device__ __forceinline__ u32 first_unit(u32 block) const
-    {
-        return block < n_sharers ? block * n_units / n_sharers : n_units;
-    }
-    __device__ __forceinline__ u32 block_of(u32 at) const
-    {
-        return ((at + 1) * n_sharers - 1) / n_units;
-    }
-    template <class K> __device__ __forceinline__ u32 first_pair(const struct share &s) const
-    {
-        return s.tile / n_row_tiles * K::pairs;
-    }
-    template <class K> __device__ __forceinline__ u32 first_row(const struct share &s) const
-    {
-        return s.tile % n_row_tiles * K::ROWS;
-    }
-    // A block's first share, and the one after a share. false: there is none.
-    __device__ __forceinline__ bool first(struct share &s) const
-    {
-        return whole_tile(blockIdx.x, s);
-    }
-    __device__ __forceinline__ bool next(struct share &s) const
-    {
-        return s.tile < whole ? whole_tile(s.tile + gridDim.x, s) : steps_from((s.tile - whole) * n_steps + s.end, s);
-    }
-    __device__ __forceinline__ bool whole_tile(u32 tile, struct share &s) const
-    {
-        if (tile >= whole)
-            return steps_from(first_unit(blockIdx.x), s);
-        s = { tile, 0, n_steps };
-        return true;
-    }
-    __device__ __forceinline__ bool steps_from(u32 unit, struct share &s) const
-    {
-        u32 end = first_unit(blockIdx.x + 1), begin = unit % n_steps;
-        if (unit >= end)
-            return false;
-        s = { whole + unit / n_steps, begin, min(n_steps, begin + end - unit) };
-        return true;
-    }
-};
-
-// As many blocks a tile as there are, if that leaves few idle; else all, whose shares then begin anywhere. Where a tile has few steps,
-// meeting takes longer than they do.
-static __device__ __forceinline__ u32 sharers(u32 rest, u32 n_steps, u32 full)
-{
-    if (n_steps < LEAST_SHARED)
-        return rest;
-    u32 each = min(min(gridDim.x / rest, n_steps / LEAST_STEPS), HOPPER_MOST_SHARERS / 2), n = each * rest;
-    bool idle = n * 100 < gridDim.x * full, short_of_steps = each < gridDim.x / rest;
-
-    return idle && !short_of_steps ? gridDim.x : max(rest, n);
-}
-
-template <class K> static __device__ __forceinline__ struct walk walk_of(const struct pairs_params &p)
-{
-    struct walk w;
-
-    w.n_rows = n_rows_of(p.step, p.rows);
-    w.n_row_tiles = (w.n_rows + K::ROWS - 1) / K::ROWS;
-    w.n_steps = p.ready_cols / STEP_COLUMNS;
-    u32 n_tiles = w.n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs), rest = n_tiles % gridDim.x;
-    if (rest * 16 >= gridDim.x * 15)
-        rest = 0;
-    w.n_sharers = rest ? sharers(rest, w.n_steps, K::full) : 1;
-    w.alike = rest && w.n_sharers % rest == 0;
-    if (K::FEW && rest && !w.alike && n_tiles > gridDim.x)
-        rest += gridDim.x;
-    w.whole = n_tiles - rest;
-    w.n_units = rest * w.n_steps;
-    return w;
-}
 
 // What a lane holds of its two rows of weights: 128 columns made ready, and the next ones as loaded. Plain numbers need no making
 // ready: each half of them is replaced as soon as it is used, which saves the registers of a second copy.
@@ -240,7 +155,7 @@ template <class K> struct source {
 #pragma unroll
         for (u32 group = 0; group < K::GROUPS; group++) {
             u32 m = 0, pair = p.first_pair + min(w.first_pair<K>(share) + group * GROUP_PAIRS, (p.n_pairs - 1) / 32 * 32);
-            if (p.mode >= PAIRS_ROPE)
+            if (!K::PAIR && p.mode >= PAIRS_ROPE)
                 for (; m < 2 && pair >= p.w[m].n_rows / 2; m++)
                     pair -= p.w[m].n_rows / 2;
             matrix[group] = m;
@@ -353,107 +268,6 @@ template <class K> struct products { // of a warpgroup
         wgmma_finish();
         if (threadIdx.x % 32 == 0)
             leave_stage(belt.empty + 8 * before);
-    }
-};
-
-// Sums that other blocks wait for go to memory that is zero before. A sum of zero goes as -0, whose bits are not zero: so each word says
-// itself that it is there, and nobody waits for a sign behind the sums.
-static __device__ __forceinline__ f32 no_zero(f32 v)
-{
-    return v == 0 ? -0.0f : v;
-}
-static __device__ __forceinline__ bool is_there(float4 v)
-{
-    return __float_as_uint(v.x) && __float_as_uint(v.y) && __float_as_uint(v.z) && __float_as_uint(v.w);
-}
-static __device__ __forceinline__ float4 load_sums(const float4 *at)
-{
-    float4 v;
-    asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "l"(at)
-                 : "memory");
-    return v;
-}
-
-// The blocks that share a tile. Each ends a part of its rows where it has no other share; else the first ends all. They wait for each
-// other, which ends only because all run at once: pairs.c launches no more than there are multiprocessors, and each takes one.
-template <class K> struct meeting {
-    static constexpr u32 eights = K::ROWS / 8;
-    u32 first, n, me; // blocks first .. first + n - 1
-    bool alike;
-
-    __device__ __forceinline__ meeting(const struct walk &w, const struct share &s)
-    {
-        u32 unit = (s.tile - w.whole) * w.n_steps;
-
-        alike = w.alike;
-        first = n = me = 0;
-        if (s.end - s.begin == w.n_steps)
-            return;
-        first = w.block_of(unit);
-        n = w.block_of(unit + w.n_steps - 1) - first + 1;
-        me = blockIdx.x - first;
-    }
-    __device__ __forceinline__ u32 begin(u32 block) const // of the eights of rows that a block ends
-    {
-        return alike ? (block * eights + n - 1) / n : block ? eights : 0;
-    }
-    __device__ __forceinline__ bool ends(u32 block) const
-    {
-        return begin(block) < begin(block + 1);
-    }
-    __device__ __forceinline__ u32 group(u32 block, u32 warpgroup) const
-    {
-        return (first + block) * K::GROUPS + warpgroup;
-    }
-    __device__ __forceinline__ float4 *partial(const struct pairs_params &p, u32 from, u32 warpgroup) const
-    {
-        return (float4 *)p.partial + (u64)group(from, warpgroup) * eights * 128 + threadIdx.x % 128;
-    }
-
-    __device__ __forceinline__ void hand_over(const struct pairs_params &p, u32 warpgroup, const f32 (&d)[eights][4]) const
-    {
-        float4 *to = partial(p, me, warpgroup);
-        u32 from = begin(me), end = begin(me + 1);
-#pragma unroll
-        for (u32 i = 0; i < eights; i++)
-            if (i < from || i >= end)
-                __stcg(to + i * 128, make_float4(no_zero(d[i][0]), no_zero(d[i][1]), no_zero(d[i][2]), no_zero(d[i][3])));
-    }
-    __device__ __forceinline__ void take_over(const struct pairs_params &p, u32 warpgroup, f32 (&d)[eights][4]) const
-    {
-        constexpr u32 batch = eights % 4 == 0 ? 4 : eights;
-        u32 from = begin(me), end = begin(me + 1);
-
-        for (u32 block = 0; block < n; block++) {
-            float4 *v = partial(p, block, warpgroup);
-            if (block == me)
-                continue;
-#pragma unroll
-            for (u32 first = 0; first < eights; first += batch) {
-                float4 more[batch];
-#pragma unroll
-                for (u32 i = 0; i < batch; i++)
-                    if (first + i >= from && first + i < end)
-                        more[i] = load_sums(v + (first + i) * 128);
-#pragma unroll
-                for (u32 i = 0; i < batch; i++)
-                    if (first + i >= from && first + i < end)
-                        add(d[first + i], v + (first + i) * 128, more[i]);
-            }
-        }
-    }
-    // Not before all four are there. They become zero again for the next launch.
-    static __device__ __forceinline__ void add(f32 (&d)[4], float4 *at, float4 more)
-    {
-        while (!is_there(more))
-            more = load_sums(at);
-        __stcg(at, make_float4(0, 0, 0, 0));
-        d[0] += more.x;
-        d[1] += more.y;
-        d[2] += more.z;
-        d[3] += more.w;
     }
 };
 
@@ -631,7 +445,7 @@ template <class K> struct share_end {
         warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
         first_row = w.first_row<K>(s);
         own = w.first_pair<K>(s) + threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
-        pair = pair_find(p, p.first_pair + min(own, p.n_pairs - 1));
+        pair = pair_find(p, p.first_pair + min(own, p.n_pairs - 1), K::PAIR ? PAIRS_PLAIN : p.mode);
     }
     // Before the sums are there, behind which all would wait for it. The parameters come into their cache.
     __device__ __forceinline__ void find_now(const struct pairs_params &p)
@@ -659,6 +473,21 @@ template <class K> struct share_end {
             p, pair, d, first_row + threadIdx.x % 4 * 2, from, min(end, w.n_rows) - from, swapped
         };
         ending.all();
+    }
+    __device__ __forceinline__ void run_with(const struct neighbour<K> &other, const struct pairs_params &p, const struct walk &w,
+                                             const f32 (&d)[K::ROWS / 8][4])
+    {
+        f32 sums[K::ROWS / 16][4];
+        u32 from = first_row + other.second * (K::ROWS / 2);
+
+        other.hand_over(d);
+        other.take_over(d, sums);
+        if (own >= p.n_pairs || from >= w.n_rows)
+            return;
+        struct ending<typename K::half> ending = {
+            p, pair, sums, from + threadIdx.x % 4 * 2, from, min(K::ROWS / 2, w.n_rows - from), 0
+        };
+        ending.plain();
     }
 };
 
@@ -710,22 +539,48 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
         }
 }
 
+// One tile at most. The neighbour is there before it is handed anything.
+template <class K>
+static __device__ __forceinline__ void consume_by_two(const struct pairs_params &p, const struct walk &walk, struct belt<K> belt,
+                                                      const struct neighbour<K> &other)
+{
+    struct lane_weights<K> w;
+    struct products<K> x;
+    struct share s;
+
+    wait_for_inputs();
+    if (walk.first(s)) {
+        struct share_end<K> end(p, walk, s);
+        end.find_now(p);
+        multiply_share(p, walk, s, w, x, belt);
+        cluster_wait();
+        end.run_with(other, p, walk, x.d);
+    } else {
+        cluster_wait();
+    }
+}
+
 template <class K>
 static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p, const struct tiles_params *tiles)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct belt<K> belt = {
     };
-    struct walk &w = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16));
+    u32 sums = shared_address(shared) + K::n_stages * K::stage_bytes, there = sums + K::sums_bytes; // a neighbour's
+    struct walk &w = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16) + K::sums_bytes + 8);
     bool fills = __shfl_sync(~0u, threadIdx.x / 32, 0) == K::consumers / 32;
 
     belt.data = shared_address(shared);
-    belt.full = belt.data + K::n_stages * K::stage_bytes;
+    belt.full = there + 8;
     belt.empty = belt.full + 8 * K::n_stages;
     if (fills && elect_one()) {
         if constexpr (K::TILES)
             prefetch_view(&tiles->w[0]);
         w = walk_of<K>(p); // of the number of rows, which is older than any launch of this step
+        if constexpr (K::PAIR) {
+            barrier_begin(there, 1);
+            expect_bytes(there, K::sums_bytes);
+        }
         for (u32 i = 0; i < K::n_stages; i++) {
             barrier_begin(belt.full + 8 * i, 1);
             barrier_begin(belt.empty + 8 * i, K::consumers / 32);
@@ -733,6 +588,8 @@ static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p,
         show_barriers();
     }
     __syncthreads();
+    if constexpr (K::PAIR)
+        cluster_arrive();
     if (threadIdx.x >= K::consumers) {
         if constexpr (!K::FEW)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(K::GROUPS == 3 ? 56 : K::TILES ? 40 : 24));
@@ -740,10 +597,15 @@ static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p,
             produce<K>(p, tiles, belt, w);
         else
             wait_for_inputs();
+        if constexpr (K::PAIR)
+            cluster_wait();
     } else {
         if constexpr (!K::FEW)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(K::GROUPS == 3 ? 152 : K::TILES ? 232 : 240));
-        consume<K>(p, w, belt, K::TILES ? tiles->swapped : 0);
+        if constexpr (K::PAIR)
+            consume_by_two<K>(p, w, belt, { sums, there, blockIdx.x % 2 });
+        else
+            consume<K>(p, w, belt, K::TILES ? tiles->swapped : 0);
     }
 }
 
@@ -783,6 +645,11 @@ GEMM_TILES(16, 2, 16)
 GEMM_TILES(32, 2, 32)
 GEMM_TILES(64, 2, 64)
 GEMM_TILES(64_half, 1, 64)
+extern "C" __global__ void __launch_bounds__(HOPPER_FEW_THREADS(1), 1) __cluster_dims__(2, 1, 1)
+    gemm_tiles_64_pair(const __grid_constant__ struct tiles_params t)
+{
+    gemm_hopper<kernel<PLANES_BF16, 64, true, 1, true>>(t.pairs, &t);
+}
 GEMM_TILES(128, 2, 128)
 GEMM_TILES(128_wide, 3, 128)
 GEMM_TILES(256, 2, 256)

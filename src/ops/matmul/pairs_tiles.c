@@ -4,6 +4,7 @@
 enum {
     LEAST_WIDE_COLS = 2048, // for gemm_hopper's tiles of 256 rows
     LEAST_ROWS_COLS = 1024, // for gemm_rows
+    LEAST_PAIR_COLS = 2048, // for blocks that share tiles by twos
     WIDE_PAIRS = 96,
     GROUP_ROWS = 64
 };
@@ -80,6 +81,7 @@ bool pairs_has_hopper(const struct cuda_plan *p, u32 tile_rows, u32 format)
 struct hopper_tile {
     u32 rows, groups;
     bool weights; // go through shared memory
+    bool pair;    // two blocks of a cluster share a tile
 };
 
 // Where gemm_hopper's blocks leave their sums of shared tiles: zero between launches, as counters are.
@@ -94,13 +96,13 @@ static void take_partial(struct cuda_plan *p, struct pairs_params *params, struc
 static struct cuda_shape hopper_shape(const struct cuda_plan *p, struct hopper_tile tile)
 {
     bool few = tile.weights && tile.rows <= 64;
-    u32 stage = (tile.weights ? tile.groups * GROUP_ROWS * 128 : 0) + tile.rows * 128,
-        fit = (tile.weights ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage,
+    u32 stage = (tile.weights ? tile.groups * GROUP_ROWS * 128 : 0) + tile.rows * 128, sums = tile.pair ? HOPPER_PAIR_BYTES : 0,
+        fit = ((tile.weights ? HOPPER_TILES_ROOM : HOPPER_ROOM) - sums) / stage,
         most = tile.weights ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES, n_stages = fit < most ? fit : most;
 
-    return (struct cuda_shape){ { p->device.n_sms, 1, 1 },
+    return (struct cuda_shape){ { tile.pair ? p->device.n_sms / 2 * 2 : p->device.n_sms, 1, 1 },
                                 few ? HOPPER_FEW_THREADS(tile.groups) : HOPPER_THREADS(tile.groups),
-                                n_stages * (stage + 16) + 64 }; // and their barriers, and the walk
+                                n_stages * (stage + 16) + sums + 64 }; // and their barriers, and the walk
 }
 
 // Of rows of activations in a tile: 256, but where columns are few and tiles not shared, and for q, k and v in few tiles, since these end
@@ -143,7 +145,8 @@ static bool fills(const struct cuda_plan *p, u32 n_tiles)
 }
 
 // Of rows of activations in a tile: all, to 128; then 256, but for products that make few such tiles. Three warpgroups where that makes
-// whole turns; one where there are 64 rows and so few tiles of two that blocks would share them by threes.
+// whole turns; one where there are 64 rows and so few tiles of two that blocks would share them by threes. Two blocks of a cluster share
+// each of these where most multiprocessors then have work and nothing but plain sums is wanted.
 static struct hopper_tile tile_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
 {
     struct hopper_tile t = { .rows = 8, .groups = 2, .weights = true };
@@ -153,8 +156,12 @@ static struct hopper_tile tile_of(const struct cuda_plan *p, const struct pairs_
         t.rows *= 2;
     if (t.rows >= 128 && !fills(p, narrow) && fills(p, divide_up(params->n_pairs, WIDE_PAIRS) * n_row_tiles))
         return (struct hopper_tile){ .rows = 128, .groups = 3, .weights = true };
-    if (t.rows == 64 && 2 * narrow <= p->device.n_sms)
+    if (t.rows == 64 && 2 * narrow <= p->device.n_sms) {
+        u32 n_tiles = divide_up(params->n_pairs, GROUP_ROWS / 2);
         t.groups = 1;
+        t.pair = 2 * n_tiles <= p->device.n_sms && 3 * n_tiles > p->device.n_sms && params->n_cols >= LEAST_PAIR_COLS &&
+                 params->mode == PAIRS_PLAIN && params->out_stride[0] % 2 == 0;
+    }
     return t;
 }
 
@@ -224,8 +231,13 @@ void pairs_launch_tiles(struct cuda_plan *p, struct pairs_params *params, struct
         return;
     }
     plan_views(p, params, groups_of_eight, &tiles);
-    snprintf(name, sizeof name, "gemm_tiles_%u%s", tile.rows, tile.groups == 3 ? "_wide" : tile.groups == 1 ? "_half" : "");
-    take_partial(p, &tiles.pairs, tile);
+    snprintf(name, sizeof name, "gemm_tiles_%u%s", tile.rows,
+             tile.groups == 3   ? "_wide"
+             : tile.pair        ? "_pair"
+             : tile.groups == 1 ? "_half"
+                                : "");
+    if (!tile.pair)
+        take_partial(p, &tiles.pairs, tile);
     hand_over_gated(p, &tiles.pairs);
     cuda_launch_add(p, name, hopper_shape(p, tile), &tiles, sizeof tiles);
 }

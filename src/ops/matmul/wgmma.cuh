@@ -112,6 +112,27 @@ static __device__ __forceinline__ void cluster_meet()
 {
     asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
 }
+static __device__ __forceinline__ void cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive;" ::: "memory");
+}
+static __device__ __forceinline__ void cluster_wait()
+{
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+// Into the shared memory of another block of the cluster, whose barrier gets the bytes.
+static __device__ __forceinline__ void store_there(u32 to, float4 v, u32 full)
+{
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+                 "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(full)
+                 : "memory");
+}
+static __device__ __forceinline__ float4 load_shared(u32 at)
+{
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at) : "memory");
+    return v;
+}
 // No qualifier: with one it would become a barrier of all memory.
 static __device__ __forceinline__ void leave_stage_of(u32 empty)
 {
