@@ -186,6 +186,10 @@ static void products_in_turns(void **state)
         { .format = QUANT_BF16, .rows = 131, .most_rows = 160, .n_cols = 1056, .n_out = 10992 },
         { .format = QUANT_BF16, .rows = 7, .most_rows = 512, .n_cols = 1056, .n_out = 22512, .bias = true },
         { .format = QUANT_BF16, .rows = 260, .most_rows = 512, .n_cols = 1056, .n_out = 4080 },
+        { .format = QUANT_BF16, .rows = 450, .most_rows = 512, .n_cols = 1056, .n_out = 8160, .bias = true },
+        { .format = QUANT_BF16, .rows = 140, .most_rows = 512, .n_cols = 1056, .n_out = 6048, .bias = true },
+        { .format = QUANT_BF16, .rows = 300, .most_rows = 512, .n_cols = 1056, .n_out = 12240 },
+        { .format = QUANT_BF16, .rows = 270, .most_rows = 512, .n_cols = 1056, .n_out = 5792 },
         { .format = QUANT_BF16, .rows = 61, .most_rows = 64, .n_cols = 2048, .n_out = 4080, .bias = true },
         { .format = QUANT_BF16, .rows = 9, .most_rows = 64, .n_cols = 4096, .n_out = 3008 },
     };

@@ -2,8 +2,8 @@
 //
 // A tile is 128 rows of activations, the M side of the instruction, by 128 to 192 weight rows; pairs.c takes what makes whole turns, since
 // blocks share no tile. The two blocks of a cluster have the same weights, which each copies in part for both, and neighbouring rows.
-// One thread of a block keeps a belt of stages of 64 columns full; two warpgroups take 64 rows each. Of 168 and 176 weight rows a tile's
-// results leave beside the first stages of the next tile, some after each stage, from registers of their own.
+// One thread of a block keeps a belt of stages of 64 columns full. Where a block has one tile, two warpgroups take 64 rows each; where it
+// has several, they take whole tiles in turn, so that one's results leave while the other multiplies.
 // In 8 columns of its sums the instruction leaves a thread two weight rows: weights travel in fours of pairs, first rows and then second
 // ones, and after an exchange with the thread after the next one a thread has both rows of two neighbouring pairs.
 // A kernel ends one operation alone and is short: what a launch runs through once comes from memory, a microsecond for some KB.
@@ -14,12 +14,14 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-enum { CONSUMERS = 256, STAGE_COLUMNS = 64, ROWS_BYTES = READY_ROWS * STAGE_COLUMNS * 2, EARLY = 2, FROM_NOW = 4 };
+enum { CONSUMERS = 256, STAGE_COLUMNS = 64, ROWS_BYTES = READY_ROWS * STAGE_COLUMNS * 2, HALF_BYTES = ROWS_BYTES / 2, EARLY = 2 };
 
-template <u32 WEIGHTS, u32 MODE> struct kernel {
+// halves: of a tile's rows, that a warpgroup takes.
+template <u32 WEIGHTS, u32 MODE, u32 HALVES> struct kernel {
     static constexpr u32 N = WEIGHTS, pairs = N / 2, eights = (N + 15) / 16; // eights of pairs
+    static constexpr u32 halves = HALVES, consumers = CONSUMERS / HALVES;    // threads of a tile
+    static constexpr u32 batch = N * halves > 352 ? 2 : 4; // eights that end at a time: of most sums registers are short
     static constexpr bool GATED = MODE == PAIRS_GATED;
-    static constexpr bool LATE = N == 168 || N == 176; // of 192 registers are short, and of 128 a block has few tiles
     static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2;
     static constexpr u32 stage_bytes = ROWS_BYTES + N * STAGE_COLUMNS * 2, n_stages = HOPPER_TILES_ROOM / stage_bytes;
 };
@@ -137,8 +139,8 @@ template <class K>
 static __device__ __forceinline__ struct place place_of(const struct pairs_params &p, const struct walk &w, u32 tile)
 {
     u32 first = first_pair<K>(w, tile);
-    struct place a = { first_row(w, tile) + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, w.n_rows, first + threadIdx.x % 4 * 2,
-                       min(first + K::pairs, p.n_pairs) };
+    struct place a = { first_row(w, tile) + threadIdx.x % K::consumers / 32 * 16 + threadIdx.x % 32 / 4, w.n_rows,
+                       first + threadIdx.x % 4 * 2, min(first + K::pairs, p.n_pairs) };
 
     asm volatile("" : "+r"(a.row), "+r"(a.n_rows), "+r"(a.pair), "+r"(a.end)); // now, while products run
     return a;
@@ -229,50 +231,22 @@ static __device__ __forceinline__ void end_eight(const struct tiles_params &t, s
     }
 }
 
-// A tile's results that leave while the next tile's products run, eight pairs at a time.
-template <class K> struct late {
-    f32 d[2 * K::eights][4];
-    struct place at;
-    struct inputs in; // of the next eight
-    bool there;
-
-    __device__ __forceinline__ void take(const struct tiles_params &t, const f32 (&sums)[K::N / 8][4], const struct place &from)
-    {
-#pragma unroll
-        for (u32 n = 0; n < 2 * K::eights; n++)
-#pragma unroll
-            for (u32 i = 0; i < 4; i++)
-                d[n][i] = n < K::N / 8 ? sums[n < K::N / 8 ? n : 0][i] : 0;
-        at = from;
-        there = true;
-        in = load_inputs<K>(t.pairs, at);
-    }
-    template <u32 E> __device__ __forceinline__ void step(const struct tiles_params &t)
-    {
-        if (!there)
-            return;
-        end_eight<K>(t, at, d[2 * E], d[2 * E + 1], in);
-        at.pair += 8;
-        in = load_inputs<K>(t.pairs, at);
-    }
-};
-
-// A tile's results at once, some eights at a time.
+// The results of half a tile, some eights at a time.
 template <class K>
-static __device__ __forceinline__ void end_now(const struct tiles_params &t, const f32 (&d)[K::N / 8][4], struct place at)
+static __device__ __forceinline__ void end_half(const struct tiles_params &t, const f32 (&d)[K::N / 8][4], struct place at)
 {
     const f32 none[4] = { 0, 0, 0, 0 };
 #pragma unroll
-    for (u32 first = 0; first < K::eights; first += FROM_NOW) {
-        struct inputs in[FROM_NOW];
+    for (u32 first = 0; first < K::eights; first += K::batch) {
+        struct inputs in[K::batch];
 #pragma unroll
-        for (u32 i = 0; i < FROM_NOW && first + i < K::eights; i++) {
+        for (u32 i = 0; i < K::batch && first + i < K::eights; i++) {
             struct place a = at;
             a.pair += 8 * i;
             in[i] = load_inputs<K>(t.pairs, a);
         }
 #pragma unroll
-        for (u32 i = 0; i < FROM_NOW && first + i < K::eights; i++, at.pair += 8) {
+        for (u32 i = 0; i < K::batch && first + i < K::eights; i++, at.pair += 8) {
             u32 n = 2 * (first + i);
             end_eight<K>(t, at, d[n], n + 1 < K::N / 8 ? d[n + 1 < K::N / 8 ? n + 1 : 0] : none, in[i]);
         }
@@ -280,18 +254,20 @@ static __device__ __forceinline__ void end_now(const struct tiles_params &t, con
 }
 
 template <class K> struct products { // of a warpgroup
-    f32 d[K::N / 8][4];
+    f32 d[K::halves][K::N / 8][4];
     u32 own;    // where its rows of a stage begin
     u32 empty;  // barriers of the block that hears from this lane
     u32 before; // the stage that products in flight still read
 
     __device__ __forceinline__ void begin(const struct belt<K> &belt)
     {
-        own = __shfl_sync(~0u, threadIdx.x / 128, 0) * (ROWS_BYTES / 2);
+        own = K::halves == 1 ? __shfl_sync(~0u, threadIdx.x / 128, 0) * HALF_BYTES : 0;
         empty = place_in(threadIdx.x % ROWS_CLUSTER, belt.empty);
 #pragma unroll
-        for (u32 n = 0; n < K::N / 8; n++)
-            d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0;
+        for (u32 half = 0; half < K::halves; half++)
+#pragma unroll
+            for (u32 n = 0; n < K::N / 8; n++)
+                d[half][n][0] = d[half][n][1] = d[half][n][2] = d[half][n][3] = 0;
     }
     __device__ __forceinline__ void leave(u32 stage) const
     {
@@ -306,51 +282,121 @@ template <class K> struct products { // of a warpgroup
         wgmma_fence();
 #pragma unroll
         for (u32 k = 0; k < 4; k++)
-            wgmma(d, rows + NEXT_COLUMNS * k, weights + NEXT_COLUMNS * k, k > 0 || !first);
+#pragma unroll
+            for (u32 half = 0; half < K::halves; half++)
+                wgmma(d[half], rows + half * (HALF_BYTES >> 4) + NEXT_COLUMNS * k, weights + NEXT_COLUMNS * k, k > 0 || !first);
         wgmma_turn();
         if (!first)
             leave(before);
         before = belt.at;
         belt.next();
     }
-    __device__ __forceinline__ void finish() const
+    // n_stages: 0 for who multiplies nothing.
+    __device__ __forceinline__ void multiply_all(struct belt<K> &belt, u32 n_stages)
+    {
+        for (u32 stage = 0; stage < n_stages; stage++)
+            multiply(belt, stage == 0);
+    }
+    __device__ __forceinline__ void finish(bool multiplied) const
     {
         wgmma_finish();
-        leave(before);
+        if (multiplied)
+            leave(before);
+    }
+    // The second half's sums, by way of the belt, which nobody fills any more.
+    __device__ __forceinline__ void hand_over(const struct belt<K> &belt) const
+    {
+        const f32(&s)[K::N / 8][4] = d[K::halves - 1];
+#pragma unroll
+        for (u32 n = 0; n < K::N / 8; n++)
+            store_shared(belt.data + (n * 128 + threadIdx.x % 128) * 16, make_float4(s[n][0], s[n][1], s[n][2], s[n][3]));
+    }
+    __device__ __forceinline__ void take_over(const struct belt<K> &belt)
+    {
+#pragma unroll
+        for (u32 n = 0; n < K::N / 8; n++) {
+            float4 v = load_shared(belt.data + (n * 128 + threadIdx.x % 128) * 16);
+            d[0][n][0] = v.x;
+            d[0][n][1] = v.y;
+            d[0][n][2] = v.z;
+            d[0][n][3] = v.w;
+        }
+    }
+    // One half's instructions serve both.
+    __device__ __forceinline__ void end(const struct tiles_params &t, struct place at, u32 n_halves)
+    {
+#pragma unroll 1
+        for (u32 half = 0; half < n_halves; half++, at.row += READY_ROWS / 2) {
+            end_half<K>(t, d[0], at);
+#pragma unroll
+            for (u32 n = 0; n < K::N / 8; n++)
+#pragma unroll
+                for (u32 i = 0; i < 4; i++)
+                    d[0][n][i] = d[K::halves - 1][n][i];
+        }
     }
 };
 
-// The first stages of a tile, with the end of the tile before.
-template <u32 E, class K>
-static __device__ __forceinline__ void begin_beside(const struct tiles_params &t, struct products<K> &x, struct late<K> &late,
-                                                    struct belt<K> &belt)
-{
-    x.multiply(belt, E == 0);
-    late.template step<E>(t);
-    if constexpr (E + 1 < K::eights)
-        begin_beside<E + 1>(t, x, late, belt);
-}
-
+// Both warpgroups, half a tile each.
 template <class K>
-static __device__ __forceinline__ void consume(const struct tiles_params &t, const struct walk &w, struct belt<K> belt)
+static __device__ __forceinline__ void consume_together(const struct tiles_params &t, const struct walk &w, struct belt<K> belt)
 {
     struct products<K> x;
-    struct late<K> late;
 
-    late.there = false;
     x.begin(belt);
     wait_for_inputs();
     for (u32 tile = first_tile(); tile < w.n_tiles; tile = next_tile(tile)) {
-        if constexpr (K::LATE)
-            begin_beside<0>(t, x, late, belt);
-        for (u32 stage = K::LATE ? K::eights : 0; stage < w.n_stages; stage++)
-            x.multiply(belt, stage == 0);
+        x.multiply_all(belt, w.n_stages);
         struct place at = place_of<K>(t.pairs, w, tile);
-        x.finish();
-        if (K::LATE && next_tile(tile) < w.n_tiles)
-            late.take(t, x.d, at);
-        else
-            end_now<K>(t, x.d, at);
+        x.finish(true);
+        x.end(t, at, 1);
+    }
+}
+
+// Who multiplies, where warpgroups take turns: the other must not even wait for its first stage before, since a stage's barrier tells only
+// odd rounds of the belt from even ones.
+static __device__ __forceinline__ void wait_for_turn(u32 warpgroup)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "r"((u32)CONSUMERS) : "memory");
+}
+static __device__ __forceinline__ void give_turn(u32 warpgroup)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(1 + warpgroup), "r"((u32)CONSUMERS) : "memory");
+}
+
+// Whole tiles in turn. The block's last one, which has nothing to run beside, ends in both warpgroups. No branch round the products: the
+// compiler would make each of them wait for the one before.
+template <class K>
+static __device__ __forceinline__ void consume_in_turns(const struct tiles_params &t, const struct walk &w, struct belt<K> belt, u32 handed)
+{
+    struct products<K> x;
+    u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), turn = 0;
+
+    x.begin(belt);
+    wait_for_inputs();
+    for (u32 tile = first_tile(); tile < w.n_tiles; tile = next_tile(tile), turn++) {
+        bool own = turn % 2 == warpgroup, last = next_tile(tile) >= w.n_tiles;
+        if (!own && !last) {
+            belt.skip(w.n_stages);
+            continue;
+        }
+        if (own && turn > 0)
+            wait_for_turn(warpgroup);
+        x.multiply_all(belt, own ? w.n_stages : 0);
+        if (own && !last)
+            give_turn(1 - warpgroup);
+        struct place at = place_of<K>(t.pairs, w, tile);
+        x.finish(own);
+        if (own && last) {
+            x.hand_over(belt);
+            leave_stage(handed); // every lane, at no cost: racecheck takes one lane's arrival for its own alone
+        }
+        if (!own) {
+            wait_for_stage(handed, 0);
+            x.take_over(belt);
+            at.row += READY_ROWS / 2;
+        }
+        x.end(t, at, last ? 1 : 2);
     }
 }
 
@@ -360,6 +406,7 @@ template <class K> static __device__ __forceinline__ void gemm_rows(const struct
     struct belt<K> belt = {
     };
     struct walk &w = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16));
+    u32 handed = shared_address(&w + 1); // barrier: half of the last tile's sums
     bool fills = __shfl_sync(~0u, threadIdx.x / 32, 0) == CONSUMERS / 32;
 
     belt.data = shared_address(shared);
@@ -370,8 +417,9 @@ template <class K> static __device__ __forceinline__ void gemm_rows(const struct
         prefetch_view(&t.w[0]);
         for (u32 i = 0; i < K::n_stages; i++) {
             barrier_begin(belt.full + 8 * i, 1);
-            barrier_begin(belt.empty + 8 * i, ROWS_CLUSTER * CONSUMERS / 32);
+            barrier_begin(belt.empty + 8 * i, ROWS_CLUSTER * K::consumers / 32);
         }
+        barrier_begin(handed, K::consumers);
         show_barriers();
         w = walk_of<K>(t.pairs, n_rows);
         if (first_tile() < w.n_tiles)
@@ -386,22 +434,27 @@ template <class K> static __device__ __forceinline__ void gemm_rows(const struct
             wait_for_inputs();
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        consume<K>(t, w, belt);
+        if constexpr (K::halves == 2)
+            consume_in_turns<K>(t, w, belt, handed);
+        else
+            consume_together<K>(t, w, belt);
     }
     cluster_meet(); // no block ends while another may still write here
 }
 
-#define GEMM_ROWS(name, N, MODE)                                                                            \
+#define GEMM_ROWS(name, N, MODE, HALVES)                                                                    \
     extern "C" __global__ void __launch_bounds__(HOPPER_THREADS(2), 1) __cluster_dims__(ROWS_CLUSTER, 1, 1) \
         gemm_rows_##name##N(const __grid_constant__ struct tiles_params t)                                  \
     {                                                                                                       \
-        gemm_rows<kernel<N, MODE>>(t);                                                                      \
+        gemm_rows<kernel<N, MODE, HALVES>>(t);                                                              \
     }
-#define BOTH(N)                 \
-    GEMM_ROWS(, N, PAIRS_PLAIN) \
-    GEMM_ROWS(gated_, N, PAIRS_GATED)
-BOTH(128)
-BOTH(168)
-BOTH(176)
-GEMM_ROWS(, 192, PAIRS_PLAIN)
+#define EACH(N)                          \
+    GEMM_ROWS(, N, PAIRS_PLAIN, 1)       \
+    GEMM_ROWS(gated_, N, PAIRS_GATED, 1) \
+    GEMM_ROWS(turns_, N, PAIRS_PLAIN, 2) \
+    GEMM_ROWS(gated_turns_, N, PAIRS_GATED, 2)
+EACH(128)
+EACH(168)
+EACH(176)
+EACH(192)
 #endif

@@ -6,7 +6,8 @@ enum {
     LEAST_ROWS_COLS = 1024, // for gemm_rows
     LEAST_PAIR_COLS = 2048, // for blocks that share tiles by twos
     WIDE_PAIRS = 96,
-    GROUP_ROWS = 64
+    GROUP_ROWS = 64,
+    PAUSE_ROWS = 12 // between two tiles of gemm_rows passes as much as 12 weight rows of 4,096 columns take
 };
 
 // gemm_hopper's view of matrix m: pairs lie a row or two apart, the rows of a pair too or as far as gate and up or half a head.
@@ -179,15 +180,12 @@ static u32 rows_turns(const struct cuda_plan *p, const struct pairs_params *para
     return divide_up(n_tiles, p->device.n_sms / ROWS_CLUSTER);
 }
 
-// Weight rows of gemm_rows' tiles: those whose turns end first, with what passes between two tiles in weight rows of 4,096 columns. 0 where
-// gemm_hopper's tiles are better: two fifths of the turns would be idle, or outputs do not lie so that a thread can store four at a
-// time. us of a product of 256 rows, by gemm_hopper and by gemm_rows: 4,096 x 14,336 (half idle) 50.1 and 70.4, 6,144 x 4,096 (a quarter)
-// 36.8 and 25.2.
+// Weight rows of gemm_rows' tiles: those whose turns end first. 0 where gemm_hopper's tiles are better: two fifths of the turns would be
+// idle, or outputs do not lie so that a thread can store four at a time. us of a product of 256 rows, by gemm_hopper and by gemm_rows:
+// 4,096 x 14,336 (half idle) 50.1 and 70.4, 6,144 x 4,096 (a quarter) 36.8 and 25.2.
 static u32 rows_weights(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
 {
-    static const struct {
-        u32 weights, pause;
-    } tiles[] = { { 128, 12 }, { 168, 12 }, { 176, 12 }, { 192, 14 } }; // gated: no test of 192 has run
+    static const u32 tiles[] = { 192, 176, 168, 128 };
     u64 places = params->out[0] | params->add | params->bias[0];
     u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, READY_ROWS);
     u32 best = ~0u, weights = 0;
@@ -196,25 +194,27 @@ static u32 rows_weights(const struct cuda_plan *p, const struct pairs_params *pa
         params->out_stride[0] % 4 != 0 || places % 16 != 0 || !cuda_has_kernel(p, "gemm_rows_128"))
         return 0;
     for (u32 i = 0; i < sizeof tiles / sizeof *tiles; i++) {
-        u32 turns = rows_turns(p, params, max_rows, tiles[i].weights), time = turns * (tiles[i].weights + tiles[i].pause);
-        if (time >= best || (params->mode == PAIRS_GATED && tiles[i].weights == 192))
+        u32 turns = rows_turns(p, params, max_rows, tiles[i]), time = turns * (tiles[i] + PAUSE_ROWS);
+        if (time >= best)
             continue;
         best = time;
-        weights = 5 * work >= (u64)3 * turns * tiles[i].weights * p->device.n_sms ? tiles[i].weights : 0;
+        weights = 5 * work >= (u64)3 * turns * tiles[i] * p->device.n_sms ? tiles[i] : 0;
     }
     return weights;
 }
 
-static void launch_rows_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 weights)
+// turns: of the clusters; one has a kernel of its own.
+static void launch_rows_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 weights, u32 turns)
 {
     struct tiles_params tiles = { .pairs = *params };
     u32 stage = (READY_ROWS + weights) * 128, n_stages = HOPPER_TILES_ROOM / stage;
     u32 grid = p->device.n_sms / ROWS_CLUSTER * ROWS_CLUSTER;
-    char name[32];
+    char name[40];
 
     plan_views(p, params, (struct view_box){ 4, weights / 8 / ROWS_BOXES(weights) }, &tiles);
     hand_over_gated(p, &tiles.pairs);
-    snprintf(name, sizeof name, "gemm_rows_%s%u", params->mode == PAIRS_GATED ? "gated_" : "", weights);
+    snprintf(name, sizeof name, "gemm_rows_%s%s%u", params->mode == PAIRS_GATED ? "gated_" : "", turns > 1 ? "turns_" : "",
+             weights);
     cuda_launch_add(p, name, (struct cuda_shape){ { grid, 1, 1 }, HOPPER_THREADS(2), n_stages * (stage + 16) + 64 }, &tiles,
                     sizeof tiles);
 }
@@ -227,7 +227,7 @@ void pairs_launch_tiles(struct cuda_plan *p, struct pairs_params *params, struct
     char name[32];
 
     if (weights > 0) {
-        launch_rows_tiles(p, params, weights);
+        launch_rows_tiles(p, params, weights, rows_turns(p, params, part.max_rows, weights));
         return;
     }
     plan_views(p, params, groups_of_eight, &tiles);

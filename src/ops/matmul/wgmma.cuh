@@ -127,6 +127,10 @@ static __device__ __forceinline__ void store_there(u32 to, float4 v, u32 full)
                  "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(full)
                  : "memory");
 }
+static __device__ __forceinline__ void store_shared(u32 to, float4 v)
+{
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+}
 static __device__ __forceinline__ float4 load_shared(u32 at)
 {
     float4 v;
@@ -190,6 +194,11 @@ template <class K> struct belt {
             at = 0;
             phase ^= 1;
         }
+    }
+    __device__ __forceinline__ void skip(u32 n)
+    {
+        phase ^= (at + n) / K::n_stages % 2;
+        at = (at + n) % K::n_stages;
     }
     __device__ __forceinline__ u32 stage() const
     {
