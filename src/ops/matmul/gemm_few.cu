@@ -44,7 +44,7 @@ static __device__ __forceinline__ void multiply(const struct pairs_params &p, st
 
 #pragma unroll
     for (u32 i = 0; i < TILES; i++)
-        r[i] = pair_find(p, min(first + i * 8 + lane / 4, last));
+        r[i] = pair_find(p, min(first + i * 8 + lane / 4, last), p.mode);
     struct strip<F> next[TILES][2];
 #pragma unroll
     for (u32 i = 0; i < TILES * 2; i++)
@@ -97,7 +97,7 @@ template <u32 F, u32 TILES> static __device__ __forceinline__ void gemm_few(cons
         u32 at = first + i / 2 * 8 + lane / 4, row = i % 2 * 8 + lane % 4 * 2;
         if (at >= p.first_pair + p.n_pairs || row >= n_rows)
             continue;
-        struct pair r = pair_find(p, at);
+        struct pair r = pair_find(p, at, p.mode);
         const f32 back = strip<F>::scale_back;
         pair_finish(p, r, before + row, sum.x * back, sum.z * back);
         if (row + 1 < n_rows)

@@ -50,7 +50,7 @@ template <class K> struct lane_weights {
     __device__ __forceinline__ void find(const struct pairs_params &p, const struct walk &w)
     {
         u32 own = threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
-        r = pair_find(p, p.first_pair + min(w.first_pair<K>(share) + own, p.n_pairs - 1));
+        r = pair_find(p, p.first_pair + min(w.first_pair<K>(share) + own, p.n_pairs - 1), p.mode);
     }
     __device__ __forceinline__ void advance(const struct pairs_params &p, const struct walk &w)
     {

@@ -60,7 +60,7 @@ static __device__ __forceinline__ void multiply(const struct pairs_params &p, f3
 {
     u32 lane = threadIdx.x & 31, n_steps = p.ready_cols / 128;
     u32 at = min(blockIdx.y * MANY_PAIRS + threadIdx.x / 32 * 8 + lane / 4, p.n_pairs - 1) + p.first_pair;
-    struct pair r = pair_find(p, at);
+    struct pair r = pair_find(p, at, p.mode);
     const struct planes &wa = p.w[r.matrix[0]], &wb = p.w[r.matrix[1]];
     struct strip<F> next[2];
     struct prepared<F> now[2];
@@ -99,20 +99,20 @@ static __device__ __forceinline__ void finish(const struct pairs_params &p, f32 
     u32 at = blockIdx.y * MANY_PAIRS + pair;
     if (at >= p.n_pairs)
         return;
-    struct pair r = pair_find(p, p.first_pair + at);
+    struct pair r = pair_find(p, p.first_pair + at, p.mode);
     constexpr u32 apart = MANY_THREADS / MANY_PAIRS, batch = 8; // loads of eight rows at a time
     for (u32 row = threadIdx.x / MANY_PAIRS; row < MANY_ROWS && first_row + row < n_rows; row += batch * apart) {
         struct pair_inputs in[batch];
 #pragma unroll
         for (u32 k = 0; k < batch; k++)
-            in[k] = pair_load(p, r, min(first_row + row + k * apart, n_rows - 1));
+            in[k] = pair_load(p, r, min(first_row + row + k * apart, n_rows - 1), p.mode);
 #pragma unroll
         for (u32 k = 0; k < batch; k++) {
             u32 at_row = row + k * apart;
             if (at_row >= MANY_ROWS || first_row + at_row >= n_rows)
                 break;
             float2 v = sums[at_row * stride + pair];
-            pair_end(p, r, first_row + at_row, in[k], make_float2(v.x * strip<F>::scale_back, v.y * strip<F>::scale_back));
+            pair_end(p, r, first_row + at_row, in[k], make_float2(v.x * strip<F>::scale_back, v.y * strip<F>::scale_back), p.mode);
         }
     }
 }

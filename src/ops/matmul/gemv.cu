@@ -74,7 +74,7 @@ static __device__ __forceinline__ void ask_for_pair(const struct pairs_params &p
 {
     if (at >= end)
         return;
-    struct pair r = pair_find(p, at);
+    struct pair r = pair_find(p, at, p.mode);
 #pragma unroll
     for (u32 i = 0; i < 2; i++) {
         const struct planes &w = p.w[r.matrix[i]];
@@ -143,7 +143,7 @@ static __device__ __forceinline__ void finish(const struct pairs_params &p, cons
         mine += __shfl_xor_sync(~0u, mine, o);
     f32 other = __shfl_xor_sync(~0u, mine, half);
     if (s.lane == 0)
-        pair_end(p, r, row, in, make_float2(mine, other));
+        pair_end(p, r, row, in, make_float2(mine, other), p.mode);
 }
 
 // Walks the block's pairs; DOT gives a pair's two sums.
@@ -156,11 +156,11 @@ template <typename Dot> static __device__ __forceinline__ void walk(const struct
     for (u32 at = t.first + (threadIdx.x >> 5) * per_warp; at < t.end; at += blockDim.x / 32 * per_warp) {
         u32 mine = at + lane / p.lanes;
         bool writes = mine < t.end && s.lane == 0;
-        struct pair r = pair_find(p, min(mine, t.end - 1));
+        struct pair r = pair_find(p, min(mine, t.end - 1), p.mode);
         float2 sum = dot(r, s);
         struct pair_inputs in = {};
         if (writes)
-            in = pair_load(p, r, row);
+            in = pair_load(p, r, row, p.mode);
         finish(p, r, row, make_float2(sum.x * factor, sum.y * factor), in, { writes ? 0 : ~0u, s.lanes });
     }
 }

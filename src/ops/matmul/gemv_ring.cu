@@ -93,7 +93,7 @@ static __device__ __forceinline__ void fill_stage(const struct pairs_params &p, 
     u32 lane = threadIdx.x & 31, each = pairs_of_a_stage(p), n = min(end - first, each);
     u32 index = p.ring.apart ? lane & (each - 1) : lane / 2, second = p.ring.apart ? lane >= each : lane & 1;
     bool exists = lane < 2 * each && index < n;
-    struct pair r = pair_find(p, first + min(index, n - 1));
+    struct pair r = pair_find(p, first + min(index, n - 1), p.mode);
     u32 matrix = second ? r.matrix[1] : r.matrix[0], row = second ? r.row[1] : r.row[0];
     u32 name = exists ? row + (matrix << 30) : ~0u, before = __shfl_up_sync(~0u, name, 1); // fewer than 2^30 rows
     u32 starts = __ballot_sync(~0u, !exists || lane == 0 || name != before + 1);
@@ -120,7 +120,7 @@ static __device__ __forceinline__ void fill_stage(const struct pairs_params &p, 
 // Of rows that are longer than a stage: part `at % LONG_PARTS` of both rows of pair at / LONG_PARTS.
 template <u32 F> static __device__ __forceinline__ void fill_part(const struct pairs_params &p, u32 at, u32 slot, u32 full)
 {
-    struct pair r = pair_find(p, at / LONG_PARTS);
+    struct pair r = pair_find(p, at / LONG_PARTS, p.mode);
     u32 lane = threadIdx.x & 31, n = p.n_cols / 8, each = long_part_eights(p.n_cols), first = at % LONG_PARTS * each;
     u32 bytes = min(each, n - first) * 16;
     const struct planes &w = p.w[lane ? r.matrix[1] : r.matrix[0]];
@@ -464,10 +464,10 @@ static __device__ __forceinline__ void end_pairs(const struct pairs_params &p, c
             sum.y += sums[warps + w];
         }
         if (pair >= t.first + RING_THREADS) {
-            r = pair_find(p, pair);
-            in = pair_load(p, r, 0);
+            r = pair_find(p, pair, p.mode);
+            in = pair_load(p, r, 0, p.mode);
         }
-        pair_end(p, r, 0, in, make_float2(sum.x * factor, sum.y * factor));
+        pair_end(p, r, 0, in, make_float2(sum.x * factor, sum.y * factor), p.mode);
     }
 }
 
@@ -495,8 +495,8 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
     if (p.norm && threadIdx.x < p.n_cols / 8)
         norm = load_eight(p.norm, threadIdx.x, p.n_cols / 8);
     if (ends_one) {
-        ends = pair_find(p, t.first + threadIdx.x);
-        inputs = pair_load_early(p, ends, 0);
+        ends = pair_find(p, t.first + threadIdx.x, p.mode);
+        inputs = pair_load_early(p, ends, 0, p.mode);
     }
     __syncthreads(); // the barriers are there
     wait_before_next();
@@ -505,7 +505,7 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
     if (!has_rows)
         return;
     if (ends_one)
-        pair_load_late(p, ends, 0, inputs);
+        pair_load_late(p, ends, 0, inputs, p.mode);
     Form form(ring_shared, p.n_cols);
     ready_row<ALONE ? 4 : 1>(p, form, norm, state.squares);
     if (p.norm && threadIdx.x / 32 == RING_WARPS - 1)
@@ -615,8 +615,8 @@ static __device__ __forceinline__ void consume_long(const struct pairs_params &p
     if (p.norm && threadIdx.x / 32 == RING_WARPS - 1)
         find_factor(p, state);
     walk_long<F>(p, row, at, state, t);
-    struct pair ends = pair_find(p, min(t.first + threadIdx.x, t.end - 1));
-    end_pairs(p, at, state, t, ends, pair_load(p, ends, 0));
+    struct pair ends = pair_find(p, min(t.first + threadIdx.x, t.end - 1), p.mode);
+    end_pairs(p, at, state, t, ends, pair_load(p, ends, 0, p.mode));
 }
 
 template <u32 F> static __device__ __forceinline__ void gemv_ring_long(const struct pairs_params &p)

@@ -68,11 +68,6 @@ static __device__ __forceinline__ struct pair pair_find(const struct pairs_param
     return pair_plain(at, 0, p.w[0].n_rows);
 }
 
-static __device__ __forceinline__ struct pair pair_find(const struct pairs_params &p, u32 at)
-{
-    return pair_find(p, at, p.mode);
-}
-
 // What the end of a pair reads, loaded ahead of the sums.
 struct pair_inputs {
     f32 add[2], bias[2], cosine, sine;
@@ -115,23 +110,11 @@ static __device__ __forceinline__ void pair_load_late(const struct pairs_params 
         in.sine = angle.y;
     }
 }
-static __device__ __forceinline__ struct pair_inputs pair_load_early(const struct pairs_params &p, const struct pair &r, u32 row)
-{
-    return pair_load_early(p, r, row, p.mode);
-}
-static __device__ __forceinline__ void pair_load_late(const struct pairs_params &p, const struct pair &r, u32 row, struct pair_inputs &in)
-{
-    pair_load_late(p, r, row, in, p.mode);
-}
 static __device__ __forceinline__ struct pair_inputs pair_load(const struct pairs_params &p, const struct pair &r, u32 row, u32 mode)
 {
     struct pair_inputs in = pair_load_early(p, r, row, mode);
     pair_load_late(p, r, row, in, mode);
     return in;
-}
-static __device__ __forceinline__ struct pair_inputs pair_load(const struct pairs_params &p, const struct pair &r, u32 row)
-{
-    return pair_load(p, r, row, p.mode);
 }
 
 // q, k or v: bias, RoPE, and to its place.
@@ -176,12 +159,6 @@ static __device__ __forceinline__ void pair_end(const struct pairs_params &p, co
     for (u32 i = 0; i < 2; i++)
         if (i == 0 || r.second)
             out[r.row[i]] = mode == PAIRS_GATE_OVER ? activation_of(p.activation, sums[i]) * out[r.row[i]] : sums[i];
-}
-
-static __device__ __forceinline__ void pair_end(const struct pairs_params &p, const struct pair &r, u32 row, const struct pair_inputs &in,
-                                                float2 sum)
-{
-    pair_end(p, r, row, in, sum, p.mode);
 }
 
 static __device__ __forceinline__ void pair_finish(const struct pairs_params &p, const struct pair &r, u32 row, f32 first, f32 second)

@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(VENDOR_THREADS) vendor_finish(const
     wait_for_inputs();
     if (at >= p.pairs.n_pairs || row >= n_rows_of(p.pairs.step, p.pairs.rows))
         return;
-    struct pair r = pair_find(p.pairs, p.pairs.first_pair + at);
+    struct pair r = pair_find(p.pairs, p.pairs.first_pair + at, p.pairs.mode);
     f32 sums[2];
     for (u32 i = 0; i < 2; i++)
         sums[i] = p.sums[r.matrix[i]][(u64)row * p.pairs.w[r.matrix[i]].n_rows + r.row[i]];
