@@ -4,17 +4,11 @@
 // the end. Rounds take turns, and the median of each N is printed, with its microseconds a step and its tokens/s beside those of the first N.
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <ingot.h>
+#include "base/clock.h"
+#include "base/str.h"
 
-enum { MOST_COUNTS = 16, MOST_ROUNDS = 64, PROMPT = 4 };
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+enum { MOST_COUNTS = 16, MOST_ROUNDS = 64, MOST_SEQUENCES = 256, MOST_TOKENS = 1 << 20, PROMPT = 4 };
 
 static void must(bool ok, const struct ingot_error *error)
 {
@@ -60,11 +54,11 @@ static bool all_began(const uint32_t *counts, uint32_t n)
 
 static double tokens_per_second(struct ingot_engine *engine, uint32_t n, uint32_t n_tokens)
 {
-    struct ingot_request **requests = calloc(n, sizeof *requests);
-    uint32_t *counts = calloc(n, sizeof *counts), timed = 0;
+    struct ingot_request *requests[MOST_SEQUENCES];
+    uint32_t counts[MOST_SEQUENCES] = { 0 }, timed = 0;
     struct ingot_error error;
     bool busy = true;
-    double start = 0;
+    uint64_t start = 0;
 
     for (uint32_t i = 0; i < n; i++) {
         struct ingot_request_options options = ingot_request_defaults();
@@ -82,13 +76,11 @@ static double tokens_per_second(struct ingot_engine *engine, uint32_t n, uint32_
         uint32_t came = take_all(requests, n, counts);
         timed += start > 0 ? came : 0;
         if (start == 0 && all_began(counts, n))
-            start = seconds();
+            start = clock_ns();
     }
-    double taken = seconds() - start;
+    double taken = (double)(clock_ns() - start) * 1e-9;
     for (uint32_t i = 0; i < n; i++)
         ingot_request_free(requests[i]);
-    free(requests);
-    free(counts);
     return timed / taken;
 }
 
@@ -98,38 +90,44 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+// A number of at least `least` and at most `most`.
+static uint32_t number(const char *text, uint32_t least, uint32_t most)
+{
+    uint64_t v;
+
+    if (str_to_u64(str_from(text), &v) && v >= least && v <= most)
+        return (uint32_t)v;
+    fprintf(stderr, "bench_together: '%s': want a number from %u to %u\n", text, least, most);
+    exit(1);
+}
+
 int main(int argc, char **argv)
 {
     static double speeds[MOST_COUNTS][MOST_ROUNDS];
     struct ingot_engine_options options = ingot_engine_defaults();
     struct ingot_error error;
-    int n_counts = argc - 5, rounds = argc > 4 ? atoi(argv[4]) : 0, n_tokens = argc > 3 ? atoi(argv[3]) : 0;
+    int n_counts = argc - 5;
     uint32_t counts[MOST_COUNTS];
-    bool ok = true;
 
-    for (int i = 0; i < n_counts && i < MOST_COUNTS; i++) {
-        int n = atoi(argv[5 + i]);
-        ok = ok && n > 0;
-        counts[i] = (uint32_t)n;
-        options.n_sequences = counts[i] > options.n_sequences ? counts[i] : options.n_sequences;
-    }
-    if (!ok || n_counts < 1 || n_counts > MOST_COUNTS || rounds < 1 || rounds > MOST_ROUNDS || n_tokens < 2) {
+    if (n_counts < 1 || n_counts > MOST_COUNTS) {
         fprintf(stderr, "usage: bench_together MODEL DEVICE TOKENS ROUNDS N...\n");
         return 1;
     }
+    uint32_t n_tokens = number(argv[3], 2, MOST_TOKENS), rounds = number(argv[4], 1, MOST_ROUNDS);
+    for (int i = 0; i < n_counts; i++) {
+        counts[i] = number(argv[5 + i], 1, MOST_SEQUENCES);
+        options.n_sequences = counts[i] > options.n_sequences ? counts[i] : options.n_sequences;
+    }
     options.model = argv[1];
     options.device = argv[2];
-    options.n_context = (uint32_t)n_tokens + 64;
+    options.n_context = n_tokens + 64;
     struct ingot_engine *engine = ingot_engine_open(&options, &error);
     must(engine != NULL, &error);
-    for (int r = -1; r < rounds; r++) // the first warms up
-        for (int i = 0; i < n_counts; i++) {
-            double speed = tokens_per_second(engine, counts[i], (uint32_t)n_tokens);
-            if (r >= 0)
-                speeds[i][r] = speed;
-        }
+    for (uint32_t r = 0; r <= rounds; r++) // the first warms up: the second takes its place
+        for (int i = 0; i < n_counts; i++)
+            speeds[i][r ? r - 1 : 0] = tokens_per_second(engine, counts[i], n_tokens);
     for (int i = 0; i < n_counts; i++) {
-        qsort(speeds[i], (size_t)rounds, sizeof(double), by_size);
+        qsort(speeds[i], rounds, sizeof(double), by_size);
         double median = speeds[i][rounds / 2], first = speeds[0][rounds / 2];
         printf(
             "{\"sequences\": %u, \"tokens_s\": %.1f, \"least\": %.1f, \"most\": %.1f, \"us_step\": %.1f, \"of_first\": %.2f}\n",
