@@ -1,6 +1,6 @@
 // gemm_rows.cu - products of many rows of activations and bf16 weights for Hopper, in tiles that make whole turns of the multiprocessors.
 //
-// A tile is 128 rows of activations, the M side of the instruction, by 128 to 192 weight rows; pairs.c takes what makes whole turns, since
+// A tile is 128 rows of activations, the M side of the instruction, by 128 to 192 weight rows; pairs_tiles.c takes what makes whole turns, since
 // blocks share no tile. The two blocks of a cluster have the same weights, which each copies in part for both, and neighbouring rows.
 // One thread of a block keeps a belt of stages of 64 columns full. Where a block has one tile, two warpgroups take 64 rows each; where it
 // has several, they take whole tiles in turn, so that one's results leave while the other multiplies.

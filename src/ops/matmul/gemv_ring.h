@@ -1,4 +1,4 @@
-// gemv_ring.h - what gemv_ring.cu and pairs.c, which plans its launches, both know. Shared by C and CUDA.
+// gemv_ring.h - what gemv_ring.cu and pairs_ring.c, which plans its launches, both know. Shared by C and CUDA.
 #pragma once
 #include "ops/matmul/pairs.h"
 

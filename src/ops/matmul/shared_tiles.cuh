@@ -118,7 +118,7 @@ static __device__ __forceinline__ float4 load_sums(const float4 *at)
 }
 
 // The blocks that share a tile. Each ends a part of its rows where it has no other share; else the first ends all. They wait for each
-// other, which ends only because all run at once: pairs.c launches no more than there are multiprocessors, and each takes one.
+// other, which ends only because all run at once: pairs_tiles.c launches no more than there are multiprocessors, and each takes one.
 template <class K> struct meeting {
     static constexpr u32 eights = K::ROWS / 8;
     u32 first, n, me; // blocks first .. first + n - 1
