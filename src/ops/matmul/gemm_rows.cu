@@ -76,17 +76,19 @@ template <class K> struct source {
         if (tile < w.n_tiles)
             begin(p, w);
     }
-    // alone: for this block. Else for both, which take the boxes in turns.
+    // alone: for this block. Else for both, which take the boxes in turns. Who else wants these weights reads them at the same time: that they
+    // leave the L2 cache first makes 512 rows of 11,008 x 4,096 70.2 us, of 71.7.
     __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full, bool alone) const
     {
+        u64 policy = cache_policy(true);
 #pragma unroll
         for (u32 box = 0; box < K::n_boxes; box++) {
             const u32 at[3] = { stage * STAGE_COLUMNS, four + box * (K::pairs / 4 / K::n_boxes), 0 };
             u32 place = to + ROWS_BYTES + box * K::box_bytes;
             if (alone)
-                box_copy(place, &t.w[0], full, at, cache_policy(false));
+                box_copy(place, &t.w[0], full, at, policy);
             else if ((box + stage) % ROWS_CLUSTER == blockIdx.x % ROWS_CLUSTER)
-                box_copy_to_all(place, &t.w[0], full, at, (1 << ROWS_CLUSTER) - 1);
+                box_copy_to_all(place, &t.w[0], full, at, (1 << ROWS_CLUSTER) - 1, policy);
         }
     }
 };

@@ -159,11 +159,12 @@ static __device__ __forceinline__ void box_copy(u32 to, const void *view, u32 fu
 }
 
 // The same to the same place in the blocks of the mask, each of whose barriers gets the bytes.
-static __device__ __forceinline__ void box_copy_to_all(u32 to, const void *view, u32 full, const u32 (&at)[3], u16 blocks)
+static __device__ __forceinline__ void box_copy_to_all(u32 to, const void *view, u32 full, const u32 (&at)[3], u16 blocks,
+                                                       u64 policy)
 {
-    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1, {%3, %4, %4, %5, %6}], [%2], %7;" ::"r"(to),
-                 "l"(view), "r"(full), "r"(at[0]), "r"(0), "r"(at[1]), "r"(at[2]), "h"(blocks)
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+                 "[%0], [%1, {%3, %4, %4, %5, %6}], [%2], %7, %8;" ::"r"(to),
+                 "l"(view), "r"(full), "r"(at[0]), "r"(0), "r"(at[1]), "r"(at[2]), "h"(blocks), "l"(policy)
                  : "memory");
 }
 
