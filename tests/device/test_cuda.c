@@ -169,8 +169,8 @@ static void products_in_tiles(void **state)
 }
 
 // The same with tiles enough for 132 multiprocessors: turns whose last two are dealt among all blocks, tiles of three warpgroups and of
-// one, shared or not, and by two blocks of a cluster. Of 1,056 columns with more than 128 rows gemm_rows: every width of a tile, one turn
-// and more.
+// one, shared or not. Of 1,056 columns with more than 128 rows gemm_rows: every width of a tile, one turn and more; of more columns its
+// clusters of one tile, split or not, of both heights and all widths.
 static void products_in_turns(void **state)
 {
     static const struct shape shapes[] = {
@@ -192,6 +192,17 @@ static void products_in_turns(void **state)
         { .format = QUANT_BF16, .rows = 270, .most_rows = 512, .n_cols = 1056, .n_out = 5792 },
         { .format = QUANT_BF16, .rows = 61, .most_rows = 64, .n_cols = 2048, .n_out = 4080, .bias = true },
         { .format = QUANT_BF16, .rows = 9, .most_rows = 64, .n_cols = 4096, .n_out = 3008 },
+        { .format = QUANT_BF16, .rows = 70, .most_rows = 128, .n_cols = 2080, .n_out = 6128, .bias = true },
+        { .format = QUANT_BF16, .rows = 128, .most_rows = 128, .n_cols = 2048, .n_out = 4080 },
+        { .format = QUANT_BF16, .rows = 3, .most_rows = 100, .n_cols = 2080, .n_out = 4096, .bias = true },
+        { .format = QUANT_BF16, .rows = 127, .most_rows = 128, .n_cols = 2080, .n_out = 10992, .bias = true },
+        { .format = QUANT_BF16, .rows = 20, .most_rows = 128, .n_cols = 2048, .n_out = 12272 },
+        { .format = QUANT_BF16, .rows = 50, .most_rows = 64, .n_cols = 2080, .n_out = 10992, .bias = true },
+        { .format = QUANT_BF16, .rows = 64, .most_rows = 64, .n_cols = 2048, .n_out = 12272 },
+        { .format = QUANT_BF16, .rows = 250, .most_rows = 256, .n_cols = 2080, .n_out = 6128 },
+        { .format = QUANT_BF16, .rows = 2, .most_rows = 256, .n_cols = 2048, .n_out = 6144, .bias = true },
+        { .format = QUANT_BF16, .rows = 150, .most_rows = 256, .n_cols = 2080, .n_out = 4080, .bias = true },
+        { .format = QUANT_BF16, .rows = 260, .most_rows = 512, .n_cols = 2048, .n_out = 2032, .bias = true },
     };
 
     (void)state;

@@ -18,17 +18,15 @@
 
 enum { GROUP_PAIRS = 32, GROUP_WEIGHTS = 8192 };
 
-// A kernel: of so many warpgroups that multiply, each 32 pairs. TILES says that weights travel through shared memory, PAIR that the two
-// blocks of a cluster share one tile; such a kernel ends plain sums alone. pairs_tiles.c counts the stages as well.
-template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2, bool BY_TWO = false> struct kernel {
+// A kernel: of so many warpgroups that multiply, each 32 pairs. TILES says that weights travel through shared memory. pairs_tiles.c counts
+// the stages as well.
+template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kernel {
     static constexpr u32 F = FORMAT, ROWS = N_ROWS, GROUPS = N_GROUPS;
     static constexpr u32 consumers = GROUPS * 128, pairs = GROUPS * GROUP_PAIRS;
-    static constexpr bool TILES = IN_SHARED, FEW = ROWS <= 64, PAIR = BY_TWO;
-    static constexpr u32 sums_bytes = PAIR ? HOPPER_PAIR_BYTES : 0; // beside the stages
-    using half = kernel<FORMAT, ROWS / 2, IN_SHARED, GROUPS>;
+    static constexpr bool TILES = IN_SHARED, FEW = ROWS <= 64;
     static constexpr u32 chunk_bytes = (ROWS < READY_ROWS ? ROWS : READY_ROWS) * 128,
                          weights_bytes = TILES ? GROUPS * GROUP_WEIGHTS : 0, stage_bytes = weights_bytes + ROWS * 128,
-                         fit = ((TILES ? HOPPER_TILES_ROOM : HOPPER_ROOM) - sums_bytes) / stage_bytes,
+                         fit = (TILES ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage_bytes,
                          most = TILES ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES, n_stages = fit < most ? fit : most;
     // Of weights, asked for before the rows: many rows would wait behind them.
     static constexpr u32 early = FEW ? n_stages : 2;
@@ -155,7 +153,7 @@ template <class K> struct source {
 #pragma unroll
         for (u32 group = 0; group < K::GROUPS; group++) {
             u32 m = 0, pair = p.first_pair + min(w.first_pair<K>(share) + group * GROUP_PAIRS, (p.n_pairs - 1) / 32 * 32);
-            if (!K::PAIR && p.mode >= PAIRS_ROPE)
+            if (p.mode >= PAIRS_ROPE)
                 for (; m < 2 && pair >= p.w[m].n_rows / 2; m++)
                     pair -= p.w[m].n_rows / 2;
             matrix[group] = m;
@@ -445,7 +443,7 @@ template <class K> struct share_end {
         warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
         first_row = w.first_row<K>(s);
         own = w.first_pair<K>(s) + threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
-        pair = pair_find(p, p.first_pair + min(own, p.n_pairs - 1), K::PAIR ? PAIRS_PLAIN : p.mode);
+        pair = pair_find(p, p.first_pair + min(own, p.n_pairs - 1), p.mode);
     }
     // Before the sums are there, behind which all would wait for it. The parameters come into their cache.
     __device__ __forceinline__ void find_now(const struct pairs_params &p)
@@ -473,21 +471,6 @@ template <class K> struct share_end {
             p, pair, d, first_row + threadIdx.x % 4 * 2, from, min(end, w.n_rows) - from, swapped
         };
         ending.all();
-    }
-    __device__ __forceinline__ void run_with(const struct neighbour<K> &other, const struct pairs_params &p, const struct walk &w,
-                                             const f32 (&d)[K::ROWS / 8][4])
-    {
-        f32 sums[K::ROWS / 16][4];
-        u32 from = first_row + other.second * (K::ROWS / 2);
-
-        other.hand_over(d);
-        other.take_over(d, sums);
-        if (own >= p.n_pairs || from >= w.n_rows)
-            return;
-        struct ending<typename K::half> ending = {
-            p, pair, sums, from + threadIdx.x % 4 * 2, from, min(K::ROWS / 2, w.n_rows - from), 0
-        };
-        ending.plain();
     }
 };
 
@@ -539,48 +522,22 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
         }
 }
 
-// One tile at most. The neighbour is there before it is handed anything.
-template <class K>
-static __device__ __forceinline__ void consume_by_two(const struct pairs_params &p, const struct walk &walk, struct belt<K> belt,
-                                                      const struct neighbour<K> &other)
-{
-    struct lane_weights<K> w;
-    struct products<K> x;
-    struct share s;
-
-    wait_for_inputs();
-    if (walk.first(s)) {
-        struct share_end<K> end(p, walk, s);
-        end.find_now(p);
-        multiply_share(p, walk, s, w, x, belt);
-        cluster_wait();
-        end.run_with(other, p, walk, x.d);
-    } else {
-        cluster_wait();
-    }
-}
-
 template <class K>
 static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p, const struct tiles_params *tiles)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct belt<K> belt = {
     };
-    u32 sums = shared_address(shared) + K::n_stages * K::stage_bytes, there = sums + K::sums_bytes; // a neighbour's
-    struct walk &w = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16) + K::sums_bytes + 8);
+    struct walk &w = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16));
     bool fills = __shfl_sync(~0u, threadIdx.x / 32, 0) == K::consumers / 32;
 
     belt.data = shared_address(shared);
-    belt.full = there + 8;
+    belt.full = belt.data + K::n_stages * K::stage_bytes;
     belt.empty = belt.full + 8 * K::n_stages;
     if (fills && elect_one()) {
         if constexpr (K::TILES)
             prefetch_view(&tiles->w[0]);
         w = walk_of<K>(p); // of the number of rows, which is older than any launch of this step
-        if constexpr (K::PAIR) {
-            barrier_begin(there, 1);
-            expect_bytes(there, K::sums_bytes);
-        }
         for (u32 i = 0; i < K::n_stages; i++) {
             barrier_begin(belt.full + 8 * i, 1);
             barrier_begin(belt.empty + 8 * i, K::consumers / 32);
@@ -588,8 +545,6 @@ static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p,
         show_barriers();
     }
     __syncthreads();
-    if constexpr (K::PAIR)
-        cluster_arrive();
     if (threadIdx.x >= K::consumers) {
         if constexpr (!K::FEW)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(K::GROUPS == 3 ? 56 : K::TILES ? 40 : 24));
@@ -597,15 +552,10 @@ static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p,
             produce<K>(p, tiles, belt, w);
         else
             wait_for_inputs();
-        if constexpr (K::PAIR)
-            cluster_wait();
     } else {
         if constexpr (!K::FEW)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(K::GROUPS == 3 ? 152 : K::TILES ? 232 : 240));
-        if constexpr (K::PAIR)
-            consume_by_two<K>(p, w, belt, { sums, there, blockIdx.x % 2 });
-        else
-            consume<K>(p, w, belt, K::TILES ? tiles->swapped : 0);
+        consume<K>(p, w, belt, K::TILES ? tiles->swapped : 0);
     }
 }
 
@@ -645,11 +595,6 @@ GEMM_TILES(16, 2, 16)
 GEMM_TILES(32, 2, 32)
 GEMM_TILES(64, 2, 64)
 GEMM_TILES(64_half, 1, 64)
-extern "C" __global__ void __launch_bounds__(HOPPER_FEW_THREADS(1), 1) __cluster_dims__(2, 1, 1)
-    gemm_tiles_64_pair(const __grid_constant__ struct tiles_params t)
-{
-    gemm_hopper<kernel<PLANES_BF16, 64, true, 1, true>>(t.pairs, &t);
-}
 GEMM_TILES(128, 2, 128)
 GEMM_TILES(128_wide, 3, 128)
 GEMM_TILES(256, 2, 256)

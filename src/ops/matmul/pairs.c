@@ -1,7 +1,7 @@
 // pairs.c - chooses the kernels of a matrix product; see pairs.h.
 //
-// bf16 weights on Hopper, 2 rows and more: gemm_hopper with tiles in shared memory; more than 128 rows of a matmul or of gate and up:
-// gemm_rows, where its turns are nearly whole. Else one row of activations: gemv_ring on Hopper and later, or gemv; both make their row
+// bf16 weights on Hopper, 2 rows and more: gemm_hopper with tiles in shared memory; more than 32 rows of a matmul, or than 128 of gate and
+// up: gemm_rows, where its turns are nearly whole. Else one row of activations: gemv_ring on Hopper and later, or gemv; both make their row
 // ready themselves. 2 to 32 with quantised weights on Hopper and later, or to 64 without gemm_hopper: the rows are made ready once, then
 // gemm_ring. Else 2 to 16: gemm_few. More: gemm_hopper where this build and the device have it, else gemm_many. exact, fp32 weights and odd
 // widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.

@@ -4,7 +4,7 @@
 enum {
     LEAST_WIDE_COLS = 2048, // for gemm_hopper's tiles of 256 rows
     LEAST_ROWS_COLS = 1024, // for gemm_rows
-    LEAST_PAIR_COLS = 2048, // for blocks that share tiles by twos
+    LEAST_ONE_COLS = 2048,  // for its clusters of one tile
     WIDE_PAIRS = 96,
     GROUP_ROWS = 64,
     PAUSE_ROWS = 12 // between two tiles of gemm_rows passes as much as 12 weight rows of 4,096 columns take
@@ -82,7 +82,6 @@ bool pairs_has_hopper(const struct cuda_plan *p, u32 tile_rows, u32 format)
 struct hopper_tile {
     u32 rows, groups;
     bool weights; // go through shared memory
-    bool pair;    // two blocks of a cluster share a tile
 };
 
 // Where gemm_hopper's blocks leave their sums of shared tiles: zero between launches, as counters are.
@@ -97,13 +96,13 @@ static void take_partial(struct cuda_plan *p, struct pairs_params *params, struc
 static struct cuda_shape hopper_shape(const struct cuda_plan *p, struct hopper_tile tile)
 {
     bool few = tile.weights && tile.rows <= 64;
-    u32 stage = (tile.weights ? tile.groups * GROUP_ROWS * 128 : 0) + tile.rows * 128, sums = tile.pair ? HOPPER_PAIR_BYTES : 0,
-        fit = ((tile.weights ? HOPPER_TILES_ROOM : HOPPER_ROOM) - sums) / stage,
+    u32 stage = (tile.weights ? tile.groups * GROUP_ROWS * 128 : 0) + tile.rows * 128,
+        fit = (tile.weights ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage,
         most = tile.weights ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES, n_stages = fit < most ? fit : most;
 
-    return (struct cuda_shape){ { tile.pair ? p->device.n_sms / 2 * 2 : p->device.n_sms, 1, 1 },
+    return (struct cuda_shape){ { p->device.n_sms, 1, 1 },
                                 few ? HOPPER_FEW_THREADS(tile.groups) : HOPPER_THREADS(tile.groups),
-                                n_stages * (stage + 16) + sums + 64 }; // and their barriers, and the walk
+                                n_stages * (stage + 16) + 64 }; // and their barriers, and the walk
 }
 
 // Of rows of activations in a tile: 256, but where columns are few and tiles not shared, and for q, k and v in few tiles, since these end
@@ -146,8 +145,7 @@ static bool fills(const struct cuda_plan *p, u32 n_tiles)
 }
 
 // Of rows of activations in a tile: all, to 128; then 256, but for products that make few such tiles. Three warpgroups where that makes
-// whole turns; one where there are 64 rows and so few tiles of two that blocks would share them by threes. Two blocks of a cluster share
-// each of these where most multiprocessors then have work and nothing but plain sums is wanted.
+// whole turns; one where there are 64 rows and so few tiles of two that blocks would share them by threes.
 static struct hopper_tile tile_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
 {
     struct hopper_tile t = { .rows = 8, .groups = 2, .weights = true };
@@ -157,12 +155,8 @@ static struct hopper_tile tile_of(const struct cuda_plan *p, const struct pairs_
         t.rows *= 2;
     if (t.rows >= 128 && !fills(p, narrow) && fills(p, divide_up(params->n_pairs, WIDE_PAIRS) * n_row_tiles))
         return (struct hopper_tile){ .rows = 128, .groups = 3, .weights = true };
-    if (t.rows == 64 && 2 * narrow <= p->device.n_sms) {
-        u32 n_tiles = divide_up(params->n_pairs, GROUP_ROWS / 2);
+    if (t.rows == 64 && 2 * narrow <= p->device.n_sms)
         t.groups = 1;
-        t.pair = 2 * n_tiles <= p->device.n_sms && 3 * n_tiles > p->device.n_sms && params->n_cols >= LEAST_PAIR_COLS &&
-                 params->mode == PAIRS_PLAIN && params->out_stride[0] % 2 == 0;
-    }
     return t;
 }
 
@@ -174,70 +168,126 @@ static void plan_views(const struct cuda_plan *p, const struct pairs_params *par
             plan_tiles(p, params, m, box, tiles);
 }
 
-static u32 rows_turns(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows, u32 weights)
+// gemm_rows' tiles: rows and weight rows of a block. weights 0: none.
+struct rows_tile {
+    u32 rows, weights;
+    bool split; // its columns are, between a cluster's blocks; else these have neighbouring rows
+};
+
+static u32 rows_tiles(const struct pairs_params *params, u32 max_rows, struct rows_tile tile)
 {
-    u32 n_tiles = divide_up(2 * params->n_pairs, weights) * divide_up(max_rows, ROWS_CLUSTER * READY_ROWS);
-    return divide_up(n_tiles, p->device.n_sms / ROWS_CLUSTER);
+    return divide_up(2 * params->n_pairs, tile.weights) * divide_up(max_rows, tile.split ? tile.rows : ROWS_CLUSTER * tile.rows);
 }
 
-// Weight rows of gemm_rows' tiles: those whose turns end first. 0 where gemm_hopper's tiles are better: two fifths of the turns would be
-// idle, or outputs do not lie so that a thread can store four at a time. us of a product of 256 rows, by gemm_hopper and by gemm_rows:
-// 4,096 x 14,336 (half idle) 50.1 and 70.4, 6,144 x 4,096 (a quarter) 36.8 and 25.2.
-static u32 rows_weights(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+static struct cuda_shape rows_shape(struct rows_tile tile, u32 n_clusters)
 {
-    static const u32 tiles[] = { 192, 176, 168, 128 };
-    u64 places = params->out[0] | params->add | params->bias[0];
-    u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, READY_ROWS);
-    u32 best = ~0u, weights = 0;
+    u32 stage = (tile.rows + tile.weights) * 128, n_stages = HOPPER_TILES_ROOM / stage;
+    return (struct cuda_shape){ { n_clusters * ROWS_CLUSTER, 1, 1 }, ROWS_THREADS(tile.rows), n_stages * (stage + 16) + 64 };
+}
 
-    if (max_rows <= READY_ROWS || params->n_cols < LEAST_ROWS_COLS || params->mode > PAIRS_GATED ||
-        params->out_stride[0] % 4 != 0 || places % 16 != 0 || !cuda_has_kernel(p, "gemm_rows_128"))
-        return 0;
+// A cluster has one tile: the first of these sizes that gives most clusters work. us by these and without them: 128 rows of 6,144 x 4,096
+// 16.4 and 23.7, of 4,096 x 4,096 12.0 and 16.3, of 11,008 x 4,096 26.3 and 32.8; 256 of 4,096 x 4,096 16.9 and 20.4, of 6,144 x 4,096 22.0
+// and 26.8. For 64 rows half of a couple multiplies for nothing, which takes no time where gemm_hopper's tiles would be shared by all blocks.
+static struct rows_tile one_tile_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    static const struct rows_tile tiles[] = { { 128, 64, true }, { 128, 96, true }, { 128, 128, true }, { 128, 96, false },
+                                              { 64, 64, true },  { 64, 96, true },  { 64, 168, false }, { 64, 192, false } };
+    u32 most = p->device.n_sms / ROWS_CLUSTER;
+
     for (u32 i = 0; i < sizeof tiles / sizeof *tiles; i++) {
-        u32 turns = rows_turns(p, params, max_rows, tiles[i]), time = turns * (tiles[i] + PAUSE_ROWS);
-        if (time >= best)
-            continue;
-        best = time;
-        weights = 5 * work >= (u64)3 * turns * tiles[i] * p->device.n_sms ? tiles[i] : 0;
+        u32 n = rows_tiles(params, max_rows, tiles[i]);
+        if (n <= most && n * 3 >= most * 2 && (max_rows > 64 || tiles[i].rows == 64))
+            return tiles[i];
     }
-    return weights;
+    return (struct rows_tile){ 0 };
 }
 
-// turns: of the clusters; one has a kernel of its own.
-static void launch_rows_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 weights, u32 turns)
+static u32 rows_turns(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows, struct rows_tile tile)
+{
+    return divide_up(rows_tiles(params, max_rows, tile), p->device.n_sms / ROWS_CLUSTER);
+}
+
+// Those whose turns end first. None where gemm_hopper's tiles are better: two fifths of the turns would be idle. us of a product of 256
+// rows, by gemm_hopper and by gemm_rows: 4,096 x 14,336 (half idle) 50.1 and 70.4, 6,144 x 4,096 (a quarter) 36.8 and 25.2.
+static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    static const u32 weights[] = { 192, 176, 168, 128 };
+    u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, READY_ROWS);
+    struct rows_tile best = { 0 };
+    u32 least = ~0u;
+
+    for (u32 i = 0; i < sizeof weights / sizeof *weights; i++) {
+        struct rows_tile tile = { READY_ROWS, weights[i], false };
+        u32 turns = rows_turns(p, params, max_rows, tile), time = turns * (tile.weights + PAUSE_ROWS);
+        if (time >= least)
+            continue;
+        least = time;
+        best = 5 * work >= (u64)3 * turns * tile.weights * p->device.n_sms ? tile : (struct rows_tile){ 0 };
+    }
+    return best;
+}
+
+// gemm_rows wants outputs that lie so that a thread can store four at a time.
+static bool fits_rows(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    u64 places = params->out[0] | params->add | params->bias[0];
+
+    return max_rows > 32 && params->n_cols >= LEAST_ROWS_COLS && params->mode <= PAIRS_GATED && params->out_stride[0] % 4 == 0 &&
+           places % 16 == 0 && cuda_has_kernel(p, "gemm_rows_128");
+}
+
+static void launch_rows(struct cuda_plan *p, const struct pairs_params *params, struct rows_tile tile, u32 n_clusters,
+                        const char *name)
 {
     struct tiles_params tiles = { .pairs = *params };
-    u32 stage = (READY_ROWS + weights) * 128, n_stages = HOPPER_TILES_ROOM / stage;
-    u32 grid = p->device.n_sms / ROWS_CLUSTER * ROWS_CLUSTER;
-    char name[40];
 
-    plan_views(p, params, (struct view_box){ 4, weights / 8 / ROWS_BOXES(weights) }, &tiles);
+    plan_views(p, params, (struct view_box){ 4, tile.weights / 8 / ROWS_BOXES(tile.weights) }, &tiles);
     hand_over_gated(p, &tiles.pairs);
-    snprintf(name, sizeof name, "gemm_rows_%s%s%u", params->mode == PAIRS_GATED ? "gated_" : "", turns > 1 ? "turns_" : "",
-             weights);
-    cuda_launch_add(p, name, (struct cuda_shape){ { grid, 1, 1 }, HOPPER_THREADS(2), n_stages * (stage + 16) + 64 }, &tiles,
-                    sizeof tiles);
+    cuda_launch_add(p, name, rows_shape(tile, n_clusters), &tiles, sizeof tiles);
+}
+
+static bool launch_one_tile(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    bool fits = params->mode == PAIRS_PLAIN && params->n_cols >= LEAST_ONE_COLS;
+    struct rows_tile tile = fits ? one_tile_of(p, params, max_rows) : (struct rows_tile){ 0 };
+    char name[48];
+
+    if (tile.weights == 0)
+        return false;
+    snprintf(name, sizeof name, "gemm_rows_%s%ux%u", tile.split ? "split_" : "", tile.rows, tile.weights);
+    launch_rows(p, params, tile, rows_tiles(params, max_rows, tile), name);
+    return true;
+}
+
+static bool launch_many_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    struct rows_tile tile = max_rows > READY_ROWS ? many_tiles_of(p, params, max_rows) : (struct rows_tile){ 0 };
+    char name[48];
+
+    if (tile.weights == 0)
+        return false;
+    snprintf(name, sizeof name, "gemm_rows_%s%s%u", params->mode == PAIRS_GATED ? "gated_" : "",
+             rows_turns(p, params, max_rows, tile) > 1 ? "turns_" : "", tile.weights);
+    launch_rows(p, params, tile, p->device.n_sms / ROWS_CLUSTER, name);
+    return true;
+}
+
+static bool launch_rows_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    return fits_rows(p, params, max_rows) && (launch_one_tile(p, params, max_rows) || launch_many_tiles(p, params, max_rows));
 }
 
 void pairs_launch_tiles(struct cuda_plan *p, struct pairs_params *params, struct part part)
 {
     struct tiles_params tiles = { .pairs = *params };
     struct hopper_tile tile = tile_of(p, params, part.max_rows);
-    u32 weights = rows_weights(p, params, part.max_rows);
     char name[32];
 
-    if (weights > 0) {
-        launch_rows_tiles(p, params, weights, rows_turns(p, params, part.max_rows, weights));
+    if (launch_rows_tiles(p, params, part.max_rows))
         return;
-    }
     plan_views(p, params, groups_of_eight, &tiles);
-    snprintf(name, sizeof name, "gemm_tiles_%u%s", tile.rows,
-             tile.groups == 3   ? "_wide"
-             : tile.pair        ? "_pair"
-             : tile.groups == 1 ? "_half"
-                                : "");
-    if (!tile.pair)
-        take_partial(p, &tiles.pairs, tile);
+    snprintf(name, sizeof name, "gemm_tiles_%u%s", tile.rows, tile.groups == 3 ? "_wide" : tile.groups == 1 ? "_half" : "");
+    take_partial(p, &tiles.pairs, tile);
     hand_over_gated(p, &tiles.pairs);
     cuda_launch_add(p, name, hopper_shape(p, tile), &tiles, sizeof tiles);
 }

@@ -1,6 +1,5 @@
-// shared_tiles.cuh - gemm_hopper's tiles dealt among its blocks: which block takes what, and how the sums of a tile that several share meet.
-//
-// In memory that is zero before, of any number of blocks; or, where just two share each tile, in their cluster's shared memory.
+// shared_tiles.cuh - gemm_hopper's tiles dealt among its blocks: which block takes what, and how the sums of a tile that several share meet
+// in memory that is zero before.
 #pragma once
 #include "ops/matmul/pairs.h"
 #include "ops/matmul/wgmma.cuh"
@@ -88,7 +87,7 @@ template <class K> static __device__ __forceinline__ struct walk walk_of(const s
     u32 n_tiles = w.n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs), rest = n_tiles % gridDim.x;
     if (rest * 16 >= gridDim.x * 15)
         rest = 0;
-    w.n_sharers = K::PAIR ? 2 * rest : rest ? sharers(rest, w.n_steps, K::full) : 1;
+    w.n_sharers = rest ? sharers(rest, w.n_steps, K::full) : 1;
     w.alike = rest && w.n_sharers % rest == 0;
     if (K::FEW && rest && !w.alike && n_tiles > gridDim.x)
         rest += gridDim.x;
@@ -130,7 +129,7 @@ template <class K> struct meeting {
 
         alike = w.alike;
         first = n = me = 0;
-        if (K::PAIR || s.end - s.begin == w.n_steps)
+        if (s.end - s.begin == w.n_steps)
             return;
         first = w.block_of(unit);
         n = w.block_of(unit + w.n_steps - 1) - first + 1;
@@ -195,37 +194,6 @@ template <class K> struct meeting {
         d[1] += more.y;
         d[2] += more.z;
         d[3] += more.w;
-    }
-};
-
-// The two blocks of a cluster that share a tile: each ends half of its rows, of which the other hands it its sums. Through memory, as
-// above, 64 rows of 4,096 x 4,096 take 12.5 us, and so 10.9.
-template <class K> struct neighbour {
-    static constexpr u32 eights = K::ROWS / 16; // that a block ends
-    u32 sums, there, second; // in shared memory: the other's sums, their barrier; this block ends the second half
-
-    __device__ __forceinline__ void hand_over(const f32 (&d)[2 * eights][4]) const
-    {
-        u32 to = place_in(second ^ 1, sums + threadIdx.x * 16), barrier = place_in(second ^ 1, there);
-#pragma unroll
-        for (u32 i = 0; i < eights; i++) {
-            const f32(&a)[4] = d[i], (&b)[4] = d[eights + i];
-            float4 v = second ? make_float4(a[0], a[1], a[2], a[3]) : make_float4(b[0], b[1], b[2], b[3]);
-            store_there(to + i * K::consumers * 16, v, barrier);
-        }
-    }
-    __device__ __forceinline__ void take_over(const f32 (&d)[2 * eights][4], f32 (&own)[eights][4]) const
-    {
-        wait_for_stage(there, 0);
-#pragma unroll
-        for (u32 i = 0; i < eights; i++) {
-            const f32(&a)[4] = d[i], (&b)[4] = d[eights + i];
-            float4 more = load_shared(sums + (i * K::consumers + threadIdx.x) * 16);
-            own[i][0] = (second ? b[0] : a[0]) + more.x;
-            own[i][1] = (second ? b[1] : a[1]) + more.y;
-            own[i][2] = (second ? b[2] : a[2]) + more.z;
-            own[i][3] = (second ? b[3] : a[3]) + more.w;
-        }
     }
 };
 #endif

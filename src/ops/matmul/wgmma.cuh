@@ -58,10 +58,13 @@ WGMMA_SHARED(256, 32, N128, D128, 128, 129)
                      : "l"(rows), "l"(of_weights), "r"(more));                                                   \
     }
 #define N80    N8 ",%8,%9" T10(1) T10(2) T10(3) T10(4) T10(5) T10(6) T10(7)
+#define D48(i) D32(i), D16(i + 8)
 #define D80(i) D64(i), D16(i + 16)
 #define D84(i) D80(i), D4(i + 20)
 #define D88(i) D80(i), D8(i + 20)
 #define D96(i) D64(i), D32(i + 16)
+WGMMA_ROWS(64, 8, N32, D32, 32, 33, 34)
+WGMMA_ROWS(96, 12, N8 ",%8,%9" T10(1) T10(2) T10(3) ",%40,%41,%42,%43,%44,%45,%46,%47", D48, 48, 49, 50)
 WGMMA_ROWS(128, 16, N64, D64, 64, 65, 66)
 WGMMA_ROWS(168, 21, N80 ",%80,%81,%82,%83", D84, 84, 85, 86)
 WGMMA_ROWS(176, 22, N80 ",%80,%81,%82,%83,%84,%85,%86,%87", D88, 88, 89, 90)
@@ -111,14 +114,6 @@ static __device__ __forceinline__ u32 place_in(u32 rank, u32 at)
 static __device__ __forceinline__ void cluster_meet()
 {
     asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
-}
-static __device__ __forceinline__ void cluster_arrive()
-{
-    asm volatile("barrier.cluster.arrive;" ::: "memory");
-}
-static __device__ __forceinline__ void cluster_wait()
-{
-    asm volatile("barrier.cluster.wait;" ::: "memory");
 }
 // Into the shared memory of another block of the cluster, whose barrier gets the bytes.
 static __device__ __forceinline__ void store_there(u32 to, float4 v, u32 full)
