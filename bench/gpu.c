@@ -1,5 +1,5 @@
 // gpu.c - single operations on an NVIDIA GPU: our bf16 products beside cuBLAS, and attention over pages in order and shuffled:
-// bench_gpu [jsonl] [seeds] [between] [PRODUCT].
+// bench_gpu [jsonl] [seeds] [PRODUCT].
 //
 // Two comparisons. The product alone: bf16 rows are ready, in the order in which each wants them, sums come out in fp32, and both play as a
 // graph. The operation: fp32 rows come in as in a model, once by our kernels and once as --gemm vendor does it, which makes bf16 rows
@@ -7,7 +7,7 @@
 // form in the product itself, so that there is no product alone.
 // All four take turns: a time is the median of nine runs, each of many plays between two waits. Several matrices, or the pages of several
 // layers, take turns too, so that what a product reads is not in the L2 cache (a larger matrix does that alone). The results are
-// compared first. Random numbers; sizes of an 8B, or with `seeds` of a Llama of 7B with the head of an 8B; `between` adds numbers of rows.
+// compared first. Random numbers; sizes of an 8B, or with `seeds` of a Llama of 7B with the head of an 8B.
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -267,7 +267,7 @@ static const struct product_shape sizes_8b[N_SHAPES] = { { "q, k, v", 6144, 4096
                                                             { "down", 4096, 11008 },    { "head", 128256, 4096 } };
 
 struct wanted {
-    bool seeds, between;
+    bool seeds;
     const char *only;
 };
 static const struct product_shape *shapes_of(struct wanted wanted)
@@ -279,17 +279,16 @@ static bool is_wanted(struct wanted wanted, const struct product_shape *shape)
     return shape->name && (!wanted.only || strcmp(wanted.only, shape->name) == 0);
 }
 
-static void show_shape(const struct product_shape *shape, bool between, struct vendor *vendor)
+static void show_shape(const struct product_shape *shape, struct vendor *vendor)
 {
     static const uint32_t rows[] = { 1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048 };
     struct products p = { .n_out = shape->n_out, .n_cols = shape->n_cols, .vendor = vendor };
 
     take_weights(&p);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (between || rows[i] == 1 || rows[i] == 8 || rows[i] == 64 || rows[i] == 512 || rows[i] == 2048) {
-            p.n_rows = rows[i];
-            show_product(shape->name, &p);
-        }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        p.n_rows = rows[i];
+        show_product(shape->name, &p);
+    }
     for (uint32_t i = 0; i < p.turns; i++)
         weight_release(&p.w[i]);
 }
@@ -310,7 +309,7 @@ static void show_products(struct wanted wanted)
                "|---|---|---|---|---|---|---|---|---|\n");
     for (size_t s = 0; s < N_SHAPES; s++)
         if (is_wanted(wanted, &shapes[s]))
-            show_shape(&shapes[s], wanted.between, vendor);
+            show_shape(&shapes[s], vendor);
     vendor_close(vendor);
 }
 
@@ -448,11 +447,10 @@ int main(int argc, char **argv)
     struct err err = { 0 };
 
     for (int i = 1; i < argc; i++) {
-        if (is_word(argv[i], "jsonl", &jsonl) || is_word(argv[i], "seeds", &wanted.seeds) ||
-            is_word(argv[i], "between", &wanted.between))
+        if (is_word(argv[i], "jsonl", &jsonl) || is_word(argv[i], "seeds", &wanted.seeds))
             continue;
         if (wanted.only) {
-            fprintf(stderr, "usage: bench_gpu [jsonl] [seeds] [between] [PRODUCT]\n");
+            fprintf(stderr, "usage: bench_gpu [jsonl] [seeds] [PRODUCT]\n");
             return 1;
         }
         wanted.only = argv[i];
