@@ -4,7 +4,7 @@
 // schema with strings, numbers and nested lists, read token by token; masks that were made before are found again, as in real answers.
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "engine/embedded.h"
 #include "text/matcher.h"
@@ -26,9 +26,7 @@ static const char document[] = "{\"title\": \"A bicycle for the mountains, with 
 
 static double processor_us(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+    return (double)clock_thread_ns() / 1e3;
 }
 
 static int by_value(const void *a, const void *b)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include "base/clock.h"
 #include "format/model_file.h"
 #include "text/tokenizer.h"
 #include "text/vector_files.h"
@@ -15,9 +15,7 @@ enum { RUNS = 5 };
 
 static double processor_ms(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+    return (double)clock_thread_ns() / 1e6;
 }
 
 static double least_ms(const struct tokenizer *t, struct str text)
