@@ -170,7 +170,7 @@ static void products_in_tiles(void **state)
 
 // The same with tiles enough for 132 multiprocessors: turns whose last two are dealt among all blocks, tiles of three warpgroups and of
 // one, shared or not. Of 1,056 columns with more than 128 rows gemm_rows: every width of a tile, one turn and more; of more columns its
-// clusters of one tile, split or not, of both heights and all widths.
+// sizes for few tiles, split or not, of both heights and all widths, and several turns of low ones.
 static void products_in_turns(void **state)
 {
     static const struct shape shapes[] = {
@@ -198,6 +198,8 @@ static void products_in_turns(void **state)
         { .format = QUANT_BF16, .rows = 127, .most_rows = 128, .n_cols = 2080, .n_out = 10992, .bias = true },
         { .format = QUANT_BF16, .rows = 20, .most_rows = 128, .n_cols = 2048, .n_out = 12272 },
         { .format = QUANT_BF16, .rows = 50, .most_rows = 64, .n_cols = 2080, .n_out = 10992, .bias = true },
+        { .format = QUANT_BF16, .rows = 70, .most_rows = 128, .n_cols = 2080, .n_out = 22160, .bias = true },
+        { .format = QUANT_BF16, .rows = 5, .most_rows = 128, .n_cols = 2048, .n_out = 33248 },
         { .format = QUANT_BF16, .rows = 64, .most_rows = 64, .n_cols = 2048, .n_out = 12272 },
         { .format = QUANT_BF16, .rows = 250, .most_rows = 256, .n_cols = 2080, .n_out = 6128 },
         { .format = QUANT_BF16, .rows = 2, .most_rows = 256, .n_cols = 2048, .n_out = 6144, .bias = true },

@@ -18,8 +18,8 @@
 enum { STAGE_COLUMNS = 64, CHUNK_BYTES = READY_ROWS * STAGE_COLUMNS * 2, GROUP_BYTES = CHUNK_BYTES / 2, EARLY = 2, BOTH_THREADS = 256 };
 
 // The other block of a cluster that splits a tile's columns: each ends half of the sums, of which the other hands it its part. Through
-// memory, as shared_tiles.cuh does it for any number of blocks, 64 rows of 4,096 x 4,096 take 12.5 us, and so 11.2. FOURS: of a thread's sums,
-// that a block ends.
+// memory, as shared_tiles.cuh does it for any number of blocks, 64 rows of 4,096 x 4,096 take 12.5 us, and so 11.2. FOURS: of a thread's
+// sums, that a block ends.
 template <u32 FOURS, u32 THREADS> struct neighbour {
     static constexpr u32 sums_bytes = FOURS * THREADS * 16;
     u32 sums, there; // in shared memory: the other's sums, and their barrier, which expects sums_bytes
@@ -50,12 +50,15 @@ template <u32 FOURS, u32 THREADS> struct neighbour {
     }
 };
 
-// halves: of a tile's rows, that a warpgroup takes. couple: blocks with the same weights. parts: of the columns, which a cluster splits.
-template <u32 WEIGHTS, u32 MODE, u32 HALVES, u32 N_ROWS = READY_ROWS, bool SPLIT = false> struct kernel {
+// TURNS: two warpgroups take whole tiles in turn, of 64 rows or two halves of that. couple: blocks with the same weights. parts: of the
+// columns, which a cluster splits.
+template <u32 WEIGHTS, u32 MODE, bool TURNS, u32 N_ROWS = READY_ROWS, bool SPLIT = false> struct kernel {
     static constexpr u32 N = WEIGHTS, pairs = N / 2, rows = N_ROWS;
+    static constexpr bool turns = TURNS;
     static constexpr u32 couple = SPLIT ? 1 : ROWS_CLUSTER, parts = ROWS_CLUSTER / couple;
-    static constexpr u32 halves = HALVES, threads = rows * 2, consumers = threads / HALVES; // of those who multiply; of a tile
-    static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2;                   // of pairs, that a block ends
+    static constexpr u32 halves = turns ? rows / 64 : 1, consumers = rows * 2 / halves; // threads of a tile,
+    static constexpr u32 threads = turns ? (u32)BOTH_THREADS : consumers;               // and of those who multiply
+    static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2;               // of pairs, that a block ends
     static constexpr u32 batch = N * halves > 352 ? 2 : 4; // eights that end at a time: of most sums registers are short
     static constexpr bool GATED = MODE == PAIRS_GATED, moves_registers = rows == READY_ROWS;
     static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2, rows_bytes = rows * STAGE_COLUMNS * 2;
@@ -310,7 +313,7 @@ template <class K> struct products { // of a warpgroup
 
     __device__ __forceinline__ void begin(const struct belt<K> &belt)
     {
-        own = K::halves == 1 ? __shfl_sync(~0u, threadIdx.x / 128, 0) * GROUP_BYTES : 0;
+        own = K::consumers > 128 ? __shfl_sync(~0u, threadIdx.x / 128, 0) * GROUP_BYTES : 0;
         empty = place_in(part<K>() + threadIdx.x % K::couple, belt.empty);
         // And not between products, where the compiler may do it if left alone: these would wait for each other.
 #pragma unroll
@@ -439,8 +442,8 @@ static __device__ __forceinline__ void give_turn(u32 warpgroup)
     asm volatile("bar.arrive %0, %1;" ::"r"(1 + warpgroup), "r"((u32)BOTH_THREADS) : "memory");
 }
 
-// Whole tiles in turn. The block's last one, which has nothing to run beside, ends in both warpgroups. No branch round the products: the
-// compiler would make each of them wait for the one before.
+// Whole tiles in turn. The block's last one, which has nothing to run beside, ends in both warpgroups where it has two halves. No branch
+// round the products: the compiler would make each of them wait for the one before.
 template <class K>
 static __device__ __forceinline__ void consume_in_turns(const struct tiles_params &t, const struct walk &w, struct belt<K> belt, u32 handed)
 {
@@ -450,8 +453,8 @@ static __device__ __forceinline__ void consume_in_turns(const struct tiles_param
     x.begin(belt);
     wait_for_inputs();
     for (u32 tile = first_tile(); tile < w.n_tiles; tile = next_tile(tile), turn++) {
-        bool own = turn % 2 == warpgroup, last = next_tile(tile) >= w.n_tiles;
-        if (!own && !last) {
+        bool own = turn % 2 == warpgroup, last = next_tile(tile) >= w.n_tiles, both = K::halves == 2 && last;
+        if (!own && !both) {
             belt.skip(w.n_stages);
             continue;
         }
@@ -462,7 +465,7 @@ static __device__ __forceinline__ void consume_in_turns(const struct tiles_param
             give_turn(1 - warpgroup);
         struct place at = place_of<K>(t.pairs, w, tile);
         x.finish(own);
-        if (own && last) {
+        if (own && both) {
             x.hand_over(belt);
             leave_stage(handed); // every lane, at no cost: racecheck takes one lane's arrival for its own alone
         }
@@ -471,7 +474,7 @@ static __device__ __forceinline__ void consume_in_turns(const struct tiles_param
             x.take_over(belt);
             at.row += READY_ROWS / 2;
         }
-        x.end(t, at, last ? 1 : 2);
+        x.end(t, at, both ? 1 : K::halves);
     }
     cluster_meet();
 }
@@ -517,42 +520,37 @@ template <class K> static __device__ __forceinline__ void gemm_rows(const struct
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         if constexpr (K::parts > 1)
             consume_split<K>(t, w, belt, { belt.data, handed, part<K>() });
-        else if constexpr (K::halves == 2)
+        else if constexpr (K::turns)
             consume_in_turns<K>(t, w, belt, handed);
         else
             consume_together<K>(t, w, belt);
     }
 }
 
-#define GEMM_ROWS(name, N, MODE, HALVES)                                                                    \
-    extern "C" __global__ void __launch_bounds__(HOPPER_THREADS(2), 1) __cluster_dims__(ROWS_CLUSTER, 1, 1) \
-        gemm_rows_##name##N(const __grid_constant__ struct tiles_params t)                                  \
-    {                                                                                                       \
-        gemm_rows<kernel<N, MODE, HALVES>>(t);                                                              \
+#define GEMM_ROWS(name, ROWS, N, MODE, TURNS, SPLIT)                                                                        \
+    extern "C" __global__ void __launch_bounds__(ROWS_THREADS(ROWS, SPLIT), 1) __cluster_dims__(ROWS_CLUSTER, 1, 1)         \
+        gemm_rows_##name(const __grid_constant__ struct tiles_params t)                                                     \
+    {                                                                                                                       \
+        gemm_rows<kernel<N, MODE, TURNS, ROWS, SPLIT>>(t);                                                                  \
     }
-#define EACH(N)                          \
-    GEMM_ROWS(, N, PAIRS_PLAIN, 1)       \
-    GEMM_ROWS(gated_, N, PAIRS_GATED, 1) \
-    GEMM_ROWS(turns_, N, PAIRS_PLAIN, 2) \
-    GEMM_ROWS(gated_turns_, N, PAIRS_GATED, 2)
+#define EACH(N)                                                  \
+    GEMM_ROWS(N, 128, N, PAIRS_PLAIN, false, false)              \
+    GEMM_ROWS(gated_##N, 128, N, PAIRS_GATED, false, false)      \
+    GEMM_ROWS(turns_##N, 128, N, PAIRS_PLAIN, true, false)       \
+    GEMM_ROWS(gated_turns_##N, 128, N, PAIRS_GATED, true, false)
 EACH(128)
 EACH(168)
 EACH(176)
 EACH(192)
 
-// Of one tile, of so many rows.
-#define GEMM_ROWS_ONE(name, ROWS, N, SPLIT)                                                                    \
-    extern "C" __global__ void __launch_bounds__(ROWS_THREADS(ROWS), 1) __cluster_dims__(ROWS_CLUSTER, 1, 1)   \
-        gemm_rows_##name##ROWS##x##N(const __grid_constant__ struct tiles_params t)                            \
-    {                                                                                                          \
-        gemm_rows<kernel<N, PAIRS_PLAIN, 1, ROWS, SPLIT>>(t);                                                  \
-    }
-GEMM_ROWS_ONE(split_, 128, 64, true)
-GEMM_ROWS_ONE(split_, 128, 96, true)
-GEMM_ROWS_ONE(split_, 128, 128, true)
-GEMM_ROWS_ONE(, 128, 96, false)
-GEMM_ROWS_ONE(split_, 64, 64, true)
-GEMM_ROWS_ONE(split_, 64, 96, true)
-GEMM_ROWS_ONE(, 64, 168, false)
-GEMM_ROWS_ONE(, 64, 192, false)
+// For few tiles: of so many rows and weight rows.
+#define SPLIT(ROWS, N) GEMM_ROWS(split_##ROWS##x##N, ROWS, N, PAIRS_PLAIN, false, true)
+SPLIT(64, 64)
+SPLIT(64, 96)
+SPLIT(128, 64)
+SPLIT(128, 96)
+SPLIT(128, 128)
+GEMM_ROWS(128x96, 128, 96, PAIRS_PLAIN, false, false)
+GEMM_ROWS(64x168, 64, 168, PAIRS_PLAIN, true, false)
+GEMM_ROWS(64x192, 64, 192, PAIRS_PLAIN, true, false)
 #endif

@@ -101,9 +101,9 @@ struct pairs_params {
 #define HOPPER_FEW_THREADS(groups) ((groups)*128 + 32)
 enum { HOPPER_ROOM = 196608, HOPPER_TILES_ROOM = 214016, HOPPER_MOST_SHARERS = 32 };
 enum { HOPPER_MOST_STAGES = 10, HOPPER_MOST_TILE_STAGES = 13 };
-enum { ROWS_CLUSTER = 2 };                             // gemm_rows.cu: blocks of a cluster,
-#define ROWS_BOXES(weights) ((weights) == 168 ? 3 : 2) // boxes in which a tile's weights come, and threads by a tile's rows
-#define ROWS_THREADS(rows)  ((rows) > 64 ? HOPPER_THREADS(2) : HOPPER_FEW_THREADS(1))
+enum { ROWS_CLUSTER = 2 };                                   // gemm_rows.cu: blocks of a cluster,
+#define ROWS_BOXES(weights)       ((weights) == 168 ? 3 : 2) // boxes in which a tile's weights come, and threads
+#define ROWS_THREADS(rows, split) ((rows) > 64 ? HOPPER_THREADS(2) : HOPPER_FEW_THREADS((split) ? 1 : 2))
 
 // A matrix of plain numbers as copies see it: boxes of 64 columns, [eight or four][row of a pair][pair].
 struct tensor_view { // CUtensorMap

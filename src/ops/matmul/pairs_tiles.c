@@ -4,7 +4,7 @@
 enum {
     LEAST_WIDE_COLS = 2048, // for gemm_hopper's tiles of 256 rows
     LEAST_ROWS_COLS = 1024, // for gemm_rows
-    LEAST_ONE_COLS = 2048,  // for its clusters of one tile
+    LEAST_FEW_COLS = 2048,  // for its sizes for few tiles
     WIDE_PAIRS = 96,
     GROUP_ROWS = 64,
     PAUSE_ROWS = 12 // between two tiles of gemm_rows passes as much as 12 weight rows of 4,096 columns take
@@ -182,24 +182,9 @@ static u32 rows_tiles(const struct pairs_params *params, u32 max_rows, struct ro
 static struct cuda_shape rows_shape(struct rows_tile tile, u32 n_clusters)
 {
     u32 stage = (tile.rows + tile.weights) * 128, n_stages = HOPPER_TILES_ROOM / stage;
-    return (struct cuda_shape){ { n_clusters * ROWS_CLUSTER, 1, 1 }, ROWS_THREADS(tile.rows), n_stages * (stage + 16) + 64 };
-}
-
-// A cluster has one tile: the first of these sizes that gives most clusters work. us by these and without them: 128 rows of 6,144 x 4,096
-// 16.4 and 23.7, of 4,096 x 4,096 12.0 and 16.3, of 11,008 x 4,096 26.3 and 32.8; 256 of 4,096 x 4,096 16.9 and 20.4, of 6,144 x 4,096 22.0
-// and 26.8. For 64 rows half of a couple multiplies for nothing, which takes no time where gemm_hopper's tiles would be shared by all blocks.
-static struct rows_tile one_tile_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
-{
-    static const struct rows_tile tiles[] = { { 128, 64, true }, { 128, 96, true }, { 128, 128, true }, { 128, 96, false },
-                                              { 64, 64, true },  { 64, 96, true },  { 64, 168, false }, { 64, 192, false } };
-    u32 most = p->device.n_sms / ROWS_CLUSTER;
-
-    for (u32 i = 0; i < sizeof tiles / sizeof *tiles; i++) {
-        u32 n = rows_tiles(params, max_rows, tiles[i]);
-        if (n <= most && n * 3 >= most * 2 && (max_rows > 64 || tiles[i].rows == 64))
-            return tiles[i];
-    }
-    return (struct rows_tile){ 0 };
+    return (struct cuda_shape){ { n_clusters * ROWS_CLUSTER, 1, 1 },
+                                ROWS_THREADS(tile.rows, tile.split),
+                                n_stages * (stage + 16) + 64 };
 }
 
 static u32 rows_turns(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows, struct rows_tile tile)
@@ -207,8 +192,29 @@ static u32 rows_turns(const struct cuda_plan *p, const struct pairs_params *para
     return divide_up(rows_tiles(params, max_rows, tile), p->device.n_sms / ROWS_CLUSTER);
 }
 
-// Those whose turns end first. None where gemm_hopper's tiles are better: two fifths of the turns would be idle. us of a product of 256
-// rows, by gemm_hopper and by gemm_rows: 4,096 x 14,336 (half idle) 50.1 and 70.4, 6,144 x 4,096 (a quarter) 36.8 and 25.2.
+// Where there are few tiles: the first of these sizes whose tiles give most clusters one. us by these and without them: 128 rows of
+// 6,144 x 4,096 16.4 and 23.7, of 4,096 x 4,096 12.0 and 16.3, of 11,008 x 4,096 26.3 and 32.8; 256 of 4,096 x 4,096 16.9 and 20.4, of
+// 6,144 x 4,096 22.0 and 26.8. For 64 rows half of a couple multiplies for nothing, which takes no time where gemm_hopper's tiles would be
+// shared by all blocks. For 128 rows and many weight rows several turns of low tiles, if these are whole:
+// 128,256 x 4,096 299 and 306, 22,016 x 4,096 49.7 and 53.6.
+static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    static const struct rows_tile tiles[] = { { 128, 64, true }, { 128, 96, true }, { 128, 128, true }, { 128, 96, false },
+                                              { 64, 64, true },  { 64, 96, true },  { 64, 168, false }, { 64, 192, false } };
+    u32 n_clusters = p->device.n_sms / ROWS_CLUSTER;
+
+    for (u32 i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        struct rows_tile tile = tiles[i];
+        u32 n = rows_tiles(params, max_rows, tile), slots = rows_turns(p, params, max_rows, tile) * n_clusters;
+        bool one = n <= n_clusters && n * 3 >= n_clusters * 2 && (max_rows > 64 || tile.rows == 64),
+             whole = tile.rows == 64 && !tile.split && max_rows > 64 && max_rows <= READY_ROWS && n * 20 >= slots * 19;
+        if (one || whole)
+            return tile;
+    }
+    return (struct rows_tile){ 0 };
+}
+
+// Else those whose turns end first. None where gemm_hopper's tiles are better: two fifths of the turns would be idle.
 static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
 {
     static const u32 weights[] = { 192, 176, 168, 128 };
@@ -246,16 +252,18 @@ static void launch_rows(struct cuda_plan *p, const struct pairs_params *params, 
     cuda_launch_add(p, name, rows_shape(tile, n_clusters), &tiles, sizeof tiles);
 }
 
-static bool launch_one_tile(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+static bool launch_few_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
 {
-    bool fits = params->mode == PAIRS_PLAIN && params->n_cols >= LEAST_ONE_COLS;
-    struct rows_tile tile = fits ? one_tile_of(p, params, max_rows) : (struct rows_tile){ 0 };
+    bool fits = params->mode == PAIRS_PLAIN && params->n_cols >= LEAST_FEW_COLS;
+    struct rows_tile tile = fits ? few_tiles_of(p, params, max_rows) : (struct rows_tile){ 0 };
+    u32 n_clusters = p->device.n_sms / ROWS_CLUSTER, n;
     char name[48];
 
     if (tile.weights == 0)
         return false;
+    n = rows_tiles(params, max_rows, tile);
     snprintf(name, sizeof name, "gemm_rows_%s%ux%u", tile.split ? "split_" : "", tile.rows, tile.weights);
-    launch_rows(p, params, tile, rows_tiles(params, max_rows, tile), name);
+    launch_rows(p, params, tile, n < n_clusters ? n : n_clusters, name);
     return true;
 }
 
@@ -274,7 +282,7 @@ static bool launch_many_tiles(struct cuda_plan *p, const struct pairs_params *pa
 
 static bool launch_rows_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
 {
-    return fits_rows(p, params, max_rows) && (launch_one_tile(p, params, max_rows) || launch_many_tiles(p, params, max_rows));
+    return fits_rows(p, params, max_rows) && (launch_few_tiles(p, params, max_rows) || launch_many_tiles(p, params, max_rows));
 }
 
 void pairs_launch_tiles(struct cuda_plan *p, struct pairs_params *params, struct part part)
