@@ -12,7 +12,7 @@ enum { LAUNCH_FAILED = 719, LOST = 999 };
 
 static struct {
     uint64_t memory_bytes, used_bytes;
-    unsigned launches, waits, launches_at_first_wait, launches_at_wait[64];
+    unsigned launches, waits, waits_at_fault, launches_at_wait[64];
     unsigned fail_launch, fail_wait, fail_alloc, allocs; // the how manieth fails; 0: none
 } fake;
 
@@ -132,12 +132,17 @@ static cu_result record_event(cu_event event, cu_stream stream)
     (void)event, (void)stream;
     return 0;
 }
+static cu_result lose(cu_result how)
+{
+    fake.waits_at_fault = fake.waits;
+    return how;
+}
 static cu_result wait_for_event(cu_event event)
 {
     (void)event;
     if (fake.waits < 64)
         fake.launches_at_wait[fake.waits] = fake.launches;
-    return ++fake.waits == fake.fail_wait ? LAUNCH_FAILED : 0;
+    return ++fake.waits == fake.fail_wait ? lose(LAUNCH_FAILED) : 0;
 }
 static cu_result load_module(cu_module *module, const void *image)
 {
@@ -188,7 +193,7 @@ static cu_result upload(cu_exec exec, cu_stream stream)
 static cu_result launch_graph(cu_exec exec, cu_stream stream)
 {
     (void)exec, (void)stream;
-    return ++fake.launches == fake.fail_launch ? LOST : 0;
+    return ++fake.launches == fake.fail_launch ? lose(LOST) : 0;
 }
 
 static const struct driver driver = {
@@ -318,7 +323,8 @@ static void check_lost(struct ingot_engine *engine)
         assert_non_null(strstr(event.result->error.message, "cuda:0"));
         ingot_request_free(requests[i]);
     }
-    assert_true(clock_ns() - from < 1000000000u); // nothing in it waits
+    assert_true(clock_ns() - from < 1000000000u);      // the promise; some ms here
+    assert_int_equal(fake.waits, fake.waits_at_fault); // a lost device is not waited for
     assert_false(ingot_generate(engine, &r, NULL, NULL, NULL, &error));
     assert_int_equal(error.code, INGOT_DEVICE);
     ingot_engine_close(engine);
