@@ -57,9 +57,13 @@ struct weight_key {
             0 __VA_ARGS__                                                                                               \
     }
 
+// Is `word` one of the words, which blanks separate?
+bool model_one_of(const char *words, struct str word);
+
 struct arch {
     const char *name;        // in GGUF's general.architecture
     const char *model_types; // in config.json's model_type, separated by blanks
+    const char *activations; // what hidden_act may say: the names of the one that the layer computes, separated by blanks
     const struct config_key *config;
     uint32_t n_config;
     const struct weight_key *weights;

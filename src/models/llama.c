@@ -19,4 +19,6 @@ static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struc
     block_gated_ffn(t, s, l, x, ACTIVATION_SILU);
 }
 
-const struct arch arch_llama = { .name = "llama", .model_types = "llama mistral", ARCH_TABLES(config, weights), .layer = layer };
+const struct arch arch_llama = {
+    .name = "llama", .model_types = "llama mistral", .activations = "silu swish", ARCH_TABLES(config, weights), .layer = layer
+};

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "models/arch.h"
+#include "models/model_check.h"
 #include "ops/angles/angles.h"
 #include "ops/embed/embed.h"
 #include "ops/matmul/matmul.h"
@@ -49,8 +50,7 @@ static uint32_t arch_dim(const struct model_config *c, enum dim d)
     }
 }
 
-// Is `word` one of the blank-separated words?
-static bool one_of(const char *words, struct str word)
+bool model_one_of(const char *words, struct str word)
 {
     while (*words) {
         size_t n = strcspn(words, " ");
@@ -73,7 +73,7 @@ static bool find_arch(struct model *m, struct err *err)
     if (name.n == 0)
         return err_set(err, ERR_INPUT, "%s: %s is missing; is this a language model?", model_file_path(m->file), key);
     for (uint32_t i = 0; (m->arch = arch_at(i)); i++) {
-        if (gguf ? str_is(name, m->arch->name) : one_of(m->arch->model_types, name))
+        if (gguf ? str_is(name, m->arch->name) : model_one_of(m->arch->model_types, name))
             return true;
         const char *names = gguf ? m->arch->name : m->arch->model_types;
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? " " : "", names);
@@ -262,14 +262,9 @@ static bool make_frequencies(struct model *m, struct err *err)
 bool model_bind(struct model *m, const struct model_file *file, struct err *err)
 {
     *m = (struct model){ .file = file };
-    bool uses_window = false;
-    if (find_arch(m, err) && config_read_all(m, err) && bind_tensors(m, err) && make_frequencies(m, err) &&
-        model_file_bool(file, "use_sliding_window", &uses_window, err)) {
-        if (!uses_window)
-            return true;
-        err_set(err, ERR_UNSUPPORTED, "%s: use_sliding_window is true; ingot runs this architecture without a window only",
-                model_file_path(file));
-    }
+    if (find_arch(m, err) && config_read_all(m, err) && model_check_config(m, err) && bind_tensors(m, err) &&
+        model_check_tensors(m, err) && make_frequencies(m, err))
+        return true;
     model_release(m);
     return false;
 }

@@ -11,4 +11,6 @@ static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struc
     block_gated_ffn(t, s, l, x, ACTIVATION_SILU);
 }
 
-const struct arch arch_qwen2 = { .name = "qwen2", .model_types = "qwen2", ARCH_TABLES(config, weights), .layer = layer };
+const struct arch arch_qwen2 = {
+    .name = "qwen2", .model_types = "qwen2", .activations = "silu swish", ARCH_TABLES(config, weights), .layer = layer
+};

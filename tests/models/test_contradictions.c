@@ -1,0 +1,376 @@
+// test_contradictions.c - a file whose words and tensors disagree is refused in one line that says so; harmless extras are not.
+//
+// A golden model is copied with one thing changed: a value, a tensor more or a tensor less. Both formats.
+#include "testing.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/file.h"
+#include "base/str.h"
+#include "format/gguf_write.h"
+#include "models/model.h"
+
+#define GOLDEN SOURCE_DIR "/tests/golden/"
+
+struct change {
+    const char *model; // a folder of tests/golden
+    const char *key;   // dropped, and with text or number written anew
+    const char *text;
+    uint32_t number;
+    const char *drop;       // a tensor
+    const char *add, *more; // tensors of 24 numbers
+};
+
+static char folder[32], path[64], message[504];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/ingot-says-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    shell("rm -r %s", folder);
+    return 0;
+}
+
+static void write_values(struct gguf_writer *w, const struct model_file *from, const struct change *c)
+{
+    for (size_t i = 0; i < model_file_n_metas(from); i++)
+        if (!c->key || !str_is(model_file_meta_at(from, i)->key, c->key))
+            gguf_write_meta(w, model_file_meta_at(from, i));
+    if (c->text)
+        gguf_write_str(w, c->key, str_from(c->text));
+    else if (c->key)
+        gguf_write_u32(w, c->key, c->number);
+}
+
+static bool kept(const struct tensor *t, const struct change *c)
+{
+    return !c->drop || !str_is(t->name, c->drop);
+}
+
+static void make_gguf(const struct change *c)
+{
+    static const float zeros[24];
+    const char *added[] = { c->add, c->more };
+    struct gguf_writer w;
+    struct model_file *from;
+    struct err err = { 0 };
+
+    snprintf(path, sizeof path, GOLDEN "%s/model.gguf", c->model);
+    assert_ok(model_file_open(&from, path, &err), &err);
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    assert_ok(gguf_write_create(&w, path, &err), &err);
+    write_values(&w, from, c);
+    for (size_t i = 0; i < model_file_n_tensors(from); i++) {
+        const struct tensor *t = model_file_tensor_at(from, i);
+        if (kept(t, c))
+            gguf_write_tensor(&w, t->name, t->format, t->dims, t->n_dims);
+    }
+    for (int i = 0; i < 2; i++)
+        if (added[i])
+            gguf_write_tensor(&w, str_from(added[i]), QUANT_F32, (uint64_t[]){ 24 }, 1);
+    gguf_write_begin(&w);
+    for (size_t i = 0; i < model_file_n_tensors(from); i++) {
+        const struct tensor *t = model_file_tensor_at(from, i);
+        if (kept(t, c))
+            gguf_write_data(&w, t->data, t->bytes);
+    }
+    for (int i = 0; i < 2; i++)
+        if (added[i])
+            gguf_write_data(&w, zeros, sizeof zeros);
+    assert_ok(gguf_write_commit(&w, &err), &err);
+    model_file_close(from);
+}
+
+static void add_entry(struct buf *header, struct str name, const uint64_t *dims, uint32_t n_dims, uint64_t *end)
+{
+    uint64_t begin = *end, n = 4;
+
+    buf_printf(header, "%s\"%.*s\":{\"dtype\":\"F32\",\"shape\":[", header->n > 8 ? "," : "{", STR_ARG(name));
+    for (uint32_t i = 0; i < n_dims; i++, n *= dims[i - 1])
+        buf_printf(header, "%s%llu", i ? "," : "", (unsigned long long)dims[i]);
+    *end += n;
+    buf_printf(header, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin, (unsigned long long)*end);
+}
+
+static void write_safetensors(const struct model_file *from, const struct change *c)
+{
+    static const float zeros[24];
+    const char *added[] = { c->add, c->more };
+    struct buf file = { 0 };
+    uint64_t end = 0;
+    FILE *out;
+
+    buf_append(&file, &end, 8); // the header's length, known later
+    for (size_t i = 0; i < model_file_n_tensors(from); i++) {
+        const struct tensor *t = model_file_tensor_at(from, i);
+        assert_int_equal(t->format, QUANT_F32);
+        if (kept(t, c))
+            add_entry(&file, t->name, t->dims, t->n_dims, &end);
+    }
+    for (int i = 0; i < 2; i++)
+        if (added[i])
+            add_entry(&file, str_from(added[i]), (uint64_t[]){ 24 }, 1, &end);
+    buf_text(&file, "}");
+    while (file.n % 8)
+        buf_text(&file, " ");
+    end = file.n - 8;
+    memcpy(file.at, &end, 8);
+    for (size_t i = 0; i < model_file_n_tensors(from); i++) {
+        const struct tensor *t = model_file_tensor_at(from, i);
+        if (kept(t, c))
+            buf_append(&file, t->data, t->bytes);
+    }
+    for (int i = 0; i < 2; i++)
+        if (added[i])
+            buf_append(&file, zeros, sizeof zeros);
+    out = fopen(path, "wb");
+    assert_int_equal(fwrite(file.at, 1, file.n, out), file.n);
+    assert_int_equal(fclose(out), 0);
+    buf_free(&file);
+}
+
+// config.json, with its line of the key dropped and the new value in front.
+static void write_config(const struct change *c)
+{
+    char name[128], line[256], quoted[64] = "";
+    FILE *in, *out;
+
+    snprintf(name, sizeof name, GOLDEN "%s/config.json", c->model);
+    in = fopen(name, "rb");
+    snprintf(name, sizeof name, "%s/config.json", folder);
+    out = fopen(name, "wb");
+    assert_true(in && out);
+    if (c->key)
+        snprintf(quoted, sizeof quoted, "\"%s\":", c->key);
+    while (fgets(line, sizeof line, in)) {
+        if (!c->key || !strstr(line, quoted))
+            fputs(line, out);
+        if (line[0] == '{' && c->text)
+            fprintf(out, "%s %s,\n", quoted, c->text);
+    }
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void make_safetensors(const struct change *c)
+{
+    struct model_file *from;
+    struct err err = { 0 };
+
+    snprintf(path, sizeof path, GOLDEN "%s/model.safetensors", c->model);
+    assert_ok(model_file_open(&from, path, &err), &err);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    write_safetensors(from, c);
+    model_file_close(from);
+    write_config(c);
+}
+
+// Binds the model at `path`; on failure `message` is the line. What goes to stderr meanwhile is in "log".
+static bool binds(void)
+{
+    char log[64];
+    struct model_file *file;
+    struct model model;
+    struct err err = { 0 };
+
+    snprintf(log, sizeof log, "%s/log", folder);
+    fflush(stderr);
+    int before = dup(2), to = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(to, 2);
+    assert_ok(model_file_open(&file, path, &err), &err);
+    bool ok = model_bind(&model, file, &err);
+    fflush(stderr);
+    dup2(before, 2);
+    close(before);
+    close(to);
+    snprintf(message, sizeof message, "%s", ok ? "" : err.message);
+    assert_null(strchr(message, '\n'));
+    if (ok)
+        model_release(&model);
+    model_file_close(file);
+    return ok;
+}
+
+static void says(const char *part)
+{
+    if (!strstr(message, part))
+        fail_msg("'%s' does not say '%s'", message, part);
+}
+
+static void gguf_refused(struct change c, const char *part)
+{
+    make_gguf(&c);
+    assert_false(binds());
+    says(part);
+}
+
+static void safetensors_refused(struct change c, const char *part)
+{
+    make_safetensors(&c);
+    assert_false(binds());
+    says(part);
+}
+
+static void safetensors_taken(struct change c)
+{
+    make_safetensors(&c);
+    if (!binds())
+        fail_msg("refused: %s", message);
+}
+
+static void warned(const char *part)
+{
+    char log[64];
+    struct buf text = { 0 };
+    struct err err = { 0 };
+
+    snprintf(log, sizeof log, "%s/log", folder);
+    assert_ok(file_read(&text, log, 1 << 16, &err), &err);
+    const char *found = text.at ? text.at : "";
+    if (part ? !strstr(found, part) : *found != 0)
+        fail_msg("stderr is '%s', want '%s'", found, part ? part : "nothing");
+    buf_free(&text);
+}
+
+static void copies_are_good(void **state)
+{
+    (void)state;
+    make_gguf(&(struct change){ .model = "llama3" });
+    assert_true(binds());
+    warned(NULL);
+    safetensors_taken((struct change){ .model = "llama3" });
+    warned(NULL);
+}
+
+static void the_activation_must_be_the_one_that_is_computed(void **state)
+{
+    (void)state;
+    safetensors_refused((struct change){ .model = "llama3", .key = "hidden_act", .text = "\"gelu\"" },
+                        "hidden_act is \"gelu\"; ingot runs llama models with silu");
+    safetensors_refused((struct change){ .model = "qwen2", .key = "hidden_act", .text = "\"nonesuch\"" },
+                        "hidden_act is \"nonesuch\"");
+    safetensors_refused((struct change){ .model = "qwen3", .key = "hidden_act", .text = "7" },
+                        "hidden_act is 7; expected a string");
+    safetensors_taken((struct change){ .model = "llama3", .key = "hidden_act", .text = "\"swish\"" });
+    safetensors_taken((struct change){ .model = "llama3", .key = "hidden_act" });
+    gguf_refused((struct change){ .model = "llama3", .key = "llama.hidden_activation", .text = "relu_sqr" },
+                 "llama.hidden_activation is \"relu_sqr\"; ingot runs llama models with silu");
+}
+
+static void layers_that_the_count_leaves_out_are_named(void **state)
+{
+    (void)state;
+    gguf_refused((struct change){ .model = "llama3", .key = "llama.block_count", .number = 1 },
+                 "block_count is 1, but there are tensors beyond these layers (9): blk.1.");
+    safetensors_refused((struct change){ .model = "qwen3", .key = "num_hidden_layers", .text = "2" },
+                        "num_hidden_layers is 2, but there are tensors beyond these layers (11): model.layers.2.");
+    gguf_refused((struct change){ .model = "llama3", .key = "llama.block_count", .number = 3 },
+                 "tensor blk.2.attn_norm.weight is missing");
+}
+
+static void promised_biases_must_be_there_and_denied_ones_not(void **state)
+{
+    (void)state;
+    safetensors_refused((struct change){ .model = "llama3", .key = "attention_bias", .text = "true" },
+                        "attention_bias is true, but tensor model.layers.0.self_attn.q_proj.bias is missing");
+    safetensors_refused((struct change){ .model = "llama3", .key = "mlp_bias", .text = "true" },
+                        "mlp_bias is true; ingot runs llama models without these biases");
+    safetensors_refused((struct change){ .model = "qwen3", .key = "attention_bias", .text = "true" },
+                        "attention_bias is true; ingot runs qwen3 models without these biases");
+    safetensors_refused((struct change){ .model = "qwen2", .drop = "model.layers.1.self_attn.k_proj.bias" },
+                        "tensor model.layers.1.self_attn.k_proj.bias is missing");
+    safetensors_refused((struct change){ .model = "llama3", .add = "model.layers.0.mlp.up_proj.bias" },
+                        "does not use these tensors (1) in llama models, and without them the answers are wrong: "
+                        "model.layers.0.mlp.up_proj.bias");
+}
+
+static void a_bias_of_some_layers_is_not_enough(void **state)
+{
+    (void)state;
+    struct change one = { .model = "smollm2", .add = "blk.0.attn_v.bias" },
+                  both = { .model = "smollm2", .add = "model.layers.1.self_attn.v_proj.bias" };
+    gguf_refused(one, "layer 0 has this bias, but tensor blk.1.attn_v.bias is missing");
+    both.key = "attention_bias";
+    safetensors_refused(both, "layer 0 lacks this bias, but tensor model.layers.1.self_attn.v_proj.bias is there");
+}
+
+static void quantised_words_need_quantised_tensors(void **state)
+{
+    (void)state;
+    struct change c = { .model = "llama3", .key = "quantization_config", .text = "{\"quant_method\": \"gptq\", \"bits\": 4}" };
+    safetensors_refused(c, "quantization_config promises weights quantised by gptq, but they are plain");
+    c.drop = "model.layers.0.self_attn.q_proj.weight";
+    safetensors_refused(c, "the weights are quantised by gptq; ingot reads plain safetensors, and quantised weights from GGUF");
+    safetensors_taken((struct change){ .model = "llama3", .key = "quantization_config", .text = "null" });
+}
+
+static void values_are_as_long_as_keys(void **state)
+{
+    (void)state;
+    gguf_refused((struct change){ .model = "llama3", .key = "llama.attention.value_length", .number = 6 },
+                 "llama.attention.value_length is 6, but keys have 12 numbers a head");
+    safetensors_refused((struct change){ .model = "llama3", .key = "v_head_dim", .text = "24" },
+                        "v_head_dim is 24, but keys have 12 numbers");
+    gguf_refused((struct change){ .model = "llama3", .key = "llama.attention.key_length", .number = 24 },
+                 "llama.attention.value_length is 12, but keys have 24 numbers a head");
+}
+
+static void a_head_of_its_own_must_be_there(void **state)
+{
+    (void)state;
+    safetensors_refused((struct change){ .model = "llama3", .drop = "lm_head.weight" },
+                        "tie_word_embeddings is false, but tensor lm_head.weight is missing");
+}
+
+static void unused_tensors_are_named(void **state)
+{
+    (void)state;
+    gguf_refused((struct change){ .model = "llama3", .add = "blk.0.attn_q_norm.weight", .more = "token_embd_norm.weight" },
+                 "does not use these tensors (2) in llama models, and without them the answers are wrong: "
+                 "blk.0.attn_q_norm.weight, token_embd_norm.weight");
+    safetensors_refused((struct change){ .model = "llama3", .add = "model.layers.0.self_attn.q_norm.weight" },
+                        "wrong: model.layers.0.self_attn.q_norm.weight");
+    safetensors_refused((struct change){ .model = "llama3", .add = "lm_head.bias" }, "wrong: lm_head.bias");
+}
+
+static void what_lies_beside_the_model_is_a_warning(void **state)
+{
+    (void)state;
+    safetensors_taken((struct change){ .model = "llama3", .add = "v_head.summary.weight", .more = "mtp.fc.weight" });
+    warned("unused tensors beside the language model (2): v_head.summary.weight, mtp.fc.weight\n");
+}
+
+static void buffers_that_are_computed_anyway_are_harmless(void **state)
+{
+    (void)state;
+    safetensors_taken((struct change){
+        .model = "llama3", .add = "model.layers.0.self_attn.rotary_emb.inv_freq", .more = "model.rotary_emb.inv_freq" });
+    warned(NULL);
+    make_gguf(&(struct change){ .model = "llama3", .add = "blk.0.attn_rot_embd.weight" });
+    assert_true(binds());
+    warned(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_are_good),
+        cmocka_unit_test(the_activation_must_be_the_one_that_is_computed),
+        cmocka_unit_test(layers_that_the_count_leaves_out_are_named),
+        cmocka_unit_test(promised_biases_must_be_there_and_denied_ones_not),
+        cmocka_unit_test(a_bias_of_some_layers_is_not_enough),
+        cmocka_unit_test(quantised_words_need_quantised_tensors),
+        cmocka_unit_test(values_are_as_long_as_keys),
+        cmocka_unit_test(a_head_of_its_own_must_be_there),
+        cmocka_unit_test(unused_tensors_are_named),
+        cmocka_unit_test(what_lies_beside_the_model_is_a_warning),
+        cmocka_unit_test(buffers_that_are_computed_anyway_are_harmless),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
