@@ -2,6 +2,7 @@
 #include "engine/synth.h"
 #include "base/mem.h"
 #include "engine/quantize_plan.h"
+#include "text/tokenizer_synth.h"
 
 enum { POOL = 1 << 22 }; // elements, a multiple of every block
 
@@ -13,9 +14,11 @@ struct shape {
     uint32_t n_experts, n_used, n_expert_ffn;
 };
 
-// From the config.json of each model.
+// From the config.json of each model; the toys are for tests.
 static const struct shape shapes[] = {
     { "toy", "llama", 2, 256, 512, 4, 2, 64, 512, 1e4f, true, 0, 0, 0 },
+    { "toy-qwen2", "qwen2", 2, 256, 512, 4, 2, 64, 512, 1e6f, true, 0, 0, 0 },
+    { "toy-qwen3", "qwen3", 2, 256, 512, 4, 2, 64, 512, 1e6f, false, 0, 0, 0 },
     { "smollm-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e4f, true, 0, 0, 0 },
     { "smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e5f, true, 0, 0, 0 },
     { "smollm2-360m", "llama", 32, 960, 2560, 15, 5, 64, 49152, 1e5f, true, 0, 0, 0 },
@@ -38,9 +41,10 @@ static const struct shape shapes[] = {
 };
 
 const char *const synth_names[] = {
-    "toy",          "smollm-135m", "smollm2-135m", "smollm2-360m", "smollm2-1.7b", "tinyllama-1.1b", "llama-3.2-1b",
-    "llama-3.2-3b", "llama-2-7b",  "llama-8b",     "mistral-7b",   "devstral-24b", "qwen2.5-0.5b",   "qwen2.5-1.5b",
-    "qwen2.5-7b",   "qwen3-0.6b",  "qwen3-1.7b",   "qwen3-4b",     "qwen3-8b",     "qwen3-30b-a3b",  NULL,
+    "toy",          "toy-qwen2",      "toy-qwen3",    "smollm-135m",   "smollm2-135m", "smollm2-360m",
+    "smollm2-1.7b", "tinyllama-1.1b", "llama-3.2-1b", "llama-3.2-3b",  "llama-2-7b",   "llama-8b",
+    "mistral-7b",   "devstral-24b",   "qwen2.5-0.5b", "qwen2.5-1.5b",  "qwen2.5-7b",   "qwen3-0.6b",
+    "qwen3-1.7b",   "qwen3-4b",       "qwen3-8b",     "qwen3-30b-a3b", NULL,
 };
 _Static_assert(sizeof synth_names / sizeof synth_names[0] == sizeof shapes / sizeof shapes[0] + 1, "one name for each shape");
 
@@ -263,7 +267,6 @@ static void write_keys(struct synth *s, uint32_t file_type)
         key_u32(s, "expert_used_count", h->n_used);
         key_u32(s, "expert_feed_forward_length", h->n_expert_ffn);
     }
-    gguf_write_str(&s->w, "tokenizer.ggml.model", STR("none"));
     gguf_write_u32(&s->w, "general.file_type", file_type);
     gguf_write_u32(&s->w, "general.quantization_version", 2);
 }
@@ -342,6 +345,7 @@ static bool synth_run(struct synth *s)
     if (!ok)
         return false;
     write_keys(s, file_type);
+    ok = tokenizer_synth_write(s->shape->n_vocab, &s->w, s->err);
     for (size_t i = 0; ok && i < s->plan.n; i++)
         ok = tensor_bytes(s, &s->plan.entries[i]);
     if (ok)

@@ -6,7 +6,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/synth.h"
-#include "format/model_file.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_synth.h"
 
 static char path[64];
 
@@ -69,7 +70,6 @@ static void a_plain_format_leaves_the_outside_at_q8_0(void **state)
     assert_true(model_file_tensor(f, "blk.29.ffn_down.weight")->dims[0] == 576 &&
                 model_file_tensor(f, "blk.0.attn_k.weight")->dims[0] == 192);
     assert_true(model_file_meta(f, "llama.block_count")->u == 30 && model_file_meta(f, "llama.vocab_size")->u == 49152);
-    assert_true(str_is(model_file_meta(f, "tokenizer.ggml.model")->s, "none"));
     assert_int_equal(model_file_n_tensors(f), 2 + 30 * 9);
     model_file_close(f);
 }
@@ -96,6 +96,61 @@ static void families_have_their_own_tensors(void **state)
     assert_true(model_file_tensor(f, "blk.0.attn_q_norm.weight")->dims[0] == 128 &&
                 model_file_tensor(f, "blk.0.attn_q.weight")->dims[0] == 2048);
     model_file_close(f);
+}
+
+// A file with nothing but the tokeniser.
+static struct tokenizer *made_tokenizer(uint32_t n_vocab)
+{
+    struct gguf_writer w;
+    struct model_file *f;
+    struct tokenizer *t;
+    struct err err = { 0 };
+    assert_ok(gguf_write_create(&w, path, &err), &err);
+    assert_ok(tokenizer_synth_write(n_vocab, &w, &err), &err);
+    gguf_write_tensor(&w, STR("x"), QUANT_F32, (uint64_t[]){ 1 }, 1);
+    gguf_write_begin(&w);
+    gguf_write_data(&w, &(float){ 0 }, 4);
+    assert_ok(gguf_write_commit(&w, &err), &err);
+    assert_ok(model_file_open(&f, path, &err), &err);
+    assert_ok(tokenizer_load(&t, f, &err), &err);
+    model_file_close(f);
+    return t;
+}
+
+static void encode(const struct tokenizer *t, struct str text, bool trusted, struct token_ids *ids)
+{
+    struct err err = { 0 };
+    ids->n = 0;
+    assert_ok(tokenizer_encode(t, text, (struct tokenize_flags){ .parse_special = trusted }, ids, &err), &err);
+}
+
+// Of every size that a shape has: as many tokens as the embedding has rows, each made again from its own text, any text kept.
+static void the_tokeniser_fills_the_vocabulary(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = { 259, 512, 32000, 49152, 152064 };
+    static const char any[] = "Gr\xc3\xbc\xc3\x9f Gott, 2 + 2 = 4\n\t\xf0\x9f\x98\x80";
+    struct token_ids ids = { 0 };
+    struct buf back = { 0 };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct tokenizer *t = made_tokenizer(sizes[i]);
+        assert_int_equal(tokenizer_n_tokens(t), sizes[i]);
+        for (uint32_t id = 259; id < sizes[i]; id++) {
+            encode(t, tokenizer_token_bytes(t, id, false), false, &ids);
+            if (ids.n != 1 || ids.ids[0] != id)
+                fail_msg("token %u of %u is not met in a text", id, sizes[i]);
+        }
+        back.n = 0;
+        encode(t, str_from(any), false, &ids);
+        assert_true(tokenizer_decode(t, &ids, false, &back));
+        assert_string_equal(back.at, any);
+        encode(t, STR("<|im_end|>"), true, &ids);
+        assert_true(ids.n == 1 && ids.ids[0] == 258 && tokenizer_is_end(t, 258) && tokenizer_eos(t) == 258);
+        assert_true(tokenizer_chat_template(t).n > 0);
+        tokenizer_free(t);
+    }
+    token_ids_free(&ids);
+    buf_free(&back);
 }
 
 static bool stop(void *arg, uint64_t done, uint64_t total)
@@ -154,6 +209,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_plain_format_leaves_the_outside_at_q8_0, name_file, remove_file),
         cmocka_unit_test_setup_teardown(a_mix_is_what_quantize_makes, name_file, remove_file),
         cmocka_unit_test_setup_teardown(families_have_their_own_tensors, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(the_tokeniser_fills_the_vocabulary, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_same_seed_gives_the_same_file, name_file, remove_file),
         cmocka_unit_test_setup_teardown(bad_requests_leave_nothing, name_file, remove_file),
     };
