@@ -10,7 +10,7 @@ enum { MAX_HEADERS = 100, MAX_KEY = 1024 };
 
 struct headers {
     unsigned n, n_host, n_length, n_encoding;
-    const char *host, *origin, *length, *encoding, *authorization, *x_api_key, *anthropic_version;
+    const char *host, *origin, *length, *encoding, *authorization, *x_api_key, *anthropic_version, *asked_headers;
     bool odd; // a byte that has no place in a header
 };
 
@@ -40,6 +40,8 @@ static enum MHD_Result take_header(void *arg, enum MHD_ValueKind kind, const cha
         h->x_api_key = value;
     } else if (!strcasecmp(name, "anthropic-version")) {
         h->anthropic_version = value;
+    } else if (!strcasecmp(name, "access-control-request-headers")) {
+        h->asked_headers = value;
     }
     return MHD_YES;
 }
@@ -104,6 +106,8 @@ static bool check_route(struct exchange *x, const char *method, const struct hea
     bool preflight = !strcmp(method, "OPTIONS") && x->origin;
 
     x->route = route_find(method, x->path, &other);
+    if (x->route && x->route->flags & (ROUTE_ANTHROPIC | ROUTE_OLLAMA))
+        x->family = x->route->flags & ROUTE_OLLAMA ? API_OLLAMA : API_ANTHROPIC;
     bool open = (x->route && (x->route->flags & ROUTE_OPEN)) || preflight;
     if (!open && !has_key(x, h))
         return !exchange_reply_error(x, 401, "a valid key is needed: Authorization: Bearer KEY");
@@ -141,7 +145,8 @@ bool admission_check(struct exchange *x, const char *method)
     struct headers h = { 0 };
 
     MHD_get_connection_values(x->connection, MHD_HEADER_KIND, take_header, &h);
-    x->anthropic = h.anthropic_version || str_starts(str_from(x->path), STR("/v1/messages"));
+    x->family = h.anthropic_version ? API_ANTHROPIC : API_OPENAI;
+    x->asked_headers = h.asked_headers;
     x->closes = true;
     bool ok = check_form(x, &h) && check_sender(x, &h) && check_route(x, method, &h) && check_room(x, &h);
     x->closes = !ok;

@@ -7,6 +7,7 @@
 
 enum kind {
     KIND_U32,
+    KIND_TOKENS, // a number of tokens; -1: no limit but the context
     KIND_FLOAT,
     KIND_BOOL,
     KIND_NOT,    // a bool, the other way round
@@ -47,10 +48,10 @@ static const struct field fields[] = {
     { "system", ANTHROPIC, KIND_VALUE, AT(system), 0, 0 },
     { "input", RESPONSES | EMBED, KIND_VALUE, AT(input), 0, 0 },
     { "instructions", RESPONSES, KIND_VALUE, AT(system), 0, 0 },
-    { "max_output_tokens", RESPONSES, KIND_U32, AT(max_tokens), 1, 2147483647 },
-    { "max_tokens", CHAT | MESSAGES, KIND_U32, AT(max_tokens), 1, 2147483647 },
-    { "max_tokens", TEXT, KIND_U32, AT(max_tokens), 0, 2147483647 },
-    { "max_completion_tokens", CHAT, KIND_U32, AT(max_tokens), 1, 2147483647 },
+    { "max_output_tokens", RESPONSES, KIND_TOKENS, AT(max_tokens), 1, 2147483647 },
+    { "max_tokens", CHAT | MESSAGES, KIND_TOKENS, AT(max_tokens), 1, 2147483647 },
+    { "max_tokens", TEXT, KIND_TOKENS, AT(max_tokens), 0, 2147483647 },
+    { "max_completion_tokens", CHAT, KIND_TOKENS, AT(max_tokens), 1, 2147483647 },
     { "temperature", ANSWERS, KIND_FLOAT, AT(sampling.temperature), 0, 100 },
     { "top_p", ANSWERS, KIND_FLOAT, AT(sampling.top_p), 0, 1 },
     { "top_k", ANSWERS, KIND_U32, AT(sampling.top_k), 0, 2147483647 },
@@ -72,6 +73,7 @@ static const struct field fields[] = {
     { "ignore_eos", ANSWERS, KIND_BOOL, AT(ignore_eos), 0, 0 },
     { "chat_template_kwargs", CONVERSATIONS | RESPONSES, KIND_OBJECT, AT(kwargs), 0, 0 },
     { "strict", ALL, KIND_BOOL, AT(strict), 0, 0 },
+    { "add_generation_prompt", CHAT | TEMPLATE, KIND_NOT, AT(no_generation_prompt), 0, 0 },
     { "parallel_tool_calls", CHAT | RESPONSES, KIND_NOT, AT(one_call), 0, 0 },
     { "grammar", OPENAI | RESPONSES, KIND_TEXT, AT(grammar), 0, 0 },
     { "json_schema", OPENAI, KIND_OBJECT, AT(schema), 0, 0 },
@@ -260,6 +262,12 @@ static bool take_text_logprobs(struct ask *ask, const char *name, json_t *value,
     return read_u32(&f, value, &ask->top_logprobs, err);
 }
 
+static bool take_continue(struct ask *ask, const char *name, json_t *value, struct err *err)
+{
+    ask->continues = json_is_true(value) ? CONTINUE_ALWAYS : CONTINUE_NEVER;
+    return json_is_boolean(value) || wrong_type(name, "true or false", value, err);
+}
+
 static bool take_metadata(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
     ask->metadata = json_incref(value);
@@ -286,6 +294,7 @@ static const struct taker {
     { "reasoning", RESPONSES, ask_take_reasoning },
     { "thinking", ANTHROPIC, ask_take_thinking },
     { "metadata", RESPONSES, take_metadata },
+    { "continue_final_message", CONVERSATIONS | RESPONSES, take_continue },
 };
 
 static bool read_plain(struct ask *ask, const struct field *f, json_t *value, struct err *err)
@@ -293,6 +302,9 @@ static bool read_plain(struct ask *ask, const struct field *f, json_t *value, st
     void *to = (char *)ask + f->at;
 
     switch (f->kind) {
+    case KIND_TOKENS:
+        *(u32 *)to = 0;
+        return json_integer_value(value) == -1 || read_u32(f, value, to, err);
     case KIND_U32:
         return read_u32(f, value, to, err);
     case KIND_FLOAT:
@@ -312,24 +324,55 @@ static bool read_plain(struct ask *ask, const struct field *f, json_t *value, st
     return true;
 }
 
-#define N_OF(table)                      (sizeof(table) / sizeof *(table))
-#define IS_FIELD(entry, called, dialect) (((entry).dialects & (unsigned)(dialect)) && !strcmp((entry).name, called))
+#define N_OF(table) (sizeof(table) / sizeof *(table))
+
+enum table { IN_FIELDS, IN_TAKERS, IN_LABELS, IN_NOT_YET, IN_NONE };
+
+// The table that has this field in one of the dialects, and where.
+static enum table find_field(struct str name, unsigned dialects, size_t *at)
+{
+    for (*at = 0; *at < N_OF(fields); ++*at)
+        if (fields[*at].dialects & dialects && str_is(name, fields[*at].name))
+            return IN_FIELDS;
+    for (*at = 0; *at < N_OF(takers); ++*at)
+        if (takers[*at].dialects & dialects && str_is(name, takers[*at].name))
+            return IN_TAKERS;
+    for (*at = 0; *at < N_OF(labels); ++*at)
+        if (labels[*at].dialects & dialects && str_is(name, labels[*at].name))
+            return IN_LABELS;
+    for (*at = 0; *at < N_OF(not_yet); ++*at)
+        if (not_yet[*at].dialects & dialects && str_is(name, not_yet[*at].name))
+            return IN_NOT_YET;
+    return IN_NONE;
+}
 
 static bool read_field(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
-    for (size_t i = 0; i < N_OF(fields); i++)
-        if (IS_FIELD(fields[i], name, ask->dialect))
-            return read_plain(ask, &fields[i], value, err);
-    for (size_t i = 0; i < N_OF(takers); i++)
-        if (IS_FIELD(takers[i], name, ask->dialect))
-            return takers[i].take(ask, name, value, err);
-    for (size_t i = 0; i < N_OF(labels); i++)
-        if (IS_FIELD(labels[i], name, ask->dialect))
-            return true;
-    for (size_t i = 0; i < N_OF(not_yet); i++)
-        if (IS_FIELD(not_yet[i], name, ask->dialect))
-            return asks_for_nothing(name, value) || ask_warn(ask, err, "%s is not honoured by this version", name);
+    size_t at;
+
+    switch (find_field(str_from(name), ask->dialect, &at)) {
+    case IN_FIELDS:
+        return read_plain(ask, &fields[at], value, err);
+    case IN_TAKERS:
+        return takers[at].take(ask, name, value, err);
+    case IN_LABELS:
+        return true;
+    case IN_NOT_YET:
+        return asks_for_nothing(name, value) || ask_warn(ask, err, "%s is not honoured by this version", name);
+    case IN_NONE:
+        break;
+    }
     return ask_warn(ask, err, "the field '%.60s' is not known", name);
+}
+
+bool ask_param(const char *message, char param[ASK_PARAM_BYTES])
+{
+    size_t n = strcspn(message, ": "), n_name = strcspn(message, ": .["), at;
+
+    if (n >= ASK_PARAM_BYTES || find_field((struct str){ message, n_name }, ~0u, &at) == IN_NONE)
+        return false;
+    snprintf(param, ASK_PARAM_BYTES, "%.*s", (int)n, message);
+    return true;
 }
 
 // Two names for one thing: with two values, which one counts would be a guess.
@@ -366,7 +409,7 @@ static bool check_echo(struct ask *ask, struct err *err)
 {
     json_t *max_tokens = json_object_get(ask->body, "max_tokens");
 
-    ask->echo_only = ask->dialect == DIALECT_TEXT && json_is_integer(max_tokens) && ask->max_tokens == 0;
+    ask->echo_only = ask->dialect == DIALECT_TEXT && json_is_integer(max_tokens) && json_integer_value(max_tokens) == 0;
     if (!ask->echo_only)
         return true;
     if (!ask->echo)
@@ -382,7 +425,7 @@ static bool check_whole(struct ask *ask, struct err *err)
         return err_set(err, ERR_INPUT, "messages is missing");
     if (ask->dialect == DIALECT_TEXT && !ask->prompt)
         return err_set(err, ERR_INPUT, "prompt is missing");
-    if (ask->dialect == DIALECT_MESSAGES && ask->max_tokens == 0)
+    if (ask->dialect == DIALECT_MESSAGES && !json_is_integer(json_object_get(ask->body, "max_tokens")))
         return err_set(err, ERR_INPUT, "max_tokens is missing");
     if ((ask->dialect == DIALECT_RESPONSES || ask->dialect == DIALECT_EMBED) && !ask->input)
         return err_set(err, ERR_INPUT, "input is missing");
@@ -445,22 +488,8 @@ void ask_release(struct ask *ask)
 void ask_forget_body(struct ask *ask)
 {
     json_decref(ask->body);
-    ask->body = ask->messages = ask->prompt = ask->kwargs = ask->system = ask->input = ask->reasoning = ask->schema = NULL;
+    ask->body = ask->messages = ask->prompt = ask->kwargs = ask->system = ask->input = ask->reasoning = ask->schema =
+        ask->allowed = NULL;
     ask->model = ask->tool = ask->grammar = ask->effort = ask->encoding = ask->pooling = ask->cache_salt = NULL;
     ask->n_stops = 0;
-}
-
-json_t *ask_parse(struct str body, struct err *err)
-{
-    json_error_t where;
-    json_t *value;
-
-    if (body.n == 0) {
-        err_set(err, ERR_INPUT, "the body is empty; want a JSON object");
-        return NULL;
-    }
-    value = json_loadb(body.at, body.n, JSON_REJECT_DUPLICATES, &where);
-    if (!value)
-        err_set(err, ERR_INPUT, "the body is not JSON: %.150s at byte %d", where.text, where.position);
-    return value;
 }

@@ -19,9 +19,10 @@ enum dialect {
     DIALECT_EMBED = 64      // POST /v1/embeddings
 };
 
-enum { ASK_MAX_TOP_LOGPROBS = 20, ASK_MAX_TOOLS = 128 };
+enum { ASK_MAX_TOP_LOGPROBS = 20, ASK_MAX_TOOLS = 128, ASK_PARAM_BYTES = 64 };
 
 enum ask_choice { CHOICE_AUTO, CHOICE_NONE, CHOICE_REQUIRED, CHOICE_NAMED };
+enum ask_continue { CONTINUE_IF_LAST, CONTINUE_ALWAYS, CONTINUE_NEVER }; // the last message, if it is the assistant's
 enum ask_thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
 
 struct ask {
@@ -33,6 +34,7 @@ struct ask {
     json_t *input, *reasoning; // within body, of a response: what was said, and how hard to think
     json_t *tools;             // as chat completions write them, owned; NULL: none
     enum ask_choice choice;
+    json_t *allowed;                // tools of which alone the model is told, within body; NULL: all
     const char *tool;               // that has to be called, with CHOICE_NAMED; within body
     json_t *schema;                 // that the answer must fulfil, within body; NULL: none
     bool strict_tools;              // a tool asks that its schema be kept
@@ -42,6 +44,7 @@ struct ask {
     const char *cache_salt;         // within body; NULL: not said
     uint32_t priority, deadline_ms; // above 0: after others; 0: none
     enum ask_thinking thinking;
+    enum ask_continue continues;
     struct ingot_bias *bias; // [n_bias], owned
     uint32_t n_bias, dimensions;
     json_t *warnings;  // array of strings, owned
@@ -73,6 +76,8 @@ bool ask_check_tools(struct ask *ask, struct err *err);
 bool ask_read(struct ask *ask, enum dialect dialect, json_t *body, const struct server_limits *limits, struct err *err);
 // Notes something that is not honoured: a warning, or with strict an error.
 bool ask_warn(struct ask *ask, struct err *err, const char *format, ...) PRINTF_LIKE(3, 4);
+// The field that a message begins with, such as "messages[0].role": messages name what is wrong first. False: it names none.
+bool ask_param(const char *message, char param[ASK_PARAM_BYTES]);
 void ask_release(struct ask *ask);
 // The body is no longer needed: what pointed into it is gone.
 void ask_forget_body(struct ask *ask);

@@ -78,6 +78,21 @@ bool ask_take_tools(struct ask *ask, const char *name, json_t *value, struct err
     return true;
 }
 
+// {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}; a response has mode and tools in the object itself.
+static bool take_allowed(struct ask *ask, json_t *value, struct err *err)
+{
+    json_t *inner = json_object_get(value, "allowed_tools") ? json_object_get(value, "allowed_tools") : value;
+    const char *mode = json_string_value(json_object_get(inner, "mode"));
+
+    ask->allowed = json_object_get(inner, "tools");
+    if (!mode || (strcmp(mode, "auto") != 0 && strcmp(mode, "required") != 0))
+        return err_set(err, ERR_INPUT, "tool_choice.allowed_tools.mode: want auto or required");
+    if (json_array_size(ask->allowed) == 0)
+        return err_set(err, ERR_INPUT, "tool_choice.allowed_tools.tools: want a list with at least one tool");
+    ask->choice = !strcmp(mode, "required") ? CHOICE_REQUIRED : CHOICE_AUTO;
+    return true;
+}
+
 bool ask_take_choice(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
     const char *type = json_string_value(json_is_object(value) ? json_object_get(value, "type") : value);
@@ -91,6 +106,8 @@ bool ask_take_choice(struct ask *ask, const char *name, json_t *value, struct er
         ask->choice = CHOICE_AUTO;
     else if (type && (!strcmp(type, "required") || !strcmp(type, "any")))
         ask->choice = CHOICE_REQUIRED;
+    else if (type && !strcmp(type, "allowed_tools"))
+        return take_allowed(ask, value, err);
     else if (type && json_is_object(value) && (!strcmp(type, "function") || !strcmp(type, "tool"))) {
         ask->choice = CHOICE_NAMED;
         ask->tool = json_string_value(json_object_get(function ? function : value, "name"));
@@ -99,7 +116,7 @@ bool ask_take_choice(struct ask *ask, const char *name, json_t *value, struct er
     return ask->choice != CHOICE_NAMED || ask->tool || err_set(err, ERR_INPUT, "tool_choice: the function's name is missing");
 }
 
-static bool tool_exists(const struct ask *ask, const char *name)
+static json_t *find_tool(const struct ask *ask, const char *name)
 {
     json_t *tool;
     size_t i;
@@ -107,14 +124,37 @@ static bool tool_exists(const struct ask *ask, const char *name)
     json_array_foreach(ask->tools, i, tool)
     {
         if (!strcmp(name, json_string_value(json_object_get(json_object_get(tool, "function"), "name"))))
-            return true;
+            return tool;
     }
-    return false;
+    return NULL;
+}
+
+// A model that is not told of the other tools has no reason to call them.
+static bool keep_allowed(struct ask *ask, struct err *err)
+{
+    json_t *kept = json_array(), *named;
+    size_t i;
+    bool ok = true;
+
+    json_array_foreach(ask->allowed, i, named)
+    {
+        json_t *function = json_object_get(named, "function");
+        const char *name = json_string_value(json_object_get(function ? function : named, "name"));
+        json_t *tool = name ? find_tool(ask, name) : NULL;
+        ok = ok && (tool || err_set(err, ERR_INPUT, "tool_choice.tools[%zu]: no tool is called '%.64s'", i, name ? name : "?"));
+        if (ok)
+            json_array_append(kept, tool);
+    }
+    json_decref(ask->tools);
+    ask->tools = kept;
+    return ok;
 }
 
 bool ask_check_tools(struct ask *ask, struct err *err)
 {
-    if (ask->choice == CHOICE_NAMED && !tool_exists(ask, ask->tool))
+    if (ask->allowed && !keep_allowed(ask, err))
+        return false;
+    if (ask->choice == CHOICE_NAMED && !find_tool(ask, ask->tool))
         return err_set(err, ERR_INPUT, "tool_choice: no tool is called '%.64s'", ask->tool);
     if (ask->choice == CHOICE_REQUIRED && !ask->tools)
         return err_set(err, ERR_INPUT, "tool_choice asks for a call, and there are no tools");

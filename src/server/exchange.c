@@ -27,14 +27,16 @@ static void add_headers(const struct exchange *x, struct MHD_Response *response,
     if (x->closes)
         MHD_add_response_header(response, "Connection", "close");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(response, x->family == API_ANTHROPIC ? "Request-Id" : "X-Request-Id", x->id);
     if (!x->origin)
         return;
     MHD_add_response_header(response, "Access-Control-Allow-Origin", x->origin);
-    MHD_add_response_header(response, "Vary", "Origin");
+    MHD_add_response_header(response, "Access-Control-Expose-Headers", "Request-Id, X-Request-Id, Retry-After");
+    MHD_add_response_header(response, "Vary", "Origin, Access-Control-Request-Headers");
     if (status == 204) {
         MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST");
         MHD_add_response_header(response, "Access-Control-Allow-Headers",
-                                "authorization, content-type, x-api-key, anthropic-version");
+                                x->asked_headers ? x->asked_headers : "authorization, content-type");
         MHD_add_response_header(response, "Access-Control-Max-Age", "600");
     }
 }
@@ -71,72 +73,6 @@ bool exchange_reply_json(struct exchange *x, unsigned status, json_t *value)
     bool ok = !text.failed && exchange_reply_text(x, status, "application/json", buf_as_str(&text));
     buf_free(&text);
     return ok;
-}
-
-static const char *error_type(unsigned status)
-{
-    switch (status) {
-    case 401:
-        return "authentication_error";
-    case 403:
-        return "permission_error";
-    case 404:
-        return "not_found_error";
-    case 413:
-        return "request_too_large";
-    case 429:
-        return "rate_limit_error";
-    case 503:
-        return "overloaded_error";
-    default:
-        return status >= 500 ? "api_error" : "invalid_request_error";
-    }
-}
-
-static bool reply_problem(struct exchange *x, unsigned status, const char *code, const char *message)
-{
-    json_t *text = sse_text(message);
-
-    if (x->anthropic)
-        return exchange_reply_json(
-            x, status, json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error", "type", error_type(status), "message", text));
-    return exchange_reply_json(
-        x, status,
-        json_pack("{s:{s:o, s:s, s:n, s:s?}}", "error", "message", text, "type", error_type(status), "param", "code", code));
-}
-
-bool exchange_reply_error(struct exchange *x, unsigned status, const char *format, ...)
-{
-    char message[600];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    return reply_problem(x, status, NULL, message);
-}
-
-bool exchange_reply_err(struct exchange *x, const struct err *err)
-{
-    switch (err->code) {
-    case ERR_LIMIT:
-        if (!err->message[0])
-            return exchange_reply_error(x, 429, "all sequences and the queue are taken; try again");
-        return reply_problem(x, 400, "context_length_exceeded", err->message);
-    case ERR_INPUT:
-    case ERR_UNSUPPORTED:
-    case ERR_NOT_FOUND:
-        return reply_problem(x, 400, NULL, err->message);
-    case ERR_MEMORY:
-    case ERR_CANCELLED:
-        return reply_problem(x, 503, NULL, err->message);
-    case ERR_TIMEOUT:
-        return reply_problem(x, 504, "deadline_exceeded", err->message);
-    case ERR_NUMERIC:
-        return reply_problem(x, 500, "numerical_error", err->message);
-    default:
-        return reply_problem(x, 500, NULL, err->message);
-    }
 }
 
 void exchange_forget_body(struct exchange *x)
@@ -326,13 +262,13 @@ void exchange_log(const struct exchange *x, bool whole)
     printable(x->path, path, sizeof path);
     const struct talk *t = x->talk;
     if (!t) {
-        log_line(LOG_INFO, "request", "%s %u %.1f ms", path, x->status, ms);
+        log_line(LOG_INFO, "request", "%s %s %u %.1f ms", x->id, path, x->status, ms);
         return;
     }
     const struct ingot_result *r = &t->generation->choices[0].result;
     log_line(LOG_INFO, "request",
-             "%s %u %.1f ms%s%s, %u prompt (%u reused), %u new, first %.1f ms, prefill %.1f ms, decode %.1f ms, %s", path,
-             x->status, ms, t->ask.stream ? " stream" : "", whole ? "" : " cut", t->n_prompt, t->n_reused, t->n_generated,
+             "%s %s %u %.1f ms%s%s, %u prompt (%u reused), %u new, first %.1f ms, prefill %.1f ms, decode %.1f ms, %s", x->id,
+             path, x->status, ms, t->ask.stream ? " stream" : "", whole ? "" : " cut", t->n_prompt, t->n_reused, t->n_generated,
              r->first_token_ms, r->prefill_ms, r->decode_ms,
              generation_is_done(t->generation) ? talk_finish_name(t, 0) : "cancelled");
 }

@@ -51,6 +51,7 @@ static struct exchange *exchange_create(struct server *s, struct MHD_Connection 
         return NULL;
     }
     memcpy(x->path, path, n + 1);
+    snprintf(x->id, sizeof x->id, "req_%016llx", (unsigned long long)talk_random());
     x->body.max = s->options->limits.body_bytes;
     atomic_fetch_add(&s->n_exchanges, 1);
     return x;

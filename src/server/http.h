@@ -12,17 +12,26 @@ struct client;
 struct MHD_Connection;
 struct MHD_Response;
 
+enum api_family { // whose words replies and errors have
+    API_OPENAI,
+    API_ANTHROPIC,
+    API_OLLAMA
+};
+
 struct exchange {
     struct server *server;
     struct client *client;
     struct MHD_Connection *connection;
     const struct route *route;
-    char *path; // as sent, without the query
+    char *path;  // as sent, without the query
+    char id[24]; // told in headers and in the log, so that a reply can be found there
     struct buf body;
-    struct talk *talk;  // NULL: answered at once
-    const char *key;    // of the options, that it proved to know; NULL: none is asked for
-    const char *origin; // allowed, from another place; NULL: none
-    bool too_large, refused, anthropic, replied, closes;
+    struct talk *talk;         // NULL: answered at once
+    const char *key;           // of the options, that it proved to know; NULL: none is asked for
+    const char *origin;        // allowed, from another place; NULL: none
+    const char *asked_headers; // of a preflight: what the page wants to send; NULL: none
+    enum api_family family;
+    bool too_large, refused, replied, closes;
     unsigned status;
     size_t n_counted; // of the body, in the server's sum
     uint64_t n_received;

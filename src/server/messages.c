@@ -355,36 +355,72 @@ static void tell_tools_in_words(json_t *messages, json_t *tools, enum call_style
                               json_pack("{s:s, s:o}", "role", "system", "content", tools_in_words(tools, style, NULL)));
 }
 
-json_t *messages_for_template(struct ask *ask, const struct chat *chat, enum call_style style, struct err *err)
-{
-    bool anthropic = ask->dialect & (DIALECT_MESSAGES | DIALECT_COUNT), response = ask->dialect == DIALECT_RESPONSES;
-    json_t *from = ask->messages, *to = json_array(), *system = ask->system ? text_of(ask->system) : NULL;
-    bool ok = true;
+// ---- the last message
 
-    if (!response && (!json_is_array(from) || json_array_size(from) == 0))
-        ok = err_set(err, ERR_INPUT, "messages: want a list with at least one message");
-    if (ok && ask->system && !system)
-        ok = err_set(err, ERR_INPUT, "system or instructions: want text");
-    if (ok && system)
-        json_array_append_new(to, json_pack("{s:s, s:O}", "role", "system", "content", system));
-    ok = ok && (response    ? from_response(ask->input, to, err)
-                : anthropic ? from_anthropic(from, to, err)
-                            : from_chat(from, to, err));
-    json_decref(system);
-    if (!ok) {
-        json_decref(to);
-        return NULL;
+static bool is_said(json_t *text)
+{
+    return json_string_length(text) > 0;
+}
+
+// An assistant's last message that says something is the beginning of the answer, not a turn that is over.
+static bool take_begun(struct ask *ask, struct messages *m, struct err *err)
+{
+    size_t n = json_array_size(m->list);
+    json_t *last = json_array_get(m->list, n - 1), *reasoning = json_object_get(last, "reasoning_content");
+    const char *role = json_string_value(json_object_get(last, "role"));
+    bool wanted = ask->continues == CONTINUE_ALWAYS || (ask->continues == CONTINUE_IF_LAST && !ask->no_generation_prompt);
+    json_t *text = wanted && role && !strcmp(role, "assistant") && !json_object_get(last, "tool_calls")
+                       ? text_of(json_object_get(last, "content"))
+                       : NULL;
+
+    if (is_said(text) || (text && is_said(reasoning))) {
+        m->begun = json_pack("{s:O, s:O*}", "content", text, "reasoning_content", reasoning);
+        json_array_remove(m->list, n - 1);
     }
-    const char *last = json_string_value(json_object_get(json_array_get(to, json_array_size(to) - 1), "role"));
-    if (anthropic && last && !strcmp(last, "assistant") &&
-        !ask_warn(ask, err, "the last message is the assistant's: it is not continued, a new answer follows it")) {
-        json_decref(to);
-        return NULL;
+    json_decref(text);
+    if (ask->continues == CONTINUE_ALWAYS && !m->begun)
+        return err_set(err, ERR_INPUT, "continue_final_message: the last message is no text of the assistant's");
+    return !m->begun || !(ask->schema || ask->json_object) ||
+           err_set(
+               err, ERR_INPUT,
+               "messages: the last one is the assistant's, and an answer that goes on from it has no format of its own; leave "
+               "one of them out, or set continue_final_message to false");
+}
+
+void messages_release(struct messages *m)
+{
+    json_decref(m->list);
+    json_decref(m->begun);
+    *m = (struct messages){ 0 };
+}
+
+static bool read_conversation(struct ask *ask, json_t *to, struct err *err)
+{
+    bool response = ask->dialect == DIALECT_RESPONSES;
+    json_t *from = ask->messages, *system = ask->system ? text_of(ask->system) : NULL;
+
+    if (ask->system && !system)
+        return err_set(err, ERR_INPUT, "%s: want text", response ? "instructions" : "system");
+    if (system)
+        json_array_append_new(to, json_pack("{s:s, s:o}", "role", "system", "content", system));
+    if (response)
+        return from_response(ask->input, to, err);
+    if (!json_is_array(from) || json_array_size(from) == 0)
+        return err_set(err, ERR_INPUT, "messages: want a list with at least one message");
+    return ask->dialect & (DIALECT_MESSAGES | DIALECT_COUNT) ? from_anthropic(from, to, err) : from_chat(from, to, err);
+}
+
+bool messages_for_template(struct ask *ask, const struct chat *chat, enum call_style style, struct messages *to, struct err *err)
+{
+    *to = (struct messages){ .list = json_array() };
+    if (!read_conversation(ask, to->list, err) || !take_begun(ask, to, err)) {
+        messages_release(to);
+        return false;
     }
-    name_results(to);
+    name_results(to->list);
     if (!chat_takes_calls(chat))
-        tell_calls_in_words(to);
+        tell_calls_in_words(to->list);
     if (!chat_takes_tools(chat) && ask->tools && ask->choice != CHOICE_NONE)
-        tell_tools_in_words(to, ask->tools, style);
-    return to;
+        tell_tools_in_words(to->list, ask->tools, style);
+    return true;
 }

@@ -5,5 +5,11 @@
 
 struct chat;
 
-// A new list, or NULL with what is wrong. Where the template knows no tools, they and what was called are told in words.
-json_t *messages_for_template(struct ask *ask, const struct chat *chat, enum call_style style, struct err *err);
+struct messages {
+    json_t *list;  // for the template
+    json_t *begun; // the assistant's last message, {content, reasoning_content}, when the answer goes on from it; else NULL
+};
+
+// False with what is wrong, and nothing to release. Where the template knows no tools, they and what was called are told in words.
+bool messages_for_template(struct ask *ask, const struct chat *chat, enum call_style style, struct messages *to, struct err *err);
+void messages_release(struct messages *m);

@@ -6,7 +6,7 @@
 #include "server/state.h"
 #include "text/chat.h"
 
-enum { MAX_EMBEDDINGS = 256 }; // of one request
+enum { MAX_EMBEDDINGS = 2048 }; // of one request, as with OpenAI
 
 static enum call_style style_of(const struct server *s)
 {
@@ -61,43 +61,104 @@ static bool ends_with(struct str prompt, const char *mark)
     return str_ends(prompt, str_from(mark));
 }
 
-static bool render(struct server *s, struct ask *ask, struct template_output *out, struct err *err)
+// A conversation as the model reads it: the template's text, and behind it the answer as far as it is given.
+enum { MAX_BEGUN_SPANS = 4 };
+
+struct rendered {
+    struct template_output out;
+    struct messages messages;
+    struct text_span *spans; // [n_spans]
+    size_t n_spans;
+};
+
+static void rendered_free(struct rendered *r)
+{
+    mem_free(r->spans);
+    messages_release(&r->messages);
+    template_output_free(&r->out);
+}
+
+static void add_span(struct rendered *r, struct str text, bool trusted)
+{
+    if (text.n)
+        r->spans[r->n_spans++] = (struct text_span){ text, trusted };
+}
+
+static struct str text_at(const json_t *object, const char *name)
+{
+    json_t *text = json_object_get(object, name);
+    return json_is_string(text) ? (struct str){ json_string_value(text), json_string_length(text) } : STR("");
+}
+
+// The answer's beginning, its reasoning between marks. Without content it is the reasoning that goes on.
+static void add_begun(struct rendered *r)
+{
+    struct str content = text_at(r->messages.begun, "content"), reasoning = text_at(r->messages.begun, "reasoning_content");
+    bool open = ends_with(r->out.text, "<think>");
+
+    if (!open && reasoning.n)
+        add_span(r, STR("<think>\n"), true);
+    add_span(r, reasoning, false);
+    if ((open || reasoning.n) && content.n)
+        add_span(r, STR("\n</think>\n\n"), true);
+    add_span(r, content, false);
+}
+
+static bool join_spans(struct rendered *r, struct err *err)
+{
+    r->spans = mem_alloc_array(r->out.n_spans + MAX_BEGUN_SPANS, sizeof *r->spans);
+    if (!r->spans)
+        return err_memory(err, "a prompt");
+    for (size_t i = 0; i < r->out.n_spans; i++)
+        add_span(r, r->out.spans[i].text, r->out.spans[i].trusted);
+    if (r->messages.begun)
+        add_begun(r);
+    return true;
+}
+
+// Free r in any case.
+static bool render(struct server *s, struct ask *ask, struct rendered *r, struct err *err)
 {
     const struct engine *e = engine_of(s->engine);
+
+    *r = (struct rendered){ 0 };
     if (!e->chat)
         return err_set(err, ERR_UNSUPPORTED, "%s", e->tokenizer ? e->no_chat.message : e->no_tokenizer.message);
-    json_t *messages = messages_for_template(ask, e->chat, style_of(s), err),
-           *extra = messages ? variables_of(ask, e->chat, err) : NULL;
+    if (!messages_for_template(ask, e->chat, style_of(s), &r->messages, err))
+        return false;
+    json_t *extra = variables_of(ask, e->chat, err);
     struct chat_options options = { .tools = ask->choice == CHOICE_NONE ? NULL : ask->tools,
                                     .extra = extra,
-                                    .add_generation_prompt = !ask->no_generation_prompt };
-    bool ok = messages && extra && chat_render(e->chat, messages, &options, out, err);
-    json_decref(messages);
+                                    .add_generation_prompt = r->messages.begun || !ask->no_generation_prompt };
+    bool ok = extra && chat_render(e->chat, r->messages.list, &options, &r->out, err) && join_spans(r, err);
     json_decref(extra);
     return ok;
 }
 
 bool prompts_render(struct server *s, struct ask *ask, struct buf *text, struct err *err)
 {
-    struct template_output out;
+    struct rendered r;
+    bool ok = render(s, ask, &r, err);
 
-    if (!render(s, ask, &out, err))
-        return false;
-    bool ok = buf_str(text, out.text) || out.text.n == 0;
-    template_output_free(&out);
-    return ok || err_memory(err, "the rendered text");
+    for (size_t i = 0; ok && i < r.n_spans; i++)
+        buf_str(text, r.spans[i].text);
+    rendered_free(&r);
+    return ok && (!text->failed || err_memory(err, "the rendered text"));
 }
 
 static bool messages_prompt(struct server *s, struct ask *ask, struct token_ids *ids, struct err *err)
 {
-    struct template_output out;
+    struct rendered r;
+    bool ok = render(s, ask, &r, err);
 
-    if (!render(s, ask, &out, err))
-        return false;
-    bool ok = tokenizer_encode_spans(s->tokenizer, out.spans, out.n_spans, (struct tokenize_flags){ 0 }, ids, err);
-    ask->reasoning_open = ends_with(out.text, "<think>");
-    ask->reasoning_closed = ends_with(out.text, "</think>");
-    template_output_free(&out);
+    ok = ok && tokenizer_encode_spans(s->tokenizer, r.spans, r.n_spans, (struct tokenize_flags){ 0 }, ids, err);
+    if (ok) {
+        json_t *begun = r.messages.begun;
+        bool thinks = begun && text_at(begun, "reasoning_content").n, answers = begun && text_at(begun, "content").n;
+        ask->reasoning_open = !answers && (thinks || ends_with(r.out.text, "<think>"));
+        ask->reasoning_closed = answers || (!thinks && ends_with(r.out.text, "</think>"));
+    }
+    rendered_free(&r);
     return ok;
 }
 

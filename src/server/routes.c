@@ -38,13 +38,13 @@ static bool answer_health(struct exchange *x)
     return exchange_reply_json(x, 503, json_pack("{s:s}", "status", "failed"));
 }
 
-static json_t *model_json(const struct server *s, bool anthropic)
+static json_t *model_json(const struct server *s, enum api_family family)
 {
     char when[32] = "1970-01-01T00:00:00Z";
     time_t at = (time_t)s->loaded_at;
     struct tm tm;
 
-    if (anthropic) {
+    if (family == API_ANTHROPIC) {
         if (gmtime_r(&at, &tm))
             strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &tm);
         return json_pack("{s:s, s:s, s:s, s:s}", "type", "model", "id", s->name, "display_name", s->name, "created_at", when);
@@ -60,11 +60,11 @@ static bool answer_models(struct exchange *x)
 {
     const struct server *s = x->server;
 
-    if (x->anthropic)
+    if (x->family == API_ANTHROPIC)
         return exchange_reply_json(x, 200,
-                                   json_pack("{s:[o], s:b, s:s, s:s}", "data", model_json(s, true), "has_more", 0, "first_id",
-                                             s->name, "last_id", s->name));
-    return exchange_reply_json(x, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(s, false)));
+                                   json_pack("{s:[o], s:b, s:s, s:s}", "data", model_json(s, API_ANTHROPIC), "has_more", 0,
+                                             "first_id", s->name, "last_id", s->name));
+    return exchange_reply_json(x, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(s, API_OPENAI)));
 }
 
 static int hex_value(char c)
@@ -89,11 +89,11 @@ static bool path_names(const char *path, const char *name)
 
 static bool answer_model(struct exchange *x)
 {
-    const char *asked = x->path + strlen("/v1/models/");
+    const char *asked = strstr(x->path, "/models/") + strlen("/models/");
 
     if (!path_names(asked, x->server->name))
         return exchange_reply_error(x, 404, "model '%.100s' is not here; GET /v1/models lists what is", asked);
-    return exchange_reply_json(x, 200, model_json(x->server, x->anthropic));
+    return exchange_reply_json(x, 200, model_json(x->server, x->family));
 }
 
 static bool answer_metrics(struct exchange *x)
@@ -217,23 +217,39 @@ static bool answer_template(struct exchange *x)
     return ok;
 }
 
-static bool answer_count(struct exchange *x)
+static bool count_tokens(struct exchange *x, enum dialect dialect)
 {
     struct ask ask;
     struct token_ids *prompts = NULL;
     uint32_t n = 0;
     struct err err = { 0 };
 
-    if (!read_conversation(x, DIALECT_COUNT, &ask, &err))
+    if (!read_conversation(x, dialect, &ask, &err))
         return exchange_reply_err(x, &err);
     bool ok = prompts_make(x->server, &ask, &prompts, &n, &err);
-    ok = ok ? exchange_reply_json(x, 200, json_pack("{s:I}", "input_tokens", (json_int_t)prompts[0].n))
-            : exchange_reply_err(x, &err);
+    if (ok) {
+        json_t *reply = json_pack("{s:I}", "input_tokens", (json_int_t)prompts[0].n);
+        if (dialect == DIALECT_RESPONSES)
+            json_object_set_new(reply, "object", json_string("response.input_tokens"));
+        ok = exchange_reply_json(x, 200, reply);
+    } else {
+        ok = exchange_reply_err(x, &err);
+    }
     for (uint32_t i = 0; i < n; i++)
         token_ids_free(&prompts[i]);
     mem_free(prompts);
     ask_release(&ask);
     return ok;
+}
+
+static bool answer_count(struct exchange *x)
+{
+    return count_tokens(x, DIALECT_COUNT);
+}
+
+static bool answer_response_count(struct exchange *x)
+{
+    return count_tokens(x, DIALECT_RESPONSES);
 }
 
 // ---- answers
@@ -293,6 +309,7 @@ static const struct route routes[] = {
     { "POST", "/v1/chat/completions", ROUTE_MODEL | ROUTE_GENERATES, answer_chat },
     { "POST", "/v1/completions", ROUTE_MODEL | ROUTE_GENERATES, answer_text },
     { "POST", "/v1/responses", ROUTE_MODEL | ROUTE_GENERATES, answer_responses },
+    { "POST", "/v1/responses/input_tokens", ROUTE_MODEL, answer_response_count },
     { "POST", "/v1/embeddings", ROUTE_MODEL | ROUTE_GENERATES, answer_embeddings },
     { "POST", "/v1/messages", ROUTE_MODEL | ROUTE_GENERATES | ROUTE_ANTHROPIC, answer_messages },
     { "POST", "/v1/messages/count_tokens", ROUTE_MODEL | ROUTE_ANTHROPIC, answer_count },
@@ -303,10 +320,15 @@ static const struct route routes[] = {
 };
 // clang-format on
 
-static bool path_matches(const char *pattern, const char *path)
+static bool path_is(const char *pattern, const char *path)
 {
     size_t n = strlen(pattern);
     return pattern[n - 1] == '*' ? !strncmp(pattern, path, n - 1) && path[n - 1] : !strcmp(pattern, path);
+}
+
+static bool path_matches(const char *pattern, const char *path)
+{
+    return path_is(pattern, path) || (!strncmp(pattern, "/v1/", 4) && path_is(pattern + 3, path));
 }
 
 const struct route *route_find(const char *method, const char *path, const char **other_method)

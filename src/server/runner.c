@@ -47,6 +47,11 @@ static void free_generations(struct generation *g)
     }
 }
 
+static uint32_t n_places(const struct generation *g)
+{
+    return g->n_running < g->most_places ? g->n_running : g->most_places;
+}
+
 // Lock held. Looks at what the last step gave one choice; true when it is something new.
 static bool choice_update(struct runner *r, struct generation *g, struct choice *c, uint64_t now)
 {
@@ -60,9 +65,10 @@ static bool choice_update(struct runner *r, struct generation *g, struct choice 
     c->n_seen = n;
     c->last_ns = now;
     if (done) {
+        uint32_t before = n_places(g);
         c->finished = true;
         g->n_running--;
-        r->n_active--;
+        r->n_active -= before - n_places(g);
     }
     return true;
 }
@@ -136,6 +142,11 @@ static bool reserve(struct runner *r, uint32_t n)
     return ok;
 }
 
+static uint32_t places_of(const struct generation_options *o)
+{
+    return o->most_places && o->most_places < o->n ? o->most_places : o->n;
+}
+
 static struct generation *generation_create(struct runner *r, const struct generation_options *o)
 {
     struct generation *g = mem_alloc(sizeof *g);
@@ -148,6 +159,7 @@ static struct generation *generation_create(struct runner *r, const struct gener
     *g = (struct generation){ .runner = r,
                               .choices = choices,
                               .n_running = o->n,
+                              .most_places = places_of(o),
                               .at_end_only = o->at_end_only,
                               .submitted_ns = clock_ns(),
                               .wake = o->wake,
@@ -182,7 +194,7 @@ static void cancel(struct generation *g)
 
 struct generation *runner_submit(struct runner *r, const struct generation_options *o, struct err *err)
 {
-    if (!reserve(r, o->n)) {
+    if (!reserve(r, places_of(o))) {
         *err = (struct err){ .code = ERR_LIMIT };
         return NULL;
     }
@@ -195,7 +207,7 @@ struct generation *runner_submit(struct runner *r, const struct generation_optio
             g->choices[g->n_choices++].request = request;
     }
     if (!ok) {
-        abandon(r, g, o->n);
+        abandon(r, g, places_of(o));
         return NULL;
     }
     pthread_mutex_lock(&r->lock);
@@ -230,7 +242,7 @@ void generation_release(struct generation *g)
 
     pthread_mutex_lock(&r->lock);
     cancel(g);
-    r->n_active -= g->n_running;
+    r->n_active -= n_places(g);
     list_remove(&r->live, g);
     list_add(&r->released, g);
     pthread_cond_signal(&r->work);

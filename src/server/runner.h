@@ -25,6 +25,7 @@ struct generation {
     struct runner *runner;
     struct choice *choices;
     uint32_t n_choices, n_running;
+    uint32_t most_places; // that it takes in the queue at once
     uint64_t submitted_ns;
     bool at_end_only, cancelled, has_news;
     void (*wake)(void *arg); // with the runner's lock held; must not block
@@ -37,7 +38,7 @@ struct runner {
     struct ingot_engine *engine;
     struct metrics *metrics;
     struct generation *live, *released; // released: to be freed by the engine's thread
-    uint32_t n_active, most_active;     // engine requests that are not finished
+    uint32_t n_active, most_active;     // places that are taken: one for each engine request that is not finished, see generation
     uint64_t n_submitted;
     bool stop, cancels; // cancels: also what is submitted from now on
     struct err failure; // of the device: nothing runs any more
@@ -54,7 +55,8 @@ bool runner_is_full(struct runner *r, uint32_t n);
 struct generation_options {
     const struct ingot_request_options *requests;
     uint32_t n;
-    bool at_end_only; // wake when everything is finished, not for every piece
+    uint32_t most_places; // 0: one for each
+    bool at_end_only;     // wake when everything is finished, not for every piece
     void (*wake)(void *arg);
     void *arg;
 };

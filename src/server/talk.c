@@ -44,13 +44,45 @@ static bool write_salt(const struct talk *t, struct talk_client client, struct b
     return !salt->failed;
 }
 
+// A row of logits may be half a megabyte: it is taken as soon as it comes.
+static bool keeps_rows(const struct ask *ask)
+{
+    return ask->logprobs || ask->n_made > ask->n;
+}
+
+// Without what the choices share.
+static struct ingot_request_options request_of(const struct talk *t, uint32_t choice)
+{
+    const struct ask *ask = &t->ask;
+    const struct token_ids *prompt = &t->prompts[choice / ask->n_made];
+    struct ingot_request_options r = ingot_request_defaults();
+
+    r.tokens = prompt->ids;
+    r.n_tokens = prompt->n;
+    r.sampling = ask->sampling;
+    r.max_tokens = ask->max_tokens;
+    r.stop = ask->stops;
+    r.n_stop = ask->n_stops;
+    r.ignore_eos = ask->ignore_eos;
+    r.priority = (int32_t)ask->priority;
+    r.deadline_ms = ask->deadline_ms;
+    r.n_logits = ask->logprobs && ask->echo ? (uint32_t)prompt->n : keeps_rows(ask);
+    r.bias = ask->bias;
+    r.n_bias = ask->n_bias;
+    r.keep_special = t->style != CALLS_NONE; // marks of calls may be control tokens
+    if (ask->dialect == DIALECT_EMBED) {
+        r.embed = ask->pooling && !strcmp(ask->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
+        r.priority += choice >= t->server->info.n_sequences; // what cannot run at once waits behind everybody's requests
+    }
+    return r;
+}
+
 static bool submit(struct talk *t, struct talk_client client, struct err *err)
 {
     struct ask *ask = &t->ask;
     struct ingot_request_options *requests = mem_alloc_array(t->n_choices, sizeof *requests);
     uint64_t seed = ask->has_seed ? (uint64_t)ask->seed : talk_random();
     struct buf grammar = { 0 }, salt = { 0 };
-    bool rows_kept = ask->logprobs || ask->n_made > ask->n;
 
     if (!requests || !write_salt(t, client, &salt) || !write_grammar(t, &grammar, err)) {
         bool memory = !requests || salt.failed;
@@ -60,29 +92,17 @@ static bool submit(struct talk *t, struct talk_client client, struct err *err)
         return memory ? err_memory(err, "requests") : false;
     }
     for (uint32_t i = 0; i < t->n_choices; i++) {
-        const struct token_ids *prompt = &t->prompts[i / ask->n_made];
-        requests[i] = ingot_request_defaults();
-        requests[i].tokens = prompt->ids;
-        requests[i].n_tokens = prompt->n;
-        requests[i].sampling = ask->sampling;
+        requests[i] = request_of(t, i);
         requests[i].sampling.seed = seed + i % ask->n_made;
-        requests[i].max_tokens = ask->max_tokens;
-        requests[i].stop = ask->stops;
-        requests[i].n_stop = ask->n_stops;
-        requests[i].ignore_eos = ask->ignore_eos;
-        requests[i].priority = (int32_t)ask->priority;
-        requests[i].deadline_ms = ask->deadline_ms;
         requests[i].cache_salt = salt.at;
-        requests[i].n_logits = ask->logprobs && ask->echo ? (uint32_t)prompt->n : rows_kept;
-        if (ask->dialect == DIALECT_EMBED)
-            requests[i].embed = ask->pooling && !strcmp(ask->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
-        requests[i].bias = ask->bias;
-        requests[i].n_bias = ask->n_bias;
         requests[i].grammar = grammar.n ? grammar.at : NULL;
-        requests[i].keep_special = t->style != CALLS_NONE; // marks of calls may be control tokens
     }
-    // A row of logits may be half a megabyte: it is taken as soon as it comes.
-    struct generation_options options = { requests, t->n_choices, !ask->stream && !rows_kept, client.wake, client.arg };
+    struct generation_options options = { .requests = requests,
+                                          .n = t->n_choices,
+                                          .most_places = ask->dialect == DIALECT_EMBED ? t->server->info.n_sequences : 0,
+                                          .at_end_only = !ask->stream && !keeps_rows(ask),
+                                          .wake = client.wake,
+                                          .arg = client.arg };
     t->generation = runner_submit(&t->server->runner, &options, err);
     mem_free(requests);
     buf_free(&salt);

@@ -312,7 +312,7 @@ static void wrong_types_are_400_in_a_whole_request(void **state)
         "\"n\":1.5",
         "\"n\":\"3\"",
         "\"max_tokens\":0",
-        "\"max_tokens\":-1",
+        "\"max_tokens\":-2",
         "\"max_tokens\":2147483648",
         "\"seed\":1.5",
         "\"seed\":9223372036854775808",
