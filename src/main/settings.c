@@ -146,6 +146,7 @@ static const struct option serve_options[] = {
     { "--cors-origin", OPTION_LIST, AT(origins), "ORIGIN", NULL, 0, 0, NULL, "web pages from there may call the server; may be given more than once" },
     { "-a --alias", OPTION_STRING, AT(alias), "NAME", NULL, 0, 0, NULL, "the model's name for clients" },
     { "--strict", OPTION_FLAG, AT(strict), NULL, NULL, 0, 0, NULL, "a field that is not honoured is an error, not a warning" },
+    { "--no-shared-prefix", OPTION_FLAG, AT(no_shared_prefix), NULL, NULL, 0, 0, NULL, "a kept prompt is reused only by requests with the same cache_salt, so that no client learns from it what another asked" },
     { "--max-body", OPTION_U32, AT(body_mib), "MIB", "8", 1, 1024, NULL, "largest request" },
     { "--drain", OPTION_U32, AT(drain_s), "S", "30", 0, 86400, NULL, "seconds that running answers get after SIGTERM" },
     { "--keep-alive", OPTION_U32, AT(keep_alive_s), "S", "15", 1, 3600, NULL, "seconds of silence after which a stream gets a comment" },

@@ -42,7 +42,7 @@ struct settings {
     uint32_t port, n_parallel, n_queued, body_mib, drain_s, keep_alive_s, write_s;
     float step_stretch;
     struct option_list api_keys, origins;
-    bool strict;
+    bool strict, no_shared_prefix;
 };
 
 extern const struct option_program ingot_program;

@@ -62,6 +62,7 @@ int verb_serve(const struct call *call)
         .origins = s->origins.at,
         .n_origins = s->origins.n,
         .strict = s->strict,
+        .no_shared_prefix = s->no_shared_prefix,
         .limits = limits_from(s),
         .engine = engine_options(s),
     };

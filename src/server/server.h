@@ -15,7 +15,8 @@ struct server_options {
     size_t n_api_keys;          // 0: no key is asked for
     const char *const *origins; // that may call from a browser, besides the server's own page
     size_t n_origins;
-    bool strict; // a field that is not honoured is an error for everyone
+    bool strict;           // a field that is not honoured is an error for everyone
+    bool no_shared_prefix; // kept prompts are found by requests of the same cache_salt alone, and never without one
     struct server_limits limits;
     int stop_fd; // the first byte read from it begins the drain, the second ends at once
 };

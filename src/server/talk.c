@@ -2,7 +2,9 @@
 #include "server/talk.h"
 #include <time.h>
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "ops/pages.h"
 #include "server/constrain.h"
 #include "server/prompts.h"
 #include "server/state.h"
@@ -35,12 +37,17 @@ static bool write_grammar(struct talk *t, struct buf *grammar, struct err *err)
     return constrain_answer(&t->ask, &options, grammar, err);
 }
 
-// Prompts are shared only within a key: the time to the first token tells nobody what others asked.
+// Prompts are shared only within a key: the time to the first token tells nobody what others asked. Behind '\r' stands what is shared
+// with nobody: no client's key or salt makes the same.
 static bool write_salt(const struct talk *t, struct talk_client client, struct buf *salt)
 {
+    const char *own = t->ask.cache_salt ? t->ask.cache_salt : "";
+
     buf_text(salt, client.key ? client.key : "");
-    buf_append(salt, "\n", 1);
-    buf_text(salt, t->ask.cache_salt ? t->ask.cache_salt : "");
+    if (t->server->options->no_shared_prefix && !*own)
+        buf_printf(salt, "\r%016llx", (unsigned long long)talk_random());
+    else
+        buf_printf(salt, "\n%s", own);
     return !salt->failed;
 }
 
@@ -224,10 +231,21 @@ void talk_end(struct talk *t)
 
 // ---- events
 
+// For the operator alone: it tells of what other clients asked.
+static void log_miss(const struct talk *t, const struct ingot_miss *miss)
+{
+    static const char *const reasons[] = { "none", "new", "differs", "evicted", "another salt" };
+
+    if (miss->reason != INGOT_MISS_NONE)
+        log_line(LOG_DEBUG, "cache", "%s: %s at token %u: asked %d, kept %d", t->id, reasons[miss->reason], miss->position,
+                 (int)miss->token, (int)miss->kept_token);
+}
+
 static void note_result(struct talk *t, const struct ingot_result *r)
 {
     t->n_generated += t->ask.echo_only ? 0 : r->n_generated;
     t->n_reused += r->n_reused;
+    log_miss(t, &r->miss);
     metrics_result(&t->server->metrics, r);
 }
 
@@ -299,26 +317,11 @@ json_t *talk_text(const struct buf *text)
     return value ? value : json_string("");
 }
 
-static json_t *token_text(const struct talk *t, uint32_t token)
+// A page of the prompt was not kept. Why, and where within it the prompts part, would tell of other clients' prompts: see log_miss.
+static json_t *cache_miss(const struct ingot_result *r)
 {
-    const struct tokenizer *tokenizer = t->server->tokenizer;
-
-    if (!tokenizer || token == UINT32_MAX)
-        return json_null();
-    struct str bytes = tokenizer_token_bytes(tokenizer, token, true);
-    json_t *text = json_stringn(bytes.at, bytes.n);
-    return text ? text : json_null(); // part of a character
-}
-
-// Where the prompt first differed from what was kept. That another salt has it is not for clients to know.
-static json_t *cache_miss(const struct talk *t, const struct ingot_miss *miss)
-{
-    static const char *const reasons[] = { "none", "new", "differs", "evicted", "new" };
-
-    if (miss->reason == INGOT_MISS_NONE)
-        return json_null();
-    return json_pack("{s:s, s:i, s:o, s:o}", "reason", reasons[miss->reason], "position", (int)miss->position, "token",
-                     token_text(t, miss->token), "kept_token", token_text(t, miss->kept_token));
+    uint32_t reusable = (r->n_prompt - 1) / PAGE_TOKENS * PAGE_TOKENS;
+    return r->n_reused < reusable ? json_pack("{s:s}", "reason", "absent") : json_null();
 }
 
 json_t *talk_timings(const struct talk *t)
@@ -327,10 +330,10 @@ json_t *talk_timings(const struct talk *t)
     double prefill = r->prefill_ms > 0 ? r->prefill_ms : 1e-3, decode = r->decode_ms > 0 ? r->decode_ms : 1e-3;
     uint32_t computed = r->n_prompt - r->n_reused, after_first = r->n_generated > 0 ? r->n_generated - 1 : 0;
 
-    return json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "cache_miss",
-                     cache_miss(t, &r->miss), "prompt_n", (int)computed, "prompt_ms", r->prefill_ms, "prompt_per_second",
-                     computed / prefill * 1e3, "queue_ms", r->first_token_ms - r->prefill_ms, "predicted_n", (int)r->n_generated,
-                     "predicted_ms", r->decode_ms, "predicted_per_second", after_first / decode * 1e3);
+    return json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "cache_miss", cache_miss(r),
+                     "prompt_n", (int)computed, "prompt_ms", r->prefill_ms, "prompt_per_second", computed / prefill * 1e3,
+                     "queue_ms", r->first_token_ms - r->prefill_ms, "predicted_n", (int)r->n_generated, "predicted_ms",
+                     r->decode_ms, "predicted_per_second", after_first / decode * 1e3);
 }
 
 void talk_add_warnings(struct talk *t, json_t *to)
