@@ -8,7 +8,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <unistd.h>
+#include "base/cgroup.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 enum { SPIN_RUN_NS = 100000, SPIN_BARRIER_NS = 10000, PAUSES_PER_LOOK = 64, LINE = 64 };
@@ -202,13 +204,29 @@ void team_barrier(struct team *team)
         wait_for(&team->bed, &team->arrived, goal, SPIN_BARRIER_NS);
 }
 
-unsigned threads_available(void)
+static unsigned n_processors(void)
 {
 #if defined(__linux__)
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return (unsigned)CPU_COUNT(&set) > 0 ? (unsigned)CPU_COUNT(&set) : 1;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return (unsigned)CPU_COUNT(&set);
 #endif
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (unsigned)n : 1;
+}
+
+unsigned threads_available(void)
+{
+    unsigned n = n_processors(), quota = cgroup_n_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
+    return quota && quota < n ? quota : n;
+}
+
+unsigned threads_capped(unsigned wanted)
+{
+    unsigned n = threads_available();
+
+    if (wanted <= n)
+        return wanted ? wanted : n;
+    log_line(LOG_WARN, "threads", "found %u, but this process may use %u processors: taking %u", wanted, n, n);
+    return n;
 }

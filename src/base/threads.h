@@ -26,5 +26,7 @@ struct team_time team_run_some(struct team *team, unsigned n_threads, void (*wor
 // Inside work: waits until every thread of the run is here. What was written before is seen by all after.
 void team_barrier(struct team *team);
 
-// Processors this process may use; at least 1.
+// Processors this process may use, by its affinity and its control group's quota; at least 1.
 unsigned threads_available(void);
+// As many threads as somebody typed: 0 means all, and more than there are processors would wait for each other: a warning, and all.
+unsigned threads_capped(unsigned wanted);

@@ -1,0 +1,103 @@
+// test_cgroup.c - quotas of processors: both versions, groups above, and files that say nothing.
+#include "testing.h"
+#include <stdlib.h>
+#include <sys/stat.h>
+#include "base/cgroup.h"
+#include "base/threads.h"
+
+static char root[] = "/tmp/ingot-cgroup-XXXXXX";
+
+static void put(const char *path, const char *text)
+{
+    char command[512];
+
+    snprintf(command, sizeof command, "mkdir -p $(dirname %s/%s) && printf '%%s' '%s' > %s/%s", root, path, text, root, path);
+    assert_int_equal(system(command), 0);
+}
+
+// What a process in the groups of `membership` may use.
+static unsigned cpus(const char *membership)
+{
+    char path[128];
+
+    put("membership", membership);
+    snprintf(path, sizeof path, "%s/membership", root);
+    return cgroup_n_cpus(path, root);
+}
+
+static void version_2_is_read_up_to_the_mount(void **state)
+{
+    (void)state;
+    put("a/b/cpu.max", "max 100000\n");
+    assert_int_equal(cpus("0::/a/b\n"), 0);
+    put("a/cpu.max", "350000 100000\n");
+    assert_int_equal(cpus("0::/a/b\n"), 3);
+    put("a/b/cpu.max", "50000 100000\n");
+    assert_int_equal(cpus("0::/a/b\n"), 1); // never none
+    put("cpu.max", "200000 100000\n");
+    assert_int_equal(cpus("0::/a\n"), 2);
+    assert_int_equal(cpus("0::/not/mounted/here\n"), 2); // a container that sees its own group as the mount
+    assert_int_equal(cpus("0::/\n"), 2);
+    put("cpu.max", "max 100000\n");
+}
+
+static void version_1_is_read(void **state)
+{
+    (void)state;
+    put("cpu/x/cpu.cfs_quota_us", "-1\n");
+    put("cpu/x/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(cpus("3:memory:/x\n2:cpuacct,cpu:/x\n1:cpuset:/\n"), 0);
+    put("cpu/x/cpu.cfs_quota_us", "400000\n");
+    assert_int_equal(cpus("3:memory:/x\n2:cpuacct,cpu:/x\n1:cpuset:/\n"), 4);
+    assert_int_equal(cpus("3:cpuset:/x\n"), 0);
+}
+
+static void nonsense_is_no_quota(void **state)
+{
+    (void)state;
+    assert_int_equal(cgroup_n_cpus("/nowhere", root), 0);
+    assert_int_equal(cpus("nonsense\n:\n::\n0:\n"), 0);
+    put("n/cpu.max", "100000 0\n");
+    assert_int_equal(cpus("0::/n\n"), 0);
+    put("n/cpu.max", "9999999999999999999 1\n");
+    assert_true(cpus("0::/n\n") >= 65536);
+    put("n/cpu.max", "");
+    assert_int_equal(cpus("0::/n\n"), 0);
+}
+
+static void threads_are_capped(void **state)
+{
+    unsigned n = threads_available();
+    (void)state;
+
+    assert_true(n >= 1);
+    assert_int_equal(threads_capped(0), n);
+    assert_int_equal(threads_capped(1), 1);
+    assert_int_equal(threads_capped(UINT32_MAX), n);
+}
+
+static int make_root(void **state)
+{
+    (void)state;
+    return !mkdtemp(root);
+}
+
+static int remove_root(void **state)
+{
+    char command[128];
+    (void)state;
+
+    snprintf(command, sizeof command, "rm -r %s", root);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(version_2_is_read_up_to_the_mount),
+        cmocka_unit_test(version_1_is_read),
+        cmocka_unit_test(nonsense_is_no_quota),
+        cmocka_unit_test(threads_are_capped),
+    };
+    return cmocka_run_group_tests(tests, make_root, remove_root);
+}
