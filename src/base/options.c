@@ -14,6 +14,7 @@ enum source { SOURCE_PRESET, SOURCE_FILE, SOURCE_ENV, SOURCE_FLAG };
 struct reader {
     const struct option_input *input;
     unsigned char *values;
+    struct option_operands *operands;
     struct arena *arena;
     struct err *err;
     enum source list_source[256]; // by option: who filled the list so far
@@ -146,6 +147,8 @@ static bool wrong_number(struct reader *r, const struct option *o, struct spelli
         snprintf(expected, sizeof expected, "%s%s", kind, o->type == OPTION_FLOAT ? "" : " of at least 0");
     else
         snprintf(expected, sizeof expected, "%s from %.10g to %.10g", kind, o->min, o->max);
+    if (o->choices)
+        snprintf(expected + strlen(expected), sizeof expected - strlen(expected), ", or %s", o->choices);
     return wrong_value(r, s, found, expected);
 }
 
@@ -158,7 +161,9 @@ static bool set_u64(struct reader *r, const struct option *o, struct spelling s,
 {
     uint64_t v, limit = o->type == OPTION_U32 ? UINT32_MAX : UINT64_MAX;
 
-    if (!str_to_u64(str_from(text), &v) || v > limit || !in_range(o, (double)v))
+    if (o->choices && words_have(o->choices, str_from(text)))
+        v = limit;
+    else if (!str_to_u64(str_from(text), &v) || v > limit || !in_range(o, (double)v))
         return wrong_number(r, o, s, text);
     if (o->type == OPTION_U32)
         *(uint32_t *)(void *)(r->values + o->offset) = (uint32_t)v;
@@ -274,8 +279,24 @@ static bool set_value(struct reader *r, size_t index, struct spelling s, const c
     case OPTION_NUMBERS:
         list_renew(r, o, index, s.source);
         return numbers_add(r, o, s, text);
+    case OPTION_FOREIGN:
+        break;
     }
     return false;
+}
+
+static bool foreign_add(struct reader *r, const struct option *o, struct spelling s, const char *value)
+{
+    struct option_operands *operands = r->operands;
+    bool fine = !o->preset || (o->choices && value && words_have(o->choices, str_from(value)));
+
+    if (!fine)
+        return err_set(r->err, ERR_INPUT, "%s: ingot has no %s", s.text, o->preset);
+    if (operands->n_foreign < OPTION_MAX_LISTED) {
+        operands->foreign[operands->n_foreign].flag = arena_str(r->arena, str_from(s.text)).at;
+        operands->foreign[operands->n_foreign++].why = o->help;
+    }
+    return true;
 }
 
 // ---- sources ----------------------------------------------------------------------------------------------------------------
@@ -285,7 +306,7 @@ static bool read_presets(struct reader *r)
     const struct option *o;
 
     for (size_t i = 0; (o = option_at(r->input->verb, i)); i++) {
-        if (o->preset && !set_value(r, i, (struct spelling){ o->flags, SOURCE_PRESET }, o->preset))
+        if (o->preset && o->type != OPTION_FOREIGN && !set_value(r, i, (struct spelling){ o->flags, SOURCE_PRESET }, o->preset))
             return false;
     }
     return true;
@@ -299,7 +320,7 @@ static bool read_environment(struct reader *r)
         char name[96];
         option_env_name(o, name, sizeof name);
         const char *value = getenv(name);
-        if (value && *value && !set_value(r, i, (struct spelling){ name, SOURCE_ENV }, value))
+        if (value && *value && o->type != OPTION_FOREIGN && !set_value(r, i, (struct spelling){ name, SOURCE_ENV }, value))
             return false;
     }
     return true;
@@ -310,7 +331,7 @@ static size_t option_by_key(const struct option_verb *verb, struct str key)
     const struct option *o;
 
     for (size_t i = 0; (o = option_at(verb, i)); i++) {
-        if (str_eq(option_key(o), key))
+        if (o->type != OPTION_FOREIGN && str_eq(option_key(o), key))
             return i;
     }
     return SIZE_MAX;
@@ -422,6 +443,14 @@ static size_t option_by_flag(const struct option_verb *verb, struct str flag)
     return SIZE_MAX;
 }
 
+static struct str without_dashes(struct str flag)
+{
+    while (flag.n && flag.at[0] == '-')
+        flag = str_from_to(flag, 1, flag.n);
+    return flag;
+}
+
+// A hint only from one whole word to another: of two letters every flag is a neighbour.
 static bool unknown_flag(struct reader *r, struct str flag)
 {
     const struct option_program *program = r->input->program;
@@ -429,15 +458,23 @@ static bool unknown_flag(struct reader *r, struct str flag)
     struct buf all = { 0 };
 
     for (size_t i = 0; (o = option_at(r->input->verb, i)); i++)
-        buf_printf(&all, "%s ", o->flags);
-    struct str near = option_nearest(flag, all.at ? all.at : "");
+        buf_printf(&all, "%.*s ", o->type == OPTION_FOREIGN ? 0 : (int)option_key(o).n, option_key(o).at);
+    struct str name = without_dashes(flag);
+    struct str near = name.n > 2 ? option_nearest(name, all.at ? all.at : "") : (struct str){ "", 0 };
     if (near.n)
-        err_set(r->err, ERR_INPUT, "unknown flag %.*s; is %.*s meant?", STR_ARG(flag), STR_ARG(near));
+        err_set(r->err, ERR_INPUT, "unknown flag %.*s; is --%.*s meant?", STR_ARG(flag), STR_ARG(near));
     else
         err_set(r->err, ERR_INPUT, "unknown flag %.*s; '%s help %s' lists what there is", STR_ARG(flag), program->name,
                 r->input->verb->name);
     buf_free(&all);
     return false;
+}
+
+static bool takes_value(const struct option *o, const char *next)
+{
+    if (o->type == OPTION_FLAG || !o->value)
+        return false;
+    return o->value[0] != '[' || (next && words_have(o->choices, str_from(next)));
 }
 
 // Reads the flag at argv[*at] and its value, and moves *at behind them.
@@ -455,18 +492,20 @@ static bool read_flag(struct reader *r, int *at)
         return unknown_flag(r, flag);
     const struct option *o = option_at(in->verb, index);
     snprintf(spelled, sizeof spelled, "%.*s", STR_ARG(flag));
-    const char *value = equals ? equals + 1 : "true";
-    if (!equals && o->type != OPTION_FLAG) {
+    const char *value = equals ? equals + 1 : NULL;
+    if (!equals && takes_value(o, *at < in->argc ? in->argv[*at] : NULL)) {
         if (*at >= in->argc)
             return err_set(r->err, ERR_INPUT, "%s: a value is missing: %s %s", spelled, spelled, o->value);
         value = in->argv[(*at)++];
     }
-    return set_value(r, index, (struct spelling){ spelled, SOURCE_FLAG }, value);
+    struct spelling s = { spelled, SOURCE_FLAG };
+    return o->type == OPTION_FOREIGN ? foreign_add(r, o, s, value) : set_value(r, index, s, value ? value : "true");
 }
 
-static bool read_arguments(struct reader *r, struct option_operands *operands)
+static bool read_arguments(struct reader *r)
 {
     const struct option_input *in = r->input;
+    struct option_operands *operands = r->operands;
     bool flags = true;
 
     for (int at = 0; at < in->argc;) {
@@ -493,10 +532,10 @@ static bool read_arguments(struct reader *r, struct option_operands *operands)
 bool options_read(const struct option_input *input, void *values, struct option_operands *operands, struct arena *arena,
                   struct err *err)
 {
-    struct reader r = { .input = input, .values = values, .arena = arena, .err = err };
+    struct reader r = { .input = input, .values = values, .operands = operands, .arena = arena, .err = err };
 
-    operands->n = 0;
-    return read_presets(&r) && find_config(&r) && read_environment(&r) && read_arguments(&r, operands);
+    operands->n = operands->n_foreign = 0;
+    return read_presets(&r) && find_config(&r) && read_environment(&r) && read_arguments(&r);
 }
 
 // ---- places -----------------------------------------------------------------------------------------------------------------
@@ -557,6 +596,18 @@ bool options_terminal_is_dumb(void)
 {
     const char *term = getenv("TERM");
     return !term || !*term || !strcmp(term, "dumb");
+}
+
+bool options_terminal_has_style(void)
+{
+    const char *none = getenv("NO_COLOR");
+    return !options_terminal_is_dumb() && !(none && *none);
+}
+
+const char *options_pager(void)
+{
+    const char *pager = getenv("PAGER");
+    return pager && *pager ? pager : "less -FRX";
 }
 
 const char *options_metal_library(void)

@@ -20,7 +20,12 @@ enum option_type {
     OPTION_CHOICE,  // const char *, one of `choices`
     OPTION_LIST,    // struct option_list of strings; may be given more than once
     OPTION_NUMBERS, // struct option_numbers; comma-separated, may be given more than once
+    OPTION_FOREIGN, // another program's flag, on the command line alone; see below
 };
+
+// People paste the command lines of llama.cpp. A foreign flag either changes nothing here, and help says why, or is refused: preset says
+// what ingot does not have ("ingot has no PRESET"), and choices are the values that are fine all the same. `value` is NULL: none follows;
+// "N": one does; "[N]": one does if it is among the choices.
 
 struct option_list {
     const char **at;
@@ -39,16 +44,16 @@ struct option {
     const char *value;   // its name in help: "N", "FILE"
     const char *preset;  // the default, as it would be typed; NULL: zero
     double min, max;     // numbers; both 0: any
-    const char *choices; // separated by spaces
+    const char *choices; // separated by spaces; of a number: words that stand for the greatest one, such as -1
     const char *help;
 };
 
 struct option_group {
-    const char *title;
+    const char *title;            // NULL: foreign flags, which help and completion leave out
     const struct option *options; // ends with flags == NULL
 };
 
-enum { OPTION_MAX_GROUPS = 8, OPTION_MAX_LISTED = 64 };
+enum { OPTION_MAX_GROUPS = 12, OPTION_MAX_LISTED = 64 };
 
 struct option_verb {
     const char *name;
@@ -74,6 +79,10 @@ struct option_input {
 struct option_operands {
     const char *at[OPTION_MAX_LISTED];
     size_t n;
+    struct {
+        const char *flag, *why;
+    } foreign[OPTION_MAX_LISTED]; // flags that were given and change nothing
+    size_t n_foreign;
 };
 
 // Fills values (zeroed before) from all sources. A wrong flag or value gives ERR_INPUT; a config file that cannot be read, ERR_IO.
@@ -89,9 +98,9 @@ void option_env_name(const struct option *option, char *name, size_t n);
 // The option's first long flag without dashes: its key in the config file.
 struct str option_key(const struct option *option);
 
-// Help texts, all from the tables.
-void options_help_program(const struct option_program *program, struct buf *out);
-void options_help_verb(const struct option_program *program, const struct option_verb *verb, struct buf *out);
+// Help texts, all from the tables, in lines of at most `width` columns where words allow.
+void options_help_program(const struct option_program *program, size_t width, struct buf *out);
+void options_help_verb(const struct option_program *program, const struct option_verb *verb, size_t width, struct buf *out);
 void options_man(const struct option_program *program, struct buf *out);
 // shell: "bash", "zsh" or "fish".
 bool options_completion(const struct option_program *program, const char *shell, struct buf *out, struct err *err);
@@ -105,6 +114,8 @@ struct options_hub {
     bool offline;
 };
 bool options_hub(struct options_hub *hub);
-bool options_terminal_is_dumb(void); // TERM is unset or "dumb"
+bool options_terminal_is_dumb(void);   // TERM is unset or "dumb"
+bool options_terminal_has_style(void); // it is not, and NO_COLOR is unset: dim text may be written
+const char *options_pager(void);       // PAGER, or less
 // INGOT_METAL: a library that stands in for Apple's frameworks, for tests on other systems; NULL when unset.
 const char *options_metal_library(void);

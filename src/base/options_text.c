@@ -3,33 +3,38 @@
 // All of it is written from the tables, so that nothing can be forgotten: a test looks for every flag in every text.
 #include "base/options.h"
 
-enum { HELP_COLUMN = 34, HELP_WIDTH = 110 };
+enum { HELP_COLUMN = 30, HELP_LEAST = 24 }; // where a flag's words begin; columns that are left for them at least
 
 // ---- help -------------------------------------------------------------------------------------------------------------------
 
-// Appends text in lines of at most HELP_WIDTH, continued at `column`; `at` is the column reached so far.
-static void wrap(struct buf *out, const char *text, size_t column, size_t at)
+// Columns of a text, and where it has arrived on its line.
+struct page {
+    struct buf *out;
+    size_t width, at;
+};
+
+// Appends words, continued at `column` on new lines.
+static void wrap(struct page *p, const char *text, size_t column)
 {
     while (*text) {
-        size_t n = strcspn(text, " ");
-        if (at + n > HELP_WIDTH && at > column) {
-            buf_printf(out, "\n%*s", (int)column, "");
-            at = column;
-        }
-        buf_append(out, text, n);
-        at += n;
-        text += n;
-        if (*text == ' ') {
-            buf_text(out, " ");
-            at++;
-            text++;
+        size_t n = strcspn(text, " "), gap = strspn(text + n, " ");
+        buf_append(p->out, text, n);
+        p->at += n;
+        text += n + gap;
+        if (gap && *text && p->at + gap + strcspn(text, " ") > p->width && p->at > column) {
+            buf_printf(p->out, "\n%*s", (int)column, "");
+            p->at = column;
+        } else if (*text) {
+            buf_printf(p->out, "%*s", (int)gap, "");
+            p->at += gap;
         }
     }
-    buf_text(out, "\n");
+    buf_text(p->out, "\n");
+    p->at = 0;
 }
 
 // Lines of running text, wrapped; lines that begin with a space are examples and stay as they are.
-static void paragraphs(struct buf *out, const char *text)
+static void paragraphs(struct page *p, const char *text)
 {
     struct buf line = { 0 };
 
@@ -38,9 +43,9 @@ static void paragraphs(struct buf *out, const char *text)
         line.n = 0;
         buf_append(&line, text, n);
         if (*text == ' ' || n == 0)
-            buf_printf(out, "%s\n", line.at ? line.at : "");
+            buf_printf(p->out, "%s\n", line.at ? line.at : "");
         else
-            wrap(out, line.at ? line.at : "", 0, 0);
+            wrap(p, line.at ? line.at : "", 0);
         text += n + (text[n] == '\n');
     }
     buf_free(&line);
@@ -51,59 +56,72 @@ static void flags_print(const struct option *o, struct buf *out)
 {
     for (const char *c = o->flags; *c; c++)
         buf_text(out, *c == ' ' ? ", " : (char[2]){ *c, 0 });
-    if (o->type != OPTION_FLAG)
+    if (o->type != OPTION_FLAG && o->value)
         buf_printf(out, " %s", o->value);
 }
 
 static void details_print(const struct option *o, struct buf *out)
 {
     buf_text(out, o->help);
-    if (o->choices)
+    if (o->type == OPTION_CHOICE)
         buf_printf(out, "; one of: %s", o->choices);
     if (o->preset && *o->preset)
         buf_printf(out, " (default %s)", o->preset);
 }
 
-static void help_option(const struct option *o, struct buf *out)
+static void help_option(const struct option *o, struct page *p)
 {
-    struct buf details = { 0 };
-    size_t from = out->n;
+    struct buf text = { 0 };
+    size_t column = p->width < HELP_COLUMN + HELP_LEAST ? 6 : HELP_COLUMN;
 
-    buf_text(out, "  ");
-    flags_print(o, out);
-    size_t at = out->n - from;
-    if (at + 2 > HELP_COLUMN)
-        buf_printf(out, "\n%*s", HELP_COLUMN, "");
+    buf_text(&text, "  ");
+    flags_print(o, &text);
+    buf_str(p->out, buf_as_str(&text));
+    if (text.n + 2 > column)
+        buf_printf(p->out, "\n%*s", (int)column, "");
     else
-        buf_printf(out, "%*s", (int)(HELP_COLUMN - at), "");
-    details_print(o, &details);
-    wrap(out, details.at ? details.at : "", HELP_COLUMN, HELP_COLUMN);
-    buf_free(&details);
+        buf_printf(p->out, "%*s", (int)(column - text.n), "");
+    p->at = column;
+    text.n = 0;
+    details_print(o, &text);
+    wrap(p, text.at ? text.at : "", column);
+    buf_free(&text);
 }
 
-void options_help_verb(const struct option_program *program, const struct option_verb *verb, struct buf *out)
+void options_help_verb(const struct option_program *program, const struct option_verb *verb, size_t width, struct buf *out)
 {
-    buf_printf(out, "usage: %s %s [flags]%s%s\n\n%s.\n", program->name, verb->name, verb->operands ? " " : "",
-               verb->operands ? verb->operands : "", verb->summary);
+    struct page p = { out, width, 0 };
+
+    buf_printf(out, "usage: %s %s%s%s%s\n\n", program->name, verb->name, verb->groups[0] ? " [flags]" : "",
+               verb->operands ? " " : "", verb->operands ? verb->operands : "");
+    wrap(&p, verb->summary, 0);
     if (verb->text) {
         buf_text(out, "\n");
-        paragraphs(out, verb->text);
+        paragraphs(&p, verb->text);
     }
     for (size_t g = 0; g < OPTION_MAX_GROUPS && verb->groups[g]; g++) {
+        if (!verb->groups[g]->title)
+            continue;
         buf_printf(out, "\n%s\n", verb->groups[g]->title);
         for (const struct option *o = verb->groups[g]->options; o->flags; o++)
-            help_option(o, out);
+            help_option(o, &p);
     }
-    buf_printf(out,
-               "\nEvery flag is also an environment name (--top-k: INGOT_TOP_K) and a key of the config file (top-k = 40).\n");
+    buf_text(out, "\n");
+    wrap(&p, "Every flag is also an environment name (--top-k: INGOT_TOP_K) and a key of the config file (top-k = 40).", 0);
 }
 
-void options_help_program(const struct option_program *program, struct buf *out)
+void options_help_program(const struct option_program *program, size_t width, struct buf *out)
 {
+    struct page p = { out, width, 0 };
+
     buf_printf(out, "%s %s: %s\n\nusage: %s VERB [flags]\n\n", program->name, program->version, program->summary, program->name);
-    for (size_t v = 0; v < program->n_verbs; v++)
-        buf_printf(out, "  %-12s %s\n", program->verbs[v].name, program->verbs[v].summary);
-    buf_printf(out, "\n%s\n", program->text);
+    for (size_t v = 0; v < program->n_verbs; v++) {
+        buf_printf(out, "  %-11s ", program->verbs[v].name);
+        p.at = 14;
+        wrap(&p, program->verbs[v].summary, 14);
+    }
+    buf_text(out, "\n");
+    paragraphs(&p, program->text);
 }
 
 // ---- man page ---------------------------------------------------------------------------------------------------------------
@@ -162,9 +180,52 @@ static void man_verb(const struct option_program *program, const struct option_v
         roff(out, verb->text);
     }
     for (size_t g = 0; g < OPTION_MAX_GROUPS && verb->groups[g]; g++) {
+        if (!verb->groups[g]->title)
+            continue;
         buf_printf(out, ".SS %s\n", verb->groups[g]->title);
         for (const struct option *o = verb->groups[g]->options; o->flags; o++)
             man_option(o, out);
+    }
+}
+
+static void man_foreign(const struct option_group *group, struct buf *out)
+{
+    struct buf text = { 0 };
+
+    for (const struct option *o = group->options; o->flags; o++) {
+        text.n = 0;
+        flags_print(o, &text);
+        buf_text(out, ".TP\n.B ");
+        roff(out, text.at ? text.at : "");
+        text.n = 0;
+        if (o->preset)
+            buf_printf(&text, "ingot has no %s", o->preset);
+        if (o->choices && o->preset)
+            buf_printf(&text, "; fine with: %s", o->choices);
+        if (!o->preset)
+            buf_printf(&text, "changes nothing: %s", o->help);
+        roff(out, text.at ? text.at : "");
+    }
+    buf_free(&text);
+}
+
+// Each group once, though several verbs have it.
+static void man_foreigns(const struct option_program *program, struct buf *out)
+{
+    const struct option_group *seen[OPTION_MAX_GROUPS] = { 0 };
+    size_t n = 0;
+
+    for (size_t v = 0; v < program->n_verbs; v++) {
+        for (size_t g = 0; g < OPTION_MAX_GROUPS && program->verbs[v].groups[g]; g++) {
+            const struct option_group *group = program->verbs[v].groups[g];
+            bool known = group->title != NULL || n == OPTION_MAX_GROUPS;
+            for (size_t i = 0; i < n; i++)
+                known = known || seen[i] == group;
+            if (known)
+                continue;
+            seen[n++] = group;
+            man_foreign(group, out);
+        }
     }
 }
 
@@ -176,11 +237,14 @@ void options_man(const struct option_program *program, struct buf *out)
     roff(out, program->text);
     for (size_t v = 0; v < program->n_verbs; v++)
         man_verb(program, &program->verbs[v], out);
-    buf_text(out, ".SH ENVIRONMENT\nEvery flag has a name in the environment, given beside it. A flag wins over the environment, "
-                  "the environment over the config file.\n.SH FILES\n.TP\n.B ~/.config/ingot/config\n"
-                  "Lines of key = value, where a key is a long flag without its dashes; # starts a comment.\n"
-                  ".TP\n.B ~/.local/state/ingot/history\nLines typed in a chat.\n"
-                  ".SH EXIT STATUS\n0: done; 1: an error; 2: wrong usage; 130: left by Ctrl\\-C.\n");
+    buf_text(out,
+             ".SH ENVIRONMENT\nEvery flag has a name in the environment, given beside it. A flag wins over the environment, "
+             "the environment over the config file.\n.SH FILES\n.TP\n.B ~/.config/ingot/config\n"
+             "Lines of key = value, where a key is a long flag without its dashes; # starts a comment.\n"
+             ".TP\n.B ~/.local/state/ingot/history\nLines typed in a chat.\n"
+             ".SH FLAGS OF LLAMA.CPP\nThese are taken from a pasted command line too; with \\-v each says what it changes.\n");
+    man_foreigns(program, out);
+    buf_text(out, ".SH EXIT STATUS\n0: done; 1: an error; 2: wrong usage; 130: left by Ctrl\\-C.\n");
 }
 
 // ---- completion -------------------------------------------------------------------------------------------------------------
@@ -195,7 +259,7 @@ static void each_option(const struct option_verb *verb, struct buf *out,
                         void (*each)(const struct option_verb *, const struct option *, struct buf *))
 {
     for (size_t g = 0; group_at(verb, g); g++) {
-        for (const struct option *o = verb->groups[g]->options; o->flags; o++)
+        for (const struct option *o = group_at(verb, g)->title ? group_at(verb, g)->options : NULL; o && o->flags; o++)
             each(verb, o, out);
     }
 }

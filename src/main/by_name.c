@@ -63,39 +63,72 @@ int model_fetch(const struct hub *hub, const struct model_wish *wish, char path[
     return fail(err.message);
 }
 
-// The operand that may be a model: run's first one when no option names the model, inspect's and quantize's.
-static const char **operand_of(const struct option_verb *verb, const struct settings *s, struct option_operands *operands)
+// The operand that is a model: the first one of run, inspect and quantize.
+static const char **operand_of(const struct option_verb *verb, struct option_operands *operands)
 {
-    bool takes = !strcmp(verb->name, "inspect") || !strcmp(verb->name, "quantize") || (!strcmp(verb->name, "run") && !s->model);
+    bool takes = !strcmp(verb->name, "run") || (!strcmp(verb->name, "inspect") && operands->n == 1) ||
+                 (!strcmp(verb->name, "quantize") && operands->n == 3);
     return takes && operands->n ? &operands->at[0] : NULL;
+}
+
+static int missing(const char *text)
+{
+    size_t n = strlen(text);
+    bool is_path = strchr(text, '/') || (n > 5 && !strcmp(text + n - 5, ".gguf"));
+
+    if (is_path)
+        return fail_status(STATUS_ERROR, "%.400s: no such file or folder", text);
+    return fail_status(STATUS_ERROR,
+                       "'%.200s' is no file here and no model's name: those are user/repo[:QUANT], and 'ingot ls' lists "
+                       "what is in the cache",
+                       text);
+}
+
+// Only a model may follow `run`: a text that is taken for one, or a model for a text, would answer something else than was asked.
+static int check_run(const struct settings *s, const struct option_operands *operands)
+{
+    if (operands->n > 1)
+        return fail_usage("run: found '%.80s' after the model; the text of a prompt goes with -p", operands->at[1]);
+    if (operands->n && (s->model || s->hub_name))
+        return fail_usage("run: '%.80s' and '%.80s' name two models; the text of a prompt goes with -p", operands->at[0],
+                          s->hub_name ? s->hub_name : s->model);
+    return STATUS_OK;
+}
+
+static int find(const struct settings *s, const char *text, char path[HUB_PATH])
+{
+    struct hub hub;
+    struct err err;
+
+    if (!hub_open(&hub, s->offline, &err))
+        return fail(err.message);
+    const struct model_wish wish = { .text = text, .guessed = !s->hub_name, .quiet = s->quiet };
+    return model_fetch(&hub, &wish, path);
 }
 
 int model_by_name(const struct option_verb *verb, struct settings *settings, struct option_operands *operands,
                   struct arena *arena)
 {
-    const char **operand = settings->hub_name ? NULL : operand_of(verb, settings, operands);
+    bool is_run = !strcmp(verb->name, "run");
+    int status = is_run ? check_run(settings, operands) : STATUS_OK;
+    const char **operand = settings->hub_name ? NULL : operand_of(verb, operands);
     const char *text = settings->hub_name ? settings->hub_name : operand ? *operand : settings->model;
     char path[HUB_PATH];
-    struct hub hub;
-    struct err err;
 
-    if (!text || (!settings->hub_name && (file_exists(text) || !hub_name_like(text))))
+    if (status != STATUS_OK || !text)
+        return status;
+    if (operand && is_run)
+        settings->model = text;
+    if (!settings->hub_name && file_exists(text))
         return STATUS_OK;
-    if (!hub_open(&hub, settings->offline, &err))
-        return fail(err.message);
-    const struct model_wish wish = { .text = text, .guessed = !settings->hub_name, .quiet = settings->quiet };
-    int status = model_fetch(&hub, &wish, path);
-    if (status != STATUS_OK)
+    if (!settings->hub_name && !hub_name_like(text))
+        return missing(text);
+    if ((status = find(settings, text, path)) != STATUS_OK)
         return status;
     const char *found = arena_str(arena, str_from(path)).at;
     if (!found)
         return fail("out of memory");
     settings->alias = settings->alias ? settings->alias : text;
-    if (!operand || !strcmp(verb->name, "run"))
-        settings->model = found;
-    else
-        *operand = found;
-    if (operand && !strcmp(verb->name, "run"))
-        memmove(operands->at, operands->at + 1, --operands->n * sizeof *operands->at);
+    *(operand && !is_run ? operand : &settings->model) = found;
     return STATUS_OK;
 }

@@ -96,15 +96,14 @@ static int converse(struct reply *r, struct conversation *c, struct line_editor 
             return STATUS_ERROR;
         if (word == WORD_NONE)
             ask(r, c, line);
-        if (out_state() != OUT_OPEN)
+        if (out_state() != OUT_OPEN || (word == WORD_NONE && r->settings->one_turn))
             return out_finish();
     }
 }
 
-int talk(struct reply *r)
+int talk(struct reply *r, const char *first)
 {
     struct conversation c = { 0 };
-    struct ingot_engine_info info;
     struct ingot_error error;
     int status = STATUS_ERROR;
 
@@ -113,12 +112,13 @@ int talk(struct reply *r)
     r->session = ingot_session_create(r->engine, &error);
     if (!r->session)
         return fail(error.message);
-    ingot_engine_info(r->engine, &info);
     struct line_editor *editor = line_open();
     if (editor && conversation_begin(&c, r->settings->system)) {
         if (line_is_shown(editor))
-            fprintf(stderr, "%s, %s, context %u. /help lists the commands.\n", info.model_name, info.format, info.n_context);
-        status = converse(r, &c, editor);
+            fputs("/help lists the commands.\n", stderr);
+        if (first)
+            ask(r, &c, str_from(first));
+        status = first && r->settings->one_turn ? out_finish() : converse(r, &c, editor);
     }
     line_close(editor);
     arena_destroy(c.arena);

@@ -2,5 +2,6 @@
 #pragma once
 #include "main/reply.h"
 
-// Reads lines and answers them until /exit, the end of input, or Ctrl-C twice. Returns the exit status.
-int talk(struct reply *r);
+// Reads messages and answers them until /exit, the end of input, or Ctrl-C twice in a row; `first` is the first one, or NULL. Returns
+// the exit status.
+int talk(struct reply *r, const char *first);

@@ -23,17 +23,24 @@ static enum ingot_kv kv_from_name(const char *name)
     return kv;
 }
 
+// Of two numbers of which 0 means none.
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a == 0 ? b : b == 0 || a < b ? a : b;
+}
+
 struct ingot_engine_options engine_options(const struct settings *settings)
 {
     struct ingot_engine_options options = ingot_engine_defaults();
 
     options.model = settings->model;
-    options.device = settings->device;
+    bool on_cpu = settings->n_gpu_layers && !strcmp(settings->n_gpu_layers, "0") && !strcmp(settings->device, "auto");
+    options.device = on_cpu ? "cpu" : settings->device;
     options.stages = settings->stages;
     options.n_threads = settings->n_threads;
     options.n_context = settings->n_context;
-    if (settings->n_batch)
-        options.n_batch = settings->n_batch;
+    if (settings->n_batch || settings->n_ubatch)
+        options.n_batch = least(settings->n_batch, settings->n_ubatch);
     options.cache_type_k = kv_from_name(settings->cache_type_k);
     options.cache_type_v = kv_from_name(settings->cache_type_v);
     options.gemm = strcmp(settings->gemm, "own") == 0      ? INGOT_GEMM_OWN
@@ -106,18 +113,30 @@ static bool add_file(const char *path, struct buf *prompt, struct err *err)
     return ok;
 }
 
+// With `escape`, a backslash and a letter are what they are in C; before any other letter the backslash stays.
+static void add_text(const char *text, bool escape, struct buf *prompt)
+{
+    static const char letters[] = "ntr\"'\\", meanings[] = "\n\t\r\"'\\";
+
+    for (const char *c = text; *c; c++) {
+        const char *letter = escape && c[0] == '\\' && c[1] ? strchr(letters, c[1]) : NULL;
+        buf_append(prompt, letter ? &meanings[letter - letters] : c, 1);
+        c += letter != NULL;
+    }
+}
+
 bool prompt_from_settings(const struct settings *settings, const struct option_operands *operands, struct buf *prompt,
                           bool *given)
 {
     struct err err;
 
     if (settings->prompt)
-        buf_text(prompt, settings->prompt);
-    for (size_t i = 0; i < operands->n; i++) {
+        add_text(settings->prompt, settings->escape, prompt);
+    for (size_t i = 0; operands && i < operands->n; i++) {
         buf_text(prompt, prompt->n ? " " : "");
         buf_text(prompt, operands->at[i]);
     }
-    *given = settings->prompt || operands->n || settings->file;
+    *given = settings->prompt || (operands && operands->n) || settings->file;
     bool from_stdin = !*given && !isatty(STDIN_FILENO);
     if ((settings->file || from_stdin) && !add_file(settings->file, prompt, &err)) {
         fail(err.message);

@@ -1,6 +1,8 @@
 // main.c - the program: picks the verb, reads its options, calls it. The verbs are in verb_*.c, the options in settings.c.
+#include <unistd.h>
 #include "ingot.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "main/by_name.h"
 #include "main/settings.h"
 #include "main/terminal.h"
@@ -20,7 +22,7 @@ static int print_version(void)
 
 static int print(struct buf *text)
 {
-    out_write(text->at, text->n);
+    out_page(options_pager(), buf_as_str(text));
     buf_free(text);
     return out_finish();
 }
@@ -33,18 +35,19 @@ static int print_help(const char *verb_name)
     if (verb_name && !verb)
         return fail_usage("'%.40s' is not a verb; 'ingot help' lists them", verb_name);
     if (verb)
-        options_help_verb(&ingot_program, verb, &text);
+        options_help_verb(&ingot_program, verb, terminal_columns(STDOUT_FILENO), &text);
     else
-        options_help_program(&ingot_program, &text);
+        options_help_program(&ingot_program, terminal_columns(STDOUT_FILENO), &text);
     return print(&text);
 }
 
+// A verb that takes something away is never what a mistyped word is taken for.
 static int unknown_verb(const char *name)
 {
     struct buf names = { 0 };
 
     for (size_t i = 0; i < ingot_program.n_verbs; i++)
-        buf_printf(&names, "%s ", ingot_program.verbs[i].name);
+        buf_printf(&names, "%s ", strcmp(ingot_program.verbs[i].name, "rm") ? ingot_program.verbs[i].name : "");
     struct str near = option_nearest(str_from(name), names.at);
     int status = near.n ? fail_usage("'%.40s' is not a verb; is '%.*s' meant?", name, STR_ARG(near))
                         : fail_usage("'%.40s' is not a verb; 'ingot help' lists them", name);
@@ -68,17 +71,28 @@ static int print_man(void)
 {
     struct buf text = { 0 };
     options_man(&ingot_program, &text);
-    return print(&text);
+    out_page("man -l - 2>/dev/null", buf_as_str(&text));
+    buf_free(&text);
+    return out_finish();
 }
 
-static void set_log(const char *name)
+static void set_log(const struct settings *s)
 {
     static const char *const names[] = { "error", "warn", "info", "debug" };
 
     for (int i = 0; i < 4; i++) {
-        if (!strcmp(names[i], name))
+        if (!strcmp(names[i], s->log))
             log_level_set((enum log_level)i);
     }
+    if (s->verbose && !log_enabled(LOG_INFO))
+        log_level_set(LOG_INFO);
+}
+
+static void tell_foreign(const struct option_operands *operands)
+{
+    for (size_t i = 0; i < operands->n_foreign; i++)
+        log_line(LOG_INFO, "options", "%s changes nothing: %s", operands->foreign[i].flag ? operands->foreign[i].flag : "",
+                 operands->foreign[i].why);
 }
 
 static int call_verb(const struct option_verb *verb, int argc, char **argv, struct arena *arena)
@@ -92,9 +106,12 @@ static int call_verb(const struct option_verb *verb, int argc, char **argv, stru
         fail(err.message);
         return err.code == ERR_INPUT ? STATUS_USAGE : STATUS_ERROR;
     }
-    set_log(settings.log);
+    set_log(&settings);
     if (settings.help)
         return print_help(verb->name);
+    tell_foreign(&operands);
+    if (settings.n_threads)
+        settings.n_threads = settings.n_threads == UINT32_MAX ? 0 : threads_capped(settings.n_threads);
     size_t index = (size_t)(verb - ingot_program.verbs);
     int status = model_by_name(verb, &settings, &operands, arena);
     if (status != STATUS_OK)
@@ -106,24 +123,51 @@ static int call_verb(const struct option_verb *verb, int argc, char **argv, stru
     return !strcmp(verb->name, "man") ? print_man() : print_completion(&operands);
 }
 
-int main(int argc, char **argv)
+// Words that other programs of this kind have for the same.
+static const char *verb_alias(const char *name)
+{
+    static const char *const aliases[][2] = {
+        { "list", "ls" }, { "show", "inspect" }, { "chat", "run" }, { "cli", "run" }, { "server", "serve" },
+    };
+
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+        if (!strcmp(name, aliases[i][0]))
+            return aliases[i][1];
+    }
+    return name;
+}
+
+static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
+{
+    return !strcmp(word, a) || !strcmp(word, b) || !strcmp(word, c);
+}
+
+static int start(int argc, char **argv)
 {
     const char *first = argc > 1 ? argv[1] : "help";
+    bool only_flags = first[0] == '-'; // as llama.cpp's programs are called
+    const struct option_verb *verb = option_verb_find(&ingot_program, only_flags ? "run" : verb_alias(first));
 
-    signals_install();
-    if (!strcmp(first, "--version") || !strcmp(first, "-V"))
+    if (is_one_of(first, "--version", "-V", "version"))
         return print_version();
-    if (!strcmp(first, "--help") || !strcmp(first, "-h"))
+    if (is_one_of(first, "--help", "-h", "--usage"))
         return print_help(NULL);
-    const struct option_verb *verb = option_verb_find(&ingot_program, first);
+    if (!strcmp(first, "ps"))
+        return fail_usage("no models stay loaded by themselves; each 'ingot serve' is a process, and its /health and /metrics "
+                          "tell how it is");
     if (!verb)
         return unknown_verb(first);
     struct arena *arena = arena_create((size_t)1 << 24);
-    if (!arena) {
-        fputs("ingot: out of memory\n", stderr);
-        return STATUS_ERROR;
-    }
-    int status = call_verb(verb, argc > 2 ? argc - 2 : 0, argv + 2, arena);
+    if (!arena)
+        return fail("out of memory");
+    int skipped = argc < 2 ? argc : only_flags ? 1 : 2;
+    int status = call_verb(verb, argc - skipped, argv + skipped, arena);
     arena_destroy(arena);
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    signals_install();
+    return start(argc, argv);
 }

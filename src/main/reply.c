@@ -41,6 +41,7 @@ static void print_json_end(const struct reply *r)
 
     if (!line)
         return;
+    json_object_set_new(line, "seed", json_integer((json_int_t)r->settings->seed));
     json_object_set_new(line, "first_token_ms", json_real(result->first_token_ms));
     json_object_set_new(line, "prefill_ms", json_real(result->prefill_ms));
     json_object_set_new(line, "decode_ms", json_real(result->decode_ms));

@@ -7,14 +7,17 @@ static const struct option general_options[] = {
     { "-h --help", OPTION_FLAG, AT(help), NULL, NULL, 0, 0, NULL, "this help" },
     { "--config", OPTION_STRING, AT(config), "FILE", NULL, 0, 0, NULL, "read options from FILE instead of ~/.config/ingot/config" },
     { "--log", OPTION_CHOICE, AT(log), "LEVEL", "warn", 0, 0, "error warn info debug", "what is told on stderr" },
+    { "-v --verbose --log-verbose", OPTION_FLAG, AT(verbose), NULL, NULL, 0, 0, NULL, "the same as --log info" },
     { 0 },
 };
 
 static const struct option model_options[] = {
-    { "-m --model", OPTION_STRING, AT(model), "MODEL", NULL, 0, 0, NULL, "GGUF file, safetensors folder, or a name: user/repo[:QUANT][@REVISION]; without it the small model inside ingot" },
+    { "-m --model", OPTION_STRING, AT(model), "MODEL", NULL, 0, 0, NULL, "GGUF file, safetensors folder, or a name: user/repo[:QUANT][@REVISION]; without it the toy inside ingot" },
     { "-c --ctx-size", OPTION_U32, AT(n_context), "N", "0", 0, 16777216, NULL, "tokens of context; 0: the model's own limit, at most 8192" },
-    { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 1024, NULL, "threads; 0: every processor this process may use" },
+    { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 0, "-1", "threads, at most one for each processor that this process may use; 0: all of them" },
     { "-b --batch-size", OPTION_U32, AT(n_batch), "N", "0", 0, 65536, NULL, "rows of one step at most; 0: ingot chooses" },
+    { "-ub --ubatch-size", OPTION_U32, AT(n_ubatch), "N", "0", 0, 65536, NULL, "the same as -b; the smaller of the two holds" },
+    { "-ngl --gpu-layers --n-gpu-layers", OPTION_STRING, AT(n_gpu_layers), "N", NULL, 0, 0, NULL, "0: with -dev auto the processor; with any other number the whole model goes to one device" },
     { "-dev --device", OPTION_STRING, AT(device), "NAME", "auto", 0, 0, NULL, "auto, cpu, cuda, cuda:1, metal (emulator-tested, not yet run on Apple hardware), or cpu:plain, the plain loops that define every operation" },
     { "--commit-every", OPTION_U32, AT(commit_every), "N", "0", 0, 100000, NULL, "metal: commands in a command buffer, the first of which is short; 0: at most 4 command buffers a step" },
     { "--stages", OPTION_STRING, AT(stages), "LIST", NULL, 0, 0, NULL, "layers at which a new stage begins, such as 4,8" },
@@ -22,11 +25,15 @@ static const struct option model_options[] = {
     { "-ctv --cache-type-v", OPTION_CHOICE, AT(cache_type_v), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of V in the KV pages" },
     { "--exact", OPTION_FLAG, AT(exact), NULL, NULL, 0, 0, NULL, "activations stay fp32 in products with quantised weights: slower" },
     { "--invariant", OPTION_FLAG, AT(invariant), NULL, NULL, 0, 0, NULL, "cuda: the same bits alone, in any batch and in any chunks, as the processor always gives: slower" },
+    { "--gemm", OPTION_CHOICE, AT(gemm), "WHOSE", "auto", 0, 0, "auto own vendor", "kernels that multiply the many rows of a prompt on a GPU: ingot's, or the vendor's library (cuBLAS), for comparison; auto: ingot's" },
+    { "-nr --no-repack", OPTION_FLAG, AT(no_repack), NULL, NULL, 0, 0, NULL, "use weights as they lie in the file: less memory, slower" },
+    { 0 },
+};
+
+static const struct option cache_options[] = {
     { "--no-cache-prompt", OPTION_FLAG, AT(no_prefix_cache), NULL, NULL, 0, 0, NULL, "compute every prompt anew, also what another began with" },
     { "--cache-dir", OPTION_STRING, AT(cache_dir), "DIR", NULL, 0, 0, NULL, "keep prompts there, so that the next start need not compute them again" },
     { "--cache-limit", OPTION_U32, AT(cache_gib), "GIB", "10", 1, 1048576, NULL, "that the files of --cache-dir may take; the longest unused go first" },
-    { "--gemm", OPTION_CHOICE, AT(gemm), "WHOSE", "auto", 0, 0, "auto own vendor", "kernels that multiply the many rows of a prompt on a GPU: ingot's, or the vendor's library (cuBLAS), for comparison; auto: ingot's" },
-    { "-nr --no-repack", OPTION_FLAG, AT(no_repack), NULL, NULL, 0, 0, NULL, "use weights as they lie in the file: less memory, slower" },
     { 0 },
 };
 
@@ -44,11 +51,15 @@ static const struct option pull_options[] = {
 
 static const struct option prompt_options[] = {
     { "-p --prompt", OPTION_STRING, AT(prompt), "TEXT", NULL, 0, 0, NULL, "answer TEXT and leave" },
+    { "-e --escape", OPTION_FLAG, AT(escape), NULL, NULL, 0, 0, NULL, "in TEXT of -p, \\n, \\t, \\r, \\\", \\' and \\\\ stand for what they do in C" },
     { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "take the prompt from FILE, after -p's text if both are given; -: stdin" },
     { "-sys --system --system-prompt", OPTION_STRING, AT(system), "TEXT", NULL, 0, 0, NULL, "what the model is told before the conversation" },
+    { "-sysf --system-prompt-file", OPTION_STRING, AT(system_file), "FILE", NULL, 0, 0, NULL, "the same from FILE" },
+    { "-cnv --conversation", OPTION_FLAG, AT(chat), NULL, NULL, 0, 0, NULL, "go on with a chat after the answer to -p, -f or a pipe" },
+    { "-st --single-turn", OPTION_FLAG, AT(one_turn), NULL, NULL, 0, 0, NULL, "leave a chat after the first answer" },
     { "-no-cnv --no-chat --no-conversation", OPTION_FLAG, AT(no_chat), NULL, NULL, 0, 0, NULL, "continue the text as it is, without the chat template" },
     { "-sp --special", OPTION_FLAG, AT(special), NULL, NULL, 0, 0, NULL, "with --no-chat: control tokens written in the prompt count as such" },
-    { "-n --predict --n-predict", OPTION_U32, AT(n_predict), "N", "0", 0, 0, NULL, "tokens of an answer at most; 0: to the end of the context" },
+    { "-n --predict --n-predict", OPTION_U32, AT(n_predict), "N", "0", 0, 0, "-1 -2", "tokens of an answer at most; 0 or -1: to the end of the context" },
     { "-r --stop --reverse-prompt", OPTION_LIST, AT(stop), "TEXT", NULL, 0, 0, NULL, "end the answer before TEXT; may be given more than once" },
     { "--grammar", OPTION_STRING, AT(grammar), "GBNF", NULL, 0, 0, NULL, "the answer follows this grammar" },
     { "--grammar-file", OPTION_STRING, AT(grammar_file), "FILE", NULL, 0, 0, NULL, "the answer follows the grammar in FILE" },
@@ -56,7 +67,7 @@ static const struct option prompt_options[] = {
     { "-jf --json-schema-file", OPTION_STRING, AT(json_schema_file), "FILE", NULL, 0, 0, NULL, "the answer is JSON that fulfils the schema in FILE" },
     { "--ignore-eos", OPTION_FLAG, AT(ignore_eos), NULL, NULL, 0, 0, NULL, "go on when the model says that it is done" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object per line instead of text" },
-    { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "no line of figures at the end" },
+    { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "only the answer: no line on the model before it, none of figures after it" },
     { 0 },
 };
 
@@ -69,7 +80,7 @@ static const struct option sampling_options[] = {
     { "--presence-penalty", OPTION_FLOAT, AT(presence_penalty), "X", "0", -100, 100, NULL, "subtracted once from tokens already seen" },
     { "--frequency-penalty", OPTION_FLOAT, AT(frequency_penalty), "X", "0", -100, 100, NULL, "subtracted for each time a token was seen" },
     { "--repeat-last-n", OPTION_U32, AT(repeat_last_n), "N", "64", 0, 65536, NULL, "how many of the last tokens count as seen" },
-    { "-s --seed", OPTION_U64, AT(seed), "N", "0", 0, 0, NULL, "the same seed and prompt give the same answer" },
+    { "-s --seed", OPTION_U64, AT(seed), "N", "-1", 0, 0, "-1", "the same seed and prompt give the same answer; -1: a random one, which is printed" },
     { 0 },
 };
 
@@ -93,13 +104,13 @@ static const struct option bench_options[] = {
 static const struct option inspect_options[] = {
     { "--tensors", OPTION_FLAG, AT(tensors), NULL, NULL, 0, 0, NULL, "list every tensor" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object with everything" },
-    { "-m --model", OPTION_STRING, AT(model), "MODEL", NULL, 0, 0, NULL, "GGUF file, safetensors folder, or a name: user/repo[:QUANT][@REVISION]; without it the small model inside ingot" },
+    { "-m --model", OPTION_STRING, AT(model), "MODEL", NULL, 0, 0, NULL, "GGUF file, safetensors folder, or a name: user/repo[:QUANT][@REVISION]; without it the toy inside ingot" },
     { "-c --ctx-size", OPTION_U32, AT(n_context), "N", "0", 0, 16777216, NULL, "tokens of context to count memory for; 0: the model's own limit, at most 8192" },
     { 0 },
 };
 
 static const struct option tokenize_options[] = {
-    { "-m --model", OPTION_STRING, AT(model), "MODEL", NULL, 0, 0, NULL, "GGUF file, safetensors folder, or a name: user/repo[:QUANT][@REVISION]; without it the small model inside ingot" },
+    { "-m --model", OPTION_STRING, AT(model), "MODEL", NULL, 0, 0, NULL, "GGUF file, safetensors folder, or a name: user/repo[:QUANT][@REVISION]; without it the toy inside ingot" },
     { "-p --prompt", OPTION_STRING, AT(prompt), "TEXT", NULL, 0, 0, NULL, "the text; else what -f names, else stdin" },
     { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "take the text from FILE; -: stdin" },
     { "--ids", OPTION_FLAG, AT(ids), NULL, NULL, 0, 0, NULL, "only the ids, as [1, 2, 3]" },
@@ -114,7 +125,7 @@ static const struct option doctor_options[] = {
 };
 
 static const struct option quantize_options[] = {
-    { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 1024, NULL, "threads; 0: every processor this process may use" },
+    { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 0, "-1", "threads, at most one for each processor that this process may use; 0: all of them" },
     { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "no line of figures at the end" },
     { "--offline", OPTION_FLAG, AT(offline), NULL, NULL, 0, 0, NULL, "take an INPUT by name from the cache only; so does HF_HUB_OFFLINE=1" },
     { 0 },
@@ -167,18 +178,20 @@ static const struct option_group general = { "General", general_options }, model
                                  serve = { "Server", serve_options }, quantize = { "Work", quantize_options },
                                  synth = { "File", synth_options }, verify = { "Check", verify_options },
                                  trace = { "Looking inside", trace_options }, names = { "Models by name", name_options },
-                                 pull = { "Pull", pull_options };
+                                 pull = { "Pull", pull_options }, cache = { "Kept prompts", cache_options };
 
 // clang-format off
 static const char run_text[] =
-    "The prompt is TEXT or -p, -f, or what a pipe brings; with none of them a terminal starts a chat. A first operand of the form user/repo[:QUANT] is the model when -m names none. The answer goes to stdout, "
-    "figures to stderr. Ctrl-C once stops the answer, twice leaves.\n\n"
+    "MODEL is a GGUF file, a safetensors folder, or a name, user/repo[:QUANT][@REVISION]; so is -m's value. Without a model the toy "
+    "inside ingot answers. The prompt is what -p, -f or a pipe brings; with none of them a terminal starts a chat. The answer goes to stdout, "
+    "figures to stderr. Ctrl-C once stops the answer, twice in a row leaves.\n\n"
     "With --json every piece of the answer is a line {\"text\", \"token\"}; the last line has \"done\": true, the whole \"answer\", "
     "\"finish\" (eos, stop, length, cancelled, error), n_prompt, n_reused, differs_at (where the prompt first differed from what was kept), n_generated, first_token_ms, prefill_ms, decode_ms, and "
     "\"error\" if there was one.\n\n"
-    "  ingot run -p \"Tell me a story about a fox.\"\n"
-    "  ingot run -m model.gguf --system \"Answer in French.\"\n"
-    "  git diff | ingot run -m model.gguf -p \"Review this change.\" -f -";
+    "  ingot run model.gguf\n"
+    "  ingot run user/repo:Q4_K_M -p \"Tell me a story about a fox.\"\n"
+    "  ingot run model.gguf --system \"Answer in French.\"\n"
+    "  git diff | ingot run model.gguf -p \"Review this change.\" -f -";
 
 static const char bench_text[] =
     "Beside tokens per second: the share of the memory's reading speed, which is probed in the same run, time to first token, and the "
@@ -211,15 +224,15 @@ static const char rm_text[] = "user/repo takes out all of a repository, user/rep
                               "  ingot rm user/repo:Q8_0";
 
 static const struct option_verb verbs[] = {
-    { "run", "[TEXT]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &sampling, &model, &names, &trace, &general } },
-    { "bench", NULL, "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &names, &general } },
+    { "run", "[MODEL]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &sampling, &model, &cache, &names, &trace, &general, &llama_common, &llama_answer, &llama_run } },
+    { "bench", NULL, "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &names, &general, &llama_bench, &llama_common } },
     { "inspect", "[FILE]", "Shows what a model file holds and the memory it needs", NULL, { &inspect, &names, &general } },
     { "tokenize", "[TEXT]", "Shows the tokens of a text", NULL, { &tokenize, &names, &general } },
     { "quantize", "INPUT OUTPUT TYPE", "Writes a model as a GGUF file with other formats of weights", quantize_text, { &quantize, &general } },
     { "synth", "SHAPE OUTPUT", "Writes a GGUF file with random weights in the shape of a real model", "  ingot synth tinyllama-1.1b tinyllama.gguf --type Q4_0", { &synth, &general } },
     { "verify", NULL, "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &names, &general } },
     { "doctor", NULL, "Tells what ingot finds on this machine", NULL, { &doctor, &general } },
-    { "serve", NULL, "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &names, &general } },
+    { "serve", NULL, "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &cache, &names, &general, &llama_common, &llama_answer, &llama_serve } },
     { "pull", "NAME", "Brings a model by name from the Hugging Face hub into the cache", pull_text, { &pull, &general } },
     { "ls", NULL, "Lists the models in the cache", NULL, { &doctor, &general } },
     { "rm", "NAME...", "Takes models out of the cache", rm_text, { &general } },
@@ -233,9 +246,13 @@ const struct option_program ingot_program = {
     "ingot",
     INGOT_VERSION,
     "an inference engine for language models",
-    "  ingot run                 a chat with the small model that ships inside\n"
-    "  ingot run -m FILE         a chat with a model of yours: a GGUF file or a safetensors folder\n"
-    "  ingot run user/repo       a chat with a model from the Hugging Face hub, pulled when it is not in the cache\n"
+    "ingot runs language models on this machine, on its processor or a GPU: as a chat, for one answer, or as a server that "
+    "speaks "
+    "OpenAI's and Anthropic's protocols. A model is a GGUF file, a safetensors folder, or a name on the Hugging Face hub.\n\n"
+    "  ingot run FILE            a chat with a model of yours\n"
+    "  ingot run user/repo       a chat with a model from the hub, pulled if need be\n"
+    "  ingot run                 a chat with the toy inside ingot, to see it work\n"
+    "  ingot serve -m FILE       the same behind HTTP, with a chat page\n"
     "  ingot help run            the flags of a verb\n"
     "  ingot --version           version, commit and how it was built",
     verbs,

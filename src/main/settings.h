@@ -5,24 +5,24 @@
 #include "base/options.h"
 
 struct settings {
-    bool help;
+    bool help, verbose;
     const char *config, *log;
     // the model and where it runs
-    const char *model, *hub_name, *device, *stages, *cache_type_k, *cache_type_v, *gemm;
-    uint32_t n_threads, n_context, n_batch, n_kv_tokens, commit_every;
+    const char *model, *hub_name, *device, *n_gpu_layers, *stages, *cache_type_k, *cache_type_v, *gemm;
+    uint32_t n_threads, n_context, n_batch, n_ubatch, n_kv_tokens, commit_every;
     bool exact, invariant, no_repack, no_prefix_cache, offline;
     const char *cache_dir;
     uint32_t cache_gib;
     // the prompt and the answer
-    const char *prompt, *file, *system;
-    bool no_chat, special, json, quiet, ignore_eos, trace;
+    const char *prompt, *file, *system, *system_file, *think;
+    bool chat, no_chat, one_turn, no_shift, escape, special, json, quiet, ignore_eos, trace;
     uint32_t n_predict;
     const char *grammar, *grammar_file, *json_schema, *json_schema_file;
     struct option_list stop;
     // sampling
     float temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     uint32_t top_k, repeat_last_n;
-    uint64_t seed;
+    uint64_t seed; // UINT64_MAX: a random one
     // bench
     struct option_numbers n_prompt, n_gen, depth;
     struct option_list prompt_gen;
@@ -46,6 +46,7 @@ struct settings {
 };
 
 extern const struct option_program ingot_program;
+extern const struct option_group llama_common, llama_answer, llama_run, llama_serve, llama_bench; // settings_llama.c
 
 struct call {
     const struct option_verb *verb;

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/options.h"
@@ -105,6 +107,44 @@ void out_model_text(const char *bytes, size_t n)
     out_write(bytes + from, n - from);
 }
 
+static struct winsize terminal_size(int fd)
+{
+    struct winsize size = { 0 };
+
+    if (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        size = (struct winsize){ .ws_row = 24, .ws_col = 80 };
+    return size;
+}
+
+size_t terminal_columns(int fd)
+{
+    return terminal_size(fd).ws_col;
+}
+
+static bool fits(struct str text)
+{
+    size_t n_lines = 1;
+
+    for (size_t i = 0; i < text.n; i++)
+        n_lines += text.at[i] == '\n';
+    return n_lines <= terminal_size(STDOUT_FILENO).ws_row;
+}
+
+void out_page(const char *program, struct str text)
+{
+    bool shown = false;
+
+    out_flush();
+    if (isatty(STDOUT_FILENO) && !options_terminal_is_dumb() && !fits(text)) {
+        FILE *pipe = popen(program, "w");
+        if (pipe)
+            (void)!fwrite(text.at, 1, text.n, pipe); // it may be left before the end
+        shown = pipe && pclose(pipe) == 0;
+    }
+    if (!shown)
+        out_write(text.at, text.n);
+}
+
 enum out_state out_state(void)
 {
     return state;
@@ -128,7 +168,7 @@ int fail(const char *message)
     return STATUS_ERROR;
 }
 
-int fail_usage(const char *format, ...)
+int fail_status(int status, const char *format, ...)
 {
     va_list args;
 
@@ -138,7 +178,7 @@ int fail_usage(const char *format, ...)
     vfprintf(stderr, format, args);
     va_end(args);
     fputc('\n', stderr);
-    return STATUS_USAGE;
+    return status;
 }
 
 const char *bytes_text(uint64_t bytes, char text[16])

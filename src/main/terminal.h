@@ -15,13 +15,17 @@ void out_text(const char *text);
 void out_printf(const char *format, ...) PRINTF_LIKE(1, 2);
 // Text that a model wrote: see above.
 void out_model_text(const char *bytes, size_t n);
+// A long text: through a program such as a pager when stdout is a terminal and it does not fit on it, or when the program turns it
+// into what people read (man). As it is when there is no such program.
+void out_page(const char *program, struct str text);
 enum out_state out_state(void);
 // Flushes. STATUS_OK, or STATUS_ERROR with a line on stderr when the output could not be written.
 int out_finish(void);
 
 // "ingot: message" on stderr; returns STATUS_ERROR.
 int fail(const char *message);
-int fail_usage(const char *format, ...) PRINTF_LIKE(1, 2); // returns STATUS_USAGE
+int fail_status(int status, const char *format, ...) PRINTF_LIKE(2, 3); // the same with any status
+#define fail_usage(...) fail_status(STATUS_USAGE, __VA_ARGS__)
 
 // Installs the handlers: Ctrl-C, SIGPIPE, SIGBUS (a mapped model file that was cut short).
 void signals_install(void);
@@ -33,6 +37,8 @@ void interrupts_clear(void);
 void interrupts_hold(bool held);
 // From now on Ctrl-C, however often, and SIGTERM ask the work to end: half a file must not stay behind.
 void interrupts_end_work(void);
+
+size_t terminal_columns(int fd); // 80 when fd is no terminal
 
 // "1.4 GiB"; returns text.
 const char *bytes_text(uint64_t bytes, char text[16]);

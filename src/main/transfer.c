@@ -2,8 +2,6 @@
 //
 // The rate forgets with a time constant of some seconds: steady enough to be read, quick enough to show a line that stalls.
 #include "main/transfer.h"
-#include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/options.h"
@@ -40,12 +38,6 @@ static const char *pace_text(const struct transfer *t, uint64_t bytes, char text
     return text;
 }
 
-static int columns(void)
-{
-    struct winsize size = { 0 };
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
-}
-
 // The bar takes the room that the words leave.
 static void draw(const struct transfer *t, const struct hub_progress *p)
 {
@@ -55,7 +47,7 @@ static void draw(const struct transfer *t, const struct hub_progress *p)
     int name_n = (int)strlen(p->what), cut = name_n > NAME ? name_n - NAME : 0; // the end of a name tells more
     int words_n = snprintf(words, sizeof words, "%3.0f %%  %s of %s%s", share * 100, bytes_text(p->done, have),
                            bytes_text(p->total, all), pace_text(t, left, pace));
-    int room = columns() - (name_n - cut) - words_n - 5;
+    int room = (int)terminal_columns(STDERR_FILENO) - (name_n - cut) - words_n - 5;
 
     room = room < 0 ? 0 : room < BAR ? room : BAR;
     int full = (int)(share * room);
@@ -74,7 +66,7 @@ void transfer_show(struct transfer *t, const struct hub_progress *p)
     if (p->total)
         draw(t, p);
     else
-        fprintf(stderr, "\r%.*s\033[K", columns() - 1, p->what);
+        fprintf(stderr, "\r%.*s\033[K", (int)terminal_columns(STDERR_FILENO) - 1, p->what);
     fflush(stderr);
 }
 

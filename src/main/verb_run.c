@@ -1,4 +1,8 @@
 // verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in conversation.c.
+#include <unistd.h>
+#if defined(__APPLE__)
+#include <sys/random.h>
+#endif
 #include "base/file.h"
 #include "engine/verify.h"
 #include "main/conversation.h"
@@ -6,7 +10,7 @@
 #include "main/reply.h"
 #include "main/terminal.h"
 
-enum { MAX_RULES_BYTES = 16 << 20 };
+enum { MAX_TEXT_BYTES = 16 << 20 };
 
 static int answer_once(struct reply *r, const char *prompt)
 {
@@ -22,51 +26,98 @@ static int answer_once(struct reply *r, const char *prompt)
     return reply_print(r, messages, n, NULL);
 }
 
-// The grammar or schema, from an option or the file that one names.
-static bool read_rules(const char *text, const char *file, struct buf *rules)
+// A grammar, a schema or a system prompt, from an option or the file that one names.
+static bool read_option(const char *text, const char *file, struct buf *to)
 {
     struct err err;
 
     if (text)
-        return buf_text(rules, text);
-    return !file || file_read(rules, file, MAX_RULES_BYTES, &err) || (fail(err.message), false);
+        return buf_text(to, text);
+    return !file || file_read(to, file, MAX_TEXT_BYTES, &err) || (fail(err.message), false);
 }
 
-static int run(const struct call *call, struct buf *prompt)
+static uint64_t random_seed(void)
 {
-    const struct settings *s = call->settings;
+    uint32_t seed = 0;
+
+    (void)!getentropy(&seed, sizeof seed);
+    return seed; // short enough to be typed again
+}
+
+// Who answers, before it does: nobody shall take the toy for a model of theirs.
+static void tell_model(const struct reply *r)
+{
+    struct ingot_engine_info info;
+
+    if (r->settings->quiet)
+        return;
+    ingot_engine_info(r->engine, &info);
+    if (r->settings->model)
+        fprintf(stderr, "%s, %s, on %s, context %u", info.model_name, info.format, info.device, info.n_context);
+    else
+        fprintf(stderr,
+                "%s, the toy inside ingot (%.1f M parameters, knows nothing; ingot run MODEL takes a real one), context %u",
+                info.model_name, (double)info.n_parameters * 1e-6, info.n_context);
+    if (r->settings->temperature > 0)
+        fprintf(stderr, ", seed %llu", (unsigned long long)r->settings->seed);
+    fputs("\n", stderr);
+}
+
+static int answer(struct reply *r, const struct buf *prompt, bool given)
+{
+    const struct settings *s = r->settings;
+    struct buf grammar = { 0 }, schema = { 0 };
+    int status = STATUS_ERROR;
+
+    if (read_option(s->grammar, s->grammar_file, &grammar) && read_option(s->json_schema, s->json_schema_file, &schema)) {
+        r->grammar = grammar.n ? grammar.at : NULL;
+        r->json_schema = schema.n ? schema.at : NULL;
+        tell_model(r);
+        status = given && !s->chat ? answer_once(r, prompt->at) : talk(r, given ? prompt->at : NULL);
+    }
+    buf_free(&r->text);
+    buf_free(&grammar);
+    buf_free(&schema);
+    return status;
+}
+
+static int run(const struct settings *s, struct buf *prompt)
+{
     bool given;
 
-    if (!prompt_from_settings(s, call->operands, prompt, &given))
+    if (!prompt_from_settings(s, NULL, prompt, &given))
         return STATUS_ERROR;
     if (given && prompt->n == 0)
         return fail_usage("the prompt is empty: give a text with -p, a file with -f, or a pipe");
     struct ingot_engine *engine = engine_from_settings(s, 1);
     if (!engine)
         return interrupts() ? STATUS_INTERRUPTED : STATUS_ERROR;
-    struct buf grammar = { 0 }, schema = { 0 };
-    bool ok = read_rules(s->grammar, s->grammar_file, &grammar) && read_rules(s->json_schema, s->json_schema_file, &schema);
-    struct reply r = {
-        .engine = engine, .settings = s, .grammar = grammar.n ? grammar.at : NULL, .json_schema = schema.n ? schema.at : NULL
-    };
-    int status = !ok ? STATUS_ERROR : given ? answer_once(&r, prompt->at) : talk(&r);
+    struct reply r = { .engine = engine, .settings = s };
+    int status = answer(&r, prompt, given);
     if (s->trace)
         engine_trace(engine_of(engine), stderr);
-    buf_free(&r.text);
-    buf_free(&grammar);
-    buf_free(&schema);
     ingot_engine_close(engine);
     return status;
 }
 
 int verb_run(const struct call *call)
 {
-    const struct settings *s = call->settings;
-    struct buf prompt = { 0 };
+    struct settings s = *call->settings;
+    struct buf prompt = { 0 }, system = { 0 };
 
-    if (s->no_chat && s->system)
-        return fail_usage("--system has no place in a text without chat template: leave out --no-chat or --system");
-    int status = run(call, &prompt);
+    if (s.system && s.system_file)
+        return fail_usage("--system and --system-prompt-file both say what the model is told; expected one of them");
+    if (!read_option(s.system, s.system_file, &system))
+        return STATUS_ERROR;
+    s.system = system.n ? system.at : NULL;
+    if (s.seed == UINT64_MAX)
+        s.seed = random_seed();
+    if (s.n_predict == UINT32_MAX)
+        s.n_predict = 0;
+    int status = s.no_chat && s.system
+                     ? fail_usage("--system has no place in a text without chat template: leave out --no-chat or --system")
+                     : run(&s, &prompt);
     buf_free(&prompt);
+    buf_free(&system);
     return status;
 }

@@ -8,7 +8,7 @@
 struct values {
     bool exact;
     const char *model, *kv;
-    uint32_t threads;
+    uint32_t threads, limit;
     uint64_t seed;
     float temp;
     struct option_list stop;
@@ -25,12 +25,20 @@ static const struct option all[] = {
     { "--temp --temperature", OPTION_FLOAT, AT(temp), "X", "0.8", 0, 100, NULL, "temperature" },
     { "-r --stop", OPTION_LIST, AT(stop), "TEXT", NULL, 0, 0, NULL, "stop here" },
     { "-p --n-prompt", OPTION_NUMBERS, AT(prompts), "N", "512", 1, 4096, NULL, "tokens" },
+    { "-n --limit", OPTION_U32, AT(limit), "N", "0", 0, 0, "-1", "tokens of an answer" },
+    { 0 },
+};
+static const struct option foreign[] = {
+    { "-fa --flash", OPTION_FOREIGN, 0, "[MODE]", NULL, 0, 0, "on off", "no choice of it" },
+    { "--lock", OPTION_FOREIGN, 0, NULL, NULL, 0, 0, NULL, "nothing to lock" },
+    { "-sm --split", OPTION_FOREIGN, 0, "MODE", "rows yet", 0, 0, "none layer", "that is so" },
+    { "--lora", OPTION_FOREIGN, 0, "FILE", "adapters yet", 0, 0, NULL, "" },
     { 0 },
 };
 static const struct option others[] = { { "--host", OPTION_STRING, 0, "NAME", NULL, 0, 0, NULL, "address" }, { 0 } };
-static const struct option_group group = { "All", all }, other_group = { "Others", others };
+static const struct option_group group = { "All", all }, foreign_group = { NULL, foreign }, other_group = { "Others", others };
 static const struct option_verb verbs[] = {
-    { "run", "[TEXT]", "Runs a model", "More.\n\n  ingot run", { &group } },
+    { "run", "[TEXT]", "Runs a model", "More.\n\n  ingot run", { &group, &foreign_group } },
     { "serve", NULL, "Serves", NULL, { &other_group } },
 };
 static const struct option_program program = { "ingot", "0.0", "an engine", "Text.", verbs, 2 };
@@ -152,6 +160,62 @@ static void wrong_input_is_told_in_one_line(void **state)
     assert_fails(reads_as(s, &verbs[1], "word"), &s->err, "expected flags only");
 }
 
+static void a_hint_is_never_a_guess_among_letters(void **state)
+{
+    struct state *s = *state;
+
+    assert_fails(reads(s, "-k 3"), &s->err, "unknown flag -k; 'ingot help run'");
+    assert_fails(reads(s, "-tt 3"), &s->err, "unknown flag -tt; 'ingot help run'");
+    assert_fails(reads(s, "-temp 3"), &s->err, "is --temp meant?");
+    assert_fails(reads(s, "--flas"), &s->err, "'ingot help run'"); // never towards a flag that changes nothing
+}
+
+static void foreign_flags_change_nothing_or_say_what_is_missing(void **state)
+{
+    struct state *s = *state;
+
+    assert_ok(reads(s, "-fa --lock -fa off -sm layer a"), &s->err);
+    assert_int_equal(s->operands.n, 1);
+    assert_int_equal(s->operands.n_foreign, 4);
+    assert_string_equal(s->operands.foreign[1].why, "nothing to lock");
+    assert_string_equal(s->operands.foreign[2].flag, "-fa");
+    assert_ok(reads(s, "-fa word"), &s->err);
+    assert_string_equal(s->operands.at[0], "word");
+    assert_fails(reads(s, "-sm row"), &s->err, "-sm: ingot has no rows yet");
+    assert_fails(reads(s, "--lora=x"), &s->err, "--lora: ingot has no adapters yet");
+    assert_fails(reads(s, "--lora"), &s->err, "a value is missing");
+    setenv("INGOT_LORA", "x", 1);
+    assert_ok(reads(s, ""), &s->err);
+    unsetenv("INGOT_LORA");
+}
+
+static void a_word_may_stand_for_the_greatest_number(void **state)
+{
+    struct state *s = *state;
+
+    assert_ok(reads(s, "-n -1"), &s->err);
+    assert_true(s->values.limit == UINT32_MAX);
+    assert_fails(reads(s, "-n -2"), &s->err, "found '-2', expected a whole number of at least 0, or -1");
+}
+
+static void help_keeps_to_the_width(void **state)
+{
+    struct buf text = { 0 };
+    (void)state;
+
+    for (size_t width = 40; width <= 120; width += 40) {
+        text.n = 0;
+        options_help_verb(&program, &verbs[0], width, &text);
+        for (const char *line = text.at; *line; line += strcspn(line, "\n") + 1) {
+            size_t n = strcspn(line, "\n");
+            if (n > width || (n && line[n - 1] == ' '))
+                fail_msg("at %zu columns: '%.*s'", width, (int)n, line);
+        }
+    }
+    assert_null(strstr(text.at, "--lora"));
+    buf_free(&text);
+}
+
 static void write_config(const char *text)
 {
     char path[256], expected[256];
@@ -222,7 +286,7 @@ static void every_text_names_every_flag(void **state)
     struct err err;
     (void)state;
 
-    options_help_verb(&program, &verbs[0], &texts[0]);
+    options_help_verb(&program, &verbs[0], 80, &texts[0]);
     options_man(&program, &texts[1]);
     for (int i = 0; i < 3; i++)
         assert_ok(options_completion(&program, shells[i], &texts[2 + i], &err), &err);
@@ -254,6 +318,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(presets_fill_what_nobody_set, setup, teardown),
         cmocka_unit_test_setup_teardown(every_type_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_input_is_told_in_one_line, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_hint_is_never_a_guess_among_letters, setup, teardown),
+        cmocka_unit_test_setup_teardown(foreign_flags_change_nothing_or_say_what_is_missing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_word_may_stand_for_the_greatest_number, setup, teardown),
+        cmocka_unit_test_setup_teardown(help_keeps_to_the_width, setup, teardown),
         cmocka_unit_test_setup_teardown(flag_beats_environment_beats_file, setup, teardown),
         cmocka_unit_test_setup_teardown(a_wrong_config_file_names_its_line, setup, teardown),
         cmocka_unit_test_setup_teardown(an_oversized_list_is_refused, setup, teardown),

@@ -618,7 +618,7 @@ static void a_name_that_is_not_in_the_cache_is_pulled_and_runs(void **state)
     memcpy(copy, model.at, model.n);
     mirror_add_bytes(&p->mirror, "ingot-7m-Q8_0.gguf", copy, model.n, true);
     setenv("HF_HUB_CACHE", p->hub.cache, 1);
-    static const char *const words[] = { "run a/b Hello -n 6 --temp 0 -q", "run Hello -n 6 --temp 0 -q" };
+    static const char *const words[] = { "run a/b -p Hello -n 6 --temp 0 -q", "run -p Hello -n 6 --temp 0 -q" };
     for (int i = 0; i < 2; i++) {
         assert_int_equal(pipe(ends), 0);
         pid_t pid = program_run(p, words[i], ends[1], -1);

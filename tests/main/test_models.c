@@ -63,7 +63,7 @@ static void a_cached_model_runs_by_its_name(void **state)
     (void)state;
     struct outcome by_path = run_with("run -m @ -p hello -n 8 --temp 0 --ignore-eos -q", "");
     check("run -m tiny/folder -p hello -n 8 --temp 0 --ignore-eos -q", 0, by_path.out.at, "");
-    check("run tiny/folder hello -n 8 --temp 0 --ignore-eos -q", 0, by_path.out.at, "");
+    check("run tiny/folder -p hello -n 8 --temp 0 --ignore-eos -q", 0, by_path.out.at, "");
     check("run -hf tiny/folder -p hello -n 8 --temp 0 --ignore-eos -q --offline", 0, by_path.out.at, "");
     check("tokenize -m tiny/folder -p a --ids", 0, "[97]", "");
     check("inspect tiny/gguf:tiny-Q8_0.gguf@" OLD, 0, "GGUF", "");
@@ -81,7 +81,7 @@ static void what_is_not_in_the_cache_is_told(void **state)
     check("run -m no/body -p x", 1, "", "'no/body' is no file here; as a model's name: http://127.0.0.1:1/api/models/no/body");
     check("inspect -m tiny/folder -hf no/body --offline", 1, "", "no/body@main is not in the cache");
     check("run -hf nonsense -p x", 2, "", "expected a model's name such as user/repo");
-    check("run -m nowhere/model.gguf -p x", 1, "", "nowhere/model.gguf: cannot open");
+    check("run -m nowhere/model.gguf -p x", 1, "", "nowhere/model.gguf: no such file or folder");
     check("pull", 2, "", "expected one");
     check("rm no/body", 1, "", "no/body is not in the cache");
 }

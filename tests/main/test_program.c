@@ -42,6 +42,8 @@ static void wrong_usage_is_status_2(void **state)
 {
     (void)state;
     expect_error("rnu", 2, "is 'run' meant?");
+    expect_error("rmm", 2, "'ingot help' lists them"); // not towards rm
+    expect_error("ps", 2, "'ingot serve' is a process");
     expect_error("run --tmep 1", 2, "is --temp meant?");
     expect_error("run --temp hot", 2, "--temp: found 'hot', expected a number from 0 to 1000");
     expect_error("run -p", 2, "-p: a value is missing");
@@ -55,6 +57,71 @@ static void wrong_usage_is_status_2(void **state)
     expect_error("completion tcsh", 2, "bash, zsh or fish");
     expect_error("help nothing", 2, "not a verb");
     expect_error("inspect a b", 2, "more than one");
+}
+
+static void what_follows_run_is_a_model(void **state)
+{
+    char words[256];
+    (void)state;
+
+    snprintf(words, sizeof words, "run %s -p hello -n 4 --temp 0 --ignore-eos", model);
+    struct outcome by_flag = run_with("run -m @ -p hello -n 4 --temp 0 --ignore-eos", ""), o = run_with(words, "");
+    assert_string_equal(o.out.at, by_flag.out.at);
+    expect(o, 0, "", ", on cpu: ");
+    outcome_free(&by_flag);
+    expect(run_with("-m @ -p hello -n 4", ""), 0, "", ", on cpu: ");
+    expect(run_with("chat @ -p hello -n 4", ""), 0, "", ", on cpu: ");
+    expect(run_with("run -p hello -n 4", ""), 0, "", "the toy inside ingot");
+    expect_error("run ./nope.gguf -p x", 1, "./nope.gguf: no such file or folder");
+    expect_error("run nope.gguf -p x", 1, "nope.gguf: no such file or folder");
+    expect_error("run llama3.2 -p x", 1, "'llama3.2' is no file here and no model's name");
+    expect_error("run qwen3:8b -p x", 1, "user/repo[:QUANT]");
+    expect_error("run @ hello", 2, "found 'hello' after the model; the text of a prompt goes with -p");
+    expect_error("run -m @ hello", 2, "name two models");
+}
+
+static void a_pasted_command_line_runs(void **state)
+{
+    (void)state;
+    expect(run_with("-m @ -ngl 99 -fa on -fa -ub 64 -b 128 --jinja --mlock --no-mmap --no-warmup -sm none -n 4 --seed -1 -t -1 "
+                    "-c 512 --color -p hello -no-cnv --keep -1 --top-nsigma -1 -v",
+                    ""),
+           0, "", "--mlock changes nothing: ");
+    expect(run_with("run @ -ngl 0 -n 4 -p x", ""), 0, "", ", on cpu: ");
+    expect(run_with("bench -m @ -p 4 -n 0 -r 1 -ngl 99 -fa 1 -mmp 0 -nkvo 0 --progress", ""), 0, "pp4", "");
+    expect_error("run @ --lora x -p y", 2, "--lora: ingot has no adapters yet");
+    expect_error("run @ -sm row -p y", 2, "-sm: ingot has no splitting of a model over several GPUs yet");
+    expect_error("run @ -md x -p y", 2, "-md: ingot has no speculative decoding yet");
+    expect_error("serve -m @ --ssl-key-file x", 2, "ingot has no TLS");
+}
+
+static void too_many_threads_are_not_taken(void **state)
+{
+    struct outcome o = run_with("run @ -p hello -n 4 -t 1000000", "");
+    (void)state;
+
+    expect(o, 0, "", "found 1000000, but this process may use ");
+    expect(run_with("bench -m @ -p 4 -n 0 -r 1 -t 1000", ""), 0, "pp4", "but this process may use ");
+    expect_error("run @ -p x -t -2", 2, "-t: found '-2', expected a whole number of at least 0");
+    expect_error("run @ -p x -t 99999999999999999999", 2, "-t: found '99999999999999999999'");
+}
+
+static void a_seed_is_random_and_printed(void **state)
+{
+    static const char same[] = "run @ -p hello -n 24 --temp 5 --top-k 0 --top-p 1 --min-p 0 --ignore-eos";
+    struct outcome first = run_with(same, ""), second = run_with(same, "");
+    char words[256];
+    (void)state;
+
+    assert_string_not_equal(first.out.at, second.out.at);
+    const char *seed = strstr(first.err.at, ", seed ");
+    assert_non_null(seed);
+    snprintf(words, sizeof words, "%s -s %.*s", same, (int)strspn(seed + 7, "0123456789"), seed + 7);
+    struct outcome third = run_with(words, "");
+    assert_string_equal(third.out.at, first.out.at);
+    outcome_free(&first);
+    outcome_free(&second);
+    outcome_free(&third);
 }
 
 static void errors_name_the_file_and_are_status_1(void **state)
@@ -101,7 +168,7 @@ static void same_seed_same_answer_from_every_source(void **state)
     snprintf(path, sizeof path, "%s/prompt.txt", home);
     write_file(path, "hello\n");
     snprintf(words, sizeof words, "run -m @ -f %s -n 12 -s 5 -q", path);
-    const char *const same[] = { "run -m @ -n 12 -s 5 -q hello", "run -m @ -f - -n 12 -s 5 -q", "run -m @ -n 12 -s 5 -q", words };
+    const char *const same[] = { "run @ -n 12 -s 5 -q -p hello", "run -m @ -f - -n 12 -s 5 -q", "run -m @ -n 12 -s 5 -q", words };
     for (int i = 0; i < 4; i++) {
         o = run_with(same[i], "hello");
         assert_string_equal(o.out.at, first.out.at);
@@ -150,9 +217,9 @@ static void an_answer_follows_its_grammar(void **state)
                     "{\"type\":\"array\",\"items\":{\"const\":7},\"minItems\":2,\"maxItems\":2}",
                     ""),
            0, "7", "");
-    expect_error("run -p hello --grammar root::=root", 1, "left recursive");
-    expect_error("run -p hello --json-schema {\"not\":{}}", 1, "'not'");
-    expect_error("run -p hello --grammar-file /no/such/file", 1, "/no/such/file");
+    expect_error("run -q -p hello --grammar root::=root", 1, "left recursive");
+    expect_error("run -q -p hello --json-schema {\"not\":{}}", 1, "'not'");
+    expect_error("run -q -p hello --grammar-file /no/such/file", 1, "/no/such/file");
 }
 
 static void a_closed_pipe_ends_quietly(void **state)
@@ -166,7 +233,7 @@ static void a_closed_pipe_ends_quietly(void **state)
     close(r.out);
     r.out = -1;
     collect(&r, &o);
-    assert_int_equal(o.err.n, 0);
+    assert_ptr_equal(strchr(o.err.at, '\n'), o.err.at + o.err.n - 1); // the model's name alone
     expect(o, 0, "", "");
 }
 
@@ -430,6 +497,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(version_and_help_are_results),
         cmocka_unit_test(wrong_usage_is_status_2),
+        cmocka_unit_test(what_follows_run_is_a_model),
+        cmocka_unit_test(a_pasted_command_line_runs),
+        cmocka_unit_test(too_many_threads_are_not_taken),
+        cmocka_unit_test(a_seed_is_random_and_printed),
         cmocka_unit_test(errors_name_the_file_and_are_status_1),
         cmocka_unit_test(the_answer_goes_to_stdout_and_figures_to_stderr),
         cmocka_unit_test(same_seed_same_answer_from_every_source),
