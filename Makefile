@@ -9,7 +9,7 @@ CMAKE_ARGS =
 RELEASE = build/release
 
 all: deps
-	@TARGETS=pages tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
+	@TARGETS="pages ingot_static ingot_shared" tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
 
 deps:
 	@tools/deps build

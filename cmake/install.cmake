@@ -1,4 +1,8 @@
-# What `make install` puts where. The man page and the completions are written by the program itself, from its option table.
+# What `make install` puts where. The man page and the completions are written by the program itself, from its option table. A build with
+# a sanitizer has no library to install.
+if(NOT TARGET ingot_static)
+  return()
+endif()
 foreach(library ${CMAKE_DL_LIBS})
   string(APPEND INGOT_DL "-l${library} ")
 endforeach()
@@ -8,7 +12,7 @@ configure_file(cmake/ingot.pc.in ingot.pc @ONLY)
 configure_package_config_file(cmake/ingotConfig.cmake.in ingotConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ingot)
 write_basic_package_version_file(ingotConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
-install(TARGETS ingot EXPORT ingotTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ingot_static ingot_shared EXPORT ingotTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT ingotTargets NAMESPACE ingot:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ingot)
 install(FILES include/ingot.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_BINARY_DIR}/ingot.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -16,6 +16,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__GNUC__)
+#define INGOT_API __attribute__((visibility("default"))) // what the library exports, and nothing else
+#else
+#define INGOT_API
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -43,7 +49,7 @@ struct ingot_error {
     char message[504]; // one line: what was found, what was expected, what to do
 };
 
-const char *ingot_version(void); // "0.1.0"
+INGOT_API const char *ingot_version(void); // "0.1.0"
 
 // ---- engine -----------------------------------------------------------------------------------------------------------------
 
@@ -80,13 +86,13 @@ struct ingot_engine_options {
     bool (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); // while loading; false stops. May be NULL
     void *progress_arg;
 };
-struct ingot_engine_options ingot_engine_defaults(void);
+INGOT_API struct ingot_engine_options ingot_engine_defaults(void);
 
-struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options, struct ingot_error *error);
-void ingot_engine_close(struct ingot_engine *engine); // requests and sessions must be freed first; NULL is allowed
+INGOT_API struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options, struct ingot_error *error);
+INGOT_API void ingot_engine_close(struct ingot_engine *engine); // requests and sessions must be freed first; NULL is allowed
 // Writes the pages of prompts that are not in cache_dir yet. Closing does so too, and so does a page whose memory is needed. Waits for
 // the step that is being made. Any thread.
-bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error);
+INGOT_API bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error);
 
 struct ingot_engine_info {
     char model_name[128], architecture[32], format[32], device[160];
@@ -94,7 +100,7 @@ struct ingot_engine_info {
     uint32_t n_layers, n_vocab, n_embedding, n_context, n_sequences, n_batch, n_stages;
     enum ingot_kv cache_type_k, cache_type_v; // never auto
 };
-void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info);
+INGOT_API void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info);
 
 struct ingot_engine_stats {
     uint32_t n_running, n_waiting; // requests that have a sequence, and that wait for one
@@ -103,17 +109,17 @@ struct ingot_engine_stats {
     uint64_t n_pauses;        // how often a request gave its pages to an older one and went on later
     uint64_t n_steps, n_rows; // played so far
 };
-void ingot_engine_stats(struct ingot_engine *engine, struct ingot_engine_stats *stats); // as of now; any thread
+INGOT_API void ingot_engine_stats(struct ingot_engine *engine, struct ingot_engine_stats *stats); // as of now; any thread
 
 // ---- text and tokens --------------------------------------------------------------------------------------------------------
 
 // Tokens of a text. Control tokens written in it are recognised only with parse_special. Returns the number of tokens, of which at
 // most `capacity` are stored; -1 on error.
-int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes, bool parse_special, uint32_t *tokens,
-                       size_t capacity, struct ingot_error *error);
+INGOT_API int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes, bool parse_special,
+                                 uint32_t *tokens, size_t capacity, struct ingot_error *error);
 // Text of tokens, ended by NUL. Returns the number of bytes without it, of which at most capacity - 1 are stored; -1 on error.
-int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, char *text, size_t capacity,
-                         struct ingot_error *error);
+INGOT_API int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, char *text,
+                                   size_t capacity, struct ingot_error *error);
 
 // ---- requests ---------------------------------------------------------------------------------------------------------------
 
@@ -168,7 +174,8 @@ struct ingot_request_options {
     const char *cache_salt; // prompts are shared only between requests of the same salt, so that one tenant cannot learn from the
                             // time to the first token what another has asked. NULL: ""
 };
-struct ingot_request_options ingot_request_defaults(void); // temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64
+// temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64
+INGOT_API struct ingot_request_options ingot_request_defaults(void);
 
 enum ingot_finish {
     INGOT_FINISH_NONE,
@@ -220,33 +227,33 @@ struct ingot_event {
 typedef bool ingot_on_event(void *arg, const struct ingot_event *event);
 
 // Runs one request to its end. True unless it ended with an error; result may be NULL.
-bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_options *options, ingot_on_event *on_event, void *arg,
-                    struct ingot_result *result, struct ingot_error *error);
+INGOT_API bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_options *options, ingot_on_event *on_event,
+                              void *arg, struct ingot_result *result, struct ingot_error *error);
 
 // Runs n requests together. texts[i], when texts is not NULL, receives the whole answer; free each with ingot_free. One request's
 // error does not touch the others: see results[i]. False only when nothing could be run.
-bool ingot_generate_batch(struct ingot_engine *engine, const struct ingot_request_options *options, size_t n,
-                          struct ingot_result *results, char **texts, struct ingot_error *error);
+INGOT_API bool ingot_generate_batch(struct ingot_engine *engine, const struct ingot_request_options *options, size_t n,
+                                    struct ingot_result *results, char **texts, struct ingot_error *error);
 
 // Queues a request. Free it with ingot_request_free, which cancels it if it is still running.
-struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ingot_request_options *options,
-                                   struct ingot_error *error);
+INGOT_API struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ingot_request_options *options,
+                                             struct ingot_error *error);
 // Runs one step for all requests. *busy says whether work is left. False when the device failed.
-bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *error);
+INGOT_API bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *error);
 // Takes the request's next event; false when there is none yet. Pointers are valid until the next call for this request.
-bool ingot_poll(struct ingot_request *request, struct ingot_event *event);
+INGOT_API bool ingot_poll(struct ingot_request *request, struct ingot_event *event);
 // How many events there have been, taken or not; *done: the last one is among them. For whoever steps and wakes the readers.
-size_t ingot_request_n_events(const struct ingot_request *request, bool *done);
-void ingot_cancel(struct ingot_request *request);
-void ingot_request_free(struct ingot_request *request); // NULL is allowed
+INGOT_API size_t ingot_request_n_events(const struct ingot_request *request, bool *done);
+INGOT_API void ingot_cancel(struct ingot_request *request);
+INGOT_API void ingot_request_free(struct ingot_request *request); // NULL is allowed
 
 // ---- sessions ---------------------------------------------------------------------------------------------------------------
 
-struct ingot_session *ingot_session_create(struct ingot_engine *engine, struct ingot_error *error);
-uint32_t ingot_session_n_tokens(const struct ingot_session *session);
-void ingot_session_free(struct ingot_session *session); // NULL is allowed
+INGOT_API struct ingot_session *ingot_session_create(struct ingot_engine *engine, struct ingot_error *error);
+INGOT_API uint32_t ingot_session_n_tokens(const struct ingot_session *session);
+INGOT_API void ingot_session_free(struct ingot_session *session); // NULL is allowed
 
-void ingot_free(void *memory); // what ingot_generate_batch handed out
+INGOT_API void ingot_free(void *memory); // what ingot_generate_batch handed out
 
 #ifdef __cplusplus
 }
