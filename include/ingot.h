@@ -89,7 +89,9 @@ struct ingot_engine_options {
 INGOT_API struct ingot_engine_options ingot_engine_defaults(void);
 
 INGOT_API struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options, struct ingot_error *error);
-INGOT_API void ingot_engine_close(struct ingot_engine *engine); // requests and sessions must be freed first; NULL is allowed
+// Ends every request with INGOT_FINISH_CANCELLED, after the step that is being made, and returns. Requests and sessions are freed as ever,
+// before or after; the memory goes with the last of them. NULL is allowed.
+INGOT_API void ingot_engine_close(struct ingot_engine *engine);
 // Writes the pages of prompts that are not in cache_dir yet. Closing does so too, and so does a page whose memory is needed. Waits for
 // the step that is being made. Any thread.
 INGOT_API bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error);
@@ -251,7 +253,8 @@ INGOT_API void ingot_request_free(struct ingot_request *request); // NULL is all
 
 INGOT_API struct ingot_session *ingot_session_create(struct ingot_engine *engine, struct ingot_error *error);
 INGOT_API uint32_t ingot_session_n_tokens(const struct ingot_session *session);
-INGOT_API void ingot_session_free(struct ingot_session *session); // NULL is allowed
+// Its requests end with INGOT_FINISH_CANCELLED, after the step that is being made. NULL is allowed.
+INGOT_API void ingot_session_free(struct ingot_session *session);
 
 INGOT_API void ingot_free(void *memory); // what ingot_generate_batch handed out
 

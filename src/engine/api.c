@@ -63,14 +63,35 @@ struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *option
     return NULL;
 }
 
+// The engine goes when it is closed and its last request and session are freed. The state lock is held, and let go as the last use of it.
+static void unlock_or_free(struct engine *e)
+{
+    bool over = e->closed && e->n_live == 0;
+
+    pthread_mutex_unlock(&e->state);
+    if (!over)
+        return;
+    engine_unload(e);
+    mem_free(e); // the first member of struct ingot_engine
+}
+
 void ingot_engine_close(struct ingot_engine *engine)
 {
     if (!engine)
         return;
-    CHECK(engine->inner.n_live == 0);
-    keep_all(&engine->inner);
-    engine_unload(&engine->inner);
-    mem_free(engine);
+    struct engine *e = &engine->inner;
+    pthread_mutex_lock(&e->state); // at once: a thread that steps without a pause might be slow to let this one in
+    e->closed = true;
+    e->n_live++; // until this is done: the last request may be freed meanwhile
+    pthread_mutex_unlock(&e->state);
+    pthread_mutex_lock(&e->stepping);
+    pthread_mutex_lock(&e->state);
+    e->n_live--;
+    for (struct request *r = e->first; r; r = r->next)
+        request_finish(r, INGOT_FINISH_CANCELLED, NULL);
+    keep_all(e);
+    pthread_mutex_unlock(&e->stepping);
+    unlock_or_free(e);
 }
 
 bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error)
@@ -224,6 +245,13 @@ struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ing
         return NULL;
     }
     pthread_mutex_lock(&e->state);
+    if (e->closed) {
+        pthread_mutex_unlock(&e->state);
+        err_set(as_err(error), ERR_INPUT, "the engine is closed; open it again");
+        request_destroy(request->inner);
+        mem_free(request);
+        return NULL;
+    }
     if (e->kv.prefix)
         request->inner->root = prefix_root(e->kv.prefix, options->cache_salt);
     schedule_add(e, request->inner);
@@ -298,9 +326,9 @@ void ingot_request_free(struct ingot_request *request)
     batch_forget(e->ahead, request->inner);
     request_destroy(request->inner);
     e->n_live--;
-    pthread_mutex_unlock(&e->state);
-    pthread_mutex_unlock(&e->stepping);
     mem_free(request);
+    pthread_mutex_unlock(&e->stepping);
+    unlock_or_free(e);
 }
 
 // Hands all waiting events to the callback. *done: the last one was among them.
@@ -392,9 +420,14 @@ void ingot_session_free(struct ingot_session *session)
     if (!session)
         return;
     struct engine *e = session->engine;
+    pthread_mutex_lock(&e->stepping); // a step in flight may write into its pages
     pthread_mutex_lock(&e->state);
+    for (struct request *r = e->first; r; r = r->next)
+        if (r->session == session)
+            request_finish(r, INGOT_FINISH_CANCELLED, NULL);
     session_close(session);
-    pthread_mutex_unlock(&e->state);
+    pthread_mutex_unlock(&e->stepping);
+    unlock_or_free(e);
 }
 
 void ingot_free(void *memory)

@@ -44,6 +44,7 @@ struct engine {
     struct pace pace;
     uint64_t n_pauses, n_steps, n_rows;
     uint32_t n_live; // requests and sessions that exist
+    bool closed;     // by the caller; it goes with the last of them
     bool failed;     // the device failed: nothing runs any more
     struct err failure;
     pthread_mutex_t stepping, state, making;

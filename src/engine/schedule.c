@@ -51,7 +51,7 @@ static void end_some(struct engine *e)
 
     for (struct request *r = e->first, *next; r; r = next) {
         next = r->next;
-        if (r->cancelled)
+        if (r->cancelled || e->closed)
             request_finish(r, INGOT_FINISH_CANCELLED, NULL);
         else if (r->deadline_ns && now > r->deadline_ns && r->state != REQUEST_DONE)
             end_late(r);

@@ -3,6 +3,8 @@
 // The promise under test: a sequence's logits are the same bits alone or in any batch, whole or in chunks, with any number of threads,
 // from a fresh or a reused session, on one stage or three.
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/mem.h"
@@ -338,6 +340,114 @@ static void cancelling_ends_at_any_time(void **state)
     ingot_engine_close(engine);
 }
 
+static enum ingot_finish finish_of(struct ingot_request *q)
+{
+    struct ingot_event e = { 0 };
+    while (ingot_poll(q, &e))
+        ;
+    assert_true(e.done);
+    return e.result->finish;
+}
+
+static void closing_ends_all_that_runs(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    struct ingot_engine_options o = defaults(MODEL("llama2"));
+    o.n_sequences = 3;
+    o.n_batch = 8;
+    struct ingot_engine *engine = open_or_fail(&o);
+    struct ingot_session *s = ingot_session_create(engine, NULL);
+    uint32_t tokens[N_PROMPT] = { 1, 2, 3 };
+    struct ingot_request_options r = request(tokens, 0);
+    struct ingot_request *q[N];
+    bool busy = true;
+    q[0] = ingot_submit(engine, &r, NULL); // done before the end
+    while (busy)
+        ingot_step(engine, &busy, NULL);
+    r.session = s;
+    for (int i = 1; i < N; i++) { // of these one runs, then three; the last one waits for its session
+        q[i] = ingot_submit(engine, &r, NULL);
+        r.session = i == 3 ? s : NULL;
+        ingot_step(engine, &busy, NULL);
+    }
+    ingot_engine_close(engine);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(finish_of(q[i]), i == 0 ? INGOT_FINISH_LENGTH : INGOT_FINISH_CANCELLED);
+    for (int i = 0; i < N; i++)
+        ingot_request_free(q[(i + 2) % N]);
+    ingot_session_free(s); // the engine goes here
+}
+
+static void freeing_a_session_ends_its_requests(void **state)
+{
+    (void)state;
+    struct ingot_engine_options o = defaults(MODEL("llama2"));
+    struct ingot_engine *engine = open_or_fail(&o);
+    uint32_t tokens[N_PROMPT] = { 1, 2, 3 };
+    struct ingot_request_options r = request(tokens, 0);
+    struct ingot_request *q[2];
+    bool busy = true;
+    r.session = ingot_session_create(engine, NULL);
+    for (int i = 0; i < 2; i++) { // the second waits for the first
+        q[i] = ingot_submit(engine, &r, NULL);
+        ingot_step(engine, &busy, NULL);
+    }
+    ingot_session_free(r.session);
+    ingot_step(engine, &busy, NULL);
+    assert_false(busy);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(finish_of(q[i]), INGOT_FINISH_CANCELLED);
+        ingot_request_free(q[i]);
+    }
+    r.session = NULL; // its sequence is free again
+    assert_true(ingot_generate(engine, &r, NULL, NULL, NULL, NULL));
+    ingot_engine_close(engine);
+}
+
+struct endless {
+    struct ingot_engine *engine;
+    atomic_bool begun;
+    struct ingot_result result;
+};
+
+static bool tell_begin(void *arg, const struct ingot_event *event)
+{
+    struct endless *w = arg;
+    (void)event;
+    atomic_store(&w->begun, true);
+    return true;
+}
+
+static void *generate_endlessly(void *arg)
+{
+    struct endless *w = arg;
+    uint32_t tokens[N_PROMPT] = { 1, 2, 3 };
+    struct ingot_request_options r = request(tokens, 0);
+    r.max_tokens = 0;
+    r.ignore_eos = true;
+    ingot_generate(w->engine, &r, tell_begin, w, &w->result, NULL);
+    return NULL;
+}
+
+static void closing_ends_what_another_thread_generates(void **state)
+{
+    (void)state;
+    struct ingot_engine_options o = defaults(MODEL("llama2"));
+    o.n_context = 1 << 16; // long enough to be closed on the way
+    for (useconds_t pause_us = 0; pause_us < 2000; pause_us += 250) {
+        struct endless w = { .engine = open_or_fail(&o) };
+        pthread_t thread;
+        pthread_create(&thread, NULL, generate_endlessly, &w);
+        while (!atomic_load(&w.begun))
+            sched_yield();
+        usleep(pause_us);
+        ingot_engine_close(w.engine);
+        pthread_join(thread, NULL);
+        assert_int_equal(w.result.finish, INGOT_FINISH_CANCELLED);
+    }
+}
+
 static void nothing_is_allocated_per_token(void **state)
 {
     (void)state;
@@ -561,6 +671,9 @@ int main(void)
         cmocka_unit_test(limits_are_errors_with_numbers),
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(cancelling_ends_at_any_time),
+        cmocka_unit_test(closing_ends_all_that_runs),
+        cmocka_unit_test(freeing_a_session_ends_its_requests),
+        cmocka_unit_test(closing_ends_what_another_thread_generates),
         cmocka_unit_test(nothing_is_allocated_per_token),
         cmocka_unit_test(a_layer_is_five_commands),
         cmocka_unit_test(steps_queued_ahead_change_nothing),
