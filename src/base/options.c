@@ -538,6 +538,92 @@ bool options_read(const struct option_input *input, void *values, struct option_
     return read_presets(&r) && find_config(&r) && read_environment(&r) && read_arguments(&r);
 }
 
+// ---- values while the program runs ------------------------------------------------------------------------------------------
+
+void options_keys(const struct option_verb *verb, struct buf *out)
+{
+    const struct option *o;
+
+    for (size_t i = 0; (o = option_at(verb, i)); i++)
+        buf_printf(out, "%s%.*s", i ? " " : "", STR_ARG(option_key(o)));
+}
+
+bool options_change(const struct option_change *change, void *values, struct arena *arena, struct err *err)
+{
+    const struct option_input input = { .verb = change->verb };
+    struct reader r = { .input = &input, .values = values, .arena = arena, .err = err };
+    size_t index = option_by_key(change->verb, str_from(change->key));
+    struct str value = arena_str(arena, str_from(change->value));
+    struct buf keys = { 0 };
+
+    if (!value.at)
+        return err_memory(err, "the value");
+    if (index != SIZE_MAX)
+        return set_value(&r, index, (struct spelling){ change->key, SOURCE_FLAG }, value.at);
+    options_keys(change->verb, &keys);
+    err_set(err, ERR_INPUT, "'%.40s' is no setting; expected one of: %s", change->key, keys.at ? keys.at : "");
+    buf_free(&keys);
+    return false;
+}
+
+static void show_whole_number(const struct option *o, uint64_t value, uint64_t greatest, struct buf *out)
+{
+    if (o->choices && value == greatest)
+        buf_printf(out, "%.*s", (int)strcspn(o->choices, " "), o->choices);
+    else
+        buf_printf(out, "%llu", (unsigned long long)value);
+}
+
+static void show_list(const struct option_list *list, struct buf *out)
+{
+    for (size_t i = 0; i < list->n; i++)
+        buf_printf(out, "%s'%s'", i ? " " : "", list->at[i]);
+}
+
+static void show_value(const struct option *o, const void *at, struct buf *out)
+{
+    const struct option_numbers *numbers = at;
+
+    switch (o->type) {
+    case OPTION_FLAG:
+        buf_text(out, *(const bool *)at ? "true" : "false");
+        break;
+    case OPTION_STRING:
+    case OPTION_CHOICE:
+        buf_text(out, *(const char *const *)at ? *(const char *const *)at : "");
+        break;
+    case OPTION_U32:
+        show_whole_number(o, *(const uint32_t *)at, UINT32_MAX, out);
+        break;
+    case OPTION_U64:
+        show_whole_number(o, *(const uint64_t *)at, UINT64_MAX, out);
+        break;
+    case OPTION_FLOAT:
+        buf_printf(out, "%g", (double)*(const float *)at);
+        break;
+    case OPTION_LIST:
+        show_list(at, out);
+        break;
+    case OPTION_NUMBERS:
+        for (size_t i = 0; i < numbers->n; i++)
+            buf_printf(out, "%s%u", i ? "," : "", numbers->at[i]);
+        break;
+    case OPTION_FOREIGN:
+        break;
+    }
+}
+
+void options_show(const struct option_verb *verb, const void *values, struct buf *out)
+{
+    const struct option *o;
+
+    for (size_t i = 0; (o = option_at(verb, i)); i++) {
+        buf_printf(out, "  %-18.*s ", STR_ARG(option_key(o)));
+        show_value(o, (const unsigned char *)values + o->offset, out);
+        buf_text(out, "\n");
+    }
+}
+
 // ---- places -----------------------------------------------------------------------------------------------------------------
 
 bool options_state_path(const char *name, char *path, size_t n)

@@ -90,6 +90,16 @@ struct option_operands {
 bool options_read(const struct option_input *input, void *values, struct option_operands *operands, struct arena *arena,
                   struct err *err);
 
+// One value while the program runs, by the option's key ("top-k"). Wrong ones change nothing and give ERR_INPUT.
+struct option_change {
+    const struct option_verb *verb;
+    const char *key, *value;
+};
+bool options_change(const struct option_change *change, void *values, struct arena *arena, struct err *err);
+// All values of a verb, one a line: "top-k 40".
+void options_show(const struct option_verb *verb, const void *values, struct buf *out);
+void options_keys(const struct option_verb *verb, struct buf *out); // separated by spaces
+
 const struct option_verb *option_verb_find(const struct option_program *program, const char *name); // NULL: none
 // The candidate (separated by spaces) nearest to a mistyped word, or an empty str when none is near.
 struct str option_nearest(struct str word, const char *candidates);

@@ -1,127 +1,159 @@
-// conversation.c - see conversation.h.
-//
-// The whole conversation goes to the engine each time; its session knows the part that it has seen already. What the user types is
-// edited on stderr, so that stdout carries answers only. A line that ends in a backslash goes on in the next one.
+// conversation.c - see conversation.h. Files of conversations are in conversation_file.c.
 #include "main/conversation.h"
 #include "base/mem.h"
-#include "main/line.h"
+#include "engine/prompt.h"
+#include "engine/verify.h"
 #include "main/terminal.h"
 
-enum { MAX_MESSAGES = 4096, CHAT_BYTES = 1 << 28 };
-
-struct conversation {
-    struct arena *arena;
-    struct ingot_message *at; // [MAX_MESSAGES]
-    size_t n;
-};
-
-static const char help_text[] = "/clear  forget the conversation\n"
-                                "/exit   leave (or Ctrl-D)\n"
-                                "/help   this list\n"
-                                "Ctrl-C stops an answer; twice leaves. A line that ends in \\ goes on in the next one.\n";
-
-static bool conversation_begin(struct conversation *c, const char *system)
+static bool is_role(const struct ingot_message *m, const char *role)
 {
-    arena_destroy(c->arena);
-    c->n = 0;
-    c->arena = arena_create(CHAT_BYTES);
-    c->at = c->arena ? arena_alloc_array(c->arena, MAX_MESSAGES, sizeof *c->at) : NULL;
-    if (!c->at) {
+    return !strcmp(m->role, role);
+}
+
+void conversation_free(struct conversation *c)
+{
+    conversation_cut(c, 0);
+    mem_free(c->at);
+    *c = (struct conversation){ 0 };
+}
+
+void conversation_cut(struct conversation *c, size_t n)
+{
+    while (c->n > n)
+        mem_free((char *)(uintptr_t)c->at[--c->n].content);
+}
+
+static char *copy_of(const char *text)
+{
+    size_t n = strlen(text) + 1;
+    char *copy = mem_alloc(n);
+
+    if (copy)
+        memcpy(copy, text, n);
+    else
+        fail("out of memory for the conversation");
+    return copy;
+}
+
+static bool reserve(struct conversation *c)
+{
+    size_t capacity = c->capacity ? 2 * c->capacity : 64;
+    struct ingot_message *grown = c->n < c->capacity ? c->at : mem_realloc(c->at, capacity * sizeof *c->at);
+
+    if (!grown) {
         fail("out of memory for the conversation");
         return false;
     }
-    if (system)
-        c->at[c->n++] = (struct ingot_message){ "system", system };
+    c->capacity = c->n < c->capacity ? c->capacity : capacity;
+    c->at = grown;
     return true;
 }
 
-static bool conversation_add(struct conversation *c, const char *role, struct str content)
+bool conversation_add(struct conversation *c, const char *role, const char *content)
 {
-    struct str copy = c->n < MAX_MESSAGES ? arena_str(c->arena, content) : (struct str){ NULL, 0 };
+    char *copy = reserve(c) ? copy_of(content) : NULL;
 
-    if (!copy.at) {
-        fail("the conversation is too long; /clear begins a new one");
+    if (copy)
+        c->at[c->n++] = (struct ingot_message){ role, copy };
+    return copy != NULL;
+}
+
+const char *conversation_system(const struct conversation *c)
+{
+    return c->n && is_role(&c->at[0], "system") ? c->at[0].content : NULL;
+}
+
+// Takes out n messages from `at` on.
+static void take_out(struct conversation *c, size_t at, size_t n)
+{
+    for (size_t i = at; i < at + n; i++)
+        mem_free((char *)(uintptr_t)c->at[i].content);
+    memmove(c->at + at, c->at + at + n, (c->n - at - n) * sizeof *c->at);
+    c->n -= n;
+}
+
+bool conversation_set_system(struct conversation *c, const char *content)
+{
+    char *copy = content && reserve(c) ? copy_of(content) : NULL;
+
+    if (content && !copy)
         return false;
-    }
-    c->at[c->n++] = (struct ingot_message){ role, copy.at };
+    if (conversation_system(c))
+        take_out(c, 0, 1);
+    if (!copy)
+        return true;
+    memmove(c->at + 1, c->at, c->n++ * sizeof *c->at);
+    c->at[0] = (struct ingot_message){ "system", copy };
     return true;
 }
 
-// A question that could not be answered is taken back, so that the next one can.
-static void ask(struct reply *r, struct conversation *c, struct str line)
+size_t conversation_last_user(const struct conversation *c)
 {
-    if (!conversation_add(c, "user", line))
-        return;
-    if (reply_print(r, c->at, c->n, NULL) != STATUS_OK || r->result.n_generated == 0)
-        c->n--;
-    else if (!conversation_add(c, "assistant", buf_as_str(&r->text)))
-        c->n--;
+    for (size_t i = c->n; i-- > 0;) {
+        if (is_role(&c->at[i], "user"))
+            return i;
+    }
+    return SIZE_MAX;
 }
 
-enum word { WORD_NONE, WORD_DONE, WORD_CLEAR, WORD_EXIT };
-
-static enum word command(struct str line)
+// Where the turn that begins at `from` ends.
+static size_t turn_end(const struct conversation *c, size_t from)
 {
-    if (str_is(line, "/exit") || str_is(line, "/quit") || str_is(line, "/bye"))
-        return WORD_EXIT;
-    if (str_is(line, "/clear"))
-        return WORD_CLEAR;
-    if (str_is(line, "/help") || str_is(line, "/?")) {
-        fputs(help_text, stderr);
-        return WORD_DONE;
-    }
-    // A slash and one word: most likely a mistyped command; anything longer is a message.
-    if (line.n > 1 && line.at[0] == '/' && !memchr(line.at, ' ', line.n) && !memchr(line.at + 1, '/', line.n - 1)) {
-        fprintf(stderr, "'%.*s' is not a command; /help lists them\n", STR_ARG(line));
-        return WORD_DONE;
-    }
-    return WORD_NONE;
+    size_t to = from + 1;
+
+    while (to < c->n && !is_role(&c->at[to], "user"))
+        to++;
+    return to < c->n ? to : c->n;
 }
 
-static int converse(struct reply *r, struct conversation *c, struct line_editor *editor)
+// Tokens of the conversation without the messages from `first` up to `from`.
+static bool count(const struct conversation *c, struct ingot_engine *engine, size_t first, size_t from, uint32_t *n_tokens,
+                  struct err *err)
 {
-    for (;;) {
-        struct str line;
-        enum line_end end = line_read(editor, &line);
-        if (end == LINE_INTERRUPTED)
-            return STATUS_INTERRUPTED;
-        if (end == LINE_CLOSED)
-            return STATUS_OK;
-        if (line.n == 0)
-            continue;
-        enum word word = command(line);
-        if (word == WORD_EXIT)
-            return STATUS_OK;
-        if (word == WORD_CLEAR && !conversation_begin(c, r->settings->system))
-            return STATUS_ERROR;
-        if (word == WORD_NONE)
-            ask(r, c, line);
-        if (out_state() != OUT_OPEN || (word == WORD_NONE && r->settings->one_turn))
-            return out_finish();
-    }
+    struct ingot_message *messages = mem_alloc_array(c->n, sizeof *messages);
+    struct ingot_request_options options = ingot_request_defaults();
+    struct token_ids ids = { 0 };
+
+    if (!messages)
+        return err_memory(err, "the conversation");
+    memcpy(messages, c->at, first * sizeof *messages);
+    memcpy(messages + first, c->at + from, (c->n - from) * sizeof *messages);
+    options.messages = messages;
+    options.n_messages = c->n - (from - first);
+    bool ok = prompt_tokens(engine_of(engine), &options, &ids, err);
+    *n_tokens = (uint32_t)ids.n;
+    token_ids_free(&ids);
+    mem_free(messages);
+    return ok;
 }
 
-int talk(struct reply *r, const char *first)
+bool conversation_fit(struct conversation *c, struct ingot_engine *engine, struct conversation_room room, uint32_t *n_tokens,
+                      struct err *err)
 {
-    struct conversation c = { 0 };
-    struct ingot_error error;
-    int status = STATUS_ERROR;
+    size_t first = conversation_system(c) != NULL, from = first, last = conversation_last_user(c);
+    struct ingot_engine_info info;
+    uint32_t n_turns = 0;
 
-    if (r->settings->no_chat)
-        return fail_usage("--no-chat needs a text: give one with -p, -f or a pipe");
-    r->session = ingot_session_create(r->engine, &error);
-    if (!r->session)
-        return fail(error.message);
-    struct line_editor *editor = line_open();
-    if (editor && conversation_begin(&c, r->settings->system)) {
-        if (line_is_shown(editor))
-            fputs("/help lists the commands.\n", stderr);
-        if (first)
-            ask(r, &c, str_from(first));
-        status = first && r->settings->one_turn ? out_finish() : converse(r, &c, editor);
+    ingot_engine_info(engine, &info);
+    if (!count(c, engine, first, from, n_tokens, err))
+        return false;
+    bool may = last != SIZE_MAX && !room.keep_all;
+    for (uint32_t wanted = room.least; may && *n_tokens + wanted > info.n_context && from < last; n_turns++) {
+        wanted = room.goal;
+        from = turn_end(c, from);
+        if (!count(c, engine, first, from, n_tokens, err))
+            return false;
     }
-    line_close(editor);
-    arena_destroy(c.arena);
-    ingot_session_free(r->session);
-    return status;
+    if (*n_tokens >= info.n_context && room.keep_all)
+        return err_set(
+            err, ERR_LIMIT,
+            "the context is full: %u of %u tokens; /undo or /clear makes room, -c gives more, and without --no-shift the "
+            "oldest turns are left out",
+            *n_tokens, info.n_context);
+    if (*n_tokens >= info.n_context)
+        return err_set(err, ERR_LIMIT, "the message takes %u tokens of the context of %u; -c gives a larger one", *n_tokens,
+                       info.n_context);
+    take_out(c, first, from - first);
+    c->n_dropped += n_turns;
+    return true;
 }

@@ -1,9 +1,12 @@
 // line.c - see line.h.
+//
+// A terminal in bracketed paste mode puts ESC [200~ and ESC [201~ around what is pasted. libedit gets a function for the first, which takes
+// all up to the second into the line, newlines too.
 #include "main/line.h"
-#include <errno.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <wchar.h>
 #include "base/mem.h"
 #include "base/options.h"
 #include "main/terminal.h"
@@ -15,7 +18,10 @@ enum { LINE_MAX_BYTES = 1 << 24, HISTORY_LINES = 1000 };
 
 struct line_editor {
     struct buf text;
-    bool shown, more; // more: the line before ended in a backslash
+    line_candidates *candidates;
+    void *arg;
+    bool shown, more; // more: a line of the same message came before
+    bool cut;         // Ctrl-C was the last that happened
 #ifdef INGOT_LIBEDIT
     EditLine *edit;
     History *history;
@@ -39,6 +45,111 @@ static char *edit_prompt(EditLine *edit)
     return text;
 }
 
+static unsigned char edit_paste(EditLine *edit, int key)
+{
+    static const wchar_t end[] = L"\033[201~";
+    enum { END = sizeof end / sizeof *end - 1 };
+    wchar_t *text = NULL;
+    size_t n = 0, capacity = 0;
+    (void)key;
+
+    while (n < END || wmemcmp(text + n - END, end, END) != 0) {
+        if (n + 1 >= capacity) {
+            capacity = capacity ? 2 * capacity : 1024;
+            wchar_t *grown = capacity < LINE_MAX_BYTES ? mem_realloc(text, capacity * sizeof *text) : NULL;
+            if (!grown)
+                break;
+            text = grown;
+        }
+        if (el_wgetc(edit, &text[n]) != 1)
+            break;
+        text[n] = text[n] == L'\r' ? L'\n' : text[n];
+        n++;
+    }
+    bool whole = n >= END && wmemcmp(text + n - END, end, END) == 0;
+    if (whole) {
+        text[n - END] = 0;
+        whole = n == END || el_winsertstr(edit, text) == 0;
+    }
+    mem_free(text);
+    return whole ? CC_REFRESH : CC_ERROR;
+}
+
+// The text before the cursor, as bytes.
+static struct str before_cursor(EditLine *edit)
+{
+    const LineInfo *line = el_line(edit);
+    return (struct str){ line->buffer, (size_t)(line->cursor - line->buffer) };
+}
+
+// The next of the candidates that begins with `word`; empty after the last.
+static struct str next_match(const char **candidates, struct str word)
+{
+    struct str one = { *candidates, 0 };
+
+    do {
+        one.at += one.n + strspn(one.at + one.n, " ");
+        one.n = strcspn(one.at, " ");
+    } while (one.n && !str_starts(one, word));
+    *candidates = one.at + one.n;
+    return one;
+}
+
+static unsigned char list_matches(struct str word, const char *candidates)
+{
+    struct str one = next_match(&candidates, word);
+
+    if (one.n == 0)
+        return CC_REFRESH_BEEP;
+    for (fputs("\n", stderr); one.n; one = next_match(&candidates, word))
+        fprintf(stderr, "%.*s  ", STR_ARG(one));
+    fputs("\n", stderr);
+    return CC_REDISPLAY;
+}
+
+// Puts in what all candidates that go on like `word` have in common, a blank behind a single one; shows them when that is nothing.
+static unsigned char complete_word(EditLine *edit, struct str word, const char *candidates)
+{
+    const char *rest = candidates;
+    struct str common = next_match(&rest, word), one = next_match(&rest, word);
+    bool single = one.n == 0;
+    char text[64];
+
+    for (; one.n; one = next_match(&rest, word)) {
+        while (!str_starts(one, common))
+            common.n--;
+    }
+    if (common.n <= word.n && !(single && common.n))
+        return list_matches(word, candidates);
+    snprintf(text, sizeof text, "%.*s%s", (int)(common.n - word.n), common.at + word.n, single ? " " : "");
+    return el_insertstr(edit, text) == 0 ? CC_REFRESH : CC_ERROR;
+}
+
+static unsigned char edit_complete(EditLine *edit, int key)
+{
+    struct line_editor *e = NULL;
+    struct str before = before_cursor(edit);
+    size_t from = before.n;
+
+    el_get(edit, EL_CLIENTDATA, &e);
+    const char *candidates = e->candidates(e->arg, before);
+    if (!candidates)
+        return _el_fn_complete(edit, key);
+    while (from && before.at[from - 1] != ' ')
+        from--;
+    return complete_word(edit, str_from_to(before, from, before.n), candidates);
+}
+
+static void edit_bind(struct line_editor *e)
+{
+    el_set(e->edit, EL_ADDFN, "paste", "Take a pasted text", edit_paste);
+    el_set(e->edit, EL_ADDFN, "complete", "Complete a command or a name", edit_complete);
+    el_source(e->edit, NULL);
+    el_set(e->edit, EL_BIND, "\033[200~", "paste", NULL);
+    el_set(e->edit, EL_BIND, "^I", "complete", NULL);
+    terminal_paste_in_brackets(true);
+}
+
 static void edit_open(struct line_editor *e)
 {
     HistEvent event;
@@ -54,7 +165,7 @@ static void edit_open(struct line_editor *e)
     el_set(e->edit, EL_PROMPT, edit_prompt);
     el_set(e->edit, EL_EDITOR, "emacs");
     el_set(e->edit, EL_HIST, history, e->history);
-    el_source(e->edit, NULL);
+    edit_bind(e);
     history(e->history, &event, H_SETSIZE, HISTORY_LINES);
     history(e->history, &event, H_SETUNIQUE, 1);
     if (options_state_path("history", e->path, sizeof e->path))
@@ -73,6 +184,7 @@ static void edit_close(struct line_editor *e)
         history_end(e->history);
     if (e->edit)
         el_end(e->edit);
+    terminal_paste_in_brackets(false);
 }
 
 static bool edit_read(struct line_editor *e)
@@ -113,7 +225,7 @@ static bool read_piece(struct line_editor *e)
     return plain_read(e);
 }
 
-struct line_editor *line_open(void)
+struct line_editor *line_open(line_candidates *candidates, void *arg)
 {
     struct line_editor *e = mem_alloc(sizeof *e);
 
@@ -121,6 +233,8 @@ struct line_editor *line_open(void)
         fail("out of memory for the line editor");
         return NULL;
     }
+    e->candidates = candidates;
+    e->arg = arg;
     e->shown = isatty(STDERR_FILENO) && isatty(STDIN_FILENO);
 #ifdef INGOT_LIBEDIT
     if (e->shown && !options_terminal_is_dumb())
@@ -145,51 +259,88 @@ bool line_is_shown(const struct line_editor *e)
     return e->shown;
 }
 
-// Strips the newline; true when the line ends in a backslash, which is stripped too and replaced by a newline.
-static bool line_goes_on(struct line_editor *e)
+static bool is_typed(const struct line_editor *e)
 {
-    if (e->text.n && e->text.at[e->text.n - 1] == '\n')
-        e->text.n--;
-    if (e->text.n == 0 || e->text.at[e->text.n - 1] != '\\')
-        return false;
-    e->text.at[e->text.n - 1] = '\n';
-    return true;
+    (void)e;
+#ifdef INGOT_LIBEDIT
+    if (e->edit && e->history && e->shown)
+        return el_line(e->edit)->lastchar > el_line(e->edit)->buffer;
+#endif
+    return false;
 }
 
-// The first Ctrl-C throws the line away, the second one leaves.
+// Ctrl-C throws away what was typed. Again, with nothing typed in between, it leaves.
 static enum line_end line_cut(struct line_editor *e)
 {
-    if (interrupts() == 0)
+    unsigned n = interrupts();
+
+    if (n == 0)
         return LINE_CLOSED;
-    if (interrupts() > 1)
+    if (n > 1 || (e->cut && !is_typed(e)))
         return LINE_INTERRUPTED;
     fputs("\n(Ctrl-C again leaves)\n", stderr);
+    interrupts_clear();
     e->text.n = 0;
     e->more = false;
+    e->cut = true;
     return LINE_READ;
+}
+
+// Takes in a piece that begins at `from`; true when the message goes on. A backslash at the end is replaced by a newline; """ at the
+// beginning and the end are taken off.
+static bool line_goes_on(struct line_editor *e, size_t from, bool *block)
+{
+    struct buf *b = &e->text;
+
+    b->n -= b->n > from && b->at[b->n - 1] == '\n';
+    if (from == 0 && b->n >= 3 && !memcmp(b->at, "\"\"\"", 3)) {
+        b->n -= 3;
+        memmove(b->at, b->at + 3, b->n);
+        *block = true;
+    }
+    struct str piece = str_from_to(buf_as_str(b), from, b->n);
+    if (*block && str_ends(piece, STR("\"\"\""))) {
+        b->n -= 3;
+        return false;
+    }
+    if (!*block && !str_ends(piece, STR("\\")))
+        return false;
+    b->n -= !*block;
+    return buf_text(b, "\n");
+}
+
+static enum line_end read_message(struct line_editor *e)
+{
+    bool block = false, done = false;
+    enum line_end end = LINE_READ;
+
+    e->text.n = 0;
+    e->more = false;
+    while (!done && end == LINE_READ) {
+        size_t from = e->text.n;
+        if (!read_piece(e)) {
+            end = line_cut(e);
+            block = false;
+            continue;
+        }
+        e->cut = false;
+        e->more = line_goes_on(e, from, &block);
+        done = !e->more;
+    }
+    return end;
 }
 
 enum line_end line_read(struct line_editor *e, struct str *line)
 {
-    enum line_end end = LINE_READ;
-    bool done = false;
-
     interrupts_clear();
     interrupts_hold(true);
-    e->text.n = 0;
-    e->more = false;
-    while (!done && end == LINE_READ) {
-        if (!read_piece(e))
-            end = line_cut(e);
-        else if (line_goes_on(e))
-            e->more = true;
-        else
-            done = true;
-    }
+    enum line_end end = read_message(e);
     interrupts_hold(false);
     interrupts_clear();
-    if (e->text.failed)
+    if (e->text.failed || !buf_reserve(&e->text, 1))
         end = LINE_CLOSED;
+    else
+        e->text.at[e->text.n] = 0;
     *line = buf_as_str(&e->text);
     if (end != LINE_READ && e->shown)
         fputs("\n", stderr);

@@ -1,8 +1,24 @@
 // reply.c - see reply.h.
+//
+// Thinking is told from the answer where it is shown in another way: less bright on a terminal, or not at all. Then its marks go, too. The
+// text that is kept for the next turn is always what the model wrote: its template knows what to leave out.
 #include "main/reply.h"
 #include <unistd.h>
+#if defined(__APPLE__)
+#include <sys/random.h>
+#endif
+#include "engine/prompt.h"
+#include "engine/verify.h"
 #include "main/out_json.h"
 #include "main/terminal.h"
+
+uint64_t reply_random_seed(void)
+{
+    uint32_t seed = 0;
+
+    (void)!getentropy(&seed, sizeof seed);
+    return seed; // short enough to be typed again
+}
 
 static const char *finish_name(enum ingot_finish finish)
 {
@@ -16,6 +32,86 @@ static void print_json(json_t *line)
     out_text("\n");
 }
 
+// ---- thinking ---------------------------------------------------------------------------------------------------------------
+
+static bool thinking_is(const struct reply *r, const char *how)
+{
+    return !strcmp(r->settings->think, how);
+}
+
+// Whether the template has begun to think for the model.
+static bool prompt_ends_thinking(const struct reply *r, const struct ingot_request_options *options)
+{
+    enum { LAST = 8 };
+    struct engine *engine = engine_of(r->engine);
+    struct token_ids ids = { 0 };
+    struct buf text = { 0 };
+    struct err err;
+
+    if (prompt_tokens(engine, options, &ids, &err)) {
+        size_t from = ids.n > LAST ? ids.n - LAST : 0;
+        struct token_ids last = { .ids = ids.ids + from, .n = ids.n - from };
+        tokenizer_decode(engine->tokenizer, &last, true, &text);
+    }
+    while (text.n && (text.at[text.n - 1] == '\n' || text.at[text.n - 1] == ' '))
+        text.n--;
+    bool ends = str_ends(buf_as_str(&text), STR("<think>"));
+    token_ids_free(&ids);
+    buf_free(&text);
+    return ends;
+}
+
+static void parts_begin(struct reply *r, const struct ingot_request_options *options)
+{
+    bool dims = thinking_is(r, "dim") && *terminal_dim(STDOUT_FILENO);
+
+    r->parts = options->messages && !r->settings->json && (dims || thinking_is(r, "hide"));
+    if (r->parts)
+        speech_begin(&r->speech, &(struct speech_options){ .reasoning_open = prompt_ends_thinking(r, options) });
+}
+
+static void set_dim(struct reply *r, bool dim)
+{
+    if (dim != r->is_dim)
+        out_text(dim ? terminal_dim(STDOUT_FILENO) : terminal_plain(STDOUT_FILENO));
+    r->is_dim = dim;
+}
+
+static void parts_print(struct reply *r)
+{
+    struct speech_piece piece;
+
+    while (speech_next(&r->speech, &piece)) {
+        bool thinks = piece.kind == PIECE_REASONING;
+        if (thinks && thinking_is(r, "hide"))
+            continue;
+        if (!thinks && r->is_dim)
+            out_text("\n\n");
+        set_dim(r, thinks);
+        out_model_text(piece.text.at, piece.text.n);
+    }
+}
+
+static void parts_end(struct reply *r)
+{
+    if (!r->parts)
+        return;
+    speech_finish(&r->speech);
+    parts_print(r);
+    set_dim(r, false);
+    speech_release(&r->speech);
+}
+
+// ---- one answer -------------------------------------------------------------------------------------------------------------
+
+static void print_text(struct reply *r, const struct ingot_event *event)
+{
+    if (!r->parts)
+        out_model_text(event->text, event->n_bytes);
+    else if (speech_push(&r->speech, (struct str){ event->text, event->n_bytes }))
+        parts_print(r);
+}
+
 static bool on_event(void *arg, const struct ingot_event *event)
 {
     struct reply *r = arg;
@@ -27,7 +123,7 @@ static bool on_event(void *arg, const struct ingot_event *event)
     else if (r->settings->json && event->n_bytes)
         print_json(json_pack("{s:s%}", "text", event->text, event->n_bytes));
     else if (!r->settings->json)
-        out_model_text(event->text, event->n_bytes);
+        print_text(r, event);
     out_flush();
     return interrupts() == 0 && out_state() == OUT_OPEN;
 }
@@ -62,17 +158,18 @@ static void print_figures(const struct ingot_result *result)
 {
     uint32_t n_read = result->n_prompt - result->n_reused;
 
-    fprintf(stderr, "prompt %u tokens", result->n_prompt);
+    fprintf(stderr, "%sprompt %u tokens", terminal_dim(STDERR_FILENO), result->n_prompt);
     if (result->n_reused)
         fprintf(stderr, " (%u reused)", result->n_reused);
     fprintf(stderr, ", %.1f tok/s; first token after %.1f ms; answer %u tokens", rate(n_read, result->prefill_ms),
             result->first_token_ms, result->n_generated);
     if (result->n_generated > 1)
         fprintf(stderr, ", %.1f tok/s", rate(result->n_generated - 1, result->decode_ms));
-    fprintf(stderr, "%s\n",
+    fprintf(stderr, "%s%s\n",
             result->finish == INGOT_FINISH_LENGTH      ? "; cut at the limit"
             : result->finish == INGOT_FINISH_CANCELLED ? "; stopped"
-                                                       : "");
+                                                       : "",
+            terminal_plain(STDERR_FILENO));
 }
 
 static struct ingot_request_options request_options(const struct reply *r)
@@ -92,7 +189,7 @@ static struct ingot_request_options request_options(const struct reply *r)
         .penalty_window = s->repeat_last_n,
         .seed = s->seed,
     };
-    options.max_tokens = s->n_predict;
+    options.max_tokens = s->n_predict == UINT32_MAX ? 0 : s->n_predict;
     options.stop = s->stop.at;
     options.n_stop = s->stop.n;
     options.ignore_eos = s->ignore_eos;
@@ -113,9 +210,11 @@ int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_
     r->text.n = 0;
     r->result = (struct ingot_result){ 0 };
     interrupts_clear();
+    parts_begin(r, &options);
     bool ok = ingot_generate(r->engine, &options, on_event, r, &r->result, &error);
     if (!ok && r->result.finish == INGOT_FINISH_NONE)
         r->result = (struct ingot_result){ .finish = INGOT_FINISH_ERROR, .error = error };
+    parts_end(r);
     if (r->settings->json)
         print_json_end(r);
     else if (r->text.n && r->text.at[r->text.n - 1] != '\n')

@@ -2,6 +2,7 @@
 #pragma once
 #include "ingot.h"
 #include "main/settings.h"
+#include "text/speech.h"
 
 struct reply {
     struct ingot_engine *engine;
@@ -10,7 +11,10 @@ struct reply {
     struct buf text;                   // the answer; freed by the caller
     const char *grammar, *json_schema; // that answers follow; NULL: none
     struct ingot_result result;
+    struct speech speech; // what is thinking and what is answer; when `parts`
+    bool parts, is_dim;
 };
 
+uint64_t reply_random_seed(void);
 // Answers the messages, or continues the text when there are none. Returns the exit status; stopped by Ctrl-C is STATUS_OK.
 int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_messages, const char *text);

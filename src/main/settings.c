@@ -59,15 +59,26 @@ static const struct option prompt_options[] = {
     { "-st --single-turn", OPTION_FLAG, AT(one_turn), NULL, NULL, 0, 0, NULL, "leave a chat after the first answer" },
     { "-no-cnv --no-chat --no-conversation", OPTION_FLAG, AT(no_chat), NULL, NULL, 0, 0, NULL, "continue the text as it is, without the chat template" },
     { "-sp --special", OPTION_FLAG, AT(special), NULL, NULL, 0, 0, NULL, "with --no-chat: control tokens written in the prompt count as such" },
+    { 0 },
+};
+
+// A chat can change these, and those of sampling_options.
+static const struct option answer_options[] = {
     { "-n --predict --n-predict", OPTION_U32, AT(n_predict), "N", "0", 0, 0, "-1 -2", "tokens of an answer at most; 0 or -1: to the end of the context" },
     { "-r --stop --reverse-prompt", OPTION_LIST, AT(stop), "TEXT", NULL, 0, 0, NULL, "end the answer before TEXT; may be given more than once" },
+    { "--ignore-eos", OPTION_FLAG, AT(ignore_eos), NULL, NULL, 0, 0, NULL, "go on when the model says that it is done" },
+    { "--think", OPTION_CHOICE, AT(think), "HOW", "dim", 0, 0, "dim hide show", "thinking on a terminal: less bright and without its marks, not at all, or as the model writes it; hide leaves it out of a pipe, too" },
+    { "--no-shift --no-context-shift", OPTION_FLAG, AT(no_shift), NULL, NULL, 0, 0, NULL, "refuse a message when the context is full, instead of leaving out the oldest turns" },
+    { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "only the answer: no line on the model before it, none of figures after it" },
+    { 0 },
+};
+
+static const struct option form_options[] = {
     { "--grammar", OPTION_STRING, AT(grammar), "GBNF", NULL, 0, 0, NULL, "the answer follows this grammar" },
     { "--grammar-file", OPTION_STRING, AT(grammar_file), "FILE", NULL, 0, 0, NULL, "the answer follows the grammar in FILE" },
     { "-j --json-schema", OPTION_STRING, AT(json_schema), "SCHEMA", NULL, 0, 0, NULL, "the answer is JSON that fulfils this schema" },
     { "-jf --json-schema-file", OPTION_STRING, AT(json_schema_file), "FILE", NULL, 0, 0, NULL, "the answer is JSON that fulfils the schema in FILE" },
-    { "--ignore-eos", OPTION_FLAG, AT(ignore_eos), NULL, NULL, 0, 0, NULL, "go on when the model says that it is done" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object per line instead of text" },
-    { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "only the answer: no line on the model before it, none of figures after it" },
     { 0 },
 };
 
@@ -172,13 +183,14 @@ static const struct option trace_options[] = {
 // clang-format on
 
 static const struct option_group general = { "General", general_options }, model = { "Model and device", model_options },
-                                 prompt = { "Prompt and answer", prompt_options }, sampling = { "Sampling", sampling_options },
+                                 prompt = { "Prompt", prompt_options }, sampling = { "Sampling", sampling_options },
                                  bench = { "Tests", bench_options }, inspect = { "What to show", inspect_options },
                                  tokenize = { "Text", tokenize_options }, doctor = { "Report", doctor_options },
                                  serve = { "Server", serve_options }, quantize = { "Work", quantize_options },
                                  synth = { "File", synth_options }, verify = { "Check", verify_options },
                                  trace = { "Looking inside", trace_options }, names = { "Models by name", name_options },
-                                 pull = { "Pull", pull_options }, cache = { "Kept prompts", cache_options };
+                                 pull = { "Pull", pull_options }, cache = { "Kept prompts", cache_options },
+                                 answer = { "Answer", answer_options }, form = { "Form of the answer", form_options };
 
 // clang-format off
 static const char run_text[] =
@@ -224,7 +236,7 @@ static const char rm_text[] = "user/repo takes out all of a repository, user/rep
                               "  ingot rm user/repo:Q8_0";
 
 static const struct option_verb verbs[] = {
-    { "run", "[MODEL]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &sampling, &model, &cache, &names, &trace, &general, &llama_common, &llama_answer, &llama_run } },
+    { "run", "[MODEL]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &answer, &form, &sampling, &model, &cache, &names, &trace, &general, &llama_common, &llama_answer, &llama_run } },
     { "bench", NULL, "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &names, &general, &llama_bench, &llama_common } },
     { "inspect", "[FILE]", "Shows what a model file holds and the memory it needs", NULL, { &inspect, &names, &general } },
     { "tokenize", "[TEXT]", "Shows the tokens of a text", NULL, { &tokenize, &names, &general } },
@@ -241,6 +253,10 @@ static const struct option_verb verbs[] = {
     { "completion", "SHELL", "Prints the completion for bash, zsh or fish", NULL, { &general } },
 };
 // clang-format on
+
+const struct option_verb ingot_chat_settings = {
+    "/set", "NAME VALUE", "Changes a setting of a chat", NULL, { &sampling, &answer }
+};
 
 const struct option_program ingot_program = {
     "ingot",

@@ -46,6 +46,7 @@ struct settings {
 };
 
 extern const struct option_program ingot_program;
+extern const struct option_verb ingot_chat_settings;                                              // what a chat can change
 extern const struct option_group llama_common, llama_answer, llama_run, llama_serve, llama_bench; // settings_llama.c
 
 struct call {

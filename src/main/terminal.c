@@ -228,6 +228,73 @@ void progress_end(struct progress *p)
     *p = (struct progress){ .what = p->what };
 }
 
+// ---- the terminal of a chat -------------------------------------------------------------------------------------------------
+
+static volatile sig_atomic_t in_brackets, is_quiet;
+static struct termios usual; // when is_quiet
+
+static void handle(int signal, void (*handler)(int))
+{
+    struct sigaction action = { .sa_handler = handler };
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, NULL);
+}
+
+// By a signal's handler too: nothing here but system calls.
+static void put_back(void)
+{
+    if (is_quiet && in_brackets)
+        (void)!write(STDERR_FILENO, "\033[0m", 4); // an answer may be in the middle of its thinking
+    terminal_echo(true);
+    terminal_paste_in_brackets(false);
+}
+
+static void on_end(int signal)
+{
+    put_back();
+    handle(signal, SIG_DFL);
+    raise(signal); // when this handler has returned
+}
+
+void terminal_paste_in_brackets(bool on)
+{
+    static const char sequences[2][9] = { "\033[?2004l", "\033[?2004h" };
+
+    if (on != (bool)in_brackets)
+        (void)!write(STDERR_FILENO, sequences[on], 8);
+    if (on) {
+        handle(SIGTERM, on_end);
+        handle(SIGHUP, on_end);
+    }
+    in_brackets = on;
+}
+
+void terminal_echo(bool on)
+{
+    struct termios silent;
+
+    if (on && is_quiet)
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &usual);
+    if (!on && !is_quiet) {
+        if (tcgetattr(STDIN_FILENO, &usual) != 0)
+            return;
+        silent = usual;
+        silent.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &silent);
+    }
+    is_quiet = !on;
+}
+
+const char *terminal_dim(int fd)
+{
+    return isatty(fd) && options_terminal_has_style() ? "\033[2m" : "";
+}
+
+const char *terminal_plain(int fd)
+{
+    return isatty(fd) && options_terminal_has_style() ? "\033[0m" : "";
+}
+
 // ---- signals ----------------------------------------------------------------------------------------------------------------
 
 static void on_interrupt(int signal)
@@ -236,6 +303,7 @@ static void on_interrupt(int signal)
     if (++n_interrupts < 2 || held)
         return;
     (void)!write(STDERR_FILENO, "\n", 1);
+    put_back();
     _exit(STATUS_INTERRUPTED);
 }
 
@@ -244,14 +312,8 @@ static void on_bus_error(int signal)
 {
     (void)signal;
     (void)!write(STDERR_FILENO, bus_message, strlen(bus_message));
+    put_back();
     _exit(STATUS_ERROR);
-}
-
-static void handle(int signal, void (*handler)(int))
-{
-    struct sigaction action = { .sa_handler = handler };
-    sigemptyset(&action.sa_mask);
-    sigaction(signal, &action, NULL);
 }
 
 void signals_install(void)

@@ -38,6 +38,12 @@ void interrupts_hold(bool held);
 // From now on Ctrl-C, however often, and SIGTERM ask the work to end: half a file must not stay behind.
 void interrupts_end_work(void);
 
+// What a chat changes about the terminal. Whatever ends the program puts it back.
+void terminal_paste_in_brackets(bool on);
+void terminal_echo(bool on); // whether what is typed is shown
+// Before and after text of less weight; "" where there is no terminal or it has no styles.
+const char *terminal_dim(int fd);
+const char *terminal_plain(int fd);
 size_t terminal_columns(int fd); // 80 when fd is no terminal
 
 // "1.4 GiB"; returns text.

@@ -1,11 +1,7 @@
-// verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in conversation.c.
-#include <unistd.h>
-#if defined(__APPLE__)
-#include <sys/random.h>
-#endif
+// verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in chat_loop.c.
 #include "base/file.h"
 #include "engine/verify.h"
-#include "main/conversation.h"
+#include "main/chat_loop.h"
 #include "main/loading.h"
 #include "main/reply.h"
 #include "main/terminal.h"
@@ -36,14 +32,6 @@ static bool read_option(const char *text, const char *file, struct buf *to)
     return !file || file_read(to, file, MAX_TEXT_BYTES, &err) || (fail(err.message), false);
 }
 
-static uint64_t random_seed(void)
-{
-    uint32_t seed = 0;
-
-    (void)!getentropy(&seed, sizeof seed);
-    return seed; // short enough to be typed again
-}
-
 // Who answers, before it does: nobody shall take the toy for a model of theirs.
 static void tell_model(const struct reply *r)
 {
@@ -55,16 +43,16 @@ static void tell_model(const struct reply *r)
     if (r->settings->model)
         fprintf(stderr, "%s, %s, on %s, context %u", info.model_name, info.format, info.device, info.n_context);
     else
-        fprintf(stderr,
-                "%s, the toy inside ingot (%.1f M parameters, knows nothing; ingot run MODEL takes a real one), context %u",
-                info.model_name, (double)info.n_parameters * 1e-6, info.n_context);
+        fprintf(stderr, "%s, the toy inside ingot ('ingot run MODEL' takes a real one), context %u", info.model_name,
+                info.n_context);
     if (r->settings->temperature > 0)
         fprintf(stderr, ", seed %llu", (unsigned long long)r->settings->seed);
     fputs("\n", stderr);
 }
 
-static int answer(struct reply *r, const struct buf *prompt, bool given)
+static int answer(struct chat_loop *loop, const struct buf *prompt, bool given)
 {
+    struct reply *r = loop->reply;
     const struct settings *s = r->settings;
     struct buf grammar = { 0 }, schema = { 0 };
     int status = STATUS_ERROR;
@@ -73,7 +61,7 @@ static int answer(struct reply *r, const struct buf *prompt, bool given)
         r->grammar = grammar.n ? grammar.at : NULL;
         r->json_schema = schema.n ? schema.at : NULL;
         tell_model(r);
-        status = given && !s->chat ? answer_once(r, prompt->at) : talk(r, given ? prompt->at : NULL);
+        status = given && !s->chat ? answer_once(r, prompt->at) : chat_loop_run(loop, given ? prompt->at : NULL);
     }
     buf_free(&r->text);
     buf_free(&grammar);
@@ -81,7 +69,7 @@ static int answer(struct reply *r, const struct buf *prompt, bool given)
     return status;
 }
 
-static int run(const struct settings *s, struct buf *prompt)
+static int run(struct settings *s, struct arena *arena, struct buf *prompt)
 {
     bool given;
 
@@ -93,7 +81,8 @@ static int run(const struct settings *s, struct buf *prompt)
     if (!engine)
         return interrupts() ? STATUS_INTERRUPTED : STATUS_ERROR;
     struct reply r = { .engine = engine, .settings = s };
-    int status = answer(&r, prompt, given);
+    struct chat_loop loop = { .reply = &r, .settings = s, .arena = arena };
+    int status = answer(&loop, prompt, given);
     if (s->trace)
         engine_trace(engine_of(engine), stderr);
     ingot_engine_close(engine);
@@ -111,12 +100,10 @@ int verb_run(const struct call *call)
         return STATUS_ERROR;
     s.system = system.n ? system.at : NULL;
     if (s.seed == UINT64_MAX)
-        s.seed = random_seed();
-    if (s.n_predict == UINT32_MAX)
-        s.n_predict = 0;
+        s.seed = reply_random_seed();
     int status = s.no_chat && s.system
                      ? fail_usage("--system has no place in a text without chat template: leave out --no-chat or --system")
-                     : run(&s, &prompt);
+                     : run(&s, call->arena, &prompt);
     buf_free(&prompt);
     buf_free(&system);
     return status;

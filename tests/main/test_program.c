@@ -220,6 +220,10 @@ static void an_answer_follows_its_grammar(void **state)
     expect_error("run -q -p hello --grammar root::=root", 1, "left recursive");
     expect_error("run -q -p hello --json-schema {\"not\":{}}", 1, "'not'");
     expect_error("run -q -p hello --grammar-file /no/such/file", 1, "/no/such/file");
+    struct outcome hidden = run_with("run -p hello -q --think hide --grammar root::=\"<think>hm</think>yes\"", "");
+    assert_string_equal(hidden.out.at, "yes\n");
+    outcome_free(&hidden);
+    expect(run_with("run -p hello -q --grammar root::=\"<think>hm</think>yes\"", ""), 0, "<think>hm</think>yes\n", "");
 }
 
 static void a_closed_pipe_ends_quietly(void **state)
@@ -298,90 +302,6 @@ static void a_file_that_is_cut_short_is_told(void **state)
     collect(&r, &o);
     expect(o, 1, "", "was cut short while it was in use");
     copy_golden("model.safetensors");
-}
-
-// A terminal for stdin and stderr, a pipe for stdout.
-static int open_terminal(int *theirs)
-{
-    int ours = posix_openpt(O_RDWR | O_NOCTTY);
-
-    assert_true(ours >= 0 && grantpt(ours) == 0 && unlockpt(ours) == 0);
-    *theirs = open(ptsname(ours), O_RDWR | O_NOCTTY);
-    assert_true(*theirs >= 0);
-    setenv("TERM", "xterm", 1);
-    return ours;
-}
-
-// Reads from the terminal until `part` was seen.
-static void await(int terminal, struct buf *seen, const char *part)
-{
-    struct pollfd fd = { terminal, POLLIN, 0 };
-    char piece[1024];
-
-    while (!seen->at || !strstr(seen->at, part)) {
-        if (poll(&fd, 1, 20000) <= 0)
-            fail_msg("'%s' did not come; seen: %s", part, seen->at ? seen->at : "");
-        ssize_t n = read(terminal, piece, sizeof piece);
-        assert_true(n > 0);
-        buf_append(seen, piece, (size_t)n);
-    }
-    seen->n = 0;
-    seen->at[0] = 0;
-}
-
-static void type_text(int terminal, const char *text)
-{
-    assert_int_equal(write(terminal, text, strlen(text)), (ssize_t)strlen(text));
-}
-
-static void a_terminal_chats(void **state)
-{
-    int theirs, terminal = open_terminal(&theirs);
-    struct buf seen = { 0 };
-    struct outcome o = { 0 };
-    (void)state;
-
-    struct running r = start("run -m @ -n 4 --ignore-eos", (struct streams){ theirs, -1, theirs });
-    close(theirs);
-    await(terminal, &seen, "> ");
-    type_text(terminal, "/help\n");
-    await(terminal, &seen, "/clear");
-    type_text(terminal, "hello\n");
-    await(terminal, &seen, "answer 4 tokens");
-    type_text(terminal, "more\n");
-    await(terminal, &seen, "reused)");
-    type_text(terminal, "/nope\n");
-    await(terminal, &seen, "'/nope' is not a command");
-    type_text(terminal, "/exit\n");
-    collect(&r, &o);
-    assert_null(strstr(o.out.at, "> "));
-    assert_int_equal(o.out.at[o.out.n - 1], '\n');
-    expect(o, 0, "", "");
-    buf_free(&seen);
-    close(terminal);
-}
-
-static void ctrl_c_twice_leaves_a_chat(void **state)
-{
-    int theirs, terminal = open_terminal(&theirs);
-    struct buf seen = { 0 };
-    struct outcome o = { 0 };
-    (void)state;
-
-    struct running r = start("run -m @ -n 4", (struct streams){ theirs, -1, theirs });
-    close(theirs);
-    await(terminal, &seen, "> ");
-    type_text(terminal, "w");
-    await(terminal, &seen, "w");
-    usleep(200000); // it has to wait for the next key, or the signal comes too early to end a read
-    kill(r.pid, SIGINT);
-    await(terminal, &seen, "Ctrl-C again leaves");
-    usleep(200000);
-    kill(r.pid, SIGINT);
-    collect(&r, &o);
-    expect(o, 130, "", "");
-    buf_free(&seen);
-    close(terminal);
 }
 
 static void completions_and_man_page_parse(void **state)
@@ -511,8 +431,6 @@ int main(void)
         cmocka_unit_test(ctrl_c_stops_the_answer),
         cmocka_unit_test(sigterm_leaves_no_half_file),
         cmocka_unit_test(a_file_that_is_cut_short_is_told),
-        cmocka_unit_test(a_terminal_chats),
-        cmocka_unit_test(ctrl_c_twice_leaves_a_chat),
         cmocka_unit_test(completions_and_man_page_parse),
         cmocka_unit_test(json_outputs_parse),
         cmocka_unit_test(bench_speaks_llama_bench),

@@ -1,0 +1,125 @@
+// chat_loop.c - see chat_loop.h. The commands are in chat_command.c.
+#include "main/chat_loop.h"
+#include "main/terminal.h"
+
+// The oldest turns go when less than an eighth of the context is left for the answer, until there are three eighths: each time something is
+// left out, the rest has to be read again.
+static bool make_room(struct chat_loop *loop)
+{
+    struct conversation *c = &loop->conversation;
+    struct ingot_engine_info info;
+    uint32_t n_before = c->n_dropped, n_tokens;
+    struct err err;
+
+    ingot_engine_info(loop->reply->engine, &info);
+    const struct conversation_room room = { info.n_context / 8, info.n_context / 8 * 3, loop->settings->no_shift };
+    if (!conversation_fit(c, loop->reply->engine, room, &n_tokens, &err)) {
+        fail(err.message);
+        return false;
+    }
+    if (c->n_dropped > n_before)
+        fprintf(stderr, "(the context of %u tokens is full: the oldest turns are forgotten, %u of them; %u tokens are kept)\n",
+                info.n_context, c->n_dropped - n_before, n_tokens);
+    return true;
+}
+
+static void count_answer(struct chat_loop *loop)
+{
+    const struct ingot_result *result = &loop->reply->result;
+
+    loop->n_answers++;
+    loop->n_context_used = result->n_prompt + result->n_generated;
+    loop->n_read += result->n_prompt - result->n_reused;
+    loop->n_generated += result->n_generated;
+    loop->prefill_ms += result->prefill_ms;
+    loop->decode_ms += result->decode_ms;
+}
+
+// Answers the conversation, which ends with a message of the user. One that could not be answered is taken back.
+static void ask(struct chat_loop *loop)
+{
+    struct conversation *c = &loop->conversation;
+    struct reply *r = loop->reply;
+    size_t question = conversation_last_user(c);
+    bool ok = make_room(loop);
+
+    if (ok) {
+        question = conversation_last_user(c);
+        terminal_echo(false);
+        ok = reply_print(r, c->at, c->n, NULL) == STATUS_OK && r->result.n_generated > 0;
+        terminal_echo(true);
+    }
+    if (ok) {
+        count_answer(loop);
+        ok = conversation_add(c, "assistant", r->text.at ? r->text.at : "");
+    }
+    if (!ok)
+        conversation_cut(c, question);
+}
+
+// What was attached goes before the message.
+static void ask_message(struct chat_loop *loop, struct str line)
+{
+    struct buf message = { 0 };
+
+    buf_str(&message, buf_as_str(&loop->attached));
+    buf_str(&message, line);
+    if (message.failed)
+        fail("out of memory for the message");
+    else if (conversation_add(&loop->conversation, "user", message.at))
+        ask(loop);
+    loop->attached.n = 0;
+    buf_free(&message);
+}
+
+// False: the chat is over.
+static bool take_line(struct chat_loop *loop, struct str line)
+{
+    enum chat_next next = line.n && line.at[0] == '/' ? chat_command(loop, line) : CHAT_MESSAGE;
+
+    if (next == CHAT_ASK)
+        ask(loop);
+    else if (next == CHAT_MESSAGE && line.n)
+        ask_message(loop, line);
+    bool answered = next == CHAT_ASK || (next == CHAT_MESSAGE && line.n);
+    return next != CHAT_LEAVE && out_state() == OUT_OPEN && !(answered && loop->settings->one_turn);
+}
+
+static int converse(struct chat_loop *loop, const char *first)
+{
+    enum line_end end = LINE_READ;
+    struct str line;
+
+    if (first)
+        ask_message(loop, str_from(first));
+    if (out_state() != OUT_OPEN || (first && loop->settings->one_turn))
+        return out_finish();
+    do
+        end = line_read(loop->editor, &line);
+    while (end == LINE_READ && take_line(loop, line));
+    return end == LINE_INTERRUPTED ? STATUS_INTERRUPTED : out_finish();
+}
+
+int chat_loop_run(struct chat_loop *loop, const char *first)
+{
+    struct reply *r = loop->reply;
+    struct ingot_error error;
+    int status = STATUS_ERROR;
+
+    if (loop->settings->no_chat)
+        return fail_usage("--no-chat needs a text: give one with -p, -f or a pipe");
+    r->session = ingot_session_create(r->engine, &error);
+    if (!r->session)
+        return fail(error.message);
+    loop->editor = line_open(chat_command_candidates, loop);
+    if (loop->editor && conversation_set_system(&loop->conversation, loop->settings->system)) {
+        if (line_is_shown(loop->editor))
+            fputs("/help lists the commands.\n", stderr);
+        status = converse(loop, first);
+    }
+    line_close(loop->editor);
+    conversation_free(&loop->conversation);
+    buf_free(&loop->attached);
+    ingot_session_free(r->session);
+    return status;
+}

@@ -1,0 +1,36 @@
+// chat_loop.h - the chat on a terminal: messages in, answers out, until somebody leaves.
+//
+// What the user types is edited on stderr, so that stdout carries answers only. The whole conversation goes to the engine each time; its
+// session knows the part that it has seen already.
+#pragma once
+#include "main/conversation.h"
+#include "main/line.h"
+#include "main/reply.h"
+
+struct chat_loop {
+    struct reply *reply;
+    struct settings *settings; // the reply's; /set changes them
+    struct arena *arena;       // of values that were set
+    struct line_editor *editor;
+    struct conversation conversation;
+    struct buf attached; // texts of files, for the next message
+    // of all answers so far
+    uint32_t n_answers, n_context_used;
+    uint64_t n_read, n_generated;
+    double prefill_ms, decode_ms;
+};
+
+// Reads messages and answers them until /exit, the end of input, or Ctrl-C twice in a row; `first` is the first one, or NULL. Returns
+// the exit status.
+int chat_loop_run(struct chat_loop *loop, const char *first);
+
+// What to do after a line that begins with a slash.
+enum chat_next {
+    CHAT_MESSAGE, // it is no command
+    CHAT_READ,    // it was done
+    CHAT_ASK,     // the conversation ends with a message that wants an answer
+    CHAT_LEAVE,
+};
+enum chat_next chat_command(struct chat_loop *loop, struct str line);
+// What Tab may complete; see line.h.
+const char *chat_command_candidates(void *arg, struct str before);

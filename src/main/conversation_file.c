@@ -1,0 +1,115 @@
+// conversation_file.c - a conversation on disk, as JSON that other programs' chats have too. See conversation.h.
+#include <jansson.h>
+#include "base/file.h"
+#include "main/conversation.h"
+
+enum { MAX_BYTES = 1 << 26, MAX_MESSAGES = 100000 };
+
+// The role as a word that outlives the JSON; NULL when it is none that a chat has.
+static const char *role_of(const json_t *message)
+{
+    static const char *const roles[] = { "system", "user", "assistant" };
+    const char *role = json_string_value(json_object_get(message, "role"));
+
+    for (int i = 0; role && i < 3; i++) {
+        if (!strcmp(role, roles[i]))
+            return roles[i];
+    }
+    return NULL;
+}
+
+static bool add(struct conversation *c, size_t i, const json_t *message, struct err *err)
+{
+    const char *role = role_of(message), *content = json_string_value(json_object_get(message, "content"));
+
+    if (!role || !content || strlen(content) != json_string_length(json_object_get(message, "content")))
+        return err_set(err, ERR_INPUT, "message %zu: expected a role (system, user or assistant) and a text as content", i);
+    if (i > 0 && !strcmp(role, "system"))
+        return err_set(err, ERR_INPUT, "message %zu: a system message is expected at the beginning only", i);
+    return conversation_add(c, role, content) || err_memory(err, "the conversation");
+}
+
+static bool add_all(struct conversation *c, const json_t *messages, struct err *err)
+{
+    if (!json_is_array(messages))
+        return err_set(err, ERR_INPUT, "found no array \"messages\": this is no saved chat");
+    if (json_array_size(messages) > MAX_MESSAGES)
+        return err_set(err, ERR_LIMIT, "%zu messages; at most %d are read", json_array_size(messages), MAX_MESSAGES);
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        if (!add(c, i, json_array_get(messages, i), err))
+            return false;
+    }
+    return true;
+}
+
+static bool parse(struct conversation *c, struct str json, struct err *err)
+{
+    struct conversation read = { 0 };
+    json_error_t error;
+    json_t *root = json_loadb(json.at, json.n, JSON_REJECT_DUPLICATES, &error);
+
+    if (!root)
+        return err_set(err, ERR_INPUT, "line %d: %s", error.line, error.text);
+    bool ok = add_all(&read, json_is_array(root) ? root : json_object_get(root, "messages"), err);
+    json_decref(root);
+    if (!ok) {
+        conversation_free(&read);
+        return false;
+    }
+    conversation_free(c);
+    *c = read;
+    return true;
+}
+
+bool conversation_load(struct conversation *c, const char *path, struct err *err)
+{
+    struct buf text = { 0 };
+    bool ok = file_read(&text, path, MAX_BYTES, err);
+
+    if (ok && !parse(c, buf_as_str(&text), err))
+        ok = err_prefix(err, "%.200s", path);
+    buf_free(&text);
+    return ok;
+}
+
+// A name that was meant for something else, such as the file of a draft, must not lose what is in it.
+static bool may_write(const char *path, struct err *err)
+{
+    struct conversation old = { 0 };
+    bool ok = !file_exists(path) || conversation_load(&old, path, err);
+
+    conversation_free(&old);
+    return ok || err_set(err, ERR_INPUT, "%.200s is there and is no saved chat: name another file", path);
+}
+
+static json_t *to_json(const struct conversation *c)
+{
+    json_t *messages = json_array();
+
+    for (size_t i = 0; i < c->n; i++)
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", c->at[i].role, "content", c->at[i].content));
+    return json_pack("{s:o}", "messages", messages);
+}
+
+static int write_piece(const char *bytes, size_t n, void *writer)
+{
+    file_write(writer, bytes, n);
+    return 0;
+}
+
+bool conversation_save(const struct conversation *c, const char *path, struct err *err)
+{
+    struct file_writer writer;
+
+    if (!may_write(path, err) || !file_create(&writer, path, err))
+        return false;
+    json_t *json = to_json(c);
+    bool ok = json_array_size(json_object_get(json, "messages")) == c->n &&
+              json_dump_callback(json, write_piece, &writer, JSON_INDENT(1)) == 0;
+    json_decref(json);
+    file_write(&writer, "\n", 1);
+    if (ok)
+        return file_commit(&writer, err);
+    file_abort(&writer);
+    return err_memory(err, "the conversation");
+}
