@@ -128,6 +128,12 @@ static struct peer_figures peer_figures(const struct bench_row *row, const doubl
     return f;
 }
 
+// Rounds run both programs one after the other: when their ratios are far apart, something else ran beside them.
+static bool is_restless(const struct peer_figures *f)
+{
+    return f->most > 1.1 * f->least;
+}
+
 static void md_peers(const struct bench_report *r, const struct bench_row *row)
 {
     const struct option_list *peers = &r->settings->peers;
@@ -138,6 +144,9 @@ static void md_peers(const struct bench_report *r, const struct bench_row *row)
         struct peer_figures f = peer_figures(row, row->peer_ts + i * r->settings->repetitions);
         if (peers->n > 1)
             snprintf(number, sizeof number, " %zu", i + 1);
+        if (is_restless(&f))
+            out_printf("%s: restless: the ratio of single rounds moves by %.0f %%; this sitting says little\n", test,
+                       100 * (f.most / f.least - 1));
         out_printf("%s: peer%s %.2f \302\261 %.2f t/s; ingot / peer%s = %.2f (medians; rounds %.2f to %.2f)\n", test, number,
                    f.mean, f.stddev, number, f.ratio, f.least, f.most);
     }
@@ -217,6 +226,7 @@ static void set_peers(json_t *o, const struct bench_report *r, const struct benc
         set_of_peer(o, i, "_ratio", json_real(f.ratio));
         set_of_peer(o, i, "_ratio_min", json_real(f.least));
         set_of_peer(o, i, "_ratio_max", json_real(f.most));
+        set_of_peer(o, i, "_restless", json_boolean(is_restless(&f)));
     }
 }
 
@@ -249,6 +259,8 @@ static void csv_value(const json_t *value)
         out_printf("%lld", (long long)json_integer_value(value));
     else if (json_is_real(value))
         out_printf("%.6f", json_real_value(value));
+    else if (json_is_boolean(value))
+        out_printf("%d", json_is_true(value));
     for (const char *c = json_string_value(value); c && *c; c++)
         out_printf("%s%c", *c == '"' ? "\"" : "", *c);
     out_text("\"");
