@@ -126,12 +126,16 @@ void options_help_program(const struct option_program *program, size_t width, st
 
 // ---- man page ---------------------------------------------------------------------------------------------------------------
 
-// Text for roff: backslashes and hyphens are escaped, a line does not begin with a control character, an empty line is .PP.
+// Text for roff: backslashes and hyphens are escaped, a line does not begin with a control character, an empty line is .PP, and lines that
+// begin with a space stay lines of their own.
 static void roff(struct buf *out, const char *text)
 {
-    bool line_start = true;
+    bool line_start = true, example = false;
 
     for (const char *c = text; *c; c++) {
+        if (line_start && example)
+            buf_text(out, ".fi\n");
+        example = example && !line_start;
         if (line_start && *c == '\n') {
             buf_text(out, ".PP\n");
             continue;
@@ -139,8 +143,9 @@ static void roff(struct buf *out, const char *text)
         if (line_start && (*c == '.' || *c == '\''))
             buf_text(out, "\\&");
         if (line_start && *c == ' ') {
-            buf_text(out, ".br\n\\ ");
+            buf_text(out, ".nf\n\\ ");
             line_start = false;
+            example = true;
             continue;
         }
         if (*c == '\\' || *c == '-')
@@ -151,8 +156,8 @@ static void roff(struct buf *out, const char *text)
             buf_append(out, c, 1);
         line_start = *c == '\n';
     }
-    if (!line_start)
-        buf_text(out, "\n");
+    buf_text(out, line_start ? "" : "\n");
+    buf_text(out, example ? ".fi\n" : "");
 }
 
 static void man_option(const struct option *o, struct buf *out)
@@ -173,6 +178,8 @@ static void man_option(const struct option *o, struct buf *out)
 
 static void man_verb(const struct option_program *program, const struct option_verb *verb, struct buf *out)
 {
+    if (!verb->groups[0])
+        return;
     buf_printf(out, ".SH %s %s %s\n", program->name, verb->name, verb->operands ? verb->operands : "");
     roff(out, verb->summary);
     if (verb->text) {
@@ -185,6 +192,19 @@ static void man_verb(const struct option_program *program, const struct option_v
         buf_printf(out, ".SS %s\n", verb->groups[g]->title);
         for (const struct option *o = verb->groups[g]->options; o->flags; o++)
             man_option(o, out);
+    }
+}
+
+// How each verb is called, and in a line what for.
+static void man_overview(const struct option_program *program, struct buf *out)
+{
+    buf_printf(out, ".SH SYNOPSIS\n.B %s\n.I verb\n[flags] [operands]\n.SH DESCRIPTION\n", program->name);
+    roff(out, program->text);
+    buf_text(out, ".SS Verbs\n");
+    for (size_t v = 0; v < program->n_verbs; v++) {
+        const struct option_verb *verb = &program->verbs[v];
+        buf_printf(out, ".TP\n.B %s %s\n", verb->name, verb->operands ? verb->operands : "");
+        roff(out, verb->summary);
     }
 }
 
@@ -231,10 +251,9 @@ static void man_foreigns(const struct option_program *program, struct buf *out)
 
 void options_man(const struct option_program *program, struct buf *out)
 {
-    buf_printf(out, ".TH INGOT 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n.I verb\n[flags]\n", program->name,
-               program->version, program->name, program->summary, program->name);
-    buf_text(out, ".SH DESCRIPTION\n");
-    roff(out, program->text);
+    buf_printf(out, ".TH INGOT 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- %s\n", program->name, program->version, program->name,
+               program->summary);
+    man_overview(program, out);
     for (size_t v = 0; v < program->n_verbs; v++)
         man_verb(program, &program->verbs[v], out);
     buf_text(out,

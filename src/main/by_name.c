@@ -63,10 +63,16 @@ int model_fetch(const struct hub *hub, const struct model_wish *wish, char path[
     return fail(err.message);
 }
 
-// The operand that is a model: the first one of run, inspect and quantize.
+// Verbs whose operand is the model that -m may name as well.
+static bool runs_model(const struct option_verb *verb)
+{
+    return verb->operands && !strcmp(verb->operands, "[MODEL]");
+}
+
+// The operand that is a model.
 static const char **operand_of(const struct option_verb *verb, struct option_operands *operands)
 {
-    bool takes = !strcmp(verb->name, "run") || (!strcmp(verb->name, "inspect") && operands->n == 1) ||
+    bool takes = runs_model(verb) || (!strcmp(verb->name, "inspect") && operands->n == 1) ||
                  (!strcmp(verb->name, "quantize") && operands->n == 3);
     return takes && operands->n ? &operands->at[0] : NULL;
 }
@@ -84,14 +90,16 @@ static int missing(const char *text)
                        text);
 }
 
-// Only a model may follow `run`: a text that is taken for one, or a model for a text, would answer something else than was asked.
-static int check_run(const struct settings *s, const struct option_operands *operands)
+// Only a model may follow: a text that is taken for one, or a model for a text, would answer something else than was asked.
+static int check_model(const struct option_verb *verb, const struct settings *s, const struct option_operands *operands)
 {
+    const char *hint = strcmp(verb->name, "run") ? "" : "; the text of a prompt goes with -p";
+
     if (operands->n > 1)
-        return fail_usage("run: found '%.80s' after the model; the text of a prompt goes with -p", operands->at[1]);
+        return fail_usage("%s: found '%.80s' after the model%s", verb->name, operands->at[1], hint);
     if (operands->n && (s->model || s->hub_name))
-        return fail_usage("run: '%.80s' and '%.80s' name two models; the text of a prompt goes with -p", operands->at[0],
-                          s->hub_name ? s->hub_name : s->model);
+        return fail_usage("%s: '%.80s' and '%.80s' name two models%s", verb->name, operands->at[0],
+                          s->hub_name ? s->hub_name : s->model, hint);
     return STATUS_OK;
 }
 
@@ -109,15 +117,15 @@ static int find(const struct settings *s, const char *text, char path[HUB_PATH])
 int model_by_name(const struct option_verb *verb, struct settings *settings, struct option_operands *operands,
                   struct arena *arena)
 {
-    bool is_run = !strcmp(verb->name, "run");
-    int status = is_run ? check_run(settings, operands) : STATUS_OK;
+    bool runs = runs_model(verb);
+    int status = runs ? check_model(verb, settings, operands) : STATUS_OK;
     const char **operand = settings->hub_name ? NULL : operand_of(verb, operands);
     const char *text = settings->hub_name ? settings->hub_name : operand ? *operand : settings->model;
     char path[HUB_PATH];
 
     if (status != STATUS_OK || !text)
         return status;
-    if (operand && is_run)
+    if (operand && runs)
         settings->model = text;
     if (!settings->hub_name && file_exists(text))
         return STATUS_OK;
@@ -129,6 +137,6 @@ int model_by_name(const struct option_verb *verb, struct settings *settings, str
     if (!found)
         return fail("out of memory");
     settings->alias = settings->alias ? settings->alias : text;
-    *(operand && !is_run ? operand : &settings->model) = found;
+    *(operand && !runs ? operand : &settings->model) = found;
     return STATUS_OK;
 }

@@ -7,7 +7,7 @@ static const struct option general_options[] = {
     { "-h --help", OPTION_FLAG, AT(help), NULL, NULL, 0, 0, NULL, "this help" },
     { "--config", OPTION_STRING, AT(config), "FILE", NULL, 0, 0, NULL, "read options from FILE instead of ~/.config/ingot/config" },
     { "--log", OPTION_CHOICE, AT(log), "LEVEL", "warn", 0, 0, "error warn info debug", "what is told on stderr" },
-    { "-v --verbose --log-verbose", OPTION_FLAG, AT(verbose), NULL, NULL, 0, 0, NULL, "the same as --log info" },
+    { "-v --verbose", OPTION_FLAG, AT(verbose), NULL, NULL, 0, 0, NULL, "the same as --log info" },
     { 0 },
 };
 
@@ -208,8 +208,8 @@ static const char run_text[] =
 static const char bench_text[] =
     "Beside tokens per second: the share of the memory's reading speed, which is probed in the same run, time to first token, and the "
     "time between tokens (p50, p95, p99).\n\n"
-    "  ingot bench -m model.gguf -p 512 -n 128 -r 5\n"
-    "  ingot bench -m model.gguf --peer ./llama-bench\n"
+    "  ingot bench model.gguf -p 512 -n 128 -r 5\n"
+    "  ingot bench model.gguf --peer ./llama-bench\n"
     "  ingot bench --serve http://127.0.0.1:8080 --clients 1,4,16,64 -p 64 -n 64 --svg load.svg";
 
 static const char quantize_text[] =
@@ -221,7 +221,7 @@ static const char serve_text[] =
     "Speaks OpenAI's chat completions, completions, responses and embeddings, Anthropic's messages, and /tokenize, /detokenize, /apply-template, /health, "
     "/metrics; a chat page is at /. One line per request goes to stderr (--log error: none). The first SIGTERM or Ctrl-C lets running "
     "answers finish, the second ends at once.\n\n"
-    "  ingot serve -m model.gguf --port 8080 -np 8\n"
+    "  ingot serve model.gguf --port 8080 -np 8\n"
     "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'";
 
 static const char pull_text[] =
@@ -237,14 +237,14 @@ static const char rm_text[] = "user/repo takes out all of a repository, user/rep
 
 static const struct option_verb verbs[] = {
     { "run", "[MODEL]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &answer, &form, &sampling, &model, &cache, &names, &trace, &general, &llama_common, &llama_answer, &llama_run } },
-    { "bench", NULL, "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &names, &general, &llama_bench, &llama_common } },
+    { "bench", "[MODEL]", "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &names, &general, &llama_bench, &llama_common } },
     { "inspect", "[FILE]", "Shows what a model file holds and the memory it needs", NULL, { &inspect, &names, &general } },
     { "tokenize", "[TEXT]", "Shows the tokens of a text", NULL, { &tokenize, &names, &general } },
     { "quantize", "INPUT OUTPUT TYPE", "Writes a model as a GGUF file with other formats of weights", quantize_text, { &quantize, &general } },
     { "synth", "SHAPE OUTPUT", "Writes a GGUF file with random weights in the shape of a real model", "  ingot synth tinyllama-1.1b tinyllama.gguf --type Q4_0", { &synth, &general } },
-    { "verify", NULL, "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &names, &general } },
+    { "verify", "[MODEL]", "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &names, &general } },
     { "doctor", NULL, "Tells what ingot finds on this machine", NULL, { &doctor, &general } },
-    { "serve", NULL, "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &cache, &names, &general, &llama_common, &llama_answer, &llama_serve } },
+    { "serve", "[MODEL]", "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &cache, &names, &general, &llama_common, &llama_answer, &llama_serve } },
     { "pull", "NAME", "Brings a model by name from the Hugging Face hub into the cache", pull_text, { &pull, &general } },
     { "ls", NULL, "Lists the models in the cache", NULL, { &doctor, &general } },
     { "rm", "NAME...", "Takes models out of the cache", rm_text, { &general } },
@@ -265,12 +265,12 @@ const struct option_program ingot_program = {
     "ingot runs language models on this machine, on its processor or a GPU: as a chat, for one answer, or as a server that "
     "speaks "
     "OpenAI's and Anthropic's protocols. A model is a GGUF file, a safetensors folder, or a name on the Hugging Face hub.\n\n"
-    "  ingot run FILE            a chat with a model of yours\n"
-    "  ingot run user/repo       a chat with a model from the hub, pulled if need be\n"
-    "  ingot run                 a chat with the toy inside ingot, to see it work\n"
-    "  ingot serve -m FILE       the same behind HTTP, with a chat page\n"
-    "  ingot help run            the flags of a verb\n"
-    "  ingot --version           version, commit and how it was built",
+    "  ingot run FILE          a chat with a model of yours\n"
+    "  ingot run user/repo     a chat with a model from the hub\n"
+    "  ingot run               a chat with the toy inside ingot\n"
+    "  ingot serve FILE        the same behind HTTP, with a chat page\n"
+    "  ingot help run          the flags of a verb\n"
+    "  ingot --version         version, commit and how it was built",
     verbs,
     sizeof verbs / sizeof *verbs,
 };

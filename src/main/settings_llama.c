@@ -74,7 +74,7 @@ static const struct option answer_flags[] = {
     FINE_IF("--reasoning-format", "FORMAT", "auto deepseek", "other format of thinking"),
     FINE_IF("--reasoning-budget", "N", "-1", "budget for thinking yet"),
     FINE_IF("-rea --reasoning", "[MODE]", "auto", "switch for thinking on the command line yet; --think says how run shows it"),
-    FINE("--log-disable --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps", NULL, "--log sets what is told"),
+    FINE("--log-verbose --log-disable --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps", NULL, "--log sets what is told"),
     MAY("--log-colors", "on off auto", "messages have no colours"),
     FINE("-lv --verbosity --log-verbosity", "N", "--log sets what is told"),
     NONE("--log-file", "FILE", "log file: messages go to stderr, 2>FILE keeps them"),

@@ -73,6 +73,8 @@ int verb_serve(const struct call *call)
     options.engine.step_stretch = s->step_stretch;
     if (log_enabled(LOG_WARN) && !log_enabled(LOG_INFO)) // one line per request unless --log error
         log_level_set(LOG_INFO);
+    log_line(LOG_INFO, "server", "loading %.300s",
+             s->model ? s->model : "the toy inside ingot; 'ingot serve MODEL' takes a real one");
     if (!catch_stops())
         return fail("no pipe for signals");
     options.stop_fd = stop_pipe[0];

@@ -78,6 +78,9 @@ static void what_follows_run_is_a_model(void **state)
     expect_error("run qwen3:8b -p x", 1, "user/repo[:QUANT]");
     expect_error("run @ hello", 2, "found 'hello' after the model; the text of a prompt goes with -p");
     expect_error("run -m @ hello", 2, "name two models");
+    expect(run_with("verify @", ""), 0, " 0 beyond their limit", "");
+    expect_error("serve ./nope.gguf", 1, "./nope.gguf: no such file");
+    expect_error("bench @ @", 2, "bench: found");
 }
 
 static void a_pasted_command_line_runs(void **state)
@@ -384,18 +387,45 @@ static void bench_runs_peers_in_turn(void **state)
     (void)state;
 
     snprintf(path, sizeof path, "%s/peer", home);
-    write_file(path, "#!/bin/sh\necho '[{\"n_prompt\": 8, \"n_gen\": 0, \"n_depth\": 0, \"avg_ts\": 2.0}]'\n");
+    write_file(path, "#!/bin/sh\n[ -e $0.1 ] && s=2.0 || s=4.0\ntouch $0.1\n"
+                     "echo '[{\"n_prompt\": 8, \"n_gen\": 0, \"n_depth\": 0, \"avg_ts\": '$s'}]'\n");
     assert_int_equal(chmod(path, 0700), 0);
     snprintf(words, sizeof words, "bench -m @ -p 8 -n 0 -r 3 -o json --peer %s --peer %s", path, path);
     json_t *rows = parsed(run_with(words, "")), *row = json_array_get(rows, 0);
     assert_int_equal(json_array_size(json_object_get(row, "peer_samples_ts")), 3);
     assert_true(json_real_value(json_object_get(row, "peer_ratio")) > 0);
+    assert_non_null(json_object_get(row, "peer_restless"));
     assert_int_equal(json_array_size(json_object_get(row, "peer2_samples_ts")), 3);
     assert_true(json_real_value(json_object_get(row, "peer2_ratio")) > 0);
     json_decref(rows);
+    shell("rm -f %s.1", path); // its first round is twice as fast
+    snprintf(words, sizeof words, "bench @ -p 8 -n 0 -r 3 --peer %s", path);
+    expect(run_with(words, ""), 0, "pp8: restless: ", "");
     snprintf(words, sizeof words, "bench -m @ -p 9 -n 0 -r 1 --peer %s", path);
     expect(run_with(words, ""), 1, "", "no row with n_prompt 9");
     expect(run_with("bench -m @ -p 8 -n 0 -r 1 --peer false", ""), 1, "", "false: exit status 1");
+}
+
+// Two lines say what is served and within which limits; then the address.
+static void serve_comes_to_the_point(void **state)
+{
+    struct running r = start("serve @ --port 0", pipes);
+    struct outcome o = { 0 };
+    char piece[512];
+    (void)state;
+
+    while (!o.err.at || !strstr(o.err.at, "listening on http")) {
+        ssize_t n = read(r.err, piece, sizeof piece);
+        assert_true(n > 0);
+        buf_append(&o.err, piece, (size_t)n);
+    }
+    int n_lines = 0;
+    for (const char *c = o.err.at; c < strstr(o.err.at, "listening on http"); c++)
+        n_lines += *c == '\n';
+    assert_int_equal(n_lines, 2);
+    kill(r.pid, SIGTERM);
+    collect(&r, &o);
+    expect(o, 0, "", "loading ");
 }
 
 static void models_are_written_and_verified(void **state)
@@ -435,6 +465,7 @@ int main(void)
         cmocka_unit_test(json_outputs_parse),
         cmocka_unit_test(bench_speaks_llama_bench),
         cmocka_unit_test(bench_runs_peers_in_turn),
+        cmocka_unit_test(serve_comes_to_the_point),
         cmocka_unit_test(models_are_written_and_verified),
     };
     return cmocka_run_group_tests(tests, make_home, remove_home);
