@@ -22,6 +22,7 @@
 #include "main/version.h"
 #include "ops/cuda_table.h"
 #include "ops/metal_table.h"
+#include "server/page.h"
 #ifdef INGOT_LIBEDIT
 #include <histedit.h>
 #endif
@@ -94,6 +95,7 @@ static void add_libraries(struct report *r)
     add(r, "libcurl", "%s", curl_version_info(CURLVERSION_NOW)->version);
 #ifdef INGOT_SERVER
     add(r, "libmicrohttpd", "%s", MHD_get_version());
+    add(r, "markdown-it", "%s", *page_markdown_it() ? page_markdown_it() : "not built in: the chat page shows plain text");
 #else
     add(r, "libmicrohttpd", "not built in: there is no ingot serve");
 #endif

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/http.h"
+#include "server/page.h"
 #include "server/routes.h"
 #include "server/sse.h"
 #include "server/state.h"
@@ -58,9 +59,7 @@ bool exchange_reply_text(struct exchange *x, unsigned status, const char *type, 
     x->answer_bytes = text.n;
     struct MHD_Response *r = MHD_create_response_from_buffer(text.n, (void *)(uintptr_t)text.at, MHD_RESPMEM_MUST_COPY);
     if (r && !x->path[1] && status == 200) // the page runs what it brings along and nothing else
-        MHD_add_response_header(r, "Content-Security-Policy",
-                                "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
-                                "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+        MHD_add_response_header(r, "Content-Security-Policy", page_policy());
     return queue(x, status, type, r);
 }
 
