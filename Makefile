@@ -1,4 +1,4 @@
-# Short names for CMake and Ninja. `make run` and `make test` are all a newcomer needs: tools/deps installs what is missing.
+# Short names for CMake and Ninja. `make run` and `make test` are all a newcomer needs: tools/deps says what is missing and installs it.
 .PHONY: all deps run test test-server test-metal metal-selftest lint fuzz bench install help clean asan tsan valgrind format
 JOBS = 2
 PREFIX = /usr/local
@@ -8,11 +8,12 @@ FUZZ_SEED = 0
 CMAKE_ARGS =
 RELEASE = build/release
 
-all: deps
+all:
+	@tools/deps build
 	@TARGETS="pages ingot_static ingot_shared" tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
 
-deps:
-	@tools/deps build
+deps: ## install all that building and testing need (INGOT_NO_INSTALL=1: say what)
+	@tools/deps build test clients metal lint
 
 run: all ## build, and let the model that ships with ingot answer
 	@$(RELEASE)/ingot run -p "$(PROMPT)"
