@@ -1,5 +1,5 @@
 # Short names for CMake and Ninja. `make run` and `make test` are all a newcomer needs: tools/deps says what is missing and installs it.
-.PHONY: all deps run test test-server test-metal metal-selftest lint fuzz bench install help clean asan tsan valgrind format
+.PHONY: all deps run test test-server test-metal metal-selftest lint fuzz bench install dist help clean asan tsan valgrind format
 JOBS = 2
 PREFIX = /usr/local
 PROMPT = Tell me a short story about a fox.
@@ -66,6 +66,9 @@ valgrind: ## tests under valgrind
 
 install: all ## into PREFIX (default /usr/local), below DESTDIR if set
 	cmake --install $(RELEASE) --prefix $(PREFIX)
+
+dist: ## the last commit as a release tarball in build/dist, with its SHA-256 and a Homebrew formula (URL=where it will lie)
+	tools/dist $(URL)
 
 format: ## clang-format every source
 	@tools/deps lint
