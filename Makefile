@@ -1,5 +1,5 @@
 # Short names for CMake and Ninja. `make run` and `make test` are all a newcomer needs: tools/deps says what is missing and installs it.
-.PHONY: all deps run test test-server test-metal metal-selftest lint fuzz bench install dist help clean asan tsan valgrind format
+.PHONY: all deps run test test-server test-metal metal-selftest lint fuzz bench install deb dist help clean asan tsan valgrind format
 JOBS = 2
 PREFIX = /usr/local
 PROMPT = Tell me a short story about a fox.
@@ -7,10 +7,11 @@ FUZZ_SECONDS = 20
 FUZZ_SEED = 0
 CMAKE_ARGS =
 RELEASE = build/release
+INSTALLED = pages ingot_static ingot_shared
 
 all:
 	@tools/deps build
-	@TARGETS="pages ingot_static ingot_shared" tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
+	@TARGETS="$(INSTALLED)" tools/build $(RELEASE) $(JOBS) -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CMAKE_ARGS)
 
 deps: ## install all that building and testing need (INGOT_NO_INSTALL=1: say what)
 	@tools/deps build test clients metal lint
@@ -66,6 +67,11 @@ valgrind: ## tests under valgrind
 
 install: all ## into PREFIX (default /usr/local), below DESTDIR if set
 	cmake --install $(RELEASE) --prefix $(PREFIX)
+
+deb: ## a Debian package in build/deb, for the system that it is built on
+	@tools/deps build deb
+	@TARGETS="$(INSTALLED)" tools/build build/deb $(JOBS) -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF -DCMAKE_INSTALL_PREFIX=/usr $(CMAKE_ARGS)
+	cd build/deb && cpack
 
 dist: ## the last commit as a release tarball in build/dist, with its SHA-256 and a Homebrew formula (URL=where it will lie)
 	tools/dist $(URL)

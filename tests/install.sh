@@ -11,7 +11,7 @@ cmake --install "$build" --prefix "$prefix" >/dev/null
 libdir=$(dirname "$(find "$prefix" -name libingot.a)")
 shared=$(find "$libdir" -name 'libingot.so' -o -name 'libingot.dylib')
 for file in bin/ingot include/ingot.h share/man/man1/ingot.1 share/bash-completion/completions/ingot \
-    share/zsh/site-functions/_ingot share/fish/vendor_completions.d/ingot.fish; do
+    share/zsh/site-functions/_ingot share/fish/vendor_completions.d/ingot.fish share/doc/ingot/LICENSE share/doc/ingot/CHANGELOG.md; do
     [ -s "$prefix/$file" ] || {
         echo "not installed: $file" >&2
         exit 1
