@@ -50,7 +50,7 @@ enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 static const struct {
     uint32_t rows, most;
-} row_counts[] = { { 1, 1 }, { 1, 16 }, { 5, 7 }, { 13, 16 }, { 33, 160 }, { 140, 300 }, { 20, 32 } };
+} row_counts[] = { { 1, 1 }, { 1, 16 }, { 5, 7 }, { 13, 16 }, { 33, 160 }, { 140, 300 }, { 20, 32 }, { 41, 64 }, { 100, 128 } };
 enum { N_ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
 
 static void skip_without_gpu(void)
@@ -350,6 +350,37 @@ static void attention_in_every_shape(void **state)
             }
 }
 
+// Decode rows before prompts, none but decode rows, and more of them than a tile has rows.
+static void attention_of_mixed_steps(void **state)
+{
+    static const struct {
+        uint32_t rows, most, decode;
+    } steps[] = { { 130, 160, 128 }, { 100, 128, 100 }, { 70, 300, 1 }, { 290, 300, 63 }, { 290, 300, 65 }, { 66, 128, 64 } };
+    static const enum kv_format kinds[][2] = {
+        { KV_F16, KV_F16 }, { KV_BF16, KV_BF16 }, { KV_Q8_0, KV_Q8_0 }, { KV_Q8_0, KV_F16 }
+    };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        for (uint32_t k = 0; k < 4; k++)
+            for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
+                struct shape c = { .rows = steps[i].rows,
+                                   .most_rows = steps[i].most,
+                                   .decode = steps[i].decode,
+                                   .n_cols = head_dim,
+                                   .head_dim = head_dim,
+                                   .n_heads = 6,
+                                   .n_kv_heads = 2,
+                                   .past = k == 0 ? 0 : 290,
+                                   .window = i == 3 ? 33 : 0,
+                                   .k_format = kinds[k][0],
+                                   .v_format = kinds[k][1],
+                                   .limit = 1e-6 };
+                compare("attend", &c, record_attend);
+            }
+}
+
 static void record_attend_then_matmul(struct side *s, const struct shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim;
@@ -467,6 +498,7 @@ static void rows_made_ready_by_the_command_before(void **state)
                                .n_heads = heads[h / 2][1],
                                .n_kv_heads = heads[h / 2][2],
                                .past = h % 2 ? 300 : 20,
+                               .decode = h % 2 && rows[r][0] > 64 ? 65 : 0,
                                .k_format = KV_F16,
                                .v_format = KV_F16,
                                .limit = 5e-4 };
@@ -620,6 +652,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(qkv_in_every_shape),
         cmocka_unit_test(rope_store_alone),
         cmocka_unit_test(attention_in_every_shape),
+        cmocka_unit_test(attention_of_mixed_steps),
         cmocka_unit_test(pages_of_every_format),
         cmocka_unit_test(rows_made_ready_by_the_command_before),
         cmocka_unit_test(normalised_rows_made_ready_by_the_command_before),

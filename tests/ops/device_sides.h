@@ -18,7 +18,8 @@
 
 struct shape { // of one case
     uint32_t rows, most_rows, n_cols, n_out, head_dim, n_heads, n_kv_heads;
-    uint32_t past; // tokens before the first row
+    uint32_t past;   // tokens before the first row
+    uint32_t decode; // the first rows are each of another slot than their neighbours
     enum quant format, other;
     enum kv_format k_format, v_format;
     enum rope_pairs pairs;
@@ -83,8 +84,19 @@ static const struct weight *side_vector(struct side *s, uint32_t n)
     return side_weight(s, QUANT_F32, 1, n);
 }
 
-// Rows of three sequences: a run, two rows, another run; positions after `past`. Where rows are sampled each has a sequence of its own,
-// since what one draws is the other's past.
+// Decode rows, then rows of three sequences: a run, two rows, another run; positions after `past`. Where rows are sampled each has a
+// sequence of its own, since what one draws is the other's past.
+static uint32_t slot_of_row(const struct shape *c, uint32_t r)
+{
+    uint32_t n = c->rows - c->decode, i = r - c->decode;
+
+    if (c->sampling.top_p > 0)
+        return r;
+    if (r < c->decode)
+        return r % SLOTS;
+    return n == 1 ? 0 : i < n / 2 ? 1 : i < n / 2 + 2 ? 2 : 0;
+}
+
 static void fill_step(const struct shape *c, struct step *step, uint32_t most_rows, uint32_t most_outputs)
 {
     uint32_t *words = (uint32_t *)step, next[SLOTS] = { c->past, c->past / 2, 3, 0 };
@@ -95,7 +107,7 @@ static void fill_step(const struct shape *c, struct step *step, uint32_t most_ro
                            .max_rows = most_rows,
                            .max_outputs = most_outputs };
     for (uint32_t r = 0; r < c->rows; r++) {
-        uint32_t slot = c->sampling.top_p > 0 ? r : c->rows == 1 ? 0 : r < c->rows / 2 ? 1 : r < c->rows / 2 + 2 ? 2 : 0;
+        uint32_t slot = slot_of_row(c, r);
         words[step_at_tokens() + r] = (r * 7919 + 13) % VOCABULARY;
         words[step_at_positions(most_rows) + r] = next[slot]++;
         words[step_at_slots(most_rows) + r] = slot;
@@ -112,7 +124,7 @@ typedef void record(struct side *s, const struct shape *c);
 
 static void side_open(struct side *s, struct device *d, const struct shape *c, record *recording)
 {
-    uint32_t outputs = c->most_rows < 8 ? c->most_rows : 8;
+    uint32_t outputs = c->decode > 8 ? c->decode : c->most_rows < 8 ? c->most_rows : 8;
     struct step *step = mem_alloc(step_bytes(c->most_rows, outputs));
     struct err err = { 0 };
 

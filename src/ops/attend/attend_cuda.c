@@ -1,44 +1,46 @@
-// attend_cuda.c - chooses the kernel: attend_few for up to 64 rows where K and V have one format, else attend_many; attend_plain for
-// fp32 pages and odd heads.
+// attend_cuda.c - chooses the kernels.
+//
+// attend_few: up to 64 rows where K and V have one format, and the decode rows of larger steps. attend_many: the other rows of larger
+// steps. attend_plain: fp32 pages and odd heads.
 #include "ops/attend/attend_cuda.h"
 #include "ops/cuda_table.h"
 #include "ops/matmul/pairs.h"
 
-enum { FEW_ROWS = 64, MANY_ROWS = 64, MANY_HELPERS = 15 };
+enum { FEW_ROWS = 64, FEW_WAVES = 2, MANY_ROWS = 64, MANY_HELPERS = 15 };
 
 static u32 divide_up(u32 a, u32 b)
 {
     return (a + b - 1) / b;
 }
 
-// Two blocks a multiprocessor, but no share below the pages that a block's warps take at once.
-static void launch_few(struct cuda_plan *p, struct attend_params *params)
+// Two blocks an SM, but no share below the pages that a block's warps take at once. A block for each head is the shortest way while
+// all of them run at once; beyond, heads share blocks, so that there are fewer waves and K and V are read once for four heads.
+static void launch_few(struct cuda_plan *p, struct attend_params *params, u32 rows)
 {
     const struct page_shape *s = &params->args.pages;
-    u32 rows = p->tape.max_rows, n_heads = params->args.n_heads, most = divide_up(s->max_pages, ATTEND_FEW_THREADS / 32);
+    u32 n_heads = params->args.n_heads, most = divide_up(s->max_pages, ATTEND_FEW_THREADS / 32);
     u32 n_splits = 2 * p->device.n_sms / (rows * n_heads);
     static const char *const formats[] = { [KV_F16] = "f16", [KV_BF16] = "bf16", [KV_Q8_0] = "q8_0" };
     char name[32];
 
     n_splits = n_splits < most ? n_splits : most;
     params->n_splits = n_splits > 0 && !p->tape.invariant ? n_splits : 1;
+    params->alone_pages = rows * n_heads <= FEW_WAVES * 2 * p->device.n_sms || p->tape.invariant ? ATTEND_ALONE_PAGES : 0;
     p->counters_bytes = (u64)rows * n_heads * 4;
     p->private_bytes = (u64)rows * n_heads * params->n_splits * 4 * (s->head_dim + 2) * 4;
     params->arrived = p->counters_at;
     params->partial = p->private_at;
-    params->next = pairs_hand_over(p, params->out, KNOWS_RING | KNOWS_TILES);
     snprintf(name, sizeof name, "attend_few_%u_%s", s->head_dim, formats[s->k_format]);
     cuda_launch_add(p, name, (struct cuda_shape){ { params->n_splits, n_heads, rows }, ATTEND_FEW_THREADS, 0 }, params,
                     sizeof *params);
 }
 
-// Rows that decode come first in a step, each of another sequence: several blocks share the runs of a tile that may hold such.
+// Short prompts follow the decode rows: several blocks share the runs of a tile that may hold many.
 static void launch_many(struct cuda_plan *p, struct attend_params *params)
 {
     u32 head_dim = params->args.pages.head_dim, n_tiles = divide_up(p->tape.max_rows, MANY_ROWS), n = p->tape.max_outputs - 1;
     char name[32];
 
-    params->next = pairs_hand_over(p, params->out, KNOWS_TILES);
     params->n_helpers = n < MANY_HELPERS ? n : MANY_HELPERS;
     params->n_helped = divide_up(p->tape.max_outputs, MANY_ROWS);
     struct cuda_shape shape = { { n_tiles + params->n_helped * params->n_helpers, params->args.n_heads, 1 },
@@ -49,6 +51,18 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
     if (p->device.capability < 90 || !cuda_has_kernel(p, name))
         snprintf(name, sizeof name, "attend_many_%u", head_dim);
     cuda_launch_add(p, name, shape, params, sizeof *params);
+}
+
+// Decode rows come first in a step, at most one for each output. A tape with one output has a single sequence.
+static void launch_mixed(struct cuda_plan *p, struct attend_params *params)
+{
+    bool same_format = params->args.pages.k_format == params->args.pages.v_format;
+
+    params->next = pairs_hand_over(p, params->out, KNOWS_TILES);
+    params->n_decode = same_format && p->tape.max_outputs > 1 ? p->tape.max_outputs : 0;
+    launch_many(p, params);
+    if (params->n_decode > 0)
+        launch_few(p, params, params->n_decode);
 }
 
 void cuda_plan_attend(struct cuda_plan *p)
@@ -64,9 +78,10 @@ void cuda_plan_attend(struct cuda_plan *p)
     bool tiles = s->k_format != KV_F32 && s->v_format != KV_F32 && (s->head_dim == 64 || s->head_dim == 128);
 
     if (tiles && (rows <= FEW_ROWS || p->tape.invariant) && s->k_format == s->v_format) {
-        launch_few(p, &params);
+        params.next = pairs_hand_over(p, params.out, KNOWS_RING | KNOWS_TILES);
+        launch_few(p, &params, rows);
     } else if (tiles) {
-        launch_many(p, &params);
+        launch_mixed(p, &params);
     } else {
         cuda_launch_add(p, "attend_plain", (struct cuda_shape){ { n_heads, rows, 1 }, 128, s->head_dim * 4 * 2 }, &params,
                         sizeof params);

@@ -13,10 +13,22 @@ struct attend_params {
     DEVICE_AT(f32) out;
     DEVICE_AT(f32) partial; // attend_few: [rows, heads, 4 * splits, head_dim + 2]
     DEVICE_AT(u32) arrived; // attend_few: [rows, heads], zero between steps
-    struct ready_next next; // attend_few, attend_many
+    struct ready_next next;
     struct attend_args args;
     u32 n_splits;            // attend_few: blocks for a head
     u32 n_helpers, n_helped; // attend_many: blocks more for each of the first tiles
+    u32 n_decode;            // attend_many leaves to attend_few the decode rows among the first n_decode; 0: none
+    u32 alone_pages;         // attend_few: up to this context each head has its own block; beyond, four heads share one
     u32 reserved;
 };
-enum { ATTEND_FEW_THREADS = 256, ATTEND_ALONE_PAGES = 16 }; // up to so many pages a head is one block's
+enum { ATTEND_FEW_THREADS = 256, ATTEND_ALONE_PAGES = 16 };
+
+#ifdef __CUDACC__
+// A decode row is the only row of its slot in the step. Both kernels of a mixed step ask this, so that each row is computed once.
+static __device__ __forceinline__ bool attend_is_decode(const struct attend_params &p, u32 row)
+{
+    const u32 *slots = step_slots(p.step);
+    return row < p.n_decode && row < p.step->n_rows && (row == 0 || slots[row - 1] != slots[row]) &&
+           (row + 1 == p.step->n_rows || slots[row + 1] != slots[row]);
+}
+#endif

@@ -46,7 +46,7 @@ static __device__ __forceinline__ struct share share_of(const struct attend_para
     u32 first = r.first / PAGE_TOKENS, end = r.position / PAGE_TOKENS + 1, n = end - first;
     struct share s = { blockIdx.y, 1, blockIdx.y / group, first, end, 0, 1 };
 
-    if (n <= ATTEND_ALONE_PAGES) {
+    if (n <= p.alone_pages) {
         s.split = blockIdx.x; // 0 works, the others have nothing to do
         return s;
     }
@@ -402,6 +402,10 @@ template <u32 DIM, u32 K, u32 V> static __device__ __forceinline__ void attend_f
 #endif
     if (row >= p.step->n_rows) // the step and the table are older than any launch
         return;
+    if (p.n_decode && !attend_is_decode(p, row)) {
+        wait_for_inputs(); // no other block may wait: this launch must not end before the ones it depends on
+        return;
+    }
     struct row_range r = range_of(p, row);
     struct share s = share_of(p, r);
     if (s.split >= s.n_splits) // need not wait: row 0's first share does, so this launch ends after the ones it depends on

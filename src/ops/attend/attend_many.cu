@@ -46,7 +46,7 @@ template <u32 D> struct mma_tile {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(MANY_THREADS) attend_many_64(const __grid_constant__ struct attend_params p)
+extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) attend_many_64(const __grid_constant__ struct attend_params p)
 {
     attend_rows<64>(p, mma_tile<64>());
 }
