@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "models/arch.h"
 
-static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64 }; // the last bucket takes every step
+static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64, 128, 256 }; // the last bucket takes every step
 
 // Takes one tensor over to the device. Vectors become fp32.
 static bool take_vector(struct stage *s, const struct tensor *t, const char *name, struct weight *w, struct err *err)

@@ -6,7 +6,7 @@
 #include "models/model.h"
 #include "ops/sample/sample.h"
 
-enum { N_BUCKETS = 6 };
+enum { N_BUCKETS = 8 };
 
 struct stage_shape { // the same for all stages of an engine
     uint32_t max_rows, max_outputs;
