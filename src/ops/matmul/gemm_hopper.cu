@@ -23,7 +23,7 @@ enum { GROUP_PAIRS = 32, GROUP_WEIGHTS = 8192 };
 template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kernel {
     static constexpr u32 F = FORMAT, ROWS = N_ROWS, GROUPS = N_GROUPS;
     static constexpr u32 consumers = GROUPS * 128, pairs = GROUPS * GROUP_PAIRS;
-    static constexpr bool TILES = IN_SHARED, FEW = ROWS <= 64;
+    static constexpr bool TILES = IN_SHARED, FEW = TILES && ROWS <= 64;
     static constexpr u32 chunk_bytes = (ROWS < READY_ROWS ? ROWS : READY_ROWS) * 128,
                          weights_bytes = TILES ? GROUPS * GROUP_WEIGHTS : 0, stage_bytes = weights_bytes + ROWS * 128,
                          fit = (TILES ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage_bytes,
@@ -32,7 +32,7 @@ template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kerne
     static constexpr u32 early = FEW ? n_stages : 2;
     // With so many blocks at work, in per cent, the others may be idle: sharing tiles takes time too.
     static constexpr u32 full = !TILES ? 85 : GROUPS == 1 ? 70 : 78;
-    static constexpr u32 depth = ROWS == 256 ? 1 : 3; // steps of weights in registers on their way
+    static constexpr u32 depth = ROWS == 256 ? 1 : ROWS <= 64 ? 4 : 3; // steps of weights in registers on their way
 };
 
 // What a lane holds of its two rows of weights: 128 columns made ready, and the next ones as loaded. Plain numbers need no making
@@ -92,20 +92,29 @@ template <class K> struct lane_weights {
             }
         }
     }
-    // Before a step's first half.
-    __device__ __forceinline__ void turn(const struct pairs_params &p, const struct walk &w)
+    // Before a step's first half. Slot `at` is refilled in place: a move between slots would wait for the load in flight.
+    __device__ __forceinline__ void turn(const struct pairs_params &p, const struct walk &w, u32 at)
     {
         if constexpr (!plain) {
-            strip_prepare<F>(now[0], next[0][0]);
-            strip_prepare<F>(now[1], next[0][1]);
+            strip_prepare<F>(now[0], next[at][0]);
+            strip_prepare<F>(now[1], next[at][1]);
+            load(p, next[at]);
+        }
+        advance(p, w);
+    }
+    // After a share of so many steps, so that the next one begins with slot 0.
+    __device__ __forceinline__ void rotate(u32 n_steps)
+    {
+        for (u32 left = n_steps % K::depth; left > 0; left--) {
+            struct strip<F> first[2] = { next[0][0], next[0][1] };
 #pragma unroll
             for (u32 i = 1; i < K::depth; i++) {
                 next[i - 1][0] = next[i][0];
                 next[i - 1][1] = next[i][1];
             }
-            load(p, next[K::depth - 1]);
+            next[K::depth - 1][0] = first[0];
+            next[K::depth - 1][1] = first[1];
         }
-        advance(p, w);
     }
     template <u32 H> __device__ __forceinline__ void fragments(const struct pairs_params &p, u32 (&a)[4][4])
     {
@@ -482,18 +491,22 @@ static __device__ __forceinline__ void multiply_share(const struct pairs_params 
     u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
 
     x.clear();
-    for (u32 step = s.begin; step < s.end; step++) {
-        if constexpr (K::TILES) {
+    if constexpr (K::TILES) {
+        for (u32 step = s.begin; step < s.end; step++) {
             x.multiply(belt, warpgroup);
             x.multiply(belt, warpgroup);
-        } else {
-            u32 a[2][4][4];
-            w.turn(p, walk);
-            w.template fragments<0>(p, a[0]);
-            x.multiply(belt, a[0]);
-            w.template fragments<1>(p, a[1]);
-            x.multiply(belt, a[1]);
         }
+    } else {
+        for (u32 step = s.begin; step < s.end;)
+#pragma unroll
+            for (u32 i = 0; i < K::depth && step < s.end; i++, step++) {
+                u32 a[2][4][4];
+                w.turn(p, walk, i);
+                w.template fragments<0>(p, a[0]);
+                x.multiply(belt, a[0]);
+                w.template fragments<1>(p, a[1]);
+                x.multiply(belt, a[1]);
+            }
     }
     x.finish(belt);
 }
@@ -519,6 +532,8 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
             multiply_share(p, walk, s, w, x, belt);
             struct share_end<K> end(p, walk, s);
             end.run(p, walk, x.d, swapped);
+            if constexpr (!w.plain)
+                w.rotate(s.end - s.begin);
         }
 }
 
@@ -566,6 +581,8 @@ static __device__ __forceinline__ void gemm_hopper(const struct pairs_params &p,
         gemm_hopper<kernel<F, ROWS, false>>(p, nullptr);                           \
     }
 #define BOTH(name, F)         \
+    GEMM_HOPPER(name, F, 32) \
+    GEMM_HOPPER(name, F, 64) \
     GEMM_HOPPER(name, F, 128) \
     GEMM_HOPPER(name, F, 256)
 BOTH(f16, PLANES_F16)

@@ -2,14 +2,10 @@
 //
 // bf16 weights on Hopper, 2 rows and more: gemm_hopper with tiles in shared memory; more than 32 rows of a matmul, or than 128 of gate and
 // up: gemm_rows, where its turns are nearly whole. Else one row of activations: gemv_ring on Hopper and later, or gemv; both make their row
-// ready themselves. 2 to 32 with quantised weights on Hopper and later, or to 64 without gemm_hopper: the rows are made ready once, then
-// gemm_ring. Else 2 to 16: gemm_few. More: gemm_hopper where this build and the device have it, else gemm_many. exact, fp32 weights and odd
-// widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
-//
-// Measured on an H200, 8B Q4_0, tokens/s of as many sequences by gemm_ring and by others: 8 rows 3,829 and 2,227 (gemm_few), 16 rows 5,788
-// and 3,482; 24 rows 5,253 and 3,493 (gemm_hopper), 32 rows 6,115 and 4,528; 40 rows of a tape for 64 5,619 and 5,417, 48 rows 6,135 and
-// 6,367, 64 rows 6,326 and 8,120, with Q4_K 4,105 and 7,939. Rows of few columns go through gemm_few up to 16: SmolLM 8,201 and 10,067,
-// 13,732 and 17,261. One row of 14,336 bf16 columns: gemv_ring 30.4 us, tiles 32.2; of 32,768: 81 and 89.
+// ready themselves. 2 to 16 with quantised weights on Hopper and later, or to 64 without gemm_hopper: the rows are made ready once, then
+// gemm_ring, or gemm_few where rows have few columns. More: gemm_hopper where this build and the device have it, else gemm_many. exact,
+// fp32 weights and odd widths: gemv in fp32, row by row. What counts is the most rows that the tape can get.
+// Measured: bench/results/2026-11-22-h200-many-sequences.md.
 #include "ops/matmul/gemv_ring.h"
 #include "ops/matmul/pairs_plan.h"
 #include "ops/matmul/vendor_parts.h"
@@ -17,7 +13,7 @@
 
 enum {
     MOST_RING_ROWS = 64,
-    MOST_RING_ROWS_OF_HOPPER = 32, // where there is gemm_hopper
+    MOST_RING_ROWS_OF_HOPPER = 16, // where there is gemm_hopper
     LEAST_RING_COLS = 2048,        // for up to FEW_ROWS rows
     FEW_PAIRS = 16,
     MANY_SHARED = 5 * 128 * READY_ROWS

@@ -113,7 +113,7 @@ static u32 hopper_rows(const struct cuda_plan *p, const struct pairs_params *par
     u32 wide = divide_up(params->n_pairs, MANY_PAIRS) * divide_up(max_rows, 256);
     bool narrow = params->n_cols < LEAST_WIDE_COLS || (params->mode >= PAIRS_ROPE && wide < 2 * p->device.n_sms);
 
-    return max_rows <= 128 || narrow ? 128 : 256;
+    return max_rows <= 32 ? 32 : max_rows <= 64 ? 64 : max_rows <= 128 || narrow ? 128 : 256;
 }
 
 static void hand_over_gated(struct cuda_plan *p, struct pairs_params *params)

@@ -71,18 +71,18 @@ WGMMA_ROWS(176, 22, N80 ",%80,%81,%82,%83,%84,%85,%86,%87", D88, 88, 89, 90)
 WGMMA_ROWS(192, 24, N80 T10(8) ",%90,%91,%92,%93,%94,%95", D96, 96, 97, 98)
 
 // Weights in registers.
-static __device__ __forceinline__ void wgmma(f32 (&d)[16][4], const u32 (&a)[4], u64 activations)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" N64 "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 0;"
-                 : D64(0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(activations));
-}
-static __device__ __forceinline__ void wgmma(f32 (&d)[32][4], const u32 (&a)[4], u64 activations)
-{
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" N128 "}, {%128,%129,%130,%131}, %132, 1, 1, 1, 0;"
-                 : D128(0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(activations));
-}
+#define WGMMA_REGISTERS(rows, sums, names, D, a, b, c, e, f)                                                                       \
+    static __device__ __forceinline__ void wgmma(f32 (&d)[sums][4], const u32 (&w)[4], u64 activations)                            \
+    {                                                                                                                              \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #rows "k16.f32.bf16.bf16 {" names "}, {%" #a ",%" #b ",%" #c ",%" #e "}, %" #f \
+                     ", 1, 1, 1, 0;"                                                                                               \
+                     : D(0)                                                                                                        \
+                     : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(activations));                                              \
+    }
+WGMMA_REGISTERS(32, 4, N16, D16, 16, 17, 18, 19, 20)
+WGMMA_REGISTERS(64, 8, N32, D32, 32, 33, 34, 35, 36)
+WGMMA_REGISTERS(128, 16, N64, D64, 64, 65, 66, 67, 68)
+WGMMA_REGISTERS(256, 32, N128, D128, 128, 129, 130, 131, 132)
 
 static __device__ __forceinline__ void wgmma_fence()
 {
