@@ -44,6 +44,8 @@ struct tokenizer *tokenizer_create(struct err *err)
         return NULL;
     }
     t->unknown = t->bos = t->eos = t->pad = -1;
+    for (int i = 0; i < N_FIM; i++)
+        t->fim[i] = -1;
     return t;
 }
 
@@ -250,7 +252,10 @@ bool tokenizer_finish(struct tokenizer *t, struct err *err)
 {
     if (!check_ids(t, err) || !decode_tokens(t, err) || !map_tokens(t, err))
         return false;
-    return index_added(t, false, &t->added_raw, err) && index_added(t, true, &t->added_normal, err) && mark_ends(t, err);
+    if (!index_added(t, false, &t->added_raw, err) || !index_added(t, true, &t->added_normal, err) || !mark_ends(t, err))
+        return false;
+    tokenizer_find_fim(t);
+    return true;
 }
 
 struct str tokenizer_token_bytes(const struct tokenizer *t, uint32_t id, bool keep_special)

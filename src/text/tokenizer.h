@@ -67,4 +67,7 @@ int64_t tokenizer_bos(const struct tokenizer *t); // -1: none
 int64_t tokenizer_eos(const struct tokenizer *t);
 // Whether the token ends an answer: EOS, end of turn and end of message as the file says, and control tokens with the usual names.
 bool tokenizer_is_end(const struct tokenizer *t, uint32_t id);
-struct str tokenizer_chat_template(const struct tokenizer *t); // empty: none
+// Around a gap that the model fills: what stands before it, what behind it, where the answer begins; the project's name, a file's name.
+enum fim_token { FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE, FIM_REPO, FIM_FILE, N_FIM };
+int64_t tokenizer_fim(const struct tokenizer *t, enum fim_token which); // -1: none
+struct str tokenizer_chat_template(const struct tokenizer *t);          // empty: none

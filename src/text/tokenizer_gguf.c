@@ -135,6 +135,25 @@ static bool read_special(struct gguf_source *s, int64_t *end_of_turn, int64_t *e
            model_file_bool(s->file, "tokenizer.ggml.remove_extra_whitespaces", &s->squeeze, err);
 }
 
+// Two names for each of the first three: today's, and an older one.
+static bool read_fim(const struct gguf_source *s, struct err *err)
+{
+    static const struct {
+        const char *key;
+        enum fim_token which;
+    } keys[] = {
+        { "tokenizer.ggml.prefix_token_id", FIM_PREFIX },  { "tokenizer.ggml.suffix_token_id", FIM_SUFFIX },
+        { "tokenizer.ggml.middle_token_id", FIM_MIDDLE },  { "tokenizer.ggml.fim_pre_token_id", FIM_PREFIX },
+        { "tokenizer.ggml.fim_suf_token_id", FIM_SUFFIX }, { "tokenizer.ggml.fim_mid_token_id", FIM_MIDDLE },
+        { "tokenizer.ggml.fim_rep_token_id", FIM_REPO },   { "tokenizer.ggml.fim_sep_token_id", FIM_FILE },
+    };
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!read_id(s, keys[i].key, &s->t->fim[keys[i].which], err))
+            return false;
+    return true;
+}
+
 // Old files have no kinds: the ids that the file itself names are control tokens all the same.
 static void make_control(struct tokenizer *t, int64_t id)
 {
@@ -253,12 +272,14 @@ static bool read_all(struct gguf_source *s, struct err *err)
     t->model = str_is(s->model, "t5") ? TEXT_UNIGRAM : TEXT_BPE;
     t->fuse_unknown = t->model == TEXT_UNIGRAM;
     if (!read_tokens(s, err) || !read_kinds(s, err) || (byte_level && !read_pretokenizer(s, err)) ||
-        (!byte_level && !read_scores(s, err)) || !read_special(s, &end_of_turn, &end_of_message, err) ||
+        (!byte_level && !read_scores(s, err)) || !read_special(s, &end_of_turn, &end_of_message, err) || !read_fim(s, err) ||
         (!byte_level && !add_space_steps(s, err)) || !model_file_string(s->file, "tokenizer.chat_template", &chat_template, err))
         return false;
     const int64_t named[] = { t->bos, t->eos, end_of_turn, end_of_message };
     for (int i = 0; i < 4; i++)
         make_control(t, named[i]);
+    for (int i = 0; i < N_FIM; i++)
+        make_control(t, t->fim[i]);
     if (!collect_added(t, err) || !tokenizer_finish(t, err) || !read_model(s, err))
         return false;
     for (int i = 2; i < 4; i++)

@@ -65,6 +65,7 @@ struct tokenizer {
     bool strip_space;   // a decoded text loses its first space
     bool fuse_unknown, ignore_merges;
     int64_t unknown, bos, eos, pad; // -1: none
+    int64_t fim[N_FIM];             // -1: none; what a loader leaves out is looked for by tokenizer_finish
     struct normal_step normal[NORMAL_STEPS_MAX];
     uint32_t n_normal;
     struct pretoken_step pretoken[PRETOKEN_STEPS_MAX];
@@ -110,6 +111,7 @@ bool unigram_encode_word(struct encode_run *run, struct str word);
 bool encode_unknown(struct encode_run *run, struct str text); // bytes, or the unknown token, or nothing
 
 struct tokenizer *tokenizer_create(struct err *err);
+void tokenizer_find_fim(struct tokenizer *t);
 bool tokenizer_finish(struct tokenizer *t, struct err *err); // maps, decoded bytes, added tokens, end tokens
 bool tokenizer_check_text(struct str text, uint64_t index, const char *what, size_t max, struct err *err);
 bool bpe_init_merges(struct tokenizer *t, size_t n_merges, struct err *err);

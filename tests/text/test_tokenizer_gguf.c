@@ -235,6 +235,25 @@ static void the_tokenizer_outlives_its_file(void **state)
     tokenizer_free(t);
 }
 
+static void tokens_around_a_gap_are_named_by_keys(void **state)
+{
+    (void)state;
+    struct gguf_builder g = small_file("llama", "");
+    gguf_meta_u32(&g, "tokenizer.ggml.prefix_token_id", 3); // the older name
+    gguf_meta_u32(&g, "tokenizer.ggml.fim_suf_token_id", 4);
+    gguf_meta_u32(&g, "tokenizer.ggml.fim_sep_token_id", 5);
+    struct tokenizer *t = expect_loads(g);
+    assert_int_equal(tokenizer_fim(t, FIM_PREFIX), 3);
+    assert_int_equal(tokenizer_fim(t, FIM_SUFFIX), 4);
+    assert_int_equal(tokenizer_fim(t, FIM_MIDDLE), -1);
+    assert_int_equal(tokenizer_fim(t, FIM_FILE), 5);
+    assert_true(tokenizer_is_end(t, 5) && !tokenizer_is_end(t, 3)); // another file begins
+    tokenizer_free(t);
+    g = small_file("llama", "");
+    gguf_meta_u32(&g, "tokenizer.ggml.fim_mid_token_id", N_SMALL);
+    expect_error(g, "fim_mid_token_id");
+}
+
 static void a_unigram_vocabulary_loads(void **state)
 {
     (void)state;
@@ -367,15 +386,11 @@ static void long_tokens_are_refused_where_they_are_matched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(byte_level_twins_agree),
-        cmocka_unit_test(sentencepiece_twins_agree),
-        cmocka_unit_test(the_tokenizer_outlives_its_file),
-        cmocka_unit_test(a_unigram_vocabulary_loads),
-        cmocka_unit_test(wrong_metadata_is_named),
-        cmocka_unit_test(wrong_merges_are_named),
-        cmocka_unit_test(a_broken_charsmap_is_refused),
-        cmocka_unit_test(strange_tokens_do_no_harm),
-        cmocka_unit_test(long_tokens_are_refused_where_they_are_matched),
+        cmocka_unit_test(byte_level_twins_agree),          cmocka_unit_test(sentencepiece_twins_agree),
+        cmocka_unit_test(the_tokenizer_outlives_its_file), cmocka_unit_test(tokens_around_a_gap_are_named_by_keys),
+        cmocka_unit_test(a_unigram_vocabulary_loads),      cmocka_unit_test(wrong_metadata_is_named),
+        cmocka_unit_test(wrong_merges_are_named),          cmocka_unit_test(a_broken_charsmap_is_refused),
+        cmocka_unit_test(strange_tokens_do_no_harm),       cmocka_unit_test(long_tokens_are_refused_where_they_are_matched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
