@@ -26,27 +26,33 @@ static json_t *stop_sequence(const struct talk *t)
 
 static json_t *usage(const struct talk *t)
 {
-    return json_pack("{s:i, s:i, s:i, s:i}", "input_tokens", (int)(t->n_prompt - t->n_reused), "cache_read_input_tokens",
-                     (int)t->n_reused, "cache_creation_input_tokens", 0, "output_tokens", (int)t->n_generated);
+    return json_pack("{s:i, s:i, s:i, s:i, s:n, s:n}", "input_tokens", (int)(t->n_prompt - t->n_reused),
+                     "cache_read_input_tokens", (int)t->n_reused, "cache_creation_input_tokens", 0, "output_tokens",
+                     (int)t->n_generated, "output_tokens_details", "server_tool_use");
 }
 
+// What the clients' types have and this server has nothing to say about is null.
 static json_t *message(const struct talk *t, json_t *content, const char *reason)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s?, s:o?, s:o}", "id", t->id, "type", "message", "role", "assistant", "model",
-                     t->server->name, "content", content, "stop_reason", reason, "stop_sequence",
-                     reason ? stop_sequence(t) : NULL, "usage", usage(t));
+    static const char *const elsewhere[] = { "cache_creation", "inference_geo", "service_tier", "speed" };
+    json_t *used = usage(t);
+
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        json_object_set_new(used, elsewhere[i], json_null());
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s?, s:o?, s:o, s:n, s:n, s:n}", "id", t->id, "type", "message", "role",
+                     "assistant", "model", t->server->name, "content", content, "stop_reason", reason, "stop_sequence",
+                     reason ? stop_sequence(t) : NULL, "usage", used, "container", "diagnostics", "stop_details");
 }
 
-// The arguments as an object; those that are none stand under the name "text".
-static json_t *input_of(const struct talk_call *call)
+static json_t *text_block(json_t *text)
 {
-    struct str text = buf_as_str(&call->arguments);
-    json_t *input = json_loadb(text.at, text.n, 0, NULL);
+    return json_pack("{s:s, s:o, s:n}", "type", "text", "text", text, "citations");
+}
 
-    if (json_is_object(input))
-        return input;
-    json_decref(input);
-    return text.n ? json_pack("{s:o}", "text", talk_text(&call->arguments)) : json_object();
+static json_t *call_block(const struct talk_call *call, json_t *name, json_t *input)
+{
+    return json_pack("{s:s, s:s, s:o, s:o, s:{s:s}}", "type", "tool_use", "id", call->id, "name", name, "input", input, "caller",
+                     "type", "direct");
 }
 
 static json_t *whole(struct talk *t)
@@ -58,10 +64,9 @@ static json_t *whole(struct talk *t)
         json_array_append_new(
             content, json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking", talk_text(&c->reasoning), "signature", ""));
     if (c->text.n > 0 || c->n_calls == 0)
-        json_array_append_new(content, json_pack("{s:s, s:o}", "type", "text", "text", talk_text(&c->text)));
+        json_array_append_new(content, text_block(talk_text(&c->text)));
     for (uint32_t i = 0; i < c->n_calls; i++)
-        json_array_append_new(content, json_pack("{s:s, s:s, s:o, s:o}", "type", "tool_use", "id", c->calls[i].id, "name",
-                                                 talk_text(&c->calls[i].name), "input", input_of(&c->calls[i])));
+        json_array_append_new(content, call_block(&c->calls[i], talk_text(&c->calls[i].name), talk_call_input(&c->calls[i])));
     json_t *reply = message(t, content, stop_reason(t));
     json_object_set_new(reply, "timings", talk_timings(t));
     talk_add_warnings(t, reply);
@@ -102,11 +107,6 @@ static void delta(struct talk_choice *c, const char *type, const char *field, st
                         type, field, json_stringn(text.at, text.n)));
 }
 
-static json_t *empty_text(void)
-{
-    return json_pack("{s:s, s:s}", "type", "text", "text", "");
-}
-
 static void piece(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
 {
     struct talk_choice *c = &t->choices[choice];
@@ -114,7 +114,7 @@ static void piece(struct talk *t, uint32_t choice, const struct speech_piece *sa
     switch (said->kind) {
     case PIECE_CONTENT:
         if (c->block != PIECE_CONTENT)
-            open_block(c, PIECE_CONTENT, empty_text(), out);
+            open_block(c, PIECE_CONTENT, text_block(json_string("")), out);
         delta(c, "text_delta", "text", said->text, out);
         return;
     case PIECE_REASONING:
@@ -124,9 +124,7 @@ static void piece(struct talk *t, uint32_t choice, const struct speech_piece *sa
         delta(c, "thinking_delta", "thinking", said->text, out);
         return;
     case PIECE_CALL:
-        open_block(c, PIECE_CALL,
-                   json_pack("{s:s, s:s, s:o, s:{}}", "type", "tool_use", "id", c->calls[c->n_calls - 1].id, "name",
-                             json_stringn(said->text.at, said->text.n), "input"),
+        open_block(c, PIECE_CALL, call_block(&c->calls[c->n_calls - 1], json_stringn(said->text.at, said->text.n), json_object()),
                    out);
         return;
     case PIECE_ARGUMENTS:
@@ -143,15 +141,15 @@ static void finish(struct talk *t, uint32_t choice, struct buf *out)
     struct talk_choice *c = &t->choices[choice];
 
     if (c->n_blocks == 0)
-        open_block(c, PIECE_CONTENT, empty_text(), out);
+        open_block(c, PIECE_CONTENT, text_block(json_string("")), out);
     close_block(c, out);
 }
 
 static void close_stream(struct talk *t, struct buf *out)
 {
     sse_event(out, "message_delta",
-              json_pack("{s:s, s:{s:s, s:o?}, s:o}", "type", "message_delta", "delta", "stop_reason", stop_reason(t),
-                        "stop_sequence", stop_sequence(t), "usage", usage(t)));
+              json_pack("{s:s, s:{s:s, s:o?, s:n, s:n}, s:o}", "type", "message_delta", "delta", "stop_reason", stop_reason(t),
+                        "stop_sequence", stop_sequence(t), "container", "stop_details", "usage", usage(t)));
     sse_event(out, "message_stop", json_pack("{s:s}", "type", "message_stop"));
 }
 
@@ -169,4 +167,4 @@ static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
                         err->code == ERR_CANCELLED ? "overloaded_error" : "api_error", "message", sse_text(err->message)));
 }
 
-const struct dialect_voice voice_messages = { open_stream, piece, finish, close_stream, quiet, fail_stream, whole };
+const struct dialect_voice voice_messages = { NULL, open_stream, piece, finish, close_stream, quiet, fail_stream, whole };

@@ -5,9 +5,11 @@
 #include "base/mem.h"
 #include "server/sse.h"
 
+enum { MAX_PENALTY_WINDOW = 65536 };
+
 enum kind {
     KIND_U32,
-    KIND_TOKENS, // a number of tokens; -1: no limit but the context
+    KIND_LIMIT, // -1: none
     KIND_FLOAT,
     KIND_BOOL,
     KIND_NOT,    // a bool, the other way round
@@ -35,51 +37,66 @@ enum {
     EMBED = DIALECT_EMBED,
     OPENAI = CHAT | TEXT,
     ANTHROPIC = MESSAGES | COUNT,
-    ANSWERS = OPENAI | MESSAGES | RESPONSES,
-    CONVERSATIONS = CHAT | ANTHROPIC | TEMPLATE,
-    ALL = ANSWERS | COUNT | TEMPLATE | EMBED,
+    LLAMACPP = DIALECTS_LLAMACPP,
+    INFILL = DIALECT_INFILL,
+    OLLAMA = DIALECTS_OLLAMA,
+    OLLAMA_TEXT = DIALECT_OLLAMA_TEXT,
+    OLLAMA_EMBED = DIALECT_OLLAMA_EMBED,
+    OPTIONS = DIALECT_OPTIONS,
+    ANSWERS = OPENAI | MESSAGES | RESPONSES | LLAMACPP | OLLAMA,
+    SAMPLES = OPENAI | MESSAGES | RESPONSES | LLAMACPP | OPTIONS,
+    CONVERSATIONS = CHAT | ANTHROPIC | TEMPLATE | DIALECT_OLLAMA_CHAT,
+    ALL = ANSWERS | COUNT | TEMPLATE | EMBED | OLLAMA_EMBED,
 };
 
 // clang-format off
 static const struct field fields[] = {
     { "model", ALL, KIND_TEXT, AT(model), 0, 0 },
     { "messages", CONVERSATIONS, KIND_VALUE, AT(messages), 0, 0 },
-    { "prompt", TEXT, KIND_VALUE, AT(prompt), 0, 0 },
-    { "system", ANTHROPIC, KIND_VALUE, AT(system), 0, 0 },
-    { "input", RESPONSES | EMBED, KIND_VALUE, AT(input), 0, 0 },
+    { "prompt", TEXT | LLAMACPP | OLLAMA_TEXT, KIND_VALUE, AT(prompt), 0, 0 },
+    { "system", ANTHROPIC | OLLAMA_TEXT, KIND_VALUE, AT(system), 0, 0 },
+    { "input", RESPONSES | EMBED | OLLAMA_EMBED, KIND_VALUE, AT(input), 0, 0 },
     { "instructions", RESPONSES, KIND_VALUE, AT(system), 0, 0 },
-    { "max_output_tokens", RESPONSES, KIND_TOKENS, AT(max_tokens), 1, 2147483647 },
-    { "max_tokens", CHAT | MESSAGES, KIND_TOKENS, AT(max_tokens), 1, 2147483647 },
-    { "max_tokens", TEXT, KIND_TOKENS, AT(max_tokens), 0, 2147483647 },
-    { "max_completion_tokens", CHAT, KIND_TOKENS, AT(max_tokens), 1, 2147483647 },
-    { "temperature", ANSWERS, KIND_FLOAT, AT(sampling.temperature), 0, 100 },
-    { "top_p", ANSWERS, KIND_FLOAT, AT(sampling.top_p), 0, 1 },
-    { "top_k", ANSWERS, KIND_U32, AT(sampling.top_k), 0, 2147483647 },
-    { "min_p", ANSWERS, KIND_FLOAT, AT(sampling.min_p), 0, 1 },
-    { "presence_penalty", ANSWERS, KIND_FLOAT, AT(sampling.presence_penalty), -100, 100 },
-    { "frequency_penalty", ANSWERS, KIND_FLOAT, AT(sampling.frequency_penalty), -100, 100 },
-    { "repeat_penalty", ANSWERS, KIND_FLOAT, AT(sampling.repeat_penalty), 0.01, 100 },
-    { "repetition_penalty", ANSWERS, KIND_FLOAT, AT(sampling.repeat_penalty), 0.01, 100 },
-    { "repeat_last_n", ANSWERS, KIND_U32, AT(penalty_window), 0, 65536 },
+    { "max_output_tokens", RESPONSES, KIND_LIMIT, AT(max_tokens), 1, 2147483647 },
+    { "max_tokens", CHAT | MESSAGES, KIND_LIMIT, AT(max_tokens), 1, 2147483647 },
+    { "max_tokens", TEXT, KIND_LIMIT, AT(max_tokens), 0, 2147483647 },
+    { "max_completion_tokens", CHAT, KIND_LIMIT, AT(max_tokens), 1, 2147483647 },
+    { "n_predict", LLAMACPP, KIND_LIMIT, AT(max_tokens), 0, 2147483647 },
+    { "num_predict", OPTIONS, KIND_LIMIT, AT(max_tokens), 1, 2147483647 },
+    { "temperature", SAMPLES, KIND_FLOAT, AT(sampling.temperature), 0, 100 },
+    { "top_p", SAMPLES, KIND_FLOAT, AT(sampling.top_p), 0, 1 },
+    { "top_k", SAMPLES, KIND_LIMIT, AT(sampling.top_k), 0, 2147483647 },
+    { "min_p", SAMPLES, KIND_FLOAT, AT(sampling.min_p), 0, 1 },
+    { "presence_penalty", SAMPLES, KIND_FLOAT, AT(sampling.presence_penalty), -100, 100 },
+    { "frequency_penalty", SAMPLES, KIND_FLOAT, AT(sampling.frequency_penalty), -100, 100 },
+    { "repeat_penalty", SAMPLES, KIND_FLOAT, AT(sampling.repeat_penalty), 0.01, 100 },
+    { "repetition_penalty", OPENAI | MESSAGES | RESPONSES, KIND_FLOAT, AT(sampling.repeat_penalty), 0.01, 100 },
     { "cache_salt", ANSWERS, KIND_TEXT, AT(cache_salt), 0, 0 },
     { "priority", ANSWERS, KIND_U32, AT(priority), 0, 1000 },
-    { "deadline_ms", ANSWERS | EMBED, KIND_U32, AT(deadline_ms), 1, 4294967295.0 },
+    { "deadline_ms", ANSWERS | DIALECTS_EMBED, KIND_U32, AT(deadline_ms), 1, 4294967295.0 },
     { "n", OPENAI, KIND_U32, AT(n), 1, 1024 },
     { "best_of", TEXT, KIND_U32, AT(best_of), 1, 1024 },
     { "stream", ANSWERS, KIND_BOOL, AT(stream), 0, 0 },
-    { "logprobs", CHAT, KIND_BOOL, AT(logprobs), 0, 0 },
-    { "top_logprobs", CHAT, KIND_U32, AT(top_logprobs), 0, ASK_MAX_TOP_LOGPROBS },
+    { "logprobs", CHAT | OLLAMA, KIND_BOOL, AT(logprobs), 0, 0 },
+    { "top_logprobs", CHAT | OLLAMA, KIND_U32, AT(top_logprobs), 0, ASK_MAX_TOP_LOGPROBS },
+    { "n_probs", LLAMACPP, KIND_U32, AT(top_logprobs), 0, ASK_MAX_TOP_LOGPROBS },
+    { "return_tokens", LLAMACPP, KIND_BOOL, AT(return_tokens), 0, 0 },
+    { "input_prefix", INFILL, KIND_TEXT, AT(prefix), 0, 0 },
+    { "input_suffix", INFILL, KIND_TEXT, AT(suffix), 0, 0 },
+    { "input_extra", INFILL, KIND_VALUE, AT(files), 0, 0 },
+    { "suffix", TEXT | OLLAMA_TEXT, KIND_TEXT, AT(suffix), 0, 0 },
+    { "raw", OLLAMA_TEXT, KIND_BOOL, AT(raw), 0, 0 },
     { "echo", TEXT, KIND_BOOL, AT(echo), 0, 0 },
-    { "ignore_eos", ANSWERS, KIND_BOOL, AT(ignore_eos), 0, 0 },
+    { "ignore_eos", OPENAI | MESSAGES | RESPONSES | LLAMACPP, KIND_BOOL, AT(ignore_eos), 0, 0 },
     { "chat_template_kwargs", CONVERSATIONS | RESPONSES, KIND_OBJECT, AT(kwargs), 0, 0 },
     { "strict", ALL, KIND_BOOL, AT(strict), 0, 0 },
     { "add_generation_prompt", CHAT | TEMPLATE, KIND_NOT, AT(no_generation_prompt), 0, 0 },
     { "parallel_tool_calls", CHAT | RESPONSES, KIND_NOT, AT(one_call), 0, 0 },
-    { "grammar", OPENAI | RESPONSES, KIND_TEXT, AT(grammar), 0, 0 },
-    { "json_schema", OPENAI, KIND_OBJECT, AT(schema), 0, 0 },
+    { "grammar", OPENAI | RESPONSES | LLAMACPP, KIND_TEXT, AT(grammar), 0, 0 },
+    { "json_schema", OPENAI | LLAMACPP, KIND_OBJECT, AT(schema), 0, 0 },
     { "reasoning_effort", CHAT, KIND_TEXT, AT(effort), 0, 0 },
     { "encoding_format", EMBED, KIND_TEXT, AT(encoding), 0, 0 },
-    { "dimensions", EMBED, KIND_U32, AT(dimensions), 1, 1 << 20 },
+    { "dimensions", DIALECTS_EMBED, KIND_U32, AT(dimensions), 1, 1 << 20 },
     { "pooling", EMBED, KIND_TEXT, AT(pooling), 0, 0 },
 };
 // clang-format on
@@ -99,6 +116,33 @@ static const struct known labels[] = {
     { "prompt_cache_retention", OPENAI | RESPONSES },
     { "prediction", CHAT },         // could only make it faster
     { "cache_control", ANTHROPIC }, // everything is cached
+    { "cache_prompt", LLAMACPP },
+    { "id_slot", LLAMACPP },
+    { "slot_id", LLAMACPP },
+    { "min_keep", LLAMACPP }, // the likeliest token is always kept
+    { "n_keep", LLAMACPP },   // nothing is ever dropped from a context
+    { "num_keep", OPTIONS },
+    { "keep_alive", OLLAMA | OLLAMA_EMBED }, // the model stays
+    // how to load a model, which is loaded
+    { "num_ctx", OPTIONS },
+    { "num_batch", OPTIONS },
+    { "num_gpu", OPTIONS },
+    { "main_gpu", OPTIONS },
+    { "num_thread", OPTIONS },
+    { "numa", OPTIONS },
+    { "low_vram", OPTIONS },
+    { "f16_kv", OPTIONS },
+    { "use_mmap", OPTIONS },
+    { "use_mlock", OPTIONS },
+    // of samplers that are off without another field
+    { "mirostat_tau", OPTIONS | LLAMACPP },
+    { "mirostat_eta", OPTIONS | LLAMACPP },
+    { "dynatemp_exponent", LLAMACPP },
+    { "xtc_threshold", LLAMACPP },
+    { "dry_base", LLAMACPP },
+    { "dry_allowed_length", LLAMACPP },
+    { "dry_penalty_last_n", LLAMACPP },
+    { "dry_sequence_breakers", LLAMACPP },
 };
 
 static const struct known not_yet[] = {
@@ -114,7 +158,26 @@ static const struct known not_yet[] = {
     { "container", MESSAGES },
     { "context_management", ANTHROPIC },
     { "mcp_servers", ANTHROPIC },
-    { "suffix", TEXT },
+    { "typical_p", OPTIONS | LLAMACPP },
+    { "tfs_z", OPTIONS },
+    { "mirostat", OPTIONS | LLAMACPP },
+    { "penalize_newline", OPTIONS },
+    { "dynatemp_range", LLAMACPP },
+    { "top_n_sigma", LLAMACPP },
+    { "xtc_probability", LLAMACPP },
+    { "dry_multiplier", LLAMACPP },
+    { "samplers", LLAMACPP },
+    { "lora", LLAMACPP },
+    { "post_sampling_probs", LLAMACPP },
+    { "response_fields", LLAMACPP },
+    { "return_progress", LLAMACPP },
+    { "timings_per_token", LLAMACPP },
+    { "t_max_predict_ms", LLAMACPP },
+    { "n_indent", LLAMACPP },
+    { "template", OLLAMA_TEXT },
+    { "context", OLLAMA_TEXT },
+    { "truncate", OLLAMA | OLLAMA_EMBED },
+    { "shift", OLLAMA },
     { "functions", CHAT },
     { "function_call", CHAT },
     { "service_tier", ANSWERS },
@@ -231,6 +294,12 @@ static bool take_stream_options(struct ask *ask, const char *field, json_t *valu
 static bool asks_for_nothing(const char *name, const json_t *value)
 {
     static const char *const nothing[] = { "", "none", "auto", "default", "disabled", "standard_only" };
+    static const struct {
+        const char *name;
+        double value;
+    } neutral[] = { { "top_logprobs", 0 },     { "typical_p", 1 },      { "tfs_z", 1 },           { "mirostat", 0 },
+                    { "n_indent", 0 },         { "dynatemp_range", 0 }, { "xtc_probability", 0 }, { "dry_multiplier", 0 },
+                    { "t_max_predict_ms", 0 }, { "top_n_sigma", -1 } };
     const char *text = json_string_value(value);
 
     if (json_is_false(value) || (json_is_array(value) && json_array_size(value) == 0) ||
@@ -239,8 +308,9 @@ static bool asks_for_nothing(const char *name, const json_t *value)
     if (!strcmp(name, "modalities"))
         return json_array_size(value) == 1 && json_is_string(json_array_get(value, 0)) &&
                !strcmp(json_string_value(json_array_get(value, 0)), "text");
-    if (!strcmp(name, "top_logprobs") && json_is_integer(value))
-        return json_integer_value(value) == 0;
+    for (size_t i = 0; json_is_number(value) && i < sizeof neutral / sizeof *neutral; i++)
+        if (!strcmp(name, neutral[i].name))
+            return json_number_value(value) == neutral[i].value;
     for (size_t i = 0; text && i < sizeof nothing / sizeof *nothing; i++)
         if (!strcmp(text, nothing[i]))
             return true;
@@ -249,9 +319,19 @@ static bool asks_for_nothing(const char *name, const json_t *value)
 
 static bool take_seed(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
-    ask->has_seed = true;
+    bool any = ask->dialect & (DIALECTS_LLAMACPP | DIALECTS_OLLAMA) && json_integer_value(value) == -1;
+
+    ask->has_seed = !any;
     ask->seed = json_integer_value(value);
     return json_is_integer(value) || wrong_type(name, "an integer", value, err);
+}
+
+static bool take_window(struct ask *ask, const char *name, json_t *value, struct err *err)
+{
+    const struct field f = { name, ALL, KIND_U32, 0, 0, MAX_PENALTY_WINDOW };
+
+    ask->penalty_window = MAX_PENALTY_WINDOW;
+    return json_integer_value(value) == -1 || read_u32(&f, value, &ask->penalty_window, err);
 }
 
 static bool take_text_logprobs(struct ask *ask, const char *name, json_t *value, struct err *err)
@@ -280,8 +360,13 @@ static const struct taker {
     bool (*take)(struct ask *ask, const char *name, json_t *value, struct err *err);
 } takers[] = {
     // read by a function of their own
-    { "seed", ANSWERS, take_seed },
-    { "stop", OPENAI, take_stops },
+    { "seed", SAMPLES, take_seed },
+    { "repeat_last_n", SAMPLES, take_window },
+    { "stop", OPENAI | LLAMACPP | OPTIONS, take_stops },
+    { "options", OLLAMA | OLLAMA_EMBED, ask_take_options },
+    { "format", OLLAMA, ask_take_ollama_format },
+    { "think", OLLAMA, ask_take_think },
+    { "images", OLLAMA_TEXT, ask_take_images },
     { "stop_sequences", MESSAGES, take_stops },
     { "stream_options", OPENAI, take_stream_options },
     { "logprobs", TEXT, take_text_logprobs },
@@ -290,7 +375,7 @@ static const struct taker {
     { "response_format", OPENAI, ask_take_format },
     { "text", RESPONSES, ask_take_format },
     { "output_config", ANTHROPIC, ask_take_format },
-    { "logit_bias", OPENAI, ask_take_bias },
+    { "logit_bias", OPENAI | LLAMACPP, ask_take_bias },
     { "reasoning", RESPONSES, ask_take_reasoning },
     { "thinking", ANTHROPIC, ask_take_thinking },
     { "metadata", RESPONSES, take_metadata },
@@ -302,7 +387,7 @@ static bool read_plain(struct ask *ask, const struct field *f, json_t *value, st
     void *to = (char *)ask + f->at;
 
     switch (f->kind) {
-    case KIND_TOKENS:
+    case KIND_LIMIT:
         *(u32 *)to = 0;
         return json_integer_value(value) == -1 || read_u32(f, value, to, err);
     case KIND_U32:
@@ -346,11 +431,13 @@ static enum table find_field(struct str name, unsigned dialects, size_t *at)
     return IN_NONE;
 }
 
-static bool read_field(struct ask *ask, const char *name, json_t *value, struct err *err)
+bool ask_read_field(struct ask *ask, unsigned dialects, const char *name, json_t *value, struct err *err)
 {
     size_t at;
 
-    switch (find_field(str_from(name), ask->dialect, &at)) {
+    if (json_is_null(value))
+        return true;
+    switch (find_field(str_from(name), dialects, &at)) {
     case IN_FIELDS:
         return read_plain(ask, &fields[at], value, err);
     case IN_TAKERS:
@@ -407,30 +494,44 @@ static bool check_counts(struct ask *ask, struct err *err)
 
 static bool check_echo(struct ask *ask, struct err *err)
 {
-    json_t *max_tokens = json_object_get(ask->body, "max_tokens");
+    bool text = ask->dialect == DIALECT_TEXT;
+    json_t *most = json_object_get(ask->body, text ? "max_tokens" : "n_predict");
 
-    ask->echo_only = ask->dialect == DIALECT_TEXT && json_is_integer(max_tokens) && json_integer_value(max_tokens) == 0;
+    ask->echo_only = (text || ask->dialect & DIALECTS_LLAMACPP) && json_is_integer(most) && json_integer_value(most) == 0;
     if (!ask->echo_only)
         return true;
-    if (!ask->echo)
+    if (text && !ask->echo)
         return err_set(err, ERR_INPUT, "max_tokens is 0 and echo is not set: that asks for nothing");
     ask->max_tokens = 1;
     ask->ignore_eos = true;
     return true;
 }
 
-static bool check_whole(struct ask *ask, struct err *err)
+static bool check_present(const struct ask *ask, struct err *err)
 {
-    if ((ask->dialect & CONVERSATIONS) && !ask->messages)
+    if ((ask->dialect & CONVERSATIONS) && !ask->messages && !ask->loads_only)
         return err_set(err, ERR_INPUT, "messages is missing");
-    if (ask->dialect == DIALECT_TEXT && !ask->prompt)
+    if (ask->dialect & (TEXT | DIALECT_NATIVE) && !ask->prompt)
         return err_set(err, ERR_INPUT, "prompt is missing");
+    if (ask->dialect == DIALECT_INFILL && !ask->prefix && !ask->suffix)
+        return err_set(err, ERR_INPUT, "input_prefix and input_suffix are missing; give one of them, or both");
     if (ask->dialect == DIALECT_MESSAGES && !json_is_integer(json_object_get(ask->body, "max_tokens")))
         return err_set(err, ERR_INPUT, "max_tokens is missing");
-    if ((ask->dialect == DIALECT_RESPONSES || ask->dialect == DIALECT_EMBED) && !ask->input)
-        return err_set(err, ERR_INPUT, "input is missing");
-    if (ask->dialect == DIALECT_EMBED)
+    return !(ask->dialect & (DIALECT_RESPONSES | DIALECTS_EMBED)) || ask->input || err_set(err, ERR_INPUT, "input is missing");
+}
+
+static bool check_whole(struct ask *ask, struct err *err)
+{
+    if (ask->dialect != DIALECT_INFILL && ask->suffix && !*ask->suffix)
+        ask->suffix = NULL;
+    if (ask->dialect & DIALECTS_OLLAMA)
+        ask_settle_ollama(ask);
+    if (!check_present(ask, err))
+        return false;
+    if (ask->dialect & DIALECTS_EMBED)
         ask->prompt = ask->input;
+    if (ask->dialect & DIALECTS_LLAMACPP)
+        ask->logprobs = ask->top_logprobs > 0;
     if (ask->top_logprobs && !ask->logprobs)
         return err_set(err, ERR_INPUT, "top_logprobs needs logprobs: true");
     ask->sampling.penalty_window = ask->penalty_window;
@@ -446,7 +547,7 @@ static bool read_all(struct ask *ask, struct err *err)
     ask->strict |= json_is_true(json_object_get(ask->body, "strict")); // before the fields that it decides about
     json_object_foreach(ask->body, name, value)
     {
-        if (!json_is_null(value) && !read_field(ask, name, value, err))
+        if (!ask_read_field(ask, ask->dialect, name, value, err))
             return false;
         ask->strict |= server_strict; // a request cannot switch off what the server demands
     }
@@ -464,6 +565,7 @@ bool ask_read(struct ask *ask, enum dialect dialect, json_t *body, const struct 
                          .strict = strict,
                          .limits = limits,
                          .n = 1,
+                         .stream = dialect & DIALECTS_OLLAMA, // as Ollama does unless told otherwise
                          .sampling = defaults.sampling,
                          .penalty_window = defaults.sampling.penalty_window };
     if (!json_is_object(body))
@@ -489,7 +591,8 @@ void ask_forget_body(struct ask *ask)
 {
     json_decref(ask->body);
     ask->body = ask->messages = ask->prompt = ask->kwargs = ask->system = ask->input = ask->reasoning = ask->schema =
-        ask->allowed = NULL;
-    ask->model = ask->tool = ask->grammar = ask->effort = ask->encoding = ask->pooling = ask->cache_salt = NULL;
+        ask->allowed = ask->files = NULL;
+    ask->model = ask->tool = ask->grammar = ask->effort = ask->encoding = ask->pooling = ask->cache_salt = ask->prefix =
+        ask->suffix = NULL;
     ask->n_stops = 0;
 }

@@ -16,7 +16,19 @@ enum dialect {
     DIALECT_COUNT = 8,      // POST /v1/messages/count_tokens
     DIALECT_TEMPLATE = 16,  // POST /apply-template
     DIALECT_RESPONSES = 32, // POST /v1/responses
-    DIALECT_EMBED = 64      // POST /v1/embeddings
+    DIALECT_EMBED = 64,     // POST /v1/embeddings
+    // llama.cpp's server
+    DIALECT_NATIVE = 128, // POST /completion
+    DIALECT_INFILL = 256, // POST /infill
+    // Ollama's
+    DIALECT_OLLAMA_CHAT = 512,   // POST /api/chat
+    DIALECT_OLLAMA_TEXT = 1024,  // POST /api/generate
+    DIALECT_OLLAMA_EMBED = 2048, // POST /api/embed
+    DIALECT_OPTIONS = 4096,      // the map "options" of these three
+
+    DIALECTS_LLAMACPP = DIALECT_NATIVE | DIALECT_INFILL,
+    DIALECTS_OLLAMA = DIALECT_OLLAMA_CHAT | DIALECT_OLLAMA_TEXT,
+    DIALECTS_EMBED = DIALECT_EMBED | DIALECT_OLLAMA_EMBED
 };
 
 enum { ASK_MAX_TOP_LOGPROBS = 20, ASK_MAX_TOOLS = 128, ASK_PARAM_BYTES = 64 };
@@ -34,6 +46,8 @@ struct ask {
     json_t *input, *reasoning; // within body, of a response: what was said, and how hard to think
     json_t *tools;             // as chat completions write them, owned; NULL: none
     enum ask_choice choice;
+    const char *prefix, *suffix;    // of what is to be filled in, within body; NULL: not said
+    json_t *files;                  // of the same project, for filling in; within body; NULL: none
     json_t *allowed;                // tools of which alone the model is told, within body; NULL: all
     const char *tool;               // that has to be called, with CHOICE_NAMED; within body
     json_t *schema;                 // that the answer must fulfil, within body; NULL: none
@@ -61,9 +75,22 @@ struct ask {
     bool reasoning_closed; // or right behind it
     bool stream, include_usage, logprobs, echo, ignore_eos, strict, no_generation_prompt;
     bool echo_only; // max_tokens is 0: the prompt again, and no answer
+    bool raw;       // the prompt is read as it stands, without the template
+    bool return_tokens, loads_only;
 };
 
-// Fields with a file of their own, ask_tools.c.
+// The prompt is a text or tokens, not a conversation.
+static inline bool ask_is_plain(const struct ask *ask)
+{
+    return ask->dialect & (DIALECT_TEXT | DIALECTS_LLAMACPP | DIALECTS_EMBED) || ask->raw;
+}
+
+// Fields with files of their own: ask_ollama.c, ask_tools.c.
+bool ask_take_images(struct ask *ask, const char *name, json_t *value, struct err *err);
+bool ask_take_ollama_format(struct ask *ask, const char *name, json_t *value, struct err *err);
+bool ask_take_options(struct ask *ask, const char *name, json_t *value, struct err *err);
+void ask_settle_ollama(struct ask *ask); // when all fields are read
+bool ask_take_think(struct ask *ask, const char *name, json_t *value, struct err *err);
 bool ask_take_tools(struct ask *ask, const char *name, json_t *value, struct err *err);
 bool ask_take_choice(struct ask *ask, const char *name, json_t *value, struct err *err);
 bool ask_take_format(struct ask *ask, const char *name, json_t *value, struct err *err);
@@ -72,12 +99,16 @@ bool ask_take_reasoning(struct ask *ask, const char *name, json_t *value, struct
 bool ask_take_thinking(struct ask *ask, const char *name, json_t *value, struct err *err);
 bool ask_check_tools(struct ask *ask, struct err *err);
 
+// One field as these dialects know it.
+bool ask_read_field(struct ask *ask, unsigned dialects, const char *name, json_t *value, struct err *err);
 // Takes the body. On failure the ask is released.
 bool ask_read(struct ask *ask, enum dialect dialect, json_t *body, const struct server_limits *limits, struct err *err);
 // Notes something that is not honoured: a warning, or with strict an error.
 bool ask_warn(struct ask *ask, struct err *err, const char *format, ...) PRINTF_LIKE(3, 4);
 // The field that a message begins with, such as "messages[0].role": messages name what is wrong first. False: it names none.
 bool ask_param(const char *message, char param[ASK_PARAM_BYTES]);
+// The same from the body's text.
+bool ask_read_text(struct ask *ask, enum dialect dialect, struct str body, const struct server_limits *limits, struct err *err);
 void ask_release(struct ask *ask);
 // The body is no longer needed: what pointed into it is gone.
 void ask_forget_body(struct ask *ask);

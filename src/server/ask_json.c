@@ -128,3 +128,9 @@ json_t *ask_parse(struct str body, struct err *err)
         tell_fault(body, &where, err);
     return value;
 }
+
+bool ask_read_text(struct ask *ask, enum dialect dialect, struct str body, const struct server_limits *limits, struct err *err)
+{
+    json_t *json = ask_parse(body, err);
+    return json && ask_read(ask, dialect, json, limits, err);
+}

@@ -34,7 +34,8 @@ static bool only_keys(struct ask *ask, json_t *object, const char *known, const 
 // The object that holds name, description and the schema of the arguments; in some dialects that is the tool itself.
 static bool take_tool(struct ask *ask, json_t *tool, size_t i, struct err *err)
 {
-    bool anthropic = ask->dialect & (DIALECT_MESSAGES | DIALECT_COUNT), nested = ask->dialect & (DIALECT_CHAT | DIALECT_TEMPLATE);
+    bool anthropic = ask->dialect & (DIALECT_MESSAGES | DIALECT_COUNT),
+         nested = ask->dialect & (DIALECT_CHAT | DIALECT_TEMPLATE | DIALECT_OLLAMA_CHAT);
     const char *type = json_string_value(json_object_get(tool, "type"));
     json_t *inner = nested ? json_object_get(tool, "function") : tool;
     json_t *schema = json_object_get(inner, anthropic ? "input_schema" : "parameters");
@@ -188,27 +189,44 @@ bool ask_take_format(struct ask *ask, const char *name, json_t *value, struct er
     return json_is_object(ask->schema) || err_set(err, ERR_INPUT, "%s.json_schema.schema: want an object", name);
 }
 
+static bool add_bias(struct ask *ask, uint64_t token, json_t *bias)
+{
+    double x = json_is_false(bias) ? -1000 : json_number_value(bias); // llama.cpp: false is never
+
+    if (token > UINT32_MAX - 1 || !(json_is_number(bias) || json_is_false(bias)) || !(x >= -1000 && x <= 1000))
+        return false;
+    ask->bias[ask->n_bias++] = (struct ingot_bias){ (uint32_t)token, (float)x };
+    return true;
+}
+
+// {"TOKEN": BIAS, ...}, or as llama.cpp has it [[TOKEN, BIAS], ...].
 bool ask_take_bias(struct ask *ask, const char *name, json_t *value, struct err *err)
 {
+    size_t n = json_is_array(value) ? json_array_size(value) : json_object_size(value), i;
     const char *key;
     json_t *bias;
     uint64_t token;
 
-    if (!json_is_object(value))
+    if (!json_is_object(value) && !json_is_array(value))
         return err_set(err, ERR_INPUT, "%s: want an object of tokens and numbers", name);
-    if (json_object_size(value) > MAX_BIASES)
-        return err_set(err, ERR_INPUT, "logit_bias names %zu tokens; at most %d", json_object_size(value), MAX_BIASES);
-    if (json_object_size(value) == 0)
+    if (n > MAX_BIASES)
+        return err_set(err, ERR_INPUT, "logit_bias names %zu tokens; at most %d", n, MAX_BIASES);
+    if (n == 0)
         return true;
-    ask->bias = mem_alloc_array(json_object_size(value), sizeof *ask->bias);
+    ask->bias = mem_alloc_array(n, sizeof *ask->bias);
     if (!ask->bias)
         return err_memory(err, "logit_bias");
     json_object_foreach(value, key, bias)
     {
-        double x = json_number_value(bias);
-        if (!str_to_u64(str_from(key), &token) || token > UINT32_MAX - 1 || !json_is_number(bias) || !(x >= -1000 && x <= 1000))
+        if (!str_to_u64(str_from(key), &token) || !add_bias(ask, token, bias))
             return err_set(err, ERR_INPUT, "logit_bias: '%.40s': want a token's number and a bias from -1000 to 1000", key);
-        ask->bias[ask->n_bias++] = (struct ingot_bias){ (uint32_t)token, (float)x };
+    }
+    json_array_foreach(value, i, bias)
+    {
+        json_t *id = json_array_get(bias, 0);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            !add_bias(ask, (uint64_t)json_integer_value(id), json_array_get(bias, 1)))
+            return err_set(err, ERR_INPUT, "logit_bias[%zu]: want a token's number and a bias from -1000 to 1000", i);
     }
     return true;
 }

@@ -197,13 +197,14 @@ static ssize_t read_stream(void *arg, uint64_t position, char *to, size_t most)
 
 static bool begin_stream(struct exchange *x)
 {
+    const char *type = x->talk->voice->stream_type;
     struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, x, NULL);
 
     if (response) {
         MHD_add_response_header(response, "Cache-Control", "no-cache");
         MHD_add_response_header(response, "X-Accel-Buffering", "no");
     }
-    return queue(x, 200, "text/event-stream", response);
+    return queue(x, 200, type ? type : "text/event-stream", response);
 }
 
 static bool reply_whole(struct exchange *x)

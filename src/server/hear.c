@@ -10,6 +10,7 @@ static void note_logprobs(struct talk *t, uint32_t choice, struct logprobs_row r
 
     row.n_vocab = t->server->info.n_vocab;
     row.n_top = t->ask.top_logprobs;
+    row.with_id = t->ask.dialect & DIALECTS_LLAMACPP;
     row.offset = t->ask.dialect == DIALECT_TEXT ? &c->text_offset : NULL;
     if (t->ask.logprobs)
         json_array_append_new(c->logprobs, logprobs_entry(t->server->tokenizer, &row));
@@ -25,7 +26,7 @@ bool talk_listen(struct talk *t)
     struct speech_options options = { t->style, t->reasoning_open, most, t->ask.tools };
     bool ok = true;
 
-    t->speaks = !(t->ask.dialect & (DIALECT_TEXT | DIALECT_EMBED));
+    t->speaks = !ask_is_plain(&t->ask);
     for (uint32_t i = 0; i < t->n_choices; i++) {
         t->choices[i].logprobs = json_array();
         t->choices[i].block = -1;
@@ -46,6 +47,7 @@ void talk_forget(struct talk *t)
             buf_free(&c->calls[k].arguments);
         }
         mem_free(c->calls);
+        token_ids_free(&c->tokens);
         json_decref(c->logprobs);
         speech_release(&c->speech);
         buf_free(&c->text);
@@ -73,7 +75,7 @@ static void add_call(struct talk *t, struct talk_choice *c, struct str name)
 // Keeps what a whole answer, or the last events of a response, will tell.
 static void keep(struct talk *t, struct talk_choice *c, const struct speech_piece *piece)
 {
-    bool kept = !t->ask.stream || t->ask.dialect == DIALECT_RESPONSES;
+    bool kept = !t->ask.stream || t->ask.dialect & (DIALECT_RESPONSES | DIALECT_OLLAMA_CHAT);
 
     if (piece->kind == PIECE_CALL)
         add_call(t, c, piece->text);
@@ -125,6 +127,8 @@ void talk_hear(struct talk *t, uint32_t choice, const struct ingot_event *event,
     }
     if (t->ask.echo_only)
         event = &echo_end;
+    if (t->ask.return_tokens && event->token != UINT32_MAX)
+        token_ids_push(&c->tokens, event->token);
     if (event->logits && event->token != UINT32_MAX)
         note_logprobs(t, choice, (struct logprobs_row){ event->logits, .token = event->token });
     if (event->embedding)

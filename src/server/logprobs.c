@@ -30,7 +30,7 @@ static uint32_t likeliest(const struct logprobs_row *row, uint32_t top[ASK_MAX_T
     return n;
 }
 
-static json_t *token_json(const struct tokenizer *t, uint32_t token, double logprob)
+static json_t *token_json(const struct tokenizer *t, uint32_t token, double logprob, bool with_id)
 {
     struct str bytes = tokenizer_token_bytes(t, token, true);
     const struct token_ids ids = { &token, 1, 1 };
@@ -44,6 +44,8 @@ static json_t *token_json(const struct tokenizer *t, uint32_t token, double logp
     json_object_set_new(entry, "token", name ? name : json_string(""));
     json_object_set_new(entry, "logprob", json_real(logprob > -9999 ? logprob : -9999)); // JSON has no infinity
     json_object_set_new(entry, "bytes", list);
+    if (with_id)
+        json_object_set_new(entry, "id", json_integer(token));
     buf_free(&text);
     return entry;
 }
@@ -81,10 +83,11 @@ json_t *logprobs_entry(const struct tokenizer *t, const struct logprobs_row *row
 {
     uint32_t top[ASK_MAX_TOP_LOGPROBS], n = row->logits ? likeliest(row, top) : 0;
     double sum = row->logits ? log_sum(row->logits, row->n_vocab) : 0;
-    json_t *entry = token_json(t, row->token, row->logits ? row->logits[row->token] - sum : 0), *list = json_array();
+    json_t *entry = token_json(t, row->token, row->logits ? row->logits[row->token] - sum : 0, row->with_id),
+           *list = json_array();
 
     for (uint32_t i = 0; i < n; i++)
-        json_array_append_new(list, token_json(t, top[i], row->logits[top[i]] - sum));
+        json_array_append_new(list, token_json(t, top[i], row->logits[top[i]] - sum, row->with_id));
     json_object_set_new(entry, "top_logprobs", list);
     if (!row->logits) {
         json_object_set_new(entry, "logprob", json_null());

@@ -8,8 +8,8 @@
 struct logprobs_row {
     const float *logits; // [n_vocab]; NULL: of a first token, which nothing precedes
     uint32_t n_vocab, token, n_top;
-    size_t *offset; // in characters, of the token in the text, and then of the next. NULL: not told
-    bool of_prompt;
+    size_t *offset;          // in characters, of the token in the text, and then of the next. NULL: not told
+    bool of_prompt, with_id; // with_id: llama.cpp tells the tokens' numbers too
 };
 
 double logprobs_of(const struct logprobs_row *row);

@@ -46,6 +46,16 @@ static bool parts_are_text(json_t *content, size_t index, struct err *err)
     return true;
 }
 
+static void rename_key(json_t *object, const char *from, const char *to)
+{
+    json_t *value = json_object_get(object, from);
+
+    if (!value)
+        return;
+    json_object_set(object, to, value);
+    json_object_del(object, from);
+}
+
 static bool from_chat(json_t *from, json_t *to, struct err *err)
 {
     json_t *message;
@@ -59,7 +69,11 @@ static bool from_chat(json_t *from, json_t *to, struct err *err)
                            role ? "" : "missing", role ? role : "");
         if (!parts_are_text(json_object_get(message, "content"), i, err))
             return false;
+        if (json_array_size(json_object_get(message, "images")) > 0)
+            return err_set(err, ERR_UNSUPPORTED, "messages[%zu].images: this server reads text only, no pictures", i);
         json_t *copy = json_copy(message);
+        rename_key(copy, "tool_name", "name"); // as Ollama calls them
+        rename_key(copy, "thinking", "reasoning_content");
         if (!strcmp(role, "developer")) // templates call it so
             json_object_set_new(copy, "role", json_string("system"));
         json_array_append_new(to, copy);

@@ -15,9 +15,9 @@ static bool is_chat(const struct talk *t)
 
 static json_t *usage(const struct talk *t)
 {
-    return json_pack("{s:i, s:i, s:i, s:{s:i}}", "prompt_tokens", (int)t->n_prompt, "completion_tokens", (int)t->n_generated,
+    return json_pack("{s:i, s:i, s:i, s:{s:i, s:i}}", "prompt_tokens", (int)t->n_prompt, "completion_tokens", (int)t->n_generated,
                      "total_tokens", (int)(t->n_prompt + t->n_generated), "prompt_tokens_details", "cached_tokens",
-                     (int)t->n_reused);
+                     (int)t->n_reused, "cache_write_tokens", 0);
 }
 
 static json_t *frame(const struct talk *t, const char *object)
@@ -116,8 +116,8 @@ static void chunk(struct talk *t, uint32_t choice, json_t *delta, const char *fi
     json_t *entry =
         json_pack("{s:i, s:o, s:s?}", "index", (int)choice, is_chat(t) ? "delta" : "text", delta, "finish_reason", finish);
 
+    json_object_set_new(entry, "logprobs", json_array_size(c->logprobs) ? choice_logprobs(t, c) : json_null());
     if (t->ask.logprobs) {
-        json_object_set_new(entry, "logprobs", json_array_size(c->logprobs) ? choice_logprobs(t, c) : json_null());
         json_decref(c->logprobs);
         c->logprobs = json_array();
     }
@@ -238,5 +238,5 @@ static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
                                                    : "server_error"));
 }
 
-const struct dialect_voice voice_chat = { open_stream, piece, finish, close_stream, quiet, fail_stream, whole };
-const struct dialect_voice voice_text = { open_stream, piece, finish, close_stream, quiet, fail_stream, whole };
+const struct dialect_voice voice_chat = { NULL, open_stream, piece, finish, close_stream, quiet, fail_stream, whole };
+const struct dialect_voice voice_text = { NULL, open_stream, piece, finish, close_stream, quiet, fail_stream, whole };

@@ -2,6 +2,7 @@
 #include "server/prompts.h"
 #include "base/mem.h"
 #include "engine/verify.h"
+#include "server/infill.h"
 #include "server/messages.h"
 #include "server/state.h"
 #include "text/chat.h"
@@ -162,6 +163,7 @@ static bool messages_prompt(struct server *s, struct ask *ask, struct token_ids 
     return ok;
 }
 
+// Tokens, and as llama.cpp has it texts between them.
 static bool ids_prompt(const struct server *s, json_t *list, struct token_ids *ids, struct err *err)
 {
     json_t *item;
@@ -173,6 +175,12 @@ static bool ids_prompt(const struct server *s, json_t *list, struct token_ids *i
     json_array_foreach(list, i, item)
     {
         json_int_t id = json_integer_value(item);
+        if (json_is_string(item) && s->tokenizer) {
+            struct str text = { json_string_value(item), json_string_length(item) };
+            if (!tokenizer_encode(s->tokenizer, text, (struct tokenize_flags){ .add_special = i == 0 }, ids, err))
+                return false;
+            continue;
+        }
         if (!json_is_integer(item) || id < 0 || id >= (json_int_t)s->info.n_vocab)
             return err_set(err, ERR_INPUT, "prompt[%zu]: want a token, an integer from 0 to %u", i, s->info.n_vocab - 1);
         if (!token_ids_push(ids, (uint32_t)id))
@@ -193,14 +201,34 @@ static bool text_prompt(const struct server *s, json_t *prompt, struct token_ids
     return tokenizer_encode(s->tokenizer, text, (struct tokenize_flags){ .add_special = true }, ids, err);
 }
 
+static bool gap_prompt(const struct server *s, const struct ask *ask, struct token_ids *ids, struct err *err)
+{
+    if (!s->tokenizer)
+        return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer, and a gap is filled in texts only");
+    return infill_prompt(s->tokenizer, ask, ids, err);
+}
+
+// A list of texts or of lists of tokens; one with a token in it is a single prompt.
+static bool is_list_of_prompts(json_t *prompt)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(prompt, i, item)
+    {
+        if (!json_is_string(item) && !json_is_array(item))
+            return false;
+    }
+    return json_array_size(prompt) > 0;
+}
+
 bool prompts_make(struct server *s, struct ask *ask, struct token_ids **prompts, uint32_t *n, struct err *err)
 {
-    json_t *first = json_array_get(ask->prompt, 0);
-    bool plain = ask->dialect & (DIALECT_TEXT | DIALECT_EMBED), many = json_is_string(first) || json_is_array(first);
+    bool plain = ask_is_plain(ask), many = is_list_of_prompts(ask->prompt);
     size_t n_prompts = many ? json_array_size(ask->prompt) : 1;
     bool ok = true;
 
-    uint32_t most = ask->dialect == DIALECT_EMBED ? MAX_EMBEDDINGS : s->options->limits.n_choices;
+    uint32_t most = ask->dialect & DIALECTS_EMBED ? MAX_EMBEDDINGS : s->options->limits.n_choices;
 
     if (n_prompts * ask->n_made > most)
         return err_set(err, ERR_INPUT, "%zu prompts with %s = %u are %zu answers; at most %u", n_prompts,
@@ -211,7 +239,9 @@ bool prompts_make(struct server *s, struct ask *ask, struct token_ids **prompts,
     for (*n = 0; ok && *n < n_prompts;) {
         struct token_ids *ids = &(*prompts)[(*n)++];
         ok = !plain ? messages_prompt(s, ask, ids, err)
-                    : text_prompt(s, many ? json_array_get(ask->prompt, *n - 1) : ask->prompt, ids, err);
+             : ask->suffix || ask->dialect == DIALECT_INFILL
+                 ? gap_prompt(s, ask, ids, err)
+                 : text_prompt(s, many ? json_array_get(ask->prompt, *n - 1) : ask->prompt, ids, err);
         if (ok && ids->n == 0)
             ok = err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
         if (ok && ids->n >= s->info.n_context)

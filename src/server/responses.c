@@ -8,9 +8,9 @@
 
 static json_t *usage(const struct talk *t)
 {
-    return json_pack("{s:i, s:{s:i}, s:i, s:{s:i}, s:i}", "input_tokens", (int)t->n_prompt, "input_tokens_details",
-                     "cached_tokens", (int)t->n_reused, "output_tokens", (int)t->n_generated, "output_tokens_details",
-                     "reasoning_tokens", 0, "total_tokens", (int)(t->n_prompt + t->n_generated));
+    return json_pack("{s:i, s:{s:i, s:i}, s:i, s:{s:i}, s:i}", "input_tokens", (int)t->n_prompt, "input_tokens_details",
+                     "cached_tokens", (int)t->n_reused, "cache_write_tokens", 0, "output_tokens", (int)t->n_generated,
+                     "output_tokens_details", "reasoning_tokens", 0, "total_tokens", (int)(t->n_prompt + t->n_generated));
 }
 
 static json_t *text_part(json_t *text)
@@ -54,7 +54,6 @@ static json_t *frame(const struct talk *t, const char *status, json_t *output)
     json_object_update(reply, more);
     json_decref(more);
     json_object_set_new(reply, "tools", json_array());
-    json_object_set_new(reply, "usage", json_null());
     return reply;
 }
 
@@ -169,7 +168,10 @@ static void close_item(struct talk *t, struct buf *out)
         item_done(t, reasoning_item(open_id(t, c, id), talk_text(&c->reasoning), "completed"), out);
     } else if (c->block == PIECE_CALL) {
         const struct talk_call *call = &c->calls[c->n_calls - 1];
-        tell_with(t, "response.function_call_arguments.done", "arguments", talk_text(&call->arguments), out);
+        json_t *event = within(t, c);
+        json_object_set_new(event, "name", talk_text(&call->name));
+        json_object_set_new(event, "arguments", talk_text(&call->arguments));
+        tell(t, "response.function_call_arguments.done", event, out);
         item_done(t, call_item(call, "completed"), out);
     }
     c->block = -1;
@@ -244,4 +246,4 @@ static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
     tell(t, "response.failed", json_pack("{s:o}", "response", reply), out);
 }
 
-const struct dialect_voice voice_responses = { open_stream, piece, finish, close_stream, quiet, fail_stream, whole };
+const struct dialect_voice voice_responses = { NULL, open_stream, piece, finish, close_stream, quiet, fail_stream, whole };

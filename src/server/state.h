@@ -1,7 +1,8 @@
 // state.h - the server from the inside: what all of its parts share.
 //
 // Order of the parts: porch (new connections), http (routes, replies), clients (who is connected, since when, and whether still), talk (one answer on
-// its way), the dialects openai and anthropic, texts (tokenise, detokenise, apply-template), runner (the engine's thread), metrics.
+// its way), the dialects (openai, responses, anthropic, llamacpp, ollama), texts (tokenise, detokenise, apply-template), about (what is
+// here), runner (the engine's thread), metrics.
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>

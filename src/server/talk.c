@@ -4,19 +4,31 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "server/about.h"
 #include "ops/pages.h"
 #include "server/constrain.h"
 #include "server/prompts.h"
 #include "server/state.h"
 #include "text/chat.h"
 
-static const struct dialect_voice *voice_of(enum dialect dialect)
+static const struct dialect_entry {
+    enum dialect dialect;
+    const struct dialect_voice *voice;
+    const char *id_prefix;
+} dialects[] = {
+    { DIALECT_CHAT, &voice_chat, "chatcmpl-" },       { DIALECT_TEXT, &voice_text, "cmpl-" },
+    { DIALECT_RESPONSES, &voice_responses, "resp_" }, { DIALECT_EMBED, &voice_embeddings, "embd_" },
+    { DIALECT_MESSAGES, &voice_messages, "msg_" },    { DIALECT_NATIVE, &voice_llamacpp, "" },
+    { DIALECT_INFILL, &voice_llamacpp, "" },          { DIALECT_OLLAMA_CHAT, &voice_ollama, "" },
+    { DIALECT_OLLAMA_TEXT, &voice_ollama, "" },       { DIALECT_OLLAMA_EMBED, &voice_ollama_embed, "" },
+};
+
+static const struct dialect_entry *entry_of(enum dialect dialect)
 {
-    return dialect == DIALECT_CHAT        ? &voice_chat
-           : dialect == DIALECT_TEXT      ? &voice_text
-           : dialect == DIALECT_RESPONSES ? &voice_responses
-           : dialect == DIALECT_EMBED     ? &voice_embeddings
-                                          : &voice_messages;
+    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
+        if (dialects[i].dialect == dialect)
+            return &dialects[i];
+    return NULL;
 }
 
 // ---- begin and end
@@ -77,7 +89,7 @@ static struct ingot_request_options request_of(const struct talk *t, uint32_t ch
     r.bias = ask->bias;
     r.n_bias = ask->n_bias;
     r.keep_special = t->style != CALLS_NONE; // marks of calls may be control tokens
-    if (ask->dialect == DIALECT_EMBED) {
+    if (ask->dialect & DIALECTS_EMBED) {
         r.embed = ask->pooling && !strcmp(ask->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
         r.priority += choice >= t->server->info.n_sequences; // what cannot run at once waits behind everybody's requests
     }
@@ -106,7 +118,7 @@ static bool submit(struct talk *t, struct talk_client client, struct err *err)
     }
     struct generation_options options = { .requests = requests,
                                           .n = t->n_choices,
-                                          .most_places = ask->dialect == DIALECT_EMBED ? t->server->info.n_sequences : 0,
+                                          .most_places = ask->dialect & DIALECTS_EMBED ? t->server->info.n_sequences : 0,
                                           .at_end_only = !ask->stream && !keeps_rows(ask),
                                           .wake = client.wake,
                                           .arg = client.arg };
@@ -121,7 +133,7 @@ static bool check_model(struct talk *t, struct err *err)
 {
     const char *model = t->ask.model;
 
-    if (!model || !*model || !strcmp(model, t->server->name) || !strcmp(model, "default"))
+    if (!model || about_is_model(t->server, model))
         return true;
     return ask_warn(&t->ask, err, "model '%.80s' is not here; '%.80s' answered", model, t->server->name);
 }
@@ -157,7 +169,7 @@ static bool begin(struct talk *t, struct talk_client client, struct err *err)
 
     if (t->ask.logprobs && !s->tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "logprobs need a tokenizer, which this model lacks");
-    if (t->ask.dialect == DIALECT_EMBED && !check_embeddings(t, err))
+    if (t->ask.dialect & DIALECTS_EMBED && !check_embeddings(t, err))
         return false;
     prompts_style(s, &t->ask, &t->style, &t->thinks);
     if (!check_model(t, err) || !prompts_make(s, &t->ask, &t->prompts, &t->n_prompts, err))
@@ -175,27 +187,21 @@ static bool begin(struct talk *t, struct talk_client client, struct err *err)
     return check_logits(t, err) && submit(t, client, err);
 }
 
-struct talk *talk_begin(struct server *s, enum dialect dialect, struct str body, struct talk_client client, struct err *err)
+struct talk *talk_begin(struct server *s, struct ask *ask, struct talk_client client, struct err *err)
 {
+    const struct dialect_entry *entry = entry_of(ask->dialect);
     struct talk *t = mem_alloc(sizeof *t);
-    json_t *json = t ? ask_parse(body, err) : NULL;
 
-    if (!t)
+    CHECK(entry != NULL);
+    if (!t) {
         err_memory(err, "an answer");
-    if (!json) {
-        mem_free(t);
+        ask_release(ask);
         return NULL;
     }
-    *t = (struct talk){ .server = s, .voice = voice_of(dialect), .created = (int64_t)time(NULL) };
-    t->ask.strict = s->options->strict;
-    snprintf(t->id, sizeof t->id, "%s%016llx",
-             dialect == DIALECT_CHAT        ? "chatcmpl-"
-             : dialect == DIALECT_TEXT      ? "cmpl-"
-             : dialect == DIALECT_RESPONSES ? "resp_"
-             : dialect == DIALECT_EMBED     ? "embd_"
-                                            : "msg_",
-             (unsigned long long)talk_random());
-    if (ask_read(&t->ask, dialect, json, &s->options->limits, err) && begin(t, client, err)) {
+    *t = (struct talk){ .server = s, .voice = entry->voice, .ask = *ask, .created = (int64_t)time(NULL) };
+    *ask = (struct ask){ 0 };
+    snprintf(t->id, sizeof t->id, "%s%016llx", entry->id_prefix, (unsigned long long)talk_random());
+    if (begin(t, client, err)) {
         ask_forget_body(&t->ask);
         return t;
     }
@@ -315,6 +321,17 @@ json_t *talk_text(const struct buf *text)
     struct str s = buf_as_str(text);
     json_t *value = json_stringn(s.at, s.n);
     return value ? value : json_string("");
+}
+
+json_t *talk_call_input(const struct talk_call *call)
+{
+    struct str text = buf_as_str(&call->arguments);
+    json_t *input = json_loadb(text.at, text.n, 0, NULL);
+
+    if (json_is_object(input))
+        return input;
+    json_decref(input);
+    return text.n ? json_pack("{s:o}", "text", talk_text(&call->arguments)) : json_object();
 }
 
 // A page of the prompt was not kept. Why, and where within it the prompts part, would tell of other clients' prompts: see log_miss.

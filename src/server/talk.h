@@ -20,9 +20,10 @@ struct talk_choice {
     struct buf text, reasoning; // of the whole answer; left empty while streaming, save for responses
     struct talk_call *calls;    // [n_calls]
     uint32_t n_calls;
-    json_t *logprobs;   // array of entries, see logprobs.h
-    size_t text_offset; // characters so far
-    double score;       // best_of: the sum of the log-probabilities of n_scored tokens
+    struct token_ids tokens; // with return_tokens: those not told yet
+    json_t *logprobs;        // array of entries, see logprobs.h
+    size_t text_offset;      // characters so far
+    double score;            // best_of: the sum of the log-probabilities of n_scored tokens
     uint32_t n_scored;
     bool told;
     bool opened;
@@ -35,6 +36,7 @@ struct talk_choice {
 
 // What a dialect says. The functions of a stream append events to out.
 struct dialect_voice {
+    const char *stream_type; // NULL: text/event-stream
     void (*open)(struct talk *t, struct buf *out);
     void (*piece)(struct talk *t, uint32_t choice, const struct speech_piece *piece, struct buf *out);
     void (*finish)(struct talk *t, uint32_t choice, struct buf *out); // the choice is complete
@@ -74,20 +76,23 @@ struct talk_client {
     const char *key; // what it proved to be with; NULL: no key is asked for
 };
 
-// Reads the body and starts the generation. NULL: err says why; ERR_LIMIT with an empty message is a full queue.
-struct talk *talk_begin(struct server *server, enum dialect dialect, struct str body, struct talk_client client, struct err *err);
+// Takes the ask and starts the generation. NULL: err says why; ERR_LIMIT with an empty message is a full queue.
+struct talk *talk_begin(struct server *server, struct ask *ask, struct talk_client client, struct err *err);
 void talk_end(struct talk *t); // cancels what still runs; NULL is allowed
 
 // Takes all events there are. Streaming: as text in out. *done: nothing more will come.
 void talk_pull(struct talk *t, struct buf *out, bool *done);
 // The first error among the choices; NULL: none.
 const struct ingot_result *talk_error(const struct talk *t);
-extern const struct dialect_voice voice_chat, voice_text, voice_messages, voice_responses, voice_embeddings;
+extern const struct dialect_voice voice_chat, voice_text, voice_messages, voice_responses, voice_embeddings, voice_llamacpp,
+    voice_ollama, voice_ollama_embed;
 
 uint64_t talk_random(void); // for ids and seeds: no secret
 
 // Shared by the dialects.
 const char *talk_finish_name(const struct talk *t, uint32_t choice); // OpenAI's words
 json_t *talk_text(const struct buf *text);
+json_t *talk_call_input(const struct talk_call *call); // the arguments as an object; those that are none under the name "text"
+json_t *talk_vector(const struct buf *vector);         // of an embedding, as numbers
 json_t *talk_timings(const struct talk *t);
 void talk_add_warnings(struct talk *t, json_t *to);

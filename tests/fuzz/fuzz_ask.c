@@ -64,13 +64,14 @@ static void read_headers(struct str text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const enum dialect dialects[] = { DIALECT_CHAT,     DIALECT_TEXT,      DIALECT_MESSAGES, DIALECT_COUNT,
-                                             DIALECT_TEMPLATE, DIALECT_RESPONSES, DIALECT_EMBED };
+    static const enum dialect dialects[] = { DIALECT_CHAT,     DIALECT_TEXT,        DIALECT_MESSAGES,    DIALECT_COUNT,
+                                             DIALECT_TEMPLATE, DIALECT_RESPONSES,   DIALECT_EMBED,       DIALECT_NATIVE,
+                                             DIALECT_INFILL,   DIALECT_OLLAMA_CHAT, DIALECT_OLLAMA_TEXT, DIALECT_OLLAMA_EMBED };
 
     if (size == 0)
         return 0;
     struct str body = { (const char *)data + 1, size - 1 };
-    read_ask(dialects[data[0] % 7], body, data[0] & 0x80);
+    read_ask(dialects[(data[0] & 0x7f) % (sizeof dialects / sizeof *dialects)], body, data[0] & 0x80);
     read_headers(body);
     return 0;
 }

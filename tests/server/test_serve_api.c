@@ -320,7 +320,7 @@ static void wrong_types_are_400_in_a_whole_request(void **state)
         "\"temperature\":1e400",
         "\"temperature\":\"NaN\"",
         "\"top_p\":1.01",
-        "\"top_k\":-1",
+        "\"top_k\":-2",
         "\"top_logprobs\":21",
         "\"top_logprobs\":2",
         "\"stop\":[\"\"]",

@@ -97,7 +97,7 @@ static const struct field {
     { TEXT, "\"logprobs\":5", HONOURED },
     { TEXT, "\"logprobs\":true", REFUSED },
     { TEXT, "\"suffix\":\"\"", HONOURED },
-    { TEXT, "\"suffix\":\"x\"", WARNED },
+    { TEXT, "\"suffix\":\"x\"", REFUSED }, // this model fills no gaps
     { TEXT, "\"best_of\":1", HONOURED },
     { TEXT, "\"best_of\":2", HONOURED },
     { TEXT, "\"best_of\":2,\"stream\":true", REFUSED },

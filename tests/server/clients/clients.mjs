@@ -5,6 +5,7 @@ import { zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
 import Anthropic from "@anthropic-ai/sdk";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { embed, generateObject, generateText, jsonSchema, streamText, tool } from "ai";
+import { Ollama } from "ollama";
 import { ChatOpenAI, OpenAIEmbeddings } from "@langchain/openai";
 import { z } from "zod";
 
@@ -12,6 +13,7 @@ const [url, model] = process.argv.slice(2);
 const key = "test-key";
 const openai = new OpenAI({ baseURL: url + "/v1", apiKey: key, maxRetries: 0 });
 const anthropic = new Anthropic({ baseURL: url, apiKey: key, maxRetries: 0 });
+const ollama = new Ollama({ host: url, headers: { Authorization: "Bearer " + key } });
 const compatible = createOpenAICompatible({
   name: "ingot", baseURL: url + "/v1", apiKey: key, includeUsage: true, supportsStructuredOutputs: true,
 });
@@ -197,6 +199,44 @@ const tests = {
     await assert.rejects(anthropic.messages.create({ model, messages: [], max_tokens: 1 }), Anthropic.BadRequestError);
     const stranger = new Anthropic({ baseURL: url, apiKey: "wrong", maxRetries: 0 });
     await assert.rejects(stranger.models.list(), Anthropic.AuthenticationError);
+  },
+  async "ollama: list, ps, show, version, loading"() {
+    assert.equal((await ollama.list()).models[0].name, model);
+    assert.equal((await ollama.ps()).models[0].model, model);
+    assert.ok((await ollama.show({ model })).capabilities.includes("tools"));
+    assert.match((await ollama.version()).version, /^\d+\.\d+/);
+    assert.equal((await ollama.generate({ model, prompt: "", keep_alive: "10m", stream: false })).done_reason, "load");
+    await assert.rejects(ollama.show({ model: "none" }), /not here/);
+  },
+  async "ollama: chat and generate, whole and streamed"() {
+    const body = { model, messages, keep_alive: -1, options: { num_predict: 12, seed: 5, num_ctx: 4096, repeat_last_n: -1 } };
+    const whole = await ollama.chat(body);
+    assert.equal(whole.done_reason, "length");
+    assert.equal(whole.eval_count, 12);
+    assert.equal(whole.warnings, undefined);
+    let text = "", last;
+    for await (const part of await ollama.chat({ ...body, stream: true })) text += (last = part).message.content;
+    assert.equal(text, whole.message.content);
+    assert.equal(last.eval_count, 12);
+    const prompted = { model, prompt: messages[0].content, options: body.options };
+    assert.equal((await ollama.generate(prompted)).response, text);
+    let pieces = "";
+    for await (const part of await ollama.generate({ ...prompted, stream: true })) pieces += part.response;
+    assert.equal(pieces, text);
+  },
+  async "ollama: a format, a tool and its result, embeddings, abort"() {
+    const r = await ollama.chat({ model, messages: question, format: weatherSchema, options: { seed: 1 } });
+    Weather.parse(JSON.parse(r.message.content));
+    const called = { role: "assistant", content: "", tool_calls: [{ function: { name: "weather", arguments: { city: "Rome", days: 1 } } }] };
+    const next = await ollama.chat({
+      model, tools: [weatherTool], options: { num_predict: 6 },
+      messages: [...question, called, { role: "tool", tool_name: "weather", content: "sunny" }],
+    });
+    assert.ok(next.message.content.length > 0);
+    assert.equal((await ollama.embed({ model, input: ["A fox.", "A train."] })).embeddings.length, 2);
+    await assert.rejects(ollama.chat({ model, messages: [{ role: "user", content: "x", images: ["aGVsbG8="] }] }), /no pictures/);
+    const stream = await ollama.chat({ model, messages, stream: true });
+    await assert.rejects(async () => { for await (const part of stream) { assert.ok(part.model); stream.abort(); } }, /abort/i);
   },
   async "ai sdk: text, a stream, usage"() {
     const whole = await generateText({ model: compatible(model), prompt: "Tell me a story.", maxOutputTokens: 12 });

@@ -1,0 +1,251 @@
+// about.c - see about.h. Nothing here tells what other clients ask: of their requests only the number.
+#include "server/about.h"
+#include <time.h>
+#include "engine/verify.h"
+#include "server/state.h"
+
+static const char *loaded_at(const struct server *s, char when[32])
+{
+    time_t at = (time_t)s->loaded_at;
+    struct tm tm;
+
+    if (!gmtime_r(&at, &tm) || !strftime(when, 32, "%Y-%m-%dT%H:%M:%SZ", &tm))
+        snprintf(when, 32, "1970-01-01T00:00:00Z");
+    return when;
+}
+
+static json_t *model_json(const struct server *s, enum api_family family)
+{
+    char when[32];
+
+    if (family == API_ANTHROPIC)
+        return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:n, s:n, s:n, s:n}", "type", "model", "id", s->name,
+                         "display_name", s->name, "created_at", loaded_at(s, when), "lifecycle", "active", "max_input_tokens",
+                         (int)s->info.n_context, "max_tokens", (int)s->info.n_context, "capabilities", "deprecated_at", "line",
+                         "retires_at");
+    return json_pack("{s:s, s:s, s:I, s:s, s:{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:[s]}}", "id", s->name, "object", "model",
+                     "created", (json_int_t)s->loaded_at, "owned_by", "ingot", "meta", "architecture", s->info.architecture,
+                     "quantization", s->info.format, "context", (int)s->info.n_context, "sequences", (int)s->info.n_sequences,
+                     "parameters", (json_int_t)s->info.n_parameters, "weight_bytes", (json_int_t)s->info.weight_bytes, "device",
+                     s->info.device, "modalities", "text");
+}
+
+bool about_models(struct exchange *x)
+{
+    const struct server *s = x->server;
+
+    if (x->family == API_ANTHROPIC)
+        return exchange_reply_json(x, 200,
+                                   json_pack("{s:[o], s:b, s:s, s:s}", "data", model_json(s, API_ANTHROPIC), "has_more", 0,
+                                             "first_id", s->name, "last_id", s->name));
+    return exchange_reply_json(x, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(s, API_OPENAI)));
+}
+
+static int hex_value(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+// A name as a client writes it into a path: "org%2Fname" or "org/name".
+static bool path_names(const char *path, const char *name)
+{
+    for (; *path; path++, name++) {
+        char c = *path;
+        if (c == '%' && hex_value(path[1]) >= 0 && hex_value(path[2]) >= 0) {
+            c = (char)(hex_value(path[1]) * 16 + hex_value(path[2]));
+            path += 2;
+        }
+        if (c != *name || c == 0)
+            return false;
+    }
+    return *name == 0;
+}
+
+bool about_model(struct exchange *x)
+{
+    const char *asked = strstr(x->path, "/models/") + strlen("/models/");
+
+    if (!path_names(asked, x->server->name))
+        return exchange_reply_error(x, 404, "model '%.100s' is not here; GET /v1/models lists what is", asked);
+    return exchange_reply_json(x, 200, model_json(x->server, x->family));
+}
+
+// Ollama's clients put ":latest" behind a name that has no tag.
+bool about_is_model(const struct server *s, const char *asked)
+{
+    struct str name = str_from(asked), latest = STR(":latest");
+
+    if (str_ends(name, latest) && !str_ends(str_from(s->name), latest))
+        name.n -= latest.n;
+    return name.n == 0 || str_is(name, s->name) || str_is(name, "default");
+}
+
+// ---- llama.cpp's server
+
+static json_t *text_json(struct str text)
+{
+    json_t *value = json_stringn(text.at, text.n);
+    return value ? value : json_string("");
+}
+
+static json_t *token_json(const struct tokenizer *t, int64_t id)
+{
+    return t && id >= 0 ? text_json(tokenizer_raw(t, (uint32_t)id)) : json_string("");
+}
+
+static struct str template_of(const struct server *s)
+{
+    return s->tokenizer ? tokenizer_chat_template(s->tokenizer) : STR("");
+}
+
+bool about_props(struct exchange *x)
+{
+    const struct server *s = x->server;
+    const struct ingot_sampling d = ingot_request_defaults().sampling;
+    json_t *settings =
+        json_pack("{s:i, s:{s:f, s:i, s:f, s:f, s:f, s:i, s:i}}", "n_ctx", (int)s->info.n_context, "params", "temperature",
+                  (double)d.temperature, "top_k", (int)d.top_k, "top_p", (double)d.top_p, "min_p", (double)d.min_p,
+                  "repeat_penalty", (double)d.repeat_penalty, "repeat_last_n", (int)d.penalty_window, "n_predict", -1);
+
+    return exchange_reply_json(x, 200,
+                               json_pack("{s:o, s:i, s:s, s:s, s:o, s:o, s:o, s:s, s:{s:b, s:b}}", "default_generation_settings",
+                                         settings, "total_slots", (int)s->info.n_sequences, "model_alias", s->name, "model_path",
+                                         s->name, "chat_template", text_json(template_of(s)), "bos_token",
+                                         token_json(s->tokenizer, s->tokenizer ? tokenizer_bos(s->tokenizer) : -1), "eos_token",
+                                         token_json(s->tokenizer, s->tokenizer ? tokenizer_eos(s->tokenizer) : -1), "build_info",
+                                         "ingot-" INGOT_VERSION, "modalities", "vision", 0, "audio", 0));
+}
+
+// So many as answers may run at once, the busy ones first: which is whose is nobody's business.
+bool about_slots(struct exchange *x)
+{
+    const struct server *s = x->server;
+    struct ingot_engine_stats stats;
+    json_t *list = json_array();
+
+    ingot_engine_stats(s->engine, &stats);
+    for (uint32_t i = 0; i < s->info.n_sequences; i++)
+        json_array_append_new(list, json_pack("{s:i, s:i, s:b, s:b}", "id", (int)i, "n_ctx", (int)s->info.n_context,
+                                              "speculative", 0, "is_processing", i < stats.n_running));
+    return exchange_reply_json(x, 200, list);
+}
+
+// ---- Ollama
+
+// "7.3M", "8.0B".
+static json_t *size_text(uint64_t n)
+{
+    static const char letters[] = " KMBT";
+    double x = (double)n;
+    int i = 0;
+
+    for (; x >= 1000 && letters[i + 1]; i++)
+        x /= 1000;
+    return json_sprintf("%.1f%.*s", x, i > 0, &letters[i]);
+}
+
+static json_t *details_json(const struct server *s)
+{
+    const char *path = s->options->engine.model;
+    bool gguf = !path || str_ends(str_from(path), STR(".gguf")); // what ships inside is one too
+
+    return json_pack("{s:s, s:s, s:s, s:[s], s:o, s:s}", "parent_model", "", "format", gguf ? "gguf" : "safetensors", "family",
+                     s->info.architecture, "families", s->info.architecture, "parameter_size", size_text(s->info.n_parameters),
+                     "quantization_level", s->info.format);
+}
+
+static json_t *ollama_model(const struct server *s)
+{
+    char when[32];
+
+    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", s->name, "model", s->name, "modified_at", loaded_at(s, when),
+                     "size", (json_int_t)s->info.weight_bytes, "digest", "", "details", details_json(s));
+}
+
+bool about_tags(struct exchange *x)
+{
+    return exchange_reply_json(x, 200, json_pack("{s:[o]}", "models", ollama_model(x->server)));
+}
+
+bool about_running(struct exchange *x)
+{
+    const struct server *s = x->server;
+    json_t *model = ollama_model(s);
+    bool gpu = !str_starts(str_from(s->info.device), STR("cpu"));
+
+    json_object_set_new(model, "expires_at", json_string("9999-12-31T23:59:59Z")); // it stays
+    json_object_set_new(model, "size_vram", json_integer(gpu ? (json_int_t)s->info.weight_bytes : 0));
+    return exchange_reply_json(x, 200, json_pack("{s:[o]}", "models", model));
+}
+
+// Clients refuse to speak with an old Ollama: this is the release whose API is spoken.
+bool about_version(struct exchange *x)
+{
+    return exchange_reply_json(x, 200, json_pack("{s:s}", "version", "0.9.0"));
+}
+
+static json_t *model_info(const struct server *s)
+{
+    const struct ingot_engine_info *i = &s->info;
+    const struct {
+        const char *key;
+        uint32_t value;
+    } rows[] = { { "context_length", i->n_context }, { "embedding_length", i->n_embedding }, { "block_count", i->n_layers } };
+    json_t *info =
+        json_pack("{s:s, s:I}", "general.architecture", i->architecture, "general.parameter_count", (json_int_t)i->n_parameters);
+
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        char key[80];
+        snprintf(key, sizeof key, "%s.%s", i->architecture, rows[k].key);
+        json_object_set_new(info, key, json_integer(rows[k].value));
+    }
+    return info;
+}
+
+static json_t *capabilities(const struct server *s)
+{
+    json_t *list = json_pack("[s, s, s]", "completion", "tools", "embedding");
+
+    if (str_find(template_of(s), STR("<think>")) != SIZE_MAX)
+        json_array_append_new(list, json_string("thinking"));
+    if (s->tokenizer && tokenizer_fim(s->tokenizer, FIM_MIDDLE) >= 0)
+        json_array_append_new(list, json_string("insert"));
+    return list;
+}
+
+bool about_show(struct exchange *x)
+{
+    const struct server *s = x->server;
+    struct err err = { 0 };
+    json_t *body = ask_parse(buf_as_str(&x->body), &err),
+           *asked = json_object_get(body, "model") ? json_object_get(body, "model") : json_object_get(body, "name");
+    char when[32];
+    bool ok;
+
+    if (!body)
+        ok = exchange_reply_err(x, &err);
+    else if (!json_is_string(asked) || !about_is_model(s, json_string_value(asked)))
+        ok = exchange_reply_error(x, 404, "model '%.100s' is not here; GET /api/tags lists what is",
+                                  json_is_string(asked) ? json_string_value(asked) : "");
+    else
+        ok = exchange_reply_json(x, 200,
+                                 json_pack("{s:s, s:s, s:s, s:s, s:[], s:o, s:o, s:o, s:o, s:s}", "license", "", "modelfile", "",
+                                           "parameters", "", "system", "", "messages", "template", text_json(template_of(s)),
+                                           "details", details_json(s), "model_info", model_info(s), "capabilities",
+                                           capabilities(s), "modified_at", loaded_at(s, when)));
+    json_decref(body);
+    return ok;
+}
+
+bool about_loaded(struct exchange *x, bool chat)
+{
+    char when[32];
+    json_t *reply = json_pack("{s:s, s:s, s:b, s:s}", "model", x->server->name, "created_at", loaded_at(x->server, when), "done",
+                              1, "done_reason", "load");
+
+    if (chat)
+        json_object_set_new(reply, "message", json_pack("{s:s, s:s}", "role", "assistant", "content", ""));
+    else
+        json_object_set_new(reply, "response", json_string(""));
+    return exchange_reply_json(x, 200, reply);
+}

@@ -1,0 +1,161 @@
+// texts.c - see texts.h.
+#include "server/texts.h"
+#include "base/mem.h"
+#include "server/prompts.h"
+#include "server/state.h"
+
+// A token's text; its bytes where they are no whole characters.
+static json_t *piece_of(const struct tokenizer *t, uint32_t id)
+{
+    struct str bytes = tokenizer_token_bytes(t, id, true);
+    json_t *piece = json_stringn(bytes.at, bytes.n);
+
+    if (piece)
+        return piece;
+    piece = json_array();
+    for (size_t i = 0; i < bytes.n; i++)
+        json_array_append_new(piece, json_integer((unsigned char)bytes.at[i]));
+    return piece;
+}
+
+static json_t *tokens_json(const struct tokenizer *t, const struct token_ids *ids, bool with_pieces)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < ids->n; i++) {
+        json_t *id = json_integer(ids->ids[i]);
+        json_array_append_new(list, with_pieces ? json_pack("{s:o, s:o}", "id", id, "piece", piece_of(t, ids->ids[i])) : id);
+    }
+    return list;
+}
+
+static bool read_text(const struct server *s, json_t *body, struct token_ids *ids, struct err *err)
+{
+    json_t *text = json_object_get(body, "content") ? json_object_get(body, "content") : json_object_get(body, "prompt");
+    struct tokenize_flags flags = { json_is_true(json_object_get(body, "add_special")),
+                                    json_is_true(json_object_get(body, "parse_special")) };
+
+    if (!json_is_string(text))
+        return err_set(err, ERR_INPUT, "content: want a string");
+    if (!s->tokenizer)
+        return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer");
+    return tokenizer_encode(s->tokenizer, (struct str){ json_string_value(text), json_string_length(text) }, flags, ids, err);
+}
+
+bool texts_tokenize(struct exchange *x)
+{
+    const struct server *s = x->server;
+    struct token_ids ids = { 0 };
+    struct err err = { 0 };
+    json_t *body = ask_parse(buf_as_str(&x->body), &err);
+    bool ok = body && read_text(s, body, &ids, &err);
+
+    if (ok) {
+        json_t *list = tokens_json(s->tokenizer, &ids, json_is_true(json_object_get(body, "with_pieces")));
+        ok = exchange_reply_json(
+            x, 200,
+            json_pack("{s:o, s:I, s:i}", "tokens", list, "count", (json_int_t)ids.n, "max_model_len", (int)s->info.n_context));
+    } else {
+        ok = exchange_reply_err(x, &err);
+    }
+    token_ids_free(&ids);
+    json_decref(body);
+    return ok;
+}
+
+static bool read_ids(const struct server *s, json_t *list, struct token_ids *ids, struct err *err)
+{
+    json_t *item;
+    size_t i;
+
+    if (!json_is_array(list))
+        return err_set(err, ERR_INPUT, "tokens: want a list of integers");
+    json_array_foreach(list, i, item)
+    {
+        json_int_t id = json_integer_value(item);
+        if (!json_is_integer(item) || id < 0 || id >= (json_int_t)s->info.n_vocab)
+            return err_set(err, ERR_INPUT, "tokens[%zu]: want an integer from 0 to %u", i, s->info.n_vocab - 1);
+        if (!token_ids_push(ids, (uint32_t)id))
+            return err_memory(err, "tokens");
+    }
+    return s->tokenizer || err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer");
+}
+
+bool texts_detokenize(struct exchange *x)
+{
+    struct token_ids ids = { 0 };
+    struct buf text = { 0 };
+    struct err err = { 0 };
+    json_t *body = ask_parse(buf_as_str(&x->body), &err);
+    bool ok = body && read_ids(x->server, json_object_get(body, "tokens"), &ids, &err);
+
+    if (ok && !tokenizer_decode(x->server->tokenizer, &ids, json_is_true(json_object_get(body, "keep_special")), &text))
+        ok = err_memory(&err, "the text");
+    if (ok) {
+        json_t *value = json_stringn(buf_as_str(&text).at, text.n);
+        ok = exchange_reply_json(x, 200, json_pack("{s:O, s:o}", "content", value, "prompt", value));
+    } else {
+        ok = exchange_reply_err(x, &err);
+    }
+    buf_free(&text);
+    token_ids_free(&ids);
+    json_decref(body);
+    return ok;
+}
+
+bool texts_template(struct exchange *x)
+{
+    struct ask ask = { .strict = x->server->options->strict };
+    struct buf text = { 0 };
+    struct err err = { 0 };
+
+    if (!ask_read_text(&ask, DIALECT_TEMPLATE, buf_as_str(&x->body), &x->server->options->limits, &err))
+        return exchange_reply_err(x, &err);
+    bool ok = prompts_render(x->server, &ask, &text, &err);
+    if (ok) {
+        json_t *reply = json_pack("{s:o}", "prompt", json_stringn(buf_as_str(&text).at, text.n));
+        if (json_array_size(ask.warnings))
+            json_object_set(reply, "warnings", ask.warnings);
+        ok = exchange_reply_json(x, 200, reply);
+    } else {
+        ok = exchange_reply_err(x, &err);
+    }
+    buf_free(&text);
+    ask_release(&ask);
+    return ok;
+}
+
+static bool count_tokens(struct exchange *x, enum dialect dialect)
+{
+    struct ask ask = { .strict = x->server->options->strict };
+    struct token_ids *prompts = NULL;
+    uint32_t n = 0;
+    struct err err = { 0 };
+
+    if (!ask_read_text(&ask, dialect, buf_as_str(&x->body), &x->server->options->limits, &err))
+        return exchange_reply_err(x, &err);
+    bool ok = prompts_make(x->server, &ask, &prompts, &n, &err);
+    if (ok) {
+        json_t *reply = json_pack("{s:I}", "input_tokens", (json_int_t)prompts[0].n);
+        if (dialect == DIALECT_RESPONSES)
+            json_object_set_new(reply, "object", json_string("response.input_tokens"));
+        ok = exchange_reply_json(x, 200, reply);
+    } else {
+        ok = exchange_reply_err(x, &err);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        token_ids_free(&prompts[i]);
+    mem_free(prompts);
+    ask_release(&ask);
+    return ok;
+}
+
+bool texts_count(struct exchange *x)
+{
+    return count_tokens(x, DIALECT_COUNT);
+}
+
+bool texts_count_response(struct exchange *x)
+{
+    return count_tokens(x, DIALECT_RESPONSES);
+}
