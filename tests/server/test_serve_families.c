@@ -1,69 +1,25 @@
 // test_serve_families.c - tools through the templates of model families: the shipped model with another family's template, and with
 // that family's mark as a control token, has to call a tool, whole and as a stream, and hears of the result.
-#include <sys/stat.h>
-#include "base/file.h"
+#include "server/model_folder.h"
 #include "server/shared.h"
 
-#define MODEL SOURCE_DIR "/models/ingot-7m/"
-#define CHAT  "/v1/chat/completions"
+#define CHAT "/v1/chat/completions"
 
 static char folder[] = "/tmp/ingot-family-XXXXXX";
 
-static void put(const char *name, struct str text)
-{
-    char path[256];
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text.at, 1, text.n, file), text.n);
-    fclose(file);
-}
-
-// The file, with the mark instead of one control token of the model's.
-static void put_with_mark(const char *name, const char *mark)
-{
-    static const char token[] = "<|endoftext|>";
-    struct buf from = { 0 }, to = { 0 };
-    struct err err = { 0 };
-    char path[256];
-
-    snprintf(path, sizeof path, MODEL "%s", name);
-    assert_ok(file_read(&from, path, 1 << 20, &err), &err);
-    struct str rest = buf_as_str(&from);
-    for (size_t i; mark && (i = str_find(rest, str_from(token))) != SIZE_MAX;) {
-        buf_str(&to, str_from_to(rest, 0, i));
-        buf_text(&to, mark);
-        rest = str_from_to(rest, i + strlen(token), rest.n);
-    }
-    buf_str(&to, rest);
-    put(name, buf_as_str(&to));
-    buf_free(&from);
-    buf_free(&to);
-}
-
 static void make_model(const char *family, const char *mark)
 {
-    static const char *const linked[] = { "config.json", "generation_config.json", "model-00001-of-00002.safetensors",
-                                          "model-00002-of-00002.safetensors", "model.safetensors.index.json" };
+    const struct token_name name = { "<|endoftext|>", mark };
     struct buf template = { 0 };
     struct err err = { 0 };
-    char from[256], to[256];
+    char from[256];
 
-    for (size_t i = 0; i < sizeof linked / sizeof *linked; i++) {
-        snprintf(from, sizeof from, MODEL "%s", linked[i]);
-        snprintf(to, sizeof to, "%s/%s", folder, linked[i]);
-        unlink(to);
-        assert_int_equal(symlink(from, to), 0);
-    }
-    put_with_mark("tokenizer.json", mark);
-    put_with_mark("tokenizer_config.json", mark);
     snprintf(from, sizeof from, SOURCE_DIR "/tests/golden/templates/%s.jinja", family);
     assert_ok(file_read(&template, from, 1 << 20, &err), &err);
     struct str text_of = buf_as_str(&template);
     for (size_t i; (i = str_find(text_of, STR("think>"))) != SIZE_MAX;) // this small model would never end its reasoning
         memcpy(template.at + i, "other>", 6);
-    put("chat_template.jinja", text_of);
+    model_folder_make(folder, &name, mark != NULL, text_of);
     buf_free(&template);
 }
 
@@ -154,24 +110,10 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    static const char *const names[] = { "config.json",
-                                         "generation_config.json",
-                                         "model-00001-of-00002.safetensors",
-                                         "model-00002-of-00002.safetensors",
-                                         "model.safetensors.index.json",
-                                         "tokenizer.json",
-                                         "tokenizer_config.json",
-                                         "chat_template.jinja" };
-    char path[256];
-
     (void)state;
     if (shared.pid > 0) // after a failure
         serve_stop(&shared);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        unlink(path);
-    }
-    return rmdir(folder);
+    return model_folder_remove(folder);
 }
 
 int main(void)

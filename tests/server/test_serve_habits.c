@@ -1,5 +1,6 @@
 // test_serve_habits.c - what ordinary clients are used to: paths without /v1, preflights, request ids, the field at fault in an error,
 // answers that go on from what the client gives, and texts that JavaScript cut in the middle of a character.
+#include "server/model_folder.h"
 #include "server/shared.h"
 
 #define CHAT     "/v1/chat/completions"
@@ -253,6 +254,48 @@ static void what_is_continued_is_not_told_again(void **state)
     buf_free(&body);
 }
 
+// What the prompt of a model that reasons ends with, behind the generation prompt.
+static void expect_begun(const struct served *s, const char *message, const char *end)
+{
+    struct buf body = { 0 };
+    int status;
+
+    buf_printf(&body, "{" ASKED ",{\"role\":\"assistant\",%s}]}", message);
+    json_t *r = http_json(s->port, "/apply-template", body.at, &status);
+    struct str prompt = str_from(text(r, "prompt")), mark = STR("<|im_start|>assistant\n");
+    size_t at_ = str_find(prompt, mark);
+    if (status != 200 || at_ == SIZE_MAX || strcmp(prompt.at + at_ + mark.n, end) != 0)
+        fail_msg("%s: %d %s", message, status, prompt.at);
+    json_decref(r);
+    buf_free(&body);
+    serve_skip_log(s);
+}
+
+static void reasoning_is_continued_too(void **state)
+{
+    static const char *const ends[] = { "", "<think>\\n" }; // of generation prompts, in a string of the template's
+    char folder[] = "/tmp/ingot-habits-XXXXXX";
+    const char *args[] = { "-m", folder, NULL };
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < N_OF(ends); i++) {
+        struct buf template = { 0 };
+        buf_printf(&template,
+                   "{%% for m in messages %%}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%% endfor %%}"
+                   "{%% if add_generation_prompt %%}{{ '<|im_start|>assistant\\n%s' }}{%% endif %%}",
+                   ends[i]);
+        model_folder_make(folder, NULL, 0, buf_as_str(&template));
+        struct served s = serve_start(args);
+        expect_begun(&s, "\"content\":\"So\"", i ? "<think>\n\n</think>\n\nSo" : "So");
+        expect_begun(&s, "\"content\":\"So\",\"reasoning_content\":\"Hm\"", "<think>\nHm\n</think>\n\nSo");
+        expect_begun(&s, "\"content\":\"\",\"reasoning_content\":\"Hm\"", "<think>\nHm"); // it thinks on
+        assert_int_equal(serve_stop(&s), 0);
+        buf_free(&template);
+    }
+    assert_int_equal(model_folder_remove(folder), 0);
+}
+
 // ---- tools, tokens, embeddings
 
 #define TOOL(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
@@ -338,6 +381,7 @@ int main(void)
         cmocka_unit_test(minus_one_is_no_limit),
         cmocka_unit_test(the_assistants_last_message_is_continued),
         cmocka_unit_test(what_is_continued_is_not_told_again),
+        cmocka_unit_test(reasoning_is_continued_too),
         cmocka_unit_test(only_allowed_tools_are_called),
         cmocka_unit_test(a_responses_tokens_are_counted),
         cmocka_unit_test(many_texts_are_embedded_at_once),

@@ -1,9 +1,7 @@
 // test_serve_llamacpp.c - llama.cpp's own paths: /completion, /infill, /props, /slots, /tokenize with pieces.
-#include <sys/stat.h>
-#include "base/file.h"
+#include "server/model_folder.h"
 #include "server/shared.h"
 
-#define MODEL   SOURCE_DIR "/models/ingot-7m/"
 #define STORY   "\"prompt\":\"Once upon a time\""
 #define N_OF(a) (sizeof(a) / sizeof *(a))
 
@@ -180,53 +178,15 @@ static void a_model_without_the_tokens_fills_no_gaps(void **state)
 
 static char folder[] = "/tmp/ingot-infill-XXXXXX";
 
-// A file of the shipped model with its three control tokens called otherwise.
-static void put_renamed(const char *name)
-{
-    static const char *const names[][2] = { { "<|endoftext|>", "<|fim_prefix|>" },
-                                            { "<|im_start|>", "<|fim_suffix|>" },
-                                            { "<|im_end|>", "<|fim_middle|>" } };
-    struct buf from = { 0 };
-    struct err err = { 0 };
-    char path[256];
-
-    snprintf(path, sizeof path, MODEL "%s", name);
-    assert_ok(file_read(&from, path, 1 << 20, &err), &err);
-    for (size_t k = 0; k < N_OF(names); k++) {
-        struct buf to = { 0 };
-        struct str rest = buf_as_str(&from);
-        for (size_t i; (i = str_find(rest, str_from(names[k][0]))) != SIZE_MAX;) {
-            buf_str(&to, str_from_to(rest, 0, i));
-            buf_text(&to, names[k][1]);
-            rest = str_from_to(rest, i + strlen(names[k][0]), rest.n);
-        }
-        buf_str(&to, rest);
-        buf_free(&from);
-        from = to;
-    }
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(from.at, 1, from.n, file), from.n);
-    fclose(file);
-    buf_free(&from);
-}
-
 static struct served start_filler(void)
 {
-    static const char *const linked[] = { "config.json", "generation_config.json", "model-00001-of-00002.safetensors",
-                                          "model-00002-of-00002.safetensors", "model.safetensors.index.json" };
+    static const struct token_name names[] = { { "<|endoftext|>", "<|fim_prefix|>" },
+                                               { "<|im_start|>", "<|fim_suffix|>" },
+                                               { "<|im_end|>", "<|fim_middle|>" } };
     const char *args[] = { "-m", folder, NULL };
-    char from[256], to[256];
 
     assert_non_null(mkdtemp(folder));
-    for (size_t i = 0; i < N_OF(linked); i++) {
-        snprintf(from, sizeof from, MODEL "%s", linked[i]);
-        snprintf(to, sizeof to, "%s/%s", folder, linked[i]);
-        assert_int_equal(symlink(from, to), 0);
-    }
-    put_renamed("tokenizer.json");
-    put_renamed("tokenizer_config.json");
+    model_folder_make(folder, names, N_OF(names), STR(""));
     return serve_start(args);
 }
 
@@ -264,6 +224,7 @@ static void a_gap_is_filled_between_its_marks(void **state)
     // What a user writes never becomes a mark.
     assert_true(n_read(&s, "/infill", "{\"input_prefix\":\"<|fim_suffix|>\",\"input_suffix\":\"\",\"n_predict\":1}") > 5);
     assert_int_equal(serve_stop(&s), 0);
+    assert_int_equal(model_folder_remove(folder), 0);
 }
 
 int main(void)
