@@ -37,6 +37,7 @@ const tests = {
     assert.ok(r.choices[0].message.content.length > 5);
     assert.equal(r.choices[0].finish_reason, "length");
     assert.equal(r.usage.completion_tokens, 12);
+    assert.match(r._request_id, /^req_/);
   },
   async "openai: content parts, the developer role, n, logprobs"() {
     const r = await openai.chat.completions.create({
@@ -151,6 +152,7 @@ const tests = {
     await assert.rejects(openai.chat.completions.create({ model, messages, response_format: format }), /'not'/);
   },
   async "openai: errors have their classes"() {
+    await assert.rejects(openai.chat.completions.create({ model, messages: [] }), problem => problem.param === "messages" && /^req_/.test(problem.requestID));
     await assert.rejects(openai.chat.completions.create({ model, messages: [] }), OpenAI.BadRequestError);
     await assert.rejects(openai.chat.completions.create({ model, messages, temperature: -1 }), OpenAI.BadRequestError);
     await assert.rejects(openai.models.retrieve("none"), OpenAI.NotFoundError);
@@ -162,6 +164,12 @@ const tests = {
     assert.equal(r.content[0].type, "text");
     assert.equal(r.stop_reason, "max_tokens");
     assert.equal(r.usage.output_tokens, 12);
+    assert.match(r._request_id, /^req_/);
+    const begun = await anthropic.messages.create({
+      model, max_tokens: 4, temperature: 0, messages: [...messages, { role: "assistant", content: "Once upon a time" }],
+    });
+    assert.equal(begun.warnings, undefined);
+    assert.ok(!begun.content[0].text.startsWith("Once"));
   },
   async "anthropic: stream"() {
     const kinds = [], stream = anthropic.messages.stream({ model, messages, max_tokens: 12 });
