@@ -6,9 +6,13 @@
 //   ingot_generate_batch  many requests in one go; rows of all requests share each step
 //   ingot_submit          returns at once; ingot_step moves all requests on, ingot_poll hears what happened
 //
-// Text is UTF-8. Functions that can fail return false or NULL and fill *error, which may be NULL. Nothing here exits or prints.
-// Threads: any number may call in; steps run one at a time, so ingot_submit and ingot_cancel wait for at most one step.
-// Structs of options start from the function that fills in defaults, so that new fields do no harm.
+// Errors: functions that can fail return false or NULL and fill *error, which may be NULL. Nothing here exits. Text is UTF-8.
+// Ownership: what is passed in is copied by the call. What comes out belongs to the library, and its declaration says how long it lasts.
+// Sizes: options begin with their size in the program that was compiled, and the functions called ..._defaults set it. Members are only
+// ever added at the end, so a program built against an older header works with a newer library. A size of 0, as in a zeroed struct, and a
+// size larger than the library's own are errors. Structs without a size never change.
+// Threads: any thread may call any function at any time, but for an object that another thread frees. One thread at a time makes a step.
+// Functions marked [step] wait until that step is over; the others do not.
 #ifndef INGOT_H
 #define INGOT_H
 
@@ -25,6 +29,11 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#define INGOT_VERSION_MAJOR 0
+#define INGOT_VERSION_MINOR 1
+#define INGOT_VERSION_PATCH 0
+#define INGOT_ABI           1 // another number: programs built against the header before must be built again
 
 struct ingot_engine;
 struct ingot_session;
@@ -44,12 +53,13 @@ enum ingot_code {
     INGOT_TIMEOUT,     // the deadline passed
 };
 
-struct ingot_error {
+struct ingot_error { // never changes
     enum ingot_code code;
     char message[504]; // one line: what was found, what was expected, what to do
 };
 
-INGOT_API const char *ingot_version(void); // "0.1.0"
+INGOT_API const char *ingot_version(void); // of the library that runs, as in "0.1.0"
+INGOT_API uint32_t ingot_abi(void);        // INGOT_ABI of the library that runs
 
 // ---- engine -----------------------------------------------------------------------------------------------------------------
 
@@ -62,6 +72,7 @@ enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16, INGOT_KV_BF16, INGOT_
 enum ingot_gemm { INGOT_GEMM_AUTO, INGOT_GEMM_OWN, INGOT_GEMM_VENDOR };
 
 struct ingot_engine_options {
+    size_t size;          // of this struct; ingot_engine_defaults sets it
     const char *model;    // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
     const char *device;   // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", "metal", or "cpu:plain": the defining loops
     const char *stages;   // layers at which a new stage begins, "4,8", or NULL: one stage
@@ -86,14 +97,22 @@ struct ingot_engine_options {
     bool (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); // while loading; false stops. May be NULL
     void *progress_arg;
 };
-INGOT_API struct ingot_engine_options ingot_engine_defaults(void);
+// Fills in the defaults of a struct of `size` bytes. C and C++ use ingot_engine_defaults; other languages call this one.
+INGOT_API void ingot_engine_options_init(struct ingot_engine_options *options, size_t size);
+static inline struct ingot_engine_options ingot_engine_defaults(void)
+{
+    struct ingot_engine_options options;
+    ingot_engine_options_init(&options, sizeof options);
+    return options;
+}
 
+// Loads a model; takes seconds. Close what it returns. NULL: *error says why.
 INGOT_API struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options, struct ingot_error *error);
-// Ends every request with INGOT_FINISH_CANCELLED, after the step that is being made, and returns. Requests and sessions are freed as ever,
-// before or after; the memory goes with the last of them. NULL is allowed.
+// [step] Ends every request with INGOT_FINISH_CANCELLED and returns. Requests and sessions are freed as ever, before or after; the memory
+// goes with the last of them. NULL is allowed.
 INGOT_API void ingot_engine_close(struct ingot_engine *engine);
-// Writes the pages of prompts that are not in cache_dir yet. Closing does so too, and so does a page whose memory is needed. Waits for
-// the step that is being made. Any thread.
+// [step] Writes the pages of prompts that are not in cache_dir yet. Closing does so too, and so does a page whose memory is needed.
+// INGOT_INPUT: there is no cache_dir. INGOT_IO: a page could not be written.
 INGOT_API bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error);
 
 struct ingot_engine_info {
@@ -102,7 +121,12 @@ struct ingot_engine_info {
     uint32_t n_layers, n_vocab, n_embedding, n_context, n_sequences, n_batch, n_stages;
     enum ingot_kv cache_type_k, cache_type_v; // never auto
 };
-INGOT_API void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info);
+// Fills the first `size` bytes of *info. Nothing of it changes while the engine is open.
+INGOT_API void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info, size_t size);
+static inline void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info)
+{
+    ingot_engine_info_fill(engine, info, sizeof *info);
+}
 
 struct ingot_engine_stats {
     uint32_t n_running, n_waiting; // requests that have a sequence, and that wait for one
@@ -111,7 +135,12 @@ struct ingot_engine_stats {
     uint64_t n_pauses;        // how often a request gave its pages to an older one and went on later
     uint64_t n_steps, n_rows; // played so far
 };
-INGOT_API void ingot_engine_stats(struct ingot_engine *engine, struct ingot_engine_stats *stats); // as of now; any thread
+// Fills the first `size` bytes of *stats, as of now.
+INGOT_API void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_stats *stats, size_t size);
+static inline void ingot_engine_stats(struct ingot_engine *engine, struct ingot_engine_stats *stats)
+{
+    ingot_engine_stats_fill(engine, stats, sizeof *stats);
+}
 
 // ---- text and tokens --------------------------------------------------------------------------------------------------------
 
@@ -125,8 +154,8 @@ INGOT_API int64_t ingot_detokenize(const struct ingot_engine *engine, const uint
 
 // ---- requests ---------------------------------------------------------------------------------------------------------------
 
-struct ingot_message {
-    const char *role;    // "system", "user", "assistant"
+struct ingot_message {   // its size is the options' message_size
+    const char *role;    // "system", "user", "assistant" or "tool"
     const char *content; // never becomes a control token
 };
 
@@ -139,17 +168,20 @@ struct ingot_sampling {
     float frequency_penalty; // 0: off; positive, once for each time a token was seen
     uint32_t penalty_window; // how many of the last tokens count as seen
     uint64_t seed;           // the same seed and request give the same tokens
+    uint32_t reserved[16];   // 0; parameters to come
 };
 
 enum ingot_embed { INGOT_EMBED_NONE, INGOT_EMBED_MEAN, INGOT_EMBED_LAST }; // over the prompt's hidden states
 
-struct ingot_bias {
+struct ingot_bias { // never changes
     uint32_t token;
     float bias; // added to the token's logit before anything else
 };
 
 // One source of the prompt is set: messages (rendered with the model's template), text, or tokens. All is copied by the call.
 struct ingot_request_options {
+    size_t size;                                  // of this struct; ingot_request_defaults sets it, and these three:
+    size_t message_size, event_size, result_size; // of ingot_message, ingot_event and ingot_result
     struct ingot_session
         *session; // continue there: what its tokens share with the prompt is not computed again. NULL: a fresh one
     const struct ingot_message *messages;
@@ -173,11 +205,13 @@ struct ingot_request_options {
     uint32_t n_logits;      // deliver the logits of the last n positions of the prompt and of every new token, see ingot_event
     int32_t priority;       // lower runs earlier and is the last to be paused; among equals the older one does
     uint32_t deadline_ms;   // from submission; after it the request ends with INGOT_TIMEOUT. 0: none
+    uint32_t n_unread; // rows of logits that may wait to be taken; one more ends the request with INGOT_LIMIT. 0: 256 MiB of them
     const char *cache_salt; // prompts are shared only between requests of the same salt, so that one tenant cannot learn from the
                             // time to the first token what another has asked. NULL: ""
 };
-// temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64
-INGOT_API struct ingot_request_options ingot_request_defaults(void);
+// Fills in the defaults of a struct of `size` bytes: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64. C and C++ use
+// ingot_request_defaults; other languages call this one and set the three other sizes, which it leaves 0.
+INGOT_API void ingot_request_options_init(struct ingot_request_options *options, size_t size);
 
 enum ingot_finish {
     INGOT_FINISH_NONE,
@@ -197,13 +231,13 @@ enum ingot_miss_reason {
 };
 
 // Where and why a prompt first differed from what was kept.
-struct ingot_miss {
+struct ingot_miss { // never changes
     enum ingot_miss_reason reason;
     uint32_t position;          // in the prompt
     uint32_t token, kept_token; // there: the prompt's, and the kept one. UINT32_MAX: none
 };
 
-struct ingot_result {
+struct ingot_result { // its size is the options' result_size
     enum ingot_finish finish;
     uint32_t stop;                            // with INGOT_FINISH_STOP: which of the request's stop strings
     struct ingot_error error;                 // with INGOT_FINISH_ERROR
@@ -214,7 +248,7 @@ struct ingot_result {
     double prefill_ms, decode_ms;             // of the prompt; of the tokens after the first
 };
 
-struct ingot_event {
+struct ingot_event {  // its size is the options' event_size
     const char *text; // whole UTF-8 characters, n_bytes long and ended by NUL; may be empty
     size_t n_bytes;
     uint32_t token;      // that was generated; UINT32_MAX: none (text that was held back, logits of the prompt, or the end)
@@ -225,38 +259,54 @@ struct ingot_event {
     const struct ingot_result *result;
 };
 
-// Called for every event, in order; returning false cancels the request. Pointers are valid during the call.
+static inline struct ingot_request_options ingot_request_defaults(void)
+{
+    struct ingot_request_options options;
+    ingot_request_options_init(&options, sizeof options);
+    options.message_size = sizeof(struct ingot_message);
+    options.event_size = sizeof(struct ingot_event);
+    options.result_size = sizeof(struct ingot_result);
+    return options;
+}
+
+// Called for every event, in order, by the thread that generates, between two steps. It may call any function but those that free the
+// request; returning false cancels the request. Pointers are valid during the call.
 typedef bool ingot_on_event(void *arg, const struct ingot_event *event);
 
-// Runs one request to its end. True unless it ended with an error; result may be NULL.
+// Runs one request to its end, and makes steps for all others meanwhile. True unless it ended with an error; result may be NULL.
 INGOT_API bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_options *options, ingot_on_event *on_event,
                               void *arg, struct ingot_result *result, struct ingot_error *error);
 
-// Runs n requests together. texts[i], when texts is not NULL, receives the whole answer; free each with ingot_free. One request's
-// error does not touch the others: see results[i]. False only when nothing could be run.
+// Runs n requests together; their options and results have one size. texts[i], when texts is not NULL, receives the whole answer, or NULL
+// when it could not begin; free each with ingot_free. One request's error does not touch the others: see results[i]. Logits are not
+// delivered. False only when nothing could be run.
 INGOT_API bool ingot_generate_batch(struct ingot_engine *engine, const struct ingot_request_options *options, size_t n,
                                     struct ingot_result *results, char **texts, struct ingot_error *error);
 
-// Queues a request. Free it with ingot_request_free, which cancels it if it is still running.
+// Queues a request, which the next steps run. Free it with ingot_request_free. NULL: INGOT_INPUT or INGOT_LIMIT for what is wrong with the
+// options; a full engine is no error, the request waits. Costs the time to render and tokenise the prompt.
 INGOT_API struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ingot_request_options *options,
                                              struct ingot_error *error);
-// Runs one step for all requests. *busy says whether work is left. False when the device failed.
+// [step] Runs one step for all requests. *busy says whether work is left. False when the device failed: every request ends with that error.
 INGOT_API bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *error);
-// Takes the request's next event; false when there is none yet. Pointers are valid until the next call for this request.
+// Takes the request's next event; false when there is none yet. Pointers are valid until the next call for this request. Events wait until
+// they are taken. Room for all tokens' events and texts is reserved by ingot_submit, and a request without a reader goes on to its end;
+// logits take 4 n_vocab bytes a row until the event after theirs is taken, and n_unread bounds them.
 INGOT_API bool ingot_poll(struct ingot_request *request, struct ingot_event *event);
-// How many events there have been, taken or not; *done: the last one is among them. For whoever steps and wakes the readers.
+// How many events there have been, taken or not; *done: the last one is among them. For a thread that steps and wakes readers.
 INGOT_API size_t ingot_request_n_events(const struct ingot_request *request, bool *done);
-INGOT_API void ingot_cancel(struct ingot_request *request);
-INGOT_API void ingot_request_free(struct ingot_request *request); // NULL is allowed
+INGOT_API void ingot_cancel(struct ingot_request *request);       // it ends with INGOT_FINISH_CANCELLED before the next step
+INGOT_API void ingot_request_free(struct ingot_request *request); // [step] cancels it when it still runs. NULL is allowed
 
 // ---- sessions ---------------------------------------------------------------------------------------------------------------
 
+// Takes one of n_sequences. INGOT_LIMIT: all are in use.
 INGOT_API struct ingot_session *ingot_session_create(struct ingot_engine *engine, struct ingot_error *error);
-INGOT_API uint32_t ingot_session_n_tokens(const struct ingot_session *session);
-// Its requests end with INGOT_FINISH_CANCELLED, after the step that is being made. NULL is allowed.
+INGOT_API uint32_t ingot_session_n_tokens(const struct ingot_session *session); // that it holds; not while a request runs on it
+// [step] Its requests end with INGOT_FINISH_CANCELLED. NULL is allowed.
 INGOT_API void ingot_session_free(struct ingot_session *session);
 
-INGOT_API void ingot_free(void *memory); // what ingot_generate_batch handed out
+INGOT_API void ingot_free(void *memory); // what ingot_generate_batch handed out. NULL is allowed
 
 #ifdef __cplusplus
 }

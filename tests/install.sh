@@ -53,8 +53,11 @@ link() { # archive or shared library, source, program
         $(pkg-config --static --libs ingot | tr ' ' '\n' | grep -v '^-lingot$') -o "$3"
 }
 for library in "$libdir/libingot.a" "$shared"; do
-    link "$library" "$source/tests/library/own_names.c" "$folder/own_names"
-    "$folder/own_names"
+    for name in own_names older; do
+        echo "== $name, $library"
+        link "$library" "$source/tests/library/$name.c" "$folder/$name"
+        "$folder/$name"
+    done
 done
 
 for name in generate batch submit; do

@@ -13,10 +13,10 @@
 // Expects failure with a message that contains `part`.
 #define assert_fails(call, err, part)                                             \
     do {                                                                          \
-        (err)->code = ERR_NONE;                                                   \
+        (err)->code = 0;                                                          \
         (err)->message[0] = 0;                                                    \
         assert_false(call);                                                       \
-        assert_int_not_equal((err)->code, ERR_NONE);                              \
+        assert_int_not_equal((err)->code, 0);                                     \
         if (!strstr((err)->message, part))                                        \
             fail_msg("message '%s' does not contain '%s'", (err)->message, part); \
     } while (0)

@@ -6,6 +6,7 @@
 #include "engine/request.h"
 #include "engine/schedule.h"
 #include "engine/session.h"
+#include "engine/sizes.h"
 #include "engine/verify.h"
 #include "models/arch.h"
 
@@ -34,30 +35,43 @@ const char *ingot_version(void)
     return INGOT_VERSION;
 }
 
-struct ingot_engine_options ingot_engine_defaults(void)
+uint32_t ingot_abi(void)
 {
-    return (struct ingot_engine_options){ .n_sequences = 1, .n_batch = 512, .step_stretch = 1.75f };
+    return INGOT_ABI;
 }
 
-struct ingot_request_options ingot_request_defaults(void)
+void ingot_engine_options_init(struct ingot_engine_options *options, size_t size)
 {
-    return (struct ingot_request_options){ .sampling = { .temperature = 0.8f,
-                                                         .top_k = 40,
-                                                         .top_p = 0.95f,
-                                                         .min_p = 0.05f,
-                                                         .repeat_penalty = 1,
-                                                         .penalty_window = 64 } };
+    const struct ingot_engine_options defaults = { .size = size, .n_sequences = 1, .n_batch = 512, .step_stretch = 1.75f };
+
+    sizes_give(options, size, &defaults, sizeof defaults);
+}
+
+void ingot_request_options_init(struct ingot_request_options *options, size_t size)
+{
+    const struct ingot_request_options defaults = { .size = size,
+                                                    .sampling = { .temperature = 0.8f,
+                                                                  .top_k = 40,
+                                                                  .top_p = 0.95f,
+                                                                  .min_p = 0.05f,
+                                                                  .repeat_penalty = 1,
+                                                                  .penalty_window = 64 } };
+
+    sizes_give(options, size, &defaults, sizeof defaults);
 }
 
 struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options, struct ingot_error *error)
 {
-    struct ingot_engine *engine = mem_alloc(sizeof *engine);
+    struct ingot_engine_options own;
 
+    if (!sizes_take_engine(&own, options, as_err(error)))
+        return NULL;
+    struct ingot_engine *engine = mem_alloc(sizeof *engine);
     if (!engine) {
         err_memory(as_err(error), "an engine");
         return NULL;
     }
-    if (engine_load(&engine->inner, options, as_err(error)))
+    if (engine_load(&engine->inner, &own, as_err(error)))
         return engine;
     mem_free(engine);
     return NULL;
@@ -134,13 +148,13 @@ static void copy_name(const struct engine *e, char *to, size_t n)
     snprintf(to, n, "%.*s", STR_ARG(name));
 }
 
-void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info)
+void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info, size_t size)
 {
     const struct engine *e = &engine->inner;
     struct device_info device = { 0 };
 
     e->device->ops->info(e->device, &device);
-    *info = (struct ingot_engine_info){
+    struct ingot_engine_info all = {
         .n_parameters = e->model.n_parameters,
         .weight_bytes = e->model.weight_bytes,
         .n_layers = e->model.config.n_layers,
@@ -154,22 +168,23 @@ void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_in
         .cache_type_v = (enum ingot_kv)(e->stages[0].shape.v_format + 1),
     };
     for (uint32_t i = 0; i < e->n_stages; i++) {
-        info->page_bytes += stage_page_bytes(&e->stages[i]);
+        all.page_bytes += stage_page_bytes(&e->stages[i]);
         for (uint32_t b = 0; b < N_BUCKETS; b++)
-            info->scratch_bytes += e->stages[i].buckets[b].tape ? tape_scratch_bytes(e->stages[i].buckets[b].tape) : 0;
+            all.scratch_bytes += e->stages[i].buckets[b].tape ? tape_scratch_bytes(e->stages[i].buckets[b].tape) : 0;
     }
-    copy_name(e, info->model_name, sizeof info->model_name);
-    snprintf(info->architecture, sizeof info->architecture, "%s", e->model.arch->name);
-    snprintf(info->format, sizeof info->format, "%s", main_format(&e->model));
-    snprintf(info->device, sizeof info->device, "%s: %s", e->device->name, device.name);
+    copy_name(e, all.model_name, sizeof all.model_name);
+    snprintf(all.architecture, sizeof all.architecture, "%s", e->model.arch->name);
+    snprintf(all.format, sizeof all.format, "%s", main_format(&e->model));
+    snprintf(all.device, sizeof all.device, "%s: %s", e->device->name, device.name);
+    sizes_give(info, size, &all, sizeof all);
 }
 
-void ingot_engine_stats(struct ingot_engine *engine, struct ingot_engine_stats *stats)
+void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_stats *stats, size_t size)
 {
     struct engine *e = &engine->inner;
 
     pthread_mutex_lock(&e->state);
-    *stats = (struct ingot_engine_stats){
+    struct ingot_engine_stats all = {
         .n_pages = e->kv.n_pages,
         .n_pages_held = e->kv.n_pages - e->kv.n_free - e->kv.n_idle,
         .n_pages_idle = e->kv.n_idle,
@@ -178,10 +193,11 @@ void ingot_engine_stats(struct ingot_engine *engine, struct ingot_engine_stats *
         .n_rows = e->n_rows,
     };
     for (const struct request *r = e->first; r; r = r->next) {
-        stats->n_running += r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE;
-        stats->n_waiting += r->state == REQUEST_QUEUED;
+        all.n_running += r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE;
+        all.n_waiting += r->state == REQUEST_QUEUED;
     }
     pthread_mutex_unlock(&e->state);
+    sizes_give(stats, size, &all, sizeof all);
 }
 
 static bool has_tokenizer(const struct engine *e, struct err *err)
@@ -229,10 +245,8 @@ int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *toke
     return n;
 }
 
-struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ingot_request_options *options,
-                                   struct ingot_error *error)
+static struct ingot_request *submit(struct engine *e, const struct ingot_request_options *options, struct ingot_error *error)
 {
-    struct engine *e = &engine->inner;
     struct ingot_request *request = mem_alloc(sizeof *request);
 
     if (!request) {
@@ -260,6 +274,14 @@ struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ing
     return request;
 }
 
+struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ingot_request_options *options,
+                                   struct ingot_error *error)
+{
+    struct ingot_request_options own;
+
+    return sizes_take_request(&own, options, as_err(error)) ? submit(&engine->inner, &own, error) : NULL;
+}
+
 bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *error)
 {
     return engine_step(&engine->inner, busy, as_err(error));
@@ -273,12 +295,10 @@ bool ingot_poll(struct ingot_request *request, struct ingot_event *event)
     pthread_mutex_lock(&e->state);
     bool any = r->n_taken < r->n_events;
     if (any) {
-        if (r->n_taken > 0) { // the pointers of the event before end here
-            mem_free(r->events[r->n_taken - 1].logits);
-            r->events[r->n_taken - 1].logits = NULL;
-        }
+        if (r->n_taken > 0) // the pointers of the event before end here
+            request_drop_logits(r, r->n_taken - 1);
         const struct event_record *record = &r->events[r->n_taken++];
-        *event = (struct ingot_event){
+        const struct ingot_event all = {
             .text = record->text.at,
             .n_bytes = record->text.n,
             .token = record->token,
@@ -288,6 +308,7 @@ bool ingot_poll(struct ingot_request *request, struct ingot_event *event)
             .done = r->state == REQUEST_DONE && r->n_taken == r->n_events,
             .result = &r->result,
         };
+        sizes_give(event, r->event_size, &all, sizeof all);
     }
     pthread_mutex_unlock(&e->state);
     return any;
@@ -355,11 +376,12 @@ bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_opti
         ingot_step(engine, &busy, NULL); // a failure ends the request, which says why
         drain(request, on_event, arg, &done);
     }
-    ok = request->inner->result.finish != INGOT_FINISH_ERROR;
+    const struct request *r = request->inner;
+    ok = r->result.finish != INGOT_FINISH_ERROR;
     if (!ok && error)
-        *error = request->inner->result.error;
+        *error = r->result.error;
     if (result)
-        *result = request->inner->result;
+        sizes_give(result, r->result_size, &r->result, sizeof r->result);
     ingot_request_free(request);
     return ok;
 }
@@ -377,25 +399,45 @@ static char *whole_text(const struct request *r)
     return text;
 }
 
+// The i-th of options that have the size of the first.
+static struct ingot_request *submit_of(struct engine *e, const struct ingot_request_options *options, size_t i,
+                                       struct ingot_error *error)
+{
+    const void *at = (const char *)options + i * options->size;
+    struct ingot_request_options own;
+
+    if (!sizes_take_request(&own, at, as_err(error)))
+        return NULL;
+    own.n_logits = 0; // nobody could read them
+    return submit(e, &own, error);
+}
+
 bool ingot_generate_batch(struct ingot_engine *engine, const struct ingot_request_options *options, size_t n,
                           struct ingot_result *results, char **texts, struct ingot_error *error)
 {
+    struct ingot_request_options first;
     struct ingot_request **requests = mem_alloc_array(n, sizeof *requests);
     bool busy = true;
 
     if (!requests)
         return n == 0 || err_memory(as_err(error), "a batch of requests");
+    if (!sizes_take_request(&first, options, as_err(error))) {
+        mem_free(requests);
+        return false;
+    }
     for (size_t i = 0; i < n; i++) {
-        results[i] = (struct ingot_result){ .finish = INGOT_FINISH_ERROR };
-        requests[i] = ingot_submit(engine, &options[i], &results[i].error);
+        struct ingot_result refused = { .finish = INGOT_FINISH_ERROR };
+        requests[i] = submit_of(&engine->inner, options, i, &refused.error);
+        sizes_give((char *)results + i * first.result_size, first.result_size, &refused, sizeof refused);
     }
     while (busy)
         ingot_step(engine, &busy, NULL);
     for (size_t i = 0; i < n; i++) {
+        const struct request *r = requests[i] ? requests[i]->inner : NULL;
         if (texts)
-            texts[i] = requests[i] ? whole_text(requests[i]->inner) : NULL;
-        if (requests[i])
-            results[i] = requests[i]->inner->result;
+            texts[i] = r ? whole_text(r) : NULL;
+        if (r)
+            sizes_give((char *)results + i * first.result_size, first.result_size, &r->result, sizeof r->result);
         ingot_request_free(requests[i]);
     }
     mem_free(requests);

@@ -9,15 +9,30 @@ static bool push_tokens(const struct ingot_request_options *o, struct token_ids 
     return true;
 }
 
+static bool role_check(const char *role, size_t i, struct err *err)
+{
+    static const char *const roles[] = { "system", "user", "assistant", "tool" };
+
+    for (size_t k = 0; role && k < sizeof roles / sizeof *roles; k++)
+        if (!strcmp(role, roles[k]))
+            return true;
+    return err_set(err, ERR_INPUT, "message %zu has the role \"%.40s\"; want system, user, assistant or tool", i,
+                   role ? role : "(null)");
+}
+
 static json_t *messages_to_json(const struct ingot_request_options *o, struct err *err)
 {
     json_t *messages = json_array();
 
     for (size_t i = 0; messages && i < o->n_messages; i++) {
-        const struct ingot_message *m = &o->messages[i];
-        json_t *message = m->role && m->content ? json_pack("{s:s, s:s}", "role", m->role, "content", m->content) : NULL;
+        const struct ingot_message *m = (const void *)((const char *)o->messages + i * o->message_size);
+        if (!role_check(m->role, i, err)) {
+            json_decref(messages);
+            return NULL;
+        }
+        json_t *message = m->content ? json_pack("{s:s, s:s}", "role", m->role, "content", m->content) : NULL;
         if (!message || json_array_append_new(messages, message) != 0) {
-            err_set(err, ERR_INPUT, "message %zu: role and content must be valid UTF-8", i);
+            err_set(err, ERR_INPUT, "message %zu: its content must be valid UTF-8", i);
             json_decref(messages);
             return NULL;
         }

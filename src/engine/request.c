@@ -5,6 +5,8 @@
 #include "engine/prefix.h"
 #include "engine/prompt.h"
 
+enum { UNREAD_BYTES = 256 << 20 }; // of logits that nobody takes
+
 static struct sample_params params_from(const struct ingot_sampling *s)
 {
     return (struct sample_params){
@@ -36,6 +38,9 @@ static bool sampling_check(const struct ingot_sampling *s, struct err *err)
         { "frequency_penalty", s->frequency_penalty, -1000, 1000 },
     };
 
+    for (size_t i = 0; i < sizeof s->reserved / sizeof *s->reserved; i++)
+        if (s->reserved[i])
+            return err_set(err, ERR_INPUT, "reserved word %zu of the sampling is %u; want 0", i, s->reserved[i]);
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (!(ranges[i].value >= ranges[i].min && ranges[i].value <= ranges[i].max))
             return err_set(err, ERR_INPUT, "%s is %g; want %g to %g", ranges[i].name, (double)ranges[i].value,
@@ -75,6 +80,7 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
     uint32_t room = r->engine->n_context - r->n_prompt;
     r->max_tokens = o->max_tokens == 0 || o->max_tokens > room ? room : o->max_tokens;
     r->n_logits = o->n_logits < r->n_prompt ? o->n_logits : r->n_prompt;
+    r->n_unread = o->n_unread ? o->n_unread : UNREAD_BYTES / sizeof(float) / r->engine->model.config.n_vocab + 1;
     r->max_tokens = o->embed ? 1 : r->max_tokens;
     r->next_logits = r->n_prompt - (r->n_logits > 1 ? r->n_logits : 1);
     uint32_t *tokens = mem_realloc(r->tokens, ((size_t)r->n_prompt + r->max_tokens) * sizeof *tokens);
@@ -104,6 +110,8 @@ struct request *request_create(struct engine *e, const struct ingot_request_opti
                            .keep_special = o->keep_special || o->ignore_eos,
                            .params = params_from(&o->sampling),
                            .session = o->session,
+                           .event_size = o->event_size,
+                           .result_size = o->result_size,
                            .priority = o->priority,
                            .submitted_ns = clock_ns() };
     if (o->deadline_ms)
@@ -232,13 +240,26 @@ static void count_token(struct request *r)
     r->result.prefill_ms = (double)(r->first_ns - r->started_ns) / 1e6;
 }
 
-static bool keep_logits(struct event_record *event, const float *logits, uint32_t n, struct err *err)
+static bool keep_logits(struct request *r, struct event_record *event, const float *logits, struct err *err)
 {
+    uint32_t n = r->engine->model.config.n_vocab;
+
+    if (r->n_kept == r->n_unread)
+        return err_set(err, ERR_LIMIT, "%u rows of logits wait to be taken; take events between steps, or raise n_unread",
+                       r->n_kept);
     event->logits = mem_alloc_array(n, sizeof *logits);
     if (!event->logits)
         return err_memory(err, "logits for the caller");
     memcpy(event->logits, logits, n * sizeof *logits);
+    r->n_kept++;
     return true;
+}
+
+void request_drop_logits(struct request *r, uint32_t event)
+{
+    r->n_kept -= r->events[event].logits != NULL;
+    mem_free(r->events[event].logits);
+    r->events[event].logits = NULL;
 }
 
 bool request_accept(struct request *r, const struct request_output *o, struct err *err)
@@ -267,7 +288,7 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
     if (!end || o->logits) {
         struct event_record *event = add_event(r, end ? UINT32_MAX : o->token, text);
         event->position = o->position;
-        if (o->logits && !keep_logits(event, o->logits, e->model.config.n_vocab, err))
+        if (o->logits && !keep_logits(r, event, o->logits, err))
             return false;
     }
     if (!prompt_only && !end && !r->answer.stopped && !constraint_accept(&r->constraint, e->tokenizer, o->token, err))

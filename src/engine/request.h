@@ -36,6 +36,8 @@ struct request {
     struct answer answer;
     struct event_record *events; // [n_events_max]
     uint32_t n_events, n_taken, n_events_max;
+    size_t event_size, result_size; // in the caller's program
+    uint32_t n_unread, n_kept;      // rows of logits that may be kept for the caller, and that are
     struct ingot_result result;
     uint64_t submitted_ns, started_ns, first_ns, deadline_ns; // deadline_ns 0: none
 };
@@ -56,4 +58,5 @@ bool request_add_rows(struct request *r, struct batch *b, uint32_t most);
 bool request_goes_ahead(const struct request *r);
 void request_add_ahead(struct request *r, struct batch *b); // nothing where this token is the last one, or no page could be had
 bool request_accept(struct request *r, const struct request_output *o, struct err *err);
+void request_drop_logits(struct request *r, uint32_t event); // the caller has done with them
 void request_finish(struct request *r, enum ingot_finish finish, const struct err *why);

@@ -304,8 +304,10 @@ static void bad_options_are_refused(void **state)
         { { .model = MODEL("llama2"), .n_threads = 5000 }, "5000 threads" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ingot_engine_options o = cases[i].o;
         struct ingot_error error = { 0 };
-        assert_null(ingot_engine_open(&cases[i].o, &error));
+        o.size = sizeof o;
+        assert_null(ingot_engine_open(&o, &error));
         if (!strstr(error.message, cases[i].message))
             fail_msg("message '%s' does not contain '%s'", error.message, cases[i].message);
     }
