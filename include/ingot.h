@@ -4,9 +4,10 @@
 // generation. Three ways to generate, from simple to general:
 //   ingot_generate        one request, a callback per piece of text, returns when done
 //   ingot_generate_batch  many requests in one go; rows of all requests share each step
-//   ingot_submit          returns at once; ingot_step moves all requests on, ingot_poll hears what happened
+//   ingot_submit          returns at once; ingot_wait or ingot_step moves all requests on, ingot_poll takes what happened
 //
-// Errors: functions that can fail return false or NULL and fill *error, which may be NULL. Nothing here exits. Text is UTF-8.
+// Errors: functions that can fail return false or NULL and fill *error, which may be NULL. Nothing here exits, and only the
+// log prints. Text is UTF-8.
 // Ownership: what is passed in is copied by the call. What comes out belongs to the library, and its declaration says how long it lasts.
 // Sizes: options begin with their size in the program that was compiled, and the functions called ..._defaults set it. Members are only
 // ever added at the end, so a program built against an older header works with a newer library. A size of 0, as in a zeroed struct, and a
@@ -61,6 +62,15 @@ struct ingot_error { // never changes
 INGOT_API const char *ingot_version(void); // of the library that runs, as in "0.1.0"
 INGOT_API uint32_t ingot_abi(void);        // INGOT_ABI of the library that runs
 
+enum ingot_log_level { INGOT_LOG_ERROR, INGOT_LOG_WARNING, INGOT_LOG_INFO, INGOT_LOG_DEBUG };
+
+// One line of the log, for the whole process and from any thread, one at a time. `level` is an ingot_log_level, `tag` names the part that
+// speaks. The callback must not call the library.
+typedef void ingot_on_log(void *arg, int level, const char *tag, const char *message);
+// Lines up to `highest` go to the callback from now on; NULL: to stderr, which is what a program begins with, for errors and warnings.
+// When this returns, the callback before is not running and will not be called again.
+INGOT_API void ingot_log_set(enum ingot_log_level highest, ingot_on_log *on_log, void *arg);
+
 // ---- engine -----------------------------------------------------------------------------------------------------------------
 
 // Formats of K and V in the cache: 4, 2, 2 and 1.0625 bytes a number. Q8_0 wants heads of a multiple of 32 numbers, BF16 of 2. auto: F32
@@ -79,11 +89,12 @@ struct ingot_engine_options {
     uint32_t n_threads;   // 0: every processor this process may use
     uint32_t n_context;   // tokens of one sequence; 0: the model's own limit, at most 8192
     uint32_t n_sequences; // sequences that may run at once
-    uint32_t
-        n_kv_tokens;    // what the KV pages of all sequences and of kept prompts hold, reserved at the start; at least n_context.
-                        // 0: n_sequences times n_context, with which no request ever waits for a page
-    uint32_t n_batch;   // rows of one step at most: the token budget
-    float step_stretch; // while answers are being generated, prompts may make a step so many times longer; 0: without limit
+    // What the KV pages of all sequences and of kept prompts hold, reserved at the start; at least n_context. 0: n_sequences times
+    // n_context, with which no request ever waits for a page.
+    uint32_t n_kv_tokens;
+    uint32_t n_batch; // rows of one step at most: the token budget
+    float
+        step_stretch; // while answers are generated, a step with prompts in it may take this many times longer; 0: without limit
     enum ingot_kv cache_type_k, cache_type_v; // of K and of V, which may be unlike; every device has all of them
     uint32_t commit_every;                    // Metal: commands in a command buffer; 0: so many that a step needs 4 at most
     bool exact;                               // activations stay fp32 in products with quantised weights
@@ -108,6 +119,24 @@ static inline struct ingot_engine_options ingot_engine_defaults(void)
 
 // Loads a model; takes seconds. Close what it returns. NULL: *error says why.
 INGOT_API struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options, struct ingot_error *error);
+// The path of a model that `ingot pull` or another program has put into the Hugging Face cache of this machine, by its name: USER/REPO,
+// USER/REPO:QUANT, with @REVISION behind. A name that is a file is its own path. Never asks the network. INGOT_NOT_FOUND: *error says what
+// there is instead, and how to get it.
+INGOT_API bool ingot_model_find(const char *name, char *path, size_t capacity, struct ingot_error *error);
+
+struct ingot_memory {
+    uint64_t weight_bytes, page_bytes, scratch_bytes; // that an engine takes; scratch from above, for the largest step
+    uint64_t free_bytes, device_bytes;                // of the device the options choose
+};
+// What ingot_engine_open would need with these options. Reads the file's beginning and opens the device; loads nothing.
+INGOT_API bool ingot_engine_estimate_fill(const struct ingot_engine_options *options, struct ingot_memory *memory, size_t size,
+                                          struct ingot_error *error);
+static inline bool ingot_engine_estimate(const struct ingot_engine_options *options, struct ingot_memory *memory,
+                                         struct ingot_error *error)
+{
+    return ingot_engine_estimate_fill(options, memory, sizeof *memory, error);
+}
+
 // [step] Ends every request with INGOT_FINISH_CANCELLED and returns. Requests and sessions are freed as ever, before or after; the memory
 // goes with the last of them. NULL is allowed.
 INGOT_API void ingot_engine_close(struct ingot_engine *engine);
@@ -130,8 +159,8 @@ static inline void ingot_engine_info(const struct ingot_engine *engine, struct i
 
 struct ingot_engine_stats {
     uint32_t n_running, n_waiting; // requests that have a sequence, and that wait for one
-    uint32_t n_pages, n_pages_held,
-        n_pages_idle;         // of 16 tokens: all; in use by sequences; kept for prompts to come. The rest is free
+    // Of 16 tokens: all, in use by sequences, and kept for prompts to come. The rest is free.
+    uint32_t n_pages, n_pages_held, n_pages_idle;
     uint64_t n_pauses;        // how often a request gave its pages to an older one and went on later
     uint64_t n_steps, n_rows; // played so far
 };
@@ -182,8 +211,8 @@ struct ingot_bias { // never changes
 struct ingot_request_options {
     size_t size;                                  // of this struct; ingot_request_defaults sets it, and these three:
     size_t message_size, event_size, result_size; // of ingot_message, ingot_event and ingot_result
-    struct ingot_session
-        *session; // continue there: what its tokens share with the prompt is not computed again. NULL: a fresh one
+    // Continue there: what its tokens share with the prompt is not computed again. NULL: a fresh one.
+    struct ingot_session *session;
     const struct ingot_message *messages;
     size_t n_messages;
     const char *text;
@@ -192,8 +221,8 @@ struct ingot_request_options {
     bool parse_special; // in text
     struct ingot_sampling sampling;
     uint32_t max_tokens; // 0: until the end of the context
-    const char *const
-        *stop; // generation ends before the first of these strings, even across tokens; they are not part of the text
+    // Generation ends before the first of these strings, even across tokens; they are not part of the text.
+    const char *const *stop;
     size_t n_stop;
     bool ignore_eos;
     const char *grammar;           // GBNF: only tokens that fit may come, and the end only where the grammar may end. NULL: none
@@ -205,9 +234,10 @@ struct ingot_request_options {
     uint32_t n_logits;      // deliver the logits of the last n positions of the prompt and of every new token, see ingot_event
     int32_t priority;       // lower runs earlier and is the last to be paused; among equals the older one does
     uint32_t deadline_ms;   // from submission; after it the request ends with INGOT_TIMEOUT. 0: none
-    uint32_t n_unread; // rows of logits that may wait to be taken; one more ends the request with INGOT_LIMIT. 0: 256 MiB of them
-    const char *cache_salt; // prompts are shared only between requests of the same salt, so that one tenant cannot learn from the
-                            // time to the first token what another has asked. NULL: ""
+    uint32_t n_unread;      // rows of logits that may wait to be taken; one more ends the request with INGOT_LIMIT. 0: 256 MiB
+    // Prompts are shared only between requests of the same salt, so that one tenant cannot learn from the time to the first token what
+    // another has asked. NULL: "".
+    const char *cache_salt;
 };
 // Fills in the defaults of a struct of `size` bytes: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64. C and C++ use
 // ingot_request_defaults; other languages call this one and set the three other sizes, which it leaves 0.
@@ -293,6 +323,10 @@ INGOT_API bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_
 // they are taken. Room for all tokens' events and texts is reserved by ingot_submit, and a request without a reader goes on to its end;
 // logits take 4 n_vocab bytes a row until the event after theirs is taken, and n_unread bounds them.
 INGOT_API bool ingot_poll(struct ingot_request *request, struct ingot_event *event);
+// Sleeps until the request has an event to take, or with request NULL until any request has one, and makes steps itself while no other
+// thread does: a program needs either ingot_step or this. False: timeout_ms passed (UINT32_MAX: never), or the request's last event was
+// taken. A step that has begun is finished first.
+INGOT_API bool ingot_wait(struct ingot_engine *engine, struct ingot_request *request, uint32_t timeout_ms);
 // How many events there have been, taken or not; *done: the last one is among them. For a thread that steps and wakes readers.
 INGOT_API size_t ingot_request_n_events(const struct ingot_request *request, bool *done);
 INGOT_API void ingot_cancel(struct ingot_request *request);       // it ends with INGOT_FINISH_CANCELLED before the next step

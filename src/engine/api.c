@@ -1,17 +1,21 @@
 // api.c - the functions of ingot.h. They translate, lock, and leave the work to the other files.
+#include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "engine/keep.h"
+#include "engine/place.h"
 #include "engine/prefix.h"
 #include "engine/request.h"
 #include "engine/schedule.h"
 #include "engine/session.h"
 #include "engine/sizes.h"
 #include "engine/verify.h"
+#include "engine/wait.h"
 #include "models/arch.h"
 
 _Static_assert(sizeof(struct ingot_error) == sizeof(struct err), "the public and the inner error are the same");
 _Static_assert((int)INGOT_TIMEOUT == (int)ERR_TIMEOUT && (int)INGOT_LIMIT == (int)ERR_LIMIT, "and so are their codes");
+_Static_assert((int)INGOT_LOG_DEBUG == (int)LOG_DEBUG && (int)INGOT_LOG_ERROR == (int)LOG_ERROR, "so are the levels of the log");
 
 struct ingot_engine {
     struct engine inner;
@@ -38,6 +42,12 @@ const char *ingot_version(void)
 uint32_t ingot_abi(void)
 {
     return INGOT_ABI;
+}
+
+void ingot_log_set(enum ingot_log_level highest, ingot_on_log *on_log, void *arg)
+{
+    log_level_set((enum log_level)highest);
+    log_sink_set(on_log, arg);
 }
 
 void ingot_engine_options_init(struct ingot_engine_options *options, size_t size)
@@ -89,6 +99,24 @@ static void unlock_or_free(struct engine *e)
     mem_free(e); // the first member of struct ingot_engine
 }
 
+bool ingot_engine_estimate_fill(const struct ingot_engine_options *options, struct ingot_memory *memory, size_t size,
+                                struct ingot_error *error)
+{
+    struct ingot_engine_options own;
+    struct place_memory need;
+    struct device_info device;
+
+    if (!sizes_take_engine(&own, options, as_err(error)) || !engine_estimate(&own, &need, &device, as_err(error)))
+        return false;
+    const struct ingot_memory all = { .weight_bytes = need.weights,
+                                      .page_bytes = need.pages,
+                                      .scratch_bytes = need.scratch,
+                                      .free_bytes = device.free_bytes,
+                                      .device_bytes = device.memory_bytes };
+    sizes_give(memory, size, &all, sizeof all);
+    return true;
+}
+
 void ingot_engine_close(struct ingot_engine *engine)
 {
     if (!engine)
@@ -104,6 +132,7 @@ void ingot_engine_close(struct ingot_engine *engine)
     for (struct request *r = e->first; r; r = r->next)
         request_finish(r, INGOT_FINISH_CANCELLED, NULL);
     keep_all(e);
+    wait_wake(e);
     pthread_mutex_unlock(&e->stepping);
     unlock_or_free(e);
 }
@@ -270,6 +299,7 @@ static struct ingot_request *submit(struct engine *e, const struct ingot_request
         request->inner->root = prefix_root(e->kv.prefix, options->cache_salt);
     schedule_add(e, request->inner);
     e->n_live++;
+    wait_wake(e);
     pthread_mutex_unlock(&e->state);
     return request;
 }
@@ -298,6 +328,7 @@ bool ingot_poll(struct ingot_request *request, struct ingot_event *event)
         if (r->n_taken > 0) // the pointers of the event before end here
             request_drop_logits(r, r->n_taken - 1);
         const struct event_record *record = &r->events[r->n_taken++];
+        e->n_untaken--;
         const struct ingot_event all = {
             .text = record->text.at,
             .n_bytes = record->text.n,
@@ -312,6 +343,11 @@ bool ingot_poll(struct ingot_request *request, struct ingot_event *event)
     }
     pthread_mutex_unlock(&e->state);
     return any;
+}
+
+bool ingot_wait(struct ingot_engine *engine, struct ingot_request *request, uint32_t timeout_ms)
+{
+    return wait_for_event(&engine->inner, request ? request->inner : NULL, timeout_ms);
 }
 
 size_t ingot_request_n_events(const struct ingot_request *request, bool *done)
@@ -332,6 +368,7 @@ void ingot_cancel(struct ingot_request *request)
 
     pthread_mutex_lock(&e->state);
     request->inner->cancelled = true;
+    wait_wake(e);
     pthread_mutex_unlock(&e->state);
 }
 
@@ -345,6 +382,7 @@ void ingot_request_free(struct ingot_request *request)
     request_finish(request->inner, INGOT_FINISH_CANCELLED, NULL);
     schedule_remove(e, request->inner);
     batch_forget(e->ahead, request->inner);
+    e->n_untaken -= request->inner->n_events - request->inner->n_taken;
     request_destroy(request->inner);
     e->n_live--;
     mem_free(request);
@@ -468,6 +506,7 @@ void ingot_session_free(struct ingot_session *session)
         if (r->session == session)
             request_finish(r, INGOT_FINISH_CANCELLED, NULL);
     session_close(session);
+    wait_wake(e);
     pthread_mutex_unlock(&e->stepping);
     unlock_or_free(e);
 }

@@ -7,6 +7,7 @@
 #include "engine/pool.h"
 #include "engine/request.h"
 #include "engine/schedule.h"
+#include "engine/wait.h"
 
 static void engine_fail(struct engine *e, const struct err *why)
 {
@@ -182,6 +183,7 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
 
     pthread_mutex_lock(&e->stepping);
     pthread_mutex_lock(&e->state);
+    e->is_stepping = true;
     drop_ahead(e);
     if (!e->failed && !e->is_ahead)
         schedule_next(e);
@@ -203,6 +205,8 @@ bool engine_step(struct engine *e, bool *busy, struct err *err)
     ok = !e->failed;
     if (!ok && err)
         *err = e->failure;
+    e->is_stepping = false;
+    wait_wake(e);
     pthread_mutex_unlock(&e->state);
     pthread_mutex_unlock(&e->stepping);
     return ok;

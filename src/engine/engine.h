@@ -43,15 +43,23 @@ struct engine {
     struct store *store; // NULL: pages are not kept on disk
     struct pace pace;
     uint64_t n_pauses, n_steps, n_rows;
-    uint32_t n_live; // requests and sessions that exist
-    bool closed;     // by the caller; it goes with the last of them
-    bool failed;     // the device failed: nothing runs any more
+    uint64_t n_untaken; // events of all requests that the caller has not taken
+    bool is_stepping;   // a thread makes a step, or is about to
+    uint32_t n_live;    // requests and sessions that exist
+    bool closed;        // by the caller; it goes with the last of them
+    bool failed;        // the device failed: nothing runs any more
     struct err failure;
     pthread_mutex_t stepping, state, making;
+    pthread_cond_t news; // with state: a step is over, or a request is new, cancelled or at its end
 };
 
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);
 void engine_unload(struct engine *e);
+// What an engine of these options would need, and has. Opens the file and the device, loads nothing.
+struct place_memory;
+struct device_info;
+bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need, struct device_info *device,
+                     struct err *err);
 
 // The state lock is held for these two; a failure of the device marks the engine as failed.
 // Gives a slot pages for positions below n_tokens, and tells the stages. False: there are not enough pages.

@@ -13,6 +13,7 @@
 #include "engine/place.h"
 #include "engine/prefix.h"
 #include "engine/store.h"
+#include "engine/wait.h"
 #include "ops/cpu_table.h"
 #include "ops/cuda_table.h"
 #include "ops/metal_table.h"
@@ -163,24 +164,32 @@ static bool choose_pages(const struct engine *e, struct stage_shape *shape, stru
     return true;
 }
 
-static bool make_stages(struct engine *e, struct err *err)
+static bool choose_shape(const struct engine *e, struct stage_shape *shape, struct err *err)
 {
     const struct ingot_engine_options *o = &e->options;
     bool plain = o->device && strcmp(o->device, "cpu:plain") == 0;
-    struct stage_shape shape = { .max_rows = e->max_rows,
-                                 .max_outputs = e->max_outputs,
-                                 .n_slots = e->kv.n_slots,
-                                 .max_pages = e->kv.max_pages,
-                                 .n_pages = e->kv.n_pages,
-                                 .log_stride = e->n_context,
-                                 .exact = o->exact || plain,
-                                 .invariant = o->invariant,
-                                 .gemm = (enum gemm)o->gemm };
+
+    *shape = (struct stage_shape){ .max_rows = e->max_rows,
+                                   .max_outputs = e->max_outputs,
+                                   .n_slots = e->kv.n_slots,
+                                   .max_pages = e->kv.max_pages,
+                                   .n_pages = e->kv.n_pages,
+                                   .log_stride = e->n_context,
+                                   .exact = o->exact || plain,
+                                   .invariant = o->invariant,
+                                   .gemm = (enum gemm)o->gemm };
+    return choose_pages(e, shape, err);
+}
+
+static bool make_stages(struct engine *e, struct err *err)
+{
+    const struct ingot_engine_options *o = &e->options;
+    struct stage_shape shape;
     struct stage_progress progress = { o->progress, o->progress_arg, 0, e->model.weight_bytes };
     struct layer_range ranges[MAX_STAGES];
     uint32_t n = place_stages(o->stages, e->model.config.n_layers, ranges, err);
 
-    if (n == 0 || !choose_pages(e, &shape, err))
+    if (n == 0 || !choose_shape(e, &shape, err))
         return false;
     struct place_memory need = place_memory(&e->model, &shape);
     if (!place_check(&need, e->device, err))
@@ -240,12 +249,35 @@ static void load_chat(struct engine *e)
     log_line(LOG_WARN, "load", "%s", e->no_chat.message);
 }
 
-bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
+static void begin_load(struct engine *e, const struct ingot_engine_options *options)
 {
     e->options = *options;
     pthread_mutex_init(&e->stepping, NULL);
     pthread_mutex_init(&e->state, NULL);
     pthread_mutex_init(&e->making, NULL);
+    wait_create(e);
+}
+
+bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need, struct device_info *device,
+                     struct err *err)
+{
+    struct engine e = { 0 };
+    struct stage_shape shape;
+
+    begin_load(&e, options);
+    bool ok = embedded_or_file(&e.file, options->model, err) && model_bind(&e.model, e.file, err) && open_device(&e, err) &&
+              choose_sizes(&e, err) && choose_shape(&e, &shape, err);
+    if (ok) {
+        *need = place_memory(&e.model, &shape);
+        e.device->ops->info(e.device, device);
+    }
+    engine_unload(&e);
+    return ok;
+}
+
+bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
+{
+    begin_load(e, options);
     bool ok = embedded_or_file(&e->file, e->options.model, err) && model_bind(&e->model, e->file, err) &&
               load_tokenizer(e, err) && open_device(e, err) && choose_sizes(e, err) && make_stages(e, err) && keep_open(e, err);
     if (ok)
@@ -276,4 +308,5 @@ void engine_unload(struct engine *e)
     pthread_mutex_destroy(&e->stepping);
     pthread_mutex_destroy(&e->state);
     pthread_mutex_destroy(&e->making);
+    wait_destroy(e);
 }

@@ -201,6 +201,7 @@ static struct event_record *add_event(struct request *r, uint32_t token, struct 
     CHECK(r->n_events < r->n_events_max);
     struct event_record *event = &r->events[r->n_events++];
     *event = (struct event_record){ .token = token, .text = text };
+    r->engine->n_untaken++;
     return event;
 }
 
