@@ -1,5 +1,5 @@
 # Short names for CMake and Ninja. `make run` and `make test` are all a newcomer needs: tools/deps says what is missing and installs it.
-.PHONY: all deps run test test-server test-metal metal-selftest lint fuzz bench install deb dist help clean asan tsan valgrind format
+.PHONY: all deps run test test-server test-metal metal-selftest lint fuzz bench install deb dist wheel help clean asan tsan valgrind format
 JOBS = 2
 PREFIX = /usr/local
 PROMPT = Tell me a short story about a fox.
@@ -75,6 +75,9 @@ deb: ## a Debian package in build/deb, for the system that it is built on
 
 dist: ## the last commit as a release tarball in build/dist, with its SHA-256 and a Homebrew formula (URL=where it will lie)
 	tools/dist $(URL)
+
+wheel: all ## a wheel of the Python package, in the build folder
+	@python3 packaging/python/build_backend.py $(firstword $(wildcard $(RELEASE)/libingot.so $(RELEASE)/libingot.dylib)) $(RELEASE)
 
 format: ## clang-format every source
 	@tools/deps lint

@@ -69,6 +69,28 @@ for name in generate batch submit; do
     cat "$folder/$name.txt"
 done
 
+# The C that the documents show: a program in README.md, statements in docs/c-api.md.
+# shellcheck disable=SC2016 # backquotes are those of Markdown
+c_of() { sed -n '/^```c$/,/^```$/p' "$1" | sed '/^```/d'; }
+c_of "$source/README.md" >"$folder/readme.c"
+# shellcheck disable=SC2046 # flags are words
+"$cc" -std=c11 -Wall -Werror "$folder/readme.c" $(pkg-config --cflags --libs ingot) -o "$folder/readme"
+"$folder/readme" >"$folder/readme.txt"
+[ -s "$folder/readme.txt" ]
+{
+    echo '#include <ingot.h>'
+    echo '#include <stdio.h>'
+    echo 'void ask(struct ingot_engine *engine, struct ingot_request_options options, struct ingot_error error);'
+    echo 'void ask(struct ingot_engine *engine, struct ingot_request_options options, struct ingot_error error) {'
+    c_of "$source/docs/c-api.md"
+    echo '}'
+} >"$folder/guide.c"
+"$cc" -std=c11 -Wall -Wextra -Werror -fsyntax-only -I "$prefix/include" "$folder/guide.c"
+# The header is C++ as well.
+if command -v c++ >/dev/null 2>&1; then
+    echo '#include <ingot.h>' | c++ -x c++ -Wall -Wextra -Werror -fsyntax-only -I "$prefix/include" -
+fi
+
 cmake -S "$source/examples" -B "$folder/build" -G Ninja -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build "$folder/build" >/dev/null
 "$folder/build/batch" >"$folder/again.txt"

@@ -1,0 +1,381 @@
+"""Runs language models with the ingot engine.
+
+    import ingot
+
+    with ingot.Engine("user/repo:Q4_K_M") as engine:      # a file, a name of the Hugging Face cache, or nothing: the model inside
+        for piece in engine.stream([{"role": "user", "content": "What is 12 + 30?"}], temperature=0):
+            print(piece, end="", flush=True)
+
+A prompt is a text, a list of messages, or a list of token ids. Any thread may use an engine; threads that wait share its steps. Other
+Python threads run meanwhile, and Ctrl-C ends a generation.
+"""
+import ctypes
+import dataclasses
+import json
+import os
+import secrets
+import threading
+from ctypes import byref
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+
+from . import _library
+from ._library import Code, IngotError, lib
+
+__all__ = ["Code", "Engine", "Info", "IngotError", "Memory", "Options", "Request", "Result", "find_model", "version"]
+
+Message = Mapping[str, str]
+Prompt = Union[str, Sequence[Message], Sequence[int]]
+_WAIT_MS = 100  # between two looks for a signal
+_FINISHES = ("none", "eos", "stop", "length", "cancelled", "error")
+
+
+def version() -> str:
+    """The library's version, as in "0.1.0"."""
+    return str(lib.ingot_version().decode())
+
+
+def find_model(name: str) -> str:
+    """The path of a model in this machine's Hugging Face cache, by its name; of a file, the file. Never asks the network."""
+    path, error = ctypes.create_string_buffer(4096), _library.Error()
+    if not lib.ingot_model_find(os.fsencode(name), path, len(path), byref(error)):
+        raise error.exception()
+    return os.fsdecode(path.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How to answer. Each is a keyword of generate, stream, batch and submit, too."""
+
+    max_tokens: int = 0  # 0: until the end of the context
+    temperature: float = 0.8  # 0: greedy
+    top_k: int = 40  # 0: off
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: Optional[int] = None  # None: a new one, which the result names
+    stop: Sequence[str] = ()
+    grammar: Optional[str] = None  # GBNF
+    json_schema: Union[str, Mapping[str, Any], None] = None
+    bias: Mapping[int, float] = dataclasses.field(default_factory=dict)  # by token id
+    ignore_eos: bool = False
+    parse_special: bool = False  # in a text: control tokens may be written
+    priority: int = 0  # lower runs earlier
+    timeout: float = 0.0  # seconds; 0: none
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A finished answer."""
+
+    text: str
+    finish: str  # "eos", "stop", "length" or "cancelled"
+    stop: Optional[str]  # the stop string that was met
+    tokens: List[int]
+    seed: int
+    n_prompt: int
+    n_reused: int  # of the prompt, not computed again
+    first_token_ms: float
+    prefill_ms: float
+    decode_ms: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Info:
+    """What an engine is."""
+
+    model_name: str
+    architecture: str
+    format: str
+    device: str
+    n_parameters: int
+    weight_bytes: int
+    page_bytes: int
+    scratch_bytes: int
+    n_layers: int
+    n_vocab: int
+    n_embedding: int
+    n_context: int
+    n_sequences: int
+    n_batch: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """What an engine would take of a device, and what that has."""
+
+    weight_bytes: int
+    page_bytes: int
+    scratch_bytes: int
+    free_bytes: int
+    device_bytes: int
+
+
+class _Arguments:
+    """The C struct of a request, and what it points at for as long as the call lasts."""
+
+    def __init__(self, prompt: Prompt, options: Options) -> None:
+        self.c = _library.request_options()
+        self.seed = secrets.randbits(64) if options.seed is None else options.seed
+        self._set_prompt(prompt)
+        self._set_sampling(options)
+        stops = [text.encode() for text in options.stop]
+        self.c.stop, self.c.n_stop = (ctypes.c_char_p * len(stops))(*stops), len(stops)
+        biases = [_library.Bias(token, bias) for token, bias in options.bias.items()]
+        self.c.bias, self.c.n_bias = (_library.Bias * len(biases))(*biases), len(biases)
+        schema = options.json_schema
+        text = schema if schema is None or isinstance(schema, str) else json.dumps(schema)
+        self.c.json_schema = None if text is None else text.encode()
+        self.c.grammar = None if options.grammar is None else options.grammar.encode()
+
+    def _set_prompt(self, prompt: Prompt) -> None:
+        if isinstance(prompt, str):
+            if "\0" in prompt:
+                raise ValueError("the prompt holds a NUL; a text ends there")
+            self.c.text = prompt.encode()
+            return
+        items = list(prompt)
+        ids = [item for item in items if isinstance(item, int)]
+        if ids and len(ids) == len(items):
+            self.c.tokens, self.c.n_tokens = (ctypes.c_uint32 * len(ids))(*ids), len(ids)
+            return
+        try:
+            messages = [_library.Message(item["role"].encode(), item["content"].encode()) for item in items]  # type: ignore
+        except (TypeError, KeyError, AttributeError):
+            raise TypeError("a prompt is a str, a list of {'role': ..., 'content': ...}, or a list of token ids") from None
+        self.c.messages, self.c.n_messages = (_library.Message * len(messages))(*messages), len(messages)
+
+    def _set_sampling(self, options: Options) -> None:
+        for name in ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty"):
+            setattr(self.c.sampling, name, getattr(options, name))
+        for name in ("max_tokens", "ignore_eos", "parse_special", "priority"):
+            setattr(self.c, name, getattr(options, name))
+        self.c.sampling.seed = self.seed
+        self.c.deadline_ms = max(1, round(options.timeout * 1000)) if options.timeout > 0 else 0
+
+
+class Request:
+    """An answer under way: iterate for its pieces of text, or ask for the result. Freed when it ends, or by close()."""
+
+    def __init__(self, engine: "Engine", arguments: _Arguments, options: Options) -> None:
+        error = _library.Error()
+        self._lock = threading.Lock()  # a handle that is being used is not freed
+        self._engine = engine._opened()
+        self._handle = lib.ingot_submit(self._engine, byref(arguments.c), byref(error))
+        if not self._handle:
+            raise error.exception()
+        self._options, self._seed = options, arguments.seed
+        self._pieces: List[str] = []
+        self._tokens: List[int] = []
+        self._embedding: List[float] = []
+        self._n_embedding = 0
+        self._result: Optional[Result] = None
+        self._error: Optional[IngotError] = None
+
+    def __iter__(self) -> Iterator[str]:
+        """The pieces that are still to come. Leaving the loop early cancels the request."""
+        try:
+            while self._handle:
+                lib.ingot_wait(self._engine, self._handle, _WAIT_MS)
+                yield from self._take()
+        finally:
+            self.close()
+        if self._error:
+            raise self._error
+
+    def _take(self) -> List[str]:
+        event, pieces = _library.Event(), []
+        while self._handle and lib.ingot_poll(self._handle, byref(event)):
+            if event.token != _library.NO_TOKEN:
+                self._tokens.append(event.token)
+            if event.n_bytes:
+                pieces.append(ctypes.string_at(event.text, event.n_bytes).decode())
+            if event.embedding:
+                self._embedding = event.embedding[: self._n_embedding]
+            if event.done:
+                self._end(pieces, event.result.contents)
+        self._pieces += pieces
+        return pieces
+
+    def _end(self, pieces: List[str], c: _library.Result) -> None:
+        finish = _FINISHES[c.finish]
+        if finish == "error":
+            self._error = c.error.exception()
+        self._result = Result(
+            text="".join(self._pieces + pieces),
+            finish=finish,
+            stop=self._options.stop[c.stop] if finish == "stop" else None,
+            tokens=self._tokens,
+            seed=self._seed,
+            n_prompt=c.n_prompt,
+            n_reused=c.n_reused,
+            first_token_ms=c.first_token_ms,
+            prefill_ms=c.prefill_ms,
+            decode_ms=c.decode_ms,
+        )
+        self.close()
+
+    def result(self) -> Result:
+        """Waits for the end. Raises IngotError when the request ended with one."""
+        for _ in self:
+            pass
+        if self._error:
+            raise self._error
+        if self._result is None:
+            raise IngotError(Code.CANCELLED, "the request was closed before its end")
+        return self._result
+
+    def cancel(self) -> None:
+        """The answer ends here; the result's finish is "cancelled". Any thread may call this, and no other method."""
+        with self._lock:
+            if self._handle:
+                lib.ingot_cancel(self._handle)
+
+    def close(self) -> None:
+        """Frees the request, which cancels it when it still runs."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle:
+                lib.ingot_request_free(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+
+class Engine:
+    """A loaded model. Use it in a with statement, or close() it."""
+
+    def __init__(self, model: Optional[str] = None, **options: Any) -> None:
+        """model: a .gguf file, a safetensors folder, a name of the Hugging Face cache, or None: the model inside the library.
+
+        Options: device ("auto", "cpu", "cuda:1", ...), n_context, n_sequences, n_threads, n_batch, n_kv_tokens, exact, invariant,
+        no_repack, no_prefix_cache, cache_dir, cache_bytes, stages; ingot.h says what they mean.
+        """
+        self._handle: Optional[int] = None
+        error = _library.Error()
+        c = _engine_arguments(model, options)
+        self._handle = lib.ingot_engine_open(byref(c), byref(error))
+        if not self._handle:
+            raise error.exception()
+
+    @staticmethod
+    def estimate(model: Optional[str] = None, **options: Any) -> Memory:
+        """What Engine(model, **options) would take. Loads nothing."""
+        c, memory, error = _engine_arguments(model, options), _library.Memory(), _library.Error()
+        if not lib.ingot_engine_estimate_fill(byref(c), byref(memory), ctypes.sizeof(memory), byref(error)):
+            raise error.exception()
+        return Memory(*(getattr(memory, field.name) for field in dataclasses.fields(Memory)))
+
+    def _opened(self) -> int:
+        if not self._handle:
+            raise IngotError(Code.INPUT, "the engine is closed; open it again")
+        return self._handle
+
+    @property
+    def info(self) -> Info:
+        c = _library.EngineInfo()
+        lib.ingot_engine_info_fill(self._opened(), byref(c), ctypes.sizeof(c))
+        values = {field.name: getattr(c, field.name) for field in dataclasses.fields(Info)}
+        return Info(**{name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value for name, value in values.items()})
+
+    def submit(self, prompt: Prompt, options: Options = Options(), **changes: Any) -> Request:
+        """Begins an answer and returns at once. Changes are members of Options."""
+        options = dataclasses.replace(options, **changes)
+        return Request(self, _Arguments(prompt, options), options)
+
+    def stream(self, prompt: Prompt, options: Options = Options(), **changes: Any) -> Iterator[str]:
+        """The pieces of an answer, as they come. Leaving the loop cancels it."""
+        return iter(self.submit(prompt, options, **changes))
+
+    def generate(self, prompt: Prompt, options: Options = Options(), **changes: Any) -> Result:
+        """The whole answer."""
+        return self.submit(prompt, options, **changes).result()
+
+    def batch(self, prompts: Sequence[Prompt], options: Options = Options(), **changes: Any) -> List[Union[Result, IngotError]]:
+        """Answers to all prompts, made together: faster than one by one when n_sequences is above 1. One's error is in its place."""
+        requests: List[Request] = []
+        failures: Dict[int, IngotError] = {}
+        try:
+            for i, prompt in enumerate(prompts):
+                try:
+                    requests.append(self.submit(prompt, options, **changes))
+                except IngotError as error:
+                    failures[i] = error
+            answers = iter([_outcome(request) for request in requests])
+        finally:
+            for request in requests:
+                request.close()
+        return [failures[i] if i in failures else next(answers) for i in range(len(prompts))]
+
+    def embed(self, prompt: Prompt) -> List[float]:
+        """The mean of the prompt's hidden states, of length 1."""
+        arguments = _Arguments(prompt, Options())
+        arguments.c.embed = 1
+        request = Request(self, arguments, Options())
+        request._n_embedding = self.info.n_embedding
+        request.result()
+        return request._embedding
+
+    def tokenize(self, text: str, parse_special: bool = False) -> List[int]:
+        data, error = text.encode(), _library.Error()
+        tokens = (ctypes.c_uint32 * (len(data) + 1))()  # a token has a byte at least
+        n = lib.ingot_tokenize(self._opened(), data, len(data), parse_special, tokens, len(tokens), byref(error))
+        if n < 0:
+            raise error.exception()
+        return list(tokens[:n])
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        ids, error = (ctypes.c_uint32 * len(tokens))(*tokens), _library.Error()
+        n = lib.ingot_detokenize(self._opened(), ids, len(ids), None, 0, byref(error))
+        text = ctypes.create_string_buffer(max(n, 0) + 1)
+        if n < 0 or lib.ingot_detokenize(self._opened(), ids, len(ids), text, len(text), byref(error)) < 0:
+            raise error.exception()
+        return text.raw[:n].decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Ends all requests as cancelled. A second time does nothing."""
+        handle, self._handle = self._handle, None
+        if handle:
+            lib.ingot_engine_close(handle)
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+
+def _outcome(request: Request) -> Union[Result, IngotError]:
+    try:
+        return request.result()
+    except IngotError as error:
+        return error
+
+
+def _engine_arguments(model: Optional[str], options: Mapping[str, Any]) -> _library.EngineOptions:
+    c = _library.engine_options()
+    known = {name for name, *_ in c._fields_} - {"size", "model", "progress", "progress_arg"}
+    for name, value in options.items():
+        if name not in known:
+            raise TypeError(f"Engine has no option {name!r}; it has {', '.join(sorted(known))}")
+        setattr(c, name, os.fsencode(value) if isinstance(value, (str, os.PathLike)) else value)
+    if model is not None:
+        path = os.fspath(model)
+        c.model = os.fsencode(path if os.path.exists(path) else _found(path))
+    return c
+
+
+def _found(name: str) -> str:
+    """A name's path; what is no name is left for the library to miss as a file."""
+    try:
+        return find_model(name)
+    except IngotError as error:
+        if error.code == Code.INPUT:
+            return name
+        raise
