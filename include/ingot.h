@@ -173,11 +173,12 @@ static inline void ingot_engine_stats(struct ingot_engine *engine, struct ingot_
 
 // ---- text and tokens --------------------------------------------------------------------------------------------------------
 
-// Tokens of a text. Control tokens written in it are recognised only with parse_special. Returns the number of tokens, of which at
-// most `capacity` are stored; -1 on error.
+// Tokens of n_bytes of text, into tokens[capacity]. Control tokens written in it are recognised only with parse_special. Returns the number
+// of tokens, of which at most `capacity` are stored; -1 on error. INGOT_UNSUPPORTED: the model has no tokenizer.
 INGOT_API int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes, bool parse_special,
                                  uint32_t *tokens, size_t capacity, struct ingot_error *error);
-// Text of tokens, ended by NUL. Returns the number of bytes without it, of which at most capacity - 1 are stored; -1 on error.
+// Text of tokens[n_tokens] into text[capacity], ended by NUL. Returns the number of bytes without it, of which at most capacity - 1 are
+// stored; -1 on error.
 INGOT_API int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, char *text,
                                    size_t capacity, struct ingot_error *error);
 
