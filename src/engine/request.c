@@ -207,6 +207,7 @@ static struct event_record *add_event(struct request *r, uint32_t token, struct 
 
 void request_finish(struct request *r, enum ingot_finish finish, const struct err *why)
 {
+    bool runs = r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE; // else its session may be another request's
     uint64_t now = clock_ns();
 
     if (r->state == REQUEST_DONE)
@@ -222,9 +223,9 @@ void request_finish(struct request *r, enum ingot_finish finish, const struct er
     r->state = REQUEST_DONE;
     if (r->is_ahead) // that row's token is not part of the answer
         r->session->n_tokens--;
-    if (r->session)
+    if (runs)
         r->session->busy = false;
-    if (r->session && finish == INGOT_FINISH_ERROR) // what is in its pages may be no numbers
+    if (runs && finish == INGOT_FINISH_ERROR) // what is in its pages may be no numbers
         session_rewind(r->session, 0);
     if (r->own_session) {
         session_close(r->session);

@@ -407,6 +407,49 @@ static void freeing_a_session_ends_its_requests(void **state)
     ingot_engine_close(engine);
 }
 
+// A request that waits for a session ends in one of two ways; the one that runs there must not notice.
+static void what_waits_for_a_session_may_end_before(void **state)
+{
+    (void)state;
+    struct ingot_engine_options o = defaults(MODEL("llama2"));
+    struct ingot_engine *engine = open_or_fail(&o);
+    uint32_t tokens[N_PROMPT] = { 1, 2, 3 };
+    struct ingot_request_options r = request(tokens, 1);
+    struct trace *alone = generate(engine, &r);
+    for (int late = 0; late < 2; late++) {
+        struct trace t = { 0 };
+        bool busy = true, done = false;
+        r.session = ingot_session_create(engine, NULL);
+        r.deadline_ms = 0;
+        struct ingot_request *first = ingot_submit(engine, &r, NULL);
+        ingot_step(engine, &busy, NULL);
+        r.deadline_ms = (uint32_t)late;
+        struct ingot_request *second = ingot_submit(engine, &r, NULL);
+        usleep(2000);
+        if (!late)
+            ingot_cancel(second);
+        ingot_step(engine, &busy, NULL);
+        assert_int_equal(finish_of(second), late ? INGOT_FINISH_ERROR : INGOT_FINISH_CANCELLED);
+        r.deadline_ms = 0;
+        struct ingot_request *third = ingot_submit(engine, &r, NULL);
+        for (struct ingot_event e; !done;) {
+            ingot_step(engine, &busy, NULL);
+            while (ingot_poll(first, &e)) {
+                record(&t, &e);
+                done |= e.done;
+            }
+        }
+        assert_memory_equal(&t, alone, sizeof t);
+        ingot_request_free(first);
+        ingot_request_free(second);
+        ingot_request_free(third);
+        ingot_session_free(r.session);
+        r.session = NULL;
+    }
+    free(alone);
+    ingot_engine_close(engine);
+}
+
 struct endless {
     struct ingot_engine *engine;
     atomic_bool begun;
@@ -675,6 +718,7 @@ int main(void)
         cmocka_unit_test(cancelling_ends_at_any_time),
         cmocka_unit_test(closing_ends_all_that_runs),
         cmocka_unit_test(freeing_a_session_ends_its_requests),
+        cmocka_unit_test(what_waits_for_a_session_may_end_before),
         cmocka_unit_test(closing_ends_what_another_thread_generates),
         cmocka_unit_test(nothing_is_allocated_per_token),
         cmocka_unit_test(a_layer_is_five_commands),
