@@ -195,14 +195,18 @@ static bool set_flag(struct reader *r, const struct option *o, struct spelling s
     return true;
 }
 
-static bool set_choice(struct reader *r, const struct option *o, struct spelling s, const char *text)
+static bool wrong_choice(struct reader *r, const struct option *o, struct spelling s, const char *text)
 {
     char expected[256];
 
-    if (!words_have(o->choices, str_from(text)) || strchr(text, ' ')) {
-        snprintf(expected, sizeof expected, "one of: %s", o->choices);
-        return wrong_value(r, s, text, expected);
-    }
+    snprintf(expected, sizeof expected, "one of: %s", o->choices);
+    return wrong_value(r, s, text, expected);
+}
+
+static bool set_choice(struct reader *r, const struct option *o, struct spelling s, const char *text)
+{
+    if (!words_have(o->choices, str_from(text)) || strchr(text, ' '))
+        return wrong_choice(r, o, s, text);
     *(const char **)(void *)(r->values + o->offset) = text;
     return true;
 }
@@ -220,8 +224,27 @@ static bool list_add(struct reader *r, const struct option *o, struct spelling s
         return err_memory(r->err, "options");
     if (list->n == OPTION_MAX_LISTED)
         return too_many(r, s);
+    if (o->choices && (!words_have(o->choices, str_from(text)) || strchr(text, ' ')))
+        return wrong_choice(r, o, s, text);
     list->at[list->n++] = text;
     return true;
+}
+
+static bool list_add_all(struct reader *r, const struct option *o, struct spelling s, const char *text)
+{
+    if (!str_ends(str_from(o->value), STR(",...")))
+        return list_add(r, o, s, text);
+    for (;;) {
+        size_t n = strcspn(text, ",");
+        struct str piece = arena_str(r->arena, (struct str){ text, n });
+        if (!piece.at)
+            return err_memory(r->err, "options");
+        if (!list_add(r, o, s, piece.at))
+            return false;
+        if (!text[n])
+            return true;
+        text += n + 1;
+    }
 }
 
 static bool numbers_add(struct reader *r, const struct option *o, struct spelling s, const char *text)
@@ -275,7 +298,7 @@ static bool set_value(struct reader *r, size_t index, struct spelling s, const c
         return set_choice(r, o, s, text);
     case OPTION_LIST:
         list_renew(r, o, index, s.source);
-        return list_add(r, o, s, text);
+        return list_add_all(r, o, s, text);
     case OPTION_NUMBERS:
         list_renew(r, o, index, s.source);
         return numbers_add(r, o, s, text);

@@ -18,7 +18,7 @@ enum option_type {
     OPTION_U64,     // uint64_t
     OPTION_FLOAT,   // float
     OPTION_CHOICE,  // const char *, one of `choices`
-    OPTION_LIST,    // struct option_list of strings; may be given more than once
+    OPTION_LIST,    // struct option_list of strings; may be given more than once. Comma-separated when `value` ends in ",..."
     OPTION_NUMBERS, // struct option_numbers; comma-separated, may be given more than once
     OPTION_FOREIGN, // another program's flag, on the command line alone; see below
 };
@@ -53,7 +53,7 @@ struct option_group {
     const struct option *options; // ends with flags == NULL
 };
 
-enum { OPTION_MAX_GROUPS = 12, OPTION_MAX_LISTED = 64 };
+enum { OPTION_MAX_GROUPS = 16, OPTION_MAX_LISTED = 64 };
 
 struct option_verb {
     const char *name;

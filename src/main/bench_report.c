@@ -12,8 +12,9 @@
 #include "main/terminal.h"
 #include "main/version.h"
 
-void bench_test_name(const struct measure_test *test, char *name, size_t n)
+void bench_row_name(const struct bench_row *row, char *name, size_t n)
 {
+    const struct measure_test *test = &row->test;
     struct buf b = { 0 };
 
     if (test->n_prompt)
@@ -22,6 +23,7 @@ void bench_test_name(const struct measure_test *test, char *name, size_t n)
         buf_printf(&b, "%stg%u", b.n ? "+" : "", test->n_gen);
     if (test->depth)
         buf_printf(&b, " @ d%u", test->depth);
+    buf_text(&b, row->label);
     snprintf(name, n, "%s", b.at ? b.at : "");
     buf_free(&b);
 }
@@ -79,7 +81,7 @@ static void md_row(const struct bench_report *r, const struct bench_row *row)
     model_type(r, model, sizeof model);
     snprintf(size, sizeof size, mib < 1024 ? "%.2f MiB" : "%.2f GiB", mib < 1024 ? mib : mib / 1024);
     amount((double)r->info.n_parameters, params, sizeof params);
-    bench_test_name(&row->test, test, sizeof test);
+    bench_row_name(row, test, sizeof test);
     // The sign takes two bytes and one column.
     snprintf(speed, sizeof speed, "%.2f \302\261 %.2f", stats_mean(row->samples_ts, row->n_samples),
              stats_stddev(row->samples_ts, row->n_samples));
@@ -93,7 +95,7 @@ static void md_latency(const struct bench_row *row)
 {
     char test[64];
 
-    bench_test_name(&row->test, test, sizeof test);
+    bench_row_name(row, test, sizeof test);
     if (row->test.n_prompt)
         out_printf("%s: first token after %.1f ms\n", test, stats_median(row->first_ms, row->n_samples));
     if (row->n_gaps)
@@ -139,7 +141,7 @@ static void md_peers(const struct bench_report *r, const struct bench_row *row)
     const struct option_list *peers = &r->settings->peers;
     char test[64], number[24] = "";
 
-    bench_test_name(&row->test, test, sizeof test);
+    bench_row_name(row, test, sizeof test);
     for (size_t i = 0; i < peers->n; i++) {
         struct peer_figures f = peer_figures(row, row->peer_ts + i * r->settings->repetitions);
         if (peers->n > 1)

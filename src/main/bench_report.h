@@ -6,6 +6,7 @@
 
 struct bench_row {
     struct measure_test test;
+    const char *label; // of its combination of -b, -ctk and -ctv; "" where there is one
     uint32_t n_samples;
     double *samples_ms, *samples_ts; // [n_samples]: time of a run; tokens per second
     double *first_ms;                // [n_samples] to the first token
@@ -30,5 +31,5 @@ void bench_print(struct bench_report *r, const struct bench_row *row);
 // Below the table: latencies, and the comparison with a peer. Nothing in other formats, where they are fields.
 void bench_lines(const struct bench_report *r, const struct bench_row *row);
 void bench_foot(struct bench_report *r);
-// "pp512+tg128 @ d4096"
-void bench_test_name(const struct measure_test *test, char *name, size_t n);
+// "pp512+tg128 @ d4096 b512"
+void bench_row_name(const struct bench_row *row, char *name, size_t n);

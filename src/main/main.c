@@ -112,6 +112,8 @@ static int call_verb(const struct option_verb *verb, int argc, char **argv, stru
     tell_foreign(&operands);
     if (settings.n_threads)
         settings.n_threads = settings.n_threads == UINT32_MAX ? 0 : threads_capped(settings.n_threads);
+    for (size_t i = 0; i < settings.bench_threads.n; i++)
+        settings.bench_threads.at[i] = threads_capped(settings.bench_threads.at[i]);
     size_t index = (size_t)(verb - ingot_program.verbs);
     int status = model_by_name(verb, &settings, &operands, arena);
     if (status != STATUS_OK)

@@ -14,19 +14,28 @@ static const struct option general_options[] = {
 static const struct option model_options[] = {
     { "-m --model", OPTION_STRING, AT(model), "MODEL", NULL, 0, 0, NULL, "GGUF file, safetensors folder, or a name: user/repo[:QUANT][@REVISION]; without it the toy inside ingot" },
     { "-c --ctx-size", OPTION_U32, AT(n_context), "N", "0", 0, 16777216, NULL, "tokens of context; 0: the model's own limit, at most 8192" },
+    { 0 },
+};
+
+// What bench has lists of instead.
+static const struct option place_options[] = {
     { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 0, "-1", "threads, at most one for each processor that this process may use; 0: all of them" },
     { "-b --batch-size", OPTION_U32, AT(n_batch), "N", "0", 0, 65536, NULL, "rows of one step at most; 0: ingot chooses" },
-    { "-ub --ubatch-size", OPTION_U32, AT(n_ubatch), "N", "0", 0, 65536, NULL, "the same as -b; the smaller of the two holds" },
-    { "-ngl --gpu-layers --n-gpu-layers", OPTION_STRING, AT(n_gpu_layers), "N", NULL, 0, 0, NULL, "0: with -dev auto the processor; with any other number the whole model goes to one device" },
     { "-dev --device", OPTION_STRING, AT(device), "NAME", "auto", 0, 0, NULL, "auto, cpu, cuda, cuda:1, metal (emulator-tested, not yet run on Apple hardware), or cpu:plain, the plain loops that define every operation" },
-    { "--commit-every", OPTION_U32, AT(commit_every), "N", "0", 0, 100000, NULL, "metal: commands in a command buffer, the first of which is short; 0: at most 4 command buffers a step" },
-    { "--stages", OPTION_STRING, AT(stages), "LIST", NULL, 0, 0, NULL, "layers at which a new stage begins, such as 4,8" },
     { "-ctk --cache-type-k", OPTION_CHOICE, AT(cache_type_k), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of K in the KV pages; auto: f16, or bf16 on a processor that multiplies it, or f32 with --exact" },
     { "-ctv --cache-type-v", OPTION_CHOICE, AT(cache_type_v), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of V in the KV pages" },
+    { 0 },
+};
+
+static const struct option kernel_options[] = {
+    { "-ub --ubatch-size", OPTION_U32, AT(n_ubatch), "N", "0", 0, 65536, NULL, "the same as -b; the smaller of the two holds" },
+    { "-ngl --gpu-layers --n-gpu-layers", OPTION_STRING, AT(n_gpu_layers), "N", NULL, 0, 0, NULL, "0: with -dev auto the processor; with any other number the whole model goes to one device" },
     { "--exact", OPTION_FLAG, AT(exact), NULL, NULL, 0, 0, NULL, "activations stay fp32 in products with quantised weights: slower" },
     { "--invariant", OPTION_FLAG, AT(invariant), NULL, NULL, 0, 0, NULL, "cuda: the same bits alone, in any batch and in any chunks, as the processor always gives: slower" },
     { "--gemm", OPTION_CHOICE, AT(gemm), "WHOSE", "auto", 0, 0, "auto own vendor", "kernels that multiply the many rows of a prompt on a GPU: ingot's, or the vendor's library (cuBLAS), for comparison; auto: ingot's" },
     { "-nr --no-repack", OPTION_FLAG, AT(no_repack), NULL, NULL, 0, 0, NULL, "use weights as they lie in the file: less memory, slower" },
+    { "--stages", OPTION_STRING, AT(stages), "LIST", NULL, 0, 0, NULL, "layers at which a new stage begins, such as 4,8" },
+    { "--commit-every", OPTION_U32, AT(commit_every), "N", "0", 0, 100000, NULL, "metal: commands in a command buffer, the first of which is short; 0: at most 4 command buffers a step" },
     { 0 },
 };
 
@@ -112,6 +121,16 @@ static const struct option bench_options[] = {
     { 0 },
 };
 
+// Every combination is measured, by an engine of its own.
+static const struct option bench_place_options[] = {
+    { "-t --threads", OPTION_NUMBERS, AT(bench_threads), "N,...", "0", 0, 0, NULL, "threads, at most one for each processor that this process may use; 0: all of them" },
+    { "-b --batch-size", OPTION_NUMBERS, AT(bench_batch), "N,...", "0", 0, 65536, NULL, "rows of one step at most; 0: ingot chooses" },
+    { "-dev --device", OPTION_LIST, AT(bench_device), "NAME,...", "auto", 0, 0, NULL, "auto, cpu, cuda, cuda:1, metal, or cpu:plain, the plain loops that define every operation" },
+    { "-ctk --cache-type-k", OPTION_LIST, AT(bench_type_k), "TYPE,...", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "formats of K in the KV pages: auto, f32, f16, bf16, q8_0" },
+    { "-ctv --cache-type-v", OPTION_LIST, AT(bench_type_v), "TYPE,...", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "formats of V in the KV pages: the same" },
+    { 0 },
+};
+
 static const struct option inspect_options[] = {
     { "--tensors", OPTION_FLAG, AT(tensors), NULL, NULL, 0, 0, NULL, "list every tensor" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object with everything" },
@@ -182,15 +201,17 @@ static const struct option trace_options[] = {
 };
 // clang-format on
 
-static const struct option_group general = { "General", general_options }, model = { "Model and device", model_options },
-                                 prompt = { "Prompt", prompt_options }, sampling = { "Sampling", sampling_options },
-                                 bench = { "Tests", bench_options }, inspect = { "What to show", inspect_options },
-                                 tokenize = { "Text", tokenize_options }, doctor = { "Report", doctor_options },
-                                 serve = { "Server", serve_options }, quantize = { "Work", quantize_options },
-                                 synth = { "File", synth_options }, verify = { "Check", verify_options },
-                                 trace = { "Looking inside", trace_options }, names = { "Models by name", name_options },
-                                 pull = { "Pull", pull_options }, cache = { "Kept prompts", cache_options },
-                                 answer = { "Answer", answer_options }, form = { "Form of the answer", form_options };
+static const struct option_group general = { "General", general_options }, model = { "Model", model_options },
+                                 place = { "Device", place_options }, kernel = { "Kernels", kernel_options },
+                                 bench_place = { "Device", bench_place_options }, prompt = { "Prompt", prompt_options },
+                                 sampling = { "Sampling", sampling_options }, bench = { "Tests", bench_options },
+                                 inspect = { "What to show", inspect_options }, tokenize = { "Text", tokenize_options },
+                                 doctor = { "Report", doctor_options }, serve = { "Server", serve_options },
+                                 quantize = { "Work", quantize_options }, synth = { "File", synth_options },
+                                 verify = { "Check", verify_options }, trace = { "Looking inside", trace_options },
+                                 names = { "Models by name", name_options }, pull = { "Pull", pull_options },
+                                 cache = { "Kept prompts", cache_options }, answer = { "Answer", answer_options },
+                                 form = { "Form of the answer", form_options };
 
 // clang-format off
 static const char run_text[] =
@@ -236,15 +257,15 @@ static const char rm_text[] = "user/repo takes out all of a repository, user/rep
                               "  ingot rm user/repo:Q8_0";
 
 static const struct option_verb verbs[] = {
-    { "run", "[MODEL]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &answer, &form, &sampling, &model, &cache, &names, &trace, &general, &llama_common, &llama_answer, &llama_run } },
-    { "bench", "[MODEL]", "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &names, &general, &llama_bench, &llama_common } },
+    { "run", "[MODEL]", "Answers a prompt, or chats on a terminal", run_text, { &prompt, &answer, &form, &sampling, &model, &place, &kernel, &cache, &names, &trace, &general, &llama_common, &llama_answer, &llama_run } },
+    { "bench", "[MODEL]", "Measures speed, with llama-bench's columns and field names", bench_text, { &bench, &model, &bench_place, &kernel, &names, &general, &llama_bench, &llama_common } },
     { "inspect", "[FILE]", "Shows what a model file holds and the memory it needs", NULL, { &inspect, &names, &general } },
     { "tokenize", "[TEXT]", "Shows the tokens of a text", NULL, { &tokenize, &names, &general } },
     { "quantize", "INPUT OUTPUT TYPE", "Writes a model as a GGUF file with other formats of weights", quantize_text, { &quantize, &general } },
     { "synth", "SHAPE OUTPUT", "Writes a GGUF file with random weights in the shape of a real model", "  ingot synth tinyllama-1.1b tinyllama.gguf --type Q4_0", { &synth, &general } },
-    { "verify", "[MODEL]", "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &names, &general } },
+    { "verify", "[MODEL]", "Compares the device with the plain loops, command by command", NULL, { &verify, &model, &place, &kernel, &names, &general } },
     { "doctor", NULL, "Tells what ingot finds on this machine", NULL, { &doctor, &general } },
-    { "serve", "[MODEL]", "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &cache, &names, &general, &llama_common, &llama_answer, &llama_serve } },
+    { "serve", "[MODEL]", "Answers over HTTP, as OpenAI's and Anthropic's servers do", serve_text, { &serve, &model, &place, &kernel, &cache, &names, &general, &llama_common, &llama_answer, &llama_serve } },
     { "pull", "NAME", "Brings a model by name from the Hugging Face hub into the cache", pull_text, { &pull, &general } },
     { "ls", NULL, "Lists the models in the cache", NULL, { &doctor, &general } },
     { "rm", "NAME...", "Takes models out of the cache", rm_text, { &general } },

@@ -24,8 +24,8 @@ struct settings {
     uint32_t top_k, repeat_last_n;
     uint64_t seed; // UINT64_MAX: a random one
     // bench
-    struct option_numbers n_prompt, n_gen, depth;
-    struct option_list prompt_gen;
+    struct option_numbers n_prompt, n_gen, depth, bench_threads, bench_batch;
+    struct option_list prompt_gen, bench_device, bench_type_k, bench_type_v;
     uint32_t repetitions;
     const char *output;
     struct option_list peers;

@@ -256,16 +256,20 @@ static void on_end(int signal)
     raise(signal); // when this handler has returned
 }
 
+static void guard(void)
+{
+    handle(SIGTERM, on_end);
+    handle(SIGHUP, on_end);
+}
+
 void terminal_paste_in_brackets(bool on)
 {
     static const char sequences[2][9] = { "\033[?2004l", "\033[?2004h" };
 
     if (on != (bool)in_brackets)
         (void)!write(STDERR_FILENO, sequences[on], 8);
-    if (on) {
-        handle(SIGTERM, on_end);
-        handle(SIGHUP, on_end);
-    }
+    if (on)
+        guard();
     in_brackets = on;
 }
 
@@ -278,6 +282,7 @@ void terminal_echo(bool on)
     if (!on && !is_quiet) {
         if (tcgetattr(STDIN_FILENO, &usual) != 0)
             return;
+        guard();
         silent = usual;
         silent.c_lflag &= ~(tcflag_t)(ECHO | ECHONL);
         tcsetattr(STDIN_FILENO, TCSADRAIN, &silent);

@@ -21,6 +21,8 @@ struct bench {
     double means_ts[MAX_TESTS]; // of the tests that were run
     double last_rate;           // of memory, when last probed
     uint32_t n_tests, n_rows;
+    const char *label; // of the engine that is measured now; see bench_report.h
+    struct arena *arena;
 };
 
 // ---- what to run ------------------------------------------------------------------------------------------------------------
@@ -87,9 +89,12 @@ static bool choose_tests(struct bench *b)
 
 // ---- running ----------------------------------------------------------------------------------------------------------------
 
-static bool row_alloc(struct bench_row *row, const struct measure_test *test, uint32_t n, size_t n_peers)
+static bool row_alloc(const struct bench *b, struct bench_row *row, const struct measure_test *test)
 {
-    *row = (struct bench_row){ .test = *test };
+    uint32_t n = b->settings->repetitions;
+    size_t n_peers = b->settings->peers.n;
+
+    *row = (struct bench_row){ .test = *test, .label = b->label };
     row->samples_ms = mem_alloc_array(n, sizeof(double));
     row->samples_ts = mem_alloc_array(n, sizeof(double));
     row->first_ms = mem_alloc_array(n, sizeof(double));
@@ -176,7 +181,7 @@ static bool fill_row(struct bench *b, const struct measure_test *test, struct be
 {
     struct measure m;
 
-    if (!row_alloc(row, test, b->settings->repetitions, b->settings->peers.n))
+    if (!row_alloc(b, row, test))
         return err_memory(err, "the measurements");
     if (!warm_up(b, test, err) || !measure_begin(&m, b->engine, test, err))
         return false;
@@ -209,25 +214,6 @@ static bool run_test(struct bench *b, const struct measure_test *test, struct er
     return true;
 }
 
-static int run_tests(struct bench *b)
-{
-    struct err err = { 0 };
-    bool ok = true;
-
-    bench_head(&b->report);
-    for (uint32_t i = 0; i < b->n_tests && ok && out_state() == OUT_OPEN; i++)
-        ok = run_test(b, &b->tests[i], &err);
-    bench_foot(&b->report);
-    for (uint32_t i = 0; i < b->n_rows && ok; i++)
-        bench_lines(&b->report, &b->rows[i]);
-    for (uint32_t i = 0; i < b->n_rows; i++)
-        row_free(&b->rows[i]);
-    if (ok)
-        return out_finish();
-    fail(err.message);
-    return err.code == ERR_CANCELLED ? STATUS_INTERRUPTED : STATUS_ERROR;
-}
-
 static struct ingot_engine *open_engine(const struct bench *b)
 {
     struct settings s = *b->settings;
@@ -239,6 +225,13 @@ static struct ingot_engine *open_engine(const struct bench *b)
     s.no_prefix_cache = true; // each round computes its prompt
     s.cache_dir = NULL;
     return engine_from_settings(&s, 1);
+}
+
+static int ended(const struct err *err)
+{
+    if (err->code != ERR_NONE) // else opening has told
+        fail(err->message);
+    return err->code == ERR_CANCELLED ? STATUS_INTERRUPTED : STATUS_ERROR;
 }
 
 // What --invariant costs: the same tests by an engine without it. The first engine has been closed.
@@ -257,43 +250,113 @@ static int print_price(const struct bench *invariant, struct settings settings)
         char name[64];
         ok = fill_row(&b, &b.tests[i], &row, &err);
         double plain = ok ? stats_mean(row.samples_ts, row.n_samples) : 1;
-        bench_test_name(&b.tests[i], name, sizeof name);
+        bench_row_name(&row, name, sizeof name);
         if (ok)
             out_printf("%s: --invariant costs %.0f %%: %.2f tokens/s, %.2f without\n", name, 100 * (1 - b.means_ts[i] / plain),
                        b.means_ts[i], plain);
         row_free(&row);
     }
     ingot_engine_close(b.engine);
-    if (ok)
-        return out_finish();
-    if (err.code != ERR_NONE) // else opening has told
-        fail(err.message);
-    return err.code == ERR_CANCELLED ? STATUS_INTERRUPTED : STATUS_ERROR;
+    return ok ? out_finish() : ended(&err);
+}
+
+// All tests by one engine.
+static int run_engine(struct bench *b)
+{
+    struct err err = { 0 };
+    bool ok = true;
+
+    b->engine = open_engine(b);
+    if (!b->engine)
+        return ended(&err);
+    b->report.n_threads = b->settings->n_threads ? b->settings->n_threads : threads_available();
+    ingot_engine_info(b->engine, &b->report.info);
+    probe_memory(b);
+    if (b->n_rows == 0)
+        bench_head(&b->report);
+    for (uint32_t i = 0; i < b->n_tests && ok && out_state() == OUT_OPEN; i++)
+        ok = run_test(b, &b->tests[i], &err);
+    ingot_engine_close(b->engine);
+    b->engine = NULL;
+    return ok ? STATUS_OK : ended(&err);
+}
+
+// Number i of the combinations of -t, -b, -dev, -ctk and -ctv, the first of which changes slowest.
+static struct settings combination(const struct settings *all, size_t i)
+{
+    struct settings s = *all;
+
+    s.cache_type_v = all->bench_type_v.at[i % all->bench_type_v.n];
+    i /= all->bench_type_v.n;
+    s.cache_type_k = all->bench_type_k.at[i % all->bench_type_k.n];
+    i /= all->bench_type_k.n;
+    s.device = all->bench_device.at[i % all->bench_device.n];
+    i /= all->bench_device.n;
+    s.n_batch = all->bench_batch.at[i % all->bench_batch.n];
+    s.n_threads = all->bench_threads.at[i / all->bench_batch.n];
+    return s;
+}
+
+static size_t n_combinations(const struct settings *s)
+{
+    return s->bench_type_v.n * s->bench_type_k.n * s->bench_device.n * s->bench_batch.n * s->bench_threads.n;
+}
+
+// What the table has no column for, where it changes: " b512 k q8_0".
+static const char *label_of(const struct bench *b, const struct settings *s)
+{
+    struct buf text = { 0 };
+
+    if (s->bench_batch.n > 1)
+        buf_printf(&text, " b%u", s->n_batch);
+    if (s->bench_type_k.n > 1)
+        buf_printf(&text, " k %s", s->cache_type_k);
+    if (s->bench_type_v.n > 1)
+        buf_printf(&text, " v %s", s->cache_type_v);
+    const char *label = arena_str(b->arena, buf_as_str(&text)).at;
+    buf_free(&text);
+    return label ? label : "";
+}
+
+static int run_engines(struct bench *b)
+{
+    const struct settings *all = b->settings;
+    int status = STATUS_OK;
+
+    for (size_t i = 0; i < n_combinations(all) && status == STATUS_OK && out_state() == OUT_OPEN; i++) {
+        const struct settings s = combination(all, i);
+        b->settings = &s;
+        b->label = label_of(b, &s);
+        status = run_engine(b);
+    }
+    b->settings = all;
+    if (b->n_rows)
+        bench_foot(&b->report);
+    for (uint32_t i = 0; i < b->n_rows && status == STATUS_OK; i++)
+        bench_lines(&b->report, &b->rows[i]);
+    for (uint32_t i = 0; i < b->n_rows; i++)
+        row_free(&b->rows[i]);
+    return status == STATUS_OK ? out_finish() : status;
 }
 
 static int bench_run(struct bench *b)
 {
+    size_t n = n_combinations(b->settings);
     struct err err;
 
     if (!choose_tests(b))
         return STATUS_USAGE;
+    if (n * b->n_tests > MAX_TESTS)
+        return fail_usage("bench: %zu combinations of -t, -b, -dev, -ctk and -ctv with %u tests each; at most %d rows", n,
+                          b->n_tests, MAX_TESTS);
     if (b->settings->peers.n && !b->settings->model)
         return fail_usage("--peer needs a file that both programs can read: name one with -m");
     if (!survey_open(&b->survey, b->settings->model, 0, &err))
         return fail(err.message);
-    b->engine = open_engine(b);
-    int status = STATUS_ERROR;
-    if (b->engine) {
-        unsigned n = b->settings->n_threads ? b->settings->n_threads : threads_available();
-        b->report = (struct bench_report){ .settings = b->settings, .n_threads = n };
-        ingot_engine_info(b->engine, &b->report.info);
-        probe_memory(b);
-        status = run_tests(b);
-    }
-    ingot_engine_close(b->engine);
-    b->engine = NULL;
-    if (status == STATUS_OK && b->settings->invariant && !strcmp(b->settings->output, "md"))
-        status = print_price(b, *b->settings);
+    b->report = (struct bench_report){ .settings = b->settings };
+    int status = run_engines(b);
+    if (status == STATUS_OK && b->settings->invariant && !strcmp(b->settings->output, "md") && n == 1)
+        status = print_price(b, combination(b->settings, 0));
     survey_close(&b->survey);
     return status;
 }
@@ -306,6 +369,7 @@ int verb_bench(const struct call *call)
     if (!b)
         return fail("out of memory");
     b->settings = call->settings;
+    b->arena = call->arena;
     int status = bench_run(b);
     mem_free(b);
     return status;

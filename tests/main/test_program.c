@@ -375,6 +375,14 @@ static void bench_speaks_llama_bench(void **state)
     assert_int_equal(json_integer_value(json_object_get(json_array_get(rows, 5), "n_depth")), 5);
     assert_int_equal(json_array_size(json_object_get(json_array_get(rows, 0), "samples_ts")), 2);
     json_decref(rows);
+    rows = parsed(run_with("bench @ -p 8 -n 0 -r 1 -t 1,1 -b 16,32 -ctk f16,bf16 -ctk f32 -dev cpu,cpu:plain -o json", ""));
+    assert_int_equal(json_array_size(rows), 2 * 2 * 3 * 2);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 1), "type_k")), "bf16");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(rows, 11), "n_batch")), 32);
+    json_decref(rows);
+    expect(run_with("bench @ -p 8 -n 0 -r 1 -b 16,32", ""), 0, " pp8 b32 |", "");
+    expect_error("bench @ -ctk f16,q5", 2, "-ctk: found 'q5', expected one of: auto f32 f16 bf16 q8_0");
+    expect_error("bench @ -b 1,2,3,4,5,6,7,8,9 -t 1,1,1,1,1,1,1,1,1 -d 0,1,2", 2, "at most 256 rows");
     expect(run_with("bench -m @ -p 8 -n 4 -r 1", ""), 0, " pp8 |", "");
     expect(run_with("bench -m @ -p 8 -n 4 -r 1 -o csv", ""), 0, "build_commit,build_number,", "");
     expect(run_with("bench -m @ -p 8 -n 4 -r 1 --invariant", ""), 0, "tg4: --invariant costs ", "");
