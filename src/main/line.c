@@ -142,8 +142,8 @@ static unsigned char edit_complete(EditLine *edit, int key)
 
 static void edit_bind(struct line_editor *e)
 {
-    el_set(e->edit, EL_ADDFN, "paste", "Take a pasted text", edit_paste);
-    el_set(e->edit, EL_ADDFN, "complete", "Complete a command or a name", edit_complete);
+    el_wset(e->edit, EL_ADDFN, L"paste", L"Take a pasted text", edit_paste); // el_set would copy the names and lose them
+    el_wset(e->edit, EL_ADDFN, L"complete", L"Complete a command or a name", edit_complete);
     el_source(e->edit, NULL);
     el_set(e->edit, EL_BIND, "\033[200~", "paste", NULL);
     el_set(e->edit, EL_BIND, "^I", "complete", NULL);
