@@ -314,7 +314,8 @@ static bool foreign_add(struct reader *r, const struct option *o, struct spellin
     bool fine = !o->preset || (o->choices && value && words_have(o->choices, str_from(value)));
 
     if (!fine)
-        return err_set(r->err, ERR_INPUT, "%s: ingot has no %s", s.text, o->preset);
+        return err_set(r->err, ERR_INPUT, "%s%s%.40s: ingot has no %s", s.text, o->choices && value ? " " : "",
+                       o->choices && value ? value : "", o->preset);
     if (operands->n_foreign < OPTION_MAX_LISTED) {
         operands->foreign[operands->n_foreign].flag = arena_str(r->arena, str_from(s.text)).at;
         operands->foreign[operands->n_foreign++].why = o->help;

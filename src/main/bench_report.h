@@ -6,7 +6,7 @@
 
 struct bench_row {
     struct measure_test test;
-    const char *label; // of its combination of -b, -ctk and -ctv; "" where there is one
+    const char *label; // of its combination of -t, -dev, -b, -ctk and -ctv; "" where there is one
     uint32_t n_samples;
     double *samples_ms, *samples_ts; // [n_samples]: time of a run; tokens per second
     double *first_ms;                // [n_samples] to the first token

@@ -191,9 +191,8 @@ static enum chat_next help(struct chat_loop *loop, const char *operand)
     (void)operand;
     for (const struct command *c = commands; c->name; c++)
         fprintf(stderr, "%-8s %-11s %s\n", c->name, c->operand ? c->operand : "", c->help);
-    fputs("Ctrl-C stops an answer; twice in a row leaves. A pasted text is one message, so is what stands between \"\"\" and "
-          "\"\"\",\n"
-          "and a line that ends in \\ goes on in the next one.\n",
+    fputs("Ctrl-C stops an answer; twice in a row leaves. A pasted text is one message,\n"
+          "so is what stands between \"\"\" and \"\"\"; a line that ends in \\ goes on.\n",
           stderr);
     return CHAT_READ;
 }
@@ -258,7 +257,7 @@ const char *chat_command_candidates(void *arg, struct str before)
         return "";
     if (str_starts(before, STR("/file ")) || str_starts(before, STR("/save ")) || str_starts(before, STR("/load ")))
         return NULL;
-    if (str_starts(before, STR("/set ")))
+    if (str_starts(before, STR("/set ")) && str_find_last(before, ' ') == 4)
         options_keys(&ingot_chat_settings, &text);
     for (const struct command *c = commands; c->name && !memchr(before.at, ' ', before.n); c++)
         buf_printf(&text, "%s ", c->name);

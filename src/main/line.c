@@ -45,28 +45,42 @@ static char *edit_prompt(EditLine *edit)
     return text;
 }
 
+// Makes room for one more of n characters. False: there is no more, and only the last ones stay, so that the end is still found.
+static bool paste_grow(wchar_t **text, size_t *n, size_t *capacity)
+{
+    if (*n + 1 < *capacity)
+        return true;
+    size_t wanted = *capacity ? 2 * *capacity : 1024;
+    wchar_t *grown = wanted < LINE_MAX_BYTES ? mem_realloc(*text, wanted * sizeof **text) : NULL;
+    if (grown) {
+        *text = grown;
+        *capacity = wanted;
+        return true;
+    }
+    if (*text)
+        wmemmove(*text, *text + *n - 8, 8);
+    *n = 8;
+    return false;
+}
+
 static unsigned char edit_paste(EditLine *edit, int key)
 {
     static const wchar_t end[] = L"\033[201~";
     enum { END = sizeof end / sizeof *end - 1 };
     wchar_t *text = NULL;
     size_t n = 0, capacity = 0;
+    bool whole = true, ended = false;
     (void)key;
 
-    while (n < END || wmemcmp(text + n - END, end, END) != 0) {
-        if (n + 1 >= capacity) {
-            capacity = capacity ? 2 * capacity : 1024;
-            wchar_t *grown = capacity < LINE_MAX_BYTES ? mem_realloc(text, capacity * sizeof *text) : NULL;
-            if (!grown)
-                break;
-            text = grown;
-        }
-        if (el_wgetc(edit, &text[n]) != 1)
+    while (!ended) {
+        whole = paste_grow(&text, &n, &capacity) && whole;
+        if (!text || el_wgetc(edit, &text[n]) != 1)
             break;
         text[n] = text[n] == L'\r' ? L'\n' : text[n];
         n++;
+        ended = n >= END && wmemcmp(text + n - END, end, END) == 0;
     }
-    bool whole = n >= END && wmemcmp(text + n - END, end, END) == 0;
+    whole = whole && ended;
     if (whole) {
         text[n - END] = 0;
         whole = n == END || el_winsertstr(edit, text) == 0;

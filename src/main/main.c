@@ -27,9 +27,23 @@ static int print(struct buf *text)
     return out_finish();
 }
 
+// Words that other programs of this kind have for the same.
+static const char *verb_alias(const char *name)
+{
+    static const char *const aliases[][2] = {
+        { "list", "ls" }, { "show", "inspect" }, { "chat", "run" }, { "cli", "run" }, { "server", "serve" },
+    };
+
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+        if (!strcmp(name, aliases[i][0]))
+            return aliases[i][1];
+    }
+    return name;
+}
+
 static int print_help(const char *verb_name)
 {
-    const struct option_verb *verb = verb_name ? option_verb_find(&ingot_program, verb_name) : NULL;
+    const struct option_verb *verb = verb_name ? option_verb_find(&ingot_program, verb_alias(verb_name)) : NULL;
     struct buf text = { 0 };
 
     if (verb_name && !verb)
@@ -123,20 +137,6 @@ static int call_verb(const struct option_verb *verb, int argc, char **argv, stru
     if (!strcmp(verb->name, "help"))
         return print_help(operands.n ? operands.at[0] : NULL);
     return !strcmp(verb->name, "man") ? print_man() : print_completion(&operands);
-}
-
-// Words that other programs of this kind have for the same.
-static const char *verb_alias(const char *name)
-{
-    static const char *const aliases[][2] = {
-        { "list", "ls" }, { "show", "inspect" }, { "chat", "run" }, { "cli", "run" }, { "server", "serve" },
-    };
-
-    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
-        if (!strcmp(name, aliases[i][0]))
-            return aliases[i][1];
-    }
-    return name;
 }
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)

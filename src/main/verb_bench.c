@@ -302,11 +302,15 @@ static size_t n_combinations(const struct settings *s)
     return s->bench_type_v.n * s->bench_type_k.n * s->bench_device.n * s->bench_batch.n * s->bench_threads.n;
 }
 
-// What the table has no column for, where it changes: " b512 k q8_0".
+// What changes from engine to engine: " t2 b512 k q8_0".
 static const char *label_of(const struct bench *b, const struct settings *s)
 {
     struct buf text = { 0 };
 
+    if (s->bench_threads.n > 1)
+        buf_printf(&text, " t%u", s->n_threads);
+    if (s->bench_device.n > 1)
+        buf_printf(&text, " %s", s->device);
     if (s->bench_batch.n > 1)
         buf_printf(&text, " b%u", s->n_batch);
     if (s->bench_type_k.n > 1)

@@ -181,7 +181,7 @@ static void foreign_flags_change_nothing_or_say_what_is_missing(void **state)
     assert_string_equal(s->operands.foreign[2].flag, "-fa");
     assert_ok(reads(s, "-fa word"), &s->err);
     assert_string_equal(s->operands.at[0], "word");
-    assert_fails(reads(s, "-sm row"), &s->err, "-sm: ingot has no rows yet");
+    assert_fails(reads(s, "-sm row"), &s->err, "-sm row: ingot has no rows yet");
     assert_fails(reads(s, "--lora=x"), &s->err, "--lora: ingot has no adapters yet");
     assert_fails(reads(s, "--lora"), &s->err, "a value is missing");
     setenv("INGOT_LORA", "x", 1);

@@ -34,6 +34,8 @@ static void version_and_help_are_results(void **state)
     expect(run_with("--version", ""), 0, "commit ", "");
     expect(run_with("help", ""), 0, "  run ", "");
     expect(run_with("help run", ""), 0, "--repeat-penalty X", "");
+    expect(run_with("help chat", ""), 0, "usage: ingot run", "");
+    expect(run_with("version", ""), 0, "commit ", "");
     expect(run_with("run --help", ""), 0, "--repeat-penalty X", "");
     expect(run_with("", ""), 0, "usage: ingot VERB", "");
 }
@@ -93,7 +95,7 @@ static void a_pasted_command_line_runs(void **state)
     expect(run_with("run @ -ngl 0 -n 4 -p x", ""), 0, "", ", on cpu: ");
     expect(run_with("bench -m @ -p 4 -n 0 -r 1 -ngl 99 -fa 1 -mmp 0 -nkvo 0 --progress", ""), 0, "pp4", "");
     expect_error("run @ --lora x -p y", 2, "--lora: ingot has no adapters yet");
-    expect_error("run @ -sm row -p y", 2, "-sm: ingot has no splitting of a model over several GPUs yet");
+    expect_error("run @ -sm row -p y", 2, "-sm row: ingot has no splitting of a model over several GPUs yet");
     expect_error("run @ -md x -p y", 2, "-md: ingot has no speculative decoding yet");
     expect_error("serve -m @ --ssl-key-file x", 2, "ingot has no TLS");
 }
@@ -380,7 +382,7 @@ static void bench_speaks_llama_bench(void **state)
     assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 1), "type_k")), "bf16");
     assert_int_equal(json_integer_value(json_object_get(json_array_get(rows, 11), "n_batch")), 32);
     json_decref(rows);
-    expect(run_with("bench @ -p 8 -n 0 -r 1 -b 16,32", ""), 0, " pp8 b32 |", "");
+    expect(run_with("bench @ -p 8 -n 0 -r 1 -t 1,1 -b 16,32", ""), 0, " pp8 t1 b32 |", "");
     expect_error("bench @ -ctk f16,q5", 2, "-ctk: found 'q5', expected one of: auto f32 f16 bf16 q8_0");
     expect_error("bench @ -b 1,2,3,4,5,6,7,8,9 -t 1,1,1,1,1,1,1,1,1 -d 0,1,2", 2, "at most 256 rows");
     expect(run_with("bench -m @ -p 8 -n 4 -r 1", ""), 0, " pp8 |", "");
