@@ -2,6 +2,8 @@
 //
 // A file always wins over a name. What the cache holds is taken without asking anybody; only `ingot pull` looks for something newer.
 #include "main/by_name.h"
+#include <ctype.h>
+#include <strings.h>
 #include "base/clock.h"
 #include "base/file.h"
 #include "hub/hub_cache.h"
@@ -77,13 +79,36 @@ static const char **operand_of(const struct option_verb *verb, struct option_ope
     return takes && operands->n ? &operands->at[0] : NULL;
 }
 
+// A model in the cache whose repository has the name that was typed, as far as it goes: "qwen3-8b" is of someone/Qwen3-8B-GGUF.
+struct namesake {
+    const char *text;
+    size_t n;       // of text without a quant
+    char name[512]; // empty: none so far
+};
+
+static bool is_namesake(void *arg, const struct hub_entry *entry)
+{
+    struct namesake *s = arg;
+    const char *slash = strchr(entry->name, '/'), *end = slash ? slash + 1 + s->n : NULL;
+
+    if (slash && entry->whole && strlen(slash + 1) >= s->n && !strncasecmp(slash + 1, s->text, s->n) &&
+        !isalnum((unsigned char)*end))
+        snprintf(s->name, sizeof s->name, "%s", entry->name);
+    return !s->name[0];
+}
+
 static int missing(const char *text)
 {
+    struct namesake namesake = { .text = text, .n = strcspn(text, ":@") };
     size_t n = strlen(text);
-    bool is_path = strchr(text, '/') || (n > 5 && !strcmp(text + n - 5, ".gguf"));
+    struct hub hub;
+    struct err err;
 
-    if (is_path)
+    if (strchr(text, '/') || (n > 5 && !strcmp(text + n - 5, ".gguf")))
         return fail_status(STATUS_ERROR, "%.400s: no such file or folder", text);
+    if (hub_open(&hub, true, &err) && hub_each(&hub, is_namesake, &namesake, &err) && namesake.name[0])
+        return fail_status(STATUS_ERROR, "'%.200s' is no file here and no model's name; is %s from the cache meant?", text,
+                           namesake.name);
     return fail_status(STATUS_ERROR,
                        "'%.200s' is no file here and no model's name: those are user/repo[:QUANT], and 'ingot ls' lists "
                        "what is in the cache",

@@ -82,6 +82,10 @@ static void what_is_not_in_the_cache_is_told(void **state)
     check("inspect -m tiny/folder -hf no/body --offline", 1, "", "no/body@main is not in the cache");
     check("run -hf nonsense -p x", 2, "", "expected a model's name such as user/repo");
     check("run -m nowhere/model.gguf -p x", 1, "", "nowhere/model.gguf: no such file or folder");
+    check("run Folder -p x", 1, "",
+          "'Folder' is no file here and no model's name; is tiny/folder:safetensors from the cache meant?");
+    check("run fold -p x", 1, "", "'ingot ls' lists");
+    check("run folder:8b -p x", 1, "", "is tiny/folder:safetensors from the cache meant?");
     check("pull", 2, "", "expected one");
     check("rm no/body", 1, "", "no/body is not in the cache");
 }
