@@ -283,6 +283,12 @@ static void each_option(const struct option_verb *verb, struct buf *out,
     }
 }
 
+// What may follow a flag; NULL: anything. Of a number the choices are only some of what it may be.
+static const char *words_of(const struct option *o)
+{
+    return o->type == OPTION_CHOICE || o->type == OPTION_LIST ? o->choices : NULL;
+}
+
 static void bash_flags(const struct option_verb *verb, const struct option *o, struct buf *out)
 {
     (void)verb;
@@ -294,7 +300,7 @@ static void bash_choices(const struct option_verb *verb, const struct option *o,
 {
     const char *at = o->flags;
 
-    if (!o->choices)
+    if (!words_of(o))
         return;
     buf_text(out, "    ");
     while (*at) {
@@ -357,7 +363,7 @@ static void zsh_flags(const struct option_verb *verb, const struct option *o, st
         buf_printf(out, " \\\n            '%s%.*s[", o->type == OPTION_LIST || o->type == OPTION_NUMBERS ? "*" : "", (int)n, at);
         quoted(out, o->help, "[]:\\");
         buf_text(out, "]");
-        if (o->choices)
+        if (words_of(o))
             buf_printf(out, ":%s:(%s)", o->value, o->choices);
         else if (o->type != OPTION_FLAG)
             buf_printf(out, ":%s:%s", o->value, strcmp(o->value, "FILE") != 0 ? "" : "_files");
@@ -399,7 +405,7 @@ static void fish_flags(const struct option_verb *verb, const struct option *o, s
         buf_printf(out, " %s %.*s", is_long ? "-l" : n == 2 ? "-s" : "-o", (int)(n - 1 - is_long), at + 1 + is_long);
         at += n + strspn(at + n, " ");
     }
-    if (o->choices)
+    if (words_of(o))
         buf_printf(out, " -x -a '%s'", o->choices);
     else if (o->type != OPTION_FLAG)
         buf_text(out, " -r");

@@ -107,6 +107,20 @@ void out_model_text(const char *bytes, size_t n)
     out_write(bytes + from, n - from);
 }
 
+const char *terminal_clean(char *text)
+{
+    size_t n = strlen(text), to = 0;
+
+    for (size_t i = 0; i < n;) {
+        size_t control = text[i] == '\n' || text[i] == '\t' ? 1 : control_bytes(text + i, n - i);
+        if (!control)
+            text[to++] = text[i];
+        i += control ? control : 1;
+    }
+    text[to] = 0;
+    return text;
+}
+
 static struct winsize terminal_size(int fd)
 {
     struct winsize size = { 0 };

@@ -15,6 +15,8 @@ void out_text(const char *text);
 void out_printf(const char *format, ...) PRINTF_LIKE(1, 2);
 // Text that a model wrote: see above.
 void out_model_text(const char *bytes, size_t n);
+// Takes such characters out of a word from a model's file, newlines and tabs too, before it goes to a terminal. Returns text.
+const char *terminal_clean(char *text);
 // A long text: through a program such as a pager when stdout is a terminal and it does not fit on it, or when the program turns it
 // into what people read (man). As it is when there is no such program.
 void out_page(const char *program, struct str text);

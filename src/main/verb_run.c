@@ -40,6 +40,7 @@ static void tell_model(const struct reply *r)
     if (r->settings->quiet)
         return;
     ingot_engine_info(r->engine, &info);
+    terminal_clean(info.model_name);
     if (r->settings->model)
         fprintf(stderr, "%s, %s, on %s, context %u", info.model_name, info.format, info.device, info.n_context);
     else

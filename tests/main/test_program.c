@@ -85,6 +85,21 @@ static void what_follows_run_is_a_model(void **state)
     expect_error("bench @ @", 2, "bench: found");
 }
 
+// The name comes from a file that a stranger made.
+static void a_models_name_does_not_drive_the_terminal(void **state)
+{
+    char path[128], words[256];
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/a\033[31m\302\233b\nc", home);
+    assert_int_equal(symlink(model, path), 0);
+    snprintf(words, sizeof words, "run %s -p hello -n 1", path);
+    struct outcome o = run_with(words, "");
+    assert_null(strchr(o.err.at, '\033'));
+    expect(o, 0, "", "a[31mbc, ");
+    unlink(path);
+}
+
 static void a_pasted_command_line_runs(void **state)
 {
     (void)state;
@@ -458,6 +473,7 @@ int main(void)
         cmocka_unit_test(version_and_help_are_results),
         cmocka_unit_test(wrong_usage_is_status_2),
         cmocka_unit_test(what_follows_run_is_a_model),
+        cmocka_unit_test(a_models_name_does_not_drive_the_terminal),
         cmocka_unit_test(a_pasted_command_line_runs),
         cmocka_unit_test(too_many_threads_are_not_taken),
         cmocka_unit_test(a_seed_is_random_and_printed),
