@@ -87,6 +87,8 @@ int verb_tokenize(const struct call *call)
 
     if (!prompt_from_settings(call->settings, call->operands, &text, &given))
         return STATUS_ERROR;
+    if (given && !call->settings->model)
+        fputs("the tokens of the toy inside ingot; -m takes another model\n", stderr);
     int status = given ? tokenize(call->settings, buf_as_str(&text)) : fail_usage("tokenize: give a text with -p, -f or a pipe");
     buf_free(&text);
     return status;

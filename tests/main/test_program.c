@@ -74,6 +74,7 @@ static void what_follows_run_is_a_model(void **state)
     expect(run_with("-m @ -p hello -n 4", ""), 0, "", ", on cpu: ");
     expect(run_with("chat @ -p hello -n 4", ""), 0, "", ", on cpu: ");
     expect(run_with("run -p hello -n 4", ""), 0, "", "the toy inside ingot");
+    expect(run_with("tokenize hello", ""), 0, "", "the toy inside ingot");
     expect_error("run ./nope.gguf -p x", 1, "./nope.gguf: no such file or folder");
     expect_error("run nope.gguf -p x", 1, "nope.gguf: no such file or folder");
     expect_error("run llama3.2 -p x", 1, "'llama3.2' is no file here and no model's name");
