@@ -202,16 +202,16 @@ static const struct option trace_options[] = {
 // clang-format on
 
 static const struct option_group general = { "General", general_options }, model = { "Model", model_options },
-                                 place = { "Device", place_options }, kernel = { "Kernels", kernel_options },
-                                 bench_place = { "Device", bench_place_options }, prompt = { "Prompt", prompt_options },
-                                 sampling = { "Sampling", sampling_options }, bench = { "Tests", bench_options },
-                                 inspect = { "What to show", inspect_options }, tokenize = { "Text", tokenize_options },
-                                 doctor = { "Report", doctor_options }, serve = { "Server", serve_options },
-                                 quantize = { "Work", quantize_options }, synth = { "File", synth_options },
-                                 verify = { "Check", verify_options }, trace = { "Looking inside", trace_options },
-                                 names = { "Models by name", name_options }, pull = { "Pull", pull_options },
-                                 cache = { "Kept prompts", cache_options }, answer = { "Answer", answer_options },
-                                 form = { "Form of the answer", form_options };
+                                 place = { "Device and threads", place_options }, kernel = { "How it runs", kernel_options },
+                                 bench_place = { "Device and threads", bench_place_options },
+                                 prompt = { "Prompt", prompt_options }, sampling = { "Sampling", sampling_options },
+                                 bench = { "Tests", bench_options }, inspect = { "What to show", inspect_options },
+                                 tokenize = { "Text", tokenize_options }, doctor = { "Report", doctor_options },
+                                 serve = { "Server", serve_options }, quantize = { "Work", quantize_options },
+                                 synth = { "File", synth_options }, verify = { "Check", verify_options },
+                                 trace = { "Looking inside", trace_options }, names = { "Models by name", name_options },
+                                 pull = { "Pull", pull_options }, cache = { "Kept prompts", cache_options },
+                                 answer = { "Answer", answer_options }, form = { "Form of the answer", form_options };
 
 // clang-format off
 static const char run_text[] =
