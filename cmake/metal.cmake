@@ -1,7 +1,7 @@
 # Metal kernels: every .metal file, with its headers put in place, goes into the library as text, on every system. The system's compiler
 # sees it at run time; no Apple tool is needed to build. build/metal/ holds the texts, for the emulator and for `xcrun metal`.
 file(GLOB_RECURSE METAL_SOURCES CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src src/*.metal)
-file(GLOB_RECURSE METAL_HEADERS CONFIGURE_DEPENDS src/ops/*.h src/ops/*.metalh src/quant/*.h src/base/lang.h src/device/step.h src/device/metal/msl.h)
+file(GLOB_RECURSE METAL_HEADERS CONFIGURE_DEPENDS src/ops/*.h src/ops/*.metalh src/gemm/*.h src/gemm/*.metalh src/device/pages.h src/device/metal/*.metalh src/quant/*.h src/base/lang.h src/device/step.h src/device/metal/msl.h)
 set(METAL_TEXTS "")
 foreach(source ${METAL_SOURCES})
   get_filename_component(name ${source} NAME)

@@ -20,6 +20,12 @@ typedef uint32_t u32;
 typedef int32_t i32;
 typedef uint64_t u64;
 typedef float f32;
+// An address in a GPU's memory, as a kernel's argument.
+#if defined(__CUDACC__)
+#define DEVICE_AT(type) type *
+#else
+#define DEVICE_AT(type) u64
+#endif
 #if defined(__CUDACC__)
 #define STATIC_ASSERT(condition) static_assert(condition, #condition)
 #define SHARED_INLINE            static __host__ __device__ inline

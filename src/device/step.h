@@ -2,7 +2,7 @@
 //
 // A header of 64 bytes, then arrays whose places follow from the capacities in the header. The engine fills it, one copy goes to
 // the device, and the tape is played unchanged. A row is one token of one sequence; rows of many sequences mix freely.
-// What lives longer than a step (page tables, the log of tokens) is not here: see ops/pages.h. So a step does not grow with context.
+// What lives longer than a step (page tables, the log of tokens) is not here: see device/pages.h. So a step does not grow with context.
 #pragma once
 #include "base/lang.h"
 

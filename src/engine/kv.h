@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "base/sha256.h"
-#include "ops/pages.h"
+#include "device/pages.h"
 
 enum { KV_NONE = UINT32_MAX };
 

@@ -7,7 +7,7 @@
 #pragma once
 #include "base/sha256.h"
 #include "base/str.h"
-#include "ops/pages.h"
+#include "device/pages.h"
 
 struct store;
 

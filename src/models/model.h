@@ -5,7 +5,7 @@
 #pragma once
 #include "format/model_file.h"
 #include "ops/activate/activate.h"
-#include "ops/pages.h"
+#include "device/pages.h"
 #include "ops/rope_store/rope_store.h"
 
 enum rope_scaling_type { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };

@@ -1,6 +1,6 @@
 // cpu_table.c - gathers what the operations' folders offer the CPU.
 #include "ops/cpu_table.h"
-#include "ops/matmul/pack.h"
+#include "gemm/cpu/pack.h"
 #include "ops/ops.h"
 
 #define OP(name) extern const struct cpu_op cpu_op_##name;

@@ -1,6 +1,6 @@
 // cuda_table.c - gathers what the operations' folders offer the CUDA device.
 #include "ops/cuda_table.h"
-#include "ops/matmul/planes.h"
+#include "gemm/cuda/planes.h"
 #include "ops/ops.h"
 
 static void (*const plans[N_OPS])(struct cuda_plan *p) = {
@@ -9,4 +9,17 @@ static void (*const plans[N_OPS])(struct cuda_plan *p) = {
 #undef OP
 };
 
-const struct cuda_table cuda_table = { .plans = plans, .n_ops = N_OPS, .pack = planes_pack };
+static bool product_of(const struct cuda_plan *p, struct pairs_plan *product)
+{
+    uint16_t op = p->command->op;
+
+    if (op == OP_matmul)
+        *product = matmul_pairs(p);
+    else if (op == OP_qkv)
+        *product = qkv_pairs(p);
+    else if (op == OP_gate_up)
+        *product = gate_up_pairs(p);
+    return op == OP_matmul || op == OP_qkv || (op == OP_gate_up && product->params.w[0].format == product->params.w[1].format);
+}
+
+const struct cuda_table cuda_table = { .plans = plans, .n_ops = N_OPS, .product = product_of, .pack = planes_pack };

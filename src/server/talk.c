@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "server/about.h"
-#include "ops/pages.h"
+#include "device/pages.h"
 #include "server/constrain.h"
 #include "server/prompts.h"
 #include "server/state.h"

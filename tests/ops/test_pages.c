@@ -1,6 +1,6 @@
 // test_pages.c - the formats of KV pages: what is written is read back, within the format's precision, and nothing else is touched.
 #include <float.h>
-#include "ops/pages.h"
+#include "device/pages.h"
 #include "op_harness.h"
 
 enum { HEADS = 3, PAGES = 2, DIM = 64, BYTES = PAGES * HEADS * PAGE_TOKENS * DIM * 4 };

@@ -2,7 +2,7 @@
 // of AMX that they use are played here, as the manual describes them (Intel SDM volume 2, LDTILECFG, TILELOADD, TDPBSSD, TILESTORED).
 // Whether the hardware does the same is what test_matmul shows on a machine that has it.
 #include "op_harness.h"
-#include "ops/matmul/tile_amx.h"
+#include "gemm/cpu/tile_amx.h"
 #if defined(CPU_X86)
 #include <immintrin.h>
 
@@ -84,7 +84,7 @@ static void multiply_tiles(int to, int a, int b)
 #define _tile_dpbssd(to, a, b)        multiply_tiles(to, a, b)
 #define _tile_release()               memset(tiles, 0xee, sizeof tiles)
 #define amx_tiles                     played_tiles
-#include "ops/matmul/tile_amx.c"
+#include "gemm/cpu/tile_amx.c"
 #undef amx_tiles
 
 enum { MAX_COLS = 18 * PANEL_SUB, OUTSIDE = 0x5a };

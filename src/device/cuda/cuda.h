@@ -35,6 +35,7 @@ struct cuda_plan {
     const struct command *handed_to;  // the last command that was handed something, which lies at
     uint64_t handed;
     struct cuda *cuda;
+    const struct cuda_table *table;
     struct cuda_launch *launches; // grows
     uint32_t n_launches, capacity, n_products;
     struct err error;
@@ -70,9 +71,11 @@ struct cuda_pack {
     uint32_t params_bytes;
 };
 
+struct pairs_plan; // gemm/cuda/pairs.h
 struct cuda_table {
     void (*const *plans)(struct cuda_plan *p); // [n_ops], by enum op
     uint32_t n_ops;
+    bool (*product)(const struct cuda_plan *p, struct pairs_plan *product); // is the command one product? Which?
     // from and to are device addresses
     void (*pack)(const struct weight_source *source, uint64_t from, uint64_t to, struct cuda_pack *pack);
 };

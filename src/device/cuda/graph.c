@@ -158,7 +158,7 @@ bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err)
     if (!n)
         return err_memory(err, "a tape");
     t->native = n;
-    n->plan = (struct cuda_plan){ .device = c->limits, .tape = t->limits, .cuda = c };
+    n->plan = (struct cuda_plan){ .device = c->limits, .tape = t->limits, .cuda = c, .table = c->table };
     n->first_launch = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->first_launch);
     n->uses_private = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->uses_private);
     bool ok = n->first_launch && n->uses_private ? plan_commands(c, t, n, err) : err_memory(err, "a tape");

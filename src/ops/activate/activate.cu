@@ -1,7 +1,7 @@
 // activate.cu - the operation as defined in activate.h: a block takes a row.
 #include "device/cuda/kernel.cuh"
 #include "ops/activate/activate_cuda.h"
-#include "ops/activate/activation.cuh"
+#include "gemm/cuda/activation.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) activate(const __grid_constant__ struct activate_params p)
 {

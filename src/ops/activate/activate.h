@@ -3,8 +3,7 @@
 // gate and out may be the same value.
 #pragma once
 #include "base/lang.h"
-
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+#include "gemm/epilogue.h"
 
 struct activate_args {
     u32 n_cols;

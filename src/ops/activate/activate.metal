@@ -1,6 +1,7 @@
 // activate.metal - the operation as defined in activate.h: a threadgroup takes a row.
 #include "device/metal/msl.h"
-#include "ops/activate/activation.metalh"
+#include "gemm/metal/activation.metalh"
+#include "ops/activate/activate.h"
 
 kernel void activate(constant struct activate_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
                      device const f32 *gate [[buffer(2)]], device const f32 *up [[buffer(3)]], device f32 *out [[buffer(4)]],

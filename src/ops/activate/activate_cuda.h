@@ -1,7 +1,7 @@
 // activate_cuda.h - the arguments of the CUDA kernel.
 #pragma once
 #include "ops/activate/activate.h"
-#include "ops/matmul/planes.h"
+#include "base/lang.h"
 
 struct activate_params {
     DEVICE_AT(const struct step) step;

@@ -1,7 +1,7 @@
 // angles_cuda.h - the arguments of the CUDA kernel.
 #pragma once
 #include "ops/angles/angles.h"
-#include "ops/matmul/planes.h"
+#include "base/lang.h"
 
 struct angles_params {
     DEVICE_AT(const struct step) step;

@@ -1,6 +1,6 @@
 // attend.cu - attend.h for whatever the other kernels do not take: any head size, pages of every format. Online softmax, positions one by one.
 #include "ops/attend/attend_cuda.h"
-#include "ops/pages.cuh"
+#include "device/cuda/pages.cuh"
 
 // A block a head and row: the four warps take positions in turn, each with a softmax of its own, and meet at the end.
 extern "C" __global__ void __launch_bounds__(128) attend_plain(const __grid_constant__ struct attend_params p)

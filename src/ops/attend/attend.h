@@ -5,7 +5,7 @@
 // in blocks and splits of a fixed size. Nothing outside the range is read, so nothing needs masking.
 #pragma once
 #include "base/lang.h"
-#include "ops/pages.h"
+#include "device/pages.h"
 
 struct attend_args {
     struct page_shape pages;

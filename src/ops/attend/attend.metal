@@ -6,7 +6,7 @@
 // positions are split depends on the tape and the row's position alone.
 #include "device/metal/msl.h"
 #include "ops/attend/attend_metal.h"
-#include "ops/page_numbers.metalh"
+#include "device/metal/page_numbers.metalh"
 
 constant uint ATTEND_HEAD_DIM [[function_constant(0)]];
 constant uint ATTEND_K_FORMAT [[function_constant(1)]];

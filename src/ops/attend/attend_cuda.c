@@ -4,7 +4,7 @@
 // steps. attend_plain: fp32 pages and odd heads.
 #include "ops/attend/attend_cuda.h"
 #include "ops/cuda_table.h"
-#include "ops/matmul/pairs.h"
+#include "gemm/cuda/pairs.h"
 
 enum { FEW_ROWS = 64, FEW_WAVES = 2, MANY_ROWS = 64, MANY_HELPERS = 15 };
 

@@ -1,8 +1,7 @@
 // attend_cuda.h - the arguments of the CUDA kernels.
 #pragma once
 #include "ops/attend/attend.h"
-#include "ops/matmul/planes.h"
-#include "ops/matmul/ready.h"
+#include "gemm/cuda/ready.h"
 
 struct attend_params {
     DEVICE_AT(const struct step) step;

@@ -8,7 +8,7 @@
 // its inputs.
 #include "device/cuda/kernel.cuh"
 #include "ops/attend/attend_cuda.h"
-#include "ops/matmul/ready_next.cuh"
+#include "gemm/cuda/ready_next.cuh"
 
 enum { WARPS = ATTEND_FEW_THREADS / 32 };
 #define INFINITY_F32 __int_as_float(0x7f800000)

@@ -8,7 +8,7 @@
 // diagonal matrix. A row whose scores are not all finite takes no part and comes out as NaN, so that it spoils no other row.
 #include "device/metal/msl.h"
 #include "ops/attend/attend_metal.h"
-#include "ops/page_numbers.metalh"
+#include "device/metal/page_numbers.metalh"
 
 constant uint ATTEND_HEAD_DIM [[function_constant(0)]];
 constant uint ATTEND_K_FORMAT [[function_constant(1)]];

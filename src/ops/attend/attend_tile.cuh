@@ -7,8 +7,8 @@
 // bank conflicts. Pages of fp16 are copied as they lie; BF16 and Q8_0 become fp16 on the way.
 #pragma once
 #include "ops/attend/attend_cuda.h"
-#include "ops/matmul/ready_next.cuh"
-#include "ops/pages.cuh"
+#include "gemm/cuda/ready_next.cuh"
+#include "device/cuda/pages.cuh"
 
 enum { MANY_THREADS = 128, MANY_ROWS = 64, TILE_PAGES = 4, TILE_TOKENS = 64 };
 #define LOWEST (-1e30f)

@@ -1,6 +1,6 @@
 // embed.cu - the operation as defined in embed.h: a thread takes 32 columns of a quantised row, or one of a plain row.
 #include "ops/embed/embed_cuda.h"
-#include "ops/matmul/planes.cuh"
+#include "gemm/cuda/planes.cuh"
 
 template <u32 F> static __device__ void decode(const struct embed_params &p, u32 token, f32 *out)
 {

@@ -1,7 +1,7 @@
 // embed.metal - the operation as defined in embed.h: a threadgroup takes a row of the step, a thread eight columns of it.
 #include "device/metal/msl.h"
 #include "ops/embed/embed.h"
-#include "ops/matmul/runs.metalh"
+#include "gemm/metal/runs.metalh"
 
 constant uint EMBED_FORMAT [[function_constant(0)]];
 

@@ -1,7 +1,7 @@
 // embed_cuda.h - the arguments of the CUDA kernel.
 #pragma once
 #include "ops/embed/embed.h"
-#include "ops/matmul/planes.h"
+#include "gemm/cuda/planes.h"
 
 struct embed_params {
     DEVICE_AT(const struct step) step;

@@ -1,5 +1,5 @@
 // gate_up.metal - the operation as defined in gate_up.h: one product over pairs of a gate row and an up row.
-#include "ops/matmul/ladder.metalh"
+#include "gemm/metal/ladder.metalh"
 
 #define PRODUCT_BUFFERS                                                                                                         \
     constant struct product_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]], device const f32 *in [[buffer(2)]], \

@@ -2,7 +2,7 @@
 #include "ops/gate_up/gate_up.h"
 #include "ops/gate_up/gate_up_fast.h"
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/product_choices.h"
+#include "ops/product_choices.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rows.h"
 

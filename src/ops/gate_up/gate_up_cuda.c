@@ -1,7 +1,7 @@
 // gate_up_cuda.c - the operation's launches. Gate and up in unlike formats are two products, the second over the first's result.
 #include "ops/cuda_table.h"
 #include "ops/gate_up/gate_up.h"
-#include "ops/matmul/pairs.h"
+#include "gemm/cuda/pairs.h"
 
 struct pairs_plan gate_up_pairs(const struct cuda_plan *p)
 {
@@ -20,6 +20,7 @@ struct pairs_plan gate_up_pairs(const struct cuda_plan *p)
         .work = cuda_at(p, GATE_UP_WORK),
         .work_bytes = p->command->operands[GATE_UP_WORK].bytes,
         .exact = args->exact,
+        .final = true,
     };
 }
 
@@ -34,7 +35,9 @@ void cuda_plan_gate_up(struct cuda_plan *p)
     }
     product.params.w[0] = up;
     product.params.mode = PAIRS_PLAIN;
+    product.final = false;
     pairs_launch(p, &product);
+    product.final = true;
     product.params.w[0] = gate;
     product.params.mode = PAIRS_GATE_OVER;
     pairs_launch(p, &product);

@@ -9,7 +9,7 @@
 struct job {
     const struct cpu_call *call;
     const struct gate_up_args *args;
-    const struct product_kernels *kernels;
+    const struct product_set *set;
     struct product products[2]; // gate, up
     struct product_forms forms;
     struct product_split split;
@@ -18,12 +18,12 @@ struct job {
     bool few;
 };
 
-static struct job job_of(const struct cpu_call *call, const struct product_kernels *kernels)
+static struct job job_of(const struct cpu_call *call, const struct product_set *set)
 {
-    struct job j = { .call = call, .args = cpu_args(call), .kernels = kernels, .n_rows = call->step->n_rows };
+    struct job j = { .call = call, .args = cpu_args(call), .set = set, .n_rows = call->step->n_rows };
 
     for (uint32_t i = 0; i < 2; i++)
-        product_init(&j.products[i], kernels, cpu_weight(call, GATE_UP_GATE + i), j.args->exact);
+        product_init(&j.products[i], set->kernels, cpu_weight(call, GATE_UP_GATE + i), j.args->exact);
     j.forms = product_forms_of(j.products, 2, j.args->n_cols);
     j.local_stride = (j.forms.bytes + 63) / 64 * 64;
     j.split = product_split(j.n_rows, product_form_bytes(j.products[0].form, j.args->n_cols));
@@ -33,9 +33,9 @@ static struct job job_of(const struct cpu_call *call, const struct product_kerne
     return j;
 }
 
-void gate_up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_kernels *kernels)
+void gate_up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
 {
-    struct job j = job_of(call, kernels);
+    struct job j = job_of(call, set);
 
     plan->n_phases = 2;
     plan->n_tiles[0] = j.few ? 0 : j.n_rows;
@@ -45,8 +45,8 @@ void gate_up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const
 
 static void normalise(const struct job *j, uint32_t row, unsigned char *out)
 {
-    struct product_norm norm = { cpu_base(j->call, GATE_UP_NORM), j->args->n_cols, j->args->eps };
-    product_normalise(j->kernels, &j->forms, &norm, cpu_row(j->call, GATE_UP_IN, row), out);
+    struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, GATE_UP_NORM), j->args->n_cols, j->args->eps };
+    product_normalise(j->set->kernels, &j->forms, &norm, cpu_row(j->call, GATE_UP_IN, row), out);
 }
 
 static void find_rows(struct job *j)
@@ -68,12 +68,12 @@ static void finish_tile(const struct job *j, uint32_t panel, uint32_t row, float
     uint32_t column = panel * PANEL_ROWS, left = j->args->n_out - column;
     struct activate_args all = { n * PANEL_ROWS, j->args->activation };
 
-    j->kernels->rows->activate(&all, gate, up, gate);
-    j->kernels->store(&(struct product_store){ .y = gate,
-                                               .out = (float *)cpu_row(j->call, GATE_UP_OUT, row) + column,
-                                               .stride = j->call->command->operands[GATE_UP_OUT].row_bytes / 4,
-                                               .n_rows = n,
-                                               .n_cols = left < PANEL_ROWS ? left : PANEL_ROWS });
+    j->set->rows->activate(&all, gate, up, gate);
+    j->set->kernels->store(&(struct product_store){ .y = gate,
+                                                    .out = (float *)cpu_row(j->call, GATE_UP_OUT, row) + column,
+                                                    .stride = j->call->command->operands[GATE_UP_OUT].row_bytes / 4,
+                                                    .n_rows = n,
+                                                    .n_cols = left < PANEL_ROWS ? left : PANEL_ROWS });
 }
 
 static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
@@ -94,9 +94,9 @@ static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
     }
 }
 
-void gate_up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_kernels *kernels)
+void gate_up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
 {
-    struct job j = job_of(call, kernels);
+    struct job j = job_of(call, set);
 
     for (uint32_t r = range.first; phase == 0 && r < range.last; r++)
         normalise(&j, r, cpu_row(call, GATE_UP_WORK, r));

@@ -1,6 +1,6 @@
 // gate_up_metal.c - the operation's launch; product_choice.c chooses the kernel.
 #include "ops/gate_up/gate_up.h"
-#include "ops/matmul/product_choice.h"
+#include "gemm/metal/product_choice.h"
 #include "ops/metal_table.h"
 
 void metal_plan_gate_up(struct metal_plan *p)

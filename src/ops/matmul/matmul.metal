@@ -1,5 +1,5 @@
 // matmul.metal - the operation as defined in matmul.h; the rungs are rows.metalh, tiles.metalh and plain_tiles.metalh.
-#include "ops/matmul/ladder.metalh"
+#include "gemm/metal/ladder.metalh"
 
 #define PRODUCT_BUFFERS                                                                                                         \
     constant struct product_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]], device const f32 *in [[buffer(2)]], \

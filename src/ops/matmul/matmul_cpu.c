@@ -1,7 +1,7 @@
 // matmul_cpu.c - the definition, and the list of faster kernels.
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/matmul_fast.h"
-#include "ops/matmul/product_choices.h"
+#include "ops/product_choices.h"
 #include "ops/rows.h"
 
 enum { PLAIN_TILE = 16 }; // rows of w in a tile

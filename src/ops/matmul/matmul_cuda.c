@@ -1,7 +1,7 @@
 // matmul_cuda.c - the operation's launches; pairs.c chooses the kernels.
 #include "ops/cuda_table.h"
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/pairs.h"
+#include "gemm/cuda/pairs.h"
 
 struct pairs_plan matmul_pairs(const struct cuda_plan *p)
 {
@@ -19,6 +19,7 @@ struct pairs_plan matmul_pairs(const struct cuda_plan *p)
         .work = cuda_at(p, MATMUL_WORK),
         .work_bytes = p->command->operands[MATMUL_WORK].bytes,
         .exact = args->exact,
+        .final = true,
     };
 }
 

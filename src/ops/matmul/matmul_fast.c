@@ -16,12 +16,12 @@ struct job {
     bool few;
 };
 
-static struct job job_of(const struct cpu_call *call, const struct product_kernels *kernels)
+static struct job job_of(const struct cpu_call *call, const struct product_set *set)
 {
     const struct matmul_args *args = cpu_args(call);
     struct job j = { .call = call, .args = args, .n_rows = rows_of(call->step, args->rows) };
 
-    product_init(&j.product, kernels, cpu_weight(call, MATMUL_W), args->exact);
+    product_init(&j.product, set->kernels, cpu_weight(call, MATMUL_W), args->exact);
     j.form_bytes = (product_form_bytes(j.product.form, args->n_cols) + 63) / 64 * 64;
     j.split = product_split(j.n_rows, j.form_bytes);
     j.n_panels = panel_count(args->n_rows);
@@ -29,9 +29,9 @@ static struct job job_of(const struct cpu_call *call, const struct product_kerne
     return j;
 }
 
-void matmul_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_kernels *kernels)
+void matmul_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
 {
-    struct job j = job_of(call, kernels);
+    struct job j = job_of(call, set);
 
     plan->n_phases = 2;
     plan->n_tiles[0] = j.few || j.product.form == FORM_FLOAT ? 0 : j.n_rows;
@@ -98,9 +98,9 @@ static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
     }
 }
 
-void matmul_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_kernels *kernels)
+void matmul_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
 {
-    struct job j = job_of(call, kernels);
+    struct job j = job_of(call, set);
 
     if (phase == 0) {
         for (uint32_t r = range.first; r < range.last; r++)

@@ -1,7 +1,7 @@
 // matmul_metal.c - the operation's launch; product_choice.c chooses the kernel. The vendor's product (--gemm vendor) takes what it can:
 // many rows, weights of fp32 or fp16, no bias, and a sum only onto itself.
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/product_choice.h"
+#include "gemm/metal/product_choice.h"
 #include "ops/metal_table.h"
 
 enum { MANY_ROWS = 17 }; // the engine's largest bucket: prompts

@@ -1,6 +1,6 @@
 // qkv.metal - the operation as defined in qkv.h: one product over q, k and v that rotates and stores; where heads are normalised first or
 // stored as Q8_0 (a pair does not see its whole head), a product into the workspace and then qkv_store.
-#include "ops/matmul/ladder.metalh"
+#include "gemm/metal/ladder.metalh"
 #include "ops/rope_store/heads.metalh"
 
 #define PRODUCT_BUFFERS                                                                                                         \

@@ -1,6 +1,6 @@
 // qkv_cpu.c - the definition: its parts, row by row.
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/product_choices.h"
+#include "ops/product_choices.h"
 #include "ops/qkv/qkv.h"
 #include "ops/qkv/qkv_fast.h"
 #include "ops/rmsnorm/rmsnorm.h"

@@ -1,7 +1,7 @@
 // qkv_cuda.c - the operation's launches: one product that rotates and stores, or a product and then rope_store where heads are
 // normalised first or the product cannot store into such pages.
 #include "ops/cuda_table.h"
-#include "ops/matmul/pairs.h"
+#include "gemm/cuda/pairs.h"
 #include "ops/qkv/qkv.h"
 #include "ops/rope_store/rope_store_cuda.h"
 
@@ -45,6 +45,7 @@ struct pairs_plan qkv_pairs(const struct cuda_plan *p)
         .work = work + taken,
         .work_bytes = p->command->operands[QKV_WORK].bytes - taken,
         .exact = args->exact,
+        .final = true,
     };
 }
 

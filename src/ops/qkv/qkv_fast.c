@@ -13,7 +13,7 @@ enum { N_PRODUCTS = 3 }; // q, k, v
 struct job {
     const struct cpu_call *call;
     const struct qkv_args *args;
-    const struct product_kernels *kernels;
+    const struct product_set *set;
     struct product products[N_PRODUCTS];
     struct product_forms forms;
     struct product_split split;
@@ -23,12 +23,12 @@ struct job {
     bool few;
 };
 
-static struct job job_of(const struct cpu_call *call, const struct product_kernels *kernels)
+static struct job job_of(const struct cpu_call *call, const struct product_set *set)
 {
-    struct job j = { .call = call, .args = cpu_args(call), .kernels = kernels, .n_rows = call->step->n_rows };
+    struct job j = { .call = call, .args = cpu_args(call), .set = set, .n_rows = call->step->n_rows };
 
     for (uint32_t i = 0; i < N_PRODUCTS; i++) {
-        product_init(&j.products[i], kernels, cpu_weight(call, QKV_WQ + i), j.args->exact);
+        product_init(&j.products[i], set->kernels, cpu_weight(call, QKV_WQ + i), j.args->exact);
         j.n_panels += panel_count(j.products[i].w->n_rows);
     }
     j.forms = product_forms_of(j.products, N_PRODUCTS, j.args->n_cols);
@@ -39,9 +39,9 @@ static struct job job_of(const struct cpu_call *call, const struct product_kerne
     return j;
 }
 
-void qkv_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_kernels *kernels)
+void qkv_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
 {
-    struct job j = job_of(call, kernels);
+    struct job j = job_of(call, set);
     size_t scratch = 0;
 
     for (uint32_t i = 0; i < N_PRODUCTS; i++)
@@ -70,8 +70,8 @@ static unsigned char *work_forms(const struct job *j, uint32_t row)
 
 static void normalise(const struct job *j, uint32_t row, unsigned char *out)
 {
-    struct product_norm norm = { cpu_base(j->call, QKV_NORM), j->args->n_cols, j->args->norm_eps };
-    product_normalise(j->kernels, &j->forms, &norm, cpu_row(j->call, QKV_IN, row), out);
+    struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, QKV_NORM), j->args->n_cols, j->args->norm_eps };
+    product_normalise(j->set->kernels, &j->forms, &norm, cpu_row(j->call, QKV_IN, row), out);
 }
 
 static void find_rows(struct job *j)
@@ -99,7 +99,7 @@ static void finish_tile(const struct job *j, uint32_t which, uint32_t panel, con
     s.bias = bias ? bias + n : NULL;
     s.stride = operands[which ? QKV_WORK : QKV_Q].row_bytes / 4;
     s.out += n;
-    j->kernels->store(&s);
+    j->set->kernels->store(&s);
 }
 
 static void run_panel(const struct job *j, uint32_t which, uint32_t panel, uint32_t block)
@@ -145,7 +145,7 @@ static void rope_row(const struct job *j, uint32_t r, struct head_range heads)
             (const uint32_t *)cpu_base(call, QKV_TABLE) + (uint64_t)step_slots(call->step)[r] * j->args->rope.pages.max_pages,
         .position = step_positions(call->step)[r],
     };
-    j->kernels->rows->rope_store(&j->args->rope, &row, heads);
+    j->set->rows->rope_store(&j->args->rope, &row, heads);
 }
 
 static void run_products(struct job *j, struct tile_range range)
@@ -161,9 +161,9 @@ static void run_products(struct job *j, struct tile_range range)
     }
 }
 
-void qkv_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_kernels *kernels)
+void qkv_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
 {
-    struct job j = job_of(call, kernels);
+    struct job j = job_of(call, set);
 
     if (phase == 1)
         run_products(&j, range);

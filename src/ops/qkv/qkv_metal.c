@@ -1,6 +1,6 @@
 // qkv_metal.c - the operation's launches: one product that rotates and stores, or a product and then qkv_store where heads are
 // normalised first or stored as Q8_0, whose scales belong to 32 dimensions.
-#include "ops/matmul/product_choice.h"
+#include "gemm/metal/product_choice.h"
 #include "ops/metal_table.h"
 #include "ops/qkv/qkv.h"
 #include "ops/rope_store/rope_store_metal.h"

@@ -1,6 +1,6 @@
 // rmsnorm_cuda.h - the arguments of the CUDA kernel.
 #pragma once
-#include "ops/matmul/planes.h"
+#include "base/lang.h"
 #include "ops/rmsnorm/rmsnorm.h"
 
 struct rmsnorm_params {

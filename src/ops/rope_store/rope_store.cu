@@ -1,5 +1,5 @@
 // rope_store.cu - the operation as defined in rope_store.h: a warp takes one head of one row.
-#include "ops/pages.cuh"
+#include "device/cuda/pages.cuh"
 #include "ops/rope_store/rope_store_cuda.h"
 
 static __device__ void normalise(f32 *head, const f32 *norm, u32 n, f32 eps)

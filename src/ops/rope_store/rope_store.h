@@ -5,18 +5,8 @@
 // n_dims of a head rotate. Limits: n_dims even, at most head_dim.
 #pragma once
 #include "base/lang.h"
-#include "ops/pages.h"
-
-enum rope_pairs { ROPE_HALVES, ROPE_ADJACENT };
-
-struct rope_store_args {
-    struct page_shape pages;
-    u32 n_heads;
-    u32 n_dims; // rotated dimensions of a head
-    u32 pairs;  // enum rope_pairs
-    f32 eps;    // of the head norms
-};
-STATIC_ASSERT(sizeof(struct rope_store_args) == 32);
+#include "device/pages.h"
+#include "gemm/epilogue.h"
 
 enum { ROPE_Q, ROPE_K, ROPE_V, ROPE_Q_NORM, ROPE_K_NORM, ROPE_ANGLES, ROPE_K_PAGES, ROPE_V_PAGES, ROPE_TABLE };
 

@@ -1,6 +1,6 @@
 // rope_store_cuda.h - the arguments of the CUDA kernel, for rope_store and for qkv with head norms.
 #pragma once
-#include "ops/matmul/planes.h"
+#include "base/lang.h"
 #include "ops/rope_store/rope_store.h"
 
 struct rope_store_params {
@@ -18,5 +18,7 @@ struct rope_store_params {
 };
 
 #ifdef HOST_C
+#include "device/cuda/cuda.h"
+
 void rope_store_launch(struct cuda_plan *p, const struct rope_store_params *params);
 #endif

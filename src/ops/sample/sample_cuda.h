@@ -1,6 +1,6 @@
 // sample_cuda.h - the arguments of the CUDA kernel.
 #pragma once
-#include "ops/matmul/planes.h"
+#include "base/lang.h"
 #include "ops/sample/sample.h"
 
 #define SAMPLE_PARTS 32u // blocks that scan one row of logits

@@ -1,6 +1,6 @@
 // select_cuda.h - the arguments of the CUDA kernel.
 #pragma once
-#include "ops/matmul/planes.h"
+#include "base/lang.h"
 #include "ops/select/select.h"
 
 struct select_params {

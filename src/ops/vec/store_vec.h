@@ -1,4 +1,4 @@
-// store_vec.h - one head's K or V of one row to its page, for one vector type (vec_*.h). Included by rows_vec.h. The bits are those of ops/pages.c.
+// store_vec.h - one head's K or V of one row to its page, for one vector type (vec_*.h). Included by rows_vec.h. The bits are those of device/pages.c.
 #include <string.h>
 #include "ops/vec/row_kernels.h"
 

@@ -1,7 +1,7 @@
 // vec_avx2.c - the row kernels for AVX2; see row_kernels.h.
 #include "device/cpu/cpu.h"
 #if defined(CPU_X86)
-#include "ops/vec/vec_avx2.h"
+#include "device/cpu/vec_avx2.h"
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/attend_vec.h"
 

@@ -2,7 +2,7 @@
 #include "device/cpu/cpu.h"
 #if defined(CPU_X86)
 #define VEC_BF16 1
-#include "ops/vec/vec_avx512.h"
+#include "device/cpu/vec_avx512.h"
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/attend_vec.h"
 

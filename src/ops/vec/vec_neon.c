@@ -1,7 +1,7 @@
 // vec_neon.c - the row kernels for NEON; see row_kernels.h.
 #include "device/cpu/cpu.h"
 #if defined(CPU_ARM)
-#include "ops/vec/vec_neon.h"
+#include "device/cpu/vec_neon.h"
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/attend_vec.h"
 

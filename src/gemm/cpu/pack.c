@@ -1,0 +1,42 @@
+// pack.c - see pack.h. Panels are packed by all threads; a weight for which the processor has no panel kernels stays as it is.
+#include "gemm/cpu/pack.h"
+#include <stdatomic.h>
+#include "gemm/cpu/panel.h"
+#include "gemm/cpu/product.h"
+
+struct packing {
+    const struct product_kernels *kernels;
+    struct panel_source from;
+    unsigned char *to;
+    atomic_uint next;
+};
+
+static void pack_panels(void *arg, unsigned thread)
+{
+    struct packing *p = arg;
+    uint32_t n = panel_count(p->from.n_rows);
+    uint64_t bytes = panel_bytes(p->from.format, p->from.n_cols);
+
+    (void)thread;
+    for (uint32_t i; (i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < n;)
+        p->kernels->pack(&p->from, i, p->to + i * bytes);
+}
+
+bool matmul_pack(uint32_t features, struct team *team, const struct weight_source *source, struct weight *w, struct err *err)
+{
+    const struct product_kernels *kernels = product_kernels_of(features);
+
+    if (!kernels)
+        return false;
+    uint64_t bytes = panel_count(source->n_rows) * panel_bytes(source->format, source->n_cols);
+    struct packing p = { .kernels = kernels, .from = { source->data, source->n_rows, source->n_cols, source->format } };
+    struct buffer packed;
+    if (!cpu_buffer_alloc(w->buffer.device, bytes, &packed, err))
+        return err_prefix(err, "%s in the layout of the fast kernels (--no-repack needs none)", source->name);
+    p.to = packed.host;
+    team_run(team, pack_panels, &p);
+    w->buffer = packed;
+    w->bytes = bytes;
+    w->layout = PANEL_LAYOUT;
+    return true;
+}

@@ -1,0 +1,126 @@
+// product.c - see product.h: choosing forms and tiles, and splitting rows. The kernels are in tile_*.c.
+#include "gemm/cpu/product.h"
+#include "gemm/cpu/product_sets.h"
+
+// Rows of a block: more than L2 holds, since rows come from L3 in time while panels are read and expanded less often.
+enum { ROWS_CACHE_BYTES = 6000 << 10 };
+enum { EXPAND_TILES = 3 }; // from so many tiles on, expanding a panel pays
+
+const struct product_kernels *product_kernels_of(uint32_t features)
+{
+#define CHOOSE(needs, set, vector, unused)      \
+    if ((((uint32_t)(needs)) & ~features) == 0) \
+        return &product_##set;
+    PRODUCT_SETS(CHOOSE, )
+#undef CHOOSE
+    return NULL;
+}
+
+void product_init(struct product *p, const struct product_kernels *kernels, const struct weight *w, bool exact)
+{
+    *p = (struct product){ .kernels = kernels, .w = w, .form = FORM_FLOAT };
+    if (!exact && w->format == QUANT_BF16 && kernels->bf16)
+        p->form = FORM_BF16;
+    if (!exact && kernels->integer[w->format])
+        p->form = product_integer_form(w->format);
+    p->tiles = p->form == FORM_FLOAT  ? kernels->exact[w->format]
+               : p->form == FORM_BF16 ? kernels->bf16
+                                      : kernels->integer[w->format];
+    p->max_rows = p->form == FORM_FLOAT ? kernels->exact_rows : p->form == FORM_BF16 ? kernels->bf16_rows : kernels->integer_rows;
+    CHECK(w->layout == 0 || w->layout == PANEL_LAYOUT);
+}
+
+size_t product_form_bytes(enum product_form form, uint32_t n_cols)
+{
+    if (form == FORM_INT8)
+        return n_cols / PANEL_SUB * sizeof(struct product_block);
+    if (form == FORM_SUPER)
+        return n_cols / PANEL_SUPER * sizeof(struct product_super);
+    return form == FORM_BF16 ? (size_t)(n_cols + n_cols % 2) * 2 : (size_t)n_cols * 4;
+}
+
+void product_prepare(const struct product_kernels *kernels, enum product_form form, const float *x, uint32_t n_cols, void *out)
+{
+    if (form == FORM_INT8)
+        kernels->quantise(x, n_cols, out);
+    else if (form == FORM_SUPER)
+        kernels->quantise_super(x, n_cols, out);
+    else if (form == FORM_BF16)
+        kernels->round(x, n_cols, out);
+    else
+        memcpy(out, x, (size_t)n_cols * 4);
+}
+
+struct product_forms product_forms_of(const struct product *products, uint32_t n, uint32_t n_cols)
+{
+    struct product_forms f = { .bytes = product_form_bytes(FORM_FLOAT, n_cols) };
+
+    for (uint32_t i = 0; i < n; i++) {
+        enum product_form form = products[i].form;
+        if (form == FORM_FLOAT || f.at[form])
+            continue;
+        f.at[form] = f.bytes;
+        f.bytes += product_form_bytes(form, n_cols);
+    }
+    return f;
+}
+
+void product_normalise(const struct product_kernels *kernels, const struct product_forms *forms, const struct product_norm *norm,
+                       const float *in, unsigned char *out)
+{
+    norm->rmsnorm(in, norm->scale, (float *)out, norm->n_cols, norm->eps);
+    for (enum product_form form = FORM_BF16; form < N_PRODUCT_FORMS; form++)
+        if (forms->at[form])
+            product_prepare(kernels, form, (const float *)out, norm->n_cols, out + forms->at[form]);
+}
+
+static size_t packed_bytes(const struct weight *w)
+{
+    return w->layout == PANEL_LAYOUT ? 0 : (panel_bytes(w->format, w->n_cols) + 63) / 64 * 64;
+}
+
+static product_tile_fn *const *wide_tiles(const struct product *p)
+{
+    return p->form == FORM_INT8 || p->form == FORM_SUPER ? p->kernels->wide[p->w->format] : NULL;
+}
+
+size_t product_scratch_bytes(const struct product *p)
+{
+    struct panel_shape wide = panel_wide(p->w->format);
+    size_t block_bytes = wide.header_bytes + wide.columns / PANEL_SUB * wide.sub_bytes;
+    return packed_bytes(p->w) + (wide_tiles(p) ? p->w->n_cols / wide.columns * block_bytes : 0);
+}
+
+struct product_panel product_panel(const struct product *p, uint32_t panel, uint32_t n_rows, void *scratch)
+{
+    const struct weight *w = p->w;
+    struct product_panel result = { (const unsigned char *)w->buffer.host + panel * panel_bytes(w->format, w->n_cols), p->tiles,
+                                    p->max_rows };
+    unsigned char *wide = (unsigned char *)scratch + packed_bytes(w);
+
+    if (w->layout != PANEL_LAYOUT) {
+        p->kernels->pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel, scratch);
+        result.w = scratch;
+    }
+    if (n_rows > EXPAND_TILES * p->max_rows && wide_tiles(p)) {
+        p->kernels->expand(w->format, result.w, w->n_cols, wide);
+        result = (struct product_panel){ wide, wide_tiles(p), p->form == FORM_INT8 ? p->kernels->wide_rows : p->max_rows };
+    }
+    return result;
+}
+
+void product_run(const struct product *p, const struct product_panel *panel, struct tile_range rows, float *y)
+{
+    panel->tiles[rows.last - rows.first](&(struct product_tile){ .w = panel->w,
+                                                                 .x = p->x + rows.first * p->x_stride,
+                                                                 .x_stride = p->x_stride,
+                                                                 .y = y,
+                                                                 .n_rows = rows.last - rows.first,
+                                                                 .n_cols = p->w->n_cols });
+}
+
+struct product_split product_split(uint32_t n_rows, size_t row_bytes)
+{
+    uint64_t n_blocks = (n_rows * (uint64_t)row_bytes + ROWS_CACHE_BYTES - 1) / ROWS_CACHE_BYTES;
+    return (struct product_split){ n_rows, n_blocks < 1 ? 1 : n_blocks > n_rows ? n_rows : (uint32_t)n_blocks };
+}

@@ -1,0 +1,132 @@
+// product.h - what matmul, qkv and gate_up share: rows of activations times panels of weights, in tiles of 32 outputs and a few rows.
+//
+// A set of kernels (struct product_kernels) belongs to one kind of processor and works on the panels of panel.h. Activations come in
+// four forms: fp32 (exact products and F32, F16 weights), bf16 pairs (BF16 weights), and int8 in blocks as long as the weights': of 32
+// with a scale for each, or of 256 (K-quants, IQ4_XS). A row's form does not depend on other rows, so a step's rows may be dealt to tiles
+// in any way.
+//
+// The same bits for any number of rows: sums inside 32 (or 16) columns are exact integers; each output then takes one chain of fp32
+// operations over its blocks, in ascending order, whatever tile it is part of.
+#pragma once
+#include "device/cpu/cpu.h"
+#include "gemm/cpu/int8_rows.h"
+
+enum product_form { FORM_FLOAT, FORM_BF16, FORM_INT8, FORM_SUPER, N_PRODUCT_FORMS };
+enum {
+    PRODUCT_MAX_ROWS = 32,
+    PRODUCT_FEW = 6
+}; // rows of activations in a tile; up to so many each thread prepares them for itself
+
+struct product_tile {
+    const unsigned char *w; // a panel
+    const unsigned char *x; // the first row, in the tile's form
+    size_t x_stride;        // bytes from row to row
+    float *y;               // [rows][32]
+    uint32_t n_rows, n_cols;
+};
+typedef void product_tile_fn(const struct product_tile *t);
+
+struct product_store { // the end of a tile: add what there is to add, write the part that lies inside the matrix
+    const float *y;    // [n_rows][32]
+    const float *bias; // [n_cols] or NULL
+    const float *add;  // [n_rows] rows, add_stride apart, or NULL
+    float *out;        // [n_rows] rows
+    size_t stride, add_stride;
+    uint32_t n_rows, n_cols;
+};
+
+// Lays out rows [32 * panel, 32 * panel + 32) of a matrix; `to` has panel_bytes, aligned to 64.
+typedef void pack_fn(const struct panel_source *from, uint32_t panel, unsigned char *to);
+
+struct product_kernels {
+    product_tile_fn *const *integer[N_WEIGHT_QUANTS]; // [rows], product_integer_form; NULL: no such kernel
+    product_tile_fn *const *wide[N_WEIGHT_QUANTS];    // of panels as expand lays them out; NULL: they are used as they are
+    product_tile_fn *const *exact[N_WEIGHT_QUANTS];   // [rows], FORM_FLOAT
+    product_tile_fn *const *bf16;                     // [rows], FORM_BF16, or NULL
+    uint32_t integer_rows, exact_rows, bf16_rows;     // the widest tile of each
+    uint32_t wide_rows;                               // and of wide for FORM_INT8; for FORM_SUPER as integer
+    pack_fn *pack;
+    void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out); // to the shape panel_wide
+    void (*quantise)(const float *x, uint32_t n, struct product_block *out);
+    void (*quantise_super)(const float *x, uint32_t n, struct product_super *out);
+    void (*round)(const float *x, uint32_t n, uint16_t *out); // to bf16, padded with 0 to an even number
+    void (*store)(const struct product_store *s);
+};
+extern pack_fn pack_avx512, pack_avx2, pack_neon; // for .pack
+extern const struct product_kernels product_amx, product_avx512, product_avx512_bf16, product_avx2, product_avx_vnni,
+    product_neon, product_sdot, product_smmla;
+
+const struct product_kernels *product_kernels_of(uint32_t features); // the set for this processor, or NULL
+
+struct tile_range {
+    uint32_t first, last;
+};
+
+// One weight and the rows that it multiplies.
+struct product {
+    const struct product_kernels *kernels;
+    const struct weight *w;
+    product_tile_fn *const *tiles;
+    const unsigned char *x; // rows in the form, or NULL until product_rows is told
+    size_t x_stride;
+    uint32_t max_rows; // of a tile
+    enum product_form form;
+};
+void product_init(struct product *p, const struct product_kernels *kernels, const struct weight *w, bool exact);
+static inline enum product_form product_integer_form(enum quant q)
+{
+    return panel_shapes[q].columns == PANEL_SUPER ? FORM_SUPER : FORM_INT8;
+}
+size_t product_form_bytes(enum product_form form, uint32_t n_cols); // of one row
+// Brings one row from fp32 to the form; FORM_FLOAT copies.
+void product_prepare(const struct product_kernels *kernels, enum product_form form, const float *x, uint32_t n_cols, void *out);
+
+// A normalised row and its forms for several weights, one behind the other: what qkv and gate_up multiply.
+struct product_forms {
+    size_t at[N_PRODUCT_FORMS], bytes; // the fp32 row comes first; 0 for the others: not needed
+};
+struct product_forms product_forms_of(const struct product *products, uint32_t n, uint32_t n_cols);
+struct product_norm {
+    void (*rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps);
+    const float *scale;
+    uint32_t n_cols;
+    float eps;
+};
+void product_normalise(const struct product_kernels *kernels, const struct product_forms *forms, const struct product_norm *norm,
+                       const float *in, unsigned char *out);
+
+// A panel's bytes: in the weight, or packed now into scratch where the weight lies as in the file. A panel of a K-quant that serves more
+// than a few tiles is expanded once, so that no tile decodes it: 15 % faster for Q6_K at 512 rows, same bits.
+struct product_panel {
+    const unsigned char *w;
+    product_tile_fn *const *tiles;
+    uint32_t max_rows; // of a tile
+};
+struct product_panel product_panel(const struct product *p, uint32_t panel, uint32_t n_rows, void *scratch);
+size_t product_scratch_bytes(const struct product *p);
+void product_run(const struct product *p, const struct product_panel *panel, struct tile_range rows, float *y);
+
+// Asks for the lines that a tile will write, so that they arrive while it computes: 3-7 % of a prefill.
+static inline void product_expect(const float *out, size_t stride, uint32_t n_rows)
+{
+    for (uint32_t r = 0; r < n_rows; r++) {
+        __builtin_prefetch(out + r * stride, 1);
+        __builtin_prefetch(out + r * stride + 16, 1);
+    }
+}
+
+// Rows are split into blocks that stay in the cache while panels go by, and blocks evenly into tiles.
+struct product_split {
+    uint32_t n_rows, n_blocks;
+};
+struct product_split product_split(uint32_t n_rows, size_t row_bytes);
+static inline uint32_t product_block_first(const struct product_split *s, uint32_t block)
+{
+    return (uint32_t)((uint64_t)s->n_rows * block / s->n_blocks);
+}
+// The next tile of the rows [at, end): its size, such that the rest deals evenly.
+static inline uint32_t product_tile_rows(uint32_t at, uint32_t end, uint32_t max_rows)
+{
+    uint32_t n = end - at, n_tiles = (n + max_rows - 1) / max_rows;
+    return (n + n_tiles - 1) / n_tiles;
+}

@@ -1,0 +1,112 @@
+// tile_avx2.c - the product's kernels for AVX2, and for AVX-VNNI where present: what tile_vec.h leaves to say.
+//
+// A line of a panel is four registers of 8 rows by 4 columns. Weights stay unsigned bytes, as both instructions want them.
+// Without VNNI, VPMADDUBSW makes 16-bit sums of two products, which must not saturate: two products of 6-bit weights fit, and of 4-bit
+// weights the 16 of a sub-block (8 * 3810 < 32768); 8-bit weights (Q8_0, IQ4) are split into 4-bit halves first.
+#include "gemm/cpu/product.h"
+#if defined(CPU_X86)
+#include "device/cpu/vec_avx2.h"
+
+enum dot { DOT_MADD, DOT_VNNI };
+enum { SIGNED_WEIGHTS = false };
+#include "gemm/cpu/tile_vec.h"
+
+VEC_INLINE vi look_up(table levels, vi index)
+{
+    return (vi)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256((__m128i)levels), (__m256i)index);
+}
+
+VEC_INLINE __m256i broadcast(const void *p)
+{
+    int32_t v;
+    memcpy(&v, p, 4);
+    return _mm256_set1_epi32(v);
+}
+
+VEC_INLINE vi shift_left(vi v, const int32_t *bits)
+{
+    return (vi)_mm256_sllv_epi32((__m256i)v, broadcast(bits));
+}
+
+VEC_INLINE vi add_pairs(vi acc, vi w, const int16_t *x)
+{
+    return acc + (vi)_mm256_madd_epi16((__m256i)w, broadcast(x));
+}
+
+// acc + w * x over 4 columns. The empty asm keeps the compiler from gathering eight products before it adds them, and spilling.
+VEC_INLINE vi dot(vi acc, __m256i w, __m256i x, const enum panel_planes planes, const enum dot kind)
+{
+    const __m256i ones = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15);
+
+    if (kind == DOT_VNNI) {
+        __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(w), "x"(x));
+        return acc;
+    }
+    if (planes == PLANES_8 || planes == PLANES_IQ4) {
+        __m256i high = _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(w, 4), low), x);
+        __m256i rest = _mm256_maddubs_epi16(_mm256_and_si256(w, low), x);
+        acc += (vi)_mm256_slli_epi32(_mm256_madd_epi16(high, ones), 4);
+        acc += (vi)_mm256_madd_epi16(rest, ones);
+    } else {
+        acc += (vi)_mm256_madd_epi16(_mm256_maddubs_epi16(w, x), ones);
+    }
+    __asm__("" : "+x"(acc));
+    return acc;
+}
+
+VEC_INLINE __m256i dot_16(__m256i acc, __m256i w, __m256i x)
+{
+    acc = _mm256_add_epi16(acc, _mm256_maddubs_epi16(w, x));
+    __asm__("" : "+x"(acc));
+    return acc;
+}
+
+// Weights of at most 4 bits: 16-bit sums hold a whole sub-block.
+VEC_INLINE bool sums_in_16_bits(const enum panel_planes planes, const enum dot kind)
+{
+    return kind == DOT_MADD && (planes == PLANES_4 || planes == PLANES_2 || planes == PLANES_3);
+}
+
+VEC_INLINE void add_groups(acc_t acc, const struct range r, const enum quant Q, const int C, const enum dot kind)
+{
+    const enum panel_planes planes = panel_shapes[Q].planes;
+    const bool narrow = sums_in_16_bits(planes, kind);
+    __m256i sum[PASS][TILE_ROWS];
+
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) sum[i][c] = _mm256_setzero_si256();
+    UNROLL for (int g = r.first; g < r.last; g++)
+    {
+        __m256i w0 = (__m256i)group(r.lines, Q, g, r.v), w1 = (__m256i)group(r.lines, Q, g, r.v + 1);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            __m256i x = broadcast(r.x + (size_t)c * r.x_stride + 4 * g);
+            if (narrow) {
+                sum[0][c] = dot_16(sum[0][c], w0, x);
+                sum[1][c] = dot_16(sum[1][c], w1, x);
+            } else {
+                acc[0][c] = dot(acc[0][c], w0, x, planes, kind);
+                acc[1][c] = dot(acc[1][c], w1, x, planes, kind);
+            }
+        }
+    }
+    UNROLL for (int i = 0; i < PASS && narrow; i++) UNROLL for (int c = 0; c < C; c++) acc[i][c] +=
+        (vi)_mm256_madd_epi16(sum[i][c], _mm256_set1_epi16(1));
+}
+
+SIMD static void round_block(const float *x, float factor, int8_t *out)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // the packs work within 128 bits
+    __m256i q[4];
+
+    for (int i = 0; i < 4; i++)
+        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(factor)));
+    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+    _mm256_storeu_si256((__m256i *)out, _mm256_permutevar8x32_epi32(bytes, order));
+}
+
+INTEGER_FORMATS(INT_TILES, MADD)
+INTEGER_FORMATS(INT_TILES, VNNI)
+ALL_FORMATS(EXACT_TILES, EXACT)
+
+const struct product_kernels product_avx2 = PRODUCT_KERNELS(MADD), product_avx_vnni = PRODUCT_KERNELS(VNNI);
+#endif

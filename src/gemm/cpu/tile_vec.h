@@ -1,0 +1,475 @@
+// tile_vec.h - tiles of the product for vectors of 8 or 4 lanes, on the panels of panel.h. Included once by tile_avx2.c and tile_neon.c,
+// after a vec_*.h and an `enum dot`, the ways they have to multiply bytes.
+//
+// Registers are few: a sub-block is done 16 rows of W at a time for up to 4 rows of X, and sums live in y; the stream from memory is still
+// read once. Rows of W are counted in vectors: v is rows v * VF and following. Every output takes the same chain of fp32 operations as in
+// tile_avx512.c.
+#include "gemm/cpu/product.h"
+#include "quant/iq4_nl.h"
+#include "quant/mxfp4.h"
+
+#define UNROLL _Pragma("GCC unroll 16")
+// Keeps a loop over passes a loop: the compiler would write both of some formats out, up to 10 % slower.
+#define ROLLED(v) __asm__("" : "+r"(v))
+
+#if defined(INGOT_FEW_TILES) // see tile_avx512.c
+enum { TILE_ROWS = 2 };
+#define UP_TO_ROWS UP_TO_2
+#else
+enum { TILE_ROWS = 4 };
+#define UP_TO_ROWS UP_TO_4
+#endif
+enum { VECTORS = PANEL_ROWS / VF, PASS = 16 / VF, PREFETCH = 8192 };
+
+typedef int32_t vi __attribute__((vector_size(4 * VF)));
+typedef int16_t vi_16 __attribute__((vector_size(4 * VF)));
+typedef uint8_t vi_8 __attribute__((vector_size(4 * VF)));
+typedef uint8_t table __attribute__((vector_size(16)));
+typedef uint16_t vi_half __attribute__((vector_size(2 * VF)));
+typedef vi acc_t[PASS][TILE_ROWS];
+
+// PASS vectors of rows by groups [first, last) of a sub-block, and where the first row of X has its bytes for all of it.
+struct range {
+    const unsigned char *lines;
+    const int8_t *x;
+    size_t x_stride;
+    int v, first, last;
+};
+
+// What the including file defines, with SIGNED_WEIGHTS: do integers have their sign, or are they as stored?
+// acc += W * X.
+VEC_INLINE void add_groups(acc_t acc, const struct range r, const enum quant Q, const int C, const enum dot kind);
+// acc + w * x over pairs of 16-bit integers; x is one pair.
+VEC_INLINE vi add_pairs(vi acc, vi w, const int16_t *x);
+VEC_INLINE vi shift_left(vi v, const int32_t *bits);
+VEC_INLINE vi look_up(table levels, vi index); // by bytes
+// factor * x, PANEL_SUB of them.
+SIMD static void round_block(const float *x, float factor, int8_t *out);
+
+VEC_INLINE vi line(const unsigned char *p, int l, int v)
+{
+    vi bits;
+    memcpy(&bits, p + l * PANEL_LINE + v * (int)sizeof bits, sizeof bits);
+    return bits;
+}
+
+// bits << left, or >> when negative, then masked: moves a field of a byte to its place.
+VEC_INLINE vi field(vi bits, const int left, const int mask)
+{
+    vi_16 moved = left > 0 ? (vi_16)bits << left : (vi_16)bits >> -left;
+    return (vi)moved & mask * 0x01010101;
+}
+
+// Columns 4g..4g+3 of a sub-block, as unsigned bytes.
+VEC_INLINE vi stored(const unsigned char *lines, const enum panel_planes planes, const int g, const int v)
+{
+    if (planes == PLANES_8)
+        return line(lines, g, v);
+    if (planes == PLANES_2)
+        return field(line(lines, g / 4, v), -2 * (g % 4), 3);
+    if (planes == PLANES_3)
+        return field(line(lines, g / 4, v), -2 * (g % 4), 3) | field(line(lines, 2, v), 2 - g, 4);
+    vi four = field(line(lines, g / 2, v), g % 2 ? -4 : 0, 15);
+    if (planes == PLANES_5)
+        return four | field(line(lines, 4, v), 4 - g, 16);
+    if (planes == PLANES_6)
+        return four | field(line(lines, 4 + g / 4, v), 4 - 2 * (g % 4), 48);
+    return four;
+}
+
+// The same as `add_groups` wants them.
+VEC_INLINE vi group(const unsigned char *lines, const enum quant Q, const int g, const int v)
+{
+    static const table iq4 = IQ4_NL_LEVELS, mxfp4 = MXFP4_LEVELS;
+    const enum panel_planes planes = panel_shapes[Q].planes;
+    const uint32_t offset_bits = panel_shapes[Q].offset_bits;
+    const uint8_t offset = (uint8_t)(offset_bits ? 1u << offset_bits : 0);
+    vi q = stored(lines, planes, g, v);
+
+    if (planes == PLANES_IQ4 || planes == PLANES_MXFP4)
+        return look_up((planes == PLANES_IQ4 ? iq4 : mxfp4) + (uint8_t)(SIGNED_WEIGHTS ? 0 : offset), q);
+    return SIGNED_WEIGHTS ? (vi)((vi_8)q - offset) : q;
+}
+
+VEC_INLINE vf to_float(vi v)
+{
+    return __builtin_convertvector(v, vf);
+}
+
+VEC_INLINE vf halves_to_float(const unsigned char *p, int v)
+{
+    return vf_load_half((const uint16_t *)(const void *)p + v * VF);
+}
+
+VEC_INLINE void prefetch(const unsigned char *w, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(w + PREFETCH + i);
+}
+
+VEC_INLINE void clear(float *sums, const int C)
+{
+    UNROLL for (int i = 0; i < C * VECTORS; i++) vf_store(sums + i * VF, vf_set(0));
+}
+
+struct scale {
+    vf d, m; // value = d * q + m
+};
+
+// Byte number `index` of the lanes of four lines of scales, in the low bits.
+VEC_INLINE vi scale_byte(const unsigned char *lines, uint32_t index, int v)
+{
+    return line(lines, (int)(index / 4), v) >> (int)(index % 4 * 8);
+}
+
+VEC_INLINE struct scale scale_with_min(const unsigned char *header, vi s, vi m, int v)
+{
+    return (struct scale){ vf_mul(halves_to_float(header, v), to_float(s)),
+                           vf_fma(-halves_to_float(header + 64, v), to_float(m), vf_set(0)) };
+}
+
+VEC_INLINE struct scale scale_6bit(const unsigned char *header, uint32_t sub, int v)
+{
+    vi bits = scale_byte(header + 128, sub, v), top = line(header + 128, 2, v) >> (int)(sub % 4 * 8 + sub / 4 * 2);
+    return scale_with_min(header, (bits & 15) | (top << 4 & 48), (bits >> 4 & 15) | (top & 48), v);
+}
+
+VEC_INLINE vf scale_signed(const unsigned char *header, uint32_t unit, int v)
+{
+    return vf_mul(halves_to_float(header, v), to_float(line(header + 64, (int)(unit / 4), v) << (int)(24 - unit % 4 * 8) >> 24));
+}
+
+// unit: number of the 32 columns in the block, or 16, that have a scale of their own.
+VEC_INLINE struct scale scale_of(const unsigned char *header, const enum panel_scales scales, uint32_t unit, int v)
+{
+    const vf zero = vf_set(0);
+
+    if (scales == SCALES_6BIT)
+        return scale_6bit(header, unit, v);
+    if (scales == SCALES_BYTE32 || scales == SCALES_BYTE16)
+        return (struct scale){ scale_signed(header, unit, v), zero };
+    if (scales == SCALES_NIBBLES16) {
+        vi bits = scale_byte(header + 128, unit, v);
+        return scale_with_min(header, bits & 15, bits >> 4 & 15, v);
+    }
+    if (scales == SCALES_BF16) {
+        vi_half d;
+        memcpy(&d, header + v * (int)sizeof d, sizeof d);
+        return (struct scale){ (vf)(__builtin_convertvector(d, vi) << 16), zero };
+    }
+    return (struct scale){ halves_to_float(header, v), scales == SCALES_DM ? halves_to_float(header + 64, v) : zero };
+}
+
+// A block of columns that all rows of a tile have come to.
+struct place {
+    const struct product_tile *t;
+    const unsigned char *header;
+    uint32_t block, sub;
+    float (*sums)[PANEL_ROWS]; // [rows], of a block of 256
+};
+
+VEC_INLINE const struct product_block *block_of(const struct place at, int c)
+{
+    return (const struct product_block *)(const void *)(at.t->x + (size_t)c * at.t->x_stride) + at.block;
+}
+
+VEC_INLINE const struct product_super *super_of(const struct place at, int c)
+{
+    return (const struct product_super *)(const void *)(at.t->x + (size_t)c * at.t->x_stride) + at.block;
+}
+
+// Accumulators start at -offset * sum of the activations, which makes unsigned weights signed at no cost.
+VEC_INLINE vi start(int32_t minus_sum, const enum quant Q)
+{
+    const uint32_t bits = SIGNED_WEIGHTS ? 0 : panel_shapes[Q].offset_bits;
+    return bits ? ((vi){ 0 } + minus_sum) << bits : (vi){ 0 };
+}
+
+VEC_INLINE void add_block(const struct place at, const enum quant Q, const int C, const enum dot kind)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    acc_t acc;
+
+    for (int v = 0; v < VECTORS; v += PASS) {
+        ROLLED(v);
+        UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) acc[i][c] = start(block_of(at, c)->minus_sum, Q);
+        add_groups(acc, (struct range){ at.header + s.header_bytes, block_of(at, 0)->q, at.t->x_stride, v, 0, 8 }, Q, C, kind);
+        UNROLL for (int i = 0; i < PASS; i++)
+        {
+            struct scale w = scale_of(at.header, s.scales, 0, v + i);
+            UNROLL for (int c = 0; c < C; c++)
+            {
+                const struct product_block *x = block_of(at, c);
+                float *y = at.t->y + c * PANEL_ROWS + (v + i) * VF;
+                vf sum = vf_fma(to_float(acc[i][c]), vf_mul(w.d, vf_set(x->scale)), vf_load(y));
+                vf_store(y, panel_has_mins(s.scales) ? vf_fma(w.m, vf_set(x->sum), sum) : sum);
+            }
+        }
+    }
+}
+
+VEC_INLINE void tile_blocks(const struct product_tile *t, const enum quant Q, const int C, const enum dot kind)
+{
+    struct place at = { .t = t, .header = t->w };
+
+    for (; at.block < t->n_cols / PANEL_SUB; at.block++, at.header += panel_block_bytes(Q)) {
+        prefetch(at.header, panel_block_bytes(Q));
+        add_block(at, Q, C, kind);
+    }
+}
+
+VEC_INLINE int32_t minus_sum(const struct product_super *x, const enum panel_scales scales, uint32_t unit)
+{
+    return panel_by_16(scales) ? x->minus_sum[unit] : x->minus_sum[2 * unit] + x->minus_sum[2 * unit + 1];
+}
+
+// half: for formats with a scale for each 16 columns, the first or second 16 of a sub-block.
+VEC_INLINE void add_unit(const struct place at, const int half, const enum quant Q, const int C, const enum dot kind)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    const bool by16 = panel_by_16(s.scales);
+    const uint32_t unit = by16 ? 2 * at.sub + (uint32_t)half : at.sub;
+    const unsigned char *lines = at.header + s.header_bytes + at.sub * s.sub_bytes;
+    const int8_t *x = super_of(at, 0)->q + at.sub * PANEL_SUB;
+    acc_t acc;
+
+    for (int v = 0; v < VECTORS; v += PASS) {
+        ROLLED(v);
+        struct range r = { lines, x, at.t->x_stride, v, 4 * half, by16 ? 4 * half + 4 : 8 };
+        UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) acc[i][c] =
+            start(minus_sum(super_of(at, c), s.scales, unit), Q);
+        add_groups(acc, r, Q, C, kind);
+        UNROLL for (int i = 0; i < PASS; i++)
+        {
+            vf d = scale_of(at.header, s.scales, unit, v + i).d;
+            UNROLL for (int c = 0; c < C; c++)
+            {
+                float *sum = at.sums[c] + (v + i) * VF;
+                vf value = to_float(shift_left(acc[i][c], &super_of(at, c)->left[at.sub]));
+                vf_store(sum, vf_fma(value, d, vf_load(sum)));
+            }
+        }
+    }
+}
+
+// Minimums of units 4i and 4i + 2 (pair 2i), or 4i + 1 and 4i + 3 (pair 2i + 1), as 16-bit integers.
+VEC_INLINE vi min_pair(const unsigned char *header, const enum panel_scales scales, const int pair, int v)
+{
+    const int odd = pair % 2 * 8;
+    vi_16 low = (vi_16)line(header + 128, pair / 2, v) >> (odd + 4) & 15;
+
+    if (scales == SCALES_NIBBLES16)
+        return (vi)low;
+    return (vi)(low | ((vi_16)line(header + 128, 2, v) >> (odd + pair / 2 * 2) & 48));
+}
+
+VEC_INLINE void subtract_mins(const struct place at, const enum panel_scales scales, const int C, int v)
+{
+    const int n_pairs = panel_by_16(scales) ? 8 : 4;
+    vf d = vf_mul(halves_to_float(at.header + 64, v), vf_set(1 << SUPER_SUM_SHIFT));
+    vi acc[TILE_ROWS];
+
+    UNROLL for (int c = 0; c < C; c++) acc[c] = (vi){ 0 };
+    UNROLL for (int p = 0; p < n_pairs; p++)
+    {
+        vi m = min_pair(at.header, scales, p, v);
+        UNROLL for (int c = 0; c < C; c++)
+        {
+            const struct product_super *x = super_of(at, c);
+            acc[c] = add_pairs(acc[c], m, n_pairs == 8 ? x->sums_16 + 2 * p : x->sums_32 + 2 * p);
+        }
+    }
+    UNROLL for (int c = 0; c < C; c++)
+    {
+        float *sum = at.sums[c] + v * VF;
+        vf_store(sum, vf_fma(-d, to_float(acc[c]), vf_load(sum)));
+    }
+}
+
+// Blocks of 256 columns, as in tile_avx512.c; their sums are in memory too.
+VEC_INLINE void tile_supers(const struct product_tile *t, const enum quant Q, const int C, const enum dot kind)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    _Alignas(64) float sums[TILE_ROWS][PANEL_ROWS];
+    struct place at = { .t = t, .header = t->w, .sums = sums };
+
+    for (; at.block < t->n_cols / PANEL_SUPER; at.block++, at.header += panel_block_bytes(Q)) {
+        clear(sums[0], C);
+        prefetch(at.header, s.header_bytes);
+        for (at.sub = 0; at.sub < SUPER_SUBS; at.sub++) {
+            prefetch(at.header + s.header_bytes + at.sub * s.sub_bytes, s.sub_bytes);
+            add_unit(at, 0, Q, C, kind);
+            if (panel_by_16(s.scales))
+                add_unit(at, 1, Q, C, kind);
+        }
+        for (int v = 0; v < VECTORS; v++) {
+            if (panel_has_mins(s.scales))
+                subtract_mins(at, s.scales, C, v);
+            UNROLL for (int c = 0; c < C; c++)
+            {
+                float *y = t->y + c * PANEL_ROWS + v * VF;
+                vf_store(y, vf_fma(vf_load(sums[c] + v * VF), vf_set(super_of(at, c)->scale), vf_load(y)));
+            }
+        }
+    }
+}
+
+VEC_INLINE void tile_int(const struct product_tile *t, const enum quant Q, const int C, const enum dot kind)
+{
+    clear(t->y, C);
+    if (panel_shapes[Q].columns == PANEL_SUPER)
+        tile_supers(t, Q, C, kind);
+    else
+        tile_blocks(t, Q, C, kind);
+}
+
+// Exact products: 32 columns of the panel as fp32 in L1, then multiplications and additions by column.
+typedef float columns_t[PANEL_SUB][PANEL_ROWS];
+
+// Column i of a group's four.
+VEC_INLINE vi column(vi four, const int i, const enum quant Q)
+{
+    const uint32_t offset_bits = panel_shapes[Q].offset_bits;
+
+    if (SIGNED_WEIGHTS)
+        return four << (24 - 8 * i) >> 24;
+    return (four >> 8 * i & 255) - (offset_bits ? 1 << offset_bits : 0);
+}
+
+// d * q has few bits and is exact: fused or not, d * q + m is the value that the format defines.
+VEC_INLINE void decode_sub(columns_t out, const unsigned char *header, uint32_t sub, const enum quant Q)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    const unsigned char *lines = header + s.header_bytes + sub * s.sub_bytes;
+
+    for (int v = 0; v < VECTORS; v++)
+        UNROLL for (int g = 0; g < 8; g++)
+        {
+            struct scale w = scale_of(header, s.scales, panel_by_16(s.scales) ? 2 * sub + (uint32_t)g / 4 : sub, v);
+            vi four = group(lines, Q, g, v);
+            UNROLL for (int i = 0; i < 4; i++) vf_store(&out[4 * g + i][v * VF], vf_fma(w.d, to_float(column(four, i, Q)), w.m));
+        }
+}
+
+VEC_INLINE vf column_numbers(const unsigned char *w, uint32_t k, int v, const enum quant Q)
+{
+    if (Q == QUANT_F32)
+        return (vf)line(w, (int)k, v);
+    if (Q == QUANT_F16)
+        return halves_to_float(w + k * 64, v);
+    vi pair = line(w, (int)(k / 2), v);
+    return (vf)(k % 2 ? pair & (int)0xffff0000 : pair << 16);
+}
+
+VEC_INLINE void decode_float(columns_t out, const unsigned char *w, uint32_t n, const enum quant Q)
+{
+    for (uint32_t k = 0; k < n; k++)
+        UNROLL for (int v = 0; v < VECTORS; v++) vf_store(&out[k][v * VF], column_numbers(w, k, v, Q));
+}
+
+// x, y: of the first row.
+VEC_INLINE void multiply_columns(const struct product_tile *t, columns_t w, const float *x, uint32_t n, const int C)
+{
+    for (int v = 0; v < VECTORS; v += PASS) {
+        vf sum[PASS][TILE_ROWS];
+        UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) sum[i][c] =
+            vf_load(t->y + c * PANEL_ROWS + (v + i) * VF);
+        for (uint32_t k = 0; k < n; k++)
+            UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) sum[i][c] =
+                vf_fma(vf_load(&w[k][(v + i) * VF]), vf_set(x[(size_t)c * t->x_stride / sizeof *x + k]), sum[i][c]);
+        UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++)
+            vf_store(t->y + c * PANEL_ROWS + (v + i) * VF, sum[i][c]);
+    }
+}
+
+VEC_INLINE void tile_exact(const struct product_tile *t, const enum quant Q, const int C)
+{
+    const struct panel_shape s = panel_shapes[Q];
+    const uint32_t n_subs = s.columns > PANEL_SUB ? s.columns / PANEL_SUB : 1;
+    _Alignas(64) columns_t w;
+
+    clear(t->y, C);
+    for (uint32_t first = 0; first < t->n_cols; first += PANEL_SUB) {
+        uint32_t n = t->n_cols - first < PANEL_SUB ? t->n_cols - first : PANEL_SUB;
+        const unsigned char *at = t->w + (uint64_t)(first / s.columns) * panel_block_bytes(Q);
+        if (s.planes == PLANES_FLOAT)
+            decode_float(w, at, n, Q);
+        else
+            decode_sub(w, at, first / PANEL_SUB % n_subs, Q);
+        multiply_columns(t, w, (const float *)(const void *)t->x + first, n, C);
+    }
+}
+
+// Largest magnitude by its bits, so that a NaN wins and the whole block becomes NaN.
+SIMD static float block_top(const float *x)
+{
+    int32_t most = 0;
+    float top;
+
+    for (int i = 0; i < PANEL_SUB; i++) {
+        int32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
+    }
+    memcpy(&top, &most, sizeof top);
+    return top;
+}
+
+static const struct int8_kernels int8_kernels = { block_top, round_block };
+
+static void quantise(const float *x, uint32_t n, struct product_block *out)
+{
+    int8_blocks(&int8_kernels, x, n, out);
+}
+
+static void quantise_super(const float *x, uint32_t n, struct product_super *out)
+{
+    int8_supers(&int8_kernels, x, n, out);
+}
+
+SIMD static void store(const struct product_store *s)
+{
+    for (uint32_t r = 0; r < s->n_rows; r++) {
+        const float *y = s->y + r * PANEL_ROWS, *add = s->add ? s->add + r * s->add_stride : NULL;
+        float *out = s->out + r * s->stride;
+        for (uint32_t i = 0; i < s->n_cols; i++) {
+            float v = s->bias ? y[i] + s->bias[i] : y[i];
+            out[i] = add ? v + add[i] : v;
+        }
+    }
+}
+
+// A function for each kind, format and number of rows, then their tables; kind is one of `enum dot`, or EXACT.
+#define TILE_INT(kind, Q, C)                                        \
+    SIMD static void kind##_##Q##_##C(const struct product_tile *t) \
+    {                                                               \
+        tile_int(t, QUANT_##Q, C, DOT_##kind);                      \
+    }
+#define TILE_EXACT(kind, Q, C)                                      \
+    SIMD static void kind##_##Q##_##C(const struct product_tile *t) \
+    {                                                               \
+        tile_exact(t, QUANT_##Q, C);                                \
+    }
+#define UP_TO_2(M, kind, Q) M(kind, Q, 1) M(kind, Q, 2)
+#define UP_TO_4(M, kind, Q) UP_TO_2(M, kind, Q) M(kind, Q, 3) M(kind, Q, 4)
+#define NAME(kind, Q, C)    , kind##_##Q##_##C
+#define TILES(kind, Q, M)  \
+    UP_TO_ROWS(M, kind, Q) \
+    static product_tile_fn *const kind##_##Q[] = { NULL UP_TO_ROWS(NAME, kind, Q) };
+#define INT_TILES(kind, Q)   TILES(kind, Q, TILE_INT)
+#define EXACT_TILES(kind, Q) TILES(kind, Q, TILE_EXACT)
+#define ENTRY(kind, Q)       [QUANT_##Q] = kind##_##Q,
+#define INTEGER_FORMATS(M, kind) \
+    M(kind, Q4_0)                \
+    M(kind, Q4_1)                \
+    M(kind, Q5_0)                \
+    M(kind, Q5_1)                \
+    M(kind, Q8_0)                \
+    M(kind, Q2_K) M(kind, Q3_K) M(kind, Q4_K) M(kind, Q5_K) M(kind, Q6_K) M(kind, IQ4_NL) M(kind, IQ4_XS) M(kind, MXFP4)
+#define ALL_FORMATS(M, kind) M(kind, F32) M(kind, F16) M(kind, BF16) INTEGER_FORMATS(M, kind)
+#define PRODUCT_KERNELS(kind)                                                                                              \
+    {                                                                                                                      \
+        .integer = { INTEGER_FORMATS(ENTRY, kind) }, .exact = { ALL_FORMATS(ENTRY, EXACT) }, .integer_rows = TILE_ROWS,    \
+        .exact_rows = TILE_ROWS, .quantise = quantise, .quantise_super = quantise_super, .store = store, .pack = VEC(pack) \
+    }

@@ -1,0 +1,772 @@
+// gemm_ring.cu - products with 2 to 32 (or 64) rows of activations on Hopper and later: weights stream through a ring in shared memory, int8 mma.
+//
+// A block of threads owns tiles of 8 pairs and a share of the columns. Each of sixteen warps has a run of the share's blocks of 32 columns
+// and keeps its part of the first eight rows (ready.cu, int8 with a scale for each 32) in registers; a second eight lie in shared
+// memory. A pair's two weight rows are rows g and g + 8 of an mma of 16 x 8 x 32, whose exact integers are scaled and added up in fp32.
+// Minimums of blocks times the sums of activations are one product more, of 16 x 8 x 8, for all blocks of a warp.
+// Two warps fill the ring, one with first rows of pairs and one with second ones: a row's part of a plane is a copy of its own, so that
+// eight rows meet in no bank. Long parts are runs for the copy engine, by one lane, short ones are copied by all lanes.
+// Two more take the stages in turn, add the warps' sums and end the operation while the next stages are multiplied. The first stages
+// are asked for before the block's inputs are there; more than about 120 KB of them stand in the way of the rows. Where a row is long,
+// several blocks share its columns, and when all tiles are done the last block to arrive adds their sums in order.
+// The order of a sum depends on n_cols and the format alone: not on the rows that share a step. More rows take several passes. The norm's
+// factor multiplies the sums of up to eight rows, and is in the scales of more. Up to eight rows whose next product wants them are made
+// ready here; then tiles are dealt, and end, two by two, which are 32 columns of that product.
+#include "gemm/cuda/gemm_int8.cuh"
+#include "gemm/cuda/ready_next.cuh"
+#include "gemm/cuda/ring.cuh"
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+enum { RING_WARPS = RING_THREADS / 32 };
+
+struct gemm_state { // barriers of a block; every lane arrives, at no cost: racecheck takes one lane's arrival for its own alone
+    u64 full[RING_MOST_DEPTH];
+    u64 empty[RING_MOST_DEPTH];                  // all threads have multiplied the stage
+    u64 summed[RING_ENDERS], taken[RING_ENDERS]; // of a stage's sums
+    u64 from[RING_FILLERS][4][2 * RING_TILE_PAIRS];
+};
+
+// What a kernel ends: anything, or of up to eight rows rows made ready for the next product, gate and up, or q, k and v.
+enum ring_end { END_ANY, END_NEXT, END_GATED, END_ROPE };
+template <enum ring_end END> static __device__ __forceinline__ u32 mode_of(const struct pairs_params &p)
+{
+    return END == END_NEXT ? PAIRS_PLAIN : END == END_GATED ? PAIRS_GATED : END == END_ROPE ? PAIRS_ROPE : p.mode;
+}
+
+// What a block of threads has to do.
+struct work {
+    u32 group, n_groups;            // of blocks that share columns
+    u32 n_all, n_tiles, log2;       // tiles of all, and of this group; log2: of those that are dealt together
+    u32 first_block, n_blocks;      // of 32 columns
+    u32 share, pass, n_rows;        // n_rows: of this pass
+    u32 tile_warps, each, n_stages; // each: tiles of a stage
+    u32 warp_blocks;                // that a warp multiplies, an even number
+    u32 eights;                     // of rows that a pass may have
+
+    // Tile i of the group. All groups go through the matrix side by side: tokens/s of eight sequences of an 8B, with a run of tiles for each
+    // group and so: Q4_K 3,894 and 3,982, Q4_0 4,243 and 4,333.
+    __device__ __forceinline__ u32 tile(u32 i) const
+    {
+        return ((group + (i >> log2) * n_groups) << log2) + (i & ((1 << log2) - 1));
+    }
+    __device__ __forceinline__ u32 stage_tiles(u32 tile) const // from this one on
+    {
+        return min(n_all - tile, each);
+    }
+};
+
+template <enum ring_end END> static __device__ __forceinline__ struct work work_of(const struct pairs_params &p)
+{
+    u32 before = blockIdx.y * RING_PASS_ROWS, all = n_rows_of(p.step, p.rows);
+    struct work w;
+
+    w.group = blockIdx.x / p.ring.n_shares;
+    w.n_groups = gridDim.x / p.ring.n_shares;
+    w.n_all = (p.n_pairs + RING_TILE_PAIRS - 1) / RING_TILE_PAIRS;
+    w.share = blockIdx.x % p.ring.n_shares;
+    w.first_block = w.share * p.ring.share_blocks;
+    w.n_blocks = min(p.ring.share_blocks, p.n_cols / 32 - w.first_block);
+    w.pass = blockIdx.y;
+    w.n_rows = all > before ? min(all - before, (u32)RING_PASS_ROWS) : 0;
+    w.tile_warps = ring_tile_warps(p.ring.share_blocks);
+    w.each = RING_WARPS / w.tile_warps;
+    w.warp_blocks = (p.ring.share_blocks + 2 * w.tile_warps - 1) / (2 * w.tile_warps) * 2;
+    w.log2 = END == END_NEXT || w.each == 2 ? 1 : 0;
+    w.n_tiles = (((w.n_all + w.log2) >> w.log2) - w.group + w.n_groups - 1) / w.n_groups << w.log2;
+    w.n_stages = w.n_tiles / w.each;
+    w.eights = END == END_ANY ? p.ring.eights : 1;
+    return w;
+}
+
+// Bytes of a row's part of a plane that lanes copy where there are super blocks. Else, and of more, it is a run, for each of which the copy
+// engine takes some 55 cycles, whatever its length.
+enum { MOST_WORDS = 256 };
+
+// One plane of a stage: [rows][pitch], of each row what lies in this share of the columns.
+struct plane_part {
+    u32 at, bytes, pitch; // at: in the stage
+    u32 skew;             // bytes before the share's own, of the word in which it begins
+    u32 word;             // of 16 or 4 bytes
+    u32 run;              // bytes, or 0: words
+};
+template <u32 F> struct stage_parts {
+    struct plane_part quants, high, scales, deltas;
+
+    __device__ __forceinline__ stage_parts(const struct pairs_params &p, const struct work &w)
+    {
+        u32 all = p.n_cols, share = p.ring.share_blocks * 32, cols = w.n_blocks * 32, rows = w.each * RING_TILE_ROWS;
+        quants = part(0, planes_quants_bytes(F, all), planes_quants_bytes(F, share), planes_quants_bytes(F, cols), w);
+        high = part(quants.at + rows * quants.pitch, planes_high_bytes(F, all), planes_high_bytes(F, share), planes_high_bytes(F, cols), w);
+        scales = part(high.at + rows * high.pitch, planes_scales_bytes(F, all), planes_scales_bytes(F, share), planes_scales_bytes(F, cols), w);
+        deltas = part(scales.at + rows * scales.pitch, planes_deltas_bytes(F, all), planes_deltas_bytes(F, share), planes_deltas_bytes(F, cols), w);
+    }
+    static __device__ __forceinline__ struct plane_part part(u32 at, u64 row, u64 share, u64 mine, const struct work &w)
+    {
+        u32 word = row % 16 == 0 ? 16 : 4, words = planes_has_super_blocks(F) ? MOST_WORDS : 0;
+        u32 skew = w.share * (u32)share % word, bytes = ((u32)mine + skew + word - 1) / word * word;
+        return { at, bytes, ring_pitch(row, share), skew, word, word == 16 && mine > words ? bytes : 0 };
+    }
+};
+
+// Where a row's planes lie in any stage.
+template <u32 F> struct row_places {
+    u32 quants, high, scales, deltas;
+
+    __device__ __forceinline__ row_places(const struct stage_parts<F> &parts, u32 index)
+    {
+        quants = kept(parts.quants.at + index * parts.quants.pitch);
+        high = planes_high_bytes(F, 256) ? kept(parts.high.at + parts.high.skew + index * parts.high.pitch) : 0;
+        scales = kept(parts.scales.at + parts.scales.skew + index * parts.scales.pitch);
+        deltas = planes_has_super_blocks(F) ? kept(parts.deltas.at + parts.deltas.skew + index * parts.deltas.pitch) : 0;
+    }
+    static __device__ __forceinline__ u32 kept(u32 v) // in a register: else it is found again in each stage
+    {
+        asm volatile("" : "+r"(v));
+        return v;
+    }
+    __device__ __forceinline__ struct plane_bytes in(const u8 *stage) const
+    {
+        return { stage + quants, stage + high, stage + scales, stage + deltas };
+    }
+};
+
+// Fills stages with first rows of pairs, or with second ones. Long rows' addresses go through shared memory to one lane, elected so that the
+// compiler knows it is alone: lanes that issue copies of their own take turns of some 100 cycles each.
+template <u32 F, enum ring_end END> struct filler {
+    const struct pairs_params &p;
+    const struct work &w;
+    const struct stage_parts<F> parts;
+    u64 (&from)[4][2 * RING_TILE_PAIRS]; // [plane][row], of one or two tiles
+    u32 second;                          // rows of pairs
+
+    // Lane n < 8 knows pair n of a tile, lane 8 + n that of the next tile. Pairs beyond the last repeat it.
+    __device__ __forceinline__ void find(u32 tile, u32 n_tiles)
+    {
+        u32 lane = threadIdx.x & 31, first = w.first_block * 32, cols = p.n_cols;
+        struct pair r = pair_find(p, p.first_pair + min(tile * RING_TILE_PAIRS + lane, p.n_pairs - 1), mode_of<END>(p));
+        const struct planes &planes = p.w[second ? r.matrix[1] : r.matrix[0]];
+        u32 row = second ? r.row[1] : r.row[0];
+
+        if (lane < n_tiles * RING_TILE_PAIRS) {
+            from[0][lane] = (u64)planes.quants + row * planes_quants_bytes(F, cols) + planes_quants_bytes(F, first);
+            from[1][lane] = (u64)planes.high + row * planes_high_bytes(F, cols) + planes_high_bytes(F, first) - parts.high.skew;
+            from[2][lane] = (u64)planes.scales + row * planes_scales_bytes(F, cols) + planes_scales_bytes(F, first) - parts.scales.skew;
+            from[3][lane] = (u64)planes.deltas + row * planes_deltas_bytes(F, cols) + planes_deltas_bytes(F, first) - parts.deltas.skew;
+        }
+        __syncwarp();
+    }
+    __device__ __forceinline__ void copy_runs(u32 plane, const struct plane_part &part, u32 n_tiles, u32 slot, u32 full) const
+    {
+        u32 to = slot + part.at + second * RING_TILE_PAIRS * part.pitch;
+
+        if (part.run == 0)
+            return;
+#pragma unroll 1
+        for (u32 tile = 0; tile < n_tiles; tile++, to += RING_TILE_ROWS * part.pitch)
+#pragma unroll
+            for (u32 i = 0; i < RING_TILE_PAIRS; i++)
+                copy_run(to + i * part.pitch, (const u8 *)from[plane][tile * RING_TILE_PAIRS + i], part.bytes, full);
+    }
+    // Four lanes a row.
+    __device__ __forceinline__ void copy_words(u32 plane, const struct plane_part &part, u32 n_tiles, u32 slot) const
+    {
+        u32 row = threadIdx.x % 32 / 4, to = slot + part.at + (second * RING_TILE_PAIRS + row) * part.pitch, step = 4 * part.word;
+
+        if (part.run > 0)
+            return;
+#pragma unroll 1
+        for (u32 tile = 0; tile < n_tiles; tile++, to += RING_TILE_ROWS * part.pitch) {
+            const u8 *at = (const u8 *)from[plane][tile * RING_TILE_PAIRS + row];
+            for (u32 i = threadIdx.x % 4 * part.word; i < part.bytes; i += step)
+                if (part.word == 16)
+                    copy_16(to + i, at + i);
+                else
+                    copy_word(to + i, at + i);
+        }
+    }
+    __device__ __forceinline__ void fill(u32 n_tiles, u32 slot, u32 full) const
+    {
+        if (elect_one()) {
+            expect_bytes(full, n_tiles * RING_TILE_PAIRS * (parts.quants.run + parts.high.run + parts.scales.run + parts.deltas.run));
+            copy_runs(0, parts.quants, n_tiles, slot, full);
+            copy_runs(1, parts.high, n_tiles, slot, full);
+            copy_runs(2, parts.scales, n_tiles, slot, full);
+            copy_runs(3, parts.deltas, n_tiles, slot, full);
+        }
+        if (p.ring.words) {
+            copy_words(0, parts.quants, n_tiles, slot);
+            copy_words(1, parts.high, n_tiles, slot);
+            copy_words(2, parts.scales, n_tiles, slot);
+            copy_words(3, parts.deltas, n_tiles, slot);
+            arrive_with_words(full);
+        }
+        __syncwarp();
+    }
+};
+
+struct room { // in dynamic shared memory
+    u8 *second;   // rows 8 to 15: [blocks of the share][READY_INT8_BYTES]
+    float4 *sums; // [enders][RING_WARPS][eights][32]
+    f32 *scales;  // ring_scales_bytes
+    u8 *stages;
+};
+template <u32 F> static __device__ __forceinline__ struct room room_of(const struct pairs_params &p, const struct work &w, u8 *shared)
+{
+    struct room r = { shared, (float4 *)(shared + (w.eights - 1) * p.ring.share_blocks * READY_INT8_BYTES), nullptr, nullptr };
+    r.scales = (f32 *)((u8 *)r.sums + ring_sums_bytes(w.eights));
+    r.stages = (u8 *)r.scales + ring_scales_bytes(F);
+    return r;
+}
+
+template <u32 F, enum ring_end END>
+static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
+{
+    u32 second = threadIdx.x / 32 - RING_WARPS, slot = 0, turn = 0;
+    struct filler<F, END> filler = { p, w, { p, w }, state.from[second], second };
+
+    for (u32 i = 0; i < w.n_stages; i++) {
+        u32 tile = w.tile(i * w.each), n_tiles = w.stage_tiles(tile);
+        filler.find(tile, n_tiles); // before the stage is free
+        if (i == p.ring.early)
+            wait_for_inputs(); // nothing is read of them here, but their readers come first
+        if (turn > 0)
+            wait_for_stage(shared_address(&state.empty[slot]), (turn - 1) & 1);
+        filler.fill(n_tiles, shared_address(room.stages) + slot * p.ring.stage_bytes, shared_address(&state.full[slot]));
+        slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
+        turn += slot == 0;
+    }
+    if (w.n_stages <= p.ring.early)
+        wait_for_inputs();
+}
+
+static __device__ __forceinline__ const u8 *rows_at(const struct pairs_params &p, const struct work &w, u32 eight)
+{
+    return p.ready_int8 + ((u64)(w.pass * 2 + eight) * (p.n_cols / 32) + w.first_block) * READY_INT8_BYTES;
+}
+
+// The share's columns of rows 8 to 15.
+static __device__ __forceinline__ void load_second(const struct pairs_params &p, const struct work &w, const struct room &room)
+{
+    u32 bytes = w.n_blocks * READY_INT8_BYTES, to = shared_address(room.second);
+    const u8 *from = rows_at(p, w, 1);
+
+    for (u32 at = threadIdx.x * 16; at < bytes; at += RING_THREADS * 16)
+        copy_16(to + at, from + at);
+    wait_for_copies();
+    asm volatile("bar.sync 1, 512;" ::: "memory"); // RING_THREADS
+}
+
+enum { WARP_BLOCKS = 8 }; // at most; a share has no more than RING_WARPS times as many
+
+// A warp's blocks of columns, the first eight rows.
+template <u32 F> struct first_rows {
+    struct columns_32<F> x[WARP_BLOCKS];
+    u32 block, n; // of the share
+
+    __device__ __forceinline__ void load(const struct pairs_params &p, const struct work &w)
+    {
+        u32 lane = threadIdx.x & 31;
+        block = threadIdx.x / 32 % w.tile_warps * w.warp_blocks;
+        n = block < w.n_blocks ? min(w.n_blocks - block, w.warp_blocks) : 0;
+        const u8 *from = rows_at(p, w, 0);
+        uint2 b[WARP_BLOCKS];
+        uint4 r[WARP_BLOCKS];
+#pragma unroll
+        for (u32 i = 0; i < WARP_BLOCKS; i++) {
+            const u8 *at = from + min(block + i, w.n_blocks - 1) * READY_INT8_BYTES;
+            b[i] = __ldcg((const uint2 *)(at + lane * 8));
+            r[i] = __ldcg((const uint4 *)(at + 256 + (lane & 3) * 16));
+        }
+#pragma unroll
+        for (u32 i = 0; i < WARP_BLOCKS; i++)
+            x[i].take(b[i], r[i]);
+    }
+};
+
+// The scales of a warp's blocks, of all rows of its tile: a lane does half of a row. Behind them minimums of super blocks, below zero.
+template <u32 F>
+static __device__ __forceinline__ void work_out_scales(const struct plane_bytes &row, const struct first_rows<F> &first, u32 n_blocks, f32 *scales)
+{
+    constexpr u32 halves = weights_64<F>::halves;
+    u32 half = threadIdx.x & 1;
+    float4 *to = (float4 *)(scales + ((threadIdx.x & 31) / 2 * 8 + half * 4) * halves);
+    f32 scale[4][2], minimum[4][2];
+
+#pragma unroll
+    for (u32 i = 0; i < 4; i += 2) {
+        struct packed<F> b[2];
+        weights_64<F>::load_scales(row, min(first.block + half * 4 + i, n_blocks - 2), b);
+        block_scales<F>(b[0], scale[i], minimum[i]);
+        block_scales<F>(b[1], scale[i + 1], minimum[i + 1]);
+    }
+    __syncwarp(); // the tile before has been multiplied
+    if (halves == 2) {
+        to[0] = make_float4(scale[0][0], scale[0][1], scale[1][0], scale[1][1]);
+        to[1] = make_float4(scale[2][0], scale[2][1], scale[3][0], scale[3][1]);
+    } else {
+        to[0] = make_float4(scale[0][0], scale[1][0], scale[2][0], scale[3][0]);
+    }
+    if (has_minimum(F))
+        to[RING_TILE_ROWS * 8 / 4] = make_float4(minimum[0][0], minimum[1][0], minimum[2][0], minimum[3][0]);
+    __syncwarp();
+}
+
+// Minimums are of whole blocks (half 0), or of halves.
+static constexpr __device__ bool has_minimums_of(u32 format, u32 half)
+{
+    return has_minimum(format) && (half == 0 || has_halves(format));
+}
+
+// A number as two with eleven bits each, as tensor cores want them; what is left is below 2^-21 of it.
+struct split {
+    u32 high[4], low[4];
+
+    __device__ __forceinline__ void put(u32 i, f32 v)
+    {
+        high[i] = __float_as_uint(v) & 0xffffe000;
+        low[i] = __float_as_uint(v - __uint_as_float(high[i]));
+    }
+};
+static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[4])
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// What minimums multiply, of eight rows: the sums of blocks t and t + 4 of the warp, of row g, times their scales. Of Q2_K: of such a half.
+template <u32 F>
+static __device__ __forceinline__ struct split load_sums(const struct pairs_params &p, const struct work &w, const struct first_rows<F> &first, u32 eight,
+                                                         u32 half)
+{
+    const int which = !has_halves(F) ? 0x0101 : half ? 0x0100 : 0x0001;
+    u32 lane = threadIdx.x & 31;
+    struct split s;
+
+#pragma unroll
+    for (u32 k = 0; k < 2; k++) {
+        u32 i = lane % 4 + 4 * k;
+        uint2 v = __ldcg((const uint2 *)(rows_at(p, w, eight) + min(first.block + i, w.n_blocks - 1) * READY_INT8_BYTES + 256 + lane / 4 * 8));
+        s.put(k, i < first.n ? __uint_as_float(v.x) * (f32)__dp2a_lo((int)v.y, which, 0) : 0);
+    }
+    return s;
+}
+
+// The minimums of those blocks, of weight rows g and g + 8. scales: that lanes share.
+template <u32 F>
+static __device__ __forceinline__ struct split load_minimums(const struct plane_bytes (&rows)[2], const struct first_rows<F> &first, u32 n_blocks, u32 half,
+                                                             const f32 *scales)
+{
+    struct split s;
+    u32 words[4];
+
+    if (shares_scales(F))
+        load_rows(words, shared_address(scales + RING_TILE_ROWS * 8) + threadIdx.x % 16 * 32 + threadIdx.x % 32 / 16 * 16);
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {
+        const struct plane_bytes &row = rows[k % 2];
+        u32 block = min(first.block + threadIdx.x % 4 + k / 2 * 4, n_blocks - 1);
+        if (shares_scales(F))
+            s.put(k, __uint_as_float(words[k]));
+        else if (F == PLANES_Q2_K)
+            s.put(k, -half_of(((const u16 *)row.deltas)[block / 8 * 2 + 1]) * (f32)(row.scales[block * 2 + half] >> 4));
+        else
+            s.put(k, half_of(((const u16 *)row.scales)[block * 2 + 1]));
+    }
+    return s;
+}
+static __device__ __forceinline__ void add_minimums(const struct split &minimums, const struct split &x, f32 (&sums)[4])
+{
+    mma_tf32(sums, minimums.low, x.high);
+    mma_tf32(sums, minimums.high, x.low);
+    mma_tf32(sums, minimums.high, x.high);
+}
+
+// Of so many blocks the products of their scales with minus_zero stay in registers. What is harder to unpack leaves none.
+static constexpr __device__ u32 kept_products(u32 format)
+{
+    return format == PLANES_Q8_0 ? WARP_BLOCKS : format == PLANES_Q4_0 || format == PLANES_Q3_K ? WARP_BLOCKS / 2 : 0;
+}
+
+template <u32 F, u32 EIGHTS>
+static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)[2], u32 quants, const struct first_rows<F> &first, const u8 *second,
+                                                const f32 *scales, f32 (&sums)[EIGHTS][4])
+{
+    u32 lane = threadIdx.x & 31;
+    f32 minus_zero = -FACING_ZERO;
+
+    scales += lane / 4 * 8 * weights_64<F>::halves;
+#pragma unroll
+    for (u32 i = 0; i < WARP_BLOCKS; i += 2) {
+        if (i >= first.n)
+            break;
+        if (EIGHTS > 1 || i + 1 > kept_products(F))
+            asm volatile("" : "+f"(minus_zero));
+        struct weights_64<F> weights;
+        weights.load(rows, first.block + i, scales + i * weights_64<F>::halves, quants + i * 16);
+#pragma unroll
+        for (u32 k = 0; k < 2; k++) {
+            add_products(weights, k, first.x[i + k], minus_zero, sums[0]);
+            if (EIGHTS > 1) {
+                const u8 *at = second + (first.block + i + k) * READY_INT8_BYTES;
+                struct columns_32<F> x;
+                x.take(*(const uint2 *)(at + lane * 8), *(const uint4 *)(at + 256 + (lane & 3) * 16));
+                add_products(weights, k, x, minus_zero, sums[EIGHTS - 1]);
+            }
+        }
+    }
+}
+
+template <u32 F, u32 EIGHTS>
+static __device__ __forceinline__ void consume(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
+{
+    struct stage_parts<F> parts(p, w);
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, slot = 0, parity = 0, place = 0, filled = 1, tile = warp / w.tile_warps;
+    const struct row_places<F> upper(parts, tile * RING_TILE_ROWS + lane / 4), lower(parts, tile * RING_TILE_ROWS + lane / 4 + RING_TILE_PAIRS);
+    const struct row_places<F> own(parts, tile * RING_TILE_ROWS + lane / 2); // whose scales this lane works out
+    u32 quants = parts.quants.at + (tile * RING_TILE_ROWS + lane % 16) * parts.quants.pitch +
+                 (lane / 16 + warp % w.tile_warps * w.warp_blocks) * 16; // for load_rows
+    f32 *scales = room.scales + warp * (ring_scales_bytes(F) / 64);
+    struct first_rows<F> first;
+    struct split x_sums[EIGHTS][2];
+    u32 n_stages = w.n_stages - (w.tile((w.n_stages - 1) * w.each) + tile >= w.n_all); // in which this warp has a tile
+
+    wait_for_inputs();
+    first.load(p, w);
+    n_stages = first.n > 0 ? n_stages : 0;
+#pragma unroll
+    for (u32 i = 0; i < EIGHTS * 2; i++)
+        if (has_minimums_of(F, i % 2))
+            x_sums[i / 2][i % 2] = load_sums(p, w, first, i / 2, i % 2);
+    if (EIGHTS > 1)
+        load_second(p, w, room);
+    for (u32 i = 0; i < w.n_stages; i++) {
+        const u8 *stage = room.stages + slot * p.ring.stage_bytes;
+        const struct plane_bytes rows[2] = { upper.in(stage), lower.in(stage) };
+        f32 sums[EIGHTS][4] = {};
+
+        wait_for_stage(shared_address(&state.full[slot]), parity);
+        if (i < n_stages) {
+            if (shares_scales(F))
+                work_out_scales(own.in(stage), first, w.n_blocks, scales);
+#pragma unroll
+            for (u32 h = 0; h < 2; h++) {
+                if (!has_minimums_of(F, h))
+                    continue;
+                struct split minimums = load_minimums(rows, first, w.n_blocks, h, scales);
+#pragma unroll
+                for (u32 e = 0; e < EIGHTS; e++)
+                    add_minimums(minimums, x_sums[e][h], sums[e]);
+            }
+            multiply<F, EIGHTS>(rows, shared_address(stage) + quants, first, room.second, scales, sums);
+        }
+        wait_for_stage(shared_address(&state.taken[place]), filled);
+        float4 *to = room.sums + (place * RING_WARPS + warp) * w.eights * 32 + lane;
+        to[0] = make_float4(sums[0][0], sums[0][1], sums[0][2], sums[0][3]);
+        if (EIGHTS > 1)
+            to[32] = make_float4(sums[EIGHTS - 1][0], sums[EIGHTS - 1][1], sums[EIGHTS - 1][2], sums[EIGHTS - 1][3]);
+        leave_stage(shared_address(&state.empty[slot]));
+        leave_stage(shared_address(&state.summed[place]));
+        parity ^= slot + 1 == p.ring.depth;
+        slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
+        filled ^= place + 1 == RING_ENDERS;
+        place = place + 1 == RING_ENDERS ? 0 : place + 1;
+    }
+}
+
+// Where this lane's four sums belong: pair g of the tile, rows 2 t and 2 t + 1 of a tile of eight.
+struct place {
+    u32 tile, eight; // tile: of all; eight: of this pass
+};
+
+// What the norm multiplies a lane's rows by, 2 t and 2 t + 1 of eight, from the sums of squares of each 32 columns; else 1. All lanes of a warp
+// call it: each loads its two rows and the two beside them, of every sixteenth sum, in loads that do not wait for each other.
+static __device__ __forceinline__ float2 row_factors(const struct pairs_params &p)
+{
+    u32 lane = threadIdx.x & 31, n = p.squares ? p.n_cols / 32 : 0;
+    float4 sum = make_float4(0, 0, 0, 0);
+
+#pragma unroll 8
+    for (u32 i = lane / 4 * 2 + lane % 2; i < n; i += 16) {
+        float4 v = __ldcg((const float4 *)p.squares + i * 2 + lane / 2 % 2);
+        sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
+    }
+    bool odd = lane & 1;
+    f32 a = (odd ? sum.z : sum.x) + __shfl_xor_sync(~0u, odd ? sum.x : sum.z, 1);
+    f32 b = (odd ? sum.w : sum.y) + __shfl_xor_sync(~0u, odd ? sum.y : sum.w, 1);
+#pragma unroll
+    for (u32 o = 4; o < 32; o *= 2) {
+        a += __shfl_xor_sync(~0u, a, o);
+        b += __shfl_xor_sync(~0u, b, o);
+    }
+    return n ? make_float2(norm_factor(a, p.n_cols, p.eps), norm_factor(b, p.n_cols, p.eps)) : make_float2(1, 1);
+}
+
+// What a lane ends: a pair and up to two rows, with all that their end reads.
+template <enum ring_end END> struct ending {
+    struct pair pair;
+    struct pair_inputs in[2];
+    u32 row, n; // row: of the step
+
+    __device__ __forceinline__ void load(const struct pairs_params &p, const struct work &w, const struct place &at)
+    {
+        u32 lane = threadIdx.x & 31, number = at.tile * RING_TILE_PAIRS + lane / 4, first = at.eight * 8 + lane % 4 * 2;
+        n = number < p.n_pairs && first < w.n_rows ? min(w.n_rows - first, 2u) : 0;
+        row = w.pass * RING_PASS_ROWS + first;
+        pair = pair_find(p, p.first_pair + min(number, p.n_pairs - 1), mode_of<END>(p));
+        in[0] = in[1] = {};
+        if (n > 0)
+            in[0] = pair_load(p, pair, row, mode_of<END>(p));
+        if (n > 1)
+            in[1] = pair_load(p, pair, row + 1, mode_of<END>(p));
+    }
+    __device__ __forceinline__ void end(const struct pairs_params &p, float4 sum, float2 factor) const
+    {
+        if (n > 0)
+            pair_end(p, pair, row, in[0], make_float2(sum.x * factor.x, sum.z * factor.x), mode_of<END>(p));
+        if (n > 1)
+            pair_end(p, pair, row + 1, in[1], make_float2(sum.y * factor.y, sum.w * factor.y), mode_of<END>(p));
+    }
+};
+
+// Two neighbouring tiles of PAIRS_PLAIN, whose results the next product wants too. One way for every lane: rows that do not exist are read as
+// the last one.
+struct ending_two {
+    float2 add[2][2], bias[2]; // [tile][row]: of a lane's pair
+    struct next_eight eight;
+    u32 column, n; // n: of the lane's two rows
+
+    __device__ __forceinline__ void load(const struct pairs_params &p, const struct work &w, u32 tile)
+    {
+        u32 lane = threadIdx.x & 31, first = lane % 4 * 2, mine = lane / 4 * 2;
+        column = tile * RING_TILE_PAIRS * 2;
+        n = w.n_rows - min(w.n_rows, first);
+        eight.load(p.next, column);
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            bias[i] = p.bias[0] ? *(const float2 *)(p.bias[0] + column + i * 16 + mine) : make_float2(0, 0);
+#pragma unroll
+            for (u32 k = 0; k < 2; k++)
+                add[i][k] = p.add ? *(const float2 *)(p.add + min(first + k, w.n_rows - 1) * p.out_stride[0] + column + i * 16 + mine)
+                                  : make_float2(0, 0);
+        }
+    }
+    __device__ __forceinline__ void end(const struct pairs_params &p, float4 (&sums)[2]) const
+    {
+        u32 lane = threadIdx.x & 31;
+        f32 *out = p.out[0] + lane % 4 * 2 * p.out_stride[0] + column + lane / 4 * 2;
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            const float4 s = sums[i];
+            sums[i] = make_float4(s.x + bias[i].x + add[i][0].x, s.y + bias[i].x + add[i][1].x, s.z + bias[i].y + add[i][0].y,
+                                  s.w + bias[i].y + add[i][1].y);
+            if (n > 0)
+                *(float2 *)(out + i * 16) = make_float2(sums[i].x, sums[i].z);
+            if (n > 1)
+                *(float2 *)(out + p.out_stride[0] + i * 16) = make_float2(sums[i].y, sums[i].w);
+        }
+        eight.put(p.next, column, sums[0], sums[1]);
+    }
+};
+
+// Where the sums of all shares of a tile lie, one after the other.
+static __device__ __forceinline__ float4 *shares_of(const struct pairs_params &p, const struct work &w, const struct place &at)
+{
+    u32 n_tiles = (p.n_pairs + RING_TILE_PAIRS - 1) / RING_TILE_PAIRS;
+    u64 unit = ((u64)w.pass * n_tiles + at.tile) * w.eights + at.eight;
+    return (float4 *)p.partial + unit * p.ring.n_shares * 32 + (threadIdx.x & 31);
+}
+
+static __device__ __forceinline__ float4 add_shares(const struct pairs_params &p, const float4 *parts)
+{
+    float4 sum = make_float4(0, 0, 0, 0);
+
+#pragma unroll 4
+    for (u32 i = 0; i < p.ring.n_shares; i++) {
+        float4 v = __ldcg(parts + i * 32);
+        sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
+    }
+    return sum;
+}
+
+template <enum ring_end END> static __device__ __forceinline__ void end_shared(const struct pairs_params &p, const struct work &w)
+{
+    u32 log2 = END == END_ANY && w.n_rows > 8;
+    float2 factors = row_factors(p);
+
+    for (u32 unit = threadIdx.x / 32; unit < w.n_tiles << log2; unit += GEMM_RING_THREADS / 32) {
+        struct place at = { w.tile(unit >> log2), unit & log2 };
+        struct ending<END> ending;
+        if (at.tile >= w.n_all)
+            break;
+        ending.load(p, w, at);
+        ending.end(p, add_shares(p, shares_of(p, w, at)), factors);
+    }
+}
+static __device__ __forceinline__ void end_shared_two(const struct pairs_params &p, const struct work &w)
+{
+    for (u32 i = threadIdx.x / 32 * 2; i < w.n_tiles; i += GEMM_RING_THREADS / 32 * 2) {
+        struct ending_two two;
+        u32 tile = w.tile(i);
+        two.load(p, w, tile);
+        float4 sums[2];
+#pragma unroll
+        for (u32 i = 0; i < 2; i++)
+            sums[i] = add_shares(p, shares_of(p, w, { tile + i, 0 }));
+        two.end(p, sums);
+    }
+}
+
+// The whole block, when it has put down its sums: the last of those that share the columns ends the tiles.
+template <enum ring_end END> static __device__ __forceinline__ void meet_shares(const struct pairs_params &p, const struct work &w)
+{
+    u32 *arrived = &p.arrived[w.pass * (gridDim.x / p.ring.n_shares) + blockIdx.x / p.ring.n_shares];
+
+    __threadfence();
+    __syncthreads();
+    bool last = threadIdx.x == 0 && atomicAdd(arrived, 1) == p.ring.n_shares - 1;
+    if (!__syncthreads_or(last))
+        return;
+    __threadfence();
+    if (END == END_NEXT)
+        end_shared_two(p, w);
+    else
+        end_shared<END>(p, w);
+    if (threadIdx.x == 0)
+        *arrived = 0;
+}
+
+// The warps' sums of one tile, in order.
+static __device__ __forceinline__ float4 add_warps(const struct work &w, const float4 *from, u32 stride)
+{
+    float4 sum = from[0];
+
+#pragma unroll 8
+    for (u32 i = 1; i < w.tile_warps; i++) {
+        float4 v = from[i * stride];
+        sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
+    }
+    return sum;
+}
+
+// One of the enders: a stage of every RING_ENDERS.
+template <enum ring_end END>
+static __device__ __forceinline__ void end_stages(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
+{
+    bool whole = END != END_NEXT && p.ring.n_shares == 1; // columns
+    u32 ender = threadIdx.x / 32 - RING_WARPS - RING_FILLERS, lane = threadIdx.x & 31, parity = 0, log2 = END == END_ANY && w.n_rows > 8;
+
+    wait_for_inputs();
+    float2 factors = make_float2(1, 1);
+    if (whole)
+        factors = row_factors(p);
+    for (u32 i = ender; i < w.n_stages; i += RING_ENDERS, parity ^= 1) {
+        u32 tile = w.tile(i * w.each), n = w.stage_tiles(tile) << log2;
+        for (u32 unit = 0; unit < n; unit++) {
+            struct place at = { tile + (unit >> log2), unit & log2 };
+            struct ending<END> ending;
+            if (whole)
+                ending.load(p, w, at);
+            if (unit == 0)
+                wait_for_stage(shared_address(&state.summed[ender]), parity);
+            u32 from = ((ender * RING_WARPS + (unit >> log2) * w.tile_warps) * w.eights + at.eight) * 32 + lane;
+            float4 sum = add_warps(w, room.sums + from, w.eights * 32);
+            if (whole)
+                ending.end(p, sum, factors);
+            else
+                __stcg(shares_of(p, w, at) + w.share * 32, sum);
+        }
+        leave_stage(shared_address(&state.taken[ender]));
+    }
+}
+
+// The first of them ends all stages by twos, of a tile each.
+static __device__ __forceinline__ void end_stages_two(const struct pairs_params &p, const struct work &w, const struct room &room,
+                                                      struct gemm_state &state)
+{
+    u32 lane = threadIdx.x & 31, parity = 0;
+
+    wait_for_inputs();
+    if (threadIdx.x / 32 != RING_WARPS + RING_FILLERS)
+        return;
+    for (u32 stage = 0; stage < w.n_stages; stage += 2, parity ^= 1) {
+        struct ending_two two;
+        float4 sums[2];
+        u32 tile = w.tile(stage);
+        two.load(p, w, tile);
+#pragma unroll
+        for (u32 i = 0; i < 2; i++) {
+            wait_for_stage(shared_address(&state.summed[i]), parity);
+            sums[i] = add_warps(w, room.sums + i * RING_WARPS * w.eights * 32 + lane, w.eights * 32);
+            leave_stage(shared_address(&state.taken[i]));
+        }
+        two.end(p, sums);
+    }
+}
+
+template <u32 F, enum ring_end END> static __device__ __forceinline__ void gemm_ring(const struct pairs_params &p)
+{
+    extern __shared__ __align__(128) u8 gemm_shared[];
+    __shared__ struct gemm_state state;
+    struct work w = work_of<END>(p); // the step is older than any launch
+    struct room room = room_of<F>(p, w, gemm_shared);
+    u32 warp = threadIdx.x / 32;
+
+    let_next_begin();
+    if (w.n_rows == 0) {
+        if (w.pass == 0) // the others need not: the launch ends after those it depends on
+            wait_for_inputs();
+        return;
+    }
+    if (threadIdx.x == 0) {
+        for (u32 i = 0; i < p.ring.depth; i++) {
+            barrier_begin(shared_address(&state.full[i]), RING_FILLERS * (p.ring.words ? 33 : 1));
+            barrier_begin(shared_address(&state.empty[i]), RING_THREADS);
+        }
+        for (u32 i = 0; i < RING_ENDERS; i++) {
+            barrier_begin(shared_address(&state.summed[i]), RING_THREADS);
+            barrier_begin(shared_address(&state.taken[i]), 32);
+        }
+        show_barriers();
+    }
+    __syncthreads();
+    if (warp >= RING_WARPS + RING_FILLERS && END == END_NEXT && p.ring.n_shares == 1)
+        end_stages_two(p, w, room, state);
+    else if (warp >= RING_WARPS + RING_FILLERS)
+        end_stages<END>(p, w, room, state);
+    else if (warp >= RING_WARPS)
+        produce<F, END>(p, w, room, state);
+    else if (END == END_ANY && w.n_rows > 8)
+        consume<F, 2>(p, w, room, state);
+    else
+        consume<F, 1>(p, w, room, state);
+    if (p.ring.n_shares > 1)
+        meet_shares<END>(p, w);
+}
+
+#define GEMM_RING_ONE(name, F, END)                                     \
+    extern "C" __global__ void __launch_bounds__(GEMM_RING_THREADS, 1)  \
+        gemm_ring_##name(const __grid_constant__ struct pairs_params p) \
+    {                                                                   \
+        gemm_ring<F, END>(p);                                           \
+    }
+#define GEMM_RING(name, F)                   \
+    GEMM_RING_ONE(name, F, END_ANY)          \
+    GEMM_RING_ONE(next_##name, F, END_NEXT)  \
+    GEMM_RING_ONE(gated_##name, F, END_GATED) \
+    GEMM_RING_ONE(rope_##name, F, END_ROPE)
+GEMM_RING(q4_0, PLANES_Q4_0)
+GEMM_RING(q4_1, PLANES_Q4_1)
+GEMM_RING(q5_0, PLANES_Q5_0)
+GEMM_RING(q5_1, PLANES_Q5_1)
+GEMM_RING(q8_0, PLANES_Q8_0)
+GEMM_RING(q2_k, PLANES_Q2_K)
+GEMM_RING(q3_k, PLANES_Q3_K)
+GEMM_RING(q4_k, PLANES_Q4_K)
+GEMM_RING(q5_k, PLANES_Q5_K)
+GEMM_RING(q6_k, PLANES_Q6_K)
+GEMM_RING(iq4_nl, PLANES_IQ4_NL)
+GEMM_RING(iq4_xs, PLANES_IQ4_XS)
+GEMM_RING(mxfp4, PLANES_MXFP4)
+#endif

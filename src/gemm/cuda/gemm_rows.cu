@@ -1,0 +1,556 @@
+// gemm_rows.cu - products of many rows of activations and bf16 weights for Hopper, in tiles that make whole turns of the multiprocessors.
+//
+// A block's tile is 128 or 64 rows of activations, the M side of the instruction, by 64 to 192 weight rows; pairs_tiles.c takes what makes
+// whole turns. The two blocks of a cluster have the same weights, which each copies in part for both, and neighbouring rows. Where there
+// are few tiles they split one's columns instead: they hand each other sums, and each ends half of the weight rows.
+// One thread of a block keeps a belt of stages of 64 columns full. Where a block has one tile, a warpgroup takes 64 rows; where it has
+// several, two take whole tiles in turn, so that one's results leave while the other multiplies.
+// In 8 columns of its sums the instruction leaves a thread two weight rows: weights travel in fours of pairs, first rows and then second
+// ones, and after an exchange with the thread after the next one a thread has both rows of two neighbouring pairs.
+// A kernel ends one operation alone and is short: what a launch runs through once comes from memory, a microsecond for some KB.
+#include "gemm/cuda/activation.cuh"
+#include "gemm/cuda/pairs.h"
+#include "gemm/cuda/ready_next.cuh"
+#include "gemm/cuda/wgmma.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
+
+enum { STAGE_COLUMNS = 64, CHUNK_BYTES = READY_ROWS * STAGE_COLUMNS * 2, GROUP_BYTES = CHUNK_BYTES / 2, EARLY = 2, BOTH_THREADS = 256 };
+
+// The other block of a cluster that splits a tile's columns: each ends half of the sums, of which the other hands it its part. Through
+// memory, as shared_tiles.cuh does it for any number of blocks, 64 rows of 4,096 x 4,096 take 12.5 us, and so 11.2. FOURS: of a thread's
+// sums, that a block ends.
+template <u32 FOURS, u32 THREADS> struct neighbour {
+    static constexpr u32 sums_bytes = FOURS * THREADS * 16;
+    u32 sums, there; // in shared memory: the other's sums, and their barrier, which expects sums_bytes
+    u32 second;      // this block is the cluster's second one, and ends the second half
+
+    __device__ __forceinline__ void hand_over(const f32 (&d)[2 * FOURS][4]) const
+    {
+        u32 to = place_in(second ^ 1, sums + threadIdx.x * 16), barrier = place_in(second ^ 1, there);
+#pragma unroll
+        for (u32 i = 0; i < FOURS; i++) {
+            const f32(&a)[4] = d[i], (&b)[4] = d[FOURS + i];
+            float4 v = second ? make_float4(a[0], a[1], a[2], a[3]) : make_float4(b[0], b[1], b[2], b[3]);
+            store_there(to + i * THREADS * 16, v, barrier);
+        }
+    }
+    __device__ __forceinline__ void take_over(const f32 (&d)[2 * FOURS][4], f32 (&own)[FOURS][4]) const
+    {
+        wait_for_stage(there, 0);
+#pragma unroll
+        for (u32 i = 0; i < FOURS; i++) {
+            const f32(&a)[4] = d[i], (&b)[4] = d[FOURS + i];
+            float4 more = load_shared(sums + (i * THREADS + threadIdx.x) * 16);
+            own[i][0] = (second ? b[0] : a[0]) + more.x;
+            own[i][1] = (second ? b[1] : a[1]) + more.y;
+            own[i][2] = (second ? b[2] : a[2]) + more.z;
+            own[i][3] = (second ? b[3] : a[3]) + more.w;
+        }
+    }
+};
+
+// TURNS: two warpgroups take whole tiles in turn, of 64 rows or two halves of that. couple: blocks with the same weights. parts: of the
+// columns, which a cluster splits.
+template <u32 WEIGHTS, u32 MODE, bool TURNS, u32 N_ROWS = READY_ROWS, bool SPLIT = false> struct kernel {
+    static constexpr u32 N = WEIGHTS, pairs = N / 2, rows = N_ROWS;
+    static constexpr bool turns = TURNS;
+    static constexpr u32 couple = SPLIT ? 1 : ROWS_CLUSTER, parts = ROWS_CLUSTER / couple;
+    static constexpr u32 halves = turns ? rows / 64 : 1, consumers = rows * 2 / halves; // threads of a tile,
+    static constexpr u32 threads = turns ? (u32)BOTH_THREADS : consumers;               // and of those who multiply
+    static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2;               // of pairs, that a block ends
+    static constexpr u32 batch = N * halves > 352 ? 2 : 4; // eights that end at a time: of most sums registers are short
+    static constexpr bool GATED = MODE == PAIRS_GATED, moves_registers = rows == READY_ROWS;
+    static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2, rows_bytes = rows * STAGE_COLUMNS * 2;
+    static constexpr u32 stage_bytes = rows_bytes + N * STAGE_COLUMNS * 2, n_stages = HOPPER_TILES_ROOM / stage_bytes;
+    using neighbour = struct neighbour<fours, consumers>;
+};
+
+// What the clusters compute, all in turn, neighbours with the same weights, so that these are read from memory once.
+struct walk {
+    u32 n_rows, n_row_tiles, n_stages, n_tiles; // stages of a block, tiles of a cluster
+};
+
+template <class K> static __device__ __forceinline__ struct walk walk_of(const struct pairs_params &p, u32 n_rows)
+{
+    u32 rows = K::couple * K::rows, n_row_tiles = (n_rows + rows - 1) / rows;
+
+    return { n_rows, n_row_tiles, p.ready_cols / STAGE_COLUMNS / K::parts, n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs) };
+}
+template <class K> static __device__ __forceinline__ u32 in_couple()
+{
+    return blockIdx.x % K::couple;
+}
+template <class K> static __device__ __forceinline__ u32 part() // of the columns
+{
+    return blockIdx.x % K::parts;
+}
+static __device__ __forceinline__ u32 first_tile()
+{
+    return blockIdx.x / ROWS_CLUSTER;
+}
+static __device__ __forceinline__ u32 next_tile(u32 tile)
+{
+    return tile + gridDim.x / ROWS_CLUSTER;
+}
+template <class K> static __device__ __forceinline__ u32 first_row(const struct walk &w, u32 tile)
+{
+    return (tile % w.n_row_tiles * K::couple + in_couple<K>()) * K::rows;
+}
+template <class K> static __device__ __forceinline__ u32 first_pair(const struct walk &w, u32 tile)
+{
+    return tile / w.n_row_tiles * K::pairs;
+}
+
+// Where the next stage's copies come from.
+template <class K> struct source {
+    const u8 *rows;             // what lies in the place of rows that do not exist is multiplied for nothing
+    u32 tile, stage, end, four; // four: the tile's first four pairs
+
+    __device__ __forceinline__ void begin(const struct pairs_params &p, const struct walk &w)
+    {
+        u32 row = min(first_row<K>(w, tile), (w.n_rows - 1) / K::rows * K::rows);
+
+        stage = part<K>() * w.n_stages;
+        end = stage + w.n_stages;
+        rows = p.ready_bf16 + ((u64)(row / READY_ROWS) * (w.n_stages * K::parts) + stage) * CHUNK_BYTES +
+               row % READY_ROWS * STAGE_COLUMNS * 2;
+        four = first_pair<K>(w, tile) / 4;
+    }
+    __device__ __forceinline__ void next(const struct pairs_params &p, const struct walk &w)
+    {
+        rows += CHUNK_BYTES;
+        if (++stage < end)
+            return;
+        tile = next_tile(tile);
+        if (tile < w.n_tiles)
+            begin(p, w);
+    }
+    // alone: for this block. Else for the couple, which takes the boxes in turns. Who else wants weights reads them at the same time:
+    // that they leave the L2 cache first makes 128 rows of 6,144 x 4,096 16.4 us, of 18.1, and 512 of 11,008 x 4,096 70.2, of 71.7.
+    __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full, bool alone) const
+    {
+        u64 policy = cache_policy(true);
+#pragma unroll
+        for (u32 box = 0; box < K::n_boxes; box++) {
+            const u32 at[3] = { stage * STAGE_COLUMNS, four + box * (K::pairs / 4 / K::n_boxes), 0 };
+            u32 place = to + K::rows_bytes + box * K::box_bytes;
+            if (alone || K::couple == 1)
+                box_copy(place, &t.w[0], full, at, policy);
+            else if ((box + stage) % K::couple == in_couple<K>())
+                box_copy_to_all(place, &t.w[0], full, at, (1 << ROWS_CLUSTER) - 1, policy);
+        }
+    }
+};
+
+// The first weights: needs neither the other block nor the rows.
+template <class K>
+static __device__ __forceinline__ void copy_early(const struct tiles_params &t, struct belt<K> belt, const struct walk &w)
+{
+    struct source<K> from;
+
+    from.tile = first_tile();
+    from.begin(t.pairs, w);
+    for (; belt.at < EARLY; from.next(t.pairs, w), belt.next()) {
+        expect_bytes(belt.full + 8 * belt.at, K::stage_bytes);
+        from.copy_weights(t, belt.stage(), belt.full + 8 * belt.at, true);
+    }
+}
+
+template <class K>
+static __device__ __forceinline__ void produce(const struct tiles_params &t, struct belt<K> belt, const struct walk &w)
+{
+    struct source<K> from;
+
+    from.tile = first_tile();
+    from.begin(t.pairs, w);
+    wait_for_inputs();
+    for (u32 i = 0; from.tile < w.n_tiles; i++, from.next(t.pairs, w), belt.next()) {
+        u32 full = belt.full + 8 * belt.at;
+        if (i >= EARLY) {
+            wait_for_stage(belt.empty + 8 * belt.at, belt.phase ^ 1);
+            expect_bytes(full, K::stage_bytes);
+            from.copy_weights(t, belt.stage(), full, false);
+        }
+        bulk_copy(belt.stage(), from.rows, K::rows_bytes, full);
+    }
+}
+
+// A thread's part of a tile: rows `row` and `row` + 8, and of every eight pairs two, from `pair` on.
+struct place {
+    u32 row, n_rows, pair, end;
+};
+struct two_pairs { // of a row: first and second of each
+    f32 first[2], second[2];
+};
+struct inputs { // what is added to both rows
+    float4 add[2];
+};
+
+template <class K>
+static __device__ __forceinline__ struct place place_of(const struct pairs_params &p, const struct walk &w, u32 tile)
+{
+    u32 n_pairs = K::pairs / K::parts, first = first_pair<K>(w, tile) + part<K>() * n_pairs;
+    struct place a = { first_row<K>(w, tile) + threadIdx.x % K::consumers / 32 * 16 + threadIdx.x % 32 / 4, w.n_rows,
+                       first + threadIdx.x % 4 * 2, min(first + n_pairs, p.n_pairs) };
+
+    asm volatile("" : "+r"(a.row), "+r"(a.n_rows), "+r"(a.pair), "+r"(a.end)); // now, while products run
+    return a;
+}
+
+template <class K>
+static __device__ __forceinline__ struct inputs load_inputs(const struct pairs_params &p, const struct place &a)
+{
+    struct inputs in;
+
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        u32 row = a.row + 8 * i;
+        bool there = !K::GATED && p.add && row < a.n_rows && a.pair < a.end;
+        in.add[i] = there ? *(const float4 *)(p.add + (u64)row * p.out_stride[0] + 2 * a.pair) : make_float4(0, 0, 0, 0);
+    }
+    return in;
+}
+
+static __device__ __forceinline__ void end_gated(const struct tiles_params &t, const struct place &a, u32 row,
+                                                 const struct two_pairs &s)
+{
+    const struct pairs_params &p = t.pairs;
+    f32 v[2];
+
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        f32 gate = t.swapped ? s.second[i] : s.first[i], up = t.swapped ? s.first[i] : s.second[i];
+        v[i] = activation_of(p.activation, gate) * up;
+    }
+    *(float2 *)(p.out[0] + (u64)row * p.out_stride[0] + a.pair) = make_float2(v[0], v[1]);
+    if (p.next.at)
+        put_next(p.next, row, a.pair, v[0], v[1]);
+}
+
+static __device__ __forceinline__ void end_plain(const struct pairs_params &p, const struct place &a, u32 row,
+                                                 const struct two_pairs &s, const float4 &add)
+{
+    float4 v = make_float4(s.first[0] + add.x, s.second[0] + add.y, s.first[1] + add.z, s.second[1] + add.w);
+
+    if (p.bias[0]) {
+        float4 bias = *(const float4 *)(p.bias[0] + 2 * a.pair);
+        v = make_float4(v.x + bias.x, v.y + bias.y, v.z + bias.z, v.w + bias.w);
+    }
+    *(float4 *)(p.out[0] + (u64)row * p.out_stride[0] + 2 * a.pair) = v;
+}
+
+// From the thread after the next one, or before the one before. Not by __shfl_xor_sync: the compiler would make words of the sums that
+// it takes, and move them while products run, which then wait for each other.
+static __device__ __forceinline__ f32 from_second_next(f32 v)
+{
+    f32 got;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, 2, 31, 0xffffffff;" : "=f"(got) : "f"(v));
+    return got;
+}
+
+// Two sums of a row in each of two fours of pairs: threads 0 and 1 of the four have the first rows, 2 and 3 the second ones.
+static __device__ __forceinline__ struct two_pairs exchange(const f32 *a, const f32 *b)
+{
+    bool low = threadIdx.x % 4 < 2;
+    struct two_pairs s;
+
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        f32 own = low ? a[i] : b[i], got = from_second_next(low ? b[i] : a[i]);
+        s.first[i] = low ? own : got;
+        s.second[i] = low ? got : own;
+    }
+    return s;
+}
+
+// The end of eight pairs, all lanes together.
+template <class K>
+static __device__ __forceinline__ void end_eight(const struct tiles_params &t, struct place a, const f32 (&low)[4],
+                                                 const f32 (&high)[4], const struct inputs &in)
+{
+    asm volatile("" : "+r"(a.row), "+r"(a.pair)); // addresses are worked out here, not kept from eight to eight
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        struct two_pairs s = exchange(low + 2 * i, high + 2 * i);
+        u32 row = a.row + 8 * i;
+        if (row >= a.n_rows || a.pair >= a.end)
+            continue;
+        if constexpr (K::GATED)
+            end_gated(t, a, row, s);
+        else
+            end_plain(t.pairs, a, row, s, in.add[i]);
+    }
+}
+
+// The results of a warpgroup, some eights at a time.
+template <class K>
+static __device__ __forceinline__ void end_sums(const struct tiles_params &t, const f32 (&d)[K::fours][4], struct place at)
+{
+    const f32 none[4] = { 0, 0, 0, 0 };
+#pragma unroll
+    for (u32 first = 0; first < K::eights; first += K::batch) {
+        struct inputs in[K::batch];
+#pragma unroll
+        for (u32 i = 0; i < K::batch && first + i < K::eights; i++) {
+            struct place a = at;
+            a.pair += 8 * i;
+            in[i] = load_inputs<K>(t.pairs, a);
+        }
+#pragma unroll
+        for (u32 i = 0; i < K::batch && first + i < K::eights; i++, at.pair += 8) {
+            u32 n = 2 * (first + i);
+            end_eight<K>(t, at, d[n], n + 1 < K::fours ? d[n + 1 < K::fours ? n + 1 : 0] : none, in[i]);
+        }
+    }
+}
+
+template <class K> struct products { // of a warpgroup
+    f32 d[K::halves][K::N / 8][4];
+    u32 own;    // where its rows of a stage begin
+    u32 empty;  // barriers of the block that hears from this lane
+    u32 before; // the stage that products in flight still read
+
+    __device__ __forceinline__ void begin(const struct belt<K> &belt)
+    {
+        own = K::consumers > 128 ? __shfl_sync(~0u, threadIdx.x / 128, 0) * GROUP_BYTES : 0;
+        empty = place_in(part<K>() + threadIdx.x % K::couple, belt.empty);
+        // And not between products, where the compiler may do it if left alone: these would wait for each other.
+#pragma unroll
+        for (u32 half = 0; half < K::halves; half++)
+#pragma unroll
+            for (u32 n = 0; n < K::N / 8; n++) {
+                d[half][n][0] = d[half][n][1] = d[half][n][2] = d[half][n][3] = 0;
+                asm volatile("" : "+f"(d[half][n][0]), "+f"(d[half][n][1]), "+f"(d[half][n][2]), "+f"(d[half][n][3]));
+            }
+    }
+    __device__ __forceinline__ void leave(u32 stage) const
+    {
+        if (threadIdx.x % 32 < K::couple)
+            leave_stage_of(empty + 8 * stage);
+    }
+    // 64 columns. The products just begun run on; those before them are done.
+    __device__ __forceinline__ void multiply(struct belt<K> &belt, bool first)
+    {
+        wait_for_stage(belt.full + 8 * belt.at, belt.phase);
+        u64 rows = tile_descriptor(belt.stage() + own), weights = tile_descriptor(belt.stage() + K::rows_bytes);
+        wgmma_fence();
+#pragma unroll
+        for (u32 k = 0; k < 4; k++)
+#pragma unroll
+            for (u32 half = 0; half < K::halves; half++)
+                wgmma(d[half], rows + half * (GROUP_BYTES >> 4) + NEXT_COLUMNS * k, weights + NEXT_COLUMNS * k, k > 0 || !first);
+        wgmma_turn();
+        if (!first)
+            leave(before);
+        before = belt.at;
+        belt.next();
+    }
+    // n_stages: 0 for who multiplies nothing.
+    __device__ __forceinline__ void multiply_all(struct belt<K> &belt, u32 n_stages)
+    {
+        for (u32 stage = 0; stage < n_stages; stage++)
+            multiply(belt, stage == 0);
+    }
+    __device__ __forceinline__ void finish(bool multiplied) const
+    {
+        wgmma_finish();
+        if (multiplied)
+            leave(before);
+    }
+    // The second half's sums, by way of the belt, which nobody fills any more.
+    __device__ __forceinline__ void hand_over(const struct belt<K> &belt) const
+    {
+        const f32(&s)[K::N / 8][4] = d[K::halves - 1];
+#pragma unroll
+        for (u32 n = 0; n < K::N / 8; n++)
+            store_shared(belt.data + (n * 128 + threadIdx.x % 128) * 16, make_float4(s[n][0], s[n][1], s[n][2], s[n][3]));
+    }
+    __device__ __forceinline__ void take_over(const struct belt<K> &belt)
+    {
+#pragma unroll
+        for (u32 n = 0; n < K::N / 8; n++) {
+            float4 v = load_shared(belt.data + (n * 128 + threadIdx.x % 128) * 16);
+            d[0][n][0] = v.x;
+            d[0][n][1] = v.y;
+            d[0][n][2] = v.z;
+            d[0][n][3] = v.w;
+        }
+    }
+    // One half's instructions serve both.
+    __device__ __forceinline__ void end(const struct tiles_params &t, struct place at, u32 n_halves)
+    {
+#pragma unroll 1
+        for (u32 half = 0; half < n_halves; half++, at.row += READY_ROWS / 2) {
+            end_sums<K>(t, d[0], at);
+#pragma unroll
+            for (u32 n = 0; n < K::N / 8; n++)
+#pragma unroll
+                for (u32 i = 0; i < 4; i++)
+                    d[0][n][i] = d[K::halves - 1][n][i];
+        }
+    }
+};
+
+// All warpgroups, 64 rows each.
+template <class K>
+static __device__ __forceinline__ void consume_together(const struct tiles_params &t, const struct walk &w, struct belt<K> belt)
+{
+    struct products<K> x;
+
+    x.begin(belt);
+    wait_for_inputs();
+    for (u32 tile = first_tile(); tile < w.n_tiles; tile = next_tile(tile)) {
+        x.multiply_all(belt, w.n_stages);
+        struct place at = place_of<K>(t.pairs, w, tile);
+        x.finish(true);
+        x.end(t, at, 1);
+    }
+    cluster_meet(); // no block ends while its neighbour may still write there
+}
+
+// One tile at most, of which this block multiplies a part of the columns. The other's sums come to where its belt was.
+template <class K>
+static __device__ __forceinline__ void consume_split(const struct tiles_params &t, const struct walk &w, struct belt<K> belt,
+                                                     const typename K::neighbour &other)
+{
+    struct products<K> x;
+    f32 own[K::fours][4];
+    u32 tile = first_tile();
+
+    x.begin(belt);
+    wait_for_inputs();
+    x.multiply_all(belt, tile < w.n_tiles ? w.n_stages : 0);
+    struct place at = place_of<K>(t.pairs, w, tile);
+    x.finish(tile < w.n_tiles);
+    cluster_meet(); // all have left their belts
+    if (tile >= w.n_tiles)
+        return;
+    other.hand_over(x.d[0]);
+    other.take_over(x.d[0], own);
+    end_sums<K>(t, own, at);
+}
+
+// Who multiplies, where warpgroups take turns: the other must not even wait for its first stage before, since a stage's barrier tells only
+// odd rounds of the belt from even ones.
+static __device__ __forceinline__ void wait_for_turn(u32 warpgroup)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "r"((u32)BOTH_THREADS) : "memory");
+}
+static __device__ __forceinline__ void give_turn(u32 warpgroup)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(1 + warpgroup), "r"((u32)BOTH_THREADS) : "memory");
+}
+
+// Whole tiles in turn. The block's last one, which has nothing to run beside, ends in both warpgroups where it has two halves. No branch
+// round the products: the compiler would make each of them wait for the one before.
+template <class K>
+static __device__ __forceinline__ void consume_in_turns(const struct tiles_params &t, const struct walk &w, struct belt<K> belt, u32 handed)
+{
+    struct products<K> x;
+    u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), turn = 0;
+
+    x.begin(belt);
+    wait_for_inputs();
+    for (u32 tile = first_tile(); tile < w.n_tiles; tile = next_tile(tile), turn++) {
+        bool own = turn % 2 == warpgroup, last = next_tile(tile) >= w.n_tiles, both = K::halves == 2 && last;
+        if (!own && !both) {
+            belt.skip(w.n_stages);
+            continue;
+        }
+        if (own && turn > 0)
+            wait_for_turn(warpgroup);
+        x.multiply_all(belt, own ? w.n_stages : 0);
+        if (own && !last)
+            give_turn(1 - warpgroup);
+        struct place at = place_of<K>(t.pairs, w, tile);
+        x.finish(own);
+        if (own && both) {
+            x.hand_over(belt);
+            leave_stage(handed); // every lane, at no cost: racecheck takes one lane's arrival for its own alone
+        }
+        if (!own) {
+            wait_for_stage(handed, 0);
+            x.take_over(belt);
+            at.row += READY_ROWS / 2;
+        }
+        x.end(t, at, both ? 1 : K::halves);
+    }
+    cluster_meet();
+}
+
+template <class K> static __device__ __forceinline__ void gemm_rows(const struct tiles_params &t)
+{
+    extern __shared__ __align__(1024) unsigned char shared[];
+    struct belt<K> belt = {
+    };
+    struct walk &w = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16));
+    u32 handed = shared_address(&w + 1); // barrier: sums of the other warpgroup, or block
+    bool fills = __shfl_sync(~0u, threadIdx.x / 32, 0) == K::threads / 32;
+
+    belt.data = shared_address(shared);
+    belt.full = belt.data + K::n_stages * K::stage_bytes;
+    belt.empty = belt.full + 8 * K::n_stages;
+    if (fills && elect_one()) {
+        u32 n_rows = n_rows_of(t.pairs.step, t.pairs.rows); // older than any launch of this step
+        prefetch_view(&t.w[0]);
+        for (u32 i = 0; i < K::n_stages; i++) {
+            barrier_begin(belt.full + 8 * i, 1);
+            barrier_begin(belt.empty + 8 * i, K::couple * K::consumers / 32);
+        }
+        barrier_begin(handed, K::parts > 1 ? 1 : K::consumers);
+        if constexpr (K::parts > 1)
+            expect_bytes(handed, K::neighbour::sums_bytes);
+        show_barriers();
+        w = walk_of<K>(t.pairs, n_rows);
+        if (first_tile() < w.n_tiles)
+            copy_early(t, belt, w);
+    }
+    cluster_meet();
+    if (threadIdx.x >= K::threads) {
+        if constexpr (K::moves_registers)
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (fills && elect_one())
+            produce<K>(t, belt, w);
+        else
+            wait_for_inputs();
+        cluster_meet();
+    } else {
+        if constexpr (K::moves_registers)
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        if constexpr (K::parts > 1)
+            consume_split<K>(t, w, belt, { belt.data, handed, part<K>() });
+        else if constexpr (K::turns)
+            consume_in_turns<K>(t, w, belt, handed);
+        else
+            consume_together<K>(t, w, belt);
+    }
+}
+
+#define GEMM_ROWS(name, ROWS, N, MODE, TURNS, SPLIT)                                                                        \
+    extern "C" __global__ void __launch_bounds__(ROWS_THREADS(ROWS, SPLIT), 1) __cluster_dims__(ROWS_CLUSTER, 1, 1)         \
+        gemm_rows_##name(const __grid_constant__ struct tiles_params t)                                                     \
+    {                                                                                                                       \
+        gemm_rows<kernel<N, MODE, TURNS, ROWS, SPLIT>>(t);                                                                  \
+    }
+#define EACH(N)                                                  \
+    GEMM_ROWS(N, 128, N, PAIRS_PLAIN, false, false)              \
+    GEMM_ROWS(gated_##N, 128, N, PAIRS_GATED, false, false)      \
+    GEMM_ROWS(turns_##N, 128, N, PAIRS_PLAIN, true, false)       \
+    GEMM_ROWS(gated_turns_##N, 128, N, PAIRS_GATED, true, false)
+EACH(128)
+EACH(168)
+EACH(176)
+EACH(192)
+
+// For few tiles: of so many rows and weight rows.
+#define SPLIT(ROWS, N) GEMM_ROWS(split_##ROWS##x##N, ROWS, N, PAIRS_PLAIN, false, true)
+SPLIT(64, 64)
+SPLIT(64, 96)
+SPLIT(128, 64)
+SPLIT(128, 96)
+SPLIT(128, 128)
+GEMM_ROWS(128x96, 128, 96, PAIRS_PLAIN, false, false)
+GEMM_ROWS(64x168, 64, 168, PAIRS_PLAIN, true, false)
+GEMM_ROWS(64x192, 64, 192, PAIRS_PLAIN, true, false)
+#endif

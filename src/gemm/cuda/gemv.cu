@@ -1,0 +1,339 @@
+// gemv.cu - products with one row of activations: a warp, or a part of it, reads a pair of weight rows straight into registers.
+//
+// Every block makes the whole row of activations ready itself: x * norm goes to shared memory, as int8 with a scale for each 32, or as
+// fp32 (exact, and plain numbers); the norm's factor multiplies the sums at the end, so one pass is enough. A lane takes blocks of 32
+// weights: 16 bytes at a time, 512 contiguous bytes a warp. The order of a sum depends on n_cols, the format and `lanes` alone.
+// Before it waits for its inputs a warp asks for its first weights to come into the L2 cache; asking for later ones is slower (the
+// 8B head: 215 us against 138), and so are fewer warps with more registers (172).
+#include "gemm/cuda/row_int8.cuh"
+
+enum { GEMV_MOST_THREADS = 1024 }; // 512 or 1024, by the number of pairs
+
+// The row, times norm, to shared memory. Returns the norm's factor, or 1.
+static __device__ __forceinline__ f32 quantise_row(const struct pairs_params &p, u32 row, f32 *room, const struct row_int8 &x)
+{
+    const float4 *in = (const float4 *)(p.in + (u64)row * p.n_cols), *norm = (const float4 *)p.norm;
+    const float4 one = make_float4(1, 1, 1, 1);
+    u32 n = p.n_cols / 8, end = (n + 31) / 32 * 32;
+    f32 squares = 0;
+
+#pragma unroll 2
+    for (u32 i = threadIdx.x; i < end; i += blockDim.x) {
+        u32 at = min(i, n - 1) * 2;
+        float4 a = in[at], b = in[at + 1], s = norm ? norm[at] : one, t = norm ? norm[at + 1] : one;
+        const f32 v[8] = { a.x * s.x, a.y * s.y, a.z * s.z, a.w * s.w, b.x * t.x, b.y * t.y, b.z * t.z, b.w * t.w };
+        if (i < n)
+            squares += a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w + b.x * b.x + b.y * b.y + b.z * b.z + b.w * b.w;
+        quantise_eight(x, i, v, i < n);
+    }
+    if (!norm) {
+        __syncthreads();
+        return 1;
+    }
+    return norm_factor(block_sum(squares, room), p.n_cols, p.eps);
+}
+
+// Reads the row, times norm, and hands each four to `put`; loads are issued four at a time. Returns the norm's factor, or 1.
+template <typename Put> static __device__ __forceinline__ f32 read_row(const struct pairs_params &p, u32 row, f32 *room, Put put)
+{
+    const float4 *in = (const float4 *)(p.in + (u64)row * p.n_cols), *norm = (const float4 *)p.norm;
+    const float4 zero = make_float4(0, 0, 0, 0), one = make_float4(1, 1, 1, 1);
+    u32 n = p.n_cols / 4, end = (n + 31) / 32 * 32;
+    f32 squares = 0;
+
+    for (u32 first = threadIdx.x; first < end; first += 4 * blockDim.x) {
+        float4 v[4], s[4];
+#pragma unroll
+        for (u32 k = 0; k < 4; k++) {
+            u32 i = first + k * blockDim.x;
+            v[k] = i < n ? in[i] : zero;
+            s[k] = norm && i < n ? norm[i] : one;
+        }
+#pragma unroll
+        for (u32 k = 0; k < 4; k++) {
+            u32 i = first + k * blockDim.x;
+            squares += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;
+            if (i < end) // the same for a whole warp
+                put(i, make_float4(v[k].x * s[k].x, v[k].y * s[k].y, v[k].z * s[k].z, v[k].w * s[k].w), i < n);
+        }
+    }
+    if (!norm) {
+        __syncthreads();
+        return 1;
+    }
+    return norm_factor(block_sum(squares, room), p.n_cols, p.eps);
+}
+
+static __device__ __forceinline__ void ask_for(const u8 *at, u64 bytes, u32 lane)
+{
+    for (u64 i = lane * 128; i < bytes; i += 32 * 128)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(at + i));
+}
+// The weights of pair `at` come into the L2 cache.
+static __device__ __forceinline__ void ask_for_pair(const struct pairs_params &p, u32 at, u32 end, u32 lane)
+{
+    if (at >= end)
+        return;
+    struct pair r = pair_find(p, at, p.mode);
+#pragma unroll
+    for (u32 i = 0; i < 2; i++) {
+        const struct planes &w = p.w[r.matrix[i]];
+        u64 quants = planes_quants_bytes(w.format, w.n_cols), scales = planes_scales_bytes(w.format, w.n_cols);
+        ask_for(w.quants + r.row[i] * quants, min(quants, (u64)4096), lane);
+        ask_for(w.scales + r.row[i] * scales, min(scales, (u64)4096), lane);
+    }
+}
+// What a block can ask for before its inputs are there: its warps' first pairs, and the norm.
+static __device__ __forceinline__ void ask_early(const struct pairs_params &p, const struct tasks &t)
+{
+    u32 per_warp = 32 / p.lanes, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+
+    for (u32 i = 0; i < per_warp; i++)
+        ask_for_pair(p, t.first + warp * per_warp + i, t.end, lane);
+    if (p.norm)
+        for (u32 i = threadIdx.x * 128; i < p.n_cols * 4; i += blockDim.x * 128)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"((const u8 *)p.norm + i));
+}
+
+struct span { // of lanes that share a pair
+    u32 lane, lanes;
+};
+
+// Blocks are loaded in groups, as many as registers allow, before any is multiplied; a row of 576 to 4096 columns is one group.
+template <u32 F>
+static __device__ __forceinline__ float2 dot_pair_int8(const struct pairs_params &p, const struct pair &r, const struct row_int8 &x,
+                                                       struct span s)
+{
+    constexpr u32 group = F == PLANES_Q4_0 || F == PLANES_Q4_1 ? 4 : F == PLANES_Q8_0 || F >= PLANES_Q2_K && F != PLANES_IQ4_NL && F != PLANES_MXFP4 ? 2 : 3;
+    const struct planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
+    u32 n_blocks = p.n_cols / 32;
+    float2 sum = make_float2(0, 0);
+
+    for (u32 base = 0; base < n_blocks; base += group * s.lanes) {
+        struct packed<F> first[group], second[group];
+#pragma unroll
+        for (u32 i = 0; i < group; i++) {
+            u32 block = min(base + i * s.lanes + s.lane, n_blocks - 1);
+            if (base + i * s.lanes >= n_blocks)
+                break;
+            first[i] = load_block<F>(a, r.row[0], block);
+            second[i] = load_block<F>(b, r.row[1], block);
+        }
+#pragma unroll
+        for (u32 i = 0; i < group; i++) {
+            u32 block = base + i * s.lanes + s.lane;
+            if (block >= n_blocks)
+                break;
+            struct facing<F> f = face<F>(x, block);
+            sum.x = dot_block<F>(first[i], f, sum.x);
+            sum.y = dot_block<F>(second[i], f, sum.y);
+        }
+    }
+    return sum;
+}
+
+// Sums over the lanes of a pair and ends the operation.
+static __device__ __forceinline__ void finish(const struct pairs_params &p, const struct pair &r, u32 row, float2 sum,
+                                              const struct pair_inputs &in, struct span s)
+{
+    u32 half = s.lanes / 2, upper = threadIdx.x & half; // the upper half sums y, the lower x
+    f32 mine = (upper ? sum.y : sum.x) + __shfl_xor_sync(~0u, upper ? sum.x : sum.y, half);
+
+    for (u32 o = half / 2; o; o >>= 1)
+        mine += __shfl_xor_sync(~0u, mine, o);
+    f32 other = __shfl_xor_sync(~0u, mine, half);
+    if (s.lane == 0)
+        pair_end(p, r, row, in, make_float2(mine, other), p.mode);
+}
+
+// Walks the block's pairs; DOT gives a pair's two sums.
+template <typename Dot> static __device__ __forceinline__ void walk(const struct pairs_params &p, u32 row, f32 factor, Dot dot)
+{
+    struct tasks t = tasks_of(p);
+    u32 per_warp = 32 / p.lanes, lane = threadIdx.x & 31;
+    struct span s = { lane % p.lanes, p.lanes };
+
+    for (u32 at = t.first + (threadIdx.x >> 5) * per_warp; at < t.end; at += blockDim.x / 32 * per_warp) {
+        u32 mine = at + lane / p.lanes;
+        bool writes = mine < t.end && s.lane == 0;
+        struct pair r = pair_find(p, min(mine, t.end - 1), p.mode);
+        float2 sum = dot(r, s);
+        struct pair_inputs in = {};
+        if (writes)
+            in = pair_load(p, r, row, p.mode);
+        finish(p, r, row, make_float2(sum.x * factor, sum.y * factor), in, { writes ? 0 : ~0u, s.lanes });
+    }
+}
+
+template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct pairs_params &p)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ f32 room[33];
+    struct row_int8 x = row_int8_at(shared, p.n_cols / 32);
+    u32 row = blockIdx.y;
+
+    ask_early(p, tasks_of(p));
+    wait_for_inputs();
+    if (row >= n_rows_of(p.step, p.rows))
+        return;
+    f32 factor = quantise_row(p, row, room, x);
+    walk(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_int8<F>(p, r, x, s); });
+}
+
+#define GEMV_INT8(name, F)                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_int8_##name(const __grid_constant__ struct pairs_params p) \
+    {                                                                                                                          \
+        gemv_int8<F>(p);                                                                                                       \
+    }
+GEMV_INT8(q4_0, PLANES_Q4_0)
+GEMV_INT8(q4_1, PLANES_Q4_1)
+GEMV_INT8(q5_0, PLANES_Q5_0)
+GEMV_INT8(q5_1, PLANES_Q5_1)
+GEMV_INT8(q8_0, PLANES_Q8_0)
+GEMV_INT8(q2_k, PLANES_Q2_K)
+GEMV_INT8(q3_k, PLANES_Q3_K)
+GEMV_INT8(q4_k, PLANES_Q4_K)
+GEMV_INT8(q5_k, PLANES_Q5_K)
+GEMV_INT8(q6_k, PLANES_Q6_K)
+GEMV_INT8(iq4_nl, PLANES_IQ4_NL)
+GEMV_INT8(iq4_xs, PLANES_IQ4_XS)
+GEMV_INT8(mxfp4, PLANES_MXFP4)
+
+// fp32 activations: 36 floats for each 32, so that lanes on neighbouring blocks meet in no bank.
+static __device__ __forceinline__ u32 padded(u32 column)
+{
+    return column / 32 * 36 + column % 32;
+}
+
+static __device__ __forceinline__ f32 plain_number(const struct planes &w, u64 at)
+{
+    return w.format == PLANES_F32   ? ((const f32 *)w.quants)[at]
+           : w.format == PLANES_F16 ? __half2float(((const __half *)w.quants)[at])
+                                    : __uint_as_float((u32)((const u16 *)w.quants)[at] << 16);
+}
+
+// Eight 16-bit numbers of a row.
+static __device__ __forceinline__ void widen(const struct planes &w, uint4 v, f32 (&out)[8])
+{
+    const u32 words[4] = { v.x, v.y, v.z, v.w };
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        if (w.format == PLANES_F16) {
+            float2 f = __half22float2(*(const __half2 *)&words[i]);
+            out[2 * i] = f.x;
+            out[2 * i + 1] = f.y;
+        } else {
+            out[2 * i] = __uint_as_float(words[i] << 16);
+            out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000);
+        }
+    }
+}
+
+static __device__ __forceinline__ float2 dot_pair_16(const struct pairs_params &p, const struct pair &r, const f32 *x, struct span s)
+{
+    const struct planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
+    const uint4 *first = (const uint4 *)a.quants + (u64)r.row[0] * (p.n_cols / 8);
+    const uint4 *second = (const uint4 *)b.quants + (u64)r.row[1] * (p.n_cols / 8);
+    float2 sum = make_float2(0, 0);
+
+#pragma unroll 4
+    for (u32 i = s.lane; i < p.n_cols / 8; i += s.lanes) {
+        uint4 v = load_once(first + i), w = load_once(second + i);
+        const f32 *at = x + padded(i * 8);
+        f32 f[8], g[8];
+        widen(a, v, f);
+        widen(b, w, g);
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) {
+            sum.x = fmaf(f[k], at[k], sum.x);
+            sum.y = fmaf(g[k], at[k], sum.y);
+        }
+    }
+    return sum;
+}
+
+static __device__ __forceinline__ float2 dot_pair_plain(const struct pairs_params &p, const struct pair &r, const f32 *x, struct span s)
+{
+    const struct planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
+    float2 sum = make_float2(0, 0);
+
+    if (a.format != PLANES_F32 && p.n_cols % 8 == 0)
+        return dot_pair_16(p, r, x, s);
+    for (u32 i = s.lane; i < p.n_cols; i += s.lanes) {
+        sum.x = fmaf(plain_number(a, (u64)r.row[0] * p.n_cols + i), x[padded(i)], sum.x);
+        sum.y = fmaf(plain_number(b, (u64)r.row[1] * p.n_cols + i), x[padded(i)], sum.y);
+    }
+    return sum;
+}
+
+template <u32 F> static __device__ f32 dot_row_exact(const struct planes &w, u32 row, const f32 *x, struct span s)
+{
+    f32 sum = 0;
+
+    for (u32 block = s.lane; block < w.n_cols / 32; block += s.lanes) {
+        struct unpacked u = unpack_block<F>(load_block<F>(w, row, block));
+        const f32 *at = x + block * 36;
+#pragma unroll
+        for (u32 i = 0; i < 32; i++)
+            sum = fmaf(u.scale[i / 16] * (f32)(int)(signed char)(u.q[i / 4] >> 8 * (i % 4)) + u.offset[i / 16], at[i], sum);
+    }
+    return sum;
+}
+
+static __device__ __noinline__ f32 dot_row_any(const struct planes &w, u32 row, const f32 *x, struct span s)
+{
+    f32 sum = 0;
+    FOR_QUANTISED(w.format, sum = dot_row_exact<F>(w, row, x, s))
+    return sum;
+}
+
+static __device__ __forceinline__ f32 fill_row(const struct pairs_params &p, u32 row, f32 *x, f32 *room)
+{
+    f32 squares = 0;
+
+    if (p.n_cols % 4 == 0)
+        return read_row(p, row, room, [&](u32 i, float4 v, bool exists) {
+            if (exists)
+                *(float4 *)(x + padded(4 * i)) = v;
+        });
+    for (u32 i = threadIdx.x; i < p.n_cols; i += blockDim.x) {
+        f32 v = p.in[(u64)row * p.n_cols + i];
+        squares += v * v;
+        x[padded(i)] = p.norm ? v * p.norm[i] : v;
+    }
+    squares = block_sum(squares, room);
+    return p.norm ? norm_factor(squares, p.n_cols, p.eps) : 1;
+}
+
+extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_plain(const __grid_constant__ struct pairs_params p)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ f32 room[33];
+    struct tasks t = tasks_of(p);
+    f32 *x = (f32 *)shared;
+    u32 row = blockIdx.y;
+
+    ask_early(p, t);
+    wait_for_inputs();
+    if (row >= n_rows_of(p.step, p.rows))
+        return;
+    f32 factor = fill_row(p, row, x, room);
+    walk(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_plain(p, r, x, s); });
+}
+
+extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_exact(const __grid_constant__ struct pairs_params p)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ f32 room[33];
+    f32 *x = (f32 *)shared;
+    u32 row = blockIdx.y;
+
+    wait_for_inputs();
+    if (row >= n_rows_of(p.step, p.rows))
+        return;
+    f32 factor = fill_row(p, row, x, room);
+    walk(p, row, factor, [&](const struct pair &r, struct span s) {
+        f32 first = dot_row_any(p.w[r.matrix[0]], r.row[0], x, s);
+        return make_float2(first, dot_row_any(p.w[r.matrix[1]], r.row[1], x, s));
+    });
+}

@@ -1,0 +1,670 @@
+// gemv_ring.cu - products with one row of activations on Hopper and later: weights stream through a ring in shared memory.
+//
+// A block owns a run of pairs of weight rows. A stage of the ring holds as many pairs as its 16 warps take at a time, each shared by `lanes`
+// lanes. One more warp fills the ring with bulk copies: a few stages before the block's inputs are there, so that memory works while the
+// operation before this one ends, and the others behind the row's loads. Sums meet in shared memory, and one thread ends each pair.
+// The order of a sum depends on n_cols, the format and `lanes` alone.
+// The row: x * norm as int8 with a scale for each 32, or as fp32 for 16-bit weights; the norm's factor multiplies the sums.
+// Kernels: two blocks share a multiprocessor (few columns); `alone`; `wide`, whose lanes have any number of blocks; and `long`, of 16-bit rows
+// that do not fit beside a stage.
+#include "gemm/cuda/gemv_ring.h"
+#include "gemm/cuda/ring.cuh"
+#include "gemm/cuda/row_int8.cuh"
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // older devices have no bulk copies; gemv.cu serves them
+
+enum { RING_WARPS = RING_THREADS / 32 };
+
+static __device__ __forceinline__ void wait_before_next() // wait_for_inputs, but no later kernel may start
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+static __device__ __forceinline__ void sync_consumers()
+{
+    asm volatile("bar.sync 1, 512;" ::: "memory"); // RING_THREADS
+}
+
+static __device__ __forceinline__ u32 pairs_of_a_stage(const struct pairs_params &p)
+{
+    return p.ring.rounds * RING_THREADS >> p.ring.lanes_log2;
+}
+
+// Where the planes of a stage lie: plane by plane, row by row.
+template <u32 F> struct stage_places {
+    u32 quants, high, scales, deltas;
+
+    __device__ __forceinline__ stage_places(const struct pairs_params &p)
+    {
+        u32 n_rows = 2 * pairs_of_a_stage(p);
+        quants = 0;
+        high = quants + ring_part_bytes(n_rows, planes_quants_bytes(F, p.n_cols));
+        scales = high + ring_part_bytes(n_rows, planes_high_bytes(F, p.n_cols));
+        deltas = scales + ring_part_bytes(n_rows, planes_scales_bytes(F, p.n_cols));
+    }
+    __device__ __forceinline__ struct plane_bytes row(u32 n_cols, u32 index, const u8 *stage) const
+    {
+        struct plane_bytes r;
+        r.quants = stage + quants + index * (u32)planes_quants_bytes(F, n_cols);
+        r.high = stage + high + index * (u32)planes_high_bytes(F, n_cols);
+        r.scales = stage + scales + index * (u32)planes_scales_bytes(F, n_cols);
+        r.deltas = stage + deltas + index * (u32)planes_deltas_bytes(F, n_cols);
+        return r;
+    }
+};
+
+struct copy { // of a run of rows; what a lane knows of it
+    u32 row, index, n_rows; // row of the matrix, index in the stage, rows of the run that begins here or 0
+    u32 full;
+    bool exists;
+};
+
+// Whole words go with the run's first row, others four bytes at a time, each lane its row.
+static __device__ __forceinline__ void copy_part(const struct copy &c, u32 to, const u8 *plane, u32 bytes)
+{
+    const u8 *from = plane + (u64)c.row * bytes;
+
+    to += c.index * bytes;
+    if (bytes % 16 != 0) {
+#pragma unroll 1
+        for (u32 i = 0; i < bytes && c.exists; i += 4)
+            copy_word(to + i, from + i);
+    } else if (bytes > 0 && c.n_rows > 0) {
+        copy_run(to, from, bytes * c.n_rows, c.full);
+    }
+}
+
+struct ring_state { // of a block
+    u64 full[RING_MOST_DEPTH];  // barriers: the stage's bytes have come
+    u64 empty[RING_MOST_DEPTH]; // all warps have left it
+    f32 squares[RING_WARPS];
+    f32 factor; // the norm's
+};
+
+static __device__ __forceinline__ u32 bytes_in_words(u64 row_bytes)
+{
+    return row_bytes % 16 == 0 ? (u32)row_bytes : 0;
+}
+
+// The whole warp: asks for the pairs [first, end) of a stage, as many as fit. A lane takes a row; rows that follow each other in their
+// matrix too are one copy.
+template <u32 F>
+static __device__ __forceinline__ void fill_stage(const struct pairs_params &p, u32 first, u32 end, u32 slot, u32 full)
+{
+    u32 lane = threadIdx.x & 31, each = pairs_of_a_stage(p), n = min(end - first, each);
+    u32 index = p.ring.apart ? lane & (each - 1) : lane / 2, second = p.ring.apart ? lane >= each : lane & 1;
+    bool exists = lane < 2 * each && index < n;
+    struct pair r = pair_find(p, first + min(index, n - 1), p.mode);
+    u32 matrix = second ? r.matrix[1] : r.matrix[0], row = second ? r.row[1] : r.row[0];
+    u32 name = exists ? row + (matrix << 30) : ~0u, before = __shfl_up_sync(~0u, name, 1); // fewer than 2^30 rows
+    u32 starts = __ballot_sync(~0u, !exists || lane == 0 || name != before + 1);
+    u32 next = lane == 31 ? 0 : starts >> (lane + 1);
+    struct copy c = { row, lane, 0, full, exists };
+    if (exists && (starts >> lane & 1))
+        c.n_rows = next ? __ffs(next) : 32 - lane;
+
+    u32 bytes = bytes_in_words(planes_quants_bytes(F, p.n_cols)) + bytes_in_words(planes_high_bytes(F, p.n_cols)) +
+                bytes_in_words(planes_scales_bytes(F, p.n_cols)) + bytes_in_words(planes_deltas_bytes(F, p.n_cols));
+    if (lane == 0)
+        expect_bytes(full, 2 * n * bytes);
+    __syncwarp();
+    struct stage_places<F> at(p);
+    const struct planes &w = p.w[matrix];
+    copy_part(c, slot + at.quants, w.quants, (u32)planes_quants_bytes(F, p.n_cols));
+    copy_part(c, slot + at.high, w.high, (u32)planes_high_bytes(F, p.n_cols));
+    copy_part(c, slot + at.scales, w.scales, (u32)planes_scales_bytes(F, p.n_cols));
+    copy_part(c, slot + at.deltas, w.deltas, (u32)planes_deltas_bytes(F, p.n_cols));
+    if (p.ring.words)
+        arrive_with_words(full);
+}
+
+// Of rows that are longer than a stage: part `at % LONG_PARTS` of both rows of pair at / LONG_PARTS.
+template <u32 F> static __device__ __forceinline__ void fill_part(const struct pairs_params &p, u32 at, u32 slot, u32 full)
+{
+    struct pair r = pair_find(p, at / LONG_PARTS, p.mode);
+    u32 lane = threadIdx.x & 31, n = p.n_cols / 8, each = long_part_eights(p.n_cols), first = at % LONG_PARTS * each;
+    u32 bytes = min(each, n - first) * 16;
+    const struct planes &w = p.w[lane ? r.matrix[1] : r.matrix[0]];
+
+    if (lane == 0)
+        expect_bytes(full, 2 * bytes);
+    __syncwarp();
+    if (lane < 2)
+        copy_run(slot + lane * each * 16, w.quants + ((u64)(lane ? r.row[1] : r.row[0]) * n + first) * 16, bytes, full);
+}
+template <u32 F, u32 PARTS>
+static __device__ __forceinline__ void fill(const struct pairs_params &p, u32 first, u32 end, u32 slot, u32 full)
+{
+    if (PARTS > 1)
+        fill_part<F>(p, first, slot, full);
+    else
+        fill_stage<F>(p, first, end, slot, full);
+}
+
+static __device__ __forceinline__ struct eight times(const struct eight &v, const struct eight &s)
+{
+    return { make_float4(v.a.x * s.a.x, v.a.y * s.a.y, v.a.z * s.a.z, v.a.w * s.a.w),
+             make_float4(v.b.x * s.b.x, v.b.y * s.b.y, v.b.z * s.b.z, v.b.w * s.b.w) };
+}
+
+// int8 activations.
+struct quantised_row {
+    struct row_int8 x;
+
+    __device__ __forceinline__ quantised_row(u8 *shared, u32 n_cols)
+    {
+        x = row_int8_at(shared, n_cols / 32);
+    }
+    __device__ __forceinline__ void put(u32 i, const struct eight &v, bool exists)
+    {
+        const f32 numbers[8] = { v.a.x, v.a.y, v.a.z, v.a.w, v.b.x, v.b.y, v.b.z, v.b.w };
+        quantise_eight(x, i, numbers, exists);
+    }
+};
+
+// Quantised weights. A lane has up to two blocks of a row, or a unit, and keeps what faces them in registers.
+template <u32 F> struct form_int8 : quantised_row {
+    static constexpr bool in_rounds = RING_IN_ROUNDS >> F & 1;
+    static constexpr u32 unit = planes_unit(F), most = 2 / unit;
+    struct facing<F> facing[most][unit];
+    u32 units[most];
+    bool has[most]; // lanes of this warp have that many
+
+    __device__ __forceinline__ form_int8(u8 *shared, u32 n_cols) : quantised_row(shared, n_cols)
+    {
+    }
+    __device__ __forceinline__ void begin(u32 part, u32 lanes, u32 n_cols)
+    {
+        u32 n_units = n_cols / (32 * unit);
+#pragma unroll
+        for (u32 i = 0; i < most; i++) {
+            u32 at = part + i * lanes;
+            has[i] = i == 0 || (part & ~31u) + i * lanes < n_units;
+            units[i] = min(at, n_units - 1);
+#pragma unroll
+            for (u32 k = 0; k < unit; k++) {
+                facing[i][k] = face<F>(x, units[i] * unit + k);
+                if (at >= n_units)
+                    facing[i][k].scale = facing[i][k].sums[0] = facing[i][k].sums[1] = 0;
+            }
+        }
+    }
+    template <u32 N> __device__ __forceinline__ void dot(const struct plane_bytes (&rows)[N], u32 part, u32 lanes, u32 n_cols, f32 (&sums)[N])
+    {
+#pragma unroll
+        for (u32 i = 0; i < most; i++) {
+            if (i > 0 && !has[i])
+                break;
+#pragma unroll
+            for (u32 r = 0; r < N; r++)
+                sums[r] = dot_unit<F>(unit_at<F>(rows[r], units[i]), facing[i], sums[r]);
+        }
+    }
+};
+
+// The same for any number of blocks a lane: what faces them stays in shared memory, and a pair's rows share it.
+template <u32 F> struct form_wide : quantised_row {
+    static constexpr bool in_rounds = false;
+
+    __device__ __forceinline__ form_wide(u8 *shared, u32 n_cols) : quantised_row(shared, n_cols)
+    {
+    }
+    __device__ __forceinline__ void begin(u32 part, u32 lanes, u32 n_cols)
+    {
+        (void)part, (void)lanes, (void)n_cols;
+    }
+    template <u32 N> __device__ __forceinline__ void dot(const struct plane_bytes (&rows)[N], u32 part, u32 lanes, u32 n_cols, f32 (&sums)[N])
+    {
+#pragma unroll 1
+        for (u32 at = part; at < n_cols / 32; at += lanes) {
+            struct packed<F> w[N];
+#pragma unroll
+            for (u32 r = 0; r < N; r++)
+                w[r] = block_at<F, false>(rows[r], at);
+            struct facing<F> facing = face<F>(x, at);
+#pragma unroll
+            for (u32 r = 0; r < N; r++)
+                sums[r] = dot_block<F>(w[r], facing, sums[r]);
+        }
+    }
+};
+
+static __device__ __forceinline__ void two_numbers(u32 f16, u32 word, f32 *low, f32 *high)
+{
+    float2 f = __half22float2(*(const __half2 *)&word);
+    *low = f16 ? f.x : __uint_as_float(word << 16);
+    *high = f16 ? f.y : __uint_as_float(word & 0xffff0000);
+}
+
+template <u32 F> static __device__ __forceinline__ void dot_eight(const uint4 &w, const struct eight &x, f32 &sum)
+{
+    const u32 words[4] = { w.x, w.y, w.z, w.w };
+    const f32 at[8] = { x.a.x, x.a.y, x.a.z, x.a.w, x.b.x, x.b.y, x.b.z, x.b.w };
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {
+        f32 l, h;
+        two_numbers(F == PLANES_F16, words[k], &l, &h);
+        sum = fmaf(h, at[2 * k + 1], fmaf(l, at[2 * k], sum));
+    }
+}
+
+// fp32 activations, 16-bit weights.
+template <u32 F> struct form_16 {
+    static constexpr bool in_rounds = false;
+    float4 *low, *high; // the first and the second four of each eight columns
+
+    __device__ __forceinline__ form_16(u8 *shared, u32 n_cols)
+    {
+        low = (float4 *)shared;
+        high = low + n_cols / 8;
+    }
+    __device__ __forceinline__ void put(u32 i, const struct eight &v, bool exists)
+    {
+        if (!exists)
+            return;
+        low[i] = v.a;
+        high[i] = v.b;
+    }
+    __device__ __forceinline__ void begin(u32 part, u32 lanes, u32 n_cols)
+    {
+        (void)part, (void)lanes, (void)n_cols;
+    }
+    __device__ __forceinline__ void dot(const struct plane_bytes (&rows)[2], u32 first, u32 lanes, u32 n_cols, f32 (&sums)[2])
+    {
+#pragma unroll 2
+        for (u32 i = first; i < n_cols / 8; i += lanes) {
+            const struct eight x = { low[i], high[i] };
+            dot_eight<F>(((const uint4 *)rows[0].quants)[i], x, sums[0]);
+            dot_eight<F>(((const uint4 *)rows[1].quants)[i], x, sums[1]);
+        }
+    }
+};
+
+// Both sums over a warp; lane 0 holds the first, lane 16 the second.
+static __device__ __forceinline__ f32 meet(f32 first, f32 second)
+{
+    bool upper = threadIdx.x & 16;
+    f32 mine = (upper ? second : first) + __shfl_xor_sync(~0u, upper ? first : second, 16);
+#pragma unroll
+    for (u32 o = 8; o; o >>= 1)
+        mine += __shfl_xor_sync(~0u, mine, o);
+    return mine;
+}
+
+// The row, times norm, to shared memory; the squares of each warp's part too. norm: this thread's first eight, loaded before the wait.
+// A thread has AT_ONCE eights on their way.
+template <u32 AT_ONCE, typename Form>
+static __device__ __forceinline__ void ready_row(const struct pairs_params &p, Form &form, const struct eight &norm, f32 *squares)
+{
+    u32 n = p.n_cols / 8, end = (n + 31) / 32 * 32; // indices are compared with end alike by a whole warp
+    f32 sum = 0;
+
+    for (u32 first = threadIdx.x; first < end; first += AT_ONCE * RING_THREADS) {
+        struct eight v[AT_ONCE];
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++)
+            if (first + k * RING_THREADS < end)
+                v[k] = load_eight(p.in, first + k * RING_THREADS, n);
+#pragma unroll
+        for (u32 k = 0; k < AT_ONCE; k++) {
+            u32 i = first + k * RING_THREADS;
+            if (i >= end)
+                break;
+            sum += i < n ? squares_of(v[k]) : 0;
+            if (p.norm)
+                v[k] = times(v[k], i < RING_THREADS ? norm : load_eight(p.norm, i, n));
+            form.put(i, v[k], i < n);
+        }
+    }
+    if (p.norm && threadIdx.x < end)
+        sum = warp_sum(sum);
+    if ((threadIdx.x & 31) == 0)
+        squares[threadIdx.x / 32] = sum;
+    sync_consumers();
+}
+
+struct ring_places { // in dynamic shared memory: the row, the sums [pair][row][warps of a pair], the stages
+    f32 *sums;
+    u32 stages;
+};
+
+// The warp that fills the ring. Stages before `early` are asked for before the block's inputs are there, the others behind the row's loads;
+// of a small matrix even before the block's first barrier.
+template <u32 F, bool ALONE, u32 PARTS>
+static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
+                                               const struct tasks &t)
+{
+    extern __shared__ __align__(128) u8 ring_shared[];
+    u32 each = PARTS > 1 ? 1 : pairs_of_a_stage(p), early = min(p.ring.early, p.ring.depth), slot = 0, turn = 0;
+    u32 stages = shared_address(ring_shared) + at.stages, full = shared_address(state.full), empty = shared_address(state.empty);
+    bool has_rows = n_rows_of(p.step, p.rows) > 0;
+
+    if ((threadIdx.x & 31) == 0) {
+        for (u32 i = 0; i < p.ring.depth; i++) {
+            barrier_begin(full + i * 8, p.ring.words ? 33 : 1);
+            barrier_begin(empty + i * 8, RING_THREADS);
+        }
+        show_barriers();
+    }
+    if (ALONE)
+        __syncthreads(); // the barriers are there
+    else
+        __syncwarp();
+    for (; slot < early && t.first + slot * each < t.end; slot++)
+        fill<F, PARTS>(p, t.first + slot * each, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
+    if (!ALONE)
+        __syncthreads();
+    wait_before_next();
+    if (!has_rows) { // no block ends while copies into it are on their way
+        while (slot > 0)
+            wait_for_stage(full + --slot * 8, 0);
+        return;
+    }
+    for (u32 first = t.first + slot * each; first < t.end; first += each, slot++) {
+        if (slot == p.ring.depth) {
+            slot = 0;
+            turn++;
+        }
+        if (turn > 0)
+            wait_for_stage(empty + slot * 8, (turn - 1) & 1);
+        fill<F, PARTS>(p, first, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
+    }
+}
+
+// What a warp multiplies: parts of rows, and where their sums go.
+template <u32 F> struct walker {
+    const struct pairs_params &p;
+    const struct ring_places &at;
+    struct stage_places<F> places;
+    u32 mine, part; // of the pairs of a round, and of the lanes that share a pair
+
+    __device__ __forceinline__ walker(const struct pairs_params &p, const struct ring_places &at) : p(p), at(at), places(p)
+    {
+        u32 warps = 1 << p.ring.lanes_log2 >> 5;
+        mine = threadIdx.x >> p.ring.lanes_log2;
+        // Turned from pair to pair: else all warps with a second block would be one scheduler's.
+        part = ((threadIdx.x / 32 + mine) & (warps - 1)) * 32 + (threadIdx.x & 31);
+    }
+    // N / 2 pairs of a stage, a round apart; pair: of the block.
+    template <u32 N, typename Form> __device__ __forceinline__ void multiply(Form &form, const u8 *stage, u32 pair)
+    {
+        u32 log2 = p.ring.lanes_log2, warps = 1 << log2 >> 5, round = RING_THREADS >> log2, each = pairs_of_a_stage(p);
+        struct plane_bytes rows[N];
+        f32 sums[N] = {};
+
+#pragma unroll
+        for (u32 r = 0; r < N; r++) {
+            u32 index = mine + r / 2 * round;
+            rows[r] = places.row(p.n_cols, p.ring.apart ? index + r % 2 * each : 2 * index + r % 2, stage);
+        }
+        form.dot(rows, part, 1u << log2, p.n_cols, sums);
+#pragma unroll
+        for (u32 r = 0; r < N; r += 2) {
+            f32 sum = meet(sums[r], sums[r + 1]);
+            if ((threadIdx.x & 15) == 0)
+                at.sums[((pair + r / 2 * round) * 2 + (threadIdx.x & 31) / 16) * warps + part / 32] = sum;
+        }
+    }
+};
+
+// All stages, one after the other.
+template <u32 F, bool ALONE, typename Form>
+static __device__ __forceinline__ void walk_ring(const struct pairs_params &p, Form &form, const struct ring_places &at, struct ring_state &state,
+                                                 const struct tasks &t)
+{
+    u32 each = pairs_of_a_stage(p), round = RING_THREADS >> p.ring.lanes_log2, slot = 0, parity = 0;
+    extern __shared__ __align__(128) u8 ring_shared[];
+    struct walker<F> w(p, at);
+    constexpr bool ROUNDS = ALONE && Form::in_rounds;
+
+    if (t.first + w.mine >= t.end) // only a block's first stages are refilled, and then every warp has pairs
+        return;
+    form.begin(w.part, 1u << p.ring.lanes_log2, p.n_cols);
+    for (u32 first = t.first; first < t.end; first += each) {
+        u32 pair = first + w.mine;
+        if (pair < t.end) {
+            const u8 *stage = ring_shared + at.stages + slot * p.ring.stage_bytes;
+            wait_for_stage(shared_address(&state.full[slot]), parity);
+            if (ROUNDS && p.ring.rounds == 2 && pair + round < t.end)
+                w.template multiply<ROUNDS ? 4 : 2>(form, stage, pair - t.first);
+            else
+                w.template multiply<2>(form, stage, pair - t.first);
+        }
+        if (first + p.ring.depth * each < t.end) // else nobody waits for it; in the last stage some warps have no work and would be early
+            leave_stage(shared_address(&state.empty[slot]));
+        parity ^= slot + 1 == p.ring.depth;
+        slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
+    }
+}
+
+// A block's pairs; the first `more` blocks have one more. Without a division: the first copy waits for this.
+static __device__ __forceinline__ struct tasks ring_tasks_of(const struct pairs_params &p)
+{
+    struct tasks t;
+    t.first = p.first_pair + p.ring.block_pairs * blockIdx.x + min(blockIdx.x, p.ring.more);
+    t.end = t.first + p.ring.block_pairs + (blockIdx.x < p.ring.more);
+    return t;
+}
+
+// A thread ends each pair. first, inputs: its first one's.
+static __device__ __forceinline__ void end_pairs(const struct pairs_params &p, const struct ring_places &at, const struct ring_state &state,
+                                                 const struct tasks &t, const struct pair &first, const struct pair_inputs &inputs)
+{
+    u32 warps = 1 << p.ring.lanes_log2 >> 5;
+    struct pair r = first;
+    struct pair_inputs in = inputs;
+
+    sync_consumers();
+    f32 factor = p.norm ? state.factor : 1;
+    for (u32 pair = t.first + threadIdx.x; pair < t.end; pair += RING_THREADS) {
+        const f32 *sums = at.sums + (pair - t.first) * 2 * warps;
+        float2 sum = make_float2(0, 0);
+#pragma unroll 2
+        for (u32 w = 0; w < warps; w++) {
+            sum.x += sums[w];
+            sum.y += sums[warps + w];
+        }
+        if (pair >= t.first + RING_THREADS) {
+            r = pair_find(p, pair, p.mode);
+            in = pair_load(p, r, 0, p.mode);
+        }
+        pair_end(p, r, 0, in, make_float2(sum.x * factor, sum.y * factor), p.mode);
+    }
+}
+
+// The last warp, which has the least to multiply.
+static __device__ __forceinline__ void find_factor(const struct pairs_params &p, struct ring_state &state)
+{
+    u32 lane = threadIdx.x & 31;
+    f32 sum = warp_sum(lane < RING_WARPS ? state.squares[lane] : 0);
+
+    if (lane == 0)
+        state.factor = norm_factor(sum, p.n_cols, p.eps);
+}
+
+// The warps that multiply. What a warp has no part in it leaves out: the launch that runs beside this one is the one that all wait for.
+template <u32 F, bool ALONE, typename Form>
+static __device__ __forceinline__ void consume(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
+                                               const struct tasks &t)
+{
+    extern __shared__ __align__(128) u8 ring_shared[];
+    struct eight norm = {};
+    struct pair ends = {}; // what this thread ends
+    struct pair_inputs inputs = {};
+    bool ends_one = t.first + threadIdx.x < t.end, has_rows = n_rows_of(p.step, p.rows) > 0;
+
+    if (p.norm && threadIdx.x < p.n_cols / 8)
+        norm = load_eight(p.norm, threadIdx.x, p.n_cols / 8);
+    if (ends_one) {
+        ends = pair_find(p, t.first + threadIdx.x, p.mode);
+        inputs = pair_load_early(p, ends, 0, p.mode);
+    }
+    __syncthreads(); // the barriers are there
+    wait_before_next();
+    if (ALONE) // not before: its first instructions would stand in the way of the launch before this one, which all wait for
+        let_next_begin();
+    if (!has_rows)
+        return;
+    if (ends_one)
+        pair_load_late(p, ends, 0, inputs, p.mode);
+    Form form(ring_shared, p.n_cols);
+    ready_row<ALONE ? 4 : 1>(p, form, norm, state.squares);
+    if (p.norm && threadIdx.x / 32 == RING_WARPS - 1)
+        find_factor(p, state);
+    walk_ring<F, ALONE>(p, form, at, state, t);
+    end_pairs(p, at, state, t, ends, inputs);
+}
+
+template <u32 F, bool ALONE, typename Form> static __device__ __forceinline__ void gemv_ring(const struct pairs_params &p, u32 row_bytes)
+{
+    extern __shared__ __align__(128) u8 ring_shared[];
+    __shared__ struct ring_state state;
+    struct tasks t = ring_tasks_of(p);
+    struct ring_places at = { (f32 *)(ring_shared + row_bytes), 0 };
+
+    at.stages = (row_bytes + (p.ring.most_pairs * 2 * 4 << p.ring.lanes_log2 >> 5) + 127) / 128 * 128;
+    if (!ALONE)
+        let_next_begin(); // it fills its ring where there is room
+    if (threadIdx.x / 32 == RING_WARPS)
+        produce<F, ALONE, 1>(p, at, state, t);
+    else
+        consume<F, ALONE, Form>(p, at, state, t);
+}
+
+// Rows that do not fit beside a stage: each thread keeps its columns of the row in registers, and a stage is a part of a pair.
+template <u32 F> struct long_row {
+    struct eight x[LONG_PARTS][LONG_EIGHTS];
+
+    // Returns this thread's share of the squares.
+    __device__ __forceinline__ f32 load(const struct pairs_params &p)
+    {
+        u32 n = p.n_cols / 8, each = long_part_eights(p.n_cols);
+        f32 squares = 0;
+
+#pragma unroll
+        for (u32 part = 0; part < LONG_PARTS; part++)
+#pragma unroll
+            for (u32 k = 0; k < LONG_EIGHTS; k++)
+                x[part][k] = load_eight(p.in, part * each + threadIdx.x + k * RING_THREADS, n);
+#pragma unroll
+        for (u32 part = 0; part < LONG_PARTS; part++)
+#pragma unroll
+            for (u32 k = 0; k < LONG_EIGHTS; k++) {
+                u32 i = threadIdx.x + k * RING_THREADS, at = part * each + i;
+                if (i >= each || at >= n) {
+                    x[part][k] = {};
+                    continue;
+                }
+                squares += squares_of(x[part][k]);
+                if (p.norm)
+                    x[part][k] = times(x[part][k], load_eight(p.norm, at, n));
+            }
+        return squares;
+    }
+    __device__ __forceinline__ void dot(u32 n_cols, u32 part, const u8 *stage, f32 (&sums)[2]) const
+    {
+        u32 each = long_part_eights(n_cols), n = min(each, n_cols / 8 - part * each);
+        const uint4 *rows = (const uint4 *)stage + threadIdx.x;
+#pragma unroll
+        for (u32 k = 0; k < LONG_EIGHTS; k++) {
+            if (threadIdx.x + k * RING_THREADS >= n)
+                break;
+            dot_eight<F>(rows[k * RING_THREADS], x[part][k], sums[0]);
+            dot_eight<F>(rows[each + k * RING_THREADS], x[part][k], sums[1]);
+        }
+    }
+};
+
+template <u32 F>
+static __device__ __forceinline__ void walk_long(const struct pairs_params &p, const struct long_row<F> &row, const struct ring_places &at,
+                                                 struct ring_state &state, const struct tasks &t)
+{
+    extern __shared__ __align__(128) u8 ring_shared[];
+    u32 slot = 0, parity = 0;
+
+    for (u32 pair = 0; pair < t.end - t.first; pair++) {
+        f32 sums[2] = {};
+#pragma unroll
+        for (u32 part = 0; part < LONG_PARTS; part++) {
+            wait_for_stage(shared_address(&state.full[slot]), parity);
+            row.dot(p.n_cols, part, ring_shared + at.stages + slot * p.ring.stage_bytes, sums);
+            leave_stage(shared_address(&state.empty[slot]));
+            parity ^= slot + 1 == p.ring.depth;
+            slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
+        }
+        f32 sum = meet(sums[0], sums[1]);
+        if ((threadIdx.x & 15) == 0)
+            at.sums[(pair * 2 + (threadIdx.x & 31) / 16) * RING_WARPS + threadIdx.x / 32] = sum;
+    }
+}
+
+template <u32 F>
+static __device__ __forceinline__ void consume_long(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
+                                                    const struct tasks &t)
+{
+    struct long_row<F> row;
+
+    __syncthreads(); // the barriers are there
+    wait_before_next();
+    let_next_begin();
+    if (n_rows_of(p.step, p.rows) == 0)
+        return;
+    f32 squares = warp_sum(row.load(p));
+    if ((threadIdx.x & 31) == 0)
+        state.squares[threadIdx.x / 32] = squares;
+    sync_consumers();
+    if (p.norm && threadIdx.x / 32 == RING_WARPS - 1)
+        find_factor(p, state);
+    walk_long<F>(p, row, at, state, t);
+    struct pair ends = pair_find(p, min(t.first + threadIdx.x, t.end - 1), p.mode);
+    end_pairs(p, at, state, t, ends, pair_load(p, ends, 0, p.mode));
+}
+
+template <u32 F> static __device__ __forceinline__ void gemv_ring_long(const struct pairs_params &p)
+{
+    extern __shared__ __align__(128) u8 ring_shared[];
+    __shared__ struct ring_state state;
+    struct tasks t = ring_tasks_of(p);
+    struct ring_places at = { (f32 *)ring_shared, (p.ring.most_pairs * 2 * 4 * RING_WARPS + 127) / 128 * 128 };
+
+    if (threadIdx.x / 32 == RING_WARPS)
+        produce<F, true, LONG_PARTS>(p, at, state, { t.first * LONG_PARTS, t.end * LONG_PARTS });
+    else
+        consume_long<F>(p, at, state, t);
+}
+#define GEMV_RING_LONG(name, F)                                                                           \
+    extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, 1)                                    \
+        gemv_ring_long_##name(const __grid_constant__ struct pairs_params p)                              \
+    {                                                                                                     \
+        gemv_ring_long<F>(p);                                                                             \
+    }
+GEMV_RING_LONG(f16, PLANES_F16)
+GEMV_RING_LONG(bf16, PLANES_BF16)
+
+// Two of them share a multiprocessor; `alone`, which does not, has registers for more of a row.
+#define GEMV_RING_ONE(name, F, FORM, ROW_BYTES, ALONE)                                                    \
+    extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, ALONE ? 1 : 2)                        \
+        gemv_ring_##name(const __grid_constant__ struct pairs_params p)                                   \
+    {                                                                                                     \
+        gemv_ring<F, ALONE, FORM<F>>(p, ROW_BYTES);                                                       \
+    }
+#define GEMV_RING(name, F, FORM, ROW_BYTES)                                                               \
+    GEMV_RING_ONE(name, F, FORM, ROW_BYTES, false)                                                        \
+    GEMV_RING_ONE(alone_##name, F, FORM, ROW_BYTES, true)
+#define GEMV_RING_INT8(name, F) GEMV_RING(name, F, form_int8, p.n_cols / 32 * 44)
+GEMV_RING_ONE(wide_q2_k, PLANES_Q2_K, form_wide, p.n_cols / 32 * 44, true)
+GEMV_RING(f16, PLANES_F16, form_16, p.n_cols * 4)
+GEMV_RING(bf16, PLANES_BF16, form_16, p.n_cols * 4)
+GEMV_RING_INT8(q4_0, PLANES_Q4_0)
+GEMV_RING_INT8(q4_1, PLANES_Q4_1)
+GEMV_RING_INT8(q5_0, PLANES_Q5_0)
+GEMV_RING_INT8(q5_1, PLANES_Q5_1)
+GEMV_RING_INT8(q8_0, PLANES_Q8_0)
+GEMV_RING_INT8(q2_k, PLANES_Q2_K)
+GEMV_RING_INT8(q3_k, PLANES_Q3_K)
+GEMV_RING_INT8(q4_k, PLANES_Q4_K)
+GEMV_RING_INT8(q5_k, PLANES_Q5_K)
+GEMV_RING_INT8(q6_k, PLANES_Q6_K)
+GEMV_RING_INT8(iq4_nl, PLANES_IQ4_NL)
+GEMV_RING_INT8(iq4_xs, PLANES_IQ4_XS)
+GEMV_RING_INT8(mxfp4, PLANES_MXFP4)
+#endif

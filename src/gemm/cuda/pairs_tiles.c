@@ -1,0 +1,301 @@
+// pairs_tiles.c - launches of Hopper's kernels for many rows: gemm_hopper, its tiles of bf16 weights, and gemm_rows.
+#include "gemm/cuda/pairs_plan.h"
+
+enum {
+    LEAST_WIDE_COLS = 2048, // for gemm_hopper's tiles of 256 rows
+    LEAST_ROWS_COLS = 1024, // for gemm_rows
+    LEAST_FEW_COLS = 2048,  // for its sizes for few tiles
+    WIDE_PAIRS = 96,
+    GROUP_ROWS = 64,
+    PAUSE_ROWS = 12 // between two tiles of gemm_rows passes as much as 12 weight rows of 4,096 columns take
+};
+
+// gemm_hopper's view of matrix m: pairs lie a row or two apart, the rows of a pair too or as far as gate and up or half a head.
+// A box is some groups of pairs of one matrix, and of one head where these are halves.
+struct view_box {
+    u32 group, n_groups; // pairs of a group: 8, or 4 for gemm_rows
+};
+static bool view_of(const struct pairs_params *params, u32 m, struct view_box box, struct cuda_view *view)
+{
+    const struct planes *w = &params->w[m];
+    u64 row = (u64)params->n_cols * 2, gate = w->quants, up = params->w[1].quants;
+    u32 heads = 1, n_pairs = w->n_rows / 2, head_dim = params->rope.pages.head_dim;
+    bool halves = params->mode == PAIRS_ROPE && params->rope.pairs == ROPE_HALVES;
+    u64 apart = halves ? row * (head_dim / 2) : row, next = halves ? row : 2 * row;
+
+    if (params->mode == PAIRS_GATED) {
+        apart = up > gate ? up - gate : gate - up;
+        next = row;
+        n_pairs = w->n_rows;
+    } else if (params->mode >= PAIRS_ROPE && n_pairs % 32 != 0) {
+        return false;
+    } else if (halves) {
+        heads = w->n_rows / head_dim;
+        n_pairs = head_dim / 2;
+        if (n_pairs % 32 != 0 || params->rope.n_dims != head_dim)
+            return false;
+    }
+    if (w->n_rows % 16 != 0 || apart >> 40 != 0 || apart % 16 != 0)
+        return false;
+    *view = (struct cuda_view){ .at = params->mode == PAIRS_GATED && up < gate ? up : gate,
+                                .dims = { params->n_cols, box.group, 2, n_pairs / box.group, heads },
+                                .strides = { next, apart, box.group * next, row * w->n_rows / heads },
+                                .box = { 64, box.group, 2, box.n_groups, 1 } };
+    return true;
+}
+
+static const struct view_box groups_of_eight = { 8, 4 };
+
+static bool plan_tiles(const struct cuda_plan *p, const struct pairs_params *params, u32 m, struct view_box box,
+                       struct tiles_params *tiles)
+{
+    struct cuda_view view;
+    bool halves = params->rope.pages.k_format == KV_F16 && params->rope.pages.v_format == KV_F16;
+
+    if (p->device.capability < 90 || params->w[m].format != PLANES_BF16 || (params->mode == PAIRS_ROPE && !halves) ||
+        (params->mode == PAIRS_GATED && params->w[1 - m].format != PLANES_BF16))
+        return false;
+    m = params->mode == PAIRS_GATED ? 0 : m; // both lie in one view
+    tiles->swapped = params->mode == PAIRS_GATED && params->w[1].quants < params->w[0].quants;
+    if (!view_of(params, m, box, &view) || !cuda_has_kernel(p, "gemm_tiles_8") || !cuda_view_encode(p, &view, &tiles->w[m]))
+        return false;
+    tiles->eights[m] = (u32)view.dims[3];
+    return true;
+}
+
+bool pairs_fit_tiles(const struct cuda_plan *p, const struct pairs_params *params, u32 m)
+{
+    struct tiles_params tiles;
+
+    return plan_tiles(p, params, m, groups_of_eight, &tiles);
+}
+
+bool pairs_has_hopper(const struct cuda_plan *p, u32 tile_rows, u32 format)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile_rows, pairs_format_name(format));
+    return p->device.capability >= 90 && cuda_has_kernel(p, name);
+}
+
+// gemm_hopper's tiles: rows of activations, and warpgroups of GROUP_ROWS rows of weights.
+struct hopper_tile {
+    u32 rows, groups;
+    bool weights; // go through shared memory
+};
+
+// Where gemm_hopper's blocks leave their sums of shared tiles: zero between launches, as counters are.
+static void take_partial(struct cuda_plan *p, struct pairs_params *params, struct hopper_tile tile)
+{
+    u64 bytes = (u64)p->device.n_sms * tile.rows * tile.groups * GROUP_ROWS * 4;
+
+    p->counters_bytes = bytes > p->counters_bytes ? bytes : p->counters_bytes;
+    params->partial = p->counters_at;
+}
+
+static struct cuda_shape hopper_shape(const struct cuda_plan *p, struct hopper_tile tile)
+{
+    bool few = tile.weights && tile.rows <= 64;
+    u32 stage = (tile.weights ? tile.groups * GROUP_ROWS * 128 : 0) + tile.rows * 128,
+        fit = (tile.weights ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage,
+        most = tile.weights ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES, n_stages = fit < most ? fit : most;
+
+    return (struct cuda_shape){ { p->device.n_sms, 1, 1 },
+                                few ? HOPPER_FEW_THREADS(tile.groups) : HOPPER_THREADS(tile.groups),
+                                n_stages * (stage + 16) + 64 }; // and their barriers, and the walk
+}
+
+// Of rows of activations in a tile: 256, but where columns are few and tiles not shared, and for q, k and v in few tiles, since these end
+// slowly. tokens/s of a prompt of 2,048 with 256 everywhere, by this choice, and with 128 for every product of few tiles: TinyLlama 148,500,
+// 155,100, 145,500; SmolLM 290,500, 326,500, 326,000.
+static u32 hopper_rows(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    u32 wide = divide_up(params->n_pairs, MANY_PAIRS) * divide_up(max_rows, 256);
+    bool narrow = params->n_cols < LEAST_WIDE_COLS || (params->mode >= PAIRS_ROPE && wide < 2 * p->device.n_sms);
+
+    return max_rows <= 32 ? 32 : max_rows <= 64 ? 64 : max_rows <= 128 || narrow ? 128 : 256;
+}
+
+static void hand_over_gated(struct cuda_plan *p, struct pairs_params *params)
+{
+    if (params->mode == PAIRS_GATED)
+        params->next = pairs_hand_over(p, params->out[0], KNOWS_TILES);
+}
+
+bool pairs_launch_hopper(struct cuda_plan *p, const struct pairs_params *params, struct part part)
+{
+    struct pairs_params own = *params;
+    char name[32];
+    struct hopper_tile tile = { .rows = hopper_rows(p, params, part.max_rows), .groups = 2 };
+
+    if (!pairs_has_hopper(p, tile.rows, part.format))
+        return false;
+    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile.rows, pairs_format_name(part.format));
+    take_partial(p, &own, tile);
+    hand_over_gated(p, &own);
+    cuda_launch_add(p, name, hopper_shape(p, tile), &own, sizeof own);
+    return true;
+}
+
+// Do so many tiles make one or two turns that leave few multiprocessors idle?
+static bool fills(const struct cuda_plan *p, u32 n_tiles)
+{
+    u32 turns = divide_up(n_tiles, p->device.n_sms), slots = turns * p->device.n_sms;
+    return turns <= 2 && (slots - n_tiles) * 100 <= p->device.n_sms * 15;
+}
+
+// Of rows of activations in a tile: all, to 128; then 256, but for products that make few such tiles. Three warpgroups where that makes
+// whole turns; one where there are 64 rows and so few tiles of two that blocks would share them by threes.
+static struct hopper_tile tile_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    struct hopper_tile t = { .rows = 8, .groups = 2, .weights = true };
+    u32 n_row_tiles = divide_up(max_rows, 128), narrow = divide_up(params->n_pairs, MANY_PAIRS) * n_row_tiles;
+
+    while (t.rows < max_rows && t.rows < (2 * narrow <= 3 * p->device.n_sms ? 128 : 256))
+        t.rows *= 2;
+    if (t.rows >= 128 && !fills(p, narrow) && fills(p, divide_up(params->n_pairs, WIDE_PAIRS) * n_row_tiles))
+        return (struct hopper_tile){ .rows = 128, .groups = 3, .weights = true };
+    if (t.rows == 64 && 2 * narrow <= p->device.n_sms)
+        t.groups = 1;
+    return t;
+}
+
+static void plan_views(const struct cuda_plan *p, const struct pairs_params *params, struct view_box box,
+                       struct tiles_params *tiles)
+{
+    for (u32 m = 0; m < 3; m++)
+        if (params->w[m].quants && !(params->mode == PAIRS_GATED && m > 0))
+            plan_tiles(p, params, m, box, tiles);
+}
+
+// gemm_rows' tiles: rows and weight rows of a block. weights 0: none.
+struct rows_tile {
+    u32 rows, weights;
+    bool split; // its columns are, between a cluster's blocks; else these have neighbouring rows
+};
+
+static u32 rows_tiles(const struct pairs_params *params, u32 max_rows, struct rows_tile tile)
+{
+    return divide_up(2 * params->n_pairs, tile.weights) * divide_up(max_rows, tile.split ? tile.rows : ROWS_CLUSTER * tile.rows);
+}
+
+static struct cuda_shape rows_shape(struct rows_tile tile, u32 n_clusters)
+{
+    u32 stage = (tile.rows + tile.weights) * 128, n_stages = HOPPER_TILES_ROOM / stage;
+    return (struct cuda_shape){ { n_clusters * ROWS_CLUSTER, 1, 1 },
+                                ROWS_THREADS(tile.rows, tile.split),
+                                n_stages * (stage + 16) + 64 };
+}
+
+static u32 rows_turns(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows, struct rows_tile tile)
+{
+    return divide_up(rows_tiles(params, max_rows, tile), p->device.n_sms / ROWS_CLUSTER);
+}
+
+// Where there are few tiles: the first of these sizes whose tiles give most clusters one. us by these and without them: 128 rows of
+// 6,144 x 4,096 16.4 and 23.7, of 4,096 x 4,096 12.0 and 16.3, of 11,008 x 4,096 26.3 and 32.8; 256 of 4,096 x 4,096 16.9 and 20.4, of
+// 6,144 x 4,096 22.0 and 26.8. For 64 rows half of a couple multiplies for nothing, which takes no time where gemm_hopper's tiles would be
+// shared by all blocks. For 128 rows and many weight rows several turns of low tiles, if these are whole:
+// 128,256 x 4,096 299 and 306, 22,016 x 4,096 49.7 and 53.6.
+static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    static const struct rows_tile tiles[] = { { 128, 64, true }, { 128, 96, true }, { 128, 128, true }, { 128, 96, false },
+                                              { 64, 64, true },  { 64, 96, true },  { 64, 168, false }, { 64, 192, false } };
+    u32 n_clusters = p->device.n_sms / ROWS_CLUSTER;
+
+    for (u32 i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        struct rows_tile tile = tiles[i];
+        u32 n = rows_tiles(params, max_rows, tile), slots = rows_turns(p, params, max_rows, tile) * n_clusters;
+        bool one = n <= n_clusters && n * 3 >= n_clusters * 2 && (max_rows > 64 || tile.rows == 64),
+             whole = tile.rows == 64 && !tile.split && max_rows > 64 && max_rows <= READY_ROWS && n * 20 >= slots * 19;
+        if (one || whole)
+            return tile;
+    }
+    return (struct rows_tile){ 0 };
+}
+
+// Else those whose turns end first. None where gemm_hopper's tiles are better: two fifths of the turns would be idle.
+static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    static const u32 weights[] = { 192, 176, 168, 128 };
+    u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, READY_ROWS);
+    struct rows_tile best = { 0 };
+    u32 least = ~0u;
+
+    for (u32 i = 0; i < sizeof weights / sizeof *weights; i++) {
+        struct rows_tile tile = { READY_ROWS, weights[i], false };
+        u32 turns = rows_turns(p, params, max_rows, tile), time = turns * (tile.weights + PAUSE_ROWS);
+        if (time >= least)
+            continue;
+        least = time;
+        best = 5 * work >= (u64)3 * turns * tile.weights * p->device.n_sms ? tile : (struct rows_tile){ 0 };
+    }
+    return best;
+}
+
+// gemm_rows wants outputs that lie so that a thread can store four at a time.
+static bool fits_rows(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    u64 places = params->out[0] | params->add | params->bias[0];
+
+    return max_rows > 32 && params->n_cols >= LEAST_ROWS_COLS && params->mode <= PAIRS_GATED && params->out_stride[0] % 4 == 0 &&
+           places % 16 == 0 && cuda_has_kernel(p, "gemm_rows_128");
+}
+
+static void launch_rows(struct cuda_plan *p, const struct pairs_params *params, struct rows_tile tile, u32 n_clusters,
+                        const char *name)
+{
+    struct tiles_params tiles = { .pairs = *params };
+
+    plan_views(p, params, (struct view_box){ 4, tile.weights / 8 / ROWS_BOXES(tile.weights) }, &tiles);
+    hand_over_gated(p, &tiles.pairs);
+    cuda_launch_add(p, name, rows_shape(tile, n_clusters), &tiles, sizeof tiles);
+}
+
+static bool launch_few_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    bool fits = params->mode == PAIRS_PLAIN && params->n_cols >= LEAST_FEW_COLS;
+    struct rows_tile tile = fits ? few_tiles_of(p, params, max_rows) : (struct rows_tile){ 0 };
+    u32 n_clusters = p->device.n_sms / ROWS_CLUSTER, n;
+    char name[48];
+
+    if (tile.weights == 0)
+        return false;
+    n = rows_tiles(params, max_rows, tile);
+    snprintf(name, sizeof name, "gemm_rows_%s%ux%u", tile.split ? "split_" : "", tile.rows, tile.weights);
+    launch_rows(p, params, tile, n < n_clusters ? n : n_clusters, name);
+    return true;
+}
+
+static bool launch_many_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    struct rows_tile tile = max_rows > READY_ROWS ? many_tiles_of(p, params, max_rows) : (struct rows_tile){ 0 };
+    char name[48];
+
+    if (tile.weights == 0)
+        return false;
+    snprintf(name, sizeof name, "gemm_rows_%s%s%u", params->mode == PAIRS_GATED ? "gated_" : "",
+             rows_turns(p, params, max_rows, tile) > 1 ? "turns_" : "", tile.weights);
+    launch_rows(p, params, tile, p->device.n_sms / ROWS_CLUSTER, name);
+    return true;
+}
+
+static bool launch_rows_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+{
+    return fits_rows(p, params, max_rows) && (launch_few_tiles(p, params, max_rows) || launch_many_tiles(p, params, max_rows));
+}
+
+void pairs_launch_tiles(struct cuda_plan *p, struct pairs_params *params, struct part part)
+{
+    struct tiles_params tiles = { .pairs = *params };
+    struct hopper_tile tile = tile_of(p, params, part.max_rows);
+    char name[32];
+
+    if (launch_rows_tiles(p, params, part.max_rows))
+        return;
+    plan_views(p, params, groups_of_eight, &tiles);
+    snprintf(name, sizeof name, "gemm_tiles_%u%s", tile.rows, tile.groups == 3 ? "_wide" : tile.groups == 1 ? "_half" : "");
+    take_partial(p, &tiles.pairs, tile);
+    hand_over_gated(p, &tiles.pairs);
+    cuda_launch_add(p, name, hopper_shape(p, tile), &tiles, sizeof tiles);
+}

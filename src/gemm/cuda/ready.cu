@@ -1,0 +1,236 @@
+// ready.cu - makes rows of activations ready for the tensor cores: norm where asked for, bf16, in the order of fragments.cuh.
+//
+// For the kernels that pass them through shared memory: in tiles [128 rows][64 columns], 16-byte words swizzled within 8 rows, so that
+// a tile is copied as it lies. For the one that reads them from the L2 cache: in tiles of eight rows, one lane's words side by side.
+// Columns beyond the end, and rows of a tile of eight beyond the step's, are zero. For gemm_ring: as int8 with a scale for each 32; there,
+// rows beyond the step's hold anything.
+#include "gemm/cuda/fragments.cuh"
+#include "gemm/cuda/pairs.h"
+#include "gemm/cuda/row_int8.cuh"
+
+enum { READY_THREADS = 256 };
+
+static __device__ __forceinline__ f32 number(const struct ready_params &p, u32 row, u32 column, f32 factor)
+{
+    if (column >= p.n_cols)
+        return 0;
+    f32 v = p.in[(u64)row * p.n_cols + column] * factor;
+    return p.norm ? v * p.norm[column] : v;
+}
+
+// Two numbers that lie side by side in a fragment: of lane t, step s, low (k = 2 t) or high (k = 2 t + 8).
+static __device__ __forceinline__ u32 word(const struct ready_params &p, u32 row, u32 super, u32 t, u32 s, u32 high, f32 factor)
+{
+    u32 column = super * 128 + t * 32 + s % 2 * 16 + s / 2 * 4 + high;
+    return two_bf16(number(p, row, column, factor), number(p, row, column + 2, factor));
+}
+
+// A step's four words of lanes 0..3 for low k, or for high k.
+static __device__ __forceinline__ uint4 four_words(const struct ready_params &p, u32 row, u32 super, u32 s, u32 high, f32 factor)
+{
+    return make_uint4(word(p, row, super, 0, s, high, factor), word(p, row, super, 1, s, high, factor),
+                      word(p, row, super, 2, s, high, factor), word(p, row, super, 3, s, high, factor));
+}
+
+// The same for both, from four 16-byte loads.
+static __device__ __forceinline__ void step_words(const struct ready_params &p, u32 row, u32 column, f32 factor, uint4 (&to)[2])
+{
+    u32 low[4], high[4];
+#pragma unroll
+    for (u32 t = 0; t < 4; t++) {
+        float4 v = *(const float4 *)(p.in + (u64)row * p.n_cols + column + t * 32), n = make_float4(1, 1, 1, 1);
+        if (p.norm)
+            n = *(const float4 *)(p.norm + column + t * 32);
+        low[t] = two_bf16(v.x * factor * n.x, v.z * factor * n.z);
+        high[t] = two_bf16(v.y * factor * n.y, v.w * factor * n.w);
+    }
+    to[0] = make_uint4(low[0], low[1], low[2], low[3]);
+    to[1] = make_uint4(high[0], high[1], high[2], high[3]);
+}
+
+static __device__ __forceinline__ void put_row(const struct ready_params &p, u32 row, f32 factor)
+{
+    u64 chunk = (u64)(row / READY_ROWS) * (p.ready_cols / 64);
+    bool whole = p.n_cols % 128 == 0;
+
+    for (u32 i = threadIdx.x; i < p.ready_cols / 16; i += READY_THREADS) { // a step: 16 columns, two 16-byte words
+        u32 super = i / 8, s = i % 8, at = s % 4 * 2;
+        uint4 words[2];
+        if (whole) {
+            step_words(p, row, super * 128 + s % 2 * 16 + s / 2 * 4, factor, words);
+        } else {
+            words[0] = four_words(p, row, super, s, 0, factor);
+            words[1] = four_words(p, row, super, s, 1, factor);
+        }
+        uint4 *out = (uint4 *)p.out + ((chunk + i / 4) * READY_ROWS + row % READY_ROWS) * 8;
+        out[at ^ row % 8] = words[0];
+        out[(at + 1) ^ row % 8] = words[1];
+    }
+}
+
+static __device__ __forceinline__ void put_tiled(const struct ready_params &p, u32 row, f32 factor, bool exists)
+{
+    u32 n_supers = p.ready_cols / 128;
+    u32 *out = (u32 *)p.out + (u64)(row / 8) * n_supers * 512; // 2 KB for 8 rows and 128 columns
+
+    for (u32 i = threadIdx.x; i < p.ready_cols / 2; i += READY_THREADS) {
+        u32 super = i / 64, t = i / 16 % 4, quarter = i / 4 % 4, c = i % 4;
+        u32 v = exists ? word(p, row, super, t, 2 * quarter + c / 2, c % 2, factor) : 0;
+        out[super * 512 + quarter * 128 + (row % 8 * 4 + t) * 4 + c] = v;
+    }
+}
+
+static __device__ __forceinline__ f32 sum_of_squares(const f32 *in, u32 n)
+{
+    f32 sum = 0;
+
+    if (n % 4 != 0) {
+        for (u32 i = threadIdx.x; i < n; i += blockDim.x)
+            sum += in[i] * in[i];
+        return sum;
+    }
+    for (u32 i = threadIdx.x * 4; i < n; i += blockDim.x * 4) {
+        float4 v = *(const float4 *)(in + i);
+        sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    }
+    return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(READY_THREADS) ready_rows(const __grid_constant__ struct ready_params p)
+{
+    __shared__ f32 room[33];
+    u32 row = blockIdx.x, n_rows = n_rows_of(p.step, p.rows);
+    f32 factor = 1, squares = 0;
+
+    wait_for_inputs();
+    if (row >= (p.tiled ? (n_rows + 7) / 8 * 8 : n_rows))
+        return;
+    if (p.norm && row < n_rows) {
+        squares = sum_of_squares(p.in + (u64)row * p.n_cols, p.n_cols);
+        factor = norm_factor(block_sum(squares, room), p.n_cols, p.eps);
+    }
+    if (p.tiled)
+        put_tiled(p, row, factor, row < n_rows);
+    else
+        put_row(p, row, factor);
+}
+
+static __device__ __forceinline__ struct eight times(const struct eight &v, f32 f)
+{
+    return { make_float4(v.a.x * f, v.a.y * f, v.a.z * f, v.a.w * f), make_float4(v.b.x * f, v.b.y * f, v.b.z * f, v.b.w * f) };
+}
+
+// All lanes of a warp call it.
+static __device__ __forceinline__ void put_eight(const struct ready_params &p, u32 row, u32 i, const struct eight &v, const struct eight &norm)
+{
+    const f32 numbers[8] = { v.a.x * norm.a.x, v.a.y * norm.a.y, v.a.z * norm.a.z, v.a.w * norm.a.w,
+                             v.b.x * norm.b.x, v.b.y * norm.b.y, v.b.z * norm.b.z, v.b.w * norm.b.w };
+    struct int8_eight e = to_int8(numbers);
+
+    if (i < p.n_cols / 8)
+        put_int8(ready_int8_tile(p.out, row, p.n_cols), row, i, e);
+}
+
+// n_cols is a multiple of 32. Blocks share a row that has no norm.
+extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(const __grid_constant__ struct ready_params p)
+{
+    __shared__ f32 room[33];
+    u32 row = blockIdx.x, n = p.n_cols / 8, end = (n + 31) / 32 * 32, first = blockIdx.y * READY_INT8_THREADS + threadIdx.x;
+    const f32 *in = p.in + (u64)row * p.n_cols;
+    struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
+    f32 factor = 1;
+    bool exists = row < n_rows_of(p.step, p.rows);
+
+    if (p.norm)
+        norm = load_eight(p.norm, first, n);
+    wait_for_inputs();
+    if (!exists)
+        return;
+    struct eight v = load_eight(in, first, n);
+    if (p.norm) {
+        f32 squares = first < n ? squares_of(v) : 0;
+        for (u32 i = first + READY_INT8_THREADS; i < n; i += READY_INT8_THREADS)
+            squares += squares_of(load_eight(in, i, n));
+        factor = norm_factor(block_sum(squares, room), p.n_cols, p.eps);
+    }
+    for (u32 i = first; i < end; i += READY_INT8_THREADS * gridDim.y) { // the same turns for a whole warp
+        if (i != first) {
+            v = load_eight(in, i, n);
+            norm = p.norm ? load_eight(p.norm, i, n) : norm;
+        }
+        put_eight(p, row, i, times(v, factor), norm);
+    }
+}
+
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+#define PART_BLOCKS 16
+#else
+#define PART_BLOCKS 12 // a multiprocessor holds fewer threads
+#endif
+// The same in small blocks with few registers, for up to eight rows. They have room beside a block of gemm_ring, so that they wait for their
+// inputs where they will run and keep none of the next product's blocks from its place. A row's blocks do not know the norm's factor: they
+// leave a sum of squares for each 32 columns, and gemm_ring multiplies its sums by the factor. Where the command before is gemm_ring too, it
+// makes such rows itself, with the same bits (ready_next.cuh). (Of 16 rows and more the launch above is the faster one.)
+extern "C" __global__ void __launch_bounds__(READY_PART_THREADS, PART_BLOCKS) ready_int8_part(const __grid_constant__ struct ready_params p)
+{
+    u32 row = blockIdx.x, n = p.n_cols / 8, i = blockIdx.y * READY_PART_THREADS + threadIdx.x;
+    struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
+    bool exists = row < n_rows_of(p.step, p.rows);
+
+    if (p.norm)
+        norm = load_eight(p.norm, i, n);
+    wait_for_inputs();
+    if (!exists)
+        return;
+    struct eight v = load_eight(p.in + (u64)row * p.n_cols, i, n);
+    put_eight(p, row, i, v, norm);
+    if (!p.norm)
+        return;
+    f32 a = squares_of_four(v.a), b = squares_of_four(v.b);
+    a += __shfl_xor_sync(~0u, a, 2);
+    b += __shfl_xor_sync(~0u, b, 2);
+    f32 squares = a + b;
+    squares += __shfl_xor_sync(~0u, squares, 1);
+    if (i < n && i % 4 == 0)
+        p.squares[i / 4 * 8 + row] = squares;
+}
+
+// For gemm_hopper's tiles of plain weights: tiles of READY_ROWS, as above, with the columns in their own order. n_cols is a multiple of 8.
+static __device__ __forceinline__ void put_bf16(const struct ready_params &p, u32 row, u32 i, const struct eight &v, const struct eight &norm)
+{
+    uint4 *out = (uint4 *)p.out + ((u64)(row / READY_ROWS) * (p.ready_cols / 64) * READY_ROWS + row % READY_ROWS) * 8;
+    uint4 words = make_uint4(two_bf16(v.a.x * norm.a.x, v.a.y * norm.a.y), two_bf16(v.a.z * norm.a.z, v.a.w * norm.a.w),
+                             two_bf16(v.b.x * norm.b.x, v.b.y * norm.b.y), two_bf16(v.b.z * norm.b.z, v.b.w * norm.b.w));
+    out[(u64)(i / 8) * READY_ROWS * 8 + (i % 8 ^ row % 8)] = i * 8 < p.n_cols ? words : make_uint4(0, 0, 0, 0);
+}
+
+// Blocks take rows in turn, each with the next one's first columns on their way.
+extern "C" __global__ void __launch_bounds__(READY_BF16_THREADS) ready_bf16(const __grid_constant__ struct ready_params p)
+{
+    __shared__ f32 room[33];
+    u32 row = blockIdx.x, n = p.n_cols / 8, first = blockIdx.y * READY_BF16_THREADS + threadIdx.x, n_rows = n_rows_of(p.step, p.rows);
+    struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } }, next;
+
+    if (p.norm)
+        norm = load_eight(p.norm, first, n);
+    wait_for_inputs();
+    if (row < n_rows)
+        next = load_eight(p.in + (u64)row * p.n_cols, first, n);
+    for (; row < n_rows; row += gridDim.x) {
+        const f32 *in = p.in + (u64)row * p.n_cols;
+        struct eight v = next;
+        f32 factor = 1;
+        if (row + gridDim.x < n_rows)
+            next = load_eight(in + (u64)gridDim.x * p.n_cols, first, n);
+        if (p.norm) {
+            f32 squares = first < n ? squares_of(v) : 0;
+            for (u32 i = first + READY_BF16_THREADS; i < n; i += READY_BF16_THREADS)
+                squares += squares_of(load_eight(in, i, n));
+            factor = norm_factor(block_sum(squares, room), p.n_cols, p.eps);
+        }
+        if (first < p.ready_cols / 8)
+            put_bf16(p, row, first, v, times(norm, factor));
+        for (u32 i = first + READY_BF16_THREADS * gridDim.y; i < p.ready_cols / 8; i += READY_BF16_THREADS * gridDim.y)
+            put_bf16(p, row, i, load_eight(in, i, n), p.norm ? times(load_eight(p.norm, i, n), factor) : norm);
+    }
+}

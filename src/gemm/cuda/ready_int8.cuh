@@ -1,0 +1,116 @@
+// ready_int8.cuh - rows of activations as int8 with a scale for each 32 columns: how they become so, and where gemm_ring wants them.
+//
+// ready.cu makes them of any rows; an operation whose result is the next one's activations does so itself, with the same bits.
+#pragma once
+#include "base/lang.h"
+#include "gemm/cuda/ready.h"
+
+static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
+{
+    return (u32)(a & 255) | (u32)(b & 255) << 8 | (u32)(c & 255) << 16 | (u32)d << 24;
+}
+
+// Eight of 32 numbers, as int8. sum: of the half of the 32 that they belong to; other: of the other half.
+struct int8_eight {
+    uint2 words;
+    f32 scale;
+    int sum, other;
+};
+
+// Of 32 numbers with this highest absolute value.
+static __device__ __forceinline__ f32 int8_inverse(f32 top)
+{
+    f32 inverse = 0; // without the branches of a division
+
+    if (top > 1e-36f)
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(top * (1 / 127.0f)));
+    return inverse;
+}
+static __device__ __forceinline__ f32 int8_scale(f32 top)
+{
+    return top < 3e38f ? top * (1 / 127.0f) : __int_as_float(0x7fc00000);
+}
+
+// The highest absolute value, or infinity if there is a NaN.
+static __device__ __forceinline__ f32 int8_top(const f32 (&v)[8])
+{
+    f32 top = 0, all = 0;
+
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) {
+        top = fmaxf(top, fabsf(v[i]));
+        all += fabsf(v[i]);
+    }
+    return all < 3e38f ? top : __int_as_float(0x7f800000);
+}
+static __device__ __forceinline__ uint2 int8_words(const f32 (&v)[8], f32 inverse)
+{
+    int q[8];
+#pragma unroll
+    for (u32 i = 0; i < 8; i++)
+        q[i] = __float2int_rn(v[i] * inverse);
+    return make_uint2(pack_bytes(q[0], q[1], q[2], q[3]), pack_bytes(q[4], q[5], q[6], q[7]));
+}
+static __device__ __forceinline__ int int8_sum(u32 word, int sum)
+{
+    return __dp4a((int)word, 0x01010101, sum);
+}
+
+// Four neighbouring threads hold a block of 32; all lanes of a warp take part. A block with a NaN or infinity gets the scale NaN.
+static __device__ __forceinline__ struct int8_eight to_int8(const f32 (&v)[8])
+{
+    f32 top = int8_top(v);
+    struct int8_eight e;
+
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+    e.scale = int8_scale(top);
+    e.words = int8_words(v, int8_inverse(top));
+    e.sum = int8_sum(e.words.x, int8_sum(e.words.y, 0));
+    e.sum += __shfl_xor_sync(~0u, e.sum, 1);
+    e.other = __shfl_xor_sync(~0u, e.sum, 2);
+    return e;
+}
+
+// The eight rows to which a row belongs.
+static __device__ __forceinline__ u8 *ready_int8_tile(u8 *ready, u32 row, u32 n_cols)
+{
+    return ready + (u64)(row / 8) * (n_cols / 32) * READY_INT8_BYTES;
+}
+
+// Two bits of a scale are zero: gemm_ring counts on it. sums: of the first half, and of the second in the upper 16 bits.
+static __device__ __forceinline__ void put_int8_scale(u8 *block, u32 row, f32 scale, u32 sums)
+{
+    *(uint2 *)(block + 256 + row % 8 * 8) = make_uint2(__float_as_uint(scale) & ~3u, sums);
+}
+
+// Columns 8 at .. 8 at + 7.
+static __device__ __forceinline__ void put_int8(u8 *tile, u32 row, u32 at, const struct int8_eight &e)
+{
+    u8 *block = tile + (u64)(at / 4) * READY_INT8_BYTES;
+    u32 part = at % 4, *to = (u32 *)block + (row % 8 * 4 + part % 2 * 2) * 2 + part / 2;
+
+    to[0] = e.words.x;
+    to[2] = e.words.y;
+    if (part == 0)
+        put_int8_scale(block, row, e.scale, (u32)(e.sum & 0xffff) | (u32)e.other << 16);
+}
+
+// A warp has 32 columns of a row, from a multiple of 32 on, one a lane: the same bits in fewer instructions.
+static __device__ __forceinline__ void put_int8_warp(u8 *tile, u32 row, u32 column, f32 v)
+{
+    u32 lane = threadIdx.x & 31;
+    f32 top = __uint_as_float(min(__reduce_max_sync(~0u, __float_as_uint(v) & 0x7fffffff), 0x7f800000)); // infinity for a NaN too
+    int q = __float2int_rn(v * int8_inverse(top)), low = __reduce_add_sync(~0u, lane < 16 ? q : 0), all = __reduce_add_sync(~0u, q);
+    u8 *block = tile + (u64)(column / 32) * READY_INT8_BYTES;
+
+    block[(row % 8 * 4 + lane % 16 / 4) * 8 + lane / 16 * 4 + lane % 4] = (u8)q;
+    if (lane == 0)
+        put_int8_scale(block, row, int8_scale(top), (u32)(low & 0xffff) | (u32)(all - low) << 16);
+}
+
+// The sum of four squares. Sums of 32 are made of it alike everywhere: columns c and c + 16 on, then neighbours, then their neighbours.
+static __device__ __forceinline__ f32 squares_of_four(const float4 &v)
+{
+    return __fmaf_rn(v.x, v.x, __fmul_rn(v.y, v.y)) + __fmaf_rn(v.z, v.z, __fmul_rn(v.w, v.w));
+}

@@ -1,0 +1,199 @@
+// shared_tiles.cuh - gemm_hopper's tiles dealt among its blocks: which block takes what, and how the sums of a tile that several share meet
+// in memory that is zero before.
+#pragma once
+#include "gemm/cuda/pairs.h"
+#include "gemm/cuda/wgmma.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
+
+enum { STEP_COLUMNS = 128, LEAST_STEPS = 4, LEAST_SHARED = 16 };
+
+struct share { // of a tile: steps begin .. end - 1
+    u32 tile, begin, end;
+};
+
+// What the blocks compute; in shared memory, since it is seldom read. Tile by tile, all blocks in turn, neighbours with the same weights,
+// so that these are read from memory once; then a block's share of the tiles that are left over, whose steps are dealt evenly; those
+// who share a tile meet. With few rows, where no whole number of blocks can share a tile, the last turn is dealt with them: then no more
+// than two blocks share one, and the block that ends it comes to it last, the other first. Which block takes what depends on the number of
+// rows and blocks alone, and so do the sums.
+struct walk {
+    u32 n_rows, n_row_tiles, n_steps;
+    u32 whole;              // tiles that are not shared
+    u32 n_units, n_sharers; // steps of the others, and blocks among which they are dealt
+    u32 alike;              // each of those blocks has one share
+
+    __device__ __forceinline__ u32 first_unit(u32 block) const
+    {
+        return block < n_sharers ? block * n_units / n_sharers : n_units;
+    }
+    __device__ __forceinline__ u32 block_of(u32 at) const
+    {
+        return ((at + 1) * n_sharers - 1) / n_units;
+    }
+    template <class K> __device__ __forceinline__ u32 first_pair(const struct share &s) const
+    {
+        return s.tile / n_row_tiles * K::pairs;
+    }
+    template <class K> __device__ __forceinline__ u32 first_row(const struct share &s) const
+    {
+        return s.tile % n_row_tiles * K::ROWS;
+    }
+    // A block's first share, and the one after a share. false: there is none.
+    __device__ __forceinline__ bool first(struct share &s) const
+    {
+        return whole_tile(blockIdx.x, s);
+    }
+    __device__ __forceinline__ bool next(struct share &s) const
+    {
+        return s.tile < whole ? whole_tile(s.tile + gridDim.x, s) : steps_from((s.tile - whole) * n_steps + s.end, s);
+    }
+    __device__ __forceinline__ bool whole_tile(u32 tile, struct share &s) const
+    {
+        if (tile >= whole)
+            return steps_from(first_unit(blockIdx.x), s);
+        s = { tile, 0, n_steps };
+        return true;
+    }
+    __device__ __forceinline__ bool steps_from(u32 unit, struct share &s) const
+    {
+        u32 end = first_unit(blockIdx.x + 1), begin = unit % n_steps;
+        if (unit >= end)
+            return false;
+        s = { whole + unit / n_steps, begin, min(n_steps, begin + end - unit) };
+        return true;
+    }
+};
+
+// As many blocks a tile as there are, if that leaves few idle; else all, whose shares then begin anywhere. Where a tile has few steps,
+// meeting takes longer than they do.
+static __device__ __forceinline__ u32 sharers(u32 rest, u32 n_steps, u32 full)
+{
+    if (n_steps < LEAST_SHARED)
+        return rest;
+    u32 each = min(min(gridDim.x / rest, n_steps / LEAST_STEPS), HOPPER_MOST_SHARERS / 2), n = each * rest;
+    bool idle = n * 100 < gridDim.x * full, short_of_steps = each < gridDim.x / rest;
+
+    return idle && !short_of_steps ? gridDim.x : max(rest, n);
+}
+
+template <class K> static __device__ __forceinline__ struct walk walk_of(const struct pairs_params &p)
+{
+    struct walk w;
+
+    w.n_rows = n_rows_of(p.step, p.rows);
+    w.n_row_tiles = (w.n_rows + K::ROWS - 1) / K::ROWS;
+    w.n_steps = p.ready_cols / STEP_COLUMNS;
+    u32 n_tiles = w.n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs), rest = n_tiles % gridDim.x;
+    if (rest * 16 >= gridDim.x * 15)
+        rest = 0;
+    w.n_sharers = rest ? sharers(rest, w.n_steps, K::full) : 1;
+    w.alike = rest && w.n_sharers % rest == 0;
+    if (K::FEW && rest && !w.alike && n_tiles > gridDim.x)
+        rest += gridDim.x;
+    w.whole = n_tiles - rest;
+    w.n_units = rest * w.n_steps;
+    return w;
+}
+
+// Sums that other blocks wait for go to memory that is zero before. A sum of zero goes as -0, whose bits are not zero: so each word says
+// itself that it is there, and nobody waits for a sign behind the sums.
+static __device__ __forceinline__ f32 no_zero(f32 v)
+{
+    return v == 0 ? -0.0f : v;
+}
+static __device__ __forceinline__ bool is_there(float4 v)
+{
+    return __float_as_uint(v.x) && __float_as_uint(v.y) && __float_as_uint(v.z) && __float_as_uint(v.w);
+}
+static __device__ __forceinline__ float4 load_sums(const float4 *at)
+{
+    float4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(at)
+                 : "memory");
+    return v;
+}
+
+// The blocks that share a tile. Each ends a part of its rows where it has no other share; else the first ends all. They wait for each
+// other, which ends only because all run at once: pairs_tiles.c launches no more than there are multiprocessors, and each takes one.
+template <class K> struct meeting {
+    static constexpr u32 eights = K::ROWS / 8;
+    u32 first, n, me; // blocks first .. first + n - 1
+    bool alike;
+
+    __device__ __forceinline__ meeting(const struct walk &w, const struct share &s)
+    {
+        u32 unit = (s.tile - w.whole) * w.n_steps;
+
+        alike = w.alike;
+        first = n = me = 0;
+        if (s.end - s.begin == w.n_steps)
+            return;
+        first = w.block_of(unit);
+        n = w.block_of(unit + w.n_steps - 1) - first + 1;
+        me = blockIdx.x - first;
+    }
+    __device__ __forceinline__ u32 begin(u32 block) const // of the eights of rows that a block ends
+    {
+        return alike ? (block * eights + n - 1) / n : block ? eights : 0;
+    }
+    __device__ __forceinline__ bool ends(u32 block) const
+    {
+        return begin(block) < begin(block + 1);
+    }
+    __device__ __forceinline__ u32 group(u32 block, u32 warpgroup) const
+    {
+        return (first + block) * K::GROUPS + warpgroup;
+    }
+    __device__ __forceinline__ float4 *partial(const struct pairs_params &p, u32 from, u32 warpgroup) const
+    {
+        return (float4 *)p.partial + (u64)group(from, warpgroup) * eights * 128 + threadIdx.x % 128;
+    }
+
+    __device__ __forceinline__ void hand_over(const struct pairs_params &p, u32 warpgroup, const f32 (&d)[eights][4]) const
+    {
+        float4 *to = partial(p, me, warpgroup);
+        u32 from = begin(me), end = begin(me + 1);
+#pragma unroll
+        for (u32 i = 0; i < eights; i++)
+            if (i < from || i >= end)
+                __stcg(to + i * 128, make_float4(no_zero(d[i][0]), no_zero(d[i][1]), no_zero(d[i][2]), no_zero(d[i][3])));
+    }
+    __device__ __forceinline__ void take_over(const struct pairs_params &p, u32 warpgroup, f32 (&d)[eights][4]) const
+    {
+        constexpr u32 batch = eights % 4 == 0 ? 4 : eights;
+        u32 from = begin(me), end = begin(me + 1);
+
+        for (u32 block = 0; block < n; block++) {
+            float4 *v = partial(p, block, warpgroup);
+            if (block == me)
+                continue;
+#pragma unroll
+            for (u32 first = 0; first < eights; first += batch) {
+                float4 more[batch];
+#pragma unroll
+                for (u32 i = 0; i < batch; i++)
+                    if (first + i >= from && first + i < end)
+                        more[i] = load_sums(v + (first + i) * 128);
+#pragma unroll
+                for (u32 i = 0; i < batch; i++)
+                    if (first + i >= from && first + i < end)
+                        add(d[first + i], v + (first + i) * 128, more[i]);
+            }
+        }
+    }
+    // Not before all four are there. They become zero again for the next launch.
+    static __device__ __forceinline__ void add(f32 (&d)[4], float4 *at, float4 more)
+    {
+        while (!is_there(more))
+            more = load_sums(at);
+        __stcg(at, make_float4(0, 0, 0, 0));
+        d[0] += more.x;
+        d[1] += more.y;
+        d[2] += more.z;
+        d[3] += more.w;
+    }
+};
+#endif

@@ -1,0 +1,74 @@
+// product_metal.h - the arguments that all matrix-product kernels of the Metal device share. Shared by C and MSL.
+//
+// A product is a list of pairs of weight rows: two neighbours (matmul), gate and up of one output (gate_up), or the two that RoPE
+// turns together (qkv). A kernel computes both sums of a pair in one place, so that each operation ends in its own few lines
+// (pairs.metalh) and every rung of the ladder serves every operation. What is fixed for a command is a function constant; Metal
+// compiles one pipeline for each set of them.
+#pragma once
+#include "base/lang.h"
+#include "gemm/epilogue.h"
+
+enum product_mode {
+    PRODUCT_PLAIN, // out = sum (+ bias) (+ add)
+    PRODUCT_GATED, // out = f(first) * second
+    PRODUCT_ROPE,  // q to out, k and v to their pages
+    PRODUCT_THREE, // q, k and v, each to its out
+};
+
+enum weight_format { // the order of enum quant
+    FORMAT_F32,
+    FORMAT_F16,
+    FORMAT_BF16,
+    FORMAT_Q4_0,
+    FORMAT_Q4_1,
+    FORMAT_Q5_0,
+    FORMAT_Q5_1,
+    FORMAT_Q8_0,
+    FORMAT_Q2_K,
+    FORMAT_Q3_K,
+    FORMAT_Q4_K,
+    FORMAT_Q5_K,
+    FORMAT_Q6_K,
+    FORMAT_IQ4_NL,
+    FORMAT_IQ4_XS,
+    FORMAT_MXFP4,
+};
+
+struct product_args {
+    u32 n_cols;
+    u32 n_out[3];     // rows of each matrix, which are columns of what it gives
+    u32 row_bytes[3]; // of each matrix
+    u32 rows;         // enum value_rows
+    u32 activation;   // PRODUCT_GATED
+    u32 work_rows;    // PRODUCT_THREE: k takes so many rows of the workspace, then v
+    f32 eps;          // of the norm
+    u32 reserved;
+    struct rope_store_args rope;
+};
+STATIC_ASSERT(sizeof(struct product_args) == 80);
+
+// Function constants 0..5 of every file with products, all uint.
+enum {
+    PRODUCT_C_MODE,
+    PRODUCT_C_FORMAT,   // and the next two: of each matrix; absent ones repeat the first
+    PRODUCT_C_BIAS = 4, // bit i: matrix i has one
+    PRODUCT_C_ADD,
+    PRODUCT_N_CONSTANTS,
+};
+
+// Tiles of the kernels: pairs of weight rows, and rows of activations, in a threadgroup. product_choice.c says why.
+enum {
+    ROWS_PAIRS = 8, // product_one and product_few
+    FEW_ROWS = 16,  // product_few
+    HEAD_PAIRS = 128,
+    HEAD_THREADS = 256,
+    TILE_PAIRS = 32, // product_many and product_tiled
+    TILE_ROWS = 64,
+    PLAIN_SIDE = 16, // product_plain: pairs and rows
+};
+
+// Pairs of matrix m.
+SHARED_INLINE u32 product_pairs(u32 mode, u32 n_out)
+{
+    return mode == PRODUCT_GATED ? n_out : (n_out + 1) / 2;
+}
