@@ -6,6 +6,14 @@
 #include "base/lang.h"
 #include "device/pages.h"
 
+enum epilogue {          // what becomes of the sums
+    EPILOGUE_LINEAR,     // out = sum (+ bias) (+ add)
+    EPILOGUE_GATED,      // out = f(gate) * up
+    EPILOGUE_GATE_OVER,  // out = f(sum) * out
+    EPILOGUE_ROPE_STORE, // q to out, k and v rotated to their pages
+    EPILOGUE_QKV,        // q, k and v, each to its out
+};
+
 enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
 
 enum rope_pairs { ROPE_HALVES, ROPE_ADJACENT };

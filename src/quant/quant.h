@@ -7,28 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/str.h"
-
-enum quant {
-    QUANT_F32,
-    QUANT_F16,
-    QUANT_BF16,
-    QUANT_Q4_0,
-    QUANT_Q4_1,
-    QUANT_Q5_0,
-    QUANT_Q5_1,
-    QUANT_Q8_0,
-    QUANT_Q2_K,
-    QUANT_Q3_K,
-    QUANT_Q4_K,
-    QUANT_Q5_K,
-    QUANT_Q6_K,
-    QUANT_IQ4_NL,
-    QUANT_IQ4_XS,
-    QUANT_MXFP4,
-    N_WEIGHT_QUANTS,
-    QUANT_I32 = N_WEIGHT_QUANTS, // tensors of integers in files and tests; never a weight
-    N_QUANTS,
-};
+#include "quant/formats.h"
 
 struct quant_info {
     const char *name;        // "Q4_K", as llama.cpp and users spell it

@@ -71,11 +71,11 @@ struct cuda_pack {
     uint32_t params_bytes;
 };
 
-struct pairs_plan; // gemm/cuda/pairs.h
+struct gemm_plan; // gemm/cuda/gemm_params.h
 struct cuda_table {
     void (*const *plans)(struct cuda_plan *p); // [n_ops], by enum op
     uint32_t n_ops;
-    bool (*product)(const struct cuda_plan *p, struct pairs_plan *product); // is the command one product? Which?
+    bool (*product)(const struct cuda_plan *p, struct gemm_plan *product); // is the command one product? Which?
     // from and to are device addresses
     void (*pack)(const struct weight_source *source, uint64_t from, uint64_t to, struct cuda_pack *pack);
 };

@@ -2,13 +2,13 @@
 //
 // A lane (g = lane / 4, t = lane % 4) of a warp owns the two rows of pair g and, of every 128 columns, block t of 32. The columns of
 // an instruction's 16 k are chosen to suit that: step s = 2 i + h takes from each lane the elements 16 h + 4 i + {0, 2, 1, 3} of its
-// block as k = 2 t, 2 t + 1, 2 t + 8, 2 t + 9. Activations are stored in the same order (ready.cu), so no weight ever moves between lanes.
+// block as k = 2 t, 2 t + 1, 2 t + 8, 2 t + 9. Activations are stored in the same order (pack_rows.cu), so no weight ever moves between lanes.
 //
 // An integer u < 256 in the low bits of a bf16 is the number u * 2^-133 exactly: subnormals and the first binade share one spacing.
 // So weight * 2^-23 = fma(u, scale * 2^110, offset * 2^-23), one instruction and one rounding for two weights; sums are multiplied
 // by 2^23 at the end.
 #pragma once
-#include "gemm/cuda/planes.cuh"
+#include "gemm/cuda/weight_layout.cuh"
 
 static __device__ __forceinline__ u32 fma2(u32 a, u32 b, u32 c)
 {
@@ -37,15 +37,15 @@ struct plain_strip {
     uint4 q[4];
     static constexpr f32 scale_back = 1;
 };
-template <> struct strip<PLANES_BF16> : plain_strip {
+template <> struct strip<QUANT_BF16> : plain_strip {
 };
-template <> struct strip<PLANES_F16> : plain_strip {
+template <> struct strip<QUANT_F16> : plain_strip {
 };
 
-template <u32 F> static __device__ __forceinline__ void strip_load(struct strip<F> &s, const struct planes &w, u32 row, u32 block)
+template <u32 F> static __device__ __forceinline__ void strip_load(struct strip<F> &s, const struct weight_planes &w, u32 row, u32 block)
 {
     block = min(block, w.n_cols / 32 - 1); // beyond the end activations are zero
-    if constexpr (F == PLANES_BF16 || F == PLANES_F16) {
+    if constexpr (F == QUANT_BF16 || F == QUANT_F16) {
         const uint4 *at = (const uint4 *)w.quants + ((u64)row * (w.n_cols / 32) + block) * 4;
 #pragma unroll
         for (u32 i = 0; i < 4; i++)
@@ -60,22 +60,22 @@ template <u32 F> struct prepared {
     int q[8];
     u32 scale[2], offset[2];
 };
-template <> struct prepared<PLANES_BF16> {
+template <> struct prepared<QUANT_BF16> {
     uint4 q[4];
 };
-template <> struct prepared<PLANES_F16> {
+template <> struct prepared<QUANT_F16> {
     uint4 q[4];
 };
 
 template <u32 F> static __device__ __forceinline__ void strip_prepare(struct prepared<F> &p, const struct strip<F> &s)
 {
-    if constexpr (F == PLANES_BF16 || F == PLANES_F16) {
+    if constexpr (F == QUANT_BF16 || F == QUANT_F16) {
 #pragma unroll
         for (u32 i = 0; i < 4; i++)
             p.q[i] = s.q[i];
     } else {
-        constexpr bool is_signed = F == PLANES_Q8_0 || F == PLANES_IQ4_NL || F == PLANES_IQ4_XS || F == PLANES_MXFP4;
-        constexpr u32 zero = is_signed ? 128 : F == PLANES_Q4_0 ? 8 : F == PLANES_Q5_0 ? 16 : F == PLANES_Q6_K ? 32 : F == PLANES_Q3_K ? 4 : 0;
+        constexpr bool is_signed = F == QUANT_Q8_0 || F == QUANT_IQ4_NL || F == QUANT_IQ4_XS || F == QUANT_MXFP4;
+        constexpr u32 zero = is_signed ? 128 : F == QUANT_Q4_0 ? 8 : F == QUANT_Q5_0 ? 16 : F == QUANT_Q6_K ? 32 : F == QUANT_Q3_K ? 4 : 0;
         f32 scale[2], offset[2];
         unpack_ints<F>(s.block, p.q);
         unpack_scales<F>(s.block, scale, offset);
@@ -97,12 +97,12 @@ template <u32 F, u32 S> static __device__ __forceinline__ void strip_step(const 
 {
     constexpr u32 i = S / 2, h = S % 2;
 
-    if constexpr (F == PLANES_BF16 || F == PLANES_F16) {
+    if constexpr (F == QUANT_BF16 || F == QUANT_F16) {
         const uint4 &v = p.q[2 * h + i / 2];
         u32 a = i % 2 ? v.z : v.x, b = i % 2 ? v.w : v.y;
         low = __byte_perm(a, b, 0x5410);
         high = __byte_perm(a, b, 0x7632);
-        if (F == PLANES_F16) {
+        if (F == QUANT_F16) {
             float2 l = __half22float2(*(__half2 *)&low), u = __half22float2(*(__half2 *)&high);
             low = two_bf16(l.x, l.y);
             high = two_bf16(u.x, u.y);

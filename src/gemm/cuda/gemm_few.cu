@@ -4,7 +4,7 @@
 // memory in the order of the warps. So the order of a sum depends on n_cols alone. The next weights are always on their way, the
 // first before the inputs are there. Blocks that share weights are neighbours; those of rows beyond the step's end at once.
 #include "gemm/cuda/fragments.cuh"
-#include "gemm/cuda/pairs.cuh"
+#include "gemm/cuda/epilogue.cuh"
 
 enum { FEW_WARPS = 8 };
 
@@ -36,9 +36,9 @@ static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2],
 }
 
 template <u32 F, u32 TILES>
-static __device__ __forceinline__ void multiply(const struct pairs_params &p, struct few<F, TILES> &f, u32 first, u32 n_rows)
+static __device__ __forceinline__ void multiply(const struct gemm_params &p, struct few<F, TILES> &f, u32 first, u32 n_rows)
 {
-    u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n_supers = p.ready_cols / 128, last = p.first_pair + p.n_pairs - 1;
+    u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n_supers = p.packed_cols / 128, last = p.first_pair + p.n_pairs - 1;
     u64 row_tile = (u64)n_supers * 128; // in 16-byte words
     struct pair r[TILES];
 
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void multiply(const struct pairs_params &p, st
     wait_for_inputs();
     bool second = n_rows > 8;
     for (u32 super = warp; super < n_supers; super += FEW_WARPS) {
-        const uint4 *x = (const uint4 *)p.ready + blockIdx.x * 2 * row_tile + (u64)super * 128 + lane;
+        const uint4 *x = (const uint4 *)p.packed_mma + blockIdx.x * 2 * row_tile + (u64)super * 128 + lane;
         struct prepared<F> w[TILES][2];
 #pragma unroll
         for (u32 i = 0; i < TILES * 2; i++) {
@@ -69,7 +69,7 @@ static __device__ __forceinline__ void multiply(const struct pairs_params &p, st
     }
 }
 
-template <u32 F, u32 TILES> static __device__ __forceinline__ void gemm_few(const struct pairs_params &p)
+template <u32 F, u32 TILES> static __device__ __forceinline__ void gemm_few(const struct gemm_params &p)
 {
     __shared__ float4 partial[FEW_WARPS][TILES * 2][32];
     u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, first = p.first_pair + blockIdx.y * TILES * 8;
@@ -105,23 +105,10 @@ template <u32 F, u32 TILES> static __device__ __forceinline__ void gemm_few(cons
     }
 }
 
-#define GEMM_FEW(name, F)                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(FEW_WARPS * 32) gemm_few_##name(const __grid_constant__ struct pairs_params p)   \
+#define GEMM_FEW(NAME, name, with) \
+    extern "C" __global__ void __launch_bounds__(FEW_WARPS * 32) gemm_few_##name(const __grid_constant__ struct gemm_params p)   \
     {                                                                                                                                \
-        gemm_few<F, 2>(p);                                                                                                        \
+        gemm_few<QUANT_##NAME, 2>(p);                                                                                                        \
     }
-GEMM_FEW(f16, PLANES_F16)
-GEMM_FEW(bf16, PLANES_BF16)
-GEMM_FEW(q4_0, PLANES_Q4_0)
-GEMM_FEW(q4_1, PLANES_Q4_1)
-GEMM_FEW(q5_0, PLANES_Q5_0)
-GEMM_FEW(q5_1, PLANES_Q5_1)
-GEMM_FEW(q8_0, PLANES_Q8_0)
-GEMM_FEW(q2_k, PLANES_Q2_K)
-GEMM_FEW(q3_k, PLANES_Q3_K)
-GEMM_FEW(q4_k, PLANES_Q4_K)
-GEMM_FEW(q5_k, PLANES_Q5_K)
-GEMM_FEW(q6_k, PLANES_Q6_K)
-GEMM_FEW(iq4_nl, PLANES_IQ4_NL)
-GEMM_FEW(iq4_xs, PLANES_IQ4_XS)
-GEMM_FEW(mxfp4, PLANES_MXFP4)
+QUANT_HALF_FORMATS(GEMM_FEW, )
+QUANT_BLOCK_FORMATS(GEMM_FEW, )

@@ -1,19 +1,19 @@
 // gemm_many.cu - products with many rows of activations: weights are dequantised into registers, the tensor cores do the rest.
 //
 // A block owns 64 pairs of weight rows and 128 rows of activations; each of its eight warps takes 8 pairs, which are the M side of
-// mma.sync. Activations come to shared memory a few steps of 128 columns ahead (cp.async), as ready.cu has laid them; the next step's
+// mma.sync. Activations come to shared memory a few steps of 128 columns ahead (cp.async), as pack_rows.cu has laid them; the next step's
 // weights wait in registers. The sums go through shared memory once, so that each operation's end is written once and stores are
 // contiguous. This is the kernel of every architecture that has no better one (gemm_hopper.cu).
 #include "gemm/cuda/fragments.cuh"
-#include "gemm/cuda/pairs.cuh"
+#include "gemm/cuda/epilogue.cuh"
 
-enum { MANY_THREADS = 256, MANY_PAIRS = 64, MANY_ROWS = READY_ROWS, STAGES = 5, STAGE_BYTES = MANY_ROWS * 128 };
+enum { MANY_THREADS = 256, MANY_PAIRS = 64, MANY_ROWS = PACKED_TILE_ROWS, STAGES = 5, STAGE_BYTES = MANY_ROWS * 128 };
 
 // 64 columns of activations: one tile of the ready form.
-static __device__ __forceinline__ void fetch(const struct pairs_params &p, u32 shared, u32 stage)
+static __device__ __forceinline__ void fetch(const struct gemm_params &p, u32 shared, u32 stage)
 {
-    u32 n_stages = p.ready_cols / 64, to = shared + stage % STAGES * STAGE_BYTES + threadIdx.x * 16;
-    const u8 *from = p.ready + ((u64)blockIdx.x * n_stages + stage) * STAGE_BYTES + threadIdx.x * 16;
+    u32 n_stages = p.packed_cols / 64, to = shared + stage % STAGES * STAGE_BYTES + threadIdx.x * 16;
+    const u8 *from = p.packed_mma + ((u64)blockIdx.x * n_stages + stage) * STAGE_BYTES + threadIdx.x * 16;
 
     if (stage < n_stages)
 #pragma unroll
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void products(const struct prepared<F> (&w)[2]
 
 // Half a step, 64 columns. The stage that was read last is free after the barrier.
 template <u32 F, u32 H>
-static __device__ __forceinline__ void half_step(const struct pairs_params &p, const struct prepared<F> (&w)[2],
+static __device__ __forceinline__ void half_step(const struct gemm_params &p, const struct prepared<F> (&w)[2],
                                                  f32 (&d)[MANY_ROWS / 8][4], u32 shared, u32 stage)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
@@ -56,12 +56,12 @@ static __device__ __forceinline__ void half_step(const struct pairs_params &p, c
 }
 
 template <u32 F>
-static __device__ __forceinline__ void multiply(const struct pairs_params &p, f32 (&d)[MANY_ROWS / 8][4], u32 shared)
+static __device__ __forceinline__ void multiply(const struct gemm_params &p, f32 (&d)[MANY_ROWS / 8][4], u32 shared)
 {
-    u32 lane = threadIdx.x & 31, n_steps = p.ready_cols / 128;
+    u32 lane = threadIdx.x & 31, n_steps = p.packed_cols / 128;
     u32 at = min(blockIdx.y * MANY_PAIRS + threadIdx.x / 32 * 8 + lane / 4, p.n_pairs - 1) + p.first_pair;
     struct pair r = pair_find(p, at, p.mode);
-    const struct planes &wa = p.w[r.matrix[0]], &wb = p.w[r.matrix[1]];
+    const struct weight_planes &wa = p.w[r.matrix[0]], &wb = p.w[r.matrix[1]];
     struct strip<F> next[2];
     struct prepared<F> now[2];
 
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void multiply(const struct pairs_params &p, f3
 
 // [row][pair] of the block, two sums each; 68 pairs a row keep the banks apart.
 template <u32 F>
-static __device__ __forceinline__ void finish(const struct pairs_params &p, f32 (&d)[MANY_ROWS / 8][4], float2 *sums, u32 n_rows)
+static __device__ __forceinline__ void finish(const struct gemm_params &p, f32 (&d)[MANY_ROWS / 8][4], float2 *sums, u32 n_rows)
 {
     constexpr u32 stride = MANY_PAIRS + 4;
     u32 lane = threadIdx.x & 31, pair = threadIdx.x / 32 * 8 + lane / 4, first_row = blockIdx.x * MANY_ROWS;
@@ -112,12 +112,12 @@ static __device__ __forceinline__ void finish(const struct pairs_params &p, f32 
             if (at_row >= MANY_ROWS || first_row + at_row >= n_rows)
                 break;
             float2 v = sums[at_row * stride + pair];
-            pair_end(p, r, first_row + at_row, in[k], make_float2(v.x * strip<F>::scale_back, v.y * strip<F>::scale_back), p.mode);
+            pair_epilogue_store(p, r, first_row + at_row, in[k], make_float2(v.x * strip<F>::scale_back, v.y * strip<F>::scale_back), p.mode);
         }
     }
 }
 
-template <u32 F> static __device__ __forceinline__ void gemm_many(const struct pairs_params &p)
+template <u32 F> static __device__ __forceinline__ void gemm_many(const struct gemm_params &p)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     f32 d[MANY_ROWS / 8][4] = {};
@@ -130,24 +130,11 @@ template <u32 F> static __device__ __forceinline__ void gemm_many(const struct p
     finish<F>(p, d, (float2 *)shared, n_rows);
 }
 
-#define GEMM_MANY(name, F)                                              \
+#define GEMM_MANY(NAME, name, with) \
     extern "C" __global__ void __launch_bounds__(MANY_THREADS, 1)       \
-        gemm_many_##name(const __grid_constant__ struct pairs_params p) \
+        gemm_many_##name(const __grid_constant__ struct gemm_params p) \
     {                                                                   \
-        gemm_many<F>(p);                                                \
+        gemm_many<QUANT_##NAME>(p);                                                \
     }
-GEMM_MANY(f16, PLANES_F16)
-GEMM_MANY(bf16, PLANES_BF16)
-GEMM_MANY(q4_0, PLANES_Q4_0)
-GEMM_MANY(q4_1, PLANES_Q4_1)
-GEMM_MANY(q5_0, PLANES_Q5_0)
-GEMM_MANY(q5_1, PLANES_Q5_1)
-GEMM_MANY(q8_0, PLANES_Q8_0)
-GEMM_MANY(q2_k, PLANES_Q2_K)
-GEMM_MANY(q3_k, PLANES_Q3_K)
-GEMM_MANY(q4_k, PLANES_Q4_K)
-GEMM_MANY(q5_k, PLANES_Q5_K)
-GEMM_MANY(q6_k, PLANES_Q6_K)
-GEMM_MANY(iq4_nl, PLANES_IQ4_NL)
-GEMM_MANY(iq4_xs, PLANES_IQ4_XS)
-GEMM_MANY(mxfp4, PLANES_MXFP4)
+QUANT_HALF_FORMATS(GEMM_MANY, )
+QUANT_BLOCK_FORMATS(GEMM_MANY, )

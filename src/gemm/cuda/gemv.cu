@@ -10,7 +10,7 @@
 enum { GEMV_MOST_THREADS = 1024 }; // 512 or 1024, by the number of pairs
 
 // The row, times norm, to shared memory. Returns the norm's factor, or 1.
-static __device__ __forceinline__ f32 quantise_row(const struct pairs_params &p, u32 row, f32 *room, const struct row_int8 &x)
+static __device__ __forceinline__ f32 quantise_row(const struct gemm_params &p, u32 row, f32 *room, const struct row_int8 &x)
 {
     const float4 *in = (const float4 *)(p.in + (u64)row * p.n_cols), *norm = (const float4 *)p.norm;
     const float4 one = make_float4(1, 1, 1, 1);
@@ -34,7 +34,7 @@ static __device__ __forceinline__ f32 quantise_row(const struct pairs_params &p,
 }
 
 // Reads the row, times norm, and hands each four to `put`; loads are issued four at a time. Returns the norm's factor, or 1.
-template <typename Put> static __device__ __forceinline__ f32 read_row(const struct pairs_params &p, u32 row, f32 *room, Put put)
+template <typename Put> static __device__ __forceinline__ f32 read_row(const struct gemm_params &p, u32 row, f32 *room, Put put)
 {
     const float4 *in = (const float4 *)(p.in + (u64)row * p.n_cols), *norm = (const float4 *)p.norm;
     const float4 zero = make_float4(0, 0, 0, 0), one = make_float4(1, 1, 1, 1);
@@ -70,21 +70,21 @@ static __device__ __forceinline__ void ask_for(const u8 *at, u64 bytes, u32 lane
         asm volatile("prefetch.global.L2 [%0];" ::"l"(at + i));
 }
 // The weights of pair `at` come into the L2 cache.
-static __device__ __forceinline__ void ask_for_pair(const struct pairs_params &p, u32 at, u32 end, u32 lane)
+static __device__ __forceinline__ void ask_for_pair(const struct gemm_params &p, u32 at, u32 end, u32 lane)
 {
     if (at >= end)
         return;
     struct pair r = pair_find(p, at, p.mode);
 #pragma unroll
     for (u32 i = 0; i < 2; i++) {
-        const struct planes &w = p.w[r.matrix[i]];
-        u64 quants = planes_quants_bytes(w.format, w.n_cols), scales = planes_scales_bytes(w.format, w.n_cols);
+        const struct weight_planes &w = p.w[r.matrix[i]];
+        u64 quants = layout_quants_bytes(w.format, w.n_cols), scales = layout_scales_bytes(w.format, w.n_cols);
         ask_for(w.quants + r.row[i] * quants, min(quants, (u64)4096), lane);
         ask_for(w.scales + r.row[i] * scales, min(scales, (u64)4096), lane);
     }
 }
 // What a block can ask for before its inputs are there: its warps' first pairs, and the norm.
-static __device__ __forceinline__ void ask_early(const struct pairs_params &p, const struct tasks &t)
+static __device__ __forceinline__ void ask_early(const struct gemm_params &p, const struct tasks &t)
 {
     u32 per_warp = 32 / p.lanes, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
 
@@ -101,11 +101,11 @@ struct span { // of lanes that share a pair
 
 // Blocks are loaded in groups, as many as registers allow, before any is multiplied; a row of 576 to 4096 columns is one group.
 template <u32 F>
-static __device__ __forceinline__ float2 dot_pair_int8(const struct pairs_params &p, const struct pair &r, const struct row_int8 &x,
+static __device__ __forceinline__ float2 dot_pair_int8(const struct gemm_params &p, const struct pair &r, const struct row_int8 &x,
                                                        struct span s)
 {
-    constexpr u32 group = F == PLANES_Q4_0 || F == PLANES_Q4_1 ? 4 : F == PLANES_Q8_0 || F >= PLANES_Q2_K && F != PLANES_IQ4_NL && F != PLANES_MXFP4 ? 2 : 3;
-    const struct planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
+    constexpr u32 group = F == QUANT_Q4_0 || F == QUANT_Q4_1 ? 4 : F == QUANT_Q8_0 || F >= QUANT_Q2_K && F != QUANT_IQ4_NL && F != QUANT_MXFP4 ? 2 : 3;
+    const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     u32 n_blocks = p.n_cols / 32;
     float2 sum = make_float2(0, 0);
 
@@ -133,7 +133,7 @@ static __device__ __forceinline__ float2 dot_pair_int8(const struct pairs_params
 }
 
 // Sums over the lanes of a pair and ends the operation.
-static __device__ __forceinline__ void finish(const struct pairs_params &p, const struct pair &r, u32 row, float2 sum,
+static __device__ __forceinline__ void finish(const struct gemm_params &p, const struct pair &r, u32 row, float2 sum,
                                               const struct pair_inputs &in, struct span s)
 {
     u32 half = s.lanes / 2, upper = threadIdx.x & half; // the upper half sums y, the lower x
@@ -143,11 +143,11 @@ static __device__ __forceinline__ void finish(const struct pairs_params &p, cons
         mine += __shfl_xor_sync(~0u, mine, o);
     f32 other = __shfl_xor_sync(~0u, mine, half);
     if (s.lane == 0)
-        pair_end(p, r, row, in, make_float2(mine, other), p.mode);
+        pair_epilogue_store(p, r, row, in, make_float2(mine, other), p.mode);
 }
 
 // Walks the block's pairs; DOT gives a pair's two sums.
-template <typename Dot> static __device__ __forceinline__ void walk(const struct pairs_params &p, u32 row, f32 factor, Dot dot)
+template <typename Dot> static __device__ __forceinline__ void tile_scheduler(const struct gemm_params &p, u32 row, f32 factor, Dot dot)
 {
     struct tasks t = tasks_of(p);
     u32 per_warp = 32 / p.lanes, lane = threadIdx.x & 31;
@@ -165,7 +165,7 @@ template <typename Dot> static __device__ __forceinline__ void walk(const struct
     }
 }
 
-template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct pairs_params &p)
+template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct gemm_params &p)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ f32 room[33];
@@ -177,27 +177,15 @@ template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct p
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = quantise_row(p, row, room, x);
-    walk(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_int8<F>(p, r, x, s); });
+    tile_scheduler(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_int8<F>(p, r, x, s); });
 }
 
-#define GEMV_INT8(name, F)                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_int8_##name(const __grid_constant__ struct pairs_params p) \
+#define GEMV_INT8(NAME, name, with) \
+    extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_int8_##name(const __grid_constant__ struct gemm_params p) \
     {                                                                                                                          \
-        gemv_int8<F>(p);                                                                                                       \
+        gemv_int8<QUANT_##NAME>(p);                                                                                                       \
     }
-GEMV_INT8(q4_0, PLANES_Q4_0)
-GEMV_INT8(q4_1, PLANES_Q4_1)
-GEMV_INT8(q5_0, PLANES_Q5_0)
-GEMV_INT8(q5_1, PLANES_Q5_1)
-GEMV_INT8(q8_0, PLANES_Q8_0)
-GEMV_INT8(q2_k, PLANES_Q2_K)
-GEMV_INT8(q3_k, PLANES_Q3_K)
-GEMV_INT8(q4_k, PLANES_Q4_K)
-GEMV_INT8(q5_k, PLANES_Q5_K)
-GEMV_INT8(q6_k, PLANES_Q6_K)
-GEMV_INT8(iq4_nl, PLANES_IQ4_NL)
-GEMV_INT8(iq4_xs, PLANES_IQ4_XS)
-GEMV_INT8(mxfp4, PLANES_MXFP4)
+QUANT_BLOCK_FORMATS(GEMV_INT8, )
 
 // fp32 activations: 36 floats for each 32, so that lanes on neighbouring blocks meet in no bank.
 static __device__ __forceinline__ u32 padded(u32 column)
@@ -205,20 +193,20 @@ static __device__ __forceinline__ u32 padded(u32 column)
     return column / 32 * 36 + column % 32;
 }
 
-static __device__ __forceinline__ f32 plain_number(const struct planes &w, u64 at)
+static __device__ __forceinline__ f32 plain_number(const struct weight_planes &w, u64 at)
 {
-    return w.format == PLANES_F32   ? ((const f32 *)w.quants)[at]
-           : w.format == PLANES_F16 ? __half2float(((const __half *)w.quants)[at])
+    return w.format == QUANT_F32   ? ((const f32 *)w.quants)[at]
+           : w.format == QUANT_F16 ? __half2float(((const __half *)w.quants)[at])
                                     : __uint_as_float((u32)((const u16 *)w.quants)[at] << 16);
 }
 
 // Eight 16-bit numbers of a row.
-static __device__ __forceinline__ void widen(const struct planes &w, uint4 v, f32 (&out)[8])
+static __device__ __forceinline__ void widen(const struct weight_planes &w, uint4 v, f32 (&out)[8])
 {
     const u32 words[4] = { v.x, v.y, v.z, v.w };
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
-        if (w.format == PLANES_F16) {
+        if (w.format == QUANT_F16) {
             float2 f = __half22float2(*(const __half2 *)&words[i]);
             out[2 * i] = f.x;
             out[2 * i + 1] = f.y;
@@ -229,9 +217,9 @@ static __device__ __forceinline__ void widen(const struct planes &w, uint4 v, f3
     }
 }
 
-static __device__ __forceinline__ float2 dot_pair_16(const struct pairs_params &p, const struct pair &r, const f32 *x, struct span s)
+static __device__ __forceinline__ float2 dot_pair_16(const struct gemm_params &p, const struct pair &r, const f32 *x, struct span s)
 {
-    const struct planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
+    const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     const uint4 *first = (const uint4 *)a.quants + (u64)r.row[0] * (p.n_cols / 8);
     const uint4 *second = (const uint4 *)b.quants + (u64)r.row[1] * (p.n_cols / 8);
     float2 sum = make_float2(0, 0);
@@ -252,12 +240,12 @@ static __device__ __forceinline__ float2 dot_pair_16(const struct pairs_params &
     return sum;
 }
 
-static __device__ __forceinline__ float2 dot_pair_plain(const struct pairs_params &p, const struct pair &r, const f32 *x, struct span s)
+static __device__ __forceinline__ float2 dot_pair_plain(const struct gemm_params &p, const struct pair &r, const f32 *x, struct span s)
 {
-    const struct planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
+    const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     float2 sum = make_float2(0, 0);
 
-    if (a.format != PLANES_F32 && p.n_cols % 8 == 0)
+    if (a.format != QUANT_F32 && p.n_cols % 8 == 0)
         return dot_pair_16(p, r, x, s);
     for (u32 i = s.lane; i < p.n_cols; i += s.lanes) {
         sum.x = fmaf(plain_number(a, (u64)r.row[0] * p.n_cols + i), x[padded(i)], sum.x);
@@ -266,7 +254,7 @@ static __device__ __forceinline__ float2 dot_pair_plain(const struct pairs_param
     return sum;
 }
 
-template <u32 F> static __device__ f32 dot_row_exact(const struct planes &w, u32 row, const f32 *x, struct span s)
+template <u32 F> static __device__ f32 dot_row_exact(const struct weight_planes &w, u32 row, const f32 *x, struct span s)
 {
     f32 sum = 0;
 
@@ -280,14 +268,14 @@ template <u32 F> static __device__ f32 dot_row_exact(const struct planes &w, u32
     return sum;
 }
 
-static __device__ __noinline__ f32 dot_row_any(const struct planes &w, u32 row, const f32 *x, struct span s)
+static __device__ __noinline__ f32 dot_row_any(const struct weight_planes &w, u32 row, const f32 *x, struct span s)
 {
     f32 sum = 0;
     FOR_QUANTISED(w.format, sum = dot_row_exact<F>(w, row, x, s))
     return sum;
 }
 
-static __device__ __forceinline__ f32 fill_row(const struct pairs_params &p, u32 row, f32 *x, f32 *room)
+static __device__ __forceinline__ f32 fill_row(const struct gemm_params &p, u32 row, f32 *x, f32 *room)
 {
     f32 squares = 0;
 
@@ -305,7 +293,7 @@ static __device__ __forceinline__ f32 fill_row(const struct pairs_params &p, u32
     return p.norm ? norm_factor(squares, p.n_cols, p.eps) : 1;
 }
 
-extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_plain(const __grid_constant__ struct pairs_params p)
+extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_plain(const __grid_constant__ struct gemm_params p)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ f32 room[33];
@@ -318,10 +306,10 @@ extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_plain(const
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = fill_row(p, row, x, room);
-    walk(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_plain(p, r, x, s); });
+    tile_scheduler(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_plain(p, r, x, s); });
 }
 
-extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_exact(const __grid_constant__ struct pairs_params p)
+extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_exact(const __grid_constant__ struct gemm_params p)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ f32 room[33];
@@ -332,7 +320,7 @@ extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_exact(const
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = fill_row(p, row, x, room);
-    walk(p, row, factor, [&](const struct pair &r, struct span s) {
+    tile_scheduler(p, row, factor, [&](const struct pair &r, struct span s) {
         f32 first = dot_row_any(p.w[r.matrix[0]], r.row[0], x, s);
         return make_float2(first, dot_row_any(p.w[r.matrix[1]], r.row[1], x, s));
     });

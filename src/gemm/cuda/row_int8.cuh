@@ -3,8 +3,8 @@
 // A row becomes int8 with a scale for each 32; formats with a minimum or a zero point also want the sums of each half. Sums inside 32 are
 // exact integers.
 #pragma once
-#include "gemm/cuda/pairs.cuh"
-#include "gemm/cuda/ready_int8.cuh"
+#include "gemm/cuda/epilogue.cuh"
+#include "gemm/cuda/packing_int8.cuh"
 
 // In dynamic shared memory: elements 0-15 and 16-31 of each block, its scale, and the sums of the two halves.
 struct row_int8 {
@@ -53,24 +53,24 @@ static __device__ __forceinline__ void quantise_eight(const struct row_int8 &x, 
 
 static constexpr __device__ bool has_halves(u32 format) // a scale for each 16
 {
-    return format == PLANES_Q2_K || format == PLANES_Q3_K || format == PLANES_Q6_K;
+    return format == QUANT_Q2_K || format == QUANT_Q3_K || format == QUANT_Q6_K;
 }
 static constexpr __device__ bool has_minimum(u32 format)
 {
-    return format == PLANES_Q4_1 || format == PLANES_Q5_1 || format == PLANES_Q2_K || format == PLANES_Q4_K || format == PLANES_Q5_K;
+    return format == QUANT_Q4_1 || format == QUANT_Q5_1 || format == QUANT_Q2_K || format == QUANT_Q4_K || format == QUANT_Q5_K;
 }
 static constexpr __device__ int zero_of(u32 format) // the integer that stands for 0
 {
-    return format == PLANES_Q4_0 ? 8 : format == PLANES_Q5_0 ? 16 : format == PLANES_Q3_K ? 4 : format == PLANES_Q6_K ? 32 : 0;
+    return format == QUANT_Q4_0 ? 8 : format == QUANT_Q5_0 ? 16 : format == QUANT_Q3_K ? 4 : format == QUANT_Q6_K ? 32 : 0;
 }
 static constexpr __device__ bool is_nibbles(u32 format) // nothing but 16 bytes of unsigned nibbles
 {
-    return format == PLANES_Q4_0 || format == PLANES_Q4_1 || format == PLANES_Q4_K;
+    return format == QUANT_Q4_0 || format == QUANT_Q4_1 || format == QUANT_Q4_K;
 }
 
 static constexpr __device__ bool has_integer_scales(u32 format) // of halves: up to 63, and products below 2^15
 {
-    return format == PLANES_Q2_K || format == PLANES_Q3_K;
+    return format == QUANT_Q2_K || format == QUANT_Q3_K;
 }
 
 // 32 activations as a dot product wants them. The sums start at 1.5 * 2^23 as bits of a float, less what the zero point adds: as a
@@ -116,7 +116,7 @@ static __device__ __forceinline__ int below_eight(u32 first, u32 second, u32 pla
 // The values at places below 8 have one sign and the others the other one, so each side is summed up for itself, without its sign.
 template <u32 F> static __device__ __forceinline__ int dot_places(const struct packed<F> &w, const struct facing<F> &x)
 {
-    constexpr bool mxfp4 = F == PLANES_MXFP4;
+    constexpr bool mxfp4 = F == QUANT_MXFP4;
     constexpr u32 low[2] = { mxfp4 ? 0x03020100u : 0x4153687fu, mxfp4 ? 0x0c080604u : 0x0a162331u };
     constexpr u32 high[2] = { mxfp4 ? 0x03020100u : 0x26190d01u, mxfp4 ? 0x0c080604u : 0x71594535u };
     const u32 words[4] = { w.q[0].x, w.q[0].y, w.q[0].z, w.q[0].w };
@@ -138,7 +138,7 @@ template <u32 F> static __device__ __forceinline__ void dot_ints(const struct pa
 {
     int low = x.start[0], high = 0;
 
-    if (planes_has_table(F)) {
+    if (layout_has_table(F)) {
         low += dot_places(w, x);
     } else if (is_nibbles(F)) {
         const u32 words[4] = { w.q[0].x, w.q[0].y, w.q[0].z, w.q[0].w };
@@ -168,7 +168,7 @@ static __device__ __forceinline__ f32 byte_number(u32 word, u32 byte)
 }
 template <u32 F> static __device__ __forceinline__ void block_scales(const struct packed<F> &w, f32 (&scale)[2], f32 (&offset)[2])
 {
-    if (F != PLANES_Q4_K && F != PLANES_Q5_K) {
+    if (F != QUANT_Q4_K && F != QUANT_Q5_K) {
         unpack_scales<F>(w, scale, offset);
         return;
     }
@@ -187,9 +187,9 @@ template <u32 F> static __device__ __forceinline__ f32 dot_halves(const struct p
     int first, second;
 
     dot_ints<F>(w, x, &first, &second);
-    int all = __dp2a_lo((int)__byte_perm(first, second, 0x5410), (int)(F == PLANES_Q2_K ? w.scale & 0x0f0f : w.scale), 0x4b400000);
+    int all = __dp2a_lo((int)__byte_perm(first, second, 0x5410), (int)(F == QUANT_Q2_K ? w.scale & 0x0f0f : w.scale), 0x4b400000);
     sum = fmaf(x.scale * half_of(w.delta), from_facing(all), sum);
-    if (F == PLANES_Q2_K) {
+    if (F == QUANT_Q2_K) {
         int least = __dp2a_lo((int)x.halves, (int)(w.scale >> 4 & 0x0f0f), 0x4b400000);
         sum = fmaf(-x.scale * half_of(w.delta >> 16), from_facing(least), sum);
     }
@@ -214,8 +214,8 @@ template <u32 F> static __device__ __forceinline__ f32 dot_block(const struct pa
     return sum;
 }
 
-// A unit of Q3_K (planes.h): each half's integers are multiplied where they lie, and its sum is shifted back.
-static __device__ __forceinline__ f32 dot_threes(const struct packed<PLANES_Q3_K> &w, const struct facing<PLANES_Q3_K> (&x)[2], f32 sum)
+// A unit of Q3_K (weight_layout.h): each half's integers are multiplied where they lie, and its sum is shifted back.
+static __device__ __forceinline__ f32 dot_threes(const struct packed<QUANT_Q3_K> &w, const struct facing<QUANT_Q3_K> (&x)[2], f32 sum)
 {
     const u32 words[4] = { w.q[0].x, w.q[0].y, w.q[0].z, w.q[0].w };
     int first = x[0].start[0] * 32, second = x[0].start[1] * 4, third = x[1].start[0] * 2, fourth = x[1].start[1], odd = 0;
@@ -239,9 +239,9 @@ static __device__ __forceinline__ f32 dot_threes(const struct packed<PLANES_Q3_K
 }
 
 template <u32 F>
-static __device__ __forceinline__ f32 dot_unit(const struct packed<F> &w, const struct facing<F> (&x)[planes_unit(F)], f32 sum)
+static __device__ __forceinline__ f32 dot_unit(const struct packed<F> &w, const struct facing<F> (&x)[layout_unit(F)], f32 sum)
 {
-    if constexpr (F == PLANES_Q3_K)
+    if constexpr (F == QUANT_Q3_K)
         return dot_threes(w, x, sum);
     else
         return dot_block<F>(w, x[0], sum);
@@ -250,7 +250,7 @@ static __device__ __forceinline__ f32 dot_unit(const struct packed<F> &w, const 
 struct tasks { // of a block: pairs [first, end), a warp takes `step` apart
     u32 first, end;
 };
-static __device__ __forceinline__ struct tasks tasks_of(const struct pairs_params &p)
+static __device__ __forceinline__ struct tasks tasks_of(const struct gemm_params &p)
 {
     struct tasks t;
     t.first = p.first_pair + p.n_pairs * blockIdx.x / gridDim.x; // 32 bits: a division of 64 costs more than the rest of the prologue

@@ -1,12 +1,12 @@
 // vendor_parts.cu - what surrounds a product of the vendor's library: activations and weights as bf16 in the order of memory, and the
 // end of the operation. Written to be plain: own products need none of this.
 #include "gemm/cuda/fragments.cuh"
-#include "gemm/cuda/pairs.cuh"
+#include "gemm/cuda/epilogue.cuh"
 #include "gemm/cuda/vendor_parts.h"
 
 enum { VENDOR_THREADS = 256 };
 
-extern "C" __global__ void __launch_bounds__(VENDOR_THREADS) vendor_rows(const __grid_constant__ struct ready_params p)
+extern "C" __global__ void __launch_bounds__(VENDOR_THREADS) vendor_rows(const __grid_constant__ struct packing_params p)
 {
     __shared__ f32 room[33];
     f32 factor = 1, squares = 0;
@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(VENDOR_THREADS) vendor_weights(cons
     wait_for_inputs();
     if (row >= p.w.n_rows)
         return;
-    if (p.w.format == PLANES_F16) {
+    if (p.w.format == QUANT_F16) {
         for (u32 i = 0; i < 32; i++)
             out[i] = __float2bfloat16_rn(__half2float(((const __half *)p.w.quants)[at * 32 + i]));
         return;

@@ -4,7 +4,7 @@
 // and of activations 8 n + 2 t (0, 2) and the next (1, 3). Operands in shared memory are tiles of 128-byte rows (64 columns), 16-byte words
 // swizzled within 8 rows; weights may be in registers instead.
 #pragma once
-#include "gemm/cuda/ring.cuh"
+#include "gemm/cuda/pipeline.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
@@ -95,7 +95,7 @@ static __device__ __forceinline__ void wgmma_fence(u32 (&a)[4][4])
     asm volatile("wgmma.fence.sync.aligned;" : A4(0), A4(1), A4(2), A4(3)::"memory");
 }
 // Ends a group of products and waits for the group before.
-static __device__ __forceinline__ void wgmma_turn()
+static __device__ __forceinline__ void wgmma_order()
 {
     asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
 }
@@ -180,7 +180,7 @@ static __device__ __forceinline__ u64 cache_policy(bool once) // whether nobody 
 }
 
 // Stages in shared memory, of which one thread keeps as many full as are free. K: n_stages, stage_bytes.
-template <class K> struct belt {
+template <class K> struct pipe {
     u32 full, empty, data; // in shared memory
     u32 at, phase;
 

@@ -7,32 +7,17 @@
 #pragma once
 #include "base/lang.h"
 #include "gemm/epilogue.h"
+#include "quant/formats.h"
 
-enum product_mode {
-    PRODUCT_PLAIN, // out = sum (+ bias) (+ add)
-    PRODUCT_GATED, // out = f(first) * second
-    PRODUCT_ROPE,  // q to out, k and v to their pages
-    PRODUCT_THREE, // q, k and v, each to its out
+enum product_mode { // enum epilogue, as the kernels spell it
+    PRODUCT_PLAIN = EPILOGUE_LINEAR,
+    PRODUCT_GATED = EPILOGUE_GATED,
+    PRODUCT_ROPE = EPILOGUE_ROPE_STORE,
+    PRODUCT_THREE = EPILOGUE_QKV,
 };
 
-enum weight_format { // the order of enum quant
-    FORMAT_F32,
-    FORMAT_F16,
-    FORMAT_BF16,
-    FORMAT_Q4_0,
-    FORMAT_Q4_1,
-    FORMAT_Q5_0,
-    FORMAT_Q5_1,
-    FORMAT_Q8_0,
-    FORMAT_Q2_K,
-    FORMAT_Q3_K,
-    FORMAT_Q4_K,
-    FORMAT_Q5_K,
-    FORMAT_Q6_K,
-    FORMAT_IQ4_NL,
-    FORMAT_IQ4_XS,
-    FORMAT_MXFP4,
-};
+#define FORMAT_ENUM(NAME, name, with) FORMAT_##NAME,
+enum weight_format { QUANT_FORMATS(FORMAT_ENUM, ) }; // enum quant, as the kernels spell it
 
 struct product_args {
     u32 n_cols;

@@ -4,7 +4,7 @@
 // steps. attend_plain: fp32 pages and odd heads.
 #include "ops/attend/attend_cuda.h"
 #include "ops/cuda_table.h"
-#include "gemm/cuda/pairs.h"
+#include "gemm/cuda/gemm_params.h"
 
 enum { FEW_ROWS = 64, FEW_WAVES = 2, MANY_ROWS = 64, MANY_HELPERS = 15 };
 
@@ -58,7 +58,7 @@ static void launch_mixed(struct cuda_plan *p, struct attend_params *params)
 {
     bool same_format = params->args.pages.k_format == params->args.pages.v_format;
 
-    params->next = pairs_hand_over(p, params->out, KNOWS_TILES);
+    params->packed_out = gemm_hand_over(p, params->out, KNOWS_TILES);
     params->n_decode = same_format && p->tape.max_outputs > 1 ? p->tape.max_outputs : 0;
     launch_many(p, params);
     if (params->n_decode > 0)
@@ -78,7 +78,7 @@ void cuda_plan_attend(struct cuda_plan *p)
     bool tiles = s->k_format != KV_F32 && s->v_format != KV_F32 && (s->head_dim == 64 || s->head_dim == 128);
 
     if (tiles && (rows <= FEW_ROWS || p->tape.invariant) && s->k_format == s->v_format) {
-        params.next = pairs_hand_over(p, params.out, KNOWS_RING | KNOWS_TILES);
+        params.packed_out = gemm_hand_over(p, params.out, KNOWS_RING | KNOWS_TILES);
         launch_few(p, &params, rows);
     } else if (tiles) {
         launch_mixed(p, &params);

@@ -1,7 +1,7 @@
 // attend_cuda.h - the arguments of the CUDA kernels.
 #pragma once
 #include "ops/attend/attend.h"
-#include "gemm/cuda/ready.h"
+#include "gemm/cuda/packing.h"
 
 struct attend_params {
     DEVICE_AT(const struct step) step;
@@ -12,7 +12,7 @@ struct attend_params {
     DEVICE_AT(f32) out;
     DEVICE_AT(f32) partial; // attend_few: [rows, heads, 4 * splits, head_dim + 2]
     DEVICE_AT(u32) arrived; // attend_few: [rows, heads], zero between steps
-    struct ready_next next;
+    struct packed_out packed_out;
     struct attend_args args;
     u32 n_splits;            // attend_few: blocks for a head
     u32 n_helpers, n_helped; // attend_many: blocks more for each of the first tiles

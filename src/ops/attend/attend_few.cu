@@ -8,7 +8,7 @@
 // its inputs.
 #include "device/cuda/kernel.cuh"
 #include "ops/attend/attend_cuda.h"
-#include "gemm/cuda/ready_next.cuh"
+#include "gemm/cuda/epilogue_pack.cuh"
 
 enum { WARPS = ATTEND_FEW_THREADS / 32 };
 #define INFINITY_F32 __int_as_float(0x7f800000)
@@ -305,8 +305,8 @@ static __device__ __forceinline__ void add_part(struct part *to, f32 top, f32 to
 template <u32 DIM> static __device__ __forceinline__ void put_result(const struct attend_params &p, u32 row, u32 at, f32 v)
 {
     p.out[(u64)row * p.args.n_heads * DIM + at] = v;
-    if (p.next.at)
-        put_next_warp(p.next, row, at / 32 * 32, v);
+    if (p.packed_out.at)
+        pack_put_warp(p.packed_out, row, at / 32 * 32, v);
 }
 
 // The last block to arrive adds the parts of all, in order.

@@ -7,7 +7,7 @@
 // bank conflicts. Pages of fp16 are copied as they lie; BF16 and Q8_0 become fp16 on the way.
 #pragma once
 #include "ops/attend/attend_cuda.h"
-#include "gemm/cuda/ready_next.cuh"
+#include "gemm/cuda/epilogue_pack.cuh"
 #include "device/cuda/pages.cuh"
 
 enum { MANY_THREADS = 128, MANY_ROWS = 64, TILE_PAGES = 4, TILE_TOKENS = 64 };
@@ -217,11 +217,11 @@ template <u32 D> struct attention {
 #pragma unroll
         for (u32 n = 0; n < D / 8; n++)
             *(float2 *)(to + n * 8) = make_float2(out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
-        if (!p.next.at)
+        if (!p.packed_out.at)
             return;
 #pragma unroll
         for (u32 n = 0; n < D / 8; n++)
-            put_next(p.next, row, head * D + (threadIdx.x & 3) * 2 + n * 8, out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
+            pack_put(p.packed_out, row, head * D + (threadIdx.x & 3) * 2 + n * 8, out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
     }
 };
 

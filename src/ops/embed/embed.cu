@@ -1,6 +1,6 @@
 // embed.cu - the operation as defined in embed.h: a thread takes 32 columns of a quantised row, or one of a plain row.
 #include "ops/embed/embed_cuda.h"
-#include "gemm/cuda/planes.cuh"
+#include "gemm/cuda/weight_layout.cuh"
 
 template <u32 F> static __device__ void decode(const struct embed_params &p, u32 token, f32 *out)
 {
@@ -17,10 +17,10 @@ template <u32 F> static __device__ void decode(const struct embed_params &p, u32
     }
 }
 
-static __device__ f32 plain(const struct planes &w, u64 at)
+static __device__ f32 plain(const struct weight_planes &w, u64 at)
 {
-    return w.format == PLANES_F32   ? ((const f32 *)w.quants)[at]
-           : w.format == PLANES_F16 ? __half2float(((const __half *)w.quants)[at])
+    return w.format == QUANT_F32   ? ((const f32 *)w.quants)[at]
+           : w.format == QUANT_F16 ? __half2float(((const __half *)w.quants)[at])
                                     : __uint_as_float((u32)((const u16 *)w.quants)[at] << 16);
 }
 
@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(128) embed(const __grid_constant__ 
         token = p.log[logged];
     if (token >= p.args.n_tokens)
         token = 0; // the row of a sequence whose last result was invalid: nobody reads it
-    if (p.table.format <= PLANES_BF16) {
+    if (p.table.format <= QUANT_BF16) {
         for (u32 i = threadIdx.x; i < p.args.n_cols; i += blockDim.x)
             out[i] = plain(p.table, (u64)token * p.args.n_cols + i) * p.args.scale;
         return;

@@ -1,11 +1,11 @@
 // embed_cuda.h - the arguments of the CUDA kernel.
 #pragma once
 #include "ops/embed/embed.h"
-#include "gemm/cuda/planes.h"
+#include "gemm/cuda/weight_layout.h"
 
 struct embed_params {
     DEVICE_AT(const struct step) step;
-    struct planes table;
+    struct weight_planes table;
     DEVICE_AT(const u32) log;
     DEVICE_AT(f32) out;
     struct embed_args args;

@@ -1,19 +1,19 @@
 // gate_up_cuda.c - the operation's launches. Gate and up in unlike formats are two products, the second over the first's result.
 #include "ops/cuda_table.h"
 #include "ops/gate_up/gate_up.h"
-#include "gemm/cuda/pairs.h"
+#include "gemm/cuda/gemm_params.h"
 
-struct pairs_plan gate_up_pairs(const struct cuda_plan *p)
+struct gemm_plan gate_up_gemm(const struct cuda_plan *p)
 {
     const struct gate_up_args *args = (const struct gate_up_args *)p->command->args;
-    return (struct pairs_plan){
-        .params = { .w = { planes_of(p, GATE_UP_GATE), planes_of(p, GATE_UP_UP) },
+    return (struct gemm_plan){
+        .params = { .w = { weight_layout_of(p, GATE_UP_GATE), weight_layout_of(p, GATE_UP_UP) },
                     .out = { cuda_at(p, GATE_UP_OUT) },
                     .in = cuda_at(p, GATE_UP_IN),
                     .norm = cuda_at(p, GATE_UP_NORM),
                     .out_stride = { args->n_out },
                     .n_cols = args->n_cols,
-                    .mode = PAIRS_GATED,
+                    .mode = EPILOGUE_GATED,
                     .rows = ROWS_STEP,
                     .activation = args->activation,
                     .eps = args->eps },
@@ -26,19 +26,19 @@ struct pairs_plan gate_up_pairs(const struct cuda_plan *p)
 
 void cuda_plan_gate_up(struct cuda_plan *p)
 {
-    struct pairs_plan product = gate_up_pairs(p);
-    struct planes gate = product.params.w[0], up = product.params.w[1];
+    struct gemm_plan product = gate_up_gemm(p);
+    struct weight_planes gate = product.params.w[0], up = product.params.w[1];
 
     if (gate.format == up.format) {
-        pairs_launch(p, &product);
+        gemm_launch(p, &product);
         return;
     }
     product.params.w[0] = up;
-    product.params.mode = PAIRS_PLAIN;
+    product.params.mode = EPILOGUE_LINEAR;
     product.final = false;
-    pairs_launch(p, &product);
+    gemm_launch(p, &product);
     product.final = true;
     product.params.w[0] = gate;
-    product.params.mode = PAIRS_GATE_OVER;
-    pairs_launch(p, &product);
+    product.params.mode = EPILOGUE_GATE_OVER;
+    gemm_launch(p, &product);
 }

@@ -1,20 +1,20 @@
-// matmul_cuda.c - the operation's launches; pairs.c chooses the kernels.
+// matmul_cuda.c - the operation's launches; gemm_plan.c chooses the kernels.
 #include "ops/cuda_table.h"
 #include "ops/matmul/matmul.h"
-#include "gemm/cuda/pairs.h"
+#include "gemm/cuda/gemm_params.h"
 
-struct pairs_plan matmul_pairs(const struct cuda_plan *p)
+struct gemm_plan matmul_gemm(const struct cuda_plan *p)
 {
     const struct matmul_args *args = (const struct matmul_args *)p->command->args;
-    return (struct pairs_plan){
-        .params = { .w = { planes_of(p, MATMUL_W) },
+    return (struct gemm_plan){
+        .params = { .w = { weight_layout_of(p, MATMUL_W) },
                     .bias = { cuda_at(p, MATMUL_BIAS) },
                     .out = { cuda_at(p, MATMUL_OUT) },
                     .in = cuda_at(p, MATMUL_IN),
                     .add = cuda_at(p, MATMUL_ADD),
                     .out_stride = { args->n_rows },
                     .n_cols = args->n_cols,
-                    .mode = PAIRS_PLAIN,
+                    .mode = EPILOGUE_LINEAR,
                     .rows = args->rows },
         .work = cuda_at(p, MATMUL_WORK),
         .work_bytes = p->command->operands[MATMUL_WORK].bytes,
@@ -25,6 +25,6 @@ struct pairs_plan matmul_pairs(const struct cuda_plan *p)
 
 void cuda_plan_matmul(struct cuda_plan *p)
 {
-    struct pairs_plan product = matmul_pairs(p);
-    pairs_launch(p, &product);
+    struct gemm_plan product = matmul_gemm(p);
+    gemm_launch(p, &product);
 }

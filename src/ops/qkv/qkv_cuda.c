@@ -1,11 +1,11 @@
 // qkv_cuda.c - the operation's launches: one product that rotates and stores, or a product and then rope_store where heads are
 // normalised first or the product cannot store into such pages.
 #include "ops/cuda_table.h"
-#include "gemm/cuda/pairs.h"
+#include "gemm/cuda/gemm_params.h"
 #include "ops/qkv/qkv.h"
 #include "ops/rope_store/rope_store_cuda.h"
 
-static void launch_rope_store(struct cuda_plan *p, const struct pairs_params *from)
+static void launch_rope_store(struct cuda_plan *p, const struct gemm_params *from)
 {
     struct rope_store_params params = { .q = from->out[0],
                                         .k = from->out[1],
@@ -20,14 +20,14 @@ static void launch_rope_store(struct cuda_plan *p, const struct pairs_params *fr
     rope_store_launch(p, &params);
 }
 
-struct pairs_plan qkv_pairs(const struct cuda_plan *p)
+struct gemm_plan qkv_gemm(const struct cuda_plan *p)
 {
     const struct qkv_args *args = (const struct qkv_args *)p->command->args;
     u32 head_dim = args->rope.pages.head_dim, n_kv = args->rope.pages.n_kv_heads * head_dim, n_q = args->rope.n_heads * head_dim;
-    bool parts = cuda_at(p, QKV_Q_NORM) || cuda_at(p, QKV_K_NORM) || !pairs_store(p, &args->rope.pages);
+    bool parts = cuda_at(p, QKV_Q_NORM) || cuda_at(p, QKV_K_NORM) || !gemm_stores_pages(p, &args->rope.pages);
     u64 work = cuda_at(p, QKV_WORK), kv_bytes = (u64)p->tape.max_rows * n_kv * 4, taken = (2 * kv_bytes + 255) / 256 * 256;
-    return (struct pairs_plan){
-        .params = { .w = { planes_of(p, QKV_WQ), planes_of(p, QKV_WK), planes_of(p, QKV_WV) },
+    return (struct gemm_plan){
+        .params = { .w = { weight_layout_of(p, QKV_WQ), weight_layout_of(p, QKV_WK), weight_layout_of(p, QKV_WV) },
                     .bias = { cuda_at(p, QKV_BQ), cuda_at(p, QKV_BK), cuda_at(p, QKV_BV) },
                     .out = { cuda_at(p, QKV_Q), work, work + kv_bytes },
                     .in = cuda_at(p, QKV_IN),
@@ -38,7 +38,7 @@ struct pairs_plan qkv_pairs(const struct cuda_plan *p)
                     .table = cuda_at(p, QKV_TABLE),
                     .out_stride = { n_q, n_kv, n_kv },
                     .n_cols = args->n_cols,
-                    .mode = parts ? PAIRS_THREE : PAIRS_ROPE,
+                    .mode = parts ? EPILOGUE_QKV : EPILOGUE_ROPE_STORE,
                     .rows = ROWS_STEP,
                     .eps = args->norm_eps,
                     .rope = args->rope },
@@ -51,12 +51,12 @@ struct pairs_plan qkv_pairs(const struct cuda_plan *p)
 
 void cuda_plan_qkv(struct cuda_plan *p)
 {
-    struct pairs_plan product = qkv_pairs(p);
+    struct gemm_plan product = qkv_gemm(p);
     u32 head_dim = product.params.rope.pages.head_dim;
 
     if (head_dim % 2 != 0)
         err_set(&p->error, ERR_UNSUPPORTED, "heads of %u dimensions; want an even number", head_dim);
-    pairs_launch(p, &product);
-    if (product.params.mode == PAIRS_THREE)
+    gemm_launch(p, &product);
+    if (product.params.mode == EPILOGUE_QKV)
         launch_rope_store(p, &product.params);
 }

@@ -1,16 +1,16 @@
-// ready.cu - makes rows of activations ready for the tensor cores: norm where asked for, bf16, in the order of fragments.cuh.
+// pack_rows.cu - makes rows of activations ready for the tensor cores: norm where asked for, bf16, in the order of fragments.cuh.
 //
 // For the kernels that pass them through shared memory: in tiles [128 rows][64 columns], 16-byte words swizzled within 8 rows, so that
 // a tile is copied as it lies. For the one that reads them from the L2 cache: in tiles of eight rows, one lane's words side by side.
-// Columns beyond the end, and rows of a tile of eight beyond the step's, are zero. For gemm_ring: as int8 with a scale for each 32; there,
+// Columns beyond the end, and rows of a tile of eight beyond the step's, are zero. For gemm_int8: as int8 with a scale for each 32; there,
 // rows beyond the step's hold anything.
 #include "gemm/cuda/fragments.cuh"
-#include "gemm/cuda/pairs.h"
+#include "gemm/cuda/gemm_params.h"
 #include "gemm/cuda/row_int8.cuh"
 
-enum { READY_THREADS = 256 };
+enum { PACK_MMA_THREADS = 256 };
 
-static __device__ __forceinline__ f32 number(const struct ready_params &p, u32 row, u32 column, f32 factor)
+static __device__ __forceinline__ f32 number(const struct packing_params &p, u32 row, u32 column, f32 factor)
 {
     if (column >= p.n_cols)
         return 0;
@@ -19,21 +19,21 @@ static __device__ __forceinline__ f32 number(const struct ready_params &p, u32 r
 }
 
 // Two numbers that lie side by side in a fragment: of lane t, step s, low (k = 2 t) or high (k = 2 t + 8).
-static __device__ __forceinline__ u32 word(const struct ready_params &p, u32 row, u32 super, u32 t, u32 s, u32 high, f32 factor)
+static __device__ __forceinline__ u32 word(const struct packing_params &p, u32 row, u32 super, u32 t, u32 s, u32 high, f32 factor)
 {
     u32 column = super * 128 + t * 32 + s % 2 * 16 + s / 2 * 4 + high;
     return two_bf16(number(p, row, column, factor), number(p, row, column + 2, factor));
 }
 
 // A step's four words of lanes 0..3 for low k, or for high k.
-static __device__ __forceinline__ uint4 four_words(const struct ready_params &p, u32 row, u32 super, u32 s, u32 high, f32 factor)
+static __device__ __forceinline__ uint4 four_words(const struct packing_params &p, u32 row, u32 super, u32 s, u32 high, f32 factor)
 {
     return make_uint4(word(p, row, super, 0, s, high, factor), word(p, row, super, 1, s, high, factor),
                       word(p, row, super, 2, s, high, factor), word(p, row, super, 3, s, high, factor));
 }
 
 // The same for both, from four 16-byte loads.
-static __device__ __forceinline__ void step_words(const struct ready_params &p, u32 row, u32 column, f32 factor, uint4 (&to)[2])
+static __device__ __forceinline__ void step_words(const struct packing_params &p, u32 row, u32 column, f32 factor, uint4 (&to)[2])
 {
     u32 low[4], high[4];
 #pragma unroll
@@ -48,12 +48,12 @@ static __device__ __forceinline__ void step_words(const struct ready_params &p, 
     to[1] = make_uint4(high[0], high[1], high[2], high[3]);
 }
 
-static __device__ __forceinline__ void put_row(const struct ready_params &p, u32 row, f32 factor)
+static __device__ __forceinline__ void put_row(const struct packing_params &p, u32 row, f32 factor)
 {
-    u64 chunk = (u64)(row / READY_ROWS) * (p.ready_cols / 64);
+    u64 chunk = (u64)(row / PACKED_TILE_ROWS) * (p.packed_cols / 64);
     bool whole = p.n_cols % 128 == 0;
 
-    for (u32 i = threadIdx.x; i < p.ready_cols / 16; i += READY_THREADS) { // a step: 16 columns, two 16-byte words
+    for (u32 i = threadIdx.x; i < p.packed_cols / 16; i += PACK_MMA_THREADS) { // a step: 16 columns, two 16-byte words
         u32 super = i / 8, s = i % 8, at = s % 4 * 2;
         uint4 words[2];
         if (whole) {
@@ -62,18 +62,18 @@ static __device__ __forceinline__ void put_row(const struct ready_params &p, u32
             words[0] = four_words(p, row, super, s, 0, factor);
             words[1] = four_words(p, row, super, s, 1, factor);
         }
-        uint4 *out = (uint4 *)p.out + ((chunk + i / 4) * READY_ROWS + row % READY_ROWS) * 8;
+        uint4 *out = (uint4 *)p.out + ((chunk + i / 4) * PACKED_TILE_ROWS + row % PACKED_TILE_ROWS) * 8;
         out[at ^ row % 8] = words[0];
         out[(at + 1) ^ row % 8] = words[1];
     }
 }
 
-static __device__ __forceinline__ void put_tiled(const struct ready_params &p, u32 row, f32 factor, bool exists)
+static __device__ __forceinline__ void put_tiled(const struct packing_params &p, u32 row, f32 factor, bool exists)
 {
-    u32 n_supers = p.ready_cols / 128;
+    u32 n_supers = p.packed_cols / 128;
     u32 *out = (u32 *)p.out + (u64)(row / 8) * n_supers * 512; // 2 KB for 8 rows and 128 columns
 
-    for (u32 i = threadIdx.x; i < p.ready_cols / 2; i += READY_THREADS) {
+    for (u32 i = threadIdx.x; i < p.packed_cols / 2; i += PACK_MMA_THREADS) {
         u32 super = i / 64, t = i / 16 % 4, quarter = i / 4 % 4, c = i % 4;
         u32 v = exists ? word(p, row, super, t, 2 * quarter + c / 2, c % 2, factor) : 0;
         out[super * 512 + quarter * 128 + (row % 8 * 4 + t) * 4 + c] = v;
@@ -96,7 +96,7 @@ static __device__ __forceinline__ f32 sum_of_squares(const f32 *in, u32 n)
     return sum;
 }
 
-extern "C" __global__ void __launch_bounds__(READY_THREADS) ready_rows(const __grid_constant__ struct ready_params p)
+extern "C" __global__ void __launch_bounds__(PACK_MMA_THREADS) pack_mma(const __grid_constant__ struct packing_params p)
 {
     __shared__ f32 room[33];
     u32 row = blockIdx.x, n_rows = n_rows_of(p.step, p.rows);
@@ -121,21 +121,21 @@ static __device__ __forceinline__ struct eight times(const struct eight &v, f32 
 }
 
 // All lanes of a warp call it.
-static __device__ __forceinline__ void put_eight(const struct ready_params &p, u32 row, u32 i, const struct eight &v, const struct eight &norm)
+static __device__ __forceinline__ void put_eight(const struct packing_params &p, u32 row, u32 i, const struct eight &v, const struct eight &norm)
 {
     const f32 numbers[8] = { v.a.x * norm.a.x, v.a.y * norm.a.y, v.a.z * norm.a.z, v.a.w * norm.a.w,
                              v.b.x * norm.b.x, v.b.y * norm.b.y, v.b.z * norm.b.z, v.b.w * norm.b.w };
     struct int8_eight e = to_int8(numbers);
 
     if (i < p.n_cols / 8)
-        put_int8(ready_int8_tile(p.out, row, p.n_cols), row, i, e);
+        put_int8(packed_int8_eight(p.out, row, p.n_cols), row, i, e);
 }
 
 // n_cols is a multiple of 32. Blocks share a row that has no norm.
-extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(const __grid_constant__ struct ready_params p)
+extern "C" __global__ void __launch_bounds__(PACK_INT8_THREADS) pack_int8(const __grid_constant__ struct packing_params p)
 {
     __shared__ f32 room[33];
-    u32 row = blockIdx.x, n = p.n_cols / 8, end = (n + 31) / 32 * 32, first = blockIdx.y * READY_INT8_THREADS + threadIdx.x;
+    u32 row = blockIdx.x, n = p.n_cols / 8, end = (n + 31) / 32 * 32, first = blockIdx.y * PACK_INT8_THREADS + threadIdx.x;
     const f32 *in = p.in + (u64)row * p.n_cols;
     struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
     f32 factor = 1;
@@ -149,11 +149,11 @@ extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(cons
     struct eight v = load_eight(in, first, n);
     if (p.norm) {
         f32 squares = first < n ? squares_of(v) : 0;
-        for (u32 i = first + READY_INT8_THREADS; i < n; i += READY_INT8_THREADS)
+        for (u32 i = first + PACK_INT8_THREADS; i < n; i += PACK_INT8_THREADS)
             squares += squares_of(load_eight(in, i, n));
         factor = norm_factor(block_sum(squares, room), p.n_cols, p.eps);
     }
-    for (u32 i = first; i < end; i += READY_INT8_THREADS * gridDim.y) { // the same turns for a whole warp
+    for (u32 i = first; i < end; i += PACK_INT8_THREADS * gridDim.y) { // the same turns for a whole warp
         if (i != first) {
             v = load_eight(in, i, n);
             norm = p.norm ? load_eight(p.norm, i, n) : norm;
@@ -163,17 +163,17 @@ extern "C" __global__ void __launch_bounds__(READY_INT8_THREADS) ready_int8(cons
 }
 
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
-#define PART_BLOCKS 16
+#define PACK_SPLIT_BLOCKS 16
 #else
-#define PART_BLOCKS 12 // a multiprocessor holds fewer threads
+#define PACK_SPLIT_BLOCKS 12 // a multiprocessor holds fewer threads
 #endif
-// The same in small blocks with few registers, for up to eight rows. They have room beside a block of gemm_ring, so that they wait for their
+// The same in small blocks with few registers, for up to eight rows. They have room beside a block of gemm_int8, so that they wait for their
 // inputs where they will run and keep none of the next product's blocks from its place. A row's blocks do not know the norm's factor: they
-// leave a sum of squares for each 32 columns, and gemm_ring multiplies its sums by the factor. Where the command before is gemm_ring too, it
-// makes such rows itself, with the same bits (ready_next.cuh). (Of 16 rows and more the launch above is the faster one.)
-extern "C" __global__ void __launch_bounds__(READY_PART_THREADS, PART_BLOCKS) ready_int8_part(const __grid_constant__ struct ready_params p)
+// leave a sum of squares for each 32 columns, and gemm_int8 multiplies its sums by the factor. Where the command before is gemm_int8 too, it
+// makes such rows itself, with the same bits (epilogue_pack.cuh). (Of 16 rows and more the launch above is the faster one.)
+extern "C" __global__ void __launch_bounds__(PACK_SPLIT_THREADS, PACK_SPLIT_BLOCKS) pack_int8_split(const __grid_constant__ struct packing_params p)
 {
-    u32 row = blockIdx.x, n = p.n_cols / 8, i = blockIdx.y * READY_PART_THREADS + threadIdx.x;
+    u32 row = blockIdx.x, n = p.n_cols / 8, i = blockIdx.y * PACK_SPLIT_THREADS + threadIdx.x;
     struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
     bool exists = row < n_rows_of(p.step, p.rows);
 
@@ -195,20 +195,20 @@ extern "C" __global__ void __launch_bounds__(READY_PART_THREADS, PART_BLOCKS) re
         p.squares[i / 4 * 8 + row] = squares;
 }
 
-// For gemm_hopper's tiles of plain weights: tiles of READY_ROWS, as above, with the columns in their own order. n_cols is a multiple of 8.
-static __device__ __forceinline__ void put_bf16(const struct ready_params &p, u32 row, u32 i, const struct eight &v, const struct eight &norm)
+// For gemm_hopper's tiles of plain weights: tiles of PACKED_TILE_ROWS, as above, with the columns in their own order. n_cols is a multiple of 8.
+static __device__ __forceinline__ void put_bf16(const struct packing_params &p, u32 row, u32 i, const struct eight &v, const struct eight &norm)
 {
-    uint4 *out = (uint4 *)p.out + ((u64)(row / READY_ROWS) * (p.ready_cols / 64) * READY_ROWS + row % READY_ROWS) * 8;
+    uint4 *out = (uint4 *)p.out + ((u64)(row / PACKED_TILE_ROWS) * (p.packed_cols / 64) * PACKED_TILE_ROWS + row % PACKED_TILE_ROWS) * 8;
     uint4 words = make_uint4(two_bf16(v.a.x * norm.a.x, v.a.y * norm.a.y), two_bf16(v.a.z * norm.a.z, v.a.w * norm.a.w),
                              two_bf16(v.b.x * norm.b.x, v.b.y * norm.b.y), two_bf16(v.b.z * norm.b.z, v.b.w * norm.b.w));
-    out[(u64)(i / 8) * READY_ROWS * 8 + (i % 8 ^ row % 8)] = i * 8 < p.n_cols ? words : make_uint4(0, 0, 0, 0);
+    out[(u64)(i / 8) * PACKED_TILE_ROWS * 8 + (i % 8 ^ row % 8)] = i * 8 < p.n_cols ? words : make_uint4(0, 0, 0, 0);
 }
 
 // Blocks take rows in turn, each with the next one's first columns on their way.
-extern "C" __global__ void __launch_bounds__(READY_BF16_THREADS) ready_bf16(const __grid_constant__ struct ready_params p)
+extern "C" __global__ void __launch_bounds__(PACK_BF16_THREADS) pack_bf16(const __grid_constant__ struct packing_params p)
 {
     __shared__ f32 room[33];
-    u32 row = blockIdx.x, n = p.n_cols / 8, first = blockIdx.y * READY_BF16_THREADS + threadIdx.x, n_rows = n_rows_of(p.step, p.rows);
+    u32 row = blockIdx.x, n = p.n_cols / 8, first = blockIdx.y * PACK_BF16_THREADS + threadIdx.x, n_rows = n_rows_of(p.step, p.rows);
     struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } }, next;
 
     if (p.norm)
@@ -224,13 +224,13 @@ extern "C" __global__ void __launch_bounds__(READY_BF16_THREADS) ready_bf16(cons
             next = load_eight(in + (u64)gridDim.x * p.n_cols, first, n);
         if (p.norm) {
             f32 squares = first < n ? squares_of(v) : 0;
-            for (u32 i = first + READY_BF16_THREADS; i < n; i += READY_BF16_THREADS)
+            for (u32 i = first + PACK_BF16_THREADS; i < n; i += PACK_BF16_THREADS)
                 squares += squares_of(load_eight(in, i, n));
             factor = norm_factor(block_sum(squares, room), p.n_cols, p.eps);
         }
-        if (first < p.ready_cols / 8)
+        if (first < p.packed_cols / 8)
             put_bf16(p, row, first, v, times(norm, factor));
-        for (u32 i = first + READY_BF16_THREADS * gridDim.y; i < p.ready_cols / 8; i += READY_BF16_THREADS * gridDim.y)
+        for (u32 i = first + PACK_BF16_THREADS * gridDim.y; i < p.packed_cols / 8; i += PACK_BF16_THREADS * gridDim.y)
             put_bf16(p, row, i, load_eight(in, i, n), p.norm ? times(load_eight(p.norm, i, n), factor) : norm);
     }
 }

@@ -1,6 +1,6 @@
-// pack.cu - cuts a matrix of GGUF blocks into planes; see planes.h. One thread a block, once per load.
+// weight_pack.cu - cuts a matrix of GGUF blocks into planes; see weight_layout.h. One thread a block, once per load.
 #include "device/cuda/kernel.cuh"
-#include "gemm/cuda/planes.h"
+#include "gemm/cuda/weight_layout.h"
 #include "quant/iq4_xs.h"
 #include "quant/mxfp4.h"
 #include "quant/q2_k.h"
@@ -18,13 +18,13 @@ struct destination {
     u8 *quants, *high, *scales, *deltas;
 };
 
-static __device__ struct destination find(const struct planes &p, u64 row, u32 block)
+static __device__ struct destination find(const struct weight_planes &p, u64 row, u32 block)
 {
     struct destination d;
-    d.quants = (u8 *)p.quants + row * planes_quants_bytes(p.format, p.n_cols) + block * planes_quants_bytes(p.format, 32);
-    d.high = (u8 *)p.high + row * planes_high_bytes(p.format, p.n_cols) + block * planes_high_bytes(p.format, 32);
-    d.scales = (u8 *)p.scales + row * planes_scales_bytes(p.format, p.n_cols);
-    d.deltas = (u8 *)p.deltas + row * planes_deltas_bytes(p.format, p.n_cols);
+    d.quants = (u8 *)p.quants + row * layout_quants_bytes(p.format, p.n_cols) + block * layout_quants_bytes(p.format, 32);
+    d.high = (u8 *)p.high + row * layout_high_bytes(p.format, p.n_cols) + block * layout_high_bytes(p.format, 32);
+    d.scales = (u8 *)p.scales + row * layout_scales_bytes(p.format, p.n_cols);
+    d.deltas = (u8 *)p.deltas + row * layout_deltas_bytes(p.format, p.n_cols);
     return d;
 }
 
@@ -93,36 +93,36 @@ static __device__ void pack_small(const struct pack_params &p, u64 at)
     struct destination d = find(p.to, at / per_row, block);
     i8 q[32];
 
-    if (p.to.format == PLANES_Q4_0) {
+    if (p.to.format == QUANT_Q4_0) {
         struct q4_0 b = fetch<struct q4_0>(p.from, at);
         q4_0_ints(&b, q);
         put_nibbles(d.quants, q, 8);
         put_half(d.scales + block * 2, b.d);
-    } else if (p.to.format == PLANES_Q4_1) {
+    } else if (p.to.format == QUANT_Q4_1) {
         struct q4_1 b = fetch<struct q4_1>(p.from, at);
         q4_1_ints(&b, q);
         put_nibbles(d.quants, q, 0);
         put_half(d.scales + block * 4, b.d);
         put_half(d.scales + block * 4 + 2, b.m);
-    } else if (p.to.format == PLANES_Q5_0) {
+    } else if (p.to.format == QUANT_Q5_0) {
         struct q5_0 b = fetch<struct q5_0>(p.from, at);
         q5_0_ints(&b, q);
         put_nibbles(d.quants, q, 16);
         put_fifth_bits(d.high, q, 16);
         put_half(d.scales + block * 2, b.d);
-    } else if (p.to.format == PLANES_Q5_1) {
+    } else if (p.to.format == QUANT_Q5_1) {
         struct q5_1 b = fetch<struct q5_1>(p.from, at);
         q5_1_ints(&b, q);
         put_nibbles(d.quants, q, 0);
         put_fifth_bits(d.high, q, 0);
         put_half(d.scales + block * 4, b.d);
         put_half(d.scales + block * 4 + 2, b.m);
-    } else if (p.to.format == PLANES_Q8_0) {
+    } else if (p.to.format == QUANT_Q8_0) {
         struct q8_0 b = fetch<struct q8_0>(p.from, at);
         for (u32 i = 0; i < 32; i++)
             d.quants[i] = (u8)b.q[i];
         put_half(d.scales + block * 2, b.d);
-    } else if (p.to.format == PLANES_IQ4_NL) {
+    } else if (p.to.format == QUANT_IQ4_NL) {
         struct iq4_nl b = fetch<struct iq4_nl>(p.from, at);
         put_places(d.quants, b.q);
         put_half(d.scales + block * 2, b.d);
@@ -140,15 +140,15 @@ static __device__ void put_super(const struct pack_params &p, u64 at, const i8 *
 
     for (u32 g = 0; g < 8; g++) {
         struct destination d = find(p.to, at / per_row, at % per_row * 8 + g);
-        if (p.to.format == PLANES_Q2_K)
+        if (p.to.format == QUANT_Q2_K)
             put_twos(d.quants, q + 32 * g, 0, 0);
-        else if (p.to.format != PLANES_Q3_K)
+        else if (p.to.format != QUANT_Q3_K)
             put_nibbles(d.quants, q + 32 * g, zero);
-        if (p.to.format == PLANES_Q5_K)
+        if (p.to.format == QUANT_Q5_K)
             put_fifth_bits(d.high, q + 32 * g, zero);
-        if (p.to.format == PLANES_Q6_K)
+        if (p.to.format == QUANT_Q6_K)
             put_twos(d.high, q + 32 * g, zero, 4);
-        if (p.to.format == PLANES_Q3_K && g % 2 == 0)
+        if (p.to.format == QUANT_Q3_K && g % 2 == 0)
             put_threes(d.quants, d.high, q + 32 * g, zero);
     }
 }
@@ -157,7 +157,7 @@ static __device__ void put_scales(const struct pack_params &p, u64 at, const u8 
     u32 per_row = p.to.n_cols / 256, block = at % per_row;
     struct destination d = find(p.to, at / per_row, 0);
 
-    u32 bytes = (u32)planes_scales_bytes(p.to.format, 256);
+    u32 bytes = (u32)layout_scales_bytes(p.to.format, 256);
     for (u32 i = 0; i < bytes; i++)
         d.scales[block * bytes + i] = scales[i];
     put_half(d.deltas + block * 4, delta);
@@ -169,37 +169,37 @@ static __device__ void pack_super(const struct pack_params &p, u64 at)
     i8 q[256];
     u8 scales[16];
 
-    if (p.to.format == PLANES_Q2_K) {
+    if (p.to.format == QUANT_Q2_K) {
         struct q2_k b = fetch<struct q2_k>(p.from, at);
         q2_k_ints(&b, q);
         put_super(p, at, q, 0);
         put_scales(p, at, b.scales, b.d, b.dmin);
-    } else if (p.to.format == PLANES_Q3_K) {
+    } else if (p.to.format == QUANT_Q3_K) {
         struct q3_k b = fetch<struct q3_k>(p.from, at);
         q3_k_ints(&b, q);
         put_super(p, at, q, 4);
         for (u32 i = 0; i < 16; i++)
             scales[i] = (u8)q3_k_scale(&b, i);
         put_scales(p, at, scales, b.d, 0);
-    } else if (p.to.format == PLANES_Q4_K || p.to.format == PLANES_Q5_K) {
+    } else if (p.to.format == QUANT_Q4_K || p.to.format == QUANT_Q5_K) {
         struct q5_k five;
         struct q4_k four;
-        if (p.to.format == PLANES_Q4_K) {
+        if (p.to.format == QUANT_Q4_K) {
             four = fetch<struct q4_k>(p.from, at);
             q4_k_ints(&four, q);
         } else {
             five = fetch<struct q5_k>(p.from, at);
             q5_k_ints(&five, q);
         }
-        const u8 *packed = p.to.format == PLANES_Q4_K ? four.scales : five.scales;
+        const u8 *packed = p.to.format == QUANT_Q4_K ? four.scales : five.scales;
         put_super(p, at, q, 0);
         for (u32 g = 0; g < 8; g++) {
             struct q4_k_pair pair = q4_k_scale(packed, g);
             scales[2 * g] = pair.scale;
             scales[2 * g + 1] = pair.min;
         }
-        put_scales(p, at, scales, p.to.format == PLANES_Q4_K ? four.d : five.d, p.to.format == PLANES_Q4_K ? four.dmin : five.dmin);
-    } else if (p.to.format == PLANES_Q6_K) {
+        put_scales(p, at, scales, p.to.format == QUANT_Q4_K ? four.d : five.d, p.to.format == QUANT_Q4_K ? four.dmin : five.dmin);
+    } else if (p.to.format == QUANT_Q6_K) {
         struct q6_k b = fetch<struct q6_k>(p.from, at);
         q6_k_ints(&b, q);
         put_super(p, at, q, 32);
@@ -216,13 +216,13 @@ static __device__ void pack_super(const struct pack_params &p, u64 at)
     }
 }
 
-extern "C" __global__ void pack_planes(struct pack_params p)
+extern "C" __global__ void pack_weight_layout(struct pack_params p)
 {
     u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x;
 
     if (at >= p.n_blocks)
         return;
-    if (planes_has_super_blocks(p.to.format))
+    if (layout_has_super_blocks(p.to.format))
         pack_super(p, at);
     else
         pack_small(p, at);

@@ -1,9 +1,9 @@
-// ready_int8.cuh - rows of activations as int8 with a scale for each 32 columns: how they become so, and where gemm_ring wants them.
+// packing_int8.cuh - rows of activations as int8 with a scale for each 32 columns: how they become so, and where gemm_int8 wants them.
 //
-// ready.cu makes them of any rows; an operation whose result is the next one's activations does so itself, with the same bits.
+// pack_rows.cu makes them of any rows; an operation whose result is the next one's activations does so itself, with the same bits.
 #pragma once
 #include "base/lang.h"
-#include "gemm/cuda/ready.h"
+#include "gemm/cuda/packing.h"
 
 static __device__ __forceinline__ u32 pack_bytes(int a, int b, int c, int d)
 {
@@ -73,12 +73,12 @@ static __device__ __forceinline__ struct int8_eight to_int8(const f32 (&v)[8])
 }
 
 // The eight rows to which a row belongs.
-static __device__ __forceinline__ u8 *ready_int8_tile(u8 *ready, u32 row, u32 n_cols)
+static __device__ __forceinline__ u8 *packed_int8_eight(u8 *packed_mma, u32 row, u32 n_cols)
 {
-    return ready + (u64)(row / 8) * (n_cols / 32) * READY_INT8_BYTES;
+    return packed_mma + (u64)(row / 8) * (n_cols / 32) * PACKED_INT8_BYTES;
 }
 
-// Two bits of a scale are zero: gemm_ring counts on it. sums: of the first half, and of the second in the upper 16 bits.
+// Two bits of a scale are zero: gemm_int8 counts on it. sums: of the first half, and of the second in the upper 16 bits.
 static __device__ __forceinline__ void put_int8_scale(u8 *block, u32 row, f32 scale, u32 sums)
 {
     *(uint2 *)(block + 256 + row % 8 * 8) = make_uint2(__float_as_uint(scale) & ~3u, sums);
@@ -87,7 +87,7 @@ static __device__ __forceinline__ void put_int8_scale(u8 *block, u32 row, f32 sc
 // Columns 8 at .. 8 at + 7.
 static __device__ __forceinline__ void put_int8(u8 *tile, u32 row, u32 at, const struct int8_eight &e)
 {
-    u8 *block = tile + (u64)(at / 4) * READY_INT8_BYTES;
+    u8 *block = tile + (u64)(at / 4) * PACKED_INT8_BYTES;
     u32 part = at % 4, *to = (u32 *)block + (row % 8 * 4 + part % 2 * 2) * 2 + part / 2;
 
     to[0] = e.words.x;
@@ -102,7 +102,7 @@ static __device__ __forceinline__ void put_int8_warp(u8 *tile, u32 row, u32 colu
     u32 lane = threadIdx.x & 31;
     f32 top = __uint_as_float(min(__reduce_max_sync(~0u, __float_as_uint(v) & 0x7fffffff), 0x7f800000)); // infinity for a NaN too
     int q = __float2int_rn(v * int8_inverse(top)), low = __reduce_add_sync(~0u, lane < 16 ? q : 0), all = __reduce_add_sync(~0u, q);
-    u8 *block = tile + (u64)(column / 32) * READY_INT8_BYTES;
+    u8 *block = tile + (u64)(column / 32) * PACKED_INT8_BYTES;
 
     block[(row % 8 * 4 + lane % 16 / 4) * 8 + lane / 16 * 4 + lane % 4] = (u8)q;
     if (lane == 0)

@@ -1,6 +1,6 @@
-// gemm_rows.cu - products of many rows of activations and bf16 weights for Hopper, in tiles that make whole turns of the multiprocessors.
+// gemm_cluster.cu - products of many rows of activations and bf16 weights for Hopper, in tiles that make whole turns of the multiprocessors.
 //
-// A block's tile is 128 or 64 rows of activations, the M side of the instruction, by 64 to 192 weight rows; pairs_tiles.c takes what makes
+// A block's tile is 128 or 64 rows of activations, the M side of the instruction, by 64 to 192 weight rows; plan_wgmma.c takes what makes
 // whole turns. The two blocks of a cluster have the same weights, which each copies in part for both, and neighbouring rows. Where there
 // are few tiles they split one's columns instead: they hand each other sums, and each ends half of the weight rows.
 // One thread of a block keeps a belt of stages of 64 columns full. Where a block has one tile, a warpgroup takes 64 rows; where it has
@@ -9,16 +9,16 @@
 // ones, and after an exchange with the thread after the next one a thread has both rows of two neighbouring pairs.
 // A kernel ends one operation alone and is short: what a launch runs through once comes from memory, a microsecond for some KB.
 #include "gemm/cuda/activation.cuh"
-#include "gemm/cuda/pairs.h"
-#include "gemm/cuda/ready_next.cuh"
+#include "gemm/cuda/gemm_params.h"
+#include "gemm/cuda/epilogue_pack.cuh"
 #include "gemm/cuda/wgmma.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-enum { STAGE_COLUMNS = 64, CHUNK_BYTES = READY_ROWS * STAGE_COLUMNS * 2, GROUP_BYTES = CHUNK_BYTES / 2, EARLY = 2, BOTH_THREADS = 256 };
+enum { STAGE_COLUMNS = 64, CHUNK_BYTES = PACKED_TILE_ROWS * STAGE_COLUMNS * 2, GROUP_BYTES = CHUNK_BYTES / 2, EARLY = 2, BOTH_THREADS = 256 };
 
 // The other block of a cluster that splits a tile's columns: each ends half of the sums, of which the other hands it its part. Through
-// memory, as shared_tiles.cuh does it for any number of blocks, 64 rows of 4,096 x 4,096 take 12.5 us, and so 11.2. FOURS: of a thread's
+// memory, as stream_k.cuh does it for any number of blocks, 64 rows of 4,096 x 4,096 take 12.5 us, and so 11.2. FOURS: of a thread's
 // sums, that a block ends.
 template <u32 FOURS, u32 THREADS> struct neighbour {
     static constexpr u32 sums_bytes = FOURS * THREADS * 16;
@@ -52,30 +52,30 @@ template <u32 FOURS, u32 THREADS> struct neighbour {
 
 // TURNS: two warpgroups take whole tiles in turn, of 64 rows or two halves of that. couple: blocks with the same weights. parts: of the
 // columns, which a cluster splits.
-template <u32 WEIGHTS, u32 MODE, bool TURNS, u32 N_ROWS = READY_ROWS, bool SPLIT = false> struct kernel {
+template <u32 WEIGHTS, u32 MODE, bool TURNS, u32 N_ROWS = PACKED_TILE_ROWS, bool SPLIT = false> struct kernel {
     static constexpr u32 N = WEIGHTS, pairs = N / 2, rows = N_ROWS;
-    static constexpr bool turns = TURNS;
+    static constexpr bool waves = TURNS;
     static constexpr u32 couple = SPLIT ? 1 : ROWS_CLUSTER, parts = ROWS_CLUSTER / couple;
-    static constexpr u32 halves = turns ? rows / 64 : 1, consumers = rows * 2 / halves; // threads of a tile,
-    static constexpr u32 threads = turns ? (u32)BOTH_THREADS : consumers;               // and of those who multiply
+    static constexpr u32 halves = waves ? rows / 64 : 1, consumers = rows * 2 / halves; // threads of a tile,
+    static constexpr u32 threads = waves ? (u32)BOTH_THREADS : consumers;               // and of those who multiply
     static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2;               // of pairs, that a block ends
     static constexpr u32 batch = N * halves > 352 ? 2 : 4; // eights that end at a time: of most sums registers are short
-    static constexpr bool GATED = MODE == PAIRS_GATED, moves_registers = rows == READY_ROWS;
+    static constexpr bool GATED = MODE == EPILOGUE_GATED, moves_registers = rows == PACKED_TILE_ROWS;
     static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2, rows_bytes = rows * STAGE_COLUMNS * 2;
     static constexpr u32 stage_bytes = rows_bytes + N * STAGE_COLUMNS * 2, n_stages = HOPPER_TILES_ROOM / stage_bytes;
     using neighbour = struct neighbour<fours, consumers>;
 };
 
 // What the clusters compute, all in turn, neighbours with the same weights, so that these are read from memory once.
-struct walk {
+struct tile_scheduler {
     u32 n_rows, n_row_tiles, n_stages, n_tiles; // stages of a block, tiles of a cluster
 };
 
-template <class K> static __device__ __forceinline__ struct walk walk_of(const struct pairs_params &p, u32 n_rows)
+template <class K> static __device__ __forceinline__ struct tile_scheduler tile_scheduler_of(const struct gemm_params &p, u32 n_rows)
 {
     u32 rows = K::couple * K::rows, n_row_tiles = (n_rows + rows - 1) / rows;
 
-    return { n_rows, n_row_tiles, p.ready_cols / STAGE_COLUMNS / K::parts, n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs) };
+    return { n_rows, n_row_tiles, p.packed_cols / STAGE_COLUMNS / K::parts, n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs) };
 }
 template <class K> static __device__ __forceinline__ u32 in_couple()
 {
@@ -93,11 +93,11 @@ static __device__ __forceinline__ u32 next_tile(u32 tile)
 {
     return tile + gridDim.x / ROWS_CLUSTER;
 }
-template <class K> static __device__ __forceinline__ u32 first_row(const struct walk &w, u32 tile)
+template <class K> static __device__ __forceinline__ u32 first_row(const struct tile_scheduler &w, u32 tile)
 {
     return (tile % w.n_row_tiles * K::couple + in_couple<K>()) * K::rows;
 }
-template <class K> static __device__ __forceinline__ u32 first_pair(const struct walk &w, u32 tile)
+template <class K> static __device__ __forceinline__ u32 first_pair(const struct tile_scheduler &w, u32 tile)
 {
     return tile / w.n_row_tiles * K::pairs;
 }
@@ -107,17 +107,17 @@ template <class K> struct source {
     const u8 *rows;             // what lies in the place of rows that do not exist is multiplied for nothing
     u32 tile, stage, end, four; // four: the tile's first four pairs
 
-    __device__ __forceinline__ void begin(const struct pairs_params &p, const struct walk &w)
+    __device__ __forceinline__ void begin(const struct gemm_params &p, const struct tile_scheduler &w)
     {
         u32 row = min(first_row<K>(w, tile), (w.n_rows - 1) / K::rows * K::rows);
 
         stage = part<K>() * w.n_stages;
         end = stage + w.n_stages;
-        rows = p.ready_bf16 + ((u64)(row / READY_ROWS) * (w.n_stages * K::parts) + stage) * CHUNK_BYTES +
-               row % READY_ROWS * STAGE_COLUMNS * 2;
+        rows = p.packed_bf16 + ((u64)(row / PACKED_TILE_ROWS) * (w.n_stages * K::parts) + stage) * CHUNK_BYTES +
+               row % PACKED_TILE_ROWS * STAGE_COLUMNS * 2;
         four = first_pair<K>(w, tile) / 4;
     }
-    __device__ __forceinline__ void next(const struct pairs_params &p, const struct walk &w)
+    __device__ __forceinline__ void next(const struct gemm_params &p, const struct tile_scheduler &w)
     {
         rows += CHUNK_BYTES;
         if (++stage < end)
@@ -132,12 +132,12 @@ template <class K> struct source {
     {
         u64 policy = cache_policy(true);
 #pragma unroll
-        for (u32 box = 0; box < K::n_boxes; box++) {
-            const u32 at[3] = { stage * STAGE_COLUMNS, four + box * (K::pairs / 4 / K::n_boxes), 0 };
-            u32 place = to + K::rows_bytes + box * K::box_bytes;
+        for (u32 tma_box = 0; tma_box < K::n_boxes; tma_box++) {
+            const u32 at[3] = { stage * STAGE_COLUMNS, four + tma_box * (K::pairs / 4 / K::n_boxes), 0 };
+            u32 place = to + K::rows_bytes + tma_box * K::box_bytes;
             if (alone || K::couple == 1)
                 box_copy(place, &t.w[0], full, at, policy);
-            else if ((box + stage) % K::couple == in_couple<K>())
+            else if ((tma_box + stage) % K::couple == in_couple<K>())
                 box_copy_to_all(place, &t.w[0], full, at, (1 << ROWS_CLUSTER) - 1, policy);
         }
     }
@@ -145,34 +145,34 @@ template <class K> struct source {
 
 // The first weights: needs neither the other block nor the rows.
 template <class K>
-static __device__ __forceinline__ void copy_early(const struct tiles_params &t, struct belt<K> belt, const struct walk &w)
+static __device__ __forceinline__ void copy_early(const struct tiles_params &t, struct pipe<K> pipe, const struct tile_scheduler &w)
 {
     struct source<K> from;
 
     from.tile = first_tile();
     from.begin(t.pairs, w);
-    for (; belt.at < EARLY; from.next(t.pairs, w), belt.next()) {
-        expect_bytes(belt.full + 8 * belt.at, K::stage_bytes);
-        from.copy_weights(t, belt.stage(), belt.full + 8 * belt.at, true);
+    for (; pipe.at < EARLY; from.next(t.pairs, w), pipe.next()) {
+        expect_bytes(pipe.full + 8 * pipe.at, K::stage_bytes);
+        from.copy_weights(t, pipe.stage(), pipe.full + 8 * pipe.at, true);
     }
 }
 
 template <class K>
-static __device__ __forceinline__ void produce(const struct tiles_params &t, struct belt<K> belt, const struct walk &w)
+static __device__ __forceinline__ void produce(const struct tiles_params &t, struct pipe<K> pipe, const struct tile_scheduler &w)
 {
     struct source<K> from;
 
     from.tile = first_tile();
     from.begin(t.pairs, w);
     wait_for_inputs();
-    for (u32 i = 0; from.tile < w.n_tiles; i++, from.next(t.pairs, w), belt.next()) {
-        u32 full = belt.full + 8 * belt.at;
+    for (u32 i = 0; from.tile < w.n_tiles; i++, from.next(t.pairs, w), pipe.next()) {
+        u32 full = pipe.full + 8 * pipe.at;
         if (i >= EARLY) {
-            wait_for_stage(belt.empty + 8 * belt.at, belt.phase ^ 1);
+            wait_for_stage(pipe.empty + 8 * pipe.at, pipe.phase ^ 1);
             expect_bytes(full, K::stage_bytes);
-            from.copy_weights(t, belt.stage(), full, false);
+            from.copy_weights(t, pipe.stage(), full, false);
         }
-        bulk_copy(belt.stage(), from.rows, K::rows_bytes, full);
+        bulk_copy(pipe.stage(), from.rows, K::rows_bytes, full);
     }
 }
 
@@ -188,7 +188,7 @@ struct inputs { // what is added to both rows
 };
 
 template <class K>
-static __device__ __forceinline__ struct place place_of(const struct pairs_params &p, const struct walk &w, u32 tile)
+static __device__ __forceinline__ struct place place_of(const struct gemm_params &p, const struct tile_scheduler &w, u32 tile)
 {
     u32 n_pairs = K::pairs / K::parts, first = first_pair<K>(w, tile) + part<K>() * n_pairs;
     struct place a = { first_row<K>(w, tile) + threadIdx.x % K::consumers / 32 * 16 + threadIdx.x % 32 / 4, w.n_rows,
@@ -199,7 +199,7 @@ static __device__ __forceinline__ struct place place_of(const struct pairs_param
 }
 
 template <class K>
-static __device__ __forceinline__ struct inputs load_inputs(const struct pairs_params &p, const struct place &a)
+static __device__ __forceinline__ struct inputs load_inputs(const struct gemm_params &p, const struct place &a)
 {
     struct inputs in;
 
@@ -215,7 +215,7 @@ static __device__ __forceinline__ struct inputs load_inputs(const struct pairs_p
 static __device__ __forceinline__ void end_gated(const struct tiles_params &t, const struct place &a, u32 row,
                                                  const struct two_pairs &s)
 {
-    const struct pairs_params &p = t.pairs;
+    const struct gemm_params &p = t.pairs;
     f32 v[2];
 
 #pragma unroll
@@ -224,11 +224,11 @@ static __device__ __forceinline__ void end_gated(const struct tiles_params &t, c
         v[i] = activation_of(p.activation, gate) * up;
     }
     *(float2 *)(p.out[0] + (u64)row * p.out_stride[0] + a.pair) = make_float2(v[0], v[1]);
-    if (p.next.at)
-        put_next(p.next, row, a.pair, v[0], v[1]);
+    if (p.packed_out.at)
+        pack_put(p.packed_out, row, a.pair, v[0], v[1]);
 }
 
-static __device__ __forceinline__ void end_plain(const struct pairs_params &p, const struct place &a, u32 row,
+static __device__ __forceinline__ void end_plain(const struct gemm_params &p, const struct place &a, u32 row,
                                                  const struct two_pairs &s, const float4 &add)
 {
     float4 v = make_float4(s.first[0] + add.x, s.second[0] + add.y, s.first[1] + add.z, s.second[1] + add.w);
@@ -311,10 +311,10 @@ template <class K> struct products { // of a warpgroup
     u32 empty;  // barriers of the block that hears from this lane
     u32 before; // the stage that products in flight still read
 
-    __device__ __forceinline__ void begin(const struct belt<K> &belt)
+    __device__ __forceinline__ void begin(const struct pipe<K> &pipe)
     {
         own = K::consumers > 128 ? __shfl_sync(~0u, threadIdx.x / 128, 0) * GROUP_BYTES : 0;
-        empty = place_in(part<K>() + threadIdx.x % K::couple, belt.empty);
+        empty = place_in(part<K>() + threadIdx.x % K::couple, pipe.empty);
         // And not between products, where the compiler may do it if left alone: these would wait for each other.
 #pragma unroll
         for (u32 half = 0; half < K::halves; half++)
@@ -330,27 +330,27 @@ template <class K> struct products { // of a warpgroup
             leave_stage_of(empty + 8 * stage);
     }
     // 64 columns. The products just begun run on; those before them are done.
-    __device__ __forceinline__ void multiply(struct belt<K> &belt, bool first)
+    __device__ __forceinline__ void multiply(struct pipe<K> &pipe, bool first)
     {
-        wait_for_stage(belt.full + 8 * belt.at, belt.phase);
-        u64 rows = tile_descriptor(belt.stage() + own), weights = tile_descriptor(belt.stage() + K::rows_bytes);
+        wait_for_stage(pipe.full + 8 * pipe.at, pipe.phase);
+        u64 rows = tile_descriptor(pipe.stage() + own), weights = tile_descriptor(pipe.stage() + K::rows_bytes);
         wgmma_fence();
 #pragma unroll
         for (u32 k = 0; k < 4; k++)
 #pragma unroll
             for (u32 half = 0; half < K::halves; half++)
                 wgmma(d[half], rows + half * (GROUP_BYTES >> 4) + NEXT_COLUMNS * k, weights + NEXT_COLUMNS * k, k > 0 || !first);
-        wgmma_turn();
+        wgmma_order();
         if (!first)
             leave(before);
-        before = belt.at;
-        belt.next();
+        before = pipe.at;
+        pipe.next();
     }
     // n_stages: 0 for who multiplies nothing.
-    __device__ __forceinline__ void multiply_all(struct belt<K> &belt, u32 n_stages)
+    __device__ __forceinline__ void multiply_all(struct pipe<K> &pipe, u32 n_stages)
     {
         for (u32 stage = 0; stage < n_stages; stage++)
-            multiply(belt, stage == 0);
+            multiply(pipe, stage == 0);
     }
     __device__ __forceinline__ void finish(bool multiplied) const
     {
@@ -359,18 +359,18 @@ template <class K> struct products { // of a warpgroup
             leave(before);
     }
     // The second half's sums, by way of the belt, which nobody fills any more.
-    __device__ __forceinline__ void hand_over(const struct belt<K> &belt) const
+    __device__ __forceinline__ void hand_over(const struct pipe<K> &pipe) const
     {
         const f32(&s)[K::N / 8][4] = d[K::halves - 1];
 #pragma unroll
         for (u32 n = 0; n < K::N / 8; n++)
-            store_shared(belt.data + (n * 128 + threadIdx.x % 128) * 16, make_float4(s[n][0], s[n][1], s[n][2], s[n][3]));
+            store_shared(pipe.data + (n * 128 + threadIdx.x % 128) * 16, make_float4(s[n][0], s[n][1], s[n][2], s[n][3]));
     }
-    __device__ __forceinline__ void take_over(const struct belt<K> &belt)
+    __device__ __forceinline__ void take_over(const struct pipe<K> &pipe)
     {
 #pragma unroll
         for (u32 n = 0; n < K::N / 8; n++) {
-            float4 v = load_shared(belt.data + (n * 128 + threadIdx.x % 128) * 16);
+            float4 v = load_shared(pipe.data + (n * 128 + threadIdx.x % 128) * 16);
             d[0][n][0] = v.x;
             d[0][n][1] = v.y;
             d[0][n][2] = v.z;
@@ -381,7 +381,7 @@ template <class K> struct products { // of a warpgroup
     __device__ __forceinline__ void end(const struct tiles_params &t, struct place at, u32 n_halves)
     {
 #pragma unroll 1
-        for (u32 half = 0; half < n_halves; half++, at.row += READY_ROWS / 2) {
+        for (u32 half = 0; half < n_halves; half++, at.row += PACKED_TILE_ROWS / 2) {
             end_sums<K>(t, d[0], at);
 #pragma unroll
             for (u32 n = 0; n < K::N / 8; n++)
@@ -394,14 +394,14 @@ template <class K> struct products { // of a warpgroup
 
 // All warpgroups, 64 rows each.
 template <class K>
-static __device__ __forceinline__ void consume_together(const struct tiles_params &t, const struct walk &w, struct belt<K> belt)
+static __device__ __forceinline__ void consume_together(const struct tiles_params &t, const struct tile_scheduler &w, struct pipe<K> pipe)
 {
     struct products<K> x;
 
-    x.begin(belt);
+    x.begin(pipe);
     wait_for_inputs();
     for (u32 tile = first_tile(); tile < w.n_tiles; tile = next_tile(tile)) {
-        x.multiply_all(belt, w.n_stages);
+        x.multiply_all(pipe, w.n_stages);
         struct place at = place_of<K>(t.pairs, w, tile);
         x.finish(true);
         x.end(t, at, 1);
@@ -411,16 +411,16 @@ static __device__ __forceinline__ void consume_together(const struct tiles_param
 
 // One tile at most, of which this block multiplies a part of the columns. The other's sums come to where its belt was.
 template <class K>
-static __device__ __forceinline__ void consume_split(const struct tiles_params &t, const struct walk &w, struct belt<K> belt,
+static __device__ __forceinline__ void consume_split(const struct tiles_params &t, const struct tile_scheduler &w, struct pipe<K> pipe,
                                                      const typename K::neighbour &other)
 {
     struct products<K> x;
     f32 own[K::fours][4];
     u32 tile = first_tile();
 
-    x.begin(belt);
+    x.begin(pipe);
     wait_for_inputs();
-    x.multiply_all(belt, tile < w.n_tiles ? w.n_stages : 0);
+    x.multiply_all(pipe, tile < w.n_tiles ? w.n_stages : 0);
     struct place at = place_of<K>(t.pairs, w, tile);
     x.finish(tile < w.n_tiles);
     cluster_meet(); // all have left their belts
@@ -433,11 +433,11 @@ static __device__ __forceinline__ void consume_split(const struct tiles_params &
 
 // Who multiplies, where warpgroups take turns: the other must not even wait for its first stage before, since a stage's barrier tells only
 // odd rounds of the belt from even ones.
-static __device__ __forceinline__ void wait_for_turn(u32 warpgroup)
+static __device__ __forceinline__ void wait_for_order(u32 warpgroup)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "r"((u32)BOTH_THREADS) : "memory");
 }
-static __device__ __forceinline__ void give_turn(u32 warpgroup)
+static __device__ __forceinline__ void give_order(u32 warpgroup)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(1 + warpgroup), "r"((u32)BOTH_THREADS) : "memory");
 }
@@ -445,73 +445,73 @@ static __device__ __forceinline__ void give_turn(u32 warpgroup)
 // Whole tiles in turn. The block's last one, which has nothing to run beside, ends in both warpgroups where it has two halves. No branch
 // round the products: the compiler would make each of them wait for the one before.
 template <class K>
-static __device__ __forceinline__ void consume_in_turns(const struct tiles_params &t, const struct walk &w, struct belt<K> belt, u32 handed)
+static __device__ __forceinline__ void consume_in_turns(const struct tiles_params &t, const struct tile_scheduler &w, struct pipe<K> pipe, u32 handed)
 {
     struct products<K> x;
     u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), turn = 0;
 
-    x.begin(belt);
+    x.begin(pipe);
     wait_for_inputs();
     for (u32 tile = first_tile(); tile < w.n_tiles; tile = next_tile(tile), turn++) {
         bool own = turn % 2 == warpgroup, last = next_tile(tile) >= w.n_tiles, both = K::halves == 2 && last;
         if (!own && !both) {
-            belt.skip(w.n_stages);
+            pipe.skip(w.n_stages);
             continue;
         }
         if (own && turn > 0)
-            wait_for_turn(warpgroup);
-        x.multiply_all(belt, own ? w.n_stages : 0);
+            wait_for_order(warpgroup);
+        x.multiply_all(pipe, own ? w.n_stages : 0);
         if (own && !last)
-            give_turn(1 - warpgroup);
+            give_order(1 - warpgroup);
         struct place at = place_of<K>(t.pairs, w, tile);
         x.finish(own);
         if (own && both) {
-            x.hand_over(belt);
+            x.hand_over(pipe);
             leave_stage(handed); // every lane, at no cost: racecheck takes one lane's arrival for its own alone
         }
         if (!own) {
             wait_for_stage(handed, 0);
-            x.take_over(belt);
-            at.row += READY_ROWS / 2;
+            x.take_over(pipe);
+            at.row += PACKED_TILE_ROWS / 2;
         }
         x.end(t, at, both ? 1 : K::halves);
     }
     cluster_meet();
 }
 
-template <class K> static __device__ __forceinline__ void gemm_rows(const struct tiles_params &t)
+template <class K> static __device__ __forceinline__ void gemm_cluster(const struct tiles_params &t)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
-    struct belt<K> belt = {
+    struct pipe<K> pipe = {
     };
-    struct walk &w = *(struct walk *)(shared + K::n_stages * (K::stage_bytes + 16));
+    struct tile_scheduler &w = *(struct tile_scheduler *)(shared + K::n_stages * (K::stage_bytes + 16));
     u32 handed = shared_address(&w + 1); // barrier: sums of the other warpgroup, or block
-    bool fills = __shfl_sync(~0u, threadIdx.x / 32, 0) == K::threads / 32;
+    bool fills_waves = __shfl_sync(~0u, threadIdx.x / 32, 0) == K::threads / 32;
 
-    belt.data = shared_address(shared);
-    belt.full = belt.data + K::n_stages * K::stage_bytes;
-    belt.empty = belt.full + 8 * K::n_stages;
-    if (fills && elect_one()) {
+    pipe.data = shared_address(shared);
+    pipe.full = pipe.data + K::n_stages * K::stage_bytes;
+    pipe.empty = pipe.full + 8 * K::n_stages;
+    if (fills_waves && elect_one()) {
         u32 n_rows = n_rows_of(t.pairs.step, t.pairs.rows); // older than any launch of this step
         prefetch_view(&t.w[0]);
         for (u32 i = 0; i < K::n_stages; i++) {
-            barrier_begin(belt.full + 8 * i, 1);
-            barrier_begin(belt.empty + 8 * i, K::couple * K::consumers / 32);
+            barrier_begin(pipe.full + 8 * i, 1);
+            barrier_begin(pipe.empty + 8 * i, K::couple * K::consumers / 32);
         }
         barrier_begin(handed, K::parts > 1 ? 1 : K::consumers);
         if constexpr (K::parts > 1)
             expect_bytes(handed, K::neighbour::sums_bytes);
         show_barriers();
-        w = walk_of<K>(t.pairs, n_rows);
+        w = tile_scheduler_of<K>(t.pairs, n_rows);
         if (first_tile() < w.n_tiles)
-            copy_early(t, belt, w);
+            copy_early(t, pipe, w);
     }
     cluster_meet();
     if (threadIdx.x >= K::threads) {
         if constexpr (K::moves_registers)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (fills && elect_one())
-            produce<K>(t, belt, w);
+        if (fills_waves && elect_one())
+            produce<K>(t, pipe, w);
         else
             wait_for_inputs();
         cluster_meet();
@@ -519,38 +519,38 @@ template <class K> static __device__ __forceinline__ void gemm_rows(const struct
         if constexpr (K::moves_registers)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         if constexpr (K::parts > 1)
-            consume_split<K>(t, w, belt, { belt.data, handed, part<K>() });
-        else if constexpr (K::turns)
-            consume_in_turns<K>(t, w, belt, handed);
+            consume_split<K>(t, w, pipe, { pipe.data, handed, part<K>() });
+        else if constexpr (K::waves)
+            consume_in_turns<K>(t, w, pipe, handed);
         else
-            consume_together<K>(t, w, belt);
+            consume_together<K>(t, w, pipe);
     }
 }
 
 #define GEMM_ROWS(name, ROWS, N, MODE, TURNS, SPLIT)                                                                        \
     extern "C" __global__ void __launch_bounds__(ROWS_THREADS(ROWS, SPLIT), 1) __cluster_dims__(ROWS_CLUSTER, 1, 1)         \
-        gemm_rows_##name(const __grid_constant__ struct tiles_params t)                                                     \
+        gemm_cluster_##name(const __grid_constant__ struct tiles_params t)                                                     \
     {                                                                                                                       \
-        gemm_rows<kernel<N, MODE, TURNS, ROWS, SPLIT>>(t);                                                                  \
+        gemm_cluster<kernel<N, MODE, TURNS, ROWS, SPLIT>>(t);                                                                  \
     }
 #define EACH(N)                                                  \
-    GEMM_ROWS(N, 128, N, PAIRS_PLAIN, false, false)              \
-    GEMM_ROWS(gated_##N, 128, N, PAIRS_GATED, false, false)      \
-    GEMM_ROWS(turns_##N, 128, N, PAIRS_PLAIN, true, false)       \
-    GEMM_ROWS(gated_turns_##N, 128, N, PAIRS_GATED, true, false)
+    GEMM_ROWS(N, 128, N, EPILOGUE_LINEAR, false, false)              \
+    GEMM_ROWS(gated_##N, 128, N, EPILOGUE_GATED, false, false)      \
+    GEMM_ROWS(waves_##N, 128, N, EPILOGUE_LINEAR, true, false)       \
+    GEMM_ROWS(gated_waves_##N, 128, N, EPILOGUE_GATED, true, false)
 EACH(128)
 EACH(168)
 EACH(176)
 EACH(192)
 
 // For few tiles: of so many rows and weight rows.
-#define SPLIT(ROWS, N) GEMM_ROWS(split_##ROWS##x##N, ROWS, N, PAIRS_PLAIN, false, true)
+#define SPLIT(ROWS, N) GEMM_ROWS(split_##ROWS##x##N, ROWS, N, EPILOGUE_LINEAR, false, true)
 SPLIT(64, 64)
 SPLIT(64, 96)
 SPLIT(128, 64)
 SPLIT(128, 96)
 SPLIT(128, 128)
-GEMM_ROWS(128x96, 128, 96, PAIRS_PLAIN, false, false)
-GEMM_ROWS(64x168, 64, 168, PAIRS_PLAIN, true, false)
-GEMM_ROWS(64x192, 64, 192, PAIRS_PLAIN, true, false)
+GEMM_ROWS(128x96, 128, 96, EPILOGUE_LINEAR, false, false)
+GEMM_ROWS(64x168, 64, 168, EPILOGUE_LINEAR, true, false)
+GEMM_ROWS(64x192, 64, 192, EPILOGUE_LINEAR, true, false)
 #endif

@@ -1,4 +1,4 @@
-// gemm_int8.cuh - 16 weight rows by eight rows of activations and 64 columns, by int8 mma: what gemm_ring's warps do between two waits.
+// mma_int8.cuh - 16 weight rows by eight rows of activations and 64 columns, by int8 mma: what gemm_int8's warps do between two waits.
 //
 // Lane 4 g + t holds of weight rows g and g + 8 the columns 4 t .. 4 t + 3 and 16 more, and of the sums activations 2 t and 2 t + 1. Integers
 // are exact inside a block of 32, or inside its halves where these have scales of their own; blocks are added up in fp32.
@@ -21,7 +21,7 @@ static __device__ __forceinline__ void mma_int8_half(int (&d)[4], int a0, int a1
 // Integers with a zero point in their middle go to the top of a byte, where a flipped top bit makes them signed: times 2^shift.
 static constexpr __device__ u32 shift_of(u32 format)
 {
-    return format == PLANES_Q4_0 ? 4 : format == PLANES_Q5_0 ? 3 : format == PLANES_Q3_K ? 5 : format == PLANES_Q6_K ? 2 : 0;
+    return format == QUANT_Q4_0 ? 4 : format == QUANT_Q5_0 ? 3 : format == QUANT_Q3_K ? 5 : format == QUANT_Q6_K ? 2 : 0;
 }
 static __device__ __forceinline__ int to_signed(int q, u32 shift)
 {
@@ -49,17 +49,17 @@ static __device__ __forceinline__ void load_rows(u32 (&words)[4], u32 at)
 }
 static constexpr __device__ bool has_rows_of_16(u32 format) // bytes of quants a block
 {
-    return format == PLANES_Q4_0 || format == PLANES_Q4_1 || format == PLANES_Q5_0 || format == PLANES_Q5_1 || format == PLANES_Q4_K ||
-           format == PLANES_Q5_K;
+    return format == QUANT_Q4_0 || format == QUANT_Q4_1 || format == QUANT_Q5_0 || format == QUANT_Q5_1 || format == QUANT_Q4_K ||
+           format == QUANT_Q5_K;
 }
 
 // Nibbles with one or two more bits of their own, as to_signed wants them: each bit is shifted to its place in one instruction.
 template <u32 F> static __device__ __forceinline__ void unpack_more_bits(u32 word, const u32 (&bits)[2], u32 t, int &low, int &high)
 {
-    if (F == PLANES_Q6_K) {
+    if (F == QUANT_Q6_K) {
         low = (int)(((word << 2 & 0x3c3c3c3c) ^ 0x80808080) ^ (bits[0] << (6 - 2 * t) & 0xc0c0c0c0));
         high = (int)(((word >> 2 & 0x3c3c3c3c) ^ 0x80808080) ^ (bits[1] << (6 - 2 * t) & 0xc0c0c0c0));
-    } else if (F == PLANES_Q5_0) {
+    } else if (F == QUANT_Q5_0) {
         low = (int)((word << 3 & 0x78787878) | (~(bits[0] << (7 - t)) & 0x80808080));
         high = (int)((word >> 1 & 0x78787878) | (~(bits[0] << (3 - t)) & 0x80808080));
     } else {
@@ -71,7 +71,7 @@ template <u32 F> static __device__ __forceinline__ void unpack_more_bits(u32 wor
 // Scales that one lane works out for all that want them.
 static constexpr __device__ bool shares_scales(u32 format)
 {
-    return format == PLANES_Q3_K || format == PLANES_Q4_K || format == PLANES_Q5_K || format == PLANES_Q6_K || format == PLANES_IQ4_XS;
+    return format == QUANT_Q3_K || format == QUANT_Q4_K || format == QUANT_Q5_K || format == QUANT_Q6_K || format == QUANT_IQ4_XS;
 }
 // A lane's part of two neighbouring blocks of 32 columns of the tile's 16 weight rows: what mma takes, and what scales rows g and g + 8.
 template <u32 F> struct weights_64 {
@@ -80,7 +80,7 @@ template <u32 F> struct weights_64 {
     f32 scale[2][2][2]; // [block][row][half]
 
     // scales: of row g and the first of the blocks, where lanes share them. at: load_rows'.
-    __device__ __forceinline__ void load(const struct plane_bytes (&rows)[2], u32 block, const f32 *scales, u32 at)
+    __device__ __forceinline__ void load(const struct plane_pointers (&rows)[2], u32 block, const f32 *scales, u32 at)
     {
         u32 words[4] = {};
         if (has_rows_of_16(F))
@@ -88,10 +88,10 @@ template <u32 F> struct weights_64 {
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             struct packed<F> b[2] = {};
-            if (F == PLANES_Q3_K)
+            if (F == QUANT_Q3_K)
                 load_threes(rows[i], block, i);
 #pragma unroll
-            for (u32 k = 0; k < 2 && F != PLANES_Q3_K; k++)
+            for (u32 k = 0; k < 2 && F != QUANT_Q3_K; k++)
                 load_ints(rows[i], block + k, words[2 * k + i], b[k], a[k][i], a[k][2 + i]);
             if (shares_scales(F)) {
                 take_scales(scales + i * 8 * 8 * halves, i);
@@ -102,7 +102,7 @@ template <u32 F> struct weights_64 {
             for (u32 k = 0; k < 2; k++) {
                 f32 offset[2];
                 block_scales<F>(b[k], scale[k][i], offset);
-                if (F == PLANES_Q2_K) { // at most 3 * 15 a byte
+                if (F == QUANT_Q2_K) { // at most 3 * 15 a byte
                     a[k][i] *= (int)(b[k].scale & 15);
                     a[k][2 + i] *= (int)(b[k].scale >> 8 & 15);
                     scale[k][i][0] = half_of(b[k].delta);
@@ -125,7 +125,7 @@ template <u32 F> struct weights_64 {
         }
     }
     // A unit of Q3_K: bits 5 to 7, signed.
-    __device__ __forceinline__ void load_threes(const struct plane_bytes &row, u32 block, u32 i)
+    __device__ __forceinline__ void load_threes(const struct plane_pointers &row, u32 block, u32 i)
     {
         u32 t = threadIdx.x & 3, w = ((const u32 *)(row.quants + block * 8))[t];
         u32 bits = ((const u32 *)(row.high + block * 4))[t / 2] << 4 * (~t & 1);
@@ -135,29 +135,29 @@ template <u32 F> struct weights_64 {
         a[1][i] = top_threes_signed(bits);
         a[1][2 + i] = (int)((w << 5 & 0x60606060) | (~(bits << 3) & 0x80808080));
     }
-    static __device__ __forceinline__ void load_ints(const struct plane_bytes &row, u32 block, u32 word, struct packed<F> &b, int &low, int &high)
+    static __device__ __forceinline__ void load_ints(const struct plane_pointers &row, u32 block, u32 word, struct packed<F> &b, int &low, int &high)
     {
         u32 t = threadIdx.x & 3;
 
-        if (F == PLANES_Q8_0) {
+        if (F == QUANT_Q8_0) {
             const int *q = (const int *)(row.quants + block * 32) + t;
             low = q[0];
             high = q[4];
             return;
         }
         high_at<F>(row, block, b);
-        if (F == PLANES_Q2_K) {
+        if (F == QUANT_Q2_K) {
             uint2 twos = ((const uint2 *)row.quants)[block];
             unpack_twos(twos.x, twos.y, t, &low, &high);
         } else {
             if (!has_rows_of_16(F))
                 word = ((const u32 *)(row.quants + block * 16))[t];
-            if (F == PLANES_Q4_0) {
+            if (F == QUANT_Q4_0) {
                 low = high_nibbles_signed(word << 4);
                 high = high_nibbles_signed(word);
                 return;
             }
-            if (planes_has_high_bit(F) || F == PLANES_Q6_K) {
+            if (layout_has_high_bit(F) || F == QUANT_Q6_K) {
                 unpack_more_bits<F>(word, b.high, t, low, high);
                 return;
             }
@@ -166,15 +166,15 @@ template <u32 F> struct weights_64 {
         low = to_signed(low, shift_of(F));
         high = to_signed(high, shift_of(F));
     }
-    static __device__ __forceinline__ void load_scales(const struct plane_bytes &row, u32 block, struct packed<F> (&b)[2])
+    static __device__ __forceinline__ void load_scales(const struct plane_pointers &row, u32 block, struct packed<F> (&b)[2])
     {
-        if (F == PLANES_Q4_1 || F == PLANES_Q5_1) {
+        if (F == QUANT_Q4_1 || F == QUANT_Q5_1) {
             uint2 v = ((const uint2 *)row.scales)[block / 2];
             b[0].scale = v.x;
             b[1].scale = v.y;
             return;
         }
-        if (F == PLANES_IQ4_XS) {
+        if (F == QUANT_IQ4_XS) {
             u32 v = ((const u16 *)row.scales)[block / 2];
             b[0].scale = v & 0xff;
             b[1].scale = v >> 8;
@@ -183,7 +183,7 @@ template <u32 F> struct weights_64 {
             b[0].scale = v & 0xffff;
             b[1].scale = v >> 16;
         }
-        if (planes_has_super_blocks(F))
+        if (layout_has_super_blocks(F))
             b[0].delta = b[1].delta = ((const u32 *)row.deltas)[block / 8];
     }
 };
@@ -203,12 +203,12 @@ template <u32 F> struct columns_32 {
 };
 
 // mma begins with FACING_ZERO as an integer, so that its sums need no conversion. The scale of activations has two bits to spare
-// (ready.cu): scale * FACING_ZERO is exact, and one operation takes it off.
+// (pack_rows.cu): scale * FACING_ZERO is exact, and one operation takes it off.
 template <u32 F>
 static __device__ __forceinline__ void add_products(const struct weights_64<F> &w, u32 block, const struct columns_32<F> &x, f32 minus_zero,
                                                     f32 (&sums)[4])
 {
-    constexpr bool halves = has_halves(F) && F != PLANES_Q2_K; // two products
+    constexpr bool halves = has_halves(F) && F != QUANT_Q2_K; // two products
 #pragma unroll
     for (u32 h = 0; h < (halves ? 2 : 1); h++) {
         const int (&a)[4] = w.a[block];

@@ -1,33 +1,33 @@
-// pairs_tiles.c - launches of Hopper's kernels for many rows: gemm_hopper, its tiles of bf16 weights, and gemm_rows.
-#include "gemm/cuda/pairs_plan.h"
+// plan_wgmma.c - launches of Hopper's kernels for many rows: gemm_hopper, its tiles of bf16 weights, and gemm_cluster.
+#include "gemm/cuda/gemm_plan.h"
 
 enum {
     LEAST_WIDE_COLS = 2048, // for gemm_hopper's tiles of 256 rows
-    LEAST_ROWS_COLS = 1024, // for gemm_rows
+    LEAST_ROWS_COLS = 1024, // for gemm_cluster
     LEAST_FEW_COLS = 2048,  // for its sizes for few tiles
     WIDE_PAIRS = 96,
     GROUP_ROWS = 64,
-    PAUSE_ROWS = 12 // between two tiles of gemm_rows passes as much as 12 weight rows of 4,096 columns take
+    PAUSE_ROWS = 12 // between two tiles of gemm_cluster passes as much as 12 weight rows of 4,096 columns take
 };
 
 // gemm_hopper's view of matrix m: pairs lie a row or two apart, the rows of a pair too or as far as gate and up or half a head.
 // A box is some groups of pairs of one matrix, and of one head where these are halves.
 struct view_box {
-    u32 group, n_groups; // pairs of a group: 8, or 4 for gemm_rows
+    u32 group, n_groups; // pairs of a group: 8, or 4 for gemm_cluster
 };
-static bool view_of(const struct pairs_params *params, u32 m, struct view_box box, struct cuda_view *view)
+static bool view_of(const struct gemm_params *params, u32 m, struct view_box tma_box, struct cuda_view *view)
 {
-    const struct planes *w = &params->w[m];
+    const struct weight_planes *w = &params->w[m];
     u64 row = (u64)params->n_cols * 2, gate = w->quants, up = params->w[1].quants;
     u32 heads = 1, n_pairs = w->n_rows / 2, head_dim = params->rope.pages.head_dim;
-    bool halves = params->mode == PAIRS_ROPE && params->rope.pairs == ROPE_HALVES;
+    bool halves = params->mode == EPILOGUE_ROPE_STORE && params->rope.pairs == ROPE_HALVES;
     u64 apart = halves ? row * (head_dim / 2) : row, next = halves ? row : 2 * row;
 
-    if (params->mode == PAIRS_GATED) {
+    if (params->mode == EPILOGUE_GATED) {
         apart = up > gate ? up - gate : gate - up;
         next = row;
         n_pairs = w->n_rows;
-    } else if (params->mode >= PAIRS_ROPE && n_pairs % 32 != 0) {
+    } else if (params->mode >= EPILOGUE_ROPE_STORE && n_pairs % 32 != 0) {
         return false;
     } else if (halves) {
         heads = w->n_rows / head_dim;
@@ -37,44 +37,44 @@ static bool view_of(const struct pairs_params *params, u32 m, struct view_box bo
     }
     if (w->n_rows % 16 != 0 || apart >> 40 != 0 || apart % 16 != 0)
         return false;
-    *view = (struct cuda_view){ .at = params->mode == PAIRS_GATED && up < gate ? up : gate,
-                                .dims = { params->n_cols, box.group, 2, n_pairs / box.group, heads },
-                                .strides = { next, apart, box.group * next, row * w->n_rows / heads },
-                                .box = { 64, box.group, 2, box.n_groups, 1 } };
+    *view = (struct cuda_view){ .at = params->mode == EPILOGUE_GATED && up < gate ? up : gate,
+                                .dims = { params->n_cols, tma_box.group, 2, n_pairs / tma_box.group, heads },
+                                .strides = { next, apart, tma_box.group * next, row * w->n_rows / heads },
+                                .box = { 64, tma_box.group, 2, tma_box.n_groups, 1 } };
     return true;
 }
 
 static const struct view_box groups_of_eight = { 8, 4 };
 
-static bool plan_tiles(const struct cuda_plan *p, const struct pairs_params *params, u32 m, struct view_box box,
+static bool plan_tiles(const struct cuda_plan *p, const struct gemm_params *params, u32 m, struct view_box tma_box,
                        struct tiles_params *tiles)
 {
     struct cuda_view view;
     bool halves = params->rope.pages.k_format == KV_F16 && params->rope.pages.v_format == KV_F16;
 
-    if (p->device.capability < 90 || params->w[m].format != PLANES_BF16 || (params->mode == PAIRS_ROPE && !halves) ||
-        (params->mode == PAIRS_GATED && params->w[1 - m].format != PLANES_BF16))
+    if (p->device.capability < 90 || params->w[m].format != QUANT_BF16 || (params->mode == EPILOGUE_ROPE_STORE && !halves) ||
+        (params->mode == EPILOGUE_GATED && params->w[1 - m].format != QUANT_BF16))
         return false;
-    m = params->mode == PAIRS_GATED ? 0 : m; // both lie in one view
-    tiles->swapped = params->mode == PAIRS_GATED && params->w[1].quants < params->w[0].quants;
-    if (!view_of(params, m, box, &view) || !cuda_has_kernel(p, "gemm_tiles_8") || !cuda_view_encode(p, &view, &tiles->w[m]))
+    m = params->mode == EPILOGUE_GATED ? 0 : m; // both lie in one view
+    tiles->swapped = params->mode == EPILOGUE_GATED && params->w[1].quants < params->w[0].quants;
+    if (!view_of(params, m, tma_box, &view) || !cuda_has_kernel(p, "gemm_tma_8") || !cuda_view_encode(p, &view, &tiles->w[m]))
         return false;
     tiles->eights[m] = (u32)view.dims[3];
     return true;
 }
 
-bool pairs_fit_tiles(const struct cuda_plan *p, const struct pairs_params *params, u32 m)
+bool gemm_tma_fits(const struct cuda_plan *p, const struct gemm_params *params, u32 m)
 {
     struct tiles_params tiles;
 
     return plan_tiles(p, params, m, groups_of_eight, &tiles);
 }
 
-bool pairs_has_hopper(const struct cuda_plan *p, u32 tile_rows, u32 format)
+bool gemm_hopper_exists(const struct cuda_plan *p, u32 tile_rows, u32 format)
 {
     char name[32];
 
-    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile_rows, pairs_format_name(format));
+    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile_rows, gemm_format_name(format));
     return p->device.capability >= 90 && cuda_has_kernel(p, name);
 }
 
@@ -85,7 +85,7 @@ struct hopper_tile {
 };
 
 // Where gemm_hopper's blocks leave their sums of shared tiles: zero between launches, as counters are.
-static void take_partial(struct cuda_plan *p, struct pairs_params *params, struct hopper_tile tile)
+static void take_partial(struct cuda_plan *p, struct gemm_params *params, struct hopper_tile tile)
 {
     u64 bytes = (u64)p->device.n_sms * tile.rows * tile.groups * GROUP_ROWS * 4;
 
@@ -108,29 +108,29 @@ static struct cuda_shape hopper_shape(const struct cuda_plan *p, struct hopper_t
 // Of rows of activations in a tile: 256, but where columns are few and tiles not shared, and for q, k and v in few tiles, since these end
 // slowly. tokens/s of a prompt of 2,048 with 256 everywhere, by this choice, and with 128 for every product of few tiles: TinyLlama 148,500,
 // 155,100, 145,500; SmolLM 290,500, 326,500, 326,000.
-static u32 hopper_rows(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+static u32 hopper_rows(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     u32 wide = divide_up(params->n_pairs, MANY_PAIRS) * divide_up(max_rows, 256);
-    bool narrow = params->n_cols < LEAST_WIDE_COLS || (params->mode >= PAIRS_ROPE && wide < 2 * p->device.n_sms);
+    bool narrow = params->n_cols < LEAST_WIDE_COLS || (params->mode >= EPILOGUE_ROPE_STORE && wide < 2 * p->device.n_sms);
 
     return max_rows <= 32 ? 32 : max_rows <= 64 ? 64 : max_rows <= 128 || narrow ? 128 : 256;
 }
 
-static void hand_over_gated(struct cuda_plan *p, struct pairs_params *params)
+static void hand_over_gated(struct cuda_plan *p, struct gemm_params *params)
 {
-    if (params->mode == PAIRS_GATED)
-        params->next = pairs_hand_over(p, params->out[0], KNOWS_TILES);
+    if (params->mode == EPILOGUE_GATED)
+        params->packed_out = gemm_hand_over(p, params->out[0], KNOWS_TILES);
 }
 
-bool pairs_launch_hopper(struct cuda_plan *p, const struct pairs_params *params, struct part part)
+bool gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct part part)
 {
-    struct pairs_params own = *params;
+    struct gemm_params own = *params;
     char name[32];
     struct hopper_tile tile = { .rows = hopper_rows(p, params, part.max_rows), .groups = 2 };
 
-    if (!pairs_has_hopper(p, tile.rows, part.format))
+    if (!gemm_hopper_exists(p, tile.rows, part.format))
         return false;
-    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile.rows, pairs_format_name(part.format));
+    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile.rows, gemm_format_name(part.format));
     take_partial(p, &own, tile);
     hand_over_gated(p, &own);
     cuda_launch_add(p, name, hopper_shape(p, tile), &own, sizeof own);
@@ -138,43 +138,43 @@ bool pairs_launch_hopper(struct cuda_plan *p, const struct pairs_params *params,
 }
 
 // Do so many tiles make one or two turns that leave few multiprocessors idle?
-static bool fills(const struct cuda_plan *p, u32 n_tiles)
+static bool fills_waves(const struct cuda_plan *p, u32 n_tiles)
 {
-    u32 turns = divide_up(n_tiles, p->device.n_sms), slots = turns * p->device.n_sms;
-    return turns <= 2 && (slots - n_tiles) * 100 <= p->device.n_sms * 15;
+    u32 waves = divide_up(n_tiles, p->device.n_sms), slots = waves * p->device.n_sms;
+    return waves <= 2 && (slots - n_tiles) * 100 <= p->device.n_sms * 15;
 }
 
 // Of rows of activations in a tile: all, to 128; then 256, but for products that make few such tiles. Three warpgroups where that makes
 // whole turns; one where there are 64 rows and so few tiles of two that blocks would share them by threes.
-static struct hopper_tile tile_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+static struct hopper_tile tile_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     struct hopper_tile t = { .rows = 8, .groups = 2, .weights = true };
     u32 n_row_tiles = divide_up(max_rows, 128), narrow = divide_up(params->n_pairs, MANY_PAIRS) * n_row_tiles;
 
     while (t.rows < max_rows && t.rows < (2 * narrow <= 3 * p->device.n_sms ? 128 : 256))
         t.rows *= 2;
-    if (t.rows >= 128 && !fills(p, narrow) && fills(p, divide_up(params->n_pairs, WIDE_PAIRS) * n_row_tiles))
+    if (t.rows >= 128 && !fills_waves(p, narrow) && fills_waves(p, divide_up(params->n_pairs, WIDE_PAIRS) * n_row_tiles))
         return (struct hopper_tile){ .rows = 128, .groups = 3, .weights = true };
     if (t.rows == 64 && 2 * narrow <= p->device.n_sms)
         t.groups = 1;
     return t;
 }
 
-static void plan_views(const struct cuda_plan *p, const struct pairs_params *params, struct view_box box,
+static void plan_views(const struct cuda_plan *p, const struct gemm_params *params, struct view_box tma_box,
                        struct tiles_params *tiles)
 {
     for (u32 m = 0; m < 3; m++)
-        if (params->w[m].quants && !(params->mode == PAIRS_GATED && m > 0))
-            plan_tiles(p, params, m, box, tiles);
+        if (params->w[m].quants && !(params->mode == EPILOGUE_GATED && m > 0))
+            plan_tiles(p, params, m, tma_box, tiles);
 }
 
-// gemm_rows' tiles: rows and weight rows of a block. weights 0: none.
+// gemm_cluster' tiles: rows and weight rows of a block. weights 0: none.
 struct rows_tile {
     u32 rows, weights;
     bool split; // its columns are, between a cluster's blocks; else these have neighbouring rows
 };
 
-static u32 rows_tiles(const struct pairs_params *params, u32 max_rows, struct rows_tile tile)
+static u32 rows_tiles(const struct gemm_params *params, u32 max_rows, struct rows_tile tile)
 {
     return divide_up(2 * params->n_pairs, tile.weights) * divide_up(max_rows, tile.split ? tile.rows : ROWS_CLUSTER * tile.rows);
 }
@@ -187,7 +187,7 @@ static struct cuda_shape rows_shape(struct rows_tile tile, u32 n_clusters)
                                 n_stages * (stage + 16) + 64 };
 }
 
-static u32 rows_turns(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows, struct rows_tile tile)
+static u32 rows_waves(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows, struct rows_tile tile)
 {
     return divide_up(rows_tiles(params, max_rows, tile), p->device.n_sms / ROWS_CLUSTER);
 }
@@ -197,7 +197,7 @@ static u32 rows_turns(const struct cuda_plan *p, const struct pairs_params *para
 // 6,144 x 4,096 22.0 and 26.8. For 64 rows half of a couple multiplies for nothing, which takes no time where gemm_hopper's tiles would be
 // shared by all blocks. For 128 rows and many weight rows several turns of low tiles, if these are whole:
 // 128,256 x 4,096 299 and 306, 22,016 x 4,096 49.7 and 53.6.
-static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     static const struct rows_tile tiles[] = { { 128, 64, true }, { 128, 96, true }, { 128, 128, true }, { 128, 96, false },
                                               { 64, 64, true },  { 64, 96, true },  { 64, 168, false }, { 64, 192, false } };
@@ -205,9 +205,9 @@ static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct pai
 
     for (u32 i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         struct rows_tile tile = tiles[i];
-        u32 n = rows_tiles(params, max_rows, tile), slots = rows_turns(p, params, max_rows, tile) * n_clusters;
+        u32 n = rows_tiles(params, max_rows, tile), slots = rows_waves(p, params, max_rows, tile) * n_clusters;
         bool one = n <= n_clusters && n * 3 >= n_clusters * 2 && (max_rows > 64 || tile.rows == 64),
-             whole = tile.rows == 64 && !tile.split && max_rows > 64 && max_rows <= READY_ROWS && n * 20 >= slots * 19;
+             whole = tile.rows == 64 && !tile.split && max_rows > 64 && max_rows <= PACKED_TILE_ROWS && n * 20 >= slots * 19;
         if (one || whole)
             return tile;
     }
@@ -215,34 +215,34 @@ static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct pai
 }
 
 // Else those whose turns end first. None where gemm_hopper's tiles are better: two fifths of the turns would be idle.
-static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     static const u32 weights[] = { 192, 176, 168, 128 };
-    u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, READY_ROWS);
+    u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, PACKED_TILE_ROWS);
     struct rows_tile best = { 0 };
     u32 least = ~0u;
 
     for (u32 i = 0; i < sizeof weights / sizeof *weights; i++) {
-        struct rows_tile tile = { READY_ROWS, weights[i], false };
-        u32 turns = rows_turns(p, params, max_rows, tile), time = turns * (tile.weights + PAUSE_ROWS);
+        struct rows_tile tile = { PACKED_TILE_ROWS, weights[i], false };
+        u32 waves = rows_waves(p, params, max_rows, tile), time = waves * (tile.weights + PAUSE_ROWS);
         if (time >= least)
             continue;
         least = time;
-        best = 5 * work >= (u64)3 * turns * tile.weights * p->device.n_sms ? tile : (struct rows_tile){ 0 };
+        best = 5 * work >= (u64)3 * waves * tile.weights * p->device.n_sms ? tile : (struct rows_tile){ 0 };
     }
     return best;
 }
 
-// gemm_rows wants outputs that lie so that a thread can store four at a time.
-static bool fits_rows(const struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+// gemm_cluster wants outputs that lie so that a thread can store four at a time.
+static bool fits_rows(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     u64 places = params->out[0] | params->add | params->bias[0];
 
-    return max_rows > 32 && params->n_cols >= LEAST_ROWS_COLS && params->mode <= PAIRS_GATED && params->out_stride[0] % 4 == 0 &&
-           places % 16 == 0 && cuda_has_kernel(p, "gemm_rows_128");
+    return max_rows > 32 && params->n_cols >= LEAST_ROWS_COLS && params->mode <= EPILOGUE_GATED &&
+           params->out_stride[0] % 4 == 0 && places % 16 == 0 && cuda_has_kernel(p, "gemm_cluster_128");
 }
 
-static void launch_rows(struct cuda_plan *p, const struct pairs_params *params, struct rows_tile tile, u32 n_clusters,
+static void launch_rows(struct cuda_plan *p, const struct gemm_params *params, struct rows_tile tile, u32 n_clusters,
                         const char *name)
 {
     struct tiles_params tiles = { .pairs = *params };
@@ -252,9 +252,9 @@ static void launch_rows(struct cuda_plan *p, const struct pairs_params *params, 
     cuda_launch_add(p, name, rows_shape(tile, n_clusters), &tiles, sizeof tiles);
 }
 
-static bool launch_few_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+static bool launch_few_tiles(struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
-    bool fits = params->mode == PAIRS_PLAIN && params->n_cols >= LEAST_FEW_COLS;
+    bool fits = params->mode == EPILOGUE_LINEAR && params->n_cols >= LEAST_FEW_COLS;
     struct rows_tile tile = fits ? few_tiles_of(p, params, max_rows) : (struct rows_tile){ 0 };
     u32 n_clusters = p->device.n_sms / ROWS_CLUSTER, n;
     char name[48];
@@ -262,30 +262,30 @@ static bool launch_few_tiles(struct cuda_plan *p, const struct pairs_params *par
     if (tile.weights == 0)
         return false;
     n = rows_tiles(params, max_rows, tile);
-    snprintf(name, sizeof name, "gemm_rows_%s%ux%u", tile.split ? "split_" : "", tile.rows, tile.weights);
+    snprintf(name, sizeof name, "gemm_cluster_%s%ux%u", tile.split ? "split_" : "", tile.rows, tile.weights);
     launch_rows(p, params, tile, n < n_clusters ? n : n_clusters, name);
     return true;
 }
 
-static bool launch_many_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+static bool launch_many_tiles(struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
-    struct rows_tile tile = max_rows > READY_ROWS ? many_tiles_of(p, params, max_rows) : (struct rows_tile){ 0 };
+    struct rows_tile tile = max_rows > PACKED_TILE_ROWS ? many_tiles_of(p, params, max_rows) : (struct rows_tile){ 0 };
     char name[48];
 
     if (tile.weights == 0)
         return false;
-    snprintf(name, sizeof name, "gemm_rows_%s%s%u", params->mode == PAIRS_GATED ? "gated_" : "",
-             rows_turns(p, params, max_rows, tile) > 1 ? "turns_" : "", tile.weights);
+    snprintf(name, sizeof name, "gemm_cluster_%s%s%u", params->mode == EPILOGUE_GATED ? "gated_" : "",
+             rows_waves(p, params, max_rows, tile) > 1 ? "waves_" : "", tile.weights);
     launch_rows(p, params, tile, p->device.n_sms / ROWS_CLUSTER, name);
     return true;
 }
 
-static bool launch_rows_tiles(struct cuda_plan *p, const struct pairs_params *params, u32 max_rows)
+static bool launch_rows_tiles(struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     return fits_rows(p, params, max_rows) && (launch_few_tiles(p, params, max_rows) || launch_many_tiles(p, params, max_rows));
 }
 
-void pairs_launch_tiles(struct cuda_plan *p, struct pairs_params *params, struct part part)
+void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct part part)
 {
     struct tiles_params tiles = { .pairs = *params };
     struct hopper_tile tile = tile_of(p, params, part.max_rows);
@@ -294,7 +294,7 @@ void pairs_launch_tiles(struct cuda_plan *p, struct pairs_params *params, struct
     if (launch_rows_tiles(p, params, part.max_rows))
         return;
     plan_views(p, params, groups_of_eight, &tiles);
-    snprintf(name, sizeof name, "gemm_tiles_%u%s", tile.rows, tile.groups == 3 ? "_wide" : tile.groups == 1 ? "_half" : "");
+    snprintf(name, sizeof name, "gemm_tma_%u%s", tile.rows, tile.groups == 3 ? "_wide" : tile.groups == 1 ? "_half" : "");
     take_partial(p, &tiles.pairs, tile);
     hand_over_gated(p, &tiles.pairs);
     cuda_launch_add(p, name, hopper_shape(p, tile), &tiles, sizeof tiles);

@@ -1,10 +1,10 @@
-// planes.cuh - 32 weights of a row out of their planes: eight words of int8 and value = scale * q + offset for each half.
+// weight_layout.cuh - 32 weights of a row out of their planes: eight words of int8 and value = scale * q + offset for each half.
 #pragma once
 #include "device/cuda/kernel.cuh"
-#include "gemm/cuda/planes.h"
+#include "gemm/cuda/weight_layout.h"
 
 template <u32 F> struct packed { // as loaded
-    uint4 q[F == PLANES_Q8_0 ? 2 : 1];
+    uint4 q[F == QUANT_Q8_0 ? 2 : 1];
     u32 high[2];
     u32 scale, delta;
     u32 second; // of Q3_K: the second block of its unit
@@ -39,59 +39,59 @@ template <bool ONCE> static __device__ __forceinline__ uint4 load_twos(const u8 
     return make_uint4(v.x, v.y, 0, 0);
 }
 
-struct plane_bytes { // where the planes of a matrix, or of one row, begin
+struct plane_pointers { // where the planes of a matrix, or of one row, begin
     const u8 *quants, *high, *scales, *deltas;
 };
 
 // What scales block `at` of 32, counted from where the planes begin.
-template <u32 F> static __device__ __forceinline__ void scales_at(const struct plane_bytes &p, u32 at, struct packed<F> &r)
+template <u32 F> static __device__ __forceinline__ void scales_at(const struct plane_pointers &p, u32 at, struct packed<F> &r)
 {
-    if (F == PLANES_IQ4_XS)
+    if (F == QUANT_IQ4_XS)
         r.scale = p.scales[at];
-    else if (F == PLANES_Q4_1 || F == PLANES_Q5_1)
+    else if (F == QUANT_Q4_1 || F == QUANT_Q5_1)
         r.scale = ((const u32 *)p.scales)[at];
     else
         r.scale = ((const u16 *)p.scales)[at];
-    if (planes_has_super_blocks(F))
+    if (layout_has_super_blocks(F))
         r.delta = ((const u32 *)p.deltas)[at / 8];
 }
-template <u32 F> static __device__ __forceinline__ void high_at(const struct plane_bytes &p, u32 at, struct packed<F> &r)
+template <u32 F> static __device__ __forceinline__ void high_at(const struct plane_pointers &p, u32 at, struct packed<F> &r)
 {
-    if (planes_has_high_bit(F))
+    if (layout_has_high_bit(F))
         r.high[0] = ((const u32 *)p.high)[at];
-    if (F == PLANES_Q6_K || F == PLANES_Q3_K) {
-        uint2 h = ((const uint2 *)p.high)[at / planes_unit(F)];
+    if (F == QUANT_Q6_K || F == QUANT_Q3_K) {
+        uint2 h = ((const uint2 *)p.high)[at / layout_unit(F)];
         r.high[0] = h.x;
         r.high[1] = h.y;
     }
 }
 
 // All of it, of Q3_K with the rest of its unit. ONCE: the planes lie in memory and nobody reads them again.
-template <u32 F, bool ONCE> static __device__ __forceinline__ struct packed<F> block_at(const struct plane_bytes &p, u32 at)
+template <u32 F, bool ONCE> static __device__ __forceinline__ struct packed<F> block_at(const struct plane_pointers &p, u32 at)
 {
     struct packed<F> r;
-    const u8 *q = p.quants + at / planes_unit(F) * planes_quants_bytes(F, 32 * planes_unit(F));
+    const u8 *q = p.quants + at / layout_unit(F) * layout_quants_bytes(F, 32 * layout_unit(F));
 
     r.second = at % 2;
-    r.q[0] = F == PLANES_Q2_K ? load_twos<ONCE>(q) : load_quants<ONCE>(q);
-    if (F == PLANES_Q8_0)
-        r.q[F == PLANES_Q8_0] = load_quants<ONCE>(q + 16);
+    r.q[0] = F == QUANT_Q2_K ? load_twos<ONCE>(q) : load_quants<ONCE>(q);
+    if (F == QUANT_Q8_0)
+        r.q[F == QUANT_Q8_0] = load_quants<ONCE>(q + 16);
     high_at<F>(p, at, r);
     scales_at<F>(p, at, r);
     return r;
 }
 
 // What a lane takes of its own row in shared memory: a block, or a whole unit with a scale for each 16 in the bytes of r.scale.
-template <u32 F> static __device__ __forceinline__ struct packed<F> unit_at(const struct plane_bytes &p, u32 at)
+template <u32 F> static __device__ __forceinline__ struct packed<F> unit_at(const struct plane_pointers &p, u32 at)
 {
-    if (planes_unit(F) == 1)
+    if (layout_unit(F) == 1)
         return block_at<F, false>(p, at);
     struct packed<F> r = block_at<F, false>(p, 2 * at);
     r.scale = ((const u32 *)p.scales)[at];
     return r;
 }
 
-template <u32 F> static __device__ __forceinline__ struct packed<F> load_block(const struct planes &p, u32 row, u32 block)
+template <u32 F> static __device__ __forceinline__ struct packed<F> load_block(const struct weight_planes &p, u32 row, u32 block)
 {
     return block_at<F, true>({ p.quants, p.high, p.scales, p.deltas }, row * (p.n_cols / 32) + block); // less than 2^37 numbers
 }
@@ -111,7 +111,7 @@ template <u32 F> static __device__ __forceinline__ void table_of(u32 (&table)[4]
     const u32 iq4[4] = { 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535 }, mxfp4[4] = { 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc };
 #pragma unroll
     for (u32 i = 0; i < 4; i++)
-        table[i] = F == PLANES_MXFP4 ? mxfp4[i] : iq4[i];
+        table[i] = F == QUANT_MXFP4 ? mxfp4[i] : iq4[i];
 }
 
 // Eight places to eight bytes of a table.
@@ -127,17 +127,17 @@ template <u32 F> static __device__ __forceinline__ void look_up(u32 q, int *low,
 // Word i of a block's nibbles, elements 4 i .. 4 i + 3 and 16 more, as integers; their zero points are in the offsets.
 template <u32 F> static __device__ __forceinline__ void unpack_word(u32 w, const u32 (&bits)[2], u32 i, int *low, int *high)
 {
-    if (planes_has_table(F)) {
+    if (layout_has_table(F)) {
         look_up<F>(w, low, high);
     } else {
         *low = (int)(w & 0x0f0f0f0f);
         *high = (int)(w >> 4 & 0x0f0f0f0f);
     }
-    if (planes_has_high_bit(F)) {
+    if (layout_has_high_bit(F)) {
         *low |= (int)((bits[0] >> i & 0x01010101) << 4);
         *high |= (int)((bits[0] >> (i + 4) & 0x01010101) << 4);
     }
-    if (F == PLANES_Q6_K) {
+    if (F == QUANT_Q6_K) {
         *low |= (int)((bits[0] >> 2 * i & 0x03030303) << 4);
         *high |= (int)((bits[1] >> 2 * i & 0x03030303) << 4);
     }
@@ -160,17 +160,17 @@ template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct
 {
     const u32 w[4] = { r.q[0].x, r.q[0].y, r.q[0].z, r.q[0].w };
 
-    if (F == PLANES_Q8_0) {
-        const uint4 &second = r.q[F == PLANES_Q8_0];
+    if (F == QUANT_Q8_0) {
+        const uint4 &second = r.q[F == QUANT_Q8_0];
         q[0] = w[0], q[1] = w[1], q[2] = w[2], q[3] = w[3];
         q[4] = second.x, q[5] = second.y, q[6] = second.z, q[7] = second.w;
         return;
     }
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
-        if (F == PLANES_Q2_K)
+        if (F == QUANT_Q2_K)
             unpack_twos(w[0], w[1], i, &q[i], &q[i + 4]);
-        else if (F == PLANES_Q3_K)
+        else if (F == QUANT_Q3_K)
             unpack_threes(w[i], r.high, i, r.second, &q[i], &q[i + 4]);
         else
             unpack_word<F>(w[i], r.high, i, &q[i], &q[i + 4]);
@@ -179,27 +179,27 @@ template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct
 
 template <u32 F> static __device__ __forceinline__ void unpack_scales(const struct packed<F> &r, f32 (&scale)[2], f32 (&offset)[2])
 {
-    f32 d = F == PLANES_MXFP4 ? __uint_as_float(r.scale << 16) : half_of(r.scale);
+    f32 d = F == QUANT_MXFP4 ? __uint_as_float(r.scale << 16) : half_of(r.scale);
 
     scale[0] = scale[1] = d;
     offset[0] = offset[1] = 0;
-    if (F == PLANES_Q4_0 || F == PLANES_Q5_0)
-        offset[0] = offset[1] = d * (F == PLANES_Q4_0 ? -8.0f : -16.0f);
-    if (F == PLANES_Q4_1 || F == PLANES_Q5_1)
+    if (F == QUANT_Q4_0 || F == QUANT_Q5_0)
+        offset[0] = offset[1] = d * (F == QUANT_Q4_0 ? -8.0f : -16.0f);
+    if (F == QUANT_Q4_1 || F == QUANT_Q5_1)
         offset[0] = offset[1] = half_of(r.scale >> 16);
-    if (F < PLANES_Q2_K || F == PLANES_IQ4_NL || F == PLANES_MXFP4)
+    if (F < QUANT_Q2_K || F == QUANT_IQ4_NL || F == QUANT_MXFP4)
         return;
     d = half_of(r.delta);
-    if (F == PLANES_Q4_K || F == PLANES_Q5_K) {
+    if (F == QUANT_Q4_K || F == QUANT_Q5_K) {
         scale[0] = scale[1] = d * (f32)(r.scale & 255);
         offset[0] = offset[1] = -half_of(r.delta >> 16) * (f32)(r.scale >> 8);
-    } else if (F == PLANES_IQ4_XS) {
+    } else if (F == QUANT_IQ4_XS) {
         scale[0] = scale[1] = d * signed_byte(r.scale, 0);
     } else {
         for (u32 h = 0; h < 2; h++) {
             u32 byte = r.scale >> 8 * h & 255;
-            scale[h] = F == PLANES_Q2_K ? d * (f32)(byte & 15) : d * signed_byte(r.scale, h);
-            offset[h] = F == PLANES_Q2_K ? -half_of(r.delta >> 16) * (f32)(byte >> 4) : scale[h] * (F == PLANES_Q6_K ? -32.0f : -4.0f);
+            scale[h] = F == QUANT_Q2_K ? d * (f32)(byte & 15) : d * signed_byte(r.scale, h);
+            offset[h] = F == QUANT_Q2_K ? -half_of(r.delta >> 16) * (f32)(byte >> 4) : scale[h] * (F == QUANT_Q6_K ? -32.0f : -4.0f);
         }
     }
 }
@@ -213,25 +213,11 @@ template <u32 F> static __device__ __forceinline__ struct unpacked unpack_block(
 }
 
 // Runs BODY with the constant F for the format at run time.
-#define FOR_QUANTISED(format, BODY)                                                                                             \
-    switch (format) {                                                                                                           \
-        FOR_FORMAT(PLANES_Q4_0, BODY)                                                                                           \
-        FOR_FORMAT(PLANES_Q4_1, BODY)                                                                                           \
-        FOR_FORMAT(PLANES_Q5_0, BODY)                                                                                           \
-        FOR_FORMAT(PLANES_Q5_1, BODY)                                                                                           \
-        FOR_FORMAT(PLANES_Q8_0, BODY)                                                                                           \
-        FOR_FORMAT(PLANES_Q2_K, BODY)                                                                                           \
-        FOR_FORMAT(PLANES_Q3_K, BODY)                                                                                           \
-        FOR_FORMAT(PLANES_Q4_K, BODY)                                                                                           \
-        FOR_FORMAT(PLANES_Q5_K, BODY)                                                                                           \
-        FOR_FORMAT(PLANES_Q6_K, BODY)                                                                                           \
-        FOR_FORMAT(PLANES_IQ4_NL, BODY)                                                                                         \
-        FOR_FORMAT(PLANES_IQ4_XS, BODY)                                                                                         \
-        FOR_FORMAT(PLANES_MXFP4, BODY)                                                                                          \
-    }
-#define FOR_FORMAT(format, BODY)   \
-    case format: {                 \
-        constexpr u32 F = format;  \
-        BODY;                      \
-        break;                     \
+#define FOR_QUANTISED(format, BODY) \
+    switch (format) { QUANT_BLOCK_FORMATS(FOR_FORMAT, BODY) }
+#define FOR_FORMAT(NAME, name, BODY)    \
+    case QUANT_##NAME: {                \
+        constexpr u32 F = QUANT_##NAME; \
+        BODY;                           \
+        break;                          \
     }

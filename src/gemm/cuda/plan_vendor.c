@@ -1,4 +1,4 @@
-// vendor_plan.c - a product by the vendor's library: activations and weights to bf16 in the tape's private memory, the library's
+// plan_vendor.c - a product by the vendor's library: activations and weights to bf16 in the tape's private memory, the library's
 // product for each matrix, and our own end of the operation. A matrix that is bf16 already is used where it lies.
 #include "gemm/cuda/vendor_parts.h"
 
@@ -13,19 +13,19 @@ static u32 divide_up(u64 a, u32 b)
     return (u32)((a + b - 1) / b);
 }
 
-static void launch_rows(struct cuda_plan *p, const struct pairs_params *params, u64 to, u32 max_rows)
+static void launch_rows(struct cuda_plan *p, const struct gemm_params *params, u64 to, u32 max_rows)
 {
-    struct ready_params rows = {
+    struct packing_params rows = {
         .in = params->in, .norm = params->norm, .out = to, .n_cols = params->n_cols, .rows = params->rows, .eps = params->eps
     };
     cuda_launch_add(p, "vendor_rows", (struct cuda_shape){ { max_rows, 1, 1 }, THREADS, 0 }, &rows, sizeof rows);
 }
 
-static u64 launch_weights(struct cuda_plan *p, const struct planes *w, u64 to)
+static u64 launch_weights(struct cuda_plan *p, const struct weight_planes *w, u64 to)
 {
     struct vendor_weights_params weights = { .w = *w, .out = to };
 
-    if (w->format == PLANES_BF16)
+    if (w->format == QUANT_BF16)
         return w->quants;
     cuda_launch_add(p, "vendor_weights",
                     (struct cuda_shape){ { divide_up((u64)w->n_rows * (w->n_cols / 32), THREADS), 1, 1 }, THREADS, 0 }, &weights,
@@ -33,7 +33,7 @@ static u64 launch_weights(struct cuda_plan *p, const struct planes *w, u64 to)
     return to;
 }
 
-void pairs_vendor_launch(struct cuda_plan *p, const struct pairs_params *params, u32 n_matrices, u32 max_rows)
+void gemm_vendor_launch(struct cuda_plan *p, const struct gemm_params *params, u32 n_matrices, u32 max_rows)
 {
     struct vendor_finish_params finish = { .pairs = *params };
     u64 rows = p->private_at, weights = rows + aligned((u64)max_rows * params->n_cols * 2), most = 0, n_rows = 0;

@@ -1,7 +1,7 @@
-// gemm_ring.cu - products with 2 to 32 (or 64) rows of activations on Hopper and later: weights stream through a ring in shared memory, int8 mma.
+// gemm_int8.cu - products with 2 to 32 (or 64) rows of activations on Hopper and later: weights stream through a ring in shared memory, int8 mma.
 //
 // A block of threads owns tiles of 8 pairs and a share of the columns. Each of sixteen warps has a run of the share's blocks of 32 columns
-// and keeps its part of the first eight rows (ready.cu, int8 with a scale for each 32) in registers; a second eight lie in shared
+// and keeps its part of the first eight rows (pack_rows.cu, int8 with a scale for each 32) in registers; a second eight lie in shared
 // memory. A pair's two weight rows are rows g and g + 8 of an mma of 16 x 8 x 32, whose exact integers are scaled and added up in fp32.
 // Minimums of blocks times the sums of activations are one product more, of 16 x 8 x 8, for all blocks of a warp.
 // Two warps fill the ring, one with first rows of pairs and one with second ones: a row's part of a plane is a copy of its own, so that
@@ -12,26 +12,26 @@
 // The order of a sum depends on n_cols and the format alone: not on the rows that share a step. More rows take several passes. The norm's
 // factor multiplies the sums of up to eight rows, and is in the scales of more. Up to eight rows whose next product wants them are made
 // ready here; then tiles are dealt, and end, two by two, which are 32 columns of that product.
-#include "gemm/cuda/gemm_int8.cuh"
-#include "gemm/cuda/ready_next.cuh"
-#include "gemm/cuda/ring.cuh"
+#include "gemm/cuda/mma_int8.cuh"
+#include "gemm/cuda/epilogue_pack.cuh"
+#include "gemm/cuda/pipeline.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-enum { RING_WARPS = RING_THREADS / 32 };
+enum { CONSUMER_WARPS = CONSUMER_THREADS / 32 };
 
 struct gemm_state { // barriers of a block; every lane arrives, at no cost: racecheck takes one lane's arrival for its own alone
-    u64 full[RING_MOST_DEPTH];
-    u64 empty[RING_MOST_DEPTH];                  // all threads have multiplied the stage
-    u64 summed[RING_ENDERS], taken[RING_ENDERS]; // of a stage's sums
-    u64 from[RING_FILLERS][4][2 * RING_TILE_PAIRS];
+    u64 full[MAX_STAGES];
+    u64 empty[MAX_STAGES];                  // all threads have multiplied the stage
+    u64 summed[EPILOGUE_WARPS], taken[EPILOGUE_WARPS]; // of a stage's sums
+    u64 from[PRODUCER_WARPS][4][2 * INT8_TILE_PAIRS];
 };
 
 // What a kernel ends: anything, or of up to eight rows rows made ready for the next product, gate and up, or q, k and v.
-enum ring_end { END_ANY, END_NEXT, END_GATED, END_ROPE };
-template <enum ring_end END> static __device__ __forceinline__ u32 mode_of(const struct pairs_params &p)
+enum int8_epilogue { ENDS_ANY, ENDS_PACKED, ENDS_GATED, ENDS_ROPE };
+template <enum int8_epilogue END> static __device__ __forceinline__ u32 mode_of(const struct gemm_params &p)
 {
-    return END == END_NEXT ? PAIRS_PLAIN : END == END_GATED ? PAIRS_GATED : END == END_ROPE ? PAIRS_ROPE : p.mode;
+    return END == ENDS_PACKED ? EPILOGUE_LINEAR : END == ENDS_GATED ? EPILOGUE_GATED : END == ENDS_ROPE ? EPILOGUE_ROPE_STORE : p.mode;
 }
 
 // What a block of threads has to do.
@@ -56,26 +56,26 @@ struct work {
     }
 };
 
-template <enum ring_end END> static __device__ __forceinline__ struct work work_of(const struct pairs_params &p)
+template <enum int8_epilogue END> static __device__ __forceinline__ struct work work_of(const struct gemm_params &p)
 {
-    u32 before = blockIdx.y * RING_PASS_ROWS, all = n_rows_of(p.step, p.rows);
+    u32 before = blockIdx.y * INT8_PASS_ROWS, all = n_rows_of(p.step, p.rows);
     struct work w;
 
-    w.group = blockIdx.x / p.ring.n_shares;
-    w.n_groups = gridDim.x / p.ring.n_shares;
-    w.n_all = (p.n_pairs + RING_TILE_PAIRS - 1) / RING_TILE_PAIRS;
-    w.share = blockIdx.x % p.ring.n_shares;
-    w.first_block = w.share * p.ring.share_blocks;
-    w.n_blocks = min(p.ring.share_blocks, p.n_cols / 32 - w.first_block);
+    w.group = blockIdx.x / p.pipeline.n_splits;
+    w.n_groups = gridDim.x / p.pipeline.n_splits;
+    w.n_all = (p.n_pairs + INT8_TILE_PAIRS - 1) / INT8_TILE_PAIRS;
+    w.share = blockIdx.x % p.pipeline.n_splits;
+    w.first_block = w.share * p.pipeline.split_blocks;
+    w.n_blocks = min(p.pipeline.split_blocks, p.n_cols / 32 - w.first_block);
     w.pass = blockIdx.y;
-    w.n_rows = all > before ? min(all - before, (u32)RING_PASS_ROWS) : 0;
-    w.tile_warps = ring_tile_warps(p.ring.share_blocks);
-    w.each = RING_WARPS / w.tile_warps;
-    w.warp_blocks = (p.ring.share_blocks + 2 * w.tile_warps - 1) / (2 * w.tile_warps) * 2;
-    w.log2 = END == END_NEXT || w.each == 2 ? 1 : 0;
+    w.n_rows = all > before ? min(all - before, (u32)INT8_PASS_ROWS) : 0;
+    w.tile_warps = int8_tile_warps(p.pipeline.split_blocks);
+    w.each = CONSUMER_WARPS / w.tile_warps;
+    w.warp_blocks = (p.pipeline.split_blocks + 2 * w.tile_warps - 1) / (2 * w.tile_warps) * 2;
+    w.log2 = END == ENDS_PACKED || w.each == 2 ? 1 : 0;
     w.n_tiles = (((w.n_all + w.log2) >> w.log2) - w.group + w.n_groups - 1) / w.n_groups << w.log2;
     w.n_stages = w.n_tiles / w.each;
-    w.eights = END == END_ANY ? p.ring.eights : 1;
+    w.eights = END == ENDS_ANY ? p.pipeline.eights : 1;
     return w;
 }
 
@@ -93,19 +93,19 @@ struct plane_part {
 template <u32 F> struct stage_parts {
     struct plane_part quants, high, scales, deltas;
 
-    __device__ __forceinline__ stage_parts(const struct pairs_params &p, const struct work &w)
+    __device__ __forceinline__ stage_parts(const struct gemm_params &p, const struct work &w)
     {
-        u32 all = p.n_cols, share = p.ring.share_blocks * 32, cols = w.n_blocks * 32, rows = w.each * RING_TILE_ROWS;
-        quants = part(0, planes_quants_bytes(F, all), planes_quants_bytes(F, share), planes_quants_bytes(F, cols), w);
-        high = part(quants.at + rows * quants.pitch, planes_high_bytes(F, all), planes_high_bytes(F, share), planes_high_bytes(F, cols), w);
-        scales = part(high.at + rows * high.pitch, planes_scales_bytes(F, all), planes_scales_bytes(F, share), planes_scales_bytes(F, cols), w);
-        deltas = part(scales.at + rows * scales.pitch, planes_deltas_bytes(F, all), planes_deltas_bytes(F, share), planes_deltas_bytes(F, cols), w);
+        u32 all = p.n_cols, share = p.pipeline.split_blocks * 32, cols = w.n_blocks * 32, rows = w.each * INT8_TILE_ROWS;
+        quants = part(0, layout_quants_bytes(F, all), layout_quants_bytes(F, share), layout_quants_bytes(F, cols), w);
+        high = part(quants.at + rows * quants.pitch, layout_high_bytes(F, all), layout_high_bytes(F, share), layout_high_bytes(F, cols), w);
+        scales = part(high.at + rows * high.pitch, layout_scales_bytes(F, all), layout_scales_bytes(F, share), layout_scales_bytes(F, cols), w);
+        deltas = part(scales.at + rows * scales.pitch, layout_deltas_bytes(F, all), layout_deltas_bytes(F, share), layout_deltas_bytes(F, cols), w);
     }
     static __device__ __forceinline__ struct plane_part part(u32 at, u64 row, u64 share, u64 mine, const struct work &w)
     {
-        u32 word = row % 16 == 0 ? 16 : 4, words = planes_has_super_blocks(F) ? MOST_WORDS : 0;
+        u32 word = row % 16 == 0 ? 16 : 4, words = layout_has_super_blocks(F) ? MOST_WORDS : 0;
         u32 skew = w.share * (u32)share % word, bytes = ((u32)mine + skew + word - 1) / word * word;
-        return { at, bytes, ring_pitch(row, share), skew, word, word == 16 && mine > words ? bytes : 0 };
+        return { at, bytes, stage_pitch(row, share), skew, word, word == 16 && mine > words ? bytes : 0 };
     }
 };
 
@@ -116,16 +116,16 @@ template <u32 F> struct row_places {
     __device__ __forceinline__ row_places(const struct stage_parts<F> &parts, u32 index)
     {
         quants = kept(parts.quants.at + index * parts.quants.pitch);
-        high = planes_high_bytes(F, 256) ? kept(parts.high.at + parts.high.skew + index * parts.high.pitch) : 0;
+        high = layout_high_bytes(F, 256) ? kept(parts.high.at + parts.high.skew + index * parts.high.pitch) : 0;
         scales = kept(parts.scales.at + parts.scales.skew + index * parts.scales.pitch);
-        deltas = planes_has_super_blocks(F) ? kept(parts.deltas.at + parts.deltas.skew + index * parts.deltas.pitch) : 0;
+        deltas = layout_has_super_blocks(F) ? kept(parts.deltas.at + parts.deltas.skew + index * parts.deltas.pitch) : 0;
     }
     static __device__ __forceinline__ u32 kept(u32 v) // in a register: else it is found again in each stage
     {
         asm volatile("" : "+r"(v));
         return v;
     }
-    __device__ __forceinline__ struct plane_bytes in(const u8 *stage) const
+    __device__ __forceinline__ struct plane_pointers in(const u8 *stage) const
     {
         return { stage + quants, stage + high, stage + scales, stage + deltas };
     }
@@ -133,51 +133,51 @@ template <u32 F> struct row_places {
 
 // Fills stages with first rows of pairs, or with second ones. Long rows' addresses go through shared memory to one lane, elected so that the
 // compiler knows it is alone: lanes that issue copies of their own take turns of some 100 cycles each.
-template <u32 F, enum ring_end END> struct filler {
-    const struct pairs_params &p;
+template <u32 F, enum int8_epilogue END> struct producer {
+    const struct gemm_params &p;
     const struct work &w;
     const struct stage_parts<F> parts;
-    u64 (&from)[4][2 * RING_TILE_PAIRS]; // [plane][row], of one or two tiles
+    u64 (&from)[4][2 * INT8_TILE_PAIRS]; // [plane][row], of one or two tiles
     u32 second;                          // rows of pairs
 
     // Lane n < 8 knows pair n of a tile, lane 8 + n that of the next tile. Pairs beyond the last repeat it.
     __device__ __forceinline__ void find(u32 tile, u32 n_tiles)
     {
         u32 lane = threadIdx.x & 31, first = w.first_block * 32, cols = p.n_cols;
-        struct pair r = pair_find(p, p.first_pair + min(tile * RING_TILE_PAIRS + lane, p.n_pairs - 1), mode_of<END>(p));
-        const struct planes &planes = p.w[second ? r.matrix[1] : r.matrix[0]];
+        struct pair r = pair_find(p, p.first_pair + min(tile * INT8_TILE_PAIRS + lane, p.n_pairs - 1), mode_of<END>(p));
+        const struct weight_planes &planes = p.w[second ? r.matrix[1] : r.matrix[0]];
         u32 row = second ? r.row[1] : r.row[0];
 
-        if (lane < n_tiles * RING_TILE_PAIRS) {
-            from[0][lane] = (u64)planes.quants + row * planes_quants_bytes(F, cols) + planes_quants_bytes(F, first);
-            from[1][lane] = (u64)planes.high + row * planes_high_bytes(F, cols) + planes_high_bytes(F, first) - parts.high.skew;
-            from[2][lane] = (u64)planes.scales + row * planes_scales_bytes(F, cols) + planes_scales_bytes(F, first) - parts.scales.skew;
-            from[3][lane] = (u64)planes.deltas + row * planes_deltas_bytes(F, cols) + planes_deltas_bytes(F, first) - parts.deltas.skew;
+        if (lane < n_tiles * INT8_TILE_PAIRS) {
+            from[0][lane] = (u64)planes.quants + row * layout_quants_bytes(F, cols) + layout_quants_bytes(F, first);
+            from[1][lane] = (u64)planes.high + row * layout_high_bytes(F, cols) + layout_high_bytes(F, first) - parts.high.skew;
+            from[2][lane] = (u64)planes.scales + row * layout_scales_bytes(F, cols) + layout_scales_bytes(F, first) - parts.scales.skew;
+            from[3][lane] = (u64)planes.deltas + row * layout_deltas_bytes(F, cols) + layout_deltas_bytes(F, first) - parts.deltas.skew;
         }
         __syncwarp();
     }
     __device__ __forceinline__ void copy_runs(u32 plane, const struct plane_part &part, u32 n_tiles, u32 slot, u32 full) const
     {
-        u32 to = slot + part.at + second * RING_TILE_PAIRS * part.pitch;
+        u32 to = slot + part.at + second * INT8_TILE_PAIRS * part.pitch;
 
         if (part.run == 0)
             return;
 #pragma unroll 1
-        for (u32 tile = 0; tile < n_tiles; tile++, to += RING_TILE_ROWS * part.pitch)
+        for (u32 tile = 0; tile < n_tiles; tile++, to += INT8_TILE_ROWS * part.pitch)
 #pragma unroll
-            for (u32 i = 0; i < RING_TILE_PAIRS; i++)
-                copy_run(to + i * part.pitch, (const u8 *)from[plane][tile * RING_TILE_PAIRS + i], part.bytes, full);
+            for (u32 i = 0; i < INT8_TILE_PAIRS; i++)
+                copy_run(to + i * part.pitch, (const u8 *)from[plane][tile * INT8_TILE_PAIRS + i], part.bytes, full);
     }
     // Four lanes a row.
     __device__ __forceinline__ void copy_words(u32 plane, const struct plane_part &part, u32 n_tiles, u32 slot) const
     {
-        u32 row = threadIdx.x % 32 / 4, to = slot + part.at + (second * RING_TILE_PAIRS + row) * part.pitch, step = 4 * part.word;
+        u32 row = threadIdx.x % 32 / 4, to = slot + part.at + (second * INT8_TILE_PAIRS + row) * part.pitch, step = 4 * part.word;
 
         if (part.run > 0)
             return;
 #pragma unroll 1
-        for (u32 tile = 0; tile < n_tiles; tile++, to += RING_TILE_ROWS * part.pitch) {
-            const u8 *at = (const u8 *)from[plane][tile * RING_TILE_PAIRS + row];
+        for (u32 tile = 0; tile < n_tiles; tile++, to += INT8_TILE_ROWS * part.pitch) {
+            const u8 *at = (const u8 *)from[plane][tile * INT8_TILE_PAIRS + row];
             for (u32 i = threadIdx.x % 4 * part.word; i < part.bytes; i += step)
                 if (part.word == 16)
                     copy_16(to + i, at + i);
@@ -185,16 +185,16 @@ template <u32 F, enum ring_end END> struct filler {
                     copy_word(to + i, at + i);
         }
     }
-    __device__ __forceinline__ void fill(u32 n_tiles, u32 slot, u32 full) const
+    __device__ __forceinline__ void produce_stage(u32 n_tiles, u32 slot, u32 full) const
     {
         if (elect_one()) {
-            expect_bytes(full, n_tiles * RING_TILE_PAIRS * (parts.quants.run + parts.high.run + parts.scales.run + parts.deltas.run));
+            expect_bytes(full, n_tiles * INT8_TILE_PAIRS * (parts.quants.run + parts.high.run + parts.scales.run + parts.deltas.run));
             copy_runs(0, parts.quants, n_tiles, slot, full);
             copy_runs(1, parts.high, n_tiles, slot, full);
             copy_runs(2, parts.scales, n_tiles, slot, full);
             copy_runs(3, parts.deltas, n_tiles, slot, full);
         }
-        if (p.ring.words) {
+        if (p.pipeline.words) {
             copy_words(0, parts.quants, n_tiles, slot);
             copy_words(1, parts.high, n_tiles, slot);
             copy_words(2, parts.scales, n_tiles, slot);
@@ -206,65 +206,65 @@ template <u32 F, enum ring_end END> struct filler {
 };
 
 struct room { // in dynamic shared memory
-    u8 *second;   // rows 8 to 15: [blocks of the share][READY_INT8_BYTES]
-    float4 *sums; // [enders][RING_WARPS][eights][32]
-    f32 *scales;  // ring_scales_bytes
+    u8 *second;   // rows 8 to 15: [blocks of the share][PACKED_INT8_BYTES]
+    float4 *sums; // [enders][CONSUMER_WARPS][eights][32]
+    f32 *scales;  // int8_scales_bytes
     u8 *stages;
 };
-template <u32 F> static __device__ __forceinline__ struct room room_of(const struct pairs_params &p, const struct work &w, u8 *shared)
+template <u32 F> static __device__ __forceinline__ struct room room_of(const struct gemm_params &p, const struct work &w, u8 *shared)
 {
-    struct room r = { shared, (float4 *)(shared + (w.eights - 1) * p.ring.share_blocks * READY_INT8_BYTES), nullptr, nullptr };
-    r.scales = (f32 *)((u8 *)r.sums + ring_sums_bytes(w.eights));
-    r.stages = (u8 *)r.scales + ring_scales_bytes(F);
+    struct room r = { shared, (float4 *)(shared + (w.eights - 1) * p.pipeline.split_blocks * PACKED_INT8_BYTES), nullptr, nullptr };
+    r.scales = (f32 *)((u8 *)r.sums + int8_sums_bytes(w.eights));
+    r.stages = (u8 *)r.scales + int8_scales_bytes(F);
     return r;
 }
 
-template <u32 F, enum ring_end END>
-static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
+template <u32 F, enum int8_epilogue END>
+static __device__ __forceinline__ void produce(const struct gemm_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
 {
-    u32 second = threadIdx.x / 32 - RING_WARPS, slot = 0, turn = 0;
-    struct filler<F, END> filler = { p, w, { p, w }, state.from[second], second };
+    u32 second = threadIdx.x / 32 - CONSUMER_WARPS, slot = 0, turn = 0;
+    struct producer<F, END> producer = { p, w, { p, w }, state.from[second], second };
 
     for (u32 i = 0; i < w.n_stages; i++) {
         u32 tile = w.tile(i * w.each), n_tiles = w.stage_tiles(tile);
-        filler.find(tile, n_tiles); // before the stage is free
-        if (i == p.ring.early)
+        producer.find(tile, n_tiles); // before the stage is free
+        if (i == p.pipeline.prefetched)
             wait_for_inputs(); // nothing is read of them here, but their readers come first
         if (turn > 0)
             wait_for_stage(shared_address(&state.empty[slot]), (turn - 1) & 1);
-        filler.fill(n_tiles, shared_address(room.stages) + slot * p.ring.stage_bytes, shared_address(&state.full[slot]));
-        slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
+        producer.produce_stage(n_tiles, shared_address(room.stages) + slot * p.pipeline.stage_bytes, shared_address(&state.full[slot]));
+        slot = slot + 1 == p.pipeline.depth ? 0 : slot + 1;
         turn += slot == 0;
     }
-    if (w.n_stages <= p.ring.early)
+    if (w.n_stages <= p.pipeline.prefetched)
         wait_for_inputs();
 }
 
-static __device__ __forceinline__ const u8 *rows_at(const struct pairs_params &p, const struct work &w, u32 eight)
+static __device__ __forceinline__ const u8 *rows_at(const struct gemm_params &p, const struct work &w, u32 eight)
 {
-    return p.ready_int8 + ((u64)(w.pass * 2 + eight) * (p.n_cols / 32) + w.first_block) * READY_INT8_BYTES;
+    return p.packed_int8 + ((u64)(w.pass * 2 + eight) * (p.n_cols / 32) + w.first_block) * PACKED_INT8_BYTES;
 }
 
 // The share's columns of rows 8 to 15.
-static __device__ __forceinline__ void load_second(const struct pairs_params &p, const struct work &w, const struct room &room)
+static __device__ __forceinline__ void load_second(const struct gemm_params &p, const struct work &w, const struct room &room)
 {
-    u32 bytes = w.n_blocks * READY_INT8_BYTES, to = shared_address(room.second);
+    u32 bytes = w.n_blocks * PACKED_INT8_BYTES, to = shared_address(room.second);
     const u8 *from = rows_at(p, w, 1);
 
-    for (u32 at = threadIdx.x * 16; at < bytes; at += RING_THREADS * 16)
+    for (u32 at = threadIdx.x * 16; at < bytes; at += CONSUMER_THREADS * 16)
         copy_16(to + at, from + at);
     wait_for_copies();
-    asm volatile("bar.sync 1, 512;" ::: "memory"); // RING_THREADS
+    asm volatile("bar.sync 1, 512;" ::: "memory"); // CONSUMER_THREADS
 }
 
-enum { WARP_BLOCKS = 8 }; // at most; a share has no more than RING_WARPS times as many
+enum { WARP_BLOCKS = 8 }; // at most; a share has no more than CONSUMER_WARPS times as many
 
 // A warp's blocks of columns, the first eight rows.
 template <u32 F> struct first_rows {
     struct columns_32<F> x[WARP_BLOCKS];
     u32 block, n; // of the share
 
-    __device__ __forceinline__ void load(const struct pairs_params &p, const struct work &w)
+    __device__ __forceinline__ void load(const struct gemm_params &p, const struct work &w)
     {
         u32 lane = threadIdx.x & 31;
         block = threadIdx.x / 32 % w.tile_warps * w.warp_blocks;
@@ -274,7 +274,7 @@ template <u32 F> struct first_rows {
         uint4 r[WARP_BLOCKS];
 #pragma unroll
         for (u32 i = 0; i < WARP_BLOCKS; i++) {
-            const u8 *at = from + min(block + i, w.n_blocks - 1) * READY_INT8_BYTES;
+            const u8 *at = from + min(block + i, w.n_blocks - 1) * PACKED_INT8_BYTES;
             b[i] = __ldcg((const uint2 *)(at + lane * 8));
             r[i] = __ldcg((const uint4 *)(at + 256 + (lane & 3) * 16));
         }
@@ -286,7 +286,7 @@ template <u32 F> struct first_rows {
 
 // The scales of a warp's blocks, of all rows of its tile: a lane does half of a row. Behind them minimums of super blocks, below zero.
 template <u32 F>
-static __device__ __forceinline__ void work_out_scales(const struct plane_bytes &row, const struct first_rows<F> &first, u32 n_blocks, f32 *scales)
+static __device__ __forceinline__ void work_out_scales(const struct plane_pointers &row, const struct first_rows<F> &first, u32 n_blocks, f32 *scales)
 {
     constexpr u32 halves = weights_64<F>::halves;
     u32 half = threadIdx.x & 1;
@@ -308,7 +308,7 @@ static __device__ __forceinline__ void work_out_scales(const struct plane_bytes 
         to[0] = make_float4(scale[0][0], scale[1][0], scale[2][0], scale[3][0]);
     }
     if (has_minimum(F))
-        to[RING_TILE_ROWS * 8 / 4] = make_float4(minimum[0][0], minimum[1][0], minimum[2][0], minimum[3][0]);
+        to[INT8_TILE_ROWS * 8 / 4] = make_float4(minimum[0][0], minimum[1][0], minimum[2][0], minimum[3][0]);
     __syncwarp();
 }
 
@@ -337,7 +337,7 @@ static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const u32 (&a)[4], 
 
 // What minimums multiply, of eight rows: the sums of blocks t and t + 4 of the warp, of row g, times their scales. Of Q2_K: of such a half.
 template <u32 F>
-static __device__ __forceinline__ struct split load_sums(const struct pairs_params &p, const struct work &w, const struct first_rows<F> &first, u32 eight,
+static __device__ __forceinline__ struct split load_sums(const struct gemm_params &p, const struct work &w, const struct first_rows<F> &first, u32 eight,
                                                          u32 half)
 {
     const int which = !has_halves(F) ? 0x0101 : half ? 0x0100 : 0x0001;
@@ -347,7 +347,7 @@ static __device__ __forceinline__ struct split load_sums(const struct pairs_para
 #pragma unroll
     for (u32 k = 0; k < 2; k++) {
         u32 i = lane % 4 + 4 * k;
-        uint2 v = __ldcg((const uint2 *)(rows_at(p, w, eight) + min(first.block + i, w.n_blocks - 1) * READY_INT8_BYTES + 256 + lane / 4 * 8));
+        uint2 v = __ldcg((const uint2 *)(rows_at(p, w, eight) + min(first.block + i, w.n_blocks - 1) * PACKED_INT8_BYTES + 256 + lane / 4 * 8));
         s.put(k, i < first.n ? __uint_as_float(v.x) * (f32)__dp2a_lo((int)v.y, which, 0) : 0);
     }
     return s;
@@ -355,21 +355,21 @@ static __device__ __forceinline__ struct split load_sums(const struct pairs_para
 
 // The minimums of those blocks, of weight rows g and g + 8. scales: that lanes share.
 template <u32 F>
-static __device__ __forceinline__ struct split load_minimums(const struct plane_bytes (&rows)[2], const struct first_rows<F> &first, u32 n_blocks, u32 half,
+static __device__ __forceinline__ struct split load_minimums(const struct plane_pointers (&rows)[2], const struct first_rows<F> &first, u32 n_blocks, u32 half,
                                                              const f32 *scales)
 {
     struct split s;
     u32 words[4];
 
     if (shares_scales(F))
-        load_rows(words, shared_address(scales + RING_TILE_ROWS * 8) + threadIdx.x % 16 * 32 + threadIdx.x % 32 / 16 * 16);
+        load_rows(words, shared_address(scales + INT8_TILE_ROWS * 8) + threadIdx.x % 16 * 32 + threadIdx.x % 32 / 16 * 16);
 #pragma unroll
     for (u32 k = 0; k < 4; k++) {
-        const struct plane_bytes &row = rows[k % 2];
+        const struct plane_pointers &row = rows[k % 2];
         u32 block = min(first.block + threadIdx.x % 4 + k / 2 * 4, n_blocks - 1);
         if (shares_scales(F))
             s.put(k, __uint_as_float(words[k]));
-        else if (F == PLANES_Q2_K)
+        else if (F == QUANT_Q2_K)
             s.put(k, -half_of(((const u16 *)row.deltas)[block / 8 * 2 + 1]) * (f32)(row.scales[block * 2 + half] >> 4));
         else
             s.put(k, half_of(((const u16 *)row.scales)[block * 2 + 1]));
@@ -386,11 +386,11 @@ static __device__ __forceinline__ void add_minimums(const struct split &minimums
 // Of so many blocks the products of their scales with minus_zero stay in registers. What is harder to unpack leaves none.
 static constexpr __device__ u32 kept_products(u32 format)
 {
-    return format == PLANES_Q8_0 ? WARP_BLOCKS : format == PLANES_Q4_0 || format == PLANES_Q3_K ? WARP_BLOCKS / 2 : 0;
+    return format == QUANT_Q8_0 ? WARP_BLOCKS : format == QUANT_Q4_0 || format == QUANT_Q3_K ? WARP_BLOCKS / 2 : 0;
 }
 
 template <u32 F, u32 EIGHTS>
-static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)[2], u32 quants, const struct first_rows<F> &first, const u8 *second,
+static __device__ __forceinline__ void multiply(const struct plane_pointers (&rows)[2], u32 quants, const struct first_rows<F> &first, const u8 *second,
                                                 const f32 *scales, f32 (&sums)[EIGHTS][4])
 {
     u32 lane = threadIdx.x & 31;
@@ -409,7 +409,7 @@ static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)
         for (u32 k = 0; k < 2; k++) {
             add_products(weights, k, first.x[i + k], minus_zero, sums[0]);
             if (EIGHTS > 1) {
-                const u8 *at = second + (first.block + i + k) * READY_INT8_BYTES;
+                const u8 *at = second + (first.block + i + k) * PACKED_INT8_BYTES;
                 struct columns_32<F> x;
                 x.take(*(const uint2 *)(at + lane * 8), *(const uint4 *)(at + 256 + (lane & 3) * 16));
                 add_products(weights, k, x, minus_zero, sums[EIGHTS - 1]);
@@ -419,15 +419,15 @@ static __device__ __forceinline__ void multiply(const struct plane_bytes (&rows)
 }
 
 template <u32 F, u32 EIGHTS>
-static __device__ __forceinline__ void consume(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
+static __device__ __forceinline__ void consume(const struct gemm_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
 {
     struct stage_parts<F> parts(p, w);
     u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, slot = 0, parity = 0, place = 0, filled = 1, tile = warp / w.tile_warps;
-    const struct row_places<F> upper(parts, tile * RING_TILE_ROWS + lane / 4), lower(parts, tile * RING_TILE_ROWS + lane / 4 + RING_TILE_PAIRS);
-    const struct row_places<F> own(parts, tile * RING_TILE_ROWS + lane / 2); // whose scales this lane works out
-    u32 quants = parts.quants.at + (tile * RING_TILE_ROWS + lane % 16) * parts.quants.pitch +
+    const struct row_places<F> upper(parts, tile * INT8_TILE_ROWS + lane / 4), lower(parts, tile * INT8_TILE_ROWS + lane / 4 + INT8_TILE_PAIRS);
+    const struct row_places<F> own(parts, tile * INT8_TILE_ROWS + lane / 2); // whose scales this lane works out
+    u32 quants = parts.quants.at + (tile * INT8_TILE_ROWS + lane % 16) * parts.quants.pitch +
                  (lane / 16 + warp % w.tile_warps * w.warp_blocks) * 16; // for load_rows
-    f32 *scales = room.scales + warp * (ring_scales_bytes(F) / 64);
+    f32 *scales = room.scales + warp * (int8_scales_bytes(F) / 64);
     struct first_rows<F> first;
     struct split x_sums[EIGHTS][2];
     u32 n_stages = w.n_stages - (w.tile((w.n_stages - 1) * w.each) + tile >= w.n_all); // in which this warp has a tile
@@ -442,8 +442,8 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
     if (EIGHTS > 1)
         load_second(p, w, room);
     for (u32 i = 0; i < w.n_stages; i++) {
-        const u8 *stage = room.stages + slot * p.ring.stage_bytes;
-        const struct plane_bytes rows[2] = { upper.in(stage), lower.in(stage) };
+        const u8 *stage = room.stages + slot * p.pipeline.stage_bytes;
+        const struct plane_pointers rows[2] = { upper.in(stage), lower.in(stage) };
         f32 sums[EIGHTS][4] = {};
 
         wait_for_stage(shared_address(&state.full[slot]), parity);
@@ -462,16 +462,16 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
             multiply<F, EIGHTS>(rows, shared_address(stage) + quants, first, room.second, scales, sums);
         }
         wait_for_stage(shared_address(&state.taken[place]), filled);
-        float4 *to = room.sums + (place * RING_WARPS + warp) * w.eights * 32 + lane;
+        float4 *to = room.sums + (place * CONSUMER_WARPS + warp) * w.eights * 32 + lane;
         to[0] = make_float4(sums[0][0], sums[0][1], sums[0][2], sums[0][3]);
         if (EIGHTS > 1)
             to[32] = make_float4(sums[EIGHTS - 1][0], sums[EIGHTS - 1][1], sums[EIGHTS - 1][2], sums[EIGHTS - 1][3]);
         leave_stage(shared_address(&state.empty[slot]));
         leave_stage(shared_address(&state.summed[place]));
-        parity ^= slot + 1 == p.ring.depth;
-        slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
-        filled ^= place + 1 == RING_ENDERS;
-        place = place + 1 == RING_ENDERS ? 0 : place + 1;
+        parity ^= slot + 1 == p.pipeline.depth;
+        slot = slot + 1 == p.pipeline.depth ? 0 : slot + 1;
+        filled ^= place + 1 == EPILOGUE_WARPS;
+        place = place + 1 == EPILOGUE_WARPS ? 0 : place + 1;
     }
 }
 
@@ -482,7 +482,7 @@ struct place {
 
 // What the norm multiplies a lane's rows by, 2 t and 2 t + 1 of eight, from the sums of squares of each 32 columns; else 1. All lanes of a warp
 // call it: each loads its two rows and the two beside them, of every sixteenth sum, in loads that do not wait for each other.
-static __device__ __forceinline__ float2 row_factors(const struct pairs_params &p)
+static __device__ __forceinline__ float2 row_factors(const struct gemm_params &p)
 {
     u32 lane = threadIdx.x & 31, n = p.squares ? p.n_cols / 32 : 0;
     float4 sum = make_float4(0, 0, 0, 0);
@@ -504,16 +504,16 @@ static __device__ __forceinline__ float2 row_factors(const struct pairs_params &
 }
 
 // What a lane ends: a pair and up to two rows, with all that their end reads.
-template <enum ring_end END> struct ending {
+template <enum int8_epilogue END> struct pair_epilogue {
     struct pair pair;
     struct pair_inputs in[2];
     u32 row, n; // row: of the step
 
-    __device__ __forceinline__ void load(const struct pairs_params &p, const struct work &w, const struct place &at)
+    __device__ __forceinline__ void load(const struct gemm_params &p, const struct work &w, const struct place &at)
     {
-        u32 lane = threadIdx.x & 31, number = at.tile * RING_TILE_PAIRS + lane / 4, first = at.eight * 8 + lane % 4 * 2;
+        u32 lane = threadIdx.x & 31, number = at.tile * INT8_TILE_PAIRS + lane / 4, first = at.eight * 8 + lane % 4 * 2;
         n = number < p.n_pairs && first < w.n_rows ? min(w.n_rows - first, 2u) : 0;
-        row = w.pass * RING_PASS_ROWS + first;
+        row = w.pass * INT8_PASS_ROWS + first;
         pair = pair_find(p, p.first_pair + min(number, p.n_pairs - 1), mode_of<END>(p));
         in[0] = in[1] = {};
         if (n > 0)
@@ -521,28 +521,28 @@ template <enum ring_end END> struct ending {
         if (n > 1)
             in[1] = pair_load(p, pair, row + 1, mode_of<END>(p));
     }
-    __device__ __forceinline__ void end(const struct pairs_params &p, float4 sum, float2 factor) const
+    __device__ __forceinline__ void end(const struct gemm_params &p, float4 sum, float2 factor) const
     {
         if (n > 0)
-            pair_end(p, pair, row, in[0], make_float2(sum.x * factor.x, sum.z * factor.x), mode_of<END>(p));
+            pair_epilogue_store(p, pair, row, in[0], make_float2(sum.x * factor.x, sum.z * factor.x), mode_of<END>(p));
         if (n > 1)
-            pair_end(p, pair, row + 1, in[1], make_float2(sum.y * factor.y, sum.w * factor.y), mode_of<END>(p));
+            pair_epilogue_store(p, pair, row + 1, in[1], make_float2(sum.y * factor.y, sum.w * factor.y), mode_of<END>(p));
     }
 };
 
-// Two neighbouring tiles of PAIRS_PLAIN, whose results the next product wants too. One way for every lane: rows that do not exist are read as
+// Two neighbouring tiles of EPILOGUE_LINEAR, whose results the next product wants too. One way for every lane: rows that do not exist are read as
 // the last one.
-struct ending_two {
+struct tiles_epilogue {
     float2 add[2][2], bias[2]; // [tile][row]: of a lane's pair
-    struct next_eight eight;
+    struct pack_eight eight;
     u32 column, n; // n: of the lane's two rows
 
-    __device__ __forceinline__ void load(const struct pairs_params &p, const struct work &w, u32 tile)
+    __device__ __forceinline__ void load(const struct gemm_params &p, const struct work &w, u32 tile)
     {
         u32 lane = threadIdx.x & 31, first = lane % 4 * 2, mine = lane / 4 * 2;
-        column = tile * RING_TILE_PAIRS * 2;
+        column = tile * INT8_TILE_PAIRS * 2;
         n = w.n_rows - min(w.n_rows, first);
-        eight.load(p.next, column);
+        eight.load(p.packed_out, column);
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             bias[i] = p.bias[0] ? *(const float2 *)(p.bias[0] + column + i * 16 + mine) : make_float2(0, 0);
@@ -552,7 +552,7 @@ struct ending_two {
                                   : make_float2(0, 0);
         }
     }
-    __device__ __forceinline__ void end(const struct pairs_params &p, float4 (&sums)[2]) const
+    __device__ __forceinline__ void end(const struct gemm_params &p, float4 (&sums)[2]) const
     {
         u32 lane = threadIdx.x & 31;
         f32 *out = p.out[0] + lane % 4 * 2 * p.out_stride[0] + column + lane / 4 * 2;
@@ -566,73 +566,73 @@ struct ending_two {
             if (n > 1)
                 *(float2 *)(out + p.out_stride[0] + i * 16) = make_float2(sums[i].y, sums[i].w);
         }
-        eight.put(p.next, column, sums[0], sums[1]);
+        eight.put(p.packed_out, column, sums[0], sums[1]);
     }
 };
 
 // Where the sums of all shares of a tile lie, one after the other.
-static __device__ __forceinline__ float4 *shares_of(const struct pairs_params &p, const struct work &w, const struct place &at)
+static __device__ __forceinline__ float4 *partials_of(const struct gemm_params &p, const struct work &w, const struct place &at)
 {
-    u32 n_tiles = (p.n_pairs + RING_TILE_PAIRS - 1) / RING_TILE_PAIRS;
+    u32 n_tiles = (p.n_pairs + INT8_TILE_PAIRS - 1) / INT8_TILE_PAIRS;
     u64 unit = ((u64)w.pass * n_tiles + at.tile) * w.eights + at.eight;
-    return (float4 *)p.partial + unit * p.ring.n_shares * 32 + (threadIdx.x & 31);
+    return (float4 *)p.partial + unit * p.pipeline.n_splits * 32 + (threadIdx.x & 31);
 }
 
-static __device__ __forceinline__ float4 add_shares(const struct pairs_params &p, const float4 *parts)
+static __device__ __forceinline__ float4 add_partials(const struct gemm_params &p, const float4 *parts)
 {
     float4 sum = make_float4(0, 0, 0, 0);
 
 #pragma unroll 4
-    for (u32 i = 0; i < p.ring.n_shares; i++) {
+    for (u32 i = 0; i < p.pipeline.n_splits; i++) {
         float4 v = __ldcg(parts + i * 32);
         sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
     }
     return sum;
 }
 
-template <enum ring_end END> static __device__ __forceinline__ void end_shared(const struct pairs_params &p, const struct work &w)
+template <enum int8_epilogue END> static __device__ __forceinline__ void epilogue_reduced(const struct gemm_params &p, const struct work &w)
 {
-    u32 log2 = END == END_ANY && w.n_rows > 8;
+    u32 log2 = END == ENDS_ANY && w.n_rows > 8;
     float2 factors = row_factors(p);
 
-    for (u32 unit = threadIdx.x / 32; unit < w.n_tiles << log2; unit += GEMM_RING_THREADS / 32) {
+    for (u32 unit = threadIdx.x / 32; unit < w.n_tiles << log2; unit += GEMM_INT8_THREADS / 32) {
         struct place at = { w.tile(unit >> log2), unit & log2 };
-        struct ending<END> ending;
+        struct pair_epilogue<END> pair_epilogue;
         if (at.tile >= w.n_all)
             break;
-        ending.load(p, w, at);
-        ending.end(p, add_shares(p, shares_of(p, w, at)), factors);
+        pair_epilogue.load(p, w, at);
+        pair_epilogue.end(p, add_partials(p, partials_of(p, w, at)), factors);
     }
 }
-static __device__ __forceinline__ void end_shared_two(const struct pairs_params &p, const struct work &w)
+static __device__ __forceinline__ void epilogue_reduced_two(const struct gemm_params &p, const struct work &w)
 {
-    for (u32 i = threadIdx.x / 32 * 2; i < w.n_tiles; i += GEMM_RING_THREADS / 32 * 2) {
-        struct ending_two two;
+    for (u32 i = threadIdx.x / 32 * 2; i < w.n_tiles; i += GEMM_INT8_THREADS / 32 * 2) {
+        struct tiles_epilogue two;
         u32 tile = w.tile(i);
         two.load(p, w, tile);
         float4 sums[2];
 #pragma unroll
         for (u32 i = 0; i < 2; i++)
-            sums[i] = add_shares(p, shares_of(p, w, { tile + i, 0 }));
+            sums[i] = add_partials(p, partials_of(p, w, { tile + i, 0 }));
         two.end(p, sums);
     }
 }
 
 // The whole block, when it has put down its sums: the last of those that share the columns ends the tiles.
-template <enum ring_end END> static __device__ __forceinline__ void meet_shares(const struct pairs_params &p, const struct work &w)
+template <enum int8_epilogue END> static __device__ __forceinline__ void reduce_splits(const struct gemm_params &p, const struct work &w)
 {
-    u32 *arrived = &p.arrived[w.pass * (gridDim.x / p.ring.n_shares) + blockIdx.x / p.ring.n_shares];
+    u32 *arrived = &p.arrived[w.pass * (gridDim.x / p.pipeline.n_splits) + blockIdx.x / p.pipeline.n_splits];
 
     __threadfence();
     __syncthreads();
-    bool last = threadIdx.x == 0 && atomicAdd(arrived, 1) == p.ring.n_shares - 1;
+    bool last = threadIdx.x == 0 && atomicAdd(arrived, 1) == p.pipeline.n_splits - 1;
     if (!__syncthreads_or(last))
         return;
     __threadfence();
-    if (END == END_NEXT)
-        end_shared_two(p, w);
+    if (END == ENDS_PACKED)
+        epilogue_reduced_two(p, w);
     else
-        end_shared<END>(p, w);
+        epilogue_reduced<END>(p, w);
     if (threadIdx.x == 0)
         *arrived = 0;
 }
@@ -650,62 +650,62 @@ static __device__ __forceinline__ float4 add_warps(const struct work &w, const f
     return sum;
 }
 
-// One of the enders: a stage of every RING_ENDERS.
-template <enum ring_end END>
-static __device__ __forceinline__ void end_stages(const struct pairs_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
+// One of the enders: a stage of every EPILOGUE_WARPS.
+template <enum int8_epilogue END>
+static __device__ __forceinline__ void epilogue_stages(const struct gemm_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
 {
-    bool whole = END != END_NEXT && p.ring.n_shares == 1; // columns
-    u32 ender = threadIdx.x / 32 - RING_WARPS - RING_FILLERS, lane = threadIdx.x & 31, parity = 0, log2 = END == END_ANY && w.n_rows > 8;
+    bool whole = END != ENDS_PACKED && p.pipeline.n_splits == 1; // columns
+    u32 epilogue_warp = threadIdx.x / 32 - CONSUMER_WARPS - PRODUCER_WARPS, lane = threadIdx.x & 31, parity = 0, log2 = END == ENDS_ANY && w.n_rows > 8;
 
     wait_for_inputs();
     float2 factors = make_float2(1, 1);
     if (whole)
         factors = row_factors(p);
-    for (u32 i = ender; i < w.n_stages; i += RING_ENDERS, parity ^= 1) {
+    for (u32 i = epilogue_warp; i < w.n_stages; i += EPILOGUE_WARPS, parity ^= 1) {
         u32 tile = w.tile(i * w.each), n = w.stage_tiles(tile) << log2;
         for (u32 unit = 0; unit < n; unit++) {
             struct place at = { tile + (unit >> log2), unit & log2 };
-            struct ending<END> ending;
+            struct pair_epilogue<END> pair_epilogue;
             if (whole)
-                ending.load(p, w, at);
+                pair_epilogue.load(p, w, at);
             if (unit == 0)
-                wait_for_stage(shared_address(&state.summed[ender]), parity);
-            u32 from = ((ender * RING_WARPS + (unit >> log2) * w.tile_warps) * w.eights + at.eight) * 32 + lane;
+                wait_for_stage(shared_address(&state.summed[epilogue_warp]), parity);
+            u32 from = ((epilogue_warp * CONSUMER_WARPS + (unit >> log2) * w.tile_warps) * w.eights + at.eight) * 32 + lane;
             float4 sum = add_warps(w, room.sums + from, w.eights * 32);
             if (whole)
-                ending.end(p, sum, factors);
+                pair_epilogue.end(p, sum, factors);
             else
-                __stcg(shares_of(p, w, at) + w.share * 32, sum);
+                __stcg(partials_of(p, w, at) + w.share * 32, sum);
         }
-        leave_stage(shared_address(&state.taken[ender]));
+        leave_stage(shared_address(&state.taken[epilogue_warp]));
     }
 }
 
 // The first of them ends all stages by twos, of a tile each.
-static __device__ __forceinline__ void end_stages_two(const struct pairs_params &p, const struct work &w, const struct room &room,
+static __device__ __forceinline__ void epilogue_stages_two(const struct gemm_params &p, const struct work &w, const struct room &room,
                                                       struct gemm_state &state)
 {
     u32 lane = threadIdx.x & 31, parity = 0;
 
     wait_for_inputs();
-    if (threadIdx.x / 32 != RING_WARPS + RING_FILLERS)
+    if (threadIdx.x / 32 != CONSUMER_WARPS + PRODUCER_WARPS)
         return;
     for (u32 stage = 0; stage < w.n_stages; stage += 2, parity ^= 1) {
-        struct ending_two two;
+        struct tiles_epilogue two;
         float4 sums[2];
         u32 tile = w.tile(stage);
         two.load(p, w, tile);
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             wait_for_stage(shared_address(&state.summed[i]), parity);
-            sums[i] = add_warps(w, room.sums + i * RING_WARPS * w.eights * 32 + lane, w.eights * 32);
+            sums[i] = add_warps(w, room.sums + i * CONSUMER_WARPS * w.eights * 32 + lane, w.eights * 32);
             leave_stage(shared_address(&state.taken[i]));
         }
         two.end(p, sums);
     }
 }
 
-template <u32 F, enum ring_end END> static __device__ __forceinline__ void gemm_ring(const struct pairs_params &p)
+template <u32 F, enum int8_epilogue END> static __device__ __forceinline__ void gemm_int8(const struct gemm_params &p)
 {
     extern __shared__ __align__(128) u8 gemm_shared[];
     __shared__ struct gemm_state state;
@@ -720,53 +720,41 @@ template <u32 F, enum ring_end END> static __device__ __forceinline__ void gemm_
         return;
     }
     if (threadIdx.x == 0) {
-        for (u32 i = 0; i < p.ring.depth; i++) {
-            barrier_begin(shared_address(&state.full[i]), RING_FILLERS * (p.ring.words ? 33 : 1));
-            barrier_begin(shared_address(&state.empty[i]), RING_THREADS);
+        for (u32 i = 0; i < p.pipeline.depth; i++) {
+            barrier_begin(shared_address(&state.full[i]), PRODUCER_WARPS * (p.pipeline.words ? 33 : 1));
+            barrier_begin(shared_address(&state.empty[i]), CONSUMER_THREADS);
         }
-        for (u32 i = 0; i < RING_ENDERS; i++) {
-            barrier_begin(shared_address(&state.summed[i]), RING_THREADS);
+        for (u32 i = 0; i < EPILOGUE_WARPS; i++) {
+            barrier_begin(shared_address(&state.summed[i]), CONSUMER_THREADS);
             barrier_begin(shared_address(&state.taken[i]), 32);
         }
         show_barriers();
     }
     __syncthreads();
-    if (warp >= RING_WARPS + RING_FILLERS && END == END_NEXT && p.ring.n_shares == 1)
-        end_stages_two(p, w, room, state);
-    else if (warp >= RING_WARPS + RING_FILLERS)
-        end_stages<END>(p, w, room, state);
-    else if (warp >= RING_WARPS)
+    if (warp >= CONSUMER_WARPS + PRODUCER_WARPS && END == ENDS_PACKED && p.pipeline.n_splits == 1)
+        epilogue_stages_two(p, w, room, state);
+    else if (warp >= CONSUMER_WARPS + PRODUCER_WARPS)
+        epilogue_stages<END>(p, w, room, state);
+    else if (warp >= CONSUMER_WARPS)
         produce<F, END>(p, w, room, state);
-    else if (END == END_ANY && w.n_rows > 8)
+    else if (END == ENDS_ANY && w.n_rows > 8)
         consume<F, 2>(p, w, room, state);
     else
         consume<F, 1>(p, w, room, state);
-    if (p.ring.n_shares > 1)
-        meet_shares<END>(p, w);
+    if (p.pipeline.n_splits > 1)
+        reduce_splits<END>(p, w);
 }
 
-#define GEMM_RING_ONE(name, F, END)                                     \
-    extern "C" __global__ void __launch_bounds__(GEMM_RING_THREADS, 1)  \
-        gemm_ring_##name(const __grid_constant__ struct pairs_params p) \
+#define GEMM_INT8_ONE(name, F, END)                                     \
+    extern "C" __global__ void __launch_bounds__(GEMM_INT8_THREADS, 1)  \
+        gemm_int8_##name(const __grid_constant__ struct gemm_params p) \
     {                                                                   \
-        gemm_ring<F, END>(p);                                           \
+        gemm_int8<F, END>(p);                                           \
     }
-#define GEMM_RING(name, F)                   \
-    GEMM_RING_ONE(name, F, END_ANY)          \
-    GEMM_RING_ONE(next_##name, F, END_NEXT)  \
-    GEMM_RING_ONE(gated_##name, F, END_GATED) \
-    GEMM_RING_ONE(rope_##name, F, END_ROPE)
-GEMM_RING(q4_0, PLANES_Q4_0)
-GEMM_RING(q4_1, PLANES_Q4_1)
-GEMM_RING(q5_0, PLANES_Q5_0)
-GEMM_RING(q5_1, PLANES_Q5_1)
-GEMM_RING(q8_0, PLANES_Q8_0)
-GEMM_RING(q2_k, PLANES_Q2_K)
-GEMM_RING(q3_k, PLANES_Q3_K)
-GEMM_RING(q4_k, PLANES_Q4_K)
-GEMM_RING(q5_k, PLANES_Q5_K)
-GEMM_RING(q6_k, PLANES_Q6_K)
-GEMM_RING(iq4_nl, PLANES_IQ4_NL)
-GEMM_RING(iq4_xs, PLANES_IQ4_XS)
-GEMM_RING(mxfp4, PLANES_MXFP4)
+#define GEMM_INT8(NAME, name, with)                        \
+    GEMM_INT8_ONE(name, QUANT_##NAME, ENDS_ANY)            \
+    GEMM_INT8_ONE(packed_##name, QUANT_##NAME, ENDS_PACKED) \
+    GEMM_INT8_ONE(gated_##name, QUANT_##NAME, ENDS_GATED)  \
+    GEMM_INT8_ONE(rope_##name, QUANT_##NAME, ENDS_ROPE)
+QUANT_BLOCK_FORMATS(GEMM_INT8, )
 #endif

@@ -1,4 +1,4 @@
-// gemv_ring.cu - products with one row of activations on Hopper and later: weights stream through a ring in shared memory.
+// gemv_pipeline.cu - products with one row of activations on Hopper and later: weights stream through a ring in shared memory.
 //
 // A block owns a run of pairs of weight rows. A stage of the ring holds as many pairs as its 16 warps take at a time, each shared by `lanes`
 // lanes. One more warp fills the ring with bulk copies: a few stages before the block's inputs are there, so that memory works while the
@@ -7,13 +7,13 @@
 // The row: x * norm as int8 with a scale for each 32, or as fp32 for 16-bit weights; the norm's factor multiplies the sums.
 // Kernels: two blocks share a multiprocessor (few columns); `alone`; `wide`, whose lanes have any number of blocks; and `long`, of 16-bit rows
 // that do not fit beside a stage.
-#include "gemm/cuda/gemv_ring.h"
-#include "gemm/cuda/ring.cuh"
+#include "gemm/cuda/gemv_pipeline.h"
+#include "gemm/cuda/pipeline.cuh"
 #include "gemm/cuda/row_int8.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // older devices have no bulk copies; gemv.cu serves them
 
-enum { RING_WARPS = RING_THREADS / 32 };
+enum { CONSUMER_WARPS = CONSUMER_THREADS / 32 };
 
 static __device__ __forceinline__ void wait_before_next() // wait_for_inputs, but no later kernel may start
 {
@@ -21,33 +21,33 @@ static __device__ __forceinline__ void wait_before_next() // wait_for_inputs, bu
 }
 static __device__ __forceinline__ void sync_consumers()
 {
-    asm volatile("bar.sync 1, 512;" ::: "memory"); // RING_THREADS
+    asm volatile("bar.sync 1, 512;" ::: "memory"); // CONSUMER_THREADS
 }
 
-static __device__ __forceinline__ u32 pairs_of_a_stage(const struct pairs_params &p)
+static __device__ __forceinline__ u32 pairs_of_a_stage(const struct gemm_params &p)
 {
-    return p.ring.rounds * RING_THREADS >> p.ring.lanes_log2;
+    return p.pipeline.rounds * CONSUMER_THREADS >> p.pipeline.lanes_log2;
 }
 
 // Where the planes of a stage lie: plane by plane, row by row.
 template <u32 F> struct stage_places {
     u32 quants, high, scales, deltas;
 
-    __device__ __forceinline__ stage_places(const struct pairs_params &p)
+    __device__ __forceinline__ stage_places(const struct gemm_params &p)
     {
         u32 n_rows = 2 * pairs_of_a_stage(p);
         quants = 0;
-        high = quants + ring_part_bytes(n_rows, planes_quants_bytes(F, p.n_cols));
-        scales = high + ring_part_bytes(n_rows, planes_high_bytes(F, p.n_cols));
-        deltas = scales + ring_part_bytes(n_rows, planes_scales_bytes(F, p.n_cols));
+        high = quants + stage_part_bytes(n_rows, layout_quants_bytes(F, p.n_cols));
+        scales = high + stage_part_bytes(n_rows, layout_high_bytes(F, p.n_cols));
+        deltas = scales + stage_part_bytes(n_rows, layout_scales_bytes(F, p.n_cols));
     }
-    __device__ __forceinline__ struct plane_bytes row(u32 n_cols, u32 index, const u8 *stage) const
+    __device__ __forceinline__ struct plane_pointers row(u32 n_cols, u32 index, const u8 *stage) const
     {
-        struct plane_bytes r;
-        r.quants = stage + quants + index * (u32)planes_quants_bytes(F, n_cols);
-        r.high = stage + high + index * (u32)planes_high_bytes(F, n_cols);
-        r.scales = stage + scales + index * (u32)planes_scales_bytes(F, n_cols);
-        r.deltas = stage + deltas + index * (u32)planes_deltas_bytes(F, n_cols);
+        struct plane_pointers r;
+        r.quants = stage + quants + index * (u32)layout_quants_bytes(F, n_cols);
+        r.high = stage + high + index * (u32)layout_high_bytes(F, n_cols);
+        r.scales = stage + scales + index * (u32)layout_scales_bytes(F, n_cols);
+        r.deltas = stage + deltas + index * (u32)layout_deltas_bytes(F, n_cols);
         return r;
     }
 };
@@ -73,10 +73,10 @@ static __device__ __forceinline__ void copy_part(const struct copy &c, u32 to, c
     }
 }
 
-struct ring_state { // of a block
-    u64 full[RING_MOST_DEPTH];  // barriers: the stage's bytes have come
-    u64 empty[RING_MOST_DEPTH]; // all warps have left it
-    f32 squares[RING_WARPS];
+struct pipeline_state { // of a block
+    u64 full[MAX_STAGES];  // barriers: the stage's bytes have come
+    u64 empty[MAX_STAGES]; // all warps have left it
+    f32 squares[CONSUMER_WARPS];
     f32 factor; // the norm's
 };
 
@@ -88,10 +88,10 @@ static __device__ __forceinline__ u32 bytes_in_words(u64 row_bytes)
 // The whole warp: asks for the pairs [first, end) of a stage, as many as fit. A lane takes a row; rows that follow each other in their
 // matrix too are one copy.
 template <u32 F>
-static __device__ __forceinline__ void fill_stage(const struct pairs_params &p, u32 first, u32 end, u32 slot, u32 full)
+static __device__ __forceinline__ void produce_gemv_stage(const struct gemm_params &p, u32 first, u32 end, u32 slot, u32 full)
 {
     u32 lane = threadIdx.x & 31, each = pairs_of_a_stage(p), n = min(end - first, each);
-    u32 index = p.ring.apart ? lane & (each - 1) : lane / 2, second = p.ring.apart ? lane >= each : lane & 1;
+    u32 index = p.pipeline.apart ? lane & (each - 1) : lane / 2, second = p.pipeline.apart ? lane >= each : lane & 1;
     bool exists = lane < 2 * each && index < n;
     struct pair r = pair_find(p, first + min(index, n - 1), p.mode);
     u32 matrix = second ? r.matrix[1] : r.matrix[0], row = second ? r.row[1] : r.row[0];
@@ -102,28 +102,28 @@ static __device__ __forceinline__ void fill_stage(const struct pairs_params &p, 
     if (exists && (starts >> lane & 1))
         c.n_rows = next ? __ffs(next) : 32 - lane;
 
-    u32 bytes = bytes_in_words(planes_quants_bytes(F, p.n_cols)) + bytes_in_words(planes_high_bytes(F, p.n_cols)) +
-                bytes_in_words(planes_scales_bytes(F, p.n_cols)) + bytes_in_words(planes_deltas_bytes(F, p.n_cols));
+    u32 bytes = bytes_in_words(layout_quants_bytes(F, p.n_cols)) + bytes_in_words(layout_high_bytes(F, p.n_cols)) +
+                bytes_in_words(layout_scales_bytes(F, p.n_cols)) + bytes_in_words(layout_deltas_bytes(F, p.n_cols));
     if (lane == 0)
         expect_bytes(full, 2 * n * bytes);
     __syncwarp();
     struct stage_places<F> at(p);
-    const struct planes &w = p.w[matrix];
-    copy_part(c, slot + at.quants, w.quants, (u32)planes_quants_bytes(F, p.n_cols));
-    copy_part(c, slot + at.high, w.high, (u32)planes_high_bytes(F, p.n_cols));
-    copy_part(c, slot + at.scales, w.scales, (u32)planes_scales_bytes(F, p.n_cols));
-    copy_part(c, slot + at.deltas, w.deltas, (u32)planes_deltas_bytes(F, p.n_cols));
-    if (p.ring.words)
+    const struct weight_planes &w = p.w[matrix];
+    copy_part(c, slot + at.quants, w.quants, (u32)layout_quants_bytes(F, p.n_cols));
+    copy_part(c, slot + at.high, w.high, (u32)layout_high_bytes(F, p.n_cols));
+    copy_part(c, slot + at.scales, w.scales, (u32)layout_scales_bytes(F, p.n_cols));
+    copy_part(c, slot + at.deltas, w.deltas, (u32)layout_deltas_bytes(F, p.n_cols));
+    if (p.pipeline.words)
         arrive_with_words(full);
 }
 
 // Of rows that are longer than a stage: part `at % LONG_PARTS` of both rows of pair at / LONG_PARTS.
-template <u32 F> static __device__ __forceinline__ void fill_part(const struct pairs_params &p, u32 at, u32 slot, u32 full)
+template <u32 F> static __device__ __forceinline__ void produce_part(const struct gemm_params &p, u32 at, u32 slot, u32 full)
 {
     struct pair r = pair_find(p, at / LONG_PARTS, p.mode);
     u32 lane = threadIdx.x & 31, n = p.n_cols / 8, each = long_part_eights(p.n_cols), first = at % LONG_PARTS * each;
     u32 bytes = min(each, n - first) * 16;
-    const struct planes &w = p.w[lane ? r.matrix[1] : r.matrix[0]];
+    const struct weight_planes &w = p.w[lane ? r.matrix[1] : r.matrix[0]];
 
     if (lane == 0)
         expect_bytes(full, 2 * bytes);
@@ -132,12 +132,12 @@ template <u32 F> static __device__ __forceinline__ void fill_part(const struct p
         copy_run(slot + lane * each * 16, w.quants + ((u64)(lane ? r.row[1] : r.row[0]) * n + first) * 16, bytes, full);
 }
 template <u32 F, u32 PARTS>
-static __device__ __forceinline__ void fill(const struct pairs_params &p, u32 first, u32 end, u32 slot, u32 full)
+static __device__ __forceinline__ void produce_stage(const struct gemm_params &p, u32 first, u32 end, u32 slot, u32 full)
 {
     if (PARTS > 1)
-        fill_part<F>(p, first, slot, full);
+        produce_part<F>(p, first, slot, full);
     else
-        fill_stage<F>(p, first, end, slot, full);
+        produce_gemv_stage<F>(p, first, end, slot, full);
 }
 
 static __device__ __forceinline__ struct eight times(const struct eight &v, const struct eight &s)
@@ -163,8 +163,8 @@ struct quantised_row {
 
 // Quantised weights. A lane has up to two blocks of a row, or a unit, and keeps what faces them in registers.
 template <u32 F> struct form_int8 : quantised_row {
-    static constexpr bool in_rounds = RING_IN_ROUNDS >> F & 1;
-    static constexpr u32 unit = planes_unit(F), most = 2 / unit;
+    static constexpr bool in_rounds = GEMV_TWO_ROUNDS >> F & 1;
+    static constexpr u32 unit = layout_unit(F), most = 2 / unit;
     struct facing<F> facing[most][unit];
     u32 units[most];
     bool has[most]; // lanes of this warp have that many
@@ -188,7 +188,7 @@ template <u32 F> struct form_int8 : quantised_row {
             }
         }
     }
-    template <u32 N> __device__ __forceinline__ void dot(const struct plane_bytes (&rows)[N], u32 part, u32 lanes, u32 n_cols, f32 (&sums)[N])
+    template <u32 N> __device__ __forceinline__ void dot(const struct plane_pointers (&rows)[N], u32 part, u32 lanes, u32 n_cols, f32 (&sums)[N])
     {
 #pragma unroll
         for (u32 i = 0; i < most; i++) {
@@ -212,7 +212,7 @@ template <u32 F> struct form_wide : quantised_row {
     {
         (void)part, (void)lanes, (void)n_cols;
     }
-    template <u32 N> __device__ __forceinline__ void dot(const struct plane_bytes (&rows)[N], u32 part, u32 lanes, u32 n_cols, f32 (&sums)[N])
+    template <u32 N> __device__ __forceinline__ void dot(const struct plane_pointers (&rows)[N], u32 part, u32 lanes, u32 n_cols, f32 (&sums)[N])
     {
 #pragma unroll 1
         for (u32 at = part; at < n_cols / 32; at += lanes) {
@@ -242,7 +242,7 @@ template <u32 F> static __device__ __forceinline__ void dot_eight(const uint4 &w
 #pragma unroll
     for (u32 k = 0; k < 4; k++) {
         f32 l, h;
-        two_numbers(F == PLANES_F16, words[k], &l, &h);
+        two_numbers(F == QUANT_F16, words[k], &l, &h);
         sum = fmaf(h, at[2 * k + 1], fmaf(l, at[2 * k], sum));
     }
 }
@@ -268,7 +268,7 @@ template <u32 F> struct form_16 {
     {
         (void)part, (void)lanes, (void)n_cols;
     }
-    __device__ __forceinline__ void dot(const struct plane_bytes (&rows)[2], u32 first, u32 lanes, u32 n_cols, f32 (&sums)[2])
+    __device__ __forceinline__ void dot(const struct plane_pointers (&rows)[2], u32 first, u32 lanes, u32 n_cols, f32 (&sums)[2])
     {
 #pragma unroll 2
         for (u32 i = first; i < n_cols / 8; i += lanes) {
@@ -293,25 +293,25 @@ static __device__ __forceinline__ f32 meet(f32 first, f32 second)
 // The row, times norm, to shared memory; the squares of each warp's part too. norm: this thread's first eight, loaded before the wait.
 // A thread has AT_ONCE eights on their way.
 template <u32 AT_ONCE, typename Form>
-static __device__ __forceinline__ void ready_row(const struct pairs_params &p, Form &form, const struct eight &norm, f32 *squares)
+static __device__ __forceinline__ void pack_row(const struct gemm_params &p, Form &form, const struct eight &norm, f32 *squares)
 {
     u32 n = p.n_cols / 8, end = (n + 31) / 32 * 32; // indices are compared with end alike by a whole warp
     f32 sum = 0;
 
-    for (u32 first = threadIdx.x; first < end; first += AT_ONCE * RING_THREADS) {
+    for (u32 first = threadIdx.x; first < end; first += AT_ONCE * CONSUMER_THREADS) {
         struct eight v[AT_ONCE];
 #pragma unroll
         for (u32 k = 0; k < AT_ONCE; k++)
-            if (first + k * RING_THREADS < end)
-                v[k] = load_eight(p.in, first + k * RING_THREADS, n);
+            if (first + k * CONSUMER_THREADS < end)
+                v[k] = load_eight(p.in, first + k * CONSUMER_THREADS, n);
 #pragma unroll
         for (u32 k = 0; k < AT_ONCE; k++) {
-            u32 i = first + k * RING_THREADS;
+            u32 i = first + k * CONSUMER_THREADS;
             if (i >= end)
                 break;
             sum += i < n ? squares_of(v[k]) : 0;
             if (p.norm)
-                v[k] = times(v[k], i < RING_THREADS ? norm : load_eight(p.norm, i, n));
+                v[k] = times(v[k], i < CONSUMER_THREADS ? norm : load_eight(p.norm, i, n));
             form.put(i, v[k], i < n);
         }
     }
@@ -322,7 +322,7 @@ static __device__ __forceinline__ void ready_row(const struct pairs_params &p, F
     sync_consumers();
 }
 
-struct ring_places { // in dynamic shared memory: the row, the sums [pair][row][warps of a pair], the stages
+struct pipeline_places { // in dynamic shared memory: the row, the sums [pair][row][warps of a pair], the stages
     f32 *sums;
     u32 stages;
 };
@@ -330,18 +330,18 @@ struct ring_places { // in dynamic shared memory: the row, the sums [pair][row][
 // The warp that fills the ring. Stages before `early` are asked for before the block's inputs are there, the others behind the row's loads;
 // of a small matrix even before the block's first barrier.
 template <u32 F, bool ALONE, u32 PARTS>
-static __device__ __forceinline__ void produce(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
+static __device__ __forceinline__ void produce(const struct gemm_params &p, const struct pipeline_places &at, struct pipeline_state &state,
                                                const struct tasks &t)
 {
-    extern __shared__ __align__(128) u8 ring_shared[];
-    u32 each = PARTS > 1 ? 1 : pairs_of_a_stage(p), early = min(p.ring.early, p.ring.depth), slot = 0, turn = 0;
-    u32 stages = shared_address(ring_shared) + at.stages, full = shared_address(state.full), empty = shared_address(state.empty);
+    extern __shared__ __align__(128) u8 pipeline_shared[];
+    u32 each = PARTS > 1 ? 1 : pairs_of_a_stage(p), prefetched = min(p.pipeline.prefetched, p.pipeline.depth), slot = 0, turn = 0;
+    u32 stages = shared_address(pipeline_shared) + at.stages, full = shared_address(state.full), empty = shared_address(state.empty);
     bool has_rows = n_rows_of(p.step, p.rows) > 0;
 
     if ((threadIdx.x & 31) == 0) {
-        for (u32 i = 0; i < p.ring.depth; i++) {
-            barrier_begin(full + i * 8, p.ring.words ? 33 : 1);
-            barrier_begin(empty + i * 8, RING_THREADS);
+        for (u32 i = 0; i < p.pipeline.depth; i++) {
+            barrier_begin(full + i * 8, p.pipeline.words ? 33 : 1);
+            barrier_begin(empty + i * 8, CONSUMER_THREADS);
         }
         show_barriers();
     }
@@ -349,8 +349,8 @@ static __device__ __forceinline__ void produce(const struct pairs_params &p, con
         __syncthreads(); // the barriers are there
     else
         __syncwarp();
-    for (; slot < early && t.first + slot * each < t.end; slot++)
-        fill<F, PARTS>(p, t.first + slot * each, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
+    for (; slot < prefetched && t.first + slot * each < t.end; slot++)
+        produce_stage<F, PARTS>(p, t.first + slot * each, t.end, stages + slot * p.pipeline.stage_bytes, full + slot * 8);
     if (!ALONE)
         __syncthreads();
     wait_before_next();
@@ -360,41 +360,41 @@ static __device__ __forceinline__ void produce(const struct pairs_params &p, con
         return;
     }
     for (u32 first = t.first + slot * each; first < t.end; first += each, slot++) {
-        if (slot == p.ring.depth) {
+        if (slot == p.pipeline.depth) {
             slot = 0;
             turn++;
         }
         if (turn > 0)
             wait_for_stage(empty + slot * 8, (turn - 1) & 1);
-        fill<F, PARTS>(p, first, t.end, stages + slot * p.ring.stage_bytes, full + slot * 8);
+        produce_stage<F, PARTS>(p, first, t.end, stages + slot * p.pipeline.stage_bytes, full + slot * 8);
     }
 }
 
 // What a warp multiplies: parts of rows, and where their sums go.
-template <u32 F> struct walker {
-    const struct pairs_params &p;
-    const struct ring_places &at;
+template <u32 F> struct scheduler_warp {
+    const struct gemm_params &p;
+    const struct pipeline_places &at;
     struct stage_places<F> places;
     u32 mine, part; // of the pairs of a round, and of the lanes that share a pair
 
-    __device__ __forceinline__ walker(const struct pairs_params &p, const struct ring_places &at) : p(p), at(at), places(p)
+    __device__ __forceinline__ scheduler_warp(const struct gemm_params &p, const struct pipeline_places &at) : p(p), at(at), places(p)
     {
-        u32 warps = 1 << p.ring.lanes_log2 >> 5;
-        mine = threadIdx.x >> p.ring.lanes_log2;
+        u32 warps = 1 << p.pipeline.lanes_log2 >> 5;
+        mine = threadIdx.x >> p.pipeline.lanes_log2;
         // Turned from pair to pair: else all warps with a second block would be one scheduler's.
         part = ((threadIdx.x / 32 + mine) & (warps - 1)) * 32 + (threadIdx.x & 31);
     }
     // N / 2 pairs of a stage, a round apart; pair: of the block.
     template <u32 N, typename Form> __device__ __forceinline__ void multiply(Form &form, const u8 *stage, u32 pair)
     {
-        u32 log2 = p.ring.lanes_log2, warps = 1 << log2 >> 5, round = RING_THREADS >> log2, each = pairs_of_a_stage(p);
-        struct plane_bytes rows[N];
+        u32 log2 = p.pipeline.lanes_log2, warps = 1 << log2 >> 5, round = CONSUMER_THREADS >> log2, each = pairs_of_a_stage(p);
+        struct plane_pointers rows[N];
         f32 sums[N] = {};
 
 #pragma unroll
         for (u32 r = 0; r < N; r++) {
             u32 index = mine + r / 2 * round;
-            rows[r] = places.row(p.n_cols, p.ring.apart ? index + r % 2 * each : 2 * index + r % 2, stage);
+            rows[r] = places.row(p.n_cols, p.pipeline.apart ? index + r % 2 * each : 2 * index + r % 2, stage);
         }
         form.dot(rows, part, 1u << log2, p.n_cols, sums);
 #pragma unroll
@@ -408,54 +408,54 @@ template <u32 F> struct walker {
 
 // All stages, one after the other.
 template <u32 F, bool ALONE, typename Form>
-static __device__ __forceinline__ void walk_ring(const struct pairs_params &p, Form &form, const struct ring_places &at, struct ring_state &state,
+static __device__ __forceinline__ void walk_pipeline(const struct gemm_params &p, Form &form, const struct pipeline_places &at, struct pipeline_state &state,
                                                  const struct tasks &t)
 {
-    u32 each = pairs_of_a_stage(p), round = RING_THREADS >> p.ring.lanes_log2, slot = 0, parity = 0;
-    extern __shared__ __align__(128) u8 ring_shared[];
-    struct walker<F> w(p, at);
+    u32 each = pairs_of_a_stage(p), round = CONSUMER_THREADS >> p.pipeline.lanes_log2, slot = 0, parity = 0;
+    extern __shared__ __align__(128) u8 pipeline_shared[];
+    struct scheduler_warp<F> w(p, at);
     constexpr bool ROUNDS = ALONE && Form::in_rounds;
 
     if (t.first + w.mine >= t.end) // only a block's first stages are refilled, and then every warp has pairs
         return;
-    form.begin(w.part, 1u << p.ring.lanes_log2, p.n_cols);
+    form.begin(w.part, 1u << p.pipeline.lanes_log2, p.n_cols);
     for (u32 first = t.first; first < t.end; first += each) {
         u32 pair = first + w.mine;
         if (pair < t.end) {
-            const u8 *stage = ring_shared + at.stages + slot * p.ring.stage_bytes;
+            const u8 *stage = pipeline_shared + at.stages + slot * p.pipeline.stage_bytes;
             wait_for_stage(shared_address(&state.full[slot]), parity);
-            if (ROUNDS && p.ring.rounds == 2 && pair + round < t.end)
+            if (ROUNDS && p.pipeline.rounds == 2 && pair + round < t.end)
                 w.template multiply<ROUNDS ? 4 : 2>(form, stage, pair - t.first);
             else
                 w.template multiply<2>(form, stage, pair - t.first);
         }
-        if (first + p.ring.depth * each < t.end) // else nobody waits for it; in the last stage some warps have no work and would be early
+        if (first + p.pipeline.depth * each < t.end) // else nobody waits for it; in the last stage some warps have no work and would be early
             leave_stage(shared_address(&state.empty[slot]));
-        parity ^= slot + 1 == p.ring.depth;
-        slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
+        parity ^= slot + 1 == p.pipeline.depth;
+        slot = slot + 1 == p.pipeline.depth ? 0 : slot + 1;
     }
 }
 
 // A block's pairs; the first `more` blocks have one more. Without a division: the first copy waits for this.
-static __device__ __forceinline__ struct tasks ring_tasks_of(const struct pairs_params &p)
+static __device__ __forceinline__ struct tasks pipeline_tasks_of(const struct gemm_params &p)
 {
     struct tasks t;
-    t.first = p.first_pair + p.ring.block_pairs * blockIdx.x + min(blockIdx.x, p.ring.more);
-    t.end = t.first + p.ring.block_pairs + (blockIdx.x < p.ring.more);
+    t.first = p.first_pair + p.pipeline.block_pairs * blockIdx.x + min(blockIdx.x, p.pipeline.more);
+    t.end = t.first + p.pipeline.block_pairs + (blockIdx.x < p.pipeline.more);
     return t;
 }
 
 // A thread ends each pair. first, inputs: its first one's.
-static __device__ __forceinline__ void end_pairs(const struct pairs_params &p, const struct ring_places &at, const struct ring_state &state,
+static __device__ __forceinline__ void end_pairs(const struct gemm_params &p, const struct pipeline_places &at, const struct pipeline_state &state,
                                                  const struct tasks &t, const struct pair &first, const struct pair_inputs &inputs)
 {
-    u32 warps = 1 << p.ring.lanes_log2 >> 5;
+    u32 warps = 1 << p.pipeline.lanes_log2 >> 5;
     struct pair r = first;
     struct pair_inputs in = inputs;
 
     sync_consumers();
     f32 factor = p.norm ? state.factor : 1;
-    for (u32 pair = t.first + threadIdx.x; pair < t.end; pair += RING_THREADS) {
+    for (u32 pair = t.first + threadIdx.x; pair < t.end; pair += CONSUMER_THREADS) {
         const f32 *sums = at.sums + (pair - t.first) * 2 * warps;
         float2 sum = make_float2(0, 0);
 #pragma unroll 2
@@ -463,19 +463,19 @@ static __device__ __forceinline__ void end_pairs(const struct pairs_params &p, c
             sum.x += sums[w];
             sum.y += sums[warps + w];
         }
-        if (pair >= t.first + RING_THREADS) {
+        if (pair >= t.first + CONSUMER_THREADS) {
             r = pair_find(p, pair, p.mode);
             in = pair_load(p, r, 0, p.mode);
         }
-        pair_end(p, r, 0, in, make_float2(sum.x * factor, sum.y * factor), p.mode);
+        pair_epilogue_store(p, r, 0, in, make_float2(sum.x * factor, sum.y * factor), p.mode);
     }
 }
 
 // The last warp, which has the least to multiply.
-static __device__ __forceinline__ void find_factor(const struct pairs_params &p, struct ring_state &state)
+static __device__ __forceinline__ void find_factor(const struct gemm_params &p, struct pipeline_state &state)
 {
     u32 lane = threadIdx.x & 31;
-    f32 sum = warp_sum(lane < RING_WARPS ? state.squares[lane] : 0);
+    f32 sum = warp_sum(lane < CONSUMER_WARPS ? state.squares[lane] : 0);
 
     if (lane == 0)
         state.factor = norm_factor(sum, p.n_cols, p.eps);
@@ -483,10 +483,10 @@ static __device__ __forceinline__ void find_factor(const struct pairs_params &p,
 
 // The warps that multiply. What a warp has no part in it leaves out: the launch that runs beside this one is the one that all wait for.
 template <u32 F, bool ALONE, typename Form>
-static __device__ __forceinline__ void consume(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
+static __device__ __forceinline__ void consume(const struct gemm_params &p, const struct pipeline_places &at, struct pipeline_state &state,
                                                const struct tasks &t)
 {
-    extern __shared__ __align__(128) u8 ring_shared[];
+    extern __shared__ __align__(128) u8 pipeline_shared[];
     struct eight norm = {};
     struct pair ends = {}; // what this thread ends
     struct pair_inputs inputs = {};
@@ -506,25 +506,25 @@ static __device__ __forceinline__ void consume(const struct pairs_params &p, con
         return;
     if (ends_one)
         pair_load_late(p, ends, 0, inputs, p.mode);
-    Form form(ring_shared, p.n_cols);
-    ready_row<ALONE ? 4 : 1>(p, form, norm, state.squares);
-    if (p.norm && threadIdx.x / 32 == RING_WARPS - 1)
+    Form form(pipeline_shared, p.n_cols);
+    pack_row<ALONE ? 4 : 1>(p, form, norm, state.squares);
+    if (p.norm && threadIdx.x / 32 == CONSUMER_WARPS - 1)
         find_factor(p, state);
-    walk_ring<F, ALONE>(p, form, at, state, t);
+    walk_pipeline<F, ALONE>(p, form, at, state, t);
     end_pairs(p, at, state, t, ends, inputs);
 }
 
-template <u32 F, bool ALONE, typename Form> static __device__ __forceinline__ void gemv_ring(const struct pairs_params &p, u32 row_bytes)
+template <u32 F, bool ALONE, typename Form> static __device__ __forceinline__ void gemv_pipeline(const struct gemm_params &p, u32 row_bytes)
 {
-    extern __shared__ __align__(128) u8 ring_shared[];
-    __shared__ struct ring_state state;
-    struct tasks t = ring_tasks_of(p);
-    struct ring_places at = { (f32 *)(ring_shared + row_bytes), 0 };
+    extern __shared__ __align__(128) u8 pipeline_shared[];
+    __shared__ struct pipeline_state state;
+    struct tasks t = pipeline_tasks_of(p);
+    struct pipeline_places at = { (f32 *)(pipeline_shared + row_bytes), 0 };
 
-    at.stages = (row_bytes + (p.ring.most_pairs * 2 * 4 << p.ring.lanes_log2 >> 5) + 127) / 128 * 128;
+    at.stages = (row_bytes + (p.pipeline.most_pairs * 2 * 4 << p.pipeline.lanes_log2 >> 5) + 127) / 128 * 128;
     if (!ALONE)
         let_next_begin(); // it fills its ring where there is room
-    if (threadIdx.x / 32 == RING_WARPS)
+    if (threadIdx.x / 32 == CONSUMER_WARPS)
         produce<F, ALONE, 1>(p, at, state, t);
     else
         consume<F, ALONE, Form>(p, at, state, t);
@@ -535,7 +535,7 @@ template <u32 F> struct long_row {
     struct eight x[LONG_PARTS][LONG_EIGHTS];
 
     // Returns this thread's share of the squares.
-    __device__ __forceinline__ f32 load(const struct pairs_params &p)
+    __device__ __forceinline__ f32 load(const struct gemm_params &p)
     {
         u32 n = p.n_cols / 8, each = long_part_eights(p.n_cols);
         f32 squares = 0;
@@ -544,12 +544,12 @@ template <u32 F> struct long_row {
         for (u32 part = 0; part < LONG_PARTS; part++)
 #pragma unroll
             for (u32 k = 0; k < LONG_EIGHTS; k++)
-                x[part][k] = load_eight(p.in, part * each + threadIdx.x + k * RING_THREADS, n);
+                x[part][k] = load_eight(p.in, part * each + threadIdx.x + k * CONSUMER_THREADS, n);
 #pragma unroll
         for (u32 part = 0; part < LONG_PARTS; part++)
 #pragma unroll
             for (u32 k = 0; k < LONG_EIGHTS; k++) {
-                u32 i = threadIdx.x + k * RING_THREADS, at = part * each + i;
+                u32 i = threadIdx.x + k * CONSUMER_THREADS, at = part * each + i;
                 if (i >= each || at >= n) {
                     x[part][k] = {};
                     continue;
@@ -566,19 +566,19 @@ template <u32 F> struct long_row {
         const uint4 *rows = (const uint4 *)stage + threadIdx.x;
 #pragma unroll
         for (u32 k = 0; k < LONG_EIGHTS; k++) {
-            if (threadIdx.x + k * RING_THREADS >= n)
+            if (threadIdx.x + k * CONSUMER_THREADS >= n)
                 break;
-            dot_eight<F>(rows[k * RING_THREADS], x[part][k], sums[0]);
-            dot_eight<F>(rows[each + k * RING_THREADS], x[part][k], sums[1]);
+            dot_eight<F>(rows[k * CONSUMER_THREADS], x[part][k], sums[0]);
+            dot_eight<F>(rows[each + k * CONSUMER_THREADS], x[part][k], sums[1]);
         }
     }
 };
 
 template <u32 F>
-static __device__ __forceinline__ void walk_long(const struct pairs_params &p, const struct long_row<F> &row, const struct ring_places &at,
-                                                 struct ring_state &state, const struct tasks &t)
+static __device__ __forceinline__ void walk_long(const struct gemm_params &p, const struct long_row<F> &row, const struct pipeline_places &at,
+                                                 struct pipeline_state &state, const struct tasks &t)
 {
-    extern __shared__ __align__(128) u8 ring_shared[];
+    extern __shared__ __align__(128) u8 pipeline_shared[];
     u32 slot = 0, parity = 0;
 
     for (u32 pair = 0; pair < t.end - t.first; pair++) {
@@ -586,19 +586,19 @@ static __device__ __forceinline__ void walk_long(const struct pairs_params &p, c
 #pragma unroll
         for (u32 part = 0; part < LONG_PARTS; part++) {
             wait_for_stage(shared_address(&state.full[slot]), parity);
-            row.dot(p.n_cols, part, ring_shared + at.stages + slot * p.ring.stage_bytes, sums);
+            row.dot(p.n_cols, part, pipeline_shared + at.stages + slot * p.pipeline.stage_bytes, sums);
             leave_stage(shared_address(&state.empty[slot]));
-            parity ^= slot + 1 == p.ring.depth;
-            slot = slot + 1 == p.ring.depth ? 0 : slot + 1;
+            parity ^= slot + 1 == p.pipeline.depth;
+            slot = slot + 1 == p.pipeline.depth ? 0 : slot + 1;
         }
         f32 sum = meet(sums[0], sums[1]);
         if ((threadIdx.x & 15) == 0)
-            at.sums[(pair * 2 + (threadIdx.x & 31) / 16) * RING_WARPS + threadIdx.x / 32] = sum;
+            at.sums[(pair * 2 + (threadIdx.x & 31) / 16) * CONSUMER_WARPS + threadIdx.x / 32] = sum;
     }
 }
 
 template <u32 F>
-static __device__ __forceinline__ void consume_long(const struct pairs_params &p, const struct ring_places &at, struct ring_state &state,
+static __device__ __forceinline__ void consume_long(const struct gemm_params &p, const struct pipeline_places &at, struct pipeline_state &state,
                                                     const struct tasks &t)
 {
     struct long_row<F> row;
@@ -612,59 +612,46 @@ static __device__ __forceinline__ void consume_long(const struct pairs_params &p
     if ((threadIdx.x & 31) == 0)
         state.squares[threadIdx.x / 32] = squares;
     sync_consumers();
-    if (p.norm && threadIdx.x / 32 == RING_WARPS - 1)
+    if (p.norm && threadIdx.x / 32 == CONSUMER_WARPS - 1)
         find_factor(p, state);
     walk_long<F>(p, row, at, state, t);
     struct pair ends = pair_find(p, min(t.first + threadIdx.x, t.end - 1), p.mode);
     end_pairs(p, at, state, t, ends, pair_load(p, ends, 0, p.mode));
 }
 
-template <u32 F> static __device__ __forceinline__ void gemv_ring_long(const struct pairs_params &p)
+template <u32 F> static __device__ __forceinline__ void gemv_pipeline_long(const struct gemm_params &p)
 {
-    extern __shared__ __align__(128) u8 ring_shared[];
-    __shared__ struct ring_state state;
-    struct tasks t = ring_tasks_of(p);
-    struct ring_places at = { (f32 *)ring_shared, (p.ring.most_pairs * 2 * 4 * RING_WARPS + 127) / 128 * 128 };
+    extern __shared__ __align__(128) u8 pipeline_shared[];
+    __shared__ struct pipeline_state state;
+    struct tasks t = pipeline_tasks_of(p);
+    struct pipeline_places at = { (f32 *)pipeline_shared, (p.pipeline.most_pairs * 2 * 4 * CONSUMER_WARPS + 127) / 128 * 128 };
 
-    if (threadIdx.x / 32 == RING_WARPS)
+    if (threadIdx.x / 32 == CONSUMER_WARPS)
         produce<F, true, LONG_PARTS>(p, at, state, { t.first * LONG_PARTS, t.end * LONG_PARTS });
     else
         consume_long<F>(p, at, state, t);
 }
-#define GEMV_RING_LONG(name, F)                                                                           \
-    extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, 1)                                    \
-        gemv_ring_long_##name(const __grid_constant__ struct pairs_params p)                              \
+#define GEMV_PIPELINE_LONG(NAME, name, with) \
+    extern "C" __global__ void __launch_bounds__(GEMV_PIPELINE_THREADS, 1)                                    \
+        gemv_pipeline_long_##name(const __grid_constant__ struct gemm_params p)                              \
     {                                                                                                     \
-        gemv_ring_long<F>(p);                                                                             \
+        gemv_pipeline_long<QUANT_##NAME>(p);                                                                             \
     }
-GEMV_RING_LONG(f16, PLANES_F16)
-GEMV_RING_LONG(bf16, PLANES_BF16)
+QUANT_HALF_FORMATS(GEMV_PIPELINE_LONG, )
 
 // Two of them share a multiprocessor; `alone`, which does not, has registers for more of a row.
-#define GEMV_RING_ONE(name, F, FORM, ROW_BYTES, ALONE)                                                    \
-    extern "C" __global__ void __launch_bounds__(GEMV_RING_THREADS, ALONE ? 1 : 2)                        \
-        gemv_ring_##name(const __grid_constant__ struct pairs_params p)                                   \
+#define GEMV_PIPELINE_ONE(name, F, FORM, ROW_BYTES, ALONE)                                                    \
+    extern "C" __global__ void __launch_bounds__(GEMV_PIPELINE_THREADS, ALONE ? 1 : 2)                        \
+        gemv_pipeline_##name(const __grid_constant__ struct gemm_params p)                                   \
     {                                                                                                     \
-        gemv_ring<F, ALONE, FORM<F>>(p, ROW_BYTES);                                                       \
+        gemv_pipeline<F, ALONE, FORM<F>>(p, ROW_BYTES);                                                       \
     }
-#define GEMV_RING(name, F, FORM, ROW_BYTES)                                                               \
-    GEMV_RING_ONE(name, F, FORM, ROW_BYTES, false)                                                        \
-    GEMV_RING_ONE(alone_##name, F, FORM, ROW_BYTES, true)
-#define GEMV_RING_INT8(name, F) GEMV_RING(name, F, form_int8, p.n_cols / 32 * 44)
-GEMV_RING_ONE(wide_q2_k, PLANES_Q2_K, form_wide, p.n_cols / 32 * 44, true)
-GEMV_RING(f16, PLANES_F16, form_16, p.n_cols * 4)
-GEMV_RING(bf16, PLANES_BF16, form_16, p.n_cols * 4)
-GEMV_RING_INT8(q4_0, PLANES_Q4_0)
-GEMV_RING_INT8(q4_1, PLANES_Q4_1)
-GEMV_RING_INT8(q5_0, PLANES_Q5_0)
-GEMV_RING_INT8(q5_1, PLANES_Q5_1)
-GEMV_RING_INT8(q8_0, PLANES_Q8_0)
-GEMV_RING_INT8(q2_k, PLANES_Q2_K)
-GEMV_RING_INT8(q3_k, PLANES_Q3_K)
-GEMV_RING_INT8(q4_k, PLANES_Q4_K)
-GEMV_RING_INT8(q5_k, PLANES_Q5_K)
-GEMV_RING_INT8(q6_k, PLANES_Q6_K)
-GEMV_RING_INT8(iq4_nl, PLANES_IQ4_NL)
-GEMV_RING_INT8(iq4_xs, PLANES_IQ4_XS)
-GEMV_RING_INT8(mxfp4, PLANES_MXFP4)
+#define GEMV_PIPELINE(name, F, FORM, ROW_BYTES)                                                               \
+    GEMV_PIPELINE_ONE(name, F, FORM, ROW_BYTES, false)                                                        \
+    GEMV_PIPELINE_ONE(alone_##name, F, FORM, ROW_BYTES, true)
+#define GEMV_PIPELINE_16(NAME, name, with)   GEMV_PIPELINE(name, QUANT_##NAME, form_16, p.n_cols * 4)
+#define GEMV_PIPELINE_INT8(NAME, name, with) GEMV_PIPELINE(name, QUANT_##NAME, form_int8, p.n_cols / 32 * 44)
+GEMV_PIPELINE_ONE(wide_q2_k, QUANT_Q2_K, form_wide, p.n_cols / 32 * 44, true)
+QUANT_HALF_FORMATS(GEMV_PIPELINE_16, )
+QUANT_BLOCK_FORMATS(GEMV_PIPELINE_INT8, )
 #endif

@@ -1,7 +1,7 @@
-// shared_tiles.cuh - gemm_hopper's tiles dealt among its blocks: which block takes what, and how the sums of a tile that several share meet
+// stream_k.cuh - gemm_hopper's tiles dealt among its blocks: which block takes what, and how the sums of a tile that several share meet
 // in memory that is zero before.
 #pragma once
-#include "gemm/cuda/pairs.h"
+#include "gemm/cuda/gemm_params.h"
 #include "gemm/cuda/wgmma.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
@@ -17,7 +17,7 @@ struct share { // of a tile: steps begin .. end - 1
 // who share a tile meet. With few rows, where no whole number of blocks can share a tile, the last turn is dealt with them: then no more
 // than two blocks share one, and the block that ends it comes to it last, the other first. Which block takes what depends on the number of
 // rows and blocks alone, and so do the sums.
-struct walk {
+struct tile_scheduler {
     u32 n_rows, n_row_tiles, n_steps;
     u32 whole;              // tiles that are not shared
     u32 n_units, n_sharers; // steps of the others, and blocks among which they are dealt
@@ -77,13 +77,13 @@ static __device__ __forceinline__ u32 sharers(u32 rest, u32 n_steps, u32 full)
     return idle && !short_of_steps ? gridDim.x : max(rest, n);
 }
 
-template <class K> static __device__ __forceinline__ struct walk walk_of(const struct pairs_params &p)
+template <class K> static __device__ __forceinline__ struct tile_scheduler tile_scheduler_of(const struct gemm_params &p)
 {
-    struct walk w;
+    struct tile_scheduler w;
 
     w.n_rows = n_rows_of(p.step, p.rows);
     w.n_row_tiles = (w.n_rows + K::ROWS - 1) / K::ROWS;
-    w.n_steps = p.ready_cols / STEP_COLUMNS;
+    w.n_steps = p.packed_cols / STEP_COLUMNS;
     u32 n_tiles = w.n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs), rest = n_tiles % gridDim.x;
     if (rest * 16 >= gridDim.x * 15)
         rest = 0;
@@ -117,13 +117,13 @@ static __device__ __forceinline__ float4 load_sums(const float4 *at)
 }
 
 // The blocks that share a tile. Each ends a part of its rows where it has no other share; else the first ends all. They wait for each
-// other, which ends only because all run at once: pairs_tiles.c launches no more than there are multiprocessors, and each takes one.
-template <class K> struct meeting {
+// other, which ends only because all run at once: plan_wgmma.c launches no more than there are multiprocessors, and each takes one.
+template <class K> struct reduction {
     static constexpr u32 eights = K::ROWS / 8;
     u32 first, n, me; // blocks first .. first + n - 1
     bool alike;
 
-    __device__ __forceinline__ meeting(const struct walk &w, const struct share &s)
+    __device__ __forceinline__ reduction(const struct tile_scheduler &w, const struct share &s)
     {
         u32 unit = (s.tile - w.whole) * w.n_steps;
 
@@ -147,12 +147,12 @@ template <class K> struct meeting {
     {
         return (first + block) * K::GROUPS + warpgroup;
     }
-    __device__ __forceinline__ float4 *partial(const struct pairs_params &p, u32 from, u32 warpgroup) const
+    __device__ __forceinline__ float4 *partial(const struct gemm_params &p, u32 from, u32 warpgroup) const
     {
         return (float4 *)p.partial + (u64)group(from, warpgroup) * eights * 128 + threadIdx.x % 128;
     }
 
-    __device__ __forceinline__ void hand_over(const struct pairs_params &p, u32 warpgroup, const f32 (&d)[eights][4]) const
+    __device__ __forceinline__ void hand_over(const struct gemm_params &p, u32 warpgroup, const f32 (&d)[eights][4]) const
     {
         float4 *to = partial(p, me, warpgroup);
         u32 from = begin(me), end = begin(me + 1);
@@ -161,7 +161,7 @@ template <class K> struct meeting {
             if (i < from || i >= end)
                 __stcg(to + i * 128, make_float4(no_zero(d[i][0]), no_zero(d[i][1]), no_zero(d[i][2]), no_zero(d[i][3])));
     }
-    __device__ __forceinline__ void take_over(const struct pairs_params &p, u32 warpgroup, f32 (&d)[eights][4]) const
+    __device__ __forceinline__ void take_over(const struct gemm_params &p, u32 warpgroup, f32 (&d)[eights][4]) const
     {
         constexpr u32 batch = eights % 4 == 0 ? 4 : eights;
         u32 from = begin(me), end = begin(me + 1);

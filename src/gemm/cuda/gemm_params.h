@@ -1,0 +1,137 @@
+// gemm_params.h - the arguments that all matrix-product kernels share, for matmul, gate_up and qkv. Shared by C and CUDA.
+//
+// A product is a list of pairs of weight rows: two neighbours (matmul), gate and up of one output (gate_up), or the two that RoPE turns
+// together (qkv). A kernel computes both sums of a pair in one place, so each operation ends in its own few lines (epilogue.cuh).
+// Most kernels serve all operations; where instructions that run once would cost, a kernel serves one.
+#pragma once
+#include "gemm/cuda/weight_layout.h"
+#include "gemm/cuda/packing.h"
+#include "gemm/epilogue.h"
+
+struct gemm_pipeline { // of gemv_pipeline.cu and gemm_int8.cu, in shared memory
+    u32 lanes_log2;    // gemv: of the lanes that share a pair; a stage holds rounds * CONSUMER_THREADS / lanes pairs
+    u32 rounds;        // gemv: pairs that a warp multiplies at a time, 1 or 2
+    u32 depth;         // stages
+    u32 prefetched;    // so many of them are asked for before the rows are there
+    u32 stage_bytes;
+    u32 most_pairs;  // gemv: of a block
+    u32 block_pairs; // gemv: of a block; the first `more` blocks have one more
+    u32 more;
+    u32 apart;        // gemv: the first rows of a stage's pairs, then the second ones; else one after the other
+    u32 words;        // a row's part of some plane is not of whole 16-byte words; gemm: or of few of them
+    u32 split_blocks; // gemm: blocks of 32 columns that a block of threads multiplies, a multiple of 8
+    u32 n_splits;     // gemm: of the columns
+    u32 eights;       // gemm: tiles of eight rows of activations that a pass may have
+};
+enum { CONSUMER_THREADS = 512, MAX_STAGES = 8 };
+
+// gemm_int8.cu: tiles of 8 pairs; 16 warps multiply, two fill the ring, two end the tiles. A pass takes 16 rows of activations.
+enum {
+    INT8_TILE_PAIRS = 8,
+    INT8_TILE_ROWS = 16,
+    PRODUCER_WARPS = 2,
+    EPILOGUE_WARPS = 2,
+    GEMM_INT8_THREADS = CONSUMER_THREADS + 32 * (PRODUCER_WARPS + EPILOGUE_WARPS),
+    INT8_PASS_ROWS = 16
+};
+// Warps that share a tile's columns: as many as have two blocks of 32 each. The others of the 16 take another tile.
+SHARED_INLINE u32 int8_tile_warps(u32 split_blocks)
+{
+    return split_blocks >= 32 ? 16 : 8;
+}
+// A share's part of a row of a plane in a stage: an odd number of 16-byte words, so that eight rows meet in no bank. A part of a row of
+// whole words that begins inside one, at a multiple of 4, is copied from that word's beginning.
+SHARED_INLINE u32 stage_pitch(u64 row, u64 share)
+{
+    u32 bytes = (u32)share + (row % 16 == 0 && share % 16 != 0 ? 12 : 0), words = (bytes + 15) / 16;
+    return share ? (words | 1) * 16 : 0;
+}
+// Sums of stages on their way to those who end the tiles: [enders][16 warps][eights][32 lanes] of 16 bytes.
+SHARED_INLINE u32 int8_sums_bytes(u32 eights)
+{
+    return EPILOGUE_WARPS * 16 * eights * 32 * 16;
+}
+// Scales of super blocks as fp32, which a warp works out once for its tile: [16 warps][16 rows][8 blocks], or halves of blocks, or with minimums.
+SHARED_INLINE u32 int8_scales_bytes(u32 format)
+{
+    u32 twice = format == QUANT_Q3_K || format == QUANT_Q6_K || format == QUANT_Q4_K || format == QUANT_Q5_K;
+    return layout_has_super_blocks(format) && format != QUANT_Q2_K ? 16 * 16 * 8 * 4 << twice : 0;
+}
+
+struct gemm_params {
+    DEVICE_AT(const struct step) step;
+    struct weight_planes w[3]; // [0], or gate and up, or q, k and v
+    DEVICE_AT(const f32) bias[3];
+    DEVICE_AT(f32) out[3];           // [rows, stride]
+    DEVICE_AT(const f32) in;         // [rows, n_cols]
+    DEVICE_AT(const f32) norm;       // [n_cols], or none
+    DEVICE_AT(const f32) add;        // as out[0]
+    DEVICE_AT(const u8) packed_mma;  // activations in the form that the many-row kernels read
+    DEVICE_AT(const u8) packed_int8; // the same for gemm_int8
+    DEVICE_AT(const f32) squares;    // of normalised rows in it that lack their factor, [n_cols / 32][8 rows]; or none
+    DEVICE_AT(const u8) packed_bf16; // the same for gemm_hopper's tiles of weights
+    struct packed_out packed_out;    // gemm_hopper: of gate and up; gemm_int8: of EPILOGUE_LINEAR
+    DEVICE_AT(f32) partial;          // gemm_int8, gemm_hopper (zero between launches): sums of a share of the columns
+    DEVICE_AT(u32) arrived;          // gemm_int8: shares that have come, zero between launches
+    DEVICE_AT(const f32) angles;
+    DEVICE_AT(void) k_pages;
+    DEVICE_AT(void) v_pages;
+    DEVICE_AT(const u32) table;
+    u32 out_stride[3];
+    u32 n_cols, packed_cols; // packed_cols: n_cols rounded up to 128
+    u32 first_pair, n_pairs; // this launch's
+    u32 mode, rows, activation;
+    u32 lanes; // that share a pair: 8, 16 or 32
+    f32 eps;
+    struct rope_store_args rope;
+    struct gemm_pipeline pipeline;
+};
+
+// gemm_hopper.cu: as many stages as fit the room, beside the cache through which other weights come or some small kernel's memory.
+// sharers: of a tile. Threads: of so many warpgroups that multiply, and those who fill.
+#define HOPPER_THREADS(groups)     ((groups)*128 + 128)
+#define HOPPER_FEW_THREADS(groups) ((groups)*128 + 32)
+enum { HOPPER_ROOM = 196608, HOPPER_TILES_ROOM = 214016, HOPPER_MOST_SHARERS = 32 };
+enum { HOPPER_MOST_STAGES = 10, HOPPER_MOST_TILE_STAGES = 13 };
+enum { ROWS_CLUSTER = 2 };                                   // gemm_cluster.cu: blocks of a cluster,
+#define ROWS_BOXES(weights)       ((weights) == 168 ? 3 : 2) // boxes in which a tile's weights come, and threads
+#define ROWS_THREADS(rows, split) ((rows) > 64 ? HOPPER_THREADS(2) : HOPPER_FEW_THREADS((split) ? 1 : 2))
+
+// A matrix of plain numbers as copies see it: boxes of 64 columns, [eight or four][row of a pair][pair].
+struct tensor_view { // CUtensorMap
+#if defined(__CUDACC__)
+    alignas(64)
+#else
+    _Alignas(64)
+#endif
+        u64 words[16];
+};
+struct tiles_params {
+    struct gemm_params pairs;
+    struct tensor_view w[3];
+    u32 eights[3]; // of pairs, in the view's fourth dimension
+    u32 swapped;   // up lies below gate, so the view's pairs begin with up
+};
+
+// A plane's part of a stage with so many rows.
+SHARED_INLINE u32 stage_part_bytes(u32 n_rows, u64 row_bytes)
+{
+    return (n_rows * (u32)row_bytes + 15) / 16 * 16;
+}
+
+#ifdef HOST_C
+// Plans the launches of a product. params lacks ready, packed_cols, the pairs and lanes; work is the operation's workspace.
+struct gemm_plan {
+    struct gemm_params params;
+    u64 work, work_bytes;
+    u32 exact;
+    bool final; // its out is the command's result
+};
+void gemm_launch(struct cuda_plan *p, const struct gemm_plan *product);
+// Is `out`, which this command writes for all rows of a step, what the next one multiplies? Then its rows shall go where `next` says; else
+// that says none. known: what the caller can do.
+enum { KNOWS_RING = 1, KNOWS_TILES = 2, KNOWS_NORM = 4 };
+struct packed_out gemm_hand_over(struct cuda_plan *p, u64 out, u32 known);
+// Does a product of this tape's rows store k and v into such pages? If not, EPILOGUE_QKV and rope_store.
+bool gemm_stores_pages(const struct cuda_plan *p, const struct page_shape *pages);
+#endif

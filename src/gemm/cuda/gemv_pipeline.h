@@ -1,0 +1,18 @@
+// gemv_pipeline.h - what gemv_pipeline.cu and plan_pipeline.c, which plans its launches, both know. Shared by C and CUDA.
+#pragma once
+#include "gemm/cuda/gemm_params.h"
+
+enum { GEMV_PIPELINE_THREADS = CONSUMER_THREADS + 32 }; // one warp fills the ring
+
+// Formats of which gemv_pipeline's warps may take two pairs at a time; for the others it has not enough registers.
+enum {
+    GEMV_TWO_ROUNDS = 1 << QUANT_Q4_0 | 1 << QUANT_Q4_1 | 1 << QUANT_Q2_K | 1 << QUANT_Q3_K | 1 << QUANT_Q4_K |
+                      1 << QUANT_IQ4_NL | 1 << QUANT_IQ4_XS | 1 << QUANT_MXFP4
+};
+
+// Rows of 16-bit numbers that do not fit beside a stage lie in the registers of gemv_pipeline's threads, eights of each of the parts.
+enum { LONG_PARTS = 2, LONG_EIGHTS = 4, MOST_LONG_COLS = LONG_PARTS * LONG_EIGHTS * CONSUMER_THREADS * 8 };
+SHARED_INLINE u32 long_part_eights(u32 n_cols)
+{
+    return (n_cols / 8 + LONG_PARTS - 1) / LONG_PARTS;
+}

@@ -1,0 +1,270 @@
+// plan_pipeline.c - launches of the kernels with rings of copied weights: gemv_pipeline (or gemv) for one row, gemm_int8 for some.
+#include "gemm/cuda/gemv_pipeline.h"
+#include "gemm/cuda/gemm_plan.h"
+
+enum {
+    LEAST_ALONE_COLS = 2048,          // for gemv_pipeline's kernels of that name
+    INT8_PREFETCH_BYTES = 120 * 1024, // of gemm_int8, before the rows are there, or two stages
+    GEMV_WARPS = 16,
+    GEMV_PIPELINE_STATIC = 512, // bytes of shared memory
+    GEMV_STAGE = 48 * 1024,     // of gemv_pipeline, at most
+    WIDE_STAGE = 80 * 1024,
+    MANY_STAGES = 12
+};
+
+// How many lanes share a pair: fewer where a row has so few blocks that most of a warp would idle, and there are pairs enough.
+static u32 lanes_of(u32 n_blocks, u32 n_pairs, u32 n_sms)
+{
+    u32 best = 32, least = divide_up(n_blocks, 32) * 32;
+
+    for (u32 lanes = 16; lanes >= 8 && n_pairs / (32 / lanes) >= 4 * n_sms * GEMV_WARPS; lanes /= 2) {
+        u32 slots = divide_up(n_blocks, lanes) * lanes;
+        if (slots < least) {
+            least = slots;
+            best = lanes;
+        }
+    }
+    return best;
+}
+
+static u32 stage_bytes(u32 format, u32 n_cols, u32 n_rows)
+{
+    u32 bytes = stage_part_bytes(n_rows, layout_quants_bytes(format, n_cols)) +
+                stage_part_bytes(n_rows, layout_high_bytes(format, n_cols)) +
+                stage_part_bytes(n_rows, layout_scales_bytes(format, n_cols)) +
+                stage_part_bytes(n_rows, layout_deltas_bytes(format, n_cols));
+    return divide_up(bytes, 128) * 128;
+}
+
+// No two blocks of gemv_pipeline share a multiprocessor: there is no room, or rows are so long that registers are worth more than a launch that fills
+// its ring beside the one before. Shared and alone, tokens/s: TinyLlama 2,134 and 2,391, 8B Q4_0 668 and 694, Q4_K 629 and 661; SmolLM, of 576
+// columns, 2,731 and 2,528.
+static bool runs_alone(const struct cuda_plan *p, u32 n_cols, u32 shared)
+{
+    return n_cols >= LEAST_ALONE_COLS || 2 * (shared + GEMV_PIPELINE_STATIC) > p->device.shared_bytes;
+}
+
+// Stages for so many rounds: all of a block's, or what fits. Returns the bytes of shared memory; 0: fewer than two stages fit.
+static u32 plan_stages(const struct cuda_plan *p, struct gemm_params *params, u32 format, u32 rounds)
+{
+    struct gemm_pipeline *pipeline = &params->pipeline;
+    u32 each = rounds * CONSUMER_THREADS >> pipeline->lanes_log2, n_cols = params->n_cols;
+    u32 row = format <= QUANT_BF16 ? n_cols * 4 : n_cols / 32 * 44,
+        before = divide_up(row + (pipeline->most_pairs * 8 << pipeline->lanes_log2 >> 5), 128) * 128;
+    u32 room = p->device.shared_bytes, n_stages = divide_up(pipeline->most_pairs, each), depth;
+
+    pipeline->rounds = rounds;
+    pipeline->stage_bytes = stage_bytes(format, n_cols, 2 * each);
+    depth = before < room ? (room - before) / pipeline->stage_bytes : 0;
+    depth = depth < MAX_STAGES ? depth : MAX_STAGES;
+    pipeline->depth = depth < n_stages ? depth : n_stages;
+    return pipeline->depth > 1 || (pipeline->depth == 1 && n_stages == 1) ? before + pipeline->depth * pipeline->stage_bytes : 0;
+}
+
+// Lanes that share a pair: as few as keep a stage within GEMV_STAGE and leave a lane at most two blocks. Where rows are so short that a stage has
+// room for them, and stages are many, a warp takes two pairs at a time, with more to do between two waits: Q2_K, 32,768 pairs of 5,120
+// columns, 44.0 us and 33.9. Returns the bytes of shared memory, or 0.
+static u32 plan_blocks(const struct cuda_plan *p, struct gemm_params *params, u32 format)
+{
+    struct gemm_pipeline *pipeline = &params->pipeline;
+    u32 plain = format <= QUANT_BF16, n_cols = params->n_cols, log2 = 5, shared = 0;
+
+    while (log2 < 9 &&
+           (stage_bytes(format, n_cols, 2 * CONSUMER_THREADS >> log2) > GEMV_STAGE || (!plain && 64u << log2 < n_cols)))
+        log2++;
+    if (!plain && 64u << log2 < n_cols)
+        return 0;
+    pipeline->lanes_log2 = log2;
+    u32 doubled = 2 * CONSUMER_THREADS >> log2; // pairs of a stage of two rounds
+    if (GEMV_TWO_ROUNDS >> format & 1 && log2 > 5 && pipeline->most_pairs >= MANY_STAGES * doubled &&
+        stage_bytes(format, n_cols, 2 * doubled) <= GEMV_STAGE)
+        shared = plan_stages(p, params, format, 2);
+    return runs_alone(p, n_cols, shared) && shared > 0 ? shared : plan_stages(p, params, format, 1);
+}
+
+// Q2_K, where two blocks a lane would leave many lanes without: as few lanes as keep a stage within WIDE_STAGE. Streamed, 5,120 columns 3,455 GB/s
+// of the file's bytes and 4,331, 14,336 columns 3,890 and 4,304; 4,096, which leave none, 4,345 and 3,850.
+static u32 plan_wide(const struct cuda_plan *p, struct gemm_params *params, u32 format)
+{
+    u32 n_blocks = params->n_cols / 32, lanes = 32, log2 = 5;
+
+    while (2 * lanes < n_blocks)
+        lanes *= 2;
+    if (format != QUANT_Q2_K || params->n_cols < LEAST_ALONE_COLS || n_blocks * 10 >= 2 * lanes * 9)
+        return 0;
+    while (log2 < 9 && stage_bytes(format, params->n_cols, 2 * CONSUMER_THREADS >> log2) > WIDE_STAGE)
+        log2++;
+    params->pipeline.lanes_log2 = log2;
+    u32 each = CONSUMER_THREADS >> log2;
+    return params->pipeline.most_pairs >= MANY_STAGES * each ? plan_stages(p, params, format, 1) : 0;
+}
+
+// A stage is a part of a pair.
+static u32 plan_long(const struct cuda_plan *p, struct gemm_params *params)
+{
+    struct gemm_pipeline *pipeline = &params->pipeline;
+    u32 sums = divide_up(pipeline->most_pairs * 2 * 4 * CONSUMER_THREADS / 32, 128) * 128, room = p->device.shared_bytes;
+
+    pipeline->stage_bytes = divide_up(2 * long_part_eights(params->n_cols) * 16, 128) * 128;
+    pipeline->depth = sums < room ? (room - sums) / pipeline->stage_bytes : 0;
+    pipeline->depth = pipeline->depth < MAX_STAGES ? pipeline->depth : MAX_STAGES;
+    return pipeline->depth > 1 ? sums + pipeline->depth * pipeline->stage_bytes : 0;
+}
+
+// The ring of gemv_pipeline.cu; returns which of its kernels, or NULL. Stages that are asked for early stand in the way of the row: tokens/s with 2, 3
+// or all of them are 614, 628, 618 for 8B Q4_0, 577, -, 559 for Q4_K, and 1,996, 1,949, 1,946 for TinyLlama.
+static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_params *params, struct part part,
+                                      struct cuda_shape *shape)
+{
+    u32 plain = part.format <= QUANT_BF16, n_cols = params->n_cols, shared;
+    u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
+    u64 odd = layout_high_bytes(part.format, n_cols) | layout_scales_bytes(part.format, n_cols) |
+              layout_deltas_bytes(part.format, n_cols);
+    const char *kind = "wide_";
+
+    if (p->device.capability < 90 || part.max_rows > 1 || p->tape.invariant || n_cols % (plain ? 8 : 32) != 0 || odd % 4 != 0)
+        return NULL;
+    params->pipeline = (struct gemm_pipeline){
+        .prefetched = n_cols >= 4096 && !layout_has_super_blocks(part.format) ? 3 : 2,
+        .most_pairs = divide_up(params->n_pairs, grid),
+        .block_pairs = params->n_pairs / grid,
+        .more = params->n_pairs % grid,
+        .apart = params->mode == EPILOGUE_GATED || (params->mode == EPILOGUE_ROPE_STORE && params->rope.pairs == ROPE_HALVES),
+        .words = odd % 16 != 0,
+    };
+    shared = plan_wide(p, params, part.format);
+    if (shared == 0) {
+        shared = plan_blocks(p, params, part.format);
+        kind = runs_alone(p, n_cols, shared) ? "alone_" : "";
+    }
+    if (shared == 0 && plain && n_cols <= MOST_LONG_COLS) {
+        shared = plan_long(p, params);
+        kind = "long_";
+    }
+    *shape = (struct cuda_shape){ { grid, 1, 1 }, GEMV_PIPELINE_THREADS, shared };
+    return shared > 0 ? kind : NULL;
+}
+
+void gemv_launch(struct cuda_plan *p, struct gemm_params *params, struct part part)
+{
+    char name[32];
+    u32 n_blocks = divide_up(params->n_cols, 32),
+        warps = params->n_pairs > GEMV_WARPS * p->device.n_sms ? 2 * GEMV_WARPS : GEMV_WARPS;
+    u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
+    enum gemm_kernel gemm_kernel = part.gemm_kernel;
+    struct cuda_shape shape = { { grid, part.max_rows, 1 },
+                                warps * 32,
+                                n_blocks * (gemm_kernel == KERNEL_GEMV_INT8 ? 44 : 36 * 4) },
+                      pipeline_shape;
+    bool pipelined = gemm_kernel == KERNEL_GEMV_INT8 || (gemm_kernel == KERNEL_GEMV_PLAIN && part.format != QUANT_F32);
+    const char *pipeline = pipelined ? plan_gemv_pipeline(p, params, part, &pipeline_shape) : NULL;
+
+    if (pipeline) {
+        snprintf(name, sizeof name, "gemv_pipeline_%s%s", pipeline, gemm_format_name(part.format));
+        cuda_launch_add(p, name, pipeline_shape, params, sizeof *params);
+        return;
+    }
+    params->lanes = gemm_kernel == KERNEL_GEMV_INT8 ? lanes_of(n_blocks, params->n_pairs, p->device.n_sms) : 32;
+    snprintf(name, sizeof name, "gemv_%s%s",
+             gemm_kernel == KERNEL_GEMV_INT8    ? "int8_"
+             : gemm_kernel == KERNEL_GEMV_PLAIN ? "plain"
+                                                : "exact",
+             gemm_kernel == KERNEL_GEMV_INT8 ? gemm_format_name(part.format) : "");
+    cuda_launch_add(p, name, shape, params, sizeof *params);
+}
+
+static u32 gemm_stage_bytes(u32 format, u32 n_cols, u32 split_blocks)
+{
+    u32 cols = split_blocks * 32, n_rows = 16 / int8_tile_warps(split_blocks) * INT8_TILE_ROWS;
+    u32 row = stage_pitch(layout_quants_bytes(format, n_cols), layout_quants_bytes(format, cols)) +
+              stage_pitch(layout_high_bytes(format, n_cols), layout_high_bytes(format, cols)) +
+              stage_pitch(layout_scales_bytes(format, n_cols), layout_scales_bytes(format, cols)) +
+              stage_pitch(layout_deltas_bytes(format, n_cols), layout_deltas_bytes(format, cols));
+    return divide_up(n_rows * row, 128) * 128;
+}
+
+// The ring of gemm_int8.cu: as few shares of the columns as leave room for two stages beside the activations. Depends on the format
+// and the columns alone, since the order of the sums does. Eight sequences of an 8B, tokens/s with 3, 4 and 5 stages, 3 of them before the
+// rows are there: Q4_0 4,160, 4,147, 4,105; Q4_K, which needs longer for one, 3,676, 3,721, 3,699.
+static bool plan_gemm_int8(const struct cuda_plan *p, struct part part, u32 n_cols, struct gemm_pipeline *pipeline, u32 *shared)
+{
+    u32 format = part.format, eights = part.max_rows > 8 ? 2 : 1;
+    u64 row[] = { layout_quants_bytes(format, n_cols), layout_high_bytes(format, n_cols), layout_scales_bytes(format, n_cols),
+                  layout_deltas_bytes(format, n_cols) };
+    u32 n_blocks = n_cols / 32;
+
+    if (p->device.capability < 90 || format <= QUANT_BF16 || n_cols % 64 != 0 || (row[1] | row[2] | row[3]) % 4 != 0)
+        return false;
+    for (u32 n = divide_up(n_blocks, 128); n <= 32; n++) {
+        u32 share = divide_up(divide_up(n_blocks, n), 8) * 8, stage = gemm_stage_bytes(format, n_cols, share);
+        u32 before = (eights - 1) * share * PACKED_INT8_BYTES + int8_sums_bytes(eights) + int8_scales_bytes(format);
+        u32 room = p->device.shared_bytes, depth = before < room ? (room - before) / stage : 0;
+        if (depth < 2)
+            continue;
+        u32 prefetched = INT8_PREFETCH_BYTES / stage < 2 ? 2 : INT8_PREFETCH_BYTES / stage;
+        u32 super = layout_has_super_blocks(format), most = prefetched + super;
+        u64 odd = row[1] | row[2] | row[3];
+        depth = depth < most ? depth : most;
+        *pipeline = (struct gemm_pipeline){ .depth = depth < MAX_STAGES ? depth : MAX_STAGES,
+                                            .prefetched = prefetched,
+                                            .stage_bytes = stage,
+                                            .words = super || odd % 16 != 0,
+                                            .split_blocks = share,
+                                            .n_splits = divide_up(n_blocks, share),
+                                            .eights = eights };
+        *shared = before + pipeline->depth * stage;
+        return true;
+    }
+    return false;
+}
+
+bool gemm_int8_fits(const struct cuda_plan *p, struct part part, u32 n_cols)
+{
+    struct gemm_pipeline pipeline;
+    u32 shared;
+
+    return plan_gemm_int8(p, part, n_cols, &pipeline, &shared);
+}
+
+// Rows that gemm_int8 makes ready end by twos of tiles: of a stage each where no share is added.
+static void hand_over_int8(struct cuda_plan *p, struct gemm_params *params, struct part part)
+{
+    bool twos = params->pipeline.n_splits > 1 || int8_tile_warps(params->pipeline.split_blocks) == CONSUMER_THREADS / 32;
+
+    if (part.final && params->mode == EPILOGUE_LINEAR && params->rows == ROWS_STEP && part.max_rows <= 8 &&
+        params->w[0].n_rows % 32 == 0 && twos)
+        params->packed_out = gemm_hand_over(p, params->out[0], KNOWS_RING | KNOWS_NORM);
+}
+
+// Up to eight rows have kernels that know how they end: instructions that a launch runs through once are not free.
+static const char *int8_epilogue(const struct gemm_params *params, u32 max_rows)
+{
+    if (params->packed_out.at)
+        return "packed_";
+    if (max_rows > 8)
+        return "";
+    return params->mode == EPILOGUE_GATED ? "gated_" : params->mode == EPILOGUE_ROPE_STORE ? "rope_" : "";
+}
+
+// Sums of shares go to the tape's private memory, behind what the rows take there.
+void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct part part)
+{
+    u32 n_tiles = divide_up(params->n_pairs, INT8_TILE_PAIRS), n_passes = divide_up(part.max_rows, INT8_PASS_ROWS), shared = 0;
+    char name[32];
+
+    CHECK(plan_gemm_int8(p, part, params->n_cols, &params->pipeline, &shared));
+    hand_over_int8(p, params, part);
+    u32 n_splits = params->pipeline.n_splits, groups = p->device.n_sms / n_splits,
+        most_groups = params->packed_out.at ? n_tiles / 2 : n_tiles;
+    u64 n_units = (u64)params->pipeline.eights * n_tiles * n_passes, partial = params->partial;
+    groups = groups == 0 ? 1 : groups < most_groups ? groups : most_groups;
+    if (n_splits > 1) {
+        u64 bytes = partial - p->private_at + n_units * n_splits * 32 * 16;
+        p->private_bytes = bytes > p->private_bytes ? bytes : p->private_bytes;
+        p->counters_bytes = (u64)groups * n_passes * 4 > p->counters_bytes ? (u64)groups * n_passes * 4 : p->counters_bytes;
+        params->arrived = p->counters_at;
+    }
+    snprintf(name, sizeof name, "gemm_int8_%s%s", int8_epilogue(params, part.max_rows), gemm_format_name(part.format));
+    cuda_launch_add(p, name, (struct cuda_shape){ { groups * n_splits, n_passes, 1 }, GEMM_INT8_THREADS, shared }, params,
+                    sizeof *params);
+}

@@ -1,0 +1,31 @@
+// formats.h - the list of weight formats, once: enum quant and everything that has an entry for each is made from it. Shared by C,
+// CUDA and MSL.
+//
+// X(NAME, name, with): QUANT_NAME, the name in kernels and files, and whatever the user of the list passes along. The order is fixed:
+// kernels compare formats by it (plain numbers first, then blocks of 32, super blocks of 256, tables).
+#pragma once
+
+#define QUANT_HALF_FORMATS(X, with)  X(F16, f16, with) X(BF16, bf16, with)
+#define QUANT_PLAIN_FORMATS(X, with) X(F32, f32, with) QUANT_HALF_FORMATS(X, with)
+#define QUANT_BLOCK_FORMATS(X, with) \
+    X(Q4_0, q4_0, with)              \
+    X(Q4_1, q4_1, with)              \
+    X(Q5_0, q5_0, with)              \
+    X(Q5_1, q5_1, with)              \
+    X(Q8_0, q8_0, with)              \
+    X(Q2_K, q2_k, with)              \
+    X(Q3_K, q3_k, with)              \
+    X(Q4_K, q4_k, with)              \
+    X(Q5_K, q5_k, with)              \
+    X(Q6_K, q6_k, with)              \
+    X(IQ4_NL, iq4_nl, with)          \
+    X(IQ4_XS, iq4_xs, with)          \
+    X(MXFP4, mxfp4, with)
+#define QUANT_FORMATS(X, with) QUANT_PLAIN_FORMATS(X, with) QUANT_BLOCK_FORMATS(X, with)
+
+#define QUANT_ENUM(NAME, name, with) QUANT_##NAME,
+enum quant {
+    QUANT_FORMATS(QUANT_ENUM, ) N_WEIGHT_QUANTS,
+    QUANT_I32 = N_WEIGHT_QUANTS, // tensors of integers in files and tests; never a weight
+    N_QUANTS,
+};
