@@ -9,6 +9,7 @@
 #include "quant/quant.h"
 
 struct tape;
+struct tape_fusion;
 struct device;
 
 // A piece of device memory. host is its address where the device shares memory with the host, else NULL.
@@ -86,6 +87,7 @@ struct device {
     const struct device_queue *queue; // NULL: a play is over when the next call needs it to be
     char name[16];                    // "cpu", "cuda:1"
     struct device_counters counters;
+    const struct tape_fusion *fusions; // rules for tape_seal, or NULL
 };
 
 bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);

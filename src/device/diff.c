@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/mem.h"
+#include "device/fuse.h"
 #include "device/step.h"
 #include "device/tape_internal.h"
 
@@ -20,16 +21,67 @@ static bool copy_over(const struct operand *from, const struct operand *to, stru
     return ok;
 }
 
+// Packed rows of one command, on the host: its fp32 rows, as they are on a device, and the norm's scale.
+struct packed_copy {
+    const struct operand *packed, *rows;
+    float *numbers, *norm;
+    void *bytes;
+};
+
+static void packed_release(struct packed_copy *p)
+{
+    mem_free(p->numbers);
+    mem_free(p->norm);
+    mem_free(p->bytes);
+}
+
+// `rows`: the operand of the same or of the other device's command whose rows are packed.
+static bool packed_open(struct packed_copy *p, const struct operand *packed, const struct operand *rows, struct err *err)
+{
+    const struct weight *norm = packed->norm;
+
+    *p = (struct packed_copy){ packed, rows, mem_alloc(rows->bytes), norm ? mem_alloc(norm->bytes) : NULL,
+                               mem_alloc(packed->bytes) };
+    if (p->numbers && p->bytes && (p->norm || !norm))
+        return buffer_read(rows->buffer, rows->offset, p->numbers, rows->bytes, err) &&
+               (!norm || buffer_read(&norm->buffer, 0, p->norm, norm->bytes, err));
+    return err_memory(err, "a copy of packed rows");
+}
+
+static struct packed_rows packed_rows_of(const struct packed_copy *p, uint32_t n_rows)
+{
+    return (struct packed_rows){ p->numbers, p->norm, n_rows, (uint32_t)(p->rows->row_bytes / 4) };
+}
+
+// b's packed input becomes that of a's rows: the plain definition of the packing makes it.
+static bool align_packed(const struct command *a, const struct command *b, struct err *err)
+{
+    const struct operand *packed = fuse_packed(b, false);
+    struct packed_copy p;
+
+    if (!packed)
+        return true;
+    const struct operand *rows = &a->operands[packed->rows];
+    bool ok = packed_open(&p, packed, rows, err);
+    if (ok) {
+        struct packed_rows all = packed_rows_of(&p, (uint32_t)(rows->bytes / rows->row_bytes));
+        packed->packing->pack(&all, p.bytes);
+        ok = buffer_write((struct buffer *)packed->buffer, packed->offset, p.bytes, packed->bytes, err);
+    }
+    packed_release(&p);
+    return ok;
+}
+
 static bool align_inputs(const struct command *a, const struct command *b, struct err *err)
 {
     for (uint32_t i = 0; i < a->n_operands; i++) {
         const struct operand *from = &a->operands[i], *to = &b->operands[i];
-        if (!from->buffer || from->weight || from->bytes != to->bytes)
+        if (!from->buffer || from->weight || from->type == OPERAND_PACKED || from->bytes != to->bytes)
             continue;
         if (!copy_over(from, to, err))
             return false;
     }
-    return true;
+    return align_packed(a, b, err);
 }
 
 static float number_at(const unsigned char *bytes, enum operand_type type, uint64_t i)
@@ -85,6 +137,44 @@ static bool compare_operand(const struct comparison *c, uint32_t command, uint32
     return ok;
 }
 
+static double packed_error(struct packed_copy *p, const unsigned char *made, float *unpacked, uint32_t n_rows)
+{
+    const struct tape_packing *packing = p->packed->packing;
+    struct packed_rows rows = packed_rows_of(p, n_rows), other = rows;
+
+    other.rows = unpacked;
+    packing->pack(&rows, p->bytes);
+    packing->unpack(p->bytes, &rows);
+    packing->unpack(made, &other);
+    return squared_error(&(struct pair){ (unsigned char *)rows.rows, (unsigned char *)unpacked }, OPERAND_F32,
+                         (uint64_t)n_rows * rows.n_cols);
+}
+
+// What b packed, against what the plain definition packs of b's own fp32 rows; both are unpacked.
+static bool compare_packed(const struct comparison *c, uint32_t index, struct tape_difference *d, struct err *err)
+{
+    const struct command *command = &c->b->commands[index];
+    const struct operand *packed = fuse_packed(command, true);
+    struct packed_copy p;
+
+    if (!packed)
+        return true;
+    unsigned char *made = mem_alloc(packed->bytes);
+    float *unpacked = mem_alloc(command->operands[packed->rows].bytes);
+    bool ok = packed_open(&p, packed, &command->operands[packed->rows], err) &&
+              (made && unpacked ? buffer_read(packed->buffer, packed->offset, made, packed->bytes, err)
+                                : err_memory(err, "a copy of packed rows"));
+    double error = ok ? packed_error(&p, made, unpacked, c->step->n_rows) : 0;
+    if (error > d->error) {
+        d->error = error;
+        d->operand = (uint32_t)(packed - command->operands);
+    }
+    packed_release(&p);
+    mem_free(made);
+    mem_free(unpacked);
+    return ok;
+}
+
 // The worst of the operands that the command wrote.
 static bool compare_command(const struct comparison *c, uint32_t index, struct tape_difference *d, struct err *err)
 {
@@ -94,7 +184,7 @@ static bool compare_command(const struct comparison *c, uint32_t index, struct t
     for (uint32_t i = 0; i < command->n_operands; i++) {
         const struct operand *o = &command->operands[i];
         double error = 0;
-        if (!o->buffer || !o->writes || o->type == OPERAND_PRIVATE)
+        if (!o->buffer || !o->writes || o->type == OPERAND_PRIVATE || o->type == OPERAND_PACKED)
             continue;
         if (!compare_operand(c, index, i, &error, err))
             return false;
@@ -103,7 +193,7 @@ static bool compare_command(const struct comparison *c, uint32_t index, struct t
             d->operand = i;
         }
     }
-    return true;
+    return compare_packed(c, index, d, err);
 }
 
 static bool play_one(struct tape *t, const struct buffer *step, uint32_t index, struct err *err)

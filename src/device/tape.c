@@ -1,11 +1,12 @@
 // tape.c - recording, sealing and playing; see tape.h.
 //
-// Sealing has four parts: report the sticky error, give every value a place in scratch by its first and last use, resolve the
-// operands, mark the hazards. Reusing scratch makes new hazards, so the marking comes last and sees real byte ranges.
+// Sealing has five parts: report the sticky error, decide which commands hand on packed rows (fuse.c), give every value a place in scratch
+// by its first and last use, resolve the operands, mark the hazards. Reusing scratch makes new hazards, so the marking comes last and sees real byte ranges.
 #include "device/tape_internal.h"
 #include <stdarg.h>
 #include <string.h>
 #include "base/mem.h"
+#include "device/fuse.h"
 #include "device/step.h"
 
 enum { SCRATCH_ALIGNMENT = 256 };
@@ -136,7 +137,7 @@ struct command *tape_add(struct tape *t, uint16_t op, const char *name, const vo
     return c;
 }
 
-static struct operand *add_operand(struct command *c)
+struct operand *tape_operand_add(struct command *c)
 {
     CHECK(c->n_operands < TAPE_MAX_OPERANDS);
     return &c->operands[c->n_operands++];
@@ -146,7 +147,7 @@ static void touch_value(struct tape *t, struct command *c, struct value v, bool 
 {
     if (!c)
         return;
-    struct operand *o = add_operand(c);
+    struct operand *o = tape_operand_add(c);
     if (v.id == 0)
         return;
     struct tape_value_plan *plan = &t->values[v.id - 1];
@@ -174,7 +175,7 @@ void tape_reads_weight(struct tape *t, struct command *c, const struct weight *w
     (void)t;
     if (!c)
         return;
-    struct operand *o = add_operand(c);
+    struct operand *o = tape_operand_add(c);
     if (w)
         *o = (struct operand){ .buffer = &w->buffer, .bytes = w->bytes, .row_bytes = w->bytes / w->n_rows, .weight = w };
 }
@@ -190,14 +191,14 @@ void tape_reads_buffer(struct tape *t, struct command *c, const struct buffer *b
 {
     (void)t;
     if (c)
-        *add_operand(c) = (struct operand){ .buffer = b, .bytes = b->bytes };
+        *tape_operand_add(c) = (struct operand){ .buffer = b, .bytes = b->bytes };
 }
 
 void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *b, enum operand_type type)
 {
     (void)t;
     if (c)
-        *add_operand(c) = (struct operand){ .buffer = b, .bytes = b->bytes, .writes = true, .type = type };
+        *tape_operand_add(c) = (struct operand){ .buffer = b, .bytes = b->bytes, .writes = true, .type = type };
 }
 
 static bool values_overlap_in_time(const struct tape_value_plan *a, const struct tape_value_plan *b)
@@ -257,6 +258,9 @@ static void resolve_operands(struct tape *t)
 bool tape_seal(struct tape *t, struct err *err)
 {
     CHECK(!t->sealed);
+    resolve_operands(t); // bound values have their addresses, on which a device's choice may depend
+    if (t->error.code == ERR_NONE)
+        fuse_commands(t);
     if (t->error.code != ERR_NONE) {
         if (err)
             *err = t->error;
@@ -312,7 +316,11 @@ void tape_print(const struct tape *t, FILE *to)
             tape_n_barriers(t), (double)t->scratch.bytes / 1048576, t->limits.max_rows, t->limits.max_outputs, t->device->name);
     for (uint32_t i = 0; i < t->n_commands; i++) {
         const struct command *c = &t->commands[i];
-        fprintf(to, "%5u %s %-11s %-24s may read %11llu, write %10llu bytes\n", i, c->waits ? "|" : " ", c->name, c->label,
+        const struct operand *in = fuse_packed(c, false), *out = fuse_packed(c, true);
+        fprintf(to, "%5u %s %-11s %-24s may read %11llu, write %10llu bytes", i, c->waits ? "|" : " ", c->name, c->label,
                 (unsigned long long)operand_bytes(c, false), (unsigned long long)operand_bytes(c, true));
+        fprintf(to, "%s%s", in ? ", reads packed " : "", in ? in->packing->name : "");
+        fprintf(to, "%s%s%s\n", out ? ", writes packed " : "", out ? out->packing->name : "",
+                out && out->norm ? " with norm" : "");
     }
 }

@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "device/device.h"
 
-enum { TAPE_MAX_OPERANDS = 16, TAPE_ARGS_BYTES = 128 };
+enum { TAPE_MAX_OPERANDS = 18, TAPE_ARGS_BYTES = 128 };
 
 enum value_rows { ROWS_STEP, ROWS_OUTPUT }; // one row per row of the step | one per output row
 
@@ -20,8 +20,8 @@ struct value {
     enum value_rows rows;
 };
 
-// What the bytes of an operand are, for tape_diff. Private: a kernel's own workspace, never compared.
-enum operand_type { OPERAND_F32, OPERAND_F16, OPERAND_BF16, OPERAND_U32, OPERAND_PRIVATE };
+// What the bytes of an operand are, for tape_diff. Private: a kernel's own workspace, never compared. Packed: see fuse.h.
+enum operand_type { OPERAND_F32, OPERAND_F16, OPERAND_BF16, OPERAND_U32, OPERAND_PRIVATE, OPERAND_PACKED };
 
 struct operand {
     const struct buffer *buffer; // NULL: an absent operand, or scratch before the seal
@@ -31,6 +31,10 @@ struct operand {
     bool writes;
     enum operand_type type;
     const struct weight *weight; // or NULL
+    // OPERAND_PACKED: how, which operand's rows, and the norm whose scale multiplies them, or NULL
+    const struct tape_packing *packing;
+    uint32_t rows;
+    const struct weight *norm;
 };
 
 struct command {
@@ -81,7 +85,7 @@ void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *
 // Records an error; only the first is kept.
 void tape_fail(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);
 
-// Plans scratch by last use, marks the commands that must wait and no others, and prepares the device's own form.
+// Decides what is handed on packed, plans scratch by last use, marks the commands that must wait and no others, and prepares the device's own form.
 bool tape_seal(struct tape *t, struct err *err);
 // step.n_rows and n_outputs must be within the limits.
 bool tape_play(struct tape *t, const struct buffer *step, struct err *err);

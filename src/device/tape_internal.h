@@ -25,6 +25,8 @@ struct tape {
     void *native; // made by the device's seal
 };
 
+struct operand *tape_operand_add(struct command *c);
+
 // Do the two commands touch a common byte, at least one of them writing?
 bool hazard_between(const struct command *a, const struct command *b);
 // Sets `waits` on every command that must not start before all earlier ones since the last wait are done. Returns their number.

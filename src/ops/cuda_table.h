@@ -7,9 +7,12 @@
 #include "ops/ops.def"
 #undef OP
 
-// What the command multiplies, which is one of these.
+// What the command multiplies, which is one of these; and can attention write its result packed so?
 struct gemm_plan matmul_gemm(const struct cuda_plan *p);
 struct gemm_plan qkv_gemm(const struct cuda_plan *p);
 struct gemm_plan gate_up_gemm(const struct cuda_plan *p);
+bool attend_packs(const struct cuda_plan *p, const struct tape_packing *packing);
+
+extern const struct tape_fusion cuda_fusions[]; // cuda_fusions.c
 
 extern const struct cuda_table cuda_table;

@@ -289,6 +289,7 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
     snprintf(c->device.name, sizeof c->device.name, "cuda:%u", ordinal);
     c->cu = driver_load(err);
     c->table = table;
+    c->device.fusions = table->fusions;
     if (cuda_check(c, c->cu->device_get(&c->ordinal, (int)ordinal), "finding the device", err) && start(c, err))
         return &c->device;
     cuda_close(&c->device);

@@ -14,7 +14,6 @@ struct cuda_launch {
     cu_function function; // NULL: params is a struct vendor_product
     uint32_t grid[3], block, shared;
     uint32_t command, params_bytes;
-    bool alone; // left out where the command before is played too: that one has done it
     _Alignas(16) unsigned char params[CUDA_PARAMS_BYTES];
 };
 
@@ -26,16 +25,12 @@ struct cuda_limits {
 struct cuda_plan {
     struct cuda_limits device;
     struct tape_limits tape;
-    const struct command *command, *next; // next: on the tape, or NULL
+    const struct command *command;
     uint64_t private_at;    // the tape's private memory, for partial results; 0 in the first pass, which only sizes it
     uint64_t private_bytes; // how much this command wants
     uint64_t counters_at;   // the same for counters, which are zero when a command starts and which it leaves at zero
     uint64_t counters_bytes;
-    uint64_t handed_at, handed_bytes; // the same for what a command hands over to the next
-    const struct command *handed_to;  // the last command that was handed something, which lies at
-    uint64_t handed;
     struct cuda *cuda;
-    const struct cuda_table *table;
     struct cuda_launch *launches; // grows
     uint32_t n_launches, capacity, n_products;
     struct err error;
@@ -46,8 +41,6 @@ struct cuda_shape {
 };
 // Adds a launch; params is copied. Errors stay in the plan.
 void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params, uint32_t bytes);
-// The launch just added, a command's first, is needed only where play begins with this command.
-void cuda_launch_alone(struct cuda_plan *p);
 // A product by the vendor's library, which is opened the first time. A tape that has one is no graph: it is played launch by launch.
 void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product);
 bool cuda_has_kernel(const struct cuda_plan *p,
@@ -58,6 +51,8 @@ struct cuda_view {
     uint32_t box[5];
 };
 bool cuda_view_encode(const struct cuda_plan *p, const struct cuda_view *view, void *map); // false: the device cannot
+// For questions about a command before its tape is planned: what the plan functions see, without memory and launches.
+struct cuda_plan cuda_plan_of(struct device *d, const struct tape_limits *limits, const struct command *command);
 // Device address of an operand, 0 when absent.
 uint64_t cuda_at(const struct cuda_plan *p, uint32_t operand);
 const struct weight *cuda_weight(const struct cuda_plan *p, uint32_t operand);
@@ -71,11 +66,10 @@ struct cuda_pack {
     uint32_t params_bytes;
 };
 
-struct gemm_plan; // gemm/cuda/gemm_params.h
 struct cuda_table {
     void (*const *plans)(struct cuda_plan *p); // [n_ops], by enum op
     uint32_t n_ops;
-    bool (*product)(const struct cuda_plan *p, struct gemm_plan *product); // is the command one product? Which?
+    const struct tape_fusion *fusions; // which commands write the next one's packed input
     // from and to are device addresses
     void (*pack)(const struct weight_source *source, uint64_t from, uint64_t to, struct cuda_pack *pack);
 };

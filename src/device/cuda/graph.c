@@ -5,8 +5,6 @@
 // An edge that is a kernel's only one, in and out, is programmatic: the later kernel starts while the earlier one drains, and every
 // kernel waits (griddepcontrol.wait) before it touches what an earlier one may write.
 // A range of commands is played as plain launches, in order: that is for tape_diff, and for tapes with products of the vendor's library.
-// What a command hands over to the next lies in one of two places, by turns: the next one may hand over something too. A range that
-// begins behind such a pair's first command makes it anew (launches marked alone), from that command's results.
 #include <string.h>
 #include "base/mem.h"
 #include "device/cuda/cuda_internal.h"
@@ -55,12 +53,6 @@ void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape 
                    kernel, &p->error);
 }
 
-void cuda_launch_alone(struct cuda_plan *p)
-{
-    if (p->error.code == ERR_NONE)
-        p->launches[p->n_launches - 1].alone = true;
-}
-
 void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product)
 {
     struct cuda *c = p->cuda;
@@ -85,6 +77,13 @@ bool cuda_view_encode(const struct cuda_plan *p, const struct cuda_view *view, v
                                      every, 0, CU_TENSOR_SWIZZLE_128, CU_TENSOR_L2_256, 0) == 0;
 }
 
+struct cuda_plan cuda_plan_of(struct device *d, const struct tape_limits *limits, const struct command *command)
+{
+    struct cuda *c = (struct cuda *)d;
+
+    return (struct cuda_plan){ .device = c->limits, .tape = *limits, .command = command, .cuda = c };
+}
+
 uint64_t cuda_at(const struct cuda_plan *p, uint32_t operand)
 {
     const struct operand *o = &p->command->operands[operand];
@@ -100,17 +99,14 @@ const struct weight *cuda_weight(const struct cuda_plan *p, uint32_t operand)
 static bool plan_commands(struct cuda *c, struct tape *t, struct cuda_tape *n, struct err *err)
 {
     struct cuda_plan *p = &n->plan;
-    uint64_t most = 0, most_counters = 0, most_handed = 0, places = p->handed_at, place_bytes = p->handed_bytes;
+    uint64_t most = 0, most_counters = 0;
 
     p->n_launches = p->n_products = 0;
-    p->handed_to = NULL;
     for (uint32_t i = 0; i < t->n_commands; i++) {
         uint32_t first = p->n_launches;
         n->first_launch[i] = first;
         p->command = &t->commands[i];
-        p->next = i + 1 < t->n_commands ? &t->commands[i + 1] : NULL;
-        p->private_bytes = p->counters_bytes = p->handed_bytes = 0;
-        p->handed_at = places + i % 2 * place_bytes;
+        p->private_bytes = p->counters_bytes = 0;
         c->table->plans[t->commands[i].op](p);
         if (p->error.code != ERR_NONE) {
             if (err)
@@ -119,15 +115,13 @@ static bool plan_commands(struct cuda *c, struct tape *t, struct cuda_tape *n, s
         }
         for (uint32_t l = first; l < p->n_launches; l++)
             p->launches[l].command = i;
-        n->uses_private[i] = p->private_bytes + p->counters_bytes + p->handed_bytes > 0 || p->handed_to == p->command;
+        n->uses_private[i] = p->private_bytes + p->counters_bytes > 0;
         most_counters = p->counters_bytes > most_counters ? p->counters_bytes : most_counters;
-        most_handed = p->handed_bytes > most_handed ? p->handed_bytes : most_handed;
         most = p->private_bytes > most ? p->private_bytes : most;
     }
     n->first_launch[t->n_commands] = p->n_launches;
     p->private_bytes = most;
     p->counters_bytes = (most_counters + 255) / 256 * 256;
-    p->handed_bytes = (most_handed + 255) / 256 * 256;
     return true;
 }
 
@@ -158,16 +152,15 @@ bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err)
     if (!n)
         return err_memory(err, "a tape");
     t->native = n;
-    n->plan = (struct cuda_plan){ .device = c->limits, .tape = t->limits, .cuda = c, .table = c->table };
+    n->plan = (struct cuda_plan){ .device = c->limits, .tape = t->limits, .cuda = c };
     n->first_launch = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->first_launch);
     n->uses_private = mem_alloc_array((size_t)t->n_commands + 1, sizeof *n->uses_private);
     bool ok = n->first_launch && n->uses_private ? plan_commands(c, t, n, err) : err_memory(err, "a tape");
-    uint64_t bytes = n->plan.private_bytes + n->plan.counters_bytes + 2 * n->plan.handed_bytes;
+    uint64_t bytes = n->plan.private_bytes + n->plan.counters_bytes;
     if (ok && bytes > 0) {
         ok = buffer_alloc(d, bytes, &n->private_memory, err);
         n->plan.counters_at = (uint64_t)(uintptr_t)n->private_memory.native;
-        n->plan.handed_at = n->plan.counters_at + n->plan.counters_bytes;
-        n->plan.private_at = n->plan.handed_at + 2 * n->plan.handed_bytes;
+        n->plan.private_at = n->plan.counters_at + n->plan.counters_bytes;
         ok = ok && plan_commands(c, t, n, err);
     }
     if (!ok)
@@ -209,13 +202,6 @@ static bool edge_add(struct edges *e, uint32_t from, uint32_t to)
     return true;
 }
 
-// A command's first launch in the graph.
-static uint32_t first_node(const struct cuda_tape *n, uint32_t command)
-{
-    uint32_t first = n->first_launch[command];
-    return first + n->plan.launches[first].alone;
-}
-
 // Walks back from each command. reached[j]: there is a path from j to i already, so an edge would add nothing.
 static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct edges *e, unsigned char *paths)
 {
@@ -223,14 +209,14 @@ static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct e
 
     for (uint32_t i = 0; i < count; i++) {
         unsigned char *reached = paths + (size_t)i * count;
-        for (uint32_t l = first_node(n, i) + 1; l < n->first_launch[i + 1]; l++)
+        for (uint32_t l = n->first_launch[i] + 1; l < n->first_launch[i + 1]; l++)
             if (!edge_add(e, l - 1, l))
                 return false;
         for (uint32_t j = i; j-- > 0;) {
             bool conflict = hazard_between(&t->commands[j], &t->commands[i]) || (n->uses_private[i] && n->uses_private[j]);
             if (reached[j] || !conflict)
                 continue;
-            if (!edge_add(e, n->first_launch[j + 1] - 1, first_node(n, i)))
+            if (!edge_add(e, n->first_launch[j + 1] - 1, n->first_launch[i]))
                 return false;
             reached[j] = 1;
             for (uint32_t k = 0; k < j; k++)
@@ -250,12 +236,12 @@ static bool add_nodes(struct cuda *c, struct cuda_tape *n, cu_graph graph, const
                                        .block = { l->block, 1, 1 },
                                        .shared_bytes = l->shared,
                                        .params = params };
-        if (!l->alone && !cuda_check(c, c->cu->graph_kernel(&e->nodes[i], graph, NULL, 0, &what), "a graph's node", err))
+        if (!cuda_check(c, c->cu->graph_kernel(&e->nodes[i], graph, NULL, 0, &what), "a graph's node", err))
             return false;
     }
     for (uint32_t i = 0; i < e->n; i++) {
-        bool alone = e->n_out[e->from[i]] == 1 && e->n_in[e->to[i]] == 1 && c->limits.capability >= 90;
-        struct cu_edge edge = { .from_port = alone ? CU_EDGE_PROGRAMMATIC : 0, .type = alone ? CU_EDGE_PROGRAMMATIC : 0 };
+        bool only = e->n_out[e->from[i]] == 1 && e->n_in[e->to[i]] == 1 && c->limits.capability >= 90;
+        struct cu_edge edge = { .from_port = only ? CU_EDGE_PROGRAMMATIC : 0, .type = only ? CU_EDGE_PROGRAMMATIC : 0 };
         if (!cuda_check(c, c->cu->graph_edges(graph, &e->nodes[e->from[i]], &e->nodes[e->to[i]], &edge, 1), "a graph's edge",
                         err))
             return false;
@@ -313,8 +299,6 @@ static bool play_range(struct cuda *c, struct tape *t, uint32_t first, uint32_t 
     for (uint32_t i = n->first_launch[first]; i < n->first_launch[last]; i++) {
         struct cuda_launch *l = &n->plan.launches[i];
         void *params[] = { l->params };
-        if (l->alone && l->command != first)
-            continue;
         if (!l->function) {
             struct vendor_product product;
             memcpy(&product, l->params, sizeof product);

@@ -21,8 +21,8 @@
 enum { CONSUMER_WARPS = CONSUMER_THREADS / 32 };
 
 struct gemm_state { // barriers of a block; every lane arrives, at no cost: racecheck takes one lane's arrival for its own alone
-    u64 full[MAX_STAGES];
-    u64 empty[MAX_STAGES];                  // all threads have multiplied the stage
+    u64 full[PIPELINE_STAGES];
+    u64 empty[PIPELINE_STAGES];                  // all threads have multiplied the stage
     u64 summed[EPILOGUE_WARPS], taken[EPILOGUE_WARPS]; // of a stage's sums
     u64 from[PRODUCER_WARPS][4][2 * INT8_TILE_PAIRS];
 };

@@ -23,7 +23,7 @@ struct gemm_pipeline { // of gemv_pipeline.cu and gemm_int8.cu, in shared memory
     u32 n_splits;     // gemm: of the columns
     u32 eights;       // gemm: tiles of eight rows of activations that a pass may have
 };
-enum { CONSUMER_THREADS = 512, MAX_STAGES = 8 };
+enum { CONSUMER_THREADS = 512, PIPELINE_STAGES = 8 };
 
 // gemm_int8.cu: tiles of 8 pairs; 16 warps multiply, two fill the ring, two end the tiles. A pass takes 16 rows of activations.
 enum {
@@ -120,18 +120,25 @@ SHARED_INLINE u32 stage_part_bytes(u32 n_rows, u64 row_bytes)
 }
 
 #ifdef HOST_C
-// Plans the launches of a product. params lacks ready, packed_cols, the pairs and lanes; work is the operation's workspace.
+#include "device/fuse.h"
+
+// Plans the launches of a product. params lacks the packed activations, the pairs and lanes; work is the operation's workspace.
 struct gemm_plan {
     struct gemm_params params;
     u64 work, work_bytes;
     u32 exact;
-    bool final; // its out is the command's result
 };
 void gemm_launch(struct cuda_plan *p, const struct gemm_plan *product);
-// Is `out`, which this command writes for all rows of a step, what the next one multiplies? Then its rows shall go where `next` says; else
-// that says none. known: what the caller can do.
-enum { KNOWS_RING = 1, KNOWS_TILES = 2, KNOWS_NORM = 4 };
-struct packed_out gemm_hand_over(struct cuda_plan *p, u64 out, u32 known);
 // Does a product of this tape's rows store k and v into such pages? If not, EPILOGUE_QKV and rope_store.
 bool gemm_stores_pages(const struct cuda_plan *p, const struct page_shape *pages);
+
+// For tape_seal's choice: the one form in which a product reads its rows, or NULL; and can it write its own result in such a form?
+extern const struct tape_packing gemm_packing_int8, gemm_packing_bf16;
+const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const struct gemm_plan *product);
+bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *product, const struct tape_packing *packing);
+// Where the plan's command writes its result packed; at = 0: nowhere.
+struct packed_out gemm_packed_out(const struct cuda_plan *p);
+u64 packing_int8_bytes(u32 max_rows, u32 n_cols);
+u64 packing_bf16_bytes(u32 max_rows, u32 packed_cols);
+u64 packing_squares_bytes(u32 n_cols); // of up to eight rows, [n_cols / 32][8]
 #endif

@@ -1,38 +1,49 @@
-// gemm_plan.h - what gemm_plan.c, which chooses the kernels of a matrix product, and those who plan their launches know together.
+// gemm_plan.h - what the files that plan the launches of a matrix product on CUDA share. gemm_plan.c chooses the kernels; plan_packing.c
+// packs the activations; plan_pipeline.c, plan_wgmma.c and plan_vendor.c choose tiles, stages and grids.
 #pragma once
+#include "device/fuse.h"
+#include "gemm/cuda/gemm_kernels.h"
 #include "gemm/cuda/gemm_params.h"
 
 enum { FEW_ROWS = 16, MANY_PAIRS = 64 }; // rows of gemm_few's tiles; pairs of gemm_many's and gemm_hopper's
 
-enum gemm_kernel {
+enum gemm_kernel { // families of kernels
     KERNEL_GEMV_INT8,
     KERNEL_GEMV_PLAIN,
     KERNEL_GEMV_EXACT,
     KERNEL_GEMM_INT8,
     KERNEL_GEMM_FEW,
-    KERNEL_GEMM_MANY,
-    KERNEL_GEMM_TMA
+    KERNEL_GEMM_MANY, // gemm_hopper, where there is one
+    KERNEL_GEMM_TMA   // gemm_cluster too
 };
 
 struct part { // the pairs of one launch have one format
     u32 format, max_rows;
-    enum gemm_kernel gemm_kernel;
-    bool final; // see struct gemm_plan
+    enum gemm_kernel kernel;
 };
 
 static inline u32 divide_up(u32 a, u32 b)
 {
     return (a + b - 1) / b;
 }
-const char *gemm_format_name(u32 format); // as kernels are named
 
-// plan_pipeline.c. Can gemm_int8 take rows of so many columns?
-bool gemm_int8_fits(const struct cuda_plan *p, struct part part, u32 n_cols);
+// gemm_plan.c. Which kernel multiplies matrix m of a product? Is the whole of it left to the vendor's library?
+enum gemm_kernel gemm_kernel_of(const struct cuda_plan *p, const struct gemm_plan *product, u32 m);
+bool gemm_wants_vendor(const struct cuda_plan *p, const struct gemm_plan *product);
+u32 gemm_max_rows(const struct cuda_plan *p, const struct gemm_params *params);
+u32 gemm_n_matrices(const struct gemm_params *params);
+
+// plan_packing.c. Sets where the rows lie packed, and launches what packs them unless the command before has.
+void gemm_packing_launch(struct cuda_plan *p, const struct gemm_plan *product, struct gemm_params *params);
+
+// plan_pipeline.c. Can gemm_int8 take rows of so many columns? Can it write this product's result packed?
+bool gemm_int8_fits(const struct cuda_plan *p, u32 format, u32 max_rows, u32 n_cols);
+bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params);
 void gemv_launch(struct cuda_plan *p, struct gemm_params *params, struct part part);
 void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct part part);
 
 // plan_wgmma.c. Can matrix m be copied in tiles? Is there gemm_hopper for such weights?
 bool gemm_tma_fits(const struct cuda_plan *p, const struct gemm_params *params, u32 m);
 bool gemm_hopper_exists(const struct cuda_plan *p, u32 tile_rows, u32 format);
-bool gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct part part); // false: there is none
+void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct part part);
 void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct part part);

@@ -74,8 +74,8 @@ static __device__ __forceinline__ void copy_part(const struct copy &c, u32 to, c
 }
 
 struct pipeline_state { // of a block
-    u64 full[MAX_STAGES];  // barriers: the stage's bytes have come
-    u64 empty[MAX_STAGES]; // all warps have left it
+    u64 full[PIPELINE_STAGES];  // barriers: the stage's bytes have come
+    u64 empty[PIPELINE_STAGES]; // all warps have left it
     f32 squares[CONSUMER_WARPS];
     f32 factor; // the norm's
 };

@@ -33,7 +33,7 @@ struct packing_params { // of pack_mma, packed_int8, pack_int8_split, packed_bf1
 };
 
 // A result that goes, beside its fp32 numbers, to where the next command's product wants its rows; see epilogue_pack.cuh.
-enum packing { PACKING_INT8, PACKING_BF16 };
+enum packing { PACKING_INT8, PACKING_BF16, PACKING_MMA };
 struct packed_out {
     DEVICE_AT(u8) at;          // or none
     DEVICE_AT(const f32) norm; // PACKING_INT8 of gemm_int8 alone: of the next product, whose rows are multiplied by it, or none

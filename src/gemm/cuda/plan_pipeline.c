@@ -56,7 +56,7 @@ static u32 plan_stages(const struct cuda_plan *p, struct gemm_params *params, u3
     pipeline->rounds = rounds;
     pipeline->stage_bytes = stage_bytes(format, n_cols, 2 * each);
     depth = before < room ? (room - before) / pipeline->stage_bytes : 0;
-    depth = depth < MAX_STAGES ? depth : MAX_STAGES;
+    depth = depth < PIPELINE_STAGES ? depth : PIPELINE_STAGES;
     pipeline->depth = depth < n_stages ? depth : n_stages;
     return pipeline->depth > 1 || (pipeline->depth == 1 && n_stages == 1) ? before + pipeline->depth * pipeline->stage_bytes : 0;
 }
@@ -107,7 +107,7 @@ static u32 plan_long(const struct cuda_plan *p, struct gemm_params *params)
 
     pipeline->stage_bytes = divide_up(2 * long_part_eights(params->n_cols) * 16, 128) * 128;
     pipeline->depth = sums < room ? (room - sums) / pipeline->stage_bytes : 0;
-    pipeline->depth = pipeline->depth < MAX_STAGES ? pipeline->depth : MAX_STAGES;
+    pipeline->depth = pipeline->depth < PIPELINE_STAGES ? pipeline->depth : PIPELINE_STAGES;
     return pipeline->depth > 1 ? sums + pipeline->depth * pipeline->stage_bytes : 0;
 }
 
@@ -120,7 +120,7 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_par
     u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
     u64 odd = layout_high_bytes(part.format, n_cols) | layout_scales_bytes(part.format, n_cols) |
               layout_deltas_bytes(part.format, n_cols);
-    const char *kind = "wide_";
+    const gemm_kernel_names *kernels = &gemv_pipeline_wide;
 
     if (p->device.capability < 90 || part.max_rows > 1 || p->tape.invariant || n_cols % (plain ? 8 : 32) != 0 || odd % 4 != 0)
         return NULL;
@@ -135,42 +135,36 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_par
     shared = plan_wide(p, params, part.format);
     if (shared == 0) {
         shared = plan_blocks(p, params, part.format);
-        kind = runs_alone(p, n_cols, shared) ? "alone_" : "";
+        kernels = runs_alone(p, n_cols, shared) ? &gemv_pipeline_alone : &gemv_pipeline;
     }
     if (shared == 0 && plain && n_cols <= MOST_LONG_COLS) {
         shared = plan_long(p, params);
-        kind = "long_";
+        kernels = &gemv_pipeline_long;
     }
     *shape = (struct cuda_shape){ { grid, 1, 1 }, GEMV_PIPELINE_THREADS, shared };
-    return shared > 0 ? kind : NULL;
+    return shared > 0 ? (*kernels)[part.format] : NULL;
 }
 
 void gemv_launch(struct cuda_plan *p, struct gemm_params *params, struct part part)
 {
-    char name[32];
     u32 n_blocks = divide_up(params->n_cols, 32),
         warps = params->n_pairs > GEMV_WARPS * p->device.n_sms ? 2 * GEMV_WARPS : GEMV_WARPS;
     u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
-    enum gemm_kernel gemm_kernel = part.gemm_kernel;
-    struct cuda_shape shape = { { grid, part.max_rows, 1 },
-                                warps * 32,
-                                n_blocks * (gemm_kernel == KERNEL_GEMV_INT8 ? 44 : 36 * 4) },
-                      pipeline_shape;
-    bool pipelined = gemm_kernel == KERNEL_GEMV_INT8 || (gemm_kernel == KERNEL_GEMV_PLAIN && part.format != QUANT_F32);
+    bool int8 = part.kernel == KERNEL_GEMV_INT8;
+    struct cuda_shape shape = { { grid, part.max_rows, 1 }, warps * 32, n_blocks * (int8 ? 44 : 36 * 4) }, pipeline_shape;
+    bool pipelined = int8 || (part.kernel == KERNEL_GEMV_PLAIN && part.format != QUANT_F32);
     const char *pipeline = pipelined ? plan_gemv_pipeline(p, params, part, &pipeline_shape) : NULL;
 
     if (pipeline) {
-        snprintf(name, sizeof name, "gemv_pipeline_%s%s", pipeline, gemm_format_name(part.format));
-        cuda_launch_add(p, name, pipeline_shape, params, sizeof *params);
+        cuda_launch_add(p, pipeline, pipeline_shape, params, sizeof *params);
         return;
     }
-    params->lanes = gemm_kernel == KERNEL_GEMV_INT8 ? lanes_of(n_blocks, params->n_pairs, p->device.n_sms) : 32;
-    snprintf(name, sizeof name, "gemv_%s%s",
-             gemm_kernel == KERNEL_GEMV_INT8    ? "int8_"
-             : gemm_kernel == KERNEL_GEMV_PLAIN ? "plain"
-                                                : "exact",
-             gemm_kernel == KERNEL_GEMV_INT8 ? gemm_format_name(part.format) : "");
-    cuda_launch_add(p, name, shape, params, sizeof *params);
+    params->lanes = int8 ? lanes_of(n_blocks, params->n_pairs, p->device.n_sms) : 32;
+    cuda_launch_add(p,
+                    int8                               ? gemv_int8[part.format]
+                    : part.kernel == KERNEL_GEMV_PLAIN ? "gemv_plain"
+                                                       : "gemv_exact",
+                    shape, params, sizeof *params);
 }
 
 static u32 gemm_stage_bytes(u32 format, u32 n_cols, u32 split_blocks)
@@ -205,7 +199,7 @@ static bool plan_gemm_int8(const struct cuda_plan *p, struct part part, u32 n_co
         u32 super = layout_has_super_blocks(format), most = prefetched + super;
         u64 odd = row[1] | row[2] | row[3];
         depth = depth < most ? depth : most;
-        *pipeline = (struct gemm_pipeline){ .depth = depth < MAX_STAGES ? depth : MAX_STAGES,
+        *pipeline = (struct gemm_pipeline){ .depth = depth < PIPELINE_STAGES ? depth : PIPELINE_STAGES,
                                             .prefetched = prefetched,
                                             .stage_bytes = stage,
                                             .words = super || odd % 16 != 0,
@@ -218,42 +212,43 @@ static bool plan_gemm_int8(const struct cuda_plan *p, struct part part, u32 n_co
     return false;
 }
 
-bool gemm_int8_fits(const struct cuda_plan *p, struct part part, u32 n_cols)
+bool gemm_int8_fits(const struct cuda_plan *p, u32 format, u32 max_rows, u32 n_cols)
 {
     struct gemm_pipeline pipeline;
     u32 shared;
 
-    return plan_gemm_int8(p, part, n_cols, &pipeline, &shared);
+    return plan_gemm_int8(p, (struct part){ format, max_rows, KERNEL_GEMM_INT8 }, n_cols, &pipeline, &shared);
 }
 
-// Rows that gemm_int8 makes ready end by twos of tiles: of a stage each where no share is added.
-static void hand_over_int8(struct cuda_plan *p, struct gemm_params *params, struct part part)
+// Packed rows leave by two tiles at a time: of a stage each where the columns are not split.
+bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params)
 {
-    bool twos = params->pipeline.n_splits > 1 || int8_tile_warps(params->pipeline.split_blocks) == CONSUMER_THREADS / 32;
+    struct gemm_pipeline pipeline = { 0 };
+    u32 shared, max_rows = gemm_max_rows(p, params);
 
-    if (part.final && params->mode == EPILOGUE_LINEAR && params->rows == ROWS_STEP && part.max_rows <= 8 &&
-        params->w[0].n_rows % 32 == 0 && twos)
-        params->packed_out = gemm_hand_over(p, params->out[0], KNOWS_RING | KNOWS_NORM);
+    return max_rows <= 8 && params->w[0].n_rows % 32 == 0 &&
+           plan_gemm_int8(p, (struct part){ params->w[0].format, max_rows, KERNEL_GEMM_INT8 }, params->n_cols, &pipeline,
+                          &shared) &&
+           (pipeline.n_splits > 1 || int8_tile_warps(pipeline.split_blocks) == CONSUMER_THREADS / 32);
 }
 
-// Up to eight rows have kernels that know how they end: instructions that a launch runs through once are not free.
-static const char *int8_epilogue(const struct gemm_params *params, u32 max_rows)
+// Up to eight rows have kernels of one epilogue: instructions that a launch runs through once are not free.
+static const char *gemm_int8_kernel(const struct gemm_params *params, struct part part)
 {
     if (params->packed_out.at)
-        return "packed_";
-    if (max_rows > 8)
-        return "";
-    return params->mode == EPILOGUE_GATED ? "gated_" : params->mode == EPILOGUE_ROPE_STORE ? "rope_" : "";
+        return gemm_int8_packed[part.format];
+    if (part.max_rows <= 8 && params->mode == EPILOGUE_GATED)
+        return gemm_int8_gated[part.format];
+    return part.max_rows <= 8 && params->mode == EPILOGUE_ROPE_STORE ? gemm_int8_rope[part.format] : gemm_int8[part.format];
 }
 
-// Sums of shares go to the tape's private memory, behind what the rows take there.
+// Partial sums of split columns go to the tape's private memory, behind what the rows take there.
 void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct part part)
 {
     u32 n_tiles = divide_up(params->n_pairs, INT8_TILE_PAIRS), n_passes = divide_up(part.max_rows, INT8_PASS_ROWS), shared = 0;
-    char name[32];
 
     CHECK(plan_gemm_int8(p, part, params->n_cols, &params->pipeline, &shared));
-    hand_over_int8(p, params, part);
+    params->packed_out = gemm_packed_out(p);
     u32 n_splits = params->pipeline.n_splits, groups = p->device.n_sms / n_splits,
         most_groups = params->packed_out.at ? n_tiles / 2 : n_tiles;
     u64 n_units = (u64)params->pipeline.eights * n_tiles * n_passes, partial = params->partial;
@@ -264,7 +259,6 @@ void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct pa
         p->counters_bytes = (u64)groups * n_passes * 4 > p->counters_bytes ? (u64)groups * n_passes * 4 : p->counters_bytes;
         params->arrived = p->counters_at;
     }
-    snprintf(name, sizeof name, "gemm_int8_%s%s", int8_epilogue(params, part.max_rows), gemm_format_name(part.format));
-    cuda_launch_add(p, name, (struct cuda_shape){ { groups * n_splits, n_passes, 1 }, GEMM_INT8_THREADS, shared }, params,
-                    sizeof *params);
+    cuda_launch_add(p, gemm_int8_kernel(params, part),
+                    (struct cuda_shape){ { groups * n_splits, n_passes, 1 }, GEMM_INT8_THREADS, shared }, params, sizeof *params);
 }

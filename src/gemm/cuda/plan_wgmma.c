@@ -70,12 +70,18 @@ bool gemm_tma_fits(const struct cuda_plan *p, const struct gemm_params *params, 
     return plan_tiles(p, params, m, groups_of_eight, &tiles);
 }
 
+static const gemm_kernel_names *hopper_kernels(u32 tile_rows)
+{
+    return tile_rows == 32    ? &gemm_hopper_32
+           : tile_rows == 64  ? &gemm_hopper_64
+           : tile_rows == 128 ? &gemm_hopper_128
+                              : &gemm_hopper_256;
+}
+
 bool gemm_hopper_exists(const struct cuda_plan *p, u32 tile_rows, u32 format)
 {
-    char name[32];
-
-    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile_rows, gemm_format_name(format));
-    return p->device.capability >= 90 && cuda_has_kernel(p, name);
+    const char *kernel = (*hopper_kernels(tile_rows))[format];
+    return p->device.capability >= 90 && kernel && cuda_has_kernel(p, kernel);
 }
 
 // gemm_hopper's tiles: rows of activations, and warpgroups of GROUP_ROWS rows of weights.
@@ -116,25 +122,14 @@ static u32 hopper_rows(const struct cuda_plan *p, const struct gemm_params *para
     return max_rows <= 32 ? 32 : max_rows <= 64 ? 64 : max_rows <= 128 || narrow ? 128 : 256;
 }
 
-static void hand_over_gated(struct cuda_plan *p, struct gemm_params *params)
-{
-    if (params->mode == EPILOGUE_GATED)
-        params->packed_out = gemm_hand_over(p, params->out[0], KNOWS_TILES);
-}
-
-bool gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct part part)
+void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct part part)
 {
     struct gemm_params own = *params;
-    char name[32];
     struct hopper_tile tile = { .rows = hopper_rows(p, params, part.max_rows), .groups = 2 };
 
-    if (!gemm_hopper_exists(p, tile.rows, part.format))
-        return false;
-    snprintf(name, sizeof name, "gemm_hopper_%u_%s", tile.rows, gemm_format_name(part.format));
     take_partial(p, &own, tile);
-    hand_over_gated(p, &own);
-    cuda_launch_add(p, name, hopper_shape(p, tile), &own, sizeof own);
-    return true;
+    own.packed_out = gemm_packed_out(p);
+    cuda_launch_add(p, (*hopper_kernels(tile.rows))[part.format], hopper_shape(p, tile), &own, sizeof own);
 }
 
 // Do so many tiles make one or two turns that leave few multiprocessors idle?
@@ -168,10 +163,12 @@ static void plan_views(const struct cuda_plan *p, const struct gemm_params *para
             plan_tiles(p, params, m, tma_box, tiles);
 }
 
-// gemm_cluster' tiles: rows and weight rows of a block. weights 0: none.
+// Tiles of gemm_cluster: rows of activations and weight rows of a block.
 struct rows_tile {
-    u32 rows, weights;
-    bool split; // its columns are, between a cluster's blocks; else these have neighbouring rows
+    u32 rows, weights; // weights 0: none
+    bool split;        // the cluster's blocks split the columns of one tile; else they have neighbouring rows
+    const char *kernel;
+    u32 n_clusters; // of the grid
 };
 
 static u32 rows_tiles(const struct gemm_params *params, u32 max_rows, struct rows_tile tile)
@@ -179,10 +176,10 @@ static u32 rows_tiles(const struct gemm_params *params, u32 max_rows, struct row
     return divide_up(2 * params->n_pairs, tile.weights) * divide_up(max_rows, tile.split ? tile.rows : ROWS_CLUSTER * tile.rows);
 }
 
-static struct cuda_shape rows_shape(struct rows_tile tile, u32 n_clusters)
+static struct cuda_shape rows_shape(struct rows_tile tile)
 {
     u32 stage = (tile.rows + tile.weights) * 128, n_stages = HOPPER_TILES_ROOM / stage;
-    return (struct cuda_shape){ { n_clusters * ROWS_CLUSTER, 1, 1 },
+    return (struct cuda_shape){ { tile.n_clusters * ROWS_CLUSTER, 1, 1 },
                                 ROWS_THREADS(tile.rows, tile.split),
                                 n_stages * (stage + 16) + 64 };
 }
@@ -192,15 +189,17 @@ static u32 rows_waves(const struct cuda_plan *p, const struct gemm_params *param
     return divide_up(rows_tiles(params, max_rows, tile), p->device.n_sms / ROWS_CLUSTER);
 }
 
-// Where there are few tiles: the first of these sizes whose tiles give most clusters one. us by these and without them: 128 rows of
-// 6,144 x 4,096 16.4 and 23.7, of 4,096 x 4,096 12.0 and 16.3, of 11,008 x 4,096 26.3 and 32.8; 256 of 4,096 x 4,096 16.9 and 20.4, of
-// 6,144 x 4,096 22.0 and 26.8. For 64 rows half of a couple multiplies for nothing, which takes no time where gemm_hopper's tiles would be
-// shared by all blocks. For 128 rows and many weight rows several turns of low tiles, if these are whole:
-// 128,256 x 4,096 299 and 306, 22,016 x 4,096 49.7 and 53.6.
+// Where there are few tiles: the first of these sizes that gives most clusters one tile. For 64 rows half of a cluster's tile is padding,
+// which costs nothing where gemm_tma would split each tile over all blocks. For 65 to 128 rows and many weight rows: several waves of low
+// tiles, if these are whole. (Measured: bench/results/2026-11-22-h200.md.)
 static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
-    static const struct rows_tile tiles[] = { { 128, 64, true }, { 128, 96, true }, { 128, 128, true }, { 128, 96, false },
-                                              { 64, 64, true },  { 64, 96, true },  { 64, 168, false }, { 64, 192, false } };
+    static const struct rows_tile tiles[] = {
+        { 128, 64, true, "gemm_cluster_split_128x64", 0 },   { 128, 96, true, "gemm_cluster_split_128x96", 0 },
+        { 128, 128, true, "gemm_cluster_split_128x128", 0 }, { 128, 96, false, "gemm_cluster_128x96", 0 },
+        { 64, 64, true, "gemm_cluster_split_64x64", 0 },     { 64, 96, true, "gemm_cluster_split_64x96", 0 },
+        { 64, 168, false, "gemm_cluster_64x168", 0 },        { 64, 192, false, "gemm_cluster_64x192", 0 },
+    };
     u32 n_clusters = p->device.n_sms / ROWS_CLUSTER;
 
     for (u32 i = 0; i < sizeof tiles / sizeof *tiles; i++) {
@@ -208,26 +207,41 @@ static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gem
         u32 n = rows_tiles(params, max_rows, tile), slots = rows_waves(p, params, max_rows, tile) * n_clusters;
         bool one = n <= n_clusters && n * 3 >= n_clusters * 2 && (max_rows > 64 || tile.rows == 64),
              whole = tile.rows == 64 && !tile.split && max_rows > 64 && max_rows <= PACKED_TILE_ROWS && n * 20 >= slots * 19;
+        tile.n_clusters = n < n_clusters ? n : n_clusters;
         if (one || whole)
             return tile;
     }
     return (struct rows_tile){ 0 };
 }
 
-// Else those whose turns end first. None where gemm_hopper's tiles are better: two fifths of the turns would be idle.
+// Else the size whose waves end first; its kernel by epilogue and number of waves. None where gemm_tma is better: two fifths of the SMs
+// would idle.
 static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
-    static const u32 weights[] = { 192, 176, 168, 128 };
+    static const struct {
+        u32 weights;
+        const char *kernels[2][2]; // [gated][several waves]
+    } sizes[] = {
+        { 192,
+          { { "gemm_cluster_192", "gemm_cluster_waves_192" }, { "gemm_cluster_gated_192", "gemm_cluster_gated_waves_192" } } },
+        { 176,
+          { { "gemm_cluster_176", "gemm_cluster_waves_176" }, { "gemm_cluster_gated_176", "gemm_cluster_gated_waves_176" } } },
+        { 168,
+          { { "gemm_cluster_168", "gemm_cluster_waves_168" }, { "gemm_cluster_gated_168", "gemm_cluster_gated_waves_168" } } },
+        { 128,
+          { { "gemm_cluster_128", "gemm_cluster_waves_128" }, { "gemm_cluster_gated_128", "gemm_cluster_gated_waves_128" } } },
+    };
     u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, PACKED_TILE_ROWS);
     struct rows_tile best = { 0 };
     u32 least = ~0u;
 
-    for (u32 i = 0; i < sizeof weights / sizeof *weights; i++) {
-        struct rows_tile tile = { PACKED_TILE_ROWS, weights[i], false };
+    for (u32 i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct rows_tile tile = { PACKED_TILE_ROWS, sizes[i].weights, false, NULL, p->device.n_sms / ROWS_CLUSTER };
         u32 waves = rows_waves(p, params, max_rows, tile), time = waves * (tile.weights + PAUSE_ROWS);
         if (time >= least)
             continue;
         least = time;
+        tile.kernel = sizes[i].kernels[params->mode == EPILOGUE_GATED][waves > 1];
         best = 5 * work >= (u64)3 * waves * tile.weights * p->device.n_sms ? tile : (struct rows_tile){ 0 };
     }
     return best;
@@ -242,60 +256,51 @@ static bool fits_rows(const struct cuda_plan *p, const struct gemm_params *param
            params->out_stride[0] % 4 == 0 && places % 16 == 0 && cuda_has_kernel(p, "gemm_cluster_128");
 }
 
-static void launch_rows(struct cuda_plan *p, const struct gemm_params *params, struct rows_tile tile, u32 n_clusters,
-                        const char *name)
+static struct rows_tile cluster_tile_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
-    struct tiles_params tiles = { .pairs = *params };
+    struct rows_tile tile = { 0 };
 
-    plan_views(p, params, (struct view_box){ 4, tile.weights / 8 / ROWS_BOXES(tile.weights) }, &tiles);
-    hand_over_gated(p, &tiles.pairs);
-    cuda_launch_add(p, name, rows_shape(tile, n_clusters), &tiles, sizeof tiles);
+    if (!fits_rows(p, params, max_rows))
+        return tile;
+    if (params->mode == EPILOGUE_LINEAR && params->n_cols >= LEAST_FEW_COLS)
+        tile = few_tiles_of(p, params, max_rows);
+    return tile.weights == 0 && max_rows > PACKED_TILE_ROWS ? many_tiles_of(p, params, max_rows) : tile;
 }
 
-static bool launch_few_tiles(struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
+static void launch_cluster(struct cuda_plan *p, struct tiles_params *params, struct rows_tile tile)
 {
-    bool fits = params->mode == EPILOGUE_LINEAR && params->n_cols >= LEAST_FEW_COLS;
-    struct rows_tile tile = fits ? few_tiles_of(p, params, max_rows) : (struct rows_tile){ 0 };
-    u32 n_clusters = p->device.n_sms / ROWS_CLUSTER, n;
-    char name[48];
-
-    if (tile.weights == 0)
-        return false;
-    n = rows_tiles(params, max_rows, tile);
-    snprintf(name, sizeof name, "gemm_cluster_%s%ux%u", tile.split ? "split_" : "", tile.rows, tile.weights);
-    launch_rows(p, params, tile, n < n_clusters ? n : n_clusters, name);
-    return true;
+    plan_views(p, &params->pairs, (struct view_box){ 4, tile.weights / 8 / ROWS_BOXES(tile.weights) }, params);
+    cuda_launch_add(p, tile.kernel, rows_shape(tile), params, sizeof *params);
 }
 
-static bool launch_many_tiles(struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
+static const char *tma_kernel(struct hopper_tile tile)
 {
-    struct rows_tile tile = max_rows > PACKED_TILE_ROWS ? many_tiles_of(p, params, max_rows) : (struct rows_tile){ 0 };
-    char name[48];
+    static const struct {
+        u32 rows, groups;
+        const char *kernel;
+    } kernels[] = { { 8, 2, "gemm_tma_8" },          { 16, 2, "gemm_tma_16" },      { 32, 2, "gemm_tma_32" },
+                    { 64, 2, "gemm_tma_64" },        { 64, 1, "gemm_tma_64_half" }, { 128, 2, "gemm_tma_128" },
+                    { 128, 3, "gemm_tma_128_wide" }, { 256, 2, "gemm_tma_256" } };
 
-    if (tile.weights == 0)
-        return false;
-    snprintf(name, sizeof name, "gemm_cluster_%s%s%u", params->mode == EPILOGUE_GATED ? "gated_" : "",
-             rows_waves(p, params, max_rows, tile) > 1 ? "waves_" : "", tile.weights);
-    launch_rows(p, params, tile, p->device.n_sms / ROWS_CLUSTER, name);
-    return true;
-}
-
-static bool launch_rows_tiles(struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
-{
-    return fits_rows(p, params, max_rows) && (launch_few_tiles(p, params, max_rows) || launch_many_tiles(p, params, max_rows));
+    for (u32 i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (kernels[i].rows == tile.rows && kernels[i].groups == tile.groups)
+            return kernels[i].kernel;
+    CHECK(!"tile_of gives a size of the table");
+    return NULL;
 }
 
 void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct part part)
 {
     struct tiles_params tiles = { .pairs = *params };
+    struct rows_tile rows = cluster_tile_of(p, params, part.max_rows);
     struct hopper_tile tile = tile_of(p, params, part.max_rows);
-    char name[32];
 
-    if (launch_rows_tiles(p, params, part.max_rows))
+    tiles.pairs.packed_out = gemm_packed_out(p);
+    if (rows.weights > 0) {
+        launch_cluster(p, &tiles, rows);
         return;
+    }
     plan_views(p, params, groups_of_eight, &tiles);
-    snprintf(name, sizeof name, "gemm_tma_%u%s", tile.rows, tile.groups == 3 ? "_wide" : tile.groups == 1 ? "_half" : "");
     take_partial(p, &tiles.pairs, tile);
-    hand_over_gated(p, &tiles.pairs);
-    cuda_launch_add(p, name, hopper_shape(p, tile), &tiles, sizeof tiles);
+    cuda_launch_add(p, tma_kernel(tile), hopper_shape(p, tile), &tiles, sizeof tiles);
 }

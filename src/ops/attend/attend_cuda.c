@@ -58,11 +58,28 @@ static void launch_mixed(struct cuda_plan *p, struct attend_params *params)
 {
     bool same_format = params->args.pages.k_format == params->args.pages.v_format;
 
-    params->packed_out = gemm_hand_over(p, params->out, KNOWS_TILES);
     params->n_decode = same_format && p->tape.max_outputs > 1 ? p->tape.max_outputs : 0;
     launch_many(p, params);
     if (params->n_decode > 0)
         launch_few(p, params, params->n_decode);
+}
+
+enum family { ATTEND_PLAIN, ATTEND_FEW, ATTEND_MIXED };
+
+static enum family family_of(const struct cuda_plan *p)
+{
+    const struct page_shape *s = &((const struct attend_args *)p->command->args)->pages;
+    bool tiles = s->k_format != KV_F32 && s->v_format != KV_F32 && (s->head_dim == 64 || s->head_dim == 128),
+         few = (p->tape.max_rows <= FEW_ROWS || p->tape.invariant) && s->k_format == s->v_format;
+
+    return !tiles ? ATTEND_PLAIN : few ? ATTEND_FEW : ATTEND_MIXED;
+}
+
+bool attend_packs(const struct cuda_plan *p, const struct tape_packing *packing)
+{
+    enum family family = family_of(p);
+
+    return family == ATTEND_FEW || (family == ATTEND_MIXED && packing == &gemm_packing_bf16);
 }
 
 void cuda_plan_attend(struct cuda_plan *p)
@@ -72,18 +89,19 @@ void cuda_plan_attend(struct cuda_plan *p)
                                     .v_pages = cuda_at(p, ATTEND_V_PAGES),
                                     .table = cuda_at(p, ATTEND_TABLE),
                                     .out = cuda_at(p, ATTEND_OUT),
+                                    .packed_out = gemm_packed_out(p),
                                     .args = *(const struct attend_args *)p->command->args };
-    const struct page_shape *s = &params.args.pages;
     u32 rows = p->tape.max_rows, n_heads = params.args.n_heads;
-    bool tiles = s->k_format != KV_F32 && s->v_format != KV_F32 && (s->head_dim == 64 || s->head_dim == 128);
 
-    if (tiles && (rows <= FEW_ROWS || p->tape.invariant) && s->k_format == s->v_format) {
-        params.packed_out = gemm_hand_over(p, params.out, KNOWS_RING | KNOWS_TILES);
+    switch (family_of(p)) {
+    case ATTEND_FEW:
         launch_few(p, &params, rows);
-    } else if (tiles) {
+        break;
+    case ATTEND_MIXED:
         launch_mixed(p, &params);
-    } else {
-        cuda_launch_add(p, "attend_plain", (struct cuda_shape){ { n_heads, rows, 1 }, 128, s->head_dim * 4 * 2 }, &params,
-                        sizeof params);
+        break;
+    default:
+        cuda_launch_add(p, "attend_plain", (struct cuda_shape){ { n_heads, rows, 1 }, 128, params.args.pages.head_dim * 4 * 2 },
+                        &params, sizeof params);
     }
 }

@@ -20,7 +20,6 @@ struct gemm_plan gate_up_gemm(const struct cuda_plan *p)
         .work = cuda_at(p, GATE_UP_WORK),
         .work_bytes = p->command->operands[GATE_UP_WORK].bytes,
         .exact = args->exact,
-        .final = true,
     };
 }
 
@@ -35,9 +34,7 @@ void cuda_plan_gate_up(struct cuda_plan *p)
     }
     product.params.w[0] = up;
     product.params.mode = EPILOGUE_LINEAR;
-    product.final = false;
     gemm_launch(p, &product);
-    product.final = true;
     product.params.w[0] = gate;
     product.params.mode = EPILOGUE_GATE_OVER;
     gemm_launch(p, &product);

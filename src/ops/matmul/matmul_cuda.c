@@ -19,7 +19,6 @@ struct gemm_plan matmul_gemm(const struct cuda_plan *p)
         .work = cuda_at(p, MATMUL_WORK),
         .work_bytes = p->command->operands[MATMUL_WORK].bytes,
         .exact = args->exact,
-        .final = true,
     };
 }
 

@@ -45,7 +45,6 @@ struct gemm_plan qkv_gemm(const struct cuda_plan *p)
         .work = work + taken,
         .work_bytes = p->command->operands[QKV_WORK].bytes - taken,
         .exact = args->exact,
-        .final = true,
     };
 }
 

@@ -1,0 +1,280 @@
+// test_fuse.c - packed rows that one command hands to the next: the plain definition of the packings, what tape_seal decides, what --trace
+// prints, and that tape_diff judges what a device has packed. The last test asks CUDA's table, with a fake driver: no GPU is needed.
+#include "device/cuda/cuda_internal.h"
+#include "device/fuse.h"
+#include "ops/activate/activate.h"
+#include "ops/cuda_table.h"
+#include "ops/gate_up/gate_up.h"
+#include "ops/op_harness.h"
+#include "ops/matmul/matmul.h"
+#include "ops/ops.h"
+
+enum { ROWS = 5, COLUMNS = 128 };
+
+static double round_trip(const struct tape_packing *packing, float *rows, const float *norm)
+{
+    float expected[ROWS * COLUMNS], back[ROWS * COLUMNS];
+    struct packed_rows from = { rows, norm, ROWS, COLUMNS }, to = { back, norm, ROWS, COLUMNS };
+    void *packed = mem_alloc(packing->bytes(ROWS, COLUMNS, norm != NULL));
+
+    packing->pack(&from, packed);
+    packing->unpack(packed, &to);
+    mem_free(packed);
+    for (uint32_t r = 0; r < ROWS; r++) {
+        float squares = 0, *row = rows + r * COLUMNS;
+        for (uint32_t i = 0; i < COLUMNS; i++)
+            squares += row[i] * row[i];
+        for (uint32_t i = 0; i < COLUMNS; i++)
+            expected[r * COLUMNS + i] = norm ? row[i] * norm[i] / sqrtf(squares / COLUMNS) : row[i];
+    }
+    return bench_error(expected, back, ROWS * COLUMNS);
+}
+
+static void packings_keep_the_numbers(void **state)
+{
+    float rows[ROWS * COLUMNS], norm[COLUMNS];
+
+    (void)state;
+    bench_seed(3);
+    for (uint32_t i = 0; i < ROWS * COLUMNS; i++)
+        rows[i] = bench_normal() * (float)(1 + i % 7);
+    for (uint32_t i = 0; i < COLUMNS; i++)
+        norm[i] = 1 + 0.1f * bench_normal();
+    assert_true(round_trip(&gemm_packing_bf16, rows, NULL) < 1e-5);
+    assert_true(round_trip(&gemm_packing_int8, rows, NULL) < 1e-4);
+    assert_true(round_trip(&gemm_packing_int8, rows, norm) < 1e-4);
+    memset(rows, 0, 32 * sizeof *rows); // a block of zeros
+    assert_true(round_trip(&gemm_packing_int8, rows, NULL) < 1e-4);
+    rows[40] = NAN; // marks its block of 32 and no other
+    float back[ROWS * COLUMNS];
+    unsigned char packed[8 * COLUMNS / 32 * 320];
+    gemm_packing_int8.pack(&(struct packed_rows){ rows, NULL, ROWS, COLUMNS }, packed);
+    gemm_packing_int8.unpack(packed, &(struct packed_rows){ back, NULL, ROWS, COLUMNS });
+    assert_true(isnan(back[33]) && !isnan(back[31]) && !isnan(back[64]));
+}
+
+// A CPU that claims to hand on what it activates as int8. It packs after the command, by the plain definition, or forgets to.
+static const struct tape_packing *always_int8(struct device *d, const struct tape_limits *limits, const struct command *from,
+                                              const struct command *to)
+{
+    (void)d, (void)limits, (void)from, (void)to;
+    return &gemm_packing_int8;
+}
+static const struct tape_fusion rules[] = { { OP_activate, 2, OP_matmul, MATMUL_IN, 0, always_int8 }, { 0 } };
+static const struct device_ops *cpu_ops;
+static bool forgets;
+
+static bool play_and_pack(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last,
+                          struct err *err)
+{
+    if (!cpu_ops->play(d, t, step, first, last, err))
+        return false;
+    for (uint32_t i = first; i < last && !forgets; i++) {
+        const struct command *c = &t->commands[i];
+        const struct operand *packed = fuse_packed(c, true), *rows = packed ? &c->operands[packed->rows] : NULL;
+        if (packed)
+            packed->packing->pack(&(struct packed_rows){ (float *)((unsigned char *)rows->buffer->host + rows->offset), NULL,
+                                                         t->limits.max_rows, COLUMNS },
+                                  (unsigned char *)packed->buffer->host + packed->offset);
+    }
+    return true;
+}
+
+static bool note_difference(void *arg, const struct tape_difference *d)
+{
+    double *errors = arg;
+    errors[d->command] = d->error;
+    return true;
+}
+
+static void record_two(struct bench *b)
+{
+    bench_seed(11);
+    struct value gate = bench_value(b, COLUMNS, ROWS_STEP, NULL), up = bench_value(b, COLUMNS, ROWS_STEP, NULL);
+    struct value x = tape_value(b->tape, COLUMNS, ROWS_STEP), y = bench_value(b, 8, ROWS_STEP, NULL);
+    const struct weight *w = bench_weight(b, QUANT_F32, 8, COLUMNS);
+
+    op_activate(b->tape, (struct activate){ .out = x, .gate = gate, .up = up, .activation = ACTIVATION_SILU });
+    op_matmul(b->tape, (struct matmul){ .in = x, .out = y, .w = w });
+    bench_seal(b);
+    bench_step(b)->n_rows = 3;
+}
+
+static void diff(struct bench *a, struct bench *b, double *errors)
+{
+    const struct buffer *steps[2] = { &a->step, &b->step };
+    struct err err = { 0 };
+
+    assert_ok(tape_diff(a->tape, b->tape, steps, note_difference, errors, &err), &err);
+}
+
+static void seal_decides_trace_prints_and_diff_judges(void **state)
+{
+    const struct cpu_options plain = { .plain = true };
+    const struct tape_limits limits = { .max_rows = 4, .max_outputs = 1 };
+    struct bench a, b;
+    double errors[2] = { -1, -1 };
+    char *text = NULL;
+    size_t n_text = 0;
+
+    (void)state;
+    bench_open(&a, &plain, limits);
+    bench_open(&b, &plain, limits);
+    struct device_ops ops = *(cpu_ops = b.device->ops);
+    ops.play = play_and_pack;
+    b.device->ops = &ops;
+    b.device->fusions = rules;
+    record_two(&a);
+    record_two(&b);
+    const struct operand *out = fuse_packed(&b.tape->commands[0], true), *in = fuse_packed(&b.tape->commands[1], false);
+    assert_non_null(out);
+    assert_non_null(in);
+    assert_true(out->offset == in->offset && out->bytes == in->bytes && out->rows == 2 && in->rows == MATMUL_IN);
+    assert_null(fuse_packed(&a.tape->commands[0], true));
+    FILE *to = open_memstream(&text, &n_text);
+    tape_print(b.tape, to);
+    fclose(to);
+    assert_non_null(strstr(text, "writes packed int8\n"));
+    assert_non_null(strstr(text, "reads packed int8\n"));
+    free(text);
+    diff(&a, &b, errors);
+    assert_true(errors[0] >= 0 && errors[0] < 1e-10);
+    assert_true(errors[1] >= 0 && errors[1] < 1e-10);
+    forgets = true;
+    memset((unsigned char *)out->buffer->host + out->offset, 0, out->bytes);
+    diff(&a, &b, errors);
+    assert_true(errors[0] > 0.5); // nothing was packed
+    bench_close(&a);
+    bench_close(&b);
+}
+
+static cu_result fake_alloc(cu_address *at, size_t bytes)
+{
+    *at = (cu_address)(uintptr_t)calloc(1, bytes);
+    return *at ? 0 : CU_OUT_OF_MEMORY;
+}
+static cu_result fake_free(cu_address at)
+{
+    free((void *)(uintptr_t)at);
+    return 0;
+}
+static cu_result fake_context(cu_context context)
+{
+    (void)context;
+    return 0;
+}
+static cu_result fake_function(cu_function *function, cu_module module, const char *name)
+{
+    (void)module;
+    *function = (void *)(uintptr_t)name;
+    return 0;
+}
+static cu_result fake_set(cu_function function, int attribute, int value)
+{
+    (void)function, (void)attribute, (void)value;
+    return 0;
+}
+static bool take_memory(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
+{
+    cu_address at;
+
+    (void)err;
+    if (fake_alloc(&at, bytes) != 0)
+        return false;
+    *b = (struct buffer){ .device = d, .bytes = bytes, .native = (void *)(uintptr_t)at };
+    return true;
+}
+static void give_memory(struct device *d, struct buffer *b)
+{
+    (void)d;
+    fake_free((cu_address)(uintptr_t)b->native);
+}
+static bool supports_all(struct device *d, uint32_t op)
+{
+    (void)d, (void)op;
+    return true;
+}
+
+// gate_up, and the product of its result: which launches, and what is packed. Kernels are known by name.
+static struct tape *plan_two(struct cuda *cuda, uint32_t rows, enum quant q, struct weight *weights)
+{
+    struct tape *t = tape_create(&cuda->device, (struct tape_limits){ .max_rows = rows, .max_outputs = 1 });
+    const struct quant_info *info = quant_info(q);
+    uint32_t shapes[][2] = { { 1, 4096 }, { 2048, 4096 }, { 2048, 4096 }, { 4096, 2048 } };
+    struct err err = { 0 };
+
+    for (int i = 0; i < 4; i++) {
+        uint32_t n = shapes[i][0], k = shapes[i][1];
+        uint64_t bytes = i ? (uint64_t)n * k / info->block_elements * info->block_bytes : k * 4;
+        weights[i] = (struct weight){ .bytes = bytes, .n_rows = n, .n_cols = k, .format = i ? q : QUANT_F32, .name = "w" };
+        assert_true(take_memory(&cuda->device, 64, &weights[i].buffer, &err));
+    }
+    static struct buffer input = { .bytes = 1 << 30 };
+    struct value in = tape_value_bound(t, 4096, ROWS_STEP, &input), ffn = tape_value(t, 2048, ROWS_STEP);
+    struct value x = tape_value(t, 4096, ROWS_STEP);
+    op_gate_up(
+        t, (struct gate_up){ .out = ffn, .in = in, .norm = &weights[0], .gate = &weights[1], .up = &weights[2], .eps = 1e-5f });
+    op_matmul(t, (struct matmul){ .out = x, .in = ffn, .w = &weights[3] });
+    op_gate_up(
+        t, (struct gate_up){ .out = ffn, .in = x, .norm = &weights[0], .gate = &weights[1], .up = &weights[2], .eps = 1e-5f });
+    assert_ok(tape_seal(t, &err), &err);
+    return t;
+}
+
+static const char *first_kernel(const struct tape *t, uint32_t command)
+{
+    const struct cuda_tape *n = t->native;
+    return (const char *)n->plan.launches[n->first_launch[command]].function;
+}
+
+static void cuda_hands_on_what_the_next_kernel_reads(void **state)
+{
+    static const struct driver driver = { .alloc = fake_alloc,
+                                          .give_back = fake_free,
+                                          .context_set = fake_context,
+                                          .stream_wait = fake_context,
+                                          .module_function = fake_function,
+                                          .function_set = fake_set };
+    static const struct device_ops ops = {
+        .alloc = take_memory, .release = give_memory, .supports = supports_all, .seal = cuda_tape_seal, .drop = cuda_tape_drop
+    };
+    struct cuda cuda = { .device = { .ops = &ops, .name = "cuda:0", .fusions = cuda_fusions },
+                         .cu = &driver,
+                         .table = &cuda_table,
+                         .n_modules = 1,
+                         .limits = { 132, 230400, 90, 50 << 20 } };
+    static const struct {
+        uint32_t rows;
+        const char *gate_up, *down, *next; // the first kernel of each command
+        const struct tape_packing *handed; // from down to the next
+    } cases[] = { { 1, "gemv_pipeline_alone_q4_0", "gemv_pipeline_alone_q4_0", "gemv_pipeline_alone_q4_0", NULL },
+                  { 4, "pack_int8_split", "pack_int8_split", "gemm_int8_gated_q4_0", &gemm_packing_int8 },
+                  { 16, "pack_int8", "pack_int8", "pack_int8", NULL },
+                  { 256, "pack_mma", "pack_mma", "pack_mma", NULL } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weight weights[4];
+        struct tape *t = plan_two(&cuda, cases[i].rows, QUANT_Q4_0, weights);
+        assert_string_equal(first_kernel(t, 0), cases[i].gate_up);
+        assert_string_equal(first_kernel(t, 1), cases[i].down);
+        assert_string_equal(first_kernel(t, 2), cases[i].next);
+        const struct operand *handed = fuse_packed(&t->commands[1], true);
+        assert_true((handed ? handed->packing : NULL) == cases[i].handed);
+        assert_true(!handed || handed->norm == &weights[0]);
+        assert_true(!!handed == !!fuse_packed(&t->commands[2], false));
+        tape_destroy(t);
+        for (int w = 0; w < 4; w++)
+            give_memory(&cuda.device, &weights[w].buffer);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packings_keep_the_numbers),
+        cmocka_unit_test(seal_decides_trace_prints_and_diff_judges),
+        cmocka_unit_test(cuda_hands_on_what_the_next_kernel_reads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
