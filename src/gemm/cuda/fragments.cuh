@@ -55,7 +55,7 @@ template <u32 F> static __device__ __forceinline__ void strip_load(struct strip<
     }
 }
 
-// A strip made ready: integers as unsigned bytes, constants for its two halves.
+// A dequantised strip: integers as unsigned bytes, constants for its two halves.
 template <u32 F> struct prepared {
     int q[8];
     u32 scale[2], offset[2];

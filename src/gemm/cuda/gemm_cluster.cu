@@ -1,13 +1,25 @@
-// gemm_cluster.cu - products of many rows of activations and bf16 weights for Hopper, in tiles that make whole turns of the multiprocessors.
+// gemm_cluster.cu - GEMM for Hopper with bf16 weights, activations on the M side of wgmma: tile shapes such
+// that the grid fills whole waves.
 //
-// A block's tile is 128 or 64 rows of activations, the M side of the instruction, by 64 to 192 weight rows; plan_wgmma.c takes what makes
-// whole turns. The two blocks of a cluster have the same weights, which each copies in part for both, and neighbouring rows. Where there
-// are few tiles they split one's columns instead: they hand each other sums, and each ends half of the weight rows.
-// One thread of a block keeps a belt of stages of 64 columns full. Where a block has one tile, a warpgroup takes 64 rows; where it has
-// several, two take whole tiles in turn, so that one's results leave while the other multiplies.
-// In 8 columns of its sums the instruction leaves a thread two weight rows: weights travel in fours of pairs, first rows and then second
-// ones, and after an exchange with the thread after the next one a thread has both rows of two neighbouring pairs.
-// A kernel ends one operation alone and is short: what a launch runs through once comes from memory, a microsecond for some KB.
+// Computes   out[row][n] = sum over k of x[row][k] * w[n][k], with the linear or the gated epilogue alone: a
+// short kernel starts faster.
+//
+//   cluster of 2 blocks              64 to 192 weight rows (N side)       or, where there are few tiles, split-K:
+//                                 +----------------------------------+
+//   block 0: 64 or 128 rows (M)   |  warpgroup 0, 1: 64 rows each    |      block 0: columns [0, k/2)   of one tile
+//                                 +----------------------------------+      block 1: columns [k/2, k)
+//   block 1: the next rows        |  the same weights (multicast)    |      each adds half of the other's sums (DSMEM)
+//                                 +----------------------------------+
+//
+// Pipeline: one elected producer thread a block fills stages of 64 columns; each block of a cluster copies a
+// part of the weights and multicasts it to both. With one tile a block, two warpgroups take 64 rows each;
+// with several waves they take whole tiles in turn (the ping-pong schedule of CUTLASS), so that one's
+// epilogue runs while the other multiplies. Split-K sums are exchanged through distributed shared memory.
+// plan_wgmma.c chooses the shape.
+//
+// Epilogue: wgmma leaves a thread two weight rows of 8 columns. Weights travel in fours of pairs, first rows
+// and then second ones; after an exchange with the thread after the next a thread has both rows of two
+// neighbouring pairs, and stores four outputs at a time.
 #include "gemm/cuda/activation.cuh"
 #include "gemm/cuda/gemm_params.h"
 #include "gemm/cuda/epilogue_pack.cuh"
@@ -17,9 +29,8 @@
 
 enum { STAGE_COLUMNS = 64, CHUNK_BYTES = PACKED_TILE_ROWS * STAGE_COLUMNS * 2, GROUP_BYTES = CHUNK_BYTES / 2, EARLY = 2, BOTH_THREADS = 256 };
 
-// The other block of a cluster that splits a tile's columns: each ends half of the sums, of which the other hands it its part. Through
-// memory, as stream_k.cuh does it for any number of blocks, 64 rows of 4,096 x 4,096 take 12.5 us, and so 11.2. FOURS: of a thread's
-// sums, that a block ends.
+// Split-K over the two blocks of a cluster: each ends half of the sums and gets the other's part of them through distributed shared
+// memory, which is faster than through memory as in stream_k.cuh. FOURS: of a thread's sums, that a block ends.
 template <u32 FOURS, u32 THREADS> struct neighbour {
     static constexpr u32 sums_bytes = FOURS * THREADS * 16;
     u32 sums, there; // in shared memory: the other's sums, and their barrier, which expects sums_bytes
@@ -57,7 +68,7 @@ template <u32 WEIGHTS, u32 MODE, bool TURNS, u32 N_ROWS = PACKED_TILE_ROWS, bool
     static constexpr bool waves = TURNS;
     static constexpr u32 couple = SPLIT ? 1 : ROWS_CLUSTER, parts = ROWS_CLUSTER / couple;
     static constexpr u32 halves = waves ? rows / 64 : 1, consumers = rows * 2 / halves; // threads of a tile,
-    static constexpr u32 threads = waves ? (u32)BOTH_THREADS : consumers;               // and of those who multiply
+    static constexpr u32 threads = waves ? (u32)BOTH_THREADS : consumers;               // and of the consumers
     static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2;               // of pairs, that a block ends
     static constexpr u32 batch = N * halves > 352 ? 2 : 4; // eights that end at a time: of most sums registers are short
     static constexpr bool GATED = MODE == EPILOGUE_GATED, moves_registers = rows == PACKED_TILE_ROWS;
@@ -126,8 +137,8 @@ template <class K> struct source {
         if (tile < w.n_tiles)
             begin(p, w);
     }
-    // alone: for this block. Else for the couple, which takes the boxes in turns. Who else wants weights reads them at the same time:
-    // that they leave the L2 cache first makes 128 rows of 6,144 x 4,096 16.4 us, of 18.1, and 512 of 11,008 x 4,096 70.2, of 71.7.
+    // alone: for this block. Else for both blocks, which copy TMA tiles in turn. Evict first: all readers of a weight read it at the
+    // same time.
     __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full, bool alone) const
     {
         u64 policy = cache_policy(true);
@@ -358,7 +369,7 @@ template <class K> struct products { // of a warpgroup
         if (multiplied)
             leave(before);
     }
-    // The second half's sums, by way of the belt, which nobody fills any more.
+    // The second half's sums, by way of the stages, which are idle by then.
     __device__ __forceinline__ void hand_over(const struct pipe<K> &pipe) const
     {
         const f32(&s)[K::N / 8][4] = d[K::halves - 1];
@@ -409,7 +420,7 @@ static __device__ __forceinline__ void consume_together(const struct tiles_param
     cluster_meet(); // no block ends while its neighbour may still write there
 }
 
-// One tile at most, of which this block multiplies a part of the columns. The other's sums come to where its belt was.
+// One tile at most, of which this block multiplies a part of the columns. The other's sums come to where its stages were.
 template <class K>
 static __device__ __forceinline__ void consume_split(const struct tiles_params &t, const struct tile_scheduler &w, struct pipe<K> pipe,
                                                      const typename K::neighbour &other)
@@ -431,8 +442,8 @@ static __device__ __forceinline__ void consume_split(const struct tiles_params &
     end_sums<K>(t, own, at);
 }
 
-// Who multiplies, where warpgroups take turns: the other must not even wait for its first stage before, since a stage's barrier tells only
-// odd rounds of the belt from even ones.
+// Consumer, where warpgroups take tiles in turn: the other must not even wait for its first stage before, since a stage's barrier tells only
+// odd rounds of the pipeline from even ones.
 static __device__ __forceinline__ void wait_for_order(u32 warpgroup)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "r"((u32)BOTH_THREADS) : "memory");
@@ -543,7 +554,7 @@ EACH(168)
 EACH(176)
 EACH(192)
 
-// For few tiles: of so many rows and weight rows.
+// For few tiles: rows and weight rows of a tile.
 #define SPLIT(ROWS, N) GEMM_ROWS(split_##ROWS##x##N, ROWS, N, EPILOGUE_LINEAR, false, true)
 SPLIT(64, 64)
 SPLIT(64, 96)

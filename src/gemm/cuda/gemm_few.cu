@@ -1,8 +1,23 @@
-// gemm_few.cu - products with 2 to 16 rows of activations, and tiles of 16 where any number must give the same bits: mma.sync on dequantised fragments, bound by the reading of weights.
+// gemm_few.cu - GEMM for 2 to 16 rows of activations, and for any number where a row must get the same bits
+// whatever shares its step.
 //
-// A block of eight warps owns 8 or 16 or 32 pairs of weight rows; the warps take 128 columns in turn and their sums meet in shared
-// memory in the order of the warps. So the order of a sum depends on n_cols alone. The next weights are always on their way, the
-// first before the inputs are there. Blocks that share weights are neighbours; those of rows beyond the step's end at once.
+// Computes   out[row][n] = sum over k of x[row][k] * w[n][k], then the epilogue (epilogue.cuh). Bound by
+// reading the weights.
+//
+//              k: steps of 128 columns, dealt to the 8 warps in turn
+//            +------+------+------+------+--
+//   16 pairs | warp | warp | warp | warp | ...   x  16 rows of activations (two tiles of 8, the N side of mma.m16n8k16)
+//   of weight|  0   |  1   |  2   |  3   |
+//   rows     +------+------+------+------+--     grid: (row tiles of 16, tiles of 16 pairs); row tiles of one weight tile are neighbours
+//
+// Pipeline: each warp keeps its next weights in registers, the first before the inputs are there
+// (programmatic dependent launch).
+//
+// Operands: weights are dequantised to bf16 fragments in registers (fragments.cuh); activations come from the
+// L2 cache in fragment order (PACKING_MMA).
+// Reduction: intra-block split-K; the warps' sums meet in shared memory and are added in the order of the
+// warps, so the order of a sum depends on n_cols alone.
+// Epilogue: any.
 #include "gemm/cuda/fragments.cuh"
 #include "gemm/cuda/epilogue.cuh"
 

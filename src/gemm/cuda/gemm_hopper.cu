@@ -1,13 +1,25 @@
-// gemm_hopper.cu - products for Hopper: wgmma on weights that are copied into shared memory or dequantised into registers.
+// gemm_hopper.cu - GEMM for Hopper by wgmma: gemm_tma with bf16 weights from shared memory, gemm_hopper with
+// weights of any format dequantised into registers.
 //
-// A tile is 32, 64 or 96 pairs of weight rows, the M side of the instruction, by 8 to 256 rows of activations. One thread keeps a belt
-// of stages full: 64 columns of activations, stored by pack_rows.cu exactly as shared memory wants them, and of bf16 weights, in boxes by the
-// copy engine; the first weights are on their way before the activations are ready. It has some 500 cycles for a stage. One to three
-// warpgroups take 32 pairs each. Other weights they read straight from memory some steps of 128 columns ahead, and dequantise four
-// fragments while four products run.
-// They meet only through the belt, so that one's results are stored while the other still multiplies.
-// One block an SM walks over the tiles; those of an uneven last turn are shared (stream_k.cuh).
-// The image of another architecture holds no such kernel; gemm_plan.c then takes gemm_many.
+// Computes   out[row][n] = sum over k of x[row][k] * w[n][k], then the epilogue (epilogue.cuh).
+//
+//                          8 to 256 rows of activations (N side)
+//                       +----------------------------------------+
+//   1 to 3 groups   32  | warpgroup 0: 64 weight rows (M side)   |     stage: 64 columns of activations,
+//   of 32 pairs     32  | warpgroup 1                            |            for gemm_tma of the weights too
+//                   32  | warpgroup 2                            |     persistent: one block an SM
+//                       +----------------------------------------+
+//
+// Pipeline: warp specialisation. One elected producer thread keeps 2 to 13 stages of shared memory full,
+// activations by bulk copies as they lie packed, bf16 weights by TMA tiles; the first weights are on their
+// way before the activations are ready. Consumer warpgroups meet the producer and each other only at the
+// stages' full and empty barriers, so that one stores its results while another multiplies. Weights of other
+// formats are loaded straight into registers some steps of 128 columns ahead; four fragments are dequantised
+// while four products run.
+// Tile scheduler: stream-K (Osama et al., 2023; stream_k.cuh): whole tiles in waves over the SMs, the tiles
+// of the last, partial wave split along k.
+// Epilogue: any; gate and up can be written packed for the next product as well (epilogue_pack.cuh).
+// Other architectures' images hold no such kernel; gemm_plan.c then takes gemm_many.
 #include "gemm/cuda/fragments.cuh"
 #include "gemm/cuda/epilogue.cuh"
 #include "gemm/cuda/epilogue_pack.cuh"
@@ -18,7 +30,7 @@
 
 enum { GROUP_PAIRS = 32, GROUP_WEIGHTS = 8192 };
 
-// A kernel: of so many warpgroups that multiply, each 32 pairs. TILES says that weights travel through shared memory. plan_wgmma.c counts
+// A kernel of N_GROUPS consumer warpgroups, 32 pairs each. TILES says that weights travel through shared memory. plan_wgmma.c counts
 // the stages as well.
 template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kernel {
     static constexpr u32 F = FORMAT, ROWS = N_ROWS, GROUPS = N_GROUPS;
@@ -30,13 +42,13 @@ template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kerne
                          most = TILES ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES, n_stages = fit < most ? fit : most;
     // Of weights, asked for before the rows: many rows would wait behind them.
     static constexpr u32 prefetched = FEW ? n_stages : 2;
-    // With so many blocks at work, in per cent, the others may be idle: sharing tiles takes time too.
+    // From this share of busy blocks on, in per cent, the others may idle: splitting tiles takes time too.
     static constexpr u32 full = !TILES ? 85 : GROUPS == 1 ? 70 : 78;
     static constexpr u32 depth = ROWS == 256 ? 1 : ROWS <= 64 ? 4 : 3; // steps of weights in registers on their way
 };
 
-// What a lane holds of its two rows of weights: 128 columns made ready, and the next ones as loaded. Plain numbers need no making
-// ready: each half of them is replaced as soon as it is used, which saves the registers of a second copy.
+// What a lane holds of its two rows of weights: 128 columns dequantised, and the next ones as loaded. Plain numbers need no
+// dequantising: each half of them is replaced as soon as it is used, which saves the registers of a second copy.
 template <class K> struct lane_weights {
     static constexpr u32 F = K::F;
     static constexpr bool plain = F == QUANT_BF16 || F == QUANT_F16;
@@ -102,7 +114,7 @@ template <class K> struct lane_weights {
         }
         advance(p, w);
     }
-    // After a share of so many steps, so that the next one begins with slot 0.
+    // After a range of n_steps, so that the next one begins with slot 0.
     __device__ __forceinline__ void rotate(u32 n_steps)
     {
         for (u32 left = n_steps % K::depth; left > 0; left--) {
@@ -132,7 +144,7 @@ template <class K> struct lane_weights {
     }
 };
 
-// Where the next stage's copies come from. All divisions are made once for a share: the thread that fills the belt has no time for them.
+// Where the next stage's copies come from. All divisions are made once for a share: the producer has no time for them.
 template <class K> struct source {
     struct share share;
     const u8 *rows; // of this stage

@@ -1,17 +1,28 @@
-// gemm_int8.cu - products with 2 to 32 (or 64) rows of activations on Hopper and later: weights stream through a ring in shared memory, int8 mma.
+// gemm_int8.cu - GEMM for 2 to 16 rows of activations (to 64 where gemm_hopper is missing) and quantised
+// weights, by int8 mma. Hopper and later.
 //
-// A block of threads owns tiles of 8 pairs and a share of the columns. Each of sixteen warps has a run of the share's blocks of 32 columns
-// and keeps its part of the first eight rows (pack_rows.cu, int8 with a scale for each 32) in registers; a second eight lie in shared
-// memory. A pair's two weight rows are rows g and g + 8 of an mma of 16 x 8 x 32, whose exact integers are scaled and added up in fp32.
-// Minimums of blocks times the sums of activations are one product more, of 16 x 8 x 8, for all blocks of a warp.
-// Two warps fill the ring, one with first rows of pairs and one with second ones: a row's part of a plane is a copy of its own, so that
-// eight rows meet in no bank. Long parts are runs for the copy engine, by one lane, short ones are copied by all lanes.
-// Two more take the stages in turn, add the warps' sums and end the operation while the next stages are multiplied. The first stages
-// are asked for before the block's inputs are there; more than about 120 KB of them stand in the way of the rows. Where a row is long,
-// several blocks share its columns, and when all tiles are done the last block to arrive adds their sums in order.
-// The order of a sum depends on n_cols and the format alone: not on the rows that share a step. More rows take several passes. The norm's
-// factor multiplies the sums of up to eight rows, and is in the scales of more. Up to eight rows whose next product wants them are made
-// ready here; then tiles are dealt, and end, two by two, which are 32 columns of that product.
+// Computes   out[row][n] = sum over blocks of scale_w * scale_x * (int8 dot product), then the epilogue.
+//
+//                 k: a split of the columns, 16 or 8 warps share it
+//              +--------+--------+--------+--
+//   tile of 8  | warp 0 | warp 1 | warp 2 | ...   x  8 rows of activations, in registers; 8 more, in shared memory
+//   pairs      +--------+--------+--------+--        (mma.m16n8k32: weight rows g and g + 8 are one pair's)
+//
+//   block: 16 consumer warps | 2 producer warps | 2 epilogue warps       grid: (groups x splits of the columns, passes of 16 rows)
+//
+// Pipeline: warp specialisation over 2 to 8 stages of shared memory. One producer warp fills first rows of
+// pairs, the other second ones; each row's part of a plane is a copy of its own, so that eight rows meet in
+// no bank. Long parts are bulk copies by an elected lane, short ones are copied by all lanes. The first
+// stages are asked for before the block's inputs are there (programmatic dependent launch).
+// Arithmetic: integers are exact in a block of 32; blocks are scaled and added in fp32. Minimums of blocks
+// times the sums of activations are one product more, of m16n8k8.
+// Reduction: epilogue warps add the consumers' sums in order while the next stages are multiplied; where rows
+// are long several blocks split the columns (split-K), and the last to arrive adds the partial sums in order.
+// The order of a sum depends on n_cols and the format alone, never on the rows of the step.
+//
+// Epilogue: any, or one of three fixed ones for up to eight rows. The norm's factor multiplies the sums of up
+// to eight rows, and is in the scales of more. ENDS_PACKED writes the next product's packed rows as well:
+// tiles then end two by two, which are 32 columns of that product.
 #include "gemm/cuda/mma_int8.cuh"
 #include "gemm/cuda/epilogue_pack.cuh"
 #include "gemm/cuda/pipeline.cuh"
@@ -27,7 +38,7 @@ struct gemm_state { // barriers of a block; every lane arrives, at no cost: race
     u64 from[PRODUCER_WARPS][4][2 * INT8_TILE_PAIRS];
 };
 
-// What a kernel ends: anything, or of up to eight rows rows made ready for the next product, gate and up, or q, k and v.
+// What a kernel ends: anything, or of up to eight rows packed rows for the next product, gate and up, or q, k and v.
 enum int8_epilogue { ENDS_ANY, ENDS_PACKED, ENDS_GATED, ENDS_ROPE };
 template <enum int8_epilogue END> static __device__ __forceinline__ u32 mode_of(const struct gemm_params &p)
 {
@@ -44,8 +55,7 @@ struct work {
     u32 warp_blocks;                // that a warp multiplies, an even number
     u32 eights;                     // of rows that a pass may have
 
-    // Tile i of the group. All groups go through the matrix side by side: tokens/s of eight sequences of an 8B, with a run of tiles for each
-    // group and so: Q4_K 3,894 and 3,982, Q4_0 4,243 and 4,333.
+    // Tile i of the group. All groups go through the matrix side by side, which is faster than a run of tiles for each.
     __device__ __forceinline__ u32 tile(u32 i) const
     {
         return ((group + (i >> log2) * n_groups) << log2) + (i & ((1 << log2) - 1));
@@ -383,7 +393,7 @@ static __device__ __forceinline__ void add_minimums(const struct split &minimums
     mma_tf32(sums, minimums.high, x.high);
 }
 
-// Of so many blocks the products of their scales with minus_zero stay in registers. What is harder to unpack leaves none.
+// Blocks of which the products of their scales with minus_zero stay in registers. What is harder to unpack leaves none.
 static constexpr __device__ u32 kept_products(u32 format)
 {
     return format == QUANT_Q8_0 ? WARP_BLOCKS : format == QUANT_Q4_0 || format == QUANT_Q3_K ? WARP_BLOCKS / 2 : 0;

@@ -1,15 +1,26 @@
-// gemm_many.cu - products with many rows of activations: weights are dequantised into registers, the tensor cores do the rest.
+// gemm_many.cu - GEMM for many rows of activations on every architecture that lacks wgmma.
 //
-// A block owns 64 pairs of weight rows and 128 rows of activations; each of its eight warps takes 8 pairs, which are the M side of
-// mma.sync. Activations come to shared memory a few steps of 128 columns ahead (cp.async), as pack_rows.cu has laid them; the next step's
-// weights wait in registers. The sums go through shared memory once, so that each operation's end is written once and stores are
-// contiguous. This is the kernel of every architecture that has no better one (gemm_hopper.cu).
+// Computes   out[row][n] = sum over k of x[row][k] * w[n][k], then the epilogue (epilogue.cuh).
+//
+//                    128 rows of activations (N side of mma.m16n8k16)
+//                  +---------------------------+
+//   64 pairs    8  |  warp 0: 16 weight rows   |      k advances by 128 columns a step
+//   of weight   8  |  warp 1                   |      block: 8 warps, 256 threads
+//   rows        .. |  ...                      |      grid: (row tiles, weight tiles)
+//                  +---------------------------+
+//
+// Pipeline: five stages of 64 columns of activations in shared memory, filled by cp.async (multistage GEMM,
+// as CUTLASS has it for Ampere); the next step's weights wait in registers.
+// Operands: weights are dequantised to bf16 fragments in registers; activations are read by ldmatrix from
+// tiles that lie in memory as shared memory wants them (PACKING_MMA in tiles of 128 rows).
+// Epilogue: the sums pass through shared memory once, so that each epilogue is written once and stores are
+// contiguous.
 #include "gemm/cuda/fragments.cuh"
 #include "gemm/cuda/epilogue.cuh"
 
 enum { MANY_THREADS = 256, MANY_PAIRS = 64, MANY_ROWS = PACKED_TILE_ROWS, STAGES = 5, STAGE_BYTES = MANY_ROWS * 128 };
 
-// 64 columns of activations: one tile of the ready form.
+// 64 columns of activations: one tile of the packed form.
 static __device__ __forceinline__ void fetch(const struct gemm_params &p, u32 shared, u32 stage)
 {
     u32 n_stages = p.packed_cols / 64, to = shared + stage % STAGES * STAGE_BYTES + threadIdx.x * 16;

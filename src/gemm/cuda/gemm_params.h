@@ -12,7 +12,7 @@ struct gemm_pipeline { // of gemv_pipeline.cu and gemm_int8.cu, in shared memory
     u32 lanes_log2;    // gemv: of the lanes that share a pair; a stage holds rounds * CONSUMER_THREADS / lanes pairs
     u32 rounds;        // gemv: pairs that a warp multiplies at a time, 1 or 2
     u32 depth;         // stages
-    u32 prefetched;    // so many of them are asked for before the rows are there
+    u32 prefetched;    // stages asked for before the rows are there
     u32 stage_bytes;
     u32 most_pairs;  // gemv: of a block
     u32 block_pairs; // gemv: of a block; the first `more` blocks have one more
@@ -25,7 +25,7 @@ struct gemm_pipeline { // of gemv_pipeline.cu and gemm_int8.cu, in shared memory
 };
 enum { CONSUMER_THREADS = 512, PIPELINE_STAGES = 8 };
 
-// gemm_int8.cu: tiles of 8 pairs; 16 warps multiply, two fill the ring, two end the tiles. A pass takes 16 rows of activations.
+// gemm_int8.cu: tiles of 8 pairs; 16 warps multiply, two are producers, two run epilogues. A pass takes 16 rows of activations.
 enum {
     INT8_TILE_PAIRS = 8,
     INT8_TILE_ROWS = 16,
@@ -46,7 +46,7 @@ SHARED_INLINE u32 stage_pitch(u64 row, u64 share)
     u32 bytes = (u32)share + (row % 16 == 0 && share % 16 != 0 ? 12 : 0), words = (bytes + 15) / 16;
     return share ? (words | 1) * 16 : 0;
 }
-// Sums of stages on their way to those who end the tiles: [enders][16 warps][eights][32 lanes] of 16 bytes.
+// Sums of stages on their way to the epilogue warps: [epilogue warps][16 warps][eights][32 lanes] of 16 bytes.
 SHARED_INLINE u32 int8_sums_bytes(u32 eights)
 {
     return EPILOGUE_WARPS * 16 * eights * 32 * 16;
@@ -88,16 +88,16 @@ struct gemm_params {
 };
 
 // gemm_hopper.cu: as many stages as fit the room, beside the cache through which other weights come or some small kernel's memory.
-// sharers: of a tile. Threads: of so many warpgroups that multiply, and those who fill.
+// HOPPER_MOST_SHARERS: blocks that split a tile. Threads: of the consumer warpgroups and the producer.
 #define HOPPER_THREADS(groups)     ((groups)*128 + 128)
 #define HOPPER_FEW_THREADS(groups) ((groups)*128 + 32)
 enum { HOPPER_ROOM = 196608, HOPPER_TILES_ROOM = 214016, HOPPER_MOST_SHARERS = 32 };
 enum { HOPPER_MOST_STAGES = 10, HOPPER_MOST_TILE_STAGES = 13 };
 enum { ROWS_CLUSTER = 2 };                                   // gemm_cluster.cu: blocks of a cluster,
-#define ROWS_BOXES(weights)       ((weights) == 168 ? 3 : 2) // boxes in which a tile's weights come, and threads
+#define ROWS_BOXES(weights)       ((weights) == 168 ? 3 : 2) // TMA tiles of a tile's weights, and threads
 #define ROWS_THREADS(rows, split) ((rows) > 64 ? HOPPER_THREADS(2) : HOPPER_FEW_THREADS((split) ? 1 : 2))
 
-// A matrix of plain numbers as copies see it: boxes of 64 columns, [eight or four][row of a pair][pair].
+// A matrix of plain numbers as TMA sees it: tiles of 64 columns, [eight or four][row of a pair][pair].
 struct tensor_view { // CUtensorMap
 #if defined(__CUDACC__)
     alignas(64)
@@ -113,7 +113,7 @@ struct tiles_params {
     u32 swapped;   // up lies below gate, so the view's pairs begin with up
 };
 
-// A plane's part of a stage with so many rows.
+// Bytes of a plane's part of a stage of n_rows.
 SHARED_INLINE u32 stage_part_bytes(u32 n_rows, u64 row_bytes)
 {
     return (n_rows * (u32)row_bytes + 15) / 16 * 16;

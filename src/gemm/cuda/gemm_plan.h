@@ -36,7 +36,7 @@ u32 gemm_n_matrices(const struct gemm_params *params);
 // plan_packing.c. Sets where the rows lie packed, and launches what packs them unless the command before has.
 void gemm_packing_launch(struct cuda_plan *p, const struct gemm_plan *product, struct gemm_params *params);
 
-// plan_pipeline.c. Can gemm_int8 take rows of so many columns? Can it write this product's result packed?
+// plan_pipeline.c. Can gemm_int8 take rows of n_cols? Can it write this product's result packed?
 bool gemm_int8_fits(const struct cuda_plan *p, u32 format, u32 max_rows, u32 n_cols);
 bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params);
 void gemv_launch(struct cuda_plan *p, struct gemm_params *params, struct part part);

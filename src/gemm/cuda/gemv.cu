@@ -1,10 +1,19 @@
-// gemv.cu - products with one row of activations: a warp, or a part of it, reads a pair of weight rows straight into registers.
+// gemv.cu - GEMV, one row of activations at a time: weights straight from memory into registers.
 //
-// Every block makes the whole row of activations ready itself: x * norm goes to shared memory, as int8 with a scale for each 32, or as
-// fp32 (exact, and plain numbers); the norm's factor multiplies the sums at the end, so one pass is enough. A lane takes blocks of 32
-// weights: 16 bytes at a time, 512 contiguous bytes a warp. The order of a sum depends on n_cols, the format and `lanes` alone.
-// Before it waits for its inputs a warp asks for its first weights to come into the L2 cache; asking for later ones is slower (the
-// 8B head: 215 us against 138), and so are fewer warps with more registers (172).
+// Computes   out[n] = sum over k of x[k] * w[n][k], then the epilogue (epilogue.cuh). Bound by reading the
+// weights.
+//
+//             k: blocks of 32 columns, one a lane in turn
+//           +----+----+----+-- --+----+
+//   pair 0  | l0 | l1 | l2 | ... | l31|     a warp, or 8 or 16 lanes of it, reads both rows of a pair: 512 contiguous bytes a load
+//   pair 1  +----+----+----+-- --+----+     persistent: one block an SM, 16 or 32 warps, pairs dealt to warps in turn
+//
+// Every block packs the whole row itself: x * norm in shared memory, as int8 with a scale for each 32
+// (gemv_int8), or as fp32 (gemv_plain for plain numbers, gemv_exact for decoded ones). The norm's factor
+// multiplies the sums, so one pass over x is enough. Before it waits for its inputs a warp prefetches its
+// first weights to the L2 cache; prefetching later ones, or fewer warps with more registers, is slower
+// (measured: bench/results/2026-11-22-h200-kernel-choices.md). The order of a sum depends on n_cols, the
+// format and `lanes` alone.
 #include "gemm/cuda/row_int8.cuh"
 
 enum { GEMV_MOST_THREADS = 1024 }; // 512 or 1024, by the number of pairs

@@ -1,12 +1,22 @@
-// gemv_pipeline.cu - products with one row of activations on Hopper and later: weights stream through a ring in shared memory.
+// gemv_pipeline.cu - GEMV on Hopper and later: one row of activations, weights through a pipeline of stages
+// in shared memory.
 //
-// A block owns a run of pairs of weight rows. A stage of the ring holds as many pairs as its 16 warps take at a time, each shared by `lanes`
-// lanes. One more warp fills the ring with bulk copies: a few stages before the block's inputs are there, so that memory works while the
-// operation before this one ends, and the others behind the row's loads. Sums meet in shared memory, and one thread ends each pair.
-// The order of a sum depends on n_cols, the format and `lanes` alone.
-// The row: x * norm as int8 with a scale for each 32, or as fp32 for 16-bit weights; the norm's factor multiplies the sums.
-// Kernels: two blocks share a multiprocessor (few columns); `alone`; `wide`, whose lanes have any number of blocks; and `long`, of 16-bit rows
-// that do not fit beside a stage.
+// Computes   out[n] = sum over k of x[k] * w[n][k], then the epilogue. Bound by reading the weights.
+//
+//   stage:  pairs of weight rows, plane by plane        block: 16 consumer warps | 1 producer warp
+//           +--------------------------------+          `lanes` lanes share a pair
+//           | quants | high | scales | deltas |         grid: one block an SM, each with a run of pairs
+//           +--------------------------------+
+//
+// Pipeline: the producer warp fills up to 8 stages by bulk copies, the first before the block's inputs are
+// there, so that memory works while the operation before this one ends; later ones queue behind the row's
+// loads. Consumers arrive at the stage's empty barrier.
+// The row: x * norm as int8 with a scale for each 32, or as fp32 for 16-bit weights; the norm's factor
+// multiplies the sums. Sums meet in shared memory, and one thread runs a pair's epilogue. The order of a sum
+// depends on n_cols, the format and `lanes` alone.
+// Kernels: gemv_pipeline (registers for two blocks an SM: the next launch fills its stages beside this one),
+// _alone (for one), _wide (lanes with any number of blocks), _long (16-bit rows that do not fit beside a
+// stage: a stage is a part of a pair, the row lies in registers).
 #include "gemm/cuda/gemv_pipeline.h"
 #include "gemm/cuda/pipeline.cuh"
 #include "gemm/cuda/row_int8.cuh"
@@ -117,7 +127,7 @@ static __device__ __forceinline__ void produce_gemv_stage(const struct gemm_para
         arrive_with_words(full);
 }
 
-// Of rows that are longer than a stage: part `at % LONG_PARTS` of both rows of pair at / LONG_PARTS.
+// Rows longer than a stage: part `at % LONG_PARTS` of both rows of pair at / LONG_PARTS.
 template <u32 F> static __device__ __forceinline__ void produce_part(const struct gemm_params &p, u32 at, u32 slot, u32 full)
 {
     struct pair r = pair_find(p, at / LONG_PARTS, p.mode);
@@ -327,7 +337,7 @@ struct pipeline_places { // in dynamic shared memory: the row, the sums [pair][r
     u32 stages;
 };
 
-// The warp that fills the ring. Stages before `early` are asked for before the block's inputs are there, the others behind the row's loads;
+// The producer warp. Stages before `prefetched` are asked for before the block's inputs are there, the others behind the row's loads;
 // of a small matrix even before the block's first barrier.
 template <u32 F, bool ALONE, u32 PARTS>
 static __device__ __forceinline__ void produce(const struct gemm_params &p, const struct pipeline_places &at, struct pipeline_state &state,
@@ -523,7 +533,7 @@ template <u32 F, bool ALONE, typename Form> static __device__ __forceinline__ vo
 
     at.stages = (row_bytes + (p.pipeline.most_pairs * 2 * 4 << p.pipeline.lanes_log2 >> 5) + 127) / 128 * 128;
     if (!ALONE)
-        let_next_begin(); // it fills its ring where there is room
+        let_next_begin(); // it fills its stages where there is room
     if (threadIdx.x / 32 == CONSUMER_WARPS)
         produce<F, ALONE, 1>(p, at, state, t);
     else
@@ -639,7 +649,7 @@ template <u32 F> static __device__ __forceinline__ void gemv_pipeline_long(const
     }
 QUANT_HALF_FORMATS(GEMV_PIPELINE_LONG, )
 
-// Two of them share a multiprocessor; `alone`, which does not, has registers for more of a row.
+// Two of them share an SM; `alone`, which does not, has registers for more of a row.
 #define GEMV_PIPELINE_ONE(name, F, FORM, ROW_BYTES, ALONE)                                                    \
     extern "C" __global__ void __launch_bounds__(GEMV_PIPELINE_THREADS, ALONE ? 1 : 2)                        \
         gemv_pipeline_##name(const __grid_constant__ struct gemm_params p)                                   \

@@ -2,7 +2,7 @@
 #pragma once
 #include "gemm/cuda/gemm_params.h"
 
-enum { GEMV_PIPELINE_THREADS = CONSUMER_THREADS + 32 }; // one warp fills the ring
+enum { GEMV_PIPELINE_THREADS = CONSUMER_THREADS + 32 }; // and the producer warp
 
 // Formats of which gemv_pipeline's warps may take two pairs at a time; for the others it has not enough registers.
 enum {

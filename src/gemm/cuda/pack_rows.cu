@@ -1,9 +1,17 @@
-// pack_rows.cu - makes rows of activations ready for the tensor cores: norm where asked for, bf16, in the order of fragments.cuh.
+// pack_rows.cu - packs rows of activations for a GEMM: RMSNorm where asked for, then the form that its kernel
+// reads (packing.h).
 //
-// For the kernels that pass them through shared memory: in tiles [128 rows][64 columns], 16-byte words swizzled within 8 rows, so that
-// a tile is copied as it lies. For the one that reads them from the L2 cache: in tiles of eight rows, one lane's words side by side.
-// Columns beyond the end, and rows of a tile of eight beyond the step's, are zero. For gemm_int8: as int8 with a scale for each 32; there,
-// rows beyond the step's hold anything.
+//   kernel           form                                              block
+//   pack_mma         bf16 fragments: tiles of 8 rows for gemm_few,      a row
+//                    [128 rows][64 columns] for gemm_many, gemm_hopper
+//   pack_int8        int8, a scale for each 32 columns                 a row, or a part of one without a norm
+//   pack_int8_split  the same for up to 8 rows, norm factor left out   128 threads, a part of a row
+//   pack_bf16        bf16 in the columns' own order, the same tiles    rows in turn, the next one's loads on their way
+//
+// 16-byte words of a 128-byte line are swizzled by the row, as wgmma and ldmatrix read them without bank
+// conflicts, so that a tile is copied as it lies. Columns beyond the end, and rows of a tile of eight beyond
+// the step's, are zero; for int8 such rows hold anything. The command before can write the same bits itself
+// (epilogue_pack.cuh); tape_seal decides that.
 #include "gemm/cuda/fragments.cuh"
 #include "gemm/cuda/gemm_params.h"
 #include "gemm/cuda/row_int8.cuh"
@@ -153,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(PACK_INT8_THREADS) pack_int8(const 
             squares += squares_of(load_eight(in, i, n));
         factor = norm_factor(block_sum(squares, room), p.n_cols, p.eps);
     }
-    for (u32 i = first; i < end; i += PACK_INT8_THREADS * gridDim.y) { // the same turns for a whole warp
+    for (u32 i = first; i < end; i += PACK_INT8_THREADS * gridDim.y) { // the same iterations for a whole warp
         if (i != first) {
             v = load_eight(in, i, n);
             norm = p.norm ? load_eight(p.norm, i, n) : norm;
@@ -165,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(PACK_INT8_THREADS) pack_int8(const 
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
 #define PACK_SPLIT_BLOCKS 16
 #else
-#define PACK_SPLIT_BLOCKS 12 // a multiprocessor holds fewer threads
+#define PACK_SPLIT_BLOCKS 12 // an SM holds fewer threads
 #endif
 // The same in small blocks with few registers, for up to eight rows. They have room beside a block of gemm_int8, so that they wait for their
 // inputs where they will run and keep none of the next product's blocks from its place. A row's blocks do not know the norm's factor: they

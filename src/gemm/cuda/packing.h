@@ -14,11 +14,11 @@ enum {
     PACK_SPLIT_COLUMNS = 8 * PACK_SPLIT_THREADS
 };
 
-// One row of activations made ready: normalised where asked for, bf16, in the order of the fragments.
+// One row as bf16, normalised where asked for, in the order of the fragments.
 enum {
     PACK_BF16_THREADS = 512,
     PACKED_TILE_ROWS = 128
-}; // rows of a tile of ready activations: [rows / 128][packed_cols / 64][128 rows][64 columns]
+}; // rows of a tile of packed activations: [rows / 128][packed_cols / 64][128 rows][64 columns]
 
 struct packing_params { // of pack_mma, packed_int8, pack_int8_split, packed_bf16
     DEVICE_AT(const struct step) step;

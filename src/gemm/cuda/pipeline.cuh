@@ -1,4 +1,4 @@
-// pipeline.cuh - barriers and copies into shared memory for kernels whose weights stream through a ring of stages there.
+// pipeline.cuh - barriers and copies into shared memory for kernels whose weights stream through a pipeline of stages there.
 //
 // A stage has two barriers: `full`, which its bytes complete, and `empty`, at which those arrive who have read it. Runs of whole 16-byte
 // words travel as bulk copies, others 16 or four bytes a lane; all complete the same barrier. Addresses are of shared memory.

@@ -1,4 +1,5 @@
-// plan_pipeline.c - launches of the kernels with rings of copied weights: gemv_pipeline (or gemv) for one row, gemm_int8 for some.
+// plan_pipeline.c - launches of the kernels whose weights pass through stages of shared memory: gemv_pipeline (or gemv) for one row, gemm_int8
+// for some. Measured: bench/results/2026-11-22-h200-kernel-choices.md.
 #include "gemm/cuda/gemv_pipeline.h"
 #include "gemm/cuda/gemm_plan.h"
 
@@ -36,15 +37,14 @@ static u32 stage_bytes(u32 format, u32 n_cols, u32 n_rows)
     return divide_up(bytes, 128) * 128;
 }
 
-// No two blocks of gemv_pipeline share a multiprocessor: there is no room, or rows are so long that registers are worth more than a launch that fills
-// its ring beside the one before. Shared and alone, tokens/s: TinyLlama 2,134 and 2,391, 8B Q4_0 668 and 694, Q4_K 629 and 661; SmolLM, of 576
-// columns, 2,731 and 2,528.
+// One block of gemv_pipeline an SM: there is no room for two, or rows are so long that registers are worth more than a launch that fills its
+// stages beside the one before.
 static bool runs_alone(const struct cuda_plan *p, u32 n_cols, u32 shared)
 {
     return n_cols >= LEAST_ALONE_COLS || 2 * (shared + GEMV_PIPELINE_STATIC) > p->device.shared_bytes;
 }
 
-// Stages for so many rounds: all of a block's, or what fits. Returns the bytes of shared memory; 0: fewer than two stages fit.
+// Stages for `rounds`: all of a block's, or what fits. Returns the bytes of shared memory; 0: fewer than two stages fit.
 static u32 plan_stages(const struct cuda_plan *p, struct gemm_params *params, u32 format, u32 rounds)
 {
     struct gemm_pipeline *pipeline = &params->pipeline;
@@ -62,8 +62,8 @@ static u32 plan_stages(const struct cuda_plan *p, struct gemm_params *params, u3
 }
 
 // Lanes that share a pair: as few as keep a stage within GEMV_STAGE and leave a lane at most two blocks. Where rows are so short that a stage has
-// room for them, and stages are many, a warp takes two pairs at a time, with more to do between two waits: Q2_K, 32,768 pairs of 5,120
-// columns, 44.0 us and 33.9. Returns the bytes of shared memory, or 0.
+// room for them, and stages are many, a warp takes two pairs at a time, with more to do between two waits. Returns the bytes of shared
+// memory, or 0.
 static u32 plan_blocks(const struct cuda_plan *p, struct gemm_params *params, u32 format)
 {
     struct gemm_pipeline *pipeline = &params->pipeline;
@@ -82,8 +82,7 @@ static u32 plan_blocks(const struct cuda_plan *p, struct gemm_params *params, u3
     return runs_alone(p, n_cols, shared) && shared > 0 ? shared : plan_stages(p, params, format, 1);
 }
 
-// Q2_K, where two blocks a lane would leave many lanes without: as few lanes as keep a stage within WIDE_STAGE. Streamed, 5,120 columns 3,455 GB/s
-// of the file's bytes and 4,331, 14,336 columns 3,890 and 4,304; 4,096, which leave none, 4,345 and 3,850.
+// Q2_K, where two blocks a lane would leave many lanes without: as few lanes as keep a stage within WIDE_STAGE.
 static u32 plan_wide(const struct cuda_plan *p, struct gemm_params *params, u32 format)
 {
     u32 n_blocks = params->n_cols / 32, lanes = 32, log2 = 5;
@@ -111,8 +110,8 @@ static u32 plan_long(const struct cuda_plan *p, struct gemm_params *params)
     return pipeline->depth > 1 ? sums + pipeline->depth * pipeline->stage_bytes : 0;
 }
 
-// The ring of gemv_pipeline.cu; returns which of its kernels, or NULL. Stages that are asked for early stand in the way of the row: tokens/s with 2, 3
-// or all of them are 614, 628, 618 for 8B Q4_0, 577, -, 559 for Q4_K, and 1,996, 1,949, 1,946 for TinyLlama.
+// The pipeline of gemv_pipeline.cu; returns which of its kernels, or NULL. Two or three stages are asked for before the row: more of them
+// delay it.
 static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_params *params, struct part part,
                                       struct cuda_shape *shape)
 {
@@ -177,9 +176,8 @@ static u32 gemm_stage_bytes(u32 format, u32 n_cols, u32 split_blocks)
     return divide_up(n_rows * row, 128) * 128;
 }
 
-// The ring of gemm_int8.cu: as few shares of the columns as leave room for two stages beside the activations. Depends on the format
-// and the columns alone, since the order of the sums does. Eight sequences of an 8B, tokens/s with 3, 4 and 5 stages, 3 of them before the
-// rows are there: Q4_0 4,160, 4,147, 4,105; Q4_K, which needs longer for one, 3,676, 3,721, 3,699.
+// The pipeline of gemm_int8.cu: as few splits of the columns as leave room for two stages beside the activations. Depends on the format and
+// the columns alone, since the order of the sums does. Super blocks, which take longer, get one stage more.
 static bool plan_gemm_int8(const struct cuda_plan *p, struct part part, u32 n_cols, struct gemm_pipeline *pipeline, u32 *shared)
 {
     u32 format = part.format, eights = part.max_rows > 8 ? 2 : 1;

@@ -1,4 +1,5 @@
-// plan_wgmma.c - launches of Hopper's kernels for many rows: gemm_hopper, its tiles of bf16 weights, and gemm_cluster.
+// plan_wgmma.c - launches of Hopper's kernels for many rows: gemm_hopper, gemm_tma and gemm_cluster.
+// Measured: bench/results/2026-11-22-h200-kernel-choices.md.
 #include "gemm/cuda/gemm_plan.h"
 
 enum {
@@ -108,12 +109,10 @@ static struct cuda_shape hopper_shape(const struct cuda_plan *p, struct hopper_t
 
     return (struct cuda_shape){ { p->device.n_sms, 1, 1 },
                                 few ? HOPPER_FEW_THREADS(tile.groups) : HOPPER_THREADS(tile.groups),
-                                n_stages * (stage + 16) + 64 }; // and their barriers, and the walk
+                                n_stages * (stage + 16) + 64 }; // and their barriers, and the scheduler
 }
 
-// Of rows of activations in a tile: 256, but where columns are few and tiles not shared, and for q, k and v in few tiles, since these end
-// slowly. tokens/s of a prompt of 2,048 with 256 everywhere, by this choice, and with 128 for every product of few tiles: TinyLlama 148,500,
-// 155,100, 145,500; SmolLM 290,500, 326,500, 326,000.
+// Tile height: 256 rows; 128 where K is small, or for q, k and v in few tiles (slow epilogue); 32 or 64 for so few rows.
 static u32 hopper_rows(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     u32 wide = divide_up(params->n_pairs, MANY_PAIRS) * divide_up(max_rows, 256);
@@ -132,15 +131,15 @@ void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, s
     cuda_launch_add(p, (*hopper_kernels(tile.rows))[part.format], hopper_shape(p, tile), &own, sizeof own);
 }
 
-// Do so many tiles make one or two turns that leave few multiprocessors idle?
+// Do the tiles make one or two waves that leave few SMs idle?
 static bool fills_waves(const struct cuda_plan *p, u32 n_tiles)
 {
     u32 waves = divide_up(n_tiles, p->device.n_sms), slots = waves * p->device.n_sms;
     return waves <= 2 && (slots - n_tiles) * 100 <= p->device.n_sms * 15;
 }
 
-// Of rows of activations in a tile: all, to 128; then 256, but for products that make few such tiles. Three warpgroups where that makes
-// whole turns; one where there are 64 rows and so few tiles of two that blocks would share them by threes.
+// Tile of gemm_tma. Height: all rows, to 128; then 256, but 128 for products that make few such tiles. Three warpgroups where that makes whole
+// waves; one where there are 64 rows and so few tiles of two that three blocks would share each.
 static struct hopper_tile tile_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     struct hopper_tile t = { .rows = 8, .groups = 2, .weights = true };
@@ -191,7 +190,7 @@ static u32 rows_waves(const struct cuda_plan *p, const struct gemm_params *param
 
 // Where there are few tiles: the first of these sizes that gives most clusters one tile. For 64 rows half of a cluster's tile is padding,
 // which costs nothing where gemm_tma would split each tile over all blocks. For 65 to 128 rows and many weight rows: several waves of low
-// tiles, if these are whole. (Measured: bench/results/2026-11-22-h200.md.)
+// tiles, if these are whole. (Measured: bench/results/2026-11-22-h200-kernel-choices.md.)
 static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     static const struct rows_tile tiles[] = {

@@ -1,4 +1,4 @@
-// stream_k.cuh - gemm_hopper's tiles dealt among its blocks: which block takes what, and how the sums of a tile that several share meet
+// stream_k.cuh - gemm_hopper's tiles dealt among its blocks (stream-K): which block takes what, and how the partial sums of a split tile meet
 // in memory that is zero before.
 #pragma once
 #include "gemm/cuda/gemm_params.h"
@@ -117,7 +117,7 @@ static __device__ __forceinline__ float4 load_sums(const float4 *at)
 }
 
 // The blocks that share a tile. Each ends a part of its rows where it has no other share; else the first ends all. They wait for each
-// other, which ends only because all run at once: plan_wgmma.c launches no more than there are multiprocessors, and each takes one.
+// other, which ends only because all run at once: plan_wgmma.c launches no more than there are SMs, and each takes one.
 template <class K> struct reduction {
     static constexpr u32 eights = K::ROWS / 8;
     u32 first, n, me; // blocks first .. first + n - 1

@@ -1,5 +1,11 @@
-// vendor_parts.cu - what surrounds a product of the vendor's library: activations and weights as bf16 in the order of memory, and the
-// end of the operation. Written to be plain: own products need none of this.
+// vendor_parts.cu - what surrounds a GEMM of the vendor's library (--gemm vendor): plain kernels, for
+// comparison and as a fallback.
+//
+//   vendor_rows     activations, normalised, to bf16 [rows][columns]       a block a row
+//   vendor_weights  weights, dequantised, to bf16 [weight rows][columns]   a thread a block of 32
+//   vendor_finish   the library's fp32 sums through the epilogue           a thread a pair and row
+//
+// No pipeline and no tiles of their own.
 #include "gemm/cuda/fragments.cuh"
 #include "gemm/cuda/epilogue.cuh"
 #include "gemm/cuda/vendor_parts.h"

@@ -1,4 +1,8 @@
-// weight_pack.cu - cuts a matrix of GGUF blocks into planes; see weight_layout.h. One thread a block, once per load.
+// weight_pack.cu - repacks a matrix of GGUF blocks into the planes of weight_layout.h, once per load. One
+// thread a block; no value changes.
+//
+//   file:    block 0 | block 1 | ...          each with its scales between its quants
+//   memory:  quants of all rows | high bits | scales | deltas      so that a warp loads whole lines, 16 bytes a lane
 #include "device/cuda/kernel.cuh"
 #include "gemm/cuda/weight_layout.h"
 #include "quant/iq4_xs.h"
