@@ -108,14 +108,26 @@ const markdown = (() => {
       return true;
     }
 
+    function grow_list(fragment) { // so does a list: its items stay up to the first that differs
+      const old = live[0], now = fragment.firstChild;
+      if (!old || !now || !/^[UO]L$/.test(old.nodeName) || !old.cloneNode().isEqualNode(now.cloneNode())) return false;
+      let same = old.firstChild;
+      while (same && now.firstChild && same.isEqualNode(now.firstChild)) { now.firstChild.remove(); same = same.nextSibling; }
+      while (same) { const next = same.nextSibling; same.remove(); same = next; }
+      old.append(...now.childNodes);
+      now.remove();
+      return true;
+    }
+
     function show(tail, done) {
       const environment = {}, begun = performance.now(), tokens = parser.parse(tail, environment);
       if (performance.now() - begun > SLOW_MS) return false;
       if (tokens.length === 1 && tokens[0].type === "fence" && grow_code(tokens[0])) return true;
       const fragment = document.createDocumentFragment();
       build(tokens, fragment, copy);
-      live.forEach(node => node.remove());
-      live = [...fragment.childNodes];
+      const kept = grow_list(fragment) ? live[0] : null;
+      live.forEach(node => { if (node !== kept) node.remove(); });
+      live = [...(kept ? [kept] : []), ...fragment.childNodes];
       into.append(fragment);
       defines = !!environment.references;
       if (!done && !defines && !tail.includes("\r")) settle(tokens.filter(t => t.level === 0 && t.nesting >= 0), tail); // \r alone is a line, too

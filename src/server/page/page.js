@@ -102,6 +102,7 @@ const abandoned = t => t.state === "running" && !runs.has(t.id) && Date.now() - 
 let save_failed = false;
 async function save(chat, ...changed) {
   changed.forEach(t => own.add(t.id));
+  if (chat === current) chat.leaf = leaf; // another tab's may have come in between
   try { await store.put(chat, ...changed); save_failed = false; } catch (problem) {
     if (save_failed) return; // told once
     save_failed = true;

@@ -1,10 +1,10 @@
-// page.mjs URL CHROMIUM [PICTURE] - the chat page in a headless browser: what it shows, keeps and says, on a desktop and on a phone.
-// PICTURE receives a screenshot. page_text.mjs has what concerns Markdown.
+// page.mjs URL CHROMIUM - the chat page in a headless browser: what it shows, keeps and says, on a desktop and on a phone.
+// page_text.mjs has what concerns Markdown.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { open_browser, delta, end, ask, idle, reply, run } from "./page_open.mjs";
 
-const [url, executablePath, picture] = process.argv.slice(2);
+const [url, executablePath] = process.argv.slice(2);
 const { browser, context, page, problems, elsewhere } = await open_browser(url, executablePath);
 const axe = readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 const answers = page.locator(".turn.assistant .text"), questions = page.locator(".turn.user .text");
@@ -322,21 +322,4 @@ const tests = {
 };
 await run("page", tests);
 
-if (picture) {
-  await page.emulateMedia({ colorScheme: "light" });
-  await page.setViewportSize({ width: 1280, height: 800 });
-  await page.evaluate(async () => { await store.remove((await store.chats()).map(c => c.id)); localStorage.clear(); });
-  await page.goto("about:blank");
-  await page.goto(url);
-  await page.locator("#model[data-state=ready]").waitFor();
-  await page.evaluate(() => { settings.seed = 5; });
-  await ask(page, "Tell me a short story about a fox.");
-  await idle(page);
-  await page.route("**/v1/chat/completions", route => route.fulfill(reply(delta({ content: readFileSync("page_picture.md", "utf8") }) + end)));
-  await ask(page, "How does Markdown look here?");
-  await idle(page);
-  await page.mouse.move(5, 500);
-  await page.waitForTimeout(300);
-  await page.screenshot({ path: picture });
-}
 await browser.close();

@@ -67,7 +67,7 @@ async function nothing_active() {
 // An answer of some 20,000 tokens, 85 KB, token by token: what is parsed, in characters, and what it takes.
 const cost = kind => {
   const prose = "## Part\n\nSome *text* with `code` and [a link](https://x.example/c), quite as models write it.\n\n- first\n- second\n\n```c\nint x = 1;\n```\n\n";
-  const text = kind === "code" ? "```c\n" + "    x = call(y, z);\n".repeat(4200) : prose.repeat(600);
+  const text = kind === "code" ? "```c\n" + "    x = call(y, z);\n".repeat(4200) : kind === "list" ? "- an item of a list\n".repeat(1000) : prose.repeat(600);
   const into = document.querySelector("#talk").appendChild(document.createElement("div")), view = markdown.view(into, { copy() {} });
   let parsed = 0, most = 0, begun = performance.now();
   const type = globalThis.markdownit && Object.getPrototypeOf(markdownit()), parse = type && type.parse;
@@ -122,9 +122,19 @@ const tests = {
     }), [...DOCUMENTS, DOCUMENTS.join("\n\n"), ...HOSTILE]);
     assert.deepEqual(differ, []);
   },
+  async "a block that grows keeps the nodes that stay, and what is selected in them"() {
+    if (!await page.evaluate(() => markdown.rich)) return;
+    assert.deepEqual(await page.evaluate(() => ["- a\n- b\n- c", "1. a\n2. b", "```c\nint x;"].map(text => {
+      const into = document.createElement("div"), view = markdown.view(into, { copy() {} });
+      view.set(text);
+      const first = into.querySelector("li, pre");
+      view.set(text + " and\n  more");
+      return first === into.querySelector("li, pre") && /more/.test(into.textContent);
+    })), [true, true, true]);
+  },
   "nothing that a model writes becomes active": nothing_active,
   async "a long answer stays cheap"() {
-    for (const kind of ["prose", "code"]) {
+    for (const kind of ["prose", "code", "list"]) {
       const spent = await page.evaluate(`(${cost})("${kind}")`);
       console.log("     " + kind + ": " + JSON.stringify(spent));
       assert.ok(spent.shown > spent.characters * .5);
