@@ -9,8 +9,8 @@ const element = (tag, name, text) => {
 };
 
 const markdown = (() => {
-  const SLOW_MS = 250; // a block that takes longer to parse is made to be slow, and its text stays plain
-  const STEP = 4096;   // characters: a long text is parsed in steps that double, so that such a block is met while it is short
+  const SLOW_MS = 150, MANY = 60000; // a block that takes longer to parse or has more tokens is made to be costly: it stays plain
+  const STEP = 4096; // characters: a long text is parsed in steps that double, so that such a block is met while it is short
   const PLAIN = new Set(["p", "ul", "ol", "li", "blockquote", "thead", "tbody", "tr", "th", "td", "strong", "em", "s"]);
   const link_allowed = href => /^(https?:\/\/|mailto:)/i.test(href);
   const parser = globalThis.markdownit && markdownit({ html: false, linkify: true, breaks: true });
@@ -87,6 +87,15 @@ const markdown = (() => {
     }
   }
 
+  function parsed(text, environment) { // null: too much comes of it, or it takes too long, twice, so that a busy machine is not why
+    for (let i = 0; i < 2; i++) {
+      const begun = performance.now(), tokens = parser.parse(text, environment);
+      if (tokens.length > MANY) return null;
+      if (performance.now() - begun < SLOW_MS) return tokens;
+    }
+    return null;
+  }
+
   // Shows a text that grows at its end. All blocks but the last are settled and stay as they are, so that an update costs what the
   // last block does. settled(node) is called once for each; copy(text, button) serves the code blocks.
   function view(into, { copy, settled = () => {}, plain = !parser }) {
@@ -120,8 +129,8 @@ const markdown = (() => {
     }
 
     function show(tail, done) {
-      const environment = {}, begun = performance.now(), tokens = parser.parse(tail, environment);
-      if (performance.now() - begun > SLOW_MS) return false;
+      const environment = {}, tokens = parsed(tail, environment);
+      if (!tokens) return false;
       if (tokens.length === 1 && tokens[0].type === "fence" && grow_code(tokens[0])) return true;
       const fragment = document.createDocumentFragment();
       build(tokens, fragment, copy);
