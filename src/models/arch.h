@@ -63,7 +63,7 @@ bool model_one_of(const char *words, struct str word);
 struct arch {
     const char *name;        // in GGUF's general.architecture
     const char *model_types; // in config.json's model_type, separated by blanks
-    const char *activations; // what hidden_act may say: the names of the one that the layer computes, separated by blanks
+    const char *activations; // names that hidden_act may have, separated by blanks; messages say the first
     const struct config_key *config;
     uint32_t n_config;
     const struct weight_key *weights;

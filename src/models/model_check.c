@@ -26,8 +26,8 @@ static bool check_activation(const struct model *m, const char *key, struct err 
     if (!model_file_string(m->file, key, &name, err))
         return false;
     return !name.n || model_one_of(m->arch->activations, name) ||
-           err_set(err, ERR_UNSUPPORTED, "%s: %s is \"%.*s\"; ingot runs %s models with %s", model_file_path(m->file), key,
-                   STR_ARG(name), m->arch->name, m->arch->activations);
+           err_set(err, ERR_UNSUPPORTED, "%s: %s is \"%.*s\"; ingot runs %s models with %.*s", model_file_path(m->file), key,
+                   STR_ARG(name), m->arch->name, (int)strcspn(m->arch->activations, " "), m->arch->activations);
 }
 
 static bool check_value_length(const struct model *m, struct err *err)
