@@ -62,7 +62,7 @@ static size_t collect(struct token_trie *trie, const struct tokenizer *t, struct
 // Nodes of the path to the entry before are open; those not shared with the next one end here.
 static void add_all(struct token_trie *trie, const struct entry *entries, size_t n)
 {
-    uint32_t open[TRIE_MAX_DEPTH + 1];
+    uint32_t open[TRIE_MAX_DEPTH + 1] = { 0 }; // [depth]; [0] is no node, since no text is empty
     size_t depth = 0;
 
     for (size_t i = 0; i < n; i++) {
