@@ -1,9 +1,9 @@
 // schema.h - a JSON Schema as a grammar, so that an answer is a JSON text which fulfils it.
 //
-// The keywords that people use are honoured; any other that could make a text invalid is an error with its name, never ignored. Objects
-// hold their properties in the schema's order, and no others unless additionalProperties says so. oneOf is taken where no text can fit
-// two of its schemas, and refused elsewhere. $ref stays
-// within the schema: nothing is ever fetched. Sizes are bounded by the grammar's limits.
+// Every text of the grammar is valid; not every valid text is in it (properties keep their order, numbers have at most 16 digits, long
+// strings may be cut short). A keyword whose meaning a grammar cannot hold is an error with its name, never ignored; keywords that no draft
+// knows say nothing. Objects hold their properties in the schema's order, and no others unless additionalProperties says so, or there are
+// none. oneOf is taken where no text can fit two of its schemas. $ref stays within the schema: nothing is ever fetched.
 // Not here: checking a text against a schema (the grammar makes texts that need no check), default values.
 #pragma once
 #include <jansson.h>

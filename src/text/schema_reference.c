@@ -1,8 +1,7 @@
-// schema_reference.c - $ref, a rule for each schema that is named, and allOf, merged into one schema.
-#include "base/mem.h"
+// schema_reference.c - what $ref names, and the conjunction that a schema becomes with what it refers to.
 #include "text/schema_writer.h"
 
-// ---- $ref and allOf
+// ---- $ref
 
 // One step of a JSON pointer, decoded; the step ends at a slash.
 static bool pointer_step(const char **at, char *name, size_t room)
@@ -47,98 +46,166 @@ json_t *schema_target(const struct writer *w, json_t *reference)
     return *at ? NULL : target;
 }
 
-bool schema_reference(struct writer *w, json_t *schema, struct buf *to)
-{
-    json_t *target = schema_target(w, json_object_get(schema, "$ref"));
-    struct buf body = { 0 };
-    uint32_t rule;
+// ---- conjunctions
 
-    if (!target || !schema_only(w, schema, "$ref"))
+// Keywords that add other schemas, which then speak for themselves.
+static const char adding[] = "$ref allOf not";
+
+static bool keyword_asserts(const char *name, const json_t *value, uint32_t flags)
+{
+    static const char asserting[] =
+        "type enum const anyOf oneOf minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum "
+        "multipleOf items prefixItems additionalItems minItems maxItems uniqueItems contains unevaluatedItems properties "
+        "required "
+        "additionalProperties patternProperties propertyNames minProperties maxProperties unevaluatedProperties "
+        "dependentRequired "
+        "dependentSchemas dependencies";
+
+    if ((!strcmp(name, "anyOf") && flags & PART_ANY_CHOSEN) || (!strcmp(name, "oneOf") && flags & PART_ONE_CHOSEN))
         return false;
-    for (uint32_t i = 0; i < w->n_references; i++)
-        if (w->references[i].target == target)
-            return buf_printf(to, "%s-%u", w->name, w->references[i].rule);
-    if (w->n_references == w->capacity) {
-        uint32_t capacity = w->capacity ? 2 * w->capacity : 16;
-        struct reference *more = mem_realloc(w->references, capacity * sizeof *more);
-        if (!more)
-            return err_memory(w->err, "a schema");
-        w->references = more;
-        w->capacity = capacity;
-    }
-    if (!schema_rule_new(w, &rule))
-        return false;
-    w->references[w->n_references++] = (struct reference){ target, rule };
-    if (!schema_expression(w, target, &body)) {
-        buf_free(&body);
-        return false;
-    }
-    return schema_rule_write(w, rule, &body) && buf_printf(to, "%s-%u", w->name, rule);
+    return !json_is_null(value) && schema_word_is_listed(name, asserting);
 }
 
-static bool merge(struct writer *w, json_t *into, json_t *part, uint32_t depth);
-
-static bool merge_keyword(struct writer *w, json_t *into, const char *name, json_t *value)
+bool schema_asserts(const json_t *schema, uint32_t flags)
 {
-    json_t *there = json_object_get(into, name), *item;
-    const char *property;
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)schema, name, value)
+    {
+        if (keyword_asserts(name, value, flags))
+            return true;
+    }
+    return false;
+}
+
+json_t *schema_inner_scope(const struct schema_part *part)
+{
+    bool own = json_object_get(part->schema, "unevaluatedProperties") || json_object_get(part->schema, "unevaluatedItems");
+    return own ? part->schema : part->scope;
+}
+
+bool schema_in_scope(const struct conjunction *c, uint32_t part, uint32_t of)
+{
+    json_t *scope = c->at[part].scope;
+
+    for (uint32_t steps = 0; part != of && scope && steps < c->n; steps++) {
+        if (scope == c->at[of].schema)
+            return true;
+        uint32_t i = 0;
+        while (i < c->n && c->at[i].schema != scope)
+            i++;
+        scope = i < c->n ? c->at[i].scope : NULL;
+    }
+    return part == of;
+}
+
+static bool push(struct writer *w, struct conjunction *c, struct schema_part part)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->at[i].schema == part.schema && c->at[i].scope == part.scope && c->at[i].flags == part.flags)
+            return true;
+    if (c->n == SCHEMA_MAX_PARTS)
+        return schema_refuse(w, "more than 32 schemas hold for one value");
+    c->at[c->n++] = part;
+    return true;
+}
+
+// Keywords whose meaning this grammar cannot hold, wherever they stand.
+static bool check_keywords(const struct writer *w, const json_t *schema)
+{
+    if (json_object_get(schema, "if") && (json_object_get(schema, "then") || json_object_get(schema, "else")))
+        return schema_refuse_keyword(w, "if");
+    if (json_object_get(schema, "$dynamicRef") || json_object_get(schema, "$recursiveRef"))
+        return schema_refuse_keyword(w, json_object_get(schema, "$dynamicRef") ? "$dynamicRef" : "$recursiveRef");
+    return true;
+}
+
+// The one keyword of a schema under `not` that says something, a type beside it left aside; NULL: none, or several.
+static const char *only_keyword(const json_t *schema)
+{
+    const char *name, *only = NULL;
+    json_t *value;
+    uint32_t n = 0;
+
+    json_object_foreach((json_t *)(uintptr_t)schema, name, value)
+    {
+        if (strcmp(name, "type") != 0 && (keyword_asserts(name, value, 0) || schema_word_is_listed(name, adding))) {
+            only = name;
+            n++;
+        }
+    }
+    return n == 1 ? only : NULL;
+}
+
+// not: what can be taken apart is; types, values, strings and a required name stay as they are.
+static bool add_negated(struct writer *w, struct conjunction *c, json_t *schema, json_t *scope)
+{
+    const char *only = only_keyword(schema);
+    json_t *value = json_object_get(schema, only ? only : ""), *item, *type = json_object_get(schema, "type");
     size_t i;
 
-    if (schema_describes(name))
-        return true;
-    if (!there)
-        return json_object_set_new(into, name, json_deep_copy(value)) == 0 || err_memory(w->err, "a schema");
-    if (!strcmp(name, "properties") && json_is_object(value) && json_is_object(there)) {
-        json_object_foreach(value, property, item)
+    if (!only && !type && !schema_asserts(schema, 0) && !json_object_get(schema, "not"))
+        return schema_nothing(w, "'not': {} allows nothing");
+    if (only && !type && !strcmp(only, "not"))
+        return schema_add(w, c, value, scope, 0);
+    if (only && !type && !strcmp(only, "$ref"))
+        return (value = schema_target(w, value)) && schema_add(w, c, value, scope, PART_NOT);
+    if (only && !type && !strcmp(only, "anyOf")) {
+        json_array_foreach(value, i, item)
         {
-            if (!merge_keyword(w, there, property, item))
+            if (!schema_add(w, c, item, scope, PART_NOT))
                 return false;
         }
         return true;
     }
-    if (!strcmp(name, "required") && json_is_array(there)) {
-        json_array_foreach(value, i, item)
-        {
-            if (json_is_string(item) && !name_is_required(there, json_string_value(item)))
-                json_array_append(there, item);
-        }
-        return true;
+    bool strings = true;
+    const char *name;
+    json_object_foreach(schema, name, item)
+    {
+        strings = strings && (!strcmp(name, "type") || !keyword_asserts(name, item, 0) ||
+                              schema_word_is_listed(name, "minLength maxLength pattern"));
+        strings = strings && !schema_word_is_listed(name, adding);
     }
-    return json_equal(there, value) ||
-           err_set(w->err, ERR_UNSUPPORTED, "schema: allOf with two different '%.60s' is not supported", name);
+    bool one_name = only && !strcmp(only, "required") && json_array_size(value) == 1;
+    if ((only && schema_word_is_listed(only, "enum const")) || one_name || strings)
+        return push(w, c, (struct schema_part){ schema, scope, PART_NOT });
+    return schema_refuse(w, "'not' is supported with type, enum, const, strings' keywords or one required name");
 }
 
-static bool merge(struct writer *w, json_t *into, json_t *part, uint32_t depth)
+static bool add_all(struct writer *w, struct conjunction *c, const struct schema_part *part)
 {
-    const char *name;
-    json_t *value, *inner;
+    json_t *reference = json_object_get(part->schema, "$ref"), *all = json_object_get(part->schema, "allOf"), *item;
+    json_t *negated = json_object_get(part->schema, "not"), *scope = schema_inner_scope(part), *target;
     size_t i;
 
-    for (; json_object_get(part, "$ref"); depth++) {
-        part = depth < SCHEMA_MAX_DEPTH ? schema_target(w, json_object_get(part, "$ref")) : NULL;
-        if (!part)
-            return depth < SCHEMA_MAX_DEPTH ? false : schema_refuse(w, "allOf is nested too deep, or without end");
-    }
-    if (!json_is_object(part) || depth >= SCHEMA_MAX_DEPTH)
-        return json_is_true(part) || schema_refuse(w, "allOf: want a list of schemas, not nested too deep");
-    json_object_foreach(part, name, value)
+    if (all && !json_is_array(all))
+        return schema_refuse(w, "allOf: want a list of schemas");
+    if (reference && (!(target = schema_target(w, reference)) || !schema_add(w, c, target, scope, 0)))
+        return false;
+    json_array_foreach(all, i, item)
     {
-        if (strcmp(name, "allOf") != 0 && !merge_keyword(w, into, name, value))
+        if (!schema_add(w, c, item, scope, 0))
             return false;
     }
-    json_array_foreach(json_object_get(part, "allOf"), i, inner)
-    {
-        if (!merge(w, into, inner, depth + 1))
-            return false;
-    }
-    return true;
+    return !negated || schema_add(w, c, negated, NULL, PART_NOT);
 }
 
-bool schema_all_of(struct writer *w, json_t *schema, struct buf *to)
+bool schema_add(struct writer *w, struct conjunction *c, json_t *schema, json_t *scope, uint32_t flags)
 {
-    json_t *whole = json_object();
-    bool ok = merge(w, whole, schema, 0) && schema_expression(w, whole, to);
+    struct schema_part part = { schema, scope, flags };
 
-    json_decref(whole);
+    if (json_is_boolean(schema))
+        return json_is_true(schema) != (flags & PART_NOT) || schema_nothing(w, "false allows nothing");
+    if (!json_is_object(schema))
+        return err_set(w->err, ERR_INPUT, "schema: want an object or true where a schema stands");
+    if (++w->depth > SCHEMA_MAX_DEPTH)
+        return schema_refuse(w, "it is nested more than 64 deep, or without end");
+    bool ok = check_keywords(w, schema);
+    if (flags & PART_NOT)
+        ok = ok && add_negated(w, c, schema, scope);
+    else
+        ok = ok && (!schema_asserts(schema, 0) || push(w, c, part)) && add_all(w, c, &part);
+    w->depth--;
     return ok;
 }
