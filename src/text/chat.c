@@ -12,6 +12,7 @@ struct chat {
     struct str bos_token, eos_token;
     struct arena *arena;
     bool takes_parts, takes_calls, arguments_as_text, short_ids;
+    bool refuses_system, refuses_users_in_a_row;
     enum { CONTENT_AS_GIVEN, CONTENT_EMPTY, CONTENT_NULL } call_content; // of a message that has calls and no content
 };
 
@@ -47,12 +48,24 @@ static json_t *call_probe(const char *id, const char *content, bool as_text)
                      "f", "arguments", arguments, "role", "tool", "name", "f", "tool_call_id", id, "content", "r");
 }
 
+// Whether the template does not show, or raises an error at, a message of this role before a user's, though it shows a user's alone.
+static bool refuses_before_user(const struct chat *chat, const char *role)
+{
+    json_t *alone = json_pack("[{s:s, s:s}]", "role", "user", "content", "probe");
+    json_t *before = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", role, "content", "probe", "role", "user", "content", "u");
+    bool takes_alone = probe(chat, alone, "probe", "{'"), takes_before = probe(chat, before, "probe", "{'");
+
+    return takes_alone && !takes_before;
+}
+
 static void probe_template(struct chat *chat)
 {
     static const char id[] = "call00001", long_id[] = "call_0123456789abcdef0123";
     json_t *parts = json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content", "type", "text", "text", "probe");
 
     chat->takes_parts = probe(chat, parts, "probe", "type");
+    chat->refuses_system = refuses_before_user(chat, "system");
+    chat->refuses_users_in_a_row = refuses_before_user(chat, "user");
     // Arguments that come out as Python prints a dict, or not at all, are wanted as text.
     bool object = probe(chat, call_probe(id, "", false), "probe", "{'probe'") ||
                   probe(chat, call_probe(id, NULL, false), "probe", "{'probe'");
@@ -63,6 +76,8 @@ static void probe_template(struct chat *chat)
     bool empty = probe(chat, call_probe(id, "", chat->arguments_as_text), "probe", "None");
     bool null = probe(chat, call_probe(id, NULL, chat->arguments_as_text), "probe", "None");
     chat->call_content = empty == null ? CONTENT_AS_GIVEN : empty ? CONTENT_EMPTY : CONTENT_NULL;
+    if (!chat->takes_calls)
+        chat->call_content = CONTENT_EMPTY;
     chat->short_ids =
         chat->takes_calls && !probe(chat, call_probe(long_id, empty ? "" : NULL, chat->arguments_as_text), "probe", "None");
 }
@@ -212,6 +227,8 @@ static bool adapt_calls(const struct chat *chat, json_t *message, size_t index, 
         json_array_append_new(adapted, adapt_call(chat, call));
     }
     json_object_set_new(message, "tool_calls", adapted);
+    if (!json_object_get(message, "content"))
+        json_object_set_new(message, "content", json_string(""));
     const char *content = json_string_value(json_object_get(message, "content"));
     if (json_array_size(adapted) > 0 && (!content || !*content) && !json_is_array(json_object_get(message, "content"))) {
         if (chat->call_content == CONTENT_EMPTY)
@@ -286,6 +303,60 @@ static bool add_extra(json_t *variables, json_t *extra, struct err *err)
     return true;
 }
 
+static bool has_role(const json_t *message, const char *role)
+{
+    return !strcmp(json_string_value(json_object_get(message, "role")), role);
+}
+
+// Puts one content before another, a blank line between them; takes `before`. A list of parts stays one.
+static json_t *join_contents(json_t *before, json_t *after)
+{
+    const char *first = json_string_value(before), *second = json_string_value(after);
+    json_t *joined = NULL;
+
+    if (first && (second || !after || json_is_null(after))) {
+        joined = second ? json_sprintf("%s\n\n%s", first, second) : json_incref(before);
+    } else if (first) {
+        joined = json_copy(after);
+        json_array_insert_new(joined, 0, json_pack("{s:s, s:o}", "type", "text", "text", json_sprintf("%s\n\n", first)));
+    } else {
+        joined = json_copy(before);
+        json_t *rest = second ? json_pack("[{s:s, s:O}]", "type", "text", "text", after) : json_incref(after);
+        json_array_extend(joined, rest);
+        json_decref(rest);
+    }
+    json_decref(before);
+    return joined;
+}
+
+// What a refused message says goes to the beginning of the next user's, or becomes one.
+static json_t *fold_refused(const struct chat *chat, json_t *messages)
+{
+    json_t *folded = json_array(), *pending = NULL, *message;
+    size_t i;
+
+    json_array_foreach(messages, i, message)
+    {
+        const json_t *next = json_array_get(messages, i + 1);
+        bool user = has_role(message, "user"), system = chat->refuses_system && has_role(message, "system");
+        json_t *content = json_object_get(message, "content");
+        if (system || user) {
+            content = pending ? join_contents(pending, content) : json_incref(content);
+            pending = NULL;
+        }
+        if (system || (user && chat->refuses_users_in_a_row && next && has_role(next, "user"))) {
+            pending = content;
+            continue;
+        }
+        if (user)
+            json_object_set_new(message, "content", content);
+        json_array_append(folded, message);
+    }
+    if (pending)
+        json_array_append_new(folded, json_pack("{s:s, s:o}", "role", "user", "content", pending));
+    return folded;
+}
+
 static bool add_messages(const struct chat *chat, json_t *variables, json_t *messages, struct err *err)
 {
     json_t *adapted, *message;
@@ -302,6 +373,8 @@ static bool add_messages(const struct chat *chat, json_t *variables, json_t *mes
             return false;
         json_array_append_new(adapted, copy);
     }
+    if (chat->refuses_system || chat->refuses_users_in_a_row)
+        json_object_set_new(variables, "messages", fold_refused(chat, adapted));
     return true;
 }
 

@@ -2,7 +2,8 @@
 //
 // What an OpenAI-style request holds and what templates expect differ: content may be a string or a list of parts, the arguments of a tool
 // call may be JSON text or an object, a call's id may have to be short, and a message with calls may or may not have an empty content
-// (left as null, some templates print "None"). What this template takes is found out once, by rendering small
+// (left as null, some templates print "None"). A template that refuses a system message, or two of a user's in a row, gets them within the
+// next of the user's. What this template takes is found out once, by rendering small
 // probes. Not here: tokens (the tokeniser reads the spans), images (the caller puts them where the template left their marks).
 #pragma once
 #include "text/template.h"

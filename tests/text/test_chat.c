@@ -133,6 +133,43 @@ static void a_broken_template_is_an_error(void **state)
     assert_null(chat);
 }
 
+// As Gemma 2's does: no system, and roles take turns.
+static const char strict_turns[] =
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles') }}{% endif %}"
+    "{{ '<' + m['role'] + '>' + m['content'] | trim }}{% endfor %}";
+
+static void refused_messages_are_folded_into_the_users(void **state)
+{
+    struct chat_source source = { .template_text = str_from(strict_turns) };
+    struct chat *chat, *takes = open_chat("qwen3");
+    struct err err;
+
+    (void)state;
+    assert_ok(chat_create(&chat, &source, &err), &err);
+    assert_string_equal(prompt(chat,
+                               "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"},"
+                               "{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"v\"},"
+                               "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"w\"}]}]",
+                               NULL),
+                        "<user>s\n\nu<assistant>a<user>v\n\nw");
+    assert_string_equal(prompt(chat, "[{\"role\":\"system\",\"content\":\"s\"}]", NULL), "<user>s");
+    assert_string_equal(prompt(chat,
+                               "[{\"role\":\"user\"},{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\","
+                               "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]",
+                               NULL),
+                        "<user><assistant>");
+    assert_string_equal(prompt(chat,
+                               "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"alien\",\"content\":\"x\"},"
+                               "{\"role\":\"alien\",\"content\":\"x\"}]",
+                               NULL),
+                        "template line 1: roles");
+    assert_non_null(strstr(prompt(takes, "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"}]", NULL),
+                           "system\ns<|im_end|>"));
+    chat_destroy(chat);
+    chat_destroy(takes);
+}
+
 #define CALLED(id, content)                                                                                                \
     "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[{\"id\":\"" id \
     "\",\"type\":"                                                                                                         \
@@ -187,6 +224,7 @@ int main(void)
         cmocka_unit_test(broken_messages_are_named),
         cmocka_unit_test(a_broken_template_is_an_error),
         cmocka_unit_test(calls_without_content_come_as_the_template_wants_them),
+        cmocka_unit_test(refused_messages_are_folded_into_the_users),
         cmocka_unit_test(ids_that_mistral_refuses_are_made_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
