@@ -34,6 +34,7 @@ static bool eval_sequence(struct render *r, const struct node *n, struct value *
     for (uint32_t i = 0; i < n->items.n; i++)
         if (!render_eval(r, n->items.at[i], &out->list->at[i]))
             return false;
+    out->list->grows = n->kind == NODE_LIST;
     return true;
 }
 

@@ -1,6 +1,7 @@
 // template_method.c - methods of strings, dicts, lists and loops.
 //
-// Python's methods that change a list or a dict in place are refused, as transformers' sandbox refuses them.
+// Python's methods that change a list or a dict in place are refused, as transformers' sandbox refuses them; but a list that the template
+// made itself can be appended to, as other engines let it.
 #include "text/template_run.h"
 #include "text/template_char.h"
 #include "text/template_show.h"
@@ -382,6 +383,35 @@ static bool method_unsafe(struct render *r, struct call *c)
     return render_fail(r, ERR_INPUT, "changing a %s in place is not allowed", value_type_name(*c->self));
 }
 
+static bool method_append(struct render *r, struct call *c)
+{
+    struct list *list = c->self->list;
+
+    if (!list->grows)
+        return method_unsafe(r, c);
+    if (list->n >= list->capacity) {
+        size_t capacity = list->n < 4 ? 8 : 2 * list->n;
+        struct value *more = render_spend(r, list->n / 4) ? render_alloc(r, capacity, sizeof *more) : NULL;
+        if (!more)
+            return false;
+        memcpy(more, list->at, list->n * sizeof *more);
+        list->at = more;
+        list->capacity = capacity;
+    }
+    list->at[list->n++] = *c->arg[0];
+    *c->out = VALUE_OF_NONE;
+    return render_spend(r, 1);
+}
+
+static bool method_list_copy(struct render *r, struct call *c)
+{
+    if (!value_list_new(r, LIST_PLAIN, c->self->list->n, c->out))
+        return false;
+    memcpy(c->out->list->at, c->self->list->at, c->self->list->n * sizeof *c->out);
+    c->out->list->grows = true;
+    return true;
+}
+
 static bool method_list_index(struct render *r, struct call *c)
 {
     for (size_t i = 0; i < c->self->list->n; i++) {
@@ -482,8 +512,8 @@ static const struct builtin dict_methods[] = {
 };
 
 static const struct builtin list_methods[] = {
-    { "index", "value", method_list_index }, { "count", "value", method_list_count }, { "copy", "", method_copy },
-    { "append", "*", method_unsafe },        { "extend", "*", method_unsafe },        { "insert", "*", method_unsafe },
+    { "index", "value", method_list_index }, { "count", "value", method_list_count }, { "copy", "", method_list_copy },
+    { "append", "item", method_append },     { "extend", "*", method_unsafe },        { "insert", "*", method_unsafe },
     { "pop", "*", method_unsafe },           { "remove", "*", method_unsafe },        { "reverse", "*", method_unsafe },
     { "sort", "*", method_unsafe },          { "clear", "*", method_unsafe },
 };

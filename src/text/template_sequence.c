@@ -97,6 +97,7 @@ bool filter_list(struct render *r, struct call *c)
         return false;
     c->out->list->at = items.at;
     c->out->list->n = items.n;
+    c->out->list->grows = true;
     return true;
 }
 

@@ -1,7 +1,7 @@
 // template_value.h - values of a rendering: what the template language computes with.
 //
 // Values live in the rendering's arena and are never freed singly. Lists and dicts do not change once made (a generator's front
-// moves, a namespace's entries are set), so slices and copies share memory. A string carries its origin byte by byte: `user` when
+// moves, a namespace's entries are set, a list of the template's grows at its end), so slices and copies share memory. A string carries its origin byte by byte: `user` when
 // all of it came from the variables, `marks` when it is mixed; every function that makes a string from strings keeps this. Numbers
 // carry `user` too, because they can become text.
 #pragma once
@@ -48,9 +48,9 @@ struct value {
 enum list_kind { LIST_PLAIN, LIST_TUPLE, LIST_GENERATOR, LIST_RANGE };
 struct list {
     enum list_kind kind;
-    bool group; // of groupby: a pair that is also called .grouper and .list
+    bool group, grows; // of groupby: a pair that is also called .grouper and .list; made by the template: append may change it
     struct value *at;
-    size_t n;
+    size_t n, capacity; // capacity: of at, where this list alone may write behind n; else 0
 };
 struct entry {
     struct value key, value;

@@ -13,7 +13,7 @@ import argparse, datetime, json, os, pathlib, subprocess, sys, time
 import jinja2
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 
 NOW = 1700000000  # unix time that strftime_now shows, in UTC
 ROOT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
@@ -31,8 +31,9 @@ class Generation(Extension):
         return caller()
 
 
-def render(template, variables):
-    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+def render(template, variables, grows=False):
+    sandbox = SandboxedEnvironment if grows else ImmutableSandboxedEnvironment
+    env = sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
 
     def raise_exception(message):
         raise jinja2.exceptions.TemplateError(message)
@@ -103,11 +104,11 @@ VALUES = {
 
 
 def expressions():
-    """Short templates; most are expressions over VALUES."""
+    """Short templates, and whether lists may grow in them; most are expressions over VALUES."""
     text = (pathlib.Path(__file__).parent / "template_cases.txt").read_text()
     for case in text.split("\n"):
         if case and not case.startswith("## "):
-            yield case[1:].replace("\\n", "\n") if case.startswith("!") else "{{ " + case + " }}"
+            yield case[1:].replace("\\n", "\n") if case[0] in "!+" else "{{ " + case + " }}", case[0] == "+"
 
 
 JAVASCRIPT = """
@@ -152,10 +153,11 @@ def main():
     variables |= {f"option {i}": o for i, o in enumerate(OPTIONS)}
     templates = {p.stem: p.read_bytes().decode() for p in sorted((ROOT / "templates").glob("*.jinja"))}
     cases = [[t, [c, f"option {i}"]] for t in templates for c in CONVERSATIONS for i in range(len(OPTIONS))]
-    cases += [[e, ["values", "none"]] for e in expressions()]
+    short = dict(expressions())
+    cases += [[e, ["values", "none"]] for e in short]
     for case in cases:
         t, (a, b) = case
-        case.append(render(templates.get(t, t), {**variables[a], **variables[b]}))
+        case.append(render(templates.get(t, t), {**variables[a], **variables[b]}, short.get(t, False)))
     if options.node_modules:
         compare_with_npm({"templates": templates, "variables": variables, "cases": cases, "now": NOW}, options.node_modules)
     lines = ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases)
