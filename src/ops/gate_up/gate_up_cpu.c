@@ -1,6 +1,10 @@
-// gate_up_cpu.c - the definition: its parts, row by row.
+// gate_up_cpu.c - the definition, which is its parts row by row; then by panels.
+//
+// By panels: phase 0 normalises many rows and packs them as the weights want them; phase 1 takes a panel of gate and the same panel of up,
+// and applies the activation before anything is written.
+//
+// Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul.
 #include "ops/gate_up/gate_up.h"
-#include "ops/gate_up/gate_up_fast.h"
 #include "ops/matmul/matmul.h"
 #include "ops/product_choices.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -34,6 +38,108 @@ static void gate_up_run(const struct cpu_call *call, uint32_t phase, uint32_t fi
     (void)phase;
     for (uint32_t r = first; r < last; r++)
         gate_up_row(call, r);
+}
+
+// By panels.
+struct job {
+    const struct cpu_call *call;
+    const struct gate_up_args *args;
+    const struct product_set *set;
+    struct product products[2]; // gate, up
+    struct product_forms forms;
+    struct product_split split;
+    uint32_t n_rows, n_panels;
+    size_t local_stride, scratch_bytes;
+    bool few;
+};
+
+static struct job job_of(const struct cpu_call *call, const struct product_set *set)
+{
+    struct job j = { .call = call, .args = cpu_args(call), .set = set, .n_rows = call->step->n_rows };
+
+    for (uint32_t i = 0; i < 2; i++)
+        product_init(&j.products[i], set->kernels, cpu_weight(call, GATE_UP_GATE + i), j.args->exact);
+    j.forms = product_forms_of(j.products, 2, j.args->n_cols);
+    j.local_stride = (j.forms.bytes + 63) / 64 * 64;
+    j.split = product_split(j.n_rows, product_form_bytes(j.products[0].form, j.args->n_cols));
+    j.n_panels = panel_count(j.args->n_out);
+    j.scratch_bytes = product_scratch_bytes(&j.products[0]);
+    j.few = j.n_rows <= PRODUCT_FEW;
+    return j;
+}
+
+static void gate_up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
+{
+    struct job j = job_of(call, set);
+
+    plan->n_phases = 2;
+    plan->n_tiles[0] = j.few ? 0 : j.n_rows;
+    plan->n_tiles[1] = j.n_rows ? j.n_panels * j.split.n_blocks : 0;
+    plan->local_bytes = PRODUCT_FEW * j.local_stride + j.scratch_bytes + product_scratch_bytes(&j.products[1]);
+}
+
+static void normalise(const struct job *j, uint32_t row, unsigned char *out)
+{
+    struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, GATE_UP_NORM), j->args->n_cols, j->args->eps };
+    product_normalise(j->set->kernels, &j->forms, &norm, cpu_row(j->call, GATE_UP_IN, row), out);
+}
+
+static void find_rows(struct job *j)
+{
+    unsigned char *at = j->few ? j->call->local : cpu_base(j->call, GATE_UP_WORK);
+    size_t stride = j->few ? j->local_stride : j->call->command->operands[GATE_UP_WORK].row_bytes;
+
+    for (uint32_t r = 0; j->few && (*j->call->fresh & 2) && r < j->n_rows; r++)
+        normalise(j, r, at + r * stride);
+    *j->call->fresh &= ~(uint64_t)2;
+    for (uint32_t i = 0; i < 2; i++) {
+        j->products[i].x = at + j->forms.at[j->products[i].form];
+        j->products[i].x_stride = stride;
+    }
+}
+
+static void finish_tile(const struct job *j, uint32_t panel, uint32_t row, float *gate, const float *up, uint32_t n)
+{
+    uint32_t column = panel * PANEL_ROWS, left = j->args->n_out - column;
+    struct activate_args all = { n * PANEL_ROWS, j->args->activation };
+
+    j->set->rows->activate(&all, gate, up, gate);
+    j->set->kernels->store(&(struct product_store){ .y = gate,
+                                                    .out = (float *)cpu_row(j->call, GATE_UP_OUT, row) + column,
+                                                    .stride = j->call->command->operands[GATE_UP_OUT].row_bytes / 4,
+                                                    .n_rows = n,
+                                                    .n_cols = left < PANEL_ROWS ? left : PANEL_ROWS });
+}
+
+static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
+{
+    _Alignas(64) float y[2][PRODUCT_MAX_ROWS * PANEL_ROWS];
+    unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->local_stride;
+    uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
+    struct product_panel gate = product_panel(&j->products[0], panel, end - first, scratch);
+    struct product_panel up = product_panel(&j->products[1], panel, end - first, scratch + j->scratch_bytes);
+    uint32_t max_rows = gate.max_rows < up.max_rows ? gate.max_rows : up.max_rows;
+
+    for (uint32_t row = first, n; row < end; row += n) {
+        n = product_tile_rows(row, end, max_rows);
+        product_expect((float *)cpu_row(j->call, GATE_UP_OUT, row) + panel * PANEL_ROWS, j->args->n_out, n);
+        product_run(&j->products[0], &gate, (struct tile_range){ row, row + n }, y[0]);
+        product_run(&j->products[1], &up, (struct tile_range){ row, row + n }, y[1]);
+        finish_tile(j, panel, row, y[0], y[1], n);
+    }
+}
+
+static void gate_up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
+{
+    struct job j = job_of(call, set);
+
+    for (uint32_t r = range.first; phase == 0 && r < range.last; r++)
+        normalise(&j, r, cpu_row(call, GATE_UP_WORK, r));
+    if (phase == 0)
+        return;
+    find_rows(&j);
+    for (uint32_t i = range.first; i < range.last; i++)
+        run_panel(&j, i % j.n_panels, i / j.n_panels);
 }
 
 PRODUCT_KERNELS(gate_up_fast)

@@ -1,6 +1,10 @@
-// matmul_cpu.c - the definition, and the list of faster kernels.
+// matmul_cpu.c - the definition, then the product by panels.
+//
+// By panels: phase 0 packs many rows as the weight wants them; phase 1 does the tiles.
+//
+// Up to PRODUCT_FEW rows each thread prepares all of them for itself: that takes a microsecond and saves a barrier. The bits are the
+// same either way. Tile numbers run over the panels of a matrix first, so that a thread reads one stretch of memory.
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/matmul_fast.h"
 #include "ops/product_choices.h"
 #include "ops/rows.h"
 
@@ -57,6 +61,119 @@ static void matmul_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
     (void)phase;
     for (uint32_t n = first * PLAIN_TILE; n < end; n++)
         matmul_output(call, n);
+}
+
+// By panels.
+struct job {
+    const struct cpu_call *call;
+    const struct matmul_args *args;
+    struct product product;
+    struct product_split split;
+    uint32_t n_rows, n_panels;
+    size_t form_bytes;
+    bool few;
+};
+
+static struct job job_of(const struct cpu_call *call, const struct product_set *set)
+{
+    const struct matmul_args *args = cpu_args(call);
+    struct job j = { .call = call, .args = args, .n_rows = rows_of(call->step, args->rows) };
+
+    product_init(&j.product, set->kernels, cpu_weight(call, MATMUL_W), args->exact);
+    j.form_bytes = (product_form_bytes(j.product.form, args->n_cols) + 63) / 64 * 64;
+    j.split = product_split(j.n_rows, j.form_bytes);
+    j.n_panels = panel_count(args->n_rows);
+    j.few = j.n_rows <= PRODUCT_FEW;
+    return j;
+}
+
+static void matmul_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
+{
+    struct job j = job_of(call, set);
+
+    plan->n_phases = 2;
+    plan->n_tiles[0] = j.few || j.product.form == FORM_FLOAT ? 0 : j.n_rows;
+    plan->n_tiles[1] = j.n_rows ? j.n_panels * j.split.n_blocks : 0;
+    plan->local_bytes = PRODUCT_FEW * j.form_bytes + product_scratch_bytes(&j.product);
+}
+
+static void prepare_rows(const struct job *j, uint32_t first, uint32_t last, unsigned char *to, size_t stride)
+{
+    for (uint32_t r = first; r < last; r++)
+        product_prepare(j->product.kernels, j->product.form, cpu_row(j->call, MATMUL_IN, r), j->args->n_cols,
+                        to + (r - first) * stride);
+}
+
+// Where the rows lie in the product's form; the thread's own copies are made when it first asks.
+static void find_rows(struct job *j)
+{
+    const struct operand *work = &j->call->command->operands[MATMUL_WORK];
+
+    if (j->product.form == FORM_FLOAT) {
+        j->product.x = cpu_base(j->call, MATMUL_IN);
+        j->product.x_stride = j->call->command->operands[MATMUL_IN].row_bytes;
+    } else if (!j->few) {
+        j->product.x = cpu_base(j->call, MATMUL_WORK);
+        j->product.x_stride = work->row_bytes;
+    } else {
+        j->product.x = j->call->local;
+        j->product.x_stride = j->form_bytes;
+        if (*j->call->fresh & 2)
+            prepare_rows(j, 0, j->n_rows, j->call->local, j->form_bytes);
+        *j->call->fresh &= ~(uint64_t)2;
+    }
+}
+
+static void finish_tile(const struct job *j, uint32_t panel, uint32_t row, const struct product_store *tile)
+{
+    uint32_t n = panel * PANEL_ROWS, left = j->args->n_rows - n;
+    const float *bias = cpu_base(j->call, MATMUL_BIAS);
+    struct product_store s = *tile;
+
+    s.n_cols = left < PANEL_ROWS ? left : PANEL_ROWS;
+    s.bias = bias ? bias + n : NULL;
+    s.out = (float *)cpu_row(j->call, MATMUL_OUT, row) + n;
+    s.stride = j->call->command->operands[MATMUL_OUT].row_bytes / 4;
+    if (cpu_has(j->call, MATMUL_ADD)) {
+        s.add = (const float *)cpu_row(j->call, MATMUL_ADD, row) + n;
+        s.add_stride = j->call->command->operands[MATMUL_ADD].row_bytes / 4;
+    }
+    j->product.kernels->store(&s);
+}
+
+static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
+{
+    _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
+    unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->form_bytes;
+    uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
+    struct product_panel w = product_panel(&j->product, panel, end - first, scratch);
+
+    for (uint32_t row = first, n; row < end; row += n) {
+        n = product_tile_rows(row, end, w.max_rows);
+        product_expect((float *)cpu_row(j->call, MATMUL_OUT, row) + panel * PANEL_ROWS, j->args->n_rows, n);
+        product_run(&j->product, &w, (struct tile_range){ row, row + n }, y);
+        finish_tile(j, panel, row, &(struct product_store){ .y = y, .n_rows = n });
+    }
+}
+
+static void matmul_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
+{
+    struct job j = job_of(call, set);
+
+    if (phase == 0) {
+        for (uint32_t r = range.first; r < range.last; r++)
+            prepare_rows(&j, r, r + 1, cpu_row(call, MATMUL_WORK, r), 0);
+        return;
+    }
+    find_rows(&j);
+    uint32_t panel = range.first % j.n_panels, block = range.first / j.n_panels;
+    for (uint32_t i = range.first; i < range.last; i++) {
+        run_panel(&j, panel, block);
+        if (++panel == j.n_panels) {
+            panel = 0;
+            block++;
+        }
+    }
 }
 
 PRODUCT_KERNELS(matmul_fast)

@@ -1,8 +1,13 @@
-// qkv_cpu.c - the definition: its parts, row by row.
+// qkv_cpu.c - the definition, which is its parts row by row; then by panels.
+//
+// By panels: phase 0 normalises many rows and packs them as the weights want them; phase 1 does the tiles of all three products; phase 2
+// rotates and stores row by row.
+//
+// Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul, and where a head is whole panels a tile of phase 1 is a head,
+// which is rotated and stored by who made it: one phase, no barrier inside. k and v live in the workspace in between.
 #include "ops/matmul/matmul.h"
 #include "ops/product_choices.h"
 #include "ops/qkv/qkv.h"
-#include "ops/qkv/qkv_fast.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/rows.h"
 
@@ -64,6 +69,173 @@ static void qkv_run(const struct cpu_call *call, uint32_t phase, uint32_t first,
     (void)phase;
     for (uint32_t r = first; r < last; r++)
         qkv_row(call, r);
+}
+
+// By panels.
+enum { N_PRODUCTS = 3 }; // q, k, v
+
+struct job {
+    const struct cpu_call *call;
+    const struct qkv_args *args;
+    const struct product_set *set;
+    struct product products[N_PRODUCTS];
+    struct product_forms forms;
+    struct product_split split;
+    uint32_t n_rows, n_panels; // of all three
+    uint32_t head_panels;      // of a tile that is a head, or 0
+    size_t local_stride;
+    bool few;
+};
+
+static struct job job_of(const struct cpu_call *call, const struct product_set *set)
+{
+    struct job j = { .call = call, .args = cpu_args(call), .set = set, .n_rows = call->step->n_rows };
+
+    for (uint32_t i = 0; i < N_PRODUCTS; i++) {
+        product_init(&j.products[i], set->kernels, cpu_weight(call, QKV_WQ + i), j.args->exact);
+        j.n_panels += panel_count(j.products[i].w->n_rows);
+    }
+    j.forms = product_forms_of(j.products, N_PRODUCTS, j.args->n_cols);
+    j.local_stride = (j.forms.bytes + 63) / 64 * 64;
+    j.split = product_split(j.n_rows, product_form_bytes(j.products[0].form, j.args->n_cols)); // of one form; others are like it
+    j.few = j.n_rows <= PRODUCT_FEW;
+    j.head_panels = j.few && j.args->rope.pages.head_dim % PANEL_ROWS == 0 ? j.args->rope.pages.head_dim / PANEL_ROWS : 0;
+    return j;
+}
+
+static void qkv_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
+{
+    struct job j = job_of(call, set);
+    size_t scratch = 0;
+
+    for (uint32_t i = 0; i < N_PRODUCTS; i++)
+        scratch = product_scratch_bytes(&j.products[i]) > scratch ? product_scratch_bytes(&j.products[i]) : scratch;
+    plan->n_phases = 3;
+    plan->n_tiles[0] = j.few ? 0 : j.n_rows;
+    plan->n_tiles[1] = j.n_rows == 0 ? 0 : j.head_panels ? j.n_panels / j.head_panels : j.n_panels * j.split.n_blocks;
+    plan->n_tiles[2] = j.head_panels ? 0 : j.n_rows;
+    plan->local_bytes = PRODUCT_FEW * j.local_stride + scratch;
+}
+
+static float *work_k(const struct job *j, uint32_t row)
+{
+    return cpu_row(j->call, QKV_WORK, row);
+}
+
+static uint32_t n_kv(const struct job *j)
+{
+    return j->args->rope.pages.n_kv_heads * j->args->rope.pages.head_dim;
+}
+
+static unsigned char *work_forms(const struct job *j, uint32_t row)
+{
+    return (unsigned char *)(work_k(j, row) + 2 * n_kv(j));
+}
+
+static void normalise(const struct job *j, uint32_t row, unsigned char *out)
+{
+    struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, QKV_NORM), j->args->n_cols, j->args->norm_eps };
+    product_normalise(j->set->kernels, &j->forms, &norm, cpu_row(j->call, QKV_IN, row), out);
+}
+
+static void find_rows(struct job *j)
+{
+    unsigned char *at = j->few ? j->call->local : work_forms(j, 0);
+    size_t stride = j->few ? j->local_stride : j->call->command->operands[QKV_WORK].row_bytes;
+
+    for (uint32_t r = 0; j->few && (*j->call->fresh & 2) && r < j->n_rows; r++)
+        normalise(j, r, at + r * stride);
+    *j->call->fresh &= ~(uint64_t)2;
+    for (uint32_t i = 0; i < N_PRODUCTS; i++) {
+        j->products[i].x = at + j->forms.at[j->products[i].form];
+        j->products[i].x_stride = stride;
+    }
+}
+
+static void finish_tile(const struct job *j, uint32_t which, uint32_t panel, const struct product_store *tile)
+{
+    const struct operand *operands = j->call->command->operands;
+    uint32_t n = panel * PANEL_ROWS, left = j->products[which].w->n_rows - n;
+    const float *bias = cpu_base(j->call, QKV_BQ + which);
+    struct product_store s = *tile;
+
+    s.n_cols = left < PANEL_ROWS ? left : PANEL_ROWS;
+    s.bias = bias ? bias + n : NULL;
+    s.stride = operands[which ? QKV_WORK : QKV_Q].row_bytes / 4;
+    s.out += n;
+    j->set->kernels->store(&s);
+}
+
+static void run_panel(const struct job *j, uint32_t which, uint32_t panel, uint32_t block)
+{
+    _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
+    const struct product *p = &j->products[which];
+    unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->local_stride;
+    uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
+    struct product_panel w = product_panel(p, panel, end - first, scratch);
+
+    for (uint32_t row = first, n; row < end; row += n) {
+        float *out = which ? work_k(j, row) + (which - 1) * n_kv(j) : cpu_row(j->call, QKV_Q, row);
+        n = product_tile_rows(row, end, w.max_rows);
+        product_run(p, &w, (struct tile_range){ row, row + n }, y);
+        finish_tile(j, which, panel, &(struct product_store){ .y = y, .n_rows = n, .out = out });
+    }
+}
+
+// Number `at` of all three products' panels.
+static void run_panel_of_all(const struct job *j, uint32_t at, uint32_t block)
+{
+    uint32_t which = 0;
+
+    while (at >= panel_count(j->products[which].w->n_rows))
+        at -= panel_count(j->products[which++].w->n_rows);
+    run_panel(j, which, at, block);
+}
+
+static void rope_row(const struct job *j, uint32_t r, struct head_range heads)
+{
+    const struct cpu_call *call = j->call;
+    float *k = work_k(j, r);
+    struct rope_row row = {
+        .q = cpu_row(call, QKV_Q, r),
+        .k = k,
+        .v = k + n_kv(j),
+        .q_norm = cpu_base(call, QKV_Q_NORM),
+        .k_norm = cpu_base(call, QKV_K_NORM),
+        .angles = cpu_row(call, QKV_ANGLES, r),
+        .k_pages = cpu_base(call, QKV_K_PAGES),
+        .v_pages = cpu_base(call, QKV_V_PAGES),
+        .table =
+            (const uint32_t *)cpu_base(call, QKV_TABLE) + (uint64_t)step_slots(call->step)[r] * j->args->rope.pages.max_pages,
+        .position = step_positions(call->step)[r],
+    };
+    j->set->rows->rope_store(&j->args->rope, &row, heads);
+}
+
+static void run_products(struct job *j, struct tile_range range)
+{
+    find_rows(j);
+    for (uint32_t i = range.first; !j->head_panels && i < range.last; i++)
+        run_panel_of_all(j, i % j->n_panels, i / j->n_panels);
+    for (uint32_t h = range.first; j->head_panels && h < range.last; h++) {
+        for (uint32_t p = 0; p < j->head_panels; p++)
+            run_panel_of_all(j, h * j->head_panels + p, 0);
+        for (uint32_t r = 0; r < j->n_rows; r++)
+            rope_row(j, r, (struct head_range){ h, h + 1 });
+    }
+}
+
+static void qkv_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
+{
+    struct job j = job_of(call, set);
+
+    if (phase == 1)
+        run_products(&j, range);
+    for (uint32_t r = range.first; phase != 1 && r < range.last; r++)
+        if (phase == 0)
+            normalise(&j, r, work_forms(&j, r));
+        else
+            rope_row(&j, r, (struct head_range){ 0, j.args->rope.n_heads + 2 * j.args->rope.pages.n_kv_heads });
 }
 
 PRODUCT_KERNELS(qkv_fast)
