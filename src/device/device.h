@@ -21,13 +21,16 @@ struct buffer {
     bool local;   // for the device alone: it may lie where the host cannot see it
 };
 
-// A matrix [n_rows, n_cols], one row per output; or a vector (n_rows = 1, fp32). layout is the device's business: 0 = as in the file.
+// How a matrix lies on its device: as in the file, in panels of 32 rows (CPU), or with quants, scales and the like apart (CUDA).
+enum weight_layout { LAYOUT_FILE, LAYOUT_PANELS, LAYOUT_PLANES };
+
+// A matrix [n_rows, n_cols], one row per output; or a vector (n_rows = 1, fp32).
 struct weight {
     struct buffer buffer; // owned, unless it borrows the file's mapping
     uint64_t bytes;
     uint32_t n_rows, n_cols;
     enum quant format;
-    uint32_t layout;
+    enum weight_layout layout;
     const char *name; // the tensor's name in the file, for messages and traces; borrowed
 };
 

@@ -159,7 +159,7 @@ static void compare_product(const struct product_kernels *kernels, uint32_t n_ro
     enum { COLS = 96 };
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
     struct panels panels = random_panels(QUANT_Q8_0, COLS);
-    struct weight w = { .format = QUANT_Q8_0, .n_rows = PANEL_ROWS, .n_cols = COLS, .layout = PANEL_LAYOUT };
+    struct weight w = { .format = QUANT_Q8_0, .n_rows = PANEL_ROWS, .n_cols = COLS, .layout = LAYOUT_PANELS };
     struct product_block *x = random_rows(n_rows, COLS);
     struct product p;
 

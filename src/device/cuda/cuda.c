@@ -138,7 +138,7 @@ static bool repack(struct cuda *c, const struct weight_source *source, struct we
     bool ok = run_pack(c, &pack, err);
     buffer_release(&w->buffer);
     w->buffer = packed;
-    w->layout = 1;
+    w->layout = LAYOUT_PLANES;
     w->bytes = pack.bytes;
     return ok;
 }

@@ -6,7 +6,7 @@
 #pragma once
 #include "gemm/cpu/panel.h"
 
-struct product_block { // 32 columns of a row in FORM_INT8: value = scale * q
+struct product_block { // 32 columns of a row in PACKING_INT8: value = scale * q
     int8_t q[32];
     float scale;
     int32_t minus_sum; // of all q; negative, since that is what accumulators start from
@@ -14,7 +14,7 @@ struct product_block { // 32 columns of a row in FORM_INT8: value = scale * q
 };
 
 enum { SUPER_BITS = 5, SUPER_SUBS = PANEL_SUPER / PANEL_SUB };
-struct product_super { // 256 columns of a row in FORM_SUPER: value = scale * (q << left of its 32)
+struct product_super { // 256 columns of a row in PACKING_INT8_SUPER: value = scale * (q << left of its 32)
     int8_t q[PANEL_SUPER];
     int32_t left[SUPER_SUBS];          // 0 to SUPER_BITS
     int32_t minus_sum[2 * SUPER_SUBS]; // of each 16

@@ -4,7 +4,7 @@
 #include "gemm/cpu/panel.h"
 #include "gemm/cpu/product.h"
 
-struct packing {
+struct pack_job {
     const struct product_kernels *kernels;
     struct panel_source from;
     unsigned char *to;
@@ -13,7 +13,7 @@ struct packing {
 
 static void pack_panels(void *arg, unsigned thread)
 {
-    struct packing *p = arg;
+    struct pack_job *p = arg;
     uint32_t n = panel_count(p->from.n_rows);
     uint64_t bytes = panel_bytes(p->from.format, p->from.n_cols);
 
@@ -29,7 +29,7 @@ bool matmul_pack(uint32_t features, struct team *team, const struct weight_sourc
     if (!kernels)
         return false;
     uint64_t bytes = panel_count(source->n_rows) * panel_bytes(source->format, source->n_cols);
-    struct packing p = { .kernels = kernels, .from = { source->data, source->n_rows, source->n_cols, source->format } };
+    struct pack_job p = { .kernels = kernels, .from = { source->data, source->n_rows, source->n_cols, source->format } };
     struct buffer packed;
     if (!cpu_buffer_alloc(w->buffer.device, bytes, &packed, err))
         return err_prefix(err, "%s in the layout of the fast kernels (--no-repack needs none)", source->name);
@@ -37,6 +37,6 @@ bool matmul_pack(uint32_t features, struct team *team, const struct weight_sourc
     team_run(team, pack_panels, &p);
     w->buffer = packed;
     w->bytes = bytes;
-    w->layout = PANEL_LAYOUT;
+    w->layout = LAYOUT_PANELS;
     return true;
 }

@@ -11,7 +11,7 @@
 #pragma once
 #include "quant/quant.h"
 
-enum { PANEL_ROWS = 32, PANEL_LINE = 128, PANEL_SUB = 32, PANEL_SUPER = 256, PANEL_LAYOUT = 1 };
+enum { PANEL_ROWS = 32, PANEL_LINE = 128, PANEL_SUB = 32, PANEL_SUPER = 256 };
 
 enum panel_planes { // the bits of a sub-block
     PLANES_4,

@@ -18,70 +18,72 @@ const struct product_kernels *product_kernels_of(uint32_t features)
 
 void product_init(struct product *p, const struct product_kernels *kernels, const struct weight *w, bool exact)
 {
-    *p = (struct product){ .kernels = kernels, .w = w, .form = FORM_FLOAT };
+    *p = (struct product){ .kernels = kernels, .w = w, .packing = PACKING_F32 };
     if (!exact && w->format == QUANT_BF16 && kernels->bf16)
-        p->form = FORM_BF16;
+        p->packing = PACKING_BF16;
     if (!exact && kernels->integer[w->format])
-        p->form = product_integer_form(w->format);
-    p->tiles = p->form == FORM_FLOAT  ? kernels->exact[w->format]
-               : p->form == FORM_BF16 ? kernels->bf16
-                                      : kernels->integer[w->format];
-    p->max_rows = p->form == FORM_FLOAT ? kernels->exact_rows : p->form == FORM_BF16 ? kernels->bf16_rows : kernels->integer_rows;
-    CHECK(w->layout == 0 || w->layout == PANEL_LAYOUT);
+        p->packing = product_integer_packing(w->format);
+    p->tiles = p->packing == PACKING_F32    ? kernels->exact[w->format]
+               : p->packing == PACKING_BF16 ? kernels->bf16
+                                            : kernels->integer[w->format];
+    p->max_rows = p->packing == PACKING_F32    ? kernels->exact_rows
+                  : p->packing == PACKING_BF16 ? kernels->bf16_rows
+                                               : kernels->integer_rows;
+    CHECK(w->layout == LAYOUT_FILE || w->layout == LAYOUT_PANELS);
 }
 
-size_t product_form_bytes(enum product_form form, uint32_t n_cols)
+size_t product_packed_bytes(enum packing packing, uint32_t n_cols)
 {
-    if (form == FORM_INT8)
+    if (packing == PACKING_INT8)
         return n_cols / PANEL_SUB * sizeof(struct product_block);
-    if (form == FORM_SUPER)
+    if (packing == PACKING_INT8_SUPER)
         return n_cols / PANEL_SUPER * sizeof(struct product_super);
-    return form == FORM_BF16 ? (size_t)(n_cols + n_cols % 2) * 2 : (size_t)n_cols * 4;
+    return packing == PACKING_BF16 ? (size_t)(n_cols + n_cols % 2) * 2 : (size_t)n_cols * 4;
 }
 
-void product_prepare(const struct product_kernels *kernels, enum product_form form, const float *x, uint32_t n_cols, void *out)
+void product_prepare(const struct product_kernels *kernels, enum packing packing, const float *x, uint32_t n_cols, void *out)
 {
-    if (form == FORM_INT8)
+    if (packing == PACKING_INT8)
         kernels->quantise(x, n_cols, out);
-    else if (form == FORM_SUPER)
+    else if (packing == PACKING_INT8_SUPER)
         kernels->quantise_super(x, n_cols, out);
-    else if (form == FORM_BF16)
+    else if (packing == PACKING_BF16)
         kernels->round(x, n_cols, out);
     else
         memcpy(out, x, (size_t)n_cols * 4);
 }
 
-struct product_forms product_forms_of(const struct product *products, uint32_t n, uint32_t n_cols)
+struct product_packings product_packings_of(const struct product *products, uint32_t n, uint32_t n_cols)
 {
-    struct product_forms f = { .bytes = product_form_bytes(FORM_FLOAT, n_cols) };
+    struct product_packings f = { .bytes = product_packed_bytes(PACKING_F32, n_cols) };
 
     for (uint32_t i = 0; i < n; i++) {
-        enum product_form form = products[i].form;
-        if (form == FORM_FLOAT || f.at[form])
+        enum packing packing = products[i].packing;
+        if (packing == PACKING_F32 || f.at[packing])
             continue;
-        f.at[form] = f.bytes;
-        f.bytes += product_form_bytes(form, n_cols);
+        f.at[packing] = f.bytes;
+        f.bytes += product_packed_bytes(packing, n_cols);
     }
     return f;
 }
 
-void product_normalise(const struct product_kernels *kernels, const struct product_forms *forms, const struct product_norm *norm,
-                       const float *in, unsigned char *out)
+void product_normalise(const struct product_kernels *kernels, const struct product_packings *packings,
+                       const struct product_norm *norm, const float *in, unsigned char *out)
 {
     norm->rmsnorm(in, norm->scale, (float *)out, norm->n_cols, norm->eps);
-    for (enum product_form form = FORM_BF16; form < N_PRODUCT_FORMS; form++)
-        if (forms->at[form])
-            product_prepare(kernels, form, (const float *)out, norm->n_cols, out + forms->at[form]);
+    for (enum packing packing = 0; packing < N_PACKINGS; packing++)
+        if (packings->at[packing])
+            product_prepare(kernels, packing, (const float *)out, norm->n_cols, out + packings->at[packing]);
 }
 
 static size_t packed_bytes(const struct weight *w)
 {
-    return w->layout == PANEL_LAYOUT ? 0 : (panel_bytes(w->format, w->n_cols) + 63) / 64 * 64;
+    return w->layout == LAYOUT_PANELS ? 0 : (panel_bytes(w->format, w->n_cols) + 63) / 64 * 64;
 }
 
 static product_tile_fn *const *wide_tiles(const struct product *p)
 {
-    return p->form == FORM_INT8 || p->form == FORM_SUPER ? p->kernels->wide[p->w->format] : NULL;
+    return p->packing == PACKING_INT8 || p->packing == PACKING_INT8_SUPER ? p->kernels->wide[p->w->format] : NULL;
 }
 
 size_t product_scratch_bytes(const struct product *p)
@@ -98,13 +100,13 @@ struct product_panel product_panel(const struct product *p, uint32_t panel, uint
                                     p->max_rows };
     unsigned char *wide = (unsigned char *)scratch + packed_bytes(w);
 
-    if (w->layout != PANEL_LAYOUT) {
+    if (w->layout != LAYOUT_PANELS) {
         p->kernels->pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel, scratch);
         result.w = scratch;
     }
     if (n_rows > EXPAND_TILES * p->max_rows && wide_tiles(p)) {
         p->kernels->expand(w->format, result.w, w->n_cols, wide);
-        result = (struct product_panel){ wide, wide_tiles(p), p->form == FORM_INT8 ? p->kernels->wide_rows : p->max_rows };
+        result = (struct product_panel){ wide, wide_tiles(p), p->packing == PACKING_INT8 ? p->kernels->wide_rows : p->max_rows };
     }
     return result;
 }

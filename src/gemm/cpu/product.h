@@ -1,8 +1,8 @@
 // product.h - what matmul, qkv and gate_up share: rows of activations times panels of weights, in tiles of 32 outputs and a few rows.
 //
 // A set of kernels (struct product_kernels) belongs to one kind of processor and works on the panels of panel.h. Activations come in
-// four forms: fp32 (exact products and F32, F16 weights), bf16 pairs (BF16 weights), and int8 in blocks as long as the weights': of 32
-// with a scale for each, or of 256 (K-quants, IQ4_XS). A row's form does not depend on other rows, so a step's rows may be dealt to tiles
+// four packings: fp32 (exact products and F32, F16 weights), bf16 pairs (BF16 weights), and int8 in blocks as long as the weights': of 32
+// with a scale for each, or of 256 (K-quants, IQ4_XS). A packed row does not depend on other rows, so a step's rows may be dealt to tiles
 // in any way.
 //
 // The same bits for any number of rows: sums inside 32 (or 16) columns are exact integers; each output then takes one chain of fp32
@@ -10,12 +10,12 @@
 #pragma once
 #include "device/cpu/cpu.h"
 #include "gemm/cpu/int8_rows.h"
+#include "gemm/gemm.h"
 
-enum product_form { FORM_FLOAT, FORM_BF16, FORM_INT8, FORM_SUPER, N_PRODUCT_FORMS };
 enum {
-    PRODUCT_MAX_ROWS = 32,
-    PRODUCT_FEW = 6
-}; // rows of activations in a tile; up to so many each thread prepares them for itself
+    PRODUCT_MAX_ROWS = 32, // of activations in a tile
+    PRODUCT_FEW = 6        // up to here each thread packs all rows for itself
+};
 
 struct product_tile {
     const unsigned char *w; // a panel
@@ -39,12 +39,12 @@ struct product_store { // the end of a tile: add what there is to add, write the
 typedef void pack_fn(const struct panel_source *from, uint32_t panel, unsigned char *to);
 
 struct product_kernels {
-    product_tile_fn *const *integer[N_WEIGHT_QUANTS]; // [rows], product_integer_form; NULL: no such kernel
+    product_tile_fn *const *integer[N_WEIGHT_QUANTS]; // [rows], product_integer_packing; NULL: no such kernel
     product_tile_fn *const *wide[N_WEIGHT_QUANTS];    // of panels as expand lays them out; NULL: they are used as they are
-    product_tile_fn *const *exact[N_WEIGHT_QUANTS];   // [rows], FORM_FLOAT
-    product_tile_fn *const *bf16;                     // [rows], FORM_BF16, or NULL
+    product_tile_fn *const *exact[N_WEIGHT_QUANTS];   // [rows], PACKING_F32
+    product_tile_fn *const *bf16;                     // [rows], PACKING_BF16, or NULL
     uint32_t integer_rows, exact_rows, bf16_rows;     // the widest tile of each
-    uint32_t wide_rows;                               // and of wide for FORM_INT8; for FORM_SUPER as integer
+    uint32_t wide_rows;                               // and of wide for PACKING_INT8; for PACKING_INT8_SUPER as integer
     pack_fn *pack;
     void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out); // to the shape panel_wide
     void (*quantise)(const float *x, uint32_t n, struct product_block *out);
@@ -70,30 +70,30 @@ struct product {
     const unsigned char *x; // rows in the form, or NULL until product_rows is told
     size_t x_stride;
     uint32_t max_rows; // of a tile
-    enum product_form form;
+    enum packing packing;
 };
 void product_init(struct product *p, const struct product_kernels *kernels, const struct weight *w, bool exact);
-static inline enum product_form product_integer_form(enum quant q)
+static inline enum packing product_integer_packing(enum quant q)
 {
-    return panel_shapes[q].columns == PANEL_SUPER ? FORM_SUPER : FORM_INT8;
+    return panel_shapes[q].columns == PANEL_SUPER ? PACKING_INT8_SUPER : PACKING_INT8;
 }
-size_t product_form_bytes(enum product_form form, uint32_t n_cols); // of one row
-// Brings one row from fp32 to the form; FORM_FLOAT copies.
-void product_prepare(const struct product_kernels *kernels, enum product_form form, const float *x, uint32_t n_cols, void *out);
+size_t product_packed_bytes(enum packing packing, uint32_t n_cols); // of one row
+// Brings one row from fp32 to the form; PACKING_F32 copies.
+void product_prepare(const struct product_kernels *kernels, enum packing packing, const float *x, uint32_t n_cols, void *out);
 
 // A normalised row and its forms for several weights, one behind the other: what qkv and gate_up multiply.
-struct product_forms {
-    size_t at[N_PRODUCT_FORMS], bytes; // the fp32 row comes first; 0 for the others: not needed
+struct product_packings {
+    size_t at[N_PACKINGS], bytes; // the fp32 row comes first; 0 for the others: not needed
 };
-struct product_forms product_forms_of(const struct product *products, uint32_t n, uint32_t n_cols);
+struct product_packings product_packings_of(const struct product *products, uint32_t n, uint32_t n_cols);
 struct product_norm {
     void (*rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps);
     const float *scale;
     uint32_t n_cols;
     float eps;
 };
-void product_normalise(const struct product_kernels *kernels, const struct product_forms *forms, const struct product_norm *norm,
-                       const float *in, unsigned char *out);
+void product_normalise(const struct product_kernels *kernels, const struct product_packings *packings,
+                       const struct product_norm *norm, const float *in, unsigned char *out);
 
 // A panel's bytes: in the weight, or packed now into scratch where the weight lies as in the file. A panel of a K-quant that serves more
 // than a few tiles is expanded once, so that no tile decodes it: 15 % faster for Q6_K at 512 rows, same bits.

@@ -6,7 +6,7 @@
 #pragma once
 #include "gemm/cuda/weight_layout.h"
 #include "gemm/cuda/packing.h"
-#include "gemm/epilogue.h"
+#include "gemm/gemm.h"
 
 struct gemm_pipeline { // of gemv_pipeline.cu and gemm_int8.cu, in shared memory
     u32 lanes_log2;    // gemv: of the lanes that share a pair; a stage holds rounds * CONSUMER_THREADS / lanes pairs

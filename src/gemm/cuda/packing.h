@@ -3,6 +3,7 @@
 // A launch of its own makes them (pack_rows.cu), or the operation before, whose result they are (epilogue_pack.cuh).
 #pragma once
 #include "device/step.h"
+#include "gemm/gemm.h"
 #include "gemm/cuda/weight_layout.h"
 
 // Eight rows of int8 activations, 32 columns: fragments of mma (lane (row, t): elements 4 t .. and 16 + 4 t ..), then for each row its
@@ -33,7 +34,6 @@ struct packing_params { // of pack_mma, packed_int8, pack_int8_split, packed_bf1
 };
 
 // A result that goes, beside its fp32 numbers, to where the next command's product wants its rows; see epilogue_pack.cuh.
-enum packing { PACKING_INT8, PACKING_BF16, PACKING_MMA };
 struct packed_out {
     DEVICE_AT(u8) at;          // or none
     DEVICE_AT(const f32) norm; // PACKING_INT8 of gemm_int8 alone: of the next product, whose rows are multiplied by it, or none

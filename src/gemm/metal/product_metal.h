@@ -6,7 +6,7 @@
 // compiles one pipeline for each set of them.
 #pragma once
 #include "base/lang.h"
-#include "gemm/epilogue.h"
+#include "gemm/gemm.h"
 #include "quant/formats.h"
 
 enum product_mode { // enum epilogue, as the kernels spell it

@@ -3,7 +3,7 @@
 // gate and out may be the same value.
 #pragma once
 #include "base/lang.h"
-#include "gemm/epilogue.h"
+#include "gemm/gemm.h"
 
 struct activate_args {
     u32 n_cols;

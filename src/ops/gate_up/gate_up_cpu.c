@@ -46,7 +46,7 @@ struct job {
     const struct gate_up_args *args;
     const struct product_set *set;
     struct product products[2]; // gate, up
-    struct product_forms forms;
+    struct product_packings packings;
     struct product_split split;
     uint32_t n_rows, n_panels;
     size_t local_stride, scratch_bytes;
@@ -59,9 +59,9 @@ static struct job job_of(const struct cpu_call *call, const struct product_set *
 
     for (uint32_t i = 0; i < 2; i++)
         product_init(&j.products[i], set->kernels, cpu_weight(call, GATE_UP_GATE + i), j.args->exact);
-    j.forms = product_forms_of(j.products, 2, j.args->n_cols);
-    j.local_stride = (j.forms.bytes + 63) / 64 * 64;
-    j.split = product_split(j.n_rows, product_form_bytes(j.products[0].form, j.args->n_cols));
+    j.packings = product_packings_of(j.products, 2, j.args->n_cols);
+    j.local_stride = (j.packings.bytes + 63) / 64 * 64;
+    j.split = product_split(j.n_rows, product_packed_bytes(j.products[0].packing, j.args->n_cols));
     j.n_panels = panel_count(j.args->n_out);
     j.scratch_bytes = product_scratch_bytes(&j.products[0]);
     j.few = j.n_rows <= PRODUCT_FEW;
@@ -81,7 +81,7 @@ static void gate_up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan
 static void normalise(const struct job *j, uint32_t row, unsigned char *out)
 {
     struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, GATE_UP_NORM), j->args->n_cols, j->args->eps };
-    product_normalise(j->set->kernels, &j->forms, &norm, cpu_row(j->call, GATE_UP_IN, row), out);
+    product_normalise(j->set->kernels, &j->packings, &norm, cpu_row(j->call, GATE_UP_IN, row), out);
 }
 
 static void find_rows(struct job *j)
@@ -93,7 +93,7 @@ static void find_rows(struct job *j)
         normalise(j, r, at + r * stride);
     *j->call->fresh &= ~(uint64_t)2;
     for (uint32_t i = 0; i < 2; i++) {
-        j->products[i].x = at + j->forms.at[j->products[i].form];
+        j->products[i].x = at + j->packings.at[j->products[i].packing];
         j->products[i].x_stride = stride;
     }
 }

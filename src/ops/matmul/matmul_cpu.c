@@ -14,7 +14,7 @@ void matmul_decode_row(const struct weight *w, uint32_t n, float *decoded)
 {
     const unsigned char *row = (const unsigned char *)w->buffer.host + (uint64_t)n * (w->bytes / w->n_rows);
 
-    CHECK(w->layout == 0);
+    CHECK(w->layout == LAYOUT_FILE);
     quant_info(w->format)->decode(row, decoded, w->n_cols);
 }
 
@@ -70,7 +70,7 @@ struct job {
     struct product product;
     struct product_split split;
     uint32_t n_rows, n_panels;
-    size_t form_bytes;
+    size_t packed_bytes;
     bool few;
 };
 
@@ -80,8 +80,8 @@ static struct job job_of(const struct cpu_call *call, const struct product_set *
     struct job j = { .call = call, .args = args, .n_rows = rows_of(call->step, args->rows) };
 
     product_init(&j.product, set->kernels, cpu_weight(call, MATMUL_W), args->exact);
-    j.form_bytes = (product_form_bytes(j.product.form, args->n_cols) + 63) / 64 * 64;
-    j.split = product_split(j.n_rows, j.form_bytes);
+    j.packed_bytes = (product_packed_bytes(j.product.packing, args->n_cols) + 63) / 64 * 64;
+    j.split = product_split(j.n_rows, j.packed_bytes);
     j.n_panels = panel_count(args->n_rows);
     j.few = j.n_rows <= PRODUCT_FEW;
     return j;
@@ -92,15 +92,15 @@ static void matmul_fast_plan(const struct cpu_call *call, struct cpu_plan *plan,
     struct job j = job_of(call, set);
 
     plan->n_phases = 2;
-    plan->n_tiles[0] = j.few || j.product.form == FORM_FLOAT ? 0 : j.n_rows;
+    plan->n_tiles[0] = j.few || j.product.packing == PACKING_F32 ? 0 : j.n_rows;
     plan->n_tiles[1] = j.n_rows ? j.n_panels * j.split.n_blocks : 0;
-    plan->local_bytes = PRODUCT_FEW * j.form_bytes + product_scratch_bytes(&j.product);
+    plan->local_bytes = PRODUCT_FEW * j.packed_bytes + product_scratch_bytes(&j.product);
 }
 
 static void prepare_rows(const struct job *j, uint32_t first, uint32_t last, unsigned char *to, size_t stride)
 {
     for (uint32_t r = first; r < last; r++)
-        product_prepare(j->product.kernels, j->product.form, cpu_row(j->call, MATMUL_IN, r), j->args->n_cols,
+        product_prepare(j->product.kernels, j->product.packing, cpu_row(j->call, MATMUL_IN, r), j->args->n_cols,
                         to + (r - first) * stride);
 }
 
@@ -109,7 +109,7 @@ static void find_rows(struct job *j)
 {
     const struct operand *work = &j->call->command->operands[MATMUL_WORK];
 
-    if (j->product.form == FORM_FLOAT) {
+    if (j->product.packing == PACKING_F32) {
         j->product.x = cpu_base(j->call, MATMUL_IN);
         j->product.x_stride = j->call->command->operands[MATMUL_IN].row_bytes;
     } else if (!j->few) {
@@ -117,9 +117,9 @@ static void find_rows(struct job *j)
         j->product.x_stride = work->row_bytes;
     } else {
         j->product.x = j->call->local;
-        j->product.x_stride = j->form_bytes;
+        j->product.x_stride = j->packed_bytes;
         if (*j->call->fresh & 2)
-            prepare_rows(j, 0, j->n_rows, j->call->local, j->form_bytes);
+            prepare_rows(j, 0, j->n_rows, j->call->local, j->packed_bytes);
         *j->call->fresh &= ~(uint64_t)2;
     }
 }
@@ -144,7 +144,7 @@ static void finish_tile(const struct job *j, uint32_t panel, uint32_t row, const
 static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
 {
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
-    unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->form_bytes;
+    unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->packed_bytes;
     uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
     struct product_panel w = product_panel(&j->product, panel, end - first, scratch);
 

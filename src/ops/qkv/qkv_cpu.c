@@ -79,7 +79,7 @@ struct job {
     const struct qkv_args *args;
     const struct product_set *set;
     struct product products[N_PRODUCTS];
-    struct product_forms forms;
+    struct product_packings packings;
     struct product_split split;
     uint32_t n_rows, n_panels; // of all three
     uint32_t head_panels;      // of a tile that is a head, or 0
@@ -95,9 +95,10 @@ static struct job job_of(const struct cpu_call *call, const struct product_set *
         product_init(&j.products[i], set->kernels, cpu_weight(call, QKV_WQ + i), j.args->exact);
         j.n_panels += panel_count(j.products[i].w->n_rows);
     }
-    j.forms = product_forms_of(j.products, N_PRODUCTS, j.args->n_cols);
-    j.local_stride = (j.forms.bytes + 63) / 64 * 64;
-    j.split = product_split(j.n_rows, product_form_bytes(j.products[0].form, j.args->n_cols)); // of one form; others are like it
+    j.packings = product_packings_of(j.products, N_PRODUCTS, j.args->n_cols);
+    j.local_stride = (j.packings.bytes + 63) / 64 * 64;
+    j.split =
+        product_split(j.n_rows, product_packed_bytes(j.products[0].packing, j.args->n_cols)); // of one form; others are like it
     j.few = j.n_rows <= PRODUCT_FEW;
     j.head_panels = j.few && j.args->rope.pages.head_dim % PANEL_ROWS == 0 ? j.args->rope.pages.head_dim / PANEL_ROWS : 0;
     return j;
@@ -127,7 +128,7 @@ static uint32_t n_kv(const struct job *j)
     return j->args->rope.pages.n_kv_heads * j->args->rope.pages.head_dim;
 }
 
-static unsigned char *work_forms(const struct job *j, uint32_t row)
+static unsigned char *work_packed(const struct job *j, uint32_t row)
 {
     return (unsigned char *)(work_k(j, row) + 2 * n_kv(j));
 }
@@ -135,19 +136,19 @@ static unsigned char *work_forms(const struct job *j, uint32_t row)
 static void normalise(const struct job *j, uint32_t row, unsigned char *out)
 {
     struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, QKV_NORM), j->args->n_cols, j->args->norm_eps };
-    product_normalise(j->set->kernels, &j->forms, &norm, cpu_row(j->call, QKV_IN, row), out);
+    product_normalise(j->set->kernels, &j->packings, &norm, cpu_row(j->call, QKV_IN, row), out);
 }
 
 static void find_rows(struct job *j)
 {
-    unsigned char *at = j->few ? j->call->local : work_forms(j, 0);
+    unsigned char *at = j->few ? j->call->local : work_packed(j, 0);
     size_t stride = j->few ? j->local_stride : j->call->command->operands[QKV_WORK].row_bytes;
 
     for (uint32_t r = 0; j->few && (*j->call->fresh & 2) && r < j->n_rows; r++)
         normalise(j, r, at + r * stride);
     *j->call->fresh &= ~(uint64_t)2;
     for (uint32_t i = 0; i < N_PRODUCTS; i++) {
-        j->products[i].x = at + j->forms.at[j->products[i].form];
+        j->products[i].x = at + j->packings.at[j->products[i].packing];
         j->products[i].x_stride = stride;
     }
 }
@@ -233,7 +234,7 @@ static void qkv_fast_run(const struct cpu_call *call, uint32_t phase, struct til
         run_products(&j, range);
     for (uint32_t r = range.first; phase != 1 && r < range.last; r++)
         if (phase == 0)
-            normalise(&j, r, work_forms(&j, r));
+            normalise(&j, r, work_packed(&j, r));
         else
             rope_row(&j, r, (struct head_range){ 0, j.args->rope.n_heads + 2 * j.args->rope.pages.n_kv_heads });
 }

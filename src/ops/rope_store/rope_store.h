@@ -6,7 +6,7 @@
 #pragma once
 #include "base/lang.h"
 #include "device/pages.h"
-#include "gemm/epilogue.h"
+#include "gemm/gemm.h"
 
 enum { ROPE_Q, ROPE_K, ROPE_V, ROPE_Q_NORM, ROPE_K_NORM, ROPE_ANGLES, ROPE_K_PAGES, ROPE_V_PAGES, ROPE_TABLE };
 

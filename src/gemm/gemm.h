@@ -1,0 +1,39 @@
+// gemm.h - the words that all matrix products share: epilogues, packed activations, and their arguments. Shared by C, CUDA and MSL.
+//
+//   out[row][n] = epilogue(sum over k of x[row][k] * w[n][k])
+// x: rows of activations, packed as a kernel reads them (enum packing). w: a matrix in its own format (enum quant), in the layout of its
+// device (enum weight_layout). The operations matmul, qkv and gate_up name an epilogue; ops/activate and ops/rope_store define what the
+// gated and the RoPE ones compute. One struct for each family of kernels: gemm_params (cuda/), product_args (metal/), product_tile (cpu/).
+#pragma once
+#include "base/lang.h"
+#include "device/pages.h"
+
+enum epilogue {          // what becomes of the sums
+    EPILOGUE_LINEAR,     // out = sum (+ bias) (+ add)
+    EPILOGUE_GATED,      // out = f(gate) * up
+    EPILOGUE_GATE_OVER,  // out = f(sum) * out
+    EPILOGUE_ROPE_STORE, // q to out, k and v rotated to their pages
+    EPILOGUE_QKV,        // q, k and v, each to its out
+};
+
+enum packing {          // how rows of activations lie for a kernel
+    PACKING_INT8,       // int8 with a scale for each 32 columns
+    PACKING_BF16,       // CPU: pairs of columns; CUDA: tiles of 128 rows by 64 columns, for TMA and wgmma
+    PACKING_MMA,        // CUDA: bf16 in the order of mma's fragments
+    PACKING_INT8_SUPER, // CPU: int8 with a scale for each 256 columns
+    PACKING_F32,        // as they are
+    N_PACKINGS,
+};
+
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+
+enum rope_pairs { ROPE_HALVES, ROPE_ADJACENT };
+
+struct rope_store_args {
+    struct page_shape pages;
+    u32 n_heads;
+    u32 n_dims; // rotated dimensions of a head
+    u32 pairs;  // enum rope_pairs
+    f32 eps;    // of the head norms
+};
+STATIC_ASSERT(sizeof(struct rope_store_args) == 32);
