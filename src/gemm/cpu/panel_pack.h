@@ -267,24 +267,19 @@ INLINE void pack_float(struct pack_rows *rows, uint32_t n_cols, unsigned char *t
         memcpy(to + (uint64_t)n_words * PANEL_LINE + r * (Q == QUANT_F16 ? 2 : 4), rows->at[r] + n_words * 4, 2);
 }
 
-// clang-format off
-#define PACK_FORMATS(X)                                                                                                 \
-    X(pack_float, F32) X(pack_float, F16) X(pack_float, BF16) X(pack_blocks, Q4_0) X(pack_blocks, Q4_1)                 \
-    X(pack_blocks, Q5_0) X(pack_blocks, Q5_1) X(pack_blocks, Q8_0) X(pack_blocks, Q2_K) X(pack_blocks, Q3_K)            \
-    X(pack_blocks, Q4_K) X(pack_blocks, Q5_K) X(pack_blocks, Q6_K) X(pack_blocks, IQ4_NL) X(pack_blocks, IQ4_XS)        \
-    X(pack_blocks, MXFP4)
-// clang-format on
-#define PACK_FUNCTION(kind, q)                                                            \
+#define PACK_FUNCTION(q, name, kind)                                                      \
     SIMD static void pack_##q(struct pack_rows *rows, uint32_t n_cols, unsigned char *to) \
     {                                                                                     \
         kind(rows, n_cols, to, QUANT_##q);                                                \
     }
-PACK_FORMATS(PACK_FUNCTION)
+QUANT_PLAIN_FORMATS(PACK_FUNCTION, pack_float)
+QUANT_BLOCK_FORMATS(PACK_FUNCTION, pack_blocks)
 
-SIMD void PACK(const struct panel_source *from, uint32_t panel, unsigned char *to)
+    SIMD void PACK(const struct panel_source *from, uint32_t panel, unsigned char *to)
 {
-#define PACK_ENTRY(kind, q) [QUANT_##q] = pack_##q,
-    static void (*const pack_as[N_WEIGHT_QUANTS])(struct pack_rows *, uint32_t, unsigned char *) = { PACK_FORMATS(PACK_ENTRY) };
+#define PACK_ENTRY(q, name, kind) [QUANT_##q] = pack_##q,
+    static void (*const pack_as[N_WEIGHT_QUANTS])(struct pack_rows *, uint32_t,
+                                                  unsigned char *) = { QUANT_FORMATS(PACK_ENTRY, ) };
     const struct quant_info *info = quant_info(from->format);
     uint64_t row_bytes = (uint64_t)from->n_cols / info->block_elements * info->block_bytes;
     uint32_t first = panel * PANEL_ROWS, last = from->n_rows - 1;

@@ -104,9 +104,9 @@ SIMD static void round_block(const float *x, float factor, int8_t *out)
     _mm256_storeu_si256((__m256i *)out, _mm256_permutevar8x32_epi32(bytes, order));
 }
 
-INTEGER_FORMATS(INT_TILES, MADD)
-INTEGER_FORMATS(INT_TILES, VNNI)
-ALL_FORMATS(EXACT_TILES, EXACT)
+QUANT_BLOCK_FORMATS(INT_TILES, MADD)
+QUANT_BLOCK_FORMATS(INT_TILES, VNNI)
+QUANT_FORMATS(EXACT_TILES, EXACT)
 
 const struct product_kernels product_avx2 = PRODUCT_KERNELS(MADD), product_avx_vnni = PRODUCT_KERNELS(VNNI);
 #endif

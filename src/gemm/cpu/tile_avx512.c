@@ -552,24 +552,21 @@ SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_col
 #define UP_TO_12(M, kind, Q) \
     UP_TO_6(M, kind, Q) M(kind, Q, 7) M(kind, Q, 8) M(kind, Q, 9) M(kind, Q, 10) M(kind, Q, 11) M(kind, Q, 12)
 #define NAME(kind, Q, C) , kind##_##Q##_##C
-#define INT_TILES(Q)        \
-    UP_TO_INT(TILE, int, Q) \
+#define INT_TILES(Q, name, with) \
+    UP_TO_INT(TILE, int, Q)      \
     static product_tile_fn *const int_##Q[] = { NULL UP_TO_INT(NAME, int, Q) };
 #define WIDE_TILES(Q)        \
     UP_TO_INT(TILE, wide, Q) \
     static product_tile_fn *const wide_##Q[] = { NULL UP_TO_INT(NAME, wide, Q) };
-#define EXACT_TILES(Q)          \
-    UP_TO_EXACT(TILE, exact, Q) \
+#define EXACT_TILES(Q, name, with) \
+    UP_TO_EXACT(TILE, exact, Q)    \
     static product_tile_fn *const exact_##Q[] = { NULL UP_TO_EXACT(NAME, exact, Q) };
-#define INTEGER_FORMATS(M) \
-    M(Q4_0) M(Q4_1) M(Q5_0) M(Q5_1) M(Q8_0) M(Q2_K) M(Q3_K) M(Q4_K) M(Q5_K) M(Q6_K) M(IQ4_NL) M(IQ4_XS) M(MXFP4)
-#define ALL_FORMATS(M) M(F32) M(F16) M(BF16) INTEGER_FORMATS(M)
-INTEGER_FORMATS(INT_TILES)
+QUANT_BLOCK_FORMATS(INT_TILES, )
 WIDE_TILES(Q2_K)
 WIDE_TILES(Q4_K) // and Q5_K, whose wide shape is the same
 WIDE_TILES(Q6_K) // and Q3_K
 WIDE_TILES(IQ4_XS)
-ALL_FORMATS(EXACT_TILES)
+QUANT_FORMATS(EXACT_TILES, )
 
 #define TILE_BF16(kind, Q, C)                                            \
     SIMD_BF16 static void kind##_##Q##_##C(const struct product_tile *t) \
@@ -740,17 +737,17 @@ SIMD static void store(const struct product_store *s)
         }
 }
 
-#define INT_ENTRY(Q)   [QUANT_##Q] = int_##Q,
-#define EXACT_ENTRY(Q) [QUANT_##Q] = exact_##Q,
+#define INT_ENTRY(Q, name, with)   [QUANT_##Q] = int_##Q,
+#define EXACT_ENTRY(Q, name, with) [QUANT_##Q] = exact_##Q,
 #define WIDE                                                                                                \
     [QUANT_Q2_K] = wide_Q2_K, [QUANT_Q3_K] = wide_Q6_K, [QUANT_Q4_K] = wide_Q4_K, [QUANT_Q5_K] = wide_Q4_K, \
     [QUANT_Q6_K] = wide_Q6_K, [QUANT_IQ4_XS] = wide_IQ4_XS
 #define WIDE_AMX                                                                                              \
     [QUANT_Q4_0] = amx_tiles, [QUANT_Q5_0] = amx_tiles, [QUANT_Q8_0] = amx_tiles, [QUANT_IQ4_NL] = amx_tiles, \
     [QUANT_MXFP4] = amx_tiles
-#define COMMON                                                                                                          \
-    .integer = { INTEGER_FORMATS(INT_ENTRY) }, .exact = { ALL_FORMATS(EXACT_ENTRY) }, .integer_rows = ROWS_INT,         \
-    .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .quantise_super = quantise_super, .store = store, \
+#define COMMON                                                                                                            \
+    .integer = { QUANT_BLOCK_FORMATS(INT_ENTRY, ) }, .exact = { QUANT_FORMATS(EXACT_ENTRY, ) }, .integer_rows = ROWS_INT, \
+    .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .quantise_super = quantise_super, .store = store,   \
     .pack = pack_avx512
 #define BF16 .bf16 = dot_BF16, .bf16_rows = ROWS_BF16, .round = round_bf16
 

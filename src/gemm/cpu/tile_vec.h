@@ -457,19 +457,11 @@ SIMD static void store(const struct product_store *s)
 #define TILES(kind, Q, M)  \
     UP_TO_ROWS(M, kind, Q) \
     static product_tile_fn *const kind##_##Q[] = { NULL UP_TO_ROWS(NAME, kind, Q) };
-#define INT_TILES(kind, Q)   TILES(kind, Q, TILE_INT)
-#define EXACT_TILES(kind, Q) TILES(kind, Q, TILE_EXACT)
-#define ENTRY(kind, Q)       [QUANT_##Q] = kind##_##Q,
-#define INTEGER_FORMATS(M, kind) \
-    M(kind, Q4_0)                \
-    M(kind, Q4_1)                \
-    M(kind, Q5_0)                \
-    M(kind, Q5_1)                \
-    M(kind, Q8_0)                \
-    M(kind, Q2_K) M(kind, Q3_K) M(kind, Q4_K) M(kind, Q5_K) M(kind, Q6_K) M(kind, IQ4_NL) M(kind, IQ4_XS) M(kind, MXFP4)
-#define ALL_FORMATS(M, kind) M(kind, F32) M(kind, F16) M(kind, BF16) INTEGER_FORMATS(M, kind)
-#define PRODUCT_KERNELS(kind)                                                                                              \
-    {                                                                                                                      \
-        .integer = { INTEGER_FORMATS(ENTRY, kind) }, .exact = { ALL_FORMATS(ENTRY, EXACT) }, .integer_rows = TILE_ROWS,    \
-        .exact_rows = TILE_ROWS, .quantise = quantise, .quantise_super = quantise_super, .store = store, .pack = VEC(pack) \
+#define INT_TILES(Q, name, kind)   TILES(kind, Q, TILE_INT)
+#define EXACT_TILES(Q, name, kind) TILES(kind, Q, TILE_EXACT)
+#define ENTRY(Q, name, kind)       [QUANT_##Q] = kind##_##Q,
+#define PRODUCT_KERNELS(kind)                                                                                                 \
+    {                                                                                                                         \
+        .integer = { QUANT_BLOCK_FORMATS(ENTRY, kind) }, .exact = { QUANT_FORMATS(ENTRY, EXACT) }, .integer_rows = TILE_ROWS, \
+        .exact_rows = TILE_ROWS, .quantise = quantise, .quantise_super = quantise_super, .store = store, .pack = VEC(pack)    \
     }
