@@ -275,7 +275,7 @@ INLINE void pack_float(struct pack_rows *rows, uint32_t n_cols, unsigned char *t
 QUANT_PLAIN_FORMATS(PACK_FUNCTION, pack_float)
 QUANT_BLOCK_FORMATS(PACK_FUNCTION, pack_blocks)
 
-    SIMD void PACK(const struct panel_source *from, uint32_t panel, unsigned char *to)
+SIMD void PACK(const struct panel_source *from, uint32_t panel, unsigned char *to)
 {
 #define PACK_ENTRY(q, name, kind) [QUANT_##q] = pack_##q,
     static void (*const pack_as[N_WEIGHT_QUANTS])(struct pack_rows *, uint32_t,
