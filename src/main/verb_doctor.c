@@ -6,7 +6,8 @@
 #include <curl/curl.h>
 #include <utf8proc.h>
 #ifdef INGOT_SERVER
-#include <microhttpd.h>
+#include <event2/event.h>
+#include "server/message.h"
 #endif
 #include "base/bandwidth.h"
 #include "base/file.h"
@@ -94,10 +95,11 @@ static void add_libraries(struct report *r)
     add(r, "utf8proc", "%s", utf8proc_version());
     add(r, "libcurl", "%s", curl_version_info(CURLVERSION_NOW)->version);
 #ifdef INGOT_SERVER
-    add(r, "libmicrohttpd", "%s", MHD_get_version());
+    add(r, "libevent", "%s", event_get_version());
+    add(r, "llhttp", "%s", message_library());
     add(r, "markdown-it", "%s", *page_markdown_it() ? page_markdown_it() : "not built in: the chat page shows plain text");
 #else
-    add(r, "libmicrohttpd", "not built in: there is no ingot serve");
+    add(r, "libevent", "not built in, for want of it or of llhttp: there is no ingot serve");
 #endif
 #ifdef INGOT_LIBEDIT
     add(r, "libedit", "%d.%d", LIBEDIT_MAJOR, LIBEDIT_MINOR);

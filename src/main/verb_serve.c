@@ -85,6 +85,6 @@ int verb_serve(const struct call *call)
 int verb_serve(const struct call *call)
 {
     (void)call;
-    return fail("this build has no server: libmicrohttpd was not found when it was built");
+    return fail("this build has no server: libevent, or llhttp, was not found when it was built");
 }
 #endif

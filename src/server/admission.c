@@ -1,66 +1,44 @@
 // admission.c - see admission.h. A refusal at this point is sent before the body is read, and the connection is closed after it.
 #include "server/admission.h"
-#include <microhttpd.h>
 #include <strings.h>
 #include "server/guard.h"
 #include "server/routes.h"
 #include "server/state.h"
 
-enum { MAX_HEADERS = 100, MAX_KEY = 1024 };
+enum { MAX_KEY = 1024 };
 
 struct headers {
-    unsigned n, n_host, n_length, n_encoding;
-    const char *host, *origin, *length, *encoding, *authorization, *x_api_key, *anthropic_version, *asked_headers;
-    bool odd; // a byte that has no place in a header
+    unsigned n_host, n_length, n_encoding;
+    const char *host, *origin, *length, *encoding;
 };
 
-static enum MHD_Result take_header(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
+static struct headers read_headers(const struct message *m)
 {
-    struct headers *h = arg;
+    struct headers h = { .origin = message_field(m, "origin", NULL) };
 
-    (void)kind;
-    h->n++;
-    value = value ? value : "";
-    for (const char *c = value; *c; c++)
-        h->odd |= ((unsigned char)*c < 0x20 && *c != '\t') || *c == 0x7f;
-    if (!strcasecmp(name, "host")) {
-        h->n_host++;
-        h->host = value;
-    } else if (!strcasecmp(name, "content-length")) {
-        h->n_length++;
-        h->length = value;
-    } else if (!strcasecmp(name, "transfer-encoding")) {
-        h->n_encoding++;
-        h->encoding = value;
-    } else if (!strcasecmp(name, "origin")) {
-        h->origin = value;
-    } else if (!strcasecmp(name, "authorization")) {
-        h->authorization = value;
-    } else if (!strcasecmp(name, "x-api-key")) {
-        h->x_api_key = value;
-    } else if (!strcasecmp(name, "anthropic-version")) {
-        h->anthropic_version = value;
-    } else if (!strcasecmp(name, "access-control-request-headers")) {
-        h->asked_headers = value;
-    }
-    return MHD_YES;
+    h.host = message_field(m, "host", &h.n_host);
+    h.length = message_field(m, "content-length", &h.n_length);
+    h.encoding = message_field(m, "transfer-encoding", &h.n_encoding);
+    return h;
 }
 
 // Two readers of the same bytes must not see two requests: nothing that can be read in two ways is let through.
 static bool check_form(struct exchange *x, const struct headers *h)
 {
-    if (h->n > MAX_HEADERS)
-        return !exchange_reply_error(x, 431, "%u headers; at most %d", h->n, MAX_HEADERS);
-    if (h->odd)
-        return !exchange_reply_error(x, 400, "a header holds a control character");
+    const struct message *m = x->message;
+
+    if (m->n_fields > MESSAGE_MAX_FIELDS)
+        return !exchange_reply_error(x, 431, "%u headers; at most %d", m->n_fields, MESSAGE_MAX_FIELDS);
+    if (h->n_host == 0 && !m->is_1_0)
+        return !exchange_reply_error(x, 400, "Host is missing");
     if (h->n_host > 1 || h->n_length > 1 || h->n_encoding > 1)
         return !exchange_reply_error(x, 400, "Host, Content-Length or Transfer-Encoding is given twice");
     if (h->length && h->encoding)
         return !exchange_reply_error(x, 400, "Content-Length and Transfer-Encoding exclude each other");
     if (h->length && !guard_length_is_plain(str_from(h->length)))
         return !exchange_reply_error(x, 400, "Content-Length is not a plain number");
-    if (h->encoding && strcasecmp(h->encoding, "chunked") != 0)
-        return !exchange_reply_error(x, 400, "Transfer-Encoding: want chunked or nothing");
+    if (h->encoding && (m->is_1_0 || strcasecmp(h->encoding, "chunked") != 0))
+        return !exchange_reply_error(x, 400, "Transfer-Encoding: want chunked, in version 1.1, or nothing");
     return true;
 }
 
@@ -87,11 +65,13 @@ static bool check_sender(struct exchange *x, const struct headers *h)
 }
 
 // Every key is compared in full, so that the time tells nothing.
-static bool has_key(struct exchange *x, const struct headers *h)
+static bool has_key(struct exchange *x)
 {
+    const char *authorization = message_field(x->message, "authorization", NULL);
+    const char *x_api_key = message_field(x->message, "x-api-key", NULL);
     const struct server_options *o = x->server->options;
     char room[MAX_KEY];
-    struct str given = guard_key_of(h->authorization, h->x_api_key, room, sizeof room);
+    struct str given = guard_key_of(authorization, x_api_key, room, sizeof room);
 
     if (given.n > MAX_KEY)
         return false;
@@ -100,8 +80,9 @@ static bool has_key(struct exchange *x, const struct headers *h)
     return o->n_api_keys == 0 || x->key;
 }
 
-static bool check_route(struct exchange *x, const char *method, const struct headers *h)
+static bool check_route(struct exchange *x)
 {
+    const char *method = x->message->method;
     const char *other = NULL;
     bool preflight = !strcmp(method, "OPTIONS") && x->origin;
 
@@ -109,7 +90,7 @@ static bool check_route(struct exchange *x, const char *method, const struct hea
     if (x->route && x->route->flags & (ROUTE_ANTHROPIC | ROUTE_OLLAMA))
         x->family = x->route->flags & ROUTE_OLLAMA ? API_OLLAMA : API_ANTHROPIC;
     bool open = (x->route && (x->route->flags & ROUTE_OPEN)) || preflight;
-    if (!open && !has_key(x, h))
+    if (!open && !has_key(x))
         return !exchange_reply_error(x, 401, "a valid key is needed: Authorization: Bearer KEY");
     if (preflight)
         return !exchange_reply_text(x, 204, "text/plain", STR(""));
@@ -140,15 +121,14 @@ static bool check_room(struct exchange *x, const struct headers *h)
     return true;
 }
 
-bool admission_check(struct exchange *x, const char *method)
+bool admission_check(struct exchange *x)
 {
-    struct headers h = { 0 };
+    struct headers h = read_headers(x->message);
 
-    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, take_header, &h);
-    x->family = h.anthropic_version ? API_ANTHROPIC : API_OPENAI;
-    x->asked_headers = h.asked_headers;
+    x->family = message_field(x->message, "anthropic-version", NULL) ? API_ANTHROPIC : API_OPENAI;
+    x->asked_headers = message_field(x->message, "access-control-request-headers", NULL);
     x->closes = true;
-    bool ok = check_form(x, &h) && check_sender(x, &h) && check_route(x, method, &h) && check_room(x, &h);
+    bool ok = check_form(x, &h) && check_sender(x, &h) && check_route(x) && check_room(x, &h);
     x->closes = !ok;
     return ok;
 }

@@ -2,5 +2,5 @@
 #pragma once
 #include "server/http.h"
 
-// Sets the route. False: a refusal was queued (x->replied), or the connection has to be dropped.
-bool admission_check(struct exchange *x, const char *method);
+// Sets the route. False: it was refused (x->replied), or the connection has to be dropped.
+bool admission_check(struct exchange *x);

@@ -1,99 +1,96 @@
-// exchange.c - replies, and connections that sleep while the engine works for them; see http.h.
+// exchange.c - an exchange from its head to its end, and its sleep while the engine works for it; see http.h.
 //
-// A suspended connection is resumed by the engine's thread (news), by the watching thread (the client left, or it is time for a sign of
-// life), never by a timer of its own. The flags are guarded by the runner's lock, so no wake-up is lost.
-#include <microhttpd.h>
+// It is woken by the engine's thread (news), by a preparing thread (ready), or by its connection's timer (time for a sign of life).
+// What is said of both, asleep and awake, is guarded by the runner's lock, so no wake-up is lost.
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "server/http.h"
-#include "server/page.h"
+#include "server/io.h"
 #include "server/routes.h"
-#include "server/sse.h"
 #include "server/state.h"
 
-enum { STREAM_BLOCK = 16 << 10 };
+// ---- begin and end
 
-// ---- replies
-
-static void add_headers(const struct exchange *x, struct MHD_Response *response, unsigned status)
+struct exchange *exchange_create(struct server *s, struct io *io, struct connection *connection, const struct message *message)
 {
-    char text[32];
+    const char *target = message_target(message);
+    struct exchange *x = mem_alloc(sizeof *x);
+    size_t n = strcspn(target, "?");
 
-    if (status == 429 || status == 503) {
-        snprintf(text, sizeof text, "%u", x->server->options->limits.retry_after_s);
-        MHD_add_response_header(response, "Retry-After", text);
+    if (!x)
+        return NULL;
+    *x = (struct exchange){ .server = s, .io = io, .connection = connection, .message = message, .begun_ns = clock_ns() };
+    x->path = mem_alloc(n + 2);
+    if (!x->path) {
+        mem_free(x);
+        return NULL;
     }
-    if (status == 401)
-        MHD_add_response_header(response, "WWW-Authenticate", x->path[1] ? "Bearer" : "Basic realm=\"ingot\"");
-    if (x->closes)
-        MHD_add_response_header(response, "Connection", "close");
-    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    MHD_add_response_header(response, x->family == API_ANTHROPIC ? "Request-Id" : "X-Request-Id", x->id);
-    if (!x->origin)
-        return;
-    MHD_add_response_header(response, "Access-Control-Allow-Origin", x->origin);
-    MHD_add_response_header(response, "Access-Control-Expose-Headers", "Request-Id, X-Request-Id, Retry-After");
-    MHD_add_response_header(response, "Vary", "Origin, Access-Control-Request-Headers");
-    if (status == 204) {
-        MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST");
-        MHD_add_response_header(response, "Access-Control-Allow-Headers",
-                                x->asked_headers ? x->asked_headers : "authorization, content-type");
-        MHD_add_response_header(response, "Access-Control-Max-Age", "600");
-    }
+    memcpy(x->path, n ? target : "?", n ? n : 1);
+    x->path[n ? n : 1] = 0;
+    snprintf(x->id, sizeof x->id, "req_%016llx", (unsigned long long)talk_random());
+    x->body.max = s->options->limits.body_bytes;
+    atomic_fetch_add(&s->n_exchanges, 1);
+    return x;
 }
 
-static bool queue(struct exchange *x, unsigned status, const char *type, struct MHD_Response *response)
-{
-    if (!response)
-        return false;
-    x->status = status;
-    MHD_add_response_header(response, "Content-Type", type);
-    add_headers(x, response, status);
-    x->replied = MHD_queue_response(x->connection, status, response) == MHD_YES;
-    MHD_destroy_response(response);
-    return x->replied;
-}
-
-bool exchange_reply_text(struct exchange *x, unsigned status, const char *type, struct str text)
-{
-    x->answer_bytes = text.n;
-    struct MHD_Response *r = MHD_create_response_from_buffer(text.n, (void *)(uintptr_t)text.at, MHD_RESPMEM_MUST_COPY);
-    if (r && !x->path[1] && status == 200) // the page runs what it brings along and nothing else
-        MHD_add_response_header(r, "Content-Security-Policy", page_policy());
-    return queue(x, status, type, r);
-}
-
-bool exchange_reply_json(struct exchange *x, unsigned status, json_t *value)
-{
-    struct buf text = { 0 };
-
-    sse_json(&text, value);
-    buf_text(&text, "\n");
-    bool ok = !text.failed && exchange_reply_text(x, status, "application/json", buf_as_str(&text));
-    buf_free(&text);
-    return ok;
-}
-
-void exchange_forget_body(struct exchange *x)
+static void forget_body(struct exchange *x)
 {
     atomic_fetch_sub(&x->server->body_bytes, x->n_counted);
     x->n_counted = 0;
     buf_free(&x->body);
 }
 
+static void write_log(const struct exchange *x, bool whole);
+
+void exchange_destroy(struct exchange *x, bool whole)
+{
+    struct server *s = x->server;
+
+    write_log(x, whole);
+    metrics_answer(&s->metrics, x->status);
+    forget_body(x);
+    talk_end(x->talk); // from here on nobody wakes it
+    io_forget(x->io, x);
+    buf_free(&x->out);
+    buf_free(&x->text);
+    mem_free(x->path);
+    mem_free(x);
+    atomic_fetch_sub(&s->n_exchanges, 1);
+}
+
+bool exchange_take_body(struct exchange *x, const char *bytes, size_t n)
+{
+    const struct server_limits *limits = &x->server->options->limits;
+
+    x->closes = true; // in case of a refusal
+    if (n > limits->body_bytes - x->body.n)
+        return !exchange_reply_error(x, 413, "the body is larger than %u bytes", limits->body_bytes);
+    x->n_counted += n;
+    if (atomic_fetch_add(&x->server->body_bytes, n) + n > limits->bodies_bytes || !buf_append(&x->body, bytes, n))
+        return !exchange_reply_error(x, 503, "too many large requests at once; try again");
+    x->closes = false;
+    return true;
+}
+
+void exchange_answer(struct exchange *x)
+{
+    if (!x->route->answer(x))
+        x->replied = false;
+    forget_body(x);
+    x->offered_ns = clock_ns();
+}
+
 // ---- sleep and wake
 
-// True: the connection sleeps. False: there is something to do now.
+// True: it sleeps. False: there is something to do now.
 static bool sleep_unless_ready(struct exchange *x)
 {
     struct runner *r = &x->server->runner;
 
     pthread_mutex_lock(&r->lock);
-    bool sleeps = !x->gone && !x->quiet_due && !generation_is_ready(x->talk->generation);
-    if (sleeps) {
-        x->suspended = true;
-        MHD_suspend_connection(x->connection);
-    }
+    x->suspended = !generation_is_ready(x->talk->generation);
+    bool sleeps = x->suspended;
     pthread_mutex_unlock(&r->lock);
     return sleeps;
 }
@@ -105,106 +102,58 @@ void exchange_wake(void *arg)
     if (!x->suspended)
         return;
     x->suspended = false;
-    x->offered_ns = clock_ns();
-    MHD_resume_connection(x->connection);
+    io_post(x->io, x);
 }
 
-bool exchange_is_gone(struct exchange *x)
+bool exchange_tick(struct exchange *x, uint64_t now_ns)
 {
+    const uint64_t most_ns = x->server->options->limits.keep_alive_s * 1000000000ull;
     struct runner *r = &x->server->runner;
 
-    pthread_mutex_lock(&r->lock);
-    bool gone = x->gone;
-    pthread_mutex_unlock(&r->lock);
-    return gone;
-}
-
-void exchange_client_left(struct exchange *x)
-{
-    struct runner *r = &x->server->runner;
-
-    generation_cancel(x->talk->generation);
-    pthread_mutex_lock(&r->lock);
-    x->gone = true;
-    exchange_wake(x);
-    pthread_mutex_unlock(&r->lock);
-}
-
-// A stream that sleeps has nothing to say; one that is awake waits for its reader, who asks for more as soon as it took what it has.
-bool exchange_tick(struct exchange *x, uint64_t now)
-{
-    const struct server_limits *limits = &x->server->options->limits;
-    struct runner *r = &x->server->runner;
-
-    if (!x->talk->ask.stream)
+    if (!x->streams || now_ns - x->offered_ns < most_ns)
         return false;
     pthread_mutex_lock(&r->lock);
-    uint64_t offered = x->offered_ns, quiet_ns = now > offered ? now - offered : 0;
-    bool stuck = !x->suspended && quiet_ns > limits->write_s * 1000000000ull;
-    if (x->suspended && quiet_ns > limits->keep_alive_s * 1000000000ull) {
-        x->quiet_due = true;
-        exchange_wake(x);
-    }
+    x->quiet_due = x->suspended;
+    x->suspended = false;
     pthread_mutex_unlock(&r->lock);
-    return stuck;
+    return x->quiet_due;
 }
 
 // ---- answers
 
-static bool take_quiet(struct exchange *x)
+static void add_chunk(struct exchange *x, const struct buf *text)
 {
-    struct runner *r = &x->server->runner;
+    bool chunked = !x->message->is_1_0;
 
-    pthread_mutex_lock(&r->lock);
-    bool due = x->quiet_due;
-    x->quiet_due = false;
-    pthread_mutex_unlock(&r->lock);
-    return due;
-}
-
-static void refill(struct exchange *x)
-{
-    bool done;
-
-    x->out.n = x->out_at = 0;
-    if (take_quiet(x))
-        x->talk->voice->quiet(x->talk, &x->out);
-    talk_pull(x->talk, &x->out, &done);
-    x->out_ended = done;
-}
-
-static ssize_t read_stream(void *arg, uint64_t position, char *to, size_t most)
-{
-    struct exchange *x = arg;
-
-    (void)position;
+    if (chunked)
+        buf_printf(&x->out, "%zx\r\n", text->n);
+    buf_str(&x->out, buf_as_str(text));
+    if (chunked)
+        buf_text(&x->out, "\r\n");
+    x->answer_bytes += text->n;
     x->offered_ns = clock_ns();
-    while (x->out_at == x->out.n) {
-        if (x->out.failed || exchange_is_gone(x))
-            return MHD_CONTENT_READER_END_WITH_ERROR;
-        if (x->out_ended)
-            return MHD_CONTENT_READER_END_OF_STREAM;
-        refill(x);
-        if (x->out_at == x->out.n && !x->out_ended && sleep_unless_ready(x))
-            return 0;
-    }
-    size_t n = x->out.n - x->out_at < most ? x->out.n - x->out_at : most;
-    memcpy(to, x->out.at + x->out_at, n);
-    x->out_at += n;
-    x->answer_bytes += n;
-    return (ssize_t)n;
 }
 
-static bool begin_stream(struct exchange *x)
+static enum exchange_step go_on_stream(struct exchange *x)
 {
-    const char *type = x->talk->voice->stream_type;
-    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, x, NULL);
+    bool done = false;
 
-    if (response) {
-        MHD_add_response_header(response, "Cache-Control", "no-cache");
-        MHD_add_response_header(response, "X-Accel-Buffering", "no");
-    }
-    return queue(x, 200, type ? type : "text/event-stream", response);
+    do {
+        x->text.n = 0;
+        if (x->quiet_due)
+            x->talk->voice->quiet(x->talk, &x->text);
+        x->quiet_due = false;
+        talk_pull(x->talk, &x->text, &done);
+        if (x->text.n > 0)
+            add_chunk(x, &x->text);
+        if (done && !x->message->is_1_0)
+            buf_text(&x->out, "0\r\n\r\n");
+        if (x->text.failed || x->out.failed)
+            return EXCHANGE_BROKEN;
+        if (done || x->text.n > 0)
+            return done ? EXCHANGE_DONE : EXCHANGE_MORE;
+    } while (!sleep_unless_ready(x));
+    return EXCHANGE_SLEEPS;
 }
 
 static bool reply_whole(struct exchange *x)
@@ -220,27 +169,30 @@ static bool reply_whole(struct exchange *x)
     return exchange_reply_err(x, &err);
 }
 
-bool exchange_go_on(struct exchange *x)
+static enum exchange_step go_on_whole(struct exchange *x)
 {
-    bool done = false;
+    bool done;
 
-    if (x->talk->ask.stream)
-        return true;
-    while (!done) {
-        if (exchange_is_gone(x))
-            return false;
+    do {
         talk_pull(x->talk, NULL, &done);
-        if (!done && sleep_unless_ready(x))
-            return true;
-    }
-    return reply_whole(x);
+        if (done)
+            return reply_whole(x) ? EXCHANGE_DONE : EXCHANGE_BROKEN;
+    } while (!sleep_unless_ready(x));
+    return EXCHANGE_SLEEPS;
 }
 
-bool exchange_begin_talk(struct exchange *x)
+enum exchange_step exchange_go_on(struct exchange *x)
 {
-    x->offered_ns = clock_ns();
-    client_set_phase(&x->server->clients, x->client, CLIENT_WAITING, x);
-    return x->talk->ask.stream ? begin_stream(x) : exchange_go_on(x);
+    if (x->replied)
+        return EXCHANGE_DONE;
+    if (!x->talk)
+        return EXCHANGE_BROKEN;
+    if (!x->talk->ask.stream)
+        return go_on_whole(x);
+    const char *type = x->talk->voice->stream_type;
+    if (!x->streams && !exchange_reply_stream(x, type ? type : "text/event-stream"))
+        return EXCHANGE_BROKEN;
+    return go_on_stream(x);
 }
 
 // ---- the log line
@@ -254,7 +206,7 @@ static void printable(const char *text, char *to, size_t n)
     to[i] = 0;
 }
 
-void exchange_log(const struct exchange *x, bool whole)
+static void write_log(const struct exchange *x, bool whole)
 {
     double ms = (double)(clock_ns() - x->begun_ns) / 1e6;
     char path[100];

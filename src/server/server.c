@@ -1,6 +1,6 @@
 // server.c - see server.h: the order in which things start and end.
 //
-// Start: socket and watching thread, then the engine's thread, which loads the model. End: the first stop turns readiness off and lets
+// Start: socket and I/O threads, then the engine's thread, which loads the model. End: the first stop turns readiness off and lets
 // answers finish; after the drain's time what is left ends with an error; then the engine's thread, the socket, the rest.
 #include "server/server.h"
 #include <errno.h>
@@ -113,16 +113,6 @@ static void drain(struct server *s)
     }
 }
 
-// Suspended connections must be gone before the socket is closed: what is left is woken as if its client had left.
-static void drop_clients(struct server *s)
-{
-    pthread_mutex_lock(&s->clients.lock);
-    for (struct client *c = s->clients.first; c; c = c->next)
-        if (c->exchange)
-            exchange_client_left(c->exchange);
-    pthread_mutex_unlock(&s->clients.lock);
-}
-
 static bool serve(struct server *s, struct err *err)
 {
     pthread_t thread;
@@ -135,9 +125,8 @@ static bool serve(struct server *s, struct err *err)
     bool failed = server_phase(s) == PHASE_FAILED;
     if (!failed)
         drain(s);
-    drop_clients(s);
+    http_stop(s); // ends every exchange, which releases every generation
     runner_stop(&s->runner);
-    http_stop(s); // completes every exchange, which releases every generation
     pthread_join(thread, NULL);
     if (failed)
         *err = s->failure;
@@ -154,10 +143,10 @@ bool server_run(const struct server_options *options, struct err *err)
     runner_create(&s.runner);
     metrics_create(&s.metrics);
     limits_print(&options->limits);
-    bool ok = clients_create(&s.clients, &s, err);
-    ok = ok && http_start(&s, err) && serve(&s, err);
+    prepare_create(&s);
+    bool ok = http_start(&s, err) && serve(&s, err);
     http_stop(&s);
-    clients_destroy(&s.clients);
+    prepare_destroy(&s);
     metrics_destroy(&s.metrics);
     runner_destroy(&s.runner);
     close(s.wake_pipe[0]);

@@ -1,7 +1,7 @@
 // server.h - `ingot serve`: one engine behind HTTP, spoken to as people's programs already speak.
 //
-// Threads: libmicrohttpd's workers parse and answer; one engine thread steps while there is work and sleeps otherwise; one thread
-// watches the sockets of waiting clients and the clock; the caller waits for signals. The socket opens before the model is loaded.
+// Threads: a few wait for sockets and write replies; two read bodies and make prompts into tokens; one engine thread steps while there
+// is work and sleeps otherwise; the caller waits for signals. The socket opens before the model is loaded.
 #pragma once
 #include "ingot.h"
 #include "server/limits.h"

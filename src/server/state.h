@@ -1,19 +1,20 @@
 // state.h - the server from the inside: what all of its parts share.
 //
-// Order of the parts: porch (new connections), http (routes, replies), clients (who is connected, since when, and whether still), talk (one answer on
-// its way), the dialects (openai, responses, anthropic, llamacpp, ollama), texts (tokenise, detokenise, apply-template), about (what is
+// Order of the parts: http (the address), io (threads that wait for sockets), connection (one client), message (the bytes of a request),
+// admission (its first check), prepare (threads that make prompts), exchange (a request and its reply), routes, talk (one answer on its
+// way), the dialects (openai, responses, anthropic, llamacpp, ollama), texts (tokenise, detokenise, apply-template), about (what is
 // here), runner (the engine's thread), metrics.
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
-#include "server/clients.h"
+#include "server/io.h"
 #include "server/metrics.h"
+#include "server/prepare.h"
 #include "server/runner.h"
 #include "server/server.h"
 #include "text/tokenizer.h"
 
-struct MHD_Daemon;
-struct porch;
+struct evconnlistener;
 
 enum phase { PHASE_LOADING, PHASE_READY, PHASE_DRAINING, PHASE_FAILED };
 
@@ -32,10 +33,10 @@ struct server {
     char name[128];
     int64_t loaded_at; // seconds since 1970
     struct runner runner;
-    struct clients clients;
+    struct io_threads io;
+    struct prepare prepare;
     struct metrics metrics;
-    struct MHD_Daemon *http;
-    struct porch *porch;
+    struct evconnlistener *listener;
     int wake_pipe[2]; // tells the main thread that loading has ended
     struct err failure;
 };
