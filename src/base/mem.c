@@ -3,6 +3,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 static atomic_uint_fast64_t n_allocations;
 static atomic_uint_fast64_t fail_at; // value of n_allocations that fails; 0 = none
@@ -45,6 +48,13 @@ void *mem_realloc(void *memory, size_t bytes)
 void mem_free(void *memory)
 {
     free(memory);
+}
+
+void mem_give_back(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 void *mem_alloc_aligned(size_t bytes, size_t alignment)

@@ -13,6 +13,8 @@ void *mem_alloc_array(size_t n, size_t bytes);
 // Grows or shrinks; new bytes are not zeroed. On NULL the old memory is still valid.
 void *mem_realloc(void *memory, size_t bytes);
 void mem_free(void *memory);
+// What is free goes back to the system, after something large and rare.
+void mem_give_back(void);
 // Aligned to `alignment` (a power of two), not zeroed; huge pages are asked for when bytes is large. Free with mem_free_aligned.
 void *mem_alloc_aligned(size_t bytes, size_t alignment);
 void mem_free_aligned(void *memory);

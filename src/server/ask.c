@@ -431,6 +431,12 @@ static enum table find_field(struct str name, unsigned dialects, size_t *at)
     return IN_NONE;
 }
 
+bool ask_knows(unsigned dialect, struct str name)
+{
+    size_t at;
+    return find_field(name, dialect, &at) != IN_NONE;
+}
+
 bool ask_read_field(struct ask *ask, unsigned dialects, const char *name, json_t *value, struct err *err)
 {
     size_t at;

@@ -115,3 +115,4 @@ void ask_forget_body(struct ask *ask);
 
 // JSON text of a request into a value: one object, no duplicate keys, nothing after it. The message says where it went wrong.
 json_t *ask_parse(struct str body, struct err *err);
+bool ask_knows(unsigned dialect, struct str name); // some table has a field of this name

@@ -4,6 +4,7 @@
 // middle of an emoji is enough. It stands for no character, so it is read as U+FFFD, as browsers send it in UTF-8.
 #include "base/mem.h"
 #include "server/ask.h"
+#include "server/ask_scan.h"
 
 enum { ESCAPE_BYTES = 6, NEAR_BYTES = 24 }; // of "\ud83d"
 
@@ -110,16 +111,11 @@ static void tell_fault(struct str body, const json_error_t *where, struct err *e
             near);
 }
 
-json_t *ask_parse(struct str body, struct err *err)
+static json_t *parse_or_tell(struct str body, struct err *err)
 {
     json_error_t where, again;
-    json_t *value;
+    json_t *value = parse(body, &where);
 
-    if (body.n == 0) {
-        err_set(err, ERR_INPUT, "the body is empty; want a JSON object");
-        return NULL;
-    }
-    value = parse(body, &where);
     if (!value && str_find(body, STR("\\u")) != SIZE_MAX)
         value = parse_mended(body, &again);
     if (!value && json_error_code(&where) == json_error_out_of_memory)
@@ -129,8 +125,27 @@ json_t *ask_parse(struct str body, struct err *err)
     return value;
 }
 
+static json_t *parse_scanned(struct str body, const struct ask_names *names, struct err *err)
+{
+    struct buf room = { 0 };
+    json_t *value = NULL;
+
+    if (body.n == 0)
+        err_set(err, ERR_INPUT, "the body is empty; want a JSON object");
+    else if ((body = ask_scan(body, names, &room, err)).n > 0)
+        value = parse_or_tell(body, err);
+    buf_free(&room);
+    return value;
+}
+
+json_t *ask_parse(struct str body, struct err *err)
+{
+    return parse_scanned(body, NULL, err);
+}
+
 bool ask_read_text(struct ask *ask, enum dialect dialect, struct str body, const struct server_limits *limits, struct err *err)
 {
-    json_t *json = ask_parse(body, err);
+    const struct ask_names names = { ask_knows, dialect };
+    json_t *json = parse_scanned(body, &names, err);
     return json && ask_read(ask, dialect, json, limits, err);
 }

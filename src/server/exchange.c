@@ -10,6 +10,8 @@
 #include "server/routes.h"
 #include "server/state.h"
 
+enum { LARGE_BODY = 256 << 10 };
+
 // ---- begin and end
 
 struct exchange *exchange_create(struct server *s, struct io *io, struct connection *connection, const struct message *message)
@@ -75,9 +77,13 @@ bool exchange_take_body(struct exchange *x, const char *bytes, size_t n)
 
 void exchange_answer(struct exchange *x)
 {
+    const bool large = x->body.n > LARGE_BODY;
+
     if (!x->route->answer(x))
         x->replied = false;
     forget_body(x);
+    if (large)
+        mem_give_back(); // its values were many
     x->offered_ns = clock_ns();
 }
 

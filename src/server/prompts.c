@@ -147,12 +147,23 @@ bool prompts_render(struct server *s, struct ask *ask, struct buf *text, struct 
     return ok && (!text->failed || err_memory(err, "the rendered text"));
 }
 
+// Tokenising takes a second for some megabytes: not for what cannot fit.
+static bool can_fit(const struct server *s, size_t n_bytes, struct err *err)
+{
+    size_t most = s->longest_token * s->info.n_context;
+
+    return n_bytes <= most ||
+           err_set(err, ERR_LIMIT, "the prompt has %zu bytes and a context of %u tokens holds at most %zu; shorten it", n_bytes,
+                   s->info.n_context, most);
+}
+
 static bool messages_prompt(struct server *s, struct ask *ask, struct token_ids *ids, struct err *err)
 {
     struct rendered r;
     bool ok = render(s, ask, &r, err);
 
-    ok = ok && tokenizer_encode_spans(s->tokenizer, r.spans, r.n_spans, (struct tokenize_flags){ 0 }, ids, err);
+    ok = ok && can_fit(s, r.out.text.n, err) &&
+         tokenizer_encode_spans(s->tokenizer, r.spans, r.n_spans, (struct tokenize_flags){ 0 }, ids, err);
     if (ok) {
         json_t *begun = r.messages.begun;
         bool thinks = begun && text_at(begun, "reasoning_content").n, answers = begun && text_at(begun, "content").n;
@@ -198,7 +209,8 @@ static bool text_prompt(const struct server *s, json_t *prompt, struct token_ids
     if (!s->tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer; give the prompt as tokens");
     struct str text = { json_string_value(prompt), json_string_length(prompt) };
-    return tokenizer_encode(s->tokenizer, text, (struct tokenize_flags){ .add_special = true }, ids, err);
+    return can_fit(s, text.n, err) &&
+           tokenizer_encode(s->tokenizer, text, (struct tokenize_flags){ .add_special = true }, ids, err);
 }
 
 static bool gap_prompt(const struct server *s, const struct ask *ask, struct token_ids *ids, struct err *err)

@@ -33,6 +33,17 @@ static void choose_name(struct server *s)
         *c = *c >= 0x20 && *c < 0x7f ? *c : '?';
 }
 
+static size_t longest_token(const struct server *s)
+{
+    size_t longest = 1;
+
+    for (u32 i = 0; s->tokenizer && i < s->info.n_vocab; i++) {
+        size_t n = tokenizer_token_bytes(s->tokenizer, i, true).n;
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
 static bool load(struct server *s)
 {
     struct ingot_engine_options options = s->options->engine;
@@ -46,6 +57,7 @@ static bool load(struct server *s)
     ingot_engine_info(s->engine, &s->info);
     s->tokenizer = engine_of(s->engine)->tokenizer;
     s->loaded_at = (int64_t)time(NULL);
+    s->longest_token = longest_token(s);
     choose_name(s);
     s->runner.engine = s->engine;
     s->runner.metrics = &s->metrics;
@@ -143,6 +155,8 @@ bool server_run(const struct server_options *options, struct err *err)
     runner_create(&s.runner);
     metrics_create(&s.metrics);
     limits_print(&options->limits);
+    if (!s.loopback && options->n_api_keys == 0)
+        log_line(LOG_WARN, "server", "--host %s without --api-key: whoever reaches this machine may ask", options->host);
     prepare_create(&s);
     bool ok = http_start(&s, err) && serve(&s, err);
     http_stop(&s);

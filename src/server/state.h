@@ -30,6 +30,7 @@ struct server {
     struct ingot_engine *engine;
     struct ingot_engine_info info;
     const struct tokenizer *tokenizer; // NULL: the model has none
+    size_t longest_token;              // in bytes
     char name[128];
     int64_t loaded_at; // seconds since 1970
     struct runner runner;
