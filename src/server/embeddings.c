@@ -5,7 +5,7 @@
 #include "server/state.h"
 #include "server/talk.h"
 
-json_t *talk_vector(const struct buf *vector)
+json_t *embeddings_numbers(const struct buf *vector)
 {
     json_t *list = json_array();
 
@@ -42,7 +42,7 @@ static json_t *whole(struct talk *t)
     for (uint32_t i = 0; i < t->n_choices; i++) {
         const struct buf *vector = &t->choices[i].text;
         json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "object", "embedding", "index", (int)i, "embedding",
-                                              t->base64 ? as_base64(vector) : talk_vector(vector)));
+                                              t->base64 ? as_base64(vector) : embeddings_numbers(vector)));
     }
     json_t *reply = json_pack("{s:s, s:o, s:s, s:{s:i, s:i}}", "object", "list", "data", list, "model", t->server->name, "usage",
                               "prompt_tokens", (int)t->n_prompt, "total_tokens", (int)t->n_prompt);

@@ -95,7 +95,7 @@ static json_t *whole(struct talk *t)
     return only;
 }
 
-static void open_stream(struct talk *t, struct buf *out)
+static void say_nothing(struct talk *t, struct buf *out) // a stream begins with its first piece, and ends with the last
 {
     (void)t;
     (void)out;
@@ -125,4 +125,4 @@ static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
                         sse_text(err->message), "type", err->code == ERR_CANCELLED ? "unavailable_error" : "server_error"));
 }
 
-const struct dialect_voice voice_llamacpp = { NULL, open_stream, piece, finish, open_stream, quiet, fail_stream, whole };
+const struct dialect_voice voice_llamacpp = { NULL, say_nothing, piece, finish, say_nothing, quiet, fail_stream, whole };

@@ -93,7 +93,7 @@ static void line(struct buf *out, json_t *value)
     buf_append(out, "\n", 1);
 }
 
-static void open_stream(struct talk *t, struct buf *out)
+static void say_nothing(struct talk *t, struct buf *out) // a stream begins with its first piece, and ends with the last
 {
     (void)t;
     (void)out;
@@ -142,7 +142,7 @@ static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
 }
 
 const struct dialect_voice voice_ollama = {
-    "application/x-ndjson", open_stream, piece, finish, open_stream, quiet, fail_stream, whole
+    "application/x-ndjson", say_nothing, piece, finish, say_nothing, quiet, fail_stream, whole
 };
 
 // ---- embeddings
@@ -153,7 +153,7 @@ static json_t *whole_embed(struct talk *t)
     json_t *list = json_array();
 
     for (uint32_t i = 0; i < t->n_choices; i++)
-        json_array_append_new(list, talk_vector(&t->choices[i].text));
+        json_array_append_new(list, embeddings_numbers(&t->choices[i].text));
     json_t *reply = json_pack("{s:s, s:o, s:I, s:i, s:i}", "model", t->server->name, "embeddings", list, "total_duration",
                               ns_of(r->first_token_ms), "load_duration", 0, "prompt_eval_count", (int)t->n_prompt);
     talk_add_warnings(t, reply);

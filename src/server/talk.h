@@ -93,6 +93,6 @@ uint64_t talk_random(void); // for ids and seeds: no secret
 const char *talk_finish_name(const struct talk *t, uint32_t choice); // OpenAI's words
 json_t *talk_text(const struct buf *text);
 json_t *talk_call_input(const struct talk_call *call); // the arguments as an object; those that are none under the name "text"
-json_t *talk_vector(const struct buf *vector);         // of an embedding, as numbers
+json_t *embeddings_numbers(const struct buf *vector);
 json_t *talk_timings(const struct talk *t);
 void talk_add_warnings(struct talk *t, json_t *to);
