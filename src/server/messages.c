@@ -46,6 +46,21 @@ static bool parts_are_text(json_t *content, size_t index, struct err *err)
     return true;
 }
 
+// A message without content is a mistake, save the assistant's: it may have called tools, or said nothing.
+static bool check_content(json_t *message, const char *role, size_t i, struct err *err)
+{
+    json_t *content = json_object_get(message, "content");
+
+    if (content && !json_is_null(content))
+        return true;
+    if (strcmp(role, "assistant") != 0)
+        return err_set(err, ERR_INPUT, "messages[%zu].content is %s; want a string or a list of parts", i,
+                       content ? "null" : "missing");
+    if (!json_object_get(message, "tool_calls"))
+        json_object_set_new(message, "content", json_string(""));
+    return true;
+}
+
 static void rename_key(json_t *object, const char *from, const char *to)
 {
     json_t *value = json_object_get(object, from);
@@ -74,6 +89,10 @@ static bool from_chat(json_t *from, json_t *to, struct err *err)
         json_t *copy = json_copy(message);
         rename_key(copy, "tool_name", "name"); // as Ollama calls them
         rename_key(copy, "thinking", "reasoning_content");
+        if (!check_content(copy, role, i, err)) {
+            json_decref(copy);
+            return false;
+        }
         if (!strcmp(role, "developer")) // templates call it so
             json_object_set_new(copy, "role", json_string("system"));
         json_array_append_new(to, copy);

@@ -392,7 +392,7 @@ bool chat_render(const struct chat *chat, json_t *messages, const struct chat_op
         json_object_set(variables, "tools", options->tools);
     if (options->documents)
         json_object_set(variables, "documents", options->documents);
-    ok = ok && template_render(chat->template, variables, out, err);
+    ok = ok && (template_render(chat->template, variables, out, err) || err_prefix(err, "the model's chat template"));
     json_decref(variables);
     return ok;
 }

@@ -88,6 +88,8 @@ static void an_error_names_its_field(void **state)
         { CHAT, "{" ASKED "],\"stop\":[\"a\",1]}", "stop" },
         { CHAT, "{\"messages\":[{\"role\":\"nobody\",\"content\":\"x\"}]}", "messages[0].role" },
         { CHAT, "{" ASKED "],\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"}}", "tool_choice" },
+        { CHAT, "{\"messages\":[{\"role\":\"user\"}]}", "messages[0].content" },
+        { CHAT, "{\"messages\":[{\"role\":\"system\",\"content\":null}]}", "messages[0].content" },
         { "/v1/embeddings", "{\"input\":\"x\",\"encoding_format\":\"hex\"}", "encoding_format" },
         { RESPONSE, "{\"input\":[]}", "input" },
         { CHAT, "{" ASKED "],", NULL }, // the body as a whole
@@ -271,6 +273,19 @@ static void expect_begun(const struct served *s, const char *message, const char
     serve_skip_log(s);
 }
 
+// Whose fault it is: the template's, and no field's.
+static void expect_template_refuses(const struct served *s)
+{
+    int status;
+    json_t *r = http_json(s->port, CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"raise\"}]}", &status);
+
+    assert_int_equal(status, 400);
+    assert_non_null(strstr(text(r, "error.message"), "the model's chat template"));
+    assert_true(json_is_null(at(r, "error.param")));
+    json_decref(r);
+    serve_skip_log(s);
+}
+
 static void reasoning_is_continued_too(void **state)
 {
     static const char *const ends[] = { "", "<think>\\n" }; // of generation prompts, in a string of the template's
@@ -282,7 +297,8 @@ static void reasoning_is_continued_too(void **state)
     for (size_t i = 0; i < N_OF(ends); i++) {
         struct buf template = { 0 };
         buf_printf(&template,
-                   "{%% for m in messages %%}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%% endfor %%}"
+                   "{%% for m in messages %%}{{ raise_exception('no') if m.content == 'raise' }}{{ '<|im_start|>' + m.role + "
+                   "'\\n' + m.content + '<|im_end|>\\n' }}{%% endfor %%}"
                    "{%% if add_generation_prompt %%}{{ '<|im_start|>assistant\\n%s' }}{%% endif %%}",
                    ends[i]);
         model_folder_make(folder, NULL, 0, buf_as_str(&template));
@@ -290,6 +306,7 @@ static void reasoning_is_continued_too(void **state)
         expect_begun(&s, "\"content\":\"So\"", i ? "<think>\n\n</think>\n\nSo" : "So");
         expect_begun(&s, "\"content\":\"So\",\"reasoning_content\":\"Hm\"", "<think>\nHm\n</think>\n\nSo");
         expect_begun(&s, "\"content\":\"\",\"reasoning_content\":\"Hm\"", "<think>\nHm"); // it thinks on
+        expect_template_refuses(&s);
         assert_int_equal(serve_stop(&s), 0);
         buf_free(&template);
     }
@@ -330,6 +347,24 @@ static void only_allowed_tools_are_called(void **state)
     assert_int_equal(status, 400);
     assert_non_null(strstr(text(r, "error.message"), "'b'"));
     json_decref(r);
+}
+
+static void an_assistant_may_have_said_nothing(void **state)
+{
+    static const char *const said[] = { "null", "\"\"" };
+    char *prompts[2];
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct buf body = { 0 };
+        buf_printf(&body, "{" ASKED ",{\"role\":\"assistant\",\"content\":%s},{\"role\":\"user\",\"content\":\"Well?\"}]}",
+                   said[i]);
+        prompts[i] = prompt_of(body.at);
+        buf_free(&body);
+    }
+    assert_string_equal(prompts[0], prompts[1]);
+    free(prompts[0]);
+    free(prompts[1]);
 }
 
 static void a_responses_tokens_are_counted(void **state)
@@ -383,6 +418,7 @@ int main(void)
         cmocka_unit_test(what_is_continued_is_not_told_again),
         cmocka_unit_test(reasoning_is_continued_too),
         cmocka_unit_test(only_allowed_tools_are_called),
+        cmocka_unit_test(an_assistant_may_have_said_nothing),
         cmocka_unit_test(a_responses_tokens_are_counted),
         cmocka_unit_test(many_texts_are_embedded_at_once),
     };

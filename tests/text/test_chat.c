@@ -163,7 +163,7 @@ static void refused_messages_are_folded_into_the_users(void **state)
                                "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"alien\",\"content\":\"x\"},"
                                "{\"role\":\"alien\",\"content\":\"x\"}]",
                                NULL),
-                        "template line 1: roles");
+                        "the model's chat template: template line 1: roles");
     assert_non_null(strstr(prompt(takes, "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"}]", NULL),
                            "system\ns<|im_end|>"));
     chat_destroy(chat);
