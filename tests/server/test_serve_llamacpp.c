@@ -23,7 +23,8 @@ static void a_completion_has_its_figures(void **state)
     assert_int_equal(json_integer_value(at(r, "tokens_predicted")), 0);
     json_decref(r);
     r = post("/completion",
-             "{" STORY ",\"n_predict\":-1,\"top_k\":-1,\"repeat_last_n\":-1,\"stop\":[\",\",\"e\"],\"mirostat\":2}");
+             "{" STORY
+             ",\"n_predict\":-1,\"ignore_eos\":true,\"top_k\":-1,\"repeat_last_n\":-1,\"stop\":[\",\",\"e\"],\"mirostat\":2}");
     assert_string_equal(text(r, "stop_type"), "word");
     assert_true(!strcmp(text(r, "stopping_word"), ",") || !strcmp(text(r, "stopping_word"), "e"));
     assert_non_null(strstr(text(r, "warnings.0"), "mirostat"));
