@@ -134,7 +134,8 @@ static void a_call_is_told_whole_and_as_an_object(void **state)
     json_decref(last);
     json_decref(r);
     r = post(CHAT,
-             "{\"stream\":false,\"options\":{\"num_predict\":2},\"messages\":[{\"role\":\"user\",\"content\":\"Weather?\"},"
+             "{\"stream\":false,\"options\":{\"num_predict\":2,\"temperature\":0},\"messages\":[{\"role\":\"user\",\"content\":"
+             "\"Weather?\"},"
              "{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"hm\",\"tool_calls\":[{\"function\":{\"name\":\"weather\","
              "\"arguments\":{\"city\":\"Rome\"}}}]},{\"role\":\"tool\",\"tool_name\":\"weather\",\"content\":\"sunny\"}]}");
     assert_int_equal(json_integer_value(at(r, "eval_count")), 2);

@@ -237,7 +237,7 @@ const tests = {
     Weather.parse(JSON.parse(r.message.content));
     const called = { role: "assistant", content: "", tool_calls: [{ function: { name: "weather", arguments: { city: "Rome", days: 1 } } }] };
     const next = await ollama.chat({
-      model, tools: [weatherTool], options: { num_predict: 6 },
+      model, tools: [weatherTool], options: { num_predict: 6, temperature: 0 },
       messages: [...question, called, { role: "tool", tool_name: "weather", content: "sunny" }],
     });
     assert.ok(next.message.content.length > 0);
