@@ -293,6 +293,7 @@ size_t message_read(struct message *m, const char *bytes, size_t n)
     m->at = bytes;
     m->end = bytes + n;
     size_t taken = run(m, bytes, n, &problem);
+    m->end = bytes + taken;
     if (m->state == MESSAGE_HEAD)
         check_head(m, &ended);
     else if (m->state != MESSAGE_LARGE && !m->problem)
