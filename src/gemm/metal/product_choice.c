@@ -2,7 +2,7 @@
 //
 // The rows are those of the largest step a tape can get. Nothing here was tuned on Apple hardware: sizes are published ones.
 //
-//   rung    rows   tile (weights x rows x columns)     threads  source and reason
+//   variant rows   tile (weights x rows x columns)     threads  source and reason
 //   plain   any    16 x 16                             256      vllm-apple's naive kernel (GEMM_METAL.md). Widths that are no multiple
 //                                                               of 8; a thread a pair
 //   head    1      256 x 1, the row in 16 KiB          256      vllm-apple's large-N plan: the row once from memory, weights streamed
@@ -22,10 +22,8 @@
 // few and many come in two kinds: weights staged as half for F16 and every quantised format (11 bits hold d * q to 2^-12), as float for
 // BF16 and F32, whose range half lacks.
 #include "gemm/metal/product_choice.h"
-#include <stdio.h>
-#include <string.h>
 
-enum { LARGE_N = 32768, HEAD_ROW_BYTES = 16384, ONE_ROW = 1 };
+enum { LARGE_N = 32768, HEAD_ROW_BYTES = 16384, ANY_ROWS = INT32_MAX };
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -52,43 +50,68 @@ static uint32_t n_tiles(const struct product_plan *product, uint32_t size)
     return n;
 }
 
-struct rung {
-    const char *name;
-    uint32_t grid[3], threads, shared;
+struct product_case {
+    const struct product_plan *product;
+    uint32_t rows, n_cols;
 };
 
-static struct rung choose(const struct product_plan *product, uint32_t rows)
+static bool has_odd_width(const struct product_case *c)
 {
-    uint32_t n_cols = product->w[0]->n_cols;
-    bool half = half_is_enough(product);
+    return c->n_cols % 8 != 0;
+}
+static bool is_head(const struct product_case *c)
+{
+    return c->product->mode == PRODUCT_PLAIN && c->product->w[0]->n_rows >= LARGE_N && c->n_cols * 4 <= HEAD_ROW_BYTES;
+}
+static bool is_exact(const struct product_case *c)
+{
+    return c->product->exact;
+}
+static bool takes_half(const struct product_case *c)
+{
+    return half_is_enough(c->product);
+}
 
-    if (n_cols % 8 != 0)
-        return (
-            struct rung){ "plain", { divide_up(rows, PLAIN_SIDE), n_tiles(product, PLAIN_SIDE), 1 }, PLAIN_SIDE * PLAIN_SIDE, 0 };
-    if (rows == ONE_ROW && product->mode == PRODUCT_PLAIN && product->w[0]->n_rows >= LARGE_N && n_cols * 4 <= HEAD_ROW_BYTES)
-        return (struct rung){ "head", { n_tiles(product, HEAD_PAIRS), 1, 1 }, HEAD_THREADS, n_cols * 4 };
-    if (rows == ONE_ROW)
-        return (struct rung){ "one", { n_tiles(product, ROWS_PAIRS), 1, 1 }, 128, 0 };
-    if (product->exact)
-        return (struct rung){ "tiled", { divide_up(rows, TILE_ROWS), n_tiles(product, TILE_PAIRS), 1 }, 256, 0 };
-    if (rows <= FEW_ROWS)
-        return (struct rung){ half ? "few_half" : "few_float", { n_tiles(product, ROWS_PAIRS), 1, 1 }, 128, 0 };
-    return (struct rung){
-        half ? "many_half" : "many_float", { divide_up(rows, TILE_ROWS), n_tiles(product, TILE_PAIRS), 1 }, 128, 0
-    };
+// The first rule that fits is taken. A tile's pairs of weight rows and, where the grid has tiles of rows too, its rows.
+static const struct product_rule {
+    enum product_variant variant;
+    uint32_t min_rows, max_rows;
+    bool (*when)(const struct product_case *c); // NULL: always
+    uint32_t pairs, tile_rows, threads;
+} rules[] = {
+    { PRODUCT_VARIANT_PLAIN, 1, ANY_ROWS, has_odd_width, PLAIN_SIDE, PLAIN_SIDE, PLAIN_SIDE *PLAIN_SIDE },
+    { PRODUCT_VARIANT_HEAD, 1, 1, is_head, HEAD_PAIRS, 0, HEAD_THREADS },
+    { PRODUCT_VARIANT_ONE, 1, 1, NULL, ROWS_PAIRS, 0, 128 },
+    { PRODUCT_VARIANT_TILED, 2, ANY_ROWS, is_exact, TILE_PAIRS, TILE_ROWS, 256 },
+    { PRODUCT_VARIANT_FEW_HALF, 2, FEW_ROWS, takes_half, ROWS_PAIRS, 0, 128 },
+    { PRODUCT_VARIANT_FEW_FLOAT, 2, FEW_ROWS, NULL, ROWS_PAIRS, 0, 128 },
+    { PRODUCT_VARIANT_MANY_HALF, FEW_ROWS + 1, ANY_ROWS, takes_half, TILE_PAIRS, TILE_ROWS, 128 },
+    { PRODUCT_VARIANT_MANY_FLOAT, FEW_ROWS + 1, ANY_ROWS, NULL, TILE_PAIRS, TILE_ROWS, 128 },
+};
+
+static const struct product_rule *rule_of(const struct product_plan *product, uint32_t rows)
+{
+    struct product_case c = { product, rows, product->w[0]->n_cols };
+
+    for (uint32_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rows >= rules[i].min_rows && rows <= rules[i].max_rows && (!rules[i].when || rules[i].when(&c)))
+            return &rules[i];
+    CHECK(!"the last rules take every product");
+    return NULL;
 }
 
 void product_launch(struct metal_plan *p, const struct product_plan *product)
 {
     struct product_args args = product->args;
     uint32_t rows = args.rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
-    struct rung rung = choose(product, rows);
-    struct metal_kernel kernel = { .n_constants = PRODUCT_N_CONSTANTS, .threads = rung.threads, .shared = rung.shared };
-    char name[32];
+    const struct product_rule *rule = rule_of(product, rows);
+    uint32_t tiles = n_tiles(product, rule->pairs), row_tiles = rule->tile_rows ? divide_up(rows, rule->tile_rows) : 0;
+    struct metal_kernel kernel = { .name = product->kernels[rule->variant],
+                                   .n_constants = PRODUCT_N_CONSTANTS,
+                                   .grid = { row_tiles ? row_tiles : tiles, row_tiles ? tiles : 1, 1 },
+                                   .threads = rule->threads,
+                                   .shared = rule->variant == PRODUCT_VARIANT_HEAD ? product->w[0]->n_cols * 4 : 0 };
 
-    snprintf(name, sizeof name, "%s_%s", product->op, rung.name);
-    kernel.name = name;
-    memcpy(kernel.grid, rung.grid, sizeof kernel.grid);
     kernel.constants[PRODUCT_C_MODE] = product->mode;
     kernel.constants[PRODUCT_C_BIAS] = product->bias;
     kernel.constants[PRODUCT_C_ADD] = product->add;

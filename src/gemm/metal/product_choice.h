@@ -1,11 +1,23 @@
-// product_choice.h - which kernel multiplies: the ladder of the Metal device, for matmul, gate_up and qkv.
+// product_choice.h - which kernel multiplies: the variants of the Metal device, for matmul, gate_up and qkv.
 #pragma once
 #include "device/metal/metal.h"
 #include "gemm/metal/product_metal.h"
 
+enum product_variant {
+    PRODUCT_VARIANT_PLAIN,
+    PRODUCT_VARIANT_HEAD,
+    PRODUCT_VARIANT_ONE,
+    PRODUCT_VARIANT_TILED,
+    PRODUCT_VARIANT_FEW_HALF,
+    PRODUCT_VARIANT_FEW_FLOAT,
+    PRODUCT_VARIANT_MANY_HALF,
+    PRODUCT_VARIANT_MANY_FLOAT,
+    N_PRODUCT_VARIANTS
+};
+
 struct product_plan {
-    const char *op;            // the kernels' names begin with it
-    const struct weight *w[3]; // NULL: absent
+    const char *const *kernels; // [N_PRODUCT_VARIANTS], names
+    const struct weight *w[3];  // NULL: absent
     enum product_mode mode;
     uint32_t bias; // bit i: matrix i has one
     bool add, exact;

@@ -4,6 +4,17 @@
 #include "gemm/metal/product_choice.h"
 #include "ops/metal_table.h"
 
+static const char *const kernels[N_PRODUCT_VARIANTS] = {
+    [PRODUCT_VARIANT_PLAIN] = "matmul_plain",
+    [PRODUCT_VARIANT_HEAD] = "matmul_head",
+    [PRODUCT_VARIANT_ONE] = "matmul_one",
+    [PRODUCT_VARIANT_TILED] = "matmul_tiled",
+    [PRODUCT_VARIANT_FEW_HALF] = "matmul_few_half",
+    [PRODUCT_VARIANT_FEW_FLOAT] = "matmul_few_float",
+    [PRODUCT_VARIANT_MANY_HALF] = "matmul_many_half",
+    [PRODUCT_VARIANT_MANY_FLOAT] = "matmul_many_float",
+};
+
 enum { MANY_ROWS = 17 }; // the engine's largest bucket: prompts
 
 static bool vendor_can(const struct metal_plan *p, uint32_t rows)
@@ -24,7 +35,7 @@ void metal_plan_matmul(struct metal_plan *p)
         metal_product_add(p, &(struct metal_product){ MATMUL_IN, MATMUL_W, MATMUL_OUT, rows, metal_has(p, MATMUL_ADD) });
         return;
     }
-    product_launch(p, &(struct product_plan){ .op = "matmul",
+    product_launch(p, &(struct product_plan){ .kernels = kernels,
                                               .w = { metal_weight(p, MATMUL_W) },
                                               .mode = PRODUCT_PLAIN,
                                               .bias = metal_has(p, MATMUL_BIAS),

@@ -5,6 +5,13 @@
 #include "ops/qkv/qkv.h"
 #include "ops/rope_store/rope_store_metal.h"
 
+static const char *const kernels[N_PRODUCT_VARIANTS] = {
+    [PRODUCT_VARIANT_PLAIN] = "qkv_plain",           [PRODUCT_VARIANT_ONE] = "qkv_one",
+    [PRODUCT_VARIANT_TILED] = "qkv_tiled",           [PRODUCT_VARIANT_FEW_HALF] = "qkv_few_half",
+    [PRODUCT_VARIANT_FEW_FLOAT] = "qkv_few_float",   [PRODUCT_VARIANT_MANY_HALF] = "qkv_many_half",
+    [PRODUCT_VARIANT_MANY_FLOAT] = "qkv_many_float",
+};
+
 static void launch_store(struct metal_plan *p, const struct product_args *args)
 {
     uint32_t n_heads = args->rope.n_heads + 2 * args->rope.pages.n_kv_heads;
@@ -24,7 +31,7 @@ void metal_plan_qkv(struct metal_plan *p)
     const struct page_shape *pages = &qkv->rope.pages;
     bool heads = metal_has(p, QKV_Q_NORM) || metal_has(p, QKV_K_NORM) || pages->k_format == KV_Q8_0 || pages->v_format == KV_Q8_0;
     struct product_plan product = {
-        .op = "qkv",
+        .kernels = kernels,
         .w = { metal_weight(p, QKV_WQ), metal_weight(p, QKV_WK), metal_weight(p, QKV_WV) },
         .mode = heads ? PRODUCT_THREE : PRODUCT_ROPE,
         .bias = metal_has(p, QKV_BQ) | metal_has(p, QKV_BK) << 1 | metal_has(p, QKV_BV) << 2,
