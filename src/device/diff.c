@@ -7,7 +7,7 @@
 #include "device/tape_internal.h"
 
 // Both sides' bytes of one operand, on the host.
-struct pair {
+struct both_sides {
     unsigned char *a, *b;
 };
 
@@ -92,7 +92,7 @@ static float number_at(const unsigned char *bytes, enum operand_type type, uint6
     return type == OPERAND_F16 ? quant_half_to_float(bits) : quant_bf16_to_float(bits);
 }
 
-static double squared_error(const struct pair *at, enum operand_type type, uint64_t n)
+static double squared_error(const struct both_sides *at, enum operand_type type, uint64_t n)
 {
     double error = 0, norm = 0;
 
@@ -107,7 +107,7 @@ static double squared_error(const struct pair *at, enum operand_type type, uint6
     return error == 0 ? 0 : error / (norm > 1e-30 ? norm : 1e-30);
 }
 
-static double compare_bytes(const struct tape *t, const struct operand *o, const struct pair *at, const struct step *step)
+static double compare_bytes(const struct tape *t, const struct operand *o, const struct both_sides *at, const struct step *step)
 {
     uint64_t bytes = o->bytes;
 
@@ -126,7 +126,7 @@ struct comparison {
 static bool compare_operand(const struct comparison *c, uint32_t command, uint32_t operand, double *error, struct err *err)
 {
     const struct operand *a = &c->a->commands[command].operands[operand], *b = &c->b->commands[command].operands[operand];
-    struct pair at = { mem_alloc(a->bytes), mem_alloc(a->bytes) };
+    struct both_sides at = { mem_alloc(a->bytes), mem_alloc(a->bytes) };
     bool ok = at.a && at.b ? buffer_read(a->buffer, a->offset, at.a, a->bytes, err) &&
                                  buffer_read(b->buffer, b->offset, at.b, a->bytes, err)
                            : err_memory(err, "two copies of an operand");
@@ -146,7 +146,7 @@ static double packed_error(struct packed_copy *p, const unsigned char *made, flo
     packing->pack(&rows, p->bytes);
     packing->unpack(p->bytes, &rows);
     packing->unpack(made, &other);
-    return squared_error(&(struct pair){ (unsigned char *)rows.rows, (unsigned char *)unpacked }, OPERAND_F32,
+    return squared_error(&(struct both_sides){ (unsigned char *)rows.rows, (unsigned char *)unpacked }, OPERAND_F32,
                          (uint64_t)n_rows * rows.n_cols);
 }
 

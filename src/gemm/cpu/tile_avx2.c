@@ -67,7 +67,7 @@ VEC_INLINE bool sums_in_16_bits(const enum panel_planes planes, const enum dot k
     return kind == DOT_MADD && (planes == PLANES_4 || planes == PLANES_2 || planes == PLANES_3);
 }
 
-VEC_INLINE void add_groups(acc_t acc, const struct range r, const enum quant Q, const int C, const enum dot kind)
+VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum quant Q, const int C, const enum dot kind)
 {
     const enum panel_planes planes = panel_shapes[Q].planes;
     const bool narrow = sums_in_16_bits(planes, kind);

@@ -94,7 +94,7 @@ INLINE __m512 halves_to_float(const unsigned char *p, int h)
     return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(p + 32 * h)));
 }
 
-struct scale {
+struct avx512_scale {
     __m512 d, m; // value = d * q + m
 };
 
@@ -104,7 +104,7 @@ INLINE __m512i scale_byte(const unsigned char *lines, uint32_t index, int h)
     return _mm512_srl_epi32(line(lines, (int)(index / 4), h), _mm_cvtsi32_si128((int)(index % 4 * 8)));
 }
 
-INLINE struct scale scale_6bit(const unsigned char *header, uint32_t sub, int h)
+INLINE struct avx512_scale scale_6bit(const unsigned char *header, uint32_t sub, int h)
 {
     const __m512i low = _mm512_set1_epi32(15), high = _mm512_set1_epi32(48);
     __m512i bits = scale_byte(header + 128, sub, h);
@@ -112,8 +112,8 @@ INLINE struct scale scale_6bit(const unsigned char *header, uint32_t sub, int h)
     __m512i s = _mm512_or_si512(_mm512_and_si512(bits, low), _mm512_and_si512(_mm512_slli_epi32(top, 4), high));
     __m512i m = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(bits, 4), low), _mm512_and_si512(top, high));
     __m512 zero = _mm512_setzero_ps();
-    return (struct scale){ _mm512_mul_ps(halves_to_float(header, h), _mm512_cvtepi32_ps(s)),
-                           _mm512_fnmadd_ps(halves_to_float(header + 64, h), _mm512_cvtepi32_ps(m), zero) };
+    return (struct avx512_scale){ _mm512_mul_ps(halves_to_float(header, h), _mm512_cvtepi32_ps(s)),
+                                  _mm512_fnmadd_ps(halves_to_float(header + 64, h), _mm512_cvtepi32_ps(m), zero) };
 }
 
 INLINE __m512 scale_signed(const unsigned char *header, uint32_t index, int h)
@@ -123,7 +123,7 @@ INLINE __m512 scale_signed(const unsigned char *header, uint32_t index, int h)
 }
 
 // Of rows 16h.. and sub-block sub; for formats with a scale for each 16 columns: of the first or second 16.
-INLINE struct scale scale_of(const unsigned char *header, const enum panel_scales scales, uint32_t sub, int half, int h)
+INLINE struct avx512_scale scale_of(const unsigned char *header, const enum panel_scales scales, uint32_t sub, int half, int h)
 {
     const __m512i low = _mm512_set1_epi32(15);
     __m512 zero = _mm512_setzero_ps();
@@ -131,21 +131,21 @@ INLINE struct scale scale_of(const unsigned char *header, const enum panel_scale
     if (scales == SCALES_6BIT)
         return scale_6bit(header, sub, h);
     if (scales == SCALES_BYTE32)
-        return (struct scale){ scale_signed(header, sub, h), zero };
+        return (struct avx512_scale){ scale_signed(header, sub, h), zero };
     if (scales == SCALES_BYTE16)
-        return (struct scale){ scale_signed(header, 2 * sub + (uint32_t)half, h), zero };
+        return (struct avx512_scale){ scale_signed(header, 2 * sub + (uint32_t)half, h), zero };
     if (scales == SCALES_NIBBLES16) {
         __m512i bits = scale_byte(header + 128, 2 * sub + (uint32_t)half, h);
         __m512 s = _mm512_cvtepi32_ps(_mm512_and_si512(bits, low));
         __m512 m = _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(bits, 4), low));
-        return (struct scale){ _mm512_mul_ps(halves_to_float(header, h), s),
-                               _mm512_fnmadd_ps(halves_to_float(header + 64, h), m, zero) };
+        return (struct avx512_scale){ _mm512_mul_ps(halves_to_float(header, h), s),
+                                      _mm512_fnmadd_ps(halves_to_float(header + 64, h), m, zero) };
     }
     if (scales == SCALES_BF16)
-        return (struct scale){ _mm512_castsi512_ps(_mm512_slli_epi32(
-                                   _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)(header + 32 * h))), 16)),
-                               zero };
-    return (struct scale){ halves_to_float(header, h), scales == SCALES_DM ? halves_to_float(header + 64, h) : zero };
+        return (struct avx512_scale){ _mm512_castsi512_ps(_mm512_slli_epi32(
+                                          _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)(header + 32 * h))), 16)),
+                                      zero };
+    return (struct avx512_scale){ halves_to_float(header, h), scales == SCALES_DM ? halves_to_float(header + 64, h) : zero };
 }
 
 #define X_BLOCK(t, c, b) ((const struct product_block *)((t)->x + (c) * (t)->x_stride) + (b))
@@ -154,13 +154,14 @@ INLINE struct scale scale_of(const unsigned char *header, const enum panel_scale
 typedef __m512i acc_t[HALVES][ROWS_INT];
 typedef __m512 sum_t[HALVES][ROWS_INT];
 
-struct range { // groups [first, last) of a sub-block of weights, and where the first row's activations for all of it are
+struct avx512_range { // groups [first, last) of a sub-block of weights, and where the first row's activations for all of it are
     const unsigned char *lines;
     const int8_t *q;
     int first, last;
 };
 
-INLINE void dot_groups(acc_t acc, const struct product_tile *t, const struct range r, const enum panel_planes planes, const int C)
+INLINE void dot_groups(acc_t acc, const struct product_tile *t, const struct avx512_range r, const enum panel_planes planes,
+                       const int C)
 {
     UNROLL for (int g = r.first; g < r.last; g++)
     {
@@ -190,13 +191,13 @@ INLINE void add_block(sum_t sum, const struct product_tile *t, const unsigned ch
 
     UNROLL for (int c = 0; c < C; c++) acc[0][c] = acc[1][c] =
         s.offset_bits ? _mm512_slli_epi32(broadcast(&X_BLOCK(t, c, block)->minus_sum), s.offset_bits) : _mm512_setzero_si512();
-    dot_groups(acc, t, (struct range){ header + s.header_bytes, X_BLOCK(t, 0, block)->q, 0, 8 }, s.planes, C);
+    dot_groups(acc, t, (struct avx512_range){ header + s.header_bytes, X_BLOCK(t, 0, block)->q, 0, 8 }, s.planes, C);
     UNROLL for (int h = 0; h < HALVES; h++)
     {
         const struct product_block *first = X_BLOCK(t, 0, block);
         LOADED_HERE(first);
         LOADED_HERE(header);
-        struct scale w = scale_of(header, s.scales, 0, 0, h);
+        struct avx512_scale w = scale_of(header, s.scales, 0, 0, h);
         UNROLL for (int c = 0; c < C; c++)
         {
             const struct product_block *x = row_block(first, t, c);
@@ -284,8 +285,8 @@ INLINE void add_unit(sum_t sum, const struct super at, const struct panel_shape 
 
     UNROLL for (int c = 0; c < C; c++) acc[0][c] = acc[1][c] = start_unit(row_super(at.x, at.t, c), s, unit);
     dot_groups(acc, at.t,
-               (struct range){ header + s.header_bytes + sub * s.sub_bytes, at.x->q + sub * PANEL_SUB, half * 4,
-                               by16 ? half * 4 + 4 : 8 },
+               (struct avx512_range){ header + s.header_bytes + sub * s.sub_bytes, at.x->q + sub * PANEL_SUB, half * 4,
+                                      by16 ? half * 4 + 4 : 8 },
                s.planes, C);
     LOADED_HERE(header);
     LOADED_HERE(left);
@@ -379,7 +380,7 @@ INLINE void decode_sub(columns_t out, const unsigned char *header, uint32_t sub,
 
     UNROLL for (int h = 0; h < HALVES; h++) UNROLL for (int g = 0; g < 8; g++)
     {
-        struct scale w = scale_of(header, s.scales, sub, g / 4, h);
+        struct avx512_scale w = scale_of(header, s.scales, sub, g / 4, h);
         __m512i four = group(lines, s.planes, g, h);
         UNROLL for (int i = 0; i < 4; i++)
         {

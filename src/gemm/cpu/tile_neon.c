@@ -59,7 +59,7 @@ VEC_INLINE vi dot(vi acc, int8x16_t w, int8x16_t x, const int lane, const enum d
     return acc + vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
 }
 
-VEC_INLINE void add_rows(acc_t acc, const struct range r, const enum quant Q, const int C, const enum dot kind)
+VEC_INLINE void add_rows(acc_t acc, const struct tile_columns r, const enum quant Q, const int C, const enum dot kind)
 {
     UNROLL for (int g = r.first; g < r.last; g++) UNROLL for (int i = 0; i < PASS; i++)
     {
@@ -76,7 +76,7 @@ VEC_INLINE int8x16_t two_rows(vi low, vi high, const bool last)
 }
 
 // As add_rows. Two rows of W by two of X make a register, [row of W][row of X]; an odd last row of X is taken twice.
-VEC_INLINE void add_matrices(acc_t acc, const struct range r, const enum quant Q, const int C)
+VEC_INLINE void add_matrices(acc_t acc, const struct tile_columns r, const enum quant Q, const int C)
 {
     int32x4_t sum[PASS][2][(TILE_ROWS + 1) / 2];
 
@@ -98,7 +98,7 @@ VEC_INLINE void add_matrices(acc_t acc, const struct range r, const enum quant Q
         c % 2 ? vuzp2q_s32(sum[i][0][c / 2], sum[i][1][c / 2]) : vuzp1q_s32(sum[i][0][c / 2], sum[i][1][c / 2]);
 }
 
-VEC_INLINE void add_groups(acc_t acc, const struct range r, const enum quant Q, const int C, const enum dot kind)
+VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum quant Q, const int C, const enum dot kind)
 {
     if (kind == DOT_SMMLA && C > 1)
         add_matrices(acc, r, Q, C);

@@ -29,7 +29,7 @@ typedef uint16_t vi_half __attribute__((vector_size(2 * VF)));
 typedef vi acc_t[PASS][TILE_ROWS];
 
 // PASS vectors of rows by groups [first, last) of a sub-block, and where the first row of X has its bytes for all of it.
-struct range {
+struct tile_columns {
     const unsigned char *lines;
     const int8_t *x;
     size_t x_stride;
@@ -38,7 +38,7 @@ struct range {
 
 // What the including file defines, with SIGNED_WEIGHTS: do integers have their sign, or are they as stored?
 // acc += W * X.
-VEC_INLINE void add_groups(acc_t acc, const struct range r, const enum quant Q, const int C, const enum dot kind);
+VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum quant Q, const int C, const enum dot kind);
 // acc + w * x over pairs of 16-bit integers; x is one pair.
 VEC_INLINE vi add_pairs(vi acc, vi w, const int16_t *x);
 VEC_INLINE vi shift_left(vi v, const int32_t *bits);
@@ -112,7 +112,7 @@ VEC_INLINE void clear(float *sums, const int C)
     UNROLL for (int i = 0; i < C * VECTORS; i++) vf_store(sums + i * VF, vf_set(0));
 }
 
-struct scale {
+struct tile_scale {
     vf d, m; // value = d * q + m
 };
 
@@ -122,13 +122,13 @@ VEC_INLINE vi scale_byte(const unsigned char *lines, uint32_t index, int v)
     return line(lines, (int)(index / 4), v) >> (int)(index % 4 * 8);
 }
 
-VEC_INLINE struct scale scale_with_min(const unsigned char *header, vi s, vi m, int v)
+VEC_INLINE struct tile_scale scale_with_min(const unsigned char *header, vi s, vi m, int v)
 {
-    return (struct scale){ vf_mul(halves_to_float(header, v), to_float(s)),
-                           vf_fma(-halves_to_float(header + 64, v), to_float(m), vf_set(0)) };
+    return (struct tile_scale){ vf_mul(halves_to_float(header, v), to_float(s)),
+                                vf_fma(-halves_to_float(header + 64, v), to_float(m), vf_set(0)) };
 }
 
-VEC_INLINE struct scale scale_6bit(const unsigned char *header, uint32_t sub, int v)
+VEC_INLINE struct tile_scale scale_6bit(const unsigned char *header, uint32_t sub, int v)
 {
     vi bits = scale_byte(header + 128, sub, v), top = line(header + 128, 2, v) >> (int)(sub % 4 * 8 + sub / 4 * 2);
     return scale_with_min(header, (bits & 15) | (top << 4 & 48), (bits >> 4 & 15) | (top & 48), v);
@@ -140,14 +140,14 @@ VEC_INLINE vf scale_signed(const unsigned char *header, uint32_t unit, int v)
 }
 
 // unit: number of the 32 columns in the block, or 16, that have a scale of their own.
-VEC_INLINE struct scale scale_of(const unsigned char *header, const enum panel_scales scales, uint32_t unit, int v)
+VEC_INLINE struct tile_scale scale_of(const unsigned char *header, const enum panel_scales scales, uint32_t unit, int v)
 {
     const vf zero = vf_set(0);
 
     if (scales == SCALES_6BIT)
         return scale_6bit(header, unit, v);
     if (scales == SCALES_BYTE32 || scales == SCALES_BYTE16)
-        return (struct scale){ scale_signed(header, unit, v), zero };
+        return (struct tile_scale){ scale_signed(header, unit, v), zero };
     if (scales == SCALES_NIBBLES16) {
         vi bits = scale_byte(header + 128, unit, v);
         return scale_with_min(header, bits & 15, bits >> 4 & 15, v);
@@ -155,25 +155,25 @@ VEC_INLINE struct scale scale_of(const unsigned char *header, const enum panel_s
     if (scales == SCALES_BF16) {
         vi_half d;
         memcpy(&d, header + v * (int)sizeof d, sizeof d);
-        return (struct scale){ (vf)(__builtin_convertvector(d, vi) << 16), zero };
+        return (struct tile_scale){ (vf)(__builtin_convertvector(d, vi) << 16), zero };
     }
-    return (struct scale){ halves_to_float(header, v), scales == SCALES_DM ? halves_to_float(header + 64, v) : zero };
+    return (struct tile_scale){ halves_to_float(header, v), scales == SCALES_DM ? halves_to_float(header + 64, v) : zero };
 }
 
 // A block of columns that all rows of a tile have come to.
-struct place {
+struct tile_place {
     const struct product_tile *t;
     const unsigned char *header;
     uint32_t block, sub;
     float (*sums)[PANEL_ROWS]; // [rows], of a block of 256
 };
 
-VEC_INLINE const struct product_block *block_of(const struct place at, int c)
+VEC_INLINE const struct product_block *block_of(const struct tile_place at, int c)
 {
     return (const struct product_block *)(const void *)(at.t->x + (size_t)c * at.t->x_stride) + at.block;
 }
 
-VEC_INLINE const struct product_super *super_of(const struct place at, int c)
+VEC_INLINE const struct product_super *super_of(const struct tile_place at, int c)
 {
     return (const struct product_super *)(const void *)(at.t->x + (size_t)c * at.t->x_stride) + at.block;
 }
@@ -185,7 +185,7 @@ VEC_INLINE vi start(int32_t minus_sum, const enum quant Q)
     return bits ? ((vi){ 0 } + minus_sum) << bits : (vi){ 0 };
 }
 
-VEC_INLINE void add_block(const struct place at, const enum quant Q, const int C, const enum dot kind)
+VEC_INLINE void add_block(const struct tile_place at, const enum quant Q, const int C, const enum dot kind)
 {
     const struct panel_shape s = panel_shapes[Q];
     acc_t acc;
@@ -193,10 +193,11 @@ VEC_INLINE void add_block(const struct place at, const enum quant Q, const int C
     for (int v = 0; v < VECTORS; v += PASS) {
         ROLLED(v);
         UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) acc[i][c] = start(block_of(at, c)->minus_sum, Q);
-        add_groups(acc, (struct range){ at.header + s.header_bytes, block_of(at, 0)->q, at.t->x_stride, v, 0, 8 }, Q, C, kind);
+        add_groups(acc, (struct tile_columns){ at.header + s.header_bytes, block_of(at, 0)->q, at.t->x_stride, v, 0, 8 }, Q, C,
+                   kind);
         UNROLL for (int i = 0; i < PASS; i++)
         {
-            struct scale w = scale_of(at.header, s.scales, 0, v + i);
+            struct tile_scale w = scale_of(at.header, s.scales, 0, v + i);
             UNROLL for (int c = 0; c < C; c++)
             {
                 const struct product_block *x = block_of(at, c);
@@ -210,7 +211,7 @@ VEC_INLINE void add_block(const struct place at, const enum quant Q, const int C
 
 VEC_INLINE void tile_blocks(const struct product_tile *t, const enum quant Q, const int C, const enum dot kind)
 {
-    struct place at = { .t = t, .header = t->w };
+    struct tile_place at = { .t = t, .header = t->w };
 
     for (; at.block < t->n_cols / PANEL_SUB; at.block++, at.header += panel_block_bytes(Q)) {
         prefetch(at.header, panel_block_bytes(Q));
@@ -224,7 +225,7 @@ VEC_INLINE int32_t minus_sum(const struct product_super *x, const enum panel_sca
 }
 
 // half: for formats with a scale for each 16 columns, the first or second 16 of a sub-block.
-VEC_INLINE void add_unit(const struct place at, const int half, const enum quant Q, const int C, const enum dot kind)
+VEC_INLINE void add_unit(const struct tile_place at, const int half, const enum quant Q, const int C, const enum dot kind)
 {
     const struct panel_shape s = panel_shapes[Q];
     const bool by16 = panel_by_16(s.scales);
@@ -235,7 +236,7 @@ VEC_INLINE void add_unit(const struct place at, const int half, const enum quant
 
     for (int v = 0; v < VECTORS; v += PASS) {
         ROLLED(v);
-        struct range r = { lines, x, at.t->x_stride, v, 4 * half, by16 ? 4 * half + 4 : 8 };
+        struct tile_columns r = { lines, x, at.t->x_stride, v, 4 * half, by16 ? 4 * half + 4 : 8 };
         UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) acc[i][c] =
             start(minus_sum(super_of(at, c), s.scales, unit), Q);
         add_groups(acc, r, Q, C, kind);
@@ -263,7 +264,7 @@ VEC_INLINE vi min_pair(const unsigned char *header, const enum panel_scales scal
     return (vi)(low | ((vi_16)line(header + 128, 2, v) >> (odd + pair / 2 * 2) & 48));
 }
 
-VEC_INLINE void subtract_mins(const struct place at, const enum panel_scales scales, const int C, int v)
+VEC_INLINE void subtract_mins(const struct tile_place at, const enum panel_scales scales, const int C, int v)
 {
     const int n_pairs = panel_by_16(scales) ? 8 : 4;
     vf d = vf_mul(halves_to_float(at.header + 64, v), vf_set(1 << SUPER_SUM_SHIFT));
@@ -291,7 +292,7 @@ VEC_INLINE void tile_supers(const struct product_tile *t, const enum quant Q, co
 {
     const struct panel_shape s = panel_shapes[Q];
     _Alignas(64) float sums[TILE_ROWS][PANEL_ROWS];
-    struct place at = { .t = t, .header = t->w, .sums = sums };
+    struct tile_place at = { .t = t, .header = t->w, .sums = sums };
 
     for (; at.block < t->n_cols / PANEL_SUPER; at.block++, at.header += panel_block_bytes(Q)) {
         clear(sums[0], C);
@@ -345,7 +346,7 @@ VEC_INLINE void decode_sub(columns_t out, const unsigned char *header, uint32_t 
     for (int v = 0; v < VECTORS; v++)
         UNROLL for (int g = 0; g < 8; g++)
         {
-            struct scale w = scale_of(header, s.scales, panel_by_16(s.scales) ? 2 * sub + (uint32_t)g / 4 : sub, v);
+            struct tile_scale w = scale_of(header, s.scales, panel_by_16(s.scales) ? 2 * sub + (uint32_t)g / 4 : sub, v);
             vi four = group(lines, Q, g, v);
             UNROLL for (int i = 0; i < 4; i++) vf_store(&out[4 * g + i][v * VF], vf_fma(w.d, to_float(column(four, i, Q)), w.m));
         }

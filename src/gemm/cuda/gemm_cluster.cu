@@ -63,7 +63,7 @@ template <u32 FOURS, u32 THREADS> struct neighbour {
 
 // TURNS: two warpgroups take whole tiles in turn, of 64 rows or two halves of that. couple: blocks with the same weights. parts: of the
 // columns, which a cluster splits.
-template <u32 WEIGHTS, u32 MODE, bool TURNS, u32 N_ROWS = PACKED_TILE_ROWS, bool SPLIT = false> struct kernel {
+template <u32 WEIGHTS, u32 MODE, bool TURNS, u32 N_ROWS = PACKED_TILE_ROWS, bool SPLIT = false> struct cluster_kernel {
     static constexpr u32 N = WEIGHTS, pairs = N / 2, rows = N_ROWS;
     static constexpr bool waves = TURNS;
     static constexpr u32 couple = SPLIT ? 1 : ROWS_CLUSTER, parts = ROWS_CLUSTER / couple;
@@ -78,11 +78,11 @@ template <u32 WEIGHTS, u32 MODE, bool TURNS, u32 N_ROWS = PACKED_TILE_ROWS, bool
 };
 
 // What the clusters compute, all in turn, neighbours with the same weights, so that these are read from memory once.
-struct tile_scheduler {
+struct cluster_scheduler {
     u32 n_rows, n_row_tiles, n_stages, n_tiles; // stages of a block, tiles of a cluster
 };
 
-template <class K> static __device__ __forceinline__ struct tile_scheduler tile_scheduler_of(const struct gemm_params &p, u32 n_rows)
+template <class K> static __device__ __forceinline__ struct cluster_scheduler tile_scheduler_of(const struct gemm_params &p, u32 n_rows)
 {
     u32 rows = K::couple * K::rows, n_row_tiles = (n_rows + rows - 1) / rows;
 
@@ -104,21 +104,21 @@ static __device__ __forceinline__ u32 next_tile(u32 tile)
 {
     return tile + gridDim.x / ROWS_CLUSTER;
 }
-template <class K> static __device__ __forceinline__ u32 first_row(const struct tile_scheduler &w, u32 tile)
+template <class K> static __device__ __forceinline__ u32 first_row(const struct cluster_scheduler &w, u32 tile)
 {
     return (tile % w.n_row_tiles * K::couple + in_couple<K>()) * K::rows;
 }
-template <class K> static __device__ __forceinline__ u32 first_pair(const struct tile_scheduler &w, u32 tile)
+template <class K> static __device__ __forceinline__ u32 first_pair(const struct cluster_scheduler &w, u32 tile)
 {
     return tile / w.n_row_tiles * K::pairs;
 }
 
 // Where the next stage's copies come from.
-template <class K> struct source {
+template <class K> struct cluster_source {
     const u8 *rows;             // what lies in the place of rows that do not exist is multiplied for nothing
     u32 tile, stage, end, four; // four: the tile's first four pairs
 
-    __device__ __forceinline__ void begin(const struct gemm_params &p, const struct tile_scheduler &w)
+    __device__ __forceinline__ void begin(const struct gemm_params &p, const struct cluster_scheduler &w)
     {
         u32 row = min(first_row<K>(w, tile), (w.n_rows - 1) / K::rows * K::rows);
 
@@ -128,7 +128,7 @@ template <class K> struct source {
                row % PACKED_TILE_ROWS * STAGE_COLUMNS * 2;
         four = first_pair<K>(w, tile) / 4;
     }
-    __device__ __forceinline__ void next(const struct gemm_params &p, const struct tile_scheduler &w)
+    __device__ __forceinline__ void next(const struct gemm_params &p, const struct cluster_scheduler &w)
     {
         rows += CHUNK_BYTES;
         if (++stage < end)
@@ -145,20 +145,20 @@ template <class K> struct source {
 #pragma unroll
         for (u32 tma_box = 0; tma_box < K::n_boxes; tma_box++) {
             const u32 at[3] = { stage * STAGE_COLUMNS, four + tma_box * (K::pairs / 4 / K::n_boxes), 0 };
-            u32 place = to + K::rows_bytes + tma_box * K::box_bytes;
+            u32 cluster_place = to + K::rows_bytes + tma_box * K::box_bytes;
             if (alone || K::couple == 1)
-                box_copy(place, &t.w[0], full, at, policy);
+                box_copy(cluster_place, &t.w[0], full, at, policy);
             else if ((tma_box + stage) % K::couple == in_couple<K>())
-                box_copy_to_all(place, &t.w[0], full, at, (1 << ROWS_CLUSTER) - 1, policy);
+                box_copy_to_all(cluster_place, &t.w[0], full, at, (1 << ROWS_CLUSTER) - 1, policy);
         }
     }
 };
 
 // The first weights: needs neither the other block nor the rows.
 template <class K>
-static __device__ __forceinline__ void copy_early(const struct tiles_params &t, struct pipe<K> pipe, const struct tile_scheduler &w)
+static __device__ __forceinline__ void copy_early(const struct tiles_params &t, struct pipe<K> pipe, const struct cluster_scheduler &w)
 {
-    struct source<K> from;
+    struct cluster_source<K> from;
 
     from.tile = first_tile();
     from.begin(t.pairs, w);
@@ -169,9 +169,9 @@ static __device__ __forceinline__ void copy_early(const struct tiles_params &t, 
 }
 
 template <class K>
-static __device__ __forceinline__ void produce(const struct tiles_params &t, struct pipe<K> pipe, const struct tile_scheduler &w)
+static __device__ __forceinline__ void produce(const struct tiles_params &t, struct pipe<K> pipe, const struct cluster_scheduler &w)
 {
-    struct source<K> from;
+    struct cluster_source<K> from;
 
     from.tile = first_tile();
     from.begin(t.pairs, w);
@@ -188,7 +188,7 @@ static __device__ __forceinline__ void produce(const struct tiles_params &t, str
 }
 
 // A thread's part of a tile: rows `row` and `row` + 8, and of every eight pairs two, from `pair` on.
-struct place {
+struct cluster_place {
     u32 row, n_rows, pair, end;
 };
 struct two_pairs { // of a row: first and second of each
@@ -199,10 +199,10 @@ struct inputs { // what is added to both rows
 };
 
 template <class K>
-static __device__ __forceinline__ struct place place_of(const struct gemm_params &p, const struct tile_scheduler &w, u32 tile)
+static __device__ __forceinline__ struct cluster_place place_of(const struct gemm_params &p, const struct cluster_scheduler &w, u32 tile)
 {
     u32 n_pairs = K::pairs / K::parts, first = first_pair<K>(w, tile) + part<K>() * n_pairs;
-    struct place a = { first_row<K>(w, tile) + threadIdx.x % K::consumers / 32 * 16 + threadIdx.x % 32 / 4, w.n_rows,
+    struct cluster_place a = { first_row<K>(w, tile) + threadIdx.x % K::consumers / 32 * 16 + threadIdx.x % 32 / 4, w.n_rows,
                        first + threadIdx.x % 4 * 2, min(first + n_pairs, p.n_pairs) };
 
     asm volatile("" : "+r"(a.row), "+r"(a.n_rows), "+r"(a.pair), "+r"(a.end)); // now, while products run
@@ -210,7 +210,7 @@ static __device__ __forceinline__ struct place place_of(const struct gemm_params
 }
 
 template <class K>
-static __device__ __forceinline__ struct inputs load_inputs(const struct gemm_params &p, const struct place &a)
+static __device__ __forceinline__ struct inputs load_inputs(const struct gemm_params &p, const struct cluster_place &a)
 {
     struct inputs in;
 
@@ -223,7 +223,7 @@ static __device__ __forceinline__ struct inputs load_inputs(const struct gemm_pa
     return in;
 }
 
-static __device__ __forceinline__ void end_gated(const struct tiles_params &t, const struct place &a, u32 row,
+static __device__ __forceinline__ void end_gated(const struct tiles_params &t, const struct cluster_place &a, u32 row,
                                                  const struct two_pairs &s)
 {
     const struct gemm_params &p = t.pairs;
@@ -239,7 +239,7 @@ static __device__ __forceinline__ void end_gated(const struct tiles_params &t, c
         pack_put(p.packed_out, row, a.pair, v[0], v[1]);
 }
 
-static __device__ __forceinline__ void end_plain(const struct gemm_params &p, const struct place &a, u32 row,
+static __device__ __forceinline__ void end_plain(const struct gemm_params &p, const struct cluster_place &a, u32 row,
                                                  const struct two_pairs &s, const float4 &add)
 {
     float4 v = make_float4(s.first[0] + add.x, s.second[0] + add.y, s.first[1] + add.z, s.second[1] + add.w);
@@ -277,7 +277,7 @@ static __device__ __forceinline__ struct two_pairs exchange(const f32 *a, const 
 
 // The end of eight pairs, all lanes together.
 template <class K>
-static __device__ __forceinline__ void end_eight(const struct tiles_params &t, struct place a, const f32 (&low)[4],
+static __device__ __forceinline__ void end_eight(const struct tiles_params &t, struct cluster_place a, const f32 (&low)[4],
                                                  const f32 (&high)[4], const struct inputs &in)
 {
     asm volatile("" : "+r"(a.row), "+r"(a.pair)); // addresses are worked out here, not kept from eight to eight
@@ -296,7 +296,7 @@ static __device__ __forceinline__ void end_eight(const struct tiles_params &t, s
 
 // The results of a warpgroup, some eights at a time.
 template <class K>
-static __device__ __forceinline__ void end_sums(const struct tiles_params &t, const f32 (&d)[K::fours][4], struct place at)
+static __device__ __forceinline__ void end_sums(const struct tiles_params &t, const f32 (&d)[K::fours][4], struct cluster_place at)
 {
     const f32 none[4] = { 0, 0, 0, 0 };
 #pragma unroll
@@ -304,7 +304,7 @@ static __device__ __forceinline__ void end_sums(const struct tiles_params &t, co
         struct inputs in[K::batch];
 #pragma unroll
         for (u32 i = 0; i < K::batch && first + i < K::eights; i++) {
-            struct place a = at;
+            struct cluster_place a = at;
             a.pair += 8 * i;
             in[i] = load_inputs<K>(t.pairs, a);
         }
@@ -316,7 +316,7 @@ static __device__ __forceinline__ void end_sums(const struct tiles_params &t, co
     }
 }
 
-template <class K> struct products { // of a warpgroup
+template <class K> struct cluster_products { // of a warpgroup
     f32 d[K::halves][K::N / 8][4];
     u32 own;    // where its rows of a stage begin
     u32 empty;  // barriers of the block that hears from this lane
@@ -389,7 +389,7 @@ template <class K> struct products { // of a warpgroup
         }
     }
     // One half's instructions serve both.
-    __device__ __forceinline__ void end(const struct tiles_params &t, struct place at, u32 n_halves)
+    __device__ __forceinline__ void end(const struct tiles_params &t, struct cluster_place at, u32 n_halves)
     {
 #pragma unroll 1
         for (u32 half = 0; half < n_halves; half++, at.row += PACKED_TILE_ROWS / 2) {
@@ -405,15 +405,15 @@ template <class K> struct products { // of a warpgroup
 
 // All warpgroups, 64 rows each.
 template <class K>
-static __device__ __forceinline__ void consume_together(const struct tiles_params &t, const struct tile_scheduler &w, struct pipe<K> pipe)
+static __device__ __forceinline__ void consume_together(const struct tiles_params &t, const struct cluster_scheduler &w, struct pipe<K> pipe)
 {
-    struct products<K> x;
+    struct cluster_products<K> x;
 
     x.begin(pipe);
     wait_for_inputs();
     for (u32 tile = first_tile(); tile < w.n_tiles; tile = next_tile(tile)) {
         x.multiply_all(pipe, w.n_stages);
-        struct place at = place_of<K>(t.pairs, w, tile);
+        struct cluster_place at = place_of<K>(t.pairs, w, tile);
         x.finish(true);
         x.end(t, at, 1);
     }
@@ -422,17 +422,17 @@ static __device__ __forceinline__ void consume_together(const struct tiles_param
 
 // One tile at most, of which this block multiplies a part of the columns. The other's sums come to where its stages were.
 template <class K>
-static __device__ __forceinline__ void consume_split(const struct tiles_params &t, const struct tile_scheduler &w, struct pipe<K> pipe,
+static __device__ __forceinline__ void consume_split(const struct tiles_params &t, const struct cluster_scheduler &w, struct pipe<K> pipe,
                                                      const typename K::neighbour &other)
 {
-    struct products<K> x;
+    struct cluster_products<K> x;
     f32 own[K::fours][4];
     u32 tile = first_tile();
 
     x.begin(pipe);
     wait_for_inputs();
     x.multiply_all(pipe, tile < w.n_tiles ? w.n_stages : 0);
-    struct place at = place_of<K>(t.pairs, w, tile);
+    struct cluster_place at = place_of<K>(t.pairs, w, tile);
     x.finish(tile < w.n_tiles);
     cluster_meet(); // all have left their belts
     if (tile >= w.n_tiles)
@@ -456,9 +456,9 @@ static __device__ __forceinline__ void give_order(u32 warpgroup)
 // Whole tiles in turn. The block's last one, which has nothing to run beside, ends in both warpgroups where it has two halves. No branch
 // round the products: the compiler would make each of them wait for the one before.
 template <class K>
-static __device__ __forceinline__ void consume_in_turns(const struct tiles_params &t, const struct tile_scheduler &w, struct pipe<K> pipe, u32 handed)
+static __device__ __forceinline__ void consume_in_turns(const struct tiles_params &t, const struct cluster_scheduler &w, struct pipe<K> pipe, u32 handed)
 {
-    struct products<K> x;
+    struct cluster_products<K> x;
     u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), turn = 0;
 
     x.begin(pipe);
@@ -474,7 +474,7 @@ static __device__ __forceinline__ void consume_in_turns(const struct tiles_param
         x.multiply_all(pipe, own ? w.n_stages : 0);
         if (own && !last)
             give_order(1 - warpgroup);
-        struct place at = place_of<K>(t.pairs, w, tile);
+        struct cluster_place at = place_of<K>(t.pairs, w, tile);
         x.finish(own);
         if (own && both) {
             x.hand_over(pipe);
@@ -495,7 +495,7 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
     extern __shared__ __align__(1024) unsigned char shared[];
     struct pipe<K> pipe = {
     };
-    struct tile_scheduler &w = *(struct tile_scheduler *)(shared + K::n_stages * (K::stage_bytes + 16));
+    struct cluster_scheduler &w = *(struct cluster_scheduler *)(shared + K::n_stages * (K::stage_bytes + 16));
     u32 handed = shared_address(&w + 1); // barrier: sums of the other warpgroup, or block
     bool fills_waves = __shfl_sync(~0u, threadIdx.x / 32, 0) == K::threads / 32;
 
@@ -542,7 +542,7 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
     extern "C" __global__ void __launch_bounds__(ROWS_THREADS(ROWS, SPLIT), 1) __cluster_dims__(ROWS_CLUSTER, 1, 1)         \
         gemm_cluster_##name(const __grid_constant__ struct tiles_params t)                                                     \
     {                                                                                                                       \
-        gemm_cluster<kernel<N, MODE, TURNS, ROWS, SPLIT>>(t);                                                                  \
+        gemm_cluster<cluster_kernel<N, MODE, TURNS, ROWS, SPLIT>>(t);                                                                  \
     }
 #define EACH(N)                                                  \
     GEMM_ROWS(N, 128, N, EPILOGUE_LINEAR, false, false)              \

@@ -32,7 +32,7 @@ enum { GROUP_PAIRS = 32, GROUP_WEIGHTS = 8192 };
 
 // A kernel of N_GROUPS consumer warpgroups, 32 pairs each. TILES says that weights travel through shared memory. plan_wgmma.c counts
 // the stages as well.
-template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct kernel {
+template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct hopper_kernel {
     static constexpr u32 F = FORMAT, ROWS = N_ROWS, GROUPS = N_GROUPS;
     static constexpr u32 consumers = GROUPS * 128, pairs = GROUPS * GROUP_PAIRS;
     static constexpr bool TILES = IN_SHARED, FEW = TILES && ROWS <= 64;
@@ -54,26 +54,26 @@ template <class K> struct lane_weights {
     static constexpr bool plain = F == QUANT_BF16 || F == QUANT_F16;
     struct strip<F> next[K::depth][2];
     struct prepared<F> now[2];
-    struct share share; // what is loaded next: the rest of it
+    struct stream_unit stream_unit; // what is loaded next: the rest of it
     struct pair r;
 
     __device__ __forceinline__ void find(const struct gemm_params &p, const struct tile_scheduler &w)
     {
         u32 own = threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
-        r = pair_find(p, p.first_pair + min(w.first_pair<K>(share) + own, p.n_pairs - 1), p.mode);
+        r = pair_find(p, p.first_pair + min(w.first_pair<K>(stream_unit) + own, p.n_pairs - 1), p.mode);
     }
     __device__ __forceinline__ void advance(const struct gemm_params &p, const struct tile_scheduler &w)
     {
-        if (++share.begin < share.end)
+        if (++stream_unit.begin < stream_unit.end)
             return;
-        if (w.next(share))
+        if (w.next(stream_unit))
             find(p, w);
         else
-            share.begin--; // loaded for nothing
+            stream_unit.begin--; // loaded for nothing
     }
     __device__ __forceinline__ void load(const struct gemm_params &p, struct strip<F> (&to)[2])
     {
-        u32 block = share.begin * 4 + threadIdx.x % 4;
+        u32 block = stream_unit.begin * 4 + threadIdx.x % 4;
         strip_load<F>(to[0], p.w[r.matrix[0]], r.row[0], block);
         strip_load<F>(to[1], p.w[r.matrix[1]], r.row[1], block);
     }
@@ -82,7 +82,7 @@ template <class K> struct lane_weights {
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             const struct weight_planes &w = p.w[r.matrix[i]];
-            u32 n_blocks = w.n_cols / 32, block = min(share.begin * 4 + threadIdx.x % 4, n_blocks - 1);
+            u32 n_blocks = w.n_cols / 32, block = min(stream_unit.begin * 4 + threadIdx.x % 4, n_blocks - 1);
             const uint4 *at = (const uint4 *)w.quants + ((u64)r.row[i] * n_blocks + block) * 4;
             now[i].q[H] = __ldg(at + H);
             now[i].q[2 + H] = __ldg(at + 2 + H);
@@ -90,7 +90,7 @@ template <class K> struct lane_weights {
     }
     __device__ __forceinline__ void begin(const struct gemm_params &p, const struct tile_scheduler &w)
     {
-        if (!w.first(share))
+        if (!w.first(stream_unit))
             return;
         find(p, w);
         if constexpr (plain) {
@@ -145,8 +145,8 @@ template <class K> struct lane_weights {
 };
 
 // Where the next stage's copies come from. All divisions are made once for a share: the producer has no time for them.
-template <class K> struct source {
-    struct share share;
+template <class K> struct hopper_source {
+    struct stream_unit stream_unit;
     const u8 *rows; // of this stage
     u32 stage, end; // 64 columns each
     u32 bytes;      // of rows
@@ -158,9 +158,9 @@ template <class K> struct source {
     {
         if (!left)
             return;
-        u32 row = w.first_row<K>(share), n_stages = p.packed_cols / 64;
-        stage = 2 * share.begin;
-        end = 2 * share.end;
+        u32 row = w.first_row<K>(stream_unit), n_stages = p.packed_cols / 64;
+        stage = 2 * stream_unit.begin;
+        end = 2 * stream_unit.end;
         rows = (K::TILES ? p.packed_bf16 : p.packed_mma) + ((u64)(row / PACKED_TILE_ROWS) * n_stages + stage) * PACKED_TILE_ROWS * 128 +
                row % PACKED_TILE_ROWS * 128;
         second = K::ROWS > PACKED_TILE_ROWS && row + PACKED_TILE_ROWS < w.n_rows ? n_stages * K::chunk_bytes : 0;
@@ -173,7 +173,7 @@ template <class K> struct source {
         const struct gemm_params &p = t.pairs;
 #pragma unroll
         for (u32 group = 0; group < K::GROUPS; group++) {
-            u32 m = 0, pair = p.first_pair + min(w.first_pair<K>(share) + group * GROUP_PAIRS, (p.n_pairs - 1) / 32 * 32);
+            u32 m = 0, pair = p.first_pair + min(w.first_pair<K>(stream_unit) + group * GROUP_PAIRS, (p.n_pairs - 1) / 32 * 32);
             if (p.mode >= EPILOGUE_ROPE_STORE)
                 for (; m < 2 && pair >= p.w[m].n_rows / 2; m++)
                     pair -= p.w[m].n_rows / 2;
@@ -187,7 +187,7 @@ template <class K> struct source {
         rows += PACKED_TILE_ROWS * 128;
         if (++stage < end)
             return;
-        left = w.next(share);
+        left = w.next(stream_unit);
         begin(p, w, tiles);
     }
     __device__ __forceinline__ void copy_rows(u32 to, u32 full) const
@@ -212,12 +212,12 @@ static __device__ __forceinline__ void produce(const struct gemm_params &p, cons
                                                struct pipe<K> pipe, const struct tile_scheduler &w)
 {
     u64 policy = cache_policy(w.n_row_tiles == 1);
-    struct source<K> from;
+    struct hopper_source<K> from;
 
-    from.left = w.first(from.share);
+    from.left = w.first(from.stream_unit);
     from.begin(p, w, tiles);
     if constexpr (K::TILES) {
-        struct source<K> weights = from;
+        struct hopper_source<K> weights = from;
         auto prefetched = pipe;
         for (u32 i = 0; i < K::prefetched && weights.left; i++, weights.next(p, w, tiles), prefetched.next()) {
             expect_bytes(prefetched.full + 8 * prefetched.at, K::weights_bytes + weights.bytes);
@@ -237,7 +237,7 @@ static __device__ __forceinline__ void produce(const struct gemm_params &p, cons
     }
 }
 
-template <class K> struct products { // of a warpgroup
+template <class K> struct hopper_products { // of a warpgroup
     f32 d[K::ROWS / 8][4];
     u32 before; // the stage that products in flight still read, or ~0
 
@@ -291,7 +291,7 @@ template <class K> struct products { // of a warpgroup
 };
 
 // The ends of a tile. Each thread holds, of its pair, rows 2 t and 2 t + 1 of every eight.
-template <class K> struct pair_epilogue {
+template <class K> struct hopper_epilogue {
     static constexpr u32 F = K::F, ROWS = K::ROWS;
     const struct gemm_params &p;
     const struct pair &r;
@@ -458,7 +458,7 @@ template <class K> struct share_end {
     struct pair pair;
     u32 warpgroup, first_row, own;
 
-    __device__ __forceinline__ share_end(const struct gemm_params &p, const struct tile_scheduler &w, const struct share &s)
+    __device__ __forceinline__ share_end(const struct gemm_params &p, const struct tile_scheduler &w, const struct stream_unit &s)
         : reduction(w, s)
     {
         warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -488,16 +488,16 @@ template <class K> struct share_end {
         }
         if (own >= p.n_pairs || from >= w.n_rows)
             return;
-        struct pair_epilogue<K> pair_epilogue = {
+        struct hopper_epilogue<K> hopper_epilogue = {
             p, pair, d, first_row + threadIdx.x % 4 * 2, from, min(end, w.n_rows) - from, swapped
         };
-        pair_epilogue.all();
+        hopper_epilogue.all();
     }
 };
 
 template <class K>
 static __device__ __forceinline__ void multiply_share(const struct gemm_params &p, const struct tile_scheduler &tile_scheduler,
-                                                      const struct share &s, struct lane_weights<K> &w, struct products<K> &x,
+                                                      const struct stream_unit &s, struct lane_weights<K> &w, struct hopper_products<K> &x,
                                                       struct pipe<K> &pipe)
 {
     u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -528,8 +528,8 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
                                                u32 swapped)
 {
     struct lane_weights<K> w;
-    struct products<K> x;
-    struct share s;
+    struct hopper_products<K> x;
+    struct stream_unit s;
 
     if constexpr (!K::TILES)
         w.begin(p, tile_scheduler);
@@ -590,7 +590,7 @@ static __device__ __forceinline__ void gemm_hopper(const struct gemm_params &p, 
     extern "C" __global__ void __launch_bounds__(HOPPER_THREADS(2), 1)             \
         gemm_hopper_##ROWS##_##name(const __grid_constant__ struct gemm_params p) \
     {                                                                              \
-        gemm_hopper<kernel<F, ROWS, false>>(p, nullptr);                           \
+        gemm_hopper<hopper_kernel<F, ROWS, false>>(p, nullptr);                           \
     }
 #define GEMM_HOPPER_SIZES(NAME, name, with)            \
     GEMM_HOPPER(name, QUANT_##NAME, 32)  \
@@ -604,7 +604,7 @@ QUANT_BLOCK_FORMATS(GEMM_HOPPER_SIZES, )
     extern "C" __global__ void __launch_bounds__(ROWS <= 64 ? HOPPER_FEW_THREADS(GROUPS) : HOPPER_THREADS(GROUPS), 1) \
         gemm_tma_##name(const __grid_constant__ struct tiles_params t)                                              \
     {                                                                                                                 \
-        gemm_hopper<kernel<QUANT_BF16, ROWS, true, GROUPS>>(t.pairs, &t);                                            \
+        gemm_hopper<hopper_kernel<QUANT_BF16, ROWS, true, GROUPS>>(t.pairs, &t);                                            \
     }
 GEMM_TILES(8, 2, 8)
 GEMM_TILES(16, 2, 16)

@@ -215,22 +215,22 @@ template <u32 F, enum int8_epilogue END> struct producer {
     }
 };
 
-struct room { // in dynamic shared memory
+struct int8_room { // in dynamic shared memory
     u8 *second;   // rows 8 to 15: [blocks of the share][PACKED_INT8_BYTES]
     float4 *sums; // [enders][CONSUMER_WARPS][eights][32]
     f32 *scales;  // int8_scales_bytes
     u8 *stages;
 };
-template <u32 F> static __device__ __forceinline__ struct room room_of(const struct gemm_params &p, const struct work &w, u8 *shared)
+template <u32 F> static __device__ __forceinline__ struct int8_room room_of(const struct gemm_params &p, const struct work &w, u8 *shared)
 {
-    struct room r = { shared, (float4 *)(shared + (w.eights - 1) * p.pipeline.split_blocks * PACKED_INT8_BYTES), nullptr, nullptr };
+    struct int8_room r = { shared, (float4 *)(shared + (w.eights - 1) * p.pipeline.split_blocks * PACKED_INT8_BYTES), nullptr, nullptr };
     r.scales = (f32 *)((u8 *)r.sums + int8_sums_bytes(w.eights));
     r.stages = (u8 *)r.scales + int8_scales_bytes(F);
     return r;
 }
 
 template <u32 F, enum int8_epilogue END>
-static __device__ __forceinline__ void produce(const struct gemm_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
+static __device__ __forceinline__ void produce(const struct gemm_params &p, const struct work &w, const struct int8_room &int8_room, struct gemm_state &state)
 {
     u32 second = threadIdx.x / 32 - CONSUMER_WARPS, slot = 0, turn = 0;
     struct producer<F, END> producer = { p, w, { p, w }, state.from[second], second };
@@ -242,7 +242,7 @@ static __device__ __forceinline__ void produce(const struct gemm_params &p, cons
             wait_for_inputs(); // nothing is read of them here, but their readers come first
         if (turn > 0)
             wait_for_stage(shared_address(&state.empty[slot]), (turn - 1) & 1);
-        producer.produce_stage(n_tiles, shared_address(room.stages) + slot * p.pipeline.stage_bytes, shared_address(&state.full[slot]));
+        producer.produce_stage(n_tiles, shared_address(int8_room.stages) + slot * p.pipeline.stage_bytes, shared_address(&state.full[slot]));
         slot = slot + 1 == p.pipeline.depth ? 0 : slot + 1;
         turn += slot == 0;
     }
@@ -256,9 +256,9 @@ static __device__ __forceinline__ const u8 *rows_at(const struct gemm_params &p,
 }
 
 // The share's columns of rows 8 to 15.
-static __device__ __forceinline__ void load_second(const struct gemm_params &p, const struct work &w, const struct room &room)
+static __device__ __forceinline__ void load_second(const struct gemm_params &p, const struct work &w, const struct int8_room &int8_room)
 {
-    u32 bytes = w.n_blocks * PACKED_INT8_BYTES, to = shared_address(room.second);
+    u32 bytes = w.n_blocks * PACKED_INT8_BYTES, to = shared_address(int8_room.second);
     const u8 *from = rows_at(p, w, 1);
 
     for (u32 at = threadIdx.x * 16; at < bytes; at += CONSUMER_THREADS * 16)
@@ -329,7 +329,7 @@ static constexpr __device__ bool has_minimums_of(u32 format, u32 half)
 }
 
 // A number as two with eleven bits each, as tensor cores want them; what is left is below 2^-21 of it.
-struct split {
+struct int8_split {
     u32 high[4], low[4];
 
     __device__ __forceinline__ void put(u32 i, f32 v)
@@ -347,12 +347,12 @@ static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const u32 (&a)[4], 
 
 // What minimums multiply, of eight rows: the sums of blocks t and t + 4 of the warp, of row g, times their scales. Of Q2_K: of such a half.
 template <u32 F>
-static __device__ __forceinline__ struct split load_sums(const struct gemm_params &p, const struct work &w, const struct first_rows<F> &first, u32 eight,
+static __device__ __forceinline__ struct int8_split load_sums(const struct gemm_params &p, const struct work &w, const struct first_rows<F> &first, u32 eight,
                                                          u32 half)
 {
     const int which = !has_halves(F) ? 0x0101 : half ? 0x0100 : 0x0001;
     u32 lane = threadIdx.x & 31;
-    struct split s;
+    struct int8_split s;
 
 #pragma unroll
     for (u32 k = 0; k < 2; k++) {
@@ -365,10 +365,10 @@ static __device__ __forceinline__ struct split load_sums(const struct gemm_param
 
 // The minimums of those blocks, of weight rows g and g + 8. scales: that lanes share.
 template <u32 F>
-static __device__ __forceinline__ struct split load_minimums(const struct plane_pointers (&rows)[2], const struct first_rows<F> &first, u32 n_blocks, u32 half,
+static __device__ __forceinline__ struct int8_split load_minimums(const struct plane_pointers (&rows)[2], const struct first_rows<F> &first, u32 n_blocks, u32 half,
                                                              const f32 *scales)
 {
-    struct split s;
+    struct int8_split s;
     u32 words[4];
 
     if (shares_scales(F))
@@ -386,7 +386,7 @@ static __device__ __forceinline__ struct split load_minimums(const struct plane_
     }
     return s;
 }
-static __device__ __forceinline__ void add_minimums(const struct split &minimums, const struct split &x, f32 (&sums)[4])
+static __device__ __forceinline__ void add_minimums(const struct int8_split &minimums, const struct int8_split &x, f32 (&sums)[4])
 {
     mma_tf32(sums, minimums.low, x.high);
     mma_tf32(sums, minimums.high, x.low);
@@ -429,17 +429,17 @@ static __device__ __forceinline__ void multiply(const struct plane_pointers (&ro
 }
 
 template <u32 F, u32 EIGHTS>
-static __device__ __forceinline__ void consume(const struct gemm_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
+static __device__ __forceinline__ void consume(const struct gemm_params &p, const struct work &w, const struct int8_room &int8_room, struct gemm_state &state)
 {
     struct stage_parts<F> parts(p, w);
-    u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, slot = 0, parity = 0, place = 0, filled = 1, tile = warp / w.tile_warps;
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, slot = 0, parity = 0, int8_place = 0, filled = 1, tile = warp / w.tile_warps;
     const struct row_places<F> upper(parts, tile * INT8_TILE_ROWS + lane / 4), lower(parts, tile * INT8_TILE_ROWS + lane / 4 + INT8_TILE_PAIRS);
     const struct row_places<F> own(parts, tile * INT8_TILE_ROWS + lane / 2); // whose scales this lane works out
     u32 quants = parts.quants.at + (tile * INT8_TILE_ROWS + lane % 16) * parts.quants.pitch +
                  (lane / 16 + warp % w.tile_warps * w.warp_blocks) * 16; // for load_rows
-    f32 *scales = room.scales + warp * (int8_scales_bytes(F) / 64);
+    f32 *scales = int8_room.scales + warp * (int8_scales_bytes(F) / 64);
     struct first_rows<F> first;
-    struct split x_sums[EIGHTS][2];
+    struct int8_split x_sums[EIGHTS][2];
     u32 n_stages = w.n_stages - (w.tile((w.n_stages - 1) * w.each) + tile >= w.n_all); // in which this warp has a tile
 
     wait_for_inputs();
@@ -450,9 +450,9 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
         if (has_minimums_of(F, i % 2))
             x_sums[i / 2][i % 2] = load_sums(p, w, first, i / 2, i % 2);
     if (EIGHTS > 1)
-        load_second(p, w, room);
+        load_second(p, w, int8_room);
     for (u32 i = 0; i < w.n_stages; i++) {
-        const u8 *stage = room.stages + slot * p.pipeline.stage_bytes;
+        const u8 *stage = int8_room.stages + slot * p.pipeline.stage_bytes;
         const struct plane_pointers rows[2] = { upper.in(stage), lower.in(stage) };
         f32 sums[EIGHTS][4] = {};
 
@@ -464,29 +464,29 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
             for (u32 h = 0; h < 2; h++) {
                 if (!has_minimums_of(F, h))
                     continue;
-                struct split minimums = load_minimums(rows, first, w.n_blocks, h, scales);
+                struct int8_split minimums = load_minimums(rows, first, w.n_blocks, h, scales);
 #pragma unroll
                 for (u32 e = 0; e < EIGHTS; e++)
                     add_minimums(minimums, x_sums[e][h], sums[e]);
             }
-            multiply<F, EIGHTS>(rows, shared_address(stage) + quants, first, room.second, scales, sums);
+            multiply<F, EIGHTS>(rows, shared_address(stage) + quants, first, int8_room.second, scales, sums);
         }
-        wait_for_stage(shared_address(&state.taken[place]), filled);
-        float4 *to = room.sums + (place * CONSUMER_WARPS + warp) * w.eights * 32 + lane;
+        wait_for_stage(shared_address(&state.taken[int8_place]), filled);
+        float4 *to = int8_room.sums + (int8_place * CONSUMER_WARPS + warp) * w.eights * 32 + lane;
         to[0] = make_float4(sums[0][0], sums[0][1], sums[0][2], sums[0][3]);
         if (EIGHTS > 1)
             to[32] = make_float4(sums[EIGHTS - 1][0], sums[EIGHTS - 1][1], sums[EIGHTS - 1][2], sums[EIGHTS - 1][3]);
         leave_stage(shared_address(&state.empty[slot]));
-        leave_stage(shared_address(&state.summed[place]));
+        leave_stage(shared_address(&state.summed[int8_place]));
         parity ^= slot + 1 == p.pipeline.depth;
         slot = slot + 1 == p.pipeline.depth ? 0 : slot + 1;
-        filled ^= place + 1 == EPILOGUE_WARPS;
-        place = place + 1 == EPILOGUE_WARPS ? 0 : place + 1;
+        filled ^= int8_place + 1 == EPILOGUE_WARPS;
+        int8_place = int8_place + 1 == EPILOGUE_WARPS ? 0 : int8_place + 1;
     }
 }
 
 // Where this lane's four sums belong: pair g of the tile, rows 2 t and 2 t + 1 of a tile of eight.
-struct place {
+struct int8_place {
     u32 tile, eight; // tile: of all; eight: of this pass
 };
 
@@ -514,12 +514,12 @@ static __device__ __forceinline__ float2 row_factors(const struct gemm_params &p
 }
 
 // What a lane ends: a pair and up to two rows, with all that their end reads.
-template <enum int8_epilogue END> struct pair_epilogue {
+template <enum int8_epilogue END> struct int8_pair_epilogue {
     struct pair pair;
     struct pair_inputs in[2];
     u32 row, n; // row: of the step
 
-    __device__ __forceinline__ void load(const struct gemm_params &p, const struct work &w, const struct place &at)
+    __device__ __forceinline__ void load(const struct gemm_params &p, const struct work &w, const struct int8_place &at)
     {
         u32 lane = threadIdx.x & 31, number = at.tile * INT8_TILE_PAIRS + lane / 4, first = at.eight * 8 + lane % 4 * 2;
         n = number < p.n_pairs && first < w.n_rows ? min(w.n_rows - first, 2u) : 0;
@@ -581,7 +581,7 @@ struct tiles_epilogue {
 };
 
 // Where the sums of all shares of a tile lie, one after the other.
-static __device__ __forceinline__ float4 *partials_of(const struct gemm_params &p, const struct work &w, const struct place &at)
+static __device__ __forceinline__ float4 *partials_of(const struct gemm_params &p, const struct work &w, const struct int8_place &at)
 {
     u32 n_tiles = (p.n_pairs + INT8_TILE_PAIRS - 1) / INT8_TILE_PAIRS;
     u64 unit = ((u64)w.pass * n_tiles + at.tile) * w.eights + at.eight;
@@ -606,12 +606,12 @@ template <enum int8_epilogue END> static __device__ __forceinline__ void epilogu
     float2 factors = row_factors(p);
 
     for (u32 unit = threadIdx.x / 32; unit < w.n_tiles << log2; unit += GEMM_INT8_THREADS / 32) {
-        struct place at = { w.tile(unit >> log2), unit & log2 };
-        struct pair_epilogue<END> pair_epilogue;
+        struct int8_place at = { w.tile(unit >> log2), unit & log2 };
+        struct int8_pair_epilogue<END> int8_pair_epilogue;
         if (at.tile >= w.n_all)
             break;
-        pair_epilogue.load(p, w, at);
-        pair_epilogue.end(p, add_partials(p, partials_of(p, w, at)), factors);
+        int8_pair_epilogue.load(p, w, at);
+        int8_pair_epilogue.end(p, add_partials(p, partials_of(p, w, at)), factors);
     }
 }
 static __device__ __forceinline__ void epilogue_reduced_two(const struct gemm_params &p, const struct work &w)
@@ -662,7 +662,7 @@ static __device__ __forceinline__ float4 add_warps(const struct work &w, const f
 
 // One of the enders: a stage of every EPILOGUE_WARPS.
 template <enum int8_epilogue END>
-static __device__ __forceinline__ void epilogue_stages(const struct gemm_params &p, const struct work &w, const struct room &room, struct gemm_state &state)
+static __device__ __forceinline__ void epilogue_stages(const struct gemm_params &p, const struct work &w, const struct int8_room &int8_room, struct gemm_state &state)
 {
     bool whole = END != ENDS_PACKED && p.pipeline.n_splits == 1; // columns
     u32 epilogue_warp = threadIdx.x / 32 - CONSUMER_WARPS - PRODUCER_WARPS, lane = threadIdx.x & 31, parity = 0, log2 = END == ENDS_ANY && w.n_rows > 8;
@@ -674,16 +674,16 @@ static __device__ __forceinline__ void epilogue_stages(const struct gemm_params 
     for (u32 i = epilogue_warp; i < w.n_stages; i += EPILOGUE_WARPS, parity ^= 1) {
         u32 tile = w.tile(i * w.each), n = w.stage_tiles(tile) << log2;
         for (u32 unit = 0; unit < n; unit++) {
-            struct place at = { tile + (unit >> log2), unit & log2 };
-            struct pair_epilogue<END> pair_epilogue;
+            struct int8_place at = { tile + (unit >> log2), unit & log2 };
+            struct int8_pair_epilogue<END> int8_pair_epilogue;
             if (whole)
-                pair_epilogue.load(p, w, at);
+                int8_pair_epilogue.load(p, w, at);
             if (unit == 0)
                 wait_for_stage(shared_address(&state.summed[epilogue_warp]), parity);
             u32 from = ((epilogue_warp * CONSUMER_WARPS + (unit >> log2) * w.tile_warps) * w.eights + at.eight) * 32 + lane;
-            float4 sum = add_warps(w, room.sums + from, w.eights * 32);
+            float4 sum = add_warps(w, int8_room.sums + from, w.eights * 32);
             if (whole)
-                pair_epilogue.end(p, sum, factors);
+                int8_pair_epilogue.end(p, sum, factors);
             else
                 __stcg(partials_of(p, w, at) + w.share * 32, sum);
         }
@@ -692,7 +692,7 @@ static __device__ __forceinline__ void epilogue_stages(const struct gemm_params 
 }
 
 // The first of them ends all stages by twos, of a tile each.
-static __device__ __forceinline__ void epilogue_stages_two(const struct gemm_params &p, const struct work &w, const struct room &room,
+static __device__ __forceinline__ void epilogue_stages_two(const struct gemm_params &p, const struct work &w, const struct int8_room &int8_room,
                                                       struct gemm_state &state)
 {
     u32 lane = threadIdx.x & 31, parity = 0;
@@ -708,7 +708,7 @@ static __device__ __forceinline__ void epilogue_stages_two(const struct gemm_par
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             wait_for_stage(shared_address(&state.summed[i]), parity);
-            sums[i] = add_warps(w, room.sums + i * CONSUMER_WARPS * w.eights * 32 + lane, w.eights * 32);
+            sums[i] = add_warps(w, int8_room.sums + i * CONSUMER_WARPS * w.eights * 32 + lane, w.eights * 32);
             leave_stage(shared_address(&state.taken[i]));
         }
         two.end(p, sums);
@@ -720,7 +720,7 @@ template <u32 F, enum int8_epilogue END> static __device__ __forceinline__ void 
     extern __shared__ __align__(128) u8 gemm_shared[];
     __shared__ struct gemm_state state;
     struct work w = work_of<END>(p); // the step is older than any launch
-    struct room room = room_of<F>(p, w, gemm_shared);
+    struct int8_room int8_room = room_of<F>(p, w, gemm_shared);
     u32 warp = threadIdx.x / 32;
 
     let_next_begin();
@@ -742,15 +742,15 @@ template <u32 F, enum int8_epilogue END> static __device__ __forceinline__ void 
     }
     __syncthreads();
     if (warp >= CONSUMER_WARPS + PRODUCER_WARPS && END == ENDS_PACKED && p.pipeline.n_splits == 1)
-        epilogue_stages_two(p, w, room, state);
+        epilogue_stages_two(p, w, int8_room, state);
     else if (warp >= CONSUMER_WARPS + PRODUCER_WARPS)
-        epilogue_stages<END>(p, w, room, state);
+        epilogue_stages<END>(p, w, int8_room, state);
     else if (warp >= CONSUMER_WARPS)
-        produce<F, END>(p, w, room, state);
+        produce<F, END>(p, w, int8_room, state);
     else if (END == ENDS_ANY && w.n_rows > 8)
-        consume<F, 2>(p, w, room, state);
+        consume<F, 2>(p, w, int8_room, state);
     else
-        consume<F, 1>(p, w, room, state);
+        consume<F, 1>(p, w, int8_room, state);
     if (p.pipeline.n_splits > 1)
         reduce_splits<END>(p, w);
 }

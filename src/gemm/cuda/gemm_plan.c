@@ -9,44 +9,44 @@
 
 enum { INT8_MIN_COLS = 2048, FEW_PAIRS = 16, MANY_SHARED = 5 * 128 * PACKED_TILE_ROWS, ANY_ROWS = ~0u >> 1 };
 
-struct choice { // one matrix of a product
+struct gemm_choice { // one matrix of a product
     const struct cuda_plan *plan;
     const struct gemm_plan *product;
     u32 m, format, n_cols, max_rows;
 };
 
-static bool is_exact(const struct choice *c)
+static bool is_exact(const struct gemm_choice *c)
 {
     return c->product->exact;
 }
-static bool is_invariant(const struct choice *c)
+static bool is_invariant(const struct gemm_choice *c)
 {
     return c->plan->tape.invariant;
 }
-static bool varies(const struct choice *c)
+static bool varies(const struct gemm_choice *c)
 {
     return !is_invariant(c);
 }
-static bool has_odd_width(const struct choice *c)
+static bool has_odd_width(const struct gemm_choice *c)
 {
     return c->n_cols % 32 != 0;
 }
 
 // A single row is left to gemv_pipeline, unless it is too long for that.
-static bool fits_tma(const struct choice *c)
+static bool fits_tma(const struct gemm_choice *c)
 {
     return varies(c) && !is_exact(c) && !has_odd_width(c) && (c->max_rows > 1 || c->n_cols > MOST_LONG_COLS) &&
            gemm_tma_fits(c->plan, &c->product->params, c->m);
 }
-static bool fits_int8(const struct choice *c)
+static bool fits_int8(const struct gemm_choice *c)
 {
     return gemm_int8_fits(c->plan, c->format, c->max_rows, c->n_cols);
 }
-static bool fits_int8_with_long_rows(const struct choice *c)
+static bool fits_int8_with_long_rows(const struct gemm_choice *c)
 {
     return c->n_cols >= INT8_MIN_COLS && fits_int8(c);
 }
-static bool fits_int8_without_hopper(const struct choice *c)
+static bool fits_int8_without_hopper(const struct gemm_choice *c)
 {
     return c->plan->tape.gemm != GEMM_VENDOR && !gemm_hopper_exists(c->plan, 128, c->format) && fits_int8(c);
 }
@@ -55,11 +55,11 @@ static bool fits_int8_without_hopper(const struct choice *c)
 enum { F32 = 1u << QUANT_F32, HALVES = QUANT_HALF_FORMATS(FORMAT_BIT, ) 0, ALL = QUANT_FORMATS(FORMAT_BIT, ) 0 };
 
 // clang-format off
-static const struct rule {
+static const struct gemm_rule {
     enum gemm_kernel kernel;
     u32 min_rows, max_rows;
     u32 formats;
-    bool (*when)(const struct choice *c); // NULL: always
+    bool (*when)(const struct gemm_choice *c); // NULL: always
 } rules[] = {
     // kernel            rows          weights  when                       what it is
     { KERNEL_GEMM_TMA,   1,  ANY_ROWS, ALL,    fits_tma },                 // bf16 weights through TMA tiles: wgmma (Hopper)
@@ -80,10 +80,10 @@ static const struct rule {
 enum gemm_kernel gemm_kernel_of(const struct cuda_plan *p, const struct gemm_plan *product, u32 m)
 {
     const struct gemm_params *params = &product->params;
-    struct choice c = { p, product, m, params->w[m].format, params->n_cols, gemm_max_rows(p, params) };
+    struct gemm_choice c = { p, product, m, params->w[m].format, params->n_cols, gemm_max_rows(p, params) };
 
     for (u32 i = 0; i < sizeof rules / sizeof *rules; i++) {
-        const struct rule *r = &rules[i];
+        const struct gemm_rule *r = &rules[i];
         if (c.max_rows >= r->min_rows && c.max_rows <= r->max_rows && r->formats >> c.format & 1 && (!r->when || r->when(&c)))
             return r->kernel;
     }
@@ -118,14 +118,14 @@ bool gemm_stores_pages(const struct cuda_plan *p, const struct page_shape *pages
     return halves || (!blocks && (p->tape.max_rows <= FEW_ROWS || p->tape.invariant));
 }
 
-static void launch_few(struct cuda_plan *p, struct gemm_params *params, struct part part)
+static void launch_few(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
     struct cuda_shape shape = { { divide_up(part.max_rows, FEW_ROWS), divide_up(params->n_pairs, FEW_PAIRS), 1 }, 256, 0 };
 
     cuda_launch_add(p, gemm_few[part.format], shape, params, sizeof *params);
 }
 
-static void launch_many(struct cuda_plan *p, struct gemm_params *params, struct part part)
+static void launch_many(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
     u32 tiles = divide_up(params->n_pairs, MANY_PAIRS);
     struct cuda_shape shape = { { divide_up(part.max_rows, PACKED_TILE_ROWS), tiles, 1 }, 256, MANY_SHARED };
@@ -136,7 +136,7 @@ static void launch_many(struct cuda_plan *p, struct gemm_params *params, struct 
         cuda_launch_add(p, gemm_many[part.format], shape, params, sizeof *params);
 }
 
-static void launch_part(struct cuda_plan *p, struct gemm_params *params, struct part part)
+static void launch_part(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
     switch (part.kernel) {
     case KERNEL_GEMM_TMA:
@@ -161,7 +161,7 @@ static void launch_qkv(struct cuda_plan *p, const struct gemm_plan *product, str
 {
     params->first_pair = 0;
     for (u32 m = 0; m < 3;) {
-        struct part part = { params->w[m].format, gemm_max_rows(p, params), gemm_kernel_of(p, product, m) };
+        struct gemm_part part = { params->w[m].format, gemm_max_rows(p, params), gemm_kernel_of(p, product, m) };
         params->n_pairs = 0;
         for (; m < 3 && params->w[m].format == part.format && gemm_kernel_of(p, product, m) == part.kernel; m++)
             params->n_pairs += params->w[m].n_rows / 2;
@@ -187,5 +187,5 @@ void gemm_launch(struct cuda_plan *p, const struct gemm_plan *product)
     if (params.mode >= EPILOGUE_ROPE_STORE)
         launch_qkv(p, product, &params);
     else
-        launch_part(p, &params, (struct part){ params.w[0].format, max_rows, gemm_kernel_of(p, product, 0) });
+        launch_part(p, &params, (struct gemm_part){ params.w[0].format, max_rows, gemm_kernel_of(p, product, 0) });
 }

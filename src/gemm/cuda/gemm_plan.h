@@ -17,7 +17,7 @@ enum gemm_kernel { // families of kernels
     KERNEL_GEMM_TMA   // gemm_cluster too
 };
 
-struct part { // the pairs of one launch have one format
+struct gemm_part { // the pairs of one launch have one format
     u32 format, max_rows;
     enum gemm_kernel kernel;
 };
@@ -39,11 +39,11 @@ void gemm_packing_launch(struct cuda_plan *p, const struct gemm_plan *product, s
 // plan_pipeline.c. Can gemm_int8 take rows of n_cols? Can it write this product's result packed?
 bool gemm_int8_fits(const struct cuda_plan *p, u32 format, u32 max_rows, u32 n_cols);
 bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params);
-void gemv_launch(struct cuda_plan *p, struct gemm_params *params, struct part part);
-void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct part part);
+void gemv_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);
+void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);
 
 // plan_wgmma.c. Can matrix m be copied in tiles? Is there gemm_hopper for such weights?
 bool gemm_tma_fits(const struct cuda_plan *p, const struct gemm_params *params, u32 m);
 bool gemm_hopper_exists(const struct cuda_plan *p, u32 tile_rows, u32 format);
-void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct part part);
-void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct part part);
+void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct gemm_part part);
+void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);

@@ -104,14 +104,14 @@ static __device__ __forceinline__ void ask_early(const struct gemm_params &p, co
             asm volatile("prefetch.global.L2 [%0];" ::"l"((const u8 *)p.norm + i));
 }
 
-struct span { // of lanes that share a pair
+struct gemv_span { // of lanes that share a pair
     u32 lane, lanes;
 };
 
 // Blocks are loaded in groups, as many as registers allow, before any is multiplied; a row of 576 to 4096 columns is one group.
 template <u32 F>
 static __device__ __forceinline__ float2 dot_pair_int8(const struct gemm_params &p, const struct pair &r, const struct row_int8 &x,
-                                                       struct span s)
+                                                       struct gemv_span s)
 {
     constexpr u32 group = F == QUANT_Q4_0 || F == QUANT_Q4_1 ? 4 : F == QUANT_Q8_0 || F >= QUANT_Q2_K && F != QUANT_IQ4_NL && F != QUANT_MXFP4 ? 2 : 3;
     const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
@@ -143,7 +143,7 @@ static __device__ __forceinline__ float2 dot_pair_int8(const struct gemm_params 
 
 // Sums over the lanes of a pair and ends the operation.
 static __device__ __forceinline__ void finish(const struct gemm_params &p, const struct pair &r, u32 row, float2 sum,
-                                              const struct pair_inputs &in, struct span s)
+                                              const struct pair_inputs &in, struct gemv_span s)
 {
     u32 half = s.lanes / 2, upper = threadIdx.x & half; // the upper half sums y, the lower x
     f32 mine = (upper ? sum.y : sum.x) + __shfl_xor_sync(~0u, upper ? sum.x : sum.y, half);
@@ -160,7 +160,7 @@ template <typename Dot> static __device__ __forceinline__ void tile_scheduler(co
 {
     struct tasks t = tasks_of(p);
     u32 per_warp = 32 / p.lanes, lane = threadIdx.x & 31;
-    struct span s = { lane % p.lanes, p.lanes };
+    struct gemv_span s = { lane % p.lanes, p.lanes };
 
     for (u32 at = t.first + (threadIdx.x >> 5) * per_warp; at < t.end; at += blockDim.x / 32 * per_warp) {
         u32 mine = at + lane / p.lanes;
@@ -186,7 +186,7 @@ template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct g
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = quantise_row(p, row, room, x);
-    tile_scheduler(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_int8<F>(p, r, x, s); });
+    tile_scheduler(p, row, factor, [&](const struct pair &r, struct gemv_span s) { return dot_pair_int8<F>(p, r, x, s); });
 }
 
 #define GEMV_INT8(NAME, name, with) \
@@ -226,7 +226,7 @@ static __device__ __forceinline__ void widen(const struct weight_planes &w, uint
     }
 }
 
-static __device__ __forceinline__ float2 dot_pair_16(const struct gemm_params &p, const struct pair &r, const f32 *x, struct span s)
+static __device__ __forceinline__ float2 dot_pair_16(const struct gemm_params &p, const struct pair &r, const f32 *x, struct gemv_span s)
 {
     const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     const uint4 *first = (const uint4 *)a.quants + (u64)r.row[0] * (p.n_cols / 8);
@@ -249,7 +249,7 @@ static __device__ __forceinline__ float2 dot_pair_16(const struct gemm_params &p
     return sum;
 }
 
-static __device__ __forceinline__ float2 dot_pair_plain(const struct gemm_params &p, const struct pair &r, const f32 *x, struct span s)
+static __device__ __forceinline__ float2 dot_pair_plain(const struct gemm_params &p, const struct pair &r, const f32 *x, struct gemv_span s)
 {
     const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     float2 sum = make_float2(0, 0);
@@ -263,7 +263,7 @@ static __device__ __forceinline__ float2 dot_pair_plain(const struct gemm_params
     return sum;
 }
 
-template <u32 F> static __device__ f32 dot_row_exact(const struct weight_planes &w, u32 row, const f32 *x, struct span s)
+template <u32 F> static __device__ f32 dot_row_exact(const struct weight_planes &w, u32 row, const f32 *x, struct gemv_span s)
 {
     f32 sum = 0;
 
@@ -277,7 +277,7 @@ template <u32 F> static __device__ f32 dot_row_exact(const struct weight_planes 
     return sum;
 }
 
-static __device__ __noinline__ f32 dot_row_any(const struct weight_planes &w, u32 row, const f32 *x, struct span s)
+static __device__ __noinline__ f32 dot_row_any(const struct weight_planes &w, u32 row, const f32 *x, struct gemv_span s)
 {
     f32 sum = 0;
     FOR_QUANTISED(w.format, sum = dot_row_exact<F>(w, row, x, s))
@@ -315,7 +315,7 @@ extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_plain(const
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = fill_row(p, row, x, room);
-    tile_scheduler(p, row, factor, [&](const struct pair &r, struct span s) { return dot_pair_plain(p, r, x, s); });
+    tile_scheduler(p, row, factor, [&](const struct pair &r, struct gemv_span s) { return dot_pair_plain(p, r, x, s); });
 }
 
 extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_exact(const __grid_constant__ struct gemm_params p)
@@ -329,7 +329,7 @@ extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_exact(const
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = fill_row(p, row, x, room);
-    tile_scheduler(p, row, factor, [&](const struct pair &r, struct span s) {
+    tile_scheduler(p, row, factor, [&](const struct pair &r, struct gemv_span s) {
         f32 first = dot_row_any(p.w[r.matrix[0]], r.row[0], x, s);
         return make_float2(first, dot_row_any(p.w[r.matrix[1]], r.row[1], x, s));
     });

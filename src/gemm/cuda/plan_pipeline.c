@@ -112,7 +112,7 @@ static u32 plan_long(const struct cuda_plan *p, struct gemm_params *params)
 
 // The pipeline of gemv_pipeline.cu; returns which of its kernels, or NULL. Two or three stages are asked for before the row: more of them
 // delay it.
-static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_params *params, struct part part,
+static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_params *params, struct gemm_part part,
                                       struct cuda_shape *shape)
 {
     u32 plain = part.format <= QUANT_BF16, n_cols = params->n_cols, shared;
@@ -144,7 +144,7 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_par
     return shared > 0 ? (*kernels)[part.format] : NULL;
 }
 
-void gemv_launch(struct cuda_plan *p, struct gemm_params *params, struct part part)
+void gemv_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
     u32 n_blocks = divide_up(params->n_cols, 32),
         warps = params->n_pairs > GEMV_WARPS * p->device.n_sms ? 2 * GEMV_WARPS : GEMV_WARPS;
@@ -178,7 +178,8 @@ static u32 gemm_stage_bytes(u32 format, u32 n_cols, u32 split_blocks)
 
 // The pipeline of gemm_int8.cu: as few splits of the columns as leave room for two stages beside the activations. Depends on the format and
 // the columns alone, since the order of the sums does. Super blocks, which take longer, get one stage more.
-static bool plan_gemm_int8(const struct cuda_plan *p, struct part part, u32 n_cols, struct gemm_pipeline *pipeline, u32 *shared)
+static bool plan_gemm_int8(const struct cuda_plan *p, struct gemm_part part, u32 n_cols, struct gemm_pipeline *pipeline,
+                           u32 *shared)
 {
     u32 format = part.format, eights = part.max_rows > 8 ? 2 : 1;
     u64 row[] = { layout_quants_bytes(format, n_cols), layout_high_bytes(format, n_cols), layout_scales_bytes(format, n_cols),
@@ -215,7 +216,7 @@ bool gemm_int8_fits(const struct cuda_plan *p, u32 format, u32 max_rows, u32 n_c
     struct gemm_pipeline pipeline;
     u32 shared;
 
-    return plan_gemm_int8(p, (struct part){ format, max_rows, KERNEL_GEMM_INT8 }, n_cols, &pipeline, &shared);
+    return plan_gemm_int8(p, (struct gemm_part){ format, max_rows, KERNEL_GEMM_INT8 }, n_cols, &pipeline, &shared);
 }
 
 // Packed rows leave by two tiles at a time: of a stage each where the columns are not split.
@@ -225,13 +226,13 @@ bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params
     u32 shared, max_rows = gemm_max_rows(p, params);
 
     return max_rows <= 8 && params->w[0].n_rows % 32 == 0 &&
-           plan_gemm_int8(p, (struct part){ params->w[0].format, max_rows, KERNEL_GEMM_INT8 }, params->n_cols, &pipeline,
+           plan_gemm_int8(p, (struct gemm_part){ params->w[0].format, max_rows, KERNEL_GEMM_INT8 }, params->n_cols, &pipeline,
                           &shared) &&
            (pipeline.n_splits > 1 || int8_tile_warps(pipeline.split_blocks) == CONSUMER_THREADS / 32);
 }
 
 // Up to eight rows have kernels of one epilogue: instructions that a launch runs through once are not free.
-static const char *gemm_int8_kernel(const struct gemm_params *params, struct part part)
+static const char *gemm_int8_kernel(const struct gemm_params *params, struct gemm_part part)
 {
     if (params->packed_out.at)
         return gemm_int8_packed[part.format];
@@ -241,7 +242,7 @@ static const char *gemm_int8_kernel(const struct gemm_params *params, struct par
 }
 
 // Partial sums of split columns go to the tape's private memory, behind what the rows take there.
-void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct part part)
+void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
     u32 n_tiles = divide_up(params->n_pairs, INT8_TILE_PAIRS), n_passes = divide_up(part.max_rows, INT8_PASS_ROWS), shared = 0;
 

@@ -121,7 +121,7 @@ static u32 hopper_rows(const struct cuda_plan *p, const struct gemm_params *para
     return max_rows <= 32 ? 32 : max_rows <= 64 ? 64 : max_rows <= 128 || narrow ? 128 : 256;
 }
 
-void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct part part)
+void gemm_hopper_launch(struct cuda_plan *p, const struct gemm_params *params, struct gemm_part part)
 {
     struct gemm_params own = *params;
     struct hopper_tile tile = { .rows = hopper_rows(p, params, part.max_rows), .groups = 2 };
@@ -288,7 +288,7 @@ static const char *tma_kernel(struct hopper_tile tile)
     return NULL;
 }
 
-void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct part part)
+void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
     struct tiles_params tiles = { .pairs = *params };
     struct rows_tile rows = cluster_tile_of(p, params, part.max_rows);

@@ -8,7 +8,7 @@
 
 enum { STEP_COLUMNS = 128, LEAST_STEPS = 4, LEAST_SHARED = 16 };
 
-struct share { // of a tile: steps begin .. end - 1
+struct stream_unit { // of a tile: steps begin .. end - 1
     u32 tile, begin, end;
 };
 
@@ -31,31 +31,31 @@ struct tile_scheduler {
     {
         return ((at + 1) * n_sharers - 1) / n_units;
     }
-    template <class K> __device__ __forceinline__ u32 first_pair(const struct share &s) const
+    template <class K> __device__ __forceinline__ u32 first_pair(const struct stream_unit &s) const
     {
         return s.tile / n_row_tiles * K::pairs;
     }
-    template <class K> __device__ __forceinline__ u32 first_row(const struct share &s) const
+    template <class K> __device__ __forceinline__ u32 first_row(const struct stream_unit &s) const
     {
         return s.tile % n_row_tiles * K::ROWS;
     }
     // A block's first share, and the one after a share. false: there is none.
-    __device__ __forceinline__ bool first(struct share &s) const
+    __device__ __forceinline__ bool first(struct stream_unit &s) const
     {
         return whole_tile(blockIdx.x, s);
     }
-    __device__ __forceinline__ bool next(struct share &s) const
+    __device__ __forceinline__ bool next(struct stream_unit &s) const
     {
         return s.tile < whole ? whole_tile(s.tile + gridDim.x, s) : steps_from((s.tile - whole) * n_steps + s.end, s);
     }
-    __device__ __forceinline__ bool whole_tile(u32 tile, struct share &s) const
+    __device__ __forceinline__ bool whole_tile(u32 tile, struct stream_unit &s) const
     {
         if (tile >= whole)
             return steps_from(first_unit(blockIdx.x), s);
         s = { tile, 0, n_steps };
         return true;
     }
-    __device__ __forceinline__ bool steps_from(u32 unit, struct share &s) const
+    __device__ __forceinline__ bool steps_from(u32 unit, struct stream_unit &s) const
     {
         u32 end = first_unit(blockIdx.x + 1), begin = unit % n_steps;
         if (unit >= end)
@@ -123,7 +123,7 @@ template <class K> struct reduction {
     u32 first, n, me; // blocks first .. first + n - 1
     bool alike;
 
-    __device__ __forceinline__ reduction(const struct tile_scheduler &w, const struct share &s)
+    __device__ __forceinline__ reduction(const struct tile_scheduler &w, const struct stream_unit &s)
     {
         u32 unit = (s.tile - w.whole) * w.n_steps;
 

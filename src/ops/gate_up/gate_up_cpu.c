@@ -41,7 +41,7 @@ static void gate_up_run(const struct cpu_call *call, uint32_t phase, uint32_t fi
 }
 
 // By panels.
-struct job {
+struct gate_up_job {
     const struct cpu_call *call;
     const struct gate_up_args *args;
     const struct product_set *set;
@@ -53,9 +53,9 @@ struct job {
     bool few;
 };
 
-static struct job job_of(const struct cpu_call *call, const struct product_set *set)
+static struct gate_up_job job_of(const struct cpu_call *call, const struct product_set *set)
 {
-    struct job j = { .call = call, .args = cpu_args(call), .set = set, .n_rows = call->step->n_rows };
+    struct gate_up_job j = { .call = call, .args = cpu_args(call), .set = set, .n_rows = call->step->n_rows };
 
     for (uint32_t i = 0; i < 2; i++)
         product_init(&j.products[i], set->kernels, cpu_weight(call, GATE_UP_GATE + i), j.args->exact);
@@ -70,7 +70,7 @@ static struct job job_of(const struct cpu_call *call, const struct product_set *
 
 static void gate_up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
 {
-    struct job j = job_of(call, set);
+    struct gate_up_job j = job_of(call, set);
 
     plan->n_phases = 2;
     plan->n_tiles[0] = j.few ? 0 : j.n_rows;
@@ -78,13 +78,13 @@ static void gate_up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan
     plan->local_bytes = PRODUCT_FEW * j.local_stride + j.scratch_bytes + product_scratch_bytes(&j.products[1]);
 }
 
-static void normalise(const struct job *j, uint32_t row, unsigned char *out)
+static void normalise(const struct gate_up_job *j, uint32_t row, unsigned char *out)
 {
     struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, GATE_UP_NORM), j->args->n_cols, j->args->eps };
     product_normalise(j->set->kernels, &j->packings, &norm, cpu_row(j->call, GATE_UP_IN, row), out);
 }
 
-static void find_rows(struct job *j)
+static void find_rows(struct gate_up_job *j)
 {
     unsigned char *at = j->few ? j->call->local : cpu_base(j->call, GATE_UP_WORK);
     size_t stride = j->few ? j->local_stride : j->call->command->operands[GATE_UP_WORK].row_bytes;
@@ -98,7 +98,7 @@ static void find_rows(struct job *j)
     }
 }
 
-static void finish_tile(const struct job *j, uint32_t panel, uint32_t row, float *gate, const float *up, uint32_t n)
+static void finish_tile(const struct gate_up_job *j, uint32_t panel, uint32_t row, float *gate, const float *up, uint32_t n)
 {
     uint32_t column = panel * PANEL_ROWS, left = j->args->n_out - column;
     struct activate_args all = { n * PANEL_ROWS, j->args->activation };
@@ -111,7 +111,7 @@ static void finish_tile(const struct job *j, uint32_t panel, uint32_t row, float
                                                     .n_cols = left < PANEL_ROWS ? left : PANEL_ROWS });
 }
 
-static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
+static void run_panel(const struct gate_up_job *j, uint32_t panel, uint32_t block)
 {
     _Alignas(64) float y[2][PRODUCT_MAX_ROWS * PANEL_ROWS];
     unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->local_stride;
@@ -131,7 +131,7 @@ static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
 
 static void gate_up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
 {
-    struct job j = job_of(call, set);
+    struct gate_up_job j = job_of(call, set);
 
     for (uint32_t r = range.first; phase == 0 && r < range.last; r++)
         normalise(&j, r, cpu_row(call, GATE_UP_WORK, r));

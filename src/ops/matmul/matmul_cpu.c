@@ -64,7 +64,7 @@ static void matmul_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
 }
 
 // By panels.
-struct job {
+struct matmul_job {
     const struct cpu_call *call;
     const struct matmul_args *args;
     struct product product;
@@ -74,10 +74,10 @@ struct job {
     bool few;
 };
 
-static struct job job_of(const struct cpu_call *call, const struct product_set *set)
+static struct matmul_job job_of(const struct cpu_call *call, const struct product_set *set)
 {
     const struct matmul_args *args = cpu_args(call);
-    struct job j = { .call = call, .args = args, .n_rows = rows_of(call->step, args->rows) };
+    struct matmul_job j = { .call = call, .args = args, .n_rows = rows_of(call->step, args->rows) };
 
     product_init(&j.product, set->kernels, cpu_weight(call, MATMUL_W), args->exact);
     j.packed_bytes = (product_packed_bytes(j.product.packing, args->n_cols) + 63) / 64 * 64;
@@ -89,7 +89,7 @@ static struct job job_of(const struct cpu_call *call, const struct product_set *
 
 static void matmul_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
 {
-    struct job j = job_of(call, set);
+    struct matmul_job j = job_of(call, set);
 
     plan->n_phases = 2;
     plan->n_tiles[0] = j.few || j.product.packing == PACKING_F32 ? 0 : j.n_rows;
@@ -97,7 +97,7 @@ static void matmul_fast_plan(const struct cpu_call *call, struct cpu_plan *plan,
     plan->local_bytes = PRODUCT_FEW * j.packed_bytes + product_scratch_bytes(&j.product);
 }
 
-static void prepare_rows(const struct job *j, uint32_t first, uint32_t last, unsigned char *to, size_t stride)
+static void prepare_rows(const struct matmul_job *j, uint32_t first, uint32_t last, unsigned char *to, size_t stride)
 {
     for (uint32_t r = first; r < last; r++)
         product_prepare(j->product.kernels, j->product.packing, cpu_row(j->call, MATMUL_IN, r), j->args->n_cols,
@@ -105,7 +105,7 @@ static void prepare_rows(const struct job *j, uint32_t first, uint32_t last, uns
 }
 
 // Where the rows lie in the product's form; the thread's own copies are made when it first asks.
-static void find_rows(struct job *j)
+static void find_rows(struct matmul_job *j)
 {
     const struct operand *work = &j->call->command->operands[MATMUL_WORK];
 
@@ -124,7 +124,7 @@ static void find_rows(struct job *j)
     }
 }
 
-static void finish_tile(const struct job *j, uint32_t panel, uint32_t row, const struct product_store *tile)
+static void finish_tile(const struct matmul_job *j, uint32_t panel, uint32_t row, const struct product_store *tile)
 {
     uint32_t n = panel * PANEL_ROWS, left = j->args->n_rows - n;
     const float *bias = cpu_base(j->call, MATMUL_BIAS);
@@ -141,7 +141,7 @@ static void finish_tile(const struct job *j, uint32_t panel, uint32_t row, const
     j->product.kernels->store(&s);
 }
 
-static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
+static void run_panel(const struct matmul_job *j, uint32_t panel, uint32_t block)
 {
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
     unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->packed_bytes;
@@ -158,7 +158,7 @@ static void run_panel(const struct job *j, uint32_t panel, uint32_t block)
 
 static void matmul_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
 {
-    struct job j = job_of(call, set);
+    struct matmul_job j = job_of(call, set);
 
     if (phase == 0) {
         for (uint32_t r = range.first; r < range.last; r++)

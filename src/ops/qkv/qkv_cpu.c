@@ -74,7 +74,7 @@ static void qkv_run(const struct cpu_call *call, uint32_t phase, uint32_t first,
 // By panels.
 enum { N_PRODUCTS = 3 }; // q, k, v
 
-struct job {
+struct qkv_job {
     const struct cpu_call *call;
     const struct qkv_args *args;
     const struct product_set *set;
@@ -87,9 +87,9 @@ struct job {
     bool few;
 };
 
-static struct job job_of(const struct cpu_call *call, const struct product_set *set)
+static struct qkv_job job_of(const struct cpu_call *call, const struct product_set *set)
 {
-    struct job j = { .call = call, .args = cpu_args(call), .set = set, .n_rows = call->step->n_rows };
+    struct qkv_job j = { .call = call, .args = cpu_args(call), .set = set, .n_rows = call->step->n_rows };
 
     for (uint32_t i = 0; i < N_PRODUCTS; i++) {
         product_init(&j.products[i], set->kernels, cpu_weight(call, QKV_WQ + i), j.args->exact);
@@ -106,7 +106,7 @@ static struct job job_of(const struct cpu_call *call, const struct product_set *
 
 static void qkv_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
 {
-    struct job j = job_of(call, set);
+    struct qkv_job j = job_of(call, set);
     size_t scratch = 0;
 
     for (uint32_t i = 0; i < N_PRODUCTS; i++)
@@ -118,28 +118,28 @@ static void qkv_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, co
     plan->local_bytes = PRODUCT_FEW * j.local_stride + scratch;
 }
 
-static float *work_k(const struct job *j, uint32_t row)
+static float *work_k(const struct qkv_job *j, uint32_t row)
 {
     return cpu_row(j->call, QKV_WORK, row);
 }
 
-static uint32_t n_kv(const struct job *j)
+static uint32_t n_kv(const struct qkv_job *j)
 {
     return j->args->rope.pages.n_kv_heads * j->args->rope.pages.head_dim;
 }
 
-static unsigned char *work_packed(const struct job *j, uint32_t row)
+static unsigned char *work_packed(const struct qkv_job *j, uint32_t row)
 {
     return (unsigned char *)(work_k(j, row) + 2 * n_kv(j));
 }
 
-static void normalise(const struct job *j, uint32_t row, unsigned char *out)
+static void normalise(const struct qkv_job *j, uint32_t row, unsigned char *out)
 {
     struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, QKV_NORM), j->args->n_cols, j->args->norm_eps };
     product_normalise(j->set->kernels, &j->packings, &norm, cpu_row(j->call, QKV_IN, row), out);
 }
 
-static void find_rows(struct job *j)
+static void find_rows(struct qkv_job *j)
 {
     unsigned char *at = j->few ? j->call->local : work_packed(j, 0);
     size_t stride = j->few ? j->local_stride : j->call->command->operands[QKV_WORK].row_bytes;
@@ -153,7 +153,7 @@ static void find_rows(struct job *j)
     }
 }
 
-static void finish_tile(const struct job *j, uint32_t which, uint32_t panel, const struct product_store *tile)
+static void finish_tile(const struct qkv_job *j, uint32_t which, uint32_t panel, const struct product_store *tile)
 {
     const struct operand *operands = j->call->command->operands;
     uint32_t n = panel * PANEL_ROWS, left = j->products[which].w->n_rows - n;
@@ -167,7 +167,7 @@ static void finish_tile(const struct job *j, uint32_t which, uint32_t panel, con
     j->set->kernels->store(&s);
 }
 
-static void run_panel(const struct job *j, uint32_t which, uint32_t panel, uint32_t block)
+static void run_panel(const struct qkv_job *j, uint32_t which, uint32_t panel, uint32_t block)
 {
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
     const struct product *p = &j->products[which];
@@ -184,7 +184,7 @@ static void run_panel(const struct job *j, uint32_t which, uint32_t panel, uint3
 }
 
 // Number `at` of all three products' panels.
-static void run_panel_of_all(const struct job *j, uint32_t at, uint32_t block)
+static void run_panel_of_all(const struct qkv_job *j, uint32_t at, uint32_t block)
 {
     uint32_t which = 0;
 
@@ -193,7 +193,7 @@ static void run_panel_of_all(const struct job *j, uint32_t at, uint32_t block)
     run_panel(j, which, at, block);
 }
 
-static void rope_row(const struct job *j, uint32_t r, struct head_range heads)
+static void rope_row(const struct qkv_job *j, uint32_t r, struct head_range heads)
 {
     const struct cpu_call *call = j->call;
     float *k = work_k(j, r);
@@ -213,7 +213,7 @@ static void rope_row(const struct job *j, uint32_t r, struct head_range heads)
     j->set->rows->rope_store(&j->args->rope, &row, heads);
 }
 
-static void run_products(struct job *j, struct tile_range range)
+static void run_products(struct qkv_job *j, struct tile_range range)
 {
     find_rows(j);
     for (uint32_t i = range.first; !j->head_panels && i < range.last; i++)
@@ -228,7 +228,7 @@ static void run_products(struct job *j, struct tile_range range)
 
 static void qkv_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
 {
-    struct job j = job_of(call, set);
+    struct qkv_job j = job_of(call, set);
 
     if (phase == 1)
         run_products(&j, range);
