@@ -82,7 +82,7 @@ static inline bool panel_has_mins(enum panel_scales s)
     return s == SCALES_DM || s == SCALES_6BIT || s == SCALES_NIBBLES16 || s == SCALES_WIDE_DM || s == SCALES_WIDE16_DM;
 }
 // A panel of blocks of 256 as many rows want it, in the cache: bytes, and scales that are multiplied out. A tile is so near the limit of
-// multiplications that taking bits apart shows: 8 % for Q4_K, 11 % for Q5_K, more where there is a scale for each 16 columns.
+// multiplications that taking bits apart shows (measured: bench/results/2026-11-22-cpu-kernel-choices.md).
 // Of blocks of 32: signed bytes, as tiles of AMX take them.
 static inline struct panel_shape panel_wide(enum quant q)
 {

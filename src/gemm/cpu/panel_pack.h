@@ -219,7 +219,7 @@ INLINE void pack_blocks(struct pack_rows *rows, uint32_t n_cols, unsigned char *
     uint32_t behind = 0;
 
     for (uint32_t first = 0; first < n_cols; first += s.columns, to += s.header_bytes + s.columns / PANEL_SUB * s.sub_bytes) {
-        // Of blocks shorter than a cache line only those in which a line begins: 15 % for Q4_0.
+        // Of blocks shorter than a cache line only those in which a line begins.
         for (uint32_t at = 0; at < rows->block_bytes && behind % 64 < rows->block_bytes; at += 64)
             LANES __builtin_prefetch(rows->at[r] + rows->ahead + at);
         behind += rows->block_bytes;

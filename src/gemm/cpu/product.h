@@ -96,7 +96,7 @@ void product_normalise(const struct product_kernels *kernels, const struct produ
                        const struct product_norm *norm, const float *in, unsigned char *out);
 
 // A panel's bytes: in the weight, or packed now into scratch where the weight lies as in the file. A panel of a K-quant that serves more
-// than a few tiles is expanded once, so that no tile decodes it: 15 % faster for Q6_K at 512 rows, same bits.
+// than a few tiles is expanded once, so that no tile decodes it; same bits (measured: bench/results/2026-11-22-cpu-kernel-choices.md).
 struct product_panel {
     const unsigned char *w;
     product_tile_fn *const *tiles;
@@ -106,7 +106,7 @@ struct product_panel product_panel(const struct product *p, uint32_t panel, uint
 size_t product_scratch_bytes(const struct product *p);
 void product_run(const struct product *p, const struct product_panel *panel, struct tile_range rows, float *y);
 
-// Asks for the lines that a tile will write, so that they arrive while it computes: 3-7 % of a prefill.
+// Prefetches the lines that a tile will write, so that they arrive while it computes.
 static inline void product_expect(const float *out, size_t stride, uint32_t n_rows)
 {
     for (uint32_t r = 0; r < n_rows; r++) {

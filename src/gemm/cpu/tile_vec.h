@@ -9,7 +9,7 @@
 #include "quant/mxfp4.h"
 
 #define UNROLL _Pragma("GCC unroll 16")
-// Keeps a loop over passes a loop: the compiler would write both of some formats out, up to 10 % slower.
+// Keeps a loop over passes a loop: the compiler would write both of some formats out, which is slower.
 #define ROLLED(v) __asm__("" : "+r"(v))
 
 #if defined(INGOT_FEW_TILES) // see tile_avx512.c
