@@ -1,7 +1,7 @@
 // gpu.c - single operations on an NVIDIA GPU: our bf16 products beside cuBLAS, and attention over pages in order and shuffled:
 // bench_gpu [jsonl] [seeds] [PRODUCT].
 //
-// Two comparisons. The product alone: bf16 rows are ready, in the order in which each wants them, sums come out in fp32, and both play as a
+// Two comparisons. The product alone: bf16 rows are packed as each wants them, sums come out in fp32, and both play as a
 // graph. The operation: fp32 rows come in as in a model, once by our kernels and once as --gemm vendor does it, which makes bf16 rows
 // by a plain kernel, calls cuBLAS, and ends by another kernel, launch by launch; for up to 16 rows it takes ours. One row makes its bf16
 // form in the product itself, so that there is no product alone.
@@ -107,18 +107,18 @@ static struct recorded record_products(struct products *p, enum gemm gemm)
     return r;
 }
 
-// Leaves a tape that has been played whole with its products alone: their ready rows stay where they lie. false: it has no others.
-static bool drop_ready(struct recorded *r)
+// Leaves a tape that has been played whole with its products alone: their packed rows stay where they lie. false: it has no others.
+static bool drop_packing(struct recorded *r)
 {
     struct cuda_tape *n = r->tape->native;
     struct cuda *c = (struct cuda *)gpu;
-    cu_function ready = cuda_function(c, "ready_bf16");
+    cu_function packing = cuda_function(c, "pack_bf16");
     uint32_t n_kept = 0, n_launches = n->plan.n_launches;
 
     for (uint32_t i = 0, command = 0; i < n_launches; i++) {
         while (command <= n->plan.launches[i].command)
             n->first_launch[command++] = n_kept;
-        if (n->plan.launches[i].function != ready)
+        if (n->plan.launches[i].function != packing)
             n->plan.launches[n_kept++] = n->plan.launches[i];
     }
     n->first_launch[r->tape->n_commands] = n->plan.n_launches = n_kept;
@@ -230,7 +230,7 @@ static void show_product(const char *name, struct products *p)
     errors[0] = difference(p, vendor, play_tape, &operation);
     errors[1] = difference(p, vendor, play_tape, &by_vendor);
     play_tape(&product);
-    drop_ready(&product);
+    drop_packing(&product);
     errors[2] = difference(p, vendor, play_tape, &product);
     for (uint32_t i = 1; i < 3; i++)
         if (!(errors[i] <= errors[worst])) // a NaN is the worst

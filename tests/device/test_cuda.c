@@ -169,7 +169,7 @@ static void products_in_tiles(void **state)
 }
 
 // The same with tiles enough for 132 multiprocessors: turns whose last two are dealt among all blocks, tiles of three warpgroups and of
-// one, shared or not. Of 1,056 columns with more than 128 rows gemm_rows: every width of a tile, one turn and more; of more columns its
+// one, shared or not. Of 1,056 columns with more than 128 rows gemm_cluster: every width of a tile, one wave and more; of more columns its
 // sizes for few tiles, split or not, of both heights and all widths, and several turns of low ones.
 static void products_in_turns(void **state)
 {
@@ -453,8 +453,8 @@ static void compare_residual(struct shape *c)
     }
 }
 
-// By gemm_ring, with whole columns and with shared ones, for gemm_ring in one or two formats, and for others.
-static void normalised_rows_made_ready_by_the_command_before(void **state)
+// By gemm_int8, with whole columns and with split ones, for gemm_int8 in one or two formats, and for others.
+static void normalised_rows_packed_by_the_command_before(void **state)
 {
     static const uint32_t rows[][2] = { { 5, 7 }, { 8, 8 }, { 1, 4 }, { 11, 16 } };
     static const uint32_t sizes[][2] = { { 2048, 2048 }, { 2080, 2048 }, { 2048, 8192 }, { 2080, 14336 }, { 512, 2048 } };
@@ -479,8 +479,8 @@ static void normalised_rows_made_ready_by_the_command_before(void **state)
         }
 }
 
-// Rows that an operation makes ready for the product behind it: one by one, each command makes them itself, from the same numbers.
-static void rows_made_ready_by_the_command_before(void **state)
+// Rows that an operation packs for the product behind it: one by one, tape_diff packs them from the plain loop's numbers.
+static void rows_packed_by_the_command_before(void **state)
 {
     static const uint32_t rows[][2] = { { 5, 7 }, { 8, 8 }, { 13, 16 }, { 20, 32 }, { 57, 64 }, { 133, 300 } };
     static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_BF16 };
@@ -515,7 +515,7 @@ static void rows_made_ready_by_the_command_before(void **state)
     struct shape c = {
         .format = QUANT_BF16, .other = QUANT_BF16, .rows = 133, .most_rows = 300, .n_cols = 1056, .n_out = 2816, .limit = 5e-4
     };
-    compare("gate_up, matmul", &c, record_gate_up_then_matmul); // by gemm_rows
+    compare("gate_up, matmul", &c, record_gate_up_then_matmul); // by gemm_cluster
 }
 
 // The same products by the vendor's library, in every format and mode. Skipped where cuBLAS is not installed.
@@ -654,8 +654,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(attention_in_every_shape),
         cmocka_unit_test(attention_of_mixed_steps),
         cmocka_unit_test(pages_of_every_format),
-        cmocka_unit_test(rows_made_ready_by_the_command_before),
-        cmocka_unit_test(normalised_rows_made_ready_by_the_command_before),
+        cmocka_unit_test(rows_packed_by_the_command_before),
+        cmocka_unit_test(normalised_rows_packed_by_the_command_before),
         cmocka_unit_test(products_of_the_vendor),
         cmocka_unit_test(products_and_attention_of_lesser_devices),
         cmocka_unit_test(products_of_real_sizes),
