@@ -9,7 +9,8 @@
 #include "device/tape.h"
 
 enum { METAL_ARGS_BYTES = 256, METAL_MAX_CONSTANTS = 8 };
-enum { METAL_AT_ARGS, METAL_AT_STEP, METAL_AT_OPERANDS, METAL_AT_PRIVATE = METAL_AT_OPERANDS + TAPE_MAX_OPERANDS };
+enum { METAL_MAX_OPERANDS = 16 }; // an operation's own: there are no packed ones (device/fuse.h) on Metal
+enum { METAL_AT_ARGS, METAL_AT_STEP, METAL_AT_OPERANDS, METAL_AT_PRIVATE = METAL_AT_OPERANDS + METAL_MAX_OPERANDS };
 
 struct metal_limits {
     uint32_t shared_bytes; // threadgroup memory of one threadgroup
