@@ -201,6 +201,7 @@ static bool slice_string(struct render *r, struct value text, struct slice s, st
         if (!builder_put_value(&b, items.at[s.start + i * s.step]))
             return false;
     *out = builder_value(&b);
+    out->safe = text.safe;
     return true;
 }
 

@@ -2,7 +2,7 @@
 //
 // Names, parameters and results are those of Python's Jinja; tojson is the one that transformers puts in its place. Left out
 // because no chat template uses them: pprint, random, striptags, urlize, wordwrap, xmlattr, filesizeformat. There is no autoescape:
-// safe and escape give plain strings, and what Python's Markup does to strings that are added to it is not done.
+// safe and escape mark a string as safe, and nothing but what is added to it afterwards is escaped.
 #include "text/template_filter.h"
 #include <math.h>
 #include "text/template_char.h"
@@ -51,10 +51,12 @@ static bool filter_string(struct render *r, struct call *c)
     return as_string(r, c, c->out);
 }
 
-static bool filter_same(struct render *r, struct call *c)
+static bool filter_safe(struct render *r, struct call *c)
 {
-    *c->out = *c->self;
-    return render_spend(r, 1);
+    if (!as_string(r, c, c->out))
+        return false;
+    c->out->safe = true;
+    return true;
 }
 
 static bool filter_replace(struct render *r, struct call *c)
@@ -62,8 +64,11 @@ static bool filter_replace(struct render *r, struct call *c)
     struct value text, old_new[2];
     int64_t count;
 
-    return as_string(r, c, &text) && show_string(r, *c->arg[0], &old_new[0]) && show_string(r, *c->arg[1], &old_new[1]) &&
-           argument_int(r, c->arg[2], -1, &count) && string_replace(r, text, old_new, count, c->out);
+    if (!as_string(r, c, &text) || !show_string(r, *c->arg[0], &old_new[0]) || !show_string(r, *c->arg[1], &old_new[1]) ||
+        !argument_int(r, c->arg[2], -1, &count))
+        return false;
+    text.safe = false; // unlike the method, the filter escapes nothing
+    return string_replace(r, text, old_new, count, c->out);
 }
 
 static bool filter_default(struct render *r, struct call *c)
@@ -74,31 +79,31 @@ static bool filter_default(struct render *r, struct call *c)
     return render_spend(r, 1);
 }
 
+static bool escape(struct render *r, struct value text, struct value *out)
+{
+    struct builder b = builder_start(r);
+
+    b.safe = true;
+    if (!builder_put_value(&b, text))
+        return false;
+    *out = builder_value(&b);
+    return true;
+}
+
 static bool filter_escape(struct render *r, struct call *c)
 {
-    static const struct {
-        char c;
-        const char *text;
-    } table[] = { { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '\'', "&#39;" }, { '"', "&#34;" } };
-    struct builder b = builder_start(r);
     struct value text;
-    size_t plain = 0;
+    return as_string(r, c, &text) && escape(r, text, c->out);
+}
+
+static bool filter_forceescape(struct render *r, struct call *c)
+{
+    struct value text;
 
     if (!as_string(r, c, &text))
         return false;
-    for (size_t i = 0; i < text.s.n; i++)
-        for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
-            if (text.s.at[i] != table[k].c)
-                continue;
-            if (!builder_put_value(&b, value_part(text, plain, i)) ||
-                !builder_put(&b, str_from(table[k].text), text.marks ? text.marks[i] : text.user))
-                return false;
-            plain = i + 1;
-        }
-    if (!builder_put_value(&b, value_part(text, plain, text.s.n)))
-        return false;
-    *c->out = builder_value(&b);
-    return true;
+    text.safe = false;
+    return escape(r, text, c->out);
 }
 
 static bool filter_indent(struct render *r, struct call *c)
@@ -108,11 +113,14 @@ static bool filter_indent(struct render *r, struct call *c)
     bool first = argument_true(c->arg[1], false), blank = argument_true(c->arg[2], false);
     int64_t width = 4;
 
-    if (!as_string(r, c, &text) ||
-        (indent.kind != VALUE_STRING &&
+    if (!as_string(r, c, &text))
+        return false;
+    b.safe = newline.safe = text.safe;
+    if ((indent.kind != VALUE_STRING &&
          (!argument_int(r, &indent, 4, &width) || !string_pad(r, value_string(STR(""), false), width, 0, &indent))) ||
         !value_binary(r, 0, (const struct value[]){ text, newline }, &text) || !string_lines(r, text, false, &lines))
         return false;
+    indent.safe = text.safe; // it is never escaped
     for (size_t i = 0; i < lines.list->n; i++) {
         struct value line = lines.list->at[i];
         bool wanted = i == 0 ? first : blank || line.s.n;
@@ -137,7 +145,6 @@ static bool filter_center(struct render *r, struct call *c)
 
 static bool filter_truncate(struct render *r, struct call *c)
 {
-    struct builder b = builder_start(r);
     struct value text, end = *c->arg[2], parts;
     int64_t length, leeway, n, n_end;
 
@@ -157,10 +164,7 @@ static bool filter_truncate(struct render *r, struct call *c)
             return false;
         text = parts.list->at[0];
     }
-    if (!builder_put_value(&b, text) || !builder_put_value(&b, end))
-        return false;
-    *c->out = builder_value(&b);
-    return true;
+    return value_binary(r, 0, (const struct value[]){ text, end }, c->out);
 }
 
 static bool filter_wordcount(struct render *r, struct call *c)
@@ -424,7 +428,7 @@ const struct builtin *template_filter_find(struct str name)
         { "reject", "*", filter_reject },
         { "selectattr", "*", filter_selectattr },
         { "rejectattr", "*", filter_rejectattr },
-        { "safe", "", filter_same },
+        { "safe", "", filter_safe },
         { "int", "default? base?", filter_int },
         { "float", "default?", filter_float },
         { "abs", "", filter_abs },
@@ -449,7 +453,7 @@ const struct builtin *template_filter_find(struct str name)
         { "urlencode", "", filter_urlencode },
         { "escape", "", filter_escape },
         { "e", "", filter_escape },
-        { "forceescape", "", filter_escape },
+        { "forceescape", "", filter_forceescape },
     };
     return builtin_find(table, sizeof table / sizeof *table, name);
 }

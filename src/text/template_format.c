@@ -249,6 +249,20 @@ static bool percent_character(struct percent *p, struct builder *b, struct value
     return put_text(b, value_string((struct str){ text, n }, v.user), spec, '>');
 }
 
+// A safe format escapes before padding.
+static bool percent_text(struct percent *p, struct builder *b, struct value v, const struct format_spec *spec)
+{
+    struct builder repr = builder_start(p->r), text = builder_start(p->r);
+
+    text.safe = b->safe;
+    if (spec->type != 's') {
+        if (!show_repr(&repr, v))
+            return false;
+        v = builder_value(&repr);
+    }
+    return show_string(p->r, v, &v) && builder_put_value(&text, v) && put_text(b, builder_value(&text), spec, '>');
+}
+
 static bool percent_one(struct percent *p, struct builder *b)
 {
     struct format_spec spec;
@@ -267,9 +281,8 @@ static bool percent_one(struct percent *p, struct builder *b)
         return percent_character(p, b, v, &spec);
     if (!strchr("rsa", spec.type))
         return percent_number(p, b, v, &spec);
-    struct builder text = builder_start(p->r);
     spec.zero = false;
-    return (spec.type == 's' ? show_value(&text, v) : show_repr(&text, v)) && put_text(b, builder_value(&text), &spec, '>');
+    return percent_text(p, b, v, &spec);
 }
 
 bool format_percent(struct render *r, struct value format, struct value values, struct value *out)
@@ -278,6 +291,7 @@ bool format_percent(struct render *r, struct value format, struct value values, 
     struct builder b = builder_start(r);
     bool tuple = values.kind == VALUE_LIST && values.list->kind == LIST_TUPLE;
 
+    b.safe = format.safe;
     while (p.at < format.s.n) {
         const char *next = memchr(format.s.at + p.at, '%', format.s.n - p.at);
         size_t to = next ? (size_t)(next - format.s.at) : format.s.n;
@@ -370,6 +384,13 @@ static bool brace_value(struct braces *p, struct str name, struct value *out)
     return render_fail(p->r, ERR_INPUT, "format has no argument '%.*s'", STR_ARG(name));
 }
 
+static bool brace_text(struct builder *b, struct value v, const struct format_spec *spec, char conversion)
+{
+    struct builder text = builder_start(b->r);
+
+    return (conversion == 'r' ? show_repr(&text, v) : show_value(&text, v)) && put_text(b, builder_value(&text), spec, '<');
+}
+
 // What stands between the braces: name!conversion:specification.
 static bool brace_one(struct braces *p, struct builder *b, struct str field)
 {
@@ -390,12 +411,13 @@ static bool brace_one(struct braces *p, struct builder *b, struct str field)
         return render_fail(p->r, ERR_UNSUPPORTED, "a field inside a format specification");
     if (!brace_value(p, str_from_to(field, 0, name_end), &v) || !brace_spec(p->r, rest, &spec))
         return false;
-    if (value_is_number(v) && !conversion && spec.type != 's' && (v.kind != VALUE_BOOL || rest.n))
-        return put_number(b, v, &spec);
-    struct builder text = builder_start(p->r);
-    if (!(conversion == 'r' ? show_repr(&text, v) : show_value(&text, v)))
-        return false;
-    return put_text(b, builder_value(&text), &spec, '<');
+    if (b->safe && v.safe && !conversion)
+        return rest.n ? render_fail(p->r, ERR_INPUT, "a safe string takes no format specification, '%.*s' found", STR_ARG(rest))
+                      : builder_put_value(b, v);
+    struct builder padded = builder_start(p->r); // a safe format escapes after padding
+    bool number = value_is_number(v) && !conversion && spec.type != 's' && (v.kind != VALUE_BOOL || rest.n);
+    return (number ? put_number(&padded, v, &spec) : brace_text(&padded, v, &spec, conversion)) &&
+           builder_put_value(b, builder_value(&padded));
 }
 
 bool format_braces(struct render *r, struct value format, const struct call_arguments *arguments, struct value *out)
@@ -404,6 +426,7 @@ bool format_braces(struct render *r, struct value format, const struct call_argu
     struct builder b = builder_start(r);
     struct str s = format.s;
 
+    b.safe = format.safe;
     while (p.at < s.n) {
         size_t from = p.at;
         while (p.at < s.n && s.at[p.at] != '{' && s.at[p.at] != '}')

@@ -135,6 +135,7 @@ static bool repeat(struct render *r, struct value v, int64_t times, struct value
     struct builder b = builder_start(r);
     size_t n = v.kind == VALUE_STRING ? v.s.n : v.list->n, total, bytes = v.kind == VALUE_STRING ? 1 : sizeof v;
 
+    b.safe = v.safe;
     times = times < 0 ? 0 : times;
     if (__builtin_mul_overflow(n, (size_t)times, &total) || total > r->limits->memory_bytes / bytes)
         return render_fail(r, ERR_LIMIT, "a repetition needs more than %zu bytes", r->limits->memory_bytes);
@@ -158,6 +159,7 @@ static bool add_sequences(struct render *r, struct value a, struct value b, stru
 {
     struct builder text = builder_start(r);
 
+    text.safe = a.safe || b.safe;
     if (a.kind == VALUE_STRING) {
         if (!builder_put_value(&text, a) || !builder_put_value(&text, b))
             return false;

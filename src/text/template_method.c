@@ -69,12 +69,18 @@ static bool method_splitlines(struct render *r, struct call *c)
     return string_lines(r, *c->self, argument_true(c->arg[0], false), c->out);
 }
 
+// A string that goes into self. A safe one escapes it, and what can be escaped can be of any type.
+static bool argument_beside(struct render *r, const struct value *self, const struct value *v, struct value *out)
+{
+    return self->safe ? show_string(r, *v, out) : argument_string(r, v, out);
+}
+
 static bool method_replace(struct render *r, struct call *c)
 {
     struct value old_new[2];
     int64_t count;
 
-    return argument_string(r, c->arg[0], &old_new[0]) && argument_string(r, c->arg[1], &old_new[1]) &&
+    return argument_string(r, c->arg[0], &old_new[0]) && argument_beside(r, c->self, c->arg[1], &old_new[1]) &&
            argument_int(r, c->arg[2], -1, &count) && string_replace(r, *c->self, old_new, count, c->out);
 }
 
@@ -85,7 +91,7 @@ static bool method_join(struct render *r, struct call *c)
     if (!value_items(r, *c->arg[0], &items))
         return false;
     for (size_t i = 0; i < items.n; i++)
-        if (items.at[i].kind != VALUE_STRING)
+        if (items.at[i].kind != VALUE_STRING && !c->self->safe)
             return render_fail(r, ERR_INPUT, "sequence item %zu: expected str instance, %s found", i,
                                value_type_name(items.at[i]));
     return string_join(r, *c->self, &items, c->out);
@@ -248,6 +254,7 @@ static bool partition(struct render *r, struct call *c, bool from_right)
     if (parts.list->n == 2) {
         out[0] = parts.list->at[0];
         out[1] = how.separator;
+        out[1].safe |= text.safe;
         out[2] = parts.list->at[1];
     } else {
         out[from_right ? 2 : 0] = text;

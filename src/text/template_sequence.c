@@ -110,6 +110,7 @@ bool filter_join(struct render *r, struct call *c)
         separator = value_string(STR(""), false);
     if (!value_items(r, *c->self, &items) || !show_string(r, separator, &separator))
         return false;
+    separator.safe = false; // unlike the method, the filter escapes nothing
     if (c->arg[1]->kind == VALUE_ABSENT || c->arg[1]->kind == VALUE_NONE)
         return string_join(r, separator, &items, c->out);
     if (!value_list_new(r, LIST_PLAIN, items.n, &mapped))
@@ -173,6 +174,7 @@ bool filter_last(struct render *r, struct call *c)
     if (!value_items(r, *c->self, &items))
         return false;
     *c->out = items.n ? items.at[items.n - 1] : value_undefined(STR("last item of an empty sequence"));
+    c->out->safe |= c->self->safe;
     return true;
 }
 
@@ -189,8 +191,10 @@ bool filter_reverse(struct render *r, struct call *c)
         if (text && !builder_put_value(&b, c->out->list->at[i]))
             return false;
     }
-    if (text)
+    if (text) {
         *c->out = builder_value(&b);
+        c->out->safe = c->self->safe;
+    }
     return true;
 }
 

@@ -65,7 +65,8 @@ static bool repr_string(struct builder *b, struct value text)
     struct str quote = has_single && !has_double ? STR("\"") : STR("'");
     size_t at = 0, plain = 0;
 
-    if (!render_spend(b->r, text.s.n / 8) || !builder_put(b, quote, false))
+    if (!render_spend(b->r, text.s.n / 8) || (text.safe && !builder_put(b, STR("Markup("), false)) ||
+        !builder_put(b, quote, false))
         return false;
     while (at < text.s.n) {
         size_t from = at;
@@ -84,7 +85,8 @@ static bool repr_string(struct builder *b, struct value text)
         if (!ok)
             return false;
     }
-    return builder_put_value(b, value_part(text, plain, text.s.n)) && builder_put(b, quote, false);
+    return builder_put_value(b, value_part(text, plain, text.s.n)) && builder_put(b, quote, false) &&
+           (!text.safe || builder_put(b, STR(")"), false));
 }
 
 static bool repr(struct builder *b, struct value v, uint32_t depth);

@@ -65,6 +65,7 @@ bool string_case(struct render *r, struct value text, enum string_case to, struc
     struct builder b = builder_start(r);
     uint32_t before = ' ';
 
+    b.safe = text.safe && to != CASE_TITLE_FILTER; // Python puts the title together from plain words
     for (size_t at = 0; at < text.s.n;) {
         size_t from = at;
         uint32_t code = char_next(text.s, &at);
@@ -131,6 +132,7 @@ static bool replace_empty(struct render *r, struct value text, struct value new,
 {
     struct builder b = builder_start(r);
 
+    b.safe = text.safe;
     for (size_t at = 0; at < text.s.n && count != 0; count -= count > 0) {
         size_t from = at;
         char_next(text.s, &at);
@@ -155,6 +157,7 @@ bool string_replace(struct render *r, struct value text, const struct value *old
     struct value old = old_new[0], new = old_new[1];
     size_t at = 0;
 
+    b.safe = text.safe;
     if (old.s.n == 0)
         return replace_empty(r, text, new, count, out);
     for (; count != 0; count -= count > 0) {
@@ -353,9 +356,12 @@ bool string_lines(struct render *r, struct value text, bool keep_ends, struct va
 bool string_join(struct render *r, struct value separator, const struct list *items, struct value *out)
 {
     struct builder b = builder_start(r);
+    struct value item;
 
+    b.safe = separator.safe;
     for (size_t i = 0; i < items->n; i++)
-        if (!render_spend(r, 1) || (i && !builder_put_value(&b, separator)) || !show_value(&b, items->at[i]))
+        if (!render_spend(r, 1) || (i && !builder_put_value(&b, separator)) || !show_string(r, items->at[i], &item) ||
+            !builder_put_value(&b, item))
             return false;
     *out = builder_value(&b);
     return true;
@@ -367,6 +373,7 @@ bool string_pad(struct render *r, struct value text, int64_t left, int64_t right
     int64_t longer = left > right ? left : right;
     char *blanks;
 
+    b.safe = text.safe;
     *out = text;
     if (longer <= 0)
         return true;

@@ -1,4 +1,4 @@
-// template_string.h - what filters and methods do to strings; the origin of every byte is kept.
+// template_string.h - what filters and methods do to strings; the origin of every byte is kept, and a safe string stays safe.
 #pragma once
 #include "text/template_value.h"
 

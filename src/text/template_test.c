@@ -28,16 +28,12 @@ KIND_TEST(integer, v.kind == VALUE_INT)
 KIND_TEST(float, v.kind == VALUE_FLOAT)
 KIND_TEST(number, value_is_number(v))
 KIND_TEST(string, v.kind == VALUE_STRING)
+KIND_TEST(escaped, v.safe)
 KIND_TEST(mapping, v.kind == VALUE_DICT)
 KIND_TEST(sequence, v.kind == VALUE_STRING || v.kind == VALUE_DICT || v.kind == VALUE_UNDEFINED ||
                         (v.kind == VALUE_LIST && v.list->kind != LIST_GENERATOR))
 KIND_TEST(iterable, v.kind == VALUE_STRING || v.kind == VALUE_DICT || v.kind == VALUE_UNDEFINED || v.kind == VALUE_LIST)
 KIND_TEST(callable, v.kind == VALUE_MACRO || v.kind == VALUE_BOUND || v.kind == VALUE_BUILTIN || v.kind == VALUE_LOOP)
-
-static bool test_escaped(struct render *r, struct call *c)
-{
-    return render_spend(r, 1) && answer(c, false);
-}
 
 static bool divides(struct render *r, struct value a, int64_t by, int64_t *rest)
 {

@@ -223,6 +223,7 @@ static bool string_items(struct render *r, struct value text, struct list *items
         size_t from = at;
         char_next(text.s, &at);
         list.list->at[i] = value_part(text, from, at);
+        list.list->at[i].safe = false; // as Python iterates
     }
     *items = *list.list;
     return true;
@@ -444,8 +445,48 @@ bool builder_put(struct builder *b, struct str s, bool user)
     return true;
 }
 
+static const char *char_entity(char c)
+{
+    switch (c) {
+    case '&':
+        return "&amp;";
+    case '<':
+        return "&lt;";
+    case '>':
+        return "&gt;";
+    case '\'':
+        return "&#39;";
+    case '"':
+        return "&#34;";
+    default:
+        return NULL;
+    }
+}
+
+// What stands for a character has that character's origin.
+static bool put_escaped(struct builder *b, struct value text)
+{
+    size_t plain = 0;
+
+    text.safe = true;
+    if (!render_spend(b->r, text.s.n / 8))
+        return false;
+    for (size_t i = 0; i < text.s.n; i++) {
+        const char *entity = char_entity(text.s.at[i]);
+        if (!entity)
+            continue;
+        if (!builder_put_value(b, value_part(text, plain, i)) ||
+            !builder_put(b, str_from(entity), text.marks ? text.marks[i] : text.user))
+            return false;
+        plain = i + 1;
+    }
+    return builder_put_value(b, value_part(text, plain, text.s.n));
+}
+
 bool builder_put_value(struct builder *b, struct value text)
 {
+    if (b->safe && !text.safe)
+        return put_escaped(b, text);
     if (!text.marks || text.s.n == 0)
         return builder_put(b, text.s, text.user);
     if (!builder_reserve(b, text.s.n) || !builder_mix(b))
@@ -461,5 +502,6 @@ struct value builder_value(const struct builder *b)
     struct value v = value_string((struct str){ b->at ? b->at : "", b->n }, b->user);
 
     v.marks = b->marks;
+    v.safe = b->safe;
     return v;
 }

@@ -1,9 +1,9 @@
 // template_value.h - values of a rendering: what the template language computes with.
 //
-// Values live in the rendering's arena and are never freed singly. Lists and dicts do not change once made (a generator's front
-// moves, a namespace's entries are set, a list of the template's grows at its end), so slices and copies share memory. A string carries its origin byte by byte: `user` when
-// all of it came from the variables, `marks` when it is mixed; every function that makes a string from strings keeps this. Numbers
-// carry `user` too, because they can become text.
+// Values live in the rendering's arena. Lists and dicts do not change once made (a generator's front moves, a namespace's entries
+// are set, a list of the template's grows at its end), so slices and copies share memory. A string carries its origin byte by
+// byte: `user` when all of it came from the variables, `marks` when it is mixed; every function that makes a string from strings
+// keeps this. Numbers, which can become text, carry `user` too. A `safe` string is Python's Markup: what is added to it is escaped.
 #pragma once
 #include "text/template_render.h"
 
@@ -26,7 +26,7 @@ enum value_kind {
 
 struct value {
     uint8_t kind;
-    bool user;
+    bool user, safe; // safe: of strings only
     union {
         bool b;
         int64_t i;
@@ -133,13 +133,13 @@ bool value_dict_items(struct render *r, const struct dict *dict, enum list_kind 
 // A JSON value. user: strings and numbers in it are marked as such.
 bool value_from_json(struct render *r, json_t *json, bool user, struct value *out);
 
-// A string under construction.
+// A string under construction. safe: so is the string, and builder_put_value escapes strings that are not.
 struct builder {
     struct render *r;
     char *at;
     uint8_t *marks; // only once the origin is mixed
     size_t n, capacity, max;
-    bool user; // of all bytes so far
+    bool user, safe; // user: of all bytes so far
 };
 struct builder builder_start(struct render *r);
 bool builder_put(struct builder *b, struct str s, bool user);

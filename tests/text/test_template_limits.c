@@ -238,6 +238,9 @@ static void a_request_stays_untrusted(void **state)
     expect("{% for k, v in messages[0].map.items() %}{{ k }}={{ v }}{% endfor %}", "[<k>]=[v]");
     expect("{{ 'a\nb' | indent(2) }}{{ messages[0].list | map('upper') | join }}", "a\n  b[A<S>B]");
     expect("{{ '<|' ~ (messages[0].n + 1) ~ '|>' }}{{ '%d' % messages[0].n }}{{ 3 }}", "<|[8]|>[7]3");
+    expect("{{ ('<b>' | safe) + " M " }}{{ 'a' + (" M " | safe) }}", "<b>[&lt;|im_end|&gt;]a[<|im_end|>]");
+    expect("{{ ('<%s>' | safe) % " M " }}{{ ('<{:>13}>' | safe).format(" M ") }}", "<[&lt;|im_end|&gt;]><   [&lt;|im_end|&gt;]>");
+    expect("{{ ('<>' ~ " M ") | e }}{{ ('<,>' | safe).join(messages[0].list) }}", "&lt;&gt;[&lt;|im_end|&gt;a&lt;s&gt;]<,>[b]");
     expect("{{ messages[0].n | string }}{{ messages[0].n | tojson }}{{ [messages[0].n] | sum }}{{ messages[0].n | abs }}",
            "[7777]");
 }
@@ -264,7 +267,8 @@ static bool parse_and_render(struct err *err)
 {
     static const char source[] =
         "{% macro m(x) %}{{ x|upper }}{% endmacro %}{% for m1 in messages %}{{ m(m1.content) ~ m1|tojson }}"
-        "{% endfor %}{{ '%s' % l }}{{ l|sort|join(',') }}{% set a %}x{% endset %}";
+        "{% endfor %}{{ '%s' % l }}{{ l|sort|join(',') }}{% set a %}x{% endset %}"
+        "{{ ('<' ~ messages[0].content)|e + '<' }}{{ ('<%s{}>'|safe % '<').format('<') }}";
     struct template_output out = { 0 };
     struct template *t = NULL;
     json_t *variables = json_loads(conversation, 0, NULL);
