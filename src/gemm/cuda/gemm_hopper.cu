@@ -495,6 +495,20 @@ template <class K> struct share_end {
     }
 };
 
+// 128 columns with the weights of slot `at`.
+template <class K>
+static __device__ __forceinline__ void multiply_step(const struct gemm_params &p, const struct tile_scheduler &tile_scheduler, u32 at,
+                                                     struct lane_weights<K> &w, struct hopper_products<K> &x, struct pipe<K> &pipe)
+{
+    u32 a[2][4][4];
+
+    w.turn(p, tile_scheduler, at);
+    w.template fragments<0>(p, a[0]);
+    x.multiply(pipe, a[0]);
+    w.template fragments<1>(p, a[1]);
+    x.multiply(pipe, a[1]);
+}
+
 template <class K>
 static __device__ __forceinline__ void multiply_share(const struct gemm_params &p, const struct tile_scheduler &tile_scheduler,
                                                       const struct stream_unit &s, struct lane_weights<K> &w, struct hopper_products<K> &x,
@@ -509,16 +523,13 @@ static __device__ __forceinline__ void multiply_share(const struct gemm_params &
             x.multiply(pipe, warpgroup);
         }
     } else {
-        for (u32 step = s.begin; step < s.end;)
+        for (u32 step = s.begin; step < s.end; step++) {
+            multiply_step(p, tile_scheduler, 0, w, x, pipe);
 #pragma unroll
-            for (u32 i = 0; i < K::depth && step < s.end; i++, step++) {
-                u32 a[2][4][4];
-                w.turn(p, tile_scheduler, i);
-                w.template fragments<0>(p, a[0]);
-                x.multiply(pipe, a[0]);
-                w.template fragments<1>(p, a[1]);
-                x.multiply(pipe, a[1]);
-            }
+            for (u32 at = 1; at < K::depth; at++)
+                if (++step < s.end)
+                    multiply_step(p, tile_scheduler, at, w, x, pipe);
+        }
     }
     x.finish(pipe);
 }
