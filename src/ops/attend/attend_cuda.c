@@ -35,10 +35,11 @@ static void launch_few(struct cuda_plan *p, struct attend_params *params, u32 ro
                     sizeof *params);
 }
 
-// Short prompts follow the decode rows: several blocks share the runs of a tile that may hold many.
+// Several blocks share the runs of a tile that may hold many: decode rows, and short prompts behind them.
 static void launch_many(struct cuda_plan *p, struct attend_params *params)
 {
     u32 head_dim = params->args.pages.head_dim, n_tiles = divide_up(p->tape.max_rows, MANY_ROWS), n = p->tape.max_outputs - 1;
+    const char *mixed = params->n_decode > 0 ? "mixed_" : "";
     char name[32];
 
     params->n_helpers = n < MANY_HELPERS ? n : MANY_HELPERS;
@@ -47,18 +48,18 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
                                 128,
                                 4 * 64 * head_dim * 2 };
 
-    snprintf(name, sizeof name, "attend_hopper_%u", head_dim);
+    snprintf(name, sizeof name, "attend_hopper_%s%u", mixed, head_dim);
     if (p->device.capability < 90 || !cuda_has_kernel(p, name))
-        snprintf(name, sizeof name, "attend_many_%u", head_dim);
+        snprintf(name, sizeof name, "attend_many_%s%u", mixed, head_dim);
     cuda_launch_add(p, name, shape, params, sizeof *params);
 }
 
-// Decode rows come first in a step, at most one for each output. A tape with one output has a single sequence.
+// Decode rows come first in a step, at most one for each output. Where helpers cannot take one each, they go through attend_few.
 static void launch_mixed(struct cuda_plan *p, struct attend_params *params)
 {
     bool same_format = params->args.pages.k_format == params->args.pages.v_format;
 
-    params->n_decode = same_format && p->tape.max_outputs > 1 ? p->tape.max_outputs : 0;
+    params->n_decode = same_format && p->tape.max_outputs > MANY_HELPERS + 1 ? p->tape.max_outputs : 0;
     launch_many(p, params);
     if (params->n_decode > 0)
         launch_few(p, params, params->n_decode);

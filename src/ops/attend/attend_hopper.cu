@@ -87,6 +87,10 @@ template <u32 D> struct wgmma_tile {
 
 extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) attend_hopper_128(const __grid_constant__ struct attend_params p)
 {
-    attend_rows<128>(p, wgmma_tile<128>());
+    attend_rows<128, false>(p, wgmma_tile<128>());
+}
+extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) attend_hopper_mixed_128(const __grid_constant__ struct attend_params p)
+{
+    attend_rows<128, true>(p, wgmma_tile<128>());
 }
 #endif

@@ -46,11 +46,12 @@ template <u32 D> struct mma_tile {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) attend_many_64(const __grid_constant__ struct attend_params p)
-{
-    attend_rows<64>(p, mma_tile<64>());
-}
-extern "C" __global__ void __launch_bounds__(MANY_THREADS) attend_many_128(const __grid_constant__ struct attend_params p)
-{
-    attend_rows<128>(p, mma_tile<128>());
-}
+#define ATTEND_MANY(name, D, MIXED, BOUNDS)                                                              \
+    extern "C" __global__ void BOUNDS attend_many_##name(const __grid_constant__ struct attend_params p) \
+    {                                                                                                    \
+        attend_rows<D, MIXED>(p, mma_tile<D>());                                                         \
+    }
+ATTEND_MANY(64, 64, false, __launch_bounds__(MANY_THREADS))
+ATTEND_MANY(128, 128, false, __launch_bounds__(MANY_THREADS))
+ATTEND_MANY(mixed_64, 64, true, __launch_bounds__(MANY_THREADS, 3)) // else the compiler takes fewer registers and spills
+ATTEND_MANY(mixed_128, 128, true, __launch_bounds__(MANY_THREADS, 2))

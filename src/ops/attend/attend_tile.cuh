@@ -225,27 +225,30 @@ template <u32 D> struct attention {
     }
 };
 
-// Which of the block's rows begin a run, and which of these are not attend_few's, a bit each: every thread finds the same.
-struct run_bits {
-    u64 starts, mine;
-};
-static __device__ __forceinline__ struct run_bits run_bits_of(const struct attend_params &p, u32 base, u32 n)
+// Which of the block's rows begin a run, a bit each: every thread finds the same.
+static __device__ __forceinline__ u64 run_starts(const struct attend_params &p, u32 base, u32 n)
 {
     const u32 *slots = step_slots(p.step) + base, *positions = step_positions(p.step) + base;
-    u32 lane = threadIdx.x & 31, bits[2], mine[2];
+    u32 lane = threadIdx.x & 31, bits[2];
 
 #pragma unroll
     for (u32 half = 0; half < 2; half++) {
         u32 i = half * 32 + lane, before = max(i, 1u) - 1;
         bool follows = i < n && i > 0 && slots[i] == slots[before] && positions[i] == positions[before] + 1;
         bits[half] = __ballot_sync(~0u, i < n && !follows);
-        mine[half] = __ballot_sync(~0u, i < n && !follows && !attend_is_decode(p, base + i));
     }
-    return { bits[0] | (u64)bits[1] << 32, mine[0] | (u64)mine[1] << 32 };
+    return bits[0] | (u64)bits[1] << 32;
 }
-static __device__ __forceinline__ struct run run_at(const struct attend_params &p, u32 base, u32 first, u32 n)
+// Which of them are attend_few's.
+static __device__ __forceinline__ u64 decode_rows(const struct attend_params &p, u32 base)
 {
-    u64 others = run_bits_of(p, base, n).starts & ~((2ull << first) - 1);
+    u32 lane = threadIdx.x & 31;
+    return __ballot_sync(~0u, attend_is_decode(p, base + lane)) | (u64)__ballot_sync(~0u, attend_is_decode(p, base + 32 + lane)) << 32;
+}
+static __device__ __forceinline__ struct run run_at(const struct attend_params &p, u32 base, u64 starts, u32 n)
+{
+    u32 first = __ffsll((long long)starts) - 1;
+    u64 others = starts & (starts - 1);
     return { first, others ? (u32)__ffsll((long long)others) - 1 : n, step_slots(p.step)[base + first], step_positions(p.step)[base + first] };
 }
 
@@ -289,8 +292,8 @@ static __device__ __forceinline__ void run_through(struct attention<D> &a, const
     a.put(base + warp * 16 + lane / 4 + 8, blockIdx.y, 1);
 }
 
-// Blocks with the longest pasts are the first to start. Those that help a tile take every so many-th of its runs.
-template <u32 D, typename Tile> static __device__ __forceinline__ void attend_rows(const struct attend_params &p, Tile tile)
+// MIXED: decode rows are attend_few's. Blocks with the longest pasts are the first to start. Those that help a tile take every so many-th of its runs.
+template <u32 D, bool MIXED, typename Tile> static __device__ __forceinline__ void attend_rows(const struct attend_params &p, Tile tile)
 {
     extern __shared__ __align__(1024) unsigned char many_shared[];
     u32 n_tiles = gridDim.x - p.n_helped * p.n_helpers, tile_at = n_tiles - 1 - blockIdx.x, turn = 0, n_turns = 1;
@@ -302,12 +305,12 @@ template <u32 D, typename Tile> static __device__ __forceinline__ void attend_ro
     if (tile_at < p.n_helped)
         n_turns = 1 + p.n_helpers;
     u32 base = tile_at * MANY_ROWS, n_rows = p.step->n_rows, n = n_rows > base ? min((u32)MANY_ROWS, n_rows - base) : 0;
-    u64 mine = run_bits_of(p, base, n).mine; // the step is older than any launch
+    u64 starts = run_starts(p, base, n), decode = MIXED ? decode_rows(p, base) : 0; // the step is older than any launch
     u32 kv_head = blockIdx.y / (p.args.n_heads / p.args.pages.n_kv_heads);
 
     wait_for_inputs();
     struct attention<D> a = { p, (u32)__cvta_generic_to_shared(many_shared), kv_head };
-    for (u32 k = 0; mine; k++, mine &= mine - 1)
-        if (k % n_turns == turn)
-            run_through<D>(a, run_at(p, base, __ffsll((long long)mine) - 1, n), base, tile);
+    for (u32 k = 0; starts; starts &= starts - 1)
+        if (!(decode & starts & -starts) && k++ % n_turns == turn)
+            run_through<D>(a, run_at(p, base, starts, n), base, tile);
 }
