@@ -2,6 +2,7 @@
 # INGOT_CUDA_ARCHS: machine code for these (all: every one that is supported); PTX for compute_80 serves the others.
 option(INGOT_CUDA "CUDA kernels, when nvcc is found" ON)
 set(INGOT_CUDA_ARCHS 90a CACHE STRING "compute capabilities to compile for, as in 80;90a, or all")
+set(INGOT_CUDA_IMAGES "" CACHE PATH "folder of fat binaries that another build of the same sources made (BUILD/cuda); empty: compile them")
 if(INGOT_CUDA)
   find_program(NVCC nvcc HINTS /usr/local/cuda/bin $ENV{CUDA_PATH}/bin)
   set(CUDA_MISSING "nvcc was not found when it was made")
@@ -26,12 +27,16 @@ else()
   endforeach()
   foreach(source ${CUDA_SOURCES})
     get_filename_component(name ${source} NAME_WE)
-    set(image ${CMAKE_BINARY_DIR}/cuda/${name}.fatbin)
-    add_custom_command(OUTPUT ${image}
-      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
-      COMMAND ${NVCC} -std=c++17 -O3 -I ${CMAKE_SOURCE_DIR}/src ${targets} -diag-suppress 128,1556 -Werror all-warnings -MD -MF ${image}.d -MT ${image}
-        -fatbin -o ${image} ${CMAKE_SOURCE_DIR}/${source}
-      DEPENDS ${CMAKE_SOURCE_DIR}/${source} DEPFILE ${image}.d COMMENT "nvcc ${source}" VERBATIM)
+    if(INGOT_CUDA_IMAGES)
+      set(image ${INGOT_CUDA_IMAGES}/${name}.fatbin)
+    else()
+      set(image ${CMAKE_BINARY_DIR}/cuda/${name}.fatbin)
+      add_custom_command(OUTPUT ${image}
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
+        COMMAND ${NVCC} -std=c++17 -O3 -I ${CMAKE_SOURCE_DIR}/src ${targets} -diag-suppress 128,1556 -Werror all-warnings -MD -MF ${image}.d -MT ${image}
+          -fatbin -o ${image} ${CMAKE_SOURCE_DIR}/${source}
+        DEPENDS ${CMAKE_SOURCE_DIR}/${source} DEPFILE ${image}.d COMMENT "nvcc ${source}" VERBATIM)
+    endif()
     list(APPEND CUDA_IMAGES ${image})
     string(APPEND CUDA_BYTES "__asm__(\".pushsection .rodata.ingot_cuda,\\\"a\\\"\\n.balign 64\\n.globl cuda_${name}_image\\n.hidden cuda_${name}_image\\ncuda_${name}_image:\\n.incbin \\\"${image}\\\"\\n.byte 0\\n.popsection\\n\");\nextern const unsigned char cuda_${name}_image[];\n")
     string(APPEND CUDA_TABLE "    { \"${name}.cu\", cuda_${name}_image },\n")
