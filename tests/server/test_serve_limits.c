@@ -53,7 +53,7 @@ static void a_head_has_32_kib(void **state)
 
 // ---- bodies
 
-#ifdef __linux__
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // these keep what was freed
 // VmRSS or VmHWM, in bytes.
 static size_t memory_of(const struct served *s, const char *what)
 {
