@@ -3,7 +3,7 @@
 #include "main/loading.h"
 #include "main/out_json.h"
 #include "main/terminal.h"
-#include "text/tokenizer.h"
+#include "text/token_json.h"
 
 // A piece is shown as JSON shows a string, so that spaces and newlines can be seen; bytes that are no text as <E2>.
 static void show_piece(struct str bytes)
@@ -13,19 +13,6 @@ static void show_piece(struct str bytes)
     for (size_t i = 0; i < bytes.n && !text; i++)
         out_printf("<%02X>", (unsigned char)bytes.at[i]);
     out_json(text, 0);
-}
-
-// Bytes that are no text by themselves become numbers.
-static json_t *piece_json(struct str bytes)
-{
-    json_t *piece = json_stringn(bytes.at, bytes.n);
-
-    if (piece)
-        return piece;
-    piece = json_array();
-    for (size_t i = 0; i < bytes.n; i++)
-        json_array_append_new(piece, json_integer((unsigned char)bytes.at[i]));
-    return piece;
 }
 
 static void print_ids(const struct token_ids *ids)
@@ -42,7 +29,7 @@ static void print_json(const struct tokenizer *t, const struct token_ids *ids)
 
     for (size_t i = 0; i < ids->n; i++) {
         json_array_append_new(numbers, json_integer(ids->ids[i]));
-        json_array_append_new(pieces, piece_json(tokenizer_token_bytes(t, ids->ids[i], true)));
+        json_array_append_new(pieces, token_json(t, ids->ids[i]));
     }
     out_json(json_pack("{s:I, s:o, s:o}", "n", (json_int_t)ids->n, "ids", numbers, "pieces", pieces), 0);
     out_text("\n");

@@ -3,20 +3,7 @@
 #include "base/mem.h"
 #include "server/prompts.h"
 #include "server/state.h"
-
-// A token's text; its bytes where they are no whole characters.
-static json_t *piece_of(const struct tokenizer *t, uint32_t id)
-{
-    struct str bytes = tokenizer_token_bytes(t, id, true);
-    json_t *piece = json_stringn(bytes.at, bytes.n);
-
-    if (piece)
-        return piece;
-    piece = json_array();
-    for (size_t i = 0; i < bytes.n; i++)
-        json_array_append_new(piece, json_integer((unsigned char)bytes.at[i]));
-    return piece;
-}
+#include "text/token_json.h"
 
 static json_t *tokens_json(const struct tokenizer *t, const struct token_ids *ids, bool with_pieces)
 {
@@ -24,7 +11,7 @@ static json_t *tokens_json(const struct tokenizer *t, const struct token_ids *id
 
     for (size_t i = 0; i < ids->n; i++) {
         json_t *id = json_integer(ids->ids[i]);
-        json_array_append_new(list, with_pieces ? json_pack("{s:o, s:o}", "id", id, "piece", piece_of(t, ids->ids[i])) : id);
+        json_array_append_new(list, with_pieces ? json_pack("{s:o, s:o}", "id", id, "piece", token_json(t, ids->ids[i])) : id);
     }
     return list;
 }
