@@ -1,7 +1,7 @@
 // attend_cuda.c - chooses the kernels.
 //
-// attend_few: up to 64 rows where K and V have one format, and the decode rows of larger steps. attend_many: the other rows of larger
-// steps. attend_plain: fp32 pages and odd heads.
+// attend_few: up to 64 rows where K and V have one format. attend_many: larger steps; with more than 16 sequences in its mixed kernels,
+// which leave the decode rows to attend_few. attend_plain: fp32 pages and odd heads.
 #include "ops/attend/attend_cuda.h"
 #include "ops/cuda_table.h"
 #include "gemm/cuda/gemm_params.h"
