@@ -158,10 +158,9 @@ static const char *main_format(const struct model *m)
     uint64_t bytes[N_QUANTS] = { 0 };
     enum quant best = QUANT_F32;
 
-    for (uint32_t l = 0; l < m->config.n_layers; l++)
-        for (uint32_t i = 0; i < N_LAYER_WEIGHTS; i++)
-            if (m->layers[l][i] && m->layers[l][i]->n_dims == 2)
-                bytes[m->layers[l][i]->format] += m->layers[l][i]->bytes;
+    for (size_t i = 0; i < (size_t)m->config.n_layers * m->n_places; i++)
+        if (m->layers[i] && m->layers[i]->n_dims >= 2)
+            bytes[m->layers[i]->format] += m->layers[i]->bytes;
     for (enum quant q = 0; q < N_QUANTS; q++)
         best = bytes[q] > bytes[best] ? q : best;
     return quant_info(best)->name;

@@ -28,7 +28,7 @@ static void write_sizes(struct convert *c)
 
     for (uint32_t i = 0; i < arch->n_config; i++) {
         const struct config_key *k = &arch->config[i];
-        const char *field = (const char *)&c->model.config + k->offset;
+        const char *field = (k->is_own ? (const char *)c->model.own : (const char *)&c->model.config) + k->offset;
         uint32_t u;
         float f;
         memcpy(&u, field, sizeof u);
@@ -72,7 +72,7 @@ static uint32_t heads_of(const struct model_config *config, const struct weight_
 static bool add_tensor(struct convert *c, const struct weight_key *k, uint32_t layer)
 {
     const struct model *m = &c->model;
-    const struct tensor *t = k->per_layer ? m->layers[layer][k->place] : m->tensors[k->place];
+    const struct tensor *t = k->per_layer ? model_layer(m, layer)[k->place] : m->tensors[k->place];
     const char *mark = strstr(k->gguf, "%u");
 
     if (!t || ((k->flags & WEIGHT_TIED) && m->tied))

@@ -83,8 +83,8 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
     uint32_t n_layers = s->parts.last - s->parts.first;
     struct model_weights *globals = &s->parts.weights;
 
-    s->weights = mem_alloc_array((size_t)n_layers * N_LAYER_WEIGHTS + N_MODEL_WEIGHTS + 1, sizeof *s->weights);
-    s->layers = mem_alloc_array(n_layers, sizeof *s->layers);
+    s->weights = mem_alloc_array((size_t)n_layers * m->n_places + N_MODEL_WEIGHTS + 1, sizeof *s->weights);
+    s->layers = mem_alloc_array((size_t)n_layers * m->n_places, sizeof *s->layers);
     s->names = arena_create((size_t)1 << 26);
     if (!s->weights || !s->layers || !s->names)
         return err_memory(err, "a stage's weights");
@@ -95,12 +95,10 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
     if (!take_frequencies(s, m, err) ||
         (s->parts.first == 0 && !take_into(s, embed, WEIGHT_ROWS, &globals->embed, progress, err)))
         return false;
-    for (uint32_t l = 0; l < n_layers; l++) {
-        const struct weight **places = (const struct weight **)&s->layers[l];
-        for (uint32_t i = 0; i < N_LAYER_WEIGHTS; i++)
-            if (!take_into(s, m->layers[s->parts.first + l][i], WEIGHT_PRODUCT, &places[i], progress, err))
-                return false;
-    }
+    const struct tensor **tensors = model_layer(m, s->parts.first);
+    for (size_t i = 0; i < (size_t)n_layers * m->n_places; i++)
+        if (!take_into(s, tensors[i], WEIGHT_PRODUCT, &s->layers[i], progress, err))
+            return false;
     return s->parts.last != m->config.n_layers || (take_into(s, norm, WEIGHT_PRODUCT, &globals->out_norm, progress, err) &&
                                                    take_into(s, head, WEIGHT_PRODUCT, &globals->head, progress, err));
 }

@@ -22,8 +22,8 @@ struct stage {
     struct model_stage parts; // what recording needs; points into the fields below
     struct weight *weights;   // [n_weights], all that this stage owns
     uint32_t n_weights;
-    struct arena *names; // of the weights
-    struct layer_weights *layers;
+    struct arena *names;          // of the weights
+    const struct weight **layers; // [layers, n_places]
     struct pages *pages;
     struct buffer *page_buffers; // [2 * layers]: K and V
     struct buffer table, log, block, logits, results, limits, step;

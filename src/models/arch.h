@@ -4,8 +4,8 @@
 
 // A size or number of the model, under its GGUF and config.json names. %s in the GGUF name is the architecture.
 struct config_key {
-    size_t offset; // in struct model_config
-    bool is_float;
+    size_t offset; // in struct model_config, or in the architecture's own sizes
+    bool is_float, is_own;
     const char *gguf, *json;
     enum { CONFIG_REQUIRED, CONFIG_DEFAULT, CONFIG_SAME_AS, CONFIG_RATIO, CONFIG_FROM_EMBED } otherwise; // when the key is absent
     double value;                                                                                        // the default
@@ -13,7 +13,8 @@ struct config_key {
     double min, max;
 };
 
-#define CONFIG_AT(field) .offset = offsetof(struct model_config, field)
+#define CONFIG_AT(field)          .offset = offsetof(struct model_config, field)
+#define CONFIG_OWN(config, field) .is_own = true, .offset = offsetof(config, field)
 #define SIZE_KEY(field, gguf_name, json_name, largest, ...)                                           \
     {                                                                                                 \
         CONFIG_AT(field), .gguf = gguf_name, .json = json_name, .min = 1, .max = largest, __VA_ARGS__ \
@@ -29,8 +30,9 @@ struct config_key {
     .otherwise = CONFIG_RATIO, .other = offsetof(struct model_config, field), .divisor = offsetof(struct model_config, below)
 #define FROM_EMBED .otherwise = CONFIG_FROM_EMBED
 
-// Sizes that shapes are made of.
-enum dim { DIM_ONE, DIM_COLS, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN, DIM_HEAD, DIM_PAIRS };
+// Sizes that shapes are made of: what all architectures share, and from DIM_OWN on the u32 fields of an architecture's own sizes.
+enum dim { DIM_ONE, DIM_COLS, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN, DIM_HEAD, DIM_PAIRS, DIM_OWN };
+#define OWN_DIM(config, field) (DIM_OWN + offsetof(config, field) / sizeof(uint32_t))
 
 enum {
     WEIGHT_OPTIONAL = 1,
@@ -40,9 +42,9 @@ enum {
 
 struct weight_key {
     bool per_layer;
-    size_t place;            // in struct model_weights or struct layer_weights, counted in pointers
+    size_t place; // in struct model_weights or struct layer_weights, counted in pointers; behind the latter, of OWN_PLACE
     const char *gguf, *json; // "%u" is the layer; without ".weight" / ".bias" nothing is added
-    enum dim rows, cols;
+    uint32_t rows, cols;     // enum dim
     uint32_t flags;
 };
 
@@ -57,6 +59,9 @@ struct weight_key {
             0 __VA_ARGS__                                                                                               \
     }
 
+// The place of a layer's weight that is the architecture's own: a field of `weights`, a struct of pointers as struct layer_weights is.
+#define OWN_PLACE(weights, field) (N_LAYER_WEIGHTS + offsetof(weights, field) / sizeof(void *))
+
 // Is `word` one of the words, which blanks separate?
 bool model_one_of(const char *words, struct str word);
 
@@ -68,10 +73,14 @@ struct arch {
     uint32_t n_config;
     const struct weight_key *weights;
     uint32_t n_weights;
+    uint32_t own_config_bytes; // a struct of the architecture's own sizes, which its config keys fill; 0: it has none
+    uint32_t n_own_weights;    // of a layer, behind struct layer_weights
     // Records layer l (counted from the model's first) on the residual stream x, [rows, n_cols], updated in place.
     void (*layer)(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, struct value angles);
 };
 
+#define ARCH_OWN(config, layer_weights) \
+    .own_config_bytes = sizeof(config), .n_own_weights = sizeof(layer_weights) / sizeof(void *)
 #define ARCH_TABLES(config_table, weights_table)                                                              \
     .config = config_table, .n_config = sizeof config_table / sizeof *config_table, .weights = weights_table, \
     .n_weights = sizeof weights_table / sizeof *weights_table

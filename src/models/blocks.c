@@ -9,7 +9,7 @@
 void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, struct value angles)
 {
     const struct model_config *c = &s->model->config;
-    const struct layer_weights *w = &s->layers[l - s->first];
+    const struct layer_weights *w = stage_layer(s, l);
     const struct pages *pages = &s->pages[l - s->first];
     struct value q = tape_value(t, c->n_heads * c->head_dim, ROWS_STEP);
     struct value attended = tape_value(t, c->n_heads * c->head_dim, ROWS_STEP);
@@ -40,7 +40,7 @@ void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, st
 void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, enum activation activation)
 {
     const struct model_config *c = &s->model->config;
-    const struct layer_weights *w = &s->layers[l - s->first];
+    const struct layer_weights *w = stage_layer(s, l);
     struct value ffn = tape_value(t, c->n_ffn, ROWS_STEP);
 
     tape_label(t, "layer%u.gate_up", l);

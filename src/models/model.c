@@ -28,8 +28,15 @@ static const struct arch *arch_at(uint32_t index)
     return index < sizeof archs / sizeof *archs ? archs[index] : NULL;
 }
 
-static uint32_t arch_dim(const struct model_config *c, enum dim d)
+static uint32_t model_dim(const struct model *m, uint32_t d)
 {
+    const struct model_config *c = &m->config;
+
+    if (d >= DIM_OWN) {
+        uint32_t own;
+        memcpy(&own, (const char *)m->own + (d - DIM_OWN) * sizeof own, sizeof own);
+        return own;
+    }
     switch (d) {
     case DIM_COLS:
         return c->n_cols;
@@ -89,11 +96,11 @@ static double config_get(const struct model_config *c, size_t offset)
     return v;
 }
 
-static void config_put(struct model_config *c, const struct config_key *k, double value)
+static void config_put(struct model *m, const struct config_key *k, double value)
 {
     uint32_t u = (uint32_t)value;
     float f = (float)value;
-    memcpy((char *)c + k->offset, k->is_float ? (void *)&f : (void *)&u, 4);
+    memcpy((k->is_own ? (char *)m->own : (char *)&m->config) + k->offset, k->is_float ? (void *)&f : (void *)&u, 4);
 }
 
 static const struct tensor *find_tensor(const struct model *m, const struct weight_key *k, uint32_t l, char name[128])
@@ -149,7 +156,7 @@ static bool config_read(struct model *m, const struct config_key *k, struct err 
         return false;
     if (value < k->min || value > k->max)
         return err_set(err, ERR_INPUT, "%s: %s would be %g; want %g to %g", model_file_path(m->file), key, value, k->min, k->max);
-    config_put(&m->config, k, value);
+    config_put(m, k, value);
     return true;
 }
 
@@ -174,6 +181,8 @@ static bool config_read_all(struct model *m, struct err *err)
     char key[128];
     uint64_t n_dims;
 
+    if (m->arch->own_config_bytes && !(m->own = mem_alloc(m->arch->own_config_bytes)))
+        return err_memory(err, "the model's sizes");
     for (uint32_t i = 0; i < m->arch->n_config; i++)
         if (!config_read(m, &m->arch->config[i], err))
             return false;
@@ -188,7 +197,7 @@ static bool config_read_all(struct model *m, struct err *err)
 
 static bool shape_check(const struct model *m, const struct weight_key *k, const struct tensor *t, struct err *err)
 {
-    uint64_t rows = arch_dim(&m->config, k->rows), cols = arch_dim(&m->config, k->cols);
+    uint64_t rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
     uint64_t found_rows = t->n_dims == 1 ? 1 : t->dims[0], found_cols = t->n_dims == 1 ? t->dims[0] : t->dims[1];
 
     if (t->n_dims > 2 || found_rows != rows || found_cols != cols)
@@ -205,7 +214,7 @@ static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l,
 {
     char name[128];
     const struct tensor *t = find_tensor(m, k, l, name);
-    const struct tensor **place = k->per_layer ? &m->layers[l][k->place] : &m->tensors[k->place];
+    const struct tensor **place = k->per_layer ? &model_layer(m, l)[k->place] : &m->tensors[k->place];
 
     if (!t && (k->flags & WEIGHT_TIED)) {
         m->tied = true;
@@ -216,18 +225,19 @@ static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l,
         return true;
     if (!t)
         return err_set(err, ERR_INPUT, "%s: tensor %s is missing; want [%u, %u]", model_file_path(m->file), name,
-                       arch_dim(&m->config, k->rows), arch_dim(&m->config, k->cols));
+                       model_dim(m, k->rows), model_dim(m, k->cols));
     if (!shape_check(m, k, t, err))
         return false;
     *place = t;
-    m->n_parameters += (uint64_t)arch_dim(&m->config, k->rows) * arch_dim(&m->config, k->cols);
+    m->n_parameters += (uint64_t)model_dim(m, k->rows) * model_dim(m, k->cols);
     m->weight_bytes += t->bytes;
     return true;
 }
 
 static bool bind_tensors(struct model *m, struct err *err)
 {
-    m->layers = mem_alloc_array(m->config.n_layers, sizeof *m->layers);
+    m->n_places = N_LAYER_WEIGHTS + m->arch->n_own_weights;
+    m->layers = mem_alloc_array((size_t)m->config.n_layers * m->n_places, sizeof *m->layers);
     if (!m->layers)
         return err_memory(err, "the model's layers");
     for (uint32_t i = 0; i < m->arch->n_weights; i++) {
@@ -271,6 +281,7 @@ bool model_bind(struct model *m, const struct model_file *file, struct err *err)
 
 void model_release(struct model *m)
 {
+    mem_free(m->own);
     mem_free(m->layers);
     mem_free(m->frequencies);
     *m = (struct model){ 0 };

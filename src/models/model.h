@@ -28,7 +28,8 @@ struct model_config {
     struct rope_config rope;
 };
 
-// Fields of these two structs are all pointers, so that the weights table of an architecture can name them by offset.
+// Fields of these two structs are all pointers, so that the weights table of an architecture can name them by offset. They hold what all
+// architectures share; a layer's other weights lie behind struct layer_weights, in the order of the architecture's own struct.
 struct model_weights {
     const struct weight *embed, *out_norm, *head, *rope_divisors, *frequencies; // frequencies are made, not read
 };
@@ -47,11 +48,13 @@ struct model {
     const struct arch *arch;
     const struct model_file *file; // borrowed
     struct model_config config;
-    enum rope_pairs pairs;                           // how this file's q and k rows pair up
-    bool tied;                                       // the head is the embedding
-    const struct tensor *tensors[N_MODEL_WEIGHTS];   // by place in struct model_weights; NULL: absent
-    const struct tensor *(*layers)[N_LAYER_WEIGHTS]; // [n_layers], by place in struct layer_weights
-    float *frequencies;                              // [rope.n_dims / 2] radians per position, scaling included
+    void *own;                                     // the architecture's own sizes, or NULL
+    enum rope_pairs pairs;                         // how this file's q and k rows pair up
+    bool tied;                                     // the head is the embedding
+    const struct tensor *tensors[N_MODEL_WEIGHTS]; // by place in struct model_weights; NULL: absent
+    const struct tensor **layers;                  // [n_layers, n_places], by place
+    uint32_t n_places;                             // of a layer: of struct layer_weights, then the architecture's own
+    float *frequencies;                            // [rope.n_dims / 2] radians per position, scaling included
     float angle_scale;
     uint64_t n_parameters, weight_bytes;
 };
@@ -61,12 +64,17 @@ struct model {
 bool model_bind(struct model *m, const struct model_file *file, struct err *err);
 void model_release(struct model *m);
 
+static inline const struct tensor **model_layer(const struct model *m, uint32_t l)
+{
+    return m->layers + (size_t)l * m->n_places;
+}
+
 // What recording a stage needs; all of it outlives the tape.
 struct model_stage {
     const struct model *model;
     uint32_t first, last;               // layers [first, last)
     struct model_weights weights;       // embed in the first stage; out_norm and head in the last; frequencies in all
-    const struct layer_weights *layers; // [last - first]
+    const struct weight *const *layers; // [last - first, model->n_places]
     const struct pages *pages;          // [last - first]
     const struct buffer *block;         // [max_rows, n_cols] fp32: the residual stream, where a stage finds and leaves it
     const struct buffer *log;           // [n_slots, log_stride] u32
@@ -75,6 +83,15 @@ struct model_stage {
     const struct buffer *results; // last stage: [max_outputs] u32
     const struct buffer *limits;  // last stage: see ops/sample/sample.h
 };
+static inline const struct layer_weights *stage_layer(const struct model_stage *s, uint32_t l)
+{
+    return (const struct layer_weights *)(s->layers + (size_t)(l - s->first) * s->model->n_places);
+}
+// The architecture's own struct of pointers.
+static inline const void *stage_layer_own(const struct model_stage *s, uint32_t l)
+{
+    return (const struct weight *const *)stage_layer(s, l) + N_LAYER_WEIGHTS;
+}
 void model_record(struct tape *t, const struct model_stage *s);
 
 // Frequencies of the rotated pairs, [n_dims / 2], and the factor on cosine and sine. divisors: of each frequency, or NULL.

@@ -99,7 +99,7 @@ bool model_check_config(const struct model *m, struct err *err)
 
 static bool has_layer(const struct model *m, const struct weight_key *k, uint32_t layer)
 {
-    return m->layers[layer][k->place] != NULL;
+    return model_layer(m, layer)[k->place] != NULL;
 }
 
 static bool bias_fails(const struct model *m, const struct weight_key *k, uint32_t layer, const char *says, struct err *err)
@@ -220,9 +220,9 @@ static bool *mark_used(const struct model *m)
     for (uint32_t i = 0; used && i < N_MODEL_WEIGHTS; i++)
         if (m->tensors[i])
             used[m->tensors[i] - first] = true;
-    for (uint32_t i = 0; used && i < m->config.n_layers * N_LAYER_WEIGHTS; i++)
-        if (m->layers[i / N_LAYER_WEIGHTS][i % N_LAYER_WEIGHTS])
-            used[m->layers[i / N_LAYER_WEIGHTS][i % N_LAYER_WEIGHTS] - first] = true;
+    for (size_t i = 0; used && i < (size_t)m->config.n_layers * m->n_places; i++)
+        if (m->layers[i])
+            used[m->layers[i] - first] = true;
     return used;
 }
 
