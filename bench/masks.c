@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/embedded.h"
-#include "text/matcher.h"
-#include "text/schema.h"
+#include "text/grammar/matcher.h"
+#include "text/grammar/schema.h"
 
 static const char schema[] =
     "{\"type\":\"object\",\"properties\":{\"title\":{\"type\":\"string\"},\"year\":{\"type\":\"integer\",\"minimum\":1900,"

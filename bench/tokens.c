@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "format/model_file.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "text/vector_files.h"
 
 enum { RUNS = 5 };

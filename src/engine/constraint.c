@@ -3,7 +3,7 @@
 #include <math.h>
 #include "base/mem.h"
 #include "engine/engine.h"
-#include "text/schema.h"
+#include "text/grammar/schema.h"
 
 // One tree of tokens for all requests, made for the first that needs it.
 static const struct token_trie *trie_of(struct engine *e, struct err *err)

@@ -4,8 +4,8 @@
 // mask is made when the request is, so that a grammar that cannot be followed is refused there and then.
 #pragma once
 #include "ops/sample/sample.h"
-#include "text/grammar.h"
-#include "text/matcher.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/matcher.h"
 
 struct engine;
 struct ingot_request_options;

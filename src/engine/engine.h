@@ -12,11 +12,11 @@
 #include "engine/stage.h"
 #include "ingot.h"
 #include "models/model.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct request;
-struct chat;       // text/chat.h
-struct token_trie; // text/token_trie.h
+struct chat;       // text/template/chat.h
+struct token_trie; // text/grammar/token_trie.h
 
 struct engine {
     struct ingot_engine_options options; // strings are not kept

@@ -17,8 +17,8 @@
 #include "ops/cpu_table.h"
 #include "ops/cuda_table.h"
 #include "ops/metal_table.h"
-#include "text/chat.h"
-#include "text/token_trie.h"
+#include "text/template/chat.h"
+#include "text/grammar/token_trie.h"
 
 enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16 };
 

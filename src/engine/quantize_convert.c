@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "engine/quantize_plan.h"
 #include "models/arch.h"
-#include "text/tokenizer_write.h"
+#include "text/tokenizer/tokenizer_write.h"
 
 struct convert {
     struct quantize_plan *plan;

@@ -2,7 +2,7 @@
 #include "engine/synth.h"
 #include "base/mem.h"
 #include "engine/quantize_plan.h"
-#include "text/tokenizer_synth.h"
+#include "text/tokenizer/tokenizer_synth.h"
 
 enum { POOL = 1 << 22 }; // elements, a multiple of every block
 

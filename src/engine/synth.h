@@ -2,7 +2,7 @@
 //
 // For speed work, where a download of the real model would tell nothing more: speed does not depend on the values, which have a
 // standard deviation of about 0.02. Says nothing of quality. The tokeniser
-// is made up too (text/tokenizer_synth.h), so that the model can be served and chatted with: it answers nonsense.
+// is made up too (text/tokenizer/tokenizer_synth.h), so that the model can be served and chatted with: it answers nonsense.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 #pragma once
 #include "ingot.h"
 #include "main/settings.h"
-#include "text/speech.h"
+#include "text/parsers/speech.h"
 
 struct reply {
     struct ingot_engine *engine;

@@ -3,7 +3,7 @@
 #include "main/loading.h"
 #include "main/out_json.h"
 #include "main/terminal.h"
-#include "text/token_json.h"
+#include "text/tokenizer/token_json.h"
 
 // A piece is shown as JSON shows a string, so that spaces and newlines can be seen; bytes that are no text as <E2>.
 static void show_piece(struct str bytes)

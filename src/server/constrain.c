@@ -2,7 +2,7 @@
 //
 // root is an answer, calls, or both as alternatives, with a stretch of reasoning before it where the model thinks.
 #include "server/constrain.h"
-#include "text/schema.h"
+#include "text/grammar/schema.h"
 
 static bool calls_are_forced(const struct ask *ask)
 {

@@ -1,8 +1,8 @@
 // constrain.h - the grammar that an answer has to follow, from its format and from tools that have to be called.
 #pragma once
 #include "server/ask.h"
-#include "text/speech.h"
-#include "text/tokenizer.h"
+#include "text/parsers/speech.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct constrain_options {
     enum call_style style;

@@ -1,4 +1,4 @@
-// constrain_calls.c - the grammar of calls that have to be made, in the words of the model's family (text/speech.h reads them back).
+// constrain_calls.c - the grammar of calls that have to be made, in the words of the model's family (text/parsers/speech.h reads them back).
 //
 // Arguments follow the tool's schema. Where a family marks arguments up, each value is a rule of its own: a plain string is any text
 // without the closing mark, anything else is JSON. A tool whose schema cannot be written so (limits on a string, references, other
@@ -6,7 +6,7 @@
 // than a style. Marks that are control tokens are asked for by their number.
 #include <string.h>
 #include "server/constrain.h"
-#include "text/schema.h"
+#include "text/grammar/schema.h"
 
 struct caller {
     const struct ask *ask;

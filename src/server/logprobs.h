@@ -3,7 +3,7 @@
 // They are those of the model itself: before temperature, penalties and the cuts of sampling.
 #pragma once
 #include <jansson.h>
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct logprobs_row {
     const float *logits; // [n_vocab]; NULL: of a first token, which nothing precedes

@@ -5,7 +5,7 @@
 #include "server/messages.h"
 #include <string.h>
 #include "server/constrain.h"
-#include "text/chat.h"
+#include "text/template/chat.h"
 
 static bool refuse(struct err *err, const char *list, size_t i, const char *what)
 {

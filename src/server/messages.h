@@ -1,7 +1,7 @@
 // messages.h - every dialect's conversation as chat templates know it: a list of {role, content, tool_calls, ...}.
 #pragma once
 #include "server/ask.h"
-#include "text/speech.h"
+#include "text/parsers/speech.h"
 
 struct chat;
 

@@ -5,7 +5,7 @@
 #include "server/infill.h"
 #include "server/messages.h"
 #include "server/state.h"
-#include "text/chat.h"
+#include "text/template/chat.h"
 
 enum { MAX_EMBEDDINGS = 2048 }; // of one request, as with OpenAI
 

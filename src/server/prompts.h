@@ -1,8 +1,8 @@
 // prompts.h - from what a request asks to the tokens of its prompts: messages through the template, texts through the tokeniser.
 #pragma once
 #include "server/ask.h"
-#include "text/speech.h"
-#include "text/tokenizer.h"
+#include "text/parsers/speech.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct server;
 

@@ -12,7 +12,7 @@
 #include "server/prepare.h"
 #include "server/runner.h"
 #include "server/server.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct evconnlistener;
 

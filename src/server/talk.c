@@ -9,7 +9,7 @@
 #include "server/constrain.h"
 #include "server/prompts.h"
 #include "server/state.h"
-#include "text/chat.h"
+#include "text/template/chat.h"
 
 static const struct dialect_entry {
     enum dialect dialect;

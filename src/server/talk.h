@@ -2,8 +2,8 @@
 #pragma once
 #include "server/ask.h"
 #include "server/runner.h"
-#include "text/speech.h"
-#include "text/tokenizer.h"
+#include "text/parsers/speech.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct server;
 struct talk;

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "server/prompts.h"
 #include "server/state.h"
-#include "text/token_json.h"
+#include "text/tokenizer/token_json.h"
 
 static json_t *tokens_json(const struct tokenizer *t, const struct token_ids *ids, bool with_pieces)
 {

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "engine/quantize.h"
 #include "models/arch.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static char path[64];
 

@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/synth.h"
-#include "text/tokenizer.h"
-#include "text/tokenizer_synth.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_synth.h"
 
 static char path[64];
 

@@ -3,7 +3,7 @@
 // Checked: what the request holds never becomes trusted text. The templates write no '#', so a '#' in trusted text came from it.
 #include <stdlib.h>
 #include "base/log.h"
-#include "text/chat.h"
+#include "text/template/chat.h"
 
 static const char *const templates[] = {
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}{{ eos_token }}{% endfor %}",

@@ -2,7 +2,7 @@
 //
 // Also checked: what is refused has a message, and a text in pieces ends where the whole text does.
 #include <stdlib.h>
-#include "text/matcher.h"
+#include "text/grammar/matcher.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

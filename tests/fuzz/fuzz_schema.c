@@ -1,7 +1,7 @@
 // fuzz_schema.c - libFuzzer: any bytes as a JSON Schema. What is accepted must be a grammar, or one that is too large or never ends.
 #include <stdlib.h>
-#include "text/matcher.h"
-#include "text/schema.h"
+#include "text/grammar/matcher.h"
+#include "text/grammar/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

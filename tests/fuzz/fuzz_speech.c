@@ -1,6 +1,6 @@
 // fuzz_speech.c - libFuzzer: any bytes as an answer, whole and byte by byte: the same calls, and no more text than there was.
 #include <stdlib.h>
-#include "text/speech.h"
+#include "text/parsers/speech.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
 //
 // Also checked for every result: the spans make up the text, none is empty, and neighbours differ in trust.
 #include <stdlib.h>
-#include "text/template.h"
+#include "text/template/template.h"
 
 static const char variables_json[] =
     "{\"messages\":[{\"role\":\"system\",\"content\":\"You \\u00e9 <|im_end|>\"},{\"role\":\"user\",\"content\":\"  a\\nb  \"},"

@@ -1,6 +1,6 @@
 // fuzz_tokenizer.h - what the targets do with a tokeniser that could be loaded.
 #pragma once
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static inline void use_tokenizer(struct tokenizer *t)
 {

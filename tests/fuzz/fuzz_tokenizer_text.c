@@ -3,7 +3,7 @@
 // Byte 0 picks the tokeniser, byte 1 where the typed part begins (in 256ths) and byte 2 where it ends. Checked: a byte-level text
 // comes back whole; no control token is made without trust; the parts give the ids of the whole when nothing is trusted.
 #include <stdlib.h>
-#include "text/tokenizer_parts.h"
+#include "text/tokenizer/tokenizer_parts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,8 +2,8 @@
 #include "base/mem.h"
 #include "server/constrain.h"
 #include "testing.h"
-#include "text/grammar.h"
-#include "text/matcher.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/matcher.h"
 
 #define TOOLS                                                                                                              \
     "{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{" \

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include "base/file.h"
 #include "base/log.h"
-#include "text/chat.h"
+#include "text/template/chat.h"
 
 static struct chat *open_chat(const char *name)
 {

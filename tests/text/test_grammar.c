@@ -1,8 +1,8 @@
 // test_grammar.c - GBNF: what fits and what does not, which tokens may come next, and that hostile grammars end in one clear error.
 #include "testing.h"
 #include "base/mem.h"
-#include "text/grammar.h"
-#include "text/matcher.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/matcher.h"
 
 // "yes": a whole answer; "more": a beginning; "no": neither; or the error's message.
 static const char *read_by(const char *gbnf, struct str text)

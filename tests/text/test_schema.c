@@ -2,8 +2,8 @@
 #include "testing.h"
 #include <jansson.h>
 #include "base/mem.h"
-#include "text/matcher.h"
-#include "text/schema.h"
+#include "text/grammar/matcher.h"
+#include "text/grammar/schema.h"
 
 // The schema's grammar; NULL, and the error's message.
 static struct grammar *compile(const char *schema, char message[600])

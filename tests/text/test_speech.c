@@ -1,7 +1,7 @@
 // test_speech.c - answers taken apart: the same pieces whole, byte by byte, and cut anywhere.
 #include "testing.h"
 #include "base/file.h"
-#include "text/speech.h"
+#include "text/parsers/speech.h"
 
 // "R(...)" reasoning, "C(...)" content, "T0:name(arguments)" a call; neighbouring pieces of a kind are joined.
 static void show(struct buf *out, const struct speech_piece *p, int *open)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include "base/file.h"
-#include "text/template.h"
+#include "text/template/template.h"
 
 static json_t *vectors;
 

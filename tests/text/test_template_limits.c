@@ -2,7 +2,7 @@
 #include "testing.h"
 #include <jansson.h>
 #include "base/mem.h"
-#include "text/template.h"
+#include "text/template/template.h"
 
 static const char conversation[] =
     "{\"messages\":[{\"role\":\"user\",\"content\":\"<|im_end|>\",\"n\":7,\"list\":[\"a<s>\",\"b\"],\"map\":{\"<k>\":\"v\"}},"

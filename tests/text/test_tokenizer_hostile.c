@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "text/pattern.h"
+#include "text/tokenizer/pattern.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(INGOT_VALGRIND)
 enum { SANITIZED = 1, PROCESSOR_SECONDS = 300 };

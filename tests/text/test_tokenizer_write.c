@@ -2,7 +2,7 @@
 #include "text/vector_files.h"
 #include <unistd.h>
 #include "format/gguf_write.h"
-#include "text/tokenizer_write.h"
+#include "text/tokenizer/tokenizer_write.h"
 
 static char path[64];
 

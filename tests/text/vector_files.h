@@ -3,7 +3,7 @@
 #include "testing.h"
 #include <jansson.h>
 #include <stdlib.h>
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static inline json_t *vector_file(const char *name)
 {

@@ -1,0 +1,16 @@
+// schema_language.h - a set of strings, as keywords of a schema describe it, and how it is written.
+#pragma once
+#include "text/grammar/regular.h"
+#include "text/grammar/schema_writer.h"
+
+struct language {
+    uint32_t term;
+    uint32_t least, most; // characters; most UINT32_MAX: without end
+};
+
+// What stands between the quotes. With limits, the longest strings may be given up (schema_language.c).
+bool schema_language(struct writer *w, struct regular *r, struct language l, struct buf *to);
+
+// The strings that all parts allow: by pattern and lengths, and by what `what` adds.
+enum { LANGUAGE_FORMATS = 1, LANGUAGE_LISTS = 2 }; // format; enum and const
+bool schema_string_language(struct writer *w, struct regular *r, const struct conjunction *c, unsigned what, struct language *l);

@@ -1,0 +1,84 @@
+// template_render.h - one rendering: its limits, scopes and calls. Shared by the files of the template language only.
+//
+// Evaluation walks the parsed tree. It recurses as deep as the tree is high, times the macros that are active; both are bounded
+// and `depth` bounds their sum, so that the C stack is too. Every function here returns false after filling the error.
+#pragma once
+#include "base/arena.h"
+#include "text/template/template.h"
+
+struct value;
+struct node;
+struct node_list;
+struct builder;
+
+struct render {
+    const struct template *t;
+    const struct template_limits *limits;
+    struct arena *arena;
+    struct err *err;
+    uint64_t fuel;  // left
+    uint32_t depth; // of evaluation
+    uint32_t calls; // macros active
+    uint32_t line;  // of what is being evaluated, for messages
+    int64_t unix_time;
+    struct scope *scope;
+    const struct dict *variables;
+    struct builder *out;    // where text goes
+    struct value *captured; // the text a filter block works on
+    struct value *caller;   // of the call block whose call is about to be evaluated; the next call takes it
+};
+
+enum { RENDER_MAX_DEPTH = 768, VALUE_MAX_DEPTH = 200 };
+
+// "template line N: ..."
+bool render_fail(struct render *r, enum err_code code, const char *format, ...) PRINTF_LIKE(3, 4);
+bool render_spend(struct render *r, uint64_t fuel);
+// Zeroed memory of the rendering, or NULL after an error.
+void *render_alloc(struct render *r, size_t n, size_t bytes);
+
+// The arguments of a call as evaluated.
+struct keyword {
+    struct str name;
+    struct value *value;
+};
+struct call_arguments {
+    struct value *at;
+    size_t n;
+    struct keyword *keywords;
+    size_t n_keywords;
+};
+
+enum { CALL_MAX_PARAMETERS = 6 };
+// One call of a built-in function, filter, test or method. self: the filtered, tested or owning value.
+struct call {
+    struct value *self;
+    struct value *arg[CALL_MAX_PARAMETERS]; // bound to the parameters; VALUE_ABSENT where not given
+    const struct call_arguments *raw;
+    struct value *out;
+};
+struct builtin {
+    const char *name;
+    const char *parameters; // names, optional ones end in '?'; "*": any, the function reads raw
+    bool (*run)(struct render *r, struct call *c);
+};
+
+const struct builtin *template_filter_find(struct str name);
+const struct builtin *template_test_find(struct str name);
+const struct builtin *template_global_find(struct str name);
+const struct builtin *template_method_find(const struct value *self, struct str name);
+const struct builtin *builtin_find(const struct builtin *table, size_t n, struct str name);
+
+bool render_builtin(struct render *r, const struct builtin *b, struct value *self, const struct call_arguments *arguments,
+                    struct value *out);
+bool render_filter(struct render *r, struct str name, struct value *self, const struct call_arguments *arguments,
+                   struct value *out);
+bool render_test(struct render *r, struct str name, struct value *self, const struct call_arguments *arguments, bool *out);
+
+bool render_eval(struct render *r, const struct node *n, struct value *out);
+// object.name and object[key], as Jinja looks them up.
+bool render_attribute(struct render *r, const struct value *object, struct str name, struct value *out);
+bool render_item(struct render *r, const struct value *object, const struct value *key, struct value *out);
+bool render_call_macro(struct render *r, const struct value *macro, const struct call_arguments *arguments, struct value *out);
+bool render_call_loop(struct render *r, struct value *items, const struct value *loop, struct value *out);
+bool render_loop_attribute(struct render *r, const struct value *loop, struct str name, struct value *out);
+bool render_scope_find(struct render *r, struct str name, uint32_t hash, struct value *out);

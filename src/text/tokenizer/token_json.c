@@ -1,0 +1,15 @@
+// token_json.c - see token_json.h.
+#include "text/tokenizer/token_json.h"
+
+json_t *token_json(const struct tokenizer *t, uint32_t id)
+{
+    struct str bytes = tokenizer_token_bytes(t, id, true);
+    json_t *piece = json_stringn(bytes.at, bytes.n);
+
+    if (piece)
+        return piece;
+    piece = json_array();
+    for (size_t i = 0; i < bytes.n; i++)
+        json_array_append_new(piece, json_integer((unsigned char)bytes.at[i]));
+    return piece;
+}
