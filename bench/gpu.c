@@ -96,8 +96,8 @@ static uint32_t play_vendor(void *arg)
 static struct recorded record_products(struct products *p, enum gemm gemm)
 {
     struct recorded r = record_begin(p->n_rows, p->turns, gemm);
-    struct value in = tape_value_bound(r.tape, p->n_cols, ROWS_STEP, &p->x),
-                 out = tape_value_bound(r.tape, p->n_out, ROWS_STEP, &p->out);
+    struct tensor in = tape_tensor_bound(r.tape, p->n_cols, ROWS_STEP, &p->x),
+                  out = tape_tensor_bound(r.tape, p->n_out, ROWS_STEP, &p->out);
     struct err err = { 0 };
 
     tape_label(r.tape, "product");
@@ -362,8 +362,8 @@ static struct recorded record_attention(struct layers *l)
     }
     tape_label(r.tape, "attention");
     for (uint32_t i = 0; i < LAYERS; i++)
-        op_attend(r.tape, (struct attend){ .q = tape_value_bound(r.tape, N_HEADS * HEAD_DIM, ROWS_STEP, &l->q),
-                                           .out = tape_value_bound(r.tape, N_HEADS * HEAD_DIM, ROWS_STEP, &l->out),
+        op_attend(r.tape, (struct attend){ .q = tape_tensor_bound(r.tape, N_HEADS * HEAD_DIM, ROWS_STEP, &l->q),
+                                           .out = tape_tensor_bound(r.tape, N_HEADS * HEAD_DIM, ROWS_STEP, &l->out),
                                            .pages = { &l->k[i], &l->v[i], &l->table, l->shape },
                                            .scale = 0.088388f });
     must(tape_seal(r.tape, &err), &err);

@@ -69,8 +69,8 @@ static double time_product(const struct weight *w, uint32_t n, uint32_t n_rows)
     struct buffer x = device_buffer(NULL, (uint64_t)n_rows * w->n_cols * 4),
                   out = device_buffer(NULL, (uint64_t)n_rows * w->n_rows * 4);
     struct recorded r = record_begin(n_rows, n, GEMM_OWN);
-    struct value in = tape_value_bound(r.tape, w->n_cols, ROWS_STEP, &x),
-                 to = tape_value_bound(r.tape, w->n_rows, ROWS_STEP, &out);
+    struct tensor in = tape_tensor_bound(r.tape, w->n_cols, ROWS_STEP, &x),
+                  to = tape_tensor_bound(r.tape, w->n_rows, ROWS_STEP, &out);
     struct err err = { 0 };
     double us;
 

@@ -60,14 +60,14 @@ static double finish(struct bench *b)
     return (double)best * 1e-9;
 }
 
-static struct value filled(struct bench *b, uint32_t n_cols, struct buffer *buffer)
+static struct tensor filled(struct bench *b, uint32_t n_cols, struct buffer *buffer)
 {
     uint64_t n = (uint64_t)tape_limits(b->tape)->max_rows * n_cols;
 
     must(buffer_alloc(b->device, n * 4, buffer, &b->err), b);
     for (uint64_t i = 0; i < n; i++)
         ((float *)buffer->host)[i] = (float)((i * 2654435761u >> 16) % 2001) / 1000 - 1;
-    return tape_value_bound(b->tape, n_cols, ROWS_STEP, buffer);
+    return tape_tensor_bound(b->tape, n_cols, ROWS_STEP, buffer);
 }
 
 static void random_weight(struct bench *b, enum quant q, uint32_t n_rows, uint32_t n_cols, struct weight *w, unsigned char **data)

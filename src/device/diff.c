@@ -111,8 +111,8 @@ static double compare_bytes(const struct tape *t, const struct operand *o, const
 {
     uint64_t bytes = o->bytes;
 
-    if (o->value)
-        bytes = o->row_bytes * (t->values[o->value - 1].rows == ROWS_STEP ? step->n_rows : step->n_outputs);
+    if (o->tensor)
+        bytes = o->row_bytes * (t->tensors[o->tensor - 1].rows == ROWS_STEP ? step->n_rows : step->n_outputs);
     if (o->type == OPERAND_U32)
         return memcmp(at->a, at->b, bytes) == 0 ? 0 : INFINITY;
     return squared_error(at, o->type, bytes / (o->type == OPERAND_F32 ? 4 : 2));

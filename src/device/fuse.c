@@ -4,22 +4,22 @@
 
 static bool rule_fits(const struct tape *t, const struct tape_fusion *rule, const struct command *from, const struct command *to)
 {
-    uint32_t value = rule->from == from->op && rule->to == to->op ? from->operands[rule->out].value : 0;
+    uint32_t tensor = rule->from == from->op && rule->to == to->op ? from->operands[rule->out].tensor : 0;
 
-    return value && to->operands[rule->in].value == value && t->values[value - 1].rows == ROWS_STEP;
+    return tensor && to->operands[rule->in].tensor == tensor && t->tensors[tensor - 1].rows == ROWS_STEP;
 }
 
 static void fuse_pair(struct tape *t, uint32_t at, const struct tape_fusion *rule, const struct tape_packing *packing)
 {
     struct command *from = &t->commands[at], *to = &t->commands[at + 1];
-    uint32_t n_cols = t->values[from->operands[rule->out].value - 1].n_cols;
+    uint32_t n_cols = t->tensors[from->operands[rule->out].tensor - 1].n_cols;
     const struct weight *norm = rule->norm ? to->operands[rule->norm].weight : NULL;
-    struct value packed = tape_value(t, n_cols, ROWS_STEP);
+    struct tensor packed = tape_tensor(t, n_cols, ROWS_STEP);
 
     if (packed.id == 0)
         return; // tape_seal reports the error
-    struct tape_value_plan *plan = &t->values[packed.id - 1];
-    struct operand operand = { .value = packed.id, .type = OPERAND_PACKED, .packing = packing, .norm = norm };
+    struct tape_tensor_plan *plan = &t->tensors[packed.id - 1];
+    struct operand operand = { .tensor = packed.id, .type = OPERAND_PACKED, .packing = packing, .norm = norm };
     operand.bytes = plan->bytes = packing->bytes(t->limits.max_rows, n_cols, norm != NULL);
     plan->first = at;
     plan->last = at + 1;

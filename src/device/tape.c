@@ -1,6 +1,6 @@
 // tape.c - recording, sealing and playing; see tape.h.
 //
-// Sealing has five parts: report the sticky error, decide which commands hand on packed rows (fuse.c), give every value a place in scratch
+// Sealing has five parts: report the sticky error, decide which commands hand on packed rows (fuse.c), give every tensor a place in scratch
 // by its first and last use, resolve the operands, mark the hazards. Reusing scratch makes new hazards, so the marking comes last and sees real byte ranges.
 #include "device/tape_internal.h"
 #include <stdarg.h>
@@ -37,7 +37,7 @@ void tape_destroy(struct tape *t)
     buffer_release(&t->scratch);
     arena_destroy(t->arena);
     mem_free(t->commands);
-    mem_free(t->values);
+    mem_free(t->tensors);
     mem_free(t);
 }
 
@@ -78,31 +78,31 @@ static void *tape_grow(struct tape *t, void *array, uint32_t n, uint32_t *capaci
     return grown;
 }
 
-static struct value add_value(struct tape *t, uint32_t n_cols, enum value_rows rows, const struct buffer *bound)
+static struct tensor add_tensor(struct tape *t, uint32_t n_cols, enum tensor_rows rows, const struct buffer *bound)
 {
-    struct tape_value_plan *values = tape_grow(t, t->values, t->n_values, &t->values_capacity, sizeof *values);
+    struct tape_tensor_plan *tensors = tape_grow(t, t->tensors, t->n_tensors, &t->tensors_capacity, sizeof *tensors);
     uint32_t n_rows = rows == ROWS_STEP ? t->limits.max_rows : t->limits.max_outputs;
 
-    if (!values)
-        return (struct value){ 0 };
-    t->values = values;
-    values[t->n_values++] = (struct tape_value_plan){
+    if (!tensors)
+        return (struct tensor){ 0 };
+    t->tensors = tensors;
+    tensors[t->n_tensors++] = (struct tape_tensor_plan){
         .n_cols = n_cols, .rows = rows, .first = UINT32_MAX, .bytes = (uint64_t)n_rows * n_cols * 4, .bound = bound
     };
-    if (bound && bound->bytes < values[t->n_values - 1].bytes)
-        tape_fail(t, "a bound value has %llu bytes; %u rows of %u columns need more", (unsigned long long)bound->bytes, n_rows,
+    if (bound && bound->bytes < tensors[t->n_tensors - 1].bytes)
+        tape_fail(t, "a bound tensor has %llu bytes; %u rows of %u columns need more", (unsigned long long)bound->bytes, n_rows,
                   n_cols);
-    return (struct value){ .id = t->n_values, .n_cols = n_cols, .rows = rows };
+    return (struct tensor){ .id = t->n_tensors, .n_cols = n_cols, .rows = rows };
 }
 
-struct value tape_value(struct tape *t, uint32_t n_cols, enum value_rows rows)
+struct tensor tape_tensor(struct tape *t, uint32_t n_cols, enum tensor_rows rows)
 {
-    return add_value(t, n_cols, rows, NULL);
+    return add_tensor(t, n_cols, rows, NULL);
 }
 
-struct value tape_value_bound(struct tape *t, uint32_t n_cols, enum value_rows rows, const struct buffer *b)
+struct tensor tape_tensor_bound(struct tape *t, uint32_t n_cols, enum tensor_rows rows, const struct buffer *b)
 {
-    return add_value(t, n_cols, rows, b);
+    return add_tensor(t, n_cols, rows, b);
 }
 
 void tape_label(struct tape *t, const char *format, ...)
@@ -143,31 +143,31 @@ struct operand *tape_operand_add(struct command *c)
     return &c->operands[c->n_operands++];
 }
 
-static void touch_value(struct tape *t, struct command *c, struct value v, bool writes)
+static void touch_tensor(struct tape *t, struct command *c, struct tensor v, bool writes)
 {
     if (!c)
         return;
     struct operand *o = tape_operand_add(c);
     if (v.id == 0)
         return;
-    struct tape_value_plan *plan = &t->values[v.id - 1];
+    struct tape_tensor_plan *plan = &t->tensors[v.id - 1];
     uint32_t at = (uint32_t)(c - t->commands);
 
-    *o = (struct operand){ .value = v.id, .bytes = plan->bytes, .row_bytes = (uint64_t)v.n_cols * 4, .writes = writes };
+    *o = (struct operand){ .tensor = v.id, .bytes = plan->bytes, .row_bytes = (uint64_t)v.n_cols * 4, .writes = writes };
     if (plan->first == UINT32_MAX && !writes && !plan->bound)
-        tape_fail(t, "%s reads a value that no command has written", c->name);
+        tape_fail(t, "%s reads a tensor that no command has written", c->name);
     plan->first = plan->first == UINT32_MAX ? at : plan->first;
     plan->last = at;
 }
 
-void tape_reads(struct tape *t, struct command *c, struct value v)
+void tape_reads(struct tape *t, struct command *c, struct tensor v)
 {
-    touch_value(t, c, v, false);
+    touch_tensor(t, c, v, false);
 }
 
-void tape_writes(struct tape *t, struct command *c, struct value v)
+void tape_writes(struct tape *t, struct command *c, struct tensor v)
 {
-    touch_value(t, c, v, true);
+    touch_tensor(t, c, v, true);
 }
 
 void tape_reads_weight(struct tape *t, struct command *c, const struct weight *w)
@@ -180,9 +180,9 @@ void tape_reads_weight(struct tape *t, struct command *c, const struct weight *w
         *o = (struct operand){ .buffer = &w->buffer, .bytes = w->bytes, .row_bytes = w->bytes / w->n_rows, .weight = w };
 }
 
-void tape_works_in(struct tape *t, struct command *c, struct value v)
+void tape_works_in(struct tape *t, struct command *c, struct tensor v)
 {
-    touch_value(t, c, v, true);
+    touch_tensor(t, c, v, true);
     if (c)
         c->operands[c->n_operands - 1].type = OPERAND_PRIVATE;
 }
@@ -201,22 +201,22 @@ void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *
         *tape_operand_add(c) = (struct operand){ .buffer = b, .bytes = b->bytes, .writes = true, .type = type };
 }
 
-static bool values_overlap_in_time(const struct tape_value_plan *a, const struct tape_value_plan *b)
+static bool tensors_overlap_in_time(const struct tape_tensor_plan *a, const struct tape_tensor_plan *b)
 {
     return a->first <= b->last && b->first <= a->last;
 }
 
-// The lowest offset at which values[index] meets no earlier-placed value that lives at the same time.
+// The lowest offset at which tensors[index] meets no earlier-placed tensor that lives at the same time.
 static uint64_t lowest_offset(const struct tape *t, uint32_t index)
 {
-    const struct tape_value_plan *v = &t->values[index];
+    const struct tape_tensor_plan *v = &t->tensors[index];
     uint64_t offset = 0;
 
     for (bool moved = true; moved;) {
         moved = false;
         for (uint32_t i = 0; i < index; i++) {
-            const struct tape_value_plan *o = &t->values[i];
-            if (o->bound || o->first == UINT32_MAX || !values_overlap_in_time(o, v))
+            const struct tape_tensor_plan *o = &t->tensors[i];
+            if (o->bound || o->first == UINT32_MAX || !tensors_overlap_in_time(o, v))
                 continue;
             if (offset < o->offset + o->bytes && o->offset < offset + v->bytes) {
                 offset = (o->offset + o->bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
@@ -231,8 +231,8 @@ static bool plan_scratch(struct tape *t, struct err *err)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < t->n_values; i++) {
-        struct tape_value_plan *v = &t->values[i];
+    for (uint32_t i = 0; i < t->n_tensors; i++) {
+        struct tape_tensor_plan *v = &t->tensors[i];
         if (v->bound || v->first == UINT32_MAX)
             continue;
         v->offset = lowest_offset(t, i);
@@ -247,9 +247,9 @@ static void resolve_operands(struct tape *t)
     for (uint32_t i = 0; i < t->n_commands; i++)
         for (uint32_t j = 0; j < t->commands[i].n_operands; j++) {
             struct operand *o = &t->commands[i].operands[j];
-            if (o->value == 0)
+            if (o->tensor == 0)
                 continue;
-            const struct tape_value_plan *v = &t->values[o->value - 1];
+            const struct tape_tensor_plan *v = &t->tensors[o->tensor - 1];
             o->buffer = v->bound ? v->bound : &t->scratch;
             o->offset = v->bound ? 0 : v->offset;
         }
@@ -258,7 +258,7 @@ static void resolve_operands(struct tape *t)
 bool tape_seal(struct tape *t, struct err *err)
 {
     CHECK(!t->sealed);
-    resolve_operands(t); // bound values have their addresses, on which a device's choice may depend
+    resolve_operands(t); // bound tensors have their addresses, on which a device's choice may depend
     if (t->error.code == ERR_NONE)
         fuse_commands(t);
     if (t->error.code != ERR_NONE) {

@@ -10,14 +10,14 @@
 
 enum { TAPE_MAX_OPERANDS = 18, TAPE_ARGS_BYTES = 128 };
 
-enum value_rows { ROWS_STEP, ROWS_OUTPUT }; // one row per row of the step | one per output row
+enum tensor_rows { ROWS_STEP, ROWS_OUTPUT }; // one row per row of the step | one per output row
 
 // Numbers that one command makes and later ones read: [rows, n_cols] fp32. Its memory is chosen when the tape is sealed, and
-// is reused after its last command. id 0 is no value.
-struct value {
+// is reused after its last command. id 0 is no tensor.
+struct tensor {
     uint32_t id;
     uint32_t n_cols;
-    enum value_rows rows;
+    enum tensor_rows rows;
 };
 
 // What the bytes of an operand are, for tape_diff. Private: a kernel's own workspace, never compared. Packed: see fuse.h.
@@ -26,8 +26,8 @@ enum operand_type { OPERAND_F32, OPERAND_F16, OPERAND_BF16, OPERAND_U32, OPERAND
 struct operand {
     const struct buffer *buffer; // NULL: an absent operand, or scratch before the seal
     uint64_t offset, bytes;
-    uint64_t row_bytes; // of a value or a weight: from one row to the next
-    uint32_t value;     // id, or 0
+    uint64_t row_bytes; // of a tensor or a weight: from one row to the next
+    uint32_t tensor;    // id, or 0
     bool writes;
     enum operand_type type;
     const struct weight *weight; // or NULL
@@ -57,17 +57,17 @@ struct tape_limits {
     enum gemm gemm;                 // whose kernels multiply many rows, on a device that has a choice
 };
 
-struct tape; // commands, values, sticky error; tape_internal.h shows it to devices
+struct tape; // commands, tensors, sticky error; tape_internal.h shows it to devices
 
 struct tape *tape_create(struct device *d, struct tape_limits limits); // NULL without memory
 void tape_destroy(struct tape *t);                                     // NULL is allowed
 const struct tape_limits *tape_limits(const struct tape *t);
 bool tape_fuses(const struct tape *t, uint32_t op); // the device has this fused operation and parts are not asked for
 
-// A new value.
-struct value tape_value(struct tape *t, uint32_t n_cols, enum value_rows rows);
-// A value in memory of the caller's: the activation block between stages, the logits. b holds max rows x n_cols fp32 and outlives t.
-struct value tape_value_bound(struct tape *t, uint32_t n_cols, enum value_rows rows, const struct buffer *b);
+// A new tensor.
+struct tensor tape_tensor(struct tape *t, uint32_t n_cols, enum tensor_rows rows);
+// A tensor in memory of the caller's: the activation block between stages, the logits. b holds max rows x n_cols fp32 and outlives t.
+struct tensor tape_tensor_bound(struct tape *t, uint32_t n_cols, enum tensor_rows rows, const struct buffer *b);
 
 // The label of the commands that follow: printf; "layer%u.attn".
 void tape_label(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);
@@ -75,9 +75,10 @@ void tape_label(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);
 // Adds a command; args are copied. Then its operands, in the order in which kernels know them. NULL after an error, which the
 // calls below accept.
 struct command *tape_add(struct tape *t, uint16_t op, const char *name, const void *args, uint32_t args_bytes);
-void tape_reads(struct tape *t, struct command *c, struct value v); // id 0: an absent operand
-void tape_writes(struct tape *t, struct command *c, struct value v);
-void tape_works_in(struct tape *t, struct command *c, struct value v); // workspace: written, its content is the kernel's business
+void tape_reads(struct tape *t, struct command *c, struct tensor v); // id 0: an absent operand
+void tape_writes(struct tape *t, struct command *c, struct tensor v);
+void tape_works_in(struct tape *t, struct command *c,
+                   struct tensor v); // workspace: written, its content is the kernel's business
 void tape_reads_weight(struct tape *t, struct command *c, const struct weight *w); // NULL: an absent operand
 void tape_reads_buffer(struct tape *t, struct command *c, const struct buffer *b); // all of it
 void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *b, enum operand_type type);

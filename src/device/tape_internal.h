@@ -2,9 +2,9 @@
 #pragma once
 #include "device/tape.h"
 
-struct tape_value_plan {
+struct tape_tensor_plan {
     uint32_t n_cols;
-    enum value_rows rows;
+    enum tensor_rows rows;
     uint32_t first, last; // commands that touch it; UINT32_MAX, 0: none yet
     uint64_t offset, bytes;
     const struct buffer *bound;
@@ -16,8 +16,8 @@ struct tape {
     struct tape_limits limits;
     struct command *commands;
     uint32_t n_commands, commands_capacity;
-    struct tape_value_plan *values; // [n_values], value id i is values[i - 1]
-    uint32_t n_values, values_capacity;
+    struct tape_tensor_plan *tensors; // [n_tensors], tensor id i is tensors[i - 1]
+    uint32_t n_tensors, tensors_capacity;
     struct buffer scratch;
     const char *label;
     struct err error;

@@ -19,7 +19,7 @@ static void add_number(struct sha256_stream *s, uint64_t n)
 }
 
 // Some of a tensor's bytes, from its beginning to its end: reading all of them would take longer than most prompts.
-static void add_tensor(struct sha256_stream *s, const struct tensor *t)
+static void add_tensor(struct sha256_stream *s, const struct file_tensor *t)
 {
     uint64_t step = t->bytes > SAMPLE_BYTES ? (t->bytes - SAMPLE_BYTES) / (SAMPLES - 1) : 0;
 

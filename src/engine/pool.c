@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "engine/request.h"
 
-static const struct tensor *last_norm(const struct engine *e)
+static const struct file_tensor *last_norm(const struct engine *e)
 {
     return e->model.tensors[offsetof(struct model_weights, out_norm) / sizeof(void *)];
 }

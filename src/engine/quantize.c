@@ -103,7 +103,7 @@ static bool advance(struct job *job, uint64_t bytes, struct err *err)
 static bool copy_tensor(struct job *job, struct err *err)
 {
     enum { AT_ONCE = 8 << 20 };
-    const struct tensor *t = &job->entry->from;
+    const struct file_tensor *t = &job->entry->from;
 
     for (uint64_t at = 0, n; at < t->bytes; at += n) {
         n = t->bytes - at < AT_ONCE ? t->bytes - at : AT_ONCE;
@@ -116,7 +116,7 @@ static bool copy_tensor(struct job *job, struct err *err)
 
 static bool encode_tensor(struct job *job, struct err *err)
 {
-    const struct tensor *t = &job->entry->from;
+    const struct file_tensor *t = &job->entry->from;
     const struct quant_info *from = quant_info(t->format), *to = quant_info(job->entry->format);
     uint64_t total = t->bytes / from->block_bytes * from->block_elements;
 
@@ -147,7 +147,7 @@ static bool plan_gguf(struct job *job, struct err *err)
             gguf_write_meta(&job->w, m);
     }
     for (size_t i = 0; i < model_file_n_tensors(job->file); i++) {
-        const struct tensor *t = model_file_tensor_at(job->file, i);
+        const struct file_tensor *t = model_file_tensor_at(job->file, i);
         if (!quantize_plan_add(&job->plan, &(struct quantize_entry){ .from = *t, .name = t->name }, err))
             return false;
     }

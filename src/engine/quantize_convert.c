@@ -72,7 +72,7 @@ static uint32_t heads_of(const struct model_config *config, const struct weight_
 static bool add_tensor(struct convert *c, const struct weight_key *k, uint32_t layer)
 {
     const struct model *m = &c->model;
-    const struct tensor *t = k->per_layer ? model_layer(m, layer)[k->place] : m->tensors[k->place];
+    const struct file_tensor *t = k->per_layer ? model_layer(m, layer)[k->place] : m->tensors[k->place];
     const char *mark = strstr(k->gguf, "%u");
 
     if (!t || ((k->flags & WEIGHT_TIED) && m->tied))
@@ -100,7 +100,7 @@ static bool add_divisors(struct convert *c)
         divisors[i] = (float)(pow((double)r->base, -2.0 * (double)i / r->n_dims) / (double)c->model.frequencies[i]);
     struct quantize_entry entry = { .name = STR("rope_freqs.weight") };
     entry.from =
-        (struct tensor){ entry.name, QUANT_F32, 1, { n, 1, 1, 1 }, (const unsigned char *)divisors, n * sizeof *divisors };
+        (struct file_tensor){ entry.name, QUANT_F32, 1, { n, 1, 1, 1 }, (const unsigned char *)divisors, n * sizeof *divisors };
     return quantize_plan_add(c->plan, &entry, c->err);
 }
 

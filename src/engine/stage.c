@@ -8,7 +8,7 @@
 static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64, 128, 256 }; // the last bucket takes every step
 
 // Takes one tensor over to the device. Vectors become fp32.
-static bool take_vector(struct stage *s, const struct tensor *t, const char *name, struct weight *w, struct err *err)
+static bool take_vector(struct stage *s, const struct file_tensor *t, const char *name, struct weight *w, struct err *err)
 {
     uint64_t n = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3], bytes = n * sizeof(float);
     float *numbers = mem_alloc(bytes);
@@ -29,7 +29,7 @@ static bool take_vector(struct stage *s, const struct tensor *t, const char *nam
     return ok;
 }
 
-static bool take_tensor(struct stage *s, const struct tensor *t, enum weight_use use, struct weight *w, struct err *err)
+static bool take_tensor(struct stage *s, const struct file_tensor *t, enum weight_use use, struct weight *w, struct err *err)
 {
     const char *name = arena_str(s->names, t->name).at;
 
@@ -46,7 +46,7 @@ static bool take_tensor(struct stage *s, const struct tensor *t, enum weight_use
 }
 
 // Takes the tensor, puts the weight's address in its place, and reports progress.
-static bool take_into(struct stage *s, const struct tensor *t, enum weight_use use, const struct weight **place,
+static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_use use, const struct weight **place,
                       struct stage_progress *progress, struct err *err)
 {
     struct weight *w = &s->weights[s->n_weights];
@@ -89,13 +89,13 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
     if (!s->weights || !s->layers || !s->names)
         return err_memory(err, "a stage's weights");
     s->parts.layers = s->layers;
-    const struct tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
-    const struct tensor *norm = m->tensors[offsetof(struct model_weights, out_norm) / sizeof(void *)];
-    const struct tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
+    const struct file_tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+    const struct file_tensor *norm = m->tensors[offsetof(struct model_weights, out_norm) / sizeof(void *)];
+    const struct file_tensor *head = m->tensors[offsetof(struct model_weights, head) / sizeof(void *)];
     if (!take_frequencies(s, m, err) ||
         (s->parts.first == 0 && !take_into(s, embed, WEIGHT_ROWS, &globals->embed, progress, err)))
         return false;
-    const struct tensor **tensors = model_layer(m, s->parts.first);
+    const struct file_tensor **tensors = model_layer(m, s->parts.first);
     for (size_t i = 0; i < (size_t)n_layers * m->n_places; i++)
         if (!take_into(s, tensors[i], WEIGHT_PRODUCT, &s->layers[i], progress, err))
             return false;

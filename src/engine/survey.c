@@ -7,7 +7,7 @@ enum { DEFAULT_CONTEXT = 8192, DEFAULT_ROWS = 512, DEFAULT_OUTPUTS = 16 };
 // Decoding reads every weight once, but of an embedding that is not also the head only one row.
 static uint64_t read_bytes(const struct model *m)
 {
-    const struct tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
+    const struct file_tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
 
     return m->tied || !embed ? m->weight_bytes : m->weight_bytes - embed->bytes;
 }

@@ -61,11 +61,11 @@ bool directory_map(struct model_file *file, const char *path, struct str *bytes,
     return true;
 }
 
-bool directory_add_tensor(struct model_file *file, const struct tensor *tensor, struct err *err)
+bool directory_add_tensor(struct model_file *file, const struct file_tensor *tensor, struct err *err)
 {
     if (file->n_tensors >= DIRECTORY_MAX_TENSORS)
         return err_set(err, ERR_LIMIT, "more than %d tensors", DIRECTORY_MAX_TENSORS);
-    struct tensor *tensors = grown(file->tensors, file->n_tensors, &file->tensors_capacity, sizeof *tensors);
+    struct file_tensor *tensors = grown(file->tensors, file->n_tensors, &file->tensors_capacity, sizeof *tensors);
     if (!tensors)
         return err_memory(err, "the list of tensors");
     file->tensors = tensors;
@@ -230,7 +230,7 @@ bool directory_check_ranges(struct byte_range *ranges, size_t n, struct err *err
     return true;
 }
 
-void model_file_forget(const struct model_file *file, const struct tensor *t)
+void model_file_forget(const struct model_file *file, const struct file_tensor *t)
 {
     for (size_t i = 0; i < file->n_maps; i++) {
         const struct file_map *map = &file->maps[i];

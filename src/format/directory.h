@@ -50,7 +50,7 @@ struct model_file {
     struct arena *arena;
     struct arena *copies; // of tensors that a file does not align; NULL: none. At most as large as the file
     struct file_map *maps;
-    struct tensor *tensors;
+    struct file_tensor *tensors;
     struct meta *metas;
     struct name_index *tensor_names, *meta_names; // sorted
     size_t n_maps, n_tensors, n_metas;
@@ -69,7 +69,7 @@ void directory_destroy(struct model_file *file);
 
 // Maps a file that stays mapped as long as the model_file.
 bool directory_map(struct model_file *file, const char *path, struct str *bytes, struct err *err);
-bool directory_add_tensor(struct model_file *file, const struct tensor *tensor, struct err *err);
+bool directory_add_tensor(struct model_file *file, const struct file_tensor *tensor, struct err *err);
 bool directory_add_meta(struct model_file *file, const struct meta *meta, struct err *err);
 // Sorts; a name that comes twice is an error.
 bool directory_index(struct model_file *file, struct err *err);

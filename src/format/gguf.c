@@ -245,7 +245,7 @@ static const char *foreign_type(uint64_t id)
     return "unknown or removed";
 }
 
-static bool take_dims(struct image *image, struct tensor *t)
+static bool take_dims(struct image *image, struct file_tensor *t)
 {
     struct reader *r = &image->r;
     uint64_t n_dims, n = 1;
@@ -270,7 +270,7 @@ static bool take_dims(struct image *image, struct tensor *t)
     return true;
 }
 
-static bool take_format(struct image *image, struct tensor *t)
+static bool take_format(struct image *image, struct file_tensor *t)
 {
     struct reader *r = &image->r;
     uint64_t id, n_cols = t->dims[t->n_dims - 1];
@@ -296,7 +296,7 @@ static bool take_tensors(struct image *image)
     struct reader *r = &image->r;
 
     for (uint64_t i = 0; i < image->n_tensors; i++) {
-        struct tensor t = { 0 };
+        struct file_tensor t = { 0 };
         uint64_t offset;
         if (!take_name(r, "a tensor's name", DIRECTORY_MAX_NAME, &t.name) || !take_dims(image, &t) || !take_format(image, &t) ||
             !take_number(r, GGUF_U64, "a tensor's offset", &offset))

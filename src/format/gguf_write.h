@@ -30,7 +30,7 @@ void gguf_write_i32s(struct gguf_writer *w, const char *key, const int32_t *valu
 void gguf_write_f32s(struct gguf_writer *w, const char *key, const float *values, uint64_t n);
 // Any value of a model_file, under its own key. One from a GGUF file keeps its exact type.
 void gguf_write_meta(struct gguf_writer *w, const struct meta *meta);
-// dims with the slowest first, as in struct tensor.
+// dims with the slowest first, as in struct file_tensor.
 void gguf_write_tensor(struct gguf_writer *w, struct str name, enum quant format, const uint64_t *dims, uint32_t n_dims);
 // Everything is described: writes the header. Then exactly the described bytes must follow.
 void gguf_write_begin(struct gguf_writer *w);

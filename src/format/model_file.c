@@ -58,7 +58,7 @@ size_t model_file_n_tensors(const struct model_file *file)
     return file->n_tensors;
 }
 
-const struct tensor *model_file_tensor_at(const struct model_file *file, size_t index)
+const struct file_tensor *model_file_tensor_at(const struct model_file *file, size_t index)
 {
     CHECK(index < file->n_tensors);
     return &file->tensors[index];
@@ -97,7 +97,7 @@ static const struct name_index *find(const struct name_index *names, size_t n, s
     return NULL;
 }
 
-const struct tensor *model_file_tensor(const struct model_file *file, const char *name)
+const struct file_tensor *model_file_tensor(const struct model_file *file, const char *name)
 {
     const struct name_index *found = find(file->tensor_names, file->n_tensors, str_from(name));
     return found ? &file->tensors[found->at] : NULL;

@@ -15,7 +15,7 @@
 
 enum { TENSOR_MAX_DIMS = 4 };
 
-struct tensor {
+struct file_tensor {
     struct str name;
     enum quant format;
     uint32_t n_dims;
@@ -52,13 +52,13 @@ bool model_file_open(struct model_file **file, const char *path, struct err *err
 bool model_file_open_memory(struct model_file **file, const void *bytes, size_t n, const char *name, struct err *err);
 void model_file_close(struct model_file *file); // NULL is allowed
 // A tensor's data is not needed for now: gives back the memory that holds it, if it is mapped. It may still be read, from the disk.
-void model_file_forget(const struct model_file *file, const struct tensor *t);
+void model_file_forget(const struct model_file *file, const struct file_tensor *t);
 
 enum model_format model_file_format(const struct model_file *file);
 const char *model_file_path(const struct model_file *file);
 size_t model_file_n_tensors(const struct model_file *file);
-const struct tensor *model_file_tensor_at(const struct model_file *file, size_t index);
-const struct tensor *model_file_tensor(const struct model_file *file, const char *name); // NULL when absent
+const struct file_tensor *model_file_tensor_at(const struct model_file *file, size_t index);
+const struct file_tensor *model_file_tensor(const struct model_file *file, const char *name); // NULL when absent
 size_t model_file_n_metas(const struct model_file *file);
 const struct meta *model_file_meta_at(const struct model_file *file, size_t index);
 const struct meta *model_file_meta(const struct model_file *file, const char *key); // NULL when absent

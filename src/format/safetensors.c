@@ -146,7 +146,7 @@ static bool add_range(struct header *h, const struct entry *e)
 
 static bool add_tensor(struct header *h, const struct entry *e)
 {
-    struct tensor t = {
+    struct file_tensor t = {
         .name = e->name, .format = e->dtype->format, .n_dims = e->n_shape ? e->n_shape : 1, .dims = { 1, 1, 1, 1 }
     };
 
@@ -247,7 +247,7 @@ static bool check_cover(struct header *h)
 
 // Readers point into the file with the tensor's own type. Where a writer did not align it, a copy stands in. Called when no two
 // tensors overlap, so that all copies together are no larger than the file.
-static bool align_tensor(struct model_file *file, struct tensor *t, struct err *err)
+static bool align_tensor(struct model_file *file, struct file_tensor *t, struct err *err)
 {
     if ((uintptr_t)t->data % quant_info(t->format)->block_bytes == 0)
         return true;

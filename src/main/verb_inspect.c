@@ -54,7 +54,7 @@ static json_t *meta_json(const struct meta *m)
     return json_null();
 }
 
-static void shape_text(const struct tensor *t, char *text, size_t n)
+static void shape_text(const struct file_tensor *t, char *text, size_t n)
 {
     size_t at = 0;
 
@@ -69,7 +69,7 @@ struct format_sum {
 static void sum_formats(const struct model_file *file, struct format_sum sums[N_QUANTS])
 {
     for (size_t i = 0; i < model_file_n_tensors(file); i++) {
-        const struct tensor *t = model_file_tensor_at(file, i);
+        const struct file_tensor *t = model_file_tensor_at(file, i);
         sums[t->format].n++;
         sums[t->format].bytes += t->bytes;
     }
@@ -131,7 +131,7 @@ static void print_text(const struct survey *s, bool tensors)
     if (tensors)
         out_text("\ntensors\n");
     for (size_t i = 0; i < model_file_n_tensors(file) && tensors; i++) {
-        const struct tensor *t = model_file_tensor_at(file, i);
+        const struct file_tensor *t = model_file_tensor_at(file, i);
         char shape[96] = "";
         shape_text(t, shape, sizeof shape);
         out_printf("  %-40.*s %-7s [%s]\n", STR_ARG(t->name), quant_info(t->format)->name, shape);
@@ -169,7 +169,7 @@ static json_t *tensors_json(const struct model_file *file)
     json_t *all = json_array();
 
     for (size_t i = 0; i < model_file_n_tensors(file); i++) {
-        const struct tensor *t = model_file_tensor_at(file, i);
+        const struct file_tensor *t = model_file_tensor_at(file, i);
         json_t *shape = json_array(), *o = json_object();
         for (uint32_t d = 0; d < t->n_dims; d++)
             json_array_append_new(shape, json_integer((json_int_t)t->dims[d]));

@@ -76,7 +76,7 @@ struct arch {
     uint32_t own_config_bytes; // a struct of the architecture's own sizes, which its config keys fill; 0: it has none
     uint32_t n_own_weights;    // of a layer, behind struct layer_weights
     // Records layer l (counted from the model's first) on the residual stream x, [rows, n_cols], updated in place.
-    void (*layer)(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, struct value angles);
+    void (*layer)(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles);
 };
 
 #define ARCH_OWN(config, layer_weights) \

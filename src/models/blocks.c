@@ -6,13 +6,13 @@
 #include "ops/matmul/matmul.h"
 #include "ops/qkv/qkv.h"
 
-void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, struct value angles)
+void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles)
 {
     const struct model_config *c = &s->model->config;
     const struct layer_weights *w = stage_layer(s, l);
     const struct pages *pages = &s->pages[l - s->first];
-    struct value q = tape_value(t, c->n_heads * c->head_dim, ROWS_STEP);
-    struct value attended = tape_value(t, c->n_heads * c->head_dim, ROWS_STEP);
+    struct tensor q = tape_tensor(t, c->n_heads * c->head_dim, ROWS_STEP);
+    struct tensor attended = tape_tensor(t, c->n_heads * c->head_dim, ROWS_STEP);
 
     tape_label(t, "layer%u.qkv", l);
     op_qkv(t, (struct qkv){ .q = q,
@@ -37,11 +37,11 @@ void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, st
     op_matmul(t, (struct matmul){ .out = x, .in = attended, .w = w->o, .bias = w->o_bias, .add = x });
 }
 
-void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, enum activation activation)
+void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, enum activation activation)
 {
     const struct model_config *c = &s->model->config;
     const struct layer_weights *w = stage_layer(s, l);
-    struct value ffn = tape_value(t, c->n_ffn, ROWS_STEP);
+    struct tensor ffn = tape_tensor(t, c->n_ffn, ROWS_STEP);
 
     tape_label(t, "layer%u.gate_up", l);
     op_gate_up(t, (struct gate_up){ .out = ffn,

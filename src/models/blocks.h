@@ -35,6 +35,6 @@
         L(v_bias, "blk.%u.attn_v.bias", "model.layers.%u.self_attn.v_proj.bias", ONE, KV, | ((flags) & ~WEIGHT_ROPE_PAIRED))
 
 // x += attention(x) Wo^T (+ bias): qkv, attend, product with residual.
-void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, struct value angles);
+void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles);
 // x += f(norm(x) Wgate^T) * (norm(x) Wup^T) Wdown^T
-void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, enum activation activation);
+void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, enum activation activation);

@@ -13,7 +13,7 @@ static const struct weight_key weights[] = {
     L(o_bias, "blk.%u.attn_output.bias", "model.layers.%u.self_attn.o_proj.bias", ONE, COLS, | WEIGHT_OPTIONAL),
 };
 
-static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, struct value angles)
+static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles)
 {
     block_attention(t, s, l, x, angles);
     block_gated_ffn(t, s, l, x, ACTIVATION_SILU);

@@ -103,7 +103,7 @@ static void config_put(struct model *m, const struct config_key *k, double value
     memcpy((k->is_own ? (char *)m->own : (char *)&m->config) + k->offset, k->is_float ? (void *)&f : (void *)&u, 4);
 }
 
-static const struct tensor *find_tensor(const struct model *m, const struct weight_key *k, uint32_t l, char name[128])
+static const struct file_tensor *find_tensor(const struct model *m, const struct weight_key *k, uint32_t l, char name[128])
 {
     const char *format = model_file_format(m->file) == MODEL_GGUF ? k->gguf : k->json;
 
@@ -129,7 +129,7 @@ static bool config_default(struct model *m, const struct config_key *k, const ch
     else if (k->otherwise == CONFIG_RATIO)
         *value = (double)((uint32_t)config_get(&m->config, k->other) / (uint32_t)config_get(&m->config, k->divisor));
     else if (k->otherwise == CONFIG_FROM_EMBED) {
-        const struct tensor *embed = find_tensor(m, &m->arch->weights[0], 0, name); // the tables begin with it
+        const struct file_tensor *embed = find_tensor(m, &m->arch->weights[0], 0, name); // the tables begin with it
         *value = embed && embed->dims[0] <= 1 << 24 ? (double)embed->dims[0] : 0;
     }
     if (k->otherwise == CONFIG_REQUIRED || (k->otherwise == CONFIG_FROM_EMBED && *value == 0))
@@ -195,7 +195,7 @@ static bool config_read_all(struct model *m, struct err *err)
     return rope_config_read(&m->config.rope, m->file, m->arch->name, err) && config_check(m, err);
 }
 
-static bool shape_check(const struct model *m, const struct weight_key *k, const struct tensor *t, struct err *err)
+static bool shape_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t, struct err *err)
 {
     uint64_t rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
     uint64_t found_rows = t->n_dims == 1 ? 1 : t->dims[0], found_cols = t->n_dims == 1 ? t->dims[0] : t->dims[1];
@@ -213,8 +213,8 @@ static bool shape_check(const struct model *m, const struct weight_key *k, const
 static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l, struct err *err)
 {
     char name[128];
-    const struct tensor *t = find_tensor(m, k, l, name);
-    const struct tensor **place = k->per_layer ? &model_layer(m, l)[k->place] : &m->tensors[k->place];
+    const struct file_tensor *t = find_tensor(m, k, l, name);
+    const struct file_tensor **place = k->per_layer ? &model_layer(m, l)[k->place] : &m->tensors[k->place];
 
     if (!t && (k->flags & WEIGHT_TIED)) {
         m->tied = true;
@@ -253,7 +253,7 @@ static bool bind_tensors(struct model *m, struct err *err)
 
 static bool make_frequencies(struct model *m, struct err *err)
 {
-    const struct tensor *divisors = m->tensors[offsetof(struct model_weights, rope_divisors) / sizeof(void *)];
+    const struct file_tensor *divisors = m->tensors[offsetof(struct model_weights, rope_divisors) / sizeof(void *)];
     uint32_t n = m->config.rope.n_dims / 2;
     float *d = divisors ? mem_alloc_array(n, sizeof *d) : NULL;
 
@@ -287,11 +287,11 @@ void model_release(struct model *m)
     *m = (struct model){ 0 };
 }
 
-static void record_head(struct tape *t, const struct model_stage *s, struct value x)
+static void record_head(struct tape *t, const struct model_stage *s, struct tensor x)
 {
     const struct model_config *c = &s->model->config;
-    struct value last = tape_value(t, c->n_cols, ROWS_OUTPUT), normed = tape_value(t, c->n_cols, ROWS_OUTPUT);
-    struct value logits = tape_value_bound(t, c->n_vocab, ROWS_OUTPUT, s->logits);
+    struct tensor last = tape_tensor(t, c->n_cols, ROWS_OUTPUT), normed = tape_tensor(t, c->n_cols, ROWS_OUTPUT);
+    struct tensor logits = tape_tensor_bound(t, c->n_vocab, ROWS_OUTPUT, s->logits);
 
     tape_label(t, "head.select");
     op_select(t, (struct select){ .out = last, .in = x });
@@ -307,8 +307,8 @@ static void record_head(struct tape *t, const struct model_stage *s, struct valu
 void model_record(struct tape *t, const struct model_stage *s)
 {
     const struct model_config *c = &s->model->config;
-    struct value x = tape_value_bound(t, c->n_cols, ROWS_STEP, s->block);
-    struct value angles = tape_value(t, c->rope.n_dims, ROWS_STEP);
+    struct tensor x = tape_tensor_bound(t, c->n_cols, ROWS_STEP, s->block);
+    struct tensor angles = tape_tensor(t, c->rope.n_dims, ROWS_STEP);
 
     tape_label(t, "angles");
     op_angles(t, (struct angles){ .out = angles, .frequencies = s->weights.frequencies, .scale = s->model->angle_scale });

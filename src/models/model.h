@@ -48,13 +48,13 @@ struct model {
     const struct arch *arch;
     const struct model_file *file; // borrowed
     struct model_config config;
-    void *own;                                     // the architecture's own sizes, or NULL
-    enum rope_pairs pairs;                         // how this file's q and k rows pair up
-    bool tied;                                     // the head is the embedding
-    const struct tensor *tensors[N_MODEL_WEIGHTS]; // by place in struct model_weights; NULL: absent
-    const struct tensor **layers;                  // [n_layers, n_places], by place
-    uint32_t n_places;                             // of a layer: of struct layer_weights, then the architecture's own
-    float *frequencies;                            // [rope.n_dims / 2] radians per position, scaling included
+    void *own;                                          // the architecture's own sizes, or NULL
+    enum rope_pairs pairs;                              // how this file's q and k rows pair up
+    bool tied;                                          // the head is the embedding
+    const struct file_tensor *tensors[N_MODEL_WEIGHTS]; // by place in struct model_weights; NULL: absent
+    const struct file_tensor **layers;                  // [n_layers, n_places], by place
+    uint32_t n_places;                                  // of a layer: of struct layer_weights, then the architecture's own
+    float *frequencies;                                 // [rope.n_dims / 2] radians per position, scaling included
     float angle_scale;
     uint64_t n_parameters, weight_bytes;
 };
@@ -64,7 +64,7 @@ struct model {
 bool model_bind(struct model *m, const struct model_file *file, struct err *err);
 void model_release(struct model *m);
 
-static inline const struct tensor **model_layer(const struct model *m, uint32_t l)
+static inline const struct file_tensor **model_layer(const struct model *m, uint32_t l)
 {
     return m->layers + (size_t)l * m->n_places;
 }

@@ -48,7 +48,7 @@ static bool check_value_length(const struct model *m, struct err *err)
 // The tensors of the formats that quantization_config describes have other names and types.
 static bool holds_plain_weights(const struct model *m)
 {
-    const struct tensor *t = model_file_tensor(m->file, "model.layers.0.self_attn.q_proj.weight");
+    const struct file_tensor *t = model_file_tensor(m->file, "model.layers.0.self_attn.q_proj.weight");
     return t && t->format < N_WEIGHT_QUANTS;
 }
 
@@ -214,7 +214,7 @@ static bool is_beyond_layers(const struct model *m, struct str name)
 
 static bool *mark_used(const struct model *m)
 {
-    const struct tensor *first = model_file_tensor_at(m->file, 0);
+    const struct file_tensor *first = model_file_tensor_at(m->file, 0);
     bool *used = mem_alloc_array(model_file_n_tensors(m->file), sizeof *used);
 
     for (uint32_t i = 0; used && i < N_MODEL_WEIGHTS; i++)

@@ -5,7 +5,7 @@ static const struct config_key config[] = { DECODER_CONFIG };
 
 static const struct weight_key weights[] = { DECODER_WEIGHTS(0), QKV_BIASES(0) };
 
-static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, struct value angles)
+static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles)
 {
     block_attention(t, s, l, x, angles);
     block_gated_ffn(t, s, l, x, ACTIVATION_SILU);

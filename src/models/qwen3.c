@@ -9,7 +9,7 @@ static const struct weight_key weights[] = {
     L(k_norm, "blk.%u.attn_k_norm.weight", "model.layers.%u.self_attn.k_norm.weight", ONE, HEAD),
 };
 
-static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct value x, struct value angles)
+static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles)
 {
     block_attention(t, s, l, x, angles);
     block_gated_ffn(t, s, l, x, ACTIVATION_SILU);

@@ -13,7 +13,7 @@ static inline void plan_outputs(const struct cpu_call *call, struct cpu_plan *pl
     plan->n_phases = 1;
     plan->n_tiles[0] = call->step->n_outputs;
 }
-// Rows of an operation whose values may be of either kind: args hold an enum value_rows.
+// Rows of an operation whose tensors may be of either kind: args hold an enum tensor_rows.
 static inline uint32_t rows_of(const struct step *s, uint32_t rows)
 {
     return rows == ROWS_STEP ? s->n_rows : s->n_outputs;

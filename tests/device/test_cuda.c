@@ -384,29 +384,29 @@ static void attention_of_mixed_steps(void **state)
 static void record_attend_then_matmul(struct side *s, const struct shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim;
-    struct value attended = tape_value(s->tape, n_q, ROWS_STEP), q = side_value(s, n_q, ROWS_STEP);
+    struct tensor attended = tape_tensor(s->tape, n_q, ROWS_STEP), q = side_tensor(s, n_q, ROWS_STEP);
     const struct weight *w = side_weight(s, c->format, c->n_out, n_q);
     op_attend(s->tape,
               (struct attend){ .q = q, .out = attended, .pages = side_pages(s, c), .scale = 1 / sqrtf((float)c->head_dim) });
-    op_matmul(s->tape, (struct matmul){ .out = side_value(s, c->n_out, ROWS_STEP), .in = attended, .w = w });
+    op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, c->n_out, ROWS_STEP), .in = attended, .w = w });
 }
 
 static void record_gate_up_then_matmul(struct side *s, const struct shape *c)
 {
-    struct value ffn = tape_value(s->tape, c->n_out, ROWS_STEP), in = side_value(s, c->n_cols, ROWS_STEP);
+    struct tensor ffn = tape_tensor(s->tape, c->n_out, ROWS_STEP), in = side_tensor(s, c->n_cols, ROWS_STEP);
     const struct weight *norm = side_vector(s, c->n_cols), *gate = side_weight(s, c->format, c->n_out, c->n_cols);
     const struct weight *up = side_weight(s, c->format, c->n_out, c->n_cols), *down = side_weight(s, c->other, 48, c->n_out);
     op_gate_up(s->tape,
                (struct gate_up){
                    .out = ffn, .in = in, .norm = norm, .gate = gate, .up = up, .activation = ACTIVATION_SILU, .eps = 1e-5f });
-    op_matmul(s->tape, (struct matmul){ .out = side_value(s, 48, ROWS_STEP), .in = ffn, .w = down });
+    op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, 48, ROWS_STEP), .in = ffn, .w = down });
 }
 
 // What goes to a command that begins with a norm.
-static struct value record_residual(struct side *s, const struct shape *c)
+static struct tensor record_residual(struct side *s, const struct shape *c)
 {
-    struct value x = tape_value(s->tape, c->n_out, ROWS_STEP), in = side_value(s, c->n_cols, ROWS_STEP);
-    struct value add = side_value(s, c->n_out, ROWS_STEP);
+    struct tensor x = tape_tensor(s->tape, c->n_out, ROWS_STEP), in = side_tensor(s, c->n_cols, ROWS_STEP);
+    struct tensor add = side_tensor(s, c->n_out, ROWS_STEP);
     const struct weight *w = side_weight(s, c->format, c->n_out, c->n_cols), *bias = c->bias ? side_vector(s, c->n_out) : NULL;
     op_matmul(s->tape, (struct matmul){ .out = x, .in = in, .w = w, .bias = bias, .add = add });
     return x;
@@ -414,26 +414,26 @@ static struct value record_residual(struct side *s, const struct shape *c)
 
 static void record_matmul_then_gate_up(struct side *s, const struct shape *c)
 {
-    struct value x = record_residual(s, c);
+    struct tensor x = record_residual(s, c);
     const struct weight *norm = side_vector(s, c->n_out), *gate = side_weight(s, c->other, 40, c->n_out);
     const struct weight *up = side_weight(s, c->other, 40, c->n_out);
     op_gate_up(s->tape, (struct gate_up){
-                            .out = side_value(s, 40, ROWS_STEP), .in = x, .norm = norm, .gate = gate, .up = up, .eps = 1e-5f });
+                            .out = side_tensor(s, 40, ROWS_STEP), .in = x, .norm = norm, .gate = gate, .up = up, .eps = 1e-5f });
 }
 
 static void record_matmul_then_qkv(struct side *s, const struct shape *c)
 {
-    struct value x = record_residual(s, c);
+    struct tensor x = record_residual(s, c);
     uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
     struct qkv m = { .in = x,
                      .norm = side_vector(s, c->n_out),
                      .wq = side_weight(s, c->other, n_q, c->n_out),
                      .wk = side_weight(s, c->other, n_kv, c->n_out),
                      .wv = side_weight(s, c->format == QUANT_Q4_0 ? QUANT_Q5_0 : c->other, n_kv, c->n_out),
-                     .angles = side_value(s, c->head_dim, ROWS_STEP),
+                     .angles = side_tensor(s, c->head_dim, ROWS_STEP),
                      .pages = side_pages(s, c),
                      .eps = 1e-6f };
-    m.q = side_value(s, n_q, ROWS_STEP);
+    m.q = side_tensor(s, n_q, ROWS_STEP);
     op_qkv(s->tape, m);
 }
 

@@ -90,8 +90,8 @@ static bool note_difference(void *arg, const struct tape_difference *d)
 static void record_two(struct bench *b)
 {
     bench_seed(11);
-    struct value gate = bench_value(b, COLUMNS, ROWS_STEP, NULL), up = bench_value(b, COLUMNS, ROWS_STEP, NULL);
-    struct value x = tape_value(b->tape, COLUMNS, ROWS_STEP), y = bench_value(b, 8, ROWS_STEP, NULL);
+    struct tensor gate = bench_tensor(b, COLUMNS, ROWS_STEP, NULL), up = bench_tensor(b, COLUMNS, ROWS_STEP, NULL);
+    struct tensor x = tape_tensor(b->tape, COLUMNS, ROWS_STEP), y = bench_tensor(b, 8, ROWS_STEP, NULL);
     const struct weight *w = bench_weight(b, QUANT_F32, 8, COLUMNS);
 
     op_activate(b->tape, (struct activate){ .out = x, .gate = gate, .up = up, .activation = ACTIVATION_SILU });
@@ -210,8 +210,8 @@ static struct tape *plan_two(struct cuda *cuda, uint32_t rows, enum quant q, str
         assert_true(take_memory(&cuda->device, 64, &weights[i].buffer, &err));
     }
     static struct buffer input = { .bytes = 1 << 30 };
-    struct value in = tape_value_bound(t, 4096, ROWS_STEP, &input), ffn = tape_value(t, 2048, ROWS_STEP);
-    struct value x = tape_value(t, 4096, ROWS_STEP);
+    struct tensor in = tape_tensor_bound(t, 4096, ROWS_STEP, &input), ffn = tape_tensor(t, 2048, ROWS_STEP);
+    struct tensor x = tape_tensor(t, 4096, ROWS_STEP);
     op_gate_up(
         t, (struct gate_up){ .out = ffn, .in = in, .norm = &weights[0], .gate = &weights[1], .up = &weights[2], .eps = 1e-5f });
     op_matmul(t, (struct matmul){ .out = x, .in = ffn, .w = &weights[3] });

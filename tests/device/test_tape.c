@@ -65,7 +65,7 @@ static void a_wait_covers_everything_before_it(void **state)
         assert_int_equal(commands[i].waits, waits[i]);
 }
 
-static void norm(struct bench *b, struct value in, struct value out, const struct weight *scale)
+static void norm(struct bench *b, struct tensor in, struct tensor out, const struct weight *scale)
 {
     op_rmsnorm(b->tape, (struct rmsnorm){ .in = in, .out = out, .scale = scale, .eps = 1e-5f });
 }
@@ -73,14 +73,14 @@ static void norm(struct bench *b, struct value in, struct value out, const struc
 static void scratch_is_reused_after_the_last_use(void **state)
 {
     struct bench b;
-    struct value v[8];
+    struct tensor v[8];
 
     (void)state;
     bench_open(&b, &plain, four_rows);
     const struct weight *scale = bench_weight(&b, QUANT_F32, 1, 64);
-    v[0] = bench_value(&b, 64, ROWS_STEP, NULL);
+    v[0] = bench_tensor(&b, 64, ROWS_STEP, NULL);
     for (int i = 1; i < 8; i++) {
-        v[i] = tape_value(b.tape, 64, ROWS_STEP);
+        v[i] = tape_tensor(b.tape, 64, ROWS_STEP);
         norm(&b, v[i - 1], v[i], scale);
     }
     bench_seal(&b);
@@ -97,8 +97,8 @@ static void independent_commands_do_not_wait(void **state)
     (void)state;
     bench_open(&b, &plain, four_rows);
     const struct weight *scale = bench_weight(&b, QUANT_F32, 1, 64);
-    struct value in = bench_value(&b, 64, ROWS_STEP, NULL);
-    struct value x = tape_value(b.tape, 64, ROWS_STEP), y = tape_value(b.tape, 64, ROWS_STEP);
+    struct tensor in = bench_tensor(&b, 64, ROWS_STEP, NULL);
+    struct tensor x = tape_tensor(b.tape, 64, ROWS_STEP), y = tape_tensor(b.tape, 64, ROWS_STEP);
     norm(&b, in, x, scale);
     norm(&b, in, y, scale);
     op_activate(b.tape, (struct activate){ .gate = x, .up = y, .out = x });
@@ -114,8 +114,8 @@ static void counters_count(void **state)
     (void)state;
     bench_open(&b, &plain, four_rows);
     const struct weight *scale = bench_weight(&b, QUANT_F32, 1, 64);
-    struct value in = bench_value(&b, 64, ROWS_STEP, NULL), out = bench_value(&b, 64, ROWS_STEP, NULL);
-    struct value middle = tape_value(b.tape, 64, ROWS_STEP);
+    struct tensor in = bench_tensor(&b, 64, ROWS_STEP, NULL), out = bench_tensor(&b, 64, ROWS_STEP, NULL);
+    struct tensor middle = tape_tensor(b.tape, 64, ROWS_STEP);
     norm(&b, in, middle, scale);
     norm(&b, middle, out, scale);
     bench_seal(&b);
@@ -141,7 +141,7 @@ static void the_first_error_is_kept_with_its_label(void **state)
     (void)state;
     bench_open(&b, &plain, four_rows);
     const struct weight *scale = bench_weight(&b, QUANT_F32, 1, 64);
-    struct value in = bench_value(&b, 64, ROWS_STEP, NULL), narrow = bench_value(&b, 32, ROWS_STEP, NULL);
+    struct tensor in = bench_tensor(&b, 64, ROWS_STEP, NULL), narrow = bench_tensor(&b, 32, ROWS_STEP, NULL);
     tape_label(b.tape, "layer%d.attn", 7);
     norm(&b, in, narrow, scale);
     tape_label(b.tape, "layer8.ffn");
@@ -158,8 +158,8 @@ static void reading_what_nobody_wrote_is_an_error(void **state)
     (void)state;
     bench_open(&b, &plain, four_rows);
     const struct weight *scale = bench_weight(&b, QUANT_F32, 1, 64);
-    norm(&b, tape_value(b.tape, 64, ROWS_STEP), tape_value(b.tape, 64, ROWS_STEP), scale);
-    assert_fails(tape_seal(b.tape, &err), &err, "rmsnorm reads a value that no command has written");
+    norm(&b, tape_tensor(b.tape, 64, ROWS_STEP), tape_tensor(b.tape, 64, ROWS_STEP), scale);
+    assert_fails(tape_seal(b.tape, &err), &err, "rmsnorm reads a tensor that no command has written");
     bench_close(&b);
 }
 
@@ -183,10 +183,10 @@ static void play_fused(bool parts, float *result, uint32_t *n_commands)
     m.bk = bench_weight(&b, QUANT_F32, 1, 32);
     g.gate = bench_weight(&b, QUANT_F16, 48, 64);
     g.up = bench_weight(&b, QUANT_BF16, 48, 64);
-    m.in = g.in = bench_value(&b, 64, ROWS_STEP, NULL);
-    m.angles = bench_value(&b, 16, ROWS_STEP, NULL);
-    m.q = bench_value(&b, 64, ROWS_STEP, &q);
-    g.out = bench_value(&b, 48, ROWS_STEP, &out);
+    m.in = g.in = bench_tensor(&b, 64, ROWS_STEP, NULL);
+    m.angles = bench_tensor(&b, 16, ROWS_STEP, NULL);
+    m.q = bench_tensor(&b, 64, ROWS_STEP, &q);
+    g.out = bench_tensor(&b, 48, ROWS_STEP, &out);
     m.pages.k = bench_buffer(&b, 2 * 2 * 16 * 16 * 4);
     m.pages.v = bench_buffer(&b, 2 * 2 * 16 * 16 * 4);
     m.pages.table = bench_buffer(&b, 8);
@@ -237,8 +237,8 @@ static void tape_diff_names_the_command_that_differs(void **state)
         bench_open(both[i], i ? &(struct cpu_options){ .no_repack = true } : &plain, four_rows);
         bench_seed(11);
         const struct weight *scale = bench_weight(both[i], QUANT_F32, 1, 64), *w = bench_weight(both[i], QUANT_F32, 64, 64);
-        struct value in = bench_value(both[i], 64, ROWS_STEP, NULL), out = bench_value(both[i], 64, ROWS_STEP, NULL);
-        struct value x = tape_value(both[i]->tape, 64, ROWS_STEP), y = tape_value(both[i]->tape, 64, ROWS_STEP);
+        struct tensor in = bench_tensor(both[i], 64, ROWS_STEP, NULL), out = bench_tensor(both[i], 64, ROWS_STEP, NULL);
+        struct tensor x = tape_tensor(both[i]->tape, 64, ROWS_STEP), y = tape_tensor(both[i]->tape, 64, ROWS_STEP);
         if (i == 1)
             ((float *)w->buffer.host)[100] += 1; // the planted fault, in command 1 of b
         norm(both[i], in, x, scale);
@@ -263,7 +263,7 @@ static void output_rows_are_picked(void **state)
 
     (void)state;
     bench_open(&b, &plain, four_rows);
-    struct value x = bench_value(&b, 8, ROWS_STEP, &in), y = bench_value(&b, 8, ROWS_OUTPUT, &out);
+    struct tensor x = bench_tensor(&b, 8, ROWS_STEP, &in), y = bench_tensor(&b, 8, ROWS_OUTPUT, &out);
     op_select(b.tape, (struct select){ .in = x, .out = y });
     bench_seal(&b);
     struct step *s = bench_step(&b);

@@ -26,7 +26,7 @@ static int remove_file(void **state)
     return unlink(path);
 }
 
-static float *decoded(const struct tensor *t, size_t *n)
+static float *decoded(const struct file_tensor *t, size_t *n)
 {
     const struct quant_info *info = quant_info(t->format);
     *n = (size_t)(t->bytes / info->block_bytes * info->block_elements);
@@ -35,7 +35,7 @@ static float *decoded(const struct tensor *t, size_t *n)
     return values;
 }
 
-static void same_tensor(const char *model, const struct tensor *ours, const struct tensor *theirs)
+static void same_tensor(const char *model, const struct file_tensor *ours, const struct file_tensor *theirs)
 {
     size_t n, n_theirs, differ = 0;
     float *a = decoded(ours, &n), *b = decoded(theirs, &n_theirs);
@@ -71,7 +71,7 @@ static void same_model(const char *name)
     if (model_file_n_tensors(ours) != model_file_n_tensors(theirs))
         fail_msg("%s: %zu tensors, expected %zu", name, model_file_n_tensors(ours), model_file_n_tensors(theirs));
     for (size_t i = 0; i < model_file_n_tensors(theirs); i++) {
-        const struct tensor *t = model_file_tensor_at(theirs, i);
+        const struct file_tensor *t = model_file_tensor_at(theirs, i);
         char tensor[128];
         snprintf(tensor, sizeof tensor, "%.*s", STR_ARG(t->name));
         if (!model_file_tensor(ours, tensor))
@@ -114,10 +114,10 @@ static void the_shipped_folder_becomes_the_shipped_file(void **state)
     struct model_file *ours = open_file(path), *theirs = open_file(SOURCE_DIR "/models/ingot-7m-q8_0.gguf");
     assert_int_equal(model_file_n_tensors(ours), model_file_n_tensors(theirs));
     for (size_t i = 0; i < model_file_n_tensors(theirs); i++) {
-        const struct tensor *t = model_file_tensor_at(theirs, i);
+        const struct file_tensor *t = model_file_tensor_at(theirs, i);
         char name[128];
         snprintf(name, sizeof name, "%.*s", STR_ARG(t->name));
-        const struct tensor *found = model_file_tensor(ours, name);
+        const struct file_tensor *found = model_file_tensor(ours, name);
         assert_true(found && found->format == t->format && found->bytes == t->bytes);
         assert_memory_equal(found->data, t->data, t->bytes);
     }

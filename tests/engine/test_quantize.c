@@ -252,7 +252,7 @@ static struct model_file *quantized(const char *input, const char *type, const c
 
 static const char *format_of(const struct model_file *f, const char *name)
 {
-    const struct tensor *t = model_file_tensor(f, name);
+    const struct file_tensor *t = model_file_tensor(f, name);
     assert_non_null(t);
     return quant_info(t->format)->name;
 }
@@ -338,7 +338,7 @@ static void tensors_keep_their_values(void **state)
     assert_ok(model_file_open(&in, path_of("in.gguf"), &err), &err);
     assert_int_equal(model_file_n_tensors(in), model_file_n_tensors(out));
     for (size_t i = 0; i < model_file_n_tensors(in); i++) {
-        const struct tensor *a = model_file_tensor_at(in, i), *b = model_file_tensor_at(out, i);
+        const struct file_tensor *a = model_file_tensor_at(in, i), *b = model_file_tensor_at(out, i);
         size_t n = (size_t)(a->bytes / 4);
         assert_true(str_eq(a->name, b->name) && a->n_dims == b->n_dims && memcmp(a->dims, b->dims, sizeof a->dims) == 0);
         quant_info(b->format)->decode(b->data, y, n);

@@ -44,8 +44,8 @@ static void every_format_has_weights_of_a_sensible_size(void **state)
     float *x = mem_alloc_array(256 * 256, sizeof *x);
     for (unsigned q = 0; q < N_WEIGHT_QUANTS; q++) {
         struct model_file *f = made("toy", quant_info((enum quant)q)->name);
-        const struct tensor *t = model_file_tensor(f, "blk.1.attn_q.weight"),
-                            *norm = model_file_tensor(f, "blk.0.ffn_norm.weight");
+        const struct file_tensor *t = model_file_tensor(f, "blk.1.attn_q.weight"),
+                                 *norm = model_file_tensor(f, "blk.0.ffn_norm.weight");
         double sum = 0;
         assert_true(t->format == q && t->dims[0] == 256 && t->dims[1] == 256);
         quant_info(t->format)->decode(t->data, x, 256 * 256);

@@ -90,7 +90,7 @@ static void tensors_lie_where_the_file_says(void **state)
     struct err err = { 0 };
     assert_ok(open_image(&g, &f, &err), &err);
     assert_int_equal(model_file_n_tensors(f), 2);
-    const struct tensor *a = model_file_tensor(f, "first"), *b = model_file_tensor(f, "second");
+    const struct file_tensor *a = model_file_tensor(f, "first"), *b = model_file_tensor(f, "second");
     assert_true(a == model_file_tensor_at(f, 0) && a->n_dims == 2 && a->dims[0] == 3 && a->dims[1] == 32 && a->dims[2] == 1);
     assert_true(a->format == QUANT_F32 && a->bytes == 384 && b->format == QUANT_Q8_0 && b->bytes == 102);
     assert_ptr_equal(b->data, a->data + 384);
@@ -422,7 +422,7 @@ static void many_tensors_are_found_quickly(void **state)
     assert_ok(open_image(&g, &file, &err), &err);
     for (uint64_t i = 0; i < N; i++) {
         snprintf(name, sizeof name, "blk.%llu.weight", (unsigned long long)(i * 7919 % N));
-        const struct tensor *t = model_file_tensor(file, name);
+        const struct file_tensor *t = model_file_tensor(file, name);
         assert_true(t && memcmp(t->data, &i, sizeof i) == 0);
     }
     model_file_close(file);

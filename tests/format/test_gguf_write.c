@@ -59,7 +59,7 @@ static void what_is_written_is_read(void **state)
     const struct meta *m = model_file_meta(f, "words");
     assert_true(m->n == 3 && str_eq(meta_at(m, 2).s, words[2]) && meta_at(m, 1).s.n == 0);
     assert_true(meta_at(model_file_meta(f, "ints"), 0).i == -1 && meta_at(model_file_meta(f, "floats"), 0).f == 0.5);
-    const struct tensor *a = model_file_tensor(f, "m"), *b = model_file_tensor(f, "v");
+    const struct file_tensor *a = model_file_tensor(f, "m"), *b = model_file_tensor(f, "v");
     assert_true(a->format == QUANT_Q8_0 && a->n_dims == 2 && a->dims[0] == 3 && a->dims[1] == 32 && b->dims[0] == 5);
     assert_memory_equal(a->data, data, 102);
     assert_memory_equal(b->data, data, 20);

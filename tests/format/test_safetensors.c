@@ -120,7 +120,7 @@ static void a_folder_is_read(void **state)
     struct str s = { 0 };
     struct err err = { 0 };
     assert_true(model_file_format(f) == MODEL_SAFETENSORS && model_file_n_tensors(f) == 3);
-    const struct tensor *w = model_file_tensor(f, "w"), *b = model_file_tensor(f, "b"), *h = model_file_tensor(f, "h");
+    const struct file_tensor *w = model_file_tensor(f, "w"), *b = model_file_tensor(f, "b"), *h = model_file_tensor(f, "h");
     assert_true(w->format == QUANT_BF16 && w->n_dims == 2 && w->dims[0] == 3 && w->dims[1] == 4 && w->bytes == 24 &&
                 w->data[1] == 1);
     assert_true(b->format == QUANT_F32 && b->n_dims == 1 && b->dims[0] == 2 && b->data[0] == 24);
@@ -145,7 +145,7 @@ static void unaligned_tensors_are_copied(void **state)
     save_text("config.json", "{}");
     save_tensors("model.safetensors", (uint64_t)RIGHT, "{\"w\":" ENTRY("F32", "[2]", 0, 8) "}", 8);
     struct model_file *f = open_folder();
-    const struct tensor *w = model_file_tensor(f, "w");
+    const struct file_tensor *w = model_file_tensor(f, "w");
     assert_int_equal((uintptr_t)w->data % 4, 0);
     assert_memory_equal(w->data, "\0\1\2\3\4\5\6\7", 8);
     model_file_close(f);

@@ -17,7 +17,7 @@ static uint64_t walk(const struct model_file *file)
         }
     }
     for (size_t i = 0; i < model_file_n_tensors(file); i++) {
-        const struct tensor *t = model_file_tensor_at(file, i);
+        const struct file_tensor *t = model_file_tensor_at(file, i);
         sum += t->data[0] + t->data[t->bytes - 1];
     }
     return sum;

@@ -81,10 +81,10 @@ static void record(struct fixture *f, uint32_t commit_every, uint32_t n)
     for (uint32_t r = 0; r < ROWS; r++)
         assert_ok(buffer_write(&f->in, r * COLS * 4, f->numbers, COLS * 4, &err), &err);
     f->tape = tape_create(f->device, (struct tape_limits){ .max_rows = ROWS, .max_outputs = 1 });
-    struct value v = tape_value_bound(f->tape, COLS, ROWS_STEP, &f->in);
+    struct tensor v = tape_tensor_bound(f->tape, COLS, ROWS_STEP, &f->in);
     for (uint32_t i = 0; i < n; i++) {
-        struct value next =
-            i + 1 < n ? tape_value(f->tape, COLS, ROWS_STEP) : tape_value_bound(f->tape, COLS, ROWS_STEP, &f->out);
+        struct tensor next =
+            i + 1 < n ? tape_tensor(f->tape, COLS, ROWS_STEP) : tape_tensor_bound(f->tape, COLS, ROWS_STEP, &f->out);
         op_rmsnorm(f->tape, (struct rmsnorm){ .out = next, .in = v, .scale = &f->scale, .eps = 1e-5f });
         v = next;
     }
@@ -253,7 +253,7 @@ static void pipelines_are_kept_on_disk(void **state)
         assert_ok(buffer_alloc(d, COLS * 4, &b, &err), &err);
         w = (struct weight){ .buffer = b, .bytes = COLS * 4, .n_rows = 1, .n_cols = COLS, .name = "w" };
         struct tape *t = tape_create(d, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
-        struct value v = tape_value_bound(t, COLS, ROWS_STEP, &b);
+        struct tensor v = tape_tensor_bound(t, COLS, ROWS_STEP, &b);
         op_rmsnorm(t, (struct rmsnorm){ .out = v, .in = v, .scale = &w, .eps = 1 });
         assert_ok(tape_seal(t, &err), &err);
         assert_int_equal(d->counters.pipelines, run != 1);
@@ -294,7 +294,7 @@ static void record_product(struct device *d, enum quant format, struct buffer *b
     assert_ok(buffer_alloc(d, ROWS * COLS * 4, &b[0], &err) && buffer_write(&b[0], 0, numbers, sizeof numbers, &err), &err);
     assert_ok(buffer_alloc(d, ROWS * N * 4, &b[1], &err) && buffer_write(&b[1], 0, numbers, ROWS * N * 4, &err), &err);
     *t = tape_create(d, (struct tape_limits){ .max_rows = ROWS, .max_outputs = 1 });
-    struct value in = tape_value_bound(*t, COLS, ROWS_STEP, &b[0]), out = tape_value_bound(*t, N, ROWS_STEP, &b[1]);
+    struct tensor in = tape_tensor_bound(*t, COLS, ROWS_STEP, &b[0]), out = tape_tensor_bound(*t, N, ROWS_STEP, &b[1]);
     op_matmul(*t, (struct matmul){ .out = out, .in = in, .w = w, .add = out });
     op_matmul(*t, (struct matmul){ .out = out, .in = in, .w = w, .add = out });
     assert_ok(tape_seal(*t, &err), &err);

@@ -22,7 +22,7 @@ static inline void golden_open(struct golden *g, const char *folder)
 
     snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s/golden.safetensors", folder);
     assert_ok(model_file_open(&g->file, path, &err), &err);
-    const struct tensor *tokens = model_file_tensor(g->file, "tokens"), *logits = model_file_tensor(g->file, "logits");
+    const struct file_tensor *tokens = model_file_tensor(g->file, "tokens"), *logits = model_file_tensor(g->file, "logits");
     assert_non_null(tokens);
     assert_non_null(logits);
     assert_int_equal(tokens->dims[0], logits->dims[0]);

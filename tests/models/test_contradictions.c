@@ -48,7 +48,7 @@ static void write_values(struct gguf_writer *w, const struct model_file *from, c
         gguf_write_u32(w, c->key, c->number);
 }
 
-static bool kept(const struct tensor *t, const struct change *c)
+static bool kept(const struct file_tensor *t, const struct change *c)
 {
     return !c->drop || !str_is(t->name, c->drop);
 }
@@ -67,7 +67,7 @@ static void make_gguf(const struct change *c)
     assert_ok(gguf_write_create(&w, path, &err), &err);
     write_values(&w, from, c);
     for (size_t i = 0; i < model_file_n_tensors(from); i++) {
-        const struct tensor *t = model_file_tensor_at(from, i);
+        const struct file_tensor *t = model_file_tensor_at(from, i);
         if (kept(t, c))
             gguf_write_tensor(&w, t->name, t->format, t->dims, t->n_dims);
     }
@@ -76,7 +76,7 @@ static void make_gguf(const struct change *c)
             gguf_write_tensor(&w, str_from(added[i]), QUANT_F32, (uint64_t[]){ 24 }, 1);
     gguf_write_begin(&w);
     for (size_t i = 0; i < model_file_n_tensors(from); i++) {
-        const struct tensor *t = model_file_tensor_at(from, i);
+        const struct file_tensor *t = model_file_tensor_at(from, i);
         if (kept(t, c))
             gguf_write_data(&w, t->data, t->bytes);
     }
@@ -108,7 +108,7 @@ static void write_safetensors(const struct model_file *from, const struct change
 
     buf_append(&file, &end, 8); // the header's length, known later
     for (size_t i = 0; i < model_file_n_tensors(from); i++) {
-        const struct tensor *t = model_file_tensor_at(from, i);
+        const struct file_tensor *t = model_file_tensor_at(from, i);
         assert_int_equal(t->format, QUANT_F32);
         if (kept(t, c))
             add_entry(&file, t->name, t->dims, t->n_dims, &end);
@@ -122,7 +122,7 @@ static void write_safetensors(const struct model_file *from, const struct change
     end = file.n - 8;
     memcpy(file.at, &end, 8);
     for (size_t i = 0; i < model_file_n_tensors(from); i++) {
-        const struct tensor *t = model_file_tensor_at(from, i);
+        const struct file_tensor *t = model_file_tensor_at(from, i);
         if (kept(t, c))
             buf_append(&file, t->data, t->bytes);
     }

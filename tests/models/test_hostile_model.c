@@ -177,7 +177,7 @@ static void logits_that_are_no_numbers_end_the_request_alone(void **state)
     uint32_t good[3] = { 1, 2, 3 }, bad[3] = { 1, 5, 3 };
     image_load(&image, GOLDEN "llama3/model.gguf");
     assert_ok(model_file_open_memory(&file, image.bytes.at, image.bytes.n, "image", &err), &err);
-    const struct tensor *embed = model_file_tensor(file, "token_embd.weight");
+    const struct file_tensor *embed = model_file_tensor(file, "token_embd.weight");
     memset((void *)(uintptr_t)(embed->data + 5 * embed->dims[1] * 4), 0xff, embed->dims[1] * 4);
     model_file_close(file);
     write_image(&image);

@@ -56,11 +56,11 @@ static struct buffer *side_buffer(struct side *s, uint64_t bytes)
     return b;
 }
 
-static struct value side_value(struct side *s, uint32_t n_cols, enum value_rows rows)
+static struct tensor side_tensor(struct side *s, uint32_t n_cols, enum tensor_rows rows)
 {
     const struct tape_limits *l = tape_limits(s->tape);
     uint64_t n = rows == ROWS_STEP ? l->max_rows : l->max_outputs;
-    return tape_value_bound(s->tape, n_cols, rows, side_buffer(s, n * n_cols * 4));
+    return tape_tensor_bound(s->tape, n_cols, rows, side_buffer(s, n * n_cols * 4));
 }
 
 static const struct weight *side_weight(struct side *s, enum quant q, uint32_t n_rows, uint32_t n_cols)
@@ -155,18 +155,18 @@ static void side_close(struct side *s)
 
 static void record_matmul(struct side *s, const struct shape *c)
 {
-    struct value in = side_value(s, c->n_cols, ROWS_STEP),
-                 add = c->bias ? side_value(s, c->n_out, ROWS_STEP) : (struct value){ 0 };
+    struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP),
+                  add = c->bias ? side_tensor(s, c->n_out, ROWS_STEP) : (struct tensor){ 0 };
     const struct weight *w = side_weight(s, c->format, c->n_out, c->n_cols), *bias = c->bias ? side_vector(s, c->n_out) : NULL;
-    op_matmul(s->tape, (struct matmul){ .out = side_value(s, c->n_out, ROWS_STEP), .in = in, .w = w, .bias = bias, .add = add });
+    op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, c->n_out, ROWS_STEP), .in = in, .w = w, .bias = bias, .add = add });
 }
 
 static void record_gate_up(struct side *s, const struct shape *c)
 {
-    struct value in = side_value(s, c->n_cols, ROWS_STEP);
+    struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP);
     const struct weight *norm = side_vector(s, c->n_cols), *gate = side_weight(s, c->format, c->n_out, c->n_cols);
     const struct weight *up = side_weight(s, c->other ? c->other : c->format, c->n_out, c->n_cols);
-    op_gate_up(s->tape, (struct gate_up){ .out = side_value(s, c->n_out, ROWS_STEP),
+    op_gate_up(s->tape, (struct gate_up){ .out = side_tensor(s, c->n_out, ROWS_STEP),
                                           .in = in,
                                           .norm = norm,
                                           .gate = gate,
@@ -220,7 +220,7 @@ static struct pages side_pages(struct side *s, const struct shape *c)
 static void record_qkv(struct side *s, const struct shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
-    struct qkv m = { .in = side_value(s, c->n_cols, ROWS_STEP),
+    struct qkv m = { .in = side_tensor(s, c->n_cols, ROWS_STEP),
                      .norm = side_vector(s, c->n_cols),
                      .wq = side_weight(s, c->format, n_q, c->n_cols),
                      .wk = side_weight(s, c->format, n_kv, c->n_cols),
@@ -230,23 +230,23 @@ static void record_qkv(struct side *s, const struct shape *c)
                      .bv = c->bias ? side_vector(s, n_kv) : NULL,
                      .q_norm = c->head_norm ? side_vector(s, c->head_dim) : NULL,
                      .k_norm = c->head_norm ? side_vector(s, c->head_dim) : NULL,
-                     .angles = side_value(s, c->head_dim, ROWS_STEP),
+                     .angles = side_tensor(s, c->head_dim, ROWS_STEP),
                      .pages = side_pages(s, c),
                      .pairs = c->pairs,
                      .eps = 1e-6f };
-    m.q = side_value(s, n_q, ROWS_STEP);
+    m.q = side_tensor(s, n_q, ROWS_STEP);
     op_qkv(s->tape, m);
 }
 
 static void record_rope_store(struct side *s, const struct shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
-    op_rope_store(s->tape, (struct rope_store){ .q = side_value(s, n_q, ROWS_STEP),
-                                                .k = side_value(s, n_kv, ROWS_STEP),
-                                                .v = side_value(s, n_kv, ROWS_STEP),
+    op_rope_store(s->tape, (struct rope_store){ .q = side_tensor(s, n_q, ROWS_STEP),
+                                                .k = side_tensor(s, n_kv, ROWS_STEP),
+                                                .v = side_tensor(s, n_kv, ROWS_STEP),
                                                 .q_norm = c->head_norm ? side_vector(s, c->head_dim) : NULL,
                                                 .k_norm = c->head_norm ? side_vector(s, c->head_dim) : NULL,
-                                                .angles = side_value(s, c->head_dim - 4, ROWS_STEP),
+                                                .angles = side_tensor(s, c->head_dim - 4, ROWS_STEP),
                                                 .pages = side_pages(s, c),
                                                 .pairs = c->pairs,
                                                 .eps = 1e-6f });
@@ -255,10 +255,11 @@ static void record_rope_store(struct side *s, const struct shape *c)
 static void record_attend(struct side *s, const struct shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim;
-    struct attend a = {
-        .q = side_value(s, n_q, ROWS_STEP), .pages = side_pages(s, c), .scale = 1 / sqrtf((float)c->head_dim), .window = c->window
-    };
-    a.out = side_value(s, n_q, ROWS_STEP);
+    struct attend a = { .q = side_tensor(s, n_q, ROWS_STEP),
+                        .pages = side_pages(s, c),
+                        .scale = 1 / sqrtf((float)c->head_dim),
+                        .window = c->window };
+    a.out = side_tensor(s, n_q, ROWS_STEP);
     op_attend(s->tape, a);
 }
 
@@ -268,18 +269,18 @@ static void record_embed(struct side *s, const struct shape *c)
     struct buffer *log = side_buffer(s, SLOTS * 1024 * 4);
     op_embed(s->tape,
              (struct embed){
-                 .out = side_value(s, c->n_cols, ROWS_STEP), .table = table, .log = log, .log_stride = 1024, .scale = 1.5f });
+                 .out = side_tensor(s, c->n_cols, ROWS_STEP), .table = table, .log = log, .log_stride = 1024, .scale = 1.5f });
 }
 
 static void record_small(struct side *s, const struct shape *c)
 {
-    struct value in = side_value(s, c->n_cols, ROWS_STEP), up = side_value(s, c->n_cols, ROWS_STEP),
-                 n = side_value(s, c->n_cols, ROWS_STEP);
-    struct value a = side_value(s, c->n_cols, ROWS_STEP), angles = side_value(s, 2 * (c->n_cols / 2), ROWS_STEP);
+    struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP), up = side_tensor(s, c->n_cols, ROWS_STEP),
+                  n = side_tensor(s, c->n_cols, ROWS_STEP);
+    struct tensor a = side_tensor(s, c->n_cols, ROWS_STEP), angles = side_tensor(s, 2 * (c->n_cols / 2), ROWS_STEP);
     op_rmsnorm(s->tape, (struct rmsnorm){ .out = n, .in = in, .scale = side_vector(s, c->n_cols), .eps = 1e-5f });
     op_activate(s->tape, (struct activate){ .out = a, .gate = n, .up = up, .activation = ACTIVATION_GELU_TANH });
     op_angles(s->tape, (struct angles){ .out = angles, .frequencies = side_vector(s, c->n_cols / 2), .scale = 1.25f });
-    op_select(s->tape, (struct select){ .out = side_value(s, c->n_cols, ROWS_OUTPUT), .in = a });
+    op_select(s->tape, (struct select){ .out = side_tensor(s, c->n_cols, ROWS_OUTPUT), .in = a });
 }
 
 // A mask that allows two of three tokens, and biases, two of them for one token.
@@ -306,7 +307,7 @@ static struct buffer *side_limits(struct side *s, uint32_t n_tokens, uint32_t n_
 
 static void record_sample(struct side *s, const struct shape *c)
 {
-    struct value logits = side_value(s, c->n_cols, ROWS_OUTPUT);
+    struct tensor logits = side_tensor(s, c->n_cols, ROWS_OUTPUT);
     struct buffer *log = side_buffer(s, SLOTS * 1024 * 4);
     uint32_t tokens[SLOTS * 1024];
     struct err err = { 0 };

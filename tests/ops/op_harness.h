@@ -92,8 +92,8 @@ static inline void *bench_host(struct bench *b, size_t bytes)
     return b->host[b->n_host++] = mem_alloc_aligned(bytes, 64);
 }
 
-// A bound value filled with random numbers; *at shows them.
-static inline struct value bench_value(struct bench *b, uint32_t n_cols, enum value_rows rows, float **at)
+// A bound tensor filled with random numbers; *at shows them.
+static inline struct tensor bench_tensor(struct bench *b, uint32_t n_cols, enum tensor_rows rows, float **at)
 {
     const struct tape_limits *l = tape_limits(b->tape);
     size_t n = (size_t)(rows == ROWS_STEP ? l->max_rows : l->max_outputs) * n_cols;
@@ -104,7 +104,7 @@ static inline struct value bench_value(struct bench *b, uint32_t n_cols, enum va
         x[i] = bench_normal();
     if (at)
         *at = x;
-    return tape_value_bound(b->tape, n_cols, rows, buffer);
+    return tape_tensor_bound(b->tape, n_cols, rows, buffer);
 }
 
 static inline void bench_block(enum quant q, unsigned char *block)

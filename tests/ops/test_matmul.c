@@ -26,15 +26,15 @@ static struct result product(const struct cpu_options *options, const struct sha
     struct bench b;
     float *in, *add = NULL, *out;
     struct matmul m = { 0 };
-    struct value none = { 0 };
+    struct tensor none = { 0 };
 
     bench_open(&b, options, (struct tape_limits){ .max_rows = s->n_rows, .max_outputs = 1, .exact = s->exact });
     bench_seed(s->format * 1000 + s->n_cols);
     m.w = bench_weight(&b, s->format, s->n_out, s->n_cols);
     m.bias = s->bias ? bench_weight(&b, QUANT_F32, 1, s->n_out) : NULL;
-    m.in = bench_value(&b, s->n_cols, ROWS_STEP, &in);
-    m.add = s->add ? bench_value(&b, s->n_out, ROWS_STEP, &add) : none;
-    m.out = bench_value(&b, s->n_out, ROWS_STEP, &out);
+    m.in = bench_tensor(&b, s->n_cols, ROWS_STEP, &in);
+    m.add = s->add ? bench_tensor(&b, s->n_out, ROWS_STEP, &add) : none;
+    m.out = bench_tensor(&b, s->n_out, ROWS_STEP, &out);
     for (uint32_t r = 0; r < s->n_rows; r++) { // row order[r]'s own numbers, wherever it stands
         bench_seed(100 + (order ? order[r] : r));
         for (uint32_t c = 0; c < s->n_cols; c++)
@@ -205,8 +205,8 @@ static void a_bad_number_stays_in_its_row(void **state)
         float *in, *out;
         bench_open(&b, &(struct cpu_options){ .features = sets[i / 4] }, (struct tape_limits){ .max_rows = 3, .max_outputs = 1 });
         struct matmul m = { .w = bench_weight(&b, i & 1 ? QUANT_Q4_K : QUANT_BF16, 64, 256) };
-        m.in = bench_value(&b, 256, ROWS_STEP, &in);
-        m.out = bench_value(&b, 64, ROWS_STEP, &out);
+        m.in = bench_tensor(&b, 256, ROWS_STEP, &in);
+        m.out = bench_tensor(&b, 64, ROWS_STEP, &out);
         in[256 + 100] = bad[i / 2 % 2];
         op_matmul(b.tape, m);
         bench_seal(&b);

@@ -101,8 +101,8 @@ static struct outcome play_attend(const struct cpu_options *options, const struc
 
     bench_open(&b, options, (struct tape_limits){ .max_rows = rows->n, .max_outputs = 1 });
     struct attend a = { .pages = make_pages(&b, s, rows), .scale = 1 / sqrtf((float)s->head_dim), .window = s->window };
-    a.q = bench_value(&b, n, ROWS_STEP, &q);
-    a.out = bench_value(&b, n, ROWS_STEP, &out);
+    a.q = bench_tensor(&b, n, ROWS_STEP, &q);
+    a.out = bench_tensor(&b, n, ROWS_STEP, &out);
     fill_rows(q, n, rows);
     op_attend(b.tape, a);
     bench_seal(&b);
@@ -295,9 +295,9 @@ static struct outcome play_qkv(const struct cpu_options *options, const struct s
     m.bk = s->biases ? bench_weight(&b, QUANT_F32, 1, n_kv) : NULL;
     m.q_norm = s->norms ? bench_weight(&b, QUANT_F32, 1, s->head_dim) : NULL;
     m.k_norm = s->norms ? bench_weight(&b, QUANT_F32, 1, s->head_dim) : NULL;
-    m.in = bench_value(&b, n_cols, ROWS_STEP, &in);
-    m.angles = bench_value(&b, s->n_dims, ROWS_STEP, &angles);
-    m.q = bench_value(&b, n_q, ROWS_STEP, &q);
+    m.in = bench_tensor(&b, n_cols, ROWS_STEP, &in);
+    m.angles = bench_tensor(&b, s->n_dims, ROWS_STEP, &angles);
+    m.q = bench_tensor(&b, n_q, ROWS_STEP, &q);
     fill_rows(in, n_cols, rows);
     fill_rows(angles, s->n_dims, rows);
     op_qkv(b.tape, m);
@@ -378,8 +378,8 @@ static struct outcome play_gate_up(const struct cpu_options *options, const stru
     g.norm = bench_weight(&b, QUANT_F32, 1, f->n_cols);
     g.gate = bench_weight(&b, f->gate, f->n_out, f->n_cols);
     g.up = bench_weight(&b, f->up, f->n_out, f->n_cols);
-    g.in = bench_value(&b, f->n_cols, ROWS_STEP, &in);
-    g.out = bench_value(&b, f->n_out, ROWS_STEP, &out);
+    g.in = bench_tensor(&b, f->n_cols, ROWS_STEP, &in);
+    g.out = bench_tensor(&b, f->n_out, ROWS_STEP, &out);
     fill_rows(in, f->n_cols, rows);
     op_gate_up(b.tape, g);
     bench_seal(&b);
@@ -450,8 +450,8 @@ static double rmsnorm_error(uint32_t features, uint32_t n_cols)
                    (struct tape_limits){ .max_rows = 3, .max_outputs = 1 });
         bench_seed(n_cols);
         struct rmsnorm n = { .scale = bench_weight(both[i], QUANT_F32, 1, n_cols), .eps = 1e-5f };
-        n.in = bench_value(both[i], n_cols, ROWS_STEP, NULL);
-        n.out = bench_value(both[i], n_cols, ROWS_STEP, &out[i]);
+        n.in = bench_tensor(both[i], n_cols, ROWS_STEP, NULL);
+        n.out = bench_tensor(both[i], n_cols, ROWS_STEP, &out[i]);
         op_rmsnorm(both[i]->tape, n);
         bench_seal(both[i]);
         bench_step(both[i])->n_rows = 3;
@@ -486,9 +486,9 @@ static void activation_at_extremes(void **state)
         float *gate, *up, *out;
         bench_open(&b, &(struct cpu_options){ .features = sets[i / 2] }, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
         struct activate a = { .activation = i & 1 ? ACTIVATION_GELU_TANH : ACTIVATION_SILU };
-        a.gate = bench_value(&b, N + 1, ROWS_STEP, &gate);
-        a.up = bench_value(&b, N + 1, ROWS_STEP, &up);
-        a.out = bench_value(&b, N + 1, ROWS_STEP, &out);
+        a.gate = bench_tensor(&b, N + 1, ROWS_STEP, &gate);
+        a.up = bench_tensor(&b, N + 1, ROWS_STEP, &up);
+        a.out = bench_tensor(&b, N + 1, ROWS_STEP, &out);
         memcpy(gate, x, sizeof x);
         gate[N] = NAN;
         for (uint32_t c = 0; c <= N; c++)

@@ -23,7 +23,7 @@ static int rig_make(void **state, uint32_t n)
                 buffer_alloc(r->device, 4, &r->results, &err) &&
                 buffer_alloc(r->device, sample_limits_words(n) * 4, &r->limits, &err) &&
                 buffer_alloc(r->device, step_bytes(1, 1), &r->step, &err));
-    struct value logits = tape_value_bound(r->tape, n, ROWS_OUTPUT, &r->logits);
+    struct tensor logits = tape_tensor_bound(r->tape, n, ROWS_OUTPUT, &r->logits);
     op_sample(r->tape, (struct sample){
                            .logits = logits, .log = &r->log, .log_stride = LOG, .results = &r->results, .limits = &r->limits });
     assert_ok(tape_seal(r->tape, &err), &err);

@@ -47,10 +47,10 @@ static uint32_t n_by_rows(const struct tape *t, const struct cpu_op *const *ops)
 }
 
 // Values of the first commands that later ones use lie in scratch, of which each thread has its own.
-static bool values_stay(const struct tape *t, uint32_t n_commands)
+static bool tensors_stay(const struct tape *t, uint32_t n_commands)
 {
-    for (uint32_t i = 0; i < t->n_values; i++)
-        if (!t->values[i].bound && t->values[i].first < n_commands && t->values[i].last >= n_commands)
+    for (uint32_t i = 0; i < t->n_tensors; i++)
+        if (!t->tensors[i].bound && t->tensors[i].first < n_commands && t->tensors[i].last >= n_commands)
             return false;
     return true;
 }
@@ -71,7 +71,7 @@ bool shares_open(struct shares *s, const struct tape *t, const struct cpu_op *co
                    weight_bytes(t) <= shared_cache_bytes() / 2;
 
     *s = (struct shares){ .n_commands = n_by_rows(t, ops) };
-    if (!by_rows || s->n_commands == 0 || !values_stay(t, s->n_commands))
+    if (!by_rows || s->n_commands == 0 || !tensors_stay(t, s->n_commands))
         return true;
     if (!(s->of = mem_alloc_array(n_threads, sizeof *s->of)))
         return false;
@@ -172,10 +172,11 @@ static void take_commands(struct share *share, const struct tape *t, uint32_t n_
     for (uint32_t i = 0; i < n_commands; i++)
         for (uint32_t j = 0; j < share->commands[i].n_operands; j++) {
             struct operand *o = &share->commands[i].operands[j];
-            if (o->value && !t->values[o->value - 1].bound)
+            if (o->tensor && !t->tensors[o->tensor - 1].bound)
                 o->buffer = &share->scratch;
-            else if (o->value)
-                o->offset += o->row_bytes * (t->values[o->value - 1].rows == ROWS_STEP ? share->first_row : share->first_output);
+            else if (o->tensor)
+                o->offset +=
+                    o->row_bytes * (t->tensors[o->tensor - 1].rows == ROWS_STEP ? share->first_row : share->first_output);
         }
 }
 

@@ -7,7 +7,7 @@
 #include "device/cpu/cpu.h"
 #include "device/tape_internal.h"
 
-// One thread's part of a step: its rows as a step of their own, values in memory of its own, and commands that know of both.
+// One thread's part of a step: its rows as a step of their own, tensors in memory of its own, and commands that know of both.
 struct share {
     uint32_t first, end; // rows of the step
     struct step *step;

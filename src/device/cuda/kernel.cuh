@@ -10,7 +10,7 @@
 #include "base/lang.h"
 #include "device/step.h"
 
-enum value_rows { ROWS_STEP, ROWS_OUTPUT }; // as in tape.h
+enum tensor_rows { ROWS_STEP, ROWS_OUTPUT }; // as in tape.h
 
 static __device__ __forceinline__ void wait_for_inputs()
 {

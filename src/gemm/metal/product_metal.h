@@ -23,7 +23,7 @@ struct product_args {
     u32 n_cols;
     u32 n_out[3];     // rows of each matrix, which are columns of what it gives
     u32 row_bytes[3]; // of each matrix
-    u32 rows;         // enum value_rows
+    u32 rows;         // enum tensor_rows
     u32 activation;   // PRODUCT_GATED
     u32 work_rows;    // PRODUCT_THREE: k takes so many rows of the workspace, then v
     f32 eps;          // of the norm

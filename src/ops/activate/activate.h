@@ -1,6 +1,6 @@
 // activate: out[r][c] = f(gate[r][c]) * up[r][c]      f = SiLU: x / (1 + exp(-x)), or GELU in its tanh form
 //
-// gate and out may be the same value.
+// gate and out may be the same tensor.
 #pragma once
 #include "base/lang.h"
 #include "gemm/gemm.h"
@@ -15,7 +15,7 @@ STATIC_ASSERT(sizeof(struct activate_args) == 8);
 #include "device/tape.h"
 
 struct activate {
-    struct value out, gate, up; // [rows, n_cols]
+    struct tensor out, gate, up; // [rows, n_cols]
     enum activation activation;
 };
 void op_activate(struct tape *t, struct activate a);

@@ -15,7 +15,7 @@ STATIC_ASSERT(sizeof(struct angles_args) == 8);
 #include "device/tape.h"
 
 struct angles {
-    struct value out;                 // [rows, 2 * n_pairs]
+    struct tensor out;                // [rows, 2 * n_pairs]
     const struct weight *frequencies; // [n_pairs] fp32, radians per position
     float scale;
 };

@@ -29,7 +29,7 @@ SHARED_INLINE u32 attend_work_cols(const BY_REFERENCE struct page_shape *s, u32 
 
 #ifdef HOST_C
 struct attend {
-    struct value out, q; // [rows, n_heads * head_dim]
+    struct tensor out, q; // [rows, n_heads * head_dim]
     struct pages pages;
     float scale;
     uint32_t window;

@@ -16,7 +16,7 @@ STATIC_ASSERT(sizeof(struct embed_args) == 16);
 #include "device/tape.h"
 
 struct embed {
-    struct value out;           // [rows, n_cols]
+    struct tensor out;          // [rows, n_cols]
     const struct weight *table; // [n_tokens, n_cols], any format, layout 0
     const struct buffer *log;   // [n_slots, log_stride] u32
     uint32_t log_stride;

@@ -6,8 +6,8 @@
 
 static void record_parts(struct tape *t, struct gate_up g)
 {
-    struct value n = tape_value(t, g.in.n_cols, ROWS_STEP);
-    struct value gate = tape_value(t, g.out.n_cols, ROWS_STEP), up = tape_value(t, g.out.n_cols, ROWS_STEP);
+    struct tensor n = tape_tensor(t, g.in.n_cols, ROWS_STEP);
+    struct tensor gate = tape_tensor(t, g.out.n_cols, ROWS_STEP), up = tape_tensor(t, g.out.n_cols, ROWS_STEP);
 
     op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = g.in, .scale = g.norm, .eps = g.eps });
     op_matmul(t, (struct matmul){ .out = gate, .in = n, .w = g.gate });
@@ -29,7 +29,7 @@ void op_gate_up(struct tape *t, struct gate_up g)
         return;
     }
     struct gate_up_args args = { g.in.n_cols, g.out.n_cols, g.eps, g.activation, tape_limits(t)->exact, 0 };
-    struct value work = tape_value(t, gate_up_work_cols(g.in.n_cols), ROWS_STEP);
+    struct tensor work = tape_tensor(t, gate_up_work_cols(g.in.n_cols), ROWS_STEP);
     struct command *c = tape_add(t, OP_gate_up, "gate_up", &args, sizeof args);
     tape_reads(t, c, g.in);
     tape_reads_weight(t, c, g.norm);

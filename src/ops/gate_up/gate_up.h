@@ -25,8 +25,8 @@ SHARED_INLINE u32 gate_up_work_cols(u32 n_cols)
 
 #ifdef HOST_C
 struct gate_up {
-    struct value out;               // [rows, n_out]
-    struct value in;                // [rows, n_cols]
+    struct tensor out;              // [rows, n_out]
+    struct tensor in;               // [rows, n_cols]
     const struct weight *norm;      // [n_cols] fp32
     const struct weight *gate, *up; // [n_out, n_cols]
     enum activation activation;

@@ -26,7 +26,7 @@ void op_matmul(struct tape *t, struct matmul m)
         return;
     }
     struct matmul_args args = { m.w->n_rows, m.w->n_cols, m.in.rows, tape_limits(t)->exact };
-    struct value work = tape_value(t, matmul_work_cols(m.w->n_cols), m.in.rows);
+    struct tensor work = tape_tensor(t, matmul_work_cols(m.w->n_cols), m.in.rows);
     struct command *c = tape_add(t, OP_matmul, "matmul", &args, sizeof args);
     tape_reads(t, c, m.in);
     tape_reads_weight(t, c, m.w);

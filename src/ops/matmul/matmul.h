@@ -2,14 +2,14 @@
 //
 // w is read in its own format; it is never expanded in memory. The order of the sum over k depends on n_cols and the format
 // alone. exact keeps the activations in fp32; else they may be rounded to int8 with a scale per block of 32 or 256 (normalised
-// squared error of a product about 1e-4, at most 5e-4). add and out may be the same value.
+// squared error of a product about 1e-4, at most 5e-4). add and out may be the same tensor.
 // Limits: n_cols a multiple of the format's block.
 #pragma once
 #include "base/lang.h"
 
 struct matmul_args {
     u32 n_rows, n_cols; // of w
-    u32 rows;           // enum value_rows
+    u32 rows;           // enum tensor_rows
     u32 exact;
 };
 STATIC_ASSERT(sizeof(struct matmul_args) == 16);
@@ -27,11 +27,11 @@ SHARED_INLINE u32 matmul_work_cols(u32 n_cols)
 #include "device/tape.h"
 
 struct matmul {
-    struct value out;          // [rows, w rows]
-    struct value in;           // [rows, w cols]
+    struct tensor out;         // [rows, w rows]
+    struct tensor in;          // [rows, w cols]
     const struct weight *w;    // [w rows, w cols]
     const struct weight *bias; // [w rows] fp32, or NULL
-    struct value add;          // [rows, w rows], or id 0
+    struct tensor add;         // [rows, w rows], or id 0
 };
 void op_matmul(struct tape *t, struct matmul m);
 

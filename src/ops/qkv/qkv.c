@@ -7,8 +7,8 @@
 static void record_parts(struct tape *t, struct qkv m)
 {
     uint32_t n_kv = m.pages.shape.n_kv_heads * m.pages.shape.head_dim;
-    struct value n = tape_value(t, m.in.n_cols, ROWS_STEP);
-    struct value k = tape_value(t, n_kv, ROWS_STEP), v = tape_value(t, n_kv, ROWS_STEP);
+    struct tensor n = tape_tensor(t, m.in.n_cols, ROWS_STEP);
+    struct tensor k = tape_tensor(t, n_kv, ROWS_STEP), v = tape_tensor(t, n_kv, ROWS_STEP);
 
     op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = m.in, .scale = m.norm, .eps = m.eps });
     op_matmul(t, (struct matmul){ .out = m.q, .in = n, .w = m.wq, .bias = m.bq });
@@ -34,7 +34,7 @@ static void record_fused(struct tape *t, struct qkv m)
         .norm_eps = m.eps,
         .exact = tape_limits(t)->exact,
     };
-    struct value work = tape_value(t, qkv_work_cols(m.in.n_cols, s->n_kv_heads * s->head_dim), ROWS_STEP);
+    struct tensor work = tape_tensor(t, qkv_work_cols(m.in.n_cols, s->n_kv_heads * s->head_dim), ROWS_STEP);
     struct command *c = tape_add(t, OP_qkv, "qkv", &args, sizeof args);
 
     tape_reads(t, c, m.in);

@@ -43,13 +43,13 @@ SHARED_INLINE u32 qkv_work_cols(u32 n_cols, u32 n_kv)
 
 #ifdef HOST_C
 struct qkv {
-    struct value q;                       // [rows, n_heads * head_dim]
-    struct value in;                      // [rows, n_cols]
+    struct tensor q;                      // [rows, n_heads * head_dim]
+    struct tensor in;                     // [rows, n_cols]
     const struct weight *norm;            // [n_cols] fp32
     const struct weight *wq, *wk, *wv;    // [heads * head_dim, n_cols]
     const struct weight *bq, *bk, *bv;    // fp32, or NULL
     const struct weight *q_norm, *k_norm; // [head_dim] fp32, or NULL
-    struct value angles;                  // [rows, rotated dims]
+    struct tensor angles;                 // [rows, rotated dims]
     struct pages pages;
     enum rope_pairs pairs;
     float eps;

@@ -1,5 +1,5 @@
 // rope_store: for each row, in place: q and k heads are normalised (Qwen3: RMSNorm over head_dim), rotated by the row's angles
-// (RoPE), and the row's k and v go to its page. q stays a value. It is the second half of qkv, as an operation of its own.
+// (RoPE), and the row's k and v go to its page. q stays a tensor. It is the second half of qkv, as an operation of its own.
 //
 // Pairs that rotate together: (2i, 2i+1) in GGUF files of the llama family, (i, i + n_dims/2) everywhere else. Only the first
 // n_dims of a head rotate. Limits: n_dims even, at most head_dim.
@@ -12,9 +12,9 @@ enum { ROPE_Q, ROPE_K, ROPE_V, ROPE_Q_NORM, ROPE_K_NORM, ROPE_ANGLES, ROPE_K_PAG
 
 #ifdef HOST_C
 struct rope_store {
-    struct value q, k, v;                 // [rows, heads * head_dim]; q and k are overwritten
+    struct tensor q, k, v;                // [rows, heads * head_dim]; q and k are overwritten
     const struct weight *q_norm, *k_norm; // [head_dim] fp32, or NULL
-    struct value angles;                  // [rows, n_dims]
+    struct tensor angles;                 // [rows, n_dims]
     struct pages pages;
     enum rope_pairs pairs;
     float eps;

@@ -73,7 +73,7 @@ SHARED_INLINE f32 sample_random(u32 seed_low, u32 seed_high, u32 position)
 #include "device/tape.h"
 
 struct sample {
-    struct value logits;      // [outputs, n_tokens]
+    struct tensor logits;     // [outputs, n_tokens]
     const struct buffer *log; // [n_slots, log_stride] u32
     uint32_t log_stride;
     const struct buffer *results; // [max outputs] u32

@@ -12,8 +12,8 @@ STATIC_ASSERT(sizeof(struct select_args) == 8);
 #include "device/tape.h"
 
 struct select {
-    struct value out; // [outputs, n_cols]
-    struct value in;  // [rows, n_cols]
+    struct tensor out; // [outputs, n_cols]
+    struct tensor in;  // [rows, n_cols]
 };
 void op_select(struct tape *t, struct select s);
 #endif
