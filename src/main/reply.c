@@ -67,7 +67,7 @@ static void parts_begin(struct reply *r, const struct ingot_request_options *opt
 
     r->parts = options->messages && !r->settings->json && (dims || thinking_is(r, "hide"));
     if (r->parts)
-        speech_begin(&r->speech, &(struct speech_options){ .reasoning_open = prompt_ends_thinking(r, options) });
+        output_parser_init(&r->parser, &(struct output_parser_options){ .reasoning_open = prompt_ends_thinking(r, options) });
 }
 
 static void set_dim(struct reply *r, bool dim)
@@ -79,9 +79,9 @@ static void set_dim(struct reply *r, bool dim)
 
 static void parts_print(struct reply *r)
 {
-    struct speech_piece piece;
+    struct output_piece piece;
 
-    while (speech_next(&r->speech, &piece)) {
+    while (output_parser_next(&r->parser, &piece)) {
         bool thinks = piece.kind == PIECE_REASONING;
         if (thinks && thinking_is(r, "hide"))
             continue;
@@ -96,10 +96,10 @@ static void parts_end(struct reply *r)
 {
     if (!r->parts)
         return;
-    speech_finish(&r->speech);
+    output_parser_finish(&r->parser);
     parts_print(r);
     set_dim(r, false);
-    speech_release(&r->speech);
+    output_parser_release(&r->parser);
 }
 
 // ---- one answer -------------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ static void print_text(struct reply *r, const struct ingot_event *event)
 {
     if (!r->parts)
         out_model_text(event->text, event->n_bytes);
-    else if (speech_push(&r->speech, (struct str){ event->text, event->n_bytes }))
+    else if (output_parser_push(&r->parser, (struct str){ event->text, event->n_bytes }))
         parts_print(r);
 }
 

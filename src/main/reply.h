@@ -2,7 +2,7 @@
 #pragma once
 #include "ingot.h"
 #include "main/settings.h"
-#include "text/parsers/speech.h"
+#include "text/parsers/output_parser.h"
 
 struct reply {
     struct ingot_engine *engine;
@@ -11,7 +11,7 @@ struct reply {
     struct buf text;                   // the answer; freed by the caller
     const char *grammar, *json_schema; // that answers follow; NULL: none
     struct ingot_result result;
-    struct speech speech; // what is thinking and what is answer; when `parts`
+    struct output_parser parser; // what is thinking and what is answer; when `parts`
     bool parts, is_dim;
 };
 

@@ -107,7 +107,7 @@ static void delta(struct talk_choice *c, const char *type, const char *field, st
                         type, field, json_stringn(text.at, text.n)));
 }
 
-static void piece(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
+static void piece(struct talk *t, uint32_t choice, const struct output_piece *said, struct buf *out)
 {
     struct talk_choice *c = &t->choices[choice];
 

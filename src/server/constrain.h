@@ -1,11 +1,11 @@
 // constrain.h - the grammar that an answer has to follow, from its format and from tools that have to be called.
 #pragma once
 #include "server/ask.h"
-#include "text/parsers/speech.h"
+#include "text/parsers/output_parser.h"
 #include "text/tokenizer/tokenizer.h"
 
 struct constrain_options {
-    enum call_style style;
+    enum tool_call_style style;
     bool thinks;                       // the model may reason before it answers
     bool reasoning_open;               // and has already begun to
     const struct tokenizer *tokenizer; // whose marks may be control tokens; NULL: all are text
@@ -17,7 +17,7 @@ bool constrain_answer(const struct ask *ask, const struct constrain_options *opt
 // ---- parts
 
 // A call with "..." for everything, as the family writes it.
-void constrain_example(enum call_style style, struct buf *text);
+void constrain_example(enum tool_call_style style, struct buf *text);
 
 // The rule "calls": one call or more of the tools that may be called.
 bool constrain_calls(const struct ask *ask, const struct constrain_options *options, struct buf *gbnf, struct err *err);

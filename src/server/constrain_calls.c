@@ -1,4 +1,4 @@
-// constrain_calls.c - the grammar of calls that have to be made, in the words of the model's family (text/parsers/speech.h reads them back).
+// constrain_calls.c - the grammar of calls that have to be made, in the words of the model's family (text/parsers/output_parser.h reads them back).
 //
 // Arguments follow the tool's schema. Where a family marks arguments up, each value is a rule of its own: a plain string is any text
 // without the closing mark, anything else is JSON. A tool whose schema cannot be written so (limits on a string, references, other
@@ -30,7 +30,7 @@ static const struct form {
     [CALLS_NAKED] = { "", "", NULL, "", "; ", "" },
 };
 
-void constrain_example(enum call_style style, struct buf *text)
+void constrain_example(enum tool_call_style style, struct buf *text)
 {
     const struct form *form = &forms[style];
 
@@ -227,7 +227,7 @@ static bool write_marked_up(struct caller *c, json_t *function, size_t index, st
 
 static bool write_call(struct caller *c, json_t *function, size_t i, struct buf *call)
 {
-    enum call_style style = c->options->style;
+    enum tool_call_style style = c->options->style;
     const char *name = json_string_value(json_object_get(function, "name")), *head = forms[style].head;
     char rule[32];
 

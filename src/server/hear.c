@@ -23,7 +23,7 @@ static void note_logprobs(struct talk *t, uint32_t choice, struct logprobs_row r
 bool talk_listen(struct talk *t)
 {
     uint32_t most = t->ask.one_call ? 1 : TALK_MAX_CALLS;
-    struct speech_options options = { t->style, t->reasoning_open, most, t->ask.tools };
+    struct output_parser_options options = { t->style, t->reasoning_open, most, t->ask.tools };
     bool ok = true;
 
     t->speaks = !ask_is_plain(&t->ask);
@@ -31,7 +31,7 @@ bool talk_listen(struct talk *t)
         t->choices[i].logprobs = json_array();
         t->choices[i].block = -1;
         ok = ok && t->choices[i].logprobs;
-        speech_begin(&t->choices[i].speech, &options);
+        output_parser_init(&t->choices[i].parser, &options);
         if (ok && t->ask.echo && t->ask.logprobs)
             note_logprobs(t, i, (struct logprobs_row){ .token = t->prompts[i / t->ask.n_made].ids[0], .of_prompt = true });
     }
@@ -49,7 +49,7 @@ void talk_forget(struct talk *t)
         mem_free(c->calls);
         token_ids_free(&c->tokens);
         json_decref(c->logprobs);
-        speech_release(&c->speech);
+        output_parser_release(&c->parser);
         buf_free(&c->text);
         buf_free(&c->reasoning);
         buf_free(&c->frame);
@@ -73,7 +73,7 @@ static void add_call(struct talk *t, struct talk_choice *c, struct str name)
 }
 
 // Keeps what a whole answer, or the last events of a response, will tell.
-static void keep(struct talk *t, struct talk_choice *c, const struct speech_piece *piece)
+static void keep(struct talk *t, struct talk_choice *c, const struct output_piece *piece)
 {
     bool kept = !t->ask.stream || t->ask.dialect & (DIALECT_RESPONSES | DIALECT_OLLAMA_CHAT);
 
@@ -89,7 +89,7 @@ static void keep(struct talk *t, struct talk_choice *c, const struct speech_piec
         buf_str(&c->calls[c->n_calls - 1].arguments, piece->text);
 }
 
-static void take_piece(struct talk *t, uint32_t choice, const struct speech_piece *piece, struct buf *out)
+static void take_piece(struct talk *t, uint32_t choice, const struct output_piece *piece, struct buf *out)
 {
     keep(t, &t->choices[choice], piece);
     if (t->ask.stream && !t->failed)
@@ -100,17 +100,17 @@ static void take_text(struct talk *t, uint32_t choice, const struct ingot_event 
 {
     struct talk_choice *c = &t->choices[choice];
     struct str text = { event->text, event->n_bytes };
-    struct speech_piece piece = { PIECE_CONTENT, 0, text };
+    struct output_piece piece = { PIECE_CONTENT, 0, text };
 
     if (!t->speaks) {
         if (text.n > 0 || json_array_size(c->logprobs) > 0)
             take_piece(t, choice, &piece, out);
         return;
     }
-    speech_push(&c->speech, text);
+    output_parser_push(&c->parser, text);
     if (event->done)
-        speech_finish(&c->speech);
-    while (speech_next(&c->speech, &piece))
+        output_parser_finish(&c->parser);
+    while (output_parser_next(&c->parser, &piece))
         take_piece(t, choice, &piece, out);
 }
 

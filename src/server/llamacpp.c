@@ -101,7 +101,7 @@ static void say_nothing(struct talk *t, struct buf *out) // a stream begins with
     (void)out;
 }
 
-static void piece(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
+static void piece(struct talk *t, uint32_t choice, const struct output_piece *said, struct buf *out)
 {
     sse_event(out, NULL, part(t, choice, json_stringn(said->text.at, said->text.n), false));
 }

@@ -314,7 +314,7 @@ static json_t *taken(struct buf *text)
 }
 
 // For templates without tools: what there is, and how to call it.
-static json_t *tools_in_words(json_t *tools, enum call_style style, json_t *system)
+static json_t *tools_in_words(json_t *tools, enum tool_call_style style, json_t *system)
 {
     struct buf text = { 0 };
     json_t *tool;
@@ -376,7 +376,7 @@ static void tell_calls_in_words(json_t *messages)
     }
 }
 
-static void tell_tools_in_words(json_t *messages, json_t *tools, enum call_style style)
+static void tell_tools_in_words(json_t *messages, json_t *tools, enum tool_call_style style)
 {
     json_t *first = json_array_get(messages, 0);
     const char *role = json_string_value(json_object_get(first, "role"));
@@ -443,7 +443,8 @@ static bool read_conversation(struct ask *ask, json_t *to, struct err *err)
     return ask->dialect & (DIALECT_MESSAGES | DIALECT_COUNT) ? from_anthropic(from, to, err) : from_chat(from, to, err);
 }
 
-bool messages_for_template(struct ask *ask, const struct chat *chat, enum call_style style, struct messages *to, struct err *err)
+bool messages_for_template(struct ask *ask, const struct chat *chat, enum tool_call_style style, struct messages *to,
+                           struct err *err)
 {
     *to = (struct messages){ .list = json_array() };
     if (!read_conversation(ask, to->list, err) || !take_begun(ask, to, err)) {

@@ -1,7 +1,7 @@
 // messages.h - every dialect's conversation as chat templates know it: a list of {role, content, tool_calls, ...}.
 #pragma once
 #include "server/ask.h"
-#include "text/parsers/speech.h"
+#include "text/parsers/output_parser.h"
 
 struct chat;
 
@@ -11,5 +11,6 @@ struct messages {
 };
 
 // False with what is wrong, and nothing to release. Where the template knows no tools, they and what was called are told in words.
-bool messages_for_template(struct ask *ask, const struct chat *chat, enum call_style style, struct messages *to, struct err *err);
+bool messages_for_template(struct ask *ask, const struct chat *chat, enum tool_call_style style, struct messages *to,
+                           struct err *err);
 void messages_release(struct messages *m);

@@ -99,7 +99,7 @@ static void say_nothing(struct talk *t, struct buf *out) // a stream begins with
     (void)out;
 }
 
-static void piece(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
+static void piece(struct talk *t, uint32_t choice, const struct output_piece *said, struct buf *out)
 {
     const struct talk_choice *c = &t->choices[choice];
     bool call = said->kind == PIECE_CALL_END && c->n_calls;

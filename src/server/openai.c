@@ -136,7 +136,7 @@ static void open_stream(struct talk *t, struct buf *out)
         chunk(t, i, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL, out);
 }
 
-static json_t *delta_of(const struct talk_choice *c, const struct speech_piece *piece)
+static json_t *delta_of(const struct talk_choice *c, const struct output_piece *piece)
 {
     json_t *text = json_stringn(piece->text.at, piece->text.n);
 
@@ -157,7 +157,7 @@ static json_t *delta_of(const struct talk_choice *c, const struct speech_piece *
     return NULL;
 }
 
-static void tell(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
+static void tell(struct talk *t, uint32_t choice, const struct output_piece *said, struct buf *out)
 {
     struct talk_choice *c = &t->choices[choice];
     json_t *delta = is_chat(t) ? delta_of(c, said) : text_of(t, choice, said->text);
@@ -170,7 +170,7 @@ static void tell(struct talk *t, uint32_t choice, const struct speech_piece *sai
 static void make_frame(struct talk *t, uint32_t choice, enum piece_kind kind)
 {
     struct buf *frame = &t->choices[choice].frame;
-    const struct speech_piece mark = { kind, 0, STR("\x1f") };
+    const struct output_piece mark = { kind, 0, STR("\x1f") };
     const struct str written = STR("\\u001F");
 
     frame->n = 0;
@@ -186,7 +186,7 @@ static void make_frame(struct talk *t, uint32_t choice, enum piece_kind kind)
 }
 
 // Most of an answer goes through here: the event is written once, and then only its text.
-static void piece(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
+static void piece(struct talk *t, uint32_t choice, const struct output_piece *said, struct buf *out)
 {
     struct talk_choice *c = &t->choices[choice];
     bool text = said->kind == PIECE_CONTENT || said->kind == PIECE_REASONING;

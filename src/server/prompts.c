@@ -9,16 +9,16 @@
 
 enum { MAX_EMBEDDINGS = 2048 }; // of one request, as with OpenAI
 
-static enum call_style style_of(const struct server *s)
+static enum tool_call_style style_of(const struct server *s)
 {
     const struct chat *chat = s->tokenizer ? engine_of(s->engine)->chat : NULL;
 
     if (!chat || (!chat_takes_tools(chat) && !chat_takes_calls(chat)))
         return CALLS_TAGS; // as messages.c tells it to the model
-    return speech_style_of(tokenizer_chat_template(s->tokenizer));
+    return tool_call_style_of(tokenizer_chat_template(s->tokenizer));
 }
 
-void prompts_style(const struct server *s, const struct ask *ask, enum call_style *style, bool *thinks)
+void prompts_style(const struct server *s, const struct ask *ask, enum tool_call_style *style, bool *thinks)
 {
     struct str text = s->tokenizer ? tokenizer_chat_template(s->tokenizer) : STR("");
 

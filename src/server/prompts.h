@@ -1,7 +1,7 @@
 // prompts.h - from what a request asks to the tokens of its prompts: messages through the template, texts through the tokeniser.
 #pragma once
 #include "server/ask.h"
-#include "text/parsers/speech.h"
+#include "text/parsers/output_parser.h"
 #include "text/tokenizer/tokenizer.h"
 
 struct server;
@@ -11,4 +11,4 @@ bool prompts_make(struct server *server, struct ask *ask, struct token_ids **pro
 // The rendered text of messages; free with buf_free.
 bool prompts_render(struct server *server, struct ask *ask, struct buf *text, struct err *err);
 // How this model writes calls (CALLS_NONE when none are offered), and whether it reasons before it answers.
-void prompts_style(const struct server *server, const struct ask *ask, enum call_style *style, bool *thinks);
+void prompts_style(const struct server *server, const struct ask *ask, enum tool_call_style *style, bool *thinks);

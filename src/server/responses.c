@@ -193,7 +193,7 @@ static void open_item(struct talk *t, int kind, struct buf *out)
         tell_with(t, "response.content_part.added", "part", text_part(json_string("")), out);
 }
 
-static void piece(struct talk *t, uint32_t choice, const struct speech_piece *said, struct buf *out)
+static void piece(struct talk *t, uint32_t choice, const struct output_piece *said, struct buf *out)
 {
     struct talk_choice *c = &t->choices[choice];
     json_t *text = json_stringn(said->text.at, said->text.n);

@@ -2,7 +2,7 @@
 #pragma once
 #include "server/ask.h"
 #include "server/runner.h"
-#include "text/parsers/speech.h"
+#include "text/parsers/output_parser.h"
 #include "text/tokenizer/tokenizer.h"
 
 struct server;
@@ -16,7 +16,7 @@ struct talk_call { // of a tool
 };
 
 struct talk_choice {
-    struct speech speech;
+    struct output_parser parser;
     struct buf text, reasoning; // of the whole answer; left empty while streaming, save for responses
     struct talk_call *calls;    // [n_calls]
     uint32_t n_calls;
@@ -38,7 +38,7 @@ struct talk_choice {
 struct dialect_voice {
     const char *stream_type; // NULL: text/event-stream
     void (*open)(struct talk *t, struct buf *out);
-    void (*piece)(struct talk *t, uint32_t choice, const struct speech_piece *piece, struct buf *out);
+    void (*piece)(struct talk *t, uint32_t choice, const struct output_piece *piece, struct buf *out);
     void (*finish)(struct talk *t, uint32_t choice, struct buf *out); // the choice is complete
     void (*close)(struct talk *t, struct buf *out);
     void (*quiet)(struct talk *t, struct buf *out); // nothing was said for a while
@@ -58,8 +58,8 @@ struct talk {
     uint32_t n_prompt, n_reused, n_generated; // of all choices that are done; prompts count once
     char id[48];
     int64_t created;
-    enum call_style style;                                       // how this model writes calls
-    bool speaks, thinks, reasoning_open, opened, failed, closed; // speaks: answers are taken apart, see speech.h
+    enum tool_call_style style;                                  // how this model writes calls
+    bool speaks, thinks, reasoning_open, opened, failed, closed; // speaks: answers are taken apart, see output_parser.h
     uint64_t n_events;                                           // of a stream whose events are numbered
     json_t *items;                                               // of a response's stream: those that are complete
     bool base64;                                                 // of embeddings

@@ -21,7 +21,7 @@ static void check_taken(const struct ask *ask)
 
 static void constrain(const struct ask *ask)
 {
-    for (enum call_style style = CALLS_NONE; style < N_CALL_STYLES; style++) {
+    for (enum tool_call_style style = CALLS_NONE; style < N_CALL_STYLES; style++) {
         const struct constrain_options options = { .style = style, .thinks = true };
         struct buf gbnf = { 0 };
         struct err err = { 0 };

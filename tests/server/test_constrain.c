@@ -52,25 +52,25 @@ static bool fits(const struct ask *ask, const struct constrain_options *o, const
 }
 
 // "name(arguments)" of each call, and the content.
-static void read_back(const struct ask *ask, enum call_style style, const char *answer, struct buf *out)
+static void read_back(const struct ask *ask, enum tool_call_style style, const char *answer, struct buf *out)
 {
-    struct speech s = { 0 };
-    struct speech_piece piece;
+    struct output_parser s = { 0 };
+    struct output_piece piece;
 
-    speech_begin(&s, &(struct speech_options){ .style = style, .tools = ask->tools });
-    speech_push(&s, str_from(answer));
-    speech_finish(&s);
-    while (speech_next(&s, &piece))
+    output_parser_init(&s, &(struct output_parser_options){ .style = style, .tools = ask->tools });
+    output_parser_push(&s, str_from(answer));
+    output_parser_finish(&s);
+    while (output_parser_next(&s, &piece))
         buf_printf(out,
                    piece.kind == PIECE_CALL       ? "%.*s("
                    : piece.kind == PIECE_CALL_END ? ")%.*s"
                                                   : "%.*s",
                    STR_ARG(piece.text));
-    speech_release(&s);
+    output_parser_release(&s);
 }
 
 static const struct {
-    enum call_style style;
+    enum tool_call_style style;
     const char *answer, *calls;
 } families[] = {
     { CALLS_TAGS, "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>",
@@ -123,7 +123,7 @@ static void what_a_grammar_allows_is_read_back(void **state)
 static void what_no_schema_allows_is_not_written(void **state)
 {
     static const struct {
-        enum call_style style;
+        enum tool_call_style style;
         const char *answer;
     } wrong[] = {
         { CALLS_FUNCTIONS, "<tool_call>\n<function=get>\n</function>\n</tool_call>" }, // city is required

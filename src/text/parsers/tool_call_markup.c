@@ -1,5 +1,5 @@
-// speech_markup.c - see speech_markup.h.
-#include "text/parsers/speech_markup.h"
+// tool_call_markup.c - see tool_call_markup.h.
+#include "text/parsers/tool_call_markup.h"
 #include <string.h>
 
 enum { MAX_KEY = 127, MAX_NAME = 64 };
@@ -13,7 +13,7 @@ static struct str trimmed(struct str text)
     return text;
 }
 
-bool name_is_tool(struct str name)
+bool tool_call_name_is_valid(struct str name)
 {
     for (size_t i = 0; i < name.n; i++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.", name.at[i]) || !name.at[i])
@@ -21,7 +21,7 @@ bool name_is_tool(struct str name)
     return name.n > 0 && name.n <= MAX_NAME;
 }
 
-const json_t *tool_named(const json_t *tools, struct str name)
+const json_t *tool_call_find_tool(const json_t *tools, struct str name)
 {
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *function = json_object_get(json_array_get(tools, i), "function");
@@ -105,15 +105,16 @@ static void write_value(struct buf *out, const json_t *schema, struct str text)
 
 // ---- steps
 
-static enum markup_step take(struct markup_text *in, size_t n, enum markup_step step)
+static enum tool_call_markup_step take(struct tool_call_markup_text *in, size_t n, enum tool_call_markup_step step)
 {
     in->taken = n;
     return step;
 }
 
-static enum markup_step named(struct markup *m, const json_t *tools, struct markup_text *in, struct str name)
+static enum tool_call_markup_step named(struct tool_call_markup *m, const json_t *tools, struct tool_call_markup_text *in,
+                                        struct str name)
 {
-    m->tool = tool_named(tools, name);
+    m->tool = tool_call_find_tool(tools, name);
     m->state = MARKUP_NEXT;
     return take(in, (size_t)(name.at + name.n - in->text.at), MARKUP_NAMED);
 }
@@ -123,11 +124,12 @@ static bool may_become(struct str text, const char *mark)
     return text.n < strlen(mark) && !memcmp(text.at, mark, text.n);
 }
 
-static enum markup_step read_name(struct markup *m, const json_t *tools, struct markup_text *in, struct buf *out)
+static enum tool_call_markup_step read_name(struct tool_call_markup *m, const json_t *tools, struct tool_call_markup_text *in,
+                                            struct buf *out)
 {
     static const char function[] = "<function=";
     struct str text = in->text, name = text, rest;
-    enum markup_step more = in->finished ? MARKUP_NO_CALL : MARKUP_WAIT;
+    enum tool_call_markup_step more = in->finished ? MARKUP_NO_CALL : MARKUP_WAIT;
 
     if (may_become(text, function))
         return more;
@@ -139,7 +141,7 @@ static enum markup_step read_name(struct markup *m, const json_t *tools, struct 
         n++;
     rest = str_from_to(name, n, name.n);
     name = trimmed(str_from_to(name, 0, n));
-    if (name.n > MAX_NAME || (name.n && !name_is_tool(name)) || (!name.n && rest.n))
+    if (name.n > MAX_NAME || (name.n && !tool_call_name_is_valid(name)) || (!name.n && rest.n))
         return MARKUP_NO_CALL;
     if (!m->functions) { // only what follows tells a name from a word
         rest = trimmed(rest);
@@ -154,14 +156,15 @@ static enum markup_step read_name(struct markup *m, const json_t *tools, struct 
     return named(m, tools, in, name);
 }
 
-static enum markup_step end_call(const struct markup *m, struct markup_text *in, size_t n, struct buf *out)
+static enum tool_call_markup_step end_call(const struct tool_call_markup *m, struct tool_call_markup_text *in, size_t n,
+                                           struct buf *out)
 {
     buf_text(out, m->any ? "}" : "{}");
     return take(in, n, MARKUP_ENDED);
 }
 
 // The key of the next argument, or the end.
-static enum markup_step read_key(struct markup *m, struct markup_text *in, struct buf *out)
+static enum tool_call_markup_step read_key(struct tool_call_markup *m, struct tool_call_markup_text *in, struct buf *out)
 {
     const char *open = m->functions ? "<parameter=" : "<arg_key>", *close = m->functions ? ">" : "</arg_key>";
     struct str text = in->text, rest;
@@ -201,7 +204,7 @@ static enum markup_step read_key(struct markup *m, struct markup_text *in, struc
     return take(in, from, MARKUP_ARGUMENTS);
 }
 
-size_t mark_held(struct str text, const char *mark)
+size_t tool_call_mark_held(struct str text, const char *mark)
 {
     size_t n = strlen(mark) - 1;
 
@@ -212,7 +215,7 @@ size_t mark_held(struct str text, const char *mark)
 }
 
 // <parameter=...> puts a line's end after and before the value, which <arg_value> does not.
-static enum markup_step read_value(struct markup *m, struct markup_text *in, struct buf *out)
+static enum tool_call_markup_step read_value(struct tool_call_markup *m, struct tool_call_markup_text *in, struct buf *out)
 {
     const char *close = m->functions ? "</parameter>" : "</arg_value>", *line_close = m->functions ? "\n</parameter>" : close;
     struct str text = in->text;
@@ -229,7 +232,7 @@ static enum markup_step read_value(struct markup *m, struct markup_text *in, str
         return take(in, text.n, MARKUP_ARGUMENTS);
     }
     if (end == SIZE_MAX) {
-        size_t held = mark_held(text, line_close), shorter = mark_held(text, close);
+        size_t held = tool_call_mark_held(text, line_close), shorter = tool_call_mark_held(text, close);
         n = text.n - (held > shorter ? held : shorter);
         if (n <= skipped)
             return MARKUP_WAIT;
@@ -250,7 +253,8 @@ static enum markup_step read_value(struct markup *m, struct markup_text *in, str
     return take(in, end + strlen(close), MARKUP_ARGUMENTS);
 }
 
-enum markup_step markup_read(struct markup *m, const json_t *tools, struct markup_text *in, struct buf *out)
+enum tool_call_markup_step tool_call_markup_read(struct tool_call_markup *m, const json_t *tools,
+                                                 struct tool_call_markup_text *in, struct buf *out)
 {
     in->taken = 0;
     switch (m->state) {

@@ -1,10 +1,10 @@
-// test_speech.c - answers taken apart: the same pieces whole, byte by byte, and cut anywhere.
+// test_output_parser.c - answers taken apart: the same pieces whole, byte by byte, and cut anywhere.
 #include "testing.h"
 #include "base/file.h"
-#include "text/parsers/speech.h"
+#include "text/parsers/output_parser.h"
 
 // "R(...)" reasoning, "C(...)" content, "T0:name(arguments)" a call; neighbouring pieces of a kind are joined.
-static void show(struct buf *out, const struct speech_piece *p, int *open)
+static void show(struct buf *out, const struct output_piece *p, int *open)
 {
     static const char marks[] = "RCTA";
 
@@ -23,34 +23,34 @@ static void show(struct buf *out, const struct speech_piece *p, int *open)
         buf_str(out, p->text);
 }
 
-static void take(struct speech *s, struct buf *out, int *open)
+static void take(struct output_parser *s, struct buf *out, int *open)
 {
-    struct speech_piece piece;
-    while (speech_next(s, &piece))
+    struct output_piece piece;
+    while (output_parser_next(s, &piece))
         show(out, &piece, open);
 }
 
 // In two parts that meet at `cut`, or byte by byte when cut is SIZE_MAX.
-static void read_cut(const struct speech_options *o, struct str text, size_t cut, struct buf *out)
+static void read_cut(const struct output_parser_options *o, struct str text, size_t cut, struct buf *out)
 {
-    struct speech s = { 0 };
+    struct output_parser s = { 0 };
     int open = -1;
 
-    speech_begin(&s, o);
+    output_parser_init(&s, o);
     for (size_t i = 0; i < text.n;) {
         size_t n = cut == SIZE_MAX ? 1 : i == 0 && cut > 0 ? cut : text.n - i;
-        speech_push(&s, str_from_to(text, i, i + n));
+        output_parser_push(&s, str_from_to(text, i, i + n));
         take(&s, out, &open);
         i += n;
     }
-    speech_finish(&s);
+    output_parser_finish(&s);
     take(&s, out, &open);
     if (open >= 0)
         buf_text(out, ")");
-    speech_release(&s);
+    output_parser_release(&s);
 }
 
-static void expect_with(const struct speech_options *o, const char *text, const char *wanted)
+static void expect_with(const struct output_parser_options *o, const char *text, const char *wanted)
 {
     for (size_t cut = 0; cut <= strlen(text); cut++) {
         struct buf out = { 0 };
@@ -61,9 +61,9 @@ static void expect_with(const struct speech_options *o, const char *text, const 
     }
 }
 
-static void expect(enum call_style style, const char *text, const char *wanted)
+static void expect(enum tool_call_style style, const char *text, const char *wanted)
 {
-    expect_with(&(struct speech_options){ .style = style }, text, wanted);
+    expect_with(&(struct output_parser_options){ .style = style }, text, wanted);
 }
 
 static void plain_text_is_content(void **state)
@@ -83,7 +83,7 @@ static void reasoning_is_taken_out(void **state)
     expect(CALLS_NONE, "<think>\n\n</think>\n\nTwo.", "C(Two.)");
     expect(CALLS_NONE, "<think>never ends </thi", "R(never ends </thi)");
     expect(CALLS_NONE, "No <think>not here</think>", "C(No <think>not here</think>)");
-    expect_with(&(struct speech_options){ .reasoning_open = true }, "so\n</think>A", "R(so)C(A)");
+    expect_with(&(struct output_parser_options){ .reasoning_open = true }, "so\n</think>A", "R(so)C(A)");
     expect(CALLS_TAGS, "<think>x</think>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", "R(x)T0:f({})");
 }
 
@@ -103,7 +103,7 @@ static void calls_between_tags(void **state)
     expect(CALLS_TAGS, "<tool_call>{\"nothing\": 1}</tool_call>", "C({\"nothing\": 1}</tool_call>)");
     expect(CALLS_TAGS, "<tool_call>{\"name\":\"f\",\"arguments\":{\"cut\": tr", "T0:f({\"cut\": tr)");
     expect_with(
-        &(struct speech_options){ .style = CALLS_TAGS, .most_calls = 1 },
+        &(struct output_parser_options){ .style = CALLS_TAGS, .most_calls = 1 },
         "<tool_call>{\"name\":\"a\",\"arguments\":{}}</tool_call><tool_call>{\"name\":\"b\",\"arguments\":{}}</tool_call>",
         "T0:a({})");
 }
@@ -143,8 +143,8 @@ static const char known_tools[] = "[{\"type\":\"function\",\"function\":{\"name\
 static void marked_up_values_have_the_type_of_the_schema(void **state)
 {
     json_t *tools = json_loads(known_tools, 0, NULL);
-    struct speech_options functions = { .style = CALLS_FUNCTIONS, .tools = tools },
-                          keys = { .style = CALLS_KEYS, .tools = tools };
+    struct output_parser_options functions = { .style = CALLS_FUNCTIONS, .tools = tools },
+                                 keys = { .style = CALLS_KEYS, .tools = tools };
 
     (void)state;
     expect_with(&functions,
@@ -192,14 +192,14 @@ static void calls_as_deepseek_writes_them(void **state)
            "T0:get({\"city\": \"Rome\"})T1:add({})");
     expect(CALLS_SEPARATED, CALL_BEGIN "get" CALL_SEP "{\"city\": \"Ro", "T0:get({\"city\": \"Ro)");
     expect(CALLS_SEPARATED, "a <｜tool▁call", "C(a <｜tool▁call)");
-    expect_with(&(struct speech_options){ .style = CALLS_SEPARATED, .reasoning_open = true },
+    expect_with(&(struct output_parser_options){ .style = CALLS_SEPARATED, .reasoning_open = true },
                 "hm</think>" CALLS_BEGIN CALL_BEGIN "get" CALL_SEP "{}" CALL_END CALLS_END, "R(hm)T0:get({})");
 }
 
 static void python_calls_of_known_tools(void **state)
 {
     json_t *tools = json_loads(known_tools, 0, NULL);
-    struct speech_options o = { .style = CALLS_NAKED, .tools = tools };
+    struct output_parser_options o = { .style = CALLS_NAKED, .tools = tools };
 
     (void)state;
     expect_with(&o, "[get(city='Ro\\'me', days=3), get(city=\"a\\n\")]",
@@ -229,25 +229,25 @@ static void styles_are_found_in_templates(void **state)
 {
     static const struct {
         const char *name;
-        enum call_style style;
+        enum tool_call_style style;
     } families[] = { { "qwen2.5", CALLS_TAGS },    { "qwen3", CALLS_TAGS },         { "qwen3.5", CALLS_FUNCTIONS },
                      { "glm4", CALLS_KEYS },       { "mistral-tools", CALLS_LIST }, { "devstral", CALLS_ARGS },
                      { "deepseek", CALLS_FENCED }, { "llama3-tools", CALLS_NAKED } };
 
     (void)state;
-    assert_int_equal(speech_style_of(STR("x [TOOL_CALLS] y")), CALLS_LIST);
-    assert_int_equal(speech_style_of(STR("x <tool_call> y")), CALLS_TAGS);
+    assert_int_equal(tool_call_style_of(STR("x [TOOL_CALLS] y")), CALLS_LIST);
+    assert_int_equal(tool_call_style_of(STR("x <tool_call> y")), CALLS_TAGS);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         struct buf text = { 0 };
         struct err err;
         char path[128];
         snprintf(path, sizeof path, "tests/golden/templates/%s.jinja", families[i].name);
         assert_ok(file_read(&text, path, 1 << 20, &err), &err);
-        assert_int_equal(speech_style_of(buf_as_str(&text)), families[i].style);
+        assert_int_equal(tool_call_style_of(buf_as_str(&text)), families[i].style);
         buf_free(&text);
     }
-    assert_int_equal(speech_style_of(STR("Environment: ipython")), CALLS_NAKED);
-    assert_int_equal(speech_style_of(STR("")), CALLS_TAGS);
+    assert_int_equal(tool_call_style_of(STR("Environment: ipython")), CALLS_NAKED);
+    assert_int_equal(tool_call_style_of(STR("")), CALLS_TAGS);
 }
 
 int main(void)

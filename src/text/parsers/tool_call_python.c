@@ -1,11 +1,12 @@
-// speech_python.c - a call that a model wrote in Python, as Llama's templates show it: get_weather(city="Rome", days=3).
+// tool_call_python.c - a call in Python, as Llama's templates show it: get_weather(city="Rome", days=3).
 //
-// Only what such calls hold: arguments by name, with strings, numbers, True, False, None, lists and dicts as values. Anything else is no
-// call. The name must be one of the request's tools, so that ordinary text with parentheses stays text.
+// The parser accepts arguments by name, with strings, numbers, True, False, None, lists and dicts as values. Anything else is no call. The
+// name must be one of the request's tools, so that ordinary text with parentheses stays text.
 #include <string.h>
-#include "text/parsers/speech_markup.h"
+#include "text/parsers/tool_call_markup.h"
+#include "text/parsers/tool_call_python.h"
 
-enum { MAX_DEPTH = 32, MAX_BYTES = 16384 }; // of a call, which is looked at again with every token until it is complete
+enum { MAX_DEPTH = 32, MAX_BYTES = 16384 }; // MAX_BYTES: a call is parsed again with every token until it is complete
 
 struct python {
     const char *at, *end;
@@ -123,7 +124,7 @@ static bool read_value(struct python *p)
 static struct str read_name(struct python *p)
 {
     const char *from = p->at;
-    while (p->at < p->end && *p->at != '.' && name_is_tool((struct str){ p->at, 1 }))
+    while (p->at < p->end && *p->at != '.' && tool_call_name_is_valid((struct str){ p->at, 1 }))
         p->at++;
     return (struct str){ from, (size_t)(p->at - from) };
 }
@@ -167,14 +168,14 @@ static size_t closing(struct str text)
     return SIZE_MAX;
 }
 
-enum python_step python_read(struct str text, const json_t *tools, struct python_call *call)
+enum tool_call_python_step tool_call_python_read(struct str text, const json_t *tools, struct tool_call_python *call)
 {
     struct python p = { text.at, text.at + text.n, &call->arguments, 0 };
     struct str name = read_name(&p);
 
     if (p.at == p.end)
         return name.n > 64 ? PYTHON_NO_CALL : PYTHON_WAIT;
-    if (!tool_named(tools, name))
+    if (!tool_call_find_tool(tools, name))
         return PYTHON_NO_CALL;
     if (*p.at == '.' && (size_t)(p.end - p.at) < strlen(".call("))
         return PYTHON_WAIT;

@@ -1,6 +1,6 @@
-// fuzz_speech.c - libFuzzer: any bytes as an answer, whole and byte by byte: the same calls, and no more text than there was.
+// fuzz_output_parser.c - libFuzzer: any bytes as an answer, whole and byte by byte: the same calls, and no more text than there was.
 #include <stdlib.h>
-#include "text/parsers/speech.h"
+#include "text/parsers/output_parser.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -12,11 +12,11 @@ struct heard {
     size_t n_content, n_reasoning, n_arguments, n_calls;
 };
 
-static void listen(struct speech *s, struct heard *h)
+static void listen(struct output_parser *s, struct heard *h)
 {
-    struct speech_piece piece;
+    struct output_piece piece;
 
-    while (speech_next(s, &piece)) {
+    while (output_parser_next(s, &piece)) {
         h->n_content += piece.kind == PIECE_CONTENT ? piece.text.n : 0;
         h->n_reasoning += piece.kind == PIECE_REASONING ? piece.text.n : 0;
         h->n_arguments += piece.kind == PIECE_ARGUMENTS ? piece.text.n : 0;
@@ -24,19 +24,19 @@ static void listen(struct speech *s, struct heard *h)
     }
 }
 
-static struct heard hear(const struct speech_options *o, struct str text, size_t step)
+static struct heard hear(const struct output_parser_options *o, struct str text, size_t step)
 {
     struct heard h = { 0 };
-    struct speech s = { 0 };
+    struct output_parser s = { 0 };
 
-    speech_begin(&s, o);
+    output_parser_init(&s, o);
     for (size_t i = 0; i < text.n; i += step) {
-        speech_push(&s, str_from_to(text, i, text.n - i < step ? text.n : i + step));
+        output_parser_push(&s, str_from_to(text, i, text.n - i < step ? text.n : i + step));
         listen(&s, &h);
     }
-    speech_finish(&s);
+    output_parser_finish(&s);
     listen(&s, &h);
-    speech_release(&s);
+    output_parser_release(&s);
     return h;
 }
 
@@ -47,9 +47,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static json_t *tools;
     if (!tools)
         tools = json_loads(known_tools, 0, NULL);
-    struct speech_options o = { .style = (enum call_style)(data[0] % N_CALL_STYLES),
-                                .reasoning_open = data[0] & 16,
-                                .tools = data[0] & 32 ? tools : NULL };
+    struct output_parser_options o = { .style = (enum tool_call_style)(data[0] % N_CALL_STYLES),
+                                       .reasoning_open = data[0] & 16,
+                                       .tools = data[0] & 32 ? tools : NULL };
     struct str text = { (const char *)data + 1, size - 1 };
     struct heard whole = hear(&o, text, text.n), bytes = hear(&o, text, 1);
 

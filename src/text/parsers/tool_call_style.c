@@ -1,0 +1,46 @@
+// tool_call_style.c - see tool_call_style.h.
+#include "text/parsers/tool_call_style.h"
+
+static const struct tool_call_family tags = { .marks = { "<tool_call>" }, .closers = { "</tool_call>", "</function>" } },
+                                     functions = { .marks = { "<tool_call>", CALL_FUNCTION_MARK },
+                                                   .closers = { "</tool_call>", "</function>" } },
+                                     list = { .marks = { "[TOOL_CALLS]" }, .form = CALL_LIST },
+                                     separated = { .marks = { CALL_BEGIN, CALLS_BEGIN },
+                                                   .closers = { "```", CALL_END, CALLS_END },
+                                                   .form = CALL_NAMED },
+                                     naked = { .form = CALL_NAKED };
+
+const struct tool_call_family *tool_call_family_of(enum tool_call_style style)
+{
+    static const struct tool_call_family *const families[N_CALL_STYLES] = {
+        [CALLS_NONE] = &naked,          [CALLS_TAGS] = &tags,   [CALLS_FUNCTIONS] = &functions, [CALLS_KEYS] = &tags,
+        [CALLS_LIST] = &list,           [CALLS_ARGS] = &list,   [CALLS_ARGS_ID] = &list,        [CALLS_FENCED] = &separated,
+        [CALLS_SEPARATED] = &separated, [CALLS_NAKED] = &naked,
+    };
+
+    return families[style];
+}
+
+enum tool_call_style tool_call_style_of(struct str chat_template)
+{
+    static const struct {
+        const char *mark, *detail; // detail NULL: the mark alone
+        enum tool_call_style style;
+    } signs[] = { { CALL_BEGIN, "```json", CALLS_FENCED },
+                  { CALL_BEGIN, NULL, CALLS_SEPARATED },
+                  { "[TOOL_CALLS]", "[CALL_ID]", CALLS_ARGS_ID },
+                  { "[TOOL_CALLS]", "[ARGS]", CALLS_ARGS },
+                  { "[TOOL_CALLS]", NULL, CALLS_LIST },
+                  { "<tool_call>", CALL_FUNCTION_MARK, CALLS_FUNCTIONS },
+                  { "<tool_call>", "<arg_key>", CALLS_KEYS },
+                  { "<tool_call>", NULL, CALLS_TAGS },
+                  { "<|python_tag|>", NULL, CALLS_NAKED },
+                  { "ipython", NULL, CALLS_NAKED },
+                  { "func_name1(", NULL, CALLS_NAKED } };
+
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (str_find(chat_template, str_from(signs[i].mark)) != SIZE_MAX &&
+            (!signs[i].detail || str_find(chat_template, str_from(signs[i].detail)) != SIZE_MAX))
+            return signs[i].style;
+    return CALLS_TAGS;
+}

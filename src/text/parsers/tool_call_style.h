@@ -1,0 +1,43 @@
+// tool_call_style.h - the forms in which model families write tool calls, and the marks of each form.
+#pragma once
+#include "base/str.h"
+
+enum tool_call_style {
+    CALLS_NONE,      // no tools were offered: everything is content
+    CALLS_TAGS,      // <tool_call>{"name", "arguments"}</tool_call>: Hermes, Qwen2.5, Qwen3
+    CALLS_FUNCTIONS, // <tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>: Qwen3-Coder, Qwen3.5
+    CALLS_KEYS,      // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>: GLM-4.x
+    CALLS_LIST,      // [TOOL_CALLS][{"name", "arguments"}, ...]: Mistral
+    CALLS_ARGS,      // [TOOL_CALLS]NAME[ARGS]{...}: Mistral, later
+    CALLS_ARGS_ID,   // [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...}: in between
+    CALLS_FENCED, // <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME, {...} in a fence, <｜tool▁call▁end｜>: DeepSeek R1, V3
+    CALLS_SEPARATED, // <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}<｜tool▁call▁end｜>: DeepSeek V3.1
+    CALLS_NAKED,     // {"name", "parameters"} at the beginning, or [NAME(KEY=VALUE)] in Python: Llama 3.x
+    N_CALL_STYLES
+};
+
+// DeepSeek's marks.
+#define CALLS_BEGIN "<｜tool▁calls▁begin｜>"
+#define CALLS_END   "<｜tool▁calls▁end｜>"
+#define CALL_BEGIN  "<｜tool▁call▁begin｜>"
+#define CALL_END    "<｜tool▁call▁end｜>"
+#define CALL_SEP    "<｜tool▁sep｜>"
+
+#define CALL_FUNCTION_MARK "<function=" // begins a call, and is part of its markup
+
+// Styles with the same marks form a family.
+enum { MAX_CALL_MARKS = 2, MAX_CALL_CLOSERS = 4 };
+struct tool_call_family {
+    const char *marks[MAX_CALL_MARKS];     // begin calls
+    const char *closers[MAX_CALL_CLOSERS]; // may follow a call
+    enum {
+        CALL_MARKUP, // {...}, a list of these in brackets, or markup
+        CALL_LIST,   // {...}, a list of these in brackets, or NAME, a separator and {...}
+        CALL_NAMED,  // {...}, or NAME, a separator and {...}
+        CALL_NAKED   // {...} alone, or Python
+    } form;
+};
+const struct tool_call_family *tool_call_family_of(enum tool_call_style style);
+
+// The style that this chat template shows; CALLS_TAGS when it shows none.
+enum tool_call_style tool_call_style_of(struct str chat_template);
