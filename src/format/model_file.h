@@ -5,7 +5,8 @@
 // tensors point into the mapping and live as long as the model_file. Not known here: architectures, tokenisers.
 //
 // Values of a safetensors folder are its JSON files, flattened with dots: config.json without prefix ("num_hidden_layers",
-// "rope_scaling.factor"), generation_config.json under "generation_config.", tokenizer_config.json under "tokenizer_config.".
+// "rope_scaling.factor"), generation_config.json under "generation_config.", tokenizer_config.json under "tokenizer_config.",
+// and what says how pictures are prepared, preprocessor_config.json and processor_config.json, likewise.
 // A chat_template.jinja file stands for "tokenizer_config.chat_template". tokenizer.json is only mapped: the tokeniser reads it.
 // Read-only after opening: any number of threads.
 #pragma once

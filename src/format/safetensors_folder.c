@@ -278,6 +278,8 @@ bool safetensors_open(struct model_file *file, struct err *err)
     bool ok = split_path(f) && read_tensors(f) && read_json(f, "config.json", "", true) &&
               read_json(f, "generation_config.json", "generation_config.", false) &&
               read_json(f, "tokenizer_config.json", "tokenizer_config.", false) && read_template(f) &&
+              read_json(f, "preprocessor_config.json", "preprocessor_config.", false) &&
+              read_json(f, "processor_config.json", "processor_config.", false) &&
               map_beside(f, "tokenizer.json", &file->tokenizer_json);
     mem_free(f->places);
     mem_free(f);

@@ -34,6 +34,8 @@ static int empty_folder(void **state)
                                          "config.json",
                                          "generation_config.json",
                                          "tokenizer_config.json",
+                                         "preprocessor_config.json",
+                                         "processor_config.json",
                                          "tokenizer.json",
                                          "chat_template.jinja",
                                          "model.safetensors.index.json",
@@ -105,6 +107,8 @@ static void a_folder_is_read(void **state)
               "\"none\": null, \"eos_token_id\": [1, 2], \"eps\": 1e-05, \"negative\": -3}");
     save_text("generation_config.json", "{\"temperature\": 0.5}");
     save_text("tokenizer_config.json", "{\"chat_template\": \"old\", \"bos_token\": {\"content\": \"\\u003cs>\\n\"}}");
+    save_text("preprocessor_config.json", "{\"size\": {\"longest_edge\": 2048}}");
+    save_text("processor_config.json", "{\"image_seq_len\": 64}");
     save_text("chat_template.jinja", "new");
     save_text("tokenizer.json", "{\"model\": 1}");
     save_tensors(
@@ -134,6 +138,8 @@ static void a_folder_is_read(void **state)
     assert_true(model_file_f64(f, "generation_config.temperature", 0, 2, &d, &err) && d == 0.5);
     assert_true(model_file_string(f, "tokenizer_config.chat_template", &s, &err) && str_is(s, "new"));
     assert_true(model_file_string(f, "tokenizer_config.bos_token.content", &s, &err) && str_is(s, "<s>\n"));
+    assert_true(model_file_u64(f, "preprocessor_config.size.longest_edge", 1, 4096, &u, &err) && u == 2048);
+    assert_true(model_file_u64(f, "processor_config.image_seq_len", 1, 4096, &u, &err) && u == 64);
     assert_true(str_is(model_file_tokenizer_json(f), "{\"model\": 1}"));
     model_file_close(f);
 }

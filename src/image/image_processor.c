@@ -1,0 +1,203 @@
+// image_processor.c - how a model wants its pictures, from the files beside it; see image.h.
+//
+// A safetensors folder says it twice: preprocessor_config.json, and since transformers 5 processor_config.json under "image_processor".
+// An mmproj file leaves out what llama.cpp fixes: the filter, and in older ones the longest edge, which is four tiles then.
+#include "format/model_file.h"
+#include "image/image.h"
+
+struct reading {
+    struct image_processor *p;
+    const struct model_file *file;
+    const char *prefix;
+    struct err *err;
+    char key[96];
+};
+
+static const char *key(struct reading *r, const char *name)
+{
+    snprintf(r->key, sizeof r->key, "%s%s", r->prefix, name);
+    return r->key;
+}
+
+static bool number(struct reading *r, const char *name, uint64_t max, uint32_t *value)
+{
+    uint64_t u = *value;
+
+    if (!model_file_u64(r->file, key(r, name), 1, max, &u, r->err))
+        return false;
+    *value = (uint32_t)u;
+    return true;
+}
+
+static bool refuse(struct reading *r, const char *name, const char *found, const char *expected)
+{
+    return err_set(r->err, ERR_UNSUPPORTED, "%s: %s is %s; expected %s", model_file_path(r->file), key(r, name), found, expected);
+}
+
+static bool must_be_true(struct reading *r, const char *name)
+{
+    bool value = true;
+
+    return model_file_bool(r->file, key(r, name), &value, r->err) && (value || refuse(r, name, "false", "true"));
+}
+
+// One number for all channels, or three.
+static bool channels(struct reading *r, const char *name, float min, float values[3])
+{
+    const struct meta *m = model_file_meta(r->file, key(r, name));
+    double all = values[0];
+
+    if (!m || m->type != META_ARRAY) {
+        if (!model_file_f64(r->file, r->key, min, 1e6, &all, r->err))
+            return false;
+        values[0] = values[1] = values[2] = (float)all;
+        return true;
+    }
+    bool ok = m->n == 3 && (m->element == META_FLOAT || m->element == META_UINT);
+    for (uint32_t c = 0; ok && c < 3; c++) {
+        struct meta e = meta_at(m, c);
+        double v = e.type == META_FLOAT ? e.f : (double)e.u;
+        ok = v >= min && v <= 1e6;
+        values[c] = (float)v;
+    }
+    return ok || refuse(r, name, "an array of something else", "3 numbers, one a channel");
+}
+
+// The numbers of Pillow's filters.
+static bool resample(struct reading *r)
+{
+    static const enum image_filter filters[] = { [1] = IMAGE_LANCZOS, [2] = IMAGE_BILINEAR, [3] = IMAGE_BICUBIC };
+    uint32_t number_of = 1;
+
+    if (!number(r, "resample", 3, &number_of))
+        return false;
+    r->p->filter = filters[number_of];
+    return true;
+}
+
+// N of a tower whose patches are shuffled together scale x scale.
+static bool places(struct reading *r, uint32_t patch, uint32_t scale)
+{
+    uint32_t side = r->p->tile / patch;
+
+    if (side == 0 || side % scale)
+        return err_set(r->err, ERR_INPUT,
+                       "%s: a tile of %u pixels in patches of %u is %u patches wide; expected a multiple of %u",
+                       model_file_path(r->file), r->p->tile, patch, side, scale);
+    r->p->tokens_a_tile = side / scale * (side / scale);
+    return true;
+}
+
+static bool bounds(struct reading *r)
+{
+    uint32_t tiles = (r->p->longest_edge + r->p->tile - 1) / r->p->tile;
+
+    if (r->p->longest_edge % 2 || tiles * tiles + 1 > IMAGE_MAX_TILES)
+        return err_set(r->err, ERR_UNSUPPORTED,
+                       "%s: longest edge %u with tiles of %u; expected an even number and at most %d tiles",
+                       model_file_path(r->file), r->p->longest_edge, r->p->tile, IMAGE_MAX_TILES);
+    return true;
+}
+
+static bool read_kind(struct reading *r)
+{
+    static const char *const known[] = { "Idefics3ImageProcessor", "SmolVLMImageProcessor" };
+    struct str kind = str_from(known[0]);
+
+    if (!model_file_string(r->file, key(r, "image_processor_type"), &kind, r->err))
+        return false;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (str_starts(kind, str_from(known[i]))) // "Fast" and "Pil" are other programs for the same result
+            return true;
+    return err_set(r->err, ERR_UNSUPPORTED, "%s: %s is '%.*s'; expected Idefics3ImageProcessor or SmolVLMImageProcessor",
+                   model_file_path(r->file), r->key, STR_ARG(kind));
+}
+
+static bool read_preparation(struct reading *r)
+{
+    struct image_processor *p = r->p;
+
+    p->longest_edge = 4 * 364;
+    p->tile = 364;
+    return read_kind(r) && must_be_true(r, "do_resize") && must_be_true(r, "do_rescale") && must_be_true(r, "do_normalize") &&
+           model_file_bool(r->file, key(r, "do_image_splitting"), &p->split, r->err) && resample(r) &&
+           number(r, "size.longest_edge", IMAGE_MAX_EDGE, &p->longest_edge) &&
+           number(r, "max_image_size.longest_edge", IMAGE_MAX_TILE, &p->tile) &&
+           model_file_f64(r->file, key(r, "rescale_factor"), 1e-9, 1, &p->rescale, r->err) &&
+           channels(r, "image_mean", 0, p->mean) && channels(r, "image_std", 1e-6F, p->std);
+}
+
+// What the tower reads must be what is prepared for it.
+static bool read_vision(struct reading *r)
+{
+    uint32_t image = 224, patch = 32, scale = 2, stated = 0;
+
+    r->prefix = "";
+    if (!number(r, "vision_config.image_size", IMAGE_MAX_TILE, &image) ||
+        !number(r, "vision_config.patch_size", IMAGE_MAX_TILE, &patch) || !number(r, "scale_factor", IMAGE_MAX_TILE, &scale) ||
+        !number(r, "processor_config.image_seq_len", 1 << 20, &stated))
+        return false;
+    if (image != r->p->tile)
+        return err_set(r->err, ERR_INPUT, "%s: pictures are prepared in tiles of %u pixels and vision_config.image_size is %u",
+                       model_file_path(r->file), r->p->tile, image);
+    if (!places(r, patch, scale))
+        return false;
+    if (stated && stated != r->p->tokens_a_tile)
+        return err_set(r->err, ERR_INPUT,
+                       "%s: processor_config.image_seq_len is %u; expected %u by vision_config and scale_factor",
+                       model_file_path(r->file), stated, r->p->tokens_a_tile);
+    return true;
+}
+
+static bool has_prefix(const struct model_file *file, const char *prefix)
+{
+    for (size_t i = 0; i < model_file_n_metas(file); i++)
+        if (str_starts(model_file_meta_at(file, i)->key, str_from(prefix)))
+            return true;
+    return false;
+}
+
+static bool read_folder(struct reading *r)
+{
+    r->prefix = "processor_config.image_processor.";
+    if (!has_prefix(r->file, r->prefix))
+        r->prefix = "preprocessor_config.";
+    if (!has_prefix(r->file, r->prefix))
+        return err_set(r->err, ERR_NOT_FOUND, "%s: no preprocessor_config.json in this folder; a model that sees needs one",
+                       model_file_path(r->file));
+    return read_preparation(r) && read_vision(r);
+}
+
+static bool read_mmproj(struct reading *r)
+{
+    struct image_processor *p = r->p;
+    struct str kind = { 0 };
+    uint32_t patch = 0, scale = 0;
+
+    r->prefix = "clip.";
+    if (!model_file_string(r->file, key(r, "projector_type"), &kind, r->err))
+        return false;
+    if (!str_is(kind, "idefics3"))
+        return err_set(r->err, ERR_UNSUPPORTED, "%s: clip.projector_type is '%.*s'; expected idefics3", model_file_path(r->file),
+                       STR_ARG(kind));
+    r->prefix = "clip.vision.";
+    if (!number(r, "image_size", IMAGE_MAX_TILE, &p->tile) || !number(r, "patch_size", IMAGE_MAX_TILE, &patch) ||
+        !number(r, "projector.scale_factor", IMAGE_MAX_TILE, &scale))
+        return false;
+    if (!p->tile || !patch || !scale)
+        return err_set(r->err, ERR_INPUT, "%s: clip.vision.image_size, patch_size or projector.scale_factor is missing",
+                       model_file_path(r->file));
+    p->longest_edge = 4 * p->tile;
+    return number(r, "preproc_image_size", IMAGE_MAX_EDGE, &p->longest_edge) && channels(r, "image_mean", 0, p->mean) &&
+           channels(r, "image_std", 1e-6F, p->std) && places(r, patch, scale);
+}
+
+bool image_processor_read(struct image_processor *p, const struct model_file *file, struct err *err)
+{
+    struct reading r = { .p = p, .file = file, .err = err };
+
+    *p = (struct image_processor){
+        .split = true, .filter = IMAGE_LANCZOS, .rescale = 1 / 255.0, .mean = { 0.5F, 0.5F, 0.5F }, .std = { 0.5F, 0.5F, 0.5F }
+    };
+    return (model_file_format(file) == MODEL_GGUF ? read_mmproj(&r) : read_folder(&r)) && bounds(&r);
+}

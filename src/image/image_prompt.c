@@ -1,0 +1,24 @@
+// image_prompt.c - the text that stands for a picture in a prompt of SmolVLM and Idefics3; see image.h.
+//
+// Text and not ids: small models have a token for "<row_1_col_1>", larger ones spell it. After the last row there are two line ends.
+#include "image/image.h"
+
+static void places(struct buf *out, const struct image_processor *p)
+{
+    for (uint32_t i = 0; i < p->tokens_a_tile; i++)
+        buf_text(out, "<image>");
+}
+
+bool image_prompt(struct buf *out, const struct image_processor *p, uint32_t rows, uint32_t cols)
+{
+    for (uint32_t r = 1; r <= rows; r++) {
+        for (uint32_t c = 1; c <= cols; c++) {
+            buf_printf(out, "<fake_token_around_image><row_%u_col_%u>", r, c);
+            places(out, p);
+        }
+        buf_text(out, "\n");
+    }
+    buf_printf(out, "%s<fake_token_around_image><global-img>", rows ? "\n" : "");
+    places(out, p);
+    return buf_text(out, "<fake_token_around_image>");
+}

@@ -1,0 +1,17 @@
+// image_weights.h - one axis of a resize: which input pixels an output pixel is made of, and with which weights, in Pillow's integers.
+#pragma once
+#include "image/image.h"
+
+enum { IMAGE_WEIGHT_BITS = 22 }; // 8 bits of value, 2 for a filter's overshoot: sums stay within 32
+
+struct image_weights {
+    uint32_t n_out;
+    uint32_t stride;  // taps from one output pixel's to the next one's; even
+    uint32_t *first;  // [n_out] the first input pixel
+    uint32_t *n_taps; // [n_out]
+    int32_t *taps;    // [n_out, stride], 1 << IMAGE_WEIGHT_BITS together; zero behind n_taps
+};
+
+// n_in and n_out: 1 to PICTURE_MAX_SIDE.
+bool image_weights_create(struct image_weights *w, uint32_t n_in, uint32_t n_out, enum image_filter filter, struct err *err);
+void image_weights_free(struct image_weights *w); // zeroed is allowed

@@ -1,0 +1,356 @@
+// test_image.c - resizing, tiles and their prompt against Pillow's bytes (vectors.txt), by every loop and with threads; how a model's
+// files say what they want.
+#include "testing.h"
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "base/sha256.h"
+#include "device/cpu/cpu.h"
+#include "format/model_file.h"
+#include "gguf_builder.h"
+#include "image/image.h"
+
+static struct sha256_stream *sums;
+static struct team *team;
+
+static int begin(void **state)
+{
+    (void)state;
+    sums = sha256_open();
+    team = team_create(3);
+    return sums && team ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    sha256_close(sums);
+    team_destroy(team);
+    return 0;
+}
+
+static void assert_sum(const void *bytes, size_t n, const char *expected, const char *line)
+{
+    char text[65];
+
+    sha256_add(sums, bytes, n);
+    struct sha256 sum = sha256_take(sums);
+    for (int i = 0; i < 32; i++)
+        snprintf(text + 2 * i, 3, "%02x", sum.at[i]);
+    if (strcmp(text, expected))
+        fail_msg("%s: other bytes, %s", line, text);
+}
+
+// The patterns of tools/golden/picture_vectors.py.
+static struct picture draw(const char *pattern, uint32_t width, uint32_t height)
+{
+    uint32_t state = (width * 65537 + height) | 1;
+    struct picture p;
+    struct err err;
+
+    assert_ok(picture_create(&p, width, height, &err), &err);
+    for (uint32_t i = 0; i < width * height * 3; i++) {
+        uint32_t x = i / 3 % width, y = i / 3 / width, c = i % 3;
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        p.rgb[i] = (uint8_t)(*pattern == 'n' ? state >> 24 : *pattern == 'c' ? (x + y + c) % 2 * 255 : x * 7 + y * 13 + c * 85);
+    }
+    return p;
+}
+
+static const struct image_work *work_at(int i)
+{
+    static struct image_work ways[3];
+
+    ways[1].plain = true;
+    ways[2].team = team;
+    return &ways[i];
+}
+enum { N_WAYS = 3 };
+
+static void check_resize(const char *line)
+{
+    static const char *const filters[] = { "bilinear", "bicubic", "lanczos" };
+    char pattern[16], filter[16], sum[65];
+    struct image_size to = { 0 };
+    uint32_t width, height;
+    struct err err = { 0 };
+
+    assert_int_equal(
+        sscanf(line, "resize %15s %u %u %15s %u %u %64s", pattern, &width, &height, filter, &to.width, &to.height, sum), 7);
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(filter, filters[i]))
+            to.filter = (enum image_filter)i;
+    struct picture in = draw(pattern, width, height), out;
+    for (int i = 0; i < N_WAYS; i++) {
+        assert_ok(image_resize(&out, &in, to, work_at(i), &err), &err);
+        assert_true(out.width == to.width && out.height == to.height);
+        assert_sum(out.rgb, (size_t)out.width * out.height * 3, sum, line);
+        picture_free(&out);
+    }
+    picture_free(&in);
+}
+
+static void check_split(const char *line)
+{
+    struct image_processor p = { .tokens_a_tile = 64, .filter = IMAGE_LANCZOS };
+    char pattern[16], sum[65], prompt_sum[65];
+    uint32_t width, height, rows, cols, split, r, c;
+    struct image_tiles tiles;
+    struct err err = { 0 };
+    struct buf text = { 0 };
+
+    assert_int_equal(sscanf(line, "split %15s %u %u %u %u %u %u %u %64s %64s", pattern, &width, &height, &p.longest_edge, &p.tile,
+                            &split, &rows, &cols, sum, prompt_sum),
+                     10);
+    p.split = split;
+    image_grid(&p, width, height, &r, &c);
+    assert_true(r == rows && c == cols);
+    struct picture in = draw(pattern, width, height);
+    for (int i = 0; i < N_WAYS; i++) {
+        assert_ok(image_split(&tiles, &p, &in, work_at(i), &err), &err);
+        assert_true(tiles.rows == rows && tiles.cols == cols && tiles.n_tiles == rows * cols + 1 && tiles.side == p.tile);
+        assert_sum(tiles.rgb, (size_t)tiles.n_tiles * p.tile * p.tile * 3, sum, line);
+        image_tiles_free(&tiles);
+    }
+    assert_true(image_prompt(&text, &p, rows, cols));
+    assert_sum(text.at, text.n, prompt_sum, line);
+    buf_free(&text);
+    picture_free(&in);
+}
+
+static void check_lines(const char *kind, void (*check)(const char *line), int n_expected)
+{
+    FILE *f = fopen(SOURCE_DIR "/tests/image/vectors.txt", "r");
+    char line[512];
+    int n = 0;
+
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        if (strncmp(line, kind, strlen(kind)))
+            continue;
+        line[strcspn(line, "\n")] = 0;
+        check(line);
+        n++;
+    }
+    fclose(f);
+    assert_int_equal(n, n_expected);
+}
+
+static void resizing_gives_pillows_bytes(void **state)
+{
+    (void)state;
+    check_lines("resize ", check_resize, 270);
+}
+
+static void tiles_and_prompts_are_the_processors(void **state)
+{
+    (void)state;
+    check_lines("split ", check_split, 44);
+}
+
+static void a_byte_is_normalised_as_in_the_reference(void **state)
+{
+    struct image_processor p = { .rescale = 1 / 255.0, .mean = { 0.5F, 0, 0.25F }, .std = { 0.5F, 1, 2 } };
+    float table[3][256];
+
+    (void)state;
+    image_normal_table(&p, table);
+    assert_true(table[0][0] == -1 && table[0][255] == 1 && table[1][255] == 1 && table[2][0] == -0.125F);
+    for (int v = 0; v < 256; v++)
+        assert_true(table[0][v] == ((float)(v * 0.00392156862745098) - 0.5F) / 0.5F && table[1][v] == (float)(v / 255.0));
+}
+
+static void sizes_have_bounds(void **state)
+{
+    struct picture p, in = draw("ramp", 2, 2);
+    struct err err = { 0 };
+
+    (void)state;
+    assert_fails(picture_create(&p, 0, 5, &err), &err, "0 x 5 pixels; at least 1 x 1");
+    assert_fails(picture_create(&p, 16385, 1, &err), &err, "16385 x 1 pixels; at most 16384 a side");
+    assert_fails(picture_create(&p, 8000, 8000, &err), &err, "8000 x 8000 pixels; at most 50 million");
+    assert_fails(image_resize(&p, &in, (struct image_size){ 8000, 8000, IMAGE_LANCZOS }, work_at(0), &err), &err,
+                 "at most 50 million");
+    assert_true(err.code == ERR_LIMIT);
+    picture_free(&in);
+}
+
+static void no_memory_is_an_error_and_no_leak(void **state)
+{
+    struct image_processor p = { .longest_edge = 128, .tile = 64, .split = true, .filter = IMAGE_LANCZOS };
+    struct picture in = draw("ramp", 97, 31);
+    struct image_tiles tiles;
+    struct err err = { 0 };
+    int n = 1;
+
+    (void)state;
+    for (;; n++) {
+        mem_fail_at((uint64_t)n, 0);
+        bool ok = image_split(&tiles, &p, &in, work_at(0), &err);
+        mem_fail_at(0, 0);
+        if (ok)
+            break;
+        assert_true(err.code == ERR_MEMORY && !tiles.rgb);
+    }
+    assert_in_range(n, 20, 60);
+    image_tiles_free(&tiles);
+    picture_free(&in);
+}
+
+// ---- how a model says what it wants ----
+
+static char folder[] = "/tmp/ingot_image_XXXXXX";
+
+static const char *path_of(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void save(const char *name, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path_of(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+}
+
+static bool read_folder(struct image_processor *p, const char *config, const char *preparation, const char *processor,
+                        struct err *err)
+{
+    static const char tensors[] = "\x08\0\0\0\0\0\0\0{}      ";
+    struct model_file *file;
+
+    save("model.safetensors", tensors, 16);
+    save("config.json", config, strlen(config));
+    save("preprocessor_config.json", preparation, strlen(preparation));
+    save("processor_config.json", processor, strlen(processor));
+    assert_ok(model_file_open(&file, folder, err), err);
+    bool ok = image_processor_read(p, file, err);
+    model_file_close(file);
+    return ok;
+}
+
+#define VISION   "{\"scale_factor\": 4, \"vision_config\": {\"image_size\": 512, \"patch_size\": 16}}"
+#define PREPARED "\"size\": {\"longest_edge\": 2048}, \"max_image_size\": {\"longest_edge\": 512}"
+
+static void a_folder_says_what_it_wants(void **state)
+{
+    struct image_processor p;
+    struct err err = { 0 };
+
+    (void)state;
+    assert_ok(read_folder(&p, VISION, "{" PREPARED "}", "{\"image_seq_len\": 64}", &err), &err);
+    assert_true(p.longest_edge == 2048 && p.tile == 512 && p.split && p.filter == IMAGE_LANCZOS && p.tokens_a_tile == 64);
+    assert_true(p.rescale == 1 / 255.0 && p.mean[2] == 0.5F && p.std[0] == 0.5F);
+    assert_ok(read_folder(&p, VISION,
+                          "{" PREPARED ", \"image_processor_type\": \"SmolVLMImageProcessorFast\", \"do_image_splitting\": false,"
+                          "\"resample\": 3, \"image_mean\": [0.1, 0.2, 0.3], \"image_std\": 2, \"rescale_factor\": 0.5}",
+                          "{}", &err),
+              &err);
+    assert_true(!p.split && p.filter == IMAGE_BICUBIC && p.mean[1] == 0.2F && p.std[2] == 2 && p.rescale == 0.5);
+    assert_ok(read_folder(&p, VISION, "{}", "{\"image_processor\": {" PREPARED "}}", &err), &err); // transformers 5
+    assert_true(p.longest_edge == 2048 && p.tile == 512);
+}
+
+static void a_folder_that_asks_for_more_is_refused(void **state)
+{
+    static const struct {
+        const char *config, *preparation, *processor, *message;
+    } cases[] = {
+        { VISION, "{}", "{}", "no preprocessor_config.json in this folder" },
+        { VISION, "{\"do_resize\": false, " PREPARED "}", "{}", "preprocessor_config.do_resize is false; expected true" },
+        { VISION, "{\"image_processor_type\": \"Qwen2VLImageProcessor\"}", "{}",
+          "is 'Qwen2VLImageProcessor'; expected Idefics3" },
+        { VISION, "{\"resample\": 4, " PREPARED "}", "{}", "a whole number from 1 to 3" },
+        { VISION, "{\"image_mean\": [0.5, 0.5], " PREPARED "}", "{}", "3 numbers, one a channel" },
+        { VISION, "{\"image_std\": [0.5, 0.5, 0], " PREPARED "}", "{}", "3 numbers, one a channel" },
+        { VISION, "{\"size\": {\"longest_edge\": 4097}}", "{}", "a whole number from 1 to 4096" },
+        { VISION, "{\"size\": {\"longest_edge\": 2047}, \"max_image_size\": {\"longest_edge\": 512}}", "{}",
+          "expected an even number" },
+        { VISION, "{\"max_image_size\": {\"longest_edge\": 364}, \"do_pad\": true}", "{}",
+          "tiles of 364 pixels and vision_config" },
+        { VISION, "{" PREPARED "}", "{\"image_seq_len\": 81}", "image_seq_len is 81; expected 64" },
+        { "{\"scale_factor\": 3, \"vision_config\": {\"image_size\": 512, \"patch_size\": 16}}", "{" PREPARED "}", "{}",
+          "is 32 patches wide; expected a multiple of 3" },
+        { "{\"scale_factor\": 1, \"vision_config\": {\"image_size\": 32, \"patch_size\": 4}}",
+          "{\"size\": {\"longest_edge\": 1024}, \"max_image_size\": {\"longest_edge\": 32}}", "{}", "at most 65 tiles" },
+    };
+    struct image_processor p;
+    struct err err = { 0 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_fails(read_folder(&p, cases[i].config, cases[i].preparation, cases[i].processor, &err), &err, cases[i].message);
+}
+
+static bool read_mmproj(struct image_processor *p, uint32_t preproc, const char *projector, struct err *err)
+{
+    const float means[3] = { 0.5F, 0.25F, 0.5F };
+    struct gguf_builder g = { .version = 3 };
+    struct model_file *file;
+
+    gguf_meta_str(&g, "general.architecture", "clip");
+    gguf_meta_str(&g, "clip.projector_type", projector);
+    gguf_meta_u32(&g, "clip.vision.image_size", 384);
+    gguf_meta_u32(&g, "clip.vision.patch_size", 14);
+    gguf_meta_u32(&g, "clip.vision.projector.scale_factor", 3);
+    gguf_meta_array(&g, "clip.vision.image_mean", 6, 3, means, sizeof means);
+    if (preproc)
+        gguf_meta_u32(&g, "clip.vision.preproc_image_size", preproc);
+    gguf_image(&g);
+    assert_ok(model_file_open_memory(&file, g.image, g.n, "mmproj", err), err);
+    bool ok = image_processor_read(p, file, err);
+    model_file_close(file);
+    gguf_builder_free(&g);
+    return ok;
+}
+
+static void an_mmproj_file_says_what_it_wants(void **state)
+{
+    struct image_processor p;
+    struct err err = { 0 };
+
+    (void)state;
+    assert_ok(read_mmproj(&p, 0, "idefics3", &err), &err);
+    assert_true(p.tile == 384 && p.longest_edge == 1536 && p.tokens_a_tile == 81 && p.mean[1] == 0.25F && p.std[1] == 0.5F &&
+                p.split);
+    assert_ok(read_mmproj(&p, 768, "idefics3", &err), &err);
+    assert_int_equal(p.longest_edge, 768);
+    assert_fails(read_mmproj(&p, 0, "qwen2vl", &err), &err, "clip.projector_type is 'qwen2vl'; expected idefics3");
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int drop_folder(void **state)
+{
+    static const char *const names[] = { "model.safetensors", "config.json", "preprocessor_config.json",
+                                         "processor_config.json" };
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        unlink(path_of(names[i]));
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resizing_gives_pillows_bytes),
+        cmocka_unit_test(tiles_and_prompts_are_the_processors),
+        cmocka_unit_test(a_byte_is_normalised_as_in_the_reference),
+        cmocka_unit_test(sizes_have_bounds),
+        cmocka_unit_test(no_memory_is_an_error_and_no_leak),
+        cmocka_unit_test_setup_teardown(a_folder_says_what_it_wants, make_folder, NULL),
+        cmocka_unit_test_setup_teardown(a_folder_that_asks_for_more_is_refused, NULL, drop_folder),
+        cmocka_unit_test(an_mmproj_file_says_what_it_wants),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
