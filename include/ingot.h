@@ -149,6 +149,7 @@ struct ingot_engine_info {
     uint64_t n_parameters, weight_bytes, page_bytes, scratch_bytes;
     uint32_t n_layers, n_vocab, n_embedding, n_context, n_sequences, n_batch, n_stages;
     enum ingot_kv cache_type_k, cache_type_v; // never auto
+    bool has_tokenizer;
 };
 // Fills the first `size` bytes of *info. Nothing of it changes while the engine is open.
 INGOT_API void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info, size_t size);
@@ -171,16 +172,69 @@ static inline void ingot_engine_stats(struct ingot_engine *engine, struct ingot_
     ingot_engine_stats_fill(engine, stats, sizeof *stats);
 }
 
-// ---- text and tokens --------------------------------------------------------------------------------------------------------
+// ---- tokenizer --------------------------------------------------------------------------------------------------------------
 
-// Tokens of n_bytes of text, into tokens[capacity]. Control tokens written in it are recognised only with parse_special. Returns the number
-// of tokens, of which at most `capacity` are stored; -1 on error. INGOT_UNSUPPORTED: the model has no tokenizer.
+// Tokens are numbers below n_vocab. None of these functions waits for a step, and what they point to lives as long as the engine. Without
+// a tokenizer (ingot_engine_info: has_tokenizer) they are INGOT_UNSUPPORTED, and there is no token to be found.
+
+enum ingot_text_flags {
+    INGOT_PARSE_SPECIAL = 1, // control tokens written in the text become tokens: only for text that you trust
+    INGOT_ADD_SPECIAL = 2,   // BOS, EOS, or whatever else the model puts around a text
+    INGOT_KEEP_SPECIAL = 4,  // to text: control tokens appear as the vocabulary spells them, else not at all
+};
+
+// Tokens of text[n_bytes], UTF-8, into tokens[capacity]. `flags`: INGOT_PARSE_SPECIAL and INGOT_ADD_SPECIAL. Returns the number of tokens,
+// of which at most `capacity` are stored: with 0, it counts. -1: *error says why.
+INGOT_API int64_t ingot_encode(const struct ingot_engine *engine, const char *text, size_t n_bytes, unsigned flags,
+                               uint32_t *tokens, size_t capacity, struct ingot_error *error);
+// Text of tokens[n_tokens] into text[capacity], valid UTF-8 and ended by NUL. `flags`: INGOT_KEEP_SPECIAL. Returns the number of bytes
+// without the NUL, of which at most capacity - 1 are stored. -1: *error says why.
+INGOT_API int64_t ingot_decode(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, unsigned flags,
+                               char *text, size_t capacity, struct ingot_error *error);
+// ingot_encode with no flag but INGOT_PARSE_SPECIAL, and ingot_decode without flags.
 INGOT_API int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes, bool parse_special,
                                  uint32_t *tokens, size_t capacity, struct ingot_error *error);
-// Text of tokens[n_tokens] into text[capacity], ended by NUL. Returns the number of bytes without it, of which at most capacity - 1 are
-// stored; -1 on error.
 INGOT_API int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, char *text,
                                    size_t capacity, struct ingot_error *error);
+
+enum ingot_token_kind {
+    INGOT_TOKEN_NORMAL,
+    INGOT_TOKEN_UNKNOWN,      // stands for what the vocabulary lacks
+    INGOT_TOKEN_CONTROL,      // has no text of its own, and comes from a text only with INGOT_PARSE_SPECIAL
+    INGOT_TOKEN_USER_DEFINED, // found in any text before merging, for example <think>
+    INGOT_TOKEN_UNUSED,       // and what is not in the vocabulary
+    INGOT_TOKEN_BYTE,         // <0xNN>
+};
+
+struct ingot_token_info {
+    const char *spelling; // as the vocabulary has it, for example "\xc4\xa0the"; n_spelling bytes
+    const char *bytes;    // that it adds within a text, " the"; n_bytes, maybe half a character. Control tokens: their spelling
+    size_t n_spelling, n_bytes;
+    enum ingot_token_kind kind;
+    bool ends_answer; // EOS, end of turn, end of message
+};
+// Fills the first `size` bytes of *info. False: there is no such token.
+INGOT_API bool ingot_token_info_fill(const struct ingot_engine *engine, uint32_t token, struct ingot_token_info *info,
+                                     size_t size);
+static inline bool ingot_token_info(const struct ingot_engine *engine, uint32_t token, struct ingot_token_info *info)
+{
+    return ingot_token_info_fill(engine, token, info, sizeof *info);
+}
+// The token with this spelling; -1: none.
+INGOT_API int64_t ingot_token_find(const struct ingot_engine *engine, const char *spelling, size_t n_bytes);
+
+enum ingot_special {
+    INGOT_SPECIAL_BOS,
+    INGOT_SPECIAL_EOS,
+    // Around a gap that the model fills: before the text ahead of it, before the text behind it, where the answer begins; before the
+    // project's name, before a file's name.
+    INGOT_SPECIAL_FIM_PREFIX,
+    INGOT_SPECIAL_FIM_SUFFIX,
+    INGOT_SPECIAL_FIM_MIDDLE,
+    INGOT_SPECIAL_FIM_REPO,
+    INGOT_SPECIAL_FIM_FILE,
+};
+INGOT_API int64_t ingot_token_special(const struct ingot_engine *engine, enum ingot_special which); // -1: the model has none
 
 // ---- requests ---------------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 // api.c - the functions of ingot.h. They translate, lock, and leave the work to the other files.
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/api.h"
 #include "engine/keep.h"
 #include "engine/place.h"
 #include "engine/prefix.h"
@@ -17,9 +17,6 @@ _Static_assert(sizeof(struct ingot_error) == sizeof(struct err), "the public and
 _Static_assert((int)INGOT_TIMEOUT == (int)ERR_TIMEOUT && (int)INGOT_LIMIT == (int)ERR_LIMIT, "and so are their codes");
 _Static_assert((int)INGOT_LOG_DEBUG == (int)LOG_DEBUG && (int)INGOT_LOG_ERROR == (int)LOG_ERROR, "so are the levels of the log");
 
-struct ingot_engine {
-    struct engine inner;
-};
 struct ingot_request {
     struct request *inner;
 };
@@ -27,11 +24,6 @@ struct ingot_request {
 struct engine *engine_of(struct ingot_engine *engine)
 {
     return &engine->inner;
-}
-
-static struct err *as_err(struct ingot_error *error)
-{
-    return (struct err *)error;
 }
 
 const char *ingot_version(void)
@@ -194,6 +186,7 @@ void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engi
         .n_stages = e->n_stages,
         .cache_type_k = (enum ingot_kv)(e->stages[0].shape.k_format + 1),
         .cache_type_v = (enum ingot_kv)(e->stages[0].shape.v_format + 1),
+        .has_tokenizer = e->tokenizer != NULL,
     };
     for (uint32_t i = 0; i < e->n_stages; i++) {
         all.page_bytes += stage_page_bytes(&e->stages[i]);
@@ -226,51 +219,6 @@ void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_st
     }
     pthread_mutex_unlock(&e->state);
     sizes_give(stats, size, &all, sizeof all);
-}
-
-static bool has_tokenizer(const struct engine *e, struct err *err)
-{
-    return e->tokenizer || err_set(err, ERR_UNSUPPORTED, "no tokenizer: %s", e->no_tokenizer.message);
-}
-
-int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes, bool parse_special, uint32_t *tokens,
-                       size_t capacity, struct ingot_error *error)
-{
-    struct token_ids ids = { 0 };
-    struct tokenize_flags flags = { .parse_special = parse_special };
-    int64_t n = -1;
-
-    if (has_tokenizer(&engine->inner, as_err(error)) &&
-        tokenizer_encode(engine->inner.tokenizer, (struct str){ text, n_bytes }, flags, &ids, as_err(error))) {
-        n = (int64_t)ids.n;
-        for (size_t i = 0; i < ids.n && i < capacity; i++)
-            tokens[i] = ids.ids[i];
-    }
-    token_ids_free(&ids);
-    return n;
-}
-
-int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, char *text, size_t capacity,
-                         struct ingot_error *error)
-{
-    const struct token_ids ids = { (uint32_t *)(uintptr_t)tokens, n_tokens, n_tokens };
-    struct buf out = { 0 };
-    int64_t n = -1;
-
-    if (!has_tokenizer(&engine->inner, as_err(error)))
-        return -1;
-    if (tokenizer_decode(engine->inner.tokenizer, &ids, false, &out)) {
-        n = (int64_t)out.n;
-        size_t stored = out.n < capacity ? out.n : capacity - 1;
-        if (capacity) {
-            memcpy(text, buf_as_str(&out).at, stored);
-            text[stored] = 0;
-        }
-    } else {
-        err_memory(as_err(error), "the text");
-    }
-    buf_free(&out);
-    return n;
 }
 
 static struct ingot_request *submit(struct engine *e, const struct ingot_request_options *options, struct ingot_error *error)

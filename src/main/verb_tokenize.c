@@ -4,6 +4,7 @@
 #include "main/out_json.h"
 #include "main/terminal.h"
 #include "text/tokenizer/token_json.h"
+#include "text/tokenizer/tokenizer.h"
 
 // A piece is shown as JSON shows a string, so that spaces and newlines can be seen; bytes that are no text as <E2>.
 static void show_piece(struct str bytes)
@@ -29,7 +30,7 @@ static void print_json(const struct tokenizer *t, const struct token_ids *ids)
 
     for (size_t i = 0; i < ids->n; i++) {
         json_array_append_new(numbers, json_integer(ids->ids[i]));
-        json_array_append_new(pieces, token_json(t, ids->ids[i]));
+        json_array_append_new(pieces, token_json(tokenizer_token_bytes(t, ids->ids[i], true)));
     }
     out_json(json_pack("{s:I, s:o, s:o}", "n", (json_int_t)ids->n, "ids", numbers, "pieces", pieces), 0);
     out_text("\n");

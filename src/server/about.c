@@ -1,7 +1,6 @@
 // about.c - see about.h. Nothing here tells what other clients ask: of their requests only the number.
 #include "server/about.h"
 #include <time.h>
-#include "engine/verify.h"
 #include "server/state.h"
 
 static const char *loaded_at(const struct server *s, char when[32])
@@ -88,9 +87,13 @@ static json_t *text_json(struct str text)
     return value ? value : json_string("");
 }
 
-static json_t *token_json(const struct tokenizer *t, int64_t id)
+static json_t *special_json(const struct server *s, enum ingot_special which)
 {
-    return t && id >= 0 ? text_json(tokenizer_raw(t, (uint32_t)id)) : json_string("");
+    int64_t id = ingot_token_special(s->engine, which);
+    struct ingot_token_info info;
+
+    return id >= 0 && ingot_token_info(s->engine, (uint32_t)id, &info) ? text_json((struct str){ info.spelling, info.n_spelling })
+                                                                       : json_string("");
 }
 
 static struct str template_of(const struct server *s)
@@ -111,9 +114,8 @@ bool about_props(struct exchange *x)
                                json_pack("{s:o, s:i, s:s, s:s, s:o, s:o, s:o, s:s, s:{s:b, s:b}}", "default_generation_settings",
                                          settings, "total_slots", (int)s->info.n_sequences, "model_alias", s->name, "model_path",
                                          s->name, "chat_template", text_json(template_of(s)), "bos_token",
-                                         token_json(s->tokenizer, s->tokenizer ? tokenizer_bos(s->tokenizer) : -1), "eos_token",
-                                         token_json(s->tokenizer, s->tokenizer ? tokenizer_eos(s->tokenizer) : -1), "build_info",
-                                         "ingot-" INGOT_VERSION, "modalities", "vision", 0, "audio", 0));
+                                         special_json(s, INGOT_SPECIAL_BOS), "eos_token", special_json(s, INGOT_SPECIAL_EOS),
+                                         "build_info", "ingot-" INGOT_VERSION, "modalities", "vision", 0, "audio", 0));
 }
 
 // So many as answers may run at once, the busy ones first: which is whose is nobody's business.
@@ -208,7 +210,7 @@ static json_t *capabilities(const struct server *s)
 
     if (str_find(template_of(s), STR("<think>")) != SIZE_MAX)
         json_array_append_new(list, json_string("thinking"));
-    if (s->tokenizer && tokenizer_fim(s->tokenizer, FIM_MIDDLE) >= 0)
+    if (ingot_token_special(s->engine, INGOT_SPECIAL_FIM_MIDDLE) >= 0)
         json_array_append_new(list, json_string("insert"));
     return list;
 }

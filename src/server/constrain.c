@@ -28,7 +28,7 @@ bool constrain_answer(const struct ask *ask, const struct constrain_options *o, 
     constrain_without("thinking", "</think>", gbnf);
     buf_text(gbnf, o->reasoning_open ? "root ::= thinking " : o->thinks ? "root ::= (\"<think>\" thinking " : "root ::= ");
     if (o->reasoning_open || o->thinks) {
-        constrain_text(o->tokenizer, "</think>", gbnf);
+        constrain_text(o->engine, "</think>", gbnf);
         buf_text(gbnf, o->reasoning_open ? "[\\n]{0,3} " : "[\\n]{0,3})? ");
     }
     buf_text(gbnf, !calls ? "answer\n" : format ? "(answer | calls)\n" : "calls\n");

@@ -2,13 +2,12 @@
 #pragma once
 #include "server/ask.h"
 #include "text/parsers/output_parser.h"
-#include "text/tokenizer/tokenizer.h"
 
 struct constrain_options {
     enum tool_call_style style;
     bool thinks;                       // the model may reason before it answers
     bool reasoning_open;               // and has already begun to
-    const struct tokenizer *tokenizer; // whose marks may be control tokens; NULL: all are text
+    const struct ingot_engine *engine; // whose marks may be control tokens; NULL: all are text
 };
 
 // Leaves gbnf empty when the answer is free. Errors name the keyword of a schema that is not supported.
@@ -22,6 +21,6 @@ void constrain_example(enum tool_call_style style, struct buf *text);
 // The rule "calls": one call or more of the tools that may be called.
 bool constrain_calls(const struct ask *ask, const struct constrain_options *options, struct buf *gbnf, struct err *err);
 // Appends words as literals, the families' marks among them as control tokens where they are such.
-void constrain_text(const struct tokenizer *tokenizer, const char *words, struct buf *gbnf);
+void constrain_text(const struct ingot_engine *engine, const char *words, struct buf *gbnf);
 // A rule for any text that does not hold the mark; of the mark only the first character is "<".
 void constrain_without(const char *rule, const char *mark, struct buf *gbnf);

@@ -67,17 +67,18 @@ static const char *first_mark(struct str text, size_t *at)
     return mark;
 }
 
-void constrain_text(const struct tokenizer *t, const char *words, struct buf *gbnf)
+void constrain_text(const struct ingot_engine *engine, const char *words, struct buf *gbnf)
 {
     struct str text = str_from(words);
     size_t at;
 
     while (text.n > 0) {
         const char *mark = first_mark(text, &at);
-        int64_t token = mark && t ? tokenizer_find(t, str_from(mark)) : -1;
+        int64_t token = mark && engine ? ingot_token_find(engine, mark, strlen(mark)) : -1;
+        struct ingot_token_info info;
         if (at > 0)
             gbnf_literal(gbnf, str_from_to(text, 0, at));
-        if (token >= 0 && tokenizer_kind(t, (uint32_t)token) == TOKEN_CONTROL)
+        if (token >= 0 && ingot_token_info(engine, (uint32_t)token, &info) && info.kind == INGOT_TOKEN_CONTROL)
             buf_printf(gbnf, " <[%u]>", (uint32_t)token);
         else if (mark)
             gbnf_literal(gbnf, str_from(mark));
@@ -198,28 +199,28 @@ static bool write_value(struct caller *c, json_t *schema, const char *rule, stru
 static bool write_marked_up(struct caller *c, json_t *function, size_t index, struct buf *call)
 {
     bool keys = c->options->style == CALLS_KEYS, ok = true;
-    const struct tokenizer *t = c->options->tokenizer;
+    const struct ingot_engine *engine = c->options->engine;
     json_t *parameters = json_object_get(function, "parameters"), *schema;
     const char *name;
     char text[256], rule[48];
     size_t i = 0;
 
     snprintf(text, sizeof text, keys ? "%s\n" : "<function=%s>\n", json_string_value(json_object_get(function, "name")));
-    constrain_text(t, text, call);
+    constrain_text(engine, text, call);
     json_object_foreach(json_object_get(parameters, "properties"), name, schema)
     {
         bool required = is_required(parameters, name);
         snprintf(rule, sizeof rule, "value-%zu-%zu", index, i++);
         snprintf(text, sizeof text, keys ? "<arg_key>%s</arg_key>\n<arg_value>" : "<parameter=%s>\n", name);
         buf_text(call, required ? "" : "(");
-        constrain_text(t, text, call);
+        constrain_text(engine, text, call);
         ok = ok && (write_value(c, schema, rule, call) || err_prefix(c->err, "tools[%zu], %s", index, name));
         buf_text(call, " ");
-        constrain_text(t, keys ? "</arg_value>\n" : "\n</parameter>\n", call);
+        constrain_text(engine, keys ? "</arg_value>\n" : "\n</parameter>\n", call);
         buf_text(call, required ? "" : ")? ");
     }
     if (!keys)
-        constrain_text(t, "</function>", call);
+        constrain_text(engine, "</function>", call);
     return ok;
 }
 
@@ -235,11 +236,11 @@ static bool write_call(struct caller *c, json_t *function, size_t i, struct buf 
         return write_marked_up(c, function, i, call);
     snprintf(rule, sizeof rule, "tool-%zu", i);
     if (head) {
-        constrain_text(c->options->tokenizer, name, call);
-        constrain_text(c->options->tokenizer, head, call);
+        constrain_text(c->options->engine, name, call);
+        constrain_text(c->options->engine, head, call);
         if (style == CALLS_ARGS_ID) {
             buf_text(call, "[a-zA-Z0-9]{9} ");
-            constrain_text(c->options->tokenizer, "[ARGS]", call);
+            constrain_text(c->options->engine, "[ARGS]", call);
         }
         buf_text(call, rule);
     } else {
@@ -280,18 +281,18 @@ bool constrain_calls(const struct ask *ask, const struct constrain_options *o, s
 
     constrain_without("marked", o->style == CALLS_KEYS ? "</arg_value>" : "</parameter>", gbnf);
     buf_text(gbnf, "call ::= ");
-    constrain_text(o->tokenizer, form->open, gbnf);
+    constrain_text(o->engine, form->open, gbnf);
     buf_printf(gbnf, "(%s) ", buf_as_str(&all).at);
-    constrain_text(o->tokenizer, form->close, gbnf);
+    constrain_text(o->engine, form->close, gbnf);
     buf_text(gbnf, "\ncalls ::= ");
-    constrain_text(o->tokenizer, form->begin, gbnf);
+    constrain_text(o->engine, form->begin, gbnf);
     buf_text(gbnf, "call ");
     if (!ask->one_call) {
         buf_text(gbnf, "(");
-        constrain_text(o->tokenizer, form->between, gbnf);
+        constrain_text(o->engine, form->between, gbnf);
         buf_text(gbnf, "call)* ");
     }
-    constrain_text(o->tokenizer, form->end, gbnf);
+    constrain_text(o->engine, form->end, gbnf);
     buf_text(gbnf, "\n");
     buf_free(&all);
     return ok;

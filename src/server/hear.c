@@ -13,7 +13,7 @@ static void note_logprobs(struct talk *t, uint32_t choice, struct logprobs_row r
     row.with_id = t->ask.dialect & DIALECTS_LLAMACPP;
     row.offset = t->ask.dialect == DIALECT_TEXT ? &c->text_offset : NULL;
     if (t->ask.logprobs)
-        json_array_append_new(c->logprobs, logprobs_entry(t->server->tokenizer, &row));
+        json_array_append_new(c->logprobs, logprobs_entry(t->server->engine, &row));
     if (t->ask.n_made > t->ask.n && !row.of_prompt) {
         c->score += logprobs_of(&row);
         c->n_scored++;

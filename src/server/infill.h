@@ -4,4 +4,4 @@
 #include "text/tokenizer/tokenizer.h"
 
 // Appends the prompt of an ask with a prefix or a suffix. An error when the model was not trained to fill gaps.
-bool infill_prompt(const struct tokenizer *t, const struct ask *ask, struct token_ids *ids, struct err *err);
+bool infill_prompt(const struct ingot_engine *engine, const struct ask *ask, struct token_ids *ids, struct err *err);

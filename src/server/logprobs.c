@@ -2,6 +2,7 @@
 #include "server/logprobs.h"
 #include <math.h>
 #include "server/ask.h"
+#include "server/vocab.h"
 
 static double log_sum(const float *logits, uint32_t n)
 {
@@ -30,14 +31,14 @@ static uint32_t likeliest(const struct logprobs_row *row, uint32_t top[ASK_MAX_T
     return n;
 }
 
-static json_t *token_json(const struct tokenizer *t, uint32_t token, double logprob, bool with_id)
+static json_t *token_json(const struct ingot_engine *engine, uint32_t token, double logprob, bool with_id)
 {
-    struct str bytes = tokenizer_token_bytes(t, token, true);
+    struct str bytes = vocab_bytes(engine, token);
     const struct token_ids ids = { &token, 1, 1 };
     struct buf text = { 0 };
     json_t *list = json_array(), *entry = json_object();
 
-    tokenizer_decode(t, &ids, true, &text);
+    vocab_decode(engine, &ids, INGOT_KEEP_SPECIAL, &text);
     for (size_t i = 0; i < bytes.n; i++)
         json_array_append_new(list, json_integer((unsigned char)bytes.at[i]));
     json_t *name = json_stringn(buf_as_str(&text).at, text.n);
@@ -64,37 +65,44 @@ static size_t n_characters(struct str bytes) // that begin there
     return n;
 }
 
+static bool has_text(const struct ingot_engine *engine, uint32_t token)
+{
+    struct ingot_token_info info;
+
+    return ingot_token_info(engine, token, &info) && info.kind != INGOT_TOKEN_CONTROL && info.kind != INGOT_TOKEN_UNKNOWN;
+}
+
 // The space that a tokenizer puts in front of a prompt is none of its text.
-static void tell_offset(json_t *entry, const struct tokenizer *t, const struct logprobs_row *row)
+static void tell_offset(json_t *entry, const struct ingot_engine *engine, const struct logprobs_row *row)
 {
     const struct token_ids ids = { (uint32_t *)(uintptr_t)&row->token, 1, 1 };
     struct buf text = { 0 };
 
     json_object_set_new(entry, "text_offset", json_integer((json_int_t)*row->offset));
     if (*row->offset == 0 && row->of_prompt)
-        tokenizer_decode(t, &ids, false, &text);
-    else
-        buf_str(&text, tokenizer_token_bytes(t, row->token, false));
+        vocab_decode(engine, &ids, 0, &text);
+    else if (has_text(engine, row->token))
+        buf_str(&text, vocab_bytes(engine, row->token));
     *row->offset += n_characters(buf_as_str(&text));
     buf_free(&text);
 }
 
-json_t *logprobs_entry(const struct tokenizer *t, const struct logprobs_row *row)
+json_t *logprobs_entry(const struct ingot_engine *engine, const struct logprobs_row *row)
 {
     uint32_t top[ASK_MAX_TOP_LOGPROBS], n = row->logits ? likeliest(row, top) : 0;
     double sum = row->logits ? log_sum(row->logits, row->n_vocab) : 0;
-    json_t *entry = token_json(t, row->token, row->logits ? row->logits[row->token] - sum : 0, row->with_id),
+    json_t *entry = token_json(engine, row->token, row->logits ? row->logits[row->token] - sum : 0, row->with_id),
            *list = json_array();
 
     for (uint32_t i = 0; i < n; i++)
-        json_array_append_new(list, token_json(t, top[i], row->logits[top[i]] - sum, row->with_id));
+        json_array_append_new(list, token_json(engine, top[i], row->logits[top[i]] - sum, row->with_id));
     json_object_set_new(entry, "top_logprobs", list);
     if (!row->logits) {
         json_object_set_new(entry, "logprob", json_null());
         json_object_set_new(entry, "top_logprobs", json_null());
     }
     if (row->offset)
-        tell_offset(entry, t, row);
+        tell_offset(entry, engine, row);
     return entry;
 }
 

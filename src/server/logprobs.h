@@ -3,7 +3,7 @@
 // They are those of the model itself: before temperature, penalties and the cuts of sampling.
 #pragma once
 #include <jansson.h>
-#include "text/tokenizer/tokenizer.h"
+#include "ingot.h"
 
 struct logprobs_row {
     const float *logits; // [n_vocab]; NULL: of a first token, which nothing precedes
@@ -14,6 +14,6 @@ struct logprobs_row {
 
 double logprobs_of(const struct logprobs_row *row);
 // {"token", "logprob", "bytes", "top_logprobs": [...]}, and "text_offset"; NULL without memory.
-json_t *logprobs_entry(const struct tokenizer *t, const struct logprobs_row *row);
+json_t *logprobs_entry(const struct ingot_engine *engine, const struct logprobs_row *row);
 // An array of entries with offsets as {"tokens", "token_logprobs", "top_logprobs", "text_offset"}.
 json_t *logprobs_legacy(json_t *entries);

@@ -7,6 +7,7 @@
 #include "server/sse.h"
 #include "server/state.h"
 #include "server/talk.h"
+#include "server/vocab.h"
 
 static bool is_chat(const struct talk *t)
 {
@@ -40,8 +41,8 @@ static json_t *text_of(const struct talk *t, uint32_t choice, struct str said)
 {
     struct buf text = { 0 };
 
-    if (t->ask.echo && t->server->tokenizer && !t->choices[choice].opened)
-        tokenizer_decode(t->server->tokenizer, &t->prompts[choice / t->ask.n_made], false, &text);
+    if (t->ask.echo && t->server->info.has_tokenizer && !t->choices[choice].opened)
+        vocab_decode(t->server->engine, &t->prompts[choice / t->ask.n_made], 0, &text);
     buf_str(&text, said);
     json_t *value = talk_text(&text);
     buf_free(&text);

@@ -5,6 +5,7 @@
 #include "server/infill.h"
 #include "server/messages.h"
 #include "server/state.h"
+#include "server/vocab.h"
 #include "text/template/chat.h"
 
 enum { MAX_EMBEDDINGS = 2048 }; // of one request, as with OpenAI
@@ -186,9 +187,9 @@ static bool ids_prompt(const struct server *s, json_t *list, struct token_ids *i
     json_array_foreach(list, i, item)
     {
         json_int_t id = json_integer_value(item);
-        if (json_is_string(item) && s->tokenizer) {
+        if (json_is_string(item) && s->info.has_tokenizer) {
             struct str text = { json_string_value(item), json_string_length(item) };
-            if (!tokenizer_encode(s->tokenizer, text, (struct tokenize_flags){ .add_special = i == 0 }, ids, err))
+            if (!vocab_encode(s->engine, text, i == 0 ? INGOT_ADD_SPECIAL : 0, ids, err))
                 return false;
             continue;
         }
@@ -206,18 +207,17 @@ static bool text_prompt(const struct server *s, json_t *prompt, struct token_ids
         return ids_prompt(s, prompt, ids, err);
     if (!json_is_string(prompt))
         return err_set(err, ERR_INPUT, "prompt: want a string, a list of strings, or tokens");
-    if (!s->tokenizer)
+    if (!s->info.has_tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer; give the prompt as tokens");
     struct str text = { json_string_value(prompt), json_string_length(prompt) };
-    return can_fit(s, text.n, err) &&
-           tokenizer_encode(s->tokenizer, text, (struct tokenize_flags){ .add_special = true }, ids, err);
+    return can_fit(s, text.n, err) && vocab_encode(s->engine, text, INGOT_ADD_SPECIAL, ids, err);
 }
 
 static bool gap_prompt(const struct server *s, const struct ask *ask, struct token_ids *ids, struct err *err)
 {
-    if (!s->tokenizer)
+    if (!s->info.has_tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer, and a gap is filled in texts only");
-    return infill_prompt(s->tokenizer, ask, ids, err);
+    return infill_prompt(s->engine, ask, ids, err);
 }
 
 // A list of texts or of lists of tokens; one with a token in it is a single prompt.

@@ -45,7 +45,7 @@ uint64_t talk_random(void)
 
 static bool write_grammar(struct talk *t, struct buf *grammar, struct err *err)
 {
-    struct constrain_options options = { t->style, t->thinks, t->reasoning_open, t->server->tokenizer };
+    struct constrain_options options = { t->style, t->thinks, t->reasoning_open, t->server->engine };
     return constrain_answer(&t->ask, &options, grammar, err);
 }
 
@@ -167,7 +167,7 @@ static bool begin(struct talk *t, struct talk_client client, struct err *err)
 {
     struct server *s = t->server;
 
-    if (t->ask.logprobs && !s->tokenizer)
+    if (t->ask.logprobs && !s->info.has_tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "logprobs need a tokenizer, which this model lacks");
     if (t->ask.dialect & DIALECTS_EMBED && !check_embeddings(t, err))
         return false;

@@ -3,15 +3,17 @@
 #include "base/mem.h"
 #include "server/prompts.h"
 #include "server/state.h"
+#include "server/vocab.h"
 #include "text/tokenizer/token_json.h"
 
-static json_t *tokens_json(const struct tokenizer *t, const struct token_ids *ids, bool with_pieces)
+static json_t *tokens_json(const struct ingot_engine *engine, const struct token_ids *ids, bool with_pieces)
 {
     json_t *list = json_array();
 
     for (size_t i = 0; i < ids->n; i++) {
         json_t *id = json_integer(ids->ids[i]);
-        json_array_append_new(list, with_pieces ? json_pack("{s:o, s:o}", "id", id, "piece", token_json(t, ids->ids[i])) : id);
+        json_array_append_new(
+            list, with_pieces ? json_pack("{s:o, s:o}", "id", id, "piece", token_json(vocab_bytes(engine, ids->ids[i]))) : id);
     }
     return list;
 }
@@ -19,14 +21,14 @@ static json_t *tokens_json(const struct tokenizer *t, const struct token_ids *id
 static bool read_text(const struct server *s, json_t *body, struct token_ids *ids, struct err *err)
 {
     json_t *text = json_object_get(body, "content") ? json_object_get(body, "content") : json_object_get(body, "prompt");
-    struct tokenize_flags flags = { json_is_true(json_object_get(body, "add_special")),
-                                    json_is_true(json_object_get(body, "parse_special")) };
+    unsigned flags = (json_is_true(json_object_get(body, "add_special")) ? INGOT_ADD_SPECIAL : 0) |
+                     (json_is_true(json_object_get(body, "parse_special")) ? INGOT_PARSE_SPECIAL : 0);
 
     if (!json_is_string(text))
         return err_set(err, ERR_INPUT, "content: want a string");
-    if (!s->tokenizer)
+    if (!s->info.has_tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer");
-    return tokenizer_encode(s->tokenizer, (struct str){ json_string_value(text), json_string_length(text) }, flags, ids, err);
+    return vocab_encode(s->engine, (struct str){ json_string_value(text), json_string_length(text) }, flags, ids, err);
 }
 
 bool texts_tokenize(struct exchange *x)
@@ -38,7 +40,7 @@ bool texts_tokenize(struct exchange *x)
     bool ok = body && read_text(s, body, &ids, &err);
 
     if (ok) {
-        json_t *list = tokens_json(s->tokenizer, &ids, json_is_true(json_object_get(body, "with_pieces")));
+        json_t *list = tokens_json(s->engine, &ids, json_is_true(json_object_get(body, "with_pieces")));
         ok = exchange_reply_json(
             x, 200,
             json_pack("{s:o, s:I, s:i}", "tokens", list, "count", (json_int_t)ids.n, "max_model_len", (int)s->info.n_context));
@@ -65,7 +67,7 @@ static bool read_ids(const struct server *s, json_t *list, struct token_ids *ids
         if (!token_ids_push(ids, (uint32_t)id))
             return err_memory(err, "tokens");
     }
-    return s->tokenizer || err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer");
+    return s->info.has_tokenizer || err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer");
 }
 
 bool texts_detokenize(struct exchange *x)
@@ -75,8 +77,9 @@ bool texts_detokenize(struct exchange *x)
     struct err err = { 0 };
     json_t *body = ask_parse(buf_as_str(&x->body), &err);
     bool ok = body && read_ids(x->server, json_object_get(body, "tokens"), &ids, &err);
+    unsigned flags = json_is_true(json_object_get(body, "keep_special")) ? INGOT_KEEP_SPECIAL : 0;
 
-    if (ok && !tokenizer_decode(x->server->tokenizer, &ids, json_is_true(json_object_get(body, "keep_special")), &text))
+    if (ok && !vocab_decode(x->server->engine, &ids, flags, &text))
         ok = err_memory(&err, "the text");
     if (ok) {
         json_t *value = json_stringn(buf_as_str(&text).at, text.n);

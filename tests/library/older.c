@@ -66,6 +66,10 @@ struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ing
 bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *error);
 bool ingot_poll(struct ingot_request *request, struct ingot_event *event);
 void ingot_request_free(struct ingot_request *request);
+int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes, bool parse_special, uint32_t *tokens,
+                       size_t capacity, struct ingot_error *error);
+int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, char *text, size_t capacity,
+                         struct ingot_error *error);
 void ingot_free(void *memory);
 
 enum { N = 2, BEHIND = 256 };
@@ -128,6 +132,17 @@ static bool run_one(struct ingot_engine *engine, char *text, size_t capacity)
     return request && event.event.done;
 }
 
+static bool run_tokens(struct ingot_engine *engine)
+{
+    static const char said[] = "Once upon a time";
+    uint32_t tokens[40];
+    char back[40];
+    int64_t n = ingot_tokenize(engine, said, strlen(said), false, tokens, 40, &error);
+
+    return n > 0 && ingot_detokenize(engine, tokens, (size_t)n, back, sizeof back, &error) == (int64_t)strlen(said) &&
+           !strcmp(back, said);
+}
+
 int main(void)
 {
     char *texts[N] = { 0 }, text[200];
@@ -140,7 +155,7 @@ int main(void)
     struct ingot_engine *engine = ingot_engine_open(&engine_options.options, &error);
     bool ok = engine && run_batch(engine, texts);
     event.event.done = false;
-    ok = ok && run_one(engine, text, sizeof text);
+    ok = ok && run_one(engine, text, sizeof text) && run_tokens(engine);
     if (!ok)
         fprintf(stderr, "%s\n", error.message);
     ok = ok && texts[0] && texts[0][0] && !strcmp(texts[0], text) && texts[1] && !strcmp(texts[1], text) &&

@@ -21,11 +21,13 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 from . import _library
 from ._library import Code, IngotError, lib
 
-__all__ = ["Code", "Engine", "Info", "IngotError", "Memory", "Options", "Request", "Result", "find_model", "version"]
+__all__ = ["Code", "Engine", "Info", "IngotError", "Memory", "Options", "Request", "Result", "Token", "find_model", "version"]
 
 Message = Mapping[str, str]
 Prompt = Union[str, Sequence[Message], Sequence[int]]
 _WAIT_MS = 100  # between two looks for a signal
+_KINDS = ("normal", "unknown", "control", "user_defined", "unused", "byte")
+_SPECIALS = ("bos", "eos", "fim_prefix", "fim_suffix", "fim_middle", "fim_repo", "fim_file")
 _FINISHES = ("none", "eos", "stop", "length", "cancelled", "error")
 
 
@@ -99,6 +101,18 @@ class Info:
     n_context: int
     n_sequences: int
     n_batch: int
+    has_tokenizer: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Token:
+    """A word of the vocabulary."""
+
+    id: int
+    spelling: str  # as the vocabulary has it
+    bytes: bytes  # that it adds within a text, maybe not whole characters
+    kind: str  # "normal", "unknown", "control", "user_defined", "unused" or "byte"
+    ends_answer: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -318,21 +332,53 @@ class Engine:
         request.result()
         return request._embedding
 
-    def tokenize(self, text: str, parse_special: bool = False) -> List[int]:
+    def tokenize(self, text: str, parse_special: bool = False, add_special: bool = False) -> List[int]:
+        """parse_special: control tokens may be written in the text. add_special: BOS, or what else the model puts around one."""
+        data, flags = text.encode(), _library.PARSE_SPECIAL * parse_special | _library.ADD_SPECIAL * add_special
+        room = len(data) + 16  # a token has a byte at least, but for few
+        while True:
+            tokens, error = (ctypes.c_uint32 * room)(), _library.Error()
+            n = lib.ingot_encode(self._opened(), data, len(data), flags, tokens, room, byref(error))
+            if n < 0:
+                raise error.exception()
+            if n <= room:
+                return list(tokens[:n])
+            room = n
+
+    def count_tokens(self, text: str, parse_special: bool = False) -> int:
         data, error = text.encode(), _library.Error()
-        tokens = (ctypes.c_uint32 * (len(data) + 1))()  # a token has a byte at least
-        n = lib.ingot_tokenize(self._opened(), data, len(data), parse_special, tokens, len(tokens), byref(error))
+        n = lib.ingot_encode(self._opened(), data, len(data), _library.PARSE_SPECIAL * parse_special, None, 0, byref(error))
         if n < 0:
             raise error.exception()
-        return list(tokens[:n])
+        return int(n)
 
-    def detokenize(self, tokens: Sequence[int]) -> str:
-        ids, error = (ctypes.c_uint32 * len(tokens))(*tokens), _library.Error()
-        n = lib.ingot_detokenize(self._opened(), ids, len(ids), None, 0, byref(error))
+    def detokenize(self, tokens: Sequence[int], keep_special: bool = False) -> str:
+        """keep_special: control tokens appear as the vocabulary spells them, else not at all."""
+        ids, error, flags = (ctypes.c_uint32 * len(tokens))(*tokens), _library.Error(), _library.KEEP_SPECIAL * keep_special
+        n = lib.ingot_decode(self._opened(), ids, len(ids), flags, None, 0, byref(error))
         text = ctypes.create_string_buffer(max(n, 0) + 1)
-        if n < 0 or lib.ingot_detokenize(self._opened(), ids, len(ids), text, len(text), byref(error)) < 0:
+        if n < 0 or lib.ingot_decode(self._opened(), ids, len(ids), flags, text, len(text), byref(error)) < 0:
             raise error.exception()
         return text.raw[:n].decode("utf-8", "replace")
+
+    def token(self, token: int) -> Token:
+        """What a token is. Raises IndexError for what is none."""
+        c = _library.TokenInfo()
+        if not 0 <= token <= _library.NO_TOKEN or not lib.ingot_token_info_fill(self._opened(), token, byref(c), ctypes.sizeof(c)):
+            raise IndexError(f"there is no token {token}")
+        spelling = ctypes.string_at(c.spelling, c.n_spelling).decode("utf-8", "replace")
+        return Token(token, spelling, ctypes.string_at(c.bytes, c.n_bytes), _KINDS[c.kind], c.ends_answer)
+
+    def find_token(self, spelling: str) -> Optional[int]:
+        """The token with this spelling of the vocabulary."""
+        data = spelling.encode()
+        token = lib.ingot_token_find(self._opened(), data, len(data))
+        return None if token < 0 else int(token)
+
+    def special_token(self, name: str) -> Optional[int]:
+        """name: "bos", "eos", "fim_prefix", "fim_suffix", "fim_middle", "fim_repo" or "fim_file". None: the model has none."""
+        token = lib.ingot_token_special(self._opened(), _SPECIALS.index(name))
+        return None if token < 0 else int(token)
 
     def close(self) -> None:
         """Ends all requests as cancelled. A second time does nothing."""

@@ -6,11 +6,12 @@ import ctypes
 import enum
 import os
 import sys
-from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 ABI = 1
 NO_TOKEN = 0xFFFFFFFF
+PARSE_SPECIAL, ADD_SPECIAL, KEEP_SPECIAL = 1, 2, 4
 
 
 class Code(enum.IntEnum):
@@ -63,7 +64,14 @@ class EngineInfo(ctypes.Structure):
         ("n_parameters", c_uint64), ("weight_bytes", c_uint64), ("page_bytes", c_uint64), ("scratch_bytes", c_uint64),
         ("n_layers", c_uint32), ("n_vocab", c_uint32), ("n_embedding", c_uint32), ("n_context", c_uint32),
         ("n_sequences", c_uint32), ("n_batch", c_uint32), ("n_stages", c_uint32), ("cache_type_k", c_int),
-        ("cache_type_v", c_int),
+        ("cache_type_v", c_int), ("has_tokenizer", c_bool),
+    ]  # fmt: skip
+
+
+class TokenInfo(ctypes.Structure):
+    _fields_ = [
+        ("spelling", c_void_p), ("bytes", c_void_p), ("n_spelling", c_size_t), ("n_bytes", c_size_t), ("kind", c_int),
+        ("ends_answer", c_bool),
     ]  # fmt: skip
 
 
@@ -127,8 +135,11 @@ _SIGNATURES = {
     "ingot_model_find": (c_bool, [c_char_p, c_char_p, c_size_t, POINTER(Error)]),
     "ingot_engine_close": (None, [c_void_p]),
     "ingot_engine_info_fill": (None, [c_void_p, POINTER(EngineInfo), c_size_t]),
-    "ingot_tokenize": (c_int64, [c_void_p, c_char_p, c_size_t, c_bool, POINTER(c_uint32), c_size_t, POINTER(Error)]),
-    "ingot_detokenize": (c_int64, [c_void_p, POINTER(c_uint32), c_size_t, c_char_p, c_size_t, POINTER(Error)]),
+    "ingot_encode": (c_int64, [c_void_p, c_char_p, c_size_t, c_uint, POINTER(c_uint32), c_size_t, POINTER(Error)]),
+    "ingot_decode": (c_int64, [c_void_p, POINTER(c_uint32), c_size_t, c_uint, c_char_p, c_size_t, POINTER(Error)]),
+    "ingot_token_info_fill": (c_bool, [c_void_p, c_uint32, POINTER(TokenInfo), c_size_t]),
+    "ingot_token_find": (c_int64, [c_void_p, c_char_p, c_size_t]),
+    "ingot_token_special": (c_int64, [c_void_p, c_int]),
     "ingot_request_options_init": (None, [POINTER(RequestOptions), c_size_t]),
     "ingot_submit": (c_void_p, [c_void_p, POINTER(RequestOptions), POINTER(Error)]),
     "ingot_poll": (c_bool, [c_void_p, POINTER(Event)]),

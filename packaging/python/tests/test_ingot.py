@@ -43,6 +43,23 @@ class Answers(unittest.TestCase):
         with self.assertRaises(ValueError):
             self.engine.generate("a\0b")
 
+    def test_the_vocabulary_can_be_asked(self):
+        text = "tea and caf\u00e9"
+        tokens = self.engine.tokenize(text)
+        self.assertEqual(self.engine.count_tokens(text), len(tokens))
+        self.assertEqual(b"".join(self.engine.token(token).bytes for token in tokens).decode(), text)
+        eos = self.engine.token(self.engine.special_token("eos"))
+        self.assertTrue(eos.ends_answer)
+        self.assertEqual((eos.kind, self.engine.find_token(eos.spelling)), ("control", eos.id))
+        marked = self.engine.tokenize("a" + eos.spelling, parse_special=True)
+        self.assertEqual(marked[-1], eos.id)
+        self.assertEqual(self.engine.detokenize(marked), "a")
+        self.assertEqual(self.engine.detokenize(marked, keep_special=True), "a" + eos.spelling)
+        self.assertIsNone(self.engine.find_token("no such token"))
+        for wrong in (-1, self.engine.info.n_vocab, 1 << 40):
+            with self.assertRaises(IndexError):
+                self.engine.token(wrong)
+
     def test_the_same_seed_gives_the_same_answer(self):
         first = self.engine.generate(STORY, max_tokens=20)
         again = self.engine.generate(STORY, max_tokens=20, seed=first.seed)

@@ -1,9 +1,8 @@
 // token_json.c - see token_json.h.
 #include "text/tokenizer/token_json.h"
 
-json_t *token_json(const struct tokenizer *t, uint32_t id)
+json_t *token_json(struct str bytes)
 {
-    struct str bytes = tokenizer_token_bytes(t, id, true);
     json_t *piece = json_stringn(bytes.at, bytes.n);
 
     if (piece)

@@ -1,0 +1,12 @@
+// api.h - what the files behind ingot.h share: the engine inside the public one, and its errors.
+#pragma once
+#include "engine/engine.h"
+
+struct ingot_engine {
+    struct engine inner;
+};
+
+static inline struct err *as_err(struct ingot_error *error)
+{
+    return (struct err *)error;
+}
