@@ -14,7 +14,7 @@
 
 void bench_row_name(const struct bench_row *row, char *name, size_t n)
 {
-    const struct measure_test *test = &row->test;
+    const struct bench_test *test = &row->test;
     struct buf b = { 0 };
 
     if (test->n_prompt)

@@ -1,11 +1,11 @@
 // bench_report.h - prints what ingot bench measured: as a table, or with llama-bench's field names as JSON, JSON lines or CSV.
 #pragma once
-#include "engine/measure.h"
-#include "engine/survey.h"
+#include "model_tools/bench_measure.h"
+#include "model_tools/model_info.h"
 #include "main/settings.h"
 
 struct bench_row {
-    struct measure_test test;
+    struct bench_test test;
     const char *label; // of its combination of -t, -dev, -b, -ctk and -ctv; "" where there is one
     uint32_t n_samples;
     double *samples_ms, *samples_ts; // [n_samples]: time of a run; tokens per second
@@ -18,7 +18,7 @@ struct bench_row {
 
 struct bench_report {
     const struct settings *settings;
-    const struct survey *survey;
+    const struct model_info *model;
     struct ingot_engine_info info;
     uint32_t n_threads;
     double bandwidth; // of the processor's memory around this row, bytes per second; 0 when the model runs elsewhere

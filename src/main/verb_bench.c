@@ -1,9 +1,9 @@
-// verb_bench.c - ingot bench: which tests, in which order, beside whom. Measuring is in engine/measure.c, printing in bench_report.c.
+// verb_bench.c - ingot bench: which tests, in which order, beside whom. Measuring is in model_tools/bench_measure.c, printing in bench_report.c.
 #include "base/bandwidth.h"
 #include "base/mem.h"
 #include "base/stats.h"
 #include "base/threads.h"
-#include "engine/peer.h"
+#include "model_tools/bench_peer.h"
 #include "main/bench_report.h"
 #include "main/bench_serve.h"
 #include "main/loading.h"
@@ -14,9 +14,9 @@ enum { MAX_TESTS = 256, WARM_UP_TOKENS = 4 };
 struct bench {
     const struct settings *settings;
     struct ingot_engine *engine;
-    struct survey survey;
+    struct model_info model;
     struct bench_report report;
-    struct measure_test tests[MAX_TESTS];
+    struct bench_test tests[MAX_TESTS];
     struct bench_row rows[MAX_TESTS];
     double means_ts[MAX_TESTS]; // of the tests that were run
     double last_rate;           // of memory, when last probed
@@ -35,7 +35,7 @@ static bool add_test(struct bench *b, uint32_t n_prompt, uint32_t n_gen, uint32_
         fail_usage("bench: more than %d tests", MAX_TESTS);
         return false;
     }
-    b->tests[b->n_tests++] = (struct measure_test){ n_prompt, n_gen, depth };
+    b->tests[b->n_tests++] = (struct bench_test){ n_prompt, n_gen, depth };
     return true;
 }
 
@@ -89,7 +89,7 @@ static bool choose_tests(struct bench *b)
 
 // ---- running ----------------------------------------------------------------------------------------------------------------
 
-static bool row_alloc(const struct bench *b, struct bench_row *row, const struct measure_test *test)
+static bool row_alloc(const struct bench *b, struct bench_row *row, const struct bench_test *test)
 {
     uint32_t n = b->settings->repetitions;
     size_t n_peers = b->settings->peers.n;
@@ -112,20 +112,20 @@ static void row_free(struct bench_row *row)
     mem_free(row->peer_ts);
 }
 
-static bool warm_up(struct bench *b, const struct measure_test *test, struct err *err)
+static bool warm_up(struct bench *b, const struct bench_test *test, struct err *err)
 {
-    struct measure_test short_test = *test;
-    struct measure_sample sample = { 0 };
-    struct measure m;
+    struct bench_test short_test = *test;
+    struct bench_sample sample = { 0 };
+    struct bench_measure m;
 
     short_test.n_gen = test->n_gen < WARM_UP_TOKENS ? test->n_gen : WARM_UP_TOKENS;
     short_test.depth = 0;
     if (b->settings->no_warmup)
         return true;
-    bool ok = measure_begin(&m, b->engine, &short_test, err);
+    bool ok = bench_measure_begin(&m, b->engine, &short_test, err);
     if (ok) {
-        ok = measure_run(&m, &sample, err);
-        measure_end(&m);
+        ok = bench_measure_run(&m, &sample, err);
+        bench_measure_end(&m);
     }
     return ok;
 }
@@ -135,24 +135,24 @@ static bool run_peers(const struct bench *b, struct bench_row *row, uint32_t rou
     const struct settings *s = b->settings;
 
     for (size_t i = 0; i < s->peers.n; i++) {
-        struct peer_call peer = { s->peers.at[i], s->model, row->test, b->report.n_threads };
-        if (!peer_run(&peer, &row->peer_ts[i * s->repetitions + round], err))
+        struct bench_peer_call peer = { s->peers.at[i], s->model, row->test, b->report.n_threads };
+        if (!bench_peer_run(&peer, &row->peer_ts[i * s->repetitions + round], err))
             return false;
     }
     return true;
 }
 
 // Ours and the peers' in turn, so that a machine that slows down slows both.
-static bool run_rounds(struct bench *b, struct measure *m, struct bench_row *row, struct err *err)
+static bool run_rounds(struct bench *b, struct bench_measure *m, struct bench_row *row, struct err *err)
 {
     const struct settings *s = b->settings;
 
     for (uint32_t i = 0; i < s->repetitions; i++) {
-        struct measure_sample sample = { .gaps_ms = row->gaps_ms + row->n_gaps };
-        if (!measure_run(m, &sample, err))
+        struct bench_sample sample = { .gaps_ms = row->gaps_ms + row->n_gaps };
+        if (!bench_measure_run(m, &sample, err))
             return false;
         row->samples_ms[i] = sample.ms;
-        row->samples_ts[i] = measure_tokens(&row->test) * 1000.0 / sample.ms;
+        row->samples_ts[i] = bench_test_tokens(&row->test) * 1000.0 / sample.ms;
         row->first_ms[i] = sample.first_token_ms;
         row->n_gaps += sample.n_gaps;
         row->n_samples++;
@@ -165,28 +165,28 @@ static bool run_rounds(struct bench *b, struct measure *m, struct bench_row *row
 }
 
 // The bytes that a run reads at least: the weights once for every step, and the K and V of what came before.
-static double run_bytes(const struct bench *b, const struct measure_test *t)
+static double run_bytes(const struct bench *b, const struct bench_test *t)
 {
     static const double number_bytes[] = { 0, 4, 2, 2, 1.0625 };
     double kv =
-        (double)b->survey.kv_bytes / 4 * (number_bytes[b->report.info.cache_type_k] + number_bytes[b->report.info.cache_type_v]);
+        (double)b->model.kv_bytes / 4 * (number_bytes[b->report.info.cache_type_k] + number_bytes[b->report.info.cache_type_v]);
     double prompt_steps = t->n_prompt ? (double)((t->n_prompt + b->report.info.n_batch - 1) / b->report.info.n_batch) : 0;
     double start = (double)t->depth + t->n_prompt;
 
-    return (double)b->survey.read_bytes * (prompt_steps + t->n_gen) + kv * prompt_steps * t->depth +
+    return (double)b->model.read_bytes * (prompt_steps + t->n_gen) + kv * prompt_steps * t->depth +
            kv * t->n_gen * (start + t->n_gen / 2.0);
 }
 
-static bool fill_row(struct bench *b, const struct measure_test *test, struct bench_row *row, struct err *err)
+static bool fill_row(struct bench *b, const struct bench_test *test, struct bench_row *row, struct err *err)
 {
-    struct measure m;
+    struct bench_measure m;
 
     if (!row_alloc(b, row, test))
         return err_memory(err, "the measurements");
-    if (!warm_up(b, test, err) || !measure_begin(&m, b->engine, test, err))
+    if (!warm_up(b, test, err) || !bench_measure_begin(&m, b->engine, test, err))
         return false;
     bool ok = run_rounds(b, &m, row, err);
-    measure_end(&m);
+    bench_measure_end(&m);
     return ok;
 }
 
@@ -199,7 +199,7 @@ static void probe_memory(struct bench *b)
     b->last_rate = rate;
 }
 
-static bool run_test(struct bench *b, const struct measure_test *test, struct err *err)
+static bool run_test(struct bench *b, const struct bench_test *test, struct err *err)
 {
     struct bench_row *row = &b->rows[b->n_rows++];
 
@@ -209,7 +209,7 @@ static bool run_test(struct bench *b, const struct measure_test *test, struct er
     stats_sort(row->gaps_ms, row->n_gaps);
     probe_memory(b);
     double seconds = stats_mean(row->samples_ms, row->n_samples) * 1e-3;
-    row->share = b->survey.known && b->report.bandwidth > 0 ? run_bytes(b, test) / seconds / b->report.bandwidth : 0;
+    row->share = b->model.known && b->report.bandwidth > 0 ? run_bytes(b, test) / seconds / b->report.bandwidth : 0;
     bench_print(&b->report, row);
     return true;
 }
@@ -219,7 +219,7 @@ static struct ingot_engine *open_engine(const struct bench *b)
     struct settings s = *b->settings;
 
     for (uint32_t i = 0; i < b->n_tests && b->settings->n_context == 0; i++) {
-        uint32_t needed = measure_context(&b->tests[i]);
+        uint32_t needed = bench_test_context(&b->tests[i]);
         s.n_context = needed > s.n_context ? needed : s.n_context;
     }
     s.no_prefix_cache = true; // each round computes its prompt
@@ -355,13 +355,13 @@ static int bench_run(struct bench *b)
                           b->n_tests, MAX_TESTS);
     if (b->settings->peers.n && !b->settings->model)
         return fail_usage("--peer needs a file that both programs can read: name one with -m");
-    if (!survey_open(&b->survey, b->settings->model, 0, &err))
+    if (!model_info_open(&b->model, b->settings->model, 0, &err))
         return fail(err.message);
     b->report = (struct bench_report){ .settings = b->settings };
     int status = run_engines(b);
     if (status == STATUS_OK && b->settings->invariant && !strcmp(b->settings->output, "md") && n == 1)
         status = print_price(b, combination(b->settings, 0));
-    survey_close(&b->survey);
+    model_info_close(&b->model);
     return status;
 }
 

@@ -1,7 +1,7 @@
 // verb_inspect.c - ingot inspect: what a model file holds, and the memory it needs.
 //
 // Everything in a file is data from a stranger: strings are shown as JSON shows them, cut after some bytes, arrays after some elements.
-#include "engine/survey.h"
+#include "model_tools/model_info.h"
 #include "main/out_json.h"
 #include "main/settings.h"
 #include "main/terminal.h"
@@ -79,7 +79,7 @@ static void sum_formats(const struct model_file *file, struct format_sum sums[N_
 
 static const double MIB = 1048576.0;
 
-static void print_model(const struct survey *s)
+static void print_model(const struct model_info *s)
 {
     const struct model_config *c = &s->model.config;
     const struct place_memory *m = &s->memory;
@@ -111,7 +111,7 @@ static void print_formats(const struct model_file *file)
     }
 }
 
-static void print_text(const struct survey *s, bool tensors)
+static void print_text(const struct model_info *s, bool tensors)
 {
     const struct model_file *file = s->file;
 
@@ -140,7 +140,7 @@ static void print_text(const struct survey *s, bool tensors)
 
 // ---- JSON -------------------------------------------------------------------------------------------------------------------
 
-static json_t *model_json(const struct survey *s)
+static json_t *model_json(const struct model_info *s)
 {
     const struct model_config *c = &s->model.config;
     json_t *o = json_object();
@@ -182,7 +182,7 @@ static json_t *tensors_json(const struct model_file *file)
     return all;
 }
 
-static void print_json(const struct survey *s)
+static void print_json(const struct model_info *s)
 {
     json_t *o = json_object(), *values = json_object();
 
@@ -205,18 +205,18 @@ static void print_json(const struct survey *s)
 int verb_inspect(const struct call *call)
 {
     const char *path = call->operands->n ? call->operands->at[0] : call->settings->model;
-    struct survey s;
+    struct model_info s;
     struct err err;
 
     if (call->operands->n > 1 || (call->operands->n && call->settings->model))
         return fail_usage("inspect: more than one file is named; expected one");
     signals_name_file(path);
-    if (!survey_open(&s, path, call->settings->n_context, &err))
+    if (!model_info_open(&s, path, call->settings->n_context, &err))
         return fail(err.message);
     if (call->settings->json)
         print_json(&s);
     else
         print_text(&s, call->settings->tensors);
-    survey_close(&s);
+    model_info_close(&s);
     return out_finish();
 }

@@ -1,5 +1,5 @@
-// verb_quantize.c - ingot quantize: arguments, bar and figures; the work is in engine/quantize.c.
-#include "engine/quantize.h"
+// verb_quantize.c - ingot quantize: arguments, bar and figures; the work is in model_tools/quantize.c.
+#include "model_tools/quantize.h"
 #include "main/settings.h"
 #include "main/terminal.h"
 

@@ -1,12 +1,12 @@
-// verb_synth.c - ingot synth: arguments and bar; the work is in engine/synth.c.
-#include "engine/synth.h"
+// verb_synth.c - ingot synth: arguments and bar; the work is in model_tools/random_model.c.
+#include "model_tools/random_model.h"
 #include "main/settings.h"
 #include "main/terminal.h"
 
 static int print_shapes(void)
 {
-    for (size_t i = 0; synth_names[i]; i++)
-        out_printf("%s\n", synth_names[i]);
+    for (size_t i = 0; random_model_names[i]; i++)
+        out_printf("%s\n", random_model_names[i]);
     return out_finish();
 }
 
@@ -20,7 +20,7 @@ int verb_synth(const struct call *call)
         return print_shapes();
     if (words->n != 2)
         return fail_usage("synth: found %zu operands, expected two: SHAPE OUTPUT; --list prints the shapes", words->n);
-    struct synth_options options = {
+    struct random_model_options options = {
         .shape = words->at[0],
         .type = call->settings->type,
         .output = words->at[1],
@@ -29,7 +29,7 @@ int verb_synth(const struct call *call)
         .progress_arg = &progress,
     };
     interrupts_end_work();
-    bool ok = synth_file(&options, &err);
+    bool ok = random_model_file(&options, &err);
     progress_end(&progress);
     if (ok)
         return STATUS_OK;

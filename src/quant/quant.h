@@ -1,7 +1,7 @@
 // quant.h - the number formats of weights: names, block sizes, and decoding of whole rows to fp32.
 //
 // Each format has a header of its own (q4_0.h, ...) with the layout of one block and its decode, shared by C, CUDA and MSL.
-// The layouts are those of GGUF, little-endian. Encoding lives in src/engine/quantize.c alone.
+// The layouts are those of GGUF, little-endian. Encoding lives in src/model_tools/quantize.c alone.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

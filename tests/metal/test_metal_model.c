@@ -2,7 +2,7 @@
 // counters of a step, and faults in the middle of answers. On the emulator, also with kernels compiled -ffast-math and in random
 // schedules.
 #include "engine/engine.h"
-#include "engine/synth.h"
+#include "model_tools/random_model.h"
 #include "engine/verify.h"
 #include "metal_emu.h"
 #include "models/golden.h"
@@ -158,13 +158,13 @@ static void a_step_costs_what_it_should(void **state)
 {
     (void)state;
     char path[] = "/tmp/ingot-smollm-XXXXXX";
-    struct synth_options shape = { .shape = "smollm-135m", .type = "Q4_0", .output = path };
+    struct random_model_options shape = { .shape = "smollm-135m", .type = "Q4_0", .output = path };
     struct err err = { 0 };
     enum { LAYERS = 30, OUTSIDE = 7 }; // OUTSIDE: angles, embed; select, norm, head, and two for the token
 
     run_kernels(false, FORWARD);
     close(mkstemp(path));
-    assert_ok(synth_file(&shape, &err), &err);
+    assert_ok(random_model_file(&shape, &err), &err);
     struct ingot_engine *engine = open_engine("metal", path);
     struct device_counters *c = &engine_of(engine)->device->counters;
     submit_tokens(engine, 36, 2); // warm-up: one chunk, one token; all chunks are of 33 to 64 rows, one tape

@@ -2,7 +2,7 @@
 #include <ctype.h>
 #include <jansson.h>
 #include <unistd.h>
-#include "engine/quantize.h"
+#include "model_tools/quantize.h"
 #include "models/golden.h"
 
 #define FOLDER SOURCE_DIR "/models/ingot-7m"

@@ -1,13 +1,13 @@
 // quantize.c - see quantize.h. Tensors are worked off one after the other, in chunks of a few million elements: all threads decode
 // and encode fixed ranges of a chunk, then the chunk is written. A tensor that has its format already is copied as it is.
-#include "engine/quantize.h"
+#include "model_tools/quantize.h"
 #include <math.h>
 #include <sys/stat.h>
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/threads.h"
-#include "engine/quantize_encode.h"
-#include "engine/quantize_plan.h"
+#include "model_tools/quantize_encode.h"
+#include "model_tools/quantize_plan.h"
 
 enum { PIECE = 4096, CHUNK_PIECES = 1024, MAX_THREADS = 256 }; // PIECE: elements, a multiple of every block
 

@@ -1,5 +1,5 @@
-// survey.c - see survey.h.
-#include "engine/survey.h"
+// model_info.c - see model_info.h.
+#include "model_tools/model_info.h"
 #include "engine/embedded.h"
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_ROWS = 512, DEFAULT_OUTPUTS = 16 };
@@ -12,7 +12,7 @@ static uint64_t read_bytes(const struct model *m)
     return m->tied || !embed ? m->weight_bytes : m->weight_bytes - embed->bytes;
 }
 
-static void count(struct survey *s, uint32_t n_context)
+static void count(struct model_info *s, uint32_t n_context)
 {
     const struct model_config *c = &s->model.config;
     uint32_t most = c->n_context < DEFAULT_CONTEXT ? c->n_context : DEFAULT_CONTEXT;
@@ -27,9 +27,9 @@ static void count(struct survey *s, uint32_t n_context)
     s->kv_bytes = 2ull * c->n_layers * c->n_kv_heads * c->head_dim * 2;
 }
 
-bool survey_open(struct survey *s, const char *path, uint32_t n_context, struct err *err)
+bool model_info_open(struct model_info *s, const char *path, uint32_t n_context, struct err *err)
 {
-    *s = (struct survey){ 0 };
+    *s = (struct model_info){ 0 };
     if (!embedded_or_file(&s->file, path, err))
         return false;
     s->known = model_bind(&s->model, s->file, &s->unknown);
@@ -38,10 +38,10 @@ bool survey_open(struct survey *s, const char *path, uint32_t n_context, struct 
     return true;
 }
 
-void survey_close(struct survey *s)
+void model_info_close(struct model_info *s)
 {
     if (s->known)
         model_release(&s->model);
     model_file_close(s->file);
-    *s = (struct survey){ 0 };
+    *s = (struct model_info){ 0 };
 }

@@ -1,9 +1,9 @@
-// survey.h - what a model file is and what it will need, found without loading it.
+// model_info.h - what a model file is and what it will need, found without loading it.
 #pragma once
 #include "format/model_file.h"
 #include "engine/place.h"
 
-struct survey {
+struct model_info {
     struct model_file *file;
     struct model model; // bound only when `known`
     bool known;         // the architecture is one of ours and every tensor is there
@@ -16,5 +16,5 @@ struct survey {
 };
 
 // path NULL: the built-in model. n_context 0: as the engine chooses. False when the file cannot be read at all.
-bool survey_open(struct survey *s, const char *path, uint32_t n_context, struct err *err);
-void survey_close(struct survey *s);
+bool model_info_open(struct model_info *s, const char *path, uint32_t n_context, struct err *err);
+void model_info_close(struct model_info *s);

@@ -1,4 +1,4 @@
-// measure.h - the speed of an engine: one timed run of reading a prompt, of generating, or of both.
+// bench_measure.h - the speed of an engine: one timed run of reading a prompt, of generating, or of both.
 //
 // Tokens are random ids and the choice is greedy, so that no text and no tokenizer is needed. A run at a depth begins with that many
 // tokens already in the session, which are not timed.
@@ -6,31 +6,31 @@
 #include "base/err.h"
 #include "ingot.h"
 
-struct measure_test {
+struct bench_test {
     uint32_t n_prompt, n_gen, depth;
 };
 
-struct measure_sample {
+struct bench_sample {
     double ms;             // from submission to the last token
     double first_token_ms; // to the first
     double *gaps_ms;       // [n_gaps] between tokens; room for n_gen, given by the caller
     uint32_t n_gaps;
 };
 
-struct measure {
+struct bench_measure {
     struct ingot_engine *engine;
     struct ingot_session *session; // NULL: depth 0
-    struct measure_test test;
+    struct bench_test test;
     uint32_t *tokens; // [depth + max(n_prompt, 1)]
     uint32_t n_vocab, n_runs;
 };
 
-// Prepares a test: reads `depth` tokens into a session. measure_end frees it.
-bool measure_begin(struct measure *m, struct ingot_engine *engine, const struct measure_test *test, struct err *err);
-void measure_end(struct measure *m);
-bool measure_run(struct measure *m, struct measure_sample *sample, struct err *err);
+// Prepares a test: reads `depth` tokens into a session. bench_measure_end frees it.
+bool bench_measure_begin(struct bench_measure *m, struct ingot_engine *engine, const struct bench_test *test, struct err *err);
+void bench_measure_end(struct bench_measure *m);
+bool bench_measure_run(struct bench_measure *m, struct bench_sample *sample, struct err *err);
 
 // Tokens of context that the test needs.
-uint32_t measure_context(const struct measure_test *test);
+uint32_t bench_test_context(const struct bench_test *test);
 // Tokens that the test counts: of the prompt and generated.
-uint32_t measure_tokens(const struct measure_test *test);
+uint32_t bench_test_tokens(const struct bench_test *test);

@@ -1,5 +1,5 @@
-// peer.c - see peer.h. The program's stderr is dropped unless it fails: then its last line is part of the message.
-#include "engine/peer.h"
+// bench_peer.c - see bench_peer.h. The program's stderr is dropped unless it fails: then its last line is part of the message.
+#include "model_tools/bench_peer.h"
 #include <errno.h>
 #include <jansson.h>
 #include <poll.h>
@@ -11,7 +11,7 @@ enum { OUTPUT_MAX_BYTES = 1 << 22, MAX_WORDS = 24 };
 extern char **environ;
 
 // The speed of the test in the program's output: an array of objects with n_prompt, n_gen, n_depth and avg_ts.
-static bool parse_speed(struct str json, const struct measure_test *test, double *tokens_per_second, struct err *err)
+static bool parse_speed(struct str json, const struct bench_test *test, double *tokens_per_second, struct err *err)
 {
     json_error_t where;
     json_t *rows = json_loadb(json.at, json.n, 0, &where), *row;
@@ -115,9 +115,9 @@ static bool run_words(const char **words, const char *command, struct buf *text,
     return ok;
 }
 
-bool peer_run(const struct peer_call *call, double *tokens_per_second, struct err *err)
+bool bench_peer_run(const struct bench_peer_call *call, double *tokens_per_second, struct err *err)
 {
-    const struct measure_test *t = &call->test;
+    const struct bench_test *t = &call->test;
     struct buf text = { .max = OUTPUT_MAX_BYTES }, script = { 0 };
     char p[16], n[16], pair[32], depth[16], threads[16];
     bool both = t->n_prompt && t->n_gen;

@@ -1,9 +1,9 @@
-// tokenizer_synth.c - see tokenizer_synth.h.
+// tokenizer_random.c - see tokenizer_random.h.
 //
 // Byte-level BPE of any size: 256 bytes, three control tokens, then made-up words of consonants and vowels, each from two shorter ones by
 // one merge. So every token can be met in a text, an answer of random tokens reads as words, and loading costs what a real vocabulary
 // of this size costs. Encoding is fair for speed work, not for languages: few words of a real text are among the tokens.
-#include "text/tokenizer/tokenizer_synth.h"
+#include "text/tokenizer/tokenizer_random.h"
 #include "base/arena.h"
 #include "text/tokenizer/tokenizer_parts.h"
 #include "text/unicode.h"
@@ -85,7 +85,7 @@ static bool make_vocabulary(struct vocabulary *v, uint32_t n_vocab)
     return true;
 }
 
-bool tokenizer_synth_write(uint32_t n_vocab, struct gguf_writer *w, struct err *err)
+bool tokenizer_random_write(uint32_t n_vocab, struct gguf_writer *w, struct err *err)
 {
     CHECK(n_vocab >= TOKENIZER_SYNTH_LEAST && n_vocab <= TOKENIZER_SYNTH_MOST);
     struct vocabulary v = { .arena = arena_create((size_t)1 << 28) };

@@ -1,13 +1,13 @@
-// test_synth.c - synthetic models have the keys, shapes and formats of the real ones, and numbers of a sensible size.
+// test_random_model.c - synthetic models have the keys, shapes and formats of the real ones, and numbers of a sensible size.
 #include "testing.h"
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
-#include "engine/synth.h"
+#include "model_tools/random_model.h"
 #include "text/tokenizer/tokenizer.h"
-#include "text/tokenizer/tokenizer_synth.h"
+#include "text/tokenizer/tokenizer_random.h"
 
 static char path[64];
 
@@ -32,8 +32,8 @@ static struct model_file *made(const char *shape, const char *type)
 {
     struct err err = { 0 };
     struct model_file *f;
-    struct synth_options o = { .shape = shape, .type = type, .output = path, .seed = 3 };
-    assert_ok(synth_file(&o, &err), &err);
+    struct random_model_options o = { .shape = shape, .type = type, .output = path, .seed = 3 };
+    assert_ok(random_model_file(&o, &err), &err);
     assert_ok(model_file_open(&f, path, &err), &err);
     return f;
 }
@@ -106,7 +106,7 @@ static struct tokenizer *made_tokenizer(uint32_t n_vocab)
     struct tokenizer *t;
     struct err err = { 0 };
     assert_ok(gguf_write_create(&w, path, &err), &err);
-    assert_ok(tokenizer_synth_write(n_vocab, &w, &err), &err);
+    assert_ok(tokenizer_random_write(n_vocab, &w, &err), &err);
     gguf_write_tensor(&w, STR("x"), QUANT_F32, (uint64_t[]){ 1 }, 1);
     gguf_write_begin(&w);
     gguf_write_data(&w, &(float){ 0 }, 4);
@@ -183,21 +183,21 @@ static void bad_requests_leave_nothing(void **state)
 {
     (void)state;
     struct err err = { 0 };
-    struct synth_options o = { .shape = "llama-9000b", .type = "Q4_0", .output = path };
-    assert_fails(synth_file(&o, &err), &err, "unknown shape 'llama-9000b'");
+    struct random_model_options o = { .shape = "llama-9000b", .type = "Q4_0", .output = path };
+    assert_fails(random_model_file(&o, &err), &err, "unknown shape 'llama-9000b'");
     o.shape = "toy";
     o.type = "Q4_X";
-    assert_fails(synth_file(&o, &err), &err, "unknown type 'Q4_X'");
+    assert_fails(random_model_file(&o, &err), &err, "unknown type 'Q4_X'");
     o.type = "I32";
-    assert_fails(synth_file(&o, &err), &err, "unknown type 'I32'");
+    assert_fails(random_model_file(&o, &err), &err, "unknown type 'I32'");
     o.type = "F16";
     o.progress = stop;
-    assert_fails(synth_file(&o, &err), &err, "stopped");
+    assert_fails(random_model_file(&o, &err), &err, "stopped");
     assert_false(file_exists(path));
     o.progress = stop_at_once;
-    for (size_t i = 0; synth_names[i]; i++) { // every name on the list is known
-        o.shape = synth_names[i];
-        assert_fails(synth_file(&o, &err), &err, "stopped");
+    for (size_t i = 0; random_model_names[i]; i++) { // every name on the list is known
+        o.shape = random_model_names[i];
+        assert_fails(random_model_file(&o, &err), &err, "stopped");
     }
     assert_false(file_exists(path));
 }

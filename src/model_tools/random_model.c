@@ -1,8 +1,8 @@
-// synth.c - see synth.h. A few million elements of each format are drawn once and repeated, so that the disk sets the pace.
-#include "engine/synth.h"
+// random_model.c - see random_model.h. A few million elements of each format are drawn once and repeated, so that the disk sets the pace.
+#include "model_tools/random_model.h"
 #include "base/mem.h"
-#include "engine/quantize_plan.h"
-#include "text/tokenizer/tokenizer_synth.h"
+#include "model_tools/quantize_plan.h"
+#include "text/tokenizer/tokenizer_random.h"
 
 enum { POOL = 1 << 22 }; // elements, a multiple of every block
 
@@ -40,16 +40,17 @@ static const struct shape shapes[] = {
     { "qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 128, 151936, 1e6f, false, 128, 8, 768 },
 };
 
-const char *const synth_names[] = {
+const char *const random_model_names[] = {
     "toy",          "toy-qwen2",      "toy-qwen3",    "smollm-135m",   "smollm2-135m", "smollm2-360m",
     "smollm2-1.7b", "tinyllama-1.1b", "llama-3.2-1b", "llama-3.2-3b",  "llama-2-7b",   "llama-8b",
     "mistral-7b",   "devstral-24b",   "qwen2.5-0.5b", "qwen2.5-1.5b",  "qwen2.5-7b",   "qwen3-0.6b",
     "qwen3-1.7b",   "qwen3-4b",       "qwen3-8b",     "qwen3-30b-a3b", NULL,
 };
-_Static_assert(sizeof synth_names / sizeof synth_names[0] == sizeof shapes / sizeof shapes[0] + 1, "one name for each shape");
+_Static_assert(sizeof random_model_names / sizeof random_model_names[0] == sizeof shapes / sizeof shapes[0] + 1,
+               "one name for each shape");
 
-struct synth {
-    const struct synth_options *options;
+struct random_model {
+    const struct random_model_options *options;
     const struct shape *shape;
     struct quantize_plan plan;
     struct gguf_writer w;
@@ -58,7 +59,7 @@ struct synth {
     struct err *err;
 };
 
-static uint64_t draw(struct synth *s)
+static uint64_t draw(struct random_model *s)
 {
     s->random ^= s->random << 13;
     s->random ^= s->random >> 7;
@@ -67,7 +68,7 @@ static uint64_t draw(struct synth *s)
 }
 
 // Standard deviation 0.02: the sum of eight bytes has mean 1020 and deviation 209.
-static float draw_weight(struct synth *s)
+static float draw_weight(struct random_model *s)
 {
     uint64_t bytes = draw(s);
     int sum = 0;
@@ -90,7 +91,7 @@ static const struct scales {
     [QUANT_IQ4_NL] = { { 0, 0 }, { 0.0003f, 0.0003f } },   [QUANT_IQ4_XS] = { { 0, 0 }, { 0.00002f, 0.00002f } },
 };
 
-static void draw_blocks(struct synth *s, enum quant q, unsigned char *pool)
+static void draw_blocks(struct random_model *s, enum quant q, unsigned char *pool)
 {
     const struct quant_info *info = quant_info(q);
     size_t n_bytes = (size_t)POOL / info->block_elements * info->block_bytes;
@@ -110,7 +111,7 @@ static void draw_blocks(struct synth *s, enum quant q, unsigned char *pool)
     }
 }
 
-static const unsigned char *pool_of(struct synth *s, enum quant q)
+static const unsigned char *pool_of(struct random_model *s, enum quant q)
 {
     const struct quant_info *info = quant_info(q);
     unsigned char *pool = s->pools[q];
@@ -138,7 +139,7 @@ static const unsigned char *pool_of(struct synth *s, enum quant q)
 
 // --- what the file holds ---
 
-static bool add(struct synth *s, const char *name, uint64_t n_matrices, uint64_t n_rows, uint64_t n_cols)
+static bool add(struct random_model *s, const char *name, uint64_t n_matrices, uint64_t n_rows, uint64_t n_cols)
 {
     struct quantize_entry e = { .name = str_from(name) };
 
@@ -150,13 +151,14 @@ static bool add(struct synth *s, const char *name, uint64_t n_matrices, uint64_t
     return quantize_plan_add(&s->plan, &e, s->err);
 }
 
-static bool layer_tensor(struct synth *s, uint32_t layer, const char *part, uint64_t n_matrices, uint64_t n_rows, uint64_t n_cols)
+static bool layer_tensor(struct random_model *s, uint32_t layer, const char *part, uint64_t n_matrices, uint64_t n_rows,
+                         uint64_t n_cols)
 {
     const char *name = arena_printf(s->plan.arena, "blk.%u.%s", layer, part);
     return name ? add(s, name, n_matrices, n_rows, n_cols) : err_memory(s->err, "names of tensors");
 }
 
-static bool add_attention(struct synth *s, uint32_t l)
+static bool add_attention(struct random_model *s, uint32_t l)
 {
     const struct shape *h = s->shape;
     uint64_t n_q = (uint64_t)h->n_heads * h->head_dim, n_kv = (uint64_t)h->n_kv_heads * h->head_dim;
@@ -174,7 +176,7 @@ static bool add_attention(struct synth *s, uint32_t l)
     return ok;
 }
 
-static bool add_ffn(struct synth *s, uint32_t l)
+static bool add_ffn(struct random_model *s, uint32_t l)
 {
     const struct shape *h = s->shape;
     uint64_t n = h->n_experts, n_ffn = h->n_expert_ffn;
@@ -189,7 +191,7 @@ static bool add_ffn(struct synth *s, uint32_t l)
            layer_tensor(s, l, "ffn_down.weight", 0, h->n_cols, h->n_ffn);
 }
 
-static bool add_tensors(struct synth *s)
+static bool add_tensors(struct random_model *s)
 {
     const struct shape *h = s->shape;
     bool ok = add(s, "token_embd.weight", 0, h->n_vocab, h->n_cols) && add(s, "output_norm.weight", 0, 0, h->n_cols) &&
@@ -201,7 +203,7 @@ static bool add_tensors(struct synth *s)
 }
 
 // One format for the layers, Q8_0 around them; rows that its blocks do not divide become Q8_0 as a whole.
-static void plain_formats(struct synth *s, enum quant q)
+static void plain_formats(struct random_model *s, enum quant q)
 {
     bool blocks = quant_info(q)->block_elements > 1;
     enum quant inside = s->shape->n_cols % quant_info(q)->block_elements == 0 ? q : QUANT_Q8_0;
@@ -214,7 +216,7 @@ static void plain_formats(struct synth *s, enum quant q)
     }
 }
 
-static bool choose_formats(struct synth *s, uint32_t *file_type)
+static bool choose_formats(struct random_model *s, uint32_t *file_type)
 {
     const struct quantize_mix *mix = quantize_mix_find(s->options->type);
     enum quant q;
@@ -230,21 +232,21 @@ static bool choose_formats(struct synth *s, uint32_t *file_type)
     return true;
 }
 
-static void key_u32(struct synth *s, const char *part, uint32_t value)
+static void key_u32(struct random_model *s, const char *part, uint32_t value)
 {
     char key[96];
     snprintf(key, sizeof key, "%s.%s", s->shape->arch, part);
     gguf_write_u32(&s->w, key, value);
 }
 
-static void key_f32(struct synth *s, const char *part, float value)
+static void key_f32(struct random_model *s, const char *part, float value)
 {
     char key[96];
     snprintf(key, sizeof key, "%s.%s", s->shape->arch, part);
     gguf_write_f32(&s->w, key, value);
 }
 
-static void write_keys(struct synth *s, uint32_t file_type)
+static void write_keys(struct random_model *s, uint32_t file_type)
 {
     const struct shape *h = s->shape;
 
@@ -271,7 +273,7 @@ static void write_keys(struct synth *s, uint32_t file_type)
     gguf_write_u32(&s->w, "general.quantization_version", 2);
 }
 
-static bool tensor_bytes(struct synth *s, struct quantize_entry *e)
+static bool tensor_bytes(struct random_model *s, struct quantize_entry *e)
 {
     uint64_t n = e->from.dims[0] * e->from.dims[1] * e->from.dims[2];
 
@@ -283,9 +285,9 @@ static bool tensor_bytes(struct synth *s, struct quantize_entry *e)
     return true;
 }
 
-static bool advance(struct synth *s, uint64_t bytes)
+static bool advance(struct random_model *s, uint64_t bytes)
 {
-    const struct synth_options *o = s->options;
+    const struct random_model_options *o = s->options;
 
     s->done += bytes;
     if (o->progress && !o->progress(o->progress_arg, s->done, s->total))
@@ -297,7 +299,7 @@ static bool advance(struct synth *s, uint64_t bytes)
     return true;
 }
 
-static bool write_tensor(struct synth *s, const struct quantize_entry *e)
+static bool write_tensor(struct random_model *s, const struct quantize_entry *e)
 {
     const struct quant_info *info = quant_info(e->format);
     const float one = 1;
@@ -320,7 +322,7 @@ static bool write_tensor(struct synth *s, const struct quantize_entry *e)
     return true;
 }
 
-static bool find_shape(struct synth *s)
+static bool find_shape(struct random_model *s)
 {
     char known[400] = "";
 
@@ -333,7 +335,7 @@ static bool find_shape(struct synth *s)
     return s->shape ? true : err_set(s->err, ERR_INPUT, "unknown shape '%.64s'; known are%s", s->options->shape, known);
 }
 
-static bool synth_run(struct synth *s)
+static bool synth_run(struct random_model *s)
 {
     uint32_t file_type = 0;
     bool ok = find_shape(s);
@@ -345,7 +347,7 @@ static bool synth_run(struct synth *s)
     if (!ok)
         return false;
     write_keys(s, file_type);
-    ok = tokenizer_synth_write(s->shape->n_vocab, &s->w, s->err);
+    ok = tokenizer_random_write(s->shape->n_vocab, &s->w, s->err);
     for (size_t i = 0; ok && i < s->plan.n; i++)
         ok = tensor_bytes(s, &s->plan.entries[i]);
     if (ok)
@@ -355,10 +357,10 @@ static bool synth_run(struct synth *s)
     return ok && gguf_write_commit(&s->w, s->err);
 }
 
-bool synth_file(const struct synth_options *options, struct err *err)
+bool random_model_file(const struct random_model_options *options, struct err *err)
 {
     struct err unused;
-    struct synth *s = mem_alloc(sizeof *s);
+    struct random_model *s = mem_alloc(sizeof *s);
 
     err = err ? err : &unused;
     if (!s)

@@ -1,17 +1,17 @@
-// synth.h - writes a GGUF file with random weights in the shape of a known model: `ingot synth`.
+// random_model.h - writes a GGUF file with random weights in the shape of a known model: `ingot synth`.
 //
 // For speed work, where a download of the real model would tell nothing more: speed does not depend on the values, which have a
 // standard deviation of about 0.02. Says nothing of quality. The tokeniser
-// is made up too (text/tokenizer/tokenizer_synth.h), so that the model can be served and chatted with: it answers nonsense.
+// is made up too (text/tokenizer/tokenizer_random.h), so that the model can be served and chatted with: it answers nonsense.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
 
-extern const char *const synth_names[]; // "smollm-135m", "tinyllama-1.1b", ...; ends in NULL
+extern const char *const random_model_names[]; // "smollm-135m", "tinyllama-1.1b", ...; ends in NULL
 
-struct synth_options {
-    const char *shape; // one of synth_names
+struct random_model_options {
+    const char *shape; // one of random_model_names
     // A weight format (Q4_0: the layers have it, embedding and head Q8_0, so that runs compare with earlier ones), or a mix of
     // quantize_types such as Q4_K_M.
     const char *type;
@@ -21,4 +21,4 @@ struct synth_options {
     void *progress_arg;
 };
 
-bool synth_file(const struct synth_options *options, struct err *err);
+bool random_model_file(const struct random_model_options *options, struct err *err);

@@ -3,10 +3,10 @@
 // Q8_0 scales by the largest element, as every program does. The others search (quantize_fit.h), with weights that count large
 // elements more: an error there moves a product most. The K formats then choose the integers that stand for their groups' scales
 // and minima anew, with the block's two halves fitted to all 256 elements at once.
-#include "engine/quantize_encode.h"
+#include "model_tools/quantize_encode.h"
 #include <float.h>
 #include <math.h>
-#include "engine/quantize_fit.h"
+#include "model_tools/quantize_fit.h"
 #include "quant/q4_0.h"
 #include "quant/q4_1.h"
 #include "quant/q5_0.h"

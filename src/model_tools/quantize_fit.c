@@ -1,5 +1,5 @@
 // quantize_fit.c - see quantize_fit.h. Sums run in four lanes, so that compilers can use vectors and the order is fixed.
-#include "engine/quantize_fit.h"
+#include "model_tools/quantize_fit.h"
 #include <math.h>
 #include <string.h>
 

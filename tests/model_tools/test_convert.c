@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/mem.h"
-#include "engine/quantize.h"
+#include "model_tools/quantize.h"
 #include "models/arch.h"
 #include "text/tokenizer/tokenizer.h"
 

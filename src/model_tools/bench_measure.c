@@ -1,20 +1,20 @@
-// measure.c - see measure.h.
-#include "engine/measure.h"
+// bench_measure.c - see bench_measure.h.
+#include "model_tools/bench_measure.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
-uint32_t measure_context(const struct measure_test *test)
+uint32_t bench_test_context(const struct bench_test *test)
 {
     return test->depth + test->n_prompt + test->n_gen + 2;
 }
 
-uint32_t measure_tokens(const struct measure_test *test)
+uint32_t bench_test_tokens(const struct bench_test *test)
 {
     return test->n_prompt + test->n_gen;
 }
 
 // A fixed sequence of ids (splitmix64), different for every run, so that no run finds its prompt already in the session.
-static uint32_t random_token(const struct measure *m, uint64_t run, uint64_t at)
+static uint32_t random_token(const struct bench_measure *m, uint64_t run, uint64_t at)
 {
     uint64_t x = (run << 32 | at) * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
 
@@ -24,7 +24,7 @@ static uint32_t random_token(const struct measure *m, uint64_t run, uint64_t at)
 }
 
 struct listener {
-    struct measure_sample *sample;
+    struct bench_sample *sample;
     uint64_t last_ns;
     uint32_t n_max;
 };
@@ -42,7 +42,7 @@ static bool on_event(void *arg, const struct ingot_event *event)
     return true;
 }
 
-static bool generate(struct measure *m, uint32_t n_tokens, uint32_t n_gen, struct measure_sample *sample, struct err *err)
+static bool generate(struct bench_measure *m, uint32_t n_tokens, uint32_t n_gen, struct bench_sample *sample, struct err *err)
 {
     struct ingot_request_options options = ingot_request_defaults();
     struct listener listener = { .sample = sample, .n_max = m->test.n_gen };
@@ -63,18 +63,18 @@ static bool generate(struct measure *m, uint32_t n_tokens, uint32_t n_gen, struc
     sample->first_token_ms = result.first_token_ms;
     if (result.n_generated != n_gen)
         return err_set(err, ERR_LIMIT, "the test wanted %u tokens and got %u; is the context of %u tokens too short?", n_gen,
-                       result.n_generated, measure_context(&m->test));
+                       result.n_generated, bench_test_context(&m->test));
     return true;
 }
 
-bool measure_begin(struct measure *m, struct ingot_engine *engine, const struct measure_test *test, struct err *err)
+bool bench_measure_begin(struct bench_measure *m, struct ingot_engine *engine, const struct bench_test *test, struct err *err)
 {
-    struct measure_sample ignored = { 0 };
+    struct bench_sample ignored = { 0 };
     struct ingot_engine_info info;
     struct ingot_error error;
 
     ingot_engine_info(engine, &info);
-    *m = (struct measure){ .engine = engine, .test = *test, .n_vocab = info.n_vocab };
+    *m = (struct bench_measure){ .engine = engine, .test = *test, .n_vocab = info.n_vocab };
     m->tokens = mem_alloc_array((size_t)test->depth + test->n_prompt + 1, sizeof *m->tokens);
     if (!m->tokens)
         return err_memory(err, "the tokens of a test");
@@ -87,22 +87,22 @@ bool measure_begin(struct measure *m, struct ingot_engine *engine, const struct 
         return true;
     if (!m->session)
         err_set(err, (enum err_code)error.code, "%s", error.message);
-    measure_end(m);
+    bench_measure_end(m);
     return false;
 }
 
-void measure_end(struct measure *m)
+void bench_measure_end(struct bench_measure *m)
 {
     ingot_session_free(m->session);
     mem_free(m->tokens);
-    *m = (struct measure){ 0 };
+    *m = (struct bench_measure){ 0 };
 }
 
 // A run with a prompt and n_gen: the first token comes with the prompt, so that n_gen more make n_gen steps of one row. Without a
 // prompt one token stands for it, and its step is the first of the n_gen.
-bool measure_run(struct measure *m, struct measure_sample *sample, struct err *err)
+bool bench_measure_run(struct bench_measure *m, struct bench_sample *sample, struct err *err)
 {
-    const struct measure_test *t = &m->test;
+    const struct bench_test *t = &m->test;
     uint32_t n_new = t->n_prompt ? t->n_prompt : 1;
 
     m->n_runs++;

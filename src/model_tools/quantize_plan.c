@@ -1,5 +1,5 @@
 // quantize_plan.c - which tensor gets which format; see quantize.h for the rules and quantize_plan.h.
-#include "engine/quantize_plan.h"
+#include "model_tools/quantize_plan.h"
 #include "base/log.h"
 #include "base/mem.h"
 

@@ -1,4 +1,4 @@
-// quantize_plan.h - what a quantized file will hold: each tensor's source, name and format. Private to quantize and synth.
+// quantize_plan.h - what a quantized file will hold: each tensor's source, name and format. Private to quantize and random_model.
 #pragma once
 #include "base/arena.h"
 #include "format/gguf_write.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/file.h"
-#include "engine/quantize.h"
-#include "engine/quantize_encode.h"
+#include "model_tools/quantize.h"
+#include "model_tools/quantize_encode.h"
 #include "format/model_file.h"
 #include "gguf_builder.h"
 

@@ -4,7 +4,7 @@
 // order. What GGUF says with a tensor (the divisors of Llama 3's rotation) is made from the bound model.
 #include <math.h>
 #include "base/log.h"
-#include "engine/quantize_plan.h"
+#include "model_tools/quantize_plan.h"
 #include "models/arch.h"
 #include "text/tokenizer/tokenizer_write.h"
 
