@@ -46,9 +46,14 @@ const struct tape_limits *tape_limits(const struct tape *t)
     return &t->limits;
 }
 
+bool tape_supports(const struct tape *t, uint32_t op)
+{
+    return t->device->ops->supports(t->device, op);
+}
+
 bool tape_fuses(const struct tape *t, uint32_t op)
 {
-    return !t->limits.parts && t->device->ops->supports(t->device, op);
+    return !t->limits.parts && tape_supports(t, op);
 }
 
 void tape_fail(struct tape *t, const char *format, ...)

@@ -62,7 +62,8 @@ struct tape; // commands, tensors, sticky error; tape_internal.h shows it to dev
 struct tape *tape_create(struct device *d, struct tape_limits limits); // NULL without memory
 void tape_destroy(struct tape *t);                                     // NULL is allowed
 const struct tape_limits *tape_limits(const struct tape *t);
-bool tape_fuses(const struct tape *t, uint32_t op); // the device has this fused operation and parts are not asked for
+bool tape_supports(const struct tape *t, uint32_t op); // the device has a kernel for it
+bool tape_fuses(const struct tape *t, uint32_t op);    // the device has this fused operation and parts are not asked for
 
 // A new tensor.
 struct tensor tape_tensor(struct tape *t, uint32_t n_cols, enum tensor_rows rows);

@@ -3,9 +3,11 @@
 #include "ops/ops.h"
 
 static void (*const plans[N_OPS])(struct metal_plan *p) = {
+#define OPS_OF_METAL
 #define OP(name) [OP_##name] = metal_plan_##name,
 #include "ops/ops.def"
 #undef OP
+#undef OPS_OF_METAL
 };
 
 const struct metal_table metal_table = { .plans = plans, .n_ops = N_OPS };

@@ -2,8 +2,10 @@
 #pragma once
 #include "device/metal/metal.h"
 
+#define OPS_OF_METAL
 #define OP(name) void metal_plan_##name(struct metal_plan *p);
 #include "ops/ops.def"
 #undef OP
+#undef OPS_OF_METAL
 
 extern const struct metal_table metal_table;
