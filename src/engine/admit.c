@@ -1,7 +1,7 @@
 // admit.c - see admit.h.
 #include "engine/admit.h"
 #include "base/clock.h"
-#include "engine/keep.h"
+#include "engine/kv_persist.h"
 #include "engine/prefix.h"
 
 // Whole pages that two lists of tokens have in common at their beginning, in tokens.
@@ -77,7 +77,7 @@ static uint32_t reuse_index(struct request *r, struct ingot_session *s, uint32_t
     while (n + PAGE_TOKENS <= most_reusable(r)) {
         struct prefix_walk further = walk;
         uint32_t page = prefix_next(kv, &further, r->tokens + n);
-        if (page == KV_NONE && (page = keep_find(r->engine, &walk, r->tokens + n)) == KV_NONE)
+        if (page == KV_NONE && (page = kv_persist_find(r->engine, &walk, r->tokens + n)) == KV_NONE)
             break;
         if (further.id == UINT64_MAX)
             further.id = kv->pages[page].id;

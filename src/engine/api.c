@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/api.h"
-#include "engine/keep.h"
+#include "engine/kv_persist.h"
 #include "engine/place.h"
 #include "engine/prefix.h"
 #include "engine/request.h"
@@ -123,7 +123,7 @@ void ingot_engine_close(struct ingot_engine *engine)
     e->n_live--;
     for (struct request *r = e->first; r; r = r->next)
         request_finish(r, INGOT_FINISH_CANCELLED, NULL);
-    keep_all(e);
+    kv_persist_all(e);
     wait_wake(e);
     pthread_mutex_unlock(&e->stepping);
     unlock_or_free(e);
@@ -133,11 +133,11 @@ bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error)
 {
     struct engine *e = &engine->inner;
 
-    if (!e->store)
+    if (!e->kv_store)
         return err_set(as_err(error), ERR_INPUT, "prompts are not kept on disk; open the engine with cache_dir");
     pthread_mutex_lock(&e->stepping);
     pthread_mutex_lock(&e->state);
-    uint32_t n_failed = keep_all(e);
+    uint32_t n_failed = kv_persist_all(e);
     pthread_mutex_unlock(&e->state);
     pthread_mutex_unlock(&e->stepping);
     return n_failed == 0 ||

@@ -36,7 +36,7 @@ void batch_free(struct batch *b)
 
 void batch_clear(struct batch *b)
 {
-    b->n_rows = b->n_outputs = b->n_answers = 0;
+    b->n_rows = b->n_outputs = b->n_decode = 0;
 }
 
 void batch_add_row(struct batch *b, struct batch_row row)

@@ -20,7 +20,7 @@ struct batch_output {
 
 struct batch {
     uint32_t max_rows, max_outputs, n_rows, n_outputs;
-    uint32_t n_answers; // rows of answers; those of prompts follow
+    uint32_t n_decode; // rows of answers; those of prompts follow
     struct batch_row *rows;
     struct batch_output *outputs;
     struct step *step; // as large as the largest bucket needs

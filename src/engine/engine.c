@@ -98,7 +98,7 @@ static bool fill_ahead(struct engine *e)
             return false;
     for (struct request *r = e->first; r; r = r->next)
         request_add_ahead(r, e->ahead);
-    e->ahead->n_answers = e->ahead->n_rows;
+    e->ahead->n_decode = e->ahead->n_rows;
     return e->ahead->n_rows > 0;
 }
 
@@ -157,7 +157,7 @@ static void note_step(struct engine *e, uint64_t ns)
 {
     const struct batch *b = e->batch;
 
-    pace_note(&e->pace, b->n_answers, b->n_rows - b->n_answers, ns);
+    prefill_budget_note(&e->prefill_budget, b->n_decode, b->n_rows - b->n_decode, ns);
     e->n_steps++;
     e->n_rows += b->n_rows;
 }

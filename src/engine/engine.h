@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include "device/step.h"
 #include "engine/kv.h"
-#include "engine/pace.h"
+#include "engine/prefill_budget.h"
 #include "engine/stage.h"
 #include "ingot.h"
 #include "models/model.h"
@@ -40,8 +40,8 @@ struct engine {
     uint32_t n_context, max_rows, max_outputs, longest_token; // longest_token: bytes of text
     struct request *first, *last;                             // all that are not done, by priority, the older first
     struct ingot_session *sessions;
-    struct store *store; // NULL: pages are not kept on disk
-    struct pace pace;
+    struct kv_store *kv_store; // NULL: pages are not kept on disk
+    struct prefill_budget prefill_budget;
     uint64_t n_pauses, n_steps, n_rows;
     uint64_t n_untaken; // events of all requests that the caller has not taken
     bool is_stepping;   // a thread makes a step, or is about to

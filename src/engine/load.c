@@ -9,10 +9,10 @@
 #include "engine/batch.h"
 #include "engine/embedded.h"
 #include "engine/engine.h"
-#include "engine/keep.h"
+#include "engine/kv_persist.h"
 #include "engine/place.h"
 #include "engine/prefix.h"
-#include "engine/store.h"
+#include "engine/kv_store.h"
 #include "engine/wait.h"
 #include "ops/cpu_table.h"
 #include "ops/cuda_table.h"
@@ -125,7 +125,7 @@ static bool choose_sizes(struct engine *e, struct err *err)
     e->max_rows = o->n_batch ? o->n_batch : 512;
     e->max_outputs = o->n_sequences > LEAST_OUTPUTS ? o->n_sequences : LEAST_OUTPUTS;
     e->max_outputs = e->max_outputs < e->max_rows ? e->max_outputs : e->max_rows;
-    e->pace.stretch = o->step_stretch;
+    e->prefill_budget.stretch = o->step_stretch;
     return make_kv(e, err) && batch_create(&e->batch, e->max_rows, e->max_outputs, err) &&
            batch_create(&e->ahead, e->max_rows, e->max_outputs, err);
 }
@@ -279,7 +279,8 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
 {
     begin_load(e, options);
     bool ok = embedded_or_file(&e->file, e->options.model, err) && model_bind(&e->model, e->file, err) &&
-              load_tokenizer(e, err) && open_device(e, err) && choose_sizes(e, err) && make_stages(e, err) && keep_open(e, err);
+              load_tokenizer(e, err) && open_device(e, err) && choose_sizes(e, err) && make_stages(e, err) &&
+              kv_persist_open(e, err);
     if (ok)
         load_chat(e);
     e->options.model = e->options.device = e->options.stages = e->options.cache_dir = NULL;
@@ -290,7 +291,7 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
 
 void engine_unload(struct engine *e)
 {
-    store_close(e->store);
+    kv_store_close(e->kv_store);
     for (uint32_t i = 0; e->stages && i < e->n_stages; i++)
         stage_release(&e->stages[i]);
     mem_free(e->stages);

@@ -4,7 +4,7 @@
 // therefore only be found by who knows the whole beginning and the salt. On a hit the tokens are compared too, page by page, each
 // page with the one it followed: a false match is not possible, whatever the keys are.
 // A page enters the index when a later row of its sequence gave valid logits: NaN never gets in.
-// Not here: disk (store.h). Guarded by the engine's state lock.
+// Not here: disk (kv_store.h). Guarded by the engine's state lock.
 #pragma once
 #include "engine/kv.h"
 #include "ingot.h"

@@ -93,8 +93,8 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
         return err_memory(err, "a request's events");
     if (!constraint_create(&r->constraint, r->engine, o, err) || !pool_create(&r->pool, r->engine, o->embed, err))
         return false;
-    struct answer_limits limits = { r->max_tokens, r->engine->longest_token, o->stop, o->n_stop };
-    return answer_create(&r->answer, &limits, err);
+    struct detokenizer_options options = { r->max_tokens, r->engine->longest_token, o->stop, o->n_stop };
+    return detokenizer_create(&r->detokenizer, &options, err);
 }
 
 struct request *request_create(struct engine *e, const struct ingot_request_options *o, struct err *err)
@@ -132,7 +132,7 @@ void request_destroy(struct request *r)
     mem_free(r->tokens);
     constraint_release(&r->constraint);
     pool_release(&r->pool);
-    answer_release(&r->answer);
+    detokenizer_release(&r->detokenizer);
     mem_free(r);
 }
 
@@ -219,7 +219,7 @@ void request_finish(struct request *r, enum ingot_finish finish, const struct er
     }
     if (r->first_ns)
         r->result.decode_ms = (double)(now - r->first_ns) / 1e6;
-    add_event(r, UINT32_MAX, answer_finish(&r->answer));
+    add_event(r, UINT32_MAX, detokenizer_finish(&r->detokenizer));
     r->state = REQUEST_DONE;
     if (r->is_ahead) // that row's token is not part of the answer
         r->session->n_tokens--;
@@ -285,7 +285,7 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
         count_token(r);
         r->tokens[r->n_tokens++] = o->token;
         if (e->tokenizer)
-            text = answer_push(&r->answer, tokenizer_token_bytes(e->tokenizer, o->token, r->keep_special));
+            text = detokenizer_push(&r->detokenizer, tokenizer_token_bytes(e->tokenizer, o->token, r->keep_special));
     }
     if (!end || o->logits) {
         struct event_record *event = add_event(r, end ? UINT32_MAX : o->token, text);
@@ -293,17 +293,17 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
         if (o->logits && !keep_logits(r, event, o->logits, err))
             return false;
     }
-    if (!prompt_only && !end && !r->answer.stopped && !constraint_accept(&r->constraint, e->tokenizer, o->token, err))
+    if (!prompt_only && !end && !r->detokenizer.stopped && !constraint_accept(&r->constraint, e->tokenizer, o->token, err))
         return false;
     if (r->pool.kind && o->position + 1 == r->n_prompt) {
         if (!pool_finish(&r->pool, err))
             return false;
         end = true;
     }
-    r->result.stop = (uint32_t)r->answer.stopped_by;
+    r->result.stop = (uint32_t)r->detokenizer.stopped_by;
     if (end)
         request_finish(r, INGOT_FINISH_EOS, NULL);
-    else if (r->answer.stopped)
+    else if (r->detokenizer.stopped)
         request_finish(r, INGOT_FINISH_STOP, NULL);
     else if (!prompt_only && r->result.n_generated == r->max_tokens)
         request_finish(r, INGOT_FINISH_LENGTH, NULL);

@@ -1,6 +1,6 @@
 // request.h - one generation, from prompt to the last event.
 #pragma once
-#include "engine/answer.h"
+#include "engine/detokenizer.h"
 #include "engine/batch.h"
 #include "engine/constraint.h"
 #include "engine/engine.h"
@@ -33,7 +33,7 @@ struct request {
     struct constraint constraint;
     struct pool pool;
     struct sample_params params;
-    struct answer answer;
+    struct detokenizer detokenizer;
     struct event_record *events; // [n_events_max]
     uint32_t n_events, n_taken, n_events_max;
     size_t event_size, result_size; // in the caller's program

@@ -161,10 +161,10 @@ static void read_prompts(struct batch *b, struct request *oldest, uint32_t n_row
 static void add_prompts(struct engine *e)
 {
     struct batch *b = e->batch;
-    uint32_t n_rows = b->n_rows + pace_prompt_rows(&e->pace, b->n_rows, b->max_rows - b->n_rows);
+    uint32_t n_rows = b->n_rows + prefill_budget_rows(&e->prefill_budget, b->n_rows, b->max_rows - b->n_rows);
     const struct request *before = NULL;
 
-    b->n_answers = b->n_rows;
+    b->n_decode = b->n_rows;
     for (struct request *r = e->first; r && b->n_rows < n_rows; r = r->next) {
         if (r->state != REQUEST_PREFILL || (before && before->priority == r->priority))
             continue;

@@ -1,7 +1,7 @@
 // test_tokenizer.c - trust, added tokens, decoding, streams, Unicode: what the vectors cannot show.
 #include "text/vector_files.h"
 #include "base/mem.h"
-#include "text/stream.h"
+#include "text/utf8_stream.h"
 #include "text/unicode.h"
 
 static struct tokenizer *load_kind(const char *file)

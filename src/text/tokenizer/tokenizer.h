@@ -51,7 +51,7 @@ bool tokenizer_encode(const struct tokenizer *t, struct str text, struct tokeniz
 bool tokenizer_encode_spans(const struct tokenizer *t, const struct text_span *spans, size_t n, struct tokenize_flags flags,
                             struct token_ids *ids, struct err *err);
 
-// The bytes that a token adds in the middle of a text; not always whole characters (see stream.h). Empty for control and unknown
+// The bytes that a token adds in the middle of a text; not always whole characters (see utf8_stream.h). Empty for control and unknown
 // tokens unless keep_special, and for ids out of range. Lives as long as the tokenizer.
 struct str tokenizer_token_bytes(const struct tokenizer *t, uint32_t id, bool keep_special);
 

@@ -1,10 +1,10 @@
-// test_store.c - pages on disk: what a new engine finds there, and what it makes of files that are cut, changed or another model's.
+// test_kv_store.c - pages on disk: what a new engine finds there, and what it makes of files that are cut, changed or another model's.
 #include <dirent.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "engine/engine.h"
-#include "engine/store.h"
+#include "engine/kv_store.h"
 #include "engine/verify.h"
 #include "open_engine.h"
 
@@ -222,33 +222,33 @@ static void little_memory_is_enough(void **state)
 static void the_limit_holds(void **state)
 {
     struct sha256 model = { "m" };
-    struct store_options o = { directory, model, 1000, 20000 };
-    struct store_page page = { .tokens = { 1 } };
-    struct store *store;
+    struct kv_store_options o = { directory, model, 1000, 20000 };
+    struct kv_store_page page = { .tokens = { 1 } };
+    struct kv_store *store;
     struct err err = { 0 };
     (void)state;
 
     for_each_file(remove_one);
-    assert_true(store_open(&store, &o, &err));
+    assert_true(kv_store_open(&store, &o, &err));
     for (uint32_t i = 0; i < 60; i++) {
         page.key.at[0] = (unsigned char)i;
-        memset(store_room(store), (int)i, 1000);
-        assert_true(store_save(store, &page));
+        memset(kv_store_room(store), (int)i, 1000);
+        assert_true(kv_store_save(store, &page));
         struct timespec pause = { .tv_nsec = 2000000 }; // or they would be of one age
         nanosleep(&pause, NULL);
     }
     assert_in_range(for_each_file(NULL), 10, 17);
-    assert_true(store_load(store, &page));
-    assert_int_equal(store_room(store)[999], 59);
+    assert_true(kv_store_load(store, &page));
+    assert_int_equal(kv_store_room(store)[999], 59);
     page.key.at[0] = 3;
-    assert_false(store_load(store, &page));
-    store_close(store);
-    assert_true(store_open(&store, &o, &err));
+    assert_false(kv_store_load(store, &page));
+    kv_store_close(store);
+    assert_true(kv_store_open(&store, &o, &err));
     page.key.at[0] = 59;
-    assert_true(store_load(store, &page));
+    assert_true(kv_store_load(store, &page));
     page.tokens[0] = 2; // the name fits, the tokens do not
-    assert_false(store_load(store, &page));
-    store_close(store);
+    assert_false(kv_store_load(store, &page));
+    kv_store_close(store);
 }
 
 static void a_bad_directory_is_one_clear_line(void **state)

@@ -1,5 +1,5 @@
-// stream.c - see stream.h.
-#include "text/stream.h"
+// utf8_stream.c - see utf8_stream.h.
+#include "text/utf8_stream.h"
 #include "text/unicode.h"
 
 bool utf8_stream_push(struct utf8_stream *stream, struct str bytes, struct buf *out)

@@ -1,28 +1,28 @@
-// test_answer.c - text that comes token by token: whole characters, and an end before a stop string.
+// test_detokenizer.c - text that comes token by token: whole characters, and an end before a stop string.
 #include <stdio.h>
-#include "engine/answer.h"
+#include "engine/detokenizer.h"
 #include "testing.h"
 
 // Pushes text in pieces of n bytes and joins what comes out.
 static void run(const char *const *stops, size_t n_stops, const char *text, size_t n, char *out, bool *stopped)
 {
-    struct answer a;
+    struct detokenizer a;
     struct err err = { 0 };
-    struct answer_limits limits = { 200, 8, stops, n_stops };
+    struct detokenizer_options options = { 200, 8, stops, n_stops };
     size_t at = 0, n_out = 0, length = strlen(text);
 
-    assert_ok(answer_create(&a, &limits, &err), &err);
+    assert_ok(detokenizer_create(&a, &options, &err), &err);
     for (; at < length && !a.stopped; at += n) {
-        struct str piece = answer_push(&a, (struct str){ text + at, length - at < n ? length - at : n });
+        struct str piece = detokenizer_push(&a, (struct str){ text + at, length - at < n ? length - at : n });
         assert_int_equal(piece.at[piece.n], 0);
         memcpy(out + n_out, piece.at, piece.n);
         n_out += piece.n;
     }
     *stopped = a.stopped;
-    struct str rest = answer_finish(&a);
+    struct str rest = detokenizer_finish(&a);
     memcpy(out + n_out, rest.at, rest.n);
     out[n_out + rest.n] = 0;
-    answer_release(&a);
+    detokenizer_release(&a);
 }
 
 static void a_stop_string_ends_the_text_wherever_tokens_are_cut(void **state)
@@ -57,28 +57,28 @@ static void nothing_is_held_back_without_need(void **state)
 {
     (void)state;
     static const char *const stops[] = { "stop" };
-    struct answer_limits limits = { 10, 8, stops, 1 };
-    struct answer a;
-    assert_true(answer_create(&a, &limits, NULL));
-    assert_int_equal(answer_push(&a, STR("hello")).n, 5);
-    assert_int_equal(answer_push(&a, STR(" s")).n, 1);
-    assert_int_equal(answer_push(&a, STR("t")).n, 0);
-    assert_int_equal(answer_push(&a, STR("ay")).n, 4);
-    assert_int_equal(answer_push(&a, STR("\xf0\x9f")).n, 0);
-    assert_int_equal(answer_push(&a, STR("\x98\x80")).n, 4);
-    assert_int_equal(answer_push(&a, STR("\xe2\x82")).n, 0);
-    assert_int_equal(answer_finish(&a).n, 3); // what never became a character is U+FFFD
-    answer_release(&a);
+    struct detokenizer_options options = { 10, 8, stops, 1 };
+    struct detokenizer a;
+    assert_true(detokenizer_create(&a, &options, NULL));
+    assert_int_equal(detokenizer_push(&a, STR("hello")).n, 5);
+    assert_int_equal(detokenizer_push(&a, STR(" s")).n, 1);
+    assert_int_equal(detokenizer_push(&a, STR("t")).n, 0);
+    assert_int_equal(detokenizer_push(&a, STR("ay")).n, 4);
+    assert_int_equal(detokenizer_push(&a, STR("\xf0\x9f")).n, 0);
+    assert_int_equal(detokenizer_push(&a, STR("\x98\x80")).n, 4);
+    assert_int_equal(detokenizer_push(&a, STR("\xe2\x82")).n, 0);
+    assert_int_equal(detokenizer_finish(&a).n, 3); // what never became a character is U+FFFD
+    detokenizer_release(&a);
 }
 
 static void an_empty_stop_string_is_refused(void **state)
 {
     (void)state;
     static const char *const stops[] = { "a", "" };
-    struct answer_limits limits = { 10, 8, stops, 2 };
-    struct answer a;
+    struct detokenizer_options options = { 10, 8, stops, 2 };
+    struct detokenizer a;
     struct err err = { 0 };
-    assert_fails(answer_create(&a, &limits, &err), &err, "stop string 1 is empty");
+    assert_fails(detokenizer_create(&a, &options, &err), &err, "stop string 1 is empty");
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-// stream.h - text that arrives token by token, made into whole characters.
+// utf8_stream.h - text that arrives token by token, made into whole characters.
 //
 // A token may end in the middle of a character. utf8_stream keeps the cut-off bytes (at most 3) back until the next token
 // completes them, so that a client never sees U+FFFD in the middle of an emoji. What cannot become a character is U+FFFD.

@@ -1,8 +1,8 @@
-// keep.c - see keep.h.
-#include "engine/keep.h"
+// kv_persist.c - see kv_persist.h.
+#include "engine/kv_persist.h"
 #include "base/log.h"
 #include "device/cpu/cpu.h"
-#include "engine/store.h"
+#include "engine/kv_store.h"
 #include "format/model_file.h"
 
 enum { SAMPLES = 16, SAMPLE_BYTES = 256 };
@@ -63,7 +63,7 @@ static uint64_t page_bytes(const struct engine *e)
 
 static bool move_page(struct engine *e, uint32_t page, bool to_device)
 {
-    unsigned char *at = store_room(e->store);
+    unsigned char *at = kv_store_room(e->kv_store);
     struct err err = { 0 };
 
     for (uint32_t i = 0; i < e->n_stages; i++)
@@ -77,10 +77,10 @@ static bool move_page(struct engine *e, uint32_t page, bool to_device)
 static bool keep_page(struct engine *e, uint32_t page)
 {
     struct kv_page *p = &e->kv.pages[page];
-    struct store_page s = { .key = p->key, .parent_key = p->parent_key };
+    struct kv_store_page s = { .key = p->key, .parent_key = p->parent_key };
 
     memcpy(s.tokens, p->tokens, sizeof s.tokens);
-    p->saved = p->saved || (move_page(e, page, false) && store_save(e->store, &s));
+    p->saved = p->saved || (move_page(e, page, false) && kv_store_save(e->kv_store, &s));
     return p->saved;
 }
 
@@ -89,7 +89,7 @@ static void keep_before_loss(void *engine, uint32_t page)
     (void)keep_page(engine, page);
 }
 
-bool keep_open(struct engine *e, struct err *err)
+bool kv_persist_open(struct engine *e, struct err *err)
 {
     const struct ingot_engine_options *o = &e->options;
 
@@ -100,40 +100,40 @@ bool keep_open(struct engine *e, struct err *err)
     struct sha256_stream *s = sha256_open();
     if (!s)
         return err_memory(err, "the page store");
-    struct store_options options = { o->cache_dir, identity(e, s), page_bytes(e),
-                                     o->cache_bytes ? o->cache_bytes : DEFAULT_LIMIT };
+    struct kv_store_options options = { o->cache_dir, identity(e, s), page_bytes(e),
+                                        o->cache_bytes ? o->cache_bytes : DEFAULT_LIMIT };
     sha256_close(s);
-    if (!store_open(&e->store, &options, err))
+    if (!kv_store_open(&e->kv_store, &options, err))
         return false;
     e->kv.before_loss = keep_before_loss;
     e->kv.before_loss_arg = e;
     return true;
 }
 
-uint32_t keep_all(struct engine *e)
+uint32_t kv_persist_all(struct engine *e)
 {
     uint32_t n_failed = 0;
 
-    for (uint32_t page = 0; e->store && page < e->kv.n_pages; page++)
+    for (uint32_t page = 0; e->kv_store && page < e->kv.n_pages; page++)
         n_failed += e->kv.pages[page].known && !keep_page(e, page);
     return n_failed;
 }
 
-uint32_t keep_find(struct engine *e, const struct prefix_walk *walk, const uint32_t *tokens)
+uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const uint32_t *tokens)
 {
     struct prefix_walk after = *walk;
-    struct store_page s = { .parent_key = walk->key };
+    struct kv_store_page s = { .parent_key = walk->key };
 
-    if (!e->store || kv_n_available(&e->kv) == 0)
+    if (!e->kv_store || kv_n_available(&e->kv) == 0)
         return KV_NONE;
     if (prefix_next(&e->kv, &after, tokens) != KV_NONE)
         return KV_NONE;
     s.key = after.key;
     memcpy(s.tokens, tokens, sizeof s.tokens);
-    if (!store_has(e->store, &s))
+    if (!kv_store_has(e->kv_store, &s))
         return KV_NONE;
     uint32_t page = kv_page_take(&e->kv); // before the file is read: it may keep another page, which goes through the same room
-    if (store_load(e->store, &s) && move_page(e, page, true)) {
+    if (kv_store_load(e->kv_store, &s) && move_page(e, page, true)) {
         prefix_put(&e->kv, walk, page, tokens);
         e->kv.pages[page].saved = true;
     }

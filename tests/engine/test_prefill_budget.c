@@ -1,22 +1,22 @@
-// test_pace.c - how far a prompt may stretch the steps of running answers, on machines that are made up.
-#include "engine/pace.h"
+// test_prefill_budget.c - how far a prompt may stretch the steps of running answers, on machines that are made up.
+#include "engine/prefill_budget.h"
 #include "testing.h"
 
 struct machine {
-    double answers_ns, row_ns; // a step of answers alone; what a row of a prompt adds
+    double decode_ns, row_ns; // a step of answers alone; what a row of a prompt adds
 };
 
 // The longest of 400 steps after the first 40 with one answer and a prompt that never ends; *rows: of the prompt in all of them.
 static double longest_ns(const struct machine *m, uint32_t *rows)
 {
-    struct pace pace = { .stretch = 1.75 };
+    struct prefill_budget pace = { .stretch = 1.75 };
     double longest = 0;
 
     *rows = 0;
     for (int i = 0; i < 440; i++) {
-        uint32_t n = pace_prompt_rows(&pace, 1, 511);
-        double ns = m->answers_ns + n * m->row_ns;
-        pace_note(&pace, 1, n, (uint64_t)ns);
+        uint32_t n = prefill_budget_rows(&pace, 1, 511);
+        double ns = m->decode_ns + n * m->row_ns;
+        prefill_budget_note(&pace, 1, n, (uint64_t)ns);
         if (i < 40)
             continue;
         longest = ns > longest ? ns : longest;
@@ -30,7 +30,7 @@ static void a_prompt_stretches_no_step_beyond_the_limit(void **state)
     const struct machine large = { 10e6, 0.2e6 }, dear = { 2e6, 5e6 };
     uint32_t rows;
     (void)state;
-    assert_true(longest_ns(&large, &rows) <= 1.75 * large.answers_ns);
+    assert_true(longest_ns(&large, &rows) <= 1.75 * large.decode_ns);
     assert_true(rows > 400 * 30);
     longest_ns(&dear, &rows); // one row is more than the limit allows, but the prompt must go on
     assert_true(rows > 380 && rows <= 400);
@@ -47,11 +47,11 @@ static void steps_below_a_millisecond_are_filled(void **state)
 
 static void without_answers_or_limit_a_prompt_gets_all_rows(void **state)
 {
-    struct pace none = { .stretch = 0 }, pace = { .stretch = 1.75 };
+    struct prefill_budget none = { .stretch = 0 }, pace = { .stretch = 1.75 };
     (void)state;
-    assert_int_equal(pace_prompt_rows(&none, 3, 100), 100);
-    assert_int_equal(pace_prompt_rows(&pace, 0, 100), 100);
-    assert_int_equal(pace_prompt_rows(&pace, 3, 0), 0);
+    assert_int_equal(prefill_budget_rows(&none, 3, 100), 100);
+    assert_int_equal(prefill_budget_rows(&pace, 0, 100), 100);
+    assert_int_equal(prefill_budget_rows(&pace, 3, 0), 0);
 }
 
 int main(void)

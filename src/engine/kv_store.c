@@ -1,6 +1,6 @@
-// store.c - see store.h. A file: 8 bytes of magic, model, key, parent's key, tokens, length, all in fixed places, then the numbers, then
+// kv_store.c - see kv_store.h. A file: 8 bytes of magic, model, key, parent's key, tokens, length, all in fixed places, then the numbers, then
 // the sum of everything before it. Numbers lie as this machine has them: the model's digest tells the byte order.
-#include "engine/store.h"
+#include "engine/kv_store.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == 8 + 3 * SUM + 4 * PAGE_TOKENS + 8, "no holes");
 
-struct store {
+struct kv_store {
     char directory[PATH_BYTES];
     struct sha256 model;
     uint64_t page_bytes, limit_bytes, used_bytes;
@@ -63,7 +63,7 @@ static void put_hex(char *to, const struct sha256 *sum, size_t n)
 }
 
 // DIRECTORY/MODEL-KEY.page: 8 bytes of the model tell its files from others', the whole key the page.
-static bool path_of(const struct store *s, const struct store_page *page, char path[PATH_BYTES])
+static bool path_of(const struct kv_store *s, const struct kv_store_page *page, char path[PATH_BYTES])
 {
     char model[17], key[2 * SUM + 1];
 
@@ -72,7 +72,7 @@ static bool path_of(const struct store *s, const struct store_page *page, char p
     return snprintf(path, PATH_BYTES, "%s/%s-%s%s", s->directory, model, key, ENDING) < PATH_BYTES;
 }
 
-static void warn_once(struct store *s, const char *what, const char *path)
+static void warn_once(struct kv_store *s, const char *what, const char *path)
 {
     if (!s->warned)
         log_line(LOG_WARN, "store", "%s: %s: %s; this is said once", path, what, strerror(errno));
@@ -106,7 +106,7 @@ static bool add_entry(struct buf *list, const char *name, const struct stat *inf
 }
 
 // All pages of all models.
-static bool list_pages(struct store *s, struct buf *list)
+static bool list_pages(struct kv_store *s, struct buf *list)
 {
     DIR *dir = opendir(s->directory);
     char path[PATH_BYTES];
@@ -138,7 +138,7 @@ static int by_use(const void *a, const void *b)
 }
 
 // A tenth below the limit, so that this is not done for every page.
-static bool make_room(struct store *s)
+static bool make_room(struct kv_store *s)
 {
     struct buf list = { 0 };
     char path[PATH_BYTES];
@@ -159,9 +159,9 @@ static bool make_room(struct store *s)
 
 // ---- opening
 
-bool store_open(struct store **out, const struct store_options *o, struct err *err)
+bool kv_store_open(struct kv_store **out, const struct kv_store_options *o, struct err *err)
 {
-    struct store *s = mem_alloc(sizeof *s);
+    struct kv_store *s = mem_alloc(sizeof *s);
 
     *out = s;
     if (!s)
@@ -180,26 +180,26 @@ bool store_open(struct store **out, const struct store_options *o, struct err *e
         ok = err_set(err, ERR_IO, "%s: expected a directory that can be read and written", s->directory);
     if (ok)
         return true;
-    store_close(s);
+    kv_store_close(s);
     *out = NULL;
     return false;
 }
 
-void store_close(struct store *s)
+void kv_store_close(struct kv_store *s)
 {
     if (s)
         mem_free(s->image);
     mem_free(s);
 }
 
-unsigned char *store_room(struct store *s)
+unsigned char *kv_store_room(struct kv_store *s)
 {
     return s->image + sizeof(struct head);
 }
 
 // ---- one page
 
-static struct head head_of(const struct sha256 *model, const struct store_page *page, uint64_t page_bytes)
+static struct head head_of(const struct sha256 *model, const struct kv_store_page *page, uint64_t page_bytes)
 {
     struct head h = { .model = *model, .key = page->key, .parent_key = page->parent_key, .page_bytes = page_bytes };
 
@@ -223,7 +223,7 @@ static bool write_all(int fd, const unsigned char *bytes, size_t n)
 }
 
 // Not synced: what a crash leaves half written is told by its sum.
-static bool write_file(const struct store *s, const char *path)
+static bool write_file(const struct kv_store *s, const char *path)
 {
     char part[PATH_BYTES + 32];
 
@@ -240,7 +240,7 @@ static bool write_file(const struct store *s, const char *path)
     return ok;
 }
 
-bool store_save(struct store *s, const struct store_page *page)
+bool kv_store_save(struct kv_store *s, const struct kv_store_page *page)
 {
     char path[PATH_BYTES];
 
@@ -260,7 +260,7 @@ bool store_save(struct store *s, const struct store_page *page)
     return true;
 }
 
-bool store_check(struct str file, const struct sha256 *model, const struct store_page *page, uint64_t page_bytes)
+bool kv_store_check(struct str file, const struct sha256 *model, const struct kv_store_page *page, uint64_t page_bytes)
 {
     struct head h = head_of(model, page, page_bytes);
 
@@ -271,7 +271,7 @@ bool store_check(struct str file, const struct sha256 *model, const struct store
 }
 
 // The number of bytes read; SIZE_MAX: there is no such file, or it is longer than a page's.
-static size_t read_file(const struct store *s, const char *path)
+static size_t read_file(const struct kv_store *s, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat info;
@@ -294,20 +294,20 @@ static size_t read_file(const struct store *s, const char *path)
     return ok ? done : SIZE_MAX;
 }
 
-bool store_has(const struct store *s, const struct store_page *page)
+bool kv_store_has(const struct kv_store *s, const struct kv_store_page *page)
 {
     char path[PATH_BYTES];
     return path_of(s, page, path) && access(path, R_OK) == 0;
 }
 
-bool store_load(struct store *s, const struct store_page *page)
+bool kv_store_load(struct kv_store *s, const struct kv_store_page *page)
 {
     char path[PATH_BYTES];
     size_t n = path_of(s, page, path) ? read_file(s, path) : SIZE_MAX;
 
     if (n == SIZE_MAX)
         return false;
-    if (store_check((struct str){ (const char *)s->image, n }, &s->model, page, s->page_bytes))
+    if (kv_store_check((struct str){ (const char *)s->image, n }, &s->model, page, s->page_bytes))
         return true;
     log_line(LOG_WARN, "store", "%s: damaged; removed", path);
     unlink(path);

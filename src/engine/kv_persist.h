@@ -1,0 +1,12 @@
+// kv_persist.h - moves pages between the engine's memory and the store on disk: saves them when their memory is needed and when the engine
+// closes, and loads them when a prompt continues beyond the pages in memory.
+#pragma once
+#include "engine/engine.h"
+#include "engine/prefix.h"
+
+// Opens the store of the options' cache_dir, if there is one. After the stages were made.
+bool kv_persist_open(struct engine *e, struct err *err);
+// No step is being played. Writes the index's pages that are not on disk yet; returns how many could not be written.
+uint32_t kv_persist_all(struct engine *e);
+// Loads the page that follows the walk into a page of the index that nobody holds. KV_NONE: not on disk, or no page is free.
+uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const uint32_t *tokens);
