@@ -15,11 +15,11 @@ enum { MOST_COPIES = 64, N_ROW_COUNTS = 3 };
 static const uint64_t STREAM_BYTES = 768 << 20;
 static const uint32_t row_counts[N_ROW_COUNTS] = { 1, 8, 16 };
 
-struct shape {
+struct decode_shape {
     const char *model, *name;
     uint32_t n_out, n_cols;
 };
-static const struct shape shapes[] = {
+static const struct decode_shape shapes[] = {
     { "8B", "q, k, v", 6144, 4096 }, { "8B", "o", 4096, 4096 },          { "8B", "gate, up", 28672, 4096 },
     { "8B", "down", 4096, 14336 },   { "8B", "head", 128256, 4096 },     { "24B", "q, k, v", 6144, 5120 },
     { "24B", "o", 5120, 4096 },      { "24B", "gate, up", 65536, 5120 }, { "24B", "down", 5120, 32768 },
@@ -95,7 +95,7 @@ static double stream(enum quant format, uint32_t n_cols)
     return gb_s;
 }
 
-static void show(enum quant format, const struct shape *s, double stream_gb_s)
+static void show(enum quant format, const struct decode_shape *s, double stream_gb_s)
 {
     uint64_t bytes = matrix_bytes(format, s->n_out, s->n_cols);
     uint32_t n = (uint32_t)((COLD_BYTES + bytes - 1) / bytes);

@@ -20,14 +20,14 @@
 
 enum { RUNS = 30 };
 
-struct bench {
+struct ops_bench {
     struct device *device;
     struct tape *tape;
     struct buffer step;
     struct err err;
 };
 
-static void must(bool ok, const struct bench *b)
+static void must(bool ok, const struct ops_bench *b)
 {
     if (ok)
         return;
@@ -35,16 +35,17 @@ static void must(bool ok, const struct bench *b)
     exit(1);
 }
 
-static void begin(struct bench *b, struct device *d, uint32_t n_rows, bool exact)
+static void begin(struct ops_bench *b, struct device *d, uint32_t n_rows, bool exact)
 {
-    *b = (struct bench){ .device = d,
-                         .tape = tape_create(d, (struct tape_limits){ .max_rows = n_rows, .max_outputs = 1, .exact = exact }) };
+    *b = (struct ops_bench){ .device = d,
+                             .tape =
+                                 tape_create(d, (struct tape_limits){ .max_rows = n_rows, .max_outputs = 1, .exact = exact }) };
     must(b->tape && buffer_alloc(d, step_bytes(n_rows, 1), &b->step, &b->err), b);
     *(struct step *)b->step.host = (struct step){ .n_rows = n_rows, .max_rows = n_rows, .max_outputs = 1 };
 }
 
 // Seconds of the fastest of RUNS plays.
-static double finish(struct bench *b)
+static double finish(struct ops_bench *b)
 {
     uint64_t best = UINT64_MAX;
 
@@ -60,7 +61,7 @@ static double finish(struct bench *b)
     return (double)best * 1e-9;
 }
 
-static struct tensor filled(struct bench *b, uint32_t n_cols, struct buffer *buffer)
+static struct tensor filled(struct ops_bench *b, uint32_t n_cols, struct buffer *buffer)
 {
     uint64_t n = (uint64_t)tape_limits(b->tape)->max_rows * n_cols;
 
@@ -70,7 +71,8 @@ static struct tensor filled(struct bench *b, uint32_t n_cols, struct buffer *buf
     return tape_tensor_bound(b->tape, n_cols, ROWS_STEP, buffer);
 }
 
-static void random_weight(struct bench *b, enum quant q, uint32_t n_rows, uint32_t n_cols, struct weight *w, unsigned char **data)
+static void random_weight(struct ops_bench *b, enum quant q, uint32_t n_rows, uint32_t n_cols, struct weight *w,
+                          unsigned char **data)
 {
     struct weight_source s = { .n_rows = n_rows, .n_cols = n_cols, .format = q, .use = WEIGHT_PRODUCT, .name = "w" };
 
@@ -82,15 +84,15 @@ static void random_weight(struct bench *b, enum quant q, uint32_t n_rows, uint32
     must(weight_create(b->device, &s, w, &b->err), b);
 }
 
-struct product {
+struct ops_product {
     enum quant q;
     uint32_t n_out, n_cols, n_rows;
     bool exact;
 };
 
-static double time_matmul(struct device *d, const struct product *p, uint64_t *bytes)
+static double time_matmul(struct device *d, const struct ops_product *p, uint64_t *bytes)
 {
-    struct bench b;
+    struct ops_bench b;
     struct weight w;
     struct buffer in, out;
     unsigned char *data;
@@ -137,7 +139,7 @@ static double probe_int8(void)
 
 static void show_products(struct device *d, enum quant q, double int8_peak, double read_peak)
 {
-    struct product few = { q, 65536, 4096, 1, false }, many = { q, 1024, 2048, 192, false };
+    struct ops_product few = { q, 65536, 4096, 1, false }, many = { q, 1024, 2048, 192, false };
     uint64_t bytes;
 
     printf("%-7s", quant_info(q)->name);
@@ -162,7 +164,7 @@ struct attention {
 
 static double time_attend(struct device *d, const struct attention *a, uint64_t *bytes)
 {
-    struct bench b;
+    struct ops_bench b;
     struct buffer q, out, k, v, table;
     uint32_t n_pages = (a->depth + a->n_rows) / PAGE_TOKENS + 1;
     struct page_shape shape = { a->n_kv_heads, a->head_dim, n_pages, (u16)a->format, (u16)a->format };

@@ -11,7 +11,7 @@
 
 enum source { SOURCE_PRESET, SOURCE_FILE, SOURCE_ENV, SOURCE_FLAG };
 
-struct reader {
+struct options_reader {
     const struct option_input *input;
     unsigned char *values;
     struct option_operands *operands;
@@ -133,12 +133,12 @@ static const struct option *option_at(const struct option_verb *verb, size_t ind
 
 // ---- values -----------------------------------------------------------------------------------------------------------------
 
-static bool wrong_value(struct reader *r, struct spelling s, const char *found, const char *expected)
+static bool wrong_value(struct options_reader *r, struct spelling s, const char *found, const char *expected)
 {
     return err_set(r->err, ERR_INPUT, "%s: found '%.80s', expected %s", s.text, found, expected);
 }
 
-static bool wrong_number(struct reader *r, const struct option *o, struct spelling s, const char *found)
+static bool wrong_number(struct options_reader *r, const struct option *o, struct spelling s, const char *found)
 {
     char expected[96];
     const char *kind = o->type == OPTION_FLOAT ? "a number" : "a whole number";
@@ -157,7 +157,7 @@ static bool in_range(const struct option *o, double value)
     return (o->min == 0 && o->max == 0) || (value >= o->min && value <= o->max);
 }
 
-static bool set_u64(struct reader *r, const struct option *o, struct spelling s, const char *text)
+static bool set_u64(struct options_reader *r, const struct option *o, struct spelling s, const char *text)
 {
     uint64_t v, limit = o->type == OPTION_U32 ? UINT32_MAX : UINT64_MAX;
 
@@ -172,7 +172,7 @@ static bool set_u64(struct reader *r, const struct option *o, struct spelling s,
     return true;
 }
 
-static bool set_float(struct reader *r, const struct option *o, struct spelling s, const char *text)
+static bool set_float(struct options_reader *r, const struct option *o, struct spelling s, const char *text)
 {
     double v;
 
@@ -182,7 +182,7 @@ static bool set_float(struct reader *r, const struct option *o, struct spelling 
     return true;
 }
 
-static bool set_flag(struct reader *r, const struct option *o, struct spelling s, const char *text)
+static bool set_flag(struct options_reader *r, const struct option *o, struct spelling s, const char *text)
 {
     bool *flag = (bool *)(r->values + o->offset);
 
@@ -195,7 +195,7 @@ static bool set_flag(struct reader *r, const struct option *o, struct spelling s
     return true;
 }
 
-static bool wrong_choice(struct reader *r, const struct option *o, struct spelling s, const char *text)
+static bool wrong_choice(struct options_reader *r, const struct option *o, struct spelling s, const char *text)
 {
     char expected[256];
 
@@ -203,7 +203,7 @@ static bool wrong_choice(struct reader *r, const struct option *o, struct spelli
     return wrong_value(r, s, text, expected);
 }
 
-static bool set_choice(struct reader *r, const struct option *o, struct spelling s, const char *text)
+static bool set_choice(struct options_reader *r, const struct option *o, struct spelling s, const char *text)
 {
     if (!words_have(o->choices, str_from(text)) || strchr(text, ' '))
         return wrong_choice(r, o, s, text);
@@ -211,12 +211,12 @@ static bool set_choice(struct reader *r, const struct option *o, struct spelling
     return true;
 }
 
-static bool too_many(struct reader *r, struct spelling s)
+static bool too_many(struct options_reader *r, struct spelling s)
 {
     return err_set(r->err, ERR_INPUT, "%s: at most %d values are allowed", s.text, OPTION_MAX_LISTED);
 }
 
-static bool list_add(struct reader *r, const struct option *o, struct spelling s, const char *text)
+static bool list_add(struct options_reader *r, const struct option *o, struct spelling s, const char *text)
 {
     struct option_list *list = (struct option_list *)(void *)(r->values + o->offset);
 
@@ -230,7 +230,7 @@ static bool list_add(struct reader *r, const struct option *o, struct spelling s
     return true;
 }
 
-static bool list_add_all(struct reader *r, const struct option *o, struct spelling s, const char *text)
+static bool list_add_all(struct options_reader *r, const struct option *o, struct spelling s, const char *text)
 {
     if (!str_ends(str_from(o->value), STR(",...")))
         return list_add(r, o, s, text);
@@ -247,7 +247,7 @@ static bool list_add_all(struct reader *r, const struct option *o, struct spelli
     }
 }
 
-static bool numbers_add(struct reader *r, const struct option *o, struct spelling s, const char *text)
+static bool numbers_add(struct options_reader *r, const struct option *o, struct spelling s, const char *text)
 {
     struct option_numbers *numbers = (struct option_numbers *)(void *)(r->values + o->offset);
 
@@ -268,7 +268,7 @@ static bool numbers_add(struct reader *r, const struct option *o, struct spellin
 }
 
 // A stronger source starts its list anew.
-static void list_renew(struct reader *r, const struct option *o, size_t index, enum source source)
+static void list_renew(struct options_reader *r, const struct option *o, size_t index, enum source source)
 {
     if (index >= sizeof r->list_source / sizeof *r->list_source || r->list_source[index] == source)
         return;
@@ -279,7 +279,7 @@ static void list_renew(struct reader *r, const struct option *o, size_t index, e
         ((struct option_numbers *)(void *)(r->values + o->offset))->n = 0;
 }
 
-static bool set_value(struct reader *r, size_t index, struct spelling s, const char *text)
+static bool set_value(struct options_reader *r, size_t index, struct spelling s, const char *text)
 {
     const struct option *o = option_at(r->input->verb, index);
 
@@ -308,7 +308,7 @@ static bool set_value(struct reader *r, size_t index, struct spelling s, const c
     return false;
 }
 
-static bool foreign_add(struct reader *r, const struct option *o, struct spelling s, const char *value)
+static bool foreign_add(struct options_reader *r, const struct option *o, struct spelling s, const char *value)
 {
     struct option_operands *operands = r->operands;
     bool fine = !o->preset || (o->choices && value && words_have(o->choices, str_from(value)));
@@ -325,7 +325,7 @@ static bool foreign_add(struct reader *r, const struct option *o, struct spellin
 
 // ---- sources ----------------------------------------------------------------------------------------------------------------
 
-static bool read_presets(struct reader *r)
+static bool read_presets(struct options_reader *r)
 {
     const struct option *o;
 
@@ -336,7 +336,7 @@ static bool read_presets(struct reader *r)
     return true;
 }
 
-static bool read_environment(struct reader *r)
+static bool read_environment(struct options_reader *r)
 {
     const struct option *o;
 
@@ -361,7 +361,7 @@ static size_t option_by_key(const struct option_verb *verb, struct str key)
     return SIZE_MAX;
 }
 
-static bool unknown_key(struct reader *r, const char *path, struct str key)
+static bool unknown_key(struct options_reader *r, const char *path, struct str key)
 {
     struct buf all = { 0 };
     const struct option *o;
@@ -390,7 +390,7 @@ static struct str trimmed(struct str s)
     return s;
 }
 
-static bool read_line(struct reader *r, const char *path, size_t number, struct str line)
+static bool read_line(struct options_reader *r, const char *path, size_t number, struct str line)
 {
     const struct option_program *program = r->input->program;
     const char *equals = line.n ? memchr(line.at, '=', line.n) : NULL;
@@ -416,7 +416,7 @@ static bool read_line(struct reader *r, const char *path, size_t number, struct 
     return set_value(r, index, (struct spelling){ where, SOURCE_FILE }, copy.at);
 }
 
-static bool read_config(struct reader *r, const char *path)
+static bool read_config(struct options_reader *r, const char *path)
 {
     struct buf text = { 0 };
     size_t number = 1, from = 0;
@@ -433,7 +433,7 @@ static bool read_config(struct reader *r, const char *path)
 }
 
 // The file named by a flag or by the environment must be there; the usual place need not be.
-static bool find_config(struct reader *r)
+static bool find_config(struct options_reader *r)
 {
     const struct option_input *in = r->input;
     const char *named = getenv("INGOT_CONFIG"), *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -475,7 +475,7 @@ static struct str without_dashes(struct str flag)
 }
 
 // A hint only from one whole word to another: of two letters every flag is a neighbour.
-static bool unknown_flag(struct reader *r, struct str flag)
+static bool unknown_flag(struct options_reader *r, struct str flag)
 {
     const struct option_program *program = r->input->program;
     const struct option *o;
@@ -502,7 +502,7 @@ static bool takes_value(const struct option *o, const char *next)
 }
 
 // Reads the flag at argv[*at] and its value, and moves *at behind them.
-static bool read_flag(struct reader *r, int *at)
+static bool read_flag(struct options_reader *r, int *at)
 {
     const struct option_input *in = r->input;
     const char *argument = in->argv[*at];
@@ -526,7 +526,7 @@ static bool read_flag(struct reader *r, int *at)
     return o->type == OPTION_FOREIGN ? foreign_add(r, o, s, value) : set_value(r, index, s, value ? value : "true");
 }
 
-static bool read_arguments(struct reader *r)
+static bool read_arguments(struct options_reader *r)
 {
     const struct option_input *in = r->input;
     struct option_operands *operands = r->operands;
@@ -556,7 +556,7 @@ static bool read_arguments(struct reader *r)
 bool options_read(const struct option_input *input, void *values, struct option_operands *operands, struct arena *arena,
                   struct err *err)
 {
-    struct reader r = { .input = input, .values = values, .operands = operands, .arena = arena, .err = err };
+    struct options_reader r = { .input = input, .values = values, .operands = operands, .arena = arena, .err = err };
 
     operands->n = operands->n_foreign = 0;
     return read_presets(&r) && find_config(&r) && read_environment(&r) && read_arguments(&r);
@@ -575,7 +575,7 @@ void options_keys(const struct option_verb *verb, struct buf *out)
 bool options_change(const struct option_change *change, void *values, struct arena *arena, struct err *err)
 {
     const struct option_input input = { .verb = change->verb };
-    struct reader r = { .input = &input, .values = values, .arena = arena, .err = err };
+    struct options_reader r = { .input = &input, .values = values, .arena = arena, .err = err };
     size_t index = option_by_key(change->verb, str_from(change->key));
     struct str value = arena_str(arena, str_from(change->value));
     struct buf keys = { 0 };

@@ -8,13 +8,13 @@ enum { HELP_COLUMN = 30, HELP_LEAST = 24 }; // where a flag's words begin; colum
 // ---- help -------------------------------------------------------------------------------------------------------------------
 
 // Columns of a text, and where it has arrived on its line.
-struct page {
+struct text_page {
     struct buf *out;
     size_t width, at;
 };
 
 // Appends words, continued at `column` on new lines.
-static void wrap(struct page *p, const char *text, size_t column)
+static void wrap(struct text_page *p, const char *text, size_t column)
 {
     while (*text) {
         size_t n = strcspn(text, " "), gap = strspn(text + n, " ");
@@ -34,7 +34,7 @@ static void wrap(struct page *p, const char *text, size_t column)
 }
 
 // Lines of running text, wrapped; lines that begin with a space are examples and stay as they are.
-static void paragraphs(struct page *p, const char *text)
+static void paragraphs(struct text_page *p, const char *text)
 {
     struct buf line = { 0 };
 
@@ -69,7 +69,7 @@ static void details_print(const struct option *o, struct buf *out)
         buf_printf(out, " (default %s)", o->preset);
 }
 
-static void help_option(const struct option *o, struct page *p)
+static void help_option(const struct option *o, struct text_page *p)
 {
     struct buf text = { 0 };
     size_t column = p->width < HELP_COLUMN + HELP_LEAST ? 6 : HELP_COLUMN;
@@ -90,7 +90,7 @@ static void help_option(const struct option *o, struct page *p)
 
 void options_help_verb(const struct option_program *program, const struct option_verb *verb, size_t width, struct buf *out)
 {
-    struct page p = { out, width, 0 };
+    struct text_page p = { out, width, 0 };
 
     buf_printf(out, "usage: %s %s%s%s%s\n\n", program->name, verb->name, verb->groups[0] ? " [flags]" : "",
                verb->operands ? " " : "", verb->operands ? verb->operands : "");
@@ -112,7 +112,7 @@ void options_help_verb(const struct option_program *program, const struct option
 
 void options_help_program(const struct option_program *program, size_t width, struct buf *out)
 {
-    struct page p = { out, width, 0 };
+    struct text_page p = { out, width, 0 };
 
     buf_printf(out, "%s %s: %s\n\nusage: %s VERB [flags]\n\n", program->name, program->version, program->summary, program->name);
     for (size_t v = 0; v < program->n_verbs; v++) {

@@ -31,6 +31,8 @@ STATIC_ASSERT(sizeof(struct sample_params) == 48);
 #define SAMPLE_SKIP   1u // logits only: no token is drawn or logged
 #define SAMPLE_MASKED 2u // only tokens of the row's mask may be drawn
 
+enum tensor_rows { ROWS_STEP, ROWS_OUTPUT }; // a tensor has one row per row of the step | one per output row
+
 struct step {
     u32 n_rows;    // rows in use, from 0
     u32 n_outputs; // rows whose logits are wanted

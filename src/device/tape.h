@@ -7,10 +7,9 @@
 #pragma once
 #include "base/arena.h"
 #include "device/device.h"
+#include "device/step.h"
 
 enum { TAPE_MAX_OPERANDS = 18, TAPE_ARGS_BYTES = 128 };
-
-enum tensor_rows { ROWS_STEP, ROWS_OUTPUT }; // one row per row of the step | one per output row
 
 // Numbers that one command makes and later ones read: [rows, n_cols] fp32. Its memory is chosen when the tape is sealed, and
 // is reused after its last command. id 0 is no tensor.

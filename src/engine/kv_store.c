@@ -32,7 +32,7 @@ struct kv_store {
     bool warned;
 };
 
-struct entry {
+struct store_entry {
     char name[NAME_BYTES];
     uint64_t bytes;
     struct timespec used;
@@ -94,7 +94,7 @@ static void remove_stale(const char *path, const struct stat *info)
 
 static bool add_entry(struct buf *list, const char *name, const struct stat *info)
 {
-    struct entry e = { .bytes = (uint64_t)info->st_size };
+    struct store_entry e = { .bytes = (uint64_t)info->st_size };
 
 #if defined(__APPLE__)
     e.used = info->st_mtimespec;
@@ -131,7 +131,7 @@ static bool list_pages(struct kv_store *s, struct buf *list)
 
 static int by_use(const void *a, const void *b)
 {
-    const struct timespec *x = &((const struct entry *)a)->used, *y = &((const struct entry *)b)->used;
+    const struct timespec *x = &((const struct store_entry *)a)->used, *y = &((const struct store_entry *)b)->used;
     if (x->tv_sec != y->tv_sec)
         return x->tv_sec < y->tv_sec ? -1 : 1;
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
@@ -145,7 +145,7 @@ static bool make_room(struct kv_store *s)
 
     if (!list_pages(s, &list))
         return false;
-    struct entry *entries = (struct entry *)(void *)list.at;
+    struct store_entry *entries = (struct store_entry *)(void *)list.at;
     size_t n = list.n / sizeof *entries;
     uint64_t goal = s->used_bytes > s->limit_bytes ? s->limit_bytes / 10 * 9 : s->limit_bytes;
     if (s->used_bytes > goal)

@@ -13,24 +13,24 @@ enum { META_MIN_BYTES = 8 + 1 + 4 + 1, TENSOR_MIN_BYTES = 8 + 1 + 4 + 8 + 4 + 8 
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are used as they lie in the file");
 
-struct reader {
+struct gguf_reader {
     const unsigned char *at;
     uint64_t pos, end;
     struct err *err;
 };
 
-struct image {
+struct gguf_image {
     struct model_file *file;
-    struct reader r;
+    struct gguf_reader r;
     bool first; // of a split, or alone: its values are kept
     uint64_t n_tensors, n_metas, alignment, data_begin, data_bytes;
-    struct split {
+    struct gguf_split {
         uint64_t count, no, n_tensors; // count 0: not split
     } split;
     struct byte_range *ranges;
 };
 
-static bool take(struct reader *r, uint64_t n, const char *what, const unsigned char **bytes)
+static bool take(struct gguf_reader *r, uint64_t n, const char *what, const unsigned char **bytes)
 {
     *bytes = NULL;
     if (n > r->end - r->pos)
@@ -42,7 +42,7 @@ static bool take(struct reader *r, uint64_t n, const char *what, const unsigned 
     return true;
 }
 
-static bool take_number(struct reader *r, enum gguf_type type, const char *what, uint64_t *value)
+static bool take_number(struct gguf_reader *r, enum gguf_type type, const char *what, uint64_t *value)
 {
     const unsigned char *at;
 
@@ -52,7 +52,7 @@ static bool take_number(struct reader *r, enum gguf_type type, const char *what,
     return true;
 }
 
-static bool take_string(struct reader *r, const char *what, struct str *text)
+static bool take_string(struct gguf_reader *r, const char *what, struct str *text)
 {
     uint64_t n;
     const unsigned char *at;
@@ -64,7 +64,7 @@ static bool take_string(struct reader *r, const char *what, struct str *text)
 }
 
 // A name that may stand in messages: not empty, at most `max` bytes, printable.
-static bool take_name(struct reader *r, const char *what, size_t max, struct str *name)
+static bool take_name(struct gguf_reader *r, const char *what, size_t max, struct str *name)
 {
     uint64_t at = r->pos;
 
@@ -78,9 +78,9 @@ static bool take_name(struct reader *r, const char *what, size_t max, struct str
                : err_set(r->err, ERR_INPUT, "%s at offset %llu is not printable UTF-8", what, (unsigned long long)at);
 }
 
-static bool take_header(struct image *image)
+static bool take_header(struct gguf_image *image)
 {
-    struct reader *r = &image->r;
+    struct gguf_reader *r = &image->r;
     const unsigned char *magic;
     uint64_t version;
 
@@ -105,7 +105,7 @@ static bool take_header(struct image *image)
     return true;
 }
 
-static bool take_type(struct reader *r, struct str key, enum gguf_type *type)
+static bool take_type(struct gguf_reader *r, struct str key, enum gguf_type *type)
 {
     uint64_t t = 0;
 
@@ -119,7 +119,7 @@ static bool take_type(struct reader *r, struct str key, enum gguf_type *type)
     return true;
 }
 
-static bool check_bools(struct reader *r, struct str key, const unsigned char *at, uint64_t n)
+static bool check_bools(struct gguf_reader *r, struct str key, const unsigned char *at, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         if (at[i] > 1)
@@ -128,9 +128,9 @@ static bool check_bools(struct reader *r, struct str key, const unsigned char *a
 }
 
 // Strings have no fixed place, so where each begins is noted once. n was compared with the bytes left.
-static bool take_strings(struct image *image, struct meta *m, struct meta_elements *elements)
+static bool take_strings(struct gguf_image *image, struct meta *m, struct meta_elements *elements)
 {
-    struct reader *r = &image->r;
+    struct gguf_reader *r = &image->r;
     uint64_t *offsets = arena_alloc_array(image->file->arena, (size_t)m->n, sizeof *offsets);
     struct str text;
 
@@ -147,9 +147,9 @@ static bool take_strings(struct image *image, struct meta *m, struct meta_elemen
     return true;
 }
 
-static bool take_array(struct image *image, struct meta *m)
+static bool take_array(struct gguf_image *image, struct meta *m)
 {
-    struct reader *r = &image->r;
+    struct gguf_reader *r = &image->r;
     struct meta_elements *elements = arena_alloc(image->file->arena, sizeof *elements);
     enum gguf_type type;
 
@@ -172,9 +172,9 @@ static bool take_array(struct image *image, struct meta *m)
            (type != GGUF_BOOL || check_bools(r, m->key, elements->data, m->n));
 }
 
-static bool take_value(struct image *image, struct meta *m)
+static bool take_value(struct gguf_image *image, struct meta *m)
 {
-    struct reader *r = &image->r;
+    struct gguf_reader *r = &image->r;
     struct str key = m->key;
     enum gguf_type type;
     const unsigned char *at = NULL;
@@ -196,7 +196,7 @@ static bool take_value(struct image *image, struct meta *m)
 }
 
 // The few keys that say how the file itself is laid out.
-static bool take_layout(struct image *image, const struct meta *m)
+static bool take_layout(struct gguf_image *image, const struct meta *m)
 {
     static const char *const keys[] = { "general.alignment", "split.count", "split.no", "split.tensors.count" };
     uint64_t *const fields[] = { &image->alignment, &image->split.count, &image->split.no, &image->split.n_tensors };
@@ -217,7 +217,7 @@ static bool take_layout(struct image *image, const struct meta *m)
     return true;
 }
 
-static bool take_metas(struct image *image)
+static bool take_metas(struct gguf_image *image)
 {
     for (uint64_t i = 0; i < image->n_metas; i++) {
         struct meta m = { 0 };
@@ -245,9 +245,9 @@ static const char *foreign_type(uint64_t id)
     return "unknown or removed";
 }
 
-static bool take_dims(struct image *image, struct file_tensor *t)
+static bool take_dims(struct gguf_image *image, struct file_tensor *t)
 {
-    struct reader *r = &image->r;
+    struct gguf_reader *r = &image->r;
     uint64_t n_dims, n = 1;
 
     if (!take_number(r, GGUF_U32, "a tensor's number of dimensions", &n_dims))
@@ -270,9 +270,9 @@ static bool take_dims(struct image *image, struct file_tensor *t)
     return true;
 }
 
-static bool take_format(struct image *image, struct file_tensor *t)
+static bool take_format(struct gguf_image *image, struct file_tensor *t)
 {
-    struct reader *r = &image->r;
+    struct gguf_reader *r = &image->r;
     uint64_t id, n_cols = t->dims[t->n_dims - 1];
 
     if (!take_number(r, GGUF_U32, "a tensor's type", &id))
@@ -291,9 +291,9 @@ static bool take_format(struct image *image, struct file_tensor *t)
 }
 
 // The tensors' bytes begin after all descriptions, so a description keeps its offset in ranges until then.
-static bool take_tensors(struct image *image)
+static bool take_tensors(struct gguf_image *image)
 {
-    struct reader *r = &image->r;
+    struct gguf_reader *r = &image->r;
 
     for (uint64_t i = 0; i < image->n_tensors; i++) {
         struct file_tensor t = { 0 };
@@ -311,9 +311,9 @@ static bool take_tensors(struct image *image)
     return true;
 }
 
-static bool place_tensors(struct image *image, size_t first)
+static bool place_tensors(struct gguf_image *image, size_t first)
 {
-    struct reader *r = &image->r;
+    struct gguf_reader *r = &image->r;
     uint64_t begin = (r->pos + image->alignment - 1) / image->alignment * image->alignment;
     uint64_t left = begin < r->end ? r->end - begin : 0;
 
@@ -331,7 +331,7 @@ static bool place_tensors(struct image *image, size_t first)
     return directory_check_ranges(image->ranges, (size_t)image->n_tensors, r->err);
 }
 
-static bool image_read(struct image *image)
+static bool image_read(struct gguf_image *image)
 {
     struct model_file *file = image->file;
     size_t before = file->n_tensors;
@@ -352,7 +352,7 @@ static bool image_read(struct image *image)
 
 bool gguf_open_memory(struct model_file *file, struct str bytes, struct err *err)
 {
-    struct image image = { .file = file, .first = true, .r = { (const unsigned char *)bytes.at, 0, bytes.n, err } };
+    struct gguf_image image = { .file = file, .first = true, .r = { (const unsigned char *)bytes.at, 0, bytes.n, err } };
 
     if ((uintptr_t)bytes.at % ALIGNMENT_MIN != 0)
         return err_set(err, ERR_INPUT, "a GGUF image in memory must begin at a multiple of %d", ALIGNMENT_MIN);
@@ -363,7 +363,7 @@ bool gguf_open_memory(struct model_file *file, struct str bytes, struct err *err
 }
 
 // "name-00001-of-00003.gguf" -> "name"; false when the path is not named so.
-static bool split_stem(const char *path, const struct split *split, struct str *stem)
+static bool split_stem(const char *path, const struct gguf_split *split, struct str *stem)
 {
     char suffix[64];
     struct str whole = str_from(path);
@@ -376,7 +376,7 @@ static bool split_stem(const char *path, const struct split *split, struct str *
     return true;
 }
 
-static bool split_part(struct model_file *file, struct str stem, const struct split *first, uint64_t no, struct err *err)
+static bool split_part(struct model_file *file, struct str stem, const struct gguf_split *first, uint64_t no, struct err *err)
 {
     char path[MAX_PATH];
     struct str bytes;
@@ -387,7 +387,7 @@ static bool split_part(struct model_file *file, struct str stem, const struct sp
         return err_set(err, ERR_INPUT, "the path is longer than %d bytes", MAX_PATH - 1);
     if (!directory_map(file, path, &bytes, err))
         return err_prefix(err, "part %llu of %llu", (unsigned long long)no + 1, (unsigned long long)first->count);
-    struct image image = { .file = file, .r = { (const unsigned char *)bytes.at, 0, bytes.n, err } };
+    struct gguf_image image = { .file = file, .r = { (const unsigned char *)bytes.at, 0, bytes.n, err } };
     if (!image_read(&image))
         return err_prefix(err, "%s", path);
     if (image.split.count != first->count || image.split.no != no)
@@ -403,10 +403,10 @@ bool gguf_open(struct model_file *file, struct err *err)
 
     if (!directory_map(file, file->path, &bytes, err))
         return false;
-    struct image image = { .file = file, .first = true, .r = { (const unsigned char *)bytes.at, 0, bytes.n, err } };
+    struct gguf_image image = { .file = file, .first = true, .r = { (const unsigned char *)bytes.at, 0, bytes.n, err } };
     if (!image_read(&image))
         return err_prefix(err, "%s", file->path);
-    struct split split = image.split;
+    struct gguf_split split = image.split;
     if (split.count <= 1)
         return true;
     if (split.no != 0)

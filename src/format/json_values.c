@@ -8,7 +8,7 @@ struct flatten {
     struct err *err;
     char path[JSON_MAX_PATH + 1];
     size_t path_n;
-    struct level {
+    struct json_level {
         size_t path_n; // of the container's own name
         uint32_t next; // index of an array's next element
         bool object;
@@ -160,7 +160,7 @@ static bool set_key(struct flatten *f, struct meta *m)
 
 static bool enter(struct flatten *f, bool object)
 {
-    f->levels[f->depth] = (struct level){ f->path_n, 0, object };
+    f->levels[f->depth] = (struct json_level){ f->path_n, 0, object };
     f->depth++;
     return true;
 }
@@ -207,7 +207,7 @@ static bool key(struct flatten *f)
 
 static bool element_name(struct flatten *f)
 {
-    struct level *top = &f->levels[f->depth - 1];
+    struct json_level *top = &f->levels[f->depth - 1];
     char digits[16];
 
     if (top->object)

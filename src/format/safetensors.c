@@ -30,7 +30,7 @@ static const struct dtype dtypes[] = {
 
 enum { MAX_SHAPE = 16 };
 
-struct entry {
+struct header_entry {
     struct str name;
     const struct dtype *dtype;
     uint64_t shape[MAX_SHAPE], begin, end;
@@ -71,7 +71,7 @@ static bool take_integers(struct header *h, uint64_t *values, uint32_t max, uint
     return token == JSON_ARRAY_END ? true : bad_json(h, "expected a number");
 }
 
-static bool take_dtype(struct header *h, struct entry *e)
+static bool take_dtype(struct header *h, struct header_entry *e)
 {
     struct str name;
 
@@ -87,7 +87,7 @@ static bool take_dtype(struct header *h, struct entry *e)
                    STR_ARG(e->name), STR_ARG(shown));
 }
 
-static bool take_field(struct header *h, struct entry *e)
+static bool take_field(struct header *h, struct header_entry *e)
 {
     struct str field;
     uint64_t offsets[2];
@@ -112,7 +112,7 @@ static bool take_field(struct header *h, struct entry *e)
 }
 
 // Shape times type must be the place it takes.
-static bool check_size(struct header *h, const struct entry *e)
+static bool check_size(struct header *h, const struct header_entry *e)
 {
     uint64_t bits = e->dtype->bits;
 
@@ -128,7 +128,7 @@ static bool check_size(struct header *h, const struct entry *e)
     return true;
 }
 
-static bool add_range(struct header *h, const struct entry *e)
+static bool add_range(struct header *h, const struct header_entry *e)
 {
     if (h->n_ranges >= DIRECTORY_MAX_TENSORS)
         return err_set(h->err, ERR_LIMIT, "more than %d tensors", DIRECTORY_MAX_TENSORS);
@@ -144,7 +144,7 @@ static bool add_range(struct header *h, const struct entry *e)
     return true;
 }
 
-static bool add_tensor(struct header *h, const struct entry *e)
+static bool add_tensor(struct header *h, const struct header_entry *e)
 {
     struct file_tensor t = {
         .name = e->name, .format = e->dtype->format, .n_dims = e->n_shape ? e->n_shape : 1, .dims = { 1, 1, 1, 1 }
@@ -167,7 +167,7 @@ static bool add_tensor(struct header *h, const struct entry *e)
 
 static bool take_entry(struct header *h, struct str name)
 {
-    struct entry e = { .name = name };
+    struct header_entry e = { .name = name };
     enum json_token token = json_next(&h->scan);
 
     if (token != JSON_OBJECT)

@@ -11,7 +11,7 @@
 
 enum { MAX_PATH = 4096, MAX_SHARDS = 1024, MAX_JSON_BYTES = 64 << 20 };
 
-struct place { // one line of the index: where it says a tensor is
+struct index_line { // one line of the index: where it says a tensor is
     struct str name;
     uint32_t shard;
     bool found;
@@ -22,7 +22,7 @@ struct folder {
     char path[MAX_PATH], only[MAX_PATH]; // only: the one file that was asked for; empty: all of the folder
     struct str shards[MAX_SHARDS];
     uint32_t n_shards, shard; // shard: being read
-    struct place *places;
+    struct index_line *places;
     size_t n_places, places_capacity;
     struct err *err;
 };
@@ -63,13 +63,13 @@ static bool add_place(struct folder *f, struct str name, uint32_t shard)
         return err_set(f->err, ERR_LIMIT, "more than %d tensors", DIRECTORY_MAX_TENSORS);
     if (f->n_places == f->places_capacity) {
         size_t capacity = f->places_capacity ? f->places_capacity * 2 : 256;
-        struct place *places = mem_realloc(f->places, capacity * sizeof *places);
+        struct index_line *places = mem_realloc(f->places, capacity * sizeof *places);
         if (!places)
             return err_memory(f->err, "the index of shards");
         f->places = places;
         f->places_capacity = capacity;
     }
-    f->places[f->n_places++] = (struct place){ name, shard, false };
+    f->places[f->n_places++] = (struct index_line){ name, shard, false };
     return true;
 }
 
@@ -100,7 +100,7 @@ static bool take_map(struct folder *f, struct json_scan *scan)
 
 static int compare_places(const void *a, const void *b)
 {
-    return str_order(((const struct place *)a)->name, ((const struct place *)b)->name);
+    return str_order(((const struct index_line *)a)->name, ((const struct index_line *)b)->name);
 }
 
 static bool take_index(struct folder *f, struct str text)
@@ -133,8 +133,8 @@ static bool take_index(struct folder *f, struct str text)
 static bool see_tensor(void *owner, struct str name, struct err *err)
 {
     struct folder *f = owner;
-    struct place wanted = { .name = name };
-    struct place *place = bsearch(&wanted, f->places, f->n_places, sizeof *place, compare_places);
+    struct index_line wanted = { .name = name };
+    struct index_line *place = bsearch(&wanted, f->places, f->n_places, sizeof *place, compare_places);
 
     if (!place)
         return err_set(err, ERR_INPUT, "tensor '%.*s' is not in model.safetensors.index.json", STR_ARG(name));

@@ -83,14 +83,14 @@ bool hub_commit_find(const struct hub *hub, const struct hub_name *name, char co
 
 // ---- snapshots --------------------------------------------------------------------------------------------------------------
 
-struct walk {
+struct cache_walk {
     struct hub_files *files;
     struct arena *arena;
     size_t root, depth; // bytes of the snapshot's path and its slash
     struct err *err;
 };
 
-static bool add_file(struct walk *w, const char *path, const struct stat *info)
+static bool add_file(struct cache_walk *w, const char *path, const struct stat *info)
 {
     char target[HUB_PATH];
     ssize_t n = readlink(path, target, sizeof target - 1);
@@ -107,9 +107,9 @@ static bool add_file(struct walk *w, const char *path, const struct stat *info)
     return true;
 }
 
-static bool walk_folder(struct walk *w, const char *path);
+static bool walk_folder(struct cache_walk *w, const char *path);
 
-static bool walk_entry(struct walk *w, const char *folder, const char *name)
+static bool walk_entry(struct cache_walk *w, const char *folder, const char *name)
 {
     char path[HUB_PATH];
     struct stat info;
@@ -122,7 +122,7 @@ static bool walk_entry(struct walk *w, const char *folder, const char *name)
     return stat(path, &info) != 0 || !S_ISREG(info.st_mode) || add_file(w, path, &info);
 }
 
-static bool walk_folder(struct walk *w, const char *path)
+static bool walk_folder(struct cache_walk *w, const char *path)
 {
     DIR *dir = w->depth < MAX_DEPTH ? opendir(path) : NULL;
     bool ok = true;
@@ -139,7 +139,7 @@ static bool walk_folder(struct walk *w, const char *path)
 bool hub_snapshot_read(const struct hub *hub, const char *repo, const char *commit, struct hub_files *files, struct arena *arena,
                        struct err *err)
 {
-    struct walk w = { .files = files, .arena = arena, .err = err };
+    struct cache_walk w = { .files = files, .arena = arena, .err = err };
     char path[HUB_PATH], below[64];
 
     *files = (struct hub_files){ .at = arena_alloc_array(arena, HUB_MAX_FILES, sizeof *files->at) };

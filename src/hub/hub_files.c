@@ -8,20 +8,20 @@ static const uint32_t NONE = UINT32_MAX;
 
 // ---- names ------------------------------------------------------------------------------------------------------------------
 
-struct split {
+struct split_name {
     struct str stem, ending; // "dir/name" and ".gguf" of "dir/name-00001-of-00003.gguf"
     uint64_t no, count;      // count 0: not split
 };
 
-static struct split split_read(struct str path, struct str ending)
+static struct split_name split_read(struct str path, struct str ending)
 {
-    struct split s = { str_from_to(path, 0, path.n - ending.n), ending, 0, 0 };
+    struct split_name s = { str_from_to(path, 0, path.n - ending.n), ending, 0, 0 };
     struct str stem = s.stem;
 
     if (stem.n < 15 || !str_eq(str_from_to(stem, stem.n - 9, stem.n - 5), STR("-of-")) || stem.at[stem.n - 15] != '-' ||
         !str_to_u64(str_from_to(stem, stem.n - 14, stem.n - 9), &s.no) ||
         !str_to_u64(str_from_to(stem, stem.n - 5, stem.n), &s.count) || s.no == 0 || s.no > s.count || s.count > MAX_PARTS)
-        return (struct split){ stem, ending, 0, 0 };
+        return (struct split_name){ stem, ending, 0, 0 };
     s.stem.n -= 15;
     return s;
 }
@@ -130,7 +130,7 @@ static uint32_t file_find(const struct hub_files *files, struct str path)
     return NONE;
 }
 
-static uint32_t part_find(const struct hub_files *files, const struct split *first, uint64_t no)
+static uint32_t part_find(const struct hub_files *files, const struct split_name *first, uint64_t no)
 {
     char path[1280];
     int n = snprintf(path, sizeof path, "%.*s-%05llu-of-%05llu%.*s", (int)first->stem.n, first->stem.at, (unsigned long long)no,
@@ -141,7 +141,7 @@ static uint32_t part_find(const struct hub_files *files, const struct split *fir
 // The file and, of a split one, the parts after it up to the first that is missing: the work is bounded by the files there are.
 static bool parts_add(const struct hub_files *files, uint32_t at, struct str ending, struct hub_model *m, struct arena *arena)
 {
-    struct split split = split_read(files->at[at].path, ending);
+    struct split_name split = split_read(files->at[at].path, ending);
     uint64_t n = 1;
 
     while (split.no == 1 && n < split.count && part_find(files, &split, n + 1) != NONE)
@@ -168,7 +168,7 @@ static bool is_model_name(struct str path)
 
 static bool gguf_add(const struct hub_files *files, uint32_t at, struct hub_models *models, struct arena *arena)
 {
-    struct split split = split_read(files->at[at].path, STR(".gguf"));
+    struct split_name split = split_read(files->at[at].path, STR(".gguf"));
     struct hub_model m = { .quant = upper(quant_of(split.stem), arena) };
 
     if (split.no > 1)
@@ -194,7 +194,7 @@ static uint32_t weights_find(const struct hub_files *files)
     for (uint32_t i = 0; i < files->n; i++) {
         if (!in_root(files->at[i].path, ".safetensors"))
             continue;
-        struct split split = split_read(files->at[i].path, STR(".safetensors"));
+        struct split_name split = split_read(files->at[i].path, STR(".safetensors"));
         if (indexed && split.count && str_is(split.stem, "model"))
             return i;
         only = i;

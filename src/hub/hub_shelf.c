@@ -153,7 +153,7 @@ static void revision_of(const struct shelf *s, const char *commit, char revision
 
 // ---- list -------------------------------------------------------------------------------------------------------------------
 
-struct list {
+struct shelf_visit {
     bool (*each)(void *arg, const struct hub_entry *entry);
     void *arg;
     bool stopped;
@@ -168,7 +168,7 @@ static bool quant_is_unique(const struct hub_models *models, struct str quant)
     return n == 1 && quant.n > 0;
 }
 
-static bool list_model(struct list *l, const struct shelf *s, const struct snapshot *n, const struct hub_model *m)
+static bool list_model(struct shelf_visit *l, const struct shelf *s, const struct snapshot *n, const struct hub_model *m)
 {
     char revision[256];
     struct str label = quant_is_unique(&n->models, m->quant) ? m->quant : n->files.at[m->files[0]].path;
@@ -184,7 +184,7 @@ static bool list_model(struct list *l, const struct shelf *s, const struct snaps
     return l->each(l->arg, &entry);
 }
 
-static bool list_snapshot(struct list *l, const struct shelf *s, const char *commit)
+static bool list_snapshot(struct shelf_visit *l, const struct shelf *s, const char *commit)
 {
     struct snapshot n;
     bool ok = snapshot_open(&n, s, commit);
@@ -196,7 +196,7 @@ static bool list_snapshot(struct list *l, const struct shelf *s, const char *com
 }
 
 // Bytes of pulls that did not come to their end.
-static bool list_parts(struct list *l, const struct shelf *s)
+static bool list_parts(struct shelf_visit *l, const struct shelf *s)
 {
     struct hub_entry entry = { 0 };
     struct names blobs;
@@ -214,7 +214,7 @@ static bool list_parts(struct list *l, const struct shelf *s)
     return true;
 }
 
-static bool list_repo(struct list *l, const struct hub *hub, const char *repo, struct err *err)
+static bool list_repo(struct shelf_visit *l, const struct hub *hub, const char *repo, struct err *err)
 {
     struct shelf s;
     bool ok = shelf_open(&s, hub, repo, err);
@@ -242,7 +242,7 @@ static bool repo_of(const char *folder, char repo[2 * HUB_PART + 2])
 bool hub_each(const struct hub *hub, bool (*each)(void *arg, const struct hub_entry *entry), void *arg, struct err *err)
 {
     struct arena *arena = arena_create(SHELF_ARENA_BYTES);
-    struct list l = { each, arg, false };
+    struct shelf_visit l = { each, arg, false };
     struct names folders = { 0 };
     char repo[2 * HUB_PART + 2];
     bool ok = arena && names_read(hub->cache, &folders, arena);

@@ -8,7 +8,7 @@
 
 enum { MAX_FILE_BYTES = 1 << 24 };
 
-struct command {
+struct chat_command {
     const char *name, *operand, *help;
     enum chat_next (*run)(struct chat_loop *loop, const char *operand); // operand: "" where none was typed
 };
@@ -170,7 +170,7 @@ static enum chat_next leave(struct chat_loop *loop, const char *operand)
 
 static enum chat_next help(struct chat_loop *loop, const char *operand);
 
-static const struct command commands[] = {
+static const struct chat_command commands[] = {
     { "/file", "PATH", "the text of a file goes with the next message", attach },
     { "/regen", NULL, "another answer to the last message", regen },
     { "/undo", NULL, "take back the last message and its answer", undo },
@@ -189,7 +189,7 @@ static enum chat_next help(struct chat_loop *loop, const char *operand)
 {
     (void)loop;
     (void)operand;
-    for (const struct command *c = commands; c->name; c++)
+    for (const struct chat_command *c = commands; c->name; c++)
         fprintf(stderr, "%-8s %-11s %s\n", c->name, c->operand ? c->operand : "", c->help);
     fputs("Ctrl-C stops an answer; twice in a row leaves. A pasted text is one message,\n"
           "so is what stands between \"\"\" and \"\"\"; a line that ends in \\ goes on.\n",
@@ -198,7 +198,7 @@ static enum chat_next help(struct chat_loop *loop, const char *operand)
 }
 
 // Also: words of other programs for the same.
-static const struct command *find(struct str word)
+static const struct chat_command *find(struct str word)
 {
     static const char *const aliases[][2] = {
         { "/?", "/help" }, { "/quit", "/exit" }, { "/bye", "/exit" }, { "/read", "/file" }, { "/regenerate", "/regen" }
@@ -206,14 +206,14 @@ static const struct command *find(struct str word)
 
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         word = str_is(word, aliases[i][0]) ? str_from(aliases[i][1]) : word;
-    for (const struct command *c = commands; c->name; c++) {
+    for (const struct chat_command *c = commands; c->name; c++) {
         if (str_is(word, c->name))
             return c;
     }
     return NULL;
 }
 
-static enum chat_next run(const struct command *c, struct chat_loop *loop, struct str words)
+static enum chat_next run(const struct chat_command *c, struct chat_loop *loop, struct str words)
 {
     bool needs = c->operand && c->operand[0] != '[';
     struct buf operand = { 0 };
@@ -237,7 +237,7 @@ enum chat_next chat_command(struct chat_loop *loop, struct str line)
 
     while (n < line.n && line.at[n] != ' ' && line.at[n] != '\n')
         n++;
-    const struct command *c = find(str_from_to(line, 0, n));
+    const struct chat_command *c = find(str_from_to(line, 0, n));
     if (!c && (n < line.n || memchr(line.at + 1, '/', line.n - 1)))
         return CHAT_MESSAGE;
     if (!c) {
@@ -259,7 +259,7 @@ const char *chat_command_candidates(void *arg, struct str before)
         return NULL;
     if (str_starts(before, STR("/set ")) && str_find_last(before, ' ') == 4)
         options_keys(&ingot_chat_settings, &text);
-    for (const struct command *c = commands; c->name && !memchr(before.at, ' ', before.n); c++)
+    for (const struct chat_command *c = commands; c->name && !memchr(before.at, ' ', before.n); c++)
         buf_printf(&text, "%s ", c->name);
     snprintf(words, sizeof words, "%s", text.at ? text.at : "");
     buf_free(&text);

@@ -8,7 +8,7 @@
 #include "main/terminal.h"
 #include "main/version.h"
 
-static int (*const verb_functions[])(const struct call *) = {
+static int (*const verb_functions[])(const struct verb_call *) = {
     verb_run,    verb_bench,  verb_inspect, verb_tokenize, verb_quantize, verb_synth,
     verb_verify, verb_doctor, verb_serve,   verb_pull,     verb_ls,       verb_rm,
 };
@@ -133,7 +133,7 @@ static int call_verb(const struct option_verb *verb, int argc, char **argv, stru
     if (status != STATUS_OK)
         return status;
     if (index < N_VERBS)
-        return verb_functions[index](&(struct call){ verb, &settings, &operands, arena });
+        return verb_functions[index](&(struct verb_call){ verb, &settings, &operands, arena });
     if (!strcmp(verb->name, "help"))
         return print_help(operands.n ? operands.at[0] : NULL);
     return !strcmp(verb->name, "man") ? print_man() : print_completion(&operands);

@@ -49,7 +49,7 @@ extern const struct option_program ingot_program;
 extern const struct option_verb ingot_chat_settings;                                              // what a chat can change
 extern const struct option_group llama_common, llama_answer, llama_run, llama_serve, llama_bench; // settings_llama.c
 
-struct call {
+struct verb_call {
     const struct option_verb *verb;
     const struct settings *settings;
     const struct option_operands *operands;
@@ -60,15 +60,15 @@ struct call {
 enum { STATUS_OK = 0, STATUS_ERROR = 1, STATUS_USAGE = 2, STATUS_INTERRUPTED = 130 };
 
 // One function per verb: returns the exit status, having printed its own errors.
-int verb_run(const struct call *call);
-int verb_bench(const struct call *call);
-int verb_inspect(const struct call *call);
-int verb_tokenize(const struct call *call);
-int verb_quantize(const struct call *call);
-int verb_synth(const struct call *call);
-int verb_verify(const struct call *call);
-int verb_doctor(const struct call *call);
-int verb_serve(const struct call *call);
-int verb_pull(const struct call *call);
-int verb_ls(const struct call *call);
-int verb_rm(const struct call *call);
+int verb_run(const struct verb_call *call);
+int verb_bench(const struct verb_call *call);
+int verb_inspect(const struct verb_call *call);
+int verb_tokenize(const struct verb_call *call);
+int verb_quantize(const struct verb_call *call);
+int verb_synth(const struct verb_call *call);
+int verb_verify(const struct verb_call *call);
+int verb_doctor(const struct verb_call *call);
+int verb_serve(const struct verb_call *call);
+int verb_pull(const struct verb_call *call);
+int verb_ls(const struct verb_call *call);
+int verb_rm(const struct verb_call *call);

@@ -11,7 +11,7 @@
 
 enum { MAX_TESTS = 256, WARM_UP_TOKENS = 4 };
 
-struct bench {
+struct bench_job {
     const struct settings *settings;
     struct ingot_engine *engine;
     struct model_info model;
@@ -27,7 +27,7 @@ struct bench {
 
 // ---- what to run ------------------------------------------------------------------------------------------------------------
 
-static bool add_test(struct bench *b, uint32_t n_prompt, uint32_t n_gen, uint32_t depth)
+static bool add_test(struct bench_job *b, uint32_t n_prompt, uint32_t n_gen, uint32_t depth)
 {
     if (n_prompt == 0 && n_gen == 0)
         return true;
@@ -56,7 +56,7 @@ static bool parse_pair(const char *text, uint32_t pair[2])
     return true;
 }
 
-static bool tests_at_depth(struct bench *b, uint32_t depth)
+static bool tests_at_depth(struct bench_job *b, uint32_t depth)
 {
     const struct settings *s = b->settings;
 
@@ -76,7 +76,7 @@ static bool tests_at_depth(struct bench *b, uint32_t depth)
     return true;
 }
 
-static bool choose_tests(struct bench *b)
+static bool choose_tests(struct bench_job *b)
 {
     for (size_t i = 0; i < b->settings->depth.n; i++) {
         if (!tests_at_depth(b, b->settings->depth.at[i]))
@@ -89,7 +89,7 @@ static bool choose_tests(struct bench *b)
 
 // ---- running ----------------------------------------------------------------------------------------------------------------
 
-static bool row_alloc(const struct bench *b, struct bench_row *row, const struct bench_test *test)
+static bool row_alloc(const struct bench_job *b, struct bench_row *row, const struct bench_test *test)
 {
     uint32_t n = b->settings->repetitions;
     size_t n_peers = b->settings->peers.n;
@@ -112,7 +112,7 @@ static void row_free(struct bench_row *row)
     mem_free(row->peer_ts);
 }
 
-static bool warm_up(struct bench *b, const struct bench_test *test, struct err *err)
+static bool warm_up(struct bench_job *b, const struct bench_test *test, struct err *err)
 {
     struct bench_test short_test = *test;
     struct bench_sample sample = { 0 };
@@ -130,7 +130,7 @@ static bool warm_up(struct bench *b, const struct bench_test *test, struct err *
     return ok;
 }
 
-static bool run_peers(const struct bench *b, struct bench_row *row, uint32_t round, struct err *err)
+static bool run_peers(const struct bench_job *b, struct bench_row *row, uint32_t round, struct err *err)
 {
     const struct settings *s = b->settings;
 
@@ -143,7 +143,7 @@ static bool run_peers(const struct bench *b, struct bench_row *row, uint32_t rou
 }
 
 // Ours and the peers' in turn, so that a machine that slows down slows both.
-static bool run_rounds(struct bench *b, struct bench_measure *m, struct bench_row *row, struct err *err)
+static bool run_rounds(struct bench_job *b, struct bench_measure *m, struct bench_row *row, struct err *err)
 {
     const struct settings *s = b->settings;
 
@@ -165,7 +165,7 @@ static bool run_rounds(struct bench *b, struct bench_measure *m, struct bench_ro
 }
 
 // The bytes that a run reads at least: the weights once for every step, and the K and V of what came before.
-static double run_bytes(const struct bench *b, const struct bench_test *t)
+static double run_bytes(const struct bench_job *b, const struct bench_test *t)
 {
     static const double number_bytes[] = { 0, 4, 2, 2, 1.0625 };
     double kv =
@@ -177,7 +177,7 @@ static double run_bytes(const struct bench *b, const struct bench_test *t)
            kv * t->n_gen * (start + t->n_gen / 2.0);
 }
 
-static bool fill_row(struct bench *b, const struct bench_test *test, struct bench_row *row, struct err *err)
+static bool fill_row(struct bench_job *b, const struct bench_test *test, struct bench_row *row, struct err *err)
 {
     struct bench_measure m;
 
@@ -191,7 +191,7 @@ static bool fill_row(struct bench *b, const struct bench_test *test, struct benc
 }
 
 // Before and after every test, since a virtual machine's memory may be at half its speed for half a minute; the better counts.
-static void probe_memory(struct bench *b)
+static void probe_memory(struct bench_job *b)
 {
     double rate = bench_on_cpu(&b->report) ? bandwidth_read(b->report.n_threads) : 0; // a GPU reads memory of its own
 
@@ -199,7 +199,7 @@ static void probe_memory(struct bench *b)
     b->last_rate = rate;
 }
 
-static bool run_test(struct bench *b, const struct bench_test *test, struct err *err)
+static bool run_test(struct bench_job *b, const struct bench_test *test, struct err *err)
 {
     struct bench_row *row = &b->rows[b->n_rows++];
 
@@ -214,7 +214,7 @@ static bool run_test(struct bench *b, const struct bench_test *test, struct err 
     return true;
 }
 
-static struct ingot_engine *open_engine(const struct bench *b)
+static struct ingot_engine *open_engine(const struct bench_job *b)
 {
     struct settings s = *b->settings;
 
@@ -235,9 +235,9 @@ static int ended(const struct err *err)
 }
 
 // What --invariant costs: the same tests by an engine without it. The first engine has been closed.
-static int print_price(const struct bench *invariant, struct settings settings)
+static int print_price(const struct bench_job *invariant, struct settings settings)
 {
-    struct bench b = *invariant;
+    struct bench_job b = *invariant;
     struct err err = { 0 };
 
     settings.invariant = false;
@@ -261,7 +261,7 @@ static int print_price(const struct bench *invariant, struct settings settings)
 }
 
 // All tests by one engine.
-static int run_engine(struct bench *b)
+static int run_engine(struct bench_job *b)
 {
     struct err err = { 0 };
     bool ok = true;
@@ -303,7 +303,7 @@ static size_t n_combinations(const struct settings *s)
 }
 
 // What changes from engine to engine: " t2 b512 k q8_0".
-static const char *label_of(const struct bench *b, const struct settings *s)
+static const char *label_of(const struct bench_job *b, const struct settings *s)
 {
     struct buf text = { 0 };
 
@@ -322,7 +322,7 @@ static const char *label_of(const struct bench *b, const struct settings *s)
     return label ? label : "";
 }
 
-static int run_engines(struct bench *b)
+static int run_engines(struct bench_job *b)
 {
     const struct settings *all = b->settings;
     int status = STATUS_OK;
@@ -343,7 +343,7 @@ static int run_engines(struct bench *b)
     return status == STATUS_OK ? out_finish() : status;
 }
 
-static int bench_run(struct bench *b)
+static int bench_run(struct bench_job *b)
 {
     size_t n = n_combinations(b->settings);
     struct err err;
@@ -365,11 +365,11 @@ static int bench_run(struct bench *b)
     return status;
 }
 
-int verb_bench(const struct call *call)
+int verb_bench(const struct verb_call *call)
 {
     if (call->settings->serve_url)
         return bench_serve(call->settings);
-    struct bench *b = mem_alloc(sizeof *b);
+    struct bench_job *b = mem_alloc(sizeof *b);
     if (!b)
         return fail("out of memory");
     b->settings = call->settings;

@@ -149,7 +149,7 @@ static void add_devices(struct report *r)
         add(r, "built-in model", "none: name one with -m");
 }
 
-int verb_doctor(const struct call *call)
+int verb_doctor(const struct verb_call *call)
 {
     struct report r = { json_object() };
     const char *key;

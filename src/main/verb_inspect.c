@@ -202,7 +202,7 @@ static void print_json(const struct model_info *s)
     out_text("\n");
 }
 
-int verb_inspect(const struct call *call)
+int verb_inspect(const struct verb_call *call)
 {
     const char *path = call->operands->n ? call->operands->at[0] : call->settings->model;
     struct model_info s;

@@ -4,7 +4,7 @@
 #include "main/out_json.h"
 #include "main/terminal.h"
 
-int verb_pull(const struct call *call)
+int verb_pull(const struct verb_call *call)
 {
     char path[HUB_PATH];
     struct hub hub;
@@ -44,7 +44,7 @@ static bool on_entry(void *arg, const struct hub_entry *entry)
     return out_state() == OUT_OPEN;
 }
 
-int verb_ls(const struct call *call)
+int verb_ls(const struct verb_call *call)
 {
     struct lister l = { .all = call->settings->json ? json_array() : NULL };
     struct hub hub;
@@ -66,7 +66,7 @@ int verb_ls(const struct call *call)
 
 // ---- rm ---------------------------------------------------------------------------------------------------------------------
 
-int verb_rm(const struct call *call)
+int verb_rm(const struct verb_call *call)
 {
     struct hub hub;
     struct err err;

@@ -3,7 +3,7 @@
 #include "main/settings.h"
 #include "main/terminal.h"
 
-int verb_quantize(const struct call *call)
+int verb_quantize(const struct verb_call *call)
 {
     const struct option_operands *words = call->operands;
     struct progress progress = { .what = "quantising" };

@@ -90,7 +90,7 @@ static int run(struct settings *s, struct arena *arena, struct buf *prompt)
     return status;
 }
 
-int verb_run(const struct call *call)
+int verb_run(const struct verb_call *call)
 {
     struct settings s = *call->settings;
     struct buf prompt = { 0 }, system = { 0 };

@@ -50,7 +50,7 @@ static struct server_limits limits_from(const struct settings *s)
     return limits;
 }
 
-int verb_serve(const struct call *call)
+int verb_serve(const struct verb_call *call)
 {
     const struct settings *s = call->settings;
     struct server_options options = {
@@ -82,7 +82,7 @@ int verb_serve(const struct call *call)
     return server_run(&options, &err) ? STATUS_OK : fail(err.message);
 }
 #else
-int verb_serve(const struct call *call)
+int verb_serve(const struct verb_call *call)
 {
     (void)call;
     return fail("this build has no server: libevent, or llhttp, was not found when it was built");

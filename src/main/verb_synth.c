@@ -10,7 +10,7 @@ static int print_shapes(void)
     return out_finish();
 }
 
-int verb_synth(const struct call *call)
+int verb_synth(const struct verb_call *call)
 {
     const struct option_operands *words = call->operands;
     struct progress progress = { .what = "writing" };

@@ -68,7 +68,7 @@ static int tokenize(const struct settings *s, struct str text)
     return ok ? out_finish() : fail(err.message);
 }
 
-int verb_tokenize(const struct call *call)
+int verb_tokenize(const struct verb_call *call)
 {
     struct buf text = { 0 };
     bool given;

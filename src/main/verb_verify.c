@@ -4,14 +4,14 @@
 #include "main/out_json.h"
 #include "main/terminal.h"
 
-struct listener {
+struct verify_listener {
     const struct settings *settings;
     uint32_t n_commands;
     double worst;
     char worst_label[64];
 };
 
-static void print_finding(const struct listener *l, const struct verify_finding *f)
+static void print_finding(const struct verify_listener *l, const struct verify_finding *f)
 {
     bool bad = f->error > f->limit;
 
@@ -28,7 +28,7 @@ static void print_finding(const struct listener *l, const struct verify_finding 
 
 static bool on_command(void *arg, const struct verify_finding *finding)
 {
-    struct listener *l = arg;
+    struct verify_listener *l = arg;
 
     l->n_commands++;
     if (!(finding->error <= l->worst)) {
@@ -39,10 +39,10 @@ static bool on_command(void *arg, const struct verify_finding *finding)
     return out_state() == OUT_OPEN && interrupts() == 0;
 }
 
-int verb_verify(const struct call *call)
+int verb_verify(const struct verb_call *call)
 {
     struct ingot_engine_options options = engine_options(call->settings);
-    struct listener listener = { .settings = call->settings };
+    struct verify_listener listener = { .settings = call->settings };
     struct verification v = { .n_rows = call->settings->n_verify, .on_command = on_command, .arg = &listener };
     struct err err;
 

@@ -23,7 +23,7 @@ struct exchange {
     struct io *io; // the thread it belongs to
     struct connection *connection;
     const struct message *message; // of the connection
-    const struct route *route;
+    const struct http_route *route;
     struct exchange *next; // that waits to be prepared, or for its I/O thread
     char *path;            // as sent, without the query
     char id[24];           // told in headers and in the log, so that a reply can be found there

@@ -18,7 +18,7 @@ typedef http_parser_settings http_callbacks;
 enum { PAUSE = 0 };
 #endif
 
-struct parser {
+struct message_parser {
     http_library library;
 };
 

@@ -30,7 +30,7 @@ struct message {
     const struct message_reader *reader;
     void *arg; // the reader's
     size_t most_head_bytes;
-    struct parser *parser;
+    struct message_parser *parser;
     enum message_state state;
     const char *method, *problem;
     struct buf text;              // the target, then names and values, each ended by NUL

@@ -137,7 +137,7 @@ static bool answer_save(struct exchange *x)
 // clang-format off
 enum { MODEL = ROUTE_MODEL, ANSWER = ROUTE_MODEL | ROUTE_GENERATES, ANTHROPIC = ROUTE_ANTHROPIC, OLLAMA = ROUTE_OLLAMA };
 
-static const struct route routes[] = {
+static const struct http_route routes[] = {
     { "GET", "/", 0, answer_page },
     { "GET", "/health", ROUTE_OPEN, answer_health },
     { "GET", "/metrics", MODEL, answer_metrics },
@@ -183,7 +183,7 @@ static bool path_matches(const char *pattern, const char *path)
     return path_is(pattern, path) || (!strncmp(pattern, "/v1/", 4) && path_is(pattern + 3, path));
 }
 
-const struct route *route_find(const char *method, const char *path, const char **other_method)
+const struct http_route *route_find(const char *method, const char *path, const char **other_method)
 {
     *other_method = NULL;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {

@@ -4,7 +4,7 @@
 
 enum { ROUTE_OPEN = 1, ROUTE_MODEL = 2, ROUTE_ANTHROPIC = 4, ROUTE_GENERATES = 8, ROUTE_OLLAMA = 16 };
 
-struct route {
+struct http_route {
     const char *method, *path; // what begins with /v1 is there without it too; "*" at the end is any name
     unsigned flags;            // ROUTE_OPEN: without a key; ROUTE_MODEL: needs the loaded model
     // Replies, or sets x->talk. False: neither was possible (no memory).
@@ -12,4 +12,4 @@ struct route {
 };
 
 // NULL with *other_method set when the path exists under another method (its name), else with NULL there.
-const struct route *route_find(const char *method, const char *path, const char **other_method);
+const struct http_route *route_find(const char *method, const char *path, const char **other_method);

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/options.h"
 
-struct values {
+struct option_values {
     bool exact;
     const char *model, *kv;
     uint32_t threads, limit;
@@ -14,7 +14,7 @@ struct values {
     struct option_list stop;
     struct option_numbers prompts;
 };
-#define AT(field) offsetof(struct values, field)
+#define AT(field) offsetof(struct option_values, field)
 
 static const struct option all[] = {
     { "--exact", OPTION_FLAG, AT(exact), NULL, NULL, 0, 0, NULL, "full precision" },
@@ -43,14 +43,14 @@ static const struct option_verb verbs[] = {
 };
 static const struct option_program program = { "ingot", "0.0", "an engine", "Text.", verbs, 2 };
 
-struct state {
+struct options_state {
     struct arena *arena;
-    struct values values;
+    struct option_values values;
     struct option_operands operands;
     struct err err;
 };
 
-static bool reads_as(struct state *s, const struct option_verb *verb, const char *line)
+static bool reads_as(struct options_state *s, const struct option_verb *verb, const char *line)
 {
     static char copy[512];
     char *argv[32];
@@ -59,12 +59,12 @@ static bool reads_as(struct state *s, const struct option_verb *verb, const char
     snprintf(copy, sizeof copy, "%s", line);
     for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
         argv[argc++] = word;
-    s->values = (struct values){ 0 };
+    s->values = (struct option_values){ 0 };
     struct option_input input = { &program, verb, argc, argv };
     return options_read(&input, &s->values, &s->operands, s->arena, &s->err);
 }
 
-static bool reads(struct state *s, const char *line)
+static bool reads(struct options_state *s, const char *line)
 {
     return reads_as(s, &verbs[0], line);
 }
@@ -90,7 +90,7 @@ static int remove_folder(void **state)
 
 static int setup(void **state)
 {
-    static struct state s;
+    static struct options_state s;
 
     s.arena = arena_create(1 << 20);
     *state = &s;
@@ -99,14 +99,14 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    struct state *s = *state;
+    struct options_state *s = *state;
     arena_destroy(s->arena);
     return 0;
 }
 
 static void presets_fill_what_nobody_set(void **state)
 {
-    struct state *s = *state;
+    struct options_state *s = *state;
 
     assert_ok(reads(s, ""), &s->err);
     assert_false(s->values.exact);
@@ -120,7 +120,7 @@ static void presets_fill_what_nobody_set(void **state)
 
 static void every_type_is_read(void **state)
 {
-    struct state *s = *state;
+    struct options_state *s = *state;
 
     assert_ok(reads(s, "-m a.gguf --exact --kv=f16 -t 3 --seed 18446744073709551615 --temp 0 -r x -r y -p 1,2 -p 3 hello -- -t"),
               &s->err);
@@ -142,7 +142,7 @@ static void every_type_is_read(void **state)
 
 static void wrong_input_is_told_in_one_line(void **state)
 {
-    struct state *s = *state;
+    struct options_state *s = *state;
 
     assert_fails(reads(s, "--thraeds 3"), &s->err, "unknown flag --thraeds; is --threads meant?");
     assert_fails(reads(s, "--zzzzzzzz"), &s->err, "'ingot help run' lists what there is");
@@ -162,7 +162,7 @@ static void wrong_input_is_told_in_one_line(void **state)
 
 static void a_hint_is_never_a_guess_among_letters(void **state)
 {
-    struct state *s = *state;
+    struct options_state *s = *state;
 
     assert_fails(reads(s, "-k 3"), &s->err, "unknown flag -k; 'ingot help run'");
     assert_fails(reads(s, "-tt 3"), &s->err, "unknown flag -tt; 'ingot help run'");
@@ -172,7 +172,7 @@ static void a_hint_is_never_a_guess_among_letters(void **state)
 
 static void foreign_flags_change_nothing_or_say_what_is_missing(void **state)
 {
-    struct state *s = *state;
+    struct options_state *s = *state;
 
     assert_ok(reads(s, "-fa --lock -fa off -sm layer a"), &s->err);
     assert_int_equal(s->operands.n, 1);
@@ -191,7 +191,7 @@ static void foreign_flags_change_nothing_or_say_what_is_missing(void **state)
 
 static void a_word_may_stand_for_the_greatest_number(void **state)
 {
-    struct state *s = *state;
+    struct options_state *s = *state;
 
     assert_ok(reads(s, "-n -1"), &s->err);
     assert_true(s->values.limit == UINT32_MAX);
@@ -233,7 +233,7 @@ static void write_config(const char *text)
 
 static void flag_beats_environment_beats_file(void **state)
 {
-    struct state *s = *state;
+    struct options_state *s = *state;
 
     write_config("# mine\n\nthreads = 2\ntemp=0.5\n  seed =  9 \nstop = a b\nhost = there\n");
     setenv("INGOT_THREADS", "3", 1);
@@ -257,7 +257,7 @@ static void flag_beats_environment_beats_file(void **state)
 
 static void a_wrong_config_file_names_its_line(void **state)
 {
-    struct state *s = *state;
+    struct options_state *s = *state;
 
     write_config("temp = 1\nthread = 2\n");
     assert_fails(reads(s, ""), &s->err, "'thread' is not an option; is 'threads' meant?");
@@ -271,7 +271,7 @@ static void a_wrong_config_file_names_its_line(void **state)
 
 static void an_oversized_list_is_refused(void **state)
 {
-    struct state *s = *state;
+    struct options_state *s = *state;
     char line[512] = "-p 1";
 
     for (int i = 0; i < OPTION_MAX_LISTED; i++)

@@ -30,7 +30,7 @@ static void check_graph(struct side *s)
     mem_free(again);
 }
 
-static void compare(const char *what, const struct shape *c, record *recording)
+static void compare(const char *what, const struct op_shape *c, record *recording)
 {
     static uint64_t n_shapes;
     struct sides s;
@@ -65,12 +65,12 @@ static void products_of_every_format(void **state)
     skip_without_gpu();
     for (uint32_t f = 0; f < N_FORMATS; f++)
         for (uint32_t r = 0; r < N_ROW_COUNTS; r++) {
-            struct shape c = { .format = formats[f],
-                               .rows = row_counts[r].rows,
-                               .most_rows = row_counts[r].most,
-                               .n_cols = 512,
-                               .n_out = 151,
-                               .limit = 5e-4 };
+            struct op_shape c = { .format = formats[f],
+                                  .rows = row_counts[r].rows,
+                                  .most_rows = row_counts[r].most,
+                                  .n_cols = 512,
+                                  .n_out = 151,
+                                  .limit = 5e-4 };
             c.bias = f % 2;
             compare("matmul", &c, record_matmul);
             c.n_out = 24;
@@ -84,14 +84,14 @@ static void exact_products(void **state)
     (void)state;
     skip_without_gpu();
     for (uint32_t f = 0; f < N_FORMATS; f++) {
-        struct shape c = { .format = formats[f],
-                           .rows = 3,
-                           .most_rows = 40,
-                           .n_cols = 512,
-                           .n_out = 37,
-                           .exact = true,
-                           .bias = true,
-                           .limit = 1e-11 };
+        struct op_shape c = { .format = formats[f],
+                              .rows = 3,
+                              .most_rows = 40,
+                              .n_cols = 512,
+                              .n_out = 37,
+                              .exact = true,
+                              .bias = true,
+                              .limit = 1e-11 };
         compare("matmul", &c, record_matmul);
         compare("gate_up", &c, record_gate_up);
     }
@@ -107,21 +107,21 @@ static void products_of_odd_widths(void **state)
     for (uint32_t i = 0; i < 8; i++)
         for (uint32_t f = 0; f < 3; f++)
             for (uint32_t r = 0; r < N_ROW_COUNTS; r += 2) {
-                struct shape c = { .format = plain[f],
-                                   .rows = row_counts[r].rows,
-                                   .most_rows = row_counts[r].most,
-                                   .n_cols = widths[i],
-                                   .n_out = 19,
-                                   .limit = 5e-5 };
+                struct op_shape c = { .format = plain[f],
+                                      .rows = row_counts[r].rows,
+                                      .most_rows = row_counts[r].most,
+                                      .n_cols = widths[i],
+                                      .n_out = 19,
+                                      .limit = 5e-5 };
                 compare("matmul", &c, record_matmul);
             }
     for (uint32_t r = 0; r < N_ROW_COUNTS; r++) {
-        struct shape c = { .format = QUANT_Q4_0,
-                           .rows = row_counts[r].rows,
-                           .most_rows = row_counts[r].most,
-                           .n_cols = 1056,
-                           .n_out = 1000,
-                           .limit = 5e-4 };
+        struct op_shape c = { .format = QUANT_Q4_0,
+                              .rows = row_counts[r].rows,
+                              .most_rows = row_counts[r].most,
+                              .n_cols = 1056,
+                              .n_out = 1000,
+                              .limit = 5e-4 };
         compare("matmul", &c, record_matmul);
     }
 }
@@ -136,7 +136,7 @@ static void products_in_tiles(void **state)
     (void)state;
     skip_without_gpu();
     for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        struct shape c = { .format = QUANT_BF16, .rows = rows[r][0], .most_rows = rows[r][1], .limit = 5e-5 };
+        struct op_shape c = { .format = QUANT_BF16, .rows = rows[r][0], .most_rows = rows[r][1], .limit = 5e-5 };
         for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             c.n_cols = sizes[i][0];
             c.n_out = sizes[i][1];
@@ -150,18 +150,18 @@ static void products_in_tiles(void **state)
             c.limit = 5e-5;
         }
         for (uint32_t i = 0; i < 6; i++) {
-            struct shape q = { .format = QUANT_BF16,
-                               .other = i == 4 ? QUANT_Q8_0 : 0,
-                               .rows = rows[r][0],
-                               .most_rows = rows[r][1],
-                               .n_cols = 512,
-                               .head_dim = i == 5 ? 48 : 64 << i / 2 % 2,
-                               .n_heads = 6,
-                               .n_kv_heads = 2,
-                               .past = 20,
-                               .bias = i == 1,
-                               .pairs = i % 2 ? ROPE_HALVES : ROPE_ADJACENT,
-                               .limit = 5e-4 };
+            struct op_shape q = { .format = QUANT_BF16,
+                                  .other = i == 4 ? QUANT_Q8_0 : 0,
+                                  .rows = rows[r][0],
+                                  .most_rows = rows[r][1],
+                                  .n_cols = 512,
+                                  .head_dim = i == 5 ? 48 : 64 << i / 2 % 2,
+                                  .n_heads = 6,
+                                  .n_kv_heads = 2,
+                                  .past = 20,
+                                  .bias = i == 1,
+                                  .pairs = i % 2 ? ROPE_HALVES : ROPE_ADJACENT,
+                                  .limit = 5e-4 };
             q.k_format = q.v_format = KV_F16;
             compare("qkv", &q, record_qkv);
         }
@@ -173,7 +173,7 @@ static void products_in_tiles(void **state)
 // sizes for few tiles, split or not, of both heights and all widths, and several turns of low ones.
 static void products_in_turns(void **state)
 {
-    static const struct shape shapes[] = {
+    static const struct op_shape shapes[] = {
         { .format = QUANT_BF16, .rows = 5, .most_rows = 64, .n_cols = 2048, .n_out = 27136 },
         { .format = QUANT_BF16, .rows = 5, .most_rows = 512, .n_cols = 2048, .n_out = 27136 },
         { .format = QUANT_Q8_0, .rows = 5, .most_rows = 512, .n_cols = 2048, .n_out = 27136 },
@@ -210,7 +210,7 @@ static void products_in_turns(void **state)
     (void)state;
     skip_without_gpu();
     for (uint32_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        struct shape c = shapes[i];
+        struct op_shape c = shapes[i];
         c.limit = 5e-4;
         compare("matmul", &c, record_matmul);
         c.n_out = c.n_out / 32 * 16;
@@ -229,7 +229,7 @@ static void products_of_real_sizes(void **state)
     skip_without_gpu();
     for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (uint32_t f = 0; f < sizeof kinds / sizeof *kinds; f++) {
-            struct shape c = {
+            struct op_shape c = {
                 .format = kinds[f], .rows = 1, .most_rows = 1, .n_cols = sizes[i][0], .n_out = sizes[i][1], .limit = 5e-4
             };
             if (c.n_cols % quant_info(c.format)->block_elements != 0)
@@ -251,23 +251,23 @@ static void products_of_real_sizes(void **state)
 // not fit beside a ring.
 static void rows_of_many_and_of_long_products(void **state)
 {
-    static const struct shape shapes[] = { { .format = QUANT_Q2_K, .n_cols = 2304, .n_out = 51200 + 38 },
-                                           { .format = QUANT_IQ4_XS, .n_cols = 2304, .n_out = 51200 + 2 },
-                                           { .format = QUANT_Q4_0, .n_cols = 2080, .n_out = 51200 + 14 },
-                                           { .format = QUANT_Q2_K, .n_cols = 5120, .n_out = 12000 + 38 },
-                                           { .format = QUANT_Q3_K, .n_cols = 4096, .n_out = 20000 + 2 },
-                                           { .format = QUANT_Q3_K, .n_cols = 5120, .n_out = 12000 + 38 },
-                                           { .format = QUANT_Q3_K, .n_cols = 14336, .n_out = 4000 + 3 },
-                                           { .format = QUANT_F16, .n_cols = 20488, .n_out = 600 },
-                                           { .format = QUANT_F16, .n_cols = 32768, .n_out = 300 },
-                                           { .format = QUANT_BF16, .n_cols = 32768, .n_out = 301 },
-                                           { .format = QUANT_BF16, .n_cols = 40960, .n_out = 301 },
-                                           { .format = QUANT_Q4_K, .n_cols = 32768, .n_out = 300 } };
+    static const struct op_shape shapes[] = { { .format = QUANT_Q2_K, .n_cols = 2304, .n_out = 51200 + 38 },
+                                              { .format = QUANT_IQ4_XS, .n_cols = 2304, .n_out = 51200 + 2 },
+                                              { .format = QUANT_Q4_0, .n_cols = 2080, .n_out = 51200 + 14 },
+                                              { .format = QUANT_Q2_K, .n_cols = 5120, .n_out = 12000 + 38 },
+                                              { .format = QUANT_Q3_K, .n_cols = 4096, .n_out = 20000 + 2 },
+                                              { .format = QUANT_Q3_K, .n_cols = 5120, .n_out = 12000 + 38 },
+                                              { .format = QUANT_Q3_K, .n_cols = 14336, .n_out = 4000 + 3 },
+                                              { .format = QUANT_F16, .n_cols = 20488, .n_out = 600 },
+                                              { .format = QUANT_F16, .n_cols = 32768, .n_out = 300 },
+                                              { .format = QUANT_BF16, .n_cols = 32768, .n_out = 301 },
+                                              { .format = QUANT_BF16, .n_cols = 40960, .n_out = 301 },
+                                              { .format = QUANT_Q4_K, .n_cols = 32768, .n_out = 300 } };
 
     (void)state;
     skip_without_gpu();
     for (uint32_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        struct shape c = shapes[i];
+        struct op_shape c = shapes[i];
         c.rows = c.most_rows = 1;
         c.limit = 5e-4;
         compare("matmul", &c, record_matmul);
@@ -283,16 +283,16 @@ static void qkv_in_every_shape(void **state)
     skip_without_gpu();
     for (uint32_t r = 0; r < N_ROW_COUNTS; r++)
         for (uint32_t i = 0; i < 8; i++) {
-            struct shape c = { .format = QUANT_Q4_K,
-                               .other = i & 1 ? QUANT_Q6_K : 0,
-                               .rows = row_counts[r].rows,
-                               .most_rows = row_counts[r].most,
-                               .n_cols = 512,
-                               .head_dim = 64,
-                               .n_heads = 6,
-                               .n_kv_heads = 2,
-                               .past = 20,
-                               .limit = 5e-4 };
+            struct op_shape c = { .format = QUANT_Q4_K,
+                                  .other = i & 1 ? QUANT_Q6_K : 0,
+                                  .rows = row_counts[r].rows,
+                                  .most_rows = row_counts[r].most,
+                                  .n_cols = 512,
+                                  .head_dim = 64,
+                                  .n_heads = 6,
+                                  .n_kv_heads = 2,
+                                  .past = 20,
+                                  .limit = 5e-4 };
             c.k_format = c.v_format = i & 2 ? KV_F16 : KV_F32;
             c.pairs = i & 4 ? ROPE_ADJACENT : ROPE_HALVES;
             c.bias = i & 1;
@@ -310,14 +310,14 @@ static void rope_store_alone(void **state)
     (void)state;
     skip_without_gpu();
     for (uint32_t i = 0; i < 4; i++) {
-        struct shape c = { .rows = 9,
-                           .most_rows = 16,
-                           .head_dim = 40,
-                           .n_heads = 5,
-                           .n_kv_heads = 1,
-                           .past = 11,
-                           .pairs = i & 1 ? ROPE_ADJACENT : ROPE_HALVES,
-                           .head_norm = i & 2 };
+        struct op_shape c = { .rows = 9,
+                              .most_rows = 16,
+                              .head_dim = 40,
+                              .n_heads = 5,
+                              .n_kv_heads = 1,
+                              .past = 11,
+                              .pairs = i & 1 ? ROPE_ADJACENT : ROPE_HALVES,
+                              .head_norm = i & 2 };
         c.k_format = c.v_format = i & 1 ? KV_F16 : KV_F32;
         c.limit = i & 1 ? 1e-7 : 1e-10;
         struct sides s; // no graph: it turns q where it lies, and twice is not once
@@ -336,13 +336,13 @@ static void attention_in_every_shape(void **state)
     for (uint32_t r = 0; r < N_ROW_COUNTS; r++)
         for (uint32_t h = 0; h < 6; h++)
             for (uint32_t i = r % 2; i < 4; i += 2) {
-                struct shape c = { .rows = row_counts[r].rows,
-                                   .most_rows = row_counts[r].most,
-                                   .head_dim = heads[h][0],
-                                   .n_heads = heads[h][1],
-                                   .n_kv_heads = heads[h][2],
-                                   .past = i & 1 ? 250 : 0,
-                                   .window = i == 3 ? 33 : 0 };
+                struct op_shape c = { .rows = row_counts[r].rows,
+                                      .most_rows = row_counts[r].most,
+                                      .head_dim = heads[h][0],
+                                      .n_heads = heads[h][1],
+                                      .n_kv_heads = heads[h][2],
+                                      .past = i & 1 ? 250 : 0,
+                                      .window = i == 3 ? 33 : 0 };
                 c.k_format = c.v_format = i ? KV_F16 : KV_F32;
                 c.limit = i ? 1e-6 : 1e-10;
                 c.n_cols = c.head_dim;
@@ -365,23 +365,23 @@ static void attention_of_mixed_steps(void **state)
     for (uint32_t i = 0; i < sizeof steps / sizeof *steps; i++)
         for (uint32_t k = 0; k < 4; k++)
             for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
-                struct shape c = { .rows = steps[i].rows,
-                                   .most_rows = steps[i].most,
-                                   .decode = steps[i].decode,
-                                   .n_cols = head_dim,
-                                   .head_dim = head_dim,
-                                   .n_heads = 6,
-                                   .n_kv_heads = 2,
-                                   .past = k == 0 ? 0 : 290,
-                                   .window = i == 3 ? 33 : 0,
-                                   .k_format = kinds[k][0],
-                                   .v_format = kinds[k][1],
-                                   .limit = 1e-6 };
+                struct op_shape c = { .rows = steps[i].rows,
+                                      .most_rows = steps[i].most,
+                                      .decode = steps[i].decode,
+                                      .n_cols = head_dim,
+                                      .head_dim = head_dim,
+                                      .n_heads = 6,
+                                      .n_kv_heads = 2,
+                                      .past = k == 0 ? 0 : 290,
+                                      .window = i == 3 ? 33 : 0,
+                                      .k_format = kinds[k][0],
+                                      .v_format = kinds[k][1],
+                                      .limit = 1e-6 };
                 compare("attend", &c, record_attend);
             }
 }
 
-static void record_attend_then_matmul(struct side *s, const struct shape *c)
+static void record_attend_then_matmul(struct side *s, const struct op_shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim;
     struct tensor attended = tape_tensor(s->tape, n_q, ROWS_STEP), q = side_tensor(s, n_q, ROWS_STEP);
@@ -391,7 +391,7 @@ static void record_attend_then_matmul(struct side *s, const struct shape *c)
     op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, c->n_out, ROWS_STEP), .in = attended, .w = w });
 }
 
-static void record_gate_up_then_matmul(struct side *s, const struct shape *c)
+static void record_gate_up_then_matmul(struct side *s, const struct op_shape *c)
 {
     struct tensor ffn = tape_tensor(s->tape, c->n_out, ROWS_STEP), in = side_tensor(s, c->n_cols, ROWS_STEP);
     const struct weight *norm = side_vector(s, c->n_cols), *gate = side_weight(s, c->format, c->n_out, c->n_cols);
@@ -403,7 +403,7 @@ static void record_gate_up_then_matmul(struct side *s, const struct shape *c)
 }
 
 // What goes to a command that begins with a norm.
-static struct tensor record_residual(struct side *s, const struct shape *c)
+static struct tensor record_residual(struct side *s, const struct op_shape *c)
 {
     struct tensor x = tape_tensor(s->tape, c->n_out, ROWS_STEP), in = side_tensor(s, c->n_cols, ROWS_STEP);
     struct tensor add = side_tensor(s, c->n_out, ROWS_STEP);
@@ -412,7 +412,7 @@ static struct tensor record_residual(struct side *s, const struct shape *c)
     return x;
 }
 
-static void record_matmul_then_gate_up(struct side *s, const struct shape *c)
+static void record_matmul_then_gate_up(struct side *s, const struct op_shape *c)
 {
     struct tensor x = record_residual(s, c);
     const struct weight *norm = side_vector(s, c->n_out), *gate = side_weight(s, c->other, 40, c->n_out);
@@ -421,7 +421,7 @@ static void record_matmul_then_gate_up(struct side *s, const struct shape *c)
                             .out = side_tensor(s, 40, ROWS_STEP), .in = x, .norm = norm, .gate = gate, .up = up, .eps = 1e-5f });
 }
 
-static void record_matmul_then_qkv(struct side *s, const struct shape *c)
+static void record_matmul_then_qkv(struct side *s, const struct op_shape *c)
 {
     struct tensor x = record_residual(s, c);
     uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
@@ -437,7 +437,7 @@ static void record_matmul_then_qkv(struct side *s, const struct shape *c)
     op_qkv(s->tape, m);
 }
 
-static void compare_residual(struct shape *c)
+static void compare_residual(struct op_shape *c)
 {
     static const enum quant others[] = { QUANT_Q8_0, QUANT_Q4_K, QUANT_Q4_0, QUANT_BF16 };
 
@@ -464,17 +464,17 @@ static void normalised_rows_packed_by_the_command_before(void **state)
     skip_without_gpu();
     for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-            struct shape c = { .format = kinds[(i + r) % 3],
-                               .rows = rows[r][0],
-                               .most_rows = rows[r][1],
-                               .n_out = sizes[i][0],
-                               .n_cols = sizes[i][1],
-                               .head_dim = 64,
-                               .n_heads = 2,
-                               .n_kv_heads = 1,
-                               .past = 20,
-                               .k_format = KV_F16,
-                               .v_format = KV_F16 };
+            struct op_shape c = { .format = kinds[(i + r) % 3],
+                                  .rows = rows[r][0],
+                                  .most_rows = rows[r][1],
+                                  .n_out = sizes[i][0],
+                                  .n_cols = sizes[i][1],
+                                  .head_dim = 64,
+                                  .n_heads = 2,
+                                  .n_kv_heads = 1,
+                                  .past = 20,
+                                  .k_format = KV_F16,
+                                  .v_format = KV_F16 };
             compare_residual(&c);
         }
 }
@@ -490,29 +490,29 @@ static void rows_packed_by_the_command_before(void **state)
     skip_without_gpu();
     for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         for (uint32_t h = 0; h < 6; h++) {
-            struct shape c = { .format = kinds[h % 3],
-                               .rows = rows[r][0],
-                               .most_rows = rows[r][1],
-                               .n_out = 72,
-                               .head_dim = heads[h / 2][0],
-                               .n_heads = heads[h / 2][1],
-                               .n_kv_heads = heads[h / 2][2],
-                               .past = h % 2 ? 300 : 20,
-                               .decode = h % 2 && rows[r][0] > 64 ? 65 : 0,
-                               .k_format = KV_F16,
-                               .v_format = KV_F16,
-                               .limit = 5e-4 };
+            struct op_shape c = { .format = kinds[h % 3],
+                                  .rows = rows[r][0],
+                                  .most_rows = rows[r][1],
+                                  .n_out = 72,
+                                  .head_dim = heads[h / 2][0],
+                                  .n_heads = heads[h / 2][1],
+                                  .n_kv_heads = heads[h / 2][2],
+                                  .past = h % 2 ? 300 : 20,
+                                  .decode = h % 2 && rows[r][0] > 64 ? 65 : 0,
+                                  .k_format = KV_F16,
+                                  .v_format = KV_F16,
+                                  .limit = 5e-4 };
             compare("attend, matmul", &c, record_attend_then_matmul);
         }
         for (uint32_t i = 0; i < 9; i++) { // of 416 columns the last tile has less than 128
-            struct shape c = { .format = kinds[i % 3], .other = kinds[i / 3], .rows = rows[r][0], .most_rows = rows[r][1] };
+            struct op_shape c = { .format = kinds[i % 3], .other = kinds[i / 3], .rows = rows[r][0], .most_rows = rows[r][1] };
             c.n_cols = 512;
             c.n_out = i % 2 ? 416 : 640;
             c.limit = c.format == QUANT_BF16 && c.other == QUANT_BF16 ? 5e-4 : 5e-3;
             compare("gate_up, matmul", &c, record_gate_up_then_matmul);
         }
     }
-    struct shape c = {
+    struct op_shape c = {
         .format = QUANT_BF16, .other = QUANT_BF16, .rows = 133, .most_rows = 300, .n_cols = 1056, .n_out = 2816, .limit = 5e-4
     };
     compare("gate_up, matmul", &c, record_gate_up_then_matmul); // by gemm_cluster
@@ -532,7 +532,7 @@ static void products_of_the_vendor(void **state)
     }
     vendor_close(vendor);
     for (uint32_t f = 0; f < N_FORMATS; f++) {
-        struct shape c = {
+        struct op_shape c = {
             .format = formats[f], .rows = 33, .most_rows = 40, .n_cols = 512, .n_out = 151, .gemm = GEMM_VENDOR, .limit = 5e-5
         };
         c.bias = f % 2;
@@ -560,17 +560,17 @@ static void pages_of_every_format(void **state)
     for (uint32_t r = 0; r < N_ROW_COUNTS; r++)
         for (uint32_t i = 0; i < 4; i++)
             for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
-                struct shape c = { .format = QUANT_Q8_0,
-                                   .rows = row_counts[r].rows,
-                                   .most_rows = row_counts[r].most,
-                                   .n_cols = 256,
-                                   .head_dim = head_dim,
-                                   .n_heads = 6,
-                                   .n_kv_heads = 2,
-                                   .past = 100,
-                                   .k_format = kinds[i][0],
-                                   .v_format = kinds[i][1],
-                                   .limit = 5e-4 };
+                struct op_shape c = { .format = QUANT_Q8_0,
+                                      .rows = row_counts[r].rows,
+                                      .most_rows = row_counts[r].most,
+                                      .n_cols = 256,
+                                      .head_dim = head_dim,
+                                      .n_heads = 6,
+                                      .n_kv_heads = 2,
+                                      .past = 100,
+                                      .k_format = kinds[i][0],
+                                      .v_format = kinds[i][1],
+                                      .limit = 5e-4 };
                 compare("qkv", &c, record_qkv);
                 c.limit = 1e-6;
                 compare("attend", &c, record_attend);
@@ -582,11 +582,11 @@ static void small_operations(void **state)
     (void)state;
     skip_without_gpu();
     for (uint32_t r = 0; r < N_ROW_COUNTS; r++) {
-        struct shape c = { .rows = row_counts[r].rows, .most_rows = row_counts[r].most, .n_cols = 322, .limit = 1e-10 };
+        struct op_shape c = { .rows = row_counts[r].rows, .most_rows = row_counts[r].most, .n_cols = 322, .limit = 1e-10 };
         compare("small", &c, record_small);
     }
     for (uint32_t f = 0; f < N_FORMATS; f++) {
-        struct shape c = { .format = formats[f], .rows = 9, .most_rows = 16, .n_cols = 512, .limit = 1e-13 };
+        struct op_shape c = { .format = formats[f], .rows = 9, .most_rows = 16, .n_cols = 512, .limit = 1e-13 };
         compare("embed", &c, record_embed);
     }
 }
@@ -627,14 +627,14 @@ static void sampling_as_defined(void **state)
     for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++)
         for (uint32_t n = 0; n < (i < 2 ? 3 : 2);
              n++) { // the plain loop's fp32 sum over 128,256 weights is too coarse to compare draws
-            struct shape c = { .rows = SLOTS,
-                               .most_rows = 16,
-                               .past = 100,
-                               .n_cols = n == 0   ? 1009
-                                         : n == 1 ? 4099
-                                                  : 128256,
-                               .sampling = ways[i],
-                               .limit = 0 };
+            struct op_shape c = { .rows = SLOTS,
+                                  .most_rows = 16,
+                                  .past = 100,
+                                  .n_cols = n == 0   ? 1009
+                                            : n == 1 ? 4099
+                                                     : 128256,
+                                  .sampling = ways[i],
+                                  .limit = 0 };
             compare("sample", &c, record_sample);
         }
 }

@@ -12,19 +12,19 @@
 static const struct cpu_options plain = { .plain = true };
 static const struct tape_limits four_rows = { .max_rows = 4, .max_outputs = 2 };
 
-struct range {
+struct touched_range {
     uint64_t offset, bytes;
     bool writes;
 };
 
-static struct command touching(const struct buffer *b, struct range r)
+static struct command touching(const struct buffer *b, struct touched_range r)
 {
     struct command c = { .n_operands = 2 }; // the second operand is absent
     c.operands[0] = (struct operand){ .buffer = b, .offset = r.offset, .bytes = r.bytes, .writes = r.writes };
     return c;
 }
 
-static bool conflict(struct range a, struct range b)
+static bool conflict(struct touched_range a, struct touched_range b)
 {
     static unsigned char memory[64];
     struct buffer one = { .host = memory, .bytes = 64 }, same = one; // two handles of one piece of memory
@@ -35,15 +35,15 @@ static bool conflict(struct range a, struct range b)
 static void hazards_are_found_by_byte_range(void **state)
 {
     (void)state;
-    assert_true(conflict((struct range){ 0, 8, true }, (struct range){ 7, 8, false }));
-    assert_true(conflict((struct range){ 0, 8, false }, (struct range){ 0, 1, true }));
-    assert_true(conflict((struct range){ 4, 1, true }, (struct range){ 0, 16, true }));
-    assert_false(conflict((struct range){ 0, 8, true }, (struct range){ 8, 8, true }));
-    assert_false(conflict((struct range){ 0, 8, false }, (struct range){ 0, 8, false }));
+    assert_true(conflict((struct touched_range){ 0, 8, true }, (struct touched_range){ 7, 8, false }));
+    assert_true(conflict((struct touched_range){ 0, 8, false }, (struct touched_range){ 0, 1, true }));
+    assert_true(conflict((struct touched_range){ 4, 1, true }, (struct touched_range){ 0, 16, true }));
+    assert_false(conflict((struct touched_range){ 0, 8, true }, (struct touched_range){ 8, 8, true }));
+    assert_false(conflict((struct touched_range){ 0, 8, false }, (struct touched_range){ 0, 8, false }));
 
     unsigned char memory[2];
     struct buffer a = { .host = &memory[0], .bytes = 1 }, b = { .host = &memory[1], .bytes = 1 };
-    struct command x = touching(&a, (struct range){ 0, 1, true }), y = touching(&b, (struct range){ 0, 1, true });
+    struct command x = touching(&a, (struct touched_range){ 0, 1, true }), y = touching(&b, (struct touched_range){ 0, 1, true });
     assert_false(hazard_between(&x, &y));
 }
 
@@ -51,7 +51,7 @@ static void a_wait_covers_everything_before_it(void **state)
 {
     static unsigned char memory[64];
     struct buffer b = { .host = memory, .bytes = 64 };
-    const struct range ranges[] = {
+    const struct touched_range ranges[] = {
         { 0, 8, true }, { 8, 8, true }, { 0, 8, false }, { 8, 8, false }, { 16, 8, true }, { 8, 8, true },
     };
     const bool waits[] = { false, false, true, false, false, true };

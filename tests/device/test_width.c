@@ -93,7 +93,7 @@ static void one_thread_stays(void **state)
     assert_int_equal(w.n, 1);
 }
 
-struct sums {
+struct width_sums {
     struct team *team;
     atomic_uint before, after; // threads that came to the barrier, and that found all there
     unsigned n;
@@ -101,7 +101,7 @@ struct sums {
 
 static void meet(void *arg, unsigned thread)
 {
-    struct sums *s = arg;
+    struct width_sums *s = arg;
 
     atomic_fetch_add(&s->before, thread < s->n);
     team_barrier(s->team);
@@ -110,7 +110,7 @@ static void meet(void *arg, unsigned thread)
 
 static void parts_of_a_team_meet(void **state)
 {
-    struct sums s = { .team = team_create(4) };
+    struct width_sums s = { .team = team_create(4) };
 
     (void)state;
     assert_non_null(s.team);

@@ -661,7 +661,7 @@ static void loading_survives_every_failed_allocation(void **state)
     assert_true(opened); // in the end none of them failed
 }
 
-struct streams {
+struct stream_counts {
     struct ingot_engine *engine;
     uint32_t prompt;
     bool same;
@@ -669,7 +669,7 @@ struct streams {
 
 static void *one_stream(void *arg)
 {
-    struct streams *s = arg;
+    struct stream_counts *s = arg;
     uint32_t tokens[N_PROMPT];
     make_prompt(tokens, s->prompt, 0, n_vocab(s->engine));
     struct ingot_request_options r = request(tokens, 1);
@@ -689,13 +689,13 @@ static void many_threads_may_generate(void **state)
     (void)state;
     enum { N = 4 };
     struct ingot_engine_options o = defaults(MODEL("llama2"));
-    struct streams streams[N];
+    struct stream_counts streams[N];
     pthread_t threads[N];
     o.n_sequences = 3;
     o.n_threads = 2;
     struct ingot_engine *engine = open_or_fail(&o);
     for (uint32_t i = 0; i < N; i++) {
-        streams[i] = (struct streams){ engine, i, false };
+        streams[i] = (struct stream_counts){ engine, i, false };
         pthread_create(&threads[i], NULL, one_stream, &streams[i]);
     }
     for (uint32_t i = 0; i < N; i++) {

@@ -62,21 +62,21 @@ static struct ingot_engine_options options(const char *model)
     return o;
 }
 
-struct answer_bits {
+struct stored_bits {
     float logits[N_NEW][N_COMPARED];
     uint32_t n;
 };
 
 static bool record(void *arg, const struct ingot_event *event)
 {
-    struct answer_bits *a = arg;
+    struct stored_bits *a = arg;
     if (event->logits)
         memcpy(a->logits[a->n++], event->logits, sizeof a->logits[0]);
     return true;
 }
 
 // Opens, answers one prompt, closes. Returns how many of the prompt's tokens were found.
-static uint32_t ask(const struct ingot_engine_options *o, uint32_t which, struct answer_bits *bits)
+static uint32_t ask(const struct ingot_engine_options *o, uint32_t which, struct stored_bits *bits)
 {
     struct ingot_error error = { 0 };
     struct ingot_engine *engine = open_or_fail(o);
@@ -100,7 +100,7 @@ static uint32_t ask(const struct ingot_engine_options *o, uint32_t which, struct
 static void a_prompt_outlives_the_process(void **state)
 {
     struct ingot_engine_options o = options(MODEL("llama3")), none = o;
-    struct answer_bits cold, warm;
+    struct stored_bits cold, warm;
     (void)state;
 
     none.cache_dir = NULL;
@@ -120,7 +120,7 @@ static void a_prompt_outlives_the_process(void **state)
 static void other_settings_and_models_find_nothing(void **state)
 {
     struct ingot_engine_options o = options(MODEL("llama3"));
-    struct answer_bits bits;
+    struct stored_bits bits;
     (void)state;
 
     ask(&o, 1, &bits);
@@ -178,7 +178,7 @@ static void damaged_files_are_not_there(void **state)
 {
     static void (*const damages[])(const char *path) = { cut_in_half, change_a_byte, make_longer, make_a_link, make_empty };
     struct ingot_engine_options o = options(MODEL("llama3"));
-    struct answer_bits cold, bits;
+    struct stored_bits cold, bits;
     (void)state;
 
     for_each_file(remove_one);

@@ -32,12 +32,12 @@ static struct ingot_request *ask(struct ingot_engine *engine, uint32_t number)
     return q;
 }
 
-struct answer {
+struct wait_answer {
     uint32_t tokens[N_NEW], n;
     bool done;
 };
 
-static void take(struct ingot_request *q, struct answer *a)
+static void take(struct ingot_request *q, struct wait_answer *a)
 {
     for (struct ingot_event e; ingot_poll(q, &e);) {
         if (e.token != UINT32_MAX)
@@ -46,10 +46,10 @@ static void take(struct ingot_request *q, struct answer *a)
     }
 }
 
-static struct answer answer_alone(struct ingot_engine *engine, uint32_t number)
+static struct wait_answer answer_alone(struct ingot_engine *engine, uint32_t number)
 {
     struct ingot_request *q = ask(engine, number);
-    struct answer a = { 0 };
+    struct wait_answer a = { 0 };
     while (ingot_wait(engine, q, FOREVER))
         take(q, &a);
     assert_true(a.done);
@@ -62,7 +62,7 @@ static void waiting_alone_is_enough(void **state)
 {
     (void)state;
     struct ingot_engine *engine = open_tiny();
-    struct answer alone[2] = { answer_alone(engine, 0), answer_alone(engine, 1) }, both[2] = { 0 };
+    struct wait_answer alone[2] = { answer_alone(engine, 0), answer_alone(engine, 1) }, both[2] = { 0 };
     struct ingot_request *q[2] = { ask(engine, 0), ask(engine, 1) };
     while (!both[0].done || !both[1].done) {
         assert_true(ingot_wait(engine, NULL, FOREVER));
@@ -120,7 +120,7 @@ struct waiter {
     struct ingot_engine *engine;
     struct ingot_request *request; // NULL: one of its own
     uint32_t number;
-    struct answer answer;
+    struct wait_answer answer;
     bool any;
 };
 
@@ -145,7 +145,7 @@ static void many_threads_may_wait(void **state)
     for (uint32_t i = 0; i < N; i++)
         pthread_join(threads[i], NULL);
     for (uint32_t i = 0; i < N; i++) {
-        struct answer alone = answer_alone(engine, i);
+        struct wait_answer alone = answer_alone(engine, i);
         assert_memory_equal(&alone, &waiters[i].answer, sizeof alone);
     }
     ingot_engine_close(engine);
@@ -170,7 +170,7 @@ static void a_sleeper_wakes_for_a_new_request_and_for_the_end(void **state)
     pthread_join(thread, NULL);
     assert_true(w.any);
     struct ingot_session *s = ingot_session_create(w.engine, NULL);
-    struct answer a = { 0 };
+    struct wait_answer a = { 0 };
     while (ingot_wait(w.engine, q, FOREVER))
         take(q, &a);
     w.request = ask(w.engine, 4);

@@ -7,21 +7,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MOST_HEAD_BYTES = 1024 };
 
-struct seen {
+struct message_seen {
     struct buf body;
     unsigned n_heads;
 };
 
 static bool see_head(void *arg)
 {
-    struct seen *seen = arg;
+    struct message_seen *seen = arg;
     CHECK(seen->n_heads++ == 0 && seen->body.n == 0);
     return true;
 }
 
 static bool see_body(void *arg, const char *bytes, size_t n)
 {
-    struct seen *seen = arg;
+    struct message_seen *seen = arg;
     CHECK(seen->n_heads == 1);
     return buf_append(&seen->body, bytes, n);
 }
@@ -41,7 +41,7 @@ static void check_whole(const struct message *m)
 }
 
 // Returns how many bytes were taken.
-static size_t read_in_two(struct str text, size_t cut, struct seen *seen, enum message_state *state)
+static size_t read_in_two(struct str text, size_t cut, struct message_seen *seen, enum message_state *state)
 {
     struct message m;
     size_t at;
@@ -61,7 +61,7 @@ static size_t read_in_two(struct str text, size_t cut, struct seen *seen, enum m
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct seen whole = { 0 }, parts = { 0 };
+    struct message_seen whole = { 0 }, parts = { 0 };
     enum message_state a, b;
 
     if (size == 0)

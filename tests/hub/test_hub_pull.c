@@ -12,14 +12,14 @@
 
 enum { FILE_BYTES = 300000 };
 
-struct place {
+struct pull_place {
     struct mirror mirror;
     struct hub hub;
 };
 
 static int place_open(void **state)
 {
-    struct place *p = calloc(1, sizeof *p);
+    struct pull_place *p = calloc(1, sizeof *p);
 
     setenv("no_proxy", "*", 1);
     mirror_start(&p->mirror);
@@ -36,7 +36,7 @@ static int place_open(void **state)
 
 static int place_close(void **state)
 {
-    struct place *p = *state;
+    struct pull_place *p = *state;
 
     mirror_stop(&p->mirror);
     shell("rm -r %s", p->hub.cache);
@@ -44,7 +44,7 @@ static int place_close(void **state)
     return 0;
 }
 
-static bool pull(struct place *p, const char *text, struct hub_pulled *pulled, struct err *err)
+static bool pull(struct pull_place *p, const char *text, struct hub_pulled *pulled, struct err *err)
 {
     struct hub_name name;
 
@@ -55,7 +55,7 @@ static bool pull(struct place *p, const char *text, struct hub_pulled *pulled, s
     return ok;
 }
 
-static void blob_path(const struct place *p, const struct mirror_file *f, const char *ending, char path[HUB_PATH])
+static void blob_path(const struct pull_place *p, const struct mirror_file *f, const char *ending, char path[HUB_PATH])
 {
     char below[128];
     struct err err;
@@ -65,7 +65,7 @@ static void blob_path(const struct place *p, const struct mirror_file *f, const 
 }
 
 // The file under its final name: byte for byte, or not there.
-static bool file_is_right(const struct place *p, const struct mirror_file *f)
+static bool file_is_right(const struct pull_place *p, const struct mirror_file *f)
 {
     char path[HUB_PATH];
     struct buf have = { 0 };
@@ -81,7 +81,7 @@ static bool file_is_right(const struct place *p, const struct mirror_file *f)
     return true;
 }
 
-static void cache_empty(const struct place *p)
+static void cache_empty(const struct pull_place *p)
 {
     shell("rm -rf %s/models--a--b", p->hub.cache);
 }
@@ -90,7 +90,7 @@ static void cache_empty(const struct place *p)
 
 static void a_file_arrives_where_others_look_for_it(void **state)
 {
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct mirror_file *f = mirror_add(&p->mirror, "sub/m-Q4_K_M.gguf", FILE_BYTES, true);
     char expected[HUB_PATH + 128];
     struct hub_pulled pulled;
@@ -125,7 +125,7 @@ static void all_files_of_a_model_arrive(void **state)
                                          "config.json",
                                          "tokenizer.json",
                                          "README.md" };
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct hub_pulled pulled;
     struct hub_name name;
     char path[HUB_PATH];
@@ -150,7 +150,7 @@ static void all_files_of_a_model_arrive(void **state)
 
 static void a_newer_revision_leaves_the_old_one(void **state)
 {
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct hub_pulled old, new;
     struct err err;
 
@@ -205,7 +205,7 @@ static void what_passes_is_overcome(void **state)
         { AWAY, -1 },
         { STALL, -1 },
     };
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct mirror_file *f = mirror_add(&p->mirror, "m-Q4_K_M.gguf", FILE_BYTES, true);
     struct hub_pulled pulled;
     struct err err;
@@ -236,7 +236,7 @@ static void what_does_not_pass_is_told_in_time(void **state)
         { { STATUS + 404, -1 }, "status 404: told by the hub", 1 },
         { { STATUS + 403, -1 }, "the token may not read it", 1 },
     };
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct mirror_file *f = mirror_add(&p->mirror, "m-Q4_K_M.gguf", FILE_BYTES, true);
     struct hub_pulled pulled;
     struct hub_name name;
@@ -257,7 +257,7 @@ static void what_does_not_pass_is_told_in_time(void **state)
 static void redirects_have_an_end(void **state)
 {
     int faults[MAX_FAULTS];
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct hub_pulled pulled;
     struct err err;
 
@@ -272,7 +272,7 @@ static void redirects_have_an_end(void **state)
 static void the_token_stays_with_its_host(void **state)
 {
     static const int away[] = { AWAY, -1 };
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct mirror other;
     struct hub_pulled pulled;
     struct err err;
@@ -296,7 +296,7 @@ static void the_token_stays_with_its_host(void **state)
 static void retry_after_is_heeded(void **state)
 {
     static const int busy[] = { STATUS + 429, -1 };
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct hub_pulled pulled;
     struct err err;
 
@@ -313,7 +313,7 @@ static void retry_after_is_heeded(void **state)
 
 // ---- parts ------------------------------------------------------------------------------------------------------------------
 
-static void part_write(const struct place *p, const struct mirror_file *f, size_t n, unsigned char flip)
+static void part_write(const struct pull_place *p, const struct mirror_file *f, size_t n, unsigned char flip)
 {
     char path[HUB_PATH];
 
@@ -329,7 +329,7 @@ static void part_write(const struct place *p, const struct mirror_file *f, size_
 static void a_part_is_gone_on_with(void **state)
 {
     static const int cut[] = { CUT, -1 };
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct mirror_file *f = mirror_add(&p->mirror, "m-Q4_K_M.gguf", FILE_BYTES, true);
     struct hub_pulled pulled;
     struct err err;
@@ -347,7 +347,7 @@ static void a_part_is_gone_on_with(void **state)
 
 static void a_wrong_part_costs_no_more_than_itself(void **state)
 {
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct mirror_file *f = mirror_add(&p->mirror, "m-Q4_K_M.gguf", FILE_BYTES, true);
     const size_t sizes[] = { 1, 100000, FILE_BYTES, FILE_BYTES + 1 };
     struct hub_pulled pulled;
@@ -368,7 +368,7 @@ static void a_wrong_part_costs_no_more_than_itself(void **state)
 
 static void a_full_disk_is_told_and_the_part_stays(void **state)
 {
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct mirror_file *f = mirror_add(&p->mirror, "m-Q4_K_M.gguf", FILE_BYTES, true);
     struct rlimit old, small;
     struct hub_pulled pulled;
@@ -398,7 +398,7 @@ static void a_pull_that_is_stopped_keeps_its_part(void **state)
 {
     static const int slow[] = { SLOW, -1 };
     const struct hub_watch watch = { stop_at_half, NULL };
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct mirror_file *f = mirror_add(&p->mirror, "m-Q4_K_M.gguf", FILE_BYTES, true);
     struct hub_pulled pulled;
     struct hub_name name;
@@ -445,7 +445,7 @@ static void hostile_lists_write_nothing(void **state)
         { "{" SHA ",\"siblings\":[{\"rfilename\":\"m-Q8_0.gguf\"," SUM "},{\"rfilename\":\"m-Q6_K.gguf\"," SUM "}]}",
           "no Q4_K_M; there is Q6_K, Q8_0" },
     };
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct hub_pulled pulled;
     struct err err;
 
@@ -460,7 +460,7 @@ static void hostile_lists_write_nothing(void **state)
 
 static void a_list_without_end_is_not_read_to_its_end(void **state)
 {
-    struct place *p = *state;
+    struct pull_place *p = *state;
     size_t n = 64 << 20;
     char *list = malloc(n);
     struct hub_pulled pulled;
@@ -484,7 +484,7 @@ static void a_list_without_end_is_not_read_to_its_end(void **state)
 // ---- more than one ----------------------------------------------------------------------------------------------------------
 
 // The program with a few words, its stdout and stderr where they are wanted; -1: nowhere.
-static pid_t program_run(struct place *p, const char *words, int out, int err)
+static pid_t program_run(struct pull_place *p, const char *words, int out, int err)
 {
     mirror_sync(&p->mirror);
     pid_t pid = fork();
@@ -510,13 +510,13 @@ static pid_t program_run(struct place *p, const char *words, int out, int err)
     return pid;
 }
 
-static pid_t program_start(struct place *p)
+static pid_t program_start(struct pull_place *p)
 {
     setenv("HF_HUB_CACHE", p->hub.cache, 1);
     return program_run(p, "pull -q a/b", -1, -1);
 }
 
-static int program_wait(struct place *p, pid_t pid)
+static int program_wait(struct pull_place *p, pid_t pid)
 {
     int status;
 
@@ -528,7 +528,7 @@ static int program_wait(struct place *p, pid_t pid)
 static void two_pulls_share_the_work(void **state)
 {
     static const int slow[] = { SLOW, -1 };
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct mirror_file *f = mirror_add(&p->mirror, "m-Q4_K_M.gguf", FILE_BYTES, true);
     pid_t pids[3];
 
@@ -542,7 +542,7 @@ static void two_pulls_share_the_work(void **state)
 }
 
 // The model is found only when all of it is right.
-static bool model_is_right_or_absent(const struct place *p)
+static bool model_is_right_or_absent(const struct pull_place *p)
 {
     struct hub_name name;
     char path[HUB_PATH];
@@ -564,7 +564,7 @@ static void a_kill_leaves_the_old_state_or_the_new(void **state)
 {
     enum { KILLS = 50 };
     int slow[MAX_FAULTS], n_found = 0;
-    struct place *p = *state;
+    struct pull_place *p = *state;
     unsigned random = 12345;
 
     for (int i = 0; i < 3; i++) {
@@ -608,7 +608,7 @@ static void read_all(int fd, struct buf *text)
 
 static void a_name_that_is_not_in_the_cache_is_pulled_and_runs(void **state)
 {
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct buf model = { 0 }, by_name = { 0 }, by_default = { 0 };
     int ends[2];
     struct err err;
@@ -635,7 +635,7 @@ static void a_name_that_is_not_in_the_cache_is_pulled_and_runs(void **state)
 
 static void hugging_faces_variables_are_read(void **state)
 {
-    struct place *p = *state;
+    struct pull_place *p = *state;
     char home[HUB_PATH + 16];
 
     mirror_add(&p->mirror, "m-Q4_K_M.gguf", 5000, true);
@@ -656,7 +656,7 @@ static void hugging_faces_variables_are_read(void **state)
 static void a_terminal_sees_rate_and_time_left(void **state)
 {
     static const int slow[] = { SLOW, -1 };
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct buf seen = { 0 };
     int terminal = posix_openpt(O_RDWR | O_NOCTTY);
 
@@ -681,7 +681,7 @@ static void a_terminal_sees_rate_and_time_left(void **state)
 static void ctrl_c_stops_a_pull(void **state)
 {
     static const int stall[] = { STALL, -1 };
-    struct place *p = *state;
+    struct pull_place *p = *state;
     struct mirror_file *f = mirror_add(&p->mirror, "m-Q4_K_M.gguf", FILE_BYTES, true);
     struct hub_file part = { .bytes = f->n };
     struct buf seen = { 0 };

@@ -2,15 +2,15 @@
 #include "program.h"
 #include <termios.h>
 
-struct chat {
+struct typed_chat {
     struct running program;
     struct buf seen;
     int terminal, theirs; // both ends; a pipe is its stdout unless `whole`
 };
 
-static struct chat chat_start(const char *words, bool whole)
+static struct typed_chat chat_start(const char *words, bool whole)
 {
-    struct chat c = { .terminal = posix_openpt(O_RDWR | O_NOCTTY) };
+    struct typed_chat c = { .terminal = posix_openpt(O_RDWR | O_NOCTTY) };
 
     assert_true(c.terminal >= 0 && grantpt(c.terminal) == 0 && unlockpt(c.terminal) == 0);
     fcntl(c.terminal, F_SETFD, FD_CLOEXEC);
@@ -22,7 +22,7 @@ static struct chat chat_start(const char *words, bool whole)
 }
 
 // Reads from the terminal until `part` was seen; what came up to then is forgotten.
-static void await(struct chat *c, const char *part)
+static void await(struct typed_chat *c, const char *part)
 {
     struct pollfd fd = { c->terminal, POLLIN, 0 };
     char piece[1024];
@@ -39,13 +39,13 @@ static void await(struct chat *c, const char *part)
     memmove(c->seen.at, c->seen.at + end, c->seen.n + 1);
 }
 
-static void type_text(struct chat *c, const char *text)
+static void type_text(struct typed_chat *c, const char *text)
 {
     assert_int_equal(write(c->terminal, text, strlen(text)), (ssize_t)strlen(text));
 }
 
 // A line, and what it brings.
-static void say(struct chat *c, const char *text, const char *part)
+static void say(struct typed_chat *c, const char *text, const char *part)
 {
     type_text(c, text);
     type_text(c, "\n");
@@ -53,7 +53,7 @@ static void say(struct chat *c, const char *text, const char *part)
     await(c, "> ");
 }
 
-static void chat_end(struct chat *c, int status)
+static void chat_end(struct typed_chat *c, int status)
 {
     struct outcome o = { 0 };
 
@@ -66,7 +66,7 @@ static void chat_end(struct chat *c, int status)
     close(c->terminal);
 }
 
-static void chat_leave(struct chat *c)
+static void chat_leave(struct typed_chat *c)
 {
     type_text(c, "/exit\n");
     chat_end(c, 0);
@@ -76,7 +76,7 @@ static void chat_leave(struct chat *c)
 
 static void a_terminal_chats(void **state)
 {
-    struct chat c = chat_start(CHAT, false);
+    struct typed_chat c = chat_start(CHAT, false);
     (void)state;
 
     await(&c, "seed 1");
@@ -97,7 +97,7 @@ static void a_terminal_chats(void **state)
 
 static void a_message_may_have_many_lines(void **state)
 {
-    struct chat c = chat_start(CHAT, false);
+    struct typed_chat c = chat_start(CHAT, false);
     (void)state;
 
     await(&c, "\033[?2004h");
@@ -123,7 +123,7 @@ static void a_message_may_have_many_lines(void **state)
 
 static void ctrl_c_twice_in_a_row_leaves(void **state)
 {
-    struct chat c = chat_start(CHAT, false);
+    struct typed_chat c = chat_start(CHAT, false);
     (void)state;
 
     await(&c, "> ");
@@ -148,7 +148,7 @@ static void ctrl_c_twice_in_a_row_leaves(void **state)
     chat_end(&c, 130);
 }
 
-static bool echoes(const struct chat *c)
+static bool echoes(const struct typed_chat *c)
 {
     struct termios t;
 
@@ -157,9 +157,9 @@ static bool echoes(const struct chat *c)
 }
 
 // An answer that does not end; returns when it has begun.
-static struct chat chat_endless(void)
+static struct typed_chat chat_endless(void)
 {
-    struct chat c = chat_start("run -m @ --ignore-eos -c 100000 -dev cpu:plain --no-repack --log error", false);
+    struct typed_chat c = chat_start("run -m @ --ignore-eos -c 100000 -dev cpu:plain --no-repack --log error", false);
     char piece;
 
     await(&c, "> ");
@@ -170,7 +170,7 @@ static struct chat chat_endless(void)
 
 static void what_is_typed_during_an_answer_is_not_shown(void **state)
 {
-    struct chat c = chat_endless();
+    struct typed_chat c = chat_endless();
     (void)state;
 
     assert_false(echoes(&c));
@@ -189,7 +189,7 @@ static void what_is_typed_during_an_answer_is_not_shown(void **state)
 
 static void the_oldest_turns_go_when_the_context_is_full(void **state)
 {
-    struct chat c = chat_start(CHAT " -c 320 -sys System", false);
+    struct typed_chat c = chat_start(CHAT " -c 320 -sys System", false);
     (void)state;
 
     await(&c, "> ");
@@ -204,7 +204,7 @@ static void the_oldest_turns_go_when_the_context_is_full(void **state)
 
 static void no_shift_refuses_when_the_context_is_full(void **state)
 {
-    struct chat c = chat_start(CHAT " -c 128 --no-shift", false);
+    struct typed_chat c = chat_start(CHAT " -c 128 --no-shift", false);
     (void)state;
 
     await(&c, "> ");
@@ -222,7 +222,7 @@ static void no_shift_refuses_when_the_context_is_full(void **state)
 
 static void a_chat_is_saved_and_loaded(void **state)
 {
-    struct chat c = chat_start(CHAT, false);
+    struct typed_chat c = chat_start(CHAT, false);
     char words[256];
     (void)state;
 
@@ -256,7 +256,7 @@ static void a_chat_is_saved_and_loaded(void **state)
 
 static void settings_change_in_a_chat(void **state)
 {
-    struct chat c = chat_start(CHAT, false);
+    struct typed_chat c = chat_start(CHAT, false);
     (void)state;
 
     await(&c, "> ");
@@ -274,7 +274,7 @@ static void settings_change_in_a_chat(void **state)
 
 static void tab_completes(void **state)
 {
-    struct chat c = chat_start(CHAT, false);
+    struct typed_chat c = chat_start(CHAT, false);
     char words[256];
     (void)state;
 
@@ -295,7 +295,7 @@ static void tab_completes(void **state)
 
 static void thinking_is_dim(void **state)
 {
-    struct chat c = chat_start("run -m @ --grammar root::=\"<think>hm</think>yes\"", true);
+    struct typed_chat c = chat_start("run -m @ --grammar root::=\"<think>hm</think>yes\"", true);
     (void)state;
 
     await(&c, "> ");
@@ -313,7 +313,7 @@ static void thinking_is_dim(void **state)
 
 static void a_prompt_may_begin_a_chat(void **state)
 {
-    struct chat c = chat_start(CHAT " -cnv -p hello", false);
+    struct typed_chat c = chat_start(CHAT " -cnv -p hello", false);
     (void)state;
 
     await(&c, "answer 4 tokens");

@@ -7,7 +7,7 @@
 
 static struct device *gpu;
 
-static void compare(const char *what, const struct shape *c, record *recording)
+static void compare(const char *what, const struct op_shape *c, record *recording)
 {
     struct sides s;
 
@@ -35,7 +35,7 @@ static void products_of_every_format(void **state)
     (void)state;
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
         for (uint32_t r = 0; r < N_ROW_CASES; r++) {
-            struct shape c = {
+            struct op_shape c = {
                 .format = q, .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 256, .n_out = 75
             };
             c.limit = product_limit(q, c.most_rows);
@@ -51,7 +51,7 @@ static void exact_products(void **state)
 {
     (void)state;
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++) {
-        struct shape c = { .format = q, .rows = 3, .most_rows = 40, .n_cols = 512, .n_out = 37, .exact = true, .bias = true };
+        struct op_shape c = { .format = q, .rows = 3, .most_rows = 40, .n_cols = 512, .n_out = 37, .exact = true, .bias = true };
         c.limit = FP32_LIMIT;
         compare("matmul", &c, record_matmul);
         c.rows = 40;
@@ -67,13 +67,13 @@ static void unlike_formats(void **state)
     (void)state;
     for (uint32_t i = 0; i < 3; i++)
         for (uint32_t r = 0; r < N_ROW_CASES; r++) {
-            struct shape c = { .format = pairs[i][0],
-                               .other = pairs[i][1],
-                               .rows = row_cases[r].rows,
-                               .most_rows = row_cases[r].most,
-                               .n_cols = 256,
-                               .n_out = 19,
-                               .limit = 10 * HALF_LIMIT };
+            struct op_shape c = { .format = pairs[i][0],
+                                  .other = pairs[i][1],
+                                  .rows = row_cases[r].rows,
+                                  .most_rows = row_cases[r].most,
+                                  .n_cols = 256,
+                                  .n_out = 19,
+                                  .limit = 10 * HALF_LIMIT };
             compare("gate_up", &c, record_gate_up);
         }
 }
@@ -86,7 +86,9 @@ static void products_of_odd_widths(void **state)
     (void)state;
     for (uint32_t i = 0; i < sizeof widths / sizeof *widths; i++)
         for (uint32_t r = 0; r < N_ROW_CASES; r++) {
-            struct shape c = { .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = widths[i], .n_out = 19 + i };
+            struct op_shape c = {
+                .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = widths[i], .n_out = 19 + i
+            };
             for (c.format = QUANT_F32; c.format <= QUANT_BF16; c.format++) {
                 c.limit = product_limit(c.format, c.most_rows);
                 compare("matmul", &c, record_matmul);
@@ -95,7 +97,7 @@ static void products_of_odd_widths(void **state)
             }
         }
     for (uint32_t r = 0; r < N_ROW_CASES; r++) {
-        struct shape c = { .format = QUANT_Q4_0, .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 1056 };
+        struct op_shape c = { .format = QUANT_Q4_0, .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 1056 };
         c.n_out = 33;
         c.limit = HALF_LIMIT;
         compare("matmul", &c, record_matmul);
@@ -108,7 +110,7 @@ static void a_head_of_many_outputs(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 3; i++) {
-        struct shape c = { .format = formats[i], .rows = 1, .most_rows = 1, .n_cols = 256, .n_out = 32768 + 2 * i + i % 2 };
+        struct op_shape c = { .format = formats[i], .rows = 1, .most_rows = 1, .n_cols = 256, .n_out = 32768 + 2 * i + i % 2 };
         c.limit = FP32_LIMIT;
         compare("matmul", &c, record_matmul);
     }
@@ -124,19 +126,19 @@ static void qkv_in_every_shape(void **state)
     (void)state;
     for (uint32_t r = 0; r < N_ROW_CASES; r++)
         for (uint32_t i = 0; i < 4; i++) {
-            struct shape c = { .format = QUANT_Q4_K,
-                               .other = i & 1 ? QUANT_Q6_K : 0,
-                               .rows = row_cases[r].rows,
-                               .most_rows = row_cases[r].most,
-                               .n_cols = 256,
-                               .head_dim = 32,
-                               .n_heads = 6,
-                               .n_kv_heads = 2,
-                               .past = 20,
-                               .k_format = page_cases[i].k,
-                               .v_format = page_cases[i].v,
-                               .pairs = i & 2 ? ROPE_ADJACENT : ROPE_HALVES,
-                               .bias = i & 1 };
+            struct op_shape c = { .format = QUANT_Q4_K,
+                                  .other = i & 1 ? QUANT_Q6_K : 0,
+                                  .rows = row_cases[r].rows,
+                                  .most_rows = row_cases[r].most,
+                                  .n_cols = 256,
+                                  .head_dim = 32,
+                                  .n_heads = 6,
+                                  .n_kv_heads = 2,
+                                  .past = 20,
+                                  .k_format = page_cases[i].k,
+                                  .v_format = page_cases[i].v,
+                                  .pairs = i & 2 ? ROPE_ADJACENT : ROPE_HALVES,
+                                  .bias = i & 1 };
             c.limit = fmax(page_cases[i].limit, product_limit(c.format, c.most_rows));
             compare("qkv", &c, record_qkv);
             c.head_norm = true;
@@ -151,17 +153,17 @@ static void qkv_into_q8_0_pages(void **state)
 {
     (void)state;
     for (uint32_t r = 0; r < N_ROW_CASES; r++) {
-        struct shape c = { .format = QUANT_F32,
-                           .rows = row_cases[r].rows,
-                           .most_rows = row_cases[r].most,
-                           .n_cols = 64,
-                           .head_dim = 64,
-                           .n_heads = 4,
-                           .n_kv_heads = 2,
-                           .past = 20,
-                           .k_format = KV_Q8_0,
-                           .v_format = r % 2 ? KV_BF16 : KV_Q8_0,
-                           .limit = 1e-5 };
+        struct op_shape c = { .format = QUANT_F32,
+                              .rows = row_cases[r].rows,
+                              .most_rows = row_cases[r].most,
+                              .n_cols = 64,
+                              .head_dim = 64,
+                              .n_heads = 4,
+                              .n_kv_heads = 2,
+                              .past = 20,
+                              .k_format = KV_Q8_0,
+                              .v_format = r % 2 ? KV_BF16 : KV_Q8_0,
+                              .limit = 1e-5 };
         compare("qkv", &c, record_qkv);
     }
 }
@@ -170,17 +172,17 @@ static void rope_store_alone(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
-        struct shape c = { .rows = 9,
-                           .most_rows = 16,
-                           .head_dim = 40,
-                           .n_heads = 5,
-                           .n_kv_heads = 1,
-                           .past = 11,
-                           .k_format = page_cases[i].k,
-                           .v_format = page_cases[i].v,
-                           .pairs = i & 1 ? ROPE_ADJACENT : ROPE_HALVES,
-                           .head_norm = i & 2,
-                           .limit = page_cases[i].limit };
+        struct op_shape c = { .rows = 9,
+                              .most_rows = 16,
+                              .head_dim = 40,
+                              .n_heads = 5,
+                              .n_kv_heads = 1,
+                              .past = 11,
+                              .k_format = page_cases[i].k,
+                              .v_format = page_cases[i].v,
+                              .pairs = i & 1 ? ROPE_ADJACENT : ROPE_HALVES,
+                              .head_norm = i & 2,
+                              .limit = page_cases[i].limit };
         compare("rope_store", &c, record_rope_store);
     }
 }
@@ -198,17 +200,17 @@ static void attention_in_every_shape(void **state)
     for (uint32_t r = 0; r < N_ROW_CASES; r++)
         for (uint32_t h = 0; h < sizeof heads / sizeof *heads; h++) {
             uint32_t i = r + h;
-            struct shape c = { .rows = row_cases[r].rows,
-                               .most_rows = row_cases[r].most,
-                               .head_dim = heads[h].head_dim,
-                               .n_heads = heads[h].n_heads,
-                               .n_kv_heads = heads[h].n_kv_heads,
-                               .n_cols = heads[h].head_dim,
-                               .past = i % 2 ? 290 : 0,
-                               .window = i % 3 == 1 ? 33 : 0,
-                               .k_format = heads[h].k,
-                               .v_format = heads[h].v,
-                               .limit = 1e-10 };
+            struct op_shape c = { .rows = row_cases[r].rows,
+                                  .most_rows = row_cases[r].most,
+                                  .head_dim = heads[h].head_dim,
+                                  .n_heads = heads[h].n_heads,
+                                  .n_kv_heads = heads[h].n_kv_heads,
+                                  .n_cols = heads[h].head_dim,
+                                  .past = i % 2 ? 290 : 0,
+                                  .window = i % 3 == 1 ? 33 : 0,
+                                  .k_format = heads[h].k,
+                                  .v_format = heads[h].v,
+                                  .limit = 1e-10 };
             compare("attend", &c, record_attend);
         }
 }
@@ -217,11 +219,11 @@ static void small_operations(void **state)
 {
     (void)state;
     for (uint32_t r = 0; r < N_ROW_CASES; r++) {
-        struct shape c = { .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 322, .limit = 1e-10 };
+        struct op_shape c = { .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 322, .limit = 1e-10 };
         compare("small", &c, record_small);
     }
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++) { // bit for bit what the headers decode, but for the scale
-        struct shape c = { .format = q, .rows = 9, .most_rows = 16, .n_cols = 512, .limit = 1e-14 };
+        struct op_shape c = { .format = q, .rows = 9, .most_rows = 16, .n_cols = 512, .limit = 1e-14 };
         compare("embed", &c, record_embed);
         c.n_cols = 37;
         if (q <= QUANT_BF16)
@@ -249,7 +251,7 @@ static void sampling_as_defined(void **state)
     (void)state;
     for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++)
         for (uint32_t n = 0; n < 2; n++) {
-            struct shape c = {
+            struct op_shape c = {
                 .rows = SLOTS, .most_rows = 16, .past = 100, .n_cols = n ? 2053 : 50, .sampling = ways[i], .limit = 0
             };
             compare("sample", &c, record_sample);
@@ -270,7 +272,7 @@ static void put(const struct buffer *b, uint64_t index, float v)
 }
 
 // Each row of the last buffer: all finite, or none.
-static void expect_finite(struct side *s, const struct shape *c, uint32_t n_cols, const bool *bad)
+static void expect_finite(struct side *s, const struct op_shape *c, uint32_t n_cols, const bool *bad)
 {
     float *out = mem_alloc_array((size_t)c->most_rows * n_cols, sizeof *out);
     struct err err = { 0 };
@@ -291,7 +293,7 @@ static void a_bad_number_stays_in_its_row(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < N_ROW_CASES * 2 * 2; i++) {
-        struct shape c = { .format = i & 1 ? QUANT_Q4_K : QUANT_F32, .n_cols = 256, .n_out = 40 };
+        struct op_shape c = { .format = i & 1 ? QUANT_Q4_K : QUANT_F32, .n_cols = 256, .n_out = 40 };
         c.rows = row_cases[i / 4].rows;
         c.most_rows = row_cases[i / 4].most;
         c.exact = c.rows == 7;
@@ -313,15 +315,15 @@ static void bad_numbers_stay_in_their_sequence(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < N_ROW_CASES * 2; i++) {
-        struct shape c = { .rows = row_cases[i / 2].rows,
-                           .most_rows = row_cases[i / 2].most,
-                           .head_dim = 64,
-                           .n_heads = 2,
-                           .n_kv_heads = 1,
-                           .n_cols = 64,
-                           .past = 40,
-                           .k_format = KV_F32,
-                           .v_format = KV_F32 };
+        struct op_shape c = { .rows = row_cases[i / 2].rows,
+                              .most_rows = row_cases[i / 2].most,
+                              .head_dim = 64,
+                              .n_heads = 2,
+                              .n_kv_heads = 1,
+                              .n_cols = 64,
+                              .past = 40,
+                              .k_format = KV_F32,
+                              .v_format = KV_F32 };
         struct side s = { 0 };
         bool rows[128] = { 0 };
         side_open(&s, gpu, &c, record_attend);
@@ -348,7 +350,7 @@ static void logits_that_are_none_are_reported(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
-        struct shape c = { .rows = SLOTS, .most_rows = SLOTS, .n_cols = 1000, .sampling = ways[i % 2] };
+        struct op_shape c = { .rows = SLOTS, .most_rows = SLOTS, .n_cols = 1000, .sampling = ways[i % 2] };
         struct side s = { 0 };
         uint32_t ids[SLOTS];
         side_open(&s, gpu, &c, record_sample);

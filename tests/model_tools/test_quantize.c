@@ -39,7 +39,7 @@ static double relative_rms(enum quant q)
     return sqrt(error / size);
 }
 
-static const struct bound {
+static const struct error_bound {
     enum quant q;
     double normal, heavy; // relative RMS error on normal numbers, and on ones with heavy tails; measured plus 2 %
 } bounds[] = {

@@ -10,27 +10,27 @@
 
 #define GOLDEN SOURCE_DIR "/tests/golden/"
 
-struct image {
+struct file_image {
     struct buf bytes;
     char path[32];
 };
 
-static void image_load(struct image *image, const char *path)
+static void image_load(struct file_image *image, const char *path)
 {
     struct err err = { 0 };
-    *image = (struct image){ .path = "/tmp/ingot-test-XXXXXX" };
+    *image = (struct file_image){ .path = "/tmp/ingot-test-XXXXXX" };
     assert_ok(file_read(&image->bytes, path, 1 << 24, &err), &err);
     close(mkstemp(image->path));
 }
 
-static void image_free(struct image *image)
+static void image_free(struct file_image *image)
 {
     unlink(image->path);
     buf_free(&image->bytes);
 }
 
 // Where the value of a key lies: behind the name and 4 bytes of type.
-static unsigned char *value_of(struct image *image, const char *key)
+static unsigned char *value_of(struct file_image *image, const char *key)
 {
     size_t at = str_find(buf_as_str(&image->bytes), str_from(key));
     if (at == SIZE_MAX)
@@ -38,7 +38,7 @@ static unsigned char *value_of(struct image *image, const char *key)
     return (unsigned char *)image->bytes.at + at + strlen(key) + 4;
 }
 
-static void write_image(const struct image *image)
+static void write_image(const struct file_image *image)
 {
     FILE *file = fopen(image->path, "wb");
     assert_int_equal(fwrite(image->bytes.at, 1, image->bytes.n, file), image->bytes.n);
@@ -46,7 +46,7 @@ static void write_image(const struct image *image)
 }
 
 // Opens the changed file; if that works, generates a token. Returns whether it opened.
-static bool open_and_run(const struct image *image, struct ingot_error *error)
+static bool open_and_run(const struct file_image *image, struct ingot_error *error)
 {
     struct ingot_engine_options o = ingot_engine_defaults();
     uint32_t token = 1;
@@ -82,7 +82,7 @@ static void every_size_may_lie(void **state)
                                         "llama.vocab_size",
                                         "llama.context_length" };
     static const uint32_t values[] = { 0, 1, 3, 7, 1u << 16, 1u << 24, 0x7fffffffu, 0x80000000u, 0xffffffffu };
-    struct image image;
+    struct file_image image;
     image_load(&image, GOLDEN "llama3/model.gguf");
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         unsigned char *at = value_of(&image, keys[k]), good[4];
@@ -109,7 +109,7 @@ static void every_number_may_be_none(void **state)
     (void)state;
     static const char *const keys[] = { "llama.attention.layer_norm_rms_epsilon", "llama.rope.freq_base" };
     static const uint32_t values[] = { 0, 0x7fc00000u, 0x7f800000u, 0xff800000u, 0xbf800000u }; // 0, NaN, inf, -inf, -1
-    struct image image;
+    struct file_image image;
     image_load(&image, GOLDEN "llama3/model.gguf");
     for (size_t k = 0; k < 2; k++) {
         unsigned char *at = value_of(&image, keys[k]), good[4];
@@ -128,7 +128,7 @@ static void every_number_may_be_none(void **state)
 static void a_missing_tensor_is_named_with_its_shape(void **state)
 {
     (void)state;
-    struct image image;
+    struct file_image image;
     struct ingot_error error = { 0 };
     image_load(&image, GOLDEN "llama3/model.gguf");
     size_t at = str_find(buf_as_str(&image.bytes), STR("blk.1.ffn_up.weight"));
@@ -141,7 +141,7 @@ static void a_missing_tensor_is_named_with_its_shape(void **state)
 static void a_misshapen_tensor_is_named_with_both_shapes(void **state)
 {
     (void)state;
-    struct image image;
+    struct file_image image;
     struct ingot_error error = { 0 };
     image_load(&image, GOLDEN "llama3/model.gguf");
     // Behind the name: number of dimensions, then the fastest first. Transposed, the bytes stay as many.
@@ -170,7 +170,7 @@ static bool take_token(void *arg, const struct ingot_event *event)
 static void logits_that_are_no_numbers_end_the_request_alone(void **state)
 {
     (void)state;
-    struct image image;
+    struct file_image image;
     struct err err = { 0 };
     struct model_file *file;
     struct ingot_engine_options o = ingot_engine_defaults();

@@ -74,13 +74,13 @@ static json_t *load_json(const char *path)
     return json;
 }
 
-struct ids {
+struct shipped_ids {
     uint32_t at[64], n;
 };
 
 static bool collect_ids(void *arg, const struct ingot_event *event)
 {
-    struct ids *ids = arg;
+    struct shipped_ids *ids = arg;
     if (event->token != UINT32_MAX && ids->n < 64)
         ids->at[ids->n++] = event->token;
     return true;
@@ -97,7 +97,7 @@ static void greedy_answers_are_the_reference_s(void **state)
     {
         struct ingot_message messages[MAX_MESSAGES];
         struct ingot_request_options o = greedy((uint32_t)json_array_size(json_object_get(run, "continuation")));
-        struct ids ids = { 0 };
+        struct shipped_ids ids = { 0 };
         struct ingot_result result;
         o.messages = messages;
         o.n_messages = read_messages(json_object_get(run, "messages"), messages);

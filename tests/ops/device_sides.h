@@ -1,6 +1,6 @@
 // device_sides.h - one operation recorded alike on two devices, for tape_diff: the rig of a device's tests against the plain loops.
 //
-// A case is a struct shape and a function that records the operation on one side. Both sides draw the same random numbers. sides_compare
+// A case is a struct op_shape and a function that records the operation on one side. Both sides draw the same random numbers. sides_compare
 // measures what lies between the results; what else a device must prove (graphs, bad numbers) its test asks of the open sides.
 #pragma once
 #include "device/step.h"
@@ -16,7 +16,7 @@
 #include "ops/sample/sample.h"
 #include "ops/select/select.h"
 
-struct shape { // of one case
+struct op_shape { // of one case
     uint32_t rows, most_rows, n_cols, n_out, head_dim, n_heads, n_kv_heads;
     uint32_t past;   // tokens before the first row
     uint32_t decode; // the first rows are each of another slot than their neighbours
@@ -86,7 +86,7 @@ static const struct weight *side_vector(struct side *s, uint32_t n)
 
 // Decode rows, then rows of three sequences: a run, two rows, another run; positions after `past`. Where rows are sampled each has a
 // sequence of its own, since what one draws is the other's past.
-static uint32_t slot_of_row(const struct shape *c, uint32_t r)
+static uint32_t slot_of_row(const struct op_shape *c, uint32_t r)
 {
     uint32_t n = c->rows - c->decode, i = r - c->decode;
 
@@ -97,7 +97,7 @@ static uint32_t slot_of_row(const struct shape *c, uint32_t r)
     return n == 1 ? 0 : i < n / 2 ? 1 : i < n / 2 + 2 ? 2 : 0;
 }
 
-static void fill_step(const struct shape *c, struct step *step, uint32_t most_rows, uint32_t most_outputs)
+static void fill_step(const struct op_shape *c, struct step *step, uint32_t most_rows, uint32_t most_outputs)
 {
     uint32_t *words = (uint32_t *)step, next[SLOTS] = { c->past, c->past / 2, 3, 0 };
 
@@ -120,9 +120,9 @@ static void fill_step(const struct shape *c, struct step *step, uint32_t most_ro
     }
 }
 
-typedef void record(struct side *s, const struct shape *c);
+typedef void record(struct side *s, const struct op_shape *c);
 
-static void side_open(struct side *s, struct device *d, const struct shape *c, record *recording)
+static void side_open(struct side *s, struct device *d, const struct op_shape *c, record *recording)
 {
     uint32_t outputs = c->decode > 8 ? c->decode : c->most_rows < 8 ? c->most_rows : 8;
     struct step *step = mem_alloc(step_bytes(c->most_rows, outputs));
@@ -153,7 +153,7 @@ static void side_close(struct side *s)
     buffer_release(&s->step);
 }
 
-static void record_matmul(struct side *s, const struct shape *c)
+static void record_matmul(struct side *s, const struct op_shape *c)
 {
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP),
                   add = c->bias ? side_tensor(s, c->n_out, ROWS_STEP) : (struct tensor){ 0 };
@@ -161,7 +161,7 @@ static void record_matmul(struct side *s, const struct shape *c)
     op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, c->n_out, ROWS_STEP), .in = in, .w = w, .bias = bias, .add = add });
 }
 
-static void record_gate_up(struct side *s, const struct shape *c)
+static void record_gate_up(struct side *s, const struct op_shape *c)
 {
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP);
     const struct weight *norm = side_vector(s, c->n_cols), *gate = side_weight(s, c->format, c->n_out, c->n_cols);
@@ -176,7 +176,7 @@ static void record_gate_up(struct side *s, const struct shape *c)
 }
 
 // Pages hold random numbers up to the last token of the step; what lies behind is NaN, which nobody may read.
-static struct buffer *side_page_buffer(struct side *s, const struct shape *c, const struct page_shape *shape, bool is_v,
+static struct buffer *side_page_buffer(struct side *s, const struct op_shape *c, const struct page_shape *shape, bool is_v,
                                        const uint32_t *table)
 {
     uint64_t bytes =
@@ -202,7 +202,7 @@ static struct buffer *side_page_buffer(struct side *s, const struct shape *c, co
     return b;
 }
 
-static struct pages side_pages(struct side *s, const struct shape *c)
+static struct pages side_pages(struct side *s, const struct op_shape *c)
 {
     struct page_shape shape = { c->n_kv_heads, c->head_dim, MAX_PAGES, (u16)c->k_format, (u16)c->v_format };
     uint32_t numbers[SLOTS * MAX_PAGES];
@@ -217,7 +217,7 @@ static struct pages side_pages(struct side *s, const struct shape *c)
     return s->pages;
 }
 
-static void record_qkv(struct side *s, const struct shape *c)
+static void record_qkv(struct side *s, const struct op_shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
     struct qkv m = { .in = side_tensor(s, c->n_cols, ROWS_STEP),
@@ -238,7 +238,7 @@ static void record_qkv(struct side *s, const struct shape *c)
     op_qkv(s->tape, m);
 }
 
-static void record_rope_store(struct side *s, const struct shape *c)
+static void record_rope_store(struct side *s, const struct op_shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
     op_rope_store(s->tape, (struct rope_store){ .q = side_tensor(s, n_q, ROWS_STEP),
@@ -252,7 +252,7 @@ static void record_rope_store(struct side *s, const struct shape *c)
                                                 .eps = 1e-6f });
 }
 
-static void record_attend(struct side *s, const struct shape *c)
+static void record_attend(struct side *s, const struct op_shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim;
     struct attend a = { .q = side_tensor(s, n_q, ROWS_STEP),
@@ -263,7 +263,7 @@ static void record_attend(struct side *s, const struct shape *c)
     op_attend(s->tape, a);
 }
 
-static void record_embed(struct side *s, const struct shape *c)
+static void record_embed(struct side *s, const struct op_shape *c)
 {
     const struct weight *table = side_weight(s, c->format, VOCABULARY, c->n_cols);
     struct buffer *log = side_buffer(s, SLOTS * 1024 * 4);
@@ -272,7 +272,7 @@ static void record_embed(struct side *s, const struct shape *c)
                  .out = side_tensor(s, c->n_cols, ROWS_STEP), .table = table, .log = log, .log_stride = 1024, .scale = 1.5f });
 }
 
-static void record_small(struct side *s, const struct shape *c)
+static void record_small(struct side *s, const struct op_shape *c)
 {
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP), up = side_tensor(s, c->n_cols, ROWS_STEP),
                   n = side_tensor(s, c->n_cols, ROWS_STEP);
@@ -305,7 +305,7 @@ static struct buffer *side_limits(struct side *s, uint32_t n_tokens, uint32_t n_
     return b;
 }
 
-static void record_sample(struct side *s, const struct shape *c)
+static void record_sample(struct side *s, const struct op_shape *c)
 {
     struct tensor logits = side_tensor(s, c->n_cols, ROWS_OUTPUT);
     struct buffer *log = side_buffer(s, SLOTS * 1024 * 4);
@@ -325,7 +325,7 @@ struct sides { // the same on the plain loops and on the device in question
     struct side plain, fast;
 };
 
-static void sides_open(struct sides *s, struct device *d, const struct shape *c, record *recording)
+static void sides_open(struct sides *s, struct device *d, const struct op_shape *c, record *recording)
 {
     struct err err = { 0 };
 
@@ -385,7 +385,7 @@ static double pages_difference(const struct sides *s, bool is_v)
     return error;
 }
 
-static void sides_compare(struct sides *s, const char *what, const struct shape *c)
+static void sides_compare(struct sides *s, const char *what, const struct op_shape *c)
 {
     const struct buffer *steps[2] = { &s->plain.step, &s->fast.step };
     double worst = 0;

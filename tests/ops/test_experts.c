@@ -9,7 +9,7 @@ enum { MOST_ROWS = 64 };
 
 // --- the rules ---
 
-struct choice {
+struct expert_choice {
     struct route_rule rule;
     uint32_t n, k;
     float logits[8], select_bias[8];
@@ -18,7 +18,7 @@ struct choice {
 };
 
 #define PLAIN_GROUPS 1, 1, ROUTE_BEST
-static const struct choice choices[] = {
+static const struct expert_choice choices[] = {
     // softmax of 0, ln 2, ln 4, ln 8 is 1/15, 2/15, 4/15, 8/15
     { { ROUTE_SOFTMAX, PLAIN_GROUPS, 0, 0, 1 },
       4,
@@ -97,7 +97,7 @@ static void rules_choose_as_written(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
-        const struct choice *c = &choices[i];
+        const struct expert_choice *c = &choices[i];
         struct route_args args = { .n_cols = 1, .n_experts = c->n, .n_slots = c->k, .rule = c->rule };
         float logits[8], ids[4], weights[5];
         memcpy(logits, c->logits, sizeof logits);
@@ -125,7 +125,7 @@ static void a_logit_that_is_no_number_ends_the_row(void **state)
 
 // --- a block: route, experts_up, experts_down ---
 
-struct setting {
+struct expert_setting {
     uint32_t n_cols, n_ffn, n_shared, n_experts, n_slots;
     enum quant router, up, down;
     struct route_rule rule;
@@ -133,7 +133,7 @@ struct setting {
     bool biases, select_bias, shared_gate, exact;
 };
 
-static const struct setting settings[] = {
+static const struct expert_setting settings[] = {
     { 64,
       32,
       0,
@@ -195,12 +195,12 @@ static const struct setting settings[] = {
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
-struct outcome {
+struct expert_outcome {
     float *ids, *weights, *hidden, *out;
     size_t n_hidden, n_out;
 };
 
-static void outcome_free(struct outcome *o)
+static void outcome_free(struct expert_outcome *o)
 {
     mem_free(o->ids);
     mem_free(o->weights);
@@ -208,7 +208,7 @@ static void outcome_free(struct outcome *o)
     mem_free(o->out);
 }
 
-struct block {
+struct expert_block {
     struct bench b;
     struct route route;
     struct experts_up up;
@@ -221,7 +221,7 @@ static const struct weight *vector_if(struct bench *b, bool wanted, uint32_t n)
     return wanted ? bench_weight(b, QUANT_F32, 1, n) : NULL;
 }
 
-static void block_weights(struct block *k, const struct setting *s)
+static void block_weights(struct expert_block *k, const struct expert_setting *s)
 {
     uint32_t n_experts = s->n_experts;
 
@@ -251,9 +251,10 @@ static void block_weights(struct block *k, const struct setting *s)
 }
 
 // Rows [first, first + n) of a step that would have more.
-static void block_open(struct block *k, const struct cpu_options *options, const struct setting *s, uint32_t first, uint32_t n)
+static void block_open(struct expert_block *k, const struct cpu_options *options, const struct expert_setting *s, uint32_t first,
+                       uint32_t n)
 {
-    *k = (struct block){ 0 };
+    *k = (struct expert_block){ 0 };
     bench_open(&k->b, options, (struct tape_limits){ .max_rows = n, .max_outputs = 1, .exact = s->exact });
     block_weights(k, s);
     k->route.in = k->down.add = bench_tensor(&k->b, s->n_cols, ROWS_STEP, &k->in);
@@ -281,14 +282,14 @@ static float *copied(const float *x, size_t n)
     return copy;
 }
 
-static struct outcome play(const struct cpu_options *options, const struct setting *s, uint32_t first, uint32_t n)
+static struct expert_outcome play(const struct cpu_options *options, const struct expert_setting *s, uint32_t first, uint32_t n)
 {
-    struct block k;
+    struct expert_block k;
 
     block_open(&k, options, s, first, n);
     bench_play(&k.b);
-    struct outcome o = { .n_hidden = (size_t)n * experts_hidden_cols(s->n_slots, s->n_ffn, s->n_shared),
-                         .n_out = (size_t)n * s->n_cols };
+    struct expert_outcome o = { .n_hidden = (size_t)n * experts_hidden_cols(s->n_slots, s->n_ffn, s->n_shared),
+                                .n_out = (size_t)n * s->n_cols };
     o.ids = copied(k.ids, (size_t)n * s->n_slots);
     o.weights = copied(k.weights, (size_t)n * (s->n_slots + 1));
     o.hidden = copied(k.hidden, o.n_hidden);
@@ -313,7 +314,7 @@ static double bias_of(const struct weight *bias, uint32_t at)
     return bias ? (double)((const float *)bias->buffer.host)[at] : 0;
 }
 
-static double gated(const struct setting *s, double gate, double up)
+static double gated(const struct expert_setting *s, double gate, double up)
 {
     double limit = (double)s->limit;
 
@@ -329,7 +330,7 @@ struct expert {
     uint32_t first, out, n_ffn;
 };
 
-static void add_expert(const struct setting *s, const struct expert *e, const double *n, double weight, double *sum)
+static void add_expert(const struct expert_setting *s, const struct expert *e, const double *n, double weight, double *sum)
 {
     double hidden[512];
 
@@ -340,7 +341,7 @@ static void add_expert(const struct setting *s, const struct expert *e, const do
         sum[c] += weight * (dot(e->down, e->out + c, hidden) + bias_of(e->bias, e->out + c));
 }
 
-static void reference_row(const struct block *k, const struct setting *s, uint32_t r, double *out)
+static void reference_row(const struct expert_block *k, const struct expert_setting *s, uint32_t r, double *out)
 {
     double n[512], squares = 0;
     const float *in = k->in + (size_t)r * s->n_cols, *weights = k->weights + (size_t)r * (s->n_slots + 1);
@@ -368,7 +369,7 @@ static void the_plain_loops_are_the_sums_in_double(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < N_SETTINGS; i++) {
-        struct block k;
+        struct expert_block k;
         double error = 0, norm = 0, want[512];
         block_open(&k, &(struct cpu_options){ .plain = true }, &settings[i], 0, 5);
         bench_play(&k.b);
@@ -390,14 +391,14 @@ static void a_row_has_the_same_bits_in_any_batch(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < N_SETTINGS; i++) {
-        const struct setting *s = &settings[i];
+        const struct expert_setting *s = &settings[i];
         struct cpu_options o = { .plain = true };
-        struct outcome whole = play(&o, s, 0, MOST_ROWS);
+        struct expert_outcome whole = play(&o, s, 0, MOST_ROWS);
         for (uint32_t first = 0, n; first < MOST_ROWS; first += n) {
             n = 1 + first % 7;
             n = n < MOST_ROWS - first ? n : MOST_ROWS - first;
             o.n_threads = 1 + first % 3;
-            struct outcome some = play(&o, s, first, n);
+            struct expert_outcome some = play(&o, s, first, n);
             assert_memory_equal(some.ids, whole.ids + (size_t)first * s->n_slots, (size_t)n * s->n_slots * 4);
             assert_memory_equal(some.hidden, whole.hidden + first * (whole.n_hidden / MOST_ROWS), some.n_hidden * 4);
             assert_memory_equal(some.out, whole.out + (size_t)first * s->n_cols, some.n_out * 4);
@@ -412,10 +413,10 @@ static void a_bad_row_stays_alone(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < N_SETTINGS; i++) {
-        const struct setting *s = &settings[i];
+        const struct expert_setting *s = &settings[i];
         struct cpu_options o = { .plain = true };
-        struct outcome good = play(&o, s, 0, 3);
-        struct block k;
+        struct expert_outcome good = play(&o, s, 0, 3);
+        struct expert_block k;
         block_open(&k, &o, s, 0, 3);
         k.in[s->n_cols + 3] = NAN;
         bench_play(&k.b);
@@ -430,7 +431,7 @@ static void a_bad_row_stays_alone(void **state)
 
 // --- what recording refuses ---
 
-static void refused(struct block *k, const char *message)
+static void refused(struct expert_block *k, const char *message)
 {
     struct err err = { 0 };
 
@@ -440,9 +441,9 @@ static void refused(struct block *k, const char *message)
     bench_close(&k->b);
 }
 
-static void block_begin(struct block *k, const struct setting *s)
+static void block_begin(struct expert_block *k, const struct expert_setting *s)
 {
-    *k = (struct block){ 0 };
+    *k = (struct expert_block){ 0 };
     bench_open(&k->b, &(struct cpu_options){ .plain = true }, (struct tape_limits){ .max_rows = 2, .max_outputs = 1 });
     block_weights(k, s);
     k->route.in = k->down.add = k->down.out = bench_tensor(&k->b, s->n_cols, ROWS_STEP, NULL);
@@ -454,7 +455,7 @@ static void block_begin(struct block *k, const struct setting *s)
 
 static void misfits_are_refused(void **state)
 {
-    struct block k;
+    struct expert_block k;
 
     (void)state;
     block_begin(&k, &settings[0]);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include "op_harness.h"
 
-struct shape {
+struct matmul_shape {
     enum quant format;
     uint32_t n_out, n_cols, n_rows;
     bool exact, bias, add, uneven;
@@ -21,7 +21,7 @@ static float size_of_32(uint32_t block)
     return block % 11 == 3 ? 0 : ldexpf(1, -(int)(block * 5 % 8));
 }
 
-static struct result product(const struct cpu_options *options, const struct shape *s, const uint32_t *order)
+static struct result product(const struct cpu_options *options, const struct matmul_shape *s, const uint32_t *order)
 {
     struct bench b;
     float *in, *add = NULL, *out;
@@ -52,7 +52,7 @@ static struct result product(const struct cpu_options *options, const struct sha
     return result;
 }
 
-static void compare_with_plain(const struct shape *s, const struct cpu_options *fast, double limit)
+static void compare_with_plain(const struct matmul_shape *s, const struct cpu_options *fast, double limit)
 {
     struct result want = product(&(struct cpu_options){ .plain = true }, s, NULL), got = product(fast, s, NULL);
     double error = bench_error(want.out, got.out, want.n);
@@ -72,7 +72,7 @@ static void every_format_is_close_to_the_plain_loop(void **state)
     for (uint32_t i = 0; i < n_sets; i++)
         for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
             for (uint32_t v = 0; v < 8; v++) {
-                struct shape s = {
+                struct matmul_shape s = {
                     .format = q, .n_out = v & 1 ? 77 : 32, .n_cols = 512, .n_rows = v & 2 ? 7 : 1, .exact = v & 4
                 };
                 double limit = s.exact || q == QUANT_F32 || q == QUANT_F16 ? 1e-9 : 5e-4;
@@ -88,7 +88,9 @@ static void ragged_columns_bias_and_residual(void **state)
     (void)state;
     for (uint32_t i = 0; i < n_sets; i++)
         for (uint32_t v = 0; v < 20; v++) {
-            struct shape s = { .n_out = 33 + v, .n_cols = cols[v % 5], .n_rows = rows[v % 4], .bias = v & 1, .add = v & 2 };
+            struct matmul_shape s = {
+                .n_out = 33 + v, .n_cols = cols[v % 5], .n_rows = rows[v % 4], .bias = v & 1, .add = v & 2
+            };
             for (s.format = QUANT_F32; s.format <= QUANT_BF16; s.format++)
                 compare_with_plain(&s, &(struct cpu_options){ .features = sets[i] }, s.format == QUANT_BF16 ? 5e-4 : 1e-9);
             s.n_cols = 32 * (1 + v % 5);
@@ -104,9 +106,9 @@ static void expect_rows(const struct result *all, const struct result *some, con
             fail_msg("row %zu of %zu has other bits", r, some->n / n_out);
 }
 
-static void check_bits(const struct shape *shape, const struct cpu_options *options)
+static void check_bits(const struct matmul_shape *shape, const struct cpu_options *options)
 {
-    struct shape s = *shape;
+    struct matmul_shape s = *shape;
     struct result all = product(options, &s, NULL);
     uint32_t order[64];
 
@@ -131,7 +133,7 @@ static void a_row_has_the_same_bits_in_any_batch(void **state)
     (void)state;
     for (uint32_t i = 0; i < n_sets; i++)
         for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++) {
-            struct shape s = { .format = q, .n_out = 40, .n_cols = 256, .n_rows = 64, .add = true };
+            struct matmul_shape s = { .format = q, .n_out = 40, .n_cols = 256, .n_rows = 64, .add = true };
             check_bits(&s, &(struct cpu_options){ .features = sets[i], .n_threads = 1 });
             s.exact = true;
             if (q % 4 == 0)
@@ -149,7 +151,7 @@ static void every_processor_gives_the_same_bits(void **state)
     for (uint32_t i = 1; i < n_sets; i++)
         for (enum quant q = QUANT_Q4_0; q < N_WEIGHT_QUANTS; q++)
             for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-                struct shape s = { .format = q, .n_out = 40, .n_cols = 512, .n_rows = rows[r], .uneven = rows[r] % 2 };
+                struct matmul_shape s = { .format = q, .n_out = 40, .n_cols = 512, .n_rows = rows[r], .uneven = rows[r] % 2 };
                 struct result best = product(&(struct cpu_options){ .features = sets[0] }, &s, NULL);
                 struct result other = product(&(struct cpu_options){ .features = sets[i] }, &s, NULL);
                 expect_rows(&best, &other, NULL, s.n_out);
@@ -163,7 +165,7 @@ static void weights_left_in_the_file_give_the_same_bits(void **state)
     (void)state;
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
         for (uint32_t rows = 1; rows < 42; rows += 8) { // some of a matrix's tiles, and a panel that is expanded
-            struct shape s = { .format = q, .n_out = 70, .n_cols = 512, .n_rows = rows };
+            struct matmul_shape s = { .format = q, .n_out = 70, .n_cols = 512, .n_rows = rows };
             struct result packed = product(&(struct cpu_options){ 0 }, &s, NULL);
             struct result file = product(&(struct cpu_options){ .no_repack = true, .n_threads = 2 }, &s, NULL);
             expect_rows(&packed, &file, NULL, s.n_out);
@@ -180,7 +182,7 @@ static void columns_of_unlike_sizes_are_close_to_the_plain_loop(void **state)
     for (uint32_t i = 0; i < n_sets; i++)
         for (enum quant q = QUANT_Q4_0; q < N_WEIGHT_QUANTS; q++)
             for (uint32_t rows = 1; rows < 40; rows += 29) { // a panel is expanded for many rows
-                struct shape s = { .format = q, .n_out = 40, .n_cols = 2048, .n_rows = rows, .uneven = true };
+                struct matmul_shape s = { .format = q, .n_out = 40, .n_cols = 2048, .n_rows = rows, .uneven = true };
                 compare_with_plain(&s, &(struct cpu_options){ .features = sets[i] }, 5e-4);
             }
 }
@@ -188,7 +190,7 @@ static void columns_of_unlike_sizes_are_close_to_the_plain_loop(void **state)
 // Blocks of rows that do not fit the cache at once are walked one after the other.
 static void many_rows_are_split_into_blocks(void **state)
 {
-    struct shape s = { .format = QUANT_Q8_0, .n_out = 64, .n_cols = 4096, .n_rows = 300 };
+    struct matmul_shape s = { .format = QUANT_Q8_0, .n_out = 64, .n_cols = 4096, .n_rows = 300 };
 
     (void)state;
     compare_with_plain(&s, &(struct cpu_options){ .n_threads = 2 }, 5e-4);

@@ -5,22 +5,22 @@
 
 enum { HEADS = 3, PAGES = 2, DIM = 64, BYTES = PAGES * HEADS * PAGE_TOKENS * DIM * 4 };
 
-struct place {
+struct page_place {
     struct page_shape shape;
     unsigned char *bytes;
     uint32_t format;
     bool is_v;
 };
 
-static struct page_token token_at(const struct place *p, uint32_t i)
+static struct page_token token_at(const struct page_place *p, uint32_t i)
 {
     return (struct page_token){ &p->shape, p->bytes, i / PAGE_TOKENS / HEADS, i / PAGE_TOKENS % HEADS, i % PAGE_TOKENS, p->is_v };
 }
 
-static void for_every_format(void (*check)(const struct place *p))
+static void for_every_format(void (*check)(const struct page_place *p))
 {
     for (uint32_t i = 0; i < N_KV_FORMATS * 2; i++) {
-        struct place p = { .format = i / 2, .is_v = i % 2, .bytes = mem_alloc_aligned(BYTES, 64) };
+        struct page_place p = { .format = i / 2, .is_v = i % 2, .bytes = mem_alloc_aligned(BYTES, 64) };
         p.shape = (struct page_shape){ HEADS, DIM, 1, (u16)(p.is_v ? KV_F16 : p.format), (u16)(p.is_v ? p.format : KV_F16) };
         memset(p.bytes, 0xff, BYTES);
         check(&p);
@@ -29,7 +29,7 @@ static void for_every_format(void (*check)(const struct place *p))
 }
 
 // Relative squared error of rounding: 2^-2(b+1) / 3 and a little; for 8 bits with a common scale more.
-static void check_round_trip(const struct place *p)
+static void check_round_trip(const struct page_place *p)
 {
     static const double limits[N_KV_FORMATS] = { 0, 1e-7, 6e-6, 6e-5 };
     static float want[PAGES * HEADS * PAGE_TOKENS][DIM], got[PAGES * HEADS * PAGE_TOKENS][DIM];
@@ -58,7 +58,7 @@ static void what_is_written_is_read(void **state)
     for_every_format(check_round_trip);
 }
 
-static void check_extremes(const struct place *p)
+static void check_extremes(const struct page_place *p)
 {
     float row[DIM] = { 0 }, got[DIM];
     struct page_token t = token_at(p, 21);
@@ -86,7 +86,7 @@ static void zeros_infinities_and_nan_are_seen(void **state)
     for_every_format(check_extremes);
 }
 
-static void check_bounds(const struct place *p)
+static void check_bounds(const struct page_place *p)
 {
     uint32_t n = HEADS * page_head_bytes(p->format, DIM), untouched = 0;
     float row[DIM] = { 0 };

@@ -20,12 +20,12 @@ struct rows { // which rows the step holds
     uint32_t n;
     uint32_t slot[64], position[64];
 };
-struct outcome {
+struct row_outcome {
     float *x, *k, *v; // [rows], and all pages
     size_t n, n_pages;
 };
 
-static void outcome_free(struct outcome *o)
+static void outcome_free(struct row_outcome *o)
 {
     mem_free(o->x);
     mem_free(o->k);
@@ -93,7 +93,7 @@ static float *copied_pages(const struct pages *p, bool is_v, size_t *n)
     return copy;
 }
 
-static struct outcome play_attend(const struct cpu_options *options, const struct setting *s, const struct rows *rows)
+static struct row_outcome play_attend(const struct cpu_options *options, const struct setting *s, const struct rows *rows)
 {
     struct bench b;
     float *q, *out;
@@ -108,7 +108,7 @@ static struct outcome play_attend(const struct cpu_options *options, const struc
     bench_seal(&b);
     fill_step(&b, rows);
     bench_play(&b);
-    struct outcome o = { .x = mem_alloc((size_t)rows->n * n * 4), .n = (size_t)rows->n * n };
+    struct row_outcome o = { .x = mem_alloc((size_t)rows->n * n * 4), .n = (size_t)rows->n * n };
     memcpy(o.x, out, o.n * 4);
     bench_close(&b);
     return o;
@@ -239,8 +239,8 @@ static void attention_is_close_to_the_plain_loop(void **state)
         struct rows rows[] = { mixed_rows(), rows_of_a_chunk(1, 530, 1), rows_of_a_chunk(2, 0, 40), rows_of_a_chunk(3, 2050, 2) };
         bool pairs = (sets[i / N_SETTINGS] & CPU_AVX512_BF16) && (s->k_format > KV_F16 || s->v_format > KV_F16);
         for (uint32_t v = 0; v < 4; v++) {
-            struct outcome want = play_attend(&(struct cpu_options){ .plain = true }, s, &rows[v]);
-            struct outcome got =
+            struct row_outcome want = play_attend(&(struct cpu_options){ .plain = true }, s, &rows[v]);
+            struct row_outcome got =
                 play_attend(&(struct cpu_options){ .features = sets[i / N_SETTINGS], .n_threads = 2 }, s, &rows[v]);
             double error = bench_error(want.x, got.x, want.n);
             if (!(error <= (pairs ? 2e-5 : 1e-10)))
@@ -263,13 +263,13 @@ static void attention_of_a_row_has_the_same_bits_in_any_batch(void **state)
         static const uint32_t starts[] = { 1010, 240, 2030 }; // across a split's end, or a block's
         uint32_t start = starts[(i / N_SETTINGS + i) % 3];
         struct rows all = rows_of_a_chunk(1, start, 33);
-        struct outcome whole = play_attend(&o, s, &all);
+        struct row_outcome whole = play_attend(&o, s, &all);
         size_t n = whole.n / all.n;
         for (uint32_t first = 0; first < all.n;) {
             uint32_t length = 1 + (first * 5 + 2) % 19;
             length = length < all.n - first ? length : all.n - first;
             struct rows part = rows_of_a_chunk(1, start + first, length);
-            struct outcome some = play_attend(&o, s, &part);
+            struct row_outcome some = play_attend(&o, s, &part);
             assert_memory_equal(some.x, whole.x + first * n, length * n * 4);
             outcome_free(&some);
             first += length;
@@ -278,7 +278,7 @@ static void attention_of_a_row_has_the_same_bits_in_any_batch(void **state)
     }
 }
 
-static struct outcome play_qkv(const struct cpu_options *options, const struct setting *s, const struct rows *rows)
+static struct row_outcome play_qkv(const struct cpu_options *options, const struct setting *s, const struct rows *rows)
 {
     struct bench b;
     float *in, *q, *angles;
@@ -304,7 +304,7 @@ static struct outcome play_qkv(const struct cpu_options *options, const struct s
     bench_seal(&b);
     fill_step(&b, rows);
     bench_play(&b);
-    struct outcome o = { .x = mem_alloc((size_t)rows->n * n_q * 4), .n = (size_t)rows->n * n_q };
+    struct row_outcome o = { .x = mem_alloc((size_t)rows->n * n_q * 4), .n = (size_t)rows->n * n_q };
     memcpy(o.x, q, o.n * 4);
     o.k = copied_pages(&m.pages, false, &o.n_pages);
     o.v = copied_pages(&m.pages, true, &o.n_pages);
@@ -324,8 +324,8 @@ static void qkv_is_close_to_the_plain_loop(void **state)
         struct rows rows = v & 1 ? mixed_rows() : rows_of_a_chunk(3, 100, 3);
         s.exact = v & 2;
         s.parts = v & 4;
-        struct outcome want = play_qkv(&(struct cpu_options){ .plain = true }, &s, &rows);
-        struct outcome got = play_qkv(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, &s, &rows);
+        struct row_outcome want = play_qkv(&(struct cpu_options){ .plain = true }, &s, &rows);
+        struct row_outcome got = play_qkv(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, &s, &rows);
         double q = bench_error(want.x, got.x, want.n), k = bench_error(want.k, got.k, want.n_pages);
         double values = bench_error(want.v, got.v, want.n_pages),
                limit = s.exact ? rounding[s.k_format > s.v_format ? s.k_format : s.v_format] : 5e-4;
@@ -345,13 +345,14 @@ static void qkv_of_a_row_has_the_same_bits_in_any_batch(void **state)
     for (uint32_t i = 0; i < N_SETTINGS * n_sets; i++) {
         const struct setting *s = &settings[i % N_SETTINGS];
         struct rows all = rows_of_a_chunk(1, 40, 33);
-        struct outcome whole = play_qkv(&(struct cpu_options){ .features = sets[i / N_SETTINGS] }, s, &all);
+        struct row_outcome whole = play_qkv(&(struct cpu_options){ .features = sets[i / N_SETTINGS] }, s, &all);
         size_t n = whole.n / all.n;
         for (uint32_t first = 0; first < all.n;) {
             uint32_t length = 1 + (first * 5 + 2) % 19;
             length = length < all.n - first ? length : all.n - first;
             struct rows part = rows_of_a_chunk(1, 40 + first, length);
-            struct outcome some = play_qkv(&(struct cpu_options){ .features = sets[i / N_SETTINGS], .n_threads = 3 }, s, &part);
+            struct row_outcome some =
+                play_qkv(&(struct cpu_options){ .features = sets[i / N_SETTINGS], .n_threads = 3 }, s, &part);
             assert_memory_equal(some.x, whole.x + first * n, length * n * 4);
             outcome_free(&some);
             first += length;
@@ -367,7 +368,7 @@ struct ffn {
     bool exact, parts;
 };
 
-static struct outcome play_gate_up(const struct cpu_options *options, const struct ffn *f, const struct rows *rows)
+static struct row_outcome play_gate_up(const struct cpu_options *options, const struct ffn *f, const struct rows *rows)
 {
     struct bench b;
     float *in, *out;
@@ -385,7 +386,7 @@ static struct outcome play_gate_up(const struct cpu_options *options, const stru
     bench_seal(&b);
     fill_step(&b, rows);
     bench_play(&b);
-    struct outcome o = { .x = mem_alloc((size_t)rows->n * f->n_out * 4), .n = (size_t)rows->n * f->n_out };
+    struct row_outcome o = { .x = mem_alloc((size_t)rows->n * f->n_out * 4), .n = (size_t)rows->n * f->n_out };
     memcpy(o.x, out, o.n * 4);
     bench_close(&b);
     return o;
@@ -410,8 +411,8 @@ static void gate_up_is_close_to_the_plain_loop(void **state)
         struct rows rows = v & 1 ? mixed_rows() : rows_of_a_chunk(3, 100, 3);
         f.exact = v & 2;
         f.parts = v & 4;
-        struct outcome want = play_gate_up(&(struct cpu_options){ .plain = true }, &f, &rows);
-        struct outcome got = play_gate_up(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, &f, &rows);
+        struct row_outcome want = play_gate_up(&(struct cpu_options){ .plain = true }, &f, &rows);
+        struct row_outcome got = play_gate_up(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, &f, &rows);
         double error = bench_error(want.x, got.x, want.n), limit = f.exact || f.up == QUANT_F32 ? 1e-9 : 5e-4;
         if (!(error <= limit))
             fail_msg("case %u, variant %u, features %x: error %.2e", i % N_FFNS, v, sets[set], error);
@@ -428,11 +429,11 @@ static void gate_up_of_a_row_has_the_same_bits_in_any_batch(void **state)
     for (uint32_t i = 0; i < N_FFNS * n_sets; i++) {
         const struct ffn *f = &ffns[i % N_FFNS];
         struct rows all = rows_of_a_chunk(1, 40, 64);
-        struct outcome whole = play_gate_up(&(struct cpu_options){ .features = sets[i / N_FFNS] }, f, &all);
+        struct row_outcome whole = play_gate_up(&(struct cpu_options){ .features = sets[i / N_FFNS] }, f, &all);
         for (uint32_t first = 0; first < all.n; first += 13) {
             struct rows part = rows_of_a_chunk(1, 40 + first, all.n - first);
             struct cpu_options o = { .features = sets[i / N_FFNS], .n_threads = 2, .no_repack = first % 2 };
-            struct outcome some = play_gate_up(&o, f, &part);
+            struct row_outcome some = play_gate_up(&o, f, &part);
             assert_memory_equal(some.x, whole.x + first * f->n_out, some.n * 4);
             outcome_free(&some);
         }

@@ -161,7 +161,7 @@ static void compare_product(const struct product_kernels *kernels, uint32_t n_ro
     struct panels panels = random_panels(QUANT_Q8_0, COLS);
     struct weight w = { .format = QUANT_Q8_0, .n_rows = PANEL_ROWS, .n_cols = COLS, .layout = LAYOUT_PANELS };
     struct product_block *x = random_rows(n_rows, COLS);
-    struct product p;
+    struct weight_product p;
 
     w.buffer.host = panels.packed;
     product_init(&p, kernels, &w, false);

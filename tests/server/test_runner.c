@@ -3,7 +3,7 @@
 #include "server/runner.h"
 #include "testing.h"
 
-struct reader { // waits for a generation's end
+struct event_reader { // waits for a generation's end
     pthread_mutex_t lock;
     pthread_cond_t woken;
     bool ended;
@@ -11,7 +11,7 @@ struct reader { // waits for a generation's end
 
 static void wake(void *arg)
 {
-    struct reader *reader = arg;
+    struct event_reader *reader = arg;
 
     pthread_mutex_lock(&reader->lock);
     reader->ended = true;
@@ -27,7 +27,7 @@ static void *run(void *arg)
 
 static enum ingot_finish finish_of(struct runner *r, uint32_t max_tokens)
 {
-    struct reader reader = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false };
+    struct event_reader reader = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false };
     struct ingot_request_options request = ingot_request_defaults();
     struct generation_options o = { .requests = &request, .n = 1, .at_end_only = true, .wake = wake, .arg = &reader };
     static const uint32_t prompt[] = { 40, 41, 42, 43 };

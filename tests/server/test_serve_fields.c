@@ -9,7 +9,7 @@
 #define RESPONSE "/v1/responses"
 #define FUNCTION "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"
 
-static const struct dialect {
+static const struct tested_dialect {
     const char *path, *body; // without the closing brace
 } dialects[] = {
     { CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_tokens\":1" },
@@ -20,7 +20,7 @@ static const struct dialect {
 
 enum fate { HONOURED, WARNED, REFUSED };
 
-static const struct field {
+static const struct tested_field {
     const char *path, *field;
     enum fate fate;
 } fields[] = {
@@ -143,7 +143,7 @@ static const char *body_of(const char *path)
     return NULL;
 }
 
-static void expect(const struct field *f, bool strict)
+static void expect(const struct tested_field *f, bool strict)
 {
     struct buf body = { 0 };
     int status;

@@ -43,7 +43,7 @@ static atomic_uint *counters_of(const struct cpu *cpu, const struct cpu_tape *na
     return native->tile_at + ((size_t)command * CPU_MAX_PHASES + phase) * team_size(cpu->team);
 }
 
-struct part {
+struct tile_count {
     uint32_t n, even; // tiles; and if all parts were alike
 };
 
@@ -57,7 +57,7 @@ static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned threa
 
 // Few rows wait for memory: half of what is left of a part, which makes few chunks, and small ones where others may wait. Tiles that belong
 // together stay so, but for those by which a part exceeds an even share. Many rows compute: there, small chunks cost more than waiting.
-static uint32_t chunk_of(const struct cpu_call *call, const struct cpu_plan *plan, uint32_t taken, struct part part)
+static uint32_t chunk_of(const struct cpu_call *call, const struct cpu_plan *plan, uint32_t taken, struct tile_count part)
 {
     uint32_t half = (part.n - taken + 1) / 2, together = plan->n_together ? plan->n_together : 1;
 
@@ -79,7 +79,7 @@ static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *ca
         uint32_t begin = part_begin(n_tiles, plan->n_together, owner, call->n_threads),
                  n = part_begin(n_tiles, plan->n_together, owner + 1, call->n_threads) - begin, taken, chunk;
         while ((taken = atomic_load_explicit(&tile_at[owner], memory_order_relaxed)) < n) {
-            chunk = chunk_of(call, plan, taken, (struct part){ n, n_tiles / call->n_threads });
+            chunk = chunk_of(call, plan, taken, (struct tile_count){ n, n_tiles / call->n_threads });
             taken = atomic_fetch_add_explicit(&tile_at[owner], chunk, memory_order_relaxed);
             if (taken < n)
                 kernel->run(call, phase, begin + taken, begin + (n - taken < chunk ? n : taken + chunk));

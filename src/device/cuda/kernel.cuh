@@ -10,8 +10,6 @@
 #include "base/lang.h"
 #include "device/step.h"
 
-enum tensor_rows { ROWS_STEP, ROWS_OUTPUT }; // as in tape.h
-
 static __device__ __forceinline__ void wait_for_inputs()
 {
 #if __CUDA_ARCH__ >= 900

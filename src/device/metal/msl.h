@@ -11,8 +11,6 @@ using namespace metal;
 // Before a loop over an array that must live in registers: a compiler that left the loop would put the array into memory.
 #define UNROLL _Pragma("clang loop unroll(full)")
 
-enum tensor_rows { ROWS_STEP, ROWS_OUTPUT }; // as in tape.h
-
 inline u32 n_rows_of(constant struct step &s, u32 rows)
 {
     return rows == ROWS_STEP ? s.n_rows : s.n_outputs;

@@ -16,9 +16,9 @@ const struct product_kernels *product_kernels_of(uint32_t features)
     return NULL;
 }
 
-void product_init(struct product *p, const struct product_kernels *kernels, const struct weight *w, bool exact)
+void product_init(struct weight_product *p, const struct product_kernels *kernels, const struct weight *w, bool exact)
 {
-    *p = (struct product){ .kernels = kernels, .w = w, .packing = PACKING_F32 };
+    *p = (struct weight_product){ .kernels = kernels, .w = w, .packing = PACKING_F32 };
     if (!exact && w->format == QUANT_BF16 && kernels->bf16)
         p->packing = PACKING_BF16;
     if (!exact && kernels->integer[w->format])
@@ -53,7 +53,7 @@ void product_prepare(const struct product_kernels *kernels, enum packing packing
         memcpy(out, x, (size_t)n_cols * 4);
 }
 
-struct product_packings product_packings_of(const struct product *products, uint32_t n, uint32_t n_cols)
+struct product_packings product_packings_of(const struct weight_product *products, uint32_t n, uint32_t n_cols)
 {
     struct product_packings f = { .bytes = product_packed_bytes(PACKING_F32, n_cols) };
 
@@ -81,19 +81,19 @@ static size_t packed_bytes(const struct weight *w)
     return w->layout == LAYOUT_PANELS ? 0 : (panel_bytes(w->format, w->n_cols) + 63) / 64 * 64;
 }
 
-static product_tile_fn *const *wide_tiles(const struct product *p)
+static product_tile_fn *const *wide_tiles(const struct weight_product *p)
 {
     return p->packing == PACKING_INT8 || p->packing == PACKING_INT8_SUPER ? p->kernels->wide[p->w->format] : NULL;
 }
 
-size_t product_scratch_bytes(const struct product *p)
+size_t product_scratch_bytes(const struct weight_product *p)
 {
     struct panel_shape wide = panel_wide(p->w->format);
     size_t block_bytes = wide.header_bytes + wide.columns / PANEL_SUB * wide.sub_bytes;
     return packed_bytes(p->w) + (wide_tiles(p) ? p->w->n_cols / wide.columns * block_bytes : 0);
 }
 
-struct product_panel product_panel(const struct product *p, uint32_t panel, uint32_t n_rows, void *scratch)
+struct product_panel product_panel(const struct weight_product *p, uint32_t panel, uint32_t n_rows, void *scratch)
 {
     const struct weight *w = p->w;
     struct product_panel result = { (const unsigned char *)w->buffer.host + panel * panel_bytes(w->format, w->n_cols), p->tiles,
@@ -111,7 +111,7 @@ struct product_panel product_panel(const struct product *p, uint32_t panel, uint
     return result;
 }
 
-void product_run(const struct product *p, const struct product_panel *panel, struct tile_range rows, float *y)
+void product_run(const struct weight_product *p, const struct product_panel *panel, struct tile_range rows, float *y)
 {
     panel->tiles[rows.last - rows.first](&(struct product_tile){ .w = panel->w,
                                                                  .x = p->x + rows.first * p->x_stride,

@@ -63,7 +63,7 @@ struct tile_range {
 };
 
 // One weight and the rows that it multiplies.
-struct product {
+struct weight_product {
     const struct product_kernels *kernels;
     const struct weight *w;
     product_tile_fn *const *tiles;
@@ -72,7 +72,7 @@ struct product {
     uint32_t max_rows; // of a tile
     enum packing packing;
 };
-void product_init(struct product *p, const struct product_kernels *kernels, const struct weight *w, bool exact);
+void product_init(struct weight_product *p, const struct product_kernels *kernels, const struct weight *w, bool exact);
 static inline enum packing product_integer_packing(enum quant q)
 {
     return panel_shapes[q].columns == PANEL_SUPER ? PACKING_INT8_SUPER : PACKING_INT8;
@@ -85,7 +85,7 @@ void product_prepare(const struct product_kernels *kernels, enum packing packing
 struct product_packings {
     size_t at[N_PACKINGS], bytes; // the fp32 row comes first; 0 for the others: not needed
 };
-struct product_packings product_packings_of(const struct product *products, uint32_t n, uint32_t n_cols);
+struct product_packings product_packings_of(const struct weight_product *products, uint32_t n, uint32_t n_cols);
 struct product_norm {
     void (*rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps);
     const float *scale;
@@ -102,9 +102,9 @@ struct product_panel {
     product_tile_fn *const *tiles;
     uint32_t max_rows; // of a tile
 };
-struct product_panel product_panel(const struct product *p, uint32_t panel, uint32_t n_rows, void *scratch);
-size_t product_scratch_bytes(const struct product *p);
-void product_run(const struct product *p, const struct product_panel *panel, struct tile_range rows, float *y);
+struct product_panel product_panel(const struct weight_product *p, uint32_t panel, uint32_t n_rows, void *scratch);
+size_t product_scratch_bytes(const struct weight_product *p);
+void product_run(const struct weight_product *p, const struct product_panel *panel, struct tile_range rows, float *y);
 
 // Prefetches the lines that a tile will write, so that they arrive while it computes.
 static inline void product_expect(const float *out, size_t stride, uint32_t n_rows)

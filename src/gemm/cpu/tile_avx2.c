@@ -6,8 +6,6 @@
 #include "gemm/cpu/product.h"
 #if defined(CPU_X86)
 #include "device/cpu/vec_avx2.h"
-
-enum dot { DOT_MADD, DOT_VNNI };
 enum { SIGNED_WEIGHTS = false };
 #include "gemm/cpu/tile_vec.h"
 

@@ -8,7 +8,6 @@
 #if defined(CPU_ARM)
 #include "device/cpu/vec_neon.h"
 
-enum dot { DOT_PLAIN, DOT_SDOT, DOT_SMMLA };
 enum { SIGNED_WEIGHTS = true };
 #include "gemm/cpu/tile_vec.h"
 

@@ -1,5 +1,5 @@
 // tile_vec.h - tiles of the product for vectors of 8 or 4 lanes, on the panels of panel.h. Included once by tile_avx2.c and tile_neon.c,
-// after a vec_*.h and an `enum dot`, the ways they have to multiply bytes.
+// after a vec_*.h.
 //
 // Registers are few: a sub-block is done 16 rows of W at a time for up to 4 rows of X, and sums live in y; the stream from memory is still
 // read once. Rows of W are counted in vectors: v is rows v * VF and following. Every output takes the same chain of fp32 operations as in
@@ -19,6 +19,7 @@ enum { TILE_ROWS = 2 };
 enum { TILE_ROWS = 4 };
 #define UP_TO_ROWS UP_TO_4
 #endif
+enum dot { DOT_MADD, DOT_VNNI, DOT_PLAIN, DOT_SDOT, DOT_SMMLA }; // how bytes are multiplied: AVX2, AVX-VNNI, three of NEON
 enum { VECTORS = PANEL_ROWS / VF, PASS = 16 / VF, PREFETCH = 8192 };
 
 typedef int32_t vi __attribute__((vector_size(4 * VF)));

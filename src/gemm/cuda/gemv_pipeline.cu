@@ -150,7 +150,7 @@ static __device__ __forceinline__ void produce_stage(const struct gemm_params &p
         produce_gemv_stage<F>(p, first, end, slot, full);
 }
 
-static __device__ __forceinline__ struct eight times(const struct eight &v, const struct eight &s)
+static __device__ __forceinline__ struct float8 times(const struct float8 &v, const struct float8 &s)
 {
     return { make_float4(v.a.x * s.a.x, v.a.y * s.a.y, v.a.z * s.a.z, v.a.w * s.a.w),
              make_float4(v.b.x * s.b.x, v.b.y * s.b.y, v.b.z * s.b.z, v.b.w * s.b.w) };
@@ -164,7 +164,7 @@ struct quantised_row {
     {
         x = row_int8_at(shared, n_cols / 32);
     }
-    __device__ __forceinline__ void put(u32 i, const struct eight &v, bool exists)
+    __device__ __forceinline__ void put(u32 i, const struct float8 &v, bool exists)
     {
         const f32 numbers[8] = { v.a.x, v.a.y, v.a.z, v.a.w, v.b.x, v.b.y, v.b.z, v.b.w };
         quantise_eight(x, i, numbers, exists);
@@ -245,7 +245,7 @@ static __device__ __forceinline__ void two_numbers(u32 f16, u32 word, f32 *low, 
     *high = f16 ? f.y : __uint_as_float(word & 0xffff0000);
 }
 
-template <u32 F> static __device__ __forceinline__ void dot_eight(const uint4 &w, const struct eight &x, f32 &sum)
+template <u32 F> static __device__ __forceinline__ void dot_eight(const uint4 &w, const struct float8 &x, f32 &sum)
 {
     const u32 words[4] = { w.x, w.y, w.z, w.w };
     const f32 at[8] = { x.a.x, x.a.y, x.a.z, x.a.w, x.b.x, x.b.y, x.b.z, x.b.w };
@@ -267,7 +267,7 @@ template <u32 F> struct form_16 {
         low = (float4 *)shared;
         high = low + n_cols / 8;
     }
-    __device__ __forceinline__ void put(u32 i, const struct eight &v, bool exists)
+    __device__ __forceinline__ void put(u32 i, const struct float8 &v, bool exists)
     {
         if (!exists)
             return;
@@ -282,7 +282,7 @@ template <u32 F> struct form_16 {
     {
 #pragma unroll 2
         for (u32 i = first; i < n_cols / 8; i += lanes) {
-            const struct eight x = { low[i], high[i] };
+            const struct float8 x = { low[i], high[i] };
             dot_eight<F>(((const uint4 *)rows[0].quants)[i], x, sums[0]);
             dot_eight<F>(((const uint4 *)rows[1].quants)[i], x, sums[1]);
         }
@@ -303,13 +303,13 @@ static __device__ __forceinline__ f32 meet(f32 first, f32 second)
 // The row, times norm, to shared memory; the squares of each warp's part too. norm: this thread's first eight, loaded before the wait.
 // A thread has AT_ONCE eights on their way.
 template <u32 AT_ONCE, typename Form>
-static __device__ __forceinline__ void pack_row(const struct gemm_params &p, Form &form, const struct eight &norm, f32 *squares)
+static __device__ __forceinline__ void pack_row(const struct gemm_params &p, Form &form, const struct float8 &norm, f32 *squares)
 {
     u32 n = p.n_cols / 8, end = (n + 31) / 32 * 32; // indices are compared with end alike by a whole warp
     f32 sum = 0;
 
     for (u32 first = threadIdx.x; first < end; first += AT_ONCE * CONSUMER_THREADS) {
-        struct eight v[AT_ONCE];
+        struct float8 v[AT_ONCE];
 #pragma unroll
         for (u32 k = 0; k < AT_ONCE; k++)
             if (first + k * CONSUMER_THREADS < end)
@@ -497,7 +497,7 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
                                                const struct tasks &t)
 {
     extern __shared__ __align__(128) u8 pipeline_shared[];
-    struct eight norm = {};
+    struct float8 norm = {};
     struct pair ends = {}; // what this thread ends
     struct pair_inputs inputs = {};
     bool ends_one = t.first + threadIdx.x < t.end, has_rows = n_rows_of(p.step, p.rows) > 0;
@@ -542,7 +542,7 @@ template <u32 F, bool ALONE, typename Form> static __device__ __forceinline__ vo
 
 // Rows that do not fit beside a stage: each thread keeps its columns of the row in registers, and a stage is a part of a pair.
 template <u32 F> struct long_row {
-    struct eight x[LONG_PARTS][LONG_EIGHTS];
+    struct float8 x[LONG_PARTS][LONG_EIGHTS];
 
     // Returns this thread's share of the squares.
     __device__ __forceinline__ f32 load(const struct gemm_params &p)

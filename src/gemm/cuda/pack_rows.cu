@@ -123,13 +123,13 @@ extern "C" __global__ void __launch_bounds__(PACK_MMA_THREADS) pack_mma(const __
         put_row(p, row, factor);
 }
 
-static __device__ __forceinline__ struct eight times(const struct eight &v, f32 f)
+static __device__ __forceinline__ struct float8 times(const struct float8 &v, f32 f)
 {
     return { make_float4(v.a.x * f, v.a.y * f, v.a.z * f, v.a.w * f), make_float4(v.b.x * f, v.b.y * f, v.b.z * f, v.b.w * f) };
 }
 
 // All lanes of a warp call it.
-static __device__ __forceinline__ void put_eight(const struct packing_params &p, u32 row, u32 i, const struct eight &v, const struct eight &norm)
+static __device__ __forceinline__ void put_eight(const struct packing_params &p, u32 row, u32 i, const struct float8 &v, const struct float8 &norm)
 {
     const f32 numbers[8] = { v.a.x * norm.a.x, v.a.y * norm.a.y, v.a.z * norm.a.z, v.a.w * norm.a.w,
                              v.b.x * norm.b.x, v.b.y * norm.b.y, v.b.z * norm.b.z, v.b.w * norm.b.w };
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(PACK_INT8_THREADS) pack_int8(const 
     __shared__ f32 room[33];
     u32 row = blockIdx.x, n = p.n_cols / 8, end = (n + 31) / 32 * 32, first = blockIdx.y * PACK_INT8_THREADS + threadIdx.x;
     const f32 *in = p.in + (u64)row * p.n_cols;
-    struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
+    struct float8 norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
     f32 factor = 1;
     bool exists = row < n_rows_of(p.step, p.rows);
 
@@ -154,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(PACK_INT8_THREADS) pack_int8(const 
     wait_for_inputs();
     if (!exists)
         return;
-    struct eight v = load_eight(in, first, n);
+    struct float8 v = load_eight(in, first, n);
     if (p.norm) {
         f32 squares = first < n ? squares_of(v) : 0;
         for (u32 i = first + PACK_INT8_THREADS; i < n; i += PACK_INT8_THREADS)
@@ -182,7 +182,7 @@ extern "C" __global__ void __launch_bounds__(PACK_INT8_THREADS) pack_int8(const 
 extern "C" __global__ void __launch_bounds__(PACK_SPLIT_THREADS, PACK_SPLIT_BLOCKS) pack_int8_split(const __grid_constant__ struct packing_params p)
 {
     u32 row = blockIdx.x, n = p.n_cols / 8, i = blockIdx.y * PACK_SPLIT_THREADS + threadIdx.x;
-    struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
+    struct float8 norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
     bool exists = row < n_rows_of(p.step, p.rows);
 
     if (p.norm)
@@ -190,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(PACK_SPLIT_THREADS, PACK_SPLIT_BLOC
     wait_for_inputs();
     if (!exists)
         return;
-    struct eight v = load_eight(p.in + (u64)row * p.n_cols, i, n);
+    struct float8 v = load_eight(p.in + (u64)row * p.n_cols, i, n);
     put_eight(p, row, i, v, norm);
     if (!p.norm)
         return;
@@ -204,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(PACK_SPLIT_THREADS, PACK_SPLIT_BLOC
 }
 
 // For gemm_hopper's tiles of plain weights: tiles of PACKED_TILE_ROWS, as above, with the columns in their own order. n_cols is a multiple of 8.
-static __device__ __forceinline__ void put_bf16(const struct packing_params &p, u32 row, u32 i, const struct eight &v, const struct eight &norm)
+static __device__ __forceinline__ void put_bf16(const struct packing_params &p, u32 row, u32 i, const struct float8 &v, const struct float8 &norm)
 {
     uint4 *out = (uint4 *)p.out + ((u64)(row / PACKED_TILE_ROWS) * (p.packed_cols / 64) * PACKED_TILE_ROWS + row % PACKED_TILE_ROWS) * 8;
     uint4 words = make_uint4(two_bf16(v.a.x * norm.a.x, v.a.y * norm.a.y), two_bf16(v.a.z * norm.a.z, v.a.w * norm.a.w),
@@ -217,7 +217,7 @@ extern "C" __global__ void __launch_bounds__(PACK_BF16_THREADS) pack_bf16(const 
 {
     __shared__ f32 room[33];
     u32 row = blockIdx.x, n = p.n_cols / 8, first = blockIdx.y * PACK_BF16_THREADS + threadIdx.x, n_rows = n_rows_of(p.step, p.rows);
-    struct eight norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } }, next;
+    struct float8 norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } }, next;
 
     if (p.norm)
         norm = load_eight(p.norm, first, n);
@@ -226,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(PACK_BF16_THREADS) pack_bf16(const 
         next = load_eight(p.in + (u64)row * p.n_cols, first, n);
     for (; row < n_rows; row += gridDim.x) {
         const f32 *in = p.in + (u64)row * p.n_cols;
-        struct eight v = next;
+        struct float8 v = next;
         f32 factor = 1;
         if (row + gridDim.x < n_rows)
             next = load_eight(in + (u64)gridDim.x * p.n_cols, first, n);

@@ -24,15 +24,15 @@ static __device__ __forceinline__ struct row_int8 row_int8_at(unsigned char *sha
 }
 
 // Eight columns of a row or of a norm; i is held below n.
-struct eight {
+struct float8 {
     float4 a, b;
 };
-static __device__ __forceinline__ struct eight load_eight(const f32 *from, u32 i, u32 n)
+static __device__ __forceinline__ struct float8 load_eight(const f32 *from, u32 i, u32 n)
 {
     const float4 *at = (const float4 *)from + 2 * min(i, n - 1);
     return { at[0], at[1] };
 }
-static __device__ __forceinline__ f32 squares_of(const struct eight &v)
+static __device__ __forceinline__ f32 squares_of(const struct float8 &v)
 {
     return v.a.x * v.a.x + v.a.y * v.a.y + v.a.z * v.a.z + v.a.w * v.a.w + v.b.x * v.b.x + v.b.y * v.b.y + v.b.z * v.b.z + v.b.w * v.b.w;
 }

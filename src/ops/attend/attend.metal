@@ -16,15 +16,15 @@ constant uint ATTEND_V_FORMAT [[function_constant(2)]];
 #define LANE_DIMS (ATTEND_MAX_DIM / 32)
 #define PART_FLOATS (ATTEND_HEAD_DIM + 2u) // of a head's part: top, total, then the sums
 
-struct range { // of one row
+struct seen_range { // of one row
     u32 position, first, first_page, n_pages;
     device const u32 *table;
 };
 
-static struct range range_of(constant struct attend_metal_args &args, constant struct step &step, device const u32 *table, u32 row)
+static struct seen_range range_of(constant struct attend_metal_args &args, constant struct step &step, device const u32 *table, u32 row)
 {
     u32 window = args.attend.window;
-    struct range r;
+    struct seen_range r;
 
     r.position = step_positions(&step)[row];
     r.first = window && r.position >= window ? r.position - window + 1 : 0;
@@ -130,7 +130,7 @@ kernel void attend_split(constant struct attend_metal_args &args [[buffer(0)]], 
 
     if (row >= step.n_rows)
         return;
-    struct range r = range_of(args, step, table, row);
+    struct seen_range r = range_of(args, step, table, row);
     u32 end = min((at.x + 1) * args.split_pages, r.n_pages);
     if (at.x * args.split_pages >= r.n_pages)
         return;
@@ -179,7 +179,7 @@ kernel void attend_merge(constant struct attend_metal_args &args [[buffer(0)]], 
 
     if (row >= step.n_rows)
         return;
-    struct range r = range_of(args, step, table, row);
+    struct seen_range r = range_of(args, step, table, row);
     u32 n_parts = (r.n_pages + args.split_pages - 1) / args.split_pages;
     parts += head * args.n_splits * PART_FLOATS;
     for (u32 i = 0; i < n_parts; i++)

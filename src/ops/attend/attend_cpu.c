@@ -4,7 +4,7 @@
 #include "ops/rows.h"
 #include "ops/vec/row_kernels.h"
 
-struct head { // one query head of one row, and where its sequence's pages are
+struct query_head { // one query head of one row, and where its sequence's pages are
     const struct attend_args *args;
     const uint32_t *table;
     void *k_pages, *v_pages;
@@ -13,7 +13,7 @@ struct head { // one query head of one row, and where its sequence's pages are
     uint32_t kv_head, first, last; // positions first..last
 };
 
-static const float *read_token(const struct head *h, uint32_t position, bool is_v)
+static const float *read_token(const struct query_head *h, uint32_t position, bool is_v)
 {
     page_read(&(struct page_token){ &h->args->pages, is_v ? h->v_pages : h->k_pages, h->table[position / PAGE_TOKENS], h->kv_head,
                                     position % PAGE_TOKENS, is_v },
@@ -21,7 +21,7 @@ static const float *read_token(const struct head *h, uint32_t position, bool is_
     return h->token;
 }
 
-static float score(const struct head *h, uint32_t position)
+static float score(const struct query_head *h, uint32_t position)
 {
     const float *k = read_token(h, position, false);
     float sum = 0;
@@ -31,7 +31,7 @@ static float score(const struct head *h, uint32_t position)
     return sum * h->args->scale;
 }
 
-static void head_plain(const struct head *h, float *out)
+static void head_plain(const struct query_head *h, float *out)
 {
     float top = -INFINITY, total = 0;
 
@@ -62,14 +62,14 @@ static void row_plain(const struct cpu_call *call, uint32_t r)
 {
     const struct attend_args *args = cpu_args(call);
     uint32_t position = step_positions(call->step)[r];
-    struct head h = { .args = args,
-                      .table = (const uint32_t *)cpu_base(call, ATTEND_TABLE) +
-                               (uint64_t)step_slots(call->step)[r] * args->pages.max_pages,
-                      .k_pages = cpu_base(call, ATTEND_K_PAGES),
-                      .v_pages = cpu_base(call, ATTEND_V_PAGES),
-                      .token = call->local,
-                      .first = args->window && position >= args->window ? position - args->window + 1 : 0,
-                      .last = position };
+    struct query_head h = { .args = args,
+                            .table = (const uint32_t *)cpu_base(call, ATTEND_TABLE) +
+                                     (uint64_t)step_slots(call->step)[r] * args->pages.max_pages,
+                            .k_pages = cpu_base(call, ATTEND_K_PAGES),
+                            .v_pages = cpu_base(call, ATTEND_V_PAGES),
+                            .token = call->local,
+                            .first = args->window && position >= args->window ? position - args->window + 1 : 0,
+                            .last = position };
 
     for (uint32_t i = 0; i < args->n_heads; i++) {
         h.q = (const float *)cpu_row(call, ATTEND_Q, r) + i * args->pages.head_dim;

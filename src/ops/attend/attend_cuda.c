@@ -65,9 +65,9 @@ static void launch_mixed(struct cuda_plan *p, struct attend_params *params)
         launch_few(p, params, params->n_decode);
 }
 
-enum family { ATTEND_PLAIN, ATTEND_FEW, ATTEND_MIXED };
+enum attend_family { ATTEND_PLAIN, ATTEND_FEW, ATTEND_MIXED };
 
-static enum family family_of(const struct cuda_plan *p)
+static enum attend_family family_of(const struct cuda_plan *p)
 {
     const struct page_shape *s = &((const struct attend_args *)p->command->args)->pages;
     bool tiles = s->k_format != KV_F32 && s->v_format != KV_F32 && (s->head_dim == 64 || s->head_dim == 128),
@@ -78,7 +78,7 @@ static enum family family_of(const struct cuda_plan *p)
 
 bool attend_packs(const struct cuda_plan *p, const struct tape_packing *packing)
 {
-    enum family family = family_of(p);
+    enum attend_family family = family_of(p);
 
     return family == ATTEND_FEW || (family == ATTEND_MIXED && packing == &gemm_packing_bf16);
 }

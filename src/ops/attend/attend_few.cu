@@ -13,19 +13,19 @@
 enum { WARPS = ATTEND_FEW_THREADS / 32 };
 #define INFINITY_F32 __int_as_float(0x7f800000)
 
-struct share { // of a block: heads [head, head + n_heads) over pages [first, end) of the table, one of n_splits shares
+struct kv_split { // of a block: heads [head, head + n_heads) over pages [first, end) of the table, one of n_splits shares
     u32 head, n_heads, kv, first, end, split, n_splits;
 };
 
-struct row_range {
+struct seen_range {
     u32 position, first; // positions first..position are seen
     u32 old;             // positions below are older than this step
     const u32 *table;
 };
 
-static __device__ __forceinline__ struct row_range range_of(const struct attend_params &p, u32 row)
+static __device__ __forceinline__ struct seen_range range_of(const struct attend_params &p, u32 row)
 {
-    struct row_range r;
+    struct seen_range r;
     u32 slot = step_slots(p.step)[row], lane = threadIdx.x & 31;
 
     r.position = step_positions(p.step)[row];
@@ -40,11 +40,11 @@ static __device__ __forceinline__ struct row_range range_of(const struct attend_
     return r;
 }
 
-static __device__ __forceinline__ struct share share_of(const struct attend_params &p, const struct row_range &r)
+static __device__ __forceinline__ struct kv_split share_of(const struct attend_params &p, const struct seen_range &r)
 {
     u32 group = p.args.n_heads / p.args.pages.n_kv_heads, h = blockIdx.y % group;
     u32 first = r.first / PAGE_TOKENS, end = r.position / PAGE_TOKENS + 1, n = end - first;
-    struct share s = { blockIdx.y, 1, blockIdx.y / group, first, end, 0, 1 };
+    struct kv_split s = { blockIdx.y, 1, blockIdx.y / group, first, end, 0, 1 };
 
     if (n <= p.alone_pages) {
         s.split = blockIdx.x; // 0 works, the others have nothing to do
@@ -60,12 +60,12 @@ static __device__ __forceinline__ struct share share_of(const struct attend_para
     return s;
 }
 
-struct eight { // numbers of K or V as they lie in the page: 16 bits each, or 8
+struct kv_eight { // numbers of K or V as they lie in the page: 16 bits each, or 8
     u32 words[4];
 };
 
 // Eight numbers at `at`, each the `which`-th of its group.
-template <u32 FORMAT> static __device__ __forceinline__ struct eight load_eight(const u8 *at, u32 which)
+template <u32 FORMAT> static __device__ __forceinline__ struct kv_eight load_eight(const u8 *at, u32 which)
 {
     uint4 a = *(const uint4 *)at, b = FORMAT == KV_F16 ? a : *(const uint4 *)(at + 16);
 
@@ -81,7 +81,7 @@ template <u32 FORMAT> static __device__ __forceinline__ struct eight load_eight(
 }
 
 // Q8_0 without its scales.
-template <u32 FORMAT> static __device__ __forceinline__ void widen(const struct eight &v, f32 (&out)[8])
+template <u32 FORMAT> static __device__ __forceinline__ void widen(const struct kv_eight &v, f32 (&out)[8])
 {
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
@@ -102,8 +102,8 @@ template <u32 FORMAT> static __device__ __forceinline__ void widen(const struct 
 
 template <u32 DIM, u32 K, u32 V> struct page { // a lane's part of K and V, in these formats
     static constexpr u32 n = DIM / 16, lanes = DIM / 8; // lanes: that share a token of V
-    struct eight k[n], v[n];
-    struct eight k_scales[K == KV_Q8_0 ? n / 2 : 1]; // of eight tokens, 32 dims
+    struct kv_eight k[n], v[n];
+    struct kv_eight k_scales[K == KV_Q8_0 ? n / 2 : 1]; // of eight tokens, 32 dims
     __half v_scales[V == KV_Q8_0 ? n : 1];
 };
 
@@ -166,7 +166,7 @@ template <u32 DIM, u32 HEADS> struct state { // of a warp
 };
 
 template <u32 DIM, u32 HEADS>
-static __device__ __forceinline__ void load_queries(const struct attend_params &p, struct state<DIM, HEADS> &s, const struct share &share, struct room<DIM> &room)
+static __device__ __forceinline__ void load_queries(const struct attend_params &p, struct state<DIM, HEADS> &s, const struct kv_split &share, struct room<DIM> &room)
 {
     u32 lane = threadIdx.x & 31;
 
@@ -258,7 +258,7 @@ static __device__ __forceinline__ void page_values(struct state<DIM, HEADS> &s, 
 
 template <u32 DIM, u32 HEADS, u32 K, u32 V>
 static __device__ __forceinline__ void take_page(struct state<DIM, HEADS> &s, const struct page<DIM, K, V> &page, const struct room<DIM> &room,
-                                                 const struct row_range &r, u32 at)
+                                                 const struct seen_range &r, u32 at)
 {
     u32 first = max(r.first, at * PAGE_TOKENS) - at * PAGE_TOKENS, last = min(r.position - at * PAGE_TOKENS, PAGE_TOKENS - 1);
     u32 token = kept_token(threadIdx.x & 31);
@@ -292,10 +292,10 @@ static __device__ __forceinline__ void put_state(struct state<DIM, HEADS> &s, st
     }
 }
 
-struct part { // of a result that was split: sums of exp(score - top)
+struct split_sums { // of a result that was split: sums of exp(score - top)
     f32 top, total, sum;
 };
-static __device__ __forceinline__ void add_part(struct part *to, f32 top, f32 total, f32 sum)
+static __device__ __forceinline__ void add_part(struct split_sums *to, f32 top, f32 total, f32 sum)
 {
     f32 higher = fmaxf(to->top, top), keep = expf(to->top - higher), scale = expf(top - higher);
     *to = { higher, to->total * keep + total * scale, to->sum * keep + sum * scale };
@@ -310,7 +310,7 @@ template <u32 DIM> static __device__ __forceinline__ void put_result(const struc
 }
 
 // The last block to arrive adds the parts of all, in order.
-template <u32 DIM> static __device__ __forceinline__ void combine(const struct attend_params &p, const struct share &s, u32 row)
+template <u32 DIM> static __device__ __forceinline__ void combine(const struct attend_params &p, const struct kv_split &s, u32 row)
 {
     u64 place = (u64)row * p.args.n_heads + s.head;
 
@@ -322,7 +322,7 @@ template <u32 DIM> static __device__ __forceinline__ void combine(const struct a
     __threadfence();
     for (u32 i = threadIdx.x; i < s.n_heads * DIM; i += ATTEND_FEW_THREADS) {
         const f32 *parts = p.partial + (place + i / DIM) * p.n_splits * 4 * (DIM + 2);
-        struct part all = { -INFINITY_F32, 0, 0 };
+        struct split_sums all = { -INFINITY_F32, 0, 0 };
 #pragma unroll 4
         for (u32 k = 0; k < s.n_splits; k++, parts += DIM + 2)
             add_part(&all, __ldcg(parts + DIM), __ldcg(parts + DIM + 1), __ldcg(parts + i % DIM));
@@ -333,7 +333,7 @@ template <u32 DIM> static __device__ __forceinline__ void combine(const struct a
 }
 
 template <u32 DIM>
-static __device__ __forceinline__ void meet(const struct attend_params &p, const struct room<DIM> &room, const struct share &s, u32 row)
+static __device__ __forceinline__ void meet(const struct attend_params &p, const struct room<DIM> &room, const struct kv_split &s, u32 row)
 {
     u32 n_warps = min(s.end - s.first, (u32)WARPS);
     u64 place = (u64)row * p.args.n_heads + s.head;
@@ -364,7 +364,7 @@ static __device__ __forceinline__ void meet(const struct attend_params &p, const
 }
 
 template <u32 DIM, u32 HEADS, u32 K, u32 V>
-static __device__ __forceinline__ void take_share(const struct attend_params &p, const struct row_range &r, const struct share &s, struct room<DIM> &room)
+static __device__ __forceinline__ void take_share(const struct attend_params &p, const struct seen_range &r, const struct kv_split &s, struct room<DIM> &room)
 {
     u32 at = s.first + threadIdx.x / 32, row = blockIdx.z;
     bool early = at < s.end && (at + 1) * PAGE_TOKENS <= r.old;
@@ -406,8 +406,8 @@ template <u32 DIM, u32 K, u32 V> static __device__ __forceinline__ void attend_f
         wait_for_inputs(); // no other block may wait: this launch must not end before the ones it depends on
         return;
     }
-    struct row_range r = range_of(p, row);
-    struct share s = share_of(p, r);
+    struct seen_range r = range_of(p, row);
+    struct kv_split s = share_of(p, r);
     if (s.split >= s.n_splits) // need not wait: row 0's first share does, so this launch ends after the ones it depends on
         return;
     if (s.n_heads == 1)

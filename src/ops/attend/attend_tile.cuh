@@ -13,7 +13,7 @@
 enum { MANY_THREADS = 128, MANY_ROWS = 64, TILE_PAGES = 4, TILE_TOKENS = 64 };
 #define LOWEST (-1e30f)
 
-struct run {                        // rows [first, end) of the block: one slot, rising positions
+struct row_run {                        // rows [first, end) of the block: one slot, rising positions
     u32 first, end, slot, position; // of the first row
 };
 
@@ -245,7 +245,7 @@ static __device__ __forceinline__ u64 decode_rows(const struct attend_params &p,
     u32 lane = threadIdx.x & 31;
     return __ballot_sync(~0u, attend_is_decode(p, base + lane)) | (u64)__ballot_sync(~0u, attend_is_decode(p, base + 32 + lane)) << 32;
 }
-static __device__ __forceinline__ struct run run_at(const struct attend_params &p, u32 base, u64 starts, u32 n)
+static __device__ __forceinline__ struct row_run run_at(const struct attend_params &p, u32 base, u64 starts, u32 n)
 {
     u32 first = __ffsll((long long)starts) - 1;
     u64 others = starts & (starts - 1);
@@ -254,7 +254,7 @@ static __device__ __forceinline__ struct run run_at(const struct attend_params &
 
 // TILE(attention, stage, first token, masked) adds one tile.
 template <u32 D, typename Tile>
-static __device__ __forceinline__ void run_through(struct attention<D> &a, const struct run &r, u32 base, Tile tile)
+static __device__ __forceinline__ void run_through(struct attention<D> &a, const struct row_run &r, u32 base, Tile tile)
 {
     u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32, last = r.position + (r.end - r.first) - 1, window = a.p.args.window;
     u32 first_page = window && r.position >= window ? (r.position - window + 1) / PAGE_TOKENS : 0,

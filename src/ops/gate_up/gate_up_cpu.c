@@ -45,7 +45,7 @@ struct gate_up_job {
     const struct cpu_call *call;
     const struct gate_up_args *args;
     const struct product_set *set;
-    struct product products[2]; // gate, up
+    struct weight_product products[2]; // gate, up
     struct product_packings packings;
     struct product_split split;
     uint32_t n_rows, n_panels;

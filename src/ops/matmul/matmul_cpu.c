@@ -67,7 +67,7 @@ static void matmul_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
 struct matmul_job {
     const struct cpu_call *call;
     const struct matmul_args *args;
-    struct product product;
+    struct weight_product product;
     struct product_split split;
     uint32_t n_rows, n_panels;
     size_t packed_bytes;

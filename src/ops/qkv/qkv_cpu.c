@@ -78,7 +78,7 @@ struct qkv_job {
     const struct cpu_call *call;
     const struct qkv_args *args;
     const struct product_set *set;
-    struct product products[N_PRODUCTS];
+    struct weight_product products[N_PRODUCTS];
     struct product_packings packings;
     struct product_split split;
     uint32_t n_rows, n_panels; // of all three
@@ -170,7 +170,7 @@ static void finish_tile(const struct qkv_job *j, uint32_t which, uint32_t panel,
 static void run_panel(const struct qkv_job *j, uint32_t which, uint32_t panel, uint32_t block)
 {
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
-    const struct product *p = &j->products[which];
+    const struct weight_product *p = &j->products[which];
     unsigned char *scratch = (unsigned char *)j->call->local + PRODUCT_FEW * j->local_stride;
     uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
     struct product_panel w = product_panel(p, panel, end - first, scratch);

@@ -77,12 +77,12 @@ static void sort_first(uint64_t *c, uint32_t n, uint32_t k)
     }
 }
 
-struct seen { // the window of the log
+struct token_window { // the window of the log
     const uint32_t *tokens;
     uint32_t n;
 };
 
-static void penalise(float *logits, uint32_t *counts, const struct sample_params *p, const struct seen *seen)
+static void penalise(float *logits, uint32_t *counts, const struct sample_params *p, const struct token_window *seen)
 {
     for (uint32_t i = 0; i < seen->n; i++)
         counts[seen->tokens[i]]++;
@@ -123,7 +123,7 @@ static void keep_allowed(float *logits, uint32_t n, const uint32_t *mask)
 
 // ---- steps 3 to 5
 
-struct row {
+struct sampled_row {
     const float *logits; // [n], after step 2
     uint32_t n, n_tops;
     float *tops; // [n_tops]: the largest of logits[b], logits[b + n_tops], ...
@@ -145,7 +145,7 @@ static bool tops_plain(const float *x, uint32_t n, float *tops, uint32_t n_tops)
 }
 
 // The token with the largest logit, ties to the lowest id; n when there is none above -infinity.
-static uint32_t best_of(const struct row *r)
+static uint32_t best_of(const struct sampled_row *r)
 {
     float top = -INFINITY;
     uint32_t best = r->n;
@@ -192,7 +192,7 @@ static float reached_by(const float *x, uint32_t n, uint32_t k)
 }
 
 // Fills in candidates among which are the first k, as far as they are above -infinity, and returns how many.
-static uint32_t gather(const struct row *r, uint32_t k)
+static uint32_t gather(const struct sampled_row *r, uint32_t k)
 {
     float reached = k < r->n_tops / 2 ? reached_by(r->tops, r->n_tops, k) : -INFINITY, least = reached / r->temperature;
     // The division may make one number of two. What is below this cannot become as large as `least`, and is not divided.
@@ -221,7 +221,7 @@ static float exp_sum(const uint64_t *c, uint32_t n, float top)
     return sum;
 }
 
-static uint32_t draw(const struct row *r, const struct sample_params *p, float random)
+static uint32_t draw(const struct sampled_row *r, const struct sample_params *p, float random)
 {
     enum { FIRST_SORTED = 64 };
     uint32_t top_k = p->top_k && p->top_k < r->n ? p->top_k : r->n, n = gather(r, top_k), kept = 0;
@@ -251,7 +251,7 @@ static uint32_t draw(const struct row *r, const struct sample_params *p, float r
 }
 
 // Step 2, in a copy. counts: [n], room.
-static void alter(const struct cpu_call *call, uint32_t i, const struct seen *seen, float *logits, uint32_t *counts)
+static void alter(const struct cpu_call *call, uint32_t i, const struct token_window *seen, float *logits, uint32_t *counts)
 {
     const struct sample_args *args = cpu_args(call);
     const struct sample_params *p = &step_samples(call->step)[i];
@@ -274,7 +274,8 @@ static uint32_t sample_row(const struct cpu_call *call, uint32_t i, const uint32
     const struct sample_params *p = &step_samples(call->step)[i];
     uint32_t *work = cpu_row(call, SAMPLE_WORK, i), n = args->n_tokens;
     float *logits = (float *)(work + 2 * (size_t)n);
-    struct row r = { cpu_row(call, SAMPLE_LOGITS, i), n, sample_tops(n), logits + n, p->temperature, (uint64_t *)(void *)work };
+    struct sampled_row r = { cpu_row(call, SAMPLE_LOGITS, i), n, sample_tops(n), logits + n, p->temperature,
+                             (uint64_t *)(void *)work };
     uint32_t position = step_positions(call->step)[step_outputs(call->step)[i]];
     uint32_t n_seen = p->penalty_window < position + 1 ? p->penalty_window : position + 1;
 
@@ -282,7 +283,7 @@ static uint32_t sample_row(const struct cpu_call *call, uint32_t i, const uint32
         return STEP_TOKEN_INVALID;
     if (p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0 || p->n_biases ||
         p->flags & SAMPLE_MASKED) {
-        alter(call, i, &(struct seen){ log + position + 1 - n_seen, n_seen }, logits, work);
+        alter(call, i, &(struct token_window){ log + position + 1 - n_seen, n_seen }, logits, work);
         r.logits = logits;
         find_tops(r.logits, r.n, r.tops, r.n_tops);
     }

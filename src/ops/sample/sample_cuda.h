@@ -6,12 +6,6 @@
 #define SAMPLE_PARTS 32u // blocks that scan one row of logits
 enum { SAMPLE_THREADS = 1024 };
 
-struct sample_part { // what a block found in its share
-    f32 logit;
-    u32 id;
-    u32 invalid, any; // a NaN or infinity; a number
-};
-
 struct sample_launch_params {
     DEVICE_AT(const struct step) step;
     DEVICE_AT(const f32) logits;

@@ -6,12 +6,6 @@
 #define DRAW_THREADS 1024u
 #define MOST_PARTS   64u // threadgroups that scan one row of logits
 
-struct sample_part { // what a threadgroup found in its share
-    f32 logit;
-    u32 id;
-    u32 invalid, any; // a NaN or infinity; a number
-};
-
 struct sample_metal_args {
     struct sample_args sample;
     u32 n_parts, reserved;

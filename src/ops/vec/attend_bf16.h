@@ -85,7 +85,7 @@ VEC_INLINE void score_pages_bf16(const struct columns *s, const struct group *g,
 }
 
 // As add_values, over pairs of keys. Ends within a pair are for single columns: the other key may be anything, and is masked.
-VEC_INLINE void add_values_bf16(const struct columns *s, const struct part a, const int C, const int P)
+VEC_INLINE void add_values_bf16(const struct columns *s, const struct attend_part a, const int C, const int P)
 {
     uint32_t row_bytes = s->run->args->pages.head_dim * 4, left = s->run->args->pages.head_dim - a.d;
     float *out = s->out + a.column * (size_t)s->dims + a.d;

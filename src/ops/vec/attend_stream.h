@@ -14,7 +14,7 @@ enum {
 
 // Pages of one head, in the order in which they are read. In turns: K of the split's first block, K of the second, V of the first, K of
 // the third, ..., V of the last; then those of the split behind.
-struct flow {
+struct kv_flow {
     const struct attend_run *run;
     const unsigned char *at;
     size_t bytes;
@@ -26,7 +26,7 @@ struct flow {
 
 struct stream {
     struct columns *s;
-    struct flow flow;
+    struct kv_flow flow;
     uint32_t base, n_blocks, from, end; // the first block's first key; keys [from, end) are seen
     // Of even and of odd blocks:
     const unsigned char *pages[2][2 * BLOCK_PAGES];     // of the first KV head: K, then V
@@ -48,7 +48,7 @@ static const unsigned char *page_of(const struct attend_run *run, uint32_t page,
            page_place(shape, run->table[page], run->kv_head) * page_head_bytes(KV_BF16, shape->head_dim);
 }
 
-static void flow_turn(struct flow *f, uint32_t turn)
+static void flow_turn(struct kv_flow *f, uint32_t turn)
 {
     uint32_t last = 2 * f->n_blocks - 1;
 
@@ -58,7 +58,7 @@ static void flow_turn(struct flow *f, uint32_t turn)
     f->end = f->page + BLOCK_PAGES < f->n_pages ? f->page + BLOCK_PAGES : f->n_pages;
 }
 
-static void flow_begin(struct flow *f, uint32_t first)
+static void flow_begin(struct kv_flow *f, uint32_t first)
 {
     uint32_t end = (first / SPLIT_PAGES + 1) * SPLIT_PAGES;
 
@@ -69,7 +69,7 @@ static void flow_begin(struct flow *f, uint32_t first)
 }
 
 // Behind the last page it comes once more.
-static void flow_page(struct flow *f)
+static void flow_page(struct kv_flow *f)
 {
     uint32_t split_end = (f->first / SPLIT_PAGES + 1) * SPLIT_PAGES;
 
@@ -85,7 +85,7 @@ static void flow_page(struct flow *f)
     f->at = page_of(f->run, f->page, f->is_v);
 }
 
-static inline const unsigned char *flow_next(struct flow *f)
+static inline const unsigned char *flow_next(struct kv_flow *f)
 {
     const unsigned char *page = f->at;
 
@@ -320,7 +320,7 @@ VEC_INLINE void do_block(struct stream *t, uint32_t block)
 }
 
 // The first lines are read and not asked for: so many requests at once would be dropped.
-static void read_ahead(struct flow *f)
+static void read_ahead(struct kv_flow *f)
 {
     for (uint32_t i = 0; i < AHEAD; i++) {
         const unsigned char *page = flow_next(f);
@@ -348,9 +348,9 @@ SIMD static void VEC(attend_stream)(struct columns *s, uint32_t split)
         vf_store(t.tops[0][c], vf_set(-INFINITY));
         vf_store(t.tops[1][c], vf_set(-INFINITY));
     }
-    t.flow = (struct flow){ .run = run,
-                            .bytes = page_head_bytes(KV_BF16, run->args->pages.head_dim),
-                            .n_pages = run->position / PAGE_TOKENS + 1 };
+    t.flow = (struct kv_flow){ .run = run,
+                               .bytes = page_head_bytes(KV_BF16, run->args->pages.head_dim),
+                               .n_pages = run->position / PAGE_TOKENS + 1 };
     flow_begin(&t.flow, t.base / PAGE_TOKENS);
     read_ahead(&t.flow);
     for (uint32_t block = 0; block <= t.n_blocks; block++)

@@ -29,7 +29,7 @@ struct columns {
     const unsigned char *pages[3 * BLOCK_PAGES]; // the block's K and V, and K of the block behind it
     const unsigned char **k, **v, **next_k;      // where each begins
     const unsigned char *const *ask_by_k, *const *ask_by_v; // pages to ask for while K, while V is read
-    struct column {
+    struct attend_column {
         struct attend_sums now, before; // of this split, of those before
         uint32_t position;
         uint32_t from, to; // keys of the current block
@@ -40,7 +40,7 @@ struct group { // columns [first, first + n)
     uint32_t index, first;
 };
 
-struct part { // keys [from, to) of the block, columns from c0 of the group, which is number `column` of all
+struct attend_part { // keys [from, to) of the block, columns from c0 of the group, which is number `column` of all
     uint32_t from, to, c0, column, d;
 };
 
@@ -137,7 +137,7 @@ VEC_INLINE void hide(float *scores, uint32_t edge, bool behind)
 // What a column has summed is scaled down to a new highest score.
 VEC_INLINE void raise_top(struct columns *s, uint32_t at, float best)
 {
-    struct column *column = &s->column[at];
+    struct attend_column *column = &s->column[at];
     float *out = s->out + at * (size_t)s->dims, factor = column->now.top == -INFINITY ? 0
                                                          : column->now.top == best    ? 1
                                                                                       : exp2f(column->now.top - best);
@@ -151,7 +151,7 @@ VEC_INLINE void raise_top(struct columns *s, uint32_t at, float best)
 VEC_INLINE void find_top(struct columns *s, const struct group *g, uint32_t c)
 {
     float *scores = s->scores + c * ATTEND_KEYS;
-    const struct column *column = &s->column[g->first + c];
+    const struct attend_column *column = &s->column[g->first + c];
     vf top = vf_set(column->now.top);
 
     hide(scores, column->from, false);
@@ -165,7 +165,7 @@ VEC_INLINE void find_top(struct columns *s, const struct group *g, uint32_t c)
 VEC_INLINE void weigh_column(struct columns *s, const struct group *g, uint32_t c)
 {
     float *scores = s->scores + c * ATTEND_KEYS;
-    struct column *column = &s->column[g->first + c];
+    struct attend_column *column = &s->column[g->first + c];
     vf shift = vf_set(-column->now.top), total = vf_set(0);
 
     for (uint32_t i = column->from / VF * VF; i < column->to; i += VF) {
@@ -177,7 +177,7 @@ VEC_INLINE void weigh_column(struct columns *s, const struct group *g, uint32_t 
 }
 
 // out[c] += weights * v over a part's keys and columns, and P vectors of dims from d.
-VEC_INLINE void add_values(const struct columns *s, const struct part a, const uint32_t format, const int C, const int P)
+VEC_INLINE void add_values(const struct columns *s, const struct attend_part a, const uint32_t format, const int C, const int P)
 {
     uint32_t head_dim = s->run->args->pages.head_dim;
     float *out = s->out + a.column * (size_t)s->dims + a.d;
@@ -201,7 +201,7 @@ VEC_INLINE void add_values(const struct columns *s, const struct part a, const u
     UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) vf_store(out + c * s->dims + p * VF, sum[c][p]);
 }
 
-VEC_INLINE void add_part(struct columns *s, struct part a, const int C)
+VEC_INLINE void add_part(struct columns *s, struct attend_part a, const int C)
 {
     const int P = C * 4 <= VEC_SUMS ? 4 : 2;
     uint32_t head_dim = s->run->args->pages.head_dim;
@@ -232,7 +232,7 @@ VEC_INLINE void add_part(struct columns *s, struct part a, const int C)
 // The keys that all columns see together, in whole groups of V's format; before and after them, each column alone.
 VEC_INLINE void add_block(struct columns *s, const struct group *g, const int C)
 {
-    const struct column *columns = s->column + g->first;
+    const struct attend_column *columns = s->column + g->first;
     uint32_t from = 0, to = ATTEND_KEYS, align = page_group(s->v_format);
 
     for (int c = 0; c < C; c++) {
@@ -243,13 +243,13 @@ VEC_INLINE void add_block(struct columns *s, const struct group *g, const int C)
     to = to / align * align;
     to = to > from ? to : from;
     for (uint32_t c = 0; c < (uint32_t)C; c++)
-        add_part(s, (struct part){ columns[c].from, from < columns[c].to ? from : columns[c].to, c, g->first + c, 0 }, 1);
-    add_part(s, (struct part){ from, to, 0, g->first, 0 }, C);
+        add_part(s, (struct attend_part){ columns[c].from, from < columns[c].to ? from : columns[c].to, c, g->first + c, 0 }, 1);
+    add_part(s, (struct attend_part){ from, to, 0, g->first, 0 }, C);
     for (uint32_t c = 0; c < (uint32_t)C; c++)
-        add_part(s, (struct part){ to > columns[c].from ? to : columns[c].from, columns[c].to, c, g->first + c, 0 }, 1);
+        add_part(s, (struct attend_part){ to > columns[c].from ? to : columns[c].from, columns[c].to, c, g->first + c, 0 }, 1);
 }
 
-VEC_INLINE void score_block(struct columns *s, const struct group *g, struct part a, const int C)
+VEC_INLINE void score_block(struct columns *s, const struct group *g, struct attend_part a, const int C)
 {
     const uint32_t step = VEC_PAGES * PAGE_TOKENS;
 
@@ -279,7 +279,7 @@ static inline uint32_t within(uint32_t key, uint32_t base)
 
 VEC_INLINE void attend_group(struct columns *s, const struct group *g, const int C)
 {
-    struct column *columns = s->column + g->first;
+    struct attend_column *columns = s->column + g->first;
     uint32_t from = ATTEND_KEYS, to = 0;
 
     for (int c = 0; c < C; c++) {
@@ -290,7 +290,7 @@ VEC_INLINE void attend_group(struct columns *s, const struct group *g, const int
     }
     if (from >= to)
         return;
-    score_block(s, g, (struct part){ .from = from, .to = to }, C);
+    score_block(s, g, (struct attend_part){ .from = from, .to = to }, C);
     // All columns' maximums first: the weights of one need not wait for the reductions of another.
     for (uint32_t c = 0; c < (uint32_t)C; c++)
         if (columns[c].from < columns[c].to)

@@ -8,31 +8,31 @@
 
 enum { NONE = UINT32_MAX, EXPRESSIONS_BYTES = 64 << 20, MAX_PASSES = 100 };
 
-struct builder {
+struct grammar_builder {
     struct grammar *g;
     const struct grammar_source *source;
     uint32_t rule_capacity;
     bool full;
 };
 
-static uint32_t add_node(struct builder *b, enum node_kind kind, uint32_t next, uint32_t other)
+static uint32_t add_node(struct grammar_builder *b, enum grammar_node_kind kind, uint32_t next, uint32_t other)
 {
     struct grammar *g = b->g;
 
     if (g->n_nodes == g->node_capacity && !b->full) {
         uint32_t capacity = g->node_capacity ? 2 * g->node_capacity : 256;
-        struct node *nodes = capacity > GRAMMAR_MAX_NODES ? NULL : mem_realloc(g->nodes, capacity * sizeof *nodes);
+        struct grammar_node *nodes = capacity > GRAMMAR_MAX_NODES ? NULL : mem_realloc(g->nodes, capacity * sizeof *nodes);
         b->full = !nodes;
         g->nodes = nodes ? nodes : g->nodes;
         g->node_capacity = nodes ? capacity : g->node_capacity;
     }
     if (b->full)
         return 0;
-    g->nodes[g->n_nodes] = (struct node){ kind, next, other };
+    g->nodes[g->n_nodes] = (struct grammar_node){ kind, next, other };
     return g->n_nodes++;
 }
 
-static uint32_t add_rule(struct builder *b)
+static uint32_t add_rule(struct grammar_builder *b)
 {
     struct grammar *g = b->g;
 
@@ -51,7 +51,7 @@ static uint32_t add_rule(struct builder *b)
 
 // ---- bytes
 
-static uint32_t add_set(struct builder *b, const struct byte_set *set)
+static uint32_t add_set(struct grammar_builder *b, const struct byte_set *set)
 {
     struct grammar *g = b->g;
 
@@ -72,7 +72,7 @@ static void set_fill(struct byte_set *set, uint32_t first, uint32_t last)
         set->words[i >> 6] |= (uint64_t)1 << (i & 63);
 }
 
-static uint32_t add_range(struct builder *b, uint32_t first, uint32_t last, uint32_t next)
+static uint32_t add_range(struct grammar_builder *b, uint32_t first, uint32_t last, uint32_t next)
 {
     struct byte_set set = { { 0 } };
 
@@ -85,13 +85,13 @@ static uint32_t add_range(struct builder *b, uint32_t first, uint32_t last, uint
     return add_node(b, NODE_BYTES, next, at);
 }
 
-static uint32_t add_choice(struct builder *b, uint32_t a, uint32_t other)
+static uint32_t add_choice(struct grammar_builder *b, uint32_t a, uint32_t other)
 {
     return other == NONE ? a : add_node(b, NODE_SPLIT, a, other);
 }
 
 // Code points first to last, which all take n bytes, as choices of sequences of byte ranges; `rest` is one more choice or NONE.
-static uint32_t add_encoded(struct builder *b, struct code_range r, uint32_t n, uint32_t next, uint32_t rest)
+static uint32_t add_encoded(struct grammar_builder *b, struct code_range r, uint32_t n, uint32_t next, uint32_t rest)
 {
     static const uint32_t leads[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
 
@@ -115,7 +115,7 @@ static uint32_t add_encoded(struct builder *b, struct code_range r, uint32_t n, 
     return add_choice(b, at, rest);
 }
 
-static uint32_t emit_class(struct builder *b, const struct expr *e, uint32_t next)
+static uint32_t emit_class(struct grammar_builder *b, const struct expr *e, uint32_t next)
 {
     static const struct code_range lengths[] = {
         { 0, 0x7f }, { 0x80, 0x7ff }, { 0x800, 0xd7ff }, { 0xe000, 0xffff }, { 0x10000, 0x10ffff }
@@ -142,9 +142,9 @@ static uint32_t emit_class(struct builder *b, const struct expr *e, uint32_t nex
 
 // ---- expressions
 
-static uint32_t emit(struct builder *b, const struct expr *e, uint32_t next);
+static uint32_t emit(struct grammar_builder *b, const struct expr *e, uint32_t next);
 
-static uint32_t emit_repeat(struct builder *b, const struct expr *e, uint32_t next)
+static uint32_t emit_repeat(struct grammar_builder *b, const struct expr *e, uint32_t next)
 {
     uint32_t n_copies = e->max == UINT32_MAX ? e->min + 1 : e->max, rule = e->parts->rule, at = next;
 
@@ -168,7 +168,7 @@ static uint32_t emit_repeat(struct builder *b, const struct expr *e, uint32_t ne
     return at;
 }
 
-static uint32_t emit(struct builder *b, const struct expr *e, uint32_t next)
+static uint32_t emit(struct grammar_builder *b, const struct expr *e, uint32_t next)
 {
     uint32_t at = NONE;
 
@@ -199,13 +199,13 @@ static uint32_t emit(struct builder *b, const struct expr *e, uint32_t next)
 
 // ---- does walking end?
 
-struct walk { // over nodes or rules, without recursion
+struct grammar_walk { // over nodes or rules, without recursion
     uint32_t *stack, *mark;
     uint8_t *empty; // [n_rules] the rule can be nothing
 };
 
 // Whether the rule's end can be reached without a byte, by what is known so far; with `calls`, the rules called on the way.
-static bool reaches_end(const struct grammar *g, struct walk *w, uint32_t rule, struct buf *calls)
+static bool reaches_end(const struct grammar *g, struct grammar_walk *w, uint32_t rule, struct buf *calls)
 {
     uint32_t n = 0, stamp = rule + 1;
     bool end = false;
@@ -213,7 +213,7 @@ static bool reaches_end(const struct grammar *g, struct walk *w, uint32_t rule, 
     w->stack[n++] = g->starts[rule];
     while (n > 0) {
         uint32_t at = w->stack[--n];
-        const struct node *node = &g->nodes[at];
+        const struct grammar_node *node = &g->nodes[at];
         if (w->mark[at] == stamp)
             continue;
         w->mark[at] = stamp;
@@ -229,7 +229,7 @@ static bool reaches_end(const struct grammar *g, struct walk *w, uint32_t rule, 
 }
 
 // False: rules that can be nothing build on each other in so many steps that looking for them would take long.
-static bool find_empty(const struct grammar *g, struct walk *w)
+static bool find_empty(const struct grammar *g, struct grammar_walk *w)
 {
     bool changed = true;
 
@@ -275,7 +275,8 @@ static uint32_t find_cycle(const struct grammar *g, const uint32_t *first, const
 static bool check_ends(const struct grammar *g, const struct grammar_source *source, struct err *err)
 {
     uint32_t *words = mem_alloc_array((size_t)3 * g->n_rules + 1, sizeof *words);
-    struct walk w = { mem_alloc_array((size_t)2 * g->n_nodes + 2, 4), mem_alloc_array(g->n_nodes, 4), mem_alloc(g->n_rules) };
+    struct grammar_walk w = { mem_alloc_array((size_t)2 * g->n_nodes + 2, 4), mem_alloc_array(g->n_nodes, 4),
+                              mem_alloc(g->n_rules) };
     struct buf calls = { 0 };
     uint32_t cycle = NONE;
     bool ok = words && w.stack && w.mark && w.empty, settled = false;
@@ -339,7 +340,7 @@ static bool find_root(struct grammar *g, const struct grammar_source *source, st
 
 static bool build(struct grammar *g, const struct grammar_source *source, struct err *err)
 {
-    struct builder b = { .g = g, .source = source };
+    struct grammar_builder b = { .g = g, .source = source };
 
     g->sets = mem_alloc_array(GRAMMAR_MAX_SETS, sizeof *g->sets);
     if (!g->sets)

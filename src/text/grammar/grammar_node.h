@@ -39,14 +39,14 @@ bool grammar_parse(struct grammar_source *source, struct str text, struct err *e
 
 // ---- the network
 
-enum node_kind {
+enum grammar_node_kind {
     NODE_RETURN, // the end of a rule
     NODE_BYTES,  // one byte of a set, then next
     NODE_SPLIT,  // next or other
     NODE_CALL,   // rule `other`, then next
 };
 
-struct node {
+struct grammar_node {
     uint32_t kind, next, other; // NODE_BYTES: other is the set
 };
 
@@ -55,7 +55,7 @@ struct byte_set {
 };
 
 struct grammar {
-    struct node *nodes; // node 0 is the only NODE_RETURN
+    struct grammar_node *nodes; // node 0 is the only NODE_RETURN
     uint32_t n_nodes, node_capacity;
     uint32_t *starts; // [n_rules] first node of each rule
     uint32_t n_rules, root;

@@ -20,7 +20,7 @@ enum {
     UNKNOWN = UINT32_MAX,
 };
 
-struct frame {
+struct match_frame {
     uint32_t node, below;
 };
 
@@ -30,20 +30,20 @@ struct state {
     uint8_t mask; // its place among the masks, plus 1; 0: none
 };
 
-struct table { // an open hash table of numbers
+struct match_table { // an open hash table of numbers
     uint32_t *at, size, n;
 };
 
 struct matcher {
     const struct grammar *g;
-    struct frame *frames;
+    struct match_frame *frames;
     uint32_t n_frames, frame_capacity;
     struct state *states;
     uint32_t n_states, state_capacity, most_states;
     uint32_t *steps; // [n_states][n_classes] state after a byte of the class, DEAD, or UNKNOWN
     uint64_t *threads;
     uint32_t n_threads, thread_capacity;
-    struct table frame_table, state_table;
+    struct match_table frame_table, state_table;
     uint32_t now;
     uint32_t work;
     uint64_t set[MAX_STATE_THREADS]; // the state that is being made
@@ -90,7 +90,7 @@ static uint64_t mix(uint64_t h)
 
 // ---- hash tables of numbers: the caller compares
 
-static uint64_t hash_frame(const struct frame *f)
+static uint64_t hash_frame(const struct match_frame *f)
 {
     return mix((uint64_t)f->below << 32 | f->node);
 }
@@ -103,18 +103,18 @@ static uint64_t hash_threads(const uint64_t *threads, uint32_t n, bool can_end)
     return h;
 }
 
-static uint64_t hash_number(const struct matcher *m, const struct table *t, uint32_t i)
+static uint64_t hash_number(const struct matcher *m, const struct match_table *t, uint32_t i)
 {
     if (t == &m->frame_table)
         return hash_frame(&m->frames[i]);
     return hash_threads(m->threads + m->states[i].first, m->states[i].n, m->states[i].can_end);
 }
 
-static bool table_make_room(const struct matcher *m, struct table *t)
+static bool table_make_room(const struct matcher *m, struct match_table *t)
 {
     if (2 * t->n < t->size)
         return true;
-    struct table more = { .size = t->size ? 2 * t->size : 256, .n = t->n };
+    struct match_table more = { .size = t->size ? 2 * t->size : 256, .n = t->n };
     more.at = mem_alloc_array(more.size, sizeof *more.at);
     if (!more.at)
         return false;
@@ -131,7 +131,7 @@ static bool table_make_room(const struct matcher *m, struct table *t)
     return true;
 }
 
-static void table_clear(struct table *t)
+static void table_clear(struct match_table *t)
 {
     if (t->at)
         memset(t->at, 0, t->size * sizeof *t->at);
@@ -141,15 +141,15 @@ static void table_clear(struct table *t)
 // ---- frames
 
 // The number of this frame; UNKNOWN after a failure.
-static uint32_t frame_number(struct matcher *m, struct frame f)
+static uint32_t frame_number(struct matcher *m, struct match_frame f)
 {
-    struct table *t = &m->frame_table;
+    struct match_table *t = &m->frame_table;
 
     if (!table_make_room(m, t))
         return no_memory(m), UNKNOWN;
     uint64_t at = hash_frame(&f) & (t->size - 1);
     for (; t->at[at]; at = (at + 1) & (t->size - 1)) {
-        const struct frame *other = &m->frames[t->at[at] - 1];
+        const struct match_frame *other = &m->frames[t->at[at] - 1];
         if (other->node == f.node && other->below == f.below)
             return t->at[at] - 1;
     }
@@ -219,9 +219,9 @@ static void push(struct matcher *m, uint32_t frame, uint32_t node)
 static void follow(struct matcher *m, uint64_t thread)
 {
     uint32_t frame = (uint32_t)(thread >> 32);
-    const struct node *node = &m->g->nodes[(uint32_t)thread];
+    const struct grammar_node *node = &m->g->nodes[(uint32_t)thread];
 
-    switch ((enum node_kind)node->kind) {
+    switch ((enum grammar_node_kind)node->kind) {
     case NODE_BYTES:
         if (m->n_set == MAX_STATE_THREADS)
             give_up(m, "the answer can be read in more than 8192 ways at once");
@@ -234,7 +234,7 @@ static void follow(struct matcher *m, uint64_t thread)
         return;
     case NODE_CALL:
         if (m->g->nodes[node->next].kind != NODE_RETURN)
-            frame = frame_number(m, (struct frame){ node->next, frame });
+            frame = frame_number(m, (struct match_frame){ node->next, frame });
         push(m, frame, m->g->starts[node->other]);
         return;
     case NODE_RETURN:
@@ -294,7 +294,7 @@ static bool state_make_room(struct matcher *m)
 // The number of the state in m->set; DEAD when it is empty or after a failure.
 static uint32_t set_number(struct matcher *m)
 {
-    struct table *t = &m->state_table;
+    struct match_table *t = &m->state_table;
 
     if (m->failed || (m->n_set == 0 && !m->set_can_end))
         return DEAD;
@@ -329,7 +329,7 @@ static uint32_t state_step(struct matcher *m, uint32_t state, uint32_t class)
     set_begin(m);
     for (uint32_t i = 0; i < m->states[state].n && !m->failed; i++) {
         uint64_t thread = m->threads[m->states[state].first + i];
-        const struct node *node = &g->nodes[(uint32_t)thread];
+        const struct grammar_node *node = &g->nodes[(uint32_t)thread];
         if (byte_set_has(&g->sets[node->other], byte))
             push(m, (uint32_t)(thread >> 32), node->next);
     }
@@ -364,7 +364,7 @@ static bool keep_frames(struct matcher *m, uint64_t *threads, uint32_t n)
         if (!place[f])
             continue;
         m->n_frames = kept;
-        place[f] = frame_number(m, (struct frame){ m->frames[f].node, f ? place[m->frames[f].below] : 0 });
+        place[f] = frame_number(m, (struct match_frame){ m->frames[f].node, f ? place[m->frames[f].below] : 0 });
         kept++;
     }
     m->n_frames = kept;
@@ -418,7 +418,7 @@ bool matcher_create(struct matcher **out, const struct grammar *g, struct err *e
     m->g = g;
     m->most_states = MAX_TABLE_BYTES / (g->n_classes * (uint32_t)sizeof *m->steps);
     m->most_states = m->most_states < MAX_STATES ? m->most_states : MAX_STATES;
-    if (make_dead_state(m) && frame_number(m, (struct frame){ UNKNOWN, 0 }) == 0) {
+    if (make_dead_state(m) && frame_number(m, (struct match_frame){ UNKNOWN, 0 }) == 0) {
         set_begin(m);
         push(m, 0, g->starts[g->root]);
         set_follow(m);

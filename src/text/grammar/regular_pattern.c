@@ -16,31 +16,31 @@ struct class
     uint32_t n;
 };
 
-struct pattern {
+struct regular_pattern {
     struct regular *r;
     const char *at, *end;
     struct err *err;
     uint32_t depth, n_resolved;
 };
 
-static bool refuse(const struct pattern *p, const char *what)
+static bool refuse(const struct regular_pattern *p, const char *what)
 {
     return err_set(p->err, ERR_UNSUPPORTED, "schema: pattern: %s", what);
 }
 
-static bool next_is(const struct pattern *p, const char *text)
+static bool next_is(const struct regular_pattern *p, const char *text)
 {
     return str_starts((struct str){ p->at, (size_t)(p->end - p->at) }, str_from(text));
 }
 
-static bool next_is_one_of(const struct pattern *p, const char *list)
+static bool next_is_one_of(const struct regular_pattern *p, const char *list)
 {
     return p->at < p->end && *p->at && strchr(list, *p->at);
 }
 
 // ---- classes
 
-static bool class_add(const struct pattern *p, struct class *c, uint32_t first, uint32_t last)
+static bool class_add(const struct regular_pattern *p, struct class *c, uint32_t first, uint32_t last)
 {
     if (c->n == MAX_CLASS)
         return refuse(p, "a class has more than 256 ranges");
@@ -48,7 +48,7 @@ static bool class_add(const struct pattern *p, struct class *c, uint32_t first, 
     return true;
 }
 
-static bool class_negate(const struct pattern *p, struct class *c)
+static bool class_negate(const struct regular_pattern *p, struct class *c)
 {
     struct class all = { .n = 0 };
     uint32_t from = 0;
@@ -70,7 +70,7 @@ static bool class_negate(const struct pattern *p, struct class *c)
 }
 
 // \d \w \s and their opposites: the letter is one of them.
-static bool class_named(const struct pattern *p, char letter, struct class *c)
+static bool class_named(const struct regular_pattern *p, char letter, struct class *c)
 {
     static const struct regular_range digits[] = { { '0', '9' } },
                                       words[] = { { '0', '9' }, { 'A', 'Z' }, { '_', '_' }, { 'a', 'z' } },
@@ -92,7 +92,7 @@ static bool class_named(const struct pattern *p, char letter, struct class *c)
     return true;
 }
 
-static bool read_hex(struct pattern *p, uint32_t n, uint32_t *cp)
+static bool read_hex(struct regular_pattern *p, uint32_t n, uint32_t *cp)
 {
     for (*cp = 0; n > 0; n--, p->at++) {
         char c = p->at < p->end ? *p->at : 0;
@@ -105,7 +105,7 @@ static bool read_hex(struct pattern *p, uint32_t n, uint32_t *cp)
 }
 
 // After \u: four digits, a surrogate pair of two such escapes, or any number of digits in braces.
-static bool read_unicode(struct pattern *p, uint32_t *cp)
+static bool read_unicode(struct regular_pattern *p, uint32_t *cp)
 {
     uint32_t low, n = 0;
 
@@ -129,7 +129,7 @@ static bool read_unicode(struct pattern *p, uint32_t *cp)
 }
 
 // After a backslash, and not a named class.
-static bool read_escape(struct pattern *p, uint32_t *cp)
+static bool read_escape(struct regular_pattern *p, uint32_t *cp)
 {
     static const char control[] = "f\fn\nr\rt\tv\v";
     char c = p->at < p->end ? *p->at++ : 0;
@@ -151,14 +151,14 @@ static bool read_escape(struct pattern *p, uint32_t *cp)
     return refuse(p, text);
 }
 
-static bool read_character(struct pattern *p, uint32_t *cp)
+static bool read_character(struct regular_pattern *p, uint32_t *cp)
 {
     p->at += utf8_read(p->at, (size_t)(p->end - p->at), cp);
     return *cp != UTF8_ILL_FORMED || refuse(p, "it is not valid UTF-8");
 }
 
 // One character or named class within [...]. *single: it was a character.
-static bool read_member(struct pattern *p, struct class *c, uint32_t *cp, bool *single)
+static bool read_member(struct regular_pattern *p, struct class *c, uint32_t *cp, bool *single)
 {
     *single = true;
     if (*p->at != '\\')
@@ -173,7 +173,7 @@ static bool read_member(struct pattern *p, struct class *c, uint32_t *cp, bool *
     return *single ? read_escape(p, cp) : class_named(p, *p->at++, c);
 }
 
-static bool read_class(struct pattern *p, uint32_t *term)
+static bool read_class(struct regular_pattern *p, uint32_t *term)
 {
     struct class c = { .n = 0 };
     uint32_t first, last;
@@ -205,9 +205,9 @@ static bool read_class(struct pattern *p, uint32_t *term)
 
 // ---- expressions
 
-static bool read_choice(struct pattern *p, uint32_t *term);
+static bool read_choice(struct regular_pattern *p, uint32_t *term);
 
-static bool read_group(struct pattern *p, uint32_t *term)
+static bool read_group(struct regular_pattern *p, uint32_t *term)
 {
     enum regular_kind ahead = REGULAR_NOTHING;
 
@@ -236,7 +236,7 @@ static bool read_group(struct pattern *p, uint32_t *term)
     return true;
 }
 
-static bool read_escaped(struct pattern *p, uint32_t *term)
+static bool read_escaped(struct regular_pattern *p, uint32_t *term)
 {
     struct class c = { .n = 0 };
     uint32_t cp;
@@ -252,7 +252,7 @@ static bool read_escaped(struct pattern *p, uint32_t *term)
     return true;
 }
 
-static bool read_any(struct pattern *p, uint32_t *term)
+static bool read_any(struct regular_pattern *p, uint32_t *term)
 {
     struct class c = { { { '\n', '\n' }, { '\r', '\r' }, { 0x2028, 0x2029 } }, 3 };
 
@@ -262,7 +262,7 @@ static bool read_any(struct pattern *p, uint32_t *term)
     return true;
 }
 
-static bool read_atom(struct pattern *p, uint32_t *term)
+static bool read_atom(struct regular_pattern *p, uint32_t *term)
 {
     uint32_t cp;
 
@@ -292,7 +292,7 @@ static bool read_atom(struct pattern *p, uint32_t *term)
 }
 
 // The number at *at, which moves behind its digits.
-static bool read_count(const struct pattern *p, const char **at, uint32_t *count)
+static bool read_count(const struct regular_pattern *p, const char **at, uint32_t *count)
 {
     const char *begin = *at;
     uint64_t n;
@@ -306,7 +306,7 @@ static bool read_count(const struct pattern *p, const char **at, uint32_t *count
 }
 
 // Whether {m}, {m,} or {m,n} begins here. A brace that begins none of these stands for itself.
-static bool braces_begin(const struct pattern *p)
+static bool braces_begin(const struct regular_pattern *p)
 {
     const char *at = p->at + 1;
     uint32_t n_digits = 0, n_commas = 0;
@@ -318,7 +318,7 @@ static bool braces_begin(const struct pattern *p)
     return at < p->end && *at == '}' && n_digits && n_commas < 2;
 }
 
-static bool read_braces(struct pattern *p, uint32_t *least, uint32_t *most)
+static bool read_braces(struct regular_pattern *p, uint32_t *least, uint32_t *most)
 {
     const char *at = p->at + 1;
 
@@ -338,7 +338,7 @@ static bool read_braces(struct pattern *p, uint32_t *least, uint32_t *most)
 }
 
 // What may follow an atom.
-static bool read_quantifier(struct pattern *p, uint32_t *term)
+static bool read_quantifier(struct regular_pattern *p, uint32_t *term)
 {
     uint32_t least = 0, most = UINT32_MAX;
 
@@ -359,7 +359,7 @@ static bool read_quantifier(struct pattern *p, uint32_t *term)
 }
 
 // Terms are put together from the last one on: what follows is then never copied.
-static bool read_sequence(struct pattern *p, uint32_t *term)
+static bool read_sequence(struct regular_pattern *p, uint32_t *term)
 {
     struct buf parts = { 0 };
     uint32_t part;
@@ -379,7 +379,7 @@ static bool read_sequence(struct pattern *p, uint32_t *term)
     return ok;
 }
 
-static bool read_choice(struct pattern *p, uint32_t *term)
+static bool read_choice(struct regular_pattern *p, uint32_t *term)
 {
     uint32_t one;
 
@@ -395,12 +395,12 @@ static bool read_choice(struct pattern *p, uint32_t *term)
 
 // ---- assertions
 
-enum place { AT_BEGIN, INSIDE, EITHER_PLACE }; // of the string
+enum atom_place { AT_BEGIN, INSIDE, EITHER_PLACE }; // of the string
 
 // A term without assertions for `term` followed by `next`.
-static bool resolve(struct pattern *p, uint32_t term, uint32_t next, enum place place, uint32_t *out);
+static bool resolve(struct regular_pattern *p, uint32_t term, uint32_t next, enum atom_place place, uint32_t *out);
 
-static enum place place_after(const struct regular *r, uint32_t term, enum place place)
+static enum atom_place place_after(const struct regular *r, uint32_t term, enum atom_place place)
 {
     const struct regular_term *t = &r->terms[term];
 
@@ -410,7 +410,7 @@ static enum place place_after(const struct regular *r, uint32_t term, enum place
 }
 
 // A repetition whose part looks ahead: spelt out, since what it sees differs every time.
-static bool resolve_repeat(struct pattern *p, struct regular_term t, uint32_t next, enum place place, uint32_t *out)
+static bool resolve_repeat(struct regular_pattern *p, struct regular_term t, uint32_t next, enum atom_place place, uint32_t *out)
 {
     if (t.most > MAX_UNROLLED)
         return refuse(p, "an assertion within a repetition without end, or of more than 64 times, is not supported");
@@ -422,7 +422,7 @@ static bool resolve_repeat(struct pattern *p, struct regular_term t, uint32_t ne
     return true;
 }
 
-static bool resolve_ahead(struct pattern *p, struct regular_term t, enum place place, uint32_t *out)
+static bool resolve_ahead(struct regular_pattern *p, struct regular_term t, enum atom_place place, uint32_t *out)
 {
     if (!resolve(p, t.a, TERM_ALL, place, out))
         return false;
@@ -430,7 +430,7 @@ static bool resolve_ahead(struct pattern *p, struct regular_term t, enum place p
     return true;
 }
 
-static bool resolve(struct pattern *p, uint32_t term, uint32_t next, enum place place, uint32_t *out)
+static bool resolve(struct regular_pattern *p, uint32_t term, uint32_t next, enum atom_place place, uint32_t *out)
 {
     const struct regular_term t = p->r->terms[term];
     uint32_t other;
@@ -467,7 +467,7 @@ static bool resolve(struct pattern *p, uint32_t term, uint32_t next, enum place 
 
 bool regular_pattern(struct regular *r, struct str pattern, uint32_t *term, struct err *err)
 {
-    struct pattern p = { .r = r, .at = pattern.at, .end = pattern.at + pattern.n, .err = err };
+    struct regular_pattern p = { .r = r, .at = pattern.at, .end = pattern.at + pattern.n, .err = err };
     uint32_t first, later;
 
     if (pattern.n > REGULAR_MAX_PATTERN)

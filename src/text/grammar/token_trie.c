@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include "base/mem.h"
 
-struct entry {
+struct trie_word {
     struct str bytes;
     uint32_t token;
 };
 
 static int by_bytes(const void *a, const void *b)
 {
-    const struct entry *x = a, *y = b;
+    const struct trie_word *x = a, *y = b;
     int order = str_order(x->bytes, y->bytes);
 
     return order ? order : (x->token > y->token) - (x->token < y->token);
@@ -40,7 +40,7 @@ static bool may_be_text(struct str bytes)
     return bytes.n > 0 && bytes.n <= TRIE_MAX_DEPTH;
 }
 
-static size_t collect(struct token_trie *trie, const struct tokenizer *t, struct entry *entries)
+static size_t collect(struct token_trie *trie, const struct tokenizer *t, struct trie_word *entries)
 {
     char *name = trie->names;
     size_t n = 0;
@@ -52,7 +52,7 @@ static size_t collect(struct token_trie *trie, const struct tokenizer *t, struct
         if (tokenizer_is_end(t, i))
             trie->ends[trie->n_ends++] = i;
         else if (control || may_be_text(bytes))
-            entries[n++] = (struct entry){ bytes, i };
+            entries[n++] = (struct trie_word){ bytes, i };
         name += control ? GRAMMAR_TOKEN_BYTES : 0;
     }
     qsort(entries, n, sizeof *entries, by_bytes);
@@ -60,7 +60,7 @@ static size_t collect(struct token_trie *trie, const struct tokenizer *t, struct
 }
 
 // Nodes of the path to the entry before are open; those not shared with the next one end here.
-static void add_all(struct token_trie *trie, const struct entry *entries, size_t n)
+static void add_all(struct token_trie *trie, const struct trie_word *entries, size_t n)
 {
     uint32_t open[TRIE_MAX_DEPTH + 1] = { 0 }; // [depth]; [0] is no node, since no text is empty
     size_t depth = 0;
@@ -84,7 +84,7 @@ static void add_all(struct token_trie *trie, const struct entry *entries, size_t
         trie->nodes[open[depth]].end = trie->n_nodes;
 }
 
-static size_t n_nodes_of(const struct entry *entries, size_t n)
+static size_t n_nodes_of(const struct trie_word *entries, size_t n)
 {
     size_t nodes = 0;
 
@@ -106,7 +106,7 @@ bool token_trie_create(struct token_trie **out, const struct tokenizer *t, struc
 {
     struct token_trie *trie = mem_alloc(sizeof *trie);
     uint32_t n_tokens = tokenizer_n_tokens(t);
-    struct entry *entries = mem_alloc_array(n_tokens, sizeof *entries);
+    struct trie_word *entries = mem_alloc_array(n_tokens, sizeof *entries);
     bool ok = trie && entries;
 
     if (ok) {

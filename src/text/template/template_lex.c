@@ -400,7 +400,7 @@ static bool next_inside(struct lexer *l, struct token *token)
 bool lexer_next(struct lexer *l, struct token *token)
 {
     while (l->inside == TOKEN_DATA || l->pending) {
-        enum token_kind pending = l->pending;
+        enum lexeme_kind pending = l->pending;
         l->pending = TOKEN_END;
         if (pending == TOKEN_DATA)
             return raw_text(l, word_tag(l, l->at, "raw"), token);

@@ -6,7 +6,7 @@
 #include "text/template/template_node.h"
 
 // Tokens.
-enum token_kind {
+enum lexeme_kind {
     TOKEN_END,
     TOKEN_DATA,
     TOKEN_VARIABLE_BEGIN,
@@ -21,7 +21,7 @@ enum token_kind {
 };
 
 struct token {
-    enum token_kind kind;
+    enum lexeme_kind kind;
     uint32_t line;
     struct str text; // data, name, string (unescaped), operator
     int64_t i;
@@ -33,9 +33,9 @@ struct lexer {
     struct str source; // newlines normalised
     size_t at;
     uint32_t line;
-    enum token_kind inside; // TOKEN_DATA, TOKEN_VARIABLE_BEGIN or TOKEN_BLOCK_BEGIN
-    bool line_starting;     // the last token ended with a newline
-    enum token_kind pending;
+    enum lexeme_kind inside; // TOKEN_DATA, TOKEN_VARIABLE_BEGIN or TOKEN_BLOCK_BEGIN
+    bool line_starting;      // the last token ended with a newline
+    enum lexeme_kind pending;
     char brackets[LEXER_MAX_BRACKETS]; // the closing ones that are expected
     uint32_t n_brackets;
     struct arena *arena;

@@ -107,7 +107,7 @@ struct trie_range {
     size_t from, to, depth;
 };
 
-static uint32_t add_children(struct trie_node *nodes, struct trie_range *ranges, uint32_t node, uint32_t n_nodes,
+static uint32_t add_children(struct lookup_node *nodes, struct trie_range *ranges, uint32_t node, uint32_t n_nodes,
                              const struct trie_entry *entries)
 {
     struct trie_range r = ranges[node];
@@ -122,7 +122,7 @@ static uint32_t add_children(struct trie_node *nodes, struct trie_range *ranges,
         size_t end = r.from;
         while (end < r.to && (unsigned char)entries[end].text.at[r.depth] == label)
             end++;
-        nodes[n_nodes] = (struct trie_node){ .value = LOOKUP_NONE, .label = label };
+        nodes[n_nodes] = (struct lookup_node){ .value = LOOKUP_NONE, .label = label };
         ranges[n_nodes++] = (struct trie_range){ r.from, end, r.depth + 1 };
         nodes[node].n_children++;
         r.from = end;
@@ -141,7 +141,7 @@ bool trie_build(struct trie *trie, struct arena *arena, struct trie_entry *entri
     if (n_max >= UINT32_MAX)
         return false;
     qsort(entries, n, sizeof *entries, entry_order);
-    struct trie_node *nodes = mem_alloc_array(n_max, sizeof *nodes);
+    struct lookup_node *nodes = mem_alloc_array(n_max, sizeof *nodes);
     struct trie_range *ranges = mem_alloc_array(n_max, sizeof *ranges);
     uint32_t n_nodes = 1;
     if (nodes && ranges) {
@@ -149,7 +149,7 @@ bool trie_build(struct trie *trie, struct arena *arena, struct trie_entry *entri
         ranges[0] = (struct trie_range){ 0, n, 0 };
         for (uint32_t i = 0; i < n_nodes; i++)
             n_nodes = add_children(nodes, ranges, i, n_nodes, entries);
-        struct trie_node *kept = arena_alloc_array(arena, n_nodes, sizeof *kept);
+        struct lookup_node *kept = arena_alloc_array(arena, n_nodes, sizeof *kept);
         if (kept)
             memcpy(kept, nodes, n_nodes * sizeof *kept);
         trie->nodes = kept;

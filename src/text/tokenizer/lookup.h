@@ -44,15 +44,15 @@ static inline const struct pair_slot *pair_map_find(const struct pair_map *map, 
     }
 }
 
-struct trie_node {
+struct lookup_node {
     uint32_t first_child;
     uint32_t value;      // LOOKUP_NONE: no text ends here
     uint16_t n_children; // side by side, by label
     uint8_t label;
 };
 struct trie {
-    const struct trie_node *nodes; // NULL: empty; else nodes[0] is the root
-    uint32_t root_child[256];      // 0: none
+    const struct lookup_node *nodes; // NULL: empty; else nodes[0] is the root
+    uint32_t root_child[256];        // 0: none
 };
 struct trie_entry {
     struct str text; // not empty

@@ -14,7 +14,7 @@ static const char chat_template[] = "{% for m in messages %}<|im_start|>{{ m.rol
                                     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 // A token and the merge that makes it, from its left and right part.
-struct word {
+struct synth_word {
     char left[12], right[4];
 };
 
@@ -28,9 +28,9 @@ static void add_syllable(char *text, uint32_t n)
 }
 
 // The n-th: 100 syllables, then words that begin with a space and have one, two, three syllables, in order.
-static struct word word_at(uint32_t n)
+static struct synth_word word_at(uint32_t n)
 {
-    struct word w = { "", "" };
+    struct synth_word w = { "", "" };
     uint32_t n_words = N_SYLLABLES;
 
     if (n < N_SYLLABLES) {
@@ -71,7 +71,7 @@ static bool make_vocabulary(struct vocabulary *v, uint32_t n_vocab)
     if (!v->tokens || !v->merges || !v->kinds)
         return false;
     for (uint32_t id = 0; id < n_vocab; id++) {
-        struct word w = word_at(id < N_FIXED ? 0 : id - N_FIXED);
+        struct synth_word w = word_at(id < N_FIXED ? 0 : id - N_FIXED);
         char text[16], merge[20];
         snprintf(text, sizeof text, "%s%s", w.left, w.right);
         snprintf(merge, sizeof merge, "%s %s", w.left, w.right);

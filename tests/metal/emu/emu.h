@@ -14,7 +14,7 @@ typedef unsigned long ns_uint;
 typedef long ns_int;
 typedef const char *selector;
 
-struct object {
+struct emu_object {
     struct emu_class *isa;
     int n_retains; // EMU_DEAD once it is gone
 };
@@ -26,7 +26,7 @@ struct method {
     selector name_interned;
 };
 struct emu_class {
-    struct object object;
+    struct emu_object object;
     const char *name;
     struct emu_class *super;
     struct method *methods; // ends with a NULL name
@@ -35,7 +35,7 @@ struct emu_class {
     bool is_private; // behind a protocol: objc_getClass does not know it
 };
 
-// A class with its table of methods. The struct's first field is a struct object.
+// A class with its table of methods. The struct's first field is a struct emu_object.
 #define EMU_CLASS(class_name, super_class, type, destroyer, hidden, ...)        \
     static struct method methods_##class_name[] = { __VA_ARGS__, { 0, 0, 0 } }; \
     struct emu_class class_##class_name = { .object = { 0, 1 },                 \
@@ -61,12 +61,12 @@ void *emu_retain(void *object);
 void emu_release(void *object);
 void *emu_autorelease(void *object);
 bool emu_is_dead(const void *object);
-bool emu_responds(struct object *object, selector s);
+bool emu_responds(struct emu_object *object, selector s);
 selector sel_registerName(const char *name);
 void *objc_getClass(const char *name);
 void *objc_autoreleasePoolPush(void);
 void objc_autoreleasePoolPop(void *pool);
-void *emu_find(struct object *object, selector s); // for the trampoline
+void *emu_find(struct emu_object *object, selector s); // for the trampoline
 void emu_array_destroy(void *object);
 extern struct emu_class class_NSObject;
 
@@ -83,16 +83,16 @@ void emu_count(long *counter, long n);
 
 // emu_foundation.c
 struct string {
-    struct object object;
+    struct emu_object object;
     char *text;
 };
-struct array {
-    struct object object;
+struct emu_array {
+    struct emu_object object;
     void **items;
     ns_uint n_items;
 };
 struct url {
-    struct object object;
+    struct emu_object object;
     char *path;
 };
 void *emu_string(const char *text);       // owned by the caller
@@ -102,11 +102,11 @@ extern struct emu_class class_NSString, class_NSURL, class_NSArray;
 
 // emu_device.c, emu_memory.c
 struct device_object {
-    struct object object;
+    struct emu_object object;
     long n_bytes;
 };
 struct buffer_object {
-    struct object object;
+    struct emu_object object;
     unsigned char *at;
     size_t bytes, mapped; // mapped: 0 for memory of the caller
     ns_uint options;
@@ -130,24 +130,24 @@ void event_wait(struct event_object *e, uint64_t value);
 
 // emu_library.c
 struct library_object {
-    struct object object;
+    struct emu_object object;
     struct msl_library *library;
 };
 struct constants_object {
-    struct object object;
+    struct emu_object object;
     struct msl_value values[64];
     ns_uint types[64];
     int n_values;
 };
 struct function_object {
-    struct object object;
+    struct emu_object object;
     struct library_object *library;
     const struct msl_kernel *kernel;
     struct msl_value values[64];
     int n_values;
 };
 struct pipeline_object {
-    struct object object;
+    struct emu_object object;
     struct function_object *function;
     bool whole_simdgroups; // the host has promised that a threadgroup is a multiple of 32 threads
 };
@@ -161,7 +161,7 @@ extern struct emu_class class_MTLComputePipelineState;
 struct size3 {
     ns_uint width, height, depth;
 };
-struct range {
+struct emu_range {
     ns_uint location, length;
 };
 enum command_kind {
@@ -174,7 +174,7 @@ enum command_kind {
     COMMAND_WAIT,
     COMMAND_CALL
 };
-struct bound {
+struct emu_binding {
     struct buffer_object *buffer;
     size_t offset;
     unsigned char *bytes; // setBytes: a copy
@@ -183,7 +183,7 @@ struct bound {
 struct command_record {
     enum command_kind kind;
     struct pipeline_object *pipeline;
-    struct bound bound[MSL_BUFFERS];
+    struct emu_binding bound[MSL_BUFFERS];
     size_t threadgroup_bytes[MSL_BUFFERS];
     struct size3 groups, threads, grid;
     bool concurrent;
@@ -197,7 +197,7 @@ struct command_record {
 };
 struct queue_object;
 struct commands_object {
-    struct object object;
+    struct emu_object object;
     struct queue_object *queue;
     struct command_record *records;
     uint32_t n_records, capacity;
@@ -212,7 +212,7 @@ struct commands_object {
     double started, ended;
 };
 struct encoder_object {
-    struct object object;
+    struct emu_object object;
     struct commands_object *commands;
     bool ended, concurrent;
     struct command_record current;

@@ -14,17 +14,17 @@ enum { STATUS_NEW, STATUS_ENQUEUED, STATUS_COMMITTED, STATUS_SCHEDULED, STATUS_C
 enum { BLOCK_HAS_COPY = 1 << 25, BLOCK_IS_GLOBAL = 1 << 28, ERROR_INTERNAL = 1, IN_FLIGHT = 64 };
 extern void *_NSConcreteGlobalBlock[32], *_NSConcreteStackBlock[32];
 
-struct block {
+struct handler_block {
     void *isa;
     int flags, reserved;
-    void (*invoke)(struct block *block, void *argument);
+    void (*invoke)(struct handler_block *block, void *argument);
     struct {
         unsigned long reserved, bytes;
     } const *shape;
 };
 
 struct queue_object {
-    struct object object;
+    struct emu_object object;
     pthread_t thread;
     struct commands_object *waiting[1024]; // a ring
     uint32_t first, n_waiting, n_alive;
@@ -58,7 +58,7 @@ static bool dispatch_run(const struct commands_object *c, struct command_record 
     bool usable = is_usable(c, r->pipeline, "pipeline");
 
     for (int i = 0; i < MSL_BUFFERS && usable; i++) {
-        struct bound *b = &r->bound[i];
+        struct emu_binding *b = &r->bound[i];
         if (b->buffer && !(usable = is_usable(c, b->buffer, "buffer")))
             break;
         d.buffers[i] = b->buffer ? b->buffer->at + b->offset : b->bytes;
@@ -131,7 +131,7 @@ static void commands_run(struct commands_object *c)
     if (!ok)
         commands_fail(c, error);
     for (uint32_t i = 0; i < c->n_used; i++)
-        if (((struct object *)c->used[i])->isa == &class_MTLBuffer && !c->retains)
+        if (((struct emu_object *)c->used[i])->isa == &class_MTLBuffer && !c->retains)
             __atomic_sub_fetch(&((struct buffer_object *)c->used[i])->n_uses, 1, __ATOMIC_ACQ_REL);
     pthread_mutex_lock(&lock);
     c->status = ok ? STATUS_COMPLETED : STATUS_ERROR;
@@ -184,7 +184,7 @@ static void *queue_commands_unretained(struct queue_object *q, selector s)
     (void)s;
     return commands_new(q, false);
 }
-static void queue_residency(struct queue_object *q, selector s, struct object *set)
+static void queue_residency(struct queue_object *q, selector s, struct emu_object *set)
 {
     (void)q;
     (void)s;
@@ -255,7 +255,7 @@ void commands_use(struct commands_object *c, void *object)
         c->used = realloc(c->used, sizeof *c->used * c->used_capacity);
     }
     c->used[c->n_used++] = c->retains ? emu_retain(object) : object;
-    if (!c->retains && ((struct object *)object)->isa == &class_MTLBuffer)
+    if (!c->retains && ((struct emu_object *)object)->isa == &class_MTLBuffer)
         __atomic_add_fetch(&((struct buffer_object *)object)->n_uses, 1, __ATOMIC_ACQ_REL);
 }
 
@@ -312,9 +312,9 @@ static void commands_wait_for(struct commands_object *c, selector s, struct even
     (void)s;
     commands_event(c, e, value, COMMAND_WAIT, "encodeWaitForEvent");
 }
-static void commands_handler(struct commands_object *c, selector s, struct block *block)
+static void commands_handler(struct commands_object *c, selector s, struct handler_block *block)
 {
-    struct block *kept = block;
+    struct handler_block *kept = block;
 
     (void)s;
     if (c->status != STATUS_NEW) {

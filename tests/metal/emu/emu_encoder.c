@@ -32,10 +32,10 @@ static void encoder_pipeline(struct encoder_object *e, selector s, struct pipeli
     e->current.pipeline = p;
 }
 
-static void bytes_drop(struct bound *b)
+static void bytes_drop(struct emu_binding *b)
 {
     free(b->bytes);
-    *b = (struct bound){ 0 };
+    *b = (struct emu_binding){ 0 };
 }
 
 static bool offset_fits(const struct buffer_object *b, ns_uint offset)
@@ -58,7 +58,7 @@ static void encoder_buffer(struct encoder_object *e, selector s, struct buffer_o
     if (b && !offset_fits(b, offset))
         return;
     bytes_drop(&e->current.bound[index]);
-    e->current.bound[index] = (struct bound){ .buffer = b, .offset = offset };
+    e->current.bound[index] = (struct emu_binding){ .buffer = b, .offset = offset };
     commands_use(e->commands, b);
 }
 
@@ -75,7 +75,7 @@ static void encoder_offset(struct encoder_object *e, selector s, ns_uint offset,
 
 static void encoder_bytes(struct encoder_object *e, selector s, const void *bytes, ns_uint n, ns_uint index)
 {
-    struct bound *b;
+    struct emu_binding *b;
 
     (void)s;
     if (!is_open(e, "setBytes") || !index_is_known(index, "setBytes"))
@@ -108,7 +108,7 @@ static bool arguments_are_bound(struct encoder_object *e)
 
     for (int i = 0; i < k->n_bindings; i++) {
         const struct msl_binding *b = &k->bindings[i];
-        const struct bound *bound = &e->current.bound[b->index];
+        const struct emu_binding *bound = &e->current.bound[b->index];
         if (b->source == MSL_BUFFER && !bound->buffer && !bound->bytes) {
             emu_misuse("%s: buffer(%d) is not bound", k->name, b->index);
             return false;
@@ -201,7 +201,7 @@ static void encoder_barrier(struct encoder_object *e, selector s, ns_uint scope)
         commands_add(e->commands, COMMAND_BARRIER);
 }
 
-static void encoder_fence(struct encoder_object *e, selector s, struct object *fence)
+static void encoder_fence(struct encoder_object *e, selector s, struct emu_object *fence)
 {
     (void)s;
     if (!is_open(e, "a fence"))
@@ -282,7 +282,7 @@ static void blit_copy(struct encoder_object *e, selector s, struct buffer_object
     emu_count(&emu_knobs.blits, 1);
 }
 
-static void blit_fill(struct encoder_object *e, selector s, struct buffer_object *to, struct range range, uint8_t value)
+static void blit_fill(struct encoder_object *e, selector s, struct buffer_object *to, struct emu_range range, uint8_t value)
 {
     struct command_record *r;
 

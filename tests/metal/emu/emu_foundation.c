@@ -46,18 +46,18 @@ void *emu_string(const char *text)
 
 void emu_array_destroy(void *object)
 {
-    struct array *a = object;
+    struct emu_array *a = object;
 
     for (ns_uint i = 0; i < a->n_items; i++)
         emu_release(a->items[i]);
     free(a->items);
 }
-static ns_uint array_count(struct array *a, selector s)
+static ns_uint array_count(struct emu_array *a, selector s)
 {
     (void)s;
     return a->n_items;
 }
-static void *array_at(struct array *a, selector s, ns_uint i)
+static void *array_at(struct emu_array *a, selector s, ns_uint i)
 {
     (void)s;
     if (i >= a->n_items) {
@@ -66,13 +66,13 @@ static void *array_at(struct array *a, selector s, ns_uint i)
     }
     return a->items[i];
 }
-static bool array_contains(struct array *a, selector s, void *o)
+static bool array_contains(struct emu_array *a, selector s, void *o)
 {
-    struct object *object = o;
+    struct emu_object *object = o;
 
     (void)s;
     for (ns_uint i = 0; i < a->n_items; i++) {
-        struct object *item = a->items[i];
+        struct emu_object *item = a->items[i];
         if (item == object ||
             (item->isa == &class_NSString && object->isa == &class_NSString && string_equals(o, s, (void *)item)))
             return true;
@@ -85,12 +85,12 @@ static void *array_with(void *class, selector s, void *o)
     (void)s;
     return emu_autorelease(emu_array(&o, 1));
 }
-EMU_CLASS(NSArray, &class_NSObject, struct array, emu_array_destroy, false, METHOD("count", array_count),
+EMU_CLASS(NSArray, &class_NSObject, struct emu_array, emu_array_destroy, false, METHOD("count", array_count),
           METHOD("objectAtIndex:", array_at), METHOD("containsObject:", array_contains), METHOD("+arrayWithObject:", array_with))
 
 void *emu_array(void **items, ns_uint n)
 {
-    struct array *a = emu_new(&class_NSArray);
+    struct emu_array *a = emu_new(&class_NSArray);
 
     a->items = calloc(n + 1, sizeof *a->items);
     a->n_items = n;
@@ -115,7 +115,7 @@ static void *url_with(void *class, selector s, struct string *path)
 EMU_CLASS(NSURL, &class_NSObject, struct url, url_destroy, false, METHOD("+fileURLWithPath:", url_with))
 
 struct error_object {
-    struct object object;
+    struct emu_object object;
     struct string *description;
     long code;
 };

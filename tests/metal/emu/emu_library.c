@@ -18,7 +18,7 @@ enum { ERROR_COMPILE = 3, ERROR_NOT_FOUND = 5, OPTION_ARCHIVE_ONLY = 4, LANGUAGE
 extern char **environ;
 
 struct compile_options {
-    struct object object;
+    struct emu_object object;
     bool told, exact; // of mathematics
     ns_uint language;
 };
@@ -334,9 +334,9 @@ void *pipeline_from_function(void *device, selector s, struct function_object *f
 }
 
 struct pipeline_descriptor {
-    struct object object;
+    struct emu_object object;
     struct function_object *function;
-    struct array *archives;
+    struct emu_array *archives;
     bool whole_simdgroups;
 };
 static void descriptor_destroy(void *o)
@@ -379,11 +379,11 @@ EMU_CLASS(MTLComputePipelineDescriptor, &class_NSObject, struct pipeline_descrip
 // ---- archives: a text file with a line for every function and its constants
 enum { ARCHIVE_BYTES = 1 << 20 };
 struct archive_object {
-    struct object object;
+    struct emu_object object;
     char *lines;
 };
 struct archive_descriptor {
-    struct object object;
+    struct emu_object object;
     struct url *url;
 };
 #define ARCHIVE_MAGIC "emulated binary archive\n"

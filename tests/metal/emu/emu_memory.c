@@ -17,7 +17,7 @@ ns_uint buffer_storage(const struct buffer_object *b)
     return b->options >> 4 & 15;
 }
 
-struct block {
+struct memory_block {
     void *isa;
     int flags, reserved;
     void *invoke;
@@ -35,7 +35,7 @@ static void buffer_destroy(void *o)
         emu_count(&emu_device.n_bytes, -(long)b->bytes);
         munmap(b->at, b->mapped);
     } else if (b->deallocator) {
-        struct block *block = b->deallocator;
+        struct memory_block *block = b->deallocator;
         ((void (*)(void *, void *, ns_uint))block->invoke)(block, b->at, b->bytes);
     }
 }
@@ -145,8 +145,8 @@ void *buffer_over(void *d, selector s, void *at, ns_uint bytes, ns_uint options,
 }
 
 struct residency_object {
-    struct object object;
-    struct array members;
+    struct emu_object object;
+    struct emu_array members;
     bool changed;
 };
 static void residency_destroy(void *o)
@@ -163,7 +163,7 @@ static ns_uint residency_find(struct residency_object *r, void *o)
 }
 static void residency_add(struct residency_object *r, selector s, void *o)
 {
-    struct array *m = &r->members;
+    struct emu_array *m = &r->members;
 
     (void)s;
     r->changed = true;
@@ -210,7 +210,7 @@ static void set_number(void *o, selector s, ns_uint n)
     (void)s;
     (void)n;
 }
-EMU_CLASS(MTLResidencySetDescriptor, &class_NSObject, struct object, NULL, false, METHOD("setInitialCapacity:", set_number),
+EMU_CLASS(MTLResidencySetDescriptor, &class_NSObject, struct emu_object, NULL, false, METHOD("setInitialCapacity:", set_number),
           METHOD("setLabel:", set_label))
 
 void *residency_new(void *d, selector s, void *descriptor, void **error)
@@ -224,7 +224,7 @@ void *residency_new(void *d, selector s, void *descriptor, void **error)
 }
 
 struct event_object {
-    struct object object;
+    struct emu_object object;
     uint64_t value;
 };
 static pthread_mutex_t event_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -276,7 +276,7 @@ static bool event_wait_until(struct event_object *e, selector s, uint64_t value,
 EMU_CLASS(MTLSharedEvent, &class_NSObject, struct event_object, NULL, true, METHOD("signaledValue", event_value),
           METHOD("setSignaledValue:", event_set), METHOD("waitUntilSignaledValue:timeoutMS:", event_wait_until),
           METHOD("setLabel:", set_label))
-EMU_CLASS(MTLFence, &class_NSObject, struct object, NULL, true, METHOD("setLabel:", set_label))
+EMU_CLASS(MTLFence, &class_NSObject, struct emu_object, NULL, true, METHOD("setLabel:", set_label))
 
 void *event_new(void *d, selector s)
 {

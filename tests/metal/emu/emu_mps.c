@@ -9,24 +9,24 @@
 enum { MPS_FLOAT16 = 0x10000000 | 16, MPS_FLOAT32 = 0x10000000 | 32 };
 
 struct matrix_shape {
-    struct object object;
+    struct emu_object object;
     ns_uint rows, columns, row_bytes;
     uint32_t type;
 };
 struct matrix {
-    struct object object;
+    struct emu_object object;
     struct buffer_object *buffer;
     ns_uint offset;
     struct matrix_shape *shape;
 };
 struct multiplication {
-    struct object object;
+    struct emu_object object;
     bool transpose_left, transpose_right;
     ns_uint rows, columns, interior;
     double alpha, beta;
 };
 struct product_call {
-    struct object object;
+    struct emu_object object;
     struct multiplication *what;
     struct matrix *left, *right, *result;
 };

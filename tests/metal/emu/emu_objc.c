@@ -47,7 +47,7 @@ void *objc_getClass(const char *name)
     return NULL;
 }
 
-static void *find(struct object *o, selector s)
+static void *find(struct emu_object *o, selector s)
 {
     bool of_class = o->isa == &class_of_classes;
 
@@ -58,7 +58,7 @@ static void *find(struct object *o, selector s)
     return NULL;
 }
 
-bool emu_responds(struct object *o, selector s)
+bool emu_responds(struct emu_object *o, selector s)
 {
     return find(o, s) != NULL;
 }
@@ -68,7 +68,7 @@ static long nothing(void)
     return 0;
 }
 
-void *emu_find(struct object *o, selector s)
+void *emu_find(struct emu_object *o, selector s)
 {
     const char *name = o->isa == &class_of_classes ? ((struct emu_class *)o)->name : o->isa->name;
     void *function;
@@ -100,7 +100,7 @@ __asm__(
 
 void *emu_new(struct emu_class *class)
 {
-    struct object *o = calloc(1, class->bytes);
+    struct emu_object *o = calloc(1, class->bytes);
 
     o->isa = class;
     o->n_retains = 1;
@@ -110,17 +110,17 @@ void *emu_new(struct emu_class *class)
 
 bool emu_is_dead(const void *object)
 {
-    return __atomic_load_n(&((const struct object *)object)->n_retains, __ATOMIC_ACQUIRE) == EMU_DEAD;
+    return __atomic_load_n(&((const struct emu_object *)object)->n_retains, __ATOMIC_ACQUIRE) == EMU_DEAD;
 }
 
-static bool is_static(const struct object *o)
+static bool is_static(const struct emu_object *o)
 {
     return o->isa == &class_of_classes || (const void *)o == (const void *)&emu_device;
 }
 
 void *emu_retain(void *object)
 {
-    struct object *o = object;
+    struct emu_object *o = object;
 
     if (o && emu_is_dead(o))
         emu_misuse("retain of a %s that was released", o->isa->name);
@@ -129,7 +129,7 @@ void *emu_retain(void *object)
     return object;
 }
 
-static void bury(struct object *o)
+static void bury(struct emu_object *o)
 {
     uint32_t i;
 
@@ -142,7 +142,7 @@ static void bury(struct object *o)
 
 void emu_release(void *object)
 {
-    struct object *o = object;
+    struct emu_object *o = object;
 
     if (!o || is_static(o))
         return;
@@ -195,7 +195,7 @@ void *emu_autorelease(void *object)
     if (!object)
         return NULL;
     if (pools.depth == 0) {
-        emu_misuse("a %s is autoreleased and no pool is in place: it leaks", ((struct object *)object)->isa->name);
+        emu_misuse("a %s is autoreleased and no pool is in place: it leaks", ((struct emu_object *)object)->isa->name);
         return object;
     }
     if (pools.n_objects == pools.capacity) {
@@ -237,7 +237,7 @@ static void *object_init(void *o, selector s)
     (void)s;
     return o;
 }
-static bool object_responds(struct object *o, selector s, selector what)
+static bool object_responds(struct emu_object *o, selector s, selector what)
 {
     (void)s;
     return find(o, what) != NULL && !(strstr(what, "esidency") && !emu_knobs.residency);
@@ -247,7 +247,7 @@ static void *class_new(struct emu_class *class, selector s)
     (void)s;
     return emu_new(class);
 }
-EMU_CLASS(NSObject, NULL, struct object, NULL, false, METHOD("retain", object_retain), METHOD("release", object_release),
+EMU_CLASS(NSObject, NULL, struct emu_object, NULL, false, METHOD("retain", object_retain), METHOD("release", object_release),
           METHOD("autorelease", object_autorelease), METHOD("init", object_init), METHOD("respondsToSelector:", object_responds),
           METHOD("+alloc", class_new), METHOD("+new", class_new))
 void *_NSConcreteGlobalBlock[32];

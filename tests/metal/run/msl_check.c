@@ -20,12 +20,12 @@ struct access { // when and by whom
 struct cell {
     struct access write, read;
 };
-enum memory { DEVICE, THREADGROUP, N_MEMORIES };
+enum pointer_memory { DEVICE, THREADGROUP, N_MEMORIES };
 struct region {
     const char *base;
     size_t bytes;
     struct cell *cells;
-    enum memory memory;
+    enum pointer_memory memory;
     char name[48];
 };
 struct shadow { // of device memory, kept from dispatch to dispatch
@@ -124,7 +124,7 @@ static struct cell *shadow_of(const char *base, size_t bytes)
     return cells + (base - grown.base);
 }
 
-static void region_add(const void *base, size_t bytes, struct cell *cells, enum memory memory, int index)
+static void region_add(const void *base, size_t bytes, struct cell *cells, enum pointer_memory memory, int index)
 {
     struct region *r = &check.regions[check.n_regions++];
 
@@ -182,7 +182,7 @@ static bool same_simd(const struct access *a, const struct access *b)
     return a->thread / MSL_LANES == b->thread / MSL_LANES;
 }
 
-static bool is_ordered(const struct access *before, const struct access *now, enum memory memory)
+static bool is_ordered(const struct access *before, const struct access *now, enum pointer_memory memory)
 {
     if (before->order != now->order || (memory == THREADGROUP && before->group != now->group))
         return true;
@@ -203,7 +203,7 @@ static const char *whose(const struct access *other, const struct access *now)
 }
 
 // The newest readers stay: several threads of one simdgroup, or of many, count together until the next barrier.
-static void reader_note(struct access *read, struct access now, enum memory memory)
+static void reader_note(struct access *read, struct access now, enum pointer_memory memory)
 {
     bool together = read->order == now.order && read->group == now.group && read->group_epoch == now.group_epoch;
     // Readers of the same simdgroup before its last barrier: whoever races with them races with this one too.
@@ -273,7 +273,7 @@ static const struct region *region_of(const char *at, size_t bytes)
     return NULL;
 }
 
-static struct image {
+static struct declared_image {
     const char *start, *end;
 } images[MAX_IMAGES];
 static int n_images;
@@ -281,7 +281,7 @@ static int n_images;
 // Constants of the kernel's own library are read through hooks as well.
 void msl_check_image(const void *start, size_t bytes)
 {
-    images[n_images++ % MAX_IMAGES] = (struct image){ start, (const char *)start + bytes };
+    images[n_images++ % MAX_IMAGES] = (struct declared_image){ start, (const char *)start + bytes };
 }
 
 static bool is_image(const char *at)

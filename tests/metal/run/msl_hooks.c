@@ -88,13 +88,13 @@ void *__tsan_memset(void *to, int value, size_t bytes)
     return memset(to, value, bytes);
 }
 
-struct place { // in front of what every such function is given
+struct hook_place { // in front of what every such function is given
     const char *file;
     uint32_t line, column;
 };
 #define FAULT(name, what)                                                    \
-    void __wrap___ubsan_handle_##name(const struct place *at);               \
-    void __wrap___ubsan_handle_##name(const struct place *at)                \
+    void __wrap___ubsan_handle_##name(const struct hook_place *at);          \
+    void __wrap___ubsan_handle_##name(const struct hook_place *at)           \
     {                                                                        \
         const char *slash = strrchr(at->file, '/');                          \
         msl_fail("%s:%u: %s", slash ? slash + 1 : at->file, at->line, what); \

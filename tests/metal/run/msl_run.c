@@ -13,7 +13,7 @@ struct msl_settings msl_settings;
 
 enum { MAX_WORKERS = 8 };
 
-static struct pool {
+static struct thread_team {
     pthread_mutex_t lock;
     pthread_cond_t start, end;
     struct msl_worker *workers[MAX_WORKERS];
