@@ -113,7 +113,8 @@ static uint32_t reuse(struct request *r, struct ingot_session *s)
 static bool has_room(const struct request *r, const struct ingot_session *s)
 {
     const struct engine *e = r->engine;
-    uint32_t n_pages = kv_pages_of(r->n_tokens + (r->n_tokens < e->n_context)), taken = e->kv.n_taken[s->slot], n_running = 0;
+    uint32_t n_pages = kv_pages_of(r->n_tokens + (r->n_tokens < e->loaded->n_context)), taken = e->kv.n_taken[s->slot],
+             n_running = 0;
 
     for (const struct request *other = e->first; other; other = other->next)
         n_running += other->state == REQUEST_PREFILL || other->state == REQUEST_DECODE;

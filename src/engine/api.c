@@ -161,9 +161,9 @@ static const char *main_format(const struct model *m)
 static void copy_name(const struct engine *e, char *to, size_t n)
 {
     struct str name = { 0 };
-    const char *path = model_file_path(e->file), *slash = strrchr(path, '/');
+    const char *path = model_file_path(e->loaded->file), *slash = strrchr(path, '/');
 
-    if (!model_file_string(e->file, "general.name", &name, NULL) || name.n == 0)
+    if (!model_file_string(e->loaded->file, "general.name", &name, NULL) || name.n == 0)
         name = str_from(slash && slash[1] ? slash + 1 : path);
     snprintf(to, n, "%.*s", STR_ARG(name));
 }
@@ -173,30 +173,31 @@ void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engi
     const struct engine *e = &engine->inner;
     struct device_info device = { 0 };
 
-    e->device->ops->info(e->device, &device);
+    e->loaded->device->ops->info(e->loaded->device, &device);
     struct ingot_engine_info all = {
-        .n_parameters = e->model.n_parameters,
-        .weight_bytes = e->model.weight_bytes,
-        .n_layers = e->model.config.n_layers,
-        .n_vocab = e->model.config.n_vocab,
-        .n_embedding = e->model.config.n_cols,
-        .n_context = e->n_context,
+        .n_parameters = e->loaded->model.n_parameters,
+        .weight_bytes = e->loaded->model.weight_bytes,
+        .n_layers = e->loaded->model.config.n_layers,
+        .n_vocab = e->loaded->model.config.n_vocab,
+        .n_embedding = e->loaded->model.config.n_cols,
+        .n_context = e->loaded->n_context,
         .n_sequences = e->kv.n_slots,
-        .n_batch = e->max_rows,
-        .n_stages = e->n_stages,
-        .cache_type_k = (enum ingot_kv)(e->stages[0].shape.k_format + 1),
-        .cache_type_v = (enum ingot_kv)(e->stages[0].shape.v_format + 1),
-        .has_tokenizer = e->tokenizer != NULL,
+        .n_batch = e->loaded->max_rows,
+        .n_stages = e->loaded->n_stages,
+        .cache_type_k = (enum ingot_kv)(e->loaded->stages[0].shape.k_format + 1),
+        .cache_type_v = (enum ingot_kv)(e->loaded->stages[0].shape.v_format + 1),
+        .has_tokenizer = e->loaded->tokenizer != NULL,
     };
-    for (uint32_t i = 0; i < e->n_stages; i++) {
-        all.page_bytes += stage_page_bytes(&e->stages[i]);
+    for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
+        all.page_bytes += stage_page_bytes(&e->loaded->stages[i]);
         for (uint32_t b = 0; b < N_BUCKETS; b++)
-            all.scratch_bytes += e->stages[i].buckets[b].tape ? tape_scratch_bytes(e->stages[i].buckets[b].tape) : 0;
+            all.scratch_bytes +=
+                e->loaded->stages[i].buckets[b].tape ? tape_scratch_bytes(e->loaded->stages[i].buckets[b].tape) : 0;
     }
     copy_name(e, all.model_name, sizeof all.model_name);
-    snprintf(all.architecture, sizeof all.architecture, "%s", e->model.arch->name);
-    snprintf(all.format, sizeof all.format, "%s", main_format(&e->model));
-    snprintf(all.device, sizeof all.device, "%s: %s", e->device->name, device.name);
+    snprintf(all.architecture, sizeof all.architecture, "%s", e->loaded->model.arch->name);
+    snprintf(all.format, sizeof all.format, "%s", main_format(&e->loaded->model));
+    snprintf(all.device, sizeof all.device, "%s: %s", e->loaded->device->name, device.name);
     sizes_give(info, size, &all, sizeof all);
 }
 

@@ -8,7 +8,7 @@ _Static_assert((int)INGOT_SPECIAL_FIM_FILE - (int)INGOT_SPECIAL_FIM_PREFIX == (i
 
 static bool has_tokenizer(const struct engine *e, struct err *err)
 {
-    return e->tokenizer || err_set(err, ERR_UNSUPPORTED, "no tokenizer: %s", e->no_tokenizer.message);
+    return e->loaded->tokenizer || err_set(err, ERR_UNSUPPORTED, "no tokenizer: %s", e->loaded->no_tokenizer.message);
 }
 
 int64_t ingot_encode(const struct ingot_engine *engine, const char *text, size_t n_bytes, unsigned flags, uint32_t *tokens,
@@ -19,7 +19,7 @@ int64_t ingot_encode(const struct ingot_engine *engine, const char *text, size_t
     int64_t n = -1;
 
     if (has_tokenizer(&engine->inner, as_err(error)) &&
-        tokenizer_encode(engine->inner.tokenizer, (struct str){ text, n_bytes }, how, &ids, as_err(error))) {
+        tokenizer_encode(engine->inner.loaded->tokenizer, (struct str){ text, n_bytes }, how, &ids, as_err(error))) {
         n = (int64_t)ids.n;
         for (size_t i = 0; i < ids.n && i < capacity; i++)
             tokens[i] = ids.ids[i];
@@ -37,7 +37,7 @@ int64_t ingot_decode(const struct ingot_engine *engine, const uint32_t *tokens, 
 
     if (!has_tokenizer(&engine->inner, as_err(error)))
         return -1;
-    if (tokenizer_decode(engine->inner.tokenizer, &ids, flags & INGOT_KEEP_SPECIAL, &out)) {
+    if (tokenizer_decode(engine->inner.loaded->tokenizer, &ids, flags & INGOT_KEEP_SPECIAL, &out)) {
         n = (int64_t)out.n;
         size_t stored = out.n < capacity ? out.n : capacity - 1;
         if (capacity) {
@@ -65,7 +65,7 @@ int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *toke
 
 bool ingot_token_info_fill(const struct ingot_engine *engine, uint32_t token, struct ingot_token_info *info, size_t size)
 {
-    const struct tokenizer *t = engine->inner.tokenizer;
+    const struct tokenizer *t = engine->inner.loaded->tokenizer;
 
     if (!t || token >= tokenizer_n_tokens(t))
         return false;
@@ -84,14 +84,14 @@ bool ingot_token_info_fill(const struct ingot_engine *engine, uint32_t token, st
 
 int64_t ingot_token_find(const struct ingot_engine *engine, const char *spelling, size_t n_bytes)
 {
-    const struct tokenizer *t = engine->inner.tokenizer;
+    const struct tokenizer *t = engine->inner.loaded->tokenizer;
 
     return t ? tokenizer_find(t, (struct str){ spelling, n_bytes }) : -1;
 }
 
 int64_t ingot_token_special(const struct ingot_engine *engine, enum ingot_special which)
 {
-    const struct tokenizer *t = engine->inner.tokenizer;
+    const struct tokenizer *t = engine->inner.loaded->tokenizer;
 
     if (!t || (unsigned)which > INGOT_SPECIAL_FIM_FILE)
         return -1;

@@ -8,13 +8,13 @@
 // One tree of tokens for all requests, made for the first that needs it.
 static const struct token_trie *trie_of(struct engine *e, struct err *err)
 {
-    if (!e->tokenizer) {
-        err_set(err, ERR_UNSUPPORTED, "a grammar needs a tokenizer, which this model lacks: %s", e->no_tokenizer.message);
+    if (!e->loaded->tokenizer) {
+        err_set(err, ERR_UNSUPPORTED, "a grammar needs a tokenizer, which this model lacks: %s", e->loaded->no_tokenizer.message);
         return NULL;
     }
     pthread_mutex_lock(&e->making);
     if (!e->trie)
-        token_trie_create(&e->trie, e->tokenizer, err);
+        token_trie_create(&e->trie, e->loaded->tokenizer, err);
     const struct token_trie *trie = e->trie;
     pthread_mutex_unlock(&e->making);
     return trie;
@@ -63,7 +63,7 @@ static bool take_biases(struct constraint *c, const struct ingot_request_options
 
 bool constraint_create(struct constraint *c, struct engine *e, const struct ingot_request_options *o, struct err *err)
 {
-    *c = (struct constraint){ .n_vocab = e->model.config.n_vocab };
+    *c = (struct constraint){ .n_vocab = e->loaded->model.config.n_vocab };
     if ((!o->n_bias || take_biases(c, o, err)) && ((!o->grammar && !o->json_schema) || follow_grammar(c, e, o, err)))
         return true;
     constraint_release(c);

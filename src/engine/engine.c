@@ -22,8 +22,8 @@ static void tell_pages(struct engine *e, uint32_t slot, uint32_t from)
 {
     struct err err = { 0 };
 
-    for (uint32_t i = 0; i < e->n_stages; i++)
-        if (!stage_table_write(&e->stages[i], &e->kv, slot, from, &err))
+    for (uint32_t i = 0; i < e->loaded->n_stages; i++)
+        if (!stage_table_write(&e->loaded->stages[i], &e->kv, slot, from, &err))
             engine_fail(e, &err);
 }
 
@@ -32,7 +32,7 @@ static bool write_limits(struct engine *e, const struct batch *b, struct err *er
     for (uint32_t i = 0; i < b->n_outputs; i++) {
         const struct constraint *c = b->outputs[i].limits;
         struct stage_limits limits = { c ? c->mask : NULL, c ? c->biases : NULL, c ? c->n_biases : 0 };
-        if (c && !stage_limits_write(&e->stages[e->n_stages - 1], i, &limits, err))
+        if (c && !stage_limits_write(&e->loaded->stages[e->loaded->n_stages - 1], i, &limits, err))
             return false;
     }
     return true;
@@ -53,31 +53,32 @@ void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, u
     struct err err = { 0 };
 
     tell_pages(e, slot, 0);
-    for (uint32_t i = 0; i < e->n_stages; i++)
-        if (!stage_log_write(&e->stages[i], slot, tokens, n, &err))
+    for (uint32_t i = 0; i < e->loaded->n_stages; i++)
+        if (!stage_log_write(&e->loaded->stages[i], slot, tokens, n, &err))
             engine_fail(e, &err);
 }
 
 static bool play_stages(struct engine *e, struct batch *b, uint32_t fetch, struct err *err)
 {
-    const struct bucket *bucket = &e->stages[0].buckets[stage_bucket_index(&e->stages[0], b->n_rows, b->n_outputs)];
+    const struct bucket *bucket =
+        &e->loaded->stages[0].buckets[stage_bucket_index(&e->loaded->stages[0], b->n_rows, b->n_outputs)];
     const struct step *step = batch_layout(b, bucket->max_rows, bucket->max_outputs);
 
     if (!write_limits(e, b, err))
         return false;
-    for (uint32_t i = 0; i < e->n_stages; i++) {
-        if (i > 0 && !link_pass(&e->stages[i - 1], &e->stages[i], b->n_rows, err))
+    for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
+        if (i > 0 && !link_pass(&e->loaded->stages[i - 1], &e->loaded->stages[i], b->n_rows, err))
             return false;
-        if (!stage_play(&e->stages[i], step, err))
+        if (!stage_play(&e->loaded->stages[i], step, err))
             return false;
     }
-    struct stage *last = &e->stages[e->n_stages - 1];
+    struct stage *last = &e->loaded->stages[e->loaded->n_stages - 1];
     return !last->device->queue || device_fetch(last->device, &last->results, b->n_outputs * sizeof *b->results, fetch, err);
 }
 
 static bool wait_for_results(struct engine *e, struct err *err)
 {
-    struct stage *last = &e->stages[e->n_stages - 1];
+    struct stage *last = &e->loaded->stages[e->loaded->n_stages - 1];
     struct batch *b = e->batch;
     uint64_t bytes = b->n_outputs * sizeof *b->results;
 
@@ -91,7 +92,7 @@ static bool wait_for_results(struct engine *e, struct err *err)
 static bool fill_ahead(struct engine *e)
 {
     batch_clear(e->ahead);
-    if (e->n_stages > 1 || !e->device->queue)
+    if (e->loaded->n_stages > 1 || !e->loaded->device->queue)
         return false;
     for (const struct request *r = e->first; r; r = r->next)
         if (!request_goes_ahead(r))
@@ -123,11 +124,11 @@ static bool run_batch(struct engine *e, struct err *err)
 // The output's row of logits, on the host; valid until the next call. NULL after a failure.
 static const float *logits_of(const struct engine *e, uint32_t output, struct err *err)
 {
-    const struct buffer *logits = &e->stages[e->n_stages - 1].logits;
-    uint64_t bytes = e->model.config.n_vocab * sizeof(float);
+    const struct buffer *logits = &e->loaded->stages[e->loaded->n_stages - 1].logits;
+    uint64_t bytes = e->loaded->model.config.n_vocab * sizeof(float);
 
     if (logits->host)
-        return (const float *)logits->host + (uint64_t)output * e->model.config.n_vocab;
+        return (const float *)logits->host + (uint64_t)output * e->loaded->model.config.n_vocab;
     return buffer_read(logits, output * bytes, e->logits, bytes, err) ? e->logits : NULL;
 }
 

@@ -18,39 +18,51 @@ struct request;
 struct chat;       // text/template/chat.h
 struct token_trie; // text/grammar/token_trie.h
 
-struct engine {
+// Constant once engine_load has returned: any thread reads it without a lock. What the pointers lead to has its own rules; a stage and a
+// device belong to the thread that holds `stepping`.
+struct engine_loaded {
     struct ingot_engine_options options; // strings are not kept
     struct model_file *file;
     struct model model;
-    struct tokenizer *tokenizer; // NULL: the file has none; why is in no_tokenizer
+    struct tokenizer *tokenizer; // NULL: the file has none; the reason is in no_tokenizer
     struct err no_tokenizer;
-    struct token_trie *trie; // made for the first request with a grammar; guarded by making
-    float *pool_room;        // made for the first embedding: the last norm's scale, and one row; guarded by making
-    struct chat *chat;       // NULL: no tokenizer, or the template cannot be used; why is in no_chat
+    struct chat *chat; // NULL: no tokenizer, or the template cannot be used; the reason is in no_chat
     struct err no_chat;
     struct device *device;
     struct stage *stages;
     uint32_t n_stages;
-    struct kv kv;
-    struct batch *batch;
-    struct batch *ahead; // the step behind the one that is waited for; see engine.c
-    bool is_ahead;       // it has been played
-    uint32_t fetch;      // where the results of batch are fetched to; those of ahead: the other one
-    float *logits;       // one row, read back from a device that shares no memory; else NULL
     uint32_t n_context, max_rows, max_outputs, longest_token; // longest_token: bytes of text
-    struct request *first, *last;                             // all that are not done, by priority, the older first
+};
+
+struct engine {
+    const struct engine_loaded *loaded;
+    pthread_mutex_t stepping, state, making;
+    pthread_cond_t news; // with state: a step is over, or a request is new, cancelled or finished
+
+    // Guarded by stepping; the requests that outputs belong to also by state.
+    struct batch *batch;
+    struct batch *ahead; // the step after the one that is waited for; see engine.c
+    bool is_ahead;       // it has been played
+    uint32_t fetch;      // the slot that the results of batch are fetched to; those of ahead: the other one
+    float *logits;       // one row, read back from a device that shares no memory; else NULL
+
+    // Guarded by state.
+    struct kv kv;
+    struct kv_store *kv_store;    // NULL: pages are not kept on disk
+    struct request *first, *last; // all that are not done, by priority, the older first
     struct ingot_session *sessions;
-    struct kv_store *kv_store; // NULL: pages are not kept on disk
     struct prefill_budget prefill_budget;
     uint64_t n_pauses, n_steps, n_rows;
     uint64_t n_untaken; // events of all requests that the caller has not taken
     bool is_stepping;   // a thread makes a step, or is about to
     uint32_t n_live;    // requests and sessions that exist
-    bool closed;        // by the caller; it goes with the last of them
+    bool closed;        // by the caller; the engine is freed with the last of these
     bool failed;        // the device failed: nothing runs any more
     struct err failure;
-    pthread_mutex_t stepping, state, making;
-    pthread_cond_t news; // with state: a step is over, or a request is new, cancelled or at its end
+
+    // Guarded by making, and constant once made.
+    struct token_trie *trie; // made for the first request with a grammar
+    float *pool_room;        // made for the first embedding: the last norm's scale, and one row
 };
 
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);

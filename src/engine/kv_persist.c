@@ -33,18 +33,18 @@ static void add_tensor(struct sha256_stream *s, const struct file_tensor *t)
 // Everything that the numbers in a page depend on: weights, version, device, arithmetic, formats.
 static struct sha256 identity(const struct engine *e, struct sha256_stream *s)
 {
-    const struct stage_shape *shape = &e->stages[0].shape;
+    const struct stage_shape *shape = &e->loaded->stages[0].shape;
 
     add_text(s, "ingot pages 1 " INGOT_VERSION);
-    add_text(s, e->device->name);
-    add_number(s, cpu_features() & (e->options.cpu_features ? e->options.cpu_features : (uint32_t)CPU_ALL));
+    add_text(s, e->loaded->device->name);
+    add_number(s, cpu_features() & (e->loaded->options.cpu_features ? e->loaded->options.cpu_features : (uint32_t)CPU_ALL));
     add_number(s, shape->exact);
     add_number(s, shape->k_format);
     add_number(s, shape->v_format);
-    for (size_t i = 0; i < model_file_n_tensors(e->file); i++)
-        add_tensor(s, model_file_tensor_at(e->file, i));
-    for (size_t i = 0; i < model_file_n_metas(e->file); i++) { // numbers such as rope's base
-        const struct meta *m = model_file_meta_at(e->file, i);
+    for (size_t i = 0; i < model_file_n_tensors(e->loaded->file); i++)
+        add_tensor(s, model_file_tensor_at(e->loaded->file, i));
+    for (size_t i = 0; i < model_file_n_metas(e->loaded->file); i++) { // numbers such as rope's base
+        const struct meta *m = model_file_meta_at(e->loaded->file, i);
         sha256_add(s, m->key.at, m->key.n);
         if (m->type != META_STRING && m->type != META_ARRAY)
             add_number(s, m->u);
@@ -56,8 +56,8 @@ static uint64_t page_bytes(const struct engine *e)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < e->n_stages; i++)
-        bytes += stage_page_bytes(&e->stages[i]);
+    for (uint32_t i = 0; i < e->loaded->n_stages; i++)
+        bytes += stage_page_bytes(&e->loaded->stages[i]);
     return bytes / e->kv.n_pages;
 }
 
@@ -66,8 +66,8 @@ static bool move_page(struct engine *e, uint32_t page, bool to_device)
     unsigned char *at = kv_store_room(e->kv_store);
     struct err err = { 0 };
 
-    for (uint32_t i = 0; i < e->n_stages; i++)
-        if (!stage_page_move(&e->stages[i], page, &at, to_device, &err)) {
+    for (uint32_t i = 0; i < e->loaded->n_stages; i++)
+        if (!stage_page_move(&e->loaded->stages[i], page, &at, to_device, &err)) {
             log_line(LOG_WARN, "store", "%s", err.message);
             return false;
         }
@@ -91,7 +91,7 @@ static void keep_before_loss(void *engine, uint32_t page)
 
 bool kv_persist_open(struct engine *e, struct err *err)
 {
-    const struct ingot_engine_options *o = &e->options;
+    const struct ingot_engine_options *o = &e->loaded->options;
 
     if (!o->cache_dir)
         return true;

@@ -10,28 +10,28 @@
 #include "engine/embedded.h"
 #include "engine/engine.h"
 #include "engine/kv_persist.h"
+#include "engine/kv_store.h"
 #include "engine/place.h"
 #include "engine/prefix.h"
-#include "engine/kv_store.h"
 #include "engine/wait.h"
 #include "ops/cpu_table.h"
 #include "ops/cuda_table.h"
 #include "ops/metal_table.h"
-#include "text/template/chat.h"
 #include "text/grammar/token_trie.h"
+#include "text/template/chat.h"
 
 enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16 };
 
-static bool open_cpu(struct engine *e, bool plain, struct err *err)
+static bool open_cpu(struct engine_loaded *l, bool plain, struct err *err)
 {
-    struct cpu_options options = { .n_threads = e->options.n_threads,
-                                   .features = e->options.cpu_features,
+    struct cpu_options options = { .n_threads = l->options.n_threads,
+                                   .features = l->options.cpu_features,
                                    .plain = plain,
-                                   .no_repack = e->options.no_repack,
+                                   .no_repack = l->options.no_repack,
                                    .table = &cpu_table };
 
-    e->device = cpu_open(&options, err);
-    return e->device != NULL;
+    l->device = cpu_open(&options, err);
+    return l->device != NULL;
 }
 
 // The number in "cuda:1": 0 when there is none.
@@ -47,50 +47,50 @@ static bool device_ordinal(struct str name, size_t kind_bytes, uint32_t *ordinal
     return true;
 }
 
-static bool open_cuda(struct engine *e, struct str name, struct err *err)
+static bool open_cuda(struct engine_loaded *l, struct str name, struct err *err)
 {
     uint32_t ordinal = 0;
 
     if (!device_ordinal(name, 4, &ordinal, err))
         return false;
-    e->device = cuda_open(ordinal, &cuda_table, err);
-    return e->device || err_prefix(err, "device %.*s", STR_ARG(name));
+    l->device = cuda_open(ordinal, &cuda_table, err);
+    return l->device || err_prefix(err, "device %.*s", STR_ARG(name));
 }
 
-static bool open_metal(struct engine *e, struct str name, struct err *err)
+static bool open_metal(struct engine_loaded *l, struct str name, struct err *err)
 {
     char archive[1024];
-    struct metal_options options = { .commit_every = e->options.commit_every, .table = &metal_table };
+    struct metal_options options = { .commit_every = l->options.commit_every, .table = &metal_table };
 
     if (!device_ordinal(name, 5, &options.ordinal, err))
         return false;
     if (options_state_path("metal.archive", archive, sizeof archive))
         options.archive = archive;
-    e->device = metal_open(&options, err);
-    return e->device || err_prefix(err, "device %.*s", STR_ARG(name));
+    l->device = metal_open(&options, err);
+    return l->device || err_prefix(err, "device %.*s", STR_ARG(name));
 }
 
 // auto: the first GPU where there is one that works, else the processor.
-static bool open_device(struct engine *e, struct err *err)
+static bool open_device(struct engine_loaded *l, struct err *err)
 {
-    struct str name = str_from(e->options.device ? e->options.device : "auto");
+    struct str name = str_from(l->options.device ? l->options.device : "auto");
     bool plain = str_is(name, "cpu:plain");
     struct err no_cuda = { 0 }, no_metal = { 0 };
 
     if (str_starts(name, STR("cuda")))
-        return open_cuda(e, name, err);
+        return open_cuda(l, name, err);
     if (str_starts(name, STR("metal")))
-        return open_metal(e, name, err);
+        return open_metal(l, name, err);
     if (plain || str_is(name, "cpu"))
-        return open_cpu(e, plain, err);
+        return open_cpu(l, plain, err);
     if (!str_is(name, "auto"))
         return err_set(err, ERR_UNSUPPORTED, "device \"%.*s\"; want auto, cpu, cpu:plain, cuda, cuda:N, metal or metal:N",
                        STR_ARG(name));
-    if ((cuda_n_devices(&no_cuda) > 0 && open_cuda(e, STR("cuda"), &no_cuda)) ||
-        (metal_n_devices(&no_metal) > 0 && open_metal(e, STR("metal"), &no_metal)))
+    if ((cuda_n_devices(&no_cuda) > 0 && open_cuda(l, STR("cuda"), &no_cuda)) ||
+        (metal_n_devices(&no_metal) > 0 && open_metal(l, STR("metal"), &no_metal)))
         return true;
     log_line(LOG_DEBUG, "load", "on the processor: %s; %s", no_cuda.message, no_metal.message);
-    return open_cpu(e, false, err);
+    return open_cpu(l, false, err);
 }
 
 static bool within(const char *what, uint32_t value, uint32_t most, struct err *err)
@@ -98,63 +98,69 @@ static bool within(const char *what, uint32_t value, uint32_t most, struct err *
     return value <= most || err_set(err, ERR_INPUT, "%s is %u; want at most %u", what, value, most);
 }
 
-static bool make_kv(struct engine *e, struct err *err)
+static bool choose_sizes(struct engine_loaded *l, struct err *err)
 {
-    const struct ingot_engine_options *o = &e->options;
-    uint32_t n_pages = kv_pages_of(o->n_kv_tokens);
-
-    if (n_pages && n_pages < kv_pages_of(e->n_context))
-        return err_set(err, ERR_INPUT, "n_kv_tokens is %u; want at least the context, %u", o->n_kv_tokens, e->n_context);
-    if (!kv_create(&e->kv, o->n_sequences ? o->n_sequences : 1, e->n_context, n_pages, err))
-        return false;
-    e->kv.prefix = o->no_prefix_cache ? NULL : prefix_create(e->kv.n_pages);
-    return e->kv.prefix || o->no_prefix_cache || err_memory(err, "the index of prompts");
-}
-
-static bool choose_sizes(struct engine *e, struct err *err)
-{
-    const struct ingot_engine_options *o = &e->options;
-    uint32_t most = e->model.config.n_context;
+    const struct ingot_engine_options *o = &l->options;
+    uint32_t most = l->model.config.n_context;
 
     if (!within("n_context", o->n_context, 1 << 24, err) || !within("n_batch", o->n_batch, LARGEST_ROWS, err) ||
         !within("n_sequences", o->n_sequences, 4096, err) || !within("n_kv_tokens", o->n_kv_tokens, 1u << 30, err))
         return false;
     if (o->n_context > most)
         log_line(LOG_WARN, "load", "a context of %u tokens is asked for; the model was made for %u", o->n_context, most);
-    e->n_context = o->n_context ? o->n_context : most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
-    e->max_rows = o->n_batch ? o->n_batch : 512;
-    e->max_outputs = o->n_sequences > LEAST_OUTPUTS ? o->n_sequences : LEAST_OUTPUTS;
-    e->max_outputs = e->max_outputs < e->max_rows ? e->max_outputs : e->max_rows;
-    e->prefill_budget.stretch = o->step_stretch;
-    return make_kv(e, err) && batch_create(&e->batch, e->max_rows, e->max_outputs, err) &&
-           batch_create(&e->ahead, e->max_rows, e->max_outputs, err);
+    l->n_context = o->n_context ? o->n_context : most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
+    l->max_rows = o->n_batch ? o->n_batch : 512;
+    l->max_outputs = o->n_sequences > LEAST_OUTPUTS ? o->n_sequences : LEAST_OUTPUTS;
+    l->max_outputs = l->max_outputs < l->max_rows ? l->max_outputs : l->max_rows;
+    return true;
+}
+
+static bool make_kv(struct engine *e, struct err *err)
+{
+    const struct ingot_engine_options *o = &e->loaded->options;
+    uint32_t n_pages = kv_pages_of(o->n_kv_tokens), n_context = e->loaded->n_context;
+
+    if (n_pages && n_pages < kv_pages_of(n_context))
+        return err_set(err, ERR_INPUT, "n_kv_tokens is %u; want at least the context, %u", o->n_kv_tokens, n_context);
+    if (!kv_create(&e->kv, o->n_sequences ? o->n_sequences : 1, n_context, n_pages, err))
+        return false;
+    e->kv.prefix = o->no_prefix_cache ? NULL : prefix_create(e->kv.n_pages);
+    return e->kv.prefix || o->no_prefix_cache || err_memory(err, "the index of prompts");
+}
+
+static bool make_batches(struct engine *e, struct err *err)
+{
+    const struct engine_loaded *l = e->loaded;
+
+    e->prefill_budget.stretch = l->options.step_stretch;
+    return batch_create(&e->batch, l->max_rows, l->max_outputs, err) && batch_create(&e->ahead, l->max_rows, l->max_outputs, err);
 }
 
 STATIC_ASSERT((int)INGOT_GEMM_OWN == (int)GEMM_OWN && (int)INGOT_GEMM_VENDOR == (int)GEMM_VENDOR);
 STATIC_ASSERT(INGOT_KV_F32 == KV_F32 + 1 && INGOT_KV_Q8_0 == KV_Q8_0 + 1);
 
-static bool on_cpu(const struct engine *e)
+static bool on_cpu(const struct engine_loaded *l)
 {
-    return str_is(str_from(e->device->name), "cpu");
+    return str_is(str_from(l->device->name), "cpu");
 }
 
 // auto: a processor that multiplies bf16 pairs is twice as fast with them.
-static enum kv_format page_format(const struct engine *e, enum ingot_kv asked, bool exact)
+static enum kv_format page_format(const struct engine_loaded *l, enum ingot_kv asked, bool exact)
 {
-    uint32_t features = cpu_features() & (e->options.cpu_features ? e->options.cpu_features : (uint32_t)CPU_ALL);
+    uint32_t features = cpu_features() & (l->options.cpu_features ? l->options.cpu_features : (uint32_t)CPU_ALL);
 
     if (asked != INGOT_KV_AUTO)
         return (enum kv_format)(asked - 1);
     if (exact)
         return KV_F32;
-    return on_cpu(e) && (features & CPU_AVX512_BF16) && e->model.config.head_dim % 2 == 0 ? KV_BF16 : KV_F16;
+    return on_cpu(l) && (features & CPU_AVX512_BF16) && l->model.config.head_dim % 2 == 0 ? KV_BF16 : KV_F16;
 }
 
-static bool choose_pages(const struct engine *e, struct stage_shape *shape, struct err *err)
+static bool choose_pages(const struct engine_loaded *l, struct stage_shape *shape, struct err *err)
 {
     static const char *const names[N_KV_FORMATS] = { "f32", "f16", "bf16", "q8_0" };
-    uint32_t k = page_format(e, e->options.cache_type_k, shape->exact), v = page_format(e, e->options.cache_type_v, shape->exact);
-    struct page_shape pages = { 1, e->model.config.head_dim, 1, (u16)k, (u16)v };
+    uint32_t k = page_format(l, l->options.cache_type_k, shape->exact), v = page_format(l, l->options.cache_type_v, shape->exact);
+    struct page_shape pages = { 1, l->model.config.head_dim, 1, (u16)k, (u16)v };
 
     shape->k_format = (enum kv_format)k;
     shape->v_format = (enum kv_format)v;
@@ -166,66 +172,78 @@ static bool choose_pages(const struct engine *e, struct stage_shape *shape, stru
 
 static bool choose_shape(const struct engine *e, struct stage_shape *shape, struct err *err)
 {
-    const struct ingot_engine_options *o = &e->options;
+    const struct engine_loaded *l = e->loaded;
+    const struct ingot_engine_options *o = &l->options;
     bool plain = o->device && strcmp(o->device, "cpu:plain") == 0;
 
-    *shape = (struct stage_shape){ .max_rows = e->max_rows,
-                                   .max_outputs = e->max_outputs,
+    *shape = (struct stage_shape){ .max_rows = l->max_rows,
+                                   .max_outputs = l->max_outputs,
                                    .n_slots = e->kv.n_slots,
                                    .max_pages = e->kv.max_pages,
                                    .n_pages = e->kv.n_pages,
-                                   .log_stride = e->n_context,
+                                   .log_stride = l->n_context,
                                    .exact = o->exact || plain,
                                    .invariant = o->invariant,
                                    .gemm = (enum gemm)o->gemm };
-    return choose_pages(e, shape, err);
+    return choose_pages(l, shape, err);
 }
 
-static bool make_stages(struct engine *e, struct err *err)
+// Records every tape now: nothing is left to the first request.
+static bool record_tapes(struct stage *stages, uint32_t n_stages, struct err *err)
 {
-    const struct ingot_engine_options *o = &e->options;
-    struct stage_shape shape;
-    struct stage_progress progress = { o->progress, o->progress_arg, 0, e->model.weight_bytes };
-    struct layer_range ranges[MAX_STAGES];
-    uint32_t n = place_stages(o->stages, e->model.config.n_layers, ranges, err);
-
-    if (n == 0 || !choose_shape(e, &shape, err))
-        return false;
-    struct place_memory need = place_memory(&e->model, &shape);
-    if (!place_check(&need, e->device, err))
-        return false;
-    e->stages = mem_alloc_array(n, sizeof *e->stages);
-    if (!e->stages)
-        return err_memory(err, "stages");
-    for (; e->n_stages < n; e->n_stages++) {
-        struct stage_plan plan = { &e->model, e->device, ranges[e->n_stages], &shape };
-        if (!stage_create(&e->stages[e->n_stages], &plan, &progress, err))
-            return false;
-    }
-    if (!e->stages[n - 1].logits.host && !(e->logits = mem_alloc_array(e->model.config.n_vocab, sizeof *e->logits)))
-        return err_memory(err, "a row of logits");
-    for (uint32_t i = 0; i < n; i++) // record every tape now: nothing is left to the first request
+    for (uint32_t i = 0; i < n_stages; i++)
         for (uint32_t b = 0; b < N_BUCKETS; b++) {
-            const struct bucket *bucket = &e->stages[i].buckets[b];
-            if (!stage_bucket(&e->stages[i], bucket->max_rows, bucket->max_outputs, err))
+            const struct bucket *bucket = &stages[i].buckets[b];
+            if (!stage_bucket(&stages[i], bucket->max_rows, bucket->max_outputs, err))
                 return false;
         }
     return true;
 }
 
-static bool load_tokenizer(struct engine *e, struct err *err)
+static bool make_stages(struct engine_loaded *l, const struct stage_shape *shape, struct err *err)
 {
-    if (!tokenizer_load(&e->tokenizer, e->file, &e->no_tokenizer)) {
-        e->tokenizer = NULL;
-        log_line(LOG_INFO, "load", "no tokenizer: %s", e->no_tokenizer.message);
+    const struct ingot_engine_options *o = &l->options;
+    struct stage_progress progress = { o->progress, o->progress_arg, 0, l->model.weight_bytes };
+    struct layer_range ranges[MAX_STAGES];
+    struct place_memory need = place_memory(&l->model, shape);
+    uint32_t n = place_stages(o->stages, l->model.config.n_layers, ranges, err);
+
+    if (n == 0 || !place_check(&need, l->device, err))
+        return false;
+    l->stages = mem_alloc_array(n, sizeof *l->stages);
+    if (!l->stages)
+        return err_memory(err, "stages");
+    for (; l->n_stages < n; l->n_stages++) {
+        struct stage_plan plan = { &l->model, l->device, ranges[l->n_stages], shape };
+        if (!stage_create(&l->stages[l->n_stages], &plan, &progress, err))
+            return false;
+    }
+    return record_tapes(l->stages, n, err);
+}
+
+static bool make_logits(struct engine *e, struct err *err)
+{
+    const struct engine_loaded *l = e->loaded;
+
+    if (l->stages[l->n_stages - 1].logits.host)
+        return true;
+    e->logits = mem_alloc_array(l->model.config.n_vocab, sizeof *e->logits);
+    return e->logits || err_memory(err, "a row of logits");
+}
+
+static bool load_tokenizer(struct engine_loaded *l, struct err *err)
+{
+    if (!tokenizer_load(&l->tokenizer, l->file, &l->no_tokenizer)) {
+        l->tokenizer = NULL;
+        log_line(LOG_INFO, "load", "no tokenizer: %s", l->no_tokenizer.message);
         return true;
     }
-    if (tokenizer_n_tokens(e->tokenizer) > e->model.config.n_vocab)
+    if (tokenizer_n_tokens(l->tokenizer) > l->model.config.n_vocab)
         return err_set(err, ERR_INPUT, "%s: the tokenizer has %u tokens and the model %u; they do not belong together",
-                       model_file_path(e->file), tokenizer_n_tokens(e->tokenizer), e->model.config.n_vocab);
-    for (uint32_t i = 0; i < tokenizer_n_tokens(e->tokenizer); i++) {
-        size_t n = tokenizer_token_bytes(e->tokenizer, i, true).n;
-        e->longest_token = n > e->longest_token ? (uint32_t)n : e->longest_token;
+                       model_file_path(l->file), tokenizer_n_tokens(l->tokenizer), l->model.config.n_vocab);
+    for (uint32_t i = 0; i < tokenizer_n_tokens(l->tokenizer); i++) {
+        size_t n = tokenizer_token_bytes(l->tokenizer, i, true).n;
+        l->longest_token = n > l->longest_token ? (uint32_t)n : l->longest_token;
     }
     return true;
 }
@@ -235,27 +253,41 @@ static struct str token_text(const struct tokenizer *t, int64_t id)
     return id < 0 ? (struct str){ 0 } : tokenizer_raw(t, (uint32_t)id);
 }
 
-// A template that cannot be read is an error only for those who send messages.
-static void load_chat(struct engine *e)
+// A template that cannot be read is an error only for a request with messages.
+static void load_chat(struct engine_loaded *l)
 {
-    if (!e->tokenizer)
+    if (!l->tokenizer)
         return;
-    struct chat_source source = { tokenizer_chat_template(e->tokenizer), token_text(e->tokenizer, tokenizer_bos(e->tokenizer)),
-                                  token_text(e->tokenizer, tokenizer_eos(e->tokenizer)) };
-    if (chat_create(&e->chat, &source, &e->no_chat))
+    struct chat_source source = { tokenizer_chat_template(l->tokenizer), token_text(l->tokenizer, tokenizer_bos(l->tokenizer)),
+                                  token_text(l->tokenizer, tokenizer_eos(l->tokenizer)) };
+    if (chat_create(&l->chat, &source, &l->no_chat))
         return;
-    e->chat = NULL;
-    err_prefix(&e->no_chat, "%s: the chat template", model_file_path(e->file));
-    log_line(LOG_WARN, "load", "%s", e->no_chat.message);
+    l->chat = NULL;
+    err_prefix(&l->no_chat, "%s: the chat template", model_file_path(l->file));
+    log_line(LOG_WARN, "load", "%s", l->no_chat.message);
 }
 
-static void begin_load(struct engine *e, const struct ingot_engine_options *options)
+// Makes the locks, so that engine_unload is allowed whatever happens next. NULL: out of memory.
+static struct engine_loaded *begin_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
 {
-    e->options = *options;
+    struct engine_loaded *l = mem_alloc(sizeof *l);
+
     pthread_mutex_init(&e->stepping, NULL);
     pthread_mutex_init(&e->state, NULL);
     pthread_mutex_init(&e->making, NULL);
     wait_create(e);
+    if (!l) {
+        err_memory(err, "the engine");
+        return NULL;
+    }
+    *l = (struct engine_loaded){ .options = *options };
+    e->loaded = l;
+    return l;
+}
+
+static bool open_model(struct engine_loaded *l, struct err *err)
+{
+    return embedded_or_file(&l->file, l->options.model, err) && model_bind(&l->model, l->file, err);
 }
 
 bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need, struct device_info *device,
@@ -263,13 +295,13 @@ bool engine_estimate(const struct ingot_engine_options *options, struct place_me
 {
     struct engine e = { 0 };
     struct stage_shape shape;
+    struct engine_loaded *l = begin_load(&e, options, err);
+    bool ok = l && open_model(l, err) && open_device(l, err) && choose_sizes(l, err) && make_kv(&e, err) &&
+              choose_shape(&e, &shape, err);
 
-    begin_load(&e, options);
-    bool ok = embedded_or_file(&e.file, options->model, err) && model_bind(&e.model, e.file, err) && open_device(&e, err) &&
-              choose_sizes(&e, err) && choose_shape(&e, &shape, err);
     if (ok) {
-        *need = place_memory(&e.model, &shape);
-        e.device->ops->info(e.device, device);
+        *need = place_memory(&l->model, &shape);
+        l->device->ops->info(l->device, device);
     }
     engine_unload(&e);
     return ok;
@@ -277,35 +309,45 @@ bool engine_estimate(const struct ingot_engine_options *options, struct place_me
 
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
 {
-    begin_load(e, options);
-    bool ok = embedded_or_file(&e->file, e->options.model, err) && model_bind(&e->model, e->file, err) &&
-              load_tokenizer(e, err) && open_device(e, err) && choose_sizes(e, err) && make_stages(e, err) &&
-              kv_persist_open(e, err);
-    if (ok)
-        load_chat(e);
-    e->options.model = e->options.device = e->options.stages = e->options.cache_dir = NULL;
-    if (!ok)
+    struct stage_shape shape;
+    struct engine_loaded *l = begin_load(e, options, err);
+    bool ok = l && open_model(l, err) && load_tokenizer(l, err) && open_device(l, err) && choose_sizes(l, err) &&
+              make_kv(e, err) && make_batches(e, err) && choose_shape(e, &shape, err) && make_stages(l, &shape, err) &&
+              make_logits(e, err) && kv_persist_open(e, err);
+
+    if (!ok) {
         engine_unload(e);
-    return ok;
+        return false;
+    }
+    load_chat(l);
+    l->options.model = l->options.device = l->options.stages = l->options.cache_dir = NULL;
+    return true;
+}
+
+static void unload(struct engine_loaded *l)
+{
+    for (uint32_t i = 0; l->stages && i < l->n_stages; i++)
+        stage_release(&l->stages[i]);
+    mem_free(l->stages);
+    device_close(l->device);
+    chat_destroy(l->chat);
+    tokenizer_free(l->tokenizer);
+    model_release(&l->model);
+    model_file_close(l->file);
+    mem_free(l);
 }
 
 void engine_unload(struct engine *e)
 {
     kv_store_close(e->kv_store);
-    for (uint32_t i = 0; e->stages && i < e->n_stages; i++)
-        stage_release(&e->stages[i]);
-    mem_free(e->stages);
     mem_free(e->logits);
     batch_free(e->batch);
     batch_free(e->ahead);
     kv_release(&e->kv);
-    device_close(e->device);
-    chat_destroy(e->chat);
     token_trie_free(e->trie);
     mem_free(e->pool_room);
-    tokenizer_free(e->tokenizer);
-    model_release(&e->model);
-    model_file_close(e->file);
+    if (e->loaded)
+        unload((struct engine_loaded *)(uintptr_t)e->loaded);
     pthread_mutex_destroy(&e->stepping);
     pthread_mutex_destroy(&e->state);
     pthread_mutex_destroy(&e->making);

@@ -7,13 +7,13 @@
 
 static const struct file_tensor *last_norm(const struct engine *e)
 {
-    return e->model.tensors[offsetof(struct model_weights, out_norm) / sizeof(void *)];
+    return e->loaded->model.tensors[offsetof(struct model_weights, out_norm) / sizeof(void *)];
 }
 
 // The last norm's scale and room for one row, for all requests.
 static bool make_room(struct engine *e, struct err *err)
 {
-    uint32_t n = e->model.config.n_cols;
+    uint32_t n = e->loaded->model.config.n_cols;
     float *room = mem_alloc_array((size_t)2 * n, sizeof *room);
 
     if (!room)
@@ -25,7 +25,7 @@ static bool make_room(struct engine *e, struct err *err)
 
 bool pool_create(struct pool *p, struct engine *e, enum ingot_embed kind, struct err *err)
 {
-    *p = (struct pool){ .kind = kind, .n_cols = e->model.config.n_cols };
+    *p = (struct pool){ .kind = kind, .n_cols = e->loaded->model.config.n_cols };
     if (kind == INGOT_EMBED_NONE)
         return true;
     pthread_mutex_lock(&e->making);
@@ -65,8 +65,8 @@ static void add_row(struct pool *p, const float *scale, const float *row, float 
 
 bool pool_collect(struct engine *e, struct err *err)
 {
-    const struct model_config *c = &e->model.config;
-    const struct buffer *block = &e->stages[e->n_stages - 1].block;
+    const struct model_config *c = &e->loaded->model.config;
+    const struct buffer *block = &e->loaded->stages[e->loaded->n_stages - 1].block;
     uint64_t bytes = c->n_cols * sizeof(float);
 
     for (uint32_t i = 0; i < e->batch->n_rows; i++) {

@@ -48,11 +48,12 @@ static bool push_messages(struct engine *e, const struct ingot_request_options *
     const struct chat_options options = { .add_generation_prompt = true };
     struct template_output out = { 0 };
 
-    if (!e->chat)
-        return err_set(err, ERR_UNSUPPORTED, "%s", e->no_chat.code != ERR_NONE ? e->no_chat.message : e->no_tokenizer.message);
+    if (!e->loaded->chat)
+        return err_set(err, ERR_UNSUPPORTED, "%s",
+                       e->loaded->no_chat.code != ERR_NONE ? e->loaded->no_chat.message : e->loaded->no_tokenizer.message);
     json_t *messages = messages_to_json(o, err);
-    bool ok = messages && chat_render(e->chat, messages, &options, &out, err) &&
-              tokenizer_encode_spans(e->tokenizer, out.spans, out.n_spans, (struct tokenize_flags){ 0 }, ids, err);
+    bool ok = messages && chat_render(e->loaded->chat, messages, &options, &out, err) &&
+              tokenizer_encode_spans(e->loaded->tokenizer, out.spans, out.n_spans, (struct tokenize_flags){ 0 }, ids, err);
     template_output_free(&out);
     json_decref(messages);
     return ok;
@@ -68,7 +69,7 @@ bool prompt_tokens(struct engine *e, const struct ingot_request_options *o, stru
         return push_tokens(o, ids, err);
     if (o->messages)
         return push_messages(e, o, ids, err);
-    if (!e->tokenizer)
-        return err_set(err, ERR_UNSUPPORTED, "no tokenizer: %s", e->no_tokenizer.message);
-    return tokenizer_encode(e->tokenizer, str_from(o->text), flags, ids, err);
+    if (!e->loaded->tokenizer)
+        return err_set(err, ERR_UNSUPPORTED, "no tokenizer: %s", e->loaded->no_tokenizer.message);
+    return tokenizer_encode(e->loaded->tokenizer, str_from(o->text), flags, ids, err);
 }

@@ -54,14 +54,14 @@ static bool prompt_check(const struct request *r, struct err *err)
 
     if (r->n_prompt == 0)
         return err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
-    if (r->n_prompt >= e->n_context)
+    if (r->n_prompt >= e->loaded->n_context)
         return err_set(err, ERR_LIMIT,
                        "the prompt has %u tokens and the context holds %u, the answer included; shorten it or raise -c",
-                       r->n_prompt, e->n_context);
+                       r->n_prompt, e->loaded->n_context);
     for (uint32_t i = 0; i < r->n_prompt; i++)
-        if (r->tokens[i] >= e->model.config.n_vocab)
+        if (r->tokens[i] >= e->loaded->model.config.n_vocab)
             return err_set(err, ERR_INPUT, "token %u of the prompt is %u; the model has %u", i, r->tokens[i],
-                           e->model.config.n_vocab);
+                           e->loaded->model.config.n_vocab);
     return true;
 }
 
@@ -77,10 +77,10 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
     r->n_tokens = r->n_prompt = ids.n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)ids.n;
     if (!prompt_check(r, err))
         return false;
-    uint32_t room = r->engine->n_context - r->n_prompt;
+    uint32_t room = r->engine->loaded->n_context - r->n_prompt;
     r->max_tokens = o->max_tokens == 0 || o->max_tokens > room ? room : o->max_tokens;
     r->n_logits = o->n_logits < r->n_prompt ? o->n_logits : r->n_prompt;
-    r->n_unread = o->n_unread ? o->n_unread : UNREAD_BYTES / sizeof(float) / r->engine->model.config.n_vocab + 1;
+    r->n_unread = o->n_unread ? o->n_unread : UNREAD_BYTES / sizeof(float) / r->engine->loaded->model.config.n_vocab + 1;
     r->max_tokens = o->embed ? 1 : r->max_tokens;
     r->next_logits = r->n_prompt - (r->n_logits > 1 ? r->n_logits : 1);
     uint32_t *tokens = mem_realloc(r->tokens, ((size_t)r->n_prompt + r->max_tokens) * sizeof *tokens);
@@ -93,7 +93,7 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
         return err_memory(err, "a request's events");
     if (!constraint_create(&r->constraint, r->engine, o, err) || !pool_create(&r->pool, r->engine, o->embed, err))
         return false;
-    struct detokenizer_options options = { r->max_tokens, r->engine->longest_token, o->stop, o->n_stop };
+    struct detokenizer_options options = { r->max_tokens, r->engine->loaded->longest_token, o->stop, o->n_stop };
     return detokenizer_create(&r->detokenizer, &options, err);
 }
 
@@ -244,7 +244,7 @@ static void count_token(struct request *r)
 
 static bool keep_logits(struct request *r, struct event_record *event, const float *logits, struct err *err)
 {
-    uint32_t n = r->engine->model.config.n_vocab;
+    uint32_t n = r->engine->loaded->model.config.n_vocab;
 
     if (r->n_kept == r->n_unread)
         return err_set(err, ERR_LIMIT, "%u rows of logits wait to be taken; take events between steps, or raise n_unread",
@@ -268,7 +268,7 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
 {
     struct engine *e = r->engine;
     bool prompt_only = o->token == UINT32_MAX;
-    bool end = !prompt_only && !r->ignore_eos && e->tokenizer && tokenizer_is_end(e->tokenizer, o->token);
+    bool end = !prompt_only && !r->ignore_eos && e->loaded->tokenizer && tokenizer_is_end(e->loaded->tokenizer, o->token);
     struct str text = { "", 0 };
 
     if (r->is_ahead && o->position + 2 == r->n_fed) // its successor has been fed already
@@ -284,8 +284,8 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
     if (!prompt_only && !end) {
         count_token(r);
         r->tokens[r->n_tokens++] = o->token;
-        if (e->tokenizer)
-            text = detokenizer_push(&r->detokenizer, tokenizer_token_bytes(e->tokenizer, o->token, r->keep_special));
+        if (e->loaded->tokenizer)
+            text = detokenizer_push(&r->detokenizer, tokenizer_token_bytes(e->loaded->tokenizer, o->token, r->keep_special));
     }
     if (!end || o->logits) {
         struct event_record *event = add_event(r, end ? UINT32_MAX : o->token, text);
@@ -293,7 +293,8 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
         if (o->logits && !keep_logits(r, event, o->logits, err))
             return false;
     }
-    if (!prompt_only && !end && !r->detokenizer.stopped && !constraint_accept(&r->constraint, e->tokenizer, o->token, err))
+    if (!prompt_only && !end && !r->detokenizer.stopped &&
+        !constraint_accept(&r->constraint, e->loaded->tokenizer, o->token, err))
         return false;
     if (r->pool.kind && o->position + 1 == r->n_prompt) {
         if (!pool_finish(&r->pool, err))

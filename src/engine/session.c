@@ -6,7 +6,7 @@
 struct ingot_session *session_open(struct engine *e, struct err *err)
 {
     struct ingot_session *s = mem_alloc(sizeof *s);
-    uint32_t *tokens = mem_alloc_array(e->n_context, sizeof *tokens);
+    uint32_t *tokens = mem_alloc_array(e->loaded->n_context, sizeof *tokens);
     uint32_t slot = s && tokens ? kv_slot_take(&e->kv) : KV_NONE;
 
     if (slot != KV_NONE) {

@@ -19,7 +19,7 @@ struct walk {
 
 static double limit_of(const struct engine *e, const char *name)
 {
-    const struct stage_shape *shape = &e->stages[0].shape;
+    const struct stage_shape *shape = &e->loaded->stages[0].shape;
     bool exact = shape->exact, half = shape->k_format != KV_F32 || shape->v_format != KV_F32;
     bool product = strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0, attend = strcmp(name, "attend") == 0;
 
@@ -48,12 +48,13 @@ static bool fill_batch(struct engine *e, uint32_t n_rows, struct err *err)
     struct batch *b = e->batch;
     uint32_t slot = kv_slot_take(&e->kv);
 
-    if (n_rows == 0 || n_rows > b->max_rows || n_rows > e->n_context)
+    if (n_rows == 0 || n_rows > b->max_rows || n_rows > e->loaded->n_context)
         return err_set(err, ERR_INPUT, "%u rows to verify with; want 1 to %u", n_rows,
-                       b->max_rows < e->n_context ? b->max_rows : e->n_context);
+                       b->max_rows < e->loaded->n_context ? b->max_rows : e->loaded->n_context);
     CHECK(engine_grow(e, slot, n_rows));
     for (uint32_t i = 0; i < n_rows; i++)
-        batch_add_row(b, (struct batch_row){ (uint32_t)((i * 2654435761u + 12345u) % e->model.config.n_vocab), i, slot, NULL });
+        batch_add_row(
+            b, (struct batch_row){ (uint32_t)((i * 2654435761u + 12345u) % e->loaded->model.config.n_vocab), i, slot, NULL });
     batch_add_output(b, (struct batch_output){ .params = { .repeat_penalty = 1 } });
     return true;
 }
@@ -65,7 +66,7 @@ static bool verify_stage(struct walk *w, struct engine *engines[2], struct err *
 
     for (int i = 0; i < 2; i++) {
         struct engine *e = engines[i];
-        struct stage *s = &e->stages[w->stage];
+        struct stage *s = &e->loaded->stages[w->stage];
         struct bucket *bucket = stage_bucket(s, e->batch->n_rows, e->batch->n_outputs, err);
         if (!bucket)
             return false;
@@ -83,9 +84,9 @@ static bool verify_both(struct walk *w, struct engine *engines[2], struct err *e
     for (int i = 0; i < 2; i++)
         if (!fill_batch(engines[i], w->v->n_rows, err))
             return false;
-    for (; w->stage < engines[0]->n_stages && !w->stopped; w->stage++) {
+    for (; w->stage < engines[0]->loaded->n_stages && !w->stopped; w->stage++) {
         for (int i = 0; i < 2 && w->stage > 0; i++)
-            if (!link_pass(&engines[i]->stages[w->stage - 1], &engines[i]->stages[w->stage], w->v->n_rows, err))
+            if (!link_pass(&engines[i]->loaded->stages[w->stage - 1], &engines[i]->loaded->stages[w->stage], w->v->n_rows, err))
                 return false;
         if (!verify_stage(w, engines, err))
             return false;
@@ -110,7 +111,7 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
     if (!engines[0] || !engines[1])
         err_memory(err, "two engines");
     else if ((loaded[0] = engine_load(engines[0], &own, err))) {
-        const struct stage_shape *shape = &engines[0]->stages[0].shape;
+        const struct stage_shape *shape = &engines[0]->loaded->stages[0].shape;
         other.cache_type_k = (enum ingot_kv)(shape->k_format + 1); // the same pages on both sides
         other.cache_type_v = (enum ingot_kv)(shape->v_format + 1);
         loaded[1] = engine_load(engines[1], &other, err);
@@ -127,21 +128,21 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
 
 void engine_trace(const struct engine *e, FILE *to)
 {
-    const struct device_counters *c = &e->device->counters;
+    const struct device_counters *c = &e->loaded->device->counters;
 
-    for (uint32_t i = 0; i < e->n_stages; i++) {
-        fprintf(to, "stage %u: layers %u to %u on %s\n", i, e->stages[i].parts.first, e->stages[i].parts.last - 1,
-                e->device->name);
+    for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
+        fprintf(to, "stage %u: layers %u to %u on %s\n", i, e->loaded->stages[i].parts.first, e->loaded->stages[i].parts.last - 1,
+                e->loaded->device->name);
         for (uint32_t b = 0; b < N_BUCKETS; b++)
-            if (e->stages[i].buckets[b].tape)
-                tape_print(e->stages[i].buckets[b].tape, to);
+            if (e->loaded->stages[i].buckets[b].tape)
+                tape_print(e->loaded->stages[i].buckets[b].tape, to);
     }
     fprintf(to,
             "%s: %llu plays, %llu commands, %llu dispatches, %llu barriers, %llu submissions, %llu waits, %llu bytes read back, "
             "%llu written, %llu buffers, %llu pipelines\n",
-            e->device->name, (unsigned long long)c->plays, (unsigned long long)c->commands, (unsigned long long)c->dispatches,
-            (unsigned long long)c->barriers, (unsigned long long)c->submissions, (unsigned long long)c->waits,
-            (unsigned long long)c->read_bytes, (unsigned long long)c->write_bytes, (unsigned long long)c->buffers,
-            (unsigned long long)c->pipelines);
+            e->loaded->device->name, (unsigned long long)c->plays, (unsigned long long)c->commands,
+            (unsigned long long)c->dispatches, (unsigned long long)c->barriers, (unsigned long long)c->submissions,
+            (unsigned long long)c->waits, (unsigned long long)c->read_bytes, (unsigned long long)c->write_bytes,
+            (unsigned long long)c->buffers, (unsigned long long)c->pipelines);
     fprintf(to, "process: %llu allocations\n", (unsigned long long)mem_n_allocations());
 }

@@ -51,7 +51,7 @@ static bool prompt_ends_thinking(const struct reply *r, const struct ingot_reque
     if (prompt_tokens(engine, options, &ids, &err)) {
         size_t from = ids.n > LAST ? ids.n - LAST : 0;
         struct token_ids last = { .ids = ids.ids + from, .n = ids.n - from };
-        tokenizer_decode(engine->tokenizer, &last, true, &text);
+        tokenizer_decode(engine->loaded->tokenizer, &last, true, &text);
     }
     while (text.n && (text.at[text.n - 1] == '\n' || text.at[text.n - 1] == ' '))
         text.n--;

@@ -12,7 +12,7 @@ enum { MAX_EMBEDDINGS = 2048 }; // of one request, as with OpenAI
 
 static enum tool_call_style style_of(const struct server *s)
 {
-    const struct chat *chat = s->tokenizer ? engine_of(s->engine)->chat : NULL;
+    const struct chat *chat = s->tokenizer ? engine_of(s->engine)->loaded->chat : NULL;
 
     if (!chat || (!chat_takes_tools(chat) && !chat_takes_calls(chat)))
         return CALLS_TAGS; // as messages.c tells it to the model
@@ -124,15 +124,16 @@ static bool render(struct server *s, struct ask *ask, struct rendered *r, struct
     const struct engine *e = engine_of(s->engine);
 
     *r = (struct rendered){ 0 };
-    if (!e->chat)
-        return err_set(err, ERR_UNSUPPORTED, "%s", e->tokenizer ? e->no_chat.message : e->no_tokenizer.message);
-    if (!messages_for_template(ask, e->chat, style_of(s), &r->messages, err))
+    if (!e->loaded->chat)
+        return err_set(err, ERR_UNSUPPORTED, "%s",
+                       e->loaded->tokenizer ? e->loaded->no_chat.message : e->loaded->no_tokenizer.message);
+    if (!messages_for_template(ask, e->loaded->chat, style_of(s), &r->messages, err))
         return false;
-    json_t *extra = variables_of(ask, e->chat, err);
+    json_t *extra = variables_of(ask, e->loaded->chat, err);
     struct chat_options options = { .tools = ask->choice == CHOICE_NONE ? NULL : ask->tools,
                                     .extra = extra,
                                     .add_generation_prompt = r->messages.begun || !ask->no_generation_prompt };
-    bool ok = extra && chat_render(e->chat, r->messages.list, &options, &r->out, err) && join_spans(r, err);
+    bool ok = extra && chat_render(e->loaded->chat, r->messages.list, &options, &r->out, err) && join_spans(r, err);
     json_decref(extra);
     return ok;
 }

@@ -55,7 +55,7 @@ static bool load(struct server *s)
     if (!s->engine)
         return false;
     ingot_engine_info(s->engine, &s->info);
-    s->tokenizer = engine_of(s->engine)->tokenizer;
+    s->tokenizer = engine_of(s->engine)->loaded->tokenizer;
     s->loaded_at = (int64_t)time(NULL);
     s->longest_token = longest_token(s);
     choose_name(s);

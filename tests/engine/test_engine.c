@@ -186,11 +186,11 @@ static void dealt_by_rows_each_gets_the_same_bits_as_alone(void **state)
             o.stages = way == 2 ? "1" : NULL;
             struct ingot_engine *engine = open_or_fail(&o);
             const struct engine *e = engine_of(engine);
-            struct device_counters before = e->stages[0].device->counters;
+            struct device_counters before = e->loaded->stages[0].device->counters;
             assert_as_alone(engine, models[m], MAX_TOGETHER, 1);
-            uint64_t plays = e->stages[0].device->counters.plays - before.plays,
-                     n = tape_n_barriers(e->stages[0].buckets[0].tape);
-            uint64_t barriers = e->stages[0].device->counters.barriers - before.barriers;
+            uint64_t plays = e->loaded->stages[0].device->counters.plays - before.plays,
+                     n = tape_n_barriers(e->loaded->stages[0].buckets[0].tape);
+            uint64_t barriers = e->loaded->stages[0].device->counters.barriers - before.barriers;
 #if defined(_SC_LEVEL3_CACHE_SIZE) // else no cache is known, and nothing is dealt so
             if (sysconf(_SC_LEVEL3_CACHE_SIZE) > 0)
                 assert_true(barriers <= plays * n - (n - 1)); // one step at least had but one
@@ -579,13 +579,13 @@ static void steps_queued_ahead_change_nothing(void **state)
     uint32_t n_reused[2];
 
     ask_twice(engine, alone, &n_reused[0]);
-    uint64_t plays = engine_of(engine)->device->counters.plays;
+    uint64_t plays = engine_of(engine)->loaded->device->counters.plays;
     ask_twice(engine, alone, &n_reused[0]);
-    plays = engine_of(engine)->device->counters.plays - plays;
-    engine_of(engine)->device->queue = &queue;
-    uint64_t before = engine_of(engine)->device->counters.plays;
+    plays = engine_of(engine)->loaded->device->counters.plays - plays;
+    engine_of(engine)->loaded->device->queue = &queue;
+    uint64_t before = engine_of(engine)->loaded->device->counters.plays;
     ask_twice(engine, ahead, &n_reused[1]);
-    assert_int_equal(engine_of(engine)->device->counters.plays - before, plays + 2); // one for each answer's end
+    assert_int_equal(engine_of(engine)->loaded->device->counters.plays - before, plays + 2); // one for each answer's end
     assert_int_equal(n_reused[0], n_reused[1]);
     for (int i = 0; i < 2; i++)
         assert_string_equal(alone[i], ahead[i]);
@@ -598,17 +598,17 @@ static void a_layer_is_five_commands(void **state)
     struct ingot_engine_options o = defaults(MODEL("llama3"));
     struct ingot_engine *engine = open_or_fail(&o);
     struct engine *e = engine_of(engine);
-    const struct bucket *one = &e->stages[0].buckets[0];
-    assert_int_equal(tape_n_commands(one->tape), 2 + 5 * e->model.config.n_layers + 4);
+    const struct bucket *one = &e->loaded->stages[0].buckets[0];
+    assert_int_equal(tape_n_commands(one->tape), 2 + 5 * e->loaded->model.config.n_layers + 4);
     // A pure chain: every command waits for the one before, save that angles and embed run side by side.
     assert_int_equal(tape_n_barriers(one->tape), tape_n_commands(one->tape) - 2);
-    struct device_counters before = e->device->counters;
+    struct device_counters before = e->loaded->device->counters;
     uint32_t tokens[1] = { 5 };
     struct ingot_request_options r = request(tokens, 0);
     r.n_tokens = 1;
     r.max_tokens = 3;
     assert_true(ingot_generate(engine, &r, NULL, NULL, NULL, NULL));
-    struct device_counters after = e->device->counters;
+    struct device_counters after = e->loaded->device->counters;
     assert_int_equal(after.plays - before.plays, 3);
     assert_int_equal(after.submissions - before.submissions, 3);
     assert_int_equal(after.waits - before.waits, 3);

@@ -166,7 +166,7 @@ static void a_step_costs_what_it_should(void **state)
     close(mkstemp(path));
     assert_ok(random_model_file(&shape, &err), &err);
     struct ingot_engine *engine = open_engine("metal", path);
-    struct device_counters *c = &engine_of(engine)->device->counters;
+    struct device_counters *c = &engine_of(engine)->loaded->device->counters;
     submit_tokens(engine, 36, 2); // warm-up: one chunk, one token; all chunks are of 33 to 64 rows, one tape
     struct device_counters before = *c;
     submit_tokens(engine, 52, 3);
@@ -200,8 +200,9 @@ static void the_head_computes_the_rows_that_asked(void **state)
     run_kernels(false, FORWARD);
     struct ingot_engine *engine = open_engine("metal", NULL);
     struct engine *e = engine_of(engine);
-    struct buffer *logits = &e->stages[e->n_stages - 1].logits;
-    uint64_t row = (uint64_t)e->model.config.n_vocab * sizeof(float), n_rows = e->max_outputs < 4 ? e->max_outputs : 4;
+    struct buffer *logits = &e->loaded->stages[e->loaded->n_stages - 1].logits;
+    uint64_t row = (uint64_t)e->loaded->model.config.n_vocab * sizeof(float),
+             n_rows = e->loaded->max_outputs < 4 ? e->loaded->max_outputs : 4;
     unsigned char *before = malloc(n_rows * row), *after = malloc(n_rows * row);
     memset(before, 0x5a, n_rows * row);
     assert_ok(buffer_write(logits, 0, before, n_rows * row, &err), &err);
