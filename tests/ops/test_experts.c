@@ -1,5 +1,5 @@
-// test_experts.c - the router's rules against figures made by hand; a block of experts against sums in double, and a row's bits
-// against the company it is in.
+// test_experts.c - the router's rules against figures made by hand; a block of experts against sums in double, its vector kernels against
+// the plain loops, and a row's bits against the company it is in.
 #include "ops/experts/experts.h"
 #include "ops/matmul/matmul.h"
 #include "ops/route/route.h"
@@ -387,17 +387,58 @@ static void the_plain_loops_are_the_sums_in_double(void **state)
     }
 }
 
+struct judged {
+    const struct expert_setting *s;
+    uint32_t n, features;
+};
+
+// Each command alone, from the same inputs.
+static bool judge(void *arg, const struct tape_difference *d)
+{
+    const struct judged *j = arg;
+    const struct expert_setting *s = j->s;
+    double limit = strcmp(d->name, "route") == 0 ? 1e-10 : s->exact || s->up == QUANT_F32 || s->up == QUANT_F16 ? 1e-9 : 5e-4;
+    if (!(d->error <= limit))
+        fail_msg("%s of %u experts, %s%s, %u rows, features %x: error %.2g in operand %u", d->name, s->n_experts,
+                 quant_info(s->up)->name, s->exact ? " exact" : "", j->n, j->features, d->error, d->operand);
+    return true;
+}
+
+static void blocks_are_close_to_the_plain_loops(void **state)
+{
+    static const uint32_t rows[] = { 1, 3, 20, MOST_ROWS };
+    uint32_t sets[8], n_sets = bench_features(sets);
+
+    (void)state;
+    for (uint32_t i = 0; i < N_SETTINGS * n_sets * 8; i++) {
+        struct expert_setting s = settings[i % N_SETTINGS];
+        struct judged j = { &s, rows[i / N_SETTINGS % 4], sets[i / N_SETTINGS / 8] };
+        struct expert_block plain, fast;
+        struct err err = { 0 };
+        s.exact = i / N_SETTINGS / 4 % 2;
+        block_open(&plain, &(struct cpu_options){ .plain = true }, &s, 0, j.n);
+        block_open(&fast, &(struct cpu_options){ .features = j.features, .n_threads = 2, .no_repack = i % 5 == 0 }, &s, 0, j.n);
+        const struct buffer *steps[2] = { &plain.b.step, &fast.b.step };
+        assert_ok(tape_diff(plain.b.tape, fast.b.tape, steps, judge, &j, &err), &err);
+        bench_close(&plain.b);
+        bench_close(&fast.b);
+    }
+}
+
 static void a_row_has_the_same_bits_in_any_batch(void **state)
 {
+    uint32_t sets[8], n_sets = bench_features(sets);
+
     (void)state;
-    for (uint32_t i = 0; i < N_SETTINGS; i++) {
-        const struct expert_setting *s = &settings[i];
-        struct cpu_options o = { .plain = true };
+    for (uint32_t i = 0; i < N_SETTINGS * n_sets; i++) {
+        const struct expert_setting *s = &settings[i % N_SETTINGS];
+        struct cpu_options o = { .features = sets[i / N_SETTINGS] };
         struct expert_outcome whole = play(&o, s, 0, MOST_ROWS);
         for (uint32_t first = 0, n; first < MOST_ROWS; first += n) {
             n = 1 + first % 7;
             n = n < MOST_ROWS - first ? n : MOST_ROWS - first;
             o.n_threads = 1 + first % 3;
+            o.no_repack = first % 2;
             struct expert_outcome some = play(&o, s, first, n);
             assert_memory_equal(some.ids, whole.ids + (size_t)first * s->n_slots, (size_t)n * s->n_slots * 4);
             assert_memory_equal(some.hidden, whole.hidden + first * (whole.n_hidden / MOST_ROWS), some.n_hidden * 4);
@@ -408,13 +449,32 @@ static void a_row_has_the_same_bits_in_any_batch(void **state)
     }
 }
 
+// More rows of an expert than it takes at once.
+static void many_rows_have_the_same_bits(void **state)
+{
+    uint32_t sets[8], n_sets = bench_features(sets);
+
+    (void)state;
+    for (uint32_t i = 0; i + 1 < n_sets; i++) { // without SIMD there are no blocks
+        const struct expert_setting *s = &settings[5];
+        struct cpu_options o = { .features = sets[i], .n_threads = 2 };
+        struct expert_outcome whole = play(&o, s, 0, 600), some = play(&o, s, 500, 9);
+        assert_memory_equal(some.hidden, whole.hidden + 500 * (whole.n_hidden / 600), some.n_hidden * 4);
+        assert_memory_equal(some.out, whole.out + 500 * (size_t)s->n_cols, some.n_out * 4);
+        outcome_free(&whole);
+        outcome_free(&some);
+    }
+}
+
 // NaN in one row of three: its result holds nothing else, and the others do not change.
 static void a_bad_row_stays_alone(void **state)
 {
+    uint32_t sets[8], n_sets = bench_features(sets);
+
     (void)state;
-    for (uint32_t i = 0; i < N_SETTINGS; i++) {
-        const struct expert_setting *s = &settings[i];
-        struct cpu_options o = { .plain = true };
+    for (uint32_t i = 0; i < N_SETTINGS * n_sets; i++) {
+        const struct expert_setting *s = &settings[i % N_SETTINGS];
+        struct cpu_options o = { .features = sets[i / N_SETTINGS] };
         struct expert_outcome good = play(&o, s, 0, 3);
         struct expert_block k;
         block_open(&k, &o, s, 0, 3);
@@ -490,7 +550,9 @@ int main(void)
         cmocka_unit_test(rules_choose_as_written),
         cmocka_unit_test(a_logit_that_is_no_number_ends_the_row),
         cmocka_unit_test(the_plain_loops_are_the_sums_in_double),
+        cmocka_unit_test(blocks_are_close_to_the_plain_loops),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_batch),
+        cmocka_unit_test(many_rows_have_the_same_bits),
         cmocka_unit_test(a_bad_row_stays_alone),
         cmocka_unit_test(misfits_are_refused),
     };

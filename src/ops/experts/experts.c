@@ -65,7 +65,7 @@ void op_experts_up(struct tape *t, struct experts_up x)
                                  .exact = tape_limits(t)->exact };
     if (!up_fits(t, &x, &args))
         return;
-    struct tensor work = tape_tensor(t, experts_up_work_cols(args.n_cols), ROWS_STEP);
+    struct tensor work = tape_tensor(t, experts_up_work_cols(args.n_slots, args.n_cols), ROWS_STEP);
     struct command *c = tape_add(t, OP_experts_up, "experts_up", &args, sizeof args);
     tape_reads(t, c, x.in);
     tape_reads(t, c, x.ids);

@@ -52,14 +52,15 @@ enum {
     EXPERTS_DOWN_OUT,
 };
 
-// Columns (of 4 bytes) of hidden, and of workspace per row: the packed row; the packed slots and what each adds to the sum.
+// Columns (of 4 bytes) of hidden, and of workspace per row: a packed row for each slot and the shared expert; for down also what each of
+// them adds to the sum.
 SHARED_INLINE u32 experts_hidden_cols(u32 n_slots, u32 n_ffn, u32 n_shared)
 {
     return n_slots * n_ffn + n_shared;
 }
-SHARED_INLINE u32 experts_up_work_cols(u32 n_cols)
+SHARED_INLINE u32 experts_up_work_cols(u32 n_slots, u32 n_cols)
 {
-    return 2 * n_cols + 128;
+    return (n_slots + 1) * (2 * n_cols + 64);
 }
 SHARED_INLINE u32 experts_down_work_cols(u32 n_slots, u32 n_ffn, u32 n_shared, u32 n_cols)
 {

@@ -1,7 +1,8 @@
-// route_cpu.c - the definition, row by row.
+// route_cpu.c - the definition, row by row; then by panels, in fp32 too.
 #include <math.h>
 #include <string.h>
 #include "ops/matmul/matmul.h"
+#include "ops/product_choices.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "ops/route/route.h"
 #include "ops/rows.h"
@@ -127,11 +128,21 @@ static void route_plan(const struct cpu_call *call, struct cpu_plan *plan)
     plan->local_bytes = args->n_cols * sizeof(float);
 }
 
+static void choose_row(const struct cpu_call *call, uint32_t r)
+{
+    const struct route_args *args = cpu_args(call);
+    const float *shared_gate = cpu_base(call, ROUTE_SHARED_GATE), *n = cpu_row(call, ROUTE_NORMED, r);
+    float *weights = cpu_row(call, ROUTE_WEIGHTS, r);
+
+    weights[args->n_slots] = shared_gate ? sigmoid(matmul_dot_plain(n, shared_gate, args->n_cols)) : 1;
+    route_choose(args, cpu_row(call, ROUTE_WORK, r), cpu_base(call, ROUTE_SELECT_BIAS), cpu_row(call, ROUTE_IDS, r), weights);
+}
+
 static void route_row(const struct cpu_call *call, uint32_t r)
 {
     const struct route_args *args = cpu_args(call);
-    const float *bias = cpu_base(call, ROUTE_BIAS), *shared_gate = cpu_base(call, ROUTE_SHARED_GATE);
-    float *n = cpu_row(call, ROUTE_NORMED, r), *logits = cpu_row(call, ROUTE_WORK, r), *weights = cpu_row(call, ROUTE_WEIGHTS, r);
+    const float *bias = cpu_base(call, ROUTE_BIAS);
+    float *n = cpu_row(call, ROUTE_NORMED, r), *logits = cpu_row(call, ROUTE_WORK, r);
     float *decoded = call->local; // [n_cols]
 
     rmsnorm_row_plain(cpu_row(call, ROUTE_IN, r), cpu_base(call, ROUTE_NORM), n, args->n_cols, args->eps);
@@ -139,8 +150,7 @@ static void route_row(const struct cpu_call *call, uint32_t r)
         matmul_decode_row(cpu_weight(call, ROUTE_ROUTER), e, decoded);
         logits[e] = matmul_dot_plain(n, decoded, args->n_cols) + (bias ? bias[e] : 0);
     }
-    weights[args->n_slots] = shared_gate ? sigmoid(matmul_dot_plain(n, shared_gate, args->n_cols)) : 1;
-    route_choose(args, logits, cpu_base(call, ROUTE_SELECT_BIAS), cpu_row(call, ROUTE_IDS, r), weights);
+    choose_row(call, r);
 }
 
 static void route_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
@@ -150,4 +160,76 @@ static void route_run(const struct cpu_call *call, uint32_t phase, uint32_t firs
         route_row(call, r);
 }
 
-const struct cpu_op cpu_op_route = { .name = "route", .by_rows = true, .plain = { route_plan, route_run } };
+// By panels: phase 0 normalises rows, phase 1 multiplies by panels of the router in fp32, phase 2 chooses.
+struct route_job {
+    const struct cpu_call *call;
+    const struct route_args *args;
+    const struct product_set *set;
+    struct product product;
+    struct product_split split;
+    uint32_t n_panels;
+};
+
+static struct route_job job_of(const struct cpu_call *call, const struct product_set *set)
+{
+    struct route_job j = { .call = call, .args = cpu_args(call), .set = set };
+
+    product_init(&j.product, set->kernels, cpu_weight(call, ROUTE_ROUTER), true);
+    j.product.x = cpu_base(call, ROUTE_NORMED);
+    j.product.x_stride = call->command->operands[ROUTE_NORMED].row_bytes;
+    j.split = product_split(call->step->n_rows, product_packed_bytes(PACKING_F32, j.args->n_cols));
+    j.n_panels = panel_count(j.args->n_experts);
+    return j;
+}
+
+static void route_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
+{
+    struct route_job j = job_of(call, set);
+    uint32_t n_rows = call->step->n_rows;
+
+    plan->n_phases = 3;
+    plan->n_tiles[0] = plan->n_tiles[2] = n_rows;
+    plan->n_tiles[1] = n_rows ? j.n_panels * j.split.n_blocks : 0;
+    plan->local_bytes = product_scratch_bytes(&j.product);
+}
+
+static void run_panel(const struct route_job *j, uint32_t panel, uint32_t block)
+{
+    _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
+    uint32_t first = product_block_first(&j->split, block), end = product_block_first(&j->split, block + 1);
+    uint32_t column = panel * PANEL_ROWS, left = j->args->n_experts - column;
+    const float *bias = cpu_base(j->call, ROUTE_BIAS);
+    struct product_panel w = product_panel(&j->product, panel, end - first, j->call->local);
+
+    for (uint32_t row = first, n; row < end; row += n) {
+        n = product_tile_rows(row, end, w.max_rows);
+        product_run(&j->product, &w, (struct tile_range){ row, row + n }, y);
+        j->set->kernels->store(&(struct product_store){ .y = y,
+                                                        .bias = bias ? bias + column : NULL,
+                                                        .out = (float *)cpu_row(j->call, ROUTE_WORK, row) + column,
+                                                        .stride = j->args->n_experts,
+                                                        .n_rows = n,
+                                                        .n_cols = left < PANEL_ROWS ? left : PANEL_ROWS });
+    }
+}
+
+static void route_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
+{
+    struct route_job j = job_of(call, set);
+
+    for (uint32_t i = range.first; i < range.last; i++) {
+        if (phase == 0)
+            set->rows->rmsnorm(cpu_row(call, ROUTE_IN, i), cpu_base(call, ROUTE_NORM), cpu_row(call, ROUTE_NORMED, i),
+                               j.args->n_cols, j.args->eps);
+        else if (phase == 1)
+            run_panel(&j, i % j.n_panels, i / j.n_panels);
+        else
+            choose_row(call, i);
+    }
+}
+
+PRODUCT_KERNELS(route_fast)
+
+const struct cpu_op cpu_op_route = {
+    .name = "route", .by_rows = true, .plain = { route_plan, route_run }, .fast = { PRODUCT_CHOICES(route_fast) }
+};

@@ -1,0 +1,89 @@
+// experts_rows.h - which rows each expert has in this step, for the CPU's kernels: one pass over an expert's weights serves them all.
+//
+// A slot of a row is an entry. Entries lie by expert, and by row within an expert; the shared expert comes behind the others as expert
+// n_experts, with every row once. Each thread counts for itself: a few thousand numbers cost less than a barrier.
+#pragma once
+#include <string.h>
+#include "gemm/cpu/product.h"
+#include "ops/experts/experts.h"
+#include "ops/route/route.h"
+
+enum { EXPERTS_BLOCK = 256 }; // rows of an expert whose packed rows stay in the cache while its panels go by
+
+struct experts_rows {
+    uint32_t *first; // [n_experts + 2]: entries of expert e are [first[e], first[e + 1])
+    uint32_t *entry; // [n_rows * n_slots]: row * n_slots + slot
+    uint32_t n_rows, n_entries;
+};
+
+static inline size_t experts_rows_bytes(const struct experts_args *args, uint32_t n_rows)
+{
+    return (((size_t)n_rows * args->n_slots + args->n_experts + 2) * sizeof(uint32_t) + 63) / 64 * 64;
+}
+
+// Counts entries: counts[e] of [n_experts].
+static inline void experts_count(const struct cpu_call *call, uint32_t ids_operand, uint32_t *counts)
+{
+    const struct experts_args *args = cpu_args(call);
+
+    for (uint32_t r = 0; r < call->step->n_rows; r++) {
+        const float *ids = cpu_row(call, ids_operand, r);
+        for (uint32_t j = 0; j < args->n_slots; j++)
+            counts[(uint32_t)ids[j]]++;
+    }
+}
+
+// Where the lists lie in `memory`, of experts_rows_bytes; experts_rows_fill makes them.
+static inline struct experts_rows experts_rows_in(const struct cpu_call *call, void *memory)
+{
+    const struct experts_args *args = cpu_args(call);
+    uint32_t n_rows = call->step->n_rows, n_entries = n_rows * args->n_slots;
+    return (struct experts_rows){ memory, (uint32_t *)memory + args->n_experts + 2, n_rows, n_entries };
+}
+
+static inline void experts_rows_fill(const struct cpu_call *call, uint32_t ids_operand, struct experts_rows *rows)
+{
+    const struct experts_args *args = cpu_args(call);
+    uint32_t *first = rows->first;
+
+    memset(first, 0, ((size_t)args->n_experts + 2) * sizeof *first);
+    experts_count(call, ids_operand, first + 2); // each one place too far, since filling moves the beginnings
+    for (uint32_t e = 2; e <= args->n_experts; e++)
+        first[e] += first[e - 1];
+    for (uint32_t r = 0; r < rows->n_rows; r++) {
+        const float *ids = cpu_row(call, ids_operand, r);
+        for (uint32_t j = 0; j < args->n_slots; j++)
+            rows->entry[first[(uint32_t)ids[j] + 1]++] = r * args->n_slots + j;
+    }
+    first[args->n_experts + 1] = rows->n_entries + rows->n_rows; // the shared expert's
+}
+
+// Where packed rows lie in a workspace: each entry has one place for each packing that its products read.
+struct experts_packed {
+    size_t at[N_PACKINGS], stride;
+    bool used[N_PACKINGS];
+};
+
+static inline struct experts_packed experts_packed_of(const struct product *products, uint32_t n, uint32_t n_cols)
+{
+    struct experts_packed p = { 0 };
+
+    for (uint32_t i = 0; i < n; i++) {
+        enum packing packing = products[i].packing;
+        if (p.used[packing])
+            continue;
+        p.used[packing] = true;
+        p.at[packing] = p.stride;
+        p.stride += product_packed_bytes(packing, n_cols);
+    }
+    p.stride = (p.stride + 63) / 64 * 64;
+    return p;
+}
+
+static inline void experts_pack(const struct experts_packed *p, const struct product_kernels *kernels, const float *x,
+                                uint32_t n_cols, unsigned char *out)
+{
+    for (enum packing packing = 0; packing < N_PACKINGS; packing++)
+        if (p->used[packing])
+            product_prepare(kernels, packing, x, n_cols, out + p->at[packing]);
+}
