@@ -59,7 +59,7 @@ struct down_job {
     const struct cpu_call *call;
     const struct experts_args *args;
     const struct product_set *set;
-    struct product down, shared;
+    struct weight_product down, shared;
     struct experts_packed packed, shared_packed;
     struct experts_rows rows;
     unsigned char *scratch;

@@ -64,7 +64,7 @@ struct experts_packed {
     bool used[N_PACKINGS];
 };
 
-static inline struct experts_packed experts_packed_of(const struct product *products, uint32_t n, uint32_t n_cols)
+static inline struct experts_packed experts_packed_of(const struct weight_product *products, uint32_t n, uint32_t n_cols)
 {
     struct experts_packed p = { 0 };
 

@@ -69,7 +69,7 @@ struct up_job {
     const struct cpu_call *call;
     const struct experts_args *args;
     const struct product_set *set;
-    struct product products[N_PRODUCTS];
+    struct weight_product products[N_PRODUCTS];
     uint32_t n_products;
     struct experts_packed packed;
     struct experts_rows rows;
@@ -210,7 +210,7 @@ static void run_tile(const struct up_job *j, const struct up_tile *t)
 {
     _Alignas(64) float y[2][PRODUCT_MAX_ROWS * PANEL_ROWS];
     bool shared = t->expert == j->args->n_experts;
-    const struct product *gate = &j->products[shared ? SHARED_GATE : GATE], *up = gate + 1;
+    const struct weight_product *gate = &j->products[shared ? SHARED_GATE : GATE], *up = gate + 1;
     uint32_t begin = shared ? 0 : t->expert * j->args->n_ffn, end = begin + (shared ? j->args->n_shared : j->args->n_ffn);
     uint32_t panel = begin / PANEL_ROWS + t->panel, at = panel * PANEL_ROWS;
     struct tile_range columns = { begin > at ? begin - at : 0, end < at + PANEL_ROWS ? end - at : PANEL_ROWS };

@@ -165,7 +165,7 @@ struct route_job {
     const struct cpu_call *call;
     const struct route_args *args;
     const struct product_set *set;
-    struct product product;
+    struct weight_product product;
     struct product_split split;
     uint32_t n_panels;
 };
