@@ -20,7 +20,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates) # to pull models by name
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libjansson-dev, libpcre2-dev, libssl-dev, libutf8proc-dev") # to link libingot.a
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libjansson-dev, libjpeg-dev, libpcre2-dev, libpng-dev, libssl-dev, libutf8proc-dev, libwebp-dev") # to link libingot.a
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/packaging/deb/postinst ${CMAKE_SOURCE_DIR}/packaging/deb/prerm
   ${CMAKE_SOURCE_DIR}/packaging/deb/postrm ${CMAKE_SOURCE_DIR}/packaging/deb/triggers)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)

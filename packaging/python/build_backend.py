@@ -2,8 +2,8 @@
 
     python3 build_backend.py LIBRARY FOLDER     or, as a PEP 517 backend, `INGOT_LIBRARY=LIBRARY pip wheel .`
 
-The library's own needs (jansson, PCRE2, utf8proc, libcrypto) stay outside: the wheel is for machines that have them, and its tag says
-linux_x86_64, not manylinux.
+The library's own needs (jansson, PCRE2, utf8proc, libcrypto, libpng, libjpeg, libwebp) stay outside: the wheel is for machines that have
+them, and its tag says linux_x86_64, not manylinux.
 """
 import base64
 import ctypes

@@ -31,7 +31,7 @@ bool picture_create(struct picture *p, uint32_t width, uint32_t height, struct e
 bool picture_decode(struct picture *p, const void *bytes, size_t n, struct err *err);
 // Width and height that picture_decode would give, from the header alone: neither pixels nor memory for them.
 bool picture_size(const void *bytes, size_t n, uint32_t *width, uint32_t *height, struct err *err);
-// What reads a format: "libpng 1.6.39", or NULL where the build had no such library.
+// The version of what reads a format, libpng, libjpeg-turbo or libwebp; NULL where the build had no such library.
 const char *picture_png_library(void);
 const char *picture_jpeg_library(void);
 const char *picture_webp_library(void);

@@ -5,7 +5,7 @@
 #include "format/model_file.h"
 #include "image/image.h"
 
-struct reading {
+struct processor_reading {
     struct image_processor *p;
     const struct model_file *file;
     const char *prefix;
@@ -13,13 +13,13 @@ struct reading {
     char key[96];
 };
 
-static const char *key(struct reading *r, const char *name)
+static const char *key(struct processor_reading *r, const char *name)
 {
     snprintf(r->key, sizeof r->key, "%s%s", r->prefix, name);
     return r->key;
 }
 
-static bool number(struct reading *r, const char *name, uint64_t max, uint32_t *value)
+static bool number(struct processor_reading *r, const char *name, uint64_t max, uint32_t *value)
 {
     uint64_t u = *value;
 
@@ -29,12 +29,12 @@ static bool number(struct reading *r, const char *name, uint64_t max, uint32_t *
     return true;
 }
 
-static bool refuse(struct reading *r, const char *name, const char *found, const char *expected)
+static bool refuse(struct processor_reading *r, const char *name, const char *found, const char *expected)
 {
     return err_set(r->err, ERR_UNSUPPORTED, "%s: %s is %s; expected %s", model_file_path(r->file), key(r, name), found, expected);
 }
 
-static bool must_be_true(struct reading *r, const char *name)
+static bool must_be_true(struct processor_reading *r, const char *name)
 {
     bool value = true;
 
@@ -42,7 +42,7 @@ static bool must_be_true(struct reading *r, const char *name)
 }
 
 // One number for all channels, or three.
-static bool channels(struct reading *r, const char *name, float min, float values[3])
+static bool channels(struct processor_reading *r, const char *name, float min, float values[3])
 {
     const struct meta *m = model_file_meta(r->file, key(r, name));
     double all = values[0];
@@ -64,7 +64,7 @@ static bool channels(struct reading *r, const char *name, float min, float value
 }
 
 // The numbers of Pillow's filters.
-static bool resample(struct reading *r)
+static bool resample(struct processor_reading *r)
 {
     static const enum image_filter filters[] = { [1] = IMAGE_LANCZOS, [2] = IMAGE_BILINEAR, [3] = IMAGE_BICUBIC };
     uint32_t number_of = 1;
@@ -76,7 +76,7 @@ static bool resample(struct reading *r)
 }
 
 // N of a tower whose patches are shuffled together scale x scale.
-static bool places(struct reading *r, uint32_t patch, uint32_t scale)
+static bool places(struct processor_reading *r, uint32_t patch, uint32_t scale)
 {
     uint32_t side = r->p->tile / patch;
 
@@ -88,7 +88,7 @@ static bool places(struct reading *r, uint32_t patch, uint32_t scale)
     return true;
 }
 
-static bool bounds(struct reading *r)
+static bool bounds(struct processor_reading *r)
 {
     uint32_t tiles = (r->p->longest_edge + r->p->tile - 1) / r->p->tile;
 
@@ -99,7 +99,7 @@ static bool bounds(struct reading *r)
     return true;
 }
 
-static bool read_kind(struct reading *r)
+static bool read_kind(struct processor_reading *r)
 {
     static const char *const known[] = { "Idefics3ImageProcessor", "SmolVLMImageProcessor" };
     struct str kind = str_from(known[0]);
@@ -113,7 +113,7 @@ static bool read_kind(struct reading *r)
                    model_file_path(r->file), r->key, STR_ARG(kind));
 }
 
-static bool read_preparation(struct reading *r)
+static bool read_preparation(struct processor_reading *r)
 {
     struct image_processor *p = r->p;
 
@@ -128,7 +128,7 @@ static bool read_preparation(struct reading *r)
 }
 
 // What the tower reads must be what is prepared for it.
-static bool read_vision(struct reading *r)
+static bool read_vision(struct processor_reading *r)
 {
     uint32_t image = 224, patch = 32, scale = 2, stated = 0;
 
@@ -157,7 +157,7 @@ static bool has_prefix(const struct model_file *file, const char *prefix)
     return false;
 }
 
-static bool read_folder(struct reading *r)
+static bool read_folder(struct processor_reading *r)
 {
     r->prefix = "processor_config.image_processor.";
     if (!has_prefix(r->file, r->prefix))
@@ -168,7 +168,7 @@ static bool read_folder(struct reading *r)
     return read_preparation(r) && read_vision(r);
 }
 
-static bool read_mmproj(struct reading *r)
+static bool read_mmproj(struct processor_reading *r)
 {
     struct image_processor *p = r->p;
     struct str kind = { 0 };
@@ -194,7 +194,7 @@ static bool read_mmproj(struct reading *r)
 
 bool image_processor_read(struct image_processor *p, const struct model_file *file, struct err *err)
 {
-    struct reading r = { .p = p, .file = file, .err = err };
+    struct processor_reading r = { .p = p, .file = file, .err = err };
 
     *p = (struct image_processor){
         .split = true, .filter = IMAGE_LANCZOS, .rescale = 1 / 255.0, .mean = { 0.5F, 0.5F, 0.5F }, .std = { 0.5F, 0.5F, 0.5F }

@@ -1,6 +1,6 @@
-// picture.c - the memory of a picture; see image.h. Decoders ask here before they take any.
+// picture.c - the memory of a picture and its bounds, see image.h; and what is transparent on white, see picture_codec.h.
 #include "base/mem.h"
-#include "image/image.h"
+#include "image/picture_codec.h"
 
 void picture_free(struct picture *p)
 {
@@ -30,4 +30,15 @@ bool picture_create(struct picture *p, uint32_t width, uint32_t height, struct e
         return err_memory(err, "a picture");
     *p = (struct picture){ rgb, width, height };
     return true;
+}
+
+void picture_on_white(uint8_t *rgb, const uint8_t *rgba, size_t n)
+{
+    for (size_t i = 0; i < n; i++, rgb += 3, rgba += 4) {
+        uint32_t alpha = rgba[3];
+        for (int c = 0; c < 3; c++) {
+            uint32_t t = 128 * (rgba[c] * alpha + 255 * (255 - alpha)) + 16384;
+            rgb[c] = (uint8_t)((((t >> 8) + t) >> 8) >> 7);
+        }
+    }
 }

@@ -16,6 +16,7 @@
 #include "device/cuda/cuda.h"
 #include "device/metal/metal.h"
 #include "engine/embedded.h"
+#include "image/image.h"
 #include "ingot.h"
 #include "main/out_json.h"
 #include "main/settings.h"
@@ -83,6 +84,15 @@ static void add_memory(struct report *r)
     buf_free(&text);
 }
 
+// What reads a format of pictures, or that nothing does.
+static void add_pictures(struct report *r, const char *key, const char *library, const char *format)
+{
+    if (library)
+        add(r, key, "%s", library);
+    else
+        add(r, key, "not built in: %s pictures are refused", format);
+}
+
 static void add_libraries(struct report *r)
 {
     char pcre2[64] = "";
@@ -94,6 +104,9 @@ static void add_libraries(struct report *r)
     add(r, "pcre2", "%s, %s", pcre2, jit ? "with JIT" : "without JIT: tokenising is slower");
     add(r, "utf8proc", "%s", utf8proc_version());
     add(r, "libcurl", "%s", curl_version_info(CURLVERSION_NOW)->version);
+    add_pictures(r, "libpng", picture_png_library(), "PNG");
+    add_pictures(r, "libjpeg-turbo", picture_jpeg_library(), "JPEG");
+    add_pictures(r, "libwebp", picture_webp_library(), "WebP");
 #ifdef INGOT_SERVER
     add(r, "libevent", "%s", event_get_version());
     add(r, "llhttp", "%s", message_library());

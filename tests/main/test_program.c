@@ -372,6 +372,9 @@ static void json_outputs_parse(void **state)
     json_decref(o);
     o = parsed(run_with("doctor --json", ""));
     assert_non_null(json_object_get(o, "processor"));
+    assert_non_null(json_object_get(o, "libpng"));
+    assert_non_null(json_object_get(o, "libjpeg-turbo"));
+    assert_non_null(json_object_get(o, "libwebp"));
     if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) == 0)
         assert_string_not_equal(json_string_value(json_object_get(o, "huge pages")), "the system does not say");
     json_decref(o);
