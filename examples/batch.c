@@ -23,7 +23,7 @@ int main(int argc, char **argv)
         return 1;
     }
     for (int i = 0; i < N; i++) {
-        messages[i] = (struct ingot_message){ "user", questions[i] };
+        messages[i] = (struct ingot_message){ .role = "user", .content = questions[i] };
         options[i] = ingot_request_defaults();
         options[i].messages = &messages[i];
         options[i].n_messages = 1;

@@ -6,7 +6,7 @@
 static struct ingot_request *ask(struct ingot_engine *engine, const char *question)
 {
     struct ingot_request_options options = ingot_request_defaults();
-    struct ingot_message message = { "user", question };
+    struct ingot_message message = { .role = "user", .content = question };
     struct ingot_error error;
 
     options.messages = &message;

@@ -39,6 +39,7 @@ extern "C" {
 struct ingot_engine;
 struct ingot_session;
 struct ingot_request;
+struct ingot_prompt;
 
 enum ingot_code {
     INGOT_OK,
@@ -150,6 +151,8 @@ struct ingot_engine_info {
     uint32_t n_layers, n_vocab, n_embedding, n_context, n_sequences, n_batch, n_stages;
     enum ingot_kv cache_type_k, cache_type_v; // never auto
     bool has_tokenizer;
+    uint32_t longest_token; // bytes: no text of more than n_context times as many fits
+    uint32_t page_tokens;   // of a KV page: prompts are kept in whole pages
 };
 // Fills the first `size` bytes of *info. Nothing of it changes while the engine is open.
 INGOT_API void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info, size_t size);
@@ -241,6 +244,10 @@ INGOT_API int64_t ingot_token_special(const struct ingot_engine *engine, enum in
 struct ingot_message {   // its size is the options' message_size
     const char *role;    // "system", "user", "assistant" or "tool"
     const char *content; // never becomes a control token
+    // JSON text: an object of what else belongs to the message, named as in OpenAI's chat completions: tool_calls, tool_call_id, name,
+    // reasoning_content, or a content that is a list of parts {"type": "text", "text": ...}. It may have role and content too, which are
+    // NULL then. NULL: nothing else.
+    const char *fields;
 };
 
 struct ingot_sampling {
@@ -293,6 +300,11 @@ struct ingot_request_options {
     // Prompts are shared only between requests of the same salt, so that one tenant cannot learn from the time to the first token what
     // another has asked. NULL: "".
     const char *cache_salt;
+    // Of a prompt made of messages. JSON text: a list of tools as OpenAI's chat completions write them; ingot_template_info says whether the
+    // template shows them. An object with further variables of the template, for example {"enable_thinking": false}. NULL: none.
+    const char *tools, *template_variables;
+    bool no_generation_prompt; // the prompt ends with the last message, not with the beginning of an answer
+    bool continue_last;        // the last message, a text of the assistant's, is the beginning of the answer
 };
 // Fills in the defaults of a struct of `size` bytes: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64. C and C++ use
 // ingot_request_defaults; other languages call this one and set the three other sizes, which it leaves 0.
@@ -386,6 +398,53 @@ INGOT_API bool ingot_wait(struct ingot_engine *engine, struct ingot_request *req
 INGOT_API size_t ingot_request_n_events(const struct ingot_request *request, bool *done);
 INGOT_API void ingot_cancel(struct ingot_request *request);       // it ends with INGOT_FINISH_CANCELLED before the next step
 INGOT_API void ingot_request_free(struct ingot_request *request); // [step] cancels it when it still runs. NULL is allowed
+
+// ---- prompts and the chat template ------------------------------------------------------------------------------------------
+
+// None of these functions waits for a step.
+
+struct ingot_template_info {
+    const char *text;              // as the model's file has it, n_bytes; empty: none, and ChatML is used
+    size_t n_bytes;                // without the NUL behind them
+    bool is_usable;                // messages can become a prompt; else ingot_prompt_render says why not
+    bool takes_tools, takes_calls; // the template shows the model what tools there are; and its calls and their results
+    bool takes_parts;              // content may be a list of parts, so that pictures have a place
+};
+// Fills the first `size` bytes of *info. The text lives as long as the engine.
+INGOT_API void ingot_template_info_fill(const struct ingot_engine *engine, struct ingot_template_info *info, size_t size);
+static inline void ingot_template_info(const struct ingot_engine *engine, struct ingot_template_info *info)
+{
+    ingot_template_info_fill(engine, info, sizeof *info);
+}
+// Whether the template reads a variable of this name, for example "enable_thinking".
+INGOT_API bool ingot_template_uses(const struct ingot_engine *engine, const char *variable);
+
+// What a request with these options would read. Of the options the prompt's source counts, and how it is rendered. Free it with
+// ingot_prompt_free while the engine is open; one thread at a time may use it. NULL: *error says why, as ingot_submit would.
+INGOT_API struct ingot_prompt *ingot_prompt_render(const struct ingot_engine *engine, const struct ingot_request_options *options,
+                                                   struct ingot_error *error);
+
+enum ingot_reasoning { // how a prompt ends, by its marks <think> and </think>
+    INGOT_REASONING_NONE,
+    INGOT_REASONING_OPEN,   // within the model's reasoning, which the answer goes on with
+    INGOT_REASONING_CLOSED, // behind it, or within the answer: no reasoning follows
+};
+
+struct ingot_prompt_info {
+    const char *text; // as the model reads it, n_bytes and a NUL, until ingot_prompt_free; empty for a prompt of tokens
+    size_t n_bytes;
+    enum ingot_reasoning reasoning;
+};
+// Fills the first `size` bytes of *info.
+INGOT_API void ingot_prompt_info_fill(const struct ingot_prompt *prompt, struct ingot_prompt_info *info, size_t size);
+static inline void ingot_prompt_info(const struct ingot_prompt *prompt, struct ingot_prompt_info *info)
+{
+    ingot_prompt_info_fill(prompt, info, sizeof *info);
+}
+// The prompt's tokens, until ingot_prompt_free. The first call makes them, which takes a second for some megabytes of text. They may be more
+// than the context holds. NULL: *error says why.
+INGOT_API const uint32_t *ingot_prompt_tokens(struct ingot_prompt *prompt, size_t *n_tokens, struct ingot_error *error);
+INGOT_API void ingot_prompt_free(struct ingot_prompt *prompt); // NULL is allowed
 
 // ---- sessions ---------------------------------------------------------------------------------------------------------------
 

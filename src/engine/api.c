@@ -9,7 +9,6 @@
 #include "engine/schedule.h"
 #include "engine/session.h"
 #include "engine/sizes.h"
-#include "engine/verify.h"
 #include "engine/wait.h"
 #include "models/arch.h"
 
@@ -20,11 +19,6 @@ _Static_assert((int)INGOT_LOG_DEBUG == (int)LOG_DEBUG && (int)INGOT_LOG_ERROR ==
 struct ingot_request {
     struct request *inner;
 };
-
-struct engine *engine_of(struct ingot_engine *engine)
-{
-    return &engine->inner;
-}
 
 const char *ingot_version(void)
 {
@@ -187,6 +181,8 @@ void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engi
         .cache_type_k = (enum ingot_kv)(e->loaded->stages[0].shape.k_format + 1),
         .cache_type_v = (enum ingot_kv)(e->loaded->stages[0].shape.v_format + 1),
         .has_tokenizer = e->loaded->tokenizer != NULL,
+        .longest_token = e->loaded->longest_token,
+        .page_tokens = PAGE_TOKENS,
     };
     for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
         all.page_bytes += stage_page_bytes(&e->loaded->stages[i]);

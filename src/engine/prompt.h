@@ -1,7 +1,24 @@
-// prompt.h - a request's prompt as tokens.
+// prompt.h - a request's prompt: its text as the model reads it, and its tokens.
 #pragma once
 #include "engine/engine.h"
 #include "text/template/chat.h"
 
-// From the one source that the options set: messages through the model's template, text, or tokens.
-bool prompt_tokens(struct engine *e, const struct ingot_request_options *o, struct token_ids *ids, struct err *err);
+struct prompt { // zero-initialise; prompt_free at the end
+    struct template_output rendered;
+    json_t *begun;           // the beginning of the answer: the last message with continue_last. NULL: none
+    struct buf plain;        // of a text that was given as such
+    struct text_span *spans; // [n_spans], the whole text; NULL: the prompt was given as tokens
+    size_t n_spans;
+    struct tokenize_flags flags;
+    struct token_ids ids;
+    enum ingot_reasoning reasoning;
+};
+
+// From the one source that the options set: messages through the model's template, a text, or tokens. Only the latter gives ids.
+bool prompt_read(const struct engine *e, const struct ingot_request_options *o, struct prompt *p, struct err *err);
+// The ids of its text.
+bool prompt_encode(const struct engine *e, struct prompt *p, struct err *err);
+void prompt_free(struct prompt *p);
+
+// All at once, without the text.
+bool prompt_tokens(const struct engine *e, const struct ingot_request_options *o, struct token_ids *ids, struct err *err);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/api.h"
 #include "engine/batch.h"
 #include "engine/link.h"
 
@@ -126,8 +127,9 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
     return ok;
 }
 
-void engine_trace(const struct engine *e, FILE *to)
+void engine_trace(const struct ingot_engine *engine, FILE *to)
 {
+    const struct engine *e = &engine->inner;
     const struct device_counters *c = &e->loaded->device->counters;
 
     for (uint32_t i = 0; i < e->loaded->n_stages; i++) {

@@ -26,7 +26,4 @@ struct verification {
 bool engine_verify(const struct ingot_engine_options *options, struct verification *v, struct err *err);
 
 // Prints the sealed tapes of all stages, their barriers and scratch, and the device's counters: --trace.
-void engine_trace(const struct engine *e, FILE *to);
-
-// The engine behind the public one, for the verbs that look inside.
-struct engine *engine_of(struct ingot_engine *engine);
+void engine_trace(const struct ingot_engine *engine, FILE *to);

@@ -1,8 +1,6 @@
 // conversation.c - see conversation.h. Files of conversations are in conversation_file.c.
 #include "main/conversation.h"
 #include "base/mem.h"
-#include "engine/prompt.h"
-#include "engine/verify.h"
 #include "main/terminal.h"
 
 static bool is_role(const struct ingot_message *m, const char *role)
@@ -54,7 +52,7 @@ bool conversation_add(struct conversation *c, const char *role, const char *cont
     char *copy = reserve(c) ? copy_of(content) : NULL;
 
     if (copy)
-        c->at[c->n++] = (struct ingot_message){ role, copy };
+        c->at[c->n++] = (struct ingot_message){ .role = role, .content = copy };
     return copy != NULL;
 }
 
@@ -83,7 +81,7 @@ bool conversation_set_system(struct conversation *c, const char *content)
     if (!copy)
         return true;
     memmove(c->at + 1, c->at, c->n++ * sizeof *c->at);
-    c->at[0] = (struct ingot_message){ "system", copy };
+    c->at[0] = (struct ingot_message){ .role = "system", .content = copy };
     return true;
 }
 
@@ -112,7 +110,7 @@ static bool count(const struct conversation *c, struct ingot_engine *engine, siz
 {
     struct ingot_message *messages = mem_alloc_array(c->n, sizeof *messages);
     struct ingot_request_options options = ingot_request_defaults();
-    struct token_ids ids = { 0 };
+    size_t n = 0;
 
     if (!messages)
         return err_memory(err, "the conversation");
@@ -120,9 +118,10 @@ static bool count(const struct conversation *c, struct ingot_engine *engine, siz
     memcpy(messages + first, c->at + from, (c->n - from) * sizeof *messages);
     options.messages = messages;
     options.n_messages = c->n - (from - first);
-    bool ok = prompt_tokens(engine_of(engine), &options, &ids, err);
-    *n_tokens = (uint32_t)ids.n;
-    token_ids_free(&ids);
+    struct ingot_prompt *prompt = ingot_prompt_render(engine, &options, (struct ingot_error *)err);
+    bool ok = prompt && ingot_prompt_tokens(prompt, &n, (struct ingot_error *)err);
+    *n_tokens = (uint32_t)n;
+    ingot_prompt_free(prompt);
     mem_free(messages);
     return ok;
 }

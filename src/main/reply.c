@@ -7,8 +7,6 @@
 #if defined(__APPLE__)
 #include <sys/random.h>
 #endif
-#include "engine/prompt.h"
-#include "engine/verify.h"
 #include "main/out_json.h"
 #include "main/terminal.h"
 
@@ -42,23 +40,13 @@ static bool thinking_is(const struct reply *r, const char *how)
 // Whether the template has begun to think for the model.
 static bool prompt_ends_thinking(const struct reply *r, const struct ingot_request_options *options)
 {
-    enum { LAST = 8 };
-    struct engine *engine = engine_of(r->engine);
-    struct token_ids ids = { 0 };
-    struct buf text = { 0 };
-    struct err err;
+    struct ingot_prompt *prompt = ingot_prompt_render(r->engine, options, NULL);
+    struct ingot_prompt_info info = { 0 };
 
-    if (prompt_tokens(engine, options, &ids, &err)) {
-        size_t from = ids.n > LAST ? ids.n - LAST : 0;
-        struct token_ids last = { .ids = ids.ids + from, .n = ids.n - from };
-        tokenizer_decode(engine->loaded->tokenizer, &last, true, &text);
-    }
-    while (text.n && (text.at[text.n - 1] == '\n' || text.at[text.n - 1] == ' '))
-        text.n--;
-    bool ends = str_ends(buf_as_str(&text), STR("<think>"));
-    token_ids_free(&ids);
-    buf_free(&text);
-    return ends;
+    if (prompt)
+        ingot_prompt_info(prompt, &info);
+    ingot_prompt_free(prompt);
+    return info.reasoning == INGOT_REASONING_OPEN;
 }
 
 static void parts_begin(struct reply *r, const struct ingot_request_options *options)

@@ -17,8 +17,8 @@ static int answer_once(struct reply *r, const char *prompt)
     if (s->no_chat)
         return reply_print(r, NULL, 0, prompt);
     if (s->system)
-        messages[n++] = (struct ingot_message){ "system", s->system };
-    messages[n++] = (struct ingot_message){ "user", prompt };
+        messages[n++] = (struct ingot_message){ .role = "system", .content = s->system };
+    messages[n++] = (struct ingot_message){ .role = "user", .content = prompt };
     return reply_print(r, messages, n, NULL);
 }
 
@@ -85,7 +85,7 @@ static int run(struct settings *s, struct arena *arena, struct buf *prompt)
     struct chat_loop loop = { .reply = &r, .settings = s, .arena = arena };
     int status = answer(&loop, prompt, given);
     if (s->trace)
-        engine_trace(engine_of(engine), stderr);
+        engine_trace(engine, stderr);
     ingot_engine_close(engine);
     return status;
 }

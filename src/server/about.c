@@ -98,7 +98,7 @@ static json_t *special_json(const struct server *s, enum ingot_special which)
 
 static struct str template_of(const struct server *s)
 {
-    return s->tokenizer ? tokenizer_chat_template(s->tokenizer) : STR("");
+    return (struct str){ s->template.text, s->template.n_bytes };
 }
 
 bool about_props(struct exchange *x)

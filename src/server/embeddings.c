@@ -1,6 +1,6 @@
 // embeddings.c - vectors of texts as OpenAI's embeddings tell them, as numbers or in base64.
 //
-// The vectors come from a language model's hidden states (engine/pool.h): good for likeness within one model, not comparable with those
+// The vectors come from a language model's hidden states: good for likeness within one model, not comparable with those
 // of models that were trained for it.
 #include "server/state.h"
 #include "server/talk.h"

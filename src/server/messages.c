@@ -5,7 +5,6 @@
 #include "server/messages.h"
 #include <string.h>
 #include "server/constrain.h"
-#include "text/template/chat.h"
 
 static bool refuse(struct err *err, const char *list, size_t i, const char *what)
 {
@@ -396,7 +395,7 @@ static bool is_said(json_t *text)
 }
 
 // An assistant's last message that says something is the beginning of the answer, not a turn that is over.
-static bool take_begun(struct ask *ask, struct messages *m, struct err *err)
+static bool find_begun(struct ask *ask, struct messages *m, struct err *err)
 {
     size_t n = json_array_size(m->list);
     json_t *last = json_array_get(m->list, n - 1), *reasoning = json_object_get(last, "reasoning_content");
@@ -406,14 +405,13 @@ static bool take_begun(struct ask *ask, struct messages *m, struct err *err)
                        ? text_of(json_object_get(last, "content"))
                        : NULL;
 
-    if (is_said(text) || (text && is_said(reasoning))) {
-        m->begun = json_pack("{s:O, s:O*}", "content", text, "reasoning_content", reasoning);
-        json_array_remove(m->list, n - 1);
-    }
+    m->continues = is_said(text) || (text && is_said(reasoning));
+    if (m->continues)
+        json_object_set(last, "content", text);
     json_decref(text);
-    if (ask->continues == CONTINUE_ALWAYS && !m->begun)
+    if (ask->continues == CONTINUE_ALWAYS && !m->continues)
         return err_set(err, ERR_INPUT, "continue_final_message: the last message is no text of the assistant's");
-    return !m->begun || !(ask->schema || ask->json_object) ||
+    return !m->continues || !(ask->schema || ask->json_object) ||
            err_set(
                err, ERR_INPUT,
                "messages: the last one is the assistant's, and an answer that goes on from it has no format of its own; leave "
@@ -423,7 +421,6 @@ static bool take_begun(struct ask *ask, struct messages *m, struct err *err)
 void messages_release(struct messages *m)
 {
     json_decref(m->list);
-    json_decref(m->begun);
     *m = (struct messages){ 0 };
 }
 
@@ -443,18 +440,18 @@ static bool read_conversation(struct ask *ask, json_t *to, struct err *err)
     return ask->dialect & (DIALECT_MESSAGES | DIALECT_COUNT) ? from_anthropic(from, to, err) : from_chat(from, to, err);
 }
 
-bool messages_for_template(struct ask *ask, const struct chat *chat, enum tool_call_style style, struct messages *to,
-                           struct err *err)
+bool messages_for_template(struct ask *ask, const struct ingot_template_info *template, enum tool_call_style style,
+                           struct messages *to, struct err *err)
 {
     *to = (struct messages){ .list = json_array() };
-    if (!read_conversation(ask, to->list, err) || !take_begun(ask, to, err)) {
+    if (!read_conversation(ask, to->list, err) || !find_begun(ask, to, err)) {
         messages_release(to);
         return false;
     }
     name_results(to->list);
-    if (!chat_takes_calls(chat))
+    if (!template->takes_calls)
         tell_calls_in_words(to->list);
-    if (!chat_takes_tools(chat) && ask->tools && ask->choice != CHOICE_NONE)
+    if (!template->takes_tools && ask->tools && ask->choice != CHOICE_NONE)
         tell_tools_in_words(to->list, ask->tools, style);
     return true;
 }

@@ -3,14 +3,12 @@
 #include "server/ask.h"
 #include "text/parsers/output_parser.h"
 
-struct chat;
-
 struct messages {
-    json_t *list;  // for the template
-    json_t *begun; // the assistant's last message, {content, reasoning_content}, when the answer goes on from it; else NULL
+    json_t *list;   // for the template
+    bool continues; // the answer goes on from the last one, a text of the assistant's
 };
 
 // False with what is wrong, and nothing to release. Where the template knows no tools, they and what was called are told in words.
-bool messages_for_template(struct ask *ask, const struct chat *chat, enum tool_call_style style, struct messages *to,
-                           struct err *err);
+bool messages_for_template(struct ask *ask, const struct ingot_template_info *template, enum tool_call_style style,
+                           struct messages *to, struct err *err);
 void messages_release(struct messages *m);

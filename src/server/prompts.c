@@ -1,34 +1,35 @@
 // prompts.c - see prompts.h.
 #include "server/prompts.h"
 #include "base/mem.h"
-#include "engine/verify.h"
 #include "server/infill.h"
 #include "server/messages.h"
 #include "server/state.h"
 #include "server/vocab.h"
-#include "text/template/chat.h"
 
 enum { MAX_EMBEDDINGS = 2048 }; // of one request, as with OpenAI
 
+static struct str template_of(const struct server *s)
+{
+    return (struct str){ s->template.text, s->template.n_bytes };
+}
+
 static enum tool_call_style style_of(const struct server *s)
 {
-    const struct chat *chat = s->tokenizer ? engine_of(s->engine)->loaded->chat : NULL;
-
-    if (!chat || (!chat_takes_tools(chat) && !chat_takes_calls(chat)))
+    if (!s->template.takes_tools && !s->template.takes_calls)
         return CALLS_TAGS; // as messages.c tells it to the model
-    return tool_call_style_of(tokenizer_chat_template(s->tokenizer));
+    return tool_call_style_of(template_of(s));
 }
 
 void prompts_style(const struct server *s, const struct ask *ask, enum tool_call_style *style, bool *thinks)
 {
-    struct str text = s->tokenizer ? tokenizer_chat_template(s->tokenizer) : STR("");
+    struct str text = template_of(s);
 
     *style = ask->tools && ask->choice != CHOICE_NONE ? style_of(s) : CALLS_NONE;
     *thinks = str_find(text, STR("<think>")) != SIZE_MAX || str_find(text, STR("</think>")) != SIZE_MAX;
 }
 
 // How hard to think, under the names that templates have for it.
-static bool add_effort(struct ask *ask, const struct chat *chat, json_t *to, struct err *err)
+static bool add_effort(const struct server *s, struct ask *ask, json_t *to, struct err *err)
 {
     json_t *effort = json_object_get(ask->reasoning, "effort");
     const char *word = ask->effort ? ask->effort : json_string_value(effort);
@@ -36,144 +37,147 @@ static bool add_effort(struct ask *ask, const struct chat *chat, json_t *to, str
 
     if (!word && ask->thinking == THINKING_AS_TEMPLATE)
         return true;
-    if (word && chat_uses(chat, "reasoning_effort"))
+    if (word && ingot_template_uses(s->engine, "reasoning_effort"))
         return json_object_set_new(to, "reasoning_effort", json_string(word)) == 0 || err_memory(err, "variables");
-    if (chat_uses(chat, "enable_thinking"))
+    if (ingot_template_uses(s->engine, "enable_thinking"))
         return json_object_set_new(to, "enable_thinking", json_boolean(!off)) == 0 || err_memory(err, "variables");
     return off || ask_warn(ask, err, "%s is not honoured: this model's template knows nothing of it",
                            word ? "reasoning effort" : "thinking");
 }
 
-// The template's variables; NULL after an error.
-static json_t *variables_of(struct ask *ask, const struct chat *chat, struct err *err)
-{
-    json_t *to = ask->kwargs ? json_copy(ask->kwargs) : json_object();
+// ---- a conversation as the engine takes it
 
-    if (to && add_effort(ask, chat, to, err))
-        return to;
-    json_decref(to);
-    return NULL;
-}
-
-// The prompt ends with this mark of reasoning, blanks aside.
-static bool ends_with(struct str prompt, const char *mark)
-{
-    while (prompt.n && (prompt.at[prompt.n - 1] == '\n' || prompt.at[prompt.n - 1] == ' '))
-        prompt.n--;
-    return str_ends(prompt, str_from(mark));
-}
-
-// A conversation as the model reads it: the template's text, and behind it the answer as far as it is given.
-enum { MAX_BEGUN_SPANS = 4 };
-
-struct rendered {
-    struct template_output out;
-    struct messages messages;
-    struct text_span *spans; // [n_spans]
-    size_t n_spans;
+struct written {
+    struct buf json;            // texts, each ended by NUL: messages, tools, variables
+    struct ingot_message *list; // [n]
+    size_t n;
+    struct ingot_request_options options;
 };
 
-static void rendered_free(struct rendered *r)
+static int append(const char *bytes, size_t n, void *arg)
 {
-    mem_free(r->spans);
-    messages_release(&r->messages);
-    template_output_free(&r->out);
+    return buf_append(arg, bytes, n) ? 0 : -1;
 }
 
-static void add_span(struct rendered *r, struct str text, bool trusted)
+// Where the value's text begins in json; the buffer may still move.
+static size_t add_json(struct written *c, const json_t *value)
 {
-    if (text.n)
-        r->spans[r->n_spans++] = (struct text_span){ text, trusted };
+    size_t at = c->json.n;
+
+    if (json_dump_callback(value, append, &c->json, JSON_COMPACT) != 0)
+        c->json.failed = true;
+    buf_append(&c->json, "", 1);
+    return at;
 }
 
-static struct str text_at(const json_t *object, const char *name)
+static void written_free(struct written *c)
 {
-    json_t *text = json_object_get(object, name);
-    return json_is_string(text) ? (struct str){ json_string_value(text), json_string_length(text) } : STR("");
+    buf_free(&c->json);
+    mem_free(c->list);
 }
 
-// The answer's beginning, its reasoning between marks. Without content it is the reasoning that goes on.
-static void add_begun(struct rendered *r)
+static bool written_fill(struct written *c, const struct ask *ask, const struct messages *m, const json_t *variables)
 {
-    struct str content = text_at(r->messages.begun, "content"), reasoning = text_at(r->messages.begun, "reasoning_content");
-    bool open = ends_with(r->out.text, "<think>");
+    bool with_tools = ask->tools && ask->choice != CHOICE_NONE;
+    size_t *at = mem_alloc_array(c->n, sizeof *at), tools = 0;
+    struct ingot_request_options *o = &c->options;
 
-    if (!open && reasoning.n)
-        add_span(r, STR("<think>\n"), true);
-    add_span(r, reasoning, false);
-    if ((open || reasoning.n) && content.n)
-        add_span(r, STR("\n</think>\n\n"), true);
-    add_span(r, content, false);
-}
-
-static bool join_spans(struct rendered *r, struct err *err)
-{
-    r->spans = mem_alloc_array(r->out.n_spans + MAX_BEGUN_SPANS, sizeof *r->spans);
-    if (!r->spans)
-        return err_memory(err, "a prompt");
-    for (size_t i = 0; i < r->out.n_spans; i++)
-        add_span(r, r->out.spans[i].text, r->out.spans[i].trusted);
-    if (r->messages.begun)
-        add_begun(r);
+    c->list = mem_alloc_array(c->n, sizeof *c->list);
+    for (size_t i = 0; at && i < c->n; i++)
+        at[i] = add_json(c, json_array_get(m->list, i));
+    if (with_tools)
+        tools = add_json(c, ask->tools);
+    size_t last = add_json(c, variables);
+    bool ok = at && c->list && !c->json.failed;
+    for (size_t i = 0; ok && i < c->n; i++)
+        c->list[i].fields = c->json.at + at[i];
+    mem_free(at);
+    if (!ok)
+        return false;
+    *o = ingot_request_defaults();
+    o->messages = c->list;
+    o->n_messages = c->n;
+    o->tools = with_tools ? c->json.at + tools : NULL;
+    o->template_variables = c->json.at + last;
+    o->continue_last = m->continues;
+    o->no_generation_prompt = ask->no_generation_prompt;
     return true;
 }
 
-// Free r in any case.
-static bool render(struct server *s, struct ask *ask, struct rendered *r, struct err *err)
+// Free c in any case.
+static bool write_conversation(const struct server *s, struct ask *ask, struct written *c, struct err *err)
 {
-    const struct engine *e = engine_of(s->engine);
+    struct messages m;
 
-    *r = (struct rendered){ 0 };
-    if (!e->loaded->chat)
-        return err_set(err, ERR_UNSUPPORTED, "%s",
-                       e->loaded->tokenizer ? e->loaded->no_chat.message : e->loaded->no_tokenizer.message);
-    if (!messages_for_template(ask, e->loaded->chat, style_of(s), &r->messages, err))
+    *c = (struct written){ 0 };
+    if (!messages_for_template(ask, &s->template, style_of(s), &m, err))
         return false;
-    json_t *extra = variables_of(ask, e->loaded->chat, err);
-    struct chat_options options = { .tools = ask->choice == CHOICE_NONE ? NULL : ask->tools,
-                                    .extra = extra,
-                                    .add_generation_prompt = r->messages.begun || !ask->no_generation_prompt };
-    bool ok = extra && chat_render(e->loaded->chat, r->messages.list, &options, &r->out, err) && join_spans(r, err);
-    json_decref(extra);
+    json_t *variables = ask->kwargs ? json_copy(ask->kwargs) : json_object();
+    c->n = json_array_size(m.list);
+    bool ok = variables && add_effort(s, ask, variables, err) &&
+              (written_fill(c, ask, &m, variables) || err_memory(err, "a conversation"));
+    json_decref(variables);
+    messages_release(&m);
     return ok;
 }
 
-bool prompts_render(struct server *s, struct ask *ask, struct buf *text, struct err *err)
+// Free it with ingot_prompt_free; NULL: err says why.
+static struct ingot_prompt *render(const struct server *s, struct ask *ask, struct err *err)
 {
-    struct rendered r;
-    bool ok = render(s, ask, &r, err);
+    static const struct ingot_message none;
+    struct written c = { .options = ingot_request_defaults() };
 
-    for (size_t i = 0; ok && i < r.n_spans; i++)
-        buf_str(text, r.spans[i].text);
-    rendered_free(&r);
-    return ok && (!text->failed || err_memory(err, "the rendered text"));
+    c.options.messages = &none; // before it reads any, the engine says that a template cannot be used
+    bool ok = !s->template.is_usable || write_conversation(s, ask, &c, err);
+    struct ingot_prompt *prompt = ok ? ingot_prompt_render(s->engine, &c.options, (struct ingot_error *)err) : NULL;
+
+    written_free(&c);
+    return prompt;
 }
 
-// Tokenising takes a second for some megabytes: not for what cannot fit.
-static bool can_fit(const struct server *s, size_t n_bytes, struct err *err)
+bool prompts_render(const struct server *s, struct ask *ask, struct buf *text, struct err *err)
 {
-    size_t most = s->longest_token * s->info.n_context;
+    struct ingot_prompt *prompt = render(s, ask, err);
+    struct ingot_prompt_info info;
 
-    return n_bytes <= most ||
-           err_set(err, ERR_LIMIT, "the prompt has %zu bytes and a context of %u tokens holds at most %zu; shorten it", n_bytes,
-                   s->info.n_context, most);
-}
-
-static bool messages_prompt(struct server *s, struct ask *ask, struct token_ids *ids, struct err *err)
-{
-    struct rendered r;
-    bool ok = render(s, ask, &r, err);
-
-    ok = ok && can_fit(s, r.out.text.n, err) &&
-         tokenizer_encode_spans(s->tokenizer, r.spans, r.n_spans, (struct tokenize_flags){ 0 }, ids, err);
-    if (ok) {
-        json_t *begun = r.messages.begun;
-        bool thinks = begun && text_at(begun, "reasoning_content").n, answers = begun && text_at(begun, "content").n;
-        ask->reasoning_open = !answers && (thinks || ends_with(r.out.text, "<think>"));
-        ask->reasoning_closed = answers || (!thinks && ends_with(r.out.text, "</think>"));
-    }
-    rendered_free(&r);
+    if (!prompt)
+        return false;
+    ingot_prompt_info(prompt, &info);
+    bool ok = buf_append(text, info.text, info.n_bytes) || err_memory(err, "the rendered text");
+    ingot_prompt_free(prompt);
     return ok;
+}
+
+// The prompt's tokens. Takes the prompt; NULL: there was an error. Tokenising takes a second for some megabytes: not for what cannot fit.
+static bool take_tokens(const struct server *s, struct ingot_prompt *prompt, struct token_ids *ids, struct err *err)
+{
+    size_t most = (size_t)s->info.longest_token * s->info.n_context, n;
+    struct ingot_prompt_info info;
+
+    if (!prompt)
+        return false;
+    ingot_prompt_info(prompt, &info);
+    bool ok = info.n_bytes <= most ||
+              err_set(err, ERR_LIMIT, "the prompt has %zu bytes and a context of %u tokens holds at most %zu; shorten it",
+                      info.n_bytes, s->info.n_context, most);
+    const uint32_t *tokens = ok ? ingot_prompt_tokens(prompt, &n, (struct ingot_error *)err) : NULL;
+    ok = tokens && (token_ids_reserve(ids, n) || err_memory(err, "the prompt"));
+    for (size_t i = 0; ok && i < n; i++)
+        token_ids_push(ids, tokens[i]);
+    ingot_prompt_free(prompt);
+    return ok;
+}
+
+static bool messages_prompt(const struct server *s, struct ask *ask, struct token_ids *ids, struct err *err)
+{
+    struct ingot_prompt *prompt = render(s, ask, err);
+    struct ingot_prompt_info info = { 0 };
+
+    if (prompt)
+        ingot_prompt_info(prompt, &info);
+    ask->reasoning_open = info.reasoning == INGOT_REASONING_OPEN;
+    ask->reasoning_closed = info.reasoning == INGOT_REASONING_CLOSED;
+    return take_tokens(s, prompt, ids, err);
 }
 
 // Tokens, and as llama.cpp has it texts between them.
@@ -210,8 +214,9 @@ static bool text_prompt(const struct server *s, json_t *prompt, struct token_ids
         return err_set(err, ERR_INPUT, "prompt: want a string, a list of strings, or tokens");
     if (!s->info.has_tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer; give the prompt as tokens");
-    struct str text = { json_string_value(prompt), json_string_length(prompt) };
-    return can_fit(s, text.n, err) && vocab_encode(s->engine, text, INGOT_ADD_SPECIAL, ids, err);
+    struct ingot_request_options options = ingot_request_defaults();
+    options.text = json_string_value(prompt);
+    return take_tokens(s, ingot_prompt_render(s->engine, &options, (struct ingot_error *)err), ids, err);
 }
 
 static bool gap_prompt(const struct server *s, const struct ask *ask, struct token_ids *ids, struct err *err)
@@ -235,7 +240,7 @@ static bool is_list_of_prompts(json_t *prompt)
     return json_array_size(prompt) > 0;
 }
 
-bool prompts_make(struct server *s, struct ask *ask, struct token_ids **prompts, uint32_t *n, struct err *err)
+bool prompts_make(const struct server *s, struct ask *ask, struct token_ids **prompts, uint32_t *n, struct err *err)
 {
     bool plain = ask_is_plain(ask), many = is_list_of_prompts(ask->prompt);
     size_t n_prompts = many ? json_array_size(ask->prompt) : 1;

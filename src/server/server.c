@@ -10,7 +10,6 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/verify.h"
 #include "server/guard.h"
 #include "server/http.h"
 #include "server/sse.h"
@@ -33,17 +32,6 @@ static void choose_name(struct server *s)
         *c = *c >= 0x20 && *c < 0x7f ? *c : '?';
 }
 
-static size_t longest_token(const struct server *s)
-{
-    size_t longest = 1;
-
-    for (u32 i = 0; s->tokenizer && i < s->info.n_vocab; i++) {
-        size_t n = tokenizer_token_bytes(s->tokenizer, i, true).n;
-        longest = n > longest ? n : longest;
-    }
-    return longest;
-}
-
 static bool load(struct server *s)
 {
     struct ingot_engine_options options = s->options->engine;
@@ -55,9 +43,8 @@ static bool load(struct server *s)
     if (!s->engine)
         return false;
     ingot_engine_info(s->engine, &s->info);
-    s->tokenizer = engine_of(s->engine)->loaded->tokenizer;
+    ingot_template_info(s->engine, &s->template);
     s->loaded_at = (int64_t)time(NULL);
-    s->longest_token = longest_token(s);
     choose_name(s);
     s->runner.engine = s->engine;
     s->runner.metrics = &s->metrics;

@@ -12,7 +12,6 @@
 #include "server/prepare.h"
 #include "server/runner.h"
 #include "server/server.h"
-#include "text/tokenizer/tokenizer.h"
 
 struct evconnlistener;
 
@@ -29,8 +28,7 @@ struct server {
     // set before PHASE_READY and read-only from then on
     struct ingot_engine *engine;
     struct ingot_engine_info info;
-    const struct tokenizer *tokenizer; // NULL: the model has none
-    size_t longest_token;              // in bytes
+    struct ingot_template_info template;
     char name[128];
     int64_t loaded_at; // seconds since 1970
     struct runner runner;

@@ -5,11 +5,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "server/about.h"
-#include "device/pages.h"
 #include "server/constrain.h"
 #include "server/prompts.h"
 #include "server/state.h"
-#include "text/template/chat.h"
 
 static const struct dialect_entry {
     enum dialect dialect;
@@ -335,9 +333,9 @@ json_t *talk_call_input(const struct talk_call *call)
 }
 
 // A page of the prompt was not kept. Why, and where within it the prompts part, would tell of other clients' prompts: see log_miss.
-static json_t *cache_miss(const struct ingot_result *r)
+static json_t *cache_miss(const struct talk *t, const struct ingot_result *r)
 {
-    uint32_t reusable = (r->n_prompt - 1) / PAGE_TOKENS * PAGE_TOKENS;
+    uint32_t page = t->server->info.page_tokens, reusable = (r->n_prompt - 1) / page * page;
     return r->n_reused < reusable ? json_pack("{s:s}", "reason", "absent") : json_null();
 }
 
@@ -347,7 +345,7 @@ json_t *talk_timings(const struct talk *t)
     double prefill = r->prefill_ms > 0 ? r->prefill_ms : 1e-3, decode = r->decode_ms > 0 ? r->decode_ms : 1e-3;
     uint32_t computed = r->n_prompt - r->n_reused, after_first = r->n_generated > 0 ? r->n_generated - 1 : 0;
 
-    return json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "cache_miss", cache_miss(r),
+    return json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "cache_miss", cache_miss(t, r),
                      "prompt_n", (int)computed, "prompt_ms", r->prefill_ms, "prompt_per_second", computed / prefill * 1e3,
                      "queue_ms", r->first_token_ms - r->prefill_ms, "predicted_n", (int)r->n_generated, "predicted_ms",
                      r->decode_ms, "predicted_per_second", after_first / decode * 1e3);

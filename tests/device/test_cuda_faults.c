@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include "base/clock.h"
 #include "device/cuda/cuda.h"
-#include "engine/engine.h"
-#include "ingot.h"
+#include "engine/api.h"
 #include "testing.h"
 
 #define MODEL SOURCE_DIR "/tests/golden/llama3/model.gguf"
@@ -15,8 +14,6 @@ static struct {
     unsigned launches, waits, waits_at_fault, launches_at_wait[64];
     unsigned fail_launch, fail_wait, fail_alloc, allocs; // the how manieth fails; 0: none
 } fake;
-
-struct engine *engine_of(struct ingot_engine *engine);
 
 static cu_result name_of(cu_result result, const char **name)
 {
@@ -285,7 +282,7 @@ static void the_next_step_is_queued_before_this_one_is_read(void **state)
         skip();
     struct ingot_request_options r = request();
     struct ingot_result result;
-    struct device *d = engine_of(engine)->loaded->device;
+    struct device *d = engine->inner.loaded->device;
     assert_true(ingot_generate(engine, &r, NULL, NULL, NULL, NULL)); // the graphs are made
     fake.waits = 0;
     struct device_counters before = d->counters;

@@ -27,7 +27,7 @@ static int stop(void **state)
 
 static struct ingot_request_options asking(uint64_t seed)
 {
-    static const struct ingot_message message = { "user", "Tell me about a fox." };
+    static const struct ingot_message message = { .role = "user", .content = "Tell me about a fox." };
     struct ingot_request_options r = ingot_request_defaults();
 
     r.messages = &message;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "engine/api.h"
 #include "engine/verify.h"
 #include "open_engine.h"
 
@@ -185,7 +186,7 @@ static void dealt_by_rows_each_gets_the_same_bits_as_alone(void **state)
             o.n_threads = way == 0 ? 3 : 2;
             o.stages = way == 2 ? "1" : NULL;
             struct ingot_engine *engine = open_or_fail(&o);
-            const struct engine *e = engine_of(engine);
+            const struct engine *e = &engine->inner;
             struct device_counters before = e->loaded->stages[0].device->counters;
             assert_as_alone(engine, models[m], MAX_TOGETHER, 1);
             uint64_t plays = e->loaded->stages[0].device->counters.plays - before.plays,
@@ -579,13 +580,13 @@ static void steps_queued_ahead_change_nothing(void **state)
     uint32_t n_reused[2];
 
     ask_twice(engine, alone, &n_reused[0]);
-    uint64_t plays = engine_of(engine)->loaded->device->counters.plays;
+    uint64_t plays = engine->inner.loaded->device->counters.plays;
     ask_twice(engine, alone, &n_reused[0]);
-    plays = engine_of(engine)->loaded->device->counters.plays - plays;
-    engine_of(engine)->loaded->device->queue = &queue;
-    uint64_t before = engine_of(engine)->loaded->device->counters.plays;
+    plays = engine->inner.loaded->device->counters.plays - plays;
+    engine->inner.loaded->device->queue = &queue;
+    uint64_t before = engine->inner.loaded->device->counters.plays;
     ask_twice(engine, ahead, &n_reused[1]);
-    assert_int_equal(engine_of(engine)->loaded->device->counters.plays - before, plays + 2); // one for each answer's end
+    assert_int_equal(engine->inner.loaded->device->counters.plays - before, plays + 2); // one for each answer's end
     assert_int_equal(n_reused[0], n_reused[1]);
     for (int i = 0; i < 2; i++)
         assert_string_equal(alone[i], ahead[i]);
@@ -597,7 +598,7 @@ static void a_layer_is_five_commands(void **state)
     (void)state;
     struct ingot_engine_options o = defaults(MODEL("llama3"));
     struct ingot_engine *engine = open_or_fail(&o);
-    struct engine *e = engine_of(engine);
+    struct engine *e = &engine->inner;
     const struct bucket *one = &e->loaded->stages[0].buckets[0];
     assert_int_equal(tape_n_commands(one->tape), 2 + 5 * e->loaded->model.config.n_layers + 4);
     // A pure chain: every command waits for the one before, save that angles and embed run side by side.

@@ -2,9 +2,8 @@
 //
 // Every answer is compared with that of the same request alone on an engine that shares nothing.
 #include <stdlib.h>
-#include "engine/engine.h"
+#include "engine/api.h"
 #include "engine/prefix.h"
-#include "engine/verify.h"
 #include "open_engine.h"
 
 #define MODEL SOURCE_DIR "/tests/golden/llama3/model.gguf"
@@ -159,7 +158,7 @@ static void keys_that_collide_give_no_wrong_page(void **state)
     struct question q;
     (void)state;
 
-    prefix_weaken(engine_of(engine)->kv.prefix, 2);
+    prefix_weaken(engine->inner.kv.prefix, 2);
     for (uint32_t i = 0; i < 12; i++) {
         ask(&q, i % 3, 32 + 16 * (i % 2), i, 64);
         run(engine, &q, &bits);

@@ -95,7 +95,7 @@ static void a_role_is_a_known_one(void **state)
     (void)state;
     struct ingot_engine *engine = toy();
     struct ingot_request_options r = ingot_request_defaults();
-    struct ingot_message m[2] = { { "user", "Hello" }, { "human", "Hello" } };
+    struct ingot_message m[2] = { { .role = "user", .content = "Hello" }, { .role = "human", .content = "Hello" } };
     struct ingot_error error;
     r.messages = m;
     r.n_messages = 2;

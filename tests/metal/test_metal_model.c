@@ -1,9 +1,9 @@
 // test_metal_model.c - whole models on the Metal device: reference logits, greedy text, every command against the plain loops, the
 // counters of a step, and faults in the middle of answers. On the emulator, also with kernels compiled -ffast-math and in random
 // schedules.
-#include "engine/engine.h"
-#include "model_tools/random_model.h"
+#include "engine/api.h"
 #include "engine/verify.h"
+#include "model_tools/random_model.h"
 #include "metal_emu.h"
 #include "models/golden.h"
 #include <unistd.h>
@@ -166,7 +166,7 @@ static void a_step_costs_what_it_should(void **state)
     close(mkstemp(path));
     assert_ok(random_model_file(&shape, &err), &err);
     struct ingot_engine *engine = open_engine("metal", path);
-    struct device_counters *c = &engine_of(engine)->loaded->device->counters;
+    struct device_counters *c = &engine->inner.loaded->device->counters;
     submit_tokens(engine, 36, 2); // warm-up: one chunk, one token; all chunks are of 33 to 64 rows, one tape
     struct device_counters before = *c;
     submit_tokens(engine, 52, 3);
@@ -199,7 +199,7 @@ static void the_head_computes_the_rows_that_asked(void **state)
 
     run_kernels(false, FORWARD);
     struct ingot_engine *engine = open_engine("metal", NULL);
-    struct engine *e = engine_of(engine);
+    struct engine *e = &engine->inner;
     struct buffer *logits = &e->loaded->stages[e->loaded->n_stages - 1].logits;
     uint64_t row = (uint64_t)e->loaded->model.config.n_vocab * sizeof(float),
              n_rows = e->loaded->max_outputs < 4 ? e->loaded->max_outputs : 4;

@@ -82,7 +82,7 @@ static void ask(const char *device, bool exact, const char *const *questions, ch
     r.max_tokens = 100;
     r.n_messages = 1;
     for (uint32_t i = 0; i < n; i++) {
-        struct ingot_message message = { "user", questions[i] };
+        struct ingot_message message = { .role = "user", .content = questions[i] };
         r.messages = &message;
         answers[i][0] = 0;
         if (!ingot_generate(engine, &r, append_text, answers[i], NULL, &error))

@@ -21,9 +21,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 from . import _library
 from ._library import Code, IngotError, lib
 
-__all__ = ["Code", "Engine", "Info", "IngotError", "Memory", "Options", "Request", "Result", "Token", "find_model", "version"]
+__all__ = ["Code", "Engine", "Info", "IngotError", "Memory", "Options", "Rendered", "Request", "Result", "Token", "find_model", "version"]
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]  # role, content, and what else chat completions have: tool_calls, tool_call_id, name, reasoning_content
 Prompt = Union[str, Sequence[Message], Sequence[int]]
 _WAIT_MS = 100  # between two looks for a signal
 _KINDS = ("normal", "unknown", "control", "user_defined", "unused", "byte")
@@ -63,6 +63,10 @@ class Options:
     bias: Mapping[int, float] = dataclasses.field(default_factory=dict)  # by token id
     ignore_eos: bool = False
     parse_special: bool = False  # in a text: control tokens may be written
+    tools: Optional[Sequence[Mapping[str, Any]]] = None  # as OpenAI's chat completions write them
+    template_variables: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # for example enable_thinking
+    no_generation_prompt: bool = False  # the prompt ends with the last message
+    continue_last: bool = False  # the last message, the assistant's, is the beginning of the answer
     priority: int = 0  # lower runs earlier
     timeout: float = 0.0  # seconds; 0: none
 
@@ -116,6 +120,15 @@ class Token:
 
 
 @dataclasses.dataclass(frozen=True)
+class Rendered:
+    """A prompt as the model reads it."""
+
+    text: str  # empty for a prompt of tokens
+    tokens: List[int]
+    reasoning: str  # "none"; "open": the prompt ends within the model's reasoning; "closed": behind it, or within the answer
+
+
+@dataclasses.dataclass(frozen=True)
 class Memory:
     """What an engine would take of a device, and what that has."""
 
@@ -141,6 +154,8 @@ class _Arguments:
         schema = options.json_schema
         text = schema if schema is None or isinstance(schema, str) else json.dumps(schema)
         self.c.json_schema = None if text is None else text.encode()
+        self.c.tools = None if options.tools is None else json.dumps(options.tools).encode()
+        self.c.template_variables = json.dumps(options.template_variables).encode() if options.template_variables else None
         self.c.grammar = None if options.grammar is None else options.grammar.encode()
 
     def _set_prompt(self, prompt: Prompt) -> None:
@@ -155,7 +170,7 @@ class _Arguments:
             self.c.tokens, self.c.n_tokens = (ctypes.c_uint32 * len(ids))(*ids), len(ids)
             return
         try:
-            messages = [_library.Message(item["role"].encode(), item["content"].encode()) for item in items]  # type: ignore
+            messages = [_message(item) for item in items]
         except (TypeError, KeyError, AttributeError):
             raise TypeError("a prompt is a str, a list of {'role': ..., 'content': ...}, or a list of token ids") from None
         self.c.messages, self.c.n_messages = (_library.Message * len(messages))(*messages), len(messages)
@@ -163,10 +178,19 @@ class _Arguments:
     def _set_sampling(self, options: Options) -> None:
         for name in ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty"):
             setattr(self.c.sampling, name, getattr(options, name))
-        for name in ("max_tokens", "ignore_eos", "parse_special", "priority"):
+        for name in ("max_tokens", "ignore_eos", "parse_special", "priority", "no_generation_prompt", "continue_last"):
             setattr(self.c, name, getattr(options, name))
         self.c.sampling.seed = self.seed
         self.c.deadline_ms = max(1, round(options.timeout * 1000)) if options.timeout > 0 else 0
+
+
+def _message(item: Any) -> _library.Message:
+    """A message of a role and a text goes as it is, one with more as JSON."""
+    if set(item) == {"role", "content"} and isinstance(item["content"], str) and "\0" not in item["content"]:
+        return _library.Message(item["role"].encode(), item["content"].encode())
+    if not isinstance(item["role"], str) or not isinstance(item["content"], (str, list, type(None))):
+        raise TypeError
+    return _library.Message(None, None, json.dumps(dict(item)).encode())
 
 
 class Request:
@@ -344,6 +368,23 @@ class Engine:
             if n <= room:
                 return list(tokens[:n])
             room = n
+
+    def render(self, prompt: Prompt, options: Options = Options(), **changes: Any) -> Rendered:
+        """The prompt that a request with these options would read."""
+        arguments, error = _Arguments(prompt, dataclasses.replace(options, **changes)), _library.Error()
+        handle = lib.ingot_prompt_render(self._opened(), byref(arguments.c), byref(error))
+        if not handle:
+            raise error.exception()
+        try:
+            info, n = _library.PromptInfo(), ctypes.c_size_t()
+            lib.ingot_prompt_info_fill(handle, byref(info), ctypes.sizeof(info))
+            tokens = lib.ingot_prompt_tokens(handle, byref(n), byref(error))
+            if not tokens:
+                raise error.exception()
+            text = ctypes.string_at(info.text, info.n_bytes).decode("utf-8", "replace")
+            return Rendered(text, tokens[: n.value], ("none", "open", "closed")[info.reasoning])
+        finally:
+            lib.ingot_prompt_free(handle)
 
     def count_tokens(self, text: str, parse_special: bool = False) -> int:
         data, error = text.encode(), _library.Error()

@@ -64,7 +64,8 @@ class EngineInfo(ctypes.Structure):
         ("n_parameters", c_uint64), ("weight_bytes", c_uint64), ("page_bytes", c_uint64), ("scratch_bytes", c_uint64),
         ("n_layers", c_uint32), ("n_vocab", c_uint32), ("n_embedding", c_uint32), ("n_context", c_uint32),
         ("n_sequences", c_uint32), ("n_batch", c_uint32), ("n_stages", c_uint32), ("cache_type_k", c_int),
-        ("cache_type_v", c_int), ("has_tokenizer", c_bool),
+        ("cache_type_v", c_int), ("has_tokenizer", c_bool), ("longest_token", c_uint32),
+        ("page_tokens", c_uint32),
     ]  # fmt: skip
 
 
@@ -80,7 +81,7 @@ class Memory(ctypes.Structure):
 
 
 class Message(ctypes.Structure):
-    _fields_ = [("role", c_char_p), ("content", c_char_p)]
+    _fields_ = [("role", c_char_p), ("content", c_char_p), ("fields", c_char_p)]
 
 
 class Sampling(ctypes.Structure):
@@ -103,7 +104,8 @@ class RequestOptions(ctypes.Structure):
         ("max_tokens", c_uint32), ("stop", POINTER(c_char_p)), ("n_stop", c_size_t), ("ignore_eos", c_bool),
         ("grammar", c_char_p), ("json_schema", c_char_p), ("bias", POINTER(Bias)), ("n_bias", c_size_t), ("embed", c_int),
         ("keep_special", c_bool), ("n_logits", c_uint32), ("priority", c_int32), ("deadline_ms", c_uint32),
-        ("n_unread", c_uint32), ("cache_salt", c_char_p),
+        ("n_unread", c_uint32), ("cache_salt", c_char_p), ("tools", c_char_p), ("template_variables", c_char_p),
+        ("no_generation_prompt", c_bool), ("continue_last", c_bool),
     ]  # fmt: skip
 
 
@@ -126,6 +128,10 @@ class Event(ctypes.Structure):
     ]  # fmt: skip
 
 
+class PromptInfo(ctypes.Structure):
+    _fields_ = [("text", c_void_p), ("n_bytes", c_size_t), ("reasoning", c_int)]
+
+
 _SIGNATURES = {
     "ingot_version": (c_char_p, []),
     "ingot_abi": (c_uint32, []),
@@ -140,6 +146,10 @@ _SIGNATURES = {
     "ingot_token_info_fill": (c_bool, [c_void_p, c_uint32, POINTER(TokenInfo), c_size_t]),
     "ingot_token_find": (c_int64, [c_void_p, c_char_p, c_size_t]),
     "ingot_token_special": (c_int64, [c_void_p, c_int]),
+    "ingot_prompt_render": (c_void_p, [c_void_p, POINTER(RequestOptions), POINTER(Error)]),
+    "ingot_prompt_info_fill": (None, [c_void_p, POINTER(PromptInfo), c_size_t]),
+    "ingot_prompt_tokens": (POINTER(c_uint32), [c_void_p, POINTER(c_size_t), POINTER(Error)]),
+    "ingot_prompt_free": (None, [c_void_p]),
     "ingot_request_options_init": (None, [POINTER(RequestOptions), c_size_t]),
     "ingot_submit": (c_void_p, [c_void_p, POINTER(RequestOptions), POINTER(Error)]),
     "ingot_poll": (c_bool, [c_void_p, POINTER(Event)]),

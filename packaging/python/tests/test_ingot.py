@@ -60,6 +60,21 @@ class Answers(unittest.TestCase):
             with self.assertRaises(IndexError):
                 self.engine.token(wrong)
 
+    def test_a_prompt_can_be_seen(self):
+        text = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+        seen = self.engine.render([{"role": "user", "content": "Hello"}])
+        self.assertEqual((seen.text, seen.reasoning), (text, "none"))
+        self.assertEqual(self.engine.detokenize(seen.tokens, keep_special=True), text)
+        parts = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
+        self.assertEqual(self.engine.render(parts, template_variables={"enable_thinking": False}).text, text)
+        begun = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Well,", "reasoning_content": "Hm."}]
+        seen = self.engine.render(begun, continue_last=True)
+        self.assertEqual((seen.text, seen.reasoning), (text + "<think>\nHm.\n</think>\n\nWell,", "closed"))
+        self.assertEqual(self.engine.generate(begun, continue_last=True, max_tokens=2).n_prompt, len(seen.tokens))
+        with self.assertRaises(ingot.IngotError) as raised:
+            self.engine.render([{"role": "user", "content": [{"type": "image_url"}]}])
+        self.assertEqual(raised.exception.code, ingot.Code.UNSUPPORTED)
+
     def test_the_same_seed_gives_the_same_answer(self):
         first = self.engine.generate(STORY, max_tokens=20)
         again = self.engine.generate(STORY, max_tokens=20, seed=first.seed)

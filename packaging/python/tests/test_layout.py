@@ -13,6 +13,7 @@ STRUCTS = {
     "ingot_engine_options": _library.EngineOptions,
     "ingot_engine_info": _library.EngineInfo,
     "ingot_token_info": _library.TokenInfo,
+    "ingot_prompt_info": _library.PromptInfo,
     "ingot_memory": _library.Memory,
     "ingot_message": _library.Message,
     "ingot_sampling": _library.Sampling,
