@@ -206,7 +206,7 @@ struct commands_object {
     struct encoder_object *open;
     void **used; // objects bound so far
     uint32_t n_used, used_capacity;
-    struct block *handlers[16];
+    struct handler_block *handlers[16];
     uint32_t n_handlers;
     void *error;
     double started, ended;
