@@ -29,8 +29,8 @@ void *mem_alloc_array(size_t n, size_t bytes)
     return __builtin_mul_overflow(n, bytes, &total) ? NULL : mem_alloc(total);
 }
 
-// Asks for huge pages where a block is large enough to gain: 13 % more decode speed with two threads on fast memory, and a list of ten
-// million tokens grows without 10,000 page faults. A refusal does no harm.
+// Asks for huge pages where a block is large enough to gain (measured: bench/results/2026-11-22-cpu-kernel-choices.md). A refusal does
+// no harm.
 static void *prefer_huge_pages(void *memory, size_t bytes)
 {
 #ifdef MADV_HUGEPAGE

@@ -1,8 +1,8 @@
 // threads.h - a team of threads that run the same function together.
 //
-// Built for work in pieces of microseconds: between two runs the workers spin for about 100 us, then sleep. Waking a sleeping
-// thread costs 33 us, a spinning one 0.1 us, a barrier 30-50 ns (two Zen 5 cores), so a whole step of a model is one run with
-// barriers inside. Within a run a spinner sleeps after 10 us: a foreign busy loop must not stop the team.
+// Built for work in pieces of microseconds: between two runs the workers spin for about 100 us, then sleep. Waking a sleeping thread
+// costs 300 times as much as a spinning one, and a barrier less than either (bench/results/2026-11-22-cpu-kernel-choices.md), so a whole
+// step of a model is one run with barriers inside. Within a run a spinner sleeps after 10 us: a foreign busy loop must not stop the team.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

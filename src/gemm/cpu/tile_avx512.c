@@ -330,7 +330,7 @@ INLINE void subtract_mins(sum_t sum, const struct super at, const enum panel_sca
 // y stays in memory: it is wanted once in 256 columns, and registers are few.
 INLINE void tile_supers(const struct product_tile *t, const struct panel_shape s, const int C)
 {
-    const bool from_memory = s.scales < SCALES_WIDE; // asking for what is in the cache costs 5 %
+    const bool from_memory = s.scales < SCALES_WIDE; // prefetching what is in the cache costs time
     struct super at = { t, t->w, X_SUPER(t, 0, 0) };
 
     UNROLL for (int i = 0; i < C * HALVES; i++) _mm512_store_ps(t->y + 16 * i, _mm512_setzero_ps());

@@ -1,11 +1,21 @@
-// attend_few.cu - attend.h for a few rows: pages of fp16, BF16 and Q8_0, heads of 64 or 128.
+// attend_few.cu - decode attention: few rows, each over its own pages (split-KV, as FlashDecoding; Dao et al., 2023). Pages of F16, BF16
+// and Q8_0, heads of 64 or 128.
 //
-// A warp takes whole pages with a softmax of its own; the warps of a block meet at the end, and the last block of several adds up their
-// parts in order. A short context takes one block for each head; a long one is split over many blocks, and up to four heads of a group
-// share each read of K and V. Which way it goes depends on the row's position and the tape alone.
-// A lane has eight tokens of one dimension of K, and eight dimensions of one token of V: 16 bytes of fp16. Of BF16 and Q8_0 it reads the
-// 32 bytes that it shares with its neighbours and keeps its own. Pages that are older than the step are read before the block waits for
-// its inputs.
+// Computes   out = softmax(scale * q . K) V   over the row's positions. Bound by reading K and V.
+//
+//              pages of 16 tokens, dealt to the warps in turn
+//            +------+------+------+------+--
+//   a head,  | warp | warp | warp | warp | ...     grid: (splits, heads, rows)
+//   a split  |  0   |  1   |  2   |  3   |         up to 4 heads of a GQA group share a read of K and V where a row is split
+//            +------+------+------+------+--
+//
+// Online softmax: each warp keeps a running max and a running sum; the warps of a block meet in shared memory, and the last block of
+// several to arrive adds the splits' parts in their order. The number of splits depends on the row's position and the tape alone.
+// Registers: a lane holds eight tokens of one dimension of K and eight dimensions of one token of V, 16 bytes of F16. BF16 and Q8_0 are
+// stored in groups of two and four numbers, so it reads the 32 bytes that it shares with its neighbours and keeps its own.
+// Pipeline: the next page is loaded while this one is used; pages older than the step are read before the block's inputs are there
+// (programmatic dependent launch).
+// Epilogue: fp32 rows, or rows packed for the next product (epilogue_pack.cuh).
 #include "device/cuda/kernel.cuh"
 #include "ops/attend/attend_cuda.h"
 #include "gemm/cuda/epilogue_pack.cuh"

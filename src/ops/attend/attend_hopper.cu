@@ -1,7 +1,9 @@
-// attend_hopper.cu - attend_many for Hopper and heads of 128: the four warps of a block are one warpgroup, whose wgmma reads K and V
-// from shared memory and q and the weights from registers; see attend_tile.cuh. Three blocks share an SM: one's products run during
-// another's softmax. The image of another architecture holds no such kernel. Heads of 64 stay with attend_many: this way of two tiles
-// and more gave wrong sums for them, and the reason is not found.
+// attend_hopper.cu - prefill attention for Hopper, heads of 128: the products of attend_tile.cuh by wgmma.
+//
+// The four warps of a block are one warpgroup: q and the softmax weights are read from registers (M side, 64 rows), K and V from shared
+// memory (N side). Three blocks share an SM, so that one's products run during another's softmax.
+// Images of other architectures hold no such kernel. Heads of 64 use attend_many: with two tiles and more this kernel gives wrong sums
+// for them, for a reason not found.
 #include "ops/attend/attend_tile.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

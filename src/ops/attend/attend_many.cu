@@ -1,5 +1,5 @@
-// attend_many.cu - attend.h for many rows with heads of 64 or 128: tensor cores and online softmax (FlashAttention-2; Dao, 2023) over
-// pages; see attend_tile.cuh.
+// attend_many.cu - prefill attention on every architecture: the products of attend_tile.cuh by mma.m16n8k16, for heads of 64 and 128.
+// Kernels named mixed leave the decode rows of a step to attend_few.
 #include "ops/attend/attend_tile.cuh"
 
 static __device__ __forceinline__ void mma_f16(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)

@@ -1,10 +1,20 @@
-// attend_tile.cuh - attention of many rows but for its products: runs of rows, tiles of pages in shared memory, online softmax.
+// attend_tile.cuh - prefill attention but for its products: pages, masks and online softmax (FlashAttention-2; Dao, 2023).
 //
-// A block takes one head and 64 rows of the step, a warp 16 of them. Rows may belong to several sequences: runs of neighbouring positions
-// of one slot are handled one after the other, each over its own pages; other rows are masked out meanwhile. Four pages, 64 tokens, are
-// in shared memory at a time and the next four on their way. K lies there as in a page of fp16, [page][dim][16 tokens], 16-byte words
-// swizzled within 256 bytes; V as [64 dims][64 tokens], its rows of 128 bytes swizzled within 8: what ldmatrix.trans reads without
-// bank conflicts. Pages of fp16 are copied as they lie; BF16 and Q8_0 become fp16 on the way.
+// Computes   out = softmax(scale * q . K) V   for 64 rows of the step and one head. Bound by arithmetic.
+//
+//                        64 tokens: 4 pages        next 4 pages, on their way
+//                      +--------------------+    +--------------------+
+//   64 rows   warp 0   |  16 rows           |    |                    |      grid: (tiles of 64 rows + helpers, heads)
+//   of one    warp 1   |                    |    |                    |      block: 4 warps, 128 threads
+//   head      ...      |                    |    |                    |
+//                      +--------------------+    +--------------------+
+//
+// Rows of several sequences: neighbouring rows of one slot are a run. A block handles its runs one after the other, each over its own
+// pages, with the other rows masked out; helper blocks share the runs of a tile that has many.
+// Shared memory: K as in a page of F16, [page][dim][16 tokens], 16-byte words swizzled within 256 bytes; V as [64 dims][64 tokens], rows
+// of 128 bytes swizzled within 8: ldmatrix.trans reads both without bank conflicts. Two stages filled by cp.async; pages of F16 are
+// copied as they lie, BF16 and Q8_0 become F16 on the way.
+// Epilogue: fp32 rows, or rows packed for the next product (epilogue_pack.cuh).
 #pragma once
 #include "ops/attend/attend_cuda.h"
 #include "gemm/cuda/epilogue_pack.cuh"

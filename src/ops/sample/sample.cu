@@ -1,9 +1,11 @@
 // sample.cu - the operation as defined in sample.h.
 //
-// The blocks of a row look for the largest logit and for what must not be there; the last of them to arrive draws. For greedy rows
-// without penalties it only compares the blocks' parts. Else candidates are ordered by a key of 64 bits, the logit's order above and the
-// lowest id first below, and each limit is a descent through the key's bytes with a histogram of counts and weights. Weights are
-// integers of 2^-40, so that the order of the additions does not matter.
+//   grid: (parts of the vocabulary, rows)      each block: best logit, what must not be there      last block to arrive: draws
+//
+// Greedy rows without penalties: the last block compares the blocks' parts and reads no logit again. Other rows: candidates are ordered by
+// a key of 64 bits, the logit's order above and the lowest id first below. Top-k, top-p and min-p are each a radix select: a descent
+// through the key's bytes with a histogram of counts and weights. Weights are integers of 2^-40, so that the order of additions does not
+// matter.
 #include "device/cuda/kernel.cuh"
 #include "ops/sample/sample_cuda.h"
 
