@@ -1,30 +1,87 @@
-// template_call.c - calls of built-in functions, filters, tests and methods: arguments are bound to parameters in one place.
+// template_call.c - calls of filters, tests, global functions and methods: one place looks them up and binds arguments to parameters.
 //
-// A built-in declares its parameters as text ("old new count?"); too many, missing or unknown arguments are errors here, so that
-// the functions themselves need no such checks.
-#include "text/template/template_node.h"
+// A parameter is a name with its type:
+//   name    any value            name?    any value, or VALUE_ABSENT
+//   name:s  a string             name:t   str(value)
+//   name:i  a whole number       name=N   a whole number, N when absent
+//   name:b  whether the value is true; false when absent
+// None stands for an absent number. Too many, missing, unknown and wrong arguments are errors here, not in the functions.
+#include "text/template/template_builtin.h"
+#include "text/template/template_char.h"
+#include "text/template/template_show.h"
+#include "text/template/template_string.h"
 
-const struct builtin *builtin_find(const struct builtin *table, size_t n, struct str name)
+static const struct builtin builtins[] = {
+#define BUILTIN(of, name, self, parameters, function, mode) { of, self, sizeof name - 1, mode, name, parameters, function },
+#include "text/template/template_builtins.def"
+#undef BUILTIN
+};
+
+const struct builtin *builtin_find(enum builtin_of of, struct str name)
 {
-    for (size_t i = 0; i < n; i++)
-        if (str_is(name, table[i].name))
-            return &table[i];
+    for (size_t i = 0; i < sizeof builtins / sizeof *builtins; i++)
+        if (builtins[i].of == of && builtins[i].n_name == name.n && !memcmp(builtins[i].name, name.at, name.n))
+            return &builtins[i];
     return NULL;
+}
+
+const struct builtin *builtin_find_method(const struct value *self, struct str name)
+{
+    switch (self->kind) {
+    case VALUE_STRING:
+        return builtin_find(OF_STRING, name);
+    case VALUE_DICT:
+        return builtin_find(OF_DICT, name);
+    case VALUE_LIST:
+        return self->list->kind == LIST_GENERATOR ? NULL : builtin_find(OF_LIST, name);
+    case VALUE_LOOP:
+        return builtin_find(OF_LOOP, name);
+    default:
+        return NULL;
+    }
 }
 
 struct binding {
     const struct builtin *builtin;
     const struct call_arguments *arguments;
     struct value *slots;
+    int64_t *numbers;
     size_t n_used; // keywords taken
 };
 
-static bool bind_one(struct render *r, struct binding *b, struct str name, size_t index)
+static bool convert(struct render *r, struct str type, struct value *slot, int64_t *number)
 {
-    bool optional = str_ends(name, STR("?"));
+    switch (type.n ? type.at[0] : 0) {
+    case '=':
+        str_to_i64(str_from_to(type, 1, type.n), number);
+        return argument_int(r, slot, *number, number);
+    case ':':
+        break;
+    default:
+        return true;
+    }
+    switch (type.at[1]) {
+    case 's':
+        return argument_string(r, slot, slot);
+    case 't':
+        return show_string(r, *slot, slot);
+    case 'i':
+        return argument_int(r, slot, 0, number);
+    default:
+        *number = slot->kind != VALUE_ABSENT && value_truth(*slot);
+        return true;
+    }
+}
+
+static bool bind_one(struct render *r, struct binding *b, struct str parameter, size_t index)
+{
+    size_t n = 0;
     struct value *slot = &b->slots[index];
 
-    name.n -= optional;
+    while (n < parameter.n && char_is_name((unsigned char)parameter.at[n]))
+        n++;
+    struct str name = str_from_to(parameter, 0, n), type = str_from_to(parameter, n, parameter.n);
+    bool optional = type.n && (strchr("?=", type.at[0]) || str_is(type, ":b"));
     if (index < b->arguments->n)
         *slot = b->arguments->at[index];
     for (size_t i = 0; i < b->arguments->n_keywords; i++) {
@@ -37,7 +94,7 @@ static bool bind_one(struct render *r, struct binding *b, struct str name, size_
     }
     if (slot->kind == VALUE_ABSENT && !optional)
         return render_fail(r, ERR_INPUT, "%s: argument '%.*s' is missing", b->builtin->name, STR_ARG(name));
-    return true;
+    return convert(r, type, slot, &b->numbers[index]);
 }
 
 static bool bind_parameters(struct render *r, struct binding *b)
@@ -58,12 +115,12 @@ static bool bind_parameters(struct render *r, struct binding *b)
     return true;
 }
 
-bool render_builtin(struct render *r, const struct builtin *builtin, struct value *self, const struct call_arguments *arguments,
-                    struct value *out)
+bool render_builtin(struct render *r, const struct builtin *builtin, const struct value *self,
+                    const struct call_arguments *arguments, struct value *out)
 {
-    struct value slots[CALL_MAX_PARAMETERS] = { 0 };
-    struct binding b = { .builtin = builtin, .arguments = arguments, .slots = slots };
-    struct call c = { .self = self, .raw = arguments, .out = out };
+    struct value slots[CALL_MAX_PARAMETERS] = { 0 }, text;
+    struct call c = { .self = self, .raw = arguments, .out = out, .mode = builtin->mode };
+    struct binding b = { .builtin = builtin, .arguments = arguments, .slots = slots, .numbers = c.number };
 
     *out = (struct value){ 0 };
     if (!render_spend(r, self->kind == VALUE_STRING ? 1 + self->s.n / 4 : 1))
@@ -72,13 +129,18 @@ bool render_builtin(struct render *r, const struct builtin *builtin, struct valu
         return false;
     for (size_t i = 0; i < CALL_MAX_PARAMETERS; i++)
         c.arg[i] = &slots[i];
+    if (builtin->self == TEXT) {
+        if (!show_string(r, *self, &text))
+            return false;
+        c.self = &text;
+    }
     return builtin->run(r, &c);
 }
 
-bool render_filter(struct render *r, struct str name, struct value *self, const struct call_arguments *arguments,
+bool render_filter(struct render *r, struct str name, const struct value *self, const struct call_arguments *arguments,
                    struct value *out)
 {
-    const struct builtin *builtin = template_filter_find(name);
+    const struct builtin *builtin = builtin_find(OF_FILTER, name);
     bool user = self->user;
 
     if (!builtin)
@@ -90,9 +152,9 @@ bool render_filter(struct render *r, struct str name, struct value *self, const 
     return true;
 }
 
-bool render_test(struct render *r, struct str name, struct value *self, const struct call_arguments *arguments, bool *out)
+bool render_test(struct render *r, struct str name, const struct value *self, const struct call_arguments *arguments, bool *out)
 {
-    const struct builtin *builtin = template_test_find(name);
+    const struct builtin *builtin = builtin_find(OF_TEST, name);
     struct value result;
 
     if (!builtin)

@@ -3,6 +3,7 @@
 // One function per kind of node, in a table. The depth of the walk is counted in one place. Where Python and Jinja look a name up
 // on an object, only the tables of built-in methods are looked at: there is nothing else to reach.
 #include <math.h>
+#include "text/template/template_builtin.h"
 #include "text/template/template_node.h"
 #include "text/template/template_char.h"
 #include "text/template/template_show.h"
@@ -22,7 +23,7 @@ static bool eval_name(struct render *r, const struct node *n, struct value *out)
         return false;
     if (out->kind != VALUE_ABSENT)
         return true;
-    global = template_global_find(n->name);
+    global = builtin_find(OF_GLOBAL, n->name);
     *out = global ? (struct value){ .kind = VALUE_BUILTIN, .builtin = global } : value_undefined(n->name);
     return true;
 }
@@ -72,7 +73,7 @@ static bool bind_method(struct render *r, const struct value *object, const stru
 
 bool render_attribute(struct render *r, const struct value *object, struct str name, struct value *out)
 {
-    const struct builtin *method = template_method_find(object, name);
+    const struct builtin *method = builtin_find_method(object, name);
 
     if (!value_need_defined(r, *object))
         return false;

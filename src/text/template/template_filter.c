@@ -1,120 +1,57 @@
-// template_filter.c - filters on single values, and the table of all filters. Those on sequences are in template_sequence.c.
+// template_filter.c - filters on single values. Those on sequences are in template_sequence.c, those that are methods of strings too in
+// template_text.c.
 //
 // Names, parameters and results are those of Python's Jinja; tojson is the one that transformers puts in its place. Left out
 // because no chat template uses them: pprint, random, striptags, urlize, wordwrap, xmlattr, filesizeformat. There is no autoescape:
 // safe and escape mark a string as safe, and nothing but what is added to it afterwards is escaped.
-#include "text/template/template_filter.h"
 #include <math.h>
+#include "text/template/template_builtin.h"
 #include "text/template/template_char.h"
 #include "text/template/template_show.h"
 #include "text/template/template_string.h"
 
-static bool as_string(struct render *r, struct call *c, struct value *text)
+bool filter_string(struct render *r, struct call *c)
 {
-    return show_string(r, *c->self, text);
+    *c->out = *c->self;
+    c->out->safe |= c->mode;
+    return render_spend(r, 1);
 }
 
-static bool filter_case(struct render *r, struct call *c, enum string_case to)
+bool filter_replace(struct render *r, struct call *c)
 {
-    struct value text;
-    return as_string(r, c, &text) && string_case(r, text, to, c->out);
-}
+    struct value text = *c->self;
 
-static bool filter_upper(struct render *r, struct call *c)
-{
-    return filter_case(r, c, CASE_UPPER);
-}
-
-static bool filter_lower(struct render *r, struct call *c)
-{
-    return filter_case(r, c, CASE_LOWER);
-}
-
-static bool filter_capitalize(struct render *r, struct call *c)
-{
-    return filter_case(r, c, CASE_CAPITALIZE);
-}
-
-static bool filter_title(struct render *r, struct call *c)
-{
-    return filter_case(r, c, CASE_TITLE_FILTER);
-}
-
-static bool filter_trim(struct render *r, struct call *c)
-{
-    struct value text;
-    return as_string(r, c, &text) && string_strip(r, text, *c->arg[0], CHAR_STRIP_BOTH, c->out);
-}
-
-static bool filter_string(struct render *r, struct call *c)
-{
-    return as_string(r, c, c->out);
-}
-
-static bool filter_safe(struct render *r, struct call *c)
-{
-    if (!as_string(r, c, c->out))
-        return false;
-    c->out->safe = true;
-    return true;
-}
-
-static bool filter_replace(struct render *r, struct call *c)
-{
-    struct value text, old_new[2];
-    int64_t count;
-
-    if (!as_string(r, c, &text) || !show_string(r, *c->arg[0], &old_new[0]) || !show_string(r, *c->arg[1], &old_new[1]) ||
-        !argument_int(r, c->arg[2], -1, &count))
-        return false;
     text.safe = false; // unlike the method, the filter escapes nothing
-    return string_replace(r, text, old_new, count, c->out);
+    return string_replace(r, text, (const struct value[]){ *c->arg[0], *c->arg[1] }, c->number[2], c->out);
 }
 
-static bool filter_default(struct render *r, struct call *c)
+bool filter_default(struct render *r, struct call *c)
 {
-    bool use = c->self->kind == VALUE_UNDEFINED || (argument_true(c->arg[1], false) && !value_truth(*c->self));
+    bool use = c->self->kind == VALUE_UNDEFINED || (c->number[1] && !value_truth(*c->self));
 
     *c->out = !use ? *c->self : c->arg[0]->kind != VALUE_ABSENT ? *c->arg[0] : value_string(STR(""), false);
     return render_spend(r, 1);
 }
 
-static bool escape(struct render *r, struct value text, struct value *out)
+bool filter_escape(struct render *r, struct call *c)
 {
     struct builder b = builder_start(r);
+    struct value text = *c->self;
 
     b.safe = true;
+    text.safe &= !c->mode;
     if (!builder_put_value(&b, text))
         return false;
-    *out = builder_value(&b);
+    *c->out = builder_value(&b);
     return true;
 }
 
-static bool filter_escape(struct render *r, struct call *c)
-{
-    struct value text;
-    return as_string(r, c, &text) && escape(r, text, c->out);
-}
-
-static bool filter_forceescape(struct render *r, struct call *c)
-{
-    struct value text;
-
-    if (!as_string(r, c, &text))
-        return false;
-    text.safe = false;
-    return escape(r, text, c->out);
-}
-
-static bool filter_indent(struct render *r, struct call *c)
+bool filter_indent(struct render *r, struct call *c)
 {
     struct builder b = builder_start(r);
-    struct value lines, indent = *c->arg[0], newline = value_string(STR("\n"), false), text;
-    bool first = argument_true(c->arg[1], false), blank = argument_true(c->arg[2], false);
+    struct value lines, indent = *c->arg[0], newline = value_string(STR("\n"), false), text = *c->self;
     int64_t width = 4;
 
-    if (!as_string(r, c, &text))
-        return false;
     b.safe = newline.safe = text.safe;
     if ((indent.kind != VALUE_STRING &&
          (!argument_int(r, &indent, 4, &width) || !string_pad(r, value_string(STR(""), false), width, 0, &indent))) ||
@@ -123,7 +60,7 @@ static bool filter_indent(struct render *r, struct call *c)
     indent.safe = text.safe; // it is never escaped
     for (size_t i = 0; i < lines.list->n; i++) {
         struct value line = lines.list->at[i];
-        bool wanted = i == 0 ? first : blank || line.s.n;
+        bool wanted = i == 0 ? c->number[1] : c->number[2] || line.s.n;
         if (!render_spend(r, 1) || (i && !builder_put_value(&b, newline)) || (wanted && !builder_put_value(&b, indent)) ||
             !builder_put_value(&b, line))
             return false;
@@ -132,25 +69,13 @@ static bool filter_indent(struct render *r, struct call *c)
     return true;
 }
 
-static bool filter_center(struct render *r, struct call *c)
+bool filter_truncate(struct render *r, struct call *c)
 {
-    struct value text;
-    int64_t width, n;
-
-    if (!as_string(r, c, &text) || !argument_int(r, c->arg[0], 80, &width) || !value_length(r, text, &n))
-        return false;
-    int64_t pad = width > n ? width - n : 0, left = pad / 2 + (pad & width & 1);
-    return string_pad(r, text, left, pad - left, c->out);
-}
-
-static bool filter_truncate(struct render *r, struct call *c)
-{
-    struct value text, end = *c->arg[2], parts;
-    int64_t length, leeway, n, n_end;
+    struct value text = *c->self, end = *c->arg[2], parts;
+    int64_t length = c->number[0], leeway = c->number[3], n, n_end;
 
     end = end.kind == VALUE_ABSENT ? value_string(STR("..."), false) : end;
-    if (!as_string(r, c, &text) || !argument_int(r, c->arg[0], 255, &length) || !argument_int(r, c->arg[3], 5, &leeway) ||
-        !argument_string(r, &end, &end) || !value_length(r, text, &n) || !value_length(r, end, &n_end))
+    if (!argument_string(r, &end, &end) || !value_length(r, text, &n) || !value_length(r, end, &n_end))
         return false;
     if (length < n_end || leeway < 0 || length > INT64_MAX - leeway)
         return render_fail(r, ERR_INPUT, "truncate: expected length >= %lld and leeway >= 0", (long long)n_end);
@@ -158,7 +83,7 @@ static bool filter_truncate(struct render *r, struct call *c)
     if (n <= length + leeway)
         return true;
     text = value_part(text, 0, char_offset(text.s, (size_t)(length - n_end)));
-    if (!argument_true(c->arg[1], false)) {
+    if (!c->number[1]) {
         const struct split last = { .separator = value_string(STR(" "), false), .limit = 1, .from_right = true };
         if (!string_split(r, text, &last, &parts))
             return false;
@@ -167,30 +92,25 @@ static bool filter_truncate(struct render *r, struct call *c)
     return value_binary(r, 0, (const struct value[]){ text, end }, c->out);
 }
 
-static bool filter_wordcount(struct render *r, struct call *c)
+bool filter_wordcount(struct render *r, struct call *c)
 {
-    struct value text;
     int64_t n = 0;
     bool inside = false;
 
-    if (!as_string(r, c, &text))
-        return false;
-    for (size_t at = 0; at < text.s.n;) {
-        bool word = char_is_word(char_next(text.s, &at));
+    for (size_t at = 0; at < c->self->s.n;) {
+        bool word = char_is_word(char_next(c->self->s, &at));
         n += word && !inside;
         inside = word;
     }
     *c->out = value_int(n);
-    return true;
+    return render_spend(r, 1);
 }
 
-static bool filter_urlencode(struct render *r, struct call *c)
+bool filter_urlencode(struct render *r, struct call *c)
 {
     struct builder b = builder_start(r);
-    struct value text;
+    struct value text = *c->self;
 
-    if (!as_string(r, c, &text))
-        return false;
     for (size_t i = 0; i < text.s.n; i++) {
         unsigned char byte = (unsigned char)text.s.at[i];
         char hex[4];
@@ -247,13 +167,13 @@ static bool parse_integer(struct str text, int64_t base, int64_t *out)
     return text.n > 0;
 }
 
-static bool filter_int(struct render *r, struct call *c)
+bool filter_int(struct render *r, struct call *c)
 {
     struct value v = *c->self;
-    int64_t base, result = 0;
+    int64_t base = c->number[1], result = 0;
     double f;
 
-    if (!argument_int(r, c->arg[1], 10, &base) || !value_need_defined(r, v))
+    if (!value_need_defined(r, v))
         return false;
     *c->out = c->arg[0]->kind == VALUE_ABSENT ? value_int(0) : *c->arg[0];
     if (v.kind == VALUE_FLOAT && isfinite(v.f)) {
@@ -273,7 +193,7 @@ static bool filter_int(struct render *r, struct call *c)
     return true;
 }
 
-static bool filter_float(struct render *r, struct call *c)
+bool filter_float(struct render *r, struct call *c)
 {
     struct value v = *c->self;
     double f;
@@ -288,7 +208,7 @@ static bool filter_float(struct render *r, struct call *c)
     return true;
 }
 
-static bool filter_abs(struct render *r, struct call *c)
+bool filter_abs(struct render *r, struct call *c)
 {
     struct value v = *c->self;
 
@@ -315,14 +235,14 @@ static double round_decimal(double f, int precision)
     return strtod(text, NULL);
 }
 
-static bool filter_round(struct render *r, struct call *c)
+bool filter_round(struct render *r, struct call *c)
 {
     struct value v = *c->self, method = *c->arg[1];
-    int64_t precision;
+    int64_t precision = c->number[0];
     bool common = method.kind == VALUE_ABSENT || (method.kind == VALUE_STRING && str_is(method.s, "common"));
     bool up = method.kind == VALUE_STRING && str_is(method.s, "ceil");
 
-    if (!argument_int(r, c->arg[0], 0, &precision) || !value_need_defined(r, v))
+    if (!value_need_defined(r, v))
         return false;
     if (!common && !up && !(method.kind == VALUE_STRING && str_is(method.s, "floor")))
         return render_fail(r, ERR_INPUT, "method must be common, ceil or floor");
@@ -361,9 +281,9 @@ static bool json_separators(struct render *r, const struct value *v, struct json
 
 enum { TOJSON_MAX_INDENT = 256 };
 
-static bool filter_tojson(struct render *r, struct call *c)
+bool filter_tojson(struct render *r, struct call *c)
 {
-    struct json_style style = { .ensure_ascii = argument_true(c->arg[0], false), .sort_keys = argument_true(c->arg[3], false) };
+    struct json_style style = { .ensure_ascii = c->number[0], .sort_keys = c->number[3] };
     struct builder b = builder_start(r);
     struct value indent = *c->arg[1];
     int64_t width;
@@ -386,74 +306,18 @@ static bool filter_tojson(struct render *r, struct call *c)
     return true;
 }
 
-static bool filter_format(struct render *r, struct call *c)
+bool filter_format(struct render *r, struct call *c)
 {
-    struct value text, values;
+    struct value values;
     bool keywords = c->raw->n_keywords > 0;
 
     if (c->raw->n && keywords)
         return render_fail(r, ERR_INPUT, "can't handle positional and keyword arguments at the same time");
-    if (!as_string(r, c, &text) ||
-        !(keywords ? value_dict_new(r, 0, &values) : value_list_new(r, LIST_TUPLE, c->raw->n, &values)))
+    if (!(keywords ? value_dict_new(r, 0, &values)
+                   : value_list_copy(r, LIST_TUPLE, (struct list){ .at = c->raw->at, .n = c->raw->n }, &values)))
         return false;
     for (size_t i = 0; i < c->raw->n_keywords; i++)
         if (!value_dict_set(r, values.dict, value_string(c->raw->keywords[i].name, false), *c->raw->keywords[i].value))
             return false;
-    if (c->raw->n)
-        memcpy(values.list->at, c->raw->at, c->raw->n * sizeof values);
-    return format_percent(r, text, values, c->out);
-}
-
-const struct builtin *template_filter_find(struct str name)
-{
-    static const struct builtin table[] = {
-        { "trim", "chars?", filter_trim },
-        { "tojson", "ensure_ascii? indent? separators? sort_keys?", filter_tojson },
-        { "length", "", filter_length },
-        { "default", "default_value? boolean?", filter_default },
-        { "replace", "old new count?", filter_replace },
-        { "join", "d? attribute?", filter_join },
-        { "list", "", filter_list },
-        { "string", "", filter_string },
-        { "items", "", filter_items },
-        { "first", "", filter_first },
-        { "last", "", filter_last },
-        { "upper", "", filter_upper },
-        { "lower", "", filter_lower },
-        { "capitalize", "", filter_capitalize },
-        { "title", "", filter_title },
-        { "indent", "width? first? blank?", filter_indent },
-        { "map", "*", filter_map },
-        { "select", "*", filter_select },
-        { "reject", "*", filter_reject },
-        { "selectattr", "*", filter_selectattr },
-        { "rejectattr", "*", filter_rejectattr },
-        { "safe", "", filter_safe },
-        { "int", "default? base?", filter_int },
-        { "float", "default?", filter_float },
-        { "abs", "", filter_abs },
-        { "round", "precision? method?", filter_round },
-        { "count", "", filter_length },
-        { "d", "default_value? boolean?", filter_default },
-        { "dictsort", "case_sensitive? by? reverse?", filter_dictsort },
-        { "sort", "reverse? case_sensitive? attribute?", filter_sort },
-        { "unique", "case_sensitive? attribute?", filter_unique },
-        { "groupby", "attribute default? case_sensitive?", filter_groupby },
-        { "reverse", "", filter_reverse },
-        { "sum", "attribute? start?", filter_sum },
-        { "min", "case_sensitive? attribute?", filter_min },
-        { "max", "case_sensitive? attribute?", filter_max },
-        { "batch", "linecount fill_with?", filter_batch },
-        { "slice", "slices fill_with?", filter_slice },
-        { "attr", "name", filter_attr },
-        { "format", "*", filter_format },
-        { "center", "width?", filter_center },
-        { "truncate", "length? killwords? end? leeway?", filter_truncate },
-        { "wordcount", "", filter_wordcount },
-        { "urlencode", "", filter_urlencode },
-        { "escape", "", filter_escape },
-        { "e", "", filter_escape },
-        { "forceescape", "", filter_forceescape },
-    };
-    return builtin_find(table, sizeof table / sizeof *table, name);
+    return format_percent(r, *c->self, values, c->out);
 }

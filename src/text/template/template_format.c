@@ -376,12 +376,11 @@ static bool brace_value(struct braces *p, struct str name, struct value *out)
         *out = p->arguments->at[index];
         return true;
     }
-    for (size_t i = 0; i < p->arguments->n_keywords; i++)
-        if (str_eq(p->arguments->keywords[i].name, name)) {
-            *out = *p->arguments->keywords[i].value;
-            return true;
-        }
-    return render_fail(p->r, ERR_INPUT, "format has no argument '%.*s'", STR_ARG(name));
+    const struct value *keyword = render_keyword(p->arguments, name);
+    if (!keyword)
+        return render_fail(p->r, ERR_INPUT, "format has no argument '%.*s'", STR_ARG(name));
+    *out = *keyword;
+    return true;
 }
 
 static bool brace_text(struct builder *b, struct value v, const struct format_spec *spec, char conversion)

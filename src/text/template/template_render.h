@@ -7,6 +7,7 @@
 #include "text/template/template.h"
 
 struct value;
+struct builtin;
 struct node;
 struct node_list;
 struct builder;
@@ -35,6 +36,8 @@ bool render_fail(struct render *r, enum err_code code, const char *format, ...) 
 bool render_spend(struct render *r, uint64_t fuel);
 // Zeroed memory of the rendering, or NULL after an error.
 void *render_alloc(struct render *r, size_t n, size_t bytes);
+// Room for one more of n items behind `at`: the same memory, or twice as much with the items copied. NULL after an error.
+void *render_grow(struct render *r, void *at, size_t n, size_t *capacity, size_t bytes);
 
 // The arguments of a call as evaluated.
 struct keyword {
@@ -47,32 +50,13 @@ struct call_arguments {
     struct keyword *keywords;
     size_t n_keywords;
 };
+const struct value *render_keyword(const struct call_arguments *arguments, struct str name); // NULL: not given
 
-enum { CALL_MAX_PARAMETERS = 6 };
-// One call of a built-in function, filter, test or method. self: the filtered, tested or owning value.
-struct call {
-    struct value *self;
-    struct value *arg[CALL_MAX_PARAMETERS]; // bound to the parameters; VALUE_ABSENT where not given
-    const struct call_arguments *raw;
-    struct value *out;
-};
-struct builtin {
-    const char *name;
-    const char *parameters; // names, optional ones end in '?'; "*": any, the function reads raw
-    bool (*run)(struct render *r, struct call *c);
-};
-
-const struct builtin *template_filter_find(struct str name);
-const struct builtin *template_test_find(struct str name);
-const struct builtin *template_global_find(struct str name);
-const struct builtin *template_method_find(const struct value *self, struct str name);
-const struct builtin *builtin_find(const struct builtin *table, size_t n, struct str name);
-
-bool render_builtin(struct render *r, const struct builtin *b, struct value *self, const struct call_arguments *arguments,
+bool render_builtin(struct render *r, const struct builtin *b, const struct value *self, const struct call_arguments *arguments,
                     struct value *out);
-bool render_filter(struct render *r, struct str name, struct value *self, const struct call_arguments *arguments,
+bool render_filter(struct render *r, struct str name, const struct value *self, const struct call_arguments *arguments,
                    struct value *out);
-bool render_test(struct render *r, struct str name, struct value *self, const struct call_arguments *arguments, bool *out);
+bool render_test(struct render *r, struct str name, const struct value *self, const struct call_arguments *arguments, bool *out);
 
 bool render_eval(struct render *r, const struct node *n, struct value *out);
 // object.name and object[key], as Jinja looks them up.

@@ -44,6 +44,29 @@ void *render_alloc(struct render *r, size_t n, size_t bytes)
     return memory;
 }
 
+void *render_grow(struct render *r, void *at, size_t n, size_t *capacity, size_t bytes)
+{
+    size_t larger = *capacity ? *capacity * 2 : 4;
+
+    if (n < *capacity)
+        return at;
+    void *memory = render_alloc(r, larger, bytes);
+    if (!memory)
+        return NULL;
+    if (n)
+        memcpy(memory, at, n * bytes);
+    *capacity = larger;
+    return memory;
+}
+
+const struct value *render_keyword(const struct call_arguments *arguments, struct str name)
+{
+    for (size_t i = 0; i < arguments->n_keywords; i++)
+        if (str_eq(arguments->keywords[i].name, name))
+            return arguments->keywords[i].value;
+    return NULL;
+}
+
 static struct scope *scope_new(struct render *r, struct scope *parent)
 {
     struct scope *scope = render_alloc(r, 1, sizeof *scope);
@@ -60,16 +83,10 @@ static bool scope_set(struct render *r, struct scope *scope, struct str name, ui
             scope->at[i].value = value;
             return render_spend(r, scope->n / 8);
         }
-    if (scope->n == scope->capacity) {
-        size_t capacity = scope->capacity ? scope->capacity * 2 : 4;
-        struct variable *at = render_alloc(r, capacity, sizeof *at);
-        if (!at)
-            return false;
-        if (scope->n)
-            memcpy(at, scope->at, scope->n * sizeof *at);
-        scope->at = at;
-        scope->capacity = capacity;
-    }
+    struct variable *at = render_grow(r, scope->at, scope->n, &scope->capacity, sizeof *at);
+    if (!at)
+        return false;
+    scope->at = at;
     scope->at[scope->n++] = (struct variable){ name, hash, value };
     return render_spend(r, scope->n / 8);
 }
@@ -148,23 +165,14 @@ static enum flow capture(struct render *r, const struct node_list *body, struct 
 
 // --- macros ---
 
-static bool find_keyword(const struct call_arguments *arguments, struct str name, struct value *out)
-{
-    for (size_t i = 0; i < arguments->n_keywords; i++)
-        if (str_eq(arguments->keywords[i].name, name)) {
-            *out = *arguments->keywords[i].value;
-            return true;
-        }
-    return false;
-}
-
 static bool bind_parameter(struct render *r, const struct node *parameter, const struct call_arguments *arguments, size_t index)
 {
     struct value value = value_undefined(parameter->name);
+    const struct value *given = index < arguments->n ? &arguments->at[index] : render_keyword(arguments, parameter->name);
 
-    if (index < arguments->n)
-        value = arguments->at[index];
-    else if (!find_keyword(arguments, parameter->name, &value) && parameter->a && !render_eval(r, parameter->a, &value))
+    if (given)
+        value = *given;
+    else if (parameter->a && !render_eval(r, parameter->a, &value))
         return false;
     return scope_set(r, r->scope, parameter->name, parameter->hash, value);
 }
@@ -215,11 +223,9 @@ static bool bind_rest(struct render *r, const struct node *macro, const struct c
     if (!(macro->op & MACRO_USES_VARARGS))
         return !extra ||
                render_fail(r, ERR_INPUT, "macro '%.*s' takes not more than %u argument(s)", STR_ARG(macro->name), macro->items.n);
-    if (!value_list_new(r, LIST_TUPLE, extra, &rest))
-        return false;
-    if (extra)
-        memcpy(rest.list->at, arguments->at + macro->items.n, extra * sizeof rest);
-    return scope_set(r, r->scope, STR("varargs"), node_hash(STR("varargs")), rest);
+    return value_list_copy(r, LIST_TUPLE, (struct list){ .at = arguments->at + (extra ? macro->items.n : 0), .n = extra },
+                           &rest) &&
+           scope_set(r, r->scope, STR("varargs"), node_hash(STR("varargs")), rest);
 }
 
 bool render_call_macro(struct render *r, const struct value *macro, const struct call_arguments *arguments, struct value *out)

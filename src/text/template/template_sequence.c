@@ -1,7 +1,7 @@
-// template_sequence.c - filters on sequences; see the table in template_filter.c.
+// template_sequence.c - filters on sequences.
 //
 // Where Python gives a generator, so does this: it is true even when it is empty, and it can be read once.
-#include "text/template/template_filter.h"
+#include "text/template/template_builtin.h"
 #include "text/template/template_char.h"
 #include "text/template/template_show.h"
 #include "text/template/template_string.h"
@@ -70,16 +70,7 @@ static bool items_if_true(struct render *r, struct value v, struct list *items)
     return !value_truth(v) || value_items(r, v, items);
 }
 
-static bool generator(struct render *r, const struct list *items, struct value *out)
-{
-    if (!value_list_new(r, LIST_GENERATOR, 0, out))
-        return false;
-    out->list->at = items->at;
-    out->list->n = items->n;
-    return true;
-}
-
-bool filter_length(struct render *r, struct call *c)
+bool sequence_length(struct render *r, struct call *c)
 {
     int64_t n;
 
@@ -89,19 +80,17 @@ bool filter_length(struct render *r, struct call *c)
     return true;
 }
 
-bool filter_list(struct render *r, struct call *c)
+bool sequence_list(struct render *r, struct call *c)
 {
     struct list items;
 
-    if (!value_items(r, *c->self, &items) || !value_list_new(r, LIST_PLAIN, 0, c->out))
+    if (!value_items(r, *c->self, &items) || !value_list_share(r, LIST_PLAIN, items, c->out))
         return false;
-    c->out->list->at = items.at;
-    c->out->list->n = items.n;
     c->out->list->grows = true;
     return true;
 }
 
-bool filter_join(struct render *r, struct call *c)
+bool sequence_join(struct render *r, struct call *c)
 {
     struct value separator = *c->arg[0], mapped;
     struct list items;
@@ -140,7 +129,7 @@ bool value_dict_items(struct render *r, const struct dict *dict, enum list_kind 
     return true;
 }
 
-bool filter_items(struct render *r, struct call *c)
+bool sequence_items(struct render *r, struct call *c)
 {
     if (c->self->kind == VALUE_UNDEFINED)
         return value_list_new(r, LIST_GENERATOR, 0, c->out);
@@ -149,7 +138,7 @@ bool filter_items(struct render *r, struct call *c)
     return value_dict_items(r, c->self->dict, LIST_GENERATOR, c->out);
 }
 
-bool filter_first(struct render *r, struct call *c)
+bool sequence_first(struct render *r, struct call *c)
 {
     struct list *list = c->self->kind == VALUE_LIST ? c->self->list : NULL;
     struct list items;
@@ -165,7 +154,7 @@ bool filter_first(struct render *r, struct call *c)
     return true;
 }
 
-bool filter_last(struct render *r, struct call *c)
+bool sequence_last(struct render *r, struct call *c)
 {
     struct list items;
 
@@ -178,7 +167,7 @@ bool filter_last(struct render *r, struct call *c)
     return true;
 }
 
-bool filter_reverse(struct render *r, struct call *c)
+bool sequence_reverse(struct render *r, struct call *c)
 {
     bool text = c->self->kind == VALUE_STRING;
     struct builder b = builder_start(r);
@@ -200,15 +189,6 @@ bool filter_reverse(struct render *r, struct call *c)
 
 // --- map, select and their kin: the rest of the arguments goes to a named filter or test ---
 
-static bool named_argument(struct render *r, const struct call_arguments *raw, const char *name, struct value *out)
-{
-    *out = (struct value){ 0 };
-    for (size_t i = 0; i < raw->n_keywords; i++)
-        if (str_is(raw->keywords[i].name, name))
-            *out = *raw->keywords[i].value;
-    return render_spend(r, 1);
-}
-
 static struct call_arguments arguments_after(const struct call_arguments *raw, size_t n)
 {
     return (struct call_arguments){ raw->at + n, raw->n - n, raw->keywords, raw->n_keywords };
@@ -216,20 +196,19 @@ static struct call_arguments arguments_after(const struct call_arguments *raw, s
 
 static bool map_attribute(struct render *r, struct call *c, const struct list *items)
 {
-    struct value attribute, otherwise;
+    static const struct value absent;
+    const struct value *attribute = render_keyword(c->raw, STR("attribute")), *otherwise = render_keyword(c->raw, STR("default"));
 
-    if (!named_argument(r, c->raw, "attribute", &attribute) || !named_argument(r, c->raw, "default", &otherwise))
-        return false;
-    if (attribute.kind == VALUE_ABSENT)
+    if (!attribute)
         return render_fail(r, ERR_INPUT, "map requires a filter argument");
-    for (size_t i = 0; i < items->n; i++) {
-        if (!attribute_or(r, items->at[i], &attribute, &otherwise, &c->out->list->at[i]))
+    for (size_t i = 0; i < items->n; i++)
+        if (!render_spend(r, 1) ||
+            !attribute_or(r, items->at[i], attribute, otherwise ? otherwise : &absent, &c->out->list->at[i]))
             return false;
-    }
     return true;
 }
 
-bool filter_map(struct render *r, struct call *c)
+bool sequence_map(struct render *r, struct call *c)
 {
     struct list items;
 
@@ -257,8 +236,9 @@ static bool passes(struct render *r, const struct call_arguments *raw, size_t at
     return render_test(r, raw->at[at].s, &item, &rest, result);
 }
 
-static bool select_items(struct render *r, struct call *c, bool by_attribute, bool wanted)
+bool sequence_select(struct render *r, struct call *c)
 {
+    bool by_attribute = c->mode & SELECT_BY_ATTRIBUTE, wanted = c->mode & SELECT_WANTED;
     struct list items, kept = { 0 };
 
     if (by_attribute && c->raw->n == 0)
@@ -274,27 +254,7 @@ static bool select_items(struct render *r, struct call *c, bool by_attribute, bo
         if (result == wanted)
             kept.at[kept.n++] = items.at[i];
     }
-    return generator(r, &kept, c->out);
-}
-
-bool filter_select(struct render *r, struct call *c)
-{
-    return select_items(r, c, false, true);
-}
-
-bool filter_reject(struct render *r, struct call *c)
-{
-    return select_items(r, c, false, false);
-}
-
-bool filter_selectattr(struct render *r, struct call *c)
-{
-    return select_items(r, c, true, true);
-}
-
-bool filter_rejectattr(struct render *r, struct call *c)
-{
-    return select_items(r, c, true, false);
+    return value_list_share(r, LIST_GENERATOR, kept, c->out);
 }
 
 // --- sorting ---
@@ -388,18 +348,18 @@ static bool sort_start(struct sort *s, const struct list *items, const struct va
     return true;
 }
 
-bool filter_sort(struct render *r, struct call *c)
+bool sequence_sort(struct render *r, struct call *c)
 {
-    struct sort s = { .r = r, .reverse = argument_true(c->arg[0], false) };
+    struct sort s = { .r = r, .reverse = c->number[0] };
     struct list items;
 
-    return value_items(r, *c->self, &items) && sort_start(&s, &items, c->arg[2], !argument_true(c->arg[1], false)) &&
+    return value_items(r, *c->self, &items) && sort_start(&s, &items, c->arg[2], !c->number[1]) &&
            sorted_list(&s, LIST_PLAIN, c->out);
 }
 
-bool filter_dictsort(struct render *r, struct call *c)
+bool sequence_dictsort(struct render *r, struct call *c)
 {
-    struct sort s = { .r = r, .reverse = argument_true(c->arg[2], false) };
+    struct sort s = { .r = r, .reverse = c->number[2] };
     const struct value *by = c->arg[1];
     struct value items;
     bool by_value = by->kind == VALUE_STRING && str_is(by->s, "value");
@@ -409,16 +369,16 @@ bool filter_dictsort(struct render *r, struct call *c)
     if (c->self->kind != VALUE_DICT)
         return render_fail(r, ERR_INPUT, "dictsort: expected a dict, not %s", value_type_name(*c->self));
     struct value index = value_int(by_value);
-    return value_dict_items(r, c->self->dict, LIST_PLAIN, &items) &&
-           sort_start(&s, items.list, &index, !argument_true(c->arg[0], false)) && sorted_list(&s, LIST_PLAIN, c->out);
+    return value_dict_items(r, c->self->dict, LIST_PLAIN, &items) && sort_start(&s, items.list, &index, !c->number[0]) &&
+           sorted_list(&s, LIST_PLAIN, c->out);
 }
 
-static bool extreme(struct render *r, struct call *c, int sign)
+bool sequence_extreme(struct render *r, struct call *c)
 {
     struct list items;
     struct value best = { 0 }, key;
-    bool fold = !argument_true(c->arg[0], false);
-    int order;
+    bool fold = !c->number[0];
+    int order, sign = c->mode;
 
     if (!value_items(r, *c->self, &items))
         return false;
@@ -437,19 +397,9 @@ static bool extreme(struct render *r, struct call *c, int sign)
     return true;
 }
 
-bool filter_min(struct render *r, struct call *c)
+bool sequence_unique(struct render *r, struct call *c)
 {
-    return extreme(r, c, -1);
-}
-
-bool filter_max(struct render *r, struct call *c)
-{
-    return extreme(r, c, 1);
-}
-
-bool filter_unique(struct render *r, struct call *c)
-{
-    bool fold = !argument_true(c->arg[0], false);
+    bool fold = !c->number[0];
     struct list items, kept = { 0 };
     struct value seen;
 
@@ -468,28 +418,25 @@ bool filter_unique(struct render *r, struct call *c)
             kept.at[kept.n++] = items.at[i];
         }
     }
-    return generator(r, &kept, c->out);
+    return value_list_share(r, LIST_GENERATOR, kept, c->out);
 }
 
-static bool make_group(struct render *r, struct value grouper, const struct value *at, size_t n, struct value *out)
+static bool make_group(struct render *r, struct value grouper, struct value *at, size_t n, struct value *out)
 {
     struct value list;
 
-    if (!value_list_new(r, LIST_PLAIN, n, &list))
-        return false;
-    memcpy(list.list->at, at, n * sizeof *at);
-    if (!pair(r, grouper, list, out))
+    if (!value_list_copy(r, LIST_PLAIN, (struct list){ .at = at, .n = n }, &list) || !pair(r, grouper, list, out))
         return false;
     out->list->group = true;
     return true;
 }
 
-bool filter_groupby(struct render *r, struct call *c)
+bool sequence_groupby(struct render *r, struct call *c)
 {
     struct sort s = { .r = r };
     struct list items;
     struct value sorted, key, next, *at;
-    bool fold = !argument_true(c->arg[2], false), same;
+    bool fold = !c->number[2], same;
     size_t n = 0, from = 0;
 
     if (!value_items(r, *c->self, &items) || !sort_start(&s, &items, c->arg[0], fold))
@@ -521,7 +468,7 @@ bool filter_groupby(struct render *r, struct call *c)
     return true;
 }
 
-bool filter_sum(struct render *r, struct call *c)
+bool sequence_sum(struct render *r, struct call *c)
 {
     struct value total = c->arg[1]->kind == VALUE_ABSENT ? value_int(0) : *c->arg[1], item;
     struct list items;
@@ -546,14 +493,14 @@ static bool part_of(struct render *r, const struct list *items, size_t from, siz
     return true;
 }
 
-bool filter_batch(struct render *r, struct call *c)
+bool sequence_batch(struct render *r, struct call *c)
 {
     const struct value *fill = c->arg[1];
     bool filled = fill->kind != VALUE_ABSENT && fill->kind != VALUE_NONE;
     struct list items;
-    int64_t size;
+    int64_t size = c->number[0];
 
-    if (!value_items(r, *c->self, &items) || !argument_int(r, c->arg[0], 0, &size))
+    if (!value_items(r, *c->self, &items))
         return false;
     if (size <= 0 || (filled && (uint64_t)size > r->limits->range_items))
         return render_fail(r, ERR_INPUT, "batch: a size of %lld", (long long)size);
@@ -570,14 +517,14 @@ bool filter_batch(struct render *r, struct call *c)
     return true;
 }
 
-bool filter_slice(struct render *r, struct call *c)
+bool sequence_slice(struct render *r, struct call *c)
 {
     const struct value *fill = c->arg[1];
     bool filled = fill->kind != VALUE_ABSENT && fill->kind != VALUE_NONE;
     struct list items;
-    int64_t count;
+    int64_t count = c->number[0];
 
-    if (!value_items(r, *c->self, &items) || !argument_int(r, c->arg[0], 0, &count))
+    if (!value_items(r, *c->self, &items))
         return false;
     if (count <= 0 || (uint64_t)count > r->limits->range_items)
         return render_fail(r, ERR_INPUT, "slice: a count of %lld", (long long)count);
@@ -595,13 +542,11 @@ bool filter_slice(struct render *r, struct call *c)
     return true;
 }
 
-bool filter_attr(struct render *r, struct call *c)
+bool sequence_attr(struct render *r, struct call *c)
 {
-    struct value name;
+    struct str name = c->arg[0]->s;
 
-    if (!argument_string(r, c->arg[0], &name))
-        return false;
-    *c->out = value_undefined(name.s); // attributes only, never the entries of a dict
+    *c->out = value_undefined(name); // attributes only, never the entries of a dict
     c->out->owner = value_type_name(*c->self);
-    return c->self->kind == VALUE_DICT || render_attribute(r, c->self, name.s, c->out);
+    return c->self->kind == VALUE_DICT || render_attribute(r, c->self, name, c->out);
 }

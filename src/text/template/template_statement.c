@@ -30,9 +30,15 @@ static bool parse_body(struct parser *p, struct node_list *body, const char *con
     return parser_advance(p) && parse_statements(p, body, ends);
 }
 
+// The rest of a tag whose body ends with the tag `end`.
+static struct node *parse_block(struct parser *p, struct node *node, struct node_list *body, const char *end)
+{
+    return parse_body(p, body, (const char *const[]){ end, NULL }) ? close_after(p, node) : NULL;
+}
+
 static struct node *parse_if(struct parser *p)
 {
-    static const char *const ends[] = { "elif", "else", "endif", NULL }, *const end[] = { "endif", NULL };
+    static const char *const ends[] = { "elif", "else", "endif", NULL };
     struct node *node = parser_node(p, NODE_IF, p->before.line), *branch;
 
     do {
@@ -43,12 +49,12 @@ static struct node *parse_if(struct parser *p)
     } while (str_is(p->before.text, "elif"));
     if (str_is(p->before.text, "endif"))
         return parser_close(p, node);
-    return parse_body(p, &node->other, end) ? close_after(p, node) : NULL;
+    return parse_block(p, node, &node->other, "endif");
 }
 
 static struct node *parse_for(struct parser *p)
 {
-    static const char *const ends[] = { "else", "endfor", NULL }, *const end[] = { "endfor", NULL };
+    static const char *const ends[] = { "else", "endfor", NULL };
     struct node *node = parser_node(p, NODE_FOR, p->before.line);
 
     if (!node || !(node->a = parse_target(p, false, "in")))
@@ -69,7 +75,7 @@ static struct node *parse_for(struct parser *p)
         return NULL;
     if (str_is(p->before.text, "endfor"))
         return parser_close(p, node);
-    return parse_body(p, &node->other, end) ? close_after(p, node) : NULL;
+    return parse_block(p, node, &node->other, "endfor");
 }
 
 static struct node *parse_one_target(struct parser *p, bool with_attribute)
@@ -131,7 +137,6 @@ static struct node *captured(struct parser *p)
 
 static struct node *parse_set(struct parser *p)
 {
-    static const char *const ends[] = { "endset", NULL };
     struct node *node = parser_node(p, NODE_SET, p->before.line);
 
     if (!node || !(node->a = parse_target(p, true, NULL)))
@@ -144,7 +149,7 @@ static struct node *parse_set(struct parser *p)
     node->kind = NODE_SET_BLOCK;
     if (parser_is(p, "|") && !(node->b = parse_filters(p, captured(p), false)))
         return NULL;
-    return parse_body(p, &node->body, ends) ? close_after(p, node) : NULL;
+    return parse_block(p, node, &node->body, "endset");
 }
 
 static bool parse_parameters(struct parser *p, struct node_list *parameters)
@@ -169,22 +174,22 @@ static bool parse_parameters(struct parser *p, struct node_list *parameters)
     return parser_advance(p);
 }
 
-static bool parse_macro_body(struct parser *p, struct node *node, const char *const *ends)
+// A body outside of the loops around it, which notes what it mentions.
+static struct node *parse_scoped_block(struct parser *p, struct node *node, const char *end)
 {
     uint32_t loops = p->loops;
     uint8_t mentions = p->mentions;
 
     p->loops = p->mentions = 0;
-    bool ok = parse_body(p, &node->body, ends);
+    struct node *block = parse_block(p, node, &node->body, end);
     node->op = p->mentions;
     p->loops = loops;
     p->mentions = mentions;
-    return ok;
+    return block;
 }
 
 static struct node *parse_macro(struct parser *p)
 {
-    static const char *const ends[] = { "endmacro", NULL };
     struct node *node = parser_node(p, NODE_MACRO, p->before.line);
 
     if (!node || p->now.kind != TOKEN_NAME)
@@ -193,12 +198,11 @@ static struct node *parse_macro(struct parser *p)
     node->hash = node_hash(node->name);
     if (!parser_advance(p) || !parse_parameters(p, &node->items))
         return NULL;
-    return parse_macro_body(p, node, ends) ? close_after(p, node) : NULL;
+    return parse_scoped_block(p, node, "endmacro");
 }
 
 static struct node *parse_call_block(struct parser *p)
 {
-    static const char *const ends[] = { "endcall", NULL };
     struct node *node = parser_node(p, NODE_CALL_BLOCK, p->before.line);
 
     if (!node || (parser_is(p, "(") && !parse_parameters(p, &node->items)) || !(node->a = parse_expression(p, true)))
@@ -207,22 +211,20 @@ static struct node *parse_call_block(struct parser *p)
         return parser_fail(p, "expected a call");
     node->name = STR("caller");
     node->hash = node_hash(node->name);
-    return parse_macro_body(p, node, ends) ? close_after(p, node) : NULL;
+    return parse_scoped_block(p, node, "endcall");
 }
 
 static struct node *parse_filter_block(struct parser *p)
 {
-    static const char *const ends[] = { "endfilter", NULL };
     struct node *node = parser_node(p, NODE_FILTER_BLOCK, p->before.line);
 
     if (!node || !(node->b = parse_filters(p, captured(p), true)))
         return NULL;
-    return parse_body(p, &node->body, ends) ? close_after(p, node) : NULL;
+    return parse_block(p, node, &node->body, "endfilter");
 }
 
 static struct node *parse_with(struct parser *p)
 {
-    static const char *const ends[] = { "endwith", NULL };
     struct node *node = parser_node(p, NODE_WITH, p->before.line);
 
     if (!node)
@@ -236,16 +238,15 @@ static struct node *parse_with(struct parser *p)
         if (!can_assign(node->items.at[node->items.n - 2]))
             return parser_fail(p, "this cannot be assigned to");
     }
-    return parse_body(p, &node->body, ends) ? close_after(p, node) : NULL;
+    return parse_block(p, node, &node->body, "endwith");
 }
 
 // {% generation %} marks what the model wrote, for training; for a prompt it is only a scope.
 static struct node *parse_generation(struct parser *p)
 {
-    static const char *const ends[] = { "endgeneration", NULL };
     struct node *node = parser_node(p, NODE_SCOPE, p->before.line);
 
-    return node && parse_macro_body(p, node, ends) ? close_after(p, node) : NULL;
+    return node ? parse_scoped_block(p, node, "endgeneration") : NULL;
 }
 
 static struct node *parse_jump(struct parser *p)

@@ -178,47 +178,18 @@ bool string_replace(struct render *r, struct value text, const struct value *old
     return true;
 }
 
-// A list that grows at its end.
-struct growing {
-    struct render *r;
-    struct list list;
-    size_t capacity;
-};
-
-static bool grow(struct growing *g, struct value item)
+// The pieces as a list; those found from the right are turned round.
+static bool pieces(struct render *r, struct list list, bool reversed, struct value *out)
 {
-    if (!render_spend(g->r, 1))
-        return false;
-    if (g->list.n == g->capacity) {
-        size_t capacity = g->capacity ? g->capacity * 2 : 8;
-        struct value *at = render_alloc(g->r, capacity, sizeof *at);
-        if (!at)
-            return false;
-        if (g->list.n)
-            memcpy(at, g->list.at, g->list.n * sizeof *at);
-        g->list.at = at;
-        g->capacity = capacity;
+    for (size_t i = 0; reversed && i < list.n / 2; i++) {
+        struct value swap = list.at[i];
+        list.at[i] = list.at[list.n - 1 - i];
+        list.at[list.n - 1 - i] = swap;
     }
-    g->list.at[g->list.n++] = item;
-    return true;
+    return value_list_share(r, LIST_PLAIN, list, out);
 }
 
-static bool grown(struct growing *g, bool reversed, struct value *out)
-{
-    size_t n = g->list.n;
-
-    for (size_t i = 0; reversed && i < n / 2; i++) {
-        struct value swap = g->list.at[i];
-        g->list.at[i] = g->list.at[n - 1 - i];
-        g->list.at[n - 1 - i] = swap;
-    }
-    if (!value_list_new(g->r, LIST_PLAIN, 0, out))
-        return false;
-    *out->list = g->list;
-    return true;
-}
-
-static bool split_at(struct growing *g, struct value text, struct str separator, int64_t limit)
+static bool split_at(struct render *r, struct list *list, struct value text, struct str separator, int64_t limit)
 {
     size_t at = 0;
 
@@ -226,11 +197,11 @@ static bool split_at(struct growing *g, struct value text, struct str separator,
         size_t found = str_find(str_from_to(text.s, at, text.s.n), separator);
         if (found == SIZE_MAX)
             break;
-        if (!grow(g, value_part(text, at, at + found)))
+        if (!value_list_push(r, list, value_part(text, at, at + found)))
             return false;
         at += found + separator.n;
     }
-    return grow(g, value_part(text, at, text.s.n));
+    return value_list_push(r, list, value_part(text, at, text.s.n));
 }
 
 static size_t find_last(struct str text, struct str what)
@@ -243,22 +214,22 @@ static size_t find_last(struct str text, struct str what)
     return SIZE_MAX;
 }
 
-static bool split_from_right(struct growing *g, struct value text, struct str separator, int64_t limit)
+static bool split_from_right(struct render *r, struct list *list, struct value text, struct str separator, int64_t limit)
 {
     size_t end = text.s.n;
 
     // A separator of many bytes may be compared at every place.
-    if (!render_spend(g->r, (text.s.n / 64 + 1) * (separator.n / 64 + 1)))
+    if (!render_spend(r, (text.s.n / 64 + 1) * (separator.n / 64 + 1)))
         return false;
     for (; limit != 0; limit -= limit > 0) {
         size_t found = find_last(str_from_to(text.s, 0, end), separator);
         if (found == SIZE_MAX)
             break;
-        if (!grow(g, value_part(text, found + separator.n, end)))
+        if (!value_list_push(r, list, value_part(text, found + separator.n, end)))
             return false;
         end = found;
     }
-    return grow(g, value_part(text, 0, end));
+    return value_list_push(r, list, value_part(text, 0, end));
 }
 
 static size_t word_border(struct str text, size_t at, bool space)
@@ -270,13 +241,13 @@ static size_t word_border(struct str text, size_t at, bool space)
     return at;
 }
 
-static bool split_words(struct growing *g, struct value text, int64_t limit)
+static bool split_words(struct render *r, struct list *list, struct value text, int64_t limit)
 {
     size_t at = word_border(text.s, 0, true);
 
     while (at < text.s.n) {
         size_t end = limit == 0 ? text.s.n : word_border(text.s, at, false);
-        if (!grow(g, value_part(text, at, end)))
+        if (!value_list_push(r, list, value_part(text, at, end)))
             return false;
         limit -= limit > 0;
         at = word_border(text.s, end, true);
@@ -284,7 +255,7 @@ static bool split_words(struct growing *g, struct value text, int64_t limit)
     return true;
 }
 
-static bool split_words_from_right(struct growing *g, struct value text, int64_t limit)
+static bool split_words_from_right(struct render *r, struct list *list, struct value text, int64_t limit)
 {
     size_t end = char_strip(text.s, CHAR_STRIP_RIGHT).n;
 
@@ -301,7 +272,7 @@ static bool split_words_from_right(struct growing *g, struct value text, int64_t
         }
         if (limit == 0)
             start = 0;
-        if (!grow(g, value_part(text, start, end)))
+        if (!value_list_push(r, list, value_part(text, start, end)))
             return false;
         if (limit == 0)
             break;
@@ -313,7 +284,7 @@ static bool split_words_from_right(struct growing *g, struct value text, int64_t
 
 bool string_split(struct render *r, struct value text, const struct split *how, struct value *out)
 {
-    struct growing g = { .r = r };
+    struct list list = { 0 };
     bool words = how->separator.kind == VALUE_ABSENT || how->separator.kind == VALUE_NONE, ok;
 
     if (!words && how->separator.kind != VALUE_STRING)
@@ -321,11 +292,11 @@ bool string_split(struct render *r, struct value text, const struct split *how, 
     if (!words && how->separator.s.n == 0)
         return render_fail(r, ERR_INPUT, "empty separator");
     if (words)
-        ok = how->from_right ? split_words_from_right(&g, text, how->limit) : split_words(&g, text, how->limit);
+        ok = how->from_right ? split_words_from_right(r, &list, text, how->limit) : split_words(r, &list, text, how->limit);
     else
-        ok = how->from_right ? split_from_right(&g, text, how->separator.s, how->limit)
-                             : split_at(&g, text, how->separator.s, how->limit);
-    return ok && grown(&g, how->from_right, out);
+        ok = how->from_right ? split_from_right(r, &list, text, how->separator.s, how->limit)
+                             : split_at(r, &list, text, how->separator.s, how->limit);
+    return ok && pieces(r, list, how->from_right, out);
 }
 
 static bool is_line_end(uint32_t code)
@@ -335,7 +306,7 @@ static bool is_line_end(uint32_t code)
 
 bool string_lines(struct render *r, struct value text, bool keep_ends, struct value *out)
 {
-    struct growing g = { .r = r };
+    struct list list = { 0 };
     size_t start = 0;
 
     for (size_t at = 0; at < text.s.n;) {
@@ -344,13 +315,13 @@ bool string_lines(struct render *r, struct value text, bool keep_ends, struct va
         if (!is_line_end(code))
             continue;
         at += code == '\r' && at < text.s.n && text.s.at[at] == '\n';
-        if (!grow(&g, value_part(text, start, keep_ends ? at : end)))
+        if (!value_list_push(r, &list, value_part(text, start, keep_ends ? at : end)))
             return false;
         start = at;
     }
-    if (start < text.s.n && !grow(&g, value_part(text, start, text.s.n)))
+    if (start < text.s.n && !value_list_push(r, &list, value_part(text, start, text.s.n)))
         return false;
-    return grown(&g, false, out);
+    return pieces(r, list, false, out);
 }
 
 bool string_join(struct render *r, struct value separator, const struct list *items, struct value *out)

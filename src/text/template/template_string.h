@@ -24,7 +24,3 @@ bool string_has_case(struct str text, bool upper); // isupper, islower
 // Arguments as numbers: `otherwise` when absent or None; an error names the type found.
 bool argument_int(struct render *r, const struct value *v, int64_t otherwise, int64_t *out);
 bool argument_string(struct render *r, const struct value *v, struct value *out);
-static inline bool argument_true(const struct value *v, bool otherwise)
-{
-    return v->kind == VALUE_ABSENT ? otherwise : value_truth(*v);
-}

@@ -1,7 +1,7 @@
 // template_test.c - tests (x is NAME) and global functions.
 #include <time.h>
+#include "text/template/template_builtin.h"
 #include "text/template/template_node.h"
-#include "text/template/template_show.h"
 #include "text/template/template_string.h"
 
 static bool answer(struct call *c, bool yes)
@@ -10,30 +10,26 @@ static bool answer(struct call *c, bool yes)
     return true;
 }
 
-// Most tests look at the kind only.
-#define KIND_TEST(name, condition)                            \
-    static bool test_##name(struct render *r, struct call *c) \
-    {                                                         \
-        struct value v = *c->self;                            \
-        return render_spend(r, 1) && answer(c, condition);    \
-    }
+bool test_kind(struct render *r, struct call *c)
+{
+    return render_spend(r, 1) && answer(c, c->mode & KIND(c->self->kind));
+}
 
-KIND_TEST(defined, v.kind != VALUE_UNDEFINED)
-KIND_TEST(undefined, v.kind == VALUE_UNDEFINED)
-KIND_TEST(none, v.kind == VALUE_NONE)
-KIND_TEST(boolean, v.kind == VALUE_BOOL)
-KIND_TEST(true, v.kind == VALUE_BOOL && v.b)
-KIND_TEST(false, v.kind == VALUE_BOOL && !v.b)
-KIND_TEST(integer, v.kind == VALUE_INT)
-KIND_TEST(float, v.kind == VALUE_FLOAT)
-KIND_TEST(number, value_is_number(v))
-KIND_TEST(string, v.kind == VALUE_STRING)
-KIND_TEST(escaped, v.safe)
-KIND_TEST(mapping, v.kind == VALUE_DICT)
-KIND_TEST(sequence, v.kind == VALUE_STRING || v.kind == VALUE_DICT || v.kind == VALUE_UNDEFINED ||
-                        (v.kind == VALUE_LIST && v.list->kind != LIST_GENERATOR))
-KIND_TEST(iterable, v.kind == VALUE_STRING || v.kind == VALUE_DICT || v.kind == VALUE_UNDEFINED || v.kind == VALUE_LIST)
-KIND_TEST(callable, v.kind == VALUE_MACRO || v.kind == VALUE_BOUND || v.kind == VALUE_BUILTIN || v.kind == VALUE_LOOP)
+bool test_sequence(struct render *r, struct call *c)
+{
+    bool generator = c->self->kind == VALUE_LIST && c->self->list->kind == LIST_GENERATOR;
+    return render_spend(r, 1) && answer(c, !generator && (KINDS_ITERABLE & KIND(c->self->kind)));
+}
+
+bool test_bool(struct render *r, struct call *c)
+{
+    return render_spend(r, 1) && answer(c, c->self->kind == VALUE_BOOL && c->self->b == c->mode);
+}
+
+bool test_escaped(struct render *r, struct call *c)
+{
+    return render_spend(r, 1) && answer(c, c->self->safe);
+}
 
 static bool divides(struct render *r, struct value a, int64_t by, int64_t *rest)
 {
@@ -45,141 +41,59 @@ static bool divides(struct render *r, struct value a, int64_t by, int64_t *rest)
     return true;
 }
 
-static bool test_divisibleby(struct render *r, struct call *c)
-{
-    int64_t by, rest;
-
-    return argument_int(r, c->arg[0], 0, &by) && divides(r, *c->self, by, &rest) && answer(c, rest == 0);
-}
-
-static bool test_even(struct render *r, struct call *c)
+bool test_divisibleby(struct render *r, struct call *c)
 {
     int64_t rest;
-    return divides(r, *c->self, 2, &rest) && answer(c, rest == 0);
+    return divides(r, *c->self, c->number[0], &rest) && answer(c, rest == 0);
 }
 
-static bool test_odd(struct render *r, struct call *c)
+bool test_remainder(struct render *r, struct call *c)
 {
     int64_t rest;
-    return divides(r, *c->self, 2, &rest) && answer(c, rest == 1);
+    return divides(r, *c->self, 2, &rest) && answer(c, rest == c->mode);
 }
 
-static bool test_case(struct render *r, struct call *c, bool upper)
-{
-    struct value text;
-    return show_string(r, *c->self, &text) && answer(c, string_has_case(text.s, upper));
-}
-
-static bool test_lower(struct render *r, struct call *c)
-{
-    return test_case(r, c, false);
-}
-
-static bool test_upper(struct render *r, struct call *c)
-{
-    return test_case(r, c, true);
-}
-
-static bool test_eq(struct render *r, struct call *c)
+bool test_equal(struct render *r, struct call *c)
 {
     bool same;
-    return value_equal(r, *c->self, *c->arg[0], &same) && answer(c, same);
+    return value_equal(r, *c->self, *c->arg[0], &same) && answer(c, same == c->mode);
 }
 
-static bool test_ne(struct render *r, struct call *c)
-{
-    bool same;
-    return value_equal(r, *c->self, *c->arg[0], &same) && answer(c, !same);
-}
-
-static bool test_sameas(struct render *r, struct call *c)
+bool test_sameas(struct render *r, struct call *c)
 {
     bool same;
     return value_equal(r, *c->self, *c->arg[0], &same) && answer(c, same && c->self->kind == c->arg[0]->kind);
 }
 
-static bool test_in(struct render *r, struct call *c)
+bool test_in(struct render *r, struct call *c)
 {
     bool found;
     return value_contains(r, *c->self, *c->arg[0], &found) && answer(c, found);
 }
 
-static bool test_lt(struct render *r, struct call *c)
+// An order of 2 is none: NaN is neither less nor greater.
+bool test_order(struct render *r, struct call *c)
 {
     int order;
-    return value_order(r, *c->self, *c->arg[0], &order) && answer(c, order < 0);
+    return value_order(r, *c->self, *c->arg[0], &order) && answer(c, c->mode & ORDER_LESS << (order + 1));
 }
 
-static bool test_le(struct render *r, struct call *c)
-{
-    int order;
-    return value_order(r, *c->self, *c->arg[0], &order) && answer(c, order <= 0);
-}
-
-static bool test_gt(struct render *r, struct call *c)
-{
-    int order;
-    return value_order(r, *c->self, *c->arg[0], &order) && answer(c, order == 1);
-}
-
-static bool test_ge(struct render *r, struct call *c)
-{
-    int order;
-    return value_order(r, *c->self, *c->arg[0], &order) && answer(c, order == 0 || order == 1);
-}
-
-static bool test_filter(struct render *r, struct call *c)
+bool test_exists(struct render *r, struct call *c)
 {
     struct value name;
-    return argument_string(r, c->self, &name) && answer(c, template_filter_find(name.s) != NULL);
-}
-
-static bool test_test(struct render *r, struct call *c)
-{
-    struct value name;
-    return argument_string(r, c->self, &name) && answer(c, template_test_find(name.s) != NULL);
-}
-
-const struct builtin *template_test_find(struct str name)
-{
-    static const struct builtin table[] = {
-        { "defined", "", test_defined },     { "none", "", test_none },
-        { "string", "", test_string },       { "mapping", "", test_mapping },
-        { "sequence", "", test_sequence },   { "iterable", "", test_iterable },
-        { "undefined", "", test_undefined }, { "boolean", "", test_boolean },
-        { "true", "", test_true },           { "false", "", test_false },
-        { "integer", "", test_integer },     { "float", "", test_float },
-        { "number", "", test_number },       { "callable", "", test_callable },
-        { "escaped", "", test_escaped },     { "divisibleby", "num", test_divisibleby },
-        { "even", "", test_even },           { "odd", "", test_odd },
-        { "lower", "", test_lower },         { "upper", "", test_upper },
-        { "eq", "other", test_eq },          { "equalto", "other", test_eq },
-        { "==", "other", test_eq },          { "ne", "other", test_ne },
-        { "!=", "other", test_ne },          { "lt", "other", test_lt },
-        { "lessthan", "other", test_lt },    { "<", "other", test_lt },
-        { "le", "other", test_le },          { "<=", "other", test_le },
-        { "gt", "other", test_gt },          { "greaterthan", "other", test_gt },
-        { ">", "other", test_gt },           { "ge", "other", test_ge },
-        { ">=", "other", test_ge },          { "in", "seq", test_in },
-        { "sameas", "other", test_sameas },  { "filter", "", test_filter },
-        { "test", "", test_test },
-    };
-    return builtin_find(table, sizeof table / sizeof *table, name);
+    return argument_string(r, c->self, &name) && answer(c, builtin_find((enum builtin_of)c->mode, name.s) != NULL);
 }
 
 // --- globals ---
 
-static bool global_range(struct render *r, struct call *c)
+bool global_range(struct render *r, struct call *c)
 {
-    int64_t start, stop, step, n = 0, span;
-    bool one = c->arg[1]->kind == VALUE_ABSENT;
+    int64_t start = 0, stop, step = c->number[2], n = 0, span;
 
-    if (!argument_int(r, c->arg[0], 0, &start) || !argument_int(r, c->arg[1], 0, &stop) || !argument_int(r, c->arg[2], 1, &step))
+    if (c->arg[1]->kind == VALUE_ABSENT)
+        stop = c->number[0];
+    else if (start = c->number[0], !argument_int(r, c->arg[1], 0, &stop))
         return false;
-    if (one) {
-        stop = start;
-        start = 0;
-    }
     if (step == 0)
         return render_fail(r, ERR_INPUT, "range() arg 3 must not be zero");
     if (step > 0 ? start < stop : start > stop) {
@@ -221,7 +135,7 @@ static bool add_pairs(struct render *r, struct value from, struct dict *to)
     return true;
 }
 
-static bool global_dict(struct render *r, struct call *c)
+bool global_dict(struct render *r, struct call *c)
 {
     if (c->raw->n > 1)
         return render_fail(r, ERR_INPUT, "dict expected at most 1 argument, got %zu", c->raw->n);
@@ -230,33 +144,25 @@ static bool global_dict(struct render *r, struct call *c)
     for (size_t i = 0; i < c->raw->n_keywords; i++)
         if (!value_dict_set(r, c->out->dict, value_string(c->raw->keywords[i].name, false), *c->raw->keywords[i].value))
             return false;
+    c->out->kind = (uint8_t)c->mode;
     return true;
 }
 
-static bool global_namespace(struct render *r, struct call *c)
+bool global_raise(struct render *r, struct call *c)
 {
-    if (!global_dict(r, c))
-        return false;
-    c->out->kind = VALUE_NAMESPACE;
-    return true;
-}
-
-static bool global_raise(struct render *r, struct call *c)
-{
-    struct value text;
-    return show_string(r, *c->arg[0], &text) && render_fail(r, ERR_INPUT, "%.*s", STR_ARG(text.s));
+    return render_fail(r, ERR_INPUT, "%.*s", STR_ARG(c->arg[0]->s));
 }
 
 // One conversion at a time, letters only: a width in a format would be a way to ask for any amount of text.
-static bool global_strftime_now(struct render *r, struct call *c)
+bool global_strftime_now(struct render *r, struct call *c)
 {
     struct builder b = builder_start(r);
     time_t seconds = (time_t)r->unix_time;
     struct tm now;
-    struct value format;
+    struct value format = *c->arg[0];
     char piece[128], conversion[3] = "%";
 
-    if (!argument_string(r, c->arg[0], &format) || !localtime_r(&seconds, &now))
+    if (!localtime_r(&seconds, &now))
         return false;
     for (size_t i = 0; i < format.s.n; i++) {
         size_t n = 0;
@@ -275,14 +181,4 @@ static bool global_strftime_now(struct render *r, struct call *c)
     }
     *c->out = builder_value(&b);
     return true;
-}
-
-const struct builtin *template_global_find(struct str name)
-{
-    static const struct builtin table[] = {
-        { "raise_exception", "message", global_raise },    { "namespace", "*", global_namespace },
-        { "range", "start stop? step?", global_range },    { "dict", "*", global_dict },
-        { "strftime_now", "format", global_strftime_now },
-    };
-    return builtin_find(table, sizeof table / sizeof *table, name);
 }

@@ -212,6 +212,35 @@ bool value_list_new(struct render *r, enum list_kind kind, size_t n, struct valu
     return true;
 }
 
+bool value_list_share(struct render *r, enum list_kind kind, struct list items, struct value *out)
+{
+    if (!value_list_new(r, kind, 0, out))
+        return false;
+    out->list->at = items.at;
+    out->list->n = items.n;
+    return true;
+}
+
+bool value_list_copy(struct render *r, enum list_kind kind, struct list items, struct value *out)
+{
+    if (!value_list_new(r, kind, items.n, out))
+        return false;
+    if (items.n)
+        memcpy(out->list->at, items.at, items.n * sizeof *items.at);
+    return true;
+}
+
+bool value_list_push(struct render *r, struct list *list, struct value item)
+{
+    struct value *at = render_grow(r, list->at, list->n, &list->capacity, sizeof *at);
+
+    if (!at)
+        return false;
+    list->at = at;
+    list->at[list->n++] = item;
+    return render_spend(r, 1);
+}
+
 static bool string_items(struct render *r, struct value text, struct list *items)
 {
     struct value list;
@@ -306,16 +335,10 @@ bool value_dict_set(struct render *r, struct dict *dict, struct value key, struc
         found->value = value;
         return true;
     }
-    if (dict->n == dict->capacity) {
-        size_t capacity = dict->capacity ? dict->capacity * 2 : 4;
-        struct entry *at = render_alloc(r, capacity, sizeof *at);
-        if (!at)
-            return false;
-        if (dict->n)
-            memcpy(at, dict->at, dict->n * sizeof *at);
-        dict->at = at;
-        dict->capacity = capacity;
-    }
+    struct entry *at = render_grow(r, dict->at, dict->n, &dict->capacity, sizeof *at);
+    if (!at)
+        return false;
+    dict->at = at;
     dict->at[dict->n++] = (struct entry){ key, value };
     return true;
 }
@@ -445,38 +468,21 @@ bool builder_put(struct builder *b, struct str s, bool user)
     return true;
 }
 
-static const char *char_entity(char c)
-{
-    switch (c) {
-    case '&':
-        return "&amp;";
-    case '<':
-        return "&lt;";
-    case '>':
-        return "&gt;";
-    case '\'':
-        return "&#39;";
-    case '"':
-        return "&#34;";
-    default:
-        return NULL;
-    }
-}
-
 // What stands for a character has that character's origin.
 static bool put_escaped(struct builder *b, struct value text)
 {
+    static const char special[] = "&<>'\"", *const entities[] = { "&amp;", "&lt;", "&gt;", "&#39;", "&#34;" };
     size_t plain = 0;
 
     text.safe = true;
     if (!render_spend(b->r, text.s.n / 8))
         return false;
     for (size_t i = 0; i < text.s.n; i++) {
-        const char *entity = char_entity(text.s.at[i]);
-        if (!entity)
+        const char *found = text.s.at[i] ? strchr(special, text.s.at[i]) : NULL;
+        if (!found)
             continue;
         if (!builder_put_value(b, value_part(text, plain, i)) ||
-            !builder_put(b, str_from(entity), text.marks ? text.marks[i] : text.user))
+            !builder_put(b, str_from(entities[found - special]), text.marks ? text.marks[i] : text.user))
             return false;
         plain = i + 1;
     }

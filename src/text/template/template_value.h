@@ -120,16 +120,16 @@ bool value_contains(struct render *r, struct value item, struct value in, bool *
 
 // Lists. A new list is filled in place by the caller.
 bool value_list_new(struct render *r, enum list_kind kind, size_t n, struct value *out);
-// The items of anything iterable as a list (its own memory where possible): keys of a dict, characters of a string. A generator
-// is empty afterwards.
+bool value_list_copy(struct render *r, enum list_kind kind, struct list items, struct value *out);
+bool value_list_share(struct render *r, enum list_kind kind, struct list items, struct value *out); // without a copy
+bool value_list_push(struct render *r, struct list *list, struct value item);
+// The items of anything iterable (shared where possible): keys of a dict, characters of a string. A generator is empty afterwards.
 bool value_items(struct render *r, struct value v, struct list *items);
 
-// Dicts.
 bool value_dict_new(struct render *r, size_t capacity, struct value *out);
 bool value_dict_get(struct render *r, const struct dict *dict, struct value key, struct value *out); // VALUE_ABSENT: not there
 bool value_dict_set(struct render *r, struct dict *dict, struct value key, struct value value);
-// [(key, value), ...]
-bool value_dict_items(struct render *r, const struct dict *dict, enum list_kind kind, struct value *out);
+bool value_dict_items(struct render *r, const struct dict *dict, enum list_kind kind, struct value *out); // [(key, value), ...]
 // A JSON value. user: strings and numbers in it are marked as such.
 bool value_from_json(struct render *r, json_t *json, bool user, struct value *out);
 
