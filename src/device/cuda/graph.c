@@ -107,7 +107,10 @@ static bool plan_commands(struct cuda *c, struct tape *t, struct cuda_tape *n, s
         n->first_launch[i] = first;
         p->command = &t->commands[i];
         p->private_bytes = p->counters_bytes = 0;
-        c->table->plans[t->commands[i].op](p);
+        if (c->table->plans[t->commands[i].op])
+            c->table->plans[t->commands[i].op](p);
+        else
+            err_set(&p->error, ERR_UNSUPPORTED, "the CUDA device has no kernel for it");
         if (p->error.code != ERR_NONE) {
             if (err)
                 *err = p->error;

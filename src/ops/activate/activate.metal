@@ -13,5 +13,5 @@ kernel void activate(constant struct activate_args &args [[buffer(0)]], constant
     if (at.x >= step.n_rows)
         return;
     for (u32 c = thread_index; c < args.n_cols; c += n_threads.x)
-        out[row + c] = activation_of(args.activation, gate[row + c]) * up[row + c];
+        out[row + c] = activation_of(args.activation, gate[row + c]) * (args.gated ? up[row + c] : 1.0f);
 }

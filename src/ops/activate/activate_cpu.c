@@ -17,17 +17,19 @@ static void activate_run(const struct cpu_call *call, uint32_t phase, uint32_t f
 
     (void)phase;
     for (uint32_t r = first; r < last; r++) {
-        const float *gate = cpu_row(call, 0, r), *up = cpu_row(call, 1, r);
+        const float *gate = cpu_row(call, 0, r), *up = args->gated ? cpu_row(call, 1, r) : NULL;
         float *out = cpu_row(call, 2, r);
         for (uint32_t c = 0; c < args->n_cols; c++)
-            out[c] = activation_plain((enum activation)args->activation, gate[c]) * up[c];
+            out[c] = activation_plain((enum activation)args->activation, gate[c]) * (up ? up[c] : 1);
     }
 }
 
 static void activate_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
 {
+    const struct activate_args *args = cpu_args(call);
+
     for (uint32_t r = range.first; r < range.last; r++)
-        rows->activate(cpu_args(call), cpu_row(call, 0, r), cpu_row(call, 1, r), cpu_row(call, 2, r));
+        rows->activate(args, cpu_row(call, 0, r), args->gated ? cpu_row(call, 1, r) : NULL, cpu_row(call, 2, r));
 }
 ROW_KERNELS(activate_fast)
 

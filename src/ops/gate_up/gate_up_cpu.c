@@ -101,7 +101,7 @@ static void find_rows(struct gate_up_job *j)
 static void finish_tile(const struct gate_up_job *j, uint32_t panel, uint32_t row, float *gate, const float *up, uint32_t n)
 {
     uint32_t column = panel * PANEL_ROWS, left = j->args->n_out - column;
-    struct activate_args all = { n * PANEL_ROWS, j->args->activation };
+    struct activate_args all = { .n_cols = n * PANEL_ROWS, .activation = j->args->activation, .gated = 1 };
 
     j->set->rows->activate(&all, gate, up, gate);
     j->set->kernels->store(&(struct product_store){ .y = gate,

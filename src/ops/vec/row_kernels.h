@@ -1,11 +1,12 @@
-// row_kernels.h - the operations on rows that every kind of processor has in vector form: norm, activation, RoPE and store, attention.
+// row_kernels.h - the operations on rows that every kind of processor has in vector form: norms, activation, RoPE and store, attention.
 //
-// Each is written once, in rows_vec.h and attend_vec.h, in terms of one vector type; vec_avx512.c, vec_avx2.c and vec_neon.c compile
+// Each is written once, in rows_vec.h, attend_vec.h and attend_all_vec.h, in terms of one vector type; vec_avx512.c, vec_avx2.c and vec_neon.c compile
 // them for their processor. A row's result depends on the row alone.
 #pragma once
 #include "device/cpu/cpu.h"
 #include "ops/activate/activate.h"
 #include "ops/attend/attend.h"
+#include "ops/attend_all/attend_all.h"
 #include "ops/rope_store/rope_store.h"
 
 // Neighbouring rows of one sequence, at positions first, first + 1, ..., and the query heads of one KV head or of a few neighbours.
@@ -40,16 +41,35 @@ struct head_range {
     uint32_t first, last;
 };
 
+// Rows of one slot at one head, which see the same keys; attention without pages.
+struct attend_all_block {
+    const struct attend_all_args *args;
+    const float *q, *k, *v; // of the first row, and of the first key
+    float *out;
+    size_t stride; // from row to row, in floats
+    uint32_t n_rows, n_keys;
+    float *local; // attend_all_local_bytes
+};
+
+struct layernorm_row {
+    const float *in, *scale, *bias; // [n_cols]
+    float *out;
+    uint32_t n_cols;
+    float eps;
+};
+
 // tops[b] becomes the largest of x[b], x[b + n_tops], ... below n, or -infinity; n_tops is a multiple of 16. Is every x a number below
 // +infinity? If not, tops may be anything.
 typedef bool tops_fn(const float *x, uint32_t n, float *tops, uint32_t n_tops);
 
 struct row_kernels {
     void (*rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps);
-    void (*activate)(const struct activate_args *args, const float *gate, const float *up, float *out);
+    void (*layernorm)(const struct layernorm_row *row);
+    void (*activate)(const struct activate_args *args, const float *gate, const float *up, float *out); // up: NULL, not gated
     void (*rope_store)(const struct rope_store_args *args, const struct rope_row *row, struct head_range heads);
     void (*attend)(const struct attend_run *run);
     void (*attend_merge)(const struct attend_merge *m);
+    void (*attend_all)(const struct attend_all_block *b);
     tops_fn *tops;
 };
 extern const struct row_kernels row_kernels_avx512_bf16, row_kernels_avx512, row_kernels_avx2, row_kernels_neon;
@@ -61,6 +81,17 @@ static inline size_t attend_local_bytes(const struct page_shape *s)
     size_t dims = (s->head_dim + 15) / 16 * 16,
            converted = s->k_format > KV_F16 || s->v_format > KV_F16 ? 2 * ATTEND_KEYS * dims : 0;
     return (ATTEND_GROUP * ATTEND_KEYS + (3 * ATTEND_MAX_COLUMNS + ATTEND_GROUP) * dims + converted) * sizeof(float);
+}
+
+// Rows whose scores are made together; keys, padded so that every vector type has whole panels.
+enum { ATTEND_ALL_ROWS = 6, ATTEND_ALL_PANEL = 32 };
+static inline uint32_t attend_all_padded(uint32_t n_keys)
+{
+    return (n_keys + ATTEND_ALL_PANEL - 1) / ATTEND_ALL_PANEL * ATTEND_ALL_PANEL;
+}
+static inline size_t attend_all_local_bytes(const struct attend_all_args *args, uint32_t n_keys)
+{
+    return (size_t)attend_all_padded(n_keys) * (args->head_dim + ATTEND_ALL_ROWS) * sizeof(float);
 }
 
 struct row_range {

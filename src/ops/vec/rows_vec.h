@@ -1,8 +1,9 @@
-// rows_vec.h - norm, activation, RoPE and store for one vector type (vec_*.h). Included once by each vec_*.c.
+// rows_vec.h - activation, RoPE and store for one vector type (vec_*.h). Included once by each vec_*.c.
 //
 // Sums over a row take a fixed tree that depends on its length alone. RoPE is element by element, left to the compiler.
 #include <float.h>
 #include <math.h>
+#include "ops/vec/norm_vec.h"
 #include "ops/vec/row_kernels.h"
 #include "ops/vec/store_vec.h"
 
@@ -22,28 +23,6 @@ VEC_INLINE vf vf_exp(vf x)
     p = vf_fma(p, r, vf_set(5.0000001201e-1f));
     p = vf_fma(p, vf_mul(r, r), vf_add(r, vf_set(1)));
     return vf_scale2(p, n);
-}
-
-SIMD static void VEC(rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps)
-{
-    vf sum[4] = { vf_set(0), vf_set(0), vf_set(0), vf_set(0) };
-    uint32_t c = 0;
-
-    for (; c + 4 * VF <= n_cols; c += 4 * VF)
-        for (uint32_t i = 0; i < 4; i++) {
-            vf x = vf_load(in + c + i * VF);
-            sum[i] = vf_fma(x, x, sum[i]);
-        }
-    for (; c < n_cols; c += VF) {
-        vf x = vf_load_n(in + c, n_cols - c);
-        sum[0] = vf_fma(x, x, sum[0]);
-    }
-    float total = vf_sum(vf_add(vf_add(sum[0], sum[1]), vf_add(sum[2], sum[3])));
-    vf factor = vf_set(1 / sqrtf(total / (float)n_cols + eps));
-    for (c = 0; c < n_cols; c += VF) {
-        uint32_t n = n_cols - c;
-        vf_store_n(out + c, vf_mul(vf_mul(vf_load_n(in + c, n), factor), vf_load_n(scale + c, n)), n);
-    }
 }
 
 // 0 times a number is 0, of infinity and NaN it is NaN; -infinity is made a number first.
@@ -85,7 +64,7 @@ SIMD static void VEC(activate)(const struct activate_args *args, const float *ga
     for (uint32_t c = 0; c < args->n_cols; c += VF) {
         uint32_t n = args->n_cols - c;
         vf a = activation((enum activation)args->activation, vf_load_n(gate + c, n));
-        vf_store_n(out + c, vf_mul(a, vf_load_n(up + c, n)), n);
+        vf_store_n(out + c, up ? vf_mul(a, vf_load_n(up + c, n)) : a, n);
     }
 }
 

@@ -4,7 +4,14 @@
 #include "device/cpu/vec_avx2.h"
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/attend_vec.h"
+#include "ops/vec/attend_all_vec.h"
 
-const struct row_kernels row_kernels_avx2 = { rmsnorm_avx2, activate_avx2,     rope_store_avx2,
-                                              attend_avx2,  attend_merge_avx2, tops_avx2 };
+const struct row_kernels row_kernels_avx2 = { .rmsnorm = rmsnorm_avx2,
+                                              .layernorm = layernorm_avx2,
+                                              .activate = activate_avx2,
+                                              .rope_store = rope_store_avx2,
+                                              .attend = attend_avx2,
+                                              .attend_merge = attend_merge_avx2,
+                                              .attend_all = attend_all_avx2,
+                                              .tops = tops_avx2 };
 #endif

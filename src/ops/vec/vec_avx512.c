@@ -5,7 +5,14 @@
 #include "device/cpu/vec_avx512.h"
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/attend_vec.h"
+#include "ops/vec/attend_all_vec.h"
 
-const struct row_kernels row_kernels_avx512 = { rmsnorm_avx512, activate_avx512,     rope_store_avx512,
-                                                attend_avx512,  attend_merge_avx512, tops_avx512 };
+const struct row_kernels row_kernels_avx512 = { .rmsnorm = rmsnorm_avx512,
+                                                .layernorm = layernorm_avx512,
+                                                .activate = activate_avx512,
+                                                .rope_store = rope_store_avx512,
+                                                .attend = attend_avx512,
+                                                .attend_merge = attend_merge_avx512,
+                                                .attend_all = attend_all_avx512,
+                                                .tops = tops_avx512 };
 #endif

@@ -5,7 +5,14 @@
 #include "device/cpu/vec_avx512.h"
 #include "ops/vec/rows_vec.h"
 #include "ops/vec/attend_vec.h"
+#include "ops/vec/attend_all_vec.h"
 
-const struct row_kernels row_kernels_avx512_bf16 = { rmsnorm_avx512_bf16, activate_avx512_bf16,     rope_store_avx512_bf16,
-                                                     attend_avx512_bf16,  attend_merge_avx512_bf16, tops_avx512_bf16 };
+const struct row_kernels row_kernels_avx512_bf16 = { .rmsnorm = rmsnorm_avx512_bf16,
+                                                     .layernorm = layernorm_avx512_bf16,
+                                                     .activate = activate_avx512_bf16,
+                                                     .rope_store = rope_store_avx512_bf16,
+                                                     .attend = attend_avx512_bf16,
+                                                     .attend_merge = attend_merge_avx512_bf16,
+                                                     .attend_all = attend_all_avx512_bf16,
+                                                     .tops = tops_avx512_bf16 };
 #endif

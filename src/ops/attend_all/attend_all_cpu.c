@@ -1,0 +1,108 @@
+// attend_all_cpu.c - the definition, then blocks of rows by head.
+//
+// Fast: a tile is ALL_BLOCK rows of the step and a head. Its keys are turned once, so that scores of neighbouring keys fill a vector; that
+// costs 1 / ALL_BLOCK of the products.
+#include <math.h>
+#include "ops/attend_all/attend_all.h"
+#include "ops/rows.h"
+#include "ops/vec/row_kernels.h"
+
+enum { ALL_BLOCK = 128 };
+
+static void attend_all_plan(const struct cpu_call *call, struct cpu_plan *plan)
+{
+    plan_rows(call, plan);
+    plan->local_bytes = call->step->n_rows * sizeof(float);
+}
+
+static float dot(const float *a, const float *b, uint32_t n)
+{
+    float sum = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+static void head_plain(const struct cpu_call *call, uint32_t r, uint32_t first, uint32_t head)
+{
+    const struct attend_all_args *args = cpu_args(call);
+    const uint32_t n = args->head_dim, at = head * n, last = attend_all_end(call->step, r);
+    const float *q = (const float *)cpu_row(call, ATTEND_ALL_Q, r) + at;
+    float *out = (float *)cpu_row(call, ATTEND_ALL_OUT, r) + at, *weights = call->local, top = -INFINITY, total = 0;
+
+    for (uint32_t j = first; j < last; j++) {
+        weights[j - first] = dot(q, (const float *)cpu_row(call, ATTEND_ALL_K, j) + at, n) * args->scale;
+        top = fmaxf(top, weights[j - first]);
+    }
+    for (uint32_t d = 0; d < n; d++)
+        out[d] = 0;
+    for (uint32_t j = first; j < last; j++) {
+        const float *v = (const float *)cpu_row(call, ATTEND_ALL_V, j) + at;
+        float weight = expf(weights[j - first] - top);
+        total += weight;
+        for (uint32_t d = 0; d < n; d++)
+            out[d] += weight * v[d];
+    }
+    for (uint32_t d = 0; d < n; d++)
+        out[d] /= total;
+}
+
+static void attend_all_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
+{
+    const struct attend_all_args *args = cpu_args(call);
+
+    (void)phase;
+    for (uint32_t r = first; r < last; r++)
+        for (uint32_t h = 0; h < args->n_heads; h++)
+            head_plain(call, r, r - step_positions(call->step)[r], h);
+}
+
+static uint32_t n_blocks(const struct cpu_call *call)
+{
+    return (call->step->n_rows + ALL_BLOCK - 1) / ALL_BLOCK;
+}
+
+static void attend_all_plan_fast(const struct cpu_call *call, struct cpu_plan *plan)
+{
+    const struct attend_all_args *args = cpu_args(call);
+
+    plan->n_phases = 1;
+    plan->n_tiles[0] = n_blocks(call) * args->n_heads;
+    plan->local_bytes = attend_all_local_bytes(args, call->step->n_rows);
+}
+
+// Rows [first, end) are those of one slot that lie in the tile.
+static void attend_all_tile(const struct cpu_call *call, uint32_t tile, const struct row_kernels *rows)
+{
+    const struct attend_all_args *args = cpu_args(call);
+    const uint32_t head = tile / n_blocks(call) * args->head_dim, first = tile % n_blocks(call) * ALL_BLOCK;
+    const uint32_t last = first + ALL_BLOCK < call->step->n_rows ? first + ALL_BLOCK : call->step->n_rows;
+
+    for (uint32_t r = first, end; r < last; r = end) {
+        uint32_t key = r - step_positions(call->step)[r], keys_end = attend_all_end(call->step, r);
+        end = keys_end < last ? keys_end : last;
+        rows->attend_all(&(struct attend_all_block){
+            .args = args,
+            .q = (const float *)cpu_row(call, ATTEND_ALL_Q, r) + head,
+            .k = (const float *)cpu_row(call, ATTEND_ALL_K, key) + head,
+            .v = (const float *)cpu_row(call, ATTEND_ALL_V, key) + head,
+            .out = (float *)cpu_row(call, ATTEND_ALL_OUT, r) + head,
+            .stride = (size_t)args->n_heads * args->head_dim,
+            .n_rows = end - r,
+            .n_keys = keys_end - key,
+            .local = call->local,
+        });
+    }
+}
+
+static void attend_all_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
+{
+    for (uint32_t tile = range.first; tile < range.last; tile++)
+        attend_all_tile(call, tile, rows);
+}
+ROW_KERNELS(attend_all_fast)
+
+const struct cpu_op cpu_op_attend_all = { .name = "attend_all",
+                                          .plain = { attend_all_plan, attend_all_run },
+                                          .fast = { ROW_CHOICES(attend_all_plan_fast, attend_all_fast) } };

@@ -1,0 +1,111 @@
+// attend_all_vec.h - bidirectional attention of a block of rows for one vector type. Included once by each vec_*.c.
+//
+// Keys are turned into panels [head_dim][2 * VF keys]. ALL_ROWS rows at a time: all their scores, the weights, then the sum of values.
+// Every row sums in the same order whatever rows stand beside it.
+enum { ALL_KEYS = 2 * VF };
+STATIC_ASSERT((int)ALL_KEYS <= (int)ATTEND_ALL_PANEL);
+
+// The keys behind the last one are 0.
+SIMD static void turn_keys(const struct attend_all_block *b, float *panels)
+{
+    const uint32_t head_dim = b->args->head_dim;
+
+    for (uint32_t key = 0; key < b->n_keys; key += ALL_KEYS, panels += (size_t)ALL_KEYS * head_dim) {
+        uint32_t n = b->n_keys - key < ALL_KEYS ? b->n_keys - key : ALL_KEYS;
+        for (uint32_t i = 0; i < ALL_KEYS; i++) {
+            const float *k = b->k + (size_t)(key + (i < n ? i : 0)) * b->stride;
+            for (uint32_t d = 0; d < head_dim; d++)
+                panels[(size_t)d * ALL_KEYS + i] = i < n ? k[d] : 0;
+        }
+    }
+}
+
+// scores [R][n], of keys in panels.
+VEC_INLINE void score_all(const struct attend_all_block *b, const float *q, const float *panels, float *scores, const int R)
+{
+    const uint32_t head_dim = b->args->head_dim, n = attend_all_padded(b->n_keys);
+    const vf scale = vf_set(b->args->scale);
+
+    for (uint32_t key = 0; key < b->n_keys; key += ALL_KEYS) {
+        vf sum[ATTEND_ALL_ROWS][2];
+        UNROLL for (int r = 0; r < R; r++) sum[r][0] = sum[r][1] = vf_set(0);
+        for (uint32_t d = 0; d < head_dim; d++, panels += ALL_KEYS) {
+            vf k[2] = { vf_load(panels), vf_load(panels + VF) };
+            UNROLL for (int r = 0; r < R; r++)
+            {
+                vf x = vf_set(q[(size_t)r * b->stride + d]);
+                sum[r][0] = vf_fma(x, k[0], sum[r][0]);
+                sum[r][1] = vf_fma(x, k[1], sum[r][1]);
+            }
+        }
+        UNROLL for (int r = 0; r < R; r++)
+        {
+            vf_store(scores + (size_t)r * n + key, vf_mul(sum[r][0], scale));
+            vf_store(scores + (size_t)r * n + key + VF, vf_mul(sum[r][1], scale));
+        }
+    }
+}
+
+// Scores of n keys become weights, 0 behind the last one; returns their sum.
+VEC_INLINE float weigh_all(float *scores, uint32_t n)
+{
+    vf top = vf_set(-INFINITY), total = vf_set(0);
+    uint32_t whole = n / VF * VF;
+
+    for (uint32_t i = 0; i < whole; i += VF)
+        top = vf_max(vf_load(scores + i), top);
+    if (whole < n)
+        top = vf_max(vf_first(vf_load(scores + whole), vf_set(-INFINITY), n - whole), top);
+    top = vf_set(-vf_top(top));
+    for (uint32_t i = 0; i < n; i += VF) {
+        vf weight = vf_first(vf_exp(vf_add(vf_load(scores + i), top)), vf_set(0), n - i);
+        vf_store(scores + i, weight);
+        total = vf_add(total, weight);
+    }
+    return vf_sum(total);
+}
+
+// P: vectors of dims from d on, 2 or 1; the last one may be cut.
+VEC_INLINE void sum_values(const struct attend_all_block *b, const float *weights, const float *totals, float *out, uint32_t d,
+                           const int R, const int P)
+{
+    const uint32_t n = attend_all_padded(b->n_keys), left = b->args->head_dim - d;
+    const float *v = b->v + d;
+    vf sum[ATTEND_ALL_ROWS][2];
+
+    UNROLL for (int r = 0; r < R; r++) sum[r][0] = sum[r][1] = vf_set(0);
+    for (uint32_t j = 0; j < b->n_keys; j++, v += b->stride) {
+        vf x[2] = { P == 2 ? vf_load(v) : vf_load_n(v, left), P == 2 ? vf_load(v + VF) : vf_set(0) };
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int p = 0; p < P; p++) sum[r][p] =
+            vf_fma(vf_set(weights[(size_t)r * n + j]), x[p], sum[r][p]);
+    }
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int p = 0; p < P; p++)
+        vf_store_n(out + (size_t)r * b->stride + d + p * VF, vf_div(sum[r][p], vf_set(totals[r])), left - (uint32_t)p * VF);
+}
+
+VEC_INLINE void rows_of_all(const struct attend_all_block *b, uint32_t row, const float *panels, float *scores, const int R)
+{
+    const uint32_t head_dim = b->args->head_dim;
+    float *out = b->out + (size_t)row * b->stride, totals[ATTEND_ALL_ROWS];
+    uint32_t d = 0;
+
+    score_all(b, b->q + (size_t)row * b->stride, panels, scores, R);
+    for (int r = 0; r < R; r++)
+        totals[r] = weigh_all(scores + (size_t)r * attend_all_padded(b->n_keys), b->n_keys);
+    for (; d + 2 * VF <= head_dim; d += 2 * VF)
+        sum_values(b, scores, totals, out, d, R, 2);
+    for (; d < head_dim; d += VF)
+        sum_values(b, scores, totals, out, d, R, 1);
+}
+
+SIMD static void VEC(attend_all)(const struct attend_all_block *b)
+{
+    float *panels = b->local, *scores = panels + (size_t)attend_all_padded(b->n_keys) * b->args->head_dim;
+    uint32_t row = 0;
+
+    turn_keys(b, panels);
+    for (; row + ATTEND_ALL_ROWS <= b->n_rows; row += ATTEND_ALL_ROWS)
+        rows_of_all(b, row, panels, scores, ATTEND_ALL_ROWS);
+    for (; row < b->n_rows; row++)
+        rows_of_all(b, row, panels, scores, 1);
+}

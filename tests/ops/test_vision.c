@@ -1,0 +1,259 @@
+// test_vision.c - the operations of an encoder of pictures: vector kernels against the plain loops, the plain loops against sums in
+// double, and a tile's bits alone and beside others.
+#include "ops/activate/activate.h"
+#include "ops/attend_all/attend_all.h"
+#include "ops/layernorm/layernorm.h"
+#include "ops/op_harness.h"
+#include "ops/patches/patches.h"
+#include "ops/shuffle/shuffle.h"
+
+enum { MOST_TILES = 6 };
+
+struct tiles { // rows of each slot of the step
+    uint32_t n, rows[MOST_TILES];
+};
+
+static uint32_t rows_of_all(const struct tiles *t)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < t->n; i++)
+        n += t->rows[i];
+    return n;
+}
+
+static void fill_step(struct bench *b, const struct tiles *t)
+{
+    struct step *s = bench_step(b);
+
+    s->n_rows = s->n_outputs = 0;
+    for (uint32_t i = 0; i < t->n; i++)
+        for (uint32_t r = 0; r < t->rows[i]; r++) {
+            ((uint32_t *)step_slots(s))[s->n_rows] = i;
+            ((uint32_t *)step_positions(s))[s->n_rows++] = r;
+        }
+}
+
+static void layernorm_is_close_at_every_length(void **state)
+{
+    uint32_t sets[8], n_sets = bench_features(sets);
+
+    (void)state;
+    for (uint32_t i = 0; i <= n_sets; i++)
+        for (uint32_t n = 1; n < 300; n += 1 + n / 20) {
+            struct bench b;
+            float *in, *out;
+            bench_open(&b, &(struct cpu_options){ .features = i ? sets[i - 1] : 0, .plain = i == 0 },
+                       (struct tape_limits){ .max_rows = 3, .max_outputs = 1 });
+            struct layernorm l = { .scale = bench_weight(&b, QUANT_F32, 1, n),
+                                   .bias = bench_weight(&b, QUANT_F32, 1, n),
+                                   .eps = 1e-6f };
+            const float *scale = l.scale->buffer.host, *bias = l.bias->buffer.host;
+            float want[300];
+            l.in = bench_tensor(&b, n, ROWS_STEP, &in);
+            l.out = bench_tensor(&b, n, ROWS_STEP, &out);
+            for (uint32_t c = 0; c < 3 * n; c++)
+                in[c] += 10; // a mean far from 0
+            op_layernorm(b.tape, l);
+            bench_seal(&b);
+            fill_step(&b, &(struct tiles){ 1, { 3 } });
+            bench_play(&b);
+            for (uint32_t r = 0; r < 3; r++) {
+                double mean = 0, squares = 0;
+                for (uint32_t c = 0; c < n; c++)
+                    mean += (double)in[r * n + c] / n;
+                for (uint32_t c = 0; c < n; c++)
+                    squares += ((double)in[r * n + c] - mean) * ((double)in[r * n + c] - mean) / n;
+                for (uint32_t c = 0; c < n; c++)
+                    want[c] = (float)(((double)in[r * n + c] - mean) / sqrt(squares + 1e-6) * (double)scale[c] + (double)bias[c]);
+                double error = bench_error(want, out + r * n, n);
+                if (!(error <= 1e-10))
+                    fail_msg("%u columns, kernels %u: error %.2e", n, i, error);
+            }
+            bench_close(&b);
+        }
+}
+
+struct all_heads {
+    uint32_t n_heads, head_dim;
+};
+
+// Rows of slot i depend on i and the row alone. The caller frees the result.
+static float *play_attend_all(const struct cpu_options *options, const struct all_heads *a, const struct tiles *t,
+                              uint32_t first_slot)
+{
+    const uint32_t n_rows = rows_of_all(t), n = a->n_heads * a->head_dim;
+    struct attend_all op = { .n_heads = a->n_heads, .scale = 1 / sqrtf((float)a->head_dim) };
+    struct bench b;
+    float *at[3], *out, *copy = mem_alloc((size_t)n_rows * n * 4);
+
+    bench_open(&b, options, (struct tape_limits){ .max_rows = n_rows, .max_outputs = 1 });
+    op.q = bench_tensor(&b, n, ROWS_STEP, &at[0]);
+    op.k = bench_tensor(&b, n, ROWS_STEP, &at[1]);
+    op.v = bench_tensor(&b, n, ROWS_STEP, &at[2]);
+    op.out = bench_tensor(&b, n, ROWS_STEP, &out);
+    for (uint32_t i = 0, row = 0; i < t->n; i++)
+        for (uint32_t r = 0; r < t->rows[i]; r++, row++) {
+            bench_seed(1000 * (first_slot + i) + r);
+            for (uint32_t c = 0; c < 3 * n; c++)
+                at[c / n][(size_t)row * n + c % n] = bench_normal() * (c < n ? 3 : 1);
+        }
+    op_attend_all(b.tape, op);
+    bench_seal(&b);
+    fill_step(&b, t);
+    bench_play(&b);
+    memcpy(copy, out, (size_t)n_rows * n * 4);
+    bench_close(&b);
+    return copy;
+}
+
+static const struct all_heads attentions[] = { { 1, 1 }, { 3, 16 }, { 4, 18 }, { 2, 72 }, { 2, 64 }, { 1, 131 } };
+static const struct tiles batches[] = {
+    { 1, { 1 } }, { 1, { 36 } }, { 3, { 64, 1, 7 } }, { 4, { 200, 33, 129, 5 } }, { 2, { 31, 32 } }
+};
+enum { N_ATTENTIONS = sizeof attentions / sizeof *attentions, N_BATCHES = sizeof batches / sizeof *batches };
+
+static void attend_all_is_close_to_the_plain_loop(void **state)
+{
+    uint32_t sets[8], n_sets = bench_features(sets);
+
+    (void)state;
+    for (uint32_t i = 0; i < N_ATTENTIONS * N_BATCHES; i++) {
+        const struct all_heads *a = &attentions[i % N_ATTENTIONS];
+        const struct tiles *t = &batches[i / N_ATTENTIONS];
+        float *want = play_attend_all(&(struct cpu_options){ .plain = true }, a, t, 0);
+        for (uint32_t set = 0; set < n_sets; set++) {
+            float *got = play_attend_all(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, a, t, 0);
+            double error = bench_error(want, got, (size_t)rows_of_all(t) * a->n_heads * a->head_dim);
+            if (!(error <= 1e-10))
+                fail_msg("%u heads of %u, batch %u, features %x: error %.2e", a->n_heads, a->head_dim, i / N_ATTENTIONS,
+                         sets[set], error);
+            mem_free(got);
+        }
+        mem_free(want);
+    }
+}
+
+static void a_tile_has_the_same_bits_in_any_batch(void **state)
+{
+    const struct tiles all = { 4, { 140, 33, 129, 5 } };
+    uint32_t sets[8], n_sets = bench_features(sets);
+
+    (void)state;
+    for (uint32_t i = 0; i < N_ATTENTIONS * (n_sets + 1); i++) {
+        const struct all_heads *a = &attentions[i % N_ATTENTIONS];
+        struct cpu_options options = { .plain = i / N_ATTENTIONS == n_sets };
+        options.features = options.plain ? 0 : sets[i / N_ATTENTIONS];
+        float *whole = play_attend_all(&options, a, &all, 0), *at = whole;
+        for (uint32_t tile = 0; tile < all.n; tile++) {
+            struct tiles one = { 1, { all.rows[tile] } };
+            size_t n = (size_t)one.rows[0] * a->n_heads * a->head_dim;
+            options.n_threads = 3;
+            float *alone = play_attend_all(&options, a, &one, tile);
+            assert_memory_equal(alone, at, n * 4);
+            mem_free(alone);
+            at += n;
+        }
+        mem_free(whole);
+    }
+}
+
+// Each patch's numbers are those of its channel, line and column; pixels beyond the last whole patch are left out.
+static void patches_lie_as_a_convolutions_weight(void **state)
+{
+    static const uint32_t shapes[][2] = { { 30, 5 }, { 56, 7 }, { 11, 3 }, { 4, 4 } };
+
+    (void)state;
+    for (uint32_t i = 0; i < 8; i++) {
+        const uint32_t side = shapes[i % 4][0], p = shapes[i % 4][1], across = side / p, n = across * across;
+        struct tiles t = { 2, { n, n } };
+        struct bench b;
+        float *out;
+        bench_open(&b, &(struct cpu_options){ .plain = i < 4, .n_threads = 2 },
+                   (struct tape_limits){ .max_rows = 2 * n, .max_outputs = 1 });
+        struct patches op = { .pixels = bench_buffer(&b, 2 * side * side * 3), .table = bench_weight(&b, QUANT_F32, 3, 256) };
+        unsigned char *pixels = op.pixels->host;
+        const float *table = op.table->buffer.host;
+        for (uint32_t k = 0; k < 2 * side * side * 3; k++)
+            pixels[k] = (unsigned char)bench_random();
+        op.side = side;
+        op.patch = p;
+        op.out = bench_tensor(&b, 3 * p * p, ROWS_STEP, &out);
+        op_patches(b.tape, op);
+        bench_seal(&b);
+        fill_step(&b, &t);
+        bench_play(&b);
+        for (uint32_t k = 0; k < 2 * n * 3 * p * p; k++) {
+            uint32_t row = k / (3 * p * p), ch = k / (p * p) % 3, y = row % n / across * p + k / p % p,
+                     x = row % n % across * p + k % p;
+            unsigned char byte = pixels[((row / n * side + y) * side + x) * 3 + ch];
+            assert_true(out[k] == table[ch * 256 + byte]);
+        }
+        bench_close(&b);
+    }
+}
+
+static void shuffled_rows_stand_side_by_side(void **state)
+{
+    static const uint32_t shapes[][3] = { { 6, 3, 5 }, { 8, 2, 7 }, { 8, 4, 1 }, { 3, 1, 4 } }; // across, side, columns
+
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t across = shapes[i][0], side = shapes[i][1], n = shapes[i][2], squares = across / side;
+        struct tiles t = { 2, { across * across, across * across } };
+        struct bench b;
+        float *in, *out;
+        bench_open(&b, &(struct cpu_options){ .n_threads = 2 },
+                   (struct tape_limits){ .max_rows = rows_of_all(&t), .max_outputs = 2 * squares * squares });
+        struct shuffle op = { .side = side, .n_across = across };
+        op.in = bench_tensor(&b, n, ROWS_STEP, &in);
+        op.out = bench_tensor(&b, n * side * side, ROWS_OUTPUT, &out);
+        op_shuffle(b.tape, op);
+        bench_seal(&b);
+        fill_step(&b, &t);
+        for (uint32_t o = 0; o < 2 * squares * squares; o++)
+            ((uint32_t *)step_outputs(bench_step(&b)))[o] =
+                o / (squares * squares) * across * across + o / squares % squares * side * across + o % squares * side;
+        bench_step(&b)->n_outputs = 2 * squares * squares;
+        bench_play(&b);
+        for (uint32_t k = 0; k < 2 * squares * squares * side * side * n; k++) {
+            uint32_t o = k / (side * side * n), tile = o / (squares * squares),
+                     line = o / squares % squares * side + k / n / side % side, column = o % squares * side + k / n % side;
+            assert_true(out[k] == in[((tile * across + line) * across + column) * n + k % n]);
+        }
+        bench_close(&b);
+    }
+}
+
+static void activation_without_up(void **state)
+{
+    uint32_t sets[8], n_sets = bench_features(sets);
+
+    (void)state;
+    for (uint32_t i = 0; i <= n_sets; i++) {
+        struct bench b;
+        float *gate, *out;
+        bench_open(&b, &(struct cpu_options){ .features = i ? sets[i - 1] : 0, .plain = i == 0 },
+                   (struct tape_limits){ .max_rows = 2, .max_outputs = 1 });
+        struct activate a = { .activation = ACTIVATION_GELU_TANH };
+        a.gate = bench_tensor(&b, 131, ROWS_STEP, &gate);
+        a.out = bench_tensor(&b, 131, ROWS_STEP, &out);
+        op_activate(b.tape, a);
+        bench_seal(&b);
+        fill_step(&b, &(struct tiles){ 1, { 2 } });
+        bench_play(&b);
+        for (uint32_t c = 0; c < 262; c++)
+            assert_true(fabs((double)activation_plain(a.activation, gate[c]) - (double)out[c]) <= 1e-6);
+        bench_close(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layernorm_is_close_at_every_length),    cmocka_unit_test(attend_all_is_close_to_the_plain_loop),
+        cmocka_unit_test(a_tile_has_the_same_bits_in_any_batch), cmocka_unit_test(patches_lie_as_a_convolutions_weight),
+        cmocka_unit_test(shuffled_rows_stand_side_by_side),      cmocka_unit_test(activation_without_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
