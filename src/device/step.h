@@ -12,6 +12,7 @@
 #define STEP_SPACE
 #endif
 
+#define STEP_TOKEN_POOLED  0x80000000u // and below the next two: the lower bits name a row of embeddings, see ops/embed/embed.h
 #define STEP_TOKEN_LOGGED  0xffffffffu // the row's token is read from the log: the one sampled by the step before
 #define STEP_TOKEN_INVALID 0xfffffffeu // the result of a row whose logits held NaN or infinity
 
@@ -67,7 +68,7 @@ SHARED_INLINE u32 step_bytes(u32 max_rows, u32 max_outputs)
     return step_at_samples(max_rows, max_outputs) * 4 + max_outputs * (u32)sizeof(struct sample_params);
 }
 
-// [n_rows] token ids, or STEP_TOKEN_LOGGED
+// [n_rows] token ids, STEP_TOKEN_LOGGED, or STEP_TOKEN_POOLED with a row
 SHARED_INLINE const STEP_SPACE u32 *step_tokens(const STEP_SPACE struct step *s)
 {
     return (const STEP_SPACE u32 *)s + step_at_tokens();

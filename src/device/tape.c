@@ -196,7 +196,7 @@ void tape_reads_buffer(struct tape *t, struct command *c, const struct buffer *b
 {
     (void)t;
     if (c)
-        *tape_operand_add(c) = (struct operand){ .buffer = b, .bytes = b->bytes };
+        *tape_operand_add(c) = (struct operand){ .buffer = b, .bytes = b ? b->bytes : 0 };
 }
 
 void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *b, enum operand_type type)

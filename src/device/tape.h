@@ -80,7 +80,7 @@ void tape_writes(struct tape *t, struct command *c, struct tensor v);
 void tape_works_in(struct tape *t, struct command *c,
                    struct tensor v); // workspace: written, its content is the kernel's business
 void tape_reads_weight(struct tape *t, struct command *c, const struct weight *w); // NULL: an absent operand
-void tape_reads_buffer(struct tape *t, struct command *c, const struct buffer *b); // all of it
+void tape_reads_buffer(struct tape *t, struct command *c, const struct buffer *b); // all of it; NULL: an absent operand
 void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *b, enum operand_type type);
 
 // Records an error; only the first is kept.

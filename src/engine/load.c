@@ -214,7 +214,7 @@ static bool make_stages(struct engine_loaded *l, const struct stage_shape *shape
     if (!l->stages)
         return err_memory(err, "stages");
     for (; l->n_stages < n; l->n_stages++) {
-        struct stage_plan plan = { &l->model, l->device, ranges[l->n_stages], shape };
+        struct stage_plan plan = { &l->model, l->device, ranges[l->n_stages], shape, NULL };
         if (!stage_create(&l->stages[l->n_stages], &plan, &progress, err))
             return false;
     }

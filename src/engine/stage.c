@@ -3,47 +3,10 @@
 #include <stddef.h>
 #include <string.h>
 #include "base/mem.h"
+#include "engine/take.h"
 #include "models/arch.h"
 
 static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64, 128, 256 }; // the last bucket takes every step
-
-// Takes one tensor over to the device. Vectors become fp32.
-static bool take_vector(struct stage *s, const struct file_tensor *t, const char *name, struct weight *w, struct err *err)
-{
-    uint64_t n = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3], bytes = n * sizeof(float);
-    float *numbers = mem_alloc(bytes);
-    bool ok = numbers && buffer_alloc(s->device, bytes, &w->buffer, err);
-
-    if (!numbers)
-        return err_memory(err, "a vector");
-    if (ok) {
-        quant_info(t->format)->decode(t->data, numbers, n);
-        w->bytes = bytes;
-        w->n_rows = 1;
-        w->n_cols = (uint32_t)n;
-        w->format = QUANT_F32;
-        w->name = name;
-        ok = buffer_write(&w->buffer, 0, numbers, bytes, err);
-    }
-    mem_free(numbers);
-    return ok;
-}
-
-static bool take_tensor(struct stage *s, const struct file_tensor *t, enum weight_use use, struct weight *w, struct err *err)
-{
-    const char *name = arena_str(s->names, t->name).at;
-
-    if (!name)
-        return err_memory(err, "a name");
-    if (t->n_dims == 1)
-        return take_vector(s, t, name, w, err);
-    struct weight_source source = { t->data, t->bytes, (uint32_t)t->dims[0], (uint32_t)t->dims[1], t->format, use, name };
-    if (!weight_create(s->device, &source, w, err))
-        return false;
-    if (w->buffer.host != t->data) // the device has a copy of its own
-        model_file_forget(s->parts.model->file, t);
-    return true;
-}
 
 // Takes the tensor, puts the weight's address in its place, and reports progress.
 static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_use use, const struct weight **place,
@@ -53,7 +16,7 @@ static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_
 
     if (!t)
         return true;
-    if (!take_tensor(s, t, use, w, err))
+    if (!take_tensor(&(struct take){ s->device, s->names, s->parts.model->file }, t, use, w, err))
         return err_prefix(err, "tensor %.*s", STR_ARG(t->name));
     s->n_weights++;
     *place = w;
@@ -66,16 +29,11 @@ static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_
 static bool take_frequencies(struct stage *s, const struct model *m, struct err *err)
 {
     struct weight *w = &s->weights[s->n_weights];
-    uint32_t n = m->config.rope.n_dims / 2;
 
-    if (!buffer_alloc(s->device, n * sizeof(float), &w->buffer, err))
-        return false;
-    *w = (struct weight){
-        .buffer = w->buffer, .bytes = n * sizeof(float), .n_rows = 1, .n_cols = n, .format = QUANT_F32, .name = "frequencies"
-    };
     s->n_weights++;
     s->parts.weights.frequencies = w;
-    return buffer_write(&w->buffer, 0, m->frequencies, n * sizeof(float), err);
+    return take_numbers(&(struct take){ s->device, s->names, m->file }, m->frequencies, m->config.rope.n_dims / 2, "frequencies",
+                        w, err);
 }
 
 static bool take_weights(struct stage *s, const struct model *m, struct stage_progress *progress, struct err *err)
@@ -157,7 +115,7 @@ bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_p
     const struct model *m = plan->model;
 
     *s = (struct stage){ .device = plan->device, .shape = *shape };
-    s->parts = (struct model_stage){ .model = m, .first = plan->layers.first, .last = plan->layers.last };
+    s->parts = (struct model_stage){ .model = m, .first = plan->layers.first, .last = plan->layers.last, .pool = plan->pool };
     for (uint32_t i = 0; i < N_BUCKETS; i++) {
         uint32_t rows = i < N_BUCKETS - 1 ? BUCKET_ROWS[i] : shape->max_rows;
         s->buckets[i] = (struct bucket){ at_most(rows, shape->max_rows), at_most(rows, shape->max_outputs), NULL };

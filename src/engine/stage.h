@@ -49,6 +49,7 @@ struct stage_plan {
     struct device *device;
     struct layer_range layers;
     const struct stage_shape *shape;
+    const struct buffer *pool; // rows of pictures that tokens may name, or NULL
 };
 
 struct stage_limits {

@@ -106,6 +106,11 @@ const struct file_tensor *model_file_tensor(const struct model_file *file, const
 const struct meta *model_file_meta(const struct model_file *file, const char *key)
 {
     const struct name_index *found = find(file->meta_names, file->n_metas, str_from(key));
+    char nested[160];
+
+    if (!found && file->format == MODEL_SAFETENSORS &&
+        snprintf(nested, sizeof nested, "text_config.%s", key) < (int)sizeof nested)
+        found = find(file->meta_names, file->n_metas, str_from(nested));
     return found ? &file->metas[found->at] : NULL;
 }
 

@@ -62,8 +62,9 @@ const struct file_tensor *model_file_tensor_at(const struct model_file *file, si
 const struct file_tensor *model_file_tensor(const struct model_file *file, const char *name); // NULL when absent
 size_t model_file_n_metas(const struct model_file *file);
 const struct meta *model_file_meta_at(const struct model_file *file, size_t index);
-const struct meta *model_file_meta(const struct model_file *file, const char *key); // NULL when absent
-struct str model_file_tokenizer_json(const struct model_file *file);                // empty when there is none
+// NULL when absent. What config.json says of the language model alone, in text_config, is found without that word.
+const struct meta *model_file_meta(const struct model_file *file, const char *key);
+struct str model_file_tokenizer_json(const struct model_file *file); // empty when there is none
 
 // Element `index` of an array as a value of its own (key is empty). index must be below n.
 struct meta meta_at(const struct meta *array, uint64_t index);

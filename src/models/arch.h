@@ -68,6 +68,8 @@ bool model_one_of(const char *words, struct str word);
 struct arch {
     const char *name;        // in GGUF's general.architecture
     const char *model_types; // in config.json's model_type, separated by blanks
+    const char *
+        json_prefix; // of its tensors in a checkpoint with other parts, for "model."; its sizes lie in text_config. NULL: no parts
     const char *activations; // names that hidden_act may have, separated by blanks; messages say the first
     const struct config_key *config;
     uint32_t n_config;

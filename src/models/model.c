@@ -106,10 +106,15 @@ static void config_put(struct model *m, const struct config_key *k, double value
 static const struct file_tensor *find_tensor(const struct model *m, const struct weight_key *k, uint32_t l, char name[128])
 {
     const char *format = model_file_format(m->file) == MODEL_GGUF ? k->gguf : k->json;
+    char prefixed[128];
 
     name[0] = 0;
     if (!format)
         return NULL;
+    if (format == k->json && m->arch->json_prefix && strncmp(format, "model.", 6) == 0) {
+        snprintf(prefixed, sizeof prefixed, "%s%s", m->arch->json_prefix, format + 6);
+        format = prefixed;
+    }
     const char *mark = strstr(format, "%u");
     if (mark)
         snprintf(name, 128, "%.*s%u%s", (int)(mark - format), format, l, mark + 2);
@@ -314,8 +319,10 @@ void model_record(struct tape *t, const struct model_stage *s)
     op_angles(t, (struct angles){ .out = angles, .frequencies = s->weights.frequencies, .scale = s->model->angle_scale });
     if (s->first == 0) {
         tape_label(t, "embed");
-        op_embed(t,
-                 (struct embed){ .out = x, .table = s->weights.embed, .log = s->log, .log_stride = s->log_stride, .scale = 1 });
+        op_embed(
+            t,
+            (struct embed){
+                .out = x, .table = s->weights.embed, .log = s->log, .log_stride = s->log_stride, .pool = s->pool, .scale = 1 });
     }
     for (uint32_t l = s->first; l < s->last; l++)
         s->model->arch->layer(t, s, l, x, angles);

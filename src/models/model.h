@@ -79,6 +79,7 @@ struct model_stage {
     const struct buffer *block;         // [max_rows, n_cols] fp32: the residual stream, where a stage finds and leaves it
     const struct buffer *log;           // [n_slots, log_stride] u32
     uint32_t log_stride;
+    const struct buffer *pool;    // first stage: [n, n_cols] fp32 rows of pictures, or NULL: see ops/embed/embed.h
     const struct buffer *logits;  // last stage: [max_outputs, n_vocab] fp32
     const struct buffer *results; // last stage: [max_outputs] u32
     const struct buffer *limits;  // last stage: see ops/sample/sample.h

@@ -153,7 +153,7 @@ static bool check_head(const struct model *m, struct err *err)
 
     if (!model_file_bool(m->file, "tie_word_embeddings", &tie, err))
         return false;
-    return tie || !m->tied ||
+    return tie || !m->tied || m->arch->json_prefix || // of all parts together nobody says the truth
            err_set(err, ERR_INPUT, "%s: tie_word_embeddings is false, but tensor lm_head.weight is missing",
                    model_file_path(m->file));
 }
@@ -195,6 +195,8 @@ static struct str first_word(struct str name)
 // draft heads and towers.
 static bool in_language_model(const struct model *m, struct str name)
 {
+    if (!is_gguf(m) && m->arch->json_prefix)
+        return str_starts(name, str_from(m->arch->json_prefix));
     for (uint32_t i = 0; !is_gguf(m) && i < m->arch->n_weights; i++) {
         const char *json = m->arch->weights[i].json;
         if (json && str_eq(first_word(str_from(json)), first_word(name)))

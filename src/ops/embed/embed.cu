@@ -35,6 +35,11 @@ extern "C" __global__ void __launch_bounds__(128) embed(const __grid_constant__ 
     f32 *out = p.out + (u64)row * p.args.n_cols;
     if (token == STEP_TOKEN_LOGGED)
         token = p.log[logged];
+    if (token >= STEP_TOKEN_POOLED && token - STEP_TOKEN_POOLED < p.args.n_pooled) {
+        for (u32 i = threadIdx.x; i < p.args.n_cols; i += blockDim.x)
+            out[i] = p.pool[(u64)(token - STEP_TOKEN_POOLED) * p.args.n_cols + i];
+        return;
+    }
     if (token >= p.args.n_tokens)
         token = 0; // the row of a sequence whose last result was invalid: nobody reads it
     if (p.table.format <= QUANT_BF16) {

@@ -6,7 +6,7 @@
 constant uint EMBED_FORMAT [[function_constant(0)]];
 
 kernel void embed(constant struct embed_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-                  device const uchar *table [[buffer(2)]], device const u32 *log [[buffer(3)]], device f32 *out [[buffer(4)]],
+                  device const uchar *table [[buffer(2)]], device const u32 *log [[buffer(3)]], device const f32 *pool [[buffer(4)]], device f32 *out [[buffer(5)]],
                   uint3 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
                   uint3 n_threads [[threads_per_threadgroup]])
 {
@@ -17,10 +17,16 @@ kernel void embed(constant struct embed_args &args [[buffer(0)]], constant struc
     u32 token = step_tokens(&step)[row];
     if (token == STEP_TOKEN_LOGGED)
         token = log[u64(step_slots(&step)[row]) * args.log_stride + step_positions(&step)[row]];
+    out += u64(row) * args.n_cols;
+    if (token >= STEP_TOKEN_POOLED && token - STEP_TOKEN_POOLED < args.n_pooled) {
+        pool += u64(token - STEP_TOKEN_POOLED) * args.n_cols;
+        for (u32 c = thread_index; c < args.n_cols; c += n_threads.x)
+            out[c] = pool[c];
+        return;
+    }
     if (token >= args.n_tokens)
         token = 0; // the row of a sequence whose last result was invalid: nobody reads it
     table += u64(token) * format_row_bytes(EMBED_FORMAT, args.n_cols);
-    out += u64(row) * args.n_cols;
     for (u32 i = thread_index; i < n_runs; i += n_threads.x) {
         struct run r = run_load(EMBED_FORMAT, table, i);
         for (u32 j = 0; j < 4; j++) {

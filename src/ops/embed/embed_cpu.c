@@ -1,20 +1,26 @@
 // embed_cpu.c - the definition. Decoding one row is a copy for memory's purposes; nothing faster is needed.
+#include <string.h>
 #include "ops/embed/embed.h"
 #include "ops/rows.h"
 
 static void embed_row(const struct cpu_call *call, uint32_t row)
 {
     const struct embed_args *args = cpu_args(call);
-    const struct weight *table = cpu_weight(call, 0);
-    const uint32_t *log = cpu_base(call, 1); // [n_slots, log_stride]
-    float *out = cpu_row(call, 2, row);      // [n_cols]
+    const struct weight *table = cpu_weight(call, EMBED_TABLE);
+    const uint32_t *log = cpu_base(call, EMBED_LOG); // [n_slots, log_stride]
+    float *out = cpu_row(call, EMBED_OUT, row);      // [n_cols]
     uint32_t token = step_tokens(call->step)[row];
 
     if (token == STEP_TOKEN_LOGGED)
         token = log[(uint64_t)step_slots(call->step)[row] * args->log_stride + step_positions(call->step)[row]];
+    if (token >= STEP_TOKEN_POOLED && token - STEP_TOKEN_POOLED < args->n_pooled) {
+        const float *pool = cpu_base(call, EMBED_POOL); // [n_pooled, n_cols]
+        memcpy(out, pool + (size_t)(token - STEP_TOKEN_POOLED) * args->n_cols, args->n_cols * sizeof *out);
+        return;
+    }
     if (token >= args->n_tokens)
         token = 0; // the row of a sequence whose last result was invalid: nobody reads it
-    quant_info(table->format)->decode(cpu_row(call, 0, token), out, args->n_cols);
+    quant_info(table->format)->decode(cpu_row(call, EMBED_TABLE, token), out, args->n_cols);
     for (uint32_t c = 0; c < args->n_cols && args->scale != 1; c++)
         out[c] *= args->scale;
 }

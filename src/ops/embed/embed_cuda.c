@@ -4,9 +4,10 @@
 
 void cuda_plan_embed(struct cuda_plan *p)
 {
-    struct embed_params params = { .table = weight_layout_of(p, 0),
-                                   .log = cuda_at(p, 1),
-                                   .out = cuda_at(p, 2),
+    struct embed_params params = { .table = weight_layout_of(p, EMBED_TABLE),
+                                   .log = cuda_at(p, EMBED_LOG),
+                                   .pool = cuda_at(p, EMBED_POOL),
+                                   .out = cuda_at(p, EMBED_OUT),
                                    .args = *(const struct embed_args *)p->command->args };
     cuda_launch_add(p, "embed", (struct cuda_shape){ { p->tape.max_rows, 1, 1 }, 128, 0 }, &params, sizeof params);
 }

@@ -5,7 +5,7 @@
 void metal_plan_embed(struct metal_plan *p)
 {
     struct metal_kernel kernel = { .name = "embed",
-                                   .constants = { metal_weight(p, 0)->format },
+                                   .constants = { metal_weight(p, EMBED_TABLE)->format },
                                    .n_constants = 1,
                                    .grid = { p->tape.max_rows, 1, 1 },
                                    .threads = 128 };

@@ -192,7 +192,9 @@ static void finish_tile(const struct up_job *j, const struct up_tile *t, struct 
     const struct experts_args *args = j->args;
     uint32_t n = rows.last - rows.first, bias_at = t->expert * args->n_ffn + at;
     const float *gate_bias = cpu_base(j->call, EXPERTS_UP_GATE_BIAS), *up_bias = cpu_base(j->call, EXPERTS_UP_UP_BIAS);
-    struct activate_args all = { .n_cols = n * PANEL_ROWS, .activation = args->limit > 0 ? ACTIVATION_SILU : args->activation, .gated = 1 };
+    struct activate_args all = { .n_cols = n * PANEL_ROWS,
+                                 .activation = args->limit > 0 ? ACTIVATION_SILU : args->activation,
+                                 .gated = 1 };
 
     if (t->expert < args->n_experts) {
         add_bias(y[0], gate_bias ? gate_bias + bias_at : NULL, n, columns);

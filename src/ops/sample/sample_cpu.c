@@ -82,17 +82,19 @@ struct token_window { // the window of the log
     uint32_t n;
 };
 
-static void penalise(float *logits, uint32_t *counts, const struct sample_params *p, const struct token_window *seen)
+// counts: [n]. Rows of pictures are no tokens.
+static void penalise(float *logits, uint32_t *counts, uint32_t n, const struct sample_params *p, const struct token_window *seen)
 {
     for (uint32_t i = 0; i < seen->n; i++)
-        counts[seen->tokens[i]]++;
+        if (seen->tokens[i] < n)
+            counts[seen->tokens[i]]++;
     for (uint32_t i = 0; i < seen->n; i++) {
-        uint32_t token = seen->tokens[i], n = counts[token];
-        counts[token] = 0;
-        if (n == 0)
+        uint32_t token = seen->tokens[i], n_seen = token < n ? counts[token] : 0;
+        if (n_seen == 0)
             continue; // done at its first sighting
+        counts[token] = 0;
         logits[token] = logits[token] > 0 ? logits[token] / p->repeat_penalty : logits[token] * p->repeat_penalty;
-        logits[token] -= p->presence_penalty + (float)n * p->frequency_penalty;
+        logits[token] -= p->presence_penalty + (float)n_seen * p->frequency_penalty;
     }
 }
 
@@ -261,7 +263,7 @@ static void alter(const struct cpu_call *call, uint32_t i, const struct token_wi
         add_biases(logits, args->n_tokens, limits_of(call, i).biases, p->n_biases);
     if (p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0) {
         memset(counts, 0, args->n_tokens * sizeof *counts);
-        penalise(logits, counts, p, seen);
+        penalise(logits, counts, args->n_tokens, p, seen);
     }
     if (p->flags & SAMPLE_MASKED)
         keep_allowed(logits, args->n_tokens, limits_of(call, i).mask);

@@ -1,0 +1,17 @@
+// take.h - takes tensors of a file over to a device, as weights with names of their own.
+#pragma once
+#include "base/arena.h"
+#include "device/device.h"
+#include "format/model_file.h"
+
+struct take {
+    struct device *device;
+    struct arena *names;
+    const struct model_file *file;
+};
+
+// Vectors become fp32; what has more than two dimensions becomes a matrix whose rows are the slowest one's. *w is released by the caller,
+// also after a failure.
+bool take_tensor(const struct take *k, const struct file_tensor *t, enum weight_use use, struct weight *w, struct err *err);
+// A vector that no file holds.
+bool take_numbers(const struct take *k, const float *numbers, uint32_t n, const char *name, struct weight *w, struct err *err);

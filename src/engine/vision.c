@@ -1,0 +1,154 @@
+// vision.c - see vision.h.
+#include "engine/vision.h"
+#include "base/mem.h"
+#include "engine/take.h"
+
+static bool take_into(struct vision *v, const struct take *k, const struct file_tensor *t, const struct weight **place,
+                      struct err *err)
+{
+    struct weight *w = &v->weights[v->n_weights++];
+    bool position = place == &v->parts.weights.position;
+
+    *place = w;
+    return take_tensor(k, t, position ? WEIGHT_ROWS : WEIGHT_PRODUCT, w, err) || err_prefix(err, "tensor %.*s", STR_ARG(t->name));
+}
+
+static bool take_weights(struct vision *v, struct err *err)
+{
+    const struct tower *t = &v->tower;
+    uint32_t n_layers = t->config.n_layers;
+    float table[3][256];
+
+    v->weights = mem_alloc_array((size_t)n_layers * N_TOWER_LAYER_WEIGHTS + N_TOWER_WEIGHTS, sizeof *v->weights);
+    v->layers = mem_alloc_array(n_layers, sizeof *v->layers);
+    v->names = arena_create((size_t)1 << 26);
+    if (!v->weights || !v->layers || !v->names)
+        return err_memory(err, "a tower's weights");
+    const struct take take = { v->device, v->names, t->file };
+    const struct weight **globals = (const struct weight **)&v->parts.weights, **layers = (const struct weight **)v->layers;
+    v->parts.layers = v->layers;
+    for (uint32_t i = 0; i < N_TOWER_WEIGHTS; i++)
+        if (t->tensors[i] && !take_into(v, &take, t->tensors[i], &globals[i], err))
+            return false;
+    for (size_t i = 0; i < (size_t)n_layers * N_TOWER_LAYER_WEIGHTS; i++)
+        if (t->layers[i] && !take_into(v, &take, t->layers[i], &layers[i], err))
+            return false;
+    image_normal_table(&t->config.processor, table);
+    v->parts.weights.pixels = &v->weights[v->n_weights];
+    return take_numbers(&take, &table[0][0], 3 * 256, "pixels", &v->weights[v->n_weights++], err);
+}
+
+uint64_t vision_tile_bytes(const struct vision *v)
+{
+    return 3ull * v->tower.config.processor.tile * v->tower.config.processor.tile;
+}
+
+static bool make_buffers(struct vision *v, const struct vision_plan *plan, struct err *err)
+{
+    const struct tower *t = &v->tower;
+    uint32_t max_rows = VISION_MOST_TILES * tower_patches(t), max_outputs = VISION_MOST_TILES * tower_rows(t);
+    struct tower_stage *p = &v->parts;
+
+    p->tower = t;
+    p->pixels = &v->pixels;
+    p->places = &v->places;
+    p->pool = &v->pool;
+    p->log = &v->log;
+    p->encoded = plan->keeps_encoded ? &v->encoded : NULL;
+    v->host_step = mem_alloc(step_bytes(max_rows, max_outputs));
+    v->host_places = mem_alloc_array(max_outputs, sizeof *v->host_places);
+    if (!v->host_step || !v->host_places)
+        return err_memory(err, "a tower's step");
+    return buffer_alloc(v->device, VISION_MOST_TILES * vision_tile_bytes(v), &v->pixels, err) &&
+           buffer_alloc(v->device, max_outputs * 4ull, &v->places, err) &&
+           buffer_alloc(v->device, (uint64_t)plan->n_places * tower_rows(t) * plan->n_out * 4, &v->pool, err) &&
+           buffer_alloc(v->device, 4, &v->log, err) &&
+           buffer_alloc(v->device, step_bytes(max_rows, max_outputs), &v->step, err) &&
+           (!plan->keeps_encoded || buffer_alloc(v->device, (uint64_t)max_rows * t->config.n_cols * 4, &v->encoded, err));
+}
+
+static bool make_tapes(struct vision *v, const struct vision_plan *plan, struct err *err)
+{
+    for (uint32_t i = 0; i < VISION_BUCKETS; i++) {
+        struct tape_limits limits = { .max_rows = tower_patches(&v->tower) << i,
+                                      .max_outputs = tower_rows(&v->tower) << i,
+                                      .exact = plan->exact,
+                                      .invariant = plan->invariant };
+        v->tapes[i] = tape_create(v->device, limits);
+        if (!v->tapes[i])
+            return err_memory(err, "a tower's tape");
+        tower_record(v->tapes[i], &v->parts);
+        if (!tape_seal(v->tapes[i], err))
+            return false;
+    }
+    return true;
+}
+
+bool vision_create(struct vision *v, const struct vision_plan *plan, struct err *err)
+{
+    *v = (struct vision){ .device = plan->device, .n_places = plan->n_places };
+    if (tower_bind(&v->tower, plan->file, plan->n_out, err) && make_buffers(v, plan, err) && take_weights(v, err) &&
+        make_tapes(v, plan, err))
+        return true;
+    vision_release(v);
+    return false;
+}
+
+void vision_release(struct vision *v)
+{
+    struct buffer *buffers[] = { &v->pixels, &v->places, &v->pool, &v->log, &v->step, &v->encoded };
+
+    for (uint32_t i = 0; i < VISION_BUCKETS; i++)
+        tape_destroy(v->tapes[i]);
+    for (uint32_t i = 0; i < v->n_weights; i++)
+        weight_release(&v->weights[i]);
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        buffer_release(buffers[i]);
+    arena_destroy(v->names);
+    mem_free(v->weights);
+    mem_free(v->layers);
+    mem_free(v->host_step);
+    mem_free(v->host_places);
+    tower_release(&v->tower);
+    *v = (struct vision){ 0 };
+}
+
+// Rows of n tiles: a full tile's patches in order, and the upper left patch of each square as an output.
+static void fill_step(struct vision *v, const struct vision_tile *tiles, uint32_t n, uint32_t bucket)
+{
+    const struct tower_config *c = &v->tower.config;
+    uint32_t n_patches = tower_patches(&v->tower), n_rows = tower_rows(&v->tower), across = c->side / c->scale;
+    uint32_t max_rows = n_patches << bucket, *words = (uint32_t *)v->host_step;
+
+    *v->host_step =
+        (struct step){ .n_rows = n * n_patches, .n_outputs = n * n_rows, .max_rows = max_rows, .max_outputs = n_rows << bucket };
+    for (uint32_t r = 0; r < n * n_patches; r++) {
+        words[step_at_tokens() + r] = words[step_at_positions(max_rows) + r] = r % n_patches;
+        words[step_at_slots(max_rows) + r] = r / n_patches;
+    }
+    for (uint32_t o = 0; o < n * n_rows; o++) {
+        uint32_t tile = o / n_rows, line = o % n_rows / across * c->scale, column = o % across * c->scale;
+        words[step_at_outputs(max_rows) + o] = tile * n_patches + line * c->side + column;
+        v->host_places[o] = tiles[tile].place * n_rows + o % n_rows;
+    }
+}
+
+bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err)
+{
+    uint64_t bytes = vision_tile_bytes(v);
+    uint32_t bucket = 0;
+
+    CHECK(n > 0 && n <= VISION_MOST_TILES);
+    while (n > 1u << bucket)
+        bucket++;
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(tiles[i].place < v->n_places);
+        if (!buffer_write(&v->pixels, i * bytes, tiles[i].rgb, bytes, err))
+            return false;
+    }
+    fill_step(v, tiles, n, bucket);
+    return buffer_write(&v->places, 0, v->host_places, n * tower_rows(&v->tower) * 4ull, err) &&
+           buffer_write(&v->step, 0, v->host_step, step_at_samples(v->host_step->max_rows, v->host_step->max_outputs) * 4ull,
+                        err) &&
+           tape_play(v->tapes[bucket], &v->step, err);
+}

@@ -1,0 +1,43 @@
+// vision.h - a tower on its device: its weights, its tapes by the number of tiles, and the pool that its rows of embeddings go to.
+//
+// The pool has a place for each of n_places tiles. Who holds which place is not known here.
+#pragma once
+#include "base/arena.h"
+#include "device/step.h"
+#include "models/tower.h"
+
+enum { VISION_BUCKETS = 3, VISION_MOST_TILES = 1 << (VISION_BUCKETS - 1) }; // tiles of one play: 1, 2 or 4
+
+struct vision_plan {
+    const struct model_file *file;
+    struct device *device;
+    uint32_t n_out;    // columns of an embedding: the text model's
+    uint32_t n_places; // tiles that the pool holds
+    bool exact, invariant;
+    bool keeps_encoded; // the encoder's output can be read: for tests
+};
+
+struct vision {
+    struct device *device; // borrowed
+    struct tower tower;
+    struct arena *names;
+    struct weight *weights; // [n_weights]
+    uint32_t n_weights, n_places;
+    struct tower_layer *layers;
+    struct tower_stage parts;
+    struct buffer pixels, places, pool, log, step, encoded;
+    struct tape *tapes[VISION_BUCKETS];
+    struct step *host_step;
+    uint32_t *host_places;
+};
+
+struct vision_tile {
+    const uint8_t *rgb; // [T, T, 3]
+    uint32_t place;     // in the pool
+};
+
+bool vision_create(struct vision *v, const struct vision_plan *plan, struct err *err);
+void vision_release(struct vision *v); // zeroed is allowed
+uint64_t vision_tile_bytes(const struct vision *v);
+// Encodes up to VISION_MOST_TILES tiles into their places. On return the work is queued on the device; the pixels are copied.
+bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err);
