@@ -456,6 +456,25 @@ INGOT_API void ingot_session_free(struct ingot_session *session);
 
 INGOT_API void ingot_free(void *memory); // what ingot_generate_batch handed out. NULL is allowed
 
+// ---- pictures ---------------------------------------------------------------------------------------------------------------
+
+// A picture as a model gets it: red, green and blue of 8 bits, upright, transparency on white. Nothing changes it: any number of threads
+// may use it. The functions that make one return NULL and say why in *error: INGOT_LIMIT for a file of more than 20 MiB, a side of more
+// than 16,384 or more than 50 million pixels, which is known before memory is taken; INGOT_INPUT for a damaged or cut off file;
+// INGOT_UNSUPPORTED for a format other than PNG, JPEG and WebP, or one that this build has no library for.
+struct ingot_picture;
+
+// From the bytes of a PNG, JPEG or WebP file, which are not needed afterwards; of an animation the first frame. The bytes tell the format.
+INGOT_API struct ingot_picture *ingot_picture_from_memory(const void *bytes, size_t n_bytes, struct ingot_error *error);
+INGOT_API struct ingot_picture *ingot_picture_from_file(const char *path, struct ingot_error *error);
+// From pixels, which are copied: [height] rows of 3 * width bytes, the next one row_bytes further on. row_bytes 0: 3 * width.
+INGOT_API struct ingot_picture *ingot_picture_from_rgb(const uint8_t *rgb, uint32_t width, uint32_t height, size_t row_bytes,
+                                                       struct ingot_error *error);
+INGOT_API void ingot_picture_size(const struct ingot_picture *picture, uint32_t *width, uint32_t *height); // in pixels
+// Its pixels, [height, width, 3], until ingot_picture_free.
+INGOT_API const uint8_t *ingot_picture_rgb(const struct ingot_picture *picture);
+INGOT_API void ingot_picture_free(struct ingot_picture *picture); // NULL is allowed
+
 #ifdef __cplusplus
 }
 #endif
