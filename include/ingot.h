@@ -305,6 +305,9 @@ struct ingot_request_options {
     const char *tools, *template_variables;
     bool no_generation_prompt; // the prompt ends with the last message, not with the beginning of an answer
     bool continue_last;        // the last message, a text of the assistant's, is the beginning of the answer
+    // Deliver the log-probabilities of the last n tokens of the prompt and of every new one, see ingot_event; beside each those of the
+    // likeliest n_top_logprobs tokens, at most 1024. 0: none. n_unread bounds the events that wait with them, too.
+    uint32_t n_logprobs, n_top_logprobs;
 };
 // Fills in the defaults of a struct of `size` bytes: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64. C and C++ use
 // ingot_request_defaults; other languages call this one and set the three other sizes, which it leaves 0.
@@ -345,6 +348,11 @@ struct ingot_result { // its size is the options' result_size
     double prefill_ms, decode_ms;             // of the prompt; of the tokens after the first
 };
 
+struct ingot_logprob { // never changes
+    uint32_t token;
+    double logprob; // natural logarithm, at most 0
+};
+
 struct ingot_event {  // its size is the options' event_size
     const char *text; // whole UTF-8 characters, n_bytes long and ended by NUL; may be empty
     size_t n_bytes;
@@ -354,6 +362,10 @@ struct ingot_event {  // its size is the options' event_size
     const float *embedding; // [n_embedding of ingot_engine_info] of length 1, with the last event when asked for; else NULL
     bool done;              // the last event: result is complete
     const struct ingot_result *result;
+    // When asked for, [n_logprobs]: of the token behind `position`, which is `token` or the prompt's next, and then of the likeliest,
+    // the likeliest first. They are the model's own: before temperature, penalties, biases and grammars. Else NULL and 0.
+    const struct ingot_logprob *logprobs;
+    uint32_t n_logprobs;
 };
 
 static inline struct ingot_request_options ingot_request_defaults(void)

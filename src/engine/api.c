@@ -261,31 +261,55 @@ bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *err
     return engine_step(&engine->inner, busy, as_err(error));
 }
 
+// The state lock is held.
+static struct ingot_event take_event(struct request *r, const float **row)
+{
+    if (r->n_taken > 0) // the pointers of the event before end here
+        request_drop_logits(r, r->n_taken - 1);
+    const struct event_record *record = &r->events[r->n_taken++];
+    r->engine->n_untaken--;
+    *row = record->logits;
+    return (struct ingot_event){
+        .text = record->text.at,
+        .n_bytes = record->text.n,
+        .token = record->token,
+        .logits = r->gives_logits ? record->logits : NULL,
+        .position = record->position,
+        .embedding = r->n_taken == r->n_events ? r->pool.vector : NULL,
+        .done = r->state == REQUEST_DONE && r->n_taken == r->n_events,
+        .result = &r->result,
+    };
+}
+
+// No lock is held: the sum over a vocabulary takes as long as some small steps. Nothing at an answer's end, where no token follows.
+static void add_logprobs(struct request *r, const float *row, struct ingot_event *event)
+{
+    uint32_t token = event->token;
+
+    if (token == UINT32_MAX && event->position + 1 < r->n_prompt)
+        token = r->tokens[event->position + 1];
+    if (!row || !r->logprobs.wanted || token == UINT32_MAX)
+        return;
+    token_logprobs_fill(&r->logprobs, row, r->engine->loaded->model.config.n_vocab, token);
+    event->logprobs = r->logprobs.at;
+    event->n_logprobs = 1 + r->logprobs.n_top;
+}
+
 bool ingot_poll(struct ingot_request *request, struct ingot_event *event)
 {
     struct request *r = request->inner;
-    struct engine *e = r->engine;
+    struct ingot_event all;
+    const float *row = NULL;
 
-    pthread_mutex_lock(&e->state);
+    pthread_mutex_lock(&r->engine->state);
     bool any = r->n_taken < r->n_events;
+    if (any)
+        all = take_event(r, &row);
+    pthread_mutex_unlock(&r->engine->state);
     if (any) {
-        if (r->n_taken > 0) // the pointers of the event before end here
-            request_drop_logits(r, r->n_taken - 1);
-        const struct event_record *record = &r->events[r->n_taken++];
-        e->n_untaken--;
-        const struct ingot_event all = {
-            .text = record->text.at,
-            .n_bytes = record->text.n,
-            .token = record->token,
-            .logits = record->logits,
-            .position = record->position,
-            .embedding = r->n_taken == r->n_events ? r->pool.vector : NULL,
-            .done = r->state == REQUEST_DONE && r->n_taken == r->n_events,
-            .result = &r->result,
-        };
+        add_logprobs(r, row, &all);
         sizes_give(event, r->event_size, &all, sizeof all);
     }
-    pthread_mutex_unlock(&e->state);
     return any;
 }
 
@@ -390,7 +414,7 @@ static struct ingot_request *submit_of(struct engine *e, const struct ingot_requ
 
     if (!sizes_take_request(&own, at, as_err(error)))
         return NULL;
-    own.n_logits = 0; // nobody could read them
+    own.n_logits = own.n_logprobs = 0; // nobody could read them
     return submit(e, &own, error);
 }
 

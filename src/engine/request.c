@@ -79,7 +79,9 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
         return false;
     uint32_t room = r->engine->loaded->n_context - r->n_prompt;
     r->max_tokens = o->max_tokens == 0 || o->max_tokens > room ? room : o->max_tokens;
-    r->n_logits = o->n_logits < r->n_prompt ? o->n_logits : r->n_prompt;
+    uint32_t n_rows = o->n_logits > o->n_logprobs ? o->n_logits : o->n_logprobs;
+    r->n_logits = n_rows < r->n_prompt ? n_rows : r->n_prompt;
+    r->gives_logits = o->n_logits > 0;
     r->n_unread = o->n_unread ? o->n_unread : UNREAD_BYTES / sizeof(float) / r->engine->loaded->model.config.n_vocab + 1;
     r->max_tokens = o->embed ? 1 : r->max_tokens;
     r->next_logits = r->n_prompt - (r->n_logits > 1 ? r->n_logits : 1);
@@ -91,7 +93,8 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
     r->events = mem_alloc_array(r->n_events_max, sizeof *r->events);
     if (!r->events)
         return err_memory(err, "a request's events");
-    if (!constraint_create(&r->constraint, r->engine, o, err) || !pool_create(&r->pool, r->engine, o->embed, err))
+    if (!constraint_create(&r->constraint, r->engine, o, err) || !pool_create(&r->pool, r->engine, o->embed, err) ||
+        !token_logprobs_create(&r->logprobs, o, err))
         return false;
     struct detokenizer_options options = { r->max_tokens, r->engine->loaded->longest_token, o->stop, o->n_stop };
     return detokenizer_create(&r->detokenizer, &options, err);
@@ -132,6 +135,7 @@ void request_destroy(struct request *r)
     mem_free(r->tokens);
     constraint_release(&r->constraint);
     pool_release(&r->pool);
+    token_logprobs_release(&r->logprobs);
     detokenizer_release(&r->detokenizer);
     mem_free(r);
 }

@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "engine/pool.h"
 #include "engine/session.h"
+#include "engine/token_logprobs.h"
 
 enum request_state { REQUEST_QUEUED, REQUEST_PREFILL, REQUEST_DECODE, REQUEST_DONE };
 
@@ -27,8 +28,10 @@ struct request {
     uint32_t next_logits;                 // the first position whose logits are wanted and have not come yet
     uint32_t n_lacked;                    // when it last did not fit: pages that could be had, plus 1
     int32_t priority;
-    struct sha256 root; // of its salt
-    uint32_t max_tokens, n_logits;
+    struct sha256 root;            // of its salt
+    uint32_t max_tokens, n_logits; // n_logits: rows of the prompt that are read back, for logits or log-probabilities
+    bool gives_logits;
+    struct token_logprobs logprobs;
     bool ignore_eos, keep_special;
     struct constraint constraint;
     struct pool pool;

@@ -8,14 +8,12 @@ static void note_logprobs(struct talk *t, uint32_t choice, struct logprobs_row r
 {
     struct talk_choice *c = &t->choices[choice];
 
-    row.n_vocab = t->server->info.n_vocab;
-    row.n_top = t->ask.top_logprobs;
     row.with_id = t->ask.dialect & DIALECTS_LLAMACPP;
     row.offset = t->ask.dialect == DIALECT_TEXT ? &c->text_offset : NULL;
     if (t->ask.logprobs)
         json_array_append_new(c->logprobs, logprobs_entry(t->server->engine, &row));
     if (t->ask.n_made > t->ask.n && !row.of_prompt) {
-        c->score += logprobs_of(&row);
+        c->score += row.at[0].logprob;
         c->n_scored++;
     }
 }
@@ -114,23 +112,26 @@ static void take_text(struct talk *t, uint32_t choice, const struct ingot_event 
         take_piece(t, choice, &piece, out);
 }
 
+static struct logprobs_row row_of(const struct ingot_event *event, bool of_prompt)
+{
+    return (struct logprobs_row){ event->logprobs, event->n_logprobs, event->logprobs[0].token, .of_prompt = of_prompt };
+}
+
 void talk_hear(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
 {
     struct talk_choice *c = &t->choices[choice];
-    const struct token_ids *prompt = &t->prompts[choice / t->ask.n_made];
     struct ingot_event echo_end = { .token = UINT32_MAX, .text = "", .done = event->done, .result = event->result };
 
-    if (event->logits && event->token == UINT32_MAX && event->position + 1 < prompt->n) {
-        note_logprobs(t, choice,
-                      (struct logprobs_row){ event->logits, .token = prompt->ids[event->position + 1], .of_prompt = true });
+    if (event->n_logprobs && event->token == UINT32_MAX) {
+        note_logprobs(t, choice, row_of(event, true));
         return;
     }
     if (t->ask.echo_only)
         event = &echo_end;
     if (t->ask.return_tokens && event->token != UINT32_MAX)
         token_ids_push(&c->tokens, event->token);
-    if (event->logits && event->token != UINT32_MAX)
-        note_logprobs(t, choice, (struct logprobs_row){ event->logits, .token = event->token });
+    if (event->n_logprobs && event->token != UINT32_MAX)
+        note_logprobs(t, choice, row_of(event, false));
     if (event->embedding)
         buf_append(&c->text, event->embedding, t->server->info.n_embedding * sizeof *event->embedding);
     else

@@ -1,35 +1,6 @@
 // logprobs.c - see logprobs.h.
 #include "server/logprobs.h"
-#include <math.h>
-#include "server/ask.h"
 #include "server/vocab.h"
-
-static double log_sum(const float *logits, uint32_t n)
-{
-    double most = logits[0], sum = 0;
-
-    for (uint32_t i = 1; i < n; i++)
-        most = logits[i] > most ? logits[i] : most;
-    for (uint32_t i = 0; i < n; i++)
-        sum += exp(logits[i] - most);
-    return most + log(sum);
-}
-
-// The n likeliest tokens, the likeliest first, the lowest id first among equals.
-static uint32_t likeliest(const struct logprobs_row *row, uint32_t top[ASK_MAX_TOP_LOGPROBS])
-{
-    uint32_t n = 0, most = row->n_top < ASK_MAX_TOP_LOGPROBS ? row->n_top : ASK_MAX_TOP_LOGPROBS;
-
-    for (uint32_t i = 0; i < row->n_vocab && most > 0; i++) {
-        if (n == most && row->logits[i] <= row->logits[top[n - 1]])
-            continue;
-        uint32_t at = n < most ? n++ : n - 1;
-        for (; at > 0 && row->logits[i] > row->logits[top[at - 1]]; at--)
-            top[at] = top[at - 1];
-        top[at] = i;
-    }
-    return n;
-}
 
 static json_t *token_json(const struct ingot_engine *engine, uint32_t token, double logprob, bool with_id)
 {
@@ -49,11 +20,6 @@ static json_t *token_json(const struct ingot_engine *engine, uint32_t token, dou
         json_object_set_new(entry, "id", json_integer(token));
     buf_free(&text);
     return entry;
-}
-
-double logprobs_of(const struct logprobs_row *row)
-{
-    return row->logits[row->token] - log_sum(row->logits, row->n_vocab);
 }
 
 static size_t n_characters(struct str bytes) // that begin there
@@ -89,15 +55,12 @@ static void tell_offset(json_t *entry, const struct ingot_engine *engine, const 
 
 json_t *logprobs_entry(const struct ingot_engine *engine, const struct logprobs_row *row)
 {
-    uint32_t top[ASK_MAX_TOP_LOGPROBS], n = row->logits ? likeliest(row, top) : 0;
-    double sum = row->logits ? log_sum(row->logits, row->n_vocab) : 0;
-    json_t *entry = token_json(engine, row->token, row->logits ? row->logits[row->token] - sum : 0, row->with_id),
-           *list = json_array();
+    json_t *entry = token_json(engine, row->token, row->n ? row->at[0].logprob : 0, row->with_id), *list = json_array();
 
-    for (uint32_t i = 0; i < n; i++)
-        json_array_append_new(list, token_json(engine, top[i], row->logits[top[i]] - sum, row->with_id));
+    for (uint32_t i = 1; i < row->n; i++)
+        json_array_append_new(list, token_json(engine, row->at[i].token, row->at[i].logprob, row->with_id));
     json_object_set_new(entry, "top_logprobs", list);
-    if (!row->logits) {
+    if (row->n == 0) {
         json_object_set_new(entry, "logprob", json_null());
         json_object_set_new(entry, "top_logprobs", json_null());
     }

@@ -83,7 +83,8 @@ static struct ingot_request_options request_of(const struct talk *t, uint32_t ch
     r.ignore_eos = ask->ignore_eos;
     r.priority = (int32_t)ask->priority;
     r.deadline_ms = ask->deadline_ms;
-    r.n_logits = ask->logprobs && ask->echo ? (uint32_t)prompt->n : keeps_rows(ask);
+    r.n_logprobs = ask->logprobs && ask->echo ? (uint32_t)prompt->n : keeps_rows(ask);
+    r.n_top_logprobs = ask->logprobs ? ask->top_logprobs : 0;
     r.bias = ask->bias;
     r.n_bias = ask->n_bias;
     r.keep_special = t->style != CALLS_NONE; // marks of calls may be control tokens

@@ -16,7 +16,7 @@ import os
 import secrets
 import threading
 from ctypes import byref
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _library
 from ._library import Code, IngotError, lib
@@ -67,6 +67,7 @@ class Options:
     template_variables: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # for example enable_thinking
     no_generation_prompt: bool = False  # the prompt ends with the last message
     continue_last: bool = False  # the last message, the assistant's, is the beginning of the answer
+    top_logprobs: Optional[int] = None  # log-probabilities of the answer's tokens, and of so many likeliest beside each
     priority: int = 0  # lower runs earlier
     timeout: float = 0.0  # seconds; 0: none
 
@@ -85,6 +86,7 @@ class Result:
     first_token_ms: float
     prefill_ms: float
     decode_ms: float
+    logprobs: List[List[Tuple[int, float]]] = dataclasses.field(default_factory=list)  # for each token: its own first, then the likeliest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +156,8 @@ class _Arguments:
         schema = options.json_schema
         text = schema if schema is None or isinstance(schema, str) else json.dumps(schema)
         self.c.json_schema = None if text is None else text.encode()
+        if options.top_logprobs is not None:
+            self.c.n_logprobs, self.c.n_top_logprobs = 1, options.top_logprobs
         self.c.tools = None if options.tools is None else json.dumps(options.tools).encode()
         self.c.template_variables = json.dumps(options.template_variables).encode() if options.template_variables else None
         self.c.grammar = None if options.grammar is None else options.grammar.encode()
@@ -206,6 +210,7 @@ class Request:
         self._options, self._seed = options, arguments.seed
         self._pieces: List[str] = []
         self._tokens: List[int] = []
+        self._logprobs: List[List[Tuple[int, float]]] = []
         self._embedding: List[float] = []
         self._n_embedding = 0
         self._result: Optional[Result] = None
@@ -227,6 +232,8 @@ class Request:
         while self._handle and lib.ingot_poll(self._handle, byref(event)):
             if event.token != _library.NO_TOKEN:
                 self._tokens.append(event.token)
+                if event.n_logprobs:
+                    self._logprobs.append([(event.logprobs[i].token, event.logprobs[i].logprob) for i in range(event.n_logprobs)])
             if event.n_bytes:
                 pieces.append(ctypes.string_at(event.text, event.n_bytes).decode())
             if event.embedding:
@@ -251,6 +258,7 @@ class Request:
             first_token_ms=c.first_token_ms,
             prefill_ms=c.prefill_ms,
             decode_ms=c.decode_ms,
+            logprobs=self._logprobs,
         )
         self.close()
 

@@ -105,7 +105,7 @@ class RequestOptions(ctypes.Structure):
         ("grammar", c_char_p), ("json_schema", c_char_p), ("bias", POINTER(Bias)), ("n_bias", c_size_t), ("embed", c_int),
         ("keep_special", c_bool), ("n_logits", c_uint32), ("priority", c_int32), ("deadline_ms", c_uint32),
         ("n_unread", c_uint32), ("cache_salt", c_char_p), ("tools", c_char_p), ("template_variables", c_char_p),
-        ("no_generation_prompt", c_bool), ("continue_last", c_bool),
+        ("no_generation_prompt", c_bool), ("continue_last", c_bool), ("n_logprobs", c_uint32), ("n_top_logprobs", c_uint32),
     ]  # fmt: skip
 
 
@@ -121,10 +121,15 @@ class Result(ctypes.Structure):
     ]  # fmt: skip
 
 
+class Logprob(ctypes.Structure):
+    _fields_ = [("token", c_uint32), ("logprob", c_double)]
+
+
 class Event(ctypes.Structure):
     _fields_ = [
         ("text", c_void_p), ("n_bytes", c_size_t), ("token", c_uint32), ("logits", POINTER(c_float)), ("position", c_uint32),
-        ("embedding", POINTER(c_float)), ("done", c_bool), ("result", POINTER(Result)),
+        ("embedding", POINTER(c_float)), ("done", c_bool), ("result", POINTER(Result)), ("logprobs", POINTER(Logprob)),
+        ("n_logprobs", c_uint32),
     ]  # fmt: skip
 
 

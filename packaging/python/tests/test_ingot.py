@@ -75,6 +75,17 @@ class Answers(unittest.TestCase):
             self.engine.render([{"role": "user", "content": [{"type": "image_url"}]}])
         self.assertEqual(raised.exception.code, ingot.Code.UNSUPPORTED)
 
+    def test_tokens_have_log_probabilities(self):
+        result = self.engine.generate(STORY, temperature=0, max_tokens=8, top_logprobs=3)
+        self.assertEqual(len(result.logprobs), len(result.tokens))
+        for token, (own, *top) in zip(result.tokens, result.logprobs):
+            self.assertEqual(own, top[0])  # without a temperature the likeliest comes
+            self.assertEqual((own[0], len(top)), (token, 3))
+            self.assertTrue(0 >= top[0][1] >= top[1][1] >= top[2][1])
+        self.assertEqual(self.engine.generate(STORY, temperature=0, max_tokens=8).logprobs, [])
+        with self.assertRaises(ingot.IngotError):
+            self.engine.generate(STORY, top_logprobs=2000)
+
     def test_the_same_seed_gives_the_same_answer(self):
         first = self.engine.generate(STORY, max_tokens=20)
         again = self.engine.generate(STORY, max_tokens=20, seed=first.seed)

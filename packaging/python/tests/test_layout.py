@@ -21,6 +21,7 @@ STRUCTS = {
     "ingot_request_options": _library.RequestOptions,
     "ingot_miss": _library.Miss,
     "ingot_result": _library.Result,
+    "ingot_logprob": _library.Logprob,
     "ingot_event": _library.Event,
 }
 
