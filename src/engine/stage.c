@@ -26,6 +26,42 @@ static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_
     return true;
 }
 
+// A stack of matrices is one matrix; what has one row is a vector, whatever its dimensions.
+static struct file_tensor flattened(const struct file_tensor *t, bool is_vector)
+{
+    struct file_tensor flat = *t;
+    uint64_t n_rows = t->dims[0], n_cols = t->dims[1] * t->dims[2] * t->dims[3];
+
+    flat.n_dims = is_vector ? 1 : t->n_dims > 2 ? 2 : t->n_dims;
+    if (is_vector)
+        memcpy(flat.dims, (uint64_t[TENSOR_MAX_DIMS]){ n_rows * n_cols, 1, 1, 1 }, sizeof flat.dims);
+    else if (t->n_dims == 3)
+        memcpy(flat.dims, (uint64_t[TENSOR_MAX_DIMS]){ n_rows * t->dims[1], t->dims[2], 1, 1 }, sizeof flat.dims);
+    return flat;
+}
+
+// Parts that the file holds apart are brought together first. The device may use these bytes where they are: they live as long as the
+// weight, or until the device has made its own copy.
+static bool take_layer_tensor(struct stage *s, size_t place, const struct file_tensor *t, struct stage_progress *progress,
+                              struct err *err)
+{
+    const struct model *m = s->parts.model;
+    struct file_tensor flat = flattened(t, m->is_vector[place % m->n_places]);
+    unsigned char *joined = t->data ? NULL : mem_alloc_aligned(t->bytes, 64);
+
+    if (!t->data && !joined)
+        return err_memory(err, "the experts of a layer, joined");
+    if (joined)
+        model_tensor_copy(t, joined);
+    flat.data = joined ? joined : t->data;
+    bool ok = take_into(s, &flat, WEIGHT_PRODUCT, &s->layers[place], progress, err);
+    if (ok && joined && s->weights[s->n_weights - 1].buffer.host == joined)
+        s->joined[s->n_weights - 1] = joined;
+    else
+        mem_free_aligned(joined);
+    return ok;
+}
+
 static bool take_frequencies(struct stage *s, const struct model *m, struct err *err)
 {
     struct weight *w = &s->weights[s->n_weights];
@@ -42,9 +78,10 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
     struct model_weights *globals = &s->parts.weights;
 
     s->weights = mem_alloc_array((size_t)n_layers * m->n_places + N_MODEL_WEIGHTS + 1, sizeof *s->weights);
+    s->joined = mem_alloc_array((size_t)n_layers * m->n_places + N_MODEL_WEIGHTS + 1, sizeof *s->joined);
     s->layers = mem_alloc_array((size_t)n_layers * m->n_places, sizeof *s->layers);
     s->names = arena_create((size_t)1 << 26);
-    if (!s->weights || !s->layers || !s->names)
+    if (!s->weights || !s->joined || !s->layers || !s->names)
         return err_memory(err, "a stage's weights");
     s->parts.layers = s->layers;
     const struct file_tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
@@ -55,7 +92,7 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
         return false;
     const struct file_tensor **tensors = model_layer(m, s->parts.first);
     for (size_t i = 0; i < (size_t)n_layers * m->n_places; i++)
-        if (!take_into(s, tensors[i], WEIGHT_PRODUCT, &s->layers[i], progress, err))
+        if (tensors[i] && !take_layer_tensor(s, i, tensors[i], progress, err))
             return false;
     return s->parts.last != m->config.n_layers || (take_into(s, norm, WEIGHT_PRODUCT, &globals->out_norm, progress, err) &&
                                                    take_into(s, head, WEIGHT_PRODUCT, &globals->head, progress, err));
@@ -130,6 +167,9 @@ void stage_release(struct stage *s)
 {
     for (uint32_t i = 0; i < N_BUCKETS; i++)
         tape_destroy(s->buckets[i].tape);
+    for (uint32_t i = 0; s->joined && i < s->n_weights; i++)
+        mem_free_aligned(s->joined[i]);
+    mem_free(s->joined);
     for (uint32_t i = 0; s->weights && i <= s->n_weights; i++) // one beyond: a weight whose taking over failed half-way
         weight_release(&s->weights[i]);
     for (uint32_t i = 0; s->page_buffers && i < 2 * (s->parts.last - s->parts.first); i++)

@@ -37,11 +37,28 @@ static uint64_t paired_row(uint64_t row, uint64_t n_rows, uint32_t n_heads)
     return row - in_head + in_head / 2 + in_head % 2 * (size / 2);
 }
 
+// Plain numbers, since only checkpoints have a tensor for each expert.
+static void read_joined(const struct quantize_entry *e, uint64_t first, float *out, size_t n)
+{
+    const struct quant_info *info = quant_info(e->from.format);
+    uint64_t n_part = e->joined->parts[0]->bytes / info->block_bytes;
+
+    for (size_t done = 0, take; done < n; done += take) {
+        uint64_t part = (first + done) / n_part, at = (first + done) % n_part;
+        take = n_part - at < n - done ? (size_t)(n_part - at) : n - done;
+        info->decode(e->joined->parts[part]->data + at * info->block_bytes, out + done, take);
+    }
+}
+
 static void read_elements(const struct quantize_entry *e, uint64_t first, float *out, size_t n)
 {
     const struct quant_info *info = quant_info(e->from.format);
     uint64_t n_cols = e->from.n_dims == 1 ? 1 : e->from.dims[e->from.n_dims - 1], n_rows = e->from.dims[0];
 
+    if (e->joined) {
+        read_joined(e, first, out, n);
+        return;
+    }
     if (!e->paired_heads) {
         info->decode(e->from.data + first / info->block_elements * info->block_bytes, out, n);
         return;
@@ -188,7 +205,7 @@ static bool run(struct job *job, struct err *err)
         return err_memory(err, "quantizing");
     for (size_t i = 0; i < job->plan.n; i++) {
         job->entry = &job->plan.entries[i];
-        bool same = job->entry->format == job->entry->from.format && !job->entry->paired_heads;
+        bool same = job->entry->format == job->entry->from.format && !job->entry->paired_heads && !job->entry->joined;
         if (same ? !copy_tensor(job, err) : !encode_tensor(job, err))
             return false;
     }

@@ -33,9 +33,11 @@ static void write_sizes(struct convert *c)
         float f;
         memcpy(&u, field, sizeof u);
         memcpy(&f, field, sizeof f);
-        if (strncmp(k->gguf, "%s.", 3) != 0 || (!k->is_float && u == 0)) // 0: does not apply
+        if (strncmp(k->gguf, "%s.", 3) != 0 || (!k->is_float && !k->is_bool && u == 0)) // 0: does not apply
             continue;
-        if (k->is_float)
+        if (k->is_bool)
+            gguf_write_bool(c->w, key_of(c, k->gguf + 3, key), u != 0);
+        else if (k->is_float)
             gguf_write_f32(c->w, key_of(c, k->gguf + 3, key), f);
         else
             gguf_write_u32(c->w, key_of(c, k->gguf + 3, key), u);
@@ -69,6 +71,21 @@ static uint32_t heads_of(const struct model_config *config, const struct weight_
     return k->flags & WEIGHT_ROPE_PAIRED ? q ? config->n_heads : config->n_kv_heads : 0;
 }
 
+// The list of parts must outlive the model.
+static bool keep_parts(struct convert *c, const struct file_tensor *t, struct quantize_entry *entry)
+{
+    const struct joined_tensor *from = (const struct joined_tensor *)t;
+    struct joined_tensor *kept = arena_alloc(c->plan->arena, sizeof *kept);
+    const struct file_tensor **parts = arena_alloc_array(c->plan->arena, from->n_parts, sizeof *parts);
+
+    if (!kept || !parts)
+        return err_memory(c->err, "names of tensors");
+    memcpy(parts, from->parts, from->n_parts * sizeof *parts);
+    *kept = (struct joined_tensor){ from->tensor, parts, from->n_parts, NULL };
+    entry->joined = kept;
+    return true;
+}
+
 static bool add_tensor(struct convert *c, const struct weight_key *k, uint32_t layer)
 {
     const struct model *m = &c->model;
@@ -82,7 +99,7 @@ static bool add_tensor(struct convert *c, const struct weight_key *k, uint32_t l
     if (!name)
         return err_memory(c->err, "names of tensors");
     struct quantize_entry entry = { .from = *t, .name = str_from(name), .paired_heads = heads_of(&m->config, k) };
-    return quantize_plan_add(c->plan, &entry, c->err);
+    return (t->data || keep_parts(c, t, &entry)) && quantize_plan_add(c->plan, &entry, c->err);
 }
 
 // Llama 3 divides each frequency by its own number, which GGUF files carry as a tensor.

@@ -2,6 +2,7 @@
 #pragma once
 #include "base/arena.h"
 #include "format/gguf_write.h"
+#include "models/model.h"
 
 struct quantize_mix {
     const char *name;
@@ -12,10 +13,11 @@ struct quantize_mix {
 const struct quantize_mix *quantize_mix_find(const char *name); // NULL: no such type
 
 struct quantize_entry {
-    struct file_tensor from; // name, shape, bytes
-    struct str name;         // in the output
-    enum quant format;       // in the output
-    uint32_t paired_heads;   // rows are reordered within this many heads, so that neighbours rotate together; 0: they stay
+    struct file_tensor from;            // name, shape, bytes
+    struct str name;                    // in the output
+    enum quant format;                  // in the output
+    const struct joined_tensor *joined; // whose parts follow one another; NULL: from.data has all
+    uint32_t paired_heads; // rows are reordered within this many heads, so that neighbours rotate together; 0: they stay
 };
 
 struct quantize_plan {

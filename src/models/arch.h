@@ -5,7 +5,7 @@
 // A size or number of the model, under its GGUF and config.json names. %s in the GGUF name is the architecture.
 struct config_key {
     size_t offset; // in struct model_config, or in the architecture's own sizes
-    bool is_float, is_own;
+    bool is_float, is_bool, is_own;
     const char *gguf, *json;
     enum { CONFIG_REQUIRED, CONFIG_DEFAULT, CONFIG_SAME_AS, CONFIG_RATIO, CONFIG_FROM_EMBED } otherwise; // when the key is absent
     double value;                                                                                        // the default
@@ -46,18 +46,18 @@ struct weight_key {
     const char *gguf, *json; // "%u" is the layer; without ".weight" / ".bias" nothing is added
     uint32_t rows, cols;     // enum dim
     uint32_t flags;
+    // Not 0: there are as many matrices, of which a token uses `used`; one tensor with three dimensions, or tensors whose second "%u" is
+    // the number. enum dim.
+    uint32_t stack, used;
 };
 
-#define W(field, gguf_name, json_name, n_rows, n_cols, ...)                                                              \
-    {                                                                                                                    \
-        false, offsetof(struct model_weights, field) / sizeof(void *), gguf_name, json_name, DIM_##n_rows, DIM_##n_cols, \
-            0 __VA_ARGS__                                                                                                \
+#define WEIGHT_KEY(own_place, of_layer, gguf_name, json_name, n_rows, n_cols, ...)                             \
+    {                                                                                                          \
+        .per_layer = of_layer, .place = own_place, .gguf = gguf_name, .json = json_name, .rows = DIM_##n_rows, \
+        .cols = DIM_##n_cols, .flags = 0 __VA_ARGS__                                                           \
     }
-#define L(field, gguf_name, json_name, n_rows, n_cols, ...)                                                             \
-    {                                                                                                                   \
-        true, offsetof(struct layer_weights, field) / sizeof(void *), gguf_name, json_name, DIM_##n_rows, DIM_##n_cols, \
-            0 __VA_ARGS__                                                                                               \
-    }
+#define W(field, ...) WEIGHT_KEY(offsetof(struct model_weights, field) / sizeof(void *), false, __VA_ARGS__)
+#define L(field, ...) WEIGHT_KEY(offsetof(struct layer_weights, field) / sizeof(void *), true, __VA_ARGS__)
 
 // The place of a layer's weight that is the architecture's own: a field of `weights`, a struct of pointers as struct layer_weights is.
 #define OWN_PLACE(weights, field) (N_LAYER_WEIGHTS + offsetof(weights, field) / sizeof(void *))
@@ -77,6 +77,8 @@ struct arch {
     uint32_t n_weights;
     uint32_t own_config_bytes; // a struct of the architecture's own sizes, which its config keys fill; 0: it has none
     uint32_t n_own_weights;    // of a layer, behind struct layer_weights
+    const char *with; // a size of GGUF files that must be there: it tells the architecture from another of the same name; or NULL
+    bool (*check)(const struct model *m, struct err *err); // of the sizes, or NULL
     // Records layer l (counted from the model's first) on the residual stream x, [rows, n_cols], updated in place.
     void (*layer)(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles);
 };

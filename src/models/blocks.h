@@ -14,19 +14,21 @@
         SIZE_KEY(n_context, "%s.context_length", "max_position_embeddings", 1 << 24, DEFAULT(2048)),       \
         FLOAT_KEY(norm_eps, "%s.attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-12, 1, REQUIRED)
 
-#define DECODER_WEIGHTS(q_k_flags)                                                                           \
-    W(embed, "token_embd.weight", "model.embed_tokens.weight", VOCAB, COLS),                                 \
-        W(out_norm, "output_norm.weight", "model.norm.weight", ONE, COLS),                                   \
-        W(head, "output.weight", "lm_head.weight", VOCAB, COLS, | WEIGHT_TIED),                              \
-        W(rope_divisors, "rope_freqs.weight", NULL, ONE, PAIRS, | WEIGHT_OPTIONAL),                          \
-        L(attn_norm, "blk.%u.attn_norm.weight", "model.layers.%u.input_layernorm.weight", ONE, COLS),        \
-        L(q, "blk.%u.attn_q.weight", "model.layers.%u.self_attn.q_proj.weight", Q, COLS, | q_k_flags),       \
-        L(k, "blk.%u.attn_k.weight", "model.layers.%u.self_attn.k_proj.weight", KV, COLS, | q_k_flags),      \
-        L(v, "blk.%u.attn_v.weight", "model.layers.%u.self_attn.v_proj.weight", KV, COLS),                   \
-        L(o, "blk.%u.attn_output.weight", "model.layers.%u.self_attn.o_proj.weight", COLS, Q),               \
-        L(ffn_norm, "blk.%u.ffn_norm.weight", "model.layers.%u.post_attention_layernorm.weight", ONE, COLS), \
-        L(gate, "blk.%u.ffn_gate.weight", "model.layers.%u.mlp.gate_proj.weight", FFN, COLS),                \
-        L(up, "blk.%u.ffn_up.weight", "model.layers.%u.mlp.up_proj.weight", FFN, COLS),                      \
+#define DECODER_ATTENTION(q_k_flags)                                                                    \
+    W(embed, "token_embd.weight", "model.embed_tokens.weight", VOCAB, COLS),                            \
+        W(out_norm, "output_norm.weight", "model.norm.weight", ONE, COLS),                              \
+        W(head, "output.weight", "lm_head.weight", VOCAB, COLS, | WEIGHT_TIED),                         \
+        W(rope_divisors, "rope_freqs.weight", NULL, ONE, PAIRS, | WEIGHT_OPTIONAL),                     \
+        L(attn_norm, "blk.%u.attn_norm.weight", "model.layers.%u.input_layernorm.weight", ONE, COLS),   \
+        L(q, "blk.%u.attn_q.weight", "model.layers.%u.self_attn.q_proj.weight", Q, COLS, | q_k_flags),  \
+        L(k, "blk.%u.attn_k.weight", "model.layers.%u.self_attn.k_proj.weight", KV, COLS, | q_k_flags), \
+        L(v, "blk.%u.attn_v.weight", "model.layers.%u.self_attn.v_proj.weight", KV, COLS),              \
+        L(o, "blk.%u.attn_output.weight", "model.layers.%u.self_attn.o_proj.weight", COLS, Q),          \
+        L(ffn_norm, "blk.%u.ffn_norm.weight", "model.layers.%u.post_attention_layernorm.weight", ONE, COLS)
+
+#define DECODER_WEIGHTS(q_k_flags)                                                                                      \
+    DECODER_ATTENTION(q_k_flags), L(gate, "blk.%u.ffn_gate.weight", "model.layers.%u.mlp.gate_proj.weight", FFN, COLS), \
+        L(up, "blk.%u.ffn_up.weight", "model.layers.%u.mlp.up_proj.weight", FFN, COLS),                                 \
         L(down, "blk.%u.ffn_down.weight", "model.layers.%u.mlp.down_proj.weight", COLS, FFN)
 
 #define QKV_BIASES(flags)                                                                             \

@@ -68,20 +68,28 @@ bool model_one_of(const char *words, struct str word)
     return false;
 }
 
+static bool has_size(const struct model_file *file, const char *key)
+{
+    const struct meta *size = key ? model_file_meta(file, key) : NULL;
+    return !key || (size && !(size->type == META_UINT && size->u == 0) && !(size->type == META_INT && size->i == 0));
+}
+
 static bool find_arch(struct model *m, struct err *err)
 {
     bool gguf = model_file_format(m->file) == MODEL_GGUF;
     const char *key = gguf ? "general.architecture" : "model_type";
     struct str name = { 0 };
-    char known[128] = "";
+    char known[256] = "";
 
     if (!model_file_string(m->file, key, &name, err))
         return false;
     if (name.n == 0)
         return err_set(err, ERR_INPUT, "%s: %s is missing; is this a language model?", model_file_path(m->file), key);
     for (uint32_t i = 0; (m->arch = arch_at(i)); i++) {
-        if (gguf ? str_is(name, m->arch->name) : model_one_of(m->arch->model_types, name))
+        if (gguf ? str_is(name, m->arch->name) && has_size(m->file, m->arch->with) : model_one_of(m->arch->model_types, name))
             return true;
+        if (gguf && m->arch->with)
+            continue;
         const char *names = gguf ? m->arch->name : m->arch->model_types;
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? " " : "", names);
     }
@@ -103,23 +111,40 @@ static void config_put(struct model *m, const struct config_key *k, double value
     memcpy((k->is_own ? (char *)m->own : (char *)&m->config) + k->offset, k->is_float ? (void *)&f : (void *)&u, 4);
 }
 
+// The name's form in this file; text has room for one that begins with another word.
+static const char *format_of(const struct model *m, const struct weight_key *k, char text[128])
+{
+    if (model_file_format(m->file) == MODEL_GGUF)
+        return k->gguf;
+    if (!k->json || !m->arch->json_prefix || strncmp(k->json, "model.", 6) != 0)
+        return k->json;
+    snprintf(text, 128, "%s%s", m->arch->json_prefix, k->json + 6);
+    return text;
+}
+
+// The form with numbers for its one or two "%u".
+static void tensor_name(const char *format, uint32_t l, uint32_t number, char name[128])
+{
+    const char *mark = strstr(format, "%u"), *second = mark ? strstr(mark + 2, "%u") : NULL;
+
+    if (second)
+        snprintf(name, 128, "%.*s%u%.*s%u%s", (int)(mark - format), format, l, (int)(second - mark - 2), mark + 2, number,
+                 second + 2);
+    else if (mark)
+        snprintf(name, 128, "%.*s%u%s", (int)(mark - format), format, l, mark + 2);
+    else
+        snprintf(name, 128, "%s", format);
+}
+
 static const struct file_tensor *find_tensor(const struct model *m, const struct weight_key *k, uint32_t l, char name[128])
 {
-    const char *format = model_file_format(m->file) == MODEL_GGUF ? k->gguf : k->json;
-    char prefixed[128];
+    char text[128];
+    const char *format = format_of(m, k, text);
 
     name[0] = 0;
     if (!format)
         return NULL;
-    if (format == k->json && m->arch->json_prefix && strncmp(format, "model.", 6) == 0) {
-        snprintf(prefixed, sizeof prefixed, "%s%s", m->arch->json_prefix, format + 6);
-        format = prefixed;
-    }
-    const char *mark = strstr(format, "%u");
-    if (mark)
-        snprintf(name, 128, "%.*s%u%s", (int)(mark - format), format, l, mark + 2);
-    else
-        snprintf(name, 128, "%s", format);
+    tensor_name(format, l, 0, name);
     return model_file_tensor(m->file, name);
 }
 
@@ -142,6 +167,17 @@ static bool config_default(struct model *m, const struct config_key *k, const ch
     return true;
 }
 
+// A truth value as a number; absent: *u stays.
+static bool read_bool(const struct model *m, const char *key, uint64_t *u, struct err *err)
+{
+    bool b = false;
+
+    if (!model_file_bool(m->file, key, &b, err))
+        return false;
+    *u = model_file_meta(m->file, key) ? b : *u;
+    return true;
+}
+
 // The key's number, or UINT64_MAX / NaN left in place when absent.
 static bool config_read(struct model *m, const struct config_key *k, struct err *err)
 {
@@ -152,8 +188,9 @@ static bool config_read(struct model *m, const struct config_key *k, struct err 
     double f = -1, value;
 
     snprintf(key, sizeof key, "%s%s", rest ? m->arch->name : "", rest ? rest : format);
-    if (!(k->is_float ? model_file_f64(m->file, key, k->min, k->max, &f, err)
-                      : model_file_u64(m->file, key, (uint64_t)k->min, (uint64_t)k->max, &u, err)))
+    if (!(k->is_bool    ? read_bool(m, key, &u, err)
+          : k->is_float ? model_file_f64(m->file, key, k->min, k->max, &f, err)
+                        : model_file_u64(m->file, key, (uint64_t)k->min, (uint64_t)k->max, &u, err)))
         return false;
     bool absent = k->is_float ? f < 0 : u == UINT64_MAX;
     value = k->is_float ? f : (double)u;
@@ -197,7 +234,25 @@ static bool config_read_all(struct model *m, struct err *err)
         return false;
     m->config.rope.n_dims = (uint32_t)n_dims;
     m->config.rope.original_context = m->config.n_context;
-    return rope_config_read(&m->config.rope, m->file, m->arch->name, err) && config_check(m, err);
+    return rope_config_read(&m->config.rope, m->file, m->arch->name, err) && config_check(m, err) &&
+           (!m->arch->check || m->arch->check(m, err));
+}
+
+static bool format_check(const struct model *m, const struct file_tensor *t, struct err *err)
+{
+    return t->format < N_WEIGHT_QUANTS || err_set(err, ERR_INPUT, "%s: tensor %.*s holds %s; weights must be floats or blocks",
+                                                  model_file_path(m->file), STR_ARG(t->name), quant_info(t->format)->name);
+}
+
+static bool stack_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t, struct err *err)
+{
+    uint32_t n = model_dim(m, k->stack), rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
+
+    if ((uint64_t)n * rows > UINT32_MAX || t->n_dims != 3 || t->dims[0] != n || t->dims[1] != rows || t->dims[2] != cols)
+        return err_set(err, ERR_INPUT, "%s: tensor %.*s is [%llu, %llu, %llu] with %u dimensions; this model needs [%u, %u, %u]",
+                       model_file_path(m->file), STR_ARG(t->name), (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
+                       (unsigned long long)t->dims[2], t->n_dims, n, rows, cols);
+    return format_check(m, t, err);
 }
 
 static bool shape_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t, struct err *err)
@@ -205,20 +260,91 @@ static bool shape_check(const struct model *m, const struct weight_key *k, const
     uint64_t rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
     uint64_t found_rows = t->n_dims == 1 ? 1 : t->dims[0], found_cols = t->n_dims == 1 ? t->dims[0] : t->dims[1];
 
+    if (k->stack)
+        return stack_check(m, k, t, err);
     if (t->n_dims > 2 || found_rows != rows || found_cols != cols)
         return err_set(err, ERR_INPUT, "%s: tensor %.*s is [%llu, %llu] with %u dimensions; this model needs [%llu, %llu]",
                        model_file_path(m->file), STR_ARG(t->name), (unsigned long long)found_rows, (unsigned long long)found_cols,
                        t->n_dims, (unsigned long long)rows, (unsigned long long)cols);
-    if (t->format >= N_WEIGHT_QUANTS)
-        return err_set(err, ERR_INPUT, "%s: tensor %.*s holds %s; weights must be floats or blocks", model_file_path(m->file),
-                       STR_ARG(t->name), quant_info(t->format)->name);
+    return format_check(m, t, err);
+}
+
+static bool missing(const struct model *m, const struct weight_key *k, const char *name, struct err *err)
+{
+    return err_set(err, ERR_INPUT, "%s: tensor %s is missing; want [%u, %u]", model_file_path(m->file), name,
+                   model_dim(m, k->rows), model_dim(m, k->cols));
+}
+
+// The parts of a joined matrix are alike.
+static bool part_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
+                       const struct joined_tensor *j, struct err *err)
+{
+    struct weight_key one = *k;
+
+    one.stack = 0;
+    if (!shape_check(m, &one, t, err))
+        return false;
+    return t->format == j->parts[0]->format ||
+           err_set(err, ERR_UNSUPPORTED, "%s: tensor %.*s holds %s and the first of its kind %s; want one format",
+                   model_file_path(m->file), STR_ARG(t->name), quant_info(t->format)->name,
+                   quant_info(j->parts[0]->format)->name);
+}
+
+// One matrix of a tensor for each of the stack.
+static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l, const struct file_tensor **t, struct err *err)
+{
+    uint32_t n = model_dim(m, k->stack), rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
+    struct joined_tensor *j = mem_alloc(sizeof *j + n * sizeof *j->parts);
+    char name[128], text[128];
+    const char *format = format_of(m, k, text);
+
+    if (!j)
+        return err_memory(err, "the model's matrices");
+    j->next = m->joined;
+    m->joined = j;
+    j->parts = (const struct file_tensor **)(j + 1);
+    for (; j->n_parts < n; j->n_parts++) {
+        tensor_name(format, l, j->n_parts, name);
+        const struct file_tensor *part = model_file_tensor(m->file, name);
+        if (!part)
+            return missing(m, k, name, err);
+        j->parts[j->n_parts] = part;
+        if (!part_check(m, k, part, j, err))
+            return false;
+        j->tensor.bytes += part->bytes;
+    }
+    j->tensor.name = j->parts[0]->name;
+    j->tensor.format = j->parts[0]->format;
+    j->tensor.n_dims = 3;
+    memcpy(j->tensor.dims, (uint64_t[TENSOR_MAX_DIMS]){ n, rows, cols, 1 }, sizeof j->tensor.dims);
+    *t = &j->tensor;
     return true;
+}
+
+void model_tensor_copy(const struct file_tensor *t, void *to)
+{
+    const struct joined_tensor *j = (const struct joined_tensor *)t;
+    unsigned char *at = to;
+
+    if (t->data)
+        memcpy(to, t->data, t->bytes);
+    for (uint32_t i = 0; !t->data && i < j->n_parts; at += j->parts[i++]->bytes)
+        memcpy(at, j->parts[i]->data, j->parts[i]->bytes);
+}
+
+// Is each matrix of the stack a tensor of its own?
+static bool lies_apart(const struct model *m, const struct weight_key *k)
+{
+    char text[128];
+    const char *format = k->stack ? format_of(m, k, text) : NULL, *mark = format ? strstr(format, "%u") : NULL;
+    return mark && strstr(mark + 2, "%u");
 }
 
 static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l, struct err *err)
 {
     char name[128];
     const struct file_tensor *t = find_tensor(m, k, l, name);
+    uint64_t n = (uint64_t)model_dim(m, k->rows) * model_dim(m, k->cols), stack = k->stack ? model_dim(m, k->stack) : 1;
     const struct file_tensor **place = k->per_layer ? &model_layer(m, l)[k->place] : &m->tensors[k->place];
 
     if (!t && (k->flags & WEIGHT_TIED)) {
@@ -229,13 +355,15 @@ static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l,
     if (!t && (k->flags & WEIGHT_OPTIONAL))
         return true;
     if (!t)
-        return err_set(err, ERR_INPUT, "%s: tensor %s is missing; want [%u, %u]", model_file_path(m->file), name,
-                       model_dim(m, k->rows), model_dim(m, k->cols));
-    if (!shape_check(m, k, t, err))
+        return missing(m, k, name, err);
+    if (lies_apart(m, k) ? !join_tensors(m, k, l, &t, err) : !shape_check(m, k, t, err))
         return false;
     *place = t;
-    m->n_parameters += (uint64_t)model_dim(m, k->rows) * model_dim(m, k->cols);
+    m->n_parameters += n * stack;
     m->weight_bytes += t->bytes;
+    uint64_t n_idle = k->stack ? stack - model_dim(m, k->used) : 0;
+    m->n_idle += n * n_idle;
+    m->idle_bytes += t->bytes / stack * n_idle;
     return true;
 }
 
@@ -243,12 +371,15 @@ static bool bind_tensors(struct model *m, struct err *err)
 {
     m->n_places = N_LAYER_WEIGHTS + m->arch->n_own_weights;
     m->layers = mem_alloc_array((size_t)m->config.n_layers * m->n_places, sizeof *m->layers);
-    if (!m->layers)
+    m->is_vector = mem_alloc_array(m->n_places, sizeof *m->is_vector);
+    if (!m->layers || !m->is_vector)
         return err_memory(err, "the model's layers");
     for (uint32_t i = 0; i < m->arch->n_weights; i++) {
         const struct weight_key *k = &m->arch->weights[i];
         if (k->flags & WEIGHT_ROPE_PAIRED)
             m->pairs = model_file_format(m->file) == MODEL_GGUF ? ROPE_ADJACENT : ROPE_HALVES;
+        if (k->per_layer)
+            m->is_vector[k->place] = k->rows == DIM_ONE;
         for (uint32_t l = 0; l < (k->per_layer ? m->config.n_layers : 1); l++)
             if (!bind_tensor(m, k, l, err))
                 return false;
@@ -286,7 +417,12 @@ bool model_bind(struct model *m, const struct model_file *file, struct err *err)
 
 void model_release(struct model *m)
 {
+    for (const struct joined_tensor *j = m->joined, *next; j; j = next) {
+        next = j->next;
+        mem_free((void *)(uintptr_t)j);
+    }
     mem_free(m->own);
+    mem_free(m->is_vector);
     mem_free(m->layers);
     mem_free(m->frequencies);
     *m = (struct model){ 0 };

@@ -44,6 +44,14 @@ enum {
 
 struct arch;
 
+// A matrix that the file does not hold in one piece: the experts of a layer. Its tensor has no data; model_tensor_copy brings it together.
+struct joined_tensor {
+    struct file_tensor tensor;        // first
+    const struct file_tensor **parts; // [n_parts], of equal shape, one behind the other
+    uint32_t n_parts;
+    const struct joined_tensor *next;
+};
+
 struct model {
     const struct arch *arch;
     const struct model_file *file; // borrowed
@@ -53,16 +61,22 @@ struct model {
     bool tied;                                          // the head is the embedding
     const struct file_tensor *tensors[N_MODEL_WEIGHTS]; // by place in struct model_weights; NULL: absent
     const struct file_tensor **layers;                  // [n_layers, n_places], by place
+    const struct joined_tensor *joined;                 // the newest of a list
+    bool *is_vector;                                    // [n_places]: taken as fp32, whatever its dimensions
     uint32_t n_places;                                  // of a layer: of struct layer_weights, then the architecture's own
     float *frequencies;                                 // [rope.n_dims / 2] radians per position, scaling included
     float angle_scale;
     uint64_t n_parameters, weight_bytes;
+    uint64_t n_idle, idle_bytes; // of these what one token does not use: the experts that are not chosen
 };
 
 // Finds the architecture, reads and checks the sizes, and binds every tensor. The message names what is missing or misshapen and what
 // was expected. model_release frees what model_bind made.
 bool model_bind(struct model *m, const struct model_file *file, struct err *err);
 void model_release(struct model *m);
+
+// A tensor's bytes, its parts one behind the other.
+void model_tensor_copy(const struct file_tensor *t, void *to);
 
 static inline const struct file_tensor **model_layer(const struct model *m, uint32_t l)
 {

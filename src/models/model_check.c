@@ -223,8 +223,11 @@ static bool *mark_used(const struct model *m)
         if (m->tensors[i])
             used[m->tensors[i] - first] = true;
     for (size_t i = 0; used && i < (size_t)m->config.n_layers * m->n_places; i++)
-        if (m->layers[i])
+        if (m->layers[i] && m->layers[i]->data)
             used[m->layers[i] - first] = true;
+    for (const struct joined_tensor *j = m->joined; used && j; j = j->next)
+        for (uint32_t i = 0; i < j->n_parts; i++)
+            used[j->parts[i] - first] = true;
     return used;
 }
 

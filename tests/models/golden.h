@@ -108,6 +108,9 @@ static inline struct closeness compare_logits(const struct golden *g, const floa
 static const char *const golden_variants[] = { "llama2",  "tinyllama", "llama3", "llama-linear", "llama-yarn", "smollm2",
                                                "mistral", "devstral",  "qwen2",  "qwen25",       "qwen3" };
 enum { N_GOLDEN_VARIANTS = sizeof golden_variants / sizeof *golden_variants };
+// Models with experts, whose kernels the CPU has; from tools/golden/make_mixture_golden.py, which is no transformers.
+static const char *const golden_mixtures[] = { "mixtral", "qwen2moe", "qwen3moe", "olmoe" };
+enum { N_GOLDEN_MIXTURES = sizeof golden_mixtures / sizeof *golden_mixtures };
 
 struct golden_run {
     const char *variant, *file, *device; // file: "/model.gguf", or "" for the folder of safetensors

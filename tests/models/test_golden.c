@@ -3,21 +3,26 @@
 // Exact: fp32 against fp32.
 #include "models/golden.h"
 
+static const char *variant_at(size_t i)
+{
+    return i < N_GOLDEN_VARIANTS ? golden_variants[i] : golden_mixtures[i - N_GOLDEN_VARIANTS];
+}
+
 static void plain_loops_give_the_reference_logits(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < N_GOLDEN_VARIANTS; i++) {
-        check_golden(&(struct golden_run){ golden_variants[i], "/model.gguf", "cpu:plain", 512, true });
-        check_golden(&(struct golden_run){ golden_variants[i], "", "cpu:plain", 512, true });
+    for (size_t i = 0; i < N_GOLDEN_VARIANTS + N_GOLDEN_MIXTURES; i++) {
+        check_golden(&(struct golden_run){ variant_at(i), "/model.gguf", "cpu:plain", 512, true });
+        check_golden(&(struct golden_run){ variant_at(i), "", "cpu:plain", 512, true });
     }
 }
 
 static void fast_exact_kernels_give_the_reference_logits(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < N_GOLDEN_VARIANTS; i++) {
-        check_golden(&(struct golden_run){ golden_variants[i], "/model.gguf", "cpu", 512, true });
-        check_golden(&(struct golden_run){ golden_variants[i], "", "cpu", 7, true }); // in chunks
+    for (size_t i = 0; i < N_GOLDEN_VARIANTS + N_GOLDEN_MIXTURES; i++) {
+        check_golden(&(struct golden_run){ variant_at(i), "/model.gguf", "cpu", 512, true });
+        check_golden(&(struct golden_run){ variant_at(i), "", "cpu", 7, true }); // in chunks
     }
 }
 

@@ -1,0 +1,155 @@
+// test_hostile_experts.c - files whose experts do not fit together: each is refused in one line that says so; a router that yields NaN ends
+// the request.
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/file.h"
+#include "ingot.h"
+#include "models/model.h"
+#include "testing.h"
+
+#define GOLDEN SOURCE_DIR "/tests/golden/"
+
+struct hostile {
+    const char *model, *word; // a folder of tests/golden; what is found in its file
+    size_t at;                // bytes behind the word
+    uint32_t value;           // written there
+    const char *says;
+};
+
+// Behind a key lie 4 bytes of type; behind a tensor's name 4 for the number of dimensions, then 8 for each, the fastest first.
+static const struct hostile cases[] = {
+    { "qwen3moe", "qwen3moe.expert_count", 4, 0, "qwen3moe.expert_count" },
+    { "qwen3moe", "qwen3moe.expert_count", 4, 1025, "qwen3moe.expert_count" },
+    { "qwen3moe", "qwen3moe.expert_used_count", 4, 0, "qwen3moe.expert_used_count" },
+    { "qwen3moe", "qwen3moe.expert_used_count", 4, 8, "8 experts a token, but a layer has 7" },
+    { "qwen3moe", "qwen3moe.expert_count", 4, 6, "ffn_gate_inp.weight is [7, 56]" },
+    { "qwen3moe", "qwen3moe.expert_feed_forward_length", 4, 21,
+      "is [7, 20, 56] with 3 dimensions; this model needs [7, 21, 56]" },
+    { "qwen3moe", "blk.1.ffn_up_exps.weight", 20, 6, "is [6, 20, 56] with 3 dimensions; this model needs [7, 20, 56]" },
+    { "qwen2moe", "blk.1.attn_k.bias", 0, 0, NULL },
+    { "qwen2moe", "qwen2moe.expert_shared_feed_forward_length", 4, 45, "ffn_gate_shexp.weight is [44, 56]" },
+    { "mixtral", "llama.expert_count", 4, 0, "ffn_gate.weight is missing" },
+};
+
+static void load(struct buf *bytes, const char *model)
+{
+    struct err err = { 0 };
+    char path[512];
+
+    snprintf(path, sizeof path, GOLDEN "%s/model.gguf", model);
+    *bytes = (struct buf){ 0 };
+    assert_ok(file_read(bytes, path, 1 << 24, &err), &err);
+}
+
+static char *found(struct buf *bytes, const char *word)
+{
+    size_t at = str_find(buf_as_str(bytes), str_from(word));
+
+    if (at == SIZE_MAX)
+        fail_msg("the file has no %s", word);
+    return bytes->at + at + strlen(word);
+}
+
+static void refused(struct buf *bytes, const char *says)
+{
+    struct model_file *file = NULL;
+    struct model m;
+    struct err err = { 0 };
+
+    if (model_file_open_memory(&file, bytes->at, bytes->n, "hostile", &err) && model_bind(&m, file, &err))
+        fail_msg("it was taken; want an error that says \"%s\"", says);
+    if (!strstr(err.message, says) || strchr(err.message, '\n'))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    model_file_close(file);
+}
+
+static void experts_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct hostile *c = &cases[i];
+        struct buf bytes;
+        load(&bytes, c->model);
+        if (c->says)
+            memcpy(found(&bytes, c->word) + c->at, &c->value, sizeof c->value);
+        else
+            found(&bytes, c->word)[-1] = 'x'; // no tensor of that name
+        refused(&bytes, c->says ? c->says : c->word);
+        buf_free(&bytes);
+    }
+}
+
+// A checkpoint that lacks one matrix of one expert, or holds it in another shape.
+static void a_checkpoint_without_an_expert_is_refused(void **state)
+{
+    static const char name[] = "model.layers.1.mlp.experts.6.up_proj.weight";
+    char folder[] = "/tmp/ingot-experts-XXXXXX", path[64];
+    struct buf bytes = { 0 };
+    struct model_file *file;
+    struct model m;
+    struct err err = { 0 };
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    shell("cp " GOLDEN "qwen3moe/config.json %s", folder);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    assert_ok(file_read(&bytes, GOLDEN "qwen3moe/model.safetensors", 1 << 24, &err), &err);
+    found(&bytes, name)[-1] = 'x';
+    FILE *out = fopen(path, "wb");
+    assert_int_equal(fwrite(bytes.at, 1, bytes.n, out), bytes.n);
+    assert_int_equal(fclose(out), 0);
+    assert_ok(model_file_open(&file, folder, &err), &err);
+    assert_false(model_bind(&m, file, &err));
+    assert_non_null(strstr(err.message, "tensor model.layers.1.mlp.experts.6.up_proj.weight is missing; want [20, 56]"));
+    model_file_close(file);
+    buf_free(&bytes);
+    shell("rm -r %s", folder);
+}
+
+static void a_router_of_nan_ends_the_request(void **state)
+{
+    static const uint32_t tokens[] = { 1, 2, 3 };
+    static const float nan = NAN;
+    char path[] = "/tmp/ingot-experts-XXXXXX";
+    struct buf bytes;
+    struct model_file *file;
+    struct err err = { 0 };
+    struct ingot_error error = { 0 };
+    int fd = mkstemp(path);
+
+    (void)state;
+    load(&bytes, "olmoe");
+    assert_ok(model_file_open_memory(&file, bytes.at, bytes.n, "olmoe", &err), &err);
+    const struct file_tensor *router = model_file_tensor(file, "blk.1.ffn_gate_inp.weight");
+    memcpy(bytes.at + (router->data - (const unsigned char *)bytes.at), &nan, sizeof nan);
+    model_file_close(file);
+    assert_int_equal(write(fd, bytes.at, bytes.n), bytes.n);
+    close(fd);
+    buf_free(&bytes);
+    for (int plain = 0; plain < 2; plain++) {
+        struct ingot_engine_options o = ingot_engine_defaults();
+        o.model = path;
+        o.device = plain ? "cpu:plain" : "cpu";
+        struct ingot_engine *engine = ingot_engine_open(&o, &error);
+        assert_non_null(engine);
+        struct ingot_request_options r = ingot_request_defaults();
+        r.tokens = tokens;
+        r.n_tokens = 3;
+        r.max_tokens = 2;
+        assert_false(ingot_generate(engine, &r, NULL, NULL, NULL, &error));
+        assert_non_null(strstr(error.message, "hold NaN or infinity"));
+        ingot_engine_close(engine);
+    }
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_that_do_not_fit_are_refused),
+        cmocka_unit_test(a_checkpoint_without_an_expert_is_refused),
+        cmocka_unit_test(a_router_of_nan_ends_the_request),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
