@@ -53,7 +53,7 @@ static void each_picture(void (*check)(const char *line, const char *name, const
         buf_free(&file);
     }
     fclose(f);
-    assert_int_equal(n, 92);
+    assert_int_equal(n, 94);
 }
 
 static void check_pixels(const char *line, const char *name, const struct buf *file)

@@ -154,6 +154,9 @@ def png_files():
     for orientation in range(9):
         where = {"after" if orientation % 2 else "before": chunk(b"eXIf", exif(orientation, orientation % 3 == 0))}
         save("png", f"exif{orientation}", png(samples, RGB, 8, **where))
+    beyond = chunk(b"PLTE", bytes(range(10, 40)))  # ten colours, and rows that ask for sixteen
+    for depth in (4, 8):
+        save("png", f"palette{depth}-beyond", png([[(i,) for i in range(16)]], PALETTE, depth, before=beyond))
     save("png", "one", png([[(1, 2, 3)]], RGB, 8))
     save("png", "wide", png([[(x & 255, x >> 8, 7) for x in range(700)]], RGB, 8))
     control = chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, 4, 4, 0, 0, 1, 1, 0, 0))
