@@ -108,6 +108,8 @@ struct ingot_engine_options {
     uint32_t cpu_features;                    // mask of processor features to use, 0: all; for tests
     bool (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); // while loading; false stops. May be NULL
     void *progress_arg;
+    // The eyes of a GGUF model: the mmproj file that belongs to it. NULL: none. A safetensors folder of a model that sees holds its own.
+    const char *mmproj;
 };
 // Fills in the defaults of a struct of `size` bytes. C and C++ use ingot_engine_defaults; other languages call this one.
 INGOT_API void ingot_engine_options_init(struct ingot_engine_options *options, size_t size);
@@ -270,6 +272,8 @@ struct ingot_bias { // never changes
 };
 
 // One source of the prompt is set: messages (rendered with the model's template), text, or tokens. All is copied by the call.
+#define INGOT_IMAGE_PLACE 0xffffffffu // in tokens: the place of a row of a picture
+
 struct ingot_request_options {
     size_t size;                                  // of this struct; ingot_request_defaults sets it, and these three:
     size_t message_size, event_size, result_size; // of ingot_message, ingot_event and ingot_result
@@ -308,6 +312,10 @@ struct ingot_request_options {
     // Deliver the log-probabilities of the last n tokens of the prompt and of every new one, see ingot_event; beside each those of the
     // likeliest n_top_logprobs tokens, at most 1024. 0: none. n_unread bounds the events that wait with them, too.
     uint32_t n_logprobs, n_top_logprobs;
+    // Pictures, cut into tiles as the model's processor does: [n_tiles, side, side, 3] RGB bytes, copied by the call. `tokens` has
+    // INGOT_IMAGE_PLACE where their embeddings stand, in order, as many for each tile as the model makes of one.
+    const uint8_t *tiles;
+    uint32_t n_tiles;
 };
 // Fills in the defaults of a struct of `size` bytes: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64. C and C++ use
 // ingot_request_defaults; other languages call this one and set the three other sizes, which it leaves 0.
@@ -346,6 +354,8 @@ struct ingot_result { // its size is the options' result_size
     struct ingot_miss miss;                   // why n_reused is not more
     double first_token_ms;                    // from submission to the first token
     double prefill_ms, decode_ms;             // of the prompt; of the tokens after the first
+    uint32_t n_tiles, n_tiles_cached;         // of the pictures; of which an earlier request had left the embeddings
+    double encode_ms;                         // that the encoder took for the others
 };
 
 struct ingot_logprob { // never changes

@@ -104,6 +104,10 @@ static uint32_t reuse(struct request *r, struct ingot_session *s)
     if (r->result.n_pauses == 0) {
         r->result.n_reused = n;
         r->result.miss = miss;
+        if (miss.token >= STEP_TOKEN_POOLED) // a picture's place
+            r->result.miss.token = UINT32_MAX;
+        if (miss.kept_token >= STEP_TOKEN_POOLED)
+            r->result.miss.kept_token = UINT32_MAX;
     }
     return n;
 }
@@ -162,6 +166,7 @@ void request_pause(struct request *r)
         session_close(s);
         r->session = NULL;
     }
+    tiles_drop(r);
     r->state = REQUEST_QUEUED;
     r->result.n_pauses++;
     r->engine->n_pauses++;

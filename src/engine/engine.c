@@ -7,6 +7,7 @@
 #include "engine/pool.h"
 #include "engine/request.h"
 #include "engine/schedule.h"
+#include "engine/tiles.h"
 #include "engine/wait.h"
 
 static void engine_fail(struct engine *e, const struct err *why)
@@ -112,6 +113,8 @@ static bool run_batch(struct engine *e, struct err *err)
         e->ahead = b;
         e->fetch ^= 1;
         e->is_ahead = false;
+    } else if (!tiles_encode(e, err)) {
+        return false;
     } else if (e->batch->n_rows == 0 || !play_stages(e, e->batch, e->fetch, err)) {
         return e->batch->n_rows == 0;
     }

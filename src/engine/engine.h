@@ -22,7 +22,7 @@ struct token_trie; // text/grammar/token_trie.h
 // device belong to the thread that holds `stepping`.
 struct engine_loaded {
     struct ingot_engine_options options; // strings are not kept
-    struct model_file *file;
+    struct model_file *file, *eyes;      // eyes: the mmproj file, or NULL
     struct model model;
     struct tokenizer *tokenizer; // NULL: the file has none; the reason is in no_tokenizer
     struct err no_tokenizer;
@@ -48,6 +48,7 @@ struct engine {
 
     // Guarded by state.
     struct kv kv;
+    struct tile_cache *tiles;     // engine/tiles.h; NULL: the model has no eyes
     struct kv_store *kv_store;    // NULL: pages are not kept on disk
     struct request *first, *last; // all that are not done, by priority, the older first
     struct ingot_session *sessions;

@@ -23,6 +23,7 @@ struct kv_page {
     uint32_t next, child_next, child_before; // in the index
     bool known;                              // it is in the index
     bool saved;                              // and on disk
+    bool has_picture;                        // it, or a page before it: the tokens mean something to this process alone
     // Who holds it.
     uint32_t n_refs;
     uint32_t newer, older; // among idle pages

@@ -79,6 +79,8 @@ static bool keep_page(struct engine *e, uint32_t page)
     struct kv_page *p = &e->kv.pages[page];
     struct kv_store_page s = { .key = p->key, .parent_key = p->parent_key };
 
+    if (p->has_picture)
+        return true;
     memcpy(s.tokens, p->tokens, sizeof s.tokens);
     p->saved = p->saved || (move_page(e, page, false) && kv_store_save(e->kv_store, &s));
     return p->saved;
@@ -126,7 +128,7 @@ uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const
 
     if (!e->kv_store || kv_n_available(&e->kv) == 0)
         return KV_NONE;
-    if (prefix_next(&e->kv, &after, tokens) != KV_NONE)
+    if (prefix_next(&e->kv, &after, tokens) != KV_NONE || after.has_picture)
         return KV_NONE;
     s.key = after.key;
     memcpy(s.tokens, tokens, sizeof s.tokens);

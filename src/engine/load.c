@@ -13,6 +13,7 @@
 #include "engine/kv_store.h"
 #include "engine/place.h"
 #include "engine/prefix.h"
+#include "engine/tiles.h"
 #include "engine/wait.h"
 #include "ops/cpu_table.h"
 #include "ops/cuda_table.h"
@@ -200,7 +201,7 @@ static bool record_tapes(struct stage *stages, uint32_t n_stages, struct err *er
     return true;
 }
 
-static bool make_stages(struct engine_loaded *l, const struct stage_shape *shape, struct err *err)
+static bool make_stages(struct engine_loaded *l, const struct stage_shape *shape, const struct buffer *pool, struct err *err)
 {
     const struct ingot_engine_options *o = &l->options;
     struct stage_progress progress = { o->progress, o->progress_arg, 0, l->model.weight_bytes };
@@ -214,7 +215,7 @@ static bool make_stages(struct engine_loaded *l, const struct stage_shape *shape
     if (!l->stages)
         return err_memory(err, "stages");
     for (; l->n_stages < n; l->n_stages++) {
-        struct stage_plan plan = { &l->model, l->device, ranges[l->n_stages], shape, NULL };
+        struct stage_plan plan = { &l->model, l->device, ranges[l->n_stages], shape, pool };
         if (!stage_create(&l->stages[l->n_stages], &plan, &progress, err))
             return false;
     }
@@ -290,6 +291,14 @@ static bool open_model(struct engine_loaded *l, struct err *err)
     return embedded_or_file(&l->file, l->options.model, err) && model_bind(&l->model, l->file, err);
 }
 
+// In a file of its own, or in that of the model.
+static bool open_eyes(struct engine *e, struct engine_loaded *l, const struct stage_shape *shape, struct err *err)
+{
+    if (!l->options.mmproj)
+        return !tower_is_in(l->file) || tiles_open(e, l->file, shape, err);
+    return model_file_open(&l->eyes, l->options.mmproj, err) && tiles_open(e, l->eyes, shape, err);
+}
+
 bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need, struct device_info *device,
                      struct err *err)
 {
@@ -312,15 +321,15 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
     struct stage_shape shape;
     struct engine_loaded *l = begin_load(e, options, err);
     bool ok = l && open_model(l, err) && load_tokenizer(l, err) && open_device(l, err) && choose_sizes(l, err) &&
-              make_kv(e, err) && make_batches(e, err) && choose_shape(e, &shape, err) && make_stages(l, &shape, err) &&
-              make_logits(e, err) && kv_persist_open(e, err);
+              make_kv(e, err) && make_batches(e, err) && choose_shape(e, &shape, err) && open_eyes(e, l, &shape, err) &&
+              make_stages(l, &shape, tiles_pool(e), err) && make_logits(e, err) && kv_persist_open(e, err);
 
     if (!ok) {
         engine_unload(e);
         return false;
     }
     load_chat(l);
-    l->options.model = l->options.device = l->options.stages = l->options.cache_dir = NULL;
+    l->options.model = l->options.device = l->options.stages = l->options.cache_dir = l->options.mmproj = NULL;
     return true;
 }
 
@@ -334,6 +343,7 @@ static void unload(struct engine_loaded *l)
     tokenizer_free(l->tokenizer);
     model_release(&l->model);
     model_file_close(l->file);
+    model_file_close(l->eyes);
     mem_free(l);
 }
 
@@ -344,6 +354,7 @@ void engine_unload(struct engine *e)
     batch_free(e->batch);
     batch_free(e->ahead);
     kv_release(&e->kv);
+    tiles_close(e);
     token_trie_free(e->trie);
     mem_free(e->pool_room);
     if (e->loaded)

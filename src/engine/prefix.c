@@ -2,6 +2,7 @@
 #include "engine/prefix.h"
 #include <string.h>
 #include "base/mem.h"
+#include "device/step.h"
 
 enum { MOST_EXPLAINED = 64 }; // pages looked at to explain a miss, the newest first
 
@@ -128,7 +129,7 @@ struct prefix_walk prefix_at(const struct kv *kv, const struct sha256 *root, uin
     if (n_pages == 0)
         return prefix_begin(root);
     const struct kv_page *p = &kv->pages[kv_at(kv, slot, n_pages - 1)];
-    return (struct prefix_walk){ p->key, p->id, p->plain, n_pages * PAGE_TOKENS };
+    return (struct prefix_walk){ p->key, p->id, p->plain, n_pages * PAGE_TOKENS, p->has_picture };
 }
 
 static bool follows(const struct kv_page *p, const struct prefix_walk *walk)
@@ -149,6 +150,14 @@ static uint32_t find(const struct kv *kv, const struct prefix_walk *walk, const 
     return KV_NONE;
 }
 
+static bool has_picture(const uint32_t *tokens)
+{
+    for (uint32_t i = 0; i < PAGE_TOKENS; i++)
+        if (tokens[i] >= STEP_TOKEN_POOLED)
+            return true;
+    return false;
+}
+
 uint32_t prefix_next(struct kv *kv, struct prefix_walk *walk, const uint32_t *tokens)
 {
     struct sha256 key = key_after(kv->prefix, &walk->key, tokens);
@@ -158,6 +167,7 @@ uint32_t prefix_next(struct kv *kv, struct prefix_walk *walk, const uint32_t *to
     walk->id = page == KV_NONE ? UINT64_MAX : kv->pages[page].id;
     walk->plain = plain_after(walk->plain, tokens);
     walk->n_tokens += PAGE_TOKENS;
+    walk->has_picture |= has_picture(tokens);
     return page;
 }
 
@@ -190,6 +200,7 @@ void prefix_put(struct kv *kv, const struct prefix_walk *walk, uint32_t page, co
     p->key = key;
     p->parent_key = walk->key;
     p->parent = walk->id;
+    p->has_picture = walk->has_picture || has_picture(tokens);
     p->plain = plain_after(walk->plain, tokens);
     memcpy(p->tokens, tokens, sizeof p->tokens);
     p->id = same == KV_NONE ? ++kv->prefix->n_ids : kv->pages[same].id;

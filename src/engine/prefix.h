@@ -24,6 +24,7 @@ struct prefix_walk {
     uint64_t id;       // of the last page; 0: at the beginning
     uint64_t plain;    // of the tokens alone: only to say that the salt made the difference
     uint32_t n_tokens; // so far, whole pages
+    bool has_picture;  // among them
 };
 struct prefix_walk prefix_begin(const struct sha256 *root);
 // One page further along its 16 tokens. Returns the page of the index, or KV_NONE: then the walk has moved on, but knows no page any more.

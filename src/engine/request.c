@@ -48,7 +48,8 @@ static bool sampling_check(const struct ingot_sampling *s, struct err *err)
     return true;
 }
 
-static bool prompt_check(const struct request *r, struct err *err)
+// sees: there are pictures, whose places have no token.
+static bool prompt_check(const struct request *r, bool sees, struct err *err)
 {
     const struct engine *e = r->engine;
 
@@ -59,7 +60,7 @@ static bool prompt_check(const struct request *r, struct err *err)
                        "the prompt has %u tokens and the context holds %u, the answer included; shorten it or raise -c",
                        r->n_prompt, e->loaded->n_context);
     for (uint32_t i = 0; i < r->n_prompt; i++)
-        if (r->tokens[i] >= e->loaded->model.config.n_vocab)
+        if (r->tokens[i] >= e->loaded->model.config.n_vocab && !(sees && r->tokens[i] == INGOT_IMAGE_PLACE))
             return err_set(err, ERR_INPUT, "token %u of the prompt is %u; the model has %u", i, r->tokens[i],
                            e->loaded->model.config.n_vocab);
     return true;
@@ -75,7 +76,7 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
     }
     r->tokens = ids.ids;
     r->n_tokens = r->n_prompt = ids.n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)ids.n;
-    if (!prompt_check(r, err))
+    if (!prompt_check(r, o->n_tiles > 0, err) || !tiles_take(r, o, err))
         return false;
     uint32_t room = r->engine->loaded->n_context - r->n_prompt;
     r->max_tokens = o->max_tokens == 0 || o->max_tokens > room ? room : o->max_tokens;
@@ -136,6 +137,7 @@ void request_destroy(struct request *r)
     constraint_release(&r->constraint);
     pool_release(&r->pool);
     token_logprobs_release(&r->logprobs);
+    tiles_release(&r->tiles);
     detokenizer_release(&r->detokenizer);
     mem_free(r);
 }
@@ -169,11 +171,15 @@ static void add_output(struct request *r, struct batch *b, uint32_t flags)
 bool request_add_rows(struct request *r, struct batch *b, uint32_t most)
 {
     for (uint32_t n = 0; n < most && r->n_fed < r->n_tokens && b->n_rows < b->max_rows; n++) {
+        uint32_t token;
         bool last = r->n_fed + 1 == r->n_tokens, wanted = r->n_fed >= r->next_logits;
         if (wanted && b->n_outputs == b->max_outputs)
             return true;
-        if (!add_row(r, b, r->tokens[r->n_fed]))
+        if (!tiles_token(r, &token)) // it has to be encoded first
+            return true;
+        if (!add_row(r, b, token))
             return n > 0;
+        r->session->tokens[r->n_fed - 1] = r->tokens[r->n_fed - 1];
         if (wanted)
             add_output(r, b, last && !r->pool.kind ? 0 : SAMPLE_SKIP);
     }
@@ -225,6 +231,7 @@ void request_finish(struct request *r, enum ingot_finish finish, const struct er
         r->result.decode_ms = (double)(now - r->first_ns) / 1e6;
     add_event(r, UINT32_MAX, detokenizer_finish(&r->detokenizer));
     r->state = REQUEST_DONE;
+    tiles_drop(r);
     if (r->is_ahead) // that row's token is not part of the answer
         r->session->n_tokens--;
     if (runs)

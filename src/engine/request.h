@@ -7,6 +7,7 @@
 #include "engine/pool.h"
 #include "engine/session.h"
 #include "engine/token_logprobs.h"
+#include "engine/tiles.h"
 
 enum request_state { REQUEST_QUEUED, REQUEST_PREFILL, REQUEST_DECODE, REQUEST_DONE };
 
@@ -35,6 +36,7 @@ struct request {
     bool ignore_eos, keep_special;
     struct constraint constraint;
     struct pool pool;
+    struct request_tiles tiles;
     struct sample_params params;
     struct detokenizer detokenizer;
     struct event_record *events; // [n_events_max]

@@ -2,6 +2,7 @@
 #include "engine/schedule.h"
 #include "base/clock.h"
 #include "engine/admit.h"
+#include "engine/tiles.h"
 
 void schedule_add(struct engine *e, struct request *r)
 {
@@ -179,5 +180,6 @@ void schedule_next(struct engine *e)
     end_some(e);
     admit_some(e);
     add_answers(e);
+    tiles_plan(e, e->batch->n_rows ? 1 : VISION_MOST_TILES); // beside answers one tile a step
     add_prompts(e);
 }

@@ -214,6 +214,12 @@ static bool is_beyond_layers(const struct model *m, struct str name)
            layer >= m->config.n_layers;
 }
 
+// The tower looks after its own (tower.c).
+static bool is_of_eyes(const struct model *m, struct str name)
+{
+    return !is_gguf(m) && m->arch->json_prefix && !in_language_model(m, name) && str_starts(name, STR("model."));
+}
+
 static bool *mark_used(const struct model *m)
 {
     const struct file_tensor *first = model_file_tensor_at(m->file, 0);
@@ -241,7 +247,7 @@ static bool check_unused(const struct model *m, struct err *err)
         return err_memory(err, "the list of used tensors");
     for (size_t i = 0; i < model_file_n_tensors(m->file); i++) {
         struct str name = model_file_tensor_at(m->file, i)->name;
-        if (!used[i] && !is_computed_anyway(name))
+        if (!used[i] && !is_computed_anyway(name) && !is_of_eyes(m, name))
             unused_add(is_beyond_layers(m, name) ? &beyond : in_language_model(m, name) ? &inside : &beside, name);
     }
     mem_free(used);

@@ -1,0 +1,286 @@
+// tiles.c - see tiles.h.
+#include "engine/tiles.h"
+#include <string.h>
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/request.h"
+
+enum { KNOWN_TILES = 1 << 14, KNOWN_WAYS = 8, POOL_ROWS = 4096, LEAST_PLACES = 2 * IMAGE_MAX_TILES };
+
+bool tiles_open(struct engine *e, const struct model_file *file, const struct stage_shape *shape, struct err *err)
+{
+    struct tile_cache *c = mem_alloc(sizeof *c);
+    struct tower sizes;
+
+    if (!c)
+        return err_memory(err, "the tiles of pictures");
+    e->tiles = c;
+    if (!tower_bind(&sizes, file, e->loaded->model.config.n_cols, err))
+        return false;
+    uint32_t n = POOL_ROWS / tower_rows(&sizes);
+    tower_release(&sizes);
+    struct vision_plan plan = { .file = file,
+                                .device = e->loaded->device,
+                                .n_out = e->loaded->model.config.n_cols,
+                                .n_places = n > LEAST_PLACES ? n : LEAST_PLACES,
+                                .exact = shape->exact,
+                                .invariant = shape->invariant };
+    c->known = mem_alloc_array(KNOWN_TILES, sizeof *c->known);
+    c->places = mem_alloc_array(plan.n_places, sizeof *c->places);
+    if (!c->known || !c->places)
+        return err_memory(err, "the tiles of pictures");
+    return vision_create(&c->vision, &plan, err);
+}
+
+const struct buffer *tiles_pool(const struct engine *e)
+{
+    return e->tiles ? &e->tiles->vision.pool : NULL;
+}
+
+void tiles_close(struct engine *e)
+{
+    if (!e->tiles)
+        return;
+    vision_release(&e->tiles->vision);
+    mem_free(e->tiles->known);
+    mem_free(e->tiles->places);
+    mem_free(e->tiles);
+    e->tiles = NULL;
+}
+
+// ---- numbers
+
+// A set of KNOWN_WAYS for the key; the oldest number in it goes.
+static uint32_t number_of(struct tile_cache *c, const struct sha256 *key, struct err *err)
+{
+    uint32_t set;
+
+    memcpy(&set, key->at, sizeof set);
+    struct known_tile *ways = &c->known[set % (KNOWN_TILES / KNOWN_WAYS) * KNOWN_WAYS], *oldest = ways;
+    for (uint32_t i = 0; i < KNOWN_WAYS; i++) {
+        if (ways[i].number && sha256_eq(&ways[i].key, key))
+            return ways[i].number;
+        oldest = ways[i].number < oldest->number ? &ways[i] : oldest;
+    }
+    if (c->n_numbers >= STEP_TOKEN_INVALID - STEP_TOKEN_POOLED - 1) {
+        err_set(err, ERR_LIMIT, "this engine has seen %u tiles of pictures and takes no more; open it anew", c->n_numbers);
+        return 0;
+    }
+    *oldest = (struct known_tile){ *key, ++c->n_numbers };
+    return oldest->number;
+}
+
+static bool number_tiles(struct request *r, uint32_t n, struct err *err)
+{
+    struct engine *e = r->engine;
+    uint64_t bytes = vision_tile_bytes(&e->tiles->vision);
+    struct sha256_stream *sums = sha256_open();
+
+    if (!sums)
+        return err_memory(err, "a tile's key");
+    for (uint32_t i = 0; i < n; i++) {
+        sha256_add(sums, r->tiles.rgb + i * bytes, bytes);
+        struct sha256 key = sha256_take(sums);
+        pthread_mutex_lock(&e->state);
+        r->tiles.numbers[i] = number_of(e->tiles, &key, err);
+        pthread_mutex_unlock(&e->state);
+        if (r->tiles.numbers[i] == 0)
+            break;
+    }
+    sha256_close(sums);
+    return r->tiles.numbers[n - 1] != 0;
+}
+
+// ---- a request's tiles
+
+static bool copy_tiles(struct request *r, const struct ingot_request_options *o, struct err *err)
+{
+    uint64_t bytes = vision_tile_bytes(&r->engine->tiles->vision);
+    struct request_tiles *t = &r->tiles;
+
+    t->rgb = mem_alloc_array(o->n_tiles, bytes);
+    t->numbers = mem_alloc_array(o->n_tiles, sizeof *t->numbers);
+    t->first = mem_alloc_array(o->n_tiles, sizeof *t->first);
+    t->places = mem_alloc_array(o->n_tiles, sizeof *t->places);
+    if (!t->rgb || !t->numbers || !t->first || !t->places)
+        return err_memory(err, "a request's pictures");
+    memcpy(t->rgb, o->tiles, o->n_tiles * bytes);
+    memset(t->places, 0xff, o->n_tiles * sizeof *t->places); // TILE_NOT_HELD
+    return true;
+}
+
+static uint32_t count_places(const struct request *r)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->n_prompt; i++)
+        n += r->tokens[i] == INGOT_IMAGE_PLACE;
+    return n;
+}
+
+// The rows of a tile stand together in the prompt.
+static bool place_tiles(struct request *r, struct err *err)
+{
+    uint32_t n_rows = tower_rows(&r->engine->tiles->vision.tower), at = 0;
+
+    for (uint32_t i = 0; i < r->tiles.n; i++, at += n_rows) {
+        while (r->tokens[at] != INGOT_IMAGE_PLACE)
+            at++;
+        r->tiles.first[i] = at;
+        for (uint32_t k = 0; k < n_rows; k++) {
+            if (r->tokens[at + k] != INGOT_IMAGE_PLACE)
+                return err_set(err, ERR_INPUT, "tile %u of the pictures has %u places together in the prompt; want %u", i, k,
+                               n_rows);
+            r->tokens[at + k] = STEP_TOKEN_POOLED | r->tiles.numbers[i];
+        }
+    }
+    return true;
+}
+
+bool tiles_take(struct request *r, const struct ingot_request_options *o, struct err *err)
+{
+    const struct engine *e = r->engine;
+
+    if (o->n_tiles == 0)
+        return true;
+    if (!e->tiles)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "this model has no eyes: it cannot take a picture; open one that sees, or give its mmproj file");
+    if (o->n_tiles > 16 * IMAGE_MAX_TILES)
+        return err_set(err, ERR_LIMIT, "%u tiles of pictures; want at most %d in a request", o->n_tiles, 16 * IMAGE_MAX_TILES);
+    uint32_t n_places = count_places(r), n_rows = tower_rows(&e->tiles->vision.tower);
+    if (n_places != o->n_tiles * n_rows)
+        return err_set(err, ERR_INPUT, "the prompt has %u image places; %u tiles of pictures need %u each, %u together", n_places,
+                       o->n_tiles, n_rows, o->n_tiles * n_rows);
+    if (!copy_tiles(r, o, err) || !number_tiles(r, o->n_tiles, err))
+        return false;
+    r->tiles.n = o->n_tiles;
+    r->result.n_tiles = o->n_tiles;
+    return place_tiles(r, err);
+}
+
+void tiles_release(struct request_tiles *t)
+{
+    mem_free(t->rgb);
+    mem_free(t->numbers);
+    mem_free(t->first);
+    mem_free(t->places);
+    *t = (struct request_tiles){ 0 };
+}
+
+// ---- places in the pool
+
+static uint32_t find_place(const struct tile_cache *c, uint32_t number)
+{
+    for (uint32_t i = 0; i < c->vision.n_places; i++)
+        if (c->places[i].number == number)
+            return i;
+    return (uint32_t)TILE_NOT_HELD;
+}
+
+static uint32_t oldest_free(const struct tile_cache *c)
+{
+    uint32_t best = (uint32_t)TILE_NOT_HELD;
+
+    for (uint32_t i = 0; i < c->vision.n_places; i++)
+        if (c->places[i].n_holders == 0 && (best == (uint32_t)TILE_NOT_HELD || c->places[i].used < c->places[best].used))
+            best = i;
+    return best;
+}
+
+static void hold(struct tile_cache *c, struct request *r, uint32_t tile, uint32_t place)
+{
+    r->tiles.places[tile] = place;
+    c->places[place].n_holders++;
+    c->places[place].used = ++c->clock;
+}
+
+static void let_go(struct tile_cache *c, struct request *r, uint32_t tile)
+{
+    if (r->tiles.places[tile] == (uint32_t)TILE_NOT_HELD)
+        return;
+    c->places[r->tiles.places[tile]].n_holders--;
+    r->tiles.places[tile] = (uint32_t)TILE_NOT_HELD;
+}
+
+void tiles_drop(struct request *r)
+{
+    for (uint32_t i = 0; i < r->tiles.n; i++)
+        let_go(r->engine->tiles, r, i);
+    r->tiles.n_fed = 0;
+}
+
+static void pass_fed(struct tile_cache *c, struct request *r)
+{
+    uint32_t n_rows = tower_rows(&c->vision.tower);
+
+    while (r->tiles.n_fed < r->tiles.n && r->tiles.first[r->tiles.n_fed] + n_rows <= r->n_fed)
+        let_go(c, r, r->tiles.n_fed++);
+}
+
+// False: it has to wait for a place, or for the next step.
+static bool plan_tile(struct tile_cache *c, struct request *r, uint32_t tile, uint32_t most)
+{
+    uint32_t place = find_place(c, r->tiles.numbers[tile]);
+
+    if (place == (uint32_t)TILE_NOT_HELD) {
+        if (c->n_planned >= most || (place = oldest_free(c)) == (uint32_t)TILE_NOT_HELD)
+            return false;
+        c->places[place].number = r->tiles.numbers[tile];
+        c->planned[c->n_planned] = (struct vision_tile){ r->tiles.rgb + tile * vision_tile_bytes(&c->vision), place };
+        c->planned_for[c->n_planned++] = r;
+    } else {
+        r->result.n_tiles_cached++;
+    }
+    hold(c, r, tile, place);
+    return true;
+}
+
+void tiles_plan(struct engine *e, uint32_t most)
+{
+    struct tile_cache *c = e->tiles;
+
+    if (!c)
+        return;
+    for (struct request *r = e->first; r; r = r->next) {
+        if (r->state != REQUEST_PREFILL || r->tiles.n == 0)
+            continue;
+        pass_fed(c, r);
+        for (uint32_t i = r->tiles.n_fed; i < r->tiles.n; i++)
+            if (r->tiles.places[i] == (uint32_t)TILE_NOT_HELD && !plan_tile(c, r, i, most))
+                break;
+    }
+}
+
+bool tiles_encode(struct engine *e, struct err *err)
+{
+    struct tile_cache *c = e->tiles;
+
+    if (!c || c->n_planned == 0)
+        return true;
+    uint64_t begun = clock_ns();
+    bool ok = vision_encode(&c->vision, c->planned, c->n_planned, err);
+    double ms = (double)(clock_ns() - begun) / 1e6 / c->n_planned;
+    for (uint32_t i = 0; i < c->n_planned; i++)
+        c->planned_for[i]->result.encode_ms += ms;
+    c->n_encoded += c->n_planned;
+    c->n_plays++;
+    c->n_planned = 0;
+    return ok;
+}
+
+bool tiles_token(struct request *r, uint32_t *token)
+{
+    struct request_tiles *t = &r->tiles;
+
+    *token = r->tokens[r->n_fed];
+    if (*token < STEP_TOKEN_POOLED)
+        return true;
+    uint32_t n_rows = tower_rows(&r->engine->tiles->vision.tower), tile = t->n_fed;
+    while (t->first[tile] + n_rows <= r->n_fed)
+        tile++;
+    if (t->places[tile] == (uint32_t)TILE_NOT_HELD)
+        return false;
+    *token = STEP_TOKEN_POOLED | (t->places[tile] * n_rows + r->n_fed - t->first[tile]);
+    return true;
+}
