@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 
 enum { LANES = 8, AHEAD_BYTES = 8192, PROBE_NS = 200000000 };
 static const size_t BLOCK_BYTES = (size_t)1 << 29, LEAST_BYTES = (size_t)1 << 26;
@@ -44,14 +44,14 @@ static void sum(void *arg, unsigned thread)
 }
 
 // Nanoseconds of the fastest pass.
-static uint64_t fastest_pass(struct team *team, struct probe *p)
+static uint64_t fastest_pass(struct thread_pool *pool, struct probe *p)
 {
     const uint64_t begin = clock_ns();
     uint64_t now = begin, least = UINT64_MAX;
 
     do {
         uint64_t from = now;
-        team_run(team, sum, p);
+        thread_pool_run(pool, sum, p);
         now = clock_ns();
         least = now - from < least ? now - from : least;
     } while (now - begin < PROBE_NS);
@@ -60,19 +60,19 @@ static uint64_t fastest_pass(struct team *team, struct probe *p)
 
 double bandwidth_read(unsigned n_threads)
 {
-    struct team *team = team_create(n_threads);
+    struct thread_pool *pool = thread_pool_create(n_threads);
     struct probe p = { 0 };
     double rate = 0;
 
-    for (size_t bytes = BLOCK_BYTES; team && !p.block && bytes >= LEAST_BYTES; bytes /= 2) {
+    for (size_t bytes = BLOCK_BYTES; pool && !p.block && bytes >= LEAST_BYTES; bytes /= 2) {
         p.block = mem_alloc_aligned(bytes, 4096);
         p.n = bytes / sizeof *p.block / n_threads / LANES * LANES;
     }
     if (p.block) {
-        team_run(team, fill, &p);
-        rate = (double)(p.n * n_threads * sizeof *p.block) * 1e9 / (double)fastest_pass(team, &p);
+        thread_pool_run(pool, fill, &p);
+        rate = (double)(p.n * n_threads * sizeof *p.block) * 1e9 / (double)fastest_pass(pool, &p);
     }
     mem_free_aligned(p.block);
-    team_destroy(team);
+    thread_pool_destroy(pool);
     return rate;
 }

@@ -8,7 +8,7 @@
 // Any number of threads, each with its own picture.
 #pragma once
 #include "base/str.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 
 struct model_file;
 
@@ -38,8 +38,8 @@ const char *picture_webp_library(void);
 
 // Who does the work. Zeroed: the caller's thread alone, with the processor's vectors. No choice changes a byte.
 struct image_work {
-    struct team *team; // shares the rows; NULL: none. Nobody else may use it meanwhile
-    bool plain;        // the plain loops, which define the result
+    struct thread_pool *pool; // shares the rows; NULL: none. Nobody else may use it meanwhile
+    bool plain;               // the plain loops, which define the result
 };
 
 enum image_filter { IMAGE_BILINEAR, IMAGE_BICUBIC, IMAGE_LANCZOS };

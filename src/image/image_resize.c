@@ -8,7 +8,7 @@
 
 enum { PIXEL = 3, TALL = 100 };
 
-// One pass over whole rows, which the threads of a team share in equal parts.
+// One pass over whole rows, which the threads of a pool share in equal parts.
 struct pass_job {
     const struct image_pass *pass;
     const struct image_weights *w;
@@ -35,18 +35,18 @@ static void run_rows(void *arg, unsigned thread)
     }
 }
 
-// Runs job from in to a new picture out, by a team or alone.
-static bool run_pass(struct pass_job *job, struct team *team, struct err *err)
+// Runs job from in to a new picture out, by a pool or alone.
+static bool run_pass(struct pass_job *job, struct thread_pool *pool, struct err *err)
 {
     const struct picture *in = job->in, *out = job->out;
     bool across = out->width != in->width;
 
-    job->n_threads = team ? team_size(team) : 1;
+    job->n_threads = pool ? thread_pool_size(pool) : 1;
     job->wide_bytes = 4 * ((size_t)in->width + 1);
     if (across && !(job->wide = mem_alloc_array(job->n_threads, job->wide_bytes)))
         return err_memory(err, "a picture's row");
-    if (team)
-        team_run(team, run_rows, job);
+    if (pool)
+        thread_pool_run(pool, run_rows, job);
     else
         run_rows(job, 0);
     mem_free(job->wide);
@@ -65,7 +65,7 @@ static bool resize_axis(struct picture *out, const struct picture *in, struct im
     bool ok = image_weights_create(&w, across ? in->width : in->height, across ? size.width : size.height, size.filter, err);
     if (ok) {
         struct pass_job job = { .pass = image_pass_choose(work->plain ? 0 : cpu_features()), .w = &w, .in = in, .out = out };
-        ok = run_pass(&job, work->team, err);
+        ok = run_pass(&job, work->pool, err);
         image_weights_free(&w);
     }
     if (!ok)

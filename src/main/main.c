@@ -2,7 +2,7 @@
 #include <unistd.h>
 #include "ingot.h"
 #include "base/log.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 #include "main/by_name.h"
 #include "main/settings.h"
 #include "main/terminal.h"
@@ -125,9 +125,9 @@ static int call_verb(const struct option_verb *verb, int argc, char **argv, stru
         return print_help(verb->name);
     tell_foreign(&operands);
     if (settings.n_threads)
-        settings.n_threads = settings.n_threads == UINT32_MAX ? 0 : threads_capped(settings.n_threads);
+        settings.n_threads = settings.n_threads == UINT32_MAX ? 0 : thread_count_capped(settings.n_threads);
     for (size_t i = 0; i < settings.bench_threads.n; i++)
-        settings.bench_threads.at[i] = threads_capped(settings.bench_threads.at[i]);
+        settings.bench_threads.at[i] = thread_count_capped(settings.bench_threads.at[i]);
     size_t index = (size_t)(verb - ingot_program.verbs);
     int status = model_by_name(verb, &settings, &operands, arena);
     if (status != STATUS_OK)

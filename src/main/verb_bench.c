@@ -2,7 +2,7 @@
 #include "base/bandwidth.h"
 #include "base/mem.h"
 #include "base/stats.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 #include "model_tools/bench_peer.h"
 #include "main/bench_report.h"
 #include "main/bench_serve.h"
@@ -269,7 +269,7 @@ static int run_engine(struct bench_job *b)
     b->engine = open_engine(b);
     if (!b->engine)
         return ended(&err);
-    b->report.n_threads = b->settings->n_threads ? b->settings->n_threads : threads_available();
+    b->report.n_threads = b->settings->n_threads ? b->settings->n_threads : thread_count_available();
     ingot_engine_info(b->engine, &b->report.info);
     probe_memory(b);
     if (b->n_rows == 0)

@@ -11,7 +11,7 @@
 #endif
 #include "base/bandwidth.h"
 #include "base/file.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
 #include "device/metal/metal.h"
@@ -50,7 +50,7 @@ static void add_processor(struct report *r)
 {
     char features[128] = "";
     struct utsname name;
-    unsigned n = threads_available();
+    unsigned n = thread_count_available();
 
     cpu_features_print(cpu_features(), features, sizeof features);
     if (uname(&name) == 0)

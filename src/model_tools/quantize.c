@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 #include "model_tools/quantize_encode.h"
 #include "model_tools/quantize_plan.h"
 
@@ -20,7 +20,7 @@ struct job {
     struct model_file *file;
     struct quantize_plan plan;
     struct gguf_writer w;
-    struct team *team;
+    struct thread_pool *pool;
     unsigned char *chunk;
     float *scratch; // [threads, PIECE]
     uint64_t done, total;
@@ -75,7 +75,7 @@ static void work(void *arg, unsigned thread)
 {
     struct job *job = arg;
     const struct quant_info *info = quant_info(job->entry->format);
-    uint64_t n_pieces = (job->n + PIECE - 1) / PIECE, n_threads = team_size(job->team);
+    uint64_t n_pieces = (job->n + PIECE - 1) / PIECE, n_threads = thread_pool_size(job->pool);
     float *x = job->scratch + (size_t)thread * PIECE;
     size_t bad;
 
@@ -96,7 +96,7 @@ static bool check_chunk(struct job *job, struct err *err)
     uint64_t bad = UINT64_MAX;
     float x[256];
 
-    for (unsigned t = 0; t < team_size(job->team); t++)
+    for (unsigned t = 0; t < thread_pool_size(job->pool); t++)
         bad = job->bad[t] < bad ? job->bad[t] : bad;
     if (bad == UINT64_MAX)
         return true;
@@ -139,7 +139,7 @@ static bool encode_tensor(struct job *job, struct err *err)
 
     for (job->first = 0; job->first < total; job->first += job->n) {
         job->n = total - job->first < (uint64_t)PIECE * CHUNK_PIECES ? total - job->first : (uint64_t)PIECE * CHUNK_PIECES;
-        team_run(job->team, work, job);
+        thread_pool_run(job->pool, work, job);
         if (!check_chunk(job, err))
             return false;
         gguf_write_data(&job->w, job->chunk, job->n / to->block_elements * to->block_bytes);
@@ -196,11 +196,11 @@ static bool describe(struct job *job, struct err *err)
 
 static bool run(struct job *job, struct err *err)
 {
-    unsigned n_threads = job->options->n_threads ? job->options->n_threads : threads_available();
+    unsigned n_threads = job->options->n_threads ? job->options->n_threads : thread_count_available();
 
-    job->team = team_create(n_threads < MAX_THREADS ? n_threads : MAX_THREADS);
+    job->pool = thread_pool_create(n_threads < MAX_THREADS ? n_threads : MAX_THREADS);
     job->chunk = mem_alloc((size_t)PIECE * CHUNK_PIECES * sizeof(float));
-    job->scratch = job->team ? mem_alloc_array((size_t)PIECE * team_size(job->team), sizeof(float)) : NULL;
+    job->scratch = job->pool ? mem_alloc_array((size_t)PIECE * thread_pool_size(job->pool), sizeof(float)) : NULL;
     if (!job->chunk || !job->scratch)
         return err_memory(err, "quantizing");
     for (size_t i = 0; i < job->plan.n; i++) {
@@ -249,7 +249,7 @@ bool quantize_file(const struct quantize_options *options, struct quantize_resul
             (struct quantize_result){ job->total, job->w.data_bytes, job->plan.n, job->plan.n_quantized, job->plan.n_fallback };
     ok = ok && gguf_write_commit(&job->w, err);
     gguf_write_abort(&job->w);
-    team_destroy(job->team);
+    thread_pool_destroy(job->pool);
     mem_free(job->chunk);
     mem_free(job->scratch);
     quantize_plan_release(&job->plan);

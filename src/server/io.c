@@ -5,7 +5,7 @@
 #include <event2/listener.h>
 #include <fcntl.h>
 #include <unistd.h>
-#include "base/threads.h"
+#include "base/thread_pool.h"
 #include "server/connection.h"
 #include "server/http.h"
 #include "server/state.h"
@@ -114,7 +114,7 @@ static bool open_one(struct io *io, struct server *s)
 
 bool io_open(struct server *s)
 {
-    u32 n = threads_available() < IO_MAX_THREADS ? threads_available() : IO_MAX_THREADS;
+    u32 n = thread_count_available() < IO_MAX_THREADS ? thread_count_available() : IO_MAX_THREADS;
     bool ok = true;
 
     n = n < 2 ? 2 : n;

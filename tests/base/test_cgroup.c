@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include "base/cgroup.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 
 static char root[] = "/tmp/ingot-cgroup-XXXXXX";
 
@@ -67,13 +67,13 @@ static void nonsense_is_no_quota(void **state)
 
 static void threads_are_capped(void **state)
 {
-    unsigned n = threads_available();
+    unsigned n = thread_count_available();
     (void)state;
 
     assert_true(n >= 1);
-    assert_int_equal(threads_capped(0), n);
-    assert_int_equal(threads_capped(1), 1);
-    assert_int_equal(threads_capped(UINT32_MAX), n);
+    assert_int_equal(thread_count_capped(0), n);
+    assert_int_equal(thread_count_capped(1), 1);
+    assert_int_equal(thread_count_capped(UINT32_MAX), n);
 }
 
 static int make_root(void **state)

@@ -1,6 +1,6 @@
-// test_width.c - how many threads play, as processors come and go; and runs of a part of a team.
+// test_width.c - how many threads play, as processors come and go; and runs of a part of a pool.
 #include <stdatomic.h>
-#include "base/threads.h"
+#include "base/thread_pool.h"
 #include "device/cpu/width.h"
 #include "testing.h"
 
@@ -13,7 +13,7 @@ static uint32_t play(struct width *w, uint64_t *now, uint32_t ms, const uint32_t
 
     for (uint32_t i = 0; i < ms; i++) {
         *now += MS;
-        width_note(w, (struct team_time){ MS, MS / 100 * percent[w->n] }, *now);
+        width_note(w, (struct thread_pool_time){ MS, MS / 100 * percent[w->n] }, *now);
         most = w->n > most ? w->n : most;
     }
     return most;
@@ -94,7 +94,7 @@ static void one_thread_stays(void **state)
 }
 
 struct width_sums {
-    struct team *team;
+    struct thread_pool *pool;
     atomic_uint before, after; // threads that came to the barrier, and that found all there
     unsigned n;
 };
@@ -104,24 +104,24 @@ static void meet(void *arg, unsigned thread)
     struct width_sums *s = arg;
 
     atomic_fetch_add(&s->before, thread < s->n);
-    team_barrier(s->team);
+    thread_pool_barrier(s->pool);
     atomic_fetch_add(&s->after, atomic_load(&s->before) == s->n);
 }
 
 static void parts_of_a_team_meet(void **state)
 {
-    struct width_sums s = { .team = team_create(4) };
+    struct width_sums s = { .pool = thread_pool_create(4) };
 
     (void)state;
-    assert_non_null(s.team);
+    assert_non_null(s.pool);
     for (unsigned i = 0; i < 2000; i++) {
         s.n = i * 7 % 4 + 1;
         s.before = s.after = 0;
-        struct team_time t = team_run_some(s.team, s.n, meet, &s);
+        struct thread_pool_time t = thread_pool_run_some(s.pool, s.n, meet, &s);
         assert_int_equal(s.after, s.n);
         assert_true(t.wall > 0);
     }
-    team_destroy(s.team);
+    thread_pool_destroy(s.pool);
 }
 
 int main(void)

@@ -11,21 +11,21 @@
 #include "image/image.h"
 
 static struct sha256_stream *sums;
-static struct team *team;
+static struct thread_pool *pool;
 
 static int begin(void **state)
 {
     (void)state;
     sums = sha256_open();
-    team = team_create(3);
-    return sums && team ? 0 : -1;
+    pool = thread_pool_create(3);
+    return sums && pool ? 0 : -1;
 }
 
 static int end(void **state)
 {
     (void)state;
     sha256_close(sums);
-    team_destroy(team);
+    thread_pool_destroy(pool);
     return 0;
 }
 
@@ -64,7 +64,7 @@ static const struct image_work *work_at(int i)
     static struct image_work ways[3];
 
     ways[1].plain = true;
-    ways[2].team = team;
+    ways[2].pool = pool;
     return &ways[i];
 }
 enum { N_WAYS = 3 };

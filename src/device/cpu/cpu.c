@@ -16,7 +16,7 @@ struct cpu {
     struct device device;
     struct cpu_options options;
     uint32_t features;
-    struct team *team;
+    struct thread_pool *pool;
     struct width width;
     const struct cpu_kernel **kernels; // [n_ops], NULL: not supported
     struct chunk *newest;              // for large buffers
@@ -40,7 +40,7 @@ struct cpu_play {
 
 static atomic_uint *counters_of(const struct cpu *cpu, const struct cpu_tape *native, uint32_t command, uint32_t phase)
 {
-    return native->tile_at + ((size_t)command * CPU_MAX_PHASES + phase) * team_size(cpu->team);
+    return native->tile_at + ((size_t)command * CPU_MAX_PHASES + phase) * thread_pool_size(cpu->pool);
 }
 
 struct tile_count {
@@ -101,7 +101,7 @@ static void play_command(const struct cpu_play *p, uint32_t index, struct cpu_ca
         if (plan.n_tiles[phase] == 0)
             continue;
         if (ran++)
-            team_barrier(p->cpu->team);
+            thread_pool_barrier(p->cpu->pool);
         run_tiles(kernel, call, phase, &plan, counters_of(p->cpu, native, index, phase));
     }
 }
@@ -139,7 +139,7 @@ static void play_commands(void *arg, unsigned thread)
     }
     for (uint32_t i = first; i < p->last; i++) {
         if (i > p->first && (p->tape->commands[i].waits || i == first))
-            team_barrier(p->cpu->team);
+            thread_pool_barrier(p->cpu->pool);
         play_command(p, i, &call);
     }
 }
@@ -152,12 +152,12 @@ static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step
 
     p.by_rows = first == 0 && last == t->n_commands && shares_deal(&native->shares, p.step);
     if (p.by_rows) // nobody waits before the end
-        p.n_threads = team_size(cpu->team);
+        p.n_threads = thread_pool_size(cpu->pool);
     CHECK(p.step->n_rows <= t->limits.max_rows && p.step->n_outputs <= t->limits.max_outputs);
     (void)err;
     for (atomic_uint *at = counters_of(cpu, native, first, 0); at < counters_of(cpu, native, last, 0); at++)
         atomic_store_explicit(at, 0, memory_order_relaxed);
-    struct team_time time = team_run_some(cpu->team, p.n_threads, play_commands, &p);
+    struct thread_pool_time time = thread_pool_run_some(cpu->pool, p.n_threads, play_commands, &p);
     if (!p.by_rows)
         width_note(&cpu->width, time, clock_ns());
     d->counters.submissions++;
@@ -190,7 +190,7 @@ static size_t local_bytes_needed(struct cpu *cpu, struct tape *t)
 
     for (uint32_t i = 0; i < t->n_commands; i++) {
         struct cpu_call call = {
-            .command = &t->commands[i], .step = largest, .fresh = &fresh, .n_threads = team_size(cpu->team)
+            .command = &t->commands[i], .step = largest, .fresh = &fresh, .n_threads = thread_pool_size(cpu->pool)
         };
         struct cpu_plan plan = { 0 };
         cpu->kernels[t->commands[i].op]->plan(&call, &plan);
@@ -227,9 +227,10 @@ static bool cpu_seal(struct device *d, struct tape *t, struct err *err)
         return err_memory(err, "a tape");
     t->native = native;
     native->local_bytes = local_bytes_needed(cpu, t);
-    native->local = native->local_bytes ? mem_alloc_aligned(native->local_bytes * team_size(cpu->team), LINE) : NULL;
-    native->tile_at = mem_alloc_array((size_t)t->n_commands * CPU_MAX_PHASES * team_size(cpu->team) + 1, sizeof *native->tile_at);
-    if (native->local && native->tile_at && shares_open(&native->shares, t, cpu->options.table->ops, team_size(cpu->team)))
+    native->local = native->local_bytes ? mem_alloc_aligned(native->local_bytes * thread_pool_size(cpu->pool), LINE) : NULL;
+    native->tile_at =
+        mem_alloc_array((size_t)t->n_commands * CPU_MAX_PHASES * thread_pool_size(cpu->pool) + 1, sizeof *native->tile_at);
+    if (native->local && native->tile_at && shares_open(&native->shares, t, cpu->options.table->ops, thread_pool_size(cpu->pool)))
         return true;
     cpu_drop(d, t);
     return err_memory(err, "a tape");
@@ -289,7 +290,7 @@ static bool cpu_weight_take(struct device *d, const struct weight_source *source
         .bytes = source->bytes, .n_rows = source->n_rows, .n_cols = source->n_cols, .format = source->format, .name = source->name
     };
     w->buffer = (struct buffer){ .device = d, .host = (void *)(uintptr_t)source->data, .bytes = source->bytes };
-    if (!pack || cpu->options.table->pack(cpu->features, cpu->team, source, w, &packed))
+    if (!pack || cpu->options.table->pack(cpu->features, cpu->pool, source, w, &packed))
         return true;
     if (packed.code != ERR_NONE && err)
         *err = packed;
@@ -305,7 +306,7 @@ static void cpu_close(struct device *d)
 {
     struct cpu *cpu = (struct cpu *)d;
 
-    team_destroy(cpu->team);
+    thread_pool_destroy(cpu->pool);
     mem_free(cpu->kernels);
     mem_free(cpu);
 }
@@ -316,8 +317,8 @@ static void cpu_info(struct device *d, struct device_info *info)
     char features[96];
 
     cpu_features_print(cpu->features, features, sizeof features);
-    snprintf(info->name, sizeof info->name, "%u thread%s, %s", team_size(cpu->team), team_size(cpu->team) == 1 ? "" : "s",
-             cpu->options.plain ? "plain loops" : features);
+    snprintf(info->name, sizeof info->name, "%u thread%s, %s", thread_pool_size(cpu->pool),
+             thread_pool_size(cpu->pool) == 1 ? "" : "s", cpu->options.plain ? "plain loops" : features);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
 #if defined(_SC_AVPHYS_PAGES)
@@ -341,7 +342,7 @@ struct device *cpu_open(const struct cpu_options *options, struct err *err)
 {
     static const struct device_ops ops = { cpu_close,       cpu_info,     cpu_buffer_alloc, cpu_release, cpu_write, cpu_read,
                                            cpu_weight_take, cpu_supports, cpu_seal,         cpu_drop,    cpu_play,  cpu_wait };
-    unsigned n_threads = options->n_threads ? options->n_threads : threads_available();
+    unsigned n_threads = options->n_threads ? options->n_threads : thread_count_available();
     struct cpu *cpu = mem_alloc(sizeof *cpu);
 
     if (n_threads > 1024) {
@@ -354,11 +355,11 @@ struct device *cpu_open(const struct cpu_options *options, struct err *err)
         cpu->features = cpu_features() & (options->features ? options->features : (uint32_t)CPU_ALL);
         cpu->device.ops = &ops;
         snprintf(cpu->device.name, sizeof cpu->device.name, "cpu");
-        cpu->team = team_create(n_threads);
+        cpu->pool = thread_pool_create(n_threads);
         cpu->width = width_of(n_threads);
         cpu->kernels = mem_alloc_array(options->table->n_ops, sizeof *cpu->kernels);
     }
-    if (!cpu || !cpu->team || !cpu->kernels) {
+    if (!cpu || !cpu->pool || !cpu->kernels) {
         if (cpu)
             cpu_close(&cpu->device);
         err_memory(err, "the CPU's threads");

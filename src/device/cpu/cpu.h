@@ -5,7 +5,7 @@
 // else is computed. A kernel with several phases gets a barrier between them.
 // The plain kernel of an operation is its definition. Faster ones follow, each with the processor features it needs.
 #pragma once
-#include "base/threads.h"
+#include "base/thread_pool.h"
 #include "device/step.h"
 #include "device/tape.h"
 
@@ -65,7 +65,8 @@ struct cpu_table {
     const struct cpu_op *const *ops; // [n_ops], by enum op
     uint32_t n_ops;
     // Repacks a matrix for products. Returns false with code ERR_NONE when it should stay as in the file.
-    bool (*pack)(uint32_t features, struct team *team, const struct weight_source *source, struct weight *w, struct err *err);
+    bool (*pack)(uint32_t features, struct thread_pool *pool, const struct weight_source *source, struct weight *w,
+                 struct err *err);
 };
 
 struct cpu_options {

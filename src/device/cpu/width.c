@@ -18,7 +18,7 @@ static void narrow(struct width *w, uint64_t had, uint64_t now)
     w->n--;
 }
 
-void width_note(struct width *w, struct team_time run, uint64_t now)
+void width_note(struct width *w, struct thread_pool_time run, uint64_t now)
 {
     w->noted.wall += run.wall;
     w->noted.busy += run.busy;
@@ -26,7 +26,7 @@ void width_note(struct width *w, struct team_time run, uint64_t now)
         return;
     uint64_t had = w->noted.busy * 100 / w->noted.wall, before = w->before;
     bool bad = w->n > 1 && had + LOSS_MOST < w->n * UINT64_C(100);
-    w->noted = (struct team_time){ 0 };
+    w->noted = (struct thread_pool_time){ 0 };
     w->before = 0;
     if (bad && w->trouble < TROUBLE_MOST)
         w->trouble++;

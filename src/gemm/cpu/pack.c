@@ -22,7 +22,8 @@ static void pack_panels(void *arg, unsigned thread)
         p->kernels->pack(&p->from, i, p->to + i * bytes);
 }
 
-bool matmul_pack(uint32_t features, struct team *team, const struct weight_source *source, struct weight *w, struct err *err)
+bool matmul_pack(uint32_t features, struct thread_pool *pool, const struct weight_source *source, struct weight *w,
+                 struct err *err)
 {
     const struct product_kernels *kernels = product_kernels_of(features);
 
@@ -34,7 +35,7 @@ bool matmul_pack(uint32_t features, struct team *team, const struct weight_sourc
     if (!cpu_buffer_alloc(w->buffer.device, bytes, &packed, err))
         return err_prefix(err, "%s in the layout of the fast kernels (--no-repack needs none)", source->name);
     p.to = packed.host;
-    team_run(team, pack_panels, &p);
+    thread_pool_run(pool, pack_panels, &p);
     w->buffer = packed;
     w->bytes = bytes;
     w->layout = LAYOUT_PANELS;
