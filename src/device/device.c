@@ -1,58 +1,5 @@
-// device.c - the calls that every device shares: counting and checks of range.
+// device.c - the calls that every device shares beside memory (buffer.c) and weights (weight.c).
 #include "device/device.h"
-
-static bool alloc_counted(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
-{
-    if (!d->ops->alloc(d, bytes, b, err))
-        return false;
-    d->counters.buffers++;
-    return true;
-}
-
-bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
-{
-    *b = (struct buffer){ 0 };
-    return alloc_counted(d, bytes, b, err);
-}
-
-bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
-{
-    *b = (struct buffer){ .local = true };
-    return alloc_counted(d, bytes, b, err);
-}
-
-void buffer_release(struct buffer *b)
-{
-    if (b->device)
-        b->device->ops->release(b->device, b);
-    *b = (struct buffer){ 0 };
-}
-
-bool buffer_write(struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err)
-{
-    CHECK(offset <= b->bytes && bytes <= b->bytes - offset);
-    b->device->counters.write_bytes += bytes;
-    return b->device->ops->write(b->device, b, offset, from, bytes, err);
-}
-
-bool buffer_read(const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err)
-{
-    CHECK(offset <= b->bytes && bytes <= b->bytes - offset);
-    b->device->counters.read_bytes += bytes;
-    return b->device->ops->read(b->device, b, offset, to, bytes, err);
-}
-
-bool weight_create(struct device *d, const struct weight_source *source, struct weight *w, struct err *err)
-{
-    *w = (struct weight){ 0 };
-    return d->ops->weight(d, source, w, err);
-}
-
-void weight_release(struct weight *w)
-{
-    buffer_release(&w->buffer);
-    *w = (struct weight){ 0 };
-}
 
 bool device_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err)
 {

@@ -23,10 +23,10 @@ uint32_t hazard_mark(struct command *commands, uint32_t n)
     uint32_t since = 0, n_waits = 0; // commands [since, i) may still be running
 
     for (uint32_t i = 0; i < n; i++) {
-        commands[i].waits = false;
-        for (uint32_t j = since; j < i && !commands[i].waits; j++)
-            commands[i].waits = hazard_between(&commands[j], &commands[i]);
-        if (commands[i].waits) {
+        commands[i].barrier = false;
+        for (uint32_t j = since; j < i && !commands[i].barrier; j++)
+            commands[i].barrier = hazard_between(&commands[j], &commands[i]);
+        if (commands[i].barrier) {
             since = i;
             n_waits++;
         }

@@ -296,7 +296,7 @@ uint32_t tape_n_barriers(const struct tape *t)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < t->n_commands; i++)
-        n += t->commands[i].waits;
+        n += t->commands[i].barrier;
     return n;
 }
 
@@ -322,7 +322,7 @@ void tape_print(const struct tape *t, FILE *to)
     for (uint32_t i = 0; i < t->n_commands; i++) {
         const struct command *c = &t->commands[i];
         const struct operand *in = fuse_packed(c, false), *out = fuse_packed(c, true);
-        fprintf(to, "%5u %s %-11s %-24s may read %11llu, write %10llu bytes", i, c->waits ? "|" : " ", c->name, c->label,
+        fprintf(to, "%5u %s %-11s %-24s may read %11llu, write %10llu bytes", i, c->barrier ? "|" : " ", c->name, c->label,
                 (unsigned long long)operand_bytes(c, false), (unsigned long long)operand_bytes(c, true));
         fprintf(to, "%s%s", in ? ", reads packed " : "", in ? in->packing->name : "");
         fprintf(to, "%s%s%s\n", out ? ", writes packed " : "", out ? out->packing->name : "",

@@ -39,7 +39,7 @@ struct operand {
 struct command {
     uint16_t op; // enum op, see ops/ops.def
     uint8_t n_operands;
-    bool waits; // set by tape_seal: an earlier command since the last wait touches one of these ranges
+    bool barrier; // before it; set by tape_seal: an earlier command since the last barrier touches one of these ranges
     struct operand operands[TAPE_MAX_OPERANDS];
     _Alignas(16) unsigned char args[TAPE_ARGS_BYTES];
     const char *name;  // of the operation
@@ -86,7 +86,7 @@ void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *
 // Records an error; only the first is kept.
 void tape_fail(struct tape *t, const char *format, ...) PRINTF_LIKE(2, 3);
 
-// Decides what is handed on packed, plans scratch by last use, marks the commands that must wait and no others, and prepares the device's own form.
+// Decides what is handed on packed, plans scratch by last use, marks the barriers that are needed and no others, and prepares the device's own form.
 bool tape_seal(struct tape *t, struct err *err);
 // step.n_rows and n_outputs must be within the limits.
 bool tape_play(struct tape *t, const struct buffer *step, struct err *err);

@@ -62,7 +62,7 @@ static void a_wait_covers_everything_before_it(void **state)
         commands[i] = touching(&b, ranges[i]);
     assert_int_equal(hazard_mark(commands, 6), 2);
     for (uint32_t i = 0; i < 6; i++)
-        assert_int_equal(commands[i].waits, waits[i]);
+        assert_int_equal(commands[i].barrier, waits[i]);
 }
 
 static void norm(struct bench *b, struct tensor in, struct tensor out, const struct weight *scale)

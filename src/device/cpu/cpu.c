@@ -138,7 +138,7 @@ static void play_commands(void *arg, unsigned thread)
         first = native->shares.n_commands;
     }
     for (uint32_t i = first; i < p->last; i++) {
-        if (i > p->first && (p->tape->commands[i].waits || i == first))
+        if (i > p->first && (p->tape->commands[i].barrier || i == first))
             thread_pool_barrier(p->cpu->pool);
         play_command(p, i, &call);
     }
@@ -163,7 +163,7 @@ static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step
     d->counters.submissions++;
     d->counters.commands += last - first;
     for (uint32_t i = p.by_rows ? native->shares.n_commands : first; i < last; i++)
-        d->counters.barriers += t->commands[i].waits || (p.by_rows && i == native->shares.n_commands);
+        d->counters.barriers += t->commands[i].barrier || (p.by_rows && i == native->shares.n_commands);
     return true;
 }
 

@@ -113,7 +113,7 @@ struct metal_launch {
     objc_id pipeline; // NULL: a product
     struct mtl_size grid, threads;
     uint32_t shared, args_bytes;
-    bool waits;
+    bool barrier; // before it
     _Alignas(16) unsigned char args[METAL_ARGS_BYTES];
     objc_id product, matrices[3]; // left, right, result
 };

@@ -68,7 +68,7 @@ void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, c
                                 .threads = { kernel->threads, 1, 1 },
                                 .shared = (kernel->shared + 15) / 16 * 16,
                                 .args_bytes = args_bytes,
-                                .waits = !kernel->beside };
+                                .barrier = !kernel->beside };
     memcpy(l->args, args, args_bytes);
 }
 
@@ -79,9 +79,9 @@ static void mark_first(struct metal_plan *p, uint32_t first, bool *in_use)
 
     if (p->n_launches == first)
         return;
-    l->waits = p->command->waits || (*in_use && p->private_bytes > 0);
+    l->barrier = p->command->barrier || (*in_use && p->private_bytes > 0);
     for (uint32_t i = first; i < p->n_launches; i++)
-        if (p->launches[i].waits)
+        if (p->launches[i].barrier)
             *in_use = false;
     *in_use |= p->private_bytes > 0;
 }
@@ -168,7 +168,7 @@ static void encode_kernel(struct metal *m, const struct metal_launch *l)
 {
     struct metal_encoding *e = &m->open;
 
-    if (l->waits && !e->empty) {
+    if (l->barrier && !e->empty) {
         mtl_barrier(e->encoder, MTL_BARRIER_BUFFERS);
         m->device.counters.barriers++;
     }

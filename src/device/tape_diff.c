@@ -1,4 +1,4 @@
-// diff.c - plays a tape on two devices, command by command, and measures how far the results lie apart.
+// tape_diff.c - plays a tape on two devices, command by command, and measures how far the results lie apart.
 #include <math.h>
 #include <string.h>
 #include "base/mem.h"
