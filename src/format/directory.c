@@ -114,61 +114,6 @@ bool directory_index(struct model_file *file, struct err *err)
            sort_names(file->meta_names, file->n_metas, "key", err);
 }
 
-size_t gguf_type_bytes(enum gguf_type type)
-{
-    static const unsigned char bytes[N_GGUF_TYPES] = { 1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8 };
-    return bytes[type];
-}
-
-enum meta_type gguf_type_meta(enum gguf_type type)
-{
-    static const unsigned char types[N_GGUF_TYPES] = { META_UINT, META_INT,   META_UINT, META_INT,    META_UINT,
-                                                       META_INT,  META_FLOAT, META_BOOL, META_STRING, META_ARRAY,
-                                                       META_UINT, META_INT,   META_FLOAT };
-    return (enum meta_type)types[type];
-}
-
-static uint64_t load_unsigned(const unsigned char *at, size_t n)
-{
-    uint64_t v = 0;
-
-    for (size_t i = 0; i < n; i++)
-        v |= (uint64_t)at[i] << 8 * i;
-    return v;
-}
-
-// A scalar's `elements` only say its exact type, so that a writer can keep it.
-static const struct meta_elements scalars[N_GGUF_TYPES] = {
-    { .type = GGUF_U8 },  { .type = GGUF_I8 },  { .type = GGUF_U16 },  { .type = GGUF_I16 },    { .type = GGUF_U32 },
-    { .type = GGUF_I32 }, { .type = GGUF_F32 }, { .type = GGUF_BOOL }, { .type = GGUF_STRING }, { .type = GGUF_ARRAY },
-    { .type = GGUF_U64 }, { .type = GGUF_I64 }, { .type = GGUF_F64 },
-};
-
-struct meta gguf_value(enum gguf_type type, const unsigned char *at)
-{
-    struct meta m = { .type = gguf_type_meta(type), .elements = &scalars[type] };
-    uint64_t u = load_unsigned(at, type == GGUF_STRING ? 8 : gguf_type_bytes(type));
-    uint32_t narrow = (uint32_t)u;
-    float f;
-
-    if (type == GGUF_F32) {
-        memcpy(&f, &narrow, sizeof f);
-        m.f = (double)f;
-    } else if (type == GGUF_F64) {
-        memcpy(&m.f, &u, sizeof m.f);
-    } else if (m.type == META_INT) {
-        unsigned unused = 64 - 8 * (unsigned)gguf_type_bytes(type);
-        m.i = (int64_t)(u << unused) >> unused; // sign extension; both compilers shift arithmetically
-    } else if (m.type == META_BOOL) {
-        m.b = u != 0;
-    } else if (m.type == META_STRING) {
-        m.s = (struct str){ (const char *)at + 8, (size_t)u };
-    } else {
-        m.u = u;
-    }
-    return m;
-}
-
 // Length of the UTF-8 character at `at` (n bytes are left), or 0.
 static size_t utf8_length(const unsigned char *at, size_t n)
 {
@@ -228,13 +173,4 @@ bool directory_check_ranges(struct byte_range *ranges, size_t n, struct err *err
                            STR_ARG(ranges[i - 1].name), STR_ARG(ranges[i].name), (unsigned long long)ranges[i - 1].end,
                            (unsigned long long)ranges[i].begin);
     return true;
-}
-
-void model_file_forget(const struct model_file *file, const struct file_tensor *t)
-{
-    for (size_t i = 0; i < file->n_maps; i++) {
-        const struct file_map *map = &file->maps[i];
-        if (t->data >= map->at && t->data < map->at + map->bytes)
-            file_map_forget(map, t->data, t->bytes);
-    }
 }

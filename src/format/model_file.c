@@ -114,12 +114,13 @@ const struct meta *model_file_meta(const struct model_file *file, const char *ke
     return found ? &file->metas[found->at] : NULL;
 }
 
-struct meta meta_at(const struct meta *array, uint64_t index)
+void model_file_forget(const struct model_file *file, const struct file_tensor *t)
 {
-    CHECK(array->type == META_ARRAY && index < array->n);
-    const struct meta_elements *elements = array->elements;
-    uint64_t offset = elements->type == GGUF_STRING ? elements->offsets[index] : index * gguf_type_bytes(elements->type);
-    return gguf_value(elements->type, elements->data + offset);
+    for (size_t i = 0; i < file->n_maps; i++) {
+        const struct file_map *map = &file->maps[i];
+        if (t->data >= map->at && t->data < map->at + map->bytes)
+            file_map_forget(map, t->data, t->bytes);
+    }
 }
 
 // What was found, for messages.
