@@ -13,4 +13,4 @@ static const struct cpu_op *const ops[N_OPS] = {
 #undef OP
 };
 
-const struct cpu_table cpu_table = { .ops = ops, .n_ops = N_OPS, .pack = matmul_pack };
+const struct cpu_table cpu_table = { .ops = ops, .n_ops = N_OPS, .pack = gemm_pack };

@@ -499,7 +499,7 @@ static void activation_at_extremes(void **state)
         bench_step(&b)->n_rows = 1;
         bench_play(&b);
         for (uint32_t c = 0; c < N; c++) {
-            double want = (double)activation_plain(a.activation, x[c]), off = fabs(want - (double)out[c]);
+            double want = (double)activate_plain(a.activation, x[c]), off = fabs(want - (double)out[c]);
             if (!(off <= 1e-6 * fabs(want) + 1e-9))
                 fail_msg("f(%g) = %g, not %g (features %x, activation %d)", (double)x[c], want, (double)out[c], sets[i / 2],
                          a.activation);

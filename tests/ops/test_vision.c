@@ -243,7 +243,7 @@ static void activation_without_up(void **state)
         fill_step(&b, &(struct tiles){ 1, { 2 } });
         bench_play(&b);
         for (uint32_t c = 0; c < 262; c++)
-            assert_true(fabs((double)activation_plain(a.activation, gate[c]) - (double)out[c]) <= 1e-6);
+            assert_true(fabs((double)activate_plain(a.activation, gate[c]) - (double)out[c]) <= 1e-6);
         bench_close(&b);
     }
 }

@@ -22,8 +22,7 @@ static void pack_panels(void *arg, unsigned thread)
         p->kernels->pack(&p->from, i, p->to + i * bytes);
 }
 
-bool matmul_pack(uint32_t features, struct thread_pool *pool, const struct weight_source *source, struct weight *w,
-                 struct err *err)
+bool gemm_pack(uint32_t features, struct thread_pool *pool, const struct weight_source *source, struct weight *w, struct err *err)
 {
     const struct product_kernels *kernels = product_kernels_of(features);
 

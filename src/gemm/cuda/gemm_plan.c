@@ -152,7 +152,7 @@ static void launch_part(struct cuda_plan *p, struct gemm_params *params, struct 
         launch_many(p, params, part);
         break;
     default:
-        gemv_launch(p, params, part);
+        gemm_pipeline_launch(p, params, part);
     }
 }
 

@@ -39,7 +39,7 @@ void gemm_packing_launch(struct cuda_plan *p, const struct gemm_plan *product, s
 // plan_pipeline.c. Can gemm_int8 take rows of n_cols? Can it write this product's result packed?
 bool gemm_int8_fits(const struct cuda_plan *p, u32 format, u32 max_rows, u32 n_cols);
 bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params);
-void gemv_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);
+void gemm_pipeline_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);
 void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part);
 
 // plan_wgmma.c. Can matrix m be copied in tiles? Is there gemm_hopper for such weights?

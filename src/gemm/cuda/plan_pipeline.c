@@ -144,7 +144,7 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_par
     return shared > 0 ? (*kernels)[part.format] : NULL;
 }
 
-void gemv_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
+void gemm_pipeline_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
     u32 n_blocks = divide_up(params->n_cols, 32),
         warps = params->n_pairs > GEMV_WARPS * p->device.n_sms ? 2 * GEMV_WARPS : GEMV_WARPS;

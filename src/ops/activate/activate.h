@@ -21,5 +21,5 @@ struct activate {
     enum activation activation;
 };
 void op_activate(struct tape *t, struct activate a);
-float activation_plain(enum activation a, float x);
+float activate_plain(enum activation a, float x);
 #endif

@@ -4,7 +4,7 @@
 #include "ops/rows.h"
 #include "ops/vec/row_kernels.h"
 
-float activation_plain(enum activation a, float x)
+float activate_plain(enum activation a, float x)
 {
     if (a == ACTIVATION_SILU)
         return x / (1 + expf(-x));
@@ -20,7 +20,7 @@ static void activate_run(const struct cpu_call *call, uint32_t phase, uint32_t f
         const float *gate = cpu_row(call, 0, r), *up = args->gated ? cpu_row(call, 1, r) : NULL;
         float *out = cpu_row(call, 2, r);
         for (uint32_t c = 0; c < args->n_cols; c++)
-            out[c] = activation_plain((enum activation)args->activation, gate[c]) * (up ? up[c] : 1);
+            out[c] = activate_plain((enum activation)args->activation, gate[c]) * (up ? up[c] : 1);
     }
 }
 

@@ -13,7 +13,7 @@
 static float gated(const struct experts_args *args, float gate, float up)
 {
     if (args->limit <= 0)
-        return activation_plain((enum activation)args->activation, gate) * up;
+        return activate_plain((enum activation)args->activation, gate) * up;
     gate = gate > args->limit ? args->limit : gate; // a NaN stays
     up = up > args->limit ? args->limit : up < -args->limit ? -args->limit : up;
     return (up + 1) * gate / (1 + expf(-EXPERTS_ALPHA * gate));

@@ -29,7 +29,7 @@ static void gate_up_row(const struct cpu_call *call, uint32_t r)
         matmul_decode_row(gate, i, decoded);
         float g = matmul_dot_plain(n, decoded, args->n_cols);
         matmul_decode_row(up, i, decoded);
-        out[i] = activation_plain((enum activation)args->activation, g) * matmul_dot_plain(n, decoded, args->n_cols);
+        out[i] = activate_plain((enum activation)args->activation, g) * matmul_dot_plain(n, decoded, args->n_cols);
     }
 }
 
