@@ -187,8 +187,8 @@ static void set_machine(json_t *o, const struct bench_report *r)
     json_object_set_new(o, "n_batch", json_integer(r->info.n_batch));
     json_object_set_new(o, "n_ubatch", json_integer(r->info.n_batch));
     json_object_set_new(o, "n_threads", json_integer(r->n_threads));
-    json_object_set_new(o, "type_k", json_string(kv_name(r->info.cache_type_k)));
-    json_object_set_new(o, "type_v", json_string(kv_name(r->info.cache_type_v)));
+    json_object_set_new(o, "type_k", json_string(loading_kv_name(r->info.cache_type_k)));
+    json_object_set_new(o, "type_v", json_string(loading_kv_name(r->info.cache_type_v)));
     json_object_set_new(o, "n_gpu_layers", json_integer(0));
 }
 

@@ -2,19 +2,19 @@
 #include "main/bench_serve.h"
 #include <string.h>
 #include "base/stats.h"
-#include "main/drive.h"
+#include "main/load_generator.h"
 #include "main/out_json.h"
 #include "main/terminal.h"
 
 enum { MAX_ROWS = 16, REQUESTS_EACH = 4, LEAST_REQUESTS = 16 };
 static const double QUANTILES[3] = { 0.5, 0.95, 0.99 };
 
-static double rate(const struct drive_result *r)
+static double rate(const struct load_result *r)
 {
     return r->seconds > 0 ? (double)r->n_tokens / r->seconds : 0;
 }
 
-static void print_row(const struct drive_result *r)
+static void print_row(const struct load_result *r)
 {
     out_printf("| %7u | %8u | %7u | %4u | %8.1f |", r->n_clients, r->n_whole, r->n_refused, r->n_cut + r->n_failed, rate(r));
     for (int i = 0; i < 3; i++)
@@ -32,13 +32,13 @@ static void print_head(void)
         "|--------:|---------:|--------:|-----:|---------:|----------:|---------:|---------:|--------:|--------:|--------:|\n");
 }
 
-static json_t *times_json(const struct drive_times *t)
+static json_t *times_json(const struct load_times *t)
 {
     return json_pack("[f, f, f]", stats_quantile(t->at, t->n, 0.5), stats_quantile(t->at, t->n, 0.95),
                      stats_quantile(t->at, t->n, 0.99));
 }
 
-static json_t *row_json(const struct drive_result *r)
+static json_t *row_json(const struct load_result *r)
 {
     return json_pack("{s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:o}", "clients", (int)r->n_clients, "answered",
                      (int)r->n_whole, "refused", (int)r->n_refused, "cut", (int)r->n_cut, "failed", (int)r->n_failed, "tokens",
@@ -46,10 +46,10 @@ static json_t *row_json(const struct drive_result *r)
                      times_json(&r->first), "token_ms_p50_p95_p99", times_json(&r->gaps));
 }
 
-static struct drive_options options_for(const struct settings *s, uint32_t n_clients, uint32_t row)
+static struct load_options options_for(const struct settings *s, uint32_t n_clients, uint32_t row)
 {
     uint32_t usual = n_clients * REQUESTS_EACH > LEAST_REQUESTS ? n_clients * REQUESTS_EACH : LEAST_REQUESTS;
-    return (struct drive_options){
+    return (struct load_options){
         .url = s->serve_url,
         .key = s->api_keys.n ? s->api_keys.at[0] : NULL,
         .n_clients = n_clients,
@@ -75,7 +75,7 @@ static bool check(const struct settings *s)
 
 int bench_serve(const struct settings *s)
 {
-    struct drive_result rows[MAX_ROWS] = { 0 };
+    struct load_result rows[MAX_ROWS] = { 0 };
     struct err err = { 0 };
     bool json = strcmp(s->output, "md") != 0, ok = true;
     uint32_t n = 0, n_lost = 0;
@@ -85,8 +85,8 @@ int bench_serve(const struct settings *s)
     if (!json)
         print_head();
     for (uint32_t i = 0; ok && i < s->n_clients.n && out_state() == OUT_OPEN; i++) {
-        struct drive_options o = options_for(s, s->n_clients.at[i], i);
-        ok = drive_run(&o, &rows[n++], &err);
+        struct load_options o = options_for(s, s->n_clients.at[i], i);
+        ok = load_run(&o, &rows[n++], &err);
         if (ok && json) {
             out_json(row_json(&rows[i]), JSON_COMPACT);
             out_text("\n");
@@ -98,9 +98,9 @@ int bench_serve(const struct settings *s)
             fprintf(stderr, "ingot: with %u clients: %s\n", rows[i].n_clients, rows[i].problem);
     }
     if (ok && s->svg)
-        ok = drive_plot(s->svg, rows, n, &err);
+        ok = load_plot(s->svg, rows, n, &err);
     for (uint32_t i = 0; i < n; i++)
-        drive_release(&rows[i]);
+        load_release(&rows[i]);
     if (!ok)
         return err.code == ERR_CANCELLED ? STATUS_INTERRUPTED : fail(err.message);
     int status = out_finish();

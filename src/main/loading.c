@@ -9,7 +9,7 @@ enum { PROMPT_MAX_BYTES = 1 << 28 };
 
 static const char *const kv_names[] = { "auto", "f32", "f16", "bf16", "q8_0" };
 
-const char *kv_name(enum ingot_kv kv)
+const char *loading_kv_name(enum ingot_kv kv)
 {
     return kv_names[kv];
 }
@@ -29,7 +29,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a == 0 ? b : b == 0 || a < b ? a : b;
 }
 
-struct ingot_engine_options engine_options(const struct settings *settings)
+struct ingot_engine_options loading_options(const struct settings *settings)
 {
     struct ingot_engine_options options = ingot_engine_defaults();
 
@@ -56,9 +56,9 @@ struct ingot_engine_options engine_options(const struct settings *settings)
     return options;
 }
 
-struct ingot_engine *engine_from_settings(const struct settings *settings, uint32_t n_sequences)
+struct ingot_engine *loading_engine(const struct settings *settings, uint32_t n_sequences)
 {
-    struct ingot_engine_options options = engine_options(settings);
+    struct ingot_engine_options options = loading_options(settings);
     struct progress progress = { .what = "loading" };
     struct ingot_error error;
 
@@ -125,8 +125,7 @@ static void add_text(const char *text, bool escape, struct buf *prompt)
     }
 }
 
-bool prompt_from_settings(const struct settings *settings, const struct option_operands *operands, struct buf *prompt,
-                          bool *given)
+bool loading_prompt(const struct settings *settings, const struct option_operands *operands, struct buf *prompt, bool *given)
 {
     struct err err;
 

@@ -3,7 +3,7 @@
 #include "ingot.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
-#include "main/by_name.h"
+#include "main/model_lookup.h"
 #include "main/settings.h"
 #include "main/terminal.h"
 #include "main/version.h"

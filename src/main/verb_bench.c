@@ -224,7 +224,7 @@ static struct ingot_engine *open_engine(const struct bench_job *b)
     }
     s.no_prefix_cache = true; // each round computes its prompt
     s.cache_dir = NULL;
-    return engine_from_settings(&s, 1);
+    return loading_engine(&s, 1);
 }
 
 static int ended(const struct err *err)

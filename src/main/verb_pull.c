@@ -1,6 +1,6 @@
 // verb_pull.c - ingot pull, ls and rm: the cache of models by name. The work is in src/hub.
 #include "hub/hub_cache.h"
-#include "main/by_name.h"
+#include "main/model_lookup.h"
 #include "main/out_json.h"
 #include "main/terminal.h"
 

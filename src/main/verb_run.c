@@ -1,9 +1,9 @@
 // verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in chat_loop.c.
 #include "base/file.h"
 #include "engine/verify.h"
-#include "main/chat_loop.h"
+#include "main/chat/chat_loop.h"
 #include "main/loading.h"
-#include "main/reply.h"
+#include "main/chat/reply.h"
 #include "main/terminal.h"
 
 enum { MAX_TEXT_BYTES = 16 << 20 };
@@ -74,11 +74,11 @@ static int run(struct settings *s, struct arena *arena, struct buf *prompt)
 {
     bool given;
 
-    if (!prompt_from_settings(s, NULL, prompt, &given))
+    if (!loading_prompt(s, NULL, prompt, &given))
         return STATUS_ERROR;
     if (given && prompt->n == 0)
         return fail_usage("the prompt is empty: give a text with -p, a file with -f, or a pipe");
-    struct ingot_engine *engine = engine_from_settings(s, 1);
+    struct ingot_engine *engine = loading_engine(s, 1);
     if (!engine)
         return interrupts() ? STATUS_INTERRUPTED : STATUS_ERROR;
     struct reply r = { .engine = engine, .settings = s };

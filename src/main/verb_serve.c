@@ -64,7 +64,7 @@ int verb_serve(const struct verb_call *call)
         .strict = s->strict,
         .no_shared_prefix = s->no_shared_prefix,
         .limits = limits_from(s),
-        .engine = engine_options(s),
+        .engine = loading_options(s),
     };
     struct err err = { 0 };
 

@@ -73,7 +73,7 @@ int verb_tokenize(const struct verb_call *call)
     struct buf text = { 0 };
     bool given;
 
-    if (!prompt_from_settings(call->settings, call->operands, &text, &given))
+    if (!loading_prompt(call->settings, call->operands, &text, &given))
         return STATUS_ERROR;
     if (given && !call->settings->model)
         fputs("the tokens of the toy inside ingot; -m takes another model\n", stderr);

@@ -41,7 +41,7 @@ static bool on_command(void *arg, const struct verify_finding *finding)
 
 int verb_verify(const struct verb_call *call)
 {
-    struct ingot_engine_options options = engine_options(call->settings);
+    struct ingot_engine_options options = loading_options(call->settings);
     struct verify_listener listener = { .settings = call->settings };
     struct verification v = { .n_rows = call->settings->n_verify, .on_command = on_command, .arg = &listener };
     struct err err;

@@ -1,5 +1,5 @@
 // conversation.c - see conversation.h. Files of conversations are in conversation_file.c.
-#include "main/conversation.h"
+#include "main/chat/conversation.h"
 #include "base/mem.h"
 #include "main/terminal.h"
 

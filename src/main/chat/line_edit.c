@@ -1,8 +1,8 @@
-// line.c - see line.h.
+// line_edit.c - see line_edit.h.
 //
 // A terminal in bracketed paste mode puts ESC [200~ and ESC [201~ around what is pasted. libedit gets a function for the first, which takes
 // all up to the second into the line, newlines too.
-#include "main/line.h"
+#include "main/chat/line_edit.h"
 #include <locale.h>
 #include <stdlib.h>
 #include <unistd.h>

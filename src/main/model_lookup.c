@@ -1,7 +1,7 @@
-// by_name.c - see by_name.h.
+// model_lookup.c - see model_lookup.h.
 //
 // A file always wins over a name. What the cache holds is taken without asking anybody; only `ingot pull` looks for something newer.
-#include "main/by_name.h"
+#include "main/model_lookup.h"
 #include <ctype.h>
 #include <strings.h>
 #include "base/clock.h"

@@ -3,9 +3,9 @@
 // What the user types is edited on stderr, so that stdout carries answers only. The whole conversation goes to the engine each time; its
 // session knows the part that it has seen already.
 #pragma once
-#include "main/conversation.h"
-#include "main/line.h"
-#include "main/reply.h"
+#include "main/chat/conversation.h"
+#include "main/chat/line_edit.h"
+#include "main/chat/reply.h"
 
 struct chat_loop {
     struct reply *reply;

@@ -1,4 +1,4 @@
-// drive.h - drives a server that speaks OpenAI's chat completions with many clients at once, and measures what each of them sees.
+// load_generator.h - drives a server that speaks OpenAI's chat completions with many clients at once, and measures what each of them sees.
 //
 // Every client sends its next request as soon as the last one ended: a closed loop. Answers are streamed, of a fixed length, to prompts
 // that differ from the first word on, so that no server finds one in its cache. Time is taken when a piece of text arrives.
@@ -7,29 +7,29 @@
 #include <stdint.h>
 #include "base/err.h"
 
-struct drive_options {
+struct load_options {
     const char *url, *key; // key: NULL: none
     uint32_t n_clients, n_requests, n_words,
         n_tokens; // requests: of all clients together; words of a prompt; tokens of an answer
     uint64_t seed;
 };
 
-struct drive_times { // milliseconds, sorted by drive_run
+struct load_times { // milliseconds, sorted by load_run
     double *at;
     uint32_t n, capacity;
 };
 
-struct drive_result {
+struct load_result {
     uint32_t n_clients;
     uint32_t n_whole, n_refused, n_cut, n_failed; // 429 or 503; streams without an end; anything else
     uint64_t n_tokens;                            // as the server counts them, else pieces of text
     double seconds;
-    struct drive_times first, gaps; // to the first piece of an answer, and between pieces
-    char problem[256];              // of the first request that failed; empty: none
+    struct load_times first, gaps; // to the first piece of an answer, and between pieces
+    char problem[256];             // of the first request that failed; empty: none
 };
 
 // False: nothing could be measured. The result is to be released either way.
-bool drive_run(const struct drive_options *options, struct drive_result *result, struct err *err);
-void drive_release(struct drive_result *result);
+bool load_run(const struct load_options *options, struct load_result *result, struct err *err);
+void load_release(struct load_result *result);
 // A picture of several results, by number of clients: throughput, and the times that clients wait.
-bool drive_plot(const char *path, const struct drive_result *results, uint32_t n, struct err *err);
+bool load_plot(const char *path, const struct load_result *results, uint32_t n, struct err *err);

@@ -1,7 +1,7 @@
 // conversation_file.c - a conversation on disk, as JSON that other programs' chats have too. See conversation.h.
 #include <jansson.h>
 #include "base/file.h"
-#include "main/conversation.h"
+#include "main/chat/conversation.h"
 
 enum { MAX_BYTES = 1 << 26, MAX_MESSAGES = 100000 };
 

@@ -1,5 +1,5 @@
 // chat_loop.c - see chat_loop.h. The commands are in chat_command.c.
-#include "main/chat_loop.h"
+#include "main/chat/chat_loop.h"
 #include "main/terminal.h"
 
 // The oldest turns go when less than an eighth of the context is left for the answer, until there are three eighths: each time something is

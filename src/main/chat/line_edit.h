@@ -1,4 +1,4 @@
-// line.h - messages from a person: edited with libedit and remembered where that is built in, else read as the terminal gives them.
+// line_edit.h - messages from a person: edited with libedit and remembered where that is built in, else read as the terminal gives them.
 //
 // A message is a line, or more: what is pasted at once, what stands between """ and """, and lines that end in a backslash.
 #pragma once

@@ -1,4 +1,4 @@
-// by_name.h - a model's name becomes a path, before any verb looks at it.
+// model_lookup.h - a model's name becomes a path, before any verb looks at it.
 #pragma once
 #include "hub/hub.h"
 #include "main/settings.h"

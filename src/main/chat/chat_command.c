@@ -3,7 +3,7 @@
 // One table has the commands, so that /help and the Tab key know them all. A slash and one unknown word is most likely a mistyped command;
 // anything longer, and whatever has a further slash, is a message.
 #include "base/file.h"
-#include "main/chat_loop.h"
+#include "main/chat/chat_loop.h"
 #include "main/terminal.h"
 
 enum { MAX_FILE_BYTES = 1 << 24 };

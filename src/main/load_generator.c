@@ -1,5 +1,5 @@
-// drive.c - see drive.h. One thread: libcurl's multi interface holds all connections.
-#include "main/drive.h"
+// load_generator.c - see load_generator.h. One thread: libcurl's multi interface holds all connections.
+#include "main/load_generator.h"
 #include <curl/curl.h>
 #include <jansson.h>
 #include <string.h>
@@ -22,8 +22,8 @@ struct client {
 };
 
 struct drive {
-    const struct drive_options *options;
-    struct drive_result *result;
+    const struct load_options *options;
+    struct load_result *result;
     CURLM *multi;
     struct curl_slist *headers;
     struct client *clients;
@@ -31,7 +31,7 @@ struct drive {
     char model[256], chat_url[2048];
 };
 
-static bool add_time(struct drive_times *t, double ms)
+static bool add_time(struct load_times *t, double ms)
 {
     if (t->n == t->capacity) {
         uint32_t capacity = t->capacity ? t->capacity * 2 : 1024;
@@ -56,7 +56,7 @@ static void note_problem(struct drive *l, const char *what)
 static void note_piece(struct client *c)
 {
     uint64_t now = clock_ns();
-    struct drive_result *r = c->drive->result;
+    struct load_result *r = c->drive->result;
     bool first = c->n_pieces++ == 0;
 
     c->failed |= !add_time(first ? &r->first : &r->gaps, (double)(now - (first ? c->begun_ns : c->last_ns)) / 1e6);
@@ -151,7 +151,7 @@ static void write_prompt(struct buf *text, uint64_t seed, uint32_t n_words)
 
 static bool write_request(struct client *c, uint32_t number)
 {
-    const struct drive_options *o = c->drive->options;
+    const struct load_options *o = c->drive->options;
     struct buf prompt = { 0 };
 
     write_prompt(&prompt, o->seed * 1000003 + number * 2654435761u + 1, o->n_words);
@@ -189,7 +189,7 @@ static bool send_next(struct client *c)
 
 static void finish(struct client *c, CURLcode code)
 {
-    struct drive_result *r = c->drive->result;
+    struct load_result *r = c->drive->result;
     long status = 0;
 
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -275,7 +275,7 @@ static bool ask_model(struct drive *l, struct err *err)
 
 static bool make_clients(struct drive *l)
 {
-    const struct drive_options *o = l->options;
+    const struct load_options *o = l->options;
 
     snprintf(l->chat_url, sizeof l->chat_url, "%s/v1/chat/completions", o->url);
     l->multi = curl_multi_init();
@@ -330,11 +330,11 @@ static void drive_close(struct drive *l)
     curl_slist_free_all(l->headers);
 }
 
-bool drive_run(const struct drive_options *o, struct drive_result *result, struct err *err)
+bool load_run(const struct load_options *o, struct load_result *result, struct err *err)
 {
     struct drive l = { .options = o, .result = result };
 
-    *result = (struct drive_result){ .n_clients = o->n_clients };
+    *result = (struct load_result){ .n_clients = o->n_clients };
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
         return err_set(err, ERR_IO, "libcurl does not start");
     bool ok = make_headers(&l) || err_memory(err, "requests");
@@ -352,9 +352,9 @@ bool drive_run(const struct drive_options *o, struct drive_result *result, struc
     return ok;
 }
 
-void drive_release(struct drive_result *r)
+void load_release(struct load_result *r)
 {
     mem_free(r->first.at);
     mem_free(r->gaps.at);
-    *r = (struct drive_result){ 0 };
+    *r = (struct load_result){ 0 };
 }

@@ -2,7 +2,7 @@
 //
 // Thinking is told from the answer where it is shown in another way: less bright on a terminal, or not at all. Then its marks go, too. The
 // text that is kept for the next turn is always what the model wrote: its template knows what to leave out.
-#include "main/reply.h"
+#include "main/chat/reply.h"
 #include <unistd.h>
 #if defined(__APPLE__)
 #include <sys/random.h>

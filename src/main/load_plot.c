@@ -1,33 +1,33 @@
-// drive_plot.c - the picture of a load test: an SVG without outer resources, by number of clients, readable on light and dark pages.
+// load_plot.c - the picture of a load test: an SVG without outer resources, by number of clients, readable on light and dark pages.
 #include "base/file.h"
 #include "base/stats.h"
 #include "base/str.h"
-#include "main/drive.h"
+#include "main/load_generator.h"
 
 enum { WIDTH = 720, PANEL = 260, LEFT = 70, RIGHT = 110, TOP = 40, INSIDE = 170 };
 
 struct line {
     const char *name, *color;
-    double (*value)(const struct drive_result *r);
+    double (*value)(const struct load_result *r);
 };
 
-static double tokens_per_second(const struct drive_result *r)
+static double tokens_per_second(const struct load_result *r)
 {
     return r->seconds > 0 ? (double)r->n_tokens / r->seconds : 0;
 }
-static double first_p50(const struct drive_result *r)
+static double first_p50(const struct load_result *r)
 {
     return stats_quantile(r->first.at, r->first.n, 0.5);
 }
-static double first_p99(const struct drive_result *r)
+static double first_p99(const struct load_result *r)
 {
     return stats_quantile(r->first.at, r->first.n, 0.99);
 }
-static double gap_p50(const struct drive_result *r)
+static double gap_p50(const struct load_result *r)
 {
     return stats_quantile(r->gaps.at, r->gaps.n, 0.5);
 }
-static double gap_p99(const struct drive_result *r)
+static double gap_p99(const struct load_result *r)
 {
     return stats_quantile(r->gaps.at, r->gaps.n, 0.99);
 }
@@ -58,7 +58,7 @@ struct panel {
     uint32_t n_lines, top;
 };
 
-static void draw_axes(struct buf *svg, const struct panel *p, const struct drive_result *r, uint32_t n, double most)
+static void draw_axes(struct buf *svg, const struct panel *p, const struct load_result *r, uint32_t n, double most)
 {
     buf_printf(svg, "<text x='%d' y='%u' class='title'>%s</text>\n", LEFT, p->top + 24, p->title);
     for (int tick = 0; tick <= 4; tick++) {
@@ -71,7 +71,7 @@ static void draw_axes(struct buf *svg, const struct panel *p, const struct drive
                    r[i].n_clients);
 }
 
-static void draw_panel(struct buf *svg, const struct panel *p, const struct drive_result *r, uint32_t n)
+static void draw_panel(struct buf *svg, const struct panel *p, const struct load_result *r, uint32_t n)
 {
     double most = 0;
 
@@ -95,7 +95,7 @@ static void draw_panel(struct buf *svg, const struct panel *p, const struct driv
     }
 }
 
-bool drive_plot(const char *path, const struct drive_result *r, uint32_t n, struct err *err)
+bool load_plot(const char *path, const struct load_result *r, uint32_t n, struct err *err)
 {
     static const struct panel panels[] = {
         { "tokens per second, all clients together", { { "tokens/s", "#2a9d5c", tokens_per_second } }, 1, 0 },
