@@ -33,7 +33,7 @@ FILENAME != "tests/library/older.c" && /^[ \t]*(typedef |static |const )*(struct
     tags[tag] = tags[tag] " " FILENAME ":" FNR
 }
 checked && /^\{/ && head ~ /\(/ {
-    if (head !~ /^(static|[A-Z_0-9]+ static|[A-Z]*INLINE|TARGET) / && match(head, /[A-Za-z0-9_]+\(/))
+    if (head !~ /^(static|[A-Z_0-9]+ static|[A-Z_]*INLINE|TARGET) / && match(head, /[A-Za-z0-9_]+\(/))
         check_function(substr(head, RSTART, RLENGTH - 1))
     head = ""
 }

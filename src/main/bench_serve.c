@@ -1,4 +1,4 @@
-// bench_serve.c - see bench_serve.h. The driving is in drive.c.
+// bench_serve.c - see bench_serve.h. The load comes from load_generator.c.
 #include "main/bench_serve.h"
 #include <string.h>
 #include "base/stats.h"
