@@ -1,7 +1,7 @@
 // verify.c - see verify.h.
 //
 // Every command gets the same inputs on both sides, so an error is that command's own. Limits are normalised squared errors: products
-// with int8 activations 5e-4, and twice that behind gate_up, which multiplies two of them; what only rounds fp32 differently 1e-9; and
+// with int8 activations 5e-4, and twice that behind gate_up and experts_up, which multiply two of them; what only rounds fp32 differently 1e-9; and
 // attention, and what goes to pages of less than fp32, 1e-6; attention that multiplies bf16 pairs 2e-5. Sampled ids must be equal.
 #include "engine/verify.h"
 #include <string.h>
@@ -22,11 +22,12 @@ static double limit_of(const struct engine *e, const char *name)
 {
     const struct stage_shape *shape = &e->loaded->stages[0].shape;
     bool exact = shape->exact, half = shape->k_format != KV_F32 || shape->v_format != KV_F32;
-    bool product = strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0, attend = strcmp(name, "attend") == 0;
+    bool product = strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0 || strcmp(name, "experts_down") == 0;
+    bool gated = strcmp(name, "gate_up") == 0 || strcmp(name, "experts_up") == 0, attend = strcmp(name, "attend") == 0;
 
     if (!exact && product)
         return 5e-4;
-    if (!exact && strcmp(name, "gate_up") == 0)
+    if (!exact && gated)
         return 1e-3;
     if (attend && (shape->k_format > KV_F16 || shape->v_format > KV_F16))
         return 2e-5;

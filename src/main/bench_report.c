@@ -46,14 +46,22 @@ static const char *backend(const struct bench_report *r)
     return bench_on_cpu(r) ? "CPU" : strncmp(r->info.device, "metal", 5) == 0 ? "Metal" : "CUDA";
 }
 
+static int short_amount(double n, char *text, size_t size)
+{
+    return n >= 1e9 ? snprintf(text, size, "%.3gB", n * 1e-9) : snprintf(text, size, "%.3gM", n * 1e-6);
+}
+
+// "qwen3 8.19B Q4_0"; with experts "qwen3moe 30.5B.A3.34B Q4_0", the second being what one token uses.
 static void model_type(const struct bench_report *r, char *text, size_t size)
 {
-    double n = (double)r->info.n_parameters;
+    char all[32], used[32] = "";
 
-    if (n >= 1e9)
-        snprintf(text, size, "%s %.3gB %s", r->info.architecture, n * 1e-9, r->info.format);
-    else
-        snprintf(text, size, "%s %.3gM %s", r->info.architecture, n * 1e-6, r->info.format);
+    short_amount((double)r->info.n_parameters, all, sizeof all);
+    if (r->model && r->model->known && r->model->model.n_experts) {
+        memcpy(used, ".A", 3);
+        short_amount((double)(r->info.n_parameters - r->model->model.n_idle), used + 2, sizeof used - 2);
+    }
+    snprintf(text, size, "%s %s%s %s", r->info.architecture, all, used, r->info.format);
 }
 
 static bool is_format(const struct bench_report *r, const char *format)

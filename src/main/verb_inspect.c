@@ -92,6 +92,9 @@ static void print_model(const struct model_info *s)
                "context %u\n",
                s->model.arch->name, (double)s->model.n_parameters * 1e-6, c->n_layers, c->n_cols, c->n_heads, c->n_kv_heads,
                c->head_dim, c->n_ffn, c->n_vocab, c->n_context);
+    if (s->model.n_experts)
+        out_printf("experts       %u in a layer, %u for a token, which uses %.2f M parameters\n", s->model.n_experts,
+                   s->model.n_used_experts, (double)(s->model.n_parameters - s->model.n_idle) * 1e-6);
     out_printf("memory        %.1f MiB: weights %.1f, KV pages %.1f for %u tokens, scratch %.1f\n",
                (double)(m->weights + m->pages + m->scratch) / MIB, (double)m->weights / MIB, (double)m->pages / MIB, s->n_context,
                (double)m->scratch / MIB);
@@ -147,6 +150,9 @@ static json_t *model_json(const struct model_info *s)
 
     json_object_set_new(o, "architecture", json_string(s->model.arch->name));
     json_object_set_new(o, "n_parameters", json_integer((json_int_t)s->model.n_parameters));
+    json_object_set_new(o, "n_active_parameters", json_integer((json_int_t)(s->model.n_parameters - s->model.n_idle)));
+    json_object_set_new(o, "n_experts", json_integer(s->model.n_experts));
+    json_object_set_new(o, "n_experts_used", json_integer(s->model.n_used_experts));
     json_object_set_new(o, "n_layers", json_integer(c->n_layers));
     json_object_set_new(o, "n_embd", json_integer(c->n_cols));
     json_object_set_new(o, "n_heads", json_integer(c->n_heads));

@@ -4,12 +4,12 @@
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_ROWS = 512, DEFAULT_OUTPUTS = 16 };
 
-// Decoding reads every weight once, but of an embedding that is not also the head only one row.
+// Decoding reads every weight once, but of an embedding that is not also the head only one row, and of experts those that are chosen.
 static uint64_t read_bytes(const struct model *m)
 {
     const struct file_tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
 
-    return m->tied || !embed ? m->weight_bytes : m->weight_bytes - embed->bytes;
+    return m->weight_bytes - m->idle_bytes - (m->tied || !embed ? 0 : embed->bytes);
 }
 
 static void count(struct model_info *s, uint32_t n_context)

@@ -99,6 +99,10 @@ static bool add_tensor(struct convert *c, const struct weight_key *k, uint32_t l
     if (!name)
         return err_memory(c->err, "names of tensors");
     struct quantize_entry entry = { .from = *t, .name = str_from(name), .paired_heads = heads_of(&m->config, k) };
+    if (k->rows == DIM_ONE && t->n_dims == 2 && t->dims[0] == 1) { // a matrix of one row is a vector in GGUF
+        entry.from.n_dims = 1;
+        memcpy(entry.from.dims, (uint64_t[TENSOR_MAX_DIMS]){ t->dims[1], 1, 1, 1 }, sizeof entry.from.dims);
+    }
     return (t->data || keep_parts(c, t, &entry)) && quantize_plan_add(c->plan, &entry, c->err);
 }
 

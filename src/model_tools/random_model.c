@@ -11,40 +11,48 @@ struct shape {
     uint32_t n_layers, n_cols, n_ffn, n_heads, n_kv_heads, head_dim, n_vocab;
     float rope_base;
     bool tied;
-    uint32_t n_experts, n_used, n_expert_ffn;
+    uint32_t n_experts, n_used, n_expert_ffn, n_shared;
 };
 
 // From the config.json of each model; the toys are for tests.
 static const struct shape shapes[] = {
-    { "toy", "llama", 2, 256, 512, 4, 2, 64, 512, 1e4f, true, 0, 0, 0 },
-    { "toy-qwen2", "qwen2", 2, 256, 512, 4, 2, 64, 512, 1e6f, true, 0, 0, 0 },
-    { "toy-qwen3", "qwen3", 2, 256, 512, 4, 2, 64, 512, 1e6f, false, 0, 0, 0 },
-    { "smollm-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e4f, true, 0, 0, 0 },
-    { "smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e5f, true, 0, 0, 0 },
-    { "smollm2-360m", "llama", 32, 960, 2560, 15, 5, 64, 49152, 1e5f, true, 0, 0, 0 },
-    { "smollm2-1.7b", "llama", 24, 2048, 8192, 32, 32, 64, 49152, 1.3e5f, true, 0, 0, 0 },
-    { "tinyllama-1.1b", "llama", 22, 2048, 5632, 32, 4, 64, 32000, 1e4f, false, 0, 0, 0 },
-    { "llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 5e5f, true, 0, 0, 0 },
-    { "llama-3.2-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 5e5f, true, 0, 0, 0 },
-    { "llama-2-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 1e4f, false, 0, 0, 0 },
-    { "llama-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 5e5f, false, 0, 0, 0 },
-    { "mistral-7b", "llama", 32, 4096, 14336, 32, 8, 128, 32768, 1e6f, false, 0, 0, 0 },
-    { "devstral-24b", "llama", 40, 5120, 32768, 32, 8, 128, 131072, 1e8f, false, 0, 0, 0 },
-    { "qwen2.5-0.5b", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 1e6f, true, 0, 0, 0 },
-    { "qwen2.5-1.5b", "qwen2", 28, 1536, 8960, 12, 2, 128, 151936, 1e6f, true, 0, 0, 0 },
-    { "qwen2.5-7b", "qwen2", 28, 3584, 18944, 28, 4, 128, 152064, 1e6f, false, 0, 0, 0 },
-    { "qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 1e6f, true, 0, 0, 0 },
-    { "qwen3-1.7b", "qwen3", 28, 2048, 6144, 16, 8, 128, 151936, 1e6f, true, 0, 0, 0 },
-    { "qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 1e6f, true, 0, 0, 0 },
-    { "qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 1e6f, false, 0, 0, 0 },
-    { "qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 128, 151936, 1e6f, false, 128, 8, 768 },
+    { "toy", "llama", 2, 256, 512, 4, 2, 64, 512, 1e4f, true, 0, 0, 0, 0 },
+    { "toy-qwen2", "qwen2", 2, 256, 512, 4, 2, 64, 512, 1e6f, true, 0, 0, 0, 0 },
+    { "toy-qwen3", "qwen3", 2, 256, 512, 4, 2, 64, 512, 1e6f, false, 0, 0, 0, 0 },
+    { "smollm-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e4f, true, 0, 0, 0, 0 },
+    { "smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 1e5f, true, 0, 0, 0, 0 },
+    { "smollm2-360m", "llama", 32, 960, 2560, 15, 5, 64, 49152, 1e5f, true, 0, 0, 0, 0 },
+    { "smollm2-1.7b", "llama", 24, 2048, 8192, 32, 32, 64, 49152, 1.3e5f, true, 0, 0, 0, 0 },
+    { "tinyllama-1.1b", "llama", 22, 2048, 5632, 32, 4, 64, 32000, 1e4f, false, 0, 0, 0, 0 },
+    { "llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 5e5f, true, 0, 0, 0, 0 },
+    { "llama-3.2-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 5e5f, true, 0, 0, 0, 0 },
+    { "llama-2-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 1e4f, false, 0, 0, 0, 0 },
+    { "llama-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 5e5f, false, 0, 0, 0, 0 },
+    { "mistral-7b", "llama", 32, 4096, 14336, 32, 8, 128, 32768, 1e6f, false, 0, 0, 0, 0 },
+    { "devstral-24b", "llama", 40, 5120, 32768, 32, 8, 128, 131072, 1e8f, false, 0, 0, 0, 0 },
+    { "qwen2.5-0.5b", "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 1e6f, true, 0, 0, 0, 0 },
+    { "qwen2.5-1.5b", "qwen2", 28, 1536, 8960, 12, 2, 128, 151936, 1e6f, true, 0, 0, 0, 0 },
+    { "qwen2.5-7b", "qwen2", 28, 3584, 18944, 28, 4, 128, 152064, 1e6f, false, 0, 0, 0, 0 },
+    { "qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 1e6f, true, 0, 0, 0, 0 },
+    { "qwen3-1.7b", "qwen3", 28, 2048, 6144, 16, 8, 128, 151936, 1e6f, true, 0, 0, 0, 0 },
+    { "qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 1e6f, true, 0, 0, 0, 0 },
+    { "qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 1e6f, false, 0, 0, 0, 0 },
+    { "qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 128, 151936, 1e6f, false, 128, 8, 768, 0 },
+    { "toy-qwen3moe", "qwen3moe", 2, 256, 512, 4, 2, 64, 512, 1e6f, false, 8, 2, 256, 0 },
+    { "toy-qwen2moe", "qwen2moe", 2, 256, 512, 4, 2, 64, 512, 1e6f, false, 8, 2, 256, 512 },
+    { "toy-mixtral", "llama", 2, 256, 256, 4, 2, 64, 512, 1e6f, false, 4, 2, 256, 0 },
+    { "toy-olmoe", "olmoe", 2, 256, 256, 4, 4, 64, 512, 1e4f, false, 8, 4, 256, 0 },
+    { "mixtral-8x7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 1e6f, false, 8, 2, 14336, 0 },
+    { "qwen1.5-moe-a2.7b", "qwen2moe", 24, 2048, 5632, 16, 16, 128, 151936, 1e6f, false, 60, 4, 1408, 5632 },
+    { "olmoe-1b-7b", "olmoe", 16, 2048, 1024, 16, 16, 128, 50304, 1e4f, false, 64, 8, 1024, 0 },
 };
 
 const char *const random_model_names[] = {
-    "toy",          "toy-qwen2",      "toy-qwen3",    "smollm-135m",   "smollm2-135m", "smollm2-360m",
-    "smollm2-1.7b", "tinyllama-1.1b", "llama-3.2-1b", "llama-3.2-3b",  "llama-2-7b",   "llama-8b",
-    "mistral-7b",   "devstral-24b",   "qwen2.5-0.5b", "qwen2.5-1.5b",  "qwen2.5-7b",   "qwen3-0.6b",
-    "qwen3-1.7b",   "qwen3-4b",       "qwen3-8b",     "qwen3-30b-a3b", NULL,
+    "toy",          "toy-qwen2",      "toy-qwen3",    "smollm-135m",       "smollm2-135m", "smollm2-360m",
+    "smollm2-1.7b", "tinyllama-1.1b", "llama-3.2-1b", "llama-3.2-3b",      "llama-2-7b",   "llama-8b",
+    "mistral-7b",   "devstral-24b",   "qwen2.5-0.5b", "qwen2.5-1.5b",      "qwen2.5-7b",   "qwen3-0.6b",
+    "qwen3-1.7b",   "qwen3-4b",       "qwen3-8b",     "qwen3-30b-a3b",     "toy-qwen3moe", "toy-qwen2moe",
+    "toy-mixtral",  "toy-olmoe",      "mixtral-8x7b", "qwen1.5-moe-a2.7b", "olmoe-1b-7b",  NULL,
 };
 _Static_assert(sizeof random_model_names / sizeof random_model_names[0] == sizeof shapes / sizeof shapes[0] + 1,
                "one name for each shape");
@@ -170,10 +178,22 @@ static bool add_attention(struct random_model *s, uint32_t l)
     if (ok && strncmp(h->arch, "qwen3", 5) == 0)
         ok = layer_tensor(s, l, "attn_q_norm.weight", 0, 0, h->head_dim) &&
              layer_tensor(s, l, "attn_k_norm.weight", 0, 0, h->head_dim);
-    if (ok && strcmp(h->arch, "qwen2") == 0)
+    if (ok && strcmp(h->arch, "olmoe") == 0)
+        ok = layer_tensor(s, l, "attn_q_norm.weight", 0, 0, n_q) && layer_tensor(s, l, "attn_k_norm.weight", 0, 0, n_kv);
+    if (ok && strncmp(h->arch, "qwen2", 5) == 0)
         ok = layer_tensor(s, l, "attn_q.bias", 0, 0, n_q) && layer_tensor(s, l, "attn_k.bias", 0, 0, n_kv) &&
              layer_tensor(s, l, "attn_v.bias", 0, 0, n_kv);
     return ok;
+}
+
+static bool add_shared(struct random_model *s, uint32_t l)
+{
+    const struct shape *h = s->shape;
+
+    return layer_tensor(s, l, "ffn_gate_inp_shexp.weight", 0, 0, h->n_cols) &&
+           layer_tensor(s, l, "ffn_gate_shexp.weight", 0, h->n_shared, h->n_cols) &&
+           layer_tensor(s, l, "ffn_up_shexp.weight", 0, h->n_shared, h->n_cols) &&
+           layer_tensor(s, l, "ffn_down_shexp.weight", 0, h->n_cols, h->n_shared);
 }
 
 static bool add_ffn(struct random_model *s, uint32_t l)
@@ -181,6 +201,8 @@ static bool add_ffn(struct random_model *s, uint32_t l)
     const struct shape *h = s->shape;
     uint64_t n = h->n_experts, n_ffn = h->n_expert_ffn;
 
+    if (h->n_shared && !add_shared(s, l))
+        return false;
     if (n)
         return layer_tensor(s, l, "ffn_gate_inp.weight", 0, n, h->n_cols) &&
                layer_tensor(s, l, "ffn_gate_exps.weight", n, n_ffn, h->n_cols) &&
@@ -269,6 +291,9 @@ static void write_keys(struct random_model *s, uint32_t file_type)
         key_u32(s, "expert_used_count", h->n_used);
         key_u32(s, "expert_feed_forward_length", h->n_expert_ffn);
     }
+    if (h->n_shared) {
+        key_u32(s, "expert_shared_feed_forward_length", h->n_shared);
+    }
     gguf_write_u32(&s->w, "general.file_type", file_type);
     gguf_write_u32(&s->w, "general.quantization_version", 2);
 }
@@ -324,7 +349,7 @@ static bool write_tensor(struct random_model *s, const struct quantize_entry *e)
 
 static bool find_shape(struct random_model *s)
 {
-    char known[400] = "";
+    char known[600] = "";
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         size_t n = strlen(known);

@@ -363,6 +363,8 @@ static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l,
     m->weight_bytes += t->bytes;
     uint64_t n_idle = k->stack ? stack - model_dim(m, k->used) : 0;
     m->n_idle += n * n_idle;
+    m->n_experts = k->stack ? (uint32_t)stack : m->n_experts;
+    m->n_used_experts = k->stack ? model_dim(m, k->used) : m->n_used_experts;
     m->idle_bytes += t->bytes / stack * n_idle;
     return true;
 }

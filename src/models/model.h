@@ -67,7 +67,8 @@ struct model {
     float *frequencies;                                 // [rope.n_dims / 2] radians per position, scaling included
     float angle_scale;
     uint64_t n_parameters, weight_bytes;
-    uint64_t n_idle, idle_bytes; // of these what one token does not use: the experts that are not chosen
+    uint32_t n_experts, n_used_experts; // of a layer, of a token; 0: the model has none
+    uint64_t n_idle, idle_bytes;        // of these what one token does not use: the experts that are not chosen
 };
 
 // Finds the architecture, reads and checks the sizes, and binds every tensor. The message names what is missing or misshapen and what

@@ -58,6 +58,12 @@ static struct model_file *open_file(const char *file_path)
     return f;
 }
 
+static const char *size_of(const struct model *m, uint32_t i)
+{
+    const struct config_key *k = &m->arch->config[i];
+    return (k->is_own ? (const char *)m->own : (const char *)&m->config) + k->offset;
+}
+
 static void same_model(const char *name)
 {
     char folder[256], reference[300];
@@ -81,7 +87,7 @@ static void same_model(const char *name)
     assert_ok(model_bind(&a, ours, &err), &err);
     assert_ok(model_bind(&b, theirs, &err), &err);
     for (uint32_t i = 0; i < a.arch->n_config; i++)
-        assert_memory_equal((char *)&a.config + a.arch->config[i].offset, (char *)&b.config + b.arch->config[i].offset, 4);
+        assert_memory_equal(size_of(&a, i), size_of(&b, i), 4);
     assert_true(a.arch == b.arch && a.tied == b.tied && a.pairs == b.pairs && a.n_parameters == b.n_parameters);
     for (uint32_t i = 0; i < a.config.rope.n_dims / 2; i++)
         assert_true(a.frequencies[i] > b.frequencies[i] * 0.999999f && a.frequencies[i] < b.frequencies[i] * 1.000001f);
@@ -95,8 +101,9 @@ static void same_model(const char *name)
 static void folders_become_the_golden_files(void **state)
 {
     (void)state;
-    static const char *const names[] = { "llama2",  "llama3",    "llama-linear", "llama-yarn", "mistral", "devstral",
-                                         "smollm2", "tinyllama", "qwen2",        "qwen25",     "qwen3" };
+    static const char *const names[] = { "llama2",   "llama3",  "llama-linear", "llama-yarn", "mistral",
+                                         "devstral", "smollm2", "tinyllama",    "qwen2",      "qwen25",
+                                         "qwen3",    "mixtral", "qwen2moe",     "qwen3moe",   "olmoe" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         same_model(names[i]);
 }

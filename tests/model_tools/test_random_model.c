@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "model_tools/random_model.h"
+#include "models/model.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_random.h"
 
@@ -96,6 +97,26 @@ static void families_have_their_own_tensors(void **state)
     assert_true(model_file_tensor(f, "blk.0.attn_q_norm.weight")->dims[0] == 128 &&
                 model_file_tensor(f, "blk.0.attn_q.weight")->dims[0] == 2048);
     model_file_close(f);
+}
+
+// Mixtures can be bound, their routers stay in F32, and the larger part of the experts is idle for a token.
+static void mixtures_have_experts(void **state)
+{
+    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe", "toy-mixtral", "toy-olmoe" };
+    static const char *const types[] = { "Q4_0", "Q4_K_M" };
+
+    (void)state;
+    for (size_t i = 0; i < 8; i++) {
+        struct model_file *f = made(shapes[i / 2], types[i % 2]);
+        struct model m;
+        struct err err = { 0 };
+        assert_ok(model_bind(&m, f, &err), &err);
+        assert_true(model_file_tensor(f, "blk.1.ffn_gate_inp.weight")->format == QUANT_F32);
+        assert_true(quant_info(model_file_tensor(f, "blk.0.ffn_up_exps.weight")->format)->block_elements > 1);
+        assert_true(m.n_used_experts < m.n_experts && m.n_idle > 0 && m.n_idle < m.n_parameters && m.idle_bytes < m.weight_bytes);
+        model_release(&m);
+        model_file_close(f);
+    }
 }
 
 // A file with nothing but the tokeniser.
@@ -209,6 +230,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_plain_format_leaves_the_outside_at_q8_0, name_file, remove_file),
         cmocka_unit_test_setup_teardown(a_mix_is_what_quantize_makes, name_file, remove_file),
         cmocka_unit_test_setup_teardown(families_have_their_own_tensors, name_file, remove_file),
+        cmocka_unit_test_setup_teardown(mixtures_have_experts, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_tokeniser_fills_the_vocabulary, name_file, remove_file),
         cmocka_unit_test_setup_teardown(the_same_seed_gives_the_same_file, name_file, remove_file),
         cmocka_unit_test_setup_teardown(bad_requests_leave_nothing, name_file, remove_file),
