@@ -74,7 +74,7 @@ bool image_weights_create(struct image_weights *w, uint32_t n_in, uint32_t n_out
     uint32_t n_taps = (uint32_t)ceil(filters[filter].support * (scale < 1 ? 1 : scale)) * 2 + 1;
     double *values = mem_alloc_array(n_taps, sizeof *values);
 
-    *w = (struct image_weights){ .n_out = n_out, .stride = (n_taps + 1) & ~1u };
+    *w = (struct image_weights){ .n_out = n_out, .stride = n_taps };
     w->first = mem_alloc_array(n_out, sizeof *w->first);
     w->n_taps = mem_alloc_array(n_out, sizeof *w->n_taps);
     w->taps = mem_alloc_array((size_t)n_out * w->stride, sizeof *w->taps);

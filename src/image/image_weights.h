@@ -6,10 +6,10 @@ enum { IMAGE_WEIGHT_BITS = 22 }; // 8 bits of value, 2 for a filter's overshoot:
 
 struct image_weights {
     uint32_t n_out;
-    uint32_t stride;  // taps from one output pixel's to the next one's; even
+    uint32_t stride;  // taps from one output pixel's to the next one's
     uint32_t *first;  // [n_out] the first input pixel
     uint32_t *n_taps; // [n_out]
-    int32_t *taps;    // [n_out, stride], 1 << IMAGE_WEIGHT_BITS together; zero behind n_taps
+    int32_t *taps;    // [n_out, stride], 1 << IMAGE_WEIGHT_BITS together; nothing behind n_taps
 };
 
 // n_in and n_out: 1 to PICTURE_MAX_SIDE.
