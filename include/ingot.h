@@ -468,11 +468,32 @@ static inline void ingot_prompt_info(const struct ingot_prompt *prompt, struct i
 INGOT_API const uint32_t *ingot_prompt_tokens(struct ingot_prompt *prompt, size_t *n_tokens, struct ingot_error *error);
 INGOT_API void ingot_prompt_free(struct ingot_prompt *prompt); // NULL is allowed
 
+// How many tokens at the beginning of tokens[n_tokens] a request of this salt would find kept in memory now, in whole pages and all but the
+// last token at most. What is on disk does not count. Does not wait for a step; NULL is the empty salt.
+INGOT_API size_t ingot_prompt_kept(struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, const char *cache_salt);
+
+// ---- grammars and schemas ---------------------------------------------------------------------------------------------------
+
+// Whether a request could follow this GBNF. False: *error says what is wrong and where.
+INGOT_API bool ingot_grammar_check(const char *grammar, struct ingot_error *error);
+// The GBNF whose texts fulfil a JSON Schema, as a request with json_schema follows it, into grammar[capacity], ended by NUL. Returns the
+// number of bytes without it, of which at most capacity - 1 are stored. -1: *error names the keyword that cannot be followed.
+INGOT_API int64_t ingot_schema_to_grammar(const char *json_schema, char *grammar, size_t capacity, struct ingot_error *error);
+
 // ---- sessions ---------------------------------------------------------------------------------------------------------------
 
 // Takes one of n_sequences. INGOT_LIMIT: all are in use.
 INGOT_API struct ingot_session *ingot_session_create(struct ingot_engine *engine, struct ingot_error *error);
 INGOT_API uint32_t ingot_session_n_tokens(const struct ingot_session *session); // that it holds; not while a request runs on it
+// The tokens it holds, of which at most `capacity` are stored; returns how many there are. Not while a request runs on it.
+INGOT_API uint32_t ingot_session_tokens(const struct ingot_session *session, uint32_t *tokens, uint32_t capacity);
+// [step] Writes its tokens and their KV pages to a file, which appears whole or not at all. INGOT_INPUT: a request runs on it.
+// INGOT_UNSUPPORTED: it holds a picture.
+INGOT_API bool ingot_session_save(struct ingot_session *session, const char *path, struct ingot_error *error);
+// [step] A new session from such a file, made with the same weights, device, cache types and version of ingot; its sum is checked, and who
+// wrote it is trusted with the numbers. A request on it whose prompt begins with its tokens, and which has the salt of the requests before,
+// computes only the rest. NULL: *error says why; INGOT_LIMIT: no sequence, no pages, or a context that is too short.
+INGOT_API struct ingot_session *ingot_session_load(struct ingot_engine *engine, const char *path, struct ingot_error *error);
 // [step] Its requests end with INGOT_FINISH_CANCELLED. NULL is allowed.
 INGOT_API void ingot_session_free(struct ingot_session *session);
 

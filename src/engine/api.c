@@ -8,6 +8,7 @@
 #include "engine/request.h"
 #include "engine/schedule.h"
 #include "engine/session.h"
+#include "engine/session_file.h"
 #include "engine/sizes.h"
 #include "engine/wait.h"
 #include "models/arch.h"
@@ -281,16 +282,17 @@ static struct ingot_event take_event(struct request *r, const float **row)
     };
 }
 
-// No lock is held: the sum over a vocabulary takes as long as some small steps. Nothing at an answer's end, where no token follows.
+// No lock is held: the sum over a vocabulary takes as long as some small steps. Nothing at an answer's end and before a picture, where no
+// token of the vocabulary follows.
 static void add_logprobs(struct request *r, const float *row, struct ingot_event *event)
 {
-    uint32_t token = event->token;
+    uint32_t token = event->token, n_vocab = r->engine->loaded->model.config.n_vocab;
 
     if (token == UINT32_MAX && event->position + 1 < r->n_prompt)
         token = r->tokens[event->position + 1];
-    if (!row || !r->logprobs.wanted || token == UINT32_MAX)
+    if (!row || !r->logprobs.wanted || token >= n_vocab)
         return;
-    token_logprobs_fill(&r->logprobs, row, r->engine->loaded->model.config.n_vocab, token);
+    token_logprobs_fill(&r->logprobs, row, n_vocab, token);
     event->logprobs = r->logprobs.at;
     event->n_logprobs = 1 + r->logprobs.n_top;
 }
@@ -461,6 +463,38 @@ struct ingot_session *ingot_session_create(struct ingot_engine *engine, struct i
 uint32_t ingot_session_n_tokens(const struct ingot_session *session)
 {
     return session->n_tokens;
+}
+
+uint32_t ingot_session_tokens(const struct ingot_session *session, uint32_t *tokens, uint32_t capacity)
+{
+    for (uint32_t i = 0; i < session->n_tokens && i < capacity; i++)
+        tokens[i] = session->tokens[i];
+    return session->n_tokens;
+}
+
+bool ingot_session_save(struct ingot_session *session, const char *path, struct ingot_error *error)
+{
+    struct engine *e = session->engine;
+
+    pthread_mutex_lock(&e->stepping); // a step in flight may take pages from the same memory
+    pthread_mutex_lock(&e->state);
+    bool ok = session->busy ? err_set(as_err(error), ERR_INPUT, "a request runs on the session; save it when that has ended")
+                            : session_file_save(session, path, as_err(error));
+    pthread_mutex_unlock(&e->state);
+    pthread_mutex_unlock(&e->stepping);
+    return ok;
+}
+
+struct ingot_session *ingot_session_load(struct ingot_engine *engine, const char *path, struct ingot_error *error)
+{
+    struct engine *e = &engine->inner;
+
+    pthread_mutex_lock(&e->stepping);
+    pthread_mutex_lock(&e->state);
+    struct ingot_session *s = session_file_load(e, path, as_err(error));
+    pthread_mutex_unlock(&e->state);
+    pthread_mutex_unlock(&e->stepping);
+    return s;
 }
 
 void ingot_session_free(struct ingot_session *session)

@@ -1,6 +1,7 @@
 // api_prompt.c - the functions of ingot.h about prompts and the model's chat template.
 #include "base/mem.h"
 #include "engine/api.h"
+#include "engine/prefix.h"
 #include "engine/prompt.h"
 #include "engine/sizes.h"
 
@@ -63,6 +64,22 @@ void ingot_prompt_free(struct ingot_prompt *prompt)
     prompt_free(&prompt->inner);
     buf_free(&prompt->text);
     mem_free(prompt);
+}
+
+size_t ingot_prompt_kept(struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, const char *cache_salt)
+{
+    struct engine *e = &engine->inner;
+    size_t n = 0;
+
+    pthread_mutex_lock(&e->state);
+    if (e->kv.prefix) {
+        struct sha256 root = prefix_root(e->kv.prefix, cache_salt);
+        struct prefix_walk walk = prefix_begin(&root);
+        while (n + PAGE_TOKENS < n_tokens && prefix_next(&e->kv, &walk, tokens + n) != KV_NONE)
+            n += PAGE_TOKENS;
+    }
+    pthread_mutex_unlock(&e->state);
+    return n;
 }
 
 void ingot_template_info_fill(const struct ingot_engine *engine, struct ingot_template_info *info, size_t size)

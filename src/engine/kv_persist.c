@@ -30,8 +30,7 @@ static void add_tensor(struct sha256_stream *s, const struct file_tensor *t)
         sha256_add(s, t->data + i * step, t->bytes < SAMPLE_BYTES ? t->bytes : SAMPLE_BYTES);
 }
 
-// Everything that the numbers in a page depend on: weights, version, device, arithmetic, formats.
-static struct sha256 identity(const struct engine *e, struct sha256_stream *s)
+static struct sha256 digest(const struct engine *e, struct sha256_stream *s)
 {
     const struct stage_shape *shape = &e->loaded->stages[0].shape;
 
@@ -52,7 +51,18 @@ static struct sha256 identity(const struct engine *e, struct sha256_stream *s)
     return sha256_take(s);
 }
 
-static uint64_t page_bytes(const struct engine *e)
+bool kv_persist_identity(const struct engine *e, struct sha256 *identity, struct err *err)
+{
+    struct sha256_stream *s = sha256_open();
+
+    if (!s)
+        return err_memory(err, "the model's digest");
+    *identity = digest(e, s);
+    sha256_close(s);
+    return true;
+}
+
+uint64_t kv_persist_page_bytes(const struct engine *e)
 {
     uint64_t bytes = 0;
 
@@ -99,12 +109,11 @@ bool kv_persist_open(struct engine *e, struct err *err)
         return true;
     if (!e->kv.prefix)
         return err_set(err, ERR_INPUT, "cache_dir needs the prefix cache, which is off");
-    struct sha256_stream *s = sha256_open();
-    if (!s)
-        return err_memory(err, "the page store");
-    struct kv_store_options options = { o->cache_dir, identity(e, s), page_bytes(e),
-                                        o->cache_bytes ? o->cache_bytes : DEFAULT_LIMIT };
-    sha256_close(s);
+    struct kv_store_options options = { .directory = o->cache_dir,
+                                        .page_bytes = kv_persist_page_bytes(e),
+                                        .limit_bytes = o->cache_bytes ? o->cache_bytes : DEFAULT_LIMIT };
+    if (!kv_persist_identity(e, &options.model, err))
+        return false;
     if (!kv_store_open(&e->kv_store, &options, err))
         return false;
     e->kv.before_loss = keep_before_loss;

@@ -212,12 +212,54 @@ static void a_template_says_what_it_takes(void **state)
     ingot_engine_close(other);
 }
 
+static void what_is_kept_can_be_asked(void **state)
+{
+    struct ingot_request_options o = ingot_request_defaults();
+    struct ingot_engine_info info;
+    uint32_t tokens[50];
+
+    (void)state;
+    ingot_engine_info(engine, &info);
+    for (uint32_t i = 0; i < 50; i++)
+        tokens[i] = 300 + i * 7;
+    o.tokens = tokens;
+    o.n_tokens = 50;
+    o.max_tokens = 1;
+    o.cache_salt = "mine";
+    assert_int_equal(ingot_prompt_kept(engine, tokens, 50, "mine"), 0);
+    assert_true(ingot_generate(engine, &o, NULL, NULL, NULL, NULL));
+    assert_int_equal(ingot_prompt_kept(engine, tokens, 50, "mine"), 49 / info.page_tokens * info.page_tokens);
+    assert_int_equal(ingot_prompt_kept(engine, tokens, info.page_tokens, "mine"), 0); // the last token is always read
+    assert_int_equal(ingot_prompt_kept(engine, tokens, 50, NULL), 0);
+    tokens[info.page_tokens] ^= 1;
+    assert_int_equal(ingot_prompt_kept(engine, tokens, 50, "mine"), info.page_tokens);
+}
+
+static void grammars_are_checked_before_a_request(void **state)
+{
+    struct ingot_error error = { 0 };
+    char grammar[4000], few[5];
+
+    (void)state;
+    assert_true(ingot_grammar_check("root ::= [a-z]+", &error));
+    assert_fails(ingot_grammar_check("root ::= [a-z", &error), &error, "");
+    assert_int_equal(error.code, INGOT_INPUT);
+    int64_t n = ingot_schema_to_grammar("{\"type\": \"integer\"}", grammar, sizeof grammar, &error);
+    assert_int_equal(n, strlen(grammar));
+    assert_true(ingot_grammar_check(grammar, &error));
+    assert_int_equal(ingot_schema_to_grammar("{\"type\": \"integer\"}", few, sizeof few, &error), n);
+    assert_int_equal(strlen(few), sizeof few - 1);
+    assert_int_equal(ingot_schema_to_grammar("{\"type\": 1}", NULL, 0, &error), -1);
+    assert_int_equal(error.code, INGOT_INPUT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_prompt_is_what_a_request_reads), cmocka_unit_test(texts_and_tokens_are_prompts_too),
         cmocka_unit_test(fields_say_what_else_a_message_has), cmocka_unit_test(an_answer_goes_on_from_its_beginning),
         cmocka_unit_test(what_the_template_gets_is_checked),  cmocka_unit_test(a_template_says_what_it_takes),
+        cmocka_unit_test(what_is_kept_can_be_asked),          cmocka_unit_test(grammars_are_checked_before_a_request),
     };
     return cmocka_run_group_tests(tests, open_toy, close_toy);
 }

@@ -21,7 +21,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from . import _library
 from ._library import Code, IngotError, lib
 
-__all__ = ["Code", "Engine", "Info", "IngotError", "Memory", "Options", "Rendered", "Request", "Result", "Token", "find_model", "version"]
+__all__ = ["Code", "Engine", "Info", "IngotError", "Memory", "Options", "Rendered", "Request", "Result", "Token", "check_grammar", "find_model", "schema_to_grammar", "version"]
 
 Message = Mapping[str, Any]  # role, content, and what else chat completions have: tool_calls, tool_call_id, name, reasoning_content
 Prompt = Union[str, Sequence[Message], Sequence[int]]
@@ -42,6 +42,23 @@ def find_model(name: str) -> str:
     if not lib.ingot_model_find(os.fsencode(name), path, len(path), byref(error)):
         raise error.exception()
     return os.fsdecode(path.value)
+
+
+def check_grammar(grammar: str) -> None:
+    """Raises IngotError when an answer could not follow this GBNF."""
+    error = _library.Error()
+    if not lib.ingot_grammar_check(grammar.encode(), byref(error)):
+        raise error.exception()
+
+
+def schema_to_grammar(schema: Union[str, Mapping[str, Any]]) -> str:
+    """The GBNF whose texts fulfil a JSON Schema. Raises IngotError for a keyword that cannot be followed."""
+    data, error = (schema if isinstance(schema, str) else json.dumps(schema)).encode(), _library.Error()
+    n = lib.ingot_schema_to_grammar(data, None, 0, byref(error))
+    text = ctypes.create_string_buffer(max(n, 0) + 1)
+    if n < 0 or lib.ingot_schema_to_grammar(data, text, len(text), byref(error)) < 0:
+        raise error.exception()
+    return text.value.decode()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -393,6 +410,10 @@ class Engine:
             return Rendered(text, tokens[: n.value], ("none", "open", "closed")[info.reasoning])
         finally:
             lib.ingot_prompt_free(handle)
+
+    def kept(self, tokens: Sequence[int]) -> int:
+        """How many tokens at the beginning a request would find in memory and not compute again."""
+        return int(lib.ingot_prompt_kept(self._opened(), (ctypes.c_uint32 * len(tokens))(*tokens), len(tokens), None))
 
     def count_tokens(self, text: str, parse_special: bool = False) -> int:
         data, error = text.encode(), _library.Error()

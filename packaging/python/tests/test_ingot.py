@@ -86,6 +86,16 @@ class Answers(unittest.TestCase):
         with self.assertRaises(ingot.IngotError):
             self.engine.generate(STORY, top_logprobs=2000)
 
+    def test_what_is_kept_and_what_can_be_followed(self):
+        tokens = [300 + 7 * i for i in range(50)]
+        self.assertEqual(self.engine.kept(tokens), 0)
+        self.engine.generate(tokens, max_tokens=1)
+        self.assertEqual(self.engine.kept(tokens), 48)
+        ingot.check_grammar(ingot.schema_to_grammar({"type": "integer"}))
+        for wrong in (lambda: ingot.check_grammar("root ::= ["), lambda: ingot.schema_to_grammar("{")):
+            with self.assertRaises(ingot.IngotError):
+                wrong()
+
     def test_the_same_seed_gives_the_same_answer(self):
         first = self.engine.generate(STORY, max_tokens=20)
         again = self.engine.generate(STORY, max_tokens=20, seed=first.seed)

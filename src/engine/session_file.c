@@ -1,0 +1,179 @@
+// session_file.c - see session_file.h.
+#include "engine/session_file.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "engine/kv_persist.h"
+
+static const char MAGIC[8] = "ingotse1";
+
+struct session_head {
+    char magic[8];
+    struct sha256 model, root;
+    uint64_t page_bytes;
+    uint32_t n_tokens, n_pages;
+};
+_Static_assert(sizeof(struct session_head) == 8 + 2 * sizeof(struct sha256) + 8 + 4 + 4, "no holes");
+
+static bool head_fill(struct session_head *h, const struct engine *e, struct err *err)
+{
+    *h = (struct session_head){ .page_bytes = kv_persist_page_bytes(e) };
+    memcpy(h->magic, MAGIC, sizeof h->magic);
+    return kv_persist_identity(e, &h->model, err);
+}
+
+static bool move_page(const struct engine *e, uint32_t page, unsigned char *at, bool to_device, struct err *err)
+{
+    for (uint32_t i = 0; i < e->loaded->n_stages; i++)
+        if (!stage_page_move(&e->loaded->stages[i], page, &at, to_device, err))
+            return false;
+    return true;
+}
+
+// ---- saving
+
+struct session_writer {
+    struct file_writer file;
+    struct sha256_stream *sum;
+    unsigned char *room; // of one page
+};
+
+static void add(struct session_writer *w, const void *bytes, size_t n)
+{
+    sha256_add(w->sum, bytes, n);
+    file_write(&w->file, bytes, n);
+}
+
+static bool write_pages(struct session_writer *w, const struct ingot_session *s, const struct session_head *h, struct err *err)
+{
+    for (uint32_t i = 0; i < h->n_pages; i++) {
+        if (!move_page(s->engine, kv_at(&s->engine->kv, s->slot, i), w->room, false, err))
+            return false;
+        add(w, w->room, h->page_bytes);
+    }
+    return true;
+}
+
+static bool write_all(struct session_writer *w, const struct ingot_session *s, const struct session_head *h, struct err *err)
+{
+    add(w, h, sizeof *h);
+    add(w, s->tokens, s->n_tokens * sizeof *s->tokens);
+    bool ok = write_pages(w, s, h, err);
+    struct sha256 sum = sha256_take(w->sum);
+    file_write(&w->file, &sum, sizeof sum);
+    if (ok)
+        return file_commit(&w->file, err);
+    file_abort(&w->file);
+    return false;
+}
+
+// A picture's rows have numbers of this process in the place of tokens.
+static bool tokens_check_saved(const struct ingot_session *s, struct err *err)
+{
+    for (uint32_t i = 0; i < s->n_tokens; i++)
+        if (s->tokens[i] >= s->engine->loaded->model.config.n_vocab)
+            return err_set(err, ERR_UNSUPPORTED, "a session with a picture, at position %u, cannot be saved", i);
+    return true;
+}
+
+bool session_file_save(const struct ingot_session *s, const char *path, struct err *err)
+{
+    struct session_writer w = { .sum = sha256_open() };
+    struct session_head h;
+
+    if (!tokens_check_saved(s, err) || !head_fill(&h, s->engine, err)) {
+        sha256_close(w.sum);
+        return false;
+    }
+    h.root = s->root;
+    h.n_tokens = s->n_tokens;
+    h.n_pages = kv_pages_of(s->n_tokens);
+    w.room = mem_alloc(h.page_bytes);
+    bool ok = (w.sum && w.room) || err_memory(err, "a session's pages");
+    ok = ok && file_create(&w.file, path, err) && write_all(&w, s, &h, err);
+    mem_free(w.room);
+    sha256_close(w.sum);
+    return ok;
+}
+
+// ---- loading
+
+static bool sum_check(struct str file, struct err *err)
+{
+    struct sha256_stream *s = sha256_open();
+    size_t n = file.n - sizeof(struct sha256);
+
+    if (!s)
+        return err_memory(err, "a session's sum");
+    sha256_add(s, file.at, n);
+    struct sha256 sum = sha256_take(s);
+    sha256_close(s);
+    return memcmp(file.at + n, &sum, sizeof sum) == 0 || err_set(err, ERR_INPUT, "damaged: its sum is another; save it again");
+}
+
+static bool head_read(const struct engine *e, struct str file, struct session_head *h, struct err *err)
+{
+    struct session_head own;
+
+    if (file.n < sizeof *h + sizeof(struct sha256) || memcmp(file.at, MAGIC, sizeof MAGIC) != 0)
+        return err_set(err, ERR_INPUT, "this is no session of ingot's");
+    memcpy(h, file.at, sizeof *h);
+    if (!head_fill(&own, e, err))
+        return false;
+    if (!sha256_eq(&h->model, &own.model) || h->page_bytes != own.page_bytes)
+        return err_set(err, ERR_INPUT,
+                       "a session of another model, device, version or cache type; its text has to be read again");
+    if (h->n_tokens > e->loaded->n_context)
+        return err_set(err, ERR_LIMIT, "a session of %u tokens, and the context holds %u; raise n_context", h->n_tokens,
+                       e->loaded->n_context);
+    uint64_t n = sizeof *h + (uint64_t)h->n_tokens * sizeof(uint32_t) + h->n_pages * h->page_bytes + sizeof(struct sha256);
+    if (h->n_pages != kv_pages_of(h->n_tokens) || file.n != n)
+        return err_set(err, ERR_INPUT, "%zu bytes, and a session of %u tokens has %llu; save it again", file.n, h->n_tokens,
+                       (unsigned long long)n);
+    return sum_check(file, err);
+}
+
+static bool tokens_check(const uint32_t *tokens, const struct session_head *h, uint32_t n_vocab, struct err *err)
+{
+    for (uint32_t i = 0; i < h->n_tokens; i++)
+        if (tokens[i] >= n_vocab)
+            return err_set(err, ERR_INPUT, "token %u is %u; the model has %u", i, tokens[i], n_vocab);
+    return true;
+}
+
+// The session's pages are its own until a request has gone on from them.
+static bool fill(struct ingot_session *s, struct str file, const struct session_head *h, struct err *err)
+{
+    struct engine *e = s->engine;
+    const char *at = file.at + sizeof *h;
+
+    memcpy(s->tokens, at, h->n_tokens * sizeof *s->tokens);
+    at += h->n_tokens * sizeof *s->tokens;
+    if (!tokens_check(s->tokens, h, e->loaded->model.config.n_vocab, err))
+        return false;
+    if (!engine_grow(e, s->slot, h->n_tokens))
+        return err_set(err, ERR_LIMIT, "no pages for its %u tokens; free a session or raise n_kv_tokens", h->n_tokens);
+    for (uint32_t i = 0; i < h->n_pages; i++, at += h->page_bytes)
+        if (!move_page(e, kv_at(&e->kv, s->slot, i), (unsigned char *)(uintptr_t)at, true, err))
+            return false;
+    s->root = h->root;
+    s->n_tokens = h->n_tokens;
+    return true;
+}
+
+struct ingot_session *session_file_load(struct engine *e, const char *path, struct err *err)
+{
+    struct ingot_session *s = NULL;
+    struct session_head h;
+    struct file_map map;
+
+    if (!file_map_open(&map, path, err))
+        return NULL;
+    struct str file = { (const char *)map.at, map.bytes };
+    bool ok = head_read(e, file, &h, err) && (s = session_open(e, err)) && fill(s, file, &h, err);
+    file_map_close(&map);
+    if (ok)
+        return s;
+    session_close(s);
+    err_prefix(err, "%s", path);
+    return NULL;
+}
