@@ -105,6 +105,17 @@ static bool fill(struct image_tiles *tiles, const struct picture *whole, struct 
     return true;
 }
 
+// The second resize, which takes the picture as it is where the first one made whole tiles.
+static bool make_whole(struct picture *whole, struct picture *longest, struct image_size size, const struct image_work *work,
+                       struct err *err)
+{
+    if (longest->width != size.width || longest->height != size.height)
+        return image_resize(whole, longest, size, work, err);
+    *whole = *longest;
+    *longest = (struct picture){ 0 };
+    return true;
+}
+
 bool image_split(struct image_tiles *tiles, const struct image_processor *p, const struct picture *in,
                  const struct image_work *work, struct err *err)
 {
@@ -115,7 +126,7 @@ bool image_split(struct image_tiles *tiles, const struct image_processor *p, con
         (struct image_tiles){ .side = p->tile, .rows = way.rows, .cols = way.cols, .n_tiles = image_n_tiles(way.rows, way.cols) };
     if (!image_resize(&longest, in, way.longest, work, err))
         return false;
-    bool ok = image_resize(&whole, &longest, way.whole, work, err);
+    bool ok = make_whole(&whole, &longest, way.whole, work, err);
     picture_free(&longest);
     ok = ok && fill(tiles, &whole, (struct image_size){ p->tile, p->tile, p->filter }, work, err);
     picture_free(&whole);
