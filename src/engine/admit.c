@@ -14,7 +14,7 @@ static uint32_t common_pages(const struct request *a, const struct request *b)
     return n / PAGE_TOKENS * PAGE_TOKENS;
 }
 
-// Tokens that need no row of their own: all before the first whose logits, or whose hidden state, are wanted.
+// How many tokens may come from the prefix cache: all before the first whose logits or hidden state the request wants.
 static uint32_t most_reusable(const struct request *r)
 {
     return r->pool.kind ? 0 : r->next_logits;
@@ -30,8 +30,8 @@ static uint32_t known_tokens(struct request *r)
     return n;
 }
 
-// Is another request just computing pages that this one can soon have for nothing? They are to be had when that whole prompt is read: a
-// wait for more than twice what it saves is none.
+// Whether to wait for a request that is computing a prefix which this one shares. The pages are ready when that whole prompt is read, so
+// waiting for more than twice the rows that it saves is not worth it.
 static bool is_being_read(struct request *r)
 {
     const struct engine *e = r->engine;
@@ -51,7 +51,7 @@ static bool is_being_read(struct request *r)
     return false;
 }
 
-// What the session's own tokens give. Returns how many of the request's are there.
+// Reuses the session's own tokens. Returns how many of the request's tokens they cover.
 static uint32_t reuse_session(struct request *r, struct ingot_session *s, struct ingot_miss *miss)
 {
     uint32_t n = 0;
@@ -67,7 +67,7 @@ static uint32_t reuse_session(struct request *r, struct ingot_session *s, struct
     return session_rewind(s, n);
 }
 
-// What the index gives beyond that.
+// Extends them with pages of the prefix index and of the store.
 static uint32_t reuse_index(struct request *r, struct ingot_session *s, uint32_t n, struct ingot_miss *miss)
 {
     struct kv *kv = &r->engine->kv;
@@ -112,8 +112,8 @@ static uint32_t reuse(struct request *r, struct ingot_session *s)
     return n;
 }
 
-// Room for one token more than there are now, and for one page more of everyone who runs: a request that goes on only to be paused
-// again would make everybody slower.
+// A request needs pages for its tokens and one more, and one spare page for each running request: a request that is admitted and soon
+// paused again slows down all of them.
 static bool has_room(const struct request *r, const struct ingot_session *s)
 {
     const struct engine *e = r->engine;

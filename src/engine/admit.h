@@ -1,13 +1,13 @@
-// admit.h - what a request needs to run: a session, pages for all its tokens, and what is already known of them.
+// admit.h - admission: gives a request a session, pages for all its tokens, and the cached prefix of them.
 //
-// A request that is paused gives all of that back and waits in the queue as it did before it ran, only with more tokens: its prompt
-// and what it has generated. Going on is the same as beginning, and its pages are often still in the index.
+// A paused (preempted) request gives all of that back and waits in the queue with its prompt and the tokens that it has generated.
+// Resuming is the same as starting; its pages are often still in the prefix index.
 #pragma once
 #include "engine/request.h"
 
 enum admission {
     ADMIT_DONE,
-    ADMIT_LATER,   // its session is busy, or another request is just computing the same beginning
+    ADMIT_LATER,   // its session is busy, or another request is computing the same prefix
     ADMIT_NO_ROOM, // no slot, or not enough pages
 };
 

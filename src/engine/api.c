@@ -74,7 +74,7 @@ struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *option
     return NULL;
 }
 
-// The engine goes when it is closed and its last request and session are freed. The state lock is held, and let go as the last use of it.
+// Frees the engine once it is closed and its last request and session are freed. Called with the state lock, which it releases.
 static void unlock_or_free(struct engine *e)
 {
     bool over = e->closed && e->n_live == 0;
@@ -109,7 +109,7 @@ void ingot_engine_close(struct ingot_engine *engine)
     if (!engine)
         return;
     struct engine *e = &engine->inner;
-    pthread_mutex_lock(&e->state); // at once: a thread that steps without a pause might be slow to let this one in
+    pthread_mutex_lock(&e->state); // a thread that steps without a pause may delay the stepping lock for long
     e->closed = true;
     e->n_live++; // until this is done: the last request may be freed meanwhile
     pthread_mutex_unlock(&e->state);
@@ -416,7 +416,7 @@ static struct ingot_request *submit_of(struct engine *e, const struct ingot_requ
 
     if (!sizes_take_request(&own, at, as_err(error)))
         return NULL;
-    own.n_logits = own.n_logprobs = 0; // nobody could read them
+    own.n_logits = own.n_logprobs = 0; // no one could read them
     return submit(e, &own, error);
 }
 

@@ -8,19 +8,19 @@ struct constraint;
 
 struct batch_row {
     uint32_t token, position, slot;
-    struct request *pooled_by; // who wants the row's hidden state; NULL: nobody
+    struct request *pooled_by; // the request that wants the row's hidden state, or NULL
 };
 
 struct batch_output {
     uint32_t row;
     struct sample_params params;
-    struct request *request;         // who wants it
-    const struct constraint *limits; // the request's
+    struct request *request;             // that the output belongs to
+    const struct constraint *constraint; // of that request
 };
 
 struct batch {
     uint32_t max_rows, max_outputs, n_rows, n_outputs;
-    uint32_t n_decode; // rows of answers; those of prompts follow
+    uint32_t n_decode; // decode rows; prefill rows follow
     struct batch_row *rows;
     struct batch_output *outputs;
     struct step *step; // as large as the largest bucket needs
@@ -32,5 +32,5 @@ void batch_free(struct batch *b); // NULL is allowed
 void batch_clear(struct batch *b);
 void batch_add_row(struct batch *b, struct batch_row row);
 void batch_add_output(struct batch *b, struct batch_output output); // of the row added last
-void batch_forget(struct batch *b, const struct request *r);        // its outputs are wanted no more
+void batch_forget(struct batch *b, const struct request *r);        // drops the outputs of this request
 const struct step *batch_layout(struct batch *b, uint32_t bucket_rows, uint32_t bucket_outputs);

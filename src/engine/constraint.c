@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include "text/grammar/schema.h"
 
-// One tree of tokens for all requests, made for the first that needs it.
+// One token trie for all requests, made for the first request that needs it.
 static const struct token_trie *trie_of(struct engine *e, struct err *err)
 {
     if (!e->loaded->tokenizer) {

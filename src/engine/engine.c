@@ -1,4 +1,4 @@
-// engine.c - one step: plan, play through the stages, hand the results to the requests.
+// engine.c - one step: schedule, play through the stages, deliver the results to the requests.
 #include "engine/engine.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,12 +28,12 @@ static void tell_pages(struct engine *e, uint32_t slot, uint32_t from)
             engine_fail(e, &err);
 }
 
-static bool write_limits(struct engine *e, const struct batch *b, struct err *err)
+static bool write_constraints(struct engine *e, const struct batch *b, struct err *err)
 {
     for (uint32_t i = 0; i < b->n_outputs; i++) {
-        const struct constraint *c = b->outputs[i].limits;
-        struct stage_limits limits = { c ? c->mask : NULL, c ? c->biases : NULL, c ? c->n_biases : 0 };
-        if (c && !stage_limits_write(&e->loaded->stages[e->loaded->n_stages - 1], i, &limits, err))
+        const struct constraint *c = b->outputs[i].constraint;
+        struct stage_constraint constraint = { c ? c->mask : NULL, c ? c->biases : NULL, c ? c->n_biases : 0 };
+        if (c && !stage_constraint_write(&e->loaded->stages[e->loaded->n_stages - 1], i, &constraint, err))
             return false;
     }
     return true;
@@ -55,7 +55,7 @@ void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, u
 
     tell_pages(e, slot, 0);
     for (uint32_t i = 0; i < e->loaded->n_stages; i++)
-        if (!stage_log_write(&e->loaded->stages[i], slot, tokens, n, &err))
+        if (!stage_history_write(&e->loaded->stages[i], slot, tokens, n, &err))
             engine_fail(e, &err);
 }
 
@@ -65,7 +65,7 @@ static bool play_stages(struct engine *e, struct batch *b, uint32_t fetch, struc
         &e->loaded->stages[0].buckets[stage_bucket_index(&e->loaded->stages[0], b->n_rows, b->n_outputs)];
     const struct step *step = batch_layout(b, bucket->max_rows, bucket->max_outputs);
 
-    if (!write_limits(e, b, err))
+    if (!write_constraints(e, b, err))
         return false;
     for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
         if (i > 0 && !link_pass(&e->loaded->stages[i - 1], &e->loaded->stages[i], b->n_rows, err))
@@ -88,8 +88,9 @@ static bool wait_for_results(struct engine *e, struct err *err)
     return last->device->ops->wait(last->device, err) && (bytes == 0 || buffer_read(&last->results, 0, b->results, bytes, err));
 }
 
-// Where the device works on its own, the next step is played before this one's tokens are known, as long as all that runs is plain
-// decoding: the device reads them from its log. A request that ends leaves one row to discard. State lock held.
+// Fills the step after the current one. On a device with a queue it is submitted before the current tokens are known, as long as every
+// request is in plain decoding: the device reads those tokens from its token history. A request that ends leaves one row to discard. The
+// state lock is held.
 static bool fill_ahead(struct engine *e)
 {
     batch_clear(e->ahead);
@@ -104,7 +105,7 @@ static bool fill_ahead(struct engine *e)
     return e->ahead->n_rows > 0;
 }
 
-// The batch is played, if it was not already, then the one behind it, and the batch's results are taken.
+// Plays the batch unless it was played ahead, then plays the next one ahead, and waits for the results of the first.
 static bool run_batch(struct engine *e, struct err *err)
 {
     if (e->is_ahead) {
@@ -166,7 +167,7 @@ static void note_step(struct engine *e, uint64_t ns)
     e->n_rows += b->n_rows;
 }
 
-// A step played ahead whose requests have all ended since is forgotten; what it wrote, nobody reads.
+// Drops a step that was played ahead if all its requests have ended since; what it wrote is never read.
 static void drop_ahead(struct engine *e)
 {
     for (uint32_t i = 0; i < e->ahead->n_outputs && e->is_ahead; i++)

@@ -1,9 +1,10 @@
-// engine.h - the engine from the inside: a model on its stages, pages, and the requests that run on it.
+// engine.h - the engine: a loaded model on its stages, KV pages, and the requests that run on it.
 //
-// Order of the parts, each in its own file: place (which layers where), stage (weights, pages and tapes of a run of layers), link (the
-// activation block from stage to stage), kv (pages and slots), batch (fills a step), schedule (which rows run next), request (one
-// generation from prompt to text), admit (what it needs to run), pace (how many prompt rows beside answers), api (the public functions).
-// Two locks: `stepping` is held for a whole step, `state` for as long as lists and requests are looked at. state is taken second.
+// The parts, each in its own file: place (which layers on which stage), stage (weights, pages and tapes of a range of layers), link (the
+// activation block between stages), kv (pages and slots), batch (fills a step), schedule (which rows run next), request (one generation
+// from prompt to text), admit (admission), prefill_budget (prefill rows beside decode rows), api (the public functions).
+// Three locks: `stepping` is held for a whole step, `state` while lists and requests are read or changed, `making` while a part is made on
+// first use. state is taken after stepping.
 #pragma once
 #include <pthread.h>
 #include "device/step.h"
@@ -18,8 +19,8 @@ struct request;
 struct chat;       // text/template/chat.h
 struct token_trie; // text/grammar/token_trie.h
 
-// Constant once engine_load has returned: any thread reads it without a lock. What the pointers lead to has its own rules; a stage and a
-// device belong to the thread that holds `stepping`.
+// Constant once engine_load has returned: any thread reads it without a lock. The stages and the device behind the pointers belong to the
+// thread that holds `stepping`.
 struct engine_loaded {
     struct ingot_engine_options options; // strings are not kept
     struct model_file *file, *eyes;      // eyes: the mmproj file, or NULL
@@ -41,24 +42,24 @@ struct engine {
 
     // Guarded by stepping; the requests that outputs belong to also by state.
     struct batch *batch;
-    struct batch *ahead; // the step after the one that is waited for; see engine.c
+    struct batch *ahead; // the step after batch; see fill_ahead
     bool is_ahead;       // it has been played
-    uint32_t fetch;      // the slot that the results of batch are fetched to; those of ahead: the other one
+    uint32_t fetch;      // which of two fetch slots has the results of batch; ahead uses the other
     float *logits;       // one row, read back from a device that shares no memory; else NULL
 
     // Guarded by state.
     struct kv kv;
     struct tile_cache *tiles;     // engine/tiles.h; NULL: the model has no eyes
     struct kv_store *kv_store;    // NULL: pages are not kept on disk
-    struct request *first, *last; // all that are not done, by priority, the older first
+    struct request *first, *last; // not done, by priority, then by age
     struct ingot_session *sessions;
     struct prefill_budget prefill_budget;
     uint64_t n_pauses, n_steps, n_rows;
     uint64_t n_untaken; // events of all requests that the caller has not taken
-    bool is_stepping;   // a thread makes a step, or is about to
+    bool is_stepping;   // a thread runs a step, or is about to
     uint32_t n_live;    // requests and sessions that exist
     bool closed;        // by the caller; the engine is freed with the last of these
-    bool failed;        // the device failed: nothing runs any more
+    bool failed;        // the device failed: no step runs any more
     struct err failure;
 
     // Guarded by making, and constant once made.
@@ -68,17 +69,17 @@ struct engine {
 
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);
 void engine_unload(struct engine *e);
-// What an engine of these options would need, and has. Opens the file and the device, loads nothing.
+// The memory that an engine with these options needs, and the device that it would use. Opens the file and the device, loads nothing.
 struct place_memory;
 struct device_info;
 bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need, struct device_info *device,
                      struct err *err);
 
-// The state lock is held for these two; a failure of the device marks the engine as failed.
-// Gives a slot pages for positions below n_tokens, and tells the stages. False: there are not enough pages.
+// The state lock is held for these two; an error of the device marks the engine as failed.
+// Gives a slot pages for positions below n_tokens and writes them to the stages' page tables. False: not enough pages.
 bool engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens);
-// Tells the stages of all pages of a slot, and of the n tokens that are in them.
+// Writes all pages of a slot and their n tokens to the stages.
 void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, uint32_t n);
 
-// Runs one step. *busy: work is left.
+// Runs one step. *busy: requests remain.
 bool engine_step(struct engine *e, bool *busy, struct err *err);

@@ -127,7 +127,7 @@ void kv_slot_return(struct kv *kv, uint32_t slot)
     kv->slot_used[slot] = false;
 }
 
-// From the end, so that of an idle sequence the end is given up first and its beginning can still be used.
+// In reverse, so that the end of an idle sequence is evicted first and its prefix stays usable.
 void kv_shrink(struct kv *kv, uint32_t slot, uint32_t n_pages)
 {
     while (kv->n_taken[slot] > n_pages)

@@ -1,9 +1,9 @@
-// kv.h - pages of 16 tokens, who holds them, and the slots of sequences.
+// kv.h - the paged KV cache: pages of 16 tokens with reference counts, and the slots of sequences.
 //
-// A slot is a sequence's row in the page table and in the token log. A page is the same number in every layer of every stage. It is
-// free; or held by one slot that writes it; or full and in the index (see prefix.h), from where any number of slots share it. A page
-// of the index that nobody holds is idle: it keeps its tokens until its memory is needed, the one idle for longest first.
-// Shared pages are never written: a sequence that leaves a shared beginning in the middle of a page computes that page again.
+// A slot is a sequence's row in the page table and in the token history. A page has the same number in every layer of every stage. It is
+// free; or held by the one slot that writes it; or full and in the prefix index (prefix.h), where any number of slots share it. A page of
+// the index with no holder is idle: it keeps its tokens until its memory is needed, least recently used first.
+// Shared pages are never written: a sequence that leaves a shared prefix in the middle of a page computes that page again.
 // Guarded by the engine's state lock.
 #pragma once
 #include <stdbool.h>
@@ -15,16 +15,16 @@
 enum { KV_NONE = UINT32_MAX };
 
 struct kv_page {
-    // What is in it: prefix.h.
+    // The contents: prefix.h.
     struct sha256 key, parent_key; // of all tokens up to its end, and up to its beginning
     uint64_t id, parent;           // of these contents: never used twice; parent 0: the first page of a sequence
     uint64_t plain;                // of the tokens without the salt
     uint32_t tokens[PAGE_TOKENS];
-    uint32_t next, child_next, child_before; // in the index
-    bool known;                              // it is in the index
+    uint32_t next, child_next, child_before; // chains of the index
+    bool known;                              // the page is in the index
     bool saved;                              // and on disk
     bool has_picture;                        // it, or a page before it: the tokens mean something to this process alone
-    // Who holds it.
+    // The holders.
     uint32_t n_refs;
     uint32_t newer, older; // among idle pages
 };
@@ -38,23 +38,23 @@ struct kv {
     uint32_t *free_pages, n_free;         // a stack
     uint32_t oldest, newest, n_idle;
     struct prefix *prefix;                         // NULL: nothing is shared
-    void (*before_loss)(void *arg, uint32_t page); // a page of the index is about to be overwritten; NULL: nobody minds
+    void (*before_loss)(void *arg, uint32_t page); // called before a page of the index is overwritten, or NULL
     void *before_loss_arg;
 };
 
-// n_pages 0: enough for all slots at full length, so that a sequence that runs never waits for memory.
+// n_pages 0: enough for all slots at full length, so that a running sequence never waits for pages.
 bool kv_create(struct kv *kv, uint32_t n_slots, uint32_t n_context, uint32_t n_pages, struct err *err);
 void kv_release(struct kv *kv);
-uint32_t kv_pages_of(uint32_t n_tokens);      // how many n tokens need
+uint32_t kv_pages_of(uint32_t n_tokens);      // pages for n tokens
 uint32_t kv_n_available(const struct kv *kv); // free or idle
 
 uint32_t kv_slot_take(struct kv *kv); // KV_NONE when all are in use
 void kv_slot_return(struct kv *kv, uint32_t slot);
-// Pages for positions below n_tokens; those are the slot's own. False, and nothing is done, when there are not enough.
+// Adds pages of its own to a slot, for positions below n_tokens. False, and no change: there are not enough.
 bool kv_grow(struct kv *kv, uint32_t slot, uint32_t n_tokens);
-void kv_shrink(struct kv *kv, uint32_t slot, uint32_t n_pages); // lets go of those beyond
+void kv_shrink(struct kv *kv, uint32_t slot, uint32_t n_pages); // releases the pages beyond n_pages
 void kv_share(struct kv *kv, uint32_t slot, uint32_t page);     // appends a page of the index
-// A page to be filled and put into the index, held by the caller; KV_NONE when there is none.
+// Takes a page that the caller fills and puts into the index. KV_NONE: there is none.
 uint32_t kv_page_take(struct kv *kv);
 void kv_page_drop(struct kv *kv, uint32_t page);
 

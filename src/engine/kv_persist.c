@@ -18,7 +18,7 @@ static void add_number(struct sha256_stream *s, uint64_t n)
     sha256_add(s, &n, sizeof n);
 }
 
-// Some of a tensor's bytes, from its beginning to its end: reading all of them would take longer than most prompts.
+// Hashes a sample of a tensor's bytes: hashing all of them would take longer than most prompts.
 static void add_tensor(struct sha256_stream *s, const struct file_tensor *t)
 {
     uint64_t step = t->bytes > SAMPLE_BYTES ? (t->bytes - SAMPLE_BYTES) / (SAMPLES - 1) : 0;
@@ -143,7 +143,7 @@ uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const
     memcpy(s.tokens, tokens, sizeof s.tokens);
     if (!kv_store_has(e->kv_store, &s))
         return KV_NONE;
-    uint32_t page = kv_page_take(&e->kv); // before the file is read: it may keep another page, which goes through the same room
+    uint32_t page = kv_page_take(&e->kv); // first: taking a page may save another one, through the same buffer
     if (kv_store_load(e->kv_store, &s) && move_page(e, page, true)) {
         prefix_put(&e->kv, walk, page, tokens);
         e->kv.pages[page].saved = true;

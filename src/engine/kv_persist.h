@@ -4,12 +4,12 @@
 #include "engine/engine.h"
 #include "engine/prefix.h"
 
-// Opens the store of the options' cache_dir, if there is one. After the stages were made.
+// Opens the store of the options' cache_dir, if there is one. The stages exist.
 bool kv_persist_open(struct engine *e, struct err *err);
-// The digest of everything that the numbers in a page depend on: weights, version, device, arithmetic, formats.
+// The digest of all that determines the numbers in a page: weights, version, device, arithmetic, formats.
 bool kv_persist_identity(const struct engine *e, struct sha256 *identity, struct err *err);
 uint64_t kv_persist_page_bytes(const struct engine *e); // of one page, all layers
-// No step is being played. Writes the index's pages that are not on disk yet; returns how many could not be written.
+// Writes the pages of the index that are not on disk. Returns how many failed. No step is being played.
 uint32_t kv_persist_all(struct engine *e);
 // Loads the page that follows the walk into a page of the index that nobody holds. KV_NONE: not on disk, or no page is free.
 uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const uint32_t *tokens);

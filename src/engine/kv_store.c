@@ -1,5 +1,5 @@
-// kv_store.c - see kv_store.h. A file: 8 bytes of magic, model, key, parent's key, tokens, length, all in fixed places, then the numbers, then
-// the sum of everything before it. Numbers lie as this machine has them: the model's digest tells the byte order.
+// kv_store.c - see kv_store.h. File layout: struct head, the numbers of the page, and the SHA-256 of all of that. Numbers have the byte order
+// of this machine, which is part of the model's digest.
 #include "engine/kv_store.h"
 #include <dirent.h>
 #include <errno.h>
@@ -222,7 +222,7 @@ static bool write_all(int fd, const unsigned char *bytes, size_t n)
     return true;
 }
 
-// Not synced: what a crash leaves half written is told by its sum.
+// Not synced: the digest detects a file that a crash left half written.
 static bool write_file(const struct kv_store *s, const char *path)
 {
     char part[PATH_BYTES + 32];
@@ -270,7 +270,7 @@ bool kv_store_check(struct str file, const struct sha256 *model, const struct kv
     return memcmp(file.at + file.n - SUM, &sum, SUM) == 0;
 }
 
-// The number of bytes read; SIZE_MAX: there is no such file, or it is longer than a page's.
+// Returns the number of bytes read; SIZE_MAX: no such file, or it is longer than a page's.
 static size_t read_file(const struct kv_store *s, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -289,7 +289,7 @@ static size_t read_file(const struct kv_store *s, const char *path)
         done += (size_t)n;
     }
     if (ok)
-        (void)futimens(fd, NULL); // used now
+        (void)futimens(fd, NULL); // marks the page as used
     close(fd);
     return ok ? done : SIZE_MAX;
 }

@@ -1,4 +1,4 @@
-// link.c - see link.h. Through the host's memory: straight where one end shares it, else through a copy.
+// link.c - see link.h. Copies through host memory: in one step where an end shares it, else through a buffer.
 #include "engine/link.h"
 #include "base/mem.h"
 

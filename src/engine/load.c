@@ -1,4 +1,4 @@
-// load.c - from a path to an engine that is ready to run.
+// load.c - opens the model and the device and makes the engine.
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
@@ -35,7 +35,7 @@ static bool open_cpu(struct engine_loaded *l, bool plain, struct err *err)
     return l->device != NULL;
 }
 
-// The number in "cuda:1": 0 when there is none.
+// Parses the number in "cuda:1"; 0 when there is none.
 static bool device_ordinal(struct str name, size_t kind_bytes, uint32_t *ordinal, struct err *err)
 {
     uint64_t n = 0;
@@ -71,7 +71,7 @@ static bool open_metal(struct engine_loaded *l, struct str name, struct err *err
     return l->device || err_prefix(err, "device %.*s", STR_ARG(name));
 }
 
-// auto: the first GPU where there is one that works, else the processor.
+// auto: the first GPU that works, else the CPU.
 static bool open_device(struct engine_loaded *l, struct err *err)
 {
     struct str name = str_from(l->options.device ? l->options.device : "auto");
@@ -145,7 +145,7 @@ static bool on_cpu(const struct engine_loaded *l)
     return str_is(str_from(l->device->name), "cpu");
 }
 
-// auto: a processor that multiplies bf16 pairs is twice as fast with them.
+// auto: bf16 on CPUs with bf16 dot products (twice as fast), else f16.
 static enum kv_format page_format(const struct engine_loaded *l, enum ingot_kv asked, bool exact)
 {
     uint32_t features = cpu_features() & (l->options.cpu_features ? l->options.cpu_features : (uint32_t)CPU_ALL);
@@ -182,7 +182,7 @@ static bool choose_shape(const struct engine *e, struct stage_shape *shape, stru
                                    .n_slots = e->kv.n_slots,
                                    .max_pages = e->kv.max_pages,
                                    .n_pages = e->kv.n_pages,
-                                   .log_stride = l->n_context,
+                                   .history_stride = l->n_context,
                                    .exact = o->exact || plain,
                                    .invariant = o->invariant,
                                    .gemm = (enum gemm)o->gemm };
@@ -268,7 +268,7 @@ static void load_chat(struct engine_loaded *l)
     log_line(LOG_WARN, "load", "%s", l->no_chat.message);
 }
 
-// Makes the locks, so that engine_unload is allowed whatever happens next. NULL: out of memory.
+// Initialises the locks first: engine_unload is called after every error. NULL: out of memory.
 static struct engine_loaded *begin_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
 {
     struct engine_loaded *l = mem_alloc(sizeof *l);

@@ -44,7 +44,7 @@ bool place_check(const struct place_memory *need, struct device *d, struct err *
     uint64_t total = need->weights + need->pages + need->scratch;
 
     d->ops->info(d, &info);
-    uint64_t room = d->queue ? info.free_bytes : info.memory_bytes; // the host's counts what the system would give back as taken
+    uint64_t room = d->queue ? info.free_bytes : info.memory_bytes; // the host's free_bytes counts the page cache as used
     log_line(LOG_INFO, "place", "%s: weights %.2f GiB, pages %.2f GiB, scratch %.2f GiB; %.2f GiB free of %.2f", d->name,
              (double)need->weights / gib, (double)need->pages / gib, (double)need->scratch / gib, (double)info.free_bytes / gib,
              (double)info.memory_bytes / gib);

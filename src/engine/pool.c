@@ -10,7 +10,7 @@ static const struct file_tensor *last_norm(const struct engine *e)
     return e->loaded->model.tensors[offsetof(struct model_weights, out_norm) / sizeof(void *)];
 }
 
-// The last norm's scale and room for one row, for all requests.
+// Makes the last norm's scale and a buffer of one row, shared by all requests.
 static bool make_room(struct engine *e, struct err *err)
 {
     uint32_t n = e->loaded->model.config.n_cols;
@@ -46,7 +46,7 @@ void pool_release(struct pool *p)
     p->vector = NULL;
 }
 
-// A prompt that is read from the start again begins again.
+// A prompt that is prefilled again starts a new sum.
 static void add_row(struct pool *p, const float *scale, const float *row, float eps, uint32_t position)
 {
     double squares = 0;

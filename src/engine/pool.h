@@ -1,7 +1,7 @@
-// pool.h - an embedding: the hidden states of a prompt's rows, after the last norm, made into one vector of length 1.
+// pool.h - embeddings: pools the hidden states of a prompt's rows, after the last norm, into one unit vector.
 //
-// The states are read from the block where the last stage leaves them, and normed here: the tape needs no command for it, and the LM
-// head runs for the last row only. Not here: models made for embeddings whose attention sees ahead.
+// The hidden states are read from the last stage's block and normalised here, so that the tape needs no command for it and the LM head
+// runs for the last row only. Not here: embedding models with bidirectional attention.
 #pragma once
 #include "engine/batch.h"
 #include "ingot.h"
@@ -17,7 +17,7 @@ struct pool {
 
 bool pool_create(struct pool *p, struct engine *e, enum ingot_embed kind, struct err *err);
 void pool_release(struct pool *p);
-// Rows of the step that was just played, each to the request that asked for it.
+// Adds the rows of the step that was just played to the requests that pool them.
 bool pool_collect(struct engine *e, struct err *err);
-// All rows of the prompt were there. False when there is no direction: a hidden state was zero or no number.
+// After all rows of the prompt. False: the vector has no direction, because a hidden state was zero or not finite.
 bool pool_finish(struct pool *p, struct err *err);

@@ -1,10 +1,10 @@
-// prefix.c - see prefix.h. Two tables over the same pages: by key, for hits; by the page they follow, to say where a miss began.
+// prefix.c - see prefix.h. Two hash tables over the same pages: by key, for hits; by parent page, to explain misses.
 #include "engine/prefix.h"
 #include <string.h>
 #include "base/mem.h"
 #include "device/step.h"
 
-enum { MOST_EXPLAINED = 64 }; // pages looked at to explain a miss, the newest first
+enum { MOST_EXPLAINED = 64 }; // pages compared to explain a miss, newest first
 
 struct prefix {
     struct sha256_stream *sums;
@@ -85,7 +85,7 @@ static struct sha256 key_after(struct prefix *x, const struct sha256 *before, co
 {
     unsigned char bytes[PAGE_TOKENS * 4];
 
-    for (uint32_t i = 0; i < PAGE_TOKENS; i++) // the same on every machine
+    for (uint32_t i = 0; i < PAGE_TOKENS; i++) // byte order independent of the machine
         for (uint32_t b = 0; b < 4; b++)
             bytes[4 * i + b] = (unsigned char)(tokens[i] >> (8 * b));
     sha256_add(x->sums, before->at, sizeof before->at);
@@ -103,7 +103,7 @@ static uint64_t short_key(const struct sha256 *key)
     uint64_t n;
 
     memcpy(&n, key->at, sizeof n);
-    return n | 1; // never 0, which means nothing
+    return n | 1; // never 0, which means none
 }
 
 static uint32_t key_bucket(const struct prefix *x, const struct sha256 *key)
@@ -111,7 +111,7 @@ static uint32_t key_bucket(const struct prefix *x, const struct sha256 *key)
     return (uint32_t)(mix(short_key(key)) & (x->n_buckets - 1));
 }
 
-// Pages that follow the same page are in one bucket; the first pages of all sequences, by their salt.
+// Children of one page share a bucket; the first pages of sequences are hashed by their salt.
 static uint32_t parent_bucket(const struct prefix *x, uint64_t parent, const struct sha256 *parent_key)
 {
     return (uint32_t)(mix(parent ? parent : short_key(parent_key)) & (x->n_buckets - 1));
@@ -230,7 +230,7 @@ void prefix_forget(struct kv *kv, uint32_t page)
 
 // ---- explaining
 
-// The page behind the walk that agrees longest; *n_same tokens of it.
+// The child of the walk's last page with the longest match; *n_same is its length in tokens.
 static uint32_t nearest(const struct kv *kv, const struct prefix_walk *walk, const uint32_t *tokens, uint32_t n, uint32_t *n_same)
 {
     const struct prefix *x = kv->prefix;

@@ -1,9 +1,9 @@
-// prefix.h - the index of full pages by what is in them, so that a prompt's beginning that is there need not be computed again.
+// prefix.h - the prefix cache: an index of full KV pages by their contents.
 //
-// A page's key is the SHA-256 of its 16 tokens and the key of the page before; the first page's is the digest of the salt. A key can
-// therefore only be found by who knows the whole beginning and the salt. On a hit the tokens are compared too, page by page, each
-// page with the one it followed: a false match is not possible, whatever the keys are.
-// A page enters the index when a later row of its sequence gave valid logits: NaN never gets in.
+// A page's key is the SHA-256 of its 16 tokens and its parent's key; the parent key of a first page is the digest of the salt. So only a
+// request with the same prefix and salt can find a page. A hit also compares the tokens and the parent page: key collisions cannot cause a
+// false match.
+// A page enters the index after a later row of its sequence gave valid logits, so that NaN never enters.
 // Not here: disk (kv_store.h). Guarded by the engine's state lock.
 #pragma once
 #include "engine/kv.h"
@@ -13,7 +13,7 @@ struct prefix;
 
 struct prefix *prefix_create(uint32_t n_pages);
 void prefix_destroy(struct prefix *x); // NULL is allowed
-// For tests: keys keep so many bits only, so that they collide.
+// For tests: truncates keys to n_bits, so that they collide.
 void prefix_weaken(struct prefix *x, uint32_t n_bits);
 
 struct sha256 prefix_root(struct prefix *x, const char *salt); // NULL is the empty salt
@@ -22,20 +22,20 @@ struct sha256 prefix_root(struct prefix *x, const char *salt); // NULL is the em
 struct prefix_walk {
     struct sha256 key; // of the tokens so far
     uint64_t id;       // of the last page; 0: at the beginning
-    uint64_t plain;    // of the tokens alone: only to say that the salt made the difference
+    uint64_t plain;    // without the salt, to report a miss that only the salt caused
     uint32_t n_tokens; // so far, whole pages
     bool has_picture;  // among them
 };
 struct prefix_walk prefix_begin(const struct sha256 *root);
-// One page further along its 16 tokens. Returns the page of the index, or KV_NONE: then the walk has moved on, but knows no page any more.
+// Advances by one page of 16 tokens. Returns the page of the index; KV_NONE: it is not there, and the walk goes on without a page.
 uint32_t prefix_next(struct kv *kv, struct prefix_walk *walk, const uint32_t *tokens);
-// The walk as it is behind page i of a slot, all of which were given to prefix_put or came from prefix_next.
+// The walk after the first n_pages pages of a slot. All of them came from prefix_next or were passed to prefix_put.
 struct prefix_walk prefix_at(const struct kv *kv, const struct sha256 *root, uint32_t slot, uint32_t n_pages);
 
-// Puts a full and valid page that its slot alone holds behind the walk into the index. An equal one that is there already stays, and
-// this one remains the slot's own.
+// Adds a full and valid page, held by one slot, as the child of the walk's page. If the index has an equal page, that one stays and this
+// one remains the slot's own.
 void prefix_put(struct kv *kv, const struct prefix_walk *walk, uint32_t page, const uint32_t *tokens);
-void prefix_forget(struct kv *kv, uint32_t page); // it is about to be overwritten
+void prefix_forget(struct kv *kv, uint32_t page); // before the page is overwritten
 
-// Why a prompt's tokens [walk.n_tokens, n) were not found behind the walk.
+// Explains why the tokens [walk.n_tokens, n) of a prompt were not found after the walk.
 struct ingot_miss prefix_explain(const struct kv *kv, const struct prefix_walk *walk, const uint32_t *tokens, uint32_t n);

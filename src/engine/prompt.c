@@ -50,7 +50,7 @@ static bool role_check(const char *role, size_t i, struct err *err)
                    role ? role : "(null)");
 }
 
-// A template may have a place for pictures, but nobody would put one there.
+// Refuses pictures: a template may have a place for them, but this engine cannot read them.
 static bool parts_check(json_t *content, size_t index, struct err *err)
 {
     json_t *part;

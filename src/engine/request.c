@@ -5,7 +5,7 @@
 #include "engine/prefix.h"
 #include "engine/prompt.h"
 
-enum { UNREAD_BYTES = 256 << 20 }; // of logits that nobody takes
+enum { UNREAD_BYTES = 256 << 20 }; // of logits that the caller has not taken
 
 static struct sample_params params_from(const struct ingot_sampling *s)
 {
@@ -161,7 +161,7 @@ static void add_output(struct request *r, struct batch *b, uint32_t flags)
 
     output.params.flags = flags;
     if (!(flags & SAMPLE_SKIP) && (c->mask || c->n_biases)) {
-        output.limits = c;
+        output.constraint = c;
         output.params.flags |= c->mask ? SAMPLE_MASKED : 0;
         output.params.n_biases = c->n_biases;
     }
@@ -191,7 +191,7 @@ bool request_add_rows(struct request *r, struct batch *b, uint32_t most)
 bool request_goes_ahead(const struct request *r)
 {
     bool plain = !r->n_logits && !r->pool.kind && !r->constraint.mask && r->constraint.n_biases == 0;
-    bool runs = r->state == REQUEST_DECODE && r->n_fed == r->n_tokens; // it has a row in this step
+    bool runs = r->state == REQUEST_DECODE && r->n_fed == r->n_tokens; // the request has a row in this step
 
     return r->state == REQUEST_DONE || (plain && runs && !r->cancelled && (r->deadline_ns == 0 || clock_ns() <= r->deadline_ns));
 }
@@ -217,7 +217,7 @@ static struct event_record *add_event(struct request *r, uint32_t token, struct 
 
 void request_finish(struct request *r, enum ingot_finish finish, const struct err *why)
 {
-    bool runs = r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE; // else its session may be another request's
+    bool runs = r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE; // else its session may belong to another request
     uint64_t now = clock_ns();
 
     if (r->state == REQUEST_DONE)
@@ -232,11 +232,11 @@ void request_finish(struct request *r, enum ingot_finish finish, const struct er
     add_event(r, UINT32_MAX, detokenizer_finish(&r->detokenizer));
     r->state = REQUEST_DONE;
     tiles_drop(r);
-    if (r->is_ahead) // that row's token is not part of the answer
+    if (r->is_ahead) // the token of that row is discarded
         r->session->n_tokens--;
     if (runs)
         r->session->busy = false;
-    if (runs && finish == INGOT_FINISH_ERROR) // what is in its pages may be no numbers
+    if (runs && finish == INGOT_FINISH_ERROR) // its pages may hold NaN
         session_rewind(r->session, 0);
     if (r->own_session) {
         session_close(r->session);
@@ -282,7 +282,7 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
     bool end = !prompt_only && !r->ignore_eos && e->loaded->tokenizer && tokenizer_is_end(e->loaded->tokenizer, o->token);
     struct str text = { "", 0 };
 
-    if (r->is_ahead && o->position + 2 == r->n_fed) // its successor has been fed already
+    if (r->is_ahead && o->position + 2 == r->n_fed) // the next row was played already
         r->session->tokens[o->position + 1] = o->token;
     else
         r->is_ahead = false;

@@ -25,9 +25,9 @@ struct request {
     struct ingot_session *session;        // NULL until admitted, when it has none of its own
     uint32_t *tokens, n_tokens, n_prompt; // the prompt, and what was generated
     uint32_t n_fed;                       // positions whose row has been played
-    bool is_ahead;                        // the last of them before its token was known
-    uint32_t next_logits;                 // the first position whose logits are wanted and have not come yet
-    uint32_t n_lacked;                    // when it last did not fit: pages that could be had, plus 1
+    bool is_ahead;                        // the last of these rows was played before its token was known
+    uint32_t next_logits;                 // the first position whose logits are wanted and not delivered
+    uint32_t n_lacked;                    // available pages when admission last failed, plus 1
     int32_t priority;
     struct sha256 root;            // of its salt
     uint32_t max_tokens, n_logits; // n_logits: rows of the prompt that are read back, for logits or log-probabilities
@@ -42,26 +42,27 @@ struct request {
     struct event_record *events; // [n_events_max]
     uint32_t n_events, n_taken, n_events_max;
     size_t event_size, result_size; // in the caller's program
-    uint32_t n_unread, n_kept;      // rows of logits that may be kept for the caller, and that are
+    uint32_t n_unread, n_kept;      // limit and number of logit rows kept for the caller
     struct ingot_result result;
     uint64_t submitted_ns, started_ns, first_ns, deadline_ns; // deadline_ns 0: none
 };
 
 struct request_output {       // one output row of a step
-    uint32_t position, token; // token UINT32_MAX: none was asked for; STEP_TOKEN_INVALID: the logits were no numbers
+    uint32_t position, token; // token UINT32_MAX: not requested; STEP_TOKEN_INVALID: the logits were not finite
     const float *logits;      // NULL: not asked for
 };
 
-// Checks options and copies all it needs. The state lock is not held.
+// Checks the options and copies what it needs. The state lock is not held.
 struct request *request_create(struct engine *e, const struct ingot_request_options *options, struct err *err);
 void request_destroy(struct request *r);
 
 // The state lock is held for all of these.
-// Adds what fits, at most `most` rows: of an answer there is only one. False: no page could be had for the first.
+// Adds at most `most` rows, as many as fit; a decoding request has one. False: there is no page for the first.
 bool request_add_rows(struct request *r, struct batch *b, uint32_t most);
-// May the next decode row be added before this step's token is known? It goes by the token alone; done is fine as well.
+// Whether the next decode row may be played before this step's token is known: plain decoding, without grammar, biases, embedding or
+// logits for the caller. True for a finished request.
 bool request_goes_ahead(const struct request *r);
-void request_add_ahead(struct request *r, struct batch *b); // nothing where this token is the last one, or no page could be had
+void request_add_ahead(struct request *r, struct batch *b); // adds none when this token is the last, or there is no page
 bool request_accept(struct request *r, const struct request_output *o, struct err *err);
-void request_drop_logits(struct request *r, uint32_t event); // the caller has done with them
+void request_drop_logits(struct request *r, uint32_t event); // the caller has read them
 void request_finish(struct request *r, enum ingot_finish finish, const struct err *why);

@@ -63,7 +63,7 @@ static void end_some(struct engine *e)
 
 // ---- room
 
-// Sessions that wait for their next request keep pages that somebody needs now: what is in the index they may find again.
+// Takes pages from idle sessions. What is in the prefix index they may find again.
 static bool reclaim_sessions(struct engine *e)
 {
     uint32_t before = kv_n_available(&e->kv);
@@ -88,12 +88,12 @@ static struct request *last_running(struct engine *e)
     return last;
 }
 
-// For a waiting request: who matters less has to wait instead.
+// Makes room for a waiting request by pausing one of lower priority.
 static bool make_way(struct engine *e, const struct request *r)
 {
     struct request *last = last_running(e);
 
-    if (r->n_lacked > 0 && reclaim_sessions(e)) // it is pages that are missing, not a slot
+    if (r->n_lacked > 0 && reclaim_sessions(e)) // pages are missing, not a slot
         return true;
     if (!last || last->priority <= r->priority)
         return false;
@@ -107,14 +107,14 @@ static void admit_some(struct engine *e)
         enum admission a = ADMIT_LATER;
         while (r->state == REQUEST_QUEUED && (a = request_admit(r)) == ADMIT_NO_ROOM && make_way(e, r))
             ;
-        if (a == ADMIT_NO_ROOM) // nobody overtakes: else a large request might never find room
+        if (a == ADMIT_NO_ROOM) // no overtaking: else a large request may starve
             return;
     }
 }
 
 // ---- rows
 
-// Nobody behind r in the list has a row yet.
+// Requests after r in the list have no row yet.
 static void add_answers(struct engine *e)
 {
     for (struct request *r = e->first; r; r = r->next)
@@ -129,7 +129,7 @@ static uint32_t n_unread(const struct request *r)
     return r->n_tokens - r->n_fed;
 }
 
-// Behind r and of its priority; among equals the oldest.
+// The request after r with the same priority and the least left to read; among equals the oldest.
 static struct request *shortest_behind(struct request *r)
 {
     struct request *shortest = NULL;
@@ -140,7 +140,7 @@ static struct request *shortest_behind(struct request *r)
     return shortest;
 }
 
-// Rows for prompts of one priority, until the batch has n_rows. One run of rows for each, the oldest first.
+// Adds prefill rows of one priority until the batch has n_rows: a chunk of the oldest prompt, then of the shortest.
 static void read_prompts(struct batch *b, struct request *oldest, uint32_t n_rows, bool odd_step)
 {
     uint32_t n = n_rows - b->n_rows, half = (n + odd_step) / 2, n_shorter = 0;
@@ -154,7 +154,7 @@ static void read_prompts(struct batch *b, struct request *oldest, uint32_t n_row
         if (!r)
             return;
         request_add_rows(r, b, n_rows - b->n_rows);
-        if (r->state == REQUEST_PREFILL) // the step is full, or has no room for the logits that r wants
+        if (r->state == REQUEST_PREFILL) // the step is full, or has no output left for the logits of r
             return;
     }
 }

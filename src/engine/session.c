@@ -44,7 +44,7 @@ uint32_t session_rewind(struct ingot_session *s, uint32_t n)
     struct kv *kv = &s->engine->kv;
     uint32_t n_whole = n / PAGE_TOKENS;
 
-    if (n % PAGE_TOKENS && kv->pages[kv_at(kv, s->slot, n_whole)].known) // it may be others' too
+    if (n % PAGE_TOKENS && kv->pages[kv_at(kv, s->slot, n_whole)].known) // other slots may share it
         n = n_whole * PAGE_TOKENS;
     kv_shrink(kv, s->slot, kv_pages_of(n));
     s->n_tokens = n;

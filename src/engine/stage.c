@@ -8,7 +8,7 @@
 
 static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64, 128, 256 }; // the last bucket takes every step
 
-// Takes the tensor, puts the weight's address in its place, and reports progress.
+// Copies the tensor, stores the weight's address in its place, and reports progress.
 static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_use use, const struct weight **place,
                       struct stage_progress *progress, struct err *err)
 {
@@ -127,13 +127,13 @@ static bool make_buffers(struct stage *s, const struct model_config *c, struct e
     bool last = s->parts.last == c->n_layers;
 
     s->parts.block = &s->block;
-    s->parts.log = &s->log;
-    s->parts.log_stride = h->log_stride;
+    s->parts.log = &s->history;
+    s->parts.log_stride = h->history_stride;
     s->parts.logits = &s->logits;
     s->parts.results = &s->results;
     s->parts.limits = &s->limits;
     return buffer_alloc(d, (uint64_t)h->n_slots * h->max_pages * 4, &s->table, err) &&
-           buffer_alloc(d, (uint64_t)h->n_slots * h->log_stride * 4, &s->log, err) &&
+           buffer_alloc(d, (uint64_t)h->n_slots * h->history_stride * 4, &s->history, err) &&
            buffer_alloc(d, (uint64_t)h->max_rows * c->n_cols * 4, &s->block, err) &&
            buffer_alloc(d, step_bytes(h->max_rows, h->max_outputs), &s->step, err) &&
            (!last || (buffer_alloc_local(d, (uint64_t)h->max_outputs * c->n_vocab * 4, &s->logits, err) &&
@@ -170,11 +170,11 @@ void stage_release(struct stage *s)
     for (uint32_t i = 0; s->joined && i < s->n_weights; i++)
         mem_free_aligned(s->joined[i]);
     mem_free(s->joined);
-    for (uint32_t i = 0; s->weights && i <= s->n_weights; i++) // one beyond: a weight whose taking over failed half-way
+    for (uint32_t i = 0; s->weights && i <= s->n_weights; i++) // one more: a weight that was being copied when loading failed
         weight_release(&s->weights[i]);
     for (uint32_t i = 0; s->page_buffers && i < 2 * (s->parts.last - s->parts.first); i++)
         buffer_release(&s->page_buffers[i]);
-    struct buffer *buffers[] = { &s->table, &s->log, &s->block, &s->logits, &s->results, &s->limits, &s->step };
+    struct buffer *buffers[] = { &s->table, &s->history, &s->block, &s->logits, &s->results, &s->limits, &s->step };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         buffer_release(buffers[i]);
     arena_destroy(s->names);
@@ -231,9 +231,9 @@ bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint
     return from >= to || buffer_write(&s->table, at * 4, kv->table + at, (uint64_t)(to - from) * 4, err);
 }
 
-bool stage_log_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err)
+bool stage_history_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err)
 {
-    return n == 0 || buffer_write(&s->log, (uint64_t)slot * s->shape.log_stride * 4, tokens, (uint64_t)n * 4, err);
+    return n == 0 || buffer_write(&s->history, (uint64_t)slot * s->shape.history_stride * 4, tokens, (uint64_t)n * 4, err);
 }
 
 bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err)
@@ -257,12 +257,12 @@ uint64_t stage_page_bytes(const struct stage *s)
     return bytes;
 }
 
-bool stage_limits_write(struct stage *s, uint32_t i, const struct stage_limits *limits, struct err *err)
+bool stage_constraint_write(struct stage *s, uint32_t i, const struct stage_constraint *constraint, struct err *err)
 {
     uint32_t n_vocab = s->parts.model->config.n_vocab, n_words = sample_mask_words(n_vocab);
     uint64_t at = (uint64_t)i * sample_limits_words(n_vocab) * 4;
 
-    return (!limits->mask || buffer_write(&s->limits, at, limits->mask, (uint64_t)n_words * 4, err)) &&
-           (limits->n_biases == 0 ||
-            buffer_write(&s->limits, at + (uint64_t)n_words * 4, limits->biases, limits->n_biases * sizeof *limits->biases, err));
+    return (!constraint->mask || buffer_write(&s->limits, at, constraint->mask, (uint64_t)n_words * 4, err)) &&
+           (constraint->n_biases == 0 || buffer_write(&s->limits, at + (uint64_t)n_words * 4, constraint->biases,
+                                                      constraint->n_biases * sizeof *constraint->biases, err));
 }

@@ -1,4 +1,4 @@
-// stage.h - a run of layers on one device: its weights, its pages, and its tapes by row bucket.
+// stage.h - a range of layers on one device: weights, KV pages, and a tape per row bucket.
 #pragma once
 #include "base/arena.h"
 #include "device/step.h"
@@ -10,7 +10,7 @@ enum { N_BUCKETS = 8 };
 
 struct stage_shape { // the same for all stages of an engine
     uint32_t max_rows, max_outputs;
-    uint32_t n_slots, max_pages, n_pages, log_stride;
+    uint32_t n_slots, max_pages, n_pages, history_stride;
     enum kv_format k_format, v_format;
     bool exact, parts, invariant;
     enum gemm gemm;
@@ -27,14 +27,14 @@ struct stage {
     const struct weight **layers; // [layers, n_places]
     struct pages *pages;
     struct buffer *page_buffers; // [2 * layers]: K and V
-    struct buffer table, log, block, logits, results, limits, step;
+    struct buffer table, history, block, logits, results, limits, step;
     struct bucket {
         uint32_t max_rows, max_outputs; // the key: steps up to this size
         struct tape *tape;              // NULL until first needed
     } buckets[N_BUCKETS];
 };
 
-// Called as each weight is taken over; false stops.
+// Called after each weight; false stops loading.
 struct stage_progress {
     bool (*report)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
     void *arg;
@@ -53,7 +53,7 @@ struct stage_plan {
     const struct buffer *pool; // rows of pictures that tokens may name, or NULL
 };
 
-struct stage_limits {
+struct stage_constraint { // of one output row
     const uint32_t *mask; // [sample_mask_words], or NULL
     const struct sample_bias *biases;
     uint32_t n_biases;
@@ -62,17 +62,17 @@ struct stage_limits {
 bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_progress *progress, struct err *err);
 void stage_release(struct stage *s);
 
-// The bucket for a step of this size, recorded and sealed if this is the first time. NULL on failure.
+// The bucket for a step of this size; its tape is recorded and sealed on first use. NULL: error.
 struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs, struct err *err);
 uint32_t stage_bucket_index(const struct stage *s, uint32_t n_rows, uint32_t n_outputs);
-// Copies the step over and plays it. The step was laid out for the bucket.
+// Copies the step to the device and plays it. The step was laid out for the bucket.
 bool stage_play(struct stage *s, const struct step *step, struct err *err);
-// What output row i of the next step must obey. Last stage only.
-bool stage_limits_write(struct stage *s, uint32_t i, const struct stage_limits *limits, struct err *err);
-// Tells the device of the entries of a slot's page table that are new, from number `from` on.
+// Writes the logit mask and biases of output row i of the next step. Last stage only.
+bool stage_constraint_write(struct stage *s, uint32_t i, const struct stage_constraint *constraint, struct err *err);
+// Writes the entries of a slot's page table from index `from` to the device.
 bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, struct err *err);
-// Writes the first n tokens of a slot's log: those whose rows are not played, because their pages are shared.
-bool stage_log_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err);
-// Copies one page's K and V of all layers from *at, or to it, and moves *at behind them.
+// Writes the first n tokens of a slot's token history: rows that are not played because their pages are shared.
+bool stage_history_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err);
+// Copies the K and V of one page, all layers, from or to *at, and advances *at.
 bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err);
 uint64_t stage_page_bytes(const struct stage *s);

@@ -1,15 +1,15 @@
-// verify.h - a look inside: every command of the tapes checked against the plain loops, and the tapes printed.
+// verify.h - checks every command of the tapes against the plain loops, and prints tapes.
 #pragma once
 #include "device/tape.h"
 #include "engine/engine.h"
 
-// What one command of one stage gave. `limit` is what the operation allows (see verify.c).
+// The error of one command, and the limit of its operation (verify.c).
 struct verify_finding {
     uint32_t stage, command;
     const char *label, *name;
     double error, limit; // normalised squared errors; a finding is bad when error > limit
 };
-// Hears of every command in order; false stops.
+// Called for every command in order; false stops.
 typedef bool verify_on_command(void *arg, const struct verify_finding *finding);
 
 enum verify_against { VERIFY_PLAIN, VERIFY_VENDOR }; // the plain loops | the same device with the vendor's products
@@ -22,7 +22,7 @@ struct verification {
     uint32_t n_bad; // result: commands beyond their limit
 };
 
-// Loads the model twice, on the device of `options` and on what it is held against, and plays one step on both, command by command.
+// Loads the model twice, on the device of `options` and on the reference, and plays one step on both, command by command.
 bool engine_verify(const struct ingot_engine_options *options, struct verification *v, struct err *err);
 
 // Prints the sealed tapes of all stages, their barriers and scratch, and the device's counters: --trace.

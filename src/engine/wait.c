@@ -4,7 +4,7 @@
 
 enum { RETRY_NS = 1000000 };
 
-#if defined(__APPLE__) // no condition goes by the monotonic clock there, but one can sleep for a while
+#if defined(__APPLE__) // condition variables have no monotonic clock there, but a relative timeout
 static void sleep_until(struct engine *e, uint64_t until_ns)
 {
     uint64_t now = clock_ns(), left = until_ns > now ? until_ns - now : 0;
@@ -60,8 +60,8 @@ static bool has_work(const struct engine *e)
     return r != NULL;
 }
 
-// The state lock is held, and let go meanwhile. is_stepping is set at once, so that one thread of all that wait makes the step. False: no
-// request could run, because what each waits for is held by the caller, a sequence or pages.
+// Runs a step. The state lock is held on entry and return, and released in between. is_stepping is set at once, so that one waiting thread
+// alone runs the step. False: no request can run, because the caller holds the sequence or the pages that each of them needs.
 static bool make_step(struct engine *e)
 {
     uint64_t n_rows = e->n_rows;

@@ -1,10 +1,10 @@
-// wait.h - sleeping until a request has an event. Who waits makes the steps when no other thread does, so that waiting alone is enough.
+// wait.h - waits for an event of a request. A waiting thread runs the steps when no other thread does.
 #pragma once
 #include "engine/request.h"
 
 void wait_create(struct engine *e);
 void wait_destroy(struct engine *e);
-// The state lock is held. All that wait look again.
+// Wakes all waiting threads. The state lock is held.
 void wait_wake(struct engine *e);
-// No lock is held. r NULL: for an event of any request. False: timeout_ms passed (UINT32_MAX: never), or r is at its end.
+// r NULL: waits for an event of any request. False: timeout_ms passed (UINT32_MAX: never), or r is finished. No lock is held.
 bool wait_for_event(struct engine *e, const struct request *r, uint32_t timeout_ms);
