@@ -11,5 +11,5 @@ bool kv_persist_identity(const struct engine *e, struct sha256 *identity, struct
 uint64_t kv_persist_page_bytes(const struct engine *e); // of one page, all layers
 // Writes the pages of the index that are not on disk. Returns how many failed. No step is being played.
 uint32_t kv_persist_all(struct engine *e);
-// Loads the page that follows the walk into a page of the index that nobody holds. KV_NONE: not on disk, or no page is free.
+// Loads the page that follows the walk into an idle page of the index. KV_NONE: not on disk, or no page is free.
 uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const uint32_t *tokens);

@@ -50,7 +50,7 @@ static bool role_check(const char *role, size_t i, struct err *err)
                    role ? role : "(null)");
 }
 
-// Refuses pictures: a template may have a place for them, but this engine cannot read them.
+// Messages have text parts only; pictures do not come through messages.
 static bool parts_check(json_t *content, size_t index, struct err *err)
 {
     json_t *part;

@@ -57,7 +57,7 @@ bool utf8_append(struct buf *b, uint32_t cp)
     return buf_append(b, bytes, utf8_write(bytes, cp));
 }
 
-// Bytes before the first ill-formed part.
+// The number of bytes before the first ill-formed part.
 static size_t valid_prefix(struct str text)
 {
     size_t i = 0;
@@ -213,7 +213,8 @@ bool unicode_normalize(struct buf *out, struct str text, enum unicode_form form)
         size_t ascii = i;
         while (ascii < text.n && !((unsigned char)text.at[ascii] & 0x80))
             ascii++;
-        size_t plain = ascii < text.n && ascii > i ? ascii - 1 : ascii; // the last one may take the marks that follow
+        size_t plain =
+            ascii < text.n && ascii > i ? ascii - 1 : ascii; // the last character may combine with the marks that follow
         size_t end = ascii;
         while (end < text.n && (unsigned char)text.at[end] & 0x80)
             end++;

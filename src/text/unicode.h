@@ -1,7 +1,7 @@
-// unicode.h - what the tokenisers need of Unicode: strict UTF-8, normalisation forms, lower case.
+// unicode.h - Unicode for the tokenisers: strict UTF-8, normalisation forms, lower case.
 //
-// Tables come from utf8proc. Normalisation is done here around them because utf8proc orders combining marks by swapping
-// neighbours: quadratic on a long run of marks, which a request may hold.
+// The tables are utf8proc's. Normalisation is implemented here because utf8proc sorts combining marks by swapping neighbours, which is
+// quadratic on a long run of marks in a request.
 #pragma once
 #include "base/str.h"
 
@@ -14,7 +14,7 @@ uint32_t utf8_read(const char *at, size_t n, uint32_t *cp);
 uint32_t utf8_write(char *to, uint32_t cp);
 bool utf8_append(struct buf *b, uint32_t cp);
 bool utf8_is_valid(struct str text);
-// Length of a character cut off at the end of the text (0-3), which more bytes might complete.
+// Length of an incomplete character at the end of the text (0-3), which more bytes may complete.
 size_t utf8_n_cut(struct str text);
 // Appends the text with every ill-formed part as U+FFFD.
 bool utf8_append_valid(struct buf *b, struct str text);

@@ -1,8 +1,8 @@
-// grammar_compile.c - expressions to a network of nodes, and the check that walking it ends.
+// grammar_compile.c - compiles expressions to the automaton, and refuses left recursion.
 //
-// Emitted backwards: every expression is given the node that follows it and returns its own first one. What is repeated becomes a
-// rule of its own, so that a copy costs two nodes. A rule that can call itself before a byte was read would never end: such left
-// recursion is found by looking at what each rule can call at its beginning.
+// Code is emitted backwards: every expression gets the node that follows it and returns its own first node. A repeated expression becomes a
+// rule, so that a copy costs two nodes. A rule that can call itself before a byte is read would never end: such left recursion is found from
+// the rules that each rule can call first.
 #include "base/mem.h"
 #include "text/grammar/grammar_node.h"
 
@@ -90,12 +90,12 @@ static uint32_t add_choice(struct grammar_builder *b, uint32_t a, uint32_t other
     return other == NONE ? a : add_node(b, NODE_SPLIT, a, other);
 }
 
-// Code points first to last, which all take n bytes, as choices of sequences of byte ranges; `rest` is one more choice or NONE.
+// Compiles the code points first to last, all of n bytes in UTF-8, to choices of sequences of byte ranges; `rest`: one more choice, or NONE.
 static uint32_t add_encoded(struct grammar_builder *b, struct code_range r, uint32_t n, uint32_t next, uint32_t rest)
 {
     static const uint32_t leads[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
 
-    for (uint32_t i = 1; i < n; i++) { // split until the last i bytes run through everything, or only one lead is left
+    for (uint32_t i = 1; i < n; i++) { // split until the last i bytes take all values, or one lead byte is left
         uint32_t low = (1u << 6 * i) - 1;
         if ((r.first & ~low) == (r.last & ~low))
             continue;
@@ -148,7 +148,7 @@ static uint32_t emit_repeat(struct grammar_builder *b, const struct expr *e, uin
 {
     uint32_t n_copies = e->max == UINT32_MAX ? e->min + 1 : e->max, rule = e->parts->rule, at = next;
 
-    if (e->parts->kind != EXPR_RULE && n_copies > 1) { // spelt out once, called many times
+    if (e->parts->kind != EXPR_RULE && n_copies > 1) { // compiled once, called n times
         rule = add_rule(b);
         uint32_t start = emit(b, e->parts, 0);
         if (!b->full)
@@ -204,7 +204,7 @@ struct grammar_walk { // over nodes or rules, without recursion
     uint8_t *empty; // [n_rules] the rule can be nothing
 };
 
-// Whether the rule's end can be reached without a byte, by what is known so far; with `calls`, the rules called on the way.
+// Whether the rule's end can be reached without a byte, given the empty rules found so far. calls: collects the rules called on the way.
 static bool reaches_end(const struct grammar *g, struct grammar_walk *w, uint32_t rule, struct buf *calls)
 {
     uint32_t n = 0, stamp = rule + 1;
@@ -228,7 +228,7 @@ static bool reaches_end(const struct grammar *g, struct grammar_walk *w, uint32_
     return end;
 }
 
-// False: rules that can be nothing build on each other in so many steps that looking for them would take long.
+// Finds the rules that match the empty string. False: they depend on each other in too many steps.
 static bool find_empty(const struct grammar *g, struct grammar_walk *w)
 {
     bool changed = true;
@@ -243,7 +243,7 @@ static bool find_empty(const struct grammar *g, struct grammar_walk *w)
     return !changed;
 }
 
-// Depth first over "calls at its beginning"; a rule met again on the way down is left recursion. Returns it, or NONE.
+// Depth-first search over the rules that a rule can call first. A rule on its own path is left-recursive. Returns it, or NONE.
 static uint32_t find_cycle(const struct grammar *g, const uint32_t *first, const uint32_t *calls, uint32_t *next, uint32_t *path)
 {
     for (uint32_t root = 0; root < g->n_rules; root++) {
@@ -307,7 +307,7 @@ static bool check_ends(const struct grammar *g, const struct grammar_source *sou
                    STR_ARG(cycle < source->n_rules ? source->rules[cycle].name : STR("(repetition)")));
 }
 
-// Bytes that all sets treat alike.
+// Puts bytes that are in the same sets into one class.
 static void find_classes(struct grammar *g)
 {
     g->n_classes = 1;

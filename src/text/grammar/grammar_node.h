@@ -1,4 +1,4 @@
-// grammar_node.h - the inside of a grammar: expressions as they were written, and the network they become.
+// grammar_node.h - the inside of a grammar: parsed expressions, and the automaton compiled from them.
 #pragma once
 #include "base/arena.h"
 #include "text/grammar/grammar.h"
@@ -13,10 +13,10 @@ struct code_range {
 
 struct expr {
     enum expr_kind kind;
-    struct expr *next;        // in the list that it belongs to
+    struct expr *next;        // in its list
     struct expr *parts;       // of a sequence or choice, in reverse order; the one part of a repetition
     struct str text;          // EXPR_TEXT: bytes
-    struct code_range *range; // EXPR_CLASS: in order, apart from each other
+    struct code_range *range; // EXPR_CLASS: sorted and disjoint
     uint32_t n_ranges;
     uint32_t rule;
     uint32_t min, max; // EXPR_REPEAT; max UINT32_MAX: without end
@@ -25,7 +25,7 @@ struct expr {
 struct rule_source {
     struct str name;
     struct expr *body; // NULL: not defined
-    uint32_t line;     // where it was first named
+    uint32_t line;     // of its first use
 };
 
 struct grammar_source {
@@ -37,7 +37,7 @@ struct grammar_source {
 // Parses GBNF. The arena is the caller's; free rules by mem_free.
 bool grammar_parse(struct grammar_source *source, struct str text, struct err *err);
 
-// ---- the network
+// ---- the automaton
 
 enum grammar_node_kind {
     NODE_RETURN, // the end of a rule
@@ -61,10 +61,10 @@ struct grammar {
     uint32_t n_rules, root;
     struct byte_set *sets; // [n_sets]
     uint32_t n_sets;
-    uint8_t byte_class[256];    // bytes that no set tells apart share a class
+    uint8_t byte_class[256];    // bytes that are in the same sets share a class
     uint8_t class_example[256]; // a byte of each class
     uint32_t n_classes;         // 1 to 256
-    uint32_t single_sets[256];  // while it is built: the set of one byte, plus 1
+    uint32_t single_sets[256];  // while compiling: the set of one byte, plus 1
 };
 
 static inline bool byte_set_has(const struct byte_set *s, uint8_t byte)

@@ -1,8 +1,8 @@
 // grammar_parse.c - GBNF text to expressions.
 //
-// A rule is `name ::= choice`, and ends at a line's end unless a parenthesis is open or a "|" came last. Literals "..." and classes
+// A rule is `name ::= choice`; it ends with the line unless a parenthesis is open or a "|" came last. Literals "..." and classes
 // [...] take \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH; "." is any character; <[m]> is a control token; repetition is * + ?
-// {m} {m,} {m,n}; # begins a comment. Recursion is as deep as parentheses are nested, and no deeper than GRAMMAR_MAX_DEPTH.
+// {m} {m,} {m,n}; # begins a comment. Recursion is as deep as the nesting of parentheses, at most GRAMMAR_MAX_DEPTH.
 #include "base/mem.h"
 #include "text/grammar/grammar_node.h"
 #include "text/unicode.h"
@@ -13,7 +13,7 @@ struct reader {
     struct grammar_source *source;
     const char *at, *end;
     uint32_t line, depth;
-    uint32_t *table; // rules by name: an open hash table of rule + 1
+    uint32_t *table; // hash table of rules by name, open addressing: rule + 1
     uint32_t table_size;
     struct err *err;
 };
@@ -223,7 +223,7 @@ static int by_first(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-// Sorts, joins what touches, and turns the set around when it was negated.
+// Sorts ranges, joins adjacent ones, and complements a negated set.
 static uint32_t ranges_settle(struct code_range *ranges, uint32_t n, bool negated)
 {
     uint32_t n_joined = 0, from = 0;
@@ -423,7 +423,7 @@ static bool read_braces(struct reader *r, struct expr *repeat)
     return repeat->max >= repeat->min || refuse(r, "a repetition {m,n} has n below m");
 }
 
-// What may follow an atom. One repetition of a repetition is enough for anybody: more would multiply.
+// The repetitions after an atom. At most a repetition of a repetition: more levels would multiply.
 static struct expr *read_repeated(struct reader *r)
 {
     struct expr *e = read_atom(r), *repeat;

@@ -1,8 +1,8 @@
 // matcher.c - see matcher.h.
 //
-// A thread is (frame, node) in one word; frame 0 is the empty stack. A call in last place pushes nothing, so that right recursion and
-// loops need no stack. A state is a sorted set of threads that wait for a byte. States, frames and masks are caches: before a mask is
-// made they are thrown away, all but what the present state needs, once they fill half of their room.
+// A thread is (frame, node) in one word; frame 0 is the empty stack. A tail call pushes no frame, so that right recursion and loops need no
+// stack. A state is a sorted set of threads that wait for a byte. States, frames and masks are caches: when they fill half of their memory,
+// all except those that the current state needs are dropped before the next mask is computed.
 #include "text/grammar/matcher.h"
 #include <stdlib.h>
 #include "base/mem.h"
@@ -10,7 +10,7 @@
 
 enum {
     MAX_STATES = 1 << 16,
-    MAX_TABLE_BYTES = 8 << 20, // of remembered steps
+    MAX_TABLE_BYTES = 8 << 20, // of cached transitions
     MAX_THREADS = 1 << 19,     // of all states
     MAX_STATE_THREADS = 1 << 13,
     MAX_FRAMES = 1 << 18,
@@ -27,10 +27,10 @@ struct match_frame {
 struct state {
     uint32_t first, n; // in threads
     bool can_end;
-    uint8_t mask; // its place among the masks, plus 1; 0: none
+    uint8_t mask; // index of its mask, plus 1; 0: none
 };
 
-struct match_table { // an open hash table of numbers
+struct match_table { // hash table of numbers, open addressing
     uint32_t *at, size, n;
 };
 
@@ -46,11 +46,11 @@ struct matcher {
     struct match_table frame_table, state_table;
     uint32_t now;
     uint32_t work;
-    uint64_t set[MAX_STATE_THREADS]; // the state that is being made
+    uint64_t set[MAX_STATE_THREADS]; // the state under construction
     uint32_t n_set;
     uint64_t *todo;
     uint32_t n_todo, todo_capacity;
-    uint64_t *seen; // an open hash table of threads, each stamped below
+    uint64_t *seen; // hash table of threads, open addressing; stamped below
     uint32_t *stamps, seen_size, stamp, n_seen;
     bool set_can_end;
     const char *failed; // the limit that was reached
@@ -196,7 +196,7 @@ static bool seen_make_room(struct matcher *m)
     return true;
 }
 
-// A thread to be followed, unless it was already.
+// Queues a thread unless it was followed already.
 static void push(struct matcher *m, uint32_t frame, uint32_t node)
 {
     uint64_t thread = thread_of(frame, node), at;
@@ -320,7 +320,7 @@ static uint32_t set_number(struct matcher *m)
     return m->n_states++;
 }
 
-// What the state becomes by a byte of the class, worked out for the first time.
+// Computes the transition of the state on a byte of the class.
 static uint32_t state_step(struct matcher *m, uint32_t state, uint32_t class)
 {
     const struct grammar *g = m->g;
@@ -348,7 +348,7 @@ static inline uint32_t state_after(struct matcher *m, uint32_t state, uint8_t by
 
 // ---- the caches are emptied
 
-// Keeps the frames that `threads` stand on, in their old order, and renumbers the threads.
+// Keeps the frames below `threads`, in order, and renumbers the threads.
 static bool keep_frames(struct matcher *m, uint64_t *threads, uint32_t n)
 {
     uint32_t *place = mem_alloc_array(m->n_frames, sizeof *place), kept = 0;
@@ -521,7 +521,7 @@ bool matcher_mask(struct matcher *m, const struct token_trie *trie, uint32_t *ma
     struct state *now = &m->states[m->now];
     if (now->mask == 0) {
         uint32_t place = m->n_masks++ % MAX_MASKS;
-        for (uint32_t s = 0; s < m->n_states; s++) // whose place it was
+        for (uint32_t s = 0; s < m->n_states; s++) // drop the mask of the state that used this slot
             m->states[s].mask = m->states[s].mask == place + 1 ? 0 : m->states[s].mask;
         if (!make_mask(m, trie, m->masks + (size_t)place * n_words))
             return say_failure(m, err);

@@ -1,7 +1,7 @@
 // regular.c - see regular.h: making terms.
 //
-// Each constructor brings its term into one form (lists sorted and without doubles, what is absorbed left out), so that the derivatives
-// of a term are few. Brzozowski's theorem needs no more than that for their number to be finite.
+// Each constructor normalises its term (sorted lists without duplicates or absorbed members). That makes the number of derivatives of a term
+// finite, by Brzozowski's theorem, and small.
 #include "text/grammar/regular.h"
 #include <stdlib.h>
 #include "base/mem.h"
@@ -114,7 +114,7 @@ static int by_first(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-// No string holds half a surrogate pair: ranges do not begin or end among them.
+// Strings have no surrogates: ranges do not begin or end within them.
 static uint32_t cut_surrogates(struct regular_range *ranges, uint32_t n)
 {
     uint32_t kept = 0;
@@ -212,7 +212,7 @@ static uint32_t part_of(const struct regular *r, enum regular_kind kind, uint32_
     return is_list ? r->terms[list].a : list;
 }
 
-// Two sorted lists become one, without doubles, without `neutral`; `absorbing` alone is left where it is a part.
+// Merges two sorted lists without duplicates and without `neutral`. A list with `absorbing` becomes `absorbing` alone.
 static uint32_t join(struct regular *r, enum regular_kind kind, uint32_t x, uint32_t y)
 {
     const uint32_t neutral = kind == REGULAR_EITHER ? TERM_NOTHING : TERM_ALL;

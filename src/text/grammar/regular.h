@@ -1,9 +1,9 @@
-// regular.h - sets of strings as terms: regular expressions that also have "both" and "not".
+// regular.h - regular languages: regular expressions with intersection ("both") and complement ("not"), and their automata.
 //
-// A term is a number; terms that are written alike are one number, so that the states of an automaton are found by comparing numbers.
-// Patterns are read as ECMA 262 reads them with the flag u, look-ahead included: it is nothing but "both" with what follows.
-// Everything is bounded: what grows beyond a limit sets `full`, and then no result counts.
-// Not here: back references, look-behind, word borders, Unicode properties; how a set is written as a grammar (schema_string.c).
+// Terms are hash-consed: equal terms have one number, so that the states of an automaton (Brzozowski derivatives) are compared by number.
+// Patterns follow ECMA 262 with the flag u, including look-ahead, which is an intersection with what follows.
+// All sizes are bounded: exceeding a limit sets `full`, and every result is then invalid.
+// Not here: back references, look-behind, word boundaries, Unicode properties; writing a language as a grammar (schema_language.c).
 #pragma once
 #include "base/str.h"
 
@@ -37,9 +37,9 @@ enum { TERM_NOTHING, TERM_EMPTY, TERM_ANY, TERM_ALL }; // TERM_ANY: one characte
 
 struct regular_term {
     uint8_t kind;
-    bool nullable;   // the empty string belongs to it
-    bool is_boolean; // "both" or "not" is in it
-    bool asserts;    // one of the last four kinds is in it
+    bool nullable;   // matches the empty string
+    bool is_boolean; // contains "both" or "not"
+    bool asserts;    // contains one of the last four kinds
     uint32_t a, b, least, most;
 };
 
@@ -48,13 +48,13 @@ struct regular_range {
 };
 
 struct regular_set {
-    uint32_t first, n; // in ranges: in order, apart from each other
+    uint32_t first, n; // in ranges: sorted and disjoint
 };
 
 struct regular {
     struct regular_term *terms;
     uint32_t n_terms, capacity;
-    uint32_t *table; // terms by their content: an open hash table of term + 1
+    uint32_t *table; // hash table of terms, open addressing: term + 1
     uint32_t table_size;
     struct regular_range ranges[REGULAR_MAX_RANGES];
     struct regular_set sets[REGULAR_MAX_SETS];
@@ -68,22 +68,22 @@ struct regular {
 struct regular *regular_create(void); // NULL: out of memory
 void regular_free(struct regular *r); // NULL is allowed
 
-uint32_t regular_set(struct regular *r, struct regular_range *ranges, uint32_t n); // which are put in order
+uint32_t regular_set(struct regular *r, struct regular_range *ranges, uint32_t n); // sorts ranges
 uint32_t regular_text(struct regular *r, struct str text);                         // this string alone
 uint32_t regular_sequence(struct regular *r, uint32_t a, uint32_t b);
 uint32_t regular_either(struct regular *r, uint32_t a, uint32_t b);
 uint32_t regular_both(struct regular *r, uint32_t a, uint32_t b);
-// Of many: those pushed on the stack from `base` on, pair by pair. Whoever pushed sets n_stack back.
+// Of the terms on the stack from `base` on, combined in pairs. The caller resets n_stack.
 uint32_t regular_join(struct regular *r, enum regular_kind either_or_both, uint32_t base, uint32_t n);
 void regular_push(struct regular *r, uint32_t term);
 uint32_t regular_not(struct regular *r, uint32_t a);
 uint32_t regular_repeat(struct regular *r, uint32_t a, uint32_t least, uint32_t most);
 uint32_t regular_assertion(struct regular *r, enum regular_kind kind, uint32_t a);
 
-// The strings in which the pattern is found.
+// The strings that contain a match of the pattern.
 bool regular_pattern(struct regular *r, struct str pattern, uint32_t *term, struct err *err);
 
-// The automaton of a term. Only states from which a string of the set can still be ended are left; state 0 is the first.
+// The automaton of a term, without states that cannot reach the end of a string. State 0 is the start.
 struct automaton {
     uint32_t n_states, n_symbols;
     uint32_t *step;               // [n_states][n_symbols] the next state, or UINT32_MAX

@@ -1,7 +1,7 @@
-// regular_automaton.c - the automaton of a term: its states are the term's derivatives.
+// regular_automaton.c - the automaton of a term: its states are the term's Brzozowski derivatives.
 //
-// Code points that no set tells apart are one symbol. The derivative of a term by a symbol is what may follow it; each is worked out
-// once. States that lead to no end are left out afterwards, so that whoever walks the automaton can always go on to an end.
+// Code points that are in the same sets are one symbol. The derivative of a term by a symbol is the set of strings that may follow it; each is
+// computed once. States that cannot reach an end are removed, so that every walk of the automaton can reach one.
 #include <stdlib.h>
 #include "base/mem.h"
 #include "text/grammar/regular.h"
@@ -13,8 +13,8 @@ struct derivation {
     struct regular *r;
     struct automaton *m;
     uint8_t *set_has;  // [n_sets][n_symbols]
-    uint64_t *known;   // an open hash table of (term, symbol), plus 1
-    uint32_t *results; // beside it
+    uint64_t *known;   // hash table of (term, symbol) + 1, open addressing
+    uint32_t *results; // [as known]
     uint32_t known_size, n_known;
     uint32_t *state_of; // [REGULAR_MAX_TERMS] plus 1
 };
@@ -42,7 +42,7 @@ static bool set_has_code(const struct regular *r, uint32_t set, uint32_t cp)
     return low < r->sets[set].n && cp >= at[low].first;
 }
 
-// Cuts the code points where a set begins or ends.
+// Cuts the code points at the beginnings and ends of sets.
 static bool make_pieces(struct automaton *m, const struct regular *r)
 {
     uint32_t *cuts = mem_alloc_array(2 * r->n_ranges + 3, sizeof *cuts), n = 0;
@@ -102,7 +102,7 @@ static uint32_t derive_sequence(struct derivation *d, struct regular_term t, uin
     return d->r->terms[t.a].nullable ? regular_either(d->r, after, derive(d, t.b, symbol)) : after;
 }
 
-// Lists can be long: no recursion along them.
+// Lists can be long, so they are walked without recursion.
 static uint32_t derive_list(struct derivation *d, struct regular_term t, uint32_t symbol)
 {
     const enum regular_kind kind = t.kind;
@@ -240,7 +240,7 @@ static bool make_states(struct derivation *d, uint32_t term)
     return !d->r->full;
 }
 
-// Marks the states from which an end can be reached: backwards along the steps, listed by the state they lead to.
+// Marks the states that can reach an end, backwards along the transitions.
 static bool mark_live(const struct automaton *m, bool *live)
 {
     size_t n_steps = (size_t)m->n_states * m->n_symbols;
@@ -306,7 +306,7 @@ enum automaton_result automaton_make(struct automaton *m, struct regular *r, uin
     *m = (struct automaton){ 0 };
     bool ok = !r->full && make_pieces(m, r) && make_symbols(&d) && make_states(&d, term);
     ok = ok && (m->n_states == 0 || leave_out_dead(m));
-    r->full = false; // the terms so far are sound: a smaller automaton may be asked for
+    r->full = false; // the terms are valid; the caller may try a smaller automaton
     mem_free(d.set_has);
     mem_free(d.known);
     mem_free(d.results);

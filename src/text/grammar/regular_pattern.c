@@ -1,9 +1,9 @@
 // regular_pattern.c - a regular expression of ECMA 262, flag u, as a term: literals, classes, \d \w \s, groups, alternatives,
-// quantifiers, anchors, look-ahead. What it lacks is refused by name.
+// quantifiers, anchors, look-ahead. Other syntax is refused with its name.
 //
-// First the expression is read as it stands, with its assertions as terms of their own. Then these are resolved from the end of the
-// expression to its beginning: (?=a) before something says that both `a` and that follow, $ that nothing does.
-// Recursion is as deep as groups are nested, at most MAX_DEPTH, or a sequence is long. A lazy quantifier matches the same strings.
+// The parser keeps assertions as terms. They are then resolved from the end of the expression to its beginning: (?=a) becomes the intersection
+// of `a` with what follows, $ says that nothing follows. Recursion is as deep as groups are nested (at most MAX_DEPTH), or a sequence is
+// long. A lazy quantifier matches the same strings as a greedy one.
 #include "text/grammar/grammar.h"
 #include "text/grammar/regular.h"
 #include "text/unicode.h"
@@ -53,7 +53,7 @@ static bool class_negate(const struct regular_pattern *p, struct class *c)
     struct class all = { .n = 0 };
     uint32_t from = 0;
 
-    while (from <= REGULAR_LAST_CODE) { // the next gap begins where no range holds `from`
+    while (from <= REGULAR_LAST_CODE) { // the next gap begins after the ranges that contain `from`
         uint32_t to = REGULAR_LAST_CODE, held = UINT32_MAX;
         for (uint32_t i = 0; i < c->n; i++) {
             if (from >= c->at[i].first && from <= c->at[i].last)
@@ -216,7 +216,7 @@ static bool read_group(struct regular_pattern *p, uint32_t *term)
     p->at++;
     if (next_is(p, "?<=") || next_is(p, "?<!"))
         return refuse(p, "look-behind is not supported");
-    if (next_is(p, "?<")) { // a name changes nothing
+    if (next_is(p, "?<")) { // the name of a group has no effect
         while (p->at < p->end && *p->at != '>')
             p->at++;
         p->at += p->at < p->end;
@@ -358,7 +358,7 @@ static bool read_quantifier(struct regular_pattern *p, uint32_t *term)
     return true;
 }
 
-// Terms are put together from the last one on: what follows is then never copied.
+// Concatenates from the last term on, so that the rest is never copied.
 static bool read_sequence(struct regular_pattern *p, uint32_t *term)
 {
     struct buf parts = { 0 };
@@ -409,7 +409,7 @@ static enum atom_place place_after(const struct regular *r, uint32_t term, enum 
     return t->nullable ? EITHER_PLACE : INSIDE;
 }
 
-// A repetition whose part looks ahead: spelt out, since what it sees differs every time.
+// Expands a repetition of a part with look-ahead, since each copy sees other text.
 static bool resolve_repeat(struct regular_pattern *p, struct regular_term t, uint32_t next, enum atom_place place, uint32_t *out)
 {
     if (t.most > MAX_UNROLLED)
@@ -479,7 +479,7 @@ bool regular_pattern(struct regular *r, struct str pattern, uint32_t *term, stru
         return refuse(&p, "a group is closed that was not open");
     if (!resolve(&p, *term, TERM_ALL, AT_BEGIN, &first) || !resolve(&p, *term, TERM_ALL, INSIDE, &later))
         return false;
-    // Found at the beginning, or after some characters; both at once where the place makes no difference.
+    // A match at the beginning or later; one term for both if the place makes no difference.
     *term = first == later ? regular_sequence(r, TERM_ALL, later)
                            : regular_either(r, first, regular_sequence(r, TERM_ANY, regular_sequence(r, TERM_ALL, later)));
     return !r->full || refuse(&p, "it is too large");

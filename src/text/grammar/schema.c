@@ -1,6 +1,6 @@
-// schema.c - see schema.h. Every conjunction of schemas (schema_writer.h) becomes a rule, however often it is met.
+// schema.c - see schema.h. Every conjunction of schemas (schema_writer.h) becomes one rule.
 //
-// Kinds of values have files of their own: strings, numbers, arrays, objects, values that are listed, alternatives.
+// Strings, numbers, arrays, objects, listed values and alternatives have their own files.
 #include "text/grammar/schema.h"
 #include <math.h>
 #include "base/mem.h"
@@ -40,7 +40,7 @@ static const char common[] =
     "hex ::= [0-9a-fA-F]\n"
     "string ::= \"\\\"\" char* \"\\\"\"\n"
     "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n"
-    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? ([0-9]{1,2} | [12] [0-8] [0-9]))?\n" // no more than a double holds
+    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? ([0-9]{1,2} | [12] [0-8] [0-9]))?\n" // at most the precision of a double
     "boolean ::= \"true\" | \"false\"\n"
     "null ::= \"null\"\n"
     "value ::= object | array | string | number | boolean | null\n"
@@ -140,7 +140,7 @@ bool schema_count(struct writer *w, const json_t *schema, const char *name, bool
         return true;
     if (!json_is_number(value) || n < 0 || n != floor(n) || (up && n > GRAMMAR_MAX_REPEAT))
         return err_set(w->err, ERR_INPUT, "schema: %s: want a whole number from 0 to %d", name, GRAMMAR_MAX_REPEAT);
-    n = n < GRAMMAR_MAX_REPEAT ? n : GRAMMAR_MAX_REPEAT; // more is never written
+    n = n < GRAMMAR_MAX_REPEAT ? n : GRAMMAR_MAX_REPEAT; // the writer never writes more
     if (up ? n > *count : n < *count)
         *count = (uint32_t)n;
     return true;
@@ -221,7 +221,7 @@ static bool check_type(const struct writer *w, const json_t *type)
     return !json_is_array(type) || json_array_size(type) > 0 || schema_refuse(w, "type: the list is empty");
 }
 
-// The types that `not` takes away.
+// The types that `not` excludes.
 static unsigned types_excluded(const json_t *schema)
 {
     unsigned told = schema_types_told(schema);
@@ -286,7 +286,7 @@ static bool write_type(struct writer *w, const struct conjunction *c, unsigned t
     }
 }
 
-// Each type with the keywords that concern it; what no value fits is left out.
+// Writes each type with its keywords; types that allow no value are left out.
 static bool write_types(struct writer *w, const struct conjunction *c, struct buf *to)
 {
     static const unsigned each[] = { STRINGS, INTEGERS | REALS, ARRAYS, OBJECTS, BOOLEANS, NULLS };
@@ -338,14 +338,14 @@ struct rule_entry {
     uint32_t first, n; // in parts
     uint32_t rule;
     enum { RULE_BEGUN, RULE_WRITTEN, RULE_NOTHING } state;
-    bool is_named; // while it was begun: it calls itself
+    bool is_named; // called while it is written: it is recursive
 };
 
 struct rule_table {
     struct rule_entry *entries;
     uint32_t n, capacity;
     struct buf parts; // struct schema_part each
-    uint32_t *index;  // an open hash table of entry + 1
+    uint32_t *index;  // hash table of entry + 1, open addressing
     uint32_t index_size;
 };
 
@@ -442,7 +442,7 @@ static bool write_rule(struct writer *w, const struct conjunction *c, uint32_t e
     w->depth--;
     struct rule_entry *e = &w->table->entries[entry]; // it may have moved
     e->state = ok ? RULE_WRITTEN : RULE_NOTHING;
-    w->nothing = w->nothing && !e->is_named; // a rule that others name has to be there
+    w->nothing = w->nothing && !e->is_named; // a rule that others call must exist
     if (ok)
         return schema_rule_write(w, rule, &body);
     buf_free(&body);

@@ -1,10 +1,10 @@
-// schema.h - a JSON Schema as a grammar, so that an answer is a JSON text which fulfils it.
+// schema.h - compiles a JSON Schema to a grammar: every answer is JSON text that the schema allows.
 //
-// Every text of the grammar is valid; not every valid text is in it (properties keep their order, numbers have at most 16 digits, long
-// strings may be cut short). A keyword whose meaning a grammar cannot hold is an error with its name, never ignored; keywords that no draft
-// knows say nothing. Objects hold their properties in the schema's order, and no others unless additionalProperties says so, or there are
-// none. oneOf is taken where no text can fit two of its schemas. $ref stays within the schema: nothing is ever fetched.
-// Not here: checking a text against a schema (the grammar makes texts that need no check), default values.
+// Every text of the grammar is valid, but the grammar does not allow every valid text: properties keep their order, numbers have at most 16
+// digits, long strings may be excluded. A keyword that a grammar cannot express is an error that names it; keywords of no draft are ignored.
+// Objects have their properties in the schema's order, and others only if additionalProperties allows them or the schema lists none. oneOf
+// is supported where no text fits two of its schemas. $ref stays within the schema: nothing is fetched.
+// Not here: validating a text against a schema (the grammar makes that unnecessary), default values.
 #pragma once
 #include <jansson.h>
 #include "base/str.h"

@@ -1,4 +1,4 @@
-// schema_array.c - arrays of a schema: the first items one by one, each with what all parts say of its place, then any number of others.
+// schema_array.c - arrays: the first items one by one, each with the schemas of all parts for its index, then any number of others.
 #include "text/grammar/schema_writer.h"
 
 enum { MAX_FIRST = 1024 };
@@ -135,7 +135,7 @@ bool schema_array(struct writer *w, const struct conjunction *c, struct buf *to)
 
     if (!read_array(w, c, &a))
         return false;
-    if (a.n_first > 0 && !a.counts) // the schema allows fewer; whoever says what they are wants them
+    if (a.n_first > 0 && !a.counts) // the schema allows fewer, but a tuple is meant to have all its items
         a.least = a.n_first < a.most ? a.n_first : a.most;
     buf_text(to, "\"[\" ws");
     if (!write_first(w, c, &a, &n_open, to) || (a.most > a.n_first && !write_others(w, c, &a, to)))

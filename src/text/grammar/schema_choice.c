@@ -1,18 +1,17 @@
 // schema_choice.c - anyOf and oneOf.
 //
-// A grammar cannot take back what two alternatives both allow, so oneOf becomes anyOf, and that is exact only where no text fits two of
-// its schemas. Here that is decided by what tells schemas apart in practice: their types, const and enum, a required property with
-// different values, a property that one requires and the other never has. A oneOf that cannot be decided so is refused: its author
-// may mean anyOf, and can say it.
+// A grammar cannot exclude what two alternatives both allow, so oneOf is written as anyOf, which is exact only if no text fits two of its
+// schemas. This file decides that by what distinguishes schemas in practice: types, const and enum, a required property with different
+// values, a property that one requires and the other excludes. A oneOf that cannot be decided is refused; its author may mean anyOf.
 #include "text/grammar/schema_writer.h"
 
-enum { MAX_STEPS = 2000000 }; // of all comparisons of one oneOf; what is not decided then counts as undecidable
+enum { MAX_STEPS = 2000000 }; // comparisons per oneOf; beyond that it counts as undecidable
 
 struct apart {
     struct writer *w;
     size_t steps;
     bool alone;   // nothing beside the two schemas speaks of the value
-    bool objects; // the value is an object, whatever they say
+    bool objects; // the value is an object, even without a type
 };
 
 static bool spend(struct apart *s, size_t steps)
@@ -40,7 +39,7 @@ static bool same_value(const json_t *a, const json_t *b)
     return json_equal(a, b);
 }
 
-// Every value that `a` lists is one that `b` excludes, by its list or its types.
+// Whether `b` excludes every value that `a` lists, by its own list or types.
 static bool lists_other_values(struct apart *s, const json_t *a, const json_t *b)
 {
     json_t *value, *other;

@@ -1,9 +1,9 @@
 // schema_language.c - a set of strings (regular.h) as an expression of GBNF: the characters between the quotes of a JSON string. A
 // quote, a backslash and control characters stand there as escapes, all others as themselves.
 //
-// What needs no automaton is written as it was: repetitions stay repetitions. With "both", "not" and lengths it is the automaton:
-// a state with one way in stands where it is reached, any other is a rule.
-// Where an automaton is too large, its longest strings are given up: a shorter limit makes it smaller, and stays within the schema.
+// A term without "both", "not" and lengths is written directly: repetitions stay repetitions. Any other is written as its automaton: a state
+// with one incoming edge is inlined, every other state is a rule.
+// If an automaton is too large, its longest strings are excluded: a shorter limit makes it smaller, and stays within the schema.
 #include "text/grammar/schema_language.h"
 #include "base/mem.h"
 
@@ -317,8 +317,7 @@ static enum automaton_result make(struct regular *r, uint32_t term, struct lengt
     return result;
 }
 
-// With lengths an automaton has as many states as it has without, for each character more. Where these are too many, the longest
-// strings are given up.
+// With lengths, an automaton has its states once per character of length. If these are too many, the longest strings are excluded.
 static enum automaton_result make_bounded(struct regular *r, uint32_t term, struct lengths all, struct automaton *m)
 {
     enum automaton_result result = automaton_make(m, r, term);

@@ -1,4 +1,4 @@
-// schema_language.h - a set of strings, as keywords of a schema describe it, and how it is written.
+// schema_language.h - the strings that keywords of a schema allow, and their GBNF.
 #pragma once
 #include "text/grammar/regular.h"
 #include "text/grammar/schema_writer.h"
@@ -8,7 +8,7 @@ struct language {
     uint32_t least, most; // characters; most UINT32_MAX: without end
 };
 
-// What stands between the quotes. With limits, the longest strings may be given up (schema_language.c).
+// Writes the text between the quotes. With limits, the longest strings may be excluded (schema_language.c).
 bool schema_language(struct writer *w, struct regular *r, struct language l, struct buf *to);
 
 // The strings that all parts allow: by pattern and lengths, and by what `what` adds.

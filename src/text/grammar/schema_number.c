@@ -1,9 +1,9 @@
 // schema_number.c - integers and decimal fractions within bounds, and multiples, digit by digit.
 //
-// A bound is a decimal with WHOLE digits before the point and FRACTION behind it, rounded to the inside. Whoever reads a number as a
-// double rounds, and rounding keeps order: so a number within the decimals is within the doubles, and an open bound is the next double.
-// Numbers of one length share a beginning with the lower bound, or with the upper one, or lie between: then what follows is free. For
-// multiples a rule says what is left after each remainder. Without a bound a number has at most WHOLE digits before the point.
+// A bound is a decimal with WHOLE digits before the point and FRACTION after it, rounded inwards. A reader of the number rounds to a double,
+// which keeps order: so a number within the decimal bounds is within the double bounds, and an exclusive bound is the next double.
+// Among numbers of one length, each shares a prefix with the lower or the upper bound, or lies between them, where the remaining digits are
+// free. For multiples there is a rule per remainder. Without a bound a number has at most WHOLE digits before the point.
 #include <math.h>
 #include "base/mem.h"
 #include "text/grammar/schema_writer.h"
@@ -137,7 +137,7 @@ struct rest {
     uint32_t left, rule;
 };
 
-// Where one is: digits written, and whether they are the beginning of a bound.
+// A position: digits written, and whether they are a prefix of a bound.
 struct place {
     uint32_t at;
     bool low, high;
@@ -237,7 +237,7 @@ static bool write_next(struct digits *d, struct place p)
 {
     uint32_t left = d->n_whole + d->places - p.at;
 
-    p.low = p.low && !all_are(d->low + p.at, left, '0'); // a bound that is met by whatever follows
+    p.low = p.low && !all_are(d->low + p.at, left, '0'); // any digits satisfy this bound
     p.high = p.high && !all_are(d->high + p.at, left, '9');
     if (!p.low && !p.high && d->step <= 1)
         return write_free(d, &p);

@@ -1,9 +1,9 @@
 // schema_object.c - objects of a schema.
 //
-// Properties come in the schema's order. Rule (i, n) holds the properties from i on when n were written: n is counted no further than
-// minProperties and maxProperties need, else only whether a comma is due. So optional properties cost a few rules each and no
-// combinations. Names that no part lists follow behind, if any part lets them: those that match no pattern of patternProperties, and those
-// that match one alone (more than one are not written). Nothing keeps them from being written twice, so they count once at most.
+// Properties are written in the schema's order. Rule (i, n) has the properties from i on after n were written; n is counted only as far as
+// minProperties and maxProperties need, otherwise it says whether a comma is due. So an optional property costs a few rules and no
+// combinations. Unlisted names follow if the parts allow them: names that match no pattern of patternProperties, and names that match exactly
+// one. A name may be written twice, so unlisted names count once at most.
 #include "base/mem.h"
 #include "text/grammar/schema_language.h"
 
@@ -20,7 +20,7 @@ struct object {
     const struct conjunction *c;
     struct regular *r;
     struct property *at; // [n]
-    uint32_t n, n_names; // n_names: those that cannot be written included
+    uint32_t n, n_names; // n_names: including those that cannot be written
     const char **names;  // [n_names]
     const char *patterns[MAX_PATTERNS];
     uint32_t terms[MAX_PATTERNS]; // of patterns
@@ -232,7 +232,7 @@ static bool read_names(struct object *o)
 
 // ---- other properties
 
-// Whether a name that no part lists may be written: where no part lists any, or one says what others have to be.
+// Whether unlisted names may be written: if no part lists any, or a part has a schema for others.
 static bool others_may_come(const struct object *o)
 {
     bool open = true, said = false;

@@ -1,4 +1,4 @@
-// schema_reference.c - what $ref names, and the conjunction that a schema becomes with what it refers to.
+// schema_reference.c - resolves $ref, and builds the conjunction of a schema and all that it refers to.
 #include "text/grammar/schema_writer.h"
 
 // ---- $ref
@@ -111,7 +111,7 @@ static bool push(struct writer *w, struct conjunction *c, struct schema_part par
     return true;
 }
 
-// Keywords whose meaning this grammar cannot hold, wherever they stand.
+// Keywords that a grammar cannot express.
 static bool check_keywords(const struct writer *w, const json_t *schema)
 {
     if (json_object_get(schema, "if") && (json_object_get(schema, "then") || json_object_get(schema, "else")))

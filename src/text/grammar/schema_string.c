@@ -1,7 +1,7 @@
 // schema_string.c - strings of a schema: pattern, format, lengths, and what `not` excludes.
 //
-// Formats are read as patterns of what RFC 3339, 3986, 4122, 4291 and 5321 allow, or somewhat less, never more. A format that is not
-// known asserts nothing, as the standard has it. A format that leaves no string beside a pattern and lengths is an annotation too.
+// Formats are patterns that allow what RFC 3339, 3986, 4122, 4291 and 5321 allow, or less. An unknown format is an annotation, as the
+// standard says; so is a format that excludes every string which the pattern and lengths allow.
 #include "base/mem.h"
 #include "text/grammar/schema_language.h"
 

@@ -1,6 +1,6 @@
-// schema_value.c - enum and const: those of the values that all else allows.
+// schema_value.c - enum and const: the listed values that all other keywords allow.
 //
-// A listed value is checked here, by its type, its neighbours among the lists, and the keywords of strings and numbers. Keywords of arrays
+// A listed value is checked against types, the other lists, and the keywords of strings and numbers. Keywords of arrays
 // and objects beside listed arrays and objects are refused.
 #include "text/grammar/schema_language.h"
 

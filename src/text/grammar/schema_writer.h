@@ -1,7 +1,7 @@
-// schema_writer.h - what the files that write a schema's grammar share: the writer, its rules, and schemas that hold together.
+// schema_writer.h - shared by the files that write a schema's grammar: the writer, its rules, and conjunctions of schemas.
 //
-// A value is described by a conjunction: the schema itself, and what its $ref, allOf, chosen alternatives and neighbours in a parent's
-// allOf add. Each kind of value is written with the keywords of all parts in view. Equal conjunctions are one rule, which ends recursion.
+// A value is described by a conjunction: the schema itself, and the schemas that $ref, allOf, chosen alternatives and a parent's allOf add.
+// Each kind of value is written with the keywords of all parts. Equal conjunctions share a rule, so that recursion ends.
 #pragma once
 #include <jansson.h>
 #include "base/str.h"
@@ -32,7 +32,7 @@ struct writer {
     const char *name;
     struct buf *out;
     struct err *err;
-    bool nothing; // with an error: it says why no value fits, which an alternative may be
+    bool nothing; // with an error: no value fits. An alternative may be like that
     uint32_t n_rules, depth, work;
     struct rule_table *table;
     json_t *strings; // rules of strings by their keywords

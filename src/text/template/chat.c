@@ -1,7 +1,7 @@
 // chat.c - see chat.h.
 //
-// Variables of a request cannot replace what the engine sets: messages, tools, the special tokens, the language's functions. That
-// is checked here because the template language itself treats all variables alike.
+// Variables of a request cannot replace those that the engine sets: messages, tools, special tokens, the language's functions. The check is
+// here because the template language treats all variables alike.
 #include "text/template/chat.h"
 #include "base/arena.h"
 #include "base/log.h"
@@ -21,7 +21,7 @@ static const char chatml[] = "{% for message in messages %}"
                              "{% endfor %}"
                              "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-// Renders messages, which it takes; true when the result holds `wanted` and not `unwanted`.
+// Renders messages (takes the reference); true when the result has `wanted` and not `unwanted`.
 static bool probe(const struct chat *chat, json_t *messages, const char *wanted, const char *unwanted)
 {
     struct template_output out;
@@ -48,7 +48,7 @@ static json_t *call_probe(const char *id, const char *content, bool as_text)
                      "f", "arguments", arguments, "role", "tool", "name", "f", "tool_call_id", id, "content", "r");
 }
 
-// Whether the template does not show, or raises an error at, a message of this role before a user's, though it shows a user's alone.
+// Whether the template omits or refuses a message of this role before a user message, although it renders the user message alone.
 static bool refuses_before_user(const struct chat *chat, const char *role)
 {
     json_t *alone = json_pack("[{s:s, s:s}]", "role", "user", "content", "probe");
@@ -66,7 +66,7 @@ static void probe_template(struct chat *chat)
     chat->takes_parts = probe(chat, parts, "probe", "type");
     chat->refuses_system = refuses_before_user(chat, "system");
     chat->refuses_users_in_a_row = refuses_before_user(chat, "user");
-    // Arguments that come out as Python prints a dict, or not at all, are wanted as text.
+    // The template wants arguments as text if it prints an object as a Python dict, or omits it.
     bool object = probe(chat, call_probe(id, "", false), "probe", "{'probe'") ||
                   probe(chat, call_probe(id, NULL, false), "probe", "{'probe'");
     bool text = probe(chat, call_probe(id, "", true), "\"probe\"", "\\\"probe") ||
@@ -168,7 +168,7 @@ static json_t *join_parts(json_t *parts, size_t message, struct err *err)
     return joined;
 }
 
-// Mistral's templates take ids of nine letters and digits and no others; any other id becomes such a one.
+// Mistral's templates accept only ids of nine letters and digits; other ids are mapped to such ids.
 static json_t *short_id(const char *id)
 {
     uint64_t hash = 1469598103934665603u;
@@ -192,7 +192,7 @@ static void adapt_id(const struct chat *chat, json_t *object, const char *key)
         json_object_set_new(object, key, short_id(id));
 }
 
-// A copy of one tool call with its arguments as this template wants them.
+// A copy of one tool call, with arguments in the form that this template wants.
 static json_t *adapt_call(const struct chat *chat, json_t *call)
 {
     json_t *copy = json_deep_copy(call), *function = json_object_get(copy, "function");
@@ -308,7 +308,7 @@ static bool has_role(const json_t *message, const char *role)
     return !strcmp(json_string_value(json_object_get(message, "role")), role);
 }
 
-// Puts one content before another, a blank line between them; takes `before`. A list of parts stays one.
+// Prepends one content to another, with a blank line between them; takes the reference `before`. A list of parts stays a list.
 static json_t *join_contents(json_t *before, json_t *after)
 {
     const char *first = json_string_value(before), *second = json_string_value(after);
@@ -329,7 +329,7 @@ static json_t *join_contents(json_t *before, json_t *after)
     return joined;
 }
 
-// What a refused message says goes to the beginning of the next user's, or becomes one.
+// Moves the text of a refused message to the start of the next user message, or makes it one.
 static json_t *fold_refused(const struct chat *chat, json_t *messages)
 {
     json_t *folded = json_array(), *pending = NULL, *message;

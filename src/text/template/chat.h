@@ -1,10 +1,9 @@
-// chat.h - a conversation as the model wants to read it: messages through the model's own template.
+// chat.h - renders a conversation with the model's chat template.
 //
-// What an OpenAI-style request holds and what templates expect differ: content may be a string or a list of parts, the arguments of a tool
-// call may be JSON text or an object, a call's id may have to be short, and a message with calls may or may not have an empty content
-// (left as null, some templates print "None"). A template that refuses a system message, or two of a user's in a row, gets them within the
-// next of the user's. What this template takes is found out once, by rendering small
-// probes. Not here: tokens (the tokeniser reads the spans), images (the caller puts them where the template left their marks).
+// Templates differ in what they accept: content as a string or as a list of parts, the arguments of a tool call as JSON text or as an object,
+// short call ids only, empty or null content beside calls (some templates print "None"). A system message, or a second user message in a
+// row, that the template refuses is merged into the next user message. The template's form is detected once, by rendering small probes.
+// Not here: tokens (the tokeniser reads the spans), images (the caller places them where the template left marks).
 #pragma once
 #include "text/template/template.h"
 
@@ -32,6 +31,6 @@ bool chat_render(const struct chat *chat, json_t *messages, const struct chat_op
                  struct err *err);
 
 bool chat_takes_parts(const struct chat *chat);                // content as a list of parts, so images can be placed
-bool chat_takes_tools(const struct chat *chat);                // it tells the model of them
-bool chat_takes_calls(const struct chat *chat);                // it shows the model what it called
+bool chat_takes_tools(const struct chat *chat);                // the template shows the tools to the model
+bool chat_takes_calls(const struct chat *chat);                // the template shows earlier calls to the model
 bool chat_uses(const struct chat *chat, const char *variable); // for example "enable_thinking"

@@ -1,9 +1,9 @@
 // template.h - chat templates: the Jinja language, as the templates inside model files use it.
 //
-// A template is data from a file, the variables are data from a request: neither can crash, hang or exhaust the process. There
-// is no access to anything outside the variables; every operation costs fuel; depth, output, ranges and memory are bounded.
-// The result is what Python's Jinja gives with trim_blocks and lstrip_blocks, byte for byte, in spans that say which bytes the
-// template wrote and which came from the variables. Not here: includes, imports, inheritance, autoescape, custom filters.
+// A template is data from a file, the variables are data from a request: neither can crash, hang or exhaust the process. A template reads
+// nothing but the variables; every operation costs fuel; depth, output, ranges and memory are bounded.
+// The result equals that of Python's Jinja with trim_blocks and lstrip_blocks, byte for byte, in spans that tell the template's own text from
+// text of the variables. Not here: includes, imports, inheritance, autoescape, custom filters.
 #pragma once
 #include <jansson.h>
 #include "base/str.h"
@@ -41,5 +41,5 @@ bool template_render_at(const struct template *t, json_t *variables, int64_t uni
 bool template_render(const struct template *t, json_t *variables, struct template_output *out, struct err *err); // now
 void template_output_free(struct template_output *out);
 
-// Whether the template reads a variable of this name anywhere (for example "tools", "enable_thinking").
+// Whether the template reads a variable of this name ("tools", "enable_thinking").
 bool template_uses(const struct template *t, const char *name);

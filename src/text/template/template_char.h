@@ -1,7 +1,7 @@
 // template_char.h - code points of UTF-8 text, with Python's notions of space, case and what is printable.
 //
-// The text is valid: templates and JSON are checked on entry (char_find_invalid). Case mapping is by single code points;
-// but for U+00DF, which its callers handle, one-to-many mappings are not done.
+// The text is valid UTF-8: templates and JSON are checked on entry (char_find_invalid). Case maps single code points; of the one-to-many
+// mappings only U+00DF is supported, by the callers.
 #pragma once
 #include "base/str.h"
 

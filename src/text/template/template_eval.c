@@ -1,7 +1,7 @@
 // template_eval.c - expressions: walks the tree and computes values.
 //
-// One function per kind of node, in a table. The depth of the walk is counted in one place. Where Python and Jinja look a name up
-// on an object, only the tables of built-in methods are looked at: there is nothing else to reach.
+// One function per kind of node, in a table. The depth of the walk is counted in one place. Where Python looks up an attribute of an object,
+// only the table of built-in methods is searched: a template can reach nothing else.
 #include <math.h>
 #include "text/template/template_builtin.h"
 #include "text/template/template_node.h"
@@ -78,7 +78,7 @@ bool render_attribute(struct render *r, const struct value *object, struct str n
     if (!value_need_defined(r, *object))
         return false;
     if (str_starts(name, STR("__"))) {
-        *out = missing(object, name); // Python's inner attributes: never there
+        *out = missing(object, name); // Python's internal attributes do not exist here
         return true;
     }
     if (method)
@@ -277,7 +277,7 @@ static bool eval_arguments(struct render *r, const struct node_arguments *a, str
     if (!a)
         return true;
     size_t n = a->positional.n, n_keywords = a->keywords.n;
-    // Evaluated in the order they are written; what a splat holds comes last.
+    // Arguments are evaluated in the order of the source; the items of a splat come last.
     if (!(out->at = render_alloc(r, n, sizeof *out->at)))
         return false;
     for (uint32_t i = 0; i < n; i++)

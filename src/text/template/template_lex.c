@@ -1,8 +1,8 @@
 // template_lex.c - cuts a template into tokens, with Jinja's rules for white space.
 //
-// trim_blocks: the newline after a block or comment tag goes away; lstrip_blocks: so do blanks between the start of a line and
-// such a tag; '-' inside a tag eats all white space on its side, '+' switches the two rules off there. Brackets are counted, so
-// that "}}" inside an expression can close two dicts. Tokens are made one at a time; nothing is kept but the brackets.
+// trim_blocks removes the newline after a block or comment tag; lstrip_blocks removes blanks between the start of a line and such a tag;
+// '-' inside a tag removes all white space on its side, '+' disables both rules there. Brackets are counted, so that "}}" inside an
+// expression can close two dicts. Tokens are made one at a time; the only state is the stack of brackets.
 #include "text/template/template_char.h"
 #include "text/template/template_parser.h"
 
@@ -70,7 +70,7 @@ static size_t tag_end(const struct lexer *l, size_t at, const char *mark)
     return sign == '+' && block && looking_at(l, at + 1, mark) ? at + 3 : 0;
 }
 
-// Where the tag "{% [-+] word %}" that starts at `at` ends, or 0 when another tag is there. raw's own end never trims a newline.
+// Where the tag "{% [-+] word %}" that starts at `at` ends, or 0 when another tag is there. The end of raw never trims a newline.
 static size_t word_tag(const struct lexer *l, size_t at, const char *word)
 {
     size_t end;

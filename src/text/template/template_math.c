@@ -1,6 +1,6 @@
 // template_math.c - the operators + - * / // % ** on values, with Python's results.
 //
-// Whole numbers have 64 bits; what does not fit is an error, not a wrong number. A result carries the origin of its operands.
+// Whole numbers have 64 bits; overflow is an error. A result carries the origin of its operands.
 #include <math.h>
 #include "text/template/template_node.h"
 #include "text/template/template_show.h"

@@ -1,8 +1,8 @@
 // template_parse.c - expressions: tokens to a tree, with Jinja's precedence.
 //
-// From loose to tight: "a if b else c", or, and, not, comparisons (chained), + and -, ~, * / // %, **, unary minus, then what
-// follows a primary: .name [key] (arguments), and last filters and tests. The height of every node is bounded as it is made, so
-// that long chains of one operator are bounded like nested brackets are. Statements are in template_statement.c.
+// Precedence, lowest first: "a if b else c", or, and, not, comparisons (chained), + and -, ~, * / // %, **, unary minus; then postfix
+// .name [key] (arguments); then filters and tests. The height of every node is bounded when it is made, so that long chains of one operator
+// are bounded like nested brackets. Statements are in template_statement.c.
 #include <stdarg.h>
 #include "text/template/template_char.h"
 #include "text/template/template_parser.h"
@@ -157,7 +157,7 @@ struct node *parser_close(struct parser *p, struct node *node)
         raise_height(node, node->arguments->splat_keywords);
     }
     if (node->kind == NODE_BRANCH && node->height > 0)
-        node->height--; // a branch is no level of its own: its if is
+        node->height--; // a branch has the level of its if
     return check_height(p, node);
 }
 
@@ -401,10 +401,10 @@ static struct node *parse_attribute(struct parser *p, struct node *object)
     return parser_close(p, node);
 }
 
-// What stands before the next ':' or the end of a slice; left out: NULL is appended.
+// One part of a slice, up to ':' or the end; NULL is appended when it is left out.
 static bool parse_slice_part(struct parser *p, struct node *slice, bool absent)
 {
-    static struct node none; // stands for "left out" while appending
+    static struct node none; // marks a part that is left out, while appending
     struct node *part = absent ? &none : parse_expression(p, true);
 
     if (!parser_append(p, &slice->items, part))

@@ -1,7 +1,7 @@
 // template_parser.h - from text to the tree: tokens, the lexer and the parser's state. Shared by the files that parse templates.
 //
-// The lexer makes one token at a time and the parser looks one ahead, so that nothing is kept but the tree. A function that
-// returns a node gives NULL after an error, one that returns bool gives false; the error is then filled in.
+// The lexer makes one token at a time and the parser looks one ahead, so that only the tree is stored. After an error, a function that returns
+// a node returns NULL, one that returns bool returns false, and the error is filled in.
 #pragma once
 #include "text/template/template_node.h"
 

@@ -1,7 +1,7 @@
 // template_render.h - one rendering: its limits, scopes and calls. Shared by the files of the template language only.
 //
-// Evaluation walks the parsed tree. It recurses as deep as the tree is high, times the macros that are active; both are bounded
-// and `depth` bounds their sum, so that the C stack is too. Every function here returns false after filling the error.
+// Evaluation walks the parsed tree. Its recursion is as deep as the tree is high, for each active macro; both are bounded, and `depth` bounds
+// their sum, and so the C stack. Every function here fills the error before it returns false.
 #pragma once
 #include "base/arena.h"
 #include "text/template/template.h"
@@ -26,7 +26,7 @@ struct render {
     const struct dict *variables;
     struct builder *out;    // where text goes
     struct value *captured; // the text a filter block works on
-    struct value *caller;   // of the call block whose call is about to be evaluated; the next call takes it
+    struct value *caller;   // of the call block whose call is evaluated next, which takes it
 };
 
 enum { RENDER_MAX_DEPTH = 768, VALUE_MAX_DEPTH = 200 };

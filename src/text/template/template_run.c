@@ -1,8 +1,8 @@
 // template_run.c - statements: runs a parsed template over variables and collects the text; scopes, loops, macros.
 //
-// A loop body, a macro, a block that captures text and a with-block have a scope of their own; a name is looked up outward from
-// where it stands, a macro's from where it was defined. What runs is counted: statements and expressions share one depth, macros
-// and recursive loops share the call depth.
+// A loop body, a macro, a block that captures text and a with-block have their own scope. Names are looked up outwards from where they are
+// used, within a macro from where it was defined. Statements and expressions share one depth count; macros and recursive loops share the
+// call depth.
 #include "text/template/template_run.h"
 #include <stdarg.h>
 #include <time.h>
@@ -145,7 +145,7 @@ static bool enter_call(struct render *r)
     return render_fail(r, ERR_LIMIT, "calls nested deeper than %u", r->limits->call_depth);
 }
 
-// Runs a body in `scope` and gives its text instead of printing it.
+// Runs a body in `scope` and returns its text instead of printing it.
 static enum flow capture(struct render *r, const struct node_list *body, struct scope *scope, struct value *out)
 {
     struct builder text = builder_start(r), *before = r->out;
@@ -187,7 +187,7 @@ static uint32_t find_parameter(const struct node *macro, struct str name)
     return i;
 }
 
-// Keywords that no parameter takes: caller, and what kwargs collects.
+// Binds keywords that match no parameter: caller, and those that kwargs collects.
 static bool bind_keywords(struct render *r, const struct node *macro, const struct call_arguments *arguments)
 {
     struct value rest;
@@ -306,7 +306,7 @@ static enum flow run_iterations(struct render *r, const struct node *n, struct l
     uint32_t hash = node_hash(name);
 
     for (size_t i = 0; i < loop->items.n && flow != FLOW_BREAK; i++) {
-        // One scope serves all iterations, unless a macro of this one remembers it.
+        // All iterations share one scope, unless a macro of this one keeps it.
         if (!scope || scope->kept)
             scope = scope_new(r, loop->outside);
         if (!scope || !render_spend(r, 1))
@@ -480,7 +480,7 @@ static enum flow run_scope(struct render *r, const struct node *n)
     if (!scope)
         return FLOW_ERROR;
     for (uint32_t i = 0; i + 1 < n->items.n && flow == FLOW_NEXT; i += 2) {
-        r->scope = outside; // values are computed outside, names are set inside
+        r->scope = outside; // values are evaluated outside, names are set inside
         bool ok = render_eval(r, n->items.at[i + 1], &v);
         r->scope = scope;
         flow = ok && assign(r, n->items.at[i], v) ? FLOW_NEXT : FLOW_ERROR;
@@ -542,7 +542,7 @@ static bool is_known_role(struct str role)
     return false;
 }
 
-// Templates write control tokens around and out of roles ("<|" + role + "|>"), so the well-known ones are the template's words.
+// Templates build control tokens from roles ("<|" + role + "|>"), so the well-known roles are trusted.
 static void trust_roles(struct value messages)
 {
     for (size_t i = 0; messages.kind == VALUE_LIST && i < messages.list->n; i++) {

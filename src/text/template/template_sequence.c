@@ -1,12 +1,12 @@
 // template_sequence.c - filters on sequences.
 //
-// Where Python gives a generator, so does this: it is true even when it is empty, and it can be read once.
+// Where Python returns a generator, so do these: it is true even when it is empty, and it can be read once.
 #include "text/template/template_builtin.h"
 #include "text/template/template_char.h"
 #include "text/template/template_show.h"
 #include "text/template/template_string.h"
 
-// The value at a path like "function.name" or "0.text"; `otherwise` (if not absent) stands for each part that is not there.
+// The value at a path such as "function.name" or "0.text"; `otherwise`, unless absent, replaces each missing part.
 static bool attribute_at(struct render *r, struct value item, struct str path, const struct value *otherwise, struct value *out)
 {
     *out = item;
@@ -63,7 +63,7 @@ static bool ignore_case(struct render *r, struct value *v)
     return true;
 }
 
-// map and select take nothing from anything that is false, None too.
+// map and select give no items for a false value, including None.
 static bool items_if_true(struct render *r, struct value v, struct list *items)
 {
     *items = (struct list){ 0 };
@@ -187,7 +187,7 @@ bool sequence_reverse(struct render *r, struct call *c)
     return true;
 }
 
-// --- map, select and their kin: the rest of the arguments goes to a named filter or test ---
+// --- map, select, reject: the arguments after the name go to the named filter or test ---
 
 static struct call_arguments arguments_after(const struct call_arguments *raw, size_t n)
 {

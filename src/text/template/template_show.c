@@ -1,7 +1,6 @@
 // template_show.c - see template_show.h: str, repr and JSON. Formats are in template_format.c.
 //
-// Quotes, brackets and escapes that are added here are the template's own; the characters of strings keep their origin. Numbers
-// are printed with the origin they carry.
+// Quotes, brackets and escapes that are added here are trusted; the characters of strings, and the digits of numbers, keep their origin.
 #include "text/template/template_show.h"
 #include <math.h>
 #include "text/template/template_char.h"

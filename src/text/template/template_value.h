@@ -1,9 +1,9 @@
 // template_value.h - values of a rendering: what the template language computes with.
 //
-// Values live in the rendering's arena. Lists and dicts do not change once made (a generator's front moves, a namespace's entries
-// are set, a list of the template's grows at its end), so slices and copies share memory. A string carries its origin byte by
-// byte: `user` when all of it came from the variables, `marks` when it is mixed; every function that makes a string from strings
-// keeps this. Numbers, which can become text, carry `user` too. A `safe` string is Python's Markup: what is added to it is escaped.
+// Values live in the rendering's arena. Lists and dicts are immutable, so slices and copies share memory; except that a generator's front
+// moves, a namespace's entries are set, and a list made by the template grows at its end. A string knows the origin of every byte: `user`
+// when all of it came from the variables, `marks` when it is mixed; every function that makes a string from strings keeps this. Numbers,
+// which can become text, have `user` too. A `safe` string is Python's Markup: text that is added to it is escaped.
 #pragma once
 #include "text/template/template_render.h"
 

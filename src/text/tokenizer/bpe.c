@@ -5,8 +5,8 @@
 #include "text/tokenizer/tokenizer_parts.h"
 #include "base/mem.h"
 
-// One cell per first symbol of the word. A merged symbol covers several: the first holds its id and LONG, the second and the last
-// hold its length, and all but the first are INSIDE. Four bytes per symbol where a linked list takes twelve.
+// One cell per initial symbol of the word. A merged symbol covers several cells: the first holds its id and LONG, the second and the last
+// its length, and all except the first are INSIDE. That is four bytes per symbol; a linked list takes twelve.
 enum { LONG = 1 << 30, INSIDE = 1 << 29, LENGTH = INSIDE - 1, WORD_MAX = LENGTH };
 
 static uint32_t symbol_id(const uint32_t *cells, uint32_t at)
@@ -31,7 +31,7 @@ static const struct pair_slot *merge_of(const struct encode_run *run, uint32_t a
     return *after < run->n_cells ? pair_map_find(&run->t->merges, symbol_id(cells, at), symbol_id(cells, *after)) : NULL;
 }
 
-// Puts the merge of the symbol that starts at `at` and the next one into the queue, if there is one.
+// Queues the merge of the symbol at `at` with the next symbol, if there is one.
 static bool queue_pair(struct encode_run *run, uint32_t at)
 {
     uint32_t after;
@@ -146,13 +146,13 @@ bool bpe_init_merges(struct tokenizer *t, size_t n_merges, struct err *err)
     return true;
 }
 
-// Control tokens are made by no merge, whatever the file says.
+// No merge makes a control token, even if the file lists one.
 static bool may_merge(const struct tokenizer *t, uint32_t id)
 {
     return t->kinds[id] != TOKEN_CONTROL && t->kinds[id] != TOKEN_UNKNOWN && t->kinds[id] != TOKEN_BYTE;
 }
 
-// The token that two texts make together: LOOKUP_NONE when there is none. False without memory.
+// The token of two joined texts, or LOOKUP_NONE. False: out of memory.
 static bool find_joined(const struct tokenizer *t, struct str left, struct str right, uint32_t *id)
 {
     char small[256], *both = left.n + right.n <= sizeof small ? small : mem_alloc(left.n + right.n);

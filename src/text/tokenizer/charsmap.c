@@ -1,8 +1,8 @@
 // charsmap.c - SentencePiece's compiled normalisation table: a double-array prefix tree from byte strings to their replacement.
 //
-// Layout: u32 bytes of the tree, the tree as u32 units, then the replacements, each ended by NUL. At each place of the text the longest
-// entry is replaced; a character without one is copied. (This is SentencePiece's own rule; the Rust tokenizers go by grapheme
-// clusters and differ on rare sequences of marks.) Every index is checked: the table comes from a file.
+// Layout: the tree's size in bytes (u32), the tree as u32 units, then the replacements, each ended by NUL. At each position the longest
+// entry is replaced; a character without an entry is copied. This is SentencePiece's rule; the Rust tokenizers use grapheme clusters and
+// differ on rare sequences of marks. Every index is checked, because the table comes from a file.
 #include "text/tokenizer/tokenizer_parts.h"
 
 enum { PREFIX_MAX = 64 };
@@ -44,7 +44,7 @@ bool charsmap_check(struct str table, struct err *err)
     return true;
 }
 
-// Bytes of the longest entry that the text starts with (0: none), and where its replacement begins.
+// The length of the longest entry that is a prefix of the text (0: none), and the offset of its replacement.
 static size_t longest_entry(struct str table, struct str text, size_t *replacement)
 {
     bool ok = true;

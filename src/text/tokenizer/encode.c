@@ -1,13 +1,13 @@
-// encode.c - the way of a text to ids: spans are joined, added tokens are cut out, the rest is normalised, cut and merged.
+// encode.c - text to ids: joins spans, cuts out added tokens; normalises, splits and merges the rest.
 //
-// Trust is a property of bytes of the joined text, kept as a short list of borders; a control token is taken only if all its
-// bytes are trusted. Where it is not, matching goes on as if the token did not exist.
+// Trust is a property of the bytes of the joined text, stored as a list of borders. A control token matches only if all its bytes are
+// trusted; elsewhere it is treated as ordinary text.
 #include "text/tokenizer/tokenizer_parts.h"
 #include "base/mem.h"
 
 enum { INPUT_MAX = 1 << 30 };
 
-// Stretches of the joined text, each unlike its neighbours.
+// Ranges of the joined text; neighbours differ in trust.
 struct trust {
     struct trust_border {
         size_t end;
@@ -49,8 +49,8 @@ void token_ids_free(struct token_ids *ids)
     *ids = (struct token_ids){ 0 };
 }
 
-// The cells of a long text are pages straight from the system, huge ones where it has them: small ones made 10 MiB of one letter take
-// 13 times as long as 1 MiB, through page faults alone.
+// Cells of a long text are allocated from the system, in huge pages where it has them: with small pages, 10 MiB of one letter took 13 times
+// as long as 1 MiB, because of page faults.
 enum { PAGED_CELLS = 1 << 20 };
 
 static void cells_free(struct encode_run *run)
@@ -174,7 +174,7 @@ static struct match next_match(const struct tokenizer *t, const struct trust *tr
         struct match match = match_at(t, trust, border, text, i);
         if (!match.token)
             continue;
-        while (match.token->strip_left && match.from > at) { // spaces before it belong to it
+        while (match.token->strip_left && match.from > at) { // the token includes the spaces before it
             size_t back = match.from - 1;
             while (back > at && ((unsigned char)text.at[back] & 0xc0) == 0x80)
                 back--;
@@ -228,7 +228,7 @@ static bool encode_joined(struct encode_run *run, struct str text, const struct 
     return true;
 }
 
-// One valid span is used where it lies.
+// A single valid span is used without a copy.
 static bool join(const struct text_span *spans, size_t n, struct buf *text, struct trust *trust, struct err *err)
 {
     size_t total = 0;

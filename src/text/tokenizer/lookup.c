@@ -102,7 +102,7 @@ static int entry_order(const void *a, const void *b)
     return order ? order : (x->value > y->value) - (x->value < y->value);
 }
 
-// Where the texts of a node are in the sorted list, and how many bytes they share with its path.
+// The range of a node's texts in the sorted list, and the depth of its path in bytes.
 struct trie_range {
     size_t from, to, depth;
 };

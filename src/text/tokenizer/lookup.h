@@ -1,7 +1,7 @@
-// lookup.h - the three tables behind a vocabulary: text -> id, pair of ids -> merge, and the prefix tree of a set of texts.
+// lookup.h - the three tables of a vocabulary: text -> id, pair of ids -> merge, and a trie of texts.
 //
-// Built once in an arena, then read by any number of threads. Hashes are seeded per tokenizer, so that a file cannot be made
-// whose entries all collide; results do not depend on the seed. Nothing is removed.
+// Built once in an arena, then read by any number of threads. Hashes are seeded per tokenizer, so that no file can be crafted whose
+// entries all collide; results do not depend on the seed. Nothing is removed.
 #pragma once
 #include "base/arena.h"
 #include "base/str.h"
@@ -15,7 +15,7 @@ struct text_map {
     const struct str *keys;
 };
 bool text_map_init(struct text_map *map, struct arena *arena, const struct str *keys, size_t n_max);
-// False when a key with the same text is there already (the first one stays).
+// False: a key with the same text exists, and stays.
 bool text_map_add(struct text_map *map, uint32_t index);
 uint32_t text_map_find(const struct text_map *map, struct str text); // index or LOOKUP_NONE
 
@@ -29,7 +29,7 @@ struct pair_map {
     uint64_t mask, seed;
 };
 bool pair_map_init(struct pair_map *map, struct arena *arena, size_t n_max);
-// The last merge of a pair counts.
+// A later merge of the same pair replaces the earlier one.
 void pair_map_put(struct pair_map *map, struct pair_slot merge);
 static inline const struct pair_slot *pair_map_find(const struct pair_map *map, uint32_t left, uint32_t right)
 {
@@ -47,7 +47,7 @@ static inline const struct pair_slot *pair_map_find(const struct pair_map *map, 
 struct lookup_node {
     uint32_t first_child;
     uint32_t value;      // LOOKUP_NONE: no text ends here
-    uint16_t n_children; // side by side, by label
+    uint16_t n_children; // consecutive, sorted by label
     uint8_t label;
 };
 struct trie {

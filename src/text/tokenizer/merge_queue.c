@@ -1,5 +1,5 @@
 // merge_queue.c - see merge_queue.h. A run is a list of chunks; runs and chunks that are read to the end are used again.
-// `open` is a hint: it may forget a run, which then only ends up shorter.
+// `open` is a hint: a run that it loses is shorter than it could be, and still correct.
 #include "text/tokenizer/merge_queue.h"
 #include "base/mem.h"
 
@@ -106,7 +106,7 @@ static void release_chunk(struct merge_queue *queue, uint32_t chunk)
     queue->free_chunk = chunk + 1;
 }
 
-// The run's first position was read: puts its next one into the heap, or ends it.
+// After the run's first position was read: pushes the next one to the heap, or frees the run.
 static void advance(struct merge_queue *queue, struct merge_head head)
 {
     struct merge_run *run = &queue->runs[head.run];

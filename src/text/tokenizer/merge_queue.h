@@ -1,8 +1,8 @@
-// merge_queue.h - the queue of possible merges of one word: takes (rank, position), gives the least pair first.
+// merge_queue.h - a priority queue of the possible merges of one word: pairs (rank, position), the smallest first.
 //
-// Not a plain heap, because a word may have ten million symbols and a heap of that size misses the cache at every level. Merges of one
-// rank are found while sweeping over the word, so their positions come nearly in order: they are kept as ascending runs, read
-// front to back, and only the heads of the runs are in a heap. Any order of pushes is right; ascending ones are fast.
+// A plain heap of ten million symbols misses the cache at every level. Merges of one rank are found while sweeping over the word, so their
+// positions arrive almost in order: they are stored as ascending runs, and only the heads of the runs are in a heap. Every order of pushes
+// is correct; ascending positions are fast.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

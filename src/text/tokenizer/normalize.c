@@ -1,5 +1,4 @@
-// normalize.c - the normal steps: what happens to a stretch of text before it is cut into words. Each step reads one of two
-// buffers and writes the other.
+// normalize.c - normalisation of text before it is split into words. Each step reads one of two buffers and writes the other.
 #include "text/tokenizer/tokenizer_parts.h"
 
 static bool replace(struct encode_run *run, const struct normal_step *step, struct str text, struct buf *out)

@@ -1,7 +1,7 @@
 // pattern.c - see pattern.h.
 //
-// The published patterns run in linear time with two exceptions that are rewritten when they are met word for word. The step
-// limit and the heap limit hold for all others.
+// The published patterns run in linear time, except two that are replaced when the text of the pattern matches exactly. The step and heap
+// limits apply to all others.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/tokenizer/pattern.h"
 #include <pcre2.h>
@@ -112,8 +112,8 @@ static bool translate(struct buf *out, struct str regex, struct err *err)
 {
     bool in_class = false;
 
-    // Only in DeepSeek's list, after the split at line ends: trailing space. As written it is quadratic on a long run of spaces
-    // that is not trailing; (*SKIP) goes on behind the run.
+    // Trailing space, in DeepSeek's list only, after the split at line ends. The original is quadratic on a long run of spaces that
+    // is not trailing; (*SKIP) continues after the run.
     if (str_is(regex, "\\s+$"))
         return buf_printf(out, "[%s]++$|[%s]++(*SKIP)(*FAIL)", SPACE, SPACE);
     for (size_t i = 0; i < regex.n;) {
@@ -148,7 +148,7 @@ static bool compile(struct pattern **p, struct str text, uint32_t options, struc
     pcre2_compile_context_free(context);
     pcre2_general_context_free(memory);
     if (*p && (*p)->code) {
-#if !defined(INGOT_VALGRIND) // JIT code looks at whole vectors beyond the text's end, which valgrind reports
+#if !defined(INGOT_VALGRIND) // JIT code reads whole vectors beyond the end of the text, which valgrind reports
         pcre2_jit_compile((*p)->code, PCRE2_JIT_COMPLETE); // without JIT the interpreter gives the same matches
 #endif
         return true;

@@ -1,7 +1,7 @@
 // pretoken_published.c - the pre-tokenisers that a GGUF file names in tokenizer.ggml.pre, as their models' tokenizer.json has them.
 //
-// A GGUF file carries only the name. Where the original also normalises (NFC for the Qwen family), that belongs to the name too.
-// A name that is not here is an error: a wrong pattern gives wrong ids without a sign.
+// A GGUF file has only the name, which implies the original's normalisation too (NFC for the Qwen family). An unknown name is an error: a
+// wrong pattern gives wrong ids silently.
 #include "text/tokenizer/tokenizer_parts.h"
 
 #define SPACES     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"

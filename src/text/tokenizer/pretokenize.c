@@ -1,8 +1,8 @@
-// pretokenize.c - cuts a stretch of text into the words inside which merging happens.
+// pretokenize.c - splits text into words; merges happen within a word.
 //
-// A chain of steps; a piece that a step puts out goes through the rest of the chain before the next piece is cut, so that no
-// list of pieces is held. The depth of the calls is the number of steps, which the loader limits. A step that rewrites text (space
-// to U+2581) has a buffer of its own, free again when its pieces have passed.
+// A chain of steps. Each piece of a step goes through the rest of the chain before the next piece is cut, so no list of pieces is stored.
+// The call depth is the number of steps, which the loader limits. A step that rewrites text (space to U+2581) has its own buffer, released
+// when its pieces are done.
 #include "text/tokenizer/tokenizer_parts.h"
 
 static bool run_step(struct encode_run *run, uint32_t step, struct str piece, bool at_start);

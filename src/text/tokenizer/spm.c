@@ -1,8 +1,8 @@
 // spm.c - SentencePiece BPE, where a file gives tokens with scores and no list of merges.
 //
-// Two neighbours merge when their joined text is a token; the highest score first, leftmost first among equals. That is BPE with a
-// merge for every way to cut a token into two tokens, ranked by the score of the whole; so the list is made here once and bpe.c does
-// the rest. Equal scores share a rank, and the position decides between them.
+// Two neighbours merge when their joined text is a token; highest score first, leftmost first among equals. That equals BPE with a merge for
+// each split of a token into two tokens, ranked by the token's score: this file makes that list once, and bpe.c does the rest. Equal scores
+// share a rank, and the position decides between them.
 #include "text/tokenizer/tokenizer_parts.h"
 #include <math.h>
 #include "base/mem.h"
@@ -52,7 +52,7 @@ static bool collect(const struct tokenizer *t, struct scored *sorted, uint32_t *
             return err_set(err, ERR_INPUT, "score of token %u ('%.*s') is not a finite number", id, STR_ARG(t->raw[id]));
         if (!tokenizer_check_text(t->raw[id], id, "token", MATCHED_BYTES_MAX, err))
             return false;
-        if (text_map_find(&t->by_text, t->raw[id]) == id) // of two equal texts only the first is ever made
+        if (text_map_find(&t->by_text, t->raw[id]) == id) // of two equal texts only the first is a result
             sorted[(*n)++] = (struct scored){ t->scores[id], id };
     }
     qsort(sorted, *n, sizeof *sorted, higher_score);

@@ -1,11 +1,11 @@
-// tokenizer.c - what both loaders share: from a filled vocabulary to one that can be asked, and the way back from ids to text.
+// tokenizer.c - common to both loaders: indexes a loaded vocabulary, and decodes ids to text.
 #include "text/tokenizer/tokenizer_parts.h"
 #include "base/mem.h"
 #include "format/model_file.h"
 
 static const size_t ARENA_MAX = (size_t)8 << 30;
 
-// Control tokens with these names end an answer even where the file does not say so.
+// Control tokens with these names end an answer even if the file does not say so.
 static const char *const END_NAMES[] = {
     "<|im_end|>",
     "<|eot_id|>",
@@ -109,7 +109,7 @@ bool tokenizer_check_text(struct str text, uint64_t index, const char *what, siz
     return true;
 }
 
-// Text spelt in the byte alphabet; text with anything else in it stays as it is.
+// Decodes text in the byte alphabet; text with any other character is unchanged.
 static void decode_byte_level(struct buf *out, struct str raw)
 {
     size_t start = out->n;
@@ -161,7 +161,7 @@ static bool decode_tokens(struct tokenizer *t, struct err *err)
     return ok || err_memory(err, "the vocabulary");
 }
 
-// By text: what merging and lookups may make of plain text. User-defined tokens are not there: they are cut out before.
+// Indexes the tokens that merges and lookups may produce. User-defined tokens are not among them: they are cut out before.
 static bool map_tokens(struct tokenizer *t, struct err *err)
 {
     const struct str *texts = t->byte_level ? t->bytes : t->raw;
@@ -180,7 +180,7 @@ static bool map_tokens(struct tokenizer *t, struct err *err)
     return true;
 }
 
-// Control tokens are looked for in the text as it came, whatever `normalized` says: only there is it known which bytes are trusted.
+// Control tokens are matched before normalisation, even if the file says `normalized`: trust is known for the bytes of the input only.
 static bool is_normalized(const struct tokenizer *t, const struct added_token *token)
 {
     return token->normalized && t->kinds[token->id] == TOKEN_USER_DEFINED && t->n_normal > 0;

@@ -1,7 +1,7 @@
 // tokenizer_fim.c - the tokens around a gap that a model was trained to fill ("fill in the middle").
 //
-// A GGUF file names them by keys; where it does not, and in a tokenizer.json, they are known by their spelling. Only control tokens and
-// tokens added by the user count: an ordinary token may be spelt like one by chance.
+// A GGUF file may name them by keys; otherwise, and in a tokenizer.json, they are found by their spelling. Only control tokens and tokens
+// added by the user count: an ordinary token may have the same spelling by chance.
 #include "text/tokenizer/tokenizer_parts.h"
 
 static const char *const spellings[N_FIM][7] = {
@@ -27,7 +27,7 @@ void tokenizer_find_fim(struct tokenizer *t)
     for (int i = 0; i < N_FIM; i++) {
         if (t->fim[i] < 0)
             t->fim[i] = find_spelling(t, (enum fim_token)i);
-        if (t->fim[i] >= 0 && i >= FIM_REPO) // a file that is filled in ends where another begins
+        if (t->fim[i] >= 0 && i >= FIM_REPO) // the next file's name ends the file that is filled in
             t->is_end[t->fim[i]] = true;
     }
 }

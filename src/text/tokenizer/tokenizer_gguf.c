@@ -1,9 +1,9 @@
 // tokenizer_gguf.c - the tokeniser in a GGUF file's metadata: tokenizer.ggml.*.
 //
 // The file gives tokens with kinds and, by model, merges (gpt2: byte-level BPE) or scores (llama: SentencePiece BPE; t5: unigram),
-// and the name of a pre-tokeniser. Added tokens are those of kind control, unknown and user-defined. The keys that a converter may
-// leave out have the defaults that converters assume. Not in such a file, and so not done: whether an added token strips the space
-// beside it.
+// and the name of a pre-tokeniser. Added tokens are those of kind control, unknown and user-defined. Keys that a converter may
+// leave out have the defaults that converters assume. Not in a GGUF file, and so not supported: added tokens that strip the space beside
+// them.
 #include "base/log.h"
 #include "format/model_file.h"
 #include "text/tokenizer/tokenizer_parts.h"
@@ -111,7 +111,7 @@ static bool read_id(const struct gguf_source *s, const char *key, int64_t *id, s
     return true;
 }
 
-// Ids and flags, and what a converter means where it says nothing.
+// Ids and flags, with the defaults of converters.
 static bool read_special(struct gguf_source *s, int64_t *end_of_turn, int64_t *end_of_message, struct err *err)
 {
     struct tokenizer *t = s->t;
@@ -154,7 +154,7 @@ static bool read_fim(const struct gguf_source *s, struct err *err)
     return true;
 }
 
-// Old files have no kinds: the ids that the file itself names are control tokens all the same.
+// Old files have no kinds: the ids that the file names are control tokens.
 static void make_control(struct tokenizer *t, int64_t id)
 {
     if (id >= 0 && t->kinds[id] == TOKEN_NORMAL)

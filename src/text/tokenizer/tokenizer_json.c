@@ -1,8 +1,8 @@
-// tokenizer_json.c - the vocabulary and the model part of a Hugging Face tokenizer.json, and what stands beside it in a folder.
+// tokenizer_json.c - the vocabulary and the model part of a Hugging Face tokenizer.json, and the files beside it.
 //
-// The steps around the model (normalizer, pre_tokenizer, post_processor, decoder) are in tokenizer_json_steps.c. What a file asks for
-// and we do not do is an error that names it: guessing would give wrong ids without a sign. Ids come from the file, but memory
-// only from what is really there: an id far beyond the number of entries is refused.
+// The steps around the model (normalizer, pre_tokenizer, post_processor, decoder) are in tokenizer_json_steps.c. An unsupported
+// component is an error that names it: guessing would give wrong ids silently. Memory follows the number of entries: an id far beyond it
+// is refused.
 #include "text/tokenizer/tokenizer_json.h"
 #include "format/model_file.h"
 

@@ -1,8 +1,8 @@
 // tokenizer_parts.h - what the files of the tokeniser share: the loaded tokeniser, and the state of one encoding.
 //
-// A text goes: added tokens are cut out -> normal steps -> pre-token steps give words -> the model gives ids. The loaders
-// (tokenizer_json.c, tokenizer_gguf.c) fill the fields of struct tokenizer marked "loader", then call tokenizer_finish.
-// Everything loaded lives in the arena, except the patterns.
+// text -> added tokens are cut out -> normalisation steps -> pre-token steps (words) -> the model (ids). The loaders (tokenizer_json.c,
+// tokenizer_gguf.c) fill the fields of struct tokenizer marked "loader" and call tokenizer_finish. All loaded data lives in the arena,
+// except the patterns.
 #pragma once
 #include "text/tokenizer/lookup.h"
 #include "text/tokenizer/merge_queue.h"
@@ -36,7 +36,7 @@ struct pretoken_step {
     enum pretoken_kind kind;
     struct pattern *pattern; // split; may be NULL for a metaspace that does not split
     enum split_behavior behavior;
-    bool invert; // the pattern describes what lies between
+    bool invert; // exchanges matches and the text between them
     enum prepend_scheme prepend;
     struct str mark; // of a metaspace: what a space becomes
 };
@@ -60,17 +60,17 @@ struct tokenizer {
     uint32_t n_added;
     // loader: how a text is read and written
     bool byte_level;    // tokens are spelt in GPT-2's byte alphabet
-    bool byte_fallback; // what the vocabulary lacks is written in <0xNN>
+    bool byte_fallback; // text that the vocabulary cannot spell becomes <0xNN>
     bool space_mark;    // U+2581 in a token is a space
     bool strip_space;   // a decoded text loses its first space
     bool fuse_unknown, ignore_merges;
     int64_t unknown, bos, eos, pad; // -1: none
-    int64_t fim[N_FIM];             // -1: none; what a loader leaves out is looked for by tokenizer_finish
+    int64_t fim[N_FIM];             // -1: none; tokenizer_finish looks for those that a loader leaves out
     struct normal_step normal[NORMAL_STEPS_MAX];
     uint32_t n_normal;
     struct pretoken_step pretoken[PRETOKEN_STEPS_MAX];
     uint32_t n_pretoken;
-    uint32_t before[AROUND_MAX], after[AROUND_MAX]; // what add_special puts around a text
+    uint32_t before[AROUND_MAX], after[AROUND_MAX]; // tokens that add_special puts around a text
     uint32_t n_before, n_after;
     struct str chat_template;
     // tokenizer_finish and the models' own set-up

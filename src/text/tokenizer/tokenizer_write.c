@@ -1,8 +1,8 @@
 // tokenizer_write.c - see tokenizer_write.h.
 //
-// A GGUF file names its pre-tokeniser instead of describing it. The name is found by comparing, step by step, where the patterns of
-// each published one match in a text that holds what they treat differently. SentencePiece vocabularies get scores: the lower the
-// rank of the first merge that makes a token, the higher its score, which is the order that the merges came from.
+// A GGUF file names its pre-tokeniser. The name is found by comparing the matches of this tokeniser's patterns with those of each published
+// pre-tokeniser, on a text where these differ. SentencePiece vocabularies get scores: the lower the rank of the first merge that makes a
+// token, the higher its score.
 #include "text/tokenizer/tokenizer_write.h"
 #include <stdlib.h>
 #include "text/tokenizer/tokenizer_parts.h"
@@ -49,7 +49,7 @@ static bool same_steps(const struct tokenizer *a, const struct tokenizer *b, str
             return false;
     for (uint32_t i = 0; i < a->n_pretoken; i++) {
         const struct pretoken_step *x = &a->pretoken[i], *y = &b->pretoken[i];
-        // Every part becomes a word of its own, whether it matched or lay between.
+        // Matches and the text between them become words.
         bool plain = x->kind == PRETOKEN_SPLIT && x->behavior == SPLIT_ISOLATED && y->kind == PRETOKEN_SPLIT;
         if (!plain || !same_matches(x->pattern, y->pattern, scratch))
             return false;
@@ -57,7 +57,7 @@ static bool same_steps(const struct tokenizer *a, const struct tokenizer *b, str
     return true;
 }
 
-// How well a published pre-tokeniser fits: 0 not, 1 but for ignore_merges, 2 in all.
+// How well a published pre-tokeniser fits: 0: not; 1: except for ignore_merges; 2: fully.
 static int fits(const struct tokenizer *t, const char *name, struct pattern_scratch *scratch)
 {
     struct tokenizer *other = tokenizer_create(NULL);
@@ -168,7 +168,7 @@ static bool write_scores(const struct tokenizer *t, uint32_t n_vocab, struct ggu
     if (!merges || !scores)
         return false;
     for (uint32_t id = 0; id < n_vocab; id++)
-        scores[id] = id < t->n_tokens && t->kinds[id] == TOKEN_NORMAL ? -1e9f : 0; // what no merge makes
+        scores[id] = id < t->n_tokens && t->kinds[id] == TOKEN_NORMAL ? -1e9f : 0; // tokens that no merge makes
     for (uint64_t i = n; i-- > 0;)
         scores[merges[i].result] = -(float)i; // the first merge is written last and stays
     gguf_write_f32s(w, "tokenizer.ggml.scores", scores, n_vocab);
