@@ -75,7 +75,7 @@ bool pool_collect(struct engine *e, struct err *err)
             continue;
         if (!buffer_read(block, i * bytes, e->pool_room + c->n_cols, bytes, err))
             return false;
-        add_row(&row->pooled_by->pool, e->pool_room, e->pool_room + c->n_cols, c->norm_eps, row->position);
+        add_row(&row->pooled_by->pool, e->pool_room, e->pool_room + c->n_cols, e->loaded->model.factors.eps, row->position);
     }
     return true;
 }

@@ -72,6 +72,29 @@ static bool take_frequencies(struct stage *s, const struct model *m, struct err 
                         w, err);
 }
 
+// The last norm's scale carries the factor of the logits.
+static bool take_out_norm(struct stage *s, const struct file_tensor *t, struct stage_progress *progress, struct err *err)
+{
+    const struct model *m = s->parts.model;
+    uint32_t n = m->config.n_cols;
+
+    if (m->factors.head == 1)
+        return take_into(s, t, WEIGHT_PRODUCT, &s->parts.weights.out_norm, progress, err);
+    float *scale = mem_alloc_array(n, sizeof *scale);
+    if (!scale)
+        return err_memory(err, "a vector");
+    quant_info(t->format)->decode(t->data, scale, n);
+    for (uint32_t i = 0; i < n; i++)
+        scale[i] *= m->factors.head;
+    struct weight *w = &s->weights[s->n_weights];
+    s->n_weights++;
+    s->parts.weights.out_norm = w;
+    bool ok =
+        take_numbers(&(struct take){ s->device, s->names, m->file }, scale, n, "output_norm with the logits' factor", w, err);
+    mem_free(scale);
+    return ok;
+}
+
 static bool take_weights(struct stage *s, const struct model *m, struct stage_progress *progress, struct err *err)
 {
     uint32_t n_layers = s->parts.last - s->parts.first;
@@ -94,8 +117,8 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
     for (size_t i = 0; i < (size_t)n_layers * m->n_places; i++)
         if (tensors[i] && !take_layer_tensor(s, i, tensors[i], progress, err))
             return false;
-    return s->parts.last != m->config.n_layers || (take_into(s, norm, WEIGHT_PRODUCT, &globals->out_norm, progress, err) &&
-                                                   take_into(s, head, WEIGHT_PRODUCT, &globals->head, progress, err));
+    return s->parts.last != m->config.n_layers ||
+           (take_out_norm(s, norm, progress, err) && take_into(s, head, WEIGHT_PRODUCT, &globals->head, progress, err));
 }
 
 static bool make_pages(struct stage *s, const struct model_config *c, struct err *err)

@@ -41,12 +41,12 @@ static uint64_t paired_row(uint64_t row, uint64_t n_rows, uint32_t n_heads)
 static void read_joined(const struct quantize_entry *e, uint64_t first, float *out, size_t n)
 {
     const struct quant_info *info = quant_info(e->from.format);
-    uint64_t n_part = e->joined->parts[0]->bytes / info->block_bytes;
+    uint64_t n_block = e->joined->block_bytes / info->block_bytes;
 
     for (size_t done = 0, take; done < n; done += take) {
-        uint64_t part = (first + done) / n_part, at = (first + done) % n_part;
-        take = n_part - at < n - done ? (size_t)(n_part - at) : n - done;
-        info->decode(e->joined->parts[part]->data + at * info->block_bytes, out + done, take);
+        uint64_t block = (first + done) / n_block, at = (first + done) % n_block;
+        take = n_block - at < n - done ? (size_t)(n_block - at) : n - done;
+        info->decode(joined_block(e->joined, block) + at * info->block_bytes, out + done, take);
     }
 }
 

@@ -81,7 +81,9 @@ static bool keep_parts(struct convert *c, const struct file_tensor *t, struct qu
     if (!kept || !parts)
         return err_memory(c->err, "names of tensors");
     memcpy(parts, from->parts, from->n_parts * sizeof *parts);
-    *kept = (struct joined_tensor){ from->tensor, parts, from->n_parts, NULL };
+    *kept = *from;
+    kept->parts = parts;
+    kept->next = NULL;
     entry->joined = kept;
     return true;
 }

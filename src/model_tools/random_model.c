@@ -45,14 +45,19 @@ static const struct shape shapes[] = {
     { "mixtral-8x7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 1e6f, false, 8, 2, 14336, 0 },
     { "qwen1.5-moe-a2.7b", "qwen2moe", 24, 2048, 5632, 16, 16, 128, 151936, 1e6f, false, 60, 4, 1408, 5632 },
     { "olmoe-1b-7b", "olmoe", 16, 2048, 1024, 16, 16, 128, 50304, 1e4f, false, 64, 8, 1024, 0 },
+    { "toy-granitemoe", "granitemoe", 2, 256, 256, 4, 2, 64, 512, 1e4f, true, 8, 4, 256, 0 },
+    { "granite-1b-a400m", "granitemoe", 24, 1024, 512, 16, 8, 64, 49155, 1e4f, true, 32, 8, 512, 0 },
 };
 
 const char *const random_model_names[] = {
-    "toy",          "toy-qwen2",      "toy-qwen3",    "smollm-135m",       "smollm2-135m", "smollm2-360m",
-    "smollm2-1.7b", "tinyllama-1.1b", "llama-3.2-1b", "llama-3.2-3b",      "llama-2-7b",   "llama-8b",
-    "mistral-7b",   "devstral-24b",   "qwen2.5-0.5b", "qwen2.5-1.5b",      "qwen2.5-7b",   "qwen3-0.6b",
-    "qwen3-1.7b",   "qwen3-4b",       "qwen3-8b",     "qwen3-30b-a3b",     "toy-qwen3moe", "toy-qwen2moe",
-    "toy-mixtral",  "toy-olmoe",      "mixtral-8x7b", "qwen1.5-moe-a2.7b", "olmoe-1b-7b",  NULL,
+    "toy",          "toy-qwen2",      "toy-qwen3",        "smollm-135m",
+    "smollm2-135m", "smollm2-360m",   "smollm2-1.7b",     "tinyllama-1.1b",
+    "llama-3.2-1b", "llama-3.2-3b",   "llama-2-7b",       "llama-8b",
+    "mistral-7b",   "devstral-24b",   "qwen2.5-0.5b",     "qwen2.5-1.5b",
+    "qwen2.5-7b",   "qwen3-0.6b",     "qwen3-1.7b",       "qwen3-4b",
+    "qwen3-8b",     "qwen3-30b-a3b",  "toy-qwen3moe",     "toy-qwen2moe",
+    "toy-mixtral",  "toy-olmoe",      "mixtral-8x7b",     "qwen1.5-moe-a2.7b",
+    "olmoe-1b-7b",  "toy-granitemoe", "granite-1b-a400m", NULL,
 };
 _Static_assert(sizeof random_model_names / sizeof random_model_names[0] == sizeof shapes / sizeof shapes[0] + 1,
                "one name for each shape");
@@ -290,6 +295,12 @@ static void write_keys(struct random_model *s, uint32_t file_type)
         key_u32(s, "expert_count", h->n_experts);
         key_u32(s, "expert_used_count", h->n_used);
         key_u32(s, "expert_feed_forward_length", h->n_expert_ffn);
+    }
+    if (strcmp(h->arch, "granitemoe") == 0) {
+        key_f32(s, "embedding_scale", 12);
+        key_f32(s, "residual_scale", 0.22f);
+        key_f32(s, "attention.scale", 1.0f / (float)h->head_dim);
+        key_f32(s, "logit_scale", 6);
     }
     if (h->n_shared) {
         key_u32(s, "expert_shared_feed_forward_length", h->n_shared);

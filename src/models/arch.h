@@ -49,6 +49,7 @@ struct weight_key {
     // Not 0: there are as many matrices, of which a token uses `used`; one tensor with three dimensions, or tensors whose second "%u" is
     // the number. enum dim.
     uint32_t stack, used;
+    uint32_t half; // 1, 2: in checkpoints the first or second half of the rows of each matrix of a stack; 0: all
 };
 
 #define WEIGHT_KEY(own_place, of_layer, gguf_name, json_name, n_rows, n_cols, ...)                             \
@@ -79,6 +80,7 @@ struct arch {
     uint32_t n_own_weights;    // of a layer, behind struct layer_weights
     const char *with; // a size of GGUF files that must be there: it tells the architecture from another of the same name; or NULL
     bool (*check)(const struct model *m, struct err *err); // of the sizes, or NULL
+    void (*factors)(struct model *m);                      // changes m->factors by the architecture's own sizes, or NULL
     // Records layer l (counted from the model's first) on the residual stream x, [rows, n_cols], updated in place.
     void (*layer)(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles);
 };

@@ -1,6 +1,5 @@
 // blocks.c - see blocks.h.
 #include "models/blocks.h"
-#include <math.h>
 #include "ops/attend/attend.h"
 #include "ops/gate_up/gate_up.h"
 #include "ops/matmul/matmul.h"
@@ -29,10 +28,10 @@ void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, st
                             .angles = angles,
                             .pages = *pages,
                             .pairs = s->model->pairs,
-                            .eps = c->norm_eps });
+                            .eps = s->model->factors.eps });
     tape_label(t, "layer%u.attend", l);
-    op_attend(t, (struct attend){
-                     .out = attended, .q = q, .pages = *pages, .scale = 1 / sqrtf((float)c->head_dim), .window = c->window });
+    op_attend(
+        t, (struct attend){ .out = attended, .q = q, .pages = *pages, .scale = s->model->factors.attend, .window = c->window });
     tape_label(t, "layer%u.attn_out", l);
     op_matmul(t, (struct matmul){ .out = x, .in = attended, .w = w->o, .bias = w->o_bias, .add = x });
 }
@@ -50,7 +49,7 @@ void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, st
                                     .gate = w->gate,
                                     .up = w->up,
                                     .activation = activation,
-                                    .eps = c->norm_eps });
+                                    .eps = s->model->factors.eps });
     tape_label(t, "layer%u.ffn_out", l);
     op_matmul(t, (struct matmul){ .out = x, .in = ffn, .w = w->down, .add = x });
 }

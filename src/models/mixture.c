@@ -18,7 +18,7 @@ static void record_route(struct tape *t, const struct model_stage *s, uint32_t l
     route->norm = stage_layer(s, l)->ffn_norm;
     route->router = w->router;
     route->shared_gate = w->shared_router;
-    route->eps = s->model->config.norm_eps;
+    route->eps = s->model->factors.eps;
     tape_label(t, "layer%u.route", l);
     op_route(t, *route);
 }

@@ -1,5 +1,6 @@
 // model.c - binds a file to an architecture, and records a stage; see model.h and arch.h.
 #include "models/model.h"
+#include <math.h>
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
@@ -234,8 +235,13 @@ static bool config_read_all(struct model *m, struct err *err)
         return false;
     m->config.rope.n_dims = (uint32_t)n_dims;
     m->config.rope.original_context = m->config.n_context;
-    return rope_config_read(&m->config.rope, m->file, m->arch->name, err) && config_check(m, err) &&
-           (!m->arch->check || m->arch->check(m, err));
+    if (!rope_config_read(&m->config.rope, m->file, m->arch->name, err) || !config_check(m, err) ||
+        (m->arch->check && !m->arch->check(m, err)))
+        return false;
+    m->factors = (struct model_factors){ 1, 1 / sqrtf((float)m->config.head_dim), 1, m->config.norm_eps };
+    if (m->arch->factors)
+        m->arch->factors(m);
+    return true;
 }
 
 static bool format_check(const struct model *m, const struct file_tensor *t, struct err *err)
@@ -244,9 +250,11 @@ static bool format_check(const struct model *m, const struct file_tensor *t, str
                                                   model_file_path(m->file), STR_ARG(t->name), quant_info(t->format)->name);
 }
 
-static bool stack_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t, struct err *err)
+// halves: how often the tensor's matrices hold the rows.
+static bool stack_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t, uint32_t halves,
+                        struct err *err)
 {
-    uint32_t n = model_dim(m, k->stack), rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
+    uint32_t n = model_dim(m, k->stack), rows = halves * model_dim(m, k->rows), cols = model_dim(m, k->cols);
 
     if ((uint64_t)n * rows > UINT32_MAX || t->n_dims != 3 || t->dims[0] != n || t->dims[1] != rows || t->dims[2] != cols)
         return err_set(err, ERR_INPUT, "%s: tensor %.*s is [%llu, %llu, %llu] with %u dimensions; this model needs [%u, %u, %u]",
@@ -261,7 +269,7 @@ static bool shape_check(const struct model *m, const struct weight_key *k, const
     uint64_t found_rows = t->n_dims == 1 ? 1 : t->dims[0], found_cols = t->n_dims == 1 ? t->dims[0] : t->dims[1];
 
     if (k->stack)
-        return stack_check(m, k, t, err);
+        return stack_check(m, k, t, 1, err);
     if (t->n_dims > 2 || found_rows != rows || found_cols != cols)
         return err_set(err, ERR_INPUT, "%s: tensor %.*s is [%llu, %llu] with %u dimensions; this model needs [%llu, %llu]",
                        model_file_path(m->file), STR_ARG(t->name), (unsigned long long)found_rows, (unsigned long long)found_cols,
@@ -290,19 +298,38 @@ static bool part_check(const struct model *m, const struct weight_key *k, const 
                    quant_info(j->parts[0]->format)->name);
 }
 
+static struct joined_tensor *joined_create(struct model *m, uint32_t n_parts)
+{
+    struct joined_tensor *j = mem_alloc(sizeof *j + n_parts * sizeof *j->parts);
+
+    if (!j)
+        return NULL;
+    j->next = m->joined;
+    m->joined = j;
+    j->parts = (const struct file_tensor **)(j + 1);
+    return j;
+}
+
+static const struct file_tensor *joined_describe(const struct model *m, const struct weight_key *k, struct joined_tensor *j)
+{
+    j->tensor = (struct file_tensor){ .name = j->parts[0]->name,
+                                      .format = j->parts[0]->format,
+                                      .n_dims = 3,
+                                      .dims = { model_dim(m, k->stack), model_dim(m, k->rows), model_dim(m, k->cols), 1 },
+                                      .bytes = (uint64_t)j->n_parts * j->n_blocks * j->block_bytes };
+    return &j->tensor;
+}
+
 // One matrix of a tensor for each of the stack.
 static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l, const struct file_tensor **t, struct err *err)
 {
-    uint32_t n = model_dim(m, k->stack), rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
-    struct joined_tensor *j = mem_alloc(sizeof *j + n * sizeof *j->parts);
+    uint32_t n = model_dim(m, k->stack);
+    struct joined_tensor *j = joined_create(m, n);
     char name[128], text[128];
     const char *format = format_of(m, k, text);
 
     if (!j)
         return err_memory(err, "the model's matrices");
-    j->next = m->joined;
-    m->joined = j;
-    j->parts = (const struct file_tensor **)(j + 1);
     for (; j->n_parts < n; j->n_parts++) {
         tensor_name(format, l, j->n_parts, name);
         const struct file_tensor *part = model_file_tensor(m->file, name);
@@ -311,13 +338,33 @@ static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l
         j->parts[j->n_parts] = part;
         if (!part_check(m, k, part, j, err))
             return false;
-        j->tensor.bytes += part->bytes;
     }
-    j->tensor.name = j->parts[0]->name;
-    j->tensor.format = j->parts[0]->format;
-    j->tensor.n_dims = 3;
-    memcpy(j->tensor.dims, (uint64_t[TENSOR_MAX_DIMS]){ n, rows, cols, 1 }, sizeof j->tensor.dims);
-    *t = &j->tensor;
+    j->n_blocks = 1;
+    j->block_bytes = j->parts[0]->bytes;
+    *t = joined_describe(m, k, j);
+    return true;
+}
+
+// The first or the second half of the rows of each matrix of a stack.
+static bool join_halves(struct model *m, const struct weight_key *k, const struct file_tensor **t, struct err *err)
+{
+    uint32_t n = model_dim(m, k->stack), rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
+    struct joined_tensor *j = joined_create(m, 1);
+
+    if (!j)
+        return err_memory(err, "the model's matrices");
+    if (!stack_check(m, k, *t, 2, err))
+        return false;
+    const struct quant_info *info = quant_info((*t)->format);
+    if (cols % info->block_elements != 0)
+        return err_set(err, ERR_INPUT, "%s: tensor %.*s has rows of %u, no multiple of %s's block", model_file_path(m->file),
+                       STR_ARG((*t)->name), cols, info->name);
+    j->parts[j->n_parts++] = *t;
+    j->n_blocks = n;
+    j->block_bytes = (uint64_t)rows * (cols / info->block_elements) * info->block_bytes;
+    j->stride = 2 * j->block_bytes;
+    j->offset = (k->half - 1) * j->block_bytes;
+    *t = joined_describe(m, k, j);
     return true;
 }
 
@@ -328,8 +375,8 @@ void model_tensor_copy(const struct file_tensor *t, void *to)
 
     if (t->data)
         memcpy(to, t->data, t->bytes);
-    for (uint32_t i = 0; !t->data && i < j->n_parts; at += j->parts[i++]->bytes)
-        memcpy(at, j->parts[i]->data, j->parts[i]->bytes);
+    for (uint64_t i = 0; !t->data && i < (uint64_t)j->n_parts * j->n_blocks; i++, at += j->block_bytes)
+        memcpy(at, joined_block(j, i), j->block_bytes);
 }
 
 // Is each matrix of the stack a tensor of its own?
@@ -356,7 +403,8 @@ static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l,
         return true;
     if (!t)
         return missing(m, k, name, err);
-    if (lies_apart(m, k) ? !join_tensors(m, k, l, &t, err) : !shape_check(m, k, t, err))
+    bool halves = k->half && model_file_format(m->file) != MODEL_GGUF;
+    if (lies_apart(m, k) ? !join_tensors(m, k, l, &t, err) : halves ? !join_halves(m, k, &t, err) : !shape_check(m, k, t, err))
         return false;
     *place = t;
     m->n_parameters += n * stack;
@@ -439,7 +487,7 @@ static void record_head(struct tape *t, const struct model_stage *s, struct tens
     tape_label(t, "head.select");
     op_select(t, (struct select){ .out = last, .in = x });
     tape_label(t, "head.norm");
-    op_rmsnorm(t, (struct rmsnorm){ .out = normed, .in = last, .scale = s->weights.out_norm, .eps = c->norm_eps });
+    op_rmsnorm(t, (struct rmsnorm){ .out = normed, .in = last, .scale = s->weights.out_norm, .eps = s->model->factors.eps });
     tape_label(t, "head.logits");
     op_matmul(t, (struct matmul){ .out = logits, .in = normed, .w = s->weights.head });
     tape_label(t, "head.sample");
@@ -457,10 +505,12 @@ void model_record(struct tape *t, const struct model_stage *s)
     op_angles(t, (struct angles){ .out = angles, .frequencies = s->weights.frequencies, .scale = s->model->angle_scale });
     if (s->first == 0) {
         tape_label(t, "embed");
-        op_embed(
-            t,
-            (struct embed){
-                .out = x, .table = s->weights.embed, .log = s->log, .log_stride = s->log_stride, .pool = s->pool, .scale = 1 });
+        op_embed(t, (struct embed){ .out = x,
+                                    .table = s->weights.embed,
+                                    .log = s->log,
+                                    .log_stride = s->log_stride,
+                                    .pool = s->pool,
+                                    .scale = s->model->factors.embed });
     }
     for (uint32_t l = s->first; l < s->last; l++)
         s->model->arch->layer(t, s, l, x, angles);

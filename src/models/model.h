@@ -44,11 +44,18 @@ enum {
 
 struct arch;
 
+// Numbers that an architecture may change: of the embedding, of attention's scores, of the logits; and what norms add.
+struct model_factors {
+    float embed, attend, head, eps;
+};
+
 // A matrix that the file does not hold in one piece: the experts of a layer. Its tensor has no data; model_tensor_copy brings it together.
+// Each part holds n_blocks blocks of block_bytes, the first at `offset`, one every `stride` bytes.
 struct joined_tensor {
     struct file_tensor tensor;        // first
     const struct file_tensor **parts; // [n_parts], of equal shape, one behind the other
-    uint32_t n_parts;
+    uint32_t n_parts, n_blocks;
+    uint64_t offset, stride, block_bytes;
     const struct joined_tensor *next;
 };
 
@@ -66,6 +73,7 @@ struct model {
     uint32_t n_places;                                  // of a layer: of struct layer_weights, then the architecture's own
     float *frequencies;                                 // [rope.n_dims / 2] radians per position, scaling included
     float angle_scale;
+    struct model_factors factors;
     uint64_t n_parameters, weight_bytes;
     uint32_t n_experts, n_used_experts; // of a layer, of a token; 0: the model has none
     uint64_t n_idle, idle_bytes;        // of these what one token does not use: the experts that are not chosen
@@ -76,6 +84,10 @@ struct model {
 bool model_bind(struct model *m, const struct model_file *file, struct err *err);
 void model_release(struct model *m);
 
+static inline const unsigned char *joined_block(const struct joined_tensor *j, uint64_t i)
+{
+    return j->parts[i / j->n_blocks]->data + j->offset + i % j->n_blocks * j->stride;
+}
 // A tensor's bytes, its parts one behind the other.
 void model_tensor_copy(const struct file_tensor *t, void *to);
 

@@ -102,11 +102,11 @@ static void families_have_their_own_tensors(void **state)
 // Mixtures can be bound, their routers stay in F32, and the larger part of the experts is idle for a token.
 static void mixtures_have_experts(void **state)
 {
-    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe", "toy-mixtral", "toy-olmoe" };
+    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe", "toy-mixtral", "toy-olmoe", "toy-granitemoe" };
     static const char *const types[] = { "Q4_0", "Q4_K_M" };
 
     (void)state;
-    for (size_t i = 0; i < 8; i++) {
+    for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
         struct model_file *f = made(shapes[i / 2], types[i % 2]);
         struct model m;
         struct err err = { 0 };

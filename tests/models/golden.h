@@ -109,7 +109,7 @@ static const char *const golden_variants[] = { "llama2",  "tinyllama", "llama3",
                                                "mistral", "devstral",  "qwen2",  "qwen25",       "qwen3" };
 enum { N_GOLDEN_VARIANTS = sizeof golden_variants / sizeof *golden_variants };
 // Models with experts, whose kernels the CPU has; from tools/golden/make_mixture_golden.py, which is no transformers.
-static const char *const golden_mixtures[] = { "mixtral", "qwen2moe", "qwen3moe", "olmoe" };
+static const char *const golden_mixtures[] = { "mixtral", "qwen2moe", "qwen3moe", "olmoe", "granitemoe" };
 enum { N_GOLDEN_MIXTURES = sizeof golden_mixtures / sizeof *golden_mixtures };
 
 struct golden_run {

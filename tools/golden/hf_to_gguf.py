@@ -51,7 +51,7 @@ def unpermute(x, n_heads):
 
 def heads_to_permute(name, arch, config):
     """0 where the rows stay as they are."""
-    if arch != "llama":
+    if arch not in ("llama", "granitemoe"):
         return 0
     if ".q_proj." in name:
         return config["num_attention_heads"]

@@ -5,7 +5,7 @@ Usage: python3 make_mixture_golden.py OUT [name ...]     (needs numpy alone)
 This is not transformers: where that library is at hand make_golden.py is the stronger witness. It is a second, independent
 implementation in double precision: whole matrices, no cache, dense masks, experts by loops over tokens; it shares no code and
 no order of steps with the C. Sources: Jiang et al. 2024 (Mixtral), Muennighoff et al. 2024 (OLMoE), the Qwen team's model
-cards (Qwen1.5-MoE, Qwen3). Sizes are odd on purpose, as in make_golden.py; routers are drawn wide, so that a wrong choice of
+cards (Qwen1.5-MoE, Qwen3), IBM's (Granite 3: four multipliers). Sizes are odd on purpose, as in make_golden.py; routers are drawn wide, so that a wrong choice of
 experts shows, and every position's smallest gap between the last chosen and the first left out is checked to be no near tie.
 """
 import json
@@ -41,7 +41,12 @@ VARIANTS = {
         model_type="olmoe", hidden_size=56, num_attention_heads=4, num_key_value_heads=2, head_dim=14, intermediate_size=24,
         num_experts=9, num_experts_per_tok=4, norm_topk_prob=False, num_hidden_layers=2, vocab_size=257, rms_norm_eps=1e-5,
         rope_theta=1e4)),
+    "granitemoe": dict(arch="granitemoe", n=40, names=("block_sparse_moe.router.layer", "gate", "up", "down"), config=dict(
+        model_type="granitemoe", hidden_size=72, num_attention_heads=6, num_key_value_heads=2, head_dim=12, intermediate_size=26,
+        num_local_experts=6, num_experts_per_tok=3, num_hidden_layers=2, vocab_size=257, rms_norm_eps=1e-5, rope_theta=1e4,
+        embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=0.125, logits_scaling=3.0)),
 }
+FUSED = "block_sparse_moe.{}_linear.weight"  # Granite: an expert's gate over its up, then down, each for all experts
 
 
 def draw(v, generator):
@@ -58,7 +63,7 @@ def draw(v, generator):
     def norm(name, n):
         w[name + ".weight"] = (0.5 + generator.random(n)).astype(np.float32)
 
-    matrix("model.embed_tokens", c["vocab_size"], hidden, hidden ** 0.5)
+    matrix("model.embed_tokens", c["vocab_size"], hidden, hidden ** 0.5 / c.get("embedding_multiplier", 1.0))
     matrix("lm_head", c["vocab_size"], hidden, 2.0)
     norm("model.norm", hidden)
     for layer in range(c["num_hidden_layers"]):
@@ -75,6 +80,10 @@ def draw(v, generator):
                 norm(at + name, n)
         router, gate, up, down = v["names"]
         matrix(at + router, n_experts, hidden, 2.0)
+        if v["arch"] == "granitemoe":
+            for part, rows, cols in (("input", 2 * ffn, hidden), ("output", hidden, ffn)):
+                w[at + FUSED.format(part)] = (generator.standard_normal((n_experts, rows, cols)) / cols ** 0.5).astype(np.float32)
+            continue
         for e in range(n_experts):
             matrix(at + gate.format(e=e), ffn, hidden)
             matrix(at + up.format(e=e), ffn, hidden)
@@ -94,6 +103,8 @@ class Reference:
     def __init__(self, v, weights):
         self.v, self.c, self.gap = v, v["config"], np.inf
         self.w = {name: x.astype(np.float64) for name, x in weights.items()}
+        self.scale = self.c.get("attention_multiplier", self.c["head_dim"] ** -0.5)
+        self.residual = self.c.get("residual_multiplier", 1.0)
 
     def norm(self, x, name):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.c["rms_norm_eps"]) * self.w[name + ".weight"]
@@ -118,7 +129,7 @@ class Reference:
             q, k = self.norm(q, at + "self_attn.q_norm"), self.norm(k, at + "self_attn.k_norm")
         group = c["num_attention_heads"] // c["num_key_value_heads"]
         q, k, value = self.rotate(q), self.rotate(k).repeat(group, 1), value.repeat(group, 1)
-        scores = np.einsum("ihd,jhd->hij", q, k) / dim ** 0.5
+        scores = np.einsum("ihd,jhd->hij", q, k) * self.scale
         scores = np.where(np.tri(n, dtype=bool), scores, -np.inf)
         p = np.exp(scores - scores.max(-1, keepdims=True))
         p /= p.sum(-1, keepdims=True)
@@ -137,23 +148,28 @@ class Reference:
         weights = p[order[:k]]
         return order[:k], weights / weights.sum() if self.c.get("norm_topk_prob", True) else weights
 
+    def granite(self, row, at, e):
+        gate, up = np.split(self.w[at + FUSED.format("input")][e] @ row, 2)
+        return self.w[at + FUSED.format("output")][e] @ (gate / (1 + np.exp(-gate)) * up)
+
     def mixture(self, x, at):
         names, out = [at + name for name in self.v["names"]], np.zeros_like(x)
         for row, logits in enumerate(self.linear(x, names[0])):
             for e, weight in zip(*self.route(logits)):
-                out[row] += weight * self.expert(x[row], [name.format(e=e) for name in names[1:]])
+                out[row] += weight * (self.granite(x[row], at, e) if self.v["arch"] == "granitemoe" else
+                                      self.expert(x[row], [name.format(e=e) for name in names[1:]]))
         if "shared_expert_intermediate_size" in self.c:
             gate = 1 / (1 + np.exp(-self.linear(x, at + "mlp.shared_expert_gate")))
             out += gate * self.expert(x, [f"{at}mlp.shared_expert.{p}_proj" for p in ("gate", "up", "down")])
         return out
 
     def logits(self, tokens):
-        x = self.w["model.embed_tokens.weight"][tokens]
+        x = self.w["model.embed_tokens.weight"][tokens] * self.c.get("embedding_multiplier", 1.0)
         for layer in range(self.c["num_hidden_layers"]):
             at = f"model.layers.{layer}."
-            x = x + self.attention(self.norm(x, at + "input_layernorm"), at)
-            x = x + self.mixture(self.norm(x, at + "post_attention_layernorm"), at)
-        return self.linear(self.norm(x, "model.norm"), "lm_head")
+            x = x + self.residual * self.attention(self.norm(x, at + "input_layernorm"), at)
+            x = x + self.residual * self.mixture(self.norm(x, at + "post_attention_layernorm"), at)
+        return self.linear(self.norm(x, "model.norm"), "lm_head") / self.c.get("logits_scaling", 1.0)
 
 
 def write_safetensors(path, tensors):
@@ -170,17 +186,22 @@ def write_safetensors(path, tensors):
 
 def gguf_tensors(v, weights):
     """GGUF's name -> array: an expert's matrices one behind the other."""
-    c, out = v["config"], {}
+    c, out, arch = v["config"], {}, v["arch"]
     n_experts = c.get("num_experts") or c["num_local_experts"]
     more = {"shared_expert_gate": "ffn_gate_inp_shexp", "shared_expert.gate_proj": "ffn_gate_shexp",
             "shared_expert.up_proj": "ffn_up_shexp", "shared_expert.down_proj": "ffn_down_shexp"}
     for name, x in weights.items():
-        if "experts" not in name and v["names"][0] not in name and "shared_expert" not in name:
+        if "experts" not in name and "_linear." not in name and v["names"][0] not in name and "shared_expert" not in name:
             heads = hf_to_gguf.heads_to_permute(name, v["arch"], c)
             out[hf_to_gguf.gguf_name(name)] = hf_to_gguf.permute(x, heads) if heads else x
     for layer in range(c["num_hidden_layers"]):
         at = f"model.layers.{layer}."
         out[f"blk.{layer}.ffn_gate_inp.weight"] = weights[at + v["names"][0] + ".weight"]
+        if arch == "granitemoe":
+            gate, up = np.split(weights[at + FUSED.format("input")], 2, axis=1)
+            for part, x in (("gate", gate), ("up", up), ("down", weights[at + FUSED.format("output")])):
+                out[f"blk.{layer}.ffn_{part}_exps.weight"] = x
+            continue
         for name, part in zip(v["names"][1:], ("gate", "up", "down")):
             out[f"blk.{layer}.ffn_{part}_exps.weight"] = np.stack(
                 [weights[at + name.format(e=e) + ".weight"] for e in range(n_experts)])
@@ -203,6 +224,10 @@ def write_gguf(path, name, v, weights):
                        ("expert_shared_feed_forward_length", "shared_expert_intermediate_size")):
         if field in c:
             writer.add(f"{arch}.{key}", gguf.U32, c[field])
+    for key, field in (("embedding_scale", "embedding_multiplier"), ("residual_scale", "residual_multiplier"),
+                       ("attention.scale", "attention_multiplier"), ("logit_scale", "logits_scaling")):
+        if field in c:
+            writer.add(f"{arch}.{key}", gguf.F32, c[field])
     writer.add("tokenizer.ggml.model", gguf.STR, "none")
     for tensor, x in gguf_tensors(v, weights).items():
         writer.tensor(tensor, x)
