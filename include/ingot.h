@@ -272,6 +272,7 @@ struct ingot_bias { // never changes
 };
 
 // One source of the prompt is set: messages (rendered with the model's template), text, or tokens. All is copied by the call.
+struct ingot_picture;                 // see below
 #define INGOT_IMAGE_PLACE 0xffffffffu // in tokens: the place of a row of a picture
 
 struct ingot_request_options {
@@ -316,6 +317,11 @@ struct ingot_request_options {
     // INGOT_IMAGE_PLACE where their embeddings stand, in order, as many for each tile as the model makes of one.
     const uint8_t *tiles;
     uint32_t n_tiles;
+    // Whole pictures, for messages or text: in the order of the parts {"type": "image"} of the messages' contents, which `fields` hold.
+    // Without such parts they stand before the text of the last message, or before `text`. They may be freed after the call.
+    const struct ingot_picture *const *pictures;
+    size_t n_pictures;
+    bool no_split; // each picture as one tile: fewer tokens, fewer details
 };
 // Fills in the defaults of a struct of `size` bytes: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64. C and C++ use
 // ingot_request_defaults; other languages call this one and set the three other sizes, which it leaves 0.
@@ -356,6 +362,7 @@ struct ingot_result { // its size is the options' result_size
     double prefill_ms, decode_ms;             // of the prompt; of the tokens after the first
     uint32_t n_tiles, n_tiles_cached;         // of the pictures; of which an earlier request had left the embeddings
     double encode_ms;                         // that the encoder took for the others
+    double split_ms; // that resizing pictures and cutting them into tiles took, before the request was queued
 };
 
 struct ingot_logprob { // never changes

@@ -1,9 +1,14 @@
 // api.h - what the files behind ingot.h share: the engine inside the public one, and its errors.
 #pragma once
 #include "engine/engine.h"
+#include "image/image.h"
 
 struct ingot_engine {
     struct engine inner;
+};
+
+struct ingot_picture {
+    struct picture inner;
 };
 
 static inline struct err *as_err(struct ingot_error *error)

@@ -2,11 +2,6 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "engine/api.h"
-#include "image/image.h"
-
-struct ingot_picture {
-    struct picture inner;
-};
 
 static struct ingot_picture *create(struct err *err)
 {

@@ -2,7 +2,7 @@
 //
 // What the template wrote is trusted and holds control tokens; what messages say is text. The same goes for the beginning of an answer
 // that continue_last puts behind the rendered text: its marks of reasoning are trusted, its words are not.
-#include "engine/prompt.h"
+#include "engine/prompt_pictures.h"
 #include "base/mem.h"
 
 enum { MAX_BEGUN_SPANS = 4 };
@@ -50,7 +50,7 @@ static bool role_check(const char *role, size_t i, struct err *err)
                    role ? role : "(null)");
 }
 
-// Messages have text parts only; pictures do not come through messages.
+// Text, and places of pictures; whether there are as many pictures is asked later.
 static bool parts_check(json_t *content, size_t index, struct err *err)
 {
     json_t *part;
@@ -59,8 +59,10 @@ static bool parts_check(json_t *content, size_t index, struct err *err)
     json_array_foreach(content, i, part)
     {
         const char *type = json_string_value(json_object_get(part, "type"));
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(json_object_get(part, "text")))
-            return err_set(err, ERR_UNSUPPORTED, "message %zu: part %zu has the type \"%.40s\"; only text is supported", index, i,
+        bool is_image = type && strcmp(type, "image") == 0;
+        if (!is_image && (!type || strcmp(type, "text") != 0 || !json_is_string(json_object_get(part, "text"))))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "message %zu: part %zu has the type \"%.40s\"; only text and image are supported", index, i,
                            type ? type : "?");
     }
     return true;
@@ -216,7 +218,7 @@ static bool read_messages(const struct engine *e, const struct ingot_request_opt
         return err_set(err, ERR_UNSUPPORTED, "%s",
                        e->loaded->tokenizer ? e->loaded->no_chat.message : e->loaded->no_tokenizer.message);
     json_t *messages = messages_to_json(o, err);
-    bool ok = messages && render(e, o, messages, p, err);
+    bool ok = messages && prompt_pictures_to_messages(o, messages, err) && render(e, o, messages, p, err);
 
     json_decref(messages);
     return ok;
@@ -226,20 +228,28 @@ bool prompt_read(const struct engine *e, const struct ingot_request_options *o, 
 {
     if ((o->messages != NULL) + (o->text != NULL) + (o->tokens != NULL) != 1)
         return err_set(err, ERR_INPUT, "set exactly one of messages, text and tokens");
+    if (o->n_pictures && !prompt_sees(e, o, err))
+        return false;
     if (o->tokens)
         return read_tokens(o, &p->ids, err);
-    return o->messages ? read_messages(e, o, p, err) : read_text(e, o, p, err);
+    return (o->messages ? read_messages(e, o, p, err) : read_text(e, o, p, err)) &&
+           (!o->n_pictures || prompt_pictures_place(e, o, p, err));
 }
 
 bool prompt_encode(const struct engine *e, struct prompt *p, struct err *err)
 {
-    return !p->spans || tokenizer_encode_spans(e->loaded->tokenizer, p->spans, p->n_spans, p->flags, &p->ids, err);
+    if (p->spans && !tokenizer_encode_spans(e->loaded->tokenizer, p->spans, p->n_spans, p->flags, &p->ids, err))
+        return false;
+    if (p->has_pictures)
+        prompt_pictures_mark(e, &p->ids);
+    return true;
 }
 
 void prompt_free(struct prompt *p)
 {
     mem_free(p->spans);
     buf_free(&p->plain);
+    buf_free(&p->pictures);
     json_decref(p->begun);
     template_output_free(&p->rendered);
     token_ids_free(&p->ids);

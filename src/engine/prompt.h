@@ -10,6 +10,8 @@ struct prompt { // zero-initialise; prompt_free at the end
     struct text_span *spans; // [n_spans], the whole text; NULL: the prompt was given as tokens
     size_t n_spans;
     struct tokenize_flags flags;
+    struct buf pictures; // the texts that stand for pictures
+    bool has_pictures;
     struct token_ids ids;
     enum ingot_reasoning reasoning;
 };

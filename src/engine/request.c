@@ -76,7 +76,7 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
     }
     r->tokens = ids.ids;
     r->n_tokens = r->n_prompt = ids.n > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)ids.n;
-    if (!prompt_check(r, o->n_tiles > 0, err) || !tiles_take(r, o, err))
+    if (!prompt_check(r, o->n_tiles + o->n_pictures > 0, err) || !tiles_take(r, o, err))
         return false;
     uint32_t room = r->engine->loaded->n_context - r->n_prompt;
     r->max_tokens = o->max_tokens == 0 || o->max_tokens > room ? room : o->max_tokens;

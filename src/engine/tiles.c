@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/prompt_pictures.h"
 #include "engine/request.h"
 
 enum { KNOWN_TILES = 1 << 14, KNOWN_WAYS = 8, POOL_ROWS = 4096, LEAST_PLACES = 2 * IMAGE_MAX_TILES };
@@ -137,15 +138,20 @@ static bool place_tiles(struct request *r, struct err *err)
     return true;
 }
 
-bool tiles_take(struct request *r, const struct ingot_request_options *o, struct err *err)
+bool tiles_refuse(struct err *err)
+{
+    return err_set(err, ERR_UNSUPPORTED,
+                   "this model has no eyes: it cannot take a picture; open one that sees, or give its mmproj file");
+}
+
+static bool take_tiles(struct request *r, const struct ingot_request_options *o, struct err *err)
 {
     const struct engine *e = r->engine;
 
     if (o->n_tiles == 0)
         return true;
     if (!e->tiles)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "this model has no eyes: it cannot take a picture; open one that sees, or give its mmproj file");
+        return tiles_refuse(err);
     if (o->n_tiles > 16 * IMAGE_MAX_TILES)
         return err_set(err, ERR_LIMIT, "%u tiles of pictures; want at most %d in a request", o->n_tiles, 16 * IMAGE_MAX_TILES);
     uint32_t n_places = count_places(r), n_rows = tower_rows(&e->tiles->vision.tower);
@@ -157,6 +163,23 @@ bool tiles_take(struct request *r, const struct ingot_request_options *o, struct
     r->tiles.n = o->n_tiles;
     r->result.n_tiles = o->n_tiles;
     return place_tiles(r, err);
+}
+
+bool tiles_take(struct request *r, const struct ingot_request_options *o, struct err *err)
+{
+    struct ingot_request_options own = *o;
+    uint8_t *rgb = NULL;
+    uint64_t begun = clock_ns();
+
+    if (o->n_pictures == 0)
+        return take_tiles(r, o, err);
+    if (!prompt_pictures_split(r->engine, o, &rgb, &own.n_tiles, err))
+        return false;
+    r->result.split_ms = (double)(clock_ns() - begun) / 1e6;
+    own.tiles = rgb;
+    bool ok = take_tiles(r, &own, err);
+    mem_free(rgb);
+    return ok;
 }
 
 void tiles_release(struct request_tiles *t)

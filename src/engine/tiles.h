@@ -52,10 +52,11 @@ bool tiles_open(struct engine *e, const struct model_file *file, const struct st
 const struct buffer *tiles_pool(const struct engine *e); // NULL: the model has no eyes
 void tiles_close(struct engine *e);
 
-// Takes the tiles of a request whose tokens hold INGOT_IMAGE_PLACE at their places, and puts the tiles' numbers there. An error
+// Takes the tiles of a request, or cuts its pictures into tiles, whose tokens hold INGOT_IMAGE_PLACE at their places, and puts the tiles' numbers there. An error
 // names what was found and expected; a model without eyes refuses here. The state lock is not held.
 bool tiles_take(struct request *r, const struct ingot_request_options *o, struct err *err);
 void tiles_release(struct request_tiles *t);
+bool tiles_refuse(struct err *err); // says that this model cannot see
 
 // What comes next in this step: holds tiles that are in the pool, and plans up to `most` more for encoding.
 void tiles_plan(struct engine *e, uint32_t most);

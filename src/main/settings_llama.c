@@ -22,7 +22,7 @@
     }
 
 #define DRAFT   "speculative decoding yet"
-#define PICTURE "pictures, sound or video yet"
+#define PICTURE "an mmproj by URL, sound or video yet"
 #define EXPERTS "placing of single tensors yet: one device holds the whole model"
 #define ROPE    "RoPE settings on the command line: those of the model file hold"
 #define SAMPLER "such sampler yet; --top-k, --top-p, --min-p and the penalties are there"
@@ -54,8 +54,8 @@ static const struct option common_flags[] = {
     NONE("--lora --lora-scaled", "FILE", ADAPTER),
     NONE("--control-vector --control-vector-scaled --control-vector-layer-range", "FILE", "control vectors yet"),
     NONE("-md --model-draft -hfd -hfrd --hf-repo-draft --draft --draft-n --draft-max --draft-min --draft-p-min -cd --ctx-size-draft -devd --device-draft -ngld --gpu-layers-draft --n-gpu-layers-draft -ctkd -ctvd --spec-type", "VALUE", DRAFT),
-    NONE("-mm --mmproj -mmu --mmproj-url --image --audio --video", "FILE", PICTURE),
-    FINE("--no-mmproj --mmproj-auto --no-mmproj-auto --mmproj-offload --no-mmproj-offload", NULL, "no projector is ever loaded"),
+    NONE("-mmu --mmproj-url --audio --video", "FILE", PICTURE),
+    FINE("--no-mmproj --mmproj-auto --no-mmproj-auto --mmproj-offload --no-mmproj-offload", NULL, "only --mmproj loads a projector, onto the model's device"),
     NONE("-mu --model-url", "URL", "models by URL: give a file, or a name such as user/repo:QUANT"),
     NONE("-dr --docker-repo", "NAME", "models from that registry: give a file, or a name such as user/repo:QUANT"),
     NONE("-hff --hf-file", "FILE", "--hf-file: user/repo:FILE.gguf names one file"),

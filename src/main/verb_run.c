@@ -1,5 +1,7 @@
 // verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in chat_loop.c.
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/mem.h"
 #include "engine/verify.h"
 #include "main/chat/chat_loop.h"
 #include "main/loading.h"
@@ -70,23 +72,61 @@ static int answer(struct chat_loop *loop, const struct buf *prompt, bool given)
     return status;
 }
 
-static int run(struct settings *s, struct arena *arena, struct buf *prompt)
+static void close_pictures(struct ingot_picture **pictures, size_t n)
+{
+    for (size_t i = 0; pictures && i < n; i++)
+        ingot_picture_free(pictures[i]);
+    mem_free(pictures);
+}
+
+// The pictures of --image, for one answer.
+static bool open_pictures(struct reply *r, struct ingot_picture ***pictures)
+{
+    const struct option_list *files = &r->settings->images;
+    uint64_t begun = clock_ns();
+    struct ingot_error error;
+
+    *pictures = mem_alloc_array(files->n + 1, sizeof **pictures);
+    for (size_t i = 0; *pictures && i < files->n; i++)
+        if (!((*pictures)[i] = ingot_picture_from_file(files->at[i], &error))) {
+            fail(error.message);
+            return false;
+        }
+    r->pictures = *pictures;
+    r->n_pictures = files->n;
+    r->read_ms = (double)(clock_ns() - begun) / 1e6;
+    return *pictures || (fail("out of memory for pictures"), false);
+}
+
+static int run_engine(struct settings *s, struct arena *arena, struct buf *prompt, struct reply *r)
 {
     bool given;
 
     if (!loading_prompt(s, NULL, prompt, &given))
         return STATUS_ERROR;
+    if (s->images.n && (!given || s->chat))
+        return fail_usage("--image needs a text beside it, with -p or -f, and no chat");
     if (given && prompt->n == 0)
         return fail_usage("the prompt is empty: give a text with -p, a file with -f, or a pipe");
     struct ingot_engine *engine = loading_engine(s, 1);
     if (!engine)
         return interrupts() ? STATUS_INTERRUPTED : STATUS_ERROR;
-    struct reply r = { .engine = engine, .settings = s };
-    struct chat_loop loop = { .reply = &r, .settings = s, .arena = arena };
+    r->engine = engine;
+    struct chat_loop loop = { .reply = r, .settings = s, .arena = arena };
     int status = answer(&loop, prompt, given);
     if (s->trace)
         engine_trace(engine, stderr);
     ingot_engine_close(engine);
+    return status;
+}
+
+static int run(struct settings *s, struct arena *arena, struct buf *prompt)
+{
+    struct reply r = { .settings = s };
+    struct ingot_picture **pictures;
+    int status = open_pictures(&r, &pictures) ? run_engine(s, arena, prompt, &r) : STATUS_ERROR;
+
+    close_pictures(pictures, s->images.n);
     return status;
 }
 

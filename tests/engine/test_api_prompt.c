@@ -130,7 +130,7 @@ static void fields_say_what_else_a_message_has(void **state)
     o.no_generation_prompt = true;
     assert_renders(&o, "<|im_start|>user\na\nb<|im_end|>\n<|im_start|>assistant\nsaid<|im_end|>\n");
     m[0].fields = "{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}";
-    assert_refused(&o, INGOT_UNSUPPORTED, "message 0: part 0 has the type \"image_url\"; only text is supported");
+    assert_refused(&o, INGOT_UNSUPPORTED, "message 0: part 0 has the type \"image_url\"; only text and image are supported");
     m[0].fields = "[1]";
     assert_refused(&o, INGOT_INPUT, "message 0: its fields are no JSON object");
     m[0].fields = "{\"role\": \"user\"";

@@ -199,6 +199,117 @@ static void answers_do_not_depend_on_what_is_kept(void **state)
     case_close(&c);
 }
 
+// A picture with a gradient and a frame.
+static struct ingot_picture *drawn(uint32_t width, uint32_t height)
+{
+    uint8_t *rgb = malloc((size_t)width * height * 3);
+    struct ingot_error error = { 0 };
+
+    for (uint32_t i = 0; i < width * height; i++)
+        for (uint32_t c = 0; c < 3; c++)
+            rgb[3 * i + c] = (uint8_t)(i % width * (c + 2) + i / width * 5);
+    struct ingot_picture *p = ingot_picture_from_rgb(rgb, width, height, 0, &error);
+    assert_non_null(p);
+    free(rgb);
+    return p;
+}
+
+struct last_logits {
+    float at[512];
+    uint32_t n;
+};
+
+static bool keep_logits(void *arg, const struct ingot_event *event)
+{
+    struct last_logits *l = arg;
+
+    if (event->logits)
+        memcpy(l->at, event->logits, l->n * sizeof *l->at);
+    return true;
+}
+
+static struct last_logits logits_of(struct ingot_engine *engine, struct ingot_request_options r, struct ingot_result *result)
+{
+    struct last_logits l = { .n = 331 };
+    struct ingot_error error = { 0 };
+
+    r.n_logits = 1;
+    r.max_tokens = 1;
+    r.ignore_eos = true;
+    if (!ingot_generate(engine, &r, keep_logits, &l, result, &error))
+        fail_msg("%s", error.message);
+    return l;
+}
+
+// The tokens and tiles that a request with pictures becomes, put together by hand, give the same bits.
+static void check_parts(struct ingot_engine *engine, struct ingot_request_options r, uint32_t n_tiles)
+{
+    struct ingot_result result;
+    struct ingot_error error = { 0 };
+    struct err err = { 0 };
+    struct image_processor processor = engine->inner.tiles->vision.tower.config.processor;
+    struct ingot_request_options by_hand = ingot_request_defaults();
+    struct last_logits whole = logits_of(engine, r, &result);
+    uint8_t *all = NULL;
+    size_t bytes = 0;
+
+    assert_int_equal(result.n_tiles, n_tiles);
+    processor.split = !r.no_split;
+    for (size_t i = 0; i < r.n_pictures; i++) {
+        struct image_tiles tiles = { 0 };
+        assert_ok(image_split(&tiles, &processor, &r.pictures[i]->inner, &(struct image_work){ 0 }, &err), &err);
+        size_t n = (size_t)tiles.n_tiles * tiles.side * tiles.side * 3;
+        all = realloc(all, bytes + n);
+        memcpy(all + bytes, tiles.rgb, n);
+        bytes += n;
+        by_hand.n_tiles += tiles.n_tiles;
+        image_tiles_free(&tiles);
+    }
+    struct ingot_prompt *prompt = ingot_prompt_render(engine, &r, &error);
+    assert_non_null(prompt);
+    by_hand.tokens = ingot_prompt_tokens(prompt, &by_hand.n_tokens, &error);
+    by_hand.tiles = all;
+    assert_int_equal(by_hand.n_tiles, n_tiles);
+    assert_int_equal(by_hand.n_tokens, result.n_prompt);
+    by_hand.cache_salt = "apart";
+    struct last_logits parts = logits_of(engine, by_hand, &result);
+    assert_memory_equal(whole.at, parts.at, 331 * sizeof(float));
+    ingot_prompt_free(prompt);
+    free(all);
+}
+
+static void pictures_find_their_places_in_prompts(void **state)
+{
+    struct ingot_engine *engine = open_eyes(&all_files[0], ingot_engine_defaults());
+    struct ingot_picture *pictures[2] = { drawn(60, 20), drawn(7, 31) };
+    const struct ingot_message plain = { .role = "user", .content = "<image> is what I typed" };
+    const struct ingot_message parts[] = {
+        { .role = "user", .fields = "{\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image\"}]}" },
+        { .role = "assistant", .content = "b" },
+        { .role = "user", .fields = "{\"content\":[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"c\"}]}" }
+    };
+    struct ingot_request_options r = ingot_request_defaults();
+
+    (void)state;
+    r.pictures = (const struct ingot_picture *const *)pictures;
+    r.n_pictures = 1;
+    r.messages = &plain;
+    r.n_messages = 1;
+    check_parts(engine, r, 9); // 120 x 40 pixels, then 120 x 60: 2 x 4 tiles and the whole
+    r.no_split = true;
+    check_parts(engine, r, 1);
+    r.n_pictures = 2;
+    r.messages = parts;
+    r.n_messages = 3;
+    check_parts(engine, r, 2);
+    r.messages = NULL;
+    r.text = "what are these?";
+    check_parts(engine, r, 2);
+    for (int i = 0; i < 2; i++)
+        ingot_picture_free(pictures[i]);
+    ingot_engine_close(engine);
+}
+
 static void expect_refusal(struct ingot_engine *engine, const struct ingot_request_options *r, const char *part)
 {
     struct ingot_error error = { 0 };
@@ -227,6 +338,19 @@ static void what_does_not_fit_is_refused(void **state)
     r = request_of(&c);
     c.tokens[first_place(&c)] = 0x80000001; // a number of the engine's own
     expect_refusal(engine, &r, "is 2147483649");
+
+    struct ingot_picture *pictures[2] = { drawn(4, 4), drawn(5, 4) };
+    const struct ingot_message asks = { .role = "user",
+                                        .fields = "{\"content\":[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"?\"}]}" };
+    r = ingot_request_defaults();
+    r.messages = &asks;
+    r.n_messages = 1;
+    expect_refusal(engine, &r, "1 places for pictures, and there are 0 pictures");
+    r.pictures = (const struct ingot_picture *const *)pictures;
+    r.n_pictures = 2;
+    expect_refusal(engine, &r, "1 places for pictures, and there are 2 pictures");
+    for (int i = 0; i < 2; i++)
+        ingot_picture_free(pictures[i]);
     ingot_engine_close(engine);
     case_close(&c);
 }
@@ -266,7 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pictures_give_the_reference_logits),    cmocka_unit_test(one_pixel_makes_another_picture),
         cmocka_unit_test(answers_do_not_depend_on_what_is_kept), cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(cancelling_frees_the_places),
+        cmocka_unit_test(pictures_find_their_places_in_prompts), cmocka_unit_test(cancelling_frees_the_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -288,6 +288,37 @@ def write_folder(v, w, folder):
             f.write(json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
+def byte_letters():
+    """The letters that stand for bytes in a byte-level vocabulary: printable ones for themselves, the others from U+0100 on."""
+    plain = [*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)]
+    others = [b for b in range(256) if b not in plain]
+    return [chr(b) if b in plain else chr(0x100 + others.index(b)) for b in range(256)]
+
+
+TEMPLATE = """<|im_start|>{% for message in messages %}{{ message['role'] | capitalize }}\
+{% if message['content'][0]['type'] == 'image' %}{{ ':' }}{% else %}{{ ': ' }}{% endif %}\
+{% for part in message['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}\
+{% elif part['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>
+{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"""
+
+
+def write_tokenizer(folder):
+    """Bytes, and the marks of pictures; no merges."""
+    special = {"<|endoftext|>": 0, "<|im_start|>": 1, "<end_of_utterance>": 2, "<fake_token_around_image>": 5, "<global-img>": 6, "<image>": IMAGE}
+    special.update({f"<row_{r}_col_{c}>": 276 + 4 * (r - 1) + c - 1 for r in range(1, 5) for c in range(1, 5)})
+    letters = {letter: 20 + b for b, letter in enumerate(byte_letters())}
+    added = [dict(id=i, content=t, special=True, normalized=False, lstrip=False, rstrip=False, single_word=False) for t, i in special.items()]
+    level = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True)
+    tokenizer = dict(version="1.0", truncation=None, padding=None, added_tokens=added, normalizer=None, pre_tokenizer=level,
+                     post_processor=None, decoder=level, model=dict(type="BPE", dropout=None, unk_token=None, vocab=letters, merges=[]))
+    config = dict(tokenizer_class="GPT2Tokenizer", bos_token="<|im_start|>", eos_token="<end_of_utterance>", add_bos_token=False)
+    for name, values in (("tokenizer.json", tokenizer), ("tokenizer_config.json", config)):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            f.write(json.dumps(values, indent=None, ensure_ascii=False) + "\n")
+    with open(os.path.join(folder, "chat_template.jinja"), "w", encoding="utf-8") as f:
+        f.write(TEMPLATE)
+
+
 def paired(m, head_dim):
     """Rows of each head so that neighbours rotate together, as GGUF files of llama have them."""
     half = head_dim // 2
@@ -379,6 +410,7 @@ def make(name, index, out):
     write_text_gguf(v, w, folder)
     write_mmproj(v, w, os.path.join(folder, "mmproj.gguf"), False)
     if index == 0:
+        write_tokenizer(folder)
         write_mmproj(v, w, os.path.join(folder, "mmproj-old.gguf"), True)
     tiles = [make_tile(v, draw.r) for _ in range(sum(v["pictures"]))]
     tokens = make_tokens(v, draw.r)

@@ -107,7 +107,7 @@ class RequestOptions(ctypes.Structure):
         ("keep_special", c_bool), ("n_logits", c_uint32), ("priority", c_int32), ("deadline_ms", c_uint32),
         ("n_unread", c_uint32), ("cache_salt", c_char_p), ("tools", c_char_p), ("template_variables", c_char_p),
         ("no_generation_prompt", c_bool), ("continue_last", c_bool), ("n_logprobs", c_uint32), ("n_top_logprobs", c_uint32),
-        ("tiles", c_void_p), ("n_tiles", c_uint32),
+        ("tiles", c_void_p), ("n_tiles", c_uint32), ("pictures", c_void_p), ("n_pictures", c_size_t), ("no_split", c_bool),
     ]  # fmt: skip
 
 
@@ -120,7 +120,7 @@ class Result(ctypes.Structure):
         ("finish", c_int), ("stop", c_uint32), ("error", Error), ("n_prompt", c_uint32), ("n_reused", c_uint32),
         ("n_generated", c_uint32), ("n_pauses", c_uint32), ("miss", Miss), ("first_token_ms", c_double),
         ("prefill_ms", c_double), ("decode_ms", c_double),
-        ("n_tiles", c_uint32), ("n_tiles_cached", c_uint32), ("encode_ms", c_double),
+        ("n_tiles", c_uint32), ("n_tiles_cached", c_uint32), ("encode_ms", c_double), ("split_ms", c_double),
     ]  # fmt: skip
 
 

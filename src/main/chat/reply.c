@@ -116,6 +116,15 @@ static bool on_event(void *arg, const struct ingot_event *event)
     return interrupts() == 0 && out_state() == OUT_OPEN;
 }
 
+static void set_pictures(json_t *line, const struct reply *r)
+{
+    json_object_set_new(line, "n_tiles", json_integer(r->result.n_tiles));
+    json_object_set_new(line, "n_tiles_cached", json_integer(r->result.n_tiles_cached));
+    json_object_set_new(line, "image_read_ms", json_real(r->read_ms));
+    json_object_set_new(line, "image_split_ms", json_real(r->result.split_ms));
+    json_object_set_new(line, "encode_ms", json_real(r->result.encode_ms));
+}
+
 static void print_json_end(const struct reply *r)
 {
     const struct ingot_result *result = &r->result;
@@ -129,6 +138,8 @@ static void print_json_end(const struct reply *r)
     json_object_set_new(line, "first_token_ms", json_real(result->first_token_ms));
     json_object_set_new(line, "prefill_ms", json_real(result->prefill_ms));
     json_object_set_new(line, "decode_ms", json_real(result->decode_ms));
+    if (result->n_tiles)
+        set_pictures(line, r);
     if (result->miss.reason == INGOT_MISS_DIFFERS)
         json_object_set_new(line, "differs_at", json_integer(result->miss.position));
     if (result->finish == INGOT_FINISH_ERROR)
@@ -139,6 +150,13 @@ static void print_json_end(const struct reply *r)
 static double rate(double n, double ms)
 {
     return ms > 0 ? n * 1000.0 / ms : 0;
+}
+
+static void print_pictures(const struct reply *r)
+{
+    fprintf(stderr, "%spictures %zu, %u tiles (%u kept); reading %.1f ms, resizing %.1f ms, encoder and connector %.1f ms%s\n",
+            terminal_dim(STDERR_FILENO), r->n_pictures, r->result.n_tiles, r->result.n_tiles_cached, r->read_ms,
+            r->result.split_ms, r->result.encode_ms, terminal_plain(STDERR_FILENO));
 }
 
 // The tokens after the first are what decode_ms measures.
@@ -184,6 +202,9 @@ static struct ingot_request_options request_options(const struct reply *r)
     options.grammar = r->grammar;
     options.json_schema = r->json_schema;
     options.parse_special = s->special;
+    options.pictures = (const struct ingot_picture *const *)r->pictures;
+    options.n_pictures = r->n_pictures;
+    options.no_split = s->no_split;
     return options;
 }
 
@@ -212,6 +233,8 @@ int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_
         return out_finish();
     if (!ok)
         return fail(error.message);
+    if (r->settings->verbose && r->n_pictures)
+        print_pictures(r);
     if (!r->settings->quiet)
         print_figures(&r->result);
     return out_finish();

@@ -8,8 +8,11 @@ struct reply {
     struct ingot_engine *engine;
     struct ingot_session *session; // NULL: a fresh one
     const struct settings *settings;
-    struct buf text;                   // the answer; freed by the caller
-    const char *grammar, *json_schema; // that answers follow; NULL: none
+    struct buf text;                       // the answer; freed by the caller
+    const char *grammar, *json_schema;     // that answers follow; NULL: none
+    struct ingot_picture *const *pictures; // [n_pictures] before the text
+    size_t n_pictures;
+    double read_ms; // that reading their files took
     struct ingot_result result;
     struct output_parser parser; // what is thinking and what is answer; when `parts`
     bool parts, is_dim;
