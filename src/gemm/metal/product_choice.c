@@ -9,7 +9,8 @@
 //                  of threadgroup memory                        past it. From 32,768 outputs on: LM heads have 32,000 and more, layers
 //                                                               less. 16 KiB are half of what a threadgroup may have
 //   one     1      16 x 1; 4 weight rows a simdgroup   128      llama.cpp, N_R0_Q4_0 = 4 in ggml-metal-impl.h: four weight rows share
-//                                                               the activations that a lane holds
+//                                                               the activations that a lane holds. More rows, or both of a piece's
+//                                                               scales early, cost threads in flight: 2026-11-22-agx-kernel-counts.md
 //   few     2-8    16 x 8; 2 weight rows a simdgroup   128      llama.cpp, ggml-metal-ops.cpp: vector kernels for 2 to 8 rows. 2 x 8
 //                                                               sums and 2 x 16 weights fit the registers
 //           9-16   16 x 16 x 32, columns shared out    128      simdgroup matrices from where llama.cpp switches to them (ne11_mm_min
@@ -22,6 +23,9 @@
 // few and many come in two kinds: weights staged as half for F16 and every quantised format (11 bits hold d * q to 2^-12), as float for
 // BF16 and F32, whose range half lacks.
 #include "gemm/metal/product_choice.h"
+
+// Kernels index blocks by shorts in 32 bits.
+#define MAX_BLOCK_BYTES ((uint64_t)1 << 33)
 
 enum { LARGE_N = 32768, HEAD_ROW_BYTES = 16384, ANY_ROWS = INT32_MAX };
 
@@ -118,6 +122,9 @@ void product_launch(struct metal_plan *p, const struct product_plan *product)
     args.n_cols = product->w[0]->n_cols;
     for (uint32_t i = 0; i < 3; i++) {
         const struct weight *w = product->w[i] ? product->w[i] : product->w[0];
+        if (w->format > QUANT_BF16 && w->bytes > MAX_BLOCK_BYTES)
+            err_set(&p->error, ERR_UNSUPPORTED, "a quantised matrix of %llu bytes; Metal kernels take at most %llu",
+                    (unsigned long long)w->bytes, (unsigned long long)MAX_BLOCK_BYTES);
         kernel.constants[PRODUCT_C_FORMAT + i] = w->format;
         args.n_out[i] = w->n_rows;
         args.row_bytes[i] = (uint32_t)(w->bytes / w->n_rows);
