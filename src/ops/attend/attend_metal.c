@@ -49,7 +49,7 @@ void metal_plan_attend(struct metal_plan *p)
         return;
     }
     kernel.name = "attend_many";
-    kernel.threads = 4 * ATTEND_TILE_ROWS;
+    kernel.threads = 8 * ATTEND_TILE_ROWS;
     kernel.shared = ATTEND_TILE_ROWS * head_dim * (uint32_t)sizeof(float);
     memcpy(kernel.grid, (uint32_t[]){ divide_up(p->tape.max_rows, ATTEND_TILE_ROWS), args.attend.n_heads, 1 },
            sizeof kernel.grid);

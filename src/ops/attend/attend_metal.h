@@ -15,6 +15,6 @@ enum { ATTEND_C_HEAD_DIM, ATTEND_C_K_FORMAT, ATTEND_C_V_FORMAT, ATTEND_N_CONSTAN
 enum {
     ATTEND_MAX_DIM = 256,  // attend_split: of a head
     ATTEND_TILE_DIM = 128, // attend_many
-    ATTEND_TILE_ROWS = 32, // attend_many: rows of the step in a threadgroup, eight in each of four simdgroups
+    ATTEND_TILE_ROWS = 32, // attend_many: rows of the step in a threadgroup, eight for each two simdgroups
     ATTEND_HEADS = 4,      // attend_split: query heads that share a read of K and V
 };
