@@ -131,17 +131,18 @@ struct past { // the window of the log
     u32 n;
 };
 
-// The first thread with a token adds all its biases, in their order.
+// The thread of a token's first bias adds all of them, in their order.
 static void add_biases(thread const struct candidates &c, device const struct sample_bias *biases, u32 n_biases, u32 thread_index)
 {
-    u32 token = thread_index < n_biases ? biases[thread_index].token : c.n;
-    bool first = token < c.n;
-
-    for (u32 i = 0; i < thread_index && first; i++)
-        first = biases[i].token != token;
-    for (u32 i = thread_index; i < n_biases && first; i++)
-        if (biases[i].token == token)
-            c.logits[token] += biases[i].bias;
+    for (u32 mine = thread_index; mine < n_biases; mine += DRAW_THREADS) {
+        u32 token = biases[mine].token;
+        bool first = token < c.n;
+        for (u32 i = 0; i < mine && first; i++)
+            first = biases[i].token != token;
+        for (u32 i = mine; i < n_biases && first; i++)
+            if (biases[i].token == token)
+                c.logits[token] += biases[i].bias;
+    }
     threadgroup_barrier(mem_flags::mem_device);
 }
 
@@ -282,6 +283,8 @@ static u64 part_of(f32 fraction, u64 sum)
     return (sum >> 24) * f + ((sum & 0xffffffu) * f >> 24);
 }
 
+enum { LIMIT_TOP_K, LIMIT_TOP_P, LIMIT_DRAWN };
+
 // Steps 3 to 5 of sample.h for a temperature above 0.
 static u32 draw(struct candidates c, constant struct sample_params &s, u32 position, thread const struct draw_room &room)
 {
@@ -299,19 +302,22 @@ static u32 draw(struct candidates c, constant struct sample_params &s, u32 posit
         return STEP_TOKEN_INVALID;
     c.top = c.logits[best.id];
     c.min_p = 0.0f;
-    if (s.top_k > 0 && s.top_k < c.n) {
+    // One descent in the code for the three limits, which are top_k, top_p and the drawn number: each copy costs registers.
+    u64 key = 0;
+    for (u32 limit = LIMIT_TOP_K; limit <= LIMIT_DRAWN; limit++) {
+        if ((limit == LIMIT_TOP_K && (s.top_k == 0 || s.top_k >= c.n)) || (limit == LIMIT_TOP_P && s.top_p >= 1.0f))
+            continue;
+        c.min_p = limit == LIMIT_DRAWN ? max(s.min_p, 1e-37f) : 0.0f;
+        g.floor = key;
+        g.counting = limit == LIMIT_TOP_K;
         g.limit = s.top_k;
-        g.floor = descend(c, g, room);
+        if (limit != LIMIT_TOP_K) {
+            u64 part = part_of(limit == LIMIT_TOP_P ? s.top_p : sample_random(s.seed[0], s.seed[1], position), sum_weights(c, g, room));
+            g.limit = limit == LIMIT_TOP_P ? max(u64(1), part) : part + 1;
+        }
+        key = descend(c, g, room);
     }
-    g.counting = false;
-    if (s.top_p < 1.0f) {
-        g.limit = max(u64(1), part_of(s.top_p, sum_weights(c, g, room)));
-        g.floor = descend(c, g, room);
-    }
-    c.min_p = max(s.min_p, 1e-37f);
-    u64 kept = sum_weights(c, g, room);
-    g.limit = part_of(sample_random(s.seed[0], s.seed[1], position), kept) + 1;
-    return ~u32(descend(c, g, room));
+    return ~u32(key);
 }
 
 static u32 choose(thread struct candidates &c, constant struct sample_params &s, device const f32 *logits, device const u32 *limits,
@@ -332,7 +338,7 @@ static u32 choose(thread struct candidates &c, constant struct sample_params &s,
 }
 
 // Grid: outputs.
-[[max_total_threads_per_threadgroup(1024)]]
+[[max_total_threads_per_threadgroup(DRAW_THREADS)]]
 kernel void sample_draw(constant struct sample_metal_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
                         device const f32 *logits [[buffer(2)]], device u32 *log [[buffer(3)]], device f32 *work [[buffer(4)]],
                         device u32 *results [[buffer(5)]], device const u32 *limits [[buffer(6)]],

@@ -3,8 +3,8 @@
 #include "ops/sample/sample.h"
 
 #define SCAN_THREADS 256u
-#define DRAW_THREADS 1024u
-#define MOST_PARTS   64u // threadgroups that scan one row of logits
+#define DRAW_THREADS 512u // with 1024 a thread has 104 registers of 16 bits, and sample_draw spills
+#define MOST_PARTS   64u  // threadgroups that scan one row of logits
 
 struct sample_metal_args {
     struct sample_args sample;
