@@ -92,7 +92,7 @@ static bool find_arch(struct model *m, struct err *err)
         if (gguf && m->arch->with)
             continue;
         const char *names = gguf ? m->arch->name : m->arch->model_types;
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? " " : "", names);
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", *known ? " " : "", names);
     }
     return err_set(err, ERR_UNSUPPORTED, "%s: architecture \"%.*s\"; ingot knows: %s", model_file_path(m->file), STR_ARG(name),
                    known);

@@ -2,6 +2,7 @@
 // the plain loops, and a row's bits against the company it is in.
 #include "ops/experts/experts.h"
 #include "ops/matmul/matmul.h"
+#include "ops/ops.h"
 #include "ops/route/route.h"
 #include "op_harness.h"
 
@@ -544,6 +545,34 @@ static void misfits_are_refused(void **state)
     refused(&k, "want one row of 280");
 }
 
+// A device whose table has an empty entry for one of the three operations.
+static void a_device_without_kernels_says_so(void **state)
+{
+    static const uint16_t missing[] = { OP_route, OP_experts_up, OP_experts_down };
+    const struct weight nothing = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const struct cpu_op *ops[N_OPS];
+        struct cpu_table table = { ops, N_OPS, cpu_table.pack };
+        struct err err = { 0 };
+        memcpy(ops, cpu_table.ops, sizeof ops);
+        ops[missing[i]] = NULL;
+        struct device *d = cpu_open(&(struct cpu_options){ .n_threads = 1, .table = &table }, &err);
+        struct tape *t = tape_create(d, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
+        if (missing[i] == OP_route)
+            op_route(t, (struct route){ .router = &nothing });
+        else if (missing[i] == OP_experts_up)
+            op_experts_up(t, (struct experts_up){ .gate = &nothing });
+        else
+            op_experts_down(t, (struct experts_down){ .down = &nothing });
+        assert_false(tape_seal(t, &err));
+        assert_non_null(strstr(err.message, "experts have no kernels on this device yet; use --device cpu"));
+        tape_destroy(t);
+        device_close(d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -555,6 +584,7 @@ int main(void)
         cmocka_unit_test(many_rows_have_the_same_bits),
         cmocka_unit_test(a_bad_row_stays_alone),
         cmocka_unit_test(misfits_are_refused),
+        cmocka_unit_test(a_device_without_kernels_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

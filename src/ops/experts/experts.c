@@ -27,6 +27,14 @@ static bool both_or_neither(struct tape *t, const struct weight *a, const struct
     return false;
 }
 
+static bool has_kernels(struct tape *t, uint32_t op)
+{
+    if (tape_supports(t, op))
+        return true;
+    tape_fail(t, "this model's experts have no kernels on this device yet; use --device cpu");
+    return false;
+}
+
 // The experts' matrices hold whole experts.
 static bool parts_whole(struct tape *t, const char *op, const struct weight *w, uint32_t n_experts)
 {
@@ -53,7 +61,7 @@ static bool up_fits(struct tape *t, const struct experts_up *x, const struct exp
 
 void op_experts_up(struct tape *t, struct experts_up x)
 {
-    if (!parts_whole(t, "experts_up", x.gate, x.n_experts))
+    if (!has_kernels(t, OP_experts_up) || !parts_whole(t, "experts_up", x.gate, x.n_experts))
         return;
     struct experts_args args = { .n_cols = x.in.n_cols,
                                  .n_ffn = x.gate->n_rows / x.n_experts,
@@ -93,7 +101,7 @@ static bool down_fits(struct tape *t, const struct experts_down *x, const struct
 
 void op_experts_down(struct tape *t, struct experts_down x)
 {
-    if (!parts_whole(t, "experts_down", x.down, x.n_experts))
+    if (!has_kernels(t, OP_experts_down) || !parts_whole(t, "experts_down", x.down, x.n_experts))
         return;
     struct experts_args args = { .n_cols = x.out.n_cols,
                                  .n_ffn = x.down->n_cols,
