@@ -82,35 +82,37 @@ enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16, INGOT_KV_BF16, INGOT_
 // reads weights converted to bf16: for comparison and as a fallback. Auto: ingot's own. A device without the choice uses its own.
 enum ingot_gemm { INGOT_GEMM_AUTO, INGOT_GEMM_OWN, INGOT_GEMM_VENDOR };
 
+// clang-format off
 struct ingot_engine_options {
-    size_t size;          // of this struct; ingot_engine_defaults sets it
-    const char *model;    // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
-    const char *device;   // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", "metal", or "cpu:plain": the defining loops
-    const char *stages;   // layers at which a new stage begins, "4,8", or NULL: one stage
-    uint32_t n_threads;   // 0: every processor this process may use
-    uint32_t n_context;   // tokens of one sequence; 0: the model's own limit, at most 8192
-    uint32_t n_sequences; // sequences that may run at once
+    size_t size;                // of this struct; ingot_engine_defaults sets it
+    const char *model;          // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
+    const char *device;         // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", "metal", or "cpu:plain": the defining loops
+    const char *stages;         // layers at which a new stage begins, "4,8", or NULL: one stage
+    uint32_t n_threads;         // 0: every processor this process may use
+    uint32_t n_context;         // tokens of one sequence; 0: the model's own limit, at most 8192
+    uint32_t n_sequences;       // sequences that may run at once
     // What the KV pages of all sequences and of kept prompts hold, reserved at the start; at least n_context. 0: n_sequences times
     // n_context, with which no request ever waits for a page.
     uint32_t n_kv_tokens;
-    uint32_t n_batch; // rows of one step at most: the token budget
-    float
-        step_stretch; // while answers are generated, a step with prompts in it may take this many times longer; 0: without limit
-    enum ingot_kv cache_type_k, cache_type_v; // of K and of V, which may be unlike; every device has all of them
-    uint32_t commit_every;                    // Metal: commands in a command buffer; 0: so many that a step needs 4 at most
-    bool exact;                               // activations stay fp32 in products with quantised weights
-    bool invariant;                           // CUDA: same bits for any batch and any chunks, slower; the CPU always does
-    enum ingot_gemm gemm;                     // opening fails if the vendor is asked for and its library is not there
-    bool no_repack;                           // use weights as they lie in the file: less memory, slower
-    bool no_prefix_cache;                     // compute every prompt anew
-    const char *cache_dir;                    // where pages of prompts outlive the process; NULL: they do not
-    uint64_t cache_bytes;                     // that all files there may take, the longest unused go first; 0: 10 GiB
-    uint32_t cpu_features;                    // mask of processor features to use, 0: all; for tests
+    uint32_t n_batch;           // rows of one step at most: the token budget
+    float step_stretch;         // a step that decodes may take this many times longer with prompts in it; 0: without limit
+    enum ingot_kv cache_type_k; // of K; every device has all of them
+    enum ingot_kv cache_type_v; // of V, which may be another
+    uint32_t commit_every;      // Metal: commands in a command buffer; 0: as many as give a step 4 of them at most
+    bool exact;                 // activations stay fp32 in products with quantised weights
+    bool invariant;             // CUDA: same bits for any batch and any chunks, slower; the CPU always does
+    enum ingot_gemm gemm;       // opening fails if the vendor is asked for and its library is not there
+    bool no_repack;             // use weights as they lie in the file: less memory, slower
+    bool no_prefix_cache;       // compute every prompt anew
+    const char *cache_dir;      // where pages of prompts outlive the process; NULL: they do not
+    uint64_t cache_bytes;       // that all files there may take, the longest unused go first; 0: 10 GiB
+    uint32_t cpu_features;      // mask of processor features to use, 0: all; for tests
     bool (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); // while loading; false stops. May be NULL
     void *progress_arg;
     // The eyes of a GGUF model: the mmproj file that belongs to it. NULL: none. A safetensors folder of a model that sees holds its own.
     const char *mmproj;
 };
+// clang-format on
 // Fills in the defaults of a struct of `size` bytes. C and C++ use ingot_engine_defaults; other languages call this one.
 INGOT_API void ingot_engine_options_init(struct ingot_engine_options *options, size_t size);
 static inline struct ingot_engine_options ingot_engine_defaults(void)
@@ -271,48 +273,56 @@ struct ingot_bias { // never changes
     float bias; // added to the token's logit before anything else
 };
 
-// One source of the prompt is set: messages (rendered with the model's template), text, or tokens. All is copied by the call.
 struct ingot_picture;                 // see below
 #define INGOT_IMAGE_PLACE 0xffffffffu // in tokens: the place of a row of a picture
 
+// One source of the prompt is set: messages (rendered with the model's template), text, or tokens. All is copied by the call.
+// clang-format off
 struct ingot_request_options {
-    size_t size;                                  // of this struct; ingot_request_defaults sets it, and these three:
+    size_t size;                       // of this struct; ingot_request_defaults sets it, and these three:
     size_t message_size, event_size, result_size; // of ingot_message, ingot_event and ingot_result
-    // Continue there: what its tokens share with the prompt is not computed again. NULL: a fresh one.
+
+    // The prompt. A session to continue: what its tokens share with the prompt is not computed again. NULL: a fresh one.
     struct ingot_session *session;
-    const struct ingot_message *messages;
+    const struct ingot_message *messages; // [n_messages]
     size_t n_messages;
     const char *text;
-    const uint32_t *tokens;
+    const uint32_t *tokens;            // [n_tokens]
     size_t n_tokens;
-    bool parse_special; // in text
+    bool parse_special;                // in text
+
+    // The answer.
     struct ingot_sampling sampling;
-    uint32_t max_tokens; // 0: until the end of the context
-    // Generation ends before the first of these strings, even across tokens; they are not part of the text.
-    const char *const *stop;
+    uint32_t max_tokens;               // 0: until the end of the context
+    const char *const *stop;           // [n_stop]; generation ends before the first of these, even across tokens; they are not in the text
     size_t n_stop;
     bool ignore_eos;
-    const char *grammar;           // GBNF: only tokens that fit may come, and the end only where the grammar may end. NULL: none
-    const char *json_schema;       // JSON text of a schema that the answer has to fulfil, instead of a grammar. NULL: none
-    const struct ingot_bias *bias; // [n_bias], at most 1024
+    const char *grammar;               // GBNF: only tokens that fit may come, and the end only where the grammar may end. NULL: none
+    const char *json_schema;           // JSON text of a schema that the answer has to fulfil, instead of a grammar. NULL: none
+    const struct ingot_bias *bias;     // [n_bias], at most 1024
     size_t n_bias;
-    enum ingot_embed embed; // read the prompt and make an embedding of it; no token is generated
-    bool keep_special;      // control tokens of the answer appear in its text
-    uint32_t n_logits;      // deliver the logits of the last n positions of the prompt and of every new token, see ingot_event
-    int32_t priority;       // lower runs earlier and is the last to be paused; among equals the older one does
-    uint32_t deadline_ms;   // from submission; after it the request ends with INGOT_TIMEOUT. 0: none
-    uint32_t n_unread;      // rows of logits that may wait to be taken; one more ends the request with INGOT_LIMIT. 0: 256 MiB
+    enum ingot_embed embed;            // read the prompt and make an embedding of it; no token is generated
+    bool keep_special;                 // control tokens of the answer appear in its text
+    uint32_t n_logits;                 // deliver the logits of the prompt's last n positions and of every new token, see ingot_event
+
+    // How it runs.
+    int32_t priority;                  // lower runs earlier and is the last to be paused; among equals the older one does
+    uint32_t deadline_ms;              // from submission; after it the request ends with INGOT_TIMEOUT. 0: none
+    uint32_t n_unread;                 // rows of logits that may wait to be taken; one more ends the request with INGOT_LIMIT. 0: 256 MiB
     // Prompts are shared only between requests of the same salt, so that one tenant cannot learn from the time to the first token what
     // another has asked. NULL: "".
     const char *cache_salt;
-    // Of a prompt made of messages. JSON text: a list of tools as OpenAI's chat completions write them; ingot_template_info says whether the
-    // template shows them. An object with further variables of the template, for example {"enable_thinking": false}. NULL: none.
-    const char *tools, *template_variables;
-    bool no_generation_prompt; // the prompt ends with the last message, not with the beginning of an answer
-    bool continue_last;        // the last message, a text of the assistant's, is the beginning of the answer
+
+    // Of a prompt made of messages; ingot_template_info says whether the template shows tools.
+    const char *tools;                 // JSON text: a list as OpenAI's chat completions write it. NULL: none
+    const char *template_variables;    // JSON text: an object, for example {"enable_thinking": false}. NULL: none
+    bool no_generation_prompt;         // the prompt ends with the last message, not with the beginning of an answer
+    bool continue_last;                // the last message, a text of the assistant's, is the beginning of the answer
+
     // Deliver the log-probabilities of the last n tokens of the prompt and of every new one, see ingot_event; beside each those of the
     // likeliest n_top_logprobs tokens, at most 1024. 0: none. n_unread bounds the events that wait with them, too.
     uint32_t n_logprobs, n_top_logprobs;
+
     // Pictures, cut into tiles as the model's processor does: [n_tiles, side, side, 3] RGB bytes, copied by the call. `tokens` has
     // INGOT_IMAGE_PLACE where their embeddings stand, in order, as many for each tile as the model makes of one.
     const uint8_t *tiles;
@@ -323,6 +333,7 @@ struct ingot_request_options {
     size_t n_pictures;
     bool no_split; // each picture as one tile: fewer tokens, fewer details
 };
+// clang-format on
 // Fills in the defaults of a struct of `size` bytes: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64. C and C++ use
 // ingot_request_defaults; other languages call this one and set the three other sizes, which it leaves 0.
 INGOT_API void ingot_request_options_init(struct ingot_request_options *options, size_t size);
