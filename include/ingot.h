@@ -481,8 +481,8 @@ static inline void ingot_prompt_info(const struct ingot_prompt *prompt, struct i
 {
     ingot_prompt_info_fill(prompt, info, sizeof *info);
 }
-// The prompt's tokens, until ingot_prompt_free. The first call makes them, which takes a second for some megabytes of text. They may be more
-// than the context holds. NULL: *error says why.
+// The prompt's tokens, until ingot_prompt_free. The first call makes them, which takes a second for some megabytes of text. They may be
+// more than the context holds. NULL: *error says why.
 INGOT_API const uint32_t *ingot_prompt_tokens(struct ingot_prompt *prompt, size_t *n_tokens, struct ingot_error *error);
 INGOT_API void ingot_prompt_free(struct ingot_prompt *prompt); // NULL is allowed
 

@@ -1,7 +1,7 @@
 // admission.c - see admission.h. A refusal at this point is sent before the body is read, and the connection is closed after it.
 #include "server/admission.h"
 #include <strings.h>
-#include "server/guard.h"
+#include "server/auth.h"
 #include "server/routes.h"
 #include "server/state.h"
 
@@ -35,7 +35,7 @@ static bool check_form(struct exchange *x, const struct headers *h)
         return !exchange_reply_error(x, 400, "Host, Content-Length or Transfer-Encoding is given twice");
     if (h->length && h->encoding)
         return !exchange_reply_error(x, 400, "Content-Length and Transfer-Encoding exclude each other");
-    if (h->length && !guard_length_is_plain(str_from(h->length)))
+    if (h->length && !auth_length_is_plain(str_from(h->length)))
         return !exchange_reply_error(x, 400, "Content-Length is not a plain number");
     if (h->encoding && (m->is_1_0 || strcasecmp(h->encoding, "chunked") != 0))
         return !exchange_reply_error(x, 400, "Transfer-Encoding: want chunked, in version 1.1, or nothing");
@@ -54,12 +54,12 @@ static bool check_sender(struct exchange *x, const struct headers *h)
 {
     const struct server *s = x->server;
 
-    if (s->loopback && h->host && !guard_host_is_loopback(str_from(h->host)))
+    if (s->loopback && h->host && !auth_host_is_loopback(str_from(h->host)))
         return !exchange_reply_error(x, 403, "Host is not this machine; a server on loopback answers for localhost only");
     if (!h->origin)
         return true;
     x->origin = allowed_origin(s->options, h->origin);
-    if (x->origin || (h->host && guard_origin_is_host(str_from(h->origin), str_from(h->host))))
+    if (x->origin || (h->host && auth_origin_is_host(str_from(h->origin), str_from(h->host))))
         return true;
     return !exchange_reply_error(x, 403, "Origin is not allowed; start the server with --cors-origin to allow it");
 }
@@ -71,12 +71,12 @@ static bool has_key(struct exchange *x)
     const char *x_api_key = message_field(x->message, "x-api-key", NULL);
     const struct server_options *o = x->server->options;
     char room[MAX_KEY];
-    struct str given = guard_key_of(authorization, x_api_key, room, sizeof room);
+    struct str given = auth_key_of(authorization, x_api_key, room, sizeof room);
 
     if (given.n > MAX_KEY)
         return false;
     for (size_t i = 0; i < o->n_api_keys; i++)
-        x->key = guard_same_key(given, o->api_keys[i]) ? o->api_keys[i] : x->key;
+        x->key = auth_same_key(given, o->api_keys[i]) ? o->api_keys[i] : x->key;
     return o->n_api_keys == 0 || x->key;
 }
 

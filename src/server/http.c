@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "base/log.h"
-#include "server/guard.h"
+#include "server/auth.h"
 #include "server/io.h"
 #include "server/prepare.h"
 #include "server/state.h"

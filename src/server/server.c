@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/guard.h"
+#include "server/auth.h"
 #include "server/http.h"
 #include "server/sse.h"
 #include "server/state.h"
@@ -134,7 +134,7 @@ static bool serve(struct server *s, struct err *err)
 
 bool server_run(const struct server_options *options, struct err *err)
 {
-    struct server s = { .options = options, .loopback = guard_address_is_loopback(options->host) };
+    struct server s = { .options = options, .loopback = auth_address_is_loopback(options->host) };
 
     if (pipe(s.wake_pipe) != 0)
         return err_set(err, ERR_IO, "pipe: %s", strerror(errno));

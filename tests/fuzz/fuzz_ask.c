@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "server/ask.h"
 #include "server/constrain.h"
-#include "server/guard.h"
+#include "server/auth.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,12 +53,12 @@ static void read_headers(struct str text)
     if (!copy)
         return;
     memcpy(copy, text.at, text.n);
-    struct str key = guard_key_of(copy, copy, room, sizeof room);
+    struct str key = auth_key_of(copy, copy, room, sizeof room);
     CHECK(key.n <= text.n);
-    guard_same_key(key, "secret");
-    guard_host_is_loopback(text);
-    guard_origin_is_host(text, STR("localhost"));
-    guard_length_is_plain(text);
+    auth_same_key(key, "secret");
+    auth_host_is_loopback(text);
+    auth_origin_is_host(text, STR("localhost"));
+    auth_length_is_plain(text);
     mem_free(copy);
 }
 

@@ -2,7 +2,7 @@
 // queue, a stop in the middle of an answer.
 #include <dirent.h>
 #include "server/client.h"
-#include "server/guard.h"
+#include "server/auth.h"
 
 #define CHAT "/v1/chat/completions"
 #define LONG \
@@ -15,18 +15,18 @@ static void keys_and_names_are_compared_whole(void **state)
     char room[64];
 
     (void)state;
-    assert_true(guard_same_key(STR("secret"), "secret"));
-    assert_false(guard_same_key(STR("secre"), "secret"));
-    assert_false(guard_same_key(STR("secretsecret"), "secret"));
-    assert_false(guard_same_key(STR(""), "secret"));
-    assert_false(guard_same_key(STR(""), ""));
-    assert_true(str_is(guard_key_of("Bearer abc", NULL, room, sizeof room), "abc"));
-    assert_true(str_is(guard_key_of("bearer   abc", "x", room, sizeof room), "abc"));
-    assert_true(str_is(guard_key_of(NULL, "x", room, sizeof room), "x"));
-    assert_true(str_is(guard_key_of("Basic dXNlcjprZXk=", NULL, room, sizeof room), "key")); // user:key
-    assert_int_equal(guard_key_of("Basic !!!!", NULL, room, sizeof room).n, 0);
-    assert_int_equal(guard_key_of("Basic dXNlcg==", NULL, room, sizeof room).n, 0); // no colon
-    assert_int_equal(guard_key_of("Basic dXNlcjprZXk=", NULL, room, 4).n, 0);
+    assert_true(auth_same_key(STR("secret"), "secret"));
+    assert_false(auth_same_key(STR("secre"), "secret"));
+    assert_false(auth_same_key(STR("secretsecret"), "secret"));
+    assert_false(auth_same_key(STR(""), "secret"));
+    assert_false(auth_same_key(STR(""), ""));
+    assert_true(str_is(auth_key_of("Bearer abc", NULL, room, sizeof room), "abc"));
+    assert_true(str_is(auth_key_of("bearer   abc", "x", room, sizeof room), "abc"));
+    assert_true(str_is(auth_key_of(NULL, "x", room, sizeof room), "x"));
+    assert_true(str_is(auth_key_of("Basic dXNlcjprZXk=", NULL, room, sizeof room), "key")); // user:key
+    assert_int_equal(auth_key_of("Basic !!!!", NULL, room, sizeof room).n, 0);
+    assert_int_equal(auth_key_of("Basic dXNlcg==", NULL, room, sizeof room).n, 0); // no colon
+    assert_int_equal(auth_key_of("Basic dXNlcjprZXk=", NULL, room, 4).n, 0);
 }
 
 static void only_loopback_is_loopback(void **state)
@@ -39,17 +39,17 @@ static void only_loopback_is_loopback(void **state)
 
     (void)state;
     for (size_t i = 0; i < N_OF(good); i++)
-        assert_true(guard_host_is_loopback(str_from(good[i])));
+        assert_true(auth_host_is_loopback(str_from(good[i])));
     for (size_t i = 0; i < N_OF(bad); i++)
-        if (guard_host_is_loopback(str_from(bad[i])))
+        if (auth_host_is_loopback(str_from(bad[i])))
             fail_msg("'%s' counts as loopback", bad[i]);
-    assert_true(guard_origin_is_host(STR("http://localhost:80"), STR("localhost:80")));
-    assert_false(guard_origin_is_host(STR("http://localhost:80"), STR("localhost:81")));
-    assert_false(guard_origin_is_host(STR("null"), STR("localhost")));
-    assert_true(guard_length_is_plain(STR("12")));
-    assert_false(guard_length_is_plain(STR("+12")));
-    assert_false(guard_length_is_plain(STR("")));
-    assert_false(guard_length_is_plain(STR("18446744073709551616")));
+    assert_true(auth_origin_is_host(STR("http://localhost:80"), STR("localhost:80")));
+    assert_false(auth_origin_is_host(STR("http://localhost:80"), STR("localhost:81")));
+    assert_false(auth_origin_is_host(STR("null"), STR("localhost")));
+    assert_true(auth_length_is_plain(STR("12")));
+    assert_false(auth_length_is_plain(STR("+12")));
+    assert_false(auth_length_is_plain(STR("")));
+    assert_false(auth_length_is_plain(STR("18446744073709551616")));
 }
 
 static int raw_status(const struct served *s, const char *bytes)

@@ -1,8 +1,8 @@
-// guard.c - see guard.h.
-#include "server/guard.h"
+// auth.c - see auth.h.
+#include "server/auth.h"
 #include <strings.h>
 
-bool guard_same_key(struct str given, const char *key)
+bool auth_same_key(struct str given, const char *key)
 {
     size_t n = strlen(key);
     volatile unsigned char different = (unsigned char)(given.n != n);
@@ -56,7 +56,7 @@ static bool takes_scheme(struct str *text, struct str scheme)
     return true;
 }
 
-struct str guard_key_of(const char *authorization, const char *x_api_key, char *room, size_t n_room)
+struct str auth_key_of(const char *authorization, const char *x_api_key, char *room, size_t n_room)
 {
     if (authorization) {
         struct str text = str_from(authorization);
@@ -94,19 +94,19 @@ static bool split_port(struct str host, struct str *name)
     return true;
 }
 
-bool guard_host_is_loopback(struct str host)
+bool auth_host_is_loopback(struct str host)
 {
     struct str name;
     return split_port(host, &name) && (equal_ignoring_case(name, "localhost") || equal_ignoring_case(name, "127.0.0.1") ||
                                        equal_ignoring_case(name, "[::1]"));
 }
 
-bool guard_address_is_loopback(const char *address)
+bool auth_address_is_loopback(const char *address)
 {
     return !strcmp(address, "127.0.0.1") || !strcmp(address, "::1") || !strcmp(address, "localhost");
 }
 
-bool guard_origin_is_host(struct str origin, struct str host)
+bool auth_origin_is_host(struct str origin, struct str host)
 {
     struct str schemes[] = { STR("http://"), STR("https://") };
 
@@ -117,7 +117,7 @@ bool guard_origin_is_host(struct str origin, struct str host)
     return false;
 }
 
-bool guard_length_is_plain(struct str text)
+bool auth_length_is_plain(struct str text)
 {
     uint64_t value;
 

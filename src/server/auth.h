@@ -1,4 +1,4 @@
-// guard.h - who may ask, decided from the headers alone, before anything is read or allocated for the request.
+// auth.h - who may ask, decided from the headers alone, before anything is read or allocated for the request.
 //
 // A page on some website can make a browser send requests to this machine (DNS rebinding, forged posts). So on a loopback address
 // the Host must name loopback, and an Origin must be the server's own or one that was allowed.
@@ -8,15 +8,15 @@
 #include "base/str.h"
 
 // Equal, in time that depends on the given text's length only.
-bool guard_same_key(struct str given, const char *key);
+bool auth_same_key(struct str given, const char *key);
 // The key in "Bearer KEY", in "Basic BASE64(user:KEY)" (a browser's own login box), or in x-api-key; empty: none.
 // `room` receives a decoded key.
-struct str guard_key_of(const char *authorization, const char *x_api_key, char *room, size_t n_room);
+struct str auth_key_of(const char *authorization, const char *x_api_key, char *room, size_t n_room);
 
 // "localhost", "127.0.0.1" or "[::1]", with or without a port of digits.
-bool guard_host_is_loopback(struct str host);
-bool guard_address_is_loopback(const char *address);
+bool auth_host_is_loopback(struct str host);
+bool auth_address_is_loopback(const char *address);
 // Whether an Origin such as "http://localhost:8080" names the same place as the Host.
-bool guard_origin_is_host(struct str origin, struct str host);
+bool auth_origin_is_host(struct str origin, struct str host);
 // Only digits, at least one, and below 2^63.
-bool guard_length_is_plain(struct str content_length);
+bool auth_length_is_plain(struct str content_length);
