@@ -3,7 +3,7 @@
 // The vectors come from a language model's hidden states: good for likeness within one model, not comparable with those
 // of models that were trained for it.
 #include "server/state.h"
-#include "server/talk.h"
+#include "server/api_response.h"
 
 json_t *embeddings_numbers(const struct buf *vector)
 {
@@ -30,12 +30,12 @@ static json_t *as_base64(const struct buf *vector)
                          n > 2 ? digits[bits & 63] : '=' };
         buf_append(&text, four, sizeof four);
     }
-    json_t *value = talk_text(&text);
+    json_t *value = api_response_text(&text);
     buf_free(&text);
     return value;
 }
 
-static json_t *whole(struct talk *t)
+static json_t *whole(struct api_response *t)
 {
     json_t *list = json_array();
 
@@ -46,8 +46,8 @@ static json_t *whole(struct talk *t)
     }
     json_t *reply = json_pack("{s:s, s:o, s:s, s:{s:i, s:i}}", "object", "list", "data", list, "model", t->server->name, "usage",
                               "prompt_tokens", (int)t->n_prompt, "total_tokens", (int)t->n_prompt);
-    talk_add_warnings(t, reply);
+    api_response_add_warnings(t, reply);
     return reply;
 }
 
-const struct dialect_voice voice_embeddings = { .whole = whole };
+const struct api_format api_format_embeddings = { .whole = whole };

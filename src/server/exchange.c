@@ -30,7 +30,7 @@ struct exchange *exchange_create(struct server *s, struct io *io, struct connect
     }
     memcpy(x->path, n ? target : "?", n ? n : 1);
     x->path[n ? n : 1] = 0;
-    snprintf(x->id, sizeof x->id, "req_%016llx", (unsigned long long)talk_random());
+    snprintf(x->id, sizeof x->id, "req_%016llx", (unsigned long long)api_response_random());
     x->body.max = s->options->limits.body_bytes;
     atomic_fetch_add(&s->n_exchanges, 1);
     return x;
@@ -52,7 +52,7 @@ void exchange_destroy(struct exchange *x, bool whole)
     write_log(x, whole);
     metrics_answer(&s->metrics, x->status);
     forget_body(x);
-    talk_end(x->talk); // from here on nobody wakes it
+    api_response_end(x->response); // from here on nobody wakes it
     io_forget(x->io, x);
     buf_free(&x->out);
     buf_free(&x->text);
@@ -95,7 +95,7 @@ static bool sleep_unless_ready(struct exchange *x)
     struct runner *r = &x->server->runner;
 
     pthread_mutex_lock(&r->lock);
-    x->suspended = !generation_is_ready(x->talk->generation);
+    x->suspended = !generation_is_ready(x->response->generation);
     bool sleeps = x->suspended;
     pthread_mutex_unlock(&r->lock);
     return sleeps;
@@ -147,9 +147,9 @@ static enum exchange_step go_on_stream(struct exchange *x)
     do {
         x->text.n = 0;
         if (x->quiet_due)
-            x->talk->voice->quiet(x->talk, &x->text);
+            x->response->format->quiet(x->response, &x->text);
         x->quiet_due = false;
-        talk_pull(x->talk, &x->text, &done);
+        api_response_pull(x->response, &x->text, &done);
         if (x->text.n > 0)
             add_chunk(x, &x->text);
         if (done && !x->message->is_1_0)
@@ -164,10 +164,10 @@ static enum exchange_step go_on_stream(struct exchange *x)
 
 static bool reply_whole(struct exchange *x)
 {
-    const struct ingot_result *bad = talk_error(x->talk);
+    const struct ingot_result *bad = api_response_error(x->response);
 
     if (!bad)
-        return exchange_reply_json(x, 200, x->talk->voice->whole(x->talk));
+        return exchange_reply_json(x, 200, x->response->format->whole(x->response));
     if (bad->finish == INGOT_FINISH_CANCELLED)
         return exchange_reply_error(x, 503, "the server is stopping; the answer is not complete");
     struct err err = { .code = (enum err_code)bad->error.code };
@@ -180,7 +180,7 @@ static enum exchange_step go_on_whole(struct exchange *x)
     bool done;
 
     do {
-        talk_pull(x->talk, NULL, &done);
+        api_response_pull(x->response, NULL, &done);
         if (done)
             return reply_whole(x) ? EXCHANGE_DONE : EXCHANGE_BROKEN;
     } while (!sleep_unless_ready(x));
@@ -191,11 +191,11 @@ enum exchange_step exchange_go_on(struct exchange *x)
 {
     if (x->replied)
         return EXCHANGE_DONE;
-    if (!x->talk)
+    if (!x->response)
         return EXCHANGE_BROKEN;
-    if (!x->talk->ask.stream)
+    if (!x->response->ask.stream)
         return go_on_whole(x);
-    const char *type = x->talk->voice->stream_type;
+    const char *type = x->response->format->stream_type;
     if (!x->streams && !exchange_reply_stream(x, type ? type : "text/event-stream"))
         return EXCHANGE_BROKEN;
     return go_on_stream(x);
@@ -218,7 +218,7 @@ static void write_log(const struct exchange *x, bool whole)
     char path[100];
 
     printable(x->path, path, sizeof path);
-    const struct talk *t = x->talk;
+    const struct api_response *t = x->response;
     if (!t) {
         log_line(LOG_INFO, "request", "%s %s %u %.1f ms", x->id, path, x->status, ms);
         return;
@@ -228,5 +228,5 @@ static void write_log(const struct exchange *x, bool whole)
              "%s %s %u %.1f ms%s%s, %u prompt (%u reused), %u new, first %.1f ms, prefill %.1f ms, decode %.1f ms, %s", x->id,
              path, x->status, ms, t->ask.stream ? " stream" : "", whole ? "" : " cut", t->n_prompt, t->n_reused, t->n_generated,
              r->first_token_ms, r->prefill_ms, r->decode_ms,
-             generation_is_done(t->generation) ? talk_finish_name(t, 0) : "cancelled");
+             generation_is_done(t->generation) ? api_response_finish_name(t, 0) : "cancelled");
 }

@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include "base/str.h"
 #include "server/message.h"
-#include "server/talk.h"
+#include "server/api_response.h"
 
 struct server;
 struct connection;
@@ -28,10 +28,10 @@ struct exchange {
     char *path;            // as sent, without the query
     char id[24];           // told in headers and in the log, so that a reply can be found there
     struct buf body;
-    struct talk *talk;         // NULL: answered at once
-    const char *key;           // of the options, that it proved to know; NULL: none is asked for
-    const char *origin;        // allowed, from another place; NULL: none
-    const char *asked_headers; // of a preflight: what the page wants to send; NULL: none
+    struct api_response *response; // NULL: answered at once
+    const char *key;               // of the options, that it proved to know; NULL: none is asked for
+    const char *origin;            // allowed, from another place; NULL: none
+    const char *asked_headers;     // of a preflight: what the page wants to send; NULL: none
     enum api_family family;
     bool replied, closes, busy; // busy: a preparing thread has it
     unsigned status;
@@ -68,5 +68,5 @@ enum exchange_step { EXCHANGE_SLEEPS, EXCHANGE_MORE, EXCHANGE_DONE, EXCHANGE_BRO
 enum exchange_step exchange_go_on(struct exchange *x);   // appends what can be said now to `out`
 bool exchange_tick(struct exchange *x, uint64_t now_ns); // true: it has been silent for long, and has to go on
 
-// More can be said: wakes its I/O thread. The runner's lock is held. For struct talk_client.
+// More can be said: wakes its I/O thread. The runner's lock is held. For struct api_response_client.
 void exchange_wake(void *exchange);

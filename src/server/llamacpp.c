@@ -4,20 +4,20 @@
 // has the whole answer's figures. Not here: reading the request (ask.c), prompts around a gap (infill.c).
 #include "server/sse.h"
 #include "server/state.h"
-#include "server/talk.h"
+#include "server/api_response.h"
 
 static const char *stop_type(const struct ingot_result *r)
 {
     return r->finish == INGOT_FINISH_LENGTH ? "limit" : r->finish == INGOT_FINISH_STOP ? "word" : "eos";
 }
 
-static json_t *stopping_word(const struct talk *t, const struct ingot_result *r)
+static json_t *stopping_word(const struct api_response *t, const struct ingot_result *r)
 {
     json_t *list = t->ask.stop_list, *word = json_is_array(list) ? json_array_get(list, r->stop) : list;
     return r->finish == INGOT_FINISH_STOP && word ? json_incref(word) : json_string("");
 }
 
-static json_t *settings(const struct talk *t)
+static json_t *settings(const struct api_response *t)
 {
     const struct ingot_sampling *s = &t->ask.sampling;
     json_int_t most = t->ask.max_tokens ? (json_int_t)t->ask.max_tokens : -1;
@@ -31,7 +31,7 @@ static json_t *settings(const struct talk *t)
 }
 
 // The tokens since the last time, when they were asked for.
-static json_t *take_tokens(struct talk_choice *c)
+static json_t *take_tokens(struct api_response_choice *c)
 {
     json_t *list = json_array();
 
@@ -41,7 +41,7 @@ static json_t *take_tokens(struct talk_choice *c)
     return list;
 }
 
-static void add_probabilities(struct talk *t, struct talk_choice *c, json_t *to)
+static void add_probabilities(struct api_response *t, struct api_response_choice *c, json_t *to)
 {
     if (!t->ask.logprobs)
         return;
@@ -50,9 +50,9 @@ static void add_probabilities(struct talk *t, struct talk_choice *c, json_t *to)
 }
 
 // Takes text.
-static json_t *part(struct talk *t, uint32_t choice, json_t *text, bool stop)
+static json_t *part(struct api_response *t, uint32_t choice, json_t *text, bool stop)
 {
-    struct talk_choice *c = &t->choices[choice];
+    struct api_response_choice *c = &t->choices[choice];
     json_t *value = json_pack("{s:i, s:o, s:o, s:b, s:i}", "index", (int)choice, "content", text, "tokens", take_tokens(c),
                               "stop", stop, "id_slot", -1);
 
@@ -61,30 +61,30 @@ static json_t *part(struct talk *t, uint32_t choice, json_t *text, bool stop)
 }
 
 // Takes text.
-static json_t *last_part(struct talk *t, uint32_t choice, json_t *text)
+static json_t *last_part(struct api_response *t, uint32_t choice, json_t *text)
 {
     const struct ingot_result *r = &t->generation->choices[choice].result;
     json_t *value = part(t, choice, text, true),
            *more = json_pack("{s:s, s:i, s:i, s:i, s:b, s:s, s:o, s:o, s:o}", "model", t->server->name, "tokens_predicted",
                              (int)(t->ask.echo_only ? 0 : r->n_generated), "tokens_evaluated", (int)r->n_prompt, "tokens_cached",
                              (int)r->n_reused, "truncated", 0, "stop_type", stop_type(r), "stopping_word", stopping_word(t, r),
-                             "generation_settings", settings(t), "timings", talk_timings(t));
+                             "generation_settings", settings(t), "timings", api_response_timings(t));
 
     json_object_update(value, more);
     json_decref(more);
     if (choice == 0)
-        talk_add_warnings(t, value);
+        api_response_add_warnings(t, value);
     return value;
 }
 
-static json_t *whole(struct talk *t)
+static json_t *whole(struct api_response *t)
 {
     json_t *list = json_array(), *only;
 
     for (uint32_t i = 0; i < t->n_choices; i++) {
-        const struct talk_choice *c = &t->choices[i];
+        const struct api_response_choice *c = &t->choices[i];
         bool lines = c->text.n && memchr(c->text.at, '\n', c->text.n);
-        json_t *value = last_part(t, i, talk_text(&c->text));
+        json_t *value = last_part(t, i, api_response_text(&c->text));
         json_object_set_new(value, "has_new_line", json_boolean(lines));
         json_array_append_new(list, value);
     }
@@ -95,29 +95,29 @@ static json_t *whole(struct talk *t)
     return only;
 }
 
-static void say_nothing(struct talk *t, struct buf *out) // a stream begins with its first piece, and ends with the last
+static void say_nothing(struct api_response *t, struct buf *out) // a stream begins with its first piece, and ends with the last
 {
     (void)t;
     (void)out;
 }
 
-static void piece(struct talk *t, uint32_t choice, const struct output_piece *said, struct buf *out)
+static void piece(struct api_response *t, uint32_t choice, const struct output_piece *said, struct buf *out)
 {
     sse_event(out, NULL, part(t, choice, json_stringn(said->text.at, said->text.n), false));
 }
 
-static void finish(struct talk *t, uint32_t choice, struct buf *out)
+static void finish(struct api_response *t, uint32_t choice, struct buf *out)
 {
     sse_event(out, NULL, last_part(t, choice, json_string("")));
 }
 
-static void quiet(struct talk *t, struct buf *out)
+static void quiet(struct api_response *t, struct buf *out)
 {
     (void)t;
     buf_text(out, ": keep-alive\n\n");
 }
 
-static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
+static void fail_stream(struct api_response *t, const struct err *err, struct buf *out)
 {
     (void)t;
     sse_event(out, NULL,
@@ -125,4 +125,4 @@ static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
                         sse_text(err->message), "type", err->code == ERR_CANCELLED ? "unavailable_error" : "server_error"));
 }
 
-const struct dialect_voice voice_llamacpp = { NULL, say_nothing, piece, finish, say_nothing, quiet, fail_stream, whole };
+const struct api_format api_format_llamacpp = { NULL, say_nothing, piece, finish, say_nothing, quiet, fail_stream, whole };

@@ -5,9 +5,9 @@
 #include <time.h>
 #include "server/sse.h"
 #include "server/state.h"
-#include "server/talk.h"
+#include "server/api_response.h"
 
-static bool is_chat(const struct talk *t)
+static bool is_chat(const struct api_response *t)
 {
     return t->ask.dialect == DIALECT_OLLAMA_CHAT;
 }
@@ -17,7 +17,7 @@ static json_int_t ns_of(double ms)
     return (json_int_t)(ms * 1e6);
 }
 
-static json_t *frame(const struct talk *t, bool done)
+static json_t *frame(const struct api_response *t, bool done)
 {
     time_t at = (time_t)t->created;
     char when[32] = "1970-01-01T00:00:00Z";
@@ -29,7 +29,7 @@ static json_t *frame(const struct talk *t, bool done)
 }
 
 // Puts the parts of an answer where the path has them; takes what is not NULL.
-static void put(const struct talk *t, json_t *to, json_t *text, json_t *thinking, json_t *calls)
+static void put(const struct api_response *t, json_t *to, json_t *text, json_t *thinking, json_t *calls)
 {
     json_t *place = is_chat(t) ? json_pack("{s:s}", "role", "assistant") : json_incref(to);
 
@@ -43,14 +43,15 @@ static void put(const struct talk *t, json_t *to, json_t *text, json_t *thinking
     json_decref(place);
 }
 
-static json_t *call_json(const struct talk_call *call)
+static json_t *call_json(const struct api_response_call *call)
 {
-    return json_pack("{s:{s:o, s:o}}", "function", "name", talk_text(&call->name), "arguments", talk_call_input(call));
+    return json_pack("{s:{s:o, s:o}}", "function", "name", api_response_text(&call->name), "arguments",
+                     api_response_call_input(call));
 }
 
-static void add_logprobs(struct talk *t, json_t *to)
+static void add_logprobs(struct api_response *t, json_t *to)
 {
-    struct talk_choice *c = &t->choices[0];
+    struct api_response_choice *c = &t->choices[0];
 
     if (!t->ask.logprobs)
         return;
@@ -58,7 +59,7 @@ static void add_logprobs(struct talk *t, json_t *to)
     c->logprobs = json_array();
 }
 
-static void add_figures(struct talk *t, json_t *to)
+static void add_figures(struct api_response *t, json_t *to)
 {
     const struct ingot_result *r = &t->generation->choices[0].result;
     json_t *figures = json_pack(
@@ -70,17 +71,17 @@ static void add_figures(struct talk *t, json_t *to)
     json_decref(figures);
 }
 
-static json_t *whole(struct talk *t)
+static json_t *whole(struct api_response *t)
 {
-    const struct talk_choice *c = &t->choices[0];
+    const struct api_response_choice *c = &t->choices[0];
     json_t *reply = frame(t, true), *calls = c->n_calls ? json_array() : NULL;
 
     for (uint32_t i = 0; i < c->n_calls; i++)
         json_array_append_new(calls, call_json(&c->calls[i]));
-    put(t, reply, talk_text(&c->text), c->reasoning.n ? talk_text(&c->reasoning) : NULL, calls);
+    put(t, reply, api_response_text(&c->text), c->reasoning.n ? api_response_text(&c->reasoning) : NULL, calls);
     add_logprobs(t, reply);
     add_figures(t, reply);
-    talk_add_warnings(t, reply);
+    api_response_add_warnings(t, reply);
     return reply;
 }
 
@@ -93,15 +94,15 @@ static void line(struct buf *out, json_t *value)
     buf_append(out, "\n", 1);
 }
 
-static void say_nothing(struct talk *t, struct buf *out) // a stream begins with its first piece, and ends with the last
+static void say_nothing(struct api_response *t, struct buf *out) // a stream begins with its first piece, and ends with the last
 {
     (void)t;
     (void)out;
 }
 
-static void piece(struct talk *t, uint32_t choice, const struct output_piece *said, struct buf *out)
+static void piece(struct api_response *t, uint32_t choice, const struct output_piece *said, struct buf *out)
 {
-    const struct talk_choice *c = &t->choices[choice];
+    const struct api_response_choice *c = &t->choices[choice];
     bool call = said->kind == PIECE_CALL_END && c->n_calls;
 
     if (said->kind == PIECE_CALL || said->kind == PIECE_ARGUMENTS)
@@ -114,7 +115,7 @@ static void piece(struct talk *t, uint32_t choice, const struct output_piece *sa
     line(out, event);
 }
 
-static void finish(struct talk *t, uint32_t choice, struct buf *out)
+static void finish(struct api_response *t, uint32_t choice, struct buf *out)
 {
     json_t *event = frame(t, true);
 
@@ -122,12 +123,12 @@ static void finish(struct talk *t, uint32_t choice, struct buf *out)
     put(t, event, NULL, NULL, NULL);
     add_logprobs(t, event);
     add_figures(t, event);
-    talk_add_warnings(t, event);
+    api_response_add_warnings(t, event);
     line(out, event);
 }
 
 // There is no comment in this form; a blank line would be an error to most readers.
-static void quiet(struct talk *t, struct buf *out)
+static void quiet(struct api_response *t, struct buf *out)
 {
     json_t *event = frame(t, false);
 
@@ -135,19 +136,19 @@ static void quiet(struct talk *t, struct buf *out)
     line(out, event);
 }
 
-static void fail_stream(struct talk *t, const struct err *err, struct buf *out)
+static void fail_stream(struct api_response *t, const struct err *err, struct buf *out)
 {
     (void)t;
     line(out, json_pack("{s:o}", "error", sse_text(err->message)));
 }
 
-const struct dialect_voice voice_ollama = {
+const struct api_format api_format_ollama = {
     "application/x-ndjson", say_nothing, piece, finish, say_nothing, quiet, fail_stream, whole
 };
 
 // ---- embeddings
 
-static json_t *whole_embed(struct talk *t)
+static json_t *whole_embed(struct api_response *t)
 {
     const struct ingot_result *r = &t->generation->choices[0].result;
     json_t *list = json_array();
@@ -156,8 +157,8 @@ static json_t *whole_embed(struct talk *t)
         json_array_append_new(list, embeddings_numbers(&t->choices[i].text));
     json_t *reply = json_pack("{s:s, s:o, s:I, s:i, s:i}", "model", t->server->name, "embeddings", list, "total_duration",
                               ns_of(r->first_token_ms), "load_duration", 0, "prompt_eval_count", (int)t->n_prompt);
-    talk_add_warnings(t, reply);
+    api_response_add_warnings(t, reply);
     return reply;
 }
 
-const struct dialect_voice voice_ollama_embed = { .whole = whole_embed };
+const struct api_format api_format_ollama_embed = { .whole = whole_embed };

@@ -57,7 +57,7 @@ static bool answer_metrics(struct exchange *x)
 
 // ---- answers
 
-static bool start_talk(struct exchange *x, enum dialect dialect)
+static bool start_response(struct exchange *x, enum dialect dialect)
 {
     struct err err = { 0 };
     struct ask ask = { .strict = x->server->options->strict };
@@ -71,58 +71,58 @@ static bool start_talk(struct exchange *x, enum dialect dialect)
         ask_release(&ask);
         return about_loaded(x, dialect == DIALECT_OLLAMA_CHAT);
     }
-    x->talk = talk_begin(x->server, &ask, (struct talk_client){ exchange_wake, x, x->key }, &err);
-    return x->talk || exchange_reply_err(x, &err);
+    x->response = api_response_begin(x->server, &ask, (struct api_response_client){ exchange_wake, x, x->key }, &err);
+    return x->response || exchange_reply_err(x, &err);
 }
 
 static bool answer_chat(struct exchange *x)
 {
-    return start_talk(x, DIALECT_CHAT);
+    return start_response(x, DIALECT_CHAT);
 }
 
 static bool answer_text(struct exchange *x)
 {
-    return start_talk(x, DIALECT_TEXT);
+    return start_response(x, DIALECT_TEXT);
 }
 
 static bool answer_responses(struct exchange *x)
 {
-    return start_talk(x, DIALECT_RESPONSES);
+    return start_response(x, DIALECT_RESPONSES);
 }
 
 static bool answer_embeddings(struct exchange *x)
 {
-    return start_talk(x, DIALECT_EMBED);
+    return start_response(x, DIALECT_EMBED);
 }
 
 static bool answer_messages(struct exchange *x)
 {
-    return start_talk(x, DIALECT_MESSAGES);
+    return start_response(x, DIALECT_MESSAGES);
 }
 
 static bool answer_native(struct exchange *x)
 {
-    return start_talk(x, DIALECT_NATIVE);
+    return start_response(x, DIALECT_NATIVE);
 }
 
 static bool answer_infill(struct exchange *x)
 {
-    return start_talk(x, DIALECT_INFILL);
+    return start_response(x, DIALECT_INFILL);
 }
 
 static bool answer_ollama_chat(struct exchange *x)
 {
-    return start_talk(x, DIALECT_OLLAMA_CHAT);
+    return start_response(x, DIALECT_OLLAMA_CHAT);
 }
 
 static bool answer_ollama_text(struct exchange *x)
 {
-    return start_talk(x, DIALECT_OLLAMA_TEXT);
+    return start_response(x, DIALECT_OLLAMA_TEXT);
 }
 
 static bool answer_ollama_embed(struct exchange *x)
 {
-    return start_talk(x, DIALECT_OLLAMA_EMBED);
+    return start_response(x, DIALECT_OLLAMA_EMBED);
 }
 
 static bool answer_save(struct exchange *x)

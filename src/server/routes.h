@@ -7,7 +7,7 @@ enum { ROUTE_OPEN = 1, ROUTE_MODEL = 2, ROUTE_ANTHROPIC = 4, ROUTE_GENERATES = 8
 struct http_route {
     const char *method, *path; // what begins with /v1 is there without it too; "*" at the end is any name
     unsigned flags;            // ROUTE_OPEN: without a key; ROUTE_MODEL: needs the loaded model
-    // Replies, or sets x->talk. False: neither was possible (no memory).
+    // Replies, or sets x->response. False: neither was possible (no memory).
     bool (*answer)(struct exchange *x);
 };
 

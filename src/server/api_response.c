@@ -1,5 +1,5 @@
-// talk.c - see talk.h. Prompts are made into tokens here, so that the engine only ever gets tokens.
-#include "server/talk.h"
+// api_response.c - see api_response.h. Prompts are made into tokens here, so that the engine only ever gets tokens.
+#include "server/api_response.h"
 #include <time.h>
 #include "base/clock.h"
 #include "base/log.h"
@@ -11,14 +11,14 @@
 
 static const struct dialect_entry {
     enum dialect dialect;
-    const struct dialect_voice *voice;
+    const struct api_format *format;
     const char *id_prefix;
 } dialects[] = {
-    { DIALECT_CHAT, &voice_chat, "chatcmpl-" },       { DIALECT_TEXT, &voice_text, "cmpl-" },
-    { DIALECT_RESPONSES, &voice_responses, "resp_" }, { DIALECT_EMBED, &voice_embeddings, "embd_" },
-    { DIALECT_MESSAGES, &voice_messages, "msg_" },    { DIALECT_NATIVE, &voice_llamacpp, "" },
-    { DIALECT_INFILL, &voice_llamacpp, "" },          { DIALECT_OLLAMA_CHAT, &voice_ollama, "" },
-    { DIALECT_OLLAMA_TEXT, &voice_ollama, "" },       { DIALECT_OLLAMA_EMBED, &voice_ollama_embed, "" },
+    { DIALECT_CHAT, &api_format_chat, "chatcmpl-" },       { DIALECT_TEXT, &api_format_text, "cmpl-" },
+    { DIALECT_RESPONSES, &api_format_responses, "resp_" }, { DIALECT_EMBED, &api_format_embeddings, "embd_" },
+    { DIALECT_MESSAGES, &api_format_messages, "msg_" },    { DIALECT_NATIVE, &api_format_llamacpp, "" },
+    { DIALECT_INFILL, &api_format_llamacpp, "" },          { DIALECT_OLLAMA_CHAT, &api_format_ollama, "" },
+    { DIALECT_OLLAMA_TEXT, &api_format_ollama, "" },       { DIALECT_OLLAMA_EMBED, &api_format_ollama_embed, "" },
 };
 
 static const struct dialect_entry *entry_of(enum dialect dialect)
@@ -31,7 +31,7 @@ static const struct dialect_entry *entry_of(enum dialect dialect)
 
 // ---- begin and end
 
-uint64_t talk_random(void)
+uint64_t api_response_random(void)
 {
     static atomic_uint_fast64_t counter;
     uint64_t x = clock_ns() + atomic_fetch_add(&counter, 0x9e3779b97f4a7c15u);
@@ -41,7 +41,7 @@ uint64_t talk_random(void)
     return x ^ (x >> 31);
 }
 
-static bool write_grammar(struct talk *t, struct buf *grammar, struct err *err)
+static bool write_grammar(struct api_response *t, struct buf *grammar, struct err *err)
 {
     struct constrain_options options = { t->style, t->thinks, t->reasoning_open, t->server->engine };
     return constrain_answer(&t->ask, &options, grammar, err);
@@ -49,13 +49,13 @@ static bool write_grammar(struct talk *t, struct buf *grammar, struct err *err)
 
 // Prompts are shared only within a key: the time to the first token tells nobody what others asked. Behind '\r' stands what is shared
 // with nobody: no client's key or salt makes the same.
-static bool write_salt(const struct talk *t, struct talk_client client, struct buf *salt)
+static bool write_salt(const struct api_response *t, struct api_response_client client, struct buf *salt)
 {
     const char *own = t->ask.cache_salt ? t->ask.cache_salt : "";
 
     buf_text(salt, client.key ? client.key : "");
     if (t->server->options->no_shared_prefix && !*own)
-        buf_printf(salt, "\r%016llx", (unsigned long long)talk_random());
+        buf_printf(salt, "\r%016llx", (unsigned long long)api_response_random());
     else
         buf_printf(salt, "\n%s", own);
     return !salt->failed;
@@ -68,7 +68,7 @@ static bool keeps_rows(const struct ask *ask)
 }
 
 // Without what the choices share.
-static struct ingot_request_options request_of(const struct talk *t, uint32_t choice)
+static struct ingot_request_options request_of(const struct api_response *t, uint32_t choice)
 {
     const struct ask *ask = &t->ask;
     const struct token_ids *prompt = &t->prompts[choice / ask->n_made];
@@ -95,11 +95,11 @@ static struct ingot_request_options request_of(const struct talk *t, uint32_t ch
     return r;
 }
 
-static bool submit(struct talk *t, struct talk_client client, struct err *err)
+static bool submit(struct api_response *t, struct api_response_client client, struct err *err)
 {
     struct ask *ask = &t->ask;
     struct ingot_request_options *requests = mem_alloc_array(t->n_choices, sizeof *requests);
-    uint64_t seed = ask->has_seed ? (uint64_t)ask->seed : talk_random();
+    uint64_t seed = ask->has_seed ? (uint64_t)ask->seed : api_response_random();
     struct buf grammar = { 0 }, salt = { 0 };
 
     if (!requests || !write_salt(t, client, &salt) || !write_grammar(t, &grammar, err)) {
@@ -128,7 +128,7 @@ static bool submit(struct talk *t, struct talk_client client, struct err *err)
     return t->generation != NULL;
 }
 
-static bool check_model(struct talk *t, struct err *err)
+static bool check_model(struct api_response *t, struct err *err)
 {
     const char *model = t->ask.model;
 
@@ -137,7 +137,7 @@ static bool check_model(struct talk *t, struct err *err)
     return ask_warn(&t->ask, err, "model '%.80s' is not here; '%.80s' answered", model, t->server->name);
 }
 
-static bool check_embeddings(struct talk *t, struct err *err)
+static bool check_embeddings(struct api_response *t, struct err *err)
 {
     const char *encoding = t->ask.encoding, *pooling = t->ask.pooling;
     uint32_t n = t->server->info.n_embedding;
@@ -152,7 +152,7 @@ static bool check_embeddings(struct talk *t, struct err *err)
                    t->ask.dimensions, n);
 }
 
-static bool check_logits(const struct talk *t, struct err *err)
+static bool check_logits(const struct api_response *t, struct err *err)
 {
     uint64_t row = t->server->info.n_vocab * sizeof(float), most = t->server->options->limits.logits_bytes / row;
     uint64_t n = (uint64_t)t->n_prompt * t->ask.n_made;
@@ -162,7 +162,7 @@ static bool check_logits(const struct talk *t, struct err *err)
                    (unsigned long long)n, (unsigned long long)most);
 }
 
-static bool begin(struct talk *t, struct talk_client client, struct err *err)
+static bool begin(struct api_response *t, struct api_response_client client, struct err *err)
 {
     struct server *s = t->server;
 
@@ -179,17 +179,17 @@ static bool begin(struct talk *t, struct talk_client client, struct err *err)
     t->choices = mem_alloc_array(t->n_choices, sizeof *t->choices);
     if (!t->choices)
         return err_memory(err, "answers");
-    if (!talk_listen(t))
+    if (!api_response_parse_begin(t))
         return err_memory(err, "answers");
     for (uint32_t i = 0; i < t->n_prompts; i++)
         t->n_prompt += (uint32_t)t->prompts[i].n;
     return check_logits(t, err) && submit(t, client, err);
 }
 
-struct talk *talk_begin(struct server *s, struct ask *ask, struct talk_client client, struct err *err)
+struct api_response *api_response_begin(struct server *s, struct ask *ask, struct api_response_client client, struct err *err)
 {
     const struct dialect_entry *entry = entry_of(ask->dialect);
-    struct talk *t = mem_alloc(sizeof *t);
+    struct api_response *t = mem_alloc(sizeof *t);
 
     CHECK(entry != NULL);
     if (!t) {
@@ -197,19 +197,19 @@ struct talk *talk_begin(struct server *s, struct ask *ask, struct talk_client cl
         ask_release(ask);
         return NULL;
     }
-    *t = (struct talk){ .server = s, .voice = entry->voice, .ask = *ask, .created = (int64_t)time(NULL) };
+    *t = (struct api_response){ .server = s, .format = entry->format, .ask = *ask, .created = (int64_t)time(NULL) };
     *ask = (struct ask){ 0 };
-    snprintf(t->id, sizeof t->id, "%s%016llx", entry->id_prefix, (unsigned long long)talk_random());
+    snprintf(t->id, sizeof t->id, "%s%016llx", entry->id_prefix, (unsigned long long)api_response_random());
     if (begin(t, client, err)) {
         ask_forget_body(&t->ask);
         return t;
     }
-    talk_end(t);
+    api_response_end(t);
     return NULL;
 }
 
 // Answers whose end nobody waited for.
-static void note_left(struct talk *t)
+static void note_left(struct api_response *t)
 {
     struct ingot_result left = { .finish = INGOT_FINISH_CANCELLED };
 
@@ -218,7 +218,7 @@ static void note_left(struct talk *t)
             metrics_result(&t->server->metrics, &left);
 }
 
-void talk_end(struct talk *t)
+void api_response_end(struct api_response *t)
 {
     if (!t)
         return;
@@ -226,7 +226,7 @@ void talk_end(struct talk *t)
         note_left(t);
         generation_release(t->generation);
     }
-    talk_forget(t);
+    api_response_parse_release(t);
     for (uint32_t i = 0; i < t->n_prompts; i++)
         token_ids_free(&t->prompts[i]);
     mem_free(t->prompts);
@@ -237,7 +237,7 @@ void talk_end(struct talk *t)
 // ---- events
 
 // For the operator alone: it tells of what other clients asked.
-static void log_miss(const struct talk *t, const struct ingot_miss *miss)
+static void log_miss(const struct api_response *t, const struct ingot_miss *miss)
 {
     static const char *const reasons[] = { "none", "new", "differs", "evicted", "another salt" };
 
@@ -246,7 +246,7 @@ static void log_miss(const struct talk *t, const struct ingot_miss *miss)
                  (int)miss->token, (int)miss->kept_token);
 }
 
-static void note_result(struct talk *t, const struct ingot_result *r)
+static void note_result(struct api_response *t, const struct ingot_result *r)
 {
     t->n_generated += t->ask.echo_only ? 0 : r->n_generated;
     t->n_reused += r->n_reused;
@@ -254,15 +254,15 @@ static void note_result(struct talk *t, const struct ingot_result *r)
     metrics_result(&t->server->metrics, r);
 }
 
-static void end_stream(struct talk *t, struct buf *out)
+static void end_stream(struct api_response *t, struct buf *out)
 {
-    const struct ingot_result *bad = talk_error(t);
+    const struct ingot_result *bad = api_response_error(t);
 
     if (t->closed || !t->ask.stream)
         return;
     t->closed = true;
     if (!bad) {
-        t->voice->close(t, out);
+        t->format->close(t, out);
         return;
     }
     struct err err = { .code = ERR_CANCELLED };
@@ -270,29 +270,29 @@ static void end_stream(struct talk *t, struct buf *out)
         err.code = (enum err_code)bad->error.code;
     snprintf(err.message, sizeof err.message, "%s",
              bad->finish == INGOT_FINISH_ERROR ? bad->error.message : "the server is stopping; the answer is not complete");
-    t->voice->fail(t, &err, out);
+    t->format->fail(t, &err, out);
 }
 
-void talk_pull(struct talk *t, struct buf *out, bool *done)
+void api_response_pull(struct api_response *t, struct buf *out, bool *done)
 {
     struct ingot_event event;
     uint32_t choice;
 
     if (t->ask.stream && !t->opened) {
         t->opened = true;
-        t->voice->open(t, out);
+        t->format->open(t, out);
     }
     while (generation_take(t->generation, &choice, &event)) {
         if (event.done)
             note_result(t, event.result);
-        talk_hear(t, choice, &event, out);
+        api_response_parse_event(t, choice, &event, out);
     }
     *done = generation_is_done(t->generation);
     if (*done)
         end_stream(t, out);
 }
 
-const struct ingot_result *talk_error(const struct talk *t)
+const struct ingot_result *api_response_error(const struct api_response *t)
 {
     for (uint32_t i = 0; i < t->n_choices; i++) {
         const struct choice *c = &t->generation->choices[i];
@@ -304,7 +304,7 @@ const struct ingot_result *talk_error(const struct talk *t)
 
 // ---- shared by the dialects
 
-const char *talk_finish_name(const struct talk *t, uint32_t choice)
+const char *api_response_finish_name(const struct api_response *t, uint32_t choice)
 {
     enum ingot_finish finish = t->generation->choices[choice].result.finish;
 
@@ -315,14 +315,14 @@ const char *talk_finish_name(const struct talk *t, uint32_t choice)
     return t->choices[choice].n_calls ? "tool_calls" : "stop";
 }
 
-json_t *talk_text(const struct buf *text)
+json_t *api_response_text(const struct buf *text)
 {
     struct str s = buf_as_str(text);
     json_t *value = json_stringn(s.at, s.n);
     return value ? value : json_string("");
 }
 
-json_t *talk_call_input(const struct talk_call *call)
+json_t *api_response_call_input(const struct api_response_call *call)
 {
     struct str text = buf_as_str(&call->arguments);
     json_t *input = json_loadb(text.at, text.n, 0, NULL);
@@ -330,17 +330,17 @@ json_t *talk_call_input(const struct talk_call *call)
     if (json_is_object(input))
         return input;
     json_decref(input);
-    return text.n ? json_pack("{s:o}", "text", talk_text(&call->arguments)) : json_object();
+    return text.n ? json_pack("{s:o}", "text", api_response_text(&call->arguments)) : json_object();
 }
 
 // A page of the prompt was not kept. Why, and where within it the prompts part, would tell of other clients' prompts: see log_miss.
-static json_t *cache_miss(const struct talk *t, const struct ingot_result *r)
+static json_t *cache_miss(const struct api_response *t, const struct ingot_result *r)
 {
     uint32_t page = t->server->info.page_tokens, reusable = (r->n_prompt - 1) / page * page;
     return r->n_reused < reusable ? json_pack("{s:s}", "reason", "absent") : json_null();
 }
 
-json_t *talk_timings(const struct talk *t)
+json_t *api_response_timings(const struct api_response *t)
 {
     const struct ingot_result *r = &t->generation->choices[0].result;
     double prefill = r->prefill_ms > 0 ? r->prefill_ms : 1e-3, decode = r->decode_ms > 0 ? r->decode_ms : 1e-3;
@@ -352,7 +352,7 @@ json_t *talk_timings(const struct talk *t)
                      r->decode_ms, "predicted_per_second", after_first / decode * 1e3);
 }
 
-void talk_add_warnings(struct talk *t, json_t *to)
+void api_response_add_warnings(struct api_response *t, json_t *to)
 {
     if (json_array_size(t->ask.warnings) > 0)
         json_object_set(to, "warnings", t->ask.warnings);

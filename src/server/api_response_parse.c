@@ -1,12 +1,12 @@
-// hear.c - an answer's events become pieces: reasoning, content, calls. They are told at once in a stream, and kept for a whole answer.
+// api_response_parse.c - an answer's events become pieces: reasoning, content, calls. They are told at once in a stream, and kept for a whole answer.
 #include "base/mem.h"
 #include "server/logprobs.h"
 #include "server/state.h"
-#include "server/talk.h"
+#include "server/api_response.h"
 
-static void note_logprobs(struct talk *t, uint32_t choice, struct logprobs_row row)
+static void note_logprobs(struct api_response *t, uint32_t choice, struct logprobs_row row)
 {
-    struct talk_choice *c = &t->choices[choice];
+    struct api_response_choice *c = &t->choices[choice];
 
     row.with_id = t->ask.dialect & DIALECTS_LLAMACPP;
     row.offset = t->ask.dialect == DIALECT_TEXT ? &c->text_offset : NULL;
@@ -18,9 +18,9 @@ static void note_logprobs(struct talk *t, uint32_t choice, struct logprobs_row r
     }
 }
 
-bool talk_listen(struct talk *t)
+bool api_response_parse_begin(struct api_response *t)
 {
-    uint32_t most = t->ask.one_call ? 1 : TALK_MAX_CALLS;
+    uint32_t most = t->ask.one_call ? 1 : API_RESPONSE_MAX_CALLS;
     struct output_parser_options options = { t->style, t->reasoning_open, most, t->ask.tools };
     bool ok = true;
 
@@ -36,10 +36,10 @@ bool talk_listen(struct talk *t)
     return ok;
 }
 
-void talk_forget(struct talk *t)
+void api_response_parse_release(struct api_response *t)
 {
     for (uint32_t i = 0; t->choices && i < t->n_choices; i++) {
-        struct talk_choice *c = &t->choices[i];
+        struct api_response_choice *c = &t->choices[i];
         for (uint32_t k = 0; k < c->n_calls; k++) {
             buf_free(&c->calls[k].name);
             buf_free(&c->calls[k].arguments);
@@ -58,20 +58,20 @@ void talk_forget(struct talk *t)
     t->items = NULL;
 }
 
-static void add_call(struct talk *t, struct talk_choice *c, struct str name)
+static void add_call(struct api_response *t, struct api_response_choice *c, struct str name)
 {
     if (!c->calls)
-        c->calls = mem_alloc_array(TALK_MAX_CALLS, sizeof *c->calls);
-    if (!c->calls || c->n_calls == TALK_MAX_CALLS)
+        c->calls = mem_alloc_array(API_RESPONSE_MAX_CALLS, sizeof *c->calls);
+    if (!c->calls || c->n_calls == API_RESPONSE_MAX_CALLS)
         return;
-    struct talk_call *call = &c->calls[c->n_calls++];
+    struct api_response_call *call = &c->calls[c->n_calls++];
     const char *prefix = t->ask.dialect == DIALECT_MESSAGES ? "toolu_" : "call_";
-    snprintf(call->id, sizeof call->id, "%s%016llx%08x", prefix, (unsigned long long)talk_random(), c->n_calls);
+    snprintf(call->id, sizeof call->id, "%s%016llx%08x", prefix, (unsigned long long)api_response_random(), c->n_calls);
     buf_str(&call->name, name);
 }
 
 // Keeps what a whole answer, or the last events of a response, will tell.
-static void keep(struct talk *t, struct talk_choice *c, const struct output_piece *piece)
+static void keep(struct api_response *t, struct api_response_choice *c, const struct output_piece *piece)
 {
     bool kept = !t->ask.stream || t->ask.dialect & (DIALECT_RESPONSES | DIALECT_OLLAMA_CHAT);
 
@@ -87,16 +87,16 @@ static void keep(struct talk *t, struct talk_choice *c, const struct output_piec
         buf_str(&c->calls[c->n_calls - 1].arguments, piece->text);
 }
 
-static void take_piece(struct talk *t, uint32_t choice, const struct output_piece *piece, struct buf *out)
+static void take_piece(struct api_response *t, uint32_t choice, const struct output_piece *piece, struct buf *out)
 {
     keep(t, &t->choices[choice], piece);
     if (t->ask.stream && !t->failed)
-        t->voice->piece(t, choice, piece, out);
+        t->format->piece(t, choice, piece, out);
 }
 
-static void take_text(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
+static void take_text(struct api_response *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
 {
-    struct talk_choice *c = &t->choices[choice];
+    struct api_response_choice *c = &t->choices[choice];
     struct str text = { event->text, event->n_bytes };
     struct output_piece piece = { PIECE_CONTENT, 0, text };
 
@@ -117,9 +117,9 @@ static struct logprobs_row row_of(const struct ingot_event *event, bool of_promp
     return (struct logprobs_row){ event->logprobs, event->n_logprobs, event->logprobs[0].token, .of_prompt = of_prompt };
 }
 
-void talk_hear(struct talk *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
+void api_response_parse_event(struct api_response *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
 {
-    struct talk_choice *c = &t->choices[choice];
+    struct api_response_choice *c = &t->choices[choice];
     struct ingot_event echo_end = { .token = UINT32_MAX, .text = "", .done = event->done, .result = event->result };
 
     if (event->n_logprobs && event->token == UINT32_MAX) {
@@ -137,5 +137,5 @@ void talk_hear(struct talk *t, uint32_t choice, const struct ingot_event *event,
     else
         take_text(t, choice, event, out);
     if (event->done && t->ask.stream && !t->failed && event->result->finish < INGOT_FINISH_CANCELLED)
-        t->voice->finish(t, choice, out);
+        t->format->finish(t, choice, out);
 }
