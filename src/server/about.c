@@ -219,7 +219,7 @@ bool about_show(struct exchange *x)
 {
     const struct server *s = x->server;
     struct err err = { 0 };
-    json_t *body = ask_parse(buf_as_str(&x->body), &err),
+    json_t *body = api_request_parse(buf_as_str(&x->body), &err),
            *asked = json_object_get(body, "model") ? json_object_get(body, "model") : json_object_get(body, "name");
     char when[32];
     bool ok;

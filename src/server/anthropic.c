@@ -1,7 +1,7 @@
 // anthropic.c - answers as Anthropic's messages tell them, whole and as a stream, in the order of events that its clients insist on.
 //
 // A stream is a row of blocks: thinking, text, and one for each call. A block is opened when its first piece comes. A message without
-// any piece has one empty text block. Not here: reading the request (ask.c, messages.c).
+// any piece has one empty text block. Not here: reading the request (api_request.c, messages.c).
 #include "server/sse.h"
 #include "server/state.h"
 #include "server/api_response.h"
@@ -19,7 +19,7 @@ static const char *stop_reason(const struct api_response *t)
 static json_t *stop_sequence(const struct api_response *t)
 {
     const struct ingot_result *r = &t->generation->choices[0].result;
-    json_t *list = t->ask.stop_list, *stop = json_is_array(list) ? json_array_get(list, r->stop) : list;
+    json_t *list = t->request.stop_list, *stop = json_is_array(list) ? json_array_get(list, r->stop) : list;
 
     return !strcmp(stop_reason(t), "stop_sequence") ? json_incref(stop) : NULL;
 }

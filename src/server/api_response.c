@@ -44,14 +44,14 @@ uint64_t api_response_random(void)
 static bool write_grammar(struct api_response *t, struct buf *grammar, struct err *err)
 {
     struct constrain_options options = { t->style, t->thinks, t->reasoning_open, t->server->engine };
-    return constrain_answer(&t->ask, &options, grammar, err);
+    return constrain_answer(&t->request, &options, grammar, err);
 }
 
 // Prompts are shared only within a key: the time to the first token tells nobody what others asked. Behind '\r' stands what is shared
 // with nobody: no client's key or salt makes the same.
 static bool write_salt(const struct api_response *t, struct api_response_client client, struct buf *salt)
 {
-    const char *own = t->ask.cache_salt ? t->ask.cache_salt : "";
+    const char *own = t->request.cache_salt ? t->request.cache_salt : "";
 
     buf_text(salt, client.key ? client.key : "");
     if (t->server->options->no_shared_prefix && !*own)
@@ -62,34 +62,34 @@ static bool write_salt(const struct api_response *t, struct api_response_client 
 }
 
 // A row of logits may be half a megabyte: it is taken as soon as it comes.
-static bool keeps_rows(const struct ask *ask)
+static bool keeps_rows(const struct api_request *request)
 {
-    return ask->logprobs || ask->n_made > ask->n;
+    return request->logprobs || request->n_made > request->n;
 }
 
 // Without what the choices share.
 static struct ingot_request_options request_of(const struct api_response *t, uint32_t choice)
 {
-    const struct ask *ask = &t->ask;
-    const struct token_ids *prompt = &t->prompts[choice / ask->n_made];
+    const struct api_request *request = &t->request;
+    const struct token_ids *prompt = &t->prompts[choice / request->n_made];
     struct ingot_request_options r = ingot_request_defaults();
 
     r.tokens = prompt->ids;
     r.n_tokens = prompt->n;
-    r.sampling = ask->sampling;
-    r.max_tokens = ask->max_tokens;
-    r.stop = ask->stops;
-    r.n_stop = ask->n_stops;
-    r.ignore_eos = ask->ignore_eos;
-    r.priority = (int32_t)ask->priority;
-    r.deadline_ms = ask->deadline_ms;
-    r.n_logprobs = ask->logprobs && ask->echo ? (uint32_t)prompt->n : keeps_rows(ask);
-    r.n_top_logprobs = ask->logprobs ? ask->top_logprobs : 0;
-    r.bias = ask->bias;
-    r.n_bias = ask->n_bias;
+    r.sampling = request->sampling;
+    r.max_tokens = request->max_tokens;
+    r.stop = request->stops;
+    r.n_stop = request->n_stops;
+    r.ignore_eos = request->ignore_eos;
+    r.priority = (int32_t)request->priority;
+    r.deadline_ms = request->deadline_ms;
+    r.n_logprobs = request->logprobs && request->echo ? (uint32_t)prompt->n : keeps_rows(request);
+    r.n_top_logprobs = request->logprobs ? request->top_logprobs : 0;
+    r.bias = request->bias;
+    r.n_bias = request->n_bias;
     r.keep_special = t->style != CALLS_NONE; // marks of calls may be control tokens
-    if (ask->dialect & DIALECTS_EMBED) {
-        r.embed = ask->pooling && !strcmp(ask->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
+    if (request->dialect & DIALECTS_EMBED) {
+        r.embed = request->pooling && !strcmp(request->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
         r.priority += choice >= t->server->info.n_sequences; // what cannot run at once waits behind everybody's requests
     }
     return r;
@@ -97,9 +97,9 @@ static struct ingot_request_options request_of(const struct api_response *t, uin
 
 static bool submit(struct api_response *t, struct api_response_client client, struct err *err)
 {
-    struct ask *ask = &t->ask;
+    struct api_request *request = &t->request;
     struct ingot_request_options *requests = mem_alloc_array(t->n_choices, sizeof *requests);
-    uint64_t seed = ask->has_seed ? (uint64_t)ask->seed : api_response_random();
+    uint64_t seed = request->has_seed ? (uint64_t)request->seed : api_response_random();
     struct buf grammar = { 0 }, salt = { 0 };
 
     if (!requests || !write_salt(t, client, &salt) || !write_grammar(t, &grammar, err)) {
@@ -111,14 +111,14 @@ static bool submit(struct api_response *t, struct api_response_client client, st
     }
     for (uint32_t i = 0; i < t->n_choices; i++) {
         requests[i] = request_of(t, i);
-        requests[i].sampling.seed = seed + i % ask->n_made;
+        requests[i].sampling.seed = seed + i % request->n_made;
         requests[i].cache_salt = salt.at;
         requests[i].grammar = grammar.n ? grammar.at : NULL;
     }
     struct generation_options options = { .requests = requests,
                                           .n = t->n_choices,
-                                          .most_places = ask->dialect & DIALECTS_EMBED ? t->server->info.n_sequences : 0,
-                                          .at_end_only = !ask->stream && !keeps_rows(ask),
+                                          .most_places = request->dialect & DIALECTS_EMBED ? t->server->info.n_sequences : 0,
+                                          .at_end_only = !request->stream && !keeps_rows(request),
                                           .wake = client.wake,
                                           .arg = client.arg };
     t->generation = runner_submit(&t->server->runner, &options, err);
@@ -130,16 +130,16 @@ static bool submit(struct api_response *t, struct api_response_client client, st
 
 static bool check_model(struct api_response *t, struct err *err)
 {
-    const char *model = t->ask.model;
+    const char *model = t->request.model;
 
     if (!model || about_is_model(t->server, model))
         return true;
-    return ask_warn(&t->ask, err, "model '%.80s' is not here; '%.80s' answered", model, t->server->name);
+    return api_request_warn(&t->request, err, "model '%.80s' is not here; '%.80s' answered", model, t->server->name);
 }
 
 static bool check_embeddings(struct api_response *t, struct err *err)
 {
-    const char *encoding = t->ask.encoding, *pooling = t->ask.pooling;
+    const char *encoding = t->request.encoding, *pooling = t->request.pooling;
     uint32_t n = t->server->info.n_embedding;
 
     t->base64 = encoding && !strcmp(encoding, "base64");
@@ -147,17 +147,17 @@ static bool check_embeddings(struct api_response *t, struct err *err)
         return err_set(err, ERR_INPUT, "encoding_format is \"%.40s\"; want float or base64", encoding);
     if (pooling && strcmp(pooling, "mean") != 0 && strcmp(pooling, "last") != 0)
         return err_set(err, ERR_INPUT, "pooling is \"%.40s\"; want mean or last", pooling);
-    return t->ask.dimensions == 0 || t->ask.dimensions == n ||
+    return t->request.dimensions == 0 || t->request.dimensions == n ||
            err_set(err, ERR_UNSUPPORTED, "dimensions is %u; this model's embeddings have %u and cannot be shortened",
-                   t->ask.dimensions, n);
+                   t->request.dimensions, n);
 }
 
 static bool check_logits(const struct api_response *t, struct err *err)
 {
     uint64_t row = t->server->info.n_vocab * sizeof(float), most = t->server->options->limits.logits_bytes / row;
-    uint64_t n = (uint64_t)t->n_prompt * t->ask.n_made;
+    uint64_t n = (uint64_t)t->n_prompt * t->request.n_made;
 
-    return !t->ask.echo || !t->ask.logprobs || n <= most ||
+    return !t->request.echo || !t->request.logprobs || n <= most ||
            err_set(err, ERR_INPUT, "logprobs of %llu tokens of echoed prompts; at most %llu with this model's vocabulary",
                    (unsigned long long)n, (unsigned long long)most);
 }
@@ -166,16 +166,16 @@ static bool begin(struct api_response *t, struct api_response_client client, str
 {
     struct server *s = t->server;
 
-    if (t->ask.logprobs && !s->info.has_tokenizer)
+    if (t->request.logprobs && !s->info.has_tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "logprobs need a tokenizer, which this model lacks");
-    if (t->ask.dialect & DIALECTS_EMBED && !check_embeddings(t, err))
+    if (t->request.dialect & DIALECTS_EMBED && !check_embeddings(t, err))
         return false;
-    prompts_style(s, &t->ask, &t->style, &t->thinks);
-    if (!check_model(t, err) || !prompts_make(s, &t->ask, &t->prompts, &t->n_prompts, err))
+    prompts_style(s, &t->request, &t->style, &t->thinks);
+    if (!check_model(t, err) || !prompts_make(s, &t->request, &t->prompts, &t->n_prompts, err))
         return false;
-    t->reasoning_open = t->ask.reasoning_open;
-    t->thinks = t->thinks && !t->ask.reasoning_closed;
-    t->n_choices = t->n_prompts * t->ask.n_made;
+    t->reasoning_open = t->request.reasoning_open;
+    t->thinks = t->thinks && !t->request.reasoning_closed;
+    t->n_choices = t->n_prompts * t->request.n_made;
     t->choices = mem_alloc_array(t->n_choices, sizeof *t->choices);
     if (!t->choices)
         return err_memory(err, "answers");
@@ -186,22 +186,23 @@ static bool begin(struct api_response *t, struct api_response_client client, str
     return check_logits(t, err) && submit(t, client, err);
 }
 
-struct api_response *api_response_begin(struct server *s, struct ask *ask, struct api_response_client client, struct err *err)
+struct api_response *api_response_begin(struct server *s, struct api_request *request, struct api_response_client client,
+                                        struct err *err)
 {
-    const struct dialect_entry *entry = entry_of(ask->dialect);
+    const struct dialect_entry *entry = entry_of(request->dialect);
     struct api_response *t = mem_alloc(sizeof *t);
 
     CHECK(entry != NULL);
     if (!t) {
         err_memory(err, "an answer");
-        ask_release(ask);
+        api_request_release(request);
         return NULL;
     }
-    *t = (struct api_response){ .server = s, .format = entry->format, .ask = *ask, .created = (int64_t)time(NULL) };
-    *ask = (struct ask){ 0 };
+    *t = (struct api_response){ .server = s, .format = entry->format, .request = *request, .created = (int64_t)time(NULL) };
+    *request = (struct api_request){ 0 };
     snprintf(t->id, sizeof t->id, "%s%016llx", entry->id_prefix, (unsigned long long)api_response_random());
     if (begin(t, client, err)) {
-        ask_forget_body(&t->ask);
+        api_request_forget_body(&t->request);
         return t;
     }
     api_response_end(t);
@@ -230,7 +231,7 @@ void api_response_end(struct api_response *t)
     for (uint32_t i = 0; i < t->n_prompts; i++)
         token_ids_free(&t->prompts[i]);
     mem_free(t->prompts);
-    ask_release(&t->ask);
+    api_request_release(&t->request);
     mem_free(t);
 }
 
@@ -248,7 +249,7 @@ static void log_miss(const struct api_response *t, const struct ingot_miss *miss
 
 static void note_result(struct api_response *t, const struct ingot_result *r)
 {
-    t->n_generated += t->ask.echo_only ? 0 : r->n_generated;
+    t->n_generated += t->request.echo_only ? 0 : r->n_generated;
     t->n_reused += r->n_reused;
     log_miss(t, &r->miss);
     metrics_result(&t->server->metrics, r);
@@ -258,7 +259,7 @@ static void end_stream(struct api_response *t, struct buf *out)
 {
     const struct ingot_result *bad = api_response_error(t);
 
-    if (t->closed || !t->ask.stream)
+    if (t->closed || !t->request.stream)
         return;
     t->closed = true;
     if (!bad) {
@@ -278,7 +279,7 @@ void api_response_pull(struct api_response *t, struct buf *out, bool *done)
     struct ingot_event event;
     uint32_t choice;
 
-    if (t->ask.stream && !t->opened) {
+    if (t->request.stream && !t->opened) {
         t->opened = true;
         t->format->open(t, out);
     }
@@ -354,6 +355,6 @@ json_t *api_response_timings(const struct api_response *t)
 
 void api_response_add_warnings(struct api_response *t, json_t *to)
 {
-    if (json_array_size(t->ask.warnings) > 0)
-        json_object_set(to, "warnings", t->ask.warnings);
+    if (json_array_size(t->request.warnings) > 0)
+        json_object_set(to, "warnings", t->request.warnings);
 }

@@ -1,6 +1,6 @@
 // api_response.h - one answer on its way to a client: what was asked for, the generation behind it, and the dialect it is told in.
 #pragma once
-#include "server/ask.h"
+#include "server/api_request.h"
 #include "server/runner.h"
 #include "text/parsers/output_parser.h"
 #include "text/tokenizer/tokenizer.h"
@@ -49,7 +49,7 @@ struct api_format {
 struct api_response {
     struct server *server;
     const struct api_format *format;
-    struct ask ask;
+    struct api_request request;
     struct generation *generation;
     struct api_response_choice *choices; // [n_choices]
     uint32_t n_choices;
@@ -77,7 +77,7 @@ struct api_response_client {
 };
 
 // Takes the ask and starts the generation. NULL: err says why; ERR_LIMIT with an empty message is a full queue.
-struct api_response *api_response_begin(struct server *server, struct ask *ask, struct api_response_client client,
+struct api_response *api_response_begin(struct server *server, struct api_request *request, struct api_response_client client,
                                         struct err *err);
 void api_response_end(struct api_response *t); // cancels what still runs; NULL is allowed
 

@@ -1,4 +1,5 @@
-// api_response_parse.c - an answer's events become pieces: reasoning, content, calls. They are told at once in a stream, and kept for a whole answer.
+// api_response_parse.c - an answer's events become pieces: reasoning, content, calls.
+// They are told at once in a stream, and kept for a whole answer.
 #include "base/mem.h"
 #include "server/logprobs.h"
 #include "server/state.h"
@@ -8,11 +9,11 @@ static void note_logprobs(struct api_response *t, uint32_t choice, struct logpro
 {
     struct api_response_choice *c = &t->choices[choice];
 
-    row.with_id = t->ask.dialect & DIALECTS_LLAMACPP;
-    row.offset = t->ask.dialect == DIALECT_TEXT ? &c->text_offset : NULL;
-    if (t->ask.logprobs)
+    row.with_id = t->request.dialect & DIALECTS_LLAMACPP;
+    row.offset = t->request.dialect == DIALECT_TEXT ? &c->text_offset : NULL;
+    if (t->request.logprobs)
         json_array_append_new(c->logprobs, logprobs_entry(t->server->engine, &row));
-    if (t->ask.n_made > t->ask.n && !row.of_prompt) {
+    if (t->request.n_made > t->request.n && !row.of_prompt) {
         c->score += row.at[0].logprob;
         c->n_scored++;
     }
@@ -20,18 +21,18 @@ static void note_logprobs(struct api_response *t, uint32_t choice, struct logpro
 
 bool api_response_parse_begin(struct api_response *t)
 {
-    uint32_t most = t->ask.one_call ? 1 : API_RESPONSE_MAX_CALLS;
-    struct output_parser_options options = { t->style, t->reasoning_open, most, t->ask.tools };
+    uint32_t most = t->request.one_call ? 1 : API_RESPONSE_MAX_CALLS;
+    struct output_parser_options options = { t->style, t->reasoning_open, most, t->request.tools };
     bool ok = true;
 
-    t->speaks = !ask_is_plain(&t->ask);
+    t->speaks = !api_request_is_plain(&t->request);
     for (uint32_t i = 0; i < t->n_choices; i++) {
         t->choices[i].logprobs = json_array();
         t->choices[i].block = -1;
         ok = ok && t->choices[i].logprobs;
         output_parser_init(&t->choices[i].parser, &options);
-        if (ok && t->ask.echo && t->ask.logprobs)
-            note_logprobs(t, i, (struct logprobs_row){ .token = t->prompts[i / t->ask.n_made].ids[0], .of_prompt = true });
+        if (ok && t->request.echo && t->request.logprobs)
+            note_logprobs(t, i, (struct logprobs_row){ .token = t->prompts[i / t->request.n_made].ids[0], .of_prompt = true });
     }
     return ok;
 }
@@ -65,7 +66,7 @@ static void add_call(struct api_response *t, struct api_response_choice *c, stru
     if (!c->calls || c->n_calls == API_RESPONSE_MAX_CALLS)
         return;
     struct api_response_call *call = &c->calls[c->n_calls++];
-    const char *prefix = t->ask.dialect == DIALECT_MESSAGES ? "toolu_" : "call_";
+    const char *prefix = t->request.dialect == DIALECT_MESSAGES ? "toolu_" : "call_";
     snprintf(call->id, sizeof call->id, "%s%016llx%08x", prefix, (unsigned long long)api_response_random(), c->n_calls);
     buf_str(&call->name, name);
 }
@@ -73,7 +74,7 @@ static void add_call(struct api_response *t, struct api_response_choice *c, stru
 // Keeps what a whole answer, or the last events of a response, will tell.
 static void keep(struct api_response *t, struct api_response_choice *c, const struct output_piece *piece)
 {
-    bool kept = !t->ask.stream || t->ask.dialect & (DIALECT_RESPONSES | DIALECT_OLLAMA_CHAT);
+    bool kept = !t->request.stream || t->request.dialect & (DIALECT_RESPONSES | DIALECT_OLLAMA_CHAT);
 
     if (piece->kind == PIECE_CALL)
         add_call(t, c, piece->text);
@@ -90,7 +91,7 @@ static void keep(struct api_response *t, struct api_response_choice *c, const st
 static void take_piece(struct api_response *t, uint32_t choice, const struct output_piece *piece, struct buf *out)
 {
     keep(t, &t->choices[choice], piece);
-    if (t->ask.stream && !t->failed)
+    if (t->request.stream && !t->failed)
         t->format->piece(t, choice, piece, out);
 }
 
@@ -126,9 +127,9 @@ void api_response_parse_event(struct api_response *t, uint32_t choice, const str
         note_logprobs(t, choice, row_of(event, true));
         return;
     }
-    if (t->ask.echo_only)
+    if (t->request.echo_only)
         event = &echo_end;
-    if (t->ask.return_tokens && event->token != UINT32_MAX)
+    if (t->request.return_tokens && event->token != UINT32_MAX)
         token_ids_push(&c->tokens, event->token);
     if (event->n_logprobs && event->token != UINT32_MAX)
         note_logprobs(t, choice, row_of(event, false));
@@ -136,6 +137,6 @@ void api_response_parse_event(struct api_response *t, uint32_t choice, const str
         buf_append(&c->text, event->embedding, t->server->info.n_embedding * sizeof *event->embedding);
     else
         take_text(t, choice, event, out);
-    if (event->done && t->ask.stream && !t->failed && event->result->finish < INGOT_FINISH_CANCELLED)
+    if (event->done && t->request.stream && !t->failed && event->result->finish < INGOT_FINISH_CANCELLED)
         t->format->finish(t, choice, out);
 }

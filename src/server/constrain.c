@@ -4,26 +4,26 @@
 #include "server/constrain.h"
 #include "text/grammar/schema.h"
 
-static bool calls_are_forced(const struct ask *ask)
+static bool calls_are_forced(const struct api_request *request)
 {
-    return ask->tools && ask->choice >= CHOICE_REQUIRED;
+    return request->tools && request->choice >= CHOICE_REQUIRED;
 }
 
-bool constrain_answer(const struct ask *ask, const struct constrain_options *o, struct buf *gbnf, struct err *err)
+bool constrain_answer(const struct api_request *request, const struct constrain_options *o, struct buf *gbnf, struct err *err)
 {
-    bool format = ask->schema || ask->json_object, forced = calls_are_forced(ask);
-    bool calls = forced || (format && ask->tools && ask->choice == CHOICE_AUTO);
+    bool format = request->schema || request->json_object, forced = calls_are_forced(request);
+    bool calls = forced || (format && request->tools && request->choice == CHOICE_AUTO);
 
-    if (ask->grammar)
-        return buf_text(gbnf, ask->grammar) || err_memory(err, "a grammar");
+    if (request->grammar)
+        return buf_text(gbnf, request->grammar) || err_memory(err, "a grammar");
     if (!format && !forced)
         return true;
     schema_write_common(gbnf);
-    if (calls && !constrain_calls(ask, o, gbnf, err))
+    if (calls && !constrain_calls(request, o, gbnf, err))
         return false;
-    if (ask->schema && !schema_write(ask->schema, "answer", gbnf, err))
+    if (request->schema && !schema_write(request->schema, "answer", gbnf, err))
         return false;
-    if (ask->json_object)
+    if (request->json_object)
         buf_text(gbnf, "answer ::= object\n");
     constrain_without("thinking", "</think>", gbnf);
     buf_text(gbnf, o->reasoning_open ? "root ::= thinking " : o->thinks ? "root ::= (\"<think>\" thinking " : "root ::= ");

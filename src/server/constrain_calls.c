@@ -1,4 +1,5 @@
-// constrain_calls.c - the grammar of calls that have to be made, in the words of the model's family (text/parsers/output_parser.h reads them back).
+// constrain_calls.c - the grammar of calls that have to be made, in the words of the model's family, which
+// text/parsers/output_parser.h reads back.
 //
 // Arguments follow the tool's schema. Where a family marks arguments up, each value is a rule of its own: a plain string is any text
 // without the closing mark, anything else is JSON. A tool whose schema cannot be written so (limits on a string, references, other
@@ -9,7 +10,7 @@
 #include "text/grammar/schema.h"
 
 struct caller {
-    const struct ask *ask;
+    const struct api_request *request;
     const struct constrain_options *options;
     struct buf *gbnf;
     struct err *err;
@@ -255,11 +256,12 @@ static bool write_one(struct caller *c, struct buf *all)
     json_t *tool;
     size_t i;
 
-    json_array_foreach(c->ask->tools, i, tool)
+    json_array_foreach(c->request->tools, i, tool)
     {
         json_t *function = json_object_get(tool, "function");
         struct buf call = { 0 };
-        if (c->ask->choice == CHOICE_NAMED && strcmp(json_string_value(json_object_get(function, "name")), c->ask->tool) != 0)
+        if (c->request->choice == CHOICE_NAMED &&
+            strcmp(json_string_value(json_object_get(function, "name")), c->request->tool) != 0)
             continue;
         bool ok = write_call(c, function, i, &call);
         buf_printf(c->gbnf, "call-%zu ::= %s\n", i, buf_as_str(&call).at);
@@ -272,10 +274,10 @@ static bool write_one(struct caller *c, struct buf *all)
     return true;
 }
 
-bool constrain_calls(const struct ask *ask, const struct constrain_options *o, struct buf *gbnf, struct err *err)
+bool constrain_calls(const struct api_request *request, const struct constrain_options *o, struct buf *gbnf, struct err *err)
 {
     const struct form *form = &forms[o->style];
-    struct caller c = { ask, o, gbnf, err };
+    struct caller c = { request, o, gbnf, err };
     struct buf all = { 0 };
     bool ok = write_one(&c, &all) && (!all.failed || err_memory(err, "a grammar"));
 
@@ -287,7 +289,7 @@ bool constrain_calls(const struct ask *ask, const struct constrain_options *o, s
     buf_text(gbnf, "\ncalls ::= ");
     constrain_text(o->engine, form->begin, gbnf);
     buf_text(gbnf, "call ");
-    if (!ask->one_call) {
+    if (!request->one_call) {
         buf_text(gbnf, "(");
         constrain_text(o->engine, form->between, gbnf);
         buf_text(gbnf, "call)* ");

@@ -193,7 +193,7 @@ enum exchange_step exchange_go_on(struct exchange *x)
         return EXCHANGE_DONE;
     if (!x->response)
         return EXCHANGE_BROKEN;
-    if (!x->response->ask.stream)
+    if (!x->response->request.stream)
         return go_on_whole(x);
     const char *type = x->response->format->stream_type;
     if (!x->streams && !exchange_reply_stream(x, type ? type : "text/event-stream"))
@@ -226,7 +226,7 @@ static void write_log(const struct exchange *x, bool whole)
     const struct ingot_result *r = &t->generation->choices[0].result;
     log_line(LOG_INFO, "request",
              "%s %s %u %.1f ms%s%s, %u prompt (%u reused), %u new, first %.1f ms, prefill %.1f ms, decode %.1f ms, %s", x->id,
-             path, x->status, ms, t->ask.stream ? " stream" : "", whole ? "" : " cut", t->n_prompt, t->n_reused, t->n_generated,
-             r->first_token_ms, r->prefill_ms, r->decode_ms,
+             path, x->status, ms, t->request.stream ? " stream" : "", whole ? "" : " cut", t->n_prompt, t->n_reused,
+             t->n_generated, r->first_token_ms, r->prefill_ms, r->decode_ms,
              generation_is_done(t->generation) ? api_response_finish_name(t, 0) : "cancelled");
 }

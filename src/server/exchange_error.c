@@ -1,7 +1,7 @@
 // exchange_error.c - refusals, each in the words of the dialect it is told in.
 //
 // OpenAI's error names the field at fault in `param`; Anthropic's has the request's id beside it; Ollama's is a bare string.
-#include "server/ask.h"
+#include "server/api_request.h"
 #include "server/http.h"
 #include "server/sse.h"
 
@@ -28,7 +28,7 @@ static const char *error_type(unsigned status)
 static bool reply_problem(struct exchange *x, unsigned status, const char *code, const char *message)
 {
     json_t *text = sse_text(message);
-    char param[ASK_PARAM_BYTES];
+    char param[API_REQUEST_PARAM_BYTES];
 
     switch (x->family) {
     case API_ANTHROPIC:
@@ -40,7 +40,7 @@ static bool reply_problem(struct exchange *x, unsigned status, const char *code,
     case API_OPENAI:
         break;
     }
-    bool named = status == 400 && ask_param(message, param);
+    bool named = status == 400 && api_request_param(message, param);
     return exchange_reply_json(x, status,
                                json_pack("{s:{s:o, s:s, s:s?, s:s?}}", "error", "message", text, "type", error_type(status),
                                          "param", named ? param : NULL, "code", code));

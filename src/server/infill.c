@@ -35,17 +35,18 @@ static bool add_file(const struct ingot_engine *engine, json_t *file, struct tok
            add_text(engine, text, ids, err) && add_text(engine, STR("\n"), ids, err);
 }
 
-static bool add_files(const struct ingot_engine *engine, const struct ask *ask, struct token_ids *ids, struct err *err)
+static bool add_files(const struct ingot_engine *engine, const struct api_request *request, struct token_ids *ids,
+                      struct err *err)
 {
     json_t *file;
     size_t i;
 
-    if (json_array_size(ask->files) == 0)
+    if (json_array_size(request->files) == 0)
         return true;
     if (ingot_token_special(engine, INGOT_SPECIAL_FIM_REPO) >= 0 &&
         !add_part(engine, INGOT_SPECIAL_FIM_REPO, STR("project\n"), ids, err))
         return false;
-    json_array_foreach(ask->files, i, file)
+    json_array_foreach(request->files, i, file)
     {
         if (!json_is_string(json_object_get(file, "text")))
             return err_set(err, ERR_INPUT, "input_extra[%zu].text: want a string", i);
@@ -65,21 +66,21 @@ static bool add_start(const struct ingot_engine *engine, struct token_ids *ids, 
     return true;
 }
 
-bool infill_prompt(const struct ingot_engine *engine, const struct ask *ask, struct token_ids *ids, struct err *err)
+bool infill_prompt(const struct ingot_engine *engine, const struct api_request *request, struct token_ids *ids, struct err *err)
 {
-    bool own = ask->dialect == DIALECT_INFILL; // elsewhere the prompt is what stands before the gap
-    struct str begun = own ? text_of(ask->prompt) : STR(""), suffix = str_from(ask->suffix ? ask->suffix : ""),
-               prefix = own ? str_from(ask->prefix ? ask->prefix : "") : text_of(ask->prompt);
+    bool own = request->dialect == DIALECT_INFILL; // elsewhere the prompt is what stands before the gap
+    struct str begun = own ? text_of(request->prompt) : STR(""), suffix = str_from(request->suffix ? request->suffix : ""),
+               prefix = own ? str_from(request->prefix ? request->prefix : "") : text_of(request->prompt);
 
     for (int mark = INGOT_SPECIAL_FIM_PREFIX; mark <= INGOT_SPECIAL_FIM_MIDDLE; mark++)
         if (ingot_token_special(engine, (enum ingot_special)mark) < 0)
             return err_set(err, ERR_UNSUPPORTED,
                            "this model fills no gaps: its vocabulary has no tokens for what stands around one");
-    if (ask->files && !json_is_array(ask->files))
+    if (request->files && !json_is_array(request->files))
         return err_set(err, ERR_INPUT, "input_extra: want a list of objects with filename and text");
-    if (ask->prompt && !json_is_string(ask->prompt))
+    if (request->prompt && !json_is_string(request->prompt))
         return err_set(err, ERR_INPUT, "prompt: want a string beside a suffix");
-    return add_start(engine, ids, err) && add_files(engine, ask, ids, err) &&
+    return add_start(engine, ids, err) && add_files(engine, request, ids, err) &&
            add_part(engine, INGOT_SPECIAL_FIM_PREFIX, prefix, ids, err) &&
            add_part(engine, INGOT_SPECIAL_FIM_SUFFIX, suffix, ids, err) &&
            add_part(engine, INGOT_SPECIAL_FIM_MIDDLE, begun, ids, err);

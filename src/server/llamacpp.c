@@ -1,7 +1,7 @@
 // llamacpp.c - answers as llama.cpp's server tells them at /completion and /infill, whole and as a stream.
 //
 // A prompt's answer is one object; a list of prompts gets a list. In a stream each piece is an object with "stop": false, and the last one
-// has the whole answer's figures. Not here: reading the request (ask.c), prompts around a gap (infill.c).
+// has the whole answer's figures. Not here: reading the request (api_request.c), prompts around a gap (infill.c).
 #include "server/sse.h"
 #include "server/state.h"
 #include "server/api_response.h"
@@ -13,21 +13,21 @@ static const char *stop_type(const struct ingot_result *r)
 
 static json_t *stopping_word(const struct api_response *t, const struct ingot_result *r)
 {
-    json_t *list = t->ask.stop_list, *word = json_is_array(list) ? json_array_get(list, r->stop) : list;
+    json_t *list = t->request.stop_list, *word = json_is_array(list) ? json_array_get(list, r->stop) : list;
     return r->finish == INGOT_FINISH_STOP && word ? json_incref(word) : json_string("");
 }
 
 static json_t *settings(const struct api_response *t)
 {
-    const struct ingot_sampling *s = &t->ask.sampling;
-    json_int_t most = t->ask.max_tokens ? (json_int_t)t->ask.max_tokens : -1;
+    const struct ingot_sampling *s = &t->request.sampling;
+    json_int_t most = t->request.max_tokens ? (json_int_t)t->request.max_tokens : -1;
 
     return json_pack("{s:I, s:I, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:O*, s:b, s:b, s:i, s:i}", "n_predict", most,
                      "max_tokens", most, "top_k", (int)s->top_k, "temperature", (double)s->temperature, "top_p", (double)s->top_p,
                      "min_p", (double)s->min_p, "repeat_last_n", (int)s->penalty_window, "repeat_penalty",
                      (double)s->repeat_penalty, "presence_penalty", (double)s->presence_penalty, "frequency_penalty",
-                     (double)s->frequency_penalty, "stop", t->ask.stop_list, "stream", t->ask.stream, "ignore_eos",
-                     t->ask.ignore_eos, "n_probs", (int)t->ask.top_logprobs, "n_ctx", (int)t->server->info.n_context);
+                     (double)s->frequency_penalty, "stop", t->request.stop_list, "stream", t->request.stream, "ignore_eos",
+                     t->request.ignore_eos, "n_probs", (int)t->request.top_logprobs, "n_ctx", (int)t->server->info.n_context);
 }
 
 // The tokens since the last time, when they were asked for.
@@ -43,7 +43,7 @@ static json_t *take_tokens(struct api_response_choice *c)
 
 static void add_probabilities(struct api_response *t, struct api_response_choice *c, json_t *to)
 {
-    if (!t->ask.logprobs)
+    if (!t->request.logprobs)
         return;
     json_object_set_new(to, "completion_probabilities", c->logprobs);
     c->logprobs = json_array();
@@ -66,9 +66,9 @@ static json_t *last_part(struct api_response *t, uint32_t choice, json_t *text)
     const struct ingot_result *r = &t->generation->choices[choice].result;
     json_t *value = part(t, choice, text, true),
            *more = json_pack("{s:s, s:i, s:i, s:i, s:b, s:s, s:o, s:o, s:o}", "model", t->server->name, "tokens_predicted",
-                             (int)(t->ask.echo_only ? 0 : r->n_generated), "tokens_evaluated", (int)r->n_prompt, "tokens_cached",
-                             (int)r->n_reused, "truncated", 0, "stop_type", stop_type(r), "stopping_word", stopping_word(t, r),
-                             "generation_settings", settings(t), "timings", api_response_timings(t));
+                             (int)(t->request.echo_only ? 0 : r->n_generated), "tokens_evaluated", (int)r->n_prompt,
+                             "tokens_cached", (int)r->n_reused, "truncated", 0, "stop_type", stop_type(r), "stopping_word",
+                             stopping_word(t, r), "generation_settings", settings(t), "timings", api_response_timings(t));
 
     json_object_update(value, more);
     json_decref(more);

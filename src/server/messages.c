@@ -395,12 +395,13 @@ static bool is_said(json_t *text)
 }
 
 // An assistant's last message that says something is the beginning of the answer, not a turn that is over.
-static bool find_begun(struct ask *ask, struct messages *m, struct err *err)
+static bool find_begun(struct api_request *request, struct messages *m, struct err *err)
 {
     size_t n = json_array_size(m->list);
     json_t *last = json_array_get(m->list, n - 1), *reasoning = json_object_get(last, "reasoning_content");
     const char *role = json_string_value(json_object_get(last, "role"));
-    bool wanted = ask->continues == CONTINUE_ALWAYS || (ask->continues == CONTINUE_IF_LAST && !ask->no_generation_prompt);
+    bool wanted =
+        request->continues == CONTINUE_ALWAYS || (request->continues == CONTINUE_IF_LAST && !request->no_generation_prompt);
     json_t *text = wanted && role && !strcmp(role, "assistant") && !json_object_get(last, "tool_calls")
                        ? text_of(json_object_get(last, "content"))
                        : NULL;
@@ -409,9 +410,9 @@ static bool find_begun(struct ask *ask, struct messages *m, struct err *err)
     if (m->continues)
         json_object_set(last, "content", text);
     json_decref(text);
-    if (ask->continues == CONTINUE_ALWAYS && !m->continues)
+    if (request->continues == CONTINUE_ALWAYS && !m->continues)
         return err_set(err, ERR_INPUT, "continue_final_message: the last message is no text of the assistant's");
-    return !m->continues || !(ask->schema || ask->json_object) ||
+    return !m->continues || !(request->schema || request->json_object) ||
            err_set(
                err, ERR_INPUT,
                "messages: the last one is the assistant's, and an answer that goes on from it has no format of its own; leave "
@@ -424,34 +425,34 @@ void messages_release(struct messages *m)
     *m = (struct messages){ 0 };
 }
 
-static bool read_conversation(struct ask *ask, json_t *to, struct err *err)
+static bool read_conversation(struct api_request *request, json_t *to, struct err *err)
 {
-    bool response = ask->dialect == DIALECT_RESPONSES;
-    json_t *from = ask->messages, *system = ask->system ? text_of(ask->system) : NULL;
+    bool response = request->dialect == DIALECT_RESPONSES;
+    json_t *from = request->messages, *system = request->system ? text_of(request->system) : NULL;
 
-    if (ask->system && !system)
+    if (request->system && !system)
         return err_set(err, ERR_INPUT, "%s: want text", response ? "instructions" : "system");
     if (system)
         json_array_append_new(to, json_pack("{s:s, s:o}", "role", "system", "content", system));
     if (response)
-        return from_response(ask->input, to, err);
+        return from_response(request->input, to, err);
     if (!json_is_array(from) || json_array_size(from) == 0)
         return err_set(err, ERR_INPUT, "messages: want a list with at least one message");
-    return ask->dialect & (DIALECT_MESSAGES | DIALECT_COUNT) ? from_anthropic(from, to, err) : from_chat(from, to, err);
+    return request->dialect & (DIALECT_MESSAGES | DIALECT_COUNT) ? from_anthropic(from, to, err) : from_chat(from, to, err);
 }
 
-bool messages_for_template(struct ask *ask, const struct ingot_template_info *template, enum tool_call_style style,
+bool messages_for_template(struct api_request *request, const struct ingot_template_info *template, enum tool_call_style style,
                            struct messages *to, struct err *err)
 {
     *to = (struct messages){ .list = json_array() };
-    if (!read_conversation(ask, to->list, err) || !find_begun(ask, to, err)) {
+    if (!read_conversation(request, to->list, err) || !find_begun(request, to, err)) {
         messages_release(to);
         return false;
     }
     name_results(to->list);
     if (!template->takes_calls)
         tell_calls_in_words(to->list);
-    if (!template->takes_tools && ask->tools && ask->choice != CHOICE_NONE)
-        tell_tools_in_words(to->list, ask->tools, style);
+    if (!template->takes_tools && request->tools && request->choice != CHOICE_NONE)
+        tell_tools_in_words(to->list, request->tools, style);
     return true;
 }

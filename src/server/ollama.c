@@ -1,7 +1,7 @@
 // ollama.c - answers as Ollama tells them at /api/chat, /api/generate and /api/embed: one JSON object, or a stream of them, one a line.
 //
 // The last object has the figures, in nanoseconds. A call of a tool is told when it is complete, its arguments as an object. Not here:
-// reading the request (ask_ollama.c), what is known of the model (about_ollama.c).
+// reading the request (api_request_ollama.c), what is known of the model (about_ollama.c).
 #include <time.h>
 #include "server/sse.h"
 #include "server/state.h"
@@ -9,7 +9,7 @@
 
 static bool is_chat(const struct api_response *t)
 {
-    return t->ask.dialect == DIALECT_OLLAMA_CHAT;
+    return t->request.dialect == DIALECT_OLLAMA_CHAT;
 }
 
 static json_int_t ns_of(double ms)
@@ -53,7 +53,7 @@ static void add_logprobs(struct api_response *t, json_t *to)
 {
     struct api_response_choice *c = &t->choices[0];
 
-    if (!t->ask.logprobs)
+    if (!t->request.logprobs)
         return;
     json_object_set_new(to, "logprobs", c->logprobs);
     c->logprobs = json_array();

@@ -1,7 +1,8 @@
 // openai.c - answers as OpenAI's chat completions and completions tell them, whole and as a stream.
 //
-// Beyond OpenAI's fields a reply has `timings` (as llama.cpp's server names them) and `warnings` (see ask.h). The usage says how many
-// tokens of the prompt were not computed again. Not here: reading the request (ask.c), taking answers apart (api_response_parse.c).
+// Beyond OpenAI's fields a reply has `timings` (as llama.cpp's server names them) and `warnings` (see api_request.h). The usage says how
+// many tokens of the prompt were not computed again. Not here: reading the request (api_request.c), taking answers apart
+// (api_response_parse.c).
 #include <math.h>
 #include "server/logprobs.h"
 #include "server/sse.h"
@@ -11,7 +12,7 @@
 
 static bool is_chat(const struct api_response *t)
 {
-    return t->ask.dialect == DIALECT_CHAT;
+    return t->request.dialect == DIALECT_CHAT;
 }
 
 static json_t *usage(const struct api_response *t)
@@ -29,7 +30,7 @@ static json_t *frame(const struct api_response *t, const char *object)
 
 static json_t *choice_logprobs(struct api_response *t, struct api_response_choice *c)
 {
-    if (!t->ask.logprobs)
+    if (!t->request.logprobs)
         return json_null();
     if (is_chat(t))
         return json_pack("{s:O, s:n}", "content", c->logprobs, "refusal");
@@ -41,8 +42,8 @@ static json_t *text_of(const struct api_response *t, uint32_t choice, struct str
 {
     struct buf text = { 0 };
 
-    if (t->ask.echo && t->server->info.has_tokenizer && !t->choices[choice].opened)
-        vocab_decode(t->server->engine, &t->prompts[choice / t->ask.n_made], 0, &text);
+    if (t->request.echo && t->server->info.has_tokenizer && !t->choices[choice].opened)
+        vocab_decode(t->server->engine, &t->prompts[choice / t->request.n_made], 0, &text);
     buf_str(&text, said);
     json_t *value = api_response_text(&text);
     buf_free(&text);
@@ -87,9 +88,9 @@ static double mean_score(const struct api_response_choice *c)
 // Of the prompt's answers that are not told yet: the next, or with best_of the one whose tokens the model found likeliest.
 static uint32_t next_choice(struct api_response *t, uint32_t prompt)
 {
-    uint32_t first = prompt * t->ask.n_made, best = UINT32_MAX;
+    uint32_t first = prompt * t->request.n_made, best = UINT32_MAX;
 
-    for (uint32_t i = first; i < first + t->ask.n_made; i++)
+    for (uint32_t i = first; i < first + t->request.n_made; i++)
         if (!t->choices[i].told && (best == UINT32_MAX || mean_score(&t->choices[i]) > mean_score(&t->choices[best])))
             best = i;
     t->choices[best].told = true;
@@ -100,8 +101,8 @@ static json_t *whole(struct api_response *t)
 {
     json_t *reply = frame(t, is_chat(t) ? "chat.completion" : "text_completion"), *choices = json_array();
 
-    for (uint32_t i = 0; i < t->n_prompts * t->ask.n; i++)
-        json_array_append_new(choices, whole_choice(t, next_choice(t, i / t->ask.n), i));
+    for (uint32_t i = 0; i < t->n_prompts * t->request.n; i++)
+        json_array_append_new(choices, whole_choice(t, next_choice(t, i / t->request.n), i));
     json_object_set_new(reply, "choices", choices);
     json_object_set_new(reply, "usage", usage(t));
     json_object_set_new(reply, "timings", api_response_timings(t));
@@ -118,12 +119,12 @@ static void chunk(struct api_response *t, uint32_t choice, json_t *delta, const 
         json_pack("{s:i, s:o, s:s?}", "index", (int)choice, is_chat(t) ? "delta" : "text", delta, "finish_reason", finish);
 
     json_object_set_new(entry, "logprobs", json_array_size(c->logprobs) ? choice_logprobs(t, c) : json_null());
-    if (t->ask.logprobs) {
+    if (t->request.logprobs) {
         json_decref(c->logprobs);
         c->logprobs = json_array();
     }
     json_object_set_new(event, "choices", json_pack("[o]", entry));
-    if (t->ask.include_usage)
+    if (t->request.include_usage)
         json_object_set_new(event, "usage", json_null());
     if (choice == 0 && !c->opened)
         api_response_add_warnings(t, event);
@@ -192,7 +193,7 @@ static void piece(struct api_response *t, uint32_t choice, const struct output_p
     struct api_response_choice *c = &t->choices[choice];
     bool text = said->kind == PIECE_CONTENT || said->kind == PIECE_REASONING;
 
-    if (!text || t->ask.logprobs || !c->opened) {
+    if (!text || t->request.logprobs || !c->opened) {
         tell(t, choice, said, out);
         return;
     }
@@ -212,7 +213,7 @@ static void finish(struct api_response *t, uint32_t choice, struct buf *out)
 
 static void close_stream(struct api_response *t, struct buf *out)
 {
-    if (t->ask.include_usage) {
+    if (t->request.include_usage) {
         json_t *event = frame(t, is_chat(t) ? "chat.completion.chunk" : "text_completion");
         json_object_set_new(event, "choices", json_array());
         json_object_set_new(event, "usage", usage(t));

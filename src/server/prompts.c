@@ -20,29 +20,29 @@ static enum tool_call_style style_of(const struct server *s)
     return tool_call_style_of(template_of(s));
 }
 
-void prompts_style(const struct server *s, const struct ask *ask, enum tool_call_style *style, bool *thinks)
+void prompts_style(const struct server *s, const struct api_request *request, enum tool_call_style *style, bool *thinks)
 {
     struct str text = template_of(s);
 
-    *style = ask->tools && ask->choice != CHOICE_NONE ? style_of(s) : CALLS_NONE;
+    *style = request->tools && request->choice != CHOICE_NONE ? style_of(s) : CALLS_NONE;
     *thinks = str_find(text, STR("<think>")) != SIZE_MAX || str_find(text, STR("</think>")) != SIZE_MAX;
 }
 
 // How hard to think, under the names that templates have for it.
-static bool add_effort(const struct server *s, struct ask *ask, json_t *to, struct err *err)
+static bool add_effort(const struct server *s, struct api_request *request, json_t *to, struct err *err)
 {
-    json_t *effort = json_object_get(ask->reasoning, "effort");
-    const char *word = ask->effort ? ask->effort : json_string_value(effort);
-    bool off = ask->thinking == THINKING_OFF || (word && (!strcmp(word, "none") || !strcmp(word, "minimal")));
+    json_t *effort = json_object_get(request->reasoning, "effort");
+    const char *word = request->effort ? request->effort : json_string_value(effort);
+    bool off = request->thinking == THINKING_OFF || (word && (!strcmp(word, "none") || !strcmp(word, "minimal")));
 
-    if (!word && ask->thinking == THINKING_AS_TEMPLATE)
+    if (!word && request->thinking == THINKING_AS_TEMPLATE)
         return true;
     if (word && ingot_template_uses(s->engine, "reasoning_effort"))
         return json_object_set_new(to, "reasoning_effort", json_string(word)) == 0 || err_memory(err, "variables");
     if (ingot_template_uses(s->engine, "enable_thinking"))
         return json_object_set_new(to, "enable_thinking", json_boolean(!off)) == 0 || err_memory(err, "variables");
-    return off || ask_warn(ask, err, "%s is not honoured: this model's template knows nothing of it",
-                           word ? "reasoning effort" : "thinking");
+    return off || api_request_warn(request, err, "%s is not honoured: this model's template knows nothing of it",
+                                   word ? "reasoning effort" : "thinking");
 }
 
 // ---- a conversation as the engine takes it
@@ -76,9 +76,9 @@ static void written_free(struct written *c)
     mem_free(c->list);
 }
 
-static bool written_fill(struct written *c, const struct ask *ask, const struct messages *m, const json_t *variables)
+static bool written_fill(struct written *c, const struct api_request *request, const struct messages *m, const json_t *variables)
 {
-    bool with_tools = ask->tools && ask->choice != CHOICE_NONE;
+    bool with_tools = request->tools && request->choice != CHOICE_NONE;
     size_t *at = mem_alloc_array(c->n, sizeof *at), tools = 0;
     struct ingot_request_options *o = &c->options;
 
@@ -86,7 +86,7 @@ static bool written_fill(struct written *c, const struct ask *ask, const struct 
     for (size_t i = 0; at && i < c->n; i++)
         at[i] = add_json(c, json_array_get(m->list, i));
     if (with_tools)
-        tools = add_json(c, ask->tools);
+        tools = add_json(c, request->tools);
     size_t last = add_json(c, variables);
     bool ok = at && c->list && !c->json.failed;
     for (size_t i = 0; ok && i < c->n; i++)
@@ -100,44 +100,44 @@ static bool written_fill(struct written *c, const struct ask *ask, const struct 
     o->tools = with_tools ? c->json.at + tools : NULL;
     o->template_variables = c->json.at + last;
     o->continue_last = m->continues;
-    o->no_generation_prompt = ask->no_generation_prompt;
+    o->no_generation_prompt = request->no_generation_prompt;
     return true;
 }
 
 // Free c in any case.
-static bool write_conversation(const struct server *s, struct ask *ask, struct written *c, struct err *err)
+static bool write_conversation(const struct server *s, struct api_request *request, struct written *c, struct err *err)
 {
     struct messages m;
 
     *c = (struct written){ 0 };
-    if (!messages_for_template(ask, &s->template, style_of(s), &m, err))
+    if (!messages_for_template(request, &s->template, style_of(s), &m, err))
         return false;
-    json_t *variables = ask->kwargs ? json_copy(ask->kwargs) : json_object();
+    json_t *variables = request->kwargs ? json_copy(request->kwargs) : json_object();
     c->n = json_array_size(m.list);
-    bool ok = variables && add_effort(s, ask, variables, err) &&
-              (written_fill(c, ask, &m, variables) || err_memory(err, "a conversation"));
+    bool ok = variables && add_effort(s, request, variables, err) &&
+              (written_fill(c, request, &m, variables) || err_memory(err, "a conversation"));
     json_decref(variables);
     messages_release(&m);
     return ok;
 }
 
 // Free it with ingot_prompt_free; NULL: err says why.
-static struct ingot_prompt *render(const struct server *s, struct ask *ask, struct err *err)
+static struct ingot_prompt *render(const struct server *s, struct api_request *request, struct err *err)
 {
     static const struct ingot_message none;
     struct written c = { .options = ingot_request_defaults() };
 
     c.options.messages = &none; // before it reads any, the engine says that a template cannot be used
-    bool ok = !s->template.is_usable || write_conversation(s, ask, &c, err);
+    bool ok = !s->template.is_usable || write_conversation(s, request, &c, err);
     struct ingot_prompt *prompt = ok ? ingot_prompt_render(s->engine, &c.options, (struct ingot_error *)err) : NULL;
 
     written_free(&c);
     return prompt;
 }
 
-bool prompts_render(const struct server *s, struct ask *ask, struct buf *text, struct err *err)
+bool prompts_render(const struct server *s, struct api_request *request, struct buf *text, struct err *err)
 {
-    struct ingot_prompt *prompt = render(s, ask, err);
+    struct ingot_prompt *prompt = render(s, request, err);
     struct ingot_prompt_info info;
 
     if (!prompt)
@@ -168,15 +168,15 @@ static bool take_tokens(const struct server *s, struct ingot_prompt *prompt, str
     return ok;
 }
 
-static bool messages_prompt(const struct server *s, struct ask *ask, struct token_ids *ids, struct err *err)
+static bool messages_prompt(const struct server *s, struct api_request *request, struct token_ids *ids, struct err *err)
 {
-    struct ingot_prompt *prompt = render(s, ask, err);
+    struct ingot_prompt *prompt = render(s, request, err);
     struct ingot_prompt_info info = { 0 };
 
     if (prompt)
         ingot_prompt_info(prompt, &info);
-    ask->reasoning_open = info.reasoning == INGOT_REASONING_OPEN;
-    ask->reasoning_closed = info.reasoning == INGOT_REASONING_CLOSED;
+    request->reasoning_open = info.reasoning == INGOT_REASONING_OPEN;
+    request->reasoning_closed = info.reasoning == INGOT_REASONING_CLOSED;
     return take_tokens(s, prompt, ids, err);
 }
 
@@ -219,11 +219,11 @@ static bool text_prompt(const struct server *s, json_t *prompt, struct token_ids
     return take_tokens(s, ingot_prompt_render(s->engine, &options, (struct ingot_error *)err), ids, err);
 }
 
-static bool gap_prompt(const struct server *s, const struct ask *ask, struct token_ids *ids, struct err *err)
+static bool gap_prompt(const struct server *s, const struct api_request *request, struct token_ids *ids, struct err *err)
 {
     if (!s->info.has_tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer, and a gap is filled in texts only");
-    return infill_prompt(s->engine, ask, ids, err);
+    return infill_prompt(s->engine, request, ids, err);
 }
 
 // A list of texts or of lists of tokens; one with a token in it is a single prompt.
@@ -240,26 +240,26 @@ static bool is_list_of_prompts(json_t *prompt)
     return json_array_size(prompt) > 0;
 }
 
-bool prompts_make(const struct server *s, struct ask *ask, struct token_ids **prompts, uint32_t *n, struct err *err)
+bool prompts_make(const struct server *s, struct api_request *request, struct token_ids **prompts, uint32_t *n, struct err *err)
 {
-    bool plain = ask_is_plain(ask), many = is_list_of_prompts(ask->prompt);
-    size_t n_prompts = many ? json_array_size(ask->prompt) : 1;
+    bool plain = api_request_is_plain(request), many = is_list_of_prompts(request->prompt);
+    size_t n_prompts = many ? json_array_size(request->prompt) : 1;
     bool ok = true;
 
-    uint32_t most = ask->dialect & DIALECTS_EMBED ? MAX_EMBEDDINGS : s->options->limits.n_choices;
+    uint32_t most = request->dialect & DIALECTS_EMBED ? MAX_EMBEDDINGS : s->options->limits.n_choices;
 
-    if (n_prompts * ask->n_made > most)
+    if (n_prompts * request->n_made > most)
         return err_set(err, ERR_INPUT, "%zu prompts with %s = %u are %zu answers; at most %u", n_prompts,
-                       ask->best_of ? "best_of" : "n", ask->n_made, n_prompts * ask->n_made, most);
+                       request->best_of ? "best_of" : "n", request->n_made, n_prompts * request->n_made, most);
     *prompts = mem_alloc_array(n_prompts, sizeof **prompts);
     if (!*prompts)
         return err_memory(err, "prompts");
     for (*n = 0; ok && *n < n_prompts;) {
         struct token_ids *ids = &(*prompts)[(*n)++];
-        ok = !plain ? messages_prompt(s, ask, ids, err)
-             : ask->suffix || ask->dialect == DIALECT_INFILL
-                 ? gap_prompt(s, ask, ids, err)
-                 : text_prompt(s, many ? json_array_get(ask->prompt, *n - 1) : ask->prompt, ids, err);
+        ok = !plain ? messages_prompt(s, request, ids, err)
+             : request->suffix || request->dialect == DIALECT_INFILL
+                 ? gap_prompt(s, request, ids, err)
+                 : text_prompt(s, many ? json_array_get(request->prompt, *n - 1) : request->prompt, ids, err);
         if (ok && ids->n == 0)
             ok = err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
         if (ok && ids->n >= s->info.n_context)

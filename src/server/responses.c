@@ -45,13 +45,13 @@ static json_t *frame(const struct api_response *t, const char *status, json_t *o
                               "instructions", "previous_response_id", "model", t->server->name, "output", output);
 
     json_t *more =
-        json_pack("{s:b, s:f, s:f, s:s, s:s, s:b, s:{s:{s:s}}, s:o}", "parallel_tool_calls", !t->ask.one_call, "temperature",
-                  (double)t->ask.sampling.temperature, "top_p", (double)t->ask.sampling.top_p, "tool_choice",
-                  t->ask.choice >= CHOICE_REQUIRED ? "required"
-                  : t->ask.choice == CHOICE_NONE   ? "none"
-                                                   : "auto",
+        json_pack("{s:b, s:f, s:f, s:s, s:s, s:b, s:{s:{s:s}}, s:o}", "parallel_tool_calls", !t->request.one_call, "temperature",
+                  (double)t->request.sampling.temperature, "top_p", (double)t->request.sampling.top_p, "tool_choice",
+                  t->request.choice >= CHOICE_REQUIRED ? "required"
+                  : t->request.choice == CHOICE_NONE   ? "none"
+                                                       : "auto",
                   "truncation", "disabled", "store", 0, "text", "format", "type", "text", "metadata",
-                  t->ask.metadata ? json_incref(t->ask.metadata) : json_object());
+                  t->request.metadata ? json_incref(t->request.metadata) : json_object());
     json_object_update(reply, more);
     json_decref(more);
     json_object_set_new(reply, "tools", json_array());

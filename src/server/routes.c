@@ -60,18 +60,18 @@ static bool answer_metrics(struct exchange *x)
 static bool start_response(struct exchange *x, enum dialect dialect)
 {
     struct err err = { 0 };
-    struct ask ask = { .strict = x->server->options->strict };
+    struct api_request request = { .strict = x->server->options->strict };
 
     if (server_phase(x->server) != PHASE_READY) // it may have changed while the body came
         return exchange_reply_error(x, 503, "the server is stopping");
-    if (!ask_read_text(&ask, dialect, buf_as_str(&x->body), &x->server->options->limits, &err))
+    if (!api_request_read_text(&request, dialect, buf_as_str(&x->body), &x->server->options->limits, &err))
         return exchange_reply_err(x, &err);
     buf_free(&x->body);
-    if (ask.loads_only) {
-        ask_release(&ask);
+    if (request.loads_only) {
+        api_request_release(&request);
         return about_loaded(x, dialect == DIALECT_OLLAMA_CHAT);
     }
-    x->response = api_response_begin(x->server, &ask, (struct api_response_client){ exchange_wake, x, x->key }, &err);
+    x->response = api_response_begin(x->server, &request, (struct api_response_client){ exchange_wake, x, x->key }, &err);
     return x->response || exchange_reply_err(x, &err);
 }
 

@@ -36,7 +36,7 @@ bool texts_tokenize(struct exchange *x)
     const struct server *s = x->server;
     struct token_ids ids = { 0 };
     struct err err = { 0 };
-    json_t *body = ask_parse(buf_as_str(&x->body), &err);
+    json_t *body = api_request_parse(buf_as_str(&x->body), &err);
     bool ok = body && read_text(s, body, &ids, &err);
 
     if (ok) {
@@ -75,7 +75,7 @@ bool texts_detokenize(struct exchange *x)
     struct token_ids ids = { 0 };
     struct buf text = { 0 };
     struct err err = { 0 };
-    json_t *body = ask_parse(buf_as_str(&x->body), &err);
+    json_t *body = api_request_parse(buf_as_str(&x->body), &err);
     bool ok = body && read_ids(x->server, json_object_get(body, "tokens"), &ids, &err);
     unsigned flags = json_is_true(json_object_get(body, "keep_special")) ? INGOT_KEEP_SPECIAL : 0;
 
@@ -95,36 +95,36 @@ bool texts_detokenize(struct exchange *x)
 
 bool texts_template(struct exchange *x)
 {
-    struct ask ask = { .strict = x->server->options->strict };
+    struct api_request request = { .strict = x->server->options->strict };
     struct buf text = { 0 };
     struct err err = { 0 };
 
-    if (!ask_read_text(&ask, DIALECT_TEMPLATE, buf_as_str(&x->body), &x->server->options->limits, &err))
+    if (!api_request_read_text(&request, DIALECT_TEMPLATE, buf_as_str(&x->body), &x->server->options->limits, &err))
         return exchange_reply_err(x, &err);
-    bool ok = prompts_render(x->server, &ask, &text, &err);
+    bool ok = prompts_render(x->server, &request, &text, &err);
     if (ok) {
         json_t *reply = json_pack("{s:o}", "prompt", json_stringn(buf_as_str(&text).at, text.n));
-        if (json_array_size(ask.warnings))
-            json_object_set(reply, "warnings", ask.warnings);
+        if (json_array_size(request.warnings))
+            json_object_set(reply, "warnings", request.warnings);
         ok = exchange_reply_json(x, 200, reply);
     } else {
         ok = exchange_reply_err(x, &err);
     }
     buf_free(&text);
-    ask_release(&ask);
+    api_request_release(&request);
     return ok;
 }
 
 static bool count_tokens(struct exchange *x, enum dialect dialect)
 {
-    struct ask ask = { .strict = x->server->options->strict };
+    struct api_request request = { .strict = x->server->options->strict };
     struct token_ids *prompts = NULL;
     uint32_t n = 0;
     struct err err = { 0 };
 
-    if (!ask_read_text(&ask, dialect, buf_as_str(&x->body), &x->server->options->limits, &err))
+    if (!api_request_read_text(&request, dialect, buf_as_str(&x->body), &x->server->options->limits, &err))
         return exchange_reply_err(x, &err);
-    bool ok = prompts_make(x->server, &ask, &prompts, &n, &err);
+    bool ok = prompts_make(x->server, &request, &prompts, &n, &err);
     if (ok) {
         json_t *reply = json_pack("{s:I}", "input_tokens", (json_int_t)prompts[0].n);
         if (dialect == DIALECT_RESPONSES)
@@ -136,7 +136,7 @@ static bool count_tokens(struct exchange *x, enum dialect dialect)
     for (uint32_t i = 0; i < n; i++)
         token_ids_free(&prompts[i]);
     mem_free(prompts);
-    ask_release(&ask);
+    api_request_release(&request);
     return ok;
 }
 

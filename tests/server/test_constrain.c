@@ -19,7 +19,7 @@
 static const char body[] =
     "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[" TOOLS "],\"tool_choice\":\"required\"%s}";
 
-static void make_ask(struct ask *ask, const char *more)
+static void make_ask(struct api_request *ask, const char *more)
 {
 
     struct buf text = { 0 };
@@ -28,12 +28,12 @@ static void make_ask(struct ask *ask, const char *more)
     buf_printf(&text, body, more);
     json_t *json = json_loads(text.at, 0, NULL);
     assert_non_null(json);
-    *ask = (struct ask){ 0 };
-    assert_ok(ask_read(ask, DIALECT_CHAT, json, &server_limits_default, &err), &err);
+    *ask = (struct api_request){ 0 };
+    assert_ok(api_request_read(ask, DIALECT_CHAT, json, &server_limits_default, &err), &err);
     buf_free(&text);
 }
 
-static bool fits(const struct ask *ask, const struct constrain_options *o, const char *answer)
+static bool fits(const struct api_request *ask, const struct constrain_options *o, const char *answer)
 {
     struct buf gbnf = { 0 };
     struct err err = { 0 };
@@ -52,7 +52,7 @@ static bool fits(const struct ask *ask, const struct constrain_options *o, const
 }
 
 // "name(arguments)" of each call, and the content.
-static void read_back(const struct ask *ask, enum tool_call_style style, const char *answer, struct buf *out)
+static void read_back(const struct api_request *ask, enum tool_call_style style, const char *answer, struct buf *out)
 {
     struct output_parser s = { 0 };
     struct output_piece piece;
@@ -104,7 +104,7 @@ static const struct {
 
 static void what_a_grammar_allows_is_read_back(void **state)
 {
-    struct ask ask;
+    struct api_request ask;
 
     (void)state;
     make_ask(&ask, "");
@@ -117,7 +117,7 @@ static void what_a_grammar_allows_is_read_back(void **state)
         assert_string_equal(read.at, families[i].calls);
         buf_free(&read);
     }
-    ask_release(&ask);
+    api_request_release(&ask);
 }
 
 static void what_no_schema_allows_is_not_written(void **state)
@@ -137,38 +137,38 @@ static void what_no_schema_allows_is_not_written(void **state)
         { CALLS_ARGS, "[TOOL_CALLS]get[ARGS]{}" },
         { CALLS_SEPARATED, "{}" },
     };
-    struct ask ask;
+    struct api_request ask;
 
     (void)state;
     make_ask(&ask, "");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (fits(&ask, &(struct constrain_options){ .style = wrong[i].style }, wrong[i].answer))
             fail_msg("allowed: %s", wrong[i].answer);
-    ask_release(&ask);
+    api_request_release(&ask);
 }
 
 static void one_call_and_a_named_tool(void **state)
 {
     struct constrain_options o = { .style = CALLS_ARGS };
-    struct ask ask;
+    struct api_request ask;
 
     (void)state;
     make_ask(&ask, ",\"parallel_tool_calls\":false");
     assert_false(fits(&ask, &o, "[TOOL_CALLS]ping[ARGS]{}[TOOL_CALLS]ping[ARGS]{}"));
-    ask_release(&ask);
+    api_request_release(&ask);
     make_ask(&ask, "");
     ask.choice = CHOICE_NAMED;
     ask.tool = "get";
     assert_false(fits(&ask, &o, "[TOOL_CALLS]ping[ARGS]{}"));
     assert_true(fits(&ask, &o, "[TOOL_CALLS]get[ARGS]{\"city\":\"\"}"));
-    ask_release(&ask);
+    api_request_release(&ask);
 }
 
 static void reasoning_may_hold_anything_but_its_end(void **state)
 {
     struct constrain_options o = { .style = CALLS_ARGS, .reasoning_open = true },
                              thinks = { .style = CALLS_ARGS, .thinks = true };
-    struct ask ask;
+    struct api_request ask;
 
     (void)state;
     make_ask(&ask, "");
@@ -176,7 +176,7 @@ static void reasoning_may_hold_anything_but_its_end(void **state)
     assert_false(fits(&ask, &o, "[TOOL_CALLS]ping[ARGS]{}"));
     assert_true(fits(&ask, &thinks, "[TOOL_CALLS]ping[ARGS]{}"));
     assert_true(fits(&ask, &thinks, "<think>x</think>[TOOL_CALLS]ping[ARGS]{}"));
-    ask_release(&ask);
+    api_request_release(&ask);
 }
 
 int main(void)

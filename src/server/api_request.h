@@ -1,4 +1,4 @@
-// ask.h - what a request asks for, read from its JSON by one table of fields, whatever the dialect.
+// api_request.h - what a request asks for, read from its JSON by one table of fields, whatever the dialect.
 //
 // A field of the wrong type or out of range is an error before anything is allocated for it. A field that is known but not
 // honoured, and one that nobody knows, gives a warning in the reply, or an error when the request or the server is strict.
@@ -31,13 +31,13 @@ enum dialect {
     DIALECTS_EMBED = DIALECT_EMBED | DIALECT_OLLAMA_EMBED
 };
 
-enum { ASK_MAX_TOP_LOGPROBS = 20, ASK_MAX_TOOLS = 128, ASK_PARAM_BYTES = 64 };
+enum { API_REQUEST_MAX_TOP_LOGPROBS = 20, API_REQUEST_MAX_TOOLS = 128, API_REQUEST_PARAM_BYTES = 64 };
 
-enum ask_choice { CHOICE_AUTO, CHOICE_NONE, CHOICE_REQUIRED, CHOICE_NAMED };
-enum ask_continue { CONTINUE_IF_LAST, CONTINUE_ALWAYS, CONTINUE_NEVER }; // the last message, if it is the assistant's
-enum ask_thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
+enum api_request_choice { CHOICE_AUTO, CHOICE_NONE, CHOICE_REQUIRED, CHOICE_NAMED };
+enum api_request_continue { CONTINUE_IF_LAST, CONTINUE_ALWAYS, CONTINUE_NEVER }; // the last message, if it is the assistant's
+enum api_request_thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
 
-struct ask {
+struct api_request {
     enum dialect dialect;
     const struct server_limits *limits;
     json_t *body;              // owned
@@ -45,7 +45,7 @@ struct ask {
     json_t *kwargs, *system;   // within body; NULL: none
     json_t *input, *reasoning; // within body, of a response: what was said, and how hard to think
     json_t *tools;             // as chat completions write them, owned; NULL: none
-    enum ask_choice choice;
+    enum api_request_choice choice;
     const char *prefix, *suffix;    // of what is to be filled in, within body; NULL: not said
     json_t *files;                  // of the same project, for filling in; within body; NULL: none
     json_t *allowed;                // tools of which alone the model is told, within body; NULL: all
@@ -57,8 +57,8 @@ struct ask {
     const char *encoding, *pooling; // of embeddings, within body; NULL: not said
     const char *cache_salt;         // within body; NULL: not said
     uint32_t priority, deadline_ms; // above 0: after others; 0: none
-    enum ask_thinking thinking;
-    enum ask_continue continues;
+    enum api_request_thinking thinking;
+    enum api_request_continue continues;
     struct ingot_bias *bias; // [n_bias], owned
     uint32_t n_bias, dimensions;
     json_t *warnings;  // array of strings, owned
@@ -80,39 +80,41 @@ struct ask {
 };
 
 // The prompt is a text or tokens, not a conversation.
-static inline bool ask_is_plain(const struct ask *ask)
+static inline bool api_request_is_plain(const struct api_request *request)
 {
-    return ask->dialect & (DIALECT_TEXT | DIALECTS_LLAMACPP | DIALECTS_EMBED) || ask->raw;
+    return request->dialect & (DIALECT_TEXT | DIALECTS_LLAMACPP | DIALECTS_EMBED) || request->raw;
 }
 
-// Fields with files of their own: ask_ollama.c, ask_tools.c.
-bool ask_take_images(struct ask *ask, const char *name, json_t *value, struct err *err);
-bool ask_take_ollama_format(struct ask *ask, const char *name, json_t *value, struct err *err);
-bool ask_take_options(struct ask *ask, const char *name, json_t *value, struct err *err);
-void ask_settle_ollama(struct ask *ask); // when all fields are read
-bool ask_take_think(struct ask *ask, const char *name, json_t *value, struct err *err);
-bool ask_take_tools(struct ask *ask, const char *name, json_t *value, struct err *err);
-bool ask_take_choice(struct ask *ask, const char *name, json_t *value, struct err *err);
-bool ask_take_format(struct ask *ask, const char *name, json_t *value, struct err *err);
-bool ask_take_bias(struct ask *ask, const char *name, json_t *value, struct err *err);
-bool ask_take_reasoning(struct ask *ask, const char *name, json_t *value, struct err *err);
-bool ask_take_thinking(struct ask *ask, const char *name, json_t *value, struct err *err);
-bool ask_check_tools(struct ask *ask, struct err *err);
+// Fields with files of their own: api_request_ollama.c, api_request_tools.c.
+bool api_request_take_images(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_ollama_format(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_options(struct api_request *request, const char *name, json_t *value, struct err *err);
+void api_request_settle_ollama(struct api_request *request); // when all fields are read
+bool api_request_take_think(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_tools(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_choice(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_format(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_bias(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_reasoning(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_thinking(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_check_tools(struct api_request *request, struct err *err);
 
 // One field as these dialects know it.
-bool ask_read_field(struct ask *ask, unsigned dialects, const char *name, json_t *value, struct err *err);
+bool api_request_read_field(struct api_request *request, unsigned dialects, const char *name, json_t *value, struct err *err);
 // Takes the body. On failure the ask is released.
-bool ask_read(struct ask *ask, enum dialect dialect, json_t *body, const struct server_limits *limits, struct err *err);
+bool api_request_read(struct api_request *request, enum dialect dialect, json_t *body, const struct server_limits *limits,
+                      struct err *err);
 // Notes something that is not honoured: a warning, or with strict an error.
-bool ask_warn(struct ask *ask, struct err *err, const char *format, ...) PRINTF_LIKE(3, 4);
+bool api_request_warn(struct api_request *request, struct err *err, const char *format, ...) PRINTF_LIKE(3, 4);
 // The field that a message begins with, such as "messages[0].role": messages name what is wrong first. False: it names none.
-bool ask_param(const char *message, char param[ASK_PARAM_BYTES]);
+bool api_request_param(const char *message, char param[API_REQUEST_PARAM_BYTES]);
 // The same from the body's text.
-bool ask_read_text(struct ask *ask, enum dialect dialect, struct str body, const struct server_limits *limits, struct err *err);
-void ask_release(struct ask *ask);
+bool api_request_read_text(struct api_request *request, enum dialect dialect, struct str body, const struct server_limits *limits,
+                           struct err *err);
+void api_request_release(struct api_request *request);
 // The body is no longer needed: what pointed into it is gone.
-void ask_forget_body(struct ask *ask);
+void api_request_forget_body(struct api_request *request);
 
 // JSON text of a request into a value: one object, no duplicate keys, nothing after it. The message says where it went wrong.
-json_t *ask_parse(struct str body, struct err *err);
-bool ask_knows(unsigned dialect, struct str name); // some table has a field of this name
+json_t *api_request_parse(struct str body, struct err *err);
+bool api_request_knows(unsigned dialect, struct str name); // some table has a field of this name

@@ -1,5 +1,5 @@
-// ask_scan.c - see ask_scan.h.
-#include "server/ask_scan.h"
+// api_request_scan.c - see api_request_scan.h.
+#include "server/api_request_scan.h"
 
 // The byte behind the string that begins at `at`.
 static size_t string_end(struct str text, size_t at)
@@ -26,7 +26,7 @@ static size_t container_end(struct str text, size_t at)
 }
 
 // Copies the text without what stands under unknown names. `room` stays empty where there is none of it.
-static void leave_out(struct str text, const struct ask_names *names, struct buf *room)
+static void leave_out(struct str text, const struct api_request_names *names, struct buf *room)
 {
     struct str name = { 0 };
     size_t depth = 0, kept = 0;
@@ -64,7 +64,7 @@ static size_t count_values(struct str text)
     return n;
 }
 
-struct str ask_scan(struct str text, const struct ask_names *names, struct buf *room, struct err *err)
+struct str api_request_scan(struct str text, const struct api_request_names *names, struct buf *room, struct err *err)
 {
     if (names)
         leave_out(text, names, room);
@@ -74,8 +74,8 @@ struct str ask_scan(struct str text, const struct ask_names *names, struct buf *
     }
     text = room->n ? buf_as_str(room) : text;
     size_t n = count_values(text);
-    if (n <= ASK_MAX_VALUES)
+    if (n <= API_REQUEST_MAX_VALUES)
         return text;
-    err_set(err, ERR_INPUT, "the body has %zu values, objects and lists counted twice; at most %d", n, ASK_MAX_VALUES);
+    err_set(err, ERR_INPUT, "the body has %zu values, objects and lists counted twice; at most %d", n, API_REQUEST_MAX_VALUES);
     return STR("");
 }

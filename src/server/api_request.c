@@ -1,6 +1,6 @@
-// ask.c - see ask.h. Four tables are the whole list of what is known: plain fields by type and range, those with a function of their own,
-// labels, and what is not honoured.
-#include "server/ask.h"
+// api_request.c - see api_request.h. Four tables are the whole list of what is known: plain fields by type and range, those
+// with a function of their own, labels, and what is not honoured.
+#include "server/api_request.h"
 #include <stdarg.h>
 #include "base/mem.h"
 #include "server/sse.h"
@@ -26,7 +26,7 @@ struct field {
     double min, max;
 };
 
-#define AT(member) offsetof(struct ask, member)
+#define AT(member) offsetof(struct api_request, member)
 enum {
     CHAT = DIALECT_CHAT,
     TEXT = DIALECT_TEXT,
@@ -78,8 +78,8 @@ static const struct field fields[] = {
     { "best_of", TEXT, KIND_U32, AT(best_of), 1, 1024 },
     { "stream", ANSWERS, KIND_BOOL, AT(stream), 0, 0 },
     { "logprobs", CHAT | OLLAMA, KIND_BOOL, AT(logprobs), 0, 0 },
-    { "top_logprobs", CHAT | OLLAMA, KIND_U32, AT(top_logprobs), 0, ASK_MAX_TOP_LOGPROBS },
-    { "n_probs", LLAMACPP, KIND_U32, AT(top_logprobs), 0, ASK_MAX_TOP_LOGPROBS },
+    { "top_logprobs", CHAT | OLLAMA, KIND_U32, AT(top_logprobs), 0, API_REQUEST_MAX_TOP_LOGPROBS },
+    { "n_probs", LLAMACPP, KIND_U32, AT(top_logprobs), 0, API_REQUEST_MAX_TOP_LOGPROBS },
     { "return_tokens", LLAMACPP, KIND_BOOL, AT(return_tokens), 0, 0 },
     { "input_prefix", INFILL, KIND_TEXT, AT(prefix), 0, 0 },
     { "input_suffix", INFILL, KIND_TEXT, AT(suffix), 0, 0 },
@@ -221,41 +221,41 @@ static bool read_float(const struct field *f, json_t *value, float *to, struct e
     return true;
 }
 
-static bool add_stop(struct ask *ask, const char *name, json_t *value, struct err *err)
+static bool add_stop(struct api_request *request, const char *name, json_t *value, struct err *err)
 {
-    const struct server_limits *limits = ask->limits;
+    const struct server_limits *limits = request->limits;
     u32 most = limits->n_stops < 64 ? limits->n_stops : 64;
 
     if (!json_is_string(value))
         return wrong_type(name, "a string or a list of strings", value, err);
-    if (ask->n_stops == most)
+    if (request->n_stops == most)
         return err_set(err, ERR_INPUT, "%s has more than %u strings", name, most);
     if (json_string_length(value) == 0)
-        return err_set(err, ERR_INPUT, "%s[%u] is empty; leave it out", name, ask->n_stops);
+        return err_set(err, ERR_INPUT, "%s[%u] is empty; leave it out", name, request->n_stops);
     if (json_string_length(value) > limits->stop_bytes)
-        return err_set(err, ERR_INPUT, "%s[%u] has %zu bytes; at most %u", name, ask->n_stops, json_string_length(value),
+        return err_set(err, ERR_INPUT, "%s[%u] has %zu bytes; at most %u", name, request->n_stops, json_string_length(value),
                        limits->stop_bytes);
-    ask->stops[ask->n_stops++] = json_string_value(value);
+    request->stops[request->n_stops++] = json_string_value(value);
     return true;
 }
 
-static bool take_stops(struct ask *ask, const char *name, json_t *value, struct err *err)
+static bool take_stops(struct api_request *request, const char *name, json_t *value, struct err *err)
 {
     json_t *item;
     size_t i;
 
-    ask->stop_list = json_incref(value);
+    request->stop_list = json_incref(value);
     if (!json_is_array(value))
-        return add_stop(ask, name, value, err);
+        return add_stop(request, name, value, err);
     json_array_foreach(value, i, item)
     {
-        if (!add_stop(ask, name, item, err))
+        if (!add_stop(request, name, item, err))
             return false;
     }
     return true;
 }
 
-bool ask_warn(struct ask *ask, struct err *err, const char *format, ...)
+bool api_request_warn(struct api_request *request, struct err *err, const char *format, ...)
 {
     char text[400];
     va_list args;
@@ -263,14 +263,14 @@ bool ask_warn(struct ask *ask, struct err *err, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (ask->strict)
+    if (request->strict)
         return err_set(err, ERR_INPUT, "%s (strict)", text);
-    if (json_array_size(ask->warnings) == 32)
+    if (json_array_size(request->warnings) == 32)
         return true;
-    return json_array_append_new(ask->warnings, sse_text(text)) == 0 || err_memory(err, "warnings");
+    return json_array_append_new(request->warnings, sse_text(text)) == 0 || err_memory(err, "warnings");
 }
 
-static bool take_stream_options(struct ask *ask, const char *field, json_t *value, struct err *err)
+static bool take_stream_options(struct api_request *request, const char *field, json_t *value, struct err *err)
 {
     const char *name;
     json_t *option;
@@ -283,8 +283,9 @@ static bool take_stream_options(struct ask *ask, const char *field, json_t *valu
         if (known && !json_is_boolean(option) && !json_is_null(option))
             return wrong_type("stream_options.include_usage", "true or false", option, err);
         if (known)
-            ask->include_usage = json_is_true(option);
-        else if (strcmp(name, "include_obfuscation") != 0 && !ask_warn(ask, err, "stream_options.%.60s is not known", name))
+            request->include_usage = json_is_true(option);
+        else if (strcmp(name, "include_obfuscation") != 0 &&
+                 !api_request_warn(request, err, "stream_options.%.60s is not known", name))
             return false;
     }
     return true;
@@ -317,74 +318,74 @@ static bool asks_for_nothing(const char *name, const json_t *value)
     return false;
 }
 
-static bool take_seed(struct ask *ask, const char *name, json_t *value, struct err *err)
+static bool take_seed(struct api_request *request, const char *name, json_t *value, struct err *err)
 {
-    bool any = ask->dialect & (DIALECTS_LLAMACPP | DIALECTS_OLLAMA) && json_integer_value(value) == -1;
+    bool any = request->dialect & (DIALECTS_LLAMACPP | DIALECTS_OLLAMA) && json_integer_value(value) == -1;
 
-    ask->has_seed = !any;
-    ask->seed = json_integer_value(value);
+    request->has_seed = !any;
+    request->seed = json_integer_value(value);
     return json_is_integer(value) || wrong_type(name, "an integer", value, err);
 }
 
-static bool take_window(struct ask *ask, const char *name, json_t *value, struct err *err)
+static bool take_window(struct api_request *request, const char *name, json_t *value, struct err *err)
 {
     const struct field f = { name, ALL, KIND_U32, 0, 0, MAX_PENALTY_WINDOW };
 
-    ask->penalty_window = MAX_PENALTY_WINDOW;
-    return json_integer_value(value) == -1 || read_u32(&f, value, &ask->penalty_window, err);
+    request->penalty_window = MAX_PENALTY_WINDOW;
+    return json_integer_value(value) == -1 || read_u32(&f, value, &request->penalty_window, err);
 }
 
-static bool take_text_logprobs(struct ask *ask, const char *name, json_t *value, struct err *err)
+static bool take_text_logprobs(struct api_request *request, const char *name, json_t *value, struct err *err)
 {
-    const struct field f = { name, TEXT, KIND_U32, 0, 0, ASK_MAX_TOP_LOGPROBS };
+    const struct field f = { name, TEXT, KIND_U32, 0, 0, API_REQUEST_MAX_TOP_LOGPROBS };
 
-    ask->logprobs = true;
-    return read_u32(&f, value, &ask->top_logprobs, err);
+    request->logprobs = true;
+    return read_u32(&f, value, &request->top_logprobs, err);
 }
 
-static bool take_continue(struct ask *ask, const char *name, json_t *value, struct err *err)
+static bool take_continue(struct api_request *request, const char *name, json_t *value, struct err *err)
 {
-    ask->continues = json_is_true(value) ? CONTINUE_ALWAYS : CONTINUE_NEVER;
+    request->continues = json_is_true(value) ? CONTINUE_ALWAYS : CONTINUE_NEVER;
     return json_is_boolean(value) || wrong_type(name, "true or false", value, err);
 }
 
-static bool take_metadata(struct ask *ask, const char *name, json_t *value, struct err *err)
+static bool take_metadata(struct api_request *request, const char *name, json_t *value, struct err *err)
 {
-    ask->metadata = json_incref(value);
+    request->metadata = json_incref(value);
     return json_is_object(value) || wrong_type(name, "an object", value, err);
 }
 
 static const struct taker {
     const char *name;
     unsigned dialects;
-    bool (*take)(struct ask *ask, const char *name, json_t *value, struct err *err);
+    bool (*take)(struct api_request *request, const char *name, json_t *value, struct err *err);
 } takers[] = {
     // read by a function of their own
     { "seed", SAMPLES, take_seed },
     { "repeat_last_n", SAMPLES, take_window },
     { "stop", OPENAI | LLAMACPP | OPTIONS, take_stops },
-    { "options", OLLAMA | OLLAMA_EMBED, ask_take_options },
-    { "format", OLLAMA, ask_take_ollama_format },
-    { "think", OLLAMA, ask_take_think },
-    { "images", OLLAMA_TEXT, ask_take_images },
+    { "options", OLLAMA | OLLAMA_EMBED, api_request_take_options },
+    { "format", OLLAMA, api_request_take_ollama_format },
+    { "think", OLLAMA, api_request_take_think },
+    { "images", OLLAMA_TEXT, api_request_take_images },
     { "stop_sequences", MESSAGES, take_stops },
     { "stream_options", OPENAI, take_stream_options },
     { "logprobs", TEXT, take_text_logprobs },
-    { "tools", CONVERSATIONS | RESPONSES, ask_take_tools },
-    { "tool_choice", CHAT | ANTHROPIC | RESPONSES, ask_take_choice },
-    { "response_format", OPENAI, ask_take_format },
-    { "text", RESPONSES, ask_take_format },
-    { "output_config", ANTHROPIC, ask_take_format },
-    { "logit_bias", OPENAI | LLAMACPP, ask_take_bias },
-    { "reasoning", RESPONSES, ask_take_reasoning },
-    { "thinking", ANTHROPIC, ask_take_thinking },
+    { "tools", CONVERSATIONS | RESPONSES, api_request_take_tools },
+    { "tool_choice", CHAT | ANTHROPIC | RESPONSES, api_request_take_choice },
+    { "response_format", OPENAI, api_request_take_format },
+    { "text", RESPONSES, api_request_take_format },
+    { "output_config", ANTHROPIC, api_request_take_format },
+    { "logit_bias", OPENAI | LLAMACPP, api_request_take_bias },
+    { "reasoning", RESPONSES, api_request_take_reasoning },
+    { "thinking", ANTHROPIC, api_request_take_thinking },
     { "metadata", RESPONSES, take_metadata },
     { "continue_final_message", CONVERSATIONS | RESPONSES, take_continue },
 };
 
-static bool read_plain(struct ask *ask, const struct field *f, json_t *value, struct err *err)
+static bool read_plain(struct api_request *request, const struct field *f, json_t *value, struct err *err)
 {
-    void *to = (char *)ask + f->at;
+    void *to = (char *)request + f->at;
 
     switch (f->kind) {
     case KIND_LIMIT:
@@ -431,13 +432,13 @@ static enum table find_field(struct str name, unsigned dialects, size_t *at)
     return IN_NONE;
 }
 
-bool ask_knows(unsigned dialect, struct str name)
+bool api_request_knows(unsigned dialect, struct str name)
 {
     size_t at;
     return find_field(name, dialect, &at) != IN_NONE;
 }
 
-bool ask_read_field(struct ask *ask, unsigned dialects, const char *name, json_t *value, struct err *err)
+bool api_request_read_field(struct api_request *request, unsigned dialects, const char *name, json_t *value, struct err *err)
 {
     size_t at;
 
@@ -445,38 +446,38 @@ bool ask_read_field(struct ask *ask, unsigned dialects, const char *name, json_t
         return true;
     switch (find_field(str_from(name), dialects, &at)) {
     case IN_FIELDS:
-        return read_plain(ask, &fields[at], value, err);
+        return read_plain(request, &fields[at], value, err);
     case IN_TAKERS:
-        return takers[at].take(ask, name, value, err);
+        return takers[at].take(request, name, value, err);
     case IN_LABELS:
         return true;
     case IN_NOT_YET:
-        return asks_for_nothing(name, value) || ask_warn(ask, err, "%s is not honoured by this version", name);
+        return asks_for_nothing(name, value) || api_request_warn(request, err, "%s is not honoured by this version", name);
     case IN_NONE:
         break;
     }
-    return ask_warn(ask, err, "the field '%.60s' is not known", name);
+    return api_request_warn(request, err, "the field '%.60s' is not known", name);
 }
 
-bool ask_param(const char *message, char param[ASK_PARAM_BYTES])
+bool api_request_param(const char *message, char param[API_REQUEST_PARAM_BYTES])
 {
     size_t n = strcspn(message, ": "), n_name = strcspn(message, ": .["), at;
 
-    if (n >= ASK_PARAM_BYTES || find_field((struct str){ message, n_name }, ~0u, &at) == IN_NONE)
+    if (n >= API_REQUEST_PARAM_BYTES || find_field((struct str){ message, n_name }, ~0u, &at) == IN_NONE)
         return false;
-    snprintf(param, ASK_PARAM_BYTES, "%.*s", (int)n, message);
+    snprintf(param, API_REQUEST_PARAM_BYTES, "%.*s", (int)n, message);
     return true;
 }
 
 // Two names for one thing: with two values, which one counts would be a guess.
-static bool check_pairs(const struct ask *ask, struct err *err)
+static bool check_pairs(const struct api_request *request, struct err *err)
 {
     static const char *const pairs[][2] = { { "max_tokens", "max_completion_tokens" },
                                             { "repeat_penalty", "repetition_penalty" },
                                             { "json_schema", "response_format" } };
 
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        json_t *a = json_object_get(ask->body, pairs[i][0]), *b = json_object_get(ask->body, pairs[i][1]);
+        json_t *a = json_object_get(request->body, pairs[i][0]), *b = json_object_get(request->body, pairs[i][1]);
         if (a && b && !json_is_null(a) && !json_is_null(b) && !json_equal(a, b))
             return err_set(err, ERR_INPUT, "%s and %s differ; give one of them", pairs[i][0], pairs[i][1]);
     }
@@ -484,121 +485,124 @@ static bool check_pairs(const struct ask *ask, struct err *err)
 }
 
 // How many answers are made, and how many told.
-static bool check_counts(struct ask *ask, struct err *err)
+static bool check_counts(struct api_request *request, struct err *err)
 {
-    const char *name = ask->best_of ? "best_of" : "n";
+    const char *name = request->best_of ? "best_of" : "n";
 
-    ask->n_made = ask->best_of ? ask->best_of : ask->n;
-    if (ask->n_made > ask->limits->n_choices)
-        return err_set(err, ERR_INPUT, "%s is %u; at most %u", name, ask->n_made, ask->limits->n_choices);
-    if (ask->n_made < ask->n)
-        return err_set(err, ERR_INPUT, "best_of is %u, less than n, which is %u", ask->best_of, ask->n);
-    if (ask->n_made > ask->n && ask->stream)
+    request->n_made = request->best_of ? request->best_of : request->n;
+    if (request->n_made > request->limits->n_choices)
+        return err_set(err, ERR_INPUT, "%s is %u; at most %u", name, request->n_made, request->limits->n_choices);
+    if (request->n_made < request->n)
+        return err_set(err, ERR_INPUT, "best_of is %u, less than n, which is %u", request->best_of, request->n);
+    if (request->n_made > request->n && request->stream)
         return err_set(err, ERR_INPUT, "best_of is above n: the best is known when all are done; leave out stream");
     return true;
 }
 
-static bool check_echo(struct ask *ask, struct err *err)
+static bool check_echo(struct api_request *request, struct err *err)
 {
-    bool text = ask->dialect == DIALECT_TEXT;
-    json_t *most = json_object_get(ask->body, text ? "max_tokens" : "n_predict");
+    bool text = request->dialect == DIALECT_TEXT;
+    json_t *most = json_object_get(request->body, text ? "max_tokens" : "n_predict");
 
-    ask->echo_only = (text || ask->dialect & DIALECTS_LLAMACPP) && json_is_integer(most) && json_integer_value(most) == 0;
-    if (!ask->echo_only)
+    request->echo_only = (text || request->dialect & DIALECTS_LLAMACPP) && json_is_integer(most) && json_integer_value(most) == 0;
+    if (!request->echo_only)
         return true;
-    if (text && !ask->echo)
+    if (text && !request->echo)
         return err_set(err, ERR_INPUT, "max_tokens is 0 and echo is not set: that asks for nothing");
-    ask->max_tokens = 1;
-    ask->ignore_eos = true;
+    request->max_tokens = 1;
+    request->ignore_eos = true;
     return true;
 }
 
-static bool check_present(const struct ask *ask, struct err *err)
+static bool check_present(const struct api_request *request, struct err *err)
 {
-    if ((ask->dialect & CONVERSATIONS) && !ask->messages && !ask->loads_only)
+    if ((request->dialect & CONVERSATIONS) && !request->messages && !request->loads_only)
         return err_set(err, ERR_INPUT, "messages is missing");
-    if (ask->dialect & (TEXT | DIALECT_NATIVE) && !ask->prompt)
+    if (request->dialect & (TEXT | DIALECT_NATIVE) && !request->prompt)
         return err_set(err, ERR_INPUT, "prompt is missing");
-    if (ask->dialect == DIALECT_INFILL && !ask->prefix && !ask->suffix)
+    if (request->dialect == DIALECT_INFILL && !request->prefix && !request->suffix)
         return err_set(err, ERR_INPUT, "input_prefix and input_suffix are missing; give one of them, or both");
-    if (ask->dialect == DIALECT_MESSAGES && !json_is_integer(json_object_get(ask->body, "max_tokens")))
+    if (request->dialect == DIALECT_MESSAGES && !json_is_integer(json_object_get(request->body, "max_tokens")))
         return err_set(err, ERR_INPUT, "max_tokens is missing");
-    return !(ask->dialect & (DIALECT_RESPONSES | DIALECTS_EMBED)) || ask->input || err_set(err, ERR_INPUT, "input is missing");
+    return !(request->dialect & (DIALECT_RESPONSES | DIALECTS_EMBED)) || request->input ||
+           err_set(err, ERR_INPUT, "input is missing");
 }
 
-static bool check_whole(struct ask *ask, struct err *err)
+static bool check_whole(struct api_request *request, struct err *err)
 {
-    if (ask->dialect != DIALECT_INFILL && ask->suffix && !*ask->suffix)
-        ask->suffix = NULL;
-    if (ask->dialect & DIALECTS_OLLAMA)
-        ask_settle_ollama(ask);
-    if (!check_present(ask, err))
+    if (request->dialect != DIALECT_INFILL && request->suffix && !*request->suffix)
+        request->suffix = NULL;
+    if (request->dialect & DIALECTS_OLLAMA)
+        api_request_settle_ollama(request);
+    if (!check_present(request, err))
         return false;
-    if (ask->dialect & DIALECTS_EMBED)
-        ask->prompt = ask->input;
-    if (ask->dialect & DIALECTS_LLAMACPP)
-        ask->logprobs = ask->top_logprobs > 0;
-    if (ask->top_logprobs && !ask->logprobs)
+    if (request->dialect & DIALECTS_EMBED)
+        request->prompt = request->input;
+    if (request->dialect & DIALECTS_LLAMACPP)
+        request->logprobs = request->top_logprobs > 0;
+    if (request->top_logprobs && !request->logprobs)
         return err_set(err, ERR_INPUT, "top_logprobs needs logprobs: true");
-    ask->sampling.penalty_window = ask->penalty_window;
-    return check_counts(ask, err) && check_echo(ask, err) && check_pairs(ask, err) && ask_check_tools(ask, err);
+    request->sampling.penalty_window = request->penalty_window;
+    return check_counts(request, err) && check_echo(request, err) && check_pairs(request, err) &&
+           api_request_check_tools(request, err);
 }
 
-static bool read_all(struct ask *ask, struct err *err)
+static bool read_all(struct api_request *request, struct err *err)
 {
-    bool server_strict = ask->strict;
+    bool server_strict = request->strict;
     const char *name;
     json_t *value;
 
-    ask->strict |= json_is_true(json_object_get(ask->body, "strict")); // before the fields that it decides about
-    json_object_foreach(ask->body, name, value)
+    request->strict |= json_is_true(json_object_get(request->body, "strict")); // before the fields that it decides about
+    json_object_foreach(request->body, name, value)
     {
-        if (!ask_read_field(ask, ask->dialect, name, value, err))
+        if (!api_request_read_field(request, request->dialect, name, value, err))
             return false;
-        ask->strict |= server_strict; // a request cannot switch off what the server demands
+        request->strict |= server_strict; // a request cannot switch off what the server demands
     }
-    return check_whole(ask, err);
+    return check_whole(request, err);
 }
 
-bool ask_read(struct ask *ask, enum dialect dialect, json_t *body, const struct server_limits *limits, struct err *err)
+bool api_request_read(struct api_request *request, enum dialect dialect, json_t *body, const struct server_limits *limits,
+                      struct err *err)
 {
     struct ingot_request_options defaults = ingot_request_defaults();
-    bool strict = ask->strict;
+    bool strict = request->strict;
 
-    *ask = (struct ask){ .dialect = dialect,
-                         .body = body,
-                         .warnings = json_array(),
-                         .strict = strict,
-                         .limits = limits,
-                         .n = 1,
-                         .stream = dialect & DIALECTS_OLLAMA, // as Ollama does unless told otherwise
-                         .sampling = defaults.sampling,
-                         .penalty_window = defaults.sampling.penalty_window };
+    *request = (struct api_request){ .dialect = dialect,
+                                     .body = body,
+                                     .warnings = json_array(),
+                                     .strict = strict,
+                                     .limits = limits,
+                                     .n = 1,
+                                     .stream = dialect & DIALECTS_OLLAMA, // as Ollama does unless told otherwise
+                                     .sampling = defaults.sampling,
+                                     .penalty_window = defaults.sampling.penalty_window };
     if (!json_is_object(body))
         err_set(err, ERR_INPUT, "the body is %s; want a JSON object", type_name(body));
-    else if (read_all(ask, err))
+    else if (read_all(request, err))
         return true;
-    ask_release(ask);
+    api_request_release(request);
     return false;
 }
 
-void ask_release(struct ask *ask)
+void api_request_release(struct api_request *request)
 {
-    json_decref(ask->body);
-    json_decref(ask->warnings);
-    json_decref(ask->tools);
-    json_decref(ask->stop_list);
-    json_decref(ask->metadata);
-    mem_free(ask->bias);
-    *ask = (struct ask){ 0 };
+    json_decref(request->body);
+    json_decref(request->warnings);
+    json_decref(request->tools);
+    json_decref(request->stop_list);
+    json_decref(request->metadata);
+    mem_free(request->bias);
+    *request = (struct api_request){ 0 };
 }
 
-void ask_forget_body(struct ask *ask)
+void api_request_forget_body(struct api_request *request)
 {
-    json_decref(ask->body);
-    ask->body = ask->messages = ask->prompt = ask->kwargs = ask->system = ask->input = ask->reasoning = ask->schema =
-        ask->allowed = ask->files = NULL;
-    ask->model = ask->tool = ask->grammar = ask->effort = ask->encoding = ask->pooling = ask->cache_salt = ask->prefix =
-        ask->suffix = NULL;
-    ask->n_stops = 0;
+    json_decref(request->body);
+    request->body = request->messages = request->prompt = request->kwargs = request->system = request->input =
+        request->reasoning = request->schema = request->allowed = request->files = NULL;
+    request->model = request->tool = request->grammar = request->effort = request->encoding = request->pooling =
+        request->cache_salt = request->prefix = request->suffix = NULL;
+    request->n_stops = 0;
 }

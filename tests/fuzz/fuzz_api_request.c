@@ -1,25 +1,25 @@
-// fuzz_ask.c - a request's JSON through the table of fields, in each dialect; the first byte chooses. What is taken must be within the
-// stated limits. The same bytes also go through the checks of headers.
+// fuzz_api_request.c - a request's JSON through the table of fields, in each dialect; the first byte chooses. What is
+// taken must be within the stated limits. The same bytes also go through the checks of headers.
 #include "base/mem.h"
-#include "server/ask.h"
+#include "server/api_request.h"
 #include "server/constrain.h"
 #include "server/auth.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_taken(const struct ask *ask)
+static void check_taken(const struct api_request *ask)
 {
     const struct server_limits *limits = &server_limits_default;
 
     CHECK(ask->n >= 1 && ask->n <= limits->n_choices);
     CHECK(ask->n_stops <= limits->n_stops);
-    CHECK(ask->top_logprobs <= ASK_MAX_TOP_LOGPROBS);
+    CHECK(ask->top_logprobs <= API_REQUEST_MAX_TOP_LOGPROBS);
     CHECK(ask->sampling.top_p >= 0 && ask->sampling.top_p <= 1);
     CHECK(ask->sampling.temperature >= 0 && ask->sampling.temperature <= 100);
     CHECK(!ask->strict || json_array_size(ask->warnings) == 0);
 }
 
-static void constrain(const struct ask *ask)
+static void constrain(const struct api_request *ask)
 {
     for (enum tool_call_style style = CALLS_NONE; style < N_CALL_STYLES; style++) {
         const struct constrain_options options = { .style = style, .thinks = true };
@@ -33,17 +33,17 @@ static void constrain(const struct ask *ask)
 static void read_ask(enum dialect dialect, struct str body, bool strict)
 {
     struct err err = { 0 };
-    struct ask ask = { .strict = strict };
-    json_t *json = ask_parse(body, &err);
+    struct api_request ask = { .strict = strict };
+    json_t *json = api_request_parse(body, &err);
 
-    if (!json || !ask_read(&ask, dialect, json, &server_limits_default, &err)) {
+    if (!json || !api_request_read(&ask, dialect, json, &server_limits_default, &err)) {
         CHECK(err.code != ERR_NONE && err.message[0]);
         return;
     }
     check_taken(&ask);
     constrain(&ask);
-    ask_forget_body(&ask);
-    ask_release(&ask);
+    api_request_forget_body(&ask);
+    api_request_release(&ask);
 }
 
 static void read_headers(struct str text)

@@ -1,10 +1,10 @@
-// ask_json.c - the JSON text of a request: read as one object without duplicate names, with errors in words that say what to mend.
+// api_request_json.c - the JSON text of a request: read as one object without duplicate names, with errors in words that say what to mend.
 //
 // JavaScript's strings may hold half of a surrogate pair, and its JSON.stringify writes such a half as "\ud83d": cutting a text in the
 // middle of an emoji is enough. It stands for no character, so it is read as U+FFFD, as browsers send it in UTF-8.
 #include "base/mem.h"
-#include "server/ask.h"
-#include "server/ask_scan.h"
+#include "server/api_request.h"
+#include "server/api_request_scan.h"
 
 enum { ESCAPE_BYTES = 6, NEAR_BYTES = 24 }; // of "\ud83d"
 
@@ -125,27 +125,28 @@ static json_t *parse_or_tell(struct str body, struct err *err)
     return value;
 }
 
-static json_t *parse_scanned(struct str body, const struct ask_names *names, struct err *err)
+static json_t *parse_scanned(struct str body, const struct api_request_names *names, struct err *err)
 {
     struct buf room = { 0 };
     json_t *value = NULL;
 
     if (body.n == 0)
         err_set(err, ERR_INPUT, "the body is empty; want a JSON object");
-    else if ((body = ask_scan(body, names, &room, err)).n > 0)
+    else if ((body = api_request_scan(body, names, &room, err)).n > 0)
         value = parse_or_tell(body, err);
     buf_free(&room);
     return value;
 }
 
-json_t *ask_parse(struct str body, struct err *err)
+json_t *api_request_parse(struct str body, struct err *err)
 {
     return parse_scanned(body, NULL, err);
 }
 
-bool ask_read_text(struct ask *ask, enum dialect dialect, struct str body, const struct server_limits *limits, struct err *err)
+bool api_request_read_text(struct api_request *request, enum dialect dialect, struct str body, const struct server_limits *limits,
+                           struct err *err)
 {
-    const struct ask_names names = { ask_knows, dialect };
+    const struct api_request_names names = { api_request_knows, dialect };
     json_t *json = parse_scanned(body, &names, err);
-    return json && ask_read(ask, dialect, json, limits, err);
+    return json && api_request_read(request, dialect, json, limits, err);
 }
