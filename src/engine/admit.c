@@ -2,7 +2,7 @@
 #include "engine/admit.h"
 #include "base/clock.h"
 #include "engine/kv_persist.h"
-#include "engine/prefix.h"
+#include "engine/kv/prefix.h"
 
 // Whole pages that two lists of tokens have in common at their beginning, in tokens.
 static uint32_t common_pages(const struct request *a, const struct request *b)

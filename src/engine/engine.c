@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/constraint.h"
-#include "engine/link.h"
+#include "engine/stage/link.h"
 #include "engine/pool.h"
 #include "engine/request.h"
 #include "engine/schedule.h"

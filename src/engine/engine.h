@@ -8,9 +8,9 @@
 #pragma once
 #include <pthread.h>
 #include "device/step.h"
-#include "engine/kv.h"
+#include "engine/kv/kv.h"
 #include "engine/prefill_budget.h"
-#include "engine/stage.h"
+#include "engine/stage/stage.h"
 #include "ingot.h"
 #include "models/model.h"
 #include "text/tokenizer/tokenizer.h"

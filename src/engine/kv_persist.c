@@ -2,7 +2,7 @@
 #include "engine/kv_persist.h"
 #include "base/log.h"
 #include "device/cpu/cpu.h"
-#include "engine/kv_store.h"
+#include "engine/kv/kv_store.h"
 #include "format/model_file.h"
 
 enum { SAMPLES = 16, SAMPLE_BYTES = 256 };

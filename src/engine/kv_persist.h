@@ -2,7 +2,7 @@
 // closes, and loads them when a prompt continues beyond the pages in memory.
 #pragma once
 #include "engine/engine.h"
-#include "engine/prefix.h"
+#include "engine/kv/prefix.h"
 
 // Opens the store of the options' cache_dir, if there is one. The stages exist.
 bool kv_persist_open(struct engine *e, struct err *err);

@@ -3,7 +3,7 @@
 // The hidden states are read from the last stage's block and normalised here, so that the tape needs no command for it and the LM head
 // runs for the last row only. Not here: embedding models with bidirectional attention.
 #pragma once
-#include "engine/batch.h"
+#include "engine/stage/batch.h"
 #include "ingot.h"
 
 struct engine;

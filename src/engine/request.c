@@ -2,7 +2,7 @@
 #include "engine/request.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/prefix.h"
+#include "engine/kv/prefix.h"
 #include "engine/prompt.h"
 
 enum { UNREAD_BYTES = 256 << 20 }; // of logits that the caller has not taken

@@ -1,7 +1,7 @@
 // request.h - one generation, from prompt to the last event.
 #pragma once
 #include "engine/detokenizer.h"
-#include "engine/batch.h"
+#include "engine/stage/batch.h"
 #include "engine/constraint.h"
 #include "engine/engine.h"
 #include "engine/pool.h"

@@ -1,7 +1,7 @@
 // session.c - see session.h.
 #include "engine/session.h"
 #include "base/mem.h"
-#include "engine/prefix.h"
+#include "engine/kv/prefix.h"
 
 struct ingot_session *session_open(struct engine *e, struct err *err)
 {

@@ -8,7 +8,7 @@
 #pragma once
 #include <pthread.h>
 #include "base/sha256.h"
-#include "engine/vision.h"
+#include "engine/stage/vision.h"
 
 struct engine;
 struct request;

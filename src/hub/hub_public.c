@@ -4,7 +4,7 @@
 #include "hub/hub_cache.h"
 #include "ingot.h"
 
-_Static_assert(sizeof(struct err) == sizeof(struct ingot_error), "one layout: engine/api.c");
+_Static_assert(sizeof(struct err) == sizeof(struct ingot_error), "one layout: engine/api/api.c");
 
 static bool find(const char *name, char path[HUB_PATH], struct err *err)
 {

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "engine/verify.h"
+#include "engine/api/verify.h"
 #include "main/chat/chat_loop.h"
 #include "main/loading.h"
 #include "main/chat/reply.h"

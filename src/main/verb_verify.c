@@ -1,5 +1,5 @@
-// verb_verify.c - ingot verify: is every command of the tapes what its definition says? The comparing is in engine/verify.c.
-#include "engine/verify.h"
+// verb_verify.c - ingot verify: is every command of the tapes what its definition says? The comparing is in engine/api/verify.c.
+#include "engine/api/verify.h"
 #include "main/loading.h"
 #include "main/out_json.h"
 #include "main/terminal.h"

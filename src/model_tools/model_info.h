@@ -1,7 +1,7 @@
 // model_info.h - what a model file is and what it will need, found without loading it.
 #pragma once
 #include "format/model_file.h"
-#include "engine/place.h"
+#include "engine/stage/place.h"
 
 struct model_info {
     struct model_file *file;

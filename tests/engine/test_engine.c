@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "engine/api.h"
-#include "engine/verify.h"
+#include "engine/api/verify.h"
 #include "open_engine.h"
 
 #define MODEL(name) SOURCE_DIR "/tests/golden/" name "/model.gguf"

@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "engine/engine.h"
-#include "engine/kv_store.h"
-#include "engine/verify.h"
+#include "engine/kv/kv_store.h"
+#include "engine/api/verify.h"
 #include "open_engine.h"
 
 #define MODEL(name) SOURCE_DIR "/tests/golden/" name "/model.gguf"

@@ -3,7 +3,7 @@
 // Every answer is compared with that of the same request alone on an engine that shares nothing.
 #include <stdlib.h>
 #include "engine/api.h"
-#include "engine/prefix.h"
+#include "engine/kv/prefix.h"
 #include "open_engine.h"
 
 #define MODEL SOURCE_DIR "/tests/golden/llama3/model.gguf"

@@ -1,6 +1,6 @@
 // test_sizes.c - what ingot.h promises of its structs: sizes of 0 and of newer programs are errors, shorter ones get the defaults. A
 // program that was really built with shorter structs is tests/library/older.c.
-#include "engine/sizes.h"
+#include "engine/api/sizes.h"
 #include "open_engine.h"
 
 static struct ingot_engine *toy(void)

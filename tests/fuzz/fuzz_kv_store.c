@@ -1,6 +1,6 @@
 // fuzz_kv_store.c - any bytes as a page's file: taken only when it is that page, whole.
 #include "base/mem.h"
-#include "engine/kv_store.h"
+#include "engine/kv/kv_store.h"
 
 enum { PAGE_BYTES = 64 };
 

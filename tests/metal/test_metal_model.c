@@ -2,7 +2,7 @@
 // counters of a step, and faults in the middle of answers. On the emulator, also with kernels compiled -ffast-math and in random
 // schedules.
 #include "engine/api.h"
-#include "engine/verify.h"
+#include "engine/api/verify.h"
 #include "model_tools/random_model.h"
 #include "metal_emu.h"
 #include "models/golden.h"

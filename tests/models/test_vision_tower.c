@@ -3,7 +3,7 @@
 //
 // tools/golden/vision_reference.py makes the models and the numbers, in double, from the formulas.
 #include "device/cpu/cpu.h"
-#include "engine/vision.h"
+#include "engine/stage/vision.h"
 #include "ops/op_harness.h"
 
 struct golden_tower {

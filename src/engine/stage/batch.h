@@ -1,7 +1,7 @@
 // batch.h - collects the rows of one step and lays them out for a bucket.
 #pragma once
 #include "device/step.h"
-#include "engine/kv.h"
+#include "engine/kv/kv.h"
 
 struct request;
 struct constraint;

@@ -5,13 +5,13 @@
 //   attention, and stores to 16-bit pages   1e-6; attention with bf16 dot products 2e-5
 //   everything else                         1e-9: fp32 in another order of summation
 // Sampled ids must be equal.
-#include "engine/verify.h"
+#include "engine/api/verify.h"
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/api.h"
-#include "engine/batch.h"
-#include "engine/link.h"
+#include "engine/stage/batch.h"
+#include "engine/stage/link.h"
 
 struct walk {
     struct verification *v;

@@ -1,6 +1,6 @@
 // kv_store.c - see kv_store.h. File layout: struct head, the numbers of the page, and the SHA-256 of all of that. Numbers have the byte order
 // of this machine, which is part of the model's digest.
-#include "engine/kv_store.h"
+#include "engine/kv/kv_store.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

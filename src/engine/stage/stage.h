@@ -2,7 +2,7 @@
 #pragma once
 #include "base/arena.h"
 #include "device/step.h"
-#include "engine/kv.h"
+#include "engine/kv/kv.h"
 #include "models/model.h"
 #include "ops/sample/sample.h"
 

@@ -1,5 +1,5 @@
 // prefix.c - see prefix.h. Two hash tables over the same pages: by key, for hits; by parent page, to explain misses.
-#include "engine/prefix.h"
+#include "engine/kv/prefix.h"
 #include <string.h>
 #include "base/mem.h"
 #include "device/step.h"

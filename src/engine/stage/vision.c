@@ -1,7 +1,7 @@
 // vision.c - see vision.h.
-#include "engine/vision.h"
+#include "engine/stage/vision.h"
 #include "base/mem.h"
-#include "engine/take.h"
+#include "engine/stage/take.h"
 
 static bool take_into(struct vision *v, const struct take *k, const struct file_tensor *t, const struct weight **place,
                       struct err *err)

@@ -1,5 +1,5 @@
 // batch.c - see batch.h.
-#include "engine/batch.h"
+#include "engine/stage/batch.h"
 #include <string.h>
 #include "base/mem.h"
 

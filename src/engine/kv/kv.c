@@ -1,7 +1,7 @@
 // kv.c - see kv.h.
-#include "engine/kv.h"
+#include "engine/kv/kv.h"
 #include "base/mem.h"
-#include "engine/prefix.h"
+#include "engine/kv/prefix.h"
 
 bool kv_create(struct kv *kv, uint32_t n_slots, uint32_t n_context, uint32_t n_pages, struct err *err)
 {

@@ -1,9 +1,9 @@
 // stage.c - see stage.h.
-#include "engine/stage.h"
+#include "engine/stage/stage.h"
 #include <stddef.h>
 #include <string.h>
 #include "base/mem.h"
-#include "engine/take.h"
+#include "engine/stage/take.h"
 #include "models/arch.h"
 
 static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64, 128, 256 }; // the last bucket takes every step

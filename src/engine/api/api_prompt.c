@@ -1,9 +1,9 @@
 // api_prompt.c - the functions of ingot.h about prompts and the model's chat template.
 #include "base/mem.h"
 #include "engine/api.h"
-#include "engine/prefix.h"
+#include "engine/kv/prefix.h"
 #include "engine/prompt.h"
-#include "engine/sizes.h"
+#include "engine/api/sizes.h"
 
 struct ingot_prompt {
     const struct engine *engine;

@@ -6,7 +6,7 @@
 // A page enters the index after a later row of its sequence gave valid logits, so that NaN never enters.
 // Not here: disk (kv_store.h). Guarded by the engine's state lock.
 #pragma once
-#include "engine/kv.h"
+#include "engine/kv/kv.h"
 #include "ingot.h"
 
 struct prefix;

@@ -1,5 +1,5 @@
 // link.c - see link.h. Copies through host memory: in one step where an end shares it, else through a buffer.
-#include "engine/link.h"
+#include "engine/stage/link.h"
 #include "base/mem.h"
 
 bool link_pass(struct stage *from, struct stage *to, uint32_t n_rows, struct err *err)

@@ -1,6 +1,6 @@
 // api_tokenizer.c - the tokenizer's functions of ingot.h: sizes checked, results copied into the caller's room.
 #include "engine/api.h"
-#include "engine/sizes.h"
+#include "engine/api/sizes.h"
 
 _Static_assert((int)INGOT_TOKEN_CONTROL == (int)TOKEN_CONTROL && (int)INGOT_TOKEN_BYTE == (int)TOKEN_BYTE,
                "kinds of tokens are the same");

@@ -1,5 +1,5 @@
 // place.c - see place.h.
-#include "engine/place.h"
+#include "engine/stage/place.h"
 #include "base/log.h"
 
 uint32_t place_stages(const char *text, uint32_t n_layers, struct layer_range ranges[MAX_STAGES], struct err *err)

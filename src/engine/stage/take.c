@@ -1,5 +1,5 @@
 // take.c - see take.h.
-#include "engine/take.h"
+#include "engine/stage/take.h"
 #include "base/mem.h"
 
 bool take_numbers(const struct take *k, const float *numbers, uint32_t n, const char *name, struct weight *w, struct err *err)

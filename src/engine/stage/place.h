@@ -1,6 +1,6 @@
 // place.h - placement: which layers form which stage, and the memory that they need.
 #pragma once
-#include "engine/stage.h"
+#include "engine/stage/stage.h"
 
 enum { MAX_STAGES = 64 };
 

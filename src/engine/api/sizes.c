@@ -1,5 +1,5 @@
 // sizes.c - see sizes.h.
-#include "engine/sizes.h"
+#include "engine/api/sizes.h"
 #include <string.h>
 
 struct sizes_rule {
