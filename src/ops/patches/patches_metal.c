@@ -1,0 +1,9 @@
+// patches_metal.c - the operation's launch: a threadgroup for each row.
+#include "ops/metal_table.h"
+#include "ops/patches/patches.h"
+
+void metal_plan_patches(struct metal_plan *p)
+{
+    struct metal_kernel kernel = { .name = "patches", .grid = { p->tape.max_rows, 1, 1 }, .threads = 256 };
+    metal_launch_add(p, &kernel, p->command->args, sizeof(struct patches_args));
+}
