@@ -216,6 +216,19 @@ static void the_head_computes_the_rows_that_asked(void **state)
     ingot_engine_close(engine);
 }
 
+// A pipeline that needs many registers has fewer threads than 1,024 on a real GPU; the kernels' counts leave all of them what they ask for.
+static void no_kernel_asks_for_more_than_512_threads(void **state)
+{
+    (void)state;
+    emulator_needed();
+    run_kernels(false, FORWARD);
+    emu_set("max_threads", 512);
+    struct ingot_engine *engine = open_engine("metal", NULL);
+    submit_tokens(engine, 40, 3);
+    ingot_engine_close(engine);
+    emu_set("max_threads", 1024);
+}
+
 static void a_lost_gpu_fails_its_requests(void **state)
 {
     (void)state;
@@ -265,10 +278,15 @@ static int keep_to_the_build_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_logits_are_the_reference_s), cmocka_unit_test(the_checker_finds_nothing),
-        cmocka_unit_test(greedy_text_is_the_cpu_s),       cmocka_unit_test(every_command_is_the_plain_loop_s),
-        cmocka_unit_test(a_step_costs_what_it_should),    cmocka_unit_test(the_head_computes_the_rows_that_asked),
-        cmocka_unit_test(a_lost_gpu_fails_its_requests),  cmocka_unit_test(a_model_that_is_too_large_is_refused),
+        cmocka_unit_test(the_logits_are_the_reference_s),
+        cmocka_unit_test(the_checker_finds_nothing),
+        cmocka_unit_test(greedy_text_is_the_cpu_s),
+        cmocka_unit_test(every_command_is_the_plain_loop_s),
+        cmocka_unit_test(a_step_costs_what_it_should),
+        cmocka_unit_test(the_head_computes_the_rows_that_asked),
+        cmocka_unit_test(no_kernel_asks_for_more_than_512_threads),
+        cmocka_unit_test(a_lost_gpu_fails_its_requests),
+        cmocka_unit_test(a_model_that_is_too_large_is_refused),
     };
     return cmocka_run_group_tests(tests, keep_to_the_build_folder, NULL);
 }

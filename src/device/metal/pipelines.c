@@ -160,6 +160,8 @@ static bool compile(struct metal *m, const struct metal_kernel *kernel, struct m
         return err_set(err, ERR_DEVICE, "%s: kernel %s does not compile: %s", m->device.name, kernel->name, objc_error(error));
     p->max_threads = (uint32_t)mtl_max_threads(p->handle);
     p->static_shared = (uint32_t)mtl_static_shared(p->handle);
+    log_line(LOG_DEBUG, "metal", "pipeline %s, constants %u %u %u: %u threads at most", kernel->name, kernel->constants[0],
+             kernel->constants[1], kernel->constants[2], p->max_threads);
     char *name = mem_alloc(strlen(kernel->name) + 1);
     bool ok = name ? true : err_memory(err, "a kernel's name");
     if (ok)

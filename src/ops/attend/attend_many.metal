@@ -172,7 +172,8 @@ static void page_add(thread const struct tile_room &room, u32 page_position, f32
     }
 }
 
-// Grid: 32 rows, heads; 256 threads. `shared` holds 32 head_dim floats.
+// Grid: 32 rows, heads; 256 threads. `shared` holds 32 head_dim floats. By the count (2026-11-22-agx-kernel-counts.md) a core holds 384
+// threads for heads of 128 and 448 for heads of 64, below 512: queries and sums of eight rows are kept in registers from page to page.
 kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
                         device const f32 *q [[buffer(2)]], device const uchar *k_pages [[buffer(3)]],
                         device const uchar *v_pages [[buffer(4)]], device const u32 *table [[buffer(5)]],
