@@ -37,6 +37,20 @@ static void run_down(void *arg, unsigned thread)
         job->pass(job->w, y, job->in->rgb, row_bytes, job->out->rgb + y * row_bytes);
 }
 
+// n pixels, 4 bytes at a time: the fourth is the next pixel's, which is written after it. The last pixel has none.
+static inline void copy_pixels(uint8_t *to, size_t to_step, const uint8_t *from, size_t from_step, uint32_t n)
+{
+    for (; n > 1; n--, to += to_step, from += from_step)
+        memcpy(to, from, PIXEL + 1);
+    memcpy(to, from, PIXEL);
+}
+
+static inline void copy_exact(uint8_t *to, size_t to_step, const uint8_t *from, size_t from_step, uint32_t n)
+{
+    for (; n; n--, to += to_step, from += from_step)
+        memcpy(to, from, PIXEL);
+}
+
 // Rows of a picture to the columns of a strip, or back. By runs of a row, so that what is written stays in the cache whatever the distance
 // of the rows is.
 static void turn(const struct picture *p, uint32_t top, uint32_t n_rows, uint8_t *strip, bool back)
@@ -46,8 +60,12 @@ static void turn(const struct picture *p, uint32_t top, uint32_t n_rows, uint8_t
         for (uint32_t y = 0; y < n_rows; y++) {
             uint8_t *row = p->rgb + ((size_t)(top + y) * p->width + left) * PIXEL;
             uint8_t *column = strip + (size_t)left * STRIP_BYTES + y * PIXEL;
-            for (uint32_t x = 0; x < n; x++, row += PIXEL, column += STRIP_BYTES)
-                memcpy(back ? row : column, back ? column : row, PIXEL);
+            if (back)
+                copy_pixels(row, PIXEL, column, STRIP_BYTES, n);
+            else if (y + 1 < n_rows)
+                copy_pixels(column, STRIP_BYTES, row, PIXEL, n);
+            else // behind a strip's last row lies the next column's first, which is there already
+                copy_exact(column, STRIP_BYTES, row, PIXEL, n);
         }
     }
 }
