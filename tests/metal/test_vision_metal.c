@@ -1,6 +1,6 @@
 // test_vision_metal.c - the Metal kernels of an encoder of pictures against the plain loops, and a whole tower, on the emulator.
 #include "emu/emu.h"
-#include "engine/vision.h"
+#include "engine/stage/vision.h"
 #include "ops/attend_all/attend_all.h"
 #pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
 #include "ops/device_sides.h"
