@@ -91,24 +91,12 @@ static float draw_weight(struct random_model *s)
     return (float)(sum - 1020) * (0.02f / 209.0f);
 }
 
-// Where a block has its halves, and what they are, so that values come out near 0.02.
-static const struct scales {
-    uint16_t at[2];
-    float value[2];
-} scales[N_QUANTS] = {
-    [QUANT_Q4_0] = { { 0, 0 }, { 0.004f, 0.004f } },       [QUANT_Q4_1] = { { 0, 2 }, { 0.004f, -0.03f } },
-    [QUANT_Q5_0] = { { 0, 0 }, { 0.002f, 0.002f } },       [QUANT_Q5_1] = { { 0, 2 }, { 0.002f, -0.03f } },
-    [QUANT_Q8_0] = { { 0, 0 }, { 0.0003f, 0.0003f } },     [QUANT_Q2_K] = { { 80, 82 }, { 0.002f, 0.003f } },
-    [QUANT_Q3_K] = { { 108, 108 }, { 0.0005f, 0.0005f } }, [QUANT_Q4_K] = { { 0, 2 }, { 0.0001f, 0.0001f } },
-    [QUANT_Q5_K] = { { 0, 2 }, { 0.00005f, 0.0001f } },    [QUANT_Q6_K] = { { 208, 208 }, { 0.00002f, 0.00002f } },
-    [QUANT_IQ4_NL] = { { 0, 0 }, { 0.0003f, 0.0003f } },   [QUANT_IQ4_XS] = { { 0, 0 }, { 0.00002f, 0.00002f } },
-};
-
 static void draw_blocks(struct random_model *s, enum quant q, unsigned char *pool)
 {
     const struct quant_info *info = quant_info(q);
     size_t n_bytes = (size_t)POOL / info->block_elements * info->block_bytes;
-    uint16_t halves[2] = { quant_float_to_half(scales[q].value[0]), quant_float_to_half(scales[q].value[1]) };
+    const struct quant_halves *h = &info->halves;
+    uint16_t halves[2] = { quant_float_to_half(h->usual[0]), quant_float_to_half(h->usual[1]) };
 
     for (size_t i = 0; i < n_bytes; i += 8) { // POOL blocks are a multiple of 8 bytes
         uint64_t bytes = draw(s);
@@ -119,8 +107,8 @@ static void draw_blocks(struct random_model *s, enum quant q, unsigned char *poo
             pool[i] = 120; // 2^-7
             continue;
         }
-        memcpy(pool + i + scales[q].at[0], &halves[0], 2);
-        memcpy(pool + i + scales[q].at[1], &halves[1], 2);
+        memcpy(pool + i + h->at[0], &halves[0], 2);
+        memcpy(pool + i + h->at[1], &halves[1], 2);
     }
 }
 

@@ -21,6 +21,20 @@
     X(IQ4_NL, iq4_nl, with)          \
     X(IQ4_XS, iq4_xs, with)          \
     X(MXFP4, mxfp4, with)
+// Of these: blocks of 32 with a scale and no minimum, and blocks of 256.
+#define QUANT_SIGNED_FORMATS(X, with) \
+    X(Q4_0, q4_0, with)               \
+    X(Q5_0, q5_0, with)               \
+    X(Q8_0, q8_0, with)               \
+    X(IQ4_NL, iq4_nl, with)           \
+    X(MXFP4, mxfp4, with)
+#define QUANT_SUPER_FORMATS(X, with) \
+    X(Q2_K, q2_k, with)              \
+    X(Q3_K, q3_k, with)              \
+    X(Q4_K, q4_k, with)              \
+    X(Q5_K, q5_k, with)              \
+    X(Q6_K, q6_k, with)              \
+    X(IQ4_XS, iq4_xs, with)
 #define QUANT_FORMATS(X, with) QUANT_PLAIN_FORMATS(X, with) QUANT_BLOCK_FORMATS(X, with)
 
 #define QUANT_ENUM(NAME, name, with) QUANT_##NAME,

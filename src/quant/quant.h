@@ -9,12 +9,19 @@
 #include "base/str.h"
 #include "quant/formats.h"
 
+// Where a block has its halves, a scale and perhaps a second one, and what these are in random weights, so that values come out near 0.02.
+struct quant_halves {
+    uint16_t at[2];
+    float usual[2];
+};
+
 struct quant_info {
     const char *name;        // "Q4_K", as llama.cpp and users spell it
     uint32_t ggml_id;        // the number in a GGUF file
     uint32_t block_elements; // 1 for plain numbers
     uint32_t block_bytes;
     void (*decode)(const void *blocks, float *out, size_t n); // n elements, a multiple of block_elements
+    struct quant_halves halves;
 };
 const struct quant_info *quant_info(enum quant q); // CHECKs the range
 

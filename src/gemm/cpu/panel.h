@@ -9,6 +9,8 @@
 // F32 and F16 panels hold all rows of one column after the other, BF16 pairs of columns. A panel's bytes are the file's in another order
 // (IQ4_XS, Q3_K and MXFP4 get a little longer scales), read as one stream. Rows beyond the matrix repeat its last.
 #pragma once
+#include "quant/iq4_nl.h"
+#include "quant/mxfp4.h"
 #include "quant/quant.h"
 
 enum { PANEL_ROWS = 32, PANEL_LINE = 128, PANEL_SUB = 32, PANEL_SUPER = 256 };
@@ -24,6 +26,8 @@ enum panel_planes { // the bits of a sub-block
     PLANES_MXFP4, // as PLANES_4, an index into MXFP4's levels
     PLANES_FLOAT, // not integers
 };
+#define PANEL_IQ4_LEVELS   IQ4_NL_LEVELS
+#define PANEL_MXFP4_LEVELS MXFP4_LEVELS
 
 enum panel_scales { // the header of a block, for 32 rows; d and m are fp16 [32]
     SCALES_NONE,    // plain numbers
@@ -43,32 +47,39 @@ enum panel_scales { // the header of a block, for 32 rows; d and m are fp16 [32]
     SCALES_WIDE16_DM,
 };
 
+// Where a block of the file keeps what: byte offsets, and words of the integers' lower bits (q) and of those above them (high), where
+// they are whole.
+struct panel_fields {
+    uint32_t d, m, scales, q, high, n_q, n_high;
+};
+
 struct panel_shape {
     enum panel_planes planes;
     enum panel_scales scales;
     uint32_t offset_bits; // integers are stored plus 1 << offset_bits; 0: as they are
     uint32_t columns;     // of a block
     uint32_t header_bytes, sub_bytes;
+    struct panel_fields fields;
 };
 
 // clang-format off
 static const struct panel_shape panel_shapes[N_WEIGHT_QUANTS] = {
-    [QUANT_F32]    = { PLANES_FLOAT, SCALES_NONE,      0, 1,   0,   128 },
-    [QUANT_F16]    = { PLANES_FLOAT, SCALES_NONE,      0, 1,   0,   64 },
-    [QUANT_BF16]   = { PLANES_FLOAT, SCALES_NONE,      0, 2,   0,   128 },
-    [QUANT_Q4_0]   = { PLANES_4,     SCALES_D,         3, 32,  64,  512 },
-    [QUANT_Q4_1]   = { PLANES_4,     SCALES_DM,        0, 32,  128, 512 },
-    [QUANT_Q5_0]   = { PLANES_5,     SCALES_D,         4, 32,  64,  640 },
-    [QUANT_Q5_1]   = { PLANES_5,     SCALES_DM,        0, 32,  128, 640 },
-    [QUANT_Q8_0]   = { PLANES_8,     SCALES_D,         7, 32,  64,  1024 },
-    [QUANT_Q2_K]   = { PLANES_2,     SCALES_NIBBLES16, 0, 256, 640, 256 },
-    [QUANT_Q3_K]   = { PLANES_3,     SCALES_BYTE16,    2, 256, 576, 384 },
-    [QUANT_Q4_K]   = { PLANES_4,     SCALES_6BIT,      0, 256, 512, 512 },
-    [QUANT_Q5_K]   = { PLANES_5,     SCALES_6BIT,      0, 256, 512, 640 },
-    [QUANT_Q6_K]   = { PLANES_6,     SCALES_BYTE16,    5, 256, 576, 768 },
-    [QUANT_IQ4_NL] = { PLANES_IQ4,   SCALES_D,         7, 32,  64,  512 },
-    [QUANT_IQ4_XS] = { PLANES_IQ4,   SCALES_BYTE32,    7, 256, 320, 512 },
-    [QUANT_MXFP4]  = { PLANES_MXFP4, SCALES_BF16,      4, 32,  64,  512 },
+    [QUANT_F32]    = { PLANES_FLOAT, SCALES_NONE,      0, 1,   0,   128, { 0 } },
+    [QUANT_F16]    = { PLANES_FLOAT, SCALES_NONE,      0, 1,   0,   64, { 0 } },
+    [QUANT_BF16]   = { PLANES_FLOAT, SCALES_NONE,      0, 2,   0,   128, { 0 } },
+    [QUANT_Q4_0]   = { PLANES_4,     SCALES_D,         3, 32,  64,  512, { .q = 2, .n_q = 4 } },
+    [QUANT_Q4_1]   = { PLANES_4,     SCALES_DM,        0, 32,  128, 512, { .m = 2, .q = 4, .n_q = 4 } },
+    [QUANT_Q5_0]   = { PLANES_5,     SCALES_D,         4, 32,  64,  640, { .high = 2, .q = 6, .n_q = 4 } },
+    [QUANT_Q5_1]   = { PLANES_5,     SCALES_DM,        0, 32,  128, 640, { .m = 2, .high = 4, .q = 8, .n_q = 4 } },
+    [QUANT_Q8_0]   = { PLANES_8,     SCALES_D,         7, 32,  64,  1024, { .q = 2, .n_q = 8 } },
+    [QUANT_Q2_K]   = { PLANES_2,     SCALES_NIBBLES16, 0, 256, 640, 256, { .d = 80, .m = 82, .scales = 0, .q = 16, .n_q = 16 } },
+    [QUANT_Q3_K]   = { PLANES_3,     SCALES_BYTE16,    2, 256, 576, 384, { .d = 108, .scales = 96, .q = 32, .n_q = 16, .high = 0, .n_high = 8 } },
+    [QUANT_Q4_K]   = { PLANES_4,     SCALES_6BIT,      0, 256, 512, 512, { .m = 2, .scales = 4, .q = 16, .n_q = 32 } },
+    [QUANT_Q5_K]   = { PLANES_5,     SCALES_6BIT,      0, 256, 512, 640, { .m = 2, .scales = 4, .q = 48, .n_q = 32, .high = 16, .n_high = 8 } },
+    [QUANT_Q6_K]   = { PLANES_6,     SCALES_BYTE16,    5, 256, 576, 768, { .d = 208, .scales = 192, .q = 0, .n_q = 32, .high = 128, .n_high = 16 } },
+    [QUANT_IQ4_NL] = { PLANES_IQ4,   SCALES_D,         7, 32,  64,  512, { .q = 2, .n_q = 4 } },
+    [QUANT_IQ4_XS] = { PLANES_IQ4,   SCALES_BYTE32,    7, 256, 320, 512, { .scales = 0, .q = 8, .n_q = 32 } },
+    [QUANT_MXFP4]  = { PLANES_MXFP4, SCALES_BF16,      4, 32,  64,  512, { .q = 1, .n_q = 4 } },
 };
 // clang-format on
 
@@ -91,7 +102,7 @@ static inline struct panel_shape panel_wide(enum quant q)
     uint32_t n_scales = PANEL_SUPER / (by16 ? 16 : 32);
 
     if (panel_shapes[q].columns == PANEL_SUB)
-        return (struct panel_shape){ PLANES_8, SCALES_WIDE, 0, PANEL_SUB, PANEL_LINE, 8 * PANEL_LINE };
+        return (struct panel_shape){ PLANES_8, SCALES_WIDE, 0, PANEL_SUB, PANEL_LINE, 8 * PANEL_LINE, { 0 } };
     return (struct panel_shape){ .planes = PLANES_8,
                                  .scales = by16   ? mins ? SCALES_WIDE16_DM : SCALES_WIDE16
                                            : mins ? SCALES_WIDE_DM

@@ -39,27 +39,6 @@ INLINE void pack_halves(const struct pack_rows *rows, uint32_t offset, unsigned 
     LANES memcpy(to + 2 * r, rows->at[r] + offset, 2);
 }
 
-// Where a block keeps what: byte offsets, and words of the integers' lower bits (q) and of those above them (high), where they are whole.
-struct block_fields {
-    uint32_t d, m, scales, q, high, n_q, n_high;
-};
-// clang-format off
-static const struct block_fields block_fields[N_WEIGHT_QUANTS] = {
-    [QUANT_Q4_0]   = { .q = 2, .n_q = 4 },
-    [QUANT_Q4_1]   = { .m = 2, .q = 4, .n_q = 4 },
-    [QUANT_Q5_0]   = { .high = 2, .q = 6, .n_q = 4 },
-    [QUANT_Q5_1]   = { .m = 2, .high = 4, .q = 8, .n_q = 4 },
-    [QUANT_Q8_0]   = { .q = 2, .n_q = 8 },
-    [QUANT_Q2_K]   = { .d = 80, .m = 82, .scales = 0, .q = 16, .n_q = 16 },
-    [QUANT_Q3_K]   = { .d = 108, .scales = 96, .q = 32, .n_q = 16, .high = 0, .n_high = 8 },
-    [QUANT_Q4_K]   = { .m = 2, .scales = 4, .q = 16, .n_q = 32 },
-    [QUANT_Q5_K]   = { .m = 2, .scales = 4, .q = 48, .n_q = 32, .high = 16, .n_high = 8 },
-    [QUANT_Q6_K]   = { .d = 208, .scales = 192, .q = 0, .n_q = 32, .high = 128, .n_high = 16 },
-    [QUANT_IQ4_NL] = { .q = 2, .n_q = 4 },
-    [QUANT_IQ4_XS] = { .scales = 0, .q = 8, .n_q = 32 },
-    [QUANT_MXFP4]  = { .q = 1, .n_q = 4 },
-};
-// clang-format on
 enum { MAX_WORDS = 48 };
 
 // A byte for each of 4 bits.
@@ -75,11 +54,17 @@ INLINE uint32_t word_of(const unsigned char *p)
     return w;
 }
 
+// The fifth bits of 32 integers in one word, at any address.
+INLINE bool has_word_of_bits(const enum quant Q)
+{
+    return panel_shapes[Q].planes == PLANES_5 && panel_shapes[Q].columns == PANEL_SUB;
+}
+
 // The 8 groups of sub-block j: 4 columns in a word, as unsigned bytes, into q. words: n_q lines, then n_high.
 INLINE void take_integers(const word_line *words, const enum quant Q, uint32_t j, word_line *q)
 {
     const enum panel_planes planes = panel_shapes[Q].planes;
-    const word_line *high = words + block_fields[Q].n_q;
+    const word_line *high = words + panel_shapes[Q].fields.n_q;
 
     if (planes == PLANES_8) {
         for (uint32_t g = 0; g < 8; g++)
@@ -100,17 +85,17 @@ INLINE void take_integers(const word_line *words, const enum quant Q, uint32_t j
     }
     for (uint32_t g = 0; g < 8 && (Q == QUANT_Q5_K || Q == QUANT_Q3_K); g++)
         LANES q[g][r] |= (high[g][r] >> j & bits) << (Q == QUANT_Q5_K ? 4 : 2);
-    for (uint32_t g = 0; g < 8 && (Q == QUANT_Q5_0 || Q == QUANT_Q5_1); g++)
+    for (uint32_t g = 0; g < 8 && has_word_of_bits(Q); g++)
         LANES q[g][r] |= spread_bits(high[0][r] >> 4 * g) << 4;
 }
 
 INLINE void take_words(const struct pack_rows *rows, const enum quant Q, word_line *words)
 {
-    const struct block_fields f = block_fields[Q];
+    const struct panel_fields f = panel_shapes[Q].fields;
 
     transpose(rows, f.q, f.n_q, words);
     transpose(rows, f.high, f.n_high, words + f.n_q);
-    if (Q == QUANT_Q5_0 || Q == QUANT_Q5_1)
+    if (has_word_of_bits(Q))
         LANES words[f.n_q][r] = word_of(rows->at[r] + f.high);
 }
 
@@ -180,7 +165,7 @@ INLINE void put_iq4_xs_scales(word_line *t, word_line *lines)
 
 INLINE void put_scales(const struct pack_rows *rows, const enum quant Q, unsigned char *header)
 {
-    const struct block_fields f = block_fields[Q];
+    const struct panel_fields f = panel_shapes[Q].fields;
     const enum panel_scales scales = panel_shapes[Q].scales;
     const bool mins = scales == SCALES_DM || scales == SCALES_6BIT || scales == SCALES_NIBBLES16;
     word_line *lines = (word_line *)(void *)(header + (mins ? 128 : 64)), t[4];

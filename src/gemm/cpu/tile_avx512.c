@@ -10,7 +10,6 @@
 #include "gemm/cpu/tile_amx.h"
 #if defined(CPU_X86)
 #include <immintrin.h>
-#include "quant/iq4_nl.h"
 #include "quant/mxfp4.h"
 
 #define SIMD      TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
@@ -64,7 +63,7 @@ INLINE __m512i field(__m512i bits, int left, int mask)
 
 INLINE __m512i levels(__m512i index, const enum panel_planes planes)
 {
-    static const int8_t iq4[16] = IQ4_NL_LEVELS, mxfp4[16] = MXFP4_LEVELS;
+    static const int8_t iq4[16] = PANEL_IQ4_LEVELS, mxfp4[16] = PANEL_MXFP4_LEVELS;
     __m128i table = _mm_loadu_si128((const __m128i *)(planes == PLANES_IQ4 ? iq4 : mxfp4));
     __m128i offset = _mm_set1_epi8(planes == PLANES_IQ4 ? -128 : 16);
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_add_epi8(table, offset)), index);
@@ -522,21 +521,12 @@ INLINE void expand_signed(const unsigned char *header, uint32_t n_cols, unsigned
 SIMD static void expand(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out)
 {
     switch (q) {
-#define EXPAND(kind, Q)                      \
+#define EXPAND(Q, name, kind)                \
     case QUANT_##Q:                          \
         kind(panel, n_cols, out, QUANT_##Q); \
         break;
-        EXPAND(expand_supers, Q2_K)
-        EXPAND(expand_supers, Q3_K)
-        EXPAND(expand_supers, Q4_K)
-        EXPAND(expand_supers, Q5_K)
-        EXPAND(expand_supers, Q6_K)
-        EXPAND(expand_supers, IQ4_XS)
-        EXPAND(expand_signed, Q4_0)
-        EXPAND(expand_signed, Q5_0)
-        EXPAND(expand_signed, Q8_0)
-        EXPAND(expand_signed, IQ4_NL)
-        EXPAND(expand_signed, MXFP4)
+        QUANT_SUPER_FORMATS(EXPAND, expand_supers)
+        QUANT_SIGNED_FORMATS(EXPAND, expand_signed)
 #undef EXPAND
     default:
         CHECK(!"a format that is as wide as it gets");
@@ -743,9 +733,7 @@ SIMD static void store(const struct product_store *s)
 #define WIDE                                                                                                \
     [QUANT_Q2_K] = wide_Q2_K, [QUANT_Q3_K] = wide_Q6_K, [QUANT_Q4_K] = wide_Q4_K, [QUANT_Q5_K] = wide_Q4_K, \
     [QUANT_Q6_K] = wide_Q6_K, [QUANT_IQ4_XS] = wide_IQ4_XS
-#define WIDE_AMX                                                                                              \
-    [QUANT_Q4_0] = amx_tiles, [QUANT_Q5_0] = amx_tiles, [QUANT_Q8_0] = amx_tiles, [QUANT_IQ4_NL] = amx_tiles, \
-    [QUANT_MXFP4] = amx_tiles
+#define AMX_ENTRY(Q, name, with) [QUANT_##Q] = amx_tiles,
 #define COMMON                                                                                                            \
     .integer = { QUANT_BLOCK_FORMATS(INT_ENTRY, ) }, .exact = { QUANT_FORMATS(EXACT_ENTRY, ) }, .integer_rows = ROWS_INT, \
     .exact_rows = ROWS_EXACT, .expand = expand, .quantise = quantise, .quantise_super = quantise_super, .store = store,   \
@@ -754,5 +742,6 @@ SIMD static void store(const struct product_store *s)
 
 const struct product_kernels product_avx512 = { COMMON, .wide = { WIDE } };
 const struct product_kernels product_avx512_bf16 = { COMMON, BF16, .wide = { WIDE } };
-const struct product_kernels product_amx = { COMMON, BF16, .wide = { WIDE, WIDE_AMX }, .wide_rows = AMX_ROWS };
+const struct product_kernels product_amx = { COMMON, BF16, .wide = { WIDE, QUANT_SIGNED_FORMATS(AMX_ENTRY, ) },
+                                             .wide_rows = AMX_ROWS };
 #endif

@@ -5,7 +5,6 @@
 // read once. Rows of W are counted in vectors: v is rows v * VF and following. Every output takes the same chain of fp32 operations as in
 // tile_avx512.c.
 #include "gemm/cpu/product.h"
-#include "quant/iq4_nl.h"
 #include "quant/mxfp4.h"
 
 #define UNROLL _Pragma("GCC unroll 16")
@@ -81,7 +80,7 @@ VEC_INLINE vi stored(const unsigned char *lines, const enum panel_planes planes,
 // The same as `add_groups` wants them.
 VEC_INLINE vi group(const unsigned char *lines, const enum quant Q, const int g, const int v)
 {
-    static const table iq4 = IQ4_NL_LEVELS, mxfp4 = MXFP4_LEVELS;
+    static const table iq4 = PANEL_IQ4_LEVELS, mxfp4 = PANEL_MXFP4_LEVELS;
     const enum panel_planes planes = panel_shapes[Q].planes;
     const uint32_t offset_bits = panel_shapes[Q].offset_bits;
     const uint8_t offset = (uint8_t)(offset_bits ? 1u << offset_bits : 0);

@@ -74,8 +74,8 @@ template <u32 F> static __device__ __forceinline__ void strip_prepare(struct pre
         for (u32 i = 0; i < 4; i++)
             p.q[i] = s.q[i];
     } else {
-        constexpr bool is_signed = F == QUANT_Q8_0 || F == QUANT_IQ4_NL || F == QUANT_IQ4_XS || F == QUANT_MXFP4;
-        constexpr u32 zero = is_signed ? 128 : F == QUANT_Q4_0 ? 8 : F == QUANT_Q5_0 ? 16 : F == QUANT_Q6_K ? 32 : F == QUANT_Q3_K ? 4 : 0;
+        constexpr bool is_signed = F == QUANT_Q8_0 || layout_has_table(F);
+        constexpr u32 zero = is_signed ? 128 : layout_zero(F);
         f32 scale[2], offset[2];
         unpack_ints<F>(s.block, p.q);
         unpack_scales<F>(s.block, scale, offset);

@@ -139,19 +139,19 @@ static void launch_many(struct cuda_plan *p, struct gemm_params *params, struct 
 static void launch_part(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
     switch (part.kernel) {
-    case KERNEL_GEMM_TMA:
+    case KERNEL_GEMM_TMA: // gemm_tma in gemm_hopper.cu, and gemm_cluster.cu
         gemm_tma_launch(p, params, part);
         break;
-    case KERNEL_GEMM_INT8:
+    case KERNEL_GEMM_INT8: // gemm_int8.cu
         gemm_int8_launch(p, params, part);
         break;
-    case KERNEL_GEMM_FEW:
+    case KERNEL_GEMM_FEW: // gemm_few.cu
         launch_few(p, params, part);
         break;
-    case KERNEL_GEMM_MANY:
+    case KERNEL_GEMM_MANY: // gemm_hopper.cu, or gemm_many.cu
         launch_many(p, params, part);
         break;
-    default:
+    default: // gemv_pipeline.cu, or gemv.cu
         gemm_pipeline_launch(p, params, part);
     }
 }

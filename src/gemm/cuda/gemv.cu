@@ -113,7 +113,7 @@ template <u32 F>
 static __device__ __forceinline__ float2 dot_pair_int8(const struct gemm_params &p, const struct pair &r, const struct row_int8 &x,
                                                        struct gemv_span s)
 {
-    constexpr u32 group = F == QUANT_Q4_0 || F == QUANT_Q4_1 ? 4 : F == QUANT_Q8_0 || F >= QUANT_Q2_K && F != QUANT_IQ4_NL && F != QUANT_MXFP4 ? 2 : 3;
+    constexpr u32 group = F == QUANT_Q8_0 || layout_has_super_blocks(F) ? 2 : layout_has_high_bit(F) || layout_has_table(F) ? 3 : 4;
     const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     u32 n_blocks = p.n_cols / 32;
     float2 sum = make_float2(0, 0);

@@ -173,7 +173,7 @@ struct quantised_row {
 
 // Quantised weights. A lane has up to two blocks of a row, or a unit, and keeps what faces them in registers.
 template <u32 F> struct form_int8 : quantised_row {
-    static constexpr bool in_rounds = GEMV_TWO_ROUNDS >> F & 1;
+    static constexpr bool in_rounds = gemv_takes_two_rounds(F);
     static constexpr u32 unit = layout_unit(F), most = 2 / unit;
     struct facing<F> facing[most][unit];
     u32 units[most];

@@ -4,11 +4,11 @@
 
 enum { GEMV_PIPELINE_THREADS = CONSUMER_THREADS + 32 }; // and the producer warp
 
-// Formats of which gemv_pipeline's warps may take two pairs at a time; for the others it has not enough registers.
-enum {
-    GEMV_TWO_ROUNDS = 1 << QUANT_Q4_0 | 1 << QUANT_Q4_1 | 1 << QUANT_Q2_K | 1 << QUANT_Q3_K | 1 << QUANT_Q4_K |
-                      1 << QUANT_IQ4_NL | 1 << QUANT_IQ4_XS | 1 << QUANT_MXFP4
-};
+// Can gemv_pipeline's warps take two pairs at a time? Of more than four bits it has not enough registers.
+SHARED_CONSTANT bool gemv_takes_two_rounds(u32 format)
+{
+    return layout_quants_bytes(format, 32) + layout_high_bytes(format, 32) <= 16;
+}
 
 // Rows of 16-bit numbers that do not fit beside a stage lie in the registers of gemv_pipeline's threads, eights of each of the parts.
 enum { LONG_PARTS = 2, LONG_EIGHTS = 4, MOST_LONG_COLS = LONG_PARTS * LONG_EIGHTS * CONSUMER_THREADS * 8 };

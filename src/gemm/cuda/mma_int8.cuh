@@ -49,8 +49,7 @@ static __device__ __forceinline__ void load_rows(u32 (&words)[4], u32 at)
 }
 static constexpr __device__ bool has_rows_of_16(u32 format) // bytes of quants a block
 {
-    return format == QUANT_Q4_0 || format == QUANT_Q4_1 || format == QUANT_Q5_0 || format == QUANT_Q5_1 || format == QUANT_Q4_K ||
-           format == QUANT_Q5_K;
+    return layout_quants_bytes(format, 32) == 16 && !layout_has_table(format) && format != QUANT_Q6_K;
 }
 
 // Nibbles with one or two more bits of their own, as to_signed wants them: each bit is shifted to its place in one instruction.
@@ -168,7 +167,7 @@ template <u32 F> struct weights_64 {
     }
     static __device__ __forceinline__ void load_scales(const struct plane_pointers &row, u32 block, struct packed<F> (&b)[2])
     {
-        if (F == QUANT_Q4_1 || F == QUANT_Q5_1) {
+        if (layout_has_two_halves(F)) {
             uint2 v = ((const uint2 *)row.scales)[block / 2];
             b[0].scale = v.x;
             b[1].scale = v.y;

@@ -76,7 +76,7 @@ static u32 plan_blocks(const struct cuda_plan *p, struct gemm_params *params, u3
         return 0;
     pipeline->lanes_log2 = log2;
     u32 doubled = 2 * CONSUMER_THREADS >> log2; // pairs of a stage of two rounds
-    if (GEMV_TWO_ROUNDS >> format & 1 && log2 > 5 && pipeline->most_pairs >= MANY_STAGES * doubled &&
+    if (gemv_takes_two_rounds(format) && log2 > 5 && pipeline->most_pairs >= MANY_STAGES * doubled &&
         stage_bytes(format, n_cols, 2 * doubled) <= GEMV_STAGE)
         shared = plan_stages(p, params, format, 2);
     return runs_alone(p, n_cols, shared) && shared > 0 ? shared : plan_stages(p, params, format, 1);

@@ -57,11 +57,7 @@ static constexpr __device__ bool has_halves(u32 format) // a scale for each 16
 }
 static constexpr __device__ bool has_minimum(u32 format)
 {
-    return format == QUANT_Q4_1 || format == QUANT_Q5_1 || format == QUANT_Q2_K || format == QUANT_Q4_K || format == QUANT_Q5_K;
-}
-static constexpr __device__ int zero_of(u32 format) // the integer that stands for 0
-{
-    return format == QUANT_Q4_0 ? 8 : format == QUANT_Q5_0 ? 16 : format == QUANT_Q3_K ? 4 : format == QUANT_Q6_K ? 32 : 0;
+    return layout_has_two_halves(format) || format == QUANT_Q2_K || format == QUANT_Q4_K || format == QUANT_Q5_K;
 }
 static constexpr __device__ bool is_nibbles(u32 format) // nothing but 16 bytes of unsigned nibbles
 {
@@ -91,8 +87,8 @@ template <u32 F> static __device__ __forceinline__ struct facing<F> face(const s
     struct facing<F> f = { { (int)low.x, (int)low.y, (int)low.z, (int)low.w, (int)high.x, (int)high.y, (int)high.z, (int)high.w } };
 
     f.scale = x.scale[block];
-    f.start[0] = start - zero_of(F) * (halves ? sums.x : sums.x + sums.y);
-    f.start[1] = halves ? start - zero_of(F) * sums.y : 0;
+    f.start[0] = start - (int)layout_zero(F) * (halves ? sums.x : sums.x + sums.y);
+    f.start[1] = halves ? start - (int)layout_zero(F) * sums.y : 0;
     f.halves = __byte_perm(sums.x, sums.y, 0x5410);
     f.sums[0] = f.scale * (f32)(halves ? sums.x : sums.x + sums.y);
     f.sums[1] = f.scale * (f32)sums.y;

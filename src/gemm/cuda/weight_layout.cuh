@@ -48,7 +48,7 @@ template <u32 F> static __device__ __forceinline__ void scales_at(const struct p
 {
     if (F == QUANT_IQ4_XS)
         r.scale = p.scales[at];
-    else if (F == QUANT_Q4_1 || F == QUANT_Q5_1)
+    else if (layout_has_two_halves(F))
         r.scale = ((const u32 *)p.scales)[at];
     else
         r.scale = ((const u16 *)p.scales)[at];
@@ -183,11 +183,11 @@ template <u32 F> static __device__ __forceinline__ void unpack_scales(const stru
 
     scale[0] = scale[1] = d;
     offset[0] = offset[1] = 0;
-    if (F == QUANT_Q4_0 || F == QUANT_Q5_0)
-        offset[0] = offset[1] = d * (F == QUANT_Q4_0 ? -8.0f : -16.0f);
-    if (F == QUANT_Q4_1 || F == QUANT_Q5_1)
+    if (!layout_has_super_blocks(F) && layout_zero(F))
+        offset[0] = offset[1] = d * -(f32)layout_zero(F);
+    if (layout_has_two_halves(F))
         offset[0] = offset[1] = half_of(r.scale >> 16);
-    if (F < QUANT_Q2_K || F == QUANT_IQ4_NL || F == QUANT_MXFP4)
+    if (!layout_has_super_blocks(F))
         return;
     d = half_of(r.delta);
     if (F == QUANT_Q4_K || F == QUANT_Q5_K) {

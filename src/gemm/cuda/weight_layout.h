@@ -33,15 +33,15 @@ struct weight_planes {
 };
 STATIC_ASSERT(sizeof(struct weight_planes) == 48);
 
-SHARED_INLINE u32 layout_has_super_blocks(u32 format) // of 256
+SHARED_CONSTANT u32 layout_has_super_blocks(u32 format) // of 256
 {
     return (format >= QUANT_Q2_K && format <= QUANT_Q6_K) || format == QUANT_IQ4_XS;
 }
-SHARED_INLINE u32 layout_has_table(u32 format) // quants are places in a table
+SHARED_CONSTANT u32 layout_has_table(u32 format) // quants are places in a table
 {
     return format == QUANT_IQ4_NL || format == QUANT_IQ4_XS || format == QUANT_MXFP4;
 }
-SHARED_INLINE u64 layout_quants_bytes(u32 format, u32 n_cols) // of a row
+SHARED_CONSTANT u64 layout_quants_bytes(u32 format, u32 n_cols) // of a row
 {
     return format == QUANT_F32                            ? (u64)n_cols * 4
            : format == QUANT_F16 || format == QUANT_BF16  ? (u64)n_cols * 2
@@ -49,11 +49,11 @@ SHARED_INLINE u64 layout_quants_bytes(u32 format, u32 n_cols) // of a row
            : format == QUANT_Q2_K || format == QUANT_Q3_K ? n_cols / 4
                                                           : n_cols / 2;
 }
-SHARED_INLINE u32 layout_has_high_bit(u32 format) // beside a nibble
+SHARED_CONSTANT u32 layout_has_high_bit(u32 format) // beside a nibble
 {
     return format == QUANT_Q5_0 || format == QUANT_Q5_1 || format == QUANT_Q5_K;
 }
-SHARED_INLINE u64 layout_high_bytes(u32 format, u32 n_cols)
+SHARED_CONSTANT u64 layout_high_bytes(u32 format, u32 n_cols)
 {
     return format == QUANT_Q6_K ? n_cols / 4 : layout_has_high_bit(format) || format == QUANT_Q3_K ? n_cols / 8 : 0;
 }
@@ -61,13 +61,20 @@ SHARED_CONSTANT u32 layout_unit(u32 format) // blocks of 32 that lie together
 {
     return format == QUANT_Q3_K ? 2 : 1;
 }
+SHARED_CONSTANT u32 layout_has_two_halves(u32 format) // of each 32: scale and offset
+{
+    return format == QUANT_Q4_1 || format == QUANT_Q5_1;
+}
+SHARED_CONSTANT u32 layout_zero(u32 format) // the integer that stands for 0
+{
+    return format == QUANT_Q4_0 ? 8 : format == QUANT_Q5_0 ? 16 : format == QUANT_Q3_K ? 4 : format == QUANT_Q6_K ? 32 : 0;
+}
 SHARED_INLINE u64 layout_scales_bytes(u32 format, u32 n_cols)
 {
-    u32 wide = format == QUANT_Q4_1 || format == QUANT_Q5_1;
     return format <= QUANT_BF16              ? 0
            : format == QUANT_IQ4_XS          ? n_cols / 32
            : layout_has_super_blocks(format) ? n_cols / 256 * 16
-                                             : n_cols / 32 * (wide ? 4 : 2);
+                                             : n_cols / 32 * (layout_has_two_halves(format) ? 4 : 2);
 }
 SHARED_INLINE u64 layout_deltas_bytes(u32 format, u32 n_cols)
 {
