@@ -1,63 +1,6 @@
-// test_cuda.c - every operation's CUDA kernels against its plain loop, over formats, row counts and odd shapes.
-//
-// An operation is recorded alike on both devices; tape_diff gives both the same inputs and measures what lies between the results. Then the
-// same tape is played as a graph, which must give the same bits as its commands one by one. Skipped where there is no GPU.
-#include <fnmatch.h>
-#include "device/cuda/cuda_internal.h"
-#include "ops/cuda_table.h"
-#include "ops/device_sides.h"
-
-static struct device *gpu;
-static uint64_t every = 1; // of so many shapes one is compared
-
-// The last buffer is the result. Poisoned, then written by the graph: it must be what the launches gave.
-static void check_graph(struct side *s)
-{
-    struct buffer *out = &s->buffers[s->n_buffers - 1];
-    unsigned char *once = mem_alloc(out->bytes), *again = mem_alloc(out->bytes);
-    struct err err = { 0 };
-
-    for (int i = 0; i < 2; i++) {
-        memset(again, 0x7f, out->bytes);
-        assert_ok(buffer_write(out, 0, again, out->bytes, &err), &err);
-        for (uint32_t k = 0; i == 0 && k < tape_n_commands(s->tape); k++)
-            assert_ok(s->device->ops->play(s->device, s->tape, &s->step, k, k + 1, &err), &err);
-        assert_ok(i == 0 || tape_play(s->tape, &s->step, &err), &err);
-        assert_ok(buffer_read(out, 0, i == 0 ? once : again, out->bytes, &err), &err);
-    }
-    assert_memory_equal(once, again, out->bytes);
-    mem_free(once);
-    mem_free(again);
-}
-
-static void compare(const char *what, const struct op_shape *c, record *recording)
-{
-    static uint64_t n_shapes;
-    struct sides s;
-
-    if (n_shapes++ % every != 0)
-        return;
-    sides_open(&s, gpu, c, recording);
-    sides_compare(&s, what, c);
-    check_graph(&s.fast);
-    sides_close(&s);
-}
-
-static const enum quant formats[] = { QUANT_Q4_0,  QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0,   QUANT_Q2_K,
-                                      QUANT_Q3_K,  QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS,
-                                      QUANT_MXFP4, QUANT_BF16, QUANT_F16,  QUANT_F32 };
-enum { N_FORMATS = sizeof formats / sizeof *formats };
-
-static const struct {
-    uint32_t rows, most;
-} row_counts[] = { { 1, 1 }, { 1, 16 }, { 5, 7 }, { 13, 16 }, { 33, 160 }, { 140, 300 }, { 20, 32 }, { 41, 64 }, { 100, 128 } };
-enum { N_ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
-
-static void skip_without_gpu(void)
-{
-    if (!gpu)
-        skip();
-}
+// test_cuda.c - every operation's CUDA kernels against its plain loop, over formats, row counts and odd shapes; those of experts are in
+// test_cuda_experts.c.
+#include "device/cuda_sides.h"
 
 static void products_of_every_format(void **state)
 {
@@ -639,8 +582,6 @@ static void sampling_as_defined(void **state)
         }
 }
 
-// test_cuda [TESTS [N]]: the tests of that name, with * and ?, and of their shapes every Nth. For compute-sanitizer's racecheck, under which
-// all of them take hours.
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -663,25 +604,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(products_in_turns),
         cmocka_unit_test(sampling_as_defined),
     };
-    struct err err = { 0 };
-
-    gpu = cuda_open(0, &cuda_table, &err);
-    if (!gpu)
-        print_message("skipped: %s\n", err.message);
-    if (argc > 1) {
-        bool found = false;
-        for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-            found |= fnmatch(argv[1], tests[i].name, 0) == 0;
-        if (!found) {
-            fprintf(stderr, "test_cuda: no test is called %s\n", argv[1]);
-            device_close(gpu);
-            return 2;
-        }
-        cmocka_set_test_filter(argv[1]);
-    }
-    if (argc > 2 && (!str_to_u64(str_from(argv[2]), &every) || every == 0))
-        return 2;
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    device_close(gpu);
-    return failed;
+    return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);
 }

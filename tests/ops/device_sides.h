@@ -24,7 +24,7 @@ struct op_shape { // of one case
     enum kv_format k_format, v_format;
     enum rope_pairs pairs;
     uint32_t window;
-    bool exact, bias, head_norm;
+    bool exact, invariant, bias, head_norm;
     enum gemm gemm;
     struct sample_params sampling;
     double limit;
@@ -63,7 +63,7 @@ static struct tensor side_tensor(struct side *s, uint32_t n_cols, enum tensor_ro
     return tape_tensor_bound(s->tape, n_cols, rows, side_buffer(s, n * n_cols * 4));
 }
 
-static const struct weight *side_weight(struct side *s, enum quant q, uint32_t n_rows, uint32_t n_cols)
+static const struct weight *side_weight_for(struct side *s, enum weight_use use, enum quant q, uint32_t n_rows, uint32_t n_cols)
 {
     const struct quant_info *info = quant_info(q);
     uint64_t bytes = (uint64_t)n_rows * n_cols / info->block_elements * info->block_bytes;
@@ -72,16 +72,21 @@ static const struct weight *side_weight(struct side *s, enum quant q, uint32_t n
 
     for (uint64_t i = 0; i < bytes; i += info->block_bytes)
         bench_block(q, data + i);
-    struct weight_source source = { data, bytes, n_rows, n_cols, q, WEIGHT_PRODUCT, "w" };
+    struct weight_source source = { data, bytes, n_rows, n_cols, q, use, "w" };
     struct weight *w = &s->weights[s->n_weights];
     s->data[s->n_weights++] = data;
     assert_ok(weight_create(s->device, &source, w, &err), &err);
     return w;
 }
 
+static const struct weight *side_weight(struct side *s, enum quant q, uint32_t n_rows, uint32_t n_cols)
+{
+    return side_weight_for(s, WEIGHT_PRODUCT, q, n_rows, n_cols);
+}
+
 static const struct weight *side_vector(struct side *s, uint32_t n)
 {
-    return side_weight(s, QUANT_F32, 1, n);
+    return side_weight_for(s, WEIGHT_ROWS, QUANT_F32, 1, n);
 }
 
 // Decode rows, then rows of three sequences: a run, two rows, another run; positions after `past`. Where rows are sampled each has a
@@ -131,7 +136,8 @@ static void side_open(struct side *s, struct device *d, const struct op_shape *c
     bench_seed(7);
     s->device = d;
     s->tape = tape_create(
-        d, (struct tape_limits){ .max_rows = c->most_rows, .max_outputs = outputs, .exact = c->exact, .gemm = c->gemm });
+        d, (struct tape_limits){
+               .max_rows = c->most_rows, .max_outputs = outputs, .exact = c->exact, .invariant = c->invariant, .gemm = c->gemm });
     fill_step(c, step, c->most_rows, outputs);
     assert_ok(buffer_alloc(d, step_bytes(c->most_rows, outputs), &s->step, &err), &err);
     assert_ok(buffer_write(&s->step, 0, step, step_bytes(c->most_rows, outputs), &err), &err);
@@ -153,7 +159,7 @@ static void side_close(struct side *s)
     buffer_release(&s->step);
 }
 
-static void record_matmul(struct side *s, const struct op_shape *c)
+static inline void record_matmul(struct side *s, const struct op_shape *c)
 {
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP),
                   add = c->bias ? side_tensor(s, c->n_out, ROWS_STEP) : (struct tensor){ 0 };
@@ -161,7 +167,7 @@ static void record_matmul(struct side *s, const struct op_shape *c)
     op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, c->n_out, ROWS_STEP), .in = in, .w = w, .bias = bias, .add = add });
 }
 
-static void record_gate_up(struct side *s, const struct op_shape *c)
+static inline void record_gate_up(struct side *s, const struct op_shape *c)
 {
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP);
     const struct weight *norm = side_vector(s, c->n_cols), *gate = side_weight(s, c->format, c->n_out, c->n_cols);
@@ -217,7 +223,7 @@ static struct pages side_pages(struct side *s, const struct op_shape *c)
     return s->pages;
 }
 
-static void record_qkv(struct side *s, const struct op_shape *c)
+static inline void record_qkv(struct side *s, const struct op_shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
     struct qkv m = { .in = side_tensor(s, c->n_cols, ROWS_STEP),
@@ -238,7 +244,7 @@ static void record_qkv(struct side *s, const struct op_shape *c)
     op_qkv(s->tape, m);
 }
 
-static void record_rope_store(struct side *s, const struct op_shape *c)
+static inline void record_rope_store(struct side *s, const struct op_shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim, n_kv = c->n_kv_heads * c->head_dim;
     op_rope_store(s->tape, (struct rope_store){ .q = side_tensor(s, n_q, ROWS_STEP),
@@ -252,7 +258,7 @@ static void record_rope_store(struct side *s, const struct op_shape *c)
                                                 .eps = 1e-6f });
 }
 
-static void record_attend(struct side *s, const struct op_shape *c)
+static inline void record_attend(struct side *s, const struct op_shape *c)
 {
     uint32_t n_q = c->n_heads * c->head_dim;
     struct attend a = { .q = side_tensor(s, n_q, ROWS_STEP),
@@ -263,7 +269,7 @@ static void record_attend(struct side *s, const struct op_shape *c)
     op_attend(s->tape, a);
 }
 
-static void record_embed(struct side *s, const struct op_shape *c)
+static inline void record_embed(struct side *s, const struct op_shape *c)
 {
     const struct weight *table = side_weight(s, c->format, VOCABULARY, c->n_cols);
     struct buffer *log = side_buffer(s, SLOTS * 1024 * 4);
@@ -272,7 +278,7 @@ static void record_embed(struct side *s, const struct op_shape *c)
                  .out = side_tensor(s, c->n_cols, ROWS_STEP), .table = table, .log = log, .log_stride = 1024, .scale = 1.5f });
 }
 
-static void record_small(struct side *s, const struct op_shape *c)
+static inline void record_small(struct side *s, const struct op_shape *c)
 {
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP), up = side_tensor(s, c->n_cols, ROWS_STEP),
                   n = side_tensor(s, c->n_cols, ROWS_STEP);
@@ -305,7 +311,7 @@ static struct buffer *side_limits(struct side *s, uint32_t n_tokens, uint32_t n_
     return b;
 }
 
-static void record_sample(struct side *s, const struct op_shape *c)
+static inline void record_sample(struct side *s, const struct op_shape *c)
 {
     struct tensor logits = side_tensor(s, c->n_cols, ROWS_OUTPUT);
     struct buffer *log = side_buffer(s, SLOTS * 1024 * 4);

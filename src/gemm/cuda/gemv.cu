@@ -15,6 +15,7 @@
 // (measured: bench/results/2026-11-22-h200-kernel-choices.md). The order of a sum depends on n_cols, the
 // format and `lanes` alone.
 #include "gemm/cuda/row_int8.cuh"
+#include "gemm/cuda/row_plain.cuh"
 
 enum { GEMV_MOST_THREADS = 1024 }; // 512 or 1024, by the number of pairs
 
@@ -104,14 +105,10 @@ static __device__ __forceinline__ void ask_early(const struct gemm_params &p, co
             asm volatile("prefetch.global.L2 [%0];" ::"l"((const u8 *)p.norm + i));
 }
 
-struct gemv_span { // of lanes that share a pair
-    u32 lane, lanes;
-};
-
 // Blocks are loaded in groups, as many as registers allow, before any is multiplied; a row of 576 to 4096 columns is one group.
 template <u32 F>
 static __device__ __forceinline__ float2 dot_pair_int8(const struct gemm_params &p, const struct pair &r, const struct row_int8 &x,
-                                                       struct gemv_span s)
+                                                       struct lane_span s)
 {
     constexpr u32 group = F == QUANT_Q8_0 || layout_has_super_blocks(F) ? 2 : layout_has_high_bit(F) || layout_has_table(F) ? 3 : 4;
     const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
@@ -143,7 +140,7 @@ static __device__ __forceinline__ float2 dot_pair_int8(const struct gemm_params 
 
 // Sums over the lanes of a pair and ends the operation.
 static __device__ __forceinline__ void finish(const struct gemm_params &p, const struct pair &r, u32 row, float2 sum,
-                                              const struct pair_inputs &in, struct gemv_span s)
+                                              const struct pair_inputs &in, struct lane_span s)
 {
     u32 half = s.lanes / 2, upper = threadIdx.x & half; // the upper half sums y, the lower x
     f32 mine = (upper ? sum.y : sum.x) + __shfl_xor_sync(~0u, upper ? sum.x : sum.y, half);
@@ -160,7 +157,7 @@ template <typename Dot> static __device__ __forceinline__ void tile_scheduler(co
 {
     struct tasks t = tasks_of(p);
     u32 per_warp = 32 / p.lanes, lane = threadIdx.x & 31;
-    struct gemv_span s = { lane % p.lanes, p.lanes };
+    struct lane_span s = { lane % p.lanes, p.lanes };
 
     for (u32 at = t.first + (threadIdx.x >> 5) * per_warp; at < t.end; at += blockDim.x / 32 * per_warp) {
         u32 mine = at + lane / p.lanes;
@@ -186,7 +183,7 @@ template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct g
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = quantise_row(p, row, room, x);
-    tile_scheduler(p, row, factor, [&](const struct pair &r, struct gemv_span s) { return dot_pair_int8<F>(p, r, x, s); });
+    tile_scheduler(p, row, factor, [&](const struct pair &r, struct lane_span s) { return dot_pair_int8<F>(p, r, x, s); });
 }
 
 #define GEMV_INT8(NAME, name, with) \
@@ -200,13 +197,6 @@ QUANT_BLOCK_FORMATS(GEMV_INT8, )
 static __device__ __forceinline__ u32 padded(u32 column)
 {
     return column / 32 * 36 + column % 32;
-}
-
-static __device__ __forceinline__ f32 plain_number(const struct weight_planes &w, u64 at)
-{
-    return w.format == QUANT_F32   ? ((const f32 *)w.quants)[at]
-           : w.format == QUANT_F16 ? __half2float(((const __half *)w.quants)[at])
-                                    : __uint_as_float((u32)((const u16 *)w.quants)[at] << 16);
 }
 
 // Eight 16-bit numbers of a row.
@@ -226,7 +216,7 @@ static __device__ __forceinline__ void widen(const struct weight_planes &w, uint
     }
 }
 
-static __device__ __forceinline__ float2 dot_pair_16(const struct gemm_params &p, const struct pair &r, const f32 *x, struct gemv_span s)
+static __device__ __forceinline__ float2 dot_pair_16(const struct gemm_params &p, const struct pair &r, const f32 *x, struct lane_span s)
 {
     const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     const uint4 *first = (const uint4 *)a.quants + (u64)r.row[0] * (p.n_cols / 8);
@@ -249,7 +239,7 @@ static __device__ __forceinline__ float2 dot_pair_16(const struct gemm_params &p
     return sum;
 }
 
-static __device__ __forceinline__ float2 dot_pair_plain(const struct gemm_params &p, const struct pair &r, const f32 *x, struct gemv_span s)
+static __device__ __forceinline__ float2 dot_pair_plain(const struct gemm_params &p, const struct pair &r, const f32 *x, struct lane_span s)
 {
     const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     float2 sum = make_float2(0, 0);
@@ -260,27 +250,6 @@ static __device__ __forceinline__ float2 dot_pair_plain(const struct gemm_params
         sum.x = fmaf(plain_number(a, (u64)r.row[0] * p.n_cols + i), x[padded(i)], sum.x);
         sum.y = fmaf(plain_number(b, (u64)r.row[1] * p.n_cols + i), x[padded(i)], sum.y);
     }
-    return sum;
-}
-
-template <u32 F> static __device__ f32 dot_row_exact(const struct weight_planes &w, u32 row, const f32 *x, struct gemv_span s)
-{
-    f32 sum = 0;
-
-    for (u32 block = s.lane; block < w.n_cols / 32; block += s.lanes) {
-        struct unpacked u = unpack_block<F>(load_block<F>(w, row, block));
-        const f32 *at = x + block * 36;
-#pragma unroll
-        for (u32 i = 0; i < 32; i++)
-            sum = fmaf(u.scale[i / 16] * (f32)(int)(signed char)(u.q[i / 4] >> 8 * (i % 4)) + u.offset[i / 16], at[i], sum);
-    }
-    return sum;
-}
-
-static __device__ __noinline__ f32 dot_row_any(const struct weight_planes &w, u32 row, const f32 *x, struct gemv_span s)
-{
-    f32 sum = 0;
-    FOR_QUANTISED(w.format, sum = dot_row_exact<F>(w, row, x, s))
     return sum;
 }
 
@@ -315,7 +284,7 @@ extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_plain(const
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = fill_row(p, row, x, room);
-    tile_scheduler(p, row, factor, [&](const struct pair &r, struct gemv_span s) { return dot_pair_plain(p, r, x, s); });
+    tile_scheduler(p, row, factor, [&](const struct pair &r, struct lane_span s) { return dot_pair_plain(p, r, x, s); });
 }
 
 extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_exact(const __grid_constant__ struct gemm_params p)
@@ -329,8 +298,8 @@ extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_exact(const
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = fill_row(p, row, x, room);
-    tile_scheduler(p, row, factor, [&](const struct pair &r, struct gemv_span s) {
-        f32 first = dot_row_any(p.w[r.matrix[0]], r.row[0], x, s);
-        return make_float2(first, dot_row_any(p.w[r.matrix[1]], r.row[1], x, s));
+    tile_scheduler(p, row, factor, [&](const struct pair &r, struct lane_span s) {
+        f32 first = dot_row_quantised<36>(p.w[r.matrix[0]], r.row[0], x, s);
+        return make_float2(first, dot_row_quantised<36>(p.w[r.matrix[1]], r.row[1], x, s));
     });
 }

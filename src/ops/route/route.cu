@@ -1,0 +1,224 @@
+// route.cu - the operation as defined in route.h: logits in fp32, then each row's choice. rmsnorm has normalised the rows; a single one is
+// normalised by every block of route_logits.
+//
+// route_logits: a warp has one expert and multiplies its row of the router with up to eight normed rows; lanes take numbers in turn, so the
+// order of a sum depends on n_cols and the router's format alone.
+// route_choose: a warp has a row. Lane l keeps experts l, l + 32, ...: scores and keys lie in shared memory, what is taken in a bit each.
+#include "gemm/cuda/row_plain.cuh"
+#include "ops/route/route_cuda.h"
+
+// Rows of the router in F32, four numbers at a time.
+static __device__ __forceinline__ void dot_fours(const struct route_params &p, u32 expert, const f32 *x, u32 n_rows,
+                                                 f32 (&sums)[ROUTE_TILE_ROWS])
+{
+    u32 n = p.args.n_cols / 4;
+    const float4 *weights = (const float4 *)p.router.quants + (u64)expert * n, *at = (const float4 *)x;
+
+#pragma unroll 4
+    for (u32 i = threadIdx.x % 32; i < n; i += 32) {
+        float4 w = __ldg(weights + i);
+#pragma unroll
+        for (u32 r = 0; r < ROUTE_TILE_ROWS; r++) {
+            if (r >= n_rows)
+                break;
+            float4 v = at[(u64)r * n + i];
+            sums[r] = fmaf(w.w, v.w, fmaf(w.z, v.z, fmaf(w.y, v.y, fmaf(w.x, v.x, sums[r]))));
+        }
+    }
+}
+
+// The step's only row to shared memory, normalised; the first block writes it down.
+static __device__ __forceinline__ void normalise(const struct route_params &p, f32 *x)
+{
+    __shared__ f32 room[33];
+    f32 squares = 0;
+
+    for (u32 i = threadIdx.x; i < p.args.n_cols; i += ROUTE_THREADS) {
+        x[i] = p.in[i];
+        squares += x[i] * x[i];
+    }
+    f32 factor = norm_factor(block_sum(squares, room), p.args.n_cols, p.args.eps);
+    for (u32 i = threadIdx.x; i < p.args.n_cols; i += ROUTE_THREADS) {
+        x[i] *= factor * p.norm[i];
+        if (blockIdx.x == 0)
+            p.normed[i] = x[i];
+    }
+    __syncthreads();
+}
+
+extern "C" __global__ void __launch_bounds__(ROUTE_THREADS) route_logits(const __grid_constant__ struct route_params p)
+{
+    u32 lane = threadIdx.x % 32, expert = blockIdx.x * (ROUTE_THREADS / 32) + threadIdx.x / 32, first = blockIdx.y * ROUTE_TILE_ROWS;
+    u32 all = p.step->n_rows, n_rows = all > first ? min(all - first, (u32)ROUTE_TILE_ROWS) : 0;
+    extern __shared__ __align__(16) unsigned char row[];
+    f32 sums[ROUTE_TILE_ROWS] = {};
+
+    wait_for_inputs();
+    if (p.in)
+        normalise(p, (f32 *)row);
+    if (expert >= p.args.n_experts || n_rows == 0)
+        return;
+    const f32 *x = p.in ? (const f32 *)row : p.normed + (u64)first * p.args.n_cols;
+    if (p.router.format == QUANT_F32 && p.args.n_cols % 4 == 0) {
+        dot_fours(p, expert, x, n_rows, sums);
+    } else {
+#pragma unroll
+        for (u32 r = 0; r < ROUTE_TILE_ROWS; r++)
+            sums[r] = r < n_rows ? dot_row_any(p.router, expert, x + (u64)r * p.args.n_cols, { lane, 32 }) : 0;
+    }
+    f32 bias = p.bias ? p.bias[expert] : 0;
+#pragma unroll
+    for (u32 r = 0; r < ROUTE_TILE_ROWS; r++) {
+        f32 sum = warp_sum(sums[r]);
+        if (lane == 0 && r < n_rows)
+            p.logits[(u64)(first + r) * p.args.n_experts + expert] = sum + bias;
+    }
+}
+
+static __device__ __forceinline__ f32 sigmoid(f32 x)
+{
+    return 1 / (1 + expf(-x));
+}
+
+// The largest of n numbers that are not taken, of a lane's own, then of the warp; ties to the lowest place. n: there is none.
+static __device__ __forceinline__ u32 best_of(const f32 *key, u32 taken, u32 n)
+{
+    u32 lane = threadIdx.x % 32, best = n;
+    f32 top = 0;
+
+    for (u32 i = lane, bit = 1; i < n; i += 32, bit <<= 1)
+        if (!(taken & bit) && (best == n || key[i] > top)) {
+            best = i;
+            top = key[i];
+        }
+#pragma unroll
+    for (u32 o = 16; o; o >>= 1) {
+        u32 other = __shfl_xor_sync(~0u, best, o);
+        f32 value = __shfl_xor_sync(~0u, top, o);
+        if (other != n && (best == n || value > top || (value == top && other < best))) {
+            best = other;
+            top = value;
+        }
+    }
+    return __shfl_sync(~0u, best, 0);
+}
+
+static __device__ __forceinline__ f32 group_rank(const struct route_rule &rule, const f32 *key, u32 n)
+{
+    f32 best = -INFINITY, second = -INFINITY;
+
+    for (u32 i = 0; i < n; i++) {
+        second = key[i] > best ? best : key[i] > second ? key[i] : second;
+        best = key[i] > best ? key[i] : best;
+    }
+    return rule.rank == ROUTE_BEST ? best : best + second;
+}
+
+// The lane's experts outside of the best groups, as bits of `taken`. rank: room for a number of each group.
+static __device__ __forceinline__ u32 leave_groups(const struct route_args &args, const f32 *key, f32 *rank)
+{
+    u32 lane = threadIdx.x % 32, size = args.n_experts / args.rule.n_groups, chosen = 0, left = 0;
+
+    for (u32 g = lane; g < args.rule.n_groups; g += 32)
+        rank[g] = group_rank(args.rule, key + g * size, size);
+    __syncwarp();
+    for (u32 i = 0; i < args.rule.n_used_groups; i++) {
+        u32 g = best_of(rank, chosen, args.rule.n_groups);
+        chosen |= g % 32 == lane ? 1u << g / 32 : 0;
+    }
+    __syncwarp();
+    for (u32 g = lane, bit = 1; g < args.rule.n_groups; g += 32, bit <<= 1)
+        rank[g] = chosen & bit ? 1 : 0;
+    __syncwarp();
+    for (u32 e = lane, bit = 1; e < args.n_experts; e += 32, bit <<= 1)
+        left |= rank[e / size] == 0 ? bit : 0;
+    return left;
+}
+
+// Logits become scores; keys are set. Lanes work on experts of their own. False: some logit is no number.
+static __device__ __forceinline__ bool score(const struct route_params &p, f32 *logits, f32 *key)
+{
+    u32 lane = threadIdx.x % 32, n = p.args.n_experts;
+    f32 top = -INFINITY, sum = 0;
+    bool finite = true;
+
+    for (u32 e = lane; e < n; e += 32) {
+        finite = finite && isfinite(logits[e]);
+        top = fmaxf(top, logits[e]);
+        key[e] = logits[e];
+    }
+    if (!__all_sync(~0u, finite))
+        return false;
+    top = warp_max(top);
+    for (u32 e = lane; p.args.rule.scores == ROUTE_SOFTMAX && e < n; e += 32)
+        sum += logits[e] = expf(logits[e] - top);
+    sum = warp_sum(sum);
+    for (u32 e = lane; e < n; e += 32) {
+        if (p.args.rule.scores == ROUTE_SOFTMAX)
+            logits[e] /= sum;
+        else if (p.args.rule.scores == ROUTE_SIGMOID)
+            logits[e] = sigmoid(logits[e]);
+        if (p.select_bias)
+            key[e] = logits[e] + p.select_bias[e];
+    }
+    __syncwarp();
+    return true;
+}
+
+// Lane j's weight, of n.
+static __device__ __forceinline__ f32 weigh(const struct route_rule &rule, f32 score, u32 n)
+{
+    bool exists = threadIdx.x % 32 < n;
+
+    if (rule.scores == ROUTE_CHOSEN) {
+        f32 top = warp_max(exists ? score : -INFINITY), power = exists ? expf(score - top) : 0;
+        score = power / warp_sum(power);
+    }
+    f32 sum = fmaxf(warp_sum(exists ? score : 0), rule.floor);
+    return (rule.normalise ? score / sum : score) * rule.scale;
+}
+
+static __device__ __forceinline__ void choose(const struct route_params &p, u32 row, f32 *logits, f32 *key, f32 *rank)
+{
+    u32 lane = threadIdx.x % 32, n = p.args.n_slots, taken = 0, id = lane;
+    f32 weight = __int_as_float(0x7fffffff);
+
+    if (score(p, logits, key)) {
+        if (p.args.rule.n_groups > 1)
+            taken = leave_groups(p.args, key, rank);
+        for (u32 j = 0; j < n; j++) {
+            u32 e = best_of(key, taken, p.args.n_experts);
+            taken |= e % 32 == lane ? 1u << e / 32 : 0;
+            id = j == lane ? e : id;
+        }
+        weight = weigh(p.args.rule, lane < n ? logits[id] : 0, n);
+    } else if (lane == 0) {
+        p.weights[(u64)row * (n + 1) + n] = weight;
+    }
+    if (lane < n) {
+        p.ids[(u64)row * n + lane] = (f32)id;
+        p.weights[(u64)row * (n + 1) + lane] = weight;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(ROUTE_CHOOSE_THREADS) route_choose(const __grid_constant__ struct route_params p)
+{
+    __shared__ f32 logits[ROUTE_CHOOSE_THREADS / 32][ROUTE_MAX_EXPERTS], key[ROUTE_CHOOSE_THREADS / 32][ROUTE_MAX_EXPERTS];
+    __shared__ f32 rank[ROUTE_CHOOSE_THREADS / 32][ROUTE_MAX_EXPERTS];
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.x * (ROUTE_CHOOSE_THREADS / 32) + warp;
+    f32 sum = 0;
+
+    wait_for_inputs();
+    if (row >= p.step->n_rows)
+        return;
+    const f32 *x = p.normed + (u64)row * p.args.n_cols;
+    for (u32 e = lane; e < p.args.n_experts; e += 32)
+        logits[warp][e] = p.logits[(u64)row * p.args.n_experts + e];
+    for (u32 i = lane; p.shared_gate && i < p.args.n_cols; i += 32)
+        sum = fmaf(x[i], p.shared_gate[i], sum);
+    sum = warp_sum(sum);
+    if (lane == 0)
+        p.weights[(u64)row * (p.args.n_slots + 1) + p.args.n_slots] = p.shared_gate ? sigmoid(sum) : 1;
+    __syncwarp();
+    choose(p, row, logits[warp], key[warp], rank[warp]);
+}
