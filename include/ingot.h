@@ -109,7 +109,8 @@ struct ingot_engine_options {
     uint32_t cpu_features;      // mask of processor features to use, 0: all; for tests
     bool (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); // while loading; false stops. May be NULL
     void *progress_arg;
-    // The eyes of a GGUF model: the mmproj file that belongs to it. NULL: none. A safetensors folder of a model that sees holds its own.
+    // The eyes of a GGUF model: the mmproj file that belongs to it. NULL: the only mmproj*.gguf beside the model, if that can see; "": none.
+    // A safetensors folder of a model that sees holds its own.
     const char *mmproj;
 };
 // clang-format on

@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/kv_persist.h"
 #include "engine/kv/kv_store.h"
+#include "engine/mmproj.h"
 #include "engine/stage/place.h"
 #include "engine/kv/prefix.h"
 #include "engine/tiles.h"
@@ -291,12 +292,39 @@ static bool open_model(struct engine_loaded *l, struct err *err)
     return embedded_or_file(&l->file, l->options.model, err) && model_bind(&l->model, l->file, err);
 }
 
-// In a file of its own, or in that of the model.
+static bool open_mmproj(struct engine *e, struct engine_loaded *l, const char *path, const struct stage_shape *shape,
+                        struct err *err)
+{
+    return model_file_open(&l->eyes, path, err) && tiles_open(e, l->eyes, shape, err);
+}
+
+// A file that nobody asked for must not keep the model from reading text.
+static void try_mmproj(struct engine *e, struct engine_loaded *l, const struct stage_shape *shape)
+{
+    char path[MMPROJ_PATH_BYTES];
+    struct err err;
+
+    if (!mmproj_find(l, path))
+        return;
+    if (open_mmproj(e, l, path, shape, &err)) {
+        log_line(LOG_INFO, "load", "%s: the eyes of this model, found beside it", path);
+        return;
+    }
+    log_line(LOG_WARN, "load", "%s; this model takes no pictures now", err.message);
+    tiles_close(e);
+    model_file_close(l->eyes);
+    l->eyes = NULL;
+}
+
+// In a file of its own, or in that of the model, or beside it.
 static bool open_eyes(struct engine *e, struct engine_loaded *l, const struct stage_shape *shape, struct err *err)
 {
-    if (!l->options.mmproj)
-        return !tower_is_in(l->file) || tiles_open(e, l->file, shape, err);
-    return model_file_open(&l->eyes, l->options.mmproj, err) && tiles_open(e, l->eyes, shape, err);
+    if (l->options.mmproj)
+        return !*l->options.mmproj || open_mmproj(e, l, l->options.mmproj, shape, err);
+    if (tower_is_in(l->file))
+        return tiles_open(e, l->file, shape, err);
+    try_mmproj(e, l, shape);
+    return true;
 }
 
 bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need, struct device_info *device,

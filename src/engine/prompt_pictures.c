@@ -15,6 +15,11 @@ static struct image_processor processor_of(const struct engine *e, const struct 
     return p;
 }
 
+bool prompt_pictures_known(const struct tokenizer *tokenizer)
+{
+    return tokenizer && tokenizer_find(tokenizer, STR(MARK)) >= 0;
+}
+
 bool prompt_sees(const struct engine *e, const struct ingot_request_options *o, struct err *err)
 {
     if (!e->tiles)

@@ -5,6 +5,8 @@
 #pragma once
 #include "engine/prompt.h"
 
+// The vocabulary has the mark of a picture. tokenizer: NULL is allowed.
+bool prompt_pictures_known(const struct tokenizer *tokenizer);
 // Are there pictures to place, and can this model see them? An error is one sentence.
 bool prompt_sees(const struct engine *e, const struct ingot_request_options *o, struct err *err);
 // Gives messages whose contents have no parts {"type": "image"} those of the request, before the text of the last message.

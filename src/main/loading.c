@@ -51,7 +51,7 @@ struct ingot_engine_options loading_options(const struct settings *settings)
     options.no_repack = settings->no_repack;
     options.no_prefix_cache = settings->no_prefix_cache;
     options.cache_dir = settings->cache_dir;
-    options.mmproj = settings->mmproj;
+    options.mmproj = settings->no_mmproj ? "" : settings->mmproj;
     options.cache_bytes = (uint64_t)settings->cache_gib << 30;
     options.commit_every = settings->commit_every;
     return options;

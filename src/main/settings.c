@@ -14,7 +14,8 @@ static const struct option general_options[] = {
 static const struct option model_options[] = {
     { "-m --model", OPTION_STRING, AT(model), "MODEL", NULL, 0, 0, NULL, "GGUF file, safetensors folder, or a name: user/repo[:QUANT][@REVISION]; without it the toy inside ingot" },
     { "-c --ctx-size", OPTION_U32, AT(n_context), "N", "0", 0, 16777216, NULL, "tokens of context; 0: the model's own limit, at most 8192" },
-    { "-mm --mmproj", OPTION_STRING, AT(mmproj), "FILE", NULL, 0, 0, NULL, "the eyes of a GGUF model: its mmproj file; a safetensors folder holds its own" },
+    { "-mm --mmproj", OPTION_STRING, AT(mmproj), "FILE", NULL, 0, 0, NULL, "the eyes of a GGUF model; without it the only mmproj*.gguf beside the model; a safetensors folder holds its own" },
+    { "--no-mmproj --no-mmproj-auto", OPTION_FLAG, AT(no_mmproj), NULL, NULL, 0, 0, NULL, "take no mmproj file: the model reads text alone" },
     { 0 },
 };
 

@@ -5,7 +5,7 @@
 #include "base/options.h"
 
 struct settings {
-    bool help, verbose;
+    bool help, verbose, no_mmproj;
     const char *config, *log;
     // the model and where it runs
     const char *model, *hub_name, *device, *n_gpu_layers, *stages, *cache_type_k, *cache_type_v, *gemm;

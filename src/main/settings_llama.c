@@ -55,7 +55,7 @@ static const struct option common_flags[] = {
     NONE("--control-vector --control-vector-scaled --control-vector-layer-range", "FILE", "control vectors yet"),
     NONE("-md --model-draft -hfd -hfrd --hf-repo-draft --draft --draft-n --draft-max --draft-min --draft-p-min -cd --ctx-size-draft -devd --device-draft -ngld --gpu-layers-draft --n-gpu-layers-draft -ctkd -ctvd --spec-type", "VALUE", DRAFT),
     NONE("-mmu --mmproj-url --audio --video", "FILE", PICTURE),
-    FINE("--no-mmproj --mmproj-auto --no-mmproj-auto --mmproj-offload --no-mmproj-offload", NULL, "only --mmproj loads a projector, onto the model's device"),
+    FINE("--mmproj-auto --mmproj-offload --no-mmproj-offload", NULL, "the projector beside a model is found, and runs on the model's device"),
     NONE("-mu --model-url", "URL", "models by URL: give a file, or a name such as user/repo:QUANT"),
     NONE("-dr --docker-repo", "NAME", "models from that registry: give a file, or a name such as user/repo:QUANT"),
     NONE("-hff --hf-file", "FILE", "--hf-file: user/repo:FILE.gguf names one file"),
