@@ -1,6 +1,7 @@
 // auth.c - see auth.h.
 #include "server/auth.h"
 #include <strings.h>
+#include "base/base64.h"
 
 bool auth_same_key(struct str given, const char *key)
 {
@@ -12,38 +13,13 @@ bool auth_same_key(struct str given, const char *key)
     return !different && n > 0;
 }
 
-static int base64_value(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
 // The password of "user:password".
 static struct str basic_password(struct str text, char *room, size_t n_room)
 {
-    unsigned bits = 0, n_bits = 0;
-    size_t n = 0;
+    struct str both = base64_decode(text, room, n_room);
+    const char *colon = both.n ? memchr(both.at, ':', both.n) : NULL;
 
-    while (text.n && text.at[text.n - 1] == '=')
-        text.n--;
-    for (size_t i = 0; i < text.n; i++) {
-        int value = base64_value(text.at[i]);
-        if (value < 0 || n == n_room)
-            return (struct str){ "", 0 };
-        bits = bits << 6 | (unsigned)value;
-        n_bits += 6;
-        if (n_bits >= 8) {
-            n_bits -= 8;
-            room[n++] = (char)(bits >> n_bits & 0xff);
-        }
-    }
-    const char *colon = n ? memchr(room, ':', n) : NULL;
-    return colon ? (struct str){ colon + 1, n - (size_t)(colon + 1 - room) } : (struct str){ "", 0 };
+    return colon ? str_from_to(both, (size_t)(colon + 1 - both.at), both.n) : (struct str){ "", 0 };
 }
 
 static bool takes_scheme(struct str *text, struct str scheme)

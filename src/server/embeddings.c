@@ -2,6 +2,7 @@
 //
 // The vectors come from a language model's hidden states: good for likeness within one model, not comparable with those
 // of models that were trained for it.
+#include "base/base64.h"
 #include "server/state.h"
 #include "server/api_response.h"
 
@@ -19,17 +20,9 @@ json_t *embeddings_numbers(const struct buf *vector)
 
 static json_t *as_base64(const struct buf *vector)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     struct buf text = { 0 };
 
-    for (size_t i = 0; i < vector->n; i += 3) {
-        uint32_t bits = 0, n = vector->n - i < 3 ? (uint32_t)(vector->n - i) : 3;
-        for (uint32_t k = 0; k < 3; k++)
-            bits = bits << 8 | (k < n ? (unsigned char)vector->at[i + k] : 0);
-        char four[4] = { digits[bits >> 18], digits[bits >> 12 & 63], n > 1 ? digits[bits >> 6 & 63] : '=',
-                         n > 2 ? digits[bits & 63] : '=' };
-        buf_append(&text, four, sizeof four);
-    }
+    base64_append(&text, buf_as_str(vector));
     json_t *value = api_response_text(&text);
     buf_free(&text);
     return value;

@@ -1,7 +1,7 @@
 // page.c - see page.h. INGOT_PAGE is the path of the page as cmake/page.cmake assembles it.
 #include "server/page.h"
-#include <openssl/evp.h>
 #include <pthread.h>
+#include "base/base64.h"
 #include "base/incbin.h"
 #include "base/sha256.h"
 
@@ -25,13 +25,13 @@ static void add_sums(struct buf *b, struct sha256_stream *s, struct str open, st
     struct str rest = page_html();
 
     for (size_t at = str_find(rest, open); at != SIZE_MAX; at = str_find(rest, open)) {
-        char text[48]; // 32 bytes in base64, and NUL
         rest = str_from_to(rest, at + open.n, rest.n);
         size_t n = str_find(rest, close);
         sha256_add(s, rest.at, n == SIZE_MAX ? rest.n : n);
         struct sha256 sum = sha256_take(s);
-        EVP_EncodeBlock((unsigned char *)text, sum.at, sizeof sum.at);
-        buf_printf(b, " 'sha256-%s'", text);
+        buf_text(b, " 'sha256-");
+        base64_append(b, (struct str){ (const char *)sum.at, sizeof sum.at });
+        buf_text(b, "'");
     }
 }
 

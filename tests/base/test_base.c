@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/arena.h"
+#include "base/base64.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/sha256.h"
@@ -127,6 +128,40 @@ static void sha256_gives_the_standard_s_sums(void **state)
     mem_fail_at(0, 0);
 }
 
+// The vectors of RFC 4648, section 10, and what is no base64.
+static void base64_is_strict(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = { { "", "" },
+                                            { "f", "Zg==" },
+                                            { "fo", "Zm8=" },
+                                            { "foo", "Zm9v" },
+                                            { "foob", "Zm9vYg==" },
+                                            { "fooba", "Zm9vYmE=" },
+                                            { "foobar", "Zm9vYmFy" } };
+    static const char *const bad[] = { "Z",    "Zg",   "Zg=",  "Zg===", "=",      "====",     "Zg==Zm8=",
+                                       "Z===", "Zm=v", " Zm9", "Zm9\n", "Zm9v\n", " Zm9v",    "Zm 9",
+                                       "Zm9-", "Zm9_", "Zh==", "Zm9=",  "Zm9vZ",  "Zm9v    ", "Zm9\xff" };
+    char room[8];
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct buf text = { 0 };
+        base64_append(&text, str_from(pairs[i][0]));
+        assert_true(!text.failed && str_is(buf_as_str(&text), pairs[i][1]));
+        assert_true(str_is(base64_decode(buf_as_str(&text), room, sizeof room), pairs[i][0]));
+        buf_free(&text);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_null(base64_decode(str_from(bad[i]), room, sizeof room).at);
+    assert_null(base64_decode(STR("Zm9\0"), room, sizeof room).at);
+    assert_null(base64_decode(STR("Zm9vYmFy"), room, 5).at);
+    assert_non_null(base64_decode(STR("Zm9vYmFy"), room, 6).at);
+    mem_fail_at(1, 0);
+    struct buf text = { 0 };
+    base64_append(&text, STR("foo"));
+    mem_fail_at(0, 0);
+    assert_true(text.failed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +173,7 @@ int main(void)
         cmocka_unit_test(what_is_no_regular_file_is_refused_at_once),
         cmocka_unit_test(allocations_can_fail),
         cmocka_unit_test(sha256_gives_the_standard_s_sums),
+        cmocka_unit_test(base64_is_strict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,6 +70,7 @@ static void unknown_parts_are_refused(void **state)
     expect_error("{\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"a\",0],\"sep\":[\"x\",99]}," VOCAB "}",
                  "not in the vocabulary");
     expect_error("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}," VOCAB "}", "charsmap");
+    expect_error("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA!\"}," VOCAB "}", "is not base64");
     expect_error(BEFORE "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}," VOCAB "}",
                  "after ByteLevel");
 }

@@ -1,6 +1,7 @@
 // tokenizer_json_steps.c - the parts of tokenizer.json around the model: normalizer, pre_tokenizer, post_processor, decoder.
 //
 // Each part is one component or a Sequence of components; a table says which ones are known. Nesting is limited.
+#include "base/base64.h"
 #include "text/tokenizer/tokenizer_json.h"
 
 enum { DEPTH_MAX = 8 };
@@ -107,32 +108,17 @@ static bool read_replace(struct tokenizer *t, const json_t *json, struct err *er
     return read_pattern(json, &pattern, &regex, err) && normal_add_replace(t, pattern, regex, content, err);
 }
 
-static int base64_digit(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    return c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
 static bool read_charsmap(struct tokenizer *t, const json_t *json, struct err *err)
 {
     struct str text = json_text(json, "precompiled_charsmap");
-    struct buf bytes = { 0 };
-    uint32_t bits = 0, n_bits = 0;
-    for (size_t i = 0; i < text.n && base64_digit(text.at[i]) >= 0; i++) {
-        bits = bits << 6 | (uint32_t)base64_digit(text.at[i]);
-        n_bits += 6;
-        if (n_bits >= 8)
-            buf_append(&bytes, &(char){ (char)(bits >> (n_bits -= 8)) }, 1);
-    }
-    struct str table = bytes.failed ? (struct str){ 0 } : arena_str(t->arena, buf_as_str(&bytes));
-    buf_free(&bytes);
-    if (!table.at)
-        return err_memory(err, "a normalisation table");
-    if (table.n == 0)
+    if (text.n == 0)
         return true;
+    char *room = arena_alloc(t->arena, base64_room(text.n));
+    if (!room)
+        return err_memory(err, "a normalisation table");
+    struct str table = base64_decode(text, room, base64_room(text.n));
+    if (!table.at)
+        return err_set(err, ERR_INPUT, "'precompiled_charsmap' is not base64");
     return charsmap_check(table, err) && add_normal(t, (struct normal_step){ .kind = NORMAL_CHARSMAP, .text = table }, err);
 }
 
