@@ -1,7 +1,7 @@
 // api_response.c - see api_response.h. Prompts are made into tokens here, so that the engine only ever gets tokens.
 #include "server/api_response.h"
+#include <openssl/rand.h>
 #include <time.h>
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "server/about.h"
@@ -33,12 +33,10 @@ static const struct dialect_entry *entry_of(enum dialect dialect)
 
 uint64_t api_response_random(void)
 {
-    static atomic_uint_fast64_t counter;
-    uint64_t x = clock_ns() + atomic_fetch_add(&counter, 0x9e3779b97f4a7c15u);
+    uint64_t x;
 
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
+    CHECK(RAND_bytes((unsigned char *)&x, sizeof x) == 1);
+    return x;
 }
 
 static bool write_grammar(struct api_response *t, struct buf *grammar, struct err *err)

@@ -88,7 +88,7 @@ const struct ingot_result *api_response_error(const struct api_response *t);
 extern const struct api_format api_format_chat, api_format_text, api_format_messages, api_format_responses, api_format_embeddings,
     api_format_llamacpp, api_format_ollama, api_format_ollama_embed;
 
-uint64_t api_response_random(void); // for ids and seeds: no secret
+uint64_t api_response_random(void); // for ids, seeds and salts
 
 // Shared by the dialects.
 const char *api_response_finish_name(const struct api_response *t, uint32_t choice); // OpenAI's words

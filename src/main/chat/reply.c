@@ -3,18 +3,16 @@
 // Thinking is told from the answer where it is shown in another way: less bright on a terminal, or not at all. Then its marks go, too. The
 // text that is kept for the next turn is always what the model wrote: its template knows what to leave out.
 #include "main/chat/reply.h"
+#include <openssl/rand.h>
 #include <unistd.h>
-#if defined(__APPLE__)
-#include <sys/random.h>
-#endif
 #include "main/out_json.h"
 #include "main/terminal.h"
 
 uint64_t reply_random_seed(void)
 {
-    uint32_t seed = 0;
+    uint32_t seed;
 
-    (void)!getentropy(&seed, sizeof seed);
+    CHECK(RAND_bytes((unsigned char *)&seed, sizeof seed) == 1);
     return seed; // short enough to be typed again
 }
 
