@@ -1,4 +1,5 @@
-// test_sample.c - the sampling operation: greedy, limits, penalties, and that a draw depends on (seed, position) alone.
+// test_sample.c - the sampling operation: greedy, limits, penalties, and that a draw depends on (seed, position) alone, of the plain loop
+// and of the fast kernel; and that both give the same ids.
 #include <math.h>
 #include <stdlib.h>
 #include "ops/cpu_table.h"
@@ -13,11 +14,11 @@ struct rig { // one output row, played again and again
     struct tape *tape;
 };
 
-static int rig_make(void **state, uint32_t n)
+static int rig_make(void **state, uint32_t n, bool plain)
 {
     struct rig *r = calloc(1, sizeof *r);
     struct err err = { 0 };
-    r->device = cpu_open(&(struct cpu_options){ .n_threads = 1, .table = &cpu_table }, &err);
+    r->device = cpu_open(&(struct cpu_options){ .n_threads = 1, .plain = plain, .table = &cpu_table }, &err);
     r->tape = tape_create(r->device, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
     assert_true(buffer_alloc(r->device, n * 4, &r->logits, &err) && buffer_alloc(r->device, LOG * 4, &r->log, &err) &&
                 buffer_alloc(r->device, 4, &r->results, &err) &&
@@ -33,11 +34,11 @@ static int rig_make(void **state, uint32_t n)
 
 static int rig_open(void **state)
 {
-    return rig_make(state, VOCAB);
+    return rig_make(state, VOCAB, false);
 }
-static int rig_open_large(void **state)
+static int rig_open_plain(void **state)
 {
-    return rig_make(state, LARGE);
+    return rig_make(state, VOCAB, true);
 }
 
 static int rig_close(void **state)
@@ -251,63 +252,70 @@ static void what_was_drawn_goes_to_the_log(void **state)
     draw(r, neutral(0), LOG - 1); // the last place: nothing is written behind the log
 }
 
-// Steps 4 and 5 of the definition, word for word.
-static uint32_t draw_plainly(const float *logits, const struct sample_params *p, uint32_t position)
+// Logits with many ties, some of which only the temperature makes, and zeros of both signs.
+static void fill_with_ties(float *logits, uint32_t round)
 {
-    static uint32_t order[LARGE];
-    static bool taken[LARGE];
-    uint32_t limit = p->top_k ? p->top_k : LARGE, kept = 0;
-    float total = 0, sum = 0, weight;
+    uint32_t x = round + 1;
 
-    memset(taken, 0, sizeof taken);
-    for (uint32_t k = 0; k < limit; k++) {
-        uint32_t best = LARGE;
-        for (uint32_t i = 0; i < LARGE; i++)
-            if (!taken[i] && (best == LARGE || logits[i] / p->temperature > logits[best] / p->temperature))
-                best = i;
-        taken[order[k] = best] = true;
+    for (uint32_t i = 0; i < LARGE; i++) {
+        x = x * 1664525 + 1013904223;
+        logits[i] = round % 2 ? (float)((int)(x >> 28) - 12) * 0.25f : 2 + (float)(x >> 20) * 0x1p-22f;
+        logits[i] = logits[i] == 0 && x & 1 ? -0.0f : logits[i];
     }
-    float top = logits[order[0]] / p->temperature;
-    for (uint32_t k = limit; k-- > 0;)
-        total += expf(logits[order[k]] / p->temperature - top);
-    for (; kept < limit && (kept == 0 || sum < p->top_p * total); kept++, sum += weight)
-        if ((weight = expf(logits[order[kept]] / p->temperature - top)) < p->min_p && kept > 0)
-            break;
-    float goal = sample_random(p->seed[0], p->seed[1], position) * sum;
-    sum = 0;
-    for (uint32_t k = 0; k < kept; k++)
-        if ((sum += expf(logits[order[k]] / p->temperature - top)) > goal)
-            return order[k];
-    return order[kept - 1];
 }
 
-// Logits with many ties, some of which only the temperature makes, and zeros of both signs.
-static void the_first_of_a_large_vocabulary_are_the_same_as_by_sorting_it(void **state)
+// A mask, biases, and a token history in which most tokens stand more than once.
+static void fill_past(struct rig *r, uint32_t round)
 {
-    struct rig *r = *state;
-    static const uint32_t ks[] = { 1, 2, 40, 127, 128, 129, 600 };
-    float *logits = r->logits.host;
+    uint32_t *mask = r->limits.host, *log = r->log.host;
+    struct sample_bias *biases = (struct sample_bias *)(mask + sample_mask_words(LARGE));
 
-    for (uint32_t round = 0; round < 35; round++) {
-        uint32_t x = round + 1;
-        for (uint32_t i = 0; i < LARGE; i++) {
-            x = x * 1664525 + 1013904223;
-            logits[i] = round % 2 ? (float)((int)(x >> 28) - 12) * 0.25f : 2 + (float)(x >> 20) * 0x1p-22f;
-            logits[i] = logits[i] == 0 && x & 1 ? -0.0f : logits[i];
-        }
-        struct sample_params p = {
-            .temperature = 0.9f, .top_p = 0.95f, .min_p = 0.01f, .repeat_penalty = 1, .seed = { round, 3 }
-        };
-        p.top_k = ks[round % 7];
-        for (uint32_t position = 0; position < 12; position++)
-            assert_int_equal(draw(r, p, position), draw_plainly(logits, &p, position));
-        p.top_k = 0; // all of them, by falling probability
-        p.top_p = 0.1f;
-        uint32_t drawn = draw(r, p, round), n_before = 0;
-        for (uint32_t i = 0; i < LARGE; i++)
-            n_before += logits[i] > logits[drawn];
-        assert_true(n_before < LARGE / 8);
+    for (uint32_t i = 0; i < sample_mask_words(LARGE); i++)
+        mask[i] = (i + 1) * 2654435761u;
+    for (uint32_t i = 0; i < 5; i++)
+        biases[i] = (struct sample_bias){ (round * 31 + i * 97) % LARGE, 1.5f - (float)i };
+    for (uint32_t i = 0; i < LOG; i++)
+        log[i] = i % 7 ? (round * 13 + i % 20 * 97) % LARGE : 0xffffffff; // that is no token
+}
+
+static void the_fast_kernel_gives_the_plain_loop_s_ids(void **state)
+{
+    static const uint32_t ks[] = { 1, 2, 40, 127, 128, 129, 600, 0 };
+    struct rig *rigs[2];
+
+    (void)state;
+    for (int plain = 0; plain < 2; plain++) {
+        void *made;
+        rig_make(&made, LARGE, plain);
+        rigs[plain] = made;
     }
+    for (uint32_t round = 0; round < 96; round++) {
+        struct sample_params p = { .temperature = round % 5 ? 0.9f : 0,
+                                   .top_p = round % 3 ? 0.95f : 0.1f,
+                                   .min_p = (float)(round % 4) * 0.1f,
+                                   .repeat_penalty = 1,
+                                   .top_k = ks[round % 8],
+                                   .seed = { round, 3 } };
+        if (round % 7 > 2) {
+            p.repeat_penalty = 1.3f;
+            p.presence_penalty = 0.2f;
+            p.frequency_penalty = round % 2 ? 0.1f : -0.1f;
+            p.penalty_window = 30;
+            p.n_biases = round % 6;
+            p.flags = round % 11 ? SAMPLE_MASKED : 0;
+        }
+        for (uint32_t position = 40; position < 52; position++) {
+            uint32_t ids[2];
+            for (int i = 0; i < 2; i++) {
+                fill_with_ties(rigs[i]->logits.host, round);
+                fill_past(rigs[i], round);
+                ids[i] = draw(rigs[i], p, position);
+            }
+            assert_int_equal(ids[0], ids[1]);
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        rig_close((void *[]){ rigs[i] });
 }
 
 static void set_bias(struct rig *r, uint32_t i, uint32_t token, float bias)
@@ -359,7 +367,11 @@ static void biases_are_added_before_everything_else(void **state)
 
 int main(void)
 {
-#define RIGGED(test) cmocka_unit_test_setup_teardown(test, rig_open, rig_close)
+#define RIGGED(test)                                             \
+    { #test " (plain)", test, rig_open_plain, rig_close, NULL }, \
+    {                                                            \
+#test " (fast)", test, rig_open, rig_close, NULL         \
+    }
     const struct CMUnitTest tests[] = {
         RIGGED(greedy_takes_the_largest_and_ties_go_to_the_lowest_id),
         RIGGED(frequencies_follow_the_probabilities),
@@ -367,7 +379,7 @@ int main(void)
         RIGGED(penalties_make_seen_tokens_less_likely_whatever_the_sign),
         RIGGED(a_draw_depends_on_seed_and_position_alone),
         RIGGED(numbers_that_are_none_are_reported),
-        cmocka_unit_test_setup_teardown(the_first_of_a_large_vocabulary_are_the_same_as_by_sorting_it, rig_open_large, rig_close),
+        cmocka_unit_test(the_fast_kernel_gives_the_plain_loop_s_ids),
         RIGGED(what_was_drawn_goes_to_the_log),
         RIGGED(only_tokens_of_the_mask_are_drawn),
         RIGGED(biases_are_added_before_everything_else),

@@ -1,16 +1,123 @@
-// sample_cpu.c - the definition.
+// sample_cpu.c - the definition first: all candidates are sorted, cut and drawn from. Below it the fast kernel, which finds the same ids.
 //
-// A candidate is one number of 64 bits, the order of its logit above and of its id below: what comes first is larger. Logits are read once
-// from end to end, for the largest of each block of 8 (row_kernels.h): among these the best token and a number that k tokens reach are
-// found, and only blocks that reach it are looked at again. Without top_k only as many are sorted as top_p and min_p ask for.
+// In the fast kernel a candidate is one number of 64 bits, the order of its logit above and of its id below: what comes first is larger.
+// Logits are read once from end to end, for the largest of each block of 8 (row_kernels.h): among these the best token and a number that k
+// tokens reach are found, and only blocks that reach it are looked at again. Without top_k only as many are sorted as top_p and min_p ask
+// for, so that the probabilities behind them are added up in another order than here: the two ids can differ where the sum is within
+// rounding of top_p.
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "ops/rows.h"
 #include "ops/sample/sample.h"
 #include "ops/vec/row_kernels.h"
 
-static uint64_t candidate(float logit, uint32_t id)
+struct sampled_row { // an output row, and what step 2 changes it by
+    const struct sample_params *p;
+    const float *logits;              // [n], as they came
+    const uint32_t *seen;             // [n_seen], the end of the token history, the row's own token last
+    const uint32_t *mask;             // a bit for each token, with SAMPLE_MASKED
+    const struct sample_bias *biases; // [p->n_biases]
+    uint32_t n, n_seen, position;
+    uint32_t *work; // room for [n] of 64 bits, then [n] logits and the fast kernel's tops
+};
+
+static float *altered_logits(const struct sampled_row *r)
+{
+    return (float *)(r->work + 2 * (size_t)r->n);
+}
+
+static void alter_bias(const struct sampled_row *r, float *logits)
+{
+    for (uint32_t i = 0; i < r->p->n_biases; i++)
+        if (r->biases[i].token < r->n)
+            logits[r->biases[i].token] += r->biases[i].bias;
+}
+
+static void alter_mask(const struct sampled_row *r, float *logits)
+{
+    for (uint32_t i = 0; i < r->n && r->p->flags & SAMPLE_MASKED; i++)
+        logits[i] = r->mask[i >> 5] >> (i & 31) & 1 ? logits[i] : -INFINITY;
+}
+
+// ---- the definition: the steps of sample.h, one after the other
+
+struct candidate {
+    float logit;
+    uint32_t id;
+};
+
+static int plain_order(const void *first, const void *second)
+{
+    const struct candidate *a = first, *b = second;
+
+    if (a->logit != b->logit)
+        return a->logit > b->logit ? -1 : 1;
+    return a->id < b->id ? -1 : 1;
+}
+
+static void plain_penalise(const struct sampled_row *r, float *logits)
+{
+    const struct sample_params *p = r->p;
+    uint32_t *counts = r->work;
+
+    memset(counts, 0, r->n * sizeof *counts);
+    for (uint32_t i = 0; i < r->n_seen; i++)
+        if (r->seen[i] < r->n) // rows of pictures are no tokens
+            counts[r->seen[i]]++;
+    for (uint32_t t = 0; t < r->n; t++) {
+        if (counts[t] == 0)
+            continue;
+        logits[t] = logits[t] > 0 ? logits[t] / p->repeat_penalty : logits[t] * p->repeat_penalty;
+        logits[t] -= p->presence_penalty + (float)counts[t] * p->frequency_penalty;
+    }
+}
+
+// c: [n], sorted. weights: [n], room; a weight is a probability times a constant.
+static uint32_t plain_draw(const struct sampled_row *r, const struct candidate *c, uint32_t n, float *weights)
+{
+    const struct sample_params *p = r->p;
+    uint32_t kept = 0;
+    float total = 0, kept_sum = 0, sum = 0;
+
+    n = p->top_k && p->top_k < n ? p->top_k : n;
+    for (uint32_t i = n; i-- > 0;) // the smallest first
+        total += weights[i] = expf(c[i].logit - c[0].logit);
+    while (kept < n && (kept == 0 || (kept_sum < p->top_p * total && weights[kept] >= p->min_p && weights[kept] > 0)))
+        kept_sum += weights[kept++];
+    float goal = sample_random(p->seed[0], p->seed[1], r->position) * kept_sum;
+    for (uint32_t i = 0; i < kept; i++)
+        if ((sum += weights[i]) > goal)
+            return c[i].id;
+    return c[kept - 1].id;
+}
+
+static uint32_t plain_sample(const struct sampled_row *r)
+{
+    struct candidate *c = (struct candidate *)(void *)r->work;
+    float *logits = altered_logits(r), temperature = r->p->temperature;
+    uint32_t n = 0;
+
+    for (uint32_t t = 0; t < r->n; t++)
+        if (!(r->logits[t] < INFINITY))
+            return STEP_TOKEN_INVALID;
+    memcpy(logits, r->logits, r->n * sizeof *logits);
+    alter_bias(r, logits);
+    plain_penalise(r, logits);
+    alter_mask(r, logits);
+    for (uint32_t t = 0; t < r->n; t++)
+        if (logits[t] > -INFINITY)
+            c[n++] = (struct candidate){ temperature == 0 ? logits[t] : logits[t] / temperature, t };
+    if (n == 0)
+        return STEP_TOKEN_INVALID;
+    qsort(c, n, sizeof *c, plain_order);
+    return temperature == 0 ? c[0].id : plain_draw(r, c, n, logits);
+}
+
+// ---- the fast kernel
+
+static uint64_t packed_candidate(float logit, uint32_t id)
 {
     uint32_t bits;
 
@@ -77,19 +184,18 @@ static void sort_first(uint64_t *c, uint32_t n, uint32_t k)
     }
 }
 
-struct token_window { // the window of the log
-    const uint32_t *tokens;
-    uint32_t n;
-};
-
-// counts: [n]. Rows of pictures are no tokens.
-static void penalise(float *logits, uint32_t *counts, uint32_t n, const struct sample_params *p, const struct token_window *seen)
+// As plain_penalise, but only what was seen is looked at.
+static void penalise(const struct sampled_row *r, float *logits)
 {
-    for (uint32_t i = 0; i < seen->n; i++)
-        if (seen->tokens[i] < n)
-            counts[seen->tokens[i]]++;
-    for (uint32_t i = 0; i < seen->n; i++) {
-        uint32_t token = seen->tokens[i], n_seen = token < n ? counts[token] : 0;
+    const struct sample_params *p = r->p;
+    uint32_t *counts = r->work;
+
+    memset(counts, 0, r->n * sizeof *counts);
+    for (uint32_t i = 0; i < r->n_seen; i++)
+        if (r->seen[i] < r->n)
+            counts[r->seen[i]]++;
+    for (uint32_t i = 0; i < r->n_seen; i++) {
+        uint32_t token = r->seen[i], n_seen = token < r->n ? counts[token] : 0;
         if (n_seen == 0)
             continue; // done at its first sighting
         counts[token] = 0;
@@ -98,65 +204,25 @@ static void penalise(float *logits, uint32_t *counts, uint32_t n, const struct s
     }
 }
 
-struct limits { // of one row
-    const uint32_t *mask;
-    const struct sample_bias *biases;
-};
-
-static struct limits limits_of(const struct cpu_call *call, uint32_t output)
-{
-    const struct sample_args *args = cpu_args(call);
-    const uint32_t *words = (const uint32_t *)cpu_base(call, SAMPLE_LIMITS) + (uint64_t)output * args->limits_stride;
-    return (struct limits){ words, (const struct sample_bias *)(const void *)(words + sample_mask_words(args->n_tokens)) };
-}
-
-static void add_biases(float *logits, uint32_t n, const struct sample_bias *biases, uint32_t n_biases)
-{
-    for (uint32_t i = 0; i < n_biases; i++)
-        if (biases[i].token < n)
-            logits[biases[i].token] += biases[i].bias;
-}
-
-static void keep_allowed(float *logits, uint32_t n, const uint32_t *mask)
-{
-    for (uint32_t i = 0; i < n; i++)
-        logits[i] = mask[i >> 5] >> (i & 31) & 1 ? logits[i] : -INFINITY;
-}
-
-// ---- steps 3 to 5
-
-struct sampled_row {
-    const float *logits; // [n], after step 2
+struct search {          // in one row, after step 2
+    const float *logits; // [n]
     uint32_t n, n_tops;
     float *tops; // [n_tops]: the largest of logits[b], logits[b + n_tops], ...
     float temperature;
     uint64_t *candidates; // [n], room
 };
 
-static bool tops_plain(const float *x, uint32_t n, float *tops, uint32_t n_tops)
-{
-    bool valid = true;
-
-    for (uint32_t b = 0; b < n_tops; b++)
-        tops[b] = -INFINITY;
-    for (uint32_t i = 0; i < n; i++) {
-        valid = valid && x[i] < INFINITY;
-        tops[i % n_tops] = x[i] > tops[i % n_tops] ? x[i] : tops[i % n_tops];
-    }
-    return valid;
-}
-
 // The token with the largest logit, ties to the lowest id; n when there is none above -infinity.
-static uint32_t best_of(const struct sampled_row *r)
+static uint32_t best_of(const struct search *s)
 {
     float top = -INFINITY;
-    uint32_t best = r->n;
+    uint32_t best = s->n;
 
-    for (uint32_t b = 0; b < r->n_tops; b++)
-        top = r->tops[b] > top ? r->tops[b] : top;
-    for (uint32_t b = 0; top > -INFINITY && b < r->n_tops; b++)
-        for (uint32_t i = b; r->tops[b] == top && i < r->n; i += r->n_tops)
-            best = r->logits[i] == top && i < best ? i : best;
+    for (uint32_t b = 0; b < s->n_tops; b++)
+        top = s->tops[b] > top ? s->tops[b] : top;
+    for (uint32_t b = 0; top > -INFINITY && b < s->n_tops; b++)
+        for (uint32_t i = b; s->tops[b] == top && i < s->n; i += s->n_tops)
+            best = s->logits[i] == top && i < best ? i : best;
     return best;
 }
 
@@ -194,20 +260,20 @@ static float reached_by(const float *x, uint32_t n, uint32_t k)
 }
 
 // Fills in candidates among which are the first k, as far as they are above -infinity, and returns how many.
-static uint32_t gather(const struct sampled_row *r, uint32_t k)
+static uint32_t gather(const struct search *s, uint32_t k)
 {
-    float reached = k < r->n_tops / 2 ? reached_by(r->tops, r->n_tops, k) : -INFINITY, least = reached / r->temperature;
+    float reached = k < s->n_tops / 2 ? reached_by(s->tops, s->n_tops, k) : -INFINITY, least = reached / s->temperature;
     // The division may make one number of two. What is below this cannot become as large as `least`, and is not divided.
     float near = fmaxf(reached - fabsf(reached) * 1e-6f - 1e-30f, -FLT_MAX);
     uint32_t n = 0;
 
-    for (uint32_t b = 0; b < r->n_tops; b++)
-        for (uint32_t i = b; r->tops[b] >= near && i < r->n; i += r->n_tops) {
-            float logit = r->logits[i];
+    for (uint32_t b = 0; b < s->n_tops; b++)
+        for (uint32_t i = b; s->tops[b] >= near && i < s->n; i += s->n_tops) {
+            float logit = s->logits[i];
             if (logit < near)
                 continue;
-            logit /= r->temperature;
-            r->candidates[n] = candidate(logit, i);
+            logit /= s->temperature;
+            s->candidates[n] = packed_candidate(logit, i);
             n += logit >= least;
         }
     return n;
@@ -223,12 +289,12 @@ static float exp_sum(const uint64_t *c, uint32_t n, float top)
     return sum;
 }
 
-static uint32_t draw(const struct sampled_row *r, const struct sample_params *p, float random)
+static uint32_t draw(const struct search *s, const struct sample_params *p, float random)
 {
     enum { FIRST_SORTED = 64 };
-    uint32_t top_k = p->top_k && p->top_k < r->n ? p->top_k : r->n, n = gather(r, top_k), kept = 0;
-    uint32_t limit = top_k < n ? top_k : n, n_sorted = top_k < r->n || limit < FIRST_SORTED ? limit : FIRST_SORTED;
-    uint64_t *c = r->candidates;
+    uint32_t top_k = p->top_k && p->top_k < s->n ? p->top_k : s->n, n = gather(s, top_k), kept = 0;
+    uint32_t limit = top_k < n ? top_k : n, n_sorted = top_k < s->n || limit < FIRST_SORTED ? limit : FIRST_SORTED;
+    uint64_t *c = s->candidates;
 
     sort_first(c, n, n_sorted);
     float kept_sum = 0, top = logit_of(c[0]), total = exp_sum(c, limit, top);
@@ -252,47 +318,55 @@ static uint32_t draw(const struct sampled_row *r, const struct sample_params *p,
     return id_of(c[kept - 1]);
 }
 
-// Step 2, in a copy. counts: [n], room.
-static void alter(const struct cpu_call *call, uint32_t i, const struct token_window *seen, float *logits, uint32_t *counts)
+static bool is_penalised(const struct sample_params *p)
 {
-    const struct sample_args *args = cpu_args(call);
-    const struct sample_params *p = &step_samples(call->step)[i];
-
-    memcpy(logits, cpu_row(call, SAMPLE_LOGITS, i), args->n_tokens * sizeof *logits);
-    if (p->n_biases)
-        add_biases(logits, args->n_tokens, limits_of(call, i).biases, p->n_biases);
-    if (p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0) {
-        memset(counts, 0, args->n_tokens * sizeof *counts);
-        penalise(logits, counts, args->n_tokens, p, seen);
-    }
-    if (p->flags & SAMPLE_MASKED)
-        keep_allowed(logits, args->n_tokens, limits_of(call, i).mask);
+    return p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
 }
 
-// candidates [n_tokens] of 64 bits, counts in their place; logits [n_tokens]; tops
-static uint32_t sample_row(const struct cpu_call *call, uint32_t i, const uint32_t *log, tops_fn *find_tops)
+static uint32_t fast_sample(const struct sampled_row *r, tops_fn *find_tops)
+{
+    const struct sample_params *p = r->p;
+    float *logits = altered_logits(r);
+    struct search s = { r->logits, r->n, sample_tops(r->n), logits + r->n, p->temperature, (uint64_t *)(void *)r->work };
+
+    if (!find_tops(s.logits, s.n, s.tops, s.n_tops))
+        return STEP_TOKEN_INVALID;
+    if (is_penalised(p) || p->n_biases || p->flags & SAMPLE_MASKED) {
+        memcpy(logits, r->logits, r->n * sizeof *logits);
+        alter_bias(r, logits);
+        if (is_penalised(p))
+            penalise(r, logits);
+        alter_mask(r, logits);
+        s.logits = logits;
+        find_tops(s.logits, s.n, s.tops, s.n_tops);
+    }
+    uint32_t best = best_of(&s);
+    if (best == s.n)
+        return STEP_TOKEN_INVALID;
+    return p->temperature == 0 ? best : draw(&s, p, sample_random(p->seed[0], p->seed[1], r->position));
+}
+
+// ---- both
+
+static struct sampled_row row_of(const struct cpu_call *call, uint32_t i, const uint32_t *log)
 {
     const struct sample_args *args = cpu_args(call);
     const struct sample_params *p = &step_samples(call->step)[i];
-    uint32_t *work = cpu_row(call, SAMPLE_WORK, i), n = args->n_tokens;
-    float *logits = (float *)(work + 2 * (size_t)n);
-    struct sampled_row r = { cpu_row(call, SAMPLE_LOGITS, i), n, sample_tops(n), logits + n, p->temperature,
-                             (uint64_t *)(void *)work };
     uint32_t position = step_positions(call->step)[step_outputs(call->step)[i]];
     uint32_t n_seen = p->penalty_window < position + 1 ? p->penalty_window : position + 1;
+    struct sampled_row r = { .p = p,
+                             .logits = cpu_row(call, SAMPLE_LOGITS, i),
+                             .seen = log + position + 1 - n_seen,
+                             .n = args->n_tokens,
+                             .n_seen = n_seen,
+                             .position = position,
+                             .work = cpu_row(call, SAMPLE_WORK, i) };
 
-    if (!find_tops(r.logits, r.n, r.tops, r.n_tops))
-        return STEP_TOKEN_INVALID;
-    if (p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0 || p->n_biases ||
-        p->flags & SAMPLE_MASKED) {
-        alter(call, i, &(struct token_window){ log + position + 1 - n_seen, n_seen }, logits, work);
-        r.logits = logits;
-        find_tops(r.logits, r.n, r.tops, r.n_tops);
+    if (cpu_has(call, SAMPLE_LIMITS)) {
+        r.mask = (const uint32_t *)cpu_base(call, SAMPLE_LIMITS) + (uint64_t)i * args->limits_stride;
+        r.biases = (const struct sample_bias *)(const void *)(r.mask + sample_mask_words(args->n_tokens));
     }
-    uint32_t best = best_of(&r);
-    if (best == n)
-        return STEP_TOKEN_INVALID;
-    return p->temperature == 0 ? best : draw(&r, p, sample_random(p->seed[0], p->seed[1], position));
+    return r;
 }
 
 static void log_rows(const struct cpu_call *call)
@@ -313,7 +387,7 @@ static void sample_plan(const struct cpu_call *call, struct cpu_plan *plan)
     plan->n_tiles[1] = call->step->n_outputs;
 }
 
-static void run(const struct cpu_call *call, struct row_range range, tops_fn *find_tops)
+static void run(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
 {
     const struct sample_args *args = cpu_args(call);
 
@@ -327,23 +401,24 @@ static void run(const struct cpu_call *call, struct row_range range, tops_fn *fi
         uint32_t *results = cpu_base(call, SAMPLE_RESULTS);
         if (step_samples(call->step)[i].flags & SAMPLE_SKIP)
             continue;
-        results[i] = sample_row(call, i, log, find_tops);
+        struct sampled_row sampled = row_of(call, i, log);
+        results[i] = rows ? fast_sample(&sampled, rows->tops) : plain_sample(&sampled);
         if (position + 1 < args->log_stride && results[i] != STEP_TOKEN_INVALID)
             log[position + 1] = results[i];
     }
 }
 
-static void sample_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
+static void sample_plain(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
 {
-    run(call, (struct row_range){ phase, first, last }, tops_plain);
+    run(call, (struct row_range){ phase, first, last }, NULL);
 }
 
 static void sample_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
 {
-    run(call, range, rows->tops);
+    run(call, range, rows);
 }
 ROW_KERNELS(sample_fast)
 
 const struct cpu_op cpu_op_sample = { .name = "sample",
-                                      .plain = { sample_plan, sample_run },
+                                      .plain = { sample_plan, sample_plain },
                                       .fast = { ROW_CHOICES(sample_plan, sample_fast) } };
