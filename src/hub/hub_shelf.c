@@ -4,12 +4,13 @@
 // leaves bytes without a name, which the next removal of the repository takes along.
 #include <dirent.h>
 #include <errno.h>
+#include <ftw.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
 #include "hub/hub_cache.h"
 
-enum { SHELF_ARENA_BYTES = 64 << 20, MAX_NAMES = 20000, MAX_DEPTH = 16 };
+enum { SHELF_ARENA_BYTES = 64 << 20, MAX_NAMES = 20000, MAX_FOLDERS_OPEN = 16 };
 
 // ---- folders ----------------------------------------------------------------------------------------------------------------
 
@@ -49,24 +50,17 @@ static bool path_join(const char *folder, const char *name, char path[HUB_PATH])
     return snprintf(path, HUB_PATH, "%s/%s", folder, name) < HUB_PATH;
 }
 
-// Removes a folder and all below it; links are removed, not followed. What cannot be removed is left, and rmdir then says so.
-static void tree_remove(const char *path, uint32_t depth)
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place)
 {
-    char below[HUB_PATH];
-    DIR *dir = depth < MAX_DEPTH ? opendir(path) : NULL;
-    struct stat info;
+    (void)info, (void)kind, (void)place;
+    (void)remove(path);
+    return 0;
+}
 
-    for (struct dirent *d; dir && (d = readdir(dir));) {
-        if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, "..") || !path_join(path, d->d_name, below))
-            continue;
-        if (lstat(below, &info) == 0 && S_ISDIR(info.st_mode))
-            tree_remove(below, depth + 1);
-        else
-            (void)unlink(below);
-    }
-    if (dir)
-        closedir(dir);
-    (void)rmdir(path);
+// Removes a folder and all below it; links are removed, not followed. What cannot be removed is left.
+static void tree_remove(const char *path)
+{
+    (void)nftw(path, remove_one, MAX_FOLDERS_OPEN, FTW_DEPTH | FTW_PHYS);
 }
 
 static uint64_t file_bytes(const char *path)
@@ -293,7 +287,7 @@ static bool unlink_snapshot(struct shelf *s, const struct snapshot *n)
             return false;
     }
     if (snprintf(path, sizeof path, "%s/snapshots/%s", s->path, n->files.commit) < HUB_PATH)
-        tree_remove(path, 0);
+        tree_remove(path);
     return true;
 }
 
@@ -346,7 +340,7 @@ static bool remove_rest(const struct shelf *s, uint64_t *freed)
         return err_memory(s->err, "a list of files");
     for (size_t i = 0; i < blobs.n; i++)
         *freed += path_join(folder, blobs.at[i], path) ? file_bytes(path) : 0;
-    tree_remove(s->path, 0);
+    tree_remove(s->path);
     return !file_exists(s->path) || err_set(s->err, ERR_IO, "%s: cannot be removed whole", s->path);
 }
 
@@ -396,7 +390,7 @@ static bool remove_locked(struct shelf *s, const struct hub_name *name, bool pin
         return false;
     err_set(s->err, ERR_NOT_FOUND, "%s is not in the cache %s", s->repo, s->hub->cache);
     if (all && path_join(s->path, "refs", path))
-        tree_remove(path, 0);
+        tree_remove(path);
     for (size_t i = 0; ok && i < s->commits.n; i++) {
         if (!pinned || !strcmp(s->commits.at[i], commit))
             ok = remove_from(s, s->commits.at[i], name, &found);
