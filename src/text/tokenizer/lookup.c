@@ -1,16 +1,15 @@
 // lookup.c - see lookup.h. Open addressing at a load of at most one half; the tree is built breadth first from sorted texts,
 // so that siblings lie side by side.
 #include "text/tokenizer/lookup.h"
-#include "base/clock.h"
+#include <openssl/rand.h>
 #include "base/mem.h"
 
 // Differs between processes and calls.
 static uint64_t new_seed(void)
 {
-    static const char place = 0;
-    uint64_t seed = clock_ns() ^ (uint64_t)(uintptr_t)&place << 20 ^ (uint64_t)(uintptr_t)&seed;
-    seed = (seed ^ seed >> 31) * 0xbf58476d1ce4e5b9u;
-    return seed ^ seed >> 29;
+    uint64_t seed;
+    CHECK(RAND_bytes((unsigned char *)&seed, sizeof seed) == 1);
+    return seed;
 }
 
 static uint64_t hash_text(struct str text, uint64_t seed)
