@@ -1,4 +1,4 @@
-// test_base.c - err, arena, str, buf, file.
+// test_base.c - err, arena, str, buf, file, sums, base64, hash tables.
 #include "testing.h"
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/base64.h"
 #include "base/file.h"
+#include "base/hash_index.h"
 #include "base/mem.h"
 #include "base/sha256.h"
 
@@ -162,6 +163,43 @@ static void base64_is_strict(void **state)
     assert_true(text.failed);
 }
 
+static uint32_t hash_find(const struct hash_index *x, const uint64_t *hashes, uint64_t hash)
+{
+    for (struct hash_probe p = { 0 }; hash_index_next(x, hash, &p);)
+        if (hashes[p.number] == hash)
+            return p.number;
+    return UINT32_MAX;
+}
+
+// Hashes that share their lower bits, or the lower 32; a table that grows, fails to grow, and is emptied.
+static void a_hash_index_finds_what_was_added(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    static uint64_t hashes[N];
+    struct hash_index x = { 0 };
+    assert_int_equal(hash_find(&x, hashes, 0), UINT32_MAX);
+    for (uint32_t i = 0; i < N; i++) {
+        hashes[i] = i % 3 == 0 ? i : i % 3 == 1 ? (uint64_t)i << 32 | 5 : (uint64_t)i << 20;
+        assert_int_equal(hash_find(&x, hashes, hashes[i]), UINT32_MAX);
+        assert_true(hash_index_reserve(&x));
+        hash_index_add(&x, hashes[i], i);
+    }
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(hash_find(&x, hashes, hashes[i]), i);
+    while (2 * x.n < x.size) {
+        assert_true(hash_index_reserve(&x));
+        hash_index_add(&x, 7, 0);
+    }
+    mem_fail_at(1, 0);
+    assert_false(hash_index_reserve(&x));
+    mem_fail_at(0, 0);
+    assert_int_equal(hash_find(&x, hashes, hashes[N - 1]), N - 1);
+    hash_index_clear(&x);
+    assert_int_equal(hash_find(&x, hashes, hashes[N - 1]), UINT32_MAX);
+    hash_index_free(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +212,7 @@ int main(void)
         cmocka_unit_test(allocations_can_fail),
         cmocka_unit_test(sha256_gives_the_standard_s_sums),
         cmocka_unit_test(base64_is_strict),
+        cmocka_unit_test(a_hash_index_finds_what_was_added),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

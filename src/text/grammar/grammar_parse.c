@@ -3,6 +3,7 @@
 // A rule is `name ::= choice`; it ends with the line unless a parenthesis is open or a "|" came last. Literals "..." and classes
 // [...] take \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH; "." is any character; <[m]> is a control token; repetition is * + ?
 // {m} {m,} {m,n}; # begins a comment. Recursion is as deep as the nesting of parentheses, at most GRAMMAR_MAX_DEPTH.
+#include "base/hash_index.h"
 #include "base/mem.h"
 #include "text/grammar/grammar_node.h"
 #include "text/unicode.h"
@@ -13,8 +14,7 @@ struct reader {
     struct grammar_source *source;
     const char *at, *end;
     uint32_t line, depth;
-    uint32_t *table; // hash table of rules by name, open addressing: rule + 1
-    uint32_t table_size;
+    struct hash_index by_name; // of rules
     struct err *err;
 };
 
@@ -65,25 +65,6 @@ static uint64_t hash_of(struct str name)
     return h ^ h >> 29;
 }
 
-static bool table_grow(struct reader *r)
-{
-    uint32_t size = r->table_size ? 2 * r->table_size : 64;
-    uint32_t *table = mem_alloc_array(size, sizeof *table);
-
-    if (!table)
-        return false;
-    for (uint32_t i = 0; i < r->source->n_rules; i++) {
-        uint64_t at = hash_of(r->source->rules[i].name) & (size - 1);
-        while (table[at])
-            at = (at + 1) & (size - 1);
-        table[at] = i + 1;
-    }
-    mem_free(r->table);
-    r->table = table;
-    r->table_size = size;
-    return true;
-}
-
 static bool rules_grow(struct grammar_source *s)
 {
     uint32_t capacity = s->capacity ? 2 * s->capacity : 32;
@@ -100,21 +81,19 @@ static bool rule_named(struct reader *r, struct str name, uint32_t *rule)
 {
     struct grammar_source *s = r->source;
 
-    if (2 * s->n_rules >= r->table_size && !table_grow(r))
-        return err_memory(r->err, "a grammar");
-    uint64_t at = hash_of(name) & (r->table_size - 1);
-    for (; r->table[at]; at = (at + 1) & (r->table_size - 1))
-        if (str_eq(s->rules[r->table[at] - 1].name, name)) {
-            *rule = r->table[at] - 1;
+    uint64_t hash = hash_of(name);
+    for (struct hash_probe p = { 0 }; hash_index_next(&r->by_name, hash, &p);)
+        if (str_eq(s->rules[p.number].name, name)) {
+            *rule = p.number;
             return true;
         }
     if (s->n_rules == GRAMMAR_MAX_RULES)
         return refuse(r, "more rules than a grammar may have (65536)");
-    if (s->n_rules == s->capacity && !rules_grow(s))
+    if ((s->n_rules == s->capacity && !rules_grow(s)) || !hash_index_reserve(&r->by_name))
         return err_memory(r->err, "a grammar");
     s->rules[s->n_rules] = (struct rule_source){ .name = name, .line = r->line };
     *rule = s->n_rules++;
-    r->table[at] = *rule + 1;
+    hash_index_add(&r->by_name, hash, *rule);
     return true;
 }
 
@@ -523,6 +502,6 @@ bool grammar_parse(struct grammar_source *s, struct str text, struct err *err)
         ok = read_rule(&r);
         skip(&r, true);
     }
-    mem_free(r.table);
+    hash_index_free(&r.by_name);
     return ok && all_defined(s, err);
 }

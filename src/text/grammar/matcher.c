@@ -5,6 +5,7 @@
 // all except those that the current state needs are dropped before the next mask is computed.
 #include "text/grammar/matcher.h"
 #include <stdlib.h>
+#include "base/hash_index.h"
 #include "base/mem.h"
 #include "text/grammar/grammar_node.h"
 
@@ -30,10 +31,6 @@ struct state {
     uint8_t mask; // index of its mask, plus 1; 0: none
 };
 
-struct match_table { // hash table of numbers, open addressing
-    uint32_t *at, size, n;
-};
-
 struct matcher {
     const struct grammar *g;
     struct match_frame *frames;
@@ -43,7 +40,7 @@ struct matcher {
     uint32_t *steps; // [n_states][n_classes] state after a byte of the class, DEAD, or UNKNOWN
     uint64_t *threads;
     uint32_t n_threads, thread_capacity;
-    struct match_table frame_table, state_table;
+    struct hash_index frame_index, state_index;
     uint32_t now;
     uint32_t work;
     uint64_t set[MAX_STATE_THREADS]; // the state under construction
@@ -88,7 +85,7 @@ static uint64_t mix(uint64_t h)
     return h ^ h >> 29;
 }
 
-// ---- hash tables of numbers: the caller compares
+// ---- hashes
 
 static uint64_t hash_frame(const struct match_frame *f)
 {
@@ -103,63 +100,24 @@ static uint64_t hash_threads(const uint64_t *threads, uint32_t n, bool can_end)
     return h;
 }
 
-static uint64_t hash_number(const struct matcher *m, const struct match_table *t, uint32_t i)
-{
-    if (t == &m->frame_table)
-        return hash_frame(&m->frames[i]);
-    return hash_threads(m->threads + m->states[i].first, m->states[i].n, m->states[i].can_end);
-}
-
-static bool table_make_room(const struct matcher *m, struct match_table *t)
-{
-    if (2 * t->n < t->size)
-        return true;
-    struct match_table more = { .size = t->size ? 2 * t->size : 256, .n = t->n };
-    more.at = mem_alloc_array(more.size, sizeof *more.at);
-    if (!more.at)
-        return false;
-    for (uint32_t i = 0; i < t->size; i++) {
-        if (!t->at[i])
-            continue;
-        uint64_t at = hash_number(m, t, t->at[i] - 1) & (more.size - 1);
-        while (more.at[at])
-            at = (at + 1) & (more.size - 1);
-        more.at[at] = t->at[i];
-    }
-    mem_free(t->at);
-    *t = more;
-    return true;
-}
-
-static void table_clear(struct match_table *t)
-{
-    if (t->at)
-        memset(t->at, 0, t->size * sizeof *t->at);
-    t->n = 0;
-}
-
 // ---- frames
 
 // The number of this frame; UNKNOWN after a failure.
 static uint32_t frame_number(struct matcher *m, struct match_frame f)
 {
-    struct match_table *t = &m->frame_table;
+    uint64_t hash = hash_frame(&f);
 
-    if (!table_make_room(m, t))
+    for (struct hash_probe p = { 0 }; hash_index_next(&m->frame_index, hash, &p);)
+        if (m->frames[p.number].node == f.node && m->frames[p.number].below == f.below)
+            return p.number;
+    if (!hash_index_reserve(&m->frame_index))
         return no_memory(m), UNKNOWN;
-    uint64_t at = hash_frame(&f) & (t->size - 1);
-    for (; t->at[at]; at = (at + 1) & (t->size - 1)) {
-        const struct match_frame *other = &m->frames[t->at[at] - 1];
-        if (other->node == f.node && other->below == f.below)
-            return t->at[at] - 1;
-    }
     if (m->n_frames == MAX_FRAMES)
         return give_up(m, "its calls nest too deep or in too many ways"), UNKNOWN;
     if (m->n_frames == m->frame_capacity && !grow((void **)&m->frames, &m->frame_capacity, sizeof *m->frames))
         return no_memory(m), UNKNOWN;
     m->frames[m->n_frames] = f;
-    t->at[at] = m->n_frames + 1;
-    t->n++;
+    hash_index_add(&m->frame_index, hash, m->n_frames);
     return m->n_frames++;
 }
 
@@ -294,19 +252,17 @@ static bool state_make_room(struct matcher *m)
 // The number of the state in m->set; DEAD when it is empty or after a failure.
 static uint32_t set_number(struct matcher *m)
 {
-    struct match_table *t = &m->state_table;
-
     if (m->failed || (m->n_set == 0 && !m->set_can_end))
         return DEAD;
     qsort(m->set, m->n_set, sizeof *m->set, by_value);
-    if (!table_make_room(m, t))
-        return no_memory(m), DEAD;
-    uint64_t at = hash_threads(m->set, m->n_set, m->set_can_end) & (t->size - 1);
-    for (; t->at[at]; at = (at + 1) & (t->size - 1)) {
-        const struct state *s = &m->states[t->at[at] - 1];
+    uint64_t hash = hash_threads(m->set, m->n_set, m->set_can_end);
+    for (struct hash_probe p = { 0 }; hash_index_next(&m->state_index, hash, &p);) {
+        const struct state *s = &m->states[p.number];
         if (s->n == m->n_set && s->can_end == m->set_can_end && !memcmp(m->threads + s->first, m->set, s->n * sizeof *m->set))
-            return t->at[at] - 1;
+            return p.number;
     }
+    if (!hash_index_reserve(&m->state_index))
+        return no_memory(m), DEAD;
     if (m->n_states == m->most_states || m->n_threads + m->n_set > MAX_THREADS)
         return give_up(m, "it has too many states"), DEAD;
     if (!state_make_room(m))
@@ -315,8 +271,7 @@ static uint32_t set_number(struct matcher *m)
     memcpy(m->threads + m->n_threads, m->set, m->n_set * sizeof *m->set);
     memset(m->steps + (size_t)m->n_states * m->g->n_classes, 0xff, m->g->n_classes * sizeof *m->steps);
     m->n_threads += m->n_set;
-    t->at[at] = m->n_states + 1;
-    t->n++;
+    hash_index_add(&m->state_index, hash, m->n_states);
     return m->n_states++;
 }
 
@@ -359,7 +314,7 @@ static bool keep_frames(struct matcher *m, uint64_t *threads, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t f = (uint32_t)(threads[i] >> 32); !place[f]; f = m->frames[f].below)
             place[f] = 1;
-    table_clear(&m->frame_table);
+    hash_index_clear(&m->frame_index);
     for (uint32_t f = 0, n_frames = m->n_frames; f < n_frames; f++) { // a frame's number is above that of the one below it
         if (!place[f])
             continue;
@@ -393,7 +348,7 @@ static bool forget(struct matcher *m)
     memcpy(m->set, m->threads + now.first, now.n * sizeof *m->set);
     m->n_set = now.n;
     m->set_can_end = now.can_end;
-    table_clear(&m->state_table);
+    hash_index_clear(&m->state_index);
     m->n_states = m->n_threads = m->n_masks = 0;
     if (!keep_frames(m, m->set, m->n_set) || !make_dead_state(m))
         return false;
@@ -443,8 +398,8 @@ void matcher_free(struct matcher *m)
     mem_free(m->states);
     mem_free(m->steps);
     mem_free(m->threads);
-    mem_free(m->frame_table.at);
-    mem_free(m->state_table.at);
+    hash_index_free(&m->frame_index);
+    hash_index_free(&m->state_index);
     mem_free(m->todo);
     mem_free(m->seen);
     mem_free(m->stamps);

@@ -28,38 +28,29 @@ static bool same_term(const struct regular_term *x, const struct regular_term *y
 
 static bool make_room(struct regular *r)
 {
-    uint32_t capacity = r->capacity ? 2 * r->capacity : 256;
-    struct regular_term *terms = capacity > REGULAR_MAX_TERMS ? NULL : mem_realloc(r->terms, capacity * sizeof *terms);
-    uint32_t *table = terms ? mem_alloc_array(2 * capacity, sizeof *table) : NULL;
-
-    r->terms = terms ? terms : r->terms;
-    if (!table)
-        return false;
-    mem_free(r->table);
-    r->table = table;
-    r->table_size = 2 * capacity;
-    r->capacity = capacity;
-    for (uint32_t i = 0; i < r->n_terms; i++) {
-        uint64_t at = hash_term(&terms[i]) & (r->table_size - 1);
-        while (table[at])
-            at = (at + 1) & (r->table_size - 1);
-        table[at] = i + 1;
+    if (r->n_terms == r->capacity) {
+        uint32_t capacity = r->capacity ? 2 * r->capacity : 256;
+        struct regular_term *terms = capacity > REGULAR_MAX_TERMS ? NULL : mem_realloc(r->terms, capacity * sizeof *terms);
+        if (!terms)
+            return false;
+        r->terms = terms;
+        r->capacity = capacity;
     }
-    return true;
+    return hash_index_reserve(&r->index);
 }
 
 static uint32_t term_number(struct regular *r, struct regular_term t)
 {
-    if (r->n_terms == r->capacity && !make_room(r))
+    if (!make_room(r))
         r->full = true;
     if (r->full)
         return TERM_NOTHING;
-    uint64_t at = hash_term(&t) & (r->table_size - 1);
-    for (; r->table[at]; at = (at + 1) & (r->table_size - 1))
-        if (same_term(&r->terms[r->table[at] - 1], &t))
-            return r->table[at] - 1;
+    uint64_t hash = hash_term(&t);
+    for (struct hash_probe p = { 0 }; hash_index_next(&r->index, hash, &p);)
+        if (same_term(&r->terms[p.number], &t))
+            return p.number;
     r->terms[r->n_terms] = t;
-    r->table[at] = r->n_terms + 1;
+    hash_index_add(&r->index, hash, r->n_terms);
     return r->n_terms++;
 }
 
@@ -86,7 +77,7 @@ void regular_free(struct regular *r)
     if (!r)
         return;
     mem_free(r->terms);
-    mem_free(r->table);
+    hash_index_free(&r->index);
     mem_free(r->stack);
     mem_free(r);
 }

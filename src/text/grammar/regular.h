@@ -5,6 +5,7 @@
 // All sizes are bounded: exceeding a limit sets `full`, and every result is then invalid.
 // Not here: back references, look-behind, word boundaries, Unicode properties; writing a language as a grammar (schema_language.c).
 #pragma once
+#include "base/hash_index.h"
 #include "base/str.h"
 
 enum {
@@ -54,8 +55,7 @@ struct regular_set {
 struct regular {
     struct regular_term *terms;
     uint32_t n_terms, capacity;
-    uint32_t *table; // hash table of terms, open addressing: term + 1
-    uint32_t table_size;
+    struct hash_index index; // of terms
     struct regular_range ranges[REGULAR_MAX_RANGES];
     struct regular_set sets[REGULAR_MAX_SETS];
     uint32_t n_ranges, n_sets;

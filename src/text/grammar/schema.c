@@ -3,6 +3,7 @@
 // Strings, numbers, arrays, objects, listed values and alternatives have their own files.
 #include "text/grammar/schema.h"
 #include <math.h>
+#include "base/hash_index.h"
 #include "base/mem.h"
 #include "text/grammar/schema_writer.h"
 
@@ -344,9 +345,8 @@ struct rule_entry {
 struct rule_table {
     struct rule_entry *entries;
     uint32_t n, capacity;
-    struct buf parts; // struct schema_part each
-    uint32_t *index;  // hash table of entry + 1, open addressing
-    uint32_t index_size;
+    struct buf parts;        // struct schema_part each
+    struct hash_index index; // of entries
 };
 
 static uint64_t hash_parts(const struct schema_part *parts, uint32_t n)
@@ -370,26 +370,15 @@ static const struct schema_part *parts_of(const struct rule_table *t, const stru
 
 static bool table_make_room(struct rule_table *t)
 {
-    uint32_t capacity = t->capacity ? 2 * t->capacity : 64;
-    struct rule_entry *entries = t->n < t->capacity ? NULL : mem_realloc(t->entries, capacity * sizeof *entries);
-    uint32_t *index = entries ? mem_alloc_array(2 * capacity, sizeof *index) : NULL;
-
-    if (t->n < t->capacity)
-        return true;
-    t->entries = entries ? entries : t->entries;
-    if (!index)
-        return false;
-    mem_free(t->index);
-    t->index = index;
-    t->index_size = 2 * capacity;
-    t->capacity = capacity;
-    for (uint32_t i = 0; i < t->n; i++) {
-        uint64_t at = hash_parts(parts_of(t, &entries[i]), entries[i].n) & (t->index_size - 1);
-        while (index[at])
-            at = (at + 1) & (t->index_size - 1);
-        index[at] = i + 1;
+    if (t->n == t->capacity) {
+        uint32_t capacity = t->capacity ? 2 * t->capacity : 64;
+        struct rule_entry *entries = mem_realloc(t->entries, capacity * sizeof *entries);
+        if (!entries)
+            return false;
+        t->entries = entries;
+        t->capacity = capacity;
     }
-    return true;
+    return hash_index_reserve(&t->index);
 }
 
 // The entry of a conjunction, and whether it is new. UINT32_MAX: out of memory.
@@ -398,17 +387,17 @@ static uint32_t entry_of(struct rule_table *t, const struct conjunction *c, bool
     *is_new = false;
     if (!table_make_room(t))
         return UINT32_MAX;
-    uint64_t at = hash_parts(c->at, c->n) & (t->index_size - 1);
-    for (; t->index[at]; at = (at + 1) & (t->index_size - 1)) {
-        const struct rule_entry *e = &t->entries[t->index[at] - 1];
+    uint64_t hash = hash_parts(c->at, c->n);
+    for (struct hash_probe p = { 0 }; hash_index_next(&t->index, hash, &p);) {
+        const struct rule_entry *e = &t->entries[p.number];
         if (e->n == c->n && !memcmp(parts_of(t, e), c->at, c->n * sizeof *c->at))
-            return t->index[at] - 1;
+            return p.number;
     }
     *is_new = true;
     t->entries[t->n] = (struct rule_entry){ .first = (uint32_t)(t->parts.n / sizeof *c->at), .n = c->n };
     if (!buf_append(&t->parts, c->at, c->n * sizeof *c->at))
         return UINT32_MAX;
-    t->index[at] = t->n + 1;
+    hash_index_add(&t->index, hash, t->n);
     return t->n++;
 }
 
@@ -485,7 +474,7 @@ bool schema_write(json_t *schema, const char *name, struct buf *gbnf, struct err
     if (!ok && err->code == ERR_NONE) // a buffer had no room
         err_memory(err, "a schema's grammar");
     mem_free(table.entries);
-    mem_free(table.index);
+    hash_index_free(&table.index);
     buf_free(&table.parts);
     json_decref(w.strings);
     return ok;
