@@ -158,6 +158,7 @@ struct ingot_engine_info {
     bool has_tokenizer;
     uint32_t longest_token; // bytes: no text of more than n_context times as many fits
     uint32_t page_tokens;   // of a KV page: prompts are kept in whole pages
+    bool takes_pictures;    // the model has eyes
 };
 // Fills the first `size` bytes of *info. Nothing of it changes while the engine is open.
 INGOT_API void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info, size_t size);

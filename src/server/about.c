@@ -22,11 +22,11 @@ static json_t *model_json(const struct server *s, enum api_family family)
                          "display_name", s->name, "created_at", loaded_at(s, when), "lifecycle", "active", "max_input_tokens",
                          (int)s->info.n_context, "max_tokens", (int)s->info.n_context, "capabilities", "deprecated_at", "line",
                          "retires_at");
-    return json_pack("{s:s, s:s, s:I, s:s, s:{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:[s]}}", "id", s->name, "object", "model",
+    return json_pack("{s:s, s:s, s:I, s:s, s:{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:[s,s*]}}", "id", s->name, "object", "model",
                      "created", (json_int_t)s->loaded_at, "owned_by", "ingot", "meta", "architecture", s->info.architecture,
                      "quantization", s->info.format, "context", (int)s->info.n_context, "sequences", (int)s->info.n_sequences,
                      "parameters", (json_int_t)s->info.n_parameters, "weight_bytes", (json_int_t)s->info.weight_bytes, "device",
-                     s->info.device, "modalities", "text");
+                     s->info.device, "modalities", "text", s->info.takes_pictures ? "image" : NULL);
 }
 
 bool about_models(struct exchange *x)
@@ -115,7 +115,8 @@ bool about_props(struct exchange *x)
                                          settings, "total_slots", (int)s->info.n_sequences, "model_alias", s->name, "model_path",
                                          s->name, "chat_template", text_json(template_of(s)), "bos_token",
                                          special_json(s, INGOT_SPECIAL_BOS), "eos_token", special_json(s, INGOT_SPECIAL_EOS),
-                                         "build_info", "ingot-" INGOT_VERSION, "modalities", "vision", 0, "audio", 0));
+                                         "build_info", "ingot-" INGOT_VERSION, "modalities", "vision", s->info.takes_pictures,
+                                         "audio", 0));
 }
 
 // So many as answers may run at once, the busy ones first: which is whose is nobody's business.
@@ -210,6 +211,8 @@ static json_t *capabilities(const struct server *s)
 
     if (str_find(template_of(s), STR("<think>")) != SIZE_MAX)
         json_array_append_new(list, json_string("thinking"));
+    if (s->info.takes_pictures)
+        json_array_append_new(list, json_string("vision"));
     if (ingot_token_special(s->engine, INGOT_SPECIAL_FIM_MIDDLE) >= 0)
         json_array_append_new(list, json_string("insert"));
     return list;

@@ -532,8 +532,8 @@ static bool check_whole(struct api_request *request, struct err *err)
 {
     if (request->dialect != DIALECT_INFILL && request->suffix && !*request->suffix)
         request->suffix = NULL;
-    if (request->dialect & DIALECTS_OLLAMA)
-        api_request_settle_ollama(request);
+    if (request->dialect & DIALECTS_OLLAMA && !api_request_settle_ollama(request, err))
+        return false;
     if (!check_present(request, err))
         return false;
     if (request->dialect & DIALECTS_EMBED)
@@ -594,13 +594,15 @@ void api_request_release(struct api_request *request)
     json_decref(request->stop_list);
     json_decref(request->metadata);
     mem_free(request->bias);
+    pictures_release(&request->pictures);
     *request = (struct api_request){ 0 };
 }
 
 void api_request_forget_body(struct api_request *request)
 {
     json_decref(request->body);
-    request->body = request->messages = request->prompt = request->kwargs = request->system = request->input =
+    pictures_release(&request->pictures);
+    request->body = request->images = request->messages = request->prompt = request->kwargs = request->system = request->input =
         request->reasoning = request->schema = request->allowed = request->files = NULL;
     request->model = request->tool = request->grammar = request->effort = request->encoding = request->pooling =
         request->cache_salt = request->prefix = request->suffix = NULL;

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "ingot.h"
 #include "server/limits.h"
+#include "server/pictures.h"
 
 enum dialect {
     DIALECT_CHAT = 1,       // POST /v1/chat/completions
@@ -48,6 +49,8 @@ struct api_request {
     enum api_request_choice choice;
     const char *prefix, *suffix;    // of what is to be filled in, within body; NULL: not said
     json_t *files;                  // of the same project, for filling in; within body; NULL: none
+    json_t *images;                 // of Ollama's prompt, within body; NULL: none
+    struct pictures pictures;       // owned; read with the messages
     json_t *allowed;                // tools of which alone the model is told, within body; NULL: all
     const char *tool;               // that has to be called, with CHOICE_NAMED; within body
     json_t *schema;                 // that the answer must fulfil, within body; NULL: none
@@ -89,7 +92,7 @@ static inline bool api_request_is_plain(const struct api_request *request)
 bool api_request_take_images(struct api_request *request, const char *name, json_t *value, struct err *err);
 bool api_request_take_ollama_format(struct api_request *request, const char *name, json_t *value, struct err *err);
 bool api_request_take_options(struct api_request *request, const char *name, json_t *value, struct err *err);
-void api_request_settle_ollama(struct api_request *request); // when all fields are read
+bool api_request_settle_ollama(struct api_request *request, struct err *err); // when all fields are read
 bool api_request_take_think(struct api_request *request, const char *name, json_t *value, struct err *err);
 bool api_request_take_tools(struct api_request *request, const char *name, json_t *value, struct err *err);
 bool api_request_take_choice(struct api_request *request, const char *name, json_t *value, struct err *err);

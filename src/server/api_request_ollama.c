@@ -40,12 +40,12 @@ bool api_request_take_think(struct api_request *request, const char *name, json_
 
 bool api_request_take_images(struct api_request *request, const char *name, json_t *value, struct err *err)
 {
-    (void)request;
-    return json_array_size(value) == 0 || err_set(err, ERR_UNSUPPORTED, "%s: this server reads text only, no pictures", name);
+    request->images = value;
+    return json_is_array(value) || err_set(err, ERR_INPUT, "%s: want a list of pictures in base64", name);
 }
 
 // A prompt for /api/generate is a user's only message; without one, as without messages, the model is to be loaded.
-void api_request_settle_ollama(struct api_request *request)
+bool api_request_settle_ollama(struct api_request *request, struct err *err)
 {
     bool chat = request->dialect == DIALECT_OLLAMA_CHAT;
     json_t *said = chat ? request->messages : request->prompt;
@@ -53,8 +53,11 @@ void api_request_settle_ollama(struct api_request *request)
     request->loads_only = !said || (chat ? json_is_array(said) && json_array_size(said) == 0
                                          : json_is_string(said) && json_string_length(said) == 0 && !request->suffix);
     request->raw |= request->suffix != NULL; // what is filled in is no answer
+    if (request->raw && json_array_size(request->images) > 0)
+        return err_set(err, ERR_INPUT, "images: they need a template, and go neither with raw nor with suffix");
     if (chat || request->raw || request->loads_only)
-        return;
-    request->messages = json_pack("[{s:s, s:O}]", "role", "user", "content", said);
-    json_object_set_new(request->body, "messages", request->messages);
+        return true;
+    request->messages = json_pack("[{s:s, s:O, s:O*}]", "role", "user", "content", said, "images", request->images);
+    return (request->messages && json_object_set_new(request->body, "messages", request->messages) == 0) ||
+           err_memory(err, "a message");
 }

@@ -1,4 +1,4 @@
-// api_response.c - see api_response.h. Prompts are made into tokens here, so that the engine only ever gets tokens.
+// api_response.c - see api_response.h. Prompts are made into tokens here: the engine gets messages only with pictures.
 #include "server/api_response.h"
 #include <openssl/rand.h>
 #include <time.h>
@@ -69,11 +69,12 @@ static bool keeps_rows(const struct api_request *request)
 static struct ingot_request_options request_of(const struct api_response *t, uint32_t choice)
 {
     const struct api_request *request = &t->request;
-    const struct token_ids *prompt = &t->prompts[choice / request->n_made];
-    struct ingot_request_options r = ingot_request_defaults();
+    const struct token_ids *prompt = &t->prompts.at[choice / request->n_made];
+    bool sees = request->pictures.n > 0;
+    struct ingot_request_options r = sees ? t->prompts.said.options : ingot_request_defaults();
 
-    r.tokens = prompt->ids;
-    r.n_tokens = prompt->n;
+    r.tokens = sees ? NULL : prompt->ids;
+    r.n_tokens = sees ? 0 : prompt->n;
     r.sampling = request->sampling;
     r.max_tokens = request->max_tokens;
     r.stop = request->stops;
@@ -169,18 +170,18 @@ static bool begin(struct api_response *t, struct api_response_client client, str
     if (t->request.dialect & DIALECTS_EMBED && !check_embeddings(t, err))
         return false;
     prompts_style(s, &t->request, &t->style, &t->thinks);
-    if (!check_model(t, err) || !prompts_make(s, &t->request, &t->prompts, &t->n_prompts, err))
+    if (!check_model(t, err) || !prompts_make(s, &t->request, &t->prompts, err))
         return false;
     t->reasoning_open = t->request.reasoning_open;
     t->thinks = t->thinks && !t->request.reasoning_closed;
-    t->n_choices = t->n_prompts * t->request.n_made;
+    t->n_choices = t->prompts.n * t->request.n_made;
     t->choices = mem_alloc_array(t->n_choices, sizeof *t->choices);
     if (!t->choices)
         return err_memory(err, "answers");
     if (!api_response_parse_begin(t))
         return err_memory(err, "answers");
-    for (uint32_t i = 0; i < t->n_prompts; i++)
-        t->n_prompt += (uint32_t)t->prompts[i].n;
+    for (uint32_t i = 0; i < t->prompts.n; i++)
+        t->n_prompt += (uint32_t)t->prompts.at[i].n;
     return check_logits(t, err) && submit(t, client, err);
 }
 
@@ -201,6 +202,7 @@ struct api_response *api_response_begin(struct server *s, struct api_request *re
     snprintf(t->id, sizeof t->id, "%s%016llx", entry->id_prefix, (unsigned long long)api_response_random());
     if (begin(t, client, err)) {
         api_request_forget_body(&t->request);
+        prompts_forget_said(&t->prompts);
         return t;
     }
     api_response_end(t);
@@ -226,9 +228,7 @@ void api_response_end(struct api_response *t)
         generation_release(t->generation);
     }
     api_response_parse_release(t);
-    for (uint32_t i = 0; i < t->n_prompts; i++)
-        token_ids_free(&t->prompts[i]);
-    mem_free(t->prompts);
+    prompts_free(&t->prompts);
     api_request_release(&t->request);
     mem_free(t);
 }
@@ -345,10 +345,16 @@ json_t *api_response_timings(const struct api_response *t)
     double prefill = r->prefill_ms > 0 ? r->prefill_ms : 1e-3, decode = r->decode_ms > 0 ? r->decode_ms : 1e-3;
     uint32_t computed = r->n_prompt - r->n_reused, after_first = r->n_generated > 0 ? r->n_generated - 1 : 0;
 
-    return json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "cache_miss", cache_miss(t, r),
-                     "prompt_n", (int)computed, "prompt_ms", r->prefill_ms, "prompt_per_second", computed / prefill * 1e3,
-                     "queue_ms", r->first_token_ms - r->prefill_ms, "predicted_n", (int)r->n_generated, "predicted_ms",
-                     r->decode_ms, "predicted_per_second", after_first / decode * 1e3);
+    json_t *timings =
+        json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "cache_miss", cache_miss(t, r),
+                  "prompt_n", (int)computed, "prompt_ms", r->prefill_ms, "prompt_per_second", computed / prefill * 1e3,
+                  "queue_ms", r->first_token_ms - r->prefill_ms, "predicted_n", (int)r->n_generated, "predicted_ms", r->decode_ms,
+                  "predicted_per_second", after_first / decode * 1e3);
+    if (r->n_tiles > 0)
+        json_object_set_new(timings, "pictures",
+                            json_pack("{s:i, s:i, s:f, s:f}", "tiles", (int)r->n_tiles, "tiles_cached", (int)r->n_tiles_cached,
+                                      "split_ms", r->split_ms, "encode_ms", r->encode_ms));
+    return timings;
 }
 
 void api_response_add_warnings(struct api_response *t, json_t *to)

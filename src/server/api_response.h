@@ -1,6 +1,6 @@
 // api_response.h - one answer on its way to a client: what was asked for, the generation behind it, and the dialect it is told in.
 #pragma once
-#include "server/api_request.h"
+#include "server/prompts.h"
 #include "server/runner.h"
 #include "text/parsers/output_parser.h"
 #include "text/tokenizer/tokenizer.h"
@@ -53,8 +53,7 @@ struct api_response {
     struct generation *generation;
     struct api_response_choice *choices; // [n_choices]
     uint32_t n_choices;
-    uint32_t n_prompts;                       // choice i belongs to prompt i / ask.n_made
-    struct token_ids *prompts;                // [n_prompts]
+    struct prompts prompts;                   // choice i belongs to prompt i / ask.n_made
     uint32_t n_prompt, n_reused, n_generated; // of all choices that are done; prompts count once
     char id[48];
     int64_t created;

@@ -32,7 +32,7 @@ bool api_response_parse_begin(struct api_response *t)
         ok = ok && t->choices[i].logprobs;
         output_parser_init(&t->choices[i].parser, &options);
         if (ok && t->request.echo && t->request.logprobs)
-            note_logprobs(t, i, (struct logprobs_row){ .token = t->prompts[i / t->request.n_made].ids[0], .of_prompt = true });
+            note_logprobs(t, i, (struct logprobs_row){ .token = t->prompts.at[i / t->request.n_made].ids[0], .of_prompt = true });
     }
     return ok;
 }

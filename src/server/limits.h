@@ -14,6 +14,7 @@ struct server_limits {
     u32 body_bytes;    // of one request
     u32 bodies_bytes;  // of all requests together
     u32 logits_bytes;  // of the prompts whose log-probabilities one HTTP request asks for
+    u32 pixels;        // of the pictures of one request together
     u32 head_s;        // from the start of a connection, or its last answer, to the end of the headers
     u32 body_s;        // for the whole body
     u32 write_s;       // a client that takes no data for so long is cut off

@@ -28,21 +28,88 @@ static bool role_is_known(const char *role)
     return false;
 }
 
-// A template may have a place for images, but nobody would put one there.
-static bool parts_are_text(json_t *content, size_t index, struct err *err)
+static json_t *picture_place(void)
+{
+    return json_pack("{s:s}", "type", "image");
+}
+
+// A part as templates know it, a new reference. The picture's bytes stay behind, in the request.
+static json_t *part_for_template(struct api_request *request, json_t *part, struct err *err)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    json_t *text = json_object_get(part, "text");
+
+    if (pictures_is_part(part))
+        return pictures_take_part(request, part, err) ? picture_place() : NULL;
+    if (type && json_is_string(text) && !strcmp(type, "text"))
+        return json_incref(part);
+    if (type && json_is_string(text) && (!strcmp(type, "input_text") || !strcmp(type, "output_text")))
+        return json_pack("{s:s, s:O}", "type", "text", "text", text);
+    err_set(err, ERR_UNSUPPORTED, "a part of type \"%.40s\" is not supported, only text and pictures", type ? type : "?");
+    return NULL;
+}
+
+struct message_place { // of a message in its request
+    const char *list, *role;
+    size_t index;
+};
+
+// The parts of a content that is a list, a new reference; pictures belong to the user's messages alone. NULL: err says what is wrong.
+static json_t *parts_for_template(struct api_request *request, struct message_place at, json_t *content, struct err *err)
+{
+    json_t *part, *parts = json_array();
+    size_t i;
+
+    json_array_foreach(content, i, part)
+    {
+        bool misplaced = pictures_is_part(part) && strcmp(at.role, "user") != 0;
+        json_t *made = misplaced ? NULL : part_for_template(request, part, err);
+        if (misplaced)
+            err_set(err, ERR_UNSUPPORTED, "a picture in a message of the role %.20s; only a user's may have some", at.role);
+        if (!made || json_array_append_new(parts, made) != 0) {
+            err_prefix(err, "%s[%zu].content[%zu]", at.list, at.index, i);
+            json_decref(parts);
+            return NULL;
+        }
+    }
+    return parts;
+}
+
+static bool has_pictures(json_t *content)
 {
     json_t *part;
     size_t i;
 
     json_array_foreach(content, i, part)
     {
-        const char *type = json_string_value(json_object_get(part, "type"));
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(json_object_get(part, "text")))
-            return err_set(err, ERR_UNSUPPORTED,
-                           "messages[%zu].content[%zu]: a part of type \"%.40s\" is not supported, only text", index, i,
-                           type ? type : "?");
+        if (pictures_is_part(part))
+            return true;
     }
-    return true;
+    return false;
+}
+
+// Ollama's pictures stand before the text.
+static bool take_images(struct api_request *request, struct message_place at, json_t *message, struct err *err)
+{
+    json_t *images = json_object_get(message, "images"), *image, *parts, *content = json_object_get(message, "content");
+    size_t i;
+
+    if (json_array_size(images) == 0)
+        return true;
+    if (!json_is_string(content) || strcmp(at.role, "user") != 0)
+        return err_set(err, ERR_INPUT, "%s[%zu].images: they need a user's message whose content is a string", at.list, at.index);
+    parts = json_array();
+    json_array_foreach(images, i, image)
+    {
+        if (!pictures_take_base64(request, image, err)) {
+            json_decref(parts);
+            return err_prefix(err, "%s[%zu].images[%zu]", at.list, at.index, i);
+        }
+        json_array_append_new(parts, picture_place());
+    }
+    json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", content));
+    json_object_del(message, "images");
+    return json_object_set_new(message, "content", parts) == 0 || err_memory(err, "a message");
 }
 
 // A message without content is a mistake, save the assistant's: it may have called tools, or said nothing.
@@ -70,22 +137,34 @@ static void rename_key(json_t *object, const char *from, const char *to)
     json_object_del(object, from);
 }
 
-static bool from_chat(json_t *from, json_t *to, struct err *err)
+static bool take_content(struct api_request *request, struct message_place at, json_t *message, struct err *err)
+{
+    json_t *content = json_object_get(message, "content");
+
+    if (json_is_array(content)) {
+        json_t *parts = parts_for_template(request, at, content, err);
+        if (!parts || json_object_set_new(message, "content", parts) != 0)
+            return false;
+    }
+    return take_images(request, at, message, err);
+}
+
+static bool from_chat(struct api_request *request, json_t *to, struct err *err)
 {
     json_t *message;
     size_t i;
 
-    json_array_foreach(from, i, message)
+    json_array_foreach(request->messages, i, message)
     {
         const char *role = json_string_value(json_object_get(message, "role"));
         if (!role_is_known(role))
             return err_set(err, ERR_INPUT, "messages[%zu].role is %s%.40s; want system, developer, user, assistant or tool", i,
                            role ? "" : "missing", role ? role : "");
-        if (!parts_are_text(json_object_get(message, "content"), i, err))
-            return false;
-        if (json_array_size(json_object_get(message, "images")) > 0)
-            return err_set(err, ERR_UNSUPPORTED, "messages[%zu].images: this server reads text only, no pictures", i);
         json_t *copy = json_copy(message);
+        if (!take_content(request, (struct message_place){ "messages", role, i }, copy, err)) {
+            json_decref(copy);
+            return false;
+        }
         rename_key(copy, "tool_name", "name"); // as Ollama calls them
         rename_key(copy, "thinking", "reasoning_content");
         if (!check_content(copy, role, i, err)) {
@@ -127,8 +206,10 @@ static json_t *text_of(json_t *content)
 }
 
 struct spread { // one message's blocks
+    struct api_request *request;
     json_t *to, *parts, *calls, *reasoning;
     size_t index;
+    bool takes_pictures; // it is the user's
 };
 
 static bool spread_block(struct spread *s, json_t *block, struct err *err)
@@ -138,6 +219,12 @@ static bool spread_block(struct spread *s, json_t *block, struct err *err)
 
     if (type && !strcmp(type, "text") && json_is_string(json_object_get(block, "text"))) {
         json_array_append_new(s->parts, json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(block, "text")));
+        return true;
+    }
+    if (type && !strcmp(type, "image") && s->takes_pictures) {
+        if (!pictures_take_part(s->request, block, err))
+            return err_prefix(err, "messages[%zu].content", s->index);
+        json_array_append_new(s->parts, picture_place());
         return true;
     }
     if (type && !strcmp(type, "tool_use") && json_is_object(json_object_get(block, "input"))) {
@@ -176,6 +263,7 @@ static bool spread_message(struct spread *s, json_t *message, struct err *err)
         json_array_append(s->to, message);
         return true;
     }
+    s->takes_pictures = strcmp(role, "user") == 0;
     s->parts = json_array();
     s->calls = json_array();
     s->reasoning = NULL;
@@ -185,7 +273,7 @@ static bool spread_message(struct spread *s, json_t *message, struct err *err)
     }
     if (ok && (json_array_size(s->parts) || json_array_size(s->calls))) {
         json_t *made = json_pack("{s:s, s:O*}", "role", role, "reasoning_content", s->reasoning);
-        json_object_set_new(made, "content", text_of(s->parts));
+        json_object_set_new(made, "content", has_pictures(s->parts) ? json_incref(s->parts) : text_of(s->parts));
         if (json_array_size(s->calls))
             json_object_set(made, "tool_calls", s->calls);
         json_array_append_new(s->to, made);
@@ -195,12 +283,12 @@ static bool spread_message(struct spread *s, json_t *message, struct err *err)
     return ok;
 }
 
-static bool from_anthropic(json_t *from, json_t *to, struct err *err)
+static bool from_anthropic(struct api_request *request, json_t *to, struct err *err)
 {
-    struct spread s = { .to = to };
+    struct spread s = { .request = request, .to = to };
     json_t *message;
 
-    json_array_foreach(from, s.index, message)
+    json_array_foreach(request->messages, s.index, message)
     {
         if (!spread_message(&s, message, err))
             return false;
@@ -233,10 +321,10 @@ static void add_call(json_t *to, json_t *item)
                                     arguments ? json_incref(arguments) : json_string("{}")));
 }
 
-static bool from_item(json_t *item, json_t *to, size_t i, struct err *err)
+static bool from_item(struct api_request *request, json_t *item, json_t *to, size_t i, struct err *err)
 {
     const char *type = json_string_value(json_object_get(item, "type")), *role = json_string_value(json_object_get(item, "role"));
-    json_t *text;
+    json_t *text, *content = json_object_get(item, "content");
 
     if (type && !strcmp(type, "function_call") && json_is_string(json_object_get(item, "name"))) {
         add_call(to, item);
@@ -254,15 +342,19 @@ static bool from_item(json_t *item, json_t *to, size_t i, struct err *err)
     if ((type && strcmp(type, "message") != 0) || !role_is_known(role))
         return err_set(err, ERR_UNSUPPORTED, "input[%zu]: an item of type \"%.40s\" and role \"%.40s\" is not supported", i,
                        type ? type : "?", role ? role : "?");
-    if (!(text = response_text(json_object_get(item, "content"))))
+    bool sees = has_pictures(content);
+    text = sees ? parts_for_template(request, (struct message_place){ "input", role, i }, content, err) : response_text(content);
+    if (!text && sees)
+        return false;
+    if (!text)
         return refuse(err, "input", i, "the content is no text; nothing else is supported");
     json_array_append_new(to, json_pack("{s:s, s:o}", "role", !strcmp(role, "developer") ? "system" : role, "content", text));
     return true;
 }
 
-static bool from_response(json_t *input, json_t *to, struct err *err)
+static bool from_response(struct api_request *request, json_t *to, struct err *err)
 {
-    json_t *item;
+    json_t *item, *input = request->input;
     size_t i;
 
     if (json_is_string(input)) {
@@ -271,7 +363,7 @@ static bool from_response(json_t *input, json_t *to, struct err *err)
     }
     json_array_foreach(input, i, item)
     {
-        if (!from_item(item, to, i, err))
+        if (!from_item(request, item, to, i, err))
             return false;
     }
     return json_array_size(input) > 0 || err_set(err, ERR_INPUT, "input: want a string, or a list with at least one item");
@@ -435,10 +527,10 @@ static bool read_conversation(struct api_request *request, json_t *to, struct er
     if (system)
         json_array_append_new(to, json_pack("{s:s, s:o}", "role", "system", "content", system));
     if (response)
-        return from_response(request->input, to, err);
+        return from_response(request, to, err);
     if (!json_is_array(from) || json_array_size(from) == 0)
         return err_set(err, ERR_INPUT, "messages: want a list with at least one message");
-    return request->dialect & (DIALECT_MESSAGES | DIALECT_COUNT) ? from_anthropic(from, to, err) : from_chat(from, to, err);
+    return request->dialect & (DIALECT_MESSAGES | DIALECT_COUNT) ? from_anthropic(request, to, err) : from_chat(request, to, err);
 }
 
 bool messages_for_template(struct api_request *request, const struct ingot_template_info *template, enum tool_call_style style,

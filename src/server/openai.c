@@ -43,7 +43,7 @@ static json_t *text_of(const struct api_response *t, uint32_t choice, struct str
     struct buf text = { 0 };
 
     if (t->request.echo && t->server->info.has_tokenizer && !t->choices[choice].opened)
-        vocab_decode(t->server->engine, &t->prompts[choice / t->request.n_made], 0, &text);
+        vocab_decode(t->server->engine, &t->prompts.at[choice / t->request.n_made], 0, &text);
     buf_str(&text, said);
     json_t *value = api_response_text(&text);
     buf_free(&text);
@@ -101,7 +101,7 @@ static json_t *whole(struct api_response *t)
 {
     json_t *reply = frame(t, is_chat(t) ? "chat.completion" : "text_completion"), *choices = json_array();
 
-    for (uint32_t i = 0; i < t->n_prompts * t->request.n; i++)
+    for (uint32_t i = 0; i < t->prompts.n * t->request.n; i++)
         json_array_append_new(choices, whole_choice(t, next_choice(t, i / t->request.n), i));
     json_object_set_new(reply, "choices", choices);
     json_object_set_new(reply, "usage", usage(t));

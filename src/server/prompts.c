@@ -47,20 +47,13 @@ static bool add_effort(const struct server *s, struct api_request *request, json
 
 // ---- a conversation as the engine takes it
 
-struct written {
-    struct buf json;            // texts, each ended by NUL: messages, tools, variables
-    struct ingot_message *list; // [n]
-    size_t n;
-    struct ingot_request_options options;
-};
-
 static int append(const char *bytes, size_t n, void *arg)
 {
     return buf_append(arg, bytes, n) ? 0 : -1;
 }
 
 // Where the value's text begins in json; the buffer may still move.
-static size_t add_json(struct written *c, const json_t *value)
+static size_t add_json(struct prompts_conversation *c, const json_t *value)
 {
     size_t at = c->json.n;
 
@@ -70,13 +63,15 @@ static size_t add_json(struct written *c, const json_t *value)
     return at;
 }
 
-static void written_free(struct written *c)
+static void conversation_free(struct prompts_conversation *c)
 {
     buf_free(&c->json);
     mem_free(c->list);
+    *c = (struct prompts_conversation){ 0 };
 }
 
-static bool written_fill(struct written *c, const struct api_request *request, const struct messages *m, const json_t *variables)
+static bool conversation_fill(struct prompts_conversation *c, const struct api_request *request, const struct messages *m,
+                              const json_t *variables)
 {
     bool with_tools = request->tools && request->choice != CHOICE_NONE;
     size_t *at = mem_alloc_array(c->n, sizeof *at), tools = 0;
@@ -101,45 +96,58 @@ static bool written_fill(struct written *c, const struct api_request *request, c
     o->template_variables = c->json.at + last;
     o->continue_last = m->continues;
     o->no_generation_prompt = request->no_generation_prompt;
+    o->pictures = (const struct ingot_picture *const *)request->pictures.at;
+    o->n_pictures = request->pictures.n;
+    o->no_split = request->pictures.n > 0 && request->pictures.n_low == request->pictures.n;
     return true;
 }
 
+static bool check_details(struct api_request *request, struct err *err)
+{
+    const struct pictures *p = &request->pictures;
+
+    return p->n_low == 0 || p->n_low == p->n ||
+           api_request_warn(request, err, "detail: \"low\" counts when all pictures have it; they were read in full");
+}
+
 // Free c in any case.
-static bool write_conversation(const struct server *s, struct api_request *request, struct written *c, struct err *err)
+static bool write_conversation(const struct server *s, struct api_request *request, struct prompts_conversation *c,
+                               struct err *err)
 {
     struct messages m;
 
-    *c = (struct written){ 0 };
+    *c = (struct prompts_conversation){ 0 };
+    request->pictures.accepted = s->info.takes_pictures;
     if (!messages_for_template(request, &s->template, style_of(s), &m, err))
         return false;
     json_t *variables = request->kwargs ? json_copy(request->kwargs) : json_object();
     c->n = json_array_size(m.list);
-    bool ok = variables && add_effort(s, request, variables, err) &&
-              (written_fill(c, request, &m, variables) || err_memory(err, "a conversation"));
+    bool ok = variables && add_effort(s, request, variables, err) && check_details(request, err) &&
+              (conversation_fill(c, request, &m, variables) || err_memory(err, "a conversation"));
     json_decref(variables);
     messages_release(&m);
     return ok;
 }
 
-// Free it with ingot_prompt_free; NULL: err says why.
-static struct ingot_prompt *render(const struct server *s, struct api_request *request, struct err *err)
+// Free it with ingot_prompt_free, and c in any case; NULL: err says why.
+static struct ingot_prompt *render(const struct server *s, struct api_request *request, struct prompts_conversation *c,
+                                   struct err *err)
 {
     static const struct ingot_message none;
-    struct written c = { .options = ingot_request_defaults() };
 
-    c.options.messages = &none; // before it reads any, the engine says that a template cannot be used
-    bool ok = !s->template.is_usable || write_conversation(s, request, &c, err);
-    struct ingot_prompt *prompt = ok ? ingot_prompt_render(s->engine, &c.options, (struct ingot_error *)err) : NULL;
-
-    written_free(&c);
-    return prompt;
+    *c = (struct prompts_conversation){ .options = ingot_request_defaults() };
+    c->options.messages = &none; // before it reads any, the engine says that a template cannot be used
+    bool ok = !s->template.is_usable || write_conversation(s, request, c, err);
+    return ok ? ingot_prompt_render(s->engine, &c->options, (struct ingot_error *)err) : NULL;
 }
 
 bool prompts_render(const struct server *s, struct api_request *request, struct buf *text, struct err *err)
 {
-    struct ingot_prompt *prompt = render(s, request, err);
+    struct prompts_conversation said;
+    struct ingot_prompt *prompt = render(s, request, &said, err);
     struct ingot_prompt_info info;
 
+    conversation_free(&said);
     if (!prompt)
         return false;
     ingot_prompt_info(prompt, &info);
@@ -168,16 +176,23 @@ static bool take_tokens(const struct server *s, struct ingot_prompt *prompt, str
     return ok;
 }
 
-static bool messages_prompt(const struct server *s, struct api_request *request, struct token_ids *ids, struct err *err)
+void prompts_forget_said(struct prompts *prompts)
 {
-    struct ingot_prompt *prompt = render(s, request, err);
+    conversation_free(&prompts->said);
+}
+
+static bool messages_prompt(const struct server *s, struct api_request *request, struct prompts *prompts, struct err *err)
+{
+    struct ingot_prompt *prompt = render(s, request, &prompts->said, err);
     struct ingot_prompt_info info = { 0 };
 
+    if (request->pictures.n == 0)
+        prompts_forget_said(prompts);
     if (prompt)
         ingot_prompt_info(prompt, &info);
     request->reasoning_open = info.reasoning == INGOT_REASONING_OPEN;
     request->reasoning_closed = info.reasoning == INGOT_REASONING_CLOSED;
-    return take_tokens(s, prompt, ids, err);
+    return take_tokens(s, prompt, &prompts->at[0], err);
 }
 
 // Tokens, and as llama.cpp has it texts between them.
@@ -240,7 +255,7 @@ static bool is_list_of_prompts(json_t *prompt)
     return json_array_size(prompt) > 0;
 }
 
-bool prompts_make(const struct server *s, struct api_request *request, struct token_ids **prompts, uint32_t *n, struct err *err)
+bool prompts_make(const struct server *s, struct api_request *request, struct prompts *prompts, struct err *err)
 {
     bool plain = api_request_is_plain(request), many = is_list_of_prompts(request->prompt);
     size_t n_prompts = many ? json_array_size(request->prompt) : 1;
@@ -251,15 +266,15 @@ bool prompts_make(const struct server *s, struct api_request *request, struct to
     if (n_prompts * request->n_made > most)
         return err_set(err, ERR_INPUT, "%zu prompts with %s = %u are %zu answers; at most %u", n_prompts,
                        request->best_of ? "best_of" : "n", request->n_made, n_prompts * request->n_made, most);
-    *prompts = mem_alloc_array(n_prompts, sizeof **prompts);
-    if (!*prompts)
+    *prompts = (struct prompts){ .at = mem_alloc_array(n_prompts, sizeof *prompts->at) };
+    if (!prompts->at)
         return err_memory(err, "prompts");
-    for (*n = 0; ok && *n < n_prompts;) {
-        struct token_ids *ids = &(*prompts)[(*n)++];
-        ok = !plain ? messages_prompt(s, request, ids, err)
+    while (ok && prompts->n < n_prompts) {
+        struct token_ids *ids = &prompts->at[prompts->n++];
+        ok = !plain ? messages_prompt(s, request, prompts, err)
              : request->suffix || request->dialect == DIALECT_INFILL
                  ? gap_prompt(s, request, ids, err)
-                 : text_prompt(s, many ? json_array_get(request->prompt, *n - 1) : request->prompt, ids, err);
+                 : text_prompt(s, many ? json_array_get(request->prompt, prompts->n - 1) : request->prompt, ids, err);
         if (ok && ids->n == 0)
             ok = err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
         if (ok && ids->n >= s->info.n_context)
@@ -267,4 +282,13 @@ bool prompts_make(const struct server *s, struct api_request *request, struct to
                          ids->n, s->info.n_context);
     }
     return ok;
+}
+
+void prompts_free(struct prompts *prompts)
+{
+    for (uint32_t i = 0; i < prompts->n; i++)
+        token_ids_free(&prompts->at[i]);
+    mem_free(prompts->at);
+    conversation_free(&prompts->said);
+    *prompts = (struct prompts){ 0 };
 }

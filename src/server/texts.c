@@ -118,24 +118,21 @@ bool texts_template(struct exchange *x)
 static bool count_tokens(struct exchange *x, enum dialect dialect)
 {
     struct api_request request = { .strict = x->server->options->strict };
-    struct token_ids *prompts = NULL;
-    uint32_t n = 0;
+    struct prompts prompts = { 0 };
     struct err err = { 0 };
 
     if (!api_request_read_text(&request, dialect, buf_as_str(&x->body), &x->server->options->limits, &err))
         return exchange_reply_err(x, &err);
-    bool ok = prompts_make(x->server, &request, &prompts, &n, &err);
+    bool ok = prompts_make(x->server, &request, &prompts, &err);
     if (ok) {
-        json_t *reply = json_pack("{s:I}", "input_tokens", (json_int_t)prompts[0].n);
+        json_t *reply = json_pack("{s:I}", "input_tokens", (json_int_t)prompts.at[0].n);
         if (dialect == DIALECT_RESPONSES)
             json_object_set_new(reply, "object", json_string("response.input_tokens"));
         ok = exchange_reply_json(x, 200, reply);
     } else {
         ok = exchange_reply_err(x, &err);
     }
-    for (uint32_t i = 0; i < n; i++)
-        token_ids_free(&prompts[i]);
-    mem_free(prompts);
+    prompts_free(&prompts);
     api_request_release(&request);
     return ok;
 }

@@ -239,13 +239,14 @@ static void hostile_and_unsupported_requests_get_400(void **state)
     refused(chat,
             "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"http://127.0.0.1/"
             "\"}}]}]}",
-            "only text");
+            "fetches nothing");
     refused("/v1/responses", "{\"input\":[{\"type\":\"computer_call\"}]}", "computer_call");
     refused("/v1/responses", "{\"input\":[]}", "at least one");
     refused("/v1/embeddings", "{\"input\":\"x\",\"dimensions\":3}", "dimensions is 3");
     refused("/v1/embeddings", "{\"input\":\"x\",\"encoding_format\":\"int8\"}", "int8");
     refused("/v1/embeddings", "{}", "input is missing");
-    refused("/v1/messages", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]}", "image");
+    refused("/v1/messages", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]}",
+            "picture");
     buf_text(&body, "{" ASKS ",\"grammar\":\"root ::= ");
     for (int i = 0; i < 60000; i++)
         buf_text(&body, "(");

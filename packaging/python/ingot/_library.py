@@ -66,7 +66,7 @@ class EngineInfo(ctypes.Structure):
         ("n_layers", c_uint32), ("n_vocab", c_uint32), ("n_embedding", c_uint32), ("n_context", c_uint32),
         ("n_sequences", c_uint32), ("n_batch", c_uint32), ("n_stages", c_uint32), ("cache_type_k", c_int),
         ("cache_type_v", c_int), ("has_tokenizer", c_bool), ("longest_token", c_uint32),
-        ("page_tokens", c_uint32),
+        ("page_tokens", c_uint32), ("takes_pictures", c_bool),
     ]  # fmt: skip
 
 

@@ -184,6 +184,7 @@ void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engi
         .has_tokenizer = e->loaded->tokenizer != NULL,
         .longest_token = e->loaded->longest_token,
         .page_tokens = PAGE_TOKENS,
+        .takes_pictures = e->tiles != NULL,
     };
     for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
         all.page_bytes += stage_page_bytes(&e->loaded->stages[i]);

@@ -1,0 +1,25 @@
+// pictures.h - the pictures of a request: read from the base64 of its body, never fetched.
+#pragma once
+#include <jansson.h>
+#include "base/err.h"
+#include "base/lang.h"
+#include "ingot.h"
+
+struct api_request;
+
+enum { PICTURES_MOST = 16 }; // of one request
+
+struct pictures {
+    struct ingot_picture *at[PICTURES_MOST];
+    u32 n, n_low;  // n_low: whose detail is "low"
+    u64 n_pixels;  // of all together
+    bool accepted; // the model has eyes
+};
+
+// Is this part a picture in the words of OpenAI's chat completions ("image_url"), their responses ("input_image") or Anthropic ("image")?
+bool pictures_is_part(json_t *part);
+// Takes the picture of such a part. An error is one sentence.
+bool pictures_take_part(struct api_request *request, json_t *part, struct err *err);
+// Takes one of Ollama's "images", which is base64 alone.
+bool pictures_take_base64(struct api_request *request, json_t *text, struct err *err);
+void pictures_release(struct pictures *p);
