@@ -1,9 +1,11 @@
 // fuzz_api_request.c - a request's JSON through the table of fields, in each dialect; the first byte chooses. What is
-// taken must be within the stated limits. The same bytes also go through the checks of headers.
+// taken must be within the stated limits; a conversation also becomes what a template takes, its pictures read. The same bytes go through
+// the checks of headers.
 #include "base/mem.h"
 #include "server/api_request.h"
 #include "server/constrain.h"
 #include "server/auth.h"
+#include "server/messages.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,6 +32,23 @@ static void constrain(const struct api_request *ask)
     }
 }
 
+// Templates that show calls, and those that do not.
+static void converse(struct api_request *ask, bool shows_calls)
+{
+    const struct ingot_template_info template = { .takes_calls = shows_calls, .takes_tools = shows_calls };
+    struct messages m;
+    struct err err = { 0 };
+
+    ask->pictures.accepted = true;
+    if (!messages_for_template(ask, &template, CALLS_TAGS, &m, &err)) {
+        CHECK(err.code != ERR_NONE && err.message[0]);
+        return;
+    }
+    CHECK(json_array_size(m.list) > 0 && ask->pictures.n <= PICTURES_MOST && ask->pictures.n_low <= ask->pictures.n);
+    CHECK(ask->pictures.n_pixels <= ask->limits->pixels);
+    messages_release(&m);
+}
+
 static void read_ask(enum dialect dialect, struct str body, bool strict)
 {
     struct err err = { 0 };
@@ -42,6 +61,8 @@ static void read_ask(enum dialect dialect, struct str body, bool strict)
     }
     check_taken(&ask);
     constrain(&ask);
+    if (!api_request_is_plain(&ask) && !ask.loads_only)
+        converse(&ask, body.n % 2);
     api_request_forget_body(&ask);
     api_request_release(&ask);
 }
