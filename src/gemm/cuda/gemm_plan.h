@@ -1,6 +1,7 @@
 // gemm_plan.h - what the files that plan the launches of a matrix product on CUDA share. gemm_plan.c chooses the kernels; plan_packing.c
 // packs the activations; plan_pipeline.c, plan_wgmma.c and plan_vendor.c choose tiles, stages and grids.
 #pragma once
+#include "base/divide.h"
 #include "device/fuse.h"
 #include "gemm/cuda/gemm_kernels.h"
 #include "gemm/cuda/gemm_params.h"
@@ -21,11 +22,6 @@ struct gemm_part { // the pairs of one launch have one format
     u32 format, max_rows;
     enum gemm_kernel kernel;
 };
-
-static inline u32 divide_up(u32 a, u32 b)
-{
-    return (a + b - 1) / b;
-}
 
 // gemm_plan.c. Which kernel multiplies matrix m of a product? Is the whole of it left to the vendor's library?
 enum gemm_kernel gemm_kernel_of(const struct cuda_plan *p, const struct gemm_plan *product, u32 m);

@@ -1,6 +1,7 @@
 // plan_vendor.c - a product by the vendor's library: activations and weights to bf16 in the tape's private memory, the library's
 // product for each matrix, and our own end of the operation. A matrix that is bf16 already is used where it lies.
 #include "gemm/cuda/vendor_parts.h"
+#include "base/divide.h"
 
 enum { THREADS = 256 };
 
@@ -8,11 +9,6 @@ static u64 aligned(u64 bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
-static u32 divide_up(u64 a, u32 b)
-{
-    return (u32)((a + b - 1) / b);
-}
-
 static void launch_rows(struct cuda_plan *p, const struct gemm_params *params, u64 to, u32 max_rows)
 {
     struct packing_params rows = {

@@ -23,16 +23,12 @@
 // few and many come in two kinds: weights staged as half for F16 and every quantised format (11 bits hold d * q to 2^-12), as float for
 // BF16 and F32, whose range half lacks.
 #include "gemm/metal/product_choice.h"
+#include "base/divide.h"
 
 // Kernels index blocks by shorts in 32 bits.
 #define MAX_BLOCK_BYTES ((uint64_t)1 << 33)
 
 enum { LARGE_N = 32768, HEAD_ROW_BYTES = 16384, ANY_ROWS = INT32_MAX };
-
-static uint32_t divide_up(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
-}
 
 static bool half_is_enough(const struct product_plan *product)
 {

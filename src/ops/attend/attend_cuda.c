@@ -3,15 +3,11 @@
 // attend_few: up to 64 rows where K and V have one format. attend_many: larger steps; with more than 16 sequences in its mixed kernels,
 // which leave the decode rows to attend_few. attend_plain: fp32 pages and odd heads.
 #include "ops/attend/attend_cuda.h"
+#include "base/divide.h"
 #include "ops/cuda_table.h"
 #include "gemm/cuda/gemm_params.h"
 
 enum { FEW_ROWS = 64, FEW_WAVES = 2, MANY_ROWS = 64, MANY_HELPERS = 15 };
-
-static u32 divide_up(u32 a, u32 b)
-{
-    return (a + b - 1) / b;
-}
 
 // Two blocks an SM, but no share below the pages that a block's warps take at once. A block for each head is the shortest way while
 // all of them run at once; beyond, heads share blocks, so that there are fewer waves and K and V are read once for four heads.

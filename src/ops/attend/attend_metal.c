@@ -1,16 +1,12 @@
 // attend_metal.c - chooses the kernels: attend_many for more rows than a decode step has, attend_split and attend_merge for the rest.
 #include "ops/attend/attend_metal.h"
+#include "base/divide.h"
 #include "ops/metal_table.h"
 
 // MANY_ROWS: the engine's middle bucket ends there; up to it a threadgroup per row and KV head fills the GPU better than 32-row tiles.
 // MOST_PARTS: llama.cpp's vector kernel splits a past over 32 threadgroups (nwg in ggml-metal-ops.cpp). LEAST_PAGES: below 256 tokens a
 // part does less work than the merge costs.
 enum { MANY_ROWS = 16, MOST_PARTS = 32, LEAST_PAGES = 16 };
-
-static uint32_t divide_up(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
-}
 
 static void launch_split(struct metal_plan *p, struct attend_metal_args *args, struct metal_kernel kernel)
 {
