@@ -3,13 +3,11 @@
 // A server that fetched what a request names would let anybody reach what only the server can: pictures come in the body, and its limits
 // bound them.
 #include "server/pictures.h"
-#include <openssl/evp.h>
 #include <string.h>
 #include <strings.h>
+#include "base/base64.h"
 #include "base/mem.h"
 #include "server/api_request.h"
-
-#define ALPHABET "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 static bool add(struct api_request *request, struct ingot_picture *picture, struct err *err)
 {
@@ -24,18 +22,14 @@ static bool add(struct api_request *request, struct ingot_picture *picture, stru
                    (unsigned long long)p->n_pixels, request->limits->pixels);
 }
 
-// EVP_DecodeBlock takes '=' anywhere and leaves the bytes that it stands for.
 static bool decode(struct str text, struct buf *bytes, struct err *err)
 {
-    size_t n = strspn(text.at, ALPHABET), n_pad = text.n - n;
-
-    if (n == 0 || text.n % 4 || n_pad > 2 || strspn(text.at + n, "=") != n_pad)
-        return err_set(err, ERR_INPUT, "%s; want base64 in groups of four characters, without blanks and line ends",
-                       n == 0 ? "the picture has no base64" : "its base64 is broken");
-    if (text.n > INT32_MAX || !buf_reserve(bytes, text.n / 4 * 3))
+    if (!buf_reserve(bytes, base64_room(text.n)))
         return err_memory(err, "a picture");
-    bytes->n = (size_t)EVP_DecodeBlock((unsigned char *)bytes->at, (const unsigned char *)text.at, (int)text.n) - n_pad;
-    return true;
+    struct str decoded = base64_decode(text, bytes->at, bytes->capacity);
+    bytes->n = decoded.n;
+    return decoded.n || err_set(err, ERR_INPUT, "%s; want base64 in groups of four characters, without blanks and line ends",
+                                text.n == 0 ? "the picture has no base64" : "its base64 is broken");
 }
 
 static bool take(struct api_request *request, struct str base64, struct err *err)

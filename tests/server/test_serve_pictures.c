@@ -159,7 +159,7 @@ static void broken_ones_are_refused(void **state)
         { "{" USER(URL(DATA("AAAA\\n"))) "}", "base64 is broken" },
         { "{" USER(URL(DATA("AA\xc3\xa4"))) "}", "base64 is broken" },
         { "{" USER(URL(DATA(""))) "}", "no base64" },
-        { "{" USER(URL(DATA("===="))) "}", "no base64" },
+        { "{" USER(URL(DATA("===="))) "}", "base64 is broken" },
         { "{" USER(URL(DATA("AAAA"))) "}", "no picture that is known" },
         { "{" USER(URL(DATA("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"))) "}", "messages[0].content[0]: " },
         { "{" USER(URL("data:image/png,abc")) "}", "begins with" },
