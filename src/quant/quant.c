@@ -67,9 +67,9 @@ static void i32_row(const void *from, float *out, size_t n)
 }
 
 static const struct quant_info infos[N_QUANTS] = {
-    [QUANT_F32] = { "F32", 0, 1, 4, f32_row },
-    [QUANT_F16] = { "F16", 1, 1, 2, f16_row },
-    [QUANT_BF16] = { "BF16", 30, 1, 2, bf16_row },
+    [QUANT_F32] = { "F32", 0, 1, 4, f32_row, { { 0, 0 }, { 0, 0 } } },
+    [QUANT_F16] = { "F16", 1, 1, 2, f16_row, { { 0, 0 }, { 0, 0 } } },
+    [QUANT_BF16] = { "BF16", 30, 1, 2, bf16_row, { { 0, 0 }, { 0, 0 } } },
     [QUANT_Q4_0] = { "Q4_0", 2, 32, sizeof(struct q4_0), q4_0_row, { { 0, 0 }, { 0.004f, 0.004f } } },
     [QUANT_Q4_1] = { "Q4_1", 3, 32, sizeof(struct q4_1), q4_1_row, { { 0, 2 }, { 0.004f, -0.03f } } },
     [QUANT_Q5_0] = { "Q5_0", 6, 32, sizeof(struct q5_0), q5_0_row, { { 0, 0 }, { 0.002f, 0.002f } } },
@@ -82,8 +82,8 @@ static const struct quant_info infos[N_QUANTS] = {
     [QUANT_Q6_K] = { "Q6_K", 14, 256, sizeof(struct q6_k), q6_k_row, { { 208, 208 }, { 0.00002f, 0.00002f } } },
     [QUANT_IQ4_NL] = { "IQ4_NL", 20, 32, sizeof(struct iq4_nl), iq4_nl_row, { { 0, 0 }, { 0.0003f, 0.0003f } } },
     [QUANT_IQ4_XS] = { "IQ4_XS", 23, 256, sizeof(struct iq4_xs), iq4_xs_row, { { 0, 0 }, { 0.00002f, 0.00002f } } },
-    [QUANT_MXFP4] = { "MXFP4", 39, 32, sizeof(struct mxfp4), mxfp4_row },
-    [QUANT_I32] = { "I32", 26, 1, 4, i32_row },
+    [QUANT_MXFP4] = { "MXFP4", 39, 32, sizeof(struct mxfp4), mxfp4_row, { { 0, 0 }, { 0, 0 } } },
+    [QUANT_I32] = { "I32", 26, 1, 4, i32_row, { { 0, 0 }, { 0, 0 } } },
 };
 
 const struct quant_info *quant_info(enum quant q)
