@@ -295,7 +295,7 @@ struct ingot_request_options {
 
     // The answer.
     struct ingot_sampling sampling;
-    uint32_t max_tokens;               // 0: until the end of the context
+    uint32_t max_tokens;               // at most; 0: as many as the context has room for
     const char *const *stop;           // [n_stop]; generation ends before the first of these, even across tokens; they are not in the text
     size_t n_stop;
     bool ignore_eos;
@@ -304,8 +304,8 @@ struct ingot_request_options {
     const struct ingot_bias *bias;     // [n_bias], at most 1024
     size_t n_bias;
     enum ingot_embed embed;            // read the prompt and make an embedding of it; no token is generated
-    bool keep_special;                 // control tokens of the answer appear in its text
-    uint32_t n_logits;                 // deliver the logits of the prompt's last n positions and of every new token, see ingot_event
+    bool keep_special;                 // show control tokens in the answer's text
+    uint32_t n_logits;                 // return logits: last n prompt positions and every new token (ingot_event)
 
     // How it runs.
     int32_t priority;                  // lower runs earlier and is the last to be paused; among equals the older one does
@@ -319,18 +319,18 @@ struct ingot_request_options {
     const char *tools;                 // JSON text: a list as OpenAI's chat completions write it. NULL: none
     const char *template_variables;    // JSON text: an object, for example {"enable_thinking": false}. NULL: none
     bool no_generation_prompt;         // the prompt ends with the last message, not with the beginning of an answer
-    bool continue_last;                // the last message, a text of the assistant's, is the beginning of the answer
+    bool continue_last;                // the last message is from the assistant; the answer continues it
 
-    // Deliver the log-probabilities of the last n tokens of the prompt and of every new one, see ingot_event; beside each those of the
-    // likeliest n_top_logprobs tokens, at most 1024. 0: none. n_unread bounds the events that wait with them, too.
+    // Return log-probabilities (ingot_event): of the last n_logprobs prompt tokens and of every new token, each with its n_top_logprobs
+    // likeliest alternatives, at most 1,024. 0: none. n_unread also limits the number of unread events with log-probabilities.
     uint32_t n_logprobs, n_top_logprobs;
 
     // Pictures, cut into tiles as the model's processor does: [n_tiles, side, side, 3] RGB bytes, copied by the call. `tokens` has
     // INGOT_IMAGE_PLACE where their embeddings stand, in order, as many for each tile as the model makes of one.
     const uint8_t *tiles;
     uint32_t n_tiles;
-    // Whole pictures, for messages or text: in the order of the parts {"type": "image"} of the messages' contents, which `fields` hold.
-    // Without such parts they stand before the text of the last message, or before `text`. They may be freed after the call.
+    // Pictures of the prompt. Each fills one part {"type": "image"} of the messages' `fields`, in their order. Without such parts the pictures
+    // come before the text of the last message, or before `text`. They may be freed after the call.
     const struct ingot_picture *const *pictures;
     size_t n_pictures;
     bool no_split; // each picture as one tile: fewer tokens, fewer details
