@@ -6,7 +6,6 @@
 #include <string.h>
 #include <strings.h>
 #include "base/base64.h"
-#include "base/mem.h"
 #include "server/api_request.h"
 
 static bool add(struct api_request *request, struct ingot_picture *picture, struct err *err)

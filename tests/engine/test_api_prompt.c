@@ -1,24 +1,5 @@
 // test_api_prompt.c - prompts through ingot.h: messages as the model reads them, with their fields, and with the beginning of an answer.
-#include "open_engine.h"
-
-static struct ingot_engine *engine;
-
-static int open_toy(void **state)
-{
-    struct ingot_engine_options o = ingot_engine_defaults();
-
-    (void)state;
-    o.n_threads = 1;
-    engine = open_or_fail(&o);
-    return 0;
-}
-
-static int close_toy(void **state)
-{
-    (void)state;
-    ingot_engine_close(engine);
-    return 0;
-}
+#include "toy_engine.h"
 
 static struct ingot_request_options asking(const struct ingot_message *messages, size_t n)
 {

@@ -1,25 +1,7 @@
 // test_api_tokenizer.c - the tokenizer through ingot.h: there and back, counted, with and without control tokens.
-#include "open_engine.h"
+#include "toy_engine.h"
 
 enum { ROOM = 64 };
-static struct ingot_engine *engine;
-
-static int open_toy(void **state)
-{
-    struct ingot_engine_options o = ingot_engine_defaults();
-
-    (void)state;
-    o.n_threads = 1;
-    engine = open_or_fail(&o);
-    return 0;
-}
-
-static int close_toy(void **state)
-{
-    (void)state;
-    ingot_engine_close(engine);
-    return 0;
-}
 
 static int64_t encode(const char *text, unsigned flags, uint32_t *tokens, size_t capacity)
 {

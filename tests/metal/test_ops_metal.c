@@ -1,9 +1,8 @@
 // test_ops_metal.c - every operation's Metal kernels against its plain loop, over formats, row counts and odd shapes, on the emulator.
 //
 // An operation is recorded alike on both devices; tape_diff gives both the same inputs and measures what lies between the results.
-#include "emu/emu.h"
+#include "emu_modes.h"
 #include "ops/device_sides.h"
-#include "ops/metal_table.h"
 
 static struct device *gpu;
 
@@ -369,18 +368,6 @@ static void logits_that_are_none_are_reported(void **state)
     }
 }
 
-// What a kernel may not depend on: the order of threads, which lane holds which element of a matrix, exact arithmetic. And what it
-// may not do, which the checker sees: races, places out of bounds, threadgroup memory that nobody wrote.
-static const struct {
-    const char *name;
-    long fast, check, schedule, shuffle;
-} modes[] = {
-    { "forward", 0, 0, MSL_FORWARD, 0 },
-    { "reverse", 0, 0, MSL_REVERSE, 1 },
-    { "random, fast math", 1, 0, MSL_RANDOM, 1 },
-    { "checked", 0, 1, MSL_FORWARD, 0 },
-};
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,21 +386,6 @@ int main(void)
         cmocka_unit_test(bad_numbers_stay_in_their_sequence),
         cmocka_unit_test(logits_that_are_none_are_reported),
     };
-    struct err err = { 0 };
-    int failed = 0;
 
-    for (uint32_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        emu_set("fast", modes[i].fast);
-        emu_set("check", modes[i].check);
-        emu_set("schedule", modes[i].schedule);
-        emu_set("shuffle", modes[i].shuffle);
-        gpu = metal_open(&(struct metal_options){ .table = &metal_table }, &err);
-        if (!gpu) {
-            print_message("metal_open: %s\n", err.message);
-            return 1;
-        }
-        failed += cmocka_run_group_tests_name(modes[i].name, tests, NULL, NULL);
-        device_close(gpu);
-    }
-    return failed;
+    return emu_run_in_modes(&gpu, tests, sizeof tests / sizeof *tests);
 }

@@ -1,11 +1,10 @@
 // test_vision_metal.c - the Metal kernels of an encoder of pictures against the plain loops, and a whole tower, on the emulator.
-#include "emu/emu.h"
+#include "emu_modes.h"
 #include "engine/stage/vision.h"
 #include "ops/attend_all/attend_all.h"
 #pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
 #include "ops/device_sides.h"
 #include "ops/layernorm/layernorm.h"
-#include "ops/metal_table.h"
 #include "ops/patches/patches.h"
 #include "ops/scatter/scatter.h"
 #include "ops/shuffle/shuffle.h"
@@ -132,36 +131,12 @@ static void a_tower_gives_the_reference_embeddings(void **state)
     model_file_close(numbers);
 }
 
-static const struct {
-    const char *name;
-    int fast, check, schedule, shuffle;
-} modes[] = {
-    { "reverse", 0, 0, MSL_REVERSE, 1 },
-    { "random, fast math", 1, 0, MSL_RANDOM, 1 },
-    { "checked", 0, 1, MSL_FORWARD, 0 },
-};
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kernels_of_a_tower),
         cmocka_unit_test(a_tower_gives_the_reference_embeddings),
     };
-    struct err err = { 0 };
-    int failed = 0;
 
-    for (uint32_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        emu_set("fast", modes[i].fast);
-        emu_set("check", modes[i].check);
-        emu_set("schedule", modes[i].schedule);
-        emu_set("shuffle", modes[i].shuffle);
-        gpu = metal_open(&(struct metal_options){ .table = &metal_table }, &err);
-        if (!gpu) {
-            print_message("metal_open: %s\n", err.message);
-            return 1;
-        }
-        failed += cmocka_run_group_tests_name(modes[i].name, tests, NULL, NULL);
-        device_close(gpu);
-    }
-    return failed;
+    return emu_run_in_modes(&gpu, tests, sizeof tests / sizeof *tests);
 }
