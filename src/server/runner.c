@@ -220,13 +220,6 @@ struct generation *runner_submit(struct runner *r, const struct generation_optio
     return g;
 }
 
-void generation_cancel(struct generation *g)
-{
-    pthread_mutex_lock(&g->runner->lock);
-    cancel(g);
-    pthread_mutex_unlock(&g->runner->lock);
-}
-
 void runner_cancel_all(struct runner *r)
 {
     pthread_mutex_lock(&r->lock);

@@ -62,7 +62,6 @@ struct generation_options {
 };
 // NULL with ERR_LIMIT and an empty message when the queue is full; else with what is wrong.
 struct generation *runner_submit(struct runner *r, const struct generation_options *options, struct err *err);
-void generation_cancel(struct generation *g);  // lock not held
 void generation_release(struct generation *g); // the pointer is gone; what runs is cancelled
 // Takes the next event of any choice. False: none now. Pointers live until the next call for the same choice.
 bool generation_take(struct generation *g, uint32_t *choice, struct ingot_event *event);
