@@ -1,13 +1,15 @@
-// gpu.c - single operations on an NVIDIA GPU: our bf16 products beside cuBLAS, and attention over pages in order and shuffled:
-// bench_gpu [jsonl] [seeds] [PRODUCT].
+// gpu.c - single operations on an NVIDIA GPU: our bf16 products beside cuBLAS, and attention over pages in
+// order and shuffled: bench_gpu [jsonl] [seeds] [PRODUCT].
 //
-// Two comparisons. The product alone: bf16 rows are packed as each wants them, sums come out in fp32, and both play as a
-// graph. The operation: fp32 rows come in as in a model, once by our kernels and once as --gemm vendor does it, which makes bf16 rows
-// by a plain kernel, calls cuBLAS, and ends by another kernel, launch by launch; for up to 16 rows it takes ours. One row makes its bf16
-// form in the product itself, so that there is no product alone.
-// All four take turns: a time is the median of nine runs, each of many plays between two waits. Several matrices, or the pages of several
-// layers, take turns too, so that what a product reads is not in the L2 cache (a larger matrix does that alone). The results are
-// compared first. Random numbers; sizes of an 8B, or with `seeds` of a Llama of 7B with the head of an 8B.
+// Two comparisons. The product alone: bf16 rows are packed as each wants them, sums come out in fp32, and
+// both play as a graph. The operation: fp32 rows come in as in a model, once by our kernels and once as
+// --gemm vendor does it, which makes bf16 rows by a plain kernel, calls cuBLAS, and ends by another kernel,
+// launch by launch; for up to 16 rows it takes ours. One row makes its bf16 form in the product itself, so
+// that there is no product alone.
+// All four take turns: a time is the median of nine runs, each of many plays between two waits. Several
+// matrices, or the pages of several layers, take turns too, so that what a product reads is not in the L2
+// cache (a larger matrix does that alone). The results are compared first. Random numbers; sizes of an 8B, or
+// with `seeds` of a Llama of 7B with the head of an 8B.
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -107,7 +109,8 @@ static struct recorded record_products(struct products *p, enum gemm gemm)
     return r;
 }
 
-// Leaves a tape that has been played whole with its products alone: their packed rows stay where they lie. false: it has no others.
+// Leaves a tape that has been played whole with its products alone: their packed rows stay where they lie.
+// false: it has no others.
 static bool drop_packing(struct recorded *r)
 {
     struct cuda_tape *n = r->tape->native;
@@ -207,12 +210,14 @@ static void print_product(const char *name, const struct products *p, const doub
 {
     double ratio = us[VENDOR_PRODUCT] / us[PRODUCT], whole = us[VENDOR_OPERATION] / us[OPERATION];
 
-    printf(jsonl ? "{\"product\": \"%s\", \"n_out\": %u, \"n_cols\": %u, \"n_rows\": %u, \"product_us\": %.2f, "
-                   "\"vendor_product_us\": %.2f, \"ratio\": %.3f, \"operation_us\": %.2f, \"vendor_operation_us\": %.2f, "
-                   "\"operation_ratio\": %.3f, \"error\": %.1e}\n"
-                 : "| %s, %u x %u | %u | %.1f | %.1f | %.2f | %.1f | %.1f | %.2f | %.0e |\n",
-           name, p->n_out, p->n_cols, p->n_rows, us[PRODUCT], us[VENDOR_PRODUCT], ratio, us[OPERATION], us[VENDOR_OPERATION],
-           whole, error);
+    printf(jsonl
+               ? "{\"product\": \"%s\", \"n_out\": %u, \"n_cols\": %u, \"n_rows\": %u, \"product_us\": %.2f, "
+                 "\"vendor_product_us\": %.2f, \"ratio\": %.3f, \"operation_us\": %.2f, "
+                 "\"vendor_operation_us\": %.2f, "
+                 "\"operation_ratio\": %.3f, \"error\": %.1e}\n"
+               : "| %s, %u x %u | %u | %.1f | %.1f | %.2f | %.1f | %.1f | %.2f | %.0e |\n",
+           name, p->n_out, p->n_cols, p->n_rows, us[PRODUCT], us[VENDOR_PRODUCT], ratio, us[OPERATION],
+           us[VENDOR_OPERATION], whole, error);
     fflush(stdout);
 }
 
@@ -262,9 +267,11 @@ static const struct product_shape sizes_8b[N_SHAPES] = { { "q, k, v", 6144, 4096
                                                          { "gate, up", 28672, 4096 },
                                                          { "down", 4096, 14336 },
                                                          { "head", 128256, 4096 } },
-                                  sizes_seeds[N_SHAPES] = { { "q, k, v", 12288, 4096 }, { "o", 4096, 4096 },
-                                                            { "gate", 11008, 4096 },    { "gate, up", 22016, 4096 },
-                                                            { "down", 4096, 11008 },    { "head", 128256, 4096 } };
+                                  sizes_seeds[N_SHAPES] = {
+                                      { "q, k, v", 12288, 4096 }, { "o", 4096, 4096 },
+                                      { "gate", 11008, 4096 },    { "gate, up", 22016, 4096 },
+                                      { "down", 4096, 11008 },    { "head", 128256, 4096 }
+                                  };
 
 struct wanted {
     bool seeds;
@@ -304,7 +311,8 @@ static void show_products(struct wanted wanted)
         return;
     }
     if (!jsonl)
-        printf("| bf16 product | rows | product alone, us | cuBLAS | cuBLAS / ours | operation, us | by cuBLAS | ratio | "
+        printf("| bf16 product | rows | product alone, us | cuBLAS | cuBLAS / ours | operation, us | by "
+               "cuBLAS | ratio | "
                "difference |\n"
                "|---|---|---|---|---|---|---|---|---|\n");
     for (size_t s = 0; s < N_SHAPES; s++)
@@ -362,10 +370,11 @@ static struct recorded record_attention(struct layers *l)
     }
     tape_label(r.tape, "attention");
     for (uint32_t i = 0; i < LAYERS; i++)
-        op_attend(r.tape, (struct attend){ .q = tape_tensor_bound(r.tape, N_HEADS * HEAD_DIM, ROWS_STEP, &l->q),
-                                           .out = tape_tensor_bound(r.tape, N_HEADS * HEAD_DIM, ROWS_STEP, &l->out),
-                                           .pages = { &l->k[i], &l->v[i], &l->table, l->shape },
-                                           .scale = 0.088388f });
+        op_attend(r.tape,
+                  (struct attend){ .q = tape_tensor_bound(r.tape, N_HEADS * HEAD_DIM, ROWS_STEP, &l->q),
+                                   .out = tape_tensor_bound(r.tape, N_HEADS * HEAD_DIM, ROWS_STEP, &l->out),
+                                   .pages = { &l->k[i], &l->v[i], &l->table, l->shape },
+                                   .scale = 0.088388f });
     must(tape_seal(r.tape, &err), &err);
     return r;
 }
@@ -393,7 +402,8 @@ static void show_attention(uint32_t n_sequences, uint32_t depth)
         race(&(struct contender){ .play = play_tape, .arg = &r }, 1, &us[shuffled]);
     }
     double bytes = (double)n_sequences * (depth + 1) * N_KV_HEADS * HEAD_DIM * 4;
-    printf(jsonl ? "{\"attention_sequences\": %u, \"depth\": %u, \"in_order_us\": %.2f, \"shuffled_us\": %.2f, \"ratio\": %.3f, "
+    printf(jsonl ? "{\"attention_sequences\": %u, \"depth\": %u, \"in_order_us\": %.2f, \"shuffled_us\": "
+                   "%.2f, \"ratio\": %.3f, "
                    "\"in_order_gb_s\": %.0f}\n"
                  : "| %u | %u | %.1f | %.1f | %.2f | %.0f |\n",
            n_sequences, depth, us[0], us[1], us[1] / us[0], bytes / us[0] * 1e-3);
@@ -411,7 +421,8 @@ static void show_attention(uint32_t n_sequences, uint32_t depth)
 static void show_attentions(void)
 {
     if (!jsonl)
-        printf("\n| sequences, F16 pages | depth | in order, us a layer | shuffled, us | shuffled / in order | GB/s in order |\n"
+        printf("\n| sequences, F16 pages | depth | in order, us a layer | shuffled, us | shuffled / in order "
+               "| GB/s in order |\n"
                "|---|---|---|---|---|---|\n");
     show_attention(1, 8192);
     show_attention(8, 2048);

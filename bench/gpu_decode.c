@@ -1,8 +1,10 @@
-// gpu_decode.c - products of one and few rows on an NVIDIA GPU, every format at the shapes of an 8B and a 24B: bench_gpu_decode [jsonl] [FORMAT].
+// gpu_decode.c - products of one and few rows on an NVIDIA GPU, every format at the shapes of an 8B and a
+// 24B: bench_gpu_decode [jsonl] [FORMAT].
 //
-// Of each matrix: us and GB/s of weights in the file's bytes with 1, 8 and 16 rows, as one of many in a graph, each read from memory (several
-// copies take turns). Such a node also pays for the edge to the next one. Then one row by one launch over so many weight rows
-// that edges do not count, which is what the kernel reads at. Random weights; the products' results are the tests' affair.
+// Of each matrix: us and GB/s of weights in the file's bytes with 1, 8 and 16 rows, as one of many in a
+// graph, each read from memory (several copies take turns). Such a node also pays for the edge to the next
+// one. Then one row by one launch over so many weight rows that edges do not count, which is what the kernel
+// reads at. Random weights; the products' results are the tests' affair.
 #include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
@@ -53,7 +55,9 @@ static const void *weights_of(uint64_t bytes)
 
 static struct weight take_weight(enum quant format, uint32_t n_out, uint32_t n_cols)
 {
-    struct weight_source s = { .n_rows = n_out, .n_cols = n_cols, .format = format, .use = WEIGHT_PRODUCT, .name = "w" };
+    struct weight_source s = {
+        .n_rows = n_out, .n_cols = n_cols, .format = format, .use = WEIGHT_PRODUCT, .name = "w"
+    };
     struct weight w;
     struct err err = { 0 };
 
@@ -106,11 +110,12 @@ static void show(enum quant format, const struct decode_shape *s, double stream_
         w[i] = take_weight(format, s->n_out, s->n_cols);
     for (uint32_t i = 0; i < N_ROW_COUNTS; i++)
         us[i] = time_product(w, n, row_counts[i]);
-    printf(jsonl ? "{\"decode\": \"%s\", \"model\": \"%s\", \"product\": \"%s\", \"n_out\": %u, \"n_cols\": %u, \"us_1\": %.2f, "
+    printf(jsonl ? "{\"decode\": \"%s\", \"model\": \"%s\", \"product\": \"%s\", \"n_out\": %u, \"n_cols\": "
+                   "%u, \"us_1\": %.2f, "
                    "\"us_8\": %.2f, \"us_16\": %.2f, \"gb_s_1\": %.0f, \"stream_gb_s\": %.0f}\n"
                  : "| %s | %s %s, %u x %u | %.1f | %.1f | %.1f | %.0f | %.0f |\n",
-           quant_info(format)->name, s->model, s->name, s->n_out, s->n_cols, us[0], us[1], us[2], (double)bytes / us[0] * 1e-3,
-           stream_gb_s);
+           quant_info(format)->name, s->model, s->name, s->n_out, s->n_cols, us[0], us[1], us[2],
+           (double)bytes / us[0] * 1e-3, stream_gb_s);
     fflush(stdout);
     for (uint32_t i = 0; i < n; i++)
         weight_release(&w[i]);

@@ -1,4 +1,5 @@
-// gpu_turns.h - how operations on a GPU are timed: several sides take turns, each playing a tape or a graph many times between two waits.
+// gpu_turns.h - how operations on a GPU are timed: several sides take turns, each playing a tape or a graph
+// many times between two waits.
 #pragma once
 #include <stdint.h>
 #include "device/device.h"
@@ -23,7 +24,8 @@ struct contender {
     double us[TURNS_RUNS];
 };
 
-// All take turns; the first rounds warm up and say how many plays fill a run. medians: microseconds of a turn, 0 for who takes no part.
+// All take turns; the first rounds warm up and say how many plays fill a run. medians: microseconds of a
+// turn, 0 for who takes no part.
 void race(struct contender *c, uint32_t n, double *medians);
 
 struct recorded {

@@ -1,9 +1,11 @@
-// ops.c - how fast the products run on this processor, beside what it could do: bench_ops [threads] [format or attention] [features].
+// ops.c - how fast the products run on this processor, beside what it could do: bench_ops [threads] [format
+// or attention] [features].
 //
 // features is a mask of CPU_* (device/cpu/cpu.h), to time the kernels of lesser processors.
-// Each line is the best of many short runs, so that a busy machine disturbs little: a run takes a few milliseconds. Peaks are probed
-// in the same program: multiply-adds of int8 with four independent chains per pipe, and a plain read of memory far larger than caches.
-// Weights of the one-row runs exceed the caches too, so GB/s is the speed of memory; operations count a multiply-add as two.
+// Each line is the best of many short runs, so that a busy machine disturbs little: a run takes a few
+// milliseconds. Peaks are probed in the same program: multiply-adds of int8 with four independent chains per
+// pipe, and a plain read of memory far larger than caches. Weights of the one-row runs exceed the caches too,
+// so GB/s is the speed of memory; operations count a multiply-add as two.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,9 +39,10 @@ static void must(bool ok, const struct ops_bench *b)
 
 static void begin(struct ops_bench *b, struct device *d, uint32_t n_rows, bool exact)
 {
-    *b = (struct ops_bench){ .device = d,
-                             .tape =
-                                 tape_create(d, (struct tape_limits){ .max_rows = n_rows, .max_outputs = 1, .exact = exact }) };
+    *b = (struct ops_bench){
+        .device = d,
+        .tape = tape_create(d, (struct tape_limits){ .max_rows = n_rows, .max_outputs = 1, .exact = exact })
+    };
     must(b->tape && buffer_alloc(d, step_bytes(n_rows, 1), &b->step, &b->err), b);
     *(struct step *)b->step.host = (struct step){ .n_rows = n_rows, .max_rows = n_rows, .max_outputs = 1 };
 }
@@ -71,10 +74,12 @@ static struct tensor filled(struct ops_bench *b, uint32_t n_cols, struct buffer 
     return tape_tensor_bound(b->tape, n_cols, ROWS_STEP, buffer);
 }
 
-static void random_weight(struct ops_bench *b, enum quant q, uint32_t n_rows, uint32_t n_cols, struct weight *w,
-                          unsigned char **data)
+static void random_weight(struct ops_bench *b, enum quant q, uint32_t n_rows, uint32_t n_cols,
+                          struct weight *w, unsigned char **data)
 {
-    struct weight_source s = { .n_rows = n_rows, .n_cols = n_cols, .format = q, .use = WEIGHT_PRODUCT, .name = "w" };
+    struct weight_source s = {
+        .n_rows = n_rows, .n_cols = n_cols, .format = q, .use = WEIGHT_PRODUCT, .name = "w"
+    };
 
     must(quant_bytes(q, (uint64_t)n_rows * n_cols, &s.bytes), b);
     *data = mem_alloc_aligned(s.bytes, 64);
@@ -100,7 +105,8 @@ static double time_matmul(struct device *d, const struct ops_product *p, uint64_
     begin(&b, d, p->n_rows, p->exact);
     random_weight(&b, p->q, p->n_out, p->n_cols, &w, &data);
     *bytes = w.bytes;
-    op_matmul(b.tape, (struct matmul){ .in = filled(&b, p->n_cols, &in), .out = filled(&b, p->n_out, &out), .w = &w });
+    op_matmul(b.tape, (struct matmul){
+                          .in = filled(&b, p->n_cols, &in), .out = filled(&b, p->n_out, &out), .w = &w });
     double seconds = finish(&b);
     weight_release(&w);
     buffer_release(&in);
@@ -114,11 +120,15 @@ static double time_matmul(struct device *d, const struct ops_product *p, uint64_
 TARGET("avx512f,avx512vnni") static void int8_chains(uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        __asm__ volatile("vpdpbusd %%zmm30,%%zmm31,%%zmm0\nvpdpbusd %%zmm30,%%zmm31,%%zmm1\nvpdpbusd %%zmm30,%%zmm31,%%zmm2\n"
-                         "vpdpbusd %%zmm30,%%zmm31,%%zmm3\nvpdpbusd %%zmm30,%%zmm31,%%zmm4\nvpdpbusd %%zmm30,%%zmm31,%%zmm5\n"
-                         "vpdpbusd %%zmm30,%%zmm31,%%zmm6\nvpdpbusd %%zmm30,%%zmm31,%%zmm7\nvpdpbusd %%zmm30,%%zmm31,%%zmm8\n"
+        __asm__ volatile("vpdpbusd %%zmm30,%%zmm31,%%zmm0\nvpdpbusd %%zmm30,%%zmm31,%%zmm1\nvpdpbusd "
+                         "%%zmm30,%%zmm31,%%zmm2\n"
+                         "vpdpbusd %%zmm30,%%zmm31,%%zmm3\nvpdpbusd %%zmm30,%%zmm31,%%zmm4\nvpdpbusd "
+                         "%%zmm30,%%zmm31,%%zmm5\n"
+                         "vpdpbusd %%zmm30,%%zmm31,%%zmm6\nvpdpbusd %%zmm30,%%zmm31,%%zmm7\nvpdpbusd "
+                         "%%zmm30,%%zmm31,%%zmm8\n"
                          "vpdpbusd %%zmm30,%%zmm31,%%zmm9\n" ::
-                             : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9");
+                             : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+                               "xmm9");
 }
 #endif
 
@@ -172,10 +182,12 @@ static double time_attend(struct device *d, const struct attention *a, uint64_t 
 
     *bytes = 2 * each;
     begin(&b, d, a->n_rows, false);
-    must(buffer_alloc(d, each, &k, &b.err) && buffer_alloc(d, each, &v, &b.err) && buffer_alloc(d, n_pages * 4, &table, &b.err),
+    must(buffer_alloc(d, each, &k, &b.err) && buffer_alloc(d, each, &v, &b.err) &&
+             buffer_alloc(d, n_pages * 4, &table, &b.err),
          &b);
     for (uint64_t i = 0; i < each; i++)
-        ((unsigned char *)k.host)[i] = ((unsigned char *)v.host)[i] = i % 2 ? 0x2c : (unsigned char)(i * 2654435761u >> 13);
+        ((unsigned char *)k.host)[i] = ((unsigned char *)v.host)[i] =
+            i % 2 ? 0x2c : (unsigned char)(i * 2654435761u >> 13);
     for (uint32_t i = 0; i < n_pages; i++)
         ((uint32_t *)table.host)[i] = i;
     for (uint32_t r = 0; r < a->n_rows; r++)
@@ -194,11 +206,12 @@ static double time_attend(struct device *d, const struct attention *a, uint64_t 
 // One row over a past that no cache holds, which memory should bound; and 128 rows, which arithmetic should.
 static void show_attention(struct device *d, double read_peak)
 {
-    static const struct attention shapes[] = {
-        { "32:4 x 64 bf16", 32, 4, 64, 1, 65536, KV_BF16 },   { "32:4 x 64 f16", 32, 4, 64, 1, 65536, KV_F16 },
-        { "32:4 x 64 q8_0", 32, 4, 64, 1, 65536, KV_Q8_0 },   { "16:8 x 128 bf16", 16, 8, 128, 1, 32768, KV_BF16 },
-        { "16:8 x 128 q8_0", 16, 8, 128, 1, 32768, KV_Q8_0 }, { "9:3 x 64 bf16", 9, 3, 64, 1, 65536, KV_BF16 }
-    };
+    static const struct attention shapes[] = { { "32:4 x 64 bf16", 32, 4, 64, 1, 65536, KV_BF16 },
+                                               { "32:4 x 64 f16", 32, 4, 64, 1, 65536, KV_F16 },
+                                               { "32:4 x 64 q8_0", 32, 4, 64, 1, 65536, KV_Q8_0 },
+                                               { "16:8 x 128 bf16", 16, 8, 128, 1, 32768, KV_BF16 },
+                                               { "16:8 x 128 q8_0", 16, 8, 128, 1, 32768, KV_Q8_0 },
+                                               { "9:3 x 64 bf16", 9, 3, 64, 1, 65536, KV_BF16 } };
 
     printf("heads:KV heads x dim   GB/s at 1 row   ns a key, head and row: 1 row  128 rows at depth 4096\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -208,8 +221,9 @@ static void show_attention(struct device *d, double read_peak)
         a.n_rows = 128;
         a.depth = 4096;
         double many = time_attend(d, &a, &ignored);
-        printf("%-20s %9.1f %4.0f%% %26.2f %9.2f\n", a.name, (double)bytes / one * 1e-9, (double)bytes / one / read_peak * 100,
-               one / keys * 1e9, many / (4096.0 + 64) / 128 / a.n_heads * 1e9);
+        printf("%-20s %9.1f %4.0f%% %26.2f %9.2f\n", a.name, (double)bytes / one * 1e-9,
+               (double)bytes / one / read_peak * 100, one / keys * 1e9,
+               many / (4096.0 + 64) / 128 / a.n_heads * 1e9);
         fflush(stdout);
     }
 }
@@ -224,14 +238,17 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench_ops [threads] [format, attention or all] [features]\n");
         return 1;
     }
-    const struct cpu_options options = { .n_threads = (unsigned)n_threads, .features = (uint32_t)features, .table = &cpu_table };
+    const struct cpu_options options = { .n_threads = (unsigned)n_threads,
+                                         .features = (uint32_t)features,
+                                         .table = &cpu_table };
     struct device *d = cpu_open(&options, &err);
     if (!d) {
         fprintf(stderr, "%s\n", err.message);
         return 1;
     }
     double int8_peak = probe_int8() * (double)n_threads, read_peak = bandwidth_read((unsigned)n_threads);
-    printf("%u thread(s): int8 peak %.0f GOP/s, reads %.1f GB/s\n", (unsigned)n_threads, int8_peak * 1e-9, read_peak * 1e-9);
+    printf("%u thread(s): int8 peak %.0f GOP/s, reads %.1f GB/s\n", (unsigned)n_threads, int8_peak * 1e-9,
+           read_peak * 1e-9);
     printf("format   GB/s at 1 row      2 rows      4 rows      8 rows    GOP/s, 192 rows        exact\n");
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
         if (argc < 3 || strcmp(argv[2], "all") == 0 || strcmp(argv[2], quant_info(q)->name) == 0)

@@ -1,7 +1,9 @@
-// together.c - tokens per second of several sequences that decode together, greedily: bench_together MODEL DEVICE TOKENS ROUNDS N...
+// together.c - tokens per second of several sequences that decode together, greedily: bench_together MODEL
+// DEVICE TOKENS ROUNDS N...
 //
-// For each N, so many requests of a few tokens are submitted at once; the clock runs from the step after which all have their first token to
-// the end. Rounds take turns, and the median of each N is printed, with its microseconds a step and its tokens/s beside those of the first N.
+// For each N, so many requests of a few tokens are submitted at once; the clock runs from the step after
+// which all have their first token to the end. Rounds take turns, and the median of each N is printed, with
+// its microseconds a step and its tokens/s beside those of the first N.
 #include <stdio.h>
 #include <stdlib.h>
 #include <ingot.h>
@@ -129,9 +131,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < n_counts; i++) {
         qsort(speeds[i], rounds, sizeof(double), by_size);
         double median = speeds[i][rounds / 2], first = speeds[0][rounds / 2];
-        printf(
-            "{\"sequences\": %u, \"tokens_s\": %.1f, \"least\": %.1f, \"most\": %.1f, \"us_step\": %.1f, \"of_first\": %.2f}\n",
-            counts[i], median, speeds[i][0], speeds[i][rounds - 1], 1e6 * counts[i] / median, median / first);
+        printf("{\"sequences\": %u, \"tokens_s\": %.1f, \"least\": %.1f, \"most\": %.1f, \"us_step\": %.1f, "
+               "\"of_first\": %.2f}\n",
+               counts[i], median, speeds[i][0], speeds[i][rounds - 1], 1e6 * counts[i] / median,
+               median / first);
     }
     ingot_engine_close(engine);
     return 0;

@@ -1,8 +1,8 @@
 // tokens.c - how the time to tokenise grows with the text: one character repeated, 1 MiB against 10 MiB.
 //
-// Usage: bench_tokens [MODEL | KIND...]. A KIND is a file of tests/text/vectors, as in kind_llama2; without an argument, one tokeniser of
-// each algorithm. Processor time of the calling thread, the least of five runs each. Linear work gives 10, sorting a little more; a
-// quadratic step would give 100.
+// Usage: bench_tokens [MODEL | KIND...]. A KIND is a file of tests/text/vectors, as in kind_llama2; without
+// an argument, one tokeniser of each algorithm. Processor time of the calling thread, the least of five runs
+// each. Linear work gives 10, sorting a little more; a quadratic step would give 100.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,9 @@ static void measure(const char *name, const struct tokenizer *t)
     static const char *const texts[] = {
         "A", "z", "7", ".", " ", "\n", "\xe4\xb8\xad", "\xcc\x81", "\xf0\x9f\x91\xa9\xe2\x80\x8d"
     };
-    static const char *const names[] = { "A", "z", "7", ".", "space", "newline", "CJK", "combining mark", "emoji and joiner" };
+    static const char *const names[] = {
+        "A", "z", "7", ".", "space", "newline", "CJK", "combining mark", "emoji and joiner"
+    };
     static char text[10 << 20];
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -51,7 +53,8 @@ static void measure(const char *name, const struct tokenizer *t)
             memcpy(text + at, texts[i], n);
         double one = least_ms(t, (struct str){ text, sizeof text / 10 / n * n }),
                ten = least_ms(t, (struct str){ text, sizeof text / n * n });
-        printf("%-12s %-16s 1 MiB %7.1f ms, 10 MiB %7.1f ms, ratio %.1f\n", name, names[i], one, ten, ten / one);
+        printf("%-12s %-16s 1 MiB %7.1f ms, 10 MiB %7.1f ms, ratio %.1f\n", name, names[i], one, ten,
+               ten / one);
     }
 }
 

@@ -1,4 +1,5 @@
-// batch.c - several questions in one go: ingot_generate_batch. Their rows share every step, so this is faster than one by one.
+// batch.c - several questions in one go: ingot_generate_batch. Their rows share every step, so this is faster
+// than one by one.
 #include <ingot.h>
 #include <stdio.h>
 

@@ -16,7 +16,8 @@ int main(int argc, char **argv)
 {
     struct ingot_engine_options engine_options = ingot_engine_defaults();
     struct ingot_request_options options = ingot_request_defaults();
-    struct ingot_message message = { .role = "user", .content = argc > 1 ? argv[1] : "Tell me a story about a fox." };
+    struct ingot_message message = { .role = "user",
+                                     .content = argc > 1 ? argv[1] : "Tell me a story about a fox." };
     struct ingot_result result;
     struct ingot_error error;
 

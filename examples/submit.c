@@ -1,5 +1,6 @@
-// submit.c - streams that come and go: ingot_submit, ingot_step, ingot_poll. What a server does: one thread steps, and after each
-// step hears what happened to every request. Here the second question is asked while the first is being answered.
+// submit.c - streams that come and go: ingot_submit, ingot_step, ingot_poll. What a server does: one thread
+// steps, and after each step hears what happened to every request. Here the second question is asked while
+// the first is being answered.
 #include <ingot.h>
 #include <stdio.h>
 

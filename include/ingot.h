@@ -1,19 +1,22 @@
 // ingot.h - the public interface of ingot, an inference engine for language models.
 //
-// Three nouns: an engine is a loaded model on its devices; a session is one timeline of tokens with its KV pages; a request is one
-// generation. Three ways to generate, from simple to general:
+// Three nouns: an engine is a loaded model on its devices; a session is one timeline of tokens with its KV
+// pages; a request is one generation. Three ways to generate, from simple to general:
 //   ingot_generate        one request, a callback per piece of text, returns when done
 //   ingot_generate_batch  many requests in one go; rows of all requests share each step
-//   ingot_submit          returns at once; ingot_wait or ingot_step moves all requests on, ingot_poll takes what happened
+//   ingot_submit          returns at once; ingot_wait or ingot_step moves all requests on, ingot_poll takes
+//   what happened
 //
-// Errors: functions that can fail return false or NULL and fill *error, which may be NULL. Nothing here exits, and only the
-// log prints. Text is UTF-8.
-// Ownership: what is passed in is copied by the call. What comes out belongs to the library, and its declaration says how long it lasts.
-// Sizes: options begin with their size in the program that was compiled, and the functions called ..._defaults set it. Members are only
-// ever added at the end, so a program built against an older header works with a newer library. A size of 0, as in a zeroed struct, and a
-// size larger than the library's own are errors. Structs without a size never change.
-// Threads: any thread may call any function at any time, but for an object that another thread frees. One thread at a time makes a step.
-// Functions marked [step] wait until that step is over; the others do not.
+// Errors: functions that can fail return false or NULL and fill *error, which may be NULL. Nothing here
+// exits, and only the log prints. Text is UTF-8.
+// Ownership: what is passed in is copied by the call. What comes out belongs to the library, and its
+// declaration says how long it lasts.
+// Sizes: options begin with their size in the program that was compiled, and the functions called
+// ..._defaults set it. Members are only ever added at the end, so a program built against an older header
+// works with a newer library. A size of 0, as in a zeroed struct, and a size larger than the library's own
+// are errors. Structs without a size never change.
+// Threads: any thread may call any function at any time, but for an object that another thread frees. One
+// thread at a time makes a step. Functions marked [step] wait until that step is over; the others do not.
 #ifndef INGOT_H
 #define INGOT_H
 
@@ -65,21 +68,23 @@ INGOT_API uint32_t ingot_abi(void);        // INGOT_ABI of the library that runs
 
 enum ingot_log_level { INGOT_LOG_ERROR, INGOT_LOG_WARNING, INGOT_LOG_INFO, INGOT_LOG_DEBUG };
 
-// One line of the log, for the whole process and from any thread, one at a time. `level` is an ingot_log_level, `tag` names the part that
-// speaks. The callback must not call the library.
+// One line of the log, for the whole process and from any thread, one at a time. `level` is an
+// ingot_log_level, `tag` names the part that speaks. The callback must not call the library.
 typedef void ingot_on_log(void *arg, int level, const char *tag, const char *message);
-// Lines up to `highest` go to the callback from now on; NULL: to stderr, which is what a program begins with, for errors and warnings.
-// When this returns, the callback before is not running and will not be called again.
+// Lines up to `highest` go to the callback from now on; NULL: to stderr, which is what a program begins with,
+// for errors and warnings. When this returns, the callback before is not running and will not be called
+// again.
 INGOT_API void ingot_log_set(enum ingot_log_level highest, ingot_on_log *on_log, void *arg);
 
-// ---- engine -----------------------------------------------------------------------------------------------------------------
+// ---- engine -----------------------------------------------------------------------------------------------
 
-// Formats of K and V in the cache: 4, 2, 2 and 1.0625 bytes a number. Q8_0 wants heads of a multiple of 32 numbers, BF16 of 2. auto: F32
-// with exact, else BF16 on a processor with instructions for it, else F16.
+// Formats of K and V in the cache: 4, 2, 2 and 1.0625 bytes a number. Q8_0 wants heads of a multiple of 32
+// numbers, BF16 of 2. auto: F32 with exact, else BF16 on a processor with instructions for it, else F16.
 enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16, INGOT_KV_BF16, INGOT_KV_Q8_0 };
 
-// Whose kernels multiply the many rows of a prompt: ingot's own, or the vendor's matrix library (cuBLAS, found at run time), which
-// reads weights converted to bf16: for comparison and as a fallback. Auto: ingot's own. A device without the choice uses its own.
+// Whose kernels multiply the many rows of a prompt: ingot's own, or the vendor's matrix library (cuBLAS,
+// found at run time), which reads weights converted to bf16: for comparison and as a fallback. Auto: ingot's
+// own. A device without the choice uses its own.
 enum ingot_gemm { INGOT_GEMM_AUTO, INGOT_GEMM_OWN, INGOT_GEMM_VENDOR };
 
 // clang-format off
@@ -91,8 +96,8 @@ struct ingot_engine_options {
     uint32_t n_threads;         // 0: every processor this process may use
     uint32_t n_context;         // tokens of one sequence; 0: the model's own limit, at most 8192
     uint32_t n_sequences;       // sequences that may run at once
-    // What the KV pages of all sequences and of kept prompts hold, reserved at the start; at least n_context. 0: n_sequences times
-    // n_context, with which no request ever waits for a page.
+    // What the KV pages of all sequences and of kept prompts hold, reserved at the start; at least n_context.
+    // 0: n_sequences times n_context, with which no request ever waits for a page.
     uint32_t n_kv_tokens;
     uint32_t n_batch;           // rows of one step at most: the token budget
     float step_stretch;         // a step that decodes may take this many times longer with prompts in it; 0: without limit
@@ -109,12 +114,13 @@ struct ingot_engine_options {
     uint32_t cpu_features;      // mask of processor features to use, 0: all; for tests
     bool (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes); // while loading; false stops. May be NULL
     void *progress_arg;
-    // The eyes of a GGUF model: the mmproj file that belongs to it. NULL: the only mmproj*.gguf beside the model, if that can see; "": none.
-    // A safetensors folder of a model that sees holds its own.
+    // The eyes of a GGUF model: the mmproj file that belongs to it. NULL: the only mmproj*.gguf beside the
+    // model, if that can see; "": none. A safetensors folder of a model that sees holds its own.
     const char *mmproj;
 };
 // clang-format on
-// Fills in the defaults of a struct of `size` bytes. C and C++ use ingot_engine_defaults; other languages call this one.
+// Fills in the defaults of a struct of `size` bytes. C and C++ use ingot_engine_defaults; other languages
+// call this one.
 INGOT_API void ingot_engine_options_init(struct ingot_engine_options *options, size_t size);
 static inline struct ingot_engine_options ingot_engine_defaults(void)
 {
@@ -124,30 +130,34 @@ static inline struct ingot_engine_options ingot_engine_defaults(void)
 }
 
 // Loads a model; takes seconds. Close what it returns. NULL: *error says why.
-INGOT_API struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options, struct ingot_error *error);
-// The path of a model that `ingot pull` or another program has put into the Hugging Face cache of this machine, by its name: USER/REPO,
-// USER/REPO:QUANT, with @REVISION behind. A name that is a file is its own path. Never asks the network. INGOT_NOT_FOUND: *error says what
-// there is instead, and how to get it.
+INGOT_API struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *options,
+                                                 struct ingot_error *error);
+// The path of a model that `ingot pull` or another program has put into the Hugging Face cache of this
+// machine, by its name: USER/REPO, USER/REPO:QUANT, with @REVISION behind. A name that is a file is its own
+// path. Never asks the network. INGOT_NOT_FOUND: *error says what there is instead, and how to get it.
 INGOT_API bool ingot_model_find(const char *name, char *path, size_t capacity, struct ingot_error *error);
 
 struct ingot_memory {
-    uint64_t weight_bytes, page_bytes, scratch_bytes; // that an engine takes; scratch from above, for the largest step
-    uint64_t free_bytes, device_bytes;                // of the device the options choose
+    uint64_t weight_bytes, page_bytes,
+        scratch_bytes;                 // that an engine takes; scratch from above, for the largest step
+    uint64_t free_bytes, device_bytes; // of the device the options choose
 };
-// What ingot_engine_open would need with these options. Reads the file's beginning and opens the device; loads nothing.
-INGOT_API bool ingot_engine_estimate_fill(const struct ingot_engine_options *options, struct ingot_memory *memory, size_t size,
+// What ingot_engine_open would need with these options. Reads the file's beginning and opens the device;
+// loads nothing.
+INGOT_API bool ingot_engine_estimate_fill(const struct ingot_engine_options *options,
+                                          struct ingot_memory *memory, size_t size,
                                           struct ingot_error *error);
-static inline bool ingot_engine_estimate(const struct ingot_engine_options *options, struct ingot_memory *memory,
-                                         struct ingot_error *error)
+static inline bool ingot_engine_estimate(const struct ingot_engine_options *options,
+                                         struct ingot_memory *memory, struct ingot_error *error)
 {
     return ingot_engine_estimate_fill(options, memory, sizeof *memory, error);
 }
 
-// [step] Ends every request with INGOT_FINISH_CANCELLED and returns. Requests and sessions are freed as ever, before or after; the memory
-// goes with the last of them. NULL is allowed.
+// [step] Ends every request with INGOT_FINISH_CANCELLED and returns. Requests and sessions are freed as ever,
+// before or after; the memory goes with the last of them. NULL is allowed.
 INGOT_API void ingot_engine_close(struct ingot_engine *engine);
-// [step] Writes the pages of prompts that are not in cache_dir yet. Closing does so too, and so does a page whose memory is needed.
-// INGOT_INPUT: there is no cache_dir. INGOT_IO: a page could not be written.
+// [step] Writes the pages of prompts that are not in cache_dir yet. Closing does so too, and so does a page
+// whose memory is needed. INGOT_INPUT: there is no cache_dir. INGOT_IO: a page could not be written.
 INGOT_API bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error);
 
 struct ingot_engine_info {
@@ -161,7 +171,8 @@ struct ingot_engine_info {
     bool takes_pictures;    // the model has eyes
 };
 // Fills the first `size` bytes of *info. Nothing of it changes while the engine is open.
-INGOT_API void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info, size_t size);
+INGOT_API void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info,
+                                      size_t size);
 static inline void ingot_engine_info(const struct ingot_engine *engine, struct ingot_engine_info *info)
 {
     ingot_engine_info_fill(engine, info, sizeof *info);
@@ -175,16 +186,18 @@ struct ingot_engine_stats {
     uint64_t n_steps, n_rows; // played so far
 };
 // Fills the first `size` bytes of *stats, as of now.
-INGOT_API void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_stats *stats, size_t size);
+INGOT_API void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_stats *stats,
+                                       size_t size);
 static inline void ingot_engine_stats(struct ingot_engine *engine, struct ingot_engine_stats *stats)
 {
     ingot_engine_stats_fill(engine, stats, sizeof *stats);
 }
 
-// ---- tokenizer --------------------------------------------------------------------------------------------------------------
+// ---- tokenizer --------------------------------------------------------------------------------------------
 
-// Tokens are numbers below n_vocab. None of these functions waits for a step, and what they point to lives as long as the engine. Without
-// a tokenizer (ingot_engine_info: has_tokenizer) they are INGOT_UNSUPPORTED, and there is no token to be found.
+// Tokens are numbers below n_vocab. None of these functions waits for a step, and what they point to lives as
+// long as the engine. Without a tokenizer (ingot_engine_info: has_tokenizer) they are INGOT_UNSUPPORTED, and
+// there is no token to be found.
 
 enum ingot_text_flags {
     INGOT_PARSE_SPECIAL = 1, // control tokens written in the text become tokens: only for text that you trust
@@ -192,19 +205,21 @@ enum ingot_text_flags {
     INGOT_KEEP_SPECIAL = 4,  // to text: control tokens appear as the vocabulary spells them, else not at all
 };
 
-// Tokens of text[n_bytes], UTF-8, into tokens[capacity]. `flags`: INGOT_PARSE_SPECIAL and INGOT_ADD_SPECIAL. Returns the number of tokens,
-// of which at most `capacity` are stored: with 0, it counts. -1: *error says why.
-INGOT_API int64_t ingot_encode(const struct ingot_engine *engine, const char *text, size_t n_bytes, unsigned flags,
-                               uint32_t *tokens, size_t capacity, struct ingot_error *error);
-// Text of tokens[n_tokens] into text[capacity], valid UTF-8 and ended by NUL. `flags`: INGOT_KEEP_SPECIAL. Returns the number of bytes
-// without the NUL, of which at most capacity - 1 are stored. -1: *error says why.
-INGOT_API int64_t ingot_decode(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, unsigned flags,
-                               char *text, size_t capacity, struct ingot_error *error);
+// Tokens of text[n_bytes], UTF-8, into tokens[capacity]. `flags`: INGOT_PARSE_SPECIAL and INGOT_ADD_SPECIAL.
+// Returns the number of tokens, of which at most `capacity` are stored: with 0, it counts. -1: *error says
+// why.
+INGOT_API int64_t ingot_encode(const struct ingot_engine *engine, const char *text, size_t n_bytes,
+                               unsigned flags, uint32_t *tokens, size_t capacity, struct ingot_error *error);
+// Text of tokens[n_tokens] into text[capacity], valid UTF-8 and ended by NUL. `flags`: INGOT_KEEP_SPECIAL.
+// Returns the number of bytes without the NUL, of which at most capacity - 1 are stored. -1: *error says why.
+INGOT_API int64_t ingot_decode(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens,
+                               unsigned flags, char *text, size_t capacity, struct ingot_error *error);
 // ingot_encode with no flag but INGOT_PARSE_SPECIAL, and ingot_decode without flags.
-INGOT_API int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes, bool parse_special,
-                                 uint32_t *tokens, size_t capacity, struct ingot_error *error);
-INGOT_API int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, char *text,
-                                   size_t capacity, struct ingot_error *error);
+INGOT_API int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes,
+                                 bool parse_special, uint32_t *tokens, size_t capacity,
+                                 struct ingot_error *error);
+INGOT_API int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens,
+                                   char *text, size_t capacity, struct ingot_error *error);
 
 enum ingot_token_kind {
     INGOT_TOKEN_NORMAL,
@@ -217,15 +232,17 @@ enum ingot_token_kind {
 
 struct ingot_token_info {
     const char *spelling; // as the vocabulary has it, for example "\xc4\xa0the"; n_spelling bytes
-    const char *bytes;    // that it adds within a text, " the"; n_bytes, maybe half a character. Control tokens: their spelling
+    const char *bytes; // that it adds within a text, " the"; n_bytes, maybe half a character. Control tokens:
+                       // their spelling
     size_t n_spelling, n_bytes;
     enum ingot_token_kind kind;
     bool ends_answer; // EOS, end of turn, end of message
 };
 // Fills the first `size` bytes of *info. False: there is no such token.
-INGOT_API bool ingot_token_info_fill(const struct ingot_engine *engine, uint32_t token, struct ingot_token_info *info,
-                                     size_t size);
-static inline bool ingot_token_info(const struct ingot_engine *engine, uint32_t token, struct ingot_token_info *info)
+INGOT_API bool ingot_token_info_fill(const struct ingot_engine *engine, uint32_t token,
+                                     struct ingot_token_info *info, size_t size);
+static inline bool ingot_token_info(const struct ingot_engine *engine, uint32_t token,
+                                    struct ingot_token_info *info)
 {
     return ingot_token_info_fill(engine, token, info, sizeof *info);
 }
@@ -235,24 +252,25 @@ INGOT_API int64_t ingot_token_find(const struct ingot_engine *engine, const char
 enum ingot_special {
     INGOT_SPECIAL_BOS,
     INGOT_SPECIAL_EOS,
-    // Around a gap that the model fills: before the text ahead of it, before the text behind it, where the answer begins; before the
-    // project's name, before a file's name.
+    // Around a gap that the model fills: before the text ahead of it, before the text behind it, where the
+    // answer begins; before the project's name, before a file's name.
     INGOT_SPECIAL_FIM_PREFIX,
     INGOT_SPECIAL_FIM_SUFFIX,
     INGOT_SPECIAL_FIM_MIDDLE,
     INGOT_SPECIAL_FIM_REPO,
     INGOT_SPECIAL_FIM_FILE,
 };
-INGOT_API int64_t ingot_token_special(const struct ingot_engine *engine, enum ingot_special which); // -1: the model has none
+INGOT_API int64_t ingot_token_special(const struct ingot_engine *engine,
+                                      enum ingot_special which); // -1: the model has none
 
-// ---- requests ---------------------------------------------------------------------------------------------------------------
+// ---- requests ---------------------------------------------------------------------------------------------
 
 struct ingot_message {   // its size is the options' message_size
     const char *role;    // "system", "user", "assistant" or "tool"
     const char *content; // never becomes a control token
-    // JSON text: an object of what else belongs to the message, named as in OpenAI's chat completions: tool_calls, tool_call_id, name,
-    // reasoning_content, or a content that is a list of parts {"type": "text", "text": ...}. It may have role and content too, which are
-    // NULL then. NULL: nothing else.
+    // JSON text: an object of what else belongs to the message, named as in OpenAI's chat completions:
+    // tool_calls, tool_call_id, name, reasoning_content, or a content that is a list of parts {"type":
+    // "text", "text": ...}. It may have role and content too, which are NULL then. NULL: nothing else.
     const char *fields;
 };
 
@@ -278,13 +296,15 @@ struct ingot_bias { // never changes
 struct ingot_picture;                 // see below
 #define INGOT_IMAGE_PLACE 0xffffffffu // in tokens: the place of a row of a picture
 
-// One source of the prompt is set: messages (rendered with the model's template), text, or tokens. All is copied by the call.
+// One source of the prompt is set: messages (rendered with the model's template), text, or tokens. All is
+// copied by the call.
 // clang-format off
 struct ingot_request_options {
     size_t size;                       // of this struct; ingot_request_defaults sets it, and these three:
     size_t message_size, event_size, result_size; // of ingot_message, ingot_event and ingot_result
 
-    // The prompt. A session to continue: what its tokens share with the prompt is not computed again. NULL: a fresh one.
+    // The prompt. A session to continue: what its tokens share with the prompt is not computed again. NULL: a
+    // fresh one.
     struct ingot_session *session;
     const struct ingot_message *messages; // [n_messages]
     size_t n_messages;
@@ -311,8 +331,8 @@ struct ingot_request_options {
     int32_t priority;                  // lower runs earlier and is the last to be paused; among equals the older one does
     uint32_t deadline_ms;              // from submission; after it the request ends with INGOT_TIMEOUT. 0: none
     uint32_t n_unread;                 // rows of logits that may wait to be taken; one more ends the request with INGOT_LIMIT. 0: 256 MiB
-    // Prompts are shared only between requests of the same salt, so that one tenant cannot learn from the time to the first token what
-    // another has asked. NULL: "".
+    // Prompts are shared only between requests of the same salt, so that one tenant cannot learn from the
+    // time to the first token what another has asked. NULL: "".
     const char *cache_salt;
 
     // Of a prompt made of messages; ingot_template_info says whether the template shows tools.
@@ -321,23 +341,27 @@ struct ingot_request_options {
     bool no_generation_prompt;         // the prompt ends with the last message, not with the beginning of an answer
     bool continue_last;                // the last message is from the assistant; the answer continues it
 
-    // Return log-probabilities (ingot_event): of the last n_logprobs prompt tokens and of every new token, each with its n_top_logprobs
-    // likeliest alternatives, at most 1,024. 0: none. n_unread also limits the number of unread events with log-probabilities.
+    // Return log-probabilities (ingot_event): of the last n_logprobs prompt tokens and of every new token,
+    // each with its n_top_logprobs likeliest alternatives, at most 1,024. 0: none. n_unread also limits the
+    // number of unread events with log-probabilities.
     uint32_t n_logprobs, n_top_logprobs;
 
-    // Pictures, cut into tiles as the model's processor does: [n_tiles, side, side, 3] RGB bytes, copied by the call. `tokens` has
-    // INGOT_IMAGE_PLACE where their embeddings stand, in order, as many for each tile as the model makes of one.
+    // Pictures, cut into tiles as the model's processor does: [n_tiles, side, side, 3] RGB bytes, copied by
+    // the call. `tokens` has INGOT_IMAGE_PLACE where their embeddings stand, in order, as many for each tile
+    // as the model makes of one.
     const uint8_t *tiles;
     uint32_t n_tiles;
-    // Pictures of the prompt. Each fills one part {"type": "image"} of the messages' `fields`, in their order. Without such parts the pictures
-    // come before the text of the last message, or before `text`. They may be freed after the call.
+    // Pictures of the prompt. Each fills one part {"type": "image"} of the messages' `fields`, in their
+    // order. Without such parts the pictures come before the text of the last message, or before `text`. They
+    // may be freed after the call.
     const struct ingot_picture *const *pictures;
     size_t n_pictures;
     bool no_split; // each picture as one tile: fewer tokens, fewer details
 };
 // clang-format on
-// Fills in the defaults of a struct of `size` bytes: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, window 64. C and C++ use
-// ingot_request_defaults; other languages call this one and set the three other sizes, which it leaves 0.
+// Fills in the defaults of a struct of `size` bytes: temperature 0.8, top_k 40, top_p 0.95, min_p 0.05,
+// window 64. C and C++ use ingot_request_defaults; other languages call this one and set the three other
+// sizes, which it leaves 0.
 INGOT_API void ingot_request_options_init(struct ingot_request_options *options, size_t size);
 
 enum ingot_finish {
@@ -366,15 +390,16 @@ struct ingot_miss { // never changes
 
 struct ingot_result { // its size is the options' result_size
     enum ingot_finish finish;
-    uint32_t stop;                            // with INGOT_FINISH_STOP: which of the request's stop strings
-    struct ingot_error error;                 // with INGOT_FINISH_ERROR
-    uint32_t n_prompt, n_reused, n_generated; // tokens; n_reused of the prompt were kept from before and not computed again
-    uint32_t n_pauses;                        // how often it gave its pages to an older request
-    struct ingot_miss miss;                   // why n_reused is not more
-    double first_token_ms;                    // from submission to the first token
-    double prefill_ms, decode_ms;             // of the prompt; of the tokens after the first
-    uint32_t n_tiles, n_tiles_cached;         // of the pictures; of which an earlier request had left the embeddings
-    double encode_ms;                         // that the encoder took for the others
+    uint32_t stop;            // with INGOT_FINISH_STOP: which of the request's stop strings
+    struct ingot_error error; // with INGOT_FINISH_ERROR
+    uint32_t n_prompt, n_reused,
+        n_generated;        // tokens; n_reused of the prompt were kept from before and not computed again
+    uint32_t n_pauses;      // how often it gave its pages to an older request
+    struct ingot_miss miss; // why n_reused is not more
+    double first_token_ms;  // from submission to the first token
+    double prefill_ms, decode_ms;     // of the prompt; of the tokens after the first
+    uint32_t n_tiles, n_tiles_cached; // of the pictures; of which an earlier request had left the embeddings
+    double encode_ms;                 // that the encoder took for the others
     double split_ms; // that resizing pictures and cutting them into tiles took, before the request was queued
 };
 
@@ -386,14 +411,17 @@ struct ingot_logprob { // never changes
 struct ingot_event {  // its size is the options' event_size
     const char *text; // whole UTF-8 characters, n_bytes long and ended by NUL; may be empty
     size_t n_bytes;
-    uint32_t token;      // that was generated; UINT32_MAX: none (text that was held back, logits of the prompt, or the end)
+    uint32_t token; // that was generated; UINT32_MAX: none (text that was held back, logits of the prompt, or
+                    // the end)
     const float *logits; // [n_vocab] of position `position`, when asked for; else NULL
     uint32_t position;
-    const float *embedding; // [n_embedding of ingot_engine_info] of length 1, with the last event when asked for; else NULL
+    const float *embedding; // [n_embedding of ingot_engine_info] of length 1, with the last event when asked
+                            // for; else NULL
     bool done;              // the last event: result is complete
     const struct ingot_result *result;
-    // When asked for, [n_logprobs]: of the token behind `position`, which is `token` or the prompt's next, and then of the likeliest,
-    // the likeliest first. They are the model's own: before temperature, penalties, biases and grammars. Else NULL and 0.
+    // When asked for, [n_logprobs]: of the token behind `position`, which is `token` or the prompt's next,
+    // and then of the likeliest, the likeliest first. They are the model's own: before temperature,
+    // penalties, biases and grammars. Else NULL and 0.
     const struct ingot_logprob *logprobs;
     uint32_t n_logprobs;
 };
@@ -408,52 +436,64 @@ static inline struct ingot_request_options ingot_request_defaults(void)
     return options;
 }
 
-// Called for every event, in order, by the thread that generates, between two steps. It may call any function but those that free the
-// request; returning false cancels the request. Pointers are valid during the call.
+// Called for every event, in order, by the thread that generates, between two steps. It may call any function
+// but those that free the request; returning false cancels the request. Pointers are valid during the call.
 typedef bool ingot_on_event(void *arg, const struct ingot_event *event);
 
-// Runs one request to its end, and makes steps for all others meanwhile. True unless it ended with an error; result may be NULL.
-INGOT_API bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_options *options, ingot_on_event *on_event,
-                              void *arg, struct ingot_result *result, struct ingot_error *error);
+// Runs one request to its end, and makes steps for all others meanwhile. True unless it ended with an error;
+// result may be NULL.
+INGOT_API bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_options *options,
+                              ingot_on_event *on_event, void *arg, struct ingot_result *result,
+                              struct ingot_error *error);
 
-// Runs n requests together; their options and results have one size. texts[i], when texts is not NULL, receives the whole answer, or NULL
-// when it could not begin; free each with ingot_free. One request's error does not touch the others: see results[i]. Logits are not
-// delivered. False only when nothing could be run.
-INGOT_API bool ingot_generate_batch(struct ingot_engine *engine, const struct ingot_request_options *options, size_t n,
-                                    struct ingot_result *results, char **texts, struct ingot_error *error);
+// Runs n requests together; their options and results have one size. texts[i], when texts is not NULL,
+// receives the whole answer, or NULL when it could not begin; free each with ingot_free. One request's error
+// does not touch the others: see results[i]. Logits are not delivered. False only when nothing could be run.
+INGOT_API bool ingot_generate_batch(struct ingot_engine *engine, const struct ingot_request_options *options,
+                                    size_t n, struct ingot_result *results, char **texts,
+                                    struct ingot_error *error);
 
-// Queues a request, which the next steps run. Free it with ingot_request_free. NULL: INGOT_INPUT or INGOT_LIMIT for what is wrong with the
-// options; a full engine is no error, the request waits. Costs the time to render and tokenise the prompt.
-INGOT_API struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ingot_request_options *options,
+// Queues a request, which the next steps run. Free it with ingot_request_free. NULL: INGOT_INPUT or
+// INGOT_LIMIT for what is wrong with the options; a full engine is no error, the request waits. Costs the
+// time to render and tokenise the prompt.
+INGOT_API struct ingot_request *ingot_submit(struct ingot_engine *engine,
+                                             const struct ingot_request_options *options,
                                              struct ingot_error *error);
-// [step] Runs one step for all requests. *busy says whether work is left. False when the device failed: every request ends with that error.
+// [step] Runs one step for all requests. *busy says whether work is left. False when the device failed: every
+// request ends with that error.
 INGOT_API bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *error);
-// Takes the request's next event; false when there is none yet. Pointers are valid until the next call for this request. Events wait until
-// they are taken. Room for all tokens' events and texts is reserved by ingot_submit, and a request without a reader goes on to its end;
-// logits take 4 n_vocab bytes a row until the event after theirs is taken, and n_unread bounds them.
+// Takes the request's next event; false when there is none yet. Pointers are valid until the next call for
+// this request. Events wait until they are taken. Room for all tokens' events and texts is reserved by
+// ingot_submit, and a request without a reader goes on to its end; logits take 4 n_vocab bytes a row until
+// the event after theirs is taken, and n_unread bounds them.
 INGOT_API bool ingot_poll(struct ingot_request *request, struct ingot_event *event);
-// Sleeps until the request has an event to take, or with request NULL until any request has one, and makes steps itself while no other
-// thread does: a program needs either ingot_step or this. False: timeout_ms passed (UINT32_MAX: never), or the request's last event was
-// taken. A step that has begun is finished first.
+// Sleeps until the request has an event to take, or with request NULL until any request has one, and makes
+// steps itself while no other thread does: a program needs either ingot_step or this. False: timeout_ms
+// passed (UINT32_MAX: never), or the request's last event was taken. A step that has begun is finished first.
 INGOT_API bool ingot_wait(struct ingot_engine *engine, struct ingot_request *request, uint32_t timeout_ms);
-// How many events there have been, taken or not; *done: the last one is among them. For a thread that steps and wakes readers.
+// How many events there have been, taken or not; *done: the last one is among them. For a thread that steps
+// and wakes readers.
 INGOT_API size_t ingot_request_n_events(const struct ingot_request *request, bool *done);
-INGOT_API void ingot_cancel(struct ingot_request *request);       // it ends with INGOT_FINISH_CANCELLED before the next step
-INGOT_API void ingot_request_free(struct ingot_request *request); // [step] cancels it when it still runs. NULL is allowed
+INGOT_API void
+ingot_cancel(struct ingot_request *request); // it ends with INGOT_FINISH_CANCELLED before the next step
+INGOT_API void
+ingot_request_free(struct ingot_request *request); // [step] cancels it when it still runs. NULL is allowed
 
-// ---- prompts and the chat template ------------------------------------------------------------------------------------------
+// ---- prompts and the chat template ------------------------------------------------------------------------
 
 // None of these functions waits for a step.
 
 struct ingot_template_info {
-    const char *text;              // as the model's file has it, n_bytes; empty: none, and ChatML is used
-    size_t n_bytes;                // without the NUL behind them
-    bool is_usable;                // messages can become a prompt; else ingot_prompt_render says why not
-    bool takes_tools, takes_calls; // the template shows the model what tools there are; and its calls and their results
-    bool takes_parts;              // content may be a list of parts, so that pictures have a place
+    const char *text; // as the model's file has it, n_bytes; empty: none, and ChatML is used
+    size_t n_bytes;   // without the NUL behind them
+    bool is_usable;   // messages can become a prompt; else ingot_prompt_render says why not
+    bool takes_tools,
+        takes_calls;  // the template shows the model what tools there are; and its calls and their results
+    bool takes_parts; // content may be a list of parts, so that pictures have a place
 };
 // Fills the first `size` bytes of *info. The text lives as long as the engine.
-INGOT_API void ingot_template_info_fill(const struct ingot_engine *engine, struct ingot_template_info *info, size_t size);
+INGOT_API void ingot_template_info_fill(const struct ingot_engine *engine, struct ingot_template_info *info,
+                                        size_t size);
 static inline void ingot_template_info(const struct ingot_engine *engine, struct ingot_template_info *info)
 {
     ingot_template_info_fill(engine, info, sizeof *info);
@@ -461,9 +501,11 @@ static inline void ingot_template_info(const struct ingot_engine *engine, struct
 // Whether the template reads a variable of this name, for example "enable_thinking".
 INGOT_API bool ingot_template_uses(const struct ingot_engine *engine, const char *variable);
 
-// What a request with these options would read. Of the options the prompt's source counts, and how it is rendered. Free it with
-// ingot_prompt_free while the engine is open; one thread at a time may use it. NULL: *error says why, as ingot_submit would.
-INGOT_API struct ingot_prompt *ingot_prompt_render(const struct ingot_engine *engine, const struct ingot_request_options *options,
+// What a request with these options would read. Of the options the prompt's source counts, and how it is
+// rendered. Free it with ingot_prompt_free while the engine is open; one thread at a time may use it. NULL:
+// *error says why, as ingot_submit would.
+INGOT_API struct ingot_prompt *ingot_prompt_render(const struct ingot_engine *engine,
+                                                   const struct ingot_request_options *options,
                                                    struct ingot_error *error);
 
 enum ingot_reasoning { // how a prompt ends, by its marks <think> and </think>
@@ -473,67 +515,84 @@ enum ingot_reasoning { // how a prompt ends, by its marks <think> and </think>
 };
 
 struct ingot_prompt_info {
-    const char *text; // as the model reads it, n_bytes and a NUL, until ingot_prompt_free; empty for a prompt of tokens
+    const char *text; // as the model reads it, n_bytes and a NUL, until ingot_prompt_free; empty for a prompt
+                      // of tokens
     size_t n_bytes;
     enum ingot_reasoning reasoning;
 };
 // Fills the first `size` bytes of *info.
-INGOT_API void ingot_prompt_info_fill(const struct ingot_prompt *prompt, struct ingot_prompt_info *info, size_t size);
+INGOT_API void ingot_prompt_info_fill(const struct ingot_prompt *prompt, struct ingot_prompt_info *info,
+                                      size_t size);
 static inline void ingot_prompt_info(const struct ingot_prompt *prompt, struct ingot_prompt_info *info)
 {
     ingot_prompt_info_fill(prompt, info, sizeof *info);
 }
-// The prompt's tokens, until ingot_prompt_free. The first call makes them, which takes a second for some megabytes of text. They may be
-// more than the context holds. NULL: *error says why.
-INGOT_API const uint32_t *ingot_prompt_tokens(struct ingot_prompt *prompt, size_t *n_tokens, struct ingot_error *error);
+// The prompt's tokens, until ingot_prompt_free. The first call makes them, which takes a second for some
+// megabytes of text. They may be more than the context holds. NULL: *error says why.
+INGOT_API const uint32_t *ingot_prompt_tokens(struct ingot_prompt *prompt, size_t *n_tokens,
+                                              struct ingot_error *error);
 INGOT_API void ingot_prompt_free(struct ingot_prompt *prompt); // NULL is allowed
 
-// How many tokens at the beginning of tokens[n_tokens] a request of this salt would find kept in memory now, in whole pages and all but the
-// last token at most. What is on disk does not count. Does not wait for a step; NULL is the empty salt.
-INGOT_API size_t ingot_prompt_kept(struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, const char *cache_salt);
+// How many tokens at the beginning of tokens[n_tokens] a request of this salt would find kept in memory now,
+// in whole pages and all but the last token at most. What is on disk does not count. Does not wait for a
+// step; NULL is the empty salt.
+INGOT_API size_t ingot_prompt_kept(struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens,
+                                   const char *cache_salt);
 
-// ---- grammars and schemas ---------------------------------------------------------------------------------------------------
+// ---- grammars and schemas ---------------------------------------------------------------------------------
 
 // Whether a request could follow this GBNF. False: *error says what is wrong and where.
 INGOT_API bool ingot_grammar_check(const char *grammar, struct ingot_error *error);
-// The GBNF whose texts fulfil a JSON Schema, as a request with json_schema follows it, into grammar[capacity], ended by NUL. Returns the
-// number of bytes without it, of which at most capacity - 1 are stored. -1: *error names the keyword that cannot be followed.
-INGOT_API int64_t ingot_schema_to_grammar(const char *json_schema, char *grammar, size_t capacity, struct ingot_error *error);
+// The GBNF whose texts fulfil a JSON Schema, as a request with json_schema follows it, into
+// grammar[capacity], ended by NUL. Returns the number of bytes without it, of which at most capacity - 1 are
+// stored. -1: *error names the keyword that cannot be followed.
+INGOT_API int64_t ingot_schema_to_grammar(const char *json_schema, char *grammar, size_t capacity,
+                                          struct ingot_error *error);
 
-// ---- sessions ---------------------------------------------------------------------------------------------------------------
+// ---- sessions ---------------------------------------------------------------------------------------------
 
 // Takes one of n_sequences. INGOT_LIMIT: all are in use.
 INGOT_API struct ingot_session *ingot_session_create(struct ingot_engine *engine, struct ingot_error *error);
-INGOT_API uint32_t ingot_session_n_tokens(const struct ingot_session *session); // that it holds; not while a request runs on it
-// The tokens it holds, of which at most `capacity` are stored; returns how many there are. Not while a request runs on it.
-INGOT_API uint32_t ingot_session_tokens(const struct ingot_session *session, uint32_t *tokens, uint32_t capacity);
-// [step] Writes its tokens and their KV pages to a file, which appears whole or not at all. INGOT_INPUT: a request runs on it.
-// INGOT_UNSUPPORTED: it holds a picture.
+INGOT_API uint32_t
+ingot_session_n_tokens(const struct ingot_session *session); // that it holds; not while a request runs on it
+// The tokens it holds, of which at most `capacity` are stored; returns how many there are. Not while a
+// request runs on it.
+INGOT_API uint32_t ingot_session_tokens(const struct ingot_session *session, uint32_t *tokens,
+                                        uint32_t capacity);
+// [step] Writes its tokens and their KV pages to a file, which appears whole or not at all. INGOT_INPUT: a
+// request runs on it. INGOT_UNSUPPORTED: it holds a picture.
 INGOT_API bool ingot_session_save(struct ingot_session *session, const char *path, struct ingot_error *error);
-// [step] A new session from such a file, made with the same weights, device, cache types and version of ingot; its sum is checked, and who
-// wrote it is trusted with the numbers. A request on it whose prompt begins with its tokens, and which has the salt of the requests before,
-// computes only the rest. NULL: *error says why; INGOT_LIMIT: no sequence, no pages, or a context that is too short.
-INGOT_API struct ingot_session *ingot_session_load(struct ingot_engine *engine, const char *path, struct ingot_error *error);
+// [step] A new session from such a file, made with the same weights, device, cache types and version of
+// ingot; its sum is checked, and who wrote it is trusted with the numbers. A request on it whose prompt
+// begins with its tokens, and which has the salt of the requests before, computes only the rest. NULL: *error
+// says why; INGOT_LIMIT: no sequence, no pages, or a context that is too short.
+INGOT_API struct ingot_session *ingot_session_load(struct ingot_engine *engine, const char *path,
+                                                   struct ingot_error *error);
 // [step] Its requests end with INGOT_FINISH_CANCELLED. NULL is allowed.
 INGOT_API void ingot_session_free(struct ingot_session *session);
 
 INGOT_API void ingot_free(void *memory); // what ingot_generate_batch handed out. NULL is allowed
 
-// ---- pictures ---------------------------------------------------------------------------------------------------------------
+// ---- pictures ---------------------------------------------------------------------------------------------
 
-// A picture as a model gets it: red, green and blue of 8 bits, upright, transparency on white. Nothing changes it: any number of threads
-// may use it. The functions that make one return NULL and say why in *error: INGOT_LIMIT for a file of more than 20 MiB, a side of more
-// than 16,384 or more than 50 million pixels, which is known before memory is taken; INGOT_INPUT for a damaged or cut off file;
-// INGOT_UNSUPPORTED for a format other than PNG, JPEG and WebP, or one that this build has no library for.
+// A picture as a model gets it: red, green and blue of 8 bits, upright, transparency on white. Nothing
+// changes it: any number of threads may use it. The functions that make one return NULL and say why in
+// *error: INGOT_LIMIT for a file of more than 20 MiB, a side of more than 16,384 or more than 50 million
+// pixels, which is known before memory is taken; INGOT_INPUT for a damaged or cut off file; INGOT_UNSUPPORTED
+// for a format other than PNG, JPEG and WebP, or one that this build has no library for.
 struct ingot_picture;
 
-// From the bytes of a PNG, JPEG or WebP file, which are not needed afterwards; of an animation the first frame. The bytes tell the format.
-INGOT_API struct ingot_picture *ingot_picture_from_memory(const void *bytes, size_t n_bytes, struct ingot_error *error);
+// From the bytes of a PNG, JPEG or WebP file, which are not needed afterwards; of an animation the first
+// frame. The bytes tell the format.
+INGOT_API struct ingot_picture *ingot_picture_from_memory(const void *bytes, size_t n_bytes,
+                                                          struct ingot_error *error);
 INGOT_API struct ingot_picture *ingot_picture_from_file(const char *path, struct ingot_error *error);
-// From pixels, which are copied: [height] rows of 3 * width bytes, the next one row_bytes further on. row_bytes 0: 3 * width.
-INGOT_API struct ingot_picture *ingot_picture_from_rgb(const uint8_t *rgb, uint32_t width, uint32_t height, size_t row_bytes,
-                                                       struct ingot_error *error);
-INGOT_API void ingot_picture_size(const struct ingot_picture *picture, uint32_t *width, uint32_t *height); // in pixels
+// From pixels, which are copied: [height] rows of 3 * width bytes, the next one row_bytes further on.
+// row_bytes 0: 3 * width.
+INGOT_API struct ingot_picture *ingot_picture_from_rgb(const uint8_t *rgb, uint32_t width, uint32_t height,
+                                                       size_t row_bytes, struct ingot_error *error);
+INGOT_API void ingot_picture_size(const struct ingot_picture *picture, uint32_t *width,
+                                  uint32_t *height); // in pixels
 // Its pixels, [height, width, 3], until ingot_picture_free.
 INGOT_API const uint8_t *ingot_picture_rgb(const struct ingot_picture *picture);
 INGOT_API void ingot_picture_free(struct ingot_picture *picture); // NULL is allowed

@@ -1,13 +1,13 @@
 // gguf_builder.h - GGUF images in memory for tests: values, tensors, any bytes, right or wrong.
 //
-// Values and tensors are appended in order; gguf_image puts header, values, descriptions and data together. The counters and the
-// parts are open: a test that wants a broken file changes them, or appends bytes of its own. The image is aligned to 64 bytes.
+// Values and tensors are appended in order; gguf_image puts header, values, descriptions and data together.
+// The counters and the parts are open: a test that wants a broken file changes them, or appends bytes of its
+// own. The image is aligned to 64 bytes.
 //
 //     struct gguf_builder g = { .version = 3 };
 //     gguf_meta_str(&g, "general.architecture", "llama");
-//     gguf_tensor(&g, "token_embd.weight", 0, 2, (uint64_t[]){ 32, 100 }, data, 32 * 100 * 4);   // dims: fastest first
-//     gguf_image(&g);           // g.image, g.n
-//     gguf_builder_free(&g);
+//     gguf_tensor(&g, "token_embd.weight", 0, 2, (uint64_t[]){ 32, 100 }, data, 32 * 100 * 4);   // dims:
+//     fastest first gguf_image(&g);           // g.image, g.n gguf_builder_free(&g);
 #pragma once
 #include <stdlib.h>
 #include "base/mem.h"
@@ -37,7 +37,8 @@ static inline void gguf_str(struct buf *b, struct str s)
 }
 
 // A value of `type` (GGUF's number) whose n bytes are given as they shall stand in the file.
-static inline void gguf_meta(struct gguf_builder *g, const char *key, uint32_t type, const void *bytes, size_t n)
+static inline void gguf_meta(struct gguf_builder *g, const char *key, uint32_t type, const void *bytes,
+                             size_t n)
 {
     gguf_str(&g->metas, str_from(key));
     gguf_u32(&g->metas, type);
@@ -63,15 +64,16 @@ static inline void gguf_meta_str(struct gguf_builder *g, const char *key, const 
     gguf_str(&g->metas, str_from(v));
 }
 // An array of n elements whose bytes are given.
-static inline void gguf_meta_array(struct gguf_builder *g, const char *key, uint32_t element_type, uint64_t n, const void *bytes,
-                                   size_t n_bytes)
+static inline void gguf_meta_array(struct gguf_builder *g, const char *key, uint32_t element_type, uint64_t n,
+                                   const void *bytes, size_t n_bytes)
 {
     gguf_meta(g, key, 9, NULL, 0);
     gguf_u32(&g->metas, element_type);
     gguf_u64(&g->metas, n);
     buf_append(&g->metas, bytes, n_bytes);
 }
-static inline void gguf_meta_strs(struct gguf_builder *g, const char *key, uint64_t n, const char *const *texts)
+static inline void gguf_meta_strs(struct gguf_builder *g, const char *key, uint64_t n,
+                                  const char *const *texts)
 {
     gguf_meta_array(g, key, 8, n, NULL, 0);
     for (uint64_t i = 0; i < n; i++)
@@ -98,8 +100,8 @@ static inline void gguf_tensor_info(struct gguf_builder *g, const char *name, ui
 }
 
 // dims with the fastest first, as in the file. type: GGUF's number. bytes NULL: zeros.
-static inline void gguf_tensor(struct gguf_builder *g, const char *name, uint32_t type, uint32_t n_dims, const uint64_t *dims,
-                               const void *bytes, size_t n)
+static inline void gguf_tensor(struct gguf_builder *g, const char *name, uint32_t type, uint32_t n_dims,
+                               const uint64_t *dims, const void *bytes, size_t n)
 {
     gguf_pad(&g->data, g->alignment ? g->alignment : 32);
     gguf_tensor_info(g, name, type, n_dims, dims, g->data.n);

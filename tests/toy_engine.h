@@ -1,4 +1,5 @@
-// toy_engine.h - one engine with the model inside the library, on one thread, for all tests of a file: a group's setup and teardown.
+// toy_engine.h - one engine with the model inside the library, on one thread, for all tests of a file: a
+// group's setup and teardown.
 #pragma once
 #include "open_engine.h"
 

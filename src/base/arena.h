@@ -1,7 +1,7 @@
 // arena.h - memory that lives and dies together: an engine's, a stage's, a request's.
 //
-// Allocation is a pointer bump; nothing is freed singly. An arena has a limit in bytes, so that hostile input ends in an
-// error and not in a machine without memory. One thread at a time.
+// Allocation is a pointer bump; nothing is freed singly. An arena has a limit in bytes, so that hostile input
+// ends in an error and not in a machine without memory. One thread at a time.
 #pragma once
 #include <stddef.h>
 #include "base/str.h"
@@ -12,7 +12,8 @@ struct arena;
 struct arena *arena_create(size_t limit_bytes);
 void arena_destroy(struct arena *arena); // NULL is allowed
 
-// Zeroed, aligned to 16 bytes. NULL when the limit or the machine's memory is reached; n = 0 gives a valid pointer.
+// Zeroed, aligned to 16 bytes. NULL when the limit or the machine's memory is reached; n = 0 gives a valid
+// pointer.
 void *arena_alloc(struct arena *arena, size_t bytes);
 void *arena_alloc_array(struct arena *arena, size_t n, size_t bytes);
 // A copy that ends in NUL (not counted in n).

@@ -1,7 +1,8 @@
 // bandwidth.c - see bandwidth.h.
 //
 // Memory is read as the products read weights: in huge pages, each thread one stream, prefetching 8 KiB ahead
-// (measured: bench/results/2026-11-22-cpu-kernel-choices.md). The best of many passes of a few milliseconds counts: a shorter one may find some of the block in a cache.
+// (measured: bench/results/2026-11-22-cpu-kernel-choices.md). The best of many passes of a few milliseconds
+// counts: a shorter one may find some of the block in a cache.
 #include "base/bandwidth.h"
 #include <stddef.h>
 #include <stdint.h>

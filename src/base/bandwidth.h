@@ -2,6 +2,6 @@
 #pragma once
 #include <stdbool.h>
 
-// Bytes per second of n_threads reading a block far larger than the caches, the best of many short passes; 0 without memory. About
-// half a second.
+// Bytes per second of n_threads reading a block far larger than the caches, the best of many short passes; 0
+// without memory. About half a second.
 double bandwidth_read(unsigned n_threads);

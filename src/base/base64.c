@@ -1,5 +1,5 @@
-// base64.c - see base64.h. EVP_DecodeBlock takes white space at both ends and '=' for a digit of value 0 anywhere, and counts the bytes
-// that the padding stands for: these are checked here.
+// base64.c - see base64.h. EVP_DecodeBlock takes white space at both ends and '=' for a digit of value 0
+// anywhere, and counts the bytes that the padding stands for: these are checked here.
 #include "base/base64.h"
 #include <limits.h>
 #include <openssl/evp.h>
@@ -12,7 +12,8 @@ void base64_append(struct buf *text, struct str bytes)
         text->failed = true;
     if (bytes.n == 0 || !buf_reserve(text, n))
         return;
-    EVP_EncodeBlock((unsigned char *)text->at + text->n, (const unsigned char *)bytes.at, (int)bytes.n); // and NUL
+    EVP_EncodeBlock((unsigned char *)text->at + text->n, (const unsigned char *)bytes.at,
+                    (int)bytes.n); // and NUL
     text->n += n;
 }
 

@@ -1,8 +1,9 @@
 // cgroup.c - see cgroup.h.
 //
-// Version 2 has one hierarchy, whose file cpu.max says "QUOTA PERIOD" or "max PERIOD" in microseconds. Version 1 has one for processors,
-// mounted at cpu/, with cpu.cfs_quota_us (-1: none) and cpu.cfs_period_us. A group's path is looked for from its own folder up to
-// the mount, since each level may have a quota, and since in a container the mount itself is the group.
+// Version 2 has one hierarchy, whose file cpu.max says "QUOTA PERIOD" or "max PERIOD" in microseconds.
+// Version 1 has one for processors, mounted at cpu/, with cpu.cfs_quota_us (-1: none) and cpu.cfs_period_us.
+// A group's path is looked for from its own folder up to the mount, since each level may have a quota, and
+// since in a container the mount itself is the group.
 #include "base/cgroup.h"
 #include <string.h>
 #include "base/file.h"

@@ -28,12 +28,14 @@ bool err_prefix(struct err *err, const char *format, ...)
     size_t n = strlen(before);
     if (n > sizeof err->message / 2)
         n = sizeof err->message / 2;
-    snprintf(err->message, sizeof err->message, "%.*s: %.*s", (int)n, before, (int)(sizeof err->message - n - 3), after);
+    snprintf(err->message, sizeof err->message, "%.*s: %.*s", (int)n, before,
+             (int)(sizeof err->message - n - 3), after);
     return false;
 }
 
 _Noreturn void check_failed(const char *file, int line, const char *what)
 {
-    fprintf(stderr, "ingot: %s:%d: this must hold: %s (a bug in ingot; please report it)\n", file, line, what);
+    fprintf(stderr, "ingot: %s:%d: this must hold: %s (a bug in ingot; please report it)\n", file, line,
+            what);
     abort();
 }

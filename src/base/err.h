@@ -1,7 +1,8 @@
-// err.h - operating errors: one code and one line of text that says what was found, what was expected, what to do.
+// err.h - operating errors: one code and one line of text that says what was found, what was expected, what
+// to do.
 //
-// A function that can fail returns bool (or NULL) and fills a struct err given by the caller. A bug is a CHECK, which
-// stays on in release builds: it prints the place and aborts. A parser never CHECKs on input.
+// A function that can fail returns bool (or NULL) and fills a struct err given by the caller. A bug is a
+// CHECK, which stays on in release builds: it prints the place and aborts. A parser never CHECKs on input.
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
@@ -45,8 +46,8 @@ static inline bool err_memory(struct err *err, const char *what)
 
 _Noreturn void check_failed(const char *file, int line, const char *what);
 
-// For what can only be false by a mistake in this program. The file's name says enough: each is there once, and the rest of the path is
-// where it was built.
+// For what can only be false by a mistake in this program. The file's name says enough: each is there once,
+// and the rest of the path is where it was built.
 #ifdef __FILE_NAME__
 #define CHECK(condition) ((condition) ? (void)0 : check_failed(__FILE_NAME__, __LINE__, #condition))
 #else

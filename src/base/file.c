@@ -36,7 +36,8 @@ bool file_map_open(struct file_map *map, const char *path, struct err *err)
     if (info.st_size > 0) {
         void *base = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
         if (base == MAP_FAILED) {
-            err_set(err, ERR_IO, "%s: cannot map %lld bytes: %s", path, (long long)info.st_size, strerror(errno));
+            err_set(err, ERR_IO, "%s: cannot map %lld bytes: %s", path, (long long)info.st_size,
+                    strerror(errno));
             close(fd);
             return false;
         }
@@ -52,7 +53,8 @@ void file_map_forget(const struct file_map *map, const void *at, size_t bytes)
     uintptr_t end = ((uintptr_t)at + bytes) / page * page;
 
     if (map->base && first < end)
-        (void)madvise((void *)first, end - first, MADV_DONTNEED); // the mapping is shared and read-only: nothing is lost
+        (void)madvise((void *)first, end - first,
+                      MADV_DONTNEED); // the mapping is shared and read-only: nothing is lost
 }
 
 void file_map_close(struct file_map *map)
@@ -73,7 +75,8 @@ bool file_read(struct buf *b, const char *path, size_t max_bytes, struct err *er
         return false;
     if ((uint64_t)info.st_size > max_bytes) {
         close(fd);
-        return err_set(err, ERR_LIMIT, "%s: %lld bytes; at most %zu are read", path, (long long)info.st_size, max_bytes);
+        return err_set(err, ERR_LIMIT, "%s: %lld bytes; at most %zu are read", path, (long long)info.st_size,
+                       max_bytes);
     }
     while ((n = read(fd, chunk, sizeof chunk)) > 0 && b->n + (size_t)n <= max_bytes)
         if (!buf_append(b, chunk, (size_t)n))

@@ -8,10 +8,12 @@ struct file_map {
     void *base; // NULL: the bytes are borrowed, not mapped
 };
 
-// Maps a regular file read-only. The message names the path. An empty file gives bytes = 0 and a valid pointer.
+// Maps a regular file read-only. The message names the path. An empty file gives bytes = 0 and a valid
+// pointer.
 bool file_map_open(struct file_map *map, const char *path, struct err *err);
 void file_map_close(struct file_map *map);
-// Gives back the memory of whole pages within [at, at + bytes), which lie in the map; they are read again when touched.
+// Gives back the memory of whole pages within [at, at + bytes), which lie in the map; they are read again
+// when touched.
 void file_map_forget(const struct file_map *map, const void *at, size_t bytes);
 
 // Reads a whole file of at most max_bytes into b.
@@ -19,8 +21,8 @@ bool file_read(struct buf *b, const char *path, size_t max_bytes, struct err *er
 bool file_exists(const char *path);
 bool file_is_directory(const char *path);
 
-// Writes to PATH.part; file_commit makes it durable and renames it to PATH, file_abort removes it. Writing may go on after a
-// failure: the first error is kept and reported by file_commit.
+// Writes to PATH.part; file_commit makes it durable and renames it to PATH, file_abort removes it. Writing
+// may go on after a failure: the first error is kept and reported by file_commit.
 struct file_writer {
     char path[4096], part[4104];
     int fd;

@@ -1,7 +1,8 @@
-// hash_index.h - finds the number of an element by a hash: the elements lie in an array of the caller's, who compares them.
+// hash_index.h - finds the number of an element by a hash: the elements lie in an array of the caller's, who
+// compares them.
 //
-// Open addressing at a load of at most one half. Hashes are kept beside the numbers, so that the table grows without asking the caller.
-// Nothing is removed. One thread at a time.
+// Open addressing at a load of at most one half. Hashes are kept beside the numbers, so that the table grows
+// without asking the caller. Nothing is removed. One thread at a time.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

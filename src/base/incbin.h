@@ -1,7 +1,8 @@
 // incbin.h - a file of the build inside the program.
 //
-// The assembler reads it, so that no array of megabytes passes through the compiler, and its pages stay in the program's file until they
-// are touched. INCBIN(name, PATH) at file scope makes name_first[] and name_end[], 64 bytes aligned and followed by a zero byte.
+// The assembler reads it, so that no array of megabytes passes through the compiler, and its pages stay in
+// the program's file until they are touched. INCBIN(name, PATH) at file scope makes name_first[] and
+// name_end[], 64 bytes aligned and followed by a zero byte.
 #pragma once
 #if defined(__APPLE__)
 #define INCBIN_SECTION(name) ".const_data\n"

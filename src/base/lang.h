@@ -1,4 +1,5 @@
-// lang.h - the words that C, CUDA C++ and MSL share, so that argument structs and block layouts are written once.
+// lang.h - the words that C, CUDA C++ and MSL share, so that argument structs and block layouts are written
+// once.
 #pragma once
 #if defined(__METAL_VERSION__)
 #include <metal_stdlib>

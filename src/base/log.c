@@ -1,4 +1,5 @@
-// log.c - see log.h. The level and the sink are process-wide: they are set by main, or by the program that uses the library.
+// log.c - see log.h. The level and the sink are process-wide: they are set by main, or by the program that
+// uses the library.
 #include "base/log.h"
 #include <pthread.h>
 #include <stdarg.h>

@@ -5,7 +5,8 @@
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_level_set(enum log_level highest); // default LOG_WARN
-// Where lines go from now on; NULL: stderr. One thread at a time is in the sink, and none is when this returns. The sink logs nothing.
+// Where lines go from now on; NULL: stderr. One thread at a time is in the sink, and none is when this
+// returns. The sink logs nothing.
 typedef void log_sink(void *arg, int level, const char *tag, const char *message);
 void log_sink_set(log_sink *sink, void *arg);
 bool log_enabled(enum log_level level);

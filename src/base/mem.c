@@ -29,13 +29,14 @@ void *mem_alloc_array(size_t n, size_t bytes)
     return __builtin_mul_overflow(n, bytes, &total) ? NULL : mem_alloc(total);
 }
 
-// Asks for huge pages where a block is large enough to gain (measured: bench/results/2026-11-22-cpu-kernel-choices.md). A refusal does
-// no harm.
+// Asks for huge pages where a block is large enough to gain (measured:
+// bench/results/2026-11-22-cpu-kernel-choices.md). A refusal does no harm.
 static void *prefer_huge_pages(void *memory, size_t bytes)
 {
 #ifdef MADV_HUGEPAGE
     if (memory && bytes >= (size_t)1 << 22)
-        (void)madvise((void *)(((uintptr_t)memory + 4095) & ~(uintptr_t)4095), (bytes - 4096) & ~(size_t)4095, MADV_HUGEPAGE);
+        (void)madvise((void *)(((uintptr_t)memory + 4095) & ~(uintptr_t)4095), (bytes - 4096) & ~(size_t)4095,
+                      MADV_HUGEPAGE);
 #endif
     return memory;
 }

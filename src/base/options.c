@@ -1,8 +1,8 @@
 // options.c - see options.h: values from the command line, the environment and the config file.
 //
-// Sources are applied from the weakest to the strongest, so that the last one wins; a list or a row of numbers from a stronger
-// source replaces the weaker one's, while one source may add to itself. The words of a table are short and few: everything here
-// is a linear search.
+// Sources are applied from the weakest to the strongest, so that the last one wins; a list or a row of
+// numbers from a stronger source replaces the weaker one's, while one source may add to itself. The words of
+// a table are short and few: everything here is a linear search.
 #include "base/options.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct spelling {
     enum source source;
 };
 
-// ---- words ------------------------------------------------------------------------------------------------------------------
+// ---- words ------------------------------------------------------------------------------------------------
 
 // Takes the next word off a list separated by spaces; false at the end.
 static bool word_next(const char **list, struct str *word)
@@ -71,7 +71,8 @@ void option_env_name(const struct option *option, char *name, size_t n)
         *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
 }
 
-// Number of single-letter changes, swaps of neighbours counted as one; words longer than the table are far from everything.
+// Number of single-letter changes, swaps of neighbours counted as one; words longer than the table are far
+// from everything.
 static size_t distance(struct str a, struct str b)
 {
     size_t d[34][34];
@@ -87,7 +88,8 @@ static size_t distance(struct str a, struct str b)
             size_t best = d[i - 1][j - 1] + (a.at[i - 1] != b.at[j - 1]);
             best = d[i - 1][j] + 1 < best ? d[i - 1][j] + 1 : best;
             best = d[i][j - 1] + 1 < best ? d[i][j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a.at[i - 1] == b.at[j - 2] && a.at[i - 2] == b.at[j - 1] && d[i - 2][j - 2] + 1 < best)
+            if (i > 1 && j > 1 && a.at[i - 1] == b.at[j - 2] && a.at[i - 2] == b.at[j - 1] &&
+                d[i - 2][j - 2] + 1 < best)
                 best = d[i - 2][j - 2] + 1;
             d[i][j] = best;
         }
@@ -131,14 +133,15 @@ static const struct option *option_at(const struct option_verb *verb, size_t ind
     return NULL;
 }
 
-// ---- values -----------------------------------------------------------------------------------------------------------------
+// ---- values -----------------------------------------------------------------------------------------------
 
 static bool wrong_value(struct options_reader *r, struct spelling s, const char *found, const char *expected)
 {
     return err_set(r->err, ERR_INPUT, "%s: found '%.80s', expected %s", s.text, found, expected);
 }
 
-static bool wrong_number(struct options_reader *r, const struct option *o, struct spelling s, const char *found)
+static bool wrong_number(struct options_reader *r, const struct option *o, struct spelling s,
+                         const char *found)
 {
     char expected[96];
     const char *kind = o->type == OPTION_FLOAT ? "a number" : "a whole number";
@@ -195,7 +198,8 @@ static bool set_flag(struct options_reader *r, const struct option *o, struct sp
     return true;
 }
 
-static bool wrong_choice(struct options_reader *r, const struct option *o, struct spelling s, const char *text)
+static bool wrong_choice(struct options_reader *r, const struct option *o, struct spelling s,
+                         const char *text)
 {
     char expected[256];
 
@@ -230,7 +234,8 @@ static bool list_add(struct options_reader *r, const struct option *o, struct sp
     return true;
 }
 
-static bool list_add_all(struct options_reader *r, const struct option *o, struct spelling s, const char *text)
+static bool list_add_all(struct options_reader *r, const struct option *o, struct spelling s,
+                         const char *text)
 {
     if (!str_ends(str_from(o->value), STR(",...")))
         return list_add(r, o, s, text);
@@ -308,14 +313,15 @@ static bool set_value(struct options_reader *r, size_t index, struct spelling s,
     return false;
 }
 
-static bool foreign_add(struct options_reader *r, const struct option *o, struct spelling s, const char *value)
+static bool foreign_add(struct options_reader *r, const struct option *o, struct spelling s,
+                        const char *value)
 {
     struct option_operands *operands = r->operands;
     bool fine = !o->preset || (o->choices && value && words_have(o->choices, str_from(value)));
 
     if (!fine)
-        return err_set(r->err, ERR_INPUT, "%s%s%.40s: ingot has no %s", s.text, o->choices && value ? " " : "",
-                       o->choices && value ? value : "", o->preset);
+        return err_set(r->err, ERR_INPUT, "%s%s%.40s: ingot has no %s", s.text,
+                       o->choices && value ? " " : "", o->choices && value ? value : "", o->preset);
     if (operands->n_foreign < OPTION_MAX_LISTED) {
         operands->foreign[operands->n_foreign].flag = arena_str(r->arena, str_from(s.text)).at;
         operands->foreign[operands->n_foreign++].why = o->help;
@@ -323,14 +329,15 @@ static bool foreign_add(struct options_reader *r, const struct option *o, struct
     return true;
 }
 
-// ---- sources ----------------------------------------------------------------------------------------------------------------
+// ---- sources ----------------------------------------------------------------------------------------------
 
 static bool read_presets(struct options_reader *r)
 {
     const struct option *o;
 
     for (size_t i = 0; (o = option_at(r->input->verb, i)); i++) {
-        if (o->preset && o->type != OPTION_FOREIGN && !set_value(r, i, (struct spelling){ o->flags, SOURCE_PRESET }, o->preset))
+        if (o->preset && o->type != OPTION_FOREIGN &&
+            !set_value(r, i, (struct spelling){ o->flags, SOURCE_PRESET }, o->preset))
             return false;
     }
     return true;
@@ -344,7 +351,8 @@ static bool read_environment(struct options_reader *r)
         char name[96];
         option_env_name(o, name, sizeof name);
         const char *value = getenv(name);
-        if (value && *value && o->type != OPTION_FOREIGN && !set_value(r, i, (struct spelling){ name, SOURCE_ENV }, value))
+        if (value && *value && o->type != OPTION_FOREIGN &&
+            !set_value(r, i, (struct spelling){ name, SOURCE_ENV }, value))
             return false;
     }
     return true;
@@ -374,7 +382,8 @@ static bool unknown_key(struct options_reader *r, const char *path, struct str k
     }
     struct str near = option_nearest(key, all.at ? all.at : "");
     if (near.n)
-        err_set(r->err, ERR_INPUT, "%s: '%.*s' is not an option; is '%.*s' meant?", path, STR_ARG(key), STR_ARG(near));
+        err_set(r->err, ERR_INPUT, "%s: '%.*s' is not an option; is '%.*s' meant?", path, STR_ARG(key),
+                STR_ARG(near));
     else
         err_set(r->err, ERR_INPUT, "%s: '%.*s' is not an option of any verb", path, STR_ARG(key));
     buf_free(&all);
@@ -398,7 +407,8 @@ static bool read_line(struct options_reader *r, const char *path, size_t number,
     if (line.n == 0 || line.at[0] == '#')
         return true;
     if (!equals)
-        return err_set(r->err, ERR_INPUT, "%s: line %zu: found '%.*s', expected key = value", path, number, STR_ARG(line));
+        return err_set(r->err, ERR_INPUT, "%s: line %zu: found '%.*s', expected key = value", path, number,
+                       STR_ARG(line));
     struct str key = trimmed((struct str){ line.at, (size_t)(equals - line.at) });
     struct str value = trimmed((struct str){ equals + 1, (size_t)(line.at + line.n - equals - 1) });
     size_t index = option_by_key(r->input->verb, key);
@@ -488,8 +498,8 @@ static bool unknown_flag(struct options_reader *r, struct str flag)
     if (near.n)
         err_set(r->err, ERR_INPUT, "unknown flag %.*s; is --%.*s meant?", STR_ARG(flag), STR_ARG(near));
     else
-        err_set(r->err, ERR_INPUT, "unknown flag %.*s; '%s help %s' lists what there is", STR_ARG(flag), program->name,
-                r->input->verb->name);
+        err_set(r->err, ERR_INPUT, "unknown flag %.*s; '%s help %s' lists what there is", STR_ARG(flag),
+                program->name, r->input->verb->name);
     buf_free(&all);
     return false;
 }
@@ -523,7 +533,8 @@ static bool read_flag(struct options_reader *r, int *at)
         value = in->argv[(*at)++];
     }
     struct spelling s = { spelled, SOURCE_FLAG };
-    return o->type == OPTION_FOREIGN ? foreign_add(r, o, s, value) : set_value(r, index, s, value ? value : "true");
+    return o->type == OPTION_FOREIGN ? foreign_add(r, o, s, value)
+                                     : set_value(r, index, s, value ? value : "true");
 }
 
 static bool read_arguments(struct options_reader *r)
@@ -541,10 +552,12 @@ static bool read_arguments(struct options_reader *r)
             if (!read_flag(r, &at))
                 return false;
         } else if (!in->verb->operands) {
-            return err_set(r->err, ERR_INPUT, "%s: found '%.80s', expected flags only; '%s help %s' lists them", in->verb->name,
+            return err_set(r->err, ERR_INPUT,
+                           "%s: found '%.80s', expected flags only; '%s help %s' lists them", in->verb->name,
                            argument, in->program->name, in->verb->name);
         } else if (operands->n == OPTION_MAX_LISTED) {
-            return err_set(r->err, ERR_INPUT, "%s: at most %d operands are allowed", in->verb->name, OPTION_MAX_LISTED);
+            return err_set(r->err, ERR_INPUT, "%s: at most %d operands are allowed", in->verb->name,
+                           OPTION_MAX_LISTED);
         } else {
             operands->at[operands->n++] = argument;
             at++;
@@ -553,16 +566,18 @@ static bool read_arguments(struct options_reader *r)
     return true;
 }
 
-bool options_read(const struct option_input *input, void *values, struct option_operands *operands, struct arena *arena,
-                  struct err *err)
+bool options_read(const struct option_input *input, void *values, struct option_operands *operands,
+                  struct arena *arena, struct err *err)
 {
-    struct options_reader r = { .input = input, .values = values, .operands = operands, .arena = arena, .err = err };
+    struct options_reader r = {
+        .input = input, .values = values, .operands = operands, .arena = arena, .err = err
+    };
 
     operands->n = operands->n_foreign = 0;
     return read_presets(&r) && find_config(&r) && read_environment(&r) && read_arguments(&r);
 }
 
-// ---- values while the program runs ------------------------------------------------------------------------------------------
+// ---- values while the program runs ------------------------------------------------------------------------
 
 void options_keys(const struct option_verb *verb, struct buf *out)
 {
@@ -585,7 +600,8 @@ bool options_change(const struct option_change *change, void *values, struct are
     if (index != SIZE_MAX)
         return set_value(&r, index, (struct spelling){ change->key, SOURCE_FLAG }, value.at);
     options_keys(change->verb, &keys);
-    err_set(err, ERR_INPUT, "'%.40s' is no setting; expected one of: %s", change->key, keys.at ? keys.at : "");
+    err_set(err, ERR_INPUT, "'%.40s' is no setting; expected one of: %s", change->key,
+            keys.at ? keys.at : "");
     buf_free(&keys);
     return false;
 }
@@ -648,7 +664,7 @@ void options_show(const struct option_verb *verb, const void *values, struct buf
     }
 }
 
-// ---- places -----------------------------------------------------------------------------------------------------------------
+// ---- places -----------------------------------------------------------------------------------------------
 
 bool options_state_path(const char *name, char *path, size_t n)
 {
@@ -676,7 +692,8 @@ static bool folder_from(const char *variable, const char *below, char path[4096]
     const char *value = getenv(variable), *home = getenv("HOME");
     bool at_home = value && value[0] == '~' && value[1] == '/' && home;
 
-    return value && *value && snprintf(path, 4096, "%s%s%s", at_home ? home : "", value + at_home, below) < 4096;
+    return value && *value &&
+           snprintf(path, 4096, "%s%s%s", at_home ? home : "", value + at_home, below) < 4096;
 }
 
 static void text_from(const char *variable, const char *preset, char text[512])
@@ -694,11 +711,14 @@ bool options_hub(struct options_hub *hub)
     text_from("HF_ENDPOINT", "https://huggingface.co", hub->endpoint);
     text_from("HF_HUB_OFFLINE", "", offline);
     hub->offline = words_have("1 true TRUE True on ON On yes YES Yes", str_from(offline));
-    if (!folder_from("HF_TOKEN_PATH", "", hub->token_path) && !folder_from("HF_HOME", "/token", hub->token_path) &&
+    if (!folder_from("HF_TOKEN_PATH", "", hub->token_path) &&
+        !folder_from("HF_HOME", "/token", hub->token_path) &&
         !folder_from("XDG_CACHE_HOME", "/huggingface/token", hub->token_path))
         folder_from("HOME", "/.cache/huggingface/token", hub->token_path);
-    return folder_from("HF_HUB_CACHE", "", hub->cache) || folder_from("HUGGINGFACE_HUB_CACHE", "", hub->cache) ||
-           folder_from("HF_HOME", "/hub", hub->cache) || folder_from("XDG_CACHE_HOME", "/huggingface/hub", hub->cache) ||
+    return folder_from("HF_HUB_CACHE", "", hub->cache) ||
+           folder_from("HUGGINGFACE_HUB_CACHE", "", hub->cache) ||
+           folder_from("HF_HOME", "/hub", hub->cache) ||
+           folder_from("XDG_CACHE_HOME", "/huggingface/hub", hub->cache) ||
            folder_from("HOME", "/.cache/huggingface/hub", hub->cache);
 }
 

@@ -1,11 +1,15 @@
 // options_text.c - what people and shells read about the options: help, man page, completion. See options.h.
 //
-// All of it is written from the tables, so that nothing can be forgotten: a test looks for every flag in every text.
+// All of it is written from the tables, so that nothing can be forgotten: a test looks for every flag in
+// every text.
 #include "base/options.h"
 
-enum { HELP_COLUMN = 30, HELP_LEAST = 24 }; // where a flag's words begin; columns that are left for them at least
+enum {
+    HELP_COLUMN = 30,
+    HELP_LEAST = 24
+}; // where a flag's words begin; columns that are left for them at least
 
-// ---- help -------------------------------------------------------------------------------------------------------------------
+// ---- help -------------------------------------------------------------------------------------------------
 
 // Columns of a text, and where it has arrived on its line.
 struct text_page {
@@ -88,7 +92,8 @@ static void help_option(const struct option *o, struct text_page *p)
     buf_free(&text);
 }
 
-void options_help_verb(const struct option_program *program, const struct option_verb *verb, size_t width, struct buf *out)
+void options_help_verb(const struct option_program *program, const struct option_verb *verb, size_t width,
+                       struct buf *out)
 {
     struct text_page p = { out, width, 0 };
 
@@ -107,14 +112,18 @@ void options_help_verb(const struct option_program *program, const struct option
             help_option(o, &p);
     }
     buf_text(out, "\n");
-    wrap(&p, "Every flag is also an environment name (--top-k: INGOT_TOP_K) and a key of the config file (top-k = 40).", 0);
+    wrap(&p,
+         "Every flag is also an environment name (--top-k: INGOT_TOP_K) and a key of the config file (top-k "
+         "= 40).",
+         0);
 }
 
 void options_help_program(const struct option_program *program, size_t width, struct buf *out)
 {
     struct text_page p = { out, width, 0 };
 
-    buf_printf(out, "%s %s: %s\n\nusage: %s VERB [flags]\n\n", program->name, program->version, program->summary, program->name);
+    buf_printf(out, "%s %s: %s\n\nusage: %s VERB [flags]\n\n", program->name, program->version,
+               program->summary, program->name);
     for (size_t v = 0; v < program->n_verbs; v++) {
         buf_printf(out, "  %-11s ", program->verbs[v].name);
         p.at = 14;
@@ -124,10 +133,10 @@ void options_help_program(const struct option_program *program, size_t width, st
     paragraphs(&p, program->text);
 }
 
-// ---- man page ---------------------------------------------------------------------------------------------------------------
+// ---- man page ---------------------------------------------------------------------------------------------
 
-// Text for roff: backslashes and hyphens are escaped, a line does not begin with a control character, an empty line is .PP, and lines that
-// begin with a space stay lines of their own.
+// Text for roff: backslashes and hyphens are escaped, a line does not begin with a control character, an
+// empty line is .PP, and lines that begin with a space stay lines of their own.
 static void roff(struct buf *out, const char *text)
 {
     bool line_start = true, example = false;
@@ -251,22 +260,23 @@ static void man_foreigns(const struct option_program *program, struct buf *out)
 
 void options_man(const struct option_program *program, struct buf *out)
 {
-    buf_printf(out, ".TH INGOT 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- %s\n", program->name, program->version, program->name,
-               program->summary);
+    buf_printf(out, ".TH INGOT 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- %s\n", program->name, program->version,
+               program->name, program->summary);
     man_overview(program, out);
     for (size_t v = 0; v < program->n_verbs; v++)
         man_verb(program, &program->verbs[v], out);
-    buf_text(out,
-             ".SH ENVIRONMENT\nEvery flag has a name in the environment, given beside it. A flag wins over the environment, "
-             "the environment over the config file.\n.SH FILES\n.TP\n.B ~/.config/ingot/config\n"
-             "Lines of key = value, where a key is a long flag without its dashes; # starts a comment.\n"
-             ".TP\n.B ~/.local/state/ingot/history\nLines typed in a chat.\n"
-             ".SH FLAGS OF LLAMA.CPP\nThese are taken from a pasted command line too; with \\-v each says what it changes.\n");
+    buf_text(out, ".SH ENVIRONMENT\nEvery flag has a name in the environment, given beside it. A flag wins "
+                  "over the environment, "
+                  "the environment over the config file.\n.SH FILES\n.TP\n.B ~/.config/ingot/config\n"
+                  "Lines of key = value, where a key is a long flag without its dashes; # starts a comment.\n"
+                  ".TP\n.B ~/.local/state/ingot/history\nLines typed in a chat.\n"
+                  ".SH FLAGS OF LLAMA.CPP\nThese are taken from a pasted command line too; with \\-v each "
+                  "says what it changes.\n");
     man_foreigns(program, out);
     buf_text(out, ".SH EXIT STATUS\n0: done; 1: an error; 2: wrong usage; 130: left by Ctrl\\-C.\n");
 }
 
-// ---- completion -------------------------------------------------------------------------------------------------------------
+// ---- completion -------------------------------------------------------------------------------------------
 
 static const struct option_group *group_at(const struct option_verb *verb, size_t g)
 {
@@ -278,7 +288,8 @@ static void each_option(const struct option_verb *verb, struct buf *out,
                         void (*each)(const struct option_verb *, const struct option *, struct buf *))
 {
     for (size_t g = 0; group_at(verb, g); g++) {
-        for (const struct option *o = group_at(verb, g)->title ? group_at(verb, g)->options : NULL; o && o->flags; o++)
+        for (const struct option *o = group_at(verb, g)->title ? group_at(verb, g)->options : NULL;
+             o && o->flags; o++)
             each(verb, o, out);
     }
 }
@@ -320,9 +331,11 @@ static void verb_names(const struct option_program *program, struct buf *out)
 
 static void completion_bash(const struct option_program *program, struct buf *out)
 {
-    buf_text(out, "# bash completion for ingot, written from its option table\n"
-                  "_ingot() {\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-                  "    COMPREPLY=()\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"");
+    buf_text(
+        out,
+        "# bash completion for ingot, written from its option table\n"
+        "_ingot() {\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+        "    COMPREPLY=()\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"");
     verb_names(program, out);
     buf_text(out, "\"\n    else\n    case ${COMP_WORDS[1]},$before in\n    help,*) words=\"");
     verb_names(program, out);
@@ -360,7 +373,8 @@ static void zsh_flags(const struct option_verb *verb, const struct option *o, st
     (void)verb;
     while (*at) {
         size_t n = strcspn(at, " ");
-        buf_printf(out, " \\\n            '%s%.*s[", o->type == OPTION_LIST || o->type == OPTION_NUMBERS ? "*" : "", (int)n, at);
+        buf_printf(out, " \\\n            '%s%.*s[",
+                   o->type == OPTION_LIST || o->type == OPTION_NUMBERS ? "*" : "", (int)n, at);
         quoted(out, o->help, "[]:\\");
         buf_text(out, "]");
         if (words_of(o))
@@ -381,9 +395,10 @@ static void completion_zsh(const struct option_program *program, struct buf *out
         quoted(out, program->verbs[v].summary, ":\\");
         buf_text(out, "'\n");
     }
-    buf_text(out, "    )\n    if (( CURRENT == 2 )); then\n        _describe verb verbs\n        return\n    fi\n"
-                  "    local verb=${words[2]}\n    shift words\n    (( CURRENT-- ))\n    case $verb in\n"
-                  "    help) _describe verb verbs ;;\n    completion) _values shell bash zsh fish ;;\n");
+    buf_text(out,
+             "    )\n    if (( CURRENT == 2 )); then\n        _describe verb verbs\n        return\n    fi\n"
+             "    local verb=${words[2]}\n    shift words\n    (( CURRENT-- ))\n    case $verb in\n"
+             "    help) _describe verb verbs ;;\n    completion) _values shell bash zsh fish ;;\n");
     for (size_t v = 0; v < program->n_verbs; v++) {
         if (!program->verbs[v].groups[0])
             continue;
@@ -402,7 +417,11 @@ static void fish_flags(const struct option_verb *verb, const struct option *o, s
     while (*at) {
         size_t n = strcspn(at, " ");
         bool is_long = n > 2 && at[1] == '-';
-        buf_printf(out, " %s %.*s", is_long ? "-l" : n == 2 ? "-s" : "-o", (int)(n - 1 - is_long), at + 1 + is_long);
+        buf_printf(out, " %s %.*s",
+                   is_long  ? "-l"
+                   : n == 2 ? "-s"
+                            : "-o",
+                   (int)(n - 1 - is_long), at + 1 + is_long);
         at += n + strspn(at + n, " ");
     }
     if (words_of(o))
@@ -427,7 +446,8 @@ static void completion_fish(const struct option_program *program, struct buf *ou
         each_option(&program->verbs[v], out, fish_flags);
 }
 
-bool options_completion(const struct option_program *program, const char *shell, struct buf *out, struct err *err)
+bool options_completion(const struct option_program *program, const char *shell, struct buf *out,
+                        struct err *err)
 {
     if (!strcmp(shell, "bash"))
         completion_bash(program, out);

@@ -1,4 +1,5 @@
-// sha256.c - see sha256.h. The library's failures here are bugs or an installation without SHA-256: there is no way to go on.
+// sha256.c - see sha256.h. The library's failures here are bugs or an installation without SHA-256: there is
+// no way to go on.
 #include "base/sha256.h"
 #include <openssl/evp.h>
 #include "base/err.h"

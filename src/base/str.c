@@ -34,7 +34,8 @@ bool str_to_u64(struct str text, uint64_t *value)
         return false;
     for (size_t i = 0; i < text.n; i++) {
         unsigned digit = (unsigned char)text.at[i] - '0';
-        if (digit > 9 || __builtin_mul_overflow(v, (uint64_t)10, &v) || __builtin_add_overflow(v, (uint64_t)digit, &v))
+        if (digit > 9 || __builtin_mul_overflow(v, (uint64_t)10, &v) ||
+            __builtin_add_overflow(v, (uint64_t)digit, &v))
             return false;
     }
     *value = v;
@@ -56,7 +57,8 @@ bool str_to_f64(struct str text, double *value)
 {
     char copy[64], *end;
 
-    if (text.n == 0 || text.n >= sizeof copy || memchr(text.at, 0, text.n) || strchr(" \t\n\v\f\r+", text.at[0]))
+    if (text.n == 0 || text.n >= sizeof copy || memchr(text.at, 0, text.n) ||
+        strchr(" \t\n\v\f\r+", text.at[0]))
         return false;
     memcpy(copy, text.at, text.n);
     copy[text.n] = 0;

@@ -1,6 +1,7 @@
 // str.h - a slice of bytes, and a growable buffer with a stated maximum.
 //
-// A str does not own its bytes and need not end in NUL. Text is UTF-8 where it is text; nothing here assumes it is valid.
+// A str does not own its bytes and need not end in NUL. Text is UTF-8 where it is text; nothing here assumes
+// it is valid.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,8 +52,9 @@ bool str_to_u64(struct str text, uint64_t *value);
 bool str_to_i64(struct str text, int64_t *value);
 bool str_to_f64(struct str text, double *value);
 
-// A growable buffer. Zero-initialise, set max (0 = 1 GiB); buf_free at the end. After a failed append `failed` stays set and
-// further appends do nothing, so that a chain of appends needs one check. `at` is always followed by a NUL byte.
+// A growable buffer. Zero-initialise, set max (0 = 1 GiB); buf_free at the end. After a failed append
+// `failed` stays set and further appends do nothing, so that a chain of appends needs one check. `at` is
+// always followed by a NUL byte.
 struct buf {
     char *at;
     size_t n, capacity, max;

@@ -1,7 +1,9 @@
-// thread_pool.c - see thread_pool.h. A run is started by raising a number of each thread that takes part; a barrier is one counter that only grows.
+// thread_pool.c - see thread_pool.h. A run is started by raising a number of each thread that takes part; a
+// barrier is one counter that only grows.
 //
-// Who waits spins for a moment, without giving up its core: yielding to a foreign busy loop costs that loop's whole slice. Then it sleeps,
-// which lets the system move a partner here that waits for its turn on a busy core.
+// Who waits spins for a moment, without giving up its core: yielding to a foreign busy loop costs that loop's
+// whole slice. Then it sleeps, which lets the system move a partner here that waits for its turn on a busy
+// core.
 #include "base/thread_pool.h"
 #include <pthread.h>
 #include <sched.h>
@@ -83,7 +85,8 @@ static void wait_for(struct wait_queue *queue, const atomic_uint *counter, unsig
     }
 }
 
-// After a counter has moved. Whoever goes to sleep counts itself first and looks at the counter then, so that nobody is missed.
+// After a counter has moved. Whoever goes to sleep counts itself first and looks at the counter then, so that
+// nobody is missed.
 static void wake_sleepers(struct wait_queue *queue)
 {
     if (atomic_load(&queue->n_sleeping) == 0)
@@ -117,7 +120,8 @@ static void *member_main(void *arg)
     }
 }
 
-// Others stay asleep: a thread that is woken only to find nothing to do would take a processor from those that have.
+// Others stay asleep: a thread that is woken only to find nothing to do would take a processor from those
+// that have.
 static void start_run(struct thread_pool *pool, unsigned n_threads)
 {
     for (unsigned i = 1; i < n_threads; i++) {
@@ -196,7 +200,8 @@ void thread_pool_barrier(struct thread_pool *pool)
 
     if (n == 1)
         return;
-    unsigned ticket = atomic_fetch_add(&pool->arrived, 1); // starts at 0 in every run, so it cannot wrap in practice
+    unsigned ticket =
+        atomic_fetch_add(&pool->arrived, 1); // starts at 0 in every run, so it cannot wrap in practice
     unsigned goal = ticket - ticket % n + n;
 
     if (ticket + 1 == goal)
@@ -228,6 +233,7 @@ unsigned thread_count_capped(unsigned wanted)
 
     if (wanted <= n)
         return wanted ? wanted : n;
-    log_line(LOG_WARN, "threads", "found %u, but this process may use %u processors: taking %u", wanted, n, n);
+    log_line(LOG_WARN, "threads", "found %u, but this process may use %u processors: taking %u", wanted, n,
+             n);
     return n;
 }

@@ -1,8 +1,9 @@
 // thread_pool.h - a pool of threads that run the same function together.
 //
-// Built for work in pieces of microseconds: between two runs the workers spin for about 100 us, then sleep. Waking a sleeping thread
-// costs 300 times as much as a spinning one, and a barrier less than either (bench/results/2026-11-22-cpu-kernel-choices.md), so a whole
-// step of a model is one run with barriers inside. Within a run a spinner sleeps after 10 us: a foreign busy loop must not stop the pool.
+// Built for work in pieces of microseconds: between two runs the workers spin for about 100 us, then sleep.
+// Waking a sleeping thread costs 300 times as much as a spinning one, and a barrier less than either
+// (bench/results/2026-11-22-cpu-kernel-choices.md), so a whole step of a model is one run with barriers
+// inside. Within a run a spinner sleeps after 10 us: a foreign busy loop must not stop the pool.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,10 +15,12 @@ struct thread_pool *thread_pool_create(unsigned n_threads);
 void thread_pool_destroy(struct thread_pool *pool); // NULL is allowed
 unsigned thread_pool_size(const struct thread_pool *pool);
 
-// Runs work(arg, 0..n-1) on all threads, the caller being thread 0; returns when all are done. One caller at a time.
+// Runs work(arg, 0..n-1) on all threads, the caller being thread 0; returns when all are done. One caller at
+// a time.
 void thread_pool_run(struct thread_pool *pool, void (*work)(void *arg, unsigned thread), void *arg);
 
-// The same with the first n_threads of them, 1 to thread_pool_size. Says how long it took, and how long processors ran for it in that time.
+// The same with the first n_threads of them, 1 to thread_pool_size. Says how long it took, and how long
+// processors ran for it in that time.
 struct thread_pool_time {
     uint64_t wall, busy; // nanoseconds; busy: of all threads together
 };
@@ -29,5 +32,6 @@ void thread_pool_barrier(struct thread_pool *pool);
 
 // Processors this process may use, by its affinity and its control group's quota; at least 1.
 unsigned thread_count_available(void);
-// As many threads as somebody typed: 0 means all, and more than there are processors would wait for each other: a warning, and all.
+// As many threads as somebody typed: 0 means all, and more than there are processors would wait for each
+// other: a warning, and all.
 unsigned thread_count_capped(unsigned wanted);

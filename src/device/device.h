@@ -1,7 +1,8 @@
 // device.h - what a device must be able to do: memory, weights in its own layout, and playing tapes.
 //
-// One folder per device implements this table; nothing else in ingot knows which device it is on. A device knows no model.
-// Unless said otherwise: one thread at a time per device; errors go to err and leave nothing behind.
+// One folder per device implements this table; nothing else in ingot knows which device it is on. A device
+// knows no model. Unless said otherwise: one thread at a time per device; errors go to err and leave nothing
+// behind.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +22,8 @@ struct buffer {
     bool local;   // for the device alone: it may lie where the host cannot see it
 };
 
-// How a matrix lies on its device: as in the file, in panels of 32 rows (CPU), or with quants, scales and the like apart (CUDA).
+// How a matrix lies on its device: as in the file, in panels of 32 rows (CPU), or with quants, scales and the
+// like apart (CUDA).
 enum weight_layout { LAYOUT_FILE, LAYOUT_PANELS, LAYOUT_PLANES };
 
 // A matrix [n_rows, n_cols], one row per output; or a vector (n_rows = 1, fp32).
@@ -35,7 +37,10 @@ struct weight {
 };
 
 // How a matrix will be used; the device may choose a layout for it.
-enum weight_use { WEIGHT_ROWS, WEIGHT_PRODUCT }; // rows are picked one by one (embedding) | multiplied with activations
+enum weight_use {
+    WEIGHT_ROWS,
+    WEIGHT_PRODUCT
+}; // rows are picked one by one (embedding) | multiplied with activations
 
 struct weight_source {
     const void *data; // blocks in file order; stays valid as long as the weight
@@ -53,7 +58,8 @@ struct device_info {
 
 // Counted since the device was opened.
 struct device_counters {
-    uint64_t plays, commands, barriers, dispatches, submissions, waits, read_bytes, write_bytes, buffers, pipelines;
+    uint64_t plays, commands, barriers, dispatches, submissions, waits, read_bytes, write_bytes, buffers,
+        pipelines;
 };
 
 struct device_ops {
@@ -61,8 +67,10 @@ struct device_ops {
     void (*info)(struct device *d, struct device_info *info);
     bool (*alloc)(struct device *d, uint64_t bytes, struct buffer *b, struct err *err); // zeroed
     void (*release)(struct device *d, struct buffer *b);
-    bool (*write)(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
-    bool (*read)(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
+    bool (*write)(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes,
+                  struct err *err);
+    bool (*read)(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes,
+                 struct err *err);
     // Takes a weight over, repacked if the device wants that; repacking never changes a value.
     bool (*weight)(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);
     // Is there a kernel for this operation? If not, the operation records its parts.
@@ -71,15 +79,18 @@ struct device_ops {
     bool (*seal)(struct device *d, struct tape *t, struct err *err);
     void (*drop)(struct device *d, struct tape *t);
     // Submits commands [first, last) with the given step. On return the work is queued (on the CPU: done).
-    bool (*play)(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err);
+    bool (*play)(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last,
+                 struct err *err);
     // Waits until everything played so far is done.
     bool (*wait)(struct device *d, struct err *err);
 };
 
-// A device whose plays run on while the caller goes on: results are asked for behind one play and taken while the next one runs.
+// A device whose plays run on while the caller goes on: results are asked for behind one play and taken while
+// the next one runs.
 enum { DEVICE_FETCHES = 2, DEVICE_FETCH_BYTES = 1 << 15 }; // how many may be under way, and of how much
 struct device_queue {
-    // Copies the first bytes of b aside, once all that was played so far is done. fetch: which of the places, 0 to DEVICE_FETCHES - 1.
+    // Copies the first bytes of b aside, once all that was played so far is done. fetch: which of the places,
+    // 0 to DEVICE_FETCHES - 1.
     bool (*fetch)(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
     // Waits for that copy, and not for what was played after it.
     bool (*collect)(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
@@ -94,8 +105,9 @@ struct device {
 };
 
 bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
-bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, struct err *err); // see struct buffer: pages, scratch
-void buffer_release(struct buffer *b);                                                        // a zeroed buffer is allowed
+bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b,
+                        struct err *err); // see struct buffer: pages, scratch
+void buffer_release(struct buffer *b);    // a zeroed buffer is allowed
 bool buffer_write(struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
 bool buffer_read(const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
 bool weight_create(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);

@@ -2,14 +2,16 @@
 #include "device/fuse.h"
 #include "device/tape_internal.h"
 
-static bool rule_fits(const struct tape *t, const struct tape_fusion *rule, const struct command *from, const struct command *to)
+static bool rule_fits(const struct tape *t, const struct tape_fusion *rule, const struct command *from,
+                      const struct command *to)
 {
     uint32_t tensor = rule->from == from->op && rule->to == to->op ? from->operands[rule->out].tensor : 0;
 
     return tensor && to->operands[rule->in].tensor == tensor && t->tensors[tensor - 1].rows == ROWS_STEP;
 }
 
-static void fuse_pair(struct tape *t, uint32_t at, const struct tape_fusion *rule, const struct tape_packing *packing)
+static void fuse_pair(struct tape *t, uint32_t at, const struct tape_fusion *rule,
+                      const struct tape_packing *packing)
 {
     struct command *from = &t->commands[at], *to = &t->commands[at + 1];
     uint32_t n_cols = t->tensors[from->operands[rule->out].tensor - 1].n_cols;
@@ -19,7 +21,9 @@ static void fuse_pair(struct tape *t, uint32_t at, const struct tape_fusion *rul
     if (packed.id == 0)
         return; // tape_seal reports the error
     struct tape_tensor_plan *plan = &t->tensors[packed.id - 1];
-    struct operand operand = { .tensor = packed.id, .type = OPERAND_PACKED, .packing = packing, .norm = norm };
+    struct operand operand = {
+        .tensor = packed.id, .type = OPERAND_PACKED, .packing = packing, .norm = norm
+    };
     operand.bytes = plan->bytes = packing->bytes(t->limits.max_rows, n_cols, norm != NULL);
     plan->first = at;
     plan->last = at + 1;

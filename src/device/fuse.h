@@ -1,15 +1,17 @@
 // fuse.h - which command writes the next one's packed input, and what packed rows are.
 //
-// A product reads its activations packed: as int8 with scales, or as tiles of bf16. The command before, whose result they are, often can
-// write them beside its fp32 rows, which saves a launch and a round through memory. The device's table names the pairs of operations;
-// tape_seal gives such a pair one more operand, which the first writes and the second reads. A product without it packs for itself.
+// A product reads its activations packed: as int8 with scales, or as tiles of bf16. The command before, whose
+// result they are, often can write them beside its fp32 rows, which saves a launch and a round through
+// memory. The device's table names the pairs of operations; tape_seal gives such a pair one more operand,
+// which the first writes and the second reads. A product without it packs for itself.
 #pragma once
 #include "device/tape.h"
 
 // A form of rows of activations, with its plain definition.
 struct packed_rows {
-    float *rows;       // [n_rows, n_cols]
-    const float *norm; // [n_cols]: the rows are multiplied by it, and their sums of squares are packed too; or NULL
+    float *rows; // [n_rows, n_cols]
+    const float
+        *norm; // [n_cols]: the rows are multiplied by it, and their sums of squares are packed too; or NULL
     uint32_t n_rows, n_cols;
 };
 struct tape_packing {
@@ -19,14 +21,14 @@ struct tape_packing {
     void (*unpack)(const void *packed, const struct packed_rows *to); // with a norm: normalised
 };
 
-// Where operand `out` of operation `from` is operand `in` of operation `to` right behind it, the first may write it packed too.
-// A device's rules end with a packing of NULL.
+// Where operand `out` of operation `from` is operand `in` of operation `to` right behind it, the first may
+// write it packed too. A device's rules end with a packing of NULL.
 struct tape_fusion {
     uint16_t from, out, to, in;
     uint16_t norm; // the operand of `to` that scales its input, or 0
     // The form that `to` reads and `from` can write, or NULL.
-    const struct tape_packing *(*packing)(struct device *d, const struct tape_limits *limits, const struct command *from,
-                                          const struct command *to);
+    const struct tape_packing *(*packing)(struct device *d, const struct tape_limits *limits,
+                                          const struct command *from, const struct command *to);
 };
 
 // Gives pairs of commands the packed operands that the device's rules allow.

@@ -1,12 +1,14 @@
 // hazard.c - which commands must wait for which, by byte range.
 //
-// Two commands conflict when one writes a byte that the other touches. Ranges, not buffers: all layers' pages may share a buffer.
+// Two commands conflict when one writes a byte that the other touches. Ranges, not buffers: all layers' pages
+// may share a buffer.
 #include "device/tape_internal.h"
 
 static bool operands_overlap(const struct operand *a, const struct operand *b)
 {
     return a->buffer && b->buffer && (a->writes || b->writes) && a->buffer->host == b->buffer->host &&
-           a->buffer->native == b->buffer->native && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+           a->buffer->native == b->buffer->native && a->offset < b->offset + b->bytes &&
+           b->offset < a->offset + a->bytes;
 }
 
 bool hazard_between(const struct command *a, const struct command *b)

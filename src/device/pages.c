@@ -7,7 +7,8 @@
 static unsigned char *head_of(const struct page_token *t)
 {
     uint32_t format = t->is_v ? t->shape->v_format : t->shape->k_format;
-    return (unsigned char *)t->pages + page_place(t->shape, t->page, t->head) * page_head_bytes(format, t->shape->head_dim);
+    return (unsigned char *)t->pages +
+           page_place(t->shape, t->page, t->head) * page_head_bytes(format, t->shape->head_dim);
 }
 
 static uint64_t element(const struct page_token *t, uint32_t dim)
@@ -30,7 +31,8 @@ static void write_q8_0(const struct page_token *t, uint32_t dim, const float *fr
     float d = quant_half_to_float(scale);
     memcpy(head + page_scale_at(t->shape, t->token, dim), &scale, sizeof scale);
     for (uint32_t i = 0; i < KV_Q8_0_BLOCK; i++)
-        head[element(t, dim + i)] = (uint8_t)(int8_t)(d > 0 ? rintf(fminf(fmaxf(from[i] / d, -127), 127)) : 0);
+        head[element(t, dim + i)] =
+            (uint8_t)(int8_t)(d > 0 ? rintf(fminf(fmaxf(from[i] / d, -127), 127)) : 0);
 }
 
 void page_write(const struct page_token *t, const float *from)
@@ -45,7 +47,8 @@ void page_write(const struct page_token *t, const float *from)
         if (format == KV_F32)
             ((float *)head)[element(t, d)] = from[d];
         else
-            ((uint16_t *)head)[element(t, d)] = format == KV_F16 ? quant_float_to_half(from[d]) : quant_float_to_bf16(from[d]);
+            ((uint16_t *)head)[element(t, d)] =
+                format == KV_F16 ? quant_float_to_half(from[d]) : quant_float_to_bf16(from[d]);
 }
 
 void page_read(const struct page_token *t, float *to)

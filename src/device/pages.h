@@ -1,13 +1,15 @@
-// pages.h - how the KV cache lies in memory, for the operations that write and read it. Shared by C, CUDA and MSL.
+// pages.h - how the KV cache lies in memory, for the operations that write and read it. Shared by C, CUDA and
+// MSL.
 //
-// Each layer has one buffer of K and one of V, each [n_pages][n_kv_heads] of what a page holds of one head: 16 consecutive tokens of a
-// sequence. Numbers lie in groups that fill 4 bytes, as products take them:
+// Each layer has one buffer of K and one of V, each [n_pages][n_kv_heads] of what a page holds of one head:
+// 16 consecutive tokens of a sequence. Numbers lie in groups that fill 4 bytes, as products take them:
 //   K [head_dim / group][PAGE_TOKENS][group dims]     16 scores fill a vector and need no sum across it
 //   V [PAGE_TOKENS / group][head_dim][group tokens]
-// A group is 1 number in F32 and F16, a pair in BF16, 4 in Q8_0. Behind the numbers of Q8_0 come fp16 scales, both of K and of V
-// [head_dim / 32][PAGE_TOKENS]: a scale belongs to 32 neighbouring dims of one token, so that a token is stored without its neighbours.
-// K and V may have unlike formats. The table [n_slots][max_pages] says which page holds tokens 16*i .. 16*i+15 of a slot's sequence.
-// The log [n_slots][log_stride] holds every token of a slot's sequence by position.
+// A group is 1 number in F32 and F16, a pair in BF16, 4 in Q8_0. Behind the numbers of Q8_0 come fp16 scales,
+// both of K and of V [head_dim / 32][PAGE_TOKENS]: a scale belongs to 32 neighbouring dims of one token, so
+// that a token is stored without its neighbours. K and V may have unlike formats. The table
+// [n_slots][max_pages] says which page holds tokens 16*i .. 16*i+15 of a slot's sequence. The log
+// [n_slots][log_stride] holds every token of a slot's sequence by position.
 #pragma once
 #include "base/lang.h"
 
@@ -47,7 +49,8 @@ SHARED_INLINE u32 page_head_bytes(u32 format, u32 head_dim)
            (format == KV_Q8_0 ? PAGE_TOKENS * (head_dim / KV_Q8_0_BLOCK) * 2 : 0);
 }
 
-// Index of the first number of (page, head) where pages hold numbers alone: not in Q8_0, whose byte address is
+// Index of the first number of (page, head) where pages hold numbers alone: not in Q8_0, whose byte address
+// is
 // page_place * page_head_bytes.
 SHARED_INLINE u64 page_place(const BY_REFERENCE struct page_shape *s, u32 page, u32 head)
 {
@@ -85,7 +88,8 @@ struct pages {
 // Numbers with scales between them are left out of tape_diff.
 static inline enum operand_type page_operand_type(uint32_t format)
 {
-    static const enum operand_type types[N_KV_FORMATS] = { OPERAND_F32, OPERAND_F16, OPERAND_BF16, OPERAND_PRIVATE };
+    static const enum operand_type types[N_KV_FORMATS] = { OPERAND_F32, OPERAND_F16, OPERAND_BF16,
+                                                           OPERAND_PRIVATE };
     return types[format];
 }
 static inline bool page_fits(const struct page_shape *s) // do the formats allow this head_dim?

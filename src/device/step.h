@@ -1,8 +1,10 @@
-// step.h - one step of a batch, as the device sees it: what changes from play to play. Shared by C, CUDA and MSL.
+// step.h - one step of a batch, as the device sees it: what changes from play to play. Shared by C, CUDA and
+// MSL.
 //
-// A header of 64 bytes, then arrays whose places follow from the capacities in the header. The engine fills it, one copy goes to
-// the device, and the tape is played unchanged. A row is one token of one sequence; rows of many sequences mix freely.
-// What lives longer than a step (page tables, the log of tokens) is not here: see device/pages.h. So a step does not grow with context.
+// A header of 64 bytes, then arrays whose places follow from the capacities in the header. The engine fills
+// it, one copy goes to the device, and the tape is played unchanged. A row is one token of one sequence; rows
+// of many sequences mix freely. What lives longer than a step (page tables, the log of tokens) is not here:
+// see device/pages.h. So a step does not grow with context.
 #pragma once
 #include "base/lang.h"
 
@@ -12,8 +14,10 @@
 #define STEP_SPACE
 #endif
 
-#define STEP_TOKEN_POOLED  0x80000000u // and below the next two: the lower bits name a row of embeddings, see ops/embed/embed.h
-#define STEP_TOKEN_LOGGED  0xffffffffu // the row's token is read from the log: the one sampled by the step before
+#define STEP_TOKEN_POOLED \
+    0x80000000u // and below the next two: the lower bits name a row of embeddings, see ops/embed/embed.h
+#define STEP_TOKEN_LOGGED \
+    0xffffffffu // the row's token is read from the log: the one sampled by the step before
 #define STEP_TOKEN_INVALID 0xfffffffeu // the result of a row whose logits held NaN or infinity
 
 struct sample_params {     // of one output row
@@ -91,5 +95,6 @@ SHARED_INLINE const STEP_SPACE u32 *step_outputs(const STEP_SPACE struct step *s
 // [n_outputs]
 SHARED_INLINE const STEP_SPACE struct sample_params *step_samples(const STEP_SPACE struct step *s)
 {
-    return (const STEP_SPACE struct sample_params *)((const STEP_SPACE u32 *)s + step_at_samples(s->max_rows, s->max_outputs));
+    return (const STEP_SPACE struct sample_params *)((const STEP_SPACE u32 *)s +
+                                                     step_at_samples(s->max_rows, s->max_outputs));
 }

@@ -1,7 +1,8 @@
 // tape.c - recording, sealing and playing; see tape.h.
 //
-// Sealing has five parts: report the sticky error, decide which commands hand on packed rows (fuse.c), give every tensor a place in scratch
-// by its first and last use, resolve the operands, mark the hazards. Reusing scratch makes new hazards, so the marking comes last and sees real byte ranges.
+// Sealing has five parts: report the sticky error, decide which commands hand on packed rows (fuse.c), give
+// every tensor a place in scratch by its first and last use, resolve the operands, mark the hazards. Reusing
+// scratch makes new hazards, so the marking comes last and sees real byte ranges.
 #include "device/tape_internal.h"
 #include <stdarg.h>
 #include <string.h>
@@ -83,20 +84,24 @@ static void *tape_grow(struct tape *t, void *array, uint32_t n, uint32_t *capaci
     return grown;
 }
 
-static struct tensor add_tensor(struct tape *t, uint32_t n_cols, enum tensor_rows rows, const struct buffer *bound)
+static struct tensor add_tensor(struct tape *t, uint32_t n_cols, enum tensor_rows rows,
+                                const struct buffer *bound)
 {
-    struct tape_tensor_plan *tensors = tape_grow(t, t->tensors, t->n_tensors, &t->tensors_capacity, sizeof *tensors);
+    struct tape_tensor_plan *tensors =
+        tape_grow(t, t->tensors, t->n_tensors, &t->tensors_capacity, sizeof *tensors);
     uint32_t n_rows = rows == ROWS_STEP ? t->limits.max_rows : t->limits.max_outputs;
 
     if (!tensors)
         return (struct tensor){ 0 };
     t->tensors = tensors;
-    tensors[t->n_tensors++] = (struct tape_tensor_plan){
-        .n_cols = n_cols, .rows = rows, .first = UINT32_MAX, .bytes = (uint64_t)n_rows * n_cols * 4, .bound = bound
-    };
+    tensors[t->n_tensors++] = (struct tape_tensor_plan){ .n_cols = n_cols,
+                                                         .rows = rows,
+                                                         .first = UINT32_MAX,
+                                                         .bytes = (uint64_t)n_rows * n_cols * 4,
+                                                         .bound = bound };
     if (bound && bound->bytes < tensors[t->n_tensors - 1].bytes)
-        tape_fail(t, "a bound tensor has %llu bytes; %u rows of %u columns need more", (unsigned long long)bound->bytes, n_rows,
-                  n_cols);
+        tape_fail(t, "a bound tensor has %llu bytes; %u rows of %u columns need more",
+                  (unsigned long long)bound->bytes, n_rows, n_cols);
     return (struct tensor){ .id = t->n_tensors, .n_cols = n_cols, .rows = rows };
 }
 
@@ -105,7 +110,8 @@ struct tensor tape_tensor(struct tape *t, uint32_t n_cols, enum tensor_rows rows
     return add_tensor(t, n_cols, rows, NULL);
 }
 
-struct tensor tape_tensor_bound(struct tape *t, uint32_t n_cols, enum tensor_rows rows, const struct buffer *b)
+struct tensor tape_tensor_bound(struct tape *t, uint32_t n_cols, enum tensor_rows rows,
+                                const struct buffer *b)
 {
     return add_tensor(t, n_cols, rows, b);
 }
@@ -158,7 +164,9 @@ static void touch_tensor(struct tape *t, struct command *c, struct tensor v, boo
     struct tape_tensor_plan *plan = &t->tensors[v.id - 1];
     uint32_t at = (uint32_t)(c - t->commands);
 
-    *o = (struct operand){ .tensor = v.id, .bytes = plan->bytes, .row_bytes = (uint64_t)v.n_cols * 4, .writes = writes };
+    *o = (struct operand){
+        .tensor = v.id, .bytes = plan->bytes, .row_bytes = (uint64_t)v.n_cols * 4, .writes = writes
+    };
     if (plan->first == UINT32_MAX && !writes && !plan->bound)
         tape_fail(t, "%s reads a tensor that no command has written", c->name);
     plan->first = plan->first == UINT32_MAX ? at : plan->first;
@@ -182,7 +190,9 @@ void tape_reads_weight(struct tape *t, struct command *c, const struct weight *w
         return;
     struct operand *o = tape_operand_add(c);
     if (w)
-        *o = (struct operand){ .buffer = &w->buffer, .bytes = w->bytes, .row_bytes = w->bytes / w->n_rows, .weight = w };
+        *o = (struct operand){
+            .buffer = &w->buffer, .bytes = w->bytes, .row_bytes = w->bytes / w->n_rows, .weight = w
+        };
 }
 
 void tape_works_in(struct tape *t, struct command *c, struct tensor v)
@@ -203,7 +213,8 @@ void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *
 {
     (void)t;
     if (c)
-        *tape_operand_add(c) = (struct operand){ .buffer = b, .bytes = b->bytes, .writes = true, .type = type };
+        *tape_operand_add(c) =
+            (struct operand){ .buffer = b, .bytes = b->bytes, .writes = true, .type = type };
 }
 
 static bool tensors_overlap_in_time(const struct tape_tensor_plan *a, const struct tape_tensor_plan *b)
@@ -224,7 +235,8 @@ static uint64_t lowest_offset(const struct tape *t, uint32_t index)
             if (o->bound || o->first == UINT32_MAX || !tensors_overlap_in_time(o, v))
                 continue;
             if (offset < o->offset + o->bytes && o->offset < offset + v->bytes) {
-                offset = (o->offset + o->bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+                offset =
+                    (o->offset + o->bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
                 moved = true;
             }
         }
@@ -317,13 +329,15 @@ static uint64_t operand_bytes(const struct command *c, bool writes)
 
 void tape_print(const struct tape *t, FILE *to)
 {
-    fprintf(to, "tape: %u commands, %u barriers, %.2f MiB scratch, up to %u rows and %u outputs on %s\n", t->n_commands,
-            tape_n_barriers(t), (double)t->scratch.bytes / 1048576, t->limits.max_rows, t->limits.max_outputs, t->device->name);
+    fprintf(to, "tape: %u commands, %u barriers, %.2f MiB scratch, up to %u rows and %u outputs on %s\n",
+            t->n_commands, tape_n_barriers(t), (double)t->scratch.bytes / 1048576, t->limits.max_rows,
+            t->limits.max_outputs, t->device->name);
     for (uint32_t i = 0; i < t->n_commands; i++) {
         const struct command *c = &t->commands[i];
         const struct operand *in = fuse_packed(c, false), *out = fuse_packed(c, true);
-        fprintf(to, "%5u %s %-11s %-24s may read %11llu, write %10llu bytes", i, c->barrier ? "|" : " ", c->name, c->label,
-                (unsigned long long)operand_bytes(c, false), (unsigned long long)operand_bytes(c, true));
+        fprintf(to, "%5u %s %-11s %-24s may read %11llu, write %10llu bytes", i, c->barrier ? "|" : " ",
+                c->name, c->label, (unsigned long long)operand_bytes(c, false),
+                (unsigned long long)operand_bytes(c, true));
         fprintf(to, "%s%s", in ? ", reads packed " : "", in ? in->packing->name : "");
         fprintf(to, "%s%s%s\n", out ? ", writes packed " : "", out ? out->packing->name : "",
                 out && out->norm ? " with norm" : "");

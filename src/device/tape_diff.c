@@ -36,7 +36,8 @@ static void packed_release(struct packed_copy *p)
 }
 
 // `rows`: the operand of the same or of the other device's command whose rows are packed.
-static bool packed_open(struct packed_copy *p, const struct operand *packed, const struct operand *rows, struct err *err)
+static bool packed_open(struct packed_copy *p, const struct operand *packed, const struct operand *rows,
+                        struct err *err)
 {
     const struct weight *norm = packed->norm;
 
@@ -107,7 +108,8 @@ static double squared_error(const struct both_sides *at, enum operand_type type,
     return error == 0 ? 0 : error / (norm > 1e-30 ? norm : 1e-30);
 }
 
-static double compare_bytes(const struct tape *t, const struct operand *o, const struct both_sides *at, const struct step *step)
+static double compare_bytes(const struct tape *t, const struct operand *o, const struct both_sides *at,
+                            const struct step *step)
 {
     uint64_t bytes = o->bytes;
 
@@ -123,9 +125,11 @@ struct comparison {
     const struct step *step;
 };
 
-static bool compare_operand(const struct comparison *c, uint32_t command, uint32_t operand, double *error, struct err *err)
+static bool compare_operand(const struct comparison *c, uint32_t command, uint32_t operand, double *error,
+                            struct err *err)
 {
-    const struct operand *a = &c->a->commands[command].operands[operand], *b = &c->b->commands[command].operands[operand];
+    const struct operand *a = &c->a->commands[command].operands[operand],
+                         *b = &c->b->commands[command].operands[operand];
     struct both_sides at = { mem_alloc(a->bytes), mem_alloc(a->bytes) };
     bool ok = at.a && at.b ? buffer_read(a->buffer, a->offset, at.a, a->bytes, err) &&
                                  buffer_read(b->buffer, b->offset, at.b, a->bytes, err)
@@ -146,12 +150,13 @@ static double packed_error(struct packed_copy *p, const unsigned char *made, flo
     packing->pack(&rows, p->bytes);
     packing->unpack(p->bytes, &rows);
     packing->unpack(made, &other);
-    return squared_error(&(struct both_sides){ (unsigned char *)rows.rows, (unsigned char *)unpacked }, OPERAND_F32,
-                         (uint64_t)n_rows * rows.n_cols);
+    return squared_error(&(struct both_sides){ (unsigned char *)rows.rows, (unsigned char *)unpacked },
+                         OPERAND_F32, (uint64_t)n_rows * rows.n_cols);
 }
 
 // What b packed, against what the plain definition packs of b's own fp32 rows; both are unpacked.
-static bool compare_packed(const struct comparison *c, uint32_t index, struct tape_difference *d, struct err *err)
+static bool compare_packed(const struct comparison *c, uint32_t index, struct tape_difference *d,
+                           struct err *err)
 {
     const struct command *command = &c->b->commands[index];
     const struct operand *packed = fuse_packed(command, true);
@@ -176,7 +181,8 @@ static bool compare_packed(const struct comparison *c, uint32_t index, struct ta
 }
 
 // The worst of the operands that the command wrote.
-static bool compare_command(const struct comparison *c, uint32_t index, struct tape_difference *d, struct err *err)
+static bool compare_command(const struct comparison *c, uint32_t index, struct tape_difference *d,
+                            struct err *err)
 {
     const struct command *command = &c->a->commands[index];
 
@@ -198,18 +204,20 @@ static bool compare_command(const struct comparison *c, uint32_t index, struct t
 
 static bool play_one(struct tape *t, const struct buffer *step, uint32_t index, struct err *err)
 {
-    return t->device->ops->play(t->device, t, step, index, index + 1, err) && t->device->ops->wait(t->device, err);
+    return t->device->ops->play(t->device, t, step, index, index + 1, err) &&
+           t->device->ops->wait(t->device, err);
 }
 
-bool tape_diff(struct tape *a, struct tape *b, const struct buffer *steps[2], tape_on_command *on_command, void *arg,
-               struct err *err)
+bool tape_diff(struct tape *a, struct tape *b, const struct buffer *steps[2], tape_on_command *on_command,
+               void *arg, struct err *err)
 {
     unsigned char *host = mem_alloc(steps[0]->bytes);
     struct comparison c = { a, b, (const struct step *)host };
     bool ok = host ? buffer_read(steps[0], 0, host, steps[0]->bytes, err) : err_memory(err, "the step");
 
     if (ok && a->n_commands != b->n_commands)
-        ok = err_set(err, ERR_INPUT, "the tapes have %u and %u commands; record them alike", a->n_commands, b->n_commands);
+        ok = err_set(err, ERR_INPUT, "the tapes have %u and %u commands; record them alike", a->n_commands,
+                     b->n_commands);
     for (uint32_t i = 0; ok && i < a->n_commands; i++) {
         struct tape_difference d = { 0 };
         ok = align_inputs(&a->commands[i], &b->commands[i], err) && play_one(a, steps[0], i, err) &&

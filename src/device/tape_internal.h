@@ -29,5 +29,6 @@ struct operand *tape_operand_add(struct command *c);
 
 // Do the two commands touch a common byte, at least one of them writing?
 bool hazard_between(const struct command *a, const struct command *b);
-// Sets `waits` on every command that must not start before all earlier ones since the last wait are done. Returns their number.
+// Sets `waits` on every command that must not start before all earlier ones since the last wait are done.
+// Returns their number.
 uint32_t hazard_mark(struct command *commands, uint32_t n);

@@ -14,7 +14,8 @@ static uint32_t common_pages(const struct request *a, const struct request *b)
     return n / PAGE_TOKENS * PAGE_TOKENS;
 }
 
-// How many tokens may come from the prefix cache: all before the first whose logits or hidden state the request wants.
+// How many tokens may come from the prefix cache: all before the first whose logits or hidden state the
+// request wants.
 static uint32_t most_reusable(const struct request *r)
 {
     return r->pool.kind ? 0 : r->next_logits;
@@ -25,13 +26,14 @@ static uint32_t known_tokens(struct request *r)
     struct prefix_walk walk = prefix_begin(&r->root);
     uint32_t n = 0;
 
-    while (n + PAGE_TOKENS <= most_reusable(r) && prefix_next(&r->engine->kv, &walk, r->tokens + n) != KV_NONE)
+    while (n + PAGE_TOKENS <= most_reusable(r) &&
+           prefix_next(&r->engine->kv, &walk, r->tokens + n) != KV_NONE)
         n += PAGE_TOKENS;
     return n;
 }
 
-// Whether to wait for a request that is computing a prefix which this one shares. The pages are ready when that whole prompt is read, so
-// waiting for more than twice the rows that it saves is not worth it.
+// Whether to wait for a request that is computing a prefix which this one shares. The pages are ready when
+// that whole prompt is read, so waiting for more than twice the rows that it saves is not worth it.
 static bool is_being_read(struct request *r)
 {
     const struct engine *e = r->engine;
@@ -112,13 +114,13 @@ static uint32_t reuse(struct request *r, struct ingot_session *s)
     return n;
 }
 
-// A request needs pages for its tokens and one more, and one spare page for each running request: a request that is admitted and soon
-// paused again slows down all of them.
+// A request needs pages for its tokens and one more, and one spare page for each running request: a request
+// that is admitted and soon paused again slows down all of them.
 static bool has_room(const struct request *r, const struct ingot_session *s)
 {
     const struct engine *e = r->engine;
-    uint32_t n_pages = kv_pages_of(r->n_tokens + (r->n_tokens < e->loaded->n_context)), taken = e->kv.n_taken[s->slot],
-             n_running = 0;
+    uint32_t n_pages = kv_pages_of(r->n_tokens + (r->n_tokens < e->loaded->n_context)),
+             taken = e->kv.n_taken[s->slot], n_running = 0;
 
     for (const struct request *other = e->first; other; other = other->next)
         n_running += other->state == REQUEST_PREFILL || other->state == REQUEST_DECODE;

@@ -9,7 +9,8 @@
 static const struct token_trie *trie_of(struct engine *e, struct err *err)
 {
     if (!e->loaded->tokenizer) {
-        err_set(err, ERR_UNSUPPORTED, "a grammar needs a tokenizer, which this model lacks: %s", e->loaded->no_tokenizer.message);
+        err_set(err, ERR_UNSUPPORTED, "a grammar needs a tokenizer, which this model lacks: %s",
+                e->loaded->no_tokenizer.message);
         return NULL;
     }
     pthread_mutex_lock(&e->making);
@@ -26,17 +27,20 @@ static bool read_grammar(struct constraint *c, const struct ingot_request_option
 
     if (o->grammar)
         return grammar_create(&c->grammar, str_from(o->grammar), err);
-    bool ok = schema_to_grammar(str_from(o->json_schema), &text, err) && grammar_create(&c->grammar, buf_as_str(&text), err);
+    bool ok = schema_to_grammar(str_from(o->json_schema), &text, err) &&
+              grammar_create(&c->grammar, buf_as_str(&text), err);
     buf_free(&text);
     return ok;
 }
 
-static bool follow_grammar(struct constraint *c, struct engine *e, const struct ingot_request_options *o, struct err *err)
+static bool follow_grammar(struct constraint *c, struct engine *e, const struct ingot_request_options *o,
+                           struct err *err)
 {
     if (o->grammar && o->json_schema)
         return err_set(err, ERR_INPUT, "grammar and json_schema exclude each other");
     if (o->ignore_eos)
-        return err_set(err, ERR_INPUT, "ignore_eos and a grammar exclude each other: the grammar says where an answer ends");
+        return err_set(err, ERR_INPUT,
+                       "ignore_eos and a grammar exclude each other: the grammar says where an answer ends");
     c->trie = trie_of(e, err);
     c->mask = mem_alloc_array(sample_mask_words(c->n_vocab), sizeof *c->mask);
     if (!c->trie || !c->mask)
@@ -54,17 +58,19 @@ static bool take_biases(struct constraint *c, const struct ingot_request_options
         return err_memory(err, "biases");
     for (size_t i = 0; i < o->n_bias; i++) {
         if (o->bias[i].token >= c->n_vocab || !isfinite(o->bias[i].bias))
-            return err_set(err, ERR_INPUT, "bias %zu: token %u, bias %g; want a token below %u and a number", i, o->bias[i].token,
-                           (double)o->bias[i].bias, c->n_vocab);
+            return err_set(err, ERR_INPUT, "bias %zu: token %u, bias %g; want a token below %u and a number",
+                           i, o->bias[i].token, (double)o->bias[i].bias, c->n_vocab);
         c->biases[c->n_biases++] = (struct sample_bias){ o->bias[i].token, o->bias[i].bias };
     }
     return true;
 }
 
-bool constraint_create(struct constraint *c, struct engine *e, const struct ingot_request_options *o, struct err *err)
+bool constraint_create(struct constraint *c, struct engine *e, const struct ingot_request_options *o,
+                       struct err *err)
 {
     *c = (struct constraint){ .n_vocab = e->loaded->model.config.n_vocab };
-    if ((!o->n_bias || take_biases(c, o, err)) && ((!o->grammar && !o->json_schema) || follow_grammar(c, e, o, err)))
+    if ((!o->n_bias || take_biases(c, o, err)) &&
+        ((!o->grammar && !o->json_schema) || follow_grammar(c, e, o, err)))
         return true;
     constraint_release(c);
     return false;

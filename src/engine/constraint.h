@@ -1,7 +1,8 @@
 // constraint.h - constrained decoding of one request: a grammar's logit mask, and logit biases.
 //
-// The grammar's mask goes to the device with the sampling parameters of each token; the token that was drawn advances the grammar. The first
-// mask is computed when the request is created, so that a grammar which allows no token is refused at once.
+// The grammar's mask goes to the device with the sampling parameters of each token; the token that was drawn
+// advances the grammar. The first mask is computed when the request is created, so that a grammar which
+// allows no token is refused at once.
 #pragma once
 #include "ops/sample/sample.h"
 #include "text/grammar/grammar.h"
@@ -20,7 +21,8 @@ struct constraint {
     uint32_t n_biases;
 };
 
-bool constraint_create(struct constraint *c, struct engine *e, const struct ingot_request_options *o, struct err *err);
+bool constraint_create(struct constraint *c, struct engine *e, const struct ingot_request_options *o,
+                       struct err *err);
 void constraint_release(struct constraint *c);
 // Advances the grammar by the token that was drawn and computes the next mask. End tokens change nothing.
 bool constraint_accept(struct constraint *c, const struct tokenizer *t, uint32_t token, struct err *err);

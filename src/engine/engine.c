@@ -32,7 +32,8 @@ static bool write_constraints(struct engine *e, const struct batch *b, struct er
 {
     for (uint32_t i = 0; i < b->n_outputs; i++) {
         const struct constraint *c = b->outputs[i].constraint;
-        struct stage_constraint constraint = { c ? c->mask : NULL, c ? c->biases : NULL, c ? c->n_biases : 0 };
+        struct stage_constraint constraint = { c ? c->mask : NULL, c ? c->biases : NULL,
+                                               c ? c->n_biases : 0 };
         if (c && !stage_constraint_write(&e->loaded->stages[e->loaded->n_stages - 1], i, &constraint, err))
             return false;
     }
@@ -74,7 +75,8 @@ static bool play_stages(struct engine *e, struct batch *b, uint32_t fetch, struc
             return false;
     }
     struct stage *last = &e->loaded->stages[e->loaded->n_stages - 1];
-    return !last->device->queue || device_fetch(last->device, &last->results, b->n_outputs * sizeof *b->results, fetch, err);
+    return !last->device->queue ||
+           device_fetch(last->device, &last->results, b->n_outputs * sizeof *b->results, fetch, err);
 }
 
 static bool wait_for_results(struct engine *e, struct err *err)
@@ -85,12 +87,13 @@ static bool wait_for_results(struct engine *e, struct err *err)
 
     if (last->device->queue)
         return device_collect(last->device, e->fetch, b->results, bytes, err);
-    return last->device->ops->wait(last->device, err) && (bytes == 0 || buffer_read(&last->results, 0, b->results, bytes, err));
+    return last->device->ops->wait(last->device, err) &&
+           (bytes == 0 || buffer_read(&last->results, 0, b->results, bytes, err));
 }
 
-// Fills the step after the current one. On a device with a queue it is submitted before the current tokens are known, as long as every
-// request is in plain decoding: the device reads those tokens from its token history. A request that ends leaves one row to discard. The
-// state lock is held.
+// Fills the step after the current one. On a device with a queue it is submitted before the current tokens
+// are known, as long as every request is in plain decoding: the device reads those tokens from its token
+// history. A request that ends leaves one row to discard. The state lock is held.
 static bool fill_ahead(struct engine *e)
 {
     batch_clear(e->ahead);
@@ -105,7 +108,8 @@ static bool fill_ahead(struct engine *e)
     return e->ahead->n_rows > 0;
 }
 
-// Plays the batch unless it was played ahead, then plays the next one ahead, and waits for the results of the first.
+// Plays the batch unless it was played ahead, then plays the next one ahead, and waits for the results of the
+// first.
 static bool run_batch(struct engine *e, struct err *err)
 {
     if (e->is_ahead) {
@@ -151,7 +155,8 @@ static void deliver(struct engine *e)
         if (!r || r->state == REQUEST_DONE)
             continue;
         struct request_output output = { .position = e->batch->rows[o->row].position,
-                                         .token = o->params.flags & SAMPLE_SKIP ? UINT32_MAX : e->batch->results[i],
+                                         .token = o->params.flags & SAMPLE_SKIP ? UINT32_MAX
+                                                                                : e->batch->results[i],
                                          .logits = r->n_logits ? logits_of(e, i, &err) : NULL };
         if (err.code != ERR_NONE || !request_accept(r, &output, &err))
             request_finish(r, INGOT_FINISH_ERROR, &err);

@@ -1,10 +1,11 @@
 // engine.h - the engine: a loaded model on its stages, KV pages, and the requests that run on it.
 //
-// The parts, each in its own file: place (which layers on which stage), stage (weights, pages and tapes of a range of layers), link (the
-// activation block between stages), kv (pages and slots), batch (fills a step), schedule (which rows run next), request (one generation
-// from prompt to text), admit (admission), prefill_budget (prefill rows beside decode rows), api (the public functions).
-// Three locks: `stepping` is held for a whole step, `state` while lists and requests are read or changed, `making` while a part is made on
-// first use. state is taken after stepping.
+// The parts, each in its own file: place (which layers on which stage), stage (weights, pages and tapes of a
+// range of layers), link (the activation block between stages), kv (pages and slots), batch (fills a step),
+// schedule (which rows run next), request (one generation from prompt to text), admit (admission),
+// prefill_budget (prefill rows beside decode rows), api (the public functions). Three locks: `stepping` is
+// held for a whole step, `state` while lists and requests are read or changed, `making` while a part is made
+// on first use. state is taken after stepping.
 #pragma once
 #include <pthread.h>
 #include "device/step.h"
@@ -19,8 +20,8 @@ struct request;
 struct chat;       // text/template/chat.h
 struct token_trie; // text/grammar/token_trie.h
 
-// Constant once engine_load has returned: any thread reads it without a lock. The stages and the device behind the pointers belong to the
-// thread that holds `stepping`.
+// Constant once engine_load has returned: any thread reads it without a lock. The stages and the device
+// behind the pointers belong to the thread that holds `stepping`.
 struct engine_loaded {
     struct ingot_engine_options options; // strings are not kept
     struct model_file *file, *eyes;      // eyes: the mmproj file, or NULL
@@ -69,14 +70,16 @@ struct engine {
 
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);
 void engine_unload(struct engine *e);
-// The memory that an engine with these options needs, and the device that it would use. Opens the file and the device, loads nothing.
+// The memory that an engine with these options needs, and the device that it would use. Opens the file and
+// the device, loads nothing.
 struct place_memory;
 struct device_info;
-bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need, struct device_info *device,
-                     struct err *err);
+bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need,
+                     struct device_info *device, struct err *err);
 
 // The state lock is held for these two; an error of the device marks the engine as failed.
-// Gives a slot pages for positions below n_tokens and writes them to the stages' page tables. False: not enough pages.
+// Gives a slot pages for positions below n_tokens and writes them to the stages' page tables. False: not
+// enough pages.
 bool engine_grow(struct engine *e, uint32_t slot, uint32_t n_tokens);
 // Writes all pages of a slot and their n tokens to the stages.
 void engine_tell_slot(struct engine *e, uint32_t slot, const uint32_t *tokens, uint32_t n);

@@ -36,7 +36,8 @@ static struct sha256 digest(const struct engine *e, struct sha256_stream *s)
 
     add_text(s, "ingot pages 1 " INGOT_VERSION);
     add_text(s, e->loaded->device->name);
-    add_number(s, cpu_features() & (e->loaded->options.cpu_features ? e->loaded->options.cpu_features : (uint32_t)CPU_ALL));
+    add_number(s, cpu_features() & (e->loaded->options.cpu_features ? e->loaded->options.cpu_features
+                                                                    : (uint32_t)CPU_ALL));
     add_number(s, shape->exact);
     add_number(s, shape->k_format);
     add_number(s, shape->v_format);
@@ -143,7 +144,8 @@ uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const
     memcpy(s.tokens, tokens, sizeof s.tokens);
     if (!kv_store_has(e->kv_store, &s))
         return KV_NONE;
-    uint32_t page = kv_page_take(&e->kv); // first: taking a page may save another one, through the same buffer
+    uint32_t page =
+        kv_page_take(&e->kv); // first: taking a page may save another one, through the same buffer
     if (kv_store_load(e->kv_store, &s) && move_page(e, page, true)) {
         prefix_put(&e->kv, walk, page, tokens);
         e->kv.pages[page].saved = true;

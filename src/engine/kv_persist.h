@@ -1,5 +1,5 @@
-// kv_persist.h - moves pages between the engine's memory and the store on disk: saves them when their memory is needed and when the engine
-// closes, and loads them when a prompt continues beyond the pages in memory.
+// kv_persist.h - moves pages between the engine's memory and the store on disk: saves them when their memory
+// is needed and when the engine closes, and loads them when a prompt continues beyond the pages in memory.
 #pragma once
 #include "engine/engine.h"
 #include "engine/kv/prefix.h"
@@ -11,5 +11,6 @@ bool kv_persist_identity(const struct engine *e, struct sha256 *identity, struct
 uint64_t kv_persist_page_bytes(const struct engine *e); // of one page, all layers
 // Writes the pages of the index that are not on disk. Returns how many failed. No step is being played.
 uint32_t kv_persist_all(struct engine *e);
-// Loads the page that follows the walk into an idle page of the index. KV_NONE: not on disk, or no page is free.
+// Loads the page that follows the walk into an idle page of the index. KV_NONE: not on disk, or no page is
+// free.
 uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const uint32_t *tokens);

@@ -43,8 +43,8 @@ static bool device_ordinal(struct str name, size_t kind_bytes, uint32_t *ordinal
 
     if (name.n > kind_bytes &&
         (name.at[kind_bytes] != ':' || !str_to_u64(str_from_to(name, kind_bytes + 1, name.n), &n) || n > 255))
-        return err_set(err, ERR_INPUT, "device \"%.*s\"; want %.*s, or %.*s:N with a device's number", STR_ARG(name),
-                       (int)kind_bytes, name.at, (int)kind_bytes, name.at);
+        return err_set(err, ERR_INPUT, "device \"%.*s\"; want %.*s, or %.*s:N with a device's number",
+                       STR_ARG(name), (int)kind_bytes, name.at, (int)kind_bytes, name.at);
     *ordinal = (uint32_t)n;
     return true;
 }
@@ -86,7 +86,8 @@ static bool open_device(struct engine_loaded *l, struct err *err)
     if (plain || str_is(name, "cpu"))
         return open_cpu(l, plain, err);
     if (!str_is(name, "auto"))
-        return err_set(err, ERR_UNSUPPORTED, "device \"%.*s\"; want auto, cpu, cpu:plain, cuda, cuda:N, metal or metal:N",
+        return err_set(err, ERR_UNSUPPORTED,
+                       "device \"%.*s\"; want auto, cpu, cpu:plain, cuda, cuda:N, metal or metal:N",
                        STR_ARG(name));
     if ((cuda_n_devices(&no_cuda) > 0 && open_cuda(l, STR("cuda"), &no_cuda)) ||
         (metal_n_devices(&no_metal) > 0 && open_metal(l, STR("metal"), &no_metal)))
@@ -105,11 +106,14 @@ static bool choose_sizes(struct engine_loaded *l, struct err *err)
     const struct ingot_engine_options *o = &l->options;
     uint32_t most = l->model.config.n_context;
 
-    if (!within("n_context", o->n_context, 1 << 24, err) || !within("n_batch", o->n_batch, LARGEST_ROWS, err) ||
-        !within("n_sequences", o->n_sequences, 4096, err) || !within("n_kv_tokens", o->n_kv_tokens, 1u << 30, err))
+    if (!within("n_context", o->n_context, 1 << 24, err) ||
+        !within("n_batch", o->n_batch, LARGEST_ROWS, err) ||
+        !within("n_sequences", o->n_sequences, 4096, err) ||
+        !within("n_kv_tokens", o->n_kv_tokens, 1u << 30, err))
         return false;
     if (o->n_context > most)
-        log_line(LOG_WARN, "load", "a context of %u tokens is asked for; the model was made for %u", o->n_context, most);
+        log_line(LOG_WARN, "load", "a context of %u tokens is asked for; the model was made for %u",
+                 o->n_context, most);
     l->n_context = o->n_context ? o->n_context : most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
     l->max_rows = o->n_batch ? o->n_batch : 512;
     l->max_outputs = o->n_sequences > LEAST_OUTPUTS ? o->n_sequences : LEAST_OUTPUTS;
@@ -123,7 +127,8 @@ static bool make_kv(struct engine *e, struct err *err)
     uint32_t n_pages = kv_pages_of(o->n_kv_tokens), n_context = e->loaded->n_context;
 
     if (n_pages && n_pages < kv_pages_of(n_context))
-        return err_set(err, ERR_INPUT, "n_kv_tokens is %u; want at least the context, %u", o->n_kv_tokens, n_context);
+        return err_set(err, ERR_INPUT, "n_kv_tokens is %u; want at least the context, %u", o->n_kv_tokens,
+                       n_context);
     if (!kv_create(&e->kv, o->n_sequences ? o->n_sequences : 1, n_context, n_pages, err))
         return false;
     e->kv.prefix = o->no_prefix_cache ? NULL : prefix_create(e->kv.n_pages);
@@ -135,7 +140,8 @@ static bool make_batches(struct engine *e, struct err *err)
     const struct engine_loaded *l = e->loaded;
 
     e->prefill_budget.stretch = l->options.step_stretch;
-    return batch_create(&e->batch, l->max_rows, l->max_outputs, err) && batch_create(&e->ahead, l->max_rows, l->max_outputs, err);
+    return batch_create(&e->batch, l->max_rows, l->max_outputs, err) &&
+           batch_create(&e->ahead, l->max_rows, l->max_outputs, err);
 }
 
 STATIC_ASSERT((int)INGOT_GEMM_OWN == (int)GEMM_OWN && (int)INGOT_GEMM_VENDOR == (int)GEMM_VENDOR);
@@ -149,7 +155,8 @@ static bool on_cpu(const struct engine_loaded *l)
 // auto: bf16 on CPUs with bf16 dot products (twice as fast), else f16.
 static enum kv_format page_format(const struct engine_loaded *l, enum ingot_kv asked, bool exact)
 {
-    uint32_t features = cpu_features() & (l->options.cpu_features ? l->options.cpu_features : (uint32_t)CPU_ALL);
+    uint32_t features =
+        cpu_features() & (l->options.cpu_features ? l->options.cpu_features : (uint32_t)CPU_ALL);
 
     if (asked != INGOT_KV_AUTO)
         return (enum kv_format)(asked - 1);
@@ -161,13 +168,15 @@ static enum kv_format page_format(const struct engine_loaded *l, enum ingot_kv a
 static bool choose_pages(const struct engine_loaded *l, struct stage_shape *shape, struct err *err)
 {
     static const char *const names[N_KV_FORMATS] = { "f32", "f16", "bf16", "q8_0" };
-    uint32_t k = page_format(l, l->options.cache_type_k, shape->exact), v = page_format(l, l->options.cache_type_v, shape->exact);
+    uint32_t k = page_format(l, l->options.cache_type_k, shape->exact),
+             v = page_format(l, l->options.cache_type_v, shape->exact);
     struct page_shape pages = { 1, l->model.config.head_dim, 1, (u16)k, (u16)v };
 
     shape->k_format = (enum kv_format)k;
     shape->v_format = (enum kv_format)v;
     if (!page_fits(&pages))
-        return err_set(err, ERR_UNSUPPORTED, "KV pages of K %s, V %s: the model's heads have %u numbers; want a multiple of %u",
+        return err_set(err, ERR_UNSUPPORTED,
+                       "KV pages of K %s, V %s: the model's heads have %u numbers; want a multiple of %u",
                        names[k], names[v], pages.head_dim, page_dims(page_dims(k) > page_dims(v) ? k : v));
     return true;
 }
@@ -202,7 +211,8 @@ static bool record_tapes(struct stage *stages, uint32_t n_stages, struct err *er
     return true;
 }
 
-static bool make_stages(struct engine_loaded *l, const struct stage_shape *shape, const struct buffer *pool, struct err *err)
+static bool make_stages(struct engine_loaded *l, const struct stage_shape *shape, const struct buffer *pool,
+                        struct err *err)
 {
     const struct ingot_engine_options *o = &l->options;
     struct stage_progress progress = { o->progress, o->progress_arg, 0, l->model.weight_bytes };
@@ -241,7 +251,8 @@ static bool load_tokenizer(struct engine_loaded *l, struct err *err)
         return true;
     }
     if (tokenizer_n_tokens(l->tokenizer) > l->model.config.n_vocab)
-        return err_set(err, ERR_INPUT, "%s: the tokenizer has %u tokens and the model %u; they do not belong together",
+        return err_set(err, ERR_INPUT,
+                       "%s: the tokenizer has %u tokens and the model %u; they do not belong together",
                        model_file_path(l->file), tokenizer_n_tokens(l->tokenizer), l->model.config.n_vocab);
     for (uint32_t i = 0; i < tokenizer_n_tokens(l->tokenizer); i++) {
         size_t n = tokenizer_token_bytes(l->tokenizer, i, true).n;
@@ -260,7 +271,8 @@ static void load_chat(struct engine_loaded *l)
 {
     if (!l->tokenizer)
         return;
-    struct chat_source source = { tokenizer_chat_template(l->tokenizer), token_text(l->tokenizer, tokenizer_bos(l->tokenizer)),
+    struct chat_source source = { tokenizer_chat_template(l->tokenizer),
+                                  token_text(l->tokenizer, tokenizer_bos(l->tokenizer)),
                                   token_text(l->tokenizer, tokenizer_eos(l->tokenizer)) };
     if (chat_create(&l->chat, &source, &l->no_chat))
         return;
@@ -270,7 +282,8 @@ static void load_chat(struct engine_loaded *l)
 }
 
 // Initialises the locks first: engine_unload is called after every error. NULL: out of memory.
-static struct engine_loaded *begin_load(struct engine *e, const struct ingot_engine_options *options, struct err *err)
+static struct engine_loaded *begin_load(struct engine *e, const struct ingot_engine_options *options,
+                                        struct err *err)
 {
     struct engine_loaded *l = mem_alloc(sizeof *l);
 
@@ -292,8 +305,8 @@ static bool open_model(struct engine_loaded *l, struct err *err)
     return embedded_or_file(&l->file, l->options.model, err) && model_bind(&l->model, l->file, err);
 }
 
-static bool open_mmproj(struct engine *e, struct engine_loaded *l, const char *path, const struct stage_shape *shape,
-                        struct err *err)
+static bool open_mmproj(struct engine *e, struct engine_loaded *l, const char *path,
+                        const struct stage_shape *shape, struct err *err)
 {
     return model_file_open(&l->eyes, path, err) && tiles_open(e, l->eyes, shape, err);
 }
@@ -317,7 +330,8 @@ static void try_mmproj(struct engine *e, struct engine_loaded *l, const struct s
 }
 
 // In a file of its own, or in that of the model, or beside it.
-static bool open_eyes(struct engine *e, struct engine_loaded *l, const struct stage_shape *shape, struct err *err)
+static bool open_eyes(struct engine *e, struct engine_loaded *l, const struct stage_shape *shape,
+                      struct err *err)
 {
     if (l->options.mmproj)
         return !*l->options.mmproj || open_mmproj(e, l, l->options.mmproj, shape, err);
@@ -327,8 +341,8 @@ static bool open_eyes(struct engine *e, struct engine_loaded *l, const struct st
     return true;
 }
 
-bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need, struct device_info *device,
-                     struct err *err)
+bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need,
+                     struct device_info *device, struct err *err)
 {
     struct engine e = { 0 };
     struct stage_shape shape;
@@ -348,8 +362,9 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
 {
     struct stage_shape shape;
     struct engine_loaded *l = begin_load(e, options, err);
-    bool ok = l && open_model(l, err) && load_tokenizer(l, err) && open_device(l, err) && choose_sizes(l, err) &&
-              make_kv(e, err) && make_batches(e, err) && choose_shape(e, &shape, err) && open_eyes(e, l, &shape, err) &&
+    bool ok = l && open_model(l, err) && load_tokenizer(l, err) && open_device(l, err) &&
+              choose_sizes(l, err) && make_kv(e, err) && make_batches(e, err) &&
+              choose_shape(e, &shape, err) && open_eyes(e, l, &shape, err) &&
               make_stages(l, &shape, tiles_pool(e), err) && make_logits(e, err) && kv_persist_open(e, err);
 
     if (!ok) {
@@ -357,7 +372,8 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
         return false;
     }
     load_chat(l);
-    l->options.model = l->options.device = l->options.stages = l->options.cache_dir = l->options.mmproj = NULL;
+    l->options.model = l->options.device = l->options.stages = l->options.cache_dir = l->options.mmproj =
+        NULL;
     return true;
 }
 

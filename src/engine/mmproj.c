@@ -1,6 +1,7 @@
 // mmproj.c - see mmproj.h.
 //
-// A converter calls the language half of a model with eyes by its own architecture, "llama". Its vocabulary tells the two apart.
+// A converter calls the language half of a model with eyes by its own architecture, "llama". Its vocabulary
+// tells the two apart.
 #include "engine/mmproj.h"
 #include <dirent.h>
 #include <strings.h>
@@ -44,14 +45,17 @@ bool mmproj_find(const struct engine_loaded *l, char path[MMPROJ_PATH_BYTES])
     struct mmproj_candidates c = { 0 };
     int n = slash ? (int)(slash - model) + 1 : 0;
 
-    if (!model || model_file_format(l->file) != MODEL_GGUF || !prompt_pictures_known(l->tokenizer) || n >= MMPROJ_PATH_BYTES)
+    if (!model || model_file_format(l->file) != MODEL_GGUF || !prompt_pictures_known(l->tokenizer) ||
+        n >= MMPROJ_PATH_BYTES)
         return false;
     snprintf(path, MMPROJ_PATH_BYTES, "%.*s", n, model);
     list_folder(&c, n ? path : ".");
     if (c.n > 1 && !c.names.failed)
-        log_line(LOG_WARN, "load", "%s: beside it are %u mmproj files (%s) and none is taken; name one with --mmproj", model, c.n,
-                 c.names.at);
-    bool found = c.n == 1 && snprintf(path, MMPROJ_PATH_BYTES, "%.*s%s", n, model, c.name) < MMPROJ_PATH_BYTES;
+        log_line(LOG_WARN, "load",
+                 "%s: beside it are %u mmproj files (%s) and none is taken; name one with --mmproj", model,
+                 c.n, c.names.at);
+    bool found =
+        c.n == 1 && snprintf(path, MMPROJ_PATH_BYTES, "%.*s%s", n, model, c.name) < MMPROJ_PATH_BYTES;
     buf_free(&c.names);
     return found;
 }

@@ -75,7 +75,8 @@ bool pool_collect(struct engine *e, struct err *err)
             continue;
         if (!buffer_read(block, i * bytes, e->pool_room + c->n_cols, bytes, err))
             return false;
-        add_row(&row->pooled_by->pool, e->pool_room, e->pool_room + c->n_cols, e->loaded->model.factors.eps, row->position);
+        add_row(&row->pooled_by->pool, e->pool_room, e->pool_room + c->n_cols, e->loaded->model.factors.eps,
+                row->position);
     }
     return true;
 }
@@ -87,7 +88,8 @@ bool pool_finish(struct pool *p, struct err *err)
     for (uint32_t i = 0; i < p->n_cols; i++)
         squares += p->sum[i] * p->sum[i];
     if (!(squares > 0 && squares < INFINITY))
-        return err_set(err, ERR_NUMERIC, "the prompt's hidden states hold NaN or infinity; the model file may be damaged");
+        return err_set(err, ERR_NUMERIC,
+                       "the prompt's hidden states hold NaN or infinity; the model file may be damaged");
     for (uint32_t i = 0; i < p->n_cols; i++)
         p->vector[i] = (float)(p->sum[i] / sqrt(squares));
     return true;

@@ -1,7 +1,8 @@
 // pool.h - embeddings: pools the hidden states of a prompt's rows, after the last norm, into one unit vector.
 //
-// The hidden states are read from the last stage's block and normalised here, so that the tape needs no command for it and the LM head
-// runs for the last row only. Not here: embedding models with bidirectional attention.
+// The hidden states are read from the last stage's block and normalised here, so that the tape needs no
+// command for it and the LM head runs for the last row only. Not here: embedding models with bidirectional
+// attention.
 #pragma once
 #include "engine/stage/batch.h"
 #include "ingot.h"
@@ -19,5 +20,6 @@ bool pool_create(struct pool *p, struct engine *e, enum ingot_embed kind, struct
 void pool_release(struct pool *p);
 // Adds the rows of the step that was just played to the requests that pool them.
 bool pool_collect(struct engine *e, struct err *err);
-// After all rows of the prompt. False: the vector has no direction, because a hidden state was zero or not finite.
+// After all rows of the prompt. False: the vector has no direction, because a hidden state was zero or not
+// finite.
 bool pool_finish(struct pool *p, struct err *err);

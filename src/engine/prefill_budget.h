@@ -1,10 +1,11 @@
 // prefill_budget.h - how many prefill rows a step may carry beside decode rows.
 //
-// Without a limit, a prompt of 32k tokens stretches every step to that of a full batch, and every stream stutters until the prompt is read.
-// The budget comes from measurements: the time of a step of decode rows alone, and the time that a prefill row adds. A row costs more at
-// higher positions, so both are running averages. A step below one millisecond is never limited: the delay is not visible, and a small
-// model that reads its prompt in small chunks runs at half its speed. Results do not depend on the budget: every chunk size gives the
-// same bits.
+// Without a limit, a prompt of 32k tokens stretches every step to that of a full batch, and every stream
+// stutters until the prompt is read. The budget comes from measurements: the time of a step of decode rows
+// alone, and the time that a prefill row adds. A row costs more at higher positions, so both are running
+// averages. A step below one millisecond is never limited: the delay is not visible, and a small model that
+// reads its prompt in small chunks runs at half its speed. Results do not depend on the budget: every chunk
+// size gives the same bits.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,4 +19,5 @@ struct prefill_budget {
 
 // The number of prefill rows, at most `most`. 0: this step measures decode_ns.
 uint32_t prefill_budget_rows(const struct prefill_budget *p, uint32_t n_decode, uint32_t most);
-void prefill_budget_note(struct prefill_budget *p, uint32_t n_decode, uint32_t n_prefill, uint64_t ns); // the time of a step
+void prefill_budget_note(struct prefill_budget *p, uint32_t n_decode, uint32_t n_prefill,
+                         uint64_t ns); // the time of a step

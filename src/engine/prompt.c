@@ -1,7 +1,8 @@
 // prompt.c - see prompt.h.
 //
-// What the template wrote is trusted and holds control tokens; what messages say is text. The same goes for the beginning of an answer
-// that continue_last puts behind the rendered text: its marks of reasoning are trusted, its words are not.
+// What the template wrote is trusted and holds control tokens; what messages say is text. The same goes for
+// the beginning of an answer that continue_last puts behind the rendered text: its marks of reasoning are
+// trusted, its words are not.
 #include "engine/prompt_pictures.h"
 #include "base/mem.h"
 
@@ -15,7 +16,8 @@ static bool read_tokens(const struct ingot_request_options *o, struct token_ids 
     return true;
 }
 
-static bool read_text(const struct engine *e, const struct ingot_request_options *o, struct prompt *p, struct err *err)
+static bool read_text(const struct engine *e, const struct ingot_request_options *o, struct prompt *p,
+                      struct err *err)
 {
     if (!e->loaded->tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "no tokenizer: %s", e->loaded->no_tokenizer.message);
@@ -27,7 +29,7 @@ static bool read_text(const struct engine *e, const struct ingot_request_options
     return true;
 }
 
-// ---- messages to JSON -------------------------------------------------------------------------------------------------------
+// ---- messages to JSON -------------------------------------------------------------------------------------
 
 static json_t *read_json(const char *text, const char *what, struct err *err)
 {
@@ -46,8 +48,8 @@ static bool role_check(const char *role, size_t i, struct err *err)
     for (size_t k = 0; role && k < sizeof roles / sizeof *roles; k++)
         if (!strcmp(role, roles[k]))
             return true;
-    return err_set(err, ERR_INPUT, "message %zu has the role \"%.40s\"; want system, user, assistant or tool", i,
-                   role ? role : "(null)");
+    return err_set(err, ERR_INPUT, "message %zu has the role \"%.40s\"; want system, user, assistant or tool",
+                   i, role ? role : "(null)");
 }
 
 // Text, and places of pictures; whether there are as many pictures is asked later.
@@ -60,10 +62,11 @@ static bool parts_check(json_t *content, size_t index, struct err *err)
     {
         const char *type = json_string_value(json_object_get(part, "type"));
         bool is_image = type && strcmp(type, "image") == 0;
-        if (!is_image && (!type || strcmp(type, "text") != 0 || !json_is_string(json_object_get(part, "text"))))
+        if (!is_image &&
+            (!type || strcmp(type, "text") != 0 || !json_is_string(json_object_get(part, "text"))))
             return err_set(err, ERR_UNSUPPORTED,
-                           "message %zu: part %zu has the type \"%.40s\"; only text and image are supported", index, i,
-                           type ? type : "?");
+                           "message %zu: part %zu has the type \"%.40s\"; only text and image are supported",
+                           index, i, type ? type : "?");
     }
     return true;
 }
@@ -119,7 +122,7 @@ static json_t *messages_to_json(const struct ingot_request_options *o, struct er
     return messages;
 }
 
-// ---- rendering --------------------------------------------------------------------------------------------------------------
+// ---- rendering --------------------------------------------------------------------------------------------
 
 static struct str text_at(const json_t *object, const char *name)
 {
@@ -134,7 +137,8 @@ static bool take_begun(struct prompt *p, json_t *messages, struct err *err)
     json_t *last = json_array_get(messages, n - 1);
 
     if (!str_is(text_at(last, "role"), "assistant") || !json_is_string(json_object_get(last, "content")) ||
-        json_object_get(last, "tool_calls") || text_at(last, "content").n + text_at(last, "reasoning_content").n == 0)
+        json_object_get(last, "tool_calls") ||
+        text_at(last, "content").n + text_at(last, "reasoning_content").n == 0)
         return err_set(err, ERR_INPUT, "continue_last: the last message is no text of the assistant's");
     p->begun = json_incref(last);
     json_array_remove(messages, n - 1);
@@ -192,13 +196,14 @@ static enum ingot_reasoning reasoning_of(const struct prompt *p)
     return ends_with(p->rendered.text, "</think>") ? INGOT_REASONING_CLOSED : INGOT_REASONING_NONE;
 }
 
-static bool render(const struct engine *e, const struct ingot_request_options *o, json_t *messages, struct prompt *p,
-                   struct err *err)
+static bool render(const struct engine *e, const struct ingot_request_options *o, json_t *messages,
+                   struct prompt *p, struct err *err)
 {
     struct chat_options options = { .add_generation_prompt = o->continue_last || !o->no_generation_prompt };
     bool ok = (!o->continue_last || take_begun(p, messages, err)) &&
               (!o->tools || (options.tools = read_json(o->tools, "tools", err))) &&
-              (!o->template_variables || (options.extra = read_json(o->template_variables, "template_variables", err)));
+              (!o->template_variables ||
+               (options.extra = read_json(o->template_variables, "template_variables", err)));
 
     if (ok && options.tools && !json_is_array(options.tools))
         ok = err_set(err, ERR_INPUT, "tools: want a JSON list");
@@ -212,7 +217,8 @@ static bool render(const struct engine *e, const struct ingot_request_options *o
     return ok;
 }
 
-static bool read_messages(const struct engine *e, const struct ingot_request_options *o, struct prompt *p, struct err *err)
+static bool read_messages(const struct engine *e, const struct ingot_request_options *o, struct prompt *p,
+                          struct err *err)
 {
     if (!e->loaded->chat)
         return err_set(err, ERR_UNSUPPORTED, "%s",
@@ -224,7 +230,8 @@ static bool read_messages(const struct engine *e, const struct ingot_request_opt
     return ok;
 }
 
-bool prompt_read(const struct engine *e, const struct ingot_request_options *o, struct prompt *p, struct err *err)
+bool prompt_read(const struct engine *e, const struct ingot_request_options *o, struct prompt *p,
+                 struct err *err)
 {
     if ((o->messages != NULL) + (o->text != NULL) + (o->tokens != NULL) != 1)
         return err_set(err, ERR_INPUT, "set exactly one of messages, text and tokens");
@@ -238,7 +245,8 @@ bool prompt_read(const struct engine *e, const struct ingot_request_options *o, 
 
 bool prompt_encode(const struct engine *e, struct prompt *p, struct err *err)
 {
-    if (p->spans && !tokenizer_encode_spans(e->loaded->tokenizer, p->spans, p->n_spans, p->flags, &p->ids, err))
+    if (p->spans &&
+        !tokenizer_encode_spans(e->loaded->tokenizer, p->spans, p->n_spans, p->flags, &p->ids, err))
         return false;
     if (p->has_pictures)
         prompt_pictures_mark(e, &p->ids);
@@ -256,7 +264,8 @@ void prompt_free(struct prompt *p)
     *p = (struct prompt){ 0 };
 }
 
-bool prompt_tokens(const struct engine *e, const struct ingot_request_options *o, struct token_ids *ids, struct err *err)
+bool prompt_tokens(const struct engine *e, const struct ingot_request_options *o, struct token_ids *ids,
+                   struct err *err)
 {
     struct prompt p = { 0 };
     bool ok = prompt_read(e, o, &p, err) && prompt_encode(e, &p, err);

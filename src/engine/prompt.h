@@ -16,11 +16,14 @@ struct prompt { // zero-initialise; prompt_free at the end
     enum ingot_reasoning reasoning;
 };
 
-// From the one source that the options set: messages through the model's template, a text, or tokens. Only the latter gives ids.
-bool prompt_read(const struct engine *e, const struct ingot_request_options *o, struct prompt *p, struct err *err);
+// From the one source that the options set: messages through the model's template, a text, or tokens. Only
+// the latter gives ids.
+bool prompt_read(const struct engine *e, const struct ingot_request_options *o, struct prompt *p,
+                 struct err *err);
 // The ids of its text.
 bool prompt_encode(const struct engine *e, struct prompt *p, struct err *err);
 void prompt_free(struct prompt *p);
 
 // All at once, without the text.
-bool prompt_tokens(const struct engine *e, const struct ingot_request_options *o, struct token_ids *ids, struct err *err);
+bool prompt_tokens(const struct engine *e, const struct ingot_request_options *o, struct token_ids *ids,
+                   struct err *err);

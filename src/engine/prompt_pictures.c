@@ -30,7 +30,7 @@ bool prompt_sees(const struct engine *e, const struct ingot_request_options *o, 
            err_set(err, ERR_LIMIT, "%zu pictures; want at most %d in a request", o->n_pictures, MAX_PICTURES);
 }
 
-// ---- parts of messages ------------------------------------------------------------------------------------------------------
+// ---- parts of messages ------------------------------------------------------------------------------------
 
 static size_t count_parts(json_t *messages)
 {
@@ -51,7 +51,8 @@ static size_t count_parts(json_t *messages)
 // The message's text behind n pictures.
 static json_t *parts_before(json_t *content, size_t n)
 {
-    json_t *parts = json_is_array(content) ? json_copy(content) : json_pack("[{s:s, s:O}]", "type", "text", "text", content);
+    json_t *parts = json_is_array(content) ? json_copy(content)
+                                           : json_pack("[{s:s, s:O}]", "type", "text", "text", content);
 
     for (size_t i = 0; parts && i < n; i++)
         if (json_array_insert_new(parts, 0, json_pack("{s:s}", "type", "image")) != 0) {
@@ -64,19 +65,22 @@ static json_t *parts_before(json_t *content, size_t n)
 bool prompt_pictures_to_messages(const struct ingot_request_options *o, json_t *messages, struct err *err)
 {
     size_t n = count_parts(messages);
-    json_t *last = json_array_get(messages, json_array_size(messages) - 1), *content = json_object_get(last, "content");
+    json_t *last = json_array_get(messages, json_array_size(messages) - 1),
+           *content = json_object_get(last, "content");
 
     if (n == o->n_pictures)
         return true;
     if (n > 0)
-        return err_set(err, ERR_INPUT, "the messages have %zu places for pictures, and there are %zu pictures", n, o->n_pictures);
+        return err_set(err, ERR_INPUT,
+                       "the messages have %zu places for pictures, and there are %zu pictures", n,
+                       o->n_pictures);
     if (!json_is_array(content) && !json_is_string(content))
         return err_set(err, ERR_INPUT, "the last message has no content that a picture could stand before");
     json_t *parts = parts_before(content, o->n_pictures);
     return (parts && json_object_set_new(last, "content", parts) == 0) || err_memory(err, "messages");
 }
 
-// ---- marks ------------------------------------------------------------------------------------------------------------------
+// ---- marks ------------------------------------------------------------------------------------------------
 
 static size_t count_marks(const struct prompt *p)
 {
@@ -91,8 +95,8 @@ static size_t count_marks(const struct prompt *p)
 }
 
 // The texts that stand for the pictures, one behind the other; ends[i] is where that of picture i ends.
-static bool write_pictures(const struct engine *e, const struct ingot_request_options *o, struct buf *out, size_t *ends,
-                           struct err *err)
+static bool write_pictures(const struct engine *e, const struct ingot_request_options *o, struct buf *out,
+                           size_t *ends, struct err *err)
 {
     struct image_processor processor = processor_of(e, o);
 
@@ -139,14 +143,16 @@ static void push_placed(struct placing *to, const struct text_span *span)
     push_span(to, rest, span->trusted);
 }
 
-bool prompt_pictures_place(const struct engine *e, const struct ingot_request_options *o, struct prompt *p, struct err *err)
+bool prompt_pictures_place(const struct engine *e, const struct ingot_request_options *o, struct prompt *p,
+                           struct err *err)
 {
     size_t n_marks = count_marks(p), ends[MAX_PICTURES];
     struct placing to = { .texts = &p->pictures, .ends = ends };
 
     if (n_marks != o->n_pictures && (n_marks > 0 || !o->text))
-        return err_set(err, ERR_INPUT, "the prompt has %zu places for pictures, and there are %zu pictures%s", n_marks,
-                       o->n_pictures, n_marks ? "" : "; this model's chat template has no place for them");
+        return err_set(err, ERR_INPUT, "the prompt has %zu places for pictures, and there are %zu pictures%s",
+                       n_marks, o->n_pictures,
+                       n_marks ? "" : "; this model's chat template has no place for them");
     if (!write_pictures(e, o, &p->pictures, ends, err))
         return false;
     to.spans = mem_alloc_array(p->n_spans + 2 * o->n_pictures + 1, sizeof *to.spans);
@@ -172,10 +178,10 @@ void prompt_pictures_mark(const struct engine *e, struct token_ids *ids)
             ids->ids[i] = INGOT_IMAGE_PLACE;
 }
 
-// ---- tiles ------------------------------------------------------------------------------------------------------------------
+// ---- tiles ------------------------------------------------------------------------------------------------
 
-bool prompt_pictures_split(const struct engine *e, const struct ingot_request_options *o, uint8_t **rgb, uint32_t *n_tiles,
-                           struct err *err)
+bool prompt_pictures_split(const struct engine *e, const struct ingot_request_options *o, uint8_t **rgb,
+                           uint32_t *n_tiles, struct err *err)
 {
     struct image_processor processor = processor_of(e, o);
     struct buf all = { 0 };

@@ -40,7 +40,8 @@ static bool sampling_check(const struct ingot_sampling *s, struct err *err)
 
     for (size_t i = 0; i < sizeof s->reserved / sizeof *s->reserved; i++)
         if (s->reserved[i])
-            return err_set(err, ERR_INPUT, "reserved word %zu of the sampling is %u; want 0", i, s->reserved[i]);
+            return err_set(err, ERR_INPUT, "reserved word %zu of the sampling is %u; want 0", i,
+                           s->reserved[i]);
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (!(ranges[i].value >= ranges[i].min && ranges[i].value <= ranges[i].max))
             return err_set(err, ERR_INPUT, "%s is %g; want %g to %g", ranges[i].name, (double)ranges[i].value,
@@ -56,9 +57,10 @@ static bool prompt_check(const struct request *r, bool sees, struct err *err)
     if (r->n_prompt == 0)
         return err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
     if (r->n_prompt >= e->loaded->n_context)
-        return err_set(err, ERR_LIMIT,
-                       "the prompt has %u tokens and the context holds %u, the answer included; shorten it or raise -c",
-                       r->n_prompt, e->loaded->n_context);
+        return err_set(
+            err, ERR_LIMIT,
+            "the prompt has %u tokens and the context holds %u, the answer included; shorten it or raise -c",
+            r->n_prompt, e->loaded->n_context);
     for (uint32_t i = 0; i < r->n_prompt; i++)
         if (r->tokens[i] >= e->loaded->model.config.n_vocab && !(sees && r->tokens[i] == INGOT_IMAGE_PLACE))
             return err_set(err, ERR_INPUT, "token %u of the prompt is %u; the model has %u", i, r->tokens[i],
@@ -83,7 +85,8 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
     uint32_t n_rows = o->n_logits > o->n_logprobs ? o->n_logits : o->n_logprobs;
     r->n_logits = n_rows < r->n_prompt ? n_rows : r->n_prompt;
     r->gives_logits = o->n_logits > 0;
-    r->n_unread = o->n_unread ? o->n_unread : UNREAD_BYTES / sizeof(float) / r->engine->loaded->model.config.n_vocab + 1;
+    r->n_unread = o->n_unread ? o->n_unread
+                              : UNREAD_BYTES / sizeof(float) / r->engine->loaded->model.config.n_vocab + 1;
     r->max_tokens = o->embed ? 1 : r->max_tokens;
     r->next_logits = r->n_prompt - (r->n_logits > 1 ? r->n_logits : 1);
     uint32_t *tokens = mem_realloc(r->tokens, ((size_t)r->n_prompt + r->max_tokens) * sizeof *tokens);
@@ -94,10 +97,11 @@ static bool request_fill(struct request *r, const struct ingot_request_options *
     r->events = mem_alloc_array(r->n_events_max, sizeof *r->events);
     if (!r->events)
         return err_memory(err, "a request's events");
-    if (!constraint_create(&r->constraint, r->engine, o, err) || !pool_create(&r->pool, r->engine, o->embed, err) ||
-        !token_logprobs_create(&r->logprobs, o, err))
+    if (!constraint_create(&r->constraint, r->engine, o, err) ||
+        !pool_create(&r->pool, r->engine, o->embed, err) || !token_logprobs_create(&r->logprobs, o, err))
         return false;
-    struct detokenizer_options options = { r->max_tokens, r->engine->loaded->longest_token, o->stop, o->n_stop };
+    struct detokenizer_options options = { r->max_tokens, r->engine->loaded->longest_token, o->stop,
+                                           o->n_stop };
     return detokenizer_create(&r->detokenizer, &options, err);
 }
 
@@ -193,7 +197,8 @@ bool request_goes_ahead(const struct request *r)
     bool plain = !r->n_logits && !r->pool.kind && !r->constraint.mask && r->constraint.n_biases == 0;
     bool runs = r->state == REQUEST_DECODE && r->n_fed == r->n_tokens; // the request has a row in this step
 
-    return r->state == REQUEST_DONE || (plain && runs && !r->cancelled && (r->deadline_ns == 0 || clock_ns() <= r->deadline_ns));
+    return r->state == REQUEST_DONE ||
+           (plain && runs && !r->cancelled && (r->deadline_ns == 0 || clock_ns() <= r->deadline_ns));
 }
 
 void request_add_ahead(struct request *r, struct batch *b)
@@ -217,7 +222,8 @@ static struct event_record *add_event(struct request *r, uint32_t token, struct 
 
 void request_finish(struct request *r, enum ingot_finish finish, const struct err *why)
 {
-    bool runs = r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE; // else its session may belong to another request
+    bool runs = r->state == REQUEST_PREFILL ||
+                r->state == REQUEST_DECODE; // else its session may belong to another request
     uint64_t now = clock_ns();
 
     if (r->state == REQUEST_DONE)
@@ -258,7 +264,8 @@ static bool keep_logits(struct request *r, struct event_record *event, const flo
     uint32_t n = r->engine->loaded->model.config.n_vocab;
 
     if (r->n_kept == r->n_unread)
-        return err_set(err, ERR_LIMIT, "%u rows of logits wait to be taken; take events between steps, or raise n_unread",
+        return err_set(err, ERR_LIMIT,
+                       "%u rows of logits wait to be taken; take events between steps, or raise n_unread",
                        r->n_kept);
     event->logits = mem_alloc_array(n, sizeof *logits);
     if (!event->logits)
@@ -279,7 +286,8 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
 {
     struct engine *e = r->engine;
     bool prompt_only = o->token == UINT32_MAX;
-    bool end = !prompt_only && !r->ignore_eos && e->loaded->tokenizer && tokenizer_is_end(e->loaded->tokenizer, o->token);
+    bool end = !prompt_only && !r->ignore_eos && e->loaded->tokenizer &&
+               tokenizer_is_end(e->loaded->tokenizer, o->token);
     struct str text = { "", 0 };
 
     if (r->is_ahead && o->position + 2 == r->n_fed) // the next row was played already
@@ -287,7 +295,8 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
     else
         r->is_ahead = false;
     if (o->token == STEP_TOKEN_INVALID)
-        return err_set(err, ERR_NUMERIC, "the logits at position %u hold NaN or infinity; the model file may be damaged",
+        return err_set(err, ERR_NUMERIC,
+                       "the logits at position %u hold NaN or infinity; the model file may be damaged",
                        o->position);
     r->next_logits = o->position + 1;
     if (!prompt_only)
@@ -296,7 +305,8 @@ bool request_accept(struct request *r, const struct request_output *o, struct er
         count_token(r);
         r->tokens[r->n_tokens++] = o->token;
         if (e->loaded->tokenizer)
-            text = detokenizer_push(&r->detokenizer, tokenizer_token_bytes(e->loaded->tokenizer, o->token, r->keep_special));
+            text = detokenizer_push(&r->detokenizer,
+                                    tokenizer_token_bytes(e->loaded->tokenizer, o->token, r->keep_special));
     }
     if (!end || o->logits) {
         struct event_record *event = add_event(r, end ? UINT32_MAX : o->token, text);

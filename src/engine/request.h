@@ -29,8 +29,9 @@ struct request {
     uint32_t next_logits;                 // the first position whose logits are wanted and not delivered
     uint32_t n_lacked;                    // available pages when admission last failed, plus 1
     int32_t priority;
-    struct sha256 root;            // of its salt
-    uint32_t max_tokens, n_logits; // n_logits: rows of the prompt that are read back, for logits or log-probabilities
+    struct sha256 root; // of its salt
+    uint32_t max_tokens,
+        n_logits; // n_logits: rows of the prompt that are read back, for logits or log-probabilities
     bool gives_logits;
     struct token_logprobs logprobs;
     bool ignore_eos, keep_special;
@@ -47,22 +48,26 @@ struct request {
     uint64_t submitted_ns, started_ns, first_ns, deadline_ns; // deadline_ns 0: none
 };
 
-struct request_output {       // one output row of a step
-    uint32_t position, token; // token UINT32_MAX: not requested; STEP_TOKEN_INVALID: the logits were not finite
-    const float *logits;      // NULL: not asked for
+struct request_output { // one output row of a step
+    uint32_t position,
+        token;           // token UINT32_MAX: not requested; STEP_TOKEN_INVALID: the logits were not finite
+    const float *logits; // NULL: not asked for
 };
 
 // Checks the options and copies what it needs. The state lock is not held.
-struct request *request_create(struct engine *e, const struct ingot_request_options *options, struct err *err);
+struct request *request_create(struct engine *e, const struct ingot_request_options *options,
+                               struct err *err);
 void request_destroy(struct request *r);
 
 // The state lock is held for all of these.
-// Adds at most `most` rows, as many as fit; a decoding request has one. False: there is no page for the first.
+// Adds at most `most` rows, as many as fit; a decoding request has one. False: there is no page for the
+// first.
 bool request_add_rows(struct request *r, struct batch *b, uint32_t most);
-// Whether the next decode row may be played before this step's token is known: plain decoding, without grammar, biases, embedding or
-// logits for the caller. True for a finished request.
+// Whether the next decode row may be played before this step's token is known: plain decoding, without
+// grammar, biases, embedding or logits for the caller. True for a finished request.
 bool request_goes_ahead(const struct request *r);
-void request_add_ahead(struct request *r, struct batch *b); // adds none when this token is the last, or there is no page
+void request_add_ahead(struct request *r,
+                       struct batch *b); // adds none when this token is the last, or there is no page
 bool request_accept(struct request *r, const struct request_output *o, struct err *err);
 void request_drop_logits(struct request *r, uint32_t event); // the caller has read them
 void request_finish(struct request *r, enum ingot_finish finish, const struct err *why);

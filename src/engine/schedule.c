@@ -41,8 +41,8 @@ static void end_late(struct request *r)
     struct err err = { 0 };
 
     err_set(&err, ERR_TIMEOUT, "the deadline of %.0f ms passed after %u of %u prompt tokens and %u new ones",
-            (double)(r->deadline_ns - r->submitted_ns) / 1e6, r->n_fed < r->n_prompt ? r->n_fed : r->n_prompt, r->n_prompt,
-            r->result.n_generated);
+            (double)(r->deadline_ns - r->submitted_ns) / 1e6, r->n_fed < r->n_prompt ? r->n_fed : r->n_prompt,
+            r->n_prompt, r->result.n_generated);
     request_finish(r, INGOT_FINISH_ERROR, &err);
 }
 
@@ -118,7 +118,8 @@ static void admit_some(struct engine *e)
 static void add_answers(struct engine *e)
 {
     for (struct request *r = e->first; r; r = r->next)
-        while (r->state == REQUEST_DECODE && e->batch->n_rows < e->batch->max_rows && !request_add_rows(r, e->batch, 1)) {
+        while (r->state == REQUEST_DECODE && e->batch->n_rows < e->batch->max_rows &&
+               !request_add_rows(r, e->batch, 1)) {
             if (!reclaim_sessions(e))
                 request_pause(last_running(e)); // maybe r
         }
@@ -140,12 +141,14 @@ static struct request *shortest_behind(struct request *r)
     return shortest;
 }
 
-// Adds prefill rows of one priority until the batch has n_rows: a chunk of the oldest prompt, then of the shortest.
+// Adds prefill rows of one priority until the batch has n_rows: a chunk of the oldest prompt, then of the
+// shortest.
 static void read_prompts(struct batch *b, struct request *oldest, uint32_t n_rows, bool odd_step)
 {
     uint32_t n = n_rows - b->n_rows, half = (n + odd_step) / 2, n_shorter = 0;
 
-    for (const struct request *r = oldest->next; r && r->priority == oldest->priority && n_shorter < half; r = r->next)
+    for (const struct request *r = oldest->next; r && r->priority == oldest->priority && n_shorter < half;
+         r = r->next)
         if (r->state == REQUEST_PREFILL && n_unread(r) < n_unread(oldest))
             n_shorter += n_unread(r);
     request_add_rows(oldest, b, n - (n_shorter < half ? n_shorter : half));

@@ -1,14 +1,17 @@
 // schedule.h - which rows run next.
 //
-// Continuous batching: requests join and leave between steps, by priority, then by age. Every decoding request gets its row; chunks of
-// prompts fill the rest of the token budget, so a long prompt delays the others by one step at most. Among prompts of one priority the
-// oldest gets half of that rest, or all of it when no shorter one waits; the other half goes to the prompt with the least left to read.
-// So no prompt takes more than twice the steps that it and the older ones need, a short prompt does not wait for a long one, and equal
-// prompts are read one after the other. When pages run out, the last request in this order is paused; it resumes with the same tokens.
+// Continuous batching: requests join and leave between steps, by priority, then by age. Every decoding
+// request gets its row; chunks of prompts fill the rest of the token budget, so a long prompt delays the
+// others by one step at most. Among prompts of one priority the oldest gets half of that rest, or all of it
+// when no shorter one waits; the other half goes to the prompt with the least left to read. So no prompt
+// takes more than twice the steps that it and the older ones need, a short prompt does not wait for a long
+// one, and equal prompts are read one after the other. When pages run out, the last request in this order is
+// paused; it resumes with the same tokens.
 #pragma once
 #include "engine/engine.h"
 
-// Ends cancelled requests and those past their deadline, admits what fits, and fills the batch. The state lock is held.
+// Ends cancelled requests and those past their deadline, admits what fits, and fills the batch. The state
+// lock is held.
 void schedule_next(struct engine *e);
 void schedule_add(struct engine *e, struct request *r);
 void schedule_remove(struct engine *e, struct request *r); // no effect when it is not in the list

@@ -16,7 +16,8 @@ struct ingot_session *session_open(struct engine *e, struct err *err)
         return s;
     }
     if (s && tokens)
-        err_set(err, ERR_LIMIT, "all %u sequences are in use; free a session or raise n_sequences", e->kv.n_slots);
+        err_set(err, ERR_LIMIT, "all %u sequences are in use; free a session or raise n_sequences",
+                e->kv.n_slots);
     else
         err_memory(err, "a session");
     mem_free(s);

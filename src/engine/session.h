@@ -17,8 +17,8 @@ struct ingot_session {
 // Takes a slot. NULL with code ERR_LIMIT when all slots are taken.
 struct ingot_session *session_open(struct engine *e, struct err *err);
 void session_close(struct ingot_session *s); // NULL is allowed
-// Truncates to at most n tokens, so that rows can be added from there. Returns the tokens kept, which may be fewer: a shared page is
-// never written.
+// Truncates to at most n tokens, so that rows can be added from there. Returns the tokens kept, which may be
+// fewer: a shared page is never written.
 uint32_t session_rewind(struct ingot_session *s, uint32_t n);
 // Adds the full pages before position n to the prefix index. Row n - 1 gave valid logits.
 void session_index(struct ingot_session *s, uint32_t n);

@@ -21,7 +21,8 @@ static bool head_fill(struct session_head *h, const struct engine *e, struct err
     return kv_persist_identity(e, &h->model, err);
 }
 
-static bool move_page(const struct engine *e, uint32_t page, unsigned char *at, bool to_device, struct err *err)
+static bool move_page(const struct engine *e, uint32_t page, unsigned char *at, bool to_device,
+                      struct err *err)
 {
     for (uint32_t i = 0; i < e->loaded->n_stages; i++)
         if (!stage_page_move(&e->loaded->stages[i], page, &at, to_device, err))
@@ -43,7 +44,8 @@ static void add(struct session_writer *w, const void *bytes, size_t n)
     file_write(&w->file, bytes, n);
 }
 
-static bool write_pages(struct session_writer *w, const struct ingot_session *s, const struct session_head *h, struct err *err)
+static bool write_pages(struct session_writer *w, const struct ingot_session *s, const struct session_head *h,
+                        struct err *err)
 {
     for (uint32_t i = 0; i < h->n_pages; i++) {
         if (!move_page(s->engine, kv_at(&s->engine->kv, s->slot, i), w->room, false, err))
@@ -53,7 +55,8 @@ static bool write_pages(struct session_writer *w, const struct ingot_session *s,
     return true;
 }
 
-static bool write_all(struct session_writer *w, const struct ingot_session *s, const struct session_head *h, struct err *err)
+static bool write_all(struct session_writer *w, const struct ingot_session *s, const struct session_head *h,
+                      struct err *err)
 {
     add(w, h, sizeof *h);
     add(w, s->tokens, s->n_tokens * sizeof *s->tokens);
@@ -71,7 +74,8 @@ static bool tokens_check_saved(const struct ingot_session *s, struct err *err)
 {
     for (uint32_t i = 0; i < s->n_tokens; i++)
         if (s->tokens[i] >= s->engine->loaded->model.config.n_vocab)
-            return err_set(err, ERR_UNSUPPORTED, "a session with a picture, at position %u, cannot be saved", i);
+            return err_set(err, ERR_UNSUPPORTED, "a session with a picture, at position %u, cannot be saved",
+                           i);
     return true;
 }
 
@@ -107,7 +111,8 @@ static bool sum_check(struct str file, struct err *err)
     sha256_add(s, file.at, n);
     struct sha256 sum = sha256_take(s);
     sha256_close(s);
-    return memcmp(file.at + n, &sum, sizeof sum) == 0 || err_set(err, ERR_INPUT, "damaged: its sum is another; save it again");
+    return memcmp(file.at + n, &sum, sizeof sum) == 0 ||
+           err_set(err, ERR_INPUT, "damaged: its sum is another; save it again");
 }
 
 static bool head_read(const struct engine *e, struct str file, struct session_head *h, struct err *err)
@@ -120,19 +125,22 @@ static bool head_read(const struct engine *e, struct str file, struct session_he
     if (!head_fill(&own, e, err))
         return false;
     if (!sha256_eq(&h->model, &own.model) || h->page_bytes != own.page_bytes)
-        return err_set(err, ERR_INPUT,
-                       "a session of another model, device, version or cache type; its text has to be read again");
+        return err_set(
+            err, ERR_INPUT,
+            "a session of another model, device, version or cache type; its text has to be read again");
     if (h->n_tokens > e->loaded->n_context)
-        return err_set(err, ERR_LIMIT, "a session of %u tokens, and the context holds %u; raise n_context", h->n_tokens,
-                       e->loaded->n_context);
-    uint64_t n = sizeof *h + (uint64_t)h->n_tokens * sizeof(uint32_t) + h->n_pages * h->page_bytes + sizeof(struct sha256);
+        return err_set(err, ERR_LIMIT, "a session of %u tokens, and the context holds %u; raise n_context",
+                       h->n_tokens, e->loaded->n_context);
+    uint64_t n = sizeof *h + (uint64_t)h->n_tokens * sizeof(uint32_t) + h->n_pages * h->page_bytes +
+                 sizeof(struct sha256);
     if (h->n_pages != kv_pages_of(h->n_tokens) || file.n != n)
-        return err_set(err, ERR_INPUT, "%zu bytes, and a session of %u tokens has %llu; save it again", file.n, h->n_tokens,
-                       (unsigned long long)n);
+        return err_set(err, ERR_INPUT, "%zu bytes, and a session of %u tokens has %llu; save it again",
+                       file.n, h->n_tokens, (unsigned long long)n);
     return sum_check(file, err);
 }
 
-static bool tokens_check(const uint32_t *tokens, const struct session_head *h, uint32_t n_vocab, struct err *err)
+static bool tokens_check(const uint32_t *tokens, const struct session_head *h, uint32_t n_vocab,
+                         struct err *err)
 {
     for (uint32_t i = 0; i < h->n_tokens; i++)
         if (tokens[i] >= n_vocab)
@@ -151,7 +159,8 @@ static bool fill(struct ingot_session *s, struct str file, const struct session_
     if (!tokens_check(s->tokens, h, e->loaded->model.config.n_vocab, err))
         return false;
     if (!engine_grow(e, s->slot, h->n_tokens))
-        return err_set(err, ERR_LIMIT, "no pages for its %u tokens; free a session or raise n_kv_tokens", h->n_tokens);
+        return err_set(err, ERR_LIMIT, "no pages for its %u tokens; free a session or raise n_kv_tokens",
+                       h->n_tokens);
     for (uint32_t i = 0; i < h->n_pages; i++, at += h->page_bytes)
         if (!move_page(e, kv_at(&e->kv, s->slot, i), (unsigned char *)(uintptr_t)at, true, err))
             return false;

@@ -4,7 +4,8 @@
 
 bool stop_match_create(struct stop_match *m, const char *const *stops, size_t n_stops, struct err *err)
 {
-    *m = (struct stop_match){ .n_stops = n_stops, .stops = n_stops ? mem_alloc_array(n_stops, sizeof *m->stops) : NULL };
+    *m = (struct stop_match){ .n_stops = n_stops,
+                              .stops = n_stops ? mem_alloc_array(n_stops, sizeof *m->stops) : NULL };
     if (n_stops && !m->stops)
         return err_memory(err, "stop strings");
     for (size_t i = 0; i < n_stops; i++) {

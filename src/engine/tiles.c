@@ -8,7 +8,8 @@
 
 enum { KNOWN_TILES = 1 << 14, KNOWN_WAYS = 8, POOL_ROWS = 4096, LEAST_PLACES = 2 * IMAGE_MAX_TILES };
 
-bool tiles_open(struct engine *e, const struct model_file *file, const struct stage_shape *shape, struct err *err)
+bool tiles_open(struct engine *e, const struct model_file *file, const struct stage_shape *shape,
+                struct err *err)
 {
     struct tile_cache *c = mem_alloc(sizeof *c);
     struct tower sizes;
@@ -64,7 +65,8 @@ static uint32_t number_of(struct tile_cache *c, const struct sha256 *key, struct
         oldest = ways[i].number < oldest->number ? &ways[i] : oldest;
     }
     if (c->n_numbers >= STEP_TOKEN_INVALID - STEP_TOKEN_POOLED - 1) {
-        err_set(err, ERR_LIMIT, "this engine has seen %u tiles of pictures and takes no more; open it anew", c->n_numbers);
+        err_set(err, ERR_LIMIT, "this engine has seen %u tiles of pictures and takes no more; open it anew",
+                c->n_numbers);
         return 0;
     }
     *oldest = (struct known_tile){ *key, ++c->n_numbers };
@@ -130,7 +132,8 @@ static bool place_tiles(struct request *r, struct err *err)
         r->tiles.first[i] = at;
         for (uint32_t k = 0; k < n_rows; k++) {
             if (r->tokens[at + k] != INGOT_IMAGE_PLACE)
-                return err_set(err, ERR_INPUT, "tile %u of the pictures has %u places together in the prompt; want %u", i, k,
+                return err_set(err, ERR_INPUT,
+                               "tile %u of the pictures has %u places together in the prompt; want %u", i, k,
                                n_rows);
             r->tokens[at + k] = STEP_TOKEN_POOLED | r->tiles.numbers[i];
         }
@@ -140,8 +143,9 @@ static bool place_tiles(struct request *r, struct err *err)
 
 bool tiles_refuse(struct err *err)
 {
-    return err_set(err, ERR_UNSUPPORTED,
-                   "this model has no eyes: it cannot take a picture; open one that sees, or give its mmproj file");
+    return err_set(
+        err, ERR_UNSUPPORTED,
+        "this model has no eyes: it cannot take a picture; open one that sees, or give its mmproj file");
 }
 
 static bool take_tiles(struct request *r, const struct ingot_request_options *o, struct err *err)
@@ -153,11 +157,13 @@ static bool take_tiles(struct request *r, const struct ingot_request_options *o,
     if (!e->tiles)
         return tiles_refuse(err);
     if (o->n_tiles > 16 * IMAGE_MAX_TILES)
-        return err_set(err, ERR_LIMIT, "%u tiles of pictures; want at most %d in a request", o->n_tiles, 16 * IMAGE_MAX_TILES);
+        return err_set(err, ERR_LIMIT, "%u tiles of pictures; want at most %d in a request", o->n_tiles,
+                       16 * IMAGE_MAX_TILES);
     uint32_t n_places = count_places(r), n_rows = tower_rows(&e->tiles->vision.tower);
     if (n_places != o->n_tiles * n_rows)
-        return err_set(err, ERR_INPUT, "the prompt has %u image places; %u tiles of pictures need %u each, %u together", n_places,
-                       o->n_tiles, n_rows, o->n_tiles * n_rows);
+        return err_set(err, ERR_INPUT,
+                       "the prompt has %u image places; %u tiles of pictures need %u each, %u together",
+                       n_places, o->n_tiles, n_rows, o->n_tiles * n_rows);
     if (!copy_tiles(r, o, err) || !number_tiles(r, o->n_tiles, err))
         return false;
     r->tiles.n = o->n_tiles;
@@ -206,7 +212,8 @@ static uint32_t oldest_free(const struct tile_cache *c)
     uint32_t best = (uint32_t)TILE_NOT_HELD;
 
     for (uint32_t i = 0; i < c->vision.n_places; i++)
-        if (c->places[i].n_holders == 0 && (best == (uint32_t)TILE_NOT_HELD || c->places[i].used < c->places[best].used))
+        if (c->places[i].n_holders == 0 &&
+            (best == (uint32_t)TILE_NOT_HELD || c->places[i].used < c->places[best].used))
             best = i;
     return best;
 }
@@ -250,7 +257,8 @@ static bool plan_tile(struct tile_cache *c, struct request *r, uint32_t tile, ui
         if (c->n_planned >= most || (place = oldest_free(c)) == (uint32_t)TILE_NOT_HELD)
             return false;
         c->places[place].number = r->tiles.numbers[tile];
-        c->planned[c->n_planned] = (struct vision_tile){ r->tiles.rgb + tile * vision_tile_bytes(&c->vision), place };
+        c->planned[c->n_planned] =
+            (struct vision_tile){ r->tiles.rgb + tile * vision_tile_bytes(&c->vision), place };
         c->planned_for[c->n_planned++] = r;
     } else {
         r->result.n_tiles_cached++;

@@ -1,10 +1,12 @@
-// tiles.h - tiles of pictures: which of them the engine has seen, whose rows lie in the pool, and what a request has of them.
+// tiles.h - tiles of pictures: which of them the engine has seen, whose rows lie in the pool, and what a
+// request has of them.
 //
-// Each tile that is unlike all others gets a number of its own, by the SHA-256 of its pixels. In a request's tokens an image place holds
-// STEP_TOKEN_POOLED with that number, so that whatever compares tokens (pages, sessions, the index) tells pictures apart exactly. A number is
-// never used twice; a tile that was forgotten gets a new one, and then its pages are merely not found.
-// A request holds its tiles' places in the pool from when they are planned until their rows have been fed. Guarded by the engine's state
-// lock, except tiles_number.
+// Each tile that is unlike all others gets a number of its own, by the SHA-256 of its pixels. In a request's
+// tokens an image place holds STEP_TOKEN_POOLED with that number, so that whatever compares tokens (pages,
+// sessions, the index) tells pictures apart exactly. A number is never used twice; a tile that was forgotten
+// gets a new one, and then its pages are merely not found.
+// A request holds its tiles' places in the pool from when they are planned until their rows have been fed.
+// Guarded by the engine's state lock, except tiles_number.
 #pragma once
 #include <pthread.h>
 #include "base/sha256.h"
@@ -48,12 +50,14 @@ struct request_tiles {
 enum { TILE_NOT_HELD = -1 };
 
 // Opens the tower of the file on the engine's device.
-bool tiles_open(struct engine *e, const struct model_file *file, const struct stage_shape *shape, struct err *err);
+bool tiles_open(struct engine *e, const struct model_file *file, const struct stage_shape *shape,
+                struct err *err);
 const struct buffer *tiles_pool(const struct engine *e); // NULL: the model has no eyes
 void tiles_close(struct engine *e);
 
-// Takes the tiles of a request, or cuts its pictures into tiles, whose tokens hold INGOT_IMAGE_PLACE at their places, and puts the tiles' numbers there. An error
-// names what was found and expected; a model without eyes refuses here. The state lock is not held.
+// Takes the tiles of a request, or cuts its pictures into tiles, whose tokens hold INGOT_IMAGE_PLACE at their
+// places, and puts the tiles' numbers there. An error names what was found and expected; a model without eyes
+// refuses here. The state lock is not held.
 bool tiles_take(struct request *r, const struct ingot_request_options *o, struct err *err);
 void tiles_release(struct request_tiles *t);
 bool tiles_refuse(struct err *err); // says that this model cannot see

@@ -1,4 +1,5 @@
-// token_logprobs.c - see token_logprobs.h. The sum over the vocabulary runs in double, in the order of the tokens.
+// token_logprobs.c - see token_logprobs.h. The sum over the vocabulary runs in double, in the order of the
+// tokens.
 #include "engine/token_logprobs.h"
 #include <math.h>
 #include "base/mem.h"
@@ -7,7 +8,8 @@ bool token_logprobs_create(struct token_logprobs *p, const struct ingot_request_
 {
     *p = (struct token_logprobs){ .wanted = o->n_logprobs > 0, .n_top = o->n_top_logprobs };
     if (p->n_top > MAX_TOP_LOGPROBS)
-        return err_set(err, ERR_INPUT, "n_top_logprobs is %u; at most %u", p->n_top, (unsigned)MAX_TOP_LOGPROBS);
+        return err_set(err, ERR_INPUT, "n_top_logprobs is %u; at most %u", p->n_top,
+                       (unsigned)MAX_TOP_LOGPROBS);
     if (!p->wanted)
         return true;
     p->at = mem_alloc_array(1 + p->n_top, sizeof *p->at);
@@ -32,7 +34,8 @@ static double log_sum(const float *logits, uint32_t n)
 }
 
 // Fewer than n_top only where the vocabulary is smaller.
-static uint32_t find_likeliest(struct ingot_logprob *top, uint32_t n_top, const float *logits, uint32_t n_vocab)
+static uint32_t find_likeliest(struct ingot_logprob *top, uint32_t n_top, const float *logits,
+                               uint32_t n_vocab)
 {
     uint32_t n = 0;
 

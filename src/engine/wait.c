@@ -60,8 +60,9 @@ static bool has_work(const struct engine *e)
     return r != NULL;
 }
 
-// Runs a step. The state lock is held on entry and return, and released in between. is_stepping is set at once, so that one waiting thread
-// alone runs the step. False: no request can run, because the caller holds the sequence or the pages that each of them needs.
+// Runs a step. The state lock is held on entry and return, and released in between. is_stepping is set at
+// once, so that one waiting thread alone runs the step. False: no request can run, because the caller holds
+// the sequence or the pages that each of them needs.
 static bool make_step(struct engine *e)
 {
     uint64_t n_rows = e->n_rows;

@@ -65,7 +65,8 @@ bool directory_add_tensor(struct model_file *file, const struct file_tensor *ten
 {
     if (file->n_tensors >= DIRECTORY_MAX_TENSORS)
         return err_set(err, ERR_LIMIT, "more than %d tensors", DIRECTORY_MAX_TENSORS);
-    struct file_tensor *tensors = grown(file->tensors, file->n_tensors, &file->tensors_capacity, sizeof *tensors);
+    struct file_tensor *tensors =
+        grown(file->tensors, file->n_tensors, &file->tensors_capacity, sizeof *tensors);
     if (!tensors)
         return err_memory(err, "the list of tensors");
     file->tensors = tensors;
@@ -96,7 +97,8 @@ static bool sort_names(struct name_index *names, size_t n, const char *what, str
         qsort(names, n, sizeof *names, compare_names);
     for (size_t i = 1; i < n; i++)
         if (str_eq(names[i - 1].name, names[i].name))
-            return err_set(err, ERR_INPUT, "%s '%.*s' is there twice; each must be there once", what, STR_ARG(names[i].name));
+            return err_set(err, ERR_INPUT, "%s '%.*s' is there twice; each must be there once", what,
+                           STR_ARG(names[i].name));
     return true;
 }
 
@@ -168,9 +170,10 @@ bool directory_check_ranges(struct byte_range *ranges, size_t n, struct err *err
         qsort(ranges, n, sizeof *ranges, compare_ranges);
     for (size_t i = 1; i < n; i++)
         if (ranges[i].begin < ranges[i - 1].end)
-            return err_set(err, ERR_INPUT,
-                           "tensors '%.*s' and '%.*s' overlap: one ends at data byte %llu, the other begins at %llu",
-                           STR_ARG(ranges[i - 1].name), STR_ARG(ranges[i].name), (unsigned long long)ranges[i - 1].end,
-                           (unsigned long long)ranges[i].begin);
+            return err_set(
+                err, ERR_INPUT,
+                "tensors '%.*s' and '%.*s' overlap: one ends at data byte %llu, the other begins at %llu",
+                STR_ARG(ranges[i - 1].name), STR_ARG(ranges[i].name), (unsigned long long)ranges[i - 1].end,
+                (unsigned long long)ranges[i].begin);
     return true;
 }

@@ -1,7 +1,8 @@
 // directory.h - the inside of a model_file, and how the two readers fill it. Private to format/.
 //
-// Tensors and values are appended while a file is read, then sorted once by name: duplicates are found there, and a lookup is
-// a binary search, which no choice of names can make slow. Nothing is allocated from a size that a file merely declares.
+// Tensors and values are appended while a file is read, then sorted once by name: duplicates are found there,
+// and a lookup is a binary search, which no choice of names can make slow. Nothing is allocated from a size
+// that a file merely declares.
 #pragma once
 #include "base/arena.h"
 #include "format/model_file.h"
@@ -77,7 +78,8 @@ bool directory_index(struct model_file *file, struct err *err);
 // A value of one of the types in GGUF's encoding; n_bytes per element, 0 for strings and arrays.
 size_t gguf_type_bytes(enum gguf_type type);
 enum meta_type gguf_type_meta(enum gguf_type type);
-struct meta gguf_value(enum gguf_type type, const unsigned char *at); // at: numbers, bool, or a string's 8 bytes of length
+struct meta gguf_value(enum gguf_type type,
+                       const unsigned char *at); // at: numbers, bool, or a string's 8 bytes of length
 
 // Printable: no control bytes, valid UTF-8. Names and keys must be, so that they can stand in messages.
 bool directory_name_ok(struct str name);

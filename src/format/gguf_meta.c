@@ -9,9 +9,10 @@ size_t gguf_type_bytes(enum gguf_type type)
 
 enum meta_type gguf_type_meta(enum gguf_type type)
 {
-    static const unsigned char types[N_GGUF_TYPES] = { META_UINT, META_INT,   META_UINT, META_INT,    META_UINT,
-                                                       META_INT,  META_FLOAT, META_BOOL, META_STRING, META_ARRAY,
-                                                       META_UINT, META_INT,   META_FLOAT };
+    static const unsigned char types[N_GGUF_TYPES] = { META_UINT,   META_INT,   META_UINT,  META_INT,
+                                                       META_UINT,   META_INT,   META_FLOAT, META_BOOL,
+                                                       META_STRING, META_ARRAY, META_UINT,  META_INT,
+                                                       META_FLOAT };
     return (enum meta_type)types[type];
 }
 
@@ -26,9 +27,10 @@ static uint64_t load_unsigned(const unsigned char *at, size_t n)
 
 // A scalar's `elements` only say its exact type, so that a writer can keep it.
 static const struct meta_elements scalars[N_GGUF_TYPES] = {
-    { .type = GGUF_U8 },  { .type = GGUF_I8 },  { .type = GGUF_U16 },  { .type = GGUF_I16 },    { .type = GGUF_U32 },
-    { .type = GGUF_I32 }, { .type = GGUF_F32 }, { .type = GGUF_BOOL }, { .type = GGUF_STRING }, { .type = GGUF_ARRAY },
-    { .type = GGUF_U64 }, { .type = GGUF_I64 }, { .type = GGUF_F64 },
+    { .type = GGUF_U8 },     { .type = GGUF_I8 },    { .type = GGUF_U16 }, { .type = GGUF_I16 },
+    { .type = GGUF_U32 },    { .type = GGUF_I32 },   { .type = GGUF_F32 }, { .type = GGUF_BOOL },
+    { .type = GGUF_STRING }, { .type = GGUF_ARRAY }, { .type = GGUF_U64 }, { .type = GGUF_I64 },
+    { .type = GGUF_F64 },
 };
 
 struct meta gguf_value(enum gguf_type type, const unsigned char *at)
@@ -60,6 +62,7 @@ struct meta meta_at(const struct meta *array, uint64_t index)
 {
     CHECK(array->type == META_ARRAY && index < array->n);
     const struct meta_elements *elements = array->elements;
-    uint64_t offset = elements->type == GGUF_STRING ? elements->offsets[index] : index * gguf_type_bytes(elements->type);
+    uint64_t offset =
+        elements->type == GGUF_STRING ? elements->offsets[index] : index * gguf_type_bytes(elements->type);
     return gguf_value(elements->type, elements->data + offset);
 }

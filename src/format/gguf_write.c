@@ -141,7 +141,8 @@ void gguf_write_meta(struct gguf_writer *w, const struct meta *meta)
     }
 }
 
-void gguf_write_tensor(struct gguf_writer *w, struct str name, enum quant format, const uint64_t *dims, uint32_t n_dims)
+void gguf_write_tensor(struct gguf_writer *w, struct str name, enum quant format, const uint64_t *dims,
+                       uint32_t n_dims)
 {
     uint64_t n = 1, bytes;
 

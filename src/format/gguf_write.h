@@ -1,9 +1,12 @@
-// gguf_write.h - writes a GGUF v3 file: values, tensor descriptions, then the tensors' bytes in the order described.
+// gguf_write.h - writes a GGUF v3 file: values, tensor descriptions, then the tensors' bytes in the order
+// described.
 //
-// The file appears whole or not at all (base/file.h). Calls may go on after a failure: the first error is kept and reported by
-// gguf_write_commit. Keys and names are copied; a tensor's bytes may come in pieces of any size. One thread.
+// The file appears whole or not at all (base/file.h). Calls may go on after a failure: the first error is
+// kept and reported by gguf_write_commit. Keys and names are copied; a tensor's bytes may come in pieces of
+// any size. One thread.
 //
-//     gguf_write_create(&w, path, err); gguf_write_str(&w, ...); gguf_write_tensor(&w, ...); gguf_write_begin(&w);
+//     gguf_write_create(&w, path, err); gguf_write_str(&w, ...); gguf_write_tensor(&w, ...);
+//       gguf_write_begin(&w);
 //     gguf_write_data(&w, bytes, n); ... gguf_write_commit(&w, err);        // or gguf_write_abort(&w)
 #pragma once
 #include "format/model_file.h"
@@ -31,7 +34,8 @@ void gguf_write_f32s(struct gguf_writer *w, const char *key, const float *values
 // Any value of a model_file, under its own key. One from a GGUF file keeps its exact type.
 void gguf_write_meta(struct gguf_writer *w, const struct meta *meta);
 // dims with the slowest first, as in struct file_tensor.
-void gguf_write_tensor(struct gguf_writer *w, struct str name, enum quant format, const uint64_t *dims, uint32_t n_dims);
+void gguf_write_tensor(struct gguf_writer *w, struct str name, enum quant format, const uint64_t *dims,
+                       uint32_t n_dims);
 // Everything is described: writes the header. Then exactly the described bytes must follow.
 void gguf_write_begin(struct gguf_writer *w);
 void gguf_write_data(struct gguf_writer *w, const void *bytes, uint64_t n);

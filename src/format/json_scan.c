@@ -103,7 +103,8 @@ static enum json_token open_nested(struct json_scan *scan, bool object)
 
 static enum json_token close_nested(struct json_scan *scan, bool object)
 {
-    if (scan->depth == 0 || scan->in_object[scan->depth - 1] != object || scan->after_key || scan->after_comma)
+    if (scan->depth == 0 || scan->in_object[scan->depth - 1] != object || scan->after_key ||
+        scan->after_comma)
         return fail(scan, "a closing bracket where none may be");
     scan->depth--;
     scan->pos++;
@@ -218,7 +219,8 @@ static size_t put_escape(struct str text, size_t *at, char *to)
     }
     int32_t code = c == 'u' ? hex4(text, *at) : -1, low = -1;
     *at += 4;
-    if (code >= 0xd800 && code < 0xdc00 && text.n - *at >= 6 && text.at[*at] == '\\' && text.at[*at + 1] == 'u') {
+    if (code >= 0xd800 && code < 0xdc00 && text.n - *at >= 6 && text.at[*at] == '\\' &&
+        text.at[*at + 1] == 'u') {
         low = hex4(text, *at + 2);
         *at += 6;
         code = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00) : -1;

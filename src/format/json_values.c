@@ -18,13 +18,15 @@ struct flatten {
 
 static bool scan_failed(struct flatten *f, const char *problem)
 {
-    return err_set(f->err, ERR_INPUT, "not valid JSON at byte %zu: %s", f->scan.pos, f->scan.problem ? f->scan.problem : problem);
+    return err_set(f->err, ERR_INPUT, "not valid JSON at byte %zu: %s", f->scan.pos,
+                   f->scan.problem ? f->scan.problem : problem);
 }
 
 static bool push_name(struct flatten *f, struct str name)
 {
     if (name.n + 2 > JSON_MAX_PATH - f->path_n)
-        return err_set(f->err, ERR_LIMIT, "a key longer than %d bytes at byte %zu", JSON_MAX_PATH, f->scan.pos);
+        return err_set(f->err, ERR_LIMIT, "a key longer than %d bytes at byte %zu", JSON_MAX_PATH,
+                       f->scan.pos);
     if (f->path_n && f->path[f->path_n - 1] != '.')
         f->path[f->path_n++] = '.';
     memcpy(f->path + f->path_n, name.at, name.n);
@@ -137,7 +139,8 @@ static bool add_array(struct flatten *f, struct meta *array)
                                             [META_STRING] = GGUF_STRING };
     struct arena *arena = f->file->arena;
     struct meta_elements *elements = arena_alloc(arena, sizeof *elements);
-    uint64_t *offsets = arena_alloc_array(arena, array->element == META_STRING ? array->n + 1 : 1, sizeof *offsets);
+    uint64_t *offsets =
+        arena_alloc_array(arena, array->element == META_STRING ? array->n + 1 : 1, sizeof *offsets);
     struct buf out = { 0 };
 
     bool ok = elements && offsets ? encode_array(f, array, &out, offsets) : err_memory(f->err, "an array");
@@ -165,7 +168,8 @@ static bool enter(struct flatten *f, bool object)
     return true;
 }
 
-// An array whose elements are alike becomes one value; otherwise the scan goes back and its elements get names of their own.
+// An array whose elements are alike becomes one value; otherwise the scan goes back and its elements get
+// names of their own.
 static bool array_value(struct flatten *f)
 {
     struct meta array = { .type = META_ARRAY };
@@ -234,7 +238,8 @@ static bool flatten_all(struct flatten *f)
     return json_next(&f->scan) == JSON_END ? true : scan_failed(f, "text after the end");
 }
 
-bool json_values_add(struct model_file *file, struct str text, const char *prefix, const char *name, struct err *err)
+bool json_values_add(struct model_file *file, struct str text, const char *prefix, const char *name,
+                     struct err *err)
 {
     struct flatten f = { .file = file, .scan = json_begin(text), .err = err };
 

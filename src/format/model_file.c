@@ -27,7 +27,8 @@ bool model_file_open(struct model_file **result, const char *path, struct err *e
     return finish(file, safetensors ? safetensors_open(file, err) : gguf_open(file, err), result, err);
 }
 
-bool model_file_open_memory(struct model_file **result, const void *bytes, size_t n, const char *name, struct err *err)
+bool model_file_open_memory(struct model_file **result, const void *bytes, size_t n, const char *name,
+                            struct err *err)
 {
     struct model_file *file = directory_create(MODEL_GGUF, name, err);
 
@@ -148,10 +149,12 @@ static const char *describe(const struct meta *m, char text[96])
 static bool wrong(const struct model_file *file, const struct meta *m, struct err *err, const char *expected)
 {
     char text[96];
-    return err_set(err, ERR_INPUT, "%s: %.*s is %s; expected %s", file->path, STR_ARG(m->key), describe(m, text), expected);
+    return err_set(err, ERR_INPUT, "%s: %.*s is %s; expected %s", file->path, STR_ARG(m->key),
+                   describe(m, text), expected);
 }
 
-bool model_file_u64(const struct model_file *file, const char *key, uint64_t min, uint64_t max, uint64_t *value, struct err *err)
+bool model_file_u64(const struct model_file *file, const char *key, uint64_t min, uint64_t max,
+                    uint64_t *value, struct err *err)
 {
     const struct meta *m = model_file_meta(file, key);
     char expected[96];
@@ -160,14 +163,16 @@ bool model_file_u64(const struct model_file *file, const char *key, uint64_t min
         return true;
     bool whole = m->type == META_UINT || (m->type == META_INT && m->i >= 0);
     if (!whole || m->u < min || m->u > max) {
-        snprintf(expected, sizeof expected, "a whole number from %llu to %llu", (unsigned long long)min, (unsigned long long)max);
+        snprintf(expected, sizeof expected, "a whole number from %llu to %llu", (unsigned long long)min,
+                 (unsigned long long)max);
         return wrong(file, m, err, expected);
     }
     *value = m->u;
     return true;
 }
 
-bool model_file_f64(const struct model_file *file, const char *key, double min, double max, double *value, struct err *err)
+bool model_file_f64(const struct model_file *file, const char *key, double min, double max, double *value,
+                    struct err *err)
 {
     const struct meta *m = model_file_meta(file, key);
     char expected[96];

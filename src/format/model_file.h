@@ -1,14 +1,16 @@
 // model_file.h - a model on disk, whatever its format: named tensors and named values over mapped memory.
 //
-// A GGUF file (v2, v3; split files are opened by their first part) or a safetensors folder (or one .safetensors file inside such
-// a folder) becomes a directory of tensors and a list of values. Every size is checked before it is used; nothing is copied;
-// tensors point into the mapping and live as long as the model_file. Not known here: architectures, tokenisers.
+// A GGUF file (v2, v3; split files are opened by their first part) or a safetensors folder (or one
+// .safetensors file inside such a folder) becomes a directory of tensors and a list of values. Every size is
+// checked before it is used; nothing is copied; tensors point into the mapping and live as long as the
+// model_file. Not known here: architectures, tokenisers.
 //
-// Values of a safetensors folder are its JSON files, flattened with dots: config.json without prefix ("num_hidden_layers",
-// "rope_scaling.factor"), generation_config.json under "generation_config.", tokenizer_config.json under "tokenizer_config.",
-// and what says how pictures are prepared, preprocessor_config.json and processor_config.json, likewise.
-// A chat_template.jinja file stands for "tokenizer_config.chat_template". tokenizer.json is only mapped: the tokeniser reads it.
-// Read-only after opening: any number of threads.
+// Values of a safetensors folder are its JSON files, flattened with dots: config.json without prefix
+// ("num_hidden_layers", "rope_scaling.factor"), generation_config.json under "generation_config.",
+// tokenizer_config.json under "tokenizer_config.", and what says how pictures are prepared,
+// preprocessor_config.json and processor_config.json, likewise.
+// A chat_template.jinja file stands for "tokenizer_config.chat_template". tokenizer.json is only mapped: the
+// tokeniser reads it. Read-only after opening: any number of threads.
 #pragma once
 #include "base/file.h"
 #include "base/str.h"
@@ -27,7 +29,8 @@ struct file_tensor {
 
 enum meta_type { META_UINT, META_INT, META_FLOAT, META_BOOL, META_STRING, META_ARRAY };
 
-// One value, or an array of values of one type. Arrays are not decoded until asked: meta_at reads one element.
+// One value, or an array of values of one type. Arrays are not decoded until asked: meta_at reads one
+// element.
 struct meta {
     struct str key;
     enum meta_type type;
@@ -47,31 +50,40 @@ enum model_format { MODEL_GGUF, MODEL_SAFETENSORS };
 
 struct model_file;
 
-// path: a .gguf file, a folder with *.safetensors and config.json, or a .safetensors file (its folder is used).
+// path: a .gguf file, a folder with *.safetensors and config.json, or a .safetensors file (its folder is
+// used).
 bool model_file_open(struct model_file **file, const char *path, struct err *err);
-// A GGUF image in memory, which must stay valid: the embedded model, tests, fuzzing. name is used in messages.
-bool model_file_open_memory(struct model_file **file, const void *bytes, size_t n, const char *name, struct err *err);
+// A GGUF image in memory, which must stay valid: the embedded model, tests, fuzzing. name is used in
+// messages.
+bool model_file_open_memory(struct model_file **file, const void *bytes, size_t n, const char *name,
+                            struct err *err);
 void model_file_close(struct model_file *file); // NULL is allowed
-// A tensor's data is not needed for now: gives back the memory that holds it, if it is mapped. It may still be read, from the disk.
+// A tensor's data is not needed for now: gives back the memory that holds it, if it is mapped. It may still
+// be read, from the disk.
 void model_file_forget(const struct model_file *file, const struct file_tensor *t);
 
 enum model_format model_file_format(const struct model_file *file);
 const char *model_file_path(const struct model_file *file);
 size_t model_file_n_tensors(const struct model_file *file);
 const struct file_tensor *model_file_tensor_at(const struct model_file *file, size_t index);
-const struct file_tensor *model_file_tensor(const struct model_file *file, const char *name); // NULL when absent
+const struct file_tensor *model_file_tensor(const struct model_file *file,
+                                            const char *name); // NULL when absent
 size_t model_file_n_metas(const struct model_file *file);
 const struct meta *model_file_meta_at(const struct model_file *file, size_t index);
-// NULL when absent. What config.json says of the language model alone, in text_config, is found without that word.
+// NULL when absent. What config.json says of the language model alone, in text_config, is found without that
+// word.
 const struct meta *model_file_meta(const struct model_file *file, const char *key);
 struct str model_file_tokenizer_json(const struct model_file *file); // empty when there is none
 
 // Element `index` of an array as a value of its own (key is empty). index must be below n.
 struct meta meta_at(const struct meta *array, uint64_t index);
 
-// Reads one value. Absent: *value is untouched and the result is true. Wrong type or out of range: false, and the message names
-// file, key, what was found and what was expected. Integers may be stored signed or unsigned; a float may be stored as an integer.
-bool model_file_u64(const struct model_file *file, const char *key, uint64_t min, uint64_t max, uint64_t *value, struct err *err);
-bool model_file_f64(const struct model_file *file, const char *key, double min, double max, double *value, struct err *err);
+// Reads one value. Absent: *value is untouched and the result is true. Wrong type or out of range: false, and
+// the message names file, key, what was found and what was expected. Integers may be stored signed or
+// unsigned; a float may be stored as an integer.
+bool model_file_u64(const struct model_file *file, const char *key, uint64_t min, uint64_t max,
+                    uint64_t *value, struct err *err);
+bool model_file_f64(const struct model_file *file, const char *key, double min, double max, double *value,
+                    struct err *err);
 bool model_file_bool(const struct model_file *file, const char *key, bool *value, struct err *err);
 bool model_file_string(const struct model_file *file, const char *key, struct str *value, struct err *err);

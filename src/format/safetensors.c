@@ -1,9 +1,10 @@
 // safetensors.c - the header of one safetensors file.
 //
-// Eight bytes of length, a JSON object that names each tensor's type, shape and place, then the bytes. The format's promises are
-// checked, all of them: no overlap, no hole, sizes equal to shape times type, the end of the last tensor is the end of the file,
-// no name twice. Types that no weight has (integers, bool, double) are passed over with a line in the log; small floats, which
-// need scales this engine does not know, are refused. Which files make a model is decided in safetensors_folder.c.
+// Eight bytes of length, a JSON object that names each tensor's type, shape and place, then the bytes. The
+// format's promises are checked, all of them: no overlap, no hole, sizes equal to shape times type, the end
+// of the last tensor is the end of the file, no name twice. Types that no weight has (integers, bool, double)
+// are passed over with a line in the log; small floats, which need scales this engine does not know, are
+// refused. Which files make a model is decided in safetensors_folder.c.
 #include "format/safetensors.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -19,12 +20,15 @@ struct dtype {
 };
 
 static const struct dtype dtypes[] = {
-    { "F32", 32, READ, QUANT_F32 },        { "F16", 16, READ, QUANT_F16 },        { "BF16", 16, READ, QUANT_BF16 },
-    { "I32", 32, READ, QUANT_I32 },        { "BOOL", 8, PASSED_OVER, QUANT_F32 }, { "U8", 8, PASSED_OVER, QUANT_F32 },
-    { "I8", 8, PASSED_OVER, QUANT_F32 },   { "U16", 16, PASSED_OVER, QUANT_F32 }, { "I16", 16, PASSED_OVER, QUANT_F32 },
-    { "U32", 32, PASSED_OVER, QUANT_F32 }, { "U64", 64, PASSED_OVER, QUANT_F32 }, { "I64", 64, PASSED_OVER, QUANT_F32 },
-    { "F64", 64, PASSED_OVER, QUANT_F32 }, { "C64", 64, PASSED_OVER, QUANT_F32 }, { "F8_E4M3", 8, REFUSED, QUANT_F32 },
-    { "F8_E5M2", 8, REFUSED, QUANT_F32 },  { "F8_E8M0", 8, REFUSED, QUANT_F32 },  { "F6_E2M3", 6, REFUSED, QUANT_F32 },
+    { "F32", 32, READ, QUANT_F32 },        { "F16", 16, READ, QUANT_F16 },
+    { "BF16", 16, READ, QUANT_BF16 },      { "I32", 32, READ, QUANT_I32 },
+    { "BOOL", 8, PASSED_OVER, QUANT_F32 }, { "U8", 8, PASSED_OVER, QUANT_F32 },
+    { "I8", 8, PASSED_OVER, QUANT_F32 },   { "U16", 16, PASSED_OVER, QUANT_F32 },
+    { "I16", 16, PASSED_OVER, QUANT_F32 }, { "U32", 32, PASSED_OVER, QUANT_F32 },
+    { "U64", 64, PASSED_OVER, QUANT_F32 }, { "I64", 64, PASSED_OVER, QUANT_F32 },
+    { "F64", 64, PASSED_OVER, QUANT_F32 }, { "C64", 64, PASSED_OVER, QUANT_F32 },
+    { "F8_E4M3", 8, REFUSED, QUANT_F32 },  { "F8_E5M2", 8, REFUSED, QUANT_F32 },
+    { "F8_E8M0", 8, REFUSED, QUANT_F32 },  { "F6_E2M3", 6, REFUSED, QUANT_F32 },
     { "F6_E3M2", 6, REFUSED, QUANT_F32 },  { "F4", 4, REFUSED, QUANT_F32 },
 };
 
@@ -83,7 +87,8 @@ static bool take_dtype(struct header *h, struct header_entry *e)
     if (e->dtype)
         return true;
     struct str shown = directory_name_ok(name) ? name : STR("?");
-    return err_set(h->err, ERR_UNSUPPORTED, "tensor '%.*s' has dtype '%.*s', which is unknown; F32, F16 and BF16 are read",
+    return err_set(h->err, ERR_UNSUPPORTED,
+                   "tensor '%.*s' has dtype '%.*s', which is unknown; F32, F16 and BF16 are read",
                    STR_ARG(e->name), STR_ARG(shown));
 }
 
@@ -117,14 +122,17 @@ static bool check_size(struct header *h, const struct header_entry *e)
     uint64_t bits = e->dtype->bits;
 
     if (e->begin > e->end || e->end > h->data.n)
-        return err_set(h->err, ERR_INPUT, "tensor '%.*s' lies at data bytes %llu to %llu; the file has %zu", STR_ARG(e->name),
-                       (unsigned long long)e->begin, (unsigned long long)e->end, h->data.n);
+        return err_set(h->err, ERR_INPUT, "tensor '%.*s' lies at data bytes %llu to %llu; the file has %zu",
+                       STR_ARG(e->name), (unsigned long long)e->begin, (unsigned long long)e->end, h->data.n);
     for (uint32_t i = 0; i < e->n_shape; i++)
         if (__builtin_mul_overflow(bits, e->shape[i], &bits))
-            return err_set(h->err, ERR_INPUT, "tensor '%.*s' has a shape of more than 2^64 bits", STR_ARG(e->name));
+            return err_set(h->err, ERR_INPUT, "tensor '%.*s' has a shape of more than 2^64 bits",
+                           STR_ARG(e->name));
     if (bits % 8 != 0 || bits / 8 != e->end - e->begin)
-        return err_set(h->err, ERR_INPUT, "tensor '%.*s' has %llu bytes of data, but its shape and dtype %s make %llu bits",
-                       STR_ARG(e->name), (unsigned long long)(e->end - e->begin), e->dtype->name, (unsigned long long)bits);
+        return err_set(h->err, ERR_INPUT,
+                       "tensor '%.*s' has %llu bytes of data, but its shape and dtype %s make %llu bits",
+                       STR_ARG(e->name), (unsigned long long)(e->end - e->begin), e->dtype->name,
+                       (unsigned long long)bits);
     return true;
 }
 
@@ -146,17 +154,19 @@ static bool add_range(struct header *h, const struct header_entry *e)
 
 static bool add_tensor(struct header *h, const struct header_entry *e)
 {
-    struct file_tensor t = {
-        .name = e->name, .format = e->dtype->format, .n_dims = e->n_shape ? e->n_shape : 1, .dims = { 1, 1, 1, 1 }
-    };
+    struct file_tensor t = { .name = e->name,
+                             .format = e->dtype->format,
+                             .n_dims = e->n_shape ? e->n_shape : 1,
+                             .dims = { 1, 1, 1, 1 } };
 
     if (e->dtype->use == REFUSED)
-        return err_set(h->err, ERR_UNSUPPORTED, "tensor '%.*s' has dtype %s, which is not read; convert it to BF16",
-                       STR_ARG(e->name), e->dtype->name);
+        return err_set(h->err, ERR_UNSUPPORTED,
+                       "tensor '%.*s' has dtype %s, which is not read; convert it to BF16", STR_ARG(e->name),
+                       e->dtype->name);
     t.bytes = e->end - e->begin;
     if (e->dtype->use == PASSED_OVER || e->n_shape > TENSOR_MAX_DIMS || t.bytes == 0) {
-        log_line(LOG_INFO, "format", "tensor '%.*s' (%s, %u dimensions, %llu bytes) is passed over", STR_ARG(e->name),
-                 e->dtype->name, e->n_shape, (unsigned long long)t.bytes);
+        log_line(LOG_INFO, "format", "tensor '%.*s' (%s, %u dimensions, %llu bytes) is passed over",
+                 STR_ARG(e->name), e->dtype->name, e->n_shape, (unsigned long long)t.bytes);
         return true;
     }
     for (uint32_t i = 0; i < e->n_shape; i++)
@@ -236,45 +246,53 @@ static bool check_cover(struct header *h)
         return false;
     for (size_t i = 0; i < h->n_ranges; expected = h->ranges[i++].end)
         if (h->ranges[i].begin != expected)
-            return err_set(h->err, ERR_INPUT,
-                           "tensor '%.*s' begins at data byte %llu; expected %llu, where the one before it ends",
-                           STR_ARG(h->ranges[i].name), (unsigned long long)h->ranges[i].begin, (unsigned long long)expected);
+            return err_set(
+                h->err, ERR_INPUT,
+                "tensor '%.*s' begins at data byte %llu; expected %llu, where the one before it ends",
+                STR_ARG(h->ranges[i].name), (unsigned long long)h->ranges[i].begin,
+                (unsigned long long)expected);
     if (expected != h->data.n)
-        return err_set(h->err, ERR_INPUT, "the tensors end at data byte %llu, but the file has %zu bytes of data",
+        return err_set(h->err, ERR_INPUT,
+                       "the tensors end at data byte %llu, but the file has %zu bytes of data",
                        (unsigned long long)expected, h->data.n);
     return true;
 }
 
-// Readers point into the file with the tensor's own type. Where a writer did not align it, a copy stands in. Called when no two
-// tensors overlap, so that all copies together are no larger than the file.
+// Readers point into the file with the tensor's own type. Where a writer did not align it, a copy stands in.
+// Called when no two tensors overlap, so that all copies together are no larger than the file.
 static bool align_tensor(struct model_file *file, struct file_tensor *t, struct err *err)
 {
     if ((uintptr_t)t->data % quant_info(t->format)->block_bytes == 0)
         return true;
     if (!file->copies)
-        log_line(LOG_WARN, "format", "tensor '%.*s' is not aligned to its type in the file: such tensors are copied into memory",
+        log_line(LOG_WARN, "format",
+                 "tensor '%.*s' is not aligned to its type in the file: such tensors are copied into memory",
                  STR_ARG(t->name));
     file->copies = file->copies ? file->copies : arena_create(SIZE_MAX);
     unsigned char *copy = file->copies ? arena_alloc(file->copies, (size_t)t->bytes) : NULL;
     if (!copy)
-        return err_set(err, ERR_MEMORY,
-                       "tensor '%.*s' is not aligned to its type, and there is no memory for a copy of %llu bytes",
-                       STR_ARG(t->name), (unsigned long long)t->bytes);
+        return err_set(
+            err, ERR_MEMORY,
+            "tensor '%.*s' is not aligned to its type, and there is no memory for a copy of %llu bytes",
+            STR_ARG(t->name), (unsigned long long)t->bytes);
     memcpy(copy, t->data, (size_t)t->bytes);
     t->data = copy;
     return true;
 }
 
-bool safetensors_read(struct model_file *file, struct str bytes, struct safetensors_visit visit, struct err *err)
+bool safetensors_read(struct model_file *file, struct str bytes, struct safetensors_visit visit,
+                      struct err *err)
 {
     if (bytes.n < 8)
         return err_set(err, ERR_INPUT, "not a safetensors file: %zu bytes, expected at least 10", bytes.n);
     uint64_t n = gguf_value(GGUF_U64, (const unsigned char *)bytes.at).u;
     if (n > HEADER_MAX_BYTES || n < 2 || n > bytes.n - 8)
-        return err_set(err, ERR_INPUT, "the header is declared to have %llu bytes; expected 2 to %zu", (unsigned long long)n,
+        return err_set(err, ERR_INPUT, "the header is declared to have %llu bytes; expected 2 to %zu",
+                       (unsigned long long)n,
                        bytes.n < HEADER_MAX_BYTES + 8 ? bytes.n - 8 : (size_t)HEADER_MAX_BYTES);
     if (bytes.at[8] != '{')
-        return err_set(err, ERR_INPUT, "the header begins with byte %02x; expected '{'", (unsigned char)bytes.at[8]);
+        return err_set(err, ERR_INPUT, "the header begins with byte %02x; expected '{'",
+                       (unsigned char)bytes.at[8]);
     struct header h = { .file = file, .visit = visit, .err = err };
     h.scan = json_begin(str_from_to(bytes, 8, 8 + (size_t)n));
     h.data = str_from_to(bytes, 8 + (size_t)n, bytes.n);

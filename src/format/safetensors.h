@@ -11,4 +11,5 @@ struct safetensors_visit {
     void *owner;
 };
 // The tensors of one file's bytes.
-bool safetensors_read(struct model_file *file, struct str bytes, struct safetensors_visit visit, struct err *err);
+bool safetensors_read(struct model_file *file, struct str bytes, struct safetensors_visit visit,
+                      struct err *err);

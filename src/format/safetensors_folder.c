@@ -1,7 +1,8 @@
 // safetensors_folder.c - which files make a safetensors model, and the values beside them.
 //
-// Data: model.safetensors.index.json names the shards; without it, the one .safetensors file there is. The index is checked
-// against the shards both ways, and a shard is a plain name in the same folder, never a path. Values: see model_file.h.
+// Data: model.safetensors.index.json names the shards; without it, the one .safetensors file there is. The
+// index is checked against the shards both ways, and a shard is a plain name in the same folder, never a
+// path. Values: see model_file.h.
 #include <dirent.h>
 #include <stdlib.h>
 #include "base/mem.h"
@@ -30,22 +31,27 @@ struct folder {
 static bool join(const struct folder *f, struct str name, char path[MAX_PATH])
 {
     int n = snprintf(path, MAX_PATH, "%s/%.*s", f->path, (int)name.n, name.at);
-    return n >= 0 && n < MAX_PATH ? true : err_set(f->err, ERR_INPUT, "the path is longer than %d bytes", MAX_PATH - 1);
+    return n >= 0 && n < MAX_PATH
+               ? true
+               : err_set(f->err, ERR_INPUT, "the path is longer than %d bytes", MAX_PATH - 1);
 }
 
 // A plain file name: no separators, no "..", not hidden.
 static bool plain_name(struct str name)
 {
-    return name.n > 0 && name.n < 256 && name.at[0] != '.' && directory_name_ok(name) && !memchr(name.at, '/', name.n) &&
-           !memchr(name.at, '\\', name.n) && str_ends(name, STR(".safetensors"));
+    return name.n > 0 && name.n < 256 && name.at[0] != '.' && directory_name_ok(name) &&
+           !memchr(name.at, '/', name.n) && !memchr(name.at, '\\', name.n) &&
+           str_ends(name, STR(".safetensors"));
 }
 
 static bool find_shard(struct folder *f, struct str name, uint32_t *shard)
 {
     if (!plain_name(name))
-        return err_set(f->err, ERR_INPUT,
-                       "a shard must be a file NAME.safetensors in the same folder; the index names something else");
-    for (*shard = f->n_shards; *shard > 0; --*shard) // an index lists a shard's tensors together: the last one is the likely one
+        return err_set(
+            f->err, ERR_INPUT,
+            "a shard must be a file NAME.safetensors in the same folder; the index names something else");
+    for (*shard = f->n_shards; *shard > 0;
+         --*shard) // an index lists a shard's tensors together: the last one is the likely one
         if (str_eq(f->shards[*shard - 1], name)) {
             --*shard;
             return true;
@@ -75,7 +81,8 @@ static bool add_place(struct folder *f, struct str name, uint32_t shard)
 
 static bool bad_index(struct folder *f, const struct json_scan *scan, const char *problem)
 {
-    return err_set(f->err, ERR_INPUT, "not valid at byte %zu: %s", scan->pos, scan->problem ? scan->problem : problem);
+    return err_set(f->err, ERR_INPUT, "not valid at byte %zu: %s", scan->pos,
+                   scan->problem ? scan->problem : problem);
 }
 
 // "weight_map": {"tensor": "shard", ...}
@@ -139,8 +146,8 @@ static bool see_tensor(void *owner, struct str name, struct err *err)
     if (!place)
         return err_set(err, ERR_INPUT, "tensor '%.*s' is not in model.safetensors.index.json", STR_ARG(name));
     if (place->shard != f->shard)
-        return err_set(err, ERR_INPUT, "tensor '%.*s' belongs into %.*s by model.safetensors.index.json", STR_ARG(name),
-                       STR_ARG(f->shards[place->shard]));
+        return err_set(err, ERR_INPUT, "tensor '%.*s' belongs into %.*s by model.safetensors.index.json",
+                       STR_ARG(name), STR_ARG(f->shards[place->shard]));
     place->found = true;
     return true;
 }
@@ -163,7 +170,8 @@ static bool read_shards(struct folder *f)
             return false;
     for (size_t i = 0; i < f->n_places; i++)
         if (!f->places[i].found)
-            return err_set(f->err, ERR_INPUT, "%s: tensor '%.*s' is not in %.*s, where model.safetensors.index.json places it",
+            return err_set(f->err, ERR_INPUT,
+                           "%s: tensor '%.*s' is not in %.*s, where model.safetensors.index.json places it",
                            f->path, STR_ARG(f->places[i].name), STR_ARG(f->shards[f->places[i].shard]));
     return true;
 }
@@ -187,7 +195,8 @@ static bool find_single(struct folder *f, struct str *name)
     if (n == 0)
         return err_set(f->err, ERR_NOT_FOUND, "%s: no .safetensors file in this folder", f->path);
     if (n > 1 && !str_is(*name, "model.safetensors"))
-        return err_set(f->err, ERR_INPUT, "%s: %zu .safetensors files and no model.safetensors.index.json; name the one to read",
+        return err_set(f->err, ERR_INPUT,
+                       "%s: %zu .safetensors files and no model.safetensors.index.json; name the one to read",
                        f->path, n);
     return name->at ? true : err_memory(f->err, "a file name");
 }
@@ -227,10 +236,12 @@ static bool read_json(struct folder *f, const char *name, const char *prefix, bo
     if (!map_beside(f, name, &text))
         return false;
     if (!text.at)
-        return required ? err_set(f->err, ERR_NOT_FOUND, "%s: no %s in this folder; a safetensors model needs one", f->path, name)
+        return required ? err_set(f->err, ERR_NOT_FOUND,
+                                  "%s: no %s in this folder; a safetensors model needs one", f->path, name)
                         : true;
     if (text.n > MAX_JSON_BYTES)
-        return err_set(f->err, ERR_LIMIT, "%s/%s: %zu bytes; at most %d are read", f->path, name, text.n, MAX_JSON_BYTES);
+        return err_set(f->err, ERR_LIMIT, "%s/%s: %zu bytes; at most %d are read", f->path, name, text.n,
+                       MAX_JSON_BYTES);
     return json_values_add(f->file, text, prefix, name, f->err) ? true : err_prefix(f->err, "%s", f->path);
 }
 
@@ -261,8 +272,9 @@ static bool split_path(struct folder *f)
                   : snprintf(f->path, sizeof f->path, ".");
         snprintf(f->only, sizeof f->only, "%s", slash ? slash + 1 : path);
     }
-    return n >= 0 && (size_t)n < sizeof f->path ? true
-                                                : err_set(f->err, ERR_INPUT, "the path is longer than %d bytes", MAX_PATH - 1);
+    return n >= 0 && (size_t)n < sizeof f->path
+               ? true
+               : err_set(f->err, ERR_INPUT, "the path is longer than %d bytes", MAX_PATH - 1);
 }
 
 bool safetensors_open(struct model_file *file, struct err *err)

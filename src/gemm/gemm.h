@@ -1,9 +1,11 @@
-// gemm.h - the words that all matrix products share: epilogues, packed activations, and their arguments. Shared by C, CUDA and MSL.
+// gemm.h - the words that all matrix products share: epilogues, packed activations, and their arguments.
+// Shared by C, CUDA and MSL.
 //
 //   out[row][n] = epilogue(sum over k of x[row][k] * w[n][k])
-// x: rows of activations, packed as a kernel reads them (enum packing). w: a matrix in its own format (enum quant), in the layout of its
-// device (enum weight_layout). The operations matmul, qkv and gate_up name an epilogue; ops/activate and ops/rope_store define what the
-// gated and the RoPE ones compute. One struct for each family of kernels: gemm_params (cuda/), product_args (metal/), product_tile (cpu/).
+// x: rows of activations, packed as a kernel reads them (enum packing). w: a matrix in its own format (enum
+// quant), in the layout of its device (enum weight_layout). The operations matmul, qkv and gate_up name an
+// epilogue; ops/activate and ops/rope_store define what the gated and the RoPE ones compute. One struct for
+// each family of kernels: gemm_params (cuda/), product_args (metal/), product_tile (cpu/).
 #pragma once
 #include "base/lang.h"
 #include "device/pages.h"

@@ -1,8 +1,9 @@
 // hub_blob.c - see hub_pull.h: one file's bytes.
 //
-// What counts is the sum of all bytes, not what a server says of them: a part may go on in any later run, by whatever server. Within
-// a run If-Range names the ETag seen before, so that a file that changes is sent anew instead of being sewn together. A wrong sum
-// is tried again once from the first byte, since the part may have been the fault.
+// What counts is the sum of all bytes, not what a server says of them: a part may go on in any later run, by
+// whatever server. Within a run If-Range names the ETag seen before, so that a file that changes is sent anew
+// instead of being sewn together. A wrong sum is tried again once from the first byte, since the part may
+// have been the fault.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -28,8 +29,8 @@ struct blob {
     struct err *err;
 };
 
-static bool blob_path(const struct hub *hub, const char *repo, const struct hub_file *file, const char *ending,
-                      char path[HUB_PATH], struct err *err)
+static bool blob_path(const struct hub *hub, const char *repo, const struct hub_file *file,
+                      const char *ending, char path[HUB_PATH], struct err *err)
 {
     char below[HUB_OID + 32];
 
@@ -59,10 +60,13 @@ uint64_t hub_blob_part_bytes(const struct hub *hub, const char *repo, const stru
     char path[HUB_PATH];
     uint64_t bytes = 0;
 
-    return blob_path(hub, repo, file, ".incomplete", path, NULL) && has_bytes(path, &bytes) && bytes <= file->bytes ? bytes : 0;
+    return blob_path(hub, repo, file, ".incomplete", path, NULL) && has_bytes(path, &bytes) &&
+                   bytes <= file->bytes
+               ? bytes
+               : 0;
 }
 
-// ---- the part ---------------------------------------------------------------------------------------------------------------
+// ---- the part ---------------------------------------------------------------------------------------------
 
 static bool io_failed(struct blob *b, const char *verb)
 {
@@ -135,7 +139,7 @@ static bool part_write(struct blob *b, const void *bytes, size_t n)
     return true;
 }
 
-// ---- one answer -------------------------------------------------------------------------------------------------------------
+// ---- one answer -------------------------------------------------------------------------------------------
 
 static bool stop_and_restart(struct blob *b)
 {
@@ -169,7 +173,8 @@ static bool on_body(void *arg, const void *bytes, size_t n)
     if (b->skip) // what a refusal says at length
         return (b->n_skipped += n) <= REFUSAL_BYTES;
     if (n > b->file->bytes - b->at) {
-        err_set(b->err, ERR_IO, "%.200s: more bytes than the %llu of the list", b->url.at, (unsigned long long)b->file->bytes);
+        err_set(b->err, ERR_IO, "%.200s: more bytes than the %llu of the list", b->url.at,
+                (unsigned long long)b->file->bytes);
         return stop_and_restart(b);
     }
     return part_write(b, bytes, n) && hub_job_go_on(b->job);
@@ -219,8 +224,8 @@ static bool finish(struct blob *b, bool *wrong)
     }
     if (*wrong) {
         (void)unlink(b->part);
-        return err_set(b->err, ERR_IO, "%.128s: the sum of what came is %s, expected %s", b->job->progress.what, oid,
-                       b->file->oid);
+        return err_set(b->err, ERR_IO, "%.128s: the sum of what came is %s, expected %s",
+                       b->job->progress.what, oid, b->file->oid);
     }
     if (fsync(b->fd) != 0)
         return io_failed(b, "finish");
@@ -240,7 +245,8 @@ static bool fetch_all(struct blob *b)
         }
         if (!ask(b, &wait_s))
             return false;
-        if (b->at >= b->best + PROGRESS_BYTES) // a line that breaks is no reason to give up as long as bytes come
+        if (b->at >=
+            b->best + PROGRESS_BYTES) // a line that breaks is no reason to give up as long as bytes come
             b->n_tried = 0;
         b->best = b->at > b->best ? b->at : b->best;
         if (b->at < b->file->bytes && !hub_job_again(b->job, &b->n_tried, wait_s, b->err))

@@ -1,6 +1,7 @@
 // hub_cache.c - see hub_cache.h: reading the cache.
 //
-// Others write this folder too, so nothing is taken for granted: a link may lead nowhere, a folder may hold anything.
+// Others write this folder too, so nothing is taken for granted: a link may lead nowhere, a folder may hold
+// anything.
 #include "hub/hub_cache.h"
 #include <dirent.h>
 #include <errno.h>
@@ -13,14 +14,17 @@
 
 enum { MAX_DEPTH = 8, LIST_ARENA_BYTES = 64 << 20 };
 
-// ---- places -----------------------------------------------------------------------------------------------------------------
+// ---- places -----------------------------------------------------------------------------------------------
 
-bool hub_repo_path(const struct hub *hub, const char *repo, const char *below, char path[HUB_PATH], struct err *err)
+bool hub_repo_path(const struct hub *hub, const char *repo, const char *below, char path[HUB_PATH],
+                   struct err *err)
 {
     const char *slash = strchr(repo, '/');
-    int n = snprintf(path, HUB_PATH, "%s/models--%.*s--%s%s", hub->cache, (int)(slash - repo), repo, slash + 1, below);
+    int n = snprintf(path, HUB_PATH, "%s/models--%.*s--%s%s", hub->cache, (int)(slash - repo), repo,
+                     slash + 1, below);
 
-    return n < HUB_PATH || err_set(err, ERR_INPUT, "%s: the cache's path is longer than %d bytes", repo, HUB_PATH - 1);
+    return n < HUB_PATH ||
+           err_set(err, ERR_INPUT, "%s: the cache's path is longer than %d bytes", repo, HUB_PATH - 1);
 }
 
 bool hub_make_folders(char *path, struct err *err)
@@ -37,7 +41,8 @@ bool hub_make_folders(char *path, struct err *err)
     return true;
 }
 
-bool hub_ref_read(const struct hub *hub, const struct hub_name *name, char commit[HUB_COMMIT + 1], struct err *err)
+bool hub_ref_read(const struct hub *hub, const struct hub_name *name, char commit[HUB_COMMIT + 1],
+                  struct err *err)
 {
     char path[HUB_PATH], below[300];
     struct buf text = { 0 };
@@ -46,7 +51,8 @@ bool hub_ref_read(const struct hub *hub, const struct hub_name *name, char commi
     if (!hub_repo_path(hub, name->repo, below, path, err))
         return false;
     if (!file_exists(path))
-        return err_set(err, ERR_NOT_FOUND, "%s@%s is not in the cache %s", name->repo, name->revision, hub->cache);
+        return err_set(err, ERR_NOT_FOUND, "%s@%s is not in the cache %s", name->repo, name->revision,
+                       hub->cache);
     bool ok = file_read(&text, path, 256, err);
     struct str found = { text.at ? text.at : "", text.at ? strcspn(text.at, " \r\n") : 0 };
     if (ok && !hub_hex(found, HUB_COMMIT))
@@ -72,16 +78,18 @@ static bool only_snapshot(const struct hub *hub, const char *repo, char commit[H
     return n == 1;
 }
 
-bool hub_commit_find(const struct hub *hub, const struct hub_name *name, char commit[HUB_COMMIT + 1], struct err *err)
+bool hub_commit_find(const struct hub *hub, const struct hub_name *name, char commit[HUB_COMMIT + 1],
+                     struct err *err)
 {
     if (hub_hex(str_from(name->revision), HUB_COMMIT)) {
         memcpy(commit, name->revision, HUB_COMMIT + 1);
         return true;
     }
-    return hub_ref_read(hub, name, commit, err) || (!strcmp(name->revision, "main") && only_snapshot(hub, name->repo, commit));
+    return hub_ref_read(hub, name, commit, err) ||
+           (!strcmp(name->revision, "main") && only_snapshot(hub, name->repo, commit));
 }
 
-// ---- snapshots --------------------------------------------------------------------------------------------------------------
+// ---- snapshots --------------------------------------------------------------------------------------------
 
 struct cache_walk {
     struct hub_files *files;
@@ -94,7 +102,8 @@ static bool add_file(struct cache_walk *w, const char *path, const struct stat *
 {
     char target[HUB_PATH];
     ssize_t n = readlink(path, target, sizeof target - 1);
-    struct hub_file f = { .path = arena_str(w->arena, str_from(path + w->root)), .bytes = (uint64_t)info->st_size };
+    struct hub_file f = { .path = arena_str(w->arena, str_from(path + w->root)),
+                          .bytes = (uint64_t)info->st_size };
 
     target[n > 0 ? n : 0] = 0;
     const char *slash = strrchr(target, '/');
@@ -136,8 +145,8 @@ static bool walk_folder(struct cache_walk *w, const char *path)
     return ok;
 }
 
-bool hub_snapshot_read(const struct hub *hub, const char *repo, const char *commit, struct hub_files *files, struct arena *arena,
-                       struct err *err)
+bool hub_snapshot_read(const struct hub *hub, const char *repo, const char *commit, struct hub_files *files,
+                       struct arena *arena, struct err *err)
 {
     struct cache_walk w = { .files = files, .arena = arena, .err = err };
     char path[HUB_PATH], below[64];
@@ -155,25 +164,28 @@ bool hub_snapshot_read(const struct hub *hub, const char *repo, const char *comm
     return ok;
 }
 
-// ---- finding ----------------------------------------------------------------------------------------------------------------
+// ---- finding ----------------------------------------------------------------------------------------------
 
-bool hub_model_path(const struct hub *hub, const char *repo, const struct hub_files *files, const struct hub_model *m,
-                    char path[HUB_PATH], struct err *err)
+bool hub_model_path(const struct hub *hub, const char *repo, const struct hub_files *files,
+                    const struct hub_model *m, char path[HUB_PATH], struct err *err)
 {
     struct str first = m->folder ? (struct str){ "", 0 } : files->at[m->files[0]].path;
     char below[1100];
 
-    snprintf(below, sizeof below, "/snapshots/%s%s%.*s", files->commit, m->folder ? "" : "/", (int)first.n, first.at);
+    snprintf(below, sizeof below, "/snapshots/%s%s%.*s", files->commit, m->folder ? "" : "/", (int)first.n,
+             first.at);
     return hub_repo_path(hub, repo, below, path, err);
 }
 
-static bool find_in(const struct hub *hub, const struct hub_name *name, char path[HUB_PATH], struct arena *arena, struct err *err)
+static bool find_in(const struct hub *hub, const struct hub_name *name, char path[HUB_PATH],
+                    struct arena *arena, struct err *err)
 {
     struct hub_files files;
     struct hub_models models;
     char commit[HUB_COMMIT + 1];
 
-    if (!hub_commit_find(hub, name, commit, err) || !hub_snapshot_read(hub, name->repo, commit, &files, arena, err) ||
+    if (!hub_commit_find(hub, name, commit, err) ||
+        !hub_snapshot_read(hub, name->repo, commit, &files, arena, err) ||
         !hub_models_find(&files, &models, arena, err))
         return false;
     const struct hub_model *m = hub_models_choose(&files, &models, name, err);
@@ -191,14 +203,15 @@ bool hub_find(const struct hub *hub, const struct hub_name *name, char path[HUB_
     return ok;
 }
 
-// ---- locks ------------------------------------------------------------------------------------------------------------------
+// ---- locks ------------------------------------------------------------------------------------------------
 
-int hub_lock(const struct hub *hub, const char *repo, const char *what, bool shared, const struct hub_wait *wait, struct err *err)
+int hub_lock(const struct hub *hub, const char *repo, const char *what, bool shared,
+             const struct hub_wait *wait, struct err *err)
 {
     char path[HUB_PATH];
     const char *slash = strchr(repo, '/');
-    int n =
-        snprintf(path, sizeof path, "%s/.locks/models--%.*s--%s/%s.lock", hub->cache, (int)(slash - repo), repo, slash + 1, what);
+    int n = snprintf(path, sizeof path, "%s/.locks/models--%.*s--%s/%s.lock", hub->cache, (int)(slash - repo),
+                     repo, slash + 1, what);
 
     if (n >= HUB_PATH) {
         err_set(err, ERR_INPUT, "%s: the cache's path is longer than %d bytes", repo, HUB_PATH - 1);

@@ -6,7 +6,7 @@
 enum { MAX_PARTS = 999 };
 static const uint32_t NONE = UINT32_MAX;
 
-// ---- names ------------------------------------------------------------------------------------------------------------------
+// ---- names ------------------------------------------------------------------------------------------------
 
 struct split_name {
     struct str stem, ending; // "dir/name" and ".gguf" of "dir/name-00001-of-00003.gguf"
@@ -18,9 +18,10 @@ static struct split_name split_read(struct str path, struct str ending)
     struct split_name s = { str_from_to(path, 0, path.n - ending.n), ending, 0, 0 };
     struct str stem = s.stem;
 
-    if (stem.n < 15 || !str_eq(str_from_to(stem, stem.n - 9, stem.n - 5), STR("-of-")) || stem.at[stem.n - 15] != '-' ||
-        !str_to_u64(str_from_to(stem, stem.n - 14, stem.n - 9), &s.no) ||
-        !str_to_u64(str_from_to(stem, stem.n - 5, stem.n), &s.count) || s.no == 0 || s.no > s.count || s.count > MAX_PARTS)
+    if (stem.n < 15 || !str_eq(str_from_to(stem, stem.n - 9, stem.n - 5), STR("-of-")) ||
+        stem.at[stem.n - 15] != '-' || !str_to_u64(str_from_to(stem, stem.n - 14, stem.n - 9), &s.no) ||
+        !str_to_u64(str_from_to(stem, stem.n - 5, stem.n), &s.count) || s.no == 0 || s.no > s.count ||
+        s.count > MAX_PARTS)
         return (struct split_name){ stem, ending, 0, 0 };
     s.stem.n -= 15;
     return s;
@@ -63,7 +64,9 @@ static bool eq_fold(struct str a, struct str b)
 
 static bool quant_begins(struct str s)
 {
-    static const char *const whole[] = { "BF16", "F16", "F32", "FP16", "FP32", "MXFP4" }, *const counted[] = { "Q", "IQ", "TQ" };
+    static const char *const whole[] = { "BF16", "F16", "F32", "FP16", "FP32", "MXFP4" }, *const counted[] = {
+        "Q", "IQ", "TQ"
+    };
 
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
         if (starts_fold(s, whole[i]))
@@ -89,14 +92,14 @@ static struct str quant_of(struct str stem)
         size_t n = 0;
         while (n < rest.n && rest.at[n] != '-' && rest.at[n] != '.')
             n++;
-        bool dynamic =
-            i >= 3 && starts_fold(str_from_to(name, i - 3, name.n), "UD-") && (i == 3 || strchr("-._", name.at[i - 4]));
+        bool dynamic = i >= 3 && starts_fold(str_from_to(name, i - 3, name.n), "UD-") &&
+                       (i == 3 || strchr("-._", name.at[i - 4]));
         return str_from_to(name, dynamic ? i - 3 : i, i + n);
     }
     return (struct str){ "", 0 };
 }
 
-// ---- models -----------------------------------------------------------------------------------------------------------------
+// ---- models -----------------------------------------------------------------------------------------------
 
 static void model_add(struct hub_models *models, const struct hub_files *files, struct hub_model *m)
 {
@@ -133,13 +136,15 @@ static uint32_t file_find(const struct hub_files *files, struct str path)
 static uint32_t part_find(const struct hub_files *files, const struct split_name *first, uint64_t no)
 {
     char path[1280];
-    int n = snprintf(path, sizeof path, "%.*s-%05llu-of-%05llu%.*s", (int)first->stem.n, first->stem.at, (unsigned long long)no,
-                     (unsigned long long)first->count, STR_ARG(first->ending));
+    int n = snprintf(path, sizeof path, "%.*s-%05llu-of-%05llu%.*s", (int)first->stem.n, first->stem.at,
+                     (unsigned long long)no, (unsigned long long)first->count, STR_ARG(first->ending));
     return n > 0 && (size_t)n < sizeof path ? file_find(files, (struct str){ path, (size_t)n }) : NONE;
 }
 
-// The file and, of a split one, the parts after it up to the first that is missing: the work is bounded by the files there are.
-static bool parts_add(const struct hub_files *files, uint32_t at, struct str ending, struct hub_model *m, struct arena *arena)
+// The file and, of a split one, the parts after it up to the first that is missing: the work is bounded by
+// the files there are.
+static bool parts_add(const struct hub_files *files, uint32_t at, struct str ending, struct hub_model *m,
+                      struct arena *arena)
 {
     struct split_name split = split_read(files->at[at].path, ending);
     uint64_t n = 1;
@@ -166,7 +171,8 @@ static bool is_model_name(struct str path)
     return true;
 }
 
-static bool gguf_add(const struct hub_files *files, uint32_t at, struct hub_models *models, struct arena *arena)
+static bool gguf_add(const struct hub_files *files, uint32_t at, struct hub_models *models,
+                     struct arena *arena)
 {
     struct split_name split = split_read(files->at[at].path, STR(".gguf"));
     struct hub_model m = { .quant = upper(quant_of(split.stem), arena) };
@@ -184,8 +190,8 @@ static bool in_root(struct str path, const char *ending)
     return str_ends(path, str_from(ending)) && !memchr(path.at, '/', path.n);
 }
 
-// The weights of a folder as the reader of safetensors takes them: the shards of an index, else model.safetensors, else the only
-// file. NONE where there are none.
+// The weights of a folder as the reader of safetensors takes them: the shards of an index, else
+// model.safetensors, else the only file. NONE where there are none.
 static uint32_t weights_find(const struct hub_files *files)
 {
     bool indexed = file_find(files, STR("model.safetensors.index.json")) != NONE;
@@ -225,7 +231,8 @@ static bool folder_add(const struct hub_files *files, struct hub_models *models,
     return true;
 }
 
-bool hub_models_find(const struct hub_files *files, struct hub_models *models, struct arena *arena, struct err *err)
+bool hub_models_find(const struct hub_files *files, struct hub_models *models, struct arena *arena,
+                     struct err *err)
 {
     *models = (struct hub_models){ arena_alloc_array(arena, files->n + 1, sizeof *models->at), 0 };
     bool ok = models->at != NULL;
@@ -236,7 +243,7 @@ bool hub_models_find(const struct hub_files *files, struct hub_models *models, s
     return (ok && folder_add(files, models, arena)) || err_memory(err, "a list of models");
 }
 
-// ---- choice -----------------------------------------------------------------------------------------------------------------
+// ---- choice -----------------------------------------------------------------------------------------------
 
 static bool meant(const struct hub_files *files, const struct hub_model *m, struct str quant)
 {
@@ -246,7 +253,8 @@ static bool meant(const struct hub_files *files, const struct hub_model *m, stru
 }
 
 // "Q4_K_M, Q8_0 and 3 more", or file names where two models have the same quant.
-static void list_print(const struct hub_files *files, const struct hub_models *models, bool names, struct buf *out)
+static void list_print(const struct hub_files *files, const struct hub_models *models, bool names,
+                       struct buf *out)
 {
     for (size_t i = 0; i < models->n; i++) {
         const struct hub_model *m = &models->at[i];
@@ -269,9 +277,11 @@ static const struct hub_model *none_meant(const struct hub_files *files, const s
     if (models->n == 0)
         err_set(err, ERR_NOT_FOUND, "%s: no GGUF file and no safetensors model is in it", name->repo);
     else if (several)
-        err_set(err, ERR_NOT_FOUND, "%s: more than one file is %s; name one: %s", name->repo, wanted, list.at);
+        err_set(err, ERR_NOT_FOUND, "%s: more than one file is %s; name one: %s", name->repo, wanted,
+                list.at);
     else
-        err_set(err, ERR_NOT_FOUND, "%s: no %s; there is %s (name one as %s:QUANT)", name->repo, wanted, list.at, name->repo);
+        err_set(err, ERR_NOT_FOUND, "%s: no %s; there is %s (name one as %s:QUANT)", name->repo, wanted,
+                list.at, name->repo);
     buf_free(&list);
     return NULL;
 }
@@ -309,6 +319,7 @@ const struct hub_model *hub_models_choose(const struct hub_files *files, const s
         return none_meant(files, models, name, n > 1, err);
     if (chosen->whole)
         return chosen;
-    err_set(err, ERR_NOT_FOUND, "%s: parts of %.*s are missing", name->repo, STR_ARG(files->at[chosen->files[0]].path));
+    err_set(err, ERR_NOT_FOUND, "%s: parts of %.*s are missing", name->repo,
+            STR_ARG(files->at[chosen->files[0]].path));
     return NULL;
 }

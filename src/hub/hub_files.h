@@ -1,7 +1,9 @@
-// hub_files.h - the files of a repository, whether the hub listed them or the cache holds them, and the models among them.
+// hub_files.h - the files of a repository, whether the hub listed them or the cache holds them, and the
+// models among them.
 //
-// A GGUF file is a model of its own, the parts of a split one together; a safetensors folder is one, with its JSON files. Which is
-// meant is decided by names alone. Names come from strangers: only those that hub_path_safe allows are kept.
+// A GGUF file is a model of its own, the parts of a split one together; a safetensors folder is one, with its
+// JSON files. Which is meant is decided by names alone. Names come from strangers: only those that
+// hub_path_safe allows are kept.
 #pragma once
 #include "hub/hub.h"
 
@@ -37,9 +39,10 @@ struct hub_models {
 };
 
 // Everything lives in the arena. False without memory.
-bool hub_models_find(const struct hub_files *files, struct hub_models *models, struct arena *arena, struct err *err);
+bool hub_models_find(const struct hub_files *files, struct hub_models *models, struct arena *arena,
+                     struct err *err);
 
-// The one that a name means: its quant or file; without either Q4_K_M, else the only GGUF there is, else the safetensors folder where
-// there is no GGUF. NULL with ERR_NOT_FOUND and a message that lists what there is.
+// The one that a name means: its quant or file; without either Q4_K_M, else the only GGUF there is, else the
+// safetensors folder where there is no GGUF. NULL with ERR_NOT_FOUND and a message that lists what there is.
 const struct hub_model *hub_models_choose(const struct hub_files *files, const struct hub_models *models,
                                           const struct hub_name *name, struct err *err);

@@ -17,7 +17,7 @@ struct hub_http {
     bool headed, stopped;
 };
 
-// ---- the head ---------------------------------------------------------------------------------------------------------------
+// ---- the head ---------------------------------------------------------------------------------------------
 
 // The value of a header of this name, or an empty str.
 static struct str value_of(struct str line, const char *name)
@@ -41,7 +41,8 @@ static void read_range(struct str s, struct hub_reply *r)
     uint64_t to;
 
     r->ranged = str_starts(s, STR("bytes ")) && dash > 6 && dash < slash && slash < s.n &&
-                str_to_u64(str_from_to(s, 6, dash), &r->from) && str_to_u64(str_from_to(s, dash + 1, slash), &to) &&
+                str_to_u64(str_from_to(s, 6, dash), &r->from) &&
+                str_to_u64(str_from_to(s, dash + 1, slash), &to) &&
                 str_to_u64(str_from_to(s, slash + 1, s.n), &r->total) && to + 1 == r->total && r->from <= to;
 }
 
@@ -98,7 +99,7 @@ static int on_tick(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off
     return h->stopped;
 }
 
-// ---- requests ---------------------------------------------------------------------------------------------------------------
+// ---- requests ---------------------------------------------------------------------------------------------
 
 static bool add_header(struct curl_slist **list, const char *line)
 {
@@ -142,7 +143,8 @@ struct hub_http *hub_http_open(const struct hub *hub, struct err *err)
     }
     snprintf(token, sizeof token, "Authorization: Bearer %s", hub->token);
     h->easy = curl_easy_init();
-    if (!h->easy || !add_header(&h->headers, "Accept-Encoding: identity") || (hub->token[0] && !add_header(&h->headers, token))) {
+    if (!h->easy || !add_header(&h->headers, "Accept-Encoding: identity") ||
+        (hub->token[0] && !add_header(&h->headers, token))) {
         hub_http_close(h);
         err_memory(err, "requests");
         return NULL;
@@ -183,7 +185,8 @@ static struct curl_slist *headers_for(const struct hub_http *h, const struct hub
 static enum hub_end end_of(struct hub_http *h, CURLcode code, const char *url, struct err *err)
 {
     char why[CURL_ERROR_SIZE];
-    bool away = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_PROXY;
+    bool away = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT ||
+                code == CURLE_COULDNT_RESOLVE_PROXY;
 
     if (h->stopped) {
         err_set(err, ERR_CANCELLED, "stopped");
@@ -203,7 +206,8 @@ static enum hub_end end_of(struct hub_http *h, CURLcode code, const char *url, s
     }
 }
 
-enum hub_end hub_http_get(struct hub_http *h, const struct hub_get *get, struct hub_reply *reply, struct err *err)
+enum hub_end hub_http_get(struct hub_http *h, const struct hub_get *get, struct hub_reply *reply,
+                          struct err *err)
 {
     struct curl_slist *headers = headers_for(h, get);
     char range[32];

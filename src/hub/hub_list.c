@@ -31,7 +31,8 @@ static bool read_entry(const json_t *entry, struct hub_file *f)
     return read_oid(entry, f);
 }
 
-static bool read_siblings(const json_t *siblings, struct hub_files *files, struct arena *arena, struct err *err)
+static bool read_siblings(const json_t *siblings, struct hub_files *files, struct arena *arena,
+                          struct err *err)
 {
     size_t n = json_array_size(siblings);
 
@@ -69,7 +70,8 @@ bool hub_list_read(struct str json, struct hub_files *files, struct arena *arena
     else if (!json_is_array(siblings))
         err_set(err, ERR_INPUT, "the list of files has no \"siblings\"");
     else
-        ok = snprintf(files->commit, sizeof files->commit, "%s", sha) > 0 && read_siblings(siblings, files, arena, err);
+        ok = snprintf(files->commit, sizeof files->commit, "%s", sha) > 0 &&
+             read_siblings(siblings, files, arena, err);
     json_decref(list);
     return ok;
 }

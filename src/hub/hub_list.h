@@ -4,6 +4,6 @@
 
 enum { HUB_LIST_BYTES = 4 << 20 }; // an answer that is longer is not read: about 15,000 files
 
-// {"sha": COMMIT, "siblings": [{"rfilename", "size", "blobId", "lfs": {"sha256"}}]} and whatever else is in it. A file whose name is no
-// safe path, or that has no size or sum, is left out.
+// {"sha": COMMIT, "siblings": [{"rfilename", "size", "blobId", "lfs": {"sha256"}}]} and whatever else is in
+// it. A file whose name is no safe path, or that has no size or sum, is left out.
 bool hub_list_read(struct str json, struct hub_files *files, struct arena *arena, struct err *err);

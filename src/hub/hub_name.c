@@ -8,7 +8,8 @@ static bool word_char(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// The hub's own rule: letters, digits, _, and single - and . between them. So "--" can stand for the slash in a folder's name.
+// The hub's own rule: letters, digits, _, and single - and . between them. So "--" can stand for the slash in
+// a folder's name.
 static bool repo_part(struct str s)
 {
     bool mark = true;
@@ -63,7 +64,8 @@ static bool revision_ok(struct str s)
 
 static struct str without_address(struct str s)
 {
-    static const char *const addresses[] = { "https://huggingface.co/", "huggingface.co/", "https://hf.co/", "hf.co/" };
+    static const char *const addresses[] = { "https://huggingface.co/", "huggingface.co/", "https://hf.co/",
+                                             "hf.co/" };
 
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++) {
         if (str_starts(s, str_from(addresses[i])))
@@ -92,11 +94,13 @@ bool hub_name_read(struct hub_name *name, const char *text, struct err *err)
         s.n = colon;
     }
     if (slash >= s.n || !repo_part(str_from_to(s, 0, slash)) || !repo_part(str_from_to(s, slash + 1, s.n)))
-        return err_set(err, ERR_INPUT, "found '%.80s', expected a model's name such as user/repo or user/repo:Q4_K_M", text);
+        return err_set(err, ERR_INPUT,
+                       "found '%.80s', expected a model's name such as user/repo or user/repo:Q4_K_M", text);
     if (!revision_ok(revision))
         return err_set(err, ERR_INPUT, "%.80s: what follows @ must be a branch, a tag or a commit", text);
     if (colon != SIZE_MAX && (quant.n > 255 || !hub_path_safe(quant)))
-        return err_set(err, ERR_INPUT, "%.80s: what follows : must be a quant such as Q4_K_M, or a .gguf file's name", text);
+        return err_set(err, ERR_INPUT,
+                       "%.80s: what follows : must be a quant such as Q4_K_M, or a .gguf file's name", text);
     keep(name->repo, sizeof name->repo, s);
     keep(name->quant, sizeof name->quant, quant);
     keep(name->revision, sizeof name->revision, revision);
@@ -120,7 +124,8 @@ static void read_token(struct hub *hub, const struct options_hub *from)
     struct buf text = { 0 };
     struct err ignored;
 
-    if (from->token[0] == 0 && file_exists(from->token_path) && file_read(&text, from->token_path, sizeof hub->token, &ignored))
+    if (from->token[0] == 0 && file_exists(from->token_path) &&
+        file_read(&text, from->token_path, sizeof hub->token, &ignored))
         snprintf(hub->token, sizeof hub->token, "%s", text.at ? text.at : "");
     else
         snprintf(hub->token, sizeof hub->token, "%s", from->token);

@@ -12,7 +12,7 @@
 
 enum { PULL_ARENA_BYTES = 64 << 20, SPARE_BYTES = 64 << 20, LONGEST_WAIT_S = 600, STEP_MS = 50 };
 
-// ---- patience ---------------------------------------------------------------------------------------------------------------
+// ---- patience ---------------------------------------------------------------------------------------------
 
 bool hub_job_go_on(void *arg)
 {
@@ -22,7 +22,8 @@ bool hub_job_go_on(void *arg)
 
 bool hub_job_again(struct hub_job *job, uint32_t *n_tried, uint32_t wait_s, struct err *err)
 {
-    uint64_t wait_ms = wait_s ? (uint64_t)wait_s * 1000 : (uint64_t)job->hub->retry_ms << (*n_tried < 10 ? *n_tried : 10);
+    uint64_t wait_ms =
+        wait_s ? (uint64_t)wait_s * 1000 : (uint64_t)job->hub->retry_ms << (*n_tried < 10 ? *n_tried : 10);
     uint64_t until = clock_ns() + wait_ms * 1000000u;
 
     if (++*n_tried >= job->hub->n_tries)
@@ -47,18 +48,21 @@ void hub_status_err(const struct hub_job *job, const char *what, const struct hu
     const char *dash = r->error[0] ? ": " : "";
 
     if (r->status == 401 || r->status == 403)
-        err_set(err, ERR_NOT_FOUND, "%.200s: status %ld%s%.160s; no such model, or %s", what, r->status, dash, r->error,
+        err_set(err, ERR_NOT_FOUND, "%.200s: status %ld%s%.160s; no such model, or %s", what, r->status, dash,
+                r->error,
                 job->hub->token[0] ? "the token may not read it" : "it asks for a token: set HF_TOKEN");
     else
-        err_set(err, r->status == 404 ? ERR_NOT_FOUND : ERR_IO, "%.200s: status %ld%s%.200s", what, r->status, dash, r->error);
+        err_set(err, r->status == 404 ? ERR_NOT_FOUND : ERR_IO, "%.200s: status %ld%s%.200s", what, r->status,
+                dash, r->error);
 }
 
-// ---- the list ---------------------------------------------------------------------------------------------------------------
+// ---- the list ---------------------------------------------------------------------------------------------
 
 void hub_url_add(struct buf *url, const char *text, bool keep_slashes)
 {
     for (const char *c = text; *c; c++) {
-        bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || strchr("-._~", *c);
+        bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
+                     strchr("-._~", *c);
         if (plain || (*c == '/' && keep_slashes))
             buf_append(url, c, 1);
         else
@@ -99,7 +103,8 @@ static bool list_ask(struct hub_job *job, const char *url, struct list_body *bod
         if (end == HUB_ANSWERED && reply.status == 200)
             return true;
         if (body->text.failed)
-            return err_set(err, ERR_LIMIT, "%.200s: the list of files is longer than %d MiB", url, HUB_LIST_BYTES >> 20);
+            return err_set(err, ERR_LIMIT, "%.200s: the list of files is longer than %d MiB", url,
+                           HUB_LIST_BYTES >> 20);
         if (end == HUB_STOPPED || end == HUB_REFUSED)
             return false;
         if (end == HUB_ANSWERED)
@@ -110,8 +115,8 @@ static bool list_ask(struct hub_job *job, const char *url, struct list_body *bod
     return false;
 }
 
-static bool list_fetch(struct hub_job *job, const struct hub_name *name, struct hub_files *files, struct arena *arena,
-                       struct err *err)
+static bool list_fetch(struct hub_job *job, const struct hub_name *name, struct hub_files *files,
+                       struct arena *arena, struct err *err)
 {
     struct list_body body = { .job = job, .text = { .max = HUB_LIST_BYTES } };
     struct buf url = { 0 };
@@ -128,9 +133,10 @@ static bool list_fetch(struct hub_job *job, const struct hub_name *name, struct 
     return ok;
 }
 
-// ---- room -------------------------------------------------------------------------------------------------------------------
+// ---- room -------------------------------------------------------------------------------------------------
 
-static bool check_room(struct hub_job *job, const struct hub_files *files, const struct hub_model *m, struct err *err)
+static bool check_room(struct hub_job *job, const struct hub_files *files, const struct hub_model *m,
+                       struct err *err)
 {
     struct statvfs disk;
     uint64_t needed = 0;
@@ -141,7 +147,8 @@ static bool check_room(struct hub_job *job, const struct hub_files *files, const
         const struct hub_file *f = &files->at[m->files[i]];
         bool there = hub_blob_is_there(job->hub, job->repo, f);
         if (__builtin_add_overflow(job->progress.total, f->bytes, &job->progress.total))
-            return err_set(err, ERR_LIMIT, "%s: the sizes of its files in the list are beyond all measure", job->repo);
+            return err_set(err, ERR_LIMIT, "%s: the sizes of its files in the list are beyond all measure",
+                           job->repo);
         needed += there ? 0 : f->bytes - hub_blob_part_bytes(job->hub, job->repo, f);
     }
     if (!hub_repo_path(job->hub, job->repo, "/blobs/", path, err) || !hub_make_folders(path, err))
@@ -151,12 +158,12 @@ static bool check_room(struct hub_job *job, const struct hub_files *files, const
     uint64_t free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize, mib = 1 << 20;
     if (needed == 0 || (free_bytes > SPARE_BYTES && needed <= free_bytes - SPARE_BYTES))
         return true;
-    return err_set(err, ERR_LIMIT, "%s needs %llu MiB more; %llu MiB are free in %s, of which %d stay free", job->repo,
-                   (unsigned long long)(needed / mib + 1), (unsigned long long)(free_bytes / mib), job->hub->cache,
-                   SPARE_BYTES >> 20);
+    return err_set(err, ERR_LIMIT, "%s needs %llu MiB more; %llu MiB are free in %s, of which %d stay free",
+                   job->repo, (unsigned long long)(needed / mib + 1), (unsigned long long)(free_bytes / mib),
+                   job->hub->cache, SPARE_BYTES >> 20);
 }
 
-// ---- names for the bytes ----------------------------------------------------------------------------------------------------
+// ---- names for the bytes ----------------------------------------------------------------------------------
 
 // snapshots/COMMIT/a/b.gguf -> ../../../blobs/OID
 static bool link_file(const struct hub_job *job, const struct hub_file *f, struct err *err)
@@ -188,17 +195,19 @@ static bool write_ref(const struct hub_job *job, const struct hub_name *name, st
 {
     char path[HUB_PATH], other[HUB_PATH], below[300], at[HUB_COMMIT + 1];
 
-    if (hub_hex(str_from(name->revision), HUB_COMMIT) || (hub_ref_read(job->hub, name, at, NULL) && !strcmp(at, job->commit)))
+    if (hub_hex(str_from(name->revision), HUB_COMMIT) ||
+        (hub_ref_read(job->hub, name, at, NULL) && !strcmp(at, job->commit)))
         return true;
     snprintf(below, sizeof below, "/refs/%s", name->revision);
-    if (!hub_repo_path(job->hub, job->repo, below, path, err) || !hub_repo_path(job->hub, job->repo, "/.ingot-ref", other, err) ||
-        !hub_make_folders(path, err))
+    if (!hub_repo_path(job->hub, job->repo, below, path, err) ||
+        !hub_repo_path(job->hub, job->repo, "/.ingot-ref", other, err) || !hub_make_folders(path, err))
         return false;
     int fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     bool ok = fd >= 0 && write(fd, job->commit, HUB_COMMIT) == HUB_COMMIT && fsync(fd) == 0;
     if (fd >= 0)
         close(fd);
-    return (ok && rename(other, path) == 0) || err_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+    return (ok && rename(other, path) == 0) ||
+           err_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(errno));
 }
 
 // Last file first, so that the one that makes the model comes when all others are there.
@@ -217,10 +226,10 @@ static bool name_all(const struct hub_job *job, const struct hub_name *name, con
     return ok;
 }
 
-// ---- all of it --------------------------------------------------------------------------------------------------------------
+// ---- all of it --------------------------------------------------------------------------------------------
 
-static bool pull_model(struct hub_job *job, const struct hub_name *name, struct arena *arena, struct hub_pulled *pulled,
-                       struct err *err)
+static bool pull_model(struct hub_job *job, const struct hub_name *name, struct arena *arena,
+                       struct hub_pulled *pulled, struct err *err)
 {
     struct hub_files files;
     struct hub_models models;
@@ -237,11 +246,12 @@ static bool pull_model(struct hub_job *job, const struct hub_name *name, struct 
     }
     pulled->bytes = job->progress.total;
     pulled->received = job->progress.received;
-    return name_all(job, name, &files, m, err) && hub_model_path(job->hub, job->repo, &files, m, pulled->path, err);
+    return name_all(job, name, &files, m, err) &&
+           hub_model_path(job->hub, job->repo, &files, m, pulled->path, err);
 }
 
-bool hub_pull(const struct hub *hub, const struct hub_name *name, const struct hub_watch *watch, struct hub_pulled *pulled,
-              struct err *err)
+bool hub_pull(const struct hub *hub, const struct hub_name *name, const struct hub_watch *watch,
+              struct hub_pulled *pulled, struct err *err)
 {
     struct hub_job job = { .hub = hub, .repo = name->repo, .watch = watch };
     const struct hub_wait wait = { hub_job_go_on, &job };

@@ -1,7 +1,8 @@
 // hub_shelf.c - see hub_cache.h: the list of all models in the cache, and taking them out.
 //
-// What is taken out disappears in this order: the refs and links by which it is found, then the bytes. Whoever is killed on the way
-// leaves bytes without a name, which the next removal of the repository takes along.
+// What is taken out disappears in this order: the refs and links by which it is found, then the bytes.
+// Whoever is killed on the way leaves bytes without a name, which the next removal of the repository takes
+// along.
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
@@ -12,7 +13,7 @@
 
 enum { SHELF_ARENA_BYTES = 64 << 20, MAX_NAMES = 20000, MAX_FOLDERS_OPEN = 16 };
 
-// ---- folders ----------------------------------------------------------------------------------------------------------------
+// ---- folders ----------------------------------------------------------------------------------------------
 
 struct names {
     const char **at;
@@ -69,7 +70,7 @@ static uint64_t file_bytes(const char *path)
     return lstat(path, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0;
 }
 
-// ---- one repository ---------------------------------------------------------------------------------------------------------
+// ---- one repository ---------------------------------------------------------------------------------------
 
 struct shelf {
     const struct hub *hub;
@@ -140,12 +141,13 @@ static void revision_of(const struct shelf *s, const char *commit, char revision
         (void)names_read(folder, &refs, s->arena);
     for (size_t i = 0; i <= refs.n; i++) { // the last turn is main's
         snprintf(name.revision, sizeof name.revision, "%s", i < refs.n ? refs.at[i] : "main");
-        if (hub_path_safe(str_from(name.revision)) && hub_commit_find(s->hub, &name, at, &none) && !strcmp(at, commit))
+        if (hub_path_safe(str_from(name.revision)) && hub_commit_find(s->hub, &name, at, &none) &&
+            !strcmp(at, commit))
             snprintf(revision, 256, "%s", name.revision);
     }
 }
 
-// ---- list -------------------------------------------------------------------------------------------------------------------
+// ---- list -------------------------------------------------------------------------------------------------
 
 struct shelf_visit {
     bool (*each)(void *arg, const struct hub_entry *entry);
@@ -162,7 +164,8 @@ static bool quant_is_unique(const struct hub_models *models, struct str quant)
     return n == 1 && quant.n > 0;
 }
 
-static bool list_model(struct shelf_visit *l, const struct shelf *s, const struct snapshot *n, const struct hub_model *m)
+static bool list_model(struct shelf_visit *l, const struct shelf *s, const struct snapshot *n,
+                       const struct hub_model *m)
 {
     char revision[256];
     struct str label = quant_is_unique(&n->models, m->quant) ? m->quant : n->files.at[m->files[0]].path;
@@ -233,7 +236,8 @@ static bool repo_of(const char *folder, char repo[2 * HUB_PART + 2])
     return hub_name_read(&name, repo, NULL) && !strcmp(name.repo, repo);
 }
 
-bool hub_each(const struct hub *hub, bool (*each)(void *arg, const struct hub_entry *entry), void *arg, struct err *err)
+bool hub_each(const struct hub *hub, bool (*each)(void *arg, const struct hub_entry *entry), void *arg,
+              struct err *err)
 {
     struct arena *arena = arena_create(SHELF_ARENA_BYTES);
     struct shelf_visit l = { each, arg, false };
@@ -251,7 +255,7 @@ bool hub_each(const struct hub *hub, bool (*each)(void *arg, const struct hub_en
     return ok;
 }
 
-// ---- removal ----------------------------------------------------------------------------------------------------------------
+// ---- removal ----------------------------------------------------------------------------------------------
 
 static bool note_gone(struct shelf *s, const struct hub_file *f)
 {
@@ -272,7 +276,8 @@ static bool unlink_model(struct shelf *s, const struct snapshot *n, const struct
         const struct hub_file *f = &n->files.at[m->files[i]];
         if (!note_gone(s, f))
             return false;
-        if (snprintf(path, sizeof path, "%s/snapshots/%s/%s", s->path, n->files.commit, f->path.at) < HUB_PATH)
+        if (snprintf(path, sizeof path, "%s/snapshots/%s/%s", s->path, n->files.commit, f->path.at) <
+            HUB_PATH)
             (void)unlink(path);
     }
     return true;
@@ -291,12 +296,14 @@ static bool unlink_snapshot(struct shelf *s, const struct snapshot *n)
     return true;
 }
 
-// Takes the model out of one snapshot, or the snapshot where no quant is named. `found` says whether there was anything.
+// Takes the model out of one snapshot, or the snapshot where no quant is named. `found` says whether there
+// was anything.
 static bool remove_from(struct shelf *s, const char *commit, const struct hub_name *name, bool *found)
 {
     struct snapshot n;
     bool ok = snapshot_open(&n, s, commit);
-    const struct hub_model *m = ok && name->quant[0] ? hub_models_choose(&n.files, &n.models, name, s->err) : NULL;
+    const struct hub_model *m =
+        ok && name->quant[0] ? hub_models_choose(&n.files, &n.models, name, s->err) : NULL;
 
     if (ok && !name->quant[0])
         ok = unlink_snapshot(s, &n);
@@ -356,7 +363,8 @@ static bool sweep(const struct shelf *s, bool all, uint64_t *freed)
         return remove_rest(s, freed);
     for (size_t i = 0; i < s->gone.n && kept.n < MAX_NAMES; i++) {
         bool linked = bsearch(&s->gone.at[i], kept.oids, kept.n, sizeof *kept.oids, compare_names) != NULL;
-        if (linked || !s->gone.at[i][0] || snprintf(path, sizeof path, "%s/blobs/%s", s->path, s->gone.at[i]) >= HUB_PATH)
+        if (linked || !s->gone.at[i][0] ||
+            snprintf(path, sizeof path, "%s/blobs/%s", s->path, s->gone.at[i]) >= HUB_PATH)
             continue;
         uint64_t bytes = file_bytes(path);
         *freed += unlink(path) == 0 ? bytes : 0;
@@ -376,7 +384,8 @@ static void refs_remove(const struct shelf *s, const char *commit)
         (void)names_read(folder, &refs, s->arena);
     for (size_t i = 0; i < refs.n; i++) {
         snprintf(name.revision, sizeof name.revision, "%s", refs.at[i]);
-        if (hub_ref_read(s->hub, &name, at, NULL) && !strcmp(at, commit) && path_join(folder, refs.at[i], path))
+        if (hub_ref_read(s->hub, &name, at, NULL) && !strcmp(at, commit) &&
+            path_join(folder, refs.at[i], path))
             (void)unlink(path);
     }
 }
@@ -414,7 +423,8 @@ bool hub_remove(const struct hub *hub, const char *text, uint64_t *freed, struct
     if (!file_exists(path)) // before a lock makes folders
         return err_set(err, ERR_NOT_FOUND, "%s is not in the cache %s", name.repo, hub->cache);
     int lock = hub_lock(hub, name.repo, "ingot", false, NULL, err);
-    bool ok = lock >= 0 && shelf_open(&s, hub, name.repo, err) && remove_locked(&s, &name, strchr(text, '@') != NULL, freed);
+    bool ok = lock >= 0 && shelf_open(&s, hub, name.repo, err) &&
+              remove_locked(&s, &name, strchr(text, '@') != NULL, freed);
     if (lock >= 0)
         close(lock);
     shelf_close(&s);

@@ -1,4 +1,5 @@
-// hub_sum.c - see hub_sum.h. The library's failures here are bugs or an installation without these sums: there is no way to go on.
+// hub_sum.c - see hub_sum.h. The library's failures here are bugs or an installation without these sums:
+// there is no way to go on.
 #include "hub/hub_sum.h"
 #include <openssl/evp.h>
 #include "base/mem.h"

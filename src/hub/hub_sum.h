@@ -1,4 +1,5 @@
-// hub_sum.h - the sum by which the hub names a file's bytes: SHA-256 for LFS files, git's object id (SHA-1) for the others.
+// hub_sum.h - the sum by which the hub names a file's bytes: SHA-256 for LFS files, git's object id (SHA-1)
+// for the others.
 #pragma once
 #include "hub/hub.h"
 

@@ -1,4 +1,5 @@
-// image_pass.c - see image_pass.h. Sums are 32 bits, begin at one half and end at weight bits below the result, which is clipped.
+// image_pass.c - see image_pass.h. Sums are 32 bits, begin at one half and end at weight bits below the
+// result, which is clipped.
 #include "device/cpu/cpu.h"
 #include "image/image_pass.h"
 #if defined(CPU_X86)
@@ -15,7 +16,8 @@ static inline uint8_t clipped(int32_t sum)
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-static void pass_from(const struct image_weights *w, uint32_t i, const uint8_t *in, size_t n_bytes, uint8_t *out, size_t from)
+static void pass_from(const struct image_weights *w, uint32_t i, const uint8_t *in, size_t n_bytes,
+                      uint8_t *out, size_t from)
 {
     const int32_t *taps = w->taps + (size_t)i * w->stride;
 
@@ -28,7 +30,8 @@ static void pass_from(const struct image_weights *w, uint32_t i, const uint8_t *
     }
 }
 
-static void pass_plain(const struct image_weights *w, uint32_t i, const uint8_t *in, size_t n_bytes, uint8_t *out)
+static void pass_plain(const struct image_weights *w, uint32_t i, const uint8_t *in, size_t n_bytes,
+                       uint8_t *out)
 {
     pass_from(w, i, in, n_bytes, out, 0);
 }
@@ -41,7 +44,8 @@ static inline SIMD __m256i eight(const uint8_t *p) // 8 bytes to 32 bits each
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
 }
 
-static SIMD void pass_avx2(const struct image_weights *w, uint32_t i, const uint8_t *in, size_t n_bytes, uint8_t *out)
+static SIMD void pass_avx2(const struct image_weights *w, uint32_t i, const uint8_t *in, size_t n_bytes,
+                           uint8_t *out)
 {
     const int32_t *taps = w->taps + (size_t)i * w->stride;
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // packing goes by halves
@@ -59,13 +63,15 @@ static SIMD void pass_avx2(const struct image_weights *w, uint32_t i, const uint
         }
         for (int j = 0; j < 4; j++)
             sums[j] = _mm256_srai_epi32(sums[j], IMAGE_WEIGHT_BITS);
-        __m256i bytes = _mm256_packus_epi16(_mm256_packs_epi32(sums[0], sums[1]), _mm256_packs_epi32(sums[2], sums[3]));
+        __m256i bytes =
+            _mm256_packus_epi16(_mm256_packs_epi32(sums[0], sums[1]), _mm256_packs_epi32(sums[2], sums[3]));
         _mm256_storeu_si256((__m256i *)(out + x), _mm256_permutevar8x32_epi32(bytes, order));
     }
     pass_from(w, i, in, n_bytes, out, x);
 }
 #elif defined(CPU_ARM)
-static void pass_neon(const struct image_weights *w, uint32_t i, const uint8_t *in, size_t n_bytes, uint8_t *out)
+static void pass_neon(const struct image_weights *w, uint32_t i, const uint8_t *in, size_t n_bytes,
+                      uint8_t *out)
 {
     const int32_t *taps = w->taps + (size_t)i * w->stride;
     size_t x = 0;

@@ -1,7 +1,8 @@
 // image_processor.c - how a model wants its pictures, from the files beside it; see image.h.
 //
-// A safetensors folder says it twice: preprocessor_config.json, and since transformers 5 processor_config.json under "image_processor".
-// An mmproj file leaves out what llama.cpp fixes: the filter, and in older ones the longest edge, which is four tiles then.
+// A safetensors folder says it twice: preprocessor_config.json, and since transformers 5
+// processor_config.json under "image_processor". An mmproj file leaves out what llama.cpp fixes: the filter,
+// and in older ones the longest edge, which is four tiles then.
 #include "format/model_file.h"
 #include "image/image.h"
 
@@ -31,14 +32,16 @@ static bool number(struct processor_reading *r, const char *name, uint64_t max, 
 
 static bool refuse(struct processor_reading *r, const char *name, const char *found, const char *expected)
 {
-    return err_set(r->err, ERR_UNSUPPORTED, "%s: %s is %s; expected %s", model_file_path(r->file), key(r, name), found, expected);
+    return err_set(r->err, ERR_UNSUPPORTED, "%s: %s is %s; expected %s", model_file_path(r->file),
+                   key(r, name), found, expected);
 }
 
 static bool must_be_true(struct processor_reading *r, const char *name)
 {
     bool value = true;
 
-    return model_file_bool(r->file, key(r, name), &value, r->err) && (value || refuse(r, name, "false", "true"));
+    return model_file_bool(r->file, key(r, name), &value, r->err) &&
+           (value || refuse(r, name, "false", "true"));
 }
 
 // One number for all channels, or three.
@@ -66,7 +69,9 @@ static bool channels(struct processor_reading *r, const char *name, float min, f
 // The numbers of Pillow's filters.
 static bool resample(struct processor_reading *r)
 {
-    static const enum image_filter filters[] = { [1] = IMAGE_LANCZOS, [2] = IMAGE_BILINEAR, [3] = IMAGE_BICUBIC };
+    static const enum image_filter filters[] = {
+        [1] = IMAGE_LANCZOS, [2] = IMAGE_BILINEAR, [3] = IMAGE_BICUBIC
+    };
     uint32_t number_of = 1;
 
     if (!number(r, "resample", 3, &number_of))
@@ -81,9 +86,10 @@ static bool places(struct processor_reading *r, uint32_t patch, uint32_t scale)
     uint32_t side = r->p->tile / patch;
 
     if (side == 0 || side % scale)
-        return err_set(r->err, ERR_INPUT,
-                       "%s: a tile of %u pixels in patches of %u is %u patches wide; expected a multiple of %u",
-                       model_file_path(r->file), r->p->tile, patch, side, scale);
+        return err_set(
+            r->err, ERR_INPUT,
+            "%s: a tile of %u pixels in patches of %u is %u patches wide; expected a multiple of %u",
+            model_file_path(r->file), r->p->tile, patch, side, scale);
     r->p->tokens_a_tile = side / scale * (side / scale);
     return true;
 }
@@ -109,7 +115,8 @@ static bool read_kind(struct processor_reading *r)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (str_starts(kind, str_from(known[i]))) // "Fast" and "Pil" are other programs for the same result
             return true;
-    return err_set(r->err, ERR_UNSUPPORTED, "%s: %s is '%.*s'; expected Idefics3ImageProcessor or SmolVLMImageProcessor",
+    return err_set(r->err, ERR_UNSUPPORTED,
+                   "%s: %s is '%.*s'; expected Idefics3ImageProcessor or SmolVLMImageProcessor",
                    model_file_path(r->file), r->key, STR_ARG(kind));
 }
 
@@ -119,7 +126,8 @@ static bool read_preparation(struct processor_reading *r)
 
     p->longest_edge = 4 * 364;
     p->tile = 364;
-    return read_kind(r) && must_be_true(r, "do_resize") && must_be_true(r, "do_rescale") && must_be_true(r, "do_normalize") &&
+    return read_kind(r) && must_be_true(r, "do_resize") && must_be_true(r, "do_rescale") &&
+           must_be_true(r, "do_normalize") &&
            model_file_bool(r->file, key(r, "do_image_splitting"), &p->split, r->err) && resample(r) &&
            number(r, "size.longest_edge", IMAGE_MAX_EDGE, &p->longest_edge) &&
            number(r, "max_image_size.longest_edge", IMAGE_MAX_TILE, &p->tile) &&
@@ -134,18 +142,21 @@ static bool read_vision(struct processor_reading *r)
 
     r->prefix = "";
     if (!number(r, "vision_config.image_size", IMAGE_MAX_TILE, &image) ||
-        !number(r, "vision_config.patch_size", IMAGE_MAX_TILE, &patch) || !number(r, "scale_factor", IMAGE_MAX_TILE, &scale) ||
+        !number(r, "vision_config.patch_size", IMAGE_MAX_TILE, &patch) ||
+        !number(r, "scale_factor", IMAGE_MAX_TILE, &scale) ||
         !number(r, "processor_config.image_seq_len", 1 << 20, &stated))
         return false;
     if (image != r->p->tile)
-        return err_set(r->err, ERR_INPUT, "%s: pictures are prepared in tiles of %u pixels and vision_config.image_size is %u",
+        return err_set(r->err, ERR_INPUT,
+                       "%s: pictures are prepared in tiles of %u pixels and vision_config.image_size is %u",
                        model_file_path(r->file), r->p->tile, image);
     if (!places(r, patch, scale))
         return false;
     if (stated && stated != r->p->tokens_a_tile)
-        return err_set(r->err, ERR_INPUT,
-                       "%s: processor_config.image_seq_len is %u; expected %u by vision_config and scale_factor",
-                       model_file_path(r->file), stated, r->p->tokens_a_tile);
+        return err_set(
+            r->err, ERR_INPUT,
+            "%s: processor_config.image_seq_len is %u; expected %u by vision_config and scale_factor",
+            model_file_path(r->file), stated, r->p->tokens_a_tile);
     return true;
 }
 
@@ -163,7 +174,8 @@ static bool read_folder(struct processor_reading *r)
     if (!has_prefix(r->file, r->prefix))
         r->prefix = "preprocessor_config.";
     if (!has_prefix(r->file, r->prefix))
-        return err_set(r->err, ERR_NOT_FOUND, "%s: no preprocessor_config.json in this folder; a model that sees needs one",
+        return err_set(r->err, ERR_NOT_FOUND,
+                       "%s: no preprocessor_config.json in this folder; a model that sees needs one",
                        model_file_path(r->file));
     return read_preparation(r) && read_vision(r);
 }
@@ -178,26 +190,31 @@ static bool read_mmproj(struct processor_reading *r)
     if (!model_file_string(r->file, key(r, "projector_type"), &kind, r->err))
         return false;
     if (!str_is(kind, "idefics3"))
-        return err_set(r->err, ERR_UNSUPPORTED, "%s: clip.projector_type is '%.*s'; expected idefics3", model_file_path(r->file),
-                       STR_ARG(kind));
+        return err_set(r->err, ERR_UNSUPPORTED, "%s: clip.projector_type is '%.*s'; expected idefics3",
+                       model_file_path(r->file), STR_ARG(kind));
     r->prefix = "clip.vision.";
-    if (!number(r, "image_size", IMAGE_MAX_TILE, &p->tile) || !number(r, "patch_size", IMAGE_MAX_TILE, &patch) ||
+    if (!number(r, "image_size", IMAGE_MAX_TILE, &p->tile) ||
+        !number(r, "patch_size", IMAGE_MAX_TILE, &patch) ||
         !number(r, "projector.scale_factor", IMAGE_MAX_TILE, &scale))
         return false;
     if (!p->tile || !patch || !scale)
-        return err_set(r->err, ERR_INPUT, "%s: clip.vision.image_size, patch_size or projector.scale_factor is missing",
+        return err_set(r->err, ERR_INPUT,
+                       "%s: clip.vision.image_size, patch_size or projector.scale_factor is missing",
                        model_file_path(r->file));
     p->longest_edge = 4 * p->tile;
-    return number(r, "preproc_image_size", IMAGE_MAX_EDGE, &p->longest_edge) && channels(r, "image_mean", 0, p->mean) &&
-           channels(r, "image_std", 1e-6F, p->std) && places(r, patch, scale);
+    return number(r, "preproc_image_size", IMAGE_MAX_EDGE, &p->longest_edge) &&
+           channels(r, "image_mean", 0, p->mean) && channels(r, "image_std", 1e-6F, p->std) &&
+           places(r, patch, scale);
 }
 
 bool image_processor_read(struct image_processor *p, const struct model_file *file, struct err *err)
 {
     struct processor_reading r = { .p = p, .file = file, .err = err };
 
-    *p = (struct image_processor){
-        .split = true, .filter = IMAGE_LANCZOS, .rescale = 1 / 255.0, .mean = { 0.5F, 0.5F, 0.5F }, .std = { 0.5F, 0.5F, 0.5F }
-    };
+    *p = (struct image_processor){ .split = true,
+                                   .filter = IMAGE_LANCZOS,
+                                   .rescale = 1 / 255.0,
+                                   .mean = { 0.5F, 0.5F, 0.5F },
+                                   .std = { 0.5F, 0.5F, 0.5F } };
     return (model_file_format(file) == MODEL_GGUF ? read_mmproj(&r) : read_folder(&r)) && bounds(&r);
 }

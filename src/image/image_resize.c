@@ -1,9 +1,10 @@
 // image_resize.c - Pillow's Image.resize of RGB pictures: across into 8 bits, then down; see image.h.
 //
-// A pass whose size stays is left out. A picture more than 100 times as tall as wide that is made less tall goes down first, as Pillow
-// does since 12.2: other bytes, and a tall picture needs no wide one in between.
-// Both ways are one loop that sums lines: rows going down, and going across the columns of a strip of rows, which is turned to lie
-// column by column. Turning a strip costs less than summing single pixels, which fill vectors badly.
+// A pass whose size stays is left out. A picture more than 100 times as tall as wide that is made less tall
+// goes down first, as Pillow does since 12.2: other bytes, and a tall picture needs no wide one in between.
+// Both ways are one loop that sums lines: rows going down, and going across the columns of a strip of rows,
+// which is turned to lie column by column. Turning a strip costs less than summing single pixels, which fill
+// vectors badly.
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
 #include "image/image_pass.h"
@@ -37,7 +38,8 @@ static void run_down(void *arg, unsigned thread)
         job->pass(job->w, y, job->in->rgb, row_bytes, job->out->rgb + y * row_bytes);
 }
 
-// n pixels, 4 bytes at a time: the fourth is the next pixel's, which is written after it. The last pixel has none.
+// n pixels, 4 bytes at a time: the fourth is the next pixel's, which is written after it. The last pixel has
+// none.
 static inline void copy_pixels(uint8_t *to, size_t to_step, const uint8_t *from, size_t from_step, uint32_t n)
 {
     for (; n > 1; n--, to += to_step, from += from_step)
@@ -51,8 +53,8 @@ static inline void copy_exact(uint8_t *to, size_t to_step, const uint8_t *from, 
         memcpy(to, from, PIXEL);
 }
 
-// Rows of a picture to the columns of a strip, or back. By runs of a row, so that what is written stays in the cache whatever the distance
-// of the rows is.
+// Rows of a picture to the columns of a strip, or back. By runs of a row, so that what is written stays in
+// the cache whatever the distance of the rows is.
 static void turn(const struct picture *p, uint32_t top, uint32_t n_rows, uint8_t *strip, bool back)
 {
     for (uint32_t left = 0; left < p->width; left += RUN) {
@@ -93,7 +95,8 @@ static bool run_job(struct resize_job *job, bool across, struct thread_pool *poo
     void (*run)(void *arg, unsigned thread) = across ? run_across : run_down;
 
     job->n_threads = pool ? thread_pool_size(pool) : 1;
-    if (across && !(job->strips = mem_alloc_array((size_t)job->n_threads * (job->in->width + job->out->width), STRIP_BYTES)))
+    if (across && !(job->strips = mem_alloc_array((size_t)job->n_threads * (job->in->width + job->out->width),
+                                                  STRIP_BYTES)))
         return err_memory(err, "a picture's strips");
     if (pool)
         thread_pool_run(pool, run, job);
@@ -104,17 +107,20 @@ static bool run_job(struct resize_job *job, bool across, struct thread_pool *poo
 }
 
 // One axis; the other one's size is that of in.
-static bool resize_axis(struct picture *out, const struct picture *in, struct image_size size, const struct image_work *work,
-                        struct err *err)
+static bool resize_axis(struct picture *out, const struct picture *in, struct image_size size,
+                        const struct image_work *work, struct err *err)
 {
     bool across = size.width != in->width;
     struct image_weights w;
 
     if (!picture_create(out, size.width, size.height, err))
         return false;
-    bool ok = image_weights_create(&w, across ? in->width : in->height, across ? size.width : size.height, size.filter, err);
+    bool ok = image_weights_create(&w, across ? in->width : in->height, across ? size.width : size.height,
+                                   size.filter, err);
     if (ok) {
-        struct resize_job job = { .pass = image_pass_choose(work->plain ? 0 : cpu_features()), .w = &w, .in = in, .out = out };
+        struct resize_job job = {
+            .pass = image_pass_choose(work->plain ? 0 : cpu_features()), .w = &w, .in = in, .out = out
+        };
         ok = run_job(&job, across, work->pool, err);
         image_weights_free(&w);
     }
@@ -131,8 +137,8 @@ static bool copy(struct picture *out, const struct picture *in, struct err *err)
     return true;
 }
 
-bool image_resize(struct picture *out, const struct picture *in, struct image_size size, const struct image_work *work,
-                  struct err *err)
+bool image_resize(struct picture *out, const struct picture *in, struct image_size size,
+                  const struct image_work *work, struct err *err)
 {
     bool across = size.width != in->width, down = size.height != in->height;
     bool down_first = (uint64_t)in->width * TALL < in->height && size.height < in->height;

@@ -1,7 +1,8 @@
-// image_split.c - the tiles of Idefics3 and SmolVLM: resize so that the longer side is L, resize to whole tiles, cut, and the whole
-// picture once more as the last tile. See image.h.
+// image_split.c - the tiles of Idefics3 and SmolVLM: resize so that the longer side is L, resize to whole
+// tiles, cut, and the whole picture once more as the last tile. See image.h.
 //
-// Sizes are quotients of quotients in double, cut to integers, as the reference computes them: integer arithmetic gives other grids.
+// Sizes are quotients of quotients in double, cut to integers, as the reference computes them: integer
+// arithmetic gives other grids.
 #include "base/mem.h"
 #include "image/image.h"
 
@@ -67,7 +68,8 @@ static struct way find_way(const struct image_processor *p, uint32_t width, uint
     return w;
 }
 
-void image_grid(const struct image_processor *p, uint32_t width, uint32_t height, uint32_t *rows, uint32_t *cols)
+void image_grid(const struct image_processor *p, uint32_t width, uint32_t height, uint32_t *rows,
+                uint32_t *cols)
 {
     struct way w = find_way(p, width, height);
 
@@ -88,8 +90,8 @@ static void cut(struct image_tiles *tiles, const struct picture *whole)
 }
 
 // Cuts whole, and makes the last tile of all of it.
-static bool fill(struct image_tiles *tiles, const struct picture *whole, struct image_size tile, const struct image_work *work,
-                 struct err *err)
+static bool fill(struct image_tiles *tiles, const struct picture *whole, struct image_size tile,
+                 const struct image_work *work, struct err *err)
 {
     size_t tile_bytes = (size_t)tiles->side * tiles->side * PIXEL;
     struct picture last;
@@ -106,8 +108,8 @@ static bool fill(struct image_tiles *tiles, const struct picture *whole, struct 
 }
 
 // The second resize, which takes the picture as it is where the first one made whole tiles.
-static bool make_whole(struct picture *whole, struct picture *longest, struct image_size size, const struct image_work *work,
-                       struct err *err)
+static bool make_whole(struct picture *whole, struct picture *longest, struct image_size size,
+                       const struct image_work *work, struct err *err)
 {
     if (longest->width != size.width || longest->height != size.height)
         return image_resize(whole, longest, size, work, err);
@@ -122,8 +124,9 @@ bool image_split(struct image_tiles *tiles, const struct image_processor *p, con
     struct way way = find_way(p, in->width, in->height);
     struct picture longest, whole = { 0 };
 
-    *tiles =
-        (struct image_tiles){ .side = p->tile, .rows = way.rows, .cols = way.cols, .n_tiles = image_n_tiles(way.rows, way.cols) };
+    *tiles = (struct image_tiles){
+        .side = p->tile, .rows = way.rows, .cols = way.cols, .n_tiles = image_n_tiles(way.rows, way.cols)
+    };
     if (!image_resize(&longest, in, way.longest, work, err))
         return false;
     bool ok = make_whole(&whole, &longest, way.whole, work, err);

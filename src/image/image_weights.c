@@ -1,6 +1,6 @@
-// image_weights.c - see image_weights.h. Every expression is in double and in Pillow's order, since a weight that is rounded otherwise
-// changes bytes. The sine is the C library's: another one may differ in its last bit, which moves a weight of 2^22 only where it lies
-// within 1e-9 of a half.
+// image_weights.c - see image_weights.h. Every expression is in double and in Pillow's order, since a weight
+// that is rounded otherwise changes bytes. The sine is the C library's: another one may differ in its last
+// bit, which moves a weight of 2^22 only where it lies within 1e-9 of a half.
 #include <math.h>
 #include "base/mem.h"
 #include "image/image_weights.h"
@@ -50,7 +50,8 @@ static int32_t rounded(double weight)
 }
 
 // values: room for stride. Both axes of a picture that is made smaller see each input pixel at least once.
-static void weigh(struct image_weights *w, uint32_t out, uint32_t n_in, enum image_filter filter, double *values)
+static void weigh(struct image_weights *w, uint32_t out, uint32_t n_in, enum image_filter filter,
+                  double *values)
 {
     double scale = (double)n_in / w->n_out, stretch = scale < 1 ? 1 : scale, inverse = 1 / stretch;
     double support = filters[filter].support * stretch, center = (out + 0.5) * scale, sum = 0;
@@ -68,7 +69,8 @@ static void weigh(struct image_weights *w, uint32_t out, uint32_t n_in, enum ima
         w->taps[(size_t)out * w->stride + (size_t)i] = rounded(sum != 0 ? values[i] / sum : values[i]);
 }
 
-bool image_weights_create(struct image_weights *w, uint32_t n_in, uint32_t n_out, enum image_filter filter, struct err *err)
+bool image_weights_create(struct image_weights *w, uint32_t n_in, uint32_t n_out, enum image_filter filter,
+                          struct err *err)
 {
     double scale = (double)n_in / n_out;
     uint32_t n_taps = (uint32_t)ceil(filters[filter].support * (scale < 1 ? 1 : scale)) * 2 + 1;

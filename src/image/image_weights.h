@@ -1,4 +1,5 @@
-// image_weights.h - one axis of a resize: which input pixels an output pixel is made of, and with which weights, in Pillow's integers.
+// image_weights.h - one axis of a resize: which input pixels an output pixel is made of, and with which
+// weights, in Pillow's integers.
 #pragma once
 #include "image/image.h"
 
@@ -13,5 +14,6 @@ struct image_weights {
 };
 
 // n_in and n_out: 1 to PICTURE_MAX_SIDE.
-bool image_weights_create(struct image_weights *w, uint32_t n_in, uint32_t n_out, enum image_filter filter, struct err *err);
+bool image_weights_create(struct image_weights *w, uint32_t n_in, uint32_t n_out, enum image_filter filter,
+                          struct err *err);
 void image_weights_free(struct image_weights *w); // zeroed is allowed

@@ -1,4 +1,5 @@
-// picture.c - the memory of a picture and its bounds, see image.h; and what is transparent on white, see picture_codec.h.
+// picture.c - the memory of a picture and its bounds, see image.h; and what is transparent on white, see
+// picture_codec.h.
 #include "base/mem.h"
 #include "image/picture_codec.h"
 
@@ -11,9 +12,11 @@ void picture_free(struct picture *p)
 bool picture_bounds(uint32_t width, uint32_t height, struct err *err)
 {
     if (width == 0 || height == 0)
-        return err_set(err, ERR_INPUT, "the picture has %u x %u pixels; at least 1 x 1 is needed", width, height);
+        return err_set(err, ERR_INPUT, "the picture has %u x %u pixels; at least 1 x 1 is needed", width,
+                       height);
     if (width > PICTURE_MAX_SIDE || height > PICTURE_MAX_SIDE)
-        return err_set(err, ERR_LIMIT, "the picture has %u x %u pixels; at most %d a side", width, height, PICTURE_MAX_SIDE);
+        return err_set(err, ERR_LIMIT, "the picture has %u x %u pixels; at most %d a side", width, height,
+                       PICTURE_MAX_SIDE);
     if ((uint64_t)width * height > PICTURE_MAX_PIXELS)
         return err_set(err, ERR_LIMIT, "the picture has %u x %u pixels; at most %d million", width, height,
                        PICTURE_MAX_PIXELS / 1000000);

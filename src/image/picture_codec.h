@@ -1,4 +1,5 @@
-// picture_codec.h - what a format's reader gives picture_decode.c, and what the readers share. Private to image/.
+// picture_codec.h - what a format's reader gives picture_decode.c, and what the readers share. Private to
+// image/.
 #pragma once
 #include "image/image.h"
 
@@ -19,7 +20,8 @@ struct picture_codec {
 
 extern const struct picture_codec picture_png, picture_jpeg, picture_webp;
 
-// The orientation that EXIF data gives its picture: tag 0x0112 of the first directory. Anything odd is 1. "Exif\0\0" may stand before it.
+// The orientation that EXIF data gives its picture: tag 0x0112 of the first directory. Anything odd is 1.
+// "Exif\0\0" may stand before it.
 uint32_t picture_orientation(struct str exif);
 // Turns and mirrors p as the orientation says; 5 to 8 exchange width and height.
 bool picture_turn(struct picture *p, uint32_t orientation, struct err *err);

@@ -1,4 +1,5 @@
-// picture_decode.c - which reader a picture's bytes belong to, the limits before it, and the turn after it; see image.h.
+// picture_decode.c - which reader a picture's bytes belong to, the limits before it, and the turn after it;
+// see image.h.
 #include "image/picture_codec.h"
 
 static const struct picture_codec *const codecs[] = { &picture_png, &picture_jpeg, &picture_webp };
@@ -10,18 +11,22 @@ static const struct {
     struct str bytes;
     const char *name;
 } others[] = {
-    { 0, { "GIF8", 4 }, "GIF" },         { 0, { "BM", 2 }, "BMP" },           { 0, { "II*\0", 4 }, "TIFF" },
-    { 0, { "MM\0*", 4 }, "TIFF" },       { 4, { "ftypheic", 8 }, "HEIC" },    { 4, { "ftypheix", 8 }, "HEIC" },
-    { 4, { "ftypmif1", 8 }, "HEIC" },    { 4, { "ftypavif", 8 }, "AVIF" },    { 4, { "ftypavis", 8 }, "AVIF" },
-    { 0, { "\xff\x0a", 2 }, "JPEG XL" }, { 4, { "JXL \r\n", 6 }, "JPEG XL" }, { 4, { "jP  \r\n", 6 }, "JPEG 2000" },
-    { 0, { "<svg", 4 }, "SVG" },         { 0, { "<?xml", 5 }, "SVG" },        { 0, { "%PDF", 4 }, "PDF" },
+    { 0, { "GIF8", 4 }, "GIF" },         { 0, { "BM", 2 }, "BMP" },
+    { 0, { "II*\0", 4 }, "TIFF" },       { 0, { "MM\0*", 4 }, "TIFF" },
+    { 4, { "ftypheic", 8 }, "HEIC" },    { 4, { "ftypheix", 8 }, "HEIC" },
+    { 4, { "ftypmif1", 8 }, "HEIC" },    { 4, { "ftypavif", 8 }, "AVIF" },
+    { 4, { "ftypavis", 8 }, "AVIF" },    { 0, { "\xff\x0a", 2 }, "JPEG XL" },
+    { 4, { "JXL \r\n", 6 }, "JPEG XL" }, { 4, { "jP  \r\n", 6 }, "JPEG 2000" },
+    { 0, { "<svg", 4 }, "SVG" },         { 0, { "<?xml", 5 }, "SVG" },
+    { 0, { "%PDF", 4 }, "PDF" },
 };
 
 static bool refuse(struct str file, struct err *err)
 {
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (file.n >= others[i].at && str_starts(str_from_to(file, others[i].at, file.n), others[i].bytes))
-            return err_set(err, ERR_UNSUPPORTED, "the picture is %s; PNG, JPEG and WebP are read", others[i].name);
+            return err_set(err, ERR_UNSUPPORTED, "the picture is %s; PNG, JPEG and WebP are read",
+                           others[i].name);
     return err_set(err, file.n ? ERR_UNSUPPORTED : ERR_INPUT, "%s; PNG, JPEG and WebP are read",
                    file.n ? "the bytes are no picture that is known here" : "the picture has no bytes");
 }
@@ -37,15 +42,16 @@ static const struct picture_codec *find(struct str file, struct err *err)
             continue;
         if (codecs[i]->head)
             return codecs[i];
-        err_set(err, ERR_UNSUPPORTED, "the picture is %s, and this ingot was built without %s", codecs[i]->name,
-                codecs[i]->needs);
+        err_set(err, ERR_UNSUPPORTED, "the picture is %s, and this ingot was built without %s",
+                codecs[i]->name, codecs[i]->needs);
         return NULL;
     }
     refuse(file, err);
     return NULL;
 }
 
-static bool read_head(const struct picture_codec *codec, struct picture_head *head, struct str file, struct err *err)
+static bool read_head(const struct picture_codec *codec, struct picture_head *head, struct str file,
+                      struct err *err)
 {
     *head = (struct picture_head){ .orientation = 1 };
     if (!codec->head(head, file, err))

@@ -1,5 +1,5 @@
-// picture_exif.c - a picture's orientation out of its EXIF data; see picture_codec.h. No other directory than the first is looked at and
-// no offset is followed twice, so that no data can hold the reader.
+// picture_exif.c - a picture's orientation out of its EXIF data; see picture_codec.h. No other directory than
+// the first is looked at and no offset is followed twice, so that no data can hold the reader.
 #include "image/picture_codec.h"
 
 enum { TAG_ORIENTATION = 0x0112, TYPE_SHORT = 3, TYPE_LONG = 4, ENTRY_BYTES = 12 };
@@ -36,7 +36,8 @@ uint32_t picture_orientation(struct str exif)
     for (uint32_t i = 0; i < n; i++) {
         size_t entry = directory + 2 + (size_t)i * ENTRY_BYTES;
         uint32_t type = number(&t, entry + 2, 2);
-        if (number(&t, entry, 2) == TAG_ORIENTATION && (type == TYPE_SHORT || type == TYPE_LONG) && number(&t, entry + 4, 4) == 1)
+        if (number(&t, entry, 2) == TAG_ORIENTATION && (type == TYPE_SHORT || type == TYPE_LONG) &&
+            number(&t, entry + 4, 4) == 1)
             orientation = number(&t, entry + 8, type == TYPE_SHORT ? 2 : 4);
     }
     return orientation >= 1 && orientation <= 8 ? orientation : 1;
@@ -62,7 +63,10 @@ bool picture_turn(struct picture *p, uint32_t orientation, struct err *err)
     uint8_t *to = out.rgb;
     for (ptrdiff_t y = 0; y < out.height; y++)
         for (ptrdiff_t x = 0; x < out.width; x++, to += 3)
-            memcpy(to, p->rgb + 3 * (ways[orientation].base + x * ways[orientation].across + y * ways[orientation].down), 3);
+            memcpy(to,
+                   p->rgb + 3 * (ways[orientation].base + x * ways[orientation].across +
+                                 y * ways[orientation].down),
+                   3);
     picture_free(p);
     *p = out;
     return true;

@@ -1,8 +1,8 @@
-// picture_jpeg.c - JPEG by libjpeg-turbo with its defaults, as Pillow reads it; CMYK is taken as inverted, which is Adobe's way and the
-// only one in use.
+// picture_jpeg.c - JPEG by libjpeg-turbo with its defaults, as Pillow reads it; CMYK is taken as inverted,
+// which is Adobe's way and the only one in use.
 //
-// A file that ends early is an error, other small damage is not. A progressive file may ask for a pass over all coefficients for every
-// few bytes: the number of scans is bounded, and so is the library's memory.
+// A file that ends early is an error, other small damage is not. A progressive file may ask for a pass over
+// all coefficients for every few bytes: the number of scans is bounded, and so is the library's memory.
 #include "image/picture_codec.h"
 
 static bool matches(struct str file)
@@ -17,7 +17,13 @@ static bool matches(struct str file)
 #include <jerror.h>
 #include "base/mem.h"
 
-enum { MAX_SCANS = 100, MAX_WARNINGS = 100, EXIF_MARKER = JPEG_APP0 + 1, FIXED_BYTES = 64 << 20, COEFFICIENT_BYTES = 8 };
+enum {
+    MAX_SCANS = 100,
+    MAX_WARNINGS = 100,
+    EXIF_MARKER = JPEG_APP0 + 1,
+    FIXED_BYTES = 64 << 20,
+    COEFFICIENT_BYTES = 8
+};
 
 struct jpeg_reading {
     struct jpeg_decompress_struct jpeg;
@@ -109,7 +115,8 @@ static void read_rows(struct jpeg_reading *r)
     bool four = jpeg->num_components == 4;
 
     jpeg->out_color_space = four ? JCS_CMYK : JCS_RGB;
-    jpeg->mem->max_memory_to_use = (long)(FIXED_BYTES + (uint64_t)jpeg->image_width * jpeg->image_height * COEFFICIENT_BYTES);
+    jpeg->mem->max_memory_to_use =
+        (long)(FIXED_BYTES + (uint64_t)jpeg->image_width * jpeg->image_height * COEFFICIENT_BYTES);
     r->progress.progress_monitor = count_scans;
     jpeg->progress = &r->progress;
     jpeg_start_decompress(jpeg);
@@ -129,7 +136,8 @@ static void read_rows(struct jpeg_reading *r)
 
 static struct jpeg_reading *open_jpeg(struct picture *p, struct err *err)
 {
-    struct jpeg_reading *r = mem_alloc(sizeof *r); // on the heap: what changes before a jump is still there after it
+    struct jpeg_reading *r =
+        mem_alloc(sizeof *r); // on the heap: what changes before a jump is still there after it
 
     if (!r) {
         err_memory(err, "libjpeg");

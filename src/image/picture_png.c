@@ -1,8 +1,8 @@
-// picture_png.c - PNG by libpng, as Pillow reads it: no gamma and no colour profile, 16 bits cut to the upper 8, an animation's own still
-// picture. Transparency, of whatever kind, stands on white.
+// picture_png.c - PNG by libpng, as Pillow reads it: no gamma and no colour profile, 16 bits cut to the upper
+// 8, an animation's own still picture. Transparency, of whatever kind, stands on white.
 //
-// Only chunks that make pixels are kept: texts and profiles, which can be bombs, are passed over unread. EXIF may stand before or
-// behind the pixels, so its chunk is looked for here.
+// Only chunks that make pixels are kept: texts and profiles, which can be bombs, are passed over unread. EXIF
+// may stand before or behind the pixels, so its chunk is looked for here.
 #include "image/picture_codec.h"
 
 static const char signature[] = "\x89PNG\r\n\x1a\n";
@@ -133,7 +133,8 @@ static void read_all(struct png_reading *r)
     ask_for_rgb(r);
     int n_passes = png_set_interlace_handling(r->png);
     png_read_update_info(r->png, r->info);
-    if (png_get_image_width(r->png, r->info) != r->p->width || png_get_image_height(r->png, r->info) != r->p->height)
+    if (png_get_image_width(r->png, r->info) != r->p->width ||
+        png_get_image_height(r->png, r->info) != r->p->height)
         png_error(r->png, "two headers that differ");
     if (png_get_channels(r->png, r->info) == 4)
         read_rgba(r, n_passes);

@@ -1,5 +1,5 @@
-// picture_webp.c - WebP by libwebp; of an animation the first frame, at its place on the canvas. Transparency stands on white, and so
-// does a frame that is smaller than the canvas.
+// picture_webp.c - WebP by libwebp; of an animation the first frame, at its place on the canvas. Transparency
+// stands on white, and so does a frame that is smaller than the canvas.
 #include "image/picture_codec.h"
 
 static bool matches(struct str file)
@@ -24,9 +24,12 @@ static const char *library(void)
 static bool damaged(struct err *err, VP8StatusCode status)
 {
     static const char *const texts[] = {
-        [VP8_STATUS_OUT_OF_MEMORY] = "out of memory",         [VP8_STATUS_INVALID_PARAM] = "the sizes contradict each other",
-        [VP8_STATUS_BITSTREAM_ERROR] = "the file is damaged", [VP8_STATUS_UNSUPPORTED_FEATURE] = "not a kind that libwebp reads",
-        [VP8_STATUS_SUSPENDED] = "the file is cut off",       [VP8_STATUS_USER_ABORT] = "the file is damaged",
+        [VP8_STATUS_OUT_OF_MEMORY] = "out of memory",
+        [VP8_STATUS_INVALID_PARAM] = "the sizes contradict each other",
+        [VP8_STATUS_BITSTREAM_ERROR] = "the file is damaged",
+        [VP8_STATUS_UNSUPPORTED_FEATURE] = "not a kind that libwebp reads",
+        [VP8_STATUS_SUSPENDED] = "the file is cut off",
+        [VP8_STATUS_USER_ABORT] = "the file is damaged",
         [VP8_STATUS_NOT_ENOUGH_DATA] = "the file is cut off",
     };
     return err_set(err, status == VP8_STATUS_OUT_OF_MEMORY ? ERR_MEMORY : ERR_INPUT, "%s", texts[status]);
@@ -85,18 +88,20 @@ static VP8StatusCode decode_into(uint8_t *pixels, uint32_t width, uint32_t heigh
 // A frame with transparency, or smaller than p: its pixels on white, at its place.
 static bool place_frame(struct picture *p, const WebPIterator *frame, struct err *err)
 {
-    uint32_t width = (uint32_t)frame->width, height = (uint32_t)frame->height, left = (uint32_t)frame->x_offset,
-             top = (uint32_t)frame->y_offset;
+    uint32_t width = (uint32_t)frame->width, height = (uint32_t)frame->height,
+             left = (uint32_t)frame->x_offset, top = (uint32_t)frame->y_offset;
 
     if (left > p->width || width > p->width - left || top > p->height || height > p->height - top)
-        return err_set(err, ERR_INPUT, "a frame of %u x %u pixels at %u, %u lies outside the canvas", width, height, left, top);
+        return err_set(err, ERR_INPUT, "a frame of %u x %u pixels at %u, %u lies outside the canvas", width,
+                       height, left, top);
     uint8_t *rgba = mem_alloc_array((size_t)width * height, 4);
     if (!rgba)
         return err_memory(err, "a frame");
     VP8StatusCode status = decode_into(rgba, width, height, true, frame->fragment);
     memset(p->rgb, 255, (size_t)p->width * p->height * 3);
     for (uint32_t y = 0; y < height; y++)
-        picture_on_white(p->rgb + ((size_t)(top + y) * p->width + left) * 3, rgba + (size_t)y * width * 4, width);
+        picture_on_white(p->rgb + ((size_t)(top + y) * p->width + left) * 3, rgba + (size_t)y * width * 4,
+                         width);
     mem_free(rgba);
     return status == VP8_STATUS_OK || damaged(err, status);
 }
@@ -111,7 +116,8 @@ static bool decode(struct picture *p, struct str file, struct err *err)
         return err_set(err, ERR_INPUT, "the file is cut off or damaged");
     }
     bool plain = !frame.has_alpha && (uint32_t)frame.width == p->width && (uint32_t)frame.height == p->height;
-    VP8StatusCode status = plain ? decode_into(p->rgb, p->width, p->height, false, frame.fragment) : VP8_STATUS_OK;
+    VP8StatusCode status =
+        plain ? decode_into(p->rgb, p->width, p->height, false, frame.fragment) : VP8_STATUS_OK;
     bool ok = plain ? status == VP8_STATUS_OK || damaged(err, status) : place_frame(p, &frame, err);
     WebPDemuxReleaseIterator(&frame);
     WebPDemuxDelete(chunks);

@@ -1,7 +1,7 @@
 // bench_report.c - see bench_report.h.
 //
-// The table has llama-bench's columns and one more at the end, "DRAM", so that rows can be pasted together. Latencies follow below it,
-// one line per test, since they have no column there.
+// The table has llama-bench's columns and one more at the end, "DRAM", so that rows can be pasted together.
+// Latencies follow below it, one line per test, since they have no column there.
 #include <string.h>
 #include "main/bench_report.h"
 #include <time.h>
@@ -69,14 +69,16 @@ static bool is_format(const struct bench_report *r, const char *format)
     return !strcmp(r->settings->output, format);
 }
 
-// ---- table ------------------------------------------------------------------------------------------------------------------
+// ---- table ------------------------------------------------------------------------------------------------
 
 static void md_head(void)
 {
-    out_text("| model                          |       size |     params | backend    | threads |            test |              "
+    out_text("| model                          |       size |     params | backend    | threads |            "
+             "test |              "
              "    t/s |            "
              "DRAM |\n"
-             "| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: | "
+             "| ------------------------------ | ---------: | ---------: | ---------- | ------: | "
+             "--------------: | "
              "-------------------: | "
              "--------------: |\n");
 }
@@ -95,8 +97,8 @@ static void md_row(const struct bench_report *r, const struct bench_row *row)
              stats_stddev(row->samples_ts, row->n_samples));
     if (r->bandwidth > 0)
         snprintf(share, sizeof share, "%.0f %% of %.0f GB/s", row->share * 100, r->bandwidth * 1e-9);
-    out_printf("| %-30s | %10s | %10s | %-10s | %7u | %15s | %21s | %15s |\n", model, size, params, backend(r), r->n_threads,
-               test, speed, share);
+    out_printf("| %-30s | %10s | %10s | %-10s | %7u | %15s | %21s | %15s |\n", model, size, params,
+               backend(r), r->n_threads, test, speed, share);
 }
 
 static void md_latency(const struct bench_row *row)
@@ -107,11 +109,14 @@ static void md_latency(const struct bench_row *row)
     if (row->test.n_prompt)
         out_printf("%s: first token after %.1f ms\n", test, stats_median(row->first_ms, row->n_samples));
     if (row->n_gaps)
-        out_printf("%s: between tokens p50 %.2f ms, p95 %.2f, p99 %.2f\n", test, stats_quantile(row->gaps_ms, row->n_gaps, 0.5),
-                   stats_quantile(row->gaps_ms, row->n_gaps, 0.95), stats_quantile(row->gaps_ms, row->n_gaps, 0.99));
+        out_printf("%s: between tokens p50 %.2f ms, p95 %.2f, p99 %.2f\n", test,
+                   stats_quantile(row->gaps_ms, row->n_gaps, 0.5),
+                   stats_quantile(row->gaps_ms, row->n_gaps, 0.95),
+                   stats_quantile(row->gaps_ms, row->n_gaps, 0.99));
 }
 
-// Ratio of medians, and the range of the ratios of single rounds, in which both programs ran one after the other.
+// Ratio of medians, and the range of the ratios of single rounds, in which both programs ran one after the
+// other.
 struct peer_figures {
     double mean, stddev, ratio, least, most;
 };
@@ -138,7 +143,8 @@ static struct peer_figures peer_figures(const struct bench_row *row, const doubl
     return f;
 }
 
-// Rounds run both programs one after the other: when their ratios are far apart, something else ran beside them.
+// Rounds run both programs one after the other: when their ratios are far apart, something else ran beside
+// them.
 static bool is_restless(const struct peer_figures *f)
 {
     return f->most > 1.1 * f->least;
@@ -155,14 +161,16 @@ static void md_peers(const struct bench_report *r, const struct bench_row *row)
         if (peers->n > 1)
             snprintf(number, sizeof number, " %zu", i + 1);
         if (is_restless(&f))
-            out_printf("%s: restless: the ratio of single rounds moves by %.0f %%; this sitting says little\n", test,
-                       100 * (f.most / f.least - 1));
-        out_printf("%s: peer%s %.2f \302\261 %.2f t/s; ingot / peer%s = %.2f (medians; rounds %.2f to %.2f)\n", test, number,
-                   f.mean, f.stddev, number, f.ratio, f.least, f.most);
+            out_printf(
+                "%s: restless: the ratio of single rounds moves by %.0f %%; this sitting says little\n", test,
+                100 * (f.most / f.least - 1));
+        out_printf(
+            "%s: peer%s %.2f \302\261 %.2f t/s; ingot / peer%s = %.2f (medians; rounds %.2f to %.2f)\n", test,
+            number, f.mean, f.stddev, number, f.ratio, f.least, f.most);
     }
 }
 
-// ---- fields -----------------------------------------------------------------------------------------------------------------
+// ---- fields -----------------------------------------------------------------------------------------------
 
 static double mean_ns(const struct bench_row *row)
 {
@@ -174,7 +182,8 @@ static json_t *samples(const double *x, size_t n, double factor)
     json_t *array = json_array();
 
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(array, factor == 1 ? json_real(x[i]) : json_integer((json_int_t)(x[i] * factor)));
+        json_array_append_new(array,
+                              factor == 1 ? json_real(x[i]) : json_integer((json_int_t)(x[i] * factor)));
     return array;
 }
 
@@ -254,7 +263,8 @@ static json_t *fields(const struct bench_report *r, const struct bench_row *row)
     json_object_set_new(o, "n_depth", json_integer(row->test.depth));
     json_object_set_new(o, "test_time", json_string(now));
     json_object_set_new(o, "avg_ns", json_integer((json_int_t)mean_ns(row)));
-    json_object_set_new(o, "stddev_ns", json_integer((json_int_t)(stats_stddev(row->samples_ms, row->n_samples) * 1e6)));
+    json_object_set_new(o, "stddev_ns",
+                        json_integer((json_int_t)(stats_stddev(row->samples_ms, row->n_samples) * 1e6)));
     json_object_set_new(o, "avg_ts", json_real(stats_mean(row->samples_ts, row->n_samples)));
     json_object_set_new(o, "stddev_ts", json_real(stats_stddev(row->samples_ts, row->n_samples)));
     set_latency(o, r, row);
@@ -308,7 +318,8 @@ static void json_row(const struct bench_report *r, const struct bench_row *row)
     json_object_set_new(o, "samples_ns", samples(row->samples_ms, row->n_samples, 1e6));
     json_object_set_new(o, "samples_ts", samples(row->samples_ts, row->n_samples, 1));
     for (size_t i = 0; i < r->settings->peers.n; i++)
-        set_of_peer(o, i, "_samples_ts", samples(row->peer_ts + i * r->settings->repetitions, row->n_samples, 1));
+        set_of_peer(o, i, "_samples_ts",
+                    samples(row->peer_ts + i * r->settings->repetitions, row->n_samples, 1));
     if (is_format(r, "json"))
         out_text(r->n_printed ? ",\n" : "");
     out_json(o, is_format(r, "json") ? JSON_INDENT(2) : JSON_COMPACT);
@@ -316,7 +327,7 @@ static void json_row(const struct bench_report *r, const struct bench_row *row)
         out_text("\n");
 }
 
-// ---- all --------------------------------------------------------------------------------------------------------------------
+// ---- all --------------------------------------------------------------------------------------------------
 
 void bench_head(struct bench_report *r)
 {

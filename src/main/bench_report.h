@@ -1,4 +1,5 @@
-// bench_report.h - prints what ingot bench measured: as a table, or with llama-bench's field names as JSON, JSON lines or CSV.
+// bench_report.h - prints what ingot bench measured: as a table, or with llama-bench's field names as JSON,
+// JSON lines or CSV.
 #pragma once
 #include "model_tools/bench_measure.h"
 #include "model_tools/model_info.h"
@@ -21,14 +22,16 @@ struct bench_report {
     const struct model_info *model;
     struct ingot_engine_info info;
     uint32_t n_threads;
-    double bandwidth; // of the processor's memory around this row, bytes per second; 0 when the model runs elsewhere
+    double bandwidth; // of the processor's memory around this row, bytes per second; 0 when the model runs
+                      // elsewhere
     uint32_t n_printed;
 };
 
 bool bench_on_cpu(const struct bench_report *r);
 void bench_head(struct bench_report *r);
 void bench_print(struct bench_report *r, const struct bench_row *row);
-// Below the table: latencies, and the comparison with a peer. Nothing in other formats, where they are fields.
+// Below the table: latencies, and the comparison with a peer. Nothing in other formats, where they are
+// fields.
 void bench_lines(const struct bench_report *r, const struct bench_row *row);
 void bench_foot(struct bench_report *r);
 // "pp512+tg128 @ d4096 b512"

@@ -16,7 +16,8 @@ static double rate(const struct load_result *r)
 
 static void print_row(const struct load_result *r)
 {
-    out_printf("| %7u | %8u | %7u | %4u | %8.1f |", r->n_clients, r->n_whole, r->n_refused, r->n_cut + r->n_failed, rate(r));
+    out_printf("| %7u | %8u | %7u | %4u | %8.1f |", r->n_clients, r->n_whole, r->n_refused,
+               r->n_cut + r->n_failed, rate(r));
     for (int i = 0; i < 3; i++)
         out_printf(" %8.1f |", stats_quantile(r->first.at, r->first.n, QUANTILES[i]));
     for (int i = 0; i < 3; i++)
@@ -27,9 +28,10 @@ static void print_row(const struct load_result *r)
 
 static void print_head(void)
 {
-    out_text(
-        "| clients | answered | refused | lost | tokens/s | first p50 |   p95 ms |   p99 ms | gap p50 |  p95 ms |  p99 ms |\n"
-        "|--------:|---------:|--------:|-----:|---------:|----------:|---------:|---------:|--------:|--------:|--------:|\n");
+    out_text("| clients | answered | refused | lost | tokens/s | first p50 |   p95 ms |   p99 ms | gap p50 | "
+             " p95 ms |  p99 ms |\n"
+             "|--------:|---------:|--------:|-----:|---------:|----------:|---------:|---------:|--------:|-"
+             "-------:|--------:|\n");
 }
 
 static json_t *times_json(const struct load_times *t)
@@ -40,10 +42,11 @@ static json_t *times_json(const struct load_times *t)
 
 static json_t *row_json(const struct load_result *r)
 {
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:o}", "clients", (int)r->n_clients, "answered",
-                     (int)r->n_whole, "refused", (int)r->n_refused, "cut", (int)r->n_cut, "failed", (int)r->n_failed, "tokens",
-                     (json_int_t)r->n_tokens, "seconds", r->seconds, "tokens_per_second", rate(r), "first_token_ms_p50_p95_p99",
-                     times_json(&r->first), "token_ms_p50_p95_p99", times_json(&r->gaps));
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:o, s:o}", "clients", (int)r->n_clients,
+                     "answered", (int)r->n_whole, "refused", (int)r->n_refused, "cut", (int)r->n_cut,
+                     "failed", (int)r->n_failed, "tokens", (json_int_t)r->n_tokens, "seconds", r->seconds,
+                     "tokens_per_second", rate(r), "first_token_ms_p50_p95_p99", times_json(&r->first),
+                     "token_ms_p50_p95_p99", times_json(&r->gaps));
 }
 
 static struct load_options options_for(const struct settings *s, uint32_t n_clients, uint32_t row)

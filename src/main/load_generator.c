@@ -59,7 +59,8 @@ static void note_piece(struct client *c)
     struct load_result *r = c->drive->result;
     bool first = c->n_pieces++ == 0;
 
-    c->failed |= !add_time(first ? &r->first : &r->gaps, (double)(now - (first ? c->begun_ns : c->last_ns)) / 1e6);
+    c->failed |=
+        !add_time(first ? &r->first : &r->gaps, (double)(now - (first ? c->begun_ns : c->last_ns)) / 1e6);
     c->last_ns = now;
 }
 
@@ -84,7 +85,8 @@ static void read_event(struct client *c, struct str data)
         return;
     }
     json_t *event = json_loadb(data.at, data.n, 0, NULL);
-    json_t *choice = json_array_get(json_object_get(event, "choices"), 0), *delta = json_object_get(choice, "delta");
+    json_t *choice = json_array_get(json_object_get(event, "choices"), 0),
+           *delta = json_object_get(choice, "delta");
     const char *text = json_string_value(json_object_get(delta, "content"));
     const char *thought = json_string_value(json_object_get(delta, "reasoning_content"));
     json_t *count = json_object_get(json_object_get(event, "usage"), "completion_tokens");
@@ -138,8 +140,9 @@ static size_t on_bytes(char *bytes, size_t one, size_t n, void *arg)
 // Words that no two requests share from the first one on.
 static void write_prompt(struct buf *text, uint64_t seed, uint32_t n_words)
 {
-    static const char *const words[] = { "river", "stone", "lamp", "green", "winter", "paper", "cloud",  "seven",
-                                         "horse", "quiet", "salt", "tower", "bread",  "glass", "garden", "north" };
+    static const char *const words[] = { "river", "stone", "lamp",   "green", "winter", "paper",
+                                         "cloud", "seven", "horse",  "quiet", "salt",   "tower",
+                                         "bread", "glass", "garden", "north" };
     uint64_t x = seed;
 
     for (uint32_t i = 0; i < n_words; i++) {
@@ -155,9 +158,10 @@ static bool write_request(struct client *c, uint32_t number)
     struct buf prompt = { 0 };
 
     write_prompt(&prompt, o->seed * 1000003 + number * 2654435761u + 1, o->n_words);
-    json_t *body = json_pack("{s:s, s:[{s:s, s:s%}], s:i, s:b, s:b, s:{s:b}, s:I}", "model", c->drive->model, "messages", "role",
-                             "user", "content", prompt.n ? prompt.at : "", prompt.n, "max_tokens", (int)o->n_tokens, "stream", 1,
-                             "ignore_eos", 1, "stream_options", "include_usage", 1, "seed", (json_int_t)number);
+    json_t *body = json_pack("{s:s, s:[{s:s, s:s%}], s:i, s:b, s:b, s:{s:b}, s:I}", "model", c->drive->model,
+                             "messages", "role", "user", "content", prompt.n ? prompt.at : "", prompt.n,
+                             "max_tokens", (int)o->n_tokens, "stream", 1, "ignore_eos", 1, "stream_options",
+                             "include_usage", 1, "seed", (json_int_t)number);
     size_t n = body ? json_dumpb(body, NULL, 0, JSON_COMPACT) : 0;
     c->request.n = 0;
     bool ok = n && buf_reserve(&c->request, n) && json_dumpb(body, c->request.at, n, JSON_COMPACT) == n;
@@ -262,7 +266,8 @@ static bool ask_model(struct drive *l, struct err *err)
         err_set(err, ERR_IO, "%s: status %ld%s; expected a list of models", url, status,
                 status == 401 ? ": give the key with --api-key" : "");
     json_t *list = ok ? json_loadb(buf_as_str(&c.reply).at, c.reply.n, 0, NULL) : NULL;
-    const char *name = json_string_value(json_object_get(json_array_get(json_object_get(list, "data"), 0), "id"));
+    const char *name =
+        json_string_value(json_object_get(json_array_get(json_object_get(list, "data"), 0), "id"));
     if (ok && !name)
         ok = err_set(err, ERR_IO, "%s: the answer lists no model", url);
     if (ok)

@@ -1,7 +1,9 @@
-// load_generator.h - drives a server that speaks OpenAI's chat completions with many clients at once, and measures what each of them sees.
+// load_generator.h - drives a server that speaks OpenAI's chat completions with many clients at once, and
+// measures what each of them sees.
 //
-// Every client sends its next request as soon as the last one ended: a closed loop. Answers are streamed, of a fixed length, to prompts
-// that differ from the first word on, so that no server finds one in its cache. Time is taken when a piece of text arrives.
+// Every client sends its next request as soon as the last one ended: a closed loop. Answers are streamed, of
+// a fixed length, to prompts that differ from the first word on, so that no server finds one in its cache.
+// Time is taken when a piece of text arrives.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

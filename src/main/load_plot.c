@@ -1,4 +1,5 @@
-// load_plot.c - the picture of a load test: an SVG without outer resources, by number of clients, readable on light and dark pages.
+// load_plot.c - the picture of a load test: an SVG without outer resources, by number of clients, readable on
+// light and dark pages.
 #include "base/file.h"
 #include "base/stats.h"
 #include "base/str.h"
@@ -58,17 +59,20 @@ struct panel {
     uint32_t n_lines, top;
 };
 
-static void draw_axes(struct buf *svg, const struct panel *p, const struct load_result *r, uint32_t n, double most)
+static void draw_axes(struct buf *svg, const struct panel *p, const struct load_result *r, uint32_t n,
+                      double most)
 {
     buf_printf(svg, "<text x='%d' y='%u' class='title'>%s</text>\n", LEFT, p->top + 24, p->title);
     for (int tick = 0; tick <= 4; tick++) {
         double y = p->top + TOP + INSIDE * (1 - tick / 4.0);
-        buf_printf(svg, "<line x1='%d' x2='%d' y1='%.1f' y2='%.1f' class='grid'/><text x='%d' y='%.1f' class='left'>%g</text>\n",
+        buf_printf(svg,
+                   "<line x1='%d' x2='%d' y1='%.1f' y2='%.1f' class='grid'/><text x='%d' y='%.1f' "
+                   "class='left'>%g</text>\n",
                    LEFT, WIDTH - RIGHT, y, y, LEFT - 8, y + 4, most * tick / 4);
     }
     for (uint32_t i = 0; i < n; i++)
-        buf_printf(svg, "<text x='%.1f' y='%u' class='below'>%u</text>\n", x_of(i, n), p->top + TOP + INSIDE + 18,
-                   r[i].n_clients);
+        buf_printf(svg, "<text x='%.1f' y='%u' class='below'>%u</text>\n", x_of(i, n),
+                   p->top + TOP + INSIDE + 18, r[i].n_clients);
 }
 
 static void draw_panel(struct buf *svg, const struct panel *p, const struct load_result *r, uint32_t n)
@@ -88,7 +92,8 @@ static void draw_panel(struct buf *svg, const struct panel *p, const struct load
             y = p->top + TOP + INSIDE * (1 - line->value(&r[i]) / most);
             buf_printf(svg, "%.1f,%.1f ", x_of(i, n), y);
         }
-        buf_printf(svg, "'/><text x='%d' y='%.1f' fill='%s'>%s</text>\n", WIDTH - RIGHT + 8, y + 4, line->color, line->name);
+        buf_printf(svg, "'/><text x='%d' y='%.1f' fill='%s'>%s</text>\n", WIDTH - RIGHT + 8, y + 4,
+                   line->color, line->name);
         for (uint32_t i = 0; i < n; i++)
             buf_printf(svg, "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'/>", x_of(i, n),
                        p->top + TOP + INSIDE * (1 - line->value(&r[i]) / most), line->color);
@@ -99,21 +104,29 @@ bool load_plot(const char *path, const struct load_result *r, uint32_t n, struct
 {
     static const struct panel panels[] = {
         { "tokens per second, all clients together", { { "tokens/s", "#2a9d5c", tokens_per_second } }, 1, 0 },
-        { "ms to the first token", { { "p50", "#3a7bd5", first_p50 }, { "p99", "#d5573a", first_p99 } }, 2, PANEL },
-        { "ms between tokens", { { "p50", "#3a7bd5", gap_p50 }, { "p99", "#d5573a", gap_p99 } }, 2, 2 * PANEL },
+        { "ms to the first token",
+          { { "p50", "#3a7bd5", first_p50 }, { "p99", "#d5573a", first_p99 } },
+          2,
+          PANEL },
+        { "ms between tokens",
+          { { "p50", "#3a7bd5", gap_p50 }, { "p99", "#d5573a", gap_p99 } },
+          2,
+          2 * PANEL },
     };
     struct buf svg = { 0 };
     struct file_writer file;
 
-    buf_printf(
-        &svg,
-        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' font-family='sans-serif' font-size='12'>\n<style>text{fill:"
-        "#777}.title{font-size:14px;font-weight:bold}.left{text-anchor:end}.below{text-anchor:middle}.grid{stroke:#7775}</"
-        "style>\n",
-        WIDTH, 3 * PANEL + 20);
+    buf_printf(&svg,
+               "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' font-family='sans-serif' "
+               "font-size='12'>\n<style>text{fill:"
+               "#777}.title{font-size:14px;font-weight:bold}.left{text-anchor:end}.below{text-anchor:middle}."
+               "grid{stroke:#7775}</"
+               "style>\n",
+               WIDTH, 3 * PANEL + 20);
     for (size_t i = 0; i < sizeof panels / sizeof *panels; i++)
         draw_panel(&svg, &panels[i], r, n);
-    buf_printf(&svg, "<text x='%d' y='%d' class='below'>clients</text>\n</svg>\n", (LEFT + WIDTH - RIGHT) / 2, 3 * PANEL + 12);
+    buf_printf(&svg, "<text x='%d' y='%d' class='below'>clients</text>\n</svg>\n", (LEFT + WIDTH - RIGHT) / 2,
+               3 * PANEL + 12);
     bool ok = !svg.failed || err_memory(err, "the picture");
     if (ok && (ok = file_create(&file, path, err))) {
         file_write(&file, svg.at, svg.n);

@@ -34,7 +34,8 @@ struct ingot_engine_options loading_options(const struct settings *settings)
     struct ingot_engine_options options = ingot_engine_defaults();
 
     options.model = settings->model;
-    bool on_cpu = settings->n_gpu_layers && !strcmp(settings->n_gpu_layers, "0") && !strcmp(settings->device, "auto");
+    bool on_cpu =
+        settings->n_gpu_layers && !strcmp(settings->n_gpu_layers, "0") && !strcmp(settings->device, "auto");
     options.device = on_cpu ? "cpu" : settings->device;
     options.stages = settings->stages;
     options.n_threads = settings->n_threads;
@@ -107,14 +108,16 @@ static bool add_file(const char *path, struct buf *prompt, struct err *err)
         text.n--;
     const char *nul = text.n ? memchr(text.at, 0, text.n) : NULL;
     if (ok && nul)
-        ok = err_set(err, ERR_INPUT, "%s: byte %zu is NUL, expected text", is_stdin ? "stdin" : path, (size_t)(nul - text.at));
+        ok = err_set(err, ERR_INPUT, "%s: byte %zu is NUL, expected text", is_stdin ? "stdin" : path,
+                     (size_t)(nul - text.at));
     if (ok && text.n)
         buf_append(prompt, text.at, text.n);
     buf_free(&text);
     return ok;
 }
 
-// With `escape`, a backslash and a letter are what they are in C; before any other letter the backslash stays.
+// With `escape`, a backslash and a letter are what they are in C; before any other letter the backslash
+// stays.
 static void add_text(const char *text, bool escape, struct buf *prompt)
 {
     static const char letters[] = "ntr\"'\\", meanings[] = "\n\t\r\"'\\";
@@ -126,7 +129,8 @@ static void add_text(const char *text, bool escape, struct buf *prompt)
     }
 }
 
-bool loading_prompt(const struct settings *settings, const struct option_operands *operands, struct buf *prompt, bool *given)
+bool loading_prompt(const struct settings *settings, const struct option_operands *operands,
+                    struct buf *prompt, bool *given)
 {
     struct err err;
 

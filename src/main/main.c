@@ -1,4 +1,5 @@
-// main.c - the program: picks the verb, reads its options, calls it. The verbs are in verb_*.c, the options in settings.c.
+// main.c - the program: picks the verb, reads its options, calls it. The verbs are in verb_*.c, the options
+// in settings.c.
 #include <unistd.h>
 #include "ingot.h"
 #include "base/log.h"
@@ -12,7 +13,9 @@ static int (*const verb_functions[])(const struct verb_call *) = {
     verb_run,    verb_bench,  verb_inspect, verb_tokenize, verb_quantize, verb_synth,
     verb_verify, verb_doctor, verb_serve,   verb_pull,     verb_ls,       verb_rm,
 };
-enum { N_VERBS = sizeof verb_functions / sizeof *verb_functions }; // the first ones of ingot_program.verbs, in its order
+enum {
+    N_VERBS = sizeof verb_functions / sizeof *verb_functions
+}; // the first ones of ingot_program.verbs, in its order
 
 static int print_version(void)
 {
@@ -43,7 +46,8 @@ static const char *verb_alias(const char *name)
 
 static int print_help(const char *verb_name)
 {
-    const struct option_verb *verb = verb_name ? option_verb_find(&ingot_program, verb_alias(verb_name)) : NULL;
+    const struct option_verb *verb =
+        verb_name ? option_verb_find(&ingot_program, verb_alias(verb_name)) : NULL;
     struct buf text = { 0 };
 
     if (verb_name && !verb)
@@ -61,7 +65,8 @@ static int unknown_verb(const char *name)
     struct buf names = { 0 };
 
     for (size_t i = 0; i < ingot_program.n_verbs; i++)
-        buf_printf(&names, "%s ", strcmp(ingot_program.verbs[i].name, "rm") ? ingot_program.verbs[i].name : "");
+        buf_printf(&names, "%s ",
+                   strcmp(ingot_program.verbs[i].name, "rm") ? ingot_program.verbs[i].name : "");
     struct str near = option_nearest(str_from(name), names.at);
     int status = near.n ? fail_usage("'%.40s' is not a verb; is '%.*s' meant?", name, STR_ARG(near))
                         : fail_usage("'%.40s' is not a verb; 'ingot help' lists them", name);
@@ -105,8 +110,8 @@ static void set_log(const struct settings *s)
 static void tell_foreign(const struct option_operands *operands)
 {
     for (size_t i = 0; i < operands->n_foreign; i++)
-        log_line(LOG_INFO, "options", "%s changes nothing: %s", operands->foreign[i].flag ? operands->foreign[i].flag : "",
-                 operands->foreign[i].why);
+        log_line(LOG_INFO, "options", "%s changes nothing: %s",
+                 operands->foreign[i].flag ? operands->foreign[i].flag : "", operands->foreign[i].why);
 }
 
 static int call_verb(const struct option_verb *verb, int argc, char **argv, struct arena *arena)
@@ -155,7 +160,8 @@ static int start(int argc, char **argv)
     if (is_one_of(first, "--help", "-h", "--usage"))
         return print_help(NULL);
     if (!strcmp(first, "ps"))
-        return fail_usage("no models stay loaded by themselves; each 'ingot serve' is a process, and its /health and /metrics "
+        return fail_usage("no models stay loaded by themselves; each 'ingot serve' is a process, and its "
+                          "/health and /metrics "
                           "tell how it is");
     if (!verb)
         return unknown_verb(first);

@@ -1,6 +1,7 @@
 // model_lookup.c - see model_lookup.h.
 //
-// A file always wins over a name. What the cache holds is taken without asking anybody; only `ingot pull` looks for something newer.
+// A file always wins over a name. What the cache holds is taken without asking anybody; only `ingot pull`
+// looks for something newer.
 #include "main/model_lookup.h"
 #include <ctype.h>
 #include <strings.h>
@@ -28,7 +29,8 @@ static void print_figures(const char *repo, const struct hub_pulled *pulled, dou
         fprintf(stderr, "%s: %s, nothing new\n", repo, bytes_text(pulled->bytes, bytes));
 }
 
-static bool pull(const struct hub *hub, const struct hub_name *name, bool quiet, char path[HUB_PATH], struct err *err)
+static bool pull(const struct hub *hub, const struct hub_name *name, bool quiet, char path[HUB_PATH],
+                 struct err *err)
 {
     struct transfer transfer = { 0 };
     const struct hub_watch watch = { on_bytes, &transfer };
@@ -79,7 +81,8 @@ static const char **operand_of(const struct option_verb *verb, struct option_ope
     return takes && operands->n ? &operands->at[0] : NULL;
 }
 
-// A model in the cache whose repository has the name that was typed, as far as it goes: "qwen3-8b" is of someone/Qwen3-8B-GGUF.
+// A model in the cache whose repository has the name that was typed, as far as it goes: "qwen3-8b" is of
+// someone/Qwen3-8B-GGUF.
 struct namesake {
     const char *text;
     size_t n;       // of text without a quant
@@ -107,16 +110,20 @@ static int missing(const char *text)
     if (strchr(text, '/') || (n > 5 && !strcmp(text + n - 5, ".gguf")))
         return fail_status(STATUS_ERROR, "%.400s: no such file or folder", text);
     if (hub_open(&hub, true, &err) && hub_each(&hub, is_namesake, &namesake, &err) && namesake.name[0])
-        return fail_status(STATUS_ERROR, "'%.200s' is no file here and no model's name; is %s from the cache meant?", text,
+        return fail_status(STATUS_ERROR,
+                           "'%.200s' is no file here and no model's name; is %s from the cache meant?", text,
                            namesake.name);
-    return fail_status(STATUS_ERROR,
-                       "'%.200s' is no file here and no model's name: those are user/repo[:QUANT], and 'ingot ls' lists "
-                       "what is in the cache",
-                       text);
+    return fail_status(
+        STATUS_ERROR,
+        "'%.200s' is no file here and no model's name: those are user/repo[:QUANT], and 'ingot ls' lists "
+        "what is in the cache",
+        text);
 }
 
-// Only a model may follow: a text that is taken for one, or a model for a text, would answer something else than was asked.
-static int check_model(const struct option_verb *verb, const struct settings *s, const struct option_operands *operands)
+// Only a model may follow: a text that is taken for one, or a model for a text, would answer something else
+// than was asked.
+static int check_model(const struct option_verb *verb, const struct settings *s,
+                       const struct option_operands *operands)
 {
     const char *hint = strcmp(verb->name, "run") ? "" : "; the text of a prompt goes with -p";
 

@@ -3,8 +3,9 @@
 #include "hub/hub.h"
 #include "main/settings.h"
 
-// Where -m, -hf or the verb's operand name a model and no file of that name is there: finds it in the cache, or pulls it, and puts its
-// path in their place; where it is [MODEL] it goes to settings->model. Returns an exit status, having printed the error.
+// Where -m, -hf or the verb's operand name a model and no file of that name is there: finds it in the cache,
+// or pulls it, and puts its path in their place; where it is [MODEL] it goes to settings->model. Returns an
+// exit status, having printed the error.
 int model_by_name(const struct option_verb *verb, struct settings *settings, struct option_operands *operands,
                   struct arena *arena);
 

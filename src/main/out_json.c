@@ -1,4 +1,5 @@
-// out_json.c - see out_json.h. Nine digits bring every float back; doubles are measurements, for which they are plenty.
+// out_json.c - see out_json.h. Nine digits bring every float back; doubles are measurements, for which they
+// are plenty.
 #include "main/out_json.h"
 #include "main/terminal.h"
 

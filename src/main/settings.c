@@ -206,16 +206,22 @@ static const struct option trace_options[] = {
 // clang-format on
 
 static const struct option_group general = { "General", general_options }, model = { "Model", model_options },
-                                 place = { "Device and threads", place_options }, kernel = { "How it runs", kernel_options },
+                                 place = { "Device and threads", place_options },
+                                 kernel = { "How it runs", kernel_options },
                                  bench_place = { "Device and threads", bench_place_options },
-                                 prompt = { "Prompt", prompt_options }, sampling = { "Sampling", sampling_options },
-                                 bench = { "Tests", bench_options }, inspect = { "What to show", inspect_options },
-                                 tokenize = { "Text", tokenize_options }, doctor = { "Report", doctor_options },
-                                 serve = { "Server", serve_options }, quantize = { "Work", quantize_options },
-                                 synth = { "File", synth_options }, verify = { "Check", verify_options },
-                                 trace = { "Looking inside", trace_options }, names = { "Models by name", name_options },
-                                 pull = { "Pull", pull_options }, cache = { "Kept prompts", cache_options },
-                                 answer = { "Answer", answer_options }, form = { "Form of the answer", form_options };
+                                 prompt = { "Prompt", prompt_options },
+                                 sampling = { "Sampling", sampling_options },
+                                 bench = { "Tests", bench_options },
+                                 inspect = { "What to show", inspect_options },
+                                 tokenize = { "Text", tokenize_options },
+                                 doctor = { "Report", doctor_options }, serve = { "Server", serve_options },
+                                 quantize = { "Work", quantize_options }, synth = { "File", synth_options },
+                                 verify = { "Check", verify_options },
+                                 trace = { "Looking inside", trace_options },
+                                 names = { "Models by name", name_options }, pull = { "Pull", pull_options },
+                                 cache = { "Kept prompts", cache_options },
+                                 answer = { "Answer", answer_options },
+                                 form = { "Form of the answer", form_options };
 
 // clang-format off
 static const char run_text[] =
@@ -287,9 +293,11 @@ const struct option_program ingot_program = {
     "ingot",
     INGOT_VERSION,
     "an inference engine for language models",
-    "ingot runs language models on this machine, on its processor or a GPU: as a chat, for one answer, or as a server that "
+    "ingot runs language models on this machine, on its processor or a GPU: as a chat, for one answer, or as "
+    "a server that "
     "speaks "
-    "OpenAI's and Anthropic's protocols. A model is a GGUF file, a safetensors folder, or a name on the Hugging Face hub.\n\n"
+    "OpenAI's and Anthropic's protocols. A model is a GGUF file, a safetensors folder, or a name on the "
+    "Hugging Face hub.\n\n"
     "  ingot run FILE          a chat with a model of yours\n"
     "  ingot run user/repo     a chat with a model from the hub\n"
     "  ingot run               a chat with the toy inside ingot\n"

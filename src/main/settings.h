@@ -1,6 +1,8 @@
-// settings.h - every option of every verb: the struct that receives the values, and the tables that name them.
+// settings.h - every option of every verb: the struct that receives the values, and the tables that name
+// them.
 //
-// One struct for all verbs, so that an option that several verbs share is written once. A verb sees only its own groups.
+// One struct for all verbs, so that an option that several verbs share is written once. A verb sees only its
+// own groups.
 #pragma once
 #include "base/options.h"
 
@@ -47,8 +49,9 @@ struct settings {
 };
 
 extern const struct option_program ingot_program;
-extern const struct option_verb ingot_chat_settings;                                              // what a chat can change
-extern const struct option_group llama_common, llama_answer, llama_run, llama_serve, llama_bench; // settings_llama.c
+extern const struct option_verb ingot_chat_settings; // what a chat can change
+extern const struct option_group llama_common, llama_answer, llama_run, llama_serve,
+    llama_bench; // settings_llama.c
 
 struct verb_call {
     const struct option_verb *verb;

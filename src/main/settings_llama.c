@@ -1,7 +1,9 @@
-// settings_llama.c - llama.cpp's flags that ingot does not have, so that a pasted command line runs or says what is in its way.
+// settings_llama.c - llama.cpp's flags that ingot does not have, so that a pasted command line runs or says
+// what is in its way.
 //
-// What changes nothing in ingot is accepted: settings of a loader, a scheduler or an attention kernel that this engine does not have a
-// choice of. What would change the answer is refused, with what there is instead. Flags that mean the same are in settings.c.
+// What changes nothing in ingot is accepted: settings of a loader, a scheduler or an attention kernel that
+// this engine does not have a choice of. What would change the answer is refused, with what there is instead.
+// Flags that mean the same are in settings.c.
 #include "main/settings.h"
 
 #define FINE(flags, value, why)                                \

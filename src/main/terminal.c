@@ -17,7 +17,7 @@ static size_t n_buffered;
 static volatile sig_atomic_t n_interrupts, held;
 static char bus_message[512] = "ingot: a mapped file was cut short while it was in use\n";
 
-// ---- stdout -----------------------------------------------------------------------------------------------------------------
+// ---- stdout -----------------------------------------------------------------------------------------------
 
 static void write_all(const char *bytes, size_t n)
 {
@@ -173,7 +173,7 @@ int out_finish(void)
     return STATUS_ERROR;
 }
 
-// ---- stderr -----------------------------------------------------------------------------------------------------------------
+// ---- stderr -----------------------------------------------------------------------------------------------
 
 int fail(const char *message)
 {
@@ -212,7 +212,8 @@ static void progress_draw(struct progress *p, uint64_t done, uint64_t total)
     enum { WIDTH = 32 };
     uint64_t now = clock_ns();
 
-    if (!isatty(STDERR_FILENO) || options_terminal_is_dumb() || total == 0 || (p->drawn && now - p->last_ns < 100000000u))
+    if (!isatty(STDERR_FILENO) || options_terminal_is_dumb() || total == 0 ||
+        (p->drawn && now - p->last_ns < 100000000u))
         return;
     if (!p->drawn && p->last_ns == 0) {
         p->last_ns = now; // what is over within a moment needs no bar
@@ -222,8 +223,8 @@ static void progress_draw(struct progress *p, uint64_t done, uint64_t total)
         return;
     done = done > total ? total : done;
     unsigned filled = (unsigned)(WIDTH * (double)done / (double)total);
-    fprintf(stderr, "\r%s [%.*s%*s] %3u %%", p->what, (int)filled, "################################", (int)(WIDTH - filled), "",
-            (unsigned)(100.0 * (double)done / (double)total));
+    fprintf(stderr, "\r%s [%.*s%*s] %3u %%", p->what, (int)filled, "################################",
+            (int)(WIDTH - filled), "", (unsigned)(100.0 * (double)done / (double)total));
     fflush(stderr);
     p->drawn = true;
     p->last_ns = now;
@@ -242,7 +243,7 @@ void progress_end(struct progress *p)
     *p = (struct progress){ .what = p->what };
 }
 
-// ---- the terminal of a chat -------------------------------------------------------------------------------------------------
+// ---- the terminal of a chat -------------------------------------------------------------------------------
 
 static volatile sig_atomic_t in_brackets, is_quiet;
 static struct termios usual; // when is_quiet
@@ -314,7 +315,7 @@ const char *terminal_plain(int fd)
     return isatty(fd) && options_terminal_has_style() ? "\033[0m" : "";
 }
 
-// ---- signals ----------------------------------------------------------------------------------------------------------------
+// ---- signals ----------------------------------------------------------------------------------------------
 
 static void on_interrupt(int signal)
 {
@@ -344,7 +345,8 @@ void signals_install(void)
 
 void signals_name_file(const char *path)
 {
-    snprintf(bus_message, sizeof bus_message, "ingot: %.400s was cut short while it was in use; is it being written?\n",
+    snprintf(bus_message, sizeof bus_message,
+             "ingot: %.400s was cut short while it was in use; is it being written?\n",
              path ? path : "a mapped file");
 }
 

@@ -1,7 +1,8 @@
 // terminal.h - the two streams: results on stdout, everything else on stderr. And Ctrl-C.
 //
-// A closed stdout ends the program's work quietly; a full disk is an error. On a terminal, control characters that a model writes
-// are dropped, so that its text cannot drive the terminal. Animation only where stderr is a terminal.
+// A closed stdout ends the program's work quietly; a full disk is an error. On a terminal, control characters
+// that a model writes are dropped, so that its text cannot drive the terminal. Animation only where stderr is
+// a terminal.
 #pragma once
 #include <stdint.h>
 #include "base/err.h"
@@ -15,10 +16,11 @@ void out_text(const char *text);
 void out_printf(const char *format, ...) PRINTF_LIKE(1, 2);
 // Text that a model wrote: see above.
 void out_model_text(const char *bytes, size_t n);
-// Takes such characters out of a word from a model's file, newlines and tabs too, before it goes to a terminal. Returns text.
+// Takes such characters out of a word from a model's file, newlines and tabs too, before it goes to a
+// terminal. Returns text.
 const char *terminal_clean(char *text);
-// A long text: through a program such as a pager when stdout is a terminal and it does not fit on it, or when the program turns it
-// into what people read (man). As it is when there is no such program.
+// A long text: through a program such as a pager when stdout is a terminal and it does not fit on it, or when
+// the program turns it into what people read (man). As it is when there is no such program.
 void out_page(const char *program, struct str text);
 enum out_state out_state(void);
 // Flushes. STATUS_OK, or STATUS_ERROR with a line on stderr when the output could not be written.
@@ -32,8 +34,8 @@ int fail_status(int status, const char *format, ...) PRINTF_LIKE(2, 3); // the s
 // Installs the handlers: Ctrl-C, SIGPIPE, SIGBUS (a mapped model file that was cut short).
 void signals_install(void);
 void signals_name_file(const char *path); // for the message of SIGBUS; NULL: none
-// How often Ctrl-C was pressed since interrupts_clear. The second press leaves the program at once, unless held: a line editor
-// has to put the terminal back first.
+// How often Ctrl-C was pressed since interrupts_clear. The second press leaves the program at once, unless
+// held: a line editor has to put the terminal back first.
 unsigned interrupts(void);
 void interrupts_clear(void);
 void interrupts_hold(bool held);

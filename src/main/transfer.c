@@ -1,6 +1,7 @@
 // transfer.c - see transfer.h.
 //
-// The rate forgets with a time constant of some seconds: steady enough to be read, quick enough to show a line that stalls.
+// The rate forgets with a time constant of some seconds: steady enough to be read, quick enough to show a
+// line that stalls.
 #include "main/transfer.h"
 #include <unistd.h>
 #include "base/clock.h"
@@ -16,7 +17,8 @@ static void measure(struct transfer *t, uint64_t now, uint64_t received)
 
     if (t->rate_ns && now - t->rate_ns < RATE_NS)
         return;
-    double rate = (double)(received - t->received) / seconds, share = t->rate > 0 ? seconds / (seconds + MEMORY_S) : 1;
+    double rate = (double)(received - t->received) / seconds,
+           share = t->rate > 0 ? seconds / (seconds + MEMORY_S) : 1;
     t->rate += t->rate_ns ? share * (rate - t->rate) : 0;
     t->rate_ns = now;
     t->received = received;
@@ -33,8 +35,8 @@ static const char *pace_text(const struct transfer *t, uint64_t bytes, char text
     if (s >= 3600)
         snprintf(hours, sizeof hours, "%u:", s / 3600);
     if (t->rate > 0 && seconds < 1e9)
-        snprintf(text, 64, s >= 3600 ? "  %s/s  %s%02u:%02u left" : "  %s/s  %s%u:%02u left", bytes_text((uint64_t)t->rate, rate),
-                 hours, s / 60 % 60, s % 60);
+        snprintf(text, 64, s >= 3600 ? "  %s/s  %s%02u:%02u left" : "  %s/s  %s%u:%02u left",
+                 bytes_text((uint64_t)t->rate, rate), hours, s / 60 % 60, s % 60);
     return text;
 }
 
@@ -44,14 +46,16 @@ static void draw(const struct transfer *t, const struct hub_progress *p)
     char words[128], have[16], all[16], pace[64];
     uint64_t left = p->done < p->total ? p->total - p->done : 0;
     double share = 1 - (double)left / (double)p->total;
-    int name_n = (int)strlen(p->what), cut = name_n > NAME ? name_n - NAME : 0; // the end of a name tells more
-    int words_n = snprintf(words, sizeof words, "%3.0f %%  %s of %s%s", share * 100, bytes_text(p->done, have),
-                           bytes_text(p->total, all), pace_text(t, left, pace));
+    int name_n = (int)strlen(p->what),
+        cut = name_n > NAME ? name_n - NAME : 0; // the end of a name tells more
+    int words_n = snprintf(words, sizeof words, "%3.0f %%  %s of %s%s", share * 100,
+                           bytes_text(p->done, have), bytes_text(p->total, all), pace_text(t, left, pace));
     int room = (int)terminal_columns(STDERR_FILENO) - (name_n - cut) - words_n - 5;
 
     room = room < 0 ? 0 : room < BAR ? room : BAR;
     int full = (int)(share * room);
-    fprintf(stderr, "\r%s [%.*s%*s] %s\033[K", p->what + cut, full, "########################", room - full, "", words);
+    fprintf(stderr, "\r%s [%.*s%*s] %s\033[K", p->what + cut, full, "########################", room - full,
+            "", words);
 }
 
 void transfer_show(struct transfer *t, const struct hub_progress *p)

@@ -1,4 +1,5 @@
-// verb_bench.c - ingot bench: which tests, in which order, beside whom. Measuring is in model_tools/bench_measure.c, printing in bench_report.c.
+// verb_bench.c - ingot bench: which tests, in which order, beside whom. Measuring is in
+// model_tools/bench_measure.c, printing in bench_report.c.
 #include "base/bandwidth.h"
 #include "base/mem.h"
 #include "base/stats.h"
@@ -25,7 +26,7 @@ struct bench_job {
     struct arena *arena;
 };
 
-// ---- what to run ------------------------------------------------------------------------------------------------------------
+// ---- what to run ------------------------------------------------------------------------------------------
 
 static bool add_test(struct bench_job *b, uint32_t n_prompt, uint32_t n_gen, uint32_t depth)
 {
@@ -46,8 +47,8 @@ static bool parse_pair(const char *text, uint32_t pair[2])
     size_t comma = str_find(s, STR(","));
     uint64_t a, b;
 
-    if (comma == SIZE_MAX || !str_to_u64(str_from_to(s, 0, comma), &a) || !str_to_u64(str_from_to(s, comma + 1, s.n), &b) ||
-        a == 0 || b == 0 || a > 1000000 || b > 1000000) {
+    if (comma == SIZE_MAX || !str_to_u64(str_from_to(s, 0, comma), &a) ||
+        !str_to_u64(str_from_to(s, comma + 1, s.n), &b) || a == 0 || b == 0 || a > 1000000 || b > 1000000) {
         fail_usage("-pg: found '%.40s', expected two numbers from 1 to 1000000, as in 512,128", text);
         return false;
     }
@@ -87,7 +88,7 @@ static bool choose_tests(struct bench_job *b)
     return b->n_tests > 0;
 }
 
-// ---- running ----------------------------------------------------------------------------------------------------------------
+// ---- running ----------------------------------------------------------------------------------------------
 
 static bool row_alloc(const struct bench_job *b, struct bench_row *row, const struct bench_test *test)
 {
@@ -168,16 +169,18 @@ static bool run_rounds(struct bench_job *b, struct bench_measure *m, struct benc
 static double run_bytes(const struct bench_job *b, const struct bench_test *t)
 {
     static const double number_bytes[] = { 0, 4, 2, 2, 1.0625 };
-    double kv =
-        (double)b->model.kv_bytes / 4 * (number_bytes[b->report.info.cache_type_k] + number_bytes[b->report.info.cache_type_v]);
-    double prompt_steps = t->n_prompt ? (double)((t->n_prompt + b->report.info.n_batch - 1) / b->report.info.n_batch) : 0;
+    double kv = (double)b->model.kv_bytes / 4 *
+                (number_bytes[b->report.info.cache_type_k] + number_bytes[b->report.info.cache_type_v]);
+    double prompt_steps =
+        t->n_prompt ? (double)((t->n_prompt + b->report.info.n_batch - 1) / b->report.info.n_batch) : 0;
     double start = (double)t->depth + t->n_prompt;
 
     return (double)b->model.read_bytes * (prompt_steps + t->n_gen) + kv * prompt_steps * t->depth +
            kv * t->n_gen * (start + t->n_gen / 2.0);
 }
 
-static bool fill_row(struct bench_job *b, const struct bench_test *test, struct bench_row *row, struct err *err)
+static bool fill_row(struct bench_job *b, const struct bench_test *test, struct bench_row *row,
+                     struct err *err)
 {
     struct bench_measure m;
 
@@ -190,10 +193,12 @@ static bool fill_row(struct bench_job *b, const struct bench_test *test, struct 
     return ok;
 }
 
-// Before and after every test, since a virtual machine's memory may be at half its speed for half a minute; the better counts.
+// Before and after every test, since a virtual machine's memory may be at half its speed for half a minute;
+// the better counts.
 static void probe_memory(struct bench_job *b)
 {
-    double rate = bench_on_cpu(&b->report) ? bandwidth_read(b->report.n_threads) : 0; // a GPU reads memory of its own
+    double rate =
+        bench_on_cpu(&b->report) ? bandwidth_read(b->report.n_threads) : 0; // a GPU reads memory of its own
 
     b->report.bandwidth = rate > b->last_rate ? rate : b->last_rate;
     b->last_rate = rate;
@@ -209,7 +214,8 @@ static bool run_test(struct bench_job *b, const struct bench_test *test, struct 
     stats_sort(row->gaps_ms, row->n_gaps);
     probe_memory(b);
     double seconds = stats_mean(row->samples_ms, row->n_samples) * 1e-3;
-    row->share = b->model.known && b->report.bandwidth > 0 ? run_bytes(b, test) / seconds / b->report.bandwidth : 0;
+    row->share =
+        b->model.known && b->report.bandwidth > 0 ? run_bytes(b, test) / seconds / b->report.bandwidth : 0;
     bench_print(&b->report, row);
     return true;
 }
@@ -252,8 +258,8 @@ static int print_price(const struct bench_job *invariant, struct settings settin
         double plain = ok ? stats_mean(row.samples_ts, row.n_samples) : 1;
         bench_row_name(&row, name, sizeof name);
         if (ok)
-            out_printf("%s: --invariant costs %.0f %%: %.2f tokens/s, %.2f without\n", name, 100 * (1 - b.means_ts[i] / plain),
-                       b.means_ts[i], plain);
+            out_printf("%s: --invariant costs %.0f %%: %.2f tokens/s, %.2f without\n", name,
+                       100 * (1 - b.means_ts[i] / plain), b.means_ts[i], plain);
         row_free(&row);
     }
     ingot_engine_close(b.engine);
@@ -351,8 +357,9 @@ static int bench_run(struct bench_job *b)
     if (!choose_tests(b))
         return STATUS_USAGE;
     if (n * b->n_tests > MAX_TESTS)
-        return fail_usage("bench: %zu combinations of -t, -b, -dev, -ctk and -ctv with %u tests each; at most %d rows", n,
-                          b->n_tests, MAX_TESTS);
+        return fail_usage(
+            "bench: %zu combinations of -t, -b, -dev, -ctk and -ctv with %u tests each; at most %d rows", n,
+            b->n_tests, MAX_TESTS);
     if (b->settings->peers.n && !b->settings->model)
         return fail_usage("--peer needs a file that both programs can read: name one with -m");
     if (!model_info_open(&b->model, b->settings->model, 0, &err))

@@ -55,7 +55,8 @@ static void add_processor(struct report *r)
     cpu_features_print(cpu_features(), features, sizeof features);
     if (uname(&name) == 0)
         add(r, "system", "%s %s, %s", name.sysname, name.release, name.machine);
-    add(r, "processor", "%u threads for this process, %s", n, features[0] ? features : "no vector features that ingot uses");
+    add(r, "processor", "%u threads for this process, %s", n,
+        features[0] ? features : "no vector features that ingot uses");
     double rate = bandwidth_read(n);
     if (rate > 0)
         add(r, "memory speed", "%.1f GB/s read by %u threads", rate * 1e-9, n);
@@ -77,7 +78,8 @@ static void add_memory(struct report *r)
         const char *word = strchr(text.at, '[') + 1;
         int n = (int)strcspn(word, "]");
         bool never = n == 5 && !strncmp(word, "never", 5);
-        add(r, "huge pages", "%.*s%s", n, word, never ? ": decoding would be some percent faster with madvise" : "");
+        add(r, "huge pages", "%.*s%s", n, word,
+            never ? ": decoding would be some percent faster with madvise" : "");
     } else {
         add(r, "huge pages", "the system does not say");
     }
@@ -110,7 +112,8 @@ static void add_libraries(struct report *r)
 #ifdef INGOT_SERVER
     add(r, "libevent", "%s", event_get_version());
     add(r, "llhttp", "%s", message_library());
-    add(r, "markdown-it", "%s", *page_markdown_it() ? page_markdown_it() : "not built in: the chat page shows plain text");
+    add(r, "markdown-it", "%s",
+        *page_markdown_it() ? page_markdown_it() : "not built in: the chat page shows plain text");
 #else
     add(r, "libevent", "not built in, for want of it or of llhttp: there is no ingot serve");
 #endif
@@ -131,8 +134,8 @@ static void add_gpu(struct report *r, const char *key, uint32_t n, struct device
         return;
     }
     d->ops->info(d, &info);
-    add(r, key, "%u; %s is %s, %.1f GiB, %.1f free", n, d->name, info.name, (double)info.memory_bytes / (1 << 30),
-        (double)info.free_bytes / (1 << 30));
+    add(r, key, "%u; %s is %s, %.1f GiB, %.1f free", n, d->name, info.name,
+        (double)info.memory_bytes / (1 << 30), (double)info.free_bytes / (1 << 30));
     device_close(d);
 }
 

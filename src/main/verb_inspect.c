@@ -1,6 +1,7 @@
 // verb_inspect.c - ingot inspect: what a model file holds, and the memory it needs.
 //
-// Everything in a file is data from a stranger: strings are shown as JSON shows them, cut after some bytes, arrays after some elements.
+// Everything in a file is data from a stranger: strings are shown as JSON shows them, cut after some bytes,
+// arrays after some elements.
 #include "model_tools/model_info.h"
 #include "main/out_json.h"
 #include "main/settings.h"
@@ -39,7 +40,8 @@ static json_t *meta_json(const struct meta *m)
 {
     switch (m->type) {
     case META_UINT:
-        return m->u <= INT64_MAX ? json_integer((json_int_t)m->u) : json_sprintf("%llu", (unsigned long long)m->u);
+        return m->u <= INT64_MAX ? json_integer((json_int_t)m->u)
+                                 : json_sprintf("%llu", (unsigned long long)m->u);
     case META_INT:
         return json_integer(m->i);
     case META_FLOAT:
@@ -75,7 +77,7 @@ static void sum_formats(const struct model_file *file, struct format_sum sums[N_
     }
 }
 
-// ---- text -------------------------------------------------------------------------------------------------------------------
+// ---- text -------------------------------------------------------------------------------------------------
 
 static const double MIB = 1048576.0;
 
@@ -88,18 +90,20 @@ static void print_model(const struct model_info *s)
         out_printf("model         cannot be run: %s\n", s->unknown.message);
         return;
     }
-    out_printf("model         %s, %.2f M parameters, %u layers, width %u, %u heads (%u of K and V) of %u, FFN %u, %u tokens, "
+    out_printf("model         %s, %.2f M parameters, %u layers, width %u, %u heads (%u of K and V) of %u, "
+               "FFN %u, %u tokens, "
                "context %u\n",
-               s->model.arch->name, (double)s->model.n_parameters * 1e-6, c->n_layers, c->n_cols, c->n_heads, c->n_kv_heads,
-               c->head_dim, c->n_ffn, c->n_vocab, c->n_context);
+               s->model.arch->name, (double)s->model.n_parameters * 1e-6, c->n_layers, c->n_cols, c->n_heads,
+               c->n_kv_heads, c->head_dim, c->n_ffn, c->n_vocab, c->n_context);
     if (s->model.n_experts)
-        out_printf("experts       %u in a layer, %u for a token, which uses %.2f M parameters\n", s->model.n_experts,
-                   s->model.n_used_experts, (double)(s->model.n_parameters - s->model.n_idle) * 1e-6);
+        out_printf("experts       %u in a layer, %u for a token, which uses %.2f M parameters\n",
+                   s->model.n_experts, s->model.n_used_experts,
+                   (double)(s->model.n_parameters - s->model.n_idle) * 1e-6);
     out_printf("memory        %.1f MiB: weights %.1f, KV pages %.1f for %u tokens, scratch %.1f\n",
-               (double)(m->weights + m->pages + m->scratch) / MIB, (double)m->weights / MIB, (double)m->pages / MIB, s->n_context,
-               (double)m->scratch / MIB);
-    out_printf("read a token  %.1f MiB of weights, and %.1f KiB for every token before it\n", (double)s->read_bytes / MIB,
-               (double)s->kv_bytes / 1024);
+               (double)(m->weights + m->pages + m->scratch) / MIB, (double)m->weights / MIB,
+               (double)m->pages / MIB, s->n_context, (double)m->scratch / MIB);
+    out_printf("read a token  %.1f MiB of weights, and %.1f KiB for every token before it\n",
+               (double)s->read_bytes / MIB, (double)s->kv_bytes / 1024);
 }
 
 static void print_formats(const struct model_file *file)
@@ -120,8 +124,9 @@ static void print_text(const struct model_info *s, bool tensors)
 
     out_printf("file          ");
     out_json(json_string(model_file_path(file)), 0);
-    out_printf(", %s, %zu tensors, %zu values\n", model_file_format(file) == MODEL_GGUF ? "GGUF" : "safetensors",
-               model_file_n_tensors(file), model_file_n_metas(file));
+    out_printf(", %s, %zu tensors, %zu values\n",
+               model_file_format(file) == MODEL_GGUF ? "GGUF" : "safetensors", model_file_n_tensors(file),
+               model_file_n_metas(file));
     print_model(s);
     print_formats(file);
     out_text("\nvalues\n");
@@ -141,7 +146,7 @@ static void print_text(const struct model_info *s, bool tensors)
     }
 }
 
-// ---- JSON -------------------------------------------------------------------------------------------------------------------
+// ---- JSON -------------------------------------------------------------------------------------------------
 
 static json_t *model_json(const struct model_info *s)
 {
@@ -150,7 +155,8 @@ static json_t *model_json(const struct model_info *s)
 
     json_object_set_new(o, "architecture", json_string(s->model.arch->name));
     json_object_set_new(o, "n_parameters", json_integer((json_int_t)s->model.n_parameters));
-    json_object_set_new(o, "n_active_parameters", json_integer((json_int_t)(s->model.n_parameters - s->model.n_idle)));
+    json_object_set_new(o, "n_active_parameters",
+                        json_integer((json_int_t)(s->model.n_parameters - s->model.n_idle)));
     json_object_set_new(o, "n_experts", json_integer(s->model.n_experts));
     json_object_set_new(o, "n_experts_used", json_integer(s->model.n_used_experts));
     json_object_set_new(o, "n_layers", json_integer(c->n_layers));
@@ -193,7 +199,8 @@ static void print_json(const struct model_info *s)
     json_t *o = json_object(), *values = json_object();
 
     json_object_set_new(o, "file", json_string(model_file_path(s->file)));
-    json_object_set_new(o, "container", json_string(model_file_format(s->file) == MODEL_GGUF ? "gguf" : "safetensors"));
+    json_object_set_new(o, "container",
+                        json_string(model_file_format(s->file) == MODEL_GGUF ? "gguf" : "safetensors"));
     if (s->known)
         json_object_set_new(o, "model", model_json(s));
     else

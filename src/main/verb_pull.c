@@ -11,17 +11,20 @@ int verb_pull(const struct verb_call *call)
     struct err err;
 
     if (call->operands->n != 1)
-        return fail_usage("pull: found %zu operands, expected one: a name such as user/repo:Q4_K_M", call->operands->n);
+        return fail_usage("pull: found %zu operands, expected one: a name such as user/repo:Q4_K_M",
+                          call->operands->n);
     if (!hub_open(&hub, call->settings->offline, &err))
         return fail(err.message);
-    const struct model_wish wish = { .text = call->operands->at[0], .fresh = true, .quiet = call->settings->quiet };
+    const struct model_wish wish = { .text = call->operands->at[0],
+                                     .fresh = true,
+                                     .quiet = call->settings->quiet };
     int status = model_fetch(&hub, &wish, path);
     if (status == STATUS_OK)
         out_printf("%s\n", path);
     return status == STATUS_OK ? out_finish() : status;
 }
 
-// ---- ls ---------------------------------------------------------------------------------------------------------------------
+// ---- ls ---------------------------------------------------------------------------------------------------
 
 struct lister {
     json_t *all; // NULL: text
@@ -37,10 +40,12 @@ static bool on_entry(void *arg, const struct hub_entry *entry)
     l->n++;
     l->bytes += entry->bytes;
     if (l->all)
-        json_array_append_new(l->all, json_pack("{s:s, s:s, s:s, s:I, s:b}", "name", entry->name, "path", entry->path, "commit",
-                                                entry->commit, "bytes", (json_int_t)entry->bytes, "whole", (int)entry->whole));
+        json_array_append_new(l->all, json_pack("{s:s, s:s, s:s, s:I, s:b}", "name", entry->name, "path",
+                                                entry->path, "commit", entry->commit, "bytes",
+                                                (json_int_t)entry->bytes, "whole", (int)entry->whole));
     else
-        out_printf("%10s  %s%s\n", bytes_text(entry->bytes, size), entry->name, entry->whole ? "" : " (a pull that was stopped)");
+        out_printf("%10s  %s%s\n", bytes_text(entry->bytes, size), entry->name,
+                   entry->whole ? "" : " (a pull that was stopped)");
     return out_state() == OUT_OPEN;
 }
 
@@ -64,7 +69,7 @@ int verb_ls(const struct verb_call *call)
     return out_finish();
 }
 
-// ---- rm ---------------------------------------------------------------------------------------------------------------------
+// ---- rm ---------------------------------------------------------------------------------------------------
 
 int verb_rm(const struct verb_call *call)
 {

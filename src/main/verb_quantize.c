@@ -29,8 +29,9 @@ int verb_quantize(const struct verb_call *call)
         return err.code == ERR_CANCELLED ? STATUS_INTERRUPTED : STATUS_ERROR;
     }
     if (!call->settings->quiet)
-        fprintf(stderr, "%s: %.1f MiB of tensors from %.1f; %llu of %llu quantised, %llu by a fallback\n", options.output,
-                (double)result.bytes_out / 1048576.0, (double)result.bytes_in / 1048576.0, (unsigned long long)result.n_quantized,
-                (unsigned long long)result.n_tensors, (unsigned long long)result.n_fallback);
+        fprintf(stderr, "%s: %.1f MiB of tensors from %.1f; %llu of %llu quantised, %llu by a fallback\n",
+                options.output, (double)result.bytes_out / 1048576.0, (double)result.bytes_in / 1048576.0,
+                (unsigned long long)result.n_quantized, (unsigned long long)result.n_tensors,
+                (unsigned long long)result.n_fallback);
     return STATUS_OK;
 }

@@ -1,4 +1,5 @@
-// verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in chat_loop.c.
+// verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in
+// chat_loop.c.
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -44,10 +45,11 @@ static void tell_model(const struct reply *r)
     ingot_engine_info(r->engine, &info);
     terminal_clean(info.model_name);
     if (r->settings->model)
-        fprintf(stderr, "%s, %s, on %s, context %u", info.model_name, info.format, info.device, info.n_context);
-    else
-        fprintf(stderr, "%s, the toy inside ingot ('ingot run MODEL' takes a real one), context %u", info.model_name,
+        fprintf(stderr, "%s, %s, on %s, context %u", info.model_name, info.format, info.device,
                 info.n_context);
+    else
+        fprintf(stderr, "%s, the toy inside ingot ('ingot run MODEL' takes a real one), context %u",
+                info.model_name, info.n_context);
     if (r->settings->temperature > 0)
         fprintf(stderr, ", seed %llu", (unsigned long long)r->settings->seed);
     fputs("\n", stderr);
@@ -60,11 +62,13 @@ static int answer(struct chat_loop *loop, const struct buf *prompt, bool given)
     struct buf grammar = { 0 }, schema = { 0 };
     int status = STATUS_ERROR;
 
-    if (read_option(s->grammar, s->grammar_file, &grammar) && read_option(s->json_schema, s->json_schema_file, &schema)) {
+    if (read_option(s->grammar, s->grammar_file, &grammar) &&
+        read_option(s->json_schema, s->json_schema_file, &schema)) {
         r->grammar = grammar.n ? grammar.at : NULL;
         r->json_schema = schema.n ? schema.at : NULL;
         tell_model(r);
-        status = given && !s->chat ? answer_once(r, prompt->at) : chat_loop_run(loop, given ? prompt->at : NULL);
+        status =
+            given && !s->chat ? answer_once(r, prompt->at) : chat_loop_run(loop, given ? prompt->at : NULL);
     }
     buf_free(&r->text);
     buf_free(&grammar);
@@ -136,15 +140,18 @@ int verb_run(const struct verb_call *call)
     struct buf prompt = { 0 }, system = { 0 };
 
     if (s.system && s.system_file)
-        return fail_usage("--system and --system-prompt-file both say what the model is told; expected one of them");
+        return fail_usage(
+            "--system and --system-prompt-file both say what the model is told; expected one of them");
     if (!read_option(s.system, s.system_file, &system))
         return STATUS_ERROR;
     s.system = system.n ? system.at : NULL;
     if (s.seed == UINT64_MAX)
         s.seed = reply_random_seed();
-    int status = s.no_chat && s.system
-                     ? fail_usage("--system has no place in a text without chat template: leave out --no-chat or --system")
-                     : run(&s, call->arena, &prompt);
+    int status =
+        s.no_chat && s.system
+            ? fail_usage(
+                  "--system has no place in a text without chat template: leave out --no-chat or --system")
+            : run(&s, call->arena, &prompt);
     buf_free(&prompt);
     buf_free(&system);
     return status;

@@ -1,4 +1,5 @@
-// verb_serve.c - ingot serve: the model behind HTTP. Here are the options and the signals; the server itself is in src/server.
+// verb_serve.c - ingot serve: the model behind HTTP. Here are the options and the signals; the server itself
+// is in src/server.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

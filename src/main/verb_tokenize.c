@@ -6,7 +6,8 @@
 #include "text/tokenizer/token_json.h"
 #include "text/tokenizer/tokenizer.h"
 
-// A piece is shown as JSON shows a string, so that spaces and newlines can be seen; bytes that are no text as <E2>.
+// A piece is shown as JSON shows a string, so that spaces and newlines can be seen; bytes that are no text as
+// <E2>.
 static void show_piece(struct str bytes)
 {
     json_t *text = json_stringn(bytes.at, bytes.n);
@@ -77,7 +78,8 @@ int verb_tokenize(const struct verb_call *call)
         return STATUS_ERROR;
     if (given && !call->settings->model)
         fputs("the tokens of the toy inside ingot; -m takes another model\n", stderr);
-    int status = given ? tokenize(call->settings, buf_as_str(&text)) : fail_usage("tokenize: give a text with -p, -f or a pipe");
+    int status = given ? tokenize(call->settings, buf_as_str(&text))
+                       : fail_usage("tokenize: give a text with -p, -f or a pipe");
     buf_free(&text);
     return status;
 }

@@ -13,7 +13,8 @@ uint32_t bench_test_tokens(const struct bench_test *test)
     return test->n_prompt + test->n_gen;
 }
 
-// A fixed sequence of ids (splitmix64), different for every run, so that no run finds its prompt already in the session.
+// A fixed sequence of ids (splitmix64), different for every run, so that no run finds its prompt already in
+// the session.
 static uint32_t random_token(const struct bench_measure *m, uint64_t run, uint64_t at)
 {
     uint64_t x = (run << 32 | at) * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
@@ -42,7 +43,8 @@ static bool on_event(void *arg, const struct ingot_event *event)
     return true;
 }
 
-static bool generate(struct bench_measure *m, uint32_t n_tokens, uint32_t n_gen, struct bench_sample *sample, struct err *err)
+static bool generate(struct bench_measure *m, uint32_t n_tokens, uint32_t n_gen, struct bench_sample *sample,
+                     struct err *err)
 {
     struct ingot_request_options options = ingot_request_defaults();
     struct listener listener = { .sample = sample, .n_max = m->test.n_gen };
@@ -62,12 +64,14 @@ static bool generate(struct bench_measure *m, uint32_t n_tokens, uint32_t n_gen,
     sample->ms = (double)(clock_ns() - from) * 1e-6;
     sample->first_token_ms = result.first_token_ms;
     if (result.n_generated != n_gen)
-        return err_set(err, ERR_LIMIT, "the test wanted %u tokens and got %u; is the context of %u tokens too short?", n_gen,
+        return err_set(err, ERR_LIMIT,
+                       "the test wanted %u tokens and got %u; is the context of %u tokens too short?", n_gen,
                        result.n_generated, bench_test_context(&m->test));
     return true;
 }
 
-bool bench_measure_begin(struct bench_measure *m, struct ingot_engine *engine, const struct bench_test *test, struct err *err)
+bool bench_measure_begin(struct bench_measure *m, struct ingot_engine *engine, const struct bench_test *test,
+                         struct err *err)
 {
     struct bench_sample ignored = { 0 };
     struct ingot_engine_info info;
@@ -98,8 +102,8 @@ void bench_measure_end(struct bench_measure *m)
     *m = (struct bench_measure){ 0 };
 }
 
-// A run with a prompt and n_gen: the first token comes with the prompt, so that n_gen more make n_gen steps of one row. Without a
-// prompt one token stands for it, and its step is the first of the n_gen.
+// A run with a prompt and n_gen: the first token comes with the prompt, so that n_gen more make n_gen steps
+// of one row. Without a prompt one token stands for it, and its step is the first of the n_gen.
 bool bench_measure_run(struct bench_measure *m, struct bench_sample *sample, struct err *err)
 {
     const struct bench_test *t = &m->test;

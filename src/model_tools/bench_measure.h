@@ -1,7 +1,7 @@
 // bench_measure.h - the speed of an engine: one timed run of reading a prompt, of generating, or of both.
 //
-// Tokens are random ids and the choice is greedy, so that no text and no tokenizer is needed. A run at a depth begins with that many
-// tokens already in the session, which are not timed.
+// Tokens are random ids and the choice is greedy, so that no text and no tokenizer is needed. A run at a
+// depth begins with that many tokens already in the session, which are not timed.
 #pragma once
 #include "base/err.h"
 #include "ingot.h"
@@ -26,7 +26,8 @@ struct bench_measure {
 };
 
 // Prepares a test: reads `depth` tokens into a session. bench_measure_end frees it.
-bool bench_measure_begin(struct bench_measure *m, struct ingot_engine *engine, const struct bench_test *test, struct err *err);
+bool bench_measure_begin(struct bench_measure *m, struct ingot_engine *engine, const struct bench_test *test,
+                         struct err *err);
 void bench_measure_end(struct bench_measure *m);
 bool bench_measure_run(struct bench_measure *m, struct bench_sample *sample, struct err *err);
 

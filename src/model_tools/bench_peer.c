@@ -1,4 +1,5 @@
-// bench_peer.c - see bench_peer.h. The program's stderr is dropped unless it fails: then its last line is part of the message.
+// bench_peer.c - see bench_peer.h. The program's stderr is dropped unless it fails: then its last line is
+// part of the message.
 #include "model_tools/bench_peer.h"
 #include <errno.h>
 #include <jansson.h>
@@ -10,8 +11,10 @@
 enum { OUTPUT_MAX_BYTES = 1 << 22, MAX_WORDS = 24 };
 extern char **environ;
 
-// The speed of the test in the program's output: an array of objects with n_prompt, n_gen, n_depth and avg_ts.
-static bool parse_speed(struct str json, const struct bench_test *test, double *tokens_per_second, struct err *err)
+// The speed of the test in the program's output: an array of objects with n_prompt, n_gen, n_depth and
+// avg_ts.
+static bool parse_speed(struct str json, const struct bench_test *test, double *tokens_per_second,
+                        struct err *err)
 {
     json_error_t where;
     json_t *rows = json_loadb(json.at, json.n, 0, &where), *row;
@@ -24,14 +27,16 @@ static bool parse_speed(struct str json, const struct bench_test *test, double *
         const json_t *speed = json_object_get(row, "avg_ts");
         if (json_integer_value(json_object_get(row, "n_prompt")) == (json_int_t)test->n_prompt &&
             json_integer_value(json_object_get(row, "n_gen")) == (json_int_t)test->n_gen &&
-            json_integer_value(json_object_get(row, "n_depth")) == (json_int_t)test->depth && json_is_number(speed)) {
+            json_integer_value(json_object_get(row, "n_depth")) == (json_int_t)test->depth &&
+            json_is_number(speed)) {
             *tokens_per_second = json_number_value(speed);
             json_decref(rows);
             return true;
         }
     }
     json_decref(rows);
-    return err_set(err, ERR_INPUT, "the peer's output has no row with n_prompt %u, n_gen %u, n_depth %u and avg_ts",
+    return err_set(err, ERR_INPUT,
+                   "the peer's output has no row with n_prompt %u, n_gen %u, n_depth %u and avg_ts",
                    test->n_prompt, test->n_gen, test->depth);
 }
 

@@ -4,7 +4,8 @@
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_ROWS = 512, DEFAULT_OUTPUTS = 16 };
 
-// Decoding reads every weight once, but of an embedding that is not also the head only one row, and of experts those that are chosen.
+// Decoding reads every weight once, but of an embedding that is not also the head only one row, and of
+// experts those that are chosen.
 static uint64_t read_bytes(const struct model *m)
 {
     const struct file_tensor *embed = m->tensors[offsetof(struct model_weights, embed) / sizeof(void *)];
@@ -19,9 +20,11 @@ static void count(struct model_info *s, uint32_t n_context)
 
     s->n_context = n_context ? n_context : most;
     uint32_t n_pages = (s->n_context + PAGE_TOKENS - 1) / PAGE_TOKENS;
-    struct stage_shape shape = {
-        .max_rows = DEFAULT_ROWS, .max_outputs = DEFAULT_OUTPUTS, .n_pages = n_pages, .k_format = KV_F16, .v_format = KV_F16
-    };
+    struct stage_shape shape = { .max_rows = DEFAULT_ROWS,
+                                 .max_outputs = DEFAULT_OUTPUTS,
+                                 .n_pages = n_pages,
+                                 .k_format = KV_F16,
+                                 .v_format = KV_F16 };
     s->memory = place_memory(&s->model, &shape);
     s->read_bytes = read_bytes(&s->model);
     s->kv_bytes = 2ull * c->n_layers * c->n_kv_heads * c->head_dim * 2;

@@ -1,5 +1,6 @@
-// quantize.c - see quantize.h. Tensors are worked off one after the other, in chunks of a few million elements: all threads decode
-// and encode fixed ranges of a chunk, then the chunk is written. A tensor that has its format already is copied as it is.
+// quantize.c - see quantize.h. Tensors are worked off one after the other, in chunks of a few million
+// elements: all threads decode and encode fixed ranges of a chunk, then the chunk is written. A tensor that
+// has its format already is copied as it is.
 #include "model_tools/quantize.h"
 #include <math.h>
 #include <sys/stat.h>
@@ -30,7 +31,8 @@ struct job {
     uint64_t bad[MAX_THREADS]; // first element that cannot be stored, per thread; UINT64_MAX: none
 };
 
-// Source row of row `row` of a matrix whose heads have their rows reordered: GGUF's 2 r + a is r + a * half elsewhere.
+// Source row of row `row` of a matrix whose heads have their rows reordered: GGUF's 2 r + a is r + a * half
+// elsewhere.
 static uint64_t paired_row(uint64_t row, uint64_t n_rows, uint32_t n_heads)
 {
     uint64_t size = n_rows / n_heads, in_head = row % size;
@@ -83,8 +85,8 @@ static void work(void *arg, unsigned thread)
     for (uint64_t p = n_pieces * thread / n_threads; p < n_pieces * (thread + 1) / n_threads; p++) {
         uint64_t at = p * PIECE, n = job->n - at < PIECE ? job->n - at : PIECE;
         read_elements(job->entry, job->first + at, x, (size_t)n);
-        if (!quantize_encode(job->entry->format, x, job->chunk + at / info->block_elements * info->block_bytes, (size_t)n,
-                             &bad)) {
+        if (!quantize_encode(job->entry->format, x,
+                             job->chunk + at / info->block_elements * info->block_bytes, (size_t)n, &bad)) {
             job->bad[thread] = job->first + at + bad;
             return;
         }
@@ -102,9 +104,10 @@ static bool check_chunk(struct job *job, struct err *err)
         return true;
     const struct quant_info *from = quant_info(job->entry->from.format);
     read_elements(job->entry, bad / from->block_elements * from->block_elements, x, from->block_elements);
-    return err_set(err, ERR_INPUT, "%s: element %llu of tensor '%.*s' is %g, which %s cannot hold%s", job->options->input,
-                   (unsigned long long)bad, STR_ARG(job->entry->from.name), (double)x[bad % from->block_elements],
-                   quant_info(job->entry->format)->name, isfinite(x[bad % from->block_elements]) ? "; BF16 can" : "");
+    return err_set(err, ERR_INPUT, "%s: element %llu of tensor '%.*s' is %g, which %s cannot hold%s",
+                   job->options->input, (unsigned long long)bad, STR_ARG(job->entry->from.name),
+                   (double)x[bad % from->block_elements], quant_info(job->entry->format)->name,
+                   isfinite(x[bad % from->block_elements]) ? "; BF16 can" : "");
 }
 
 static bool advance(struct job *job, uint64_t bytes, struct err *err)
@@ -138,7 +141,8 @@ static bool encode_tensor(struct job *job, struct err *err)
     uint64_t total = t->bytes / from->block_bytes * from->block_elements;
 
     for (job->first = 0; job->first < total; job->first += job->n) {
-        job->n = total - job->first < (uint64_t)PIECE * CHUNK_PIECES ? total - job->first : (uint64_t)PIECE * CHUNK_PIECES;
+        job->n = total - job->first < (uint64_t)PIECE * CHUNK_PIECES ? total - job->first
+                                                                     : (uint64_t)PIECE * CHUNK_PIECES;
         thread_pool_run(job->pool, work, job);
         if (!check_chunk(job, err))
             return false;
@@ -152,8 +156,8 @@ static bool encode_tensor(struct job *job, struct err *err)
 // Values that say how the input file was laid out, or that are written anew.
 static bool is_dropped(struct str key)
 {
-    return str_starts(key, STR("split.")) || str_is(key, "general.alignment") || str_is(key, "general.file_type") ||
-           str_is(key, "general.quantization_version");
+    return str_starts(key, STR("split.")) || str_is(key, "general.alignment") ||
+           str_is(key, "general.file_type") || str_is(key, "general.quantization_version");
 }
 
 static bool plan_gguf(struct job *job, struct err *err)
@@ -188,7 +192,8 @@ static bool describe(struct job *job, struct err *err)
         n_again += quant_info(e->from.format)->block_elements > 1 && e->format != e->from.format;
     }
     if (n_again)
-        log_line(LOG_WARN, "quantize", "%zu tensors are quantized already: doing it again loses more than once from the original",
+        log_line(LOG_WARN, "quantize",
+                 "%zu tensors are quantized already: doing it again loses more than once from the original",
                  n_again);
     gguf_write_begin(&job->w);
     return true;
@@ -200,12 +205,14 @@ static bool run(struct job *job, struct err *err)
 
     job->pool = thread_pool_create(n_threads < MAX_THREADS ? n_threads : MAX_THREADS);
     job->chunk = mem_alloc((size_t)PIECE * CHUNK_PIECES * sizeof(float));
-    job->scratch = job->pool ? mem_alloc_array((size_t)PIECE * thread_pool_size(job->pool), sizeof(float)) : NULL;
+    job->scratch =
+        job->pool ? mem_alloc_array((size_t)PIECE * thread_pool_size(job->pool), sizeof(float)) : NULL;
     if (!job->chunk || !job->scratch)
         return err_memory(err, "quantizing");
     for (size_t i = 0; i < job->plan.n; i++) {
         job->entry = &job->plan.entries[i];
-        bool same = job->entry->format == job->entry->from.format && !job->entry->paired_heads && !job->entry->joined;
+        bool same =
+            job->entry->format == job->entry->from.format && !job->entry->paired_heads && !job->entry->joined;
         if (same ? !copy_tensor(job, err) : !encode_tensor(job, err))
             return false;
     }
@@ -224,10 +231,13 @@ static bool quantize_open(struct job *job, struct err *err)
 
     job->mix = quantize_mix_find(o->type);
     if (!job->mix)
-        return err_set(err, ERR_INPUT, "unknown type '%.32s'; known are F32 F16 BF16 Q8_0 Q4_0 Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K",
-                       o->type);
+        return err_set(
+            err, ERR_INPUT,
+            "unknown type '%.32s'; known are F32 F16 BF16 Q8_0 Q4_0 Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K",
+            o->type);
     if (same_file(o->input, o->output))
-        return err_set(err, ERR_INPUT, "%s: input and output are the same file; name another output", o->output);
+        return err_set(err, ERR_INPUT, "%s: input and output are the same file; name another output",
+                       o->output);
     job->plan.arena = arena_create((size_t)1 << 30);
     if (!job->plan.arena)
         return err_memory(err, "quantizing");
@@ -245,8 +255,8 @@ bool quantize_file(const struct quantize_options *options, struct quantize_resul
     job->options = options;
     bool ok = quantize_open(job, err) && describe(job, err) && run(job, err);
     if (ok && result)
-        *result =
-            (struct quantize_result){ job->total, job->w.data_bytes, job->plan.n, job->plan.n_quantized, job->plan.n_fallback };
+        *result = (struct quantize_result){ job->total, job->w.data_bytes, job->plan.n, job->plan.n_quantized,
+                                            job->plan.n_fallback };
     ok = ok && gguf_write_commit(&job->w, err);
     gguf_write_abort(&job->w);
     thread_pool_destroy(job->pool);

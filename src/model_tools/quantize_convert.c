@@ -1,7 +1,9 @@
-// quantize_convert.c - a safetensors model as GGUF: tensors under their other names, sizes under their other keys.
+// quantize_convert.c - a safetensors model as GGUF: tensors under their other names, sizes under their other
+// keys.
 //
-// Nothing about an architecture is written here: the tables in models/ hold both spellings and say which rows GGUF keeps in another
-// order. What GGUF says with a tensor (the divisors of Llama 3's rotation) is made from the bound model.
+// Nothing about an architecture is written here: the tables in models/ hold both spellings and say which rows
+// GGUF keeps in another order. What GGUF says with a tensor (the divisors of Llama 3's rotation) is made from
+// the bound model.
 #include <math.h>
 #include "base/log.h"
 #include "model_tools/quantize_plan.h"
@@ -28,7 +30,8 @@ static void write_sizes(struct convert *c)
 
     for (uint32_t i = 0; i < arch->n_config; i++) {
         const struct config_key *k = &arch->config[i];
-        const char *field = (k->is_own ? (const char *)c->model.own : (const char *)&c->model.config) + k->offset;
+        const char *field =
+            (k->is_own ? (const char *)c->model.own : (const char *)&c->model.config) + k->offset;
         uint32_t u;
         float f;
         memcpy(&u, field, sizeof u);
@@ -54,7 +57,8 @@ static void write_rope(struct convert *c)
     gguf_write_f32(c->w, key_of(c, "rope.freq_base", key), r->base);
     if (r->type != ROPE_LINEAR && r->type != ROPE_YARN)
         return;
-    gguf_write_str(c->w, key_of(c, "rope.scaling.type", key), r->type == ROPE_YARN ? STR("yarn") : STR("linear"));
+    gguf_write_str(c->w, key_of(c, "rope.scaling.type", key),
+                   r->type == ROPE_YARN ? STR("yarn") : STR("linear"));
     gguf_write_f32(c->w, key_of(c, "rope.scaling.factor", key), r->factor);
     gguf_write_u32(c->w, key_of(c, "rope.scaling.original_context_length", key), r->original_context);
     if (r->type != ROPE_YARN)
@@ -62,7 +66,8 @@ static void write_rope(struct convert *c)
     gguf_write_f32(c->w, key_of(c, "rope.scaling.yarn_beta_fast", key), r->beta_fast);
     gguf_write_f32(c->w, key_of(c, "rope.scaling.yarn_beta_slow", key), r->beta_slow);
     if (r->attention > 0) // GGUF's is a factor on the usual one, config.json's replaces it
-        gguf_write_f32(c->w, key_of(c, "rope.scaling.attn_factor", key), r->attention / (float)(0.1 * log(r->factor) + 1));
+        gguf_write_f32(c->w, key_of(c, "rope.scaling.attn_factor", key),
+                       r->attention / (float)(0.1 * log(r->factor) + 1));
 }
 
 static uint32_t heads_of(const struct model_config *config, const struct weight_key *k)
@@ -96,11 +101,14 @@ static bool add_tensor(struct convert *c, const struct weight_key *k, uint32_t l
 
     if (!t || ((k->flags & WEIGHT_TIED) && m->tied))
         return true;
-    char *name = mark ? arena_printf(c->plan->arena, "%.*s%u%s", (int)(mark - k->gguf), k->gguf, layer, mark + 2)
-                      : arena_printf(c->plan->arena, "%s", k->gguf);
+    char *name =
+        mark ? arena_printf(c->plan->arena, "%.*s%u%s", (int)(mark - k->gguf), k->gguf, layer, mark + 2)
+             : arena_printf(c->plan->arena, "%s", k->gguf);
     if (!name)
         return err_memory(c->err, "names of tensors");
-    struct quantize_entry entry = { .from = *t, .name = str_from(name), .paired_heads = heads_of(&m->config, k) };
+    struct quantize_entry entry = { .from = *t,
+                                    .name = str_from(name),
+                                    .paired_heads = heads_of(&m->config, k) };
     if (k->rows == DIM_ONE && t->n_dims == 2 && t->dims[0] == 1) { // a matrix of one row is a vector in GGUF
         entry.from.n_dims = 1;
         memcpy(entry.from.dims, (uint64_t[TENSOR_MAX_DIMS]){ t->dims[1], 1, 1, 1 }, sizeof entry.from.dims);
@@ -120,10 +128,12 @@ static bool add_divisors(struct convert *c)
     if (!divisors)
         return err_memory(c->err, "rotation frequencies");
     for (uint64_t i = 0; i < n; i++)
-        divisors[i] = (float)(pow((double)r->base, -2.0 * (double)i / r->n_dims) / (double)c->model.frequencies[i]);
+        divisors[i] =
+            (float)(pow((double)r->base, -2.0 * (double)i / r->n_dims) / (double)c->model.frequencies[i]);
     struct quantize_entry entry = { .name = STR("rope_freqs.weight") };
-    entry.from =
-        (struct file_tensor){ entry.name, QUANT_F32, 1, { n, 1, 1, 1 }, (const unsigned char *)divisors, n * sizeof *divisors };
+    entry.from = (struct file_tensor){
+        entry.name, QUANT_F32, 1, { n, 1, 1, 1 }, (const unsigned char *)divisors, n * sizeof *divisors
+    };
     return quantize_plan_add(c->plan, &entry, c->err);
 }
 
@@ -149,7 +159,8 @@ static bool write_tokenizer(struct convert *c)
     struct tokenizer *t;
 
     if (!model_file_tokenizer_json(file).n) {
-        log_line(LOG_WARN, "quantize", "%s has no tokenizer.json: the new file will have no tokeniser", model_file_path(file));
+        log_line(LOG_WARN, "quantize", "%s has no tokenizer.json: the new file will have no tokeniser",
+                 model_file_path(file));
         gguf_write_str(c->w, "tokenizer.ggml.model", STR("none"));
         return true;
     }
@@ -172,7 +183,8 @@ static struct str model_name(const char *path)
     return (struct str){ path + begin, end - begin };
 }
 
-bool quantize_convert(struct quantize_plan *plan, struct gguf_writer *w, const struct model_file *file, struct err *err)
+bool quantize_convert(struct quantize_plan *plan, struct gguf_writer *w, const struct model_file *file,
+                      struct err *err)
 {
     struct convert c = { .plan = plan, .w = w, .err = err };
 
@@ -186,7 +198,8 @@ bool quantize_convert(struct quantize_plan *plan, struct gguf_writer *w, const s
     bool ok = write_tokenizer(&c) && add_tensors(&c);
     if (ok && plan->n - n_before < model_file_n_tensors(file))
         log_line(LOG_INFO, "quantize", "%zu of %zu tensors are of no use to %s and were left out",
-                 model_file_n_tensors(file) - (plan->n - n_before), model_file_n_tensors(file), c.model.arch->name);
+                 model_file_n_tensors(file) - (plan->n - n_before), model_file_n_tensors(file),
+                 c.model.arch->name);
     model_release(&c.model);
     return ok;
 }

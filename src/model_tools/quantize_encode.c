@@ -1,8 +1,9 @@
 // quantize_encode.c - one encoder per format.
 //
-// Q8_0 scales by the largest element, as every program does. The others search (quantize_fit.h), with weights that count large
-// elements more: an error there moves a product most. The K formats then choose the integers that stand for their groups' scales
-// and minima anew, with the block's two halves fitted to all 256 elements at once.
+// Q8_0 scales by the largest element, as every program does. The others search (quantize_fit.h), with weights
+// that count large elements more: an error there moves a product most. The K formats then choose the integers
+// that stand for their groups' scales and minima anew, with the block's two halves fitted to all 256 elements
+// at once.
 #include "model_tools/quantize_encode.h"
 #include <float.h>
 #include <math.h>
@@ -21,8 +22,8 @@ static float half_rounded(float x, u16 *half)
     return half_to_float(*half);
 }
 
-// Weights of n elements. On the shipped model at Q4_K_M these give a mean KL of 0.0235 from the original; equal weights give
-// 0.0241, squares 0.0291 (40 of the evaluation's texts, 3,015 tokens).
+// Weights of n elements. On the shipped model at Q4_K_M these give a mean KL of 0.0235 from the original;
+// equal weights give 0.0241, squares 0.0291 (40 of the evaluation's texts, 3,015 tokens).
 static void weigh(const float *x, float *w, int n)
 {
     float sum = 0;
@@ -143,7 +144,8 @@ static float divide(float a, float b)
     return b != 0 ? a / b : 0;
 }
 
-// Tries the neighbours of a group's scale and min and rounds its elements with the best pair. Returns the error.
+// Tries the neighbours of a group's scale and min and rounds its elements with the best pair. Returns the
+// error.
 static float choose_pair(struct affine_block *b, int g, float d, float dmin)
 {
     const struct points p = { b->x + 32 * g, b->w + 32 * g, 32 };
@@ -172,7 +174,8 @@ static void refit_pair(const struct affine_block *b, float *d, float *dmin)
     double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
 
     for (int i = 0; i < 256; i++) {
-        double w = (double)b->w[i], s = (double)b->scale[i / 32] * (double)b->q[i], m = -(double)b->min[i / 32];
+        double w = (double)b->w[i], s = (double)b->scale[i / 32] * (double)b->q[i],
+               m = -(double)b->min[i / 32];
         aa += w * s * s;
         ab += w * s * m;
         bb += w * m * m;

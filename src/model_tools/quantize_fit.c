@@ -1,4 +1,5 @@
-// quantize_fit.c - see quantize_fit.h. Sums run in four lanes, so that compilers can use vectors and the order is fixed.
+// quantize_fit.c - see quantize_fit.h. Sums run in four lanes, so that compilers can use vectors and the
+// order is fixed.
 #include "model_tools/quantize_fit.h"
 #include <math.h>
 #include <string.h>
@@ -64,7 +65,8 @@ static struct sums sums_of(const float *q, const struct points *p)
             s[3][j] += wq * p->x[i + j];
             s[4][j] += wq * q[i + j];
         }
-    return (struct sums){ lanes_sum(s[0]), lanes_sum(s[1]), lanes_sum(s[2]), lanes_sum(s[3]), lanes_sum(s[4]) };
+    return (struct sums){ lanes_sum(s[0]), lanes_sum(s[1]), lanes_sum(s[2]), lanes_sum(s[3]),
+                          lanes_sum(s[4]) };
 }
 
 // The line through the points (q, x): scale and base of least weighted error.
@@ -116,8 +118,10 @@ void fit_affine(struct fit *best, const struct points *p, int q_max, bool base_n
     if (!(high - low > 1e-30f))
         return;
     best->error = INFINITY;
-    for (int guess = 0; guess < GUESSES; guess++) // the range as given, wider by up to a step, narrower by up to one
-        try_affine(best, p, q_max, base_negative, (float[2]){ (high - low) / ((float)q_max - 0.9f + 0.1f * (float)guess), low });
+    for (int guess = 0; guess < GUESSES;
+         guess++) // the range as given, wider by up to a step, narrower by up to one
+        try_affine(best, p, q_max, base_negative,
+                   (float[2]){ (high - low) / ((float)q_max - 0.9f + 0.1f * (float)guess), low });
     for (int again = 0; again < 4; again++)
         if (!try_affine(best, p, q_max, base_negative, (float[2]){ best->scale, best->base }))
             break;
@@ -150,7 +154,8 @@ void fit_signed(struct fit *best, const struct points *p, int q_size)
     if (!(fabsf(largest) > 1e-30f))
         return;
     best->error = INFINITY;
-    for (int guess = 0; guess < GUESSES; guess++) // the largest element at -q_size, or up to a step beyond, or short of it
+    for (int guess = 0; guess < GUESSES;
+         guess++) // the largest element at -q_size, or up to a step beyond, or short of it
         try_signed(best, p, q_size, -largest / ((float)q_size - 1.0f + 0.1f * (float)guess));
     for (int again = 0; again < 2; again++)
         try_signed(best, p, q_size, best->scale);

@@ -1,7 +1,9 @@
-// quantize_fit.h - finds the scale (and the minimum) with which a few numbers lose least when they become small integers.
+// quantize_fit.h - finds the scale (and the minimum) with which a few numbers lose least when they become
+// small integers.
 //
-// For given integers the best scale is a least-squares solution; for a given scale the best integers are the nearest ones. Each
-// fit tries a row of first guesses, solves, rounds again, and keeps the smallest weighted error. Private to quantize.
+// For given integers the best scale is a least-squares solution; for a given scale the best integers are the
+// nearest ones. Each fit tries a row of first guesses, solves, rounds again, and keeps the smallest weighted
+// error. Private to quantize.
 #pragma once
 #include <stdbool.h>
 
@@ -19,7 +21,8 @@ struct points { // 16 or 32 numbers and their weights, above 0
 };
 // base_negative: base must not be above 0, as in the K formats, which subtract a minimum.
 void fit_affine(struct fit *best, const struct points *p, int q_max, bool base_negative);
-// base = 0, q in -q_size..q_size - 1. The scale's sign is chosen so that the largest element gets the extra step.
+// base = 0, q in -q_size..q_size - 1. The scale's sign is chosen so that the largest element gets the extra
+// step.
 void fit_signed(struct fit *best, const struct points *p, int q_size);
 
 // The nearest integers to (x - base) / scale in q_min..q_max, and the weighted error with them.

@@ -4,10 +4,12 @@
 #include "base/mem.h"
 
 static const struct quantize_mix mixes[] = {
-    { "F32", 0, QUANT_F32, MIX_PLAIN },       { "F16", 1, QUANT_F16, MIX_PLAIN },      { "BF16", 32, QUANT_BF16, MIX_PLAIN },
-    { "Q8_0", 7, QUANT_Q8_0, MIX_PLAIN },     { "Q4_0", 2, QUANT_Q4_0, MIX_PLAIN },    { "Q4_K_S", 14, QUANT_Q4_K, MIX_SMALL },
-    { "Q4_K_M", 15, QUANT_Q4_K, MIX_MEDIUM }, { "Q5_K_S", 16, QUANT_Q5_K, MIX_PLAIN }, { "Q5_K_M", 17, QUANT_Q5_K, MIX_MEDIUM },
-    { "Q6_K", 18, QUANT_Q6_K, MIX_PLAIN },    { "Q4_K", 15, QUANT_Q4_K, MIX_MEDIUM },  { "Q5_K", 17, QUANT_Q5_K, MIX_MEDIUM },
+    { "F32", 0, QUANT_F32, MIX_PLAIN },       { "F16", 1, QUANT_F16, MIX_PLAIN },
+    { "BF16", 32, QUANT_BF16, MIX_PLAIN },    { "Q8_0", 7, QUANT_Q8_0, MIX_PLAIN },
+    { "Q4_0", 2, QUANT_Q4_0, MIX_PLAIN },     { "Q4_K_S", 14, QUANT_Q4_K, MIX_SMALL },
+    { "Q4_K_M", 15, QUANT_Q4_K, MIX_MEDIUM }, { "Q5_K_S", 16, QUANT_Q5_K, MIX_PLAIN },
+    { "Q5_K_M", 17, QUANT_Q5_K, MIX_MEDIUM }, { "Q6_K", 18, QUANT_Q6_K, MIX_PLAIN },
+    { "Q4_K", 15, QUANT_Q4_K, MIX_MEDIUM },   { "Q5_K", 17, QUANT_Q5_K, MIX_MEDIUM },
 };
 
 static bool same_word(const char *a, const char *b)
@@ -60,7 +62,8 @@ static int64_t layer_of(struct str name)
     return str_to_u64(str_from_to(name, 4, end), &layer) && layer < 1 << 20 ? (int64_t)layer : -1;
 }
 
-// Matrices that products use. Norms, routers and biases keep their precision: they are small and everything passes through them.
+// Matrices that products use. Norms, routers and biases keep their precision: they are small and everything
+// passes through them.
 static bool is_quantized(const struct quantize_entry *e)
 {
     return e->from.n_dims >= 2 && e->from.format != QUANT_I32 && str_ends(e->name, STR(".weight")) &&
@@ -126,12 +129,13 @@ void quantize_plan_formats(struct quantize_plan *plan, const struct quantize_mix
         plan->n_quantized++;
         plan->n_fallback += e->format != wanted;
         if (e->format != wanted)
-            log_line(LOG_INFO, "quantize", "%.*s has rows of %llu, no multiple of %u: %s instead of %s", STR_ARG(e->name),
-                     (unsigned long long)e->from.dims[e->from.n_dims - 1], quant_info(wanted)->block_elements,
-                     quant_info(e->format)->name, quant_info(wanted)->name);
+            log_line(LOG_INFO, "quantize", "%.*s has rows of %llu, no multiple of %u: %s instead of %s",
+                     STR_ARG(e->name), (unsigned long long)e->from.dims[e->from.n_dims - 1],
+                     quant_info(wanted)->block_elements, quant_info(e->format)->name,
+                     quant_info(wanted)->name);
     }
     if (plan->n_fallback)
         log_line(LOG_WARN, "quantize",
-                 "%zu of %zu matrices have rows that the blocks of %s do not divide, and got larger formats", plan->n_fallback,
-                 plan->n_quantized, mix->name);
+                 "%zu of %zu matrices have rows that the blocks of %s do not divide, and got larger formats",
+                 plan->n_fallback, plan->n_quantized, mix->name);
 }

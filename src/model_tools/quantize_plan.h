@@ -1,4 +1,5 @@
-// quantize_plan.h - what a quantized file will hold: each tensor's source, name and format. Private to quantize and random_model.
+// quantize_plan.h - what a quantized file will hold: each tensor's source, name and format. Private to
+// quantize and random_model.
 #pragma once
 #include "base/arena.h"
 #include "format/gguf_write.h"
@@ -17,7 +18,8 @@ struct quantize_entry {
     struct str name;                    // in the output
     enum quant format;                  // in the output
     const struct joined_tensor *joined; // whose parts follow one another; NULL: from.data has all
-    uint32_t paired_heads; // rows are reordered within this many heads, so that neighbours rotate together; 0: they stay
+    uint32_t paired_heads; // rows are reordered within this many heads, so that neighbours rotate together;
+                           // 0: they stay
 };
 
 struct quantize_plan {
@@ -32,4 +34,5 @@ void quantize_plan_formats(struct quantize_plan *plan, const struct quantize_mix
 void quantize_plan_release(struct quantize_plan *plan);
 
 // Safetensors only: entries under GGUF names, and GGUF keys for the configuration and the tokeniser.
-bool quantize_convert(struct quantize_plan *plan, struct gguf_writer *w, const struct model_file *file, struct err *err);
+bool quantize_convert(struct quantize_plan *plan, struct gguf_writer *w, const struct model_file *file,
+                      struct err *err);

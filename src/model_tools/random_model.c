@@ -1,4 +1,5 @@
-// random_model.c - see random_model.h. A few million elements of each format are drawn once and repeated, so that the disk sets the pace.
+// random_model.c - see random_model.h. A few million elements of each format are drawn once and repeated, so
+// that the disk sets the pace.
 #include "model_tools/random_model.h"
 #include "base/mem.h"
 #include "model_tools/quantize_plan.h"
@@ -59,7 +60,8 @@ const char *const random_model_names[] = {
     "toy-mixtral",  "toy-olmoe",      "mixtral-8x7b",     "qwen1.5-moe-a2.7b",
     "olmoe-1b-7b",  "toy-granitemoe", "granite-1b-a400m", NULL,
 };
-_Static_assert(sizeof random_model_names / sizeof random_model_names[0] == sizeof shapes / sizeof shapes[0] + 1,
+_Static_assert(sizeof random_model_names / sizeof random_model_names[0] ==
+                   sizeof shapes / sizeof shapes[0] + 1,
                "one name for each shape");
 
 struct random_model {
@@ -140,20 +142,23 @@ static const unsigned char *pool_of(struct random_model *s, enum quant q)
 
 // --- what the file holds ---
 
-static bool add(struct random_model *s, const char *name, uint64_t n_matrices, uint64_t n_rows, uint64_t n_cols)
+static bool add(struct random_model *s, const char *name, uint64_t n_matrices, uint64_t n_rows,
+                uint64_t n_cols)
 {
     struct quantize_entry e = { .name = str_from(name) };
 
     e.from.name = e.name;
     e.from.format = QUANT_F32;
     e.from.n_dims = n_matrices ? 3 : n_rows ? 2 : 1;
-    uint64_t dims[3][TENSOR_MAX_DIMS] = { { n_cols, 1, 1, 1 }, { n_rows, n_cols, 1, 1 }, { n_matrices, n_rows, n_cols, 1 } };
+    uint64_t dims[3][TENSOR_MAX_DIMS] = { { n_cols, 1, 1, 1 },
+                                          { n_rows, n_cols, 1, 1 },
+                                          { n_matrices, n_rows, n_cols, 1 } };
     memcpy(e.from.dims, dims[e.from.n_dims - 1], sizeof e.from.dims);
     return quantize_plan_add(&s->plan, &e, s->err);
 }
 
-static bool layer_tensor(struct random_model *s, uint32_t layer, const char *part, uint64_t n_matrices, uint64_t n_rows,
-                         uint64_t n_cols)
+static bool layer_tensor(struct random_model *s, uint32_t layer, const char *part, uint64_t n_matrices,
+                         uint64_t n_rows, uint64_t n_cols)
 {
     const char *name = arena_printf(s->plan.arena, "blk.%u.%s", layer, part);
     return name ? add(s, name, n_matrices, n_rows, n_cols) : err_memory(s->err, "names of tensors");
@@ -163,8 +168,10 @@ static bool add_attention(struct random_model *s, uint32_t l)
 {
     const struct shape *h = s->shape;
     uint64_t n_q = (uint64_t)h->n_heads * h->head_dim, n_kv = (uint64_t)h->n_kv_heads * h->head_dim;
-    bool ok = layer_tensor(s, l, "attn_norm.weight", 0, 0, h->n_cols) && layer_tensor(s, l, "ffn_norm.weight", 0, 0, h->n_cols) &&
-              layer_tensor(s, l, "attn_q.weight", 0, n_q, h->n_cols) && layer_tensor(s, l, "attn_k.weight", 0, n_kv, h->n_cols) &&
+    bool ok = layer_tensor(s, l, "attn_norm.weight", 0, 0, h->n_cols) &&
+              layer_tensor(s, l, "ffn_norm.weight", 0, 0, h->n_cols) &&
+              layer_tensor(s, l, "attn_q.weight", 0, n_q, h->n_cols) &&
+              layer_tensor(s, l, "attn_k.weight", 0, n_kv, h->n_cols) &&
               layer_tensor(s, l, "attn_v.weight", 0, n_kv, h->n_cols) &&
               layer_tensor(s, l, "attn_output.weight", 0, h->n_cols, n_q);
 
@@ -172,7 +179,8 @@ static bool add_attention(struct random_model *s, uint32_t l)
         ok = layer_tensor(s, l, "attn_q_norm.weight", 0, 0, h->head_dim) &&
              layer_tensor(s, l, "attn_k_norm.weight", 0, 0, h->head_dim);
     if (ok && strcmp(h->arch, "olmoe") == 0)
-        ok = layer_tensor(s, l, "attn_q_norm.weight", 0, 0, n_q) && layer_tensor(s, l, "attn_k_norm.weight", 0, 0, n_kv);
+        ok = layer_tensor(s, l, "attn_q_norm.weight", 0, 0, n_q) &&
+             layer_tensor(s, l, "attn_k_norm.weight", 0, 0, n_kv);
     if (ok && strncmp(h->arch, "qwen2", 5) == 0)
         ok = layer_tensor(s, l, "attn_q.bias", 0, 0, n_q) && layer_tensor(s, l, "attn_k.bias", 0, 0, n_kv) &&
              layer_tensor(s, l, "attn_v.bias", 0, 0, n_kv);
@@ -209,7 +217,8 @@ static bool add_ffn(struct random_model *s, uint32_t l)
 static bool add_tensors(struct random_model *s)
 {
     const struct shape *h = s->shape;
-    bool ok = add(s, "token_embd.weight", 0, h->n_vocab, h->n_cols) && add(s, "output_norm.weight", 0, 0, h->n_cols) &&
+    bool ok = add(s, "token_embd.weight", 0, h->n_vocab, h->n_cols) &&
+              add(s, "output_norm.weight", 0, 0, h->n_cols) &&
               (h->tied || add(s, "output.weight", 0, h->n_vocab, h->n_cols));
 
     for (uint32_t l = 0; ok && l < h->n_layers; l++)
@@ -242,7 +251,8 @@ static bool choose_formats(struct random_model *s, uint32_t *file_type)
     else if (mix)
         quantize_plan_formats(&s->plan, mix);
     else
-        return err_set(s->err, ERR_INPUT, "unknown type '%.32s'; give a weight format such as Q4_0 or a mix such as Q4_K_M",
+        return err_set(s->err, ERR_INPUT,
+                       "unknown type '%.32s'; give a weight format such as Q4_0 or a mix such as Q4_K_M",
                        s->options->type);
     return true;
 }
@@ -356,7 +366,9 @@ static bool find_shape(struct random_model *s)
             s->shape = &shapes[i];
         snprintf(known + n, sizeof known - n, " %s", shapes[i].name);
     }
-    return s->shape ? true : err_set(s->err, ERR_INPUT, "unknown shape '%.64s'; known are%s", s->options->shape, known);
+    return s->shape
+               ? true
+               : err_set(s->err, ERR_INPUT, "unknown shape '%.64s'; known are%s", s->options->shape, known);
 }
 
 static bool synth_run(struct random_model *s)
@@ -367,7 +379,8 @@ static bool synth_run(struct random_model *s)
     s->plan.arena = arena_create((size_t)1 << 24);
     if (!s->plan.arena)
         return err_memory(s->err, "names of tensors");
-    ok = ok && add_tensors(s) && choose_formats(s, &file_type) && gguf_write_create(&s->w, s->options->output, s->err);
+    ok = ok && add_tensors(s) && choose_formats(s, &file_type) &&
+         gguf_write_create(&s->w, s->options->output, s->err);
     if (!ok)
         return false;
     write_keys(s, file_type);

@@ -1,8 +1,9 @@
 // random_model.h - writes a GGUF file with random weights in the shape of a known model: `ingot synth`.
 //
-// For speed work, where a download of the real model would tell nothing more: speed does not depend on the values, which have a
-// standard deviation of about 0.02. Says nothing of quality. The tokeniser
-// is made up too (text/tokenizer/tokenizer_random.h), so that the model can be served and chatted with: it answers nonsense.
+// For speed work, where a download of the real model would tell nothing more: speed does not depend on the
+// values, which have a standard deviation of about 0.02. Says nothing of quality. The tokeniser
+// is made up too (text/tokenizer/tokenizer_random.h), so that the model can be served and chatted with: it
+// answers nonsense.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,8 +13,8 @@ extern const char *const random_model_names[]; // "smollm-135m", "tinyllama-1.1b
 
 struct random_model_options {
     const char *shape; // one of random_model_names
-    // A weight format (Q4_0: the layers have it, embedding and head Q8_0, so that runs compare with earlier ones), or a mix of
-    // quantize_types such as Q4_K_M.
+    // A weight format (Q4_0: the layers have it, embedding and head Q8_0, so that runs compare with earlier
+    // ones), or a mix of quantize_types such as Q4_K_M.
     const char *type;
     const char *output;
     uint64_t seed;

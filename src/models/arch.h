@@ -1,14 +1,22 @@
-// arch.h - how an architecture is written down: what the file must say, which tensors it must hold, one layer.
+// arch.h - how an architecture is written down: what the file must say, which tensors it must hold, one
+// layer.
 #pragma once
 #include "models/model.h"
 
-// A size or number of the model, under its GGUF and config.json names. %s in the GGUF name is the architecture.
+// A size or number of the model, under its GGUF and config.json names. %s in the GGUF name is the
+// architecture.
 struct config_key {
     size_t offset; // in struct model_config, or in the architecture's own sizes
     bool is_float, is_bool, is_own;
     const char *gguf, *json;
-    enum { CONFIG_REQUIRED, CONFIG_DEFAULT, CONFIG_SAME_AS, CONFIG_RATIO, CONFIG_FROM_EMBED } otherwise; // when the key is absent
-    double value;                                                                                        // the default
+    enum {
+        CONFIG_REQUIRED,
+        CONFIG_DEFAULT,
+        CONFIG_SAME_AS,
+        CONFIG_RATIO,
+        CONFIG_FROM_EMBED
+    } otherwise;           // when the key is absent
+    double value;          // the default
     size_t other, divisor; // offsets: same as `other`, or other / divisor
     double min, max;
 };
@@ -19,48 +27,55 @@ struct config_key {
     {                                                                                                 \
         CONFIG_AT(field), .gguf = gguf_name, .json = json_name, .min = 1, .max = largest, __VA_ARGS__ \
     }
-#define FLOAT_KEY(field, gguf_name, json_name, least, largest, ...)                                                         \
-    {                                                                                                                       \
-        CONFIG_AT(field), .is_float = true, .gguf = gguf_name, .json = json_name, .min = least, .max = largest, __VA_ARGS__ \
+#define FLOAT_KEY(field, gguf_name, json_name, least, largest, ...)                             \
+    {                                                                                           \
+        CONFIG_AT(field), .is_float = true, .gguf = gguf_name, .json = json_name, .min = least, \
+                          .max = largest, __VA_ARGS__                                           \
     }
 #define REQUIRED       .otherwise = CONFIG_REQUIRED
 #define DEFAULT(v)     .otherwise = CONFIG_DEFAULT, .value = v
 #define SAME_AS(field) .otherwise = CONFIG_SAME_AS, .other = offsetof(struct model_config, field)
-#define RATIO(field, below) \
-    .otherwise = CONFIG_RATIO, .other = offsetof(struct model_config, field), .divisor = offsetof(struct model_config, below)
+#define RATIO(field, below)                                                   \
+    .otherwise = CONFIG_RATIO, .other = offsetof(struct model_config, field), \
+    .divisor = offsetof(struct model_config, below)
 #define FROM_EMBED .otherwise = CONFIG_FROM_EMBED
 
-// Sizes that shapes are made of: what all architectures share, and from DIM_OWN on the u32 fields of an architecture's own sizes.
+// Sizes that shapes are made of: what all architectures share, and from DIM_OWN on the u32 fields of an
+// architecture's own sizes.
 enum dim { DIM_ONE, DIM_COLS, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN, DIM_HEAD, DIM_PAIRS, DIM_OWN };
 #define OWN_DIM(config, field) (DIM_OWN + offsetof(config, field) / sizeof(uint32_t))
 
 enum {
     WEIGHT_OPTIONAL = 1,
-    WEIGHT_TIED = 2,        // absent: the embedding is used
-    WEIGHT_ROPE_PAIRED = 4, // rows of each head are reordered in GGUF files so that neighbours rotate together
+    WEIGHT_TIED = 2, // absent: the embedding is used
+    WEIGHT_ROPE_PAIRED =
+        4, // rows of each head are reordered in GGUF files so that neighbours rotate together
 };
 
 struct weight_key {
     bool per_layer;
-    size_t place; // in struct model_weights or struct layer_weights, counted in pointers; behind the latter, of OWN_PLACE
+    size_t place; // in struct model_weights or struct layer_weights, counted in pointers; behind the latter,
+                  // of OWN_PLACE
     const char *gguf, *json; // "%u" is the layer; without ".weight" / ".bias" nothing is added
     uint32_t rows, cols;     // enum dim
     uint32_t flags;
-    // Not 0: there are as many matrices, of which a token uses `used`; one tensor with three dimensions, or tensors whose second "%u" is
-    // the number. enum dim.
+    // Not 0: there are as many matrices, of which a token uses `used`; one tensor with three dimensions, or
+    // tensors whose second "%u" is the number. enum dim.
     uint32_t stack, used;
-    uint32_t half; // 1, 2: in checkpoints the first or second half of the rows of each matrix of a stack; 0: all
+    uint32_t
+        half; // 1, 2: in checkpoints the first or second half of the rows of each matrix of a stack; 0: all
 };
 
-#define WEIGHT_KEY(own_place, of_layer, gguf_name, json_name, n_rows, n_cols, ...)                             \
-    {                                                                                                          \
-        .per_layer = of_layer, .place = own_place, .gguf = gguf_name, .json = json_name, .rows = DIM_##n_rows, \
-        .cols = DIM_##n_cols, .flags = 0 __VA_ARGS__                                                           \
+#define WEIGHT_KEY(own_place, of_layer, gguf_name, json_name, n_rows, n_cols, ...)       \
+    {                                                                                    \
+        .per_layer = of_layer, .place = own_place, .gguf = gguf_name, .json = json_name, \
+        .rows = DIM_##n_rows, .cols = DIM_##n_cols, .flags = 0 __VA_ARGS__               \
     }
 #define W(field, ...) WEIGHT_KEY(offsetof(struct model_weights, field) / sizeof(void *), false, __VA_ARGS__)
 #define L(field, ...) WEIGHT_KEY(offsetof(struct layer_weights, field) / sizeof(void *), true, __VA_ARGS__)
 
-// The place of a layer's weight that is the architecture's own: a field of `weights`, a struct of pointers as struct layer_weights is.
+// The place of a layer's weight that is the architecture's own: a field of `weights`, a struct of pointers as
+// struct layer_weights is.
 #define OWN_PLACE(weights, field) (N_LAYER_WEIGHTS + offsetof(weights, field) / sizeof(void *))
 
 // Is `word` one of the words, which blanks separate?
@@ -69,24 +84,28 @@ bool model_one_of(const char *words, struct str word);
 struct arch {
     const char *name;        // in GGUF's general.architecture
     const char *model_types; // in config.json's model_type, separated by blanks
-    const char *
-        json_prefix; // of its tensors in a checkpoint with other parts, for "model."; its sizes lie in text_config. NULL: no parts
+    const char *json_prefix; // of its tensors in a checkpoint with other parts, for "model."; its sizes lie
+                             // in text_config. NULL: no parts
     const char *activations; // names that hidden_act may have, separated by blanks; messages say the first
     const struct config_key *config;
     uint32_t n_config;
     const struct weight_key *weights;
     uint32_t n_weights;
-    uint32_t own_config_bytes; // a struct of the architecture's own sizes, which its config keys fill; 0: it has none
+    uint32_t own_config_bytes; // a struct of the architecture's own sizes, which its config keys fill; 0: it
+                               // has none
     uint32_t n_own_weights;    // of a layer, behind struct layer_weights
-    const char *with; // a size of GGUF files that must be there: it tells the architecture from another of the same name; or NULL
+    const char *with; // a size of GGUF files that must be there: it tells the architecture from another of
+                      // the same name; or NULL
     bool (*check)(const struct model *m, struct err *err); // of the sizes, or NULL
-    void (*factors)(struct model *m);                      // changes m->factors by the architecture's own sizes, or NULL
-    // Records layer l (counted from the model's first) on the residual stream x, [rows, n_cols], updated in place.
-    void (*layer)(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles);
+    void (*factors)(struct model *m); // changes m->factors by the architecture's own sizes, or NULL
+    // Records layer l (counted from the model's first) on the residual stream x, [rows, n_cols], updated in
+    // place.
+    void (*layer)(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                  struct tensor angles);
 };
 
 #define ARCH_OWN(config, layer_weights) \
     .own_config_bytes = sizeof(config), .n_own_weights = sizeof(layer_weights) / sizeof(void *)
-#define ARCH_TABLES(config_table, weights_table)                                                              \
-    .config = config_table, .n_config = sizeof config_table / sizeof *config_table, .weights = weights_table, \
-    .n_weights = sizeof weights_table / sizeof *weights_table
+#define ARCH_TABLES(config_table, weights_table)                                    \
+    .config = config_table, .n_config = sizeof config_table / sizeof *config_table, \
+    .weights = weights_table, .n_weights = sizeof weights_table / sizeof *weights_table

@@ -5,7 +5,8 @@
 #include "ops/matmul/matmul.h"
 #include "ops/qkv/qkv.h"
 
-void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles)
+void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                     struct tensor angles)
 {
     const struct model_config *c = &s->model->config;
     const struct layer_weights *w = stage_layer(s, l);
@@ -30,13 +31,17 @@ void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, st
                             .pairs = s->model->pairs,
                             .eps = s->model->factors.eps });
     tape_label(t, "layer%u.attend", l);
-    op_attend(
-        t, (struct attend){ .out = attended, .q = q, .pages = *pages, .scale = s->model->factors.attend, .window = c->window });
+    op_attend(t, (struct attend){ .out = attended,
+                                  .q = q,
+                                  .pages = *pages,
+                                  .scale = s->model->factors.attend,
+                                  .window = c->window });
     tape_label(t, "layer%u.attn_out", l);
     op_matmul(t, (struct matmul){ .out = x, .in = attended, .w = w->o, .bias = w->o_bias, .add = x });
 }
 
-void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, enum activation activation)
+void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                     enum activation activation)
 {
     const struct model_config *c = &s->model->config;
     const struct layer_weights *w = stage_layer(s, l);

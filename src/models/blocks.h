@@ -2,7 +2,8 @@
 #pragma once
 #include "models/arch.h"
 
-// The keys and tensors of a pre-norm decoder with RoPE, GQA and a gated feed-forward block, as GGUF and Hugging Face name them.
+// The keys and tensors of a pre-norm decoder with RoPE, GQA and a gated feed-forward block, as GGUF and
+// Hugging Face name them.
 #define DECODER_CONFIG                                                                                     \
     SIZE_KEY(n_layers, "%s.block_count", "num_hidden_layers", 4096, REQUIRED),                             \
         SIZE_KEY(n_cols, "%s.embedding_length", "hidden_size", 65536, REQUIRED),                           \
@@ -26,17 +27,21 @@
         L(o, "blk.%u.attn_output.weight", "model.layers.%u.self_attn.o_proj.weight", COLS, Q),          \
         L(ffn_norm, "blk.%u.ffn_norm.weight", "model.layers.%u.post_attention_layernorm.weight", ONE, COLS)
 
-#define DECODER_WEIGHTS(q_k_flags)                                                                                      \
-    DECODER_ATTENTION(q_k_flags), L(gate, "blk.%u.ffn_gate.weight", "model.layers.%u.mlp.gate_proj.weight", FFN, COLS), \
-        L(up, "blk.%u.ffn_up.weight", "model.layers.%u.mlp.up_proj.weight", FFN, COLS),                                 \
+#define DECODER_WEIGHTS(q_k_flags)                                                            \
+    DECODER_ATTENTION(q_k_flags),                                                             \
+        L(gate, "blk.%u.ffn_gate.weight", "model.layers.%u.mlp.gate_proj.weight", FFN, COLS), \
+        L(up, "blk.%u.ffn_up.weight", "model.layers.%u.mlp.up_proj.weight", FFN, COLS),       \
         L(down, "blk.%u.ffn_down.weight", "model.layers.%u.mlp.down_proj.weight", COLS, FFN)
 
 #define QKV_BIASES(flags)                                                                             \
     L(q_bias, "blk.%u.attn_q.bias", "model.layers.%u.self_attn.q_proj.bias", ONE, Q, | (flags)),      \
         L(k_bias, "blk.%u.attn_k.bias", "model.layers.%u.self_attn.k_proj.bias", ONE, KV, | (flags)), \
-        L(v_bias, "blk.%u.attn_v.bias", "model.layers.%u.self_attn.v_proj.bias", ONE, KV, | ((flags) & ~WEIGHT_ROPE_PAIRED))
+        L(v_bias, "blk.%u.attn_v.bias", "model.layers.%u.self_attn.v_proj.bias", ONE, KV,             \
+          | ((flags) & ~WEIGHT_ROPE_PAIRED))
 
 // x += attention(x) Wo^T (+ bias): qkv, attend, product with residual.
-void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles);
+void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                     struct tensor angles);
 // x += f(norm(x) Wgate^T) * (norm(x) Wup^T) Wdown^T
-void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, enum activation activation);
+void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                     enum activation activation);

@@ -1,8 +1,8 @@
-// granitemoe.c - Granite 3 with experts (IBM, 2024): Llama's attention and a mixture, with four factors: on the embedding, on attention's
-// scores, on what each half of a layer adds, and under the logits.
+// granitemoe.c - Granite 3 with experts (IBM, 2024): Llama's attention and a mixture, with four factors: on
+// the embedding, on attention's scores, on what each half of a layer adds, and under the logits.
 //
-// The factor on what is added, m, needs no kernel: the residual stream is kept divided by m. The embedding is divided once, what a layer
-// adds stays as it is, and norm(m x, eps) = norm(x, eps / m^2).
+// The factor on what is added, m, needs no kernel: the residual stream is kept divided by m. The embedding is
+// divided once, what a layer adds stays as it is, and norm(m x, eps) = norm(x, eps / m^2).
 #include "models/mixture.h"
 
 struct granite_config {
@@ -10,10 +10,10 @@ struct granite_config {
     float embed, residual, attention, logits;
 };
 
-#define FACTOR(field, gguf_name, json_name)                                                                            \
-    {                                                                                                                  \
-        CONFIG_OWN(struct granite_config, field), .is_float = true, .gguf = gguf_name, .json = json_name, .min = 1e-6, \
-                                                  .max = 1e6, REQUIRED                                                 \
+#define FACTOR(field, gguf_name, json_name)                                                               \
+    {                                                                                                     \
+        CONFIG_OWN(struct granite_config, field), .is_float = true, .gguf = gguf_name, .json = json_name, \
+                                                  .min = 1e-6, .max = 1e6, REQUIRED                       \
     }
 
 static const struct config_key config[] = {
@@ -28,13 +28,14 @@ static const struct config_key config[] = {
 #define EXPERTS_OF "model.layers.%u.block_sparse_moe."
 static const struct weight_key weights[] = {
     DECODER_ATTENTION(WEIGHT_ROPE_PAIRED),
-    MIXTURE_WEIGHT(router, "blk.%u.ffn_gate_inp.weight", EXPERTS_OF "router.layer.weight", MIXTURE_DIM(n_experts), DIM_COLS),
-    MIXTURE_WEIGHT(gate, "blk.%u.ffn_gate_exps.weight", EXPERTS_OF "input_linear.weight", MIXTURE_DIM(n_ffn), DIM_COLS,
-                   MIXTURE_STACK, .half = 1),
-    MIXTURE_WEIGHT(up, "blk.%u.ffn_up_exps.weight", EXPERTS_OF "input_linear.weight", MIXTURE_DIM(n_ffn), DIM_COLS, MIXTURE_STACK,
-                   .half = 2),
-    MIXTURE_WEIGHT(down, "blk.%u.ffn_down_exps.weight", EXPERTS_OF "output_linear.weight", DIM_COLS, MIXTURE_DIM(n_ffn),
-                   MIXTURE_STACK),
+    MIXTURE_WEIGHT(router, "blk.%u.ffn_gate_inp.weight", EXPERTS_OF "router.layer.weight",
+                   MIXTURE_DIM(n_experts), DIM_COLS),
+    MIXTURE_WEIGHT(gate, "blk.%u.ffn_gate_exps.weight", EXPERTS_OF "input_linear.weight", MIXTURE_DIM(n_ffn),
+                   DIM_COLS, MIXTURE_STACK, .half = 1),
+    MIXTURE_WEIGHT(up, "blk.%u.ffn_up_exps.weight", EXPERTS_OF "input_linear.weight", MIXTURE_DIM(n_ffn),
+                   DIM_COLS, MIXTURE_STACK, .half = 2),
+    MIXTURE_WEIGHT(down, "blk.%u.ffn_down_exps.weight", EXPERTS_OF "output_linear.weight", DIM_COLS,
+                   MIXTURE_DIM(n_ffn), MIXTURE_STACK),
 };
 
 static void factors(struct model *m)
@@ -47,10 +48,12 @@ static void factors(struct model *m)
     m->factors.head = 1 / c->logits;
 }
 
-static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles)
+static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                  struct tensor angles)
 {
     block_attention(t, s, l, x, angles);
-    block_mixture(t, s, l, x, (struct route_rule){ ROUTE_CHOSEN, .n_groups = 1, .n_used_groups = 1, .scale = 1 });
+    block_mixture(t, s, l, x,
+                  (struct route_rule){ ROUTE_CHOSEN, .n_groups = 1, .n_used_groups = 1, .scale = 1 });
 }
 
 const struct arch arch_granitemoe = { .name = "granitemoe",

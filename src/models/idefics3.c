@@ -1,7 +1,9 @@
-// idefics3.c - the eyes of Idefics3, SmolVLM and SmolVLM2: a SigLIP encoder, pixel shuffle and one product. (Zhai et al. 2023; Laurencon et
-// al. 2024; Marafioti et al. 2025.) Three parts: what the file must say, which tensors it must hold, the tape.
+// idefics3.c - the eyes of Idefics3, SmolVLM and SmolVLM2: a SigLIP encoder, pixel shuffle and one product.
+// (Zhai et al. 2023; Laurencon et al. 2024; Marafioti et al. 2025.) Three parts: what the file must say,
+// which tensors it must hold, the tape.
 //
-// A tile is always full, so a patch's position id is its number. Keys that config.json leaves out have the class's values.
+// A tile is always full, so a patch's position id is its number. Keys that config.json leaves out have the
+// class's values.
 #include <math.h>
 #include "models/arch.h"
 #include "models/tower.h"
@@ -39,7 +41,8 @@ static bool read_size(struct tower *t, const struct size_key *k, struct err *err
     if (!model_file_u64(t->file, gguf ? k->gguf : k->json, 1, k->max, &value, err))
         return false;
     *(uint32_t *)(void *)((char *)&t->config + k->offset) = (uint32_t)value;
-    return value || err_set(err, ERR_INPUT, "%s: %s is missing; a vision tower needs it", model_file_path(t->file), k->gguf);
+    return value || err_set(err, ERR_INPUT, "%s: %s is missing; a vision tower needs it",
+                            model_file_path(t->file), k->gguf);
 }
 
 static bool check_activation(const struct tower *t, struct err *err)
@@ -54,7 +57,8 @@ static bool check_activation(const struct tower *t, struct err *err)
         return err_set(err, ERR_UNSUPPORTED, "%s: clip.use_gelu is not true; ingot runs this tower with GELU",
                        model_file_path(t->file));
     return str_is(name, "gelu_pytorch_tanh") ||
-           err_set(err, ERR_UNSUPPORTED, "%s: vision_config.hidden_act is \"%.*s\"; ingot runs this tower with gelu_pytorch_tanh",
+           err_set(err, ERR_UNSUPPORTED,
+                   "%s: vision_config.hidden_act is \"%.*s\"; ingot runs this tower with gelu_pytorch_tanh",
                    model_file_path(t->file), STR_ARG(name));
 }
 
@@ -66,7 +70,8 @@ static bool check_projection(const struct tower *t, struct err *err)
         return false;
     return n_out == t->config.n_out ||
            err_set(err, ERR_INPUT,
-                   "%s: the tower makes rows of %llu columns, and the text model has %u; they do not belong together",
+                   "%s: the tower makes rows of %llu columns, and the text model has %u; they do not belong "
+                   "together",
                    model_file_path(t->file), (unsigned long long)n_out, t->config.n_out);
 }
 
@@ -78,18 +83,19 @@ static bool read(struct tower *t, struct err *err)
         if (!read_size(t, &sizes[i], err))
             return false;
     if (!model_file_f64(t->file, "clip.vision.attention.layer_norm_epsilon", 1e-12, 1, &eps, err) ||
-        !model_file_f64(t->file, "vision_config.layer_norm_eps", 1e-12, 1, &eps, err) || !check_activation(t, err) ||
-        !check_projection(t, err) || !image_processor_read(&t->config.processor, t->file, err))
+        !model_file_f64(t->file, "vision_config.layer_norm_eps", 1e-12, 1, &eps, err) ||
+        !check_activation(t, err) || !check_projection(t, err) ||
+        !image_processor_read(&t->config.processor, t->file, err))
         return false;
     t->config.norm_eps = (float)eps;
     t->config.side = t->config.processor.tile / t->config.patch;
     return true;
 }
 
-#define P(field, gguf_name, json_name, n_rows, n_cols)                                                                \
-    {                                                                                                                 \
-        false, offsetof(struct tower_weights, field) / sizeof(void *), gguf_name, "model." json_name, TOWER_##n_rows, \
-            TOWER_##n_cols                                                                                            \
+#define P(field, gguf_name, json_name, n_rows, n_cols)                                                \
+    {                                                                                                 \
+        false, offsetof(struct tower_weights, field) / sizeof(void *), gguf_name, "model." json_name, \
+            TOWER_##n_rows, TOWER_##n_cols                                                            \
     }
 #define Q(field, gguf_name, json_name, n_rows, n_cols)                                        \
     {                                                                                         \
@@ -122,12 +128,15 @@ static void record_attention(struct tape *t, const struct tower_stage *s, uint32
 {
     const struct tower_config *c = &s->tower->config;
     const struct tower_layer *w = &s->layers[l];
-    struct tensor normed = tape_tensor(t, c->n_cols, ROWS_STEP), attended = tape_tensor(t, c->n_cols, ROWS_STEP);
+    struct tensor normed = tape_tensor(t, c->n_cols, ROWS_STEP),
+                  attended = tape_tensor(t, c->n_cols, ROWS_STEP);
     struct tensor q = tape_tensor(t, c->n_cols, ROWS_STEP), k = tape_tensor(t, c->n_cols, ROWS_STEP),
                   v = tape_tensor(t, c->n_cols, ROWS_STEP);
 
     tape_label(t, "vision.layer%u.norm1", l);
-    op_layernorm(t, (struct layernorm){ .out = normed, .in = x, .scale = w->norm1, .bias = w->norm1_bias, .eps = c->norm_eps });
+    op_layernorm(t,
+                 (struct layernorm){
+                     .out = normed, .in = x, .scale = w->norm1, .bias = w->norm1_bias, .eps = c->norm_eps });
     tape_label(t, "vision.layer%u.q", l);
     op_matmul(t, (struct matmul){ .out = q, .in = normed, .w = w->q, .bias = w->q_bias });
     tape_label(t, "vision.layer%u.k", l);
@@ -152,7 +161,9 @@ static void record_ffn(struct tape *t, const struct tower_stage *s, uint32_t l, 
     struct tensor normed = tape_tensor(t, c->n_cols, ROWS_STEP), ffn = tape_tensor(t, c->n_ffn, ROWS_STEP);
 
     tape_label(t, "vision.layer%u.norm2", l);
-    op_layernorm(t, (struct layernorm){ .out = normed, .in = x, .scale = w->norm2, .bias = w->norm2_bias, .eps = c->norm_eps });
+    op_layernorm(t,
+                 (struct layernorm){
+                     .out = normed, .in = x, .scale = w->norm2, .bias = w->norm2_bias, .eps = c->norm_eps });
     tape_label(t, "vision.layer%u.up", l);
     op_matmul(t, (struct matmul){ .out = ffn, .in = normed, .w = w->up, .bias = w->up_bias });
     op_activate(t, (struct activate){ .out = ffn, .gate = ffn, .activation = ACTIVATION_GELU_TANH });
@@ -164,14 +175,18 @@ static void record(struct tape *t, const struct tower_stage *s)
 {
     const struct tower_config *c = &s->tower->config;
     const struct tower_weights *w = &s->weights;
-    struct tensor pixels = tape_tensor(t, 3 * c->patch * c->patch, ROWS_STEP), x = tape_tensor(t, c->n_cols, ROWS_STEP);
+    struct tensor pixels = tape_tensor(t, 3 * c->patch * c->patch, ROWS_STEP),
+                  x = tape_tensor(t, c->n_cols, ROWS_STEP);
     struct tensor encoded = s->encoded ? tape_tensor_bound(t, c->n_cols, ROWS_STEP, s->encoded) : x;
     struct tensor squares = tape_tensor(t, c->n_cols * c->scale * c->scale, ROWS_OUTPUT),
                   rows = tape_tensor(t, c->n_out, ROWS_OUTPUT);
 
     tape_label(t, "vision.patch");
-    op_patches(t, (struct patches){
-                      .out = pixels, .pixels = s->pixels, .table = w->pixels, .side = c->processor.tile, .patch = c->patch });
+    op_patches(t, (struct patches){ .out = pixels,
+                                    .pixels = s->pixels,
+                                    .table = w->pixels,
+                                    .side = c->processor.tile,
+                                    .patch = c->patch });
     op_embed(t, (struct embed){ .out = x, .table = w->position, .log = s->log, .log_stride = 0, .scale = 1 });
     op_matmul(t, (struct matmul){ .out = x, .in = pixels, .w = w->patch, .bias = w->patch_bias, .add = x });
     for (uint32_t l = 0; l < c->n_layers; l++) {
@@ -180,7 +195,9 @@ static void record(struct tape *t, const struct tower_stage *s)
     }
     tape_label(t, "vision.norm");
     op_layernorm(
-        t, (struct layernorm){ .out = encoded, .in = x, .scale = w->post_norm, .bias = w->post_norm_bias, .eps = c->norm_eps });
+        t,
+        (struct layernorm){
+            .out = encoded, .in = x, .scale = w->post_norm, .bias = w->post_norm_bias, .eps = c->norm_eps });
     tape_label(t, "vision.connect");
     op_shuffle(t, (struct shuffle){ .out = squares, .in = encoded, .side = c->scale, .n_across = c->side });
     op_matmul(t, (struct matmul){ .out = rows, .in = squares, .w = w->connect });

@@ -23,11 +23,13 @@ static void record_route(struct tape *t, const struct model_stage *s, uint32_t l
     op_route(t, *route);
 }
 
-void block_mixture(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct route_rule rule)
+void block_mixture(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                   struct route_rule rule)
 {
     const struct mixture_config *c = s->model->own;
     const struct mixture_weights *w = stage_layer_own(s, l);
-    struct tensor hidden = tape_tensor(t, experts_hidden_cols(c->n_slots, c->n_ffn, w->shared_gate ? c->n_shared : 0), ROWS_STEP);
+    struct tensor hidden = tape_tensor(
+        t, experts_hidden_cols(c->n_slots, c->n_ffn, w->shared_gate ? c->n_shared : 0), ROWS_STEP);
     struct route route = { .in = x,
                            .normed = tape_tensor(t, x.n_cols, ROWS_STEP),
                            .ids = tape_tensor(t, c->n_slots, ROWS_STEP),

@@ -72,7 +72,8 @@ bool model_one_of(const char *words, struct str word)
 static bool has_size(const struct model_file *file, const char *key)
 {
     const struct meta *size = key ? model_file_meta(file, key) : NULL;
-    return !key || (size && !(size->type == META_UINT && size->u == 0) && !(size->type == META_INT && size->i == 0));
+    return !key ||
+           (size && !(size->type == META_UINT && size->u == 0) && !(size->type == META_INT && size->i == 0));
 }
 
 static bool find_arch(struct model *m, struct err *err)
@@ -85,17 +86,19 @@ static bool find_arch(struct model *m, struct err *err)
     if (!model_file_string(m->file, key, &name, err))
         return false;
     if (name.n == 0)
-        return err_set(err, ERR_INPUT, "%s: %s is missing; is this a language model?", model_file_path(m->file), key);
+        return err_set(err, ERR_INPUT, "%s: %s is missing; is this a language model?",
+                       model_file_path(m->file), key);
     for (uint32_t i = 0; (m->arch = arch_at(i)); i++) {
-        if (gguf ? str_is(name, m->arch->name) && has_size(m->file, m->arch->with) : model_one_of(m->arch->model_types, name))
+        if (gguf ? str_is(name, m->arch->name) && has_size(m->file, m->arch->with)
+                 : model_one_of(m->arch->model_types, name))
             return true;
         if (gguf && m->arch->with)
             continue;
         const char *names = gguf ? m->arch->name : m->arch->model_types;
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", *known ? " " : "", names);
     }
-    return err_set(err, ERR_UNSUPPORTED, "%s: architecture \"%.*s\"; ingot knows: %s", model_file_path(m->file), STR_ARG(name),
-                   known);
+    return err_set(err, ERR_UNSUPPORTED, "%s: architecture \"%.*s\"; ingot knows: %s",
+                   model_file_path(m->file), STR_ARG(name), known);
 }
 
 static double config_get(const struct model_config *c, size_t offset)
@@ -109,7 +112,8 @@ static void config_put(struct model *m, const struct config_key *k, double value
 {
     uint32_t u = (uint32_t)value;
     float f = (float)value;
-    memcpy((k->is_own ? (char *)m->own : (char *)&m->config) + k->offset, k->is_float ? (void *)&f : (void *)&u, 4);
+    memcpy((k->is_own ? (char *)m->own : (char *)&m->config) + k->offset,
+           k->is_float ? (void *)&f : (void *)&u, 4);
 }
 
 // The name's form in this file; text has room for one that begins with another word.
@@ -129,15 +133,16 @@ static void tensor_name(const char *format, uint32_t l, uint32_t number, char na
     const char *mark = strstr(format, "%u"), *second = mark ? strstr(mark + 2, "%u") : NULL;
 
     if (second)
-        snprintf(name, 128, "%.*s%u%.*s%u%s", (int)(mark - format), format, l, (int)(second - mark - 2), mark + 2, number,
-                 second + 2);
+        snprintf(name, 128, "%.*s%u%.*s%u%s", (int)(mark - format), format, l, (int)(second - mark - 2),
+                 mark + 2, number, second + 2);
     else if (mark)
         snprintf(name, 128, "%.*s%u%s", (int)(mark - format), format, l, mark + 2);
     else
         snprintf(name, 128, "%s", format);
 }
 
-static const struct file_tensor *find_tensor(const struct model *m, const struct weight_key *k, uint32_t l, char name[128])
+static const struct file_tensor *find_tensor(const struct model *m, const struct weight_key *k, uint32_t l,
+                                             char name[128])
 {
     char text[128];
     const char *format = format_of(m, k, text);
@@ -149,7 +154,8 @@ static const struct file_tensor *find_tensor(const struct model *m, const struct
     return model_file_tensor(m->file, name);
 }
 
-static bool config_default(struct model *m, const struct config_key *k, const char *key, double *value, struct err *err)
+static bool config_default(struct model *m, const struct config_key *k, const char *key, double *value,
+                           struct err *err)
 {
     char name[128];
 
@@ -158,13 +164,16 @@ static bool config_default(struct model *m, const struct config_key *k, const ch
     else if (k->otherwise == CONFIG_SAME_AS)
         *value = config_get(&m->config, k->other);
     else if (k->otherwise == CONFIG_RATIO)
-        *value = (double)((uint32_t)config_get(&m->config, k->other) / (uint32_t)config_get(&m->config, k->divisor));
+        *value = (double)((uint32_t)config_get(&m->config, k->other) /
+                          (uint32_t)config_get(&m->config, k->divisor));
     else if (k->otherwise == CONFIG_FROM_EMBED) {
-        const struct file_tensor *embed = find_tensor(m, &m->arch->weights[0], 0, name); // the tables begin with it
+        const struct file_tensor *embed =
+            find_tensor(m, &m->arch->weights[0], 0, name); // the tables begin with it
         *value = embed && embed->dims[0] <= 1 << 24 ? (double)embed->dims[0] : 0;
     }
     if (k->otherwise == CONFIG_REQUIRED || (k->otherwise == CONFIG_FROM_EMBED && *value == 0))
-        return err_set(err, ERR_INPUT, "%s: %s is missing; %s models need it", model_file_path(m->file), key, m->arch->name);
+        return err_set(err, ERR_INPUT, "%s: %s is missing; %s models need it", model_file_path(m->file), key,
+                       m->arch->name);
     return true;
 }
 
@@ -198,7 +207,8 @@ static bool config_read(struct model *m, const struct config_key *k, struct err 
     if (absent && !config_default(m, k, key, &value, err))
         return false;
     if (value < k->min || value > k->max)
-        return err_set(err, ERR_INPUT, "%s: %s would be %g; want %g to %g", model_file_path(m->file), key, value, k->min, k->max);
+        return err_set(err, ERR_INPUT, "%s: %s would be %g; want %g to %g", model_file_path(m->file), key,
+                       value, k->min, k->max);
     config_put(m, k, value);
     return true;
 }
@@ -209,13 +219,15 @@ static bool config_check(const struct model *m, struct err *err)
     const char *path = model_file_path(m->file);
 
     if (c->n_heads % c->n_kv_heads != 0)
-        return err_set(err, ERR_INPUT, "%s: %u heads are no multiple of %u KV heads", path, c->n_heads, c->n_kv_heads);
+        return err_set(err, ERR_INPUT, "%s: %u heads are no multiple of %u KV heads", path, c->n_heads,
+                       c->n_kv_heads);
     if (c->head_dim % 2 != 0 || c->rope.n_dims % 2 != 0 || c->rope.n_dims > c->head_dim)
-        return err_set(err, ERR_INPUT, "%s: heads of %u dimensions, %u of them rotated; want even numbers, at most all", path,
+        return err_set(err, ERR_INPUT,
+                       "%s: heads of %u dimensions, %u of them rotated; want even numbers, at most all", path,
                        c->head_dim, c->rope.n_dims);
     if ((uint64_t)c->n_heads * c->head_dim > 1 << 20)
-        return err_set(err, ERR_INPUT, "%s: %u heads of %u dimensions; want at most %u in all", path, c->n_heads, c->head_dim,
-                       1u << 20);
+        return err_set(err, ERR_INPUT, "%s: %u heads of %u dimensions; want at most %u in all", path,
+                       c->n_heads, c->head_dim, 1u << 20);
     return true;
 }
 
@@ -246,34 +258,42 @@ static bool config_read_all(struct model *m, struct err *err)
 
 static bool format_check(const struct model *m, const struct file_tensor *t, struct err *err)
 {
-    return t->format < N_WEIGHT_QUANTS || err_set(err, ERR_INPUT, "%s: tensor %.*s holds %s; weights must be floats or blocks",
-                                                  model_file_path(m->file), STR_ARG(t->name), quant_info(t->format)->name);
+    return t->format < N_WEIGHT_QUANTS ||
+           err_set(err, ERR_INPUT, "%s: tensor %.*s holds %s; weights must be floats or blocks",
+                   model_file_path(m->file), STR_ARG(t->name), quant_info(t->format)->name);
 }
 
 // halves: how often the tensor's matrices hold the rows.
-static bool stack_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t, uint32_t halves,
-                        struct err *err)
+static bool stack_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
+                        uint32_t halves, struct err *err)
 {
     uint32_t n = model_dim(m, k->stack), rows = halves * model_dim(m, k->rows), cols = model_dim(m, k->cols);
 
-    if ((uint64_t)n * rows > UINT32_MAX || t->n_dims != 3 || t->dims[0] != n || t->dims[1] != rows || t->dims[2] != cols)
-        return err_set(err, ERR_INPUT, "%s: tensor %.*s is [%llu, %llu, %llu] with %u dimensions; this model needs [%u, %u, %u]",
-                       model_file_path(m->file), STR_ARG(t->name), (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
-                       (unsigned long long)t->dims[2], t->n_dims, n, rows, cols);
+    if ((uint64_t)n * rows > UINT32_MAX || t->n_dims != 3 || t->dims[0] != n || t->dims[1] != rows ||
+        t->dims[2] != cols)
+        return err_set(
+            err, ERR_INPUT,
+            "%s: tensor %.*s is [%llu, %llu, %llu] with %u dimensions; this model needs [%u, %u, %u]",
+            model_file_path(m->file), STR_ARG(t->name), (unsigned long long)t->dims[0],
+            (unsigned long long)t->dims[1], (unsigned long long)t->dims[2], t->n_dims, n, rows, cols);
     return format_check(m, t, err);
 }
 
-static bool shape_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t, struct err *err)
+static bool shape_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
+                        struct err *err)
 {
     uint64_t rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
-    uint64_t found_rows = t->n_dims == 1 ? 1 : t->dims[0], found_cols = t->n_dims == 1 ? t->dims[0] : t->dims[1];
+    uint64_t found_rows = t->n_dims == 1 ? 1 : t->dims[0],
+             found_cols = t->n_dims == 1 ? t->dims[0] : t->dims[1];
 
     if (k->stack)
         return stack_check(m, k, t, 1, err);
     if (t->n_dims > 2 || found_rows != rows || found_cols != cols)
-        return err_set(err, ERR_INPUT, "%s: tensor %.*s is [%llu, %llu] with %u dimensions; this model needs [%llu, %llu]",
-                       model_file_path(m->file), STR_ARG(t->name), (unsigned long long)found_rows, (unsigned long long)found_cols,
-                       t->n_dims, (unsigned long long)rows, (unsigned long long)cols);
+        return err_set(err, ERR_INPUT,
+                       "%s: tensor %.*s is [%llu, %llu] with %u dimensions; this model needs [%llu, %llu]",
+                       model_file_path(m->file), STR_ARG(t->name), (unsigned long long)found_rows,
+                       (unsigned long long)found_cols, t->n_dims, (unsigned long long)rows,
+                       (unsigned long long)cols);
     return format_check(m, t, err);
 }
 
@@ -293,7 +313,8 @@ static bool part_check(const struct model *m, const struct weight_key *k, const 
     if (!shape_check(m, &one, t, err))
         return false;
     return t->format == j->parts[0]->format ||
-           err_set(err, ERR_UNSUPPORTED, "%s: tensor %.*s holds %s and the first of its kind %s; want one format",
+           err_set(err, ERR_UNSUPPORTED,
+                   "%s: tensor %.*s holds %s and the first of its kind %s; want one format",
                    model_file_path(m->file), STR_ARG(t->name), quant_info(t->format)->name,
                    quant_info(j->parts[0]->format)->name);
 }
@@ -310,18 +331,21 @@ static struct joined_tensor *joined_create(struct model *m, uint32_t n_parts)
     return j;
 }
 
-static const struct file_tensor *joined_describe(const struct model *m, const struct weight_key *k, struct joined_tensor *j)
+static const struct file_tensor *joined_describe(const struct model *m, const struct weight_key *k,
+                                                 struct joined_tensor *j)
 {
     j->tensor = (struct file_tensor){ .name = j->parts[0]->name,
                                       .format = j->parts[0]->format,
                                       .n_dims = 3,
-                                      .dims = { model_dim(m, k->stack), model_dim(m, k->rows), model_dim(m, k->cols), 1 },
+                                      .dims = { model_dim(m, k->stack), model_dim(m, k->rows),
+                                                model_dim(m, k->cols), 1 },
                                       .bytes = (uint64_t)j->n_parts * j->n_blocks * j->block_bytes };
     return &j->tensor;
 }
 
 // One matrix of a tensor for each of the stack.
-static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l, const struct file_tensor **t, struct err *err)
+static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l,
+                         const struct file_tensor **t, struct err *err)
 {
     uint32_t n = model_dim(m, k->stack);
     struct joined_tensor *j = joined_create(m, n);
@@ -346,7 +370,8 @@ static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l
 }
 
 // The first or the second half of the rows of each matrix of a stack.
-static bool join_halves(struct model *m, const struct weight_key *k, const struct file_tensor **t, struct err *err)
+static bool join_halves(struct model *m, const struct weight_key *k, const struct file_tensor **t,
+                        struct err *err)
 {
     uint32_t n = model_dim(m, k->stack), rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
     struct joined_tensor *j = joined_create(m, 1);
@@ -357,8 +382,8 @@ static bool join_halves(struct model *m, const struct weight_key *k, const struc
         return false;
     const struct quant_info *info = quant_info((*t)->format);
     if (cols % info->block_elements != 0)
-        return err_set(err, ERR_INPUT, "%s: tensor %.*s has rows of %u, no multiple of %s's block", model_file_path(m->file),
-                       STR_ARG((*t)->name), cols, info->name);
+        return err_set(err, ERR_INPUT, "%s: tensor %.*s has rows of %u, no multiple of %s's block",
+                       model_file_path(m->file), STR_ARG((*t)->name), cols, info->name);
     j->parts[j->n_parts++] = *t;
     j->n_blocks = n;
     j->block_bytes = (uint64_t)rows * (cols / info->block_elements) * info->block_bytes;
@@ -383,7 +408,8 @@ void model_tensor_copy(const struct file_tensor *t, void *to)
 static bool lies_apart(const struct model *m, const struct weight_key *k)
 {
     char text[128];
-    const char *format = k->stack ? format_of(m, k, text) : NULL, *mark = format ? strstr(format, "%u") : NULL;
+    const char *format = k->stack ? format_of(m, k, text) : NULL,
+               *mark = format ? strstr(format, "%u") : NULL;
     return mark && strstr(mark + 2, "%u");
 }
 
@@ -391,7 +417,8 @@ static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l,
 {
     char name[128];
     const struct file_tensor *t = find_tensor(m, k, l, name);
-    uint64_t n = (uint64_t)model_dim(m, k->rows) * model_dim(m, k->cols), stack = k->stack ? model_dim(m, k->stack) : 1;
+    uint64_t n = (uint64_t)model_dim(m, k->rows) * model_dim(m, k->cols),
+             stack = k->stack ? model_dim(m, k->stack) : 1;
     const struct file_tensor **place = k->per_layer ? &model_layer(m, l)[k->place] : &m->tensors[k->place];
 
     if (!t && (k->flags & WEIGHT_TIED)) {
@@ -404,7 +431,9 @@ static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l,
     if (!t)
         return missing(m, k, name, err);
     bool halves = k->half && model_file_format(m->file) != MODEL_GGUF;
-    if (lies_apart(m, k) ? !join_tensors(m, k, l, &t, err) : halves ? !join_halves(m, k, &t, err) : !shape_check(m, k, t, err))
+    if (lies_apart(m, k) ? !join_tensors(m, k, l, &t, err)
+        : halves         ? !join_halves(m, k, &t, err)
+                         : !shape_check(m, k, t, err))
         return false;
     *place = t;
     m->n_parameters += n * stack;
@@ -439,7 +468,8 @@ static bool bind_tensors(struct model *m, struct err *err)
 
 static bool make_frequencies(struct model *m, struct err *err)
 {
-    const struct file_tensor *divisors = m->tensors[offsetof(struct model_weights, rope_divisors) / sizeof(void *)];
+    const struct file_tensor *divisors =
+        m->tensors[offsetof(struct model_weights, rope_divisors) / sizeof(void *)];
     uint32_t n = m->config.rope.n_dims / 2;
     float *d = divisors ? mem_alloc_array(n, sizeof *d) : NULL;
 
@@ -481,18 +511,24 @@ void model_release(struct model *m)
 static void record_head(struct tape *t, const struct model_stage *s, struct tensor x)
 {
     const struct model_config *c = &s->model->config;
-    struct tensor last = tape_tensor(t, c->n_cols, ROWS_OUTPUT), normed = tape_tensor(t, c->n_cols, ROWS_OUTPUT);
+    struct tensor last = tape_tensor(t, c->n_cols, ROWS_OUTPUT),
+                  normed = tape_tensor(t, c->n_cols, ROWS_OUTPUT);
     struct tensor logits = tape_tensor_bound(t, c->n_vocab, ROWS_OUTPUT, s->logits);
 
     tape_label(t, "head.select");
     op_select(t, (struct select){ .out = last, .in = x });
     tape_label(t, "head.norm");
-    op_rmsnorm(t, (struct rmsnorm){ .out = normed, .in = last, .scale = s->weights.out_norm, .eps = s->model->factors.eps });
+    op_rmsnorm(t,
+               (struct rmsnorm){
+                   .out = normed, .in = last, .scale = s->weights.out_norm, .eps = s->model->factors.eps });
     tape_label(t, "head.logits");
     op_matmul(t, (struct matmul){ .out = logits, .in = normed, .w = s->weights.head });
     tape_label(t, "head.sample");
-    op_sample(t, (struct sample){
-                     .logits = logits, .log = s->log, .log_stride = s->log_stride, .results = s->results, .limits = s->limits });
+    op_sample(t, (struct sample){ .logits = logits,
+                                  .log = s->log,
+                                  .log_stride = s->log_stride,
+                                  .results = s->results,
+                                  .limits = s->limits });
 }
 
 void model_record(struct tape *t, const struct model_stage *s)
@@ -502,7 +538,8 @@ void model_record(struct tape *t, const struct model_stage *s)
     struct tensor angles = tape_tensor(t, c->rope.n_dims, ROWS_STEP);
 
     tape_label(t, "angles");
-    op_angles(t, (struct angles){ .out = angles, .frequencies = s->weights.frequencies, .scale = s->model->angle_scale });
+    op_angles(t, (struct angles){
+                     .out = angles, .frequencies = s->weights.frequencies, .scale = s->model->angle_scale });
     if (s->first == 0) {
         tape_label(t, "embed");
         op_embed(t, (struct embed){ .out = x,

@@ -1,7 +1,8 @@
-// model.h - a model bound to its file: sizes, tensors by their place in the architecture, and the recording of its tape.
+// model.h - a model bound to its file: sizes, tensors by their place in the architecture, and the recording
+// of its tape.
 //
-// Nothing here knows a device: weights are handed in by the engine, per stage. A stage is a run of layers; the first one also embeds,
-// the last one also has the head.
+// Nothing here knows a device: weights are handed in by the engine, per stage. A stage is a run of layers;
+// the first one also embeds, the last one also has the head.
 #pragma once
 #include "format/model_file.h"
 #include "ops/activate/activate.h"
@@ -28,10 +29,12 @@ struct model_config {
     struct rope_config rope;
 };
 
-// Fields of these two structs are all pointers, so that the weights table of an architecture can name them by offset. They hold what all
-// architectures share; a layer's other weights lie behind struct layer_weights, in the order of the architecture's own struct.
+// Fields of these two structs are all pointers, so that the weights table of an architecture can name them by
+// offset. They hold what all architectures share; a layer's other weights lie behind struct layer_weights, in
+// the order of the architecture's own struct.
 struct model_weights {
-    const struct weight *embed, *out_norm, *head, *rope_divisors, *frequencies; // frequencies are made, not read
+    const struct weight *embed, *out_norm, *head, *rope_divisors,
+        *frequencies; // frequencies are made, not read
 };
 struct layer_weights {
     const struct weight *attn_norm, *q, *k, *v, *o, *q_bias, *k_bias, *v_bias, *o_bias, *q_norm, *k_norm;
@@ -44,13 +47,15 @@ enum {
 
 struct arch;
 
-// Numbers that an architecture may change: of the embedding, of attention's scores, of the logits; and what norms add.
+// Numbers that an architecture may change: of the embedding, of attention's scores, of the logits; and what
+// norms add.
 struct model_factors {
     float embed, attend, head, eps;
 };
 
-// A matrix that the file does not hold in one piece: the experts of a layer. Its tensor has no data; model_tensor_copy brings it together.
-// Each part holds n_blocks blocks of block_bytes, the first at `offset`, one every `stride` bytes.
+// A matrix that the file does not hold in one piece: the experts of a layer. Its tensor has no data;
+// model_tensor_copy brings it together. Each part holds n_blocks blocks of block_bytes, the first at
+// `offset`, one every `stride` bytes.
 struct joined_tensor {
     struct file_tensor tensor;        // first
     const struct file_tensor **parts; // [n_parts], of equal shape, one behind the other
@@ -70,17 +75,17 @@ struct model {
     const struct file_tensor **layers;                  // [n_layers, n_places], by place
     const struct joined_tensor *joined;                 // the newest of a list
     bool *is_vector;                                    // [n_places]: taken as fp32, whatever its dimensions
-    uint32_t n_places;                                  // of a layer: of struct layer_weights, then the architecture's own
-    float *frequencies;                                 // [rope.n_dims / 2] radians per position, scaling included
+    uint32_t n_places;  // of a layer: of struct layer_weights, then the architecture's own
+    float *frequencies; // [rope.n_dims / 2] radians per position, scaling included
     float angle_scale;
     struct model_factors factors;
     uint64_t n_parameters, weight_bytes;
     uint32_t n_experts, n_used_experts; // of a layer, of a token; 0: the model has none
-    uint64_t n_idle, idle_bytes;        // of these what one token does not use: the experts that are not chosen
+    uint64_t n_idle, idle_bytes; // of these what one token does not use: the experts that are not chosen
 };
 
-// Finds the architecture, reads and checks the sizes, and binds every tensor. The message names what is missing or misshapen and what
-// was expected. model_release frees what model_bind made.
+// Finds the architecture, reads and checks the sizes, and binds every tensor. The message names what is
+// missing or misshapen and what was expected. model_release frees what model_bind made.
 bool model_bind(struct model *m, const struct model_file *file, struct err *err);
 void model_release(struct model *m);
 
@@ -99,14 +104,17 @@ static inline const struct file_tensor **model_layer(const struct model *m, uint
 // What recording a stage needs; all of it outlives the tape.
 struct model_stage {
     const struct model *model;
-    uint32_t first, last;               // layers [first, last)
-    struct model_weights weights;       // embed in the first stage; out_norm and head in the last; frequencies in all
+    uint32_t first, last; // layers [first, last)
+    struct model_weights
+        weights; // embed in the first stage; out_norm and head in the last; frequencies in all
     const struct weight *const *layers; // [last - first, model->n_places]
     const struct pages *pages;          // [last - first]
-    const struct buffer *block;         // [max_rows, n_cols] fp32: the residual stream, where a stage finds and leaves it
-    const struct buffer *log;           // [n_slots, log_stride] u32
+    const struct buffer
+        *block; // [max_rows, n_cols] fp32: the residual stream, where a stage finds and leaves it
+    const struct buffer *log; // [n_slots, log_stride] u32
     uint32_t log_stride;
-    const struct buffer *pool;    // first stage: [n, n_cols] fp32 rows of pictures, or NULL: see ops/embed/embed.h
+    const struct buffer
+        *pool; // first stage: [n, n_cols] fp32 rows of pictures, or NULL: see ops/embed/embed.h
     const struct buffer *logits;  // last stage: [max_outputs, n_vocab] fp32
     const struct buffer *results; // last stage: [max_outputs] u32
     const struct buffer *limits;  // last stage: see ops/sample/sample.h
@@ -122,6 +130,8 @@ static inline const void *stage_layer_own(const struct model_stage *s, uint32_t 
 }
 void model_record(struct tape *t, const struct model_stage *s);
 
-// Frequencies of the rotated pairs, [n_dims / 2], and the factor on cosine and sine. divisors: of each frequency, or NULL.
+// Frequencies of the rotated pairs, [n_dims / 2], and the factor on cosine and sine. divisors: of each
+// frequency, or NULL.
 void rope_frequencies(const struct rope_config *r, const float *divisors, float *frequencies, float *scale);
-bool rope_config_read(struct rope_config *r, const struct model_file *file, const char *arch, struct err *err);
+bool rope_config_read(struct rope_config *r, const struct model_file *file, const char *arch,
+                      struct err *err);

@@ -1,8 +1,9 @@
 // model_check.c - what a file says of its model against what it holds; see model_check.h.
 //
-// A model that contradicts itself would run and talk nonsense, so each contradiction is an error in one line. A tensor that nothing uses
-// is one too where it belongs to the language model: its part of the sum would be missing. Not checked here: shapes and missing tensors
-// (model.c). Buffers that are computed anyway, such as rotary frequencies, are harmless and common in older checkpoints.
+// A model that contradicts itself would run and talk nonsense, so each contradiction is an error in one line.
+// A tensor that nothing uses is one too where it belongs to the language model: its part of the sum would be
+// missing. Not checked here: shapes and missing tensors (model.c). Buffers that are computed anyway, such as
+// rotary frequencies, are harmless and common in older checkpoints.
 #include "models/model_check.h"
 #include <string.h>
 #include "base/log.h"
@@ -26,8 +27,9 @@ static bool check_activation(const struct model *m, const char *key, struct err 
     if (!model_file_string(m->file, key, &name, err))
         return false;
     return !name.n || model_one_of(m->arch->activations, name) ||
-           err_set(err, ERR_UNSUPPORTED, "%s: %s is \"%.*s\"; ingot runs %s models with %.*s", model_file_path(m->file), key,
-                   STR_ARG(name), m->arch->name, (int)strcspn(m->arch->activations, " "), m->arch->activations);
+           err_set(err, ERR_UNSUPPORTED, "%s: %s is \"%.*s\"; ingot runs %s models with %.*s",
+                   model_file_path(m->file), key, STR_ARG(name), m->arch->name,
+                   (int)strcspn(m->arch->activations, " "), m->arch->activations);
 }
 
 static bool check_value_length(const struct model *m, struct err *err)
@@ -39,10 +41,11 @@ static bool check_value_length(const struct model *m, struct err *err)
         file_key(m, "attention.value_length", key);
     if (!model_file_u64(m->file, key, 1, UINT32_MAX, &length, err))
         return false;
-    return length == m->config.head_dim ||
-           err_set(err, ERR_UNSUPPORTED,
-                   "%s: %s is %llu, but keys have %u numbers a head; ingot runs %s models with values as long as keys",
-                   model_file_path(m->file), key, (unsigned long long)length, m->config.head_dim, m->arch->name);
+    return length == m->config.head_dim || err_set(err, ERR_UNSUPPORTED,
+                                                   "%s: %s is %llu, but keys have %u numbers a head; ingot "
+                                                   "runs %s models with values as long as keys",
+                                                   model_file_path(m->file), key, (unsigned long long)length,
+                                                   m->config.head_dim, m->arch->name);
 }
 
 // The tensors of the formats that quantization_config describes have other names and types.
@@ -64,14 +67,16 @@ static bool check_quantization(const struct model *m, struct err *err)
     if (!model_file_string(m->file, "quantization_config.quant_method", &method, err))
         return false;
     if (holds_plain_weights(m))
-        return err_set(err, ERR_INPUT,
-                       "%s: quantization_config promises weights quantised by %.*s, but they are plain; take it out of "
-                       "config.json if they are meant to be",
-                       model_file_path(m->file), STR_ARG(method));
-    return err_set(err, ERR_UNSUPPORTED,
-                   "%s: the weights are quantised by %.*s; ingot reads plain safetensors, and quantised weights "
-                   "from GGUF",
-                   model_file_path(m->file), STR_ARG(method));
+        return err_set(
+            err, ERR_INPUT,
+            "%s: quantization_config promises weights quantised by %.*s, but they are plain; take it out of "
+            "config.json if they are meant to be",
+            model_file_path(m->file), STR_ARG(method));
+    return err_set(
+        err, ERR_UNSUPPORTED,
+        "%s: the weights are quantised by %.*s; ingot reads plain safetensors, and quantised weights "
+        "from GGUF",
+        model_file_path(m->file), STR_ARG(method));
 }
 
 static bool check_window(const struct model *m, struct err *err)
@@ -81,7 +86,8 @@ static bool check_window(const struct model *m, struct err *err)
     if (!model_file_bool(m->file, "use_sliding_window", &uses_window, err))
         return false;
     return !uses_window ||
-           err_set(err, ERR_UNSUPPORTED, "%s: use_sliding_window is true; ingot runs this architecture without a window only",
+           err_set(err, ERR_UNSUPPORTED,
+                   "%s: use_sliding_window is true; ingot runs this architecture without a window only",
                    model_file_path(m->file));
 }
 
@@ -102,11 +108,13 @@ static bool has_layer(const struct model *m, const struct weight_key *k, uint32_
     return model_layer(m, layer)[k->place] != NULL;
 }
 
-static bool bias_fails(const struct model *m, const struct weight_key *k, uint32_t layer, const char *says, struct err *err)
+static bool bias_fails(const struct model *m, const struct weight_key *k, uint32_t layer, const char *says,
+                       struct err *err)
 {
     const char *format = is_gguf(m) ? k->gguf : k->json, *mark = strstr(format, "%u");
-    return err_set(err, ERR_INPUT, "%s: %s, but tensor %.*s%u%s is %s", model_file_path(m->file), says, (int)(mark - format),
-                   format, layer, mark + 2, has_layer(m, k, layer) ? "there" : "missing");
+    return err_set(err, ERR_INPUT, "%s: %s, but tensor %.*s%u%s is %s", model_file_path(m->file), says,
+                   (int)(mark - format), format, layer, mark + 2,
+                   has_layer(m, k, layer) ? "there" : "missing");
 }
 
 // A bias that an architecture may have must be in all layers or in none.
@@ -118,7 +126,8 @@ static bool check_whole_biases(const struct model *m, struct err *err)
             continue;
         for (uint32_t l = 1; l < m->config.n_layers; l++)
             if (has_layer(m, k, l) != has_layer(m, k, 0))
-                return bias_fails(m, k, l, has_layer(m, k, 0) ? "layer 0 has this bias" : "layer 0 lacks this bias", err);
+                return bias_fails(
+                    m, k, l, has_layer(m, k, 0) ? "layer 0 has this bias" : "layer 0 lacks this bias", err);
     }
     return true;
 }
@@ -143,8 +152,8 @@ static bool check_promised_biases(const struct model *m, const char *key, const 
             return bias_fails(m, k, 0, says, err);
     }
     return known || !promised ||
-           err_set(err, ERR_UNSUPPORTED, "%s: %s; ingot runs %s models without these biases", model_file_path(m->file), says,
-                   m->arch->name);
+           err_set(err, ERR_UNSUPPORTED, "%s: %s; ingot runs %s models without these biases",
+                   model_file_path(m->file), says, m->arch->name);
 }
 
 static bool check_head(const struct model *m, struct err *err)
@@ -169,7 +178,8 @@ static void unused_add(struct unused *u, struct str name)
     size_t at = strlen(u->names);
 
     if (u->n < 3)
-        snprintf(u->names + at, sizeof u->names - at, "%s%.*s", at ? ", " : "", (int)(name.n > 72 ? 72 : name.n), name.at);
+        snprintf(u->names + at, sizeof u->names - at, "%s%.*s", at ? ", " : "",
+                 (int)(name.n > 72 ? 72 : name.n), name.at);
     else if (u->n == 3)
         snprintf(u->names + at, sizeof u->names - at, ", ...");
     u->n++;
@@ -177,8 +187,8 @@ static void unused_add(struct unused *u, struct str name)
 
 static bool is_computed_anyway(struct str name)
 {
-    static const char *const buffers[] = { ".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached",
-                                           ".attn_rot_embd.weight" };
+    static const char *const buffers[] = { ".rotary_emb.inv_freq", ".rotary_emb.cos_cached",
+                                           ".rotary_emb.sin_cached", ".attn_rot_embd.weight" };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (str_ends(name, str_from(buffers[i])))
             return true;
@@ -191,8 +201,8 @@ static struct str first_word(struct str name)
     return (struct str){ name.at, n == SIZE_MAX ? name.n : n };
 }
 
-// In a GGUF file everything; in a checkpoint what shares the first word with a tensor of the architecture: beside it lie value heads,
-// draft heads and towers.
+// In a GGUF file everything; in a checkpoint what shares the first word with a tensor of the architecture:
+// beside it lie value heads, draft heads and towers.
 static bool in_language_model(const struct model *m, struct str name)
 {
     if (!is_gguf(m) && m->arch->json_prefix)
@@ -217,7 +227,8 @@ static bool is_beyond_layers(const struct model *m, struct str name)
 // The tower looks after its own (tower.c).
 static bool is_of_eyes(const struct model *m, struct str name)
 {
-    return !is_gguf(m) && m->arch->json_prefix && !in_language_model(m, name) && str_starts(name, STR("model."));
+    return !is_gguf(m) && m->arch->json_prefix && !in_language_model(m, name) &&
+           str_starts(name, STR("model."));
 }
 
 static bool *mark_used(const struct model *m)
@@ -248,18 +259,24 @@ static bool check_unused(const struct model *m, struct err *err)
     for (size_t i = 0; i < model_file_n_tensors(m->file); i++) {
         struct str name = model_file_tensor_at(m->file, i)->name;
         if (!used[i] && !is_computed_anyway(name) && !is_of_eyes(m, name))
-            unused_add(is_beyond_layers(m, name) ? &beyond : in_language_model(m, name) ? &inside : &beside, name);
+            unused_add(is_beyond_layers(m, name)    ? &beyond
+                       : in_language_model(m, name) ? &inside
+                                                    : &beside,
+                       name);
     }
     mem_free(used);
     if (beyond.n)
-        return err_set(err, ERR_INPUT, "%s: %s is %u, but there are tensors beyond these layers (%zu): %s", path,
-                       is_gguf(m) ? "block_count" : "num_hidden_layers", m->config.n_layers, beyond.n, beyond.names);
+        return err_set(err, ERR_INPUT, "%s: %s is %u, but there are tensors beyond these layers (%zu): %s",
+                       path, is_gguf(m) ? "block_count" : "num_hidden_layers", m->config.n_layers, beyond.n,
+                       beyond.names);
     if (inside.n)
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s: ingot does not use these tensors (%zu) in %s models, and without them the answers are wrong: %s",
+                       "%s: ingot does not use these tensors (%zu) in %s models, and without them the "
+                       "answers are wrong: %s",
                        path, inside.n, m->arch->name, inside.names);
     if (beside.n)
-        log_line(LOG_WARN, "load", "%s: unused tensors beside the language model (%zu): %s", path, beside.n, beside.names);
+        log_line(LOG_WARN, "load", "%s: unused tensors beside the language model (%zu): %s", path, beside.n,
+                 beside.names);
     return true;
 }
 

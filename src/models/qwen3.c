@@ -1,4 +1,5 @@
-// qwen3.c - Qwen3, dense: no biases, but an RMSNorm per head on q and k before the rotation (Qwen team, 2025).
+// qwen3.c - Qwen3, dense: no biases, but an RMSNorm per head on q and k before the rotation (Qwen team,
+// 2025).
 #include "models/blocks.h"
 
 static const struct config_key config[] = { DECODER_CONFIG };
@@ -9,12 +10,15 @@ static const struct weight_key weights[] = {
     L(k_norm, "blk.%u.attn_k_norm.weight", "model.layers.%u.self_attn.k_norm.weight", ONE, HEAD),
 };
 
-static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles)
+static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                  struct tensor angles)
 {
     block_attention(t, s, l, x, angles);
     block_gated_ffn(t, s, l, x, ACTIVATION_SILU);
 }
 
-const struct arch arch_qwen3 = {
-    .name = "qwen3", .model_types = "qwen3", .activations = "silu swish", ARCH_TABLES(config, weights), .layer = layer
-};
+const struct arch arch_qwen3 = { .name = "qwen3",
+                                 .model_types = "qwen3",
+                                 .activations = "silu swish",
+                                 ARCH_TABLES(config, weights),
+                                 .layer = layer };

@@ -1,8 +1,9 @@
 // rope.c - rotation frequencies and how a stretched context changes them.
 //
-// Linear: all divided by the factor. Llama 3: long wavelengths divided, short ones kept, blended between. YaRN (Peng et al., 2023): the
-// same idea in terms of rotations over the original context, and a factor on cosine and sine. GGUF files of Llama 3 carry the divisors
-// as a tensor instead. Computed in double, used in fp32.
+// Linear: all divided by the factor. Llama 3: long wavelengths divided, short ones kept, blended between.
+// YaRN (Peng et al., 2023): the same idea in terms of rotations over the original context, and a factor on
+// cosine and sine. GGUF files of Llama 3 carry the divisors as a tensor instead. Computed in double, used in
+// fp32.
 #include <math.h>
 #include <string.h>
 #include "models/model.h"
@@ -59,11 +60,13 @@ void rope_frequencies(const struct rope_config *r, const float *divisors, float 
 
 // One number under any of its names; absent leaves the value.
 struct rope_key {
-    const char *gguf, *old, *now; // GGUF name after the architecture, config.json before and since transformers 5
+    const char *gguf, *old,
+        *now; // GGUF name after the architecture, config.json before and since transformers 5
     double min, max;
 };
 
-static bool read_number(const struct model_file *file, const char *arch, const struct rope_key *k, float *value, struct err *err)
+static bool read_number(const struct model_file *file, const char *arch, const struct rope_key *k,
+                        float *value, struct err *err)
 {
     char key[128];
     double v = *value;
@@ -93,7 +96,8 @@ static bool read_type(struct rope_config *r, const struct model_file *file, cons
     struct str name = STR("none");
 
     snprintf(key, sizeof key, "%s.rope.scaling.type", arch);
-    if (!model_file_string(file, key, &name, err) || !model_file_string(file, "rope_scaling.type", &name, err) ||
+    if (!model_file_string(file, key, &name, err) ||
+        !model_file_string(file, "rope_scaling.type", &name, err) ||
         !model_file_string(file, "rope_scaling.rope_type", &name, err) ||
         !model_file_string(file, "rope_parameters.rope_type", &name, err))
         return false;
@@ -102,11 +106,13 @@ static bool read_type(struct rope_config *r, const struct model_file *file, cons
             r->type = types[i].type;
             return true;
         }
-    return err_set(err, ERR_UNSUPPORTED, "%s: RoPE scaling \"%.*s\"; ingot knows none, linear, llama3 and yarn",
+    return err_set(err, ERR_UNSUPPORTED,
+                   "%s: RoPE scaling \"%.*s\"; ingot knows none, linear, llama3 and yarn",
                    model_file_path(file), STR_ARG(name));
 }
 
-static bool read_original_context(struct rope_config *r, const struct model_file *file, const char *arch, struct err *err)
+static bool read_original_context(struct rope_config *r, const struct model_file *file, const char *arch,
+                                  struct err *err)
 {
     char key[128];
     uint64_t n = r->original_context;
@@ -122,16 +128,18 @@ static bool read_original_context(struct rope_config *r, const struct model_file
 
 bool rope_config_read(struct rope_config *r, const struct model_file *file, const char *arch, struct err *err)
 {
-    static const struct rope_key base = { "rope.freq_base", "rope_theta", "rope_parameters.rope_theta", 1, 1e12 },
-                                 factor = { "rope.scaling.factor", "rope_scaling.factor", "rope_parameters.factor", 1e-3, 1e6 },
+    static const struct rope_key base = { "rope.freq_base", "rope_theta", "rope_parameters.rope_theta", 1,
+                                          1e12 },
+                                 factor = { "rope.scaling.factor", "rope_scaling.factor",
+                                            "rope_parameters.factor", 1e-3, 1e6 },
                                  low = { "rope.scaling.low_freq_factor", "rope_scaling.low_freq_factor",
                                          "rope_parameters.low_freq_factor", 1e-6, 1e6 },
                                  high = { "rope.scaling.high_freq_factor", "rope_scaling.high_freq_factor",
                                           "rope_parameters.high_freq_factor", 1e-6, 1e6 },
-                                 fast = { "rope.scaling.yarn_beta_fast", "rope_scaling.beta_fast", "rope_parameters.beta_fast",
-                                          1e-6, 1e6 },
-                                 slow = { "rope.scaling.yarn_beta_slow", "rope_scaling.beta_slow", "rope_parameters.beta_slow",
-                                          1e-6, 1e6 },
+                                 fast = { "rope.scaling.yarn_beta_fast", "rope_scaling.beta_fast",
+                                          "rope_parameters.beta_fast", 1e-6, 1e6 },
+                                 slow = { "rope.scaling.yarn_beta_slow", "rope_scaling.beta_slow",
+                                          "rope_parameters.beta_slow", 1e-6, 1e6 },
                                  attention = { "rope.scaling.attn_factor", "rope_scaling.attention_factor",
                                                "rope_parameters.attention_factor", 0, 1e6 };
 
@@ -142,15 +150,17 @@ bool rope_config_read(struct rope_config *r, const struct model_file *file, cons
     r->beta_slow = 1;
     if (!read_type(r, file, arch, err) || !read_number(file, arch, &base, &r->base, err) ||
         !read_number(file, arch, &factor, &r->factor, err) || !read_number(file, arch, &low, &r->low, err) ||
-        !read_number(file, arch, &high, &r->high, err) || !read_number(file, arch, &fast, &r->beta_fast, err) ||
-        !read_number(file, arch, &slow, &r->beta_slow, err) || !read_number(file, arch, &attention, &r->attention, err) ||
+        !read_number(file, arch, &high, &r->high, err) ||
+        !read_number(file, arch, &fast, &r->beta_fast, err) ||
+        !read_number(file, arch, &slow, &r->beta_slow, err) ||
+        !read_number(file, arch, &attention, &r->attention, err) ||
         !read_original_context(r, file, arch, err))
         return false;
     if (model_file_format(file) == MODEL_GGUF &&
         r->attention > 0) // GGUF's is a factor on the usual one, config.json's replaces it
         r->attention *= (float)(0.1 * log(r->factor) + 1);
     if (r->type == ROPE_LLAMA3 && !(r->high > r->low))
-        return err_set(err, ERR_INPUT, "%s: RoPE high_freq_factor %g is not above low_freq_factor %g", model_file_path(file),
-                       (double)r->high, (double)r->low);
+        return err_set(err, ERR_INPUT, "%s: RoPE high_freq_factor %g is not above low_freq_factor %g",
+                       model_file_path(file), (double)r->high, (double)r->low);
     return true;
 }

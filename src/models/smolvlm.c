@@ -1,12 +1,14 @@
-// smolvlm.c - the language half of Idefics3, SmolVLM and SmolVLM2 in a checkpoint that holds both halves: the Llama decoder. (Laurencon et al.
-// 2024; Marafioti et al. 2025.) GGUF files have it as "llama". The eyes are in idefics3.c.
+// smolvlm.c - the language half of Idefics3, SmolVLM and SmolVLM2 in a checkpoint that holds both halves: the
+// Llama decoder. (Laurencon et al. 2024; Marafioti et al. 2025.) GGUF files have it as "llama". The eyes are
+// in idefics3.c.
 #include "models/blocks.h"
 
 static const struct config_key config[] = { DECODER_CONFIG };
 
 static const struct weight_key weights[] = { DECODER_WEIGHTS(0) };
 
-static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct tensor angles)
+static void layer(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                  struct tensor angles)
 {
     block_attention(t, s, l, x, angles);
     block_gated_ffn(t, s, l, x, ACTIVATION_SILU);

@@ -40,7 +40,8 @@ static const struct tower_arch *find_kind(const struct model_file *file, struct 
     bool gguf = model_file_format(file) == MODEL_GGUF;
     struct str model_type = { 0 };
 
-    if (!model_file_string(file, gguf ? "clip.projector_type" : "model_type", gguf ? projector : &model_type, NULL))
+    if (!model_file_string(file, gguf ? "clip.projector_type" : "model_type", gguf ? projector : &model_type,
+                           NULL))
         return NULL;
     for (uint32_t i = 0; i < N_TOWERS; i++)
         if (of_kind(towers[i], *projector, model_type))
@@ -63,10 +64,11 @@ static bool find_arch(struct tower *t, struct err *err)
     if (t->arch)
         return true;
     if (projector.n == 0)
-        return err_set(err, ERR_INPUT, "%s: clip.projector_type is missing; is this a file of a vision tower (mmproj)?",
+        return err_set(err, ERR_INPUT,
+                       "%s: clip.projector_type is missing; is this a file of a vision tower (mmproj)?",
                        model_file_path(t->file));
-    return err_set(err, ERR_UNSUPPORTED, "%s: clip.projector_type \"%.*s\"; ingot knows: %s", model_file_path(t->file),
-                   STR_ARG(projector), towers[0]->projector);
+    return err_set(err, ERR_UNSUPPORTED, "%s: clip.projector_type \"%.*s\"; ingot knows: %s",
+                   model_file_path(t->file), STR_ARG(projector), towers[0]->projector);
 }
 
 static uint32_t dim_of(const struct tower *t, enum tower_dim d)
@@ -98,13 +100,17 @@ static bool check_sizes(const struct tower *t, struct err *err)
     const char *path = model_file_path(t->file);
 
     if (c->n_cols % c->n_heads != 0 || c->n_cols / c->n_heads > 1024)
-        return err_set(err, ERR_INPUT, "%s: a tower of %u columns with %u heads; want a multiple, at most 1024 a head", path,
+        return err_set(err, ERR_INPUT,
+                       "%s: a tower of %u columns with %u heads; want a multiple, at most 1024 a head", path,
                        c->n_cols, c->n_heads);
     if (c->side == 0 || c->side % c->scale != 0 || c->side > 256)
-        return err_set(err, ERR_INPUT, "%s: tiles of %u patches a side, shuffled in squares of %u; want a multiple, at most 256",
-                       path, c->side, c->scale);
+        return err_set(
+            err, ERR_INPUT,
+            "%s: tiles of %u patches a side, shuffled in squares of %u; want a multiple, at most 256", path,
+            c->side, c->scale);
     if ((uint64_t)c->n_cols * c->scale * c->scale > 1 << 20)
-        return err_set(err, ERR_INPUT, "%s: squares of %u patches of %u columns; want at most %u columns together", path,
+        return err_set(err, ERR_INPUT,
+                       "%s: squares of %u patches of %u columns; want at most %u columns together", path,
                        c->scale * c->scale, c->n_cols, 1u << 20);
     return true;
 }
@@ -115,17 +121,21 @@ static bool is_shape(const struct file_tensor *f, uint64_t rows, uint64_t cols)
            (f->n_dims == 1 ? f->dims[0] : f->dims[1] * f->dims[2] * f->dims[3]) == cols;
 }
 
-static bool check_shape(const struct tower *t, const struct tower_key *k, const struct file_tensor *f, struct err *err)
+static bool check_shape(const struct tower *t, const struct tower_key *k, const struct file_tensor *f,
+                        struct err *err)
 {
     uint32_t rows = dim_of(t, k->rows), cols = dim_of(t, k->cols);
 
     if (!is_shape(f, rows, cols))
-        return err_set(err, ERR_INPUT,
-                       "%s: tensor %.*s is [%llu, %llu, %llu, %llu] with %u dimensions; this tower needs [%u, %u]",
-                       model_file_path(t->file), STR_ARG(f->name), (unsigned long long)f->dims[0], (unsigned long long)f->dims[1],
-                       (unsigned long long)f->dims[2], (unsigned long long)f->dims[3], f->n_dims, rows, cols);
+        return err_set(
+            err, ERR_INPUT,
+            "%s: tensor %.*s is [%llu, %llu, %llu, %llu] with %u dimensions; this tower needs [%u, %u]",
+            model_file_path(t->file), STR_ARG(f->name), (unsigned long long)f->dims[0],
+            (unsigned long long)f->dims[1], (unsigned long long)f->dims[2], (unsigned long long)f->dims[3],
+            f->n_dims, rows, cols);
     if (f->format >= N_WEIGHT_QUANTS || cols % quant_info(f->format)->block_elements != 0)
-        return err_set(err, ERR_INPUT, "%s: tensor %.*s holds %s in rows of %u; weights must be floats or whole blocks",
+        return err_set(err, ERR_INPUT,
+                       "%s: tensor %.*s holds %s in rows of %u; weights must be floats or whole blocks",
                        model_file_path(t->file), STR_ARG(f->name), quant_info(f->format)->name, cols);
     return true;
 }
@@ -134,7 +144,8 @@ static bool check_shape(const struct tower *t, const struct tower_key *k, const 
 static const char *name_of(const struct tower *t, const struct tower_key *k, char text[128])
 {
     const char *format = is_gguf(t) ? k->gguf : k->json;
-    const char *up = t->swapped ? strstr(format, "ffn_up") : NULL, *down = t->swapped ? strstr(format, "ffn_down") : NULL;
+    const char *up = t->swapped ? strstr(format, "ffn_up") : NULL,
+               *down = t->swapped ? strstr(format, "ffn_down") : NULL;
 
     if (up || down)
         snprintf(text, 128, "%.*s%s%s", (int)((up ? up : down) - format), format, up ? "ffn_down" : "ffn_up",
@@ -144,7 +155,8 @@ static const char *name_of(const struct tower *t, const struct tower_key *k, cha
     return text;
 }
 
-static const struct file_tensor *find_tensor(const struct tower *t, const struct tower_key *k, uint32_t l, char name[128])
+static const struct file_tensor *find_tensor(const struct tower *t, const struct tower_key *k, uint32_t l,
+                                             char name[128])
 {
     char text[128];
     const char *format = name_of(t, k, text), *mark = strstr(format, "%u");
@@ -163,7 +175,8 @@ static bool bind_tensor(struct tower *t, const struct tower_key *k, uint32_t l, 
     uint32_t rows = dim_of(t, k->rows), cols = dim_of(t, k->cols);
 
     if (!f)
-        return err_set(err, ERR_INPUT, "%s: tensor %s is missing; want [%u, %u]", model_file_path(t->file), name, rows, cols);
+        return err_set(err, ERR_INPUT, "%s: tensor %s is missing; want [%u, %u]", model_file_path(t->file),
+                       name, rows, cols);
     if (!check_shape(t, k, f, err))
         return false;
     *(k->per_layer ? &t->layers[(size_t)l * N_TOWER_LAYER_WEIGHTS + k->place] : &t->tensors[k->place]) = f;
@@ -195,7 +208,8 @@ static bool bind_tensors(struct tower *t, struct err *err)
 // A tensor of the tower that the table does not name would be missing from the sum.
 static bool in_tower(const struct tower *t, struct str name)
 {
-    return is_gguf(t) || str_starts(name, STR("model.vision_model.")) || str_starts(name, STR("model.connector."));
+    return is_gguf(t) || str_starts(name, STR("model.vision_model.")) ||
+           str_starts(name, STR("model.connector."));
 }
 
 static bool check_unused(const struct tower *t, struct err *err)
@@ -220,7 +234,8 @@ static bool check_unused(const struct tower *t, struct err *err)
         extra = in_tower(t, f->name) && !used[i] ? f : extra;
     }
     mem_free(used);
-    return !extra || err_set(err, ERR_UNSUPPORTED, "%s: ingot does not use %zu of the tower's %zu tensors, such as %.*s",
+    return !extra || err_set(err, ERR_UNSUPPORTED,
+                             "%s: ingot does not use %zu of the tower's %zu tensors, such as %.*s",
                              model_file_path(t->file), n_there - n_bound, n_there, STR_ARG(extra->name));
 }
 
@@ -228,7 +243,8 @@ bool tower_bind(struct tower *t, const struct model_file *file, uint32_t n_out, 
 {
     *t = (struct tower){ .file = file };
     t->config.n_out = n_out;
-    if (find_arch(t, err) && t->arch->read(t, err) && check_sizes(t, err) && bind_tensors(t, err) && check_unused(t, err))
+    if (find_arch(t, err) && t->arch->read(t, err) && check_sizes(t, err) && bind_tensors(t, err) &&
+        check_unused(t, err))
         return true;
     tower_release(t);
     return false;

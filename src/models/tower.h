@@ -1,10 +1,12 @@
-// tower.h - the eyes of a model: an encoder of pictures and its connector, bound to a file, and the recording of its tape.
+// tower.h - the eyes of a model: an encoder of pictures and its connector, bound to a file, and the recording
+// of its tape.
 //
-// The file is the mmproj GGUF beside a text model, or the safetensors folder that holds both. A tower's tape has one row per patch of all
-// tiles in the step, one output per row of embeddings:
+// The file is the mmproj GGUF beside a text model, or the safetensors folder that holds both. A tower's tape
+// has one row per patch of all tiles in the step, one output per row of embeddings:
 //   tokens: the patch's position id     slots: the tile     positions: the patch's number in its tile, from 0
 //   outputs: the row at the upper left corner of each square that becomes one row of embeddings
-// The embeddings land in the rows of a pool that `places` names, and the text tape reads them from there (ops/embed).
+// The embeddings land in the rows of a pool that `places` names, and the text tape reads them from there
+// (ops/embed).
 // Not here: how a picture becomes tiles (src/image), who runs the tape (src/engine).
 #pragma once
 #include "device/tape.h"
@@ -68,7 +70,8 @@ struct tower {
 
 // Is there a tower in this file?
 bool tower_is_in(const struct model_file *file);
-// Reads and checks the sizes, and binds every tensor; n_out is the text model's width. The message names what was found and expected.
+// Reads and checks the sizes, and binds every tensor; n_out is the text model's width. The message names what
+// was found and expected.
 bool tower_bind(struct tower *t, const struct model_file *file, uint32_t n_out, struct err *err);
 void tower_release(struct tower *t);           // zeroed is allowed
 uint32_t tower_patches(const struct tower *t); // rows of a tile
@@ -83,6 +86,7 @@ struct tower_stage {
     const struct buffer *places;      // [max_outputs] u32: the pool's row of each output
     const struct buffer *pool;        // [pool rows, n_out] fp32
     const struct buffer *log;         // that no row reads
-    const struct buffer *encoded;     // [max_rows, n_cols] fp32 where the encoder's output is kept, for tests; or NULL
+    const struct buffer
+        *encoded; // [max_rows, n_cols] fp32 where the encoder's output is kept, for tests; or NULL
 };
 void tower_record(struct tape *tape, const struct tower_stage *s);

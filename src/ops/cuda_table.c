@@ -11,4 +11,6 @@ static void (*const plans[N_OPS])(struct cuda_plan *p) = {
 #undef OPS_OF_CUDA
 };
 
-const struct cuda_table cuda_table = { .plans = plans, .n_ops = N_OPS, .fusions = cuda_fusions, .pack = weight_layout_pack };
+const struct cuda_table cuda_table = {
+    .plans = plans, .n_ops = N_OPS, .fusions = cuda_fusions, .pack = weight_layout_pack
+};

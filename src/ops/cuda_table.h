@@ -1,4 +1,5 @@
-// cuda_table.h - the launches of all operations, for cuda_open. Each operation's NAME_cuda.c has cuda_plan_NAME.
+// cuda_table.h - the launches of all operations, for cuda_open. Each operation's NAME_cuda.c has
+// cuda_plan_NAME.
 #pragma once
 #include "device/cuda/cuda.h"
 #include "gemm/cuda/gemm_params.h"

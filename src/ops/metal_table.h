@@ -1,4 +1,5 @@
-// metal_table.h - the launches of all operations, for metal_open. Each operation's NAME_metal.c has metal_plan_NAME.
+// metal_table.h - the launches of all operations, for metal_open. Each operation's NAME_metal.c has
+// metal_plan_NAME.
 #pragma once
 #include "device/metal/metal.h"
 

@@ -1,4 +1,5 @@
-// product_choices.h - for an operation built on gemm/cpu/product.h the list of its kernels, one for each set of product kernels.
+// product_choices.h - for an operation built on gemm/cpu/product.h the list of its kernels, one for each set
+// of product kernels.
 #pragma once
 #include "gemm/cpu/product.h"
 #include "gemm/cpu/product_sets.h"

@@ -1,8 +1,9 @@
-// formats.h - the list of weight formats, once: enum quant and everything that has an entry for each is made from it. Shared by C,
-// CUDA and MSL.
+// formats.h - the list of weight formats, once: enum quant and everything that has an entry for each is made
+// from it. Shared by C, CUDA and MSL.
 //
-// X(NAME, name, with): QUANT_NAME, the name in kernels and files, and whatever the user of the list passes along. The order is fixed:
-// kernels compare formats by it (plain numbers first, then blocks of 32, super blocks of 256, tables).
+// X(NAME, name, with): QUANT_NAME, the name in kernels and files, and whatever the user of the list passes
+// along. The order is fixed: kernels compare formats by it (plain numbers first, then blocks of 32, super
+// blocks of 256, tables).
 #pragma once
 
 #define QUANT_HALF_FORMATS(X, with)  X(F16, f16, with) X(BF16, bf16, with)

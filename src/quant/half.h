@@ -1,7 +1,8 @@
-// half.h - IEEE 754 half precision to single, and the two address words that MSL needs, for the block headers.
+// half.h - IEEE 754 half precision to single, and the two address words that MSL needs, for the block
+// headers.
 //
-// Exact for every bit pattern: subnormals, both zeros, infinities, NaN. Nothing here depends on the rounding or flush mode of
-// the processor. The other direction is host code only and lives in quant.c.
+// Exact for every bit pattern: subnormals, both zeros, infinities, NaN. Nothing here depends on the rounding
+// or flush mode of the processor. The other direction is host code only and lives in quant.c.
 #pragma once
 #include "base/lang.h"
 

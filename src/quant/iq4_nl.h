@@ -4,7 +4,8 @@
 #pragma once
 #include "quant/half.h"
 
-// For tables in kernels; iq4_nl_level is the same as an expression, which needs no table in any address space.
+// For tables in kernels; iq4_nl_level is the same as an expression, which needs no table in any address
+// space.
 #define IQ4_NL_LEVELS                                                            \
     {                                                                            \
         -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 \

@@ -1,7 +1,8 @@
-// iq4_xs.h - 256 elements in 136 bytes: value = d * scale * level(q), the levels of IQ4_NL, for each 32 a scale in -32..31.
+// iq4_xs.h - 256 elements in 136 bytes: value = d * scale * level(q), the levels of IQ4_NL, for each 32 a
+// scale in -32..31.
 //
-// Scales have six bits, stored plus 32: four in scales_low (two groups to a byte), two in scales_high. Each group's 16 bytes lie
-// as in Q4_0.
+// Scales have six bits, stored plus 32: four in scales_low (two groups to a byte), two in scales_high. Each
+// group's 16 bytes lie as in Q4_0.
 #pragma once
 #include "quant/iq4_nl.h"
 

@@ -1,8 +1,10 @@
-// mxfp4.h - 32 elements in 17 bytes: value = 2^(e - 127) * E2M1(q), the microscaling format of the Open Compute Project.
+// mxfp4.h - 32 elements in 17 bytes: value = 2^(e - 127) * E2M1(q), the microscaling format of the Open
+// Compute Project.
 //
-// E2M1 has the values 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. They are kept doubled, as integers, and the scale halved,
-// so that the integer part multiplies like the other formats. The scale 2^(e - 128) is subnormal for e below 2. The halves of a byte lie
-// as in Q4_0, which is GGUF's order; the packing of safetensors files pairs neighbours instead. Code 8 (minus zero) is plus zero.
+// E2M1 has the values 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. They are kept doubled, as integers, and
+// the scale halved, so that the integer part multiplies like the other formats. The scale 2^(e - 128) is
+// subnormal for e below 2. The halves of a byte lie as in Q4_0, which is GGUF's order; the packing of
+// safetensors files pairs neighbours instead. Code 8 (minus zero) is plus zero.
 #pragma once
 #include "quant/half.h"
 

@@ -1,7 +1,9 @@
-// q2_k.h - 256 elements in 84 bytes: value = d * scale * q - dmin * min, q in 0..3, for each 16 elements a scale and a min.
+// q2_k.h - 256 elements in 84 bytes: value = d * scale * q - dmin * min, q in 0..3, for each 16 elements a
+// scale and a min.
 //
-// A scale byte holds the scale (0..15) in its low half and the min (0..15) in its high half. The 64 bytes of q are two runs of
-// 32; bits 2j and 2j + 1 of a run's byte l are element 32 * j + l of that run's 128 elements.
+// A scale byte holds the scale (0..15) in its low half and the min (0..15) in its high half. The 64 bytes of
+// q are two runs of 32; bits 2j and 2j + 1 of a run's byte l are element 32 * j + l of that run's 128
+// elements.
 #pragma once
 #include "quant/half.h"
 

@@ -1,8 +1,10 @@
-// q3_k.h - 256 elements in 110 bytes: value = d * scale * q, q in -4..3, for each 16 elements a scale in -32..31.
+// q3_k.h - 256 elements in 110 bytes: value = d * scale * q, q in -4..3, for each 16 elements a scale in
+// -32..31.
 //
-// The low two bits lie as in Q2_K. Bit g of high[l] belongs to element 32 * g + l: set means q is not negative, that is, 4 is
-// subtracted where it is clear. Scales are six bits, stored plus 32: the low four bits of scale i are a half of scales[i % 8]
-// (high half from i = 8), the upper two are bits of scales[8 + i % 4].
+// The low two bits lie as in Q2_K. Bit g of high[l] belongs to element 32 * g + l: set means q is not
+// negative, that is, 4 is subtracted where it is clear. Scales are six bits, stored plus 32: the low four
+// bits of scale i are a half of scales[i % 8] (high half from i = 8), the upper two are bits of scales[8 + i
+// % 4].
 #pragma once
 #include "quant/half.h"
 

@@ -1,8 +1,10 @@
-// q4_k.h - 256 elements in 144 bytes: value = d * scale * q - dmin * min, q in 0..15, for each 32 elements a scale and a min.
+// q4_k.h - 256 elements in 144 bytes: value = d * scale * q - dmin * min, q in 0..15, for each 32 elements a
+// scale and a min.
 //
-// Scales and mins have six bits. Those of the groups 0..3 are the low six bits of bytes 0..3 (scales) and 4..7 (mins); those of
-// the groups 4..7 have their low four bits in the halves of bytes 8..11 and their upper two in the top of bytes 0..7. Each run
-// of 32 bytes of q holds 64 elements: first the low halves, then the high halves. Q5_K shares the scales.
+// Scales and mins have six bits. Those of the groups 0..3 are the low six bits of bytes 0..3 (scales) and
+// 4..7 (mins); those of the groups 4..7 have their low four bits in the halves of bytes 8..11 and their upper
+// two in the top of bytes 0..7. Each run of 32 bytes of q holds 64 elements: first the low halves, then the
+// high halves. Q5_K shares the scales.
 #pragma once
 #include "quant/half.h"
 

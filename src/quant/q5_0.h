@@ -1,6 +1,7 @@
 // q5_0.h - 32 elements in 22 bytes: value = d * (q - 16), q in 0..31.
 //
-// The low four bits lie as in Q4_0; the fifth bit of element j is bit j of `high`, read as one little-endian number.
+// The low four bits lie as in Q4_0; the fifth bit of element j is bit j of `high`, read as one little-endian
+// number.
 #pragma once
 #include "quant/half.h"
 

@@ -1,4 +1,5 @@
-// q5_k.h - 256 elements in 176 bytes: value = d * scale * q - dmin * min, q in 0..31, for each 32 elements a scale and a min.
+// q5_k.h - 256 elements in 176 bytes: value = d * scale * q - dmin * min, q in 0..31, for each 32 elements a
+// scale and a min.
 //
 // Scales, mins and the low four bits lie as in Q4_K. The fifth bit of element 32 * g + l is bit g of high[l].
 #pragma once

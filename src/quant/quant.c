@@ -79,9 +79,24 @@ static const struct quant_info infos[N_QUANTS] = {
     [QUANT_Q3_K] = { "Q3_K", 11, 256, sizeof(struct q3_k), q3_k_row, { { 108, 108 }, { 0.0005f, 0.0005f } } },
     [QUANT_Q4_K] = { "Q4_K", 12, 256, sizeof(struct q4_k), q4_k_row, { { 0, 2 }, { 0.0001f, 0.0001f } } },
     [QUANT_Q5_K] = { "Q5_K", 13, 256, sizeof(struct q5_k), q5_k_row, { { 0, 2 }, { 0.00005f, 0.0001f } } },
-    [QUANT_Q6_K] = { "Q6_K", 14, 256, sizeof(struct q6_k), q6_k_row, { { 208, 208 }, { 0.00002f, 0.00002f } } },
-    [QUANT_IQ4_NL] = { "IQ4_NL", 20, 32, sizeof(struct iq4_nl), iq4_nl_row, { { 0, 0 }, { 0.0003f, 0.0003f } } },
-    [QUANT_IQ4_XS] = { "IQ4_XS", 23, 256, sizeof(struct iq4_xs), iq4_xs_row, { { 0, 0 }, { 0.00002f, 0.00002f } } },
+    [QUANT_Q6_K] = { "Q6_K",
+                     14,
+                     256,
+                     sizeof(struct q6_k),
+                     q6_k_row,
+                     { { 208, 208 }, { 0.00002f, 0.00002f } } },
+    [QUANT_IQ4_NL] = { "IQ4_NL",
+                       20,
+                       32,
+                       sizeof(struct iq4_nl),
+                       iq4_nl_row,
+                       { { 0, 0 }, { 0.0003f, 0.0003f } } },
+    [QUANT_IQ4_XS] = { "IQ4_XS",
+                       23,
+                       256,
+                       sizeof(struct iq4_xs),
+                       iq4_xs_row,
+                       { { 0, 0 }, { 0.00002f, 0.00002f } } },
     [QUANT_MXFP4] = { "MXFP4", 39, 32, sizeof(struct mxfp4), mxfp4_row, { { 0, 0 }, { 0, 0 } } },
     [QUANT_I32] = { "I32", 26, 1, 4, i32_row, { { 0, 0 }, { 0, 0 } } },
 };
@@ -95,7 +110,8 @@ const struct quant_info *quant_info(enum quant q)
 bool quant_bytes(enum quant q, uint64_t n, uint64_t *bytes)
 {
     const struct quant_info *info = quant_info(q);
-    return n % info->block_elements == 0 && !__builtin_mul_overflow(n / info->block_elements, (uint64_t)info->block_bytes, bytes);
+    return n % info->block_elements == 0 &&
+           !__builtin_mul_overflow(n / info->block_elements, (uint64_t)info->block_bytes, bytes);
 }
 
 static char lower(char c)
@@ -148,11 +164,13 @@ static uint32_t shift_rounded(uint32_t value, uint32_t shift)
 
 uint16_t quant_float_to_half(float value)
 {
-    uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000, exponent = bits >> 23 & 255, mantissa = bits & 0x7fffff;
+    uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000, exponent = bits >> 23 & 255,
+             mantissa = bits & 0x7fffff;
 
     if (exponent == 255)
         return (uint16_t)(sign | 0x7c00 | (mantissa ? 0x200 | mantissa >> 13 : 0));
-    if (exponent >= 113) { // normal in half; a carry out of the mantissa moves into the exponent, and at the top gives infinity
+    if (exponent >= 113) { // normal in half; a carry out of the mantissa moves into the exponent, and at the
+                           // top gives infinity
         uint32_t half = shift_rounded((exponent - 112) << 23 | mantissa, 13);
         return (uint16_t)(sign | (half > 0x7c00 ? 0x7c00 : half));
     }

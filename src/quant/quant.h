@@ -1,7 +1,8 @@
 // quant.h - the number formats of weights: names, block sizes, and decoding of whole rows to fp32.
 //
-// Each format has a header of its own (q4_0.h, ...) with the layout of one block and its decode, shared by C, CUDA and MSL.
-// The layouts are those of GGUF, little-endian. Encoding lives in src/model_tools/quantize.c alone.
+// Each format has a header of its own (q4_0.h, ...) with the layout of one block and its decode, shared by C,
+// CUDA and MSL. The layouts are those of GGUF, little-endian. Encoding lives in src/model_tools/quantize.c
+// alone.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +10,8 @@
 #include "base/str.h"
 #include "quant/formats.h"
 
-// Where a block has its halves, a scale and perhaps a second one, and what these are in random weights, so that values come out near 0.02.
+// Where a block has its halves, a scale and perhaps a second one, and what these are in random weights, so
+// that values come out near 0.02.
 struct quant_halves {
     uint16_t at[2];
     float usual[2];

@@ -18,15 +18,16 @@ static json_t *model_json(const struct server *s, enum api_family family)
     char when[32];
 
     if (family == API_ANTHROPIC)
-        return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:n, s:n, s:n, s:n}", "type", "model", "id", s->name,
-                         "display_name", s->name, "created_at", loaded_at(s, when), "lifecycle", "active", "max_input_tokens",
-                         (int)s->info.n_context, "max_tokens", (int)s->info.n_context, "capabilities", "deprecated_at", "line",
-                         "retires_at");
-    return json_pack("{s:s, s:s, s:I, s:s, s:{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:[s,s*]}}", "id", s->name, "object", "model",
-                     "created", (json_int_t)s->loaded_at, "owned_by", "ingot", "meta", "architecture", s->info.architecture,
-                     "quantization", s->info.format, "context", (int)s->info.n_context, "sequences", (int)s->info.n_sequences,
-                     "parameters", (json_int_t)s->info.n_parameters, "weight_bytes", (json_int_t)s->info.weight_bytes, "device",
-                     s->info.device, "modalities", "text", s->info.takes_pictures ? "image" : NULL);
+        return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:n, s:n, s:n, s:n}", "type", "model", "id",
+                         s->name, "display_name", s->name, "created_at", loaded_at(s, when), "lifecycle",
+                         "active", "max_input_tokens", (int)s->info.n_context, "max_tokens",
+                         (int)s->info.n_context, "capabilities", "deprecated_at", "line", "retires_at");
+    return json_pack("{s:s, s:s, s:I, s:s, s:{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:[s,s*]}}", "id", s->name,
+                     "object", "model", "created", (json_int_t)s->loaded_at, "owned_by", "ingot", "meta",
+                     "architecture", s->info.architecture, "quantization", s->info.format, "context",
+                     (int)s->info.n_context, "sequences", (int)s->info.n_sequences, "parameters",
+                     (json_int_t)s->info.n_parameters, "weight_bytes", (json_int_t)s->info.weight_bytes,
+                     "device", s->info.device, "modalities", "text", s->info.takes_pictures ? "image" : NULL);
 }
 
 bool about_models(struct exchange *x)
@@ -35,14 +36,18 @@ bool about_models(struct exchange *x)
 
     if (x->family == API_ANTHROPIC)
         return exchange_reply_json(x, 200,
-                                   json_pack("{s:[o], s:b, s:s, s:s}", "data", model_json(s, API_ANTHROPIC), "has_more", 0,
-                                             "first_id", s->name, "last_id", s->name));
-    return exchange_reply_json(x, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(s, API_OPENAI)));
+                                   json_pack("{s:[o], s:b, s:s, s:s}", "data", model_json(s, API_ANTHROPIC),
+                                             "has_more", 0, "first_id", s->name, "last_id", s->name));
+    return exchange_reply_json(
+        x, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(s, API_OPENAI)));
 }
 
 static int hex_value(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 // A name as a client writes it into a path: "org%2Fname" or "org/name".
@@ -65,7 +70,8 @@ bool about_model(struct exchange *x)
     const char *asked = strstr(x->path, "/models/") + strlen("/models/");
 
     if (!path_names(asked, x->server->name))
-        return exchange_reply_error(x, 404, "model '%.100s' is not here; GET /v1/models lists what is", asked);
+        return exchange_reply_error(x, 404, "model '%.100s' is not here; GET /v1/models lists what is",
+                                    asked);
     return exchange_reply_json(x, 200, model_json(x->server, x->family));
 }
 
@@ -92,8 +98,9 @@ static json_t *special_json(const struct server *s, enum ingot_special which)
     int64_t id = ingot_token_special(s->engine, which);
     struct ingot_token_info info;
 
-    return id >= 0 && ingot_token_info(s->engine, (uint32_t)id, &info) ? text_json((struct str){ info.spelling, info.n_spelling })
-                                                                       : json_string("");
+    return id >= 0 && ingot_token_info(s->engine, (uint32_t)id, &info)
+               ? text_json((struct str){ info.spelling, info.n_spelling })
+               : json_string("");
 }
 
 static struct str template_of(const struct server *s)
@@ -106,17 +113,19 @@ bool about_props(struct exchange *x)
     const struct server *s = x->server;
     const struct ingot_sampling d = ingot_request_defaults().sampling;
     json_t *settings =
-        json_pack("{s:i, s:{s:f, s:i, s:f, s:f, s:f, s:i, s:i}}", "n_ctx", (int)s->info.n_context, "params", "temperature",
-                  (double)d.temperature, "top_k", (int)d.top_k, "top_p", (double)d.top_p, "min_p", (double)d.min_p,
-                  "repeat_penalty", (double)d.repeat_penalty, "repeat_last_n", (int)d.penalty_window, "n_predict", -1);
+        json_pack("{s:i, s:{s:f, s:i, s:f, s:f, s:f, s:i, s:i}}", "n_ctx", (int)s->info.n_context, "params",
+                  "temperature", (double)d.temperature, "top_k", (int)d.top_k, "top_p", (double)d.top_p,
+                  "min_p", (double)d.min_p, "repeat_penalty", (double)d.repeat_penalty, "repeat_last_n",
+                  (int)d.penalty_window, "n_predict", -1);
 
-    return exchange_reply_json(x, 200,
-                               json_pack("{s:o, s:i, s:s, s:s, s:o, s:o, s:o, s:s, s:{s:b, s:b}}", "default_generation_settings",
-                                         settings, "total_slots", (int)s->info.n_sequences, "model_alias", s->name, "model_path",
-                                         s->name, "chat_template", text_json(template_of(s)), "bos_token",
-                                         special_json(s, INGOT_SPECIAL_BOS), "eos_token", special_json(s, INGOT_SPECIAL_EOS),
-                                         "build_info", "ingot-" INGOT_VERSION, "modalities", "vision", s->info.takes_pictures,
-                                         "audio", 0));
+    return exchange_reply_json(
+        x, 200,
+        json_pack("{s:o, s:i, s:s, s:s, s:o, s:o, s:o, s:s, s:{s:b, s:b}}", "default_generation_settings",
+                  settings, "total_slots", (int)s->info.n_sequences, "model_alias", s->name, "model_path",
+                  s->name, "chat_template", text_json(template_of(s)), "bos_token",
+                  special_json(s, INGOT_SPECIAL_BOS), "eos_token", special_json(s, INGOT_SPECIAL_EOS),
+                  "build_info", "ingot-" INGOT_VERSION, "modalities", "vision", s->info.takes_pictures,
+                  "audio", 0));
 }
 
 // So many as answers may run at once, the busy ones first: which is whose is nobody's business.
@@ -128,8 +137,9 @@ bool about_slots(struct exchange *x)
 
     ingot_engine_stats(s->engine, &stats);
     for (uint32_t i = 0; i < s->info.n_sequences; i++)
-        json_array_append_new(list, json_pack("{s:i, s:i, s:b, s:b}", "id", (int)i, "n_ctx", (int)s->info.n_context,
-                                              "speculative", 0, "is_processing", i < stats.n_running));
+        json_array_append_new(list,
+                              json_pack("{s:i, s:i, s:b, s:b}", "id", (int)i, "n_ctx", (int)s->info.n_context,
+                                        "speculative", 0, "is_processing", i < stats.n_running));
     return exchange_reply_json(x, 200, list);
 }
 
@@ -152,8 +162,9 @@ static json_t *details_json(const struct server *s)
     const char *path = s->options->engine.model;
     bool gguf = !path || str_ends(str_from(path), STR(".gguf")); // what ships inside is one too
 
-    return json_pack("{s:s, s:s, s:s, s:[s], s:o, s:s}", "parent_model", "", "format", gguf ? "gguf" : "safetensors", "family",
-                     s->info.architecture, "families", s->info.architecture, "parameter_size", size_text(s->info.n_parameters),
+    return json_pack("{s:s, s:s, s:s, s:[s], s:o, s:s}", "parent_model", "", "format",
+                     gguf ? "gguf" : "safetensors", "family", s->info.architecture, "families",
+                     s->info.architecture, "parameter_size", size_text(s->info.n_parameters),
                      "quantization_level", s->info.format);
 }
 
@@ -161,8 +172,9 @@ static json_t *ollama_model(const struct server *s)
 {
     char when[32];
 
-    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", s->name, "model", s->name, "modified_at", loaded_at(s, when),
-                     "size", (json_int_t)s->info.weight_bytes, "digest", "", "details", details_json(s));
+    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", s->name, "model", s->name, "modified_at",
+                     loaded_at(s, when), "size", (json_int_t)s->info.weight_bytes, "digest", "", "details",
+                     details_json(s));
 }
 
 bool about_tags(struct exchange *x)
@@ -193,9 +205,11 @@ static json_t *model_info(const struct server *s)
     const struct {
         const char *key;
         uint32_t value;
-    } rows[] = { { "context_length", i->n_context }, { "embedding_length", i->n_embedding }, { "block_count", i->n_layers } };
-    json_t *info =
-        json_pack("{s:s, s:I}", "general.architecture", i->architecture, "general.parameter_count", (json_int_t)i->n_parameters);
+    } rows[] = { { "context_length", i->n_context },
+                 { "embedding_length", i->n_embedding },
+                 { "block_count", i->n_layers } };
+    json_t *info = json_pack("{s:s, s:I}", "general.architecture", i->architecture, "general.parameter_count",
+                             (json_int_t)i->n_parameters);
 
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         char key[80];
@@ -223,7 +237,8 @@ bool about_show(struct exchange *x)
     const struct server *s = x->server;
     struct err err = { 0 };
     json_t *body = api_request_parse(buf_as_str(&x->body), &err),
-           *asked = json_object_get(body, "model") ? json_object_get(body, "model") : json_object_get(body, "name");
+           *asked = json_object_get(body, "model") ? json_object_get(body, "model")
+                                                   : json_object_get(body, "name");
     char when[32];
     bool ok;
 
@@ -234,10 +249,11 @@ bool about_show(struct exchange *x)
                                   json_is_string(asked) ? json_string_value(asked) : "");
     else
         ok = exchange_reply_json(x, 200,
-                                 json_pack("{s:s, s:s, s:s, s:s, s:[], s:o, s:o, s:o, s:o, s:s}", "license", "", "modelfile", "",
-                                           "parameters", "", "system", "", "messages", "template", text_json(template_of(s)),
-                                           "details", details_json(s), "model_info", model_info(s), "capabilities",
-                                           capabilities(s), "modified_at", loaded_at(s, when)));
+                                 json_pack("{s:s, s:s, s:s, s:s, s:[], s:o, s:o, s:o, s:o, s:s}", "license",
+                                           "", "modelfile", "", "parameters", "", "system", "", "messages",
+                                           "template", text_json(template_of(s)), "details", details_json(s),
+                                           "model_info", model_info(s), "capabilities", capabilities(s),
+                                           "modified_at", loaded_at(s, when)));
     json_decref(body);
     return ok;
 }
@@ -245,8 +261,8 @@ bool about_show(struct exchange *x)
 bool about_loaded(struct exchange *x, bool chat)
 {
     char when[32];
-    json_t *reply = json_pack("{s:s, s:s, s:b, s:s}", "model", x->server->name, "created_at", loaded_at(x->server, when), "done",
-                              1, "done_reason", "load");
+    json_t *reply = json_pack("{s:s, s:s, s:b, s:s}", "model", x->server->name, "created_at",
+                              loaded_at(x->server, when), "done", 1, "done_reason", "load");
 
     if (chat)
         json_object_set_new(reply, "message", json_pack("{s:s, s:s}", "role", "assistant", "content", ""));

@@ -12,4 +12,5 @@ bool about_tags(struct exchange *x); // Ollama's
 bool about_running(struct exchange *x);
 bool about_version(struct exchange *x);
 bool about_show(struct exchange *x);
-bool about_loaded(struct exchange *x, bool chat); // to a prompt without words, by which clients have the model loaded
+bool about_loaded(struct exchange *x,
+                  bool chat); // to a prompt without words, by which clients have the model loaded

@@ -1,4 +1,5 @@
-// admission.c - see admission.h. A refusal at this point is sent before the body is read, and the connection is closed after it.
+// admission.c - see admission.h. A refusal at this point is sent before the body is read, and the connection
+// is closed after it.
 #include "server/admission.h"
 #include <strings.h>
 #include "server/auth.h"
@@ -22,7 +23,8 @@ static struct headers read_headers(const struct message *m)
     return h;
 }
 
-// Two readers of the same bytes must not see two requests: nothing that can be read in two ways is let through.
+// Two readers of the same bytes must not see two requests: nothing that can be read in two ways is let
+// through.
 static bool check_form(struct exchange *x, const struct headers *h)
 {
     const struct message *m = x->message;
@@ -55,13 +57,15 @@ static bool check_sender(struct exchange *x, const struct headers *h)
     const struct server *s = x->server;
 
     if (s->loopback && h->host && !auth_host_is_loopback(str_from(h->host)))
-        return !exchange_reply_error(x, 403, "Host is not this machine; a server on loopback answers for localhost only");
+        return !exchange_reply_error(
+            x, 403, "Host is not this machine; a server on loopback answers for localhost only");
     if (!h->origin)
         return true;
     x->origin = allowed_origin(s->options, h->origin);
     if (x->origin || (h->host && auth_origin_is_host(str_from(h->origin), str_from(h->host))))
         return true;
-    return !exchange_reply_error(x, 403, "Origin is not allowed; start the server with --cors-origin to allow it");
+    return !exchange_reply_error(x, 403,
+                                 "Origin is not allowed; start the server with --cors-origin to allow it");
 }
 
 // Every key is compared in full, so that the time tells nothing.
@@ -108,14 +112,16 @@ static bool check_room(struct exchange *x, const struct headers *h)
 
     if (x->route->flags & ROUTE_MODEL) {
         if (server_phase(s) == PHASE_LOADING)
-            return !exchange_reply_error(x, 503, "the model is loading: %.1f %%", atomic_load(&s->progress) / 10.0);
+            return !exchange_reply_error(x, 503, "the model is loading: %.1f %%",
+                                         atomic_load(&s->progress) / 10.0);
         if (server_phase(s) != PHASE_READY && (x->route->flags & ROUTE_GENERATES))
             return !exchange_reply_error(x, 503, "the server is stopping");
         if (server_phase(s) == PHASE_FAILED)
             return !exchange_reply_error(x, 503, "the server has failed");
     }
     if (h->length && (!str_to_u64(str_from(h->length), &length) || length > s->options->limits.body_bytes))
-        return !exchange_reply_error(x, 413, "the body is larger than %u bytes", s->options->limits.body_bytes);
+        return !exchange_reply_error(x, 413, "the body is larger than %u bytes",
+                                     s->options->limits.body_bytes);
     if ((x->route->flags & ROUTE_GENERATES) && runner_is_full(&s->runner, 1))
         return !exchange_reply_error(x, 429, "all sequences and the queue are taken; try again");
     return true;

@@ -1,5 +1,5 @@
-// api_request.c - see api_request.h. Four tables are the whole list of what is known: plain fields by type and range, those
-// with a function of their own, labels, and what is not honoured.
+// api_request.c - see api_request.h. Four tables are the whole list of what is known: plain fields by type
+// and range, those with a function of their own, labels, and what is not honoured.
 #include "server/api_request.h"
 #include <stdarg.h>
 #include "base/mem.h"
@@ -190,7 +190,8 @@ static const struct known not_yet[] = {
 
 static const char *type_name(const json_t *value)
 {
-    static const char *const names[] = { "an object", "a list", "a string", "an integer", "a number", "true", "false", "null" };
+    static const char *const names[] = { "an object", "a list", "a string", "an integer",
+                                         "a number",  "true",   "false",    "null" };
     return names[json_typeof(value)];
 }
 
@@ -205,7 +206,8 @@ static bool read_u32(const struct field *f, json_t *value, u32 *to, struct err *
         return wrong_type(f->name, "an integer", value, err);
     json_int_t n = json_integer_value(value);
     if ((double)n < f->min || (double)n > f->max)
-        return err_set(err, ERR_INPUT, "%s is %lld; want %.0f to %.0f", f->name, (long long)n, f->min, f->max);
+        return err_set(err, ERR_INPUT, "%s is %lld; want %.0f to %.0f", f->name, (long long)n, f->min,
+                       f->max);
     *to = (u32)n;
     return true;
 }
@@ -233,8 +235,8 @@ static bool add_stop(struct api_request *request, const char *name, json_t *valu
     if (json_string_length(value) == 0)
         return err_set(err, ERR_INPUT, "%s[%u] is empty; leave it out", name, request->n_stops);
     if (json_string_length(value) > limits->stop_bytes)
-        return err_set(err, ERR_INPUT, "%s[%u] has %zu bytes; at most %u", name, request->n_stops, json_string_length(value),
-                       limits->stop_bytes);
+        return err_set(err, ERR_INPUT, "%s[%u] has %zu bytes; at most %u", name, request->n_stops,
+                       json_string_length(value), limits->stop_bytes);
     request->stops[request->n_stops++] = json_string_value(value);
     return true;
 }
@@ -270,7 +272,8 @@ bool api_request_warn(struct api_request *request, struct err *err, const char *
     return json_array_append_new(request->warnings, sse_text(text)) == 0 || err_memory(err, "warnings");
 }
 
-static bool take_stream_options(struct api_request *request, const char *field, json_t *value, struct err *err)
+static bool take_stream_options(struct api_request *request, const char *field, json_t *value,
+                                struct err *err)
 {
     const char *name;
     json_t *option;
@@ -298,9 +301,10 @@ static bool asks_for_nothing(const char *name, const json_t *value)
     static const struct {
         const char *name;
         double value;
-    } neutral[] = { { "top_logprobs", 0 },     { "typical_p", 1 },      { "tfs_z", 1 },           { "mirostat", 0 },
-                    { "n_indent", 0 },         { "dynatemp_range", 0 }, { "xtc_probability", 0 }, { "dry_multiplier", 0 },
-                    { "t_max_predict_ms", 0 }, { "top_n_sigma", -1 } };
+    } neutral[] = { { "top_logprobs", 0 },    { "typical_p", 1 },      { "tfs_z", 1 },
+                    { "mirostat", 0 },        { "n_indent", 0 },       { "dynatemp_range", 0 },
+                    { "xtc_probability", 0 }, { "dry_multiplier", 0 }, { "t_max_predict_ms", 0 },
+                    { "top_n_sigma", -1 } };
     const char *text = json_string_value(value);
 
     if (json_is_false(value) || (json_is_array(value) && json_array_size(value) == 0) ||
@@ -438,7 +442,8 @@ bool api_request_knows(unsigned dialect, struct str name)
     return find_field(name, dialect, &at) != IN_NONE;
 }
 
-bool api_request_read_field(struct api_request *request, unsigned dialects, const char *name, json_t *value, struct err *err)
+bool api_request_read_field(struct api_request *request, unsigned dialects, const char *name, json_t *value,
+                            struct err *err)
 {
     size_t at;
 
@@ -452,7 +457,8 @@ bool api_request_read_field(struct api_request *request, unsigned dialects, cons
     case IN_LABELS:
         return true;
     case IN_NOT_YET:
-        return asks_for_nothing(name, value) || api_request_warn(request, err, "%s is not honoured by this version", name);
+        return asks_for_nothing(name, value) ||
+               api_request_warn(request, err, "%s is not honoured by this version", name);
     case IN_NONE:
         break;
     }
@@ -477,7 +483,8 @@ static bool check_pairs(const struct api_request *request, struct err *err)
                                             { "json_schema", "response_format" } };
 
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        json_t *a = json_object_get(request->body, pairs[i][0]), *b = json_object_get(request->body, pairs[i][1]);
+        json_t *a = json_object_get(request->body, pairs[i][0]),
+               *b = json_object_get(request->body, pairs[i][1]);
         if (a && b && !json_is_null(a) && !json_is_null(b) && !json_equal(a, b))
             return err_set(err, ERR_INPUT, "%s and %s differ; give one of them", pairs[i][0], pairs[i][1]);
     }
@@ -491,11 +498,14 @@ static bool check_counts(struct api_request *request, struct err *err)
 
     request->n_made = request->best_of ? request->best_of : request->n;
     if (request->n_made > request->limits->n_choices)
-        return err_set(err, ERR_INPUT, "%s is %u; at most %u", name, request->n_made, request->limits->n_choices);
+        return err_set(err, ERR_INPUT, "%s is %u; at most %u", name, request->n_made,
+                       request->limits->n_choices);
     if (request->n_made < request->n)
-        return err_set(err, ERR_INPUT, "best_of is %u, less than n, which is %u", request->best_of, request->n);
+        return err_set(err, ERR_INPUT, "best_of is %u, less than n, which is %u", request->best_of,
+                       request->n);
     if (request->n_made > request->n && request->stream)
-        return err_set(err, ERR_INPUT, "best_of is above n: the best is known when all are done; leave out stream");
+        return err_set(err, ERR_INPUT,
+                       "best_of is above n: the best is known when all are done; leave out stream");
     return true;
 }
 
@@ -504,7 +514,8 @@ static bool check_echo(struct api_request *request, struct err *err)
     bool text = request->dialect == DIALECT_TEXT;
     json_t *most = json_object_get(request->body, text ? "max_tokens" : "n_predict");
 
-    request->echo_only = (text || request->dialect & DIALECTS_LLAMACPP) && json_is_integer(most) && json_integer_value(most) == 0;
+    request->echo_only = (text || request->dialect & DIALECTS_LLAMACPP) && json_is_integer(most) &&
+                         json_integer_value(most) == 0;
     if (!request->echo_only)
         return true;
     if (text && !request->echo)
@@ -521,8 +532,10 @@ static bool check_present(const struct api_request *request, struct err *err)
     if (request->dialect & (TEXT | DIALECT_NATIVE) && !request->prompt)
         return err_set(err, ERR_INPUT, "prompt is missing");
     if (request->dialect == DIALECT_INFILL && !request->prefix && !request->suffix)
-        return err_set(err, ERR_INPUT, "input_prefix and input_suffix are missing; give one of them, or both");
-    if (request->dialect == DIALECT_MESSAGES && !json_is_integer(json_object_get(request->body, "max_tokens")))
+        return err_set(err, ERR_INPUT,
+                       "input_prefix and input_suffix are missing; give one of them, or both");
+    if (request->dialect == DIALECT_MESSAGES &&
+        !json_is_integer(json_object_get(request->body, "max_tokens")))
         return err_set(err, ERR_INPUT, "max_tokens is missing");
     return !(request->dialect & (DIALECT_RESPONSES | DIALECTS_EMBED)) || request->input ||
            err_set(err, ERR_INPUT, "input is missing");
@@ -553,7 +566,8 @@ static bool read_all(struct api_request *request, struct err *err)
     const char *name;
     json_t *value;
 
-    request->strict |= json_is_true(json_object_get(request->body, "strict")); // before the fields that it decides about
+    request->strict |=
+        json_is_true(json_object_get(request->body, "strict")); // before the fields that it decides about
     json_object_foreach(request->body, name, value)
     {
         if (!api_request_read_field(request, request->dialect, name, value, err))
@@ -563,21 +577,22 @@ static bool read_all(struct api_request *request, struct err *err)
     return check_whole(request, err);
 }
 
-bool api_request_read(struct api_request *request, enum dialect dialect, json_t *body, const struct server_limits *limits,
-                      struct err *err)
+bool api_request_read(struct api_request *request, enum dialect dialect, json_t *body,
+                      const struct server_limits *limits, struct err *err)
 {
     struct ingot_request_options defaults = ingot_request_defaults();
     bool strict = request->strict;
 
-    *request = (struct api_request){ .dialect = dialect,
-                                     .body = body,
-                                     .warnings = json_array(),
-                                     .strict = strict,
-                                     .limits = limits,
-                                     .n = 1,
-                                     .stream = dialect & DIALECTS_OLLAMA, // as Ollama does unless told otherwise
-                                     .sampling = defaults.sampling,
-                                     .penalty_window = defaults.sampling.penalty_window };
+    *request =
+        (struct api_request){ .dialect = dialect,
+                              .body = body,
+                              .warnings = json_array(),
+                              .strict = strict,
+                              .limits = limits,
+                              .n = 1,
+                              .stream = dialect & DIALECTS_OLLAMA, // as Ollama does unless told otherwise
+                              .sampling = defaults.sampling,
+                              .penalty_window = defaults.sampling.penalty_window };
     if (!json_is_object(body))
         err_set(err, ERR_INPUT, "the body is %s; want a JSON object", type_name(body));
     else if (read_all(request, err))
@@ -602,9 +617,10 @@ void api_request_forget_body(struct api_request *request)
 {
     json_decref(request->body);
     pictures_release(&request->pictures);
-    request->body = request->images = request->messages = request->prompt = request->kwargs = request->system = request->input =
-        request->reasoning = request->schema = request->allowed = request->files = NULL;
-    request->model = request->tool = request->grammar = request->effort = request->encoding = request->pooling =
-        request->cache_salt = request->prefix = request->suffix = NULL;
+    request->body = request->images = request->messages = request->prompt = request->kwargs =
+        request->system = request->input = request->reasoning = request->schema = request->allowed =
+            request->files = NULL;
+    request->model = request->tool = request->grammar = request->effort = request->encoding =
+        request->pooling = request->cache_salt = request->prefix = request->suffix = NULL;
     request->n_stops = 0;
 }

@@ -1,8 +1,9 @@
 // api_request.h - what a request asks for, read from its JSON by one table of fields, whatever the dialect.
 //
-// A field of the wrong type or out of range is an error before anything is allocated for it. A field that is known but not
-// honoured, and one that nobody knows, gives a warning in the reply, or an error when the request or the server is strict.
-// Nothing is ignored in silence, save labels that cannot change an answer (user, metadata).
+// A field of the wrong type or out of range is an error before anything is allocated for it. A field that is
+// known but not honoured, and one that nobody knows, gives a warning in the reply, or an error when the
+// request or the server is strict. Nothing is ignored in silence, save labels that cannot change an answer
+// (user, metadata).
 #pragma once
 #include <jansson.h>
 #include "base/str.h"
@@ -35,7 +36,11 @@ enum dialect {
 enum { API_REQUEST_MAX_TOP_LOGPROBS = 20, API_REQUEST_MAX_TOOLS = 128, API_REQUEST_PARAM_BYTES = 64 };
 
 enum api_request_choice { CHOICE_AUTO, CHOICE_NONE, CHOICE_REQUIRED, CHOICE_NAMED };
-enum api_request_continue { CONTINUE_IF_LAST, CONTINUE_ALWAYS, CONTINUE_NEVER }; // the last message, if it is the assistant's
+enum api_request_continue {
+    CONTINUE_IF_LAST,
+    CONTINUE_ALWAYS,
+    CONTINUE_NEVER
+}; // the last message, if it is the assistant's
 enum api_request_thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
 
 struct api_request {
@@ -90,7 +95,8 @@ static inline bool api_request_is_plain(const struct api_request *request)
 
 // Fields with files of their own: api_request_ollama.c, api_request_tools.c.
 bool api_request_take_images(struct api_request *request, const char *name, json_t *value, struct err *err);
-bool api_request_take_ollama_format(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_ollama_format(struct api_request *request, const char *name, json_t *value,
+                                    struct err *err);
 bool api_request_take_options(struct api_request *request, const char *name, json_t *value, struct err *err);
 bool api_request_settle_ollama(struct api_request *request, struct err *err); // when all fields are read
 bool api_request_take_think(struct api_request *request, const char *name, json_t *value, struct err *err);
@@ -98,26 +104,31 @@ bool api_request_take_tools(struct api_request *request, const char *name, json_
 bool api_request_take_choice(struct api_request *request, const char *name, json_t *value, struct err *err);
 bool api_request_take_format(struct api_request *request, const char *name, json_t *value, struct err *err);
 bool api_request_take_bias(struct api_request *request, const char *name, json_t *value, struct err *err);
-bool api_request_take_reasoning(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_reasoning(struct api_request *request, const char *name, json_t *value,
+                                struct err *err);
 bool api_request_take_thinking(struct api_request *request, const char *name, json_t *value, struct err *err);
 bool api_request_check_tools(struct api_request *request, struct err *err);
 
 // One field as these dialects know it.
-bool api_request_read_field(struct api_request *request, unsigned dialects, const char *name, json_t *value, struct err *err);
+bool api_request_read_field(struct api_request *request, unsigned dialects, const char *name, json_t *value,
+                            struct err *err);
 // Takes the body. On failure the ask is released.
-bool api_request_read(struct api_request *request, enum dialect dialect, json_t *body, const struct server_limits *limits,
-                      struct err *err);
+bool api_request_read(struct api_request *request, enum dialect dialect, json_t *body,
+                      const struct server_limits *limits, struct err *err);
 // Notes something that is not honoured: a warning, or with strict an error.
-bool api_request_warn(struct api_request *request, struct err *err, const char *format, ...) PRINTF_LIKE(3, 4);
-// The field that a message begins with, such as "messages[0].role": messages name what is wrong first. False: it names none.
+bool api_request_warn(struct api_request *request, struct err *err, const char *format, ...)
+    PRINTF_LIKE(3, 4);
+// The field that a message begins with, such as "messages[0].role": messages name what is wrong first. False:
+// it names none.
 bool api_request_param(const char *message, char param[API_REQUEST_PARAM_BYTES]);
 // The same from the body's text.
-bool api_request_read_text(struct api_request *request, enum dialect dialect, struct str body, const struct server_limits *limits,
-                           struct err *err);
+bool api_request_read_text(struct api_request *request, enum dialect dialect, struct str body,
+                           const struct server_limits *limits, struct err *err);
 void api_request_release(struct api_request *request);
 // The body is no longer needed: what pointed into it is gone.
 void api_request_forget_body(struct api_request *request);
 
-// JSON text of a request into a value: one object, no duplicate keys, nothing after it. The message says where it went wrong.
+// JSON text of a request into a value: one object, no duplicate keys, nothing after it. The message says
+// where it went wrong.
 json_t *api_request_parse(struct str body, struct err *err);
 bool api_request_knows(unsigned dialect, struct str name); // some table has a field of this name

@@ -1,7 +1,9 @@
-// api_request_json.c - the JSON text of a request: read as one object without duplicate names, with errors in words that say what to mend.
+// api_request_json.c - the JSON text of a request: read as one object without duplicate names, with errors in
+// words that say what to mend.
 //
-// JavaScript's strings may hold half of a surrogate pair, and its JSON.stringify writes such a half as "\ud83d": cutting a text in the
-// middle of an emoji is enough. It stands for no character, so it is read as U+FFFD, as browsers send it in UTF-8.
+// JavaScript's strings may hold half of a surrogate pair, and its JSON.stringify writes such a half as
+// "\ud83d": cutting a text in the middle of an emoji is enough. It stands for no character, so it is read as
+// U+FFFD, as browsers send it in UTF-8.
 #include "base/mem.h"
 #include "server/api_request.h"
 #include "server/api_request_scan.h"
@@ -44,7 +46,8 @@ static bool mend_surrogates(char *text, size_t n)
         if (text[i] != '\\')
             continue;
         const struct str rest = { text + i, n - i };
-        int unit = escape_unit(rest), next = unit < 0 ? -1 : escape_unit(str_from_to(rest, ESCAPE_BYTES, rest.n));
+        int unit = escape_unit(rest),
+            next = unit < 0 ? -1 : escape_unit(str_from_to(rest, ESCAPE_BYTES, rest.n));
         bool pair = is_high(unit) && is_low(next);
         if (!pair && (is_high(unit) || is_low(unit))) {
             memcpy(text + i, "\\ufffd", ESCAPE_BYTES);
@@ -107,8 +110,8 @@ static void tell_fault(struct str body, const json_error_t *where, struct err *e
     for (size_t i = end > NEAR_BYTES ? end - NEAR_BYTES : 0; i < end; i++)
         near[n++] = body.at[i] >= 0x20 && body.at[i] < 0x7f ? body.at[i] : '?';
     near[n] = 0;
-    err_set(err, ERR_INPUT, "the body is not JSON: %s, at byte %zu (line %d) behind '%s'", fault_of(where), end, where->line,
-            near);
+    err_set(err, ERR_INPUT, "the body is not JSON: %s, at byte %zu (line %d) behind '%s'", fault_of(where),
+            end, where->line, near);
 }
 
 static json_t *parse_or_tell(struct str body, struct err *err)
@@ -143,8 +146,8 @@ json_t *api_request_parse(struct str body, struct err *err)
     return parse_scanned(body, NULL, err);
 }
 
-bool api_request_read_text(struct api_request *request, enum dialect dialect, struct str body, const struct server_limits *limits,
-                           struct err *err)
+bool api_request_read_text(struct api_request *request, enum dialect dialect, struct str body,
+                           const struct server_limits *limits, struct err *err)
 {
     const struct api_request_names names = { api_request_knows, dialect };
     json_t *json = parse_scanned(body, &names, err);

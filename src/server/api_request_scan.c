@@ -37,7 +37,8 @@ static void leave_out(struct str text, const struct api_request_names *names, st
         size_t end = c == '"' ? string_end(text, at) : at + 1;
         if (c == '"' && depth == 1 && end - at >= 2)
             name = str_from_to(text, at + 1, end - 1);
-        if (opens && depth == 1 && name.n > 0 && !memchr(name.at, '\\', name.n) && !names->known(names->dialect, name)) {
+        if (opens && depth == 1 && name.n > 0 && !memchr(name.at, '\\', name.n) &&
+            !names->known(names->dialect, name)) {
             end = container_end(text, at);
             buf_str(room, str_from_to(text, kept, at));
             buf_text(room, "false");
@@ -64,7 +65,8 @@ static size_t count_values(struct str text)
     return n;
 }
 
-struct str api_request_scan(struct str text, const struct api_request_names *names, struct buf *room, struct err *err)
+struct str api_request_scan(struct str text, const struct api_request_names *names, struct buf *room,
+                            struct err *err)
 {
     if (names)
         leave_out(text, names, room);
@@ -76,6 +78,7 @@ struct str api_request_scan(struct str text, const struct api_request_names *nam
     size_t n = count_values(text);
     if (n <= API_REQUEST_MAX_VALUES)
         return text;
-    err_set(err, ERR_INPUT, "the body has %zu values, objects and lists counted twice; at most %d", n, API_REQUEST_MAX_VALUES);
+    err_set(err, ERR_INPUT, "the body has %zu values, objects and lists counted twice; at most %d", n,
+            API_REQUEST_MAX_VALUES);
     return STR("");
 }

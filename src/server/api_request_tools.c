@@ -15,7 +15,8 @@ static bool name_is_plain(const char *name)
 static const char tool_keys[] = " type name description parameters input_schema strict cache_control ";
 
 // A warning for each key that is not in the list, which is silent where its value asks for nothing.
-static bool only_keys(struct api_request *request, json_t *object, const char *known, const char *where, struct err *err)
+static bool only_keys(struct api_request *request, json_t *object, const char *known, const char *where,
+                      struct err *err)
 {
     const char *name;
     json_t *value;
@@ -31,7 +32,8 @@ static bool only_keys(struct api_request *request, json_t *object, const char *k
     return true;
 }
 
-// The object that holds name, description and the schema of the arguments; in some dialects that is the tool itself.
+// The object that holds name, description and the schema of the arguments; in some dialects that is the tool
+// itself.
 static bool take_tool(struct api_request *request, json_t *tool, size_t i, struct err *err)
 {
     bool anthropic = request->dialect & (DIALECT_MESSAGES | DIALECT_COUNT),
@@ -42,20 +44,26 @@ static bool take_tool(struct api_request *request, json_t *tool, size_t i, struc
     const char *name = json_string_value(json_object_get(inner, "name"));
 
     if (type && strcmp(type, anthropic ? "custom" : "function") != 0)
-        return err_set(err, ERR_UNSUPPORTED, "tools[%zu].type is \"%.40s\"; only functions are supported", i, type);
+        return err_set(err, ERR_UNSUPPORTED, "tools[%zu].type is \"%.40s\"; only functions are supported", i,
+                       type);
     if (!name || !name_is_plain(name))
-        return err_set(err, ERR_INPUT, "tools[%zu]: the name is missing, or more than letters, digits, _ - . (at most 64)", i);
+        return err_set(err, ERR_INPUT,
+                       "tools[%zu]: the name is missing, or more than letters, digits, _ - . (at most 64)",
+                       i);
     if (schema && !json_is_object(schema) && !json_is_null(schema))
         return err_set(err, ERR_INPUT, "tools[%zu]: the schema of the arguments is no object", i);
     if (!only_keys(request, tool, nested ? " type function cache_control " : tool_keys, "tools", err) ||
         (nested && !only_keys(request, inner, tool_keys, "tools", err)))
         return false;
     request->strict_tools |= json_is_true(json_object_get(inner, "strict"));
-    json_t *parameters = json_is_object(schema) ? json_incref(schema) : json_pack("{s:s, s:{}}", "type", "object", "properties");
+    json_t *parameters = json_is_object(schema) ? json_incref(schema)
+                                                : json_pack("{s:s, s:{}}", "type", "object", "properties");
     json_t *description = json_object_get(inner, "description");
-    json_t *function = json_pack("{s:s, s:o*, s:o}", "name", name, "description",
-                                 json_is_string(description) ? json_incref(description) : NULL, "parameters", parameters);
-    return json_array_append_new(request->tools, json_pack("{s:s, s:o}", "type", "function", "function", function)) == 0 ||
+    json_t *function =
+        json_pack("{s:s, s:o*, s:o}", "name", name, "description",
+                  json_is_string(description) ? json_incref(description) : NULL, "parameters", parameters);
+    return json_array_append_new(request->tools,
+                                 json_pack("{s:s, s:o}", "type", "function", "function", function)) == 0 ||
            err_memory(err, "tools");
 }
 
@@ -67,7 +75,8 @@ bool api_request_take_tools(struct api_request *request, const char *name, json_
     if (!json_is_array(value))
         return err_set(err, ERR_INPUT, "%s: want a list", name);
     if (json_array_size(value) > API_REQUEST_MAX_TOOLS)
-        return err_set(err, ERR_INPUT, "%zu tools; at most %d", json_array_size(value), API_REQUEST_MAX_TOOLS);
+        return err_set(err, ERR_INPUT, "%zu tools; at most %d", json_array_size(value),
+                       API_REQUEST_MAX_TOOLS);
     if (json_array_size(value) == 0)
         return true;
     request->tools = json_array();
@@ -79,7 +88,8 @@ bool api_request_take_tools(struct api_request *request, const char *name, json_
     return true;
 }
 
-// {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}; a response has mode and tools in the object itself.
+// {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}; a response has mode and tools in the object
+// itself.
 static bool take_allowed(struct api_request *request, json_t *value, struct err *err)
 {
     json_t *inner = json_object_get(value, "allowed_tools") ? json_object_get(value, "allowed_tools") : value;
@@ -113,7 +123,8 @@ bool api_request_take_choice(struct api_request *request, const char *name, json
         request->choice = CHOICE_NAMED;
         request->tool = json_string_value(json_object_get(function ? function : value, "name"));
     } else
-        return err_set(err, ERR_INPUT, "%s: want none, auto, required, or a function's name in an object", name);
+        return err_set(err, ERR_INPUT, "%s: want none, auto, required, or a function's name in an object",
+                       name);
     return request->choice != CHOICE_NAMED || request->tool ||
            err_set(err, ERR_INPUT, "tool_choice: the function's name is missing");
 }
@@ -143,7 +154,8 @@ static bool keep_allowed(struct api_request *request, struct err *err)
         json_t *function = json_object_get(named, "function");
         const char *name = json_string_value(json_object_get(function ? function : named, "name"));
         json_t *tool = name ? find_tool(request, name) : NULL;
-        ok = ok && (tool || err_set(err, ERR_INPUT, "tool_choice.tools[%zu]: no tool is called '%.64s'", i, name ? name : "?"));
+        ok = ok && (tool || err_set(err, ERR_INPUT, "tool_choice.tools[%zu]: no tool is called '%.64s'", i,
+                                    name ? name : "?"));
         if (ok)
             json_array_append(kept, tool);
     }
@@ -160,10 +172,15 @@ bool api_request_check_tools(struct api_request *request, struct err *err)
         return err_set(err, ERR_INPUT, "tool_choice: no tool is called '%.64s'", request->tool);
     if (request->choice == CHOICE_REQUIRED && !request->tools)
         return err_set(err, ERR_INPUT, "tool_choice asks for a call, and there are no tools");
-    if ((request->grammar != NULL) + (request->schema || request->json_object) + (request->choice >= CHOICE_REQUIRED) > 1)
-        return err_set(err, ERR_INPUT, "a grammar, a format of the answer and a tool that has to be called exclude each other");
+    if ((request->grammar != NULL) + (request->schema || request->json_object) +
+            (request->choice >= CHOICE_REQUIRED) >
+        1)
+        return err_set(
+            err, ERR_INPUT,
+            "a grammar, a format of the answer and a tool that has to be called exclude each other");
     return !request->strict_tools || request->choice != CHOICE_AUTO ||
-           api_request_warn(request, err, "strict tools are honoured where a call is forced: tool_choice is auto");
+           api_request_warn(request, err,
+                            "strict tools are honoured where a call is forced: tool_choice is auto");
 }
 
 bool api_request_take_format(struct api_request *request, const char *name, json_t *value, struct err *err)
@@ -184,17 +201,20 @@ bool api_request_take_format(struct api_request *request, const char *name, json
     if (request->json_object)
         return true;
     if (strcmp(type, "json_schema") != 0)
-        return err_set(err, ERR_INPUT, "%s.type is \"%.40s\"; want text, json_object or json_schema", name, type);
+        return err_set(err, ERR_INPUT, "%s.type is \"%.40s\"; want text, json_object or json_schema", name,
+                       type);
     json_t *inner = json_object_get(format, "json_schema");
     request->schema = json_object_get(inner ? inner : format, "schema");
-    return json_is_object(request->schema) || err_set(err, ERR_INPUT, "%s.json_schema.schema: want an object", name);
+    return json_is_object(request->schema) ||
+           err_set(err, ERR_INPUT, "%s.json_schema.schema: want an object", name);
 }
 
 static bool add_bias(struct api_request *request, uint64_t token, json_t *bias)
 {
     double x = json_is_false(bias) ? -1000 : json_number_value(bias); // llama.cpp: false is never
 
-    if (token > UINT32_MAX - 1 || !(json_is_number(bias) || json_is_false(bias)) || !(x >= -1000 && x <= 1000))
+    if (token > UINT32_MAX - 1 || !(json_is_number(bias) || json_is_false(bias)) ||
+        !(x >= -1000 && x <= 1000))
         return false;
     request->bias[request->n_bias++] = (struct ingot_bias){ (uint32_t)token, (float)x };
     return true;
@@ -220,14 +240,16 @@ bool api_request_take_bias(struct api_request *request, const char *name, json_t
     json_object_foreach(value, key, bias)
     {
         if (!str_to_u64(str_from(key), &token) || !add_bias(request, token, bias))
-            return err_set(err, ERR_INPUT, "logit_bias: '%.40s': want a token's number and a bias from -1000 to 1000", key);
+            return err_set(err, ERR_INPUT,
+                           "logit_bias: '%.40s': want a token's number and a bias from -1000 to 1000", key);
     }
     json_array_foreach(value, i, bias)
     {
         json_t *id = json_array_get(bias, 0);
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
             !add_bias(request, (uint64_t)json_integer_value(id), json_array_get(bias, 1)))
-            return err_set(err, ERR_INPUT, "logit_bias[%zu]: want a token's number and a bias from -1000 to 1000", i);
+            return err_set(err, ERR_INPUT,
+                           "logit_bias[%zu]: want a token's number and a bias from -1000 to 1000", i);
     }
     return true;
 }

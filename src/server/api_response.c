@@ -1,4 +1,5 @@
-// api_response.c - see api_response.h. Prompts are made into tokens here: the engine gets messages only with pictures.
+// api_response.c - see api_response.h. Prompts are made into tokens here: the engine gets messages only with
+// pictures.
 #include "server/api_response.h"
 #include <openssl/rand.h>
 #include <time.h>
@@ -14,11 +15,16 @@ static const struct dialect_entry {
     const struct api_format *format;
     const char *id_prefix;
 } dialects[] = {
-    { DIALECT_CHAT, &api_format_chat, "chatcmpl-" },       { DIALECT_TEXT, &api_format_text, "cmpl-" },
-    { DIALECT_RESPONSES, &api_format_responses, "resp_" }, { DIALECT_EMBED, &api_format_embeddings, "embd_" },
-    { DIALECT_MESSAGES, &api_format_messages, "msg_" },    { DIALECT_NATIVE, &api_format_llamacpp, "" },
-    { DIALECT_INFILL, &api_format_llamacpp, "" },          { DIALECT_OLLAMA_CHAT, &api_format_ollama, "" },
-    { DIALECT_OLLAMA_TEXT, &api_format_ollama, "" },       { DIALECT_OLLAMA_EMBED, &api_format_ollama_embed, "" },
+    { DIALECT_CHAT, &api_format_chat, "chatcmpl-" },
+    { DIALECT_TEXT, &api_format_text, "cmpl-" },
+    { DIALECT_RESPONSES, &api_format_responses, "resp_" },
+    { DIALECT_EMBED, &api_format_embeddings, "embd_" },
+    { DIALECT_MESSAGES, &api_format_messages, "msg_" },
+    { DIALECT_NATIVE, &api_format_llamacpp, "" },
+    { DIALECT_INFILL, &api_format_llamacpp, "" },
+    { DIALECT_OLLAMA_CHAT, &api_format_ollama, "" },
+    { DIALECT_OLLAMA_TEXT, &api_format_ollama, "" },
+    { DIALECT_OLLAMA_EMBED, &api_format_ollama_embed, "" },
 };
 
 static const struct dialect_entry *entry_of(enum dialect dialect)
@@ -45,8 +51,8 @@ static bool write_grammar(struct api_response *t, struct buf *grammar, struct er
     return constrain_answer(&t->request, &options, grammar, err);
 }
 
-// Prompts are shared only within a key: the time to the first token tells nobody what others asked. Behind '\r' stands what is shared
-// with nobody: no client's key or salt makes the same.
+// Prompts are shared only within a key: the time to the first token tells nobody what others asked. Behind
+// '\r' stands what is shared with nobody: no client's key or salt makes the same.
 static bool write_salt(const struct api_response *t, struct api_response_client client, struct buf *salt)
 {
     const char *own = t->request.cache_salt ? t->request.cache_salt : "";
@@ -89,7 +95,9 @@ static struct ingot_request_options request_of(const struct api_response *t, uin
     r.keep_special = t->style != CALLS_NONE; // marks of calls may be control tokens
     if (request->dialect & DIALECTS_EMBED) {
         r.embed = request->pooling && !strcmp(request->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
-        r.priority += choice >= t->server->info.n_sequences; // what cannot run at once waits behind everybody's requests
+        r.priority +=
+            choice >=
+            t->server->info.n_sequences; // what cannot run at once waits behind everybody's requests
     }
     return r;
 }
@@ -116,7 +124,9 @@ static bool submit(struct api_response *t, struct api_response_client client, st
     }
     struct generation_options options = { .requests = requests,
                                           .n = t->n_choices,
-                                          .most_places = request->dialect & DIALECTS_EMBED ? t->server->info.n_sequences : 0,
+                                          .most_places = request->dialect & DIALECTS_EMBED
+                                                             ? t->server->info.n_sequences
+                                                             : 0,
                                           .at_end_only = !request->stream && !keeps_rows(request),
                                           .wake = client.wake,
                                           .arg = client.arg };
@@ -133,7 +143,8 @@ static bool check_model(struct api_response *t, struct err *err)
 
     if (!model || about_is_model(t->server, model))
         return true;
-    return api_request_warn(&t->request, err, "model '%.80s' is not here; '%.80s' answered", model, t->server->name);
+    return api_request_warn(&t->request, err, "model '%.80s' is not here; '%.80s' answered", model,
+                            t->server->name);
 }
 
 static bool check_embeddings(struct api_response *t, struct err *err)
@@ -147,17 +158,20 @@ static bool check_embeddings(struct api_response *t, struct err *err)
     if (pooling && strcmp(pooling, "mean") != 0 && strcmp(pooling, "last") != 0)
         return err_set(err, ERR_INPUT, "pooling is \"%.40s\"; want mean or last", pooling);
     return t->request.dimensions == 0 || t->request.dimensions == n ||
-           err_set(err, ERR_UNSUPPORTED, "dimensions is %u; this model's embeddings have %u and cannot be shortened",
+           err_set(err, ERR_UNSUPPORTED,
+                   "dimensions is %u; this model's embeddings have %u and cannot be shortened",
                    t->request.dimensions, n);
 }
 
 static bool check_logits(const struct api_response *t, struct err *err)
 {
-    uint64_t row = t->server->info.n_vocab * sizeof(float), most = t->server->options->limits.logits_bytes / row;
+    uint64_t row = t->server->info.n_vocab * sizeof(float),
+             most = t->server->options->limits.logits_bytes / row;
     uint64_t n = (uint64_t)t->n_prompt * t->request.n_made;
 
     return !t->request.echo || !t->request.logprobs || n <= most ||
-           err_set(err, ERR_INPUT, "logprobs of %llu tokens of echoed prompts; at most %llu with this model's vocabulary",
+           err_set(err, ERR_INPUT,
+                   "logprobs of %llu tokens of echoed prompts; at most %llu with this model's vocabulary",
                    (unsigned long long)n, (unsigned long long)most);
 }
 
@@ -185,8 +199,8 @@ static bool begin(struct api_response *t, struct api_response_client client, str
     return check_logits(t, err) && submit(t, client, err);
 }
 
-struct api_response *api_response_begin(struct server *s, struct api_request *request, struct api_response_client client,
-                                        struct err *err)
+struct api_response *api_response_begin(struct server *s, struct api_request *request,
+                                        struct api_response_client client, struct err *err)
 {
     const struct dialect_entry *entry = entry_of(request->dialect);
     struct api_response *t = mem_alloc(sizeof *t);
@@ -197,7 +211,9 @@ struct api_response *api_response_begin(struct server *s, struct api_request *re
         api_request_release(request);
         return NULL;
     }
-    *t = (struct api_response){ .server = s, .format = entry->format, .request = *request, .created = (int64_t)time(NULL) };
+    *t = (struct api_response){
+        .server = s, .format = entry->format, .request = *request, .created = (int64_t)time(NULL)
+    };
     *request = (struct api_request){ 0 };
     snprintf(t->id, sizeof t->id, "%s%016llx", entry->id_prefix, (unsigned long long)api_response_random());
     if (begin(t, client, err)) {
@@ -241,8 +257,8 @@ static void log_miss(const struct api_response *t, const struct ingot_miss *miss
     static const char *const reasons[] = { "none", "new", "differs", "evicted", "another salt" };
 
     if (miss->reason != INGOT_MISS_NONE)
-        log_line(LOG_DEBUG, "cache", "%s: %s at token %u: asked %d, kept %d", t->id, reasons[miss->reason], miss->position,
-                 (int)miss->token, (int)miss->kept_token);
+        log_line(LOG_DEBUG, "cache", "%s: %s at token %u: asked %d, kept %d", t->id, reasons[miss->reason],
+                 miss->position, (int)miss->token, (int)miss->kept_token);
 }
 
 static void note_result(struct api_response *t, const struct ingot_result *r)
@@ -268,7 +284,8 @@ static void end_stream(struct api_response *t, struct buf *out)
     if (bad->finish == INGOT_FINISH_ERROR)
         err.code = (enum err_code)bad->error.code;
     snprintf(err.message, sizeof err.message, "%s",
-             bad->finish == INGOT_FINISH_ERROR ? bad->error.message : "the server is stopping; the answer is not complete");
+             bad->finish == INGOT_FINISH_ERROR ? bad->error.message
+                                               : "the server is stopping; the answer is not complete");
     t->format->fail(t, &err, out);
 }
 
@@ -332,7 +349,8 @@ json_t *api_response_call_input(const struct api_response_call *call)
     return text.n ? json_pack("{s:o}", "text", api_response_text(&call->arguments)) : json_object();
 }
 
-// A page of the prompt was not kept. Why, and where within it the prompts part, would tell of other clients' prompts: see log_miss.
+// A page of the prompt was not kept. Why, and where within it the prompts part, would tell of other clients'
+// prompts: see log_miss.
 static json_t *cache_miss(const struct api_response *t, const struct ingot_result *r)
 {
     uint32_t page = t->server->info.page_tokens, reusable = (r->n_prompt - 1) / page * page;
@@ -342,18 +360,21 @@ static json_t *cache_miss(const struct api_response *t, const struct ingot_resul
 json_t *api_response_timings(const struct api_response *t)
 {
     const struct ingot_result *r = &t->generation->choices[0].result;
-    double prefill = r->prefill_ms > 0 ? r->prefill_ms : 1e-3, decode = r->decode_ms > 0 ? r->decode_ms : 1e-3;
+    double prefill = r->prefill_ms > 0 ? r->prefill_ms : 1e-3,
+           decode = r->decode_ms > 0 ? r->decode_ms : 1e-3;
     uint32_t computed = r->n_prompt - r->n_reused, after_first = r->n_generated > 0 ? r->n_generated - 1 : 0;
 
     json_t *timings =
-        json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "cache_miss", cache_miss(t, r),
-                  "prompt_n", (int)computed, "prompt_ms", r->prefill_ms, "prompt_per_second", computed / prefill * 1e3,
-                  "queue_ms", r->first_token_ms - r->prefill_ms, "predicted_n", (int)r->n_generated, "predicted_ms", r->decode_ms,
-                  "predicted_per_second", after_first / decode * 1e3);
+        json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "cache_miss",
+                  cache_miss(t, r), "prompt_n", (int)computed, "prompt_ms", r->prefill_ms,
+                  "prompt_per_second", computed / prefill * 1e3, "queue_ms",
+                  r->first_token_ms - r->prefill_ms, "predicted_n", (int)r->n_generated, "predicted_ms",
+                  r->decode_ms, "predicted_per_second", after_first / decode * 1e3);
     if (r->n_tiles > 0)
         json_object_set_new(timings, "pictures",
-                            json_pack("{s:i, s:i, s:f, s:f}", "tiles", (int)r->n_tiles, "tiles_cached", (int)r->n_tiles_cached,
-                                      "split_ms", r->split_ms, "encode_ms", r->encode_ms));
+                            json_pack("{s:i, s:i, s:f, s:f}", "tiles", (int)r->n_tiles, "tiles_cached",
+                                      (int)r->n_tiles_cached, "split_ms", r->split_ms, "encode_ms",
+                                      r->encode_ms));
     return timings;
 }
 

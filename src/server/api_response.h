@@ -1,4 +1,5 @@
-// api_response.h - one answer on its way to a client: what was asked for, the generation behind it, and the dialect it is told in.
+// api_response.h - one answer on its way to a client: what was asked for, the generation behind it, and the
+// dialect it is told in.
 #pragma once
 #include "server/prompts.h"
 #include "server/runner.h"
@@ -57,16 +58,18 @@ struct api_response {
     uint32_t n_prompt, n_reused, n_generated; // of all choices that are done; prompts count once
     char id[48];
     int64_t created;
-    enum tool_call_style style;                                  // how this model writes calls
-    bool speaks, thinks, reasoning_open, opened, failed, closed; // speaks: answers are taken apart, see output_parser.h
-    uint64_t n_events;                                           // of a stream whose events are numbered
-    json_t *items;                                               // of a response's stream: those that are complete
-    bool base64;                                                 // of embeddings
+    enum tool_call_style style; // how this model writes calls
+    bool speaks, thinks, reasoning_open, opened, failed,
+        closed;        // speaks: answers are taken apart, see output_parser.h
+    uint64_t n_events; // of a stream whose events are numbered
+    json_t *items;     // of a response's stream: those that are complete
+    bool base64;       // of embeddings
 };
 
 // Takes an answer apart as it comes.
 bool api_response_parse_begin(struct api_response *t); // before the first event; false without memory
-void api_response_parse_event(struct api_response *t, uint32_t choice, const struct ingot_event *event, struct buf *out);
+void api_response_parse_event(struct api_response *t, uint32_t choice, const struct ingot_event *event,
+                              struct buf *out);
 void api_response_parse_release(struct api_response *t); // what the choices hold
 
 struct api_response_client {
@@ -75,25 +78,26 @@ struct api_response_client {
     const char *key; // what it proved to be with; NULL: no key is asked for
 };
 
-// Takes the ask and starts the generation. NULL: err says why; ERR_LIMIT with an empty message is a full queue.
-struct api_response *api_response_begin(struct server *server, struct api_request *request, struct api_response_client client,
-                                        struct err *err);
+// Takes the ask and starts the generation. NULL: err says why; ERR_LIMIT with an empty message is a full
+// queue.
+struct api_response *api_response_begin(struct server *server, struct api_request *request,
+                                        struct api_response_client client, struct err *err);
 void api_response_end(struct api_response *t); // cancels what still runs; NULL is allowed
 
 // Takes all events there are. Streaming: as text in out. *done: nothing more will come.
 void api_response_pull(struct api_response *t, struct buf *out, bool *done);
 // The first error among the choices; NULL: none.
 const struct ingot_result *api_response_error(const struct api_response *t);
-extern const struct api_format api_format_chat, api_format_text, api_format_messages, api_format_responses, api_format_embeddings,
-    api_format_llamacpp, api_format_ollama, api_format_ollama_embed;
+extern const struct api_format api_format_chat, api_format_text, api_format_messages, api_format_responses,
+    api_format_embeddings, api_format_llamacpp, api_format_ollama, api_format_ollama_embed;
 
 uint64_t api_response_random(void); // for ids, seeds and salts
 
 // Shared by the dialects.
 const char *api_response_finish_name(const struct api_response *t, uint32_t choice); // OpenAI's words
 json_t *api_response_text(const struct buf *text);
-json_t *api_response_call_input(
-    const struct api_response_call *call); // the arguments as an object; those that are none under the name "text"
+json_t *api_response_call_input(const struct api_response_call *call); // the arguments as an object; those
+                                                                       // that are none under the name "text"
 json_t *embeddings_numbers(const struct buf *vector);
 json_t *api_response_timings(const struct api_response *t);
 void api_response_add_warnings(struct api_response *t, json_t *to);

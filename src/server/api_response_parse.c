@@ -32,7 +32,9 @@ bool api_response_parse_begin(struct api_response *t)
         ok = ok && t->choices[i].logprobs;
         output_parser_init(&t->choices[i].parser, &options);
         if (ok && t->request.echo && t->request.logprobs)
-            note_logprobs(t, i, (struct logprobs_row){ .token = t->prompts.at[i / t->request.n_made].ids[0], .of_prompt = true });
+            note_logprobs(t, i,
+                          (struct logprobs_row){ .token = t->prompts.at[i / t->request.n_made].ids[0],
+                                                 .of_prompt = true });
     }
     return ok;
 }
@@ -67,7 +69,8 @@ static void add_call(struct api_response *t, struct api_response_choice *c, stru
         return;
     struct api_response_call *call = &c->calls[c->n_calls++];
     const char *prefix = t->request.dialect == DIALECT_MESSAGES ? "toolu_" : "call_";
-    snprintf(call->id, sizeof call->id, "%s%016llx%08x", prefix, (unsigned long long)api_response_random(), c->n_calls);
+    snprintf(call->id, sizeof call->id, "%s%016llx%08x", prefix, (unsigned long long)api_response_random(),
+             c->n_calls);
     buf_str(&call->name, name);
 }
 
@@ -88,14 +91,16 @@ static void keep(struct api_response *t, struct api_response_choice *c, const st
         buf_str(&c->calls[c->n_calls - 1].arguments, piece->text);
 }
 
-static void take_piece(struct api_response *t, uint32_t choice, const struct output_piece *piece, struct buf *out)
+static void take_piece(struct api_response *t, uint32_t choice, const struct output_piece *piece,
+                       struct buf *out)
 {
     keep(t, &t->choices[choice], piece);
     if (t->request.stream && !t->failed)
         t->format->piece(t, choice, piece, out);
 }
 
-static void take_text(struct api_response *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
+static void take_text(struct api_response *t, uint32_t choice, const struct ingot_event *event,
+                      struct buf *out)
 {
     struct api_response_choice *c = &t->choices[choice];
     struct str text = { event->text, event->n_bytes };
@@ -115,13 +120,17 @@ static void take_text(struct api_response *t, uint32_t choice, const struct ingo
 
 static struct logprobs_row row_of(const struct ingot_event *event, bool of_prompt)
 {
-    return (struct logprobs_row){ event->logprobs, event->n_logprobs, event->logprobs[0].token, .of_prompt = of_prompt };
+    return (struct logprobs_row){ event->logprobs, event->n_logprobs, event->logprobs[0].token,
+                                  .of_prompt = of_prompt };
 }
 
-void api_response_parse_event(struct api_response *t, uint32_t choice, const struct ingot_event *event, struct buf *out)
+void api_response_parse_event(struct api_response *t, uint32_t choice, const struct ingot_event *event,
+                              struct buf *out)
 {
     struct api_response_choice *c = &t->choices[choice];
-    struct ingot_event echo_end = { .token = UINT32_MAX, .text = "", .done = event->done, .result = event->result };
+    struct ingot_event echo_end = {
+        .token = UINT32_MAX, .text = "", .done = event->done, .result = event->result
+    };
 
     if (event->n_logprobs && event->token == UINT32_MAX) {
         note_logprobs(t, choice, row_of(event, true));

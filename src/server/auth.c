@@ -9,7 +9,8 @@ bool auth_same_key(struct str given, const char *key)
     volatile unsigned char different = (unsigned char)(given.n != n);
 
     for (size_t i = 0; i < given.n; i++)
-        different = (unsigned char)(different | ((unsigned char)given.at[i] ^ (unsigned char)key[n ? i % n : 0]));
+        different =
+            (unsigned char)(different | ((unsigned char)given.at[i] ^ (unsigned char)key[n ? i % n : 0]));
     return !different && n > 0;
 }
 
@@ -73,8 +74,9 @@ static bool split_port(struct str host, struct str *name)
 bool auth_host_is_loopback(struct str host)
 {
     struct str name;
-    return split_port(host, &name) && (equal_ignoring_case(name, "localhost") || equal_ignoring_case(name, "127.0.0.1") ||
-                                       equal_ignoring_case(name, "[::1]"));
+    return split_port(host, &name) &&
+           (equal_ignoring_case(name, "localhost") || equal_ignoring_case(name, "127.0.0.1") ||
+            equal_ignoring_case(name, "[::1]"));
 }
 
 bool auth_address_is_loopback(const char *address)

@@ -1,7 +1,8 @@
 // auth.h - who may ask, decided from the headers alone, before anything is read or allocated for the request.
 //
-// A page on some website can make a browser send requests to this machine (DNS rebinding, forged posts). So on a loopback address
-// the Host must name loopback, and an Origin must be the server's own or one that was allowed.
+// A page on some website can make a browser send requests to this machine (DNS rebinding, forged posts). So
+// on a loopback address the Host must name loopback, and an Origin must be the server's own or one that was
+// allowed.
 // Not here: users, roles, rates.
 #pragma once
 #include <stdbool.h>
@@ -9,7 +10,8 @@
 
 // Equal, in time that depends on the given text's length only.
 bool auth_same_key(struct str given, const char *key);
-// The key in "Bearer KEY", in "Basic BASE64(user:KEY)" (a browser's own login box), or in x-api-key; empty: none.
+// The key in "Bearer KEY", in "Basic BASE64(user:KEY)" (a browser's own login box), or in x-api-key; empty:
+// none.
 // `room` receives a decoded key.
 struct str auth_key_of(const char *authorization, const char *x_api_key, char *room, size_t n_room);
 

@@ -122,7 +122,8 @@ static void cut(struct connection *c, const char *why)
     lose(c);
 }
 
-// The reply was sent and nothing comes after it. Closing a socket with unread bytes would destroy the reply on its way.
+// The reply was sent and nothing comes after it. Closing a socket with unread bytes would destroy the reply
+// on its way.
 static void part(struct connection *c)
 {
     if (c->ended || (c->message.state == MESSAGE_WHOLE && evbuffer_get_length(input_of(c)) == 0)) {
@@ -250,9 +251,11 @@ static void read_requests(struct connection *c)
 {
     size_t n;
 
-    while ((c->phase == PHASE_HEAD || c->phase == PHASE_BODY) && (n = evbuffer_get_contiguous_space(input_of(c))) > 0) {
+    while ((c->phase == PHASE_HEAD || c->phase == PHASE_BODY) &&
+           (n = evbuffer_get_contiguous_space(input_of(c))) > 0) {
         bool was_head = c->phase == PHASE_HEAD;
-        size_t taken = message_read(&c->message, (const char *)evbuffer_pullup(input_of(c), (ev_ssize_t)n), n);
+        size_t taken =
+            message_read(&c->message, (const char *)evbuffer_pullup(input_of(c), (ev_ssize_t)n), n);
         evbuffer_drain(input_of(c), taken);
         consider(c, was_head);
     }

@@ -1,6 +1,7 @@
 // constrain.c - see constrain.h.
 //
-// root is an answer, calls, or both as alternatives, with a stretch of reasoning before it where the model thinks.
+// root is an answer, calls, or both as alternatives, with a stretch of reasoning before it where the model
+// thinks.
 #include "server/constrain.h"
 #include "text/grammar/schema.h"
 
@@ -9,7 +10,8 @@ static bool calls_are_forced(const struct api_request *request)
     return request->tools && request->choice >= CHOICE_REQUIRED;
 }
 
-bool constrain_answer(const struct api_request *request, const struct constrain_options *o, struct buf *gbnf, struct err *err)
+bool constrain_answer(const struct api_request *request, const struct constrain_options *o, struct buf *gbnf,
+                      struct err *err)
 {
     bool format = request->schema || request->json_object, forced = calls_are_forced(request);
     bool calls = forced || (format && request->tools && request->choice == CHOICE_AUTO);
@@ -26,7 +28,9 @@ bool constrain_answer(const struct api_request *request, const struct constrain_
     if (request->json_object)
         buf_text(gbnf, "answer ::= object\n");
     constrain_without("thinking", "</think>", gbnf);
-    buf_text(gbnf, o->reasoning_open ? "root ::= thinking " : o->thinks ? "root ::= (\"<think>\" thinking " : "root ::= ");
+    buf_text(gbnf, o->reasoning_open ? "root ::= thinking "
+                   : o->thinks       ? "root ::= (\"<think>\" thinking "
+                                     : "root ::= ");
     if (o->reasoning_open || o->thinks) {
         constrain_text(o->engine, "</think>", gbnf);
         buf_text(gbnf, o->reasoning_open ? "[\\n]{0,3} " : "[\\n]{0,3})? ");

@@ -1,4 +1,5 @@
-// constrain.h - the grammar that an answer has to follow, from its format and from tools that have to be called.
+// constrain.h - the grammar that an answer has to follow, from its format and from tools that have to be
+// called.
 #pragma once
 #include "server/api_request.h"
 #include "text/parsers/output_parser.h"
@@ -11,8 +12,8 @@ struct constrain_options {
 };
 
 // Leaves gbnf empty when the answer is free. Errors name the keyword of a schema that is not supported.
-bool constrain_answer(const struct api_request *request, const struct constrain_options *options, struct buf *gbnf,
-                      struct err *err);
+bool constrain_answer(const struct api_request *request, const struct constrain_options *options,
+                      struct buf *gbnf, struct err *err);
 
 // ---- parts
 
@@ -20,8 +21,8 @@ bool constrain_answer(const struct api_request *request, const struct constrain_
 void constrain_example(enum tool_call_style style, struct buf *text);
 
 // The rule "calls": one call or more of the tools that may be called.
-bool constrain_calls(const struct api_request *request, const struct constrain_options *options, struct buf *gbnf,
-                     struct err *err);
+bool constrain_calls(const struct api_request *request, const struct constrain_options *options,
+                     struct buf *gbnf, struct err *err);
 // Appends words as literals, the families' marks among them as control tokens where they are such.
 void constrain_text(const struct ingot_engine *engine, const char *words, struct buf *gbnf);
 // A rule for any text that does not hold the mark; of the mark only the first character is "<".

@@ -1,10 +1,11 @@
 // constrain_calls.c - the grammar of calls that have to be made, in the words of the model's family, which
 // text/parsers/output_parser.h reads back.
 //
-// Arguments follow the tool's schema. Where a family marks arguments up, each value is a rule of its own: a plain string is any text
-// without the closing mark, anything else is JSON. A tool whose schema cannot be written so (limits on a string, references, other
-// keywords) is called by an object {"name", "arguments"} within the same tags, which every reader of tags knows: a schema is kept rather
-// than a style. Marks that are control tokens are asked for by their number.
+// Arguments follow the tool's schema. Where a family marks arguments up, each value is a rule of its own: a
+// plain string is any text without the closing mark, anything else is JSON. A tool whose schema cannot be
+// written so (limits on a string, references, other keywords) is called by an object {"name", "arguments"}
+// within the same tags, which every reader of tags knows: a schema is kept rather than a style. Marks that
+// are control tokens are asked for by their number.
 #include <string.h>
 #include "server/constrain.h"
 #include "text/grammar/schema.h"
@@ -17,7 +18,8 @@ struct caller {
 };
 
 static const struct form {
-    const char *begin, *open, *head, *close, *between, *end; // head: behind the name; NULL: an object with name and arguments
+    const char *begin, *open, *head, *close, *between,
+        *end; // head: behind the name; NULL: an object with name and arguments
 } forms[N_CALL_STYLES] = {
     [CALLS_NONE] = { "", "", NULL, "", " ", "" },
     [CALLS_TAGS] = { "", "<tool_call>\n", NULL, "\n</tool_call>", "\n", "" },
@@ -26,7 +28,8 @@ static const struct form {
     [CALLS_LIST] = { "[TOOL_CALLS][", "", NULL, "", ", ", "]" },
     [CALLS_ARGS] = { "", "[TOOL_CALLS]", "[ARGS]", "", "", "" },
     [CALLS_ARGS_ID] = { "", "[TOOL_CALLS]", "[CALL_ID]", "", "", "" },
-    [CALLS_FENCED] = { CALLS_BEGIN, CALL_BEGIN "function" CALL_SEP, "\n```json\n", "\n```" CALL_END, "\n", CALLS_END },
+    [CALLS_FENCED] = { CALLS_BEGIN, CALL_BEGIN "function" CALL_SEP, "\n```json\n", "\n```" CALL_END, "\n",
+                       CALLS_END },
     [CALLS_SEPARATED] = { CALLS_BEGIN, CALL_BEGIN, CALL_SEP, CALL_END, "", CALLS_END },
     [CALLS_NAKED] = { "", "", NULL, "", "; ", "" },
 };
@@ -43,15 +46,17 @@ void constrain_example(enum tool_call_style style, struct buf *text)
     else if (form->head)
         buf_printf(text, "NAME%s%s{...}", form->head, style == CALLS_ARGS_ID ? "ID[ARGS]" : "");
     else
-        buf_printf(text, "{\"name\": \"...\", \"%s\": {...}}", style == CALLS_NAKED ? "parameters" : "arguments");
+        buf_printf(text, "{\"name\": \"...\", \"%s\": {...}}",
+                   style == CALLS_NAKED ? "parameters" : "arguments");
     buf_printf(text, "%s%s", form->close, form->end);
 }
 
 // ---- marks
 
-static const char *const marks[] = { "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[CALL_ID]",    "[ARGS]",
-                                     "<arg_key>",   "</arg_key>",   "<arg_value>",  "</arg_value>", CALLS_BEGIN,
-                                     CALLS_END,     CALL_BEGIN,     CALL_END,       CALL_SEP,       "</think>" };
+static const char *const marks[] = { "<tool_call>",  "</tool_call>", "[TOOL_CALLS]", "[CALL_ID]",
+                                     "[ARGS]",       "<arg_key>",    "</arg_key>",   "<arg_value>",
+                                     "</arg_value>", CALLS_BEGIN,    CALLS_END,      CALL_BEGIN,
+                                     CALL_END,       CALL_SEP,       "</think>" };
 
 static const char *first_mark(struct str text, size_t *at)
 {
@@ -79,7 +84,8 @@ void constrain_text(const struct ingot_engine *engine, const char *words, struct
         struct ingot_token_info info;
         if (at > 0)
             gbnf_literal(gbnf, str_from_to(text, 0, at));
-        if (token >= 0 && ingot_token_info(engine, (uint32_t)token, &info) && info.kind == INGOT_TOKEN_CONTROL)
+        if (token >= 0 && ingot_token_info(engine, (uint32_t)token, &info) &&
+            info.kind == INGOT_TOKEN_CONTROL)
             buf_printf(gbnf, " <[%u]>", (uint32_t)token);
         else if (mark)
             gbnf_literal(gbnf, str_from(mark));
@@ -93,10 +99,11 @@ void constrain_without(const char *rule, const char *mark, struct buf *gbnf)
     size_t n = strlen(mark);
 
     buf_printf(gbnf, "%s ::= ([^<] %s | \"<\" %s-1)?\n", rule, rule, rule);
-    for (size_t i = 1; i < n; i++) { // the first i characters of the mark stand before; "<" is its first alone
+    for (size_t i = 1; i < n;
+         i++) { // the first i characters of the mark stand before; "<" is its first alone
         if (i + 1 < n)
-            buf_printf(gbnf, "%s-%zu ::= (\"%c\" %s-%zu | \"<\" %s-1 | [^<%c] %s)?\n", rule, i, mark[i], rule, i + 1, rule,
-                       mark[i], rule);
+            buf_printf(gbnf, "%s-%zu ::= (\"%c\" %s-%zu | \"<\" %s-1 | [^<%c] %s)?\n", rule, i, mark[i], rule,
+                       i + 1, rule, mark[i], rule);
         else
             buf_printf(gbnf, "%s-%zu ::= (\"<\" %s-1 | [^<%c] %s)?\n", rule, i, rule, mark[i], rule);
     }
@@ -126,7 +133,9 @@ static bool type_is(const json_t *schema, const char *type)
 
 static bool is_plain_string(const json_t *schema)
 {
-    static const char *const known[] = { "type", "title", "description", "default", "examples", "enum", NULL };
+    static const char *const known[] = {
+        "type", "title", "description", "default", "examples", "enum", NULL
+    };
     const json_t *values = json_object_get(schema, "enum");
 
     for (size_t i = 0; i < json_array_size(values); i++)
@@ -149,9 +158,11 @@ static bool is_json_value(const json_t *schema)
 
 static bool can_be_marked_up(const json_t *parameters)
 {
-    static const char *const known[] = { "type",    "title",  "description", "properties", "required", "additionalProperties",
-                                         "$schema", "strict", NULL };
-    const json_t *properties = json_object_get(parameters, "properties"), *required = json_object_get(parameters, "required");
+    static const char *const known[] = { "type",       "title",    "description",
+                                         "properties", "required", "additionalProperties",
+                                         "$schema",    "strict",   NULL };
+    const json_t *properties = json_object_get(parameters, "properties"),
+                 *required = json_object_get(parameters, "required");
     json_t *value;
     const char *name;
 
@@ -164,7 +175,8 @@ static bool can_be_marked_up(const json_t *parameters)
             return false;
     json_object_foreach((json_t *)(uintptr_t)properties, name, value)
     {
-        if (!*name || strpbrk(name, "<>\n") || strlen(name) > 100 || (!is_plain_string(value) && !is_json_value(value)))
+        if (!*name || strpbrk(name, "<>\n") || strlen(name) > 100 ||
+            (!is_plain_string(value) && !is_json_value(value)))
             return false;
     }
     return true;
@@ -206,7 +218,8 @@ static bool write_marked_up(struct caller *c, json_t *function, size_t index, st
     char text[256], rule[48];
     size_t i = 0;
 
-    snprintf(text, sizeof text, keys ? "%s\n" : "<function=%s>\n", json_string_value(json_object_get(function, "name")));
+    snprintf(text, sizeof text, keys ? "%s\n" : "<function=%s>\n",
+             json_string_value(json_object_get(function, "name")));
     constrain_text(engine, text, call);
     json_object_foreach(json_object_get(parameters, "properties"), name, schema)
     {
@@ -233,7 +246,8 @@ static bool write_call(struct caller *c, json_t *function, size_t i, struct buf 
     const char *name = json_string_value(json_object_get(function, "name")), *head = forms[style].head;
     char rule[32];
 
-    if ((style == CALLS_FUNCTIONS || style == CALLS_KEYS) && can_be_marked_up(json_object_get(function, "parameters")))
+    if ((style == CALLS_FUNCTIONS || style == CALLS_KEYS) &&
+        can_be_marked_up(json_object_get(function, "parameters")))
         return write_marked_up(c, function, i, call);
     snprintf(rule, sizeof rule, "tool-%zu", i);
     if (head) {
@@ -245,10 +259,11 @@ static bool write_call(struct caller *c, json_t *function, size_t i, struct buf 
         }
         buf_text(call, rule);
     } else {
-        buf_printf(call, "\"{\" ws \"\\\"name\\\":\" gap \"\\\"%s\\\",\" ws \"\\\"%s\\\":\" gap %s ws \"}\"", name,
-                   style == CALLS_NAKED ? "parameters" : "arguments", rule);
+        buf_printf(call, "\"{\" ws \"\\\"name\\\":\" gap \"\\\"%s\\\",\" ws \"\\\"%s\\\":\" gap %s ws \"}\"",
+                   name, style == CALLS_NAKED ? "parameters" : "arguments", rule);
     }
-    return schema_write(json_object_get(function, "parameters"), rule, c->gbnf, c->err) || err_prefix(c->err, "tools[%zu]", i);
+    return schema_write(json_object_get(function, "parameters"), rule, c->gbnf, c->err) ||
+           err_prefix(c->err, "tools[%zu]", i);
 }
 
 static bool write_one(struct caller *c, struct buf *all)
@@ -274,7 +289,8 @@ static bool write_one(struct caller *c, struct buf *all)
     return true;
 }
 
-bool constrain_calls(const struct api_request *request, const struct constrain_options *o, struct buf *gbnf, struct err *err)
+bool constrain_calls(const struct api_request *request, const struct constrain_options *o, struct buf *gbnf,
+                     struct err *err)
 {
     const struct form *form = &forms[o->style];
     struct caller c = { request, o, gbnf, err };

@@ -1,7 +1,7 @@
 // embeddings.c - vectors of texts as OpenAI's embeddings tell them, as numbers or in base64.
 //
-// The vectors come from a language model's hidden states: good for likeness within one model, not comparable with those
-// of models that were trained for it.
+// The vectors come from a language model's hidden states: good for likeness within one model, not comparable
+// with those of models that were trained for it.
 #include "base/base64.h"
 #include "server/state.h"
 #include "server/api_response.h"
@@ -34,11 +34,13 @@ static json_t *whole(struct api_response *t)
 
     for (uint32_t i = 0; i < t->n_choices; i++) {
         const struct buf *vector = &t->choices[i].text;
-        json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "object", "embedding", "index", (int)i, "embedding",
+        json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "object", "embedding", "index", (int)i,
+                                              "embedding",
                                               t->base64 ? as_base64(vector) : embeddings_numbers(vector)));
     }
-    json_t *reply = json_pack("{s:s, s:o, s:s, s:{s:i, s:i}}", "object", "list", "data", list, "model", t->server->name, "usage",
-                              "prompt_tokens", (int)t->n_prompt, "total_tokens", (int)t->n_prompt);
+    json_t *reply =
+        json_pack("{s:s, s:o, s:s, s:{s:i, s:i}}", "object", "list", "data", list, "model", t->server->name,
+                  "usage", "prompt_tokens", (int)t->n_prompt, "total_tokens", (int)t->n_prompt);
     api_response_add_warnings(t, reply);
     return reply;
 }

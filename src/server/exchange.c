@@ -1,7 +1,8 @@
 // exchange.c - an exchange from its head to its end, and its sleep while the engine works for it; see http.h.
 //
-// It is woken by the engine's thread (news), by a preparing thread (ready), or by its connection's timer (time for a sign of life).
-// What is said of both, asleep and awake, is guarded by the runner's lock, so no wake-up is lost.
+// It is woken by the engine's thread (news), by a preparing thread (ready), or by its connection's timer
+// (time for a sign of life). What is said of both, asleep and awake, is guarded by the runner's lock, so no
+// wake-up is lost.
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -14,7 +15,8 @@ enum { LARGE_BODY = 256 << 10 };
 
 // ---- begin and end
 
-struct exchange *exchange_create(struct server *s, struct io *io, struct connection *connection, const struct message *message)
+struct exchange *exchange_create(struct server *s, struct io *io, struct connection *connection,
+                                 const struct message *message)
 {
     const char *target = message_target(message);
     struct exchange *x = mem_alloc(sizeof *x);
@@ -22,7 +24,9 @@ struct exchange *exchange_create(struct server *s, struct io *io, struct connect
 
     if (!x)
         return NULL;
-    *x = (struct exchange){ .server = s, .io = io, .connection = connection, .message = message, .begun_ns = clock_ns() };
+    *x = (struct exchange){
+        .server = s, .io = io, .connection = connection, .message = message, .begun_ns = clock_ns()
+    };
     x->path = mem_alloc(n + 2);
     if (!x->path) {
         mem_free(x);
@@ -69,7 +73,8 @@ bool exchange_take_body(struct exchange *x, const char *bytes, size_t n)
     if (n > limits->body_bytes - x->body.n)
         return !exchange_reply_error(x, 413, "the body is larger than %u bytes", limits->body_bytes);
     x->n_counted += n;
-    if (atomic_fetch_add(&x->server->body_bytes, n) + n > limits->bodies_bytes || !buf_append(&x->body, bytes, n))
+    if (atomic_fetch_add(&x->server->body_bytes, n) + n > limits->bodies_bytes ||
+        !buf_append(&x->body, bytes, n))
         return !exchange_reply_error(x, 503, "too many large requests at once; try again");
     x->closes = false;
     return true;
@@ -225,8 +230,9 @@ static void write_log(const struct exchange *x, bool whole)
     }
     const struct ingot_result *r = &t->generation->choices[0].result;
     log_line(LOG_INFO, "request",
-             "%s %s %u %.1f ms%s%s, %u prompt (%u reused), %u new, first %.1f ms, prefill %.1f ms, decode %.1f ms, %s", x->id,
-             path, x->status, ms, t->request.stream ? " stream" : "", whole ? "" : " cut", t->n_prompt, t->n_reused,
-             t->n_generated, r->first_token_ms, r->prefill_ms, r->decode_ms,
+             "%s %s %u %.1f ms%s%s, %u prompt (%u reused), %u new, first %.1f ms, prefill %.1f ms, decode "
+             "%.1f ms, %s",
+             x->id, path, x->status, ms, t->request.stream ? " stream" : "", whole ? "" : " cut", t->n_prompt,
+             t->n_reused, t->n_generated, r->first_token_ms, r->prefill_ms, r->decode_ms,
              generation_is_done(t->generation) ? api_response_finish_name(t, 0) : "cancelled");
 }

@@ -1,6 +1,7 @@
 // exchange_error.c - refusals, each in the words of the dialect it is told in.
 //
-// OpenAI's error names the field at fault in `param`; Anthropic's has the request's id beside it; Ollama's is a bare string.
+// OpenAI's error names the field at fault in `param`; Anthropic's has the request's id beside it; Ollama's is
+// a bare string.
 #include "server/api_request.h"
 #include "server/http.h"
 #include "server/sse.h"
@@ -33,8 +34,8 @@ static bool reply_problem(struct exchange *x, unsigned status, const char *code,
     switch (x->family) {
     case API_ANTHROPIC:
         return exchange_reply_json(x, status,
-                                   json_pack("{s:s, s:{s:s, s:o}, s:s}", "type", "error", "error", "type", error_type(status),
-                                             "message", text, "request_id", x->id));
+                                   json_pack("{s:s, s:{s:s, s:o}, s:s}", "type", "error", "error", "type",
+                                             error_type(status), "message", text, "request_id", x->id));
     case API_OLLAMA:
         return exchange_reply_json(x, status, json_pack("{s:o}", "error", text));
     case API_OPENAI:
@@ -42,8 +43,8 @@ static bool reply_problem(struct exchange *x, unsigned status, const char *code,
     }
     bool named = status == 400 && api_request_param(message, param);
     return exchange_reply_json(x, status,
-                               json_pack("{s:{s:o, s:s, s:s?, s:s?}}", "error", "message", text, "type", error_type(status),
-                                         "param", named ? param : NULL, "code", code));
+                               json_pack("{s:{s:o, s:s, s:s?, s:s?}}", "error", "message", text, "type",
+                                         error_type(status), "param", named ? param : NULL, "code", code));
 }
 
 bool exchange_reply_error(struct exchange *x, unsigned status, const char *format, ...)

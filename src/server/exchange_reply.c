@@ -1,4 +1,5 @@
-// exchange_reply.c - the bytes of a reply: its head, and a body that is complete. A stream's body follows from exchange.c.
+// exchange_reply.c - the bytes of a reply: its head, and a body that is complete. A stream's body follows
+// from exchange.c.
 #include <time.h>
 #include "server/http.h"
 #include "server/page.h"
@@ -67,8 +68,8 @@ static void add_head(struct exchange *x, unsigned status, const char *type)
         buf_printf(out, "WWW-Authenticate: %s\r\n", x->path[1] ? "Bearer" : "Basic realm=\"ingot\"");
     if (status == 200 && !x->path[1]) // the page runs what it brings along and nothing else
         buf_printf(out, "Content-Security-Policy: %s\r\n", page_policy());
-    buf_printf(out, "X-Content-Type-Options: nosniff\r\n%s: %s\r\n", x->family == API_ANTHROPIC ? "Request-Id" : "X-Request-Id",
-               x->id);
+    buf_printf(out, "X-Content-Type-Options: nosniff\r\n%s: %s\r\n",
+               x->family == API_ANTHROPIC ? "Request-Id" : "X-Request-Id", x->id);
     add_cors(x, status);
     if (x->closes)
         buf_text(out, "Connection: close\r\n");

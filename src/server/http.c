@@ -1,4 +1,5 @@
-// http.c - see http.h: the address, the listening socket, and the order in which the threads behind it start and end.
+// http.c - see http.h: the address, the listening socket, and the order in which the threads behind it start
+// and end.
 #include "server/http.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -40,7 +41,8 @@ static bool read_address(const struct server_options *o, union address *a, struc
         a->v6.sin6_port = htons((uint16_t)o->port);
         return true;
     }
-    return err_set(err, ERR_INPUT, "--host %.100s: want an address, such as 127.0.0.1, ::1 or 0.0.0.0", o->host);
+    return err_set(err, ERR_INPUT, "--host %.100s: want an address, such as 127.0.0.1, ::1 or 0.0.0.0",
+                   o->host);
 }
 
 static socklen_t address_bytes(const union address *a)
@@ -120,7 +122,8 @@ static void on_no_connection(struct evconnlistener *listener, void *arg)
 
 static bool accept_connections(struct server *s, int fd)
 {
-    s->listener = evconnlistener_new(s->io.at[0].base, on_connection, s, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+    s->listener = evconnlistener_new(s->io.at[0].base, on_connection, s,
+                                     LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
     if (s->listener)
         evconnlistener_set_error_cb(s->listener, on_no_connection);
     return s->listener;
@@ -136,7 +139,8 @@ bool http_start(struct server *s, struct err *err)
         return false;
     int fd = listen_on(&address);
     if (fd < 0)
-        return err_set(err, ERR_IO, "cannot listen on %s port %u: %s", s->options->host, s->options->port, strerror(errno));
+        return err_set(err, ERR_IO, "cannot listen on %s port %u: %s", s->options->host, s->options->port,
+                       strerror(errno));
     bool v6 = address.any.sa_family == AF_INET6;
     u32 port = port_of(fd);
     if (!io_open(s) || !accept_connections(s, fd) || !prepare_start(s) || !io_start(s)) {
@@ -144,7 +148,8 @@ bool http_start(struct server *s, struct err *err)
             close(fd);
         return err_set(err, ERR_MEMORY, "the HTTP server does not start");
     }
-    log_line(LOG_INFO, "server", "listening on http://%s%s%s:%u", v6 ? "[" : "", s->options->host, v6 ? "]" : "", port);
+    log_line(LOG_INFO, "server", "listening on http://%s%s%s:%u", v6 ? "[" : "", s->options->host,
+             v6 ? "]" : "", port);
     return true;
 }
 

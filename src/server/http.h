@@ -1,7 +1,9 @@
-// http.h - exchanges: one HTTP request and its reply, between a connection and the parts that know what to answer.
+// http.h - exchanges: one HTTP request and its reply, between a connection and the parts that know what to
+// answer.
 //
-// A connection belongs to one I/O thread, and so does its exchange, save while a preparing thread reads the body and makes its prompt
-// into tokens (prepare.c). While the engine works for it, it sleeps: no thread waits.
+// A connection belongs to one I/O thread, and so does its exchange, save while a preparing thread reads the
+// body and makes its prompt into tokens (prepare.c). While the engine works for it, it sleeps: no thread
+// waits.
 #pragma once
 #include <jansson.h>
 #include "base/str.h"
@@ -55,18 +57,19 @@ bool exchange_reply_json(struct exchange *x, unsigned status, json_t *value); //
 bool exchange_reply_text(struct exchange *x, unsigned status, const char *type, struct str text);
 bool exchange_reply_error(struct exchange *x, unsigned status, const char *format, ...) PRINTF_LIKE(3, 4);
 bool exchange_reply_err(struct exchange *x, const struct err *err); // the status follows from the code
-bool exchange_reply_stream(struct exchange *x, const char *type);   // the head of a stream, whose text follows
+bool exchange_reply_stream(struct exchange *x, const char *type); // the head of a stream, whose text follows
 
 // For the connection.
 struct exchange *exchange_create(struct server *server, struct io *io, struct connection *connection,
                                  const struct message *message);
 void exchange_destroy(struct exchange *x, bool whole);                    // whole: the client has all of it
 bool exchange_take_body(struct exchange *x, const char *bytes, size_t n); // false: refused
-void exchange_answer(struct exchange *x);                                 // the whole request is here; any thread
+void exchange_answer(struct exchange *x); // the whole request is here; any thread
 
 enum exchange_step { EXCHANGE_SLEEPS, EXCHANGE_MORE, EXCHANGE_DONE, EXCHANGE_BROKEN };
-enum exchange_step exchange_go_on(struct exchange *x);   // appends what can be said now to `out`
-bool exchange_tick(struct exchange *x, uint64_t now_ns); // true: it has been silent for long, and has to go on
+enum exchange_step exchange_go_on(struct exchange *x); // appends what can be said now to `out`
+bool exchange_tick(struct exchange *x,
+                   uint64_t now_ns); // true: it has been silent for long, and has to go on
 
 // More can be said: wakes its I/O thread. The runner's lock is held. For struct api_response_client.
 void exchange_wake(void *exchange);

@@ -1,18 +1,20 @@
 // infill.c - see infill.h.
 //
-// The order is that of llama.cpp's server: project and files, where the model has tokens for them, then the text before the gap, the text
-// behind it, the mark of the gap, and what of the answer is given. Each part is tokenised alone: words do not cross the marks.
+// The order is that of llama.cpp's server: project and files, where the model has tokens for them, then the
+// text before the gap, the text behind it, the mark of the gap, and what of the answer is given. Each part is
+// tokenised alone: words do not cross the marks.
 #include "server/infill.h"
 #include "server/vocab.h"
 
-static bool add_text(const struct ingot_engine *engine, struct str text, struct token_ids *ids, struct err *err)
+static bool add_text(const struct ingot_engine *engine, struct str text, struct token_ids *ids,
+                     struct err *err)
 {
     return vocab_encode(engine, text, 0, ids, err);
 }
 
 // A mark, unless the model has none, and the text behind it.
-static bool add_part(const struct ingot_engine *engine, enum ingot_special mark, struct str text, struct token_ids *ids,
-                     struct err *err)
+static bool add_part(const struct ingot_engine *engine, enum ingot_special mark, struct str text,
+                     struct token_ids *ids, struct err *err)
 {
     int64_t id = ingot_token_special(engine, mark);
 
@@ -29,14 +31,16 @@ static struct str text_of(const json_t *text)
 // {"filename", "text"}; for models without a mark for files, one text after the other.
 static bool add_file(const struct ingot_engine *engine, json_t *file, struct token_ids *ids, struct err *err)
 {
-    struct str name = text_of(json_object_get(file, "filename")), text = text_of(json_object_get(file, "text"));
+    struct str name = text_of(json_object_get(file, "filename")),
+               text = text_of(json_object_get(file, "text"));
 
-    return add_part(engine, INGOT_SPECIAL_FIM_FILE, name, ids, err) && add_text(engine, STR("\n"), ids, err) &&
-           add_text(engine, text, ids, err) && add_text(engine, STR("\n"), ids, err);
+    return add_part(engine, INGOT_SPECIAL_FIM_FILE, name, ids, err) &&
+           add_text(engine, STR("\n"), ids, err) && add_text(engine, text, ids, err) &&
+           add_text(engine, STR("\n"), ids, err);
 }
 
-static bool add_files(const struct ingot_engine *engine, const struct api_request *request, struct token_ids *ids,
-                      struct err *err)
+static bool add_files(const struct ingot_engine *engine, const struct api_request *request,
+                      struct token_ids *ids, struct err *err)
 {
     json_t *file;
     size_t i;
@@ -66,16 +70,19 @@ static bool add_start(const struct ingot_engine *engine, struct token_ids *ids, 
     return true;
 }
 
-bool infill_prompt(const struct ingot_engine *engine, const struct api_request *request, struct token_ids *ids, struct err *err)
+bool infill_prompt(const struct ingot_engine *engine, const struct api_request *request,
+                   struct token_ids *ids, struct err *err)
 {
     bool own = request->dialect == DIALECT_INFILL; // elsewhere the prompt is what stands before the gap
-    struct str begun = own ? text_of(request->prompt) : STR(""), suffix = str_from(request->suffix ? request->suffix : ""),
+    struct str begun = own ? text_of(request->prompt) : STR(""),
+               suffix = str_from(request->suffix ? request->suffix : ""),
                prefix = own ? str_from(request->prefix ? request->prefix : "") : text_of(request->prompt);
 
     for (int mark = INGOT_SPECIAL_FIM_PREFIX; mark <= INGOT_SPECIAL_FIM_MIDDLE; mark++)
         if (ingot_token_special(engine, (enum ingot_special)mark) < 0)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "this model fills no gaps: its vocabulary has no tokens for what stands around one");
+            return err_set(
+                err, ERR_UNSUPPORTED,
+                "this model fills no gaps: its vocabulary has no tokens for what stands around one");
     if (request->files && !json_is_array(request->files))
         return err_set(err, ERR_INPUT, "input_extra: want a list of objects with filename and text");
     if (request->prompt && !json_is_string(request->prompt))

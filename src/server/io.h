@@ -1,5 +1,5 @@
-// io.h - the threads that wait for sockets. Each has its own connections and shares nothing with the others; another thread speaks to
-// one through a pipe of numbers: a new connection's socket, or a word.
+// io.h - the threads that wait for sockets. Each has its own connections and shares nothing with the others;
+// another thread speaks to one through a pipe of numbers: a new connection's socket, or a word.
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
@@ -36,7 +36,8 @@ bool io_open(struct server *server);
 bool io_start(struct server *server); // from here on they run
 void io_stop(struct server *server);  // closes all connections and the listener
 
-bool io_give(struct io_threads *threads, int fd); // a new connection, to one of them. False: the descriptor is still the caller's
+bool io_give(struct io_threads *threads,
+             int fd); // a new connection, to one of them. False: the descriptor is still the caller's
 // The runner's lock is held: the exchange has to go on in its own thread.
 void io_post(struct io *io, struct exchange *x);
 void io_forget(struct io *io, struct exchange *x); // lock not held; it was perhaps posted

@@ -1,4 +1,5 @@
-// limits.h - everything a client can make the server hold or wait for is bounded, and the bounds stand in one table.
+// limits.h - everything a client can make the server hold or wait for is bounded, and the bounds stand in one
+// table.
 #pragma once
 #include <stddef.h>
 #include "base/err.h"

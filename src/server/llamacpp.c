@@ -1,7 +1,8 @@
 // llamacpp.c - answers as llama.cpp's server tells them at /completion and /infill, whole and as a stream.
 //
-// A prompt's answer is one object; a list of prompts gets a list. In a stream each piece is an object with "stop": false, and the last one
-// has the whole answer's figures. Not here: reading the request (api_request.c), prompts around a gap (infill.c).
+// A prompt's answer is one object; a list of prompts gets a list. In a stream each piece is an object with
+// "stop": false, and the last one has the whole answer's figures. Not here: reading the request
+// (api_request.c), prompts around a gap (infill.c).
 #include "server/sse.h"
 #include "server/state.h"
 #include "server/api_response.h"
@@ -22,12 +23,14 @@ static json_t *settings(const struct api_response *t)
     const struct ingot_sampling *s = &t->request.sampling;
     json_int_t most = t->request.max_tokens ? (json_int_t)t->request.max_tokens : -1;
 
-    return json_pack("{s:I, s:I, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:O*, s:b, s:b, s:i, s:i}", "n_predict", most,
-                     "max_tokens", most, "top_k", (int)s->top_k, "temperature", (double)s->temperature, "top_p", (double)s->top_p,
-                     "min_p", (double)s->min_p, "repeat_last_n", (int)s->penalty_window, "repeat_penalty",
-                     (double)s->repeat_penalty, "presence_penalty", (double)s->presence_penalty, "frequency_penalty",
-                     (double)s->frequency_penalty, "stop", t->request.stop_list, "stream", t->request.stream, "ignore_eos",
-                     t->request.ignore_eos, "n_probs", (int)t->request.top_logprobs, "n_ctx", (int)t->server->info.n_context);
+    return json_pack("{s:I, s:I, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:O*, s:b, s:b, s:i, s:i}",
+                     "n_predict", most, "max_tokens", most, "top_k", (int)s->top_k, "temperature",
+                     (double)s->temperature, "top_p", (double)s->top_p, "min_p", (double)s->min_p,
+                     "repeat_last_n", (int)s->penalty_window, "repeat_penalty", (double)s->repeat_penalty,
+                     "presence_penalty", (double)s->presence_penalty, "frequency_penalty",
+                     (double)s->frequency_penalty, "stop", t->request.stop_list, "stream", t->request.stream,
+                     "ignore_eos", t->request.ignore_eos, "n_probs", (int)t->request.top_logprobs, "n_ctx",
+                     (int)t->server->info.n_context);
 }
 
 // The tokens since the last time, when they were asked for.
@@ -53,8 +56,8 @@ static void add_probabilities(struct api_response *t, struct api_response_choice
 static json_t *part(struct api_response *t, uint32_t choice, json_t *text, bool stop)
 {
     struct api_response_choice *c = &t->choices[choice];
-    json_t *value = json_pack("{s:i, s:o, s:o, s:b, s:i}", "index", (int)choice, "content", text, "tokens", take_tokens(c),
-                              "stop", stop, "id_slot", -1);
+    json_t *value = json_pack("{s:i, s:o, s:o, s:b, s:i}", "index", (int)choice, "content", text, "tokens",
+                              take_tokens(c), "stop", stop, "id_slot", -1);
 
     add_probabilities(t, c, value);
     return value;
@@ -65,10 +68,11 @@ static json_t *last_part(struct api_response *t, uint32_t choice, json_t *text)
 {
     const struct ingot_result *r = &t->generation->choices[choice].result;
     json_t *value = part(t, choice, text, true),
-           *more = json_pack("{s:s, s:i, s:i, s:i, s:b, s:s, s:o, s:o, s:o}", "model", t->server->name, "tokens_predicted",
-                             (int)(t->request.echo_only ? 0 : r->n_generated), "tokens_evaluated", (int)r->n_prompt,
-                             "tokens_cached", (int)r->n_reused, "truncated", 0, "stop_type", stop_type(r), "stopping_word",
-                             stopping_word(t, r), "generation_settings", settings(t), "timings", api_response_timings(t));
+           *more = json_pack("{s:s, s:i, s:i, s:i, s:b, s:s, s:o, s:o, s:o}", "model", t->server->name,
+                             "tokens_predicted", (int)(t->request.echo_only ? 0 : r->n_generated),
+                             "tokens_evaluated", (int)r->n_prompt, "tokens_cached", (int)r->n_reused,
+                             "truncated", 0, "stop_type", stop_type(r), "stopping_word", stopping_word(t, r),
+                             "generation_settings", settings(t), "timings", api_response_timings(t));
 
     json_object_update(value, more);
     json_decref(more);
@@ -95,7 +99,8 @@ static json_t *whole(struct api_response *t)
     return only;
 }
 
-static void say_nothing(struct api_response *t, struct buf *out) // a stream begins with its first piece, and ends with the last
+static void say_nothing(struct api_response *t,
+                        struct buf *out) // a stream begins with its first piece, and ends with the last
 {
     (void)t;
     (void)out;
@@ -121,8 +126,10 @@ static void fail_stream(struct api_response *t, const struct err *err, struct bu
 {
     (void)t;
     sse_event(out, NULL,
-              json_pack("{s:{s:i, s:o, s:s}}", "error", "code", err->code == ERR_CANCELLED ? 503 : 500, "message",
-                        sse_text(err->message), "type", err->code == ERR_CANCELLED ? "unavailable_error" : "server_error"));
+              json_pack("{s:{s:i, s:o, s:s}}", "error", "code", err->code == ERR_CANCELLED ? 503 : 500,
+                        "message", sse_text(err->message), "type",
+                        err->code == ERR_CANCELLED ? "unavailable_error" : "server_error"));
 }
 
-const struct api_format api_format_llamacpp = { NULL, say_nothing, piece, finish, say_nothing, quiet, fail_stream, whole };
+const struct api_format api_format_llamacpp = { NULL,        say_nothing, piece,       finish,
+                                                say_nothing, quiet,       fail_stream, whole };

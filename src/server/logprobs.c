@@ -14,7 +14,8 @@ static json_t *token_json(const struct ingot_engine *engine, uint32_t token, dou
         json_array_append_new(list, json_integer((unsigned char)bytes.at[i]));
     json_t *name = json_stringn(buf_as_str(&text).at, text.n);
     json_object_set_new(entry, "token", name ? name : json_string(""));
-    json_object_set_new(entry, "logprob", json_real(logprob > -9999 ? logprob : -9999)); // JSON has no infinity
+    json_object_set_new(entry, "logprob",
+                        json_real(logprob > -9999 ? logprob : -9999)); // JSON has no infinity
     json_object_set_new(entry, "bytes", list);
     if (with_id)
         json_object_set_new(entry, "id", json_integer(token));
@@ -35,7 +36,8 @@ static bool has_text(const struct ingot_engine *engine, uint32_t token)
 {
     struct ingot_token_info info;
 
-    return ingot_token_info(engine, token, &info) && info.kind != INGOT_TOKEN_CONTROL && info.kind != INGOT_TOKEN_UNKNOWN;
+    return ingot_token_info(engine, token, &info) && info.kind != INGOT_TOKEN_CONTROL &&
+           info.kind != INGOT_TOKEN_UNKNOWN;
 }
 
 // The space that a tokenizer puts in front of a prompt is none of its text.
@@ -55,7 +57,8 @@ static void tell_offset(json_t *entry, const struct ingot_engine *engine, const 
 
 json_t *logprobs_entry(const struct ingot_engine *engine, const struct logprobs_row *row)
 {
-    json_t *entry = token_json(engine, row->token, row->n ? row->at[0].logprob : 0, row->with_id), *list = json_array();
+    json_t *entry = token_json(engine, row->token, row->n ? row->at[0].logprob : 0, row->with_id),
+           *list = json_array();
 
     for (uint32_t i = 1; i < row->n; i++)
         json_array_append_new(list, token_json(engine, row->at[i].token, row->at[i].logprob, row->with_id));
@@ -76,14 +79,16 @@ static json_t *legacy_top(json_t *list)
 
     json_array_foreach(list, i, other)
     {
-        json_object_set(top, json_string_value(json_object_get(other, "token")), json_object_get(other, "logprob"));
+        json_object_set(top, json_string_value(json_object_get(other, "token")),
+                        json_object_get(other, "logprob"));
     }
     return top;
 }
 
 json_t *logprobs_legacy(json_t *entries)
 {
-    json_t *tokens = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array(), *entry;
+    json_t *tokens = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array(),
+           *entry;
     size_t i;
 
     json_array_foreach(entries, i, entry)
@@ -93,6 +98,6 @@ json_t *logprobs_legacy(json_t *entries)
         json_array_append_new(tops, legacy_top(json_object_get(entry, "top_logprobs")));
         json_array_append(offsets, json_object_get(entry, "text_offset"));
     }
-    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", values, "top_logprobs", tops, "text_offset",
-                     offsets);
+    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", values, "top_logprobs", tops,
+                     "text_offset", offsets);
 }

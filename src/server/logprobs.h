@@ -6,7 +6,8 @@
 #include "ingot.h"
 
 struct logprobs_row {
-    const struct ingot_logprob *at; // [n]: of the token, and of the likeliest; none for a first token, which nothing precedes
+    const struct ingot_logprob
+        *at; // [n]: of the token, and of the likeliest; none for a first token, which nothing precedes
     uint32_t n, token;
     size_t *offset;          // in characters, of the token in the text, and then of the next. NULL: not told
     bool of_prompt, with_id; // with_id: llama.cpp tells the tokens' numbers too

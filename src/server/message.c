@@ -1,5 +1,6 @@
-// message.c - see message.h. What the library lets pass and is refused here: lines that end in LF alone or go on in the next, control
-// characters, blanks in names, two blanks in the request line, anything but digits around chunks, trailers, versions but 1.0 and 1.1.
+// message.c - see message.h. What the library lets pass and is refused here: lines that end in LF alone or go
+// on in the next, control characters, blanks in names, two blanks in the request line, anything but digits
+// around chunks, trailers, versions but 1.0 and 1.1.
 #include "server/message.h"
 #include <strings.h>
 #include "base/mem.h"
@@ -91,7 +92,8 @@ const char *message_library(void)
 #ifdef INGOT_LLHTTP
     return VERSION(LLHTTP_VERSION_MAJOR, LLHTTP_VERSION_MINOR, LLHTTP_VERSION_PATCH);
 #else
-    return "http_parser " VERSION(HTTP_PARSER_VERSION_MAJOR, HTTP_PARSER_VERSION_MINOR, HTTP_PARSER_VERSION_PATCH);
+    return "http_parser " VERSION(HTTP_PARSER_VERSION_MAJOR, HTTP_PARSER_VERSION_MINOR,
+                                  HTTP_PARSER_VERSION_PATCH);
 #endif
 }
 
@@ -123,7 +125,8 @@ static bool check_head(struct message *m, bool *ended)
             return false;
         }
         if (!head_byte(m, c)) {
-            m->problem = "a line of the head is folded, ends in LF alone, or holds a control character or a blank too many";
+            m->problem = "a line of the head is folded, ends in LF alone, or holds a control character or a "
+                         "blank too many";
             return false;
         }
         if (c != '\n')
@@ -135,7 +138,16 @@ static bool check_head(struct message *m, bool *ended)
     return true;
 }
 
-enum frame { FRAME_SIZE, FRAME_DIGITS, FRAME_SIZE_LF, FRAME_DATA_CR, FRAME_DATA_LF, FRAME_LAST_CR, FRAME_LAST_LF, FRAME_END };
+enum frame {
+    FRAME_SIZE,
+    FRAME_DIGITS,
+    FRAME_SIZE_LF,
+    FRAME_DATA_CR,
+    FRAME_DATA_LF,
+    FRAME_LAST_CR,
+    FRAME_LAST_LF,
+    FRAME_END
+};
 
 static bool frame_byte(struct message *m, char c)
 {
@@ -224,7 +236,8 @@ static int on_value(http_library *library, const char *bytes, size_t n)
 static bool tidy_fields(struct message *m)
 {
     for (unsigned i = 0; i < m->n_stored; i++) {
-        char *name = m->text.at + m->fields[i].name, *value = m->text.at + m->fields[i].value, *end = value + strlen(value);
+        char *name = m->text.at + m->fields[i].name, *value = m->text.at + m->fields[i].value,
+             *end = value + strlen(value);
         if (strpbrk(name, " \t"))
             return false;
         while (end > value && (end[-1] == ' ' || end[-1] == '\t'))

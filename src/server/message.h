@@ -1,8 +1,9 @@
 // message.h - one HTTP/1.1 request as it comes off a connection: its head, and the bytes of its body.
 //
-// llhttp reads it, or where that is not packaged http_parser, which it grew from. Both forgive what RFC 9112 calls ambiguous; another
-// reader on the way may have seen a different request there. So the bytes around the body's are looked at once more: message.c.
-// Not here: what a request means (admission.c), sockets (connection.c).
+// llhttp reads it, or where that is not packaged http_parser, which it grew from. Both forgive what RFC 9112
+// calls ambiguous; another reader on the way may have seen a different request there. So the bytes around the
+// body's are looked at once more: message.c. Not here: what a request means (admission.c), sockets
+// (connection.c).
 #pragma once
 #include <stdint.h>
 #include "base/str.h"
@@ -22,8 +23,9 @@ struct message_field {
 };
 
 struct message_reader {
-    bool (*head)(void *arg);                              // the head is whole. False: read no further
-    bool (*body)(void *arg, const char *bytes, size_t n); // the next bytes of the body. False: read no further
+    bool (*head)(void *arg); // the head is whole. False: read no further
+    bool (*body)(void *arg, const char *bytes,
+                 size_t n); // the next bytes of the body. False: read no further
 };
 
 struct message {
@@ -45,7 +47,8 @@ struct message {
     size_t n_head_bytes;
 };
 
-bool message_create(struct message *m, const struct message_reader *reader, size_t most_head_bytes, void *arg);
+bool message_create(struct message *m, const struct message_reader *reader, size_t most_head_bytes,
+                    void *arg);
 void message_destroy(struct message *m);
 void message_next(struct message *m); // forgets what it read
 
@@ -53,6 +56,7 @@ void message_next(struct message *m); // forgets what it read
 size_t message_read(struct message *m, const char *bytes, size_t n);
 
 const char *message_target(const struct message *m);
-// The value of the field of this name, the last where there are more; NULL: none. *n (may be NULL): how many there are.
+// The value of the field of this name, the last where there are more; NULL: none. *n (may be NULL): how many
+// there are.
 const char *message_field(const struct message *m, const char *name, unsigned *n);
 const char *message_library(void); // what reads, and which version of it

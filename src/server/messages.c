@@ -1,7 +1,8 @@
 // messages.c - see messages.h.
 //
-// Chat completions are nearly what templates want. Anthropic's blocks are spread out: a result of a tool is a message of its own there, and
-// thinking is reasoning_content. A response's input is a list of items, of which calls that follow each other belong to one message.
+// Chat completions are nearly what templates want. Anthropic's blocks are spread out: a result of a tool is a
+// message of its own there, and thinking is reasoning_content. A response's input is a list of items, of
+// which calls that follow each other belong to one message.
 #include "server/messages.h"
 #include <string.h>
 #include "server/constrain.h"
@@ -13,7 +14,8 @@ static bool refuse(struct err *err, const char *list, size_t i, const char *what
 
 static json_t *call_json(json_t *id, json_t *name, json_t *arguments)
 {
-    return json_pack("{s:O*, s:s, s:{s:O, s:o}}", "id", id, "type", "function", "function", "name", name, "arguments", arguments);
+    return json_pack("{s:O*, s:s, s:{s:O, s:o}}", "id", id, "type", "function", "function", "name", name,
+                     "arguments", arguments);
 }
 
 // ---- chat completions
@@ -45,7 +47,8 @@ static json_t *part_for_template(struct api_request *request, json_t *part, stru
         return json_incref(part);
     if (type && json_is_string(text) && (!strcmp(type, "input_text") || !strcmp(type, "output_text")))
         return json_pack("{s:s, s:O}", "type", "text", "text", text);
-    err_set(err, ERR_UNSUPPORTED, "a part of type \"%.40s\" is not supported, only text and pictures", type ? type : "?");
+    err_set(err, ERR_UNSUPPORTED, "a part of type \"%.40s\" is not supported, only text and pictures",
+            type ? type : "?");
     return NULL;
 }
 
@@ -54,8 +57,10 @@ struct message_place { // of a message in its request
     size_t index;
 };
 
-// The parts of a content that is a list, a new reference; pictures belong to the user's messages alone. NULL: err says what is wrong.
-static json_t *parts_for_template(struct api_request *request, struct message_place at, json_t *content, struct err *err)
+// The parts of a content that is a list, a new reference; pictures belong to the user's messages alone. NULL:
+// err says what is wrong.
+static json_t *parts_for_template(struct api_request *request, struct message_place at, json_t *content,
+                                  struct err *err)
 {
     json_t *part, *parts = json_array();
     size_t i;
@@ -65,7 +70,8 @@ static json_t *parts_for_template(struct api_request *request, struct message_pl
         bool misplaced = pictures_is_part(part) && strcmp(at.role, "user") != 0;
         json_t *made = misplaced ? NULL : part_for_template(request, part, err);
         if (misplaced)
-            err_set(err, ERR_UNSUPPORTED, "a picture in a message of the role %.20s; only a user's may have some", at.role);
+            err_set(err, ERR_UNSUPPORTED,
+                    "a picture in a message of the role %.20s; only a user's may have some", at.role);
         if (!made || json_array_append_new(parts, made) != 0) {
             err_prefix(err, "%s[%zu].content[%zu]", at.list, at.index, i);
             json_decref(parts);
@@ -89,15 +95,18 @@ static bool has_pictures(json_t *content)
 }
 
 // Ollama's pictures stand before the text.
-static bool take_images(struct api_request *request, struct message_place at, json_t *message, struct err *err)
+static bool take_images(struct api_request *request, struct message_place at, json_t *message,
+                        struct err *err)
 {
-    json_t *images = json_object_get(message, "images"), *image, *parts, *content = json_object_get(message, "content");
+    json_t *images = json_object_get(message, "images"), *image, *parts,
+           *content = json_object_get(message, "content");
     size_t i;
 
     if (json_array_size(images) == 0)
         return true;
     if (!json_is_string(content) || strcmp(at.role, "user") != 0)
-        return err_set(err, ERR_INPUT, "%s[%zu].images: they need a user's message whose content is a string", at.list, at.index);
+        return err_set(err, ERR_INPUT, "%s[%zu].images: they need a user's message whose content is a string",
+                       at.list, at.index);
     parts = json_array();
     json_array_foreach(images, i, image)
     {
@@ -137,7 +146,8 @@ static void rename_key(json_t *object, const char *from, const char *to)
     json_object_del(object, from);
 }
 
-static bool take_content(struct api_request *request, struct message_place at, json_t *message, struct err *err)
+static bool take_content(struct api_request *request, struct message_place at, json_t *message,
+                         struct err *err)
 {
     json_t *content = json_object_get(message, "content");
 
@@ -158,8 +168,9 @@ static bool from_chat(struct api_request *request, json_t *to, struct err *err)
     {
         const char *role = json_string_value(json_object_get(message, "role"));
         if (!role_is_known(role))
-            return err_set(err, ERR_INPUT, "messages[%zu].role is %s%.40s; want system, developer, user, assistant or tool", i,
-                           role ? "" : "missing", role ? role : "");
+            return err_set(err, ERR_INPUT,
+                           "messages[%zu].role is %s%.40s; want system, developer, user, assistant or tool",
+                           i, role ? "" : "missing", role ? role : "");
         json_t *copy = json_copy(message);
         if (!take_content(request, (struct message_place){ "messages", role, i }, copy, err)) {
             json_decref(copy);
@@ -218,7 +229,8 @@ static bool spread_block(struct spread *s, json_t *block, struct err *err)
     json_t *content = json_object_get(block, "content");
 
     if (type && !strcmp(type, "text") && json_is_string(json_object_get(block, "text"))) {
-        json_array_append_new(s->parts, json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(block, "text")));
+        json_array_append_new(
+            s->parts, json_pack("{s:s, s:O}", "type", "text", "text", json_object_get(block, "text")));
         return true;
     }
     if (type && !strcmp(type, "image") && s->takes_pictures) {
@@ -228,14 +240,16 @@ static bool spread_block(struct spread *s, json_t *block, struct err *err)
         return true;
     }
     if (type && !strcmp(type, "tool_use") && json_is_object(json_object_get(block, "input"))) {
-        json_array_append_new(s->calls, call_json(json_object_get(block, "id"), json_object_get(block, "name"),
-                                                  json_incref(json_object_get(block, "input"))));
+        json_array_append_new(s->calls,
+                              call_json(json_object_get(block, "id"), json_object_get(block, "name"),
+                                        json_incref(json_object_get(block, "input"))));
         return true;
     }
     if (type && !strcmp(type, "tool_result")) {
         json_t *text = content ? text_of(content) : json_string("");
         if (!text)
-            return refuse(err, "messages", s->index, "a tool_result holds more than text, which is not supported");
+            return refuse(err, "messages", s->index,
+                          "a tool_result holds more than text, which is not supported");
         json_array_append_new(s->to, json_pack("{s:s, s:O*, s:o}", "role", "tool", "tool_call_id",
                                                json_object_get(block, "tool_use_id"), "content", text));
         return true;
@@ -246,8 +260,8 @@ static bool spread_block(struct spread *s, json_t *block, struct err *err)
     }
     if (type && !strcmp(type, "redacted_thinking"))
         return true;
-    return err_set(err, ERR_UNSUPPORTED, "messages[%zu].content: a block of type \"%.40s\" is not supported", s->index,
-                   type ? type : "?");
+    return err_set(err, ERR_UNSUPPORTED, "messages[%zu].content: a block of type \"%.40s\" is not supported",
+                   s->index, type ? type : "?");
 }
 
 static bool spread_message(struct spread *s, json_t *message, struct err *err)
@@ -273,7 +287,8 @@ static bool spread_message(struct spread *s, json_t *message, struct err *err)
     }
     if (ok && (json_array_size(s->parts) || json_array_size(s->calls))) {
         json_t *made = json_pack("{s:s, s:O*}", "role", role, "reasoning_content", s->reasoning);
-        json_object_set_new(made, "content", has_pictures(s->parts) ? json_incref(s->parts) : text_of(s->parts));
+        json_object_set_new(made, "content",
+                            has_pictures(s->parts) ? json_incref(s->parts) : text_of(s->parts));
         if (json_array_size(s->calls))
             json_object_set(made, "tool_calls", s->calls);
         json_array_append_new(s->to, made);
@@ -323,7 +338,8 @@ static void add_call(json_t *to, json_t *item)
 
 static bool from_item(struct api_request *request, json_t *item, json_t *to, size_t i, struct err *err)
 {
-    const char *type = json_string_value(json_object_get(item, "type")), *role = json_string_value(json_object_get(item, "role"));
+    const char *type = json_string_value(json_object_get(item, "type")),
+               *role = json_string_value(json_object_get(item, "role"));
     json_t *text, *content = json_object_get(item, "content");
 
     if (type && !strcmp(type, "function_call") && json_is_string(json_object_get(item, "name"))) {
@@ -333,22 +349,25 @@ static bool from_item(struct api_request *request, json_t *item, json_t *to, siz
     if (type && !strcmp(type, "function_call_output")) {
         if (!(text = response_text(json_object_get(item, "output"))))
             return refuse(err, "input", i, "the output of a call is no text");
-        json_array_append_new(
-            to, json_pack("{s:s, s:O*, s:o}", "role", "tool", "tool_call_id", json_object_get(item, "call_id"), "content", text));
+        json_array_append_new(to, json_pack("{s:s, s:O*, s:o}", "role", "tool", "tool_call_id",
+                                            json_object_get(item, "call_id"), "content", text));
         return true;
     }
     if (type && !strcmp(type, "reasoning"))
         return true; // templates leave out what was thought before
     if ((type && strcmp(type, "message") != 0) || !role_is_known(role))
-        return err_set(err, ERR_UNSUPPORTED, "input[%zu]: an item of type \"%.40s\" and role \"%.40s\" is not supported", i,
+        return err_set(err, ERR_UNSUPPORTED,
+                       "input[%zu]: an item of type \"%.40s\" and role \"%.40s\" is not supported", i,
                        type ? type : "?", role ? role : "?");
     bool sees = has_pictures(content);
-    text = sees ? parts_for_template(request, (struct message_place){ "input", role, i }, content, err) : response_text(content);
+    text = sees ? parts_for_template(request, (struct message_place){ "input", role, i }, content, err)
+                : response_text(content);
     if (!text && sees)
         return false;
     if (!text)
         return refuse(err, "input", i, "the content is no text; nothing else is supported");
-    json_array_append_new(to, json_pack("{s:s, s:o}", "role", !strcmp(role, "developer") ? "system" : role, "content", text));
+    json_array_append_new(
+        to, json_pack("{s:s, s:o}", "role", !strcmp(role, "developer") ? "system" : role, "content", text));
     return true;
 }
 
@@ -366,7 +385,8 @@ static bool from_response(struct api_request *request, json_t *to, struct err *e
         if (!from_item(request, item, to, i, err))
             return false;
     }
-    return json_array_size(input) > 0 || err_set(err, ERR_INPUT, "input: want a string, or a list with at least one item");
+    return json_array_size(input) > 0 ||
+           err_set(err, ERR_INPUT, "input: want a string, or a list with at least one item");
 }
 
 // ---- tools
@@ -434,7 +454,8 @@ static json_t *calls_in_words(json_t *message)
         buf_text(&text, json_string_value(content));
     json_array_foreach(json_object_get(message, "tool_calls"), i, call)
     {
-        json_t *function = json_object_get(call, "function"), *arguments = json_object_get(function, "arguments");
+        json_t *function = json_object_get(call, "function"),
+               *arguments = json_object_get(function, "arguments");
         buf_printf(&text, "%s<tool_call>\n{\"name\": ", text.n ? "\n" : "");
         json_dump_callback(json_object_get(function, "name"), append, &text, JSON_ENCODE_ANY);
         buf_text(&text, ", \"arguments\": ");
@@ -459,9 +480,11 @@ static void tell_calls_in_words(json_t *messages)
         if (json_object_get(message, "tool_calls")) {
             json_object_set_new(message, "content", calls_in_words(message));
             json_object_del(message, "tool_calls");
-        } else if (!strcmp(json_string_value(json_object_get(message, "role")), "tool") && json_is_string(content)) {
-            json_object_set_new(message, "content",
-                                json_sprintf("<tool_response>\n%s\n</tool_response>", json_string_value(content)));
+        } else if (!strcmp(json_string_value(json_object_get(message, "role")), "tool") &&
+                   json_is_string(content)) {
+            json_object_set_new(
+                message, "content",
+                json_sprintf("<tool_response>\n%s\n</tool_response>", json_string_value(content)));
             json_object_set_new(message, "role", json_string("user"));
         }
     }
@@ -473,10 +496,12 @@ static void tell_tools_in_words(json_t *messages, json_t *tools, enum tool_call_
     const char *role = json_string_value(json_object_get(first, "role"));
 
     if (role && !strcmp(role, "system"))
-        json_object_set_new(first, "content", tools_in_words(tools, style, json_object_get(first, "content")));
+        json_object_set_new(first, "content",
+                            tools_in_words(tools, style, json_object_get(first, "content")));
     else
-        json_array_insert_new(messages, 0,
-                              json_pack("{s:s, s:o}", "role", "system", "content", tools_in_words(tools, style, NULL)));
+        json_array_insert_new(
+            messages, 0,
+            json_pack("{s:s, s:o}", "role", "system", "content", tools_in_words(tools, style, NULL)));
 }
 
 // ---- the last message
@@ -492,8 +517,8 @@ static bool find_begun(struct api_request *request, struct messages *m, struct e
     size_t n = json_array_size(m->list);
     json_t *last = json_array_get(m->list, n - 1), *reasoning = json_object_get(last, "reasoning_content");
     const char *role = json_string_value(json_object_get(last, "role"));
-    bool wanted =
-        request->continues == CONTINUE_ALWAYS || (request->continues == CONTINUE_IF_LAST && !request->no_generation_prompt);
+    bool wanted = request->continues == CONTINUE_ALWAYS ||
+                  (request->continues == CONTINUE_IF_LAST && !request->no_generation_prompt);
     json_t *text = wanted && role && !strcmp(role, "assistant") && !json_object_get(last, "tool_calls")
                        ? text_of(json_object_get(last, "content"))
                        : NULL;
@@ -503,12 +528,13 @@ static bool find_begun(struct api_request *request, struct messages *m, struct e
         json_object_set(last, "content", text);
     json_decref(text);
     if (request->continues == CONTINUE_ALWAYS && !m->continues)
-        return err_set(err, ERR_INPUT, "continue_final_message: the last message is no text of the assistant's");
+        return err_set(err, ERR_INPUT,
+                       "continue_final_message: the last message is no text of the assistant's");
     return !m->continues || !(request->schema || request->json_object) ||
-           err_set(
-               err, ERR_INPUT,
-               "messages: the last one is the assistant's, and an answer that goes on from it has no format of its own; leave "
-               "one of them out, or set continue_final_message to false");
+           err_set(err, ERR_INPUT,
+                   "messages: the last one is the assistant's, and an answer that goes on from it has no "
+                   "format of its own; leave "
+                   "one of them out, or set continue_final_message to false");
 }
 
 void messages_release(struct messages *m)
@@ -530,11 +556,12 @@ static bool read_conversation(struct api_request *request, json_t *to, struct er
         return from_response(request, to, err);
     if (!json_is_array(from) || json_array_size(from) == 0)
         return err_set(err, ERR_INPUT, "messages: want a list with at least one message");
-    return request->dialect & (DIALECT_MESSAGES | DIALECT_COUNT) ? from_anthropic(request, to, err) : from_chat(request, to, err);
+    return request->dialect & (DIALECT_MESSAGES | DIALECT_COUNT) ? from_anthropic(request, to, err)
+                                                                 : from_chat(request, to, err);
 }
 
-bool messages_for_template(struct api_request *request, const struct ingot_template_info *template, enum tool_call_style style,
-                           struct messages *to, struct err *err)
+bool messages_for_template(struct api_request *request, const struct ingot_template_info *template,
+                           enum tool_call_style style, struct messages *to, struct err *err)
 {
     *to = (struct messages){ .list = json_array() };
     if (!read_conversation(request, to->list, err) || !find_begun(request, to, err)) {

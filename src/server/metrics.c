@@ -7,7 +7,8 @@ static const double between_bounds[] = { 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.
                                          0.75, 1,     2.5,  5,     7.5, 10,   20,  40,  80 };
 static const double request_bounds[] = { 0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
                                          30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680 };
-static const double token_bounds[] = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000 };
+static const double token_bounds[] = { 1,   2,    5,    10,   20,    50,    100,   200,
+                                       500, 1000, 2000, 5000, 10000, 20000, 50000, 100000 };
 
 #define BOUNDS(array) array, sizeof(array) / sizeof *(array)
 _Static_assert(sizeof first_bounds / sizeof *first_bounds <= METRIC_MAX_BOUNDS, "room for every bound");
@@ -17,15 +18,21 @@ static const struct {
     const double *bounds;
     size_t n_bounds;
 } kinds[N_METRICS] = {
-    [METRIC_FIRST_TOKEN] = { "vllm:time_to_first_token_seconds", "From submission to the first token.", BOUNDS(first_bounds) },
-    [METRIC_INTER_TOKEN] = { "vllm:inter_token_latency_seconds", "Between two tokens of an answer.", BOUNDS(between_bounds) },
-    [METRIC_END_TO_END] = { "vllm:e2e_request_latency_seconds", "From submission to the last token.", BOUNDS(request_bounds) },
+    [METRIC_FIRST_TOKEN] = { "vllm:time_to_first_token_seconds", "From submission to the first token.",
+                             BOUNDS(first_bounds) },
+    [METRIC_INTER_TOKEN] = { "vllm:inter_token_latency_seconds", "Between two tokens of an answer.",
+                             BOUNDS(between_bounds) },
+    [METRIC_END_TO_END] = { "vllm:e2e_request_latency_seconds", "From submission to the last token.",
+                            BOUNDS(request_bounds) },
     [METRIC_QUEUE] = { "vllm:request_queue_time_seconds", "Waiting for a sequence.", BOUNDS(request_bounds) },
-    [METRIC_PREFILL] = { "vllm:request_prefill_time_seconds", "Computing the prompt.", BOUNDS(request_bounds) },
-    [METRIC_DECODE] = { "vllm:request_decode_time_seconds", "Tokens after the first.", BOUNDS(request_bounds) },
-    [METRIC_INFERENCE] = { "vllm:request_inference_time_seconds", "Having a sequence.", BOUNDS(request_bounds) },
-    [METRIC_PER_TOKEN] = { "vllm:request_time_per_output_token_seconds", "A token after the first, per answer.",
-                           BOUNDS(between_bounds) },
+    [METRIC_PREFILL] = { "vllm:request_prefill_time_seconds", "Computing the prompt.",
+                         BOUNDS(request_bounds) },
+    [METRIC_DECODE] = { "vllm:request_decode_time_seconds", "Tokens after the first.",
+                        BOUNDS(request_bounds) },
+    [METRIC_INFERENCE] = { "vllm:request_inference_time_seconds", "Having a sequence.",
+                           BOUNDS(request_bounds) },
+    [METRIC_PER_TOKEN] = { "vllm:request_time_per_output_token_seconds",
+                           "A token after the first, per answer.", BOUNDS(between_bounds) },
     [METRIC_PROMPT_TOKENS] = { "vllm:request_prompt_tokens", "Tokens of a prompt.", BOUNDS(token_bounds) },
     [METRIC_NEW_TOKENS] = { "vllm:request_generation_tokens", "Tokens of an answer.", BOUNDS(token_bounds) },
 };
@@ -133,8 +140,8 @@ struct number {
 static void print_numbers(const struct number *numbers, size_t n, const char *model, struct buf *out)
 {
     for (size_t i = 0; i < n; i++) {
-        buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s{", numbers[i].name, numbers[i].help, numbers[i].name, numbers[i].type,
-                   numbers[i].name);
+        buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s{", numbers[i].name, numbers[i].help, numbers[i].name,
+                   numbers[i].type, numbers[i].name);
         print_label(out, "model_name", model);
         buf_printf(out, "} %.15g\n", numbers[i].value);
     }
@@ -145,12 +152,16 @@ static void print_finished(const struct metrics *m, const char *model, struct bu
     static const struct {
         enum ingot_finish finish;
         const char *name;
-    } reasons[] = { { INGOT_FINISH_LENGTH, "length" }, { INGOT_FINISH_CANCELLED, "abort" }, { INGOT_FINISH_ERROR, "error" } };
+    } reasons[] = { { INGOT_FINISH_LENGTH, "length" },
+                    { INGOT_FINISH_CANCELLED, "abort" },
+                    { INGOT_FINISH_ERROR, "error" } };
 
-    buf_text(out, "# HELP vllm:request_success_total Finished requests by reason.\n# TYPE vllm:request_success_total counter\n");
+    buf_text(out, "# HELP vllm:request_success_total Finished requests by reason.\n# TYPE "
+                  "vllm:request_success_total counter\n");
     buf_text(out, "vllm:request_success_total{finished_reason=\"stop\",");
     print_label(out, "model_name", model);
-    buf_printf(out, "} %llu\n", (unsigned long long)(m->finished[INGOT_FINISH_EOS] + m->finished[INGOT_FINISH_STOP]));
+    buf_printf(out, "} %llu\n",
+               (unsigned long long)(m->finished[INGOT_FINISH_EOS] + m->finished[INGOT_FINISH_STOP]));
     for (size_t i = 0; i < 3; i++) {
         buf_printf(out, "vllm:request_success_total{finished_reason=\"%s\",", reasons[i].name);
         print_label(out, "model_name", model);
@@ -169,11 +180,14 @@ void metrics_print(struct metrics *m, const struct metrics_gauges *g, struct buf
         { "ingot:kv_pages", "gauge", "Pages of 16 tokens.", g->engine.n_pages },
         { "ingot:kv_pages_held", "gauge", "Pages that sequences hold.", g->engine.n_pages_held },
         { "ingot:kv_pages_idle", "gauge", "Pages kept for prompts to come.", g->engine.n_pages_idle },
-        { "vllm:num_preemptions_total", "counter", "Pauses of a request for want of pages.", g->engine.n_pauses },
+        { "vllm:num_preemptions_total", "counter", "Pauses of a request for want of pages.",
+          g->engine.n_pauses },
         { "vllm:prompt_tokens_total", "counter", "Tokens of all prompts.", m->prompt_tokens },
         { "vllm:generation_tokens_total", "counter", "Tokens of all answers.", m->new_tokens },
-        { "vllm:prefix_cache_hits_total", "counter", "Tokens of prompts that were not computed again.", m->reused_tokens },
-        { "vllm:prefix_cache_queries_total", "counter", "Tokens of prompts that were looked up.", m->prompt_tokens },
+        { "vllm:prefix_cache_hits_total", "counter", "Tokens of prompts that were not computed again.",
+          m->reused_tokens },
+        { "vllm:prefix_cache_queries_total", "counter", "Tokens of prompts that were looked up.",
+          m->prompt_tokens },
         { "ingot:requests_rejected_total", "counter", "Answers with status 429.", m->rejected },
         { "ingot:http_2xx_total", "counter", "HTTP answers that went well.", m->answers[2] },
         { "ingot:http_4xx_total", "counter", "HTTP answers that blame the request.", m->answers[4] },

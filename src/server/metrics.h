@@ -1,4 +1,5 @@
-// metrics.h - counters, gauges and histograms for Prometheus, under the names that vLLM uses, so that its dashboards work here.
+// metrics.h - counters, gauges and histograms for Prometheus, under the names that vLLM uses, so that its
+// dashboards work here.
 //
 // Thread safe: one short lock. Not here: figures per client or per key.
 #pragma once

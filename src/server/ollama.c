@@ -1,7 +1,9 @@
-// ollama.c - answers as Ollama tells them at /api/chat, /api/generate and /api/embed: one JSON object, or a stream of them, one a line.
+// ollama.c - answers as Ollama tells them at /api/chat, /api/generate and /api/embed: one JSON object, or a
+// stream of them, one a line.
 //
-// The last object has the figures, in nanoseconds. A call of a tool is told when it is complete, its arguments as an object. Not here:
-// reading the request (api_request_ollama.c), what is known of the model (about_ollama.c).
+// The last object has the figures, in nanoseconds. A call of a tool is told when it is complete, its
+// arguments as an object. Not here: reading the request (api_request_ollama.c), what is known of the model
+// (about_ollama.c).
 #include <time.h>
 #include "server/sse.h"
 #include "server/state.h"
@@ -62,10 +64,12 @@ static void add_logprobs(struct api_response *t, json_t *to)
 static void add_figures(struct api_response *t, json_t *to)
 {
     const struct ingot_result *r = &t->generation->choices[0].result;
-    json_t *figures = json_pack(
-        "{s:s, s:I, s:i, s:i, s:I, s:i, s:I}", "done_reason", r->finish == INGOT_FINISH_LENGTH ? "length" : "stop",
-        "total_duration", ns_of(r->first_token_ms + r->decode_ms), "load_duration", 0, "prompt_eval_count", (int)r->n_prompt,
-        "prompt_eval_duration", ns_of(r->prefill_ms), "eval_count", (int)r->n_generated, "eval_duration", ns_of(r->decode_ms));
+    json_t *figures =
+        json_pack("{s:s, s:I, s:i, s:i, s:I, s:i, s:I}", "done_reason",
+                  r->finish == INGOT_FINISH_LENGTH ? "length" : "stop", "total_duration",
+                  ns_of(r->first_token_ms + r->decode_ms), "load_duration", 0, "prompt_eval_count",
+                  (int)r->n_prompt, "prompt_eval_duration", ns_of(r->prefill_ms), "eval_count",
+                  (int)r->n_generated, "eval_duration", ns_of(r->decode_ms));
 
     json_object_update(to, figures);
     json_decref(figures);
@@ -78,7 +82,8 @@ static json_t *whole(struct api_response *t)
 
     for (uint32_t i = 0; i < c->n_calls; i++)
         json_array_append_new(calls, call_json(&c->calls[i]));
-    put(t, reply, api_response_text(&c->text), c->reasoning.n ? api_response_text(&c->reasoning) : NULL, calls);
+    put(t, reply, api_response_text(&c->text), c->reasoning.n ? api_response_text(&c->reasoning) : NULL,
+        calls);
     add_logprobs(t, reply);
     add_figures(t, reply);
     api_response_add_warnings(t, reply);
@@ -94,7 +99,8 @@ static void line(struct buf *out, json_t *value)
     buf_append(out, "\n", 1);
 }
 
-static void say_nothing(struct api_response *t, struct buf *out) // a stream begins with its first piece, and ends with the last
+static void say_nothing(struct api_response *t,
+                        struct buf *out) // a stream begins with its first piece, and ends with the last
 {
     (void)t;
     (void)out;
@@ -155,8 +161,9 @@ static json_t *whole_embed(struct api_response *t)
 
     for (uint32_t i = 0; i < t->n_choices; i++)
         json_array_append_new(list, embeddings_numbers(&t->choices[i].text));
-    json_t *reply = json_pack("{s:s, s:o, s:I, s:i, s:i}", "model", t->server->name, "embeddings", list, "total_duration",
-                              ns_of(r->first_token_ms), "load_duration", 0, "prompt_eval_count", (int)t->n_prompt);
+    json_t *reply =
+        json_pack("{s:s, s:o, s:I, s:i, s:i}", "model", t->server->name, "embeddings", list, "total_duration",
+                  ns_of(r->first_token_ms), "load_duration", 0, "prompt_eval_count", (int)t->n_prompt);
     api_response_add_warnings(t, reply);
     return reply;
 }

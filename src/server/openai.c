@@ -1,8 +1,8 @@
 // openai.c - answers as OpenAI's chat completions and completions tell them, whole and as a stream.
 //
-// Beyond OpenAI's fields a reply has `timings` (as llama.cpp's server names them) and `warnings` (see api_request.h). The usage says how
-// many tokens of the prompt were not computed again. Not here: reading the request (api_request.c), taking answers apart
-// (api_response_parse.c).
+// Beyond OpenAI's fields a reply has `timings` (as llama.cpp's server names them) and `warnings` (see
+// api_request.h). The usage says how many tokens of the prompt were not computed again. Not here: reading the
+// request (api_request.c), taking answers apart (api_response_parse.c).
 #include <math.h>
 #include "server/logprobs.h"
 #include "server/sse.h"
@@ -17,15 +17,16 @@ static bool is_chat(const struct api_response *t)
 
 static json_t *usage(const struct api_response *t)
 {
-    return json_pack("{s:i, s:i, s:i, s:{s:i, s:i}}", "prompt_tokens", (int)t->n_prompt, "completion_tokens", (int)t->n_generated,
-                     "total_tokens", (int)(t->n_prompt + t->n_generated), "prompt_tokens_details", "cached_tokens",
-                     (int)t->n_reused, "cache_write_tokens", 0);
+    return json_pack("{s:i, s:i, s:i, s:{s:i, s:i}}", "prompt_tokens", (int)t->n_prompt, "completion_tokens",
+                     (int)t->n_generated, "total_tokens", (int)(t->n_prompt + t->n_generated),
+                     "prompt_tokens_details", "cached_tokens", (int)t->n_reused, "cache_write_tokens", 0);
 }
 
 static json_t *frame(const struct api_response *t, const char *object)
 {
-    return json_pack("{s:s, s:s, s:I, s:s, s:s}", "id", t->id, "object", object, "created", (json_int_t)t->created, "model",
-                     t->server->name, "system_fingerprint", "ingot-" INGOT_VERSION);
+    return json_pack("{s:s, s:s, s:I, s:s, s:s}", "id", t->id, "object", object, "created",
+                     (json_int_t)t->created, "model", t->server->name, "system_fingerprint",
+                     "ingot-" INGOT_VERSION);
 }
 
 static json_t *choice_logprobs(struct api_response *t, struct api_response_choice *c)
@@ -55,10 +56,12 @@ static json_t *whole_message(const struct api_response_choice *c)
     json_t *message = json_pack("{s:s, s:n}", "role", "assistant", "refusal"), *calls = json_array();
 
     for (uint32_t i = 0; i < c->n_calls; i++)
-        json_array_append_new(calls, json_pack("{s:s, s:s, s:{s:o, s:o}}", "id", c->calls[i].id, "type", "function", "function",
-                                               "name", api_response_text(&c->calls[i].name), "arguments",
-                                               api_response_text(&c->calls[i].arguments)));
-    json_object_set_new(message, "content", c->n_calls && c->text.n == 0 ? json_null() : api_response_text(&c->text));
+        json_array_append_new(calls,
+                              json_pack("{s:s, s:s, s:{s:o, s:o}}", "id", c->calls[i].id, "type", "function",
+                                        "function", "name", api_response_text(&c->calls[i].name), "arguments",
+                                        api_response_text(&c->calls[i].arguments)));
+    json_object_set_new(message, "content",
+                        c->n_calls && c->text.n == 0 ? json_null() : api_response_text(&c->text));
     if (c->reasoning.n > 0)
         json_object_set_new(message, "reasoning_content", api_response_text(&c->reasoning));
     if (c->n_calls > 0)
@@ -70,7 +73,8 @@ static json_t *whole_message(const struct api_response_choice *c)
 static json_t *whole_choice(struct api_response *t, uint32_t i, uint32_t index)
 {
     struct api_response_choice *c = &t->choices[i];
-    json_t *choice = json_pack("{s:i, s:s}", "index", (int)index, "finish_reason", api_response_finish_name(t, i));
+    json_t *choice =
+        json_pack("{s:i, s:s}", "index", (int)index, "finish_reason", api_response_finish_name(t, i));
 
     json_object_set_new(choice, "logprobs", choice_logprobs(t, c));
     if (is_chat(t))
@@ -85,13 +89,15 @@ static double mean_score(const struct api_response_choice *c)
     return c->n_scored ? c->score / c->n_scored : -INFINITY; // an empty answer is nobody's best
 }
 
-// Of the prompt's answers that are not told yet: the next, or with best_of the one whose tokens the model found likeliest.
+// Of the prompt's answers that are not told yet: the next, or with best_of the one whose tokens the model
+// found likeliest.
 static uint32_t next_choice(struct api_response *t, uint32_t prompt)
 {
     uint32_t first = prompt * t->request.n_made, best = UINT32_MAX;
 
     for (uint32_t i = first; i < first + t->request.n_made; i++)
-        if (!t->choices[i].told && (best == UINT32_MAX || mean_score(&t->choices[i]) > mean_score(&t->choices[best])))
+        if (!t->choices[i].told &&
+            (best == UINT32_MAX || mean_score(&t->choices[i]) > mean_score(&t->choices[best])))
             best = i;
     t->choices[best].told = true;
     return best;
@@ -115,10 +121,11 @@ static void chunk(struct api_response *t, uint32_t choice, json_t *delta, const 
 {
     struct api_response_choice *c = &t->choices[choice];
     json_t *event = frame(t, is_chat(t) ? "chat.completion.chunk" : "text_completion");
-    json_t *entry =
-        json_pack("{s:i, s:o, s:s?}", "index", (int)choice, is_chat(t) ? "delta" : "text", delta, "finish_reason", finish);
+    json_t *entry = json_pack("{s:i, s:o, s:s?}", "index", (int)choice, is_chat(t) ? "delta" : "text", delta,
+                              "finish_reason", finish);
 
-    json_object_set_new(entry, "logprobs", json_array_size(c->logprobs) ? choice_logprobs(t, c) : json_null());
+    json_object_set_new(entry, "logprobs",
+                        json_array_size(c->logprobs) ? choice_logprobs(t, c) : json_null());
     if (t->request.logprobs) {
         json_decref(c->logprobs);
         c->logprobs = json_array();
@@ -149,9 +156,11 @@ static json_t *delta_of(const struct api_response_choice *c, const struct output
         return json_pack("{s:o}", "reasoning_content", text);
     case PIECE_CALL:
         return json_pack("{s:[{s:i, s:s, s:s, s:{s:o, s:s}}]}", "tool_calls", "index", (int)piece->call, "id",
-                         c->calls[c->n_calls - 1].id, "type", "function", "function", "name", text, "arguments", "");
+                         c->calls[c->n_calls - 1].id, "type", "function", "function", "name", text,
+                         "arguments", "");
     case PIECE_ARGUMENTS:
-        return json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", (int)piece->call, "function", "arguments", text);
+        return json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", (int)piece->call, "function",
+                         "arguments", text);
     case PIECE_CALL_END:
         break;
     }
@@ -208,7 +217,8 @@ static void piece(struct api_response *t, uint32_t choice, const struct output_p
 
 static void finish(struct api_response *t, uint32_t choice, struct buf *out)
 {
-    chunk(t, choice, is_chat(t) ? json_object() : text_of(t, choice, STR("")), api_response_finish_name(t, choice), out);
+    chunk(t, choice, is_chat(t) ? json_object() : text_of(t, choice, STR("")),
+          api_response_finish_name(t, choice), out);
 }
 
 static void close_stream(struct api_response *t, struct buf *out)
@@ -233,12 +243,14 @@ static void fail_stream(struct api_response *t, const struct err *err, struct bu
 {
     (void)t;
     sse_event(out, NULL,
-              json_pack("{s:{s:o, s:s, s:n, s:s}}", "error", "message", sse_text(err->message), "type", "server_error", "param",
-                        "code",
+              json_pack("{s:{s:o, s:s, s:n, s:s}}", "error", "message", sse_text(err->message), "type",
+                        "server_error", "param", "code",
                         err->code == ERR_CANCELLED ? "stopping"
                         : err->code == ERR_NUMERIC ? "numerical_error"
                                                    : "server_error"));
 }
 
-const struct api_format api_format_chat = { NULL, open_stream, piece, finish, close_stream, quiet, fail_stream, whole };
-const struct api_format api_format_text = { NULL, open_stream, piece, finish, close_stream, quiet, fail_stream, whole };
+const struct api_format api_format_chat = { NULL,         open_stream, piece,       finish,
+                                            close_stream, quiet,       fail_stream, whole };
+const struct api_format api_format_text = { NULL,         open_stream, piece,       finish,
+                                            close_stream, quiet,       fail_stream, whole };

@@ -1,7 +1,7 @@
 // pictures.c - see pictures.h.
 //
-// A server that fetched what a request names would let anybody reach what only the server can: pictures come in the body, and its limits
-// bound them.
+// A server that fetched what a request names would let anybody reach what only the server can: pictures come
+// in the body, and its limits bound them.
 #include "server/pictures.h"
 #include <string.h>
 #include <strings.h>
@@ -27,7 +27,8 @@ static bool decode(struct str text, struct buf *bytes, struct err *err)
         return err_memory(err, "a picture");
     struct str decoded = base64_decode(text, bytes->at, bytes->capacity);
     bytes->n = decoded.n;
-    return decoded.n || err_set(err, ERR_INPUT, "%s; want base64 in groups of four characters, without blanks and line ends",
+    return decoded.n || err_set(err, ERR_INPUT,
+                                "%s; want base64 in groups of four characters, without blanks and line ends",
                                 text.n == 0 ? "the picture has no base64" : "its base64 is broken");
 }
 
@@ -40,7 +41,8 @@ static bool take(struct api_request *request, struct str base64, struct err *err
     if (request->pictures.n == PICTURES_MOST)
         return err_set(err, ERR_INPUT, "more than %d pictures in a request", PICTURES_MOST);
     struct ingot_picture *picture =
-        decode(base64, &bytes, err) ? ingot_picture_from_memory(bytes.at, bytes.n, (struct ingot_error *)err) : NULL;
+        decode(base64, &bytes, err) ? ingot_picture_from_memory(bytes.at, bytes.n, (struct ingot_error *)err)
+                                    : NULL;
     buf_free(&bytes);
     if (!picture && err->code == ERR_LIMIT) // of the picture, not of the context
         err->code = ERR_INPUT;
@@ -57,8 +59,10 @@ static bool take_url(struct api_request *request, json_t *value, struct err *err
         return err_set(err, ERR_UNSUPPORTED,
                        "this server fetches nothing: send the picture itself, as data:image/png;base64,...");
     const char *comma = strchr(url.at, ',');
-    if (strncasecmp(url.at, "data:", 5) != 0 || !comma || comma - url.at < 12 || strncasecmp(comma - 7, ";base64", 7) != 0)
-        return err_set(err, ERR_INPUT, "the picture's URL begins with \"%.24s\"; want data:image/png;base64,...", url.at);
+    if (strncasecmp(url.at, "data:", 5) != 0 || !comma || comma - url.at < 12 ||
+        strncasecmp(comma - 7, ";base64", 7) != 0)
+        return err_set(err, ERR_INPUT,
+                       "the picture's URL begins with \"%.24s\"; want data:image/png;base64,...", url.at);
     return take(request, str_from_to(url, (size_t)(comma + 1 - url.at), url.n), err);
 }
 
@@ -70,7 +74,8 @@ static bool take_detail(struct api_request *request, json_t *value, struct err *
         return true;
     request->pictures.n_low += word && strcmp(word, "low") == 0;
     return (word && (!strcmp(word, "low") || !strcmp(word, "high") || !strcmp(word, "auto"))) ||
-           err_set(err, ERR_INPUT, "the picture's detail is \"%.24s\"; want low, high or auto", word ? word : "?");
+           err_set(err, ERR_INPUT, "the picture's detail is \"%.24s\"; want low, high or auto",
+                   word ? word : "?");
 }
 
 static bool take_source(struct api_request *request, json_t *source, struct err *err)
@@ -80,7 +85,8 @@ static bool take_source(struct api_request *request, json_t *source, struct err 
     if (type && !strcmp(type, "url"))
         return take_url(request, json_object_get(source, "url"), err);
     if (!type || strcmp(type, "base64") != 0)
-        return err_set(err, ERR_UNSUPPORTED, "the picture's source has the type \"%.40s\"; want base64", type ? type : "?");
+        return err_set(err, ERR_UNSUPPORTED, "the picture's source has the type \"%.40s\"; want base64",
+                       type ? type : "?");
     return pictures_take_base64(request, json_object_get(source, "data"), err);
 }
 

@@ -16,7 +16,8 @@ struct pictures {
     bool accepted; // the model has eyes
 };
 
-// Is this part a picture in the words of OpenAI's chat completions ("image_url"), their responses ("input_image") or Anthropic ("image")?
+// Is this part a picture in the words of OpenAI's chat completions ("image_url"), their responses
+// ("input_image") or Anthropic ("image")?
 bool pictures_is_part(json_t *part);
 // Takes the picture of such a part. An error is one sentence.
 bool pictures_take_part(struct api_request *request, json_t *part, struct err *err);

@@ -1,4 +1,5 @@
-// prepare.h - the threads that read bodies and make prompts into tokens, so that neither holds up a connection.
+// prepare.h - the threads that read bodies and make prompts into tokens, so that neither holds up a
+// connection.
 //
 // Bounded: what waits here has its body in memory and is no part of the engine's queue yet.
 #pragma once
@@ -24,5 +25,6 @@ void prepare_create(struct server *server);
 void prepare_destroy(struct server *server);
 bool prepare_start(struct server *server);
 void prepare_stop(struct server *server); // what still waits is dropped, what comes later refused
-// The exchange is answered by exchange_answer in another thread, and then posted to its own. False: too many wait.
+// The exchange is answered by exchange_answer in another thread, and then posted to its own. False: too many
+// wait.
 bool prepare_add(struct server *server, struct exchange *x);

@@ -20,7 +20,8 @@ static enum tool_call_style style_of(const struct server *s)
     return tool_call_style_of(template_of(s));
 }
 
-void prompts_style(const struct server *s, const struct api_request *request, enum tool_call_style *style, bool *thinks)
+void prompts_style(const struct server *s, const struct api_request *request, enum tool_call_style *style,
+                   bool *thinks)
 {
     struct str text = template_of(s);
 
@@ -33,16 +34,20 @@ static bool add_effort(const struct server *s, struct api_request *request, json
 {
     json_t *effort = json_object_get(request->reasoning, "effort");
     const char *word = request->effort ? request->effort : json_string_value(effort);
-    bool off = request->thinking == THINKING_OFF || (word && (!strcmp(word, "none") || !strcmp(word, "minimal")));
+    bool off =
+        request->thinking == THINKING_OFF || (word && (!strcmp(word, "none") || !strcmp(word, "minimal")));
 
     if (!word && request->thinking == THINKING_AS_TEMPLATE)
         return true;
     if (word && ingot_template_uses(s->engine, "reasoning_effort"))
-        return json_object_set_new(to, "reasoning_effort", json_string(word)) == 0 || err_memory(err, "variables");
+        return json_object_set_new(to, "reasoning_effort", json_string(word)) == 0 ||
+               err_memory(err, "variables");
     if (ingot_template_uses(s->engine, "enable_thinking"))
-        return json_object_set_new(to, "enable_thinking", json_boolean(!off)) == 0 || err_memory(err, "variables");
-    return off || api_request_warn(request, err, "%s is not honoured: this model's template knows nothing of it",
-                                   word ? "reasoning effort" : "thinking");
+        return json_object_set_new(to, "enable_thinking", json_boolean(!off)) == 0 ||
+               err_memory(err, "variables");
+    return off ||
+           api_request_warn(request, err, "%s is not honoured: this model's template knows nothing of it",
+                            word ? "reasoning effort" : "thinking");
 }
 
 // ---- a conversation as the engine takes it
@@ -70,8 +75,8 @@ static void conversation_free(struct prompts_conversation *c)
     *c = (struct prompts_conversation){ 0 };
 }
 
-static bool conversation_fill(struct prompts_conversation *c, const struct api_request *request, const struct messages *m,
-                              const json_t *variables)
+static bool conversation_fill(struct prompts_conversation *c, const struct api_request *request,
+                              const struct messages *m, const json_t *variables)
 {
     bool with_tools = request->tools && request->choice != CHOICE_NONE;
     size_t *at = mem_alloc_array(c->n, sizeof *at), tools = 0;
@@ -107,12 +112,13 @@ static bool check_details(struct api_request *request, struct err *err)
     const struct pictures *p = &request->pictures;
 
     return p->n_low == 0 || p->n_low == p->n ||
-           api_request_warn(request, err, "detail: \"low\" counts when all pictures have it; they were read in full");
+           api_request_warn(request, err,
+                            "detail: \"low\" counts when all pictures have it; they were read in full");
 }
 
 // Free c in any case.
-static bool write_conversation(const struct server *s, struct api_request *request, struct prompts_conversation *c,
-                               struct err *err)
+static bool write_conversation(const struct server *s, struct api_request *request,
+                               struct prompts_conversation *c, struct err *err)
 {
     struct messages m;
 
@@ -130,8 +136,8 @@ static bool write_conversation(const struct server *s, struct api_request *reque
 }
 
 // Free it with ingot_prompt_free, and c in any case; NULL: err says why.
-static struct ingot_prompt *render(const struct server *s, struct api_request *request, struct prompts_conversation *c,
-                                   struct err *err)
+static struct ingot_prompt *render(const struct server *s, struct api_request *request,
+                                   struct prompts_conversation *c, struct err *err)
 {
     static const struct ingot_message none;
 
@@ -156,8 +162,10 @@ bool prompts_render(const struct server *s, struct api_request *request, struct 
     return ok;
 }
 
-// The prompt's tokens. Takes the prompt; NULL: there was an error. Tokenising takes a second for some megabytes: not for what cannot fit.
-static bool take_tokens(const struct server *s, struct ingot_prompt *prompt, struct token_ids *ids, struct err *err)
+// The prompt's tokens. Takes the prompt; NULL: there was an error. Tokenising takes a second for some
+// megabytes: not for what cannot fit.
+static bool take_tokens(const struct server *s, struct ingot_prompt *prompt, struct token_ids *ids,
+                        struct err *err)
 {
     size_t most = (size_t)s->info.longest_token * s->info.n_context, n;
     struct ingot_prompt_info info;
@@ -166,7 +174,8 @@ static bool take_tokens(const struct server *s, struct ingot_prompt *prompt, str
         return false;
     ingot_prompt_info(prompt, &info);
     bool ok = info.n_bytes <= most ||
-              err_set(err, ERR_LIMIT, "the prompt has %zu bytes and a context of %u tokens holds at most %zu; shorten it",
+              err_set(err, ERR_LIMIT,
+                      "the prompt has %zu bytes and a context of %u tokens holds at most %zu; shorten it",
                       info.n_bytes, s->info.n_context, most);
     const uint32_t *tokens = ok ? ingot_prompt_tokens(prompt, &n, (struct ingot_error *)err) : NULL;
     ok = tokens && (token_ids_reserve(ids, n) || err_memory(err, "the prompt"));
@@ -181,7 +190,8 @@ void prompts_forget_said(struct prompts *prompts)
     conversation_free(&prompts->said);
 }
 
-static bool messages_prompt(const struct server *s, struct api_request *request, struct prompts *prompts, struct err *err)
+static bool messages_prompt(const struct server *s, struct api_request *request, struct prompts *prompts,
+                            struct err *err)
 {
     struct ingot_prompt *prompt = render(s, request, &prompts->said, err);
     struct ingot_prompt_info info = { 0 };
@@ -202,7 +212,8 @@ static bool ids_prompt(const struct server *s, json_t *list, struct token_ids *i
     size_t i;
 
     if (json_array_size(list) >= s->info.n_context)
-        return err_set(err, ERR_LIMIT, "the prompt has %zu tokens and the context holds %u, the answer included",
+        return err_set(err, ERR_LIMIT,
+                       "the prompt has %zu tokens and the context holds %u, the answer included",
                        json_array_size(list), s->info.n_context);
     json_array_foreach(list, i, item)
     {
@@ -214,7 +225,8 @@ static bool ids_prompt(const struct server *s, json_t *list, struct token_ids *i
             continue;
         }
         if (!json_is_integer(item) || id < 0 || id >= (json_int_t)s->info.n_vocab)
-            return err_set(err, ERR_INPUT, "prompt[%zu]: want a token, an integer from 0 to %u", i, s->info.n_vocab - 1);
+            return err_set(err, ERR_INPUT, "prompt[%zu]: want a token, an integer from 0 to %u", i,
+                           s->info.n_vocab - 1);
         if (!token_ids_push(ids, (uint32_t)id))
             return err_memory(err, "the prompt");
     }
@@ -234,10 +246,12 @@ static bool text_prompt(const struct server *s, json_t *prompt, struct token_ids
     return take_tokens(s, ingot_prompt_render(s->engine, &options, (struct ingot_error *)err), ids, err);
 }
 
-static bool gap_prompt(const struct server *s, const struct api_request *request, struct token_ids *ids, struct err *err)
+static bool gap_prompt(const struct server *s, const struct api_request *request, struct token_ids *ids,
+                       struct err *err)
 {
     if (!s->info.has_tokenizer)
-        return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer, and a gap is filled in texts only");
+        return err_set(err, ERR_UNSUPPORTED,
+                       "this model has no tokenizer, and a gap is filled in texts only");
     return infill_prompt(s->engine, request, ids, err);
 }
 
@@ -255,7 +269,8 @@ static bool is_list_of_prompts(json_t *prompt)
     return json_array_size(prompt) > 0;
 }
 
-bool prompts_make(const struct server *s, struct api_request *request, struct prompts *prompts, struct err *err)
+bool prompts_make(const struct server *s, struct api_request *request, struct prompts *prompts,
+                  struct err *err)
 {
     bool plain = api_request_is_plain(request), many = is_list_of_prompts(request->prompt);
     size_t n_prompts = many ? json_array_size(request->prompt) : 1;
@@ -265,7 +280,8 @@ bool prompts_make(const struct server *s, struct api_request *request, struct pr
 
     if (n_prompts * request->n_made > most)
         return err_set(err, ERR_INPUT, "%zu prompts with %s = %u are %zu answers; at most %u", n_prompts,
-                       request->best_of ? "best_of" : "n", request->n_made, n_prompts * request->n_made, most);
+                       request->best_of ? "best_of" : "n", request->n_made, n_prompts * request->n_made,
+                       most);
     *prompts = (struct prompts){ .at = mem_alloc_array(n_prompts, sizeof *prompts->at) };
     if (!prompts->at)
         return err_memory(err, "prompts");
@@ -274,12 +290,15 @@ bool prompts_make(const struct server *s, struct api_request *request, struct pr
         ok = !plain ? messages_prompt(s, request, prompts, err)
              : request->suffix || request->dialect == DIALECT_INFILL
                  ? gap_prompt(s, request, ids, err)
-                 : text_prompt(s, many ? json_array_get(request->prompt, prompts->n - 1) : request->prompt, ids, err);
+                 : text_prompt(s, many ? json_array_get(request->prompt, prompts->n - 1) : request->prompt,
+                               ids, err);
         if (ok && ids->n == 0)
             ok = err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
         if (ok && ids->n >= s->info.n_context)
-            ok = err_set(err, ERR_LIMIT, "the prompt has %zu tokens and the context holds %u, the answer included; shorten it",
-                         ids->n, s->info.n_context);
+            ok =
+                err_set(err, ERR_LIMIT,
+                        "the prompt has %zu tokens and the context holds %u, the answer included; shorten it",
+                        ids->n, s->info.n_context);
     }
     return ok;
 }

@@ -1,4 +1,5 @@
-// prompts.h - from what a request asks to the tokens of its prompts: messages through the template, texts through the tokeniser.
+// prompts.h - from what a request asks to the tokens of its prompts: messages through the template, texts
+// through the tokeniser.
 #pragma once
 #include "server/api_request.h"
 #include "text/parsers/output_parser.h"
@@ -21,10 +22,13 @@ struct prompts {
 };
 
 // The prompt of an ask with messages or input, or its prompts. Free in any case.
-bool prompts_make(const struct server *server, struct api_request *request, struct prompts *prompts, struct err *err);
+bool prompts_make(const struct server *server, struct api_request *request, struct prompts *prompts,
+                  struct err *err);
 void prompts_forget_said(struct prompts *prompts); // the engine has it
 void prompts_free(struct prompts *prompts);
 // The rendered text of messages; free with buf_free.
-bool prompts_render(const struct server *server, struct api_request *request, struct buf *text, struct err *err);
+bool prompts_render(const struct server *server, struct api_request *request, struct buf *text,
+                    struct err *err);
 // How this model writes calls (CALLS_NONE when none are offered), and whether it reasons before it answers.
-void prompts_style(const struct server *server, const struct api_request *request, enum tool_call_style *style, bool *thinks);
+void prompts_style(const struct server *server, const struct api_request *request,
+                   enum tool_call_style *style, bool *thinks);

@@ -1,52 +1,59 @@
 // responses.c - answers as OpenAI's responses tell them, whole and as a stream of numbered events.
 //
-// An answer is a list of items: reasoning, messages, calls. In a stream an item is opened when its first piece comes, and told once more in
-// whole when it is complete. Nothing is stored: previous_response_id has nothing to name. Not here: reading the request (messages.c).
+// An answer is a list of items: reasoning, messages, calls. In a stream an item is opened when its first
+// piece comes, and told once more in whole when it is complete. Nothing is stored: previous_response_id has
+// nothing to name. Not here: reading the request (messages.c).
 #include "server/sse.h"
 #include "server/state.h"
 #include "server/api_response.h"
 
 static json_t *usage(const struct api_response *t)
 {
-    return json_pack("{s:i, s:{s:i, s:i}, s:i, s:{s:i}, s:i}", "input_tokens", (int)t->n_prompt, "input_tokens_details",
-                     "cached_tokens", (int)t->n_reused, "cache_write_tokens", 0, "output_tokens", (int)t->n_generated,
-                     "output_tokens_details", "reasoning_tokens", 0, "total_tokens", (int)(t->n_prompt + t->n_generated));
+    return json_pack("{s:i, s:{s:i, s:i}, s:i, s:{s:i}, s:i}", "input_tokens", (int)t->n_prompt,
+                     "input_tokens_details", "cached_tokens", (int)t->n_reused, "cache_write_tokens", 0,
+                     "output_tokens", (int)t->n_generated, "output_tokens_details", "reasoning_tokens", 0,
+                     "total_tokens", (int)(t->n_prompt + t->n_generated));
 }
 
 static json_t *text_part(json_t *text)
 {
-    return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", text, "annotations", "logprobs");
+    return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", text, "annotations",
+                     "logprobs");
 }
 
 // status: "in_progress" or "completed".
 static json_t *message_item(const char *id, json_t *part, const char *status)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:o}", "type", "message", "id", id, "status", status, "role", "assistant", "content",
-                     part ? json_pack("[o]", part) : json_array());
+    return json_pack("{s:s, s:s, s:s, s:s, s:o}", "type", "message", "id", id, "status", status, "role",
+                     "assistant", "content", part ? json_pack("[o]", part) : json_array());
 }
 
 static json_t *reasoning_item(const char *id, json_t *text, const char *status)
 {
-    return json_pack("{s:s, s:s, s:s, s:[], s:o}", "type", "reasoning", "id", id, "status", status, "summary", "content",
+    return json_pack("{s:s, s:s, s:s, s:[], s:o}", "type", "reasoning", "id", id, "status", status, "summary",
+                     "content",
                      text ? json_pack("[{s:s, s:o}]", "type", "reasoning_text", "text", text) : json_array());
 }
 
 static json_t *call_item(const struct api_response_call *call, const char *status)
 {
-    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:s}", "type", "function_call", "id", json_sprintf("fc_%s", call->id), "call_id",
-                     call->id, "name", api_response_text(&call->name), "arguments", api_response_text(&call->arguments), "status",
-                     status);
+    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:s}", "type", "function_call", "id",
+                     json_sprintf("fc_%s", call->id), "call_id", call->id, "name",
+                     api_response_text(&call->name), "arguments", api_response_text(&call->arguments),
+                     "status", status);
 }
 
 static json_t *frame(const struct api_response *t, const char *status, json_t *output)
 {
-    json_t *reply = json_pack("{s:s, s:s, s:I, s:s, s:n, s:n, s:n, s:n, s:s, s:o}", "id", t->id, "object", "response",
-                              "created_at", (json_int_t)t->created, "status", status, "error", "incomplete_details",
-                              "instructions", "previous_response_id", "model", t->server->name, "output", output);
+    json_t *reply =
+        json_pack("{s:s, s:s, s:I, s:s, s:n, s:n, s:n, s:n, s:s, s:o}", "id", t->id, "object", "response",
+                  "created_at", (json_int_t)t->created, "status", status, "error", "incomplete_details",
+                  "instructions", "previous_response_id", "model", t->server->name, "output", output);
 
     json_t *more =
-        json_pack("{s:b, s:f, s:f, s:s, s:s, s:b, s:{s:{s:s}}, s:o}", "parallel_tool_calls", !t->request.one_call, "temperature",
-                  (double)t->request.sampling.temperature, "top_p", (double)t->request.sampling.top_p, "tool_choice",
+        json_pack("{s:b, s:f, s:f, s:s, s:s, s:b, s:{s:{s:s}}, s:o}", "parallel_tool_calls",
+                  !t->request.one_call, "temperature", (double)t->request.sampling.temperature, "top_p",
+                  (double)t->request.sampling.top_p, "tool_choice",
                   t->request.choice >= CHOICE_REQUIRED ? "required"
                   : t->request.choice == CHOICE_NONE   ? "none"
                                                        : "auto",
@@ -85,10 +92,11 @@ static json_t *whole(struct api_response *t)
     char id[64];
 
     if (c->reasoning.n > 0)
-        json_array_append_new(output, reasoning_item(item_id(t, "rs", 0, id), api_response_text(&c->reasoning), "completed"));
+        json_array_append_new(
+            output, reasoning_item(item_id(t, "rs", 0, id), api_response_text(&c->reasoning), "completed"));
     if (c->text.n > 0 || c->n_calls == 0)
-        json_array_append_new(output,
-                              message_item(item_id(t, "msg", 1, id), text_part(api_response_text(&c->text)), "completed"));
+        json_array_append_new(output, message_item(item_id(t, "msg", 1, id),
+                                                   text_part(api_response_text(&c->text)), "completed"));
     for (uint32_t i = 0; i < c->n_calls; i++)
         json_array_append_new(output, call_item(&c->calls[i], "completed"));
     return ended(t, output);
@@ -123,7 +131,8 @@ static const char *open_id(const struct api_response *t, const struct api_respon
 static json_t *within(const struct api_response *t, const struct api_response_choice *c)
 {
     char id[64];
-    json_t *name = c->block == PIECE_CALL ? json_sprintf("fc_%s", c->calls[c->n_calls - 1].id) : json_string(open_id(t, c, id));
+    json_t *name = c->block == PIECE_CALL ? json_sprintf("fc_%s", c->calls[c->n_calls - 1].id)
+                                          : json_string(open_id(t, c, id));
     json_t *event = json_pack("{s:o, s:i}", "item_id", name, "output_index", (int)c->n_blocks - 1);
 
     if (c->block != PIECE_CALL)
@@ -131,7 +140,8 @@ static json_t *within(const struct api_response *t, const struct api_response_ch
     return event;
 }
 
-static void tell_with(struct api_response *t, const char *type, const char *field, json_t *value, struct buf *out)
+static void tell_with(struct api_response *t, const char *type, const char *field, json_t *value,
+                      struct buf *out)
 {
     json_t *event = within(t, &t->choices[0]);
 
@@ -146,7 +156,8 @@ static void item_done(struct api_response *t, json_t *item, struct buf *out)
     const struct api_response_choice *c = &t->choices[0];
 
     json_array_append(t->items, item);
-    tell(t, "response.output_item.done", json_pack("{s:i, s:o}", "output_index", (int)c->n_blocks - 1, "item", item), out);
+    tell(t, "response.output_item.done",
+         json_pack("{s:i, s:o}", "output_index", (int)c->n_blocks - 1, "item", item), out);
 }
 
 static json_t *item_text(const struct buf *text, size_t from)
@@ -190,7 +201,8 @@ static void open_item(struct api_response *t, int kind, struct buf *out)
     json_t *item = kind == PIECE_CALL        ? call_item(&c->calls[c->n_calls - 1], "in_progress")
                    : kind == PIECE_REASONING ? reasoning_item(open_id(t, c, id), NULL, "in_progress")
                                              : message_item(open_id(t, c, id), NULL, "in_progress");
-    tell(t, "response.output_item.added", json_pack("{s:i, s:o}", "output_index", (int)c->n_blocks - 1, "item", item), out);
+    tell(t, "response.output_item.added",
+         json_pack("{s:i, s:o}", "output_index", (int)c->n_blocks - 1, "item", item), out);
     if (kind == PIECE_CONTENT)
         tell_with(t, "response.content_part.added", "part", text_part(json_string("")), out);
 }
@@ -229,7 +241,8 @@ static void finish(struct api_response *t, uint32_t choice, struct buf *out)
 static void close_stream(struct api_response *t, struct buf *out)
 {
     json_t *reply = ended(t, json_incref(t->items));
-    const char *type = json_is_null(json_object_get(reply, "incomplete_details")) ? "response.completed" : "response.incomplete";
+    const char *type = json_is_null(json_object_get(reply, "incomplete_details")) ? "response.completed"
+                                                                                  : "response.incomplete";
 
     tell(t, type, json_pack("{s:o}", "response", reply), out);
 }
@@ -244,8 +257,10 @@ static void fail_stream(struct api_response *t, const struct err *err, struct bu
 {
     json_t *reply = frame(t, "failed", json_array());
 
-    json_object_set_new(reply, "error", json_pack("{s:s, s:o}", "code", "server_error", "message", sse_text(err->message)));
+    json_object_set_new(reply, "error",
+                        json_pack("{s:s, s:o}", "code", "server_error", "message", sse_text(err->message)));
     tell(t, "response.failed", json_pack("{s:o}", "response", reply), out);
 }
 
-const struct api_format api_format_responses = { NULL, open_stream, piece, finish, close_stream, quiet, fail_stream, whole };
+const struct api_format api_format_responses = { NULL,         open_stream, piece,       finish,
+                                                 close_stream, quiet,       fail_stream, whole };

@@ -1,5 +1,5 @@
-// routes.c - see routes.h. Routes are compared byte for byte with the path as sent: nothing is decoded or normalised, so there is no
-// second spelling of a path that could slip past a check.
+// routes.c - see routes.h. Routes are compared byte for byte with the path as sent: nothing is decoded or
+// normalised, so there is no second spelling of a path that could slip past a check.
 #include "server/routes.h"
 #include "server/about.h"
 #include "server/page.h"
@@ -27,8 +27,9 @@ static bool answer_health(struct exchange *x)
     case PHASE_READY:
         return exchange_reply_json(x, 200, json_pack("{s:s}", "status", "ok"));
     case PHASE_LOADING:
-        return exchange_reply_json(
-            x, 503, json_pack("{s:s, s:f}", "status", "loading", "progress", atomic_load(&x->server->progress) / 1000.0));
+        return exchange_reply_json(x, 503,
+                                   json_pack("{s:s, s:f}", "status", "loading", "progress",
+                                             atomic_load(&x->server->progress) / 1000.0));
     case PHASE_DRAINING:
         return exchange_reply_json(x, 503, json_pack("{s:s}", "status", "stopping"));
     case PHASE_FAILED:
@@ -71,7 +72,8 @@ static bool start_response(struct exchange *x, enum dialect dialect)
         api_request_release(&request);
         return about_loaded(x, dialect == DIALECT_OLLAMA_CHAT);
     }
-    x->response = api_response_begin(x->server, &request, (struct api_response_client){ exchange_wake, x, x->key }, &err);
+    x->response = api_response_begin(x->server, &request,
+                                     (struct api_response_client){ exchange_wake, x, x->key }, &err);
     return x->response || exchange_reply_err(x, &err);
 }
 
@@ -189,7 +191,8 @@ const struct http_route *route_find(const char *method, const char *path, const 
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         if (!path_matches(routes[i].path, path))
             continue;
-        if (!strcmp(routes[i].method, method) || (!strcmp(method, "HEAD") && !strcmp(routes[i].method, "GET")))
+        if (!strcmp(routes[i].method, method) ||
+            (!strcmp(method, "HEAD") && !strcmp(routes[i].method, "GET")))
             return &routes[i];
         *other_method = routes[i].method;
     }

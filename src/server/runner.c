@@ -107,7 +107,8 @@ void runner_run(struct runner *r)
         pthread_mutex_unlock(&r->lock);
         free_generations(released);
         struct err err = { 0 };
-        if (!stop && !ingot_step(r->engine, &busy, (struct ingot_error *)&err) && r->failure.code == ERR_NONE) {
+        if (!stop && !ingot_step(r->engine, &busy, (struct ingot_error *)&err) &&
+            r->failure.code == ERR_NONE) {
             pthread_mutex_lock(&r->lock);
             r->failure = err;
             pthread_mutex_unlock(&r->lock);
@@ -201,7 +202,8 @@ struct generation *runner_submit(struct runner *r, const struct generation_optio
     struct generation *g = generation_create(r, o);
     bool ok = g || err_memory(err, "a generation");
     while (ok && g->n_choices < o->n) {
-        struct ingot_request *request = ingot_submit(r->engine, &o->requests[g->n_choices], (struct ingot_error *)err);
+        struct ingot_request *request =
+            ingot_submit(r->engine, &o->requests[g->n_choices], (struct ingot_error *)err);
         ok = request != NULL;
         if (ok)
             g->choices[g->n_choices++].request = request;

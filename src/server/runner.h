@@ -1,7 +1,8 @@
 // runner.h - the engine's thread: it steps while there is work, and wakes the readers whose answer has grown.
 //
-// A generation is what one HTTP request asked for: one or more engine requests. HTTP threads submit it, take its events, and let it
-// go; freeing an engine request waits for a step, so that is left to the engine's thread. Nobody polls: readers sleep until woken.
+// A generation is what one HTTP request asked for: one or more engine requests. HTTP threads submit it, take
+// its events, and let it go; freeing an engine request waits for a step, so that is left to the engine's
+// thread. Nobody polls: readers sleep until woken.
 #pragma once
 #include <pthread.h>
 #include "base/str.h"
@@ -33,12 +34,14 @@ struct generation {
 };
 
 struct runner {
-    pthread_mutex_t lock; // lists, counts, and what the callers of wake guard with it. Taken before the engine's own locks
+    pthread_mutex_t lock; // lists, counts, and what the callers of wake guard with it. Taken before the
+                          // engine's own locks
     pthread_cond_t work;
     struct ingot_engine *engine;
     struct metrics *metrics;
     struct generation *live, *released; // released: to be freed by the engine's thread
-    uint32_t n_active, most_active;     // places that are taken: one for each engine request that is not finished, see generation
+    uint32_t n_active, most_active;     // places that are taken: one for each engine request that is not
+                                        // finished, see generation
     uint64_t n_submitted;
     bool stop, cancels; // cancels: also what is submitted from now on
     struct err failure; // of the device: nothing runs any more
@@ -68,4 +71,5 @@ bool generation_take(struct generation *g, uint32_t *choice, struct ingot_event 
 // Lock held: whether something can be taken (with at_end_only: everything).
 bool generation_is_ready(const struct generation *g);
 bool generation_is_done(const struct generation *g); // every choice's last event was taken
-void runner_cancel_all(struct runner *r);            // and what is submitted after it: a request may be under way to the list
+void runner_cancel_all(
+    struct runner *r); // and what is submitted after it: a request may be under way to the list

@@ -1,7 +1,8 @@
 // server.c - see server.h: the order in which things start and end.
 //
-// Start: socket and I/O threads, then the engine's thread, which loads the model. End: the first stop turns readiness off and lets
-// answers finish; after the drain's time what is left ends with an error; then the engine's thread, the socket, the rest.
+// Start: socket and I/O threads, then the engine's thread, which loads the model. End: the first stop turns
+// readiness off and lets answers finish; after the drain's time what is left ends with an error; then the
+// engine's thread, the socket, the rest.
 #include "server/server.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -49,8 +50,8 @@ static bool load(struct server *s)
     s->runner.engine = s->engine;
     s->runner.metrics = &s->metrics;
     s->runner.most_active = s->info.n_sequences + s->options->limits.n_queued;
-    log_line(LOG_INFO, "server", "%s: %s, %u sequences of %u tokens, loaded in %.0f ms", s->name, s->info.format,
-             s->info.n_sequences, s->info.n_context, (double)(clock_ns() - begun) / 1e6);
+    log_line(LOG_INFO, "server", "%s: %s, %u sequences of %u tokens, loaded in %.0f ms", s->name,
+             s->info.format, s->info.n_sequences, s->info.n_context, (double)(clock_ns() - begun) / 1e6);
     return true;
 }
 
@@ -74,7 +75,8 @@ static void *run_engine(void *arg)
 // Waits for the next stop byte. False when there was none in time, or the engine's thread has ended (*ended).
 static bool wait_stop(struct server *s, int timeout_ms, bool *ended)
 {
-    struct pollfd fds[] = { { .fd = s->options->stop_fd, .events = POLLIN }, { .fd = s->wake_pipe[0], .events = POLLIN } };
+    struct pollfd fds[] = { { .fd = s->options->stop_fd, .events = POLLIN },
+                            { .fd = s->wake_pipe[0], .events = POLLIN } };
     char byte;
 
     if (poll(fds, 2, timeout_ms) <= 0)
@@ -99,8 +101,8 @@ static void drain(struct server *s)
     const struct server_limits *limits = &s->options->limits;
 
     atomic_store(&s->phase, PHASE_DRAINING);
-    log_line(LOG_INFO, "server", "stopping: %u requests may take up to %u s to finish", atomic_load(&s->n_exchanges),
-             limits->drain_s);
+    log_line(LOG_INFO, "server", "stopping: %u requests may take up to %u s to finish",
+             atomic_load(&s->n_exchanges), limits->drain_s);
     bool now = wait_idle(s, clock_ns() + limits->drain_s * 1000000000ull);
     if (atomic_load(&s->n_exchanges) > 0) {
         log_line(LOG_WARN, "server", "%u requests end with an error", atomic_load(&s->n_exchanges));
@@ -143,7 +145,8 @@ bool server_run(const struct server_options *options, struct err *err)
     metrics_create(&s.metrics);
     limits_print(&options->limits);
     if (!s.loopback && options->n_api_keys == 0)
-        log_line(LOG_WARN, "server", "--host %s without --api-key: whoever reaches this machine may ask", options->host);
+        log_line(LOG_WARN, "server", "--host %s without --api-key: whoever reaches this machine may ask",
+                 options->host);
     prepare_create(&s);
     bool ok = http_start(&s, err) && serve(&s, err);
     http_stop(&s);

@@ -1,7 +1,8 @@
 // server.h - `ingot serve`: one engine behind HTTP, spoken to as people's programs already speak.
 //
-// Threads: a few wait for sockets and write replies; two read bodies and make prompts into tokens; one engine thread steps while there
-// is work and sleeps otherwise; the caller waits for signals. The socket opens before the model is loaded.
+// Threads: a few wait for sockets and write replies; two read bodies and make prompts into tokens; one engine
+// thread steps while there is work and sleeps otherwise; the caller waits for signals. The socket opens
+// before the model is loaded.
 #pragma once
 #include "ingot.h"
 #include "server/limits.h"
@@ -16,10 +17,12 @@ struct server_options {
     const char *const *origins; // that may call from a browser, besides the server's own page
     size_t n_origins;
     bool strict;           // a field that is not honoured is an error for everyone
-    bool no_shared_prefix; // kept prompts are found by requests of the same cache_salt alone, and never without one
+    bool no_shared_prefix; // kept prompts are found by requests of the same cache_salt alone, and never
+                           // without one
     struct server_limits limits;
     int stop_fd; // the first byte read from it begins the drain, the second ends at once
 };
 
-// Runs until told to stop. True when it stopped in order; false when the model or the socket could not be opened.
+// Runs until told to stop. True when it stopped in order; false when the model or the socket could not be
+// opened.
 bool server_run(const struct server_options *options, struct err *err);

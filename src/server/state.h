@@ -1,8 +1,9 @@
 // state.h - the server from the inside: what all of its parts share.
 //
-// Order of the parts: http (the address), io (threads that wait for sockets), connection (one client), message (the bytes of a request),
-// admission (its first check), prepare (threads that make prompts), exchange (a request and its reply), routes, api_request (what is asked
-// for), api_response (one answer on its way), the dialects (openai, responses, anthropic, llamacpp, ollama), texts (tokenise, detokenise,
+// Order of the parts: http (the address), io (threads that wait for sockets), connection (one client),
+// message (the bytes of a request), admission (its first check), prepare (threads that make prompts),
+// exchange (a request and its reply), routes, api_request (what is asked for), api_response (one answer on
+// its way), the dialects (openai, responses, anthropic, llamacpp, ollama), texts (tokenise, detokenise,
 // apply-template), about (what is here), runner (the engine's thread), metrics.
 #pragma once
 #include <pthread.h>

@@ -12,15 +12,17 @@ static json_t *tokens_json(const struct ingot_engine *engine, const struct token
 
     for (size_t i = 0; i < ids->n; i++) {
         json_t *id = json_integer(ids->ids[i]);
-        json_array_append_new(
-            list, with_pieces ? json_pack("{s:o, s:o}", "id", id, "piece", token_json(vocab_bytes(engine, ids->ids[i]))) : id);
+        json_array_append_new(list, with_pieces ? json_pack("{s:o, s:o}", "id", id, "piece",
+                                                            token_json(vocab_bytes(engine, ids->ids[i])))
+                                                : id);
     }
     return list;
 }
 
 static bool read_text(const struct server *s, json_t *body, struct token_ids *ids, struct err *err)
 {
-    json_t *text = json_object_get(body, "content") ? json_object_get(body, "content") : json_object_get(body, "prompt");
+    json_t *text =
+        json_object_get(body, "content") ? json_object_get(body, "content") : json_object_get(body, "prompt");
     unsigned flags = (json_is_true(json_object_get(body, "add_special")) ? INGOT_ADD_SPECIAL : 0) |
                      (json_is_true(json_object_get(body, "parse_special")) ? INGOT_PARSE_SPECIAL : 0);
 
@@ -28,7 +30,8 @@ static bool read_text(const struct server *s, json_t *body, struct token_ids *id
         return err_set(err, ERR_INPUT, "content: want a string");
     if (!s->info.has_tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer");
-    return vocab_encode(s->engine, (struct str){ json_string_value(text), json_string_length(text) }, flags, ids, err);
+    return vocab_encode(s->engine, (struct str){ json_string_value(text), json_string_length(text) }, flags,
+                        ids, err);
 }
 
 bool texts_tokenize(struct exchange *x)
@@ -41,9 +44,9 @@ bool texts_tokenize(struct exchange *x)
 
     if (ok) {
         json_t *list = tokens_json(s->engine, &ids, json_is_true(json_object_get(body, "with_pieces")));
-        ok = exchange_reply_json(
-            x, 200,
-            json_pack("{s:o, s:I, s:i}", "tokens", list, "count", (json_int_t)ids.n, "max_model_len", (int)s->info.n_context));
+        ok = exchange_reply_json(x, 200,
+                                 json_pack("{s:o, s:I, s:i}", "tokens", list, "count", (json_int_t)ids.n,
+                                           "max_model_len", (int)s->info.n_context));
     } else {
         ok = exchange_reply_err(x, &err);
     }
@@ -63,7 +66,8 @@ static bool read_ids(const struct server *s, json_t *list, struct token_ids *ids
     {
         json_int_t id = json_integer_value(item);
         if (!json_is_integer(item) || id < 0 || id >= (json_int_t)s->info.n_vocab)
-            return err_set(err, ERR_INPUT, "tokens[%zu]: want an integer from 0 to %u", i, s->info.n_vocab - 1);
+            return err_set(err, ERR_INPUT, "tokens[%zu]: want an integer from 0 to %u", i,
+                           s->info.n_vocab - 1);
         if (!token_ids_push(ids, (uint32_t)id))
             return err_memory(err, "tokens");
     }
@@ -99,7 +103,8 @@ bool texts_template(struct exchange *x)
     struct buf text = { 0 };
     struct err err = { 0 };
 
-    if (!api_request_read_text(&request, DIALECT_TEMPLATE, buf_as_str(&x->body), &x->server->options->limits, &err))
+    if (!api_request_read_text(&request, DIALECT_TEMPLATE, buf_as_str(&x->body), &x->server->options->limits,
+                               &err))
         return exchange_reply_err(x, &err);
     bool ok = prompts_render(x->server, &request, &text, &err);
     if (ok) {

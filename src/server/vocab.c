@@ -3,14 +3,16 @@
 
 enum { FEWEST = 16, BYTES_OF_TOKEN = 8 }; // the first guesses at the room for a result: most fit
 
-bool vocab_encode(const struct ingot_engine *engine, struct str text, unsigned flags, struct token_ids *ids, struct err *err)
+bool vocab_encode(const struct ingot_engine *engine, struct str text, unsigned flags, struct token_ids *ids,
+                  struct err *err)
 {
     size_t room = text.n + FEWEST, n;
 
     do {
         if (!token_ids_reserve(ids, room))
             return err_memory(err, "tokens");
-        int64_t got = ingot_encode(engine, text.at, text.n, flags, ids->ids + ids->n, room, (struct ingot_error *)err);
+        int64_t got =
+            ingot_encode(engine, text.at, text.n, flags, ids->ids + ids->n, room, (struct ingot_error *)err);
         if (got < 0)
             return false;
         n = (size_t)got;
@@ -19,7 +21,8 @@ bool vocab_encode(const struct ingot_engine *engine, struct str text, unsigned f
     return true;
 }
 
-bool vocab_decode(const struct ingot_engine *engine, const struct token_ids *ids, unsigned flags, struct buf *text)
+bool vocab_decode(const struct ingot_engine *engine, const struct token_ids *ids, unsigned flags,
+                  struct buf *text)
 {
     size_t room = ids->n * BYTES_OF_TOKEN + FEWEST, n;
 

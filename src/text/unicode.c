@@ -1,8 +1,8 @@
 // unicode.c - see unicode.h.
 //
-// Normalisation: decompose with utf8proc's tables, order combining marks stably by class (insertion for short runs, counting
-// for long ones), compose with utf8proc. The text is cut at ASCII characters: nothing composes across the start of one, so the
-// code points of only one stretch are held at a time.
+// Normalisation: decompose with utf8proc's tables, order combining marks stably by class (insertion for short
+// runs, counting for long ones), compose with utf8proc. The text is cut at ASCII characters: nothing composes
+// across the start of one, so the code points of only one stretch are held at a time.
 #include "text/unicode.h"
 #include <utf8proc.h>
 #include "base/mem.h"
@@ -175,7 +175,8 @@ static bool order_marks(struct code_points *points)
     return true;
 }
 
-static bool normalize_stretch(struct buf *out, struct str text, enum unicode_form form, struct code_points *points)
+static bool normalize_stretch(struct buf *out, struct str text, enum unicode_form form,
+                              struct code_points *points)
 {
     bool compose = form == UNICODE_NFC || form == UNICODE_NFKC;
     int options = UTF8PROC_DECOMPOSE | (form == UNICODE_NFKC || form == UNICODE_NFKD ? UTF8PROC_COMPAT : 0);
@@ -187,15 +188,16 @@ static bool normalize_stretch(struct buf *out, struct str text, enum unicode_for
         if (!points_reserve(points, DECOMPOSED_MAX))
             return false;
         int boundclass = 0;
-        utf8proc_ssize_t n = utf8proc_decompose_char((int32_t)cp, points->at + points->n, DECOMPOSED_MAX, options, &boundclass);
+        utf8proc_ssize_t n = utf8proc_decompose_char((int32_t)cp, points->at + points->n, DECOMPOSED_MAX,
+                                                     options, &boundclass);
         CHECK(n >= 0 && n <= DECOMPOSED_MAX);
         points->n += (size_t)n;
     }
     if (!order_marks(points))
         return false;
     if (compose && points->n) {
-        utf8proc_ssize_t n =
-            utf8proc_normalize_utf32(points->at, (utf8proc_ssize_t)points->n, options | UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+        utf8proc_ssize_t n = utf8proc_normalize_utf32(points->at, (utf8proc_ssize_t)points->n,
+                                                      options | UTF8PROC_COMPOSE | UTF8PROC_STABLE);
         CHECK(n >= 0);
         points->n = (size_t)n;
     }
@@ -213,12 +215,14 @@ bool unicode_normalize(struct buf *out, struct str text, enum unicode_form form)
         size_t ascii = i;
         while (ascii < text.n && !((unsigned char)text.at[ascii] & 0x80))
             ascii++;
-        size_t plain =
-            ascii < text.n && ascii > i ? ascii - 1 : ascii; // the last character may combine with the marks that follow
+        size_t plain = ascii < text.n && ascii > i
+                           ? ascii - 1
+                           : ascii; // the last character may combine with the marks that follow
         size_t end = ascii;
         while (end < text.n && (unsigned char)text.at[end] & 0x80)
             end++;
-        ok = buf_append(out, text.at + i, plain - i) && normalize_stretch(out, str_from_to(text, plain, end), form, &points);
+        ok = buf_append(out, text.at + i, plain - i) &&
+             normalize_stretch(out, str_from_to(text, plain, end), form, &points);
         i = end;
     }
     mem_free(points.at);
@@ -255,12 +259,13 @@ bool unicode_is_space(uint32_t cp)
     if (cp < 0x80)
         return cp == ' ' || (cp >= '\t' && cp <= '\r');
     utf8proc_category_t category = utf8proc_category((int32_t)cp);
-    return cp == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
+    return cp == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
+           category == UTF8PROC_CATEGORY_ZP;
 }
 
 bool unicode_is_word(uint32_t cp)
 {
     utf8proc_category_t c = utf8proc_category((int32_t)cp);
-    return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_ME) || c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL ||
-           c == UTF8PROC_CATEGORY_PC;
+    return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_ME) || c == UTF8PROC_CATEGORY_ND ||
+           c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_PC;
 }

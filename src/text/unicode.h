@@ -1,14 +1,15 @@
 // unicode.h - Unicode for the tokenisers: strict UTF-8, normalisation forms, lower case.
 //
-// The tables are utf8proc's. Normalisation is implemented here because utf8proc sorts combining marks by swapping neighbours, which is
-// quadratic on a long run of marks in a request.
+// The tables are utf8proc's. Normalisation is implemented here because utf8proc sorts combining marks by
+// swapping neighbours, which is quadratic on a long run of marks in a request.
 #pragma once
 #include "base/str.h"
 
 enum { UTF8_ILL_FORMED = 0x7fffffff };
 
-// Reads one code point of the n >= 1 bytes at `at`; returns the bytes used. Ill-formed: *cp is UTF8_ILL_FORMED and the result is the
-// length of the ill-formed part, as Unicode recommends to replace it (one U+FFFD each).
+// Reads one code point of the n >= 1 bytes at `at`; returns the bytes used. Ill-formed: *cp is
+// UTF8_ILL_FORMED and the result is the length of the ill-formed part, as Unicode recommends to replace it
+// (one U+FFFD each).
 uint32_t utf8_read(const char *at, size_t n, uint32_t *cp);
 // Writes at most 4 bytes; cp must be a scalar value.
 uint32_t utf8_write(char *to, uint32_t cp);

@@ -1,7 +1,8 @@
 // utf8_stream.h - whole characters from text that arrives token by token.
 //
-// A token may end in the middle of a character. utf8_stream holds the incomplete bytes (at most 3) back until the next token
-// completes them, so that a client never sees U+FFFD in the middle of an emoji. Bytes that cannot form a character become U+FFFD.
+// A token may end in the middle of a character. utf8_stream holds the incomplete bytes (at most 3) back until
+// the next token completes them, so that a client never sees U+FFFD in the middle of an emoji. Bytes that
+// cannot form a character become U+FFFD.
 #pragma once
 #include "base/str.h"
 

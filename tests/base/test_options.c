@@ -35,8 +35,10 @@ static const struct option foreign[] = {
     { "--lora", OPTION_FOREIGN, 0, "FILE", "adapters yet", 0, 0, NULL, "" },
     { 0 },
 };
-static const struct option others[] = { { "--host", OPTION_STRING, 0, "NAME", NULL, 0, 0, NULL, "address" }, { 0 } };
-static const struct option_group group = { "All", all }, foreign_group = { NULL, foreign }, other_group = { "Others", others };
+static const struct option others[] = { { "--host", OPTION_STRING, 0, "NAME", NULL, 0, 0, NULL, "address" },
+                                        { 0 } };
+static const struct option_group group = { "All", all }, foreign_group = { NULL, foreign },
+                                 other_group = { "Others", others };
 static const struct option_verb verbs[] = {
     { "run", "[TEXT]", "Runs a model", "More.\n\n  ingot run", { &group, &foreign_group } },
     { "serve", NULL, "Serves", NULL, { &other_group } },
@@ -122,7 +124,8 @@ static void every_type_is_read(void **state)
 {
     struct options_state *s = *state;
 
-    assert_ok(reads(s, "-m a.gguf --exact --kv=f16 -t 3 --seed 18446744073709551615 --temp 0 -r x -r y -p 1,2 -p 3 hello -- -t"),
+    assert_ok(reads(s, "-m a.gguf --exact --kv=f16 -t 3 --seed 18446744073709551615 --temp 0 -r x -r y -p "
+                       "1,2 -p 3 hello -- -t"),
               &s->err);
     assert_true(s->values.exact);
     assert_string_equal(s->values.model, "a.gguf");
@@ -167,7 +170,8 @@ static void a_hint_is_never_a_guess_among_letters(void **state)
     assert_fails(reads(s, "-k 3"), &s->err, "unknown flag -k; 'ingot help run'");
     assert_fails(reads(s, "-tt 3"), &s->err, "unknown flag -tt; 'ingot help run'");
     assert_fails(reads(s, "-temp 3"), &s->err, "is --temp meant?");
-    assert_fails(reads(s, "--flas"), &s->err, "'ingot help run'"); // never towards a flag that changes nothing
+    assert_fails(reads(s, "--flas"), &s->err,
+                 "'ingot help run'"); // never towards a flag that changes nothing
 }
 
 static void foreign_flags_change_nothing_or_say_what_is_missing(void **state)

@@ -1,7 +1,8 @@
-// cuda_sides.h - the rig of the CUDA kernels' tests: an operation on the GPU beside its plain loop, played one by one and as a graph.
+// cuda_sides.h - the rig of the CUDA kernels' tests: an operation on the GPU beside its plain loop, played
+// one by one and as a graph.
 //
-// tape_diff gives both the same inputs and measures what lies between the results. Then the same tape is played as a graph, which must give the
-// same bits as its commands one by one. Skipped where there is no GPU.
+// tape_diff gives both the same inputs and measures what lies between the results. Then the same tape is
+// played as a graph, which must give the same bits as its commands one by one. Skipped where there is no GPU.
 #pragma once
 #include <fnmatch.h>
 #include "device/cuda/cuda_internal.h"
@@ -44,14 +45,16 @@ static void compare(const char *what, const struct op_shape *c, record *recordin
     sides_close(&s);
 }
 
-static const enum quant formats[] = { QUANT_Q4_0,  QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1, QUANT_Q8_0,   QUANT_Q2_K,
-                                      QUANT_Q3_K,  QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS,
-                                      QUANT_MXFP4, QUANT_BF16, QUANT_F16,  QUANT_F32 };
+static const enum quant formats[] = { QUANT_Q4_0,  QUANT_Q4_1, QUANT_Q5_0,   QUANT_Q5_1,
+                                      QUANT_Q8_0,  QUANT_Q2_K, QUANT_Q3_K,   QUANT_Q4_K,
+                                      QUANT_Q5_K,  QUANT_Q6_K, QUANT_IQ4_NL, QUANT_IQ4_XS,
+                                      QUANT_MXFP4, QUANT_BF16, QUANT_F16,    QUANT_F32 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 static const struct {
     uint32_t rows, most;
-} row_counts[] = { { 1, 1 }, { 1, 16 }, { 5, 7 }, { 13, 16 }, { 33, 160 }, { 140, 300 }, { 20, 32 }, { 41, 64 }, { 100, 128 } };
+} row_counts[] = { { 1, 1 },     { 1, 16 },  { 5, 7 },   { 13, 16 },  { 33, 160 },
+                   { 140, 300 }, { 20, 32 }, { 41, 64 }, { 100, 128 } };
 enum { N_ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
 
 static void skip_without_gpu(void)
@@ -60,8 +63,8 @@ static void skip_without_gpu(void)
         skip();
 }
 
-// PROGRAM [TESTS [N]]: the tests of that name, with * and ?, and of their shapes every Nth. For compute-sanitizer's racecheck, under which
-// all of them take hours.
+// PROGRAM [TESTS [N]]: the tests of that name, with * and ?, and of their shapes every Nth. For
+// compute-sanitizer's racecheck, under which all of them take hours.
 static int cuda_tests(const struct CMUnitTest *tests, size_t n, int argc, char **argv)
 {
     struct err err = { 0 };

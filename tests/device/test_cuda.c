@@ -1,5 +1,5 @@
-// test_cuda.c - every operation's CUDA kernels against its plain loop, over formats, row counts and odd shapes; those of experts are in
-// test_cuda_experts.c.
+// test_cuda.c - every operation's CUDA kernels against its plain loop, over formats, row counts and odd
+// shapes; those of experts are in test_cuda_experts.c.
 #include "device/cuda_sides.h"
 
 static void products_of_every_format(void **state)
@@ -69,17 +69,22 @@ static void products_of_odd_widths(void **state)
     }
 }
 
-// Rows and sizes that take gemm_hopper through every width of a tile, with tiles shared among blocks and after whole ones.
+// Rows and sizes that take gemm_hopper through every width of a tile, with tiles shared among blocks and
+// after whole ones.
 static void products_in_tiles(void **state)
 {
     static const uint32_t rows[][2] = { { 2, 2 },   { 8, 8 },   { 9, 16 },    { 17, 17 },   { 32, 32 },
                                         { 63, 64 }, { 65, 65 }, { 129, 200 }, { 300, 512 }, { 3, 512 } };
-    static const uint32_t sizes[][2] = { { 512, 160 }, { 1056, 1008 }, { 2048, 592 }, { 512, 5136 }, { 2208, 2000 } };
+    static const uint32_t sizes[][2] = {
+        { 512, 160 }, { 1056, 1008 }, { 2048, 592 }, { 512, 5136 }, { 2208, 2000 }
+    };
 
     (void)state;
     skip_without_gpu();
     for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        struct op_shape c = { .format = QUANT_BF16, .rows = rows[r][0], .most_rows = rows[r][1], .limit = 5e-5 };
+        struct op_shape c = {
+            .format = QUANT_BF16, .rows = rows[r][0], .most_rows = rows[r][1], .limit = 5e-5
+        };
         for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             c.n_cols = sizes[i][0];
             c.n_out = sizes[i][1];
@@ -111,9 +116,10 @@ static void products_in_tiles(void **state)
     }
 }
 
-// The same with tiles enough for 132 multiprocessors: turns whose last two are dealt among all blocks, tiles of three warpgroups and of
-// one, shared or not. Of 1,056 columns with more than 128 rows gemm_cluster: every width of a tile, one wave and more; of more columns its
-// sizes for few tiles, split or not, of both heights and all widths, and several turns of low ones.
+// The same with tiles enough for 132 multiprocessors: turns whose last two are dealt among all blocks, tiles
+// of three warpgroups and of one, shared or not. Of 1,056 columns with more than 128 rows gemm_cluster: every
+// width of a tile, one wave and more; of more columns its sizes for few tiles, split or not, of both heights
+// and all widths, and several turns of low ones.
 static void products_in_turns(void **state)
 {
     static const struct op_shape shapes[] = {
@@ -165,16 +171,22 @@ static void products_in_turns(void **state)
 // Wide and tall enough that a block goes through several stages and every stage is filled again.
 static void products_of_real_sizes(void **state)
 {
-    static const uint32_t sizes[][2] = { { 576, 9000 }, { 1536, 577 }, { 4096, 16000 }, { 5632, 4098 }, { 14336, 4096 } };
-    static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_BF16, QUANT_Q3_K, QUANT_Q4_K, QUANT_Q6_K, QUANT_Q5_1 };
+    static const uint32_t sizes[][2] = {
+        { 576, 9000 }, { 1536, 577 }, { 4096, 16000 }, { 5632, 4098 }, { 14336, 4096 }
+    };
+    static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_BF16, QUANT_Q3_K,
+                                        QUANT_Q4_K, QUANT_Q6_K, QUANT_Q5_1 };
 
     (void)state;
     skip_without_gpu();
     for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (uint32_t f = 0; f < sizeof kinds / sizeof *kinds; f++) {
-            struct op_shape c = {
-                .format = kinds[f], .rows = 1, .most_rows = 1, .n_cols = sizes[i][0], .n_out = sizes[i][1], .limit = 5e-4
-            };
+            struct op_shape c = { .format = kinds[f],
+                                  .rows = 1,
+                                  .most_rows = 1,
+                                  .n_cols = sizes[i][0],
+                                  .n_out = sizes[i][1],
+                                  .limit = 5e-4 };
             if (c.n_cols % quant_info(c.format)->block_elements != 0)
                 continue;
             compare("matmul", &c, record_matmul);
@@ -190,8 +202,8 @@ static void products_of_real_sizes(void **state)
         }
 }
 
-// One row: so many pairs of short rows that a warp takes two at a time (the last ones alone), lanes with more than two blocks, and rows that do
-// not fit beside a ring.
+// One row: so many pairs of short rows that a warp takes two at a time (the last ones alone), lanes with more
+// than two blocks, and rows that do not fit beside a ring.
 static void rows_of_many_and_of_long_products(void **state)
 {
     static const struct op_shape shapes[] = { { .format = QUANT_Q2_K, .n_cols = 2304, .n_out = 51200 + 38 },
@@ -272,7 +284,8 @@ static void rope_store_alone(void **state)
 
 static void attention_in_every_shape(void **state)
 {
-    static const uint32_t heads[][3] = { { 64, 6, 2 }, { 128, 8, 2 }, { 128, 4, 4 }, { 40, 3, 1 }, { 18, 2, 2 }, { 256, 16, 1 } };
+    static const uint32_t heads[][3] = { { 64, 6, 2 }, { 128, 8, 2 }, { 128, 4, 4 },
+                                         { 40, 3, 1 }, { 18, 2, 2 },  { 256, 16, 1 } };
 
     (void)state;
     skip_without_gpu();
@@ -298,7 +311,8 @@ static void attention_of_mixed_steps(void **state)
 {
     static const struct {
         uint32_t rows, most, decode;
-    } steps[] = { { 130, 160, 128 }, { 100, 128, 100 }, { 70, 300, 1 }, { 290, 300, 63 }, { 290, 300, 65 }, { 66, 128, 64 } };
+    } steps[] = { { 130, 160, 128 }, { 100, 128, 100 }, { 70, 300, 1 },
+                  { 290, 300, 63 },  { 290, 300, 65 },  { 66, 128, 64 } };
     static const enum kv_format kinds[][2] = {
         { KV_F16, KV_F16 }, { KV_BF16, KV_BF16 }, { KV_Q8_0, KV_Q8_0 }, { KV_Q8_0, KV_F16 }
     };
@@ -329,19 +343,27 @@ static void record_attend_then_matmul(struct side *s, const struct op_shape *c)
     uint32_t n_q = c->n_heads * c->head_dim;
     struct tensor attended = tape_tensor(s->tape, n_q, ROWS_STEP), q = side_tensor(s, n_q, ROWS_STEP);
     const struct weight *w = side_weight(s, c->format, c->n_out, n_q);
-    op_attend(s->tape,
-              (struct attend){ .q = q, .out = attended, .pages = side_pages(s, c), .scale = 1 / sqrtf((float)c->head_dim) });
+    op_attend(s->tape, (struct attend){ .q = q,
+                                        .out = attended,
+                                        .pages = side_pages(s, c),
+                                        .scale = 1 / sqrtf((float)c->head_dim) });
     op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, c->n_out, ROWS_STEP), .in = attended, .w = w });
 }
 
 static void record_gate_up_then_matmul(struct side *s, const struct op_shape *c)
 {
     struct tensor ffn = tape_tensor(s->tape, c->n_out, ROWS_STEP), in = side_tensor(s, c->n_cols, ROWS_STEP);
-    const struct weight *norm = side_vector(s, c->n_cols), *gate = side_weight(s, c->format, c->n_out, c->n_cols);
-    const struct weight *up = side_weight(s, c->format, c->n_out, c->n_cols), *down = side_weight(s, c->other, 48, c->n_out);
-    op_gate_up(s->tape,
-               (struct gate_up){
-                   .out = ffn, .in = in, .norm = norm, .gate = gate, .up = up, .activation = ACTIVATION_SILU, .eps = 1e-5f });
+    const struct weight *norm = side_vector(s, c->n_cols),
+                        *gate = side_weight(s, c->format, c->n_out, c->n_cols);
+    const struct weight *up = side_weight(s, c->format, c->n_out, c->n_cols),
+                        *down = side_weight(s, c->other, 48, c->n_out);
+    op_gate_up(s->tape, (struct gate_up){ .out = ffn,
+                                          .in = in,
+                                          .norm = norm,
+                                          .gate = gate,
+                                          .up = up,
+                                          .activation = ACTIVATION_SILU,
+                                          .eps = 1e-5f });
     op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, 48, ROWS_STEP), .in = ffn, .w = down });
 }
 
@@ -350,7 +372,8 @@ static struct tensor record_residual(struct side *s, const struct op_shape *c)
 {
     struct tensor x = tape_tensor(s->tape, c->n_out, ROWS_STEP), in = side_tensor(s, c->n_cols, ROWS_STEP);
     struct tensor add = side_tensor(s, c->n_out, ROWS_STEP);
-    const struct weight *w = side_weight(s, c->format, c->n_out, c->n_cols), *bias = c->bias ? side_vector(s, c->n_out) : NULL;
+    const struct weight *w = side_weight(s, c->format, c->n_out, c->n_cols),
+                        *bias = c->bias ? side_vector(s, c->n_out) : NULL;
     op_matmul(s->tape, (struct matmul){ .out = x, .in = in, .w = w, .bias = bias, .add = add });
     return x;
 }
@@ -360,8 +383,12 @@ static void record_matmul_then_gate_up(struct side *s, const struct op_shape *c)
     struct tensor x = record_residual(s, c);
     const struct weight *norm = side_vector(s, c->n_out), *gate = side_weight(s, c->other, 40, c->n_out);
     const struct weight *up = side_weight(s, c->other, 40, c->n_out);
-    op_gate_up(s->tape, (struct gate_up){
-                            .out = side_tensor(s, 40, ROWS_STEP), .in = x, .norm = norm, .gate = gate, .up = up, .eps = 1e-5f });
+    op_gate_up(s->tape, (struct gate_up){ .out = side_tensor(s, 40, ROWS_STEP),
+                                          .in = x,
+                                          .norm = norm,
+                                          .gate = gate,
+                                          .up = up,
+                                          .eps = 1e-5f });
 }
 
 static void record_matmul_then_qkv(struct side *s, const struct op_shape *c)
@@ -400,7 +427,9 @@ static void compare_residual(struct op_shape *c)
 static void normalised_rows_packed_by_the_command_before(void **state)
 {
     static const uint32_t rows[][2] = { { 5, 7 }, { 8, 8 }, { 1, 4 }, { 11, 16 } };
-    static const uint32_t sizes[][2] = { { 2048, 2048 }, { 2080, 2048 }, { 2048, 8192 }, { 2080, 14336 }, { 512, 2048 } };
+    static const uint32_t sizes[][2] = {
+        { 2048, 2048 }, { 2080, 2048 }, { 2048, 8192 }, { 2080, 14336 }, { 512, 2048 }
+    };
     static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q4_K, QUANT_Q6_K };
 
     (void)state;
@@ -422,10 +451,13 @@ static void normalised_rows_packed_by_the_command_before(void **state)
         }
 }
 
-// Rows that an operation packs for the product behind it: one by one, tape_diff packs them from the plain loop's numbers.
+// Rows that an operation packs for the product behind it: one by one, tape_diff packs them from the plain
+// loop's numbers.
 static void rows_packed_by_the_command_before(void **state)
 {
-    static const uint32_t rows[][2] = { { 5, 7 }, { 8, 8 }, { 13, 16 }, { 20, 32 }, { 57, 64 }, { 133, 300 } };
+    static const uint32_t rows[][2] = {
+        { 5, 7 }, { 8, 8 }, { 13, 16 }, { 20, 32 }, { 57, 64 }, { 133, 300 }
+    };
     static const enum quant kinds[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_BF16 };
     static const uint32_t heads[][3] = { { 128, 16, 4 }, { 64, 32, 8 }, { 64, 33, 3 } };
 
@@ -448,16 +480,22 @@ static void rows_packed_by_the_command_before(void **state)
             compare("attend, matmul", &c, record_attend_then_matmul);
         }
         for (uint32_t i = 0; i < 9; i++) { // of 416 columns the last tile has less than 128
-            struct op_shape c = { .format = kinds[i % 3], .other = kinds[i / 3], .rows = rows[r][0], .most_rows = rows[r][1] };
+            struct op_shape c = {
+                .format = kinds[i % 3], .other = kinds[i / 3], .rows = rows[r][0], .most_rows = rows[r][1]
+            };
             c.n_cols = 512;
             c.n_out = i % 2 ? 416 : 640;
             c.limit = c.format == QUANT_BF16 && c.other == QUANT_BF16 ? 5e-4 : 5e-3;
             compare("gate_up, matmul", &c, record_gate_up_then_matmul);
         }
     }
-    struct op_shape c = {
-        .format = QUANT_BF16, .other = QUANT_BF16, .rows = 133, .most_rows = 300, .n_cols = 1056, .n_out = 2816, .limit = 5e-4
-    };
+    struct op_shape c = { .format = QUANT_BF16,
+                          .other = QUANT_BF16,
+                          .rows = 133,
+                          .most_rows = 300,
+                          .n_cols = 1056,
+                          .n_out = 2816,
+                          .limit = 5e-4 };
     compare("gate_up, matmul", &c, record_gate_up_then_matmul); // by gemm_cluster
 }
 
@@ -475,9 +513,13 @@ static void products_of_the_vendor(void **state)
     }
     vendor_close(vendor);
     for (uint32_t f = 0; f < N_FORMATS; f++) {
-        struct op_shape c = {
-            .format = formats[f], .rows = 33, .most_rows = 40, .n_cols = 512, .n_out = 151, .gemm = GEMM_VENDOR, .limit = 5e-5
-        };
+        struct op_shape c = { .format = formats[f],
+                              .rows = 33,
+                              .most_rows = 40,
+                              .n_cols = 512,
+                              .n_out = 151,
+                              .gemm = GEMM_VENDOR,
+                              .limit = 5e-5 };
         c.bias = f % 2;
         compare("vendor", &c, record_matmul);
         compare("vendor", &c, record_gate_up);
@@ -525,11 +567,15 @@ static void small_operations(void **state)
     (void)state;
     skip_without_gpu();
     for (uint32_t r = 0; r < N_ROW_COUNTS; r++) {
-        struct op_shape c = { .rows = row_counts[r].rows, .most_rows = row_counts[r].most, .n_cols = 322, .limit = 1e-10 };
+        struct op_shape c = {
+            .rows = row_counts[r].rows, .most_rows = row_counts[r].most, .n_cols = 322, .limit = 1e-10
+        };
         compare("small", &c, record_small);
     }
     for (uint32_t f = 0; f < N_FORMATS; f++) {
-        struct op_shape c = { .format = formats[f], .rows = 9, .most_rows = 16, .n_cols = 512, .limit = 1e-13 };
+        struct op_shape c = {
+            .format = formats[f], .rows = 9, .most_rows = 16, .n_cols = 512, .limit = 1e-13
+        };
         compare("embed", &c, record_embed);
     }
 }
@@ -554,11 +600,20 @@ static void sampling_as_defined(void **state)
 {
     const struct sample_params ways[] = {
         { .repeat_penalty = 1, .top_p = 1 },
-        { .repeat_penalty = 1.3f, .penalty_window = 64, .top_p = 1, .presence_penalty = 0.2f, .frequency_penalty = 0.1f },
+        { .repeat_penalty = 1.3f,
+          .penalty_window = 64,
+          .top_p = 1,
+          .presence_penalty = 0.2f,
+          .frequency_penalty = 0.1f },
         { .repeat_penalty = 1, .top_p = 1, .temperature = 1 },
         { .repeat_penalty = 1, .top_p = 0.9f, .temperature = 0.7f },
         { .repeat_penalty = 1, .top_p = 1, .top_k = 40, .temperature = 1.3f },
-        { .repeat_penalty = 1.1f, .penalty_window = 20, .top_p = 0.95f, .top_k = 60, .min_p = 0.05f, .temperature = 0.8f },
+        { .repeat_penalty = 1.1f,
+          .penalty_window = 20,
+          .top_p = 0.95f,
+          .top_k = 60,
+          .min_p = 0.05f,
+          .temperature = 0.8f },
         { .repeat_penalty = 1, .top_p = 1, .min_p = 0.2f, .temperature = 1 },
         { .repeat_penalty = 1, .top_p = 1, .flags = SAMPLE_MASKED, .n_biases = 20 },
         { .repeat_penalty = 1, .top_p = 0.9f, .top_k = 30, .temperature = 0.8f, .flags = SAMPLE_MASKED },

@@ -1,4 +1,5 @@
-// test_cuda_experts.c - the CUDA kernels of route, experts_up and experts_down against their plain loops: rules, ties, formats, modes, models.
+// test_cuda_experts.c - the CUDA kernels of route, experts_up and experts_down against their plain loops:
+// rules, ties, formats, modes, models.
 #include "device/cuda_sides.h"
 #include "ops/experts_sides.h"
 
@@ -7,15 +8,21 @@ static const struct experts_shape routers[] = {
     { .n_experts = 64,
       .n_slots = 8,
       .rule = { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 0, 0, 1 },
-      .shared_gate = true },                                                                // OLMoE; Qwen2's gate
+      .shared_gate = true }, // OLMoE; Qwen2's gate
     { .n_experts = 32, .n_slots = 4, .rule = { ROUTE_CHOSEN, 1, 1, ROUTE_BEST, 0, 0, 1 } }, // gpt-oss
     { .n_experts = 64,
       .n_slots = 4,
       .rule = { ROUTE_SIGMOID, 1, 1, ROUTE_TWO_BEST, 1, 1e-20f, 1.8f },
       .select_bias = true }, // GLM-4.7-Flash
-    { .n_experts = 256, .n_slots = 8, .rule = { ROUTE_SIGMOID, 8, 4, ROUTE_TWO_BEST, 1, 1e-20f, 2.5f }, .select_bias = true },
+    { .n_experts = 256,
+      .n_slots = 8,
+      .rule = { ROUTE_SIGMOID, 8, 4, ROUTE_TWO_BEST, 1, 1e-20f, 2.5f },
+      .select_bias = true },
     { .n_experts = 160, .n_slots = 6, .rule = { ROUTE_SOFTMAX, 8, 3, ROUTE_BEST, 0, 0, 16 } },
-    { .n_experts = 257, .n_slots = 32, .rule = { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 1e-12f, 1 }, .select_bias = true },
+    { .n_experts = 257,
+      .n_slots = 32,
+      .rule = { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 1e-12f, 1 },
+      .select_bias = true },
     { .n_experts = 1024, .n_slots = 3, .rule = { ROUTE_SIGMOID, 512, 7, ROUTE_BEST, 0, 0, 1 } },
     { .n_experts = 1, .n_slots = 1, .rule = { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 0, 1 } },
     { .n_experts = 33, .n_slots = 32, .rule = { ROUTE_CHOSEN, 1, 1, ROUTE_BEST, 0, 0, 1 } },
@@ -38,7 +45,9 @@ static void routers_of_every_rule(void **state)
             compare("route", &c, record_route);
         }
     for (uint32_t f = 0; f < N_FORMATS; f++) {
-        struct op_shape c = { .format = formats[f], .rows = 11, .most_rows = 16, .n_cols = 512, .limit = 1e-10 };
+        struct op_shape c = {
+            .format = formats[f], .rows = 11, .most_rows = 16, .n_cols = 512, .limit = 1e-10
+        };
         experts_shape = routers[f % 4];
         compare("route", &c, record_route);
     }
@@ -51,7 +60,9 @@ static void routers_with_ties_and_bad_rows(void **state)
     skip_without_gpu();
     for (uint32_t i = 0; i < N_ROUTERS; i++)
         for (uint32_t bad = 0; bad < 2; bad++) {
-            struct op_shape c = { .format = QUANT_F32, .rows = 3, .most_rows = 4, .n_cols = 64, .limit = 1e-12 };
+            struct op_shape c = {
+                .format = QUANT_F32, .rows = 3, .most_rows = 4, .n_cols = 64, .limit = 1e-12
+            };
             struct sides s;
             struct err err = { 0 };
             float nan = NAN, *zeros = mem_alloc_array(3 * 64, sizeof *zeros);
@@ -69,7 +80,9 @@ static void routers_with_ties_and_bad_rows(void **state)
                               : buffer_write(in, 0, zeros, (uint64_t)3 * 64 * sizeof *zeros, &err),
                           &err);
                 assert_ok(tape_play(side->tape, &side->step, &err), &err);
-                assert_ok(buffer_read(&side->buffers[side->n_buffers - 2], 0, ids[k], n_ids * sizeof(float), &err), &err);
+                assert_ok(
+                    buffer_read(&side->buffers[side->n_buffers - 2], 0, ids[k], n_ids * sizeof(float), &err),
+                    &err);
             }
             assert_memory_equal(ids[0], ids[1], n_ids * sizeof(float));
             sides_compare(&s, bad ? "route, NaN" : "route, ties", &c);
@@ -92,10 +105,14 @@ static void experts_of_every_format(void **state)
     skip_without_gpu();
     for (uint32_t f = 0; f < N_FORMATS; f++)
         for (uint32_t r = 0; r < N_ROW_COUNTS; r++) {
-            struct op_shape c = {
-                .format = formats[f], .rows = row_counts[r].rows, .most_rows = row_counts[r].most, .n_cols = 512, .n_out = 75
-            };
-            experts_shape = (struct experts_shape){ .n_experts = 7, .n_slots = 3, .shared = formats[(f + r) % N_FORMATS] };
+            struct op_shape c = { .format = formats[f],
+                                  .rows = row_counts[r].rows,
+                                  .most_rows = row_counts[r].most,
+                                  .n_cols = 512,
+                                  .n_out = 75 };
+            experts_shape = (struct experts_shape){ .n_experts = 7,
+                                                    .n_slots = 3,
+                                                    .shared = formats[(f + r) % N_FORMATS] };
             experts_shape.n_shared = r % 2 ? 256 : 0;
             experts_shape.limit = f % 3 == 0 ? 40 : 0;
             experts_shape.one_for_all = r % 4 == 3;
@@ -111,11 +128,16 @@ static void experts_in_every_mode(void **state)
     (void)state;
     skip_without_gpu();
     for (uint32_t f = 0; f < N_FORMATS; f++) {
-        struct op_shape c = {
-            .format = formats[f], .rows = 3, .most_rows = 40, .n_cols = 512, .n_out = 37, .exact = true, .bias = true
+        struct op_shape c = { .format = formats[f],
+                              .rows = 3,
+                              .most_rows = 40,
+                              .n_cols = 512,
+                              .n_out = 37,
+                              .exact = true,
+                              .bias = true };
+        experts_shape = (struct experts_shape){
+            .n_experts = 5, .n_slots = 2, .n_shared = 256, .shared = formats[(f + 3) % N_FORMATS]
         };
-        experts_shape =
-            (struct experts_shape){ .n_experts = 5, .n_slots = 2, .n_shared = 256, .shared = formats[(f + 3) % N_FORMATS] };
         compare_experts(&c, 1e-11, 1e-11);
         experts_shape.limit = 1.5f;
         compare_experts(&c, 1e-10, 1e-11);
@@ -130,10 +152,13 @@ static void experts_in_every_mode(void **state)
     for (uint32_t i = 0; i < 5; i++)
         for (uint32_t r = 0; r < N_ROW_COUNTS; r += 2) {
             enum quant q = i % 3 == 0 ? QUANT_F32 : i % 3 == 1 ? QUANT_F16 : QUANT_BF16;
-            struct op_shape c = {
-                .format = q, .rows = row_counts[r].rows, .most_rows = row_counts[r].most, .n_cols = widths[i], .n_out = 19
-            };
-            experts_shape = (struct experts_shape){ .n_experts = 40, .n_slots = 5, .n_shared = i * 7, .shared = q };
+            struct op_shape c = { .format = q,
+                                  .rows = row_counts[r].rows,
+                                  .most_rows = row_counts[r].most,
+                                  .n_cols = widths[i],
+                                  .n_out = 19 };
+            experts_shape =
+                (struct experts_shape){ .n_experts = 40, .n_slots = 5, .n_shared = i * 7, .shared = q };
             compare_experts(&c, 5e-4, 5e-5);
         }
 }
@@ -144,10 +169,14 @@ static const struct {
     struct experts_shape shape;
     bool bias;
 } expert_models[] = {
-    { QUANT_Q4_0, 2048, 768, { .n_experts = 128, .n_slots = 8 }, false },                                         // Qwen3-30B-A3B
-    { QUANT_Q4_K, 2048, 1024, { .n_experts = 64, .n_slots = 8 }, false },                                         // OLMoE-1B-7B
-    { QUANT_MXFP4, 2880, 2880, { .n_experts = 32, .n_slots = 4, .limit = 7 }, true },                             // gpt-oss-20b
-    { QUANT_Q4_0, 2048, 1536, { .n_experts = 64, .n_slots = 4, .n_shared = 1536, .shared = QUANT_Q8_0 }, false }, // GLM-4.7-Flash
+    { QUANT_Q4_0, 2048, 768, { .n_experts = 128, .n_slots = 8 }, false },             // Qwen3-30B-A3B
+    { QUANT_Q4_K, 2048, 1024, { .n_experts = 64, .n_slots = 8 }, false },             // OLMoE-1B-7B
+    { QUANT_MXFP4, 2880, 2880, { .n_experts = 32, .n_slots = 4, .limit = 7 }, true }, // gpt-oss-20b
+    { QUANT_Q4_0,
+      2048,
+      1536,
+      { .n_experts = 64, .n_slots = 4, .n_shared = 1536, .shared = QUANT_Q8_0 },
+      false }, // GLM-4.7-Flash
 };
 
 static void experts_of_real_models(void **state)
@@ -194,12 +223,17 @@ static void a_row_has_the_same_bits_in_any_company(void **state)
     (void)state;
     skip_without_gpu();
     for (uint32_t i = 0; i < 4 * N_FORMATS; i++) {
-        struct op_shape c = {
-            .format = formats[i / 4], .rows = 13, .most_rows = i % 2 ? 16 : 64, .exact = i / 2 % 2, .n_cols = 512, .n_out = 75
-        };
+        struct op_shape c = { .format = formats[i / 4],
+                              .rows = 13,
+                              .most_rows = i % 2 ? 16 : 64,
+                              .exact = i / 2 % 2,
+                              .n_cols = 512,
+                              .n_out = 75 };
         float many[256], alone[256];
         struct side s = { 0 };
-        experts_shape = (struct experts_shape){ .n_experts = 7, .n_slots = 3, .n_shared = 256, .shared = formats[i % N_FORMATS] };
+        experts_shape = (struct experts_shape){
+            .n_experts = 7, .n_slots = 3, .n_shared = 256, .shared = formats[i % N_FORMATS]
+        };
         side_open(&s, gpu, &c, i % 3 ? record_experts_down : record_experts_up);
         play_rows(&s, c, 13, many);
         play_rows(&s, c, 1, alone);

@@ -1,5 +1,6 @@
-// test_cuda_faults.c - what an engine on an NVIDIA GPU does when the device fails, and in what order it asks for work. No GPU is needed:
-// the driver is a fake one whose memory is the process's and whose kernels do nothing, so every token is 0.
+// test_cuda_faults.c - what an engine on an NVIDIA GPU does when the device fails, and in what order it asks
+// for work. No GPU is needed: the driver is a fake one whose memory is the process's and whose kernels do
+// nothing, so every token is 0.
 #include <stdlib.h>
 #include "base/clock.h"
 #include "device/cuda/cuda.h"
@@ -158,20 +159,23 @@ static cu_result set_function(cu_function function, int attribute, int value)
     (void)function, (void)attribute, (void)value;
     return 0;
 }
-static cu_result launch(cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                        unsigned shared_bytes, cu_stream stream, void **params, void **extra)
+static cu_result launch(cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                        unsigned bz, unsigned shared_bytes, cu_stream stream, void **params, void **extra)
 {
-    (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared_bytes, (void)stream, (void)params;
+    (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared_bytes,
+        (void)stream, (void)params;
     (void)extra;
     return 0;
 }
-static cu_result add_node(cu_node *node, cu_graph graph, const cu_node *after, size_t n_after, const struct cu_kernel_node *what)
+static cu_result add_node(cu_node *node, cu_graph graph, const cu_node *after, size_t n_after,
+                          const struct cu_kernel_node *what)
 {
     (void)graph, (void)after, (void)n_after, (void)what;
     *node = &fake;
     return 0;
 }
-static cu_result add_edges(cu_graph graph, const cu_node *from, const cu_node *to, const struct cu_edge *edges, size_t n)
+static cu_result add_edges(cu_graph graph, const cu_node *from, const cu_node *to,
+                           const struct cu_edge *edges, size_t n)
 {
     (void)graph, (void)from, (void)to, (void)edges, (void)n;
     return 0;
@@ -273,7 +277,8 @@ static bool begin(struct ingot_engine **engine)
     return true;
 }
 
-// One submission, one wait and four bytes a token; every step but the last is launched before the one ahead of it is waited for.
+// One submission, one wait and four bytes a token; every step but the last is launched before the one ahead
+// of it is waited for.
 static void the_next_step_is_queued_before_this_one_is_read(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-// test_fuse.c - packed rows that one command hands to the next: the plain definition of the packings, what tape_seal decides, what --trace
-// prints, and that tape_diff judges what a device has packed. The last test asks CUDA's table, with a fake driver: no GPU is needed.
+// test_fuse.c - packed rows that one command hands to the next: the plain definition of the packings, what
+// tape_seal decides, what --trace prints, and that tape_diff judges what a device has packed. The last test
+// asks CUDA's table, with a fake driver: no GPU is needed.
 #include "device/cuda/cuda_internal.h"
 #include "device/fuse.h"
 #include "ops/activate/activate.h"
@@ -53,9 +54,10 @@ static void packings_keep_the_numbers(void **state)
     assert_true(isnan(back[33]) && !isnan(back[31]) && !isnan(back[64]));
 }
 
-// A CPU that claims to hand on what it activates as int8. It packs after the command, by the plain definition, or forgets to.
-static const struct tape_packing *always_int8(struct device *d, const struct tape_limits *limits, const struct command *from,
-                                              const struct command *to)
+// A CPU that claims to hand on what it activates as int8. It packs after the command, by the plain
+// definition, or forgets to.
+static const struct tape_packing *always_int8(struct device *d, const struct tape_limits *limits,
+                                              const struct command *from, const struct command *to)
 {
     (void)d, (void)limits, (void)from, (void)to;
     return &gemm_packing_int8;
@@ -64,18 +66,20 @@ static const struct tape_fusion rules[] = { { OP_activate, 2, OP_matmul, MATMUL_
 static const struct device_ops *cpu_ops;
 static bool forgets;
 
-static bool play_and_pack(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last,
-                          struct err *err)
+static bool play_and_pack(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
+                          uint32_t last, struct err *err)
 {
     if (!cpu_ops->play(d, t, step, first, last, err))
         return false;
     for (uint32_t i = first; i < last && !forgets; i++) {
         const struct command *c = &t->commands[i];
-        const struct operand *packed = fuse_packed(c, true), *rows = packed ? &c->operands[packed->rows] : NULL;
+        const struct operand *packed = fuse_packed(c, true),
+                             *rows = packed ? &c->operands[packed->rows] : NULL;
         if (packed)
-            packed->packing->pack(&(struct packed_rows){ (float *)((unsigned char *)rows->buffer->host + rows->offset), NULL,
-                                                         t->limits.max_rows, COLUMNS },
-                                  (unsigned char *)packed->buffer->host + packed->offset);
+            packed->packing->pack(
+                &(struct packed_rows){ (float *)((unsigned char *)rows->buffer->host + rows->offset), NULL,
+                                       t->limits.max_rows, COLUMNS },
+                (unsigned char *)packed->buffer->host + packed->offset);
     }
     return true;
 }
@@ -90,11 +94,13 @@ static bool note_difference(void *arg, const struct tape_difference *d)
 static void record_two(struct bench *b)
 {
     bench_seed(11);
-    struct tensor gate = bench_tensor(b, COLUMNS, ROWS_STEP, NULL), up = bench_tensor(b, COLUMNS, ROWS_STEP, NULL);
+    struct tensor gate = bench_tensor(b, COLUMNS, ROWS_STEP, NULL),
+                  up = bench_tensor(b, COLUMNS, ROWS_STEP, NULL);
     struct tensor x = tape_tensor(b->tape, COLUMNS, ROWS_STEP), y = bench_tensor(b, 8, ROWS_STEP, NULL);
     const struct weight *w = bench_weight(b, QUANT_F32, 8, COLUMNS);
 
-    op_activate(b->tape, (struct activate){ .out = x, .gate = gate, .up = up, .activation = ACTIVATION_SILU });
+    op_activate(b->tape,
+                (struct activate){ .out = x, .gate = gate, .up = up, .activation = ACTIVATION_SILU });
     op_matmul(b->tape, (struct matmul){ .in = x, .out = y, .w = w });
     bench_seal(b);
     bench_step(b)->n_rows = 3;
@@ -126,10 +132,12 @@ static void seal_decides_trace_prints_and_diff_judges(void **state)
     b.device->fusions = rules;
     record_two(&a);
     record_two(&b);
-    const struct operand *out = fuse_packed(&b.tape->commands[0], true), *in = fuse_packed(&b.tape->commands[1], false);
+    const struct operand *out = fuse_packed(&b.tape->commands[0], true),
+                         *in = fuse_packed(&b.tape->commands[1], false);
     assert_non_null(out);
     assert_non_null(in);
-    assert_true(out->offset == in->offset && out->bytes == in->bytes && out->rows == 2 && in->rows == MATMUL_IN);
+    assert_true(out->offset == in->offset && out->bytes == in->bytes && out->rows == 2 &&
+                in->rows == MATMUL_IN);
     assert_null(fuse_packed(&a.tape->commands[0], true));
     FILE *to = open_memstream(&text, &n_text);
     tape_print(b.tape, to);
@@ -206,17 +214,25 @@ static struct tape *plan_two(struct cuda *cuda, uint32_t rows, enum quant q, str
     for (int i = 0; i < 4; i++) {
         uint32_t n = shapes[i][0], k = shapes[i][1];
         uint64_t bytes = i ? (uint64_t)n * k / info->block_elements * info->block_bytes : k * 4;
-        weights[i] = (struct weight){ .bytes = bytes, .n_rows = n, .n_cols = k, .format = i ? q : QUANT_F32, .name = "w" };
+        weights[i] = (struct weight){
+            .bytes = bytes, .n_rows = n, .n_cols = k, .format = i ? q : QUANT_F32, .name = "w"
+        };
         assert_true(take_memory(&cuda->device, 64, &weights[i].buffer, &err));
     }
     static struct buffer input = { .bytes = 1 << 30 };
     struct tensor in = tape_tensor_bound(t, 4096, ROWS_STEP, &input), ffn = tape_tensor(t, 2048, ROWS_STEP);
     struct tensor x = tape_tensor(t, 4096, ROWS_STEP);
-    op_gate_up(
-        t, (struct gate_up){ .out = ffn, .in = in, .norm = &weights[0], .gate = &weights[1], .up = &weights[2], .eps = 1e-5f });
+    op_gate_up(t, (struct gate_up){ .out = ffn,
+                                    .in = in,
+                                    .norm = &weights[0],
+                                    .gate = &weights[1],
+                                    .up = &weights[2],
+                                    .eps = 1e-5f });
     op_matmul(t, (struct matmul){ .out = x, .in = ffn, .w = &weights[3] });
     op_gate_up(
-        t, (struct gate_up){ .out = ffn, .in = x, .norm = &weights[0], .gate = &weights[1], .up = &weights[2], .eps = 1e-5f });
+        t,
+        (struct gate_up){
+            .out = ffn, .in = x, .norm = &weights[0], .gate = &weights[1], .up = &weights[2], .eps = 1e-5f });
     assert_ok(tape_seal(t, &err), &err);
     return t;
 }
@@ -235,9 +251,11 @@ static void cuda_hands_on_what_the_next_kernel_reads(void **state)
                                           .stream_wait = fake_context,
                                           .module_function = fake_function,
                                           .function_set = fake_set };
-    static const struct device_ops ops = {
-        .alloc = take_memory, .release = give_memory, .supports = supports_all, .seal = cuda_tape_seal, .drop = cuda_tape_drop
-    };
+    static const struct device_ops ops = { .alloc = take_memory,
+                                           .release = give_memory,
+                                           .supports = supports_all,
+                                           .seal = cuda_tape_seal,
+                                           .drop = cuda_tape_drop };
     struct cuda cuda = { .device = { .ops = &ops, .name = "cuda:0", .fusions = cuda_fusions },
                          .cu = &driver,
                          .table = &cuda_table,
@@ -247,7 +265,8 @@ static void cuda_hands_on_what_the_next_kernel_reads(void **state)
         uint32_t rows;
         const char *gate_up, *down, *next; // the first kernel of each command
         const struct tape_packing *handed; // from down to the next
-    } cases[] = { { 1, "gemv_pipeline_alone_q4_0", "gemv_pipeline_alone_q4_0", "gemv_pipeline_alone_q4_0", NULL },
+    } cases[] = { { 1, "gemv_pipeline_alone_q4_0", "gemv_pipeline_alone_q4_0", "gemv_pipeline_alone_q4_0",
+                    NULL },
                   { 4, "pack_int8_split", "pack_int8_split", "gemm_int8_gated_q4_0", &gemm_packing_int8 },
                   { 16, "pack_int8", "pack_int8", "pack_int8", NULL },
                   { 256, "pack_mma", "pack_mma", "pack_mma", NULL } };

@@ -1,5 +1,5 @@
-// test_tape.c - recording, sealing and playing: hazards by byte range, scratch by last use, counters, errors, and the comparison of
-// two devices.
+// test_tape.c - recording, sealing and playing: hazards by byte range, scratch by last use, counters, errors,
+// and the comparison of two devices.
 #include "device/tape_internal.h"
 #include "ops/activate/activate.h"
 #include "ops/gate_up/gate_up.h"
@@ -43,7 +43,8 @@ static void hazards_are_found_by_byte_range(void **state)
 
     unsigned char memory[2];
     struct buffer a = { .host = &memory[0], .bytes = 1 }, b = { .host = &memory[1], .bytes = 1 };
-    struct command x = touching(&a, (struct touched_range){ 0, 1, true }), y = touching(&b, (struct touched_range){ 0, 1, true });
+    struct command x = touching(&a, (struct touched_range){ 0, 1, true }),
+                   y = touching(&b, (struct touched_range){ 0, 1, true });
     assert_false(hazard_between(&x, &y));
 }
 
@@ -236,9 +237,12 @@ static void tape_diff_names_the_command_that_differs(void **state)
     for (int i = 0; i < 2; i++) {
         bench_open(both[i], i ? &(struct cpu_options){ .no_repack = true } : &plain, four_rows);
         bench_seed(11);
-        const struct weight *scale = bench_weight(both[i], QUANT_F32, 1, 64), *w = bench_weight(both[i], QUANT_F32, 64, 64);
-        struct tensor in = bench_tensor(both[i], 64, ROWS_STEP, NULL), out = bench_tensor(both[i], 64, ROWS_STEP, NULL);
-        struct tensor x = tape_tensor(both[i]->tape, 64, ROWS_STEP), y = tape_tensor(both[i]->tape, 64, ROWS_STEP);
+        const struct weight *scale = bench_weight(both[i], QUANT_F32, 1, 64),
+                            *w = bench_weight(both[i], QUANT_F32, 64, 64);
+        struct tensor in = bench_tensor(both[i], 64, ROWS_STEP, NULL),
+                      out = bench_tensor(both[i], 64, ROWS_STEP, NULL);
+        struct tensor x = tape_tensor(both[i]->tape, 64, ROWS_STEP),
+                      y = tape_tensor(both[i]->tape, 64, ROWS_STEP);
         if (i == 1)
             ((float *)w->buffer.host)[100] += 1; // the planted fault, in command 1 of b
         norm(both[i], in, x, scale);

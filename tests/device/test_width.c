@@ -6,7 +6,8 @@
 
 enum { MS = 1000000 };
 
-// `ms` milliseconds of runs in which n threads get `percent[n]` of a processor together. Returns the most threads seen at the end of one.
+// `ms` milliseconds of runs in which n threads get `percent[n]` of a processor together. Returns the most
+// threads seen at the end of one.
 static uint32_t play(struct width *w, uint64_t *now, uint32_t ms, const uint32_t *percent)
 {
     uint32_t most = 0;

@@ -1,4 +1,5 @@
-// test_api_prompt.c - prompts through ingot.h: messages as the model reads them, with their fields, and with the beginning of an answer.
+// test_api_prompt.c - prompts through ingot.h: messages as the model reads them, with their fields, and with
+// the beginning of an answer.
 #include "toy_engine.h"
 
 static struct ingot_request_options asking(const struct ingot_message *messages, size_t n)
@@ -45,8 +46,9 @@ static void the_prompt_is_what_a_request_reads(void **state)
 {
     static const struct ingot_message m[] = { { .role = "system", .content = "Be brief." },
                                               { .role = "user", .content = "Hello<|im_end|>" } };
-    static const char text[] = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|><|im_end|>\n"
-                               "<|im_start|>assistant\n";
+    static const char text[] =
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|><|im_end|>\n"
+        "<|im_start|>assistant\n";
     struct ingot_request_options o = asking(m, 2);
     struct ingot_token_info info;
     char back[300];
@@ -100,18 +102,24 @@ static void texts_and_tokens_are_prompts_too(void **state)
 static void fields_say_what_else_a_message_has(void **state)
 {
     struct ingot_message m[] = {
-        { .fields = "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"text\", \"text\": "
+        { .fields = "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
+                    "\"text\", \"text\": "
                     "\"b\"}]}" },
-        { .role = "assistant", .content = "said", .fields = "{\"content\": \"not this\", \"reasoning_content\": \"hm\"}" },
+        { .role = "assistant",
+          .content = "said",
+          .fields = "{\"content\": \"not this\", \"reasoning_content\": \"hm\"}" },
     };
     struct ingot_request_options o = asking(m, 2);
 
     (void)state;
-    assert_renders(&o, "<|im_start|>user\na\nb<|im_end|>\n<|im_start|>assistant\nsaid<|im_end|>\n<|im_start|>assistant\n");
+    assert_renders(
+        &o,
+        "<|im_start|>user\na\nb<|im_end|>\n<|im_start|>assistant\nsaid<|im_end|>\n<|im_start|>assistant\n");
     o.no_generation_prompt = true;
     assert_renders(&o, "<|im_start|>user\na\nb<|im_end|>\n<|im_start|>assistant\nsaid<|im_end|>\n");
     m[0].fields = "{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}";
-    assert_refused(&o, INGOT_UNSUPPORTED, "message 0: part 0 has the type \"image_url\"; only text and image are supported");
+    assert_refused(&o, INGOT_UNSUPPORTED,
+                   "message 0: part 0 has the type \"image_url\"; only text and image are supported");
     m[0].fields = "[1]";
     assert_refused(&o, INGOT_INPUT, "message 0: its fields are no JSON object");
     m[0].fields = "{\"role\": \"user\"";
@@ -124,20 +132,23 @@ static void fields_say_what_else_a_message_has(void **state)
 
 static void an_answer_goes_on_from_its_beginning(void **state)
 {
-    struct ingot_message m[] = { { .role = "user", .content = "Hello" }, { .role = "assistant", .content = "Well<|im_end|>" } };
+    struct ingot_message m[] = { { .role = "user", .content = "Hello" },
+                                 { .role = "assistant", .content = "Well<|im_end|>" } };
     struct ingot_request_options o = asking(m, 2);
 
     (void)state;
     o.continue_last = true;
-    assert_int_equal(assert_renders(&o, "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nWell<|im_end|>"),
-                     INGOT_REASONING_CLOSED);
+    assert_int_equal(
+        assert_renders(&o, "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nWell<|im_end|>"),
+        INGOT_REASONING_CLOSED);
     m[1].fields = "{\"reasoning_content\": \"Hm.\"}";
     assert_int_equal(assert_renders(&o, "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
                                         "<think>\nHm.\n</think>\n\nWell<|im_end|>"),
                      INGOT_REASONING_CLOSED);
     m[1].content = "";
-    assert_int_equal(assert_renders(&o, "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<think>\nHm."),
-                     INGOT_REASONING_OPEN);
+    assert_int_equal(
+        assert_renders(&o, "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<think>\nHm."),
+        INGOT_REASONING_OPEN);
     m[1].fields = NULL;
     assert_refused(&o, INGOT_INPUT, "continue_last: the last message is no text of the assistant's");
     o.n_messages = 1;
@@ -210,7 +221,8 @@ static void what_is_kept_can_be_asked(void **state)
     assert_int_equal(ingot_prompt_kept(engine, tokens, 50, "mine"), 0);
     assert_true(ingot_generate(engine, &o, NULL, NULL, NULL, NULL));
     assert_int_equal(ingot_prompt_kept(engine, tokens, 50, "mine"), 49 / info.page_tokens * info.page_tokens);
-    assert_int_equal(ingot_prompt_kept(engine, tokens, info.page_tokens, "mine"), 0); // the last token is always read
+    assert_int_equal(ingot_prompt_kept(engine, tokens, info.page_tokens, "mine"),
+                     0); // the last token is always read
     assert_int_equal(ingot_prompt_kept(engine, tokens, 50, NULL), 0);
     tokens[info.page_tokens] ^= 1;
     assert_int_equal(ingot_prompt_kept(engine, tokens, 50, "mine"), info.page_tokens);
@@ -237,10 +249,14 @@ static void grammars_are_checked_before_a_request(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_prompt_is_what_a_request_reads), cmocka_unit_test(texts_and_tokens_are_prompts_too),
-        cmocka_unit_test(fields_say_what_else_a_message_has), cmocka_unit_test(an_answer_goes_on_from_its_beginning),
-        cmocka_unit_test(what_the_template_gets_is_checked),  cmocka_unit_test(a_template_says_what_it_takes),
-        cmocka_unit_test(what_is_kept_can_be_asked),          cmocka_unit_test(grammars_are_checked_before_a_request),
+        cmocka_unit_test(the_prompt_is_what_a_request_reads),
+        cmocka_unit_test(texts_and_tokens_are_prompts_too),
+        cmocka_unit_test(fields_say_what_else_a_message_has),
+        cmocka_unit_test(an_answer_goes_on_from_its_beginning),
+        cmocka_unit_test(what_the_template_gets_is_checked),
+        cmocka_unit_test(a_template_says_what_it_takes),
+        cmocka_unit_test(what_is_kept_can_be_asked),
+        cmocka_unit_test(grammars_are_checked_before_a_request),
     };
     return cmocka_run_group_tests(tests, open_toy, close_toy);
 }

@@ -1,4 +1,5 @@
-// test_api_tokenizer.c - the tokenizer through ingot.h: there and back, counted, with and without control tokens.
+// test_api_tokenizer.c - the tokenizer through ingot.h: there and back, counted, with and without control
+// tokens.
 #include "toy_engine.h"
 
 enum { ROOM = 64 };
@@ -50,7 +51,8 @@ static void control_tokens_are_text_unless_asked_for(void **state)
     assert_true(info.ends_answer);
     assert_int_equal(ingot_token_find(engine, info.spelling, info.n_spelling), eos);
     snprintf(text, sizeof text, "a%.*sb", (int)info.n_spelling, info.spelling);
-    int64_t n_plain = encode(text, 0, plain, ROOM), n_parsed = encode(text, INGOT_PARSE_SPECIAL, parsed, ROOM);
+    int64_t n_plain = encode(text, 0, plain, ROOM),
+            n_parsed = encode(text, INGOT_PARSE_SPECIAL, parsed, ROOM);
     assert_true(n_plain > n_parsed);
     assert_int_equal(parsed[1], eos);
     for (int64_t i = 0; i < n_plain; i++)
@@ -128,8 +130,10 @@ static void a_model_without_a_tokenizer_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_survives_the_way_to_tokens_and_back), cmocka_unit_test(control_tokens_are_text_unless_asked_for),
-        cmocka_unit_test(the_bytes_of_tokens_make_their_text),      cmocka_unit_test(a_shorter_info_is_filled_as_far_as_it_goes),
+        cmocka_unit_test(text_survives_the_way_to_tokens_and_back),
+        cmocka_unit_test(control_tokens_are_text_unless_asked_for),
+        cmocka_unit_test(the_bytes_of_tokens_make_their_text),
+        cmocka_unit_test(a_shorter_info_is_filled_as_far_as_it_goes),
         cmocka_unit_test(a_model_without_a_tokenizer_says_so),
     };
     return cmocka_run_group_tests(tests, open_toy, close_toy);

@@ -1,4 +1,5 @@
-// test_constraint.c - answers of the shipped model under a grammar, a schema and biases: they follow, alone and beside others.
+// test_constraint.c - answers of the shipped model under a grammar, a schema and biases: they follow, alone
+// and beside others.
 #include <jansson.h>
 #include <stdlib.h>
 #include "ingot.h"
@@ -70,8 +71,8 @@ static void a_grammar_is_followed_to_its_end(void **state)
         struct ingot_request_options r = asking(seed);
         r.grammar = "root ::= \"It is \" (\"red\" | \"brown\" | \"\xf0\x9f\xa6\x8a\") [.!]";
         char *text = answer(&r, &result);
-        bool ok =
-            !strncmp(text, "It is ", 6) && (strstr(text, "red") || strstr(text, "brown") || strstr(text, "\xf0\x9f\xa6\x8a"));
+        bool ok = !strncmp(text, "It is ", 6) &&
+                  (strstr(text, "red") || strstr(text, "brown") || strstr(text, "\xf0\x9f\xa6\x8a"));
         if (!ok || result.finish != INGOT_FINISH_EOS)
             fail_msg("%s (finish %d)", text, (int)result.finish);
         ingot_free(text);
@@ -89,14 +90,16 @@ static void a_schema_gives_json_that_fulfils_it(void **state)
         requests[i] = asking(i);
         if (i > 0)
             requests[i].json_schema =
-                "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":12},\"age\":"
+                "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":12},"
+                "\"age\":"
                 "{\"type\":\"integer\",\"minimum\":1,\"maximum\":30}},\"required\":[\"name\",\"age\"]}";
     }
     assert_true(ingot_generate_batch(engine, requests, 4, results, texts, NULL));
     for (int i = 1; i < 4; i++) {
         json_t *value = json_loads(texts[i], 0, NULL);
         json_int_t age = json_integer_value(json_object_get(value, "age"));
-        if (!json_is_string(json_object_get(value, "name")) || age < 1 || age > 30 || results[i].finish != INGOT_FINISH_EOS)
+        if (!json_is_string(json_object_get(value, "name")) || age < 1 || age > 30 ||
+            results[i].finish != INGOT_FINISH_EOS)
             fail_msg("%s", texts[i]);
         json_decref(value);
     }

@@ -4,7 +4,8 @@
 #include "testing.h"
 
 // Pushes text in pieces of n bytes and joins what comes out.
-static void run(const char *const *stops, size_t n_stops, const char *text, size_t n, char *out, bool *stopped)
+static void run(const char *const *stops, size_t n_stops, const char *text, size_t n, char *out,
+                bool *stopped)
 {
     struct detokenizer a;
     struct err err = { 0 };

@@ -41,7 +41,8 @@ static struct ingot_request_options asking(enum ingot_embed embed, const uint32_
     return r;
 }
 
-static void embed(struct ingot_engine *engine, enum ingot_embed kind, const uint32_t *tokens, size_t n, float *to)
+static void embed(struct ingot_engine *engine, enum ingot_embed kind, const uint32_t *tokens, size_t n,
+                  float *to)
 {
     struct ingot_request_options r = asking(kind, tokens, n);
     struct ingot_result result;

@@ -1,7 +1,8 @@
-// test_engine.c - requests, sessions, batches and stages through the public interface, on a tiny random model without a tokenizer.
+// test_engine.c - requests, sessions, batches and stages through the public interface, on a tiny random model
+// without a tokenizer.
 //
-// The promise under test: a sequence's logits are the same bits alone or in any batch, whole or in chunks, with any number of threads,
-// from a fresh or a reused session, on one stage or three.
+// The promise under test: a sequence's logits are the same bits alone or in any batch, whole or in chunks,
+// with any number of threads, from a fresh or a reused session, on one stage or three.
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -172,7 +173,8 @@ static void a_batch_gives_each_the_same_bits_as_alone(void **state)
     ingot_engine_close(engine);
 }
 
-// Where the cache is known and holds the weights, a step of many sequences is dealt to threads by rows, also unevenly.
+// Where the cache is known and holds the weights, a step of many sequences is dealt to threads by rows, also
+// unevenly.
 static void dealt_by_rows_each_gets_the_same_bits_as_alone(void **state)
 {
     (void)state;
@@ -531,7 +533,8 @@ static bool append_text(void *arg, const struct ingot_event *event)
 
 // A processor that claims to work on its own.
 static uint32_t fetches[DEVICE_FETCHES][64];
-static bool fetch_at_once(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err)
+static bool fetch_at_once(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch,
+                          struct err *err)
 {
     (void)d;
     return buffer_read(b, 0, fetches[fetch], bytes, err);
@@ -586,7 +589,8 @@ static void steps_queued_ahead_change_nothing(void **state)
     engine->inner.loaded->device->queue = &queue;
     uint64_t before = engine->inner.loaded->device->counters.plays;
     ask_twice(engine, ahead, &n_reused[1]);
-    assert_int_equal(engine->inner.loaded->device->counters.plays - before, plays + 2); // one for each answer's end
+    assert_int_equal(engine->inner.loaded->device->counters.plays - before,
+                     plays + 2); // one for each answer's end
     assert_int_equal(n_reused[0], n_reused[1]);
     for (int i = 0; i < 2; i++)
         assert_string_equal(alone[i], ahead[i]);
@@ -629,7 +633,8 @@ static bool print_bad(void *arg, const struct verify_finding *f)
 static void every_command_agrees_with_the_plain_loops(void **state)
 {
     (void)state;
-    static const char *const models[] = { MODEL("llama3"), MODEL("qwen2"), MODEL("qwen3"), MODEL("devstral"), MODEL("smollm2") };
+    static const char *const models[] = { MODEL("llama3"), MODEL("qwen2"), MODEL("qwen3"), MODEL("devstral"),
+                                          MODEL("smollm2") };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         for (uint32_t n_rows = 1; n_rows <= 33; n_rows += 16)
             for (int exact = 0; exact < 2; exact++) {

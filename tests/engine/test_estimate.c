@@ -1,11 +1,13 @@
-// test_estimate.c - what an engine will need is known before it is opened, and the log goes where the program wants it.
+// test_estimate.c - what an engine will need is known before it is opened, and the log goes where the program
+// wants it.
 #include "base/log.h"
 #include "open_engine.h"
 
 static void the_estimate_is_what_an_engine_takes(void **state)
 {
     (void)state;
-    const char *const models[] = { SOURCE_DIR "/models/ingot-7m-q8_0.gguf", SOURCE_DIR "/tests/golden/qwen3/model.gguf" };
+    const char *const models[] = { SOURCE_DIR "/models/ingot-7m-q8_0.gguf",
+                                   SOURCE_DIR "/tests/golden/qwen3/model.gguf" };
     for (int i = 0; i < 2; i++) {
         struct ingot_engine_options o = ingot_engine_defaults();
         struct ingot_memory memory;

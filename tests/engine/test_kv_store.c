@@ -1,4 +1,5 @@
-// test_kv_store.c - pages on disk: what a new engine finds there, and what it makes of files that are cut, changed or another model's.
+// test_kv_store.c - pages on disk: what a new engine finds there, and what it makes of files that are cut,
+// changed or another model's.
 #include <dirent.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -176,7 +177,8 @@ static void make_empty(const char *path)
 
 static void damaged_files_are_not_there(void **state)
 {
-    static void (*const damages[])(const char *path) = { cut_in_half, change_a_byte, make_longer, make_a_link, make_empty };
+    static void (*const damages[])(const char *path) = { cut_in_half, change_a_byte, make_longer, make_a_link,
+                                                         make_empty };
     struct ingot_engine_options o = options(MODEL("llama3"));
     struct stored_bits cold, bits;
     (void)state;

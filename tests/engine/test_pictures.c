@@ -1,5 +1,5 @@
-// test_pictures.c - requests with pictures: logits against the reference's from both file formats, prompts cut inside a picture, who shares
-// what, and what is refused.
+// test_pictures.c - requests with pictures: logits against the reference's from both file formats, prompts
+// cut inside a picture, who shares what, and what is refused.
 #include "engine/api.h"
 #include "engine/tiles.h"
 #include "models/golden.h"
@@ -80,8 +80,8 @@ static void check_logits(const struct files *f, const char *device, uint32_t n_b
         fail_msg("%s", error.message);
     assert_int_equal(all.n_rows, c.g.n);
     struct closeness close = compare_logits(&c.g, all.logits);
-    print_message("%s%s%s %s, batch %u: squared error %.1e\n", f->variant, f->model, f->mmproj ? f->mmproj : "", device, n_batch,
-                  close.worst_error);
+    print_message("%s%s%s %s, batch %u: squared error %.1e\n", f->variant, f->model,
+                  f->mmproj ? f->mmproj : "", device, n_batch, close.worst_error);
     assert_true(close.worst_error <= 1e-9 && close.top1_changes == 0);
     free(all.logits);
     ingot_engine_close(engine);
@@ -105,7 +105,8 @@ static void pictures_give_the_reference_logits(void **state)
     }
 }
 
-static struct ingot_result ask(struct ingot_engine *engine, const struct case_of_pictures *c, const char *salt)
+static struct ingot_result ask(struct ingot_engine *engine, const struct case_of_pictures *c,
+                               const char *salt)
 {
     struct ingot_request_options r = request_of(c);
     struct ingot_result result;
@@ -126,7 +127,8 @@ static uint32_t first_place(const struct case_of_pictures *c)
     return i;
 }
 
-// The second time costs neither encoder nor prefill; one pixel more or less, and nothing from the picture on is shared.
+// The second time costs neither encoder nor prefill; one pixel more or less, and nothing from the picture on
+// is shared.
 static void one_pixel_makes_another_picture(void **state)
 {
     struct case_of_pictures c;
@@ -144,7 +146,8 @@ static void one_pixel_makes_another_picture(void **state)
     assert_int_equal(cache->n_encoded, c.n_tiles);
     assert_true(first.encode_ms > 0 && again.encode_ms == 0);
 
-    struct ingot_result salted = ask(engine, &c, "another tenant"); // pages are his own, embeddings of equal pixels are no secret
+    struct ingot_result salted =
+        ask(engine, &c, "another tenant"); // pages are his own, embeddings of equal pixels are no secret
     assert_int_equal(salted.n_reused, 0);
     assert_int_equal(salted.n_tiles_cached, c.n_tiles);
 
@@ -228,7 +231,8 @@ static bool keep_logits(void *arg, const struct ingot_event *event)
     return true;
 }
 
-static struct last_logits logits_of(struct ingot_engine *engine, struct ingot_request_options r, struct ingot_result *result)
+static struct last_logits logits_of(struct ingot_engine *engine, struct ingot_request_options r,
+                                    struct ingot_result *result)
 {
     struct last_logits l = { .n = 331 };
     struct ingot_error error = { 0 };
@@ -257,7 +261,8 @@ static void check_parts(struct ingot_engine *engine, struct ingot_request_option
     processor.split = !r.no_split;
     for (size_t i = 0; i < r.n_pictures; i++) {
         struct image_tiles tiles = { 0 };
-        assert_ok(image_split(&tiles, &processor, &r.pictures[i]->inner, &(struct image_work){ 0 }, &err), &err);
+        assert_ok(image_split(&tiles, &processor, &r.pictures[i]->inner, &(struct image_work){ 0 }, &err),
+                  &err);
         size_t n = (size_t)tiles.n_tiles * tiles.side * tiles.side * 3;
         all = realloc(all, bytes + n);
         memcpy(all + bytes, tiles.rgb, n);
@@ -284,9 +289,11 @@ static void pictures_find_their_places_in_prompts(void **state)
     struct ingot_picture *pictures[2] = { drawn(60, 20), drawn(7, 31) };
     const struct ingot_message plain = { .role = "user", .content = "<image> is what I typed" };
     const struct ingot_message parts[] = {
-        { .role = "user", .fields = "{\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image\"}]}" },
+        { .role = "user",
+          .fields = "{\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image\"}]}" },
         { .role = "assistant", .content = "b" },
-        { .role = "user", .fields = "{\"content\":[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"c\"}]}" }
+        { .role = "user",
+          .fields = "{\"content\":[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"c\"}]}" }
     };
     struct ingot_request_options r = ingot_request_defaults();
 
@@ -310,7 +317,8 @@ static void pictures_find_their_places_in_prompts(void **state)
     ingot_engine_close(engine);
 }
 
-static void expect_refusal(struct ingot_engine *engine, const struct ingot_request_options *r, const char *part)
+static void expect_refusal(struct ingot_engine *engine, const struct ingot_request_options *r,
+                           const char *part)
 {
     struct ingot_error error = { 0 };
 
@@ -340,8 +348,9 @@ static void what_does_not_fit_is_refused(void **state)
     expect_refusal(engine, &r, "is 2147483649");
 
     struct ingot_picture *pictures[2] = { drawn(4, 4), drawn(5, 4) };
-    const struct ingot_message asks = { .role = "user",
-                                        .fields = "{\"content\":[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"?\"}]}" };
+    const struct ingot_message asks = {
+        .role = "user", .fields = "{\"content\":[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"?\"}]}"
+    };
     r = ingot_request_defaults();
     r.messages = &asks;
     r.n_messages = 1;
@@ -388,9 +397,12 @@ static void cancelling_frees_the_places(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_give_the_reference_logits),    cmocka_unit_test(one_pixel_makes_another_picture),
-        cmocka_unit_test(answers_do_not_depend_on_what_is_kept), cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(pictures_find_their_places_in_prompts), cmocka_unit_test(cancelling_frees_the_places),
+        cmocka_unit_test(pictures_give_the_reference_logits),
+        cmocka_unit_test(one_pixel_makes_another_picture),
+        cmocka_unit_test(answers_do_not_depend_on_what_is_kept),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(pictures_find_their_places_in_prompts),
+        cmocka_unit_test(cancelling_frees_the_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// test_prefill_budget.c - how far a prompt may stretch the steps of running answers, on machines that are made up.
+// test_prefill_budget.c - how far a prompt may stretch the steps of running answers, on machines that are
+// made up.
 #include "engine/prefill_budget.h"
 #include "testing.h"
 
@@ -6,7 +7,8 @@ struct machine {
     double decode_ns, row_ns; // a step of answers alone; what a row of a prompt adds
 };
 
-// The longest of 400 steps after the first 40 with one answer and a prompt that never ends; *rows: of the prompt in all of them.
+// The longest of 400 steps after the first 40 with one answer and a prompt that never ends; *rows: of the
+// prompt in all of them.
 static double longest_ns(const struct machine *m, uint32_t *rows)
 {
     struct prefill_budget pace = { .stretch = 1.75 };

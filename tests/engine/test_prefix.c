@@ -1,4 +1,5 @@
-// test_prefix.c - pages that requests share: what is reused, what is not and why, and that no way to an answer changes its bits.
+// test_prefix.c - pages that requests share: what is reused, what is not and why, and that no way to an
+// answer changes its bits.
 //
 // Every answer is compared with that of the same request alone on an engine that shares nothing.
 #include <stdlib.h>
@@ -58,7 +59,8 @@ static void ask(struct question *q, uint32_t family, uint32_t shared, uint32_t o
     q->options.sampling.seed = own;
 }
 
-static struct ingot_result run(struct ingot_engine *engine, const struct question *q, struct answer_bits *bits)
+static struct ingot_result run(struct ingot_engine *engine, const struct question *q,
+                               struct answer_bits *bits)
 {
     struct ingot_result result = { 0 };
     struct ingot_error error;
@@ -68,7 +70,8 @@ static struct ingot_result run(struct ingot_engine *engine, const struct questio
     return result;
 }
 
-static void assert_as_alone(struct ingot_engine *alone, const struct question *q, const struct answer_bits *bits)
+static void assert_as_alone(struct ingot_engine *alone, const struct question *q,
+                            const struct answer_bits *bits)
 {
     struct answer_bits expected;
     run(alone, q, &expected);
@@ -234,7 +237,8 @@ static void the_urgent_goes_before_the_patient(void **state)
 static void paused_requests_go_on_with_the_same_bits(void **state)
 {
     enum { N = 6 };
-    struct ingot_engine *engine = open_engine(N, 176, false), *alone = open_engine(1, 0, true); // 11 pages for six requests
+    struct ingot_engine *engine = open_engine(N, 176, false),
+                        *alone = open_engine(1, 0, true); // 11 pages for six requests
     struct question q[N];
     struct answer_bits bits[N] = { 0 };
     struct ingot_request *r[N];
@@ -274,7 +278,8 @@ static uint32_t draw(uint32_t *state, uint32_t below)
     return (*state >> 8) % below;
 }
 
-// Half of the beginnings are shared, each kind is asked about eight times: cold, warm, paused, in every batch.
+// Half of the beginnings are shared, each kind is asked about eight times: cold, warm, paused, in every
+// batch.
 static void make_kind(struct question *q, uint32_t kind)
 {
     uint32_t random = kind * 977 + 5, n = 20 + draw(&random, MAX_PROMPT - 20);

@@ -1,4 +1,5 @@
-// test_session_file.c - sessions in files: the same answer from the same numbers in another engine, and every damage is an error.
+// test_session_file.c - sessions in files: the same answer from the same numbers in another engine, and every
+// damage is an error.
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,7 +51,8 @@ static bool keep(void *arg, const struct ingot_event *e)
     return true;
 }
 
-static struct tokens_said ask(struct ingot_engine *engine, struct ingot_session *session, const uint32_t *tokens, uint32_t n)
+static struct tokens_said ask(struct ingot_engine *engine, struct ingot_session *session,
+                              const uint32_t *tokens, uint32_t n)
 {
     struct ingot_request_options o = ingot_request_defaults();
     struct tokens_said got = { .n = 0 };
@@ -133,10 +135,12 @@ static void another_engine_refuses_it(void **state)
     save_one(engine, next, &n);
     ingot_engine_close(engine);
     engine = open_with(256, INGOT_KV_F16);
-    assert_fails(ingot_session_load(engine, path, &error), &error, "a session of another model, device, version or cache type");
+    assert_fails(ingot_session_load(engine, path, &error), &error,
+                 "a session of another model, device, version or cache type");
     ingot_engine_close(engine);
     engine = open_with(32, INGOT_KV_F32);
-    assert_fails(ingot_session_load(engine, path, &error), &error, "and the context holds 32; raise n_context");
+    assert_fails(ingot_session_load(engine, path, &error), &error,
+                 "and the context holds 32; raise n_context");
     assert_int_equal(error.code, INGOT_LIMIT);
     assert_fails(ingot_session_load(engine, folder, &error), &error, folder);
     assert_fails(ingot_session_load(engine, "/nowhere/at/all", &error), &error, "/nowhere/at/all");
@@ -164,7 +168,8 @@ static void every_damage_is_an_error(void **state)
     save_one(engine, next, &n);
     assert_ok(file_read(&file, path, 1 << 28, &err), &err);
     size_t step = file.n > 4000 ? file.n / 4000 : 1;
-    for (size_t i = 0; i < file.n; i += i < 400 ? 1 : step * 97) { // the head and the tokens, and some of the pages
+    for (size_t i = 0; i < file.n;
+         i += i < 400 ? 1 : step * 97) { // the head and the tokens, and some of the pages
         file.at[i] ^= 0x41;
         put(file.at, file.n);
         assert_null(ingot_session_load(engine, path, &error));

@@ -1,5 +1,5 @@
-// test_sizes.c - what ingot.h promises of its structs: sizes of 0 and of newer programs are errors, shorter ones get the defaults. A
-// program that was really built with shorter structs is tests/library/older.c.
+// test_sizes.c - what ingot.h promises of its structs: sizes of 0 and of newer programs are errors, shorter
+// ones get the defaults. A program that was really built with shorter structs is tests/library/older.c.
 #include "engine/api/sizes.h"
 #include "open_engine.h"
 
@@ -95,7 +95,8 @@ static void a_role_is_a_known_one(void **state)
     (void)state;
     struct ingot_engine *engine = toy();
     struct ingot_request_options r = ingot_request_defaults();
-    struct ingot_message m[2] = { { .role = "user", .content = "Hello" }, { .role = "human", .content = "Hello" } };
+    struct ingot_message m[2] = { { .role = "user", .content = "Hello" },
+                                  { .role = "human", .content = "Hello" } };
     struct ingot_error error;
     r.messages = m;
     r.n_messages = 2;
@@ -103,13 +104,16 @@ static void a_role_is_a_known_one(void **state)
     assert_fails(ingot_generate(engine, &r, NULL, NULL, NULL, &error), &error,
                  "message 1 has the role \"human\"; want system, user, assistant or tool");
     m[1].role = NULL;
-    assert_fails(ingot_generate(engine, &r, NULL, NULL, NULL, &error), &error, "message 1 has the role \"(null)\"");
+    assert_fails(ingot_generate(engine, &r, NULL, NULL, NULL, &error), &error,
+                 "message 1 has the role \"(null)\"");
     m[1].role = "assistant";
     m[1].content = "\xff";
-    assert_fails(ingot_generate(engine, &r, NULL, NULL, NULL, &error), &error, "message 1: its content must be valid UTF-8");
+    assert_fails(ingot_generate(engine, &r, NULL, NULL, NULL, &error), &error,
+                 "message 1: its content must be valid UTF-8");
     r.n_messages = 1;
     r.sampling.reserved[2] = 9;
-    assert_fails(ingot_generate(engine, &r, NULL, NULL, NULL, &error), &error, "reserved word 2 of the sampling is 9; want 0");
+    assert_fails(ingot_generate(engine, &r, NULL, NULL, NULL, &error), &error,
+                 "reserved word 2 of the sampling is 9; want 0");
     ingot_engine_close(engine);
 }
 
@@ -146,7 +150,8 @@ static void unread_logits_are_bounded(void **state)
     assert_int_equal(end_unread(engine, 12, &error), INGOT_FINISH_LENGTH);
     assert_int_equal(end_unread(engine, 11, &error), INGOT_FINISH_ERROR);
     assert_int_equal(error.code, INGOT_LIMIT);
-    assert_non_null(strstr(error.message, "11 rows of logits wait to be taken; take events between steps, or raise n_unread"));
+    assert_non_null(strstr(
+        error.message, "11 rows of logits wait to be taken; take events between steps, or raise n_unread"));
     ingot_engine_close(engine);
 }
 

@@ -1,6 +1,7 @@
 // test_gguf.c - the GGUF reader on good files, and on every kind of bad one that has hurt other readers.
 //
-// Bad files are built from a good one by changing one thing. The message must name what is wrong; the sanitizers see the rest.
+// Bad files are built from a good one by changing one thing. The message must name what is wrong; the
+// sanitizers see the rest.
 #include "testing.h"
 #include <math.h>
 #include <unistd.h>
@@ -65,7 +66,8 @@ static void all_value_types_are_read(void **state)
         assert_true(model_file_meta(f, "u8")->u == 255 && model_file_meta(f, "i8")->i == -1 &&
                     model_file_meta(f, "u16")->u == 0x1234);
         assert_true(model_file_meta(f, "i16")->i == -32768 && model_file_meta(f, "u32")->u == 4000000000u);
-        assert_true(model_file_meta(f, "i32")->i == -2 && model_file_meta(f, "f32")->f == -1.5 && model_file_meta(f, "bool")->b);
+        assert_true(model_file_meta(f, "i32")->i == -2 && model_file_meta(f, "f32")->f == -1.5 &&
+                    model_file_meta(f, "bool")->b);
         assert_true(model_file_meta(f, "u64")->u == UINT64_MAX && model_file_meta(f, "i64")->i == INT64_MIN);
         assert_true(model_file_meta(f, "f64")->f == 0.1 && model_file_meta(f, "f64")->type == META_FLOAT);
         const struct meta *words = model_file_meta(f, "words"), *shorts = model_file_meta(f, "shorts");
@@ -73,7 +75,8 @@ static void all_value_types_are_read(void **state)
         assert_true(str_is(meta_at(words, 2).s, "long enough") && str_is(meta_at(words, 1).s, "") &&
                     str_is(meta_at(words, 0).s, "a"));
         assert_true(shorts->element == META_INT && meta_at(shorts, 0).i == -1 && meta_at(shorts, 1).i == 1);
-        assert_true(meta_at(model_file_meta(f, "bytes"), 2).u == 3 && meta_at(model_file_meta(f, "flags"), 1).b);
+        assert_true(meta_at(model_file_meta(f, "bytes"), 2).u == 3 &&
+                    meta_at(model_file_meta(f, "flags"), 1).b);
         assert_int_equal(model_file_meta(f, "none")->n, 0);
         assert_null(model_file_meta(f, "absent"));
         assert_int_equal(model_file_n_metas(f), 17);
@@ -91,7 +94,8 @@ static void tensors_lie_where_the_file_says(void **state)
     assert_ok(open_image(&g, &f, &err), &err);
     assert_int_equal(model_file_n_tensors(f), 2);
     const struct file_tensor *a = model_file_tensor(f, "first"), *b = model_file_tensor(f, "second");
-    assert_true(a == model_file_tensor_at(f, 0) && a->n_dims == 2 && a->dims[0] == 3 && a->dims[1] == 32 && a->dims[2] == 1);
+    assert_true(a == model_file_tensor_at(f, 0) && a->n_dims == 2 && a->dims[0] == 3 && a->dims[1] == 32 &&
+                a->dims[2] == 1);
     assert_true(a->format == QUANT_F32 && a->bytes == 384 && b->format == QUANT_Q8_0 && b->bytes == 102);
     assert_ptr_equal(b->data, a->data + 384);
     assert_int_equal((uintptr_t)a->data % 32, 0);
@@ -113,11 +117,15 @@ static void typed_reading_names_what_was_found(void **state)
     bool b = false;
     struct str s = STR("x");
     assert_ok(open_image(&g, &f, &err), &err);
-    assert_true(model_file_u64(f, "absent", 0, 1, &u, &err) && u == 7 && model_file_f64(f, "absent", 0, 1, &d, &err) && d == 7);
-    assert_true(model_file_bool(f, "absent", &b, &err) && model_file_string(f, "absent", &s, &err) && str_is(s, "x"));
+    assert_true(model_file_u64(f, "absent", 0, 1, &u, &err) && u == 7 &&
+                model_file_f64(f, "absent", 0, 1, &d, &err) && d == 7);
+    assert_true(model_file_bool(f, "absent", &b, &err) && model_file_string(f, "absent", &s, &err) &&
+                str_is(s, "x"));
     assert_true(model_file_u64(f, "u8", 1, 255, &u, &err) && u == 255);
-    assert_true(model_file_f64(f, "u8", 0, 1000, &d, &err) && d == 255 && model_file_bool(f, "bool", &b, &err) && b);
-    assert_fails(model_file_u64(f, "u8", 1, 254, &u, &err), &err, "image: u8 is 255; expected a whole number from 1 to 254");
+    assert_true(model_file_f64(f, "u8", 0, 1000, &d, &err) && d == 255 &&
+                model_file_bool(f, "bool", &b, &err) && b);
+    assert_fails(model_file_u64(f, "u8", 1, 254, &u, &err), &err,
+                 "image: u8 is 255; expected a whole number from 1 to 254");
     assert_fails(model_file_u64(f, "i8", 0, UINT64_MAX, &u, &err), &err, "i8 is -1");
     assert_fails(model_file_u64(f, "f32", 0, 10, &u, &err), &err, "f32 is -1.5");
     assert_fails(model_file_f64(f, "words", 0, 10, &d, &err), &err, "an array of 3");
@@ -152,7 +160,8 @@ static void every_truncation_is_refused(void **state)
     for (size_t n = 0; n < g.n; n++) {
         struct model_file *file;
         struct err err = { 0 };
-        unsigned char *copy = mem_alloc_aligned(n ? n : 1, 64); // of its own size, so that a read past it is seen
+        unsigned char *copy =
+            mem_alloc_aligned(n ? n : 1, 64); // of its own size, so that a read past it is seen
         memcpy(copy, g.image, n);
         if (model_file_open_memory(&file, copy, n, "cut", &err))
             fail_msg("opened with %zu of %zu bytes", n, g.n);
@@ -168,7 +177,9 @@ static void bad_headers_are_refused(void **state)
     static const struct {
         uint32_t version;
         const char *part;
-    } versions[] = { { 1, "version 1" }, { 4, "version 4" }, { 0x03000000, "big-endian" }, { 0x02000000, "big-endian" } };
+    } versions[] = {
+        { 1, "version 1" }, { 4, "version 4" }, { 0x03000000, "big-endian" }, { 0x02000000, "big-endian" }
+    };
     struct err err = { 0 };
     struct model_file *file;
     for (size_t i = 0; i < 4; i++) {
@@ -177,7 +188,8 @@ static void bad_headers_are_refused(void **state)
     }
     _Alignas(8) char zero_version[24] = "GGUF", html[24] = "<!DOCTYPE html><html>";
     assert_fails(model_file_open_memory(&file, zero_version, 24, "x", &err), &err, "version 0");
-    assert_fails(model_file_open_memory(&file, html, 24, "x", &err), &err, "not a GGUF file: it begins with bytes 3c 21 44 4f");
+    assert_fails(model_file_open_memory(&file, html, 24, "x", &err), &err,
+                 "not a GGUF file: it begins with bytes 3c 21 44 4f");
     assert_fails(model_file_open_memory(&file, zero_version + 1, 23, "x", &err), &err, "multiple of 8");
     static const uint64_t counts[] = { 1, (uint64_t)1 << 60, INT64_MAX, UINT64_MAX };
     for (size_t i = 0; i < 4; i++) {
@@ -387,7 +399,8 @@ static void an_alignment_counts_wherever_it_stands(void **state)
 static void layout_keys_of_any_type_do_no_harm(void **state)
 {
     (void)state;
-    static const char *const keys[] = { "general.alignment", "split.count", "split.no", "split.tensors.count" };
+    static const char *const keys[] = { "general.alignment", "split.count", "split.no",
+                                        "split.tensors.count" };
     static const unsigned char bytes[32] = { 32 };
     for (size_t k = 0; k < 4; k++)
         for (uint32_t type = 0; type < 13; type++) {
@@ -535,7 +548,8 @@ static void what_is_no_file_is_refused(void **state)
     refuse_path("absent.gguf", "absent.gguf: cannot open");
     FILE *f = fopen(path_of("empty.gguf"), "wb");
     fclose(f);
-    refuse_path("empty.gguf", "empty.gguf: the magic needs 4 bytes at offset 0, but the file ends after 0 more");
+    refuse_path("empty.gguf",
+                "empty.gguf: the magic needs 4 bytes at offset 0, but the file ends after 0 more");
     unlink(path_of("empty.gguf"));
 }
 

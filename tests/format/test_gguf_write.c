@@ -54,13 +54,16 @@ static void what_is_written_is_read(void **state)
     assert_false(file_exists(path));
     assert_ok(gguf_write_commit(&w, &err), &err);
     assert_ok(model_file_open(&f, path, &err), &err);
-    assert_true(str_is(model_file_meta(f, "general.architecture")->s, "llama") && model_file_meta(f, "u")->u == 7);
+    assert_true(str_is(model_file_meta(f, "general.architecture")->s, "llama") &&
+                model_file_meta(f, "u")->u == 7);
     assert_true(model_file_meta(f, "f")->f == 1.5 && model_file_meta(f, "b")->b);
     const struct meta *m = model_file_meta(f, "words");
     assert_true(m->n == 3 && str_eq(meta_at(m, 2).s, words[2]) && meta_at(m, 1).s.n == 0);
-    assert_true(meta_at(model_file_meta(f, "ints"), 0).i == -1 && meta_at(model_file_meta(f, "floats"), 0).f == 0.5);
+    assert_true(meta_at(model_file_meta(f, "ints"), 0).i == -1 &&
+                meta_at(model_file_meta(f, "floats"), 0).f == 0.5);
     const struct file_tensor *a = model_file_tensor(f, "m"), *b = model_file_tensor(f, "v");
-    assert_true(a->format == QUANT_Q8_0 && a->n_dims == 2 && a->dims[0] == 3 && a->dims[1] == 32 && b->dims[0] == 5);
+    assert_true(a->format == QUANT_Q8_0 && a->n_dims == 2 && a->dims[0] == 3 && a->dims[1] == 32 &&
+                b->dims[0] == 5);
     assert_memory_equal(a->data, data, 102);
     assert_memory_equal(b->data, data, 20);
     model_file_close(f);

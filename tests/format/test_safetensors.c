@@ -1,4 +1,5 @@
-// test_safetensors.c - the safetensors reader, the JSON values beside it, and every promise of the format broken in turn.
+// test_safetensors.c - the safetensors reader, the JSON values beside it, and every promise of the format
+// broken in turn.
 //
 // A model is a folder in /tmp that each test fills and empties.
 #include "testing.h"
@@ -97,16 +98,18 @@ static struct model_file *open_folder(void)
     return file;
 }
 
-#define ENTRY(dtype, shape, begin, end) "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
+#define ENTRY(dtype, shape, begin, end) \
+    "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
 
 static void a_folder_is_read(void **state)
 {
     (void)state;
-    save_text("config.json",
-              "{\"num_hidden_layers\": 2, \"rope_scaling\": {\"factor\": 8.5, \"rope_type\": \"llama3\"}, \"tie\": true,"
-              "\"none\": null, \"eos_token_id\": [1, 2], \"eps\": 1e-05, \"negative\": -3}");
+    save_text("config.json", "{\"num_hidden_layers\": 2, \"rope_scaling\": {\"factor\": 8.5, \"rope_type\": "
+                             "\"llama3\"}, \"tie\": true,"
+                             "\"none\": null, \"eos_token_id\": [1, 2], \"eps\": 1e-05, \"negative\": -3}");
     save_text("generation_config.json", "{\"temperature\": 0.5}");
-    save_text("tokenizer_config.json", "{\"chat_template\": \"old\", \"bos_token\": {\"content\": \"\\u003cs>\\n\"}}");
+    save_text("tokenizer_config.json",
+              "{\"chat_template\": \"old\", \"bos_token\": {\"content\": \"\\u003cs>\\n\"}}");
     save_text("preprocessor_config.json", "{\"size\": {\"longest_edge\": 2048}}");
     save_text("processor_config.json", "{\"image_seq_len\": 64}");
     save_text("chat_template.jinja", "new");
@@ -114,9 +117,10 @@ static void a_folder_is_read(void **state)
     save_tensors(
         "model.safetensors", (uint64_t)RIGHT,
         "{\"__metadata__\":{\"format\":\"pt\"},\"w\":" ENTRY("BF16", "[3,4]", 0, 24) ",\"b\":" ENTRY(
-            "F32", "[2]", 24, 32) ",\"h\":" ENTRY("F16", "[]", 32, 34) ",\"ids\":" ENTRY("I64", "[1]", 34,
-                                                                                         42) ",\"no\":" ENTRY("F32", "[0]", 42,
-                                                                                                              42) "}      ",
+            "F32", "[2]", 24, 32) ",\"h\":" ENTRY("F16", "[]", 32,
+                                                  34) ",\"ids\":" ENTRY("I64", "[1]", 34,
+                                                                        42) ",\"no\":" ENTRY("F32", "[0]", 42,
+                                                                                             42) "}      ",
         42);
     struct model_file *f = open_folder();
     uint64_t u = 0;
@@ -124,17 +128,20 @@ static void a_folder_is_read(void **state)
     struct str s = { 0 };
     struct err err = { 0 };
     assert_true(model_file_format(f) == MODEL_SAFETENSORS && model_file_n_tensors(f) == 3);
-    const struct file_tensor *w = model_file_tensor(f, "w"), *b = model_file_tensor(f, "b"), *h = model_file_tensor(f, "h");
-    assert_true(w->format == QUANT_BF16 && w->n_dims == 2 && w->dims[0] == 3 && w->dims[1] == 4 && w->bytes == 24 &&
-                w->data[1] == 1);
+    const struct file_tensor *w = model_file_tensor(f, "w"), *b = model_file_tensor(f, "b"),
+                             *h = model_file_tensor(f, "h");
+    assert_true(w->format == QUANT_BF16 && w->n_dims == 2 && w->dims[0] == 3 && w->dims[1] == 4 &&
+                w->bytes == 24 && w->data[1] == 1);
     assert_true(b->format == QUANT_F32 && b->n_dims == 1 && b->dims[0] == 2 && b->data[0] == 24);
     assert_true(h->format == QUANT_F16 && h->n_dims == 1 && h->dims[0] == 1 && h->data[0] == 32);
     assert_true(model_file_u64(f, "num_hidden_layers", 1, 10, &u, &err) && u == 2);
     assert_true(model_file_f64(f, "rope_scaling.factor", 1, 10, &d, &err) && d == 8.5);
     assert_true(model_file_f64(f, "eps", 0, 1, &d, &err) && d == 1e-5);
-    assert_true(model_file_meta(f, "negative")->i == -3 && model_file_meta(f, "tie")->b && !model_file_meta(f, "none"));
+    assert_true(model_file_meta(f, "negative")->i == -3 && model_file_meta(f, "tie")->b &&
+                !model_file_meta(f, "none"));
     const struct meta *eos = model_file_meta(f, "eos_token_id");
-    assert_true(eos->type == META_ARRAY && eos->n == 2 && eos->element == META_UINT && meta_at(eos, 1).u == 2);
+    assert_true(eos->type == META_ARRAY && eos->n == 2 && eos->element == META_UINT &&
+                meta_at(eos, 1).u == 2);
     assert_true(model_file_f64(f, "generation_config.temperature", 0, 2, &d, &err) && d == 0.5);
     assert_true(model_file_string(f, "tokenizer_config.chat_template", &s, &err) && str_is(s, "new"));
     assert_true(model_file_string(f, "tokenizer_config.bos_token.content", &s, &err) && str_is(s, "<s>\n"));
@@ -160,7 +167,8 @@ static void unaligned_tensors_are_copied(void **state)
 static void every_truncation_is_refused(void **state)
 {
     (void)state;
-    static const char header[] = "{\"w\":" ENTRY("BF16", "[3,4]", 0, 24) ",\"b\":" ENTRY("F32", "[2]", 24, 32) "}";
+    static const char header[] =
+        "{\"w\":" ENTRY("BF16", "[3,4]", 0, 24) ",\"b\":" ENTRY("F32", "[2]", 24, 32) "}";
     struct buf b = { 0 };
     uint64_t n = strlen(header);
     static const char zeros[32];
@@ -243,14 +251,16 @@ static void broken_json_is_refused(void **state)
 static void broken_promises_are_refused(void **state)
 {
     (void)state;
-    refuse_header("{\"a\":" ENTRY("F32", "[1]", 0, 4) ",\"a\":" ENTRY("F32", "[1]", 4, 8) "}", 8, "tensor 'a' is there twice");
+    refuse_header("{\"a\":" ENTRY("F32", "[1]", 0, 4) ",\"a\":" ENTRY("F32", "[1]", 4, 8) "}", 8,
+                  "tensor 'a' is there twice");
     refuse_header("{\"a\":" ENTRY("F32", "[1]", 0, 4) ",\"\\u0061\":" ENTRY("F32", "[1]", 4, 8) "}", 8,
                   "tensor 'a' is there twice");
     refuse_header("{\"a\":" ENTRY("F32", "[2]", 0, 8) ",\"b\":" ENTRY("F32", "[1]", 4, 8) "}", 8, "overlap");
     refuse_header("{\"a\":" ENTRY("F32", "[1]", 0, 4) ",\"b\":" ENTRY("F32", "[1]", 8, 12) "}", 12,
                   "begins at data byte 8; expected 4");
     refuse_header("{\"a\":" ENTRY("F32", "[1]", 4, 8) "}", 8, "expected 0");
-    refuse_header("{\"a\":" ENTRY("F32", "[1]", 0, 4) "}", 5, "the tensors end at data byte 4, but the file has 5");
+    refuse_header("{\"a\":" ENTRY("F32", "[1]", 0, 4) "}", 5,
+                  "the tensors end at data byte 4, but the file has 5");
     refuse_header("{}", 1, "the tensors end at data byte 0");
     refuse_header("{\"a\":" ENTRY("F32", "[1]", 4, 0) "}", 4, "lies at data bytes 4 to 0");
     refuse_header("{\"a\":" ENTRY("F32", "[2]", 0, 8) "}", 4, "lies at data bytes 0 to 8; the file has 4");
@@ -333,25 +343,30 @@ static void arrays_of_a_config_keep_their_kind(void **state)
 {
     (void)state;
     save_tensors("model.safetensors", (uint64_t)RIGHT, "{}", 0);
-    save_text("config.json",
-              "{\"mixed\": [1, -2, 3], \"real\": [1, 2.5, -3, Infinity], \"text\": [\"a\\tb\", \"\", \"c\"], \"empty\": [],"
-              "\"flags\": [true, false], \"list\": [{\"x\": 1}, {\"x\": 2}], \"unlike\": [\"a\", 1, null, [5, 6]],"
-              "\"large\": [18446744073709551615, -1], \"pair\": \"\\ud83d\\ude00\"}");
+    save_text(
+        "config.json",
+        "{\"mixed\": [1, -2, 3], \"real\": [1, 2.5, -3, Infinity], \"text\": [\"a\\tb\", \"\", \"c\"], "
+        "\"empty\": [],"
+        "\"flags\": [true, false], \"list\": [{\"x\": 1}, {\"x\": 2}], \"unlike\": [\"a\", 1, null, [5, 6]],"
+        "\"large\": [18446744073709551615, -1], \"pair\": \"\\ud83d\\ude00\"}");
     struct model_file *f = open_folder();
     const struct meta *m = model_file_meta(f, "mixed");
     assert_true(m->element == META_INT && meta_at(m, 1).i == -2 && meta_at(m, 2).i == 3);
     m = model_file_meta(f, "real");
-    assert_true(m->element == META_FLOAT && m->n == 4 && meta_at(m, 0).f == 1 && meta_at(m, 1).f == 2.5 && meta_at(m, 2).f == -3);
+    assert_true(m->element == META_FLOAT && m->n == 4 && meta_at(m, 0).f == 1 && meta_at(m, 1).f == 2.5 &&
+                meta_at(m, 2).f == -3);
     assert_true(isinf(meta_at(m, 3).f));
     m = model_file_meta(f, "text");
-    assert_true(m->element == META_STRING && str_is(meta_at(m, 2).s, "c") && str_is(meta_at(m, 0).s, "a\tb") &&
-                meta_at(m, 1).s.n == 0);
+    assert_true(m->element == META_STRING && str_is(meta_at(m, 2).s, "c") &&
+                str_is(meta_at(m, 0).s, "a\tb") && meta_at(m, 1).s.n == 0);
     assert_int_equal(model_file_meta(f, "empty")->n, 0);
     m = model_file_meta(f, "flags");
     assert_true(m->element == META_BOOL && meta_at(m, 0).b && !meta_at(m, 1).b);
     m = model_file_meta(f, "large");
-    assert_true(m->element == META_FLOAT && meta_at(m, 0).f == 18446744073709551616.0 && meta_at(m, 1).f == -1);
-    assert_true(model_file_meta(f, "list.0.x")->u == 1 && model_file_meta(f, "list.1.x")->u == 2 && !model_file_meta(f, "list"));
+    assert_true(m->element == META_FLOAT && meta_at(m, 0).f == 18446744073709551616.0 &&
+                meta_at(m, 1).f == -1);
+    assert_true(model_file_meta(f, "list.0.x")->u == 1 && model_file_meta(f, "list.1.x")->u == 2 &&
+                !model_file_meta(f, "list"));
     assert_true(str_is(model_file_meta(f, "unlike.0")->s, "a") && model_file_meta(f, "unlike.1")->u == 1);
     assert_true(!model_file_meta(f, "unlike.2") && model_file_meta(f, "unlike.3")->n == 2);
     assert_true(str_is(model_file_meta(f, "pair")->s, "\xf0\x9f\x98\x80"));
@@ -364,7 +379,8 @@ static void arrays_of_a_config_keep_their_kind(void **state)
 static void save_shards(void)
 {
     save_text("config.json", "{}");
-    save_tensors(SHARD1, (uint64_t)RIGHT, "{\"a\":" ENTRY("F32", "[1]", 0, 4) ",\"b\":" ENTRY("F32", "[1]", 4, 8) "}", 8);
+    save_tensors(SHARD1, (uint64_t)RIGHT,
+                 "{\"a\":" ENTRY("F32", "[1]", 0, 4) ",\"b\":" ENTRY("F32", "[1]", 4, 8) "}", 8);
     save_tensors(SHARD2, (uint64_t)RIGHT, "{\"c\":" ENTRY("F32", "[1]", 0, 4) "}", 4);
 }
 
@@ -374,8 +390,9 @@ static void shards_are_read_by_their_index(void **state)
     struct err err = { 0 };
     struct model_file *f;
     save_shards();
-    save_text("model.safetensors.index.json", "{\"metadata\":{\"total_size\":12},\"weight_map\":{\"c\":\"" SHARD2
-                                              "\",\"a\":\"" SHARD1 "\",\"b\":\"" SHARD1 "\"}}");
+    save_text("model.safetensors.index.json",
+              "{\"metadata\":{\"total_size\":12},\"weight_map\":{\"c\":\"" SHARD2 "\",\"a\":\"" SHARD1
+              "\",\"b\":\"" SHARD1 "\"}}");
     f = open_folder();
     assert_true(model_file_n_tensors(f) == 3 && model_file_tensor(f, "c") && model_file_tensor(f, "b"));
     model_file_close(f);
@@ -394,7 +411,8 @@ static void an_index_that_lies_is_refused(void **state)
         { "{\"weight_map\":{}}", "weight_map is missing or empty" },
         { "{\"weight_map\":[]}", "weight_map must be an object" },
         { "{\"weight_map\":{\"a\":1}}", "a shard must be a string" },
-        { "{\"weight_map\":{\"a\":\"../../x.safetensors\"}}", "a shard must be a file NAME.safetensors in the same folder" },
+        { "{\"weight_map\":{\"a\":\"../../x.safetensors\"}}",
+          "a shard must be a file NAME.safetensors in the same folder" },
         { "{\"weight_map\":{\"a\":\"/etc/x.safetensors\"}}", "a shard must be a file" },
         { "{\"weight_map\":{\"a\":\"..\\\\x.safetensors\"}}", "a shard must be a file" },
         { "{\"weight_map\":{\"a\":\".x.safetensors\"}}", "a shard must be a file" },
@@ -403,7 +421,8 @@ static void an_index_that_lies_is_refused(void **state)
         { "{\"weight_map\":{\"a\":\"" SHARD1 "\",\"a\":\"" SHARD2 "\"}}", "tensor 'a' is there twice" },
         { "{\"weight_map\":{\"a\":\"" SHARD1 "\"}}", "tensor 'b' is not in model.safetensors.index.json" },
         { "{\"weight_map\":{\"a\":\"" SHARD1 "\",\"b\":\"" SHARD2 "\"}}", "tensor 'b' belongs into " SHARD2 },
-        { "{\"weight_map\":{\"a\":\"" SHARD1 "\",\"b\":\"" SHARD1 "\",\"c\":\"" SHARD1 "\"}}", "tensor 'c' is not in " SHARD1 },
+        { "{\"weight_map\":{\"a\":\"" SHARD1 "\",\"b\":\"" SHARD1 "\",\"c\":\"" SHARD1 "\"}}",
+          "tensor 'c' is not in " SHARD1 },
         { "{\"weight_map\":{\"a\":\"" SHARD1 "\"}", "model.safetensors.index.json: not valid at byte" },
     };
     save_shards();

@@ -1,6 +1,6 @@
-// fuzz_api_request.c - a request's JSON through the table of fields, in each dialect; the first byte chooses. What is
-// taken must be within the stated limits; a conversation also becomes what a template takes, its pictures read. The same bytes go through
-// the checks of headers.
+// fuzz_api_request.c - a request's JSON through the table of fields, in each dialect; the first byte chooses.
+// What is taken must be within the stated limits; a conversation also becomes what a template takes, its
+// pictures read. The same bytes go through the checks of headers.
 #include "base/mem.h"
 #include "server/api_request.h"
 #include "server/constrain.h"
@@ -44,7 +44,8 @@ static void converse(struct api_request *ask, bool shows_calls)
         CHECK(err.code != ERR_NONE && err.message[0]);
         return;
     }
-    CHECK(json_array_size(m.list) > 0 && ask->pictures.n <= PICTURES_MOST && ask->pictures.n_low <= ask->pictures.n);
+    CHECK(json_array_size(m.list) > 0 && ask->pictures.n <= PICTURES_MOST &&
+          ask->pictures.n_low <= ask->pictures.n);
     CHECK(ask->pictures.n_pixels <= ask->limits->pixels);
     messages_release(&m);
 }
@@ -85,9 +86,10 @@ static void read_headers(struct str text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const enum dialect dialects[] = { DIALECT_CHAT,     DIALECT_TEXT,        DIALECT_MESSAGES,    DIALECT_COUNT,
-                                             DIALECT_TEMPLATE, DIALECT_RESPONSES,   DIALECT_EMBED,       DIALECT_NATIVE,
-                                             DIALECT_INFILL,   DIALECT_OLLAMA_CHAT, DIALECT_OLLAMA_TEXT, DIALECT_OLLAMA_EMBED };
+    static const enum dialect dialects[] = { DIALECT_CHAT,        DIALECT_TEXT,        DIALECT_MESSAGES,
+                                             DIALECT_COUNT,       DIALECT_TEMPLATE,    DIALECT_RESPONSES,
+                                             DIALECT_EMBED,       DIALECT_NATIVE,      DIALECT_INFILL,
+                                             DIALECT_OLLAMA_CHAT, DIALECT_OLLAMA_TEXT, DIALECT_OLLAMA_EMBED };
 
     if (size == 0)
         return 0;

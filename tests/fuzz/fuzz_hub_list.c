@@ -1,5 +1,5 @@
-// fuzz_hub_list.c - any bytes as the hub's list of files, and as a model's name: what is taken is safe as a path, and chooses files that
-// are there.
+// fuzz_hub_list.c - any bytes as the hub's list of files, and as a model's name: what is taken is safe as a
+// path, and chooses files that are there.
 #include "base/mem.h"
 #include "hub/hub_list.h"
 

@@ -1,5 +1,5 @@
-// fuzz_message.c - the bytes of a request, in one piece and in two that are cut where the first byte says: both must come out the same,
-// and a message that is whole must be free of what makes two readers disagree.
+// fuzz_message.c - the bytes of a request, in one piece and in two that are cut where the first byte says:
+// both must come out the same, and a message that is whole must be free of what makes two readers disagree.
 #include "base/mem.h"
 #include "server/message.h"
 
@@ -37,7 +37,8 @@ static void check_whole(const struct message *m)
     CHECK(m->method && message_target(m)[0]);
     CHECK(m->n_fields > MESSAGE_MAX_FIELDS || n_lengths + (n_encodings > 0) <= 1);
     for (unsigned i = 0; i < m->n_stored; i++)
-        CHECK(!strpbrk(m->text.at + m->fields[i].name, " \t\r\n") && !strpbrk(m->text.at + m->fields[i].value, "\r\n"));
+        CHECK(!strpbrk(m->text.at + m->fields[i].name, " \t\r\n") &&
+              !strpbrk(m->text.at + m->fields[i].value, "\r\n"));
 }
 
 // Returns how many bytes were taken.

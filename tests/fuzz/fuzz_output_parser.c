@@ -1,12 +1,14 @@
-// fuzz_output_parser.c - libFuzzer: any bytes as an answer, whole and byte by byte: the same calls, and no more text than there was.
+// fuzz_output_parser.c - libFuzzer: any bytes as an answer, whole and byte by byte: the same calls, and no
+// more text than there was.
 #include <stdlib.h>
 #include "text/parsers/output_parser.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char known_tools[] = "[{\"function\":{\"name\":\"get\",\"parameters\":{\"properties\":{\"a\":{\"type\":\"string\"},"
-                                  "\"b\":{\"type\":\"integer\"},\"c\":"
-                                  "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}}}}}]";
+static const char known_tools[] =
+    "[{\"function\":{\"name\":\"get\",\"parameters\":{\"properties\":{\"a\":{\"type\":\"string\"},"
+    "\"b\":{\"type\":\"integer\"},\"c\":"
+    "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}}}}}]";
 
 struct heard {
     size_t n_content, n_reasoning, n_arguments, n_calls;
@@ -54,7 +56,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct heard whole = hear(&o, text, text.n), bytes = hear(&o, text, 1);
 
     if (memcmp(&whole, &bytes, sizeof whole) != 0 ||
-        whole.n_content + whole.n_reasoning + whole.n_arguments > 7 * text.n + 64) // a control character becomes an escape
+        whole.n_content + whole.n_reasoning + whole.n_arguments >
+            7 * text.n + 64) // a control character becomes an escape
         abort();
     return 0;
 }

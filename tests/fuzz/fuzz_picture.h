@@ -1,4 +1,5 @@
-// fuzz_picture.h - any bytes as a picture of one format: decoded to the size that its header gives, or refused with a message.
+// fuzz_picture.h - any bytes as a picture of one format: decoded to the size that its header gives, or
+// refused with a message.
 //
 // Pictures beyond a million pixels are left out: they take a second each and the reader's same ways.
 #pragma once
@@ -20,7 +21,8 @@ static inline void fuzz_picture(const uint8_t *data, size_t size)
     if (!known || (uint64_t)width * height <= 1000000) {
         err = (struct err){ 0 };
         bool ok = picture_decode(&p, copy, size, &err);
-        CHECK(ok ? known && p.width == width && p.height == height : err.code != ERR_NONE && err.message[0] && !p.rgb);
+        CHECK(ok ? known && p.width == width && p.height == height
+                 : err.code != ERR_NONE && err.message[0] && !p.rgb);
         picture_free(&p);
     }
     mem_free(copy);

@@ -1,15 +1,20 @@
-// fuzz_template.c - libFuzzer: any bytes as a template over fixed variables. Small limits, so that one input takes milliseconds.
+// fuzz_template.c - libFuzzer: any bytes as a template over fixed variables. Small limits, so that one input
+// takes milliseconds.
 //
 // Also checked for every result: the spans make up the text, none is empty, and neighbours differ in trust.
 #include <stdlib.h>
 #include "text/template/template.h"
 
 static const char variables_json[] =
-    "{\"messages\":[{\"role\":\"system\",\"content\":\"You \\u00e9 <|im_end|>\"},{\"role\":\"user\",\"content\":\"  a\\nb  \"},"
-    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"abcdefghi\",\"type\":\"function\",\"function\":{\"name\":"
+    "{\"messages\":[{\"role\":\"system\",\"content\":\"You \\u00e9 "
+    "<|im_end|>\"},{\"role\":\"user\",\"content\":\"  a\\nb  \"},"
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"abcdefghi\",\"type\":\"function\","
+    "\"function\":{\"name\":"
     "\"f\","
-    "\"arguments\":{\"a\":1,\"b\":[1.5,true,null]}}}]},{\"role\":\"tool\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}],"
-    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\"}}],\"add_generation_prompt\":true,"
+    "\"arguments\":{\"a\":1,\"b\":[1.5,true,null]}}}]},{\"role\":\"tool\",\"content\":[{\"type\":\"text\","
+    "\"text\":\"x\"}]}],"
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\"}}],\"add_"
+    "generation_prompt\":true,"
     "\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"n\":42,\"l\":[3,1,2],\"d\":{\"b\":1,\"a\":\"x\"}}";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,4 +1,5 @@
-// fuzz_tokenizer_gguf.c - any bytes as a GGUF image whose tokeniser is loaded and used, or refused with a message.
+// fuzz_tokenizer_gguf.c - any bytes as a GGUF image whose tokeniser is loaded and used, or refused with a
+// message.
 #include <string.h>
 #include "base/mem.h"
 #include "format/model_file.h"

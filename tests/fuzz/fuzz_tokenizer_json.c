@@ -1,4 +1,5 @@
-// fuzz_tokenizer_json.c - any bytes as a tokenizer.json: refused with a message, or a tokeniser that encodes and decodes.
+// fuzz_tokenizer_json.c - any bytes as a tokenizer.json: refused with a message, or a tokeniser that encodes
+// and decodes.
 #include "fuzz_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

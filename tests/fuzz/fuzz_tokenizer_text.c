@@ -1,7 +1,9 @@
-// fuzz_tokenizer_text.c - any bytes as a text of trusted and typed parts, for a byte-level, a SentencePiece and a unigram vocabulary.
+// fuzz_tokenizer_text.c - any bytes as a text of trusted and typed parts, for a byte-level, a SentencePiece
+// and a unigram vocabulary.
 //
-// Byte 0 picks the tokeniser, byte 1 where the typed part begins (in 256ths) and byte 2 where it ends. Checked: a byte-level text
-// comes back whole; no control token is made without trust; the parts give the ids of the whole when nothing is trusted.
+// Byte 0 picks the tokeniser, byte 1 where the typed part begins (in 256ths) and byte 2 where it ends.
+// Checked: a byte-level text comes back whole; no control token is made without trust; the parts give the ids
+// of the whole when nothing is trusted.
 #include <stdlib.h>
 #include "text/tokenizer/tokenizer_parts.h"
 
@@ -11,24 +13,31 @@ enum { N_KINDS = 5 };
 
 static const char *const STEPS[N_KINDS] = {
     "\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}",
-    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s+$\"},"
+    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+    "\"\\\\s+$\"},"
     "\"behavior\":"
-    "\"Isolated\"},{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{M}]*[\\\\p{Ll}"
+    "\"Isolated\"},{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}"
+    "\\\\p{M}]*[\\\\p{Ll}"
     "\\\\p{M}]+|"
-    "\\\\p{N}{1,3}|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"MergedWithNext\"},{\"type\":\"ByteLevel\","
+    "\\\\p{N}{1,3}|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"MergedWithNext\"},{\"type\":"
+    "\"ByteLevel\","
     "\"add_prefix_space\":false,\"use_regex\":false}]}",
-    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"},{\"type\":"
+    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
+    "\"\xe2\x96\x81\"},{\"type\":"
     "\"Replace\","
     "\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}]}",
-    "\"normalizer\":{\"type\":\"NFKC\"},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\"}",
-    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFD\"},{\"type\":\"Lowercase\"},{\"type\":"
+    "\"normalizer\":{\"type\":\"NFKC\"},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":"
+    "\"\xe2\x96\x81\"}",
+    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFD\"},{\"type\":\"Lowercase\"},{"
+    "\"type\":"
     "\"StripAccents\"},"
     "{\"type\":\"Strip\"}]},\"pre_tokenizer\":{\"type\":\"ByteLevel\"}",
 };
 
 static void write_vocab(struct buf *json, int kind)
 {
-    static const char *const PIECES[] = { "\xe2\x96\x81", "a", "b", "ab", "\xe2\x96\201ab", "aa", "aaaa", "\xe4\xb8\x96", "e" };
+    static const char *const PIECES[] = { "\xe2\x96\x81", "a", "b", "ab", "\xe2\x96\201ab", "aa", "aaaa",
+                                          "\xe4\xb8\x96", "e" };
     bool level = kind < 2 || kind == 4;
     uint32_t n = 0;
     for (int byte = 0; byte < 256; byte++) {
@@ -47,7 +56,8 @@ static void write_vocab(struct buf *json, int kind)
         if (kind == 3)
             buf_printf(json, "%s[\"%s\",-%zu.5]", comma, PIECES[i], i);
         else if (!level || (strlen(PIECES[i]) > 1 && PIECES[i][0] == 'a'))
-            buf_printf(json, "%s\"%s\":%u", level && strcmp(PIECES[i], "ab") == 0 ? "" : comma, PIECES[i], n++);
+            buf_printf(json, "%s\"%s\":%u", level && strcmp(PIECES[i], "ab") == 0 ? "" : comma, PIECES[i],
+                       n++);
     }
 }
 
@@ -58,12 +68,14 @@ static struct tokenizer *make(int kind)
     struct err err = { 0 };
 
     buf_printf(&json,
-               "{%s,\"decoder\":{\"type\":\"%s\"},\"added_tokens\":[{\"id\":300,\"content\":\"<s>\",\"special\":true},"
+               "{%s,\"decoder\":{\"type\":\"%s\"},\"added_tokens\":[{\"id\":300,\"content\":\"<s>\","
+               "\"special\":true},"
                "{\"id\":301,\"content\":\"<think>\",\"special\":false,\"normalized\":false},"
                "{\"id\":302,\"content\":\"aba\",\"special\":false,\"lstrip\":true,\"single_word\":true}],"
                "\"model\":{\"type\":\"%s\",\"byte_fallback\":%s,\"unk_id\":0,\"vocab\":%s",
-               STEPS[kind], kind == 2 || kind == 3 ? "ByteFallback" : "ByteLevel", kind == 3 ? "Unigram" : "BPE",
-               kind == 2 || kind == 3 ? "true" : "false", kind == 3 ? "[" : "{");
+               STEPS[kind], kind == 2 || kind == 3 ? "ByteFallback" : "ByteLevel",
+               kind == 3 ? "Unigram" : "BPE", kind == 2 || kind == 3 ? "true" : "false",
+               kind == 3 ? "[" : "{");
     write_vocab(&json, kind);
     buf_text(&json, kind == 3 ? "]}}" : "},\"merges\":[\"a b\",\"a a\",\"aa aa\"]}}");
     if (!tokenizer_load_json(&t, buf_as_str(&json), &err)) {
@@ -82,7 +94,8 @@ static void check_round_trip(const struct tokenizer *t, struct str text, const s
         unicode_normalize(&normal, buf_as_str(&valid), UNICODE_NFC);
     tokenizer_decode(t, ids, true, &out);
     struct str expected = buf_as_str(t->n_normal ? &normal : &valid);
-    // Only where no added token splits the text: normal forms do not cross one, and "aba" takes the space before it.
+    // Only where no added token splits the text: normal forms do not cross one, and "aba" takes the space
+    // before it.
     if (str_find(text, STR("<s>")) == SIZE_MAX && str_find(text, STR("<think>")) == SIZE_MAX &&
         str_find(text, STR("aba")) == SIZE_MAX)
         CHECK(str_eq(buf_as_str(&out), expected));

@@ -1,7 +1,8 @@
 // mirror.h - a hub on this machine that behaves as it is told: the server of the tests of pulling.
 //
-// One thread, one connection at a time, each closed after its answer. Files are bytes made from a seed. What goes wrong is a queue of
-// faults, one for every request of a file; when it is empty all goes well. Every request is noted.
+// One thread, one connection at a time, each closed after its answer. Files are bytes made from a seed. What
+// goes wrong is a queue of faults, one for every request of a file; when it is empty all goes well. Every
+// request is noted.
 #pragma once
 #include <arpa/inet.h>
 #include <errno.h>
@@ -62,7 +63,7 @@ struct mirror {
     char commit[HUB_COMMIT + 1];
 };
 
-// ---- answers ----------------------------------------------------------------------------------------------------------------
+// ---- answers ----------------------------------------------------------------------------------------------
 
 static bool send_all(int fd, const void *bytes, size_t n)
 {
@@ -127,7 +128,8 @@ static void send_body(int fd, const unsigned char *at, size_t n, int fault)
     free(wrong);
 }
 
-static void send_file(struct mirror *m, int fd, const struct mirror_file *f, const struct note *note, int fault)
+static void send_file(struct mirror *m, int fd, const struct mirror_file *f, const struct note *note,
+                      int fault)
 {
     unsigned long from = 0;
     char tag[32], length[64] = "";
@@ -142,9 +144,11 @@ static void send_file(struct mirror *m, int fd, const struct mirror_file *f, con
     if (fault != NO_LENGTH)
         snprintf(length, sizeof length, "Content-Length: %zu\r\n", told);
     if (ranged && fault == WRONG_RANGE)
-        send_head(fd, "206 Partial", "ETag: %s\r\n%sContent-Range: bytes %lu-%zu/%zu\r\n", tag, length, from - 1, f->n - 2, f->n);
+        send_head(fd, "206 Partial", "ETag: %s\r\n%sContent-Range: bytes %lu-%zu/%zu\r\n", tag, length,
+                  from - 1, f->n - 2, f->n);
     else if (ranged)
-        send_head(fd, "206 Partial", "ETag: %s\r\n%sContent-Range: bytes %lu-%zu/%zu\r\n", tag, length, from, f->n - 1, f->n);
+        send_head(fd, "206 Partial", "ETag: %s\r\n%sContent-Range: bytes %lu-%zu/%zu\r\n", tag, length, from,
+                  f->n - 1, f->n);
     else
         send_head(fd, "200 OK", "ETag: %s\r\n%s", tag, length);
     send_body(fd, f->bytes + from, n, fault);
@@ -192,7 +196,7 @@ static void send_list(struct mirror *m, int fd, const char *path)
     buf_free(&b);
 }
 
-// ---- requests ---------------------------------------------------------------------------------------------------------------
+// ---- requests ---------------------------------------------------------------------------------------------
 
 static void read_field(const char *head, const char *name, char *value, size_t n)
 {
@@ -267,7 +271,7 @@ static void *mirror_thread(void *arg)
     return NULL;
 }
 
-// ---- for tests --------------------------------------------------------------------------------------------------------------
+// ---- for tests --------------------------------------------------------------------------------------------
 
 static void mirror_start(struct mirror *m)
 {
@@ -297,7 +301,8 @@ static void mirror_stop(struct mirror *m)
 }
 
 // bytes: from malloc, kept.
-static struct mirror_file *mirror_add_bytes(struct mirror *m, const char *path, unsigned char *bytes, size_t n, bool lfs)
+static struct mirror_file *mirror_add_bytes(struct mirror *m, const char *path, unsigned char *bytes,
+                                            size_t n, bool lfs)
 {
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
     struct mirror_file *f = &m->files[m->n_files++];

@@ -28,9 +28,10 @@ static void names_have_parts(void **state)
 
 static void what_is_no_name_is_refused(void **state)
 {
-    static const char *const bad[] = { "",         "repo",     "a/b/c",      "../b",   "a/..",     "/a/b", "a/b:",     "a/b@",
-                                       "a/b@../x", "a/b:../x", "a/b:x/../y", "a--b/c", "-a/b",     "a/b.", "a b/c",    "a/b:q\nx",
-                                       "a/b@a b",  "a/b@/x",   "a\\b/c",     "./a/b",  "a/b@x//y", "~/b",  "a/b:x\\y", "a..b/c" };
+    static const char *const bad[] = { "",       "repo",  "a/b/c",    "../b",     "a/..",       "/a/b",
+                                       "a/b:",   "a/b@",  "a/b@../x", "a/b:../x", "a/b:x/../y", "a--b/c",
+                                       "-a/b",   "a/b.",  "a b/c",    "a/b:q\nx", "a/b@a b",    "a/b@/x",
+                                       "a\\b/c", "./a/b", "a/b@x//y", "~/b",      "a/b:x\\y",   "a..b/c" };
     struct hub_name name;
     struct err err;
     (void)state;
@@ -93,8 +94,8 @@ static const char *chosen(const char *paths, const char *text)
 
 static void the_quant_chooses_a_file(void **state)
 {
-    static const char all[] =
-        "README.md m-Q8_0.gguf m-Q4_K_M.gguf m.q5_k_s.gguf m-f16.gguf m-UD-IQ2_XXS.gguf mmproj-m-F16.gguf imatrix.gguf";
+    static const char all[] = "README.md m-Q8_0.gguf m-Q4_K_M.gguf m.q5_k_s.gguf m-f16.gguf "
+                              "m-UD-IQ2_XXS.gguf mmproj-m-F16.gguf imatrix.gguf";
     (void)state;
 
     assert_string_equal(chosen(all, "a/b"), "m-Q4_K_M.gguf");
@@ -112,36 +113,43 @@ static void the_quant_chooses_a_file(void **state)
 static void what_is_not_there_is_answered_with_a_list(void **state)
 {
     (void)state;
-    assert_string_equal(chosen("m-Q8_0.gguf m-Q5_0.gguf", "a/b"), "a/b: no Q4_K_M; there is Q5_0, Q8_0 (name one as a/b:QUANT)");
-    assert_string_equal(chosen("m-Q8_0.gguf", "a/b:Q2_K"), "a/b: no Q2_K; there is Q8_0 (name one as a/b:QUANT)");
+    assert_string_equal(chosen("m-Q8_0.gguf m-Q5_0.gguf", "a/b"),
+                        "a/b: no Q4_K_M; there is Q5_0, Q8_0 (name one as a/b:QUANT)");
+    assert_string_equal(chosen("m-Q8_0.gguf", "a/b:Q2_K"),
+                        "a/b: no Q2_K; there is Q8_0 (name one as a/b:QUANT)");
     assert_string_equal(chosen("x-Q4_0.gguf y-Q4_0.gguf", "a/b:Q4_0"),
                         "a/b: more than one file is Q4_0; name one: x-Q4_0.gguf, y-Q4_0.gguf");
-    assert_string_equal(chosen("README.md pytorch_model.bin", "a/b"), "a/b: no GGUF file and no safetensors model is in it");
+    assert_string_equal(chosen("README.md pytorch_model.bin", "a/b"),
+                        "a/b: no GGUF file and no safetensors model is in it");
 }
 
 static void parts_of_a_split_model_stay_together(void **state)
 {
     (void)state;
-    assert_string_equal(chosen("q/m-Q8_0-00002-of-00002.gguf q/m-Q8_0-00001-of-00002.gguf m-Q4_0.gguf", "a/b:Q8_0"),
-                        "q/m-Q8_0-00001-of-00002.gguf q/m-Q8_0-00002-of-00002.gguf");
+    assert_string_equal(
+        chosen("q/m-Q8_0-00002-of-00002.gguf q/m-Q8_0-00001-of-00002.gguf m-Q4_0.gguf", "a/b:Q8_0"),
+        "q/m-Q8_0-00001-of-00002.gguf q/m-Q8_0-00002-of-00002.gguf");
     assert_string_equal(chosen("m-Q8_0-00001-of-00003.gguf m-Q8_0-00003-of-00003.gguf", "a/b"),
                         "a/b: parts of m-Q8_0-00001-of-00003.gguf are missing");
-    assert_string_equal(chosen("m-Q8_0-00002-of-00002.gguf", "a/b"), "a/b: no GGUF file and no safetensors model is in it");
+    assert_string_equal(chosen("m-Q8_0-00002-of-00002.gguf", "a/b"),
+                        "a/b: no GGUF file and no safetensors model is in it");
 }
 
 static void a_safetensors_folder_comes_with_its_json_files(void **state)
 {
     (void)state;
+    assert_string_equal(chosen("README.md config.json model.safetensors tokenizer.json x/y.json "
+                               "chat_template.jinja consolidated.safetensors",
+                               "a/b"),
+                        "model.safetensors chat_template.jinja config.json tokenizer.json");
+    assert_string_equal(chosen("config.json model.safetensors.index.json model-00001-of-00002.safetensors "
+                               "model-00002-of-00002.safetensors",
+                               "a/b:safetensors"),
+                        "model-00001-of-00002.safetensors model-00002-of-00002.safetensors config.json "
+                        "model.safetensors.index.json");
     assert_string_equal(
-        chosen("README.md config.json model.safetensors tokenizer.json x/y.json chat_template.jinja consolidated.safetensors",
-               "a/b"),
-        "model.safetensors chat_template.jinja config.json tokenizer.json");
-    assert_string_equal(
-        chosen("config.json model.safetensors.index.json model-00001-of-00002.safetensors model-00002-of-00002.safetensors",
-               "a/b:safetensors"),
-        "model-00001-of-00002.safetensors model-00002-of-00002.safetensors config.json model.safetensors.index.json");
-    assert_string_equal(chosen("config.json model.safetensors.index.json model-00002-of-00002.safetensors", "a/b"),
-                        "a/b: parts of model-00002-of-00002.safetensors are missing");
+        chosen("config.json model.safetensors.index.json model-00002-of-00002.safetensors", "a/b"),
+        "a/b: parts of model-00002-of-00002.safetensors are missing");
     assert_string_equal(chosen("config.json model-00002-of-00002.safetensors", "a/b:safetensors"),
                         "a/b: parts of model-00002-of-00002.safetensors are missing");
     assert_string_equal(chosen("adapter_config.json adapter_model.safetensors", "a/b"),

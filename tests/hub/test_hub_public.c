@@ -1,4 +1,5 @@
-// test_hub_public.c - ingot_model_find: files and names of the cache, and what it says of those that are not there.
+// test_hub_public.c - ingot_model_find: files and names of the cache, and what it says of those that are not
+// there.
 #include "ingot.h"
 #include "testing.h"
 

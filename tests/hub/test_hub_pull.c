@@ -1,4 +1,5 @@
-// test_hub_pull.c - pulling from a hub that misbehaves: whatever it sends, a file has its name only when its bytes are right.
+// test_hub_pull.c - pulling from a hub that misbehaves: whatever it sends, a file has its name only when its
+// bytes are right.
 #include "mirror.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -55,7 +56,8 @@ static bool pull(struct pull_place *p, const char *text, struct hub_pulled *pull
     return ok;
 }
 
-static void blob_path(const struct pull_place *p, const struct mirror_file *f, const char *ending, char path[HUB_PATH])
+static void blob_path(const struct pull_place *p, const struct mirror_file *f, const char *ending,
+                      char path[HUB_PATH])
 {
     char below[128];
     struct err err;
@@ -86,7 +88,7 @@ static void cache_empty(const struct pull_place *p)
     shell("rm -rf %s/models--a--b", p->hub.cache);
 }
 
-// ---- when all goes well -----------------------------------------------------------------------------------------------------
+// ---- when all goes well -----------------------------------------------------------------------------------
 
 static void a_file_arrives_where_others_look_for_it(void **state)
 {
@@ -97,14 +99,17 @@ static void a_file_arrives_where_others_look_for_it(void **state)
     struct err err;
 
     assert_ok(pull(p, "a/b", &pulled, &err), &err);
-    snprintf(expected, sizeof expected, "%s/models--a--b/snapshots/%s/sub/m-Q4_K_M.gguf", p->hub.cache, p->mirror.commit);
+    snprintf(expected, sizeof expected, "%s/models--a--b/snapshots/%s/sub/m-Q4_K_M.gguf", p->hub.cache,
+             p->mirror.commit);
     assert_string_equal(pulled.path, expected);
     assert_int_equal(pulled.received, FILE_BYTES);
     assert_true(file_is_right(p, f));
-    shell("cd %s/models--a--b && test $(readlink snapshots/*/sub/m-Q4_K_M.gguf) = ../../../blobs/%s && cmp -s "
-          "snapshots/*/sub/m-Q4_K_M.gguf blobs/%s && test $(cat refs/main) = %s && test $(ls -A blobs | wc -l) = 1 && "
-          "test \"$(ls -A | tr '\\n' ' ')\" = 'blobs refs snapshots '",
-          p->hub.cache, f->oid, f->oid, p->mirror.commit);
+    shell(
+        "cd %s/models--a--b && test $(readlink snapshots/*/sub/m-Q4_K_M.gguf) = ../../../blobs/%s && cmp -s "
+        "snapshots/*/sub/m-Q4_K_M.gguf blobs/%s && test $(cat refs/main) = %s && test $(ls -A blobs | wc -l) "
+        "= 1 && "
+        "test \"$(ls -A | tr '\\n' ' ')\" = 'blobs refs snapshots '",
+        p->hub.cache, f->oid, f->oid, p->mirror.commit);
     assert_string_equal(p->mirror.notes[0].path, "/api/models/a/b/revision/main?blobs=true");
     assert_string_equal(p->mirror.notes[0].authorization, "Bearer hf_secret");
 
@@ -178,11 +183,12 @@ static void sums_are_those_of_git(void **state)
     hub_sum_restart(sum);
     hub_sum_add(sum, "hello\n", 6);
     hub_sum_take(sum, oid);
-    assert_string_equal(oid, "ce013625030ba8dba906f756967f9e9ca394464a"); // echo hello | git hash-object --stdin
+    assert_string_equal(oid,
+                        "ce013625030ba8dba906f756967f9e9ca394464a"); // echo hello | git hash-object --stdin
     hub_sum_close(sum);
 }
 
-// ---- when something goes wrong ----------------------------------------------------------------------------------------------
+// ---- when something goes wrong ----------------------------------------------------------------------------
 
 static void what_passes_is_overcome(void **state)
 {
@@ -231,7 +237,9 @@ static void what_does_not_pass_is_told_in_time(void **state)
         { { FLIPPED, FLIPPED, -1 }, "the sum of what came is ", 2 },
         { { LONG, LONG, LONG, LONG, -1 }, "gave up after 4 tries: ", 4 },
         { { LONG, LONG, LONG, LONG, -1 }, "more bytes than the 300000 of the list", 4 },
-        { { CUT, WRONG_RANGE, CUT, WRONG_RANGE, -1 }, "asked for bytes 150000 to the end of 300000, got others", 4 },
+        { { CUT, WRONG_RANGE, CUT, WRONG_RANGE, -1 },
+          "asked for bytes 150000 to the end of 300000, got others",
+          4 },
         { { STATUS + 503, STATUS + 503, STATUS + 503, STATUS + 503, -1 }, "status 503: told by the hub", 4 },
         { { STATUS + 404, -1 }, "status 404: told by the hub", 1 },
         { { STATUS + 403, -1 }, "the token may not read it", 1 },
@@ -311,7 +319,7 @@ static void retry_after_is_heeded(void **state)
     assert_true(clock_ns() - begun >= 1000000000u); // not before; how long after depends on the machine
 }
 
-// ---- parts ------------------------------------------------------------------------------------------------------------------
+// ---- parts ------------------------------------------------------------------------------------------------
 
 static void part_write(const struct pull_place *p, const struct mirror_file *f, size_t n, unsigned char flip)
 {
@@ -408,7 +416,8 @@ static void a_pull_that_is_stopped_keeps_its_part(void **state)
     assert_ok(hub_name_read(&name, "a/b", &err), &err);
     assert_fails(hub_pull(&p->hub, &name, &watch, &pulled, &err), &err, "stopped");
     assert_int_equal(err.code, ERR_CANCELLED);
-    assert_true(hub_blob_part_bytes(&p->hub, "a/b", &(struct hub_file){ .bytes = f->n }) == 0); // no such file
+    assert_true(hub_blob_part_bytes(&p->hub, "a/b", &(struct hub_file){ .bytes = f->n }) ==
+                0); // no such file
     struct hub_file part = { .bytes = f->n };
     memcpy(part.oid, f->oid, sizeof part.oid);
     uint64_t kept = hub_blob_part_bytes(&p->hub, "a/b", &part);
@@ -418,12 +427,13 @@ static void a_pull_that_is_stopped_keeps_its_part(void **state)
     assert_true(file_is_right(p, f));
 }
 
-// ---- hostile lists ----------------------------------------------------------------------------------------------------------
+// ---- hostile lists ----------------------------------------------------------------------------------------
 
 static void hostile_lists_write_nothing(void **state)
 {
 #define SHA "\"sha\":\"c0ffee0000000000000000000000000000000001\""
-#define SUM "\"size\":5,\"lfs\":{\"sha256\":\"0123456789012345678901234567890123456789012345678901234567890123\"}"
+#define SUM \
+    "\"size\":5,\"lfs\":{\"sha256\":\"0123456789012345678901234567890123456789012345678901234567890123\"}"
     static const struct {
         const char *list, *message;
     } cases[] = {
@@ -433,16 +443,21 @@ static void hostile_lists_write_nothing(void **state)
         { "{\"sha\":\"../../../../../../tmp/x\",\"siblings\":[]}", "no \"sha\"" },
         { "{" SHA "}", "no \"siblings\"" },
         { "{" SHA ",\"siblings\":[]}", "no GGUF file" },
-        { "{" SHA ",\"siblings\":[{\"rfilename\":\"../../evil.gguf\"," SUM "}]}", "of 1 files in the list none" },
-        { "{" SHA ",\"siblings\":[{\"rfilename\":\"/tmp/evil.gguf\"," SUM "}]}", "of 1 files in the list none" },
-        { "{" SHA ",\"siblings\":[{\"rfilename\":\"a/../../evil.gguf\"," SUM "},{\"rfilename\":\"x\\\\y.gguf\"," SUM "}]}",
+        { "{" SHA ",\"siblings\":[{\"rfilename\":\"../../evil.gguf\"," SUM "}]}",
+          "of 1 files in the list none" },
+        { "{" SHA ",\"siblings\":[{\"rfilename\":\"/tmp/evil.gguf\"," SUM "}]}",
+          "of 1 files in the list none" },
+        { "{" SHA ",\"siblings\":[{\"rfilename\":\"a/../../evil.gguf\"," SUM
+          "},{\"rfilename\":\"x\\\\y.gguf\"," SUM "}]}",
           "of 2 files" },
-        { "{" SHA ",\"siblings\":[{\"rfilename\":\"a.gguf\",\"size\":5,\"blobId\":\"../x\"}]}", "of 1 files" },
+        { "{" SHA ",\"siblings\":[{\"rfilename\":\"a.gguf\",\"size\":5,\"blobId\":\"../x\"}]}",
+          "of 1 files" },
         { "{" SHA ",\"siblings\":[{\"rfilename\":\"a.gguf\",\"size\":-1}, 7, null]}", "of 3 files" },
         { "{" SHA ",\"siblings\":[{\"rfilename\":\"a.gguf\",\"size\":9223372036854775807,\"lfs\":{\"sha256\":"
           "\"0123456789012345678901234567890123456789012345678901234567890123\"}}]}",
           "MiB more" },
-        { "{" SHA ",\"siblings\":[{\"rfilename\":\"m-Q8_0.gguf\"," SUM "},{\"rfilename\":\"m-Q6_K.gguf\"," SUM "}]}",
+        { "{" SHA ",\"siblings\":[{\"rfilename\":\"m-Q8_0.gguf\"," SUM "},{\"rfilename\":\"m-Q6_K.gguf\"," SUM
+          "}]}",
           "no Q4_K_M; there is Q6_K, Q8_0" },
     };
     struct pull_place *p = *state;
@@ -481,7 +496,7 @@ static void a_list_without_end_is_not_read_to_its_end(void **state)
     free(list);
 }
 
-// ---- more than one ----------------------------------------------------------------------------------------------------------
+// ---- more than one ----------------------------------------------------------------------------------------
 
 // The program with a few words, its stdout and stderr where they are wanted; -1: nowhere.
 static pid_t program_run(struct pull_place *p, const char *words, int out, int err)
@@ -568,8 +583,8 @@ static void a_kill_leaves_the_old_state_or_the_new(void **state)
     unsigned random = 12345;
 
     for (int i = 0; i < 3; i++) {
-        static const char *const paths[] = { "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
-                                             "tokenizer.json" };
+        static const char *const paths[] = { "model-00001-of-00002.safetensors",
+                                             "model-00002-of-00002.safetensors", "tokenizer.json" };
         mirror_add(&p->mirror, paths[i], FILE_BYTES + (size_t)i, true);
     }
     mirror_add(&p->mirror, "config.json", 700, false);
@@ -595,7 +610,7 @@ static void a_kill_leaves_the_old_state_or_the_new(void **state)
     assert_true(n_found < KILLS);
 }
 
-// ---- the program ------------------------------------------------------------------------------------------------------------
+// ---- the program ------------------------------------------------------------------------------------------
 
 static void read_all(int fd, struct buf *text)
 {
@@ -618,7 +633,8 @@ static void a_name_that_is_not_in_the_cache_is_pulled_and_runs(void **state)
     memcpy(copy, model.at, model.n);
     mirror_add_bytes(&p->mirror, "ingot-7m-Q8_0.gguf", copy, model.n, true);
     setenv("HF_HUB_CACHE", p->hub.cache, 1);
-    static const char *const words[] = { "run a/b -p Hello -n 6 --temp 0 -q", "run -p Hello -n 6 --temp 0 -q" };
+    static const char *const words[] = { "run a/b -p Hello -n 6 --temp 0 -q",
+                                         "run -p Hello -n 6 --temp 0 -q" };
     for (int i = 0; i < 2; i++) {
         assert_int_equal(pipe(ends), 0);
         pid_t pid = program_run(p, words[i], ends[1], -1);

@@ -1,5 +1,5 @@
-// test_image.c - resizing, tiles and their prompt against Pillow's bytes (vectors.txt), by every loop and with threads; how a model's
-// files say what they want.
+// test_image.c - resizing, tiles and their prompt against Pillow's bytes (vectors.txt), by every loop and
+// with threads; how a model's files say what they want.
 #include "testing.h"
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,7 +54,9 @@ static struct picture draw(const char *pattern, uint32_t width, uint32_t height)
         state ^= state << 13;
         state ^= state >> 17;
         state ^= state << 5;
-        p.rgb[i] = (uint8_t)(*pattern == 'n' ? state >> 24 : *pattern == 'c' ? (x + y + c) % 2 * 255 : x * 7 + y * 13 + c * 85);
+        p.rgb[i] = (uint8_t)(*pattern == 'n'   ? state >> 24
+                             : *pattern == 'c' ? (x + y + c) % 2 * 255
+                                               : x * 7 + y * 13 + c * 85);
     }
     return p;
 }
@@ -77,8 +79,9 @@ static void check_resize(const char *line)
     uint32_t width, height;
     struct err err = { 0 };
 
-    assert_int_equal(
-        sscanf(line, "resize %15s %u %u %15s %u %u %64s", pattern, &width, &height, filter, &to.width, &to.height, sum), 7);
+    assert_int_equal(sscanf(line, "resize %15s %u %u %15s %u %u %64s", pattern, &width, &height, filter,
+                            &to.width, &to.height, sum),
+                     7);
     for (int i = 0; i < 3; i++)
         if (!strcmp(filter, filters[i]))
             to.filter = (enum image_filter)i;
@@ -101,8 +104,8 @@ static void check_split(const char *line)
     struct err err = { 0 };
     struct buf text = { 0 };
 
-    assert_int_equal(sscanf(line, "split %15s %u %u %u %u %u %u %u %64s %64s", pattern, &width, &height, &p.longest_edge, &p.tile,
-                            &split, &rows, &cols, sum, prompt_sum),
+    assert_int_equal(sscanf(line, "split %15s %u %u %u %u %u %u %u %64s %64s", pattern, &width, &height,
+                            &p.longest_edge, &p.tile, &split, &rows, &cols, sum, prompt_sum),
                      10);
     p.split = split;
     image_grid(&p, width, height, &r, &c);
@@ -110,7 +113,8 @@ static void check_split(const char *line)
     struct picture in = draw(pattern, width, height);
     for (int i = 0; i < N_WAYS; i++) {
         assert_ok(image_split(&tiles, &p, &in, work_at(i), &err), &err);
-        assert_true(tiles.rows == rows && tiles.cols == cols && tiles.n_tiles == rows * cols + 1 && tiles.side == p.tile);
+        assert_true(tiles.rows == rows && tiles.cols == cols && tiles.n_tiles == rows * cols + 1 &&
+                    tiles.side == p.tile);
         assert_sum(tiles.rgb, (size_t)tiles.n_tiles * p.tile * p.tile * 3, sum, line);
         image_tiles_free(&tiles);
     }
@@ -159,7 +163,8 @@ static void a_byte_is_normalised_as_in_the_reference(void **state)
     image_normal_table(&p, table);
     assert_true(table[0][0] == -1 && table[0][255] == 1 && table[1][255] == 1 && table[2][0] == -0.125F);
     for (int v = 0; v < 256; v++)
-        assert_true(table[0][v] == ((float)(v * 0.00392156862745098) - 0.5F) / 0.5F && table[1][v] == (float)(v / 255.0));
+        assert_true(table[0][v] == ((float)(v * 0.00392156862745098) - 0.5F) / 0.5F &&
+                    table[1][v] == (float)(v / 255.0));
 }
 
 static void sizes_have_bounds(void **state)
@@ -171,8 +176,8 @@ static void sizes_have_bounds(void **state)
     assert_fails(picture_create(&p, 0, 5, &err), &err, "0 x 5 pixels; at least 1 x 1");
     assert_fails(picture_create(&p, 16385, 1, &err), &err, "16385 x 1 pixels; at most 16384 a side");
     assert_fails(picture_create(&p, 8000, 8000, &err), &err, "8000 x 8000 pixels; at most 50 million");
-    assert_fails(image_resize(&p, &in, (struct image_size){ 8000, 8000, IMAGE_LANCZOS }, work_at(0), &err), &err,
-                 "at most 50 million");
+    assert_fails(image_resize(&p, &in, (struct image_size){ 8000, 8000, IMAGE_LANCZOS }, work_at(0), &err),
+                 &err, "at most 50 million");
     assert_true(err.code == ERR_LIMIT);
     picture_free(&in);
 }
@@ -218,8 +223,8 @@ static void save(const char *name, const void *bytes, size_t n)
     fclose(f);
 }
 
-static bool read_folder(struct image_processor *p, const char *config, const char *preparation, const char *processor,
-                        struct err *err)
+static bool read_folder(struct image_processor *p, const char *config, const char *preparation,
+                        const char *processor, struct err *err)
 {
     static const char tensors[] = "\x08\0\0\0\0\0\0\0{}      ";
     struct model_file *file;
@@ -244,15 +249,21 @@ static void a_folder_says_what_it_wants(void **state)
 
     (void)state;
     assert_ok(read_folder(&p, VISION, "{" PREPARED "}", "{\"image_seq_len\": 64}", &err), &err);
-    assert_true(p.longest_edge == 2048 && p.tile == 512 && p.split && p.filter == IMAGE_LANCZOS && p.tokens_a_tile == 64);
+    assert_true(p.longest_edge == 2048 && p.tile == 512 && p.split && p.filter == IMAGE_LANCZOS &&
+                p.tokens_a_tile == 64);
     assert_true(p.rescale == 1 / 255.0 && p.mean[2] == 0.5F && p.std[0] == 0.5F);
-    assert_ok(read_folder(&p, VISION,
-                          "{" PREPARED ", \"image_processor_type\": \"SmolVLMImageProcessorFast\", \"do_image_splitting\": false,"
-                          "\"resample\": 3, \"image_mean\": [0.1, 0.2, 0.3], \"image_std\": 2, \"rescale_factor\": 0.5}",
-                          "{}", &err),
-              &err);
-    assert_true(!p.split && p.filter == IMAGE_BICUBIC && p.mean[1] == 0.2F && p.std[2] == 2 && p.rescale == 0.5);
-    assert_ok(read_folder(&p, VISION, "{}", "{\"image_processor\": {" PREPARED "}}", &err), &err); // transformers 5
+    assert_ok(
+        read_folder(
+            &p, VISION,
+            "{" PREPARED
+            ", \"image_processor_type\": \"SmolVLMImageProcessorFast\", \"do_image_splitting\": false,"
+            "\"resample\": 3, \"image_mean\": [0.1, 0.2, 0.3], \"image_std\": 2, \"rescale_factor\": 0.5}",
+            "{}", &err),
+        &err);
+    assert_true(!p.split && p.filter == IMAGE_BICUBIC && p.mean[1] == 0.2F && p.std[2] == 2 &&
+                p.rescale == 0.5);
+    assert_ok(read_folder(&p, VISION, "{}", "{\"image_processor\": {" PREPARED "}}", &err),
+              &err); // transformers 5
     assert_true(p.longest_edge == 2048 && p.tile == 512);
 }
 
@@ -262,7 +273,8 @@ static void a_folder_that_asks_for_more_is_refused(void **state)
         const char *config, *preparation, *processor, *message;
     } cases[] = {
         { VISION, "{}", "{}", "no preprocessor_config.json in this folder" },
-        { VISION, "{\"do_resize\": false, " PREPARED "}", "{}", "preprocessor_config.do_resize is false; expected true" },
+        { VISION, "{\"do_resize\": false, " PREPARED "}", "{}",
+          "preprocessor_config.do_resize is false; expected true" },
         { VISION, "{\"image_processor_type\": \"Qwen2VLImageProcessor\"}", "{}",
           "is 'Qwen2VLImageProcessor'; expected Idefics3" },
         { VISION, "{\"resample\": 4, " PREPARED "}", "{}", "a whole number from 1 to 3" },
@@ -274,17 +286,19 @@ static void a_folder_that_asks_for_more_is_refused(void **state)
         { VISION, "{\"max_image_size\": {\"longest_edge\": 364}, \"do_pad\": true}", "{}",
           "tiles of 364 pixels and vision_config" },
         { VISION, "{" PREPARED "}", "{\"image_seq_len\": 81}", "image_seq_len is 81; expected 64" },
-        { "{\"scale_factor\": 3, \"vision_config\": {\"image_size\": 512, \"patch_size\": 16}}", "{" PREPARED "}", "{}",
-          "is 32 patches wide; expected a multiple of 3" },
+        { "{\"scale_factor\": 3, \"vision_config\": {\"image_size\": 512, \"patch_size\": 16}}",
+          "{" PREPARED "}", "{}", "is 32 patches wide; expected a multiple of 3" },
         { "{\"scale_factor\": 1, \"vision_config\": {\"image_size\": 32, \"patch_size\": 4}}",
-          "{\"size\": {\"longest_edge\": 1024}, \"max_image_size\": {\"longest_edge\": 32}}", "{}", "at most 65 tiles" },
+          "{\"size\": {\"longest_edge\": 1024}, \"max_image_size\": {\"longest_edge\": 32}}", "{}",
+          "at most 65 tiles" },
     };
     struct image_processor p;
     struct err err = { 0 };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_fails(read_folder(&p, cases[i].config, cases[i].preparation, cases[i].processor, &err), &err, cases[i].message);
+        assert_fails(read_folder(&p, cases[i].config, cases[i].preparation, cases[i].processor, &err), &err,
+                     cases[i].message);
 }
 
 static bool read_mmproj(struct image_processor *p, uint32_t preproc, const char *projector, struct err *err)
@@ -316,11 +330,12 @@ static void an_mmproj_file_says_what_it_wants(void **state)
 
     (void)state;
     assert_ok(read_mmproj(&p, 0, "idefics3", &err), &err);
-    assert_true(p.tile == 384 && p.longest_edge == 1536 && p.tokens_a_tile == 81 && p.mean[1] == 0.25F && p.std[1] == 0.5F &&
-                p.split);
+    assert_true(p.tile == 384 && p.longest_edge == 1536 && p.tokens_a_tile == 81 && p.mean[1] == 0.25F &&
+                p.std[1] == 0.5F && p.split);
     assert_ok(read_mmproj(&p, 768, "idefics3", &err), &err);
     assert_int_equal(p.longest_edge, 768);
-    assert_fails(read_mmproj(&p, 0, "qwen2vl", &err), &err, "clip.projector_type is 'qwen2vl'; expected idefics3");
+    assert_fails(read_mmproj(&p, 0, "qwen2vl", &err), &err,
+                 "clip.projector_type is 'qwen2vl'; expected idefics3");
 }
 
 static int make_folder(void **state)

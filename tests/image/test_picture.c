@@ -1,5 +1,5 @@
-// test_picture.c - PNG, JPEG and WebP to Pillow's pixels (pictures.txt), where ingot decides otherwise, and files that are cut off,
-// damaged, too large or of another kind.
+// test_picture.c - PNG, JPEG and WebP to Pillow's pixels (pictures.txt), where ingot decides otherwise, and
+// files that are cut off, damaged, too large or of another kind.
 #include "testing.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -19,7 +19,9 @@ static void load(struct buf *file, const char *name)
 
 static bool has_library(const char *name)
 {
-    return *name == 'p' ? picture_png_library() : *name == 'j' ? picture_jpeg_library() : picture_webp_library();
+    return *name == 'p'   ? picture_png_library()
+           : *name == 'j' ? picture_jpeg_library()
+                          : picture_webp_library();
 }
 
 static void sum_of(const struct picture *p, char text[65])
@@ -118,7 +120,8 @@ static void decode_fails(const void *bytes, size_t n, enum err_code code, const 
 static void other_formats_are_refused_by_name(void **state)
 {
     (void)state;
-#define REFUSED(bytes, message) decode_fails(bytes "................", sizeof(bytes) + 15, ERR_UNSUPPORTED, message)
+#define REFUSED(bytes, message) \
+    decode_fails(bytes "................", sizeof(bytes) + 15, ERR_UNSUPPORTED, message)
     REFUSED("GIF89a", "the picture is GIF; PNG, JPEG and WebP are read");
     REFUSED("BM", "the picture is BMP");
     REFUSED("II*\0", "the picture is TIFF");
@@ -245,7 +248,8 @@ static void insert(struct buf *file, size_t at, const char *bytes, size_t n)
     mem_free(copy);
 }
 
-// 8 x 8 pixels of grey: one scan for the means of three colours, then one for each of n coefficients, which are all zero.
+// 8 x 8 pixels of grey: one scan for the means of three colours, then one for each of n coefficients, which
+// are all zero.
 static void many_scans(struct buf *file, int n)
 {
     static const char frame[] = "\xff\xd8\xff\xdb\0\x43\0",
@@ -260,7 +264,8 @@ static void many_scans(struct buf *file, int n)
         buf_append(file, "\1", 1);
     buf_append(file, tables, sizeof tables - 1);
     for (int i = 0; i < n; i++) {
-        const char band = (char)(1 + i / 3), scan[] = { '\xff', '\xda', 0, 8, 1, (char)(1 + i % 3), 0, band, band, 0, '\x7f' };
+        const char band = (char)(1 + i / 3),
+                   scan[] = { '\xff', '\xda', 0, 8, 1, (char)(1 + i % 3), 0, band, band, 0, '\x7f' };
         buf_append(file, scan, sizeof scan);
     }
     assert_true(buf_append(file, "\xff\xd9", 2));

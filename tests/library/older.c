@@ -1,5 +1,5 @@
-// older.c - a program as if built with an ingot.h whose structs were shorter: it declares them itself. The library must give what is missing
-// its default, and write nothing behind what there is.
+// older.c - a program as if built with an ingot.h whose structs were shorter: it declares them itself. The
+// library must give what is missing its default, and write nothing behind what there is.
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -66,10 +66,10 @@ struct ingot_request *ingot_submit(struct ingot_engine *engine, const struct ing
 bool ingot_step(struct ingot_engine *engine, bool *busy, struct ingot_error *error);
 bool ingot_poll(struct ingot_request *request, struct ingot_event *event);
 void ingot_request_free(struct ingot_request *request);
-int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes, bool parse_special, uint32_t *tokens,
-                       size_t capacity, struct ingot_error *error);
-int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, char *text, size_t capacity,
-                         struct ingot_error *error);
+int64_t ingot_tokenize(const struct ingot_engine *engine, const char *text, size_t n_bytes,
+                       bool parse_special, uint32_t *tokens, size_t capacity, struct ingot_error *error);
+int64_t ingot_detokenize(const struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens,
+                         char *text, size_t capacity, struct ingot_error *error);
 void ingot_free(void *memory);
 
 enum { N = 2, BEHIND = 256 };
@@ -139,7 +139,8 @@ static bool run_tokens(struct ingot_engine *engine)
     char back[40];
     int64_t n = ingot_tokenize(engine, said, strlen(said), false, tokens, 40, &error);
 
-    return n > 0 && ingot_detokenize(engine, tokens, (size_t)n, back, sizeof back, &error) == (int64_t)strlen(said) &&
+    return n > 0 &&
+           ingot_detokenize(engine, tokens, (size_t)n, back, sizeof back, &error) == (int64_t)strlen(said) &&
            !strcmp(back, said);
 }
 
@@ -159,7 +160,8 @@ int main(void)
     if (!ok)
         fprintf(stderr, "%s\n", error.message);
     ok = ok && texts[0] && texts[0][0] && !strcmp(texts[0], text) && texts[1] && !strcmp(texts[1], text) &&
-         results.results[0].n_generated > 0 && results.results[1].n_generated == results.results[0].n_generated;
+         results.results[0].n_generated > 0 &&
+         results.results[1].n_generated == results.results[0].n_generated;
     ok = ok && untouched(engine_options.behind) && untouched(requests.behind) && untouched(results.behind) &&
          untouched(event.behind);
     for (int i = 0; i < N; i++)

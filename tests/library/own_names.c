@@ -1,4 +1,5 @@
-// own_names.c - a program whose functions have the names of functions inside the library. The library's calls must not meet them.
+// own_names.c - a program whose functions have the names of functions inside the library. The library's calls
+// must not meet them.
 #include <ingot.h>
 #include <stdio.h>
 #include <stdlib.h>

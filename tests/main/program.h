@@ -1,7 +1,7 @@
 // program.h - runs the built program as a user's shell would, and a tiny model to run it with.
 //
-// The model is a golden one with a byte tokenizer beside it, in a folder of its own below /tmp, which is also the home of the
-// program's config and history.
+// The model is a golden one with a byte tokenizer beside it, in a folder of its own below /tmp, which is also
+// the home of the program's config and history.
 #pragma once
 #include <fcntl.h>
 #include <poll.h>
@@ -157,9 +157,12 @@ static void write_tokenizer(const char *path)
 
     buf_text(&b, "{\"added_tokens\":[");
     for (int i = 0; i < 3; i++)
-        buf_printf(&b, "%s{\"id\":%d,\"content\":\"%s\",\"special\":true,\"normalized\":false}", i ? "," : "", 256 + i, added[i]);
-    buf_text(&b, "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"
-                 "\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{");
+        buf_printf(&b, "%s{\"id\":%d,\"content\":\"%s\",\"special\":true,\"normalized\":false}", i ? "," : "",
+                   256 + i, added[i]);
+    buf_text(&b, "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+                 "\"use_regex\":true},"
+                 "\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\","
+                 "\"vocab\":{");
     write_vocabulary(&b);
     buf_text(&b, "},\"merges\":[]}}");
     write_file(path, b.at);
@@ -197,7 +200,8 @@ static int make_home(void **state)
     snprintf(path, sizeof path, "%s/tokenizer.json", model);
     write_tokenizer(path);
     snprintf(path, sizeof path, "%s/tokenizer_config.json", model);
-    write_file(path, "{\"eos_token\":\"<|im_end|>\",\"chat_template\":\"{% for m in messages %}<|im_start|>{{ m['role'] }}\\n{{ "
+    write_file(path, "{\"eos_token\":\"<|im_end|>\",\"chat_template\":\"{% for m in messages "
+                     "%}<|im_start|>{{ m['role'] }}\\n{{ "
                      "m['content'] }}<|im_end|>\\n{% endfor %}<|im_start|>assistant\\n\"}");
     return 0;
 }

@@ -1,4 +1,5 @@
-// test_chat_loop.c - the chat as somebody at a terminal meets it: messages, commands, Ctrl-C, a full context, thinking.
+// test_chat_loop.c - the chat as somebody at a terminal meets it: messages, commands, Ctrl-C, a full context,
+// thinking.
 #include "program.h"
 #include <termios.h>
 
@@ -116,8 +117,9 @@ static void a_message_may_have_many_lines(void **state)
     snprintf(words, sizeof words, "/save %s", path);
     say(&c, words, "6 messages are in ");
     chat_leave(&c);
-    shell("grep -q 'one.ntwo \303\251.nthree' %s && grep -q 'four.nfive.nsix\"' %s && grep -q 'seven.neight\"' %s", path, path,
-          path);
+    shell("grep -q 'one.ntwo \303\251.nthree' %s && grep -q 'four.nfive.nsix\"' %s && grep -q "
+          "'seven.neight\"' %s",
+          path, path, path);
     unlink(path);
 }
 
@@ -159,7 +161,8 @@ static bool echoes(const struct typed_chat *c)
 // An answer that does not end; returns when it has begun.
 static struct typed_chat chat_endless(void)
 {
-    struct typed_chat c = chat_start("run -m @ --ignore-eos -c 100000 -dev cpu:plain --no-repack --log error", false);
+    struct typed_chat c =
+        chat_start("run -m @ --ignore-eos -c 100000 -dev cpu:plain --no-repack --log error", false);
     char piece;
 
     await(&c, "> ");
@@ -214,7 +217,8 @@ static void no_shift_refuses_when_the_context_is_full(void **state)
     say(&c, "/set no-shift false", "no-shift is set");
     say(&c, "The second of many messages that are not short.", "the oldest turns are forgotten");
     say(&c,
-        "A message that is longer than the context, however many turns are left out, since it has more than one hundred and "
+        "A message that is longer than the context, however many turns are left out, since it has more than "
+        "one hundred and "
         "twenty-eight bytes of text.",
         "the message takes ");
     chat_leave(&c);

@@ -2,13 +2,18 @@
 #include "program.h"
 
 #define PIXEL \
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==" // one, as a PNG file
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==" // one,
+                                                                                                       // as a
+                                                                                                       // PNG
+                                                                                                       // file
 #define EYES "cp " SOURCE_DIR "/tests/golden/"
 
 static int make_text_model(void **state)
 {
     make_home(state);
-    shell("mkdir %s/eyes && " PROGRAM " quantize " SOURCE_DIR "/tests/golden/smolvlm %s/eyes/text.gguf F32 -q", home, home);
+    shell("mkdir %s/eyes && " PROGRAM " quantize " SOURCE_DIR
+          "/tests/golden/smolvlm %s/eyes/text.gguf F32 -q",
+          home, home);
     shell("echo " PIXEL " | base64 -d > %s/pixel.png", home);
     return 0;
 }
@@ -18,11 +23,13 @@ static void check(const char *options, int status, const char *err_part)
 {
     char words[512];
 
-    snprintf(words, sizeof words, "run %s-m %s/eyes/text.gguf --image %s/pixel.png --image-no-split -p x -n 2", options, home,
+    snprintf(words, sizeof words,
+             "run %s-m %s/eyes/text.gguf --image %s/pixel.png --image-no-split -p x -n 2", options, home,
              home);
     struct outcome o = run_with(words, "");
     if (o.status != status || !strstr(o.err.at, err_part))
-        fail_msg("%s: status %d, want %d; stderr '%s' should have '%s'", words, o.status, status, o.err.at, err_part);
+        fail_msg("%s: status %d, want %d; stderr '%s' should have '%s'", words, o.status, status, o.err.at,
+                 err_part);
     outcome_free(&o);
 }
 
@@ -33,13 +40,15 @@ static void the_only_mmproj_file_beside_a_model_is_its_eyes(void **state)
     shell(EYES "smolvlm/mmproj.gguf %s/eyes/mmproj-f32.gguf", home);
     check("-v ", 0, "eyes/mmproj-f32.gguf: the eyes of this model, found beside it");
     check("--no-mmproj ", 1, "this model has no eyes");
-    shell("cd %s/eyes && " PROGRAM " run -m text.gguf --image ../pixel.png -p x -n 2", home); // a path without a folder
+    shell("cd %s/eyes && " PROGRAM " run -m text.gguf --image ../pixel.png -p x -n 2",
+          home); // a path without a folder
 }
 
 static void of_several_none_is_taken(void **state)
 {
     (void)state;
-    shell(EYES "smolvlm/mmproj.gguf %s/eyes/MMPROJ.GGUF && cp %s/pixel.png %s/eyes/mmproj.png", home, home, home);
+    shell(EYES "smolvlm/mmproj.gguf %s/eyes/MMPROJ.GGUF && cp %s/pixel.png %s/eyes/mmproj.png", home, home,
+          home);
     check("", 1, "beside it are 2 mmproj files (");
     check("", 1, "MMPROJ.GGUF");
     check("", 1, "name one with --mmproj");

@@ -1,4 +1,5 @@
-// test_models.c - models by name, without network: what is in the cache runs, is listed, and goes. Pulling: tests/hub.
+// test_models.c - models by name, without network: what is in the cache runs, is listed, and goes. Pulling:
+// tests/hub.
 #include "program.h"
 
 #define OLD "1111111111111111111111111111111111111111"
@@ -25,17 +26,21 @@ static void check(const char *words, int status, const char *out_part, const cha
     outcome_free(&o);
 }
 
-// A file of a snapshot, as Hugging Face's programs leave it: a link to the blob. `like`: the file it is a copy of.
+// A file of a snapshot, as Hugging Face's programs leave it: a link to the blob. `like`: the file it is a
+// copy of.
 static void put(const char *repo, const char *commit, const char *path, const char *like)
 {
-    shell("cd %s && mkdir -p models--%s/blobs models--%s/snapshots/%s models--%s/refs && oid=$(sha256sum %s | cut -c1-64) && "
-          "cp %s models--%s/blobs/$oid && ln -sf ../../blobs/$oid models--%s/snapshots/%s/%s && printf %s > models--%s/refs/main",
+    shell("cd %s && mkdir -p models--%s/blobs models--%s/snapshots/%s models--%s/refs && oid=$(sha256sum %s "
+          "| cut -c1-64) && "
+          "cp %s models--%s/blobs/$oid && ln -sf ../../blobs/$oid models--%s/snapshots/%s/%s && printf %s > "
+          "models--%s/refs/main",
           cache, repo, repo, commit, repo, like, like, repo, repo, commit, path, commit, repo);
 }
 
 static int make_cache(void **state)
 {
-    static const char *const files[] = { "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json" };
+    static const char *const files[] = { "config.json", "model.safetensors", "tokenizer.json",
+                                         "tokenizer_config.json" };
     char from[256];
 
     make_home(state);
@@ -49,7 +54,8 @@ static int make_cache(void **state)
         snprintf(from, sizeof from, "%s/%s", model, files[i]);
         put("tiny--folder", OLD, files[i], from);
     }
-    shell(PROGRAM " quantize %s %s/q8.gguf Q8_0 -q && " PROGRAM " quantize %s %s/f16.gguf F16 -q", model, home, model, home);
+    shell(PROGRAM " quantize %s %s/q8.gguf Q8_0 -q && " PROGRAM " quantize %s %s/f16.gguf F16 -q", model,
+          home, model, home);
     snprintf(from, sizeof from, "%s/q8.gguf", home);
     put("tiny--gguf", OLD, "tiny-Q8_0.gguf", from);
     snprintf(from, sizeof from, "%s/f16.gguf", home);
@@ -78,7 +84,8 @@ static void what_is_not_in_the_cache_is_told(void **state)
     check("run --offline -m no/body -p x", 1, "", "no/body@main is not in the cache");
     check("run --offline -m tiny/gguf:Q2_K -p x", 1, "", "no Q2_K; there is ");
     check("run --offline -m tiny/gguf:F16 -p x", 1, "", "name one: other-f16.gguf, tiny-f16.gguf");
-    check("run -m no/body -p x", 1, "", "'no/body' is no file here; as a model's name: http://127.0.0.1:1/api/models/no/body");
+    check("run -m no/body -p x", 1, "",
+          "'no/body' is no file here; as a model's name: http://127.0.0.1:1/api/models/no/body");
     check("inspect -m tiny/folder -hf no/body --offline", 1, "", "no/body@main is not in the cache");
     check("run -hf nonsense -p x", 2, "", "expected a model's name such as user/repo");
     check("run -m nowhere/model.gguf -p x", 1, "", "nowhere/model.gguf: no such file or folder");
@@ -113,8 +120,8 @@ static void ls_names_what_m_takes(void **state)
     check("pull --offline tiny/folder", 0, "/snapshots/" OLD "\n", "");
     shell("mv %s/refs %s/models--tiny--folder", cache, cache);
     check("ls --json", 0, "\"name\": \"tiny/gguf:tiny-f16.gguf\"", "");
-    shell("echo part > %s/models--tiny--gguf/blobs/x.incomplete; mkdir -p %s/models--a--b %s/datasets--c--d", cache, cache,
-          cache);
+    shell("echo part > %s/models--tiny--gguf/blobs/x.incomplete; mkdir -p %s/models--a--b %s/datasets--c--d",
+          cache, cache, cache);
     check("ls", 0, "       5 B  tiny/gguf (a pull that was stopped)\n", "");
     setenv("HF_HUB_CACHE", "/nowhere/at/all", 1);
     check("ls", 0, "", "0 models");
@@ -127,7 +134,8 @@ static void rm_takes_out_what_is_named(void **state)
     (void)state;
     check("rm tiny/gguf:Q4_0", 1, "", "no Q4_0; there is ");
     check("rm tiny/gguf:tiny-f16.gguf", 0, "", "KiB freed");
-    shell("test $(ls %s/models--tiny--gguf/blobs | grep -c -v incomplete) = 2", cache); // Q8_0, and the empty file
+    shell("test $(ls %s/models--tiny--gguf/blobs | grep -c -v incomplete) = 2",
+          cache); // Q8_0, and the empty file
     check("inspect tiny/gguf:Q8_0@" OLD, 0, "GGUF", "");
     check("rm tiny/gguf@" OLD, 0, "", "KiB freed");
     shell("test ! -e %s/models--tiny--gguf/snapshots/" OLD, cache);
@@ -138,8 +146,8 @@ static void rm_takes_out_what_is_named(void **state)
     check("rm tiny/gguf@" NEW, 0, "", "freed");
     shell("test -e %s/models--tiny--gguf && test ! -e %s/models--tiny--gguf/refs/main", cache, cache);
     check("rm tiny/gguf tiny/folder", 0, "", "tiny/folder: ");
-    shell("test ! -e %s/models--tiny--gguf && test ! -e %s/models--tiny--folder && test -e %s/datasets--c--d", cache, cache,
-          cache);
+    shell("test ! -e %s/models--tiny--gguf && test ! -e %s/models--tiny--folder && test -e %s/datasets--c--d",
+          cache, cache, cache);
     check("run --offline -m tiny/folder -p x", 1, "", "tiny/folder@main is not in the cache");
 }
 

@@ -67,7 +67,8 @@ static void what_follows_run_is_a_model(void **state)
     (void)state;
 
     snprintf(words, sizeof words, "run %s -p hello -n 4 --temp 0 --ignore-eos", model);
-    struct outcome by_flag = run_with("run -m @ -p hello -n 4 --temp 0 --ignore-eos", ""), o = run_with(words, "");
+    struct outcome by_flag = run_with("run -m @ -p hello -n 4 --temp 0 --ignore-eos", ""),
+                   o = run_with(words, "");
     assert_string_equal(o.out.at, by_flag.out.at);
     expect(o, 0, "", ", on cpu: ");
     outcome_free(&by_flag);
@@ -104,7 +105,8 @@ static void a_models_name_does_not_drive_the_terminal(void **state)
 static void a_pasted_command_line_runs(void **state)
 {
     (void)state;
-    expect(run_with("-m @ -ngl 99 -fa on -fa -ub 64 -b 128 --jinja --mlock --no-mmap --no-warmup -sm none -n 4 --seed -1 -t -1 "
+    expect(run_with("-m @ -ngl 99 -fa on -fa -ub 64 -b 128 --jinja --mlock --no-mmap --no-warmup -sm none -n "
+                    "4 --seed -1 -t -1 "
                     "-c 512 --color -p hello -no-cnv --keep -1 --top-nsigma -1 -v",
                     ""),
            0, "", "--mlock changes nothing: ");
@@ -189,7 +191,8 @@ static void same_seed_same_answer_from_every_source(void **state)
     snprintf(path, sizeof path, "%s/prompt.txt", home);
     write_file(path, "hello\n");
     snprintf(words, sizeof words, "run -m @ -f %s -n 12 -s 5 -q", path);
-    const char *const same[] = { "run @ -n 12 -s 5 -q -p hello", "run -m @ -f - -n 12 -s 5 -q", "run -m @ -n 12 -s 5 -q", words };
+    const char *const same[] = { "run @ -n 12 -s 5 -q -p hello", "run -m @ -f - -n 12 -s 5 -q",
+                                 "run -m @ -n 12 -s 5 -q", words };
     for (int i = 0; i < 4; i++) {
         o = run_with(same[i], "hello");
         assert_string_equal(o.out.at, first.out.at);
@@ -241,10 +244,12 @@ static void an_answer_follows_its_grammar(void **state)
     expect_error("run -q -p hello --grammar root::=root", 1, "left recursive");
     expect_error("run -q -p hello --json-schema {\"not\":{}}", 1, "'not'");
     expect_error("run -q -p hello --grammar-file /no/such/file", 1, "/no/such/file");
-    struct outcome hidden = run_with("run -p hello -q --think hide --grammar root::=\"<think>hm</think>yes\"", "");
+    struct outcome hidden =
+        run_with("run -p hello -q --think hide --grammar root::=\"<think>hm</think>yes\"", "");
     assert_string_equal(hidden.out.at, "yes\n");
     outcome_free(&hidden);
-    expect(run_with("run -p hello -q --grammar root::=\"<think>hm</think>yes\"", ""), 0, "<think>hm</think>yes\n", "");
+    expect(run_with("run -p hello -q --grammar root::=\"<think>hm</think>yes\"", ""), 0,
+           "<think>hm</think>yes\n", "");
 }
 
 static void a_closed_pipe_ends_quietly(void **state)
@@ -331,10 +336,13 @@ static void completions_and_man_page_parse(void **state)
         PROGRAM " completion bash | bash -n",
         "! command -v zsh >/dev/null || " PROGRAM " completion zsh | zsh -n",
         "! command -v fish >/dev/null || " PROGRAM " completion fish | fish --no-execute",
-        "! command -v groff >/dev/null || test -z \"$(" PROGRAM " man | groff -man -ww -Tutf8 2>&1 >/dev/null)\"",
-        "bash -c 'eval \"$(" PROGRAM " completion bash)\"; COMP_WORDS=(ingot run --temp); COMP_CWORD=2; _ingot; "
+        "! command -v groff >/dev/null || test -z \"$(" PROGRAM
+        " man | groff -man -ww -Tutf8 2>&1 >/dev/null)\"",
+        "bash -c 'eval \"$(" PROGRAM
+        " completion bash)\"; COMP_WORDS=(ingot run --temp); COMP_CWORD=2; _ingot; "
         "[ \"${COMPREPLY[0]}\" = --temp ]'",
-        "bash -c 'eval \"$(" PROGRAM " completion bash)\"; COMP_WORDS=(ingot run --cache-type-k f); COMP_CWORD=3; _ingot; "
+        "bash -c 'eval \"$(" PROGRAM
+        " completion bash)\"; COMP_WORDS=(ingot run --cache-type-k f); COMP_CWORD=3; _ingot; "
         "[ \"${COMPREPLY[*]}\" = \"f32 f16\" ]'",
     };
     (void)state;
@@ -376,7 +384,8 @@ static void json_outputs_parse(void **state)
     assert_non_null(json_object_get(o, "libjpeg-turbo"));
     assert_non_null(json_object_get(o, "libwebp"));
     if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) == 0)
-        assert_string_not_equal(json_string_value(json_object_get(o, "huge pages")), "the system does not say");
+        assert_string_not_equal(json_string_value(json_object_get(o, "huge pages")),
+                                "the system does not say");
     json_decref(o);
 }
 
@@ -396,7 +405,8 @@ static void bench_speaks_llama_bench(void **state)
     assert_int_equal(json_integer_value(json_object_get(json_array_get(rows, 5), "n_depth")), 5);
     assert_int_equal(json_array_size(json_object_get(json_array_get(rows, 0), "samples_ts")), 2);
     json_decref(rows);
-    rows = parsed(run_with("bench @ -p 8 -n 0 -r 1 -t 1,1 -b 16,32 -ctk f16,bf16 -ctk f32 -dev cpu,cpu:plain -o json", ""));
+    rows = parsed(run_with(
+        "bench @ -p 8 -n 0 -r 1 -t 1,1 -b 16,32 -ctk f16,bf16 -ctk f32 -dev cpu,cpu:plain -o json", ""));
     assert_int_equal(json_array_size(rows), 2 * 2 * 3 * 2);
     assert_string_equal(json_string_value(json_object_get(json_array_get(rows, 1), "type_k")), "bf16");
     assert_int_equal(json_integer_value(json_object_get(json_array_get(rows, 11), "n_batch")), 32);
@@ -462,7 +472,8 @@ static void models_are_written_and_verified(void **state)
     char words[256];
     (void)state;
 
-    snprintf(words, sizeof words, "quantize " SOURCE_DIR "/tests/golden/smollm2/model.gguf %s/q8.gguf Q8_0", home);
+    snprintf(words, sizeof words, "quantize " SOURCE_DIR "/tests/golden/smollm2/model.gguf %s/q8.gguf Q8_0",
+             home);
     expect(run_with(words, ""), 0, "", "quantised");
     snprintf(words, sizeof words, "verify -m %s/q8.gguf", home);
     expect(run_with(words, ""), 0, " 0 beyond their limit", "");

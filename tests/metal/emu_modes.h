@@ -1,7 +1,8 @@
 // emu_modes.h - runs tests of kernels in each mode of the emulator.
 //
-// What a kernel may not depend on: the order of threads, which lane holds which element of a matrix, exact arithmetic. And what it may not
-// do, which the checker sees: races, places out of bounds, threadgroup memory that nobody wrote.
+// What a kernel may not depend on: the order of threads, which lane holds which element of a matrix, exact
+// arithmetic. And what it may not do, which the checker sees: races, places out of bounds, threadgroup memory
+// that nobody wrote.
 #pragma once
 #include "emu/emu.h"
 #include "ops/metal_table.h"

@@ -83,8 +83,8 @@ static void record(struct fixture *f, uint32_t commit_every, uint32_t n)
     f->tape = tape_create(f->device, (struct tape_limits){ .max_rows = ROWS, .max_outputs = 1 });
     struct tensor v = tape_tensor_bound(f->tape, COLS, ROWS_STEP, &f->in);
     for (uint32_t i = 0; i < n; i++) {
-        struct tensor next =
-            i + 1 < n ? tape_tensor(f->tape, COLS, ROWS_STEP) : tape_tensor_bound(f->tape, COLS, ROWS_STEP, &f->out);
+        struct tensor next = i + 1 < n ? tape_tensor(f->tape, COLS, ROWS_STEP)
+                                       : tape_tensor_bound(f->tape, COLS, ROWS_STEP, &f->out);
         op_rmsnorm(f->tape, (struct rmsnorm){ .out = next, .in = v, .scale = &f->scale, .eps = 1e-5f });
         v = next;
     }
@@ -162,9 +162,11 @@ static void results_are_fetched_behind_their_play(void **state)
     record(&f, 0, 1);
     emu_set("delay_us", 2000);
     struct device_counters before = f.device->counters, *c = &f.device->counters;
-    assert_ok(tape_play(f.tape, &f.step, &err) && device_fetch(f.device, &f.out, sizeof first, 0, &err), &err);
+    assert_ok(tape_play(f.tape, &f.step, &err) && device_fetch(f.device, &f.out, sizeof first, 0, &err),
+              &err);
     assert_ok(buffer_write(&f.in, 0, zeros, sizeof zeros, &err), &err);
-    assert_ok(tape_play(f.tape, &f.step, &err) && device_fetch(f.device, &f.out, sizeof second, 1, &err), &err);
+    assert_ok(tape_play(f.tape, &f.step, &err) && device_fetch(f.device, &f.out, sizeof second, 1, &err),
+              &err);
     assert_int_equal(c->submissions - before.submissions, 2); // nothing has waited so far
     assert_int_equal(c->waits, before.waits);
     assert_ok(device_collect(f.device, 0, first, sizeof first, &err), &err);
@@ -186,7 +188,9 @@ static void aligned_weights_are_not_copied(void **state)
     memset(file, 7, 4 * PAGE);
     for (uint32_t i = 0; i < 2; i++) { // a tensor at 32 bytes can be mapped, one at 33 cannot
         uint32_t at = PAGE + 32 + i;
-        struct weight_source source = { file + at, PAGE - 32, 4, PAGE / 16 - 2, QUANT_F32, WEIGHT_PRODUCT, "w" };
+        struct weight_source source = {
+            file + at, PAGE - 32, 4, PAGE / 16 - 2, QUANT_F32, WEIGHT_PRODUCT, "w"
+        };
         assert_ok(weight_create(d, &source, &w, &err), &err);
         assert_int_equal((unsigned char *)w.buffer.host == file + at, i == 0);
         float back;
@@ -223,9 +227,11 @@ static void a_command_buffer_that_fails_fails_the_wait(void **state)
         skip();
     record(&f, 0, 156);
     emu_set("fail_command_buffer", 2);
-    assert_fails(tape_play(f.tape, &f.step, &err) && f.device->ops->wait(f.device, &err), &err, "the GPU gave up");
+    assert_fails(tape_play(f.tape, &f.step, &err) && f.device->ops->wait(f.device, &err), &err,
+                 "the GPU gave up");
     assert_int_equal(err.code, ERR_DEVICE);
-    assert_fails(tape_play(f.tape, &f.step, &err), &err, "the GPU gave up"); // and nothing more is handed over
+    assert_fails(tape_play(f.tape, &f.step, &err), &err,
+                 "the GPU gave up"); // and nothing more is handed over
     emu_set("fail_command_buffer", 0);
     release(&f);
 }
@@ -265,11 +271,13 @@ static void pipelines_are_kept_on_disk(void **state)
 
 static void plan_by_vendor(struct metal_plan *p)
 {
-    metal_product_add(p, &(struct metal_product){ MATMUL_IN, MATMUL_W, MATMUL_OUT, ROWS, metal_has(p, MATMUL_ADD) });
+    metal_product_add(
+        p, &(struct metal_product){ MATMUL_IN, MATMUL_W, MATMUL_OUT, ROWS, metal_has(p, MATMUL_ADD) });
 }
 
 // out += in w^T, twice.
-static void record_product(struct device *d, enum quant format, struct buffer *b, struct weight *w, struct tape **t)
+static void record_product(struct device *d, enum quant format, struct buffer *b, struct weight *w,
+                           struct tape **t)
 {
     enum { N = 3 };
     static float wide[N * COLS];
@@ -291,10 +299,15 @@ static void record_product(struct device *d, enum quant format, struct buffer *b
                                     WEIGHT_PRODUCT,
                                     "w" };
     assert_ok(weight_create(d, &source, w, &err), &err);
-    assert_ok(buffer_alloc(d, ROWS * COLS * 4, &b[0], &err) && buffer_write(&b[0], 0, numbers, sizeof numbers, &err), &err);
-    assert_ok(buffer_alloc(d, ROWS * N * 4, &b[1], &err) && buffer_write(&b[1], 0, numbers, ROWS * N * 4, &err), &err);
+    assert_ok(buffer_alloc(d, ROWS * COLS * 4, &b[0], &err) &&
+                  buffer_write(&b[0], 0, numbers, sizeof numbers, &err),
+              &err);
+    assert_ok(buffer_alloc(d, ROWS * N * 4, &b[1], &err) &&
+                  buffer_write(&b[1], 0, numbers, ROWS * N * 4, &err),
+              &err);
     *t = tape_create(d, (struct tape_limits){ .max_rows = ROWS, .max_outputs = 1 });
-    struct tensor in = tape_tensor_bound(*t, COLS, ROWS_STEP, &b[0]), out = tape_tensor_bound(*t, N, ROWS_STEP, &b[1]);
+    struct tensor in = tape_tensor_bound(*t, COLS, ROWS_STEP, &b[0]),
+                  out = tape_tensor_bound(*t, N, ROWS_STEP, &b[1]);
     op_matmul(*t, (struct matmul){ .out = out, .in = in, .w = w, .add = out });
     op_matmul(*t, (struct matmul){ .out = out, .in = in, .w = w, .add = out });
     assert_ok(tape_seal(*t, &err), &err);
@@ -318,7 +331,9 @@ static void the_vendor_s_products_are_products(void **state)
         if (!d)
             fail_msg("%s", err.message);
         record_product(d, half ? QUANT_F16 : QUANT_F32, b, &w, &t);
-        assert_ok(buffer_alloc(d, step_bytes(ROWS, 1), &b[2], &err) && buffer_write(&b[2], 0, &step, sizeof step, &err), &err);
+        assert_ok(buffer_alloc(d, step_bytes(ROWS, 1), &b[2], &err) &&
+                      buffer_write(&b[2], 0, &step, sizeof step, &err),
+                  &err);
         assert_ok(tape_play(t, &b[2], &err) && buffer_read(&b[1], 0, out, sizeof out, &err), &err);
         for (uint32_t r = 0; r < ROWS; r++)
             for (uint32_t n = 0; n < 3; n++) {

@@ -1,4 +1,5 @@
-// test_metal_misuse.c - a host that uses Metal wrongly is told, whatever it does wrong; one that uses it rightly is not.
+// test_metal_misuse.c - a host that uses Metal wrongly is told, whatever it does wrong; one that uses it
+// rightly is not.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -10,13 +11,14 @@
     ((result(*) types)objc.objc_msgSend)(object, objc.sel_registerName(name), ##__VA_ARGS__)
 #define SEND_ID(object, name) SEND(objc_id, (objc_id, objc_sel), object, name)
 
-static const char *const source = "#include <metal_stdlib>\n"
-                                  "using namespace metal;\n"
-                                  "constant uint ADD [[function_constant(0)]];\n"
-                                  "kernel void plus(device uint *x [[buffer(0)]], constant uint &n [[buffer(1)]],\n"
-                                  "                 uint i [[thread_position_in_grid]]) { if (i < n) x[i] = x[i] + ADD; }\n"
-                                  "kernel void room(device uint *x [[buffer(0)]], threadgroup uint *room [[threadgroup(0)]],\n"
-                                  "                 uint i [[thread_position_in_grid]]) { room[i] = x[i]; x[i] = room[i]; }\n";
+static const char *const source =
+    "#include <metal_stdlib>\n"
+    "using namespace metal;\n"
+    "constant uint ADD [[function_constant(0)]];\n"
+    "kernel void plus(device uint *x [[buffer(0)]], constant uint &n [[buffer(1)]],\n"
+    "                 uint i [[thread_position_in_grid]]) { if (i < n) x[i] = x[i] + ADD; }\n"
+    "kernel void room(device uint *x [[buffer(0)]], threadgroup uint *room [[threadgroup(0)]],\n"
+    "                 uint i [[thread_position_in_grid]]) { room[i] = x[i]; x[i] = room[i]; }\n";
 static char last[4096]; // all messages since it was emptied
 static int n_misuses;
 static objc_id gpu, queue, library, plus, promised, room, shared, private, commands, encoder;
@@ -347,7 +349,8 @@ static void over_memory_that_is_not_there(void)
 }
 static void not_in_the_residency_set(void)
 {
-    objc_id descriptor = objc_new("MTLResidencySetDescriptor"), error = NULL, set = mtl_residency_set(gpu, descriptor, &error);
+    objc_id descriptor = objc_new("MTLResidencySetDescriptor"), error = NULL,
+            set = mtl_residency_set(gpu, descriptor, &error);
     mtl_residency_remove(set, shared);
     mtl_release(set);
     mtl_release(descriptor);
@@ -515,7 +518,8 @@ static void test_results_come_late(void **state)
     objc.objc_autoreleasePoolPop(pool);
 }
 
-// Two dispatches of a concurrent encoder with no barrier between them: the checker, told to compile for it, sees the race.
+// Two dispatches of a concurrent encoder with no barrier between them: the checker, told to compile for it,
+// sees the race.
 static void test_a_missing_barrier_is_found(void **state)
 {
     objc_id error = NULL, plain_library = library, plain = plus;

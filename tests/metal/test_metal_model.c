@@ -1,6 +1,6 @@
-// test_metal_model.c - whole models on the Metal device: reference logits, greedy text, every command against the plain loops, the
-// counters of a step, and faults in the middle of answers. On the emulator, also with kernels compiled -ffast-math and in random
-// schedules.
+// test_metal_model.c - whole models on the Metal device: reference logits, greedy text, every command against
+// the plain loops, the counters of a step, and faults in the middle of answers. On the emulator, also with
+// kernels compiled -ffast-math and in random schedules.
 #include "engine/api.h"
 #include "engine/api/verify.h"
 #include "model_tools/random_model.h"
@@ -89,7 +89,8 @@ static void answer(struct ingot_engine *engine, const char *prompt, uint32_t n, 
 static void greedy_text_is_the_cpu_s(void **state)
 {
     (void)state;
-    static const char *const prompts[] = { "Tell me a short story about a fox.", "What is 12 + 30?", "Who are you?" };
+    static const char *const prompts[] = { "Tell me a short story about a fox.", "What is 12 + 30?",
+                                           "Who are you?" };
     struct ingot_engine *cpu = open_engine("cpu", NULL);
 
     for (int fast = 0; fast < 2; fast++) {
@@ -111,7 +112,8 @@ static bool report(void *arg, const struct verify_finding *f)
 {
     (void)arg;
     if (!(f->error <= f->limit))
-        print_message("command %u, %s %s: error %g, limit %g\n", f->command, f->label, f->name, f->error, f->limit);
+        print_message("command %u, %s %s: error %g, limit %g\n", f->command, f->label, f->name, f->error,
+                      f->limit);
     return true;
 }
 
@@ -185,8 +187,10 @@ static void a_step_costs_what_it_should(void **state)
     assert_int_equal(c->buffers, before.buffers);
     assert_int_equal(c->pipelines, before.pipelines);
     print_message("%u steps: %llu dispatches, %llu barriers, %llu commits, %llu waits\n", steps,
-                  (unsigned long long)(c->dispatches - before.dispatches), (unsigned long long)(c->barriers - before.barriers),
-                  (unsigned long long)(c->submissions - before.submissions), (unsigned long long)(c->waits - before.waits));
+                  (unsigned long long)(c->dispatches - before.dispatches),
+                  (unsigned long long)(c->barriers - before.barriers),
+                  (unsigned long long)(c->submissions - before.submissions),
+                  (unsigned long long)(c->waits - before.waits));
     ingot_engine_close(engine);
     unlink(path);
 }
@@ -216,7 +220,8 @@ static void the_head_computes_the_rows_that_asked(void **state)
     ingot_engine_close(engine);
 }
 
-// A pipeline that needs many registers has fewer threads than 1,024 on a real GPU; the kernels' counts leave all of them what they ask for.
+// A pipeline that needs many registers has fewer threads than 1,024 on a real GPU; the kernels' counts leave
+// all of them what they ask for.
 static void no_kernel_asks_for_more_than_512_threads(void **state)
 {
     (void)state;

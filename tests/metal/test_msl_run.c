@@ -1,4 +1,5 @@
-// test_msl_run.c - kernels on the run time: right under every schedule, every fault found, no alarm without one.
+// test_msl_run.c - kernels on the run time: right under every schedule, every fault found, no alarm without
+// one.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,8 +85,8 @@ static void good_run(const char *mode)
             fail_msg("%s, schedule %d: %s", mode, msl_settings.schedule, error);
         for (int i = 0; i < GROUPS * N; i++)
             if (fabsf(m.out[i] - expected(kernel->name, &m, i % N)) > 1e-3f)
-                fail_msg("%s %s, schedule %d: out[%d] is %g, expected %g", kernel->name, mode, msl_settings.schedule, i, m.out[i],
-                         expected(kernel->name, &m, i % N));
+                fail_msg("%s %s, schedule %d: out[%d] is %g, expected %g", kernel->name, mode,
+                         msl_settings.schedule, i, m.out[i], expected(kernel->name, &m, i % N));
         if (!strcmp(kernel->name, "counted"))
             assert_int_equal(m.count, GROUPS * N);
     }
@@ -99,7 +100,8 @@ static void test_kernels_are_right_under_every_schedule(void **state)
     (void)state;
     for (int schedule = MSL_FORWARD; schedule <= MSL_RANDOM; schedule++)
         for (uint32_t seed = 0; seed < (schedule == MSL_RANDOM ? 8 : 1); seed++) {
-            msl_settings = (struct msl_settings){ .schedule = schedule, .seed = seed, .shuffle_matrices = seed % 2 };
+            msl_settings =
+                (struct msl_settings){ .schedule = schedule, .seed = seed, .shuffle_matrices = seed % 2 };
             for (int i = 0; i < 3; i++)
                 good_run(modes[i]);
         }

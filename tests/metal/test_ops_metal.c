@@ -1,6 +1,8 @@
-// test_ops_metal.c - every operation's Metal kernels against its plain loop, over formats, row counts and odd shapes, on the emulator.
+// test_ops_metal.c - every operation's Metal kernels against its plain loop, over formats, row counts and odd
+// shapes, on the emulator.
 //
-// An operation is recorded alike on both devices; tape_diff gives both the same inputs and measures what lies between the results.
+// An operation is recorded alike on both devices; tape_diff gives both the same inputs and measures what lies
+// between the results.
 #include "emu_modes.h"
 #include "ops/device_sides.h"
 
@@ -34,9 +36,11 @@ static void products_of_every_format(void **state)
     (void)state;
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
         for (uint32_t r = 0; r < N_ROW_CASES; r++) {
-            struct op_shape c = {
-                .format = q, .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 256, .n_out = 75
-            };
+            struct op_shape c = { .format = q,
+                                  .rows = row_cases[r].rows,
+                                  .most_rows = row_cases[r].most,
+                                  .n_cols = 256,
+                                  .n_out = 75 };
             c.limit = product_limit(q, c.most_rows);
             c.bias = q % 2;
             compare("matmul", &c, record_matmul);
@@ -50,7 +54,9 @@ static void exact_products(void **state)
 {
     (void)state;
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++) {
-        struct op_shape c = { .format = q, .rows = 3, .most_rows = 40, .n_cols = 512, .n_out = 37, .exact = true, .bias = true };
+        struct op_shape c = {
+            .format = q, .rows = 3, .most_rows = 40, .n_cols = 512, .n_out = 37, .exact = true, .bias = true
+        };
         c.limit = FP32_LIMIT;
         compare("matmul", &c, record_matmul);
         c.rows = 40;
@@ -61,7 +67,9 @@ static void exact_products(void **state)
 // Gate and up, or q and v, in formats whose runs lie differently.
 static void unlike_formats(void **state)
 {
-    static const enum quant pairs[][2] = { { QUANT_Q4_K, QUANT_Q6_K }, { QUANT_F16, QUANT_Q4_0 }, { QUANT_Q5_1, QUANT_BF16 } };
+    static const enum quant pairs[][2] = { { QUANT_Q4_K, QUANT_Q6_K },
+                                           { QUANT_F16, QUANT_Q4_0 },
+                                           { QUANT_Q5_1, QUANT_BF16 } };
 
     (void)state;
     for (uint32_t i = 0; i < 3; i++)
@@ -85,9 +93,10 @@ static void products_of_odd_widths(void **state)
     (void)state;
     for (uint32_t i = 0; i < sizeof widths / sizeof *widths; i++)
         for (uint32_t r = 0; r < N_ROW_CASES; r++) {
-            struct op_shape c = {
-                .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = widths[i], .n_out = 19 + i
-            };
+            struct op_shape c = { .rows = row_cases[r].rows,
+                                  .most_rows = row_cases[r].most,
+                                  .n_cols = widths[i],
+                                  .n_out = 19 + i };
             for (c.format = QUANT_F32; c.format <= QUANT_BF16; c.format++) {
                 c.limit = product_limit(c.format, c.most_rows);
                 compare("matmul", &c, record_matmul);
@@ -96,7 +105,9 @@ static void products_of_odd_widths(void **state)
             }
         }
     for (uint32_t r = 0; r < N_ROW_CASES; r++) {
-        struct op_shape c = { .format = QUANT_Q4_0, .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 1056 };
+        struct op_shape c = {
+            .format = QUANT_Q4_0, .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 1056
+        };
         c.n_out = 33;
         c.limit = HALF_LIMIT;
         compare("matmul", &c, record_matmul);
@@ -109,7 +120,9 @@ static void a_head_of_many_outputs(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 3; i++) {
-        struct op_shape c = { .format = formats[i], .rows = 1, .most_rows = 1, .n_cols = 256, .n_out = 32768 + 2 * i + i % 2 };
+        struct op_shape c = {
+            .format = formats[i], .rows = 1, .most_rows = 1, .n_cols = 256, .n_out = 32768 + 2 * i + i % 2
+        };
         c.limit = FP32_LIMIT;
         compare("matmul", &c, record_matmul);
     }
@@ -118,7 +131,9 @@ static void a_head_of_many_outputs(void **state)
 static const struct {
     enum kv_format k, v;
     double limit; // of what comes from a page
-} page_cases[] = { { KV_F32, KV_F32, 1e-10 }, { KV_F16, KV_F16, 1e-7 }, { KV_BF16, KV_F16, 1e-5 }, { KV_F16, KV_BF16, 1e-5 } };
+} page_cases[] = {
+    { KV_F32, KV_F32, 1e-10 }, { KV_F16, KV_F16, 1e-7 }, { KV_BF16, KV_F16, 1e-5 }, { KV_F16, KV_BF16, 1e-5 }
+};
 
 static void qkv_in_every_shape(void **state)
 {
@@ -191,8 +206,9 @@ static void attention_in_every_shape(void **state)
     static const struct {
         uint32_t head_dim, n_heads, n_kv_heads;
         enum kv_format k, v;
-    } heads[] = { { 64, 6, 2, KV_F16, KV_F16 },   { 128, 2, 1, KV_F32, KV_F32 }, { 64, 9, 1, KV_Q8_0, KV_BF16 },
-                  { 32, 2, 2, KV_BF16, KV_Q8_0 }, { 18, 3, 1, KV_F32, KV_F16 },  { 256, 2, 1, KV_F16, KV_F16 },
+    } heads[] = { { 64, 6, 2, KV_F16, KV_F16 },   { 128, 2, 1, KV_F32, KV_F32 },
+                  { 64, 9, 1, KV_Q8_0, KV_BF16 }, { 32, 2, 2, KV_BF16, KV_Q8_0 },
+                  { 18, 3, 1, KV_F32, KV_F16 },   { 256, 2, 1, KV_F16, KV_F16 },
                   { 40, 4, 2, KV_BF16, KV_F32 } };
 
     (void)state;
@@ -218,10 +234,13 @@ static void small_operations(void **state)
 {
     (void)state;
     for (uint32_t r = 0; r < N_ROW_CASES; r++) {
-        struct op_shape c = { .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 322, .limit = 1e-10 };
+        struct op_shape c = {
+            .rows = row_cases[r].rows, .most_rows = row_cases[r].most, .n_cols = 322, .limit = 1e-10
+        };
         compare("small", &c, record_small);
     }
-    for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++) { // bit for bit what the headers decode, but for the scale
+    for (enum quant q = 0; q < N_WEIGHT_QUANTS;
+         q++) { // bit for bit what the headers decode, but for the scale
         struct op_shape c = { .format = q, .rows = 9, .most_rows = 16, .n_cols = 512, .limit = 1e-14 };
         compare("embed", &c, record_embed);
         c.n_cols = 37;
@@ -234,12 +253,21 @@ static void sampling_as_defined(void **state)
 {
     const struct sample_params ways[] = {
         { .repeat_penalty = 1, .top_p = 1 },
-        { .repeat_penalty = 1.3f, .penalty_window = 64, .top_p = 1, .presence_penalty = 0.2f, .frequency_penalty = 0.1f },
+        { .repeat_penalty = 1.3f,
+          .penalty_window = 64,
+          .top_p = 1,
+          .presence_penalty = 0.2f,
+          .frequency_penalty = 0.1f },
         { .repeat_penalty = 1, .top_p = 1, .temperature = 1 },
         { .repeat_penalty = 1, .top_p = 0.9f, .temperature = 0.7f },
         { .repeat_penalty = 1, .top_p = 1, .top_k = 40, .temperature = 1.3f },
         { .repeat_penalty = 1, .top_p = 1, .top_k = 1500, .temperature = 2 },
-        { .repeat_penalty = 1.1f, .penalty_window = 20, .top_p = 0.95f, .top_k = 60, .min_p = 0.05f, .temperature = 0.8f },
+        { .repeat_penalty = 1.1f,
+          .penalty_window = 20,
+          .top_p = 0.95f,
+          .top_k = 60,
+          .min_p = 0.05f,
+          .temperature = 0.8f },
         { .repeat_penalty = 1, .top_p = 1, .min_p = 0.2f, .temperature = 1 },
         { .repeat_penalty = 1, .top_p = 1, .n_biases = 7 },
         { .repeat_penalty = 1, .top_p = 0.8f, .temperature = 1, .flags = SAMPLE_MASKED },
@@ -250,9 +278,12 @@ static void sampling_as_defined(void **state)
     (void)state;
     for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++)
         for (uint32_t n = 0; n < 2; n++) {
-            struct op_shape c = {
-                .rows = SLOTS, .most_rows = 16, .past = 100, .n_cols = n ? 2053 : 50, .sampling = ways[i], .limit = 0
-            };
+            struct op_shape c = { .rows = SLOTS,
+                                  .most_rows = 16,
+                                  .past = 100,
+                                  .n_cols = n ? 2053 : 50,
+                                  .sampling = ways[i],
+                                  .limit = 0 };
             compare("sample", &c, record_sample);
         }
 }
@@ -276,12 +307,14 @@ static void expect_finite(struct side *s, const struct op_shape *c, uint32_t n_c
     float *out = mem_alloc_array((size_t)c->most_rows * n_cols, sizeof *out);
     struct err err = { 0 };
 
-    assert_ok(buffer_read(&s->buffers[s->n_buffers - 1], 0, out, (uint64_t)c->most_rows * n_cols * 4, &err), &err);
+    assert_ok(buffer_read(&s->buffers[s->n_buffers - 1], 0, out, (uint64_t)c->most_rows * n_cols * 4, &err),
+              &err);
     for (uint32_t i = 0; i < c->rows * n_cols; i++) {
         uint32_t bits;
         memcpy(&bits, &out[i], 4);
         if (((bits & 0x7f800000) == 0x7f800000) != bad[i / n_cols])
-            fail_msg("%u rows of %u: row %u, column %u is %g", c->rows, c->most_rows, i / n_cols, i % n_cols, (double)out[i]);
+            fail_msg("%u rows of %u: row %u, column %u is %g", c->rows, c->most_rows, i / n_cols, i % n_cols,
+                     (double)out[i]);
     }
     mem_free(out);
 }
@@ -327,10 +360,13 @@ static void bad_numbers_stay_in_their_sequence(void **state)
         bool rows[128] = { 0 };
         side_open(&s, gpu, &c, record_attend);
         for (uint32_t head = 0; head < 2; head++)
-            put(&s.buffers[0], (uint64_t)(c.rows - 1) * 128 + head * 64 + 7, NAN); // the last row, whose sequence is slot 0
-        for (uint32_t d = 0; d < 64 && c.rows > 4; d++) // position 0 of slot 2, which rows n / 2 and n / 2 + 1 belong to
+            put(&s.buffers[0], (uint64_t)(c.rows - 1) * 128 + head * 64 + 7,
+                NAN); // the last row, whose sequence is slot 0
+        for (uint32_t d = 0; d < 64 && c.rows > 4;
+             d++) // position 0 of slot 2, which rows n / 2 and n / 2 + 1 belong to
             put(i % 2 ? s.pages.v : s.pages.k,
-                (uint64_t)((2 * MAX_PAGES * 37 + 5) % (SLOTS * MAX_PAGES)) * 1024 + (i % 2 ? d : d * 16), NAN);
+                (uint64_t)((2 * MAX_PAGES * 37 + 5) % (SLOTS * MAX_PAGES)) * 1024 + (i % 2 ? d : d * 16),
+                NAN);
         gpu_play(&s);
         rows[c.rows - 1] = true;
         rows[c.rows / 2] |= c.rows > 4;

@@ -1,4 +1,5 @@
-// test_vision_metal.c - the Metal kernels of an encoder of pictures against the plain loops, and a whole tower, on the emulator.
+// test_vision_metal.c - the Metal kernels of an encoder of pictures against the plain loops, and a whole
+// tower, on the emulator.
 #include "emu_modes.h"
 #include "engine/stage/vision.h"
 #include "ops/attend_all/attend_all.h"
@@ -27,7 +28,8 @@ static void fill_tiles(struct side *s, uint32_t n_rows)
         words[step_at_tokens() + r] = i % 5 == 0 ? STEP_TOKEN_POOLED | (r % 7) : i % VOCABULARY;
         words[step_at_positions(l->max_rows) + r] = i;
         words[step_at_slots(l->max_rows) + r] = r / (ACROSS * ACROSS);
-        if (i / ACROSS % SQUARE == 0 && i % SQUARE == 0 && r + ACROSS + 1 < n_rows && n_outputs < l->max_outputs)
+        if (i / ACROSS % SQUARE == 0 && i % SQUARE == 0 && r + ACROSS + 1 < n_rows &&
+            n_outputs < l->max_outputs)
             words[step_at_outputs(l->max_rows) + n_outputs++] = r;
     }
     head.n_outputs = n_outputs;
@@ -39,23 +41,30 @@ static void fill_tiles(struct side *s, uint32_t n_rows)
 static void record_tower(struct side *s, const struct op_shape *c)
 {
     uint32_t n = c->n_cols, max_outputs = tape_limits(s->tape)->max_outputs;
-    struct buffer *places = side_buffer(s, max_outputs * 4), *pixels = side_buffer(s, 4 * SIDE * SIDE * 3 + 4);
+    struct buffer *places = side_buffer(s, max_outputs * 4),
+                  *pixels = side_buffer(s, 4 * SIDE * SIDE * 3 + 4);
     uint32_t at[64];
     struct err err = { 0 };
 
     for (uint32_t i = 0; i < 64; i++)
         at[i] = (i * 5 + 3) % 64;
     assert_ok(buffer_write(places, 0, at, max_outputs * 4ull, &err), &err);
-    struct tensor in = side_tensor(s, n, ROWS_STEP), normed = side_tensor(s, n, ROWS_STEP), out = side_tensor(s, n, ROWS_STEP);
+    struct tensor in = side_tensor(s, n, ROWS_STEP), normed = side_tensor(s, n, ROWS_STEP),
+                  out = side_tensor(s, n, ROWS_STEP);
     struct tensor squares = side_tensor(s, n * SQUARE * SQUARE, ROWS_OUTPUT);
-    op_layernorm(s->tape, (struct layernorm){
-                              .out = normed, .in = in, .scale = side_vector(s, n), .bias = side_vector(s, n), .eps = 1e-6f });
-    op_attend_all(s->tape, (struct attend_all){
-                               .out = out, .q = in, .k = normed, .v = in, .n_heads = c->n_heads, .scale = 1 / sqrtf((float)n) });
+    op_layernorm(
+        s->tape,
+        (struct layernorm){
+            .out = normed, .in = in, .scale = side_vector(s, n), .bias = side_vector(s, n), .eps = 1e-6f });
+    op_attend_all(
+        s->tape,
+        (struct attend_all){
+            .out = out, .q = in, .k = normed, .v = in, .n_heads = c->n_heads, .scale = 1 / sqrtf((float)n) });
     op_activate(s->tape, (struct activate){ .out = normed, .gate = out, .activation = ACTIVATION_GELU_TANH });
     op_shuffle(s->tape, (struct shuffle){ .out = squares, .in = out, .side = SQUARE, .n_across = ACROSS });
-    op_scatter(s->tape,
-               (struct scatter){ .in = squares, .pool = side_buffer(s, 64ull * n * SQUARE * SQUARE * 4), .places = places });
+    op_scatter(s->tape, (struct scatter){ .in = squares,
+                                          .pool = side_buffer(s, 64ull * n * SQUARE * SQUARE * 4),
+                                          .places = places });
     op_patches(s->tape, (struct patches){ .out = side_tensor(s, 3 * PATCH * PATCH, ROWS_STEP),
                                           .pixels = pixels,
                                           .table = side_vector(s, 3 * 256),
@@ -76,9 +85,10 @@ static void kernels_of_a_tower(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct op_shape c = {
-            .rows = cases[i].rows, .most_rows = cases[i].most, .n_cols = cases[i].n_cols, .n_heads = cases[i].n_heads
-        };
+        struct op_shape c = { .rows = cases[i].rows,
+                              .most_rows = cases[i].most,
+                              .n_cols = cases[i].n_cols,
+                              .n_heads = cases[i].n_heads };
         struct sides s;
         c.limit = 1e-10;
         sides_open(&s, gpu, &c, record_tower);

@@ -1,7 +1,7 @@
 // test_convert.c - safetensors folders become the GGUF files that tools/golden made of the same checkpoints.
 //
-// tests/golden holds each model in both formats. Converted to F32, every tensor must have the other file's name, shape and bits, and
-// the same sizes must come out of binding it.
+// tests/golden holds each model in both formats. Converted to F32, every tensor must have the other file's
+// name, shape and bits, and the same sizes must come out of binding it.
 #include "testing.h"
 #include <stdlib.h>
 #include <unistd.h>
@@ -40,7 +40,8 @@ static void same_tensor(const char *model, const struct file_tensor *ours, const
     size_t n, n_theirs, differ = 0;
     float *a = decoded(ours, &n), *b = decoded(theirs, &n_theirs);
     bool divisors = str_is(theirs->name, "rope_freqs.weight"); // made by a formula, here and there
-    if (n != n_theirs || ours->n_dims != theirs->n_dims || memcmp(ours->dims, theirs->dims, sizeof ours->dims) != 0)
+    if (n != n_theirs || ours->n_dims != theirs->n_dims ||
+        memcmp(ours->dims, theirs->dims, sizeof ours->dims) != 0)
         fail_msg("%s: %.*s has another shape", model, STR_ARG(theirs->name));
     for (size_t i = 0; i < n; i++)
         differ += divisors ? !(a[i] > b[i] * 0.9999995f && a[i] < b[i] * 1.0000005f) : a[i] != b[i];
@@ -75,7 +76,8 @@ static void same_model(const char *name)
     assert_ok(quantize_file(&o, NULL, &err), &err);
     struct model_file *ours = open_file(path), *theirs = open_file(reference);
     if (model_file_n_tensors(ours) != model_file_n_tensors(theirs))
-        fail_msg("%s: %zu tensors, expected %zu", name, model_file_n_tensors(ours), model_file_n_tensors(theirs));
+        fail_msg("%s: %zu tensors, expected %zu", name, model_file_n_tensors(ours),
+                 model_file_n_tensors(theirs));
     for (size_t i = 0; i < model_file_n_tensors(theirs); i++) {
         const struct file_tensor *t = model_file_tensor_at(theirs, i);
         char tensor[128];
@@ -88,9 +90,11 @@ static void same_model(const char *name)
     assert_ok(model_bind(&b, theirs, &err), &err);
     for (uint32_t i = 0; i < a.arch->n_config; i++)
         assert_memory_equal(size_of(&a, i), size_of(&b, i), 4);
-    assert_true(a.arch == b.arch && a.tied == b.tied && a.pairs == b.pairs && a.n_parameters == b.n_parameters);
+    assert_true(a.arch == b.arch && a.tied == b.tied && a.pairs == b.pairs &&
+                a.n_parameters == b.n_parameters);
     for (uint32_t i = 0; i < a.config.rope.n_dims / 2; i++)
-        assert_true(a.frequencies[i] > b.frequencies[i] * 0.999999f && a.frequencies[i] < b.frequencies[i] * 1.000001f);
+        assert_true(a.frequencies[i] > b.frequencies[i] * 0.999999f &&
+                    a.frequencies[i] < b.frequencies[i] * 1.000001f);
     assert_true(a.angle_scale > b.angle_scale * 0.999999f && a.angle_scale < b.angle_scale * 1.000001f);
     model_release(&a);
     model_release(&b);
@@ -101,9 +105,10 @@ static void same_model(const char *name)
 static void folders_become_the_golden_files(void **state)
 {
     (void)state;
-    static const char *const names[] = { "llama2",   "llama3",    "llama-linear", "llama-yarn", "mistral", "devstral",
-                                         "smollm2",  "tinyllama", "qwen2",        "qwen25",     "qwen3",   "mixtral",
-                                         "qwen2moe", "qwen3moe",  "olmoe",        "granitemoe" };
+    static const char *const names[] = { "llama2",   "llama3",   "llama-linear", "llama-yarn",
+                                         "mistral",  "devstral", "smollm2",      "tinyllama",
+                                         "qwen2",    "qwen25",   "qwen3",        "mixtral",
+                                         "qwen2moe", "qwen3moe", "olmoe",        "granitemoe" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         same_model(names[i]);
 }
@@ -116,7 +121,9 @@ static void the_shipped_folder_becomes_the_shipped_file(void **state)
     struct err err = { 0 };
     struct tokenizer *a, *b;
     struct token_ids x = { 0 }, y = { 0 };
-    struct quantize_options o = { .input = SOURCE_DIR "/models/ingot-7m", .output = path, .type = "Q8_0", .n_threads = 2 };
+    struct quantize_options o = {
+        .input = SOURCE_DIR "/models/ingot-7m", .output = path, .type = "Q8_0", .n_threads = 2
+    };
     assert_ok(quantize_file(&o, NULL, &err), &err);
     struct model_file *ours = open_file(path), *theirs = open_file(SOURCE_DIR "/models/ingot-7m-q8_0.gguf");
     assert_int_equal(model_file_n_tensors(ours), model_file_n_tensors(theirs));
@@ -138,7 +145,8 @@ static void the_shipped_folder_becomes_the_shipped_file(void **state)
         assert_true(x.n == y.n && x.n > 10);
         assert_memory_equal(x.ids, y.ids, x.n * sizeof *x.ids);
     }
-    assert_true(str_eq(tokenizer_chat_template(a), tokenizer_chat_template(b)) && tokenizer_chat_template(a).n);
+    assert_true(str_eq(tokenizer_chat_template(a), tokenizer_chat_template(b)) &&
+                tokenizer_chat_template(a).n);
     assert_true(tokenizer_eos(a) == tokenizer_eos(b) && tokenizer_bos(a) == tokenizer_bos(b));
     token_ids_free(&x);
     token_ids_free(&y);

@@ -1,4 +1,5 @@
-// test_quantize.c - encoders lose no more than stated, mixes choose the formats they should, and a failure leaves no file.
+// test_quantize.c - encoders lose no more than stated, mixes choose the formats they should, and a failure
+// leaves no file.
 #include "testing.h"
 #include <math.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ static double relative_rms(enum quant q)
 
 static const struct error_bound {
     enum quant q;
-    double normal, heavy; // relative RMS error on normal numbers, and on ones with heavy tails; measured plus 2 %
+    double normal,
+        heavy; // relative RMS error on normal numbers, and on ones with heavy tails; measured plus 2 %
 } bounds[] = {
     { QUANT_F32, 0, 0 },
     { QUANT_F16, 0.00025, 0.00025 },
@@ -66,8 +68,8 @@ static void errors_stay_in_their_bounds(void **state)
         for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
             double rms = relative_rms(bounds[i].q), bound = heavy ? bounds[i].heavy : bounds[i].normal;
             if (rms > bound || rms < 0.8 * bound)
-                fail_msg("%s: relative RMS error %.5f, expected at most %.5f and not much less", quant_info(bounds[i].q)->name,
-                         rms, bound);
+                fail_msg("%s: relative RMS error %.5f, expected at most %.5f and not much less",
+                         quant_info(bounds[i].q)->name, rms, bound);
         }
     }
 }
@@ -234,7 +236,8 @@ static int make_models(void **state)
 static int remove_models(void **state)
 {
     (void)state;
-    static const char *const names[] = { "in.gguf", "tied.gguf", "odd.gguf", "odder.gguf", "nan.gguf", "out.gguf", "out2.gguf" };
+    static const char *const names[] = { "in.gguf",  "tied.gguf", "odd.gguf", "odder.gguf",
+                                         "nan.gguf", "out.gguf",  "out2.gguf" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unlink(path_of(names[i]));
     return rmdir(folder); // fails when something half-written stayed
@@ -244,7 +247,9 @@ static struct model_file *quantized(const char *input, const char *type, const c
 {
     struct err err = { 0 };
     struct model_file *f;
-    struct quantize_options o = { .input = path_of(input), .output = path_of(output), .type = type, .n_threads = 2 };
+    struct quantize_options o = {
+        .input = path_of(input), .output = path_of(output), .type = type, .n_threads = 2
+    };
     assert_ok(quantize_file(&o, NULL, &err), &err);
     assert_ok(model_file_open(&f, path_of(output), &err), &err);
     return f;
@@ -273,23 +278,34 @@ static void mixes_choose_their_formats(void **state)
         uint32_t file_type;
         const char *pairs[24];
     } cases[] = {
-        { "f16", 1, { "token_embd.weight", "F16", "blk.3.ffn_down.weight", "F16", "blk.0.attn_norm.weight", "F32", NULL } },
+        { "f16",
+          1,
+          { "token_embd.weight", "F16", "blk.3.ffn_down.weight", "F16", "blk.0.attn_norm.weight", "F32",
+            NULL } },
         { "F32", 0, { "output.weight", "F32", NULL } },
         { "BF16", 32, { "output.weight", "BF16", "blk.0.ffn_gate_inp.weight", "F32", NULL } },
-        { "Q8_0", 7, { "output.weight", "Q8_0", "token_embd.weight", "Q8_0", "output_norm.weight", "F32", NULL } },
-        { "Q4_0", 2, { "output.weight", "Q6_K", "token_embd.weight", "Q4_0", "blk.0.attn_v.weight", "Q4_0", NULL } },
+        { "Q8_0",
+          7,
+          { "output.weight", "Q8_0", "token_embd.weight", "Q8_0", "output_norm.weight", "F32", NULL } },
+        { "Q4_0",
+          2,
+          { "output.weight", "Q6_K", "token_embd.weight", "Q4_0", "blk.0.attn_v.weight", "Q4_0", NULL } },
         { "q4_k_m",
           15,
-          { "output.weight", "Q6_K", "token_embd.weight", "Q4_K", "blk.0.attn_v.weight", "Q6_K", "blk.2.attn_v.weight", "Q4_K",
-            "blk.4.ffn_down.weight", "Q6_K", "blk.5.ffn_down.weight", "Q4_K", "blk.13.ffn_down.weight", "Q6_K",
-            "blk.0.attn_q.weight", "Q4_K", "blk.15.attn_v.weight", "Q6_K", NULL } },
+          { "output.weight", "Q6_K", "token_embd.weight", "Q4_K", "blk.0.attn_v.weight", "Q6_K",
+            "blk.2.attn_v.weight", "Q4_K", "blk.4.ffn_down.weight", "Q6_K", "blk.5.ffn_down.weight", "Q4_K",
+            "blk.13.ffn_down.weight", "Q6_K", "blk.0.attn_q.weight", "Q4_K", "blk.15.attn_v.weight", "Q6_K",
+            NULL } },
         { "Q4_K", 15, { "blk.1.ffn_down.weight", "Q6_K", "blk.3.ffn_down.weight", "Q4_K", NULL } },
         { "Q4_K_S",
           14,
-          { "output.weight", "Q6_K", "blk.3.attn_v.weight", "Q5_K", "blk.4.attn_v.weight", "Q4_K", "blk.1.ffn_down.weight",
-            "Q5_K", "blk.2.ffn_down.weight", "Q4_K", NULL } },
+          { "output.weight", "Q6_K", "blk.3.attn_v.weight", "Q5_K", "blk.4.attn_v.weight", "Q4_K",
+            "blk.1.ffn_down.weight", "Q5_K", "blk.2.ffn_down.weight", "Q4_K", NULL } },
         { "Q5_K_S", 16, { "blk.0.attn_v.weight", "Q5_K", "output.weight", "Q6_K", NULL } },
-        { "Q5_K_M", 17, { "blk.0.attn_v.weight", "Q6_K", "blk.2.attn_v.weight", "Q5_K", "token_embd.weight", "Q5_K", NULL } },
+        { "Q5_K_M",
+          17,
+          { "blk.0.attn_v.weight", "Q6_K", "blk.2.attn_v.weight", "Q5_K", "token_embd.weight", "Q5_K",
+            NULL } },
         { "Q5_K", 17, { "blk.0.attn_v.weight", "Q6_K", NULL } },
         { "Q6_K", 18, { "blk.5.attn_v.weight", "Q6_K", "blk.5.attn_norm.weight", "F32", NULL } },
     };
@@ -301,7 +317,8 @@ static void mixes_choose_their_formats(void **state)
         struct model_file *f = quantized("in.gguf", cases[i].type, "out.gguf");
         check_formats(f, cases[i].pairs);
         assert_true(model_file_meta(f, "general.file_type")->u == cases[i].file_type);
-        assert_true(model_file_meta(f, "llama.block_count")->u == N_LAYERS && !model_file_meta(f, "split.count"));
+        assert_true(model_file_meta(f, "llama.block_count")->u == N_LAYERS &&
+                    !model_file_meta(f, "split.count"));
         model_file_close(f);
     }
 }
@@ -318,15 +335,16 @@ static void rows_that_do_not_fit_fall_back(void **state)
 {
     (void)state;
     struct model_file *f = quantized("odd.gguf", "Q4_K_M", "out.gguf");
-    check_formats(f, (const char *[]){ "output.weight", "Q8_0", "token_embd.weight", "Q5_0", "blk.0.attn_v.weight", "Q8_0",
-                                       "blk.2.ffn_down.weight", "Q4_K", NULL });
+    check_formats(f,
+                  (const char *[]){ "output.weight", "Q8_0", "token_embd.weight", "Q5_0",
+                                    "blk.0.attn_v.weight", "Q8_0", "blk.2.ffn_down.weight", "Q4_K", NULL });
     model_file_close(f);
     f = quantized("odd.gguf", "Q5_K_S", "out.gguf");
     check_formats(f, (const char *[]){ "token_embd.weight", "Q5_1", "blk.2.ffn_down.weight", "Q5_K", NULL });
     model_file_close(f);
     f = quantized("odder.gguf", "Q4_0", "out.gguf");
-    check_formats(f,
-                  (const char *[]){ "output.weight", "F16", "token_embd.weight", "F16", "blk.2.ffn_down.weight", "Q4_0", NULL });
+    check_formats(f, (const char *[]){ "output.weight", "F16", "token_embd.weight", "F16",
+                                       "blk.2.ffn_down.weight", "Q4_0", NULL });
     model_file_close(f);
 }
 
@@ -340,7 +358,8 @@ static void tensors_keep_their_values(void **state)
     for (size_t i = 0; i < model_file_n_tensors(in); i++) {
         const struct file_tensor *a = model_file_tensor_at(in, i), *b = model_file_tensor_at(out, i);
         size_t n = (size_t)(a->bytes / 4);
-        assert_true(str_eq(a->name, b->name) && a->n_dims == b->n_dims && memcmp(a->dims, b->dims, sizeof a->dims) == 0);
+        assert_true(str_eq(a->name, b->name) && a->n_dims == b->n_dims &&
+                    memcmp(a->dims, b->dims, sizeof a->dims) == 0);
         quant_info(b->format)->decode(b->data, y, n);
         memcpy(x, a->data, a->bytes);
         for (size_t j = 0; j < n; j++)
@@ -431,7 +450,8 @@ static void bad_input_is_refused(void **state)
     refuse((struct quantize_options){ .input = in, .output = in, .type = "Q4_0" }, "the same file");
     refuse((struct quantize_options){ .input = "/tmp/absent.gguf", .output = out, .type = "Q4_0" },
            "/tmp/absent.gguf: cannot open");
-    refuse((struct quantize_options){ .input = in, .output = "/tmp/no/folder/x.gguf", .type = "Q4_0" }, "cannot create");
+    refuse((struct quantize_options){ .input = in, .output = "/tmp/no/folder/x.gguf", .type = "Q4_0" },
+           "cannot create");
     struct gguf_builder g = { 0 };
     float values[512] = { 0 };
     values[300] = NAN;
@@ -441,7 +461,9 @@ static void bad_input_is_refused(void **state)
     assert_int_equal(fwrite(g.image, 1, g.n, f), g.n);
     fclose(f);
     gguf_builder_free(&g);
-    refuse((struct quantize_options){ .input = path_of("nan.gguf"), .output = path_of("out.gguf"), .type = "Q4_K" },
+    refuse((struct quantize_options){ .input = path_of("nan.gguf"),
+                                      .output = path_of("out.gguf"),
+                                      .type = "Q4_K" },
            "nan.gguf: element 300 of tensor 't.weight' is nan");
 }
 
@@ -452,7 +474,9 @@ static void no_memory_is_an_error(void **state)
     bool done = false;
     for (uint64_t n = 1; !done; n += n < 30 ? 1 : 17) {
         struct err err = { 0 };
-        struct quantize_options o = { .input = path_of("in.gguf"), .output = path_of("out.gguf"), .type = "F16", .n_threads = 1 };
+        struct quantize_options o = {
+            .input = path_of("in.gguf"), .output = path_of("out.gguf"), .type = "F16", .n_threads = 1
+        };
         unlink(o.output);
         mem_fail_at(n, 1);
         done = quantize_file(&o, NULL, &err);

@@ -1,4 +1,5 @@
-// test_random_model.c - synthetic models have the keys, shapes and formats of the real ones, and numbers of a sensible size.
+// test_random_model.c - synthetic models have the keys, shapes and formats of the real ones, and numbers of a
+// sensible size.
 #include "testing.h"
 #include <math.h>
 #include <stdlib.h>
@@ -66,11 +67,13 @@ static void a_plain_format_leaves_the_outside_at_q8_0(void **state)
 {
     (void)state;
     struct model_file *f = made("smollm-135m", "Q4_0");
-    assert_true(model_file_tensor(f, "token_embd.weight")->format == QUANT_Q8_0 && !model_file_tensor(f, "output.weight"));
+    assert_true(model_file_tensor(f, "token_embd.weight")->format == QUANT_Q8_0 &&
+                !model_file_tensor(f, "output.weight"));
     assert_true(model_file_tensor(f, "blk.29.ffn_down.weight")->format == QUANT_Q4_0);
     assert_true(model_file_tensor(f, "blk.29.ffn_down.weight")->dims[0] == 576 &&
                 model_file_tensor(f, "blk.0.attn_k.weight")->dims[0] == 192);
-    assert_true(model_file_meta(f, "llama.block_count")->u == 30 && model_file_meta(f, "llama.vocab_size")->u == 49152);
+    assert_true(model_file_meta(f, "llama.block_count")->u == 30 &&
+                model_file_meta(f, "llama.vocab_size")->u == 49152);
     assert_int_equal(model_file_n_tensors(f), 2 + 30 * 9);
     model_file_close(f);
 }
@@ -102,7 +105,8 @@ static void families_have_their_own_tensors(void **state)
 // Mixtures can be bound, their routers stay in F32, and the larger part of the experts is idle for a token.
 static void mixtures_have_experts(void **state)
 {
-    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe", "toy-mixtral", "toy-olmoe", "toy-granitemoe" };
+    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe", "toy-mixtral", "toy-olmoe",
+                                          "toy-granitemoe" };
     static const char *const types[] = { "Q4_0", "Q4_K_M" };
 
     (void)state;
@@ -113,7 +117,8 @@ static void mixtures_have_experts(void **state)
         assert_ok(model_bind(&m, f, &err), &err);
         assert_true(model_file_tensor(f, "blk.1.ffn_gate_inp.weight")->format == QUANT_F32);
         assert_true(quant_info(model_file_tensor(f, "blk.0.ffn_up_exps.weight")->format)->block_elements > 1);
-        assert_true(m.n_used_experts < m.n_experts && m.n_idle > 0 && m.n_idle < m.n_parameters && m.idle_bytes < m.weight_bytes);
+        assert_true(m.n_used_experts < m.n_experts && m.n_idle > 0 && m.n_idle < m.n_parameters &&
+                    m.idle_bytes < m.weight_bytes);
         model_release(&m);
         model_file_close(f);
     }
@@ -142,10 +147,12 @@ static void encode(const struct tokenizer *t, struct str text, bool trusted, str
 {
     struct err err = { 0 };
     ids->n = 0;
-    assert_ok(tokenizer_encode(t, text, (struct tokenize_flags){ .parse_special = trusted }, ids, &err), &err);
+    assert_ok(tokenizer_encode(t, text, (struct tokenize_flags){ .parse_special = trusted }, ids, &err),
+              &err);
 }
 
-// Of every size that a shape has: as many tokens as the embedding has rows, each made again from its own text, any text kept.
+// Of every size that a shape has: as many tokens as the embedding has rows, each made again from its own
+// text, any text kept.
 static void the_tokeniser_fills_the_vocabulary(void **state)
 {
     (void)state;

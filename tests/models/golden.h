@@ -22,12 +22,13 @@ static inline void golden_open(struct golden *g, const char *folder)
 
     snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s/golden.safetensors", folder);
     assert_ok(model_file_open(&g->file, path, &err), &err);
-    const struct file_tensor *tokens = model_file_tensor(g->file, "tokens"), *logits = model_file_tensor(g->file, "logits");
+    const struct file_tensor *tokens = model_file_tensor(g->file, "tokens"),
+                             *logits = model_file_tensor(g->file, "logits");
     assert_non_null(tokens);
     assert_non_null(logits);
     assert_int_equal(tokens->dims[0], logits->dims[0]);
-    *g = (struct golden){ g->file, (const uint32_t *)tokens->data, (const float *)logits->data, (uint32_t)logits->dims[0],
-                          (uint32_t)logits->dims[1] };
+    *g = (struct golden){ g->file, (const uint32_t *)tokens->data, (const float *)logits->data,
+                          (uint32_t)logits->dims[0], (uint32_t)logits->dims[1] };
 }
 
 struct collected { // logits by position
@@ -105,10 +106,12 @@ static inline struct closeness compare_logits(const struct golden *g, const floa
     return c;
 }
 
-static const char *const golden_variants[] = { "llama2",  "tinyllama", "llama3", "llama-linear", "llama-yarn", "smollm2",
-                                               "mistral", "devstral",  "qwen2",  "qwen25",       "qwen3" };
+static const char *const golden_variants[] = { "llama2",     "tinyllama", "llama3",  "llama-linear",
+                                               "llama-yarn", "smollm2",   "mistral", "devstral",
+                                               "qwen2",      "qwen25",    "qwen3" };
 enum { N_GOLDEN_VARIANTS = sizeof golden_variants / sizeof *golden_variants };
-// Models with experts, whose kernels the CPU has; from tools/golden/make_mixture_golden.py, which is no transformers.
+// Models with experts, whose kernels the CPU has; from tools/golden/make_mixture_golden.py, which is no
+// transformers.
 static const char *const golden_mixtures[] = { "mixtral", "qwen2moe", "qwen3moe", "olmoe", "granitemoe" };
 enum { N_GOLDEN_MIXTURES = sizeof golden_mixtures / sizeof *golden_mixtures };
 
@@ -118,7 +121,8 @@ struct golden_run {
     bool exact;
 };
 
-// Gates: exact, a squared error of 1e-9 and the reference's first choices; else half precision, 1e-4. A mean KL of 1e-3.
+// Gates: exact, a squared error of 1e-9 and the reference's first choices; else half precision, 1e-4. A mean
+// KL of 1e-3.
 static inline void check_golden(const struct golden_run *run)
 {
     struct golden g;
@@ -135,11 +139,12 @@ static inline void check_golden(const struct golden_run *run)
     float *ours = run_logits(&options, &g);
     struct closeness c = compare_logits(&g, ours);
     print_message("%-13s %-12s %-9s %s batch %u: squared error %.1e, KL %.1e\n", run->variant,
-                  *run->file ? run->file : "safetensors", run->device, run->exact ? "exact" : "", run->n_batch, c.worst_error,
-                  c.mean_kl);
+                  *run->file ? run->file : "safetensors", run->device, run->exact ? "exact" : "",
+                  run->n_batch, c.worst_error, c.mean_kl);
     if (!(c.worst_error <= most) || !(c.mean_kl <= 1e-3) || (run->exact && c.top1_changes != 0))
-        fail_msg("%s%s on %s: squared error %g, KL %g, %u changed first choices; want at most %g, 1e-3%s", run->variant,
-                 run->file, run->device, c.worst_error, c.mean_kl, c.top1_changes, most, run->exact ? " and none" : "");
+        fail_msg("%s%s on %s: squared error %g, KL %g, %u changed first choices; want at most %g, 1e-3%s",
+                 run->variant, run->file, run->device, c.worst_error, c.mean_kl, c.top1_changes, most,
+                 run->exact ? " and none" : "");
     free(ours);
     model_file_close(g.file);
 }

@@ -1,4 +1,5 @@
-// test_contradictions.c - a file whose words and tensors disagree is refused in one line that says so; harmless extras are not.
+// test_contradictions.c - a file whose words and tensors disagree is refused in one line that says so;
+// harmless extras are not.
 //
 // A golden model is copied with one thing changed: a value, a tensor more or a tensor less. Both formats.
 #include "testing.h"
@@ -87,7 +88,8 @@ static void make_gguf(const struct change *c)
     model_file_close(from);
 }
 
-static void add_entry(struct buf *header, struct str name, const uint64_t *dims, uint32_t n_dims, uint64_t *end)
+static void add_entry(struct buf *header, struct str name, const uint64_t *dims, uint32_t n_dims,
+                      uint64_t *end)
 {
     uint64_t begin = *end, n = 4;
 
@@ -95,7 +97,8 @@ static void add_entry(struct buf *header, struct str name, const uint64_t *dims,
     for (uint32_t i = 0; i < n_dims; i++, n *= dims[i - 1])
         buf_printf(header, "%s%llu", i ? "," : "", (unsigned long long)dims[i]);
     *end += n;
-    buf_printf(header, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin, (unsigned long long)*end);
+    buf_printf(header, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)begin,
+               (unsigned long long)*end);
 }
 
 static void write_safetensors(const struct model_file *from, const struct change *c)
@@ -269,8 +272,9 @@ static void layers_that_the_count_leaves_out_are_named(void **state)
     (void)state;
     gguf_refused((struct change){ .model = "llama3", .key = "llama.block_count", .number = 1 },
                  "block_count is 1, but there are tensors beyond these layers (9): blk.1.");
-    safetensors_refused((struct change){ .model = "qwen3", .key = "num_hidden_layers", .text = "2" },
-                        "num_hidden_layers is 2, but there are tensors beyond these layers (11): model.layers.2.");
+    safetensors_refused(
+        (struct change){ .model = "qwen3", .key = "num_hidden_layers", .text = "2" },
+        "num_hidden_layers is 2, but there are tensors beyond these layers (11): model.layers.2.");
     gguf_refused((struct change){ .model = "llama3", .key = "llama.block_count", .number = 3 },
                  "tensor blk.2.attn_norm.weight is missing");
 }
@@ -286,9 +290,10 @@ static void promised_biases_must_be_there_and_denied_ones_not(void **state)
                         "attention_bias is true; ingot runs qwen3 models without these biases");
     safetensors_refused((struct change){ .model = "qwen2", .drop = "model.layers.1.self_attn.k_proj.bias" },
                         "tensor model.layers.1.self_attn.k_proj.bias is missing");
-    safetensors_refused((struct change){ .model = "llama3", .add = "model.layers.0.mlp.up_proj.bias" },
-                        "does not use these tensors (1) in llama models, and without them the answers are wrong: "
-                        "model.layers.0.mlp.up_proj.bias");
+    safetensors_refused(
+        (struct change){ .model = "llama3", .add = "model.layers.0.mlp.up_proj.bias" },
+        "does not use these tensors (1) in llama models, and without them the answers are wrong: "
+        "model.layers.0.mlp.up_proj.bias");
 }
 
 static void a_bias_of_some_layers_is_not_enough(void **state)
@@ -298,16 +303,21 @@ static void a_bias_of_some_layers_is_not_enough(void **state)
                   both = { .model = "smollm2", .add = "model.layers.1.self_attn.v_proj.bias" };
     gguf_refused(one, "layer 0 has this bias, but tensor blk.1.attn_v.bias is missing");
     both.key = "attention_bias";
-    safetensors_refused(both, "layer 0 lacks this bias, but tensor model.layers.1.self_attn.v_proj.bias is there");
+    safetensors_refused(both,
+                        "layer 0 lacks this bias, but tensor model.layers.1.self_attn.v_proj.bias is there");
 }
 
 static void quantised_words_need_quantised_tensors(void **state)
 {
     (void)state;
-    struct change c = { .model = "llama3", .key = "quantization_config", .text = "{\"quant_method\": \"gptq\", \"bits\": 4}" };
+    struct change c = { .model = "llama3",
+                        .key = "quantization_config",
+                        .text = "{\"quant_method\": \"gptq\", \"bits\": 4}" };
     safetensors_refused(c, "quantization_config promises weights quantised by gptq, but they are plain");
     c.drop = "model.layers.0.self_attn.q_proj.weight";
-    safetensors_refused(c, "the weights are quantised by gptq; ingot reads plain safetensors, and quantised weights from GGUF");
+    safetensors_refused(
+        c,
+        "the weights are quantised by gptq; ingot reads plain safetensors, and quantised weights from GGUF");
     safetensors_taken((struct change){ .model = "llama3", .key = "quantization_config", .text = "null" });
 }
 
@@ -332,7 +342,9 @@ static void a_head_of_its_own_must_be_there(void **state)
 static void unused_tensors_are_named(void **state)
 {
     (void)state;
-    gguf_refused((struct change){ .model = "llama3", .add = "blk.0.attn_q_norm.weight", .more = "token_embd_norm.weight" },
+    gguf_refused((struct change){ .model = "llama3",
+                                  .add = "blk.0.attn_q_norm.weight",
+                                  .more = "token_embd_norm.weight" },
                  "does not use these tensors (2) in llama models, and without them the answers are wrong: "
                  "blk.0.attn_q_norm.weight, token_embd_norm.weight");
     safetensors_refused((struct change){ .model = "llama3", .add = "model.layers.0.self_attn.q_norm.weight" },
@@ -343,15 +355,17 @@ static void unused_tensors_are_named(void **state)
 static void what_lies_beside_the_model_is_a_warning(void **state)
 {
     (void)state;
-    safetensors_taken((struct change){ .model = "llama3", .add = "v_head.summary.weight", .more = "mtp.fc.weight" });
+    safetensors_taken(
+        (struct change){ .model = "llama3", .add = "v_head.summary.weight", .more = "mtp.fc.weight" });
     warned("unused tensors beside the language model (2): v_head.summary.weight, mtp.fc.weight\n");
 }
 
 static void buffers_that_are_computed_anyway_are_harmless(void **state)
 {
     (void)state;
-    safetensors_taken((struct change){
-        .model = "llama3", .add = "model.layers.0.self_attn.rotary_emb.inv_freq", .more = "model.rotary_emb.inv_freq" });
+    safetensors_taken((struct change){ .model = "llama3",
+                                       .add = "model.layers.0.self_attn.rotary_emb.inv_freq",
+                                       .more = "model.rotary_emb.inv_freq" });
     warned(NULL);
     make_gguf(&(struct change){ .model = "llama3", .add = "blk.0.attn_rot_embd.weight" });
     assert_true(binds());

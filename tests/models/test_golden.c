@@ -1,4 +1,5 @@
-// test_golden.c - every architecture against logits of the reference implementation, at every position, from both file formats.
+// test_golden.c - every architecture against logits of the reference implementation, at every position, from
+// both file formats.
 //
 // Exact: fp32 against fp32.
 #include <unistd.h>
@@ -28,10 +29,12 @@ static void fast_exact_kernels_give_the_reference_logits(void **state)
     }
 }
 
-// Experts with quantised weights and int8 activations: logits are the same bits whatever rows share a step, and on any number of threads.
+// Experts with quantised weights and int8 activations: logits are the same bits whatever rows share a step,
+// and on any number of threads.
 static void mixtures_give_the_same_bits_in_any_batch(void **state)
 {
-    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe", "toy-mixtral", "toy-olmoe", "toy-granitemoe" };
+    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe", "toy-mixtral", "toy-olmoe",
+                                          "toy-granitemoe" };
     char path[] = "/tmp/ingot-mixture-XXXXXX";
     uint32_t tokens[70];
     struct golden g = { .tokens = tokens, .n = 70, .n_vocab = 512 };
@@ -41,7 +44,9 @@ static void mixtures_give_the_same_bits_in_any_batch(void **state)
     for (uint32_t i = 0; i < 70; i++)
         tokens[i] = (i * 37 + 5) % 512;
     for (size_t i = 0; i < 5; i++) {
-        struct random_model_options o = { .shape = shapes[i], .type = i % 2 ? "Q4_K_M" : "Q4_0", .output = path, .seed = 5 };
+        struct random_model_options o = {
+            .shape = shapes[i], .type = i % 2 ? "Q4_K_M" : "Q4_0", .output = path, .seed = 5
+        };
         struct ingot_engine_options e = ingot_engine_defaults();
         struct err err = { 0 };
         assert_ok(random_model_file(&o, &err), &err);

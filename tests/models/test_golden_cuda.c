@@ -1,5 +1,5 @@
-// test_golden_cuda.c - every architecture's logits on an NVIDIA GPU: through graphs, pages and the engine. Skipped where there is none.
-// The golden weights are fp32 or fp16: no activation is quantised.
+// test_golden_cuda.c - every architecture's logits on an NVIDIA GPU: through graphs, pages and the engine.
+// Skipped where there is none. The golden weights are fp32 or fp16: no activation is quantised.
 #include "device/cuda/cuda.h"
 #include "models/golden.h"
 
@@ -68,7 +68,8 @@ static bool append_text(void *arg, const struct ingot_event *event)
     return true;
 }
 
-static void ask(const char *device, bool exact, const char *const *questions, char (*answers)[2000], uint32_t n)
+static void ask(const char *device, bool exact, const char *const *questions, char (*answers)[2000],
+                uint32_t n)
 {
     struct ingot_engine_options o = ingot_engine_defaults();
     struct ingot_request_options r = ingot_request_defaults();
@@ -93,10 +94,16 @@ static void ask(const char *device, bool exact, const char *const *questions, ch
 
 static void the_shipped_model_answers_as_on_the_processor(void **state)
 {
-    static const char *const questions[] = {
-        "What is your name?", "Say hello.",     "What color is the sky?", "Tell me about the moon.", "How many legs has a dog?",
-        "What is 2 + 2?",     "Who wrote you?", "Name three animals.",    "Is water wet?",           "What do bees make?"
-    };
+    static const char *const questions[] = { "What is your name?",
+                                             "Say hello.",
+                                             "What color is the sky?",
+                                             "Tell me about the moon.",
+                                             "How many legs has a dog?",
+                                             "What is 2 + 2?",
+                                             "Who wrote you?",
+                                             "Name three animals.",
+                                             "Is water wet?",
+                                             "What do bees make?" };
     enum { N = sizeof questions / sizeof *questions };
     static char answers[2][N][2000];
 

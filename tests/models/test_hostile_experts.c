@@ -1,5 +1,5 @@
-// test_hostile_experts.c - files whose experts do not fit together: each is refused in one line that says so; a router that yields NaN ends
-// the request.
+// test_hostile_experts.c - files whose experts do not fit together: each is refused in one line that says so;
+// a router that yields NaN ends the request.
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -17,7 +17,8 @@ struct hostile {
     const char *says;
 };
 
-// Behind a key lie 4 bytes of type; behind a tensor's name 4 for the number of dimensions, then 8 for each, the fastest first.
+// Behind a key lie 4 bytes of type; behind a tensor's name 4 for the number of dimensions, then 8 for each,
+// the fastest first.
 static const struct hostile cases[] = {
     { "qwen3moe", "qwen3moe.expert_count", 4, 0, "qwen3moe.expert_count" },
     { "qwen3moe", "qwen3moe.expert_count", 4, 1025, "qwen3moe.expert_count" },
@@ -26,7 +27,8 @@ static const struct hostile cases[] = {
     { "qwen3moe", "qwen3moe.expert_count", 4, 6, "ffn_gate_inp.weight is [7, 56]" },
     { "qwen3moe", "qwen3moe.expert_feed_forward_length", 4, 21,
       "is [7, 20, 56] with 3 dimensions; this model needs [7, 21, 56]" },
-    { "qwen3moe", "blk.1.ffn_up_exps.weight", 20, 6, "is [6, 20, 56] with 3 dimensions; this model needs [7, 20, 56]" },
+    { "qwen3moe", "blk.1.ffn_up_exps.weight", 20, 6,
+      "is [6, 20, 56] with 3 dimensions; this model needs [7, 20, 56]" },
     { "qwen2moe", "blk.1.attn_k.bias", 0, 0, NULL },
     { "qwen2moe", "qwen2moe.expert_shared_feed_forward_length", 4, 45, "ffn_gate_shexp.weight is [44, 56]" },
     { "mixtral", "llama.expert_count", 4, 0, "ffn_gate.weight is missing" },
@@ -101,7 +103,8 @@ static void a_checkpoint_without_an_expert_is_refused(void **state)
     assert_int_equal(fclose(out), 0);
     assert_ok(model_file_open(&file, folder, &err), &err);
     assert_false(model_bind(&m, file, &err));
-    assert_non_null(strstr(err.message, "tensor model.layers.1.mlp.experts.6.up_proj.weight is missing; want [20, 56]"));
+    assert_non_null(
+        strstr(err.message, "tensor model.layers.1.mlp.experts.6.up_proj.weight is missing; want [20, 56]"));
     model_file_close(file);
     buf_free(&bytes);
     shell("rm -r %s", folder);

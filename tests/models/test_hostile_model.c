@@ -1,4 +1,5 @@
-// test_hostile_model.c - sizes that lie, tensors that do not fit: each is refused in one line that names it, or does no harm.
+// test_hostile_model.c - sizes that lie, tensors that do not fit: each is refused in one line that names it,
+// or does no harm.
 //
 // A good file is taken and one value in it changed. Whatever opens must also run a token.
 #include <stdlib.h>
@@ -81,7 +82,9 @@ static void every_size_may_lie(void **state)
                                         "llama.rope.dimension_count",
                                         "llama.vocab_size",
                                         "llama.context_length" };
-    static const uint32_t values[] = { 0, 1, 3, 7, 1u << 16, 1u << 24, 0x7fffffffu, 0x80000000u, 0xffffffffu };
+    static const uint32_t values[] = {
+        0, 1, 3, 7, 1u << 16, 1u << 24, 0x7fffffffu, 0x80000000u, 0xffffffffu
+    };
     struct file_image image;
     image_load(&image, GOLDEN "llama3/model.gguf");
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
@@ -93,7 +96,8 @@ static void every_size_may_lie(void **state)
             memcpy(&before, good, 4);
             memcpy(at, &values[v], 4);
             bool opened = open_and_run(&image, &error);
-            bool harmless = values[v] == before || strstr(keys[k], "context_length") || strstr(keys[k], "dimension_count");
+            bool harmless = values[v] == before || strstr(keys[k], "context_length") ||
+                            strstr(keys[k], "dimension_count");
             if (opened && !harmless)
                 fail_msg("%s = %u was accepted", keys[k], values[v]);
             if (values[v] == 0 && opened)
@@ -108,7 +112,8 @@ static void every_number_may_be_none(void **state)
 {
     (void)state;
     static const char *const keys[] = { "llama.attention.layer_norm_rms_epsilon", "llama.rope.freq_base" };
-    static const uint32_t values[] = { 0, 0x7fc00000u, 0x7f800000u, 0xff800000u, 0xbf800000u }; // 0, NaN, inf, -inf, -1
+    static const uint32_t values[] = { 0, 0x7fc00000u, 0x7f800000u, 0xff800000u,
+                                       0xbf800000u }; // 0, NaN, inf, -inf, -1
     struct file_image image;
     image_load(&image, GOLDEN "llama3/model.gguf");
     for (size_t k = 0; k < 2; k++) {
@@ -145,8 +150,8 @@ static void a_misshapen_tensor_is_named_with_both_shapes(void **state)
     struct ingot_error error = { 0 };
     image_load(&image, GOLDEN "llama3/model.gguf");
     // Behind the name: number of dimensions, then the fastest first. Transposed, the bytes stay as many.
-    unsigned char *at =
-        (unsigned char *)image.bytes.at + str_find(buf_as_str(&image.bytes), STR("blk.0.ffn_gate.weight")) + 21 + 4;
+    unsigned char *at = (unsigned char *)image.bytes.at +
+                        str_find(buf_as_str(&image.bytes), STR("blk.0.ffn_gate.weight")) + 21 + 4;
     uint64_t dims[2];
     memcpy(dims, at, 16);
     assert_true(dims[0] == 72 && dims[1] == 76);
@@ -166,7 +171,8 @@ static bool take_token(void *arg, const struct ingot_event *event)
     return true;
 }
 
-// Token 5's embedding becomes NaN: who meets it gets an error, and a request beside it does not change by a bit.
+// Token 5's embedding becomes NaN: who meets it gets an error, and a request beside it does not change by a
+// bit.
 static void logits_that_are_no_numbers_end_the_request_alone(void **state)
 {
     (void)state;

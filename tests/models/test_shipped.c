@@ -1,4 +1,5 @@
-// test_shipped.c - the model that ships: reference logits and answers, 200 held-back questions, and what int8 activations cost.
+// test_shipped.c - the model that ships: reference logits and answers, 200 held-back questions, and what int8
+// activations cost.
 #include <ctype.h>
 #include <jansson.h>
 #include <unistd.h>
@@ -96,23 +97,27 @@ static void greedy_answers_are_the_reference_s(void **state)
     json_array_foreach(json_object_get(golden, "runs"), r, run)
     {
         struct ingot_message messages[MAX_MESSAGES];
-        struct ingot_request_options o = greedy((uint32_t)json_array_size(json_object_get(run, "continuation")));
+        struct ingot_request_options o =
+            greedy((uint32_t)json_array_size(json_object_get(run, "continuation")));
         struct shipped_ids ids = { 0 };
         struct ingot_result result;
         o.messages = messages;
         o.n_messages = read_messages(json_object_get(run, "messages"), messages);
         o.ignore_eos = true;
         assert_true(ingot_generate(engine, &o, collect_ids, &ids, &result, NULL));
-        assert_int_equal(result.n_prompt, json_array_size(json_object_get(run, "prompt"))); // template and tokeniser agree
+        assert_int_equal(result.n_prompt,
+                         json_array_size(json_object_get(run, "prompt"))); // template and tokeniser agree
         for (uint32_t i = 0; i < ids.n; i++)
-            assert_int_equal(ids.at[i], json_integer_value(json_array_get(json_object_get(run, "continuation"), i)));
+            assert_int_equal(ids.at[i],
+                             json_integer_value(json_array_get(json_object_get(run, "continuation"), i)));
         assert_int_equal(ids.n, o.max_tokens);
     }
     json_decref(golden);
     ingot_engine_close(engine);
 }
 
-// The last integer of a text; a minus counts when a space or nothing stands before it. Same rule as in tools/train/corpus.py.
+// The last integer of a text; a minus counts when a space or nothing stands before it. Same rule as in
+// tools/train/corpus.py.
 static bool last_number(const char *text, long *value)
 {
     size_t at = strlen(text);
@@ -183,8 +188,8 @@ static void of_200_held_back_questions_95_percent_are_answered(void **state)
         bool ok = texts[i] && is_right(answer, texts[i]);
         right += ok;
         if (!ok)
-            print_message("wrong (%s): want '%s', said '%s'\n", json_string_value(json_object_get(q->json[i], "kind")), answer,
-                          texts[i]);
+            print_message("wrong (%s): want '%s', said '%s'\n",
+                          json_string_value(json_object_get(q->json[i], "kind")), answer, texts[i]);
         ingot_free(texts[i]);
     }
     for (size_t i = 0; i < N_QUESTIONS; i++)

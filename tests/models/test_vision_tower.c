@@ -1,5 +1,5 @@
-// test_vision_tower.c - the towers against the reference's numbers: the encoder's output and the connector's, from both file formats; and files
-// that lie.
+// test_vision_tower.c - the towers against the reference's numbers: the encoder's output and the connector's,
+// from both file formats; and files that lie.
 //
 // tools/golden/vision_reference.py makes the models and the numbers, in double, from the formulas.
 #include "device/cpu/cpu.h"
@@ -26,7 +26,8 @@ static struct model_file *open_file(const char *variant, const char *name)
 
 static struct golden_tower open_golden(const char *variant, const char *name)
 {
-    struct golden_tower g = { .file = open_file(variant, name), .numbers = open_file(variant, "/golden.safetensors") };
+    struct golden_tower g = { .file = open_file(variant, name),
+                              .numbers = open_file(variant, "/golden.safetensors") };
     const struct file_tensor *tiles = model_file_tensor(g.numbers, "tiles"),
                              *connected = model_file_tensor(g.numbers, "connected");
 
@@ -47,7 +48,8 @@ static void close_golden(struct golden_tower *g)
 static struct device *open_cpu(bool plain)
 {
     struct err err = { 0 };
-    struct device *d = cpu_open(&(struct cpu_options){ .plain = plain, .n_threads = 2, .table = &cpu_table }, &err);
+    struct device *d =
+        cpu_open(&(struct cpu_options){ .plain = plain, .n_threads = 2, .table = &cpu_table }, &err);
 
     if (!d)
         fail_msg("cpu_open: %s", err.message);
@@ -64,7 +66,8 @@ static void check_tower(const char *variant, const char *name, bool plain, uint3
     struct err err = { 0 };
 
     assert_ok(vision_create(&v, &plan, &err), &err);
-    const uint32_t n_encoded = tower_patches(&v.tower) * v.tower.config.n_cols, n_connected = tower_rows(&v.tower) * g.n_out;
+    const uint32_t n_encoded = tower_patches(&v.tower) * v.tower.config.n_cols,
+                   n_connected = tower_rows(&v.tower) * g.n_out;
     for (uint32_t at = 0, n; at < g.n_tiles; at += n) {
         struct vision_tile tiles[VISION_MOST_TILES];
         n = g.n_tiles - at < together ? g.n_tiles - at : together;
@@ -77,8 +80,8 @@ static void check_tower(const char *variant, const char *name, bool plain, uint3
             double a = bench_error(g.encoded + (size_t)(at + i) * n_encoded, encoded, n_encoded);
             double b = bench_error(g.connected + (size_t)(at + i) * n_connected, connected, n_connected);
             if (!(a <= 1e-9 && b <= 1e-9))
-                fail_msg("%s%s, tile %u, %s: encoder %.1e, connector %.1e", variant, name, at + i, plain ? "plain" : "fast", a,
-                         b);
+                fail_msg("%s%s, tile %u, %s: encoder %.1e, connector %.1e", variant, name, at + i,
+                         plain ? "plain" : "fast", a, b);
         }
     }
     vision_release(&v);
@@ -115,15 +118,16 @@ static void a_tile_has_the_same_bits_in_any_company(void **state)
     assert_ok(vision_create(&v, &plan, &err), &err);
     const uint64_t bytes = tower_rows(&v.tower) * g.n_out * 4ull;
     for (uint32_t i = 0; i < g.n_tiles; i++)
-        assert_ok(vision_encode(&v, &(struct vision_tile){ g.tiles + i * vision_tile_bytes(&v), i }, 1, &err), &err);
+        assert_ok(vision_encode(&v, &(struct vision_tile){ g.tiles + i * vision_tile_bytes(&v), i }, 1, &err),
+                  &err);
     for (uint32_t first = 0; first + VISION_MOST_TILES <= g.n_tiles; first++) {
         struct vision_tile tiles[VISION_MOST_TILES];
         for (uint32_t i = 0; i < VISION_MOST_TILES; i++)
             tiles[i] = (struct vision_tile){ g.tiles + (first + i) * vision_tile_bytes(&v), 8 + i };
         assert_ok(vision_encode(&v, tiles, VISION_MOST_TILES, &err), &err);
         for (uint32_t i = 0; i < VISION_MOST_TILES; i++)
-            assert_memory_equal((const char *)v.pool.host + (first + i) * bytes, (const char *)v.pool.host + (8 + i) * bytes,
-                                bytes);
+            assert_memory_equal((const char *)v.pool.host + (first + i) * bytes,
+                                (const char *)v.pool.host + (8 + i) * bytes, bytes);
     }
     vision_release(&v);
     device_close(d);

@@ -1,7 +1,9 @@
-// device_sides.h - one operation recorded alike on two devices, for tape_diff: the rig of a device's tests against the plain loops.
+// device_sides.h - one operation recorded alike on two devices, for tape_diff: the rig of a device's tests
+// against the plain loops.
 //
-// A case is a struct op_shape and a function that records the operation on one side. Both sides draw the same random numbers. sides_compare
-// measures what lies between the results; what else a device must prove (graphs, bad numbers) its test asks of the open sides.
+// A case is a struct op_shape and a function that records the operation on one side. Both sides draw the same
+// random numbers. sides_compare measures what lies between the results; what else a device must prove
+// (graphs, bad numbers) its test asks of the open sides.
 #pragma once
 #include "device/step.h"
 #include "ops/activate/activate.h"
@@ -63,7 +65,8 @@ static struct tensor side_tensor(struct side *s, uint32_t n_cols, enum tensor_ro
     return tape_tensor_bound(s->tape, n_cols, rows, side_buffer(s, n * n_cols * 4));
 }
 
-static const struct weight *side_weight_for(struct side *s, enum weight_use use, enum quant q, uint32_t n_rows, uint32_t n_cols)
+static const struct weight *side_weight_for(struct side *s, enum weight_use use, enum quant q,
+                                            uint32_t n_rows, uint32_t n_cols)
 {
     const struct quant_info *info = quant_info(q);
     uint64_t bytes = (uint64_t)n_rows * n_cols / info->block_elements * info->block_bytes;
@@ -89,8 +92,8 @@ static const struct weight *side_vector(struct side *s, uint32_t n)
     return side_weight_for(s, WEIGHT_ROWS, QUANT_F32, 1, n);
 }
 
-// Decode rows, then rows of three sequences: a run, two rows, another run; positions after `past`. Where rows are sampled each has a
-// sequence of its own, since what one draws is the other's past.
+// Decode rows, then rows of three sequences: a run, two rows, another run; positions after `past`. Where rows
+// are sampled each has a sequence of its own, since what one draws is the other's past.
 static uint32_t slot_of_row(const struct op_shape *c, uint32_t r)
 {
     uint32_t n = c->rows - c->decode, i = r - c->decode;
@@ -117,7 +120,8 @@ static void fill_step(const struct op_shape *c, struct step *step, uint32_t most
         words[step_at_positions(most_rows) + r] = next[slot]++;
         words[step_at_slots(most_rows) + r] = slot;
     }
-    struct sample_params *samples = (struct sample_params *)(words + step_at_samples(most_rows, most_outputs));
+    struct sample_params *samples =
+        (struct sample_params *)(words + step_at_samples(most_rows, most_outputs));
     for (uint32_t i = 0; i < step->n_outputs; i++) {
         words[step_at_outputs(most_rows) + i] = c->rows - step->n_outputs + i;
         samples[i] = c->sampling;
@@ -135,9 +139,11 @@ static void side_open(struct side *s, struct device *d, const struct op_shape *c
 
     bench_seed(7);
     s->device = d;
-    s->tape = tape_create(
-        d, (struct tape_limits){
-               .max_rows = c->most_rows, .max_outputs = outputs, .exact = c->exact, .invariant = c->invariant, .gemm = c->gemm });
+    s->tape = tape_create(d, (struct tape_limits){ .max_rows = c->most_rows,
+                                                   .max_outputs = outputs,
+                                                   .exact = c->exact,
+                                                   .invariant = c->invariant,
+                                                   .gemm = c->gemm });
     fill_step(c, step, c->most_rows, outputs);
     assert_ok(buffer_alloc(d, step_bytes(c->most_rows, outputs), &s->step, &err), &err);
     assert_ok(buffer_write(&s->step, 0, step, step_bytes(c->most_rows, outputs), &err), &err);
@@ -163,14 +169,18 @@ static inline void record_matmul(struct side *s, const struct op_shape *c)
 {
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP),
                   add = c->bias ? side_tensor(s, c->n_out, ROWS_STEP) : (struct tensor){ 0 };
-    const struct weight *w = side_weight(s, c->format, c->n_out, c->n_cols), *bias = c->bias ? side_vector(s, c->n_out) : NULL;
-    op_matmul(s->tape, (struct matmul){ .out = side_tensor(s, c->n_out, ROWS_STEP), .in = in, .w = w, .bias = bias, .add = add });
+    const struct weight *w = side_weight(s, c->format, c->n_out, c->n_cols),
+                        *bias = c->bias ? side_vector(s, c->n_out) : NULL;
+    op_matmul(s->tape,
+              (struct matmul){
+                  .out = side_tensor(s, c->n_out, ROWS_STEP), .in = in, .w = w, .bias = bias, .add = add });
 }
 
 static inline void record_gate_up(struct side *s, const struct op_shape *c)
 {
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP);
-    const struct weight *norm = side_vector(s, c->n_cols), *gate = side_weight(s, c->format, c->n_out, c->n_cols);
+    const struct weight *norm = side_vector(s, c->n_cols),
+                        *gate = side_weight(s, c->format, c->n_out, c->n_cols);
     const struct weight *up = side_weight(s, c->other ? c->other : c->format, c->n_out, c->n_cols);
     op_gate_up(s->tape, (struct gate_up){ .out = side_tensor(s, c->n_out, ROWS_STEP),
                                           .in = in,
@@ -182,11 +192,11 @@ static inline void record_gate_up(struct side *s, const struct op_shape *c)
 }
 
 // Pages hold random numbers up to the last token of the step; what lies behind is NaN, which nobody may read.
-static struct buffer *side_page_buffer(struct side *s, const struct op_shape *c, const struct page_shape *shape, bool is_v,
-                                       const uint32_t *table)
+static struct buffer *side_page_buffer(struct side *s, const struct op_shape *c,
+                                       const struct page_shape *shape, bool is_v, const uint32_t *table)
 {
-    uint64_t bytes =
-        (uint64_t)SLOTS * MAX_PAGES * c->n_kv_heads * page_head_bytes(is_v ? shape->v_format : shape->k_format, c->head_dim);
+    uint64_t bytes = (uint64_t)SLOTS * MAX_PAGES * c->n_kv_heads *
+                     page_head_bytes(is_v ? shape->v_format : shape->k_format, c->head_dim);
     struct buffer *b = &s->buffers[s->n_buffers++];
     unsigned char *data = mem_alloc(bytes);
     struct err err = { 0 };
@@ -194,7 +204,8 @@ static struct buffer *side_page_buffer(struct side *s, const struct op_shape *c,
 
     memset(data, 0xff, bytes);
     for (uint32_t i = 0; i < SLOTS * (c->past + c->rows) * c->n_kv_heads; i++) {
-        uint32_t head = i % c->n_kv_heads, slot = i / c->n_kv_heads % SLOTS, position = i / c->n_kv_heads / SLOTS;
+        uint32_t head = i % c->n_kv_heads, slot = i / c->n_kv_heads % SLOTS,
+                 position = i / c->n_kv_heads / SLOTS;
         struct page_token t = {
             shape, data, table[slot * MAX_PAGES + position / PAGE_TOKENS], head, position % PAGE_TOKENS, is_v
         };
@@ -216,7 +227,8 @@ static struct pages side_pages(struct side *s, const struct op_shape *c)
 
     for (uint32_t i = 0; i < SLOTS * MAX_PAGES; i++)
         numbers[i] = (i * 37 + 5) % (SLOTS * MAX_PAGES);
-    struct buffer *k = side_page_buffer(s, c, &shape, false, numbers), *v = side_page_buffer(s, c, &shape, true, numbers);
+    struct buffer *k = side_page_buffer(s, c, &shape, false, numbers),
+                  *v = side_page_buffer(s, c, &shape, true, numbers);
     struct buffer *table = side_buffer(s, sizeof numbers);
     assert_ok(buffer_write(table, 0, numbers, sizeof numbers, &err), &err);
     s->pages = (struct pages){ k, v, table, shape };
@@ -273,19 +285,25 @@ static inline void record_embed(struct side *s, const struct op_shape *c)
 {
     const struct weight *table = side_weight(s, c->format, VOCABULARY, c->n_cols);
     struct buffer *log = side_buffer(s, SLOTS * 1024 * 4);
-    op_embed(s->tape,
-             (struct embed){
-                 .out = side_tensor(s, c->n_cols, ROWS_STEP), .table = table, .log = log, .log_stride = 1024, .scale = 1.5f });
+    op_embed(s->tape, (struct embed){ .out = side_tensor(s, c->n_cols, ROWS_STEP),
+                                      .table = table,
+                                      .log = log,
+                                      .log_stride = 1024,
+                                      .scale = 1.5f });
 }
 
 static inline void record_small(struct side *s, const struct op_shape *c)
 {
     struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP), up = side_tensor(s, c->n_cols, ROWS_STEP),
                   n = side_tensor(s, c->n_cols, ROWS_STEP);
-    struct tensor a = side_tensor(s, c->n_cols, ROWS_STEP), angles = side_tensor(s, 2 * (c->n_cols / 2), ROWS_STEP);
-    op_rmsnorm(s->tape, (struct rmsnorm){ .out = n, .in = in, .scale = side_vector(s, c->n_cols), .eps = 1e-5f });
-    op_activate(s->tape, (struct activate){ .out = a, .gate = n, .up = up, .activation = ACTIVATION_GELU_TANH });
-    op_angles(s->tape, (struct angles){ .out = angles, .frequencies = side_vector(s, c->n_cols / 2), .scale = 1.25f });
+    struct tensor a = side_tensor(s, c->n_cols, ROWS_STEP),
+                  angles = side_tensor(s, 2 * (c->n_cols / 2), ROWS_STEP);
+    op_rmsnorm(s->tape,
+               (struct rmsnorm){ .out = n, .in = in, .scale = side_vector(s, c->n_cols), .eps = 1e-5f });
+    op_activate(s->tape,
+                (struct activate){ .out = a, .gate = n, .up = up, .activation = ACTIVATION_GELU_TANH });
+    op_angles(s->tape,
+              (struct angles){ .out = angles, .frequencies = side_vector(s, c->n_cols / 2), .scale = 1.25f });
     op_select(s->tape, (struct select){ .out = side_tensor(s, c->n_cols, ROWS_OUTPUT), .in = a });
 }
 
@@ -303,7 +321,8 @@ static struct buffer *side_limits(struct side *s, uint32_t n_tokens, uint32_t n_
         for (uint32_t t = 0; t < n_tokens; t++)
             words[i * stride + t / 32] |= (uint32_t)(bench_random() % 3 > 0) << t % 32;
         for (uint32_t j = 0; j < n_biases; j++)
-            biases[j] = (struct sample_bias){ j == 1 ? biases[0].token : bench_random() % n_tokens, 3 * bench_normal() };
+            biases[j] = (struct sample_bias){ j == 1 ? biases[0].token : bench_random() % n_tokens,
+                                              3 * bench_normal() };
     }
     assert_ok(buffer_alloc(s->device, (uint64_t)n_outputs * stride * 4, b, &err), &err);
     assert_ok(buffer_write(b, 0, words, (uint64_t)n_outputs * stride * 4, &err), &err);
@@ -373,7 +392,8 @@ static float *decoded_pages(const struct side *s, bool is_v, size_t *n)
     assert_ok(buffer_read(b, 0, data, b->bytes, &err), &err);
     for (uint32_t i = 0; i < tokens; i++) {
         uint32_t head = i / PAGE_TOKENS % shape->n_kv_heads, page = i / PAGE_TOKENS / shape->n_kv_heads;
-        page_read(&(struct page_token){ shape, data, page, head, i % PAGE_TOKENS, is_v }, numbers + (size_t)i * shape->head_dim);
+        page_read(&(struct page_token){ shape, data, page, head, i % PAGE_TOKENS, is_v },
+                  numbers + (size_t)i * shape->head_dim);
     }
     mem_free(data);
     return numbers;
@@ -401,6 +421,7 @@ static void sides_compare(struct sides *s, const char *what, const struct op_sha
     for (int v = 0; v < 2 && s->plain.pages.k; v++)
         worst = worse(worst, pages_difference(s, v));
     if (!(worst <= c->limit))
-        fail_msg("%s %s, %u rows of %u, %u columns%s: error %.2g, at most %.0g", what, quant_info(c->format)->name, c->rows,
-                 c->most_rows, c->n_cols, c->exact ? ", exact" : "", worst, c->limit);
+        fail_msg("%s %s, %u rows of %u, %u columns%s: error %.2g, at most %.0g", what,
+                 quant_info(c->format)->name, c->rows, c->most_rows, c->n_cols, c->exact ? ", exact" : "",
+                 worst, c->limit);
 }

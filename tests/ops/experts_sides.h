@@ -13,9 +13,10 @@ struct experts_shape { // what struct op_shape lacks
 };
 static struct experts_shape experts_shape; // of the case that is being recorded
 
-// A router's norm, so small that logits are about 1, as trained ones are: n_cols products of random signs add up to the square root of that.
-// It matters because a weight's relative error is its logit's absolute one, by exp. The plain loop adds products of size p in turn, to sums
-// of p sqrt(k), each rounded by 2^-25 of that: together 2^-25 p n_cols / sqrt(2), here 1e-6 of 2,048 columns, squared 1e-12.
+// A router's norm, so small that logits are about 1, as trained ones are: n_cols products of random signs add
+// up to the square root of that. It matters because a weight's relative error is its logit's absolute one, by
+// exp. The plain loop adds products of size p in turn, to sums of p sqrt(k), each rounded by 2^-25 of that:
+// together 2^-25 p n_cols / sqrt(2), here 1e-6 of 2,048 columns, squared 1e-12.
 static const struct weight *side_router_norm(struct side *s, uint32_t n_cols)
 {
     float *numbers = mem_alloc_array(n_cols, sizeof *numbers);
@@ -28,7 +29,8 @@ static const struct weight *side_router_norm(struct side *s, uint32_t n_cols)
     for (uint32_t i = 0; i < n_cols; i++)
         numbers[i] = ldexpf(bench_normal(), -half);
     s->data[s->n_weights++] = numbers;
-    struct weight_source source = { numbers, n_cols * sizeof *numbers, 1, n_cols, QUANT_F32, WEIGHT_ROWS, "norm" };
+    struct weight_source source = { numbers, n_cols * sizeof *numbers, 1, n_cols, QUANT_F32, WEIGHT_ROWS,
+                                    "norm" };
     assert_ok(weight_create(s->device, &source, w, &err), &err);
     return w;
 }
@@ -64,7 +66,8 @@ static struct tensor side_ids(struct side *s)
         first = slot > 0 ? first : e->one_for_all ? 1 : bench_random() % e->n_experts;
         numbers[i] = (float)((first + slot) % e->n_experts);
     }
-    assert_ok(buffer_write(&s->buffers[s->n_buffers - 1], 0, numbers, (uint64_t)n * sizeof *numbers, &err), &err);
+    assert_ok(buffer_write(&s->buffers[s->n_buffers - 1], 0, numbers, (uint64_t)n * sizeof *numbers, &err),
+              &err);
     mem_free(numbers);
     return ids;
 }
@@ -92,7 +95,8 @@ static inline void record_experts_down(struct side *s, const struct op_shape *c)
 {
     const struct experts_shape *e = &experts_shape;
     uint32_t n = e->n_experts * c->n_out;
-    struct experts_down x = { .in = side_tensor(s, experts_hidden_cols(e->n_slots, c->n_cols, e->n_shared), ROWS_STEP),
+    struct experts_down x = { .in = side_tensor(s, experts_hidden_cols(e->n_slots, c->n_cols, e->n_shared),
+                                                ROWS_STEP),
                               .ids = side_ids(s),
                               .weights = side_tensor(s, e->n_slots + 1, ROWS_STEP),
                               .down = side_weight(s, c->format, n, c->n_cols),

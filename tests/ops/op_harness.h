@@ -1,7 +1,8 @@
 // op_harness.h - plays one operation on a CPU device and hands back what it wrote.
 //
-// A test describes the operation once, as a function that records it, and plays it on devices with other processor features, thread
-// counts, row orders or layouts of weights. Inputs come from a seed, so every device sees the same. Buffers belong to the bench.
+// A test describes the operation once, as a function that records it, and plays it on devices with other
+// processor features, thread counts, row orders or layouts of weights. Inputs come from a seed, so every
+// device sees the same. Buffers belong to the bench.
 #pragma once
 #include <math.h>
 #include <stdlib.h>
@@ -135,7 +136,8 @@ static inline void bench_block(enum quant q, unsigned char *block)
     }
 }
 
-static inline const struct weight *bench_weight(struct bench *b, enum quant q, uint32_t n_rows, uint32_t n_cols)
+static inline const struct weight *bench_weight(struct bench *b, enum quant q, uint32_t n_rows,
+                                                uint32_t n_cols)
 {
     const struct quant_info *info = quant_info(q);
     uint64_t bytes = (uint64_t)n_rows * n_cols / info->block_elements * info->block_bytes;
@@ -190,8 +192,8 @@ static inline double bench_error(const float *a, const float *b, size_t n)
 // The sets of kernels that this processor can run; 1u << 31 stands for none: no SIMD at all.
 static inline uint32_t bench_features(uint32_t *sets)
 {
-    static const uint32_t wanted[] = { CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VNNI, CPU_AVX2 | CPU_AVX_VNNI, CPU_AVX2,
-                                       CPU_NEON | CPU_DOTPROD, CPU_NEON };
+    static const uint32_t wanted[] = { CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VNNI, CPU_AVX2 | CPU_AVX_VNNI,
+                                       CPU_AVX2, CPU_NEON | CPU_DOTPROD, CPU_NEON };
     uint32_t n = 0, have = cpu_features();
 
     sets[n++] = CPU_ALL;

@@ -1,5 +1,5 @@
-// test_experts.c - the router's rules against figures made by hand; a block of experts against sums in double, its vector kernels against
-// the plain loops, and a row's bits against the company it is in.
+// test_experts.c - the router's rules against figures made by hand; a block of experts against sums in
+// double, its vector kernels against the plain loops, and a row's bits against the company it is in.
 #include "ops/experts/experts.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
@@ -71,7 +71,14 @@ static const struct expert_choice choices[] = {
       true,
       { 0, 1 },
       { 1, 1.5f } },
-    { { ROUTE_SIGMOID, PLAIN_GROUPS, 0, 0, 1 }, 3, 2, { 0, 1.098612289f, -20 }, { 0 }, false, { 1, 0 }, { .75f, .5f } },
+    { { ROUTE_SIGMOID, PLAIN_GROUPS, 0, 0, 1 },
+      3,
+      2,
+      { 0, 1.098612289f, -20 },
+      { 0 },
+      false,
+      { 1, 0 },
+      { .75f, .5f } },
     { { ROUTE_SOFTMAX, PLAIN_GROUPS, 1, 1e-12f, 1 },
       3,
       2,
@@ -89,9 +96,24 @@ static const struct expert_choice choices[] = {
       false,
       { 0, 2, 3 },
       { .66524096f, .24472847f, .09003057f } },
-    // groups by two: 4 alone loses to 3 + 2; ties to the lowest group. What is left out may not win at 0 against negative keys
-    { { ROUTE_SIGMOID, 2, 1, ROUTE_TWO_BEST, 0, 0, 1 }, 4, 2, { 0, 0, 0, 0 }, { 4, -3, 3, 2 }, true, { 2, 3 }, { .5f, .5f } },
-    { { ROUTE_SIGMOID, 2, 1, ROUTE_TWO_BEST, 0, 0, 1 }, 4, 2, { 0, 0, 0, 0 }, { -2, -3, -3, -2 }, true, { 0, 1 }, { .5f, .5f } },
+    // groups by two: 4 alone loses to 3 + 2; ties to the lowest group. What is left out may not win at 0
+    // against negative keys
+    { { ROUTE_SIGMOID, 2, 1, ROUTE_TWO_BEST, 0, 0, 1 },
+      4,
+      2,
+      { 0, 0, 0, 0 },
+      { 4, -3, 3, 2 },
+      true,
+      { 2, 3 },
+      { .5f, .5f } },
+    { { ROUTE_SIGMOID, 2, 1, ROUTE_TWO_BEST, 0, 0, 1 },
+      4,
+      2,
+      { 0, 0, 0, 0 },
+      { -2, -3, -3, -2 },
+      true,
+      { 0, 1 },
+      { .5f, .5f } },
 };
 
 static void rules_choose_as_written(void **state)
@@ -105,8 +127,8 @@ static void rules_choose_as_written(void **state)
         route_choose(&args, logits, c->biased ? c->select_bias : NULL, ids, weights);
         for (uint32_t j = 0; j < c->k; j++)
             if (ids[j] != c->ids[j] || fabsf(weights[j] - c->weights[j]) > 1e-6f * fabsf(c->weights[j]))
-                fail_msg("choice %zu, slot %u: expert %g with %.8g, not %g with %.8g", i, j, (double)ids[j], (double)weights[j],
-                         (double)c->ids[j], (double)c->weights[j]);
+                fail_msg("choice %zu, slot %u: expert %g with %.8g, not %g with %.8g", i, j, (double)ids[j],
+                         (double)weights[j], (double)c->ids[j], (double)c->weights[j]);
     }
 }
 
@@ -149,7 +171,20 @@ static const struct expert_setting settings[] = {
       false,
       false,
       false },
-    { 56, 36, 0, 5, 3, QUANT_F32, QUANT_F32, QUANT_F32, { ROUTE_CHOSEN, PLAIN_GROUPS, 0, 0, 1 }, 7, true, false, false, false },
+    { 56,
+      36,
+      0,
+      5,
+      3,
+      QUANT_F32,
+      QUANT_F32,
+      QUANT_F32,
+      { ROUTE_CHOSEN, PLAIN_GROUPS, 0, 0, 1 },
+      7,
+      true,
+      false,
+      false,
+      false },
     { 96,
       96,
       160,
@@ -192,7 +227,20 @@ static const struct expert_setting settings[] = {
       false,
       false,
       false },
-    { 72, 40, 44, 3, 3, QUANT_F32, QUANT_F16, QUANT_F16, { ROUTE_SIGMOID, PLAIN_GROUPS, 1, 0, 1 }, 0, true, true, true, false },
+    { 72,
+      40,
+      44,
+      3,
+      3,
+      QUANT_F32,
+      QUANT_F16,
+      QUANT_F16,
+      { ROUTE_SIGMOID, PLAIN_GROUPS, 1, 0, 1 },
+      0,
+      true,
+      true,
+      true,
+      false },
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -252,8 +300,8 @@ static void block_weights(struct expert_block *k, const struct expert_setting *s
 }
 
 // Rows [first, first + n) of a step that would have more.
-static void block_open(struct expert_block *k, const struct cpu_options *options, const struct expert_setting *s, uint32_t first,
-                       uint32_t n)
+static void block_open(struct expert_block *k, const struct cpu_options *options,
+                       const struct expert_setting *s, uint32_t first, uint32_t n)
 {
     *k = (struct expert_block){ 0 };
     bench_open(&k->b, options, (struct tape_limits){ .max_rows = n, .max_outputs = 1, .exact = s->exact });
@@ -262,7 +310,8 @@ static void block_open(struct expert_block *k, const struct cpu_options *options
     k->route.normed = k->up.in = bench_tensor(&k->b, s->n_cols, ROWS_STEP, NULL);
     k->route.ids = k->up.ids = k->down.ids = bench_tensor(&k->b, s->n_slots, ROWS_STEP, &k->ids);
     k->route.weights = k->down.weights = bench_tensor(&k->b, s->n_slots + 1, ROWS_STEP, &k->weights);
-    k->up.out = k->down.in = bench_tensor(&k->b, experts_hidden_cols(s->n_slots, s->n_ffn, s->n_shared), ROWS_STEP, &k->hidden);
+    k->up.out = k->down.in =
+        bench_tensor(&k->b, experts_hidden_cols(s->n_slots, s->n_ffn, s->n_shared), ROWS_STEP, &k->hidden);
     k->down.out = bench_tensor(&k->b, s->n_cols, ROWS_STEP, &k->out);
     for (uint32_t r = 0; r < n; r++) {
         bench_seed(100 + first + r);
@@ -283,13 +332,15 @@ static float *copied(const float *x, size_t n)
     return copy;
 }
 
-static struct expert_outcome play(const struct cpu_options *options, const struct expert_setting *s, uint32_t first, uint32_t n)
+static struct expert_outcome play(const struct cpu_options *options, const struct expert_setting *s,
+                                  uint32_t first, uint32_t n)
 {
     struct expert_block k;
 
     block_open(&k, options, s, first, n);
     bench_play(&k.b);
-    struct expert_outcome o = { .n_hidden = (size_t)n * experts_hidden_cols(s->n_slots, s->n_ffn, s->n_shared),
+    struct expert_outcome o = { .n_hidden =
+                                    (size_t)n * experts_hidden_cols(s->n_slots, s->n_ffn, s->n_shared),
                                 .n_out = (size_t)n * s->n_cols };
     o.ids = copied(k.ids, (size_t)n * s->n_slots);
     o.weights = copied(k.weights, (size_t)n * (s->n_slots + 1));
@@ -325,13 +376,15 @@ static double gated(const struct expert_setting *s, double gate, double up)
     return (fmax(fmin(up, limit), -limit) + 1) * gate / (1 + exp(-1.702 * gate));
 }
 
-// What one expert makes of the normed row n, in double: gate and up from row `first` of the matrices on, outputs from row `out`.
+// What one expert makes of the normed row n, in double: gate and up from row `first` of the matrices on,
+// outputs from row `out`.
 struct expert {
     const struct weight *gate, *up, *down, *gate_bias, *up_bias, *bias;
     uint32_t first, out, n_ffn;
 };
 
-static void add_expert(const struct expert_setting *s, const struct expert *e, const double *n, double weight, double *sum)
+static void add_expert(const struct expert_setting *s, const struct expert *e, const double *n, double weight,
+                       double *sum)
 {
     double hidden[512];
 
@@ -342,7 +395,8 @@ static void add_expert(const struct expert_setting *s, const struct expert *e, c
         sum[c] += weight * (dot(e->down, e->out + c, hidden) + bias_of(e->bias, e->out + c));
 }
 
-static void reference_row(const struct expert_block *k, const struct expert_setting *s, uint32_t r, double *out)
+static void reference_row(const struct expert_block *k, const struct expert_setting *s, uint32_t r,
+                          double *out)
 {
     double n[512], squares = 0;
     const float *in = k->in + (size_t)r * s->n_cols, *weights = k->weights + (size_t)r * (s->n_slots + 1);
@@ -359,7 +413,8 @@ static void reference_row(const struct expert_block *k, const struct expert_sett
                             k->down.bias, id * s->n_ffn, id * s->n_cols, s->n_ffn };
         add_expert(s, &e, n, (double)weights[j], out);
     }
-    struct expert shared = { k->up.shared_gate, k->up.shared_up, k->down.shared, NULL, NULL, NULL, 0, 0, s->n_shared };
+    struct expert shared = { k->up.shared_gate, k->up.shared_up, k->down.shared, NULL, NULL, NULL, 0, 0,
+                             s->n_shared };
     double gate = k->route.shared_gate ? 1 / (1 + exp(-dot(k->route.shared_gate, 0, n))) : 1;
     assert_true(fabs((double)weights[s->n_slots] - gate) <= 1e-5);
     if (s->n_shared)
@@ -398,10 +453,13 @@ static bool judge(void *arg, const struct tape_difference *d)
 {
     const struct judged *j = arg;
     const struct expert_setting *s = j->s;
-    double limit = strcmp(d->name, "route") == 0 ? 1e-10 : s->exact || s->up == QUANT_F32 || s->up == QUANT_F16 ? 1e-9 : 5e-4;
+    double limit = strcmp(d->name, "route") == 0                          ? 1e-10
+                   : s->exact || s->up == QUANT_F32 || s->up == QUANT_F16 ? 1e-9
+                                                                          : 5e-4;
     if (!(d->error <= limit))
-        fail_msg("%s of %u experts, %s%s, %u rows, features %x: error %.2g in operand %u", d->name, s->n_experts,
-                 quant_info(s->up)->name, s->exact ? " exact" : "", j->n, j->features, d->error, d->operand);
+        fail_msg("%s of %u experts, %s%s, %u rows, features %x: error %.2g in operand %u", d->name,
+                 s->n_experts, quant_info(s->up)->name, s->exact ? " exact" : "", j->n, j->features, d->error,
+                 d->operand);
     return true;
 }
 
@@ -418,7 +476,9 @@ static void blocks_are_close_to_the_plain_loops(void **state)
         struct err err = { 0 };
         s.exact = i / N_SETTINGS / 4 % 2;
         block_open(&plain, &(struct cpu_options){ .plain = true }, &s, 0, j.n);
-        block_open(&fast, &(struct cpu_options){ .features = j.features, .n_threads = 2, .no_repack = i % 5 == 0 }, &s, 0, j.n);
+        block_open(&fast,
+                   &(struct cpu_options){ .features = j.features, .n_threads = 2, .no_repack = i % 5 == 0 },
+                   &s, 0, j.n);
         const struct buffer *steps[2] = { &plain.b.step, &fast.b.step };
         assert_ok(tape_diff(plain.b.tape, fast.b.tape, steps, judge, &j, &err), &err);
         bench_close(&plain.b);
@@ -442,7 +502,8 @@ static void a_row_has_the_same_bits_in_any_batch(void **state)
             o.no_repack = first % 2;
             struct expert_outcome some = play(&o, s, first, n);
             assert_memory_equal(some.ids, whole.ids + (size_t)first * s->n_slots, (size_t)n * s->n_slots * 4);
-            assert_memory_equal(some.hidden, whole.hidden + first * (whole.n_hidden / MOST_ROWS), some.n_hidden * 4);
+            assert_memory_equal(some.hidden, whole.hidden + first * (whole.n_hidden / MOST_ROWS),
+                                some.n_hidden * 4);
             assert_memory_equal(some.out, whole.out + (size_t)first * s->n_cols, some.n_out * 4);
             outcome_free(&some);
         }
@@ -505,13 +566,15 @@ static void refused(struct expert_block *k, const char *message)
 static void block_begin(struct expert_block *k, const struct expert_setting *s)
 {
     *k = (struct expert_block){ 0 };
-    bench_open(&k->b, &(struct cpu_options){ .plain = true }, (struct tape_limits){ .max_rows = 2, .max_outputs = 1 });
+    bench_open(&k->b, &(struct cpu_options){ .plain = true },
+               (struct tape_limits){ .max_rows = 2, .max_outputs = 1 });
     block_weights(k, s);
     k->route.in = k->down.add = k->down.out = bench_tensor(&k->b, s->n_cols, ROWS_STEP, NULL);
     k->route.normed = k->up.in = bench_tensor(&k->b, s->n_cols, ROWS_STEP, NULL);
     k->route.ids = k->up.ids = k->down.ids = bench_tensor(&k->b, s->n_slots, ROWS_STEP, NULL);
     k->route.weights = k->down.weights = bench_tensor(&k->b, s->n_slots + 1, ROWS_STEP, NULL);
-    k->up.out = k->down.in = bench_tensor(&k->b, experts_hidden_cols(s->n_slots, s->n_ffn, s->n_shared), ROWS_STEP, NULL);
+    k->up.out = k->down.in =
+        bench_tensor(&k->b, experts_hidden_cols(s->n_slots, s->n_ffn, s->n_shared), ROWS_STEP, NULL);
 }
 
 static void misfits_are_refused(void **state)

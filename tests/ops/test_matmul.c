@@ -1,5 +1,5 @@
-// test_matmul.c - the product's kernels against the plain loop: all weight formats, ragged shapes, and the promise that a row's bits
-// depend on nothing but the row.
+// test_matmul.c - the product's kernels against the plain loop: all weight formats, ragged shapes, and the
+// promise that a row's bits depend on nothing but the row.
 #include "ops/matmul/matmul.h"
 #include <math.h>
 #include "op_harness.h"
@@ -21,14 +21,16 @@ static float size_of_32(uint32_t block)
     return block % 11 == 3 ? 0 : ldexpf(1, -(int)(block * 5 % 8));
 }
 
-static struct result product(const struct cpu_options *options, const struct matmul_shape *s, const uint32_t *order)
+static struct result product(const struct cpu_options *options, const struct matmul_shape *s,
+                             const uint32_t *order)
 {
     struct bench b;
     float *in, *add = NULL, *out;
     struct matmul m = { 0 };
     struct tensor none = { 0 };
 
-    bench_open(&b, options, (struct tape_limits){ .max_rows = s->n_rows, .max_outputs = 1, .exact = s->exact });
+    bench_open(&b, options,
+               (struct tape_limits){ .max_rows = s->n_rows, .max_outputs = 1, .exact = s->exact });
     bench_seed(s->format * 1000 + s->n_cols);
     m.w = bench_weight(&b, s->format, s->n_out, s->n_cols);
     m.bias = s->bias ? bench_weight(&b, QUANT_F32, 1, s->n_out) : NULL;
@@ -54,12 +56,14 @@ static struct result product(const struct cpu_options *options, const struct mat
 
 static void compare_with_plain(const struct matmul_shape *s, const struct cpu_options *fast, double limit)
 {
-    struct result want = product(&(struct cpu_options){ .plain = true }, s, NULL), got = product(fast, s, NULL);
+    struct result want = product(&(struct cpu_options){ .plain = true }, s, NULL),
+                  got = product(fast, s, NULL);
     double error = bench_error(want.out, got.out, want.n);
 
     if (!(error <= limit))
-        fail_msg("%s [%u, %u], %u rows, features %x, exact %d: error %.2e, at most %.0e", quant_info(s->format)->name, s->n_out,
-                 s->n_cols, s->n_rows, fast->features, s->exact, error, limit);
+        fail_msg("%s [%u, %u], %u rows, features %x, exact %d: error %.2e, at most %.0e",
+                 quant_info(s->format)->name, s->n_out, s->n_cols, s->n_rows, fast->features, s->exact, error,
+                 limit);
     mem_free(want.out);
     mem_free(got.out);
 }
@@ -72,9 +76,11 @@ static void every_format_is_close_to_the_plain_loop(void **state)
     for (uint32_t i = 0; i < n_sets; i++)
         for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
             for (uint32_t v = 0; v < 8; v++) {
-                struct matmul_shape s = {
-                    .format = q, .n_out = v & 1 ? 77 : 32, .n_cols = 512, .n_rows = v & 2 ? 7 : 1, .exact = v & 4
-                };
+                struct matmul_shape s = { .format = q,
+                                          .n_out = v & 1 ? 77 : 32,
+                                          .n_cols = 512,
+                                          .n_rows = v & 2 ? 7 : 1,
+                                          .exact = v & 4 };
                 double limit = s.exact || q == QUANT_F32 || q == QUANT_F16 ? 1e-9 : 5e-4;
                 compare_with_plain(&s, &(struct cpu_options){ .features = sets[i], .n_threads = 2 }, limit);
             }
@@ -92,14 +98,17 @@ static void ragged_columns_bias_and_residual(void **state)
                 .n_out = 33 + v, .n_cols = cols[v % 5], .n_rows = rows[v % 4], .bias = v & 1, .add = v & 2
             };
             for (s.format = QUANT_F32; s.format <= QUANT_BF16; s.format++)
-                compare_with_plain(&s, &(struct cpu_options){ .features = sets[i] }, s.format == QUANT_BF16 ? 5e-4 : 1e-9);
+                compare_with_plain(&s, &(struct cpu_options){ .features = sets[i] },
+                                   s.format == QUANT_BF16 ? 5e-4 : 1e-9);
             s.n_cols = 32 * (1 + v % 5);
             for (s.format = QUANT_Q4_0; s.format <= QUANT_Q8_0; s.format++)
-                compare_with_plain(&s, &(struct cpu_options){ .features = sets[i] }, 1e-3); // few columns average less
+                compare_with_plain(&s, &(struct cpu_options){ .features = sets[i] },
+                                   1e-3); // few columns average less
         }
 }
 
-static void expect_rows(const struct result *all, const struct result *some, const uint32_t *order, uint32_t n_out)
+static void expect_rows(const struct result *all, const struct result *some, const uint32_t *order,
+                        uint32_t n_out)
 {
     for (size_t r = 0; r < some->n / n_out; r++)
         if (memcmp(some->out + r * n_out, all->out + (order ? order[r] : r) * n_out, n_out * 4) != 0)
@@ -151,7 +160,9 @@ static void every_processor_gives_the_same_bits(void **state)
     for (uint32_t i = 1; i < n_sets; i++)
         for (enum quant q = QUANT_Q4_0; q < N_WEIGHT_QUANTS; q++)
             for (uint32_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-                struct matmul_shape s = { .format = q, .n_out = 40, .n_cols = 512, .n_rows = rows[r], .uneven = rows[r] % 2 };
+                struct matmul_shape s = {
+                    .format = q, .n_out = 40, .n_cols = 512, .n_rows = rows[r], .uneven = rows[r] % 2
+                };
                 struct result best = product(&(struct cpu_options){ .features = sets[0] }, &s, NULL);
                 struct result other = product(&(struct cpu_options){ .features = sets[i] }, &s, NULL);
                 expect_rows(&best, &other, NULL, s.n_out);
@@ -164,10 +175,12 @@ static void weights_left_in_the_file_give_the_same_bits(void **state)
 {
     (void)state;
     for (enum quant q = 0; q < N_WEIGHT_QUANTS; q++)
-        for (uint32_t rows = 1; rows < 42; rows += 8) { // some of a matrix's tiles, and a panel that is expanded
+        for (uint32_t rows = 1; rows < 42;
+             rows += 8) { // some of a matrix's tiles, and a panel that is expanded
             struct matmul_shape s = { .format = q, .n_out = 70, .n_cols = 512, .n_rows = rows };
             struct result packed = product(&(struct cpu_options){ 0 }, &s, NULL);
-            struct result file = product(&(struct cpu_options){ .no_repack = true, .n_threads = 2 }, &s, NULL);
+            struct result file =
+                product(&(struct cpu_options){ .no_repack = true, .n_threads = 2 }, &s, NULL);
             expect_rows(&packed, &file, NULL, s.n_out);
             mem_free(packed.out);
             mem_free(file.out);
@@ -182,7 +195,9 @@ static void columns_of_unlike_sizes_are_close_to_the_plain_loop(void **state)
     for (uint32_t i = 0; i < n_sets; i++)
         for (enum quant q = QUANT_Q4_0; q < N_WEIGHT_QUANTS; q++)
             for (uint32_t rows = 1; rows < 40; rows += 29) { // a panel is expanded for many rows
-                struct matmul_shape s = { .format = q, .n_out = 40, .n_cols = 2048, .n_rows = rows, .uneven = true };
+                struct matmul_shape s = {
+                    .format = q, .n_out = 40, .n_cols = 2048, .n_rows = rows, .uneven = true
+                };
                 compare_with_plain(&s, &(struct cpu_options){ .features = sets[i] }, 5e-4);
             }
 }
@@ -205,7 +220,8 @@ static void a_bad_number_stays_in_its_row(void **state)
     for (uint32_t i = 0; i < n_sets * 2 * 2; i++) {
         struct bench b;
         float *in, *out;
-        bench_open(&b, &(struct cpu_options){ .features = sets[i / 4] }, (struct tape_limits){ .max_rows = 3, .max_outputs = 1 });
+        bench_open(&b, &(struct cpu_options){ .features = sets[i / 4] },
+                   (struct tape_limits){ .max_rows = 3, .max_outputs = 1 });
         struct matmul m = { .w = bench_weight(&b, i & 1 ? QUANT_Q4_K : QUANT_BF16, 64, 256) };
         m.in = bench_tensor(&b, 256, ROWS_STEP, &in);
         m.out = bench_tensor(&b, 64, ROWS_STEP, &out);

@@ -1,4 +1,5 @@
-// test_pages.c - the formats of KV pages: what is written is read back, within the format's precision, and nothing else is touched.
+// test_pages.c - the formats of KV pages: what is written is read back, within the format's precision, and
+// nothing else is touched.
 #include <float.h>
 #include "device/pages.h"
 #include "op_harness.h"
@@ -14,14 +15,16 @@ struct page_place {
 
 static struct page_token token_at(const struct page_place *p, uint32_t i)
 {
-    return (struct page_token){ &p->shape, p->bytes, i / PAGE_TOKENS / HEADS, i / PAGE_TOKENS % HEADS, i % PAGE_TOKENS, p->is_v };
+    return (struct page_token){ &p->shape,       p->bytes, i / PAGE_TOKENS / HEADS, i / PAGE_TOKENS % HEADS,
+                                i % PAGE_TOKENS, p->is_v };
 }
 
 static void for_every_format(void (*check)(const struct page_place *p))
 {
     for (uint32_t i = 0; i < N_KV_FORMATS * 2; i++) {
         struct page_place p = { .format = i / 2, .is_v = i % 2, .bytes = mem_alloc_aligned(BYTES, 64) };
-        p.shape = (struct page_shape){ HEADS, DIM, 1, (u16)(p.is_v ? KV_F16 : p.format), (u16)(p.is_v ? p.format : KV_F16) };
+        p.shape = (struct page_shape){ HEADS, DIM, 1, (u16)(p.is_v ? KV_F16 : p.format),
+                                       (u16)(p.is_v ? p.format : KV_F16) };
         memset(p.bytes, 0xff, BYTES);
         check(&p);
         mem_free_aligned(p.bytes);

@@ -1,5 +1,5 @@
-// test_rows.c - norm, activation, RoPE and store, attention, and the fused operations: vector kernels against the plain loops, and a
-// row's bits against the company it is in.
+// test_rows.c - norm, activation, RoPE and store, attention, and the fused operations: vector kernels against
+// the plain loops, and a row's bits against the company it is in.
 #include "ops/activate/activate.h"
 #include "ops/attend/attend.h"
 #include "ops/gate_up/gate_up.h"
@@ -43,12 +43,14 @@ static void fill_step(struct bench *b, const struct rows *rows)
     }
 }
 
-// Pages hold numbers that depend on the sequence and the position alone; everything else in them is NaN, which nobody may read.
+// Pages hold numbers that depend on the sequence and the position alone; everything else in them is NaN,
+// which nobody may read.
 static struct pages make_pages(struct bench *b, const struct setting *s, const struct rows *rows)
 {
     struct page_shape shape = { s->n_kv_heads, s->head_dim, MAX_PAGES, (u16)s->k_format, (u16)s->v_format };
     uint64_t n = (uint64_t)SLOTS * MAX_PAGES * s->n_kv_heads * PAGE_TOKENS * s->head_dim;
-    struct buffer *k = bench_buffer(b, n * 4), *v = bench_buffer(b, n * 4), *table = bench_buffer(b, SLOTS * MAX_PAGES * 4);
+    struct buffer *k = bench_buffer(b, n * 4), *v = bench_buffer(b, n * 4),
+                  *table = bench_buffer(b, SLOTS * MAX_PAGES * 4);
 
     float x[512], y[512];
     uint32_t filled[SLOTS] = { 0 };
@@ -87,20 +89,24 @@ static float *copied_pages(const struct pages *p, bool is_v, size_t *n)
     *n = (size_t)SLOTS * MAX_PAGES * PAGE_TOKENS * p->shape.n_kv_heads * dim;
     float *copy = mem_alloc_array(*n, 4);
     for (uint32_t i = 0; i < *n / dim; i++)
-        page_read(&(struct page_token){ &p->shape, is_v ? p->v->host : p->k->host, i / PAGE_TOKENS / p->shape.n_kv_heads,
+        page_read(&(struct page_token){ &p->shape, is_v ? p->v->host : p->k->host,
+                                        i / PAGE_TOKENS / p->shape.n_kv_heads,
                                         i / PAGE_TOKENS % p->shape.n_kv_heads, i % PAGE_TOKENS, is_v },
                   copy + (size_t)i * dim);
     return copy;
 }
 
-static struct row_outcome play_attend(const struct cpu_options *options, const struct setting *s, const struct rows *rows)
+static struct row_outcome play_attend(const struct cpu_options *options, const struct setting *s,
+                                      const struct rows *rows)
 {
     struct bench b;
     float *q, *out;
     uint32_t n = s->n_heads * s->head_dim;
 
     bench_open(&b, options, (struct tape_limits){ .max_rows = rows->n, .max_outputs = 1 });
-    struct attend a = { .pages = make_pages(&b, s, rows), .scale = 1 / sqrtf((float)s->head_dim), .window = s->window };
+    struct attend a = { .pages = make_pages(&b, s, rows),
+                        .scale = 1 / sqrtf((float)s->head_dim),
+                        .window = s->window };
     a.q = bench_tensor(&b, n, ROWS_STEP, &q);
     a.out = bench_tensor(&b, n, ROWS_STEP, &out);
     fill_rows(q, n, rows);
@@ -127,7 +133,8 @@ static struct rows rows_of_a_chunk(uint32_t slot, uint32_t first, uint32_t n)
 static struct rows mixed_rows(void)
 {
     static const uint32_t slot[] = { 2, 0, 0, 0, 0, 1, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3 };
-    static const uint32_t position[] = { 300, 0, 1, 2, 3, 255, 256, 17, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 257, 18 };
+    static const uint32_t position[] = { 300, 0, 1, 2, 3,  255, 256, 17, 4,   5,
+                                         6,   7, 8, 9, 10, 11,  12,  13, 257, 18 };
     struct rows rows = { .n = 20 };
     memcpy(rows.slot, slot, sizeof slot);
     memcpy(rows.position, position, sizeof position);
@@ -236,15 +243,18 @@ static void attention_is_close_to_the_plain_loop(void **state)
     (void)state;
     for (uint32_t i = 0; i < N_SETTINGS * n_sets; i++) {
         const struct setting *s = &settings[i % N_SETTINGS];
-        struct rows rows[] = { mixed_rows(), rows_of_a_chunk(1, 530, 1), rows_of_a_chunk(2, 0, 40), rows_of_a_chunk(3, 2050, 2) };
-        bool pairs = (sets[i / N_SETTINGS] & CPU_AVX512_BF16) && (s->k_format > KV_F16 || s->v_format > KV_F16);
+        struct rows rows[] = { mixed_rows(), rows_of_a_chunk(1, 530, 1), rows_of_a_chunk(2, 0, 40),
+                               rows_of_a_chunk(3, 2050, 2) };
+        bool pairs =
+            (sets[i / N_SETTINGS] & CPU_AVX512_BF16) && (s->k_format > KV_F16 || s->v_format > KV_F16);
         for (uint32_t v = 0; v < 4; v++) {
             struct row_outcome want = play_attend(&(struct cpu_options){ .plain = true }, s, &rows[v]);
-            struct row_outcome got =
-                play_attend(&(struct cpu_options){ .features = sets[i / N_SETTINGS], .n_threads = 2 }, s, &rows[v]);
+            struct row_outcome got = play_attend(
+                &(struct cpu_options){ .features = sets[i / N_SETTINGS], .n_threads = 2 }, s, &rows[v]);
             double error = bench_error(want.x, got.x, want.n);
             if (!(error <= (pairs ? 2e-5 : 1e-10)))
-                fail_msg("setting %u, rows %u, features %x: error %.2e", i % N_SETTINGS, v, sets[i / N_SETTINGS], error);
+                fail_msg("setting %u, rows %u, features %x: error %.2e", i % N_SETTINGS, v,
+                         sets[i / N_SETTINGS], error);
             outcome_free(&want);
             outcome_free(&got);
         }
@@ -278,13 +288,16 @@ static void attention_of_a_row_has_the_same_bits_in_any_batch(void **state)
     }
 }
 
-static struct row_outcome play_qkv(const struct cpu_options *options, const struct setting *s, const struct rows *rows)
+static struct row_outcome play_qkv(const struct cpu_options *options, const struct setting *s,
+                                   const struct rows *rows)
 {
     struct bench b;
     float *in, *q, *angles;
     uint32_t n_q = s->n_heads * s->head_dim, n_kv = s->n_kv_heads * s->head_dim, n_cols = 256;
 
-    bench_open(&b, options, (struct tape_limits){ .max_rows = rows->n, .max_outputs = 1, .exact = s->exact, .parts = s->parts });
+    bench_open(
+        &b, options,
+        (struct tape_limits){ .max_rows = rows->n, .max_outputs = 1, .exact = s->exact, .parts = s->parts });
     struct qkv m = { .pages = make_pages(&b, s, rows), .pairs = s->pairs, .eps = 1e-5f };
     bench_seed(5);
     m.norm = bench_weight(&b, QUANT_F32, 1, n_cols);
@@ -314,7 +327,8 @@ static struct row_outcome play_qkv(const struct cpu_options *options, const stru
 
 static void qkv_is_close_to_the_plain_loop(void **state)
 {
-    static const double rounding[N_KV_FORMATS] = { 1e-9, 1e-8, 1e-6, 1e-6 }; // a few numbers fall to the other side
+    static const double rounding[N_KV_FORMATS] = { 1e-9, 1e-8, 1e-6,
+                                                   1e-6 }; // a few numbers fall to the other side
     uint32_t sets[8], n_sets = bench_features(sets);
 
     (void)state;
@@ -325,13 +339,14 @@ static void qkv_is_close_to_the_plain_loop(void **state)
         s.exact = v & 2;
         s.parts = v & 4;
         struct row_outcome want = play_qkv(&(struct cpu_options){ .plain = true }, &s, &rows);
-        struct row_outcome got = play_qkv(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, &s, &rows);
+        struct row_outcome got =
+            play_qkv(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, &s, &rows);
         double q = bench_error(want.x, got.x, want.n), k = bench_error(want.k, got.k, want.n_pages);
         double values = bench_error(want.v, got.v, want.n_pages),
                limit = s.exact ? rounding[s.k_format > s.v_format ? s.k_format : s.v_format] : 5e-4;
         if (!(q <= limit && k <= limit && values <= limit))
-            fail_msg("setting %u, variant %u, features %x: errors q %.2e, k %.2e, v %.2e", i % N_SETTINGS, v, sets[set], q, k,
-                     values);
+            fail_msg("setting %u, variant %u, features %x: errors q %.2e, k %.2e, v %.2e", i % N_SETTINGS, v,
+                     sets[set], q, k, values);
         outcome_free(&want);
         outcome_free(&got);
     }
@@ -345,7 +360,8 @@ static void qkv_of_a_row_has_the_same_bits_in_any_batch(void **state)
     for (uint32_t i = 0; i < N_SETTINGS * n_sets; i++) {
         const struct setting *s = &settings[i % N_SETTINGS];
         struct rows all = rows_of_a_chunk(1, 40, 33);
-        struct row_outcome whole = play_qkv(&(struct cpu_options){ .features = sets[i / N_SETTINGS] }, s, &all);
+        struct row_outcome whole =
+            play_qkv(&(struct cpu_options){ .features = sets[i / N_SETTINGS] }, s, &all);
         size_t n = whole.n / all.n;
         for (uint32_t first = 0; first < all.n;) {
             uint32_t length = 1 + (first * 5 + 2) % 19;
@@ -368,13 +384,16 @@ struct ffn {
     bool exact, parts;
 };
 
-static struct row_outcome play_gate_up(const struct cpu_options *options, const struct ffn *f, const struct rows *rows)
+static struct row_outcome play_gate_up(const struct cpu_options *options, const struct ffn *f,
+                                       const struct rows *rows)
 {
     struct bench b;
     float *in, *out;
     struct gate_up g = { .activation = f->activation, .eps = 1e-6f };
 
-    bench_open(&b, options, (struct tape_limits){ .max_rows = rows->n, .max_outputs = 1, .exact = f->exact, .parts = f->parts });
+    bench_open(
+        &b, options,
+        (struct tape_limits){ .max_rows = rows->n, .max_outputs = 1, .exact = f->exact, .parts = f->parts });
     bench_seed(9);
     g.norm = bench_weight(&b, QUANT_F32, 1, f->n_cols);
     g.gate = bench_weight(&b, f->gate, f->n_out, f->n_cols);
@@ -386,7 +405,8 @@ static struct row_outcome play_gate_up(const struct cpu_options *options, const 
     bench_seal(&b);
     fill_step(&b, rows);
     bench_play(&b);
-    struct row_outcome o = { .x = mem_alloc((size_t)rows->n * f->n_out * 4), .n = (size_t)rows->n * f->n_out };
+    struct row_outcome o = { .x = mem_alloc((size_t)rows->n * f->n_out * 4),
+                             .n = (size_t)rows->n * f->n_out };
     memcpy(o.x, out, o.n * 4);
     bench_close(&b);
     return o;
@@ -412,7 +432,8 @@ static void gate_up_is_close_to_the_plain_loop(void **state)
         f.exact = v & 2;
         f.parts = v & 4;
         struct row_outcome want = play_gate_up(&(struct cpu_options){ .plain = true }, &f, &rows);
-        struct row_outcome got = play_gate_up(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, &f, &rows);
+        struct row_outcome got =
+            play_gate_up(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, &f, &rows);
         double error = bench_error(want.x, got.x, want.n), limit = f.exact || f.up == QUANT_F32 ? 1e-9 : 5e-4;
         if (!(error <= limit))
             fail_msg("case %u, variant %u, features %x: error %.2e", i % N_FFNS, v, sets[set], error);
@@ -429,7 +450,8 @@ static void gate_up_of_a_row_has_the_same_bits_in_any_batch(void **state)
     for (uint32_t i = 0; i < N_FFNS * n_sets; i++) {
         const struct ffn *f = &ffns[i % N_FFNS];
         struct rows all = rows_of_a_chunk(1, 40, 64);
-        struct row_outcome whole = play_gate_up(&(struct cpu_options){ .features = sets[i / N_FFNS] }, f, &all);
+        struct row_outcome whole =
+            play_gate_up(&(struct cpu_options){ .features = sets[i / N_FFNS] }, f, &all);
         for (uint32_t first = 0; first < all.n; first += 13) {
             struct rows part = rows_of_a_chunk(1, 40 + first, all.n - first);
             struct cpu_options o = { .features = sets[i / N_FFNS], .n_threads = 2, .no_repack = first % 2 };
@@ -477,7 +499,8 @@ static void rmsnorm_is_close_at_every_length(void **state)
 // The exponential inside: extremes must come out as the formula says.
 static void activation_at_extremes(void **state)
 {
-    static const float x[] = { 0, -0.0f, 1e-30f, 1, -1, 20, -20, 87, -87, 88.8f, -88.8f, 103, -103, 1e4f, -1e4f, 3e38f, -3e38f };
+    static const float x[] = { 0,     -0.0f,  1e-30f, 1,    -1,   20,    -20,   87,    -87,
+                               88.8f, -88.8f, 103,    -103, 1e4f, -1e4f, 3e38f, -3e38f };
     enum { N = sizeof x / sizeof *x };
     uint32_t sets[8], n_sets = bench_features(sets);
 
@@ -485,7 +508,8 @@ static void activation_at_extremes(void **state)
     for (uint32_t i = 0; i < n_sets * 2; i++) {
         struct bench b;
         float *gate, *up, *out;
-        bench_open(&b, &(struct cpu_options){ .features = sets[i / 2] }, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
+        bench_open(&b, &(struct cpu_options){ .features = sets[i / 2] },
+                   (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
         struct activate a = { .activation = i & 1 ? ACTIVATION_GELU_TANH : ACTIVATION_SILU };
         a.gate = bench_tensor(&b, N + 1, ROWS_STEP, &gate);
         a.up = bench_tensor(&b, N + 1, ROWS_STEP, &up);
@@ -501,8 +525,8 @@ static void activation_at_extremes(void **state)
         for (uint32_t c = 0; c < N; c++) {
             double want = (double)activate_plain(a.activation, x[c]), off = fabs(want - (double)out[c]);
             if (!(off <= 1e-6 * fabs(want) + 1e-9))
-                fail_msg("f(%g) = %g, not %g (features %x, activation %d)", (double)x[c], want, (double)out[c], sets[i / 2],
-                         a.activation);
+                fail_msg("f(%g) = %g, not %g (features %x, activation %d)", (double)x[c], want,
+                         (double)out[c], sets[i / 2], a.activation);
         }
         assert_true(isnan(out[N]));
         bench_close(&b);

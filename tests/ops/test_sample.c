@@ -1,12 +1,16 @@
-// test_sample.c - the sampling operation: greedy, limits, penalties, and that a draw depends on (seed, position) alone, of the plain loop
-// and of the fast kernel; and that both give the same ids.
+// test_sample.c - the sampling operation: greedy, limits, penalties, and that a draw depends on (seed,
+// position) alone, of the plain loop and of the fast kernel; and that both give the same ids.
 #include <math.h>
 #include <stdlib.h>
 #include "ops/cpu_table.h"
 #include "ops/sample/sample.h"
 #include "testing.h"
 
-enum { VOCAB = 50, LARGE = 4099, LOG = 64 }; // LARGE: beyond 16 * 32 blocks are left out, and three tokens are in none
+enum {
+    VOCAB = 50,
+    LARGE = 4099,
+    LOG = 64
+}; // LARGE: beyond 16 * 32 blocks are left out, and three tokens are in none
 
 struct rig { // one output row, played again and again
     struct device *device;
@@ -20,13 +24,17 @@ static int rig_make(void **state, uint32_t n, bool plain)
     struct err err = { 0 };
     r->device = cpu_open(&(struct cpu_options){ .n_threads = 1, .plain = plain, .table = &cpu_table }, &err);
     r->tape = tape_create(r->device, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
-    assert_true(buffer_alloc(r->device, n * 4, &r->logits, &err) && buffer_alloc(r->device, LOG * 4, &r->log, &err) &&
+    assert_true(buffer_alloc(r->device, n * 4, &r->logits, &err) &&
+                buffer_alloc(r->device, LOG * 4, &r->log, &err) &&
                 buffer_alloc(r->device, 4, &r->results, &err) &&
                 buffer_alloc(r->device, sample_limits_words(n) * 4, &r->limits, &err) &&
                 buffer_alloc(r->device, step_bytes(1, 1), &r->step, &err));
     struct tensor logits = tape_tensor_bound(r->tape, n, ROWS_OUTPUT, &r->logits);
-    op_sample(r->tape, (struct sample){
-                           .logits = logits, .log = &r->log, .log_stride = LOG, .results = &r->results, .limits = &r->limits });
+    op_sample(r->tape, (struct sample){ .logits = logits,
+                                        .log = &r->log,
+                                        .log_stride = LOG,
+                                        .results = &r->results,
+                                        .limits = &r->limits });
     assert_ok(tape_seal(r->tape, &err), &err);
     *state = r;
     return 0;
@@ -216,7 +224,8 @@ static void a_draw_depends_on_seed_and_position_alone(void **state)
         differ += draw(r, p, i) != first[i];
     }
     assert_true(differ > 10);
-    assert_float_equal(sample_random(0, 0, 0), (float)(0x6627e8d5u >> 8) / 16777216.0f, 0); // known answer of Philox 4x32-10
+    assert_float_equal(sample_random(0, 0, 0), (float)(0x6627e8d5u >> 8) / 16777216.0f,
+                       0); // known answer of Philox 4x32-10
 }
 
 static void numbers_that_are_none_are_reported(void **state)
@@ -320,7 +329,8 @@ static void the_fast_kernel_gives_the_plain_loop_s_ids(void **state)
 
 static void set_bias(struct rig *r, uint32_t i, uint32_t token, float bias)
 {
-    struct sample_bias *biases = (struct sample_bias *)((uint32_t *)r->limits.host + sample_mask_words(VOCAB));
+    struct sample_bias *biases =
+        (struct sample_bias *)((uint32_t *)r->limits.host + sample_mask_words(VOCAB));
     biases[i] = (struct sample_bias){ token, bias };
 }
 

@@ -1,6 +1,7 @@
-// test_tile_amx.c - the tiles for AMX give the same bits as those for AVX-512, on any processor that has the latter: the few instructions
-// of AMX that they use are played here, as the manual describes them (Intel SDM volume 2, LDTILECFG, TILELOADD, TDPBSSD, TILESTORED).
-// Whether the hardware does the same is what test_matmul shows on a machine that has it.
+// test_tile_amx.c - the tiles for AMX give the same bits as those for AVX-512, on any processor that has the
+// latter: the few instructions of AMX that they use are played here, as the manual describes them (Intel SDM
+// volume 2, LDTILECFG, TILELOADD, TDPBSSD, TILESTORED). Whether the hardware does the same is what
+// test_matmul shows on a machine that has it.
 #include "op_harness.h"
 #include "gemm/cpu/tile_amx.h"
 #if defined(CPU_X86)
@@ -21,7 +22,8 @@ static void load_config(const void *p)
     memcpy(&configured, p, sizeof configured);
     assert_int_equal(configured.palette, 1);
     for (int i = 0; i < N_TILES; i++) {
-        assert_in_range(configured.rows[i], i < 6, TILE_ROWS); // the six in use have rows, and columns in whole words
+        assert_in_range(configured.rows[i], i < 6,
+                        TILE_ROWS); // the six in use have rows, and columns in whole words
         assert_in_range(configured.row_bytes[i], i < 6 ? 4 : 0, TILE_BYTES);
         assert_int_equal(configured.row_bytes[i] % 4, 0);
     }
@@ -139,7 +141,9 @@ static void compare(enum quant q, uint32_t n_cols, uint32_t n_rows)
     _Alignas(64) float got[(PRODUCT_MAX_ROWS + 1) * PANEL_ROWS];
     struct panels p = random_panels(q, n_cols);
     struct product_block *x = random_rows(n_rows, n_cols);
-    struct product_tile t = { p.expanded, (const void *)x, n_cols / PANEL_SUB * sizeof *x, got, n_rows, n_cols };
+    struct product_tile t = {
+        p.expanded, (const void *)x, n_cols / PANEL_SUB * sizeof *x, got, n_rows, n_cols
+    };
 
     memset(got, OUTSIDE, sizeof got);
     played_tiles[n_rows](&t);
@@ -174,7 +178,8 @@ static void compare_product(const struct product_kernels *kernels, uint32_t n_ro
         product_run(&p, &panel, (struct tile_range){ row, row + n }, y);
         for (uint32_t r = 0; r < n; r++)
             expect_row(QUANT_Q8_0,
-                       &(struct product_tile){ panels.packed, p.x + (row + r) * p.x_stride, p.x_stride, NULL, 1, COLS },
+                       &(struct product_tile){ panels.packed, p.x + (row + r) * p.x_stride, p.x_stride, NULL,
+                                               1, COLS },
                        y + r * PANEL_ROWS);
     }
     mem_free_aligned(scratch);

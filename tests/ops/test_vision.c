@@ -1,5 +1,5 @@
-// test_vision.c - the operations of an encoder of pictures: vector kernels against the plain loops, the plain loops against sums in
-// double, and a tile's bits alone and beside others.
+// test_vision.c - the operations of an encoder of pictures: vector kernels against the plain loops, the plain
+// loops against sums in double, and a tile's bits alone and beside others.
 #include "ops/activate/activate.h"
 #include "ops/attend_all/attend_all.h"
 #include "ops/layernorm/layernorm.h"
@@ -65,7 +65,9 @@ static void layernorm_is_close_at_every_length(void **state)
                 for (uint32_t c = 0; c < n; c++)
                     squares += ((double)in[r * n + c] - mean) * ((double)in[r * n + c] - mean) / n;
                 for (uint32_t c = 0; c < n; c++)
-                    want[c] = (float)(((double)in[r * n + c] - mean) / sqrt(squares + 1e-6) * (double)scale[c] + (double)bias[c]);
+                    want[c] =
+                        (float)(((double)in[r * n + c] - mean) / sqrt(squares + 1e-6) * (double)scale[c] +
+                                (double)bias[c]);
                 double error = bench_error(want, out + r * n, n);
                 if (!(error <= 1e-10))
                     fail_msg("%u columns, kernels %u: error %.2e", n, i, error);
@@ -79,8 +81,8 @@ struct all_heads {
 };
 
 // Rows of slot i depend on i and the row alone. The caller frees the result.
-static float *play_attend_all(const struct cpu_options *options, const struct all_heads *a, const struct tiles *t,
-                              uint32_t first_slot)
+static float *play_attend_all(const struct cpu_options *options, const struct all_heads *a,
+                              const struct tiles *t, uint32_t first_slot)
 {
     const uint32_t n_rows = rows_of_all(t), n = a->n_heads * a->head_dim;
     struct attend_all op = { .n_heads = a->n_heads, .scale = 1 / sqrtf((float)a->head_dim) };
@@ -107,7 +109,8 @@ static float *play_attend_all(const struct cpu_options *options, const struct al
     return copy;
 }
 
-static const struct all_heads attentions[] = { { 1, 1 }, { 3, 16 }, { 4, 18 }, { 2, 72 }, { 2, 64 }, { 1, 131 } };
+static const struct all_heads attentions[] = { { 1, 1 },  { 3, 16 }, { 4, 18 },
+                                               { 2, 72 }, { 2, 64 }, { 1, 131 } };
 static const struct tiles batches[] = {
     { 1, { 1 } }, { 1, { 36 } }, { 3, { 64, 1, 7 } }, { 4, { 200, 33, 129, 5 } }, { 2, { 31, 32 } }
 };
@@ -123,11 +126,12 @@ static void attend_all_is_close_to_the_plain_loop(void **state)
         const struct tiles *t = &batches[i / N_ATTENTIONS];
         float *want = play_attend_all(&(struct cpu_options){ .plain = true }, a, t, 0);
         for (uint32_t set = 0; set < n_sets; set++) {
-            float *got = play_attend_all(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, a, t, 0);
+            float *got =
+                play_attend_all(&(struct cpu_options){ .features = sets[set], .n_threads = 2 }, a, t, 0);
             double error = bench_error(want, got, (size_t)rows_of_all(t) * a->n_heads * a->head_dim);
             if (!(error <= 1e-10))
-                fail_msg("%u heads of %u, batch %u, features %x: error %.2e", a->n_heads, a->head_dim, i / N_ATTENTIONS,
-                         sets[set], error);
+                fail_msg("%u heads of %u, batch %u, features %x: error %.2e", a->n_heads, a->head_dim,
+                         i / N_ATTENTIONS, sets[set], error);
             mem_free(got);
         }
         mem_free(want);
@@ -158,7 +162,8 @@ static void a_tile_has_the_same_bits_in_any_batch(void **state)
     }
 }
 
-// Each patch's numbers are those of its channel, line and column; pixels beyond the last whole patch are left out.
+// Each patch's numbers are those of its channel, line and column; pixels beyond the last whole patch are left
+// out.
 static void patches_lie_as_a_convolutions_weight(void **state)
 {
     static const uint32_t shapes[][2] = { { 30, 5 }, { 56, 7 }, { 11, 3 }, { 4, 4 } };
@@ -171,7 +176,8 @@ static void patches_lie_as_a_convolutions_weight(void **state)
         float *out;
         bench_open(&b, &(struct cpu_options){ .plain = i < 4, .n_threads = 2 },
                    (struct tape_limits){ .max_rows = 2 * n, .max_outputs = 1 });
-        struct patches op = { .pixels = bench_buffer(&b, 2 * side * side * 3), .table = bench_weight(&b, QUANT_F32, 3, 256) };
+        struct patches op = { .pixels = bench_buffer(&b, 2 * side * side * 3),
+                              .table = bench_weight(&b, QUANT_F32, 3, 256) };
         unsigned char *pixels = op.pixels->host;
         const float *table = op.table->buffer.host;
         for (uint32_t k = 0; k < 2 * side * side * 3; k++)
@@ -195,7 +201,9 @@ static void patches_lie_as_a_convolutions_weight(void **state)
 
 static void shuffled_rows_stand_side_by_side(void **state)
 {
-    static const uint32_t shapes[][3] = { { 6, 3, 5 }, { 8, 2, 7 }, { 8, 4, 1 }, { 3, 1, 4 } }; // across, side, columns
+    static const uint32_t shapes[][3] = {
+        { 6, 3, 5 }, { 8, 2, 7 }, { 8, 4, 1 }, { 3, 1, 4 }
+    }; // across, side, columns
 
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
@@ -212,13 +220,15 @@ static void shuffled_rows_stand_side_by_side(void **state)
         bench_seal(&b);
         fill_step(&b, &t);
         for (uint32_t o = 0; o < 2 * squares * squares; o++)
-            ((uint32_t *)step_outputs(bench_step(&b)))[o] =
-                o / (squares * squares) * across * across + o / squares % squares * side * across + o % squares * side;
+            ((uint32_t *)step_outputs(bench_step(&b)))[o] = o / (squares * squares) * across * across +
+                                                            o / squares % squares * side * across +
+                                                            o % squares * side;
         bench_step(&b)->n_outputs = 2 * squares * squares;
         bench_play(&b);
         for (uint32_t k = 0; k < 2 * squares * squares * side * side * n; k++) {
             uint32_t o = k / (side * side * n), tile = o / (squares * squares),
-                     line = o / squares % squares * side + k / n / side % side, column = o % squares * side + k / n % side;
+                     line = o / squares % squares * side + k / n / side % side,
+                     column = o % squares * side + k / n % side;
             assert_true(out[k] == in[((tile * across + line) * across + column) * n + k % n]);
         }
         bench_close(&b);
@@ -251,9 +261,12 @@ static void activation_without_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layernorm_is_close_at_every_length),    cmocka_unit_test(attend_all_is_close_to_the_plain_loop),
-        cmocka_unit_test(a_tile_has_the_same_bits_in_any_batch), cmocka_unit_test(patches_lie_as_a_convolutions_weight),
-        cmocka_unit_test(shuffled_rows_stand_side_by_side),      cmocka_unit_test(activation_without_up),
+        cmocka_unit_test(layernorm_is_close_at_every_length),
+        cmocka_unit_test(attend_all_is_close_to_the_plain_loop),
+        cmocka_unit_test(a_tile_has_the_same_bits_in_any_batch),
+        cmocka_unit_test(patches_lie_as_a_convolutions_weight),
+        cmocka_unit_test(shuffled_rows_stand_side_by_side),
+        cmocka_unit_test(activation_without_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 // test_quant.c - every weight format against vectors made by tools/golden/quant_vectors.py, bit for bit.
 //
-// The vectors come from a separate reading of the formats (numpy, by planes of bits). Half precision is checked over all bit
-// patterns, the rounding of floats over the neighbourhood of every half.
+// The vectors come from a separate reading of the formats (numpy, by planes of bits). Half precision is
+// checked over all bit patterns, the rounding of floats over the neighbourhood of every half.
 #include "testing.h"
 #include <math.h>
 #include "base/file.h"
@@ -66,14 +66,16 @@ static void every_format_decodes_bit_exactly(void **state)
         enum quant q;
         const char *file;
     } cases[] = {
-        { QUANT_Q4_0, "q4_0" },   { QUANT_Q4_1, "q4_1" }, { QUANT_Q5_0, "q5_0" },     { QUANT_Q5_1, "q5_1" },
-        { QUANT_Q8_0, "q8_0" },   { QUANT_Q2_K, "q2_k" }, { QUANT_Q3_K, "q3_k" },     { QUANT_Q4_K, "q4_k" },
-        { QUANT_Q5_K, "q5_k" },   { QUANT_Q6_K, "q6_k" }, { QUANT_IQ4_NL, "iq4_nl" }, { QUANT_IQ4_XS, "iq4_xs" },
+        { QUANT_Q4_0, "q4_0" },   { QUANT_Q4_1, "q4_1" },     { QUANT_Q5_0, "q5_0" },
+        { QUANT_Q5_1, "q5_1" },   { QUANT_Q8_0, "q8_0" },     { QUANT_Q2_K, "q2_k" },
+        { QUANT_Q3_K, "q3_k" },   { QUANT_Q4_K, "q4_k" },     { QUANT_Q5_K, "q5_k" },
+        { QUANT_Q6_K, "q6_k" },   { QUANT_IQ4_NL, "iq4_nl" }, { QUANT_IQ4_XS, "iq4_xs" },
         { QUANT_MXFP4, "mxfp4" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         check_vectors(cases[i].q, cases[i].file);
-    assert_int_equal(sizeof cases / sizeof cases[0], N_WEIGHT_QUANTS - 3); // F32, F16 and BF16 are checked below
+    assert_int_equal(sizeof cases / sizeof cases[0],
+                     N_WEIGHT_QUANTS - 3); // F32, F16 and BF16 are checked below
 }
 
 // The value of a half by its definition, in double.
@@ -135,7 +137,8 @@ static void floats_round_to_the_nearest_bf16(void **state)
 static void plain_numbers_are_rows_too(void **state)
 {
     (void)state;
-    static const uint16_t halves[4] = { 0x3c00, 0xc000, 0x0001, 0x7c00 }, brains[4] = { 0x3f80, 0xc000, 0x0001, 0x7f80 };
+    static const uint16_t halves[4] = { 0x3c00, 0xc000, 0x0001, 0x7c00 },
+                          brains[4] = { 0x3f80, 0xc000, 0x0001, 0x7f80 };
     static const float floats[4] = { 1, -2, 5.9604645e-8f, INFINITY };
     static const int32_t integers[4] = { 0, -7, 1 << 24, INT32_MIN };
     float out[4];
@@ -174,7 +177,8 @@ static void integers_and_scales_make_the_value(void **state)
     q4_k_ints(&a, q);
     q4_k_decode(&a, out);
     for (u32 i = 0; i < 256; i++)
-        assert_true(out[i] == q4_k_scale(a.scales, i / 32).scale * q[i] - 2.0f * q4_k_scale(a.scales, i / 32).min);
+        assert_true(out[i] ==
+                    q4_k_scale(a.scales, i / 32).scale * q[i] - 2.0f * q4_k_scale(a.scales, i / 32).min);
     struct iq4_xs b;
     memcpy(&b, bytes, sizeof b);
     b.d = 0x3c00;
@@ -214,8 +218,10 @@ static void names_and_numbers_find_the_format(void **state)
         assert_true(quant_from_ggml_id(info->ggml_id, &q) && q == i);
     }
     assert_true(quant_from_name(STR("q4_k"), &q) && q == QUANT_Q4_K);
-    assert_false(quant_from_name(STR("Q4_"), &q) || quant_from_name(STR("Q4_KX"), &q) || quant_from_name(STR(""), &q));
-    static const uint32_t unknown[] = { 4, 5, 9, 15, 16, 19, 22, 24, 28, 31, 33, 34, 36, 38, 40, 41, 43, 1000, UINT32_MAX };
+    assert_false(quant_from_name(STR("Q4_"), &q) || quant_from_name(STR("Q4_KX"), &q) ||
+                 quant_from_name(STR(""), &q));
+    static const uint32_t unknown[] = { 4,  5,  9,  15, 16, 19, 22, 24,   28,        31,
+                                        33, 34, 36, 38, 40, 41, 43, 1000, UINT32_MAX };
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
         assert_false(quant_from_ggml_id(unknown[i], &q));
 }
@@ -223,10 +229,14 @@ static void names_and_numbers_find_the_format(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_format_decodes_bit_exactly),   cmocka_unit_test(all_halves_are_read_exactly),
-        cmocka_unit_test(floats_round_to_the_nearest_half),   cmocka_unit_test(floats_round_to_the_nearest_bf16),
-        cmocka_unit_test(plain_numbers_are_rows_too),         cmocka_unit_test(level_tables_and_expressions_agree),
-        cmocka_unit_test(integers_and_scales_make_the_value), cmocka_unit_test(sizes_are_checked),
+        cmocka_unit_test(every_format_decodes_bit_exactly),
+        cmocka_unit_test(all_halves_are_read_exactly),
+        cmocka_unit_test(floats_round_to_the_nearest_half),
+        cmocka_unit_test(floats_round_to_the_nearest_bf16),
+        cmocka_unit_test(plain_numbers_are_rows_too),
+        cmocka_unit_test(level_tables_and_expressions_agree),
+        cmocka_unit_test(integers_and_scales_make_the_value),
+        cmocka_unit_test(sizes_are_checked),
         cmocka_unit_test(names_and_numbers_find_the_format),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

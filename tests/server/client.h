@@ -1,4 +1,5 @@
-// client.h - starts the program's server on a free port, and speaks HTTP to it over plain sockets, byte for byte as a test wants it.
+// client.h - starts the program's server on a free port, and speaks HTTP to it over plain sockets, byte for
+// byte as a test wants it.
 #pragma once
 #include <arpa/inet.h>
 #include <errno.h>
@@ -65,8 +66,8 @@ static inline int port_from_log(int fd)
 
 static inline int http_status(int port, const char *path);
 
-// The program in a child that goes when the test goes, however that ends: a failed test must not leave a server (not on a Mac, which has
-// no such signal).
+// The program in a child that goes when the test goes, however that ends: a failed test must not leave a
+// server (not on a Mac, which has no such signal).
 static inline pid_t serve_spawn(const char *const *argv, int err)
 {
     pid_t pid = fork();
@@ -197,8 +198,10 @@ static inline int http_begin(int port, const char *path, const char *headers, co
     int fd = http_connect(port);
 
     if (body)
-        buf_printf(&text, "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n", path,
-                   headers, strlen(body));
+        buf_printf(
+            &text,
+            "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n", path,
+            headers, strlen(body));
     else
         buf_printf(&text, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n", path, headers);
     buf_text(&text, body ? body : "");
@@ -261,7 +264,8 @@ static inline double metric(int port, const char *name)
     size_t n = strlen(name);
     double value = -1;
 
-    for (const char *line = r.body; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+    for (const char *line = r.body; line && *line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
         if (strncmp(line, name, n) != 0 || line[n] != '{')
             continue;
         value = strtod(strchr(line, '}') + 1, NULL);

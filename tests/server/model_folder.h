@@ -1,4 +1,5 @@
-// model_folder.h - the shipped model in a folder of its own, with other words for its control tokens or another chat template.
+// model_folder.h - the shipped model in a folder of its own, with other words for its control tokens or
+// another chat template.
 #pragma once
 #include <unistd.h>
 #include "base/file.h"
@@ -6,9 +7,12 @@
 
 #define SHIPPED SOURCE_DIR "/models/ingot-7m/"
 
-static const char *const model_folder_linked[] = { "config.json", "generation_config.json", "model-00001-of-00002.safetensors",
-                                                   "model-00002-of-00002.safetensors", "model.safetensors.index.json" };
-static const char *const model_folder_written[] = { "tokenizer.json", "tokenizer_config.json", "chat_template.jinja" };
+static const char *const model_folder_linked[] = { "config.json", "generation_config.json",
+                                                   "model-00001-of-00002.safetensors",
+                                                   "model-00002-of-00002.safetensors",
+                                                   "model.safetensors.index.json" };
+static const char *const model_folder_written[] = { "tokenizer.json", "tokenizer_config.json",
+                                                    "chat_template.jinja" };
 
 struct token_name {
     const char *from, *to;
@@ -42,7 +46,8 @@ static inline void model_folder_rename(struct buf *text, const struct token_name
 }
 
 // Into an existing folder, which may hold one already. template: empty for the model's own.
-static inline void model_folder_make(const char *folder, const struct token_name *names, size_t n_names, struct str template)
+static inline void model_folder_make(const char *folder, const struct token_name *names, size_t n_names,
+                                     struct str template)
 {
     char from[256], to[256];
 

@@ -26,7 +26,8 @@ static inline json_t *at(json_t *value, const char *path)
     while (*path && value) {
         size_t n = strcspn(path, ".");
         snprintf(name, sizeof name, "%.*s", (int)n, path);
-        value = json_is_array(value) ? json_array_get(value, number_in(name, 10)) : json_object_get(value, name);
+        value =
+            json_is_array(value) ? json_array_get(value, number_in(name, 10)) : json_object_get(value, name);
         path += n + (path[n] == '.');
     }
     return value;

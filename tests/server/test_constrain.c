@@ -1,23 +1,27 @@
-// test_constrain.c - calls that have to be made: what a family's grammar allows is what its reader takes for calls, and nothing else.
+// test_constrain.c - calls that have to be made: what a family's grammar allows is what its reader takes for
+// calls, and nothing else.
 #include "base/mem.h"
 #include "server/constrain.h"
 #include "testing.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/matcher.h"
 
-#define TOOLS                                                                                                              \
-    "{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{" \
-    "\"type\":"                                                                                                            \
-    "\"string\"},\"days\":{\"type\":\"integer\",\"maximum\":7},\"unit\":{\"type\":\"string\",\"enum\":[\"c\",\"f\"]}},"    \
-    "\"required\":"                                                                                                        \
-    "[\"city\"]}}},"                                                                                                       \
-    "{\"type\":\"function\",\"function\":{\"name\":\"ping\"}},"                                                            \
-    "{\"type\":\"function\",\"function\":{\"name\":\"code\",\"parameters\":{\"type\":\"object\",\"properties\":{\"id\":{"  \
-    "\"type\":"                                                                                                            \
+#define TOOLS                                                                                            \
+    "{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":\"object\","         \
+    "\"properties\":{\"city\":{"                                                                         \
+    "\"type\":"                                                                                          \
+    "\"string\"},\"days\":{\"type\":\"integer\",\"maximum\":7},\"unit\":{\"type\":\"string\",\"enum\":[" \
+    "\"c\",\"f\"]}},"                                                                                    \
+    "\"required\":"                                                                                      \
+    "[\"city\"]}}},"                                                                                     \
+    "{\"type\":\"function\",\"function\":{\"name\":\"ping\"}},"                                          \
+    "{\"type\":\"function\",\"function\":{\"name\":\"code\",\"parameters\":{\"type\":\"object\","        \
+    "\"properties\":{\"id\":{"                                                                           \
+    "\"type\":"                                                                                          \
     "\"string\",\"maxLength\":2}},\"required\":[\"id\"]}}}"
 
-static const char body[] =
-    "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[" TOOLS "],\"tool_choice\":\"required\"%s}";
+static const char body[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[" TOOLS
+                           "],\"tool_choice\":\"required\"%s}";
 
 static void make_ask(struct api_request *ask, const char *more)
 {
@@ -52,7 +56,8 @@ static bool fits(const struct api_request *ask, const struct constrain_options *
 }
 
 // "name(arguments)" of each call, and the content.
-static void read_back(const struct api_request *ask, enum tool_call_style style, const char *answer, struct buf *out)
+static void read_back(const struct api_request *ask, enum tool_call_style style, const char *answer,
+                      struct buf *out)
 {
     struct output_parser s = { 0 };
     struct output_piece piece;
@@ -76,7 +81,8 @@ static const struct {
     { CALLS_TAGS, "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>",
       "get({\"city\": \"Rome\"})" },
     { CALLS_TAGS,
-      "<tool_call>\n{\"name\":\"ping\",\"arguments\":{}}\n</tool_call>\n<tool_call>\n{\"name\":\"ping\",\"arguments\":{}}\n</"
+      "<tool_call>\n{\"name\":\"ping\",\"arguments\":{}}\n</"
+      "tool_call>\n<tool_call>\n{\"name\":\"ping\",\"arguments\":{}}\n</"
       "tool_call>",
       "ping({})ping({})" },
     { CALLS_FUNCTIONS,
@@ -84,21 +90,28 @@ static const struct {
       "</par\n</parameter>\n<parameter=days>\n7\n</parameter>\n</function>\n</tool_call>",
       "get({\"city\": \"a <b> </par\", \"days\": 7})" },
     { CALLS_FUNCTIONS,
-      "<tool_call>\n<function=get>\n<parameter=city>\n\n</parameter>\n<parameter=unit>\nc\n</parameter>\n</function>\n</"
+      "<tool_call>\n<function=get>\n<parameter=city>\n\n</parameter>\n<parameter=unit>\nc\n</parameter>\n</"
+      "function>\n</"
       "tool_call>",
       "get({\"city\": \"\", \"unit\": \"c\"})" },
-    { CALLS_FUNCTIONS, "<tool_call>\n{\"name\":\"code\",\"arguments\":{\"id\":\"ab\"}}\n</tool_call>", "code({\"id\":\"ab\"})" },
-    { CALLS_KEYS, "<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>12</arg_value>\n</tool_call>", "get({\"city\": \"12\"})" },
+    { CALLS_FUNCTIONS, "<tool_call>\n{\"name\":\"code\",\"arguments\":{\"id\":\"ab\"}}\n</tool_call>",
+      "code({\"id\":\"ab\"})" },
+    { CALLS_KEYS, "<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>12</arg_value>\n</tool_call>",
+      "get({\"city\": \"12\"})" },
     { CALLS_LIST, "[TOOL_CALLS][{\"name\":\"ping\",\"arguments\":{}}, {\"name\":\"ping\",\"arguments\":{}}]",
       "ping({})ping({})" },
-    { CALLS_ARGS, "[TOOL_CALLS]get[ARGS]{\"city\":\"x\"}[TOOL_CALLS]ping[ARGS]{}", "get({\"city\":\"x\"})ping({})" },
+    { CALLS_ARGS, "[TOOL_CALLS]get[ARGS]{\"city\":\"x\"}[TOOL_CALLS]ping[ARGS]{}",
+      "get({\"city\":\"x\"})ping({})" },
     { CALLS_ARGS_ID, "[TOOL_CALLS]get[CALL_ID]abcdefghi[ARGS]{\"city\":\"x\"}", "get({\"city\":\"x\"})" },
-    { CALLS_FENCED, CALLS_BEGIN CALL_BEGIN "function" CALL_SEP "get\n```json\n{\"city\":\"x\"}\n```" CALL_END CALLS_END,
+    { CALLS_FENCED,
+      CALLS_BEGIN CALL_BEGIN "function" CALL_SEP "get\n```json\n{\"city\":\"x\"}\n```" CALL_END CALLS_END,
       "get({\"city\":\"x\"})" },
     { CALLS_SEPARATED,
-      CALLS_BEGIN CALL_BEGIN "get" CALL_SEP "{\"city\":\"x\"}" CALL_END CALL_BEGIN "ping" CALL_SEP "{}" CALL_END CALLS_END,
+      CALLS_BEGIN CALL_BEGIN "get" CALL_SEP "{\"city\":\"x\"}" CALL_END CALL_BEGIN "ping" CALL_SEP
+                             "{}" CALL_END CALLS_END,
       "get({\"city\":\"x\"})ping({})" },
-    { CALLS_NAKED, "{\"name\":\"ping\",\"parameters\":{}}; {\"name\":\"get\",\"parameters\":{\"city\":\"x\"}}",
+    { CALLS_NAKED,
+      "{\"name\":\"ping\",\"parameters\":{}}; {\"name\":\"get\",\"parameters\":{\"city\":\"x\"}}",
       "ping({})get({\"city\":\"x\"})" },
 };
 
@@ -127,11 +140,14 @@ static void what_no_schema_allows_is_not_written(void **state)
         const char *answer;
     } wrong[] = {
         { CALLS_FUNCTIONS, "<tool_call>\n<function=get>\n</function>\n</tool_call>" }, // city is required
-        { CALLS_FUNCTIONS, "<tool_call>\n<function=get>\n<parameter=city>\nx\n</parameter>\n<parameter=days>\n8\n</parameter>\n</"
+        { CALLS_FUNCTIONS, "<tool_call>\n<function=get>\n<parameter=city>\nx\n</"
+                           "parameter>\n<parameter=days>\n8\n</parameter>\n</"
                            "function>\n</tool_call>" },
-        { CALLS_FUNCTIONS, "<tool_call>\n<function=get>\n<parameter=city>\nx\n</parameter>\n<parameter=unit>\nk\n</parameter>\n</"
+        { CALLS_FUNCTIONS, "<tool_call>\n<function=get>\n<parameter=city>\nx\n</"
+                           "parameter>\n<parameter=unit>\nk\n</parameter>\n</"
                            "function>\n</tool_call>" },
-        { CALLS_FUNCTIONS, "<tool_call>\n<function=code>\n<parameter=id>\nx\n</parameter>\n</function>\n</tool_call>" },
+        { CALLS_FUNCTIONS,
+          "<tool_call>\n<function=code>\n<parameter=id>\nx\n</parameter>\n</function>\n</tool_call>" },
         { CALLS_FUNCTIONS, "<tool_call>\n{\"name\":\"code\",\"arguments\":{\"id\":\"abc\"}}\n</tool_call>" },
         { CALLS_KEYS, "<tool_call>other\n</tool_call>" },
         { CALLS_ARGS, "[TOOL_CALLS]get[ARGS]{}" },

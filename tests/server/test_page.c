@@ -1,4 +1,5 @@
-// test_page.c - the chat page as the build assembled it, and its policy. That the sums are right shows in a browser (clients/page_text.mjs).
+// test_page.c - the chat page as the build assembled it, and its policy. That the sums are right shows in a
+// browser (clients/page_text.mjs).
 #include "server/page.h"
 #include "testing.h"
 
@@ -15,7 +16,8 @@ static size_t count(struct str text, struct str what)
 
 static void is_whole(void **state)
 {
-    static const char *const parts[] = { "@page.css@", "@store.js@", "@markdown.js@", "@page.js@", "@markdown-it@" };
+    static const char *const parts[] = { "@page.css@", "@store.js@", "@markdown.js@", "@page.js@",
+                                         "@markdown-it@" };
     struct str page = page_html();
 
     (void)state;

@@ -29,7 +29,9 @@ static enum ingot_finish finish_of(struct runner *r, uint32_t max_tokens)
 {
     struct event_reader reader = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false };
     struct ingot_request_options request = ingot_request_defaults();
-    struct generation_options o = { .requests = &request, .n = 1, .at_end_only = true, .wake = wake, .arg = &reader };
+    struct generation_options o = {
+        .requests = &request, .n = 1, .at_end_only = true, .wake = wake, .arg = &reader
+    };
     static const uint32_t prompt[] = { 40, 41, 42, 43 };
     struct ingot_event event;
     struct err err = { 0 };

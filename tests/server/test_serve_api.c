@@ -1,10 +1,12 @@
-// test_serve_api.c - what the server answers: OpenAI's and Anthropic's interfaces, whole and streamed, and what it refuses.
+// test_serve_api.c - what the server answers: OpenAI's and Anthropic's interfaces, whole and streamed, and
+// what it refuses.
 //
 // The real program with the model that ships inside, over real sockets.
 #include <sys/stat.h>
 #include "server/shared.h"
 
-static const char *text_at(json_t *reply, const char *first, size_t index, const char *second, const char *third)
+static const char *text_at(json_t *reply, const char *first, size_t index, const char *second,
+                           const char *third)
 {
     json_t *item = json_array_get(json_object_get(reply, first), index);
     if (second)
@@ -82,7 +84,8 @@ static void a_stream_joins_to_the_whole_answer(void **state)
     bool done;
     json_t *whole = http_json(shared.port, CHAT, "{" FOX ",\"max_tokens\":40,\"seed\":7}", &status);
     struct response r = http_post(
-        shared.port, CHAT, "{" FOX ",\"max_tokens\":40,\"seed\":7,\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+        shared.port, CHAT,
+        "{" FOX ",\"max_tokens\":40,\"seed\":7,\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
 
     (void)state;
     assert_int_equal(r.status, 200);
@@ -107,7 +110,8 @@ static void a_seed_repeats_and_n_differs(void **state)
     (void)state;
     assert_true(json_equal(json_object_get(a, "choices"), json_object_get(b, "choices")));
     assert_int_equal(json_array_size(json_object_get(a, "choices")), 3);
-    assert_string_not_equal(text_at(a, "choices", 0, "message", "content"), text_at(a, "choices", 1, "message", "content"));
+    assert_string_not_equal(text_at(a, "choices", 0, "message", "content"),
+                            text_at(a, "choices", 1, "message", "content"));
     json_decref(a);
     json_decref(b);
 }
@@ -122,7 +126,8 @@ static void a_stop_string_ends_the_answer_before_it(void **state)
     (void)state;
     assert_true(strlen(text) > 30);
     snprintf(stop_text, sizeof stop_text, "%.5s", text + 20);
-    snprintf(body, sizeof body, "{" FOX ",\"max_tokens\":60,\"temperature\":0,\"stop\":[\"never\",\"%s\"]}", stop_text);
+    snprintf(body, sizeof body, "{" FOX ",\"max_tokens\":60,\"temperature\":0,\"stop\":[\"never\",\"%s\"]}",
+             stop_text);
     json_t *b = http_json(shared.port, CHAT, body, &status);
     const char *cut = text_at(b, "choices", 0, "message", "content");
     assert_string_equal(text_at(b, "choices", 0, "finish_reason", NULL), "stop");
@@ -135,7 +140,8 @@ static void a_stop_string_ends_the_answer_before_it(void **state)
 static void logprobs_are_of_the_tokens_chosen(void **state)
 {
     int status;
-    json_t *r = http_json(shared.port, CHAT, "{" FOX ",\"max_tokens\":4,\"temperature\":0,\"logprobs\":true,\"top_logprobs\":3}",
+    json_t *r = http_json(shared.port, CHAT,
+                          "{" FOX ",\"max_tokens\":4,\"temperature\":0,\"logprobs\":true,\"top_logprobs\":3}",
                           &status);
     json_t *logprobs = json_object_get(json_array_get(json_object_get(r, "choices"), 0), "logprobs");
     json_t *content = json_object_get(logprobs, "content");
@@ -143,9 +149,11 @@ static void logprobs_are_of_the_tokens_chosen(void **state)
     (void)state;
     assert_int_equal(json_array_size(content), 4);
     for (size_t i = 0; i < 4; i++) {
-        json_t *entry = json_array_get(content, i), *top = json_array_get(json_object_get(entry, "top_logprobs"), 0);
+        json_t *entry = json_array_get(content, i),
+               *top = json_array_get(json_object_get(entry, "top_logprobs"), 0);
         assert_int_equal(json_array_size(json_object_get(entry, "top_logprobs")), 3);
-        assert_true(json_equal(json_object_get(entry, "token"), json_object_get(top, "token"))); // greedy takes the likeliest
+        assert_true(json_equal(json_object_get(entry, "token"),
+                               json_object_get(top, "token"))); // greedy takes the likeliest
         assert_true(json_number_value(json_object_get(entry, "logprob")) <= 0);
     }
     json_decref(r);
@@ -154,7 +162,8 @@ static void logprobs_are_of_the_tokens_chosen(void **state)
 static void completions_take_texts_and_tokens(void **state)
 {
     int status;
-    json_t *a = http_json(shared.port, TEXT, "{\"prompt\":[\"One\",\"Two\"],\"max_tokens\":3,\"n\":2,\"logprobs\":2}", &status);
+    json_t *a = http_json(shared.port, TEXT,
+                          "{\"prompt\":[\"One\",\"Two\"],\"max_tokens\":3,\"n\":2,\"logprobs\":2}", &status);
 
     (void)state;
     assert_int_equal(status, 200);
@@ -170,9 +179,9 @@ static void anthropic_streams_in_the_order_clients_insist_on(void **state)
 {
     static const char *const order[] = { "message_start",      "content_block_start", "content_block_delta",
                                          "content_block_stop", "message_delta",       "message_stop" };
-    struct response r =
-        http_post(shared.port, "/v1/messages",
-                  "{" FOX ",\"max_tokens\":6,\"stream\":true,\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"}]}");
+    struct response r = http_post(
+        shared.port, "/v1/messages",
+        "{" FOX ",\"max_tokens\":6,\"stream\":true,\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"}]}");
     struct buf events = { 0 };
     char mark[64];
 
@@ -213,19 +222,23 @@ static void anthropic_answers_errors_and_counts(void **state)
 static void text_becomes_tokens_and_text_again(void **state)
 {
     int status;
-    json_t *a = http_json(shared.port, "/tokenize", "{\"content\":\"A fox, <|im_start|> and \\u00e9\\ud83d\\ude00.\"}", &status);
+    json_t *a = http_json(shared.port, "/tokenize",
+                          "{\"content\":\"A fox, <|im_start|> and \\u00e9\\ud83d\\ude00.\"}", &status);
     json_t *tokens = json_pack("{s:O}", "tokens", json_object_get(a, "tokens"));
     char *body = json_dumps(tokens, 0);
     json_t *b = http_json(shared.port, "/detokenize", body, &status);
 
     (void)state; // the control token was read as text: it comes back
-    assert_string_equal(json_string_value(json_object_get(b, "content")), "A fox, <|im_start|> and \u00e9\U0001F600.");
+    assert_string_equal(json_string_value(json_object_get(b, "content")),
+                        "A fox, <|im_start|> and \u00e9\U0001F600.");
     free(body);
     json_decref(tokens);
     json_decref(a);
     json_decref(b);
-    a = http_json(shared.port, "/apply-template",
-                  "{\"messages\":[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}]}", &status);
+    a = http_json(
+        shared.port, "/apply-template",
+        "{\"messages\":[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}]}",
+        &status);
     assert_int_equal(status, 200);
     assert_non_null(strstr(json_string_value(json_object_get(a, "prompt")), "system"));
     json_decref(a);
@@ -233,12 +246,14 @@ static void text_becomes_tokens_and_text_again(void **state)
 
 static void a_field_that_is_not_honoured_is_told(void **state)
 {
-    static const char *const cases[] = { "\"foo\":1",
-                                         "\"functions\":[{\"name\":\"f\"}]",
-                                         "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]",
-                                         "\"reasoning_effort\":\"high\"",
-                                         "\"model\":\"someone-else\"",
-                                         "\"stream_options\":{\"bar\":true}" };
+    static const char *const cases[] = {
+        "\"foo\":1",
+        "\"functions\":[{\"name\":\"f\"}]",
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]",
+        "\"reasoning_effort\":\"high\"",
+        "\"model\":\"someone-else\"",
+        "\"stream_options\":{\"bar\":true}"
+    };
     char body[800];
     int status;
 
@@ -288,8 +303,10 @@ static void wild_values_are_refused(void **state)
                                           "parallel_tool_calls",
                                           "reasoning_effort",
                                           "model" };
-    static const char *const values[] = { "-2",     "-1",   "1.5",  "2147483648", "9223372036854775807", "1e308", "[]",  "{}",
-                                          "[\"\"]", "[[]]", "[{}]", "[-1]",       "[4294967296]",        "null",  "true" };
+    static const char *const values[] = {
+        "-2",     "-1",   "1.5",  "2147483648", "9223372036854775807", "1e308", "[]",  "{}",
+        "[\"\"]", "[[]]", "[{}]", "[-1]",       "[4294967296]",        "null",  "true"
+    };
     char body[300];
 
     (void)state;
@@ -333,7 +350,8 @@ static void wrong_types_are_400_in_a_whole_request(void **state)
         "\"response_format\":{}",
         "\"chat_template_kwargs\":{\"messages\":[]}",
         "\"chat_template_kwargs\":{\"bos_token\":\"x\"}",
-        "\"stop\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"]",
+        "\"stop\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\","
+        "\"a\",\"a\"]",
     };
     char body[800];
 
@@ -346,23 +364,25 @@ static void wrong_types_are_400_in_a_whole_request(void **state)
 
 static void broken_json_is_400(void **state)
 {
-    static const char *const bodies[] = { "",
-                                          "{",
-                                          "[]",
-                                          "null",
-                                          "\"x\"",
-                                          "{} {}",
-                                          "\xef\xbb\xbf{}",
-                                          "{\"messages\":[],\"messages\":[]}",
-                                          "{\"prompt\":\"\\ud800\"}",
-                                          "{\"prompt\":\"\xff\"}",
-                                          "{\"prompt\":\"\\u0000\"}",
-                                          "{\"messages\":[]}",
-                                          "{\"messages\":{}}",
-                                          "{\"messages\":[1]}",
-                                          "{\"messages\":[{\"role\":\"wizard\",\"content\":\"x\"}]}",
-                                          "{\"messages\":[{\"role\":\"user\",\"content\":5}]}",
-                                          "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}" };
+    static const char *const bodies[] = {
+        "",
+        "{",
+        "[]",
+        "null",
+        "\"x\"",
+        "{} {}",
+        "\xef\xbb\xbf{}",
+        "{\"messages\":[],\"messages\":[]}",
+        "{\"prompt\":\"\\ud800\"}",
+        "{\"prompt\":\"\xff\"}",
+        "{\"prompt\":\"\\u0000\"}",
+        "{\"messages\":[]}",
+        "{\"messages\":{}}",
+        "{\"messages\":[1]}",
+        "{\"messages\":[{\"role\":\"wizard\",\"content\":\"x\"}]}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":5}]}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}"
+    };
 
     (void)state;
     for (size_t i = 0; i < N_OF(bodies); i++)
@@ -401,8 +421,9 @@ static void huge_json_is_400(void **state)
 
 static void tokens_out_of_range_are_400(void **state)
 {
-    static const char *const bodies[] = { "{\"prompt\":[-1]}",     "{\"prompt\":[4294967295]}", "{\"prompt\":[1.5]}",
-                                          "{\"prompt\":[[1,-1]]}", "{\"prompt\":[]}",           "{\"prompt\":\"\"}" };
+    static const char *const bodies[] = { "{\"prompt\":[-1]}",  "{\"prompt\":[4294967295]}",
+                                          "{\"prompt\":[1.5]}", "{\"prompt\":[[1,-1]]}",
+                                          "{\"prompt\":[]}",    "{\"prompt\":\"\"}" };
 
     (void)state;
     for (size_t i = 0; i < N_OF(bodies); i++)
@@ -436,9 +457,11 @@ static json_int_t cached_tokens(const char *fields)
     char body[2048];
 
     snprintf(body, sizeof body,
-             "{\"messages\":[{\"role\":\"system\",\"content\":\"You are a guide through a museum of old ships. You know each of "
+             "{\"messages\":[{\"role\":\"system\",\"content\":\"You are a guide through a museum of old "
+             "ships. You know each of "
              "them by "
-             "name, and the year in which it was built.\"},{\"role\":\"user\",\"content\":\"Which one is the oldest?\"}],"
+             "name, and the year in which it was built.\"},{\"role\":\"user\",\"content\":\"Which one is the "
+             "oldest?\"}],"
              "\"max_tokens\":4%s}",
              fields);
     json_t *r = http_json(shared.port, CHAT, body, &status);
@@ -463,9 +486,11 @@ static void a_deadline_is_504(void **state)
 {
     int status;
     (void)state;
-    json_t *r = http_json(shared.port, CHAT, "{" FOX ",\"max_tokens\":900,\"ignore_eos\":true,\"deadline_ms\":20}", &status);
+    json_t *r = http_json(shared.port, CHAT,
+                          "{" FOX ",\"max_tokens\":900,\"ignore_eos\":true,\"deadline_ms\":20}", &status);
     assert_int_equal(status, 504);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(r, "error"), "code")), "deadline_exceeded");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(r, "error"), "code")),
+                        "deadline_exceeded");
     json_decref(r);
 }
 
@@ -477,8 +502,8 @@ static void bench_drives_a_server(void **state)
 
     assert_true(fd >= 0);
     snprintf(command, sizeof command,
-             "'%s' bench --serve http://127.0.0.1:%d --clients 1,5 --requests 17 -p 8 -n 4 -o json --svg %s", INGOT_PROGRAM,
-             shared.port, svg);
+             "'%s' bench --serve http://127.0.0.1:%d --clients 1,5 --requests 17 -p 8 -n 4 -o json --svg %s",
+             INGOT_PROGRAM, shared.port, svg);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     for (int row = 0; row < 2; row++) {
@@ -487,7 +512,8 @@ static void bench_drives_a_server(void **state)
         assert_int_equal(json_integer_value(json_object_get(r, "clients")), row ? 5 : 1);
         assert_int_equal(json_integer_value(json_object_get(r, "answered")), 17);
         assert_int_equal(json_integer_value(json_object_get(r, "tokens")), 17 * 4);
-        assert_true(json_number_value(json_array_get(json_object_get(r, "first_token_ms_p50_p95_p99"), 0)) > 0);
+        assert_true(json_number_value(json_array_get(json_object_get(r, "first_token_ms_p50_p95_p99"), 0)) >
+                    0);
         json_decref(r);
     }
     assert_int_equal(pclose(out), 0);

@@ -1,6 +1,8 @@
-// test_serve_echo.c - completions that tell their prompt again, with its log-probabilities, and those that choose the best of several.
+// test_serve_echo.c - completions that tell their prompt again, with its log-probabilities, and those that
+// choose the best of several.
 //
-// The real program with the model that ships inside. Greedy answers and a seed make every reply the same each time.
+// The real program with the model that ships inside. Greedy answers and a seed make every reply the same each
+// time.
 #include <math.h>
 #include "server/shared.h"
 
@@ -26,7 +28,8 @@ static size_t n_characters(const char *text)
 static void a_prompt_s_logprobs_are_an_answer_s(void **state)
 {
     char body[600];
-    json_t *answer = post(TEXT, "{\"prompt\":\"" PROMPT "\",\"max_tokens\":8,\"temperature\":0,\"echo\":true,\"logprobs\":2}");
+    json_t *answer = post(TEXT, "{\"prompt\":\"" PROMPT
+                                "\",\"max_tokens\":8,\"temperature\":0,\"echo\":true,\"logprobs\":2}");
     json_t *told = at(answer, "choices.0.logprobs");
     size_t n = json_array_size(at(told, "tokens"));
     (void)state;
@@ -35,8 +38,8 @@ static void a_prompt_s_logprobs_are_an_answer_s(void **state)
     assert_true(json_is_null(at(told, "token_logprobs.0")));
     assert_true(json_is_null(at(told, "top_logprobs.0")));
     assert_int_equal(n, (size_t)json_integer_value(at(answer, "usage.total_tokens")));
-    json_t *prompt =
-        json_pack("{s:O, s:i, s:b, s:i}", "prompt", at(answer, "choices.0.text"), "max_tokens", 0, "echo", 1, "logprobs", 2);
+    json_t *prompt = json_pack("{s:O, s:i, s:b, s:i}", "prompt", at(answer, "choices.0.text"), "max_tokens",
+                               0, "echo", 1, "logprobs", 2);
     size_t n_body = json_dumpb(prompt, body, sizeof body - 1, JSON_COMPACT);
     body[n_body] = 0;
     json_t *echo = post(TEXT, body), *again = at(echo, "choices.0.logprobs");
@@ -53,7 +56,8 @@ static void a_prompt_s_logprobs_are_an_answer_s(void **state)
 // Offsets count characters, also where one is made of several tokens.
 static void offsets_are_places_in_the_text(void **state)
 {
-    json_t *r = post(TEXT, "{\"prompt\":\"" PROMPT " \u65e5\u672c \U0001f98a!\",\"max_tokens\":0,\"echo\":true,\"logprobs\":0}");
+    json_t *r = post(TEXT, "{\"prompt\":\"" PROMPT
+                           " \u65e5\u672c \U0001f98a!\",\"max_tokens\":0,\"echo\":true,\"logprobs\":0}");
     json_t *offsets = at(r, "choices.0.logprobs.text_offset"), *tokens = at(r, "choices.0.logprobs.tokens");
     const char *whole = text(r, "choices.0.text");
     size_t n = json_array_size(offsets), last = 0;
@@ -82,12 +86,14 @@ static void an_echo_streams_as_it_is_told_whole(void **state)
         char body[300];
         struct buf joined = { 0 };
         json_t *tokens = json_array();
-        snprintf(body, sizeof body, "{\"prompt\":\"" PROMPT "\",\"max_tokens\":5,\"temperature\":0,\"echo\":true%s}", more[i]);
+        snprintf(body, sizeof body,
+                 "{\"prompt\":\"" PROMPT "\",\"max_tokens\":5,\"temperature\":0,\"echo\":true%s}", more[i]);
         json_t *whole = post(TEXT, body);
         snprintf(body + strlen(body) - 1, 20, ",\"stream\":true}");
         struct response r = http_post(shared.port, TEXT, body);
         serve_skip_log(&shared);
-        for (const char *at_line = strstr(r.all.at, "data: {"); at_line; at_line = strstr(at_line + 1, "data: {")) {
+        for (const char *at_line = strstr(r.all.at, "data: {"); at_line;
+             at_line = strstr(at_line + 1, "data: {")) {
             json_t *event = json_loads(at_line + 6, JSON_DISABLE_EOF_CHECK, NULL);
             buf_text(&joined, text(event, "choices.0.text"));
             json_array_extend(tokens, at(event, "choices.0.logprobs.tokens"));
@@ -119,8 +125,10 @@ static double mean_logprob(json_t *choice)
 // Four answers alone, then the best two of the same four.
 static void the_best_are_those_that_the_model_finds_likeliest(void **state)
 {
-#define FOUR "{\"prompt\":[\"Once upon a time\",\"The moon\"],\"max_tokens\":12,\"temperature\":1.2,\"seed\":11"
-    json_t *four = post(TEXT, FOUR ",\"n\":4,\"logprobs\":0}"), *best = post(TEXT, FOUR ",\"n\":2,\"best_of\":4}");
+#define FOUR \
+    "{\"prompt\":[\"Once upon a time\",\"The moon\"],\"max_tokens\":12,\"temperature\":1.2,\"seed\":11"
+    json_t *four = post(TEXT, FOUR ",\"n\":4,\"logprobs\":0}"),
+           *best = post(TEXT, FOUR ",\"n\":2,\"best_of\":4}");
     json_t *all = at(four, "choices"), *told = at(best, "choices");
     (void)state;
 
@@ -129,7 +137,9 @@ static void the_best_are_those_that_the_model_finds_likeliest(void **state)
         json_t *choice = json_array_get(told, i), *same = NULL;
         size_t n_better = 0, prompt = i / 2;
         for (size_t k = 4 * prompt; k < 4 * prompt + 4; k++)
-            same = !strcmp(text(json_array_get(all, k), "text"), text(choice, "text")) ? json_array_get(all, k) : same;
+            same = !strcmp(text(json_array_get(all, k), "text"), text(choice, "text"))
+                       ? json_array_get(all, k)
+                       : same;
         assert_non_null(same);
         for (size_t k = 4 * prompt; k < 4 * prompt + 4; k++)
             n_better += mean_logprob(json_array_get(all, k)) > mean_logprob(same);

@@ -1,5 +1,6 @@
-// test_serve_families.c - tools through the templates of model families: the shipped model with another family's template, and with
-// that family's mark as a control token, has to call a tool, whole and as a stream, and hears of the result.
+// test_serve_families.c - tools through the templates of model families: the shipped model with another
+// family's template, and with that family's mark as a control token, has to call a tool, whole and as a
+// stream, and hears of the result.
 #include "server/model_folder.h"
 #include "server/shared.h"
 
@@ -17,16 +18,18 @@ static void make_model(const char *family, const char *mark)
     snprintf(from, sizeof from, SOURCE_DIR "/tests/golden/templates/%s.jinja", family);
     assert_ok(file_read(&template, from, 1 << 20, &err), &err);
     struct str text_of = buf_as_str(&template);
-    for (size_t i; (i = str_find(text_of, STR("think>"))) != SIZE_MAX;) // this small model would never end its reasoning
+    for (size_t i; (i = str_find(text_of, STR("think>"))) !=
+                   SIZE_MAX;) // this small model would never end its reasoning
         memcpy(template.at + i, "other>", 6);
     model_folder_make(folder, &name, mark != NULL, text_of);
     buf_free(&template);
 }
 
-#define TOOLS                                                                                                                \
-    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"Tells "                          \
-    "it.\",\"parameters\":{\"type\":"                                                                                        \
-    "\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"enum\":[\"Rome\",\"Oslo\"]},\"days\":{\"type\":\"integer\"," \
+#define TOOLS                                                                                           \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"Tells "     \
+    "it.\",\"parameters\":{\"type\":"                                                                   \
+    "\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"enum\":[\"Rome\",\"Oslo\"]},\"days\":{" \
+    "\"type\":\"integer\","                                                                             \
     "\"minimum\":1,\"maximum\":7}},\"required\":[\"city\",\"days\"]}}}],\"parallel_tool_calls\":false"
 #define ASKS                                                      \
     "{\"messages\":[{\"role\":\"user\",\"content\":\"Weather in " \
@@ -38,7 +41,8 @@ static void check_arguments(const char *family, const char *arguments)
     json_t *value = json_loads(arguments, 0, NULL);
     json_int_t days = json_integer_value(json_object_get(value, "days"));
 
-    if (!value || (strcmp(text(value, "city"), "Rome") != 0 && strcmp(text(value, "city"), "Oslo") != 0) || days < 1 || days > 7)
+    if (!value || (strcmp(text(value, "city"), "Rome") != 0 && strcmp(text(value, "city"), "Oslo") != 0) ||
+        days < 1 || days > 7)
         fail_msg("%s: arguments %s", family, arguments);
     json_decref(value);
 }
@@ -75,12 +79,13 @@ static void a_family_calls(const char *family, const char *mark)
     assert_string_equal(joined.at, arguments);
     assert_true(n > 2);
     json_decref(r);
-    r = post(
-        CHAT,
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"Weather?\"},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":["
-        "{\"id\":\"call_0123456789abcdef\",\"type\":\"function\",\"function\":{\"name\":\"weather\",\"arguments\":"
-        "\"{\\\"city\\\":\\\"Rome\\\"}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"call_0123456789abcdef\",\"content\":"
-        "\"sunny\"}],\"max_tokens\":2," TOOLS "}");
+    r = post(CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"Weather?\"},{\"role\":\"assistant\","
+                   "\"content\":null,\"tool_calls\":["
+                   "{\"id\":\"call_0123456789abcdef\",\"type\":\"function\",\"function\":{\"name\":"
+                   "\"weather\",\"arguments\":"
+                   "\"{\\\"city\\\":\\\"Rome\\\"}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"call_"
+                   "0123456789abcdef\",\"content\":"
+                   "\"sunny\"}],\"max_tokens\":2," TOOLS "}");
     json_decref(r);
     buf_free(&events);
     buf_free(&joined);
@@ -93,8 +98,10 @@ static void families_call_in_their_own_form(void **state)
 {
     static const struct {
         const char *family, *mark; // NULL: marks are text
-    } families[] = { { "qwen2.5", NULL },     { "qwen3.5", NULL },      { "glm4", NULL },     { "mistral-tools", "[TOOL_CALLS]" },
-                     { "devstral", NULL },    { "devstral", "[ARGS]" }, { "deepseek", NULL }, { "deepseek", "<｜tool▁sep｜>" },
+    } families[] = { { "qwen2.5", NULL },     { "qwen3.5", NULL },
+                     { "glm4", NULL },        { "mistral-tools", "[TOOL_CALLS]" },
+                     { "devstral", NULL },    { "devstral", "[ARGS]" },
+                     { "deepseek", NULL },    { "deepseek", "<｜tool▁sep｜>" },
                      { "llama3-tools", NULL } };
 
     (void)state;

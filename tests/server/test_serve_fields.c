@@ -1,6 +1,8 @@
-// test_serve_fields.c - every field of a request, one by one: honoured, or told of in warnings and refused with "strict", or refused.
+// test_serve_fields.c - every field of a request, one by one: honoured, or told of in warnings and refused
+// with "strict", or refused.
 //
-// Nothing is ignored in silence. What "honoured" means for a field is tested elsewhere; here it means no warning.
+// Nothing is ignored in silence. What "honoured" means for a field is tested elsewhere; here it means no
+// warning.
 #include "server/shared.h"
 
 #define CHAT     "/v1/chat/completions"
@@ -62,12 +64,16 @@ static const struct tested_field {
     { CHAT, "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"colour\":1}}]", WARNED },
     { CHAT, "\"tools\":[{\"type\":\"custom\",\"custom\":{\"name\":\"f\"}}]", REFUSED },
     { CHAT, "\"tool_choice\":\"required\"", REFUSED },
-    { CHAT, "\"tools\":[" FUNCTION "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"g\"}}", REFUSED },
+    { CHAT, "\"tools\":[" FUNCTION "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"g\"}}",
+      REFUSED },
     { CHAT, "\"tools\":[" FUNCTION "],\"tool_choice\":{\"type\":\"allowed_tools\"}", REFUSED },
     { CHAT, "\"response_format\":{\"type\":\"text\"}", HONOURED },
     { CHAT, "\"response_format\":{\"type\":\"xml\"}", REFUSED },
-    { CHAT, "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"type\":\"integer\"}}}", HONOURED },
-    { CHAT, "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"not\":{}}}}", REFUSED },
+    { CHAT,
+      "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"type\":\"integer\"}}}",
+      HONOURED },
+    { CHAT, "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"not\":{}}}}",
+      REFUSED },
     { CHAT, "\"response_format\":{\"type\":\"json_object\"},\"json_schema\":{}", REFUSED },
     { CHAT, "\"grammar\":\"root ::= [0-9]\"", HONOURED },
     { CHAT, "\"grammar\":\"root ::= (\"", REFUSED },
@@ -75,7 +81,9 @@ static const struct tested_field {
     { CHAT, "\"reasoning_effort\":\"none\"", HONOURED },
     { CHAT, "\"chat_template_kwargs\":{\"a\":1}", HONOURED },
     { CHAT, "\"chat_template_kwargs\":{\"messages\":[]}", REFUSED },
-    { CHAT, "\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"safety_identifier\":\"s\",\"prompt_cache_key\":\"k\"", HONOURED },
+    { CHAT,
+      "\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"safety_identifier\":\"s\",\"prompt_cache_key\":\"k\"",
+      HONOURED },
     { CHAT, "\"store\":false,\"service_tier\":\"auto\",\"modalities\":[\"text\"]", HONOURED },
     { CHAT, "\"store\":true", WARNED },
     { CHAT, "\"service_tier\":\"priority\"", WARNED },
@@ -105,23 +113,29 @@ static const struct tested_field {
     { TEXT, "\"tools\":[]", WARNED },
     // Anthropic's messages
     { MESSAGES, "\"system\":\"s\"", HONOURED },
-    { MESSAGES, "\"system\":[{\"type\":\"text\",\"text\":\"s\",\"cache_control\":{\"type\":\"ephemeral\"}}]", HONOURED },
+    { MESSAGES, "\"system\":[{\"type\":\"text\",\"text\":\"s\",\"cache_control\":{\"type\":\"ephemeral\"}}]",
+      HONOURED },
     { MESSAGES, "\"system\":1", REFUSED },
     { MESSAGES, "\"stop_sequences\":[\"a\"],\"temperature\":1,\"top_k\":3,\"top_p\":0.9", HONOURED },
     { MESSAGES, "\"metadata\":{\"user_id\":\"u\"},\"service_tier\":\"standard_only\"", HONOURED },
     { MESSAGES, "\"thinking\":{\"type\":\"disabled\"}", HONOURED },
     { MESSAGES, "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}", WARNED },
     { MESSAGES, "\"thinking\":true", REFUSED },
-    { MESSAGES, "\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],\"tool_choice\":{\"type\":\"auto\"}",
+    { MESSAGES,
+      "\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],\"tool_choice\":{\"type\":"
+      "\"auto\"}",
       HONOURED },
     { MESSAGES, "\"tools\":[{\"type\":\"web_search_20250305\",\"name\":\"web_search\"}]", REFUSED },
-    { MESSAGES, "\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"integer\"}}}", HONOURED },
+    { MESSAGES, "\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"integer\"}}}",
+      HONOURED },
     { MESSAGES, "\"output_config\":{\"effort\":\"low\"}", WARNED },
     { MESSAGES, "\"container\":\"c\"", WARNED },
     { MESSAGES, "\"mcp_servers\":[{\"url\":\"http://x\"}]", WARNED },
     { MESSAGES, "\"n\":2", WARNED },
     // responses
-    { RESPONSE, "\"instructions\":\"s\",\"metadata\":{\"a\":\"b\"},\"store\":false,\"truncation\":\"disabled\"", HONOURED },
+    { RESPONSE,
+      "\"instructions\":\"s\",\"metadata\":{\"a\":\"b\"},\"store\":false,\"truncation\":\"disabled\"",
+      HONOURED },
     { RESPONSE, "\"text\":{\"format\":{\"type\":\"text\"}}", HONOURED },
     { RESPONSE, "\"text\":{\"verbosity\":\"low\"}", WARNED },
     { RESPONSE, "\"reasoning\":{\"effort\":\"none\"}", HONOURED },
@@ -153,7 +167,8 @@ static void expect(const struct tested_field *f, bool strict)
     bool refused = f->fate == REFUSED || (f->fate == WARNED && strict);
     bool warned = json_array_size(json_object_get(r, "warnings")) > 0;
     if (status != (refused ? 400 : 200) || warned != (f->fate == WARNED && !strict))
-        fail_msg("%s %s%s: %d %s", f->path, f->field, strict ? " (strict)" : "", status, json_dumps(r, JSON_COMPACT));
+        fail_msg("%s %s%s: %d %s", f->path, f->field, strict ? " (strict)" : "", status,
+                 json_dumps(r, JSON_COMPACT));
     json_decref(r);
     buf_free(&body);
 }
@@ -169,8 +184,8 @@ static void nothing_is_ignored_in_silence(void **state)
 
 static void a_seed_gives_the_same_answers_and_each_its_own(void **state)
 {
-    static const char body[] =
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell a story.\"}],\"max_tokens\":12,\"n\":3,\"seed\":5}";
+    static const char body[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell a "
+                               "story.\"}],\"max_tokens\":12,\"n\":3,\"seed\":5}";
     json_t *a = post(CHAT, body), *b = post(CHAT, body);
 
     (void)state;
@@ -187,10 +202,13 @@ static void a_seed_gives_the_same_answers_and_each_its_own(void **state)
 static void images_are_refused_and_not_left_out(void **state)
 {
     static const char *const bodies[][2] = {
-        { CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/"
+        { CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{"
+                "\"url\":\"data:image/"
                 "png;base64,\"}}]}]}" },
-        { MESSAGES, "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\",\"source\":{}}]}]}" },
-        { RESPONSE, "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"x\"}]}]}" },
+        { MESSAGES, "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\","
+                    "\"source\":{}}]}]}" },
+        { RESPONSE,
+          "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"x\"}]}]}" },
     };
 
     (void)state;
@@ -204,7 +222,9 @@ static void images_are_refused_and_not_left_out(void **state)
 
 // ---- Anthropic
 
-#define ASKS "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story about a fox.\"}],\"max_tokens\":60,\"seed\":1"
+#define ASKS                                                                  \
+    "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story about a " \
+    "fox.\"}],\"max_tokens\":60,\"seed\":1"
 
 static void a_stop_sequence_is_named(void **state)
 {
@@ -214,7 +234,8 @@ static void a_stop_sequence_is_named(void **state)
     assert_string_equal(text(r, "stop_reason"), "stop_sequence");
     assert_string_equal(text(r, "stop_sequence"), " ");
     json_decref(r);
-    struct response s = http_post(shared.port, MESSAGES, "{" ASKS ",\"stream\":true,\"stop_sequences\":[\"zebra\",\" \"]}");
+    struct response s =
+        http_post(shared.port, MESSAGES, "{" ASKS ",\"stream\":true,\"stop_sequences\":[\"zebra\",\" \"]}");
     struct buf events = { 0 };
     response_unchunk(&s, &events);
     assert_non_null(strstr(events.at, "\"stop_reason\":\"stop_sequence\",\"stop_sequence\":\" \""));
@@ -225,9 +246,11 @@ static void a_stop_sequence_is_named(void **state)
     json_decref(r);
 }
 
-#define USED                                                                                                                  \
-    "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"get\",\"input\":{\"a\":1}}]}," \
-    "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"toolu_1\",\"content\":\"fine\"}]}"
+#define USED                                                                                             \
+    "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"get\","   \
+    "\"input\":{\"a\":1}}]},"                                                                            \
+    "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"toolu_1\",\"content\":" \
+    "\"fine\"}]}"
 
 static json_int_t count(const char *more)
 {
@@ -244,16 +267,18 @@ static json_int_t count(const char *more)
 static void everything_in_a_prompt_is_counted(void **state)
 {
     json_int_t bare = count("]"),
-               more = count(",{\"role\":\"assistant\",\"content\":\"y\"},{\"role\":\"user\",\"content\":\"z\"}]");
+               more = count(
+                   ",{\"role\":\"assistant\",\"content\":\"y\"},{\"role\":\"user\",\"content\":\"z\"}]");
 
     (void)state;
     assert_true(bare > 0 && more > bare);
     assert_true(count("],\"system\":\"Be kind.\"") > bare);
-    assert_true(count("],\"tools\":[{\"name\":\"get\",\"description\":\"Gets.\",\"input_schema\":{\"type\":\"object\"}}]") >
-                bare + 10);
+    assert_true(count("],\"tools\":[{\"name\":\"get\",\"description\":\"Gets.\",\"input_schema\":{\"type\":"
+                      "\"object\"}}]") > bare + 10);
     assert_true(count("," USED "]") > bare);
     json_t *r = post(MESSAGES, "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}");
-    assert_int_equal(json_integer_value(at(r, "usage.input_tokens")) + json_integer_value(at(r, "usage.cache_read_input_tokens")),
+    assert_int_equal(json_integer_value(at(r, "usage.input_tokens")) +
+                         json_integer_value(at(r, "usage.cache_read_input_tokens")),
                      bare);
     json_decref(r);
 }
@@ -280,9 +305,12 @@ static void errors_have_the_shape_of_the_dialect(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_ignored_in_silence),       cmocka_unit_test(a_seed_gives_the_same_answers_and_each_its_own),
-        cmocka_unit_test(images_are_refused_and_not_left_out), cmocka_unit_test(a_stop_sequence_is_named),
-        cmocka_unit_test(everything_in_a_prompt_is_counted),   cmocka_unit_test(errors_have_the_shape_of_the_dialect),
+        cmocka_unit_test(nothing_is_ignored_in_silence),
+        cmocka_unit_test(a_seed_gives_the_same_answers_and_each_its_own),
+        cmocka_unit_test(images_are_refused_and_not_left_out),
+        cmocka_unit_test(a_stop_sequence_is_named),
+        cmocka_unit_test(everything_in_a_prompt_is_counted),
+        cmocka_unit_test(errors_have_the_shape_of_the_dialect),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,5 +1,6 @@
-// test_serve_habits.c - what ordinary clients are used to: paths without /v1, preflights, request ids, the field at fault in an error,
-// answers that go on from what the client gives, and texts that JavaScript cut in the middle of a character.
+// test_serve_habits.c - what ordinary clients are used to: paths without /v1, preflights, request ids, the
+// field at fault in an error, answers that go on from what the client gives, and texts that JavaScript cut in
+// the middle of a character.
 #include "server/model_folder.h"
 #include "server/shared.h"
 
@@ -10,14 +11,17 @@
 
 static void paths_are_there_without_their_version(void **state)
 {
-    static const char *const paths[] = { "/chat/completions", "/completions", "/responses", "/embeddings",
-                                         "/messages",         "/models",      "/models/x",  "/responses/input_tokens" };
+    static const char *const paths[] = { "/chat/completions", "/completions",
+                                         "/responses",        "/embeddings",
+                                         "/messages",         "/models",
+                                         "/models/x",         "/responses/input_tokens" };
 
     (void)state;
     for (size_t i = 0; i < N_OF(paths); i++) {
         char path[64];
         snprintf(path, sizeof path, "/v1%s", paths[i]);
-        struct response with = http_post(shared.port, path, "{}"), without = http_post(shared.port, paths[i], "{}");
+        struct response with = http_post(shared.port, path, "{}"),
+                        without = http_post(shared.port, paths[i], "{}");
         assert_int_equal(with.status, without.status);
         assert_int_not_equal(with.status, 404);
         response_free(&with);
@@ -52,18 +56,20 @@ static void a_request_has_an_id(void **state)
 static void a_preflight_allows_what_is_asked_for(void **state)
 {
     static const char *const args[] = { "--cors-origin", "http://app.test", "--api-key", "k", NULL };
-    static const char wanted[] =
-        "anthropic-beta,anthropic-dangerous-direct-browser-access,anthropic-version,authorization,content-type,openai-"
-        "organization,"
-        "x-api-key,x-stainless-arch,x-stainless-lang,x-stainless-os,x-stainless-package-version,x-stainless-retry-count,"
-        "x-stainless-runtime,x-stainless-runtime-version,x-stainless-timeout";
+    static const char wanted[] = "anthropic-beta,anthropic-dangerous-direct-browser-access,anthropic-version,"
+                                 "authorization,content-type,openai-"
+                                 "organization,"
+                                 "x-api-key,x-stainless-arch,x-stainless-lang,x-stainless-os,x-stainless-"
+                                 "package-version,x-stainless-retry-count,"
+                                 "x-stainless-runtime,x-stainless-runtime-version,x-stainless-timeout";
     struct served s = serve_start(args);
     struct buf head = { 0 };
     char line[600];
 
     (void)state;
     buf_printf(&head,
-               "OPTIONS " CHAT " HTTP/1.1\r\nHost: localhost\r\nOrigin: http://app.test\r\nConnection: close\r\n"
+               "OPTIONS " CHAT
+               " HTTP/1.1\r\nHost: localhost\r\nOrigin: http://app.test\r\nConnection: close\r\n"
                "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: %s\r\n\r\n",
                wanted);
     struct response r = http_raw(s.port, head.at, head.n);
@@ -173,7 +179,9 @@ static void minus_one_is_no_limit(void **state)
     for (size_t i = 0; i < N_OF(fields); i++) {
         struct buf body = { 0 };
         int status;
-        buf_printf(&body, "{" ASKED "],\"input\":\"x\",\"prompt\":\"x\",\"stop\":\"e\",\"stop_sequences\":[\"e\"],\"%s\":-1}",
+        buf_printf(&body,
+                   "{" ASKED
+                   "],\"input\":\"x\",\"prompt\":\"x\",\"stop\":\"e\",\"stop_sequences\":[\"e\"],\"%s\":-1}",
                    fields[i][1]);
         json_decref(reply_of(fields[i][0], body.at, &status));
         assert_int_equal(status, 200);
@@ -200,10 +208,13 @@ static char *prompt_of(const char *body)
 static void the_assistants_last_message_is_continued(void **state)
 {
     char *asked = prompt_of("{" ASKED "]}"), *begun = prompt_of("{" ASKED BEGUN "]}"),
-         *parts = prompt_of("{" ASKED ",{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"Once upon\"}]}]}"),
+         *parts = prompt_of(
+             "{" ASKED
+             ",{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"Once upon\"}]}]}"),
          *closed = prompt_of("{" ASKED BEGUN "],\"continue_final_message\":false}"),
          *whole = prompt_of("{" ASKED BEGUN "],\"add_generation_prompt\":false}"),
-         *forced = prompt_of("{" ASKED BEGUN "],\"add_generation_prompt\":false,\"continue_final_message\":true}"),
+         *forced =
+             prompt_of("{" ASKED BEGUN "],\"add_generation_prompt\":false,\"continue_final_message\":true}"),
          *bare = prompt_of("{" ASKED "],\"add_generation_prompt\":false}");
     size_t n = strlen(asked);
 
@@ -212,7 +223,8 @@ static void the_assistants_last_message_is_continued(void **state)
     assert_string_equal(begun + n, "Once upon");
     assert_string_equal(parts, begun);
     assert_string_equal(forced, begun);
-    assert_true(strlen(closed) > strlen(begun) && strlen(whole) < strlen(closed)); // the turn ends, and another begins
+    assert_true(strlen(closed) > strlen(begun) &&
+                strlen(whole) < strlen(closed)); // the turn ends, and another begins
     assert_string_not_equal(whole, begun);
     assert_true(strlen(bare) < n);
     assert_memory_equal(bare, asked, strlen(bare));
@@ -238,7 +250,9 @@ static void what_is_continued_is_not_told_again(void **state)
         assert_true(said[n] != 0);
     json_t *half = json_stringn(said, n); // before a space, where the tokens of the whole have a border too
     char *quoted = json_dumps(half, JSON_ENCODE_ANY);
-    buf_printf(&body, "{" ASKED ",{\"role\":\"assistant\",\"content\":%s}],\"temperature\":0,\"max_tokens\":6}", quoted);
+    buf_printf(&body,
+               "{" ASKED ",{\"role\":\"assistant\",\"content\":%s}],\"temperature\":0,\"max_tokens\":6}",
+               quoted);
     begun = post(CHAT, body.at);
     assert_memory_equal(text(begun, "choices.0.message.content"), said + n, 4);
     json_decref(begun);
@@ -246,7 +260,8 @@ static void what_is_continued_is_not_told_again(void **state)
     assert_memory_equal(text(begun, "content.0.text"), said + n, 4);
     assert_null(at(begun, "warnings"));
     json_decref(begun);
-    json_decref(reply_of(CHAT, "{" ASKED BEGUN "],\"max_tokens\":1,\"response_format\":{\"type\":\"json_object\"}}", &status));
+    json_decref(reply_of(
+        CHAT, "{" ASKED BEGUN "],\"max_tokens\":1,\"response_format\":{\"type\":\"json_object\"}}", &status));
     assert_int_equal(status, 400); // a format is that of a whole answer
     json_decref(reply_of(CHAT, "{" ASKED "],\"max_tokens\":1,\"continue_final_message\":true}", &status));
     assert_int_equal(status, 400);
@@ -277,7 +292,8 @@ static void expect_begun(const struct served *s, const char *message, const char
 static void expect_template_refuses(const struct served *s)
 {
     int status;
-    json_t *r = http_json(s->port, CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"raise\"}]}", &status);
+    json_t *r =
+        http_json(s->port, CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"raise\"}]}", &status);
 
     assert_int_equal(status, 400);
     assert_non_null(strstr(text(r, "error.message"), "the model's chat template"));
@@ -288,7 +304,9 @@ static void expect_template_refuses(const struct served *s)
 
 static void reasoning_is_continued_too(void **state)
 {
-    static const char *const ends[] = { "", "<think>\\n" }; // of generation prompts, in a string of the template's
+    static const char *const ends[] = {
+        "", "<think>\\n"
+    }; // of generation prompts, in a string of the template's
     char folder[] = "/tmp/ingot-habits-XXXXXX";
     const char *args[] = { "-m", folder, NULL };
 
@@ -297,7 +315,8 @@ static void reasoning_is_continued_too(void **state)
     for (size_t i = 0; i < N_OF(ends); i++) {
         struct buf template = { 0 };
         buf_printf(&template,
-                   "{%% for m in messages %%}{{ raise_exception('no') if m.content == 'raise' }}{{ '<|im_start|>' + m.role + "
+                   "{%% for m in messages %%}{{ raise_exception('no') if m.content == 'raise' }}{{ "
+                   "'<|im_start|>' + m.role + "
                    "'\\n' + m.content + '<|im_end|>\\n' }}{%% endfor %%}"
                    "{%% if add_generation_prompt %%}{{ '<|im_start|>assistant\\n%s' }}{%% endif %%}",
                    ends[i]);
@@ -317,8 +336,9 @@ static void reasoning_is_continued_too(void **state)
 
 #define TOOL(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
 #define FLAT(name) "{\"type\":\"function\",\"name\":\"" name "\"}"
-#define ALLOWED(mode) \
-    "\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode "\",\"tools\":[" TOOL("b") "]}}"
+#define ALLOWED(mode)                                                                 \
+    "\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode \
+    "\",\"tools\":[" TOOL("b") "]}}"
 #define TOOLS "\"tools\":[" TOOL("a") "," TOOL("b") "," TOOL("c") "]"
 
 static void only_allowed_tools_are_called(void **state)
@@ -328,16 +348,20 @@ static void only_allowed_tools_are_called(void **state)
     (void)state;
     for (int seed = 0; seed < 4; seed++) {
         struct buf body = { 0 };
-        buf_printf(&body, "{" ASKED "]," TOOLS "," ALLOWED("required") ",\"seed\":%d,\"parallel_tool_calls\":false}", seed);
+        buf_printf(&body,
+                   "{" ASKED "]," TOOLS "," ALLOWED("required") ",\"seed\":%d,\"parallel_tool_calls\":false}",
+                   seed);
         json_t *r = post(CHAT, body.at);
         assert_string_equal(text(r, "choices.0.message.tool_calls.0.function.name"), "b");
         json_decref(r);
         buf_free(&body);
     }
-    json_t *r = post("/v1/responses",
-                     "{\"input\":\"x\",\"parallel_tool_calls\":false,\"tools\":[" FLAT("a") "," FLAT(
-                         "b") "],"
-                              "\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"required\",\"tools\":[" FLAT("b") "]}}");
+    json_t *r =
+        post("/v1/responses",
+             "{\"input\":\"x\",\"parallel_tool_calls\":false,\"tools\":[" FLAT("a") "," FLAT(
+                 "b") "],"
+                      "\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"required\",\"tools\":[" FLAT(
+                          "b") "]}}");
     assert_string_equal(text(r, "output.0.name"), "b");
     json_decref(r);
     r = post(CHAT, "{" ASKED "]," TOOLS "," ALLOWED("auto") ",\"max_tokens\":2}");
@@ -357,7 +381,9 @@ static void an_assistant_may_have_said_nothing(void **state)
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct buf body = { 0 };
-        buf_printf(&body, "{" ASKED ",{\"role\":\"assistant\",\"content\":%s},{\"role\":\"user\",\"content\":\"Well?\"}]}",
+        buf_printf(&body,
+                   "{" ASKED
+                   ",{\"role\":\"assistant\",\"content\":%s},{\"role\":\"user\",\"content\":\"Well?\"}]}",
                    said[i]);
         prompts[i] = prompt_of(body.at);
         buf_free(&body);
@@ -369,12 +395,14 @@ static void an_assistant_may_have_said_nothing(void **state)
 
 static void a_responses_tokens_are_counted(void **state)
 {
-    static const char body[] = "{\"input\":\"Tell me a story.\",\"instructions\":\"Be brief.\",\"max_output_tokens\":1}";
+    static const char body[] =
+        "{\"input\":\"Tell me a story.\",\"instructions\":\"Be brief.\",\"max_output_tokens\":1}";
     json_t *counted = post("/v1/responses/input_tokens", body), *r = post(RESPONSE, body);
 
     (void)state;
     assert_string_equal(text(counted, "object"), "response.input_tokens");
-    assert_int_equal(json_integer_value(at(counted, "input_tokens")), json_integer_value(at(r, "usage.input_tokens")));
+    assert_int_equal(json_integer_value(at(counted, "input_tokens")),
+                     json_integer_value(at(r, "usage.input_tokens")));
     json_decref(counted);
     json_decref(r);
 }
@@ -413,7 +441,8 @@ static void many_texts_are_embedded_at_once(void **state)
     assert_int_equal(status, 400);
     buf_free(&body);
     buf_free(&too_many);
-    assert_true(metric(shared.port, "vllm:num_requests_waiting") == 0); // every place in the queue was given back
+    assert_true(metric(shared.port, "vllm:num_requests_waiting") ==
+                0); // every place in the queue was given back
 }
 
 int main(void)

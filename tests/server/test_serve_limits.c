@@ -1,5 +1,6 @@
-// test_serve_limits.c - the limits that docs/server.md states, from outside: heads, connections, values of a body and the memory they
-// take, texts that cannot fit, and that nobody waits while a long text is made into tokens.
+// test_serve_limits.c - the limits that docs/server.md states, from outside: heads, connections, values of a
+// body and the memory they take, texts that cannot fit, and that nobody waits while a long text is made into
+// tokens.
 #include <sys/resource.h>
 #include "server/client.h"
 
@@ -53,7 +54,8 @@ static void a_head_has_32_kib(void **state)
 
 // ---- bodies
 
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // these keep what was freed
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__) // these keep what was freed
 // VmRSS or VmHWM, in bytes.
 static size_t memory_of(const struct served *s, const char *what)
 {
@@ -141,7 +143,8 @@ static void what_is_left_out_ends_where_it_ends(void **state)
     static const char *const odd[] = {
         ASK ",\"x\":[\"]\",\"\\\"]\",{\"}\":\"\\\\\"}],\"n\":2}",
         ASK ",\"x\":{\"n\":7,\"messages\":[]},\"n\":2,\"y\":[[],[{}]]}",
-        "{\"x\":[],\"max_tok\\u0065ns\":1,\"m\\u0065ssages\":[{\"role\":\"user\",\"content\":\"}],[{\"}],\"n\":2}",
+        "{\"x\":[],\"max_tok\\u0065ns\":1,\"m\\u0065ssages\":[{\"role\":\"user\",\"content\":\"}],[{\"}],"
+        "\"n\":2}",
     };
     int status;
 
@@ -169,7 +172,8 @@ static void a_text_that_cannot_fit_is_refused_by_its_bytes(void **state)
     json_t *reply = post(CHAT, &body, &status);
     assert_int_equal(status, 400);
     assert_non_null(strstr(message_of(reply), "bytes"));
-    assert_string_equal(json_string_value(json_object_get(json_object_get(reply, "error"), "code")), "context_length_exceeded");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(reply, "error"), "code")),
+                        "context_length_exceeded");
     json_decref(reply);
     buf_free(&body);
 }
@@ -269,7 +273,8 @@ static bool warns_of_strangers(const char *const *argv)
 static void a_server_for_everybody_warns_without_a_key(void **state)
 {
     const char *const open[] = { INGOT_PROGRAM, "serve", "--port", "0", "--host", "0.0.0.0", NULL };
-    const char *const keyed[] = { INGOT_PROGRAM, "serve", "--port", "0", "--host", "0.0.0.0", "--api-key", "k", NULL };
+    const char *const keyed[] = { INGOT_PROGRAM, "serve",     "--port", "0", "--host",
+                                  "0.0.0.0",     "--api-key", "k",      NULL };
     const char *const local[] = { INGOT_PROGRAM, "serve", "--port", "0", NULL };
 
     (void)state;

@@ -7,7 +7,8 @@
 
 static void a_completion_has_its_figures(void **state)
 {
-    json_t *r = post("/completion", "{" STORY ",\"n_predict\":5,\"ignore_eos\":true,\"return_tokens\":true,\"seed\":-1}");
+    json_t *r = post("/completion",
+                     "{" STORY ",\"n_predict\":5,\"ignore_eos\":true,\"return_tokens\":true,\"seed\":-1}");
 
     (void)state;
     assert_true(json_is_true(at(r, "stop")));
@@ -22,9 +23,8 @@ static void a_completion_has_its_figures(void **state)
     assert_string_equal(text(r, "content"), "");
     assert_int_equal(json_integer_value(at(r, "tokens_predicted")), 0);
     json_decref(r);
-    r = post("/completion",
-             "{" STORY
-             ",\"n_predict\":-1,\"ignore_eos\":true,\"top_k\":-1,\"repeat_last_n\":-1,\"stop\":[\",\",\"e\"],\"mirostat\":2}");
+    r = post("/completion", "{" STORY ",\"n_predict\":-1,\"ignore_eos\":true,\"top_k\":-1,\"repeat_last_n\":-"
+                            "1,\"stop\":[\",\",\"e\"],\"mirostat\":2}");
     assert_string_equal(text(r, "stop_type"), "word");
     assert_true(!strcmp(text(r, "stopping_word"), ",") || !strcmp(text(r, "stopping_word"), "e"));
     assert_non_null(strstr(text(r, "warnings.0"), "mirostat"));
@@ -35,7 +35,8 @@ static void a_completion_is_streamed(void **state)
 {
     json_t *whole = post("/completion", "{" STORY ",\"n_predict\":12,\"seed\":4,\"ignore_eos\":true}");
     struct response r =
-        http_post(shared.port, "/completion", "{" STORY ",\"n_predict\":12,\"seed\":4,\"ignore_eos\":true,\"stream\":true}");
+        http_post(shared.port, "/completion",
+                  "{" STORY ",\"n_predict\":12,\"seed\":4,\"ignore_eos\":true,\"stream\":true}");
     struct buf events = { 0 }, said = { 0 };
     bool stopped = false;
 
@@ -81,7 +82,9 @@ static void prompts_are_texts_tokens_and_both(void **state)
 
 static void probabilities_and_biases(void **state)
 {
-    json_t *r = post("/completion", "{" STORY ",\"n_predict\":2,\"n_probs\":3,\"temperature\":0,\"ignore_eos\":true}"), *banned;
+    json_t *r = post("/completion",
+                     "{" STORY ",\"n_predict\":2,\"n_probs\":3,\"temperature\":0,\"ignore_eos\":true}"),
+           *banned;
     json_int_t first = json_integer_value(at(r, "completion_probabilities.0.id"));
     struct buf body = { 0 };
 
@@ -89,7 +92,9 @@ static void probabilities_and_biases(void **state)
     assert_int_equal(json_array_size(at(r, "completion_probabilities")), 2);
     assert_int_equal(json_array_size(at(r, "completion_probabilities.0.top_logprobs")), 3);
     assert_int_equal(json_integer_value(at(r, "completion_probabilities.0.top_logprobs.0.id")), first);
-    buf_printf(&body, "{" STORY ",\"n_predict\":1,\"n_probs\":1,\"temperature\":0,\"logit_bias\":[[%d,false]]}", (int)first);
+    buf_printf(&body,
+               "{" STORY ",\"n_predict\":1,\"n_probs\":1,\"temperature\":0,\"logit_bias\":[[%d,false]]}",
+               (int)first);
     banned = post("/completion", body.at);
     assert_true(json_integer_value(at(banned, "completion_probabilities.0.id")) != first);
     json_decref(r);
@@ -99,7 +104,8 @@ static void probabilities_and_biases(void **state)
 
 static void props_and_slots_tell_counts_and_no_text(void **state)
 {
-    static const char secret[] = "{\"prompt\":\"the password is swordfish\",\"stream\":true,\"ignore_eos\":true}";
+    static const char secret[] =
+        "{\"prompt\":\"the password is swordfish\",\"stream\":true,\"ignore_eos\":true}";
     json_t *props = NULL, *slots = NULL;
     int fd = http_begin(shared.port, "/completion", "", secret), busy = 0;
 
@@ -210,20 +216,25 @@ static json_int_t n_read(const struct served *s, const char *path, const char *b
 static void a_gap_is_filled_between_its_marks(void **state)
 {
     struct served s = start_filler();
-    json_int_t both = n_read(&s, "/infill", "{\"input_prefix\":\"ab\",\"input_suffix\":\"cd\",\"n_predict\":2}");
+    json_int_t both =
+        n_read(&s, "/infill", "{\"input_prefix\":\"ab\",\"input_suffix\":\"cd\",\"n_predict\":2}");
 
     (void)state;
     // The marks count one each; the texts as much as alone.
     assert_int_equal(both, n_read(&s, "/completion", "{\"prompt\":[0,\"ab\",1,\"cd\",2],\"n_predict\":2}"));
-    assert_int_equal(both, n_read(&s, "/v1/completions", "{\"prompt\":\"ab\",\"suffix\":\"cd\",\"max_tokens\":2}"));
-    assert_int_equal(both, n_read(&s, "/api/generate", "{\"prompt\":\"ab\",\"suffix\":\"cd\",\"stream\":false}"));
-    assert_true(n_read(&s, "/infill", "{\"input_prefix\":\"ab\",\"input_suffix\":\"cd\",\"prompt\":\"ef\",\"n_predict\":2}") >
-                both);
+    assert_int_equal(both,
+                     n_read(&s, "/v1/completions", "{\"prompt\":\"ab\",\"suffix\":\"cd\",\"max_tokens\":2}"));
+    assert_int_equal(both,
+                     n_read(&s, "/api/generate", "{\"prompt\":\"ab\",\"suffix\":\"cd\",\"stream\":false}"));
+    assert_true(
+        n_read(&s, "/infill",
+               "{\"input_prefix\":\"ab\",\"input_suffix\":\"cd\",\"prompt\":\"ef\",\"n_predict\":2}") > both);
     assert_true(n_read(&s, "/infill",
                        "{\"input_prefix\":\"ab\",\"input_suffix\":\"cd\",\"n_predict\":2,"
                        "\"input_extra\":[{\"filename\":\"a.c\",\"text\":\"int a;\"}]}") > both + 4);
     // What a user writes never becomes a mark.
-    assert_true(n_read(&s, "/infill", "{\"input_prefix\":\"<|fim_suffix|>\",\"input_suffix\":\"\",\"n_predict\":1}") > 5);
+    assert_true(n_read(&s, "/infill",
+                       "{\"input_prefix\":\"<|fim_suffix|>\",\"input_suffix\":\"\",\"n_predict\":1}") > 5);
     assert_int_equal(serve_stop(&s), 0);
     assert_int_equal(model_folder_remove(folder), 0);
 }

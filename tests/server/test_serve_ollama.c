@@ -1,4 +1,5 @@
-// test_serve_ollama.c - Ollama's paths: chats and prompts as lines of JSON, the map of options, formats, tools, thinking, what is here.
+// test_serve_ollama.c - Ollama's paths: chats and prompts as lines of JSON, the map of options, formats,
+// tools, thinking, what is here.
 #include "server/shared.h"
 
 #define CHAT     "/api/chat"
@@ -6,7 +7,8 @@
 #define FOX      "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story about a fox.\"}]"
 #define N_OF(a)  (sizeof(a) / sizeof *(a))
 
-// The lines of a stream, each an object; the last one is returned, and what the path names in all of them appended to said.
+// The lines of a stream, each an object; the last one is returned, and what the path names in all of them
+// appended to said.
 static json_t *stream(const char *path, const char *body, const char *field, struct buf *said)
 {
     struct response r = http_post(shared.port, path, body);
@@ -35,7 +37,8 @@ static json_t *stream(const char *path, const char *body, const char *field, str
 
 static void a_chat_is_streamed_unless_told_otherwise(void **state)
 {
-    static const char options[] = "\"options\":{\"num_predict\":12,\"seed\":7,\"num_ctx\":2048,\"num_gpu\":1}";
+    static const char options[] =
+        "\"options\":{\"num_predict\":12,\"seed\":7,\"num_ctx\":2048,\"num_gpu\":1}";
     struct buf body = { 0 }, said = { 0 };
 
     (void)state;
@@ -65,14 +68,19 @@ static void a_chat_is_streamed_unless_told_otherwise(void **state)
 
 static void a_raw_prompt_passes_by_the_template(void **state)
 {
-    static const char tail[] = "\"prompt\":\"Once upon a time\",\"stream\":false,\"options\":{\"num_predict\":1}";
+    static const char tail[] =
+        "\"prompt\":\"Once upon a time\",\"stream\":false,\"options\":{\"num_predict\":1}";
     struct buf body = { 0 };
     json_int_t n[3];
 
     (void)state;
     for (int i = 0; i < 3; i++) {
         body.n = 0;
-        buf_printf(&body, "{%s%s}", i == 0 ? "\"raw\":true," : i == 1 ? "" : "\"system\":\"Be brief.\",", tail);
+        buf_printf(&body, "{%s%s}",
+                   i == 0   ? "\"raw\":true,"
+                   : i == 1 ? ""
+                            : "\"system\":\"Be brief.\",",
+                   tail);
         json_t *r = post(GENERATE, body.at);
         n[i] = json_integer_value(at(r, "prompt_eval_count"));
         json_decref(r);
@@ -94,7 +102,8 @@ static void nothing_to_say_loads_the_model(void **state)
     }
 }
 
-#define SCHEMA "{\"type\":\"object\",\"required\":[\"city\"],\"properties\":{\"city\":{\"enum\":[\"Rome\",\"Oslo\"]}}}"
+#define SCHEMA \
+    "{\"type\":\"object\",\"required\":[\"city\"],\"properties\":{\"city\":{\"enum\":[\"Rome\",\"Oslo\"]}}}"
 
 static void a_format_is_kept(void **state)
 {
@@ -112,11 +121,13 @@ static void a_format_is_kept(void **state)
 
 #define ECHO "{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"parameters\":" SCHEMA "}}"
 
-// The model is free to call or not; what the last message begins it goes on with, so that a call comes for certain.
+// The model is free to call or not; what the last message begins it goes on with, so that a call comes for
+// certain.
 static void a_call_is_told_whole_and_as_an_object(void **state)
 {
-    static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Weather?\"}],\"tools\":[" ECHO "],%s"
-                                "\"options\":{\"num_predict\":60,\"temperature\":0}}";
+    static const char asked[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"Weather?\"}],\"tools\":[" ECHO "],%s"
+        "\"options\":{\"num_predict\":60,\"temperature\":0}}";
     struct buf body = { 0 }, said = { 0 };
 
     (void)state;
@@ -133,11 +144,13 @@ static void a_call_is_told_whole_and_as_an_object(void **state)
     assert_string_equal(said.n ? said.at : "", text(r, "message.content"));
     json_decref(last);
     json_decref(r);
-    r = post(CHAT,
-             "{\"stream\":false,\"options\":{\"num_predict\":2,\"temperature\":0},\"messages\":[{\"role\":\"user\",\"content\":"
-             "\"Weather?\"},"
-             "{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"hm\",\"tool_calls\":[{\"function\":{\"name\":\"weather\","
-             "\"arguments\":{\"city\":\"Rome\"}}}]},{\"role\":\"tool\",\"tool_name\":\"weather\",\"content\":\"sunny\"}]}");
+    r = post(CHAT, "{\"stream\":false,\"options\":{\"num_predict\":2,\"temperature\":0},\"messages\":[{"
+                   "\"role\":\"user\",\"content\":"
+                   "\"Weather?\"},"
+                   "{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"hm\",\"tool_calls\":[{"
+                   "\"function\":{\"name\":\"weather\","
+                   "\"arguments\":{\"city\":\"Rome\"}}}]},{\"role\":\"tool\",\"tool_name\":\"weather\","
+                   "\"content\":\"sunny\"}]}");
     assert_int_equal(json_integer_value(at(r, "eval_count")), 2);
     json_decref(r);
     buf_free(&body);
@@ -150,7 +163,8 @@ static void what_is_not_here_is_said(void **state)
         const char *path, *body, *words;
         int status;
     } cases[] = {
-        { CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"images\":[\"aGk=\"]}]}", "no pictures", 400 },
+        { CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"images\":[\"aGk=\"]}]}", "no pictures",
+          400 },
         { GENERATE, "{\"prompt\":\"x\",\"images\":[\"aGk=\"]}", "no pictures", 400 },
         { CHAT, "{" FOX ",\"options\":{\"temperature\":\"hot\"}}", "options: temperature", 400 },
         { CHAT, "{" FOX ",\"options\":3}", "options: want an object", 400 },
@@ -185,7 +199,8 @@ static void names_have_a_tag_or_none(void **state)
     json_t *answer = post(CHAT, body.at), *shown = post("/api/show", body.at);
     assert_null(at(answer, "warnings"));
     assert_string_equal(text(shown, "details.family"), text(tags, "models.0.details.family"));
-    assert_true(json_integer_value(at(shown, "model_info.general.parameter_count")) == 0); // one name with dots in it
+    assert_true(json_integer_value(at(shown, "model_info.general.parameter_count")) ==
+                0); // one name with dots in it
     assert_non_null(json_object_get(at(shown, "model_info"), "general.parameter_count"));
     json_decref(answer);
     json_decref(shown);
@@ -212,12 +227,13 @@ static void log_probabilities_come_with_each_piece(void **state)
 {
     struct buf said = { 0 };
     json_t *last = stream(GENERATE,
-                          "{\"prompt\":\"Once\",\"raw\":true,\"logprobs\":true,\"top_logprobs\":2,\"options\":{\"num_predict\":4,"
+                          "{\"prompt\":\"Once\",\"raw\":true,\"logprobs\":true,\"top_logprobs\":2,"
+                          "\"options\":{\"num_predict\":4,"
                           "\"temperature\":0}}",
                           "logprobs.0.token", &said),
-           *whole = post(GENERATE,
-                         "{\"prompt\":\"Once\",\"raw\":true,\"logprobs\":true,\"stream\":false,\"options\":{\"num_predict\":4,"
-                         "\"temperature\":0}}");
+           *whole = post(GENERATE, "{\"prompt\":\"Once\",\"raw\":true,\"logprobs\":true,\"stream\":false,"
+                                   "\"options\":{\"num_predict\":4,"
+                                   "\"temperature\":0}}");
 
     (void)state;
     assert_string_equal(said.at, text(whole, "response"));

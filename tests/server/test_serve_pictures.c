@@ -1,4 +1,5 @@
-// test_serve_pictures.c - pictures in every dialect, to a tiny model with eyes and random weights; and what is refused.
+// test_serve_pictures.c - pictures in every dialect, to a tiny model with eyes and random weights; and what
+// is refused.
 #include "server/shared.h"
 #define N_OF(a) (sizeof(a) / sizeof *(a))
 
@@ -10,18 +11,21 @@
 #define GENERATE "/api/generate"
 
 // One pixel each, as PNG files.
-#define GREY "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-#define RED  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z6AAAAMhASBBa7giAAAAAElFTkSuQmCC"
+#define GREY \
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+#define RED "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z6AAAAMhASBBa7giAAAAAElFTkSuQmCC"
 // 16,000 x 16,000 pixels, as its header says.
 #define HUGE_HEADER "iVBORw0KGgoAAAANSUhEUgAAPoAAAD6AAQAAAABpBeJzAAAACUlEQVR4nGMAAAABAAFe/335AAAAAElFTkSuQmCC"
 
 #define DATA(base64) "data:image/png;base64," base64
 #define URL(url)     "{\"type\":\"image_url\",\"image_url\":{\"url\":\"" url "\"}}"
 #define LOW(url)     "{\"type\":\"image_url\",\"image_url\":{\"url\":\"" url "\",\"detail\":\"low\"}}"
-#define SOURCE(data) "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"" data "\"}}"
-#define TEXT         "{\"type\":\"text\",\"text\":\"what?\"}"
-#define USER(parts)  "\"messages\":[{\"role\":\"user\",\"content\":[" parts "]}]"
-#define SOME         "\"max_tokens\":6,\"temperature\":0,"
+#define SOURCE(data)                                                                                         \
+    "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"" data "\"" \
+    "}}"
+#define TEXT        "{\"type\":\"text\",\"text\":\"what?\"}"
+#define USER(parts) "\"messages\":[{\"role\":\"user\",\"content\":[" parts "]}]"
+#define SOME        "\"max_tokens\":6,\"temperature\":0,"
 
 enum { WHOLE_TOKENS = 6, TILES = 17, TILE_ROWS = 4 };
 
@@ -55,16 +59,20 @@ static void every_dialect_shows_the_model_the_same(void **state)
         const char *path, *body, *answer;
     } others[] = {
         { RESPONSE,
-          "{\"max_output_tokens\":6,\"temperature\":0,\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\","
-          "\"image_url\":\"" DATA(GREY) "\",\"detail\":\"auto\"},{\"type\":\"input_text\",\"text\":\"what?\"}]}]}",
+          "{\"max_output_tokens\":6,\"temperature\":0,\"input\":[{\"role\":\"user\",\"content\":[{\"type\":"
+          "\"input_image\","
+          "\"image_url\":\"" DATA(
+              GREY) "\",\"detail\":\"auto\"},{\"type\":\"input_text\",\"text\":\"what?\"}]}]}",
           "output.0.content.0.text" },
         { MESSAGES, "{" SOME USER(SOURCE(GREY) "," TEXT) "}", "content.0.text" },
         { OLLAMA,
-          "{\"stream\":false,\"options\":{\"num_predict\":6,\"temperature\":0},\"messages\":[{\"role\":\"user\",\"content\":"
+          "{\"stream\":false,\"options\":{\"num_predict\":6,\"temperature\":0},\"messages\":[{\"role\":"
+          "\"user\",\"content\":"
           "\"what?\",\"images\":[\"" GREY "\"]}]}",
           "message.content" },
         { GENERATE,
-          "{\"stream\":false,\"options\":{\"num_predict\":6,\"temperature\":0},\"prompt\":\"what?\",\"images\":[\"" GREY "\"]}",
+          "{\"stream\":false,\"options\":{\"num_predict\":6,\"temperature\":0},\"prompt\":\"what?\","
+          "\"images\":[\"" GREY "\"]}",
           "response" },
     };
     json_t *first = post(CHAT, "{" SOME USER(URL(DATA(GREY)) "," TEXT) "}");
@@ -106,11 +114,13 @@ static void a_low_detail_is_one_tile(void **state)
 
     (void)state;
     assert_int_equal(integer(low, "timings.pictures.tiles"), 1);
-    assert_true(integer(low, "usage.prompt_tokens") <= integer(whole, "usage.prompt_tokens") - (TILES - 1) * TILE_ROWS);
+    assert_true(integer(low, "usage.prompt_tokens") <=
+                integer(whole, "usage.prompt_tokens") - (TILES - 1) * TILE_ROWS);
     assert_int_equal(integer(two, "timings.pictures.tiles"), 2);
     assert_string_equal(text(two, "choices.0.message.content"), text(two, "choices.1.message.content"));
     json_decref(mixed);
-    mixed = post(CHAT, "{" SOME USER(LOW(DATA(GREY)) "," URL(DATA(RED))) "}"); // too much for one of them alone to be split
+    mixed = post(CHAT, "{" SOME USER(LOW(DATA(GREY)) "," URL(
+                           DATA(RED))) "}"); // too much for one of them alone to be split
     assert_int_equal(integer(mixed, "timings.pictures.tiles"), 2 * TILES);
     assert_non_null(strstr(text(mixed, "warnings.0"), "read in full"));
     json_decref(whole);
@@ -121,7 +131,8 @@ static void a_low_detail_is_one_tile(void **state)
 
 static void typed_marks_stay_text(void **state)
 {
-    json_t *r = post("/apply-template", "{" USER("{\"type\":\"text\",\"text\":\"a <image> b\"}," LOW(DATA(GREY))) "}");
+    json_t *r = post("/apply-template",
+                     "{" USER("{\"type\":\"text\",\"text\":\"a <image> b\"}," LOW(DATA(GREY))) "}");
 
     (void)state;
     assert_non_null(strstr(text(r, "prompt"), "a <image> b<fake_token_around_image><global-img><image>"));
@@ -139,11 +150,15 @@ static void nothing_is_fetched(void **state)
     for (size_t i = 0; i < N_OF(urls); i++) {
         snprintf(body, sizeof body, "{" USER(URL("%s")) "}", urls[i]);
         refused(CHAT, body, "messages[0].content[0]: this server fetches nothing");
-        snprintf(body, sizeof body,
-                 "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"%s\"}]}]}", urls[i]);
+        snprintf(
+            body, sizeof body,
+            "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"%s\"}]}]}",
+            urls[i]);
         refused(RESPONSE, body, "input[0].content[0]: this server fetches nothing");
         snprintf(body, sizeof body,
-                 "{\"max_tokens\":1," USER("{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"%s\"}}") "}", urls[i]);
+                 "{\"max_tokens\":1," USER(
+                     "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"%s\"}}") "}",
+                 urls[i]);
         refused(MESSAGES, body, "this server fetches nothing");
     }
     refused(CHAT, "{" USER(URL("file:///etc/passwd")) "}", "begins with");
@@ -161,7 +176,8 @@ static void broken_ones_are_refused(void **state)
         { "{" USER(URL(DATA(""))) "}", "no base64" },
         { "{" USER(URL(DATA("===="))) "}", "base64 is broken" },
         { "{" USER(URL(DATA("AAAA"))) "}", "no picture that is known" },
-        { "{" USER(URL(DATA("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"))) "}", "messages[0].content[0]: " },
+        { "{" USER(URL(DATA("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"))) "}",
+          "messages[0].content[0]: " },
         { "{" USER(URL("data:image/png,abc")) "}", "begins with" },
         { "{" USER(URL("data:,")) "}", "begins with" },
         { "{" USER(URL("data:")) "}", "begins with" },
@@ -170,13 +186,17 @@ static void broken_ones_are_refused(void **state)
         { "{" USER("{\"type\":\"image_url\",\"image_url\":[]}") "}", "no URL" },
         { "{" USER("{\"type\":\"image_url\",\"image_url\":{\"url\":{}}}") "}", "no URL" },
         { "{" USER("{\"type\":\"input_image\",\"file_id\":\"file-1\"}") "}", "no URL" },
-        { "{" USER("{\"type\":\"image_url\",\"image_url\":{\"url\":\"" DATA(GREY) "\",\"detail\":\"huge\"}}") "}",
+        { "{" USER(
+              "{\"type\":\"image_url\",\"image_url\":{\"url\":\"" DATA(GREY) "\",\"detail\":\"huge\"}}") "}",
           "low, high or auto" },
-        { "{" USER("{\"type\":\"image_url\",\"image_url\":{\"url\":\"" DATA(GREY) "\",\"detail\":3}}") "}", "low, high or auto" },
+        { "{" USER("{\"type\":\"image_url\",\"image_url\":{\"url\":\"" DATA(GREY) "\",\"detail\":3}}") "}",
+          "low, high or auto" },
         { "{" USER("{\"type\":\"input_audio\"}") "}", "only text and pictures" },
         { "{\"messages\":[{\"role\":\"system\",\"content\":[" URL(DATA(GREY)) "]}]}", "only a user's" },
-        { "{\"messages\":[{\"role\":\"user\",\"images\":[\"" GREY "\"],\"content\":[]}]}", "messages[0].images: they need" },
-        { "{\"messages\":[{\"role\":\"assistant\",\"images\":[\"" GREY "\"],\"content\":\"x\"}]}", "they need a user's" },
+        { "{\"messages\":[{\"role\":\"user\",\"images\":[\"" GREY "\"],\"content\":[]}]}",
+          "messages[0].images: they need" },
+        { "{\"messages\":[{\"role\":\"assistant\",\"images\":[\"" GREY "\"],\"content\":\"x\"}]}",
+          "they need a user's" },
         { "{\"messages\":[{\"role\":\"user\",\"images\":[\"" GREY "\",7],\"content\":\"x\"}]}",
           "messages[0].images[1]: the picture has no data" },
     };
@@ -184,10 +204,13 @@ static void broken_ones_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < N_OF(bodies); i++)
         refused(CHAT, bodies[i][0], bodies[i][1]);
-    refused(MESSAGES, "{\"max_tokens\":1," USER("{\"type\":\"image\",\"source\":{\"type\":\"file\",\"file_id\":\"x\"}}") "}",
+    refused(MESSAGES,
+            "{\"max_tokens\":1," USER(
+                "{\"type\":\"image\",\"source\":{\"type\":\"file\",\"file_id\":\"x\"}}") "}",
             "want base64");
     refused(MESSAGES, "{\"max_tokens\":1," USER("{\"type\":\"image\"}") "}", "want base64");
-    refused(MESSAGES, "{\"max_tokens\":1," USER("{\"type\":\"image\",\"source\":{\"type\":\"base64\"}}") "}", "no data");
+    refused(MESSAGES, "{\"max_tokens\":1," USER("{\"type\":\"image\",\"source\":{\"type\":\"base64\"}}") "}",
+            "no data");
     refused(GENERATE, "{\"prompt\":\"x\",\"raw\":true,\"images\":[\"" GREY "\"]}", "need a template");
     refused(GENERATE, "{\"prompt\":\"x\",\"images\":\"" GREY "\"}", "want a list");
 }
@@ -231,7 +254,8 @@ static void a_model_without_eyes_refuses_pictures(void **state)
     refused(CHAT, "{" USER(URL(DATA(GREY))) "}", "this model has no eyes");
     refused(MESSAGES, "{\"max_tokens\":1," USER(SOURCE(GREY)) "}", "this model has no eyes");
     refused(RESPONSE,
-            "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"" DATA(GREY) "\"}]}]}",
+            "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\",\"image_url\":\"" DATA(
+                GREY) "\"}]}]}",
             "this model has no eyes");
     refused(GENERATE, "{\"prompt\":\"x\",\"images\":[\"" GREY "\"]}", "this model has no eyes");
 }

@@ -1,7 +1,8 @@
-// test_serve_private.c - what a client can learn of another's prompt from its own reply: `cached_tokens` in whole pages, and times.
+// test_serve_private.c - what a client can learn of another's prompt from its own reply: `cached_tokens` in
+// whole pages, and times.
 //
-// The attack: two worlds (cache salts) hold prompts of a victim that differ in one token. The same guesses are sent to both; whatever
-// differs between the two replies tells the token.
+// The attack: two worlds (cache salts) hold prompts of a victim that differ in one token. The same guesses
+// are sent to both; whatever differs between the two replies tells the token.
 #include "server/client.h"
 
 enum { PAGE = 16, LENGTH = 64, SECRET = 40 }; // the token that differs is in the third page
@@ -54,7 +55,8 @@ static void a_reply_tells_no_token_of_another_prompt(void **state)
 
     json_decref(ask(s.port, prompt_json("left", LENGTH, 7, 9)));
     json_decref(ask(s.port, prompt_json("right", LENGTH, 8, 9)));
-    for (uint32_t n = 0; n <= SECRET; n++) { // the guess stands at every place, and is right in one world, in both or in none
+    for (uint32_t n = 0; n <= SECRET;
+         n++) { // the guess stands at every place, and is right in one world, in both or in none
         const uint32_t guesses[] = { 7, 8, 9, 100 + n };
         for (size_t i = 0; i < 4; i++) {
             json_t *left = ask(s.port, prompt_json("left", n, 7, guesses[i]));
@@ -77,7 +79,8 @@ static void a_reply_tells_why_less_was_reused(void **state)
 {
     static const char *const args[] = { NULL };
     struct served s = serve_start(args);
-    json_t *first = ask(s.port, prompt_json("", LENGTH, 7, 9)), *again = ask(s.port, prompt_json("", LENGTH, 7, 9));
+    json_t *first = ask(s.port, prompt_json("", LENGTH, 7, 9)),
+           *again = ask(s.port, prompt_json("", LENGTH, 7, 9));
     json_t *miss = json_object_get(json_object_get(first, "timings"), "cache_miss");
 
     (void)state;
@@ -97,7 +100,8 @@ static void without_shared_prefixes_only_a_salt_finds_its_own(void **state)
     (void)state;
 
     for (int i = 0; i < 2; i++) {
-        json_t *unsalted = ask(s.port, prompt_json("", LENGTH, 7, 9)), *salted = ask(s.port, prompt_json("mine", LENGTH, 7, 9));
+        json_t *unsalted = ask(s.port, prompt_json("", LENGTH, 7, 9)),
+               *salted = ask(s.port, prompt_json("mine", LENGTH, 7, 9));
         assert_int_equal(cached(unsalted), 0);
         assert_int_equal(cached(salted), i * LENGTH);
         json_decref(unsalted);

@@ -1,4 +1,5 @@
-// test_serve_synth.c - a model with random weights can be chatted with and served: one of each architecture, written by `synth`.
+// test_serve_synth.c - a model with random weights can be chatted with and served: one of each architecture,
+// written by `synth`.
 #include "server/shared.h"
 
 static const char *const toys[] = { "toy", "toy-qwen2", "toy-qwen3" };
@@ -32,7 +33,8 @@ static void each_can_be_chatted_with(void **state)
     char command[512], answer[4096];
     for (size_t i = 0; i < sizeof toys / sizeof *toys; i++) {
         make(toys[i]);
-        snprintf(command, sizeof command, INGOT_PROGRAM " run -m %s -p 'Good day' -n 16 --temp 0 2>/dev/null", path);
+        snprintf(command, sizeof command, INGOT_PROGRAM " run -m %s -p 'Good day' -n 16 --temp 0 2>/dev/null",
+                 path);
         FILE *out = popen(command, "r");
         assert_non_null(out);
         size_t n = fread(answer, 1, sizeof answer, out);
@@ -47,9 +49,9 @@ static void each_can_be_served(void **state)
     for (size_t i = 0; i < sizeof toys / sizeof *toys; i++) {
         make(toys[i]);
         shared = serve_start((const char *[]){ "-m", path, NULL });
-        json_t *r =
-            post("/v1/chat/completions", "{\"messages\":[{\"role\":\"system\",\"content\":\"Be brief\"},{\"role\":\"user\","
-                                         "\"content\":\"Good day\"}],\"max_tokens\":16,\"temperature\":0}");
+        json_t *r = post("/v1/chat/completions",
+                         "{\"messages\":[{\"role\":\"system\",\"content\":\"Be brief\"},{\"role\":\"user\","
+                         "\"content\":\"Good day\"}],\"max_tokens\":16,\"temperature\":0}");
         assert_true(strlen(text(r, "choices.0.message.content")) >= 16);
         assert_int_equal(json_integer_value(at(r, "usage.completion_tokens")), 16);
         json_decref(r);
@@ -59,6 +61,7 @@ static void each_can_be_served(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_can_be_chatted_with), cmocka_unit_test(each_can_be_served) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_can_be_chatted_with),
+                                        cmocka_unit_test(each_can_be_served) };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

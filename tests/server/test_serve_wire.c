@@ -1,6 +1,6 @@
-// test_serve_wire.c - requests byte for byte: what is plain HTTP/1.1 is answered, what RFC 9112 lets two readers see in two ways is
-// refused with 400 and the connection closed, so that a second request hidden behind it is never read. Run on the server itself, and
-// cut at every byte on the reader alone.
+// test_serve_wire.c - requests byte for byte: what is plain HTTP/1.1 is answered, what RFC 9112 lets two
+// readers see in two ways is refused with 400 and the connection closed, so that a second request hidden
+// behind it is never read. Run on the server itself, and cut at every byte on the reader alone.
 #include "server/client.h"
 #include "server/message.h"
 

@@ -1,4 +1,5 @@
-// test_chat.c - conversations through a model's template: what requests hold is adapted to what the template takes.
+// test_chat.c - conversations through a model's template: what requests hold is adapted to what the template
+// takes.
 #include "testing.h"
 #include <jansson.h>
 #include "base/file.h"
@@ -29,7 +30,8 @@ static const char *prompt(const struct chat *chat, const char *messages, const c
     struct template_output out;
     struct err err = { 0 };
     json_t *list = json_loads(messages, 0, NULL);
-    struct chat_options options = { .add_generation_prompt = true, .extra = extra ? json_loads(extra, 0, NULL) : NULL };
+    struct chat_options options = { .add_generation_prompt = true,
+                                    .extra = extra ? json_loads(extra, 0, NULL) : NULL };
 
     assert_non_null(list);
     if (chat_render(chat, list, &options, &out, &err)) {
@@ -48,13 +50,17 @@ static void a_model_without_a_template_gets_chatml(void **state)
     (void)state;
     log_level_set(LOG_ERROR);
     struct chat *chat = open_chat("");
-    assert_string_equal(prompt(chat, "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"hi\"}]", NULL),
-                        "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+    assert_string_equal(
+        prompt(chat, "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"hi\"}]",
+               NULL),
+        "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
     assert_false(chat_takes_tools(chat));
     chat_destroy(chat);
 }
 
-#define PARTS "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}]"
+#define PARTS                                                                                                \
+    "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}" \
+    "]}]"
 #define IMAGE "[{\"role\":\"user\",\"content\":[{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"b\"}]}]"
 
 static void parts_are_joined_for_templates_that_take_text(void **state)
@@ -65,14 +71,17 @@ static void parts_are_joined_for_templates_that_take_text(void **state)
     assert_true(chat_takes_parts(parts));
     assert_string_equal(prompt(text, PARTS, NULL), "<s>[INST] a\nb [/INST]");
     assert_string_equal(prompt(parts, PARTS, NULL), "<|im_start|>User: ab<end_of_utterance>\nAssistant:");
-    assert_string_equal(prompt(parts, IMAGE, NULL), "<|im_start|>User:<image>b<end_of_utterance>\nAssistant:");
-    assert_string_equal(prompt(text, IMAGE, NULL), "messages[0].content[0]: this model takes text only, not \"image\"");
+    assert_string_equal(prompt(parts, IMAGE, NULL),
+                        "<|im_start|>User:<image>b<end_of_utterance>\nAssistant:");
+    assert_string_equal(prompt(text, IMAGE, NULL),
+                        "messages[0].content[0]: this model takes text only, not \"image\"");
     chat_destroy(text);
     chat_destroy(parts);
 }
 
-#define CALL(arguments)                                                                                                      \
-    "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"abcdefghi\"," \
+#define CALL(arguments)                                                                                 \
+    "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{" \
+    "\"id\":\"abcdefghi\","                                                                             \
     "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":" arguments "}}]}]"
 
 static void tool_arguments_come_as_the_template_wants_them(void **state)
@@ -82,7 +91,8 @@ static void tool_arguments_come_as_the_template_wants_them(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct chat *chat = open_chat(names[i]);
         char first[4096];
-        assert_true(chat_takes_tools(chat) == (strcmp(names[i], "qwen3") != 0 && strcmp(names[i], "deepseek") != 0));
+        assert_true(chat_takes_tools(chat) ==
+                    (strcmp(names[i], "qwen3") != 0 && strcmp(names[i], "deepseek") != 0));
         snprintf(first, sizeof first, "%s", prompt(chat, CALL("{\"x\": 1}"), NULL));
         assert_non_null(strstr(first, "{\"x\": 1}"));
         assert_string_equal(first, prompt(chat, CALL("\"{\\\"x\\\": 1}\""), NULL));
@@ -93,9 +103,9 @@ static void tool_arguments_come_as_the_template_wants_them(void **state)
 static void a_request_cannot_replace_what_the_engine_sets(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "messages", "tools", "bos_token", "x_token", "tokenize", "add_generation_prompt", "range"
-    };
+    static const char *const names[] = { "messages", "tools",    "bos_token",
+                                         "x_token",  "tokenize", "add_generation_prompt",
+                                         "range" };
     struct chat *chat = open_chat("qwen3");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char extra[64];
@@ -103,8 +113,9 @@ static void a_request_cannot_replace_what_the_engine_sets(void **state)
         assert_non_null(strstr(prompt(chat, PARTS, extra), "is set by the engine"));
     }
     assert_true(chat_uses(chat, "enable_thinking") && !chat_uses(chat, "enable"));
-    assert_string_equal(prompt(chat, "[{\"role\":\"user\",\"content\":\"u\"}]", "{\"enable_thinking\": false}"),
-                        "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+    assert_string_equal(
+        prompt(chat, "[{\"role\":\"user\",\"content\":\"u\"}]", "{\"enable_thinking\": false}"),
+        "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
     chat_destroy(chat);
 }
 
@@ -129,14 +140,16 @@ static void a_broken_template_is_an_error(void **state)
     struct chat_source source = { .template_text = STR("a\n{% if %}") };
     struct chat *chat;
     struct err err;
-    assert_fails(chat_create(&chat, &source, &err), &err, "the model's chat template: template line 2: unexpected %}");
+    assert_fails(chat_create(&chat, &source, &err), &err,
+                 "the model's chat template: template line 2: unexpected %}");
     assert_null(chat);
 }
 
 // As Gemma 2's does: no system, and roles take turns.
 static const char strict_turns[] =
     "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles') }}{% endif %}"
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ "
+    "raise_exception('roles') }}{% endif %}"
     "{{ '<' + m['role'] + '>' + m['content'] | trim }}{% endfor %}";
 
 static void refused_messages_are_folded_into_the_users(void **state)
@@ -147,36 +160,42 @@ static void refused_messages_are_folded_into_the_users(void **state)
 
     (void)state;
     assert_ok(chat_create(&chat, &source, &err), &err);
-    assert_string_equal(prompt(chat,
-                               "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"},"
-                               "{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"v\"},"
-                               "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"w\"}]}]",
-                               NULL),
-                        "<user>s\n\nu<assistant>a<user>v\n\nw");
+    assert_string_equal(
+        prompt(chat,
+               "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"},"
+               "{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"v\"},"
+               "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"w\"}]}]",
+               NULL),
+        "<user>s\n\nu<assistant>a<user>v\n\nw");
     assert_string_equal(prompt(chat, "[{\"role\":\"system\",\"content\":\"s\"}]", NULL), "<user>s");
     assert_string_equal(prompt(chat,
-                               "[{\"role\":\"user\"},{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"a\",\"type\":\"function\","
+                               "[{\"role\":\"user\"},{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"a\","
+                               "\"type\":\"function\","
                                "\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]",
                                NULL),
                         "<user><assistant>");
-    assert_string_equal(prompt(chat,
-                               "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"alien\",\"content\":\"x\"},"
-                               "{\"role\":\"alien\",\"content\":\"x\"}]",
-                               NULL),
-                        "the model's chat template: template line 1: roles");
-    assert_non_null(strstr(prompt(takes, "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"}]", NULL),
-                           "system\ns<|im_end|>"));
+    assert_string_equal(
+        prompt(chat,
+               "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"alien\",\"content\":\"x\"},"
+               "{\"role\":\"alien\",\"content\":\"x\"}]",
+               NULL),
+        "the model's chat template: template line 1: roles");
+    assert_non_null(strstr(
+        prompt(takes, "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"}]",
+               NULL),
+        "system\ns<|im_end|>"));
     chat_destroy(chat);
     chat_destroy(takes);
 }
 
-#define CALLED(id, content)                                                                                                \
-    "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[{\"id\":\"" id \
-    "\",\"type\":"                                                                                                         \
-    "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": "                                               \
+#define CALLED(id, content)                                                               \
+    "[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":" content \
+    ",\"tool_calls\":[{\"id\":\"" id "\",\"type\":"                                       \
+    "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": "              \
     "1}\"}}]},{\"role\":\"tool\",\"name\":\"f\",\"tool_call_id\":\"" id "\",\"content\":\"r\"}]"
 
-// Clients send null beside calls; GLM's template would print None, and DeepSeek's shows calls beside null only.
+// Clients send null beside calls; GLM's template would print None, and DeepSeek's shows calls beside null
+// only.
 static void calls_without_content_come_as_the_template_wants_them(void **state)
 {
     static const char *const names[] = { "qwen2.5",  "qwen3",    "qwen3.5",       "glm4",
@@ -199,7 +218,8 @@ static void calls_without_content_come_as_the_template_wants_them(void **state)
 static void ids_that_mistral_refuses_are_made_short(void **state)
 {
     struct chat *chat = open_chat("mistral-tools"), *any = open_chat("devstral");
-    const char *text = prompt(chat, CALLED("call_0123456789abcdef00000001", "null"), NULL), *id = strstr(text, "\"id\": \"");
+    const char *text = prompt(chat, CALLED("call_0123456789abcdef00000001", "null"), NULL),
+               *id = strstr(text, "\"id\": \"");
 
     (void)state;
     if (!id)
@@ -209,7 +229,8 @@ static void ids_that_mistral_refuses_are_made_short(void **state)
     if (!strstr(text, call_id))
         fail_msg("the result has another id than the call: %s", text);
     assert_non_null(strstr(prompt(chat, CALLED("AbCdEfGh1", "null"), NULL), "\"id\": \"AbCdEfGh1\""));
-    assert_non_null(strstr(prompt(any, CALLED("call_0123456789abcdef00000001", "null"), NULL), "call_0123456789abcdef00000001"));
+    assert_non_null(strstr(prompt(any, CALLED("call_0123456789abcdef00000001", "null"), NULL),
+                           "call_0123456789abcdef00000001"));
     chat_destroy(chat);
     chat_destroy(any);
 }

@@ -1,4 +1,5 @@
-// test_grammar.c - GBNF: what fits and what does not, which tokens may come next, and that hostile grammars end in one clear error.
+// test_grammar.c - GBNF: what fits and what does not, which tokens may come next, and that hostile grammars
+// end in one clear error.
 #include "testing.h"
 #include "base/mem.h"
 #include "text/grammar/grammar.h"
@@ -117,7 +118,8 @@ static char *repeated(const char *before, const char *piece, size_t n, const cha
     return text;
 }
 
-static void refused_repeated(const char *before, const char *piece, size_t n, const char *after, const char *part)
+static void refused_repeated(const char *before, const char *piece, size_t n, const char *after,
+                             const char *part)
 {
     char *text = repeated(before, piece, n, after);
     refused(text, part);
@@ -185,7 +187,8 @@ static void ambiguity_is_bounded(void **state)
         fail_msg("%s", read_by(gbnf, str_from(text)));
     mem_free(text);
     text = repeated("", "a", 100000, "");
-    expect("root ::= (\"a\" | \"aa\" | \"aaa\" | [a-z])*", text, "yes"); // ambiguous, but always in the same few ways
+    expect("root ::= (\"a\" | \"aa\" | \"aaa\" | [a-z])*", text,
+           "yes"); // ambiguous, but always in the same few ways
     expect("root ::= ((\"a\"*)*)*", text, "yes");
     mem_free(text);
 }
@@ -218,11 +221,14 @@ static void caches_are_emptied_without_losing_the_place(void **state)
 // ---- tokens
 
 static const char vocabulary[] =
-    "{\"version\":\"1.0\",\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"abc\":3,\"c\":4,\"\xc4\xa0\":5,"
+    "{\"version\":\"1.0\",\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"abc\":3,\"c\":4,"
+    "\"\xc4\xa0\":5,"
     "\"\xc3\xa9\":6,\"\xc3\x83\":7,\"\xc2\xa9\":8,\"{\":9,\"}\":10,\"{}\":11},\"merges\":[]},"
-    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false},\"decoder\":{\"type\":"
+    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false},\"decoder\":{"
+    "\"type\":"
     "\"ByteLevel\"},"
-    "\"added_tokens\":[{\"id\":12,\"content\":\"<|im_end|>\",\"special\":true},{\"id\":13,\"content\":\"<think>\",\"special\":"
+    "\"added_tokens\":[{\"id\":12,\"content\":\"<|im_end|>\",\"special\":true},{\"id\":13,\"content\":\"<"
+    "think>\",\"special\":"
     "false},{\"id\":14,\"content\":\"<|mark|>\",\"special\":true}]}";
 
 // The ids that may come after `before`, such as "0 2 12".
@@ -299,8 +305,9 @@ static void a_character_may_come_in_pieces(void **state)
     (void)state;
     assert_string_equal(allowed("root ::= [\\u00c0-\\u00ff]", ""), "7"); // the byte C3 alone
     assert_string_equal(allowed("root ::= [\\u00c0-\\u00ff]", "\xc3"), "8");
-    assert_string_equal(allowed("root ::= \"\xe2\x82\xac\"", ""), "the grammar cannot be followed any further: no token of the "
-                                                                  "vocabulary fits what it asks for");
+    assert_string_equal(allowed("root ::= \"\xe2\x82\xac\"", ""),
+                        "the grammar cannot be followed any further: no token of the "
+                        "vocabulary fits what it asks for");
 }
 
 static void memory_may_run_out_anywhere(void **state)

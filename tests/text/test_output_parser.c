@@ -3,7 +3,8 @@
 #include "base/file.h"
 #include "text/parsers/output_parser.h"
 
-// "R(...)" reasoning, "C(...)" content, "T0:name(arguments)" a call; neighbouring pieces of a kind are joined.
+// "R(...)" reasoning, "C(...)" content, "T0:name(arguments)" a call; neighbouring pieces of a kind are
+// joined.
 static void show(struct buf *out, const struct output_piece *p, int *open)
 {
     static const char marks[] = "RCTA";
@@ -84,35 +85,39 @@ static void reasoning_is_taken_out(void **state)
     expect(CALLS_NONE, "<think>never ends </thi", "R(never ends </thi)");
     expect(CALLS_NONE, "No <think>not here</think>", "C(No <think>not here</think>)");
     expect_with(&(struct output_parser_options){ .reasoning_open = true }, "so\n</think>A", "R(so)C(A)");
-    expect(CALLS_TAGS, "<think>x</think>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", "R(x)T0:f({})");
+    expect(CALLS_TAGS, "<think>x</think>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
+           "R(x)T0:f({})");
 }
 
 static void calls_between_tags(void **state)
 {
     (void)state;
-    expect(CALLS_TAGS, "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"a\": [1, \"}\\\"\"]}}\n</tool_call>",
+    expect(CALLS_TAGS,
+           "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"a\": [1, \"}\\\"\"]}}\n</tool_call>",
            "T0:get({\"a\": [1, \"}\\\"\"]})");
     expect(CALLS_TAGS,
            "Let me "
            "see.\n<tool_call>{\"arguments\":{\"x\":1},\"name\":\"late\"}</"
            "tool_call>\n\n<tool_call>{\"name\":\"b\",\"arguments\":{}}</tool_call>",
            "C(Let me see.)T0:late({\"x\":1})T1:b({})");
-    expect(CALLS_TAGS, "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}</tool_call>", "T0:f({\"a\": 1})");
+    expect(CALLS_TAGS, "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}</tool_call>",
+           "T0:f({\"a\": 1})");
     expect(CALLS_TAGS, "<tool_call>{\"name\":\"f\"}</tool_call> done", "T0:f()C(done)");
     expect(CALLS_TAGS, "<tool_call>no json</tool_call>", "C(no json</tool_call>)");
     expect(CALLS_TAGS, "<tool_call>{\"nothing\": 1}</tool_call>", "C({\"nothing\": 1}</tool_call>)");
     expect(CALLS_TAGS, "<tool_call>{\"name\":\"f\",\"arguments\":{\"cut\": tr", "T0:f({\"cut\": tr)");
-    expect_with(
-        &(struct output_parser_options){ .style = CALLS_TAGS, .most_calls = 1 },
-        "<tool_call>{\"name\":\"a\",\"arguments\":{}}</tool_call><tool_call>{\"name\":\"b\",\"arguments\":{}}</tool_call>",
-        "T0:a({})");
+    expect_with(&(struct output_parser_options){ .style = CALLS_TAGS, .most_calls = 1 },
+                "<tool_call>{\"name\":\"a\",\"arguments\":{}}</"
+                "tool_call><tool_call>{\"name\":\"b\",\"arguments\":{}}</tool_call>",
+                "T0:a({})");
 }
 
 static void calls_with_marked_up_arguments(void **state)
 {
     (void)state;
     expect(CALLS_TAGS,
-           "<tool_call>\n<function=get>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</"
+           "<tool_call>\n<function=get>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</"
+           "parameter>\n</function>\n</"
            "tool_call>",
            "T0:get({\"city\": \"Rome\", \"days\": 3})");
     expect(CALLS_TAGS,
@@ -126,18 +131,23 @@ static void calls_with_marked_up_arguments(void **state)
            "T0:get({\"a\": \"<b>\\n\"})");
     expect(CALLS_FUNCTIONS, "a <function of x", "C(a <function of x)");
     expect(CALLS_FUNCTIONS, "a <function=of x> b <function=", "C(a<function=of x> b<function=)");
-    expect(CALLS_FUNCTIONS, "<tool_call><function=get></function></tool_call>\n<tool_call><function=add></function></tool_call>",
-           "T0:get({})T1:add({})");
+    expect(
+        CALLS_FUNCTIONS,
+        "<tool_call><function=get></function></tool_call>\n<tool_call><function=add></function></tool_call>",
+        "T0:get({})T1:add({})");
     expect(CALLS_KEYS, "<tool_call>one word</tool_call>", "C(one word</tool_call>)");
     expect(CALLS_KEYS, "<tool_call>hello\nworld", "C(hello\nworld)");
-    expect(CALLS_TAGS, "<tool_call>[{\"name\":\"f\",\"arguments\":{}}, {\"name\":\"g\",\"arguments\":{}}]</tool_call>, so",
-           "T0:f({})T1:g({})C(, so)");
+    expect(
+        CALLS_TAGS,
+        "<tool_call>[{\"name\":\"f\",\"arguments\":{}}, {\"name\":\"g\",\"arguments\":{}}]</tool_call>, so",
+        "T0:f({})T1:g({})C(, so)");
 }
 
-static const char known_tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":\"object\","
-                                  "\"properties\":{\"city\":{\"type\":"
-                                  "\"string\"},\"days\":{\"type\":\"integer\"},\"note\":{\"anyOf\":[{\"type\":\"string\"},{"
-                                  "\"type\":\"null\"}]},\"any\":{}}}}}]";
+static const char known_tools[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":\"object\","
+    "\"properties\":{\"city\":{\"type\":"
+    "\"string\"},\"days\":{\"type\":\"integer\"},\"note\":{\"anyOf\":[{\"type\":\"string\"},{"
+    "\"type\":\"null\"}]},\"any\":{}}}}}]";
 
 // What a value is, is for the schema to say: 12 is a city's name here, and no number.
 static void marked_up_values_have_the_type_of_the_schema(void **state)
@@ -148,30 +158,37 @@ static void marked_up_values_have_the_type_of_the_schema(void **state)
 
     (void)state;
     expect_with(&functions,
-                "<tool_call>\n<function=get>\n<parameter=city>\n12\n</parameter>\n<parameter=days>\n12\n</parameter>\n<parameter="
+                "<tool_call>\n<function=get>\n<parameter=city>\n12\n</parameter>\n<parameter=days>\n12\n</"
+                "parameter>\n<parameter="
                 "note>\n12\n</parameter>\n<parameter=any>\n12\n</parameter>\n</function>\n</tool_call>",
                 "T0:get({\"city\": \"12\", \"days\": 12, \"note\": \"12\", \"any\": 12})");
-    expect_with(
-        &functions,
-        "<tool_call><function=get><parameter=city>a \"b\"\n\n\tc\\</parameter><parameter=note>null</parameter></function>",
-        "T0:get({\"city\": \"a \\\"b\\\"\\n\\n\\u0009c\\\\\", \"note\": null})");
     expect_with(&functions,
-                "<tool_call><function=get><parameter=city>\n\n</parameter><parameter=days>many</parameter></function>",
+                "<tool_call><function=get><parameter=city>a "
+                "\"b\"\n\n\tc\\</parameter><parameter=note>null</parameter></function>",
+                "T0:get({\"city\": \"a \\\"b\\\"\\n\\n\\u0009c\\\\\", \"note\": null})");
+    expect_with(&functions,
+                "<tool_call><function=get><parameter=city>\n\n</parameter><parameter=days>many</parameter></"
+                "function>",
                 "T0:get({\"city\": \"\", \"days\": \"many\"})");
-    expect_with(&functions, "<tool_call><function=get><parameter=city>\nRo </param", "T0:get({\"city\": \"Ro </param)");
-    expect_with(
-        &keys, "<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>\n12\n</arg_value>\n</tool_call>\n<tool_call>get</tool_call>",
-        "T0:get({\"city\": \"\\n12\\n\"})T1:get({})");
+    expect_with(&functions, "<tool_call><function=get><parameter=city>\nRo </param",
+                "T0:get({\"city\": \"Ro </param)");
+    expect_with(&keys,
+                "<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>\n12\n</arg_value>\n</"
+                "tool_call>\n<tool_call>get</tool_call>",
+                "T0:get({\"city\": \"\\n12\\n\"})T1:get({})");
     json_decref(tools);
 }
 
 static void calls_in_a_list(void **state)
 {
     (void)state;
-    expect(CALLS_LIST, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}]",
+    expect(CALLS_LIST,
+           "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}]",
            "T0:f({\"a\": 1})T1:g({})");
-    expect(CALLS_LIST, "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}, \"id\": \"abcdefghi\"}]", "T0:f({})");
-    expect(CALLS_LIST, "[TOOL_CALLS]look[ARGS]{\"at\": \"it\"}[TOOL_CALLS]go[ARGS]{}", "T0:look({\"at\": \"it\"})T1:go({})");
+    expect(CALLS_LIST, "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}, \"id\": \"abcdefghi\"}]",
+           "T0:f({})");
+    expect(CALLS_LIST, "[TOOL_CALLS]look[ARGS]{\"at\": \"it\"}[TOOL_CALLS]go[ARGS]{}",
+           "T0:look({\"at\": \"it\"})T1:go({})");
     expect(CALLS_LIST, "Sure[1] [TOOL_CALLS][{\"name\":\"f\",\"arguments\":{}}]", "C(Sure[1])T0:f({})");
     expect(CALLS_LIST, "[TOOL_CALLS]look[CALL_ID]abcdefghi[ARGS]{\"at\": 1}", "T0:look({\"at\": 1})");
     expect(CALLS_ARGS, "[TOOL_CALLS]no call at all", "C(no call at all)");
@@ -183,8 +200,9 @@ static void calls_as_deepseek_writes_them(void **state)
 {
     (void)state;
     expect(CALLS_FENCED,
-           "Let me see.\n" CALLS_BEGIN CALL_BEGIN "function" CALL_SEP "get\n```json\n{\"city\": \"Rome\"}\n```" CALL_END
-           "\n" CALL_BEGIN "function" CALL_SEP "add\n```json\n{\"a\": {\"b\": 1}}\n```" CALL_END CALLS_END,
+           "Let me see.\n" CALLS_BEGIN CALL_BEGIN "function" CALL_SEP
+           "get\n```json\n{\"city\": \"Rome\"}\n```" CALL_END "\n" CALL_BEGIN "function" CALL_SEP
+           "add\n```json\n{\"a\": {\"b\": 1}}\n```" CALL_END CALLS_END,
            "C(Let me see.)T0:get({\"city\": \"Rome\"})T1:add({\"a\": {\"b\": 1}})");
     expect(CALLS_SEPARATED,
            CALLS_BEGIN CALL_BEGIN "get" CALL_SEP "{\"city\": \"Rome\"}" CALL_END CALL_BEGIN "add" CALL_SEP
@@ -193,7 +211,8 @@ static void calls_as_deepseek_writes_them(void **state)
     expect(CALLS_SEPARATED, CALL_BEGIN "get" CALL_SEP "{\"city\": \"Ro", "T0:get({\"city\": \"Ro)");
     expect(CALLS_SEPARATED, "a <｜tool▁call", "C(a <｜tool▁call)");
     expect_with(&(struct output_parser_options){ .style = CALLS_SEPARATED, .reasoning_open = true },
-                "hm</think>" CALLS_BEGIN CALL_BEGIN "get" CALL_SEP "{}" CALL_END CALLS_END, "R(hm)T0:get({})");
+                "hm</think>" CALLS_BEGIN CALL_BEGIN "get" CALL_SEP "{}" CALL_END CALLS_END,
+                "R(hm)T0:get({})");
 }
 
 static void python_calls_of_known_tools(void **state)
@@ -219,8 +238,10 @@ static void naked_calls(void **state)
 {
     (void)state;
     expect(CALLS_NAKED, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "T0:f({\"a\": 1})");
-    expect(CALLS_NAKED, "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}", "T0:f({})");
-    expect(CALLS_NAKED, "{\"name\":\"f\",\"parameters\":{}}; {\"name\":\"g\",\"parameters\":{}}", "T0:f({})T1:g({})");
+    expect(CALLS_NAKED, "<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}",
+           "T0:f({})");
+    expect(CALLS_NAKED, "{\"name\":\"f\",\"parameters\":{}}; {\"name\":\"g\",\"parameters\":{}}",
+           "T0:f({})T1:g({})");
     expect(CALLS_NAKED, "{\"colour\": \"red\"}", "C({\"colour\": \"red\"})");
     expect(CALLS_NAKED, "The set {1, 2}.", "C(The set {1, 2}.)");
 }
@@ -230,9 +251,10 @@ static void styles_are_found_in_templates(void **state)
     static const struct {
         const char *name;
         enum tool_call_style style;
-    } families[] = { { "qwen2.5", CALLS_TAGS },    { "qwen3", CALLS_TAGS },         { "qwen3.5", CALLS_FUNCTIONS },
-                     { "glm4", CALLS_KEYS },       { "mistral-tools", CALLS_LIST }, { "devstral", CALLS_ARGS },
-                     { "deepseek", CALLS_FENCED }, { "llama3-tools", CALLS_NAKED } };
+    } families[] = { { "qwen2.5", CALLS_TAGS },       { "qwen3", CALLS_TAGS },
+                     { "qwen3.5", CALLS_FUNCTIONS },  { "glm4", CALLS_KEYS },
+                     { "mistral-tools", CALLS_LIST }, { "devstral", CALLS_ARGS },
+                     { "deepseek", CALLS_FENCED },    { "llama3-tools", CALLS_NAKED } };
 
     (void)state;
     assert_int_equal(tool_call_style_of(STR("x [TOOL_CALLS] y")), CALLS_LIST);

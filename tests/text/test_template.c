@@ -1,4 +1,5 @@
-// test_template.c - the template language against Python's Jinja: every vector gives the same bytes, or an error where Python has one.
+// test_template.c - the template language against Python's Jinja: every vector gives the same bytes, or an
+// error where Python has one.
 #include "testing.h"
 #include <jansson.h>
 #include <pthread.h>
@@ -39,7 +40,8 @@ static void read_template(struct buf *source, const char *name)
 
 static bool same_as_expected(json_t *item)
 {
-    json_t *names = json_array_get(item, 1), *expected = json_array_get(item, 2), *sets = json_object_get(vectors, "variables");
+    json_t *names = json_array_get(item, 1), *expected = json_array_get(item, 2),
+           *sets = json_object_get(vectors, "variables");
     json_t *variables = json_copy(json_object_get(sets, json_string_value(json_array_get(names, 0))));
     const char *name = json_string_value(json_array_get(item, 0));
     struct buf source = { 0 };
@@ -49,13 +51,15 @@ static bool same_as_expected(json_t *item)
 
     json_object_update(variables, json_object_get(sets, json_string_value(json_array_get(names, 1))));
     read_template(&source, name);
-    bool ok = template_parse(&t, buf_as_str(&source), NULL, &err) &&
-              template_render_at(t, variables, json_integer_value(json_object_get(vectors, "now")), &out, &err);
+    bool ok =
+        template_parse(&t, buf_as_str(&source), NULL, &err) &&
+        template_render_at(t, variables, json_integer_value(json_object_get(vectors, "now")), &out, &err);
     struct str wanted = { json_string_value(expected), json_string_length(expected) };
     bool same = ok == json_is_string(expected) && (!ok || str_eq(wanted, out.text));
     if (!same)
-        print_error("%.200s (%s)\n  wanted: %.300s\n  found:  %.300s %s\n", name, json_string_value(json_array_get(names, 0)),
-                    wanted.at ? wanted.at : "an error", out.text.at ? out.text.at : "", err.message);
+        print_error("%.200s (%s)\n  wanted: %.300s\n  found:  %.300s %s\n", name,
+                    json_string_value(json_array_get(names, 0)), wanted.at ? wanted.at : "an error",
+                    out.text.at ? out.text.at : "", err.message);
     template_output_free(&out);
     template_free(t);
     buf_free(&source);
@@ -77,9 +81,10 @@ static void renders_what_python_renders(void **state)
     assert_int_equal(n_wrong, 0);
 }
 
-// Where @huggingface/jinja renders another text than Python (the case's fourth member) on a chat template, the two disagree with each
-// other, and Python is followed: it is what models were trained with. There are two reasons and no others: the package prints None as
-// nothing, and a dict as JSON. Neither comes from a request: chat.c gives no null where it would be printed, and content is text.
+// Where @huggingface/jinja renders another text than Python (the case's fourth member) on a chat template,
+// the two disagree with each other, and Python is followed: it is what models were trained with. There are
+// two reasons and no others: the package prints None as nothing, and a dict as JSON. Neither comes from a
+// request: chat.c gives no null where it would be printed, and content is text.
 static void npm_differs_only_where_it_prints_python_values_otherwise(void **state)
 {
     size_t i, n_differ = 0;
@@ -88,7 +93,8 @@ static void npm_differs_only_where_it_prints_python_values_otherwise(void **stat
     (void)state;
     json_array_foreach(json_object_get(vectors, "cases"), i, item)
     {
-        const char *python = json_string_value(json_array_get(item, 2)), *npm = json_string_value(json_array_get(item, 3));
+        const char *python = json_string_value(json_array_get(item, 2)),
+                   *npm = json_string_value(json_array_get(item, 3));
         if (!npm)
             continue;
         bool none = strstr(python, "\nNone\n") && !strstr(npm, "None");
@@ -124,9 +130,9 @@ static void *render_often(void *argument)
 static void threads_share_a_template(void **state)
 {
     (void)state;
-    static const char source[] =
-        "{% macro m(x) %}{{ x | upper }}{% endmacro %}{% for m1 in messages %}{{ m(m1.content) ~ m1 | tojson }}"
-        "{% endfor %}";
+    static const char source[] = "{% macro m(x) %}{{ x | upper }}{% endmacro %}{% for m1 in messages %}{{ "
+                                 "m(m1.content) ~ m1 | tojson }}"
+                                 "{% endfor %}";
     struct shared s = { .wanted = STR("HI{\"role\": \"user\", \"content\": \"hi\"}") };
     struct template *t;
     struct err err;

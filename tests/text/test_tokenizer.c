@@ -20,7 +20,9 @@ static struct token_ids encode(const struct tokenizer *t, struct str text, bool 
 {
     struct token_ids ids = { 0 };
     struct err err = { 0 };
-    assert_ok(tokenizer_encode(t, text, (struct tokenize_flags){ .parse_special = parse_special }, &ids, &err), &err);
+    assert_ok(
+        tokenizer_encode(t, text, (struct tokenize_flags){ .parse_special = parse_special }, &ids, &err),
+        &err);
     return ids;
 }
 
@@ -35,13 +37,15 @@ static bool has(struct token_ids ids, int64_t id)
 static void typed_control_tokens_stay_text(void **state)
 {
     (void)state;
-    static const char *const FILES[] = { "kind_gpt-2", "kind_qwen2", "kind_llama2", "kind_t5", "kind_unigram" };
+    static const char *const FILES[] = { "kind_gpt-2", "kind_qwen2", "kind_llama2", "kind_t5",
+                                         "kind_unigram" };
     for (size_t f = 0; f < sizeof FILES / sizeof FILES[0]; f++) {
         struct tokenizer *t = load_kind(FILES[f]);
         for (uint32_t id = 0; id < tokenizer_n_tokens(t); id++) {
             if (tokenizer_kind(t, id) != TOKEN_CONTROL)
                 continue;
-            struct token_ids typed = encode(t, tokenizer_raw(t, id), false), trusted = encode(t, tokenizer_raw(t, id), true);
+            struct token_ids typed = encode(t, tokenizer_raw(t, id), false),
+                             trusted = encode(t, tokenizer_raw(t, id), true);
             assert_false(has(typed, id) && tokenizer_find(t, STR("<unk>")) != id);
             assert_true(trusted.n == 1 && trusted.ids[0] == id);
             token_ids_free(&typed);
@@ -100,7 +104,8 @@ static void merging_goes_across_span_borders(void **state)
 static void texts_come_back(void **state)
 {
     (void)state;
-    static const char *const FILES[] = { "kind_gpt-2", "kind_llama2", "kind_mistral", "kind_gemma", "kind_t5" };
+    static const char *const FILES[] = { "kind_gpt-2", "kind_llama2", "kind_mistral", "kind_gemma",
+                                         "kind_t5" };
     json_t *texts = vector_file("texts");
     for (size_t f = 0; f < sizeof FILES / sizeof FILES[0]; f++) {
         struct tokenizer *t = load_kind(FILES[f]);
@@ -115,8 +120,8 @@ static void texts_come_back(void **state)
                 hash = vector_hash(hash, (unsigned char)out.at[j]);
             n_different += hash != vector_expected(kind, "decoded", i);
             if (hash != vector_expected(kind, "decoded", i) && n_different < 4)
-                print_message("%s: text %zu '%.*s' is decoded as '%.*s'\n", FILES[f], i, STR_ARG(vector_text(texts, i)),
-                              STR_ARG(buf_as_str(&out)));
+                print_message("%s: text %zu '%.*s' is decoded as '%.*s'\n", FILES[f], i,
+                              STR_ARG(vector_text(texts, i)), STR_ARG(buf_as_str(&out)));
             token_ids_free(&ids);
             buf_free(&out);
         }
@@ -132,7 +137,8 @@ static void streams_give_whole_characters(void **state)
 {
     (void)state;
     struct tokenizer *t = load_kind("kind_gpt-2");
-    struct str text = STR("\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa7 \xe4\xb8\x96\xe7\x95\x8c \xd0\xaf \xf0\x90\x90\x80!");
+    struct str text = STR(
+        "\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa7 \xe4\xb8\x96\xe7\x95\x8c \xd0\xaf \xf0\x90\x90\x80!");
     struct token_ids ids = encode(t, text, false);
     struct utf8_stream stream = { 0 };
     struct buf out = { 0 };
@@ -154,8 +160,8 @@ static void streams_give_whole_characters(void **state)
 static void streams_agree_with_the_whole(void **state)
 {
     (void)state;
-    static const char BYTES[] =
-        "a\xf0\x9f\x98\x80\xf0\x9f\xf0\x9f\x98\xed\xa0\x80\xc3\xc3\xa9\xe2\x82\xff\x80\xf4\x90\x80\x80z\xe4\xb8";
+    static const char BYTES[] = "a\xf0\x9f\x98\x80\xf0\x9f\xf0\x9f\x98\xed\xa0\x80\xc3\xc3\xa9\xe2\x82\xff"
+                                "\x80\xf4\x90\x80\x80z\xe4\xb8";
     struct str all = { BYTES, sizeof BYTES - 1 };
     struct buf whole = { 0 };
     assert_true(utf8_append_valid(&whole, all));
@@ -204,7 +210,8 @@ static void normal_forms(void **state)
         const char *in, *out;
     } CASES[] = { { UNICODE_NFC, "e\xcc\x81x", "\xc3\xa9x" },
                   { UNICODE_NFD, "\xc3\xa9", "e\xcc\x81" },
-                  { UNICODE_NFC, "a\xcc\x81\xcc\xa3", "\xe1\xba\xa1\xcc\x81" }, // marks change places: dot below first
+                  { UNICODE_NFC, "a\xcc\x81\xcc\xa3",
+                    "\xe1\xba\xa1\xcc\x81" }, // marks change places: dot below first
                   { UNICODE_NFC, "\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab", "\xed\x95\x9c" },
                   { UNICODE_NFD, "\xed\x95\x9c", "\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab" },
                   { UNICODE_NFKC, "\xef\xac\x81\xc2\xb2", "fi2" },
@@ -234,9 +241,11 @@ static void long_runs_of_marks_are_ordered(void **state)
     buf_free(&expected);
 }
 
-#define ADDED(content, more) "{\"id\":3,\"content\":\"" content "\",\"special\":false,\"normalized\":false" more "}"
-#define SMALL(added)                                                                                                \
-    "{\"added_tokens\":[" added "],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\" \":1,\"b\":2},\"merges\":[]}," \
+#define ADDED(content, more) \
+    "{\"id\":3,\"content\":\"" content "\",\"special\":false,\"normalized\":false" more "}"
+#define SMALL(added)                                                                    \
+    "{\"added_tokens\":[" added                                                         \
+    "],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\" \":1,\"b\":2},\"merges\":[]}," \
     "\"decoder\":{\"type\":\"Fuse\"}}"
 
 static void expect_ids(const char *json, const char *text, size_t n, const uint32_t *expected)

@@ -1,5 +1,5 @@
-// test_tokenizer_gguf.c - the same vocabularies out of GGUF metadata give the same ids as out of tokenizer.json; what is wrong in
-// the metadata is named.
+// test_tokenizer_gguf.c - the same vocabularies out of GGUF metadata give the same ids as out of
+// tokenizer.json; what is wrong in the metadata is named.
 #include "text/vector_files.h"
 #include "gguf_builder.h"
 #include "format/model_file.h"
@@ -34,7 +34,8 @@ static void twin_tokens(struct twin *twin, const json_t *root)
     }
     twin->n_tokens = (uint32_t)(json_object_size(vocab) + json_array_size(vocab));
     for (i = 0; i < twin->n_tokens; i++)
-        twin->types[i] = strlen(twin->tokens[i]) == 6 && strncmp(twin->tokens[i], "<0x", 3) == 0 ? BYTE : NORMAL;
+        twin->types[i] =
+            strlen(twin->tokens[i]) == 6 && strncmp(twin->tokens[i], "<0x", 3) == 0 ? BYTE : NORMAL;
     json_array_foreach(added, i, value)
     {
         uint32_t id = (uint32_t)json_integer_value(json_object_get(value, "id"));
@@ -60,7 +61,8 @@ static void twin_open(struct twin *twin)
     struct err err = { 0 };
     gguf_meta_str(&twin->g, "general.architecture", "llama");
     gguf_meta_strs(&twin->g, "tokenizer.ggml.tokens", twin->n_tokens, twin->tokens);
-    gguf_meta_array(&twin->g, "tokenizer.ggml.token_type", 5, twin->n_tokens, twin->types, twin->n_tokens * 4);
+    gguf_meta_array(&twin->g, "tokenizer.ggml.token_type", 5, twin->n_tokens, twin->types,
+                    twin->n_tokens * 4);
     gguf_image(&twin->g);
     assert_ok(model_file_open_memory(&twin->file, twin->g.image, twin->g.n, "twin", &err), &err);
 }
@@ -99,7 +101,8 @@ static void compare(const char *name, const struct tokenizer *twin, const json_t
         assert_ok(tokenizer_encode(t, vector_text(texts, i), flags, &a, &err), &err);
         assert_ok(tokenizer_encode(twin, vector_text(texts, i), flags, &b, &err), &err);
         if (a.n != b.n || (a.n && memcmp(a.ids, b.ids, a.n * sizeof *a.ids) != 0))
-            fail_msg("%s: text %zu '%.*s': %zu ids, expected %zu", name, i, STR_ARG(vector_text(texts, i)), b.n, a.n);
+            fail_msg("%s: text %zu '%.*s': %zu ids, expected %zu", name, i, STR_ARG(vector_text(texts, i)),
+                     b.n, a.n);
     }
     token_ids_free(&a);
     token_ids_free(&b);
@@ -111,8 +114,9 @@ static void compare(const char *name, const struct tokenizer *twin, const json_t
 static void byte_level_twins_agree(void **state)
 {
     (void)state;
-    static const char *const NAMES[] = { "gpt-2",  "smollm", "llama-bpe",    "qwen2",          "qwen35",     "tekken",
-                                         "gpt-4o", "glm4",   "deepseek-llm", "deepseek-coder", "deepseek-v3" };
+    static const char *const NAMES[] = { "gpt-2",        "smollm",         "llama-bpe",  "qwen2",
+                                         "qwen35",       "tekken",         "gpt-4o",     "glm4",
+                                         "deepseek-llm", "deepseek-coder", "deepseek-v3" };
     for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
         char file[64];
         struct twin twin = { 0 };
@@ -168,8 +172,10 @@ static void sentencepiece_twins_agree(void **state)
     }
 }
 
-static const char *const SMALL[] = { "<unk>", "<s>", "</s>", "\xe2\x96\x81", "a", "b", "ab", "\xe2\x96\201ab", "<think>" };
-static const int32_t SMALL_TYPES[] = { UNKNOWN, CONTROL, CONTROL, NORMAL, NORMAL, NORMAL, NORMAL, NORMAL, USER_DEFINED };
+static const char *const SMALL[] = { "<unk>", "<s>", "</s>",           "\xe2\x96\x81", "a",
+                                     "b",     "ab",  "\xe2\x96\201ab", "<think>" };
+static const int32_t SMALL_TYPES[] = { UNKNOWN, CONTROL, CONTROL, NORMAL,      NORMAL,
+                                       NORMAL,  NORMAL,  NORMAL,  USER_DEFINED };
 static const float SMALL_SCORES[] = { 0, 0, 0, -3, -3, -3, -2, -1, 0 };
 enum { N_SMALL = 9 };
 
@@ -223,8 +229,9 @@ static void the_tokenizer_outlives_its_file(void **state)
     struct tokenizer *t = expect_loads(g);
     struct token_ids ids = { 0 };
     struct err err = { 0 };
-    assert_ok(tokenizer_encode(t, STR("ab<think>ab</s>"), (struct tokenize_flags){ .add_special = true, .parse_special = true },
-                               &ids, &err),
+    assert_ok(tokenizer_encode(t, STR("ab<think>ab</s>"),
+                               (struct tokenize_flags){ .add_special = true, .parse_special = true }, &ids,
+                               &err),
               &err);
     const uint32_t expected[] = { 1, 7, 8, 7, 2 };
     assert_int_equal(ids.n, 5);
@@ -264,7 +271,9 @@ static void a_unigram_vocabulary_loads(void **state)
     struct tokenizer *t = expect_loads(g);
     struct token_ids ids = { 0 };
     struct err err = { 0 };
-    assert_ok(tokenizer_encode(t, STR("  ab   xyb "), (struct tokenize_flags){ .add_special = true }, &ids, &err), &err);
+    assert_ok(
+        tokenizer_encode(t, STR("  ab   xyb "), (struct tokenize_flags){ .add_special = true }, &ids, &err),
+        &err);
     const uint32_t expected[] = { 7, 3, 0, 5, 2 }; // one unknown for x and y, </s> behind
     assert_int_equal(ids.n, 5);
     assert_memory_equal(ids.ids, expected, sizeof expected);
@@ -317,8 +326,9 @@ static void wrong_merges_are_named(void **state)
     (void)state;
     static const struct {
         const char *merge, *part;
-    } CASES[] = { { "ab", "with a space between" }, { "", "with a space between" }, { "a c", "the second is not" },
-                  { "c a", "the first is not" },    { "b a", "the result is not" }, { "a ", "expected two tokens" } };
+    } CASES[] = { { "ab", "with a space between" }, { "", "with a space between" },
+                  { "a c", "the second is not" },   { "c a", "the first is not" },
+                  { "b a", "the result is not" },   { "a ", "expected two tokens" } };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         struct gguf_builder g = small_file("gpt2", "");
         gguf_meta_str(&g, "tokenizer.ggml.pre", "gpt-2");
@@ -336,7 +346,8 @@ static void a_broken_charsmap_is_refused(void **state)
     gguf_meta_array(&g, "tokenizer.ggml.precompiled_charsmap", 0, sizeof SHORT, SHORT, sizeof SHORT);
     expect_error(g, "expected at least 8");
     g = small_file("t5", "");
-    gguf_meta_array(&g, "tokenizer.ggml.precompiled_charsmap", 0, sizeof LONG_TREE, LONG_TREE, sizeof LONG_TREE);
+    gguf_meta_array(&g, "tokenizer.ggml.precompiled_charsmap", 0, sizeof LONG_TREE, LONG_TREE,
+                    sizeof LONG_TREE);
     expect_error(g, "its tree has 255");
     g = small_file("t5", "");
     gguf_meta_array(&g, "tokenizer.ggml.precompiled_charsmap", 0, sizeof NO_NUL, NO_NUL, sizeof NO_NUL);
@@ -346,7 +357,8 @@ static void a_broken_charsmap_is_refused(void **state)
 static void strange_tokens_do_no_harm(void **state)
 {
     (void)state;
-    static const char *const TOKENS[] = { "<0x-1>", "<0xZZ>", "<0x", "<0x100>", "", "", "<0x41>", "<0x41>", "a" };
+    static const char *const TOKENS[] = { "<0x-1>", "<0xZZ>", "<0x",    "<0x100>", "",
+                                          "",       "<0x41>", "<0x41>", "a" };
     static const int32_t TYPES[] = { BYTE, BYTE, BYTE, BYTE, BYTE, USER_DEFINED, BYTE, BYTE, CONTROL };
     struct gguf_builder g = { 0 };
     gguf_meta_str(&g, "general.architecture", "llama");
@@ -386,11 +398,16 @@ static void long_tokens_are_refused_where_they_are_matched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(byte_level_twins_agree),          cmocka_unit_test(sentencepiece_twins_agree),
-        cmocka_unit_test(the_tokenizer_outlives_its_file), cmocka_unit_test(tokens_around_a_gap_are_named_by_keys),
-        cmocka_unit_test(a_unigram_vocabulary_loads),      cmocka_unit_test(wrong_metadata_is_named),
-        cmocka_unit_test(wrong_merges_are_named),          cmocka_unit_test(a_broken_charsmap_is_refused),
-        cmocka_unit_test(strange_tokens_do_no_harm),       cmocka_unit_test(long_tokens_are_refused_where_they_are_matched),
+        cmocka_unit_test(byte_level_twins_agree),
+        cmocka_unit_test(sentencepiece_twins_agree),
+        cmocka_unit_test(the_tokenizer_outlives_its_file),
+        cmocka_unit_test(tokens_around_a_gap_are_named_by_keys),
+        cmocka_unit_test(a_unigram_vocabulary_loads),
+        cmocka_unit_test(wrong_metadata_is_named),
+        cmocka_unit_test(wrong_merges_are_named),
+        cmocka_unit_test(a_broken_charsmap_is_refused),
+        cmocka_unit_test(strange_tokens_do_no_harm),
+        cmocka_unit_test(long_tokens_are_refused_where_they_are_matched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

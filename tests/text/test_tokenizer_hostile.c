@@ -1,5 +1,5 @@
-// test_tokenizer_hostile.c - files and texts made to crash, hang or exhaust: each ends in an error that names the place, or in ids
-// after linear work.
+// test_tokenizer_hostile.c - files and texts made to crash, hang or exhaust: each ends in an error that names
+// the place, or in ids after linear work.
 #include "text/vector_files.h"
 #include <signal.h>
 #include <sys/resource.h>
@@ -23,8 +23,9 @@ static void expect_error(const char *json, const char *part)
 
 #define VOCAB  "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
 #define BEFORE "{\"pre_tokenizer\":"
-#define SPLIT(regex) \
-    BEFORE "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex "\"},\"behavior\":\"Isolated\",\"invert\":false}," VOCAB "}"
+#define SPLIT(regex)                                             \
+    BEFORE "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex \
+           "\"},\"behavior\":\"Isolated\",\"invert\":false}," VOCAB "}"
 
 static void broken_files_are_refused(void **state)
 {
@@ -42,18 +43,27 @@ static void broken_files_are_refused(void **state)
     expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":4000000000},\"merges\":[]}}", "4000000000");
     expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "id -1");
     expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":1.5},\"merges\":[]}}", "whole number");
-    expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"aa\"]}}", "with a space between");
+    expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"aa\"]}}",
+                 "with a space between");
     expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[7]}}", "with a space between");
-    expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}", "not in the vocabulary");
-    expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"\"]]}}", "expected two tokens");
-    expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"end_of_word_suffix\":\"</w>\"}}",
-                 "end_of_word_suffix");
+    expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}",
+                 "not in the vocabulary");
+    expect_error("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"\"]]}}",
+                 "expected two tokens");
+    expect_error(
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"end_of_word_suffix\":\"</w>\"}}",
+        "end_of_word_suffix");
     expect_error("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",NaN]]}}", "NaN");
-    expect_error("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",1e999]]}}", "real number overflow");
-    expect_error("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",\"1\"]]}}", "a text and a score");
+    expect_error("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",1e999]]}}",
+                 "real number overflow");
+    expect_error("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",\"1\"]]}}",
+                 "a text and a score");
     expect_error("{\"model\":{\"type\":\"Unigram\",\"unk_id\":7,\"vocab\":[[\"a\",0]]}}", "has id 7");
-    expect_error("{\"added_tokens\":[{\"id\":1,\"content\":\"b\"}],\"model\":{\"vocab\":{\"a\":1},\"merges\":[]}}", "of 'a'");
-    expect_error("{\"added_tokens\":[{\"content\":\"b\"}],\"model\":{\"vocab\":{\"a\":1},\"merges\":[]}}", "'b' has the id -1");
+    expect_error(
+        "{\"added_tokens\":[{\"id\":1,\"content\":\"b\"}],\"model\":{\"vocab\":{\"a\":1},\"merges\":[]}}",
+        "of 'a'");
+    expect_error("{\"added_tokens\":[{\"content\":\"b\"}],\"model\":{\"vocab\":{\"a\":1},\"merges\":[]}}",
+                 "'b' has the id -1");
 }
 
 static void unknown_parts_are_refused(void **state)
@@ -64,15 +74,22 @@ static void unknown_parts_are_refused(void **state)
     expect_error("{\"normalizer\":{\"type\":\"Nmt\"}," VOCAB "}", "normalizer of type 'Nmt'");
     expect_error("{\"decoder\":{\"type\":\"WordPiece\"}," VOCAB "}", "decoder of type 'WordPiece'");
     expect_error("{\"post_processor\":{\"type\":\"Other\"}," VOCAB "}", "post_processor of type 'Other'");
-    expect_error("{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}," VOCAB
-                 "}",
+    expect_error("{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
+                 "\"x\"}}]}," VOCAB "}",
                  "no ids");
-    expect_error("{\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"a\",0],\"sep\":[\"x\",99]}," VOCAB "}",
-                 "not in the vocabulary");
-    expect_error("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}," VOCAB "}", "charsmap");
-    expect_error("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA!\"}," VOCAB "}", "is not base64");
-    expect_error(BEFORE "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}," VOCAB "}",
-                 "after ByteLevel");
+    expect_error(
+        "{\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"a\",0],\"sep\":[\"x\",99]}," VOCAB
+        "}",
+        "not in the vocabulary");
+    expect_error("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}," VOCAB "}",
+                 "charsmap");
+    expect_error("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA!\"}," VOCAB "}",
+                 "is not base64");
+    expect_error(
+        BEFORE
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}," VOCAB
+        "}",
+        "after ByteLevel");
 }
 
 static void wrong_patterns_are_refused(void **state)
@@ -133,7 +150,8 @@ static void a_pattern_without_end_gives_up(void **state)
     struct err err = { 0 };
     memset(text, 'a', 4095);
     memcpy(text + 4095, "b", 2);
-    assert_fails(tokenizer_encode(t, str_from(text), (struct tokenize_flags){ 0 }, &ids, &err), &err, "gave up");
+    assert_fails(tokenizer_encode(t, str_from(text), (struct tokenize_flags){ 0 }, &ids, &err), &err,
+                 "gave up");
     assert_int_equal(ids.n, 0);
     token_ids_free(&ids);
     tokenizer_free(t);
@@ -145,7 +163,8 @@ static void empty_and_huge_tokens_do_no_harm(void **state)
     struct tokenizer *t = load("{\"added_tokens\":[{\"id\":3,\"content\":\"\",\"special\":true}]," VOCAB "}");
     struct token_ids ids = { 0 };
     struct err err = { 0 };
-    assert_ok(tokenizer_encode(t, STR("abab"), (struct tokenize_flags){ .parse_special = true }, &ids, &err), &err);
+    assert_ok(tokenizer_encode(t, STR("abab"), (struct tokenize_flags){ .parse_special = true }, &ids, &err),
+              &err);
     assert_int_equal(ids.n, 2);
     tokenizer_free(t);
 
@@ -230,7 +249,8 @@ static long child_peak_kib(const struct tokenizer *t, const char *unit, size_t b
         struct rlimit limit;
         bool ok = getrlimit(RLIMIT_CPU, &limit) == 0;
         limit.rlim_cur = PROCESSOR_SECONDS;
-        ok = ok && setrlimit(RLIMIT_CPU, &limit) == 0 && tokenizer_encode(t, (struct str){ text, bytes }, EVERYTHING, &ids, NULL);
+        ok = ok && setrlimit(RLIMIT_CPU, &limit) == 0 &&
+             tokenizer_encode(t, (struct str){ text, bytes }, EVERYTHING, &ids, NULL);
         _exit(ok ? 0 : 1);
     }
     assert_true(child > 0 && wait4(child, &status, 0, &usage) == child);
@@ -244,8 +264,8 @@ static long child_peak_kib(const struct tokenizer *t, const char *unit, size_t b
 #endif
 }
 
-// Linear work on 4 MiB takes some tenths of a second. Quadratic work, 16e12 steps, takes hours; a copy of the rest at each step a quarter
-// of an hour.
+// Linear work on 4 MiB takes some tenths of a second. Quadratic work, 16e12 steps, takes hours; a copy of the
+// rest at each step a quarter of an hour.
 static void work_and_memory_grow_with_the_text_alone(void **state)
 {
     enum { BYTES = SANITIZED ? 1 << 19 : 4 << 20 };
@@ -256,7 +276,8 @@ static void work_and_memory_grow_with_the_text_alone(void **state)
         for (size_t c = 0; c < N_CLASSES; c++) {
             long peak = child_peak_kib(t, CLASSES[c], BYTES);
             if (!SANITIZED && (peak - idle) / (BYTES / 1024) > 64)
-                fail_msg("%s: '%s': %ld bytes per byte", KINDS[k], CLASSES[c], (peak - idle) / (BYTES / 1024));
+                fail_msg("%s: '%s': %ld bytes per byte", KINDS[k], CLASSES[c],
+                         (peak - idle) / (BYTES / 1024));
         }
         tokenizer_free(t);
     }

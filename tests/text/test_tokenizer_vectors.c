@@ -1,4 +1,5 @@
-// test_tokenizer_vectors.c - ids and texts against what the Rust tokenizers made of the same strings, for every kind.
+// test_tokenizer_vectors.c - ids and texts against what the Rust tokenizers made of the same strings, for
+// every kind.
 #include "text/vector_files.h"
 
 static const char *const KINDS[] = { "gpt-2",  "smollm",  "llama-bpe", "qwen2",        "qwen35",
@@ -14,8 +15,9 @@ static void print_ids(const char *what, size_t i, struct str text, const struct 
     print_message("\n");
 }
 
-// Where we differ on purpose: the reference reads a typed "<0x41>" as the byte token where the model is unigram (see unigram.c), and
-// its charsmap takes a letter with two marks as one, and drops the second mark (see charsmap.c).
+// Where we differ on purpose: the reference reads a typed "<0x41>" as the byte token where the model is
+// unigram (see unigram.c), and its charsmap takes a letter with two marks as one, and drops the second mark
+// (see charsmap.c).
 static bool skipped(const json_t *kind, struct str text)
 {
     struct str name = str_from(json_string_value(json_object_get(kind, "name")));

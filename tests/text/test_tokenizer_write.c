@@ -21,7 +21,8 @@ static int remove_file(void **state)
 }
 
 // Loads the kind's tokenizer.json, writes it, loads that.
-static void there_and_back(const char *name, struct tokenizer **from, struct tokenizer **back, struct model_file **file)
+static void there_and_back(const char *name, struct tokenizer **from, struct tokenizer **back,
+                           struct model_file **file)
 {
     char vectors[64];
     struct err err = { 0 };
@@ -62,7 +63,8 @@ static void compare(const char *name, const char *pre)
         assert_ok(tokenizer_encode(a, vector_text(texts, i), flags, &x, &err), &err);
         assert_ok(tokenizer_encode(b, vector_text(texts, i), flags, &y, &err), &err);
         if (x.n != y.n || (x.n && memcmp(x.ids, y.ids, x.n * sizeof *x.ids) != 0))
-            fail_msg("%s: text %zu '%.*s': %zu ids, expected %zu", name, i, STR_ARG(vector_text(texts, i)), y.n, x.n);
+            fail_msg("%s: text %zu '%.*s': %zu ids, expected %zu", name, i, STR_ARG(vector_text(texts, i)),
+                     y.n, x.n);
     }
     token_ids_free(&x);
     token_ids_free(&y);

@@ -1,4 +1,5 @@
-// vector_files.h - reads tests/text/vectors (made by tools/golden/tokenizer_vectors.mjs) for the tests of the tokenisers.
+// vector_files.h - reads tests/text/vectors (made by tools/golden/tokenizer_vectors.mjs) for the tests of the
+// tokenisers.
 #pragma once
 #include "testing.h"
 #include <jansson.h>

@@ -23,7 +23,8 @@ struct cpu {
 };
 
 struct cpu_tape {
-    atomic_uint *tile_at; // [commands][CPU_MAX_PHASES][threads]: how many tiles of a thread's part are taken in this play
+    atomic_uint *tile_at; // [commands][CPU_MAX_PHASES][threads]: how many tiles of a thread's part are taken
+                          // in this play
     unsigned char *local; // [threads][local_bytes]
     size_t local_bytes;
     struct shares shares;
@@ -38,7 +39,8 @@ struct cpu_play {
     bool by_rows; // the tape's first commands are dealt by rows
 };
 
-static atomic_uint *counters_of(const struct cpu *cpu, const struct cpu_tape *native, uint32_t command, uint32_t phase)
+static atomic_uint *counters_of(const struct cpu *cpu, const struct cpu_tape *native, uint32_t command,
+                                uint32_t phase)
 {
     return native->tile_at + ((size_t)command * CPU_MAX_PHASES + phase) * thread_pool_size(cpu->pool);
 }
@@ -47,7 +49,8 @@ struct tile_count {
     uint32_t n, even; // tiles; and if all parts were alike
 };
 
-// Where a thread's own part of the tiles begins. Parts are contiguous: each thread reads one stretch of a weight, from front to back.
+// Where a thread's own part of the tiles begins. Parts are contiguous: each thread reads one stretch of a
+// weight, from front to back.
 static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned thread, unsigned n_threads)
 {
     uint32_t at = (uint32_t)((uint64_t)n_tiles * thread / n_threads);
@@ -55,9 +58,11 @@ static uint32_t part_begin(uint32_t n_tiles, uint32_t n_together, unsigned threa
     return thread < n_threads && n_together ? at - at % n_together : at;
 }
 
-// Few rows wait for memory: half of what is left of a part, which makes few chunks, and small ones where others may wait. Tiles that belong
-// together stay so, but for those by which a part exceeds an even share. Many rows compute: there, small chunks cost more than waiting.
-static uint32_t chunk_of(const struct cpu_call *call, const struct cpu_plan *plan, uint32_t taken, struct tile_count part)
+// Few rows wait for memory: half of what is left of a part, which makes few chunks, and small ones where
+// others may wait. Tiles that belong together stay so, but for those by which a part exceeds an even share.
+// Many rows compute: there, small chunks cost more than waiting.
+static uint32_t chunk_of(const struct cpu_call *call, const struct cpu_plan *plan, uint32_t taken,
+                         struct tile_count part)
 {
     uint32_t half = (part.n - taken + 1) / 2, together = plan->n_together ? plan->n_together : 1;
 
@@ -69,8 +74,8 @@ static uint32_t chunk_of(const struct cpu_call *call, const struct cpu_plan *pla
 }
 
 // The thread's own part, in chunks; then what others have not yet taken of theirs.
-static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase, const struct cpu_plan *plan,
-                      atomic_uint *tile_at)
+static void run_tiles(const struct cpu_kernel *kernel, const struct cpu_call *call, uint32_t phase,
+                      const struct cpu_plan *plan, atomic_uint *tile_at)
 {
     const uint32_t n_tiles = plan->n_tiles[phase];
 
@@ -115,7 +120,9 @@ static void play_share(const struct cpu_play *p, unsigned thread, void *local)
     for (uint32_t i = 0; i < shares->n_commands; i++) {
         const struct cpu_kernel *kernel = p->cpu->kernels[share->commands[i].op];
         uint64_t fresh = ~(uint64_t)0;
-        struct cpu_call call = { &share->commands[i], share->step, local, &fresh, .thread = 0, .n_threads = 1 };
+        struct cpu_call call = {
+            &share->commands[i], share->step, local, &fresh, .thread = 0, .n_threads = 1
+        };
         struct cpu_plan plan = { 0 };
         kernel->plan(&call, &plan);
         for (uint32_t phase = 0; phase < plan.n_phases; phase++)
@@ -128,9 +135,10 @@ static void play_commands(void *arg, unsigned thread)
 {
     const struct cpu_play *p = arg;
     struct cpu_tape *native = p->tape->native;
-    struct cpu_call call = {
-        .step = p->step, .local = native->local + thread * native->local_bytes, .thread = thread, .n_threads = p->n_threads
-    };
+    struct cpu_call call = { .step = p->step,
+                             .local = native->local + thread * native->local_bytes,
+                             .thread = thread,
+                             .n_threads = p->n_threads };
     uint32_t first = p->first;
 
     if (p->by_rows) {
@@ -144,7 +152,8 @@ static void play_commands(void *arg, unsigned thread)
     }
 }
 
-static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err)
+static bool cpu_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
+                     uint32_t last, struct err *err)
 {
     struct cpu_tape *native = t->native;
     struct cpu *cpu = (struct cpu *)d;
@@ -174,7 +183,8 @@ static bool cpu_wait(struct device *d, struct err *err)
     return true;
 }
 
-// Asks kernels for their local memory in the largest step a tape may be played with, every position 0. 0 without memory.
+// Asks kernels for their local memory in the largest step a tape may be played with, every position 0. 0
+// without memory.
 static size_t local_bytes_needed(struct cpu *cpu, struct tape *t)
 {
     struct step *largest = mem_alloc(step_bytes(t->limits.max_rows, t->limits.max_outputs));
@@ -189,9 +199,10 @@ static size_t local_bytes_needed(struct cpu *cpu, struct tape *t)
                               .max_outputs = t->limits.max_outputs };
 
     for (uint32_t i = 0; i < t->n_commands; i++) {
-        struct cpu_call call = {
-            .command = &t->commands[i], .step = largest, .fresh = &fresh, .n_threads = thread_pool_size(cpu->pool)
-        };
+        struct cpu_call call = { .command = &t->commands[i],
+                                 .step = largest,
+                                 .fresh = &fresh,
+                                 .n_threads = thread_pool_size(cpu->pool) };
         struct cpu_plan plan = { 0 };
         cpu->kernels[t->commands[i].op]->plan(&call, &plan);
         CHECK(plan.n_phases <= CPU_MAX_PHASES);
@@ -221,16 +232,20 @@ static bool cpu_seal(struct device *d, struct tape *t, struct err *err)
 
     for (uint32_t i = 0; i < t->n_commands; i++)
         if (!cpu->kernels[t->commands[i].op])
-            return err_set(err, ERR_UNSUPPORTED, "%s: the CPU has no kernel for %s", t->commands[i].label, t->commands[i].name);
+            return err_set(err, ERR_UNSUPPORTED, "%s: the CPU has no kernel for %s", t->commands[i].label,
+                           t->commands[i].name);
     struct cpu_tape *native = mem_alloc(sizeof *native);
     if (!native)
         return err_memory(err, "a tape");
     t->native = native;
     native->local_bytes = local_bytes_needed(cpu, t);
-    native->local = native->local_bytes ? mem_alloc_aligned(native->local_bytes * thread_pool_size(cpu->pool), LINE) : NULL;
-    native->tile_at =
-        mem_alloc_array((size_t)t->n_commands * CPU_MAX_PHASES * thread_pool_size(cpu->pool) + 1, sizeof *native->tile_at);
-    if (native->local && native->tile_at && shares_open(&native->shares, t, cpu->options.table->ops, thread_pool_size(cpu->pool)))
+    native->local = native->local_bytes
+                        ? mem_alloc_aligned(native->local_bytes * thread_pool_size(cpu->pool), LINE)
+                        : NULL;
+    native->tile_at = mem_alloc_array(
+        (size_t)t->n_commands * CPU_MAX_PHASES * thread_pool_size(cpu->pool) + 1, sizeof *native->tile_at);
+    if (native->local && native->tile_at &&
+        shares_open(&native->shares, t, cpu->options.table->ops, thread_pool_size(cpu->pool)))
         return true;
     cpu_drop(d, t);
     return err_memory(err, "a tape");
@@ -247,11 +262,12 @@ bool cpu_buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct
     uint64_t rounded = (bytes / LINE + 1) * LINE; // never empty
     struct chunk *chunk = NULL;
     void *host = rounded < bytes || rounded > SIZE_MAX ? NULL
-                 : buffer_is_paged(bytes)              ? chunk_take(&((struct cpu *)d)->newest, rounded, &chunk)
-                                                       : mem_alloc_aligned(rounded, LINE);
+                 : buffer_is_paged(bytes) ? chunk_take(&((struct cpu *)d)->newest, rounded, &chunk)
+                                          : mem_alloc_aligned(rounded, LINE);
 
     if (!host)
-        return err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s", (unsigned long long)bytes, d->name);
+        return err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s", (unsigned long long)bytes,
+                       d->name);
     if (!buffer_is_paged(bytes))
         memset(host, 0, rounded);
     *b = (struct buffer){ .device = d, .host = host, .bytes = bytes, .native = chunk ? (void *)chunk : host };
@@ -266,30 +282,36 @@ static void cpu_release(struct device *d, struct buffer *b)
         mem_free_aligned(b->native);
 }
 
-static bool cpu_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err)
+static bool cpu_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes,
+                      struct err *err)
 {
     (void)d, (void)err;
     memcpy((unsigned char *)b->host + offset, from, bytes);
     return true;
 }
 
-static bool cpu_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err)
+static bool cpu_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes,
+                     struct err *err)
 {
     (void)d, (void)err;
     memcpy(to, (const unsigned char *)b->host + offset, bytes);
     return true;
 }
 
-static bool cpu_weight_take(struct device *d, const struct weight_source *source, struct weight *w, struct err *err)
+static bool cpu_weight_take(struct device *d, const struct weight_source *source, struct weight *w,
+                            struct err *err)
 {
     struct cpu *cpu = (struct cpu *)d;
     struct err packed = { 0 };
     bool pack = source->use == WEIGHT_PRODUCT && !cpu->options.plain && !cpu->options.no_repack;
 
-    *w = (struct weight){
-        .bytes = source->bytes, .n_rows = source->n_rows, .n_cols = source->n_cols, .format = source->format, .name = source->name
-    };
-    w->buffer = (struct buffer){ .device = d, .host = (void *)(uintptr_t)source->data, .bytes = source->bytes };
+    *w = (struct weight){ .bytes = source->bytes,
+                          .n_rows = source->n_rows,
+                          .n_cols = source->n_cols,
+                          .format = source->format,
+                          .name = source->name };
+    w->buffer =
+        (struct buffer){ .device = d, .host = (void *)(uintptr_t)source->data, .bytes = source->bytes };
     if (!pack || cpu->options.table->pack(cpu->features, cpu->pool, source, w, &packed))
         return true;
     if (packed.code != ERR_NONE && err)
@@ -340,8 +362,9 @@ static const struct cpu_kernel *kernel_choose(const struct cpu_op *op, uint32_t 
 
 struct device *cpu_open(const struct cpu_options *options, struct err *err)
 {
-    static const struct device_ops ops = { cpu_close,       cpu_info,     cpu_buffer_alloc, cpu_release, cpu_write, cpu_read,
-                                           cpu_weight_take, cpu_supports, cpu_seal,         cpu_drop,    cpu_play,  cpu_wait };
+    static const struct device_ops ops = { cpu_close, cpu_info, cpu_buffer_alloc, cpu_release,
+                                           cpu_write, cpu_read, cpu_weight_take,  cpu_supports,
+                                           cpu_seal,  cpu_drop, cpu_play,         cpu_wait };
     unsigned n_threads = options->n_threads ? options->n_threads : thread_count_available();
     struct cpu *cpu = mem_alloc(sizeof *cpu);
 

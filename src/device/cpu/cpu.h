@@ -1,9 +1,11 @@
 // cpu.h - the CPU as a device, and what its kernels see.
 //
-// A kernel is a pair of functions: plan says into how many tiles its work falls for a given step, run does a range of tiles. Threads
-// take chunks of their own part of the tiles, then of others' parts, so a tile's result must not depend on who computes it or on what
-// else is computed. A kernel with several phases gets a barrier between them.
-// The plain kernel of an operation is its definition. Faster ones follow, each with the processor features it needs.
+// A kernel is a pair of functions: plan says into how many tiles its work falls for a given step, run does a
+// range of tiles. Threads take chunks of their own part of the tiles, then of others' parts, so a tile's
+// result must not depend on who computes it or on what else is computed. A kernel with several phases gets a
+// barrier between them.
+// The plain kernel of an operation is its definition. Faster ones follow, each with the processor features it
+// needs.
 #pragma once
 #include "base/thread_pool.h"
 #include "device/step.h"
@@ -34,7 +36,8 @@ struct cpu_call {
     const struct command *command;
     const struct step *step;
     void *local;     // this thread's own memory, plan.local_bytes; kept through one command, 64-byte aligned
-    uint64_t *fresh; // bit p: this thread has not run phase p of this command before; kernels clear it after preparing `local`
+    uint64_t *fresh; // bit p: this thread has not run phase p of this command before; kernels clear it after
+                     // preparing `local`
     unsigned thread, n_threads;
 };
 
@@ -47,12 +50,14 @@ struct cpu_plan {
 
 struct cpu_kernel {
     void (*plan)(const struct cpu_call *call, struct cpu_plan *plan);
-    void (*run)(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last); // tiles [first, last)
+    void (*run)(const struct cpu_call *call, uint32_t phase, uint32_t first,
+                uint32_t last); // tiles [first, last)
 };
 
 struct cpu_op {
     const char *name;
-    bool by_rows; // what it makes of a row needs no other sequence's row of the step, and lies in values or the sequence's pages
+    bool by_rows; // what it makes of a row needs no other sequence's row of the step, and lies in values or
+                  // the sequence's pages
     struct cpu_kernel plain;
     struct cpu_choice {
         uint32_t needs; // CPU_* bits; the first choice whose needs are met is taken
@@ -65,8 +70,8 @@ struct cpu_table {
     const struct cpu_op *const *ops; // [n_ops], by enum op
     uint32_t n_ops;
     // Repacks a matrix for products. Returns false with code ERR_NONE when it should stay as in the file.
-    bool (*pack)(uint32_t features, struct thread_pool *pool, const struct weight_source *source, struct weight *w,
-                 struct err *err);
+    bool (*pack)(uint32_t features, struct thread_pool *pool, const struct weight_source *source,
+                 struct weight *w, struct err *err);
 };
 
 struct cpu_options {

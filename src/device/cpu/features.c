@@ -79,7 +79,8 @@ static uint32_t sysctl_bit(const char *name, uint32_t bit)
 
 uint32_t cpu_features(void)
 {
-    return CPU_NEON | sysctl_bit("hw.optional.arm.FEAT_DotProd", CPU_DOTPROD) | sysctl_bit("hw.optional.arm.FEAT_I8MM", CPU_I8MM);
+    return CPU_NEON | sysctl_bit("hw.optional.arm.FEAT_DotProd", CPU_DOTPROD) |
+           sysctl_bit("hw.optional.arm.FEAT_I8MM", CPU_I8MM);
 }
 #else
 uint32_t cpu_features(void)
@@ -90,7 +91,8 @@ uint32_t cpu_features(void)
 
 void cpu_features_print(uint32_t features, char *text, size_t n)
 {
-    static const char *const names[] = { "AVX2", "AVX-512", "VNNI", "BF16", "AVX-VNNI", "NEON", "DOTPROD", "I8MM", "AMX" };
+    static const char *const names[] = { "AVX2", "AVX-512", "VNNI", "BF16", "AVX-VNNI",
+                                         "NEON", "DOTPROD", "I8MM", "AMX" };
 
     snprintf(text, n, "%s", features ? "" : "no SIMD");
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)

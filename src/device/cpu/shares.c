@@ -1,7 +1,8 @@
 // shares.c - see shares.h.
 //
-// Measured on two Zen 5 cores with 16 sequences of a program over ingot_submit and ingot_step, tokens/s by tiles and by rows: 8 MB of
-// weights 42,500 and 46,700, 80 MB 2,774 and 3,235, 640 MB 646 and 577. With 8 sequences 37,600 and 41,000, 2,076 and 2,799, 507 and 495.
+// Measured on two Zen 5 cores with 16 sequences of a program over ingot_submit and ingot_step, tokens/s by
+// tiles and by rows: 8 MB of weights 42,500 and 46,700, 80 MB 2,774 and 3,235, 640 MB 646 and 577. With 8
+// sequences 37,600 and 41,000, 2,076 and 2,799, 507 and 495.
 #include "device/cpu/shares.h"
 #include <string.h>
 #include <unistd.h>
@@ -61,14 +62,15 @@ static bool share_open(struct share *share, const struct tape *t, uint32_t n_com
 
     share->step = mem_alloc(step_bytes(t->limits.max_rows, t->limits.max_outputs));
     share->commands = mem_alloc_array(n_commands, sizeof *share->commands);
-    share->scratch = (struct buffer){ .device = t->device, .host = mem_alloc_aligned(bytes, LINE), .bytes = bytes };
+    share->scratch =
+        (struct buffer){ .device = t->device, .host = mem_alloc_aligned(bytes, LINE), .bytes = bytes };
     return share->step && share->commands && share->scratch.host;
 }
 
 bool shares_open(struct shares *s, const struct tape *t, const struct cpu_op *const *ops, uint32_t n_threads)
 {
-    bool by_rows = n_threads > 1 && t->limits.max_rows >= n_threads * ROWS_PER_THREAD && t->limits.max_rows <= MAX_ROWS &&
-                   weight_bytes(t) <= shared_cache_bytes() / 2;
+    bool by_rows = n_threads > 1 && t->limits.max_rows >= n_threads * ROWS_PER_THREAD &&
+                   t->limits.max_rows <= MAX_ROWS && weight_bytes(t) <= shared_cache_bytes() / 2;
 
     *s = (struct shares){ .n_commands = n_by_rows(t, ops) };
     if (!by_rows || s->n_commands == 0 || !tensors_stay(t, s->n_commands))
@@ -157,15 +159,18 @@ static void take_rows(struct share *share, const struct step *step, uint32_t n_r
     mine->n_rows = n_rows;
     mine->n_outputs = n_outputs;
     memcpy(words + step_at_tokens(), step_tokens(step) + share->first_row, n_rows * sizeof *words);
-    memcpy(words + step_at_positions(step->max_rows), step_positions(step) + share->first_row, n_rows * sizeof *words);
-    memcpy(words + step_at_slots(step->max_rows), step_slots(step) + share->first_row, n_rows * sizeof *words);
+    memcpy(words + step_at_positions(step->max_rows), step_positions(step) + share->first_row,
+           n_rows * sizeof *words);
+    memcpy(words + step_at_slots(step->max_rows), step_slots(step) + share->first_row,
+           n_rows * sizeof *words);
     for (uint32_t i = 0; i < n_outputs; i++)
         outputs[i] = step_outputs(step)[share->first_output + i] - share->first_row;
-    memcpy(words + step_at_samples(step->max_rows, step->max_outputs), step_samples(step) + share->first_output,
-           n_outputs * sizeof(struct sample_params));
+    memcpy(words + step_at_samples(step->max_rows, step->max_outputs),
+           step_samples(step) + share->first_output, n_outputs * sizeof(struct sample_params));
 }
 
-// Values of the tape's own scratch lie in the thread's; in others, which belong to all, the share's rows are found further on.
+// Values of the tape's own scratch lie in the thread's; in others, which belong to all, the share's rows are
+// found further on.
 static void take_commands(struct share *share, const struct tape *t, uint32_t n_commands)
 {
     memcpy(share->commands, t->commands, n_commands * sizeof *share->commands);
@@ -176,16 +181,20 @@ static void take_commands(struct share *share, const struct tape *t, uint32_t n_
                 o->buffer = &share->scratch;
             else if (o->tensor)
                 o->offset +=
-                    o->row_bytes * (t->tensors[o->tensor - 1].rows == ROWS_STEP ? share->first_row : share->first_output);
+                    o->row_bytes *
+                    (t->tensors[o->tensor - 1].rows == ROWS_STEP ? share->first_row : share->first_output);
         }
 }
 
-const struct share *share_take(struct shares *s, const struct tape *t, const struct step *step, uint32_t thread)
+const struct share *share_take(struct shares *s, const struct tape *t, const struct step *step,
+                               uint32_t thread)
 {
     struct share *share = &s->of[thread];
-    uint32_t first_output = n_outputs_below(step, share->first), n_outputs = n_outputs_below(step, share->end) - first_output;
+    uint32_t first_output = n_outputs_below(step, share->first),
+             n_outputs = n_outputs_below(step, share->end) - first_output;
 
-    if (share->first_row != share->first || share->first_output != first_output || share->commands[0].name == NULL) {
+    if (share->first_row != share->first || share->first_output != first_output ||
+        share->commands[0].name == NULL) {
         share->first_row = share->first;
         share->first_output = first_output;
         take_commands(share, t, s->n_commands);

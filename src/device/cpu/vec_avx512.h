@@ -53,7 +53,8 @@ VEC_INLINE vf vf_load_half_n(const uint16_t *p, uint32_t n)
 }
 VEC_INLINE void vf_store_half_n(uint16_t *p, vf v, uint32_t n)
 {
-    _mm256_mask_storeu_epi16(p, vf_mask(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm256_mask_storeu_epi16(p, vf_mask(n),
+                             _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 VEC_INLINE vf vf_set(float x)
 {

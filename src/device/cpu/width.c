@@ -1,10 +1,14 @@
 // width.c - see width.h.
 //
-// Measured on two Zen 5 cores beside one busy loop, SmolLM Q4_0, ms a token: 3.9 with two threads, 1.9 with one (1.3 on a quiet machine).
+// Measured on two Zen 5 cores beside one busy loop, SmolLM Q4_0, ms a token: 3.9 with two threads, 1.9 with
+// one (1.3 on a quiet machine).
 #include "device/cpu/width.h"
 
 enum { MS = 1000000, SEEN = 10 * MS, PAUSE = 80 * MS, HOLD = 640 * MS };
-enum { LOSS_MOST = 75, TROUBLE_MOST = 8 }; // percent of a thread that may be lost: waiting, or without a processor
+enum {
+    LOSS_MOST = 75,
+    TROUBLE_MOST = 8
+}; // percent of a thread that may be lost: waiting, or without a processor
 
 struct width width_of(uint32_t n_threads)
 {

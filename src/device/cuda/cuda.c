@@ -1,7 +1,7 @@
 // cuda.c - opening a GPU, its memory, and taking weights over; graph.c plays tapes.
 //
-// One stream carries everything in order: copies, repacking, graphs. Weights travel through a reused upload buffer and are repacked
-// on the GPU, so that loading runs at the speed of the copy.
+// One stream carries everything in order: copies, repacking, graphs. Weights travel through a reused upload
+// buffer and are repacked on the GPU, so that loading runs at the speed of the copy.
 #include "device/cuda/cuda.h"
 #include <string.h>
 #include "base/mem.h"
@@ -11,8 +11,8 @@ bool cuda_check(const struct cuda *c, cu_result result, const char *what, struct
 {
     if (result == 0)
         return true;
-    return err_set(err, result == CU_OUT_OF_MEMORY ? ERR_MEMORY : ERR_DEVICE, "%s: %s failed: %s", c->device.name, what,
-                   driver_error(c->cu, result));
+    return err_set(err, result == CU_OUT_OF_MEMORY ? ERR_MEMORY : ERR_DEVICE, "%s: %s failed: %s",
+                   c->device.name, what, driver_error(c->cu, result));
 }
 
 cu_function cuda_function(struct cuda *c, const char *name)
@@ -33,13 +33,15 @@ static bool use(struct cuda *c, struct err *err)
 static bool cuda_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
 {
     struct cuda *c = (struct cuda *)d;
-    uint64_t rounded = bytes < 256 ? 256 : (bytes + 255) / 256 * 256; // kernels may read a vector beyond the end
+    uint64_t rounded =
+        bytes < 256 ? 256 : (bytes + 255) / 256 * 256; // kernels may read a vector beyond the end
     cu_address at = 0;
 
     if (!use(c, err))
         return false;
     if (rounded < bytes || c->cu->alloc(&at, rounded) != 0)
-        return err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s", (unsigned long long)bytes, d->name);
+        return err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s", (unsigned long long)bytes,
+                       d->name);
     *b = (struct buffer){ .device = d, .bytes = bytes, .native = (void *)(uintptr_t)at };
     return cuda_check(c, c->cu->clear(at, 0, rounded, c->stream), "clearing memory", err);
 }
@@ -52,7 +54,8 @@ static void cuda_release(struct device *d, struct buffer *b)
         c->cu->give_back((cu_address)(uintptr_t)b->native);
 }
 
-// Small writes go through pinned memory, which is used round and round; a full turn waits for the copies before it.
+// Small writes go through pinned memory, which is used round and round; a full turn waits for the copies
+// before it.
 static bool write_small(struct cuda *c, cu_address to, const void *from, uint64_t bytes, struct err *err)
 {
     if (c->staging_used + bytes > STAGING_BYTES) {
@@ -66,7 +69,8 @@ static bool write_small(struct cuda *c, cu_address to, const void *from, uint64_
     return cuda_check(c, c->cu->write(to, at, bytes, c->stream), "a copy to the device", err);
 }
 
-static bool cuda_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err)
+static bool cuda_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes,
+                       struct err *err)
 {
     struct cuda *c = (struct cuda *)d;
     cu_address to = (cu_address)(uintptr_t)b->native + offset;
@@ -79,23 +83,26 @@ static bool cuda_write(struct device *d, struct buffer *b, uint64_t offset, cons
            cuda_check(c, c->cu->stream_wait(c->stream), "a copy to the device", err);
 }
 
-static bool cuda_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err)
+static bool cuda_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes,
+                      struct err *err)
 {
     struct cuda *c = (struct cuda *)d;
 
     return use(c, err) &&
-           cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native + offset, bytes, c->stream), "a copy to the host",
-                      err) &&
+           cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native + offset, bytes, c->stream),
+                      "a copy to the host", err) &&
            cuda_check(c, c->cu->stream_wait(c->stream), "a copy to the host", err);
 }
 
-static bool cuda_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err)
+static bool cuda_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch,
+                       struct err *err)
 {
     struct cuda *c = (struct cuda *)d;
     unsigned char *to = c->staging + STAGING_BYTES + fetch * DEVICE_FETCH_BYTES;
 
     return use(c, err) &&
-           cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native, bytes, c->stream), "a copy to the host", err) &&
+           cuda_check(c, c->cu->read(to, (cu_address)(uintptr_t)b->native, bytes, c->stream),
+                      "a copy to the host", err) &&
            cuda_check(c, c->cu->event_record(c->fetched[fetch], c->stream), "a copy to the host", err);
 }
 
@@ -117,9 +124,10 @@ static bool run_pack(struct cuda *c, struct cuda_pack *pack, struct err *err)
 
     if (!function)
         return err_set(err, ERR_UNSUPPORTED, "%s: this build has no kernel %s", c->device.name, pack->kernel);
-    return cuda_check(
-               c, c->cu->launch(function, s->grid[0], s->grid[1], s->grid[2], s->block, 1, 1, s->shared, c->stream, params, NULL),
-               pack->kernel, err) &&
+    return cuda_check(c,
+                      c->cu->launch(function, s->grid[0], s->grid[1], s->grid[2], s->block, 1, 1, s->shared,
+                                    c->stream, params, NULL),
+                      pack->kernel, err) &&
            cuda_check(c, c->cu->stream_wait(c->stream), pack->kernel, err);
 }
 
@@ -143,15 +151,18 @@ static bool repack(struct cuda *c, const struct weight_source *source, struct we
     return ok;
 }
 
-static bool cuda_weight_take(struct device *d, const struct weight_source *source, struct weight *w, struct err *err)
+static bool cuda_weight_take(struct device *d, const struct weight_source *source, struct weight *w,
+                             struct err *err)
 {
     struct cuda *c = (struct cuda *)d;
 
-    *w = (struct weight){
-        .bytes = source->bytes, .n_rows = source->n_rows, .n_cols = source->n_cols, .format = source->format, .name = source->name
-    };
-    bool ok = buffer_alloc(d, source->bytes, &w->buffer, err) && buffer_write(&w->buffer, 0, source->data, source->bytes, err) &&
-              repack(c, source, w, err);
+    *w = (struct weight){ .bytes = source->bytes,
+                          .n_rows = source->n_rows,
+                          .n_cols = source->n_cols,
+                          .format = source->format,
+                          .name = source->name };
+    bool ok = buffer_alloc(d, source->bytes, &w->buffer, err) &&
+              buffer_write(&w->buffer, 0, source->data, source->bytes, err) && repack(c, source, w, err);
     if (!ok)
         buffer_release(&w->buffer);
     return ok;
@@ -219,14 +230,18 @@ static bool start(struct cuda *c, struct err *err)
 {
     const struct driver *cu = c->cu;
 
-    cu->primary_flags(c->ordinal, CU_SCHEDULE_SPIN); // refused when another library has begun to use the device: not needed
+    cu->primary_flags(
+        c->ordinal, CU_SCHEDULE_SPIN); // refused when another library has begun to use the device: not needed
     if (!cuda_check(c, cu->primary_retain(&c->context, c->ordinal), "starting the device", err))
         return false;
     c->retained = true;
     void *staging = NULL;
-    if (!use(c, err) || !cuda_check(c, cu->stream_create(&c->stream, CU_STREAM_NON_BLOCKING), "a stream", err) ||
-        !cuda_check(c, cu->host_alloc(&staging, STAGING_BYTES + DEVICE_FETCHES * DEVICE_FETCH_BYTES, CU_HOST_PORTABLE),
-                    "pinned memory", err))
+    if (!use(c, err) ||
+        !cuda_check(c, cu->stream_create(&c->stream, CU_STREAM_NON_BLOCKING), "a stream", err) ||
+        !cuda_check(
+            c,
+            cu->host_alloc(&staging, STAGING_BYTES + DEVICE_FETCHES * DEVICE_FETCH_BYTES, CU_HOST_PORTABLE),
+            "pinned memory", err))
         return false;
     c->staging = staging;
     for (int i = 0; i < DEVICE_FETCHES; i++)
@@ -290,7 +305,8 @@ struct device *cuda_open(uint32_t ordinal, const struct cuda_table *table, struc
     c->cu = driver_load(err);
     c->table = table;
     c->device.fusions = table->fusions;
-    if (cuda_check(c, c->cu->device_get(&c->ordinal, (int)ordinal), "finding the device", err) && start(c, err))
+    if (cuda_check(c, c->cu->device_get(&c->ordinal, (int)ordinal), "finding the device", err) &&
+        start(c, err))
         return &c->device;
     cuda_close(&c->device);
     return NULL;

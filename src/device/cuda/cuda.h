@@ -1,8 +1,9 @@
 // cuda.h - an NVIDIA GPU as a device, and what the operations give it.
 //
-// An operation's plan turns one command into one or more kernel launches, once, when the tape is sealed: kernel, grid, shared memory
-// and the argument struct. Every argument struct begins with the step's address, which the device fills in. The launches of all
-// commands become the nodes of one graph, its edges the commands' declared reads and writes, and a step is one launch of the graph.
+// An operation's plan turns one command into one or more kernel launches, once, when the tape is sealed:
+// kernel, grid, shared memory and the argument struct. Every argument struct begins with the step's address,
+// which the device fills in. The launches of all commands become the nodes of one graph, its edges the
+// commands' declared reads and writes, and a step is one launch of the graph.
 #pragma once
 #include "device/cuda/driver.h"
 #include "device/cuda/vendor.h"
@@ -26,9 +27,11 @@ struct cuda_plan {
     struct cuda_limits device;
     struct tape_limits tape;
     const struct command *command;
-    uint64_t private_at;    // the tape's private memory, for partial results; 0 in the first pass, which only sizes it
+    uint64_t private_at;    // the tape's private memory, for partial results; 0 in the first pass, which only
+                            // sizes it
     uint64_t private_bytes; // how much this command wants
-    uint64_t counters_at;   // the same for counters, which are zero when a command starts and which it leaves at zero
+    uint64_t counters_at;   // the same for counters, which are zero when a command starts and which it leaves
+                            // at zero
     uint64_t counters_bytes;
     struct cuda *cuda;
     struct cuda_launch *launches; // grows
@@ -40,19 +43,25 @@ struct cuda_shape {
     uint32_t grid[3], block, shared;
 };
 // Adds a launch; params is copied. Errors stay in the plan.
-void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params, uint32_t bytes);
-// A product by the vendor's library, which is opened the first time. A tape that has one is no graph: it is played launch by launch.
+void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params,
+                     uint32_t bytes);
+// A product by the vendor's library, which is opened the first time. A tape that has one is no graph: it is
+// played launch by launch.
 void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product);
 bool cuda_has_kernel(const struct cuda_plan *p,
                      const char *kernel); // for this device: an image need not serve every architecture
-// A view of bf16 numbers for the copy engine, in boxes whose rows of 128 bytes shared memory gets swizzled. map: 128 bytes, aligned to 64.
+// A view of bf16 numbers for the copy engine, in boxes whose rows of 128 bytes shared memory gets swizzled.
+// map: 128 bytes, aligned to 64.
 struct cuda_view {
     uint64_t at, dims[5], strides[4]; // strides in bytes, of all dimensions but the first
     uint32_t box[5];
 };
-bool cuda_view_encode(const struct cuda_plan *p, const struct cuda_view *view, void *map); // false: the device cannot
-// For questions about a command before its tape is planned: what the plan functions see, without memory and launches.
-struct cuda_plan cuda_plan_of(struct device *d, const struct tape_limits *limits, const struct command *command);
+bool cuda_view_encode(const struct cuda_plan *p, const struct cuda_view *view,
+                      void *map); // false: the device cannot
+// For questions about a command before its tape is planned: what the plan functions see, without memory and
+// launches.
+struct cuda_plan cuda_plan_of(struct device *d, const struct tape_limits *limits,
+                              const struct command *command);
 // Device address of an operand, 0 when absent.
 uint64_t cuda_at(const struct cuda_plan *p, uint32_t operand);
 const struct weight *cuda_weight(const struct cuda_plan *p, uint32_t operand);

@@ -16,7 +16,8 @@ struct cuda {
     uint32_t n_modules;
     struct cuda_limits limits;
     struct vendor *vendor;  // opened when a tape asks for it
-    unsigned char *staging; // pinned; small writes pass through it without waiting, and behind them are the fetches' places
+    unsigned char *staging; // pinned; small writes pass through it without waiting, and behind them are the
+                            // fetches' places
     uint64_t staging_used;
     cu_event fetched[DEVICE_FETCHES];
     bool retained;
@@ -37,4 +38,5 @@ cu_function cuda_function(struct cuda *c, const char *name); // NULL: no image h
 
 bool cuda_tape_seal(struct device *d, struct tape *t, struct err *err);
 void cuda_tape_drop(struct device *d, struct tape *t);
-bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err);
+bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
+                    uint32_t last, struct err *err);

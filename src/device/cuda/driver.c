@@ -1,5 +1,5 @@
-// driver.c - finds the driver's functions; see driver.h. The library stays open for the life of the process: closing it while
-// its own threads run is not safe.
+// driver.c - finds the driver's functions; see driver.h. The library stays open for the life of the process:
+// closing it while its own threads run is not safe.
 #include "device/cuda/driver.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -29,13 +29,15 @@ static void load(void)
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         slots[i] = dlsym(library, symbols[i]);
         if (!slots[i]) {
-            err_set(&table_error, ERR_UNSUPPORTED, "the NVIDIA driver has no %s; want one of CUDA 12.3 or later", symbols[i]);
+            err_set(&table_error, ERR_UNSUPPORTED,
+                    "the NVIDIA driver has no %s; want one of CUDA 12.3 or later", symbols[i]);
             return;
         }
     }
     cu_result result = table.init(0);
     if (result != 0)
-        err_set(&table_error, ERR_UNSUPPORTED, "the NVIDIA driver does not start: %s", driver_error(&table, result));
+        err_set(&table_error, ERR_UNSUPPORTED, "the NVIDIA driver does not start: %s",
+                driver_error(&table, result));
 }
 
 void driver_replace(const struct driver *driver)

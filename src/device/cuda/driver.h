@@ -1,7 +1,8 @@
 // driver.h - the part of NVIDIA's driver interface that ingot uses, declared here and found at run time.
 //
-// No CUDA header is needed to build and no library to start: driver_load opens libcuda.so.1 and fills the table. Names, numbers and
-// layouts are those of the driver API, version 12.3 or later. A missing function is an error that names it.
+// No CUDA header is needed to build and no library to start: driver_load opens libcuda.so.1 and fills the
+// table. Names, numbers and layouts are those of the driver API, version 12.3 or later. A missing function is
+// an error that names it.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -52,52 +53,54 @@ struct cu_edge {
 };
 
 // Each line: name in the table, name in the library, arguments.
-#define CU_FUNCTIONS(F)                                                                                                  \
-    F(init, "cuInit", (unsigned flags))                                                                                  \
-    F(error_name, "cuGetErrorName", (cu_result result, const char **name))                                               \
-    F(device_count, "cuDeviceGetCount", (int *n))                                                                        \
-    F(device_get, "cuDeviceGet", (cu_device * device, int ordinal))                                                      \
-    F(device_name, "cuDeviceGetName", (char *name, int n, cu_device device))                                             \
-    F(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, cu_device device))                           \
-    F(primary_retain, "cuDevicePrimaryCtxRetain", (cu_context * context, cu_device device))                              \
-    F(primary_release, "cuDevicePrimaryCtxRelease_v2", (cu_device device))                                               \
-    F(primary_flags, "cuDevicePrimaryCtxSetFlags_v2", (cu_device device, unsigned flags))                                \
-    F(context_set, "cuCtxSetCurrent", (cu_context context))                                                              \
-    F(memory_info, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes))                                       \
-    F(alloc, "cuMemAlloc_v2", (cu_address * at, size_t bytes))                                                           \
-    F(give_back, "cuMemFree_v2", (cu_address at))                                                                        \
-    F(host_alloc, "cuMemHostAlloc", (void **at, size_t bytes, unsigned flags))                                           \
-    F(host_free, "cuMemFreeHost", (void *at))                                                                            \
-    F(clear, "cuMemsetD8Async", (cu_address at, unsigned char value, size_t bytes, cu_stream stream))                    \
-    F(write, "cuMemcpyHtoDAsync_v2", (cu_address to, const void *from, size_t bytes, cu_stream stream))                  \
-    F(read, "cuMemcpyDtoHAsync_v2", (void *to, cu_address from, size_t bytes, cu_stream stream))                         \
-    F(stream_create, "cuStreamCreate", (cu_stream * stream, unsigned flags))                                             \
-    F(stream_destroy, "cuStreamDestroy_v2", (cu_stream stream))                                                          \
-    F(stream_wait, "cuStreamSynchronize", (cu_stream stream))                                                            \
-    F(event_create, "cuEventCreate", (cu_event * event, unsigned flags))                                                 \
-    F(event_destroy, "cuEventDestroy_v2", (cu_event event))                                                              \
-    F(event_record, "cuEventRecord", (cu_event event, cu_stream stream))                                                 \
-    F(event_wait, "cuEventSynchronize", (cu_event event))                                                                \
-    F(module_load, "cuModuleLoadData", (cu_module * module, const void *image))                                          \
-    F(module_unload, "cuModuleUnload", (cu_module module))                                                               \
-    F(module_function, "cuModuleGetFunction", (cu_function * function, cu_module module, const char *name))              \
-    F(function_set, "cuFuncSetAttribute", (cu_function function, int attribute, int value))                              \
-    F(launch, "cuLaunchKernel",                                                                                          \
-      (cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,               \
-       unsigned shared_bytes, cu_stream stream, void **params, void **extra))                                            \
-    F(graph_create, "cuGraphCreate", (cu_graph * graph, unsigned flags))                                                 \
-    F(graph_destroy, "cuGraphDestroy", (cu_graph graph))                                                                 \
-    F(graph_kernel, "cuGraphAddKernelNode_v2",                                                                           \
-      (cu_node * node, cu_graph graph, const cu_node *after, size_t n_after, const struct cu_kernel_node *what))         \
-    F(graph_edges, "cuGraphAddDependencies_v2",                                                                          \
-      (cu_graph graph, const cu_node *from, const cu_node *to, const struct cu_edge *edges, size_t n))                   \
-    F(graph_instantiate, "cuGraphInstantiateWithFlags", (cu_exec * exec, cu_graph graph, unsigned long long f))          \
-    F(graph_upload, "cuGraphUpload", (cu_exec exec, cu_stream stream))                                                   \
-    F(graph_launch, "cuGraphLaunch", (cu_exec exec, cu_stream stream))                                                   \
-    F(graph_exec_destroy, "cuGraphExecDestroy", (cu_exec exec))                                                          \
-    F(tensor_tiles, "cuTensorMapEncodeTiled",                                                                            \
-      (void *map, int type, unsigned rank, void *at, const uint64_t *dims, const uint64_t *strides, const uint32_t *box, \
-       const uint32_t *steps, int interleave, int swizzle, int l2, int fill))
+#define CU_FUNCTIONS(F)                                                                                     \
+    F(init, "cuInit", (unsigned flags))                                                                     \
+    F(error_name, "cuGetErrorName", (cu_result result, const char **name))                                  \
+    F(device_count, "cuDeviceGetCount", (int *n))                                                           \
+    F(device_get, "cuDeviceGet", (cu_device * device, int ordinal))                                         \
+    F(device_name, "cuDeviceGetName", (char *name, int n, cu_device device))                                \
+    F(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, cu_device device))              \
+    F(primary_retain, "cuDevicePrimaryCtxRetain", (cu_context * context, cu_device device))                 \
+    F(primary_release, "cuDevicePrimaryCtxRelease_v2", (cu_device device))                                  \
+    F(primary_flags, "cuDevicePrimaryCtxSetFlags_v2", (cu_device device, unsigned flags))                   \
+    F(context_set, "cuCtxSetCurrent", (cu_context context))                                                 \
+    F(memory_info, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes))                          \
+    F(alloc, "cuMemAlloc_v2", (cu_address * at, size_t bytes))                                              \
+    F(give_back, "cuMemFree_v2", (cu_address at))                                                           \
+    F(host_alloc, "cuMemHostAlloc", (void **at, size_t bytes, unsigned flags))                              \
+    F(host_free, "cuMemFreeHost", (void *at))                                                               \
+    F(clear, "cuMemsetD8Async", (cu_address at, unsigned char value, size_t bytes, cu_stream stream))       \
+    F(write, "cuMemcpyHtoDAsync_v2", (cu_address to, const void *from, size_t bytes, cu_stream stream))     \
+    F(read, "cuMemcpyDtoHAsync_v2", (void *to, cu_address from, size_t bytes, cu_stream stream))            \
+    F(stream_create, "cuStreamCreate", (cu_stream * stream, unsigned flags))                                \
+    F(stream_destroy, "cuStreamDestroy_v2", (cu_stream stream))                                             \
+    F(stream_wait, "cuStreamSynchronize", (cu_stream stream))                                               \
+    F(event_create, "cuEventCreate", (cu_event * event, unsigned flags))                                    \
+    F(event_destroy, "cuEventDestroy_v2", (cu_event event))                                                 \
+    F(event_record, "cuEventRecord", (cu_event event, cu_stream stream))                                    \
+    F(event_wait, "cuEventSynchronize", (cu_event event))                                                   \
+    F(module_load, "cuModuleLoadData", (cu_module * module, const void *image))                             \
+    F(module_unload, "cuModuleUnload", (cu_module module))                                                  \
+    F(module_function, "cuModuleGetFunction", (cu_function * function, cu_module module, const char *name)) \
+    F(function_set, "cuFuncSetAttribute", (cu_function function, int attribute, int value))                 \
+    F(launch, "cuLaunchKernel",                                                                             \
+      (cu_function function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,  \
+       unsigned shared_bytes, cu_stream stream, void **params, void **extra))                               \
+    F(graph_create, "cuGraphCreate", (cu_graph * graph, unsigned flags))                                    \
+    F(graph_destroy, "cuGraphDestroy", (cu_graph graph))                                                    \
+    F(graph_kernel, "cuGraphAddKernelNode_v2",                                                              \
+      (cu_node * node, cu_graph graph, const cu_node *after, size_t n_after,                                \
+       const struct cu_kernel_node *what))                                                                  \
+    F(graph_edges, "cuGraphAddDependencies_v2",                                                             \
+      (cu_graph graph, const cu_node *from, const cu_node *to, const struct cu_edge *edges, size_t n))      \
+    F(graph_instantiate, "cuGraphInstantiateWithFlags",                                                     \
+      (cu_exec * exec, cu_graph graph, unsigned long long f))                                               \
+    F(graph_upload, "cuGraphUpload", (cu_exec exec, cu_stream stream))                                      \
+    F(graph_launch, "cuGraphLaunch", (cu_exec exec, cu_stream stream))                                      \
+    F(graph_exec_destroy, "cuGraphExecDestroy", (cu_exec exec))                                             \
+    F(tensor_tiles, "cuTensorMapEncodeTiled",                                                               \
+      (void *map, int type, unsigned rank, void *at, const uint64_t *dims, const uint64_t *strides,         \
+       const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2, int fill))
 
 struct driver {
 #define CU_FIELD(name, symbol, arguments) cu_result(*name) arguments;

@@ -1,10 +1,12 @@
 // graph.c - tapes as CUDA graphs.
 //
-// seal asks every operation for its launches. The first play with a given step buffer turns them into one graph: within a command the
-// launches follow each other; between commands there is an edge where their byte ranges conflict, unless another path implies it.
-// An edge that is a kernel's only one, in and out, is programmatic: the later kernel starts while the earlier one drains, and every
-// kernel waits (griddepcontrol.wait) before it touches what an earlier one may write.
-// A range of commands is played as plain launches, in order: that is for tape_diff, and for tapes with products of the vendor's library.
+// seal asks every operation for its launches. The first play with a given step buffer turns them into one
+// graph: within a command the launches follow each other; between commands there is an edge where their byte
+// ranges conflict, unless another path implies it. An edge that is a kernel's only one, in and out, is
+// programmatic: the later kernel starts while the earlier one drains, and every kernel waits
+// (griddepcontrol.wait) before it touches what an earlier one may write.
+// A range of commands is played as plain launches, in order: that is for tape_diff, and for tapes with
+// products of the vendor's library.
 #include <string.h>
 #include "base/mem.h"
 #include "device/cuda/cuda_internal.h"
@@ -31,7 +33,8 @@ static struct cuda_launch *launch_new(struct cuda_plan *p, const void *params, u
     return l;
 }
 
-void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params, uint32_t bytes)
+void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const void *params,
+                     uint32_t bytes)
 {
     struct cuda_launch *l = launch_new(p, params, bytes);
 
@@ -41,15 +44,19 @@ void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape 
     l->block = shape.block;
     l->shared = shape.shared;
     l->function = cuda_function(p->cuda, kernel);
-    if (l->function) // alike for all kernels: those that want unlike shares of a multiprocessor's memory never run there side by side
-        cuda_check(p->cuda, p->cuda->cu->function_set(l->function, CU_FUNCTION_SHARED_CARVEOUT, 100), kernel, &p->error);
+    if (l->function) // alike for all kernels: those that want unlike shares of a multiprocessor's memory
+                     // never run there side by side
+        cuda_check(p->cuda, p->cuda->cu->function_set(l->function, CU_FUNCTION_SHARED_CARVEOUT, 100), kernel,
+                   &p->error);
     if (!l->function)
         err_set(&p->error, ERR_UNSUPPORTED, "this build has no kernel %s", kernel);
     else if (shape.shared > p->device.shared_bytes)
-        err_set(&p->error, ERR_UNSUPPORTED, "%s wants %u bytes of shared memory, the device has %u", kernel, shape.shared,
-                p->device.shared_bytes);
+        err_set(&p->error, ERR_UNSUPPORTED, "%s wants %u bytes of shared memory, the device has %u", kernel,
+                shape.shared, p->device.shared_bytes);
     else if (shape.shared > 48 * 1024)
-        cuda_check(p->cuda, p->cuda->cu->function_set(l->function, CU_FUNCTION_MAX_DYNAMIC_SHARED, (int)p->device.shared_bytes),
+        cuda_check(p->cuda,
+                   p->cuda->cu->function_set(l->function, CU_FUNCTION_MAX_DYNAMIC_SHARED,
+                                             (int)p->device.shared_bytes),
                    kernel, &p->error);
 }
 
@@ -73,11 +80,13 @@ bool cuda_view_encode(const struct cuda_plan *p, const struct cuda_view *view, v
     static const uint32_t every[5] = { 1, 1, 1, 1, 1 };
 
     return p->cuda->cu->tensor_tiles &&
-           p->cuda->cu->tensor_tiles(map, CU_TENSOR_BF16, 5, (void *)(uintptr_t)view->at, view->dims, view->strides, view->box,
-                                     every, 0, CU_TENSOR_SWIZZLE_128, CU_TENSOR_L2_256, 0) == 0;
+           p->cuda->cu->tensor_tiles(map, CU_TENSOR_BF16, 5, (void *)(uintptr_t)view->at, view->dims,
+                                     view->strides, view->box, every, 0, CU_TENSOR_SWIZZLE_128,
+                                     CU_TENSOR_L2_256, 0) == 0;
 }
 
-struct cuda_plan cuda_plan_of(struct device *d, const struct tape_limits *limits, const struct command *command)
+struct cuda_plan cuda_plan_of(struct device *d, const struct tape_limits *limits,
+                              const struct command *command)
 {
     struct cuda *c = (struct cuda *)d;
 
@@ -205,7 +214,8 @@ static bool edge_add(struct edges *e, uint32_t from, uint32_t to)
     return true;
 }
 
-// Walks back from each command. reached[j]: there is a path from j to i already, so an edge would add nothing.
+// Walks back from each command. reached[j]: there is a path from j to i already, so an edge would add
+// nothing.
 static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct edges *e, unsigned char *paths)
 {
     uint32_t count = t->n_commands;
@@ -216,7 +226,8 @@ static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct e
             if (!edge_add(e, l - 1, l))
                 return false;
         for (uint32_t j = i; j-- > 0;) {
-            bool conflict = hazard_between(&t->commands[j], &t->commands[i]) || (n->uses_private[i] && n->uses_private[j]);
+            bool conflict = hazard_between(&t->commands[j], &t->commands[i]) ||
+                            (n->uses_private[i] && n->uses_private[j]);
             if (reached[j] || !conflict)
                 continue;
             if (!edge_add(e, n->first_launch[j + 1] - 1, n->first_launch[i]))
@@ -229,7 +240,8 @@ static bool find_edges(const struct tape *t, const struct cuda_tape *n, struct e
     return true;
 }
 
-static bool add_nodes(struct cuda *c, struct cuda_tape *n, cu_graph graph, const struct edges *e, struct err *err)
+static bool add_nodes(struct cuda *c, struct cuda_tape *n, cu_graph graph, const struct edges *e,
+                      struct err *err)
 {
     for (uint32_t i = 0; i < n->plan.n_launches; i++) {
         struct cuda_launch *l = &n->plan.launches[i];
@@ -244,9 +256,10 @@ static bool add_nodes(struct cuda *c, struct cuda_tape *n, cu_graph graph, const
     }
     for (uint32_t i = 0; i < e->n; i++) {
         bool only = e->n_out[e->from[i]] == 1 && e->n_in[e->to[i]] == 1 && c->limits.capability >= 90;
-        struct cu_edge edge = { .from_port = only ? CU_EDGE_PROGRAMMATIC : 0, .type = only ? CU_EDGE_PROGRAMMATIC : 0 };
-        if (!cuda_check(c, c->cu->graph_edges(graph, &e->nodes[e->from[i]], &e->nodes[e->to[i]], &edge, 1), "a graph's edge",
-                        err))
+        struct cu_edge edge = { .from_port = only ? CU_EDGE_PROGRAMMATIC : 0,
+                                .type = only ? CU_EDGE_PROGRAMMATIC : 0 };
+        if (!cuda_check(c, c->cu->graph_edges(graph, &e->nodes[e->from[i]], &e->nodes[e->to[i]], &edge, 1),
+                        "a graph's edge", err))
             return false;
     }
     return true;
@@ -261,9 +274,12 @@ static bool build(struct cuda *c, struct tape *t, struct err *err)
                        .n_in = mem_alloc_array(count, sizeof *e.n_in) };
     unsigned char *paths = mem_alloc_array((size_t)t->n_commands, t->n_commands);
     cu_graph graph = NULL;
-    bool ok = e.nodes && e.n_out && e.n_in && paths && find_edges(t, n, &e, paths) ? true : err_memory(err, "a tape's graph");
+    bool ok = e.nodes && e.n_out && e.n_in && paths && find_edges(t, n, &e, paths)
+                  ? true
+                  : err_memory(err, "a tape's graph");
 
-    ok = ok && cuda_check(c, c->cu->graph_create(&graph, 0), "a graph", err) && add_nodes(c, n, graph, &e, err) &&
+    ok = ok && cuda_check(c, c->cu->graph_create(&graph, 0), "a graph", err) &&
+         add_nodes(c, n, graph, &e, err) &&
          cuda_check(c, c->cu->graph_instantiate(&n->exec, graph, 0), "a graph", err) &&
          cuda_check(c, c->cu->graph_upload(n->exec, c->stream), "a graph", err);
     if (graph)
@@ -309,15 +325,16 @@ static bool play_range(struct cuda *c, struct tape *t, uint32_t first, uint32_t 
                 return err_prefix(err, "%s: %s", c->device.name, t->commands[l->command].name);
             continue;
         }
-        cu_result result =
-            c->cu->launch(l->function, l->grid[0], l->grid[1], l->grid[2], l->block, 1, 1, l->shared, c->stream, params, NULL);
+        cu_result result = c->cu->launch(l->function, l->grid[0], l->grid[1], l->grid[2], l->block, 1, 1,
+                                         l->shared, c->stream, params, NULL);
         if (!cuda_check(c, result, t->commands[l->command].name, err))
             return false;
     }
     return true;
 }
 
-bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err)
+bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first,
+                    uint32_t last, struct err *err)
 {
     struct cuda *c = (struct cuda *)d;
     struct cuda_tape *n = t->native;
@@ -328,7 +345,8 @@ bool cuda_tape_play(struct device *d, struct tape *t, const struct buffer *step,
     d->counters.submissions++;
     d->counters.commands += last - first;
     if (first == 0 && last == t->n_commands && n->plan.n_products == 0)
-        return prepare(c, t, at, err) && cuda_check(c, c->cu->graph_launch(n->exec, c->stream), "a step", err);
+        return prepare(c, t, at, err) &&
+               cuda_check(c, c->cu->graph_launch(n->exec, c->stream), "a step", err);
     if (n->exec) { // arguments are about to change under it
         c->cu->stream_wait(c->stream);
         c->cu->graph_exec_destroy(n->exec);

@@ -1,9 +1,11 @@
-// kernel.cuh - what every CUDA kernel includes: the order of launches, sums over a warp or block, and a few instructions by name.
+// kernel.cuh - what every CUDA kernel includes: the order of launches, sums over a warp or block, and a few
+// instructions by name.
 //
-// A kernel's body is a device function of (arguments, tile); the extern "C" wrapper owns the tile. Kernels may start before the ones
-// they depend on have ended: whatever an earlier launch may have written is read only after wait_for_inputs(), which every thread of
-// every kernel calls exactly once; before it only weights, the step and the page table may be read. A load there costs nothing; behind
-// it, where others wait for its result, some hundreds of ns.
+// A kernel's body is a device function of (arguments, tile); the extern "C" wrapper owns the tile. Kernels
+// may start before the ones they depend on have ended: whatever an earlier launch may have written is read
+// only after wait_for_inputs(), which every thread of every kernel calls exactly once; before it only
+// weights, the step and the page table may be read. A load there costs nothing; behind it, where others wait
+// for its result, some hundreds of ns.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

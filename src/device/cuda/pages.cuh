@@ -31,34 +31,41 @@ static __device__ __forceinline__ void page_put_at(const struct page_side &s, u6
     else
         ((f32 *)s.pages)[at] = v;
 }
-static __device__ __forceinline__ void page_put(const struct page_side &s, u32 page, u32 head, u32 token, u32 dim, f32 v)
+static __device__ __forceinline__ void page_put(const struct page_side &s, u32 page, u32 head, u32 token,
+                                                u32 dim, f32 v)
 {
     page_put_at(s, page_at(s.shape, page, head) + s.element(token, dim), v);
 }
 
 // The same of 32 dims by a warp: dim's block, a dim a lane. Every format.
-static __device__ __forceinline__ void page_put_block(const struct page_side &s, u32 page, u32 head, u32 token, u32 dim, f32 v)
+static __device__ __forceinline__ void page_put_block(const struct page_side &s, u32 page, u32 head,
+                                                      u32 token, u32 dim, f32 v)
 {
     if (s.format() != KV_Q8_0) {
         page_put(s, page, head, token, dim, v);
         return;
     }
     u8 *at = (u8 *)s.pages + page_place(s.shape, page, head) * page_head_bytes(KV_Q8_0, s.shape->head_dim);
-    bool finite = __all_sync(~0u, isfinite(v)); // a block with an infinity becomes NaN as a whole, as in pages.c
-    __half scale = __float2half_rn(finite ? fminf(warp_max(fabsf(v)) / 127, 65504) : __int_as_float(0x7fffffff));
+    bool finite =
+        __all_sync(~0u, isfinite(v)); // a block with an infinity becomes NaN as a whole, as in pages.c
+    __half scale =
+        __float2half_rn(finite ? fminf(warp_max(fabsf(v)) / 127, 65504) : __int_as_float(0x7fffffff));
     f32 d = __half2float(scale);
     at[s.element(token, dim)] = (u8)(i8)(d > 0 ? rintf(fminf(fmaxf(v / d, -127), 127)) : 0);
     if (dim % KV_Q8_0_BLOCK == 0)
         *(__half *)(at + page_scale_at(s.shape, token, dim)) = scale;
 }
 
-static __device__ __forceinline__ f32 page_get(const struct page_side &s, u32 page, u32 head, u32 token, u32 dim)
+static __device__ __forceinline__ f32 page_get(const struct page_side &s, u32 page, u32 head, u32 token,
+                                               u32 dim)
 {
     u32 format = s.format();
 
     if (format == KV_Q8_0) {
-        const u8 *at = (const u8 *)s.pages + page_place(s.shape, page, head) * page_head_bytes(KV_Q8_0, s.shape->head_dim);
-        return (f32)(i8)at[s.element(token, dim)] * __half2float(*(const __half *)(at + page_scale_at(s.shape, token, dim)));
+        const u8 *at = (const u8 *)s.pages +
+                       page_place(s.shape, page, head) * page_head_bytes(KV_Q8_0, s.shape->head_dim);
+        return (f32)(i8)at[s.element(token, dim)] *
+               __half2float(*(const __half *)(at + page_scale_at(s.shape, token, dim)));
     }
     u64 at = page_at(s.shape, page, head) + s.element(token, dim);
     return format == KV_F16    ? __half2float(((const __half *)s.pages)[at])

@@ -1,4 +1,5 @@
-// metal.c - opening an Apple GPU; see metal.h. Memory is metal_memory.c, command buffers submission.c, tapes metal_play.c.
+// metal.c - opening an Apple GPU; see metal.h. Memory is metal_memory.c, command buffers submission.c, tapes
+// metal_play.c.
 #include "device/metal/metal.h"
 #include <string.h>
 #include "base/mem.h"
@@ -27,7 +28,8 @@ static void metal_info(struct device *d, struct device_info *info)
     void *pool = objc.objc_autoreleasePoolPush();
     uint64_t used = mtl_allocated(m->gpu);
 
-    snprintf(info->name, sizeof info->name, "%.64s; emulator-tested, not yet run on Apple hardware", mtl_utf8(mtl_name(m->gpu)));
+    snprintf(info->name, sizeof info->name, "%.64s; emulator-tested, not yet run on Apple hardware",
+             mtl_utf8(mtl_name(m->gpu)));
     info->memory_bytes = mtl_working_set(m->gpu);
     info->free_bytes = info->memory_bytes > used ? info->memory_bytes - used : 0;
     objc.objc_autoreleasePoolPop(pool);
@@ -128,10 +130,9 @@ static bool start(struct metal *m, struct err *err)
 
 struct device *metal_open(const struct metal_options *options, struct err *err)
 {
-    static const struct device_ops ops = {
-        metal_close,       metal_info,     metal_alloc, metal_release, metal_write, metal_read,
-        metal_weight_take, metal_supports, metal_seal,  metal_drop,    metal_play,  metal_wait
-    };
+    static const struct device_ops ops = { metal_close, metal_info, metal_alloc,       metal_release,
+                                           metal_write, metal_read, metal_weight_take, metal_supports,
+                                           metal_seal,  metal_drop, metal_play,        metal_wait };
     static const struct device_queue queue = { metal_fetch, metal_collect };
     struct metal *m;
 
@@ -142,7 +143,9 @@ struct device *metal_open(const struct metal_options *options, struct err *err)
         err_memory(err, "a device");
         return NULL;
     }
-    *m = (struct metal){ .device = { .ops = &ops, .queue = &queue }, .table = options->table, .options = *options };
+    *m = (struct metal){ .device = { .ops = &ops, .queue = &queue },
+                         .table = options->table,
+                         .options = *options };
     m->options.archive = NULL;
     snprintf(m->archive_path, sizeof m->archive_path, "%s", options->archive ? options->archive : "");
     snprintf(m->device.name, sizeof m->device.name, "metal:%u", options->ordinal);

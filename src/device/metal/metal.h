@@ -1,16 +1,23 @@
 // metal.h - an Apple GPU as a device, and what the operations give it.
 //
-// An operation's plan turns one command into one or more kernel launches, once, when the tape is sealed: kernel, function constants,
-// grid, threadgroup memory and an argument struct. A play encodes the launches in order. Where a kernel finds things is the same for all:
-//   buffer 0: the argument struct      buffer 1: the step        buffer 2 + i: operand i of the command (absent: a few zero bytes)
-//   buffer 18: the command's private memory, for partial results          threadgroup 0: `shared` bytes
+// An operation's plan turns one command into one or more kernel launches, once, when the tape is sealed:
+// kernel, function constants, grid, threadgroup memory and an argument struct. A play encodes the launches in
+// order. Where a kernel finds things is the same for all:
+//   buffer 0: the argument struct      buffer 1: the step        buffer 2 + i: operand i of the command
+//   (absent: a few zero bytes) buffer 18: the command's private memory, for partial results threadgroup 0:
+//   `shared` bytes
 // Emulator-tested, not yet run on Apple hardware.
 #pragma once
 #include "device/tape.h"
 
 enum { METAL_ARGS_BYTES = 256, METAL_MAX_CONSTANTS = 8 };
 enum { METAL_MAX_OPERANDS = 16 }; // an operation's own: there are no packed ones (device/fuse.h) on Metal
-enum { METAL_AT_ARGS, METAL_AT_STEP, METAL_AT_OPERANDS, METAL_AT_PRIVATE = METAL_AT_OPERANDS + METAL_MAX_OPERANDS };
+enum {
+    METAL_AT_ARGS,
+    METAL_AT_STEP,
+    METAL_AT_OPERANDS,
+    METAL_AT_PRIVATE = METAL_AT_OPERANDS + METAL_MAX_OPERANDS
+};
 
 struct metal_limits {
     uint32_t shared_bytes; // threadgroup memory of one threadgroup
@@ -37,9 +44,10 @@ struct metal_kernel {
     bool beside; // may run beside the command's launch before it; else it waits for that one
 };
 // Adds a launch; args is copied. Errors stay in the plan.
-void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, const void *args, uint32_t args_bytes);
-// A product of the vendor's, MPSMatrixMultiplication: operands out [rows, n_out] = in [rows, n_cols] w [n_out, n_cols]^T, (+ out). It
-// takes all rows that the tape may have; w is fp32 or fp16.
+void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, const void *args,
+                      uint32_t args_bytes);
+// A product of the vendor's, MPSMatrixMultiplication: operands out [rows, n_out] = in [rows, n_cols] w
+// [n_out, n_cols]^T, (+ out). It takes all rows that the tape may have; w is fp32 or fp16.
 struct metal_product {
     uint32_t in, w, out; // operand numbers
     uint32_t rows;

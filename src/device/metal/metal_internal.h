@@ -1,7 +1,8 @@
 // metal_internal.h - the device from the inside.
 //
-// submission.c owns the order of things: everything that the GPU is asked to do goes through command buffers with rising serial numbers, whose
-// completion handlers tell how far it has come. Nobody waits but metal_sync.
+// submission.c owns the order of things: everything that the GPU is asked to do goes through command buffers
+// with rising serial numbers, whose completion handlers tell how far it has come. Nobody waits but
+// metal_sync.
 #pragma once
 #include <pthread.h>
 #include "device/metal/metal.h"
@@ -18,7 +19,8 @@ struct metal_buffer {
     bool is_step;    // played as a step: `used` is exact; of other buffers any command buffer may touch them
 };
 
-// Shared memory through which private memory is written and read; in power-of-two buckets, used again when its command buffer is done.
+// Shared memory through which private memory is written and read; in power-of-two buckets, used again when
+// its command buffer is done.
 struct metal_staging {
     objc_id handle;
     unsigned char *at;
@@ -72,7 +74,8 @@ struct metal {
     uint32_t n_copies, copies_capacity;
     struct metal_submission submissions[METAL_IN_FLIGHT];
     uint64_t committed; // serial of the last command buffer handed over
-    // The last command buffer of a play stays open, so that what follows (a fetch of its results, writes) costs no other one.
+    // The last command buffer of a play stays open, so that what follows (a fetch of its results, writes)
+    // costs no other one.
     struct metal_encoding open;
     bool is_open;
     bool has_products; // Metal Performance Shaders want command buffers that retain
@@ -83,20 +86,26 @@ struct metal {
 };
 
 // submission.c
-bool metal_begin(struct metal *m, struct err *err); // a new m->open: what was open is handed over, copies that wait go first
+bool metal_begin(struct metal *m,
+                 struct err *err); // a new m->open: what was open is handed over, copies that wait go first
 void metal_end_encoder(struct metal *m);
-bool metal_flush(struct metal *m, struct err *err);                 // hands over what is open and copies that wait
-uint64_t metal_last(const struct metal *m);                         // serial of the last command buffer, open or handed over
-bool metal_sync(struct metal *m, uint64_t serial, struct err *err); // waits for the serial; fails if the device has
-bool metal_add_copy(struct metal *m, struct metal_copy copy, struct err *err); // goes into the last command buffer, or a new one
+bool metal_flush(struct metal *m, struct err *err); // hands over what is open and copies that wait
+uint64_t metal_last(const struct metal *m);         // serial of the last command buffer, open or handed over
+bool metal_sync(struct metal *m, uint64_t serial,
+                struct err *err); // waits for the serial; fails if the device has
+bool metal_add_copy(struct metal *m, struct metal_copy copy,
+                    struct err *err); // goes into the last command buffer, or a new one
 uint64_t metal_completed(struct metal *m);
 
 // metal_memory.c
 bool metal_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
 void metal_release(struct device *d, struct buffer *b);
-bool metal_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
-bool metal_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
-bool metal_weight_take(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);
+bool metal_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes,
+                 struct err *err);
+bool metal_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes,
+                struct err *err);
+bool metal_weight_take(struct device *d, const struct weight_source *source, struct weight *w,
+                       struct err *err);
 bool metal_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint32_t fetch, struct err *err);
 bool metal_collect(struct device *d, uint32_t fetch, void *to, uint64_t bytes, struct err *err);
 bool metal_pool_open(struct metal *m, struct err *err);
@@ -106,7 +115,8 @@ void metal_pool_free(struct metal *m);
 bool metal_pipelines_open(struct metal *m, struct err *err);
 void metal_pipelines_close(struct metal *m);
 // The pipeline of the kernel, compiled if this is the first time. NULL on failure.
-const struct metal_pipeline *metal_pipeline(struct metal *m, const struct metal_kernel *kernel, struct err *err);
+const struct metal_pipeline *metal_pipeline(struct metal *m, const struct metal_kernel *kernel,
+                                            struct err *err);
 
 // One launch of a tape: a kernel, or a product of the vendor's.
 struct metal_launch {
@@ -125,4 +135,5 @@ void metal_product_free(struct metal_launch *l);
 struct metal_launch *metal_launch_new(struct metal_plan *p); // zeroed; NULL after an error
 bool metal_seal(struct device *d, struct tape *t, struct err *err);
 void metal_drop(struct device *d, struct tape *t);
-bool metal_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err);
+bool metal_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last,
+                struct err *err);

@@ -1,7 +1,8 @@
 // metal_memory.c - buffers: shared with the host, private to the GPU, or laid over a file's mapping.
 //
-// Writes take effect in the order in which they and plays are asked for, and never wait. A shared buffer that no command buffer in flight
-// can touch is written at once; any other write lies in staging memory until the next command buffer copies it. Reads wait.
+// Writes take effect in the order in which they and plays are asked for, and never wait. A shared buffer that
+// no command buffer in flight can touch is written at once; any other write lies in staging memory until the
+// next command buffer copies it. Reads wait.
 #include <string.h>
 #include <unistd.h>
 #include "base/mem.h"
@@ -19,8 +20,8 @@ static objc_id new_handle(struct metal *m, uint64_t bytes, ns_uint options, stru
     objc_id handle = bytes <= mtl_max_buffer(m->gpu) ? mtl_buffer(m->gpu, bytes, options) : NULL;
 
     if (!handle)
-        err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s; a buffer holds at most %llu", (unsigned long long)bytes,
-                m->device.name, (unsigned long long)mtl_max_buffer(m->gpu));
+        err_set(err, ERR_MEMORY, "out of memory for %llu bytes on %s; a buffer holds at most %llu",
+                (unsigned long long)bytes, m->device.name, (unsigned long long)mtl_max_buffer(m->gpu));
     return handle;
 }
 
@@ -60,10 +61,14 @@ bool metal_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err 
     struct metal *m = (struct metal *)d;
     uint64_t rounded = bytes ? round_up(bytes, PADDING) : PADDING; // kernels may read a vector beyond the end
     bool local = b->local;
-    objc_id handle = rounded < bytes ? NULL : new_handle(m, rounded, local ? MTL_STORAGE_PRIVATE : MTL_STORAGE_SHARED, err);
+    objc_id handle = rounded < bytes
+                         ? NULL
+                         : new_handle(m, rounded, local ? MTL_STORAGE_PRIVATE : MTL_STORAGE_SHARED, err);
 
     if (!handle)
-        return rounded < bytes ? err_set(err, ERR_MEMORY, "%llu bytes are too many", (unsigned long long)bytes) : false;
+        return rounded < bytes
+                   ? err_set(err, ERR_MEMORY, "%llu bytes are too many", (unsigned long long)bytes)
+                   : false;
     struct metal_buffer *native = adopt(m, handle, err);
     if (!native)
         return false;
@@ -144,7 +149,8 @@ void metal_pool_free(struct metal *m)
         }
 }
 
-static bool stage_write(struct metal *m, struct metal_buffer *native, struct metal_copy copy, const void *from, struct err *err)
+static bool stage_write(struct metal *m, struct metal_buffer *native, struct metal_copy copy,
+                        const void *from, struct err *err)
 {
     struct metal_staging *s = pool_take(m, copy.bytes, err);
 
@@ -159,11 +165,13 @@ static bool stage_write(struct metal *m, struct metal_buffer *native, struct met
 // The blit engine copies words.
 static bool whole_words(const struct metal *m, uint64_t offset, uint64_t bytes, struct err *err)
 {
-    return (offset % 4 == 0 && bytes % 4 == 0) || err_set(err, ERR_INPUT, "%s: a copy of %llu bytes at %llu; want multiples of 4",
-                                                          m->device.name, (unsigned long long)bytes, (unsigned long long)offset);
+    return (offset % 4 == 0 && bytes % 4 == 0) ||
+           err_set(err, ERR_INPUT, "%s: a copy of %llu bytes at %llu; want multiples of 4", m->device.name,
+                   (unsigned long long)bytes, (unsigned long long)offset);
 }
 
-bool metal_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err)
+bool metal_write(struct device *d, struct buffer *b, uint64_t offset, const void *from, uint64_t bytes,
+                 struct err *err)
 {
     struct metal *m = (struct metal *)d;
     struct metal_buffer *native = b->native;
@@ -176,8 +184,10 @@ bool metal_write(struct device *d, struct buffer *b, uint64_t offset, const void
         return true;
     }
     void *pool = objc.objc_autoreleasePoolPush();
-    bool ok = whole_words(m, offset, bytes, err) &&
-              stage_write(m, native, (struct metal_copy){ NULL, native->handle, 0, native->offset + offset, bytes }, from, err);
+    bool ok =
+        whole_words(m, offset, bytes, err) &&
+        stage_write(m, native, (struct metal_copy){ NULL, native->handle, 0, native->offset + offset, bytes },
+                    from, err);
     objc.objc_autoreleasePoolPop(pool);
     return ok;
 }
@@ -191,9 +201,11 @@ static bool settle(struct metal *m, struct err *err)
     return metal_sync(m, m->committed, err);
 }
 
-static bool read_private(struct metal *m, const struct metal_buffer *native, struct metal_copy copy, void *to, struct err *err)
+static bool read_private(struct metal *m, const struct metal_buffer *native, struct metal_copy copy, void *to,
+                         struct err *err)
 {
-    struct metal_staging *s = whole_words(m, copy.from_at, copy.bytes, err) ? pool_take(m, copy.bytes, err) : NULL;
+    struct metal_staging *s =
+        whole_words(m, copy.from_at, copy.bytes, err) ? pool_take(m, copy.bytes, err) : NULL;
 
     if (!s)
         return false;
@@ -206,7 +218,8 @@ static bool read_private(struct metal *m, const struct metal_buffer *native, str
     return true;
 }
 
-bool metal_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err)
+bool metal_read(struct device *d, const struct buffer *b, uint64_t offset, void *to, uint64_t bytes,
+                struct err *err)
 {
     struct metal *m = (struct metal *)d;
     const struct metal_buffer *native = b->native;
@@ -214,7 +227,8 @@ bool metal_read(struct device *d, const struct buffer *b, uint64_t offset, void 
     bool ok = true;
 
     if (bytes > 0 && !b->host)
-        ok = read_private(m, native, (struct metal_copy){ .from_at = native->offset + offset, .bytes = bytes }, to, err);
+        ok = read_private(m, native,
+                          (struct metal_copy){ .from_at = native->offset + offset, .bytes = bytes }, to, err);
     else if (bytes > 0 && (ok = settle(m, err)))
         memcpy(to, (const unsigned char *)b->host + offset, bytes);
     objc.objc_autoreleasePoolPop(pool);
@@ -226,9 +240,11 @@ bool metal_fetch(struct device *d, const struct buffer *b, uint64_t bytes, uint3
 {
     struct metal *m = (struct metal *)d;
     const struct metal_buffer *native = b->native;
-    struct metal_copy copy = { native->handle, m->fetched.handle, native->offset, fetch * DEVICE_FETCH_BYTES, bytes };
+    struct metal_copy copy = { native->handle, m->fetched.handle, native->offset, fetch * DEVICE_FETCH_BYTES,
+                               bytes };
     void *pool = objc.objc_autoreleasePoolPush();
-    bool ok = whole_words(m, 0, bytes, err) && (bytes == 0 || metal_add_copy(m, copy, err)) && metal_flush(m, err);
+    bool ok =
+        whole_words(m, 0, bytes, err) && (bytes == 0 || metal_add_copy(m, copy, err)) && metal_flush(m, err);
 
     m->fetches[fetch] = m->committed;
     objc.objc_autoreleasePoolPop(pool);
@@ -257,7 +273,8 @@ static objc_id over_mapping(struct metal *m, const struct weight_source *source,
     return mtl_buffer_over(m->gpu, (void *)base, bytes, MTL_STORAGE_SHARED);
 }
 
-static bool copy_weight(struct device *d, const struct weight_source *source, struct buffer *b, struct err *err)
+static bool copy_weight(struct device *d, const struct weight_source *source, struct buffer *b,
+                        struct err *err)
 {
     if (!metal_alloc(d, source->bytes, b, err))
         return false;
@@ -265,7 +282,8 @@ static bool copy_weight(struct device *d, const struct weight_source *source, st
     return true;
 }
 
-bool metal_weight_take(struct device *d, const struct weight_source *source, struct weight *w, struct err *err)
+bool metal_weight_take(struct device *d, const struct weight_source *source, struct weight *w,
+                       struct err *err)
 {
     struct metal *m = (struct metal *)d;
     void *pool = objc.objc_autoreleasePoolPush();
@@ -276,7 +294,9 @@ bool metal_weight_take(struct device *d, const struct weight_source *source, str
 
     if (native) {
         native->offset = offset;
-        w->buffer = (struct buffer){ .device = d, .host = (void *)source->data, .bytes = source->bytes, .native = native };
+        w->buffer = (struct buffer){
+            .device = d, .host = (void *)source->data, .bytes = source->bytes, .native = native
+        };
     }
     w->bytes = source->bytes;
     w->n_rows = source->n_rows;

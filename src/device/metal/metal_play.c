@@ -1,8 +1,9 @@
 // metal_play.c - tapes on the GPU.
 //
-// seal turns the commands into launches. play encodes them: one concurrent encoder to a command buffer, a barrier where the tape marks a
-// wait and nowhere else, and between the launches of one command. The first command buffer is handed over early, so that the GPU has
-// work while the rest is encoded; the last stays open for what follows (metal_internal.h). Between them the system keeps the order.
+// seal turns the commands into launches. play encodes them: one concurrent encoder to a command buffer, a
+// barrier where the tape marks a wait and nowhere else, and between the launches of one command. The first
+// command buffer is handed over early, so that the GPU has work while the rest is encoded; the last stays
+// open for what follows (metal_internal.h). Between them the system keeps the order.
 #include <string.h>
 #include "base/mem.h"
 #include "device/metal/metal_internal.h"
@@ -46,15 +47,16 @@ static bool fits(struct metal_plan *p, const struct metal_kernel *k, const struc
 {
     CHECK(k->grid[0] > 0 && k->grid[1] > 0 && k->grid[2] > 0 && k->threads > 0 && k->threads % 32 == 0);
     if (k->threads > pipeline->max_threads)
-        return err_set(&p->error, ERR_UNSUPPORTED, "%s wants %u threads, this GPU gives it %u", k->name, k->threads,
-                       pipeline->max_threads);
+        return err_set(&p->error, ERR_UNSUPPORTED, "%s wants %u threads, this GPU gives it %u", k->name,
+                       k->threads, pipeline->max_threads);
     if (k->shared + pipeline->static_shared > p->device.shared_bytes)
-        return err_set(&p->error, ERR_UNSUPPORTED, "%s wants %u bytes of threadgroup memory, this GPU has %u", k->name,
-                       k->shared + pipeline->static_shared, p->device.shared_bytes);
+        return err_set(&p->error, ERR_UNSUPPORTED, "%s wants %u bytes of threadgroup memory, this GPU has %u",
+                       k->name, k->shared + pipeline->static_shared, p->device.shared_bytes);
     return true;
 }
 
-void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, const void *args, uint32_t args_bytes)
+void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, const void *args,
+                      uint32_t args_bytes)
 {
     CHECK(args_bytes > 0 && args_bytes <= METAL_ARGS_BYTES && kernel->n_constants <= METAL_MAX_CONSTANTS);
     if (p->error.code != ERR_NONE)
@@ -72,7 +74,8 @@ void metal_launch_add(struct metal_plan *p, const struct metal_kernel *kernel, c
     memcpy(l->args, args, args_bytes);
 }
 
-// private memory is one for all commands: two that use it must not meet. in_use: one has since the last barrier.
+// private memory is one for all commands: two that use it must not meet. in_use: one has since the last
+// barrier.
 static void mark_first(struct metal_plan *p, uint32_t first, bool *in_use)
 {
     struct metal_launch *l = &p->launches[first];
@@ -245,7 +248,8 @@ static uint32_t share(const struct metal *m, uint32_t n, uint32_t left)
     return left < every ? left : every;
 }
 
-bool metal_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last, struct err *err)
+bool metal_play(struct device *d, struct tape *t, const struct buffer *step, uint32_t first, uint32_t last,
+                struct err *err)
 {
     struct playing p = { (struct metal *)d, t, step->native };
     void *pool = objc.objc_autoreleasePoolPush();

@@ -1,4 +1,5 @@
-// objc.c - finds the frameworks; see objc.h. They stay open for the life of the process, as their own threads run on.
+// objc.c - finds the frameworks; see objc.h. They stay open for the life of the process, as their own threads
+// run on.
 #include "device/metal/objc.h"
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,9 +1,11 @@
-// objc.h - the part of Objective-C and Metal that ingot uses, from plain C, found at run time. methods.def has a line per method.
+// objc.h - the part of Objective-C and Metal that ingot uses, from plain C, found at run time. methods.def
+// has a line per method.
 //
-// No Apple header is needed to build and no framework to start: objc_load opens Metal.framework (which brings libobjc and Foundation with
-// it), or the library that INGOT_METAL names. A method call is objc_msgSend cast to the method's own type, as the compiler of
-// Objective-C does it. Objects from methods named new and copy are the caller's to release; all others belong to the autorelease pool.
-// Types and numbers are those of the arm64 interface (BOOL is bool, NSUInteger unsigned long).
+// No Apple header is needed to build and no framework to start: objc_load opens Metal.framework (which brings
+// libobjc and Foundation with it), or the library that INGOT_METAL names. A method call is objc_msgSend cast
+// to the method's own type, as the compiler of Objective-C does it. Objects from methods named new and copy
+// are the caller's to release; all others belong to the autorelease pool. Types and numbers are those of the
+// arm64 interface (BOOL is bool, NSUInteger unsigned long).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

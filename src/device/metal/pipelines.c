@@ -1,8 +1,10 @@
-// pipelines.c - libraries from the embedded sources, pipelines with their function constants, and the archive that keeps them.
+// pipelines.c - libraries from the embedded sources, pipelines with their function constants, and the archive
+// that keeps them.
 //
-// Everything is compiled while tapes are sealed, never in a step. A pipeline is found by comparing name and constants; there are some
-// dozens. The archive is Apple's binary archive: a pipeline found in it costs no compiler. It is written when the device is closed, if
-// something new was compiled; one that cannot be read is made anew.
+// Everything is compiled while tapes are sealed, never in a step. A pipeline is found by comparing name and
+// constants; there are some dozens. The archive is Apple's binary archive: a pipeline found in it costs no
+// compiler. It is written when the device is closed, if something new was compiled; one that cannot be read
+// is made anew.
 #include <stdio.h>
 #include <string.h>
 #include "base/file.h"
@@ -32,8 +34,8 @@ static bool compile_sources(struct metal *m, struct err *err)
     for (uint32_t i = 0; i < metal_n_sources && ok; i++) {
         objc_id error = NULL;
         m->libraries[i] = mtl_library(m->gpu, objc_string(metal_sources[i].text), options, &error);
-        ok = m->libraries[i] ||
-             err_set(err, ERR_DEVICE, "%s: %s does not compile: %s", m->device.name, metal_sources[i].name, objc_error(error));
+        ok = m->libraries[i] || err_set(err, ERR_DEVICE, "%s: %s does not compile: %s", m->device.name,
+                                        metal_sources[i].name, objc_error(error));
     }
     mtl_release(options);
     return ok;
@@ -148,7 +150,8 @@ static objc_id make_pipeline(struct metal *m, objc_id function, objc_id *error)
     return handle;
 }
 
-static bool compile(struct metal *m, const struct metal_kernel *kernel, struct metal_pipeline *p, struct err *err)
+static bool compile(struct metal *m, const struct metal_kernel *kernel, struct metal_pipeline *p,
+                    struct err *err)
 {
     objc_id function = find_function(m, kernel, err), error = NULL;
 
@@ -157,19 +160,20 @@ static bool compile(struct metal *m, const struct metal_kernel *kernel, struct m
     *p = (struct metal_pipeline){ .key = *kernel, .handle = make_pipeline(m, function, &error) };
     mtl_release(function);
     if (!p->handle)
-        return err_set(err, ERR_DEVICE, "%s: kernel %s does not compile: %s", m->device.name, kernel->name, objc_error(error));
+        return err_set(err, ERR_DEVICE, "%s: kernel %s does not compile: %s", m->device.name, kernel->name,
+                       objc_error(error));
     p->max_threads = (uint32_t)mtl_max_threads(p->handle);
     p->static_shared = (uint32_t)mtl_static_shared(p->handle);
-    log_line(LOG_DEBUG, "metal", "pipeline %s, constants %u %u %u: %u threads at most", kernel->name, kernel->constants[0],
-             kernel->constants[1], kernel->constants[2], p->max_threads);
+    log_line(LOG_DEBUG, "metal", "pipeline %s, constants %u %u %u: %u threads at most", kernel->name,
+             kernel->constants[0], kernel->constants[1], kernel->constants[2], p->max_threads);
     char *name = mem_alloc(strlen(kernel->name) + 1);
     bool ok = name ? true : err_memory(err, "a kernel's name");
     if (ok)
         memcpy(name, kernel->name, strlen(kernel->name));
     p->key.name = name;
     if (ok && mtl_width(p->handle) != LANES)
-        ok = err_set(err, ERR_UNSUPPORTED, "%s: kernel %s runs %lu lanes to a simdgroup; want %d", m->device.name, kernel->name,
-                     mtl_width(p->handle), LANES);
+        ok = err_set(err, ERR_UNSUPPORTED, "%s: kernel %s runs %lu lanes to a simdgroup; want %d",
+                     m->device.name, kernel->name, mtl_width(p->handle), LANES);
     if (!ok) {
         mtl_release(p->handle);
         mem_free((void *)p->key.name);
@@ -177,7 +181,8 @@ static bool compile(struct metal *m, const struct metal_kernel *kernel, struct m
     return ok;
 }
 
-const struct metal_pipeline *metal_pipeline(struct metal *m, const struct metal_kernel *kernel, struct err *err)
+const struct metal_pipeline *metal_pipeline(struct metal *m, const struct metal_kernel *kernel,
+                                            struct err *err)
 {
     for (uint32_t i = 0; i < m->n_pipelines; i++)
         if (same_key(&m->pipelines[i].key, kernel))

@@ -1,7 +1,8 @@
 // submission.c - command buffers: filled, handed over, and heard of again.
 //
-// A command buffer does not retain what it uses: buffers are released only when nothing is in flight. Its completion handler runs on a
-// thread of the system, notes the serial and the first error, and wakes who waits. After an error nothing more is handed over.
+// A command buffer does not retain what it uses: buffers are released only when nothing is in flight. Its
+// completion handler runs on a thread of the system, notes the serial and the first error, and wakes who
+// waits. After an error nothing more is handed over.
 #include <string.h>
 #include "base/mem.h"
 #include "device/metal/metal_internal.h"
@@ -15,8 +16,8 @@ static void on_completed(struct objc_block *block, objc_id commands)
 
     pthread_mutex_lock(&m->lock);
     if (error && m->failure.code == ERR_NONE)
-        err_set(&m->failure, ERR_DEVICE, "%s: the GPU gave up on a command buffer: %s (code %ld)", m->device.name,
-                objc_error(error), mtl_code(error));
+        err_set(&m->failure, ERR_DEVICE, "%s: the GPU gave up on a command buffer: %s (code %ld)",
+                m->device.name, objc_error(error), mtl_code(error));
     m->completed = s->serial > m->completed ? s->serial : m->completed;
     pthread_cond_broadcast(&m->progress);
     pthread_mutex_unlock(&m->lock);
@@ -99,7 +100,9 @@ static void commit(struct metal *m)
     metal_end_encoder(m);
     uint64_t serial = ++m->committed;
     struct metal_submission *s = &m->submissions[serial % METAL_IN_FLIGHT];
-    *s = (struct metal_submission){ { objc.global_block, BLOCK_IS_GLOBAL, 0, on_completed, &shape, s }, m, serial };
+    *s = (struct metal_submission){ { objc.global_block, BLOCK_IS_GLOBAL, 0, on_completed, &shape, s },
+                                    m,
+                                    serial };
     mtl_on_completed(m->open.commands, &s->block);
     mtl_commit(m->open.commands);
     mtl_release(m->open.commands);

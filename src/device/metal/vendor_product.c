@@ -1,14 +1,15 @@
 // vendor_product.c - products by MPSMatrixMultiplication, Apple's own: for comparison with ours.
 //
-// The objects are made when the tape is sealed; in a play each product ends the encoder and encodes itself, and the system keeps the
-// order. That costs a change of encoders for every product, which is one reason why it is not the default.
+// The objects are made when the tape is sealed; in a play each product ends the encoder and encodes itself,
+// and the system keeps the order. That costs a change of encoders for every product, which is one reason why
+// it is not the default.
 #include "device/metal/metal_internal.h"
 
 static objc_id new_matrix(const struct operand *o, ns_uint rows, ns_uint columns, uint32_t type)
 {
     const struct metal_buffer *b = o->buffer->native;
-    objc_id shape =
-        mtl_matrix_shape(objc.objc_getClass("MPSMatrixDescriptor"), rows, columns, columns * (type == MPS_FLOAT16 ? 2 : 4), type);
+    objc_id shape = mtl_matrix_shape(objc.objc_getClass("MPSMatrixDescriptor"), rows, columns,
+                                     columns * (type == MPS_FLOAT16 ? 2 : 4), type);
 
     return mtl_matrix(mtl_alloc(objc.objc_getClass("MPSMatrix")), b->handle, b->offset + o->offset, shape);
 }
@@ -25,13 +26,15 @@ void metal_product_add(struct metal_plan *p, const struct metal_product *product
     p->metal->has_products = true;
     l->barrier = true;
     l->matrices[0] = new_matrix(&operands[product->in], product->rows, w->n_cols, MPS_FLOAT32);
-    l->matrices[1] = new_matrix(&operands[product->w], w->n_rows, w->n_cols, w->format == QUANT_F16 ? MPS_FLOAT16 : MPS_FLOAT32);
+    l->matrices[1] = new_matrix(&operands[product->w], w->n_rows, w->n_cols,
+                                w->format == QUANT_F16 ? MPS_FLOAT16 : MPS_FLOAT32);
     l->matrices[2] = new_matrix(&operands[product->out], product->rows, w->n_rows, MPS_FLOAT32);
-    l->product = mtl_product(mtl_alloc(objc.objc_getClass("MPSMatrixMultiplication")), p->metal->gpu, false, true, product->rows,
-                             w->n_rows, w->n_cols, 1, product->adds);
+    l->product = mtl_product(mtl_alloc(objc.objc_getClass("MPSMatrixMultiplication")), p->metal->gpu, false,
+                             true, product->rows, w->n_rows, w->n_cols, 1, product->adds);
     for (int i = 0; i < 3; i++)
         if (!l->matrices[i])
-            err_set(&p->error, ERR_UNSUPPORTED, "%s: a matrix that Metal Performance Shaders refuse", w->name);
+            err_set(&p->error, ERR_UNSUPPORTED, "%s: a matrix that Metal Performance Shaders refuse",
+                    w->name);
     if (!l->product)
         err_set(&p->error, ERR_UNSUPPORTED, "%s: a product that Metal Performance Shaders refuse", w->name);
 }

@@ -13,9 +13,12 @@
 #include "engine/wait.h"
 #include "models/arch.h"
 
-_Static_assert(sizeof(struct ingot_error) == sizeof(struct err), "the public and the inner error are the same");
-_Static_assert((int)INGOT_TIMEOUT == (int)ERR_TIMEOUT && (int)INGOT_LIMIT == (int)ERR_LIMIT, "and so are their codes");
-_Static_assert((int)INGOT_LOG_DEBUG == (int)LOG_DEBUG && (int)INGOT_LOG_ERROR == (int)LOG_ERROR, "so are the levels of the log");
+_Static_assert(sizeof(struct ingot_error) == sizeof(struct err),
+               "the public and the inner error are the same");
+_Static_assert((int)INGOT_TIMEOUT == (int)ERR_TIMEOUT && (int)INGOT_LIMIT == (int)ERR_LIMIT,
+               "and so are their codes");
+_Static_assert((int)INGOT_LOG_DEBUG == (int)LOG_DEBUG && (int)INGOT_LOG_ERROR == (int)LOG_ERROR,
+               "so are the levels of the log");
 
 struct ingot_request {
     struct request *inner;
@@ -39,7 +42,9 @@ void ingot_log_set(enum ingot_log_level highest, ingot_on_log *on_log, void *arg
 
 void ingot_engine_options_init(struct ingot_engine_options *options, size_t size)
 {
-    const struct ingot_engine_options defaults = { .size = size, .n_sequences = 1, .n_batch = 512, .step_stretch = 1.75f };
+    const struct ingot_engine_options defaults = {
+        .size = size, .n_sequences = 1, .n_batch = 512, .step_stretch = 1.75f
+    };
 
     sizes_give(options, size, &defaults, sizeof defaults);
 }
@@ -74,7 +79,8 @@ struct ingot_engine *ingot_engine_open(const struct ingot_engine_options *option
     return NULL;
 }
 
-// Frees the engine once it is closed and its last request and session are freed. Called with the state lock, which it releases.
+// Frees the engine once it is closed and its last request and session are freed. Called with the state lock,
+// which it releases.
 static void unlock_or_free(struct engine *e)
 {
     bool over = e->closed && e->n_live == 0;
@@ -86,14 +92,15 @@ static void unlock_or_free(struct engine *e)
     mem_free(e); // the first member of struct ingot_engine
 }
 
-bool ingot_engine_estimate_fill(const struct ingot_engine_options *options, struct ingot_memory *memory, size_t size,
-                                struct ingot_error *error)
+bool ingot_engine_estimate_fill(const struct ingot_engine_options *options, struct ingot_memory *memory,
+                                size_t size, struct ingot_error *error)
 {
     struct ingot_engine_options own;
     struct place_memory need;
     struct device_info device;
 
-    if (!sizes_take_engine(&own, options, as_err(error)) || !engine_estimate(&own, &need, &device, as_err(error)))
+    if (!sizes_take_engine(&own, options, as_err(error)) ||
+        !engine_estimate(&own, &need, &device, as_err(error)))
         return false;
     const struct ingot_memory all = { .weight_bytes = need.weights,
                                       .page_bytes = need.pages,
@@ -129,14 +136,16 @@ bool ingot_engine_save(struct ingot_engine *engine, struct ingot_error *error)
     struct engine *e = &engine->inner;
 
     if (!e->kv_store)
-        return err_set(as_err(error), ERR_INPUT, "prompts are not kept on disk; open the engine with cache_dir");
+        return err_set(as_err(error), ERR_INPUT,
+                       "prompts are not kept on disk; open the engine with cache_dir");
     pthread_mutex_lock(&e->stepping);
     pthread_mutex_lock(&e->state);
     uint32_t n_failed = kv_persist_all(e);
     pthread_mutex_unlock(&e->state);
     pthread_mutex_unlock(&e->stepping);
     return n_failed == 0 ||
-           err_set(as_err(error), ERR_IO, "%u pages could not be written to the cache directory; the log says why", n_failed);
+           err_set(as_err(error), ERR_IO,
+                   "%u pages could not be written to the cache directory; the log says why", n_failed);
 }
 
 // The format that holds most of the matrices' bytes.
@@ -189,8 +198,9 @@ void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engi
     for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
         all.page_bytes += stage_page_bytes(&e->loaded->stages[i]);
         for (uint32_t b = 0; b < N_BUCKETS; b++)
-            all.scratch_bytes +=
-                e->loaded->stages[i].buckets[b].tape ? tape_scratch_bytes(e->loaded->stages[i].buckets[b].tape) : 0;
+            all.scratch_bytes += e->loaded->stages[i].buckets[b].tape
+                                     ? tape_scratch_bytes(e->loaded->stages[i].buckets[b].tape)
+                                     : 0;
     }
     copy_name(e, all.model_name, sizeof all.model_name);
     snprintf(all.architecture, sizeof all.architecture, "%s", e->loaded->model.arch->name);
@@ -220,7 +230,8 @@ void ingot_engine_stats_fill(struct ingot_engine *engine, struct ingot_engine_st
     sizes_give(stats, size, &all, sizeof all);
 }
 
-static struct ingot_request *submit(struct engine *e, const struct ingot_request_options *options, struct ingot_error *error)
+static struct ingot_request *submit(struct engine *e, const struct ingot_request_options *options,
+                                    struct ingot_error *error)
 {
     struct ingot_request *request = mem_alloc(sizeof *request);
 
@@ -283,8 +294,8 @@ static struct ingot_event take_event(struct request *r, const float **row)
     };
 }
 
-// No lock is held: the sum over a vocabulary takes as long as some small steps. Nothing at an answer's end and before a picture, where no
-// token of the vocabulary follows.
+// No lock is held: the sum over a vocabulary takes as long as some small steps. Nothing at an answer's end
+// and before a picture, where no token of the vocabulary follows.
 static void add_logprobs(struct request *r, const float *row, struct ingot_event *event)
 {
     uint32_t token = event->token, n_vocab = r->engine->loaded->model.config.n_vocab;
@@ -373,8 +384,9 @@ static void drain(struct ingot_request *request, ingot_on_event *on_event, void 
     }
 }
 
-bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_options *options, ingot_on_event *on_event, void *arg,
-                    struct ingot_result *result, struct ingot_error *error)
+bool ingot_generate(struct ingot_engine *engine, const struct ingot_request_options *options,
+                    ingot_on_event *on_event, void *arg, struct ingot_result *result,
+                    struct ingot_error *error)
 {
     struct ingot_request *request = ingot_submit(engine, options, error);
     bool done = false, busy, ok;
@@ -409,8 +421,8 @@ static char *whole_text(const struct request *r)
 }
 
 // The i-th of options that have the size of the first.
-static struct ingot_request *submit_of(struct engine *e, const struct ingot_request_options *options, size_t i,
-                                       struct ingot_error *error)
+static struct ingot_request *submit_of(struct engine *e, const struct ingot_request_options *options,
+                                       size_t i, struct ingot_error *error)
 {
     const void *at = (const char *)options + i * options->size;
     struct ingot_request_options own;
@@ -446,7 +458,8 @@ bool ingot_generate_batch(struct ingot_engine *engine, const struct ingot_reques
         if (texts)
             texts[i] = r ? whole_text(r) : NULL;
         if (r)
-            sizes_give((char *)results + i * first.result_size, first.result_size, &r->result, sizeof r->result);
+            sizes_give((char *)results + i * first.result_size, first.result_size, &r->result,
+                       sizeof r->result);
         ingot_request_free(requests[i]);
     }
     mem_free(requests);
@@ -479,14 +492,16 @@ bool ingot_session_save(struct ingot_session *session, const char *path, struct 
 
     pthread_mutex_lock(&e->stepping); // a step in flight may take pages from the same memory
     pthread_mutex_lock(&e->state);
-    bool ok = session->busy ? err_set(as_err(error), ERR_INPUT, "a request runs on the session; save it when that has ended")
+    bool ok = session->busy ? err_set(as_err(error), ERR_INPUT,
+                                      "a request runs on the session; save it when that has ended")
                             : session_file_save(session, path, as_err(error));
     pthread_mutex_unlock(&e->state);
     pthread_mutex_unlock(&e->stepping);
     return ok;
 }
 
-struct ingot_session *ingot_session_load(struct ingot_engine *engine, const char *path, struct ingot_error *error)
+struct ingot_session *ingot_session_load(struct ingot_engine *engine, const char *path,
+                                         struct ingot_error *error)
 {
     struct engine *e = &engine->inner;
 

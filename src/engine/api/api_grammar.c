@@ -1,4 +1,5 @@
-// api_grammar.c - the functions of ingot.h about grammars and schemas, for who wants to know before a request whether they can be followed.
+// api_grammar.c - the functions of ingot.h about grammars and schemas, for who wants to know before a request
+// whether they can be followed.
 #include "engine/api.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/schema.h"
@@ -12,7 +13,8 @@ bool ingot_grammar_check(const char *grammar, struct ingot_error *error)
     return ok;
 }
 
-int64_t ingot_schema_to_grammar(const char *json_schema, char *grammar, size_t capacity, struct ingot_error *error)
+int64_t ingot_schema_to_grammar(const char *json_schema, char *grammar, size_t capacity,
+                                struct ingot_error *error)
 {
     struct buf text = { 0 };
     int64_t n = -1;

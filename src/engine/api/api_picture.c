@@ -41,8 +41,8 @@ struct ingot_picture *ingot_picture_from_file(const char *path, struct ingot_err
     return p;
 }
 
-struct ingot_picture *ingot_picture_from_rgb(const uint8_t *rgb, uint32_t width, uint32_t height, size_t row_bytes,
-                                             struct ingot_error *error)
+struct ingot_picture *ingot_picture_from_rgb(const uint8_t *rgb, uint32_t width, uint32_t height,
+                                             size_t row_bytes, struct ingot_error *error)
 {
     struct err *err = as_err(error);
     size_t n = (size_t)width * 3;

@@ -19,7 +19,8 @@ static bool join_text(struct ingot_prompt *p, struct err *err)
     return !p->text.failed || err_memory(err, "the rendered text");
 }
 
-struct ingot_prompt *ingot_prompt_render(const struct ingot_engine *engine, const struct ingot_request_options *options,
+struct ingot_prompt *ingot_prompt_render(const struct ingot_engine *engine,
+                                         const struct ingot_request_options *options,
                                          struct ingot_error *error)
 {
     struct ingot_request_options own;
@@ -41,7 +42,9 @@ struct ingot_prompt *ingot_prompt_render(const struct ingot_engine *engine, cons
 void ingot_prompt_info_fill(const struct ingot_prompt *prompt, struct ingot_prompt_info *info, size_t size)
 {
     struct str text = buf_as_str(&prompt->text);
-    const struct ingot_prompt_info all = { .text = text.at, .n_bytes = text.n, .reasoning = prompt->inner.reasoning };
+    const struct ingot_prompt_info all = { .text = text.at,
+                                           .n_bytes = text.n,
+                                           .reasoning = prompt->inner.reasoning };
 
     sizes_give(info, size, &all, sizeof all);
 }
@@ -66,7 +69,8 @@ void ingot_prompt_free(struct ingot_prompt *prompt)
     mem_free(prompt);
 }
 
-size_t ingot_prompt_kept(struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens, const char *cache_salt)
+size_t ingot_prompt_kept(struct ingot_engine *engine, const uint32_t *tokens, size_t n_tokens,
+                         const char *cache_salt)
 {
     struct engine *e = &engine->inner;
     size_t n = 0;
@@ -82,7 +86,8 @@ size_t ingot_prompt_kept(struct ingot_engine *engine, const uint32_t *tokens, si
     return n;
 }
 
-void ingot_template_info_fill(const struct ingot_engine *engine, struct ingot_template_info *info, size_t size)
+void ingot_template_info_fill(const struct ingot_engine *engine, struct ingot_template_info *info,
+                              size_t size)
 {
     const struct engine *e = &engine->inner;
     struct str text = e->loaded->tokenizer ? tokenizer_chat_template(e->loaded->tokenizer) : STR("");

@@ -12,15 +12,16 @@ static bool size_check(const struct sizes_rule *rule, size_t size, struct err *e
     if (size == 0)
         return err_set(err, ERR_INPUT, "the size of %s is 0; start from %s()", rule->what, rule->start);
     if (size > rule->known)
-        return err_set(
-            err, ERR_INPUT,
-            "the program was built with an ingot.h where %s has %zu bytes, and this library, %s, knows %zu; use a newer "
-            "library",
-            rule->what, size, INGOT_VERSION, rule->known);
+        return err_set(err, ERR_INPUT,
+                       "the program was built with an ingot.h where %s has %zu bytes, and this library, %s, "
+                       "knows %zu; use a newer "
+                       "library",
+                       rule->what, size, INGOT_VERSION, rule->known);
     return true;
 }
 
-bool sizes_take_engine(struct ingot_engine_options *to, const struct ingot_engine_options *from, struct err *err)
+bool sizes_take_engine(struct ingot_engine_options *to, const struct ingot_engine_options *from,
+                       struct err *err)
 {
     static const struct sizes_rule rule = { "ingot_engine_options", "ingot_engine_defaults", sizeof *to };
 
@@ -31,7 +32,8 @@ bool sizes_take_engine(struct ingot_engine_options *to, const struct ingot_engin
     return true;
 }
 
-bool sizes_take_request(struct ingot_request_options *to, const struct ingot_request_options *from, struct err *err)
+bool sizes_take_request(struct ingot_request_options *to, const struct ingot_request_options *from,
+                        struct err *err)
 {
     static const char start[] = "ingot_request_defaults";
     static const struct sizes_rule own = { "ingot_request_options", start, sizeof *to };

@@ -1,6 +1,7 @@
 // verify.c - see verify.h.
 //
-// Every command gets the same inputs on both sides, so that its error is its own. Limits are normalised squared errors:
+// Every command gets the same inputs on both sides, so that its error is its own. Limits are normalised
+// squared errors:
 //   gemm with int8 activations              5e-4; gate_up and experts_up 1e-3: they multiply two of these
 //   attention, and stores to 16-bit pages   1e-6; attention with bf16 dot products 2e-5
 //   everything else                         1e-9: fp32 in another order of summation
@@ -24,8 +25,10 @@ static double limit_of(const struct engine *e, const char *name)
 {
     const struct stage_shape *shape = &e->loaded->stages[0].shape;
     bool exact = shape->exact, half = shape->k_format != KV_F32 || shape->v_format != KV_F32;
-    bool product = strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0 || strcmp(name, "experts_down") == 0;
-    bool gated = strcmp(name, "gate_up") == 0 || strcmp(name, "experts_up") == 0, attend = strcmp(name, "attend") == 0;
+    bool product =
+        strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0 || strcmp(name, "experts_down") == 0;
+    bool gated = strcmp(name, "gate_up") == 0 || strcmp(name, "experts_up") == 0,
+         attend = strcmp(name, "attend") == 0;
 
     if (!exact && product)
         return 5e-4;
@@ -39,7 +42,8 @@ static double limit_of(const struct engine *e, const char *name)
 static bool on_difference(void *arg, const struct tape_difference *d)
 {
     struct walk *w = arg;
-    struct verify_finding f = { w->stage, d->command, d->label, d->name, d->error, limit_of(w->engine, d->name) };
+    struct verify_finding f = { w->stage, d->command, d->label,
+                                d->name,  d->error,   limit_of(w->engine, d->name) };
 
     w->v->n_bad += !(f.error <= f.limit);
     w->stopped = w->v->on_command && !w->v->on_command(w->v->arg, &f);
@@ -58,7 +62,8 @@ static bool fill_batch(struct engine *e, uint32_t n_rows, struct err *err)
     CHECK(engine_grow(e, slot, n_rows));
     for (uint32_t i = 0; i < n_rows; i++)
         batch_add_row(
-            b, (struct batch_row){ (uint32_t)((i * 2654435761u + 12345u) % e->loaded->model.config.n_vocab), i, slot, NULL });
+            b, (struct batch_row){ (uint32_t)((i * 2654435761u + 12345u) % e->loaded->model.config.n_vocab),
+                                   i, slot, NULL });
     batch_add_output(b, (struct batch_output){ .params = { .repeat_penalty = 1 } });
     return true;
 }
@@ -90,7 +95,8 @@ static bool verify_both(struct walk *w, struct engine *engines[2], struct err *e
             return false;
     for (; w->stage < engines[0]->loaded->n_stages && !w->stopped; w->stage++) {
         for (int i = 0; i < 2 && w->stage > 0; i++)
-            if (!link_pass(&engines[i]->loaded->stages[w->stage - 1], &engines[i]->loaded->stages[w->stage], w->v->n_rows, err))
+            if (!link_pass(&engines[i]->loaded->stages[w->stage - 1], &engines[i]->loaded->stages[w->stage],
+                           w->v->n_rows, err))
                 return false;
         if (!verify_stage(w, engines, err))
             return false;
@@ -136,18 +142,20 @@ void engine_trace(const struct ingot_engine *engine, FILE *to)
     const struct device_counters *c = &e->loaded->device->counters;
 
     for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
-        fprintf(to, "stage %u: layers %u to %u on %s\n", i, e->loaded->stages[i].parts.first, e->loaded->stages[i].parts.last - 1,
-                e->loaded->device->name);
+        fprintf(to, "stage %u: layers %u to %u on %s\n", i, e->loaded->stages[i].parts.first,
+                e->loaded->stages[i].parts.last - 1, e->loaded->device->name);
         for (uint32_t b = 0; b < N_BUCKETS; b++)
             if (e->loaded->stages[i].buckets[b].tape)
                 tape_print(e->loaded->stages[i].buckets[b].tape, to);
     }
     fprintf(to,
-            "%s: %llu plays, %llu commands, %llu dispatches, %llu barriers, %llu submissions, %llu waits, %llu bytes read back, "
+            "%s: %llu plays, %llu commands, %llu dispatches, %llu barriers, %llu submissions, %llu waits, "
+            "%llu bytes read back, "
             "%llu written, %llu buffers, %llu pipelines\n",
             e->loaded->device->name, (unsigned long long)c->plays, (unsigned long long)c->commands,
-            (unsigned long long)c->dispatches, (unsigned long long)c->barriers, (unsigned long long)c->submissions,
-            (unsigned long long)c->waits, (unsigned long long)c->read_bytes, (unsigned long long)c->write_bytes,
+            (unsigned long long)c->dispatches, (unsigned long long)c->barriers,
+            (unsigned long long)c->submissions, (unsigned long long)c->waits,
+            (unsigned long long)c->read_bytes, (unsigned long long)c->write_bytes,
             (unsigned long long)c->buffers, (unsigned long long)c->pipelines);
     fprintf(to, "process: %llu allocations\n", (unsigned long long)mem_n_allocations());
 }

@@ -12,7 +12,10 @@ struct verify_finding {
 // Called for every command in order; false stops.
 typedef bool verify_on_command(void *arg, const struct verify_finding *finding);
 
-enum verify_against { VERIFY_PLAIN, VERIFY_VENDOR }; // the plain loops | the same device with the vendor's products
+enum verify_against {
+    VERIFY_PLAIN,
+    VERIFY_VENDOR
+}; // the plain loops | the same device with the vendor's products
 
 struct verification {
     enum verify_against against;
@@ -22,7 +25,8 @@ struct verification {
     uint32_t n_bad; // result: commands beyond their limit
 };
 
-// Loads the model twice, on the device of `options` and on the reference, and plays one step on both, command by command.
+// Loads the model twice, on the device of `options` and on the reference, and plays one step on both, command
+// by command.
 bool engine_verify(const struct ingot_engine_options *options, struct verification *v, struct err *err);
 
 // Prints the sealed tapes of all stages, their barriers and scratch, and the device's counters: --trace.

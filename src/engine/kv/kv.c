@@ -5,7 +5,9 @@
 
 bool kv_create(struct kv *kv, uint32_t n_slots, uint32_t n_context, uint32_t n_pages, struct err *err)
 {
-    *kv = (struct kv){ .n_slots = n_slots, .max_pages = kv_pages_of(n_context), .oldest = KV_NONE, .newest = KV_NONE };
+    *kv = (struct kv){
+        .n_slots = n_slots, .max_pages = kv_pages_of(n_context), .oldest = KV_NONE, .newest = KV_NONE
+    };
     kv->n_pages = n_pages ? n_pages : n_slots * kv->max_pages;
     kv->table = mem_alloc_array((size_t)n_slots * kv->max_pages, sizeof *kv->table);
     kv->n_taken = mem_alloc_array(n_slots, sizeof *kv->n_taken);

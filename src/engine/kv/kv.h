@@ -1,10 +1,11 @@
 // kv.h - the paged KV cache: pages of 16 tokens with reference counts, and the slots of sequences.
 //
-// A slot is a sequence's row in the page table and in the token history. A page has the same number in every layer of every stage. It is
-// free; or held by the one slot that writes it; or full and in the prefix index (prefix.h), where any number of slots share it. A page of
-// the index with no holder is idle: it keeps its tokens until its memory is needed, least recently used first.
-// Shared pages are never written: a sequence that leaves a shared prefix in the middle of a page computes that page again.
-// Guarded by the engine's state lock.
+// A slot is a sequence's row in the page table and in the token history. A page has the same number in every
+// layer of every stage. It is free; or held by the one slot that writes it; or full and in the prefix index
+// (prefix.h), where any number of slots share it. A page of the index with no holder is idle: it keeps its
+// tokens until its memory is needed, least recently used first.
+// Shared pages are never written: a sequence that leaves a shared prefix in the middle of a page computes
+// that page again. Guarded by the engine's state lock.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,13 +18,13 @@ enum { KV_NONE = UINT32_MAX };
 struct kv_page {
     // The contents: prefix.h.
     struct sha256 key, parent_key; // of all tokens up to its end, and up to its beginning
-    uint64_t id, parent;           // of these contents: never used twice; parent 0: the first page of a sequence
-    uint64_t plain;                // of the tokens without the salt
+    uint64_t id, parent; // of these contents: never used twice; parent 0: the first page of a sequence
+    uint64_t plain;      // of the tokens without the salt
     uint32_t tokens[PAGE_TOKENS];
     uint32_t next, child_next, child_before; // chains of the index
     bool known;                              // the page is in the index
     bool saved;                              // and on disk
-    bool has_picture;                        // it, or a page before it: the tokens mean something to this process alone
+    bool has_picture; // it, or a page before it: the tokens mean something to this process alone
     // The holders.
     uint32_t n_refs;
     uint32_t newer, older; // among idle pages
@@ -37,8 +38,9 @@ struct kv {
     struct kv_page *pages;                // [n_pages]
     uint32_t *free_pages, n_free;         // a stack
     uint32_t oldest, newest, n_idle;
-    struct prefix *prefix;                         // NULL: nothing is shared
-    void (*before_loss)(void *arg, uint32_t page); // called before a page of the index is overwritten, or NULL
+    struct prefix *prefix; // NULL: nothing is shared
+    void (*before_loss)(void *arg,
+                        uint32_t page); // called before a page of the index is overwritten, or NULL
     void *before_loss_arg;
 };
 

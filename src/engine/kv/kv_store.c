@@ -1,5 +1,5 @@
-// kv_store.c - see kv_store.h. File layout: struct head, the numbers of the page, and the SHA-256 of all of that. Numbers have the byte order
-// of this machine, which is part of the model's digest.
+// kv_store.c - see kv_store.h. File layout: struct head, the numbers of the page, and the SHA-256 of all of
+// that. Numbers have the byte order of this machine, which is part of the model's digest.
 #include "engine/kv/kv_store.h"
 #include <dirent.h>
 #include <errno.h>
@@ -116,7 +116,8 @@ static bool list_pages(struct kv_store *s, struct buf *list)
         return false;
     s->used_bytes = 0;
     for (const struct dirent *d; (d = readdir(dir));) {
-        if (strlen(d->d_name) >= NAME_BYTES || snprintf(path, sizeof path, "%s/%s", s->directory, d->d_name) >= PATH_BYTES ||
+        if (strlen(d->d_name) >= NAME_BYTES ||
+            snprintf(path, sizeof path, "%s/%s", s->directory, d->d_name) >= PATH_BYTES ||
             lstat(path, &info) != 0 || !S_ISREG(info.st_mode))
             continue;
         if (ends_in(d->d_name, PART))
@@ -131,7 +132,8 @@ static bool list_pages(struct kv_store *s, struct buf *list)
 
 static int by_use(const void *a, const void *b)
 {
-    const struct timespec *x = &((const struct store_entry *)a)->used, *y = &((const struct store_entry *)b)->used;
+    const struct timespec *x = &((const struct store_entry *)a)->used,
+                          *y = &((const struct store_entry *)b)->used;
     if (x->tv_sec != y->tv_sec)
         return x->tv_sec < y->tv_sec ? -1 : 1;
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
@@ -151,7 +153,8 @@ static bool make_room(struct kv_store *s)
     if (s->used_bytes > goal)
         qsort(entries, n, sizeof *entries, by_use);
     for (size_t i = 0; i < n && s->used_bytes > goal; i++)
-        if (snprintf(path, sizeof path, "%s/%s", s->directory, entries[i].name) < PATH_BYTES && unlink(path) == 0)
+        if (snprintf(path, sizeof path, "%s/%s", s->directory, entries[i].name) < PATH_BYTES &&
+            unlink(path) == 0)
             s->used_bytes -= entries[i].bytes;
     buf_free(&list);
     return true;
@@ -176,7 +179,8 @@ bool kv_store_open(struct kv_store **out, const struct kv_store_options *o, stru
         ok = err_set(err, ERR_INPUT, "the cache directory's name is longer than %d bytes", PATH_BYTES - 1);
     if (ok && mkdir(s->directory, 0700) != 0 && errno != EEXIST)
         ok = err_set(err, ERR_IO, "%s: cannot make the cache directory: %s", s->directory, strerror(errno));
-    if (ok && (!file_is_directory(s->directory) || access(s->directory, R_OK | W_OK | X_OK) != 0 || !make_room(s)))
+    if (ok &&
+        (!file_is_directory(s->directory) || access(s->directory, R_OK | W_OK | X_OK) != 0 || !make_room(s)))
         ok = err_set(err, ERR_IO, "%s: expected a directory that can be read and written", s->directory);
     if (ok)
         return true;
@@ -201,7 +205,9 @@ unsigned char *kv_store_room(struct kv_store *s)
 
 static struct head head_of(const struct sha256 *model, const struct kv_store_page *page, uint64_t page_bytes)
 {
-    struct head h = { .model = *model, .key = page->key, .parent_key = page->parent_key, .page_bytes = page_bytes };
+    struct head h = {
+        .model = *model, .key = page->key, .parent_key = page->parent_key, .page_bytes = page_bytes
+    };
 
     memcpy(h.magic, MAGIC, sizeof h.magic);
     memcpy(h.tokens, page->tokens, sizeof h.tokens);
@@ -260,11 +266,13 @@ bool kv_store_save(struct kv_store *s, const struct kv_store_page *page)
     return true;
 }
 
-bool kv_store_check(struct str file, const struct sha256 *model, const struct kv_store_page *page, uint64_t page_bytes)
+bool kv_store_check(struct str file, const struct sha256 *model, const struct kv_store_page *page,
+                    uint64_t page_bytes)
 {
     struct head h = head_of(model, page, page_bytes);
 
-    if (file.n < sizeof h + SUM || file.n - sizeof h - SUM != page_bytes || memcmp(file.at, &h, sizeof h) != 0)
+    if (file.n < sizeof h + SUM || file.n - sizeof h - SUM != page_bytes ||
+        memcmp(file.at, &h, sizeof h) != 0)
         return false;
     struct sha256 sum = sum_of(file.at, file.n - SUM);
     return memcmp(file.at + file.n - SUM, &sum, SUM) == 0;

@@ -1,9 +1,11 @@
-// kv_store.h - KV pages on disk: one file per page, named by the model and the page's key, so that cached prefixes outlive the process.
+// kv_store.h - KV pages on disk: one file per page, named by the model and the page's key, so that cached
+// prefixes outlive the process.
 //
-// A file is written under another name, then renamed, and ends in a SHA-256 of its contents: a partial file, or one of another model,
-// other settings or another version, counts as absent. Files never change, so several processes may share one directory. Beyond the
-// limit, the least recently used files are deleted.
-// The directory's owner is trusted. A key is a digest of tokens and salt, so file names reveal no text; the files do.
+// A file is written under another name, then renamed, and ends in a SHA-256 of its contents: a partial file,
+// or one of another model, other settings or another version, counts as absent. Files never change, so
+// several processes may share one directory. Beyond the limit, the least recently used files are deleted.
+// The directory's owner is trusted. A key is a digest of tokens and salt, so file names reveal no text; the
+// files do.
 #pragma once
 #include "base/sha256.h"
 #include "base/str.h"
@@ -35,4 +37,5 @@ bool kv_store_has(const struct kv_store *store, const struct kv_store_page *page
 bool kv_store_load(struct kv_store *store, const struct kv_store_page *page);
 
 // Whether these bytes are the file of that page of that model. Public for fuzzing.
-bool kv_store_check(struct str file, const struct sha256 *model, const struct kv_store_page *page, uint64_t page_bytes);
+bool kv_store_check(struct str file, const struct sha256 *model, const struct kv_store_page *page,
+                    uint64_t page_bytes);

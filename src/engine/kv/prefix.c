@@ -1,4 +1,5 @@
-// prefix.c - see prefix.h. Two hash tables over the same pages: by key, for hits; by parent page, to explain misses.
+// prefix.c - see prefix.h. Two hash tables over the same pages: by key, for hits; by parent page, to explain
+// misses.
 #include "engine/kv/prefix.h"
 #include <string.h>
 #include "base/mem.h"
@@ -11,7 +12,8 @@ struct prefix {
     uint32_t n_buckets;           // a power of two
     uint32_t *by_key, *by_parent; // [n_buckets] the first page
     uint64_t *forgotten,
-        *unsalted; // [n_buckets] keys that were evicted; tokens that are known under some salt. Newer ones overwrite
+        *unsalted; // [n_buckets] keys that were evicted; tokens that are known under some salt. Newer ones
+                   // overwrite
     uint64_t n_ids;
     uint32_t n_key_bits;
 };
@@ -137,7 +139,8 @@ static bool follows(const struct kv_page *p, const struct prefix_walk *walk)
     return p->parent == walk->id && (walk->id != 0 || sha256_eq(&p->parent_key, &walk->key));
 }
 
-static uint32_t find(const struct kv *kv, const struct prefix_walk *walk, const struct sha256 *key, const uint32_t *tokens)
+static uint32_t find(const struct kv *kv, const struct prefix_walk *walk, const struct sha256 *key,
+                     const uint32_t *tokens)
 {
     const struct prefix *x = kv->prefix;
     uint32_t at = x->by_key[key_bucket(x, key)];
@@ -231,7 +234,8 @@ void prefix_forget(struct kv *kv, uint32_t page)
 // ---- explaining
 
 // The child of the walk's last page with the longest match; *n_same is its length in tokens.
-static uint32_t nearest(const struct kv *kv, const struct prefix_walk *walk, const uint32_t *tokens, uint32_t n, uint32_t *n_same)
+static uint32_t nearest(const struct kv *kv, const struct prefix_walk *walk, const uint32_t *tokens,
+                        uint32_t n, uint32_t *n_same)
 {
     const struct prefix *x = kv->prefix;
     uint32_t best = KV_NONE, at = x->by_parent[parent_bucket(x, walk->id, &walk->key)];
@@ -252,7 +256,8 @@ static uint32_t nearest(const struct kv *kv, const struct prefix_walk *walk, con
     return best;
 }
 
-struct ingot_miss prefix_explain(const struct kv *kv, const struct prefix_walk *walk, const uint32_t *tokens, uint32_t n)
+struct ingot_miss prefix_explain(const struct kv *kv, const struct prefix_walk *walk, const uint32_t *tokens,
+                                 uint32_t n)
 {
     const struct prefix *x = kv->prefix;
     struct ingot_miss miss = { INGOT_MISS_NEW, walk->n_tokens, tokens[0], UINT32_MAX };
@@ -270,5 +275,6 @@ struct ingot_miss prefix_explain(const struct kv *kv, const struct prefix_walk *
     }
     if (miss.reason != INGOT_MISS_NEW || near == KV_NONE || walk->n_tokens + n_same == 0)
         return miss;
-    return (struct ingot_miss){ INGOT_MISS_DIFFERS, walk->n_tokens + n_same, tokens[n_same], kv->pages[near].tokens[n_same] };
+    return (struct ingot_miss){ INGOT_MISS_DIFFERS, walk->n_tokens + n_same, tokens[n_same],
+                                kv->pages[near].tokens[n_same] };
 }

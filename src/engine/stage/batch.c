@@ -64,14 +64,16 @@ const struct step *batch_layout(struct batch *b, uint32_t bucket_rows, uint32_t 
     uint32_t *words = (uint32_t *)b->step;
 
     memset(b->step, 0, step_bytes(bucket_rows, bucket_outputs));
-    *b->step =
-        (struct step){ .n_rows = b->n_rows, .n_outputs = b->n_outputs, .max_rows = bucket_rows, .max_outputs = bucket_outputs };
+    *b->step = (struct step){
+        .n_rows = b->n_rows, .n_outputs = b->n_outputs, .max_rows = bucket_rows, .max_outputs = bucket_outputs
+    };
     for (uint32_t i = 0; i < b->n_rows; i++) {
         words[step_at_tokens() + i] = b->rows[i].token;
         words[step_at_positions(bucket_rows) + i] = b->rows[i].position;
         words[step_at_slots(bucket_rows) + i] = b->rows[i].slot;
     }
-    struct sample_params *samples = (struct sample_params *)(words + step_at_samples(bucket_rows, bucket_outputs));
+    struct sample_params *samples =
+        (struct sample_params *)(words + step_at_samples(bucket_rows, bucket_outputs));
     for (uint32_t i = 0; i < b->n_outputs; i++) {
         words[step_at_outputs(bucket_rows) + i] = b->outputs[i].row;
         samples[i] = b->outputs[i].params;

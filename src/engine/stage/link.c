@@ -13,8 +13,9 @@ bool link_pass(struct stage *from, struct stage *to, uint32_t n_rows, struct err
     if (from->block.host)
         return buffer_write(&to->block, 0, from->block.host, bytes, err);
     void *copy = mem_alloc(bytes);
-    bool ok = copy ? buffer_read(&from->block, 0, copy, bytes, err) && buffer_write(&to->block, 0, copy, bytes, err)
-                   : err_memory(err, "activations between two stages");
+    bool ok =
+        copy ? buffer_read(&from->block, 0, copy, bytes, err) && buffer_write(&to->block, 0, copy, bytes, err)
+             : err_memory(err, "activations between two stages");
     mem_free(copy);
     return ok;
 }

@@ -2,5 +2,6 @@
 #pragma once
 #include "engine/stage/stage.h"
 
-// Copies n_rows of the residual stream from a stage's block to the next stage's. Waits for the first stage's device.
+// Copies n_rows of the residual stream from a stage's block to the next stage's. Waits for the first stage's
+// device.
 bool link_pass(struct stage *from, struct stage *to, uint32_t n_rows, struct err *err);

@@ -6,11 +6,13 @@
 #include "engine/stage/take.h"
 #include "models/arch.h"
 
-static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64, 128, 256 }; // the last bucket takes every step
+static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = {
+    1, 8, 16, 32, 64, 128, 256
+}; // the last bucket takes every step
 
 // Copies the tensor, stores the weight's address in its place, and reports progress.
-static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_use use, const struct weight **place,
-                      struct stage_progress *progress, struct err *err)
+static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_use use,
+                      const struct weight **place, struct stage_progress *progress, struct err *err)
 {
     struct weight *w = &s->weights[s->n_weights];
 
@@ -36,14 +38,15 @@ static struct file_tensor flattened(const struct file_tensor *t, bool is_vector)
     if (is_vector)
         memcpy(flat.dims, (uint64_t[TENSOR_MAX_DIMS]){ n_rows * n_cols, 1, 1, 1 }, sizeof flat.dims);
     else if (t->n_dims == 3)
-        memcpy(flat.dims, (uint64_t[TENSOR_MAX_DIMS]){ n_rows * t->dims[1], t->dims[2], 1, 1 }, sizeof flat.dims);
+        memcpy(flat.dims, (uint64_t[TENSOR_MAX_DIMS]){ n_rows * t->dims[1], t->dims[2], 1, 1 },
+               sizeof flat.dims);
     return flat;
 }
 
-// Parts that the file holds apart are brought together first. The device may use these bytes where they are: they live as long as the
-// weight, or until the device has made its own copy.
-static bool take_layer_tensor(struct stage *s, size_t place, const struct file_tensor *t, struct stage_progress *progress,
-                              struct err *err)
+// Parts that the file holds apart are brought together first. The device may use these bytes where they are:
+// they live as long as the weight, or until the device has made its own copy.
+static bool take_layer_tensor(struct stage *s, size_t place, const struct file_tensor *t,
+                              struct stage_progress *progress, struct err *err)
 {
     const struct model *m = s->parts.model;
     struct file_tensor flat = flattened(t, m->is_vector[place % m->n_places]);
@@ -68,12 +71,13 @@ static bool take_frequencies(struct stage *s, const struct model *m, struct err 
 
     s->n_weights++;
     s->parts.weights.frequencies = w;
-    return take_numbers(&(struct take){ s->device, s->names, m->file }, m->frequencies, m->config.rope.n_dims / 2, "frequencies",
-                        w, err);
+    return take_numbers(&(struct take){ s->device, s->names, m->file }, m->frequencies,
+                        m->config.rope.n_dims / 2, "frequencies", w, err);
 }
 
 // The last norm's scale carries the factor of the logits.
-static bool take_out_norm(struct stage *s, const struct file_tensor *t, struct stage_progress *progress, struct err *err)
+static bool take_out_norm(struct stage *s, const struct file_tensor *t, struct stage_progress *progress,
+                          struct err *err)
 {
     const struct model *m = s->parts.model;
     uint32_t n = m->config.n_cols;
@@ -89,13 +93,14 @@ static bool take_out_norm(struct stage *s, const struct file_tensor *t, struct s
     struct weight *w = &s->weights[s->n_weights];
     s->n_weights++;
     s->parts.weights.out_norm = w;
-    bool ok =
-        take_numbers(&(struct take){ s->device, s->names, m->file }, scale, n, "output_norm with the logits' factor", w, err);
+    bool ok = take_numbers(&(struct take){ s->device, s->names, m->file }, scale, n,
+                           "output_norm with the logits' factor", w, err);
     mem_free(scale);
     return ok;
 }
 
-static bool take_weights(struct stage *s, const struct model *m, struct stage_progress *progress, struct err *err)
+static bool take_weights(struct stage *s, const struct model *m, struct stage_progress *progress,
+                         struct err *err)
 {
     uint32_t n_layers = s->parts.last - s->parts.first;
     struct model_weights *globals = &s->parts.weights;
@@ -118,7 +123,8 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
         if (tensors[i] && !take_layer_tensor(s, i, tensors[i], progress, err))
             return false;
     return s->parts.last != m->config.n_layers ||
-           (take_out_norm(s, norm, progress, err) && take_into(s, head, WEIGHT_PRODUCT, &globals->head, progress, err));
+           (take_out_norm(s, norm, progress, err) &&
+            take_into(s, head, WEIGHT_PRODUCT, &globals->head, progress, err));
 }
 
 static bool make_pages(struct stage *s, const struct model_config *c, struct err *err)
@@ -127,7 +133,8 @@ static bool make_pages(struct stage *s, const struct model_config *c, struct err
     uint64_t places = (uint64_t)s->shape.n_pages * c->n_kv_heads;
     uint64_t k_bytes = places * page_head_bytes(s->shape.k_format, c->head_dim),
              v_bytes = places * page_head_bytes(s->shape.v_format, c->head_dim);
-    struct page_shape shape = { c->n_kv_heads, c->head_dim, s->shape.max_pages, (u16)s->shape.k_format, (u16)s->shape.v_format };
+    struct page_shape shape = { c->n_kv_heads, c->head_dim, s->shape.max_pages, (u16)s->shape.k_format,
+                                (u16)s->shape.v_format };
 
     s->pages = mem_alloc_array(n_layers, sizeof *s->pages);
     s->page_buffers = mem_alloc_array((size_t)n_layers * 2, sizeof *s->page_buffers);
@@ -136,7 +143,8 @@ static bool make_pages(struct stage *s, const struct model_config *c, struct err
     s->parts.pages = s->pages;
     for (uint32_t l = 0; l < n_layers; l++) {
         struct buffer *kv = &s->page_buffers[2 * l];
-        if (!buffer_alloc_local(s->device, k_bytes, &kv[0], err) || !buffer_alloc_local(s->device, v_bytes, &kv[1], err))
+        if (!buffer_alloc_local(s->device, k_bytes, &kv[0], err) ||
+            !buffer_alloc_local(s->device, v_bytes, &kv[1], err))
             return err_prefix(err, "KV pages for %u tokens", s->shape.n_pages * PAGE_TOKENS);
         s->pages[l] = (struct pages){ &kv[0], &kv[1], &s->table, shape };
     }
@@ -161,7 +169,8 @@ static bool make_buffers(struct stage *s, const struct model_config *c, struct e
            buffer_alloc(d, step_bytes(h->max_rows, h->max_outputs), &s->step, err) &&
            (!last || (buffer_alloc_local(d, (uint64_t)h->max_outputs * c->n_vocab * 4, &s->logits, err) &&
                       buffer_alloc(d, (uint64_t)h->max_outputs * 4, &s->results, err) &&
-                      buffer_alloc(d, (uint64_t)h->max_outputs * sample_limits_words(c->n_vocab) * 4, &s->limits, err)));
+                      buffer_alloc(d, (uint64_t)h->max_outputs * sample_limits_words(c->n_vocab) * 4,
+                                   &s->limits, err)));
 }
 
 static uint32_t at_most(uint32_t a, uint32_t b)
@@ -169,18 +178,23 @@ static uint32_t at_most(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_progress *progress, struct err *err)
+bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_progress *progress,
+                  struct err *err)
 {
     const struct stage_shape *shape = plan->shape;
     const struct model *m = plan->model;
 
     *s = (struct stage){ .device = plan->device, .shape = *shape };
-    s->parts = (struct model_stage){ .model = m, .first = plan->layers.first, .last = plan->layers.last, .pool = plan->pool };
+    s->parts = (struct model_stage){
+        .model = m, .first = plan->layers.first, .last = plan->layers.last, .pool = plan->pool
+    };
     for (uint32_t i = 0; i < N_BUCKETS; i++) {
         uint32_t rows = i < N_BUCKETS - 1 ? BUCKET_ROWS[i] : shape->max_rows;
-        s->buckets[i] = (struct bucket){ at_most(rows, shape->max_rows), at_most(rows, shape->max_outputs), NULL };
+        s->buckets[i] =
+            (struct bucket){ at_most(rows, shape->max_rows), at_most(rows, shape->max_outputs), NULL };
     }
-    if (make_buffers(s, &m->config, err) && make_pages(s, &m->config, err) && take_weights(s, m, progress, err))
+    if (make_buffers(s, &m->config, err) && make_pages(s, &m->config, err) &&
+        take_weights(s, m, progress, err))
         return true;
     stage_release(s);
     return false;
@@ -193,11 +207,13 @@ void stage_release(struct stage *s)
     for (uint32_t i = 0; s->joined && i < s->n_weights; i++)
         mem_free_aligned(s->joined[i]);
     mem_free(s->joined);
-    for (uint32_t i = 0; s->weights && i <= s->n_weights; i++) // one more: a weight that was being copied when loading failed
+    for (uint32_t i = 0; s->weights && i <= s->n_weights;
+         i++) // one more: a weight that was being copied when loading failed
         weight_release(&s->weights[i]);
     for (uint32_t i = 0; s->page_buffers && i < 2 * (s->parts.last - s->parts.first); i++)
         buffer_release(&s->page_buffers[i]);
-    struct buffer *buffers[] = { &s->table, &s->history, &s->block, &s->logits, &s->results, &s->limits, &s->step };
+    struct buffer *buffers[] = { &s->table,   &s->history, &s->block, &s->logits,
+                                 &s->results, &s->limits,  &s->step };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         buffer_release(buffers[i]);
     arena_destroy(s->names);
@@ -223,8 +239,9 @@ struct bucket *stage_bucket(struct stage *s, uint32_t n_rows, uint32_t n_outputs
 
     if (b->tape)
         return b;
-    struct tape *t = tape_create(s->device, (struct tape_limits){ b->max_rows, b->max_outputs, s->shape.exact, s->shape.parts,
-                                                                  s->shape.invariant, s->shape.gemm });
+    struct tape *t =
+        tape_create(s->device, (struct tape_limits){ b->max_rows, b->max_outputs, s->shape.exact,
+                                                     s->shape.parts, s->shape.invariant, s->shape.gemm });
     if (!t) {
         err_memory(err, "a tape");
         return NULL;
@@ -256,7 +273,8 @@ bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint
 
 bool stage_history_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err)
 {
-    return n == 0 || buffer_write(&s->history, (uint64_t)slot * s->shape.history_stride * 4, tokens, (uint64_t)n * 4, err);
+    return n == 0 || buffer_write(&s->history, (uint64_t)slot * s->shape.history_stride * 4, tokens,
+                                  (uint64_t)n * 4, err);
 }
 
 bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err)
@@ -280,12 +298,15 @@ uint64_t stage_page_bytes(const struct stage *s)
     return bytes;
 }
 
-bool stage_constraint_write(struct stage *s, uint32_t i, const struct stage_constraint *constraint, struct err *err)
+bool stage_constraint_write(struct stage *s, uint32_t i, const struct stage_constraint *constraint,
+                            struct err *err)
 {
     uint32_t n_vocab = s->parts.model->config.n_vocab, n_words = sample_mask_words(n_vocab);
     uint64_t at = (uint64_t)i * sample_limits_words(n_vocab) * 4;
 
-    return (!constraint->mask || buffer_write(&s->limits, at, constraint->mask, (uint64_t)n_words * 4, err)) &&
-           (constraint->n_biases == 0 || buffer_write(&s->limits, at + (uint64_t)n_words * 4, constraint->biases,
-                                                      constraint->n_biases * sizeof *constraint->biases, err));
+    return (!constraint->mask ||
+            buffer_write(&s->limits, at, constraint->mask, (uint64_t)n_words * 4, err)) &&
+           (constraint->n_biases == 0 ||
+            buffer_write(&s->limits, at + (uint64_t)n_words * 4, constraint->biases,
+                         constraint->n_biases * sizeof *constraint->biases, err));
 }

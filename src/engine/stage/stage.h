@@ -21,7 +21,8 @@ struct stage {
     struct stage_shape shape;
     struct model_stage parts; // what recording needs; points into the fields below
     struct weight *weights;   // [n_weights], all that this stage owns
-    void **joined;            // [n_weights]: bytes that a weight uses and that are not in the file as they are needed, or NULL
+    void **joined; // [n_weights]: bytes that a weight uses and that are not in the file as they are needed,
+                   // or NULL
     uint32_t n_weights;
     struct arena *names;          // of the weights
     const struct weight **layers; // [layers, n_places]
@@ -59,7 +60,8 @@ struct stage_constraint { // of one output row
     uint32_t n_biases;
 };
 
-bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_progress *progress, struct err *err);
+bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_progress *progress,
+                  struct err *err);
 void stage_release(struct stage *s);
 
 // The bucket for a step of this size; its tape is recorded and sealed on first use. NULL: error.
@@ -68,10 +70,12 @@ uint32_t stage_bucket_index(const struct stage *s, uint32_t n_rows, uint32_t n_o
 // Copies the step to the device and plays it. The step was laid out for the bucket.
 bool stage_play(struct stage *s, const struct step *step, struct err *err);
 // Writes the logit mask and biases of output row i of the next step. Last stage only.
-bool stage_constraint_write(struct stage *s, uint32_t i, const struct stage_constraint *constraint, struct err *err);
+bool stage_constraint_write(struct stage *s, uint32_t i, const struct stage_constraint *constraint,
+                            struct err *err);
 // Writes the entries of a slot's page table from index `from` to the device.
 bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint32_t from, struct err *err);
-// Writes the first n tokens of a slot's token history: rows that are not played because their pages are shared.
+// Writes the first n tokens of a slot's token history: rows that are not played because their pages are
+// shared.
 bool stage_history_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err);
 // Copies the K and V of one page, all layers, from or to *at, and advances *at.
 bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err);

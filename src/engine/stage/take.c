@@ -2,7 +2,8 @@
 #include "engine/stage/take.h"
 #include "base/mem.h"
 
-bool take_numbers(const struct take *k, const float *numbers, uint32_t n, const char *name, struct weight *w, struct err *err)
+bool take_numbers(const struct take *k, const float *numbers, uint32_t n, const char *name, struct weight *w,
+                  struct err *err)
 {
     uint64_t bytes = (uint64_t)n * sizeof(float);
 
@@ -16,7 +17,8 @@ bool take_numbers(const struct take *k, const float *numbers, uint32_t n, const 
     return buffer_write(&w->buffer, 0, numbers, bytes, err);
 }
 
-static bool take_vector(const struct take *k, const struct file_tensor *t, const char *name, struct weight *w, struct err *err)
+static bool take_vector(const struct take *k, const struct file_tensor *t, const char *name, struct weight *w,
+                        struct err *err)
 {
     uint64_t n = t->dims[0];
     float *numbers = mem_alloc_array(n, sizeof *numbers);
@@ -29,7 +31,8 @@ static bool take_vector(const struct take *k, const struct file_tensor *t, const
     return ok;
 }
 
-bool take_tensor(const struct take *k, const struct file_tensor *t, enum weight_use use, struct weight *w, struct err *err)
+bool take_tensor(const struct take *k, const struct file_tensor *t, enum weight_use use, struct weight *w,
+                 struct err *err)
 {
     const char *name = arena_str(k->names, t->name).at;
 
@@ -38,7 +41,8 @@ bool take_tensor(const struct take *k, const struct file_tensor *t, enum weight_
     if (t->n_dims == 1)
         return take_vector(k, t, name, w, err);
     uint64_t n_cols = t->dims[1] * t->dims[2] * t->dims[3];
-    struct weight_source source = { t->data, t->bytes, (uint32_t)t->dims[0], (uint32_t)n_cols, t->format, use, name };
+    struct weight_source source = { t->data, t->bytes, (uint32_t)t->dims[0], (uint32_t)n_cols, t->format,
+                                    use,     name };
     if (!weight_create(k->device, &source, w, err))
         return false;
     if (w->buffer.host != t->data) // the device has a copy of its own

@@ -10,8 +10,10 @@ struct take {
     const struct model_file *file;
 };
 
-// Vectors become fp32; what has more than two dimensions becomes a matrix whose rows are the slowest one's. *w is released by the caller,
-// also after a failure.
-bool take_tensor(const struct take *k, const struct file_tensor *t, enum weight_use use, struct weight *w, struct err *err);
+// Vectors become fp32; what has more than two dimensions becomes a matrix whose rows are the slowest one's.
+// *w is released by the caller, also after a failure.
+bool take_tensor(const struct take *k, const struct file_tensor *t, enum weight_use use, struct weight *w,
+                 struct err *err);
 // A vector that no file holds.
-bool take_numbers(const struct take *k, const float *numbers, uint32_t n, const char *name, struct weight *w, struct err *err);
+bool take_numbers(const struct take *k, const float *numbers, uint32_t n, const char *name, struct weight *w,
+                  struct err *err);

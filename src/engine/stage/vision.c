@@ -3,14 +3,15 @@
 #include "base/mem.h"
 #include "engine/stage/take.h"
 
-static bool take_into(struct vision *v, const struct take *k, const struct file_tensor *t, const struct weight **place,
-                      struct err *err)
+static bool take_into(struct vision *v, const struct take *k, const struct file_tensor *t,
+                      const struct weight **place, struct err *err)
 {
     struct weight *w = &v->weights[v->n_weights++];
     bool position = place == &v->parts.weights.position;
 
     *place = w;
-    return take_tensor(k, t, position ? WEIGHT_ROWS : WEIGHT_PRODUCT, w, err) || err_prefix(err, "tensor %.*s", STR_ARG(t->name));
+    return take_tensor(k, t, position ? WEIGHT_ROWS : WEIGHT_PRODUCT, w, err) ||
+           err_prefix(err, "tensor %.*s", STR_ARG(t->name));
 }
 
 static bool take_weights(struct vision *v, struct err *err)
@@ -19,13 +20,15 @@ static bool take_weights(struct vision *v, struct err *err)
     uint32_t n_layers = t->config.n_layers;
     float table[3][256];
 
-    v->weights = mem_alloc_array((size_t)n_layers * N_TOWER_LAYER_WEIGHTS + N_TOWER_WEIGHTS, sizeof *v->weights);
+    v->weights =
+        mem_alloc_array((size_t)n_layers * N_TOWER_LAYER_WEIGHTS + N_TOWER_WEIGHTS, sizeof *v->weights);
     v->layers = mem_alloc_array(n_layers, sizeof *v->layers);
     v->names = arena_create((size_t)1 << 26);
     if (!v->weights || !v->layers || !v->names)
         return err_memory(err, "a tower's weights");
     const struct take take = { v->device, v->names, t->file };
-    const struct weight **globals = (const struct weight **)&v->parts.weights, **layers = (const struct weight **)v->layers;
+    const struct weight **globals = (const struct weight **)&v->parts.weights,
+                        **layers = (const struct weight **)v->layers;
     v->parts.layers = v->layers;
     for (uint32_t i = 0; i < N_TOWER_WEIGHTS; i++)
         if (t->tensors[i] && !take_into(v, &take, t->tensors[i], &globals[i], err))
@@ -61,10 +64,12 @@ static bool make_buffers(struct vision *v, const struct vision_plan *plan, struc
         return err_memory(err, "a tower's step");
     return buffer_alloc(v->device, VISION_MOST_TILES * vision_tile_bytes(v), &v->pixels, err) &&
            buffer_alloc(v->device, max_outputs * 4ull, &v->places, err) &&
-           buffer_alloc(v->device, (uint64_t)plan->n_places * tower_rows(t) * plan->n_out * 4, &v->pool, err) &&
+           buffer_alloc(v->device, (uint64_t)plan->n_places * tower_rows(t) * plan->n_out * 4, &v->pool,
+                        err) &&
            buffer_alloc(v->device, 4, &v->log, err) &&
            buffer_alloc(v->device, step_bytes(max_rows, max_outputs), &v->step, err) &&
-           (!plan->keeps_encoded || buffer_alloc(v->device, (uint64_t)max_rows * t->config.n_cols * 4, &v->encoded, err));
+           (!plan->keeps_encoded ||
+            buffer_alloc(v->device, (uint64_t)max_rows * t->config.n_cols * 4, &v->encoded, err));
 }
 
 static bool make_tapes(struct vision *v, const struct vision_plan *plan, struct err *err)
@@ -87,8 +92,8 @@ static bool make_tapes(struct vision *v, const struct vision_plan *plan, struct 
 bool vision_create(struct vision *v, const struct vision_plan *plan, struct err *err)
 {
     *v = (struct vision){ .device = plan->device, .n_places = plan->n_places };
-    if (tower_bind(&v->tower, plan->file, plan->n_out, err) && make_buffers(v, plan, err) && take_weights(v, err) &&
-        make_tapes(v, plan, err))
+    if (tower_bind(&v->tower, plan->file, plan->n_out, err) && make_buffers(v, plan, err) &&
+        take_weights(v, err) && make_tapes(v, plan, err))
         return true;
     vision_release(v);
     return false;
@@ -117,11 +122,14 @@ void vision_release(struct vision *v)
 static void fill_step(struct vision *v, const struct vision_tile *tiles, uint32_t n, uint32_t bucket)
 {
     const struct tower_config *c = &v->tower.config;
-    uint32_t n_patches = tower_patches(&v->tower), n_rows = tower_rows(&v->tower), across = c->side / c->scale;
+    uint32_t n_patches = tower_patches(&v->tower), n_rows = tower_rows(&v->tower),
+             across = c->side / c->scale;
     uint32_t max_rows = n_patches << bucket, *words = (uint32_t *)v->host_step;
 
-    *v->host_step =
-        (struct step){ .n_rows = n * n_patches, .n_outputs = n * n_rows, .max_rows = max_rows, .max_outputs = n_rows << bucket };
+    *v->host_step = (struct step){ .n_rows = n * n_patches,
+                                   .n_outputs = n * n_rows,
+                                   .max_rows = max_rows,
+                                   .max_outputs = n_rows << bucket };
     for (uint32_t r = 0; r < n * n_patches; r++) {
         words[step_at_tokens() + r] = words[step_at_positions(max_rows) + r] = r % n_patches;
         words[step_at_slots(max_rows) + r] = r / n_patches;
@@ -148,7 +156,7 @@ bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n
     }
     fill_step(v, tiles, n, bucket);
     return buffer_write(&v->places, 0, v->host_places, n * tower_rows(&v->tower) * 4ull, err) &&
-           buffer_write(&v->step, 0, v->host_step, step_at_samples(v->host_step->max_rows, v->host_step->max_outputs) * 4ull,
-                        err) &&
+           buffer_write(&v->step, 0, v->host_step,
+                        step_at_samples(v->host_step->max_rows, v->host_step->max_outputs) * 4ull, err) &&
            tape_play(v->tapes[bucket], &v->step, err);
 }

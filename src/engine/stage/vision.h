@@ -1,4 +1,5 @@
-// vision.h - a tower on its device: its weights, its tapes by the number of tiles, and the pool that its rows of embeddings go to.
+// vision.h - a tower on its device: its weights, its tapes by the number of tiles, and the pool that its rows
+// of embeddings go to.
 //
 // The pool has a place for each of n_places tiles. Who holds which place is not known here.
 #pragma once
@@ -39,5 +40,6 @@ struct vision_tile {
 bool vision_create(struct vision *v, const struct vision_plan *plan, struct err *err);
 void vision_release(struct vision *v); // zeroed is allowed
 uint64_t vision_tile_bytes(const struct vision *v);
-// Encodes up to VISION_MOST_TILES tiles into their places. On return the work is queued on the device; the pixels are copied.
+// Encodes up to VISION_MOST_TILES tiles into their places. On return the work is queued on the device; the
+// pixels are copied.
 bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err);

@@ -1,4 +1,5 @@
-// pack.c - see pack.h. Panels are packed by all threads; a weight for which the processor has no panel kernels stays as it is.
+// pack.c - see pack.h. Panels are packed by all threads; a weight for which the processor has no panel
+// kernels stays as it is.
 #include "gemm/cpu/pack.h"
 #include <stdatomic.h>
 #include "gemm/cpu/panel.h"
@@ -22,14 +23,16 @@ static void pack_panels(void *arg, unsigned thread)
         p->kernels->pack(&p->from, i, p->to + i * bytes);
 }
 
-bool gemm_pack(uint32_t features, struct thread_pool *pool, const struct weight_source *source, struct weight *w, struct err *err)
+bool gemm_pack(uint32_t features, struct thread_pool *pool, const struct weight_source *source,
+               struct weight *w, struct err *err)
 {
     const struct product_kernels *kernels = product_kernels_of(features);
 
     if (!kernels)
         return false;
     uint64_t bytes = panel_count(source->n_rows) * panel_bytes(source->format, source->n_cols);
-    struct pack_job p = { .kernels = kernels, .from = { source->data, source->n_rows, source->n_cols, source->format } };
+    struct pack_job p = { .kernels = kernels,
+                          .from = { source->data, source->n_rows, source->n_cols, source->format } };
     struct buffer packed;
     if (!cpu_buffer_alloc(w->buffer.device, bytes, &packed, err))
         return err_prefix(err, "%s in the layout of the fast kernels (--no-repack needs none)", source->name);

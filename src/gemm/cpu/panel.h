@@ -1,13 +1,15 @@
-// panel.h - the CPU's layout of weights: panels of 32 rows, interleaved so that one register holds 4 columns of many rows.
+// panel.h - the CPU's layout of weights: panels of 32 rows, interleaved so that one register holds 4 columns
+// of many rows.
 //
-// A line is 128 bytes: 4 bytes of each of 32 rows. Every integer format becomes the same thing, sub-blocks of 32 columns as unsigned
-// integers in planes of bits, with a header of scales for each block of the file:
+// A line is 128 bytes: 4 bytes of each of 32 rows. Every integer format becomes the same thing, sub-blocks of
+// 32 columns as unsigned integers in planes of bits, with a header of scales for each block of the file:
 //   four bits  4 lines: line p holds columns 8p..8p+3 in its low halves and 8p+4..8p+7 in its high halves
 //   a fifth    1 line: bit g of byte i belongs to column 4g + i
-//   two bits   2 lines: bits 2g, 2g+1 of byte i of line h belong to column 16h + 4g + i; a third bit follows as the fifth above
-//   eight bits 8 lines: line g holds columns 4g..4g+3
-// F32 and F16 panels hold all rows of one column after the other, BF16 pairs of columns. A panel's bytes are the file's in another order
-// (IQ4_XS, Q3_K and MXFP4 get a little longer scales), read as one stream. Rows beyond the matrix repeat its last.
+//   two bits   2 lines: bits 2g, 2g+1 of byte i of line h belong to column 16h + 4g + i; a third bit follows
+//   as the fifth above eight bits 8 lines: line g holds columns 4g..4g+3
+// F32 and F16 panels hold all rows of one column after the other, BF16 pairs of columns. A panel's bytes are
+// the file's in another order (IQ4_XS, Q3_K and MXFP4 get a little longer scales), read as one stream. Rows
+// beyond the matrix repeat its last.
 #pragma once
 #include "quant/iq4_nl.h"
 #include "quant/mxfp4.h"
@@ -34,21 +36,23 @@ enum panel_scales { // the header of a block, for 32 rows; d and m are fp16 [32]
     SCALES_D,       // d
     SCALES_DM,      // d, m: value = d * q + m
     SCALES_BF16,    // d in bf16, which holds any power of two
-    SCALES_6BIT, // d, dmin, then 3 lines: byte i of line 0: low 4 bits of scale i and min i; line 1: of i + 4; line 2: 2 upper bits
-                 // of scale i, scale i + 4, min i, min i + 4
-    SCALES_BYTE32,    // d, then 2 lines of int8, one for each 32 columns: byte i of line l is sub-block 4l + i
-    SCALES_BYTE16,    // d, then 4 lines of int8, one for each 16 columns
+    SCALES_6BIT,   // d, dmin, then 3 lines: byte i of line 0: low 4 bits of scale i and min i; line 1: of i +
+                   // 4; line 2: 2 upper bits
+                   // of scale i, scale i + 4, min i, min i + 4
+    SCALES_BYTE32, // d, then 2 lines of int8, one for each 32 columns: byte i of line l is sub-block 4l + i
+    SCALES_BYTE16, // d, then 4 lines of int8, one for each 16 columns
     SCALES_NIBBLES16, // d, dmin, then 4 lines: scale and min << 4 for each 16 columns
-    // Of panels as panel_wide lays them out: a line of fp32 scales for each 32 columns, or 16; in DM then for each two of them a line of
-    // minimums in pairs of int16 and a line of fp32 scales of minimums. Pairs are 0 and 2, 1 and 3, 4 and 6, ...
+    // Of panels as panel_wide lays them out: a line of fp32 scales for each 32 columns, or 16; in DM then for
+    // each two of them a line of minimums in pairs of int16 and a line of fp32 scales of minimums. Pairs are
+    // 0 and 2, 1 and 3, 4 and 6, ...
     SCALES_WIDE,
     SCALES_WIDE_DM,
     SCALES_WIDE16,
     SCALES_WIDE16_DM,
 };
 
-// Where a block of the file keeps what: byte offsets, and words of the integers' lower bits (q) and of those above them (high), where
-// they are whole.
+// Where a block of the file keeps what: byte offsets, and words of the integers' lower bits (q) and of those
+// above them (high), where they are whole.
 struct panel_fields {
     uint32_t d, m, scales, q, high, n_q, n_high;
 };
@@ -90,10 +94,12 @@ static inline bool panel_by_16(enum panel_scales s)
 }
 static inline bool panel_has_mins(enum panel_scales s)
 {
-    return s == SCALES_DM || s == SCALES_6BIT || s == SCALES_NIBBLES16 || s == SCALES_WIDE_DM || s == SCALES_WIDE16_DM;
+    return s == SCALES_DM || s == SCALES_6BIT || s == SCALES_NIBBLES16 || s == SCALES_WIDE_DM ||
+           s == SCALES_WIDE16_DM;
 }
-// A panel of blocks of 256 as many rows want it, in the cache: bytes, and scales that are multiplied out. A tile is so near the limit of
-// multiplications that taking bits apart shows (measured: bench/results/2026-11-22-cpu-kernel-choices.md).
+// A panel of blocks of 256 as many rows want it, in the cache: bytes, and scales that are multiplied out. A
+// tile is so near the limit of multiplications that taking bits apart shows (measured:
+// bench/results/2026-11-22-cpu-kernel-choices.md).
 // Of blocks of 32: signed bytes, as tiles of AMX take them.
 static inline struct panel_shape panel_wide(enum quant q)
 {
@@ -121,14 +127,16 @@ static inline uint32_t panel_block_bytes(enum quant q)
 }
 static inline uint64_t panel_bytes(enum quant q, uint32_t n_cols)
 {
-    return (uint64_t)((n_cols + panel_shapes[q].columns - 1) / panel_shapes[q].columns) * panel_block_bytes(q);
+    return (uint64_t)((n_cols + panel_shapes[q].columns - 1) / panel_shapes[q].columns) *
+           panel_block_bytes(q);
 }
 static inline uint32_t panel_count(uint32_t n_rows)
 {
     return (n_rows + PANEL_ROWS - 1) / PANEL_ROWS;
 }
 
-// A matrix in file order, of which a processor's pack function (product.h) lays out rows [32 * panel, 32 * panel + 32).
+// A matrix in file order, of which a processor's pack function (product.h) lays out rows [32 * panel, 32 *
+// panel + 32).
 struct panel_source {
     const unsigned char *data; // file blocks
     uint32_t n_rows, n_cols;

@@ -1,9 +1,10 @@
 // panel_pack.h - fills panels from file blocks; see panel.h. Compiled by pack_*.c for each kind of processor.
 //
-// A block of 32 rows is first turned into lines of words: line i holds word i of every row's block. From there on everything is
-// arithmetic on whole lines, 32 lanes wide, which compilers turn into vectors: fields of bytes move by shifts and masks, and end as the
-// planes of bits and lines of scales that the panel wants. Fast enough that weights used as they lie in the file (--no-repack) are packed
-// into the cache for every product.
+// A block of 32 rows is first turned into lines of words: line i holds word i of every row's block. From
+// there on everything is arithmetic on whole lines, 32 lanes wide, which compilers turn into vectors: fields
+// of bytes move by shifts and masks, and end as the planes of bits and lines of scales that the panel wants.
+// Fast enough that weights used as they lie in the file (--no-repack) are packed into the cache for every
+// product.
 #include "gemm/cpu/product.h"
 #include "quant/mxfp4.h"
 
@@ -18,8 +19,8 @@ struct pack_rows {
 
 static const uint32_t nibbles = 0x0f0f0f0fu, pairs = 0x03030303u, bits = 0x01010101u;
 
-// Four words of four rows turned at a time, QUADS times in one vector: load_quads takes rows r, r + 4, ... Lines must be written as wide as
-// they will be read, or each read waits for the writes to reach the cache.
+// Four words of four rows turned at a time, QUADS times in one vector: load_quads takes rows r, r + 4, ...
+// Lines must be written as wide as they will be read, or each read waits for the writes to reach the cache.
 INLINE void transpose(const struct pack_rows *rows, uint32_t offset, uint32_t n_words, word_line *out)
 {
     for (uint32_t w = 0; w < n_words; w += 4, offset += 16)
@@ -139,7 +140,8 @@ INLINE void put_planes(const enum panel_planes planes, word_line *q, word_line *
         put_one_bit(lines + 2, q, 2);
 }
 
-// Scale g of Q3_K has its low 4 bits in nibble g of the first two words and its upper bits in the third; 32 is subtracted.
+// Scale g of Q3_K has its low 4 bits in nibble g of the first two words and its upper bits in the third; 32
+// is subtracted.
 INLINE void put_q3_k_scales(word_line *t, word_line *lines)
 {
     for (uint32_t l = 0; l < 4; l++)
@@ -158,7 +160,8 @@ INLINE void put_iq4_xs_scales(word_line *t, word_line *lines)
         {
             uint32_t word = 0;
             for (uint32_t i = 0; i < 4; i++)
-                word |= ((t[1][r] >> (16 * l + 4 * i) & 15) | (t[0][r] >> (16 + 8 * l + 2 * i) & 3) << 4) << 8 * i;
+                word |= ((t[1][r] >> (16 * l + 4 * i) & 15) | (t[0][r] >> (16 + 8 * l + 2 * i) & 3) << 4)
+                        << 8 * i;
             lines[l][r] = ((word | 0x80808080u) - 0x20202020u) ^ 0x80808080u;
         }
 }
@@ -203,7 +206,8 @@ INLINE void pack_blocks(struct pack_rows *rows, uint32_t n_cols, unsigned char *
     word_line words[MAX_WORDS], q[8];
     uint32_t behind = 0;
 
-    for (uint32_t first = 0; first < n_cols; first += s.columns, to += s.header_bytes + s.columns / PANEL_SUB * s.sub_bytes) {
+    for (uint32_t first = 0; first < n_cols;
+         first += s.columns, to += s.header_bytes + s.columns / PANEL_SUB * s.sub_bytes) {
         // Of blocks shorter than a cache line only those in which a line begins.
         for (uint32_t at = 0; at < rows->block_bytes && behind % 64 < rows->block_bytes; at += 64)
             LANES __builtin_prefetch(rows->at[r] + rows->ahead + at);
@@ -219,7 +223,8 @@ INLINE void pack_blocks(struct pack_rows *rows, uint32_t n_cols, unsigned char *
 }
 
 // Words [first, first + 4) of F32, F16 or BF16 rows, or fewer at the end.
-INLINE void pack_words(const struct pack_rows *rows, uint32_t first, uint32_t n, unsigned char *to, const enum quant Q)
+INLINE void pack_words(const struct pack_rows *rows, uint32_t first, uint32_t n, unsigned char *to,
+                       const enum quant Q)
 {
     word_line t[4];
 
@@ -249,7 +254,8 @@ INLINE void pack_float(struct pack_rows *rows, uint32_t n_cols, unsigned char *t
         pack_words(rows, w, n_words - w < 4 ? n_words - w : 4, to, Q);
     }
     for (uint32_t r = 0; odd && r < PANEL_ROWS; r++) // BF16 pairs it with zero
-        memcpy(to + (uint64_t)n_words * PANEL_LINE + r * (Q == QUANT_F16 ? 2 : 4), rows->at[r] + n_words * 4, 2);
+        memcpy(to + (uint64_t)n_words * PANEL_LINE + r * (Q == QUANT_F16 ? 2 : 4), rows->at[r] + n_words * 4,
+               2);
 }
 
 #define PACK_FUNCTION(q, name, kind)                                                      \
@@ -270,7 +276,8 @@ SIMD void PACK(const struct panel_source *from, uint32_t panel, unsigned char *t
     uint32_t first = panel * PANEL_ROWS, last = from->n_rows - 1;
     struct pack_rows rows = { .block_bytes = info->block_bytes, .ahead = PANEL_ROWS * row_bytes };
 
-    LANES rows.at[r] = from->data + (first + r < last ? first + r : last) * row_bytes; // behind the matrix: the last row again
+    LANES rows.at[r] = from->data + (first + r < last ? first + r : last) *
+                                        row_bytes; // behind the matrix: the last row again
     if (from->format == QUANT_BF16 && from->n_cols % 2)
         memset(to + panel_bytes(from->format, from->n_cols) - PANEL_LINE, 0, PANEL_LINE);
     pack_as[from->format](&rows, from->n_cols, to);

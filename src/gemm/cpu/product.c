@@ -2,7 +2,8 @@
 #include "gemm/cpu/product.h"
 #include "gemm/cpu/product_sets.h"
 
-// Rows of a block: more than L2 holds, since rows come from L3 in time while panels are read and expanded less often.
+// Rows of a block: more than L2 holds, since rows come from L3 in time while panels are read and expanded
+// less often.
 enum { ROWS_CACHE_BYTES = 6000 << 10 };
 enum { EXPAND_TILES = 3 }; // from so many tiles on, expanding a panel pays
 
@@ -16,7 +17,8 @@ const struct product_kernels *product_kernels_of(uint32_t features)
     return NULL;
 }
 
-void product_init(struct weight_product *p, const struct product_kernels *kernels, const struct weight *w, bool exact)
+void product_init(struct weight_product *p, const struct product_kernels *kernels, const struct weight *w,
+                  bool exact)
 {
     *p = (struct weight_product){ .kernels = kernels, .w = w, .packing = PACKING_F32 };
     if (!exact && w->format == QUANT_BF16 && kernels->bf16)
@@ -41,7 +43,8 @@ size_t product_packed_bytes(enum packing packing, uint32_t n_cols)
     return packing == PACKING_BF16 ? (size_t)(n_cols + n_cols % 2) * 2 : (size_t)n_cols * 4;
 }
 
-void product_prepare(const struct product_kernels *kernels, enum packing packing, const float *x, uint32_t n_cols, void *out)
+void product_prepare(const struct product_kernels *kernels, enum packing packing, const float *x,
+                     uint32_t n_cols, void *out)
 {
     if (packing == PACKING_INT8)
         kernels->quantise(x, n_cols, out);
@@ -53,7 +56,8 @@ void product_prepare(const struct product_kernels *kernels, enum packing packing
         memcpy(out, x, (size_t)n_cols * 4);
 }
 
-struct product_packings product_packings_of(const struct weight_product *products, uint32_t n, uint32_t n_cols)
+struct product_packings product_packings_of(const struct weight_product *products, uint32_t n,
+                                            uint32_t n_cols)
 {
     struct product_packings f = { .bytes = product_packed_bytes(PACKING_F32, n_cols) };
 
@@ -83,7 +87,8 @@ static size_t packed_bytes(const struct weight *w)
 
 static product_tile_fn *const *wide_tiles(const struct weight_product *p)
 {
-    return p->packing == PACKING_INT8 || p->packing == PACKING_INT8_SUPER ? p->kernels->wide[p->w->format] : NULL;
+    return p->packing == PACKING_INT8 || p->packing == PACKING_INT8_SUPER ? p->kernels->wide[p->w->format]
+                                                                          : NULL;
 }
 
 size_t product_scratch_bytes(const struct weight_product *p)
@@ -93,25 +98,30 @@ size_t product_scratch_bytes(const struct weight_product *p)
     return packed_bytes(p->w) + (wide_tiles(p) ? p->w->n_cols / wide.columns * block_bytes : 0);
 }
 
-struct product_panel product_panel(const struct weight_product *p, uint32_t panel, uint32_t n_rows, void *scratch)
+struct product_panel product_panel(const struct weight_product *p, uint32_t panel, uint32_t n_rows,
+                                   void *scratch)
 {
     const struct weight *w = p->w;
-    struct product_panel result = { (const unsigned char *)w->buffer.host + panel * panel_bytes(w->format, w->n_cols), p->tiles,
-                                    p->max_rows };
+    struct product_panel result = { (const unsigned char *)w->buffer.host +
+                                        panel * panel_bytes(w->format, w->n_cols),
+                                    p->tiles, p->max_rows };
     unsigned char *wide = (unsigned char *)scratch + packed_bytes(w);
 
     if (w->layout != LAYOUT_PANELS) {
-        p->kernels->pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel, scratch);
+        p->kernels->pack(&(struct panel_source){ w->buffer.host, w->n_rows, w->n_cols, w->format }, panel,
+                         scratch);
         result.w = scratch;
     }
     if (n_rows > EXPAND_TILES * p->max_rows && wide_tiles(p)) {
         p->kernels->expand(w->format, result.w, w->n_cols, wide);
-        result = (struct product_panel){ wide, wide_tiles(p), p->packing == PACKING_INT8 ? p->kernels->wide_rows : p->max_rows };
+        result = (struct product_panel){ wide, wide_tiles(p),
+                                         p->packing == PACKING_INT8 ? p->kernels->wide_rows : p->max_rows };
     }
     return result;
 }
 
-void product_run(const struct weight_product *p, const struct product_panel *panel, struct tile_range rows, float *y)
+void product_run(const struct weight_product *p, const struct product_panel *panel, struct tile_range rows,
+                 float *y)
 {
     panel->tiles[rows.last - rows.first](&(struct product_tile){ .w = panel->w,
                                                                  .x = p->x + rows.first * p->x_stride,
@@ -124,5 +134,7 @@ void product_run(const struct weight_product *p, const struct product_panel *pan
 struct product_split product_split(uint32_t n_rows, size_t row_bytes)
 {
     uint64_t n_blocks = (n_rows * (uint64_t)row_bytes + ROWS_CACHE_BYTES - 1) / ROWS_CACHE_BYTES;
-    return (struct product_split){ n_rows, n_blocks < 1 ? 1 : n_blocks > n_rows ? n_rows : (uint32_t)n_blocks };
+    return (struct product_split){ n_rows, n_blocks < 1        ? 1
+                                           : n_blocks > n_rows ? n_rows
+                                                               : (uint32_t)n_blocks };
 }

@@ -1,12 +1,13 @@
-// product.h - what matmul, qkv and gate_up share: rows of activations times panels of weights, in tiles of 32 outputs and a few rows.
+// product.h - what matmul, qkv and gate_up share: rows of activations times panels of weights, in tiles of 32
+// outputs and a few rows.
 //
-// A set of kernels (struct product_kernels) belongs to one kind of processor and works on the panels of panel.h. Activations come in
-// four packings: fp32 (exact products and F32, F16 weights), bf16 pairs (BF16 weights), and int8 in blocks as long as the weights': of 32
-// with a scale for each, or of 256 (K-quants, IQ4_XS). A packed row does not depend on other rows, so a step's rows may be dealt to tiles
-// in any way.
+// A set of kernels (struct product_kernels) belongs to one kind of processor and works on the panels of
+// panel.h. Activations come in four packings: fp32 (exact products and F32, F16 weights), bf16 pairs (BF16
+// weights), and int8 in blocks as long as the weights': of 32 with a scale for each, or of 256 (K-quants,
+// IQ4_XS). A packed row does not depend on other rows, so a step's rows may be dealt to tiles in any way.
 //
-// The same bits for any number of rows: sums inside 32 (or 16) columns are exact integers; each output then takes one chain of fp32
-// operations over its blocks, in ascending order, whatever tile it is part of.
+// The same bits for any number of rows: sums inside 32 (or 16) columns are exact integers; each output then
+// takes one chain of fp32 operations over its blocks, in ascending order, whatever tile it is part of.
 #pragma once
 #include "device/cpu/cpu.h"
 #include "gemm/cpu/int8_rows.h"
@@ -26,7 +27,8 @@ struct product_tile {
 };
 typedef void product_tile_fn(const struct product_tile *t);
 
-struct product_store { // the end of a tile: add what there is to add, write the part that lies inside the matrix
+struct product_store { // the end of a tile: add what there is to add, write the part that lies inside the
+                       // matrix
     const float *y;    // [n_rows][32]
     const float *bias; // [n_cols] or NULL
     const float *add;  // [n_rows] rows, add_stride apart, or NULL
@@ -40,21 +42,23 @@ typedef void pack_fn(const struct panel_source *from, uint32_t panel, unsigned c
 
 struct product_kernels {
     product_tile_fn *const *integer[N_WEIGHT_QUANTS]; // [rows], product_integer_packing; NULL: no such kernel
-    product_tile_fn *const *wide[N_WEIGHT_QUANTS];    // of panels as expand lays them out; NULL: they are used as they are
-    product_tile_fn *const *exact[N_WEIGHT_QUANTS];   // [rows], PACKING_F32
-    product_tile_fn *const *bf16;                     // [rows], PACKING_BF16, or NULL
-    uint32_t integer_rows, exact_rows, bf16_rows;     // the widest tile of each
-    uint32_t wide_rows;                               // and of wide for PACKING_INT8; for PACKING_INT8_SUPER as integer
+    product_tile_fn *const
+        *wide[N_WEIGHT_QUANTS]; // of panels as expand lays them out; NULL: they are used as they are
+    product_tile_fn *const *exact[N_WEIGHT_QUANTS]; // [rows], PACKING_F32
+    product_tile_fn *const *bf16;                   // [rows], PACKING_BF16, or NULL
+    uint32_t integer_rows, exact_rows, bf16_rows;   // the widest tile of each
+    uint32_t wide_rows; // and of wide for PACKING_INT8; for PACKING_INT8_SUPER as integer
     pack_fn *pack;
-    void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out); // to the shape panel_wide
+    void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols,
+                   unsigned char *out); // to the shape panel_wide
     void (*quantise)(const float *x, uint32_t n, struct product_block *out);
     void (*quantise_super)(const float *x, uint32_t n, struct product_super *out);
     void (*round)(const float *x, uint32_t n, uint16_t *out); // to bf16, padded with 0 to an even number
     void (*store)(const struct product_store *s);
 };
 extern pack_fn pack_avx512, pack_avx2, pack_neon; // for .pack
-extern const struct product_kernels product_amx, product_avx512, product_avx512_bf16, product_avx2, product_avx_vnni,
-    product_neon, product_sdot, product_smmla;
+extern const struct product_kernels product_amx, product_avx512, product_avx512_bf16, product_avx2,
+    product_avx_vnni, product_neon, product_sdot, product_smmla;
 
 const struct product_kernels *product_kernels_of(uint32_t features); // the set for this processor, or NULL
 
@@ -72,20 +76,23 @@ struct weight_product {
     uint32_t max_rows; // of a tile
     enum packing packing;
 };
-void product_init(struct weight_product *p, const struct product_kernels *kernels, const struct weight *w, bool exact);
+void product_init(struct weight_product *p, const struct product_kernels *kernels, const struct weight *w,
+                  bool exact);
 static inline enum packing product_integer_packing(enum quant q)
 {
     return panel_shapes[q].columns == PANEL_SUPER ? PACKING_INT8_SUPER : PACKING_INT8;
 }
 size_t product_packed_bytes(enum packing packing, uint32_t n_cols); // of one row
 // Brings one row from fp32 to the form; PACKING_F32 copies.
-void product_prepare(const struct product_kernels *kernels, enum packing packing, const float *x, uint32_t n_cols, void *out);
+void product_prepare(const struct product_kernels *kernels, enum packing packing, const float *x,
+                     uint32_t n_cols, void *out);
 
 // A normalised row and its forms for several weights, one behind the other: what qkv and gate_up multiply.
 struct product_packings {
     size_t at[N_PACKINGS], bytes; // the fp32 row comes first; 0 for the others: not needed
 };
-struct product_packings product_packings_of(const struct weight_product *products, uint32_t n, uint32_t n_cols);
+struct product_packings product_packings_of(const struct weight_product *products, uint32_t n,
+                                            uint32_t n_cols);
 struct product_norm {
     void (*rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps);
     const float *scale;
@@ -95,16 +102,19 @@ struct product_norm {
 void product_normalise(const struct product_kernels *kernels, const struct product_packings *packings,
                        const struct product_norm *norm, const float *in, unsigned char *out);
 
-// A panel's bytes: in the weight, or packed now into scratch where the weight lies as in the file. A panel of a K-quant that serves more
-// than a few tiles is expanded once, so that no tile decodes it; same bits (measured: bench/results/2026-11-22-cpu-kernel-choices.md).
+// A panel's bytes: in the weight, or packed now into scratch where the weight lies as in the file. A panel of
+// a K-quant that serves more than a few tiles is expanded once, so that no tile decodes it; same bits
+// (measured: bench/results/2026-11-22-cpu-kernel-choices.md).
 struct product_panel {
     const unsigned char *w;
     product_tile_fn *const *tiles;
     uint32_t max_rows; // of a tile
 };
-struct product_panel product_panel(const struct weight_product *p, uint32_t panel, uint32_t n_rows, void *scratch);
+struct product_panel product_panel(const struct weight_product *p, uint32_t panel, uint32_t n_rows,
+                                   void *scratch);
 size_t product_scratch_bytes(const struct weight_product *p);
-void product_run(const struct weight_product *p, const struct product_panel *panel, struct tile_range rows, float *y);
+void product_run(const struct weight_product *p, const struct product_panel *panel, struct tile_range rows,
+                 float *y);
 
 // Prefetches the lines that a tile will write, so that they arrive while it computes.
 static inline void product_expect(const float *out, size_t stride, uint32_t n_rows)

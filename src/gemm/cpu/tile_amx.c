@@ -1,14 +1,17 @@
-// tile_amx.c - the product's kernels for many rows on processors with AMX, of formats with one scale for 32 columns and nothing else.
+// tile_amx.c - the product's kernels for many rows on processors with AMX, of formats with one scale for 32
+// columns and nothing else.
 //
-// A line of a panel is what the hardware takes as 4 columns of 16 weight rows, and an activation row's bytes are what it takes for the
-// other side, so nothing is rearranged. The sums of a block are exact integers, which leave through L1, since a tile cannot be scaled, and
-// then go the same way as in tile_avx512.c: the same bits. Blocks are multiplied in pairs, one pair ahead of the pair that is scaled: the
-// tiles work beside the vector pipes. 1.2 times as fast as VPDPBUSD, not more, and not faster at all for formats with minimums or a
-// scale for each 16 columns, which therefore have no such tiles.
+// A line of a panel is what the hardware takes as 4 columns of 16 weight rows, and an activation row's bytes
+// are what it takes for the other side, so nothing is rearranged. The sums of a block are exact integers,
+// which leave through L1, since a tile cannot be scaled, and then go the same way as in tile_avx512.c: the
+// same bits. Blocks are multiplied in pairs, one pair ahead of the pair that is scaled: the tiles work beside
+// the vector pipes. 1.2 times as fast as VPDPBUSD, not more, and not faster at all for formats with minimums
+// or a scale for each 16 columns, which therefore have no such tiles.
 //
-// Cycles on Sapphire Rapids, measured one by one, for 16 rows, 16 weight rows and 32 columns: loading activations 8, but 53 where rows
-// cross a cache line, so that such a block is copied first; a product 17 by the weights of the product before, else 35; storing 17;
-// scaling 34. Slower: four products of 32 rows and both halves of a panel together, whose sums take 16 KiB.
+// Cycles on Sapphire Rapids, measured one by one, for 16 rows, 16 weight rows and 32 columns: loading
+// activations 8, but 53 where rows cross a cache line, so that such a block is copied first; a product 17 by
+// the weights of the product before, else 35; storing 17; scaling 34. Slower: four products of 32 rows and
+// both halves of a panel together, whose sums take 16 KiB.
 //
 // BF16 has no such tiles: TDPBF16PS adds in another order than VDPBF16PS, which serves few rows.
 #include "gemm/cpu/tile_amx.h"
@@ -22,7 +25,8 @@
 // GCC 12 does not know that loading tiles and their configuration reads memory.
 #define WRITTEN_FOR_TILES __asm__ volatile("" ::: "memory")
 
-// Rows are counted from a pointer that the compiler cannot see through: it would keep an address for each row, in vector registers.
+// Rows are counted from a pointer that the compiler cannot see through: it would keep an address for each
+// row, in vector registers.
 #define COUNTED_FROM(p) __asm__("" : "+r"(p))
 
 enum { LANES = 16, SIDE = 16, PAIR = 2, W_BYTES = 64, LINE_BYTES = 64 };
@@ -36,7 +40,8 @@ struct amx_config { // of LDTILECFG
 
 typedef int32_t amx_sums[SIDE][LANES];
 
-// 16 rows and half a panel. FEW: there are fewer rows, of which the last then stands for those that are missing.
+// 16 rows and half a panel. FEW: there are fewer rows, of which the last then stands for those that are
+// missing.
 struct amx_part {
     const unsigned char *w, *x; // the first block's scales; the first row
     size_t x_stride;
@@ -69,15 +74,17 @@ struct amx_rows {
 };
 
 // Where a block's activations are: in place, or copied to one piece.
-INLINE struct amx_rows rows_of(const struct amx_part *p, uint32_t block, int8_t (*copy)[PANEL_SUB], const bool FEW)
+INLINE struct amx_rows rows_of(const struct amx_part *p, uint32_t block, int8_t (*copy)[PANEL_SUB],
+                               const bool FEW)
 {
     struct amx_rows r = { p->x + block * sizeof(struct product_block), p->x_stride };
 
     if (!FEW && (uintptr_t)r.at % LINE_BYTES <= LINE_BYTES - PANEL_SUB)
         return r;
     COUNTED_FROM(r.at);
-    UNROLL for (uint32_t c = 0; c < SIDE; c++) _mm256_store_si256(
-        (__m256i *)(void *)copy[c], _mm256_loadu_si256((const __m256i *)(const void *)(r.at + row_at(p, c, FEW))));
+    UNROLL for (uint32_t c = 0; c < SIDE; c++)
+        _mm256_store_si256((__m256i *)(void *)copy[c],
+                           _mm256_loadu_si256((const __m256i *)(const void *)(r.at + row_at(p, c, FEW))));
     WRITTEN_FOR_TILES;
     return (struct amx_rows){ (const unsigned char *)copy[0], PANEL_SUB };
 }
@@ -114,15 +121,16 @@ INLINE void multiply(const struct amx_part *p, uint32_t block, amx_sums *sums, c
 INLINE void add(__m512 *total, const struct amx_part *p, uint32_t block, amx_sums sums, const bool FEW)
 {
     const __m512 d = _mm512_load_ps(p->w + (size_t)block * BLOCK_BYTES);
-    const unsigned char *x = p->x + block * sizeof(struct product_block) + offsetof(struct product_block, scale);
+    const unsigned char *x =
+        p->x + block * sizeof(struct product_block) + offsetof(struct product_block, scale);
 
     COUNTED_FROM(x);
     UNROLL for (uint32_t c = 0; c < SIDE; c++)
     {
         float scale;
         memcpy(&scale, x + row_at(p, c, FEW), sizeof scale);
-        total[c] =
-            _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums[c])), _mm512_mul_ps(d, _mm512_set1_ps(scale)), total[c]);
+        total[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums[c])),
+                                   _mm512_mul_ps(d, _mm512_set1_ps(scale)), total[c]);
     }
 }
 
@@ -139,15 +147,17 @@ INLINE void run_part(const struct amx_part *p, float *y, const bool FEW)
         if (block + 1 < p->n_blocks)
             add(total, p, block + 1, sums[i][1], FEW);
     }
-    UNROLL for (uint32_t c = 0; c < SIDE; c++) if (!FEW || c < p->n_rows) _mm512_store_ps(y + c * PANEL_ROWS, total[c]);
+    UNROLL for (uint32_t c = 0; c < SIDE; c++) if (!FEW || c < p->n_rows)
+        _mm512_store_ps(y + c * PANEL_ROWS, total[c]);
 }
 
 // 16 rows, or fewer, from number `row` on.
 INLINE void run_rows(const struct product_tile *t, uint32_t row, const bool FEW)
 {
-    struct amx_part p = {
-        .x = t->x + row * t->x_stride, .x_stride = t->x_stride, .n_rows = t->n_rows, .n_blocks = t->n_cols / PANEL_SUB
-    };
+    struct amx_part p = { .x = t->x + row * t->x_stride,
+                          .x_stride = t->x_stride,
+                          .n_rows = t->n_rows,
+                          .n_blocks = t->n_cols / PANEL_SUB };
 
     for (uint32_t half = 0; half < PANEL_ROWS / LANES; half++) {
         p.w = t->w + half * W_BYTES;
@@ -172,5 +182,6 @@ SIMD static void tile_many(const struct product_tile *t)
     _tile_release();
 }
 
-product_tile_fn *const amx_tiles[AMX_ROWS + 1] = { [1 ... SIDE - 1] = tile_few, [SIDE... AMX_ROWS] = tile_many };
+product_tile_fn *const amx_tiles[AMX_ROWS + 1] = { [1 ... SIDE - 1] = tile_few,
+                                                   [SIDE... AMX_ROWS] = tile_many };
 #endif

@@ -1,8 +1,10 @@
-// tile_avx2.c - the product's kernels for AVX2, and for AVX-VNNI where present: what tile_vec.h leaves to say.
+// tile_avx2.c - the product's kernels for AVX2, and for AVX-VNNI where present: what tile_vec.h leaves to
+// say.
 //
-// A line of a panel is four registers of 8 rows by 4 columns. Weights stay unsigned bytes, as both instructions want them.
-// Without VNNI, VPMADDUBSW makes 16-bit sums of two products, which must not saturate: two products of 6-bit weights fit, and of 4-bit
-// weights the 16 of a sub-block (8 * 3810 < 32768); 8-bit weights (Q8_0, IQ4) are split into 4-bit halves first.
+// A line of a panel is four registers of 8 rows by 4 columns. Weights stay unsigned bytes, as both
+// instructions want them. Without VNNI, VPMADDUBSW makes 16-bit sums of two products, which must not
+// saturate: two products of 6-bit weights fit, and of 4-bit weights the 16 of a sub-block (8 * 3810 < 32768);
+// 8-bit weights (Q8_0, IQ4) are split into 4-bit halves first.
 #include "gemm/cpu/product.h"
 #if defined(CPU_X86)
 #include "device/cpu/vec_avx2.h"
@@ -31,7 +33,8 @@ VEC_INLINE vi add_pairs(vi acc, vi w, const int16_t *x)
     return acc + (vi)_mm256_madd_epi16((__m256i)w, broadcast(x));
 }
 
-// acc + w * x over 4 columns. The empty asm keeps the compiler from gathering eight products before it adds them, and spilling.
+// acc + w * x over 4 columns. The empty asm keeps the compiler from gathering eight products before it adds
+// them, and spilling.
 VEC_INLINE vi dot(vi acc, __m256i w, __m256i x, const enum panel_planes planes, const enum dot kind)
 {
     const __m256i ones = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15);
@@ -65,13 +68,15 @@ VEC_INLINE bool sums_in_16_bits(const enum panel_planes planes, const enum dot k
     return kind == DOT_MADD && (planes == PLANES_4 || planes == PLANES_2 || planes == PLANES_3);
 }
 
-VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum quant Q, const int C, const enum dot kind)
+VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum quant Q, const int C,
+                           const enum dot kind)
 {
     const enum panel_planes planes = panel_shapes[Q].planes;
     const bool narrow = sums_in_16_bits(planes, kind);
     __m256i sum[PASS][TILE_ROWS];
 
-    UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) sum[i][c] = _mm256_setzero_si256();
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) sum[i][c] =
+        _mm256_setzero_si256();
     UNROLL for (int g = r.first; g < r.last; g++)
     {
         __m256i w0 = (__m256i)group(r.lines, Q, g, r.v), w1 = (__m256i)group(r.lines, Q, g, r.v + 1);

@@ -1,9 +1,11 @@
-// tile_neon.c - the product's kernels for AArch64: NEON, and SDOT or SMMLA where present; what tile_vec.h leaves to say.
+// tile_neon.c - the product's kernels for AArch64: NEON, and SDOT or SMMLA where present; what tile_vec.h
+// leaves to say.
 //
-// A line of a panel is eight registers of 4 rows by 4 columns, and SDOT multiplies one with 4 bytes of an activation row: 16 accumulators,
-// 8 registers of X. Integers are made signed first. SMMLA multiplies 2 rows of 8 columns with 2 rows of X: two groups of columns are
-// zipped for it. Both instructions are written as assembly, so that the rest of the program may be built for any ARMv8.
-// Tested under qemu; no speed has been measured.
+// A line of a panel is eight registers of 4 rows by 4 columns, and SDOT multiplies one with 4 bytes of an
+// activation row: 16 accumulators, 8 registers of X. Integers are made signed first. SMMLA multiplies 2 rows
+// of 8 columns with 2 rows of X: two groups of columns are zipped for it. Both instructions are written as
+// assembly, so that the rest of the program may be built for any ARMv8. Tested under qemu; no speed has been
+// measured.
 #include "gemm/cpu/product.h"
 #if defined(CPU_ARM)
 #include "device/cpu/vec_neon.h"
@@ -58,7 +60,8 @@ VEC_INLINE vi dot(vi acc, int8x16_t w, int8x16_t x, const int lane, const enum d
     return acc + vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
 }
 
-VEC_INLINE void add_rows(acc_t acc, const struct tile_columns r, const enum quant Q, const int C, const enum dot kind)
+VEC_INLINE void add_rows(acc_t acc, const struct tile_columns r, const enum quant Q, const int C,
+                         const enum dot kind)
 {
     UNROLL for (int g = r.first; g < r.last; g++) UNROLL for (int i = 0; i < PASS; i++)
     {
@@ -74,12 +77,14 @@ VEC_INLINE int8x16_t two_rows(vi low, vi high, const bool last)
     return (int8x16_t)(last ? vzip2q_s32(low, high) : vzip1q_s32(low, high));
 }
 
-// As add_rows. Two rows of W by two of X make a register, [row of W][row of X]; an odd last row of X is taken twice.
+// As add_rows. Two rows of W by two of X make a register, [row of W][row of X]; an odd last row of X is taken
+// twice.
 VEC_INLINE void add_matrices(acc_t acc, const struct tile_columns r, const enum quant Q, const int C)
 {
     int32x4_t sum[PASS][2][(TILE_ROWS + 1) / 2];
 
-    UNROLL for (int i = 0; i < PASS * 2; i++) UNROLL for (int c = 0; c < C; c += 2) sum[i / 2][i % 2][c / 2] = vdupq_n_s32(0);
+    UNROLL for (int i = 0; i < PASS * 2; i++) UNROLL for (int c = 0; c < C; c += 2) sum[i / 2][i % 2][c / 2] =
+        vdupq_n_s32(0);
     UNROLL for (int g = r.first; g < r.last; g += 2) UNROLL for (int i = 0; i < PASS; i++)
     {
         vi low = group(r.lines, Q, g, r.v + i), high = group(r.lines, Q, g + 1, r.v + i);
@@ -94,10 +99,12 @@ VEC_INLINE void add_matrices(acc_t acc, const struct tile_columns r, const enum 
         }
     }
     UNROLL for (int i = 0; i < PASS; i++) UNROLL for (int c = 0; c < C; c++) acc[i][c] +=
-        c % 2 ? vuzp2q_s32(sum[i][0][c / 2], sum[i][1][c / 2]) : vuzp1q_s32(sum[i][0][c / 2], sum[i][1][c / 2]);
+        c % 2 ? vuzp2q_s32(sum[i][0][c / 2], sum[i][1][c / 2])
+              : vuzp1q_s32(sum[i][0][c / 2], sum[i][1][c / 2]);
 }
 
-VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum quant Q, const int C, const enum dot kind)
+VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum quant Q, const int C,
+                           const enum dot kind)
 {
     if (kind == DOT_SMMLA && C > 1)
         add_matrices(acc, r, Q, C);

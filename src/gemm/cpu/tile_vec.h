@@ -1,9 +1,9 @@
-// tile_vec.h - tiles of the product for vectors of 8 or 4 lanes, on the panels of panel.h. Included once by tile_avx2.c and tile_neon.c,
-// after a vec_*.h.
+// tile_vec.h - tiles of the product for vectors of 8 or 4 lanes, on the panels of panel.h. Included once by
+// tile_avx2.c and tile_neon.c, after a vec_*.h.
 //
-// Registers are few: a sub-block is done 16 rows of W at a time for up to 4 rows of X, and sums live in y; the stream from memory is still
-// read once. Rows of W are counted in vectors: v is rows v * VF and following. Every output takes the same chain of fp32 operations as in
-// tile_avx512.c.
+// Registers are few: a sub-block is done 16 rows of W at a time for up to 4 rows of X, and sums live in y;
+// the stream from memory is still read once. Rows of W are counted in vectors: v is rows v * VF and
+// following. Every output takes the same chain of fp32 operations as in tile_avx512.c.
 #include "gemm/cpu/product.h"
 #include "quant/mxfp4.h"
 
@@ -18,7 +18,13 @@ enum { TILE_ROWS = 2 };
 enum { TILE_ROWS = 4 };
 #define UP_TO_ROWS UP_TO_4
 #endif
-enum dot { DOT_MADD, DOT_VNNI, DOT_PLAIN, DOT_SDOT, DOT_SMMLA }; // how bytes are multiplied: AVX2, AVX-VNNI, three of NEON
+enum dot {
+    DOT_MADD,
+    DOT_VNNI,
+    DOT_PLAIN,
+    DOT_SDOT,
+    DOT_SMMLA
+}; // how bytes are multiplied: AVX2, AVX-VNNI, three of NEON
 enum { VECTORS = PANEL_ROWS / VF, PASS = 16 / VF, PREFETCH = 8192 };
 
 typedef int32_t vi __attribute__((vector_size(4 * VF)));
@@ -28,7 +34,8 @@ typedef uint8_t table __attribute__((vector_size(16)));
 typedef uint16_t vi_half __attribute__((vector_size(2 * VF)));
 typedef vi acc_t[PASS][TILE_ROWS];
 
-// PASS vectors of rows by groups [first, last) of a sub-block, and where the first row of X has its bytes for all of it.
+// PASS vectors of rows by groups [first, last) of a sub-block, and where the first row of X has its bytes for
+// all of it.
 struct tile_columns {
     const unsigned char *lines;
     const int8_t *x;
@@ -38,7 +45,8 @@ struct tile_columns {
 
 // What the including file defines, with SIGNED_WEIGHTS: do integers have their sign, or are they as stored?
 // acc += W * X.
-VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum quant Q, const int C, const enum dot kind);
+VEC_INLINE void add_groups(acc_t acc, const struct tile_columns r, const enum quant Q, const int C,
+                           const enum dot kind);
 // acc + w * x over pairs of 16-bit integers; x is one pair.
 VEC_INLINE vi add_pairs(vi acc, vi w, const int16_t *x);
 VEC_INLINE vi shift_left(vi v, const int32_t *bits);
@@ -130,17 +138,20 @@ VEC_INLINE struct tile_scale scale_with_min(const unsigned char *header, vi s, v
 
 VEC_INLINE struct tile_scale scale_6bit(const unsigned char *header, uint32_t sub, int v)
 {
-    vi bits = scale_byte(header + 128, sub, v), top = line(header + 128, 2, v) >> (int)(sub % 4 * 8 + sub / 4 * 2);
+    vi bits = scale_byte(header + 128, sub, v),
+       top = line(header + 128, 2, v) >> (int)(sub % 4 * 8 + sub / 4 * 2);
     return scale_with_min(header, (bits & 15) | (top << 4 & 48), (bits >> 4 & 15) | (top & 48), v);
 }
 
 VEC_INLINE vf scale_signed(const unsigned char *header, uint32_t unit, int v)
 {
-    return vf_mul(halves_to_float(header, v), to_float(line(header + 64, (int)(unit / 4), v) << (int)(24 - unit % 4 * 8) >> 24));
+    return vf_mul(halves_to_float(header, v),
+                  to_float(line(header + 64, (int)(unit / 4), v) << (int)(24 - unit % 4 * 8) >> 24));
 }
 
 // unit: number of the 32 columns in the block, or 16, that have a scale of their own.
-VEC_INLINE struct tile_scale scale_of(const unsigned char *header, const enum panel_scales scales, uint32_t unit, int v)
+VEC_INLINE struct tile_scale scale_of(const unsigned char *header, const enum panel_scales scales,
+                                      uint32_t unit, int v)
 {
     const vf zero = vf_set(0);
 
@@ -157,7 +168,8 @@ VEC_INLINE struct tile_scale scale_of(const unsigned char *header, const enum pa
         memcpy(&d, header + v * (int)sizeof d, sizeof d);
         return (struct tile_scale){ (vf)(__builtin_convertvector(d, vi) << 16), zero };
     }
-    return (struct tile_scale){ halves_to_float(header, v), scales == SCALES_DM ? halves_to_float(header + 64, v) : zero };
+    return (struct tile_scale){ halves_to_float(header, v),
+                                scales == SCALES_DM ? halves_to_float(header + 64, v) : zero };
 }
 
 // A block of columns that all rows of a tile have come to.
@@ -192,9 +204,12 @@ VEC_INLINE void add_block(const struct tile_place at, const enum quant Q, const 
 
     for (int v = 0; v < VECTORS; v += PASS) {
         ROLLED(v);
-        UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) acc[i][c] = start(block_of(at, c)->minus_sum, Q);
-        add_groups(acc, (struct tile_columns){ at.header + s.header_bytes, block_of(at, 0)->q, at.t->x_stride, v, 0, 8 }, Q, C,
-                   kind);
+        UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) acc[i][c] =
+            start(block_of(at, c)->minus_sum, Q);
+        add_groups(
+            acc,
+            (struct tile_columns){ at.header + s.header_bytes, block_of(at, 0)->q, at.t->x_stride, v, 0, 8 },
+            Q, C, kind);
         UNROLL for (int i = 0; i < PASS; i++)
         {
             struct tile_scale w = scale_of(at.header, s.scales, 0, v + i);
@@ -209,7 +224,8 @@ VEC_INLINE void add_block(const struct tile_place at, const enum quant Q, const 
     }
 }
 
-VEC_INLINE void tile_blocks(const struct product_tile *t, const enum quant Q, const int C, const enum dot kind)
+VEC_INLINE void tile_blocks(const struct product_tile *t, const enum quant Q, const int C,
+                            const enum dot kind)
 {
     struct tile_place at = { .t = t, .header = t->w };
 
@@ -225,7 +241,8 @@ VEC_INLINE int32_t minus_sum(const struct product_super *x, const enum panel_sca
 }
 
 // half: for formats with a scale for each 16 columns, the first or second 16 of a sub-block.
-VEC_INLINE void add_unit(const struct tile_place at, const int half, const enum quant Q, const int C, const enum dot kind)
+VEC_INLINE void add_unit(const struct tile_place at, const int half, const enum quant Q, const int C,
+                         const enum dot kind)
 {
     const struct panel_shape s = panel_shapes[Q];
     const bool by16 = panel_by_16(s.scales);
@@ -288,7 +305,8 @@ VEC_INLINE void subtract_mins(const struct tile_place at, const enum panel_scale
 }
 
 // Blocks of 256 columns, as in tile_avx512.c; their sums are in memory too.
-VEC_INLINE void tile_supers(const struct product_tile *t, const enum quant Q, const int C, const enum dot kind)
+VEC_INLINE void tile_supers(const struct product_tile *t, const enum quant Q, const int C,
+                            const enum dot kind)
 {
     const struct panel_shape s = panel_shapes[Q];
     _Alignas(64) float sums[TILE_ROWS][PANEL_ROWS];
@@ -346,9 +364,11 @@ VEC_INLINE void decode_sub(columns_t out, const unsigned char *header, uint32_t 
     for (int v = 0; v < VECTORS; v++)
         UNROLL for (int g = 0; g < 8; g++)
         {
-            struct tile_scale w = scale_of(header, s.scales, panel_by_16(s.scales) ? 2 * sub + (uint32_t)g / 4 : sub, v);
+            struct tile_scale w =
+                scale_of(header, s.scales, panel_by_16(s.scales) ? 2 * sub + (uint32_t)g / 4 : sub, v);
             vi four = group(lines, Q, g, v);
-            UNROLL for (int i = 0; i < 4; i++) vf_store(&out[4 * g + i][v * VF], vf_fma(w.d, to_float(column(four, i, Q)), w.m));
+            UNROLL for (int i = 0; i < 4; i++)
+                vf_store(&out[4 * g + i][v * VF], vf_fma(w.d, to_float(column(four, i, Q)), w.m));
         }
 }
 
@@ -369,15 +389,16 @@ VEC_INLINE void decode_float(columns_t out, const unsigned char *w, uint32_t n, 
 }
 
 // x, y: of the first row.
-VEC_INLINE void multiply_columns(const struct product_tile *t, columns_t w, const float *x, uint32_t n, const int C)
+VEC_INLINE void multiply_columns(const struct product_tile *t, columns_t w, const float *x, uint32_t n,
+                                 const int C)
 {
     for (int v = 0; v < VECTORS; v += PASS) {
         vf sum[PASS][TILE_ROWS];
         UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) sum[i][c] =
             vf_load(t->y + c * PANEL_ROWS + (v + i) * VF);
         for (uint32_t k = 0; k < n; k++)
-            UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) sum[i][c] =
-                vf_fma(vf_load(&w[k][(v + i) * VF]), vf_set(x[(size_t)c * t->x_stride / sizeof *x + k]), sum[i][c]);
+            UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++) sum[i][c] = vf_fma(
+                vf_load(&w[k][(v + i) * VF]), vf_set(x[(size_t)c * t->x_stride / sizeof *x + k]), sum[i][c]);
         UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < PASS; i++)
             vf_store(t->y + c * PANEL_ROWS + (v + i) * VF, sum[i][c]);
     }
@@ -441,7 +462,8 @@ SIMD static void store(const struct product_store *s)
     }
 }
 
-// A function for each kind, format and number of rows, then their tables; kind is one of `enum dot`, or EXACT.
+// A function for each kind, format and number of rows, then their tables; kind is one of `enum dot`, or
+// EXACT.
 #define TILE_INT(kind, Q, C)                                        \
     SIMD static void kind##_##Q##_##C(const struct product_tile *t) \
     {                                                               \
@@ -461,8 +483,9 @@ SIMD static void store(const struct product_store *s)
 #define INT_TILES(Q, name, kind)   TILES(kind, Q, TILE_INT)
 #define EXACT_TILES(Q, name, kind) TILES(kind, Q, TILE_EXACT)
 #define ENTRY(Q, name, kind)       [QUANT_##Q] = kind##_##Q,
-#define PRODUCT_KERNELS(kind)                                                                                                 \
-    {                                                                                                                         \
-        .integer = { QUANT_BLOCK_FORMATS(ENTRY, kind) }, .exact = { QUANT_FORMATS(ENTRY, EXACT) }, .integer_rows = TILE_ROWS, \
-        .exact_rows = TILE_ROWS, .quantise = quantise, .quantise_super = quantise_super, .store = store, .pack = VEC(pack)    \
+#define PRODUCT_KERNELS(kind)                                                                      \
+    {                                                                                              \
+        .integer = { QUANT_BLOCK_FORMATS(ENTRY, kind) }, .exact = { QUANT_FORMATS(ENTRY, EXACT) }, \
+        .integer_rows = TILE_ROWS, .exact_rows = TILE_ROWS, .quantise = quantise,                  \
+        .quantise_super = quantise_super, .store = store, .pack = VEC(pack)                        \
     }

@@ -73,13 +73,15 @@ struct pair_inputs {
     u32 place, elements; // of k and v in their pages; elements: 16 bits each
 };
 
-static __device__ __forceinline__ struct page_side page_side_of(const struct gemm_params &p, const struct pair &r)
+static __device__ __forceinline__ struct page_side page_side_of(const struct gemm_params &p,
+                                                                const struct pair &r)
 {
     return { &p.rope.pages, r.matrix[0] == 1 ? p.k_pages : p.v_pages, r.matrix[0] == 2 };
 }
 
 // What is older than any launch of this step.
-static __device__ __forceinline__ struct pair_inputs pair_load_early(const struct gemm_params &p, const struct pair &r, u32 row, u32 mode)
+static __device__ __forceinline__ struct pair_inputs pair_load_early(const struct gemm_params &p,
+                                                                     const struct pair &r, u32 row, u32 mode)
 {
     struct pair_inputs in = { { 0, 0 }, { 0, 0 }, 1, 0, 0, 0 };
     const f32 *bias = mode == EPILOGUE_GATED ? nullptr : p.bias[r.matrix[0]];
@@ -89,15 +91,18 @@ static __device__ __forceinline__ struct pair_inputs pair_load_early(const struc
         in.bias[1] = bias[r.row[1]];
     }
     if (mode == EPILOGUE_ROPE_STORE && r.matrix[0] > 0) {
-        u32 position = step_positions(p.step)[row], token = position % PAGE_TOKENS, dims = r.head * p.rope.pages.head_dim;
+        u32 position = step_positions(p.step)[row], token = position % PAGE_TOKENS,
+            dims = r.head * p.rope.pages.head_dim;
         u32 page = p.table[(u64)step_slots(p.step)[row] * p.rope.pages.max_pages + position / PAGE_TOKENS];
         struct page_side side = page_side_of(p, r);
         in.place = (u32)page_place(&p.rope.pages, page, r.head);
-        in.elements = (u32)side.element(token, r.row[0] - dims) | (u32)side.element(token, r.row[1] - dims) << 16;
+        in.elements = (u32)side.element(token, r.row[0] - dims) | (u32)side.element(token, r.row[1] - dims)
+                                                                      << 16;
     }
     return in;
 }
-static __device__ __forceinline__ void pair_load_late(const struct gemm_params &p, const struct pair &r, u32 row, struct pair_inputs &in, u32 mode)
+static __device__ __forceinline__ void pair_load_late(const struct gemm_params &p, const struct pair &r,
+                                                      u32 row, struct pair_inputs &in, u32 mode)
 {
     if (mode < EPILOGUE_ROPE_STORE && mode != EPILOGUE_GATED && p.add) {
         in.add[0] = p.add[(u64)row * p.out_stride[0] + r.row[0]];
@@ -109,7 +114,8 @@ static __device__ __forceinline__ void pair_load_late(const struct gemm_params &
         in.sine = angle.y;
     }
 }
-static __device__ __forceinline__ struct pair_inputs pair_load(const struct gemm_params &p, const struct pair &r, u32 row, u32 mode)
+static __device__ __forceinline__ struct pair_inputs pair_load(const struct gemm_params &p,
+                                                               const struct pair &r, u32 row, u32 mode)
 {
     struct pair_inputs in = pair_load_early(p, r, row, mode);
     pair_load_late(p, r, row, in, mode);
@@ -117,8 +123,9 @@ static __device__ __forceinline__ struct pair_inputs pair_load(const struct gemm
 }
 
 // q, k or v: bias, RoPE, and to its place.
-static __device__ __forceinline__ void pair_rope_end(const struct gemm_params &p, const struct pair &r, u32 row,
-                                                     const struct pair_inputs &in, f32 (&sums)[2], u32 mode)
+static __device__ __forceinline__ void pair_rope_end(const struct gemm_params &p, const struct pair &r,
+                                                     u32 row, const struct pair_inputs &in, f32 (&sums)[2],
+                                                     u32 mode)
 {
     u32 m = r.matrix[0];
 
@@ -140,8 +147,9 @@ static __device__ __forceinline__ void pair_rope_end(const struct gemm_params &p
 }
 
 // The end of the operation for one pair and one row of activations.
-static __device__ __forceinline__ void pair_epilogue_store(const struct gemm_params &p, const struct pair &r, u32 row, const struct pair_inputs &in,
-                                                float2 sum, u32 mode)
+static __device__ __forceinline__ void pair_epilogue_store(const struct gemm_params &p, const struct pair &r,
+                                                           u32 row, const struct pair_inputs &in, float2 sum,
+                                                           u32 mode)
 {
     f32 sums[2] = { sum.x + in.bias[0] + in.add[0], sum.y + in.bias[1] + in.add[1] };
 
@@ -157,10 +165,12 @@ static __device__ __forceinline__ void pair_epilogue_store(const struct gemm_par
 #pragma unroll
     for (u32 i = 0; i < 2; i++)
         if (i == 0 || r.second)
-            out[r.row[i]] = mode == EPILOGUE_GATE_OVER ? activation_of(p.activation, sums[i]) * out[r.row[i]] : sums[i];
+            out[r.row[i]] =
+                mode == EPILOGUE_GATE_OVER ? activation_of(p.activation, sums[i]) * out[r.row[i]] : sums[i];
 }
 
-static __device__ __forceinline__ void pair_finish(const struct gemm_params &p, const struct pair &r, u32 row, f32 first, f32 second)
+static __device__ __forceinline__ void pair_finish(const struct gemm_params &p, const struct pair &r, u32 row,
+                                                   f32 first, f32 second)
 {
     pair_epilogue_store(p, r, row, pair_load(p, r, row, p.mode), make_float2(first, second), p.mode);
 }

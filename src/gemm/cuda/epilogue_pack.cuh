@@ -1,13 +1,16 @@
-// epilogue_pack.cuh - a result that goes, beside its fp32 numbers, to where the next command's product wants its rows, with the same bits
-// as the launch of pack_rows.cu that it saves. int8 needs 32 columns at a time (packing_int8.cuh), bf16 any.
+// epilogue_pack.cuh - a result that goes, beside its fp32 numbers, to where the next command's product wants
+// its rows, with the same bits as the launch of pack_rows.cu that it saves. int8 needs 32 columns at a time
+// (packing_int8.cuh), bf16 any.
 #pragma once
 #include <cuda_bf16.h>
 #include "gemm/cuda/packing_int8.cuh"
 
 // A number in tiles of PACKED_TILE_ROWS rows by 64 columns.
-static __device__ __forceinline__ __nv_bfloat16 *packed_place(const struct packed_out &next, u32 row, u32 column)
+static __device__ __forceinline__ __nv_bfloat16 *packed_place(const struct packed_out &next, u32 row,
+                                                              u32 column)
 {
-    u64 line = (u64)(row / PACKED_TILE_ROWS * (next.n_cols / 64) + column / 64) * PACKED_TILE_ROWS + row % PACKED_TILE_ROWS;
+    u64 line = (u64)(row / PACKED_TILE_ROWS * (next.n_cols / 64) + column / 64) * PACKED_TILE_ROWS +
+               row % PACKED_TILE_ROWS;
     return (__nv_bfloat16 *)next.at + (line * 8 + (column / 8 % 8 ^ row % 8)) * 8 + column % 8;
 }
 static __device__ __forceinline__ void pack_put(const struct packed_out &next, u32 row, u32 column, f32 v)
@@ -15,12 +18,14 @@ static __device__ __forceinline__ void pack_put(const struct packed_out &next, u
     *packed_place(next, row, column) = __float2bfloat16_rn(v);
 }
 // Two columns, from an even one on.
-static __device__ __forceinline__ void pack_put(const struct packed_out &next, u32 row, u32 column, f32 a, f32 b)
+static __device__ __forceinline__ void pack_put(const struct packed_out &next, u32 row, u32 column, f32 a,
+                                                f32 b)
 {
     *(__nv_bfloat162 *)packed_place(next, row, column) = __floats2bfloat162_rn(a, b);
 }
 // A warp has 32 columns, from a multiple of 32 on, one a lane; any form without a norm.
-static __device__ __forceinline__ void pack_put_warp(const struct packed_out &next, u32 row, u32 column, f32 v)
+static __device__ __forceinline__ void pack_put_warp(const struct packed_out &next, u32 row, u32 column,
+                                                     f32 v)
 {
     if (next.form == PACKING_INT8)
         put_int8_warp(packed_int8_eight(next.at, row, next.n_cols), row, column, v);
@@ -28,26 +33,29 @@ static __device__ __forceinline__ void pack_put_warp(const struct packed_out &ne
         pack_put(next, row, column + threadIdx.x % 32, v);
 }
 
-// A warp has 32 columns of eight rows as two products of mma leave them, for a norm or none: lane (g, t) has columns 2 g and 2 g + 1, and 16
-// more, of rows 2 t and 2 t + 1. Neighbours swap, so that an even g has columns 4 q on, q = g / 2, of the first of both rows, an odd one of
-// the second.
+// A warp has 32 columns of eight rows as two products of mma leave them, for a norm or none: lane (g, t) has
+// columns 2 g and 2 g + 1, and 16 more, of rows 2 t and 2 t + 1. Neighbours swap, so that an even g has
+// columns 4 q on, q = g / 2, of the first of both rows, an odd one of the second.
 struct pack_eight {
     float4 norm[2];
 
-    __device__ __forceinline__ void load(const struct packed_out &next, u32 column) // weights: before any input
+    __device__ __forceinline__ void load(const struct packed_out &next,
+                                         u32 column) // weights: before any input
     {
         const float4 *at = (const float4 *)(next.norm + column) + threadIdx.x % 32 / 8;
 #pragma unroll
         for (u32 half = 0; half < 2; half++)
             norm[half] = next.norm ? at[half * 4] : make_float4(1, 1, 1, 1);
     }
-    static __device__ __forceinline__ float4 swap(const float4 &v) // x, z: of the first row; y, w: of the second
+    static __device__ __forceinline__ float4
+    swap(const float4 &v) // x, z: of the first row; y, w: of the second
     {
         bool odd = threadIdx.x & 4;
         f32 a = __shfl_xor_sync(~0u, odd ? v.x : v.y, 4), b = __shfl_xor_sync(~0u, odd ? v.z : v.w, 4);
         return odd ? make_float4(a, b, v.y, v.w) : make_float4(v.x, v.z, a, b);
     }
-    __device__ __forceinline__ void put(const struct packed_out &next, u32 column, const float4 &low, const float4 &high) const
+    __device__ __forceinline__ void put(const struct packed_out &next, u32 column, const float4 &low,
+                                        const float4 &high) const
     {
         u32 lane = threadIdx.x % 32, row = lane % 4 * 2 + lane / 4 % 2, q = lane / 8;
         float4 a = swap(low), b = swap(high);
@@ -66,7 +74,8 @@ struct pack_eight {
         ((uint2 *)block)[row * 4 + q] = words;
         if (q != 0)
             return;
-        put_int8_scale(block, row, int8_scale(top), sums + ((sums & 0x8000) << 1)); // what a negative lower sum has borrowed
+        put_int8_scale(block, row, int8_scale(top),
+                       sums + ((sums & 0x8000) << 1)); // what a negative lower sum has borrowed
         if (next.norm)
             next.squares[column / 32 * 8 + row] = squares;
     }

@@ -1,12 +1,13 @@
 // fragments.cuh - weights as bf16 fragments of the tensor cores' A operand, and the instructions around them.
 //
-// A lane (g = lane / 4, t = lane % 4) of a warp owns the two rows of pair g and, of every 128 columns, block t of 32. The columns of
-// an instruction's 16 k are chosen to suit that: step s = 2 i + h takes from each lane the elements 16 h + 4 i + {0, 2, 1, 3} of its
-// block as k = 2 t, 2 t + 1, 2 t + 8, 2 t + 9. Activations are stored in the same order (pack_rows.cu), so no weight ever moves between lanes.
+// A lane (g = lane / 4, t = lane % 4) of a warp owns the two rows of pair g and, of every 128 columns, block
+// t of 32. The columns of an instruction's 16 k are chosen to suit that: step s = 2 i + h takes from each
+// lane the elements 16 h + 4 i + {0, 2, 1, 3} of its block as k = 2 t, 2 t + 1, 2 t + 8, 2 t + 9. Activations
+// are stored in the same order (pack_rows.cu), so no weight ever moves between lanes.
 //
-// An integer u < 256 in the low bits of a bf16 is the number u * 2^-133 exactly: subnormals and the first binade share one spacing.
-// So weight * 2^-23 = fma(u, scale * 2^110, offset * 2^-23), one instruction and one rounding for two weights; sums are multiplied
-// by 2^23 at the end.
+// An integer u < 256 in the low bits of a bf16 is the number u * 2^-133 exactly: subnormals and the first
+// binade share one spacing. So weight * 2^-23 = fma(u, scale * 2^110, offset * 2^-23), one instruction and
+// one rounding for two weights; sums are multiplied by 2^23 at the end.
 #pragma once
 #include "gemm/cuda/weight_layout.cuh"
 
@@ -42,7 +43,9 @@ template <> struct strip<QUANT_BF16> : plain_strip {
 template <> struct strip<QUANT_F16> : plain_strip {
 };
 
-template <u32 F> static __device__ __forceinline__ void strip_load(struct strip<F> &s, const struct weight_planes &w, u32 row, u32 block)
+template <u32 F>
+static __device__ __forceinline__ void strip_load(struct strip<F> &s, const struct weight_planes &w, u32 row,
+                                                  u32 block)
 {
     block = min(block, w.n_cols / 32 - 1); // beyond the end activations are zero
     if constexpr (F == QUANT_BF16 || F == QUANT_F16) {
@@ -67,7 +70,8 @@ template <> struct prepared<QUANT_F16> {
     uint4 q[4];
 };
 
-template <u32 F> static __device__ __forceinline__ void strip_prepare(struct prepared<F> &p, const struct strip<F> &s)
+template <u32 F>
+static __device__ __forceinline__ void strip_prepare(struct prepared<F> &p, const struct strip<F> &s)
 {
     if constexpr (F == QUANT_BF16 || F == QUANT_F16) {
 #pragma unroll
@@ -83,7 +87,8 @@ template <u32 F> static __device__ __forceinline__ void strip_prepare(struct pre
         for (u32 h = 0; h < 2; h++) {
             p.scale[h] = twice_bf16(scale[h] * 1.298074214633707e33f); // 2^110
             // -zero * 2^-133, as bits; or the offset itself
-            p.offset[h] = zero ? fma2(p.scale[h], (0x8000u | zero) * 0x10001u, 0x80008000u) : twice_bf16(offset[h] * 1.1920929e-7f);
+            p.offset[h] = zero ? fma2(p.scale[h], (0x8000u | zero) * 0x10001u, 0x80008000u)
+                               : twice_bf16(offset[h] * 1.1920929e-7f);
         }
         if (is_signed)
 #pragma unroll
@@ -93,7 +98,8 @@ template <u32 F> static __device__ __forceinline__ void strip_prepare(struct pre
 }
 
 // Step s of one row: the words for k = 2 t, 2 t + 1 and for k = 2 t + 8, 2 t + 9.
-template <u32 F, u32 S> static __device__ __forceinline__ void strip_step(const struct prepared<F> &p, u32 &low, u32 &high)
+template <u32 F, u32 S>
+static __device__ __forceinline__ void strip_step(const struct prepared<F> &p, u32 &low, u32 &high)
 {
     constexpr u32 i = S / 2, h = S % 2;
 
@@ -116,7 +122,8 @@ template <u32 F, u32 S> static __device__ __forceinline__ void strip_step(const 
 
 static __device__ __forceinline__ void mma_16816(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }

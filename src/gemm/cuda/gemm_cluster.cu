@@ -4,11 +4,11 @@
 // Computes   out[row][n] = sum over k of x[row][k] * w[n][k], with the linear or the gated epilogue alone: a
 // short kernel starts faster.
 //
-//   cluster of 2 blocks              64 to 192 weight rows (N side)       or, where there are few tiles, split-K:
+//   cluster of 2 blocks            64 to 192 weight rows (N side)      few tiles: split-K
 //                                 +----------------------------------+
-//   block 0: 64 or 128 rows (M)   |  warpgroup 0, 1: 64 rows each    |      block 0: columns [0, k/2)   of one tile
+//   block 0: 64 or 128 rows (M)   |  warpgroup 0, 1: 64 rows each    |   block 0: columns [0, k/2) of a tile
 //                                 +----------------------------------+      block 1: columns [k/2, k)
-//   block 1: the next rows        |  the same weights (multicast)    |      each adds half of the other's sums (DSMEM)
+//   block 1: the next rows        |  the same weights (multicast)    |   each adds half of the sums (DSMEM)
 //                                 +----------------------------------+
 //
 // Pipeline: one elected producer thread a block fills stages of 64 columns; each block of a cluster copies a
@@ -27,10 +27,17 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-enum { STAGE_COLUMNS = 64, CHUNK_BYTES = PACKED_TILE_ROWS * STAGE_COLUMNS * 2, GROUP_BYTES = CHUNK_BYTES / 2, EARLY = 2, BOTH_THREADS = 256 };
+enum {
+    STAGE_COLUMNS = 64,
+    CHUNK_BYTES = PACKED_TILE_ROWS * STAGE_COLUMNS * 2,
+    GROUP_BYTES = CHUNK_BYTES / 2,
+    EARLY = 2,
+    BOTH_THREADS = 256
+};
 
-// Split-K over the two blocks of a cluster: each ends half of the sums and gets the other's part of them through distributed shared
-// memory, which is faster than through memory as in stream_k.cuh. FOURS: of a thread's sums, that a block ends.
+// Split-K over the two blocks of a cluster: each ends half of the sums and gets the other's part of them
+// through distributed shared memory, which is faster than through memory as in stream_k.cuh. FOURS: of a
+// thread's sums, that a block ends.
 template <u32 FOURS, u32 THREADS> struct neighbour {
     static constexpr u32 sums_bytes = FOURS * THREADS * 16;
     u32 sums, there; // in shared memory: the other's sums, and their barrier, which expects sums_bytes
@@ -61,32 +68,40 @@ template <u32 FOURS, u32 THREADS> struct neighbour {
     }
 };
 
-// TURNS: two warpgroups take whole tiles in turn, of 64 rows or two halves of that. couple: blocks with the same weights. parts: of the
-// columns, which a cluster splits.
-template <u32 WEIGHTS, u32 MODE, bool TURNS, u32 N_ROWS = PACKED_TILE_ROWS, bool SPLIT = false> struct cluster_kernel {
+// TURNS: two warpgroups take whole tiles in turn, of 64 rows or two halves of that. couple: blocks with the
+// same weights. parts: of the columns, which a cluster splits.
+template <u32 WEIGHTS, u32 MODE, bool TURNS, u32 N_ROWS = PACKED_TILE_ROWS, bool SPLIT = false>
+struct cluster_kernel {
     static constexpr u32 N = WEIGHTS, pairs = N / 2, rows = N_ROWS;
     static constexpr bool waves = TURNS;
     static constexpr u32 couple = SPLIT ? 1 : ROWS_CLUSTER, parts = ROWS_CLUSTER / couple;
     static constexpr u32 halves = waves ? rows / 64 : 1, consumers = rows * 2 / halves; // threads of a tile,
-    static constexpr u32 threads = waves ? (u32)BOTH_THREADS : consumers;               // and of the consumers
-    static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2;               // of pairs, that a block ends
-    static constexpr u32 batch = N * halves > 352 ? 2 : 4; // eights that end at a time: of most sums registers are short
+    static constexpr u32 threads = waves ? (u32)BOTH_THREADS : consumers; // and of the consumers
+    static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2; // of pairs, that a block ends
+    static constexpr u32 batch =
+        N * halves > 352 ? 2 : 4; // eights that end at a time: of most sums registers are short
     static constexpr bool GATED = MODE == EPILOGUE_GATED, moves_registers = rows == PACKED_TILE_ROWS;
-    static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2, rows_bytes = rows * STAGE_COLUMNS * 2;
-    static constexpr u32 stage_bytes = rows_bytes + N * STAGE_COLUMNS * 2, n_stages = HOPPER_TILES_ROOM / stage_bytes;
+    static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2,
+                         rows_bytes = rows * STAGE_COLUMNS * 2;
+    static constexpr u32 stage_bytes = rows_bytes + N * STAGE_COLUMNS * 2,
+                         n_stages = HOPPER_TILES_ROOM / stage_bytes;
     using neighbour = struct neighbour<fours, consumers>;
 };
 
-// What the clusters compute, all in turn, neighbours with the same weights, so that these are read from memory once.
+// What the clusters compute, all in turn, neighbours with the same weights, so that these are read from
+// memory once.
 struct cluster_scheduler {
     u32 n_rows, n_row_tiles, n_stages, n_tiles; // stages of a block, tiles of a cluster
 };
 
-template <class K> static __device__ __forceinline__ struct cluster_scheduler tile_scheduler_of(const struct gemm_params &p, u32 n_rows)
+template <class K>
+static __device__ __forceinline__ struct cluster_scheduler tile_scheduler_of(const struct gemm_params &p,
+                                                                             u32 n_rows)
 {
     u32 rows = K::couple * K::rows, n_row_tiles = (n_rows + rows - 1) / rows;
 
-    return { n_rows, n_row_tiles, p.packed_cols / STAGE_COLUMNS / K::parts, n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs) };
+    return { n_rows, n_row_tiles, p.packed_cols / STAGE_COLUMNS / K::parts,
+             n_row_tiles * ((p.n_pairs + K::pairs - 1) / K::pairs) };
 }
 template <class K> static __device__ __forceinline__ u32 in_couple()
 {
@@ -104,11 +119,13 @@ static __device__ __forceinline__ u32 next_tile(u32 tile)
 {
     return tile + gridDim.x / ROWS_CLUSTER;
 }
-template <class K> static __device__ __forceinline__ u32 first_row(const struct cluster_scheduler &w, u32 tile)
+template <class K>
+static __device__ __forceinline__ u32 first_row(const struct cluster_scheduler &w, u32 tile)
 {
     return (tile % w.n_row_tiles * K::couple + in_couple<K>()) * K::rows;
 }
-template <class K> static __device__ __forceinline__ u32 first_pair(const struct cluster_scheduler &w, u32 tile)
+template <class K>
+static __device__ __forceinline__ u32 first_pair(const struct cluster_scheduler &w, u32 tile)
 {
     return tile / w.n_row_tiles * K::pairs;
 }
@@ -124,7 +141,8 @@ template <class K> struct cluster_source {
 
         stage = part<K>() * w.n_stages;
         end = stage + w.n_stages;
-        rows = p.packed_bf16 + ((u64)(row / PACKED_TILE_ROWS) * (w.n_stages * K::parts) + stage) * CHUNK_BYTES +
+        rows = p.packed_bf16 +
+               ((u64)(row / PACKED_TILE_ROWS) * (w.n_stages * K::parts) + stage) * CHUNK_BYTES +
                row % PACKED_TILE_ROWS * STAGE_COLUMNS * 2;
         four = first_pair<K>(w, tile) / 4;
     }
@@ -137,9 +155,10 @@ template <class K> struct cluster_source {
         if (tile < w.n_tiles)
             begin(p, w);
     }
-    // alone: for this block. Else for both blocks, which copy TMA tiles in turn. Evict first: all readers of a weight read it at the
-    // same time.
-    __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full, bool alone) const
+    // alone: for this block. Else for both blocks, which copy TMA tiles in turn. Evict first: all readers of
+    // a weight read it at the same time.
+    __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full,
+                                                 bool alone) const
     {
         u64 policy = cache_policy(true);
 #pragma unroll
@@ -156,7 +175,8 @@ template <class K> struct cluster_source {
 
 // The first weights: needs neither the other block nor the rows.
 template <class K>
-static __device__ __forceinline__ void copy_early(const struct tiles_params &t, struct pipe<K> pipe, const struct cluster_scheduler &w)
+static __device__ __forceinline__ void copy_early(const struct tiles_params &t, struct pipe<K> pipe,
+                                                  const struct cluster_scheduler &w)
 {
     struct cluster_source<K> from;
 
@@ -169,7 +189,8 @@ static __device__ __forceinline__ void copy_early(const struct tiles_params &t, 
 }
 
 template <class K>
-static __device__ __forceinline__ void produce(const struct tiles_params &t, struct pipe<K> pipe, const struct cluster_scheduler &w)
+static __device__ __forceinline__ void produce(const struct tiles_params &t, struct pipe<K> pipe,
+                                               const struct cluster_scheduler &w)
 {
     struct cluster_source<K> from;
 
@@ -199,18 +220,21 @@ struct inputs { // what is added to both rows
 };
 
 template <class K>
-static __device__ __forceinline__ struct cluster_place place_of(const struct gemm_params &p, const struct cluster_scheduler &w, u32 tile)
+static __device__ __forceinline__ struct cluster_place place_of(const struct gemm_params &p,
+                                                                const struct cluster_scheduler &w, u32 tile)
 {
     u32 n_pairs = K::pairs / K::parts, first = first_pair<K>(w, tile) + part<K>() * n_pairs;
-    struct cluster_place a = { first_row<K>(w, tile) + threadIdx.x % K::consumers / 32 * 16 + threadIdx.x % 32 / 4, w.n_rows,
-                       first + threadIdx.x % 4 * 2, min(first + n_pairs, p.n_pairs) };
+    struct cluster_place a = { first_row<K>(w, tile) + threadIdx.x % K::consumers / 32 * 16 +
+                                   threadIdx.x % 32 / 4,
+                               w.n_rows, first + threadIdx.x % 4 * 2, min(first + n_pairs, p.n_pairs) };
 
     asm volatile("" : "+r"(a.row), "+r"(a.n_rows), "+r"(a.pair), "+r"(a.end)); // now, while products run
     return a;
 }
 
 template <class K>
-static __device__ __forceinline__ struct inputs load_inputs(const struct gemm_params &p, const struct cluster_place &a)
+static __device__ __forceinline__ struct inputs load_inputs(const struct gemm_params &p,
+                                                            const struct cluster_place &a)
 {
     struct inputs in;
 
@@ -218,13 +242,14 @@ static __device__ __forceinline__ struct inputs load_inputs(const struct gemm_pa
     for (u32 i = 0; i < 2; i++) {
         u32 row = a.row + 8 * i;
         bool there = !K::GATED && p.add && row < a.n_rows && a.pair < a.end;
-        in.add[i] = there ? *(const float4 *)(p.add + (u64)row * p.out_stride[0] + 2 * a.pair) : make_float4(0, 0, 0, 0);
+        in.add[i] = there ? *(const float4 *)(p.add + (u64)row * p.out_stride[0] + 2 * a.pair)
+                          : make_float4(0, 0, 0, 0);
     }
     return in;
 }
 
-static __device__ __forceinline__ void end_gated(const struct tiles_params &t, const struct cluster_place &a, u32 row,
-                                                 const struct two_pairs &s)
+static __device__ __forceinline__ void end_gated(const struct tiles_params &t, const struct cluster_place &a,
+                                                 u32 row, const struct two_pairs &s)
 {
     const struct gemm_params &p = t.pairs;
     f32 v[2];
@@ -239,8 +264,8 @@ static __device__ __forceinline__ void end_gated(const struct tiles_params &t, c
         pack_put(p.packed_out, row, a.pair, v[0], v[1]);
 }
 
-static __device__ __forceinline__ void end_plain(const struct gemm_params &p, const struct cluster_place &a, u32 row,
-                                                 const struct two_pairs &s, const float4 &add)
+static __device__ __forceinline__ void end_plain(const struct gemm_params &p, const struct cluster_place &a,
+                                                 u32 row, const struct two_pairs &s, const float4 &add)
 {
     float4 v = make_float4(s.first[0] + add.x, s.second[0] + add.y, s.first[1] + add.z, s.second[1] + add.w);
 
@@ -251,8 +276,8 @@ static __device__ __forceinline__ void end_plain(const struct gemm_params &p, co
     *(float4 *)(p.out[0] + (u64)row * p.out_stride[0] + 2 * a.pair) = v;
 }
 
-// From the thread after the next one, or before the one before. Not by __shfl_xor_sync: the compiler would make words of the sums that
-// it takes, and move them while products run, which then wait for each other.
+// From the thread after the next one, or before the one before. Not by __shfl_xor_sync: the compiler would
+// make words of the sums that it takes, and move them while products run, which then wait for each other.
 static __device__ __forceinline__ f32 from_second_next(f32 v)
 {
     f32 got;
@@ -260,7 +285,8 @@ static __device__ __forceinline__ f32 from_second_next(f32 v)
     return got;
 }
 
-// Two sums of a row in each of two fours of pairs: threads 0 and 1 of the four have the first rows, 2 and 3 the second ones.
+// Two sums of a row in each of two fours of pairs: threads 0 and 1 of the four have the first rows, 2 and 3
+// the second ones.
 static __device__ __forceinline__ struct two_pairs exchange(const f32 *a, const f32 *b)
 {
     bool low = threadIdx.x % 4 < 2;
@@ -277,10 +303,12 @@ static __device__ __forceinline__ struct two_pairs exchange(const f32 *a, const 
 
 // The end of eight pairs, all lanes together.
 template <class K>
-static __device__ __forceinline__ void end_eight(const struct tiles_params &t, struct cluster_place a, const f32 (&low)[4],
-                                                 const f32 (&high)[4], const struct inputs &in)
+static __device__ __forceinline__ void end_eight(const struct tiles_params &t, struct cluster_place a,
+                                                 const f32 (&low)[4], const f32 (&high)[4],
+                                                 const struct inputs &in)
 {
-    asm volatile("" : "+r"(a.row), "+r"(a.pair)); // addresses are worked out here, not kept from eight to eight
+    asm volatile(""
+                 : "+r"(a.row), "+r"(a.pair)); // addresses are worked out here, not kept from eight to eight
 #pragma unroll
     for (u32 i = 0; i < 2; i++) {
         struct two_pairs s = exchange(low + 2 * i, high + 2 * i);
@@ -296,7 +324,8 @@ static __device__ __forceinline__ void end_eight(const struct tiles_params &t, s
 
 // The results of a warpgroup, some eights at a time.
 template <class K>
-static __device__ __forceinline__ void end_sums(const struct tiles_params &t, const f32 (&d)[K::fours][4], struct cluster_place at)
+static __device__ __forceinline__ void end_sums(const struct tiles_params &t, const f32 (&d)[K::fours][4],
+                                                struct cluster_place at)
 {
     const f32 none[4] = { 0, 0, 0, 0 };
 #pragma unroll
@@ -326,13 +355,16 @@ template <class K> struct cluster_products { // of a warpgroup
     {
         own = K::consumers > 128 ? __shfl_sync(~0u, threadIdx.x / 128, 0) * GROUP_BYTES : 0;
         empty = place_in(part<K>() + threadIdx.x % K::couple, pipe.empty);
-        // And not between products, where the compiler may do it if left alone: these would wait for each other.
+        // And not between products, where the compiler may do it if left alone: these would wait for each
+        // other.
 #pragma unroll
         for (u32 half = 0; half < K::halves; half++)
 #pragma unroll
             for (u32 n = 0; n < K::N / 8; n++) {
                 d[half][n][0] = d[half][n][1] = d[half][n][2] = d[half][n][3] = 0;
-                asm volatile("" : "+f"(d[half][n][0]), "+f"(d[half][n][1]), "+f"(d[half][n][2]), "+f"(d[half][n][3]));
+                asm volatile(""
+                             : "+f"(d[half][n][0]), "+f"(d[half][n][1]), "+f"(d[half][n][2]),
+                               "+f"(d[half][n][3]));
             }
     }
     __device__ __forceinline__ void leave(u32 stage) const
@@ -344,13 +376,15 @@ template <class K> struct cluster_products { // of a warpgroup
     __device__ __forceinline__ void multiply(struct pipe<K> &pipe, bool first)
     {
         wait_for_stage(pipe.full + 8 * pipe.at, pipe.phase);
-        u64 rows = tile_descriptor(pipe.stage() + own), weights = tile_descriptor(pipe.stage() + K::rows_bytes);
+        u64 rows = tile_descriptor(pipe.stage() + own),
+            weights = tile_descriptor(pipe.stage() + K::rows_bytes);
         wgmma_fence();
 #pragma unroll
         for (u32 k = 0; k < 4; k++)
 #pragma unroll
             for (u32 half = 0; half < K::halves; half++)
-                wgmma(d[half], rows + half * (GROUP_BYTES >> 4) + NEXT_COLUMNS * k, weights + NEXT_COLUMNS * k, k > 0 || !first);
+                wgmma(d[half], rows + half * (GROUP_BYTES >> 4) + NEXT_COLUMNS * k,
+                      weights + NEXT_COLUMNS * k, k > 0 || !first);
         wgmma_order();
         if (!first)
             leave(before);
@@ -375,7 +409,8 @@ template <class K> struct cluster_products { // of a warpgroup
         const f32(&s)[K::N / 8][4] = d[K::halves - 1];
 #pragma unroll
         for (u32 n = 0; n < K::N / 8; n++)
-            store_shared(pipe.data + (n * 128 + threadIdx.x % 128) * 16, make_float4(s[n][0], s[n][1], s[n][2], s[n][3]));
+            store_shared(pipe.data + (n * 128 + threadIdx.x % 128) * 16,
+                         make_float4(s[n][0], s[n][1], s[n][2], s[n][3]));
     }
     __device__ __forceinline__ void take_over(const struct pipe<K> &pipe)
     {
@@ -405,7 +440,8 @@ template <class K> struct cluster_products { // of a warpgroup
 
 // All warpgroups, 64 rows each.
 template <class K>
-static __device__ __forceinline__ void consume_together(const struct tiles_params &t, const struct cluster_scheduler &w, struct pipe<K> pipe)
+static __device__ __forceinline__ void
+consume_together(const struct tiles_params &t, const struct cluster_scheduler &w, struct pipe<K> pipe)
 {
     struct cluster_products<K> x;
 
@@ -420,9 +456,11 @@ static __device__ __forceinline__ void consume_together(const struct tiles_param
     cluster_meet(); // no block ends while its neighbour may still write there
 }
 
-// One tile at most, of which this block multiplies a part of the columns. The other's sums come to where its stages were.
+// One tile at most, of which this block multiplies a part of the columns. The other's sums come to where its
+// stages were.
 template <class K>
-static __device__ __forceinline__ void consume_split(const struct tiles_params &t, const struct cluster_scheduler &w, struct pipe<K> pipe,
+static __device__ __forceinline__ void consume_split(const struct tiles_params &t,
+                                                     const struct cluster_scheduler &w, struct pipe<K> pipe,
                                                      const typename K::neighbour &other)
 {
     struct cluster_products<K> x;
@@ -442,8 +480,8 @@ static __device__ __forceinline__ void consume_split(const struct tiles_params &
     end_sums<K>(t, own, at);
 }
 
-// Consumer, where warpgroups take tiles in turn: the other must not even wait for its first stage before, since a stage's barrier tells only
-// odd rounds of the pipeline from even ones.
+// Consumer, where warpgroups take tiles in turn: the other must not even wait for its first stage before,
+// since a stage's barrier tells only odd rounds of the pipeline from even ones.
 static __device__ __forceinline__ void wait_for_order(u32 warpgroup)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "r"((u32)BOTH_THREADS) : "memory");
@@ -453,10 +491,13 @@ static __device__ __forceinline__ void give_order(u32 warpgroup)
     asm volatile("bar.arrive %0, %1;" ::"r"(1 + warpgroup), "r"((u32)BOTH_THREADS) : "memory");
 }
 
-// Whole tiles in turn. The block's last one, which has nothing to run beside, ends in both warpgroups where it has two halves. No branch
-// round the products: the compiler would make each of them wait for the one before.
+// Whole tiles in turn. The block's last one, which has nothing to run beside, ends in both warpgroups where
+// it has two halves. No branch round the products: the compiler would make each of them wait for the one
+// before.
 template <class K>
-static __device__ __forceinline__ void consume_in_turns(const struct tiles_params &t, const struct cluster_scheduler &w, struct pipe<K> pipe, u32 handed)
+static __device__ __forceinline__ void consume_in_turns(const struct tiles_params &t,
+                                                        const struct cluster_scheduler &w,
+                                                        struct pipe<K> pipe, u32 handed)
 {
     struct cluster_products<K> x;
     u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0), turn = 0;
@@ -478,7 +519,8 @@ static __device__ __forceinline__ void consume_in_turns(const struct tiles_param
         x.finish(own);
         if (own && both) {
             x.hand_over(pipe);
-            leave_stage(handed); // every lane, at no cost: racecheck takes one lane's arrival for its own alone
+            leave_stage(
+                handed); // every lane, at no cost: racecheck takes one lane's arrival for its own alone
         }
         if (!own) {
             wait_for_stage(handed, 0);
@@ -494,6 +536,7 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct pipe<K> pipe = {
+        0
     };
     struct cluster_scheduler &w = *(struct cluster_scheduler *)(shared + K::n_stages * (K::stage_bytes + 16));
     u32 handed = shared_address(&w + 1); // barrier: sums of the other warpgroup, or block
@@ -538,16 +581,17 @@ template <class K> static __device__ __forceinline__ void gemm_cluster(const str
     }
 }
 
-#define GEMM_ROWS(name, ROWS, N, MODE, TURNS, SPLIT)                                                                        \
-    extern "C" __global__ void __launch_bounds__(ROWS_THREADS(ROWS, SPLIT), 1) __cluster_dims__(ROWS_CLUSTER, 1, 1)         \
-        gemm_cluster_##name(const __grid_constant__ struct tiles_params t)                                                     \
-    {                                                                                                                       \
-        gemm_cluster<cluster_kernel<N, MODE, TURNS, ROWS, SPLIT>>(t);                                                                  \
+#define GEMM_ROWS(name, ROWS, N, MODE, TURNS, SPLIT)                           \
+    extern "C" __global__ void __launch_bounds__(ROWS_THREADS(ROWS, SPLIT), 1) \
+        __cluster_dims__(ROWS_CLUSTER, 1, 1)                                   \
+            gemm_cluster_##name(const __grid_constant__ struct tiles_params t) \
+    {                                                                          \
+        gemm_cluster<cluster_kernel<N, MODE, TURNS, ROWS, SPLIT>>(t);          \
     }
-#define EACH(N)                                                  \
-    GEMM_ROWS(N, 128, N, EPILOGUE_LINEAR, false, false)              \
-    GEMM_ROWS(gated_##N, 128, N, EPILOGUE_GATED, false, false)      \
-    GEMM_ROWS(waves_##N, 128, N, EPILOGUE_LINEAR, true, false)       \
+#define EACH(N)                                                \
+    GEMM_ROWS(N, 128, N, EPILOGUE_LINEAR, false, false)        \
+    GEMM_ROWS(gated_##N, 128, N, EPILOGUE_GATED, false, false) \
+    GEMM_ROWS(waves_##N, 128, N, EPILOGUE_LINEAR, true, false) \
     GEMM_ROWS(gated_waves_##N, 128, N, EPILOGUE_GATED, true, false)
 EACH(128)
 EACH(168)

@@ -6,9 +6,9 @@
 //
 //              k: steps of 128 columns, dealt to the 8 warps in turn
 //            +------+------+------+------+--
-//   16 pairs | warp | warp | warp | warp | ...   x  16 rows of activations (two tiles of 8, the N side of mma.m16n8k16)
+//   16 pairs | warp | warp | warp | warp | ...   x  16 rows of activations (two N tiles of mma.m16n8k16)
 //   of weight|  0   |  1   |  2   |  3   |
-//   rows     +------+------+------+------+--     grid: (row tiles of 16, tiles of 16 pairs); row tiles of one weight tile are neighbours
+//   rows     +------+------+------+------+--     grid: (row tiles of 16, tiles of 16 pairs), row tiles first
 //
 // Pipeline: each warp keeps its next weights in registers, the first before the inputs are there
 // (programmatic dependent launch).
@@ -27,7 +27,8 @@ template <u32 F, u32 TILES> struct few {
     f32 sums[TILES][2][4]; // [tile of 8 pairs][tile of 8 rows]
 };
 
-template <u32 F, u32 S> static __device__ __forceinline__ void fragment(const struct prepared<F> (&w)[2], u32 (&a)[4])
+template <u32 F, u32 S>
+static __device__ __forceinline__ void fragment(const struct prepared<F> (&w)[2], u32 (&a)[4])
 {
     strip_step<F, S>(w[0], a[0], a[2]);
     strip_step<F, S>(w[1], a[1], a[3]);
@@ -35,7 +36,8 @@ template <u32 F, u32 S> static __device__ __forceinline__ void fragment(const st
 
 // Two steps: their activations are one 16-byte word of each lane and tile of rows.
 template <u32 F, u32 Q>
-static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2], f32 (&sums)[2][4], const uint4 *x, u64 row_tile, bool second)
+static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2], f32 (&sums)[2][4],
+                                               const uint4 *x, u64 row_tile, bool second)
 {
     u32 a[4], b[4];
     uint4 x0 = __ldcg(x + Q * 32), x1 = second ? __ldcg(x + row_tile + Q * 32) : make_uint4(0, 0, 0, 0);
@@ -51,9 +53,11 @@ static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2],
 }
 
 template <u32 F, u32 TILES>
-static __device__ __forceinline__ void multiply(const struct gemm_params &p, struct few<F, TILES> &f, u32 first, u32 n_rows)
+static __device__ __forceinline__ void multiply(const struct gemm_params &p, struct few<F, TILES> &f,
+                                                u32 first, u32 n_rows)
 {
-    u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n_supers = p.packed_cols / 128, last = p.first_pair + p.n_pairs - 1;
+    u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n_supers = p.packed_cols / 128,
+        last = p.first_pair + p.n_pairs - 1;
     u64 row_tile = (u64)n_supers * 128; // in 16-byte words
     struct pair r[TILES];
 
@@ -63,7 +67,8 @@ static __device__ __forceinline__ void multiply(const struct gemm_params &p, str
     struct strip<F> next[TILES][2];
 #pragma unroll
     for (u32 i = 0; i < TILES * 2; i++)
-        strip_load<F>(next[i / 2][i % 2], p.w[r[i / 2].matrix[i % 2]], r[i / 2].row[i % 2], warp * 4 + lane % 4);
+        strip_load<F>(next[i / 2][i % 2], p.w[r[i / 2].matrix[i % 2]], r[i / 2].row[i % 2],
+                      warp * 4 + lane % 4);
     wait_for_inputs();
     bool second = n_rows > 8;
     for (u32 super = warp; super < n_supers; super += FEW_WARPS) {
@@ -72,7 +77,8 @@ static __device__ __forceinline__ void multiply(const struct gemm_params &p, str
 #pragma unroll
         for (u32 i = 0; i < TILES * 2; i++) {
             strip_prepare<F>(w[i / 2][i % 2], next[i / 2][i % 2]);
-            strip_load<F>(next[i / 2][i % 2], p.w[r[i / 2].matrix[i % 2]], r[i / 2].row[i % 2], (super + FEW_WARPS) * 4 + lane % 4);
+            strip_load<F>(next[i / 2][i % 2], p.w[r[i / 2].matrix[i % 2]], r[i / 2].row[i % 2],
+                          (super + FEW_WARPS) * 4 + lane % 4);
         }
 #pragma unroll
         for (u32 i = 0; i < TILES; i++) {
@@ -88,8 +94,11 @@ template <u32 F, u32 TILES> static __device__ __forceinline__ void gemm_few(cons
 {
     __shared__ float4 partial[FEW_WARPS][TILES * 2][32];
     u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, first = p.first_pair + blockIdx.y * TILES * 8;
-    u32 all = n_rows_of(p.step, p.rows), before = blockIdx.x * 16, n_rows = all > before ? min(all - before, 16u) : 0;
-    struct few<F, TILES> f = {};
+    u32 all = n_rows_of(p.step, p.rows), before = blockIdx.x * 16,
+        n_rows = all > before ? min(all - before, 16u) : 0;
+    struct few<F, TILES> f = {
+        0
+    };
 
     if (n_rows == 0) {
         if (blockIdx.x == 0) // the others need not: the launch ends after those it depends on
@@ -120,10 +129,11 @@ template <u32 F, u32 TILES> static __device__ __forceinline__ void gemm_few(cons
     }
 }
 
-#define GEMM_FEW(NAME, name, with) \
-    extern "C" __global__ void __launch_bounds__(FEW_WARPS * 32) gemm_few_##name(const __grid_constant__ struct gemm_params p)   \
-    {                                                                                                                                \
-        gemm_few<QUANT_##NAME, 2>(p);                                                                                                        \
+#define GEMM_FEW(NAME, name, with)                                    \
+    extern "C" __global__ void __launch_bounds__(FEW_WARPS * 32)      \
+        gemm_few_##name(const __grid_constant__ struct gemm_params p) \
+    {                                                                 \
+        gemm_few<QUANT_##NAME, 2>(p);                                 \
     }
 QUANT_HALF_FORMATS(GEMM_FEW, )
 QUANT_BLOCK_FORMATS(GEMM_FEW, )

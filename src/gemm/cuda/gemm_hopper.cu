@@ -30,25 +30,30 @@
 
 enum { GROUP_PAIRS = 32, GROUP_WEIGHTS = 8192 };
 
-// A kernel of N_GROUPS consumer warpgroups, 32 pairs each. TILES says that weights travel through shared memory. plan_wgmma.c counts
-// the stages as well.
+// A kernel of N_GROUPS consumer warpgroups, 32 pairs each. TILES says that weights travel through shared
+// memory. plan_wgmma.c counts the stages as well.
 template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct hopper_kernel {
     static constexpr u32 F = FORMAT, ROWS = N_ROWS, GROUPS = N_GROUPS;
     static constexpr u32 consumers = GROUPS * 128, pairs = GROUPS * GROUP_PAIRS;
     static constexpr bool TILES = IN_SHARED, FEW = TILES && ROWS <= 64;
     static constexpr u32 chunk_bytes = (ROWS < PACKED_TILE_ROWS ? ROWS : PACKED_TILE_ROWS) * 128,
-                         weights_bytes = TILES ? GROUPS * GROUP_WEIGHTS : 0, stage_bytes = weights_bytes + ROWS * 128,
+                         weights_bytes = TILES ? GROUPS * GROUP_WEIGHTS : 0,
+                         stage_bytes = weights_bytes + ROWS * 128,
                          fit = (TILES ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage_bytes,
-                         most = TILES ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES, n_stages = fit < most ? fit : most;
+                         most = TILES ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES,
+                         n_stages = fit < most ? fit : most;
     // Of weights, asked for before the rows: many rows would wait behind them.
     static constexpr u32 prefetched = FEW ? n_stages : 2;
     // From this share of busy blocks on, in per cent, the others may idle: splitting tiles takes time too.
     static constexpr u32 full = !TILES ? 85 : GROUPS == 1 ? 70 : 78;
-    static constexpr u32 depth = ROWS == 256 ? 1 : ROWS <= 64 ? 4 : 3; // steps of weights in registers on their way
+    static constexpr u32 depth = ROWS == 256  ? 1
+                                 : ROWS <= 64 ? 4
+                                              : 3; // steps of weights in registers on their way
 };
 
-// What a lane holds of its two rows of weights: 128 columns dequantised, and the next ones as loaded. Plain numbers need no
-// dequantising: each half of them is replaced as soon as it is used, which saves the registers of a second copy.
+// What a lane holds of its two rows of weights: 128 columns dequantised, and the next ones as loaded. Plain
+// numbers need no dequantising: each half of them is replaced as soon as it is used, which saves the
+// registers of a second copy.
 template <class K> struct lane_weights {
     static constexpr u32 F = K::F;
     static constexpr bool plain = F == QUANT_BF16 || F == QUANT_F16;
@@ -104,7 +109,8 @@ template <class K> struct lane_weights {
             }
         }
     }
-    // Before a step's first half. Slot `at` is refilled in place: a move between slots would wait for the load in flight.
+    // Before a step's first half. Slot `at` is refilled in place: a move between slots would wait for the
+    // load in flight.
     __device__ __forceinline__ void turn(const struct gemm_params &p, const struct tile_scheduler &w, u32 at)
     {
         if constexpr (!plain) {
@@ -118,7 +124,9 @@ template <class K> struct lane_weights {
     __device__ __forceinline__ void rotate(u32 n_steps)
     {
         for (u32 left = n_steps % K::depth; left > 0; left--) {
-            struct strip<F> first[2] = { next[0][0], next[0][1] };
+            struct strip<F> first[2] = {
+                next[0][0], next[0][1]
+            };
 #pragma unroll
             for (u32 i = 1; i < K::depth; i++) {
                 next[i - 1][0] = next[i][0];
@@ -144,26 +152,31 @@ template <class K> struct lane_weights {
     }
 };
 
-// Where the next stage's copies come from. All divisions are made once for a share: the producer has no time for them.
+// Where the next stage's copies come from. All divisions are made once for a share: the producer has no time
+// for them.
 template <class K> struct hopper_source {
     struct stream_unit stream_unit;
     const u8 *rows; // of this stage
     u32 stage, end; // 64 columns each
     u32 bytes;      // of rows
-    u32 second;     // from one chunk of 128 rows to the next one, or 0: what lies in its place is multiplied for nothing
+    u32 second; // from one chunk of 128 rows to the next one, or 0: what lies in its place is multiplied for
+                // nothing
     u32 matrix[K::GROUPS], eight[K::GROUPS], head[K::GROUPS]; // of each warpgroup's pairs
     bool left;
 
-    __device__ __forceinline__ void begin(const struct gemm_params &p, const struct tile_scheduler &w, const struct tiles_params *tiles)
+    __device__ __forceinline__ void begin(const struct gemm_params &p, const struct tile_scheduler &w,
+                                          const struct tiles_params *tiles)
     {
         if (!left)
             return;
         u32 row = w.first_row<K>(stream_unit), n_stages = p.packed_cols / 64;
         stage = 2 * stream_unit.begin;
         end = 2 * stream_unit.end;
-        rows = (K::TILES ? p.packed_bf16 : p.packed_mma) + ((u64)(row / PACKED_TILE_ROWS) * n_stages + stage) * PACKED_TILE_ROWS * 128 +
+        rows = (K::TILES ? p.packed_bf16 : p.packed_mma) +
+               ((u64)(row / PACKED_TILE_ROWS) * n_stages + stage) * PACKED_TILE_ROWS * 128 +
                row % PACKED_TILE_ROWS * 128;
-        second = K::ROWS > PACKED_TILE_ROWS && row + PACKED_TILE_ROWS < w.n_rows ? n_stages * K::chunk_bytes : 0;
+        second =
+            K::ROWS > PACKED_TILE_ROWS && row + PACKED_TILE_ROWS < w.n_rows ? n_stages * K::chunk_bytes : 0;
         bytes = (second ? 2 : 1) * K::chunk_bytes;
         if constexpr (K::TILES)
             find_pairs(w, *tiles);
@@ -173,7 +186,8 @@ template <class K> struct hopper_source {
         const struct gemm_params &p = t.pairs;
 #pragma unroll
         for (u32 group = 0; group < K::GROUPS; group++) {
-            u32 m = 0, pair = p.first_pair + min(w.first_pair<K>(stream_unit) + group * GROUP_PAIRS, (p.n_pairs - 1) / 32 * 32);
+            u32 m = 0, pair = p.first_pair + min(w.first_pair<K>(stream_unit) + group * GROUP_PAIRS,
+                                                 (p.n_pairs - 1) / 32 * 32);
             if (p.mode >= EPILOGUE_ROPE_STORE)
                 for (; m < 2 && pair >= p.w[m].n_rows / 2; m++)
                     pair -= p.w[m].n_rows / 2;
@@ -182,7 +196,8 @@ template <class K> struct hopper_source {
             head[group] = pair / 8 / t.eights[m];
         }
     }
-    __device__ __forceinline__ void next(const struct gemm_params &p, const struct tile_scheduler &w, const struct tiles_params *tiles)
+    __device__ __forceinline__ void next(const struct gemm_params &p, const struct tile_scheduler &w,
+                                         const struct tiles_params *tiles)
     {
         rows += PACKED_TILE_ROWS * 128;
         if (++stage < end)
@@ -196,7 +211,8 @@ template <class K> struct hopper_source {
         if (second)
             bulk_copy(to + K::chunk_bytes, rows + second, K::chunk_bytes, full);
     }
-    __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full, u64 policy) const
+    __device__ __forceinline__ void copy_weights(const struct tiles_params &t, u32 to, u32 full,
+                                                 u64 policy) const
     {
 #pragma unroll
         for (u32 group = 0; group < K::GROUPS; group++) {
@@ -219,7 +235,8 @@ static __device__ __forceinline__ void produce(const struct gemm_params &p, cons
     if constexpr (K::TILES) {
         struct hopper_source<K> weights = from;
         auto prefetched = pipe;
-        for (u32 i = 0; i < K::prefetched && weights.left; i++, weights.next(p, w, tiles), prefetched.next()) {
+        for (u32 i = 0; i < K::prefetched && weights.left;
+             i++, weights.next(p, w, tiles), prefetched.next()) {
             expect_bytes(prefetched.full + 8 * prefetched.at, K::weights_bytes + weights.bytes);
             weights.copy_weights(*tiles, prefetched.stage(), prefetched.full + 8 * prefetched.at, policy);
         }
@@ -247,7 +264,9 @@ template <class K> struct hopper_products { // of a warpgroup
 #pragma unroll
         for (u32 n = 0; n < K::ROWS / 8; n++) {
             d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0;
-            asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])); // before the first fence
+            asm volatile(""
+                         : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]),
+                           "+f"(d[n][3])); // before the first fence
         }
     }
     // The products just begun run on while the next are prepared; those before them are done.
@@ -301,7 +320,8 @@ template <class K> struct hopper_epilogue {
     u32 swapped;       // gate's sum is the second of the pair
 
     static constexpr f32 back = strip<F>::scale_back;
-    static constexpr bool spare = K::GROUPS == 2 && (K::TILES ? ROWS != 64 : ROWS == 128 && !lane_weights<K>::plain); // registers
+    static constexpr bool spare =
+        K::GROUPS == 2 && (K::TILES ? ROWS != 64 : ROWS == 128 && !lane_weights<K>::plain); // registers
     static constexpr u32 most = K::GROUPS == 3 ? 2
                                 : spare        ? 8
                                                : 4,
@@ -315,8 +335,8 @@ template <class K> struct hopper_epilogue {
     {
         return at - from < n_ended;
     }
-    // The next rows take the place of those that are ended: long endings are loops over a window, since their instructions for all rows
-    // in a line would not stay in the cache.
+    // The next rows take the place of those that are ended: long endings are loops over a window, since their
+    // instructions for all rows in a line would not stay in the cache.
     static constexpr u32 window = ROWS / 8 < 8 ? ROWS / 8 : 8;
     __device__ __forceinline__ void forward()
     {
@@ -340,15 +360,16 @@ template <class K> struct hopper_epilogue {
 #pragma unroll
             for (u32 i = 0; i < 2 * batch; i++) {
                 u32 at = row(n + i / 2, i % 2);
-                in[i / 2][i % 2] = add && ends(at) ? *(const float2 *)(add + (u64)at * p.out_stride[0]) : make_float2(0, 0);
+                in[i / 2][i % 2] =
+                    add && ends(at) ? *(const float2 *)(add + (u64)at * p.out_stride[0]) : make_float2(0, 0);
             }
 #pragma unroll
             for (u32 i = 0; i < 2 * batch; i++) {
                 u32 at = row(n + i / 2, i % 2);
                 const f32 *v = d[n + i / 2] + i % 2;
                 if (ends(at))
-                    *(float2 *)(out + (u64)at * p.out_stride[0]) =
-                        make_float2(v[0] * back + b.x + in[i / 2][i % 2].x, v[2] * back + b.y + in[i / 2][i % 2].y);
+                    *(float2 *)(out + (u64)at * p.out_stride[0]) = make_float2(
+                        v[0] * back + b.x + in[i / 2][i % 2].x, v[2] * back + b.y + in[i / 2][i % 2].y);
             }
         }
     }
@@ -381,9 +402,11 @@ template <class K> struct hopper_epilogue {
         f32 *out = p.out[m];
         float2 b = bias ? make_float2(bias[r.row[0]], bias[r.row[1]]) : make_float2(0, 0);
         // From a page's first number to this head's and dim's; pages are fp16 here.
-        u32 from_page[2], token_stride = m == 1 ? 1 : head_dim, page_numbers = p.rope.pages.n_kv_heads * PAGE_TOKENS * head_dim;
+        u32 from_page[2], token_stride = m == 1 ? 1 : head_dim,
+                          page_numbers = p.rope.pages.n_kv_heads * PAGE_TOKENS * head_dim;
         for (u32 k = 0; k < 2; k++)
-            from_page[k] = r.row[k] / head_dim * PAGE_TOKENS * head_dim + r.row[k] % head_dim * (m == 1 ? PAGE_TOKENS : 1);
+            from_page[k] = r.row[k] / head_dim * PAGE_TOKENS * head_dim +
+                           r.row[k] % head_dim * (m == 1 ? PAGE_TOKENS : 1);
         __half *pages = (__half *)(m == 1 ? p.k_pages : p.v_pages);
 #pragma unroll 1
         for (u32 first = 0; first < ROWS / 8; first += window, forward())
@@ -394,9 +417,12 @@ template <class K> struct hopper_epilogue {
 #pragma unroll
                 for (u32 i = 0; i < 2 * eights; i++) {
                     u32 at = min(max(row(n + i / 2, i % 2), from), from + n_ended - 1);
-                    angle[i] = waves ? *(const float2 *)(p.angles + (u64)at * p.rope.n_dims + r.turn) : make_float2(1, 0);
+                    angle[i] = waves ? *(const float2 *)(p.angles + (u64)at * p.rope.n_dims + r.turn)
+                                     : make_float2(1, 0);
                     position[i] = keeps ? step_positions(p.step)[at] : 0;
-                    page[i] = keeps ? step_slots(p.step)[at] * p.rope.pages.max_pages + position[i] / PAGE_TOKENS : 0;
+                    page[i] =
+                        keeps ? step_slots(p.step)[at] * p.rope.pages.max_pages + position[i] / PAGE_TOKENS
+                              : 0;
                 }
 #pragma unroll
                 for (u32 i = 0; i < 2 * eights; i++)
@@ -412,8 +438,8 @@ template <class K> struct hopper_epilogue {
 #pragma unroll
                     for (u32 k = 0; k < 2; k++)
                         if (keeps)
-                            pages[(u64)page[i] * page_numbers + from_page[k] + position[i] % PAGE_TOKENS * token_stride] =
-                                __float2half_rn(sums[k]);
+                            pages[(u64)page[i] * page_numbers + from_page[k] +
+                                  position[i] % PAGE_TOKENS * token_stride] = __float2half_rn(sums[k]);
                         else
                             out[(u64)at * p.out_stride[m] + r.row[k]] = sums[k];
                 }
@@ -435,7 +461,8 @@ template <class K> struct hopper_epilogue {
                     if (!ends(row(n, i % 2)) || (i / 2 && !r.second))
                         continue;
                     f32 v = d[n][i] * back + b[i / 2] + (p.add ? p.add[at] : 0);
-                    p.out[0][at] = p.mode == EPILOGUE_GATE_OVER ? activation_of(p.activation, v) * p.out[0][at] : v;
+                    p.out[0][at] =
+                        p.mode == EPILOGUE_GATE_OVER ? activation_of(p.activation, v) * p.out[0][at] : v;
                 }
     }
 
@@ -458,7 +485,8 @@ template <class K> struct share_end {
     struct pair pair;
     u32 warpgroup, first_row, own;
 
-    __device__ __forceinline__ share_end(const struct gemm_params &p, const struct tile_scheduler &w, const struct stream_unit &s)
+    __device__ __forceinline__ share_end(const struct gemm_params &p, const struct tile_scheduler &w,
+                                         const struct stream_unit &s)
         : reduction(w, s)
     {
         warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -470,11 +498,13 @@ template <class K> struct share_end {
     __device__ __forceinline__ void find_now(const struct gemm_params &p)
     {
         asm volatile(""
-                     : "+r"(reduction.first), "+r"(reduction.n), "+r"(reduction.me), "+r"(first_row), "+r"(pair.row[0]),
-                       "+r"(pair.row[1]));
-        asm volatile("" ::"r"(p.mode), "r"(p.out_stride[0]), "l"(p.out[0]), "l"(p.bias[0]), "l"(p.add), "l"(p.partial));
+                     : "+r"(reduction.first), "+r"(reduction.n), "+r"(reduction.me), "+r"(first_row),
+                       "+r"(pair.row[0]), "+r"(pair.row[1]));
+        asm volatile("" ::"r"(p.mode), "r"(p.out_stride[0]), "l"(p.out[0]), "l"(p.bias[0]), "l"(p.add),
+                     "l"(p.partial));
     }
-    __device__ __forceinline__ void run(const struct gemm_params &p, const struct tile_scheduler &w, f32 (&d)[K::ROWS / 8][4], u32 swapped)
+    __device__ __forceinline__ void run(const struct gemm_params &p, const struct tile_scheduler &w,
+                                        f32 (&d)[K::ROWS / 8][4], u32 swapped)
     {
         u32 from = first_row, end = first_row + K::ROWS;
 
@@ -497,8 +527,9 @@ template <class K> struct share_end {
 
 // 128 columns with the weights of slot `at`.
 template <class K>
-static __device__ __forceinline__ void multiply_step(const struct gemm_params &p, const struct tile_scheduler &tile_scheduler, u32 at,
-                                                     struct lane_weights<K> &w, struct hopper_products<K> &x, struct pipe<K> &pipe)
+static __device__ __forceinline__ void
+multiply_step(const struct gemm_params &p, const struct tile_scheduler &tile_scheduler, u32 at,
+              struct lane_weights<K> &w, struct hopper_products<K> &x, struct pipe<K> &pipe)
 {
     u32 a[2][4][4];
 
@@ -510,9 +541,10 @@ static __device__ __forceinline__ void multiply_step(const struct gemm_params &p
 }
 
 template <class K>
-static __device__ __forceinline__ void multiply_share(const struct gemm_params &p, const struct tile_scheduler &tile_scheduler,
-                                                      const struct stream_unit &s, struct lane_weights<K> &w, struct hopper_products<K> &x,
-                                                      struct pipe<K> &pipe)
+static __device__ __forceinline__ void multiply_share(const struct gemm_params &p,
+                                                      const struct tile_scheduler &tile_scheduler,
+                                                      const struct stream_unit &s, struct lane_weights<K> &w,
+                                                      struct hopper_products<K> &x, struct pipe<K> &pipe)
 {
     u32 warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
 
@@ -535,8 +567,9 @@ static __device__ __forceinline__ void multiply_share(const struct gemm_params &
 }
 
 template <class K>
-static __device__ __forceinline__ void consume(const struct gemm_params &p, const struct tile_scheduler &tile_scheduler, struct pipe<K> pipe,
-                                               u32 swapped)
+static __device__ __forceinline__ void consume(const struct gemm_params &p,
+                                               const struct tile_scheduler &tile_scheduler,
+                                               struct pipe<K> pipe, u32 swapped)
 {
     struct lane_weights<K> w;
     struct hopper_products<K> x;
@@ -561,10 +594,12 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
 }
 
 template <class K>
-static __device__ __forceinline__ void gemm_hopper(const struct gemm_params &p, const struct tiles_params *tiles)
+static __device__ __forceinline__ void gemm_hopper(const struct gemm_params &p,
+                                                   const struct tiles_params *tiles)
 {
     extern __shared__ __align__(1024) unsigned char shared[];
     struct pipe<K> pipe = {
+        0
     };
     struct tile_scheduler &w = *(struct tile_scheduler *)(shared + K::n_stages * (K::stage_bytes + 16));
     bool fills_waves = __shfl_sync(~0u, threadIdx.x / 32, 0) == K::consumers / 32;
@@ -585,37 +620,42 @@ static __device__ __forceinline__ void gemm_hopper(const struct gemm_params &p, 
     __syncthreads();
     if (threadIdx.x >= K::consumers) {
         if constexpr (!K::FEW)
-            asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(K::GROUPS == 3 ? 56 : K::TILES ? 40 : 24));
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(K::GROUPS == 3 ? 56
+                                                                     : K::TILES     ? 40
+                                                                                    : 24));
         if (fills_waves && elect_one())
             produce<K>(p, tiles, pipe, w);
         else
             wait_for_inputs();
     } else {
         if constexpr (!K::FEW)
-            asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(K::GROUPS == 3 ? 152 : K::TILES ? 232 : 240));
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(K::GROUPS == 3 ? 152
+                                                                     : K::TILES     ? 232
+                                                                                    : 240));
         consume<K>(p, w, pipe, K::TILES ? tiles->swapped : 0);
     }
 }
 
-#define GEMM_HOPPER(name, F, ROWS)                                                 \
-    extern "C" __global__ void __launch_bounds__(HOPPER_THREADS(2), 1)             \
+#define GEMM_HOPPER(name, F, ROWS)                                                \
+    extern "C" __global__ void __launch_bounds__(HOPPER_THREADS(2), 1)            \
         gemm_hopper_##ROWS##_##name(const __grid_constant__ struct gemm_params p) \
-    {                                                                              \
-        gemm_hopper<hopper_kernel<F, ROWS, false>>(p, nullptr);                           \
+    {                                                                             \
+        gemm_hopper<hopper_kernel<F, ROWS, false>>(p, nullptr);                   \
     }
-#define GEMM_HOPPER_SIZES(NAME, name, with)            \
-    GEMM_HOPPER(name, QUANT_##NAME, 32)  \
-    GEMM_HOPPER(name, QUANT_##NAME, 64)  \
-    GEMM_HOPPER(name, QUANT_##NAME, 128) \
+#define GEMM_HOPPER_SIZES(NAME, name, with) \
+    GEMM_HOPPER(name, QUANT_##NAME, 32)     \
+    GEMM_HOPPER(name, QUANT_##NAME, 64)     \
+    GEMM_HOPPER(name, QUANT_##NAME, 128)    \
     GEMM_HOPPER(name, QUANT_##NAME, 256)
 QUANT_HALF_FORMATS(GEMM_HOPPER_SIZES, )
 QUANT_BLOCK_FORMATS(GEMM_HOPPER_SIZES, )
 
-#define GEMM_TILES(name, GROUPS, ROWS)                                                                                \
-    extern "C" __global__ void __launch_bounds__(ROWS <= 64 ? HOPPER_FEW_THREADS(GROUPS) : HOPPER_THREADS(GROUPS), 1) \
-        gemm_tma_##name(const __grid_constant__ struct tiles_params t)                                              \
-    {                                                                                                                 \
-        gemm_hopper<hopper_kernel<QUANT_BF16, ROWS, true, GROUPS>>(t.pairs, &t);                                            \
+#define GEMM_TILES(name, GROUPS, ROWS)                                           \
+    extern "C" __global__ void __launch_bounds__(                                \
+        ROWS <= 64 ? HOPPER_FEW_THREADS(GROUPS) : HOPPER_THREADS(GROUPS), 1)     \
+        gemm_tma_##name(const __grid_constant__ struct tiles_params t)           \
+    {                                                                            \
+        gemm_hopper<hopper_kernel<QUANT_BF16, ROWS, true, GROUPS>>(t.pairs, &t); \
     }
 GEMM_TILES(8, 2, 8)
 GEMM_TILES(16, 2, 16)

@@ -5,10 +5,12 @@
 //
 //                 k: a split of the columns, 16 or 8 warps share it
 //              +--------+--------+--------+--
-//   tile of 8  | warp 0 | warp 1 | warp 2 | ...   x  8 rows of activations, in registers; 8 more, in shared memory
-//   pairs      +--------+--------+--------+--        (mma.m16n8k32: weight rows g and g + 8 are one pair's)
+//   tile of 8  | warp 0 | warp 1 | warp 2 | ...   x  8 rows of activations, in registers; 8 more, in shared
+//   memory pairs      +--------+--------+--------+--        (mma.m16n8k32: weight rows g and g + 8 are one
+//   pair's)
 //
-//   block: 16 consumer warps | 2 producer warps | 2 epilogue warps       grid: (groups x splits of the columns, passes of 16 rows)
+//   block: 16 consumer warps | 2 producer warps | 2 epilogue warps       grid: (groups x splits of the
+//   columns, passes of 16 rows)
 //
 // Pipeline: warp specialisation over 2 to 8 stages of shared memory. One producer warp fills first rows of
 // pairs, the other second ones; each row's part of a plane is a copy of its own, so that eight rows meet in
@@ -23,240 +25,20 @@
 // Epilogue: any, or one of three fixed ones for up to eight rows. The norm's factor multiplies the sums of up
 // to eight rows, and is in the scales of more. ENDS_PACKED writes the next product's packed rows as well:
 // tiles then end two by two, which are 32 columns of that product.
-#include "gemm/cuda/mma_int8.cuh"
 #include "gemm/cuda/epilogue_pack.cuh"
-#include "gemm/cuda/pipeline.cuh"
+#include "gemm/cuda/gemm_int8_pipeline.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-enum { CONSUMER_WARPS = CONSUMER_THREADS / 32 };
-
-struct gemm_state { // barriers of a block; every lane arrives, at no cost: racecheck takes one lane's arrival for its own alone
-    u64 full[PIPELINE_STAGES];
-    u64 empty[PIPELINE_STAGES];                  // all threads have multiplied the stage
-    u64 summed[EPILOGUE_WARPS], taken[EPILOGUE_WARPS]; // of a stage's sums
-    u64 from[PRODUCER_WARPS][4][2 * INT8_TILE_PAIRS];
-};
-
-// What a kernel ends: anything, or of up to eight rows packed rows for the next product, gate and up, or q, k and v.
-enum int8_epilogue { ENDS_ANY, ENDS_PACKED, ENDS_GATED, ENDS_ROPE };
-template <enum int8_epilogue END> static __device__ __forceinline__ u32 mode_of(const struct gemm_params &p)
-{
-    return END == ENDS_PACKED ? EPILOGUE_LINEAR : END == ENDS_GATED ? EPILOGUE_GATED : END == ENDS_ROPE ? EPILOGUE_ROPE_STORE : p.mode;
-}
-
-// What a block of threads has to do.
-struct work {
-    u32 group, n_groups;            // of blocks that share columns
-    u32 n_all, n_tiles, log2;       // tiles of all, and of this group; log2: of those that are dealt together
-    u32 first_block, n_blocks;      // of 32 columns
-    u32 share, pass, n_rows;        // n_rows: of this pass
-    u32 tile_warps, each, n_stages; // each: tiles of a stage
-    u32 warp_blocks;                // that a warp multiplies, an even number
-    u32 eights;                     // of rows that a pass may have
-
-    // Tile i of the group. All groups go through the matrix side by side, which is faster than a run of tiles for each.
-    __device__ __forceinline__ u32 tile(u32 i) const
-    {
-        return ((group + (i >> log2) * n_groups) << log2) + (i & ((1 << log2) - 1));
-    }
-    __device__ __forceinline__ u32 stage_tiles(u32 tile) const // from this one on
-    {
-        return min(n_all - tile, each);
-    }
-};
-
-template <enum int8_epilogue END> static __device__ __forceinline__ struct work work_of(const struct gemm_params &p)
-{
-    u32 before = blockIdx.y * INT8_PASS_ROWS, all = n_rows_of(p.step, p.rows);
-    struct work w;
-
-    w.group = blockIdx.x / p.pipeline.n_splits;
-    w.n_groups = gridDim.x / p.pipeline.n_splits;
-    w.n_all = (p.n_pairs + INT8_TILE_PAIRS - 1) / INT8_TILE_PAIRS;
-    w.share = blockIdx.x % p.pipeline.n_splits;
-    w.first_block = w.share * p.pipeline.split_blocks;
-    w.n_blocks = min(p.pipeline.split_blocks, p.n_cols / 32 - w.first_block);
-    w.pass = blockIdx.y;
-    w.n_rows = all > before ? min(all - before, (u32)INT8_PASS_ROWS) : 0;
-    w.tile_warps = int8_tile_warps(p.pipeline.split_blocks);
-    w.each = CONSUMER_WARPS / w.tile_warps;
-    w.warp_blocks = (p.pipeline.split_blocks + 2 * w.tile_warps - 1) / (2 * w.tile_warps) * 2;
-    w.log2 = END == ENDS_PACKED || w.each == 2 ? 1 : 0;
-    w.n_tiles = (((w.n_all + w.log2) >> w.log2) - w.group + w.n_groups - 1) / w.n_groups << w.log2;
-    w.n_stages = w.n_tiles / w.each;
-    w.eights = END == ENDS_ANY ? p.pipeline.eights : 1;
-    return w;
-}
-
-// Bytes of a row's part of a plane that lanes copy where there are super blocks. Else, and of more, it is a run, for each of which the copy
-// engine takes some 55 cycles, whatever its length.
-enum { MOST_WORDS = 256 };
-
-// One plane of a stage: [rows][pitch], of each row what lies in this share of the columns.
-struct plane_part {
-    u32 at, bytes, pitch; // at: in the stage
-    u32 skew;             // bytes before the share's own, of the word in which it begins
-    u32 word;             // of 16 or 4 bytes
-    u32 run;              // bytes, or 0: words
-};
-template <u32 F> struct stage_parts {
-    struct plane_part quants, high, scales, deltas;
-
-    __device__ __forceinline__ stage_parts(const struct gemm_params &p, const struct work &w)
-    {
-        u32 all = p.n_cols, share = p.pipeline.split_blocks * 32, cols = w.n_blocks * 32, rows = w.each * INT8_TILE_ROWS;
-        quants = part(0, layout_quants_bytes(F, all), layout_quants_bytes(F, share), layout_quants_bytes(F, cols), w);
-        high = part(quants.at + rows * quants.pitch, layout_high_bytes(F, all), layout_high_bytes(F, share), layout_high_bytes(F, cols), w);
-        scales = part(high.at + rows * high.pitch, layout_scales_bytes(F, all), layout_scales_bytes(F, share), layout_scales_bytes(F, cols), w);
-        deltas = part(scales.at + rows * scales.pitch, layout_deltas_bytes(F, all), layout_deltas_bytes(F, share), layout_deltas_bytes(F, cols), w);
-    }
-    static __device__ __forceinline__ struct plane_part part(u32 at, u64 row, u64 share, u64 mine, const struct work &w)
-    {
-        u32 word = row % 16 == 0 ? 16 : 4, words = layout_has_super_blocks(F) ? MOST_WORDS : 0;
-        u32 skew = w.share * (u32)share % word, bytes = ((u32)mine + skew + word - 1) / word * word;
-        return { at, bytes, stage_pitch(row, share), skew, word, word == 16 && mine > words ? bytes : 0 };
-    }
-};
-
-// Where a row's planes lie in any stage.
-template <u32 F> struct row_places {
-    u32 quants, high, scales, deltas;
-
-    __device__ __forceinline__ row_places(const struct stage_parts<F> &parts, u32 index)
-    {
-        quants = kept(parts.quants.at + index * parts.quants.pitch);
-        high = layout_high_bytes(F, 256) ? kept(parts.high.at + parts.high.skew + index * parts.high.pitch) : 0;
-        scales = kept(parts.scales.at + parts.scales.skew + index * parts.scales.pitch);
-        deltas = layout_has_super_blocks(F) ? kept(parts.deltas.at + parts.deltas.skew + index * parts.deltas.pitch) : 0;
-    }
-    static __device__ __forceinline__ u32 kept(u32 v) // in a register: else it is found again in each stage
-    {
-        asm volatile("" : "+r"(v));
-        return v;
-    }
-    __device__ __forceinline__ struct plane_pointers in(const u8 *stage) const
-    {
-        return { stage + quants, stage + high, stage + scales, stage + deltas };
-    }
-};
-
-// Fills stages with first rows of pairs, or with second ones. Long rows' addresses go through shared memory to one lane, elected so that the
-// compiler knows it is alone: lanes that issue copies of their own take turns of some 100 cycles each.
-template <u32 F, enum int8_epilogue END> struct producer {
-    const struct gemm_params &p;
-    const struct work &w;
-    const struct stage_parts<F> parts;
-    u64 (&from)[4][2 * INT8_TILE_PAIRS]; // [plane][row], of one or two tiles
-    u32 second;                          // rows of pairs
-
-    // Lane n < 8 knows pair n of a tile, lane 8 + n that of the next tile. Pairs beyond the last repeat it.
-    __device__ __forceinline__ void find(u32 tile, u32 n_tiles)
-    {
-        u32 lane = threadIdx.x & 31, first = w.first_block * 32, cols = p.n_cols;
-        struct pair r = pair_find(p, p.first_pair + min(tile * INT8_TILE_PAIRS + lane, p.n_pairs - 1), mode_of<END>(p));
-        const struct weight_planes &planes = p.w[second ? r.matrix[1] : r.matrix[0]];
-        u32 row = second ? r.row[1] : r.row[0];
-
-        if (lane < n_tiles * INT8_TILE_PAIRS) {
-            from[0][lane] = (u64)planes.quants + row * layout_quants_bytes(F, cols) + layout_quants_bytes(F, first);
-            from[1][lane] = (u64)planes.high + row * layout_high_bytes(F, cols) + layout_high_bytes(F, first) - parts.high.skew;
-            from[2][lane] = (u64)planes.scales + row * layout_scales_bytes(F, cols) + layout_scales_bytes(F, first) - parts.scales.skew;
-            from[3][lane] = (u64)planes.deltas + row * layout_deltas_bytes(F, cols) + layout_deltas_bytes(F, first) - parts.deltas.skew;
-        }
-        __syncwarp();
-    }
-    __device__ __forceinline__ void copy_runs(u32 plane, const struct plane_part &part, u32 n_tiles, u32 slot, u32 full) const
-    {
-        u32 to = slot + part.at + second * INT8_TILE_PAIRS * part.pitch;
-
-        if (part.run == 0)
-            return;
-#pragma unroll 1
-        for (u32 tile = 0; tile < n_tiles; tile++, to += INT8_TILE_ROWS * part.pitch)
-#pragma unroll
-            for (u32 i = 0; i < INT8_TILE_PAIRS; i++)
-                copy_run(to + i * part.pitch, (const u8 *)from[plane][tile * INT8_TILE_PAIRS + i], part.bytes, full);
-    }
-    // Four lanes a row.
-    __device__ __forceinline__ void copy_words(u32 plane, const struct plane_part &part, u32 n_tiles, u32 slot) const
-    {
-        u32 row = threadIdx.x % 32 / 4, to = slot + part.at + (second * INT8_TILE_PAIRS + row) * part.pitch, step = 4 * part.word;
-
-        if (part.run > 0)
-            return;
-#pragma unroll 1
-        for (u32 tile = 0; tile < n_tiles; tile++, to += INT8_TILE_ROWS * part.pitch) {
-            const u8 *at = (const u8 *)from[plane][tile * INT8_TILE_PAIRS + row];
-            for (u32 i = threadIdx.x % 4 * part.word; i < part.bytes; i += step)
-                if (part.word == 16)
-                    copy_16(to + i, at + i);
-                else
-                    copy_word(to + i, at + i);
-        }
-    }
-    __device__ __forceinline__ void produce_stage(u32 n_tiles, u32 slot, u32 full) const
-    {
-        if (elect_one()) {
-            expect_bytes(full, n_tiles * INT8_TILE_PAIRS * (parts.quants.run + parts.high.run + parts.scales.run + parts.deltas.run));
-            copy_runs(0, parts.quants, n_tiles, slot, full);
-            copy_runs(1, parts.high, n_tiles, slot, full);
-            copy_runs(2, parts.scales, n_tiles, slot, full);
-            copy_runs(3, parts.deltas, n_tiles, slot, full);
-        }
-        if (p.pipeline.words) {
-            copy_words(0, parts.quants, n_tiles, slot);
-            copy_words(1, parts.high, n_tiles, slot);
-            copy_words(2, parts.scales, n_tiles, slot);
-            copy_words(3, parts.deltas, n_tiles, slot);
-            arrive_with_words(full);
-        }
-        __syncwarp();
-    }
-};
-
-struct int8_room { // in dynamic shared memory
-    u8 *second;   // rows 8 to 15: [blocks of the share][PACKED_INT8_BYTES]
-    float4 *sums; // [enders][CONSUMER_WARPS][eights][32]
-    f32 *scales;  // int8_scales_bytes
-    u8 *stages;
-};
-template <u32 F> static __device__ __forceinline__ struct int8_room room_of(const struct gemm_params &p, const struct work &w, u8 *shared)
-{
-    struct int8_room r = { shared, (float4 *)(shared + (w.eights - 1) * p.pipeline.split_blocks * PACKED_INT8_BYTES), nullptr, nullptr };
-    r.scales = (f32 *)((u8 *)r.sums + int8_sums_bytes(w.eights));
-    r.stages = (u8 *)r.scales + int8_scales_bytes(F);
-    return r;
-}
-
-template <u32 F, enum int8_epilogue END>
-static __device__ __forceinline__ void produce(const struct gemm_params &p, const struct work &w, const struct int8_room &int8_room, struct gemm_state &state)
-{
-    u32 second = threadIdx.x / 32 - CONSUMER_WARPS, slot = 0, turn = 0;
-    struct producer<F, END> producer = { p, w, { p, w }, state.from[second], second };
-
-    for (u32 i = 0; i < w.n_stages; i++) {
-        u32 tile = w.tile(i * w.each), n_tiles = w.stage_tiles(tile);
-        producer.find(tile, n_tiles); // before the stage is free
-        if (i == p.pipeline.prefetched)
-            wait_for_inputs(); // nothing is read of them here, but their readers come first
-        if (turn > 0)
-            wait_for_stage(shared_address(&state.empty[slot]), (turn - 1) & 1);
-        producer.produce_stage(n_tiles, shared_address(int8_room.stages) + slot * p.pipeline.stage_bytes, shared_address(&state.full[slot]));
-        slot = slot + 1 == p.pipeline.depth ? 0 : slot + 1;
-        turn += slot == 0;
-    }
-    if (w.n_stages <= p.pipeline.prefetched)
-        wait_for_inputs();
-}
-
-static __device__ __forceinline__ const u8 *rows_at(const struct gemm_params &p, const struct work &w, u32 eight)
+static __device__ __forceinline__ const u8 *rows_at(const struct gemm_params &p, const struct work &w,
+                                                    u32 eight)
 {
     return p.packed_int8 + ((u64)(w.pass * 2 + eight) * (p.n_cols / 32) + w.first_block) * PACKED_INT8_BYTES;
 }
 
 // The share's columns of rows 8 to 15.
-static __device__ __forceinline__ void load_second(const struct gemm_params &p, const struct work &w, const struct int8_room &int8_room)
+static __device__ __forceinline__ void load_second(const struct gemm_params &p, const struct work &w,
+                                                   const struct int8_room &int8_room)
 {
     u32 bytes = w.n_blocks * PACKED_INT8_BYTES, to = shared_address(int8_room.second);
     const u8 *from = rows_at(p, w, 1);
@@ -294,9 +76,12 @@ template <u32 F> struct first_rows {
     }
 };
 
-// The scales of a warp's blocks, of all rows of its tile: a lane does half of a row. Behind them minimums of super blocks, below zero.
+// The scales of a warp's blocks, of all rows of its tile: a lane does half of a row. Behind them minimums of
+// super blocks, below zero.
 template <u32 F>
-static __device__ __forceinline__ void work_out_scales(const struct plane_pointers &row, const struct first_rows<F> &first, u32 n_blocks, f32 *scales)
+static __device__ __forceinline__ void work_out_scales(const struct plane_pointers &row,
+                                                       const struct first_rows<F> &first, u32 n_blocks,
+                                                       f32 *scales)
 {
     constexpr u32 halves = weights_64<F>::halves;
     u32 half = threadIdx.x & 1;
@@ -340,15 +125,18 @@ struct int8_split {
 };
 static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[4])
 {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// What minimums multiply, of eight rows: the sums of blocks t and t + 4 of the warp, of row g, times their scales. Of Q2_K: of such a half.
+// What minimums multiply, of eight rows: the sums of blocks t and t + 4 of the warp, of row g, times their
+// scales. Of Q2_K: of such a half.
 template <u32 F>
-static __device__ __forceinline__ struct int8_split load_sums(const struct gemm_params &p, const struct work &w, const struct first_rows<F> &first, u32 eight,
-                                                         u32 half)
+static __device__ __forceinline__ struct int8_split
+load_sums(const struct gemm_params &p, const struct work &w, const struct first_rows<F> &first, u32 eight,
+          u32 half)
 {
     const int which = !has_halves(F) ? 0x0101 : half ? 0x0100 : 0x0001;
     u32 lane = threadIdx.x & 31;
@@ -357,7 +145,9 @@ static __device__ __forceinline__ struct int8_split load_sums(const struct gemm_
 #pragma unroll
     for (u32 k = 0; k < 2; k++) {
         u32 i = lane % 4 + 4 * k;
-        uint2 v = __ldcg((const uint2 *)(rows_at(p, w, eight) + min(first.block + i, w.n_blocks - 1) * PACKED_INT8_BYTES + 256 + lane / 4 * 8));
+        uint2 v = __ldcg((const uint2 *)(rows_at(p, w, eight) +
+                                         min(first.block + i, w.n_blocks - 1) * PACKED_INT8_BYTES + 256 +
+                                         lane / 4 * 8));
         s.put(k, i < first.n ? __uint_as_float(v.x) * (f32)__dp2a_lo((int)v.y, which, 0) : 0);
     }
     return s;
@@ -365,14 +155,16 @@ static __device__ __forceinline__ struct int8_split load_sums(const struct gemm_
 
 // The minimums of those blocks, of weight rows g and g + 8. scales: that lanes share.
 template <u32 F>
-static __device__ __forceinline__ struct int8_split load_minimums(const struct plane_pointers (&rows)[2], const struct first_rows<F> &first, u32 n_blocks, u32 half,
-                                                             const f32 *scales)
+static __device__ __forceinline__ struct int8_split load_minimums(const struct plane_pointers (&rows)[2],
+                                                                  const struct first_rows<F> &first,
+                                                                  u32 n_blocks, u32 half, const f32 *scales)
 {
     struct int8_split s;
     u32 words[4];
 
     if (shares_scales(F))
-        load_rows(words, shared_address(scales + INT8_TILE_ROWS * 8) + threadIdx.x % 16 * 32 + threadIdx.x % 32 / 16 * 16);
+        load_rows(words, shared_address(scales + INT8_TILE_ROWS * 8) + threadIdx.x % 16 * 32 +
+                             threadIdx.x % 32 / 16 * 16);
 #pragma unroll
     for (u32 k = 0; k < 4; k++) {
         const struct plane_pointers &row = rows[k % 2];
@@ -380,27 +172,33 @@ static __device__ __forceinline__ struct int8_split load_minimums(const struct p
         if (shares_scales(F))
             s.put(k, __uint_as_float(words[k]));
         else if (F == QUANT_Q2_K)
-            s.put(k, -half_of(((const u16 *)row.deltas)[block / 8 * 2 + 1]) * (f32)(row.scales[block * 2 + half] >> 4));
+            s.put(k, -half_of(((const u16 *)row.deltas)[block / 8 * 2 + 1]) *
+                         (f32)(row.scales[block * 2 + half] >> 4));
         else
             s.put(k, half_of(((const u16 *)row.scales)[block * 2 + 1]));
     }
     return s;
 }
-static __device__ __forceinline__ void add_minimums(const struct int8_split &minimums, const struct int8_split &x, f32 (&sums)[4])
+static __device__ __forceinline__ void add_minimums(const struct int8_split &minimums,
+                                                    const struct int8_split &x, f32 (&sums)[4])
 {
     mma_tf32(sums, minimums.low, x.high);
     mma_tf32(sums, minimums.high, x.low);
     mma_tf32(sums, minimums.high, x.high);
 }
 
-// Blocks of which the products of their scales with minus_zero stay in registers. What is harder to unpack leaves none.
+// Blocks of which the products of their scales with minus_zero stay in registers. What is harder to unpack
+// leaves none.
 static constexpr __device__ u32 kept_products(u32 format)
 {
-    return format == QUANT_Q8_0 ? WARP_BLOCKS : format == QUANT_Q4_0 || format == QUANT_Q3_K ? WARP_BLOCKS / 2 : 0;
+    return format == QUANT_Q8_0                           ? WARP_BLOCKS
+           : format == QUANT_Q4_0 || format == QUANT_Q3_K ? WARP_BLOCKS / 2
+                                                          : 0;
 }
 
 template <u32 F, u32 EIGHTS>
-static __device__ __forceinline__ void multiply(const struct plane_pointers (&rows)[2], u32 quants, const struct first_rows<F> &first, const u8 *second,
+static __device__ __forceinline__ void multiply(const struct plane_pointers (&rows)[2], u32 quants,
+                                                const struct first_rows<F> &first, const u8 *second,
                                                 const f32 *scales, f32 (&sums)[EIGHTS][4])
 {
     u32 lane = threadIdx.x & 31;
@@ -429,18 +227,23 @@ static __device__ __forceinline__ void multiply(const struct plane_pointers (&ro
 }
 
 template <u32 F, u32 EIGHTS>
-static __device__ __forceinline__ void consume(const struct gemm_params &p, const struct work &w, const struct int8_room &int8_room, struct gemm_state &state)
+static __device__ __forceinline__ void consume(const struct gemm_params &p, const struct work &w,
+                                               const struct int8_room &int8_room, struct gemm_state &state)
 {
     struct stage_parts<F> parts(p, w);
-    u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, slot = 0, parity = 0, int8_place = 0, filled = 1, tile = warp / w.tile_warps;
-    const struct row_places<F> upper(parts, tile * INT8_TILE_ROWS + lane / 4), lower(parts, tile * INT8_TILE_ROWS + lane / 4 + INT8_TILE_PAIRS);
-    const struct row_places<F> own(parts, tile * INT8_TILE_ROWS + lane / 2); // whose scales this lane works out
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, slot = 0, parity = 0, int8_place = 0, filled = 1,
+        tile = warp / w.tile_warps;
+    const struct row_places<F> upper(parts, tile * INT8_TILE_ROWS + lane / 4),
+        lower(parts, tile * INT8_TILE_ROWS + lane / 4 + INT8_TILE_PAIRS);
+    const struct row_places<F> own(parts,
+                                   tile * INT8_TILE_ROWS + lane / 2); // whose scales this lane works out
     u32 quants = parts.quants.at + (tile * INT8_TILE_ROWS + lane % 16) * parts.quants.pitch +
                  (lane / 16 + warp % w.tile_warps * w.warp_blocks) * 16; // for load_rows
     f32 *scales = int8_room.scales + warp * (int8_scales_bytes(F) / 64);
     struct first_rows<F> first;
     struct int8_split x_sums[EIGHTS][2];
-    u32 n_stages = w.n_stages - (w.tile((w.n_stages - 1) * w.each) + tile >= w.n_all); // in which this warp has a tile
+    u32 n_stages =
+        w.n_stages - (w.tile((w.n_stages - 1) * w.each) + tile >= w.n_all); // in which this warp has a tile
 
     wait_for_inputs();
     first.load(p, w);
@@ -475,7 +278,8 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
         float4 *to = int8_room.sums + (int8_place * CONSUMER_WARPS + warp) * w.eights * 32 + lane;
         to[0] = make_float4(sums[0][0], sums[0][1], sums[0][2], sums[0][3]);
         if (EIGHTS > 1)
-            to[32] = make_float4(sums[EIGHTS - 1][0], sums[EIGHTS - 1][1], sums[EIGHTS - 1][2], sums[EIGHTS - 1][3]);
+            to[32] = make_float4(sums[EIGHTS - 1][0], sums[EIGHTS - 1][1], sums[EIGHTS - 1][2],
+                                 sums[EIGHTS - 1][3]);
         leave_stage(shared_address(&state.empty[slot]));
         leave_stage(shared_address(&state.summed[int8_place]));
         parity ^= slot + 1 == p.pipeline.depth;
@@ -490,8 +294,9 @@ struct int8_place {
     u32 tile, eight; // tile: of all; eight: of this pass
 };
 
-// What the norm multiplies a lane's rows by, 2 t and 2 t + 1 of eight, from the sums of squares of each 32 columns; else 1. All lanes of a warp
-// call it: each loads its two rows and the two beside them, of every sixteenth sum, in loads that do not wait for each other.
+// What the norm multiplies a lane's rows by, 2 t and 2 t + 1 of eight, from the sums of squares of each 32
+// columns; else 1. All lanes of a warp call it: each loads its two rows and the two beside them, of every
+// sixteenth sum, in loads that do not wait for each other.
 static __device__ __forceinline__ float2 row_factors(const struct gemm_params &p)
 {
     u32 lane = threadIdx.x & 31, n = p.squares ? p.n_cols / 32 : 0;
@@ -510,18 +315,21 @@ static __device__ __forceinline__ float2 row_factors(const struct gemm_params &p
         a += __shfl_xor_sync(~0u, a, o);
         b += __shfl_xor_sync(~0u, b, o);
     }
-    return n ? make_float2(norm_factor(a, p.n_cols, p.eps), norm_factor(b, p.n_cols, p.eps)) : make_float2(1, 1);
+    return n ? make_float2(norm_factor(a, p.n_cols, p.eps), norm_factor(b, p.n_cols, p.eps))
+             : make_float2(1, 1);
 }
 
 // What a lane ends: a pair and up to two rows, with all that their end reads.
-template <enum int8_epilogue END> struct int8_pair_epilogue {
+template <int8_epilogue END> struct int8_pair_epilogue {
     struct pair pair;
     struct pair_inputs in[2];
     u32 row, n; // row: of the step
 
-    __device__ __forceinline__ void load(const struct gemm_params &p, const struct work &w, const struct int8_place &at)
+    __device__ __forceinline__ void load(const struct gemm_params &p, const struct work &w,
+                                         const struct int8_place &at)
     {
-        u32 lane = threadIdx.x & 31, number = at.tile * INT8_TILE_PAIRS + lane / 4, first = at.eight * 8 + lane % 4 * 2;
+        u32 lane = threadIdx.x & 31, number = at.tile * INT8_TILE_PAIRS + lane / 4,
+            first = at.eight * 8 + lane % 4 * 2;
         n = number < p.n_pairs && first < w.n_rows ? min(w.n_rows - first, 2u) : 0;
         row = w.pass * INT8_PASS_ROWS + first;
         pair = pair_find(p, p.first_pair + min(number, p.n_pairs - 1), mode_of<END>(p));
@@ -534,14 +342,16 @@ template <enum int8_epilogue END> struct int8_pair_epilogue {
     __device__ __forceinline__ void end(const struct gemm_params &p, float4 sum, float2 factor) const
     {
         if (n > 0)
-            pair_epilogue_store(p, pair, row, in[0], make_float2(sum.x * factor.x, sum.z * factor.x), mode_of<END>(p));
+            pair_epilogue_store(p, pair, row, in[0], make_float2(sum.x * factor.x, sum.z * factor.x),
+                                mode_of<END>(p));
         if (n > 1)
-            pair_epilogue_store(p, pair, row + 1, in[1], make_float2(sum.y * factor.y, sum.w * factor.y), mode_of<END>(p));
+            pair_epilogue_store(p, pair, row + 1, in[1], make_float2(sum.y * factor.y, sum.w * factor.y),
+                                mode_of<END>(p));
     }
 };
 
-// Two neighbouring tiles of EPILOGUE_LINEAR, whose results the next product wants too. One way for every lane: rows that do not exist are read as
-// the last one.
+// Two neighbouring tiles of EPILOGUE_LINEAR, whose results the next product wants too. One way for every
+// lane: rows that do not exist are read as the last one.
 struct tiles_epilogue {
     float2 add[2][2], bias[2]; // [tile][row]: of a lane's pair
     struct pack_eight eight;
@@ -558,7 +368,8 @@ struct tiles_epilogue {
             bias[i] = p.bias[0] ? *(const float2 *)(p.bias[0] + column + i * 16 + mine) : make_float2(0, 0);
 #pragma unroll
             for (u32 k = 0; k < 2; k++)
-                add[i][k] = p.add ? *(const float2 *)(p.add + min(first + k, w.n_rows - 1) * p.out_stride[0] + column + i * 16 + mine)
+                add[i][k] = p.add ? *(const float2 *)(p.add + min(first + k, w.n_rows - 1) * p.out_stride[0] +
+                                                      column + i * 16 + mine)
                                   : make_float2(0, 0);
         }
     }
@@ -569,8 +380,8 @@ struct tiles_epilogue {
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
             const float4 s = sums[i];
-            sums[i] = make_float4(s.x + bias[i].x + add[i][0].x, s.y + bias[i].x + add[i][1].x, s.z + bias[i].y + add[i][0].y,
-                                  s.w + bias[i].y + add[i][1].y);
+            sums[i] = make_float4(s.x + bias[i].x + add[i][0].x, s.y + bias[i].x + add[i][1].x,
+                                  s.z + bias[i].y + add[i][0].y, s.w + bias[i].y + add[i][1].y);
             if (n > 0)
                 *(float2 *)(out + i * 16) = make_float2(sums[i].x, sums[i].z);
             if (n > 1)
@@ -581,7 +392,8 @@ struct tiles_epilogue {
 };
 
 // Where the sums of all shares of a tile lie, one after the other.
-static __device__ __forceinline__ float4 *partials_of(const struct gemm_params &p, const struct work &w, const struct int8_place &at)
+static __device__ __forceinline__ float4 *partials_of(const struct gemm_params &p, const struct work &w,
+                                                      const struct int8_place &at)
 {
     u32 n_tiles = (p.n_pairs + INT8_TILE_PAIRS - 1) / INT8_TILE_PAIRS;
     u64 unit = ((u64)w.pass * n_tiles + at.tile) * w.eights + at.eight;
@@ -600,7 +412,8 @@ static __device__ __forceinline__ float4 add_partials(const struct gemm_params &
     return sum;
 }
 
-template <enum int8_epilogue END> static __device__ __forceinline__ void epilogue_reduced(const struct gemm_params &p, const struct work &w)
+template <int8_epilogue END>
+static __device__ __forceinline__ void epilogue_reduced(const struct gemm_params &p, const struct work &w)
 {
     u32 log2 = END == ENDS_ANY && w.n_rows > 8;
     float2 factors = row_factors(p);
@@ -629,7 +442,8 @@ static __device__ __forceinline__ void epilogue_reduced_two(const struct gemm_pa
 }
 
 // The whole block, when it has put down its sums: the last of those that share the columns ends the tiles.
-template <enum int8_epilogue END> static __device__ __forceinline__ void reduce_splits(const struct gemm_params &p, const struct work &w)
+template <int8_epilogue END>
+static __device__ __forceinline__ void reduce_splits(const struct gemm_params &p, const struct work &w)
 {
     u32 *arrived = &p.arrived[w.pass * (gridDim.x / p.pipeline.n_splits) + blockIdx.x / p.pipeline.n_splits];
 
@@ -661,11 +475,14 @@ static __device__ __forceinline__ float4 add_warps(const struct work &w, const f
 }
 
 // One of the enders: a stage of every EPILOGUE_WARPS.
-template <enum int8_epilogue END>
-static __device__ __forceinline__ void epilogue_stages(const struct gemm_params &p, const struct work &w, const struct int8_room &int8_room, struct gemm_state &state)
+template <int8_epilogue END>
+static __device__ __forceinline__ void epilogue_stages(const struct gemm_params &p, const struct work &w,
+                                                       const struct int8_room &int8_room,
+                                                       struct gemm_state &state)
 {
     bool whole = END != ENDS_PACKED && p.pipeline.n_splits == 1; // columns
-    u32 epilogue_warp = threadIdx.x / 32 - CONSUMER_WARPS - PRODUCER_WARPS, lane = threadIdx.x & 31, parity = 0, log2 = END == ENDS_ANY && w.n_rows > 8;
+    u32 epilogue_warp = threadIdx.x / 32 - CONSUMER_WARPS - PRODUCER_WARPS, lane = threadIdx.x & 31,
+        parity = 0, log2 = END == ENDS_ANY && w.n_rows > 8;
 
     wait_for_inputs();
     float2 factors = make_float2(1, 1);
@@ -680,7 +497,10 @@ static __device__ __forceinline__ void epilogue_stages(const struct gemm_params 
                 int8_pair_epilogue.load(p, w, at);
             if (unit == 0)
                 wait_for_stage(shared_address(&state.summed[epilogue_warp]), parity);
-            u32 from = ((epilogue_warp * CONSUMER_WARPS + (unit >> log2) * w.tile_warps) * w.eights + at.eight) * 32 + lane;
+            u32 from =
+                ((epilogue_warp * CONSUMER_WARPS + (unit >> log2) * w.tile_warps) * w.eights + at.eight) *
+                    32 +
+                lane;
             float4 sum = add_warps(w, int8_room.sums + from, w.eights * 32);
             if (whole)
                 int8_pair_epilogue.end(p, sum, factors);
@@ -692,8 +512,9 @@ static __device__ __forceinline__ void epilogue_stages(const struct gemm_params 
 }
 
 // The first of them ends all stages by twos, of a tile each.
-static __device__ __forceinline__ void epilogue_stages_two(const struct gemm_params &p, const struct work &w, const struct int8_room &int8_room,
-                                                      struct gemm_state &state)
+static __device__ __forceinline__ void epilogue_stages_two(const struct gemm_params &p, const struct work &w,
+                                                           const struct int8_room &int8_room,
+                                                           struct gemm_state &state)
 {
     u32 lane = threadIdx.x & 31, parity = 0;
 
@@ -715,7 +536,8 @@ static __device__ __forceinline__ void epilogue_stages_two(const struct gemm_par
     }
 }
 
-template <u32 F, enum int8_epilogue END> static __device__ __forceinline__ void gemm_int8(const struct gemm_params &p)
+template <u32 F, int8_epilogue END>
+static __device__ __forceinline__ void gemm_int8(const struct gemm_params &p)
 {
     extern __shared__ __align__(128) u8 gemm_shared[];
     __shared__ struct gemm_state state;
@@ -755,16 +577,16 @@ template <u32 F, enum int8_epilogue END> static __device__ __forceinline__ void 
         reduce_splits<END>(p, w);
 }
 
-#define GEMM_INT8_ONE(name, F, END)                                     \
-    extern "C" __global__ void __launch_bounds__(GEMM_INT8_THREADS, 1)  \
+#define GEMM_INT8_ONE(name, F, END)                                    \
+    extern "C" __global__ void __launch_bounds__(GEMM_INT8_THREADS, 1) \
         gemm_int8_##name(const __grid_constant__ struct gemm_params p) \
-    {                                                                   \
-        gemm_int8<F, END>(p);                                           \
+    {                                                                  \
+        gemm_int8<F, END>(p);                                          \
     }
-#define GEMM_INT8(NAME, name, with)                        \
-    GEMM_INT8_ONE(name, QUANT_##NAME, ENDS_ANY)            \
+#define GEMM_INT8(NAME, name, with)                         \
+    GEMM_INT8_ONE(name, QUANT_##NAME, ENDS_ANY)             \
     GEMM_INT8_ONE(packed_##name, QUANT_##NAME, ENDS_PACKED) \
-    GEMM_INT8_ONE(gated_##name, QUANT_##NAME, ENDS_GATED)  \
+    GEMM_INT8_ONE(gated_##name, QUANT_##NAME, ENDS_GATED)   \
     GEMM_INT8_ONE(rope_##name, QUANT_##NAME, ENDS_ROPE)
 QUANT_BLOCK_FORMATS(GEMM_INT8, )
 #endif

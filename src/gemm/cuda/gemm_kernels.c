@@ -1,10 +1,12 @@
-// gemm_kernels.c - see gemm_kernels.h. Each table has the name of its family, which the .cu file's macro puts before the format's.
+// gemm_kernels.c - see gemm_kernels.h. Each table has the name of its family, which the .cu file's macro puts
+// before the format's.
 #include "gemm/cuda/gemm_kernels.h"
 
 #define KERNEL(NAME, name, family) [QUANT_##NAME] = #family "_" #name,
 
 const gemm_kernel_names gemv_int8 = { QUANT_BLOCK_FORMATS(KERNEL, gemv_int8) };
-const gemm_kernel_names gemv_pipeline = { QUANT_HALF_FORMATS(KERNEL, gemv_pipeline) QUANT_BLOCK_FORMATS(KERNEL, gemv_pipeline) };
+const gemm_kernel_names gemv_pipeline = { QUANT_HALF_FORMATS(KERNEL, gemv_pipeline)
+                                              QUANT_BLOCK_FORMATS(KERNEL, gemv_pipeline) };
 const gemm_kernel_names gemv_pipeline_alone = { QUANT_HALF_FORMATS(KERNEL, gemv_pipeline_alone)
                                                     QUANT_BLOCK_FORMATS(KERNEL, gemv_pipeline_alone) };
 const gemm_kernel_names gemv_pipeline_wide = { [QUANT_Q2_K] = "gemv_pipeline_wide_q2_k" };
@@ -13,8 +15,10 @@ const gemm_kernel_names gemm_int8 = { QUANT_BLOCK_FORMATS(KERNEL, gemm_int8) };
 const gemm_kernel_names gemm_int8_packed = { QUANT_BLOCK_FORMATS(KERNEL, gemm_int8_packed) };
 const gemm_kernel_names gemm_int8_gated = { QUANT_BLOCK_FORMATS(KERNEL, gemm_int8_gated) };
 const gemm_kernel_names gemm_int8_rope = { QUANT_BLOCK_FORMATS(KERNEL, gemm_int8_rope) };
-const gemm_kernel_names gemm_few = { QUANT_HALF_FORMATS(KERNEL, gemm_few) QUANT_BLOCK_FORMATS(KERNEL, gemm_few) };
-const gemm_kernel_names gemm_many = { QUANT_HALF_FORMATS(KERNEL, gemm_many) QUANT_BLOCK_FORMATS(KERNEL, gemm_many) };
+const gemm_kernel_names gemm_few = { QUANT_HALF_FORMATS(KERNEL, gemm_few)
+                                         QUANT_BLOCK_FORMATS(KERNEL, gemm_few) };
+const gemm_kernel_names gemm_many = { QUANT_HALF_FORMATS(KERNEL, gemm_many)
+                                          QUANT_BLOCK_FORMATS(KERNEL, gemm_many) };
 const gemm_kernel_names gemm_hopper_32 = { QUANT_HALF_FORMATS(KERNEL, gemm_hopper_32)
                                                QUANT_BLOCK_FORMATS(KERNEL, gemm_hopper_32) };
 const gemm_kernel_names gemm_hopper_64 = { QUANT_HALF_FORMATS(KERNEL, gemm_hopper_64)

@@ -18,7 +18,13 @@
 #include "gemm/cuda/fragments.cuh"
 #include "gemm/cuda/epilogue.cuh"
 
-enum { MANY_THREADS = 256, MANY_PAIRS = 64, MANY_ROWS = PACKED_TILE_ROWS, STAGES = 5, STAGE_BYTES = MANY_ROWS * 128 };
+enum {
+    MANY_THREADS = 256,
+    MANY_PAIRS = 64,
+    MANY_ROWS = PACKED_TILE_ROWS,
+    STAGES = 5,
+    STAGE_BYTES = MANY_ROWS * 128
+};
 
 // 64 columns of activations: one tile of the packed form.
 static __device__ __forceinline__ void fetch(const struct gemm_params &p, u32 shared, u32 stage)
@@ -34,7 +40,8 @@ static __device__ __forceinline__ void fetch(const struct gemm_params &p, u32 sh
 }
 
 template <u32 F, u32 S>
-static __device__ __forceinline__ void products(const struct prepared<F> (&w)[2], f32 (&d)[MANY_ROWS / 8][4], u32 tile)
+static __device__ __forceinline__ void products(const struct prepared<F> (&w)[2], f32 (&d)[MANY_ROWS / 8][4],
+                                                u32 tile)
 {
     u32 a[4], lane = threadIdx.x & 31;
 
@@ -53,8 +60,9 @@ static __device__ __forceinline__ void products(const struct prepared<F> (&w)[2]
 
 // Half a step, 64 columns. The stage that was read last is free after the barrier.
 template <u32 F, u32 H>
-static __device__ __forceinline__ void half_step(const struct gemm_params &p, const struct prepared<F> (&w)[2],
-                                                 f32 (&d)[MANY_ROWS / 8][4], u32 shared, u32 stage)
+static __device__ __forceinline__ void half_step(const struct gemm_params &p,
+                                                 const struct prepared<F> (&w)[2], f32 (&d)[MANY_ROWS / 8][4],
+                                                 u32 shared, u32 stage)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
     __syncthreads();
@@ -67,7 +75,8 @@ static __device__ __forceinline__ void half_step(const struct gemm_params &p, co
 }
 
 template <u32 F>
-static __device__ __forceinline__ void multiply(const struct gemm_params &p, f32 (&d)[MANY_ROWS / 8][4], u32 shared)
+static __device__ __forceinline__ void multiply(const struct gemm_params &p, f32 (&d)[MANY_ROWS / 8][4],
+                                                u32 shared)
 {
     u32 lane = threadIdx.x & 31, n_steps = p.packed_cols / 128;
     u32 at = min(blockIdx.y * MANY_PAIRS + threadIdx.x / 32 * 8 + lane / 4, p.n_pairs - 1) + p.first_pair;
@@ -93,7 +102,8 @@ static __device__ __forceinline__ void multiply(const struct gemm_params &p, f32
 
 // [row][pair] of the block, two sums each; 68 pairs a row keep the banks apart.
 template <u32 F>
-static __device__ __forceinline__ void finish(const struct gemm_params &p, f32 (&d)[MANY_ROWS / 8][4], float2 *sums, u32 n_rows)
+static __device__ __forceinline__ void finish(const struct gemm_params &p, f32 (&d)[MANY_ROWS / 8][4],
+                                              float2 *sums, u32 n_rows)
 {
     constexpr u32 stride = MANY_PAIRS + 4;
     u32 lane = threadIdx.x & 31, pair = threadIdx.x / 32 * 8 + lane / 4, first_row = blockIdx.x * MANY_ROWS;
@@ -112,7 +122,8 @@ static __device__ __forceinline__ void finish(const struct gemm_params &p, f32 (
         return;
     struct pair r = pair_find(p, p.first_pair + at, p.mode);
     constexpr u32 apart = MANY_THREADS / MANY_PAIRS, batch = 8; // loads of eight rows at a time
-    for (u32 row = threadIdx.x / MANY_PAIRS; row < MANY_ROWS && first_row + row < n_rows; row += batch * apart) {
+    for (u32 row = threadIdx.x / MANY_PAIRS; row < MANY_ROWS && first_row + row < n_rows;
+         row += batch * apart) {
         struct pair_inputs in[batch];
 #pragma unroll
         for (u32 k = 0; k < batch; k++)
@@ -123,7 +134,8 @@ static __device__ __forceinline__ void finish(const struct gemm_params &p, f32 (
             if (at_row >= MANY_ROWS || first_row + at_row >= n_rows)
                 break;
             float2 v = sums[at_row * stride + pair];
-            pair_epilogue_store(p, r, first_row + at_row, in[k], make_float2(v.x * strip<F>::scale_back, v.y * strip<F>::scale_back), p.mode);
+            pair_epilogue_store(p, r, first_row + at_row, in[k],
+                                make_float2(v.x * strip<F>::scale_back, v.y * strip<F>::scale_back), p.mode);
         }
     }
 }
@@ -141,11 +153,11 @@ template <u32 F> static __device__ __forceinline__ void gemm_many(const struct g
     finish<F>(p, d, (float2 *)shared, n_rows);
 }
 
-#define GEMM_MANY(NAME, name, with) \
-    extern "C" __global__ void __launch_bounds__(MANY_THREADS, 1)       \
+#define GEMM_MANY(NAME, name, with)                                    \
+    extern "C" __global__ void __launch_bounds__(MANY_THREADS, 1)      \
         gemm_many_##name(const __grid_constant__ struct gemm_params p) \
-    {                                                                   \
-        gemm_many<QUANT_##NAME>(p);                                                \
+    {                                                                  \
+        gemm_many<QUANT_##NAME>(p);                                    \
     }
 QUANT_HALF_FORMATS(GEMM_MANY, )
 QUANT_BLOCK_FORMATS(GEMM_MANY, )

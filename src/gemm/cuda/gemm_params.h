@@ -1,31 +1,33 @@
-// gemm_params.h - the arguments that all matrix-product kernels share, for matmul, gate_up and qkv. Shared by C and CUDA.
+// gemm_params.h - the arguments that all matrix-product kernels share, for matmul, gate_up and qkv. Shared by
+// C and CUDA.
 //
-// A product is a list of pairs of weight rows: two neighbours (matmul), gate and up of one output (gate_up), or the two that RoPE turns
-// together (qkv). A kernel computes both sums of a pair in one place, so each operation ends in its own few lines (epilogue.cuh).
-// Most kernels serve all operations; where instructions that run once would cost, a kernel serves one.
+// A product is a list of pairs of weight rows: two neighbours (matmul), gate and up of one output (gate_up),
+// or the two that RoPE turns together (qkv). A kernel computes both sums of a pair in one place, so each
+// operation ends in its own few lines (epilogue.cuh). Most kernels serve all operations; where instructions
+// that run once would cost, a kernel serves one.
 #pragma once
 #include "gemm/cuda/weight_layout.h"
 #include "gemm/cuda/packing.h"
 #include "gemm/gemm.h"
 
 struct gemm_pipeline { // of gemv_pipeline.cu and gemm_int8.cu, in shared memory
-    u32 lanes_log2;    // gemv: of the lanes that share a pair; a stage holds rounds * CONSUMER_THREADS / lanes pairs
-    u32 rounds;        // gemv: pairs that a warp multiplies at a time, 1 or 2
-    u32 depth;         // stages
-    u32 prefetched;    // stages asked for before the rows are there
+    u32 lanes_log2;    // gemv: of the lanes that share a pair
+    u32 rounds;     // gemv: pairs of a warp at a time, 1 or 2: a stage has rounds * CONSUMER_THREADS / lanes
+    u32 depth;      // stages
+    u32 prefetched; // stages asked for before the rows are there
     u32 stage_bytes;
     u32 most_pairs;  // gemv: of a block
     u32 block_pairs; // gemv: of a block; the first `more` blocks have one more
     u32 more;
-    u32 apart;        // gemv: the first rows of a stage's pairs, then the second ones; else one after the other
-    u32 words;        // a row's part of some plane is not of whole 16-byte words; gemm: or of few of them
+    u32 apart; // gemv: the first rows of a stage's pairs, then the second ones; else one after the other
+    u32 words; // a row's part of some plane is not of whole 16-byte words; gemm: or of few of them
     u32 split_blocks; // gemm: blocks of 32 columns that a block of threads multiplies, a multiple of 8
     u32 n_splits;     // gemm: of the columns
     u32 eights;       // gemm: tiles of eight rows of activations that a pass may have
 };
 enum { CONSUMER_THREADS = 512, PIPELINE_STAGES = 8 };
 
-// gemm_int8.cu: tiles of 8 pairs; 16 warps multiply, two are producers, two run epilogues. A pass takes 16 rows of activations.
+// gemm_int8.cu: tiles of 8 pairs; 16 warps multiply, two are producers, two run epilogues.
 enum {
     INT8_TILE_PAIRS = 8,
     INT8_TILE_ROWS = 16,
@@ -34,24 +36,25 @@ enum {
     GEMM_INT8_THREADS = CONSUMER_THREADS + 32 * (PRODUCER_WARPS + EPILOGUE_WARPS),
     INT8_PASS_ROWS = 16
 };
-// Warps that share a tile's columns: as many as have two blocks of 32 each. The others of the 16 take another tile.
+// Warps that share a tile's columns: as many as have two blocks of 32 each. The others take another tile.
 SHARED_INLINE u32 int8_tile_warps(u32 split_blocks)
 {
     return split_blocks >= 32 ? 16 : 8;
 }
-// A share's part of a row of a plane in a stage: an odd number of 16-byte words, so that eight rows meet in no bank. A part of a row of
-// whole words that begins inside one, at a multiple of 4, is copied from that word's beginning.
+// A share's part of a row of a plane in a stage: an odd number of 16-byte words, so that eight rows meet in
+// no bank. A part of a row of whole words that begins inside one, at a multiple of 4, is copied from that
+// word's beginning.
 SHARED_INLINE u32 stage_pitch(u64 row, u64 share)
 {
     u32 bytes = (u32)share + (row % 16 == 0 && share % 16 != 0 ? 12 : 0), words = (bytes + 15) / 16;
     return share ? (words | 1) * 16 : 0;
 }
-// Sums of stages on their way to the epilogue warps: [epilogue warps][16 warps][eights][32 lanes] of 16 bytes.
+// Sums of stages for the epilogue warps: [epilogue warps][16 warps][eights][32 lanes] of 16 bytes.
 SHARED_INLINE u32 int8_sums_bytes(u32 eights)
 {
     return EPILOGUE_WARPS * 16 * eights * 32 * 16;
 }
-// Scales of super blocks as fp32, which a warp works out once for its tile: [16 warps][16 rows][8 blocks], or halves of blocks, or with minimums.
+// Scales of super blocks as fp32, once for a warp's tile: [16 warps][16 rows][8 blocks, halves or minimums].
 SHARED_INLINE u32 int8_scales_bytes(u32 format)
 {
     u32 twice = format == QUANT_Q3_K || format == QUANT_Q6_K || format == QUANT_Q4_K || format == QUANT_Q5_K;
@@ -68,11 +71,11 @@ struct gemm_params {
     DEVICE_AT(const f32) add;        // as out[0]
     DEVICE_AT(const u8) packed_mma;  // activations in the form that the many-row kernels read
     DEVICE_AT(const u8) packed_int8; // the same for gemm_int8
-    DEVICE_AT(const f32) squares;    // of normalised rows in it that lack their factor, [n_cols / 32][8 rows]; or none
+    DEVICE_AT(const f32) squares;    // of rows in it that lack the norm's factor, [n_cols / 32][8]; or none
     DEVICE_AT(const u8) packed_bf16; // the same for gemm_hopper's tiles of weights
     struct packed_out packed_out;    // gemm_hopper: of gate and up; gemm_int8: of EPILOGUE_LINEAR
-    DEVICE_AT(f32) partial;          // gemm_int8, gemm_hopper (zero between launches): sums of a share of the columns
-    DEVICE_AT(u32) arrived;          // gemm_int8: shares that have come, zero between launches
+    DEVICE_AT(f32) partial; // gemm_int8, gemm_hopper (zero between launches): sums of a share of the columns
+    DEVICE_AT(u32) arrived; // gemm_int8: shares that have come, zero between launches
     DEVICE_AT(const f32) angles;
     DEVICE_AT(void) k_pages;
     DEVICE_AT(void) v_pages;
@@ -87,8 +90,9 @@ struct gemm_params {
     struct gemm_pipeline pipeline;
 };
 
-// gemm_hopper.cu: as many stages as fit the room, beside the cache through which other weights come or some small kernel's memory.
-// HOPPER_MOST_SHARERS: blocks that split a tile. Threads: of the consumer warpgroups and the producer.
+// gemm_hopper.cu: as many stages as fit the room, beside the cache through which other weights come or some
+// small kernel's memory. HOPPER_MOST_SHARERS: blocks that split a tile. Threads: of the consumer warpgroups
+// and the producer.
 #define HOPPER_THREADS(groups)     ((groups)*128 + 128)
 #define HOPPER_FEW_THREADS(groups) ((groups)*128 + 32)
 enum { HOPPER_ROOM = 196608, HOPPER_TILES_ROOM = 214016, HOPPER_MOST_SHARERS = 32 };
@@ -113,8 +117,7 @@ struct tiles_params {
     u32 swapped;   // up lies below gate, so the view's pairs begin with up
 };
 
-// Bytes of a plane's part of a stage of n_rows.
-SHARED_INLINE u32 stage_part_bytes(u32 n_rows, u64 row_bytes)
+SHARED_INLINE u32 stage_part_bytes(u32 n_rows, u64 row_bytes) // of a plane, in a stage
 {
     return (n_rows * (u32)row_bytes + 15) / 16 * 16;
 }
@@ -122,7 +125,8 @@ SHARED_INLINE u32 stage_part_bytes(u32 n_rows, u64 row_bytes)
 #ifdef HOST_C
 #include "device/fuse.h"
 
-// Plans the launches of a product. params lacks the packed activations, the pairs and lanes; work is the operation's workspace.
+// Plans the launches of a product. params lacks the packed activations, the pairs and lanes; work is the
+// operation's workspace.
 struct gemm_plan {
     struct gemm_params params;
     u64 work, work_bytes;
@@ -132,10 +136,12 @@ void gemm_launch(struct cuda_plan *p, const struct gemm_plan *product);
 // Does a product of this tape's rows store k and v into such pages? If not, EPILOGUE_QKV and rope_store.
 bool gemm_stores_pages(const struct cuda_plan *p, const struct page_shape *pages);
 
-// For tape_seal's choice: the one form in which a product reads its rows, or NULL; and can it write its own result in such a form?
+// For tape_seal's choice: the one form in which a product reads its rows, or NULL; and can it write its own
+// result in such a form?
 extern const struct tape_packing gemm_packing_int8, gemm_packing_bf16;
 const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const struct gemm_plan *product);
-bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *product, const struct tape_packing *packing);
+bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *product,
+                          const struct tape_packing *packing);
 // Where the plan's command writes its result packed; at = 0: nowhere.
 struct packed_out gemm_packed_out(const struct cuda_plan *p);
 u64 packing_int8_bytes(u32 max_rows, u32 n_cols);

@@ -1,7 +1,8 @@
 // gemm_plan.c - chooses the kernels of a matrix product on CUDA; see gemm_params.h.
 //
-// The choice table below is read from the top: the first rule that fits a matrix is taken. What counts is the most rows that the tape can
-// get. q, k and v may be of unlike formats: neighbours with one kernel and format share a launch.
+// The choice table below is read from the top: the first rule that fits a matrix is taken. What counts is the
+// most rows that the tape can get. q, k and v may be of unlike formats: neighbours with one kernel and format
+// share a launch.
 // Why the limits lie where they do: bench/results/2026-11-22-h200-many-sequences.md and 2026-11-22-h200.md.
 #include "gemm/cuda/gemm_plan.h"
 #include "gemm/cuda/gemv_pipeline.h"
@@ -35,7 +36,8 @@ static bool has_odd_width(const struct gemm_choice *c)
 // A single row is left to gemv_pipeline, unless it is too long for that.
 static bool fits_tma(const struct gemm_choice *c)
 {
-    return varies(c) && !is_exact(c) && !has_odd_width(c) && (c->max_rows > 1 || c->n_cols > MOST_LONG_COLS) &&
+    return varies(c) && !is_exact(c) && !has_odd_width(c) &&
+           (c->max_rows > 1 || c->n_cols > MOST_LONG_COLS) &&
            gemm_tma_fits(c->plan, &c->product->params, c->m);
 }
 static bool fits_int8(const struct gemm_choice *c)
@@ -52,7 +54,11 @@ static bool fits_int8_without_hopper(const struct gemm_choice *c)
 }
 
 #define FORMAT_BIT(NAME, name, with) 1u << QUANT_##NAME |
-enum { F32 = 1u << QUANT_F32, HALVES = QUANT_HALF_FORMATS(FORMAT_BIT, ) 0, ALL = QUANT_FORMATS(FORMAT_BIT, ) 0 };
+enum {
+    F32 = 1u << QUANT_F32,
+    HALVES = QUANT_HALF_FORMATS(FORMAT_BIT, ) 0,
+    ALL = QUANT_FORMATS(FORMAT_BIT, ) 0
+};
 
 // clang-format off
 static const struct gemm_rule {
@@ -84,7 +90,8 @@ enum gemm_kernel gemm_kernel_of(const struct cuda_plan *p, const struct gemm_pla
 
     for (u32 i = 0; i < sizeof rules / sizeof *rules; i++) {
         const struct gemm_rule *r = &rules[i];
-        if (c.max_rows >= r->min_rows && c.max_rows <= r->max_rows && r->formats >> c.format & 1 && (!r->when || r->when(&c)))
+        if (c.max_rows >= r->min_rows && c.max_rows <= r->max_rows && r->formats >> c.format & 1 &&
+            (!r->when || r->when(&c)))
             return r->kernel;
     }
     CHECK(!"the last rules take every matrix");
@@ -120,7 +127,9 @@ bool gemm_stores_pages(const struct cuda_plan *p, const struct page_shape *pages
 
 static void launch_few(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
-    struct cuda_shape shape = { { divide_up(part.max_rows, FEW_ROWS), divide_up(params->n_pairs, FEW_PAIRS), 1 }, 256, 0 };
+    struct cuda_shape shape = {
+        { divide_up(part.max_rows, FEW_ROWS), divide_up(params->n_pairs, FEW_PAIRS), 1 }, 256, 0
+    };
 
     cuda_launch_add(p, gemm_few[part.format], shape, params, sizeof *params);
 }
@@ -161,9 +170,11 @@ static void launch_qkv(struct cuda_plan *p, const struct gemm_plan *product, str
 {
     params->first_pair = 0;
     for (u32 m = 0; m < 3;) {
-        struct gemm_part part = { params->w[m].format, gemm_max_rows(p, params), gemm_kernel_of(p, product, m) };
+        struct gemm_part part = { params->w[m].format, gemm_max_rows(p, params),
+                                  gemm_kernel_of(p, product, m) };
         params->n_pairs = 0;
-        for (; m < 3 && params->w[m].format == part.format && gemm_kernel_of(p, product, m) == part.kernel; m++)
+        for (; m < 3 && params->w[m].format == part.format && gemm_kernel_of(p, product, m) == part.kernel;
+             m++)
             params->n_pairs += params->w[m].n_rows / 2;
         launch_part(p, params, part);
         params->first_pair += params->n_pairs;
@@ -187,5 +198,6 @@ void gemm_launch(struct cuda_plan *p, const struct gemm_plan *product)
     if (params.mode >= EPILOGUE_ROPE_STORE)
         launch_qkv(p, product, &params);
     else
-        launch_part(p, &params, (struct gemm_part){ params.w[0].format, max_rows, gemm_kernel_of(p, product, 0) });
+        launch_part(p, &params,
+                    (struct gemm_part){ params.w[0].format, max_rows, gemm_kernel_of(p, product, 0) });
 }

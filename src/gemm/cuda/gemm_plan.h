@@ -1,5 +1,6 @@
-// gemm_plan.h - what the files that plan the launches of a matrix product on CUDA share. gemm_plan.c chooses the kernels; plan_packing.c
-// packs the activations; plan_pipeline.c, plan_wgmma.c and plan_vendor.c choose tiles, stages and grids.
+// gemm_plan.h - what the files that plan the launches of a matrix product on CUDA share. gemm_plan.c chooses
+// the kernels; plan_packing.c packs the activations; plan_pipeline.c, plan_wgmma.c and plan_vendor.c choose
+// tiles, stages and grids.
 #pragma once
 #include "base/divide.h"
 #include "device/fuse.h"
@@ -23,7 +24,8 @@ struct gemm_part { // the pairs of one launch have one format
     enum gemm_kernel kernel;
 };
 
-// gemm_plan.c. Which kernel multiplies matrix m of a product? Is the whole of it left to the vendor's library?
+// gemm_plan.c. Which kernel multiplies matrix m of a product? Is the whole of it left to the vendor's
+// library?
 enum gemm_kernel gemm_kernel_of(const struct cuda_plan *p, const struct gemm_plan *product, u32 m);
 bool gemm_wants_vendor(const struct cuda_plan *p, const struct gemm_plan *product);
 u32 gemm_max_rows(const struct cuda_plan *p, const struct gemm_params *params);

@@ -5,8 +5,8 @@
 //
 //             k: blocks of 32 columns, one a lane in turn
 //           +----+----+----+-- --+----+
-//   pair 0  | l0 | l1 | l2 | ... | l31|     a warp, or 8 or 16 lanes of it, reads both rows of a pair: 512 contiguous bytes a load
-//   pair 1  +----+----+----+-- --+----+     persistent: one block an SM, 16 or 32 warps, pairs dealt to warps in turn
+//   pair 0  | l0 | l1 | l2 | ... | l31|     8, 16 or 32 lanes read both rows of a pair: 512 bytes a load
+//   pair 1  +----+----+----+-- --+----+     persistent: one block an SM, 16 or 32 warps take pairs in turn
 //
 // Every block packs the whole row itself: x * norm in shared memory, as int8 with a scale for each 32
 // (gemv_int8), or as fp32 (gemv_plain for plain numbers, gemv_exact for decoded ones). The norm's factor
@@ -20,7 +20,8 @@
 enum { GEMV_MOST_THREADS = 1024 }; // 512 or 1024, by the number of pairs
 
 // The row, times norm, to shared memory. Returns the norm's factor, or 1.
-static __device__ __forceinline__ f32 quantise_row(const struct gemm_params &p, u32 row, f32 *room, const struct row_int8 &x)
+static __device__ __forceinline__ f32 quantise_row(const struct gemm_params &p, u32 row, f32 *room,
+                                                   const struct row_int8 &x)
 {
     const float4 *in = (const float4 *)(p.in + (u64)row * p.n_cols), *norm = (const float4 *)p.norm;
     const float4 one = make_float4(1, 1, 1, 1);
@@ -31,9 +32,11 @@ static __device__ __forceinline__ f32 quantise_row(const struct gemm_params &p, 
     for (u32 i = threadIdx.x; i < end; i += blockDim.x) {
         u32 at = min(i, n - 1) * 2;
         float4 a = in[at], b = in[at + 1], s = norm ? norm[at] : one, t = norm ? norm[at + 1] : one;
-        const f32 v[8] = { a.x * s.x, a.y * s.y, a.z * s.z, a.w * s.w, b.x * t.x, b.y * t.y, b.z * t.z, b.w * t.w };
+        const f32 v[8] = { a.x * s.x, a.y * s.y, a.z * s.z, a.w * s.w,
+                           b.x * t.x, b.y * t.y, b.z * t.z, b.w * t.w };
         if (i < n)
-            squares += a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w + b.x * b.x + b.y * b.y + b.z * b.z + b.w * b.w;
+            squares +=
+                a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w + b.x * b.x + b.y * b.y + b.z * b.z + b.w * b.w;
         quantise_eight(x, i, v, i < n);
     }
     if (!norm) {
@@ -43,8 +46,10 @@ static __device__ __forceinline__ f32 quantise_row(const struct gemm_params &p, 
     return norm_factor(block_sum(squares, room), p.n_cols, p.eps);
 }
 
-// Reads the row, times norm, and hands each four to `put`; loads are issued four at a time. Returns the norm's factor, or 1.
-template <typename Put> static __device__ __forceinline__ f32 read_row(const struct gemm_params &p, u32 row, f32 *room, Put put)
+// Reads the row, times norm, and hands each four to `put`; loads are issued four at a time. Returns the
+// norm's factor, or 1.
+template <typename Put>
+static __device__ __forceinline__ f32 read_row(const struct gemm_params &p, u32 row, f32 *room, Put put)
 {
     const float4 *in = (const float4 *)(p.in + (u64)row * p.n_cols), *norm = (const float4 *)p.norm;
     const float4 zero = make_float4(0, 0, 0, 0), one = make_float4(1, 1, 1, 1);
@@ -64,7 +69,8 @@ template <typename Put> static __device__ __forceinline__ f32 read_row(const str
             u32 i = first + k * blockDim.x;
             squares += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;
             if (i < end) // the same for a whole warp
-                put(i, make_float4(v[k].x * s[k].x, v[k].y * s[k].y, v[k].z * s[k].z, v[k].w * s[k].w), i < n);
+                put(i, make_float4(v[k].x * s[k].x, v[k].y * s[k].y, v[k].z * s[k].z, v[k].w * s[k].w),
+                    i < n);
         }
     }
     if (!norm) {
@@ -88,7 +94,8 @@ static __device__ __forceinline__ void ask_for_pair(const struct gemm_params &p,
 #pragma unroll
     for (u32 i = 0; i < 2; i++) {
         const struct weight_planes &w = p.w[r.matrix[i]];
-        u64 quants = layout_quants_bytes(w.format, w.n_cols), scales = layout_scales_bytes(w.format, w.n_cols);
+        u64 quants = layout_quants_bytes(w.format, w.n_cols),
+            scales = layout_scales_bytes(w.format, w.n_cols);
         ask_for(w.quants + r.row[i] * quants, min(quants, (u64)4096), lane);
         ask_for(w.scales + r.row[i] * scales, min(scales, (u64)4096), lane);
     }
@@ -105,12 +112,15 @@ static __device__ __forceinline__ void ask_early(const struct gemm_params &p, co
             asm volatile("prefetch.global.L2 [%0];" ::"l"((const u8 *)p.norm + i));
 }
 
-// Blocks are loaded in groups, as many as registers allow, before any is multiplied; a row of 576 to 4096 columns is one group.
+// Blocks are loaded in groups, as many as registers allow, before any is multiplied; a row of 576 to 4096
+// columns is one group.
 template <u32 F>
-static __device__ __forceinline__ float2 dot_pair_int8(const struct gemm_params &p, const struct pair &r, const struct row_int8 &x,
-                                                       struct lane_span s)
+static __device__ __forceinline__ float2 dot_pair_int8(const struct gemm_params &p, const struct pair &r,
+                                                       const struct row_int8 &x, struct lane_span s)
 {
-    constexpr u32 group = F == QUANT_Q8_0 || layout_has_super_blocks(F) ? 2 : layout_has_high_bit(F) || layout_has_table(F) ? 3 : 4;
+    constexpr u32 group = F == QUANT_Q8_0 || layout_has_super_blocks(F)   ? 2
+                          : layout_has_high_bit(F) || layout_has_table(F) ? 3
+                                                                          : 4;
     const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     u32 n_blocks = p.n_cols / 32;
     float2 sum = make_float2(0, 0);
@@ -139,8 +149,8 @@ static __device__ __forceinline__ float2 dot_pair_int8(const struct gemm_params 
 }
 
 // Sums over the lanes of a pair and ends the operation.
-static __device__ __forceinline__ void finish(const struct gemm_params &p, const struct pair &r, u32 row, float2 sum,
-                                              const struct pair_inputs &in, struct lane_span s)
+static __device__ __forceinline__ void finish(const struct gemm_params &p, const struct pair &r, u32 row,
+                                              float2 sum, const struct pair_inputs &in, struct lane_span s)
 {
     u32 half = s.lanes / 2, upper = threadIdx.x & half; // the upper half sums y, the lower x
     f32 mine = (upper ? sum.y : sum.x) + __shfl_xor_sync(~0u, upper ? sum.x : sum.y, half);
@@ -153,7 +163,9 @@ static __device__ __forceinline__ void finish(const struct gemm_params &p, const
 }
 
 // Walks the block's pairs; DOT gives a pair's two sums.
-template <typename Dot> static __device__ __forceinline__ void tile_scheduler(const struct gemm_params &p, u32 row, f32 factor, Dot dot)
+template <typename Dot>
+static __device__ __forceinline__ void tile_scheduler(const struct gemm_params &p, u32 row, f32 factor,
+                                                      Dot dot)
 {
     struct tasks t = tasks_of(p);
     u32 per_warp = 32 / p.lanes, lane = threadIdx.x & 31;
@@ -183,13 +195,15 @@ template <u32 F> static __device__ __forceinline__ void gemv_int8(const struct g
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = quantise_row(p, row, room, x);
-    tile_scheduler(p, row, factor, [&](const struct pair &r, struct lane_span s) { return dot_pair_int8<F>(p, r, x, s); });
+    tile_scheduler(p, row, factor,
+                   [&](const struct pair &r, struct lane_span s) { return dot_pair_int8<F>(p, r, x, s); });
 }
 
-#define GEMV_INT8(NAME, name, with) \
-    extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_int8_##name(const __grid_constant__ struct gemm_params p) \
-    {                                                                                                                          \
-        gemv_int8<QUANT_##NAME>(p);                                                                                                       \
+#define GEMV_INT8(NAME, name, with)                                    \
+    extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS)    \
+        gemv_int8_##name(const __grid_constant__ struct gemm_params p) \
+    {                                                                  \
+        gemv_int8<QUANT_##NAME>(p);                                    \
     }
 QUANT_BLOCK_FORMATS(GEMV_INT8, )
 
@@ -216,7 +230,8 @@ static __device__ __forceinline__ void widen(const struct weight_planes &w, uint
     }
 }
 
-static __device__ __forceinline__ float2 dot_pair_16(const struct gemm_params &p, const struct pair &r, const f32 *x, struct lane_span s)
+static __device__ __forceinline__ float2 dot_pair_16(const struct gemm_params &p, const struct pair &r,
+                                                     const f32 *x, struct lane_span s)
 {
     const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     const uint4 *first = (const uint4 *)a.quants + (u64)r.row[0] * (p.n_cols / 8);
@@ -239,7 +254,8 @@ static __device__ __forceinline__ float2 dot_pair_16(const struct gemm_params &p
     return sum;
 }
 
-static __device__ __forceinline__ float2 dot_pair_plain(const struct gemm_params &p, const struct pair &r, const f32 *x, struct lane_span s)
+static __device__ __forceinline__ float2 dot_pair_plain(const struct gemm_params &p, const struct pair &r,
+                                                        const f32 *x, struct lane_span s)
 {
     const struct weight_planes &a = p.w[r.matrix[0]], &b = p.w[r.matrix[1]];
     float2 sum = make_float2(0, 0);
@@ -271,7 +287,8 @@ static __device__ __forceinline__ f32 fill_row(const struct gemm_params &p, u32 
     return p.norm ? norm_factor(squares, p.n_cols, p.eps) : 1;
 }
 
-extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_plain(const __grid_constant__ struct gemm_params p)
+extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS)
+    gemv_plain(const __grid_constant__ struct gemm_params p)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ f32 room[33];
@@ -284,10 +301,12 @@ extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_plain(const
     if (row >= n_rows_of(p.step, p.rows))
         return;
     f32 factor = fill_row(p, row, x, room);
-    tile_scheduler(p, row, factor, [&](const struct pair &r, struct lane_span s) { return dot_pair_plain(p, r, x, s); });
+    tile_scheduler(p, row, factor,
+                   [&](const struct pair &r, struct lane_span s) { return dot_pair_plain(p, r, x, s); });
 }
 
-extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS) gemv_exact(const __grid_constant__ struct gemm_params p)
+extern "C" __global__ void __launch_bounds__(GEMV_MOST_THREADS)
+    gemv_exact(const __grid_constant__ struct gemm_params p)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ f32 room[33];

@@ -62,7 +62,7 @@ template <u32 F> struct stage_places {
     }
 };
 
-struct copy { // of a run of rows; what a lane knows of it
+struct copy {               // of a run of rows; what a lane knows of it
     u32 row, index, n_rows; // row of the matrix, index in the stage, rows of the run that begins here or 0
     u32 full;
     bool exists;
@@ -83,7 +83,7 @@ static __device__ __forceinline__ void copy_part(const struct copy &c, u32 to, c
     }
 }
 
-struct pipeline_state { // of a block
+struct pipeline_state {         // of a block
     u64 full[PIPELINE_STAGES];  // barriers: the stage's bytes have come
     u64 empty[PIPELINE_STAGES]; // all warps have left it
     f32 squares[CONSUMER_WARPS];
@@ -95,25 +95,29 @@ static __device__ __forceinline__ u32 bytes_in_words(u64 row_bytes)
     return row_bytes % 16 == 0 ? (u32)row_bytes : 0;
 }
 
-// The whole warp: asks for the pairs [first, end) of a stage, as many as fit. A lane takes a row; rows that follow each other in their
-// matrix too are one copy.
+// The whole warp: asks for the pairs [first, end) of a stage, as many as fit. A lane takes a row; rows that
+// follow each other in their matrix too are one copy.
 template <u32 F>
-static __device__ __forceinline__ void produce_gemv_stage(const struct gemm_params &p, u32 first, u32 end, u32 slot, u32 full)
+static __device__ __forceinline__ void produce_gemv_stage(const struct gemm_params &p, u32 first, u32 end,
+                                                          u32 slot, u32 full)
 {
     u32 lane = threadIdx.x & 31, each = pairs_of_a_stage(p), n = min(end - first, each);
-    u32 index = p.pipeline.apart ? lane & (each - 1) : lane / 2, second = p.pipeline.apart ? lane >= each : lane & 1;
+    u32 index = p.pipeline.apart ? lane & (each - 1) : lane / 2,
+        second = p.pipeline.apart ? lane >= each : lane & 1;
     bool exists = lane < 2 * each && index < n;
     struct pair r = pair_find(p, first + min(index, n - 1), p.mode);
     u32 matrix = second ? r.matrix[1] : r.matrix[0], row = second ? r.row[1] : r.row[0];
-    u32 name = exists ? row + (matrix << 30) : ~0u, before = __shfl_up_sync(~0u, name, 1); // fewer than 2^30 rows
+    u32 name = exists ? row + (matrix << 30) : ~0u,
+        before = __shfl_up_sync(~0u, name, 1); // fewer than 2^30 rows
     u32 starts = __ballot_sync(~0u, !exists || lane == 0 || name != before + 1);
     u32 next = lane == 31 ? 0 : starts >> (lane + 1);
     struct copy c = { row, lane, 0, full, exists };
     if (exists && (starts >> lane & 1))
         c.n_rows = next ? __ffs(next) : 32 - lane;
 
-    u32 bytes = bytes_in_words(layout_quants_bytes(F, p.n_cols)) + bytes_in_words(layout_high_bytes(F, p.n_cols)) +
-                bytes_in_words(layout_scales_bytes(F, p.n_cols)) + bytes_in_words(layout_deltas_bytes(F, p.n_cols));
+    u32 bytes =
+        bytes_in_words(layout_quants_bytes(F, p.n_cols)) + bytes_in_words(layout_high_bytes(F, p.n_cols)) +
+        bytes_in_words(layout_scales_bytes(F, p.n_cols)) + bytes_in_words(layout_deltas_bytes(F, p.n_cols));
     if (lane == 0)
         expect_bytes(full, 2 * n * bytes);
     __syncwarp();
@@ -128,10 +132,12 @@ static __device__ __forceinline__ void produce_gemv_stage(const struct gemm_para
 }
 
 // Rows longer than a stage: part `at % LONG_PARTS` of both rows of pair at / LONG_PARTS.
-template <u32 F> static __device__ __forceinline__ void produce_part(const struct gemm_params &p, u32 at, u32 slot, u32 full)
+template <u32 F>
+static __device__ __forceinline__ void produce_part(const struct gemm_params &p, u32 at, u32 slot, u32 full)
 {
     struct pair r = pair_find(p, at / LONG_PARTS, p.mode);
-    u32 lane = threadIdx.x & 31, n = p.n_cols / 8, each = long_part_eights(p.n_cols), first = at % LONG_PARTS * each;
+    u32 lane = threadIdx.x & 31, n = p.n_cols / 8, each = long_part_eights(p.n_cols),
+        first = at % LONG_PARTS * each;
     u32 bytes = min(each, n - first) * 16;
     const struct weight_planes &w = p.w[lane ? r.matrix[1] : r.matrix[0]];
 
@@ -139,10 +145,12 @@ template <u32 F> static __device__ __forceinline__ void produce_part(const struc
         expect_bytes(full, 2 * bytes);
     __syncwarp();
     if (lane < 2)
-        copy_run(slot + lane * each * 16, w.quants + ((u64)(lane ? r.row[1] : r.row[0]) * n + first) * 16, bytes, full);
+        copy_run(slot + lane * each * 16, w.quants + ((u64)(lane ? r.row[1] : r.row[0]) * n + first) * 16,
+                 bytes, full);
 }
 template <u32 F, u32 PARTS>
-static __device__ __forceinline__ void produce_stage(const struct gemm_params &p, u32 first, u32 end, u32 slot, u32 full)
+static __device__ __forceinline__ void produce_stage(const struct gemm_params &p, u32 first, u32 end,
+                                                     u32 slot, u32 full)
 {
     if (PARTS > 1)
         produce_part<F>(p, first, slot, full);
@@ -198,7 +206,9 @@ template <u32 F> struct form_int8 : quantised_row {
             }
         }
     }
-    template <u32 N> __device__ __forceinline__ void dot(const struct plane_pointers (&rows)[N], u32 part, u32 lanes, u32 n_cols, f32 (&sums)[N])
+    template <u32 N>
+    __device__ __forceinline__ void dot(const struct plane_pointers (&rows)[N], u32 part, u32 lanes,
+                                        u32 n_cols, f32 (&sums)[N])
     {
 #pragma unroll
         for (u32 i = 0; i < most; i++) {
@@ -211,7 +221,8 @@ template <u32 F> struct form_int8 : quantised_row {
     }
 };
 
-// The same for any number of blocks a lane: what faces them stays in shared memory, and a pair's rows share it.
+// The same for any number of blocks a lane: what faces them stays in shared memory, and a pair's rows share
+// it.
 template <u32 F> struct form_wide : quantised_row {
     static constexpr bool in_rounds = false;
 
@@ -222,7 +233,9 @@ template <u32 F> struct form_wide : quantised_row {
     {
         (void)part, (void)lanes, (void)n_cols;
     }
-    template <u32 N> __device__ __forceinline__ void dot(const struct plane_pointers (&rows)[N], u32 part, u32 lanes, u32 n_cols, f32 (&sums)[N])
+    template <u32 N>
+    __device__ __forceinline__ void dot(const struct plane_pointers (&rows)[N], u32 part, u32 lanes,
+                                        u32 n_cols, f32 (&sums)[N])
     {
 #pragma unroll 1
         for (u32 at = part; at < n_cols / 32; at += lanes) {
@@ -245,7 +258,8 @@ static __device__ __forceinline__ void two_numbers(u32 f16, u32 word, f32 *low, 
     *high = f16 ? f.y : __uint_as_float(word & 0xffff0000);
 }
 
-template <u32 F> static __device__ __forceinline__ void dot_eight(const uint4 &w, const struct float8 &x, f32 &sum)
+template <u32 F>
+static __device__ __forceinline__ void dot_eight(const uint4 &w, const struct float8 &x, f32 &sum)
 {
     const u32 words[4] = { w.x, w.y, w.z, w.w };
     const f32 at[8] = { x.a.x, x.a.y, x.a.z, x.a.w, x.b.x, x.b.y, x.b.z, x.b.w };
@@ -278,7 +292,8 @@ template <u32 F> struct form_16 {
     {
         (void)part, (void)lanes, (void)n_cols;
     }
-    __device__ __forceinline__ void dot(const struct plane_pointers (&rows)[2], u32 first, u32 lanes, u32 n_cols, f32 (&sums)[2])
+    __device__ __forceinline__ void dot(const struct plane_pointers (&rows)[2], u32 first, u32 lanes,
+                                        u32 n_cols, f32 (&sums)[2])
     {
 #pragma unroll 2
         for (u32 i = first; i < n_cols / 8; i += lanes) {
@@ -300,10 +315,11 @@ static __device__ __forceinline__ f32 meet(f32 first, f32 second)
     return mine;
 }
 
-// The row, times norm, to shared memory; the squares of each warp's part too. norm: this thread's first eight, loaded before the wait.
-// A thread has AT_ONCE eights on their way.
+// The row, times norm, to shared memory; the squares of each warp's part too. norm: this thread's first
+// eight, loaded before the wait. A thread has AT_ONCE eights on their way.
 template <u32 AT_ONCE, typename Form>
-static __device__ __forceinline__ void pack_row(const struct gemm_params &p, Form &form, const struct float8 &norm, f32 *squares)
+static __device__ __forceinline__ void pack_row(const struct gemm_params &p, Form &form,
+                                                const struct float8 &norm, f32 *squares)
 {
     u32 n = p.n_cols / 8, end = (n + 31) / 32 * 32; // indices are compared with end alike by a whole warp
     f32 sum = 0;
@@ -332,20 +348,23 @@ static __device__ __forceinline__ void pack_row(const struct gemm_params &p, For
     sync_consumers();
 }
 
-struct pipeline_places { // in dynamic shared memory: the row, the sums [pair][row][warps of a pair], the stages
+struct pipeline_places { // in dynamic shared memory: the row, the sums [pair][row][warps of a pair], the
+                         // stages
     f32 *sums;
     u32 stages;
 };
 
-// The producer warp. Stages before `prefetched` are asked for before the block's inputs are there, the others behind the row's loads;
-// of a small matrix even before the block's first barrier.
+// The producer warp. Stages before `prefetched` are asked for before the block's inputs are there, the others
+// behind the row's loads; of a small matrix even before the block's first barrier.
 template <u32 F, bool ALONE, u32 PARTS>
-static __device__ __forceinline__ void produce(const struct gemm_params &p, const struct pipeline_places &at, struct pipeline_state &state,
-                                               const struct tasks &t)
+static __device__ __forceinline__ void produce(const struct gemm_params &p, const struct pipeline_places &at,
+                                               struct pipeline_state &state, const struct tasks &t)
 {
     extern __shared__ __align__(128) u8 pipeline_shared[];
-    u32 each = PARTS > 1 ? 1 : pairs_of_a_stage(p), prefetched = min(p.pipeline.prefetched, p.pipeline.depth), slot = 0, turn = 0;
-    u32 stages = shared_address(pipeline_shared) + at.stages, full = shared_address(state.full), empty = shared_address(state.empty);
+    u32 each = PARTS > 1 ? 1 : pairs_of_a_stage(p), prefetched = min(p.pipeline.prefetched, p.pipeline.depth),
+        slot = 0, turn = 0;
+    u32 stages = shared_address(pipeline_shared) + at.stages, full = shared_address(state.full),
+        empty = shared_address(state.empty);
     bool has_rows = n_rows_of(p.step, p.rows) > 0;
 
     if ((threadIdx.x & 31) == 0) {
@@ -360,7 +379,8 @@ static __device__ __forceinline__ void produce(const struct gemm_params &p, cons
     else
         __syncwarp();
     for (; slot < prefetched && t.first + slot * each < t.end; slot++)
-        produce_stage<F, PARTS>(p, t.first + slot * each, t.end, stages + slot * p.pipeline.stage_bytes, full + slot * 8);
+        produce_stage<F, PARTS>(p, t.first + slot * each, t.end, stages + slot * p.pipeline.stage_bytes,
+                                full + slot * 8);
     if (!ALONE)
         __syncthreads();
     wait_before_next();
@@ -387,7 +407,8 @@ template <u32 F> struct scheduler_warp {
     struct stage_places<F> places;
     u32 mine, part; // of the pairs of a round, and of the lanes that share a pair
 
-    __device__ __forceinline__ scheduler_warp(const struct gemm_params &p, const struct pipeline_places &at) : p(p), at(at), places(p)
+    __device__ __forceinline__ scheduler_warp(const struct gemm_params &p, const struct pipeline_places &at)
+        : p(p), at(at), places(p)
     {
         u32 warps = 1 << p.pipeline.lanes_log2 >> 5;
         mine = threadIdx.x >> p.pipeline.lanes_log2;
@@ -395,16 +416,19 @@ template <u32 F> struct scheduler_warp {
         part = ((threadIdx.x / 32 + mine) & (warps - 1)) * 32 + (threadIdx.x & 31);
     }
     // N / 2 pairs of a stage, a round apart; pair: of the block.
-    template <u32 N, typename Form> __device__ __forceinline__ void multiply(Form &form, const u8 *stage, u32 pair)
+    template <u32 N, typename Form>
+    __device__ __forceinline__ void multiply(Form &form, const u8 *stage, u32 pair)
     {
-        u32 log2 = p.pipeline.lanes_log2, warps = 1 << log2 >> 5, round = CONSUMER_THREADS >> log2, each = pairs_of_a_stage(p);
+        u32 log2 = p.pipeline.lanes_log2, warps = 1 << log2 >> 5, round = CONSUMER_THREADS >> log2,
+            each = pairs_of_a_stage(p);
         struct plane_pointers rows[N];
         f32 sums[N] = {};
 
 #pragma unroll
         for (u32 r = 0; r < N; r++) {
             u32 index = mine + r / 2 * round;
-            rows[r] = places.row(p.n_cols, p.pipeline.apart ? index + r % 2 * each : 2 * index + r % 2, stage);
+            rows[r] =
+                places.row(p.n_cols, p.pipeline.apart ? index + r % 2 * each : 2 * index + r % 2, stage);
         }
         form.dot(rows, part, 1u << log2, p.n_cols, sums);
 #pragma unroll
@@ -418,8 +442,9 @@ template <u32 F> struct scheduler_warp {
 
 // All stages, one after the other.
 template <u32 F, bool ALONE, typename Form>
-static __device__ __forceinline__ void walk_pipeline(const struct gemm_params &p, Form &form, const struct pipeline_places &at, struct pipeline_state &state,
-                                                 const struct tasks &t)
+static __device__ __forceinline__ void walk_pipeline(const struct gemm_params &p, Form &form,
+                                                     const struct pipeline_places &at,
+                                                     struct pipeline_state &state, const struct tasks &t)
 {
     u32 each = pairs_of_a_stage(p), round = CONSUMER_THREADS >> p.pipeline.lanes_log2, slot = 0, parity = 0;
     extern __shared__ __align__(128) u8 pipeline_shared[];
@@ -439,7 +464,8 @@ static __device__ __forceinline__ void walk_pipeline(const struct gemm_params &p
             else
                 w.template multiply<2>(form, stage, pair - t.first);
         }
-        if (first + p.pipeline.depth * each < t.end) // else nobody waits for it; in the last stage some warps have no work and would be early
+        if (first + p.pipeline.depth * each <
+            t.end) // else nobody waits for it; in the last stage some warps have no work and would be early
             leave_stage(shared_address(&state.empty[slot]));
         parity ^= slot + 1 == p.pipeline.depth;
         slot = slot + 1 == p.pipeline.depth ? 0 : slot + 1;
@@ -456,8 +482,10 @@ static __device__ __forceinline__ struct tasks pipeline_tasks_of(const struct ge
 }
 
 // A thread ends each pair. first, inputs: its first one's.
-static __device__ __forceinline__ void end_pairs(const struct gemm_params &p, const struct pipeline_places &at, const struct pipeline_state &state,
-                                                 const struct tasks &t, const struct pair &first, const struct pair_inputs &inputs)
+static __device__ __forceinline__ void end_pairs(const struct gemm_params &p,
+                                                 const struct pipeline_places &at,
+                                                 const struct pipeline_state &state, const struct tasks &t,
+                                                 const struct pair &first, const struct pair_inputs &inputs)
 {
     u32 warps = 1 << p.pipeline.lanes_log2 >> 5;
     struct pair r = first;
@@ -491,16 +519,17 @@ static __device__ __forceinline__ void find_factor(const struct gemm_params &p, 
         state.factor = norm_factor(sum, p.n_cols, p.eps);
 }
 
-// The warps that multiply. What a warp has no part in it leaves out: the launch that runs beside this one is the one that all wait for.
+// The warps that multiply. What a warp has no part in it leaves out: the launch that runs beside this one is
+// the one that all wait for.
 template <u32 F, bool ALONE, typename Form>
-static __device__ __forceinline__ void consume(const struct gemm_params &p, const struct pipeline_places &at, struct pipeline_state &state,
-                                               const struct tasks &t)
+static __device__ __forceinline__ void consume(const struct gemm_params &p, const struct pipeline_places &at,
+                                               struct pipeline_state &state, const struct tasks &t)
 {
     extern __shared__ __align__(128) u8 pipeline_shared[];
     struct float8 norm = {};
     struct pair ends = {}; // what this thread ends
     struct pair_inputs inputs = {};
-    bool ends_one = t.first + threadIdx.x < t.end, has_rows = n_rows_of(p.step, p.rows) > 0;
+    bool ends_one = t.first + threadIdx.x<t.end, has_rows = n_rows_of(p.step, p.rows)> 0;
 
     if (p.norm && threadIdx.x < p.n_cols / 8)
         norm = load_eight(p.norm, threadIdx.x, p.n_cols / 8);
@@ -510,7 +539,8 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
     }
     __syncthreads(); // the barriers are there
     wait_before_next();
-    if (ALONE) // not before: its first instructions would stand in the way of the launch before this one, which all wait for
+    if (ALONE) // not before: its first instructions would stand in the way of the launch before this one,
+               // which all wait for
         let_next_begin();
     if (!has_rows)
         return;
@@ -524,7 +554,8 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
     end_pairs(p, at, state, t, ends, inputs);
 }
 
-template <u32 F, bool ALONE, typename Form> static __device__ __forceinline__ void gemv_pipeline(const struct gemm_params &p, u32 row_bytes)
+template <u32 F, bool ALONE, typename Form>
+static __device__ __forceinline__ void gemv_pipeline(const struct gemm_params &p, u32 row_bytes)
 {
     extern __shared__ __align__(128) u8 pipeline_shared[];
     __shared__ struct pipeline_state state;
@@ -540,7 +571,8 @@ template <u32 F, bool ALONE, typename Form> static __device__ __forceinline__ vo
         consume<F, ALONE, Form>(p, at, state, t);
 }
 
-// Rows that do not fit beside a stage: each thread keeps its columns of the row in registers, and a stage is a part of a pair.
+// Rows that do not fit beside a stage: each thread keeps its columns of the row in registers, and a stage is
+// a part of a pair.
 template <u32 F> struct long_row {
     struct float8 x[LONG_PARTS][LONG_EIGHTS];
 
@@ -585,7 +617,8 @@ template <u32 F> struct long_row {
 };
 
 template <u32 F>
-static __device__ __forceinline__ void walk_long(const struct gemm_params &p, const struct long_row<F> &row, const struct pipeline_places &at,
+static __device__ __forceinline__ void walk_long(const struct gemm_params &p, const struct long_row<F> &row,
+                                                 const struct pipeline_places &at,
                                                  struct pipeline_state &state, const struct tasks &t)
 {
     extern __shared__ __align__(128) u8 pipeline_shared[];
@@ -608,8 +641,9 @@ static __device__ __forceinline__ void walk_long(const struct gemm_params &p, co
 }
 
 template <u32 F>
-static __device__ __forceinline__ void consume_long(const struct gemm_params &p, const struct pipeline_places &at, struct pipeline_state &state,
-                                                    const struct tasks &t)
+static __device__ __forceinline__ void consume_long(const struct gemm_params &p,
+                                                    const struct pipeline_places &at,
+                                                    struct pipeline_state &state, const struct tasks &t)
 {
     struct long_row<F> row;
 
@@ -634,30 +668,31 @@ template <u32 F> static __device__ __forceinline__ void gemv_pipeline_long(const
     extern __shared__ __align__(128) u8 pipeline_shared[];
     __shared__ struct pipeline_state state;
     struct tasks t = pipeline_tasks_of(p);
-    struct pipeline_places at = { (f32 *)pipeline_shared, (p.pipeline.most_pairs * 2 * 4 * CONSUMER_WARPS + 127) / 128 * 128 };
+    struct pipeline_places at = { (f32 *)pipeline_shared,
+                                  (p.pipeline.most_pairs * 2 * 4 * CONSUMER_WARPS + 127) / 128 * 128 };
 
     if (threadIdx.x / 32 == CONSUMER_WARPS)
         produce<F, true, LONG_PARTS>(p, at, state, { t.first * LONG_PARTS, t.end * LONG_PARTS });
     else
         consume_long<F>(p, at, state, t);
 }
-#define GEMV_PIPELINE_LONG(NAME, name, with) \
-    extern "C" __global__ void __launch_bounds__(GEMV_PIPELINE_THREADS, 1)                                    \
-        gemv_pipeline_long_##name(const __grid_constant__ struct gemm_params p)                              \
-    {                                                                                                     \
-        gemv_pipeline_long<QUANT_##NAME>(p);                                                                             \
+#define GEMV_PIPELINE_LONG(NAME, name, with)                                    \
+    extern "C" __global__ void __launch_bounds__(GEMV_PIPELINE_THREADS, 1)      \
+        gemv_pipeline_long_##name(const __grid_constant__ struct gemm_params p) \
+    {                                                                           \
+        gemv_pipeline_long<QUANT_##NAME>(p);                                    \
     }
 QUANT_HALF_FORMATS(GEMV_PIPELINE_LONG, )
 
 // Two of them share an SM; `alone`, which does not, has registers for more of a row.
-#define GEMV_PIPELINE_ONE(name, F, FORM, ROW_BYTES, ALONE)                                                    \
-    extern "C" __global__ void __launch_bounds__(GEMV_PIPELINE_THREADS, ALONE ? 1 : 2)                        \
-        gemv_pipeline_##name(const __grid_constant__ struct gemm_params p)                                   \
-    {                                                                                                     \
-        gemv_pipeline<F, ALONE, FORM<F>>(p, ROW_BYTES);                                                       \
+#define GEMV_PIPELINE_ONE(name, F, FORM, ROW_BYTES, ALONE)                             \
+    extern "C" __global__ void __launch_bounds__(GEMV_PIPELINE_THREADS, ALONE ? 1 : 2) \
+        gemv_pipeline_##name(const __grid_constant__ struct gemm_params p)             \
+    {                                                                                  \
+        gemv_pipeline<F, ALONE, FORM<F>>(p, ROW_BYTES);                                \
     }
-#define GEMV_PIPELINE(name, F, FORM, ROW_BYTES)                                                               \
-    GEMV_PIPELINE_ONE(name, F, FORM, ROW_BYTES, false)                                                        \
+#define GEMV_PIPELINE(name, F, FORM, ROW_BYTES)        \
+    GEMV_PIPELINE_ONE(name, F, FORM, ROW_BYTES, false) \
     GEMV_PIPELINE_ONE(alone_##name, F, FORM, ROW_BYTES, true)
 #define GEMV_PIPELINE_16(NAME, name, with)   GEMV_PIPELINE(name, QUANT_##NAME, form_16, p.n_cols * 4)
 #define GEMV_PIPELINE_INT8(NAME, name, with) GEMV_PIPELINE(name, QUANT_##NAME, form_int8, p.n_cols / 32 * 44)

@@ -1,4 +1,5 @@
-// gemv_pipeline.h - what gemv_pipeline.cu and plan_pipeline.c, which plans its launches, both know. Shared by C and CUDA.
+// gemv_pipeline.h - what gemv_pipeline.cu and plan_pipeline.c, which plans its launches, both know. Shared by
+// C and CUDA.
 #pragma once
 #include "gemm/cuda/gemm_params.h"
 
@@ -10,7 +11,8 @@ SHARED_CONSTANT bool gemv_takes_two_rounds(u32 format)
     return layout_quants_bytes(format, 32) + layout_high_bytes(format, 32) <= 16;
 }
 
-// Rows of 16-bit numbers that do not fit beside a stage lie in the registers of gemv_pipeline's threads, eights of each of the parts.
+// Rows of 16-bit numbers that do not fit beside a stage lie in the registers of gemv_pipeline's threads,
+// eights of each of the parts.
 enum { LONG_PARTS = 2, LONG_EIGHTS = 4, MOST_LONG_COLS = LONG_PARTS * LONG_EIGHTS * CONSUMER_THREADS * 8 };
 SHARED_INLINE u32 long_part_eights(u32 n_cols)
 {

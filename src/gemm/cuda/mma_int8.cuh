@@ -1,27 +1,35 @@
-// mma_int8.cuh - 16 weight rows by eight rows of activations and 64 columns, by int8 mma: what gemm_int8's warps do between two waits.
+// mma_int8.cuh - 16 weight rows by eight rows of activations and 64 columns, by int8 mma: what gemm_int8's
+// warps do between two waits.
 //
-// Lane 4 g + t holds of weight rows g and g + 8 the columns 4 t .. 4 t + 3 and 16 more, and of the sums activations 2 t and 2 t + 1. Integers
-// are exact inside a block of 32, or inside its halves where these have scales of their own; blocks are added up in fp32.
+// Lane 4 g + t holds of weight rows g and g + 8 the columns 4 t .. 4 t + 3 and 16 more, and of the sums
+// activations 2 t and 2 t + 1. Integers are exact inside a block of 32, or inside its halves where these have
+// scales of their own; blocks are added up in fp32.
 #pragma once
 #include "gemm/cuda/row_int8.cuh"
 
 static __device__ __forceinline__ void mma_int8(int (&d)[4], const int (&a)[4], u32 b0, u32 b1, int start)
 {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
-                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%10,%10,%10,%10};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
 }
 static __device__ __forceinline__ void mma_int8_half(int (&d)[4], int a0, int a1, u32 b, int start)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
-                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-                 : "r"(a0), "r"(a1), "r"(b), "r"(start));
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a0), "r"(a1), "r"(b), "r"(start));
 }
 
-// Integers with a zero point in their middle go to the top of a byte, where a flipped top bit makes them signed: times 2^shift.
+// Integers with a zero point in their middle go to the top of a byte, where a flipped top bit makes them
+// signed: times 2^shift.
 static constexpr __device__ u32 shift_of(u32 format)
 {
-    return format == QUANT_Q4_0 ? 4 : format == QUANT_Q5_0 ? 3 : format == QUANT_Q3_K ? 5 : format == QUANT_Q6_K ? 2 : 0;
+    return format == QUANT_Q4_0   ? 4
+           : format == QUANT_Q5_0 ? 3
+           : format == QUANT_Q3_K ? 5
+           : format == QUANT_Q6_K ? 2
+                                  : 0;
 }
 static __device__ __forceinline__ int to_signed(int q, u32 shift)
 {
@@ -39,8 +47,8 @@ static __device__ __forceinline__ int top_threes_signed(u32 word)
     return (int)((word & 0xe0e0e0e0) ^ 0x80808080);
 }
 
-// Of a tile's 16 rows, 16 bytes each at addresses in shared memory that the lanes give, for two times 16 bytes (lanes 16 on: the second): word t
-// of rows g and g + 8 to lane 4 g + t.
+// Of a tile's 16 rows, 16 bytes each at addresses in shared memory that the lanes give, for two times 16
+// bytes (lanes 16 on: the second): word t of rows g and g + 8 to lane 4 g + t.
 static __device__ __forceinline__ void load_rows(u32 (&words)[4], u32 at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -52,8 +60,11 @@ static constexpr __device__ bool has_rows_of_16(u32 format) // bytes of quants a
     return layout_quants_bytes(format, 32) == 16 && !layout_has_table(format) && format != QUANT_Q6_K;
 }
 
-// Nibbles with one or two more bits of their own, as to_signed wants them: each bit is shifted to its place in one instruction.
-template <u32 F> static __device__ __forceinline__ void unpack_more_bits(u32 word, const u32 (&bits)[2], u32 t, int &low, int &high)
+// Nibbles with one or two more bits of their own, as to_signed wants them: each bit is shifted to its place
+// in one instruction.
+template <u32 F>
+static __device__ __forceinline__ void unpack_more_bits(u32 word, const u32 (&bits)[2], u32 t, int &low,
+                                                        int &high)
 {
     if (F == QUANT_Q6_K) {
         low = (int)(((word << 2 & 0x3c3c3c3c) ^ 0x80808080) ^ (bits[0] << (6 - 2 * t) & 0xc0c0c0c0));
@@ -70,23 +81,28 @@ template <u32 F> static __device__ __forceinline__ void unpack_more_bits(u32 wor
 // Scales that one lane works out for all that want them.
 static constexpr __device__ bool shares_scales(u32 format)
 {
-    return format == QUANT_Q3_K || format == QUANT_Q4_K || format == QUANT_Q5_K || format == QUANT_Q6_K || format == QUANT_IQ4_XS;
+    return format == QUANT_Q3_K || format == QUANT_Q4_K || format == QUANT_Q5_K || format == QUANT_Q6_K ||
+           format == QUANT_IQ4_XS;
 }
-// A lane's part of two neighbouring blocks of 32 columns of the tile's 16 weight rows: what mma takes, and what scales rows g and g + 8.
+// A lane's part of two neighbouring blocks of 32 columns of the tile's 16 weight rows: what mma takes, and
+// what scales rows g and g + 8.
 template <u32 F> struct weights_64 {
     static constexpr u32 halves = has_halves(F) ? 2 : 1;
-    int a[2][4];                         // [block]: row g, row g + 8: elements 4 t ..; the same: elements 16 + 4 t ..
+    int a[2][4];        // [block]: row g, row g + 8: elements 4 t ..; the same: elements 16 + 4 t ..
     f32 scale[2][2][2]; // [block][row][half]
 
     // scales: of row g and the first of the blocks, where lanes share them. at: load_rows'.
-    __device__ __forceinline__ void load(const struct plane_pointers (&rows)[2], u32 block, const f32 *scales, u32 at)
+    __device__ __forceinline__ void load(const struct plane_pointers (&rows)[2], u32 block, const f32 *scales,
+                                         u32 at)
     {
         u32 words[4] = {};
         if (has_rows_of_16(F))
             load_rows(words, at);
 #pragma unroll
         for (u32 i = 0; i < 2; i++) {
-            struct packed<F> b[2] = {};
+            struct packed<F> b[2] = {
+                0
+            };
             if (F == QUANT_Q3_K)
                 load_threes(rows[i], block, i);
 #pragma unroll
@@ -134,7 +150,8 @@ template <u32 F> struct weights_64 {
         a[1][i] = top_threes_signed(bits);
         a[1][2 + i] = (int)((w << 5 & 0x60606060) | (~(bits << 3) & 0x80808080));
     }
-    static __device__ __forceinline__ void load_ints(const struct plane_pointers &row, u32 block, u32 word, struct packed<F> &b, int &low, int &high)
+    static __device__ __forceinline__ void load_ints(const struct plane_pointers &row, u32 block, u32 word,
+                                                     struct packed<F> &b, int &low, int &high)
     {
         u32 t = threadIdx.x & 3;
 
@@ -165,7 +182,8 @@ template <u32 F> struct weights_64 {
         low = to_signed(low, shift_of(F));
         high = to_signed(high, shift_of(F));
     }
-    static __device__ __forceinline__ void load_scales(const struct plane_pointers &row, u32 block, struct packed<F> (&b)[2])
+    static __device__ __forceinline__ void load_scales(const struct plane_pointers &row, u32 block,
+                                                       struct packed<F> (&b)[2])
     {
         if (layout_has_two_halves(F)) {
             uint2 v = ((const uint2 *)row.scales)[block / 2];
@@ -201,16 +219,17 @@ template <u32 F> struct columns_32 {
     }
 };
 
-// mma begins with FACING_ZERO as an integer, so that its sums need no conversion. The scale of activations has two bits to spare
-// (pack_rows.cu): scale * FACING_ZERO is exact, and one operation takes it off.
+// mma begins with FACING_ZERO as an integer, so that its sums need no conversion. The scale of activations
+// has two bits to spare (pack_rows.cu): scale * FACING_ZERO is exact, and one operation takes it off.
 template <u32 F>
-static __device__ __forceinline__ void add_products(const struct weights_64<F> &w, u32 block, const struct columns_32<F> &x, f32 minus_zero,
+static __device__ __forceinline__ void add_products(const struct weights_64<F> &w, u32 block,
+                                                    const struct columns_32<F> &x, f32 minus_zero,
                                                     f32 (&sums)[4])
 {
     constexpr bool halves = has_halves(F) && F != QUANT_Q2_K; // two products
 #pragma unroll
     for (u32 h = 0; h < (halves ? 2 : 1); h++) {
-        const int (&a)[4] = w.a[block];
+        const int(&a)[4] = w.a[block];
         int d[4];
         if (halves)
             mma_int8_half(d, a[2 * h], a[2 * h + 1], h ? x.b1 : x.b0, 0x4b400000);

@@ -6,7 +6,7 @@
 //                    [128 rows][64 columns] for gemm_many, gemm_hopper
 //   pack_int8        int8, a scale for each 32 columns                 a row, or a part of one without a norm
 //   pack_int8_split  the same for up to 8 rows, norm factor left out   128 threads, a part of a row
-//   pack_bf16        bf16 in the columns' own order, the same tiles    rows in turn, the next one's loads on their way
+//   pack_bf16        bf16 in the columns' own order, the same tiles    rows in turn, prefetched
 //
 // 16-byte words of a 128-byte line are swizzled by the row, as wgmma and ldmatrix read them without bank
 // conflicts, so that a tile is copied as it lies. Columns beyond the end, and rows of a tile of eight beyond
@@ -27,26 +27,30 @@ static __device__ __forceinline__ f32 number(const struct packing_params &p, u32
 }
 
 // Two numbers that lie side by side in a fragment: of lane t, step s, low (k = 2 t) or high (k = 2 t + 8).
-static __device__ __forceinline__ u32 word(const struct packing_params &p, u32 row, u32 super, u32 t, u32 s, u32 high, f32 factor)
+static __device__ __forceinline__ u32 word(const struct packing_params &p, u32 row, u32 super, u32 t, u32 s,
+                                           u32 high, f32 factor)
 {
     u32 column = super * 128 + t * 32 + s % 2 * 16 + s / 2 * 4 + high;
     return two_bf16(number(p, row, column, factor), number(p, row, column + 2, factor));
 }
 
 // A step's four words of lanes 0..3 for low k, or for high k.
-static __device__ __forceinline__ uint4 four_words(const struct packing_params &p, u32 row, u32 super, u32 s, u32 high, f32 factor)
+static __device__ __forceinline__ uint4 four_words(const struct packing_params &p, u32 row, u32 super, u32 s,
+                                                   u32 high, f32 factor)
 {
     return make_uint4(word(p, row, super, 0, s, high, factor), word(p, row, super, 1, s, high, factor),
                       word(p, row, super, 2, s, high, factor), word(p, row, super, 3, s, high, factor));
 }
 
 // The same for both, from four 16-byte loads.
-static __device__ __forceinline__ void step_words(const struct packing_params &p, u32 row, u32 column, f32 factor, uint4 (&to)[2])
+static __device__ __forceinline__ void step_words(const struct packing_params &p, u32 row, u32 column,
+                                                  f32 factor, uint4 (&to)[2])
 {
     u32 low[4], high[4];
 #pragma unroll
     for (u32 t = 0; t < 4; t++) {
-        float4 v = *(const float4 *)(p.in + (u64)row * p.n_cols + column + t * 32), n = make_float4(1, 1, 1, 1);
+        float4 v = *(const float4 *)(p.in + (u64)row * p.n_cols + column + t * 32),
+               n = make_float4(1, 1, 1, 1);
         if (p.norm)
             n = *(const float4 *)(p.norm + column + t * 32);
         low[t] = two_bf16(v.x * factor * n.x, v.z * factor * n.z);
@@ -61,7 +65,8 @@ static __device__ __forceinline__ void put_row(const struct packing_params &p, u
     u64 chunk = (u64)(row / PACKED_TILE_ROWS) * (p.packed_cols / 64);
     bool whole = p.n_cols % 128 == 0;
 
-    for (u32 i = threadIdx.x; i < p.packed_cols / 16; i += PACK_MMA_THREADS) { // a step: 16 columns, two 16-byte words
+    for (u32 i = threadIdx.x; i < p.packed_cols / 16;
+         i += PACK_MMA_THREADS) { // a step: 16 columns, two 16-byte words
         u32 super = i / 8, s = i % 8, at = s % 4 * 2;
         uint4 words[2];
         if (whole) {
@@ -76,7 +81,8 @@ static __device__ __forceinline__ void put_row(const struct packing_params &p, u
     }
 }
 
-static __device__ __forceinline__ void put_tiled(const struct packing_params &p, u32 row, f32 factor, bool exists)
+static __device__ __forceinline__ void put_tiled(const struct packing_params &p, u32 row, f32 factor,
+                                                 bool exists)
 {
     u32 n_supers = p.packed_cols / 128;
     u32 *out = (u32 *)p.out + (u64)(row / 8) * n_supers * 512; // 2 KB for 8 rows and 128 columns
@@ -104,7 +110,8 @@ static __device__ __forceinline__ f32 sum_of_squares(const f32 *in, u32 n)
     return sum;
 }
 
-extern "C" __global__ void __launch_bounds__(PACK_MMA_THREADS) pack_mma(const __grid_constant__ struct packing_params p)
+extern "C" __global__ void __launch_bounds__(PACK_MMA_THREADS)
+    pack_mma(const __grid_constant__ struct packing_params p)
 {
     __shared__ f32 room[33];
     u32 row = blockIdx.x, n_rows = n_rows_of(p.step, p.rows);
@@ -125,11 +132,13 @@ extern "C" __global__ void __launch_bounds__(PACK_MMA_THREADS) pack_mma(const __
 
 static __device__ __forceinline__ struct float8 times(const struct float8 &v, f32 f)
 {
-    return { make_float4(v.a.x * f, v.a.y * f, v.a.z * f, v.a.w * f), make_float4(v.b.x * f, v.b.y * f, v.b.z * f, v.b.w * f) };
+    return { make_float4(v.a.x * f, v.a.y * f, v.a.z * f, v.a.w * f),
+             make_float4(v.b.x * f, v.b.y * f, v.b.z * f, v.b.w * f) };
 }
 
 // All lanes of a warp call it.
-static __device__ __forceinline__ void put_eight(const struct packing_params &p, u32 row, u32 i, const struct float8 &v, const struct float8 &norm)
+static __device__ __forceinline__ void put_eight(const struct packing_params &p, u32 row, u32 i,
+                                                 const struct float8 &v, const struct float8 &norm)
 {
     const f32 numbers[8] = { v.a.x * norm.a.x, v.a.y * norm.a.y, v.a.z * norm.a.z, v.a.w * norm.a.w,
                              v.b.x * norm.b.x, v.b.y * norm.b.y, v.b.z * norm.b.z, v.b.w * norm.b.w };
@@ -140,10 +149,12 @@ static __device__ __forceinline__ void put_eight(const struct packing_params &p,
 }
 
 // n_cols is a multiple of 32. Blocks share a row that has no norm.
-extern "C" __global__ void __launch_bounds__(PACK_INT8_THREADS) pack_int8(const __grid_constant__ struct packing_params p)
+extern "C" __global__ void __launch_bounds__(PACK_INT8_THREADS)
+    pack_int8(const __grid_constant__ struct packing_params p)
 {
     __shared__ f32 room[33];
-    u32 row = blockIdx.x, n = p.n_cols / 8, end = (n + 31) / 32 * 32, first = blockIdx.y * PACK_INT8_THREADS + threadIdx.x;
+    u32 row = blockIdx.x, n = p.n_cols / 8, end = (n + 31) / 32 * 32,
+        first = blockIdx.y * PACK_INT8_THREADS + threadIdx.x;
     const f32 *in = p.in + (u64)row * p.n_cols;
     struct float8 norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
     f32 factor = 1;
@@ -175,11 +186,14 @@ extern "C" __global__ void __launch_bounds__(PACK_INT8_THREADS) pack_int8(const 
 #else
 #define PACK_SPLIT_BLOCKS 12 // an SM holds fewer threads
 #endif
-// The same in small blocks with few registers, for up to eight rows. They have room beside a block of gemm_int8, so that they wait for their
-// inputs where they will run and keep none of the next product's blocks from its place. A row's blocks do not know the norm's factor: they
-// leave a sum of squares for each 32 columns, and gemm_int8 multiplies its sums by the factor. Where the command before is gemm_int8 too, it
-// makes such rows itself, with the same bits (epilogue_pack.cuh). (Of 16 rows and more the launch above is the faster one.)
-extern "C" __global__ void __launch_bounds__(PACK_SPLIT_THREADS, PACK_SPLIT_BLOCKS) pack_int8_split(const __grid_constant__ struct packing_params p)
+// The same in small blocks with few registers, for up to eight rows. They have room beside a block of
+// gemm_int8, so that they wait for their inputs where they will run and keep none of the next product's
+// blocks from its place. A row's blocks do not know the norm's factor: they leave a sum of squares for each
+// 32 columns, and gemm_int8 multiplies its sums by the factor. Where the command before is gemm_int8 too, it
+// makes such rows itself, with the same bits (epilogue_pack.cuh). (Of 16 rows and more the launch above is
+// the faster one.)
+extern "C" __global__ void __launch_bounds__(PACK_SPLIT_THREADS, PACK_SPLIT_BLOCKS)
+    pack_int8_split(const __grid_constant__ struct packing_params p)
 {
     u32 row = blockIdx.x, n = p.n_cols / 8, i = blockIdx.y * PACK_SPLIT_THREADS + threadIdx.x;
     struct float8 norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } };
@@ -203,20 +217,28 @@ extern "C" __global__ void __launch_bounds__(PACK_SPLIT_THREADS, PACK_SPLIT_BLOC
         p.squares[i / 4 * 8 + row] = squares;
 }
 
-// For gemm_hopper's tiles of plain weights: tiles of PACKED_TILE_ROWS, as above, with the columns in their own order. n_cols is a multiple of 8.
-static __device__ __forceinline__ void put_bf16(const struct packing_params &p, u32 row, u32 i, const struct float8 &v, const struct float8 &norm)
+// For gemm_hopper's tiles of plain weights: tiles of PACKED_TILE_ROWS, as above, with the columns in their
+// own order. n_cols is a multiple of 8.
+static __device__ __forceinline__ void put_bf16(const struct packing_params &p, u32 row, u32 i,
+                                                const struct float8 &v, const struct float8 &norm)
 {
-    uint4 *out = (uint4 *)p.out + ((u64)(row / PACKED_TILE_ROWS) * (p.packed_cols / 64) * PACKED_TILE_ROWS + row % PACKED_TILE_ROWS) * 8;
-    uint4 words = make_uint4(two_bf16(v.a.x * norm.a.x, v.a.y * norm.a.y), two_bf16(v.a.z * norm.a.z, v.a.w * norm.a.w),
-                             two_bf16(v.b.x * norm.b.x, v.b.y * norm.b.y), two_bf16(v.b.z * norm.b.z, v.b.w * norm.b.w));
-    out[(u64)(i / 8) * PACKED_TILE_ROWS * 8 + (i % 8 ^ row % 8)] = i * 8 < p.n_cols ? words : make_uint4(0, 0, 0, 0);
+    uint4 *out = (uint4 *)p.out + ((u64)(row / PACKED_TILE_ROWS) * (p.packed_cols / 64) * PACKED_TILE_ROWS +
+                                   row % PACKED_TILE_ROWS) *
+                                      8;
+    uint4 words = make_uint4(
+        two_bf16(v.a.x * norm.a.x, v.a.y * norm.a.y), two_bf16(v.a.z * norm.a.z, v.a.w * norm.a.w),
+        two_bf16(v.b.x * norm.b.x, v.b.y * norm.b.y), two_bf16(v.b.z * norm.b.z, v.b.w * norm.b.w));
+    out[(u64)(i / 8) * PACKED_TILE_ROWS * 8 + (i % 8 ^ row % 8)] =
+        i * 8 < p.n_cols ? words : make_uint4(0, 0, 0, 0);
 }
 
 // Blocks take rows in turn, each with the next one's first columns on their way.
-extern "C" __global__ void __launch_bounds__(PACK_BF16_THREADS) pack_bf16(const __grid_constant__ struct packing_params p)
+extern "C" __global__ void __launch_bounds__(PACK_BF16_THREADS)
+    pack_bf16(const __grid_constant__ struct packing_params p)
 {
     __shared__ f32 room[33];
-    u32 row = blockIdx.x, n = p.n_cols / 8, first = blockIdx.y * PACK_BF16_THREADS + threadIdx.x, n_rows = n_rows_of(p.step, p.rows);
+    u32 row = blockIdx.x, n = p.n_cols / 8, first = blockIdx.y * PACK_BF16_THREADS + threadIdx.x,
+        n_rows = n_rows_of(p.step, p.rows);
     struct float8 norm = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 } }, next;
 
     if (p.norm)
@@ -238,7 +260,9 @@ extern "C" __global__ void __launch_bounds__(PACK_BF16_THREADS) pack_bf16(const 
         }
         if (first < p.packed_cols / 8)
             put_bf16(p, row, first, v, times(norm, factor));
-        for (u32 i = first + PACK_BF16_THREADS * gridDim.y; i < p.packed_cols / 8; i += PACK_BF16_THREADS * gridDim.y)
-            put_bf16(p, row, i, load_eight(in, i, n), p.norm ? times(load_eight(p.norm, i, n), factor) : norm);
+        for (u32 i = first + PACK_BF16_THREADS * gridDim.y; i < p.packed_cols / 8;
+             i += PACK_BF16_THREADS * gridDim.y)
+            put_bf16(p, row, i, load_eight(in, i, n),
+                     p.norm ? times(load_eight(p.norm, i, n), factor) : norm);
     }
 }

@@ -1,13 +1,14 @@
 // packing.h - rows of activations in the forms that products of several rows read. Shared by C and CUDA.
 //
-// A launch of its own makes them (pack_rows.cu), or the operation before, whose result they are (epilogue_pack.cuh).
+// A launch of its own makes them (pack_rows.cu), or the operation before, whose result they are
+// (epilogue_pack.cuh).
 #pragma once
 #include "device/step.h"
 #include "gemm/gemm.h"
 #include "gemm/cuda/weight_layout.h"
 
-// Eight rows of int8 activations, 32 columns: fragments of mma (lane (row, t): elements 4 t .. and 16 + 4 t ..), then for each row its
-// scale and the sums of its two halves of 16, 16 bits each.
+// Eight rows of int8 activations, 32 columns: fragments of mma (lane (row, t): elements 4 t .. and 16 + 4 t
+// ..), then for each row its scale and the sums of its two halves of 16, 16 bits each.
 enum {
     PACKED_INT8_BYTES = 256 + 64,
     PACK_INT8_THREADS = 1024,
@@ -28,15 +29,18 @@ struct packing_params { // of pack_mma, packed_int8, pack_int8_split, packed_bf1
     DEVICE_AT(u8) out;
     DEVICE_AT(f32) squares; // pack_int8_split: [n_cols / 32][8 rows]
     u32 n_cols, packed_cols, rows;
-    u32 tiled; // 1: in tiles of 8 rows, as mma reads them from memory; 0: in tiles of PACKED_TILE_ROWS, for shared memory
+    u32 tiled; // 1: in tiles of 8 rows, as mma reads them from memory; 0: in tiles of PACKED_TILE_ROWS, for
+               // shared memory
     f32 eps;
     u32 reserved;
 };
 
-// A result that goes, beside its fp32 numbers, to where the next command's product wants its rows; see epilogue_pack.cuh.
+// A result that goes, beside its fp32 numbers, to where the next command's product wants its rows; see
+// epilogue_pack.cuh.
 struct packed_out {
-    DEVICE_AT(u8) at;          // or none
-    DEVICE_AT(const f32) norm; // PACKING_INT8 of gemm_int8 alone: of the next product, whose rows are multiplied by it, or none
-    DEVICE_AT(f32) squares;    // with a norm: [n_cols / 32][8 rows]
+    DEVICE_AT(u8) at; // or none
+    DEVICE_AT(const f32)
+    norm; // PACKING_INT8 of gemm_int8 alone: of the next product, whose rows are multiplied by it, or none
+    DEVICE_AT(f32) squares; // with a norm: [n_cols / 32][8 rows]
     u32 form, n_cols;
 };

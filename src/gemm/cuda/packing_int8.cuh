@@ -1,6 +1,8 @@
-// packing_int8.cuh - rows of activations as int8 with a scale for each 32 columns: how they become so, and where gemm_int8 wants them.
+// packing_int8.cuh - rows of activations as int8 with a scale for each 32 columns: how they become so, and
+// where gemm_int8 wants them.
 //
-// pack_rows.cu makes them of any rows; an operation whose result is the next one's activations does so itself, with the same bits.
+// pack_rows.cu makes them of any rows; an operation whose result is the next one's activations does so
+// itself, with the same bits.
 #pragma once
 #include "base/lang.h"
 #include "gemm/cuda/packing.h"
@@ -56,7 +58,8 @@ static __device__ __forceinline__ int int8_sum(u32 word, int sum)
     return __dp4a((int)word, 0x01010101, sum);
 }
 
-// Four neighbouring threads hold a block of 32; all lanes of a warp take part. A block with a NaN or infinity gets the scale NaN.
+// Four neighbouring threads hold a block of 32; all lanes of a warp take part. A block with a NaN or infinity
+// gets the scale NaN.
 static __device__ __forceinline__ struct int8_eight to_int8(const f32 (&v)[8])
 {
     f32 top = int8_top(v);
@@ -78,7 +81,8 @@ static __device__ __forceinline__ u8 *packed_int8_eight(u8 *packed_mma, u32 row,
     return packed_mma + (u64)(row / 8) * (n_cols / 32) * PACKED_INT8_BYTES;
 }
 
-// Two bits of a scale are zero: gemm_int8 counts on it. sums: of the first half, and of the second in the upper 16 bits.
+// Two bits of a scale are zero: gemm_int8 counts on it. sums: of the first half, and of the second in the
+// upper 16 bits.
 static __device__ __forceinline__ void put_int8_scale(u8 *block, u32 row, f32 scale, u32 sums)
 {
     *(uint2 *)(block + 256 + row % 8 * 8) = make_uint2(__float_as_uint(scale) & ~3u, sums);
@@ -100,8 +104,10 @@ static __device__ __forceinline__ void put_int8(u8 *tile, u32 row, u32 at, const
 static __device__ __forceinline__ void put_int8_warp(u8 *tile, u32 row, u32 column, f32 v)
 {
     u32 lane = threadIdx.x & 31;
-    f32 top = __uint_as_float(min(__reduce_max_sync(~0u, __float_as_uint(v) & 0x7fffffff), 0x7f800000)); // infinity for a NaN too
-    int q = __float2int_rn(v * int8_inverse(top)), low = __reduce_add_sync(~0u, lane < 16 ? q : 0), all = __reduce_add_sync(~0u, q);
+    f32 top = __uint_as_float(
+        min(__reduce_max_sync(~0u, __float_as_uint(v) & 0x7fffffff), 0x7f800000)); // infinity for a NaN too
+    int q = __float2int_rn(v * int8_inverse(top)), low = __reduce_add_sync(~0u, lane < 16 ? q : 0),
+        all = __reduce_add_sync(~0u, q);
     u8 *block = tile + (u64)(column / 32) * PACKED_INT8_BYTES;
 
     block[(row % 8 * 4 + lane % 16 / 4) * 8 + lane / 16 * 4 + lane % 4] = (u8)q;
@@ -109,7 +115,8 @@ static __device__ __forceinline__ void put_int8_warp(u8 *tile, u32 row, u32 colu
         put_int8_scale(block, row, int8_scale(top), (u32)(low & 0xffff) | (u32)(all - low) << 16);
 }
 
-// The sum of four squares. Sums of 32 are made of it alike everywhere: columns c and c + 16 on, then neighbours, then their neighbours.
+// The sum of four squares. Sums of 32 are made of it alike everywhere: columns c and c + 16 on, then
+// neighbours, then their neighbours.
 static __device__ __forceinline__ f32 squares_of_four(const float4 &v)
 {
     return __fmaf_rn(v.x, v.x, __fmul_rn(v.y, v.y)) + __fmaf_rn(v.z, v.z, __fmul_rn(v.w, v.w));

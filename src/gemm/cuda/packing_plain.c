@@ -1,9 +1,13 @@
-// packing_plain.c - the packed forms of activations that one command may write for the next, in plain C: their definition, by which
-// tape_diff judges what kernels have packed. pack_rows.cu and epilogue_pack.cuh make the same forms.
+// packing_plain.c - the packed forms of activations that one command may write for the next, in plain C:
+// their definition, by which tape_diff judges what kernels have packed. pack_rows.cu and epilogue_pack.cuh
+// make the same forms.
 //
-//   int8  [rows / 8][columns / 32] blocks of 320 bytes: 8 rows of 32 int8 in the order of an mma fragment, then for each row its fp32 scale
-//         (two low bits zero) and two 16-bit sums of 16 numbers each; with a norm, behind them fp32 sums of squares [columns / 32][8]
-//   bf16  [rows / 128][columns / 64] tiles of [128 rows][64 columns], 16-byte words of a line swizzled by the row: word w lies at w ^ row % 8
+//   int8 [rows / 8][columns / 32] blocks of 320 bytes: 8 rows of 32 int8 in the order of an mma fragment,
+//     then for each row its fp32 scale
+//         (two low bits zero) and two 16-bit sums of 16 numbers each; with a norm, behind them fp32 sums of
+//           squares [columns / 32][8]
+//   bf16 [rows / 128][columns / 64] tiles of [128 rows][64 columns], 16-byte words of a line swizzled by the
+//     row: word w lies at w ^ row % 8
 #include <math.h>
 #include <string.h>
 #include "gemm/cuda/gemm_plan.h"
@@ -14,7 +18,8 @@ static uint64_t int8_bytes(uint32_t max_rows, uint32_t n_cols, bool norm)
 }
 static unsigned char *int8_block(const void *packed, uint32_t n_cols, uint32_t row, uint32_t block)
 {
-    return (unsigned char *)(uintptr_t)packed + ((uint64_t)(row / 8) * (n_cols / 32) + block) * PACKED_INT8_BYTES;
+    return (unsigned char *)(uintptr_t)packed +
+           ((uint64_t)(row / 8) * (n_cols / 32) + block) * PACKED_INT8_BYTES;
 }
 // Number i of 32 of a row: lane row * 4 + i / 4 % 4 of the fragment, its first word for the first 16.
 static uint32_t int8_place(uint32_t row, uint32_t i)
@@ -80,7 +85,8 @@ static void int8_unpack(const void *packed, const struct packed_rows *to)
         for (uint32_t i = 0; i < to->n_cols; i++) {
             const unsigned char *block = int8_block(packed, to->n_cols, row, i / 32);
             memcpy(&scale, block + 256 + row % 8 * 8, 4);
-            to->rows[(size_t)row * to->n_cols + i] = (float)(int8_t)block[int8_place(row, i % 32)] * scale * factor;
+            to->rows[(size_t)row * to->n_cols + i] =
+                (float)(int8_t)block[int8_place(row, i % 32)] * scale * factor;
         }
     }
 }
@@ -93,7 +99,8 @@ static uint64_t bf16_bytes(uint32_t max_rows, uint32_t n_cols, bool norm)
 static uint16_t *bf16_at(const void *packed, uint32_t n_cols, uint32_t row, uint32_t column)
 {
     uint32_t tile_row = row % PACKED_TILE_ROWS;
-    uint64_t line = (uint64_t)(row / PACKED_TILE_ROWS * (n_cols / 64) + column / 64) * PACKED_TILE_ROWS + tile_row;
+    uint64_t line =
+        (uint64_t)(row / PACKED_TILE_ROWS * (n_cols / 64) + column / 64) * PACKED_TILE_ROWS + tile_row;
     return (uint16_t *)(uintptr_t)packed + (line * 8 + (column / 8 % 8 ^ row % 8)) * 8 + column % 8;
 }
 
@@ -101,14 +108,16 @@ static void bf16_pack(const struct packed_rows *from, void *packed)
 {
     for (uint32_t row = 0; row < from->n_rows; row++)
         for (uint32_t i = 0; i < from->n_cols; i++)
-            *bf16_at(packed, from->n_cols, row, i) = quant_float_to_bf16(from->rows[(size_t)row * from->n_cols + i]);
+            *bf16_at(packed, from->n_cols, row, i) =
+                quant_float_to_bf16(from->rows[(size_t)row * from->n_cols + i]);
 }
 
 static void bf16_unpack(const void *packed, const struct packed_rows *to)
 {
     for (uint32_t row = 0; row < to->n_rows; row++)
         for (uint32_t i = 0; i < to->n_cols; i++)
-            to->rows[(size_t)row * to->n_cols + i] = quant_bf16_to_float(*bf16_at(packed, to->n_cols, row, i));
+            to->rows[(size_t)row * to->n_cols + i] =
+                quant_bf16_to_float(*bf16_at(packed, to->n_cols, row, i));
 }
 
 const struct tape_packing gemm_packing_int8 = { "int8", int8_bytes, int8_pack, int8_unpack };

@@ -1,7 +1,9 @@
-// pipeline.cuh - barriers and copies into shared memory for kernels whose weights stream through a pipeline of stages there.
+// pipeline.cuh - barriers and copies into shared memory for kernels whose weights stream through a pipeline
+// of stages there.
 //
-// A stage has two barriers: `full`, which its bytes complete, and `empty`, at which those arrive who have read it. Runs of whole 16-byte
-// words travel as bulk copies, others 16 or four bytes a lane; all complete the same barrier. Addresses are of shared memory.
+// A stage has two barriers: `full`, which its bytes complete, and `empty`, at which those arrive who have
+// read it. Runs of whole 16-byte words travel as bulk copies, others 16 or four bytes a lane; all complete
+// the same barrier. Addresses are of shared memory.
 #pragma once
 #include "device/cuda/kernel.cuh"
 
@@ -25,7 +27,8 @@ static __device__ __forceinline__ void wait_for_stage(u32 full, u32 parity)
 {
     asm volatile("{\n\t.reg .pred p;\n"
                  "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-                 "\t@!p bra again;\n\t}" ::"r"(full), "r"(parity)
+                 "\t@!p bra again;\n\t}" ::"r"(full),
+                 "r"(parity)
                  : "memory");
 }
 static __device__ __forceinline__ void leave_stage(u32 empty)
@@ -38,13 +41,14 @@ static __device__ __forceinline__ void expect_bytes(u32 full, u32 bytes)
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full), "r"(bytes) : "memory");
 }
 
-// One lane of a whole warp, always the same. Of a thread chosen by its number the compiler does not know that it is alone: it puts a loop
-// around each copy.
+// One lane of a whole warp, always the same. Of a thread chosen by its number the compiler does not know that
+// it is alone: it puts a loop around each copy.
 static __device__ __forceinline__ bool elect_one()
 {
     u32 elected;
 
-    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(elected));
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+                 : "=r"(elected));
     return elected;
 }
 
@@ -53,7 +57,8 @@ static __device__ __forceinline__ void copy_run(u32 to, const u8 *from, u32 byte
 {
     u64 policy;
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to),
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+                 "[%1], %2, [%3], %4;" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(full), "l"(policy)
                  : "memory");
 }

@@ -1,7 +1,8 @@
-// plan_packing.c - packs the activations of a product: which forms its kernels read, where they lie, and what makes them.
+// plan_packing.c - packs the activations of a product: which forms its kernels read, where they lie, and what
+// makes them.
 //
-// A form that the command before wrote (device/fuse.h) is read where it lies. Else a launch of pack_rows.cu makes it, in the operation's
-// workspace, or in the tape's private memory where that is too small.
+// A form that the command before wrote (device/fuse.h) is read where it lies. Else a launch of pack_rows.cu
+// makes it, in the operation's workspace, or in the tape's private memory where that is too small.
 #include "gemm/cuda/gemm_plan.h"
 
 u64 packing_int8_bytes(u32 max_rows, u32 n_cols)
@@ -43,7 +44,8 @@ const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const st
     return forms == 1 << PACKING_INT8 ? &gemm_packing_int8 : NULL;
 }
 
-bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *product, const struct tape_packing *packing)
+bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *product,
+                          const struct tape_packing *packing)
 {
     const struct gemm_params *params = &product->params;
     enum gemm_kernel kernel = gemm_kernel_of(p, product, 0);
@@ -53,7 +55,8 @@ bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *pro
     if (params->mode == EPILOGUE_LINEAR)
         return packing == &gemm_packing_int8 && kernel == KERNEL_GEMM_INT8 && gemm_int8_packs(p, params);
     return params->mode == EPILOGUE_GATED && packing == &gemm_packing_bf16 &&
-           (kernel == KERNEL_GEMM_TMA || (kernel == KERNEL_GEMM_MANY && gemm_hopper_exists(p, 128, params->w[0].format)));
+           (kernel == KERNEL_GEMM_TMA ||
+            (kernel == KERNEL_GEMM_MANY && gemm_hopper_exists(p, 128, params->w[0].format)));
 }
 
 static u64 address_of(const struct operand *o)
@@ -70,7 +73,9 @@ struct packed_out gemm_packed_out(const struct cuda_plan *p)
     u32 n_cols = (u32)(p->command->operands[o->rows].row_bytes / 4);
     return (struct packed_out){ .at = address_of(o),
                                 .norm = o->norm ? (u64)(uintptr_t)o->norm->buffer.native : 0,
-                                .squares = o->norm ? address_of(o) + packing_int8_bytes(p->tape.max_rows, n_cols) : 0,
+                                .squares = o->norm
+                                               ? address_of(o) + packing_int8_bytes(p->tape.max_rows, n_cols)
+                                               : 0,
                                 .form = o->packing == &gemm_packing_bf16 ? PACKING_BF16 : PACKING_INT8,
                                 .n_cols = n_cols };
 }
@@ -95,12 +100,14 @@ static u64 take_room(struct cuda_plan *p, struct packing_room *room, u64 bytes)
     return at;
 }
 
-static void launch_mma(struct cuda_plan *p, struct gemm_params *params, struct packing_params *packing, struct packing_room *room)
+static void launch_mma(struct cuda_plan *p, struct gemm_params *params, struct packing_params *packing,
+                       struct packing_room *room)
 {
     u32 max_rows = gemm_max_rows(p, params);
 
     u32 rows = packing->tiled ? divide_up(max_rows, 8) * 8 : max_rows;
-    u64 bytes = packing->tiled ? (u64)rows * params->packed_cols * 2 : packing_bf16_bytes(rows, params->packed_cols);
+    u64 bytes =
+        packing->tiled ? (u64)rows * params->packed_cols * 2 : packing_bf16_bytes(rows, params->packed_cols);
     packing->out = params->packed_mma = take_room(p, room, bytes);
     cuda_launch_add(p, "pack_mma", (struct cuda_shape){ { rows, 1, 1 }, 256, 0 }, packing, sizeof *packing);
 }
@@ -118,20 +125,25 @@ static void launch_int8(struct cuda_plan *p, struct gemm_params *params, struct 
         packing->squares = params->squares = take_room(p, room, packing_squares_bytes(params->n_cols));
     else if (params->norm)
         blocks = 1;
-    cuda_launch_add(p, split ? "pack_int8_split" : "pack_int8",
-                    (struct cuda_shape){ { max_rows, blocks, 1 }, split ? PACK_SPLIT_THREADS : PACK_INT8_THREADS, 0 }, packing,
-                    sizeof *packing);
+    cuda_launch_add(
+        p, split ? "pack_int8_split" : "pack_int8",
+        (struct cuda_shape){ { max_rows, blocks, 1 }, split ? PACK_SPLIT_THREADS : PACK_INT8_THREADS, 0 },
+        packing, sizeof *packing);
 }
 
 static void launch_bf16(struct cuda_plan *p, struct gemm_params *params, struct packing_params *packing,
                         struct packing_room *room)
 {
-    u32 max_rows = gemm_max_rows(p, params), blocks = params->norm ? 1 : divide_up(params->n_cols, 8 * PACK_BF16_THREADS);
+    u32 max_rows = gemm_max_rows(p, params),
+        blocks = params->norm ? 1 : divide_up(params->n_cols, 8 * PACK_BF16_THREADS);
     u32 most = divide_up(4 * p->device.n_sms, blocks);
 
-    packing->out = params->packed_bf16 = take_room(p, room, packing_bf16_bytes(max_rows, params->packed_cols));
-    cuda_launch_add(p, "pack_bf16", (struct cuda_shape){ { max_rows < most ? max_rows : most, blocks, 1 }, PACK_BF16_THREADS, 0 },
-                    packing, sizeof *packing);
+    packing->out = params->packed_bf16 =
+        take_room(p, room, packing_bf16_bytes(max_rows, params->packed_cols));
+    cuda_launch_add(
+        p, "pack_bf16",
+        (struct cuda_shape){ { max_rows < most ? max_rows : most, blocks, 1 }, PACK_BF16_THREADS, 0 },
+        packing, sizeof *packing);
 }
 
 static void read_packed(const struct operand *packed, struct gemm_params *params)

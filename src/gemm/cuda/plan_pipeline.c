@@ -1,5 +1,5 @@
-// plan_pipeline.c - launches of the kernels whose weights pass through stages of shared memory: gemv_pipeline (or gemv) for one row, gemm_int8
-// for some. Measured: bench/results/2026-11-22-h200-kernel-choices.md.
+// plan_pipeline.c - launches of the kernels whose weights pass through stages of shared memory: gemv_pipeline
+// (or gemv) for one row, gemm_int8 for some. Measured: bench/results/2026-11-22-h200-kernel-choices.md.
 #include "gemm/cuda/gemv_pipeline.h"
 #include "gemm/cuda/gemm_plan.h"
 
@@ -13,7 +13,8 @@ enum {
     MANY_STAGES = 12
 };
 
-// How many lanes share a pair: fewer where a row has so few blocks that most of a warp would idle, and there are pairs enough.
+// How many lanes share a pair: fewer where a row has so few blocks that most of a warp would idle, and there
+// are pairs enough.
 static u32 lanes_of(u32 n_blocks, u32 n_pairs, u32 n_sms)
 {
     u32 best = 32, least = divide_up(n_blocks, 32) * 32;
@@ -37,14 +38,15 @@ static u32 stage_bytes(u32 format, u32 n_cols, u32 n_rows)
     return divide_up(bytes, 128) * 128;
 }
 
-// One block of gemv_pipeline an SM: there is no room for two, or rows are so long that registers are worth more than a launch that fills its
-// stages beside the one before.
+// One block of gemv_pipeline an SM: there is no room for two, or rows are so long that registers are worth
+// more than a launch that fills its stages beside the one before.
 static bool runs_alone(const struct cuda_plan *p, u32 n_cols, u32 shared)
 {
     return n_cols >= LEAST_ALONE_COLS || 2 * (shared + GEMV_PIPELINE_STATIC) > p->device.shared_bytes;
 }
 
-// Stages for `rounds`: all of a block's, or what fits. Returns the bytes of shared memory; 0: fewer than two stages fit.
+// Stages for `rounds`: all of a block's, or what fits. Returns the bytes of shared memory; 0: fewer than two
+// stages fit.
 static u32 plan_stages(const struct cuda_plan *p, struct gemm_params *params, u32 format, u32 rounds)
 {
     struct gemm_pipeline *pipeline = &params->pipeline;
@@ -58,19 +60,21 @@ static u32 plan_stages(const struct cuda_plan *p, struct gemm_params *params, u3
     depth = before < room ? (room - before) / pipeline->stage_bytes : 0;
     depth = depth < PIPELINE_STAGES ? depth : PIPELINE_STAGES;
     pipeline->depth = depth < n_stages ? depth : n_stages;
-    return pipeline->depth > 1 || (pipeline->depth == 1 && n_stages == 1) ? before + pipeline->depth * pipeline->stage_bytes : 0;
+    return pipeline->depth > 1 || (pipeline->depth == 1 && n_stages == 1)
+               ? before + pipeline->depth * pipeline->stage_bytes
+               : 0;
 }
 
-// Lanes that share a pair: as few as keep a stage within GEMV_STAGE and leave a lane at most two blocks. Where rows are so short that a stage has
-// room for them, and stages are many, a warp takes two pairs at a time, with more to do between two waits. Returns the bytes of shared
-// memory, or 0.
+// Lanes that share a pair: as few as keep a stage within GEMV_STAGE and leave a lane at most two blocks.
+// Where rows are so short that a stage has room for them, and stages are many, a warp takes two pairs at a
+// time, with more to do between two waits. Returns the bytes of shared memory, or 0.
 static u32 plan_blocks(const struct cuda_plan *p, struct gemm_params *params, u32 format)
 {
     struct gemm_pipeline *pipeline = &params->pipeline;
     u32 plain = format <= QUANT_BF16, n_cols = params->n_cols, log2 = 5, shared = 0;
 
-    while (log2 < 9 &&
-           (stage_bytes(format, n_cols, 2 * CONSUMER_THREADS >> log2) > GEMV_STAGE || (!plain && 64u << log2 < n_cols)))
+    while (log2 < 9 && (stage_bytes(format, n_cols, 2 * CONSUMER_THREADS >> log2) > GEMV_STAGE ||
+                        (!plain && 64u << log2 < n_cols)))
         log2++;
     if (!plain && 64u << log2 < n_cols)
         return 0;
@@ -82,7 +86,8 @@ static u32 plan_blocks(const struct cuda_plan *p, struct gemm_params *params, u3
     return runs_alone(p, n_cols, shared) && shared > 0 ? shared : plan_stages(p, params, format, 1);
 }
 
-// Q2_K, where two blocks a lane would leave many lanes without: as few lanes as keep a stage within WIDE_STAGE.
+// Q2_K, where two blocks a lane would leave many lanes without: as few lanes as keep a stage within
+// WIDE_STAGE.
 static u32 plan_wide(const struct cuda_plan *p, struct gemm_params *params, u32 format)
 {
     u32 n_blocks = params->n_cols / 32, lanes = 32, log2 = 5;
@@ -102,7 +107,8 @@ static u32 plan_wide(const struct cuda_plan *p, struct gemm_params *params, u32 
 static u32 plan_long(const struct cuda_plan *p, struct gemm_params *params)
 {
     struct gemm_pipeline *pipeline = &params->pipeline;
-    u32 sums = divide_up(pipeline->most_pairs * 2 * 4 * CONSUMER_THREADS / 32, 128) * 128, room = p->device.shared_bytes;
+    u32 sums = divide_up(pipeline->most_pairs * 2 * 4 * CONSUMER_THREADS / 32, 128) * 128,
+        room = p->device.shared_bytes;
 
     pipeline->stage_bytes = divide_up(2 * long_part_eights(params->n_cols) * 16, 128) * 128;
     pipeline->depth = sums < room ? (room - sums) / pipeline->stage_bytes : 0;
@@ -110,10 +116,10 @@ static u32 plan_long(const struct cuda_plan *p, struct gemm_params *params)
     return pipeline->depth > 1 ? sums + pipeline->depth * pipeline->stage_bytes : 0;
 }
 
-// The pipeline of gemv_pipeline.cu; returns which of its kernels, or NULL. Two or three stages are asked for before the row: more of them
-// delay it.
-static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_params *params, struct gemm_part part,
-                                      struct cuda_shape *shape)
+// The pipeline of gemv_pipeline.cu; returns which of its kernels, or NULL. Two or three stages are asked for
+// before the row: more of them delay it.
+static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_params *params,
+                                      struct gemm_part part, struct cuda_shape *shape)
 {
     u32 plain = part.format <= QUANT_BF16, n_cols = params->n_cols, shared;
     u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
@@ -121,14 +127,16 @@ static const char *plan_gemv_pipeline(const struct cuda_plan *p, struct gemm_par
               layout_deltas_bytes(part.format, n_cols);
     const gemm_kernel_names *kernels = &gemv_pipeline_wide;
 
-    if (p->device.capability < 90 || part.max_rows > 1 || p->tape.invariant || n_cols % (plain ? 8 : 32) != 0 || odd % 4 != 0)
+    if (p->device.capability < 90 || part.max_rows > 1 || p->tape.invariant ||
+        n_cols % (plain ? 8 : 32) != 0 || odd % 4 != 0)
         return NULL;
     params->pipeline = (struct gemm_pipeline){
         .prefetched = n_cols >= 4096 && !layout_has_super_blocks(part.format) ? 3 : 2,
         .most_pairs = divide_up(params->n_pairs, grid),
         .block_pairs = params->n_pairs / grid,
         .more = params->n_pairs % grid,
-        .apart = params->mode == EPILOGUE_GATED || (params->mode == EPILOGUE_ROPE_STORE && params->rope.pairs == ROPE_HALVES),
+        .apart = params->mode == EPILOGUE_GATED ||
+                 (params->mode == EPILOGUE_ROPE_STORE && params->rope.pairs == ROPE_HALVES),
         .words = odd % 16 != 0,
     };
     shared = plan_wide(p, params, part.format);
@@ -150,7 +158,8 @@ void gemm_pipeline_launch(struct cuda_plan *p, struct gemm_params *params, struc
         warps = params->n_pairs > GEMV_WARPS * p->device.n_sms ? 2 * GEMV_WARPS : GEMV_WARPS;
     u32 grid = params->n_pairs < p->device.n_sms ? params->n_pairs : p->device.n_sms;
     bool int8 = part.kernel == KERNEL_GEMV_INT8;
-    struct cuda_shape shape = { { grid, part.max_rows, 1 }, warps * 32, n_blocks * (int8 ? 44 : 36 * 4) }, pipeline_shape;
+    struct cuda_shape shape = { { grid, part.max_rows, 1 }, warps * 32, n_blocks * (int8 ? 44 : 36 * 4) },
+                      pipeline_shape;
     bool pipelined = int8 || (part.kernel == KERNEL_GEMV_PLAIN && part.format != QUANT_F32);
     const char *pipeline = pipelined ? plan_gemv_pipeline(p, params, part, &pipeline_shape) : NULL;
 
@@ -176,21 +185,24 @@ static u32 gemm_stage_bytes(u32 format, u32 n_cols, u32 split_blocks)
     return divide_up(n_rows * row, 128) * 128;
 }
 
-// The pipeline of gemm_int8.cu: as few splits of the columns as leave room for two stages beside the activations. Depends on the format and
-// the columns alone, since the order of the sums does. Super blocks, which take longer, get one stage more.
-static bool plan_gemm_int8(const struct cuda_plan *p, struct gemm_part part, u32 n_cols, struct gemm_pipeline *pipeline,
-                           u32 *shared)
+// The pipeline of gemm_int8.cu: as few splits of the columns as leave room for two stages beside the
+// activations. Depends on the format and the columns alone, since the order of the sums does. Super blocks,
+// which take longer, get one stage more.
+static bool plan_gemm_int8(const struct cuda_plan *p, struct gemm_part part, u32 n_cols,
+                           struct gemm_pipeline *pipeline, u32 *shared)
 {
     u32 format = part.format, eights = part.max_rows > 8 ? 2 : 1;
-    u64 row[] = { layout_quants_bytes(format, n_cols), layout_high_bytes(format, n_cols), layout_scales_bytes(format, n_cols),
-                  layout_deltas_bytes(format, n_cols) };
+    u64 row[] = { layout_quants_bytes(format, n_cols), layout_high_bytes(format, n_cols),
+                  layout_scales_bytes(format, n_cols), layout_deltas_bytes(format, n_cols) };
     u32 n_blocks = n_cols / 32;
 
-    if (p->device.capability < 90 || format <= QUANT_BF16 || n_cols % 64 != 0 || (row[1] | row[2] | row[3]) % 4 != 0)
+    if (p->device.capability < 90 || format <= QUANT_BF16 || n_cols % 64 != 0 ||
+        (row[1] | row[2] | row[3]) % 4 != 0)
         return false;
     for (u32 n = divide_up(n_blocks, 128); n <= 32; n++) {
         u32 share = divide_up(divide_up(n_blocks, n), 8) * 8, stage = gemm_stage_bytes(format, n_cols, share);
-        u32 before = (eights - 1) * share * PACKED_INT8_BYTES + int8_sums_bytes(eights) + int8_scales_bytes(format);
+        u32 before =
+            (eights - 1) * share * PACKED_INT8_BYTES + int8_sums_bytes(eights) + int8_scales_bytes(format);
         u32 room = p->device.shared_bytes, depth = before < room ? (room - before) / stage : 0;
         if (depth < 2)
             continue;
@@ -216,7 +228,8 @@ bool gemm_int8_fits(const struct cuda_plan *p, u32 format, u32 max_rows, u32 n_c
     struct gemm_pipeline pipeline;
     u32 shared;
 
-    return plan_gemm_int8(p, (struct gemm_part){ format, max_rows, KERNEL_GEMM_INT8 }, n_cols, &pipeline, &shared);
+    return plan_gemm_int8(p, (struct gemm_part){ format, max_rows, KERNEL_GEMM_INT8 }, n_cols, &pipeline,
+                          &shared);
 }
 
 // Packed rows leave by two tiles at a time: of a stage each where the columns are not split.
@@ -226,8 +239,8 @@ bool gemm_int8_packs(const struct cuda_plan *p, const struct gemm_params *params
     u32 shared, max_rows = gemm_max_rows(p, params);
 
     return max_rows <= 8 && params->w[0].n_rows % 32 == 0 &&
-           plan_gemm_int8(p, (struct gemm_part){ params->w[0].format, max_rows, KERNEL_GEMM_INT8 }, params->n_cols, &pipeline,
-                          &shared) &&
+           plan_gemm_int8(p, (struct gemm_part){ params->w[0].format, max_rows, KERNEL_GEMM_INT8 },
+                          params->n_cols, &pipeline, &shared) &&
            (pipeline.n_splits > 1 || int8_tile_warps(pipeline.split_blocks) == CONSUMER_THREADS / 32);
 }
 
@@ -238,13 +251,15 @@ static const char *gemm_int8_kernel(const struct gemm_params *params, struct gem
         return gemm_int8_packed[part.format];
     if (part.max_rows <= 8 && params->mode == EPILOGUE_GATED)
         return gemm_int8_gated[part.format];
-    return part.max_rows <= 8 && params->mode == EPILOGUE_ROPE_STORE ? gemm_int8_rope[part.format] : gemm_int8[part.format];
+    return part.max_rows <= 8 && params->mode == EPILOGUE_ROPE_STORE ? gemm_int8_rope[part.format]
+                                                                     : gemm_int8[part.format];
 }
 
 // Partial sums of split columns go to the tape's private memory, behind what the rows take there.
 void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
-    u32 n_tiles = divide_up(params->n_pairs, INT8_TILE_PAIRS), n_passes = divide_up(part.max_rows, INT8_PASS_ROWS), shared = 0;
+    u32 n_tiles = divide_up(params->n_pairs, INT8_TILE_PAIRS),
+        n_passes = divide_up(part.max_rows, INT8_PASS_ROWS), shared = 0;
 
     CHECK(plan_gemm_int8(p, part, params->n_cols, &params->pipeline, &shared));
     params->packed_out = gemm_packed_out(p);
@@ -255,9 +270,11 @@ void gemm_int8_launch(struct cuda_plan *p, struct gemm_params *params, struct ge
     if (n_splits > 1) {
         u64 bytes = partial - p->private_at + n_units * n_splits * 32 * 16;
         p->private_bytes = bytes > p->private_bytes ? bytes : p->private_bytes;
-        p->counters_bytes = (u64)groups * n_passes * 4 > p->counters_bytes ? (u64)groups * n_passes * 4 : p->counters_bytes;
+        p->counters_bytes =
+            (u64)groups * n_passes * 4 > p->counters_bytes ? (u64)groups * n_passes * 4 : p->counters_bytes;
         params->arrived = p->counters_at;
     }
     cuda_launch_add(p, gemm_int8_kernel(params, part),
-                    (struct cuda_shape){ { groups * n_splits, n_passes, 1 }, GEMM_INT8_THREADS, shared }, params, sizeof *params);
+                    (struct cuda_shape){ { groups * n_splits, n_passes, 1 }, GEMM_INT8_THREADS, shared },
+                    params, sizeof *params);
 }

@@ -1,5 +1,6 @@
-// plan_vendor.c - a product by the vendor's library: activations and weights to bf16 in the tape's private memory, the library's
-// product for each matrix, and our own end of the operation. A matrix that is bf16 already is used where it lies.
+// plan_vendor.c - a product by the vendor's library: activations and weights to bf16 in the tape's private
+// memory, the library's product for each matrix, and our own end of the operation. A matrix that is bf16
+// already is used where it lies.
 #include "gemm/cuda/vendor_parts.h"
 #include "base/divide.h"
 
@@ -11,10 +12,14 @@ static u64 aligned(u64 bytes)
 }
 static void launch_rows(struct cuda_plan *p, const struct gemm_params *params, u64 to, u32 max_rows)
 {
-    struct packing_params rows = {
-        .in = params->in, .norm = params->norm, .out = to, .n_cols = params->n_cols, .rows = params->rows, .eps = params->eps
-    };
-    cuda_launch_add(p, "vendor_rows", (struct cuda_shape){ { max_rows, 1, 1 }, THREADS, 0 }, &rows, sizeof rows);
+    struct packing_params rows = { .in = params->in,
+                                   .norm = params->norm,
+                                   .out = to,
+                                   .n_cols = params->n_cols,
+                                   .rows = params->rows,
+                                   .eps = params->eps };
+    cuda_launch_add(p, "vendor_rows", (struct cuda_shape){ { max_rows, 1, 1 }, THREADS, 0 }, &rows,
+                    sizeof rows);
 }
 
 static u64 launch_weights(struct cuda_plan *p, const struct weight_planes *w, u64 to)
@@ -23,16 +28,18 @@ static u64 launch_weights(struct cuda_plan *p, const struct weight_planes *w, u6
 
     if (w->format == QUANT_BF16)
         return w->quants;
-    cuda_launch_add(p, "vendor_weights",
-                    (struct cuda_shape){ { divide_up((u64)w->n_rows * (w->n_cols / 32), THREADS), 1, 1 }, THREADS, 0 }, &weights,
-                    sizeof weights);
+    cuda_launch_add(
+        p, "vendor_weights",
+        (struct cuda_shape){ { divide_up((u64)w->n_rows * (w->n_cols / 32), THREADS), 1, 1 }, THREADS, 0 },
+        &weights, sizeof weights);
     return to;
 }
 
 void gemm_vendor_launch(struct cuda_plan *p, const struct gemm_params *params, u32 n_matrices, u32 max_rows)
 {
     struct vendor_finish_params finish = { .pairs = *params };
-    u64 rows = p->private_at, weights = rows + aligned((u64)max_rows * params->n_cols * 2), most = 0, n_rows = 0;
+    u64 rows = p->private_at, weights = rows + aligned((u64)max_rows * params->n_cols * 2), most = 0,
+        n_rows = 0;
 
     for (u32 m = 0; m < n_matrices; m++) {
         u64 bytes = aligned((u64)params->w[m].n_rows * params->n_cols * 2);
@@ -53,6 +60,7 @@ void gemm_vendor_launch(struct cuda_plan *p, const struct gemm_params *params, u
         finish.sums[m] = sums;
         sums += (u64)params->w[m].n_rows * max_rows * 4;
     }
-    cuda_launch_add(p, "vendor_finish", (struct cuda_shape){ { divide_up(params->n_pairs, THREADS), max_rows, 1 }, THREADS, 0 },
+    cuda_launch_add(p, "vendor_finish",
+                    (struct cuda_shape){ { divide_up(params->n_pairs, THREADS), max_rows, 1 }, THREADS, 0 },
                     &finish, sizeof finish);
 }

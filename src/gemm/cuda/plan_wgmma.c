@@ -8,11 +8,12 @@ enum {
     LEAST_FEW_COLS = 2048,  // for its sizes for few tiles
     WIDE_PAIRS = 96,
     GROUP_ROWS = 64,
-    PAUSE_ROWS = 12 // between two tiles of gemm_cluster passes as much as 12 weight rows of 4,096 columns take
+    PAUSE_ROWS =
+        12 // between two tiles of gemm_cluster passes as much as 12 weight rows of 4,096 columns take
 };
 
-// gemm_hopper's view of matrix m: pairs lie a row or two apart, the rows of a pair too or as far as gate and up or half a head.
-// A box is some groups of pairs of one matrix, and of one head where these are halves.
+// gemm_hopper's view of matrix m: pairs lie a row or two apart, the rows of a pair too or as far as gate and
+// up or half a head. A box is some groups of pairs of one matrix, and of one head where these are halves.
 struct view_box {
     u32 group, n_groups; // pairs of a group: 8, or 4 for gemm_cluster
 };
@@ -47,18 +48,20 @@ static bool view_of(const struct gemm_params *params, u32 m, struct view_box tma
 
 static const struct view_box groups_of_eight = { 8, 4 };
 
-static bool plan_tiles(const struct cuda_plan *p, const struct gemm_params *params, u32 m, struct view_box tma_box,
-                       struct tiles_params *tiles)
+static bool plan_tiles(const struct cuda_plan *p, const struct gemm_params *params, u32 m,
+                       struct view_box tma_box, struct tiles_params *tiles)
 {
     struct cuda_view view;
     bool halves = params->rope.pages.k_format == KV_F16 && params->rope.pages.v_format == KV_F16;
 
-    if (p->device.capability < 90 || params->w[m].format != QUANT_BF16 || (params->mode == EPILOGUE_ROPE_STORE && !halves) ||
+    if (p->device.capability < 90 || params->w[m].format != QUANT_BF16 ||
+        (params->mode == EPILOGUE_ROPE_STORE && !halves) ||
         (params->mode == EPILOGUE_GATED && params->w[1 - m].format != QUANT_BF16))
         return false;
     m = params->mode == EPILOGUE_GATED ? 0 : m; // both lie in one view
     tiles->swapped = params->mode == EPILOGUE_GATED && params->w[1].quants < params->w[0].quants;
-    if (!view_of(params, m, tma_box, &view) || !cuda_has_kernel(p, "gemm_tma_8") || !cuda_view_encode(p, &view, &tiles->w[m]))
+    if (!view_of(params, m, tma_box, &view) || !cuda_has_kernel(p, "gemm_tma_8") ||
+        !cuda_view_encode(p, &view, &tiles->w[m]))
         return false;
     tiles->eights[m] = (u32)view.dims[3];
     return true;
@@ -105,18 +108,21 @@ static struct cuda_shape hopper_shape(const struct cuda_plan *p, struct hopper_t
     bool few = tile.weights && tile.rows <= 64;
     u32 stage = (tile.weights ? tile.groups * GROUP_ROWS * 128 : 0) + tile.rows * 128,
         fit = (tile.weights ? HOPPER_TILES_ROOM : HOPPER_ROOM) / stage,
-        most = tile.weights ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES, n_stages = fit < most ? fit : most;
+        most = tile.weights ? HOPPER_MOST_TILE_STAGES : HOPPER_MOST_STAGES,
+        n_stages = fit < most ? fit : most;
 
     return (struct cuda_shape){ { p->device.n_sms, 1, 1 },
                                 few ? HOPPER_FEW_THREADS(tile.groups) : HOPPER_THREADS(tile.groups),
                                 n_stages * (stage + 16) + 64 }; // and their barriers, and the scheduler
 }
 
-// Tile height: 256 rows; 128 where K is small, or for q, k and v in few tiles (slow epilogue); 32 or 64 for so few rows.
+// Tile height: 256 rows; 128 where K is small, or for q, k and v in few tiles (slow epilogue); 32 or 64 for
+// so few rows.
 static u32 hopper_rows(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     u32 wide = divide_up(params->n_pairs, MANY_PAIRS) * divide_up(max_rows, 256);
-    bool narrow = params->n_cols < LEAST_WIDE_COLS || (params->mode >= EPILOGUE_ROPE_STORE && wide < 2 * p->device.n_sms);
+    bool narrow = params->n_cols < LEAST_WIDE_COLS ||
+                  (params->mode >= EPILOGUE_ROPE_STORE && wide < 2 * p->device.n_sms);
 
     return max_rows <= 32 ? 32 : max_rows <= 64 ? 64 : max_rows <= 128 || narrow ? 128 : 256;
 }
@@ -138,8 +144,9 @@ static bool fills_waves(const struct cuda_plan *p, u32 n_tiles)
     return waves <= 2 && (slots - n_tiles) * 100 <= p->device.n_sms * 15;
 }
 
-// Tile of gemm_tma. Height: all rows, to 128; then 256, but 128 for products that make few such tiles. Three warpgroups where that makes whole
-// waves; one where there are 64 rows and so few tiles of two that three blocks would share each.
+// Tile of gemm_tma. Height: all rows, to 128; then 256, but 128 for products that make few such tiles. Three
+// warpgroups where that makes whole waves; one where there are 64 rows and so few tiles of two that three
+// blocks would share each.
 static struct hopper_tile tile_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
 {
     struct hopper_tile t = { .rows = 8, .groups = 2, .weights = true };
@@ -147,7 +154,8 @@ static struct hopper_tile tile_of(const struct cuda_plan *p, const struct gemm_p
 
     while (t.rows < max_rows && t.rows < (2 * narrow <= 3 * p->device.n_sms ? 128 : 256))
         t.rows *= 2;
-    if (t.rows >= 128 && !fills_waves(p, narrow) && fills_waves(p, divide_up(params->n_pairs, WIDE_PAIRS) * n_row_tiles))
+    if (t.rows >= 128 && !fills_waves(p, narrow) &&
+        fills_waves(p, divide_up(params->n_pairs, WIDE_PAIRS) * n_row_tiles))
         return (struct hopper_tile){ .rows = 128, .groups = 3, .weights = true };
     if (t.rows == 64 && 2 * narrow <= p->device.n_sms)
         t.groups = 1;
@@ -172,7 +180,8 @@ struct rows_tile {
 
 static u32 rows_tiles(const struct gemm_params *params, u32 max_rows, struct rows_tile tile)
 {
-    return divide_up(2 * params->n_pairs, tile.weights) * divide_up(max_rows, tile.split ? tile.rows : ROWS_CLUSTER * tile.rows);
+    return divide_up(2 * params->n_pairs, tile.weights) *
+           divide_up(max_rows, tile.split ? tile.rows : ROWS_CLUSTER * tile.rows);
 }
 
 static struct cuda_shape rows_shape(struct rows_tile tile)
@@ -183,29 +192,38 @@ static struct cuda_shape rows_shape(struct rows_tile tile)
                                 n_stages * (stage + 16) + 64 };
 }
 
-static u32 rows_waves(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows, struct rows_tile tile)
+static u32 rows_waves(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows,
+                      struct rows_tile tile)
 {
     return divide_up(rows_tiles(params, max_rows, tile), p->device.n_sms / ROWS_CLUSTER);
 }
 
-// Where there are few tiles: the first of these sizes that gives most clusters one tile. For 64 rows half of a cluster's tile is padding,
-// which costs nothing where gemm_tma would split each tile over all blocks. For 65 to 128 rows and many weight rows: several waves of low
-// tiles, if these are whole. (Measured: bench/results/2026-11-22-h200-kernel-choices.md.)
-static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
+// Where there are few tiles: the first of these sizes that gives most clusters one tile. For 64 rows half of
+// a cluster's tile is padding, which costs nothing where gemm_tma would split each tile over all blocks. For
+// 65 to 128 rows and many weight rows: several waves of low tiles, if these are whole. (Measured:
+// bench/results/2026-11-22-h200-kernel-choices.md.)
+static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gemm_params *params,
+                                     u32 max_rows)
 {
     static const struct rows_tile tiles[] = {
-        { 128, 64, true, "gemm_cluster_split_128x64", 0 },   { 128, 96, true, "gemm_cluster_split_128x96", 0 },
-        { 128, 128, true, "gemm_cluster_split_128x128", 0 }, { 128, 96, false, "gemm_cluster_128x96", 0 },
-        { 64, 64, true, "gemm_cluster_split_64x64", 0 },     { 64, 96, true, "gemm_cluster_split_64x96", 0 },
-        { 64, 168, false, "gemm_cluster_64x168", 0 },        { 64, 192, false, "gemm_cluster_64x192", 0 },
+        { 128, 64, true, "gemm_cluster_split_128x64", 0 },
+        { 128, 96, true, "gemm_cluster_split_128x96", 0 },
+        { 128, 128, true, "gemm_cluster_split_128x128", 0 },
+        { 128, 96, false, "gemm_cluster_128x96", 0 },
+        { 64, 64, true, "gemm_cluster_split_64x64", 0 },
+        { 64, 96, true, "gemm_cluster_split_64x96", 0 },
+        { 64, 168, false, "gemm_cluster_64x168", 0 },
+        { 64, 192, false, "gemm_cluster_64x192", 0 },
     };
     u32 n_clusters = p->device.n_sms / ROWS_CLUSTER;
 
     for (u32 i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         struct rows_tile tile = tiles[i];
-        u32 n = rows_tiles(params, max_rows, tile), slots = rows_waves(p, params, max_rows, tile) * n_clusters;
+        u32 n = rows_tiles(params, max_rows, tile),
+            slots = rows_waves(p, params, max_rows, tile) * n_clusters;
         bool one = n <= n_clusters && n * 3 >= n_clusters * 2 && (max_rows > 64 || tile.rows == 64),
-             whole = tile.rows == 64 && !tile.split && max_rows > 64 && max_rows <= PACKED_TILE_ROWS && n * 20 >= slots * 19;
+             whole = tile.rows == 64 && !tile.split && max_rows > 64 && max_rows <= PACKED_TILE_ROWS &&
+                     n * 20 >= slots * 19;
         tile.n_clusters = n < n_clusters ? n : n_clusters;
         if (one || whole)
             return tile;
@@ -213,29 +231,35 @@ static struct rows_tile few_tiles_of(const struct cuda_plan *p, const struct gem
     return (struct rows_tile){ 0 };
 }
 
-// Else the size whose waves end first; its kernel by epilogue and number of waves. None where gemm_tma is better: two fifths of the SMs
-// would idle.
-static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
+// Else the size whose waves end first; its kernel by epilogue and number of waves. None where gemm_tma is
+// better: two fifths of the SMs would idle.
+static struct rows_tile many_tiles_of(const struct cuda_plan *p, const struct gemm_params *params,
+                                      u32 max_rows)
 {
     static const struct {
         u32 weights;
         const char *kernels[2][2]; // [gated][several waves]
     } sizes[] = {
         { 192,
-          { { "gemm_cluster_192", "gemm_cluster_waves_192" }, { "gemm_cluster_gated_192", "gemm_cluster_gated_waves_192" } } },
+          { { "gemm_cluster_192", "gemm_cluster_waves_192" },
+            { "gemm_cluster_gated_192", "gemm_cluster_gated_waves_192" } } },
         { 176,
-          { { "gemm_cluster_176", "gemm_cluster_waves_176" }, { "gemm_cluster_gated_176", "gemm_cluster_gated_waves_176" } } },
+          { { "gemm_cluster_176", "gemm_cluster_waves_176" },
+            { "gemm_cluster_gated_176", "gemm_cluster_gated_waves_176" } } },
         { 168,
-          { { "gemm_cluster_168", "gemm_cluster_waves_168" }, { "gemm_cluster_gated_168", "gemm_cluster_gated_waves_168" } } },
+          { { "gemm_cluster_168", "gemm_cluster_waves_168" },
+            { "gemm_cluster_gated_168", "gemm_cluster_gated_waves_168" } } },
         { 128,
-          { { "gemm_cluster_128", "gemm_cluster_waves_128" }, { "gemm_cluster_gated_128", "gemm_cluster_gated_waves_128" } } },
+          { { "gemm_cluster_128", "gemm_cluster_waves_128" },
+            { "gemm_cluster_gated_128", "gemm_cluster_gated_waves_128" } } },
     };
     u64 work = (u64)2 * params->n_pairs * divide_up(max_rows, PACKED_TILE_ROWS);
     struct rows_tile best = { 0 };
     u32 least = ~0u;
 
     for (u32 i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct rows_tile tile = { PACKED_TILE_ROWS, sizes[i].weights, false, NULL, p->device.n_sms / ROWS_CLUSTER };
+        struct rows_tile tile = { PACKED_TILE_ROWS, sizes[i].weights, false, NULL,
+                                  p->device.n_sms / ROWS_CLUSTER };
         u32 waves = rows_waves(p, params, max_rows, tile), time = waves * (tile.weights + PAUSE_ROWS);
         if (time >= least)
             continue;
@@ -255,7 +279,8 @@ static bool fits_rows(const struct cuda_plan *p, const struct gemm_params *param
            params->out_stride[0] % 4 == 0 && places % 16 == 0 && cuda_has_kernel(p, "gemm_cluster_128");
 }
 
-static struct rows_tile cluster_tile_of(const struct cuda_plan *p, const struct gemm_params *params, u32 max_rows)
+static struct rows_tile cluster_tile_of(const struct cuda_plan *p, const struct gemm_params *params,
+                                        u32 max_rows)
 {
     struct rows_tile tile = { 0 };
 
@@ -268,7 +293,8 @@ static struct rows_tile cluster_tile_of(const struct cuda_plan *p, const struct 
 
 static void launch_cluster(struct cuda_plan *p, struct tiles_params *params, struct rows_tile tile)
 {
-    plan_views(p, &params->pairs, (struct view_box){ 4, tile.weights / 8 / ROWS_BOXES(tile.weights) }, params);
+    plan_views(p, &params->pairs, (struct view_box){ 4, tile.weights / 8 / ROWS_BOXES(tile.weights) },
+               params);
     cuda_launch_add(p, tile.kernel, rows_shape(tile), params, sizeof *params);
 }
 
@@ -277,8 +303,9 @@ static const char *tma_kernel(struct hopper_tile tile)
     static const struct {
         u32 rows, groups;
         const char *kernel;
-    } kernels[] = { { 8, 2, "gemm_tma_8" },          { 16, 2, "gemm_tma_16" },      { 32, 2, "gemm_tma_32" },
-                    { 64, 2, "gemm_tma_64" },        { 64, 1, "gemm_tma_64_half" }, { 128, 2, "gemm_tma_128" },
+    } kernels[] = { { 8, 2, "gemm_tma_8" },          { 16, 2, "gemm_tma_16" },
+                    { 32, 2, "gemm_tma_32" },        { 64, 2, "gemm_tma_64" },
+                    { 64, 1, "gemm_tma_64_half" },   { 128, 2, "gemm_tma_128" },
                     { 128, 3, "gemm_tma_128_wide" }, { 256, 2, "gemm_tma_256" } };
 
     for (u32 i = 0; i < sizeof kernels / sizeof *kernels; i++)

@@ -1,7 +1,8 @@
-// row_int8.cuh - what the kernels for one row of activations share: the row as int8, a dot product with 32 weights, a block's pairs.
+// row_int8.cuh - what the kernels for one row of activations share: the row as int8, a dot product with 32
+// weights, a block's pairs.
 //
-// A row becomes int8 with a scale for each 32; formats with a minimum or a zero point also want the sums of each half. Sums inside 32 are
-// exact integers.
+// A row becomes int8 with a scale for each 32; formats with a minimum or a zero point also want the sums of
+// each half. Sums inside 32 are exact integers.
 #pragma once
 #include "gemm/cuda/epilogue.cuh"
 #include "gemm/cuda/packing_int8.cuh"
@@ -34,10 +35,12 @@ static __device__ __forceinline__ struct float8 load_eight(const f32 *from, u32 
 }
 static __device__ __forceinline__ f32 squares_of(const struct float8 &v)
 {
-    return v.a.x * v.a.x + v.a.y * v.a.y + v.a.z * v.a.z + v.a.w * v.a.w + v.b.x * v.b.x + v.b.y * v.b.y + v.b.z * v.b.z + v.b.w * v.b.w;
+    return v.a.x * v.a.x + v.a.y * v.a.y + v.a.z * v.a.z + v.a.w * v.a.w + v.b.x * v.b.x + v.b.y * v.b.y +
+           v.b.z * v.b.z + v.b.w * v.b.w;
 }
 
-static __device__ __forceinline__ void quantise_eight(const struct row_int8 &x, u32 at, const f32 (&v)[8], bool exists)
+static __device__ __forceinline__ void quantise_eight(const struct row_int8 &x, u32 at, const f32 (&v)[8],
+                                                      bool exists)
 {
     u32 block = at / 4, part = at % 4;
     struct int8_eight e = to_int8(v);
@@ -57,20 +60,22 @@ static constexpr __device__ bool has_halves(u32 format) // a scale for each 16
 }
 static constexpr __device__ bool has_minimum(u32 format)
 {
-    return layout_has_two_halves(format) || format == QUANT_Q2_K || format == QUANT_Q4_K || format == QUANT_Q5_K;
+    return layout_has_two_halves(format) || format == QUANT_Q2_K || format == QUANT_Q4_K ||
+           format == QUANT_Q5_K;
 }
 static constexpr __device__ bool is_nibbles(u32 format) // nothing but 16 bytes of unsigned nibbles
 {
     return format == QUANT_Q4_0 || format == QUANT_Q4_1 || format == QUANT_Q4_K;
 }
 
-static constexpr __device__ bool has_integer_scales(u32 format) // of halves: up to 63, and products below 2^15
+static constexpr __device__ bool
+has_integer_scales(u32 format) // of halves: up to 63, and products below 2^15
 {
     return format == QUANT_Q2_K || format == QUANT_Q3_K;
 }
 
-// 32 activations as a dot product wants them. The sums start at 1.5 * 2^23 as bits of a float, less what the zero point adds: as a
-// float that is the same number plus the sum, and needs no conversion.
+// 32 activations as a dot product wants them. The sums start at 1.5 * 2^23 as bits of a float, less what the
+// zero point adds: as a float that is the same number plus the sum, and needs no conversion.
 template <u32 F> struct facing {
     int q[8], start[2];
     u32 halves; // both sums as 16 bits, for integer scales
@@ -78,13 +83,17 @@ template <u32 F> struct facing {
 };
 static constexpr __device__ f32 FACING_ZERO = 12582912.0f;
 
-template <u32 F> static __device__ __forceinline__ struct facing<F> face(const struct row_int8 &x, u32 block)
-{
+template <u32 F>
+static __device__ __forceinline__ struct facing<F> face(const struct row_int8 &x, u32 block) {
     uint4 low = x.low[block], high = x.high[block];
     int2 sums = x.sums[block];
     constexpr bool halves = has_halves(F);
     constexpr int start = has_integer_scales(F) ? 0 : 0x4b400000;
-    struct facing<F> f = { { (int)low.x, (int)low.y, (int)low.z, (int)low.w, (int)high.x, (int)high.y, (int)high.z, (int)high.w } };
+    struct facing<F> f = {
+        {
+            (int)low.x, (int)low.y, (int)low.z, (int)low.w, (int)high.x, (int)high.y, (int)high.z, (int)high.w
+        }
+    };
 
     f.scale = x.scale[block];
     f.start[0] = start - (int)layout_zero(F) * (halves ? sums.x : sums.x + sums.y);
@@ -95,13 +104,15 @@ template <u32 F> static __device__ __forceinline__ struct facing<F> face(const s
     return f;
 }
 
-static __device__ __forceinline__ int dot_unsigned(u32 w, int x, int sum)
+static __device__ __forceinline__ int
+dot_unsigned(u32 w, int x, int sum)
 {
     asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(w), "r"(x));
     return sum;
 }
 
-// One table or the other: an index of 8 and more takes a byte's sign, which is 0 in tables of what is at most 127.
+// One table or the other: an index of 8 and more takes a byte's sign, which is 0 in tables of what is at most
+// 127.
 static __device__ __forceinline__ int below_eight(u32 first, u32 second, u32 places)
 {
     u32 bytes;
@@ -109,8 +120,10 @@ static __device__ __forceinline__ int below_eight(u32 first, u32 second, u32 pla
     return (int)bytes;
 }
 
-// The values at places below 8 have one sign and the others the other one, so each side is summed up for itself, without its sign.
-template <u32 F> static __device__ __forceinline__ int dot_places(const struct packed<F> &w, const struct facing<F> &x)
+// The values at places below 8 have one sign and the others the other one, so each side is summed up for
+// itself, without its sign.
+template <u32 F>
+static __device__ __forceinline__ int dot_places(const struct packed<F> &w, const struct facing<F> &x)
 {
     constexpr bool mxfp4 = F == QUANT_MXFP4;
     constexpr u32 low[2] = { mxfp4 ? 0x03020100u : 0x4153687fu, mxfp4 ? 0x0c080604u : 0x0a162331u };
@@ -130,7 +143,9 @@ template <u32 F> static __device__ __forceinline__ int dot_places(const struct p
 }
 
 // High nibbles are multiplied where they are; sixteen times the sum loses nothing when it is shifted back.
-template <u32 F> static __device__ __forceinline__ void dot_ints(const struct packed<F> &w, const struct facing<F> &x, int *first, int *second)
+template <u32 F>
+static __device__ __forceinline__ void dot_ints(const struct packed<F> &w, const struct facing<F> &x,
+                                                int *first, int *second)
 {
     int low = x.start[0], high = 0;
 
@@ -162,7 +177,9 @@ static __device__ __forceinline__ f32 byte_number(u32 word, u32 byte)
 {
     return __uint_as_float(__byte_perm(word, 0x4b000000, 0x7650 + byte)) - 8388608.0f;
 }
-template <u32 F> static __device__ __forceinline__ void block_scales(const struct packed<F> &w, f32 (&scale)[2], f32 (&offset)[2])
+template <u32 F>
+static __device__ __forceinline__ void block_scales(const struct packed<F> &w, f32 (&scale)[2],
+                                                    f32 (&offset)[2])
 {
     if (F != QUANT_Q4_K && F != QUANT_Q5_K) {
         unpack_scales<F>(w, scale, offset);
@@ -178,12 +195,15 @@ static __device__ __forceinline__ f32 from_facing(int v) // that began at FACING
 }
 
 // With integer scales: halves are added up before anything becomes a float.
-template <u32 F> static __device__ __forceinline__ f32 dot_halves(const struct packed<F> &w, const struct facing<F> &x, f32 sum)
+template <u32 F>
+static __device__ __forceinline__ f32 dot_halves(const struct packed<F> &w, const struct facing<F> &x,
+                                                 f32 sum)
 {
     int first, second;
 
     dot_ints<F>(w, x, &first, &second);
-    int all = __dp2a_lo((int)__byte_perm(first, second, 0x5410), (int)(F == QUANT_Q2_K ? w.scale & 0x0f0f : w.scale), 0x4b400000);
+    int all = __dp2a_lo((int)__byte_perm(first, second, 0x5410),
+                        (int)(F == QUANT_Q2_K ? w.scale & 0x0f0f : w.scale), 0x4b400000);
     sum = fmaf(x.scale * half_of(w.delta), from_facing(all), sum);
     if (F == QUANT_Q2_K) {
         int least = __dp2a_lo((int)x.halves, (int)(w.scale >> 4 & 0x0f0f), 0x4b400000);
@@ -192,7 +212,8 @@ template <u32 F> static __device__ __forceinline__ f32 dot_halves(const struct p
     return sum;
 }
 
-template <u32 F> static __device__ __forceinline__ f32 dot_block(const struct packed<F> &w, const struct facing<F> &x, f32 sum)
+template <u32 F>
+static __device__ __forceinline__ f32 dot_block(const struct packed<F> &w, const struct facing<F> &x, f32 sum)
 {
     if (has_integer_scales(F))
         return dot_halves<F>(w, x, sum);
@@ -210,11 +231,14 @@ template <u32 F> static __device__ __forceinline__ f32 dot_block(const struct pa
     return sum;
 }
 
-// A unit of Q3_K (weight_layout.h): each half's integers are multiplied where they lie, and its sum is shifted back.
-static __device__ __forceinline__ f32 dot_threes(const struct packed<QUANT_Q3_K> &w, const struct facing<QUANT_Q3_K> (&x)[2], f32 sum)
+// A unit of Q3_K (weight_layout.h): each half's integers are multiplied where they lie, and its sum is
+// shifted back.
+static __device__ __forceinline__ f32 dot_threes(const struct packed<QUANT_Q3_K> &w,
+                                                 const struct facing<QUANT_Q3_K> (&x)[2], f32 sum)
 {
     const u32 words[4] = { w.q[0].x, w.q[0].y, w.q[0].z, w.q[0].w };
-    int first = x[0].start[0] * 32, second = x[0].start[1] * 4, third = x[1].start[0] * 2, fourth = x[1].start[1], odd = 0;
+    int first = x[0].start[0] * 32, second = x[0].start[1] * 4, third = x[1].start[0] * 2,
+        fourth = x[1].start[1], odd = 0;
 
 #pragma unroll
     for (u32 i = 1; i < 4; i += 2)
@@ -235,7 +259,8 @@ static __device__ __forceinline__ f32 dot_threes(const struct packed<QUANT_Q3_K>
 }
 
 template <u32 F>
-static __device__ __forceinline__ f32 dot_unit(const struct packed<F> &w, const struct facing<F> (&x)[layout_unit(F)], f32 sum)
+static __device__ __forceinline__ f32 dot_unit(const struct packed<F> &w,
+                                               const struct facing<F> (&x)[layout_unit(F)], f32 sum)
 {
     if constexpr (F == QUANT_Q3_K)
         return dot_threes(w, x, sum);
@@ -249,7 +274,9 @@ struct tasks { // of a block: pairs [first, end), a warp takes `step` apart
 static __device__ __forceinline__ struct tasks tasks_of(const struct gemm_params &p)
 {
     struct tasks t;
-    t.first = p.first_pair + p.n_pairs * blockIdx.x / gridDim.x; // 32 bits: a division of 64 costs more than the rest of the prologue
+    t.first =
+        p.first_pair + p.n_pairs * blockIdx.x /
+                           gridDim.x; // 32 bits: a division of 64 costs more than the rest of the prologue
     t.end = p.first_pair + p.n_pairs * (blockIdx.x + 1) / gridDim.x;
     return t;
 }

@@ -6,7 +6,7 @@ static __device__ __forceinline__ f32 plain_number(const struct weight_planes &w
 {
     return w.format == QUANT_F32   ? ((const f32 *)w.quants)[at]
            : w.format == QUANT_F16 ? __half2float(((const __half *)w.quants)[at])
-                                    : __uint_as_float((u32)((const u16 *)w.quants)[at] << 16);
+                                   : __uint_as_float((u32)((const u16 *)w.quants)[at] << 16);
 }
 
 struct lane_span { // of lanes that share a row
@@ -24,13 +24,16 @@ static __device__ f32 dot_row_exact(const struct weight_planes &w, u32 row, cons
         const f32 *at = x + block * PITCH;
 #pragma unroll
         for (u32 i = 0; i < 32; i++)
-            sum = fmaf(u.scale[i / 16] * (f32)(int)(signed char)(u.q[i / 4] >> 8 * (i % 4)) + u.offset[i / 16], at[i], sum);
+            sum =
+                fmaf(u.scale[i / 16] * (f32)(int)(signed char)(u.q[i / 4] >> 8 * (i % 4)) + u.offset[i / 16],
+                     at[i], sum);
     }
     return sum;
 }
 
 template <u32 PITCH>
-static __device__ __noinline__ f32 dot_row_quantised(const struct weight_planes &w, u32 row, const f32 *x, struct lane_span s)
+static __device__ __noinline__ f32 dot_row_quantised(const struct weight_planes &w, u32 row, const f32 *x,
+                                                     struct lane_span s)
 {
     f32 sum = 0;
     FOR_QUANTISED(w.format, sum = (dot_row_exact<F, PITCH>(w, row, x, s)))
@@ -38,7 +41,8 @@ static __device__ __noinline__ f32 dot_row_quantised(const struct weight_planes 
 }
 
 // Of any format; activations lie one behind the other.
-static __device__ __forceinline__ f32 dot_row_any(const struct weight_planes &w, u32 row, const f32 *x, struct lane_span s)
+static __device__ __forceinline__ f32 dot_row_any(const struct weight_planes &w, u32 row, const f32 *x,
+                                                  struct lane_span s)
 {
     f32 sum = 0;
 

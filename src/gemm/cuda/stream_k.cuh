@@ -1,5 +1,5 @@
-// stream_k.cuh - gemm_hopper's tiles dealt among its blocks (stream-K): which block takes what, and how the partial sums of a split tile meet
-// in memory that is zero before.
+// stream_k.cuh - gemm_hopper's tiles dealt among its blocks (stream-K): which block takes what, and how the
+// partial sums of a split tile meet in memory that is zero before.
 #pragma once
 #include "gemm/cuda/gemm_params.h"
 #include "gemm/cuda/wgmma.cuh"
@@ -12,11 +12,12 @@ struct stream_unit { // of a tile: steps begin .. end - 1
     u32 tile, begin, end;
 };
 
-// What the blocks compute; in shared memory, since it is seldom read. Tile by tile, all blocks in turn, neighbours with the same weights,
-// so that these are read from memory once; then a block's share of the tiles that are left over, whose steps are dealt evenly; those
-// who share a tile meet. With few rows, where no whole number of blocks can share a tile, the last turn is dealt with them: then no more
-// than two blocks share one, and the block that ends it comes to it last, the other first. Which block takes what depends on the number of
-// rows and blocks alone, and so do the sums.
+// What the blocks compute; in shared memory, since it is seldom read. Tile by tile, all blocks in turn,
+// neighbours with the same weights, so that these are read from memory once; then a block's share of the
+// tiles that are left over, whose steps are dealt evenly; those who share a tile meet. With few rows, where
+// no whole number of blocks can share a tile, the last turn is dealt with them: then no more than two blocks
+// share one, and the block that ends it comes to it last, the other first. Which block takes what depends on
+// the number of rows and blocks alone, and so do the sums.
 struct tile_scheduler {
     u32 n_rows, n_row_tiles, n_steps;
     u32 whole;              // tiles that are not shared
@@ -46,7 +47,8 @@ struct tile_scheduler {
     }
     __device__ __forceinline__ bool next(struct stream_unit &s) const
     {
-        return s.tile < whole ? whole_tile(s.tile + gridDim.x, s) : steps_from((s.tile - whole) * n_steps + s.end, s);
+        return s.tile < whole ? whole_tile(s.tile + gridDim.x, s)
+                              : steps_from((s.tile - whole) * n_steps + s.end, s);
     }
     __device__ __forceinline__ bool whole_tile(u32 tile, struct stream_unit &s) const
     {
@@ -65,8 +67,8 @@ struct tile_scheduler {
     }
 };
 
-// As many blocks a tile as there are, if that leaves few idle; else all, whose shares then begin anywhere. Where a tile has few steps,
-// meeting takes longer than they do.
+// As many blocks a tile as there are, if that leaves few idle; else all, whose shares then begin anywhere.
+// Where a tile has few steps, meeting takes longer than they do.
 static __device__ __forceinline__ u32 sharers(u32 rest, u32 n_steps, u32 full)
 {
     if (n_steps < LEAST_SHARED)
@@ -77,7 +79,8 @@ static __device__ __forceinline__ u32 sharers(u32 rest, u32 n_steps, u32 full)
     return idle && !short_of_steps ? gridDim.x : max(rest, n);
 }
 
-template <class K> static __device__ __forceinline__ struct tile_scheduler tile_scheduler_of(const struct gemm_params &p)
+template <class K>
+static __device__ __forceinline__ struct tile_scheduler tile_scheduler_of(const struct gemm_params &p)
 {
     struct tile_scheduler w;
 
@@ -96,8 +99,8 @@ template <class K> static __device__ __forceinline__ struct tile_scheduler tile_
     return w;
 }
 
-// Sums that other blocks wait for go to memory that is zero before. A sum of zero goes as -0, whose bits are not zero: so each word says
-// itself that it is there, and nobody waits for a sign behind the sums.
+// Sums that other blocks wait for go to memory that is zero before. A sum of zero goes as -0, whose bits are
+// not zero: so each word says itself that it is there, and nobody waits for a sign behind the sums.
 static __device__ __forceinline__ f32 no_zero(f32 v)
 {
     return v == 0 ? -0.0f : v;
@@ -116,8 +119,9 @@ static __device__ __forceinline__ float4 load_sums(const float4 *at)
     return v;
 }
 
-// The blocks that share a tile. Each ends a part of its rows where it has no other share; else the first ends all. They wait for each
-// other, which ends only because all run at once: plan_wgmma.c launches no more than there are SMs, and each takes one.
+// The blocks that share a tile. Each ends a part of its rows where it has no other share; else the first ends
+// all. They wait for each other, which ends only because all run at once: plan_wgmma.c launches no more than
+// there are SMs, and each takes one.
 template <class K> struct reduction {
     static constexpr u32 eights = K::ROWS / 8;
     u32 first, n, me; // blocks first .. first + n - 1
@@ -152,16 +156,19 @@ template <class K> struct reduction {
         return (float4 *)p.partial + (u64)group(from, warpgroup) * eights * 128 + threadIdx.x % 128;
     }
 
-    __device__ __forceinline__ void hand_over(const struct gemm_params &p, u32 warpgroup, const f32 (&d)[eights][4]) const
+    __device__ __forceinline__ void hand_over(const struct gemm_params &p, u32 warpgroup,
+                                              const f32 (&d)[eights][4]) const
     {
         float4 *to = partial(p, me, warpgroup);
         u32 from = begin(me), end = begin(me + 1);
 #pragma unroll
         for (u32 i = 0; i < eights; i++)
             if (i < from || i >= end)
-                __stcg(to + i * 128, make_float4(no_zero(d[i][0]), no_zero(d[i][1]), no_zero(d[i][2]), no_zero(d[i][3])));
+                __stcg(to + i * 128,
+                       make_float4(no_zero(d[i][0]), no_zero(d[i][1]), no_zero(d[i][2]), no_zero(d[i][3])));
     }
-    __device__ __forceinline__ void take_over(const struct gemm_params &p, u32 warpgroup, f32 (&d)[eights][4]) const
+    __device__ __forceinline__ void take_over(const struct gemm_params &p, u32 warpgroup,
+                                              f32 (&d)[eights][4]) const
     {
         constexpr u32 batch = eights % 4 == 0 ? 4 : eights;
         u32 from = begin(me), end = begin(me + 1);

@@ -12,7 +12,8 @@
 
 enum { VENDOR_THREADS = 256 };
 
-extern "C" __global__ void __launch_bounds__(VENDOR_THREADS) vendor_rows(const __grid_constant__ struct packing_params p)
+extern "C" __global__ void __launch_bounds__(VENDOR_THREADS)
+    vendor_rows(const __grid_constant__ struct packing_params p)
 {
     __shared__ f32 room[33];
     f32 factor = 1, squares = 0;
@@ -27,11 +28,13 @@ extern "C" __global__ void __launch_bounds__(VENDOR_THREADS) vendor_rows(const _
         factor = norm_factor(block_sum(squares, room), p.n_cols, p.eps);
     }
     for (u32 i = threadIdx.x; i < p.n_cols; i += VENDOR_THREADS)
-        ((__nv_bfloat16 *)p.out)[(u64)blockIdx.x * p.n_cols + i] = __float2bfloat16_rn(in[i] * factor * (p.norm ? p.norm[i] : 1));
+        ((__nv_bfloat16 *)p.out)[(u64)blockIdx.x * p.n_cols + i] =
+            __float2bfloat16_rn(in[i] * factor * (p.norm ? p.norm[i] : 1));
 }
 
 // A thread a block of 32 weights.
-extern "C" __global__ void __launch_bounds__(VENDOR_THREADS) vendor_weights(const __grid_constant__ struct vendor_weights_params p)
+extern "C" __global__ void __launch_bounds__(VENDOR_THREADS)
+    vendor_weights(const __grid_constant__ struct vendor_weights_params p)
 {
     u64 at = (u64)blockIdx.x * VENDOR_THREADS + threadIdx.x;
     u32 n_blocks = p.w.n_cols / 32, row = (u32)(at / n_blocks), block = at % n_blocks;
@@ -48,11 +51,13 @@ extern "C" __global__ void __launch_bounds__(VENDOR_THREADS) vendor_weights(cons
     FOR_QUANTISED(p.w.format, {
         struct unpacked u = unpack_block<F>(load_block<F>(p.w, row, block));
         for (u32 i = 0; i < 32; i++)
-            out[i] = __float2bfloat16_rn(u.scale[i / 16] * signed_byte((u32)u.q[i / 4], i % 4) + u.offset[i / 16]);
+            out[i] =
+                __float2bfloat16_rn(u.scale[i / 16] * signed_byte((u32)u.q[i / 4], i % 4) + u.offset[i / 16]);
     })
 }
 
-extern "C" __global__ void __launch_bounds__(VENDOR_THREADS) vendor_finish(const __grid_constant__ struct vendor_finish_params p)
+extern "C" __global__ void __launch_bounds__(VENDOR_THREADS)
+    vendor_finish(const __grid_constant__ struct vendor_finish_params p)
 {
     u32 at = blockIdx.x * VENDOR_THREADS + threadIdx.x, row = blockIdx.y;
 

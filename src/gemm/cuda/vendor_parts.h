@@ -1,4 +1,5 @@
-// vendor_parts.h - the arguments of the kernels around a product of the vendor's library. Shared by C and CUDA.
+// vendor_parts.h - the arguments of the kernels around a product of the vendor's library. Shared by C and
+// CUDA.
 #pragma once
 #include "gemm/cuda/gemm_params.h"
 

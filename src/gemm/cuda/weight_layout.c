@@ -1,4 +1,5 @@
-// weight_layout.c - places the planes of a matrix; see weight_layout.h. The kernel that fills them is in weight_pack.cu.
+// weight_layout.c - places the planes of a matrix; see weight_layout.h. The kernel that fills them is in
+// weight_pack.cu.
 #include <string.h>
 #include "gemm/cuda/weight_layout.h"
 

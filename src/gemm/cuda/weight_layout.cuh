@@ -1,4 +1,5 @@
-// weight_layout.cuh - 32 weights of a row out of their planes: eight words of int8 and value = scale * q + offset for each half.
+// weight_layout.cuh - 32 weights of a row out of their planes: eight words of int8 and value = scale * q +
+// offset for each half.
 #pragma once
 #include "device/cuda/kernel.cuh"
 #include "gemm/cuda/weight_layout.h"
@@ -18,7 +19,9 @@ struct unpacked {
 static __device__ __forceinline__ uint4 load_once(const void *at) // 16 bytes that nobody reads again
 {
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at));
     return v;
 }
 
@@ -44,7 +47,8 @@ struct plane_pointers { // where the planes of a matrix, or of one row, begin
 };
 
 // What scales block `at` of 32, counted from where the planes begin.
-template <u32 F> static __device__ __forceinline__ void scales_at(const struct plane_pointers &p, u32 at, struct packed<F> &r)
+template <u32 F>
+static __device__ __forceinline__ void scales_at(const struct plane_pointers &p, u32 at, struct packed<F> &r)
 {
     if (F == QUANT_IQ4_XS)
         r.scale = p.scales[at];
@@ -55,7 +59,8 @@ template <u32 F> static __device__ __forceinline__ void scales_at(const struct p
     if (layout_has_super_blocks(F))
         r.delta = ((const u32 *)p.deltas)[at / 8];
 }
-template <u32 F> static __device__ __forceinline__ void high_at(const struct plane_pointers &p, u32 at, struct packed<F> &r)
+template <u32 F>
+static __device__ __forceinline__ void high_at(const struct plane_pointers &p, u32 at, struct packed<F> &r)
 {
     if (layout_has_high_bit(F))
         r.high[0] = ((const u32 *)p.high)[at];
@@ -67,8 +72,8 @@ template <u32 F> static __device__ __forceinline__ void high_at(const struct pla
 }
 
 // All of it, of Q3_K with the rest of its unit. ONCE: the planes lie in memory and nobody reads them again.
-template <u32 F, bool ONCE> static __device__ __forceinline__ struct packed<F> block_at(const struct plane_pointers &p, u32 at)
-{
+template <u32 F, bool ONCE>
+static __device__ __forceinline__ struct packed<F> block_at(const struct plane_pointers &p, u32 at) {
     struct packed<F> r;
     const u8 *q = p.quants + at / layout_unit(F) * layout_quants_bytes(F, 32 * layout_unit(F));
 
@@ -81,9 +86,10 @@ template <u32 F, bool ONCE> static __device__ __forceinline__ struct packed<F> b
     return r;
 }
 
-// What a lane takes of its own row in shared memory: a block, or a whole unit with a scale for each 16 in the bytes of r.scale.
-template <u32 F> static __device__ __forceinline__ struct packed<F> unit_at(const struct plane_pointers &p, u32 at)
-{
+// What a lane takes of its own row in shared memory: a block, or a whole unit with a scale for each 16 in the
+// bytes of r.scale.
+template <u32 F>
+static __device__ __forceinline__ struct packed<F> unit_at(const struct plane_pointers &p, u32 at) {
     if (layout_unit(F) == 1)
         return block_at<F, false>(p, at);
     struct packed<F> r = block_at<F, false>(p, 2 * at);
@@ -91,12 +97,15 @@ template <u32 F> static __device__ __forceinline__ struct packed<F> unit_at(cons
     return r;
 }
 
-template <u32 F> static __device__ __forceinline__ struct packed<F> load_block(const struct weight_planes &p, u32 row, u32 block)
-{
-    return block_at<F, true>({ p.quants, p.high, p.scales, p.deltas }, row * (p.n_cols / 32) + block); // less than 2^37 numbers
+template <u32 F>
+static __device__ __forceinline__ struct packed<F> load_block(const struct weight_planes &p, u32 row,
+                                                              u32 block) {
+    return block_at<F, true>({ p.quants, p.high, p.scales, p.deltas },
+                             row *(p.n_cols / 32) + block); // less than 2^37 numbers
 }
 
-static __device__ __forceinline__ f32 half_of(u32 bits)
+static __device__ __forceinline__ f32
+half_of(u32 bits)
 {
     return __half2float(__ushort_as_half((unsigned short)bits));
 }
@@ -108,7 +117,8 @@ static __device__ __forceinline__ f32 signed_byte(u32 word, u32 byte)
 // The values of a table of sixteen, four a word.
 template <u32 F> static __device__ __forceinline__ void table_of(u32 (&table)[4])
 {
-    const u32 iq4[4] = { 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535 }, mxfp4[4] = { 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc };
+    const u32 iq4[4] = { 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535 },
+              mxfp4[4] = { 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc };
 #pragma unroll
     for (u32 i = 0; i < 4; i++)
         table[i] = F == QUANT_MXFP4 ? mxfp4[i] : iq4[i];
@@ -120,12 +130,16 @@ template <u32 F> static __device__ __forceinline__ void look_up(u32 q, int *low,
     u32 table[4], place = q & 0x77777777, half = (q >> 1 & 0x44444444) | 0x32103210;
 
     table_of<F>(table);
-    *low = (int)__byte_perm(__byte_perm(table[0], table[1], place), __byte_perm(table[2], table[3], place), half);
-    *high = (int)__byte_perm(__byte_perm(table[0], table[1], place >> 16), __byte_perm(table[2], table[3], place >> 16), half >> 16);
+    *low = (int)__byte_perm(__byte_perm(table[0], table[1], place), __byte_perm(table[2], table[3], place),
+                            half);
+    *high = (int)__byte_perm(__byte_perm(table[0], table[1], place >> 16),
+                             __byte_perm(table[2], table[3], place >> 16), half >> 16);
 }
 
-// Word i of a block's nibbles, elements 4 i .. 4 i + 3 and 16 more, as integers; their zero points are in the offsets.
-template <u32 F> static __device__ __forceinline__ void unpack_word(u32 w, const u32 (&bits)[2], u32 i, int *low, int *high)
+// Word i of a block's nibbles, elements 4 i .. 4 i + 3 and 16 more, as integers; their zero points are in the
+// offsets.
+template <u32 F>
+static __device__ __forceinline__ void unpack_word(u32 w, const u32 (&bits)[2], u32 i, int *low, int *high)
 {
     if (layout_has_table(F)) {
         look_up<F>(w, low, high);
@@ -148,13 +162,16 @@ static __device__ __forceinline__ void unpack_twos(u32 first, u32 second, u32 i,
     *low = (int)(first >> 2 * i & 0x03030303);
     *high = (int)(second >> 2 * i & 0x03030303);
 }
-// And out of word i of a unit of Q3_K: the second block's integers lie in `high`, but for the low two bits of its second half.
-static __device__ __forceinline__ void unpack_threes(u32 w, const u32 (&bits)[2], u32 i, u32 second, int *low, int *high)
+// And out of word i of a unit of Q3_K: the second block's integers lie in `high`, but for the low two bits of
+// its second half.
+static __device__ __forceinline__ void unpack_threes(u32 w, const u32 (&bits)[2], u32 i, u32 second, int *low,
+                                                     int *high)
 {
     u32 b = bits[i / 2], top = i % 2 ? b >> 2 : b << 2;
 
     *low = (int)((second ? i % 2 ? b : b << 4 : w) >> 5 & 0x07070707);
-    *high = (int)((w >> (second ? 0 : 2) & (second ? 0x03030303 : 0x07070707)) | (top & (second ? 0x04040404 : 0)));
+    *high = (int)((w >> (second ? 0 : 2) & (second ? 0x03030303 : 0x07070707)) |
+                  (top & (second ? 0x04040404 : 0)));
 }
 template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct packed<F> &r, int (&q)[8])
 {
@@ -177,7 +194,9 @@ template <u32 F> static __device__ __forceinline__ void unpack_ints(const struct
     }
 }
 
-template <u32 F> static __device__ __forceinline__ void unpack_scales(const struct packed<F> &r, f32 (&scale)[2], f32 (&offset)[2])
+template <u32 F>
+static __device__ __forceinline__ void unpack_scales(const struct packed<F> &r, f32 (&scale)[2],
+                                                     f32 (&offset)[2])
 {
     f32 d = F == QUANT_MXFP4 ? __uint_as_float(r.scale << 16) : half_of(r.scale);
 
@@ -199,7 +218,8 @@ template <u32 F> static __device__ __forceinline__ void unpack_scales(const stru
         for (u32 h = 0; h < 2; h++) {
             u32 byte = r.scale >> 8 * h & 255;
             scale[h] = F == QUANT_Q2_K ? d * (f32)(byte & 15) : d * signed_byte(r.scale, h);
-            offset[h] = F == QUANT_Q2_K ? -half_of(r.delta >> 16) * (f32)(byte >> 4) : scale[h] * (F == QUANT_Q6_K ? -32.0f : -4.0f);
+            offset[h] = F == QUANT_Q2_K ? -half_of(r.delta >> 16) * (f32)(byte >> 4)
+                                        : scale[h] * (F == QUANT_Q6_K ? -32.0f : -4.0f);
         }
     }
 }
@@ -213,8 +233,10 @@ template <u32 F> static __device__ __forceinline__ struct unpacked unpack_block(
 }
 
 // Runs BODY with the constant F for the format at run time.
-#define FOR_QUANTISED(format, BODY) \
-    switch (format) { QUANT_BLOCK_FORMATS(FOR_FORMAT, BODY) }
+#define FOR_QUANTISED(format, BODY)           \
+    switch (format) {                         \
+        QUANT_BLOCK_FORMATS(FOR_FORMAT, BODY) \
+    }
 #define FOR_FORMAT(NAME, name, BODY)    \
     case QUANT_##NAME: {                \
         constexpr u32 F = QUANT_##NAME; \

@@ -2,7 +2,7 @@
 // thread a block; no value changes.
 //
 //   file:    block 0 | block 1 | ...          each with its scales between its quants
-//   memory:  quants of all rows | high bits | scales | deltas      so that a warp loads whole lines, 16 bytes a lane
+//   memory:  quants of all rows | high bits | scales | deltas      a warp loads lines, 16 bytes a lane
 #include "device/cuda/kernel.cuh"
 #include "gemm/cuda/weight_layout.h"
 #include "quant/iq4_xs.h"
@@ -25,14 +25,17 @@ struct destination {
 static __device__ struct destination find(const struct weight_planes &p, u64 row, u32 block)
 {
     struct destination d;
-    d.quants = (u8 *)p.quants + row * layout_quants_bytes(p.format, p.n_cols) + block * layout_quants_bytes(p.format, 32);
-    d.high = (u8 *)p.high + row * layout_high_bytes(p.format, p.n_cols) + block * layout_high_bytes(p.format, 32);
+    d.quants = (u8 *)p.quants + row * layout_quants_bytes(p.format, p.n_cols) +
+               block * layout_quants_bytes(p.format, 32);
+    d.high =
+        (u8 *)p.high + row * layout_high_bytes(p.format, p.n_cols) + block * layout_high_bytes(p.format, 32);
     d.scales = (u8 *)p.scales + row * layout_scales_bytes(p.format, p.n_cols);
     d.deltas = (u8 *)p.deltas + row * layout_deltas_bytes(p.format, p.n_cols);
     return d;
 }
 
-static __device__ void put_nibbles(u8 *to, const i8 *q, int zero) // q + zero in 0..15, of more bits only the low four
+static __device__ void put_nibbles(u8 *to, const i8 *q,
+                                   int zero) // q + zero in 0..15, of more bits only the low four
 {
     for (u32 j = 0; j < 16; j++)
         to[j] = (u8)(((q[j] + zero) & 15) | ((q[j + 16] + zero) & 15) << 4);
@@ -156,7 +159,8 @@ static __device__ void put_super(const struct pack_params &p, u64 at, const i8 *
             put_threes(d.quants, d.high, q + 32 * g, zero);
     }
 }
-static __device__ void put_scales(const struct pack_params &p, u64 at, const u8 *scales, u16 delta, u16 delta_min)
+static __device__ void put_scales(const struct pack_params &p, u64 at, const u8 *scales, u16 delta,
+                                  u16 delta_min)
 {
     u32 per_row = p.to.n_cols / 256, block = at % per_row;
     struct destination d = find(p.to, at / per_row, 0);
@@ -202,7 +206,8 @@ static __device__ void pack_super(const struct pack_params &p, u64 at)
             scales[2 * g] = pair.scale;
             scales[2 * g + 1] = pair.min;
         }
-        put_scales(p, at, scales, p.to.format == QUANT_Q4_K ? four.d : five.d, p.to.format == QUANT_Q4_K ? four.dmin : five.dmin);
+        put_scales(p, at, scales, p.to.format == QUANT_Q4_K ? four.d : five.d,
+                   p.to.format == QUANT_Q4_K ? four.dmin : five.dmin);
     } else if (p.to.format == QUANT_Q6_K) {
         struct q6_k b = fetch<struct q6_k>(p.from, at);
         q6_k_ints(&b, q);

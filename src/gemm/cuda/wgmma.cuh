@@ -1,8 +1,10 @@
-// wgmma.cuh - Hopper's products of 64 weight rows by 8 to 256 rows of activations, and the copies that feed them.
+// wgmma.cuh - Hopper's products of 64 weight rows by 8 to 256 rows of activations, and the copies that feed
+// them.
 //
-// Sums stay in registers: d[n][0..3] of a lane (g = lane / 4, t = lane % 4) are of weight rows g (0, 1) and g + 8 (2, 3) of its warp's 16
-// and of activations 8 n + 2 t (0, 2) and the next (1, 3). Operands in shared memory are tiles of 128-byte rows (64 columns), 16-byte words
-// swizzled within 8 rows; weights may be in registers instead.
+// Sums stay in registers: d[n][0..3] of a lane (g = lane / 4, t = lane % 4) are of weight rows g (0, 1) and g
+// + 8 (2, 3) of its warp's 16 and of activations 8 n + 2 t (0, 2) and the next (1, 3). Operands in shared
+// memory are tiles of 128-byte rows (64 columns), 16-byte words swizzled within 8 rows; weights may be in
+// registers instead.
 #pragma once
 #include "gemm/cuda/pipeline.cuh"
 
@@ -33,12 +35,13 @@ enum { NEXT_COLUMNS = 2 };
         T10(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
 
 // Both operands in shared memory: sums, their registers' names, and the numbers of the two descriptors.
-#define WGMMA_SHARED(rows, sums, names, D, a, b)                                                                                 \
-    static __device__ __forceinline__ void wgmma(f32(&d)[sums][4], u64 weights, u64 activations)                                 \
-    {                                                                                                                            \
-        asm volatile("wgmma.mma_async.sync.aligned.m64n" #rows "k16.f32.bf16.bf16 {" names "}, %" #a ", %" #b ", 1, 1, 1, 0, 0;" \
-                     : D(0)                                                                                                      \
-                     : "l"(weights), "l"(activations));                                                                          \
+#define WGMMA_SHARED(rows, sums, names, D, a, b)                                                     \
+    static __device__ __forceinline__ void wgmma(f32(&d)[sums][4], u64 weights, u64 activations)     \
+    {                                                                                                \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #rows "k16.f32.bf16.bf16 {" names "}, %" #a \
+                     ", %" #b ", 1, 1, 1, 0, 0;"                                                     \
+                     : D(0)                                                                          \
+                     : "l"(weights), "l"(activations));                                              \
     }
 WGMMA_SHARED(8, 1, N4, D4, 4, 5)
 WGMMA_SHARED(16, 2, N8, D8, 8, 9)
@@ -47,15 +50,16 @@ WGMMA_SHARED(64, 8, N32, D32, 32, 33)
 WGMMA_SHARED(128, 16, N64, D64, 64, 65)
 WGMMA_SHARED(256, 32, N128, D128, 128, 129)
 
-// The same with 64 rows of activations first and so many of weights second. more: the sums go on; else they begin.
-#define WGMMA_ROWS(weights, sums, names, D, a, b, c)                                                             \
-    static __device__ __forceinline__ void wgmma(f32(&d)[sums][4], u64 rows, u64 of_weights, u32 more)           \
-    {                                                                                                            \
-        asm volatile("{\n\t.reg .pred more;\n\tsetp.ne.b32 more, %" #c ", 0;\n\t"                                \
-                     "wgmma.mma_async.sync.aligned.m64n" #weights "k16.f32.bf16.bf16 {" names "}, %" #a ", %" #b \
-                     ", more, 1, 1, 0, 0;\n\t}"                                                                  \
-                     : D(0)                                                                                      \
-                     : "l"(rows), "l"(of_weights), "r"(more));                                                   \
+// The same with 64 rows of activations first and so many of weights second. more: the sums go on; else they
+// begin.
+#define WGMMA_ROWS(weights, sums, names, D, a, b, c)                                                    \
+    static __device__ __forceinline__ void wgmma(f32(&d)[sums][4], u64 rows, u64 of_weights, u32 more)  \
+    {                                                                                                   \
+        asm volatile("{\n\t.reg .pred more;\n\tsetp.ne.b32 more, %" #c ", 0;\n\t"                       \
+                     "wgmma.mma_async.sync.aligned.m64n" #weights "k16.f32.bf16.bf16 {" names "}, %" #a \
+                     ", %" #b ", more, 1, 1, 0, 0;\n\t}"                                                \
+                     : D(0)                                                                             \
+                     : "l"(rows), "l"(of_weights), "r"(more));                                          \
     }
 #define N80    N8 ",%8,%9" T10(1) T10(2) T10(3) T10(4) T10(5) T10(6) T10(7)
 #define D48(i) D32(i), D16(i + 8)
@@ -71,13 +75,13 @@ WGMMA_ROWS(176, 22, N80 ",%80,%81,%82,%83,%84,%85,%86,%87", D88, 88, 89, 90)
 WGMMA_ROWS(192, 24, N80 T10(8) ",%90,%91,%92,%93,%94,%95", D96, 96, 97, 98)
 
 // Weights in registers.
-#define WGMMA_REGISTERS(rows, sums, names, D, a, b, c, e, f)                                                                       \
-    static __device__ __forceinline__ void wgmma(f32 (&d)[sums][4], const u32 (&w)[4], u64 activations)                            \
-    {                                                                                                                              \
-        asm volatile("wgmma.mma_async.sync.aligned.m64n" #rows "k16.f32.bf16.bf16 {" names "}, {%" #a ",%" #b ",%" #c ",%" #e "}, %" #f \
-                     ", 1, 1, 1, 0;"                                                                                               \
-                     : D(0)                                                                                                        \
-                     : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(activations));                                              \
+#define WGMMA_REGISTERS(rows, sums, names, D, a, b, c, e, f)                                          \
+    static __device__ __forceinline__ void wgmma(f32(&d)[sums][4], const u32(&w)[4], u64 activations) \
+    {                                                                                                 \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #rows "k16.f32.bf16.bf16 {" names "}, {%" #a \
+                     ",%" #b ",%" #c ",%" #e "}, %" #f ", 1, 1, 1, 0;"                                \
+                     : D(0)                                                                           \
+                     : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(activations));                 \
     }
 WGMMA_REGISTERS(32, 4, N16, D16, 16, 17, 18, 19, 20)
 WGMMA_REGISTERS(64, 8, N32, D32, 32, 33, 34, 35, 36)
@@ -88,7 +92,8 @@ static __device__ __forceinline__ void wgmma_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// All fragments are complete before the first product: what would be computed between two of them makes them wait for each other.
+// All fragments are complete before the first product: what would be computed between two of them makes them
+// wait for each other.
 #define A4(i) "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])
 static __device__ __forceinline__ void wgmma_fence(u32 (&a)[4][4])
 {
@@ -118,18 +123,24 @@ static __device__ __forceinline__ void cluster_meet()
 // Into the shared memory of another block of the cluster, whose barrier gets the bytes.
 static __device__ __forceinline__ void store_there(u32 to, float4 v, u32 full)
 {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
-                 "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(full)
-                 : "memory");
+    asm volatile(
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::
+            "r"(to),
+        "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(full)
+        : "memory");
 }
 static __device__ __forceinline__ void store_shared(u32 to, float4 v)
 {
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+                 : "memory");
 }
 static __device__ __forceinline__ float4 load_shared(u32 at)
 {
     float4 v;
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at) : "memory");
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(at)
+                 : "memory");
     return v;
 }
 // No qualifier: with one it would become a barrier of all memory.
@@ -139,25 +150,29 @@ static __device__ __forceinline__ void leave_stage_of(u32 empty)
 }
 static __device__ __forceinline__ void bulk_copy(u32 to, const u8 *from, u32 bytes, u32 full)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
-                 "r"(bytes), "r"(full)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "l"(from), "r"(bytes), "r"(full)
+        : "memory");
 }
 
 // The box of a five-dimensional view that begins at column x, pair 0, row 0 of a pair, and eights y of z.
-static __device__ __forceinline__ void box_copy(u32 to, const void *view, u32 full, const u32 (&at)[3], u64 policy)
+static __device__ __forceinline__ void box_copy(u32 to, const void *view, u32 full, const u32 (&at)[3],
+                                                u64 policy)
 {
-    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_"
+                 "hint [%0], "
                  "[%1, {%3, %4, %4, %5, %6}], [%2], %7;" ::"r"(to),
                  "l"(view), "r"(full), "r"(at[0]), "r"(0), "r"(at[1]), "r"(at[2]), "l"(policy)
                  : "memory");
 }
 
 // The same to the same place in the blocks of the mask, each of whose barriers gets the bytes.
-static __device__ __forceinline__ void box_copy_to_all(u32 to, const void *view, u32 full, const u32 (&at)[3], u16 blocks,
-                                                       u64 policy)
+static __device__ __forceinline__ void box_copy_to_all(u32 to, const void *view, u32 full, const u32 (&at)[3],
+                                                       u16 blocks, u64 policy)
 {
-    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast:"
+                 ":cluster.L2::cache_hint "
                  "[%0], [%1, {%3, %4, %4, %5, %6}], [%2], %7, %8;" ::"r"(to),
                  "l"(view), "r"(full), "r"(at[0]), "r"(0), "r"(at[1]), "r"(at[2]), "h"(blocks), "l"(policy)
                  : "memory");

@@ -1,27 +1,43 @@
-// product_choice.c - which kernel multiplies, at which rows, columns and depth, and why; see product_choice.h.
+// product_choice.c - which kernel multiplies, at which rows, columns and depth, and why; see
+// product_choice.h.
 //
-// The rows are those of the largest step a tape can get. Nothing here was tuned on Apple hardware: sizes are published ones.
+// The rows are those of the largest step a tape can get. Nothing here was tuned on Apple hardware: sizes are
+// published ones.
 //
 //   variant rows   tile (weights x rows x columns)     threads  source and reason
-//   plain   any    16 x 16                             256      vllm-apple's naive kernel (GEMM_METAL.md). Widths that are no multiple
+//   plain   any    16 x 16                             256      vllm-apple's naive kernel (GEMM_METAL.md).
+//   Widths that are no multiple
 //                                                               of 8; a thread a pair
-//   head    1      256 x 1, the row in 16 KiB          256      vllm-apple's large-N plan: the row once from memory, weights streamed
-//                  of threadgroup memory                        past it. From 32,768 outputs on: LM heads have 32,000 and more, layers
-//                                                               less. 16 KiB are half of what a threadgroup may have
-//   one     1      16 x 1; 4 weight rows a simdgroup   128      llama.cpp, N_R0_Q4_0 = 4 in ggml-metal-impl.h: four weight rows share
-//                                                               the activations that a lane holds. More rows, or both of a piece's
-//                                                               scales early, cost threads in flight: 2026-11-22-agx-kernel-counts.md
-//   few     2-8    16 x 8; 2 weight rows a simdgroup   128      llama.cpp, ggml-metal-ops.cpp: vector kernels for 2 to 8 rows. 2 x 8
+//   head    1      256 x 1, the row in 16 KiB          256      vllm-apple's large-N plan: the row once from
+//   memory, weights streamed
+//                  of threadgroup memory                        past it. From 32,768 outputs on: LM heads
+//                  have 32,000 and more, layers
+//                                                               less. 16 KiB are half of what a threadgroup
+//                                                                 may have
+//   one     1      16 x 1; 4 weight rows a simdgroup   128      llama.cpp, N_R0_Q4_0 = 4 in
+//   ggml-metal-impl.h: four weight rows share
+//                                                               the activations that a lane holds. More
+//                                                                 rows, or both of a piece's
+//                                                               scales early, cost threads in flight:
+//                                                                 2026-11-22-agx-kernel-counts.md
+//   few     2-8    16 x 8; 2 weight rows a simdgroup   128      llama.cpp, ggml-metal-ops.cpp: vector kernels
+//   for 2 to 8 rows. 2 x 8
 //                                                               sums and 2 x 16 weights fit the registers
-//           9-16   16 x 16 x 32, columns shared out    128      simdgroup matrices from where llama.cpp switches to them (ne11_mm_min
-//                  over 4 simdgroups                            = 8, same file); each weight is still read once
-//   many    17+    64 x 64 x 32, padded by 16 bytes    128      MLX, matmul.cpp: 64 x 64 by 2 x 2 simdgroups in fp32; llama.cpp's mul_mm:
-//                                                               64 weight rows, NK = 32; padding as MLX's loader
-//   tiled   2+     64 x 64 x 16, 4 x 4 a thread        256      vllm-apple's tiled kernel. exact: fp32 multiply-adds in a known order;
-//                                                               how a simdgroup matrix rounds inside is not documented
+//           9-16   16 x 16 x 32, columns shared out    128      simdgroup matrices from where llama.cpp
+//           switches to them (ne11_mm_min
+//                  over 4 simdgroups                            = 8, same file); each weight is still read
+//                  once
+//   many    17+    64 x 64 x 32, padded by 16 bytes    128      MLX, matmul.cpp: 64 x 64 by 2 x 2 simdgroups
+//   in fp32; llama.cpp's mul_mm:
+//                                                               64 weight rows, NK = 32; padding as MLX's
+//                                                                 loader
+//   tiled   2+     64 x 64 x 16, 4 x 4 a thread        256      vllm-apple's tiled kernel. exact: fp32
+//   multiply-adds in a known order;
+//                                                               how a simdgroup matrix rounds inside is not
+//                                                                 documented
 //
-// few and many come in two kinds: weights staged as half for F16 and every quantised format (11 bits hold d * q to 2^-12), as float for
-// BF16 and F32, whose range half lacks.
+// few and many come in two kinds: weights staged as half for F16 and every quantised format (11 bits hold d *
+// q to 2^-12), as float for BF16 and F32, whose range half lacks.
 #include "gemm/metal/product_choice.h"
 #include "base/divide.h"
 
@@ -61,7 +77,8 @@ static bool has_odd_width(const struct product_case *c)
 }
 static bool is_head(const struct product_case *c)
 {
-    return c->product->mode == PRODUCT_PLAIN && c->product->w[0]->n_rows >= LARGE_N && c->n_cols * 4 <= HEAD_ROW_BYTES;
+    return c->product->mode == PRODUCT_PLAIN && c->product->w[0]->n_rows >= LARGE_N &&
+           c->n_cols * 4 <= HEAD_ROW_BYTES;
 }
 static bool is_exact(const struct product_case *c)
 {
@@ -72,7 +89,8 @@ static bool takes_half(const struct product_case *c)
     return half_is_enough(c->product);
 }
 
-// The first rule that fits is taken. A tile's pairs of weight rows and, where the grid has tiles of rows too, its rows.
+// The first rule that fits is taken. A tile's pairs of weight rows and, where the grid has tiles of rows too,
+// its rows.
 static const struct product_rule {
     enum product_variant variant;
     uint32_t min_rows, max_rows;
@@ -105,12 +123,14 @@ void product_launch(struct metal_plan *p, const struct product_plan *product)
     struct product_args args = product->args;
     uint32_t rows = args.rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
     const struct product_rule *rule = rule_of(product, rows);
-    uint32_t tiles = n_tiles(product, rule->pairs), row_tiles = rule->tile_rows ? divide_up(rows, rule->tile_rows) : 0;
+    uint32_t tiles = n_tiles(product, rule->pairs),
+             row_tiles = rule->tile_rows ? divide_up(rows, rule->tile_rows) : 0;
     struct metal_kernel kernel = { .name = product->kernels[rule->variant],
                                    .n_constants = PRODUCT_N_CONSTANTS,
                                    .grid = { row_tiles ? row_tiles : tiles, row_tiles ? tiles : 1, 1 },
                                    .threads = rule->threads,
-                                   .shared = rule->variant == PRODUCT_VARIANT_HEAD ? product->w[0]->n_cols * 4 : 0 };
+                                   .shared = rule->variant == PRODUCT_VARIANT_HEAD ? product->w[0]->n_cols * 4
+                                                                                   : 0 };
 
     kernel.constants[PRODUCT_C_MODE] = product->mode;
     kernel.constants[PRODUCT_C_BIAS] = product->bias;
@@ -119,7 +139,8 @@ void product_launch(struct metal_plan *p, const struct product_plan *product)
     for (uint32_t i = 0; i < 3; i++) {
         const struct weight *w = product->w[i] ? product->w[i] : product->w[0];
         if (w->format > QUANT_BF16 && w->bytes > MAX_BLOCK_BYTES)
-            err_set(&p->error, ERR_UNSUPPORTED, "a quantised matrix of %llu bytes; Metal kernels take at most %llu",
+            err_set(&p->error, ERR_UNSUPPORTED,
+                    "a quantised matrix of %llu bytes; Metal kernels take at most %llu",
                     (unsigned long long)w->bytes, (unsigned long long)MAX_BLOCK_BYTES);
         kernel.constants[PRODUCT_C_FORMAT + i] = w->format;
         args.n_out[i] = w->n_rows;

@@ -1,9 +1,10 @@
-// product_metal.h - the arguments that all matrix-product kernels of the Metal device share. Shared by C and MSL.
+// product_metal.h - the arguments that all matrix-product kernels of the Metal device share. Shared by C and
+// MSL.
 //
-// A product is a list of pairs of weight rows: two neighbours (matmul), gate and up of one output (gate_up), or the two that RoPE
-// turns together (qkv). A kernel computes both sums of a pair in one place, so that each operation ends in its own few lines
-// (pairs.metalh) and every rung of the ladder serves every operation. What is fixed for a command is a function constant; Metal
-// compiles one pipeline for each set of them.
+// A product is a list of pairs of weight rows: two neighbours (matmul), gate and up of one output (gate_up),
+// or the two that RoPE turns together (qkv). A kernel computes both sums of a pair in one place, so that each
+// operation ends in its own few lines (pairs.metalh) and every rung of the ladder serves every operation.
+// What is fixed for a command is a function constant; Metal compiles one pipeline for each set of them.
 #pragma once
 #include "base/lang.h"
 #include "gemm/gemm.h"
@@ -41,7 +42,8 @@ enum {
     PRODUCT_N_CONSTANTS,
 };
 
-// Tiles of the kernels: pairs of weight rows, and rows of activations, in a threadgroup. product_choice.c says why.
+// Tiles of the kernels: pairs of weight rows, and rows of activations, in a threadgroup. product_choice.c
+// says why.
 enum {
     ROWS_PAIRS = 8, // product_one and product_few
     FEW_ROWS = 16,  // product_few

@@ -1,7 +1,7 @@
 // chat_command.c - what a line that begins with a slash does in a chat.
 //
-// One table has the commands, so that /help and the Tab key know them all. A slash and one unknown word is most likely a mistyped command;
-// anything longer, and whatever has a further slash, is a message.
+// One table has the commands, so that /help and the Tab key know them all. A slash and one unknown word is
+// most likely a mistyped command; anything longer, and whatever has a further slash, is a message.
 #include "base/file.h"
 #include "main/chat/chat_loop.h"
 #include "main/terminal.h"
@@ -151,12 +151,13 @@ static enum chat_next stats(struct chat_loop *loop, const char *operand)
     (void)operand;
 
     ingot_engine_info(loop->reply->engine, &info);
-    fprintf(stderr, "context      %u of %u tokens, %zu messages", loop->n_context_used, info.n_context, loop->conversation.n);
+    fprintf(stderr, "context      %u of %u tokens, %zu messages", loop->n_context_used, info.n_context,
+            loop->conversation.n);
     fprintf(stderr, ", %u turns forgotten\n", loop->conversation.n_dropped);
     fprintf(stderr, "read         %llu tokens, %.1f tok/s\n", (unsigned long long)loop->n_read,
             rate(loop->n_read, loop->prefill_ms));
-    fprintf(stderr, "answered     %u times, %llu tokens, %.1f tok/s\n", loop->n_answers, (unsigned long long)loop->n_generated,
-            rate(loop->n_generated, loop->decode_ms));
+    fprintf(stderr, "answered     %u times, %llu tokens, %.1f tok/s\n", loop->n_answers,
+            (unsigned long long)loop->n_generated, rate(loop->n_generated, loop->decode_ms));
     fprintf(stderr, "seed         %llu\n", (unsigned long long)loop->settings->seed);
     return CHAT_READ;
 }
@@ -200,9 +201,11 @@ static enum chat_next help(struct chat_loop *loop, const char *operand)
 // Also: words of other programs for the same.
 static const struct chat_command *find(struct str word)
 {
-    static const char *const aliases[][2] = {
-        { "/?", "/help" }, { "/quit", "/exit" }, { "/bye", "/exit" }, { "/read", "/file" }, { "/regenerate", "/regen" }
-    };
+    static const char *const aliases[][2] = { { "/?", "/help" },
+                                              { "/quit", "/exit" },
+                                              { "/bye", "/exit" },
+                                              { "/read", "/file" },
+                                              { "/regenerate", "/regen" } };
 
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         word = str_is(word, aliases[i][0]) ? str_from(aliases[i][1]) : word;
@@ -255,7 +258,8 @@ const char *chat_command_candidates(void *arg, struct str before)
 
     if (!str_starts(before, STR("/")))
         return "";
-    if (str_starts(before, STR("/file ")) || str_starts(before, STR("/save ")) || str_starts(before, STR("/load ")))
+    if (str_starts(before, STR("/file ")) || str_starts(before, STR("/save ")) ||
+        str_starts(before, STR("/load ")))
         return NULL;
     if (str_starts(before, STR("/set ")) && str_find_last(before, ' ') == 4)
         options_keys(&ingot_chat_settings, &text);

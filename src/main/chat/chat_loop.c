@@ -2,8 +2,8 @@
 #include "main/chat/chat_loop.h"
 #include "main/terminal.h"
 
-// The oldest turns go when less than an eighth of the context is left for the answer, until there are three eighths: each time something is
-// left out, the rest has to be read again.
+// The oldest turns go when less than an eighth of the context is left for the answer, until there are three
+// eighths: each time something is left out, the rest has to be read again.
 static bool make_room(struct chat_loop *loop)
 {
     struct conversation *c = &loop->conversation;
@@ -12,13 +12,16 @@ static bool make_room(struct chat_loop *loop)
     struct err err;
 
     ingot_engine_info(loop->reply->engine, &info);
-    const struct conversation_room room = { info.n_context / 8, info.n_context / 8 * 3, loop->settings->no_shift };
+    const struct conversation_room room = { info.n_context / 8, info.n_context / 8 * 3,
+                                            loop->settings->no_shift };
     if (!conversation_fit(c, loop->reply->engine, room, &n_tokens, &err)) {
         fail(err.message);
         return false;
     }
     if (c->n_dropped > n_before)
-        fprintf(stderr, "(the context of %u tokens is full: the oldest turns are forgotten, %u of them; %u tokens are kept)\n",
+        fprintf(stderr,
+                "(the context of %u tokens is full: the oldest turns are forgotten, %u of them; %u tokens "
+                "are kept)\n",
                 info.n_context, c->n_dropped - n_before, n_tokens);
     return true;
 }
@@ -35,7 +38,8 @@ static void count_answer(struct chat_loop *loop)
     loop->decode_ms += result->decode_ms;
 }
 
-// Answers the conversation, which ends with a message of the user. One that could not be answered is taken back.
+// Answers the conversation, which ends with a message of the user. One that could not be answered is taken
+// back.
 static void ask(struct chat_loop *loop)
 {
     struct conversation *c = &loop->conversation;

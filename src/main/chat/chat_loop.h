@@ -1,7 +1,7 @@
 // chat_loop.h - the chat on a terminal: messages in, answers out, until somebody leaves.
 //
-// What the user types is edited on stderr, so that stdout carries answers only. The whole conversation goes to the engine each time; its
-// session knows the part that it has seen already.
+// What the user types is edited on stderr, so that stdout carries answers only. The whole conversation goes
+// to the engine each time; its session knows the part that it has seen already.
 #pragma once
 #include "main/chat/conversation.h"
 #include "main/chat/line_edit.h"
@@ -20,8 +20,8 @@ struct chat_loop {
     double prefill_ms, decode_ms;
 };
 
-// Reads messages and answers them until /exit, the end of input, or Ctrl-C twice in a row; `first` is the first one, or NULL. Returns
-// the exit status.
+// Reads messages and answers them until /exit, the end of input, or Ctrl-C twice in a row; `first` is the
+// first one, or NULL. Returns the exit status.
 int chat_loop_run(struct chat_loop *loop, const char *first);
 
 // What to do after a line that begins with a slash.

@@ -105,8 +105,8 @@ static size_t turn_end(const struct conversation *c, size_t from)
 }
 
 // Tokens of the conversation without the messages from `first` up to `from`.
-static bool count(const struct conversation *c, struct ingot_engine *engine, size_t first, size_t from, uint32_t *n_tokens,
-                  struct err *err)
+static bool count(const struct conversation *c, struct ingot_engine *engine, size_t first, size_t from,
+                  uint32_t *n_tokens, struct err *err)
 {
     struct ingot_message *messages = mem_alloc_array(c->n, sizeof *messages);
     struct ingot_request_options options = ingot_request_defaults();
@@ -126,8 +126,8 @@ static bool count(const struct conversation *c, struct ingot_engine *engine, siz
     return ok;
 }
 
-bool conversation_fit(struct conversation *c, struct ingot_engine *engine, struct conversation_room room, uint32_t *n_tokens,
-                      struct err *err)
+bool conversation_fit(struct conversation *c, struct ingot_engine *engine, struct conversation_room room,
+                      uint32_t *n_tokens, struct err *err)
 {
     size_t first = conversation_system(c) != NULL, from = first, last = conversation_last_user(c);
     struct ingot_engine_info info;
@@ -144,13 +144,14 @@ bool conversation_fit(struct conversation *c, struct ingot_engine *engine, struc
             return false;
     }
     if (*n_tokens >= info.n_context && room.keep_all)
-        return err_set(
-            err, ERR_LIMIT,
-            "the context is full: %u of %u tokens; /undo or /clear makes room, -c gives more, and without --no-shift the "
-            "oldest turns are left out",
-            *n_tokens, info.n_context);
+        return err_set(err, ERR_LIMIT,
+                       "the context is full: %u of %u tokens; /undo or /clear makes room, -c gives more, and "
+                       "without --no-shift the "
+                       "oldest turns are left out",
+                       *n_tokens, info.n_context);
     if (*n_tokens >= info.n_context)
-        return err_set(err, ERR_LIMIT, "the message takes %u tokens of the context of %u; -c gives a larger one", *n_tokens,
+        return err_set(err, ERR_LIMIT,
+                       "the message takes %u tokens of the context of %u; -c gives a larger one", *n_tokens,
                        info.n_context);
     take_out(c, first, from - first);
     c->n_dropped += n_turns;

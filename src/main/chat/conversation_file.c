@@ -1,4 +1,5 @@
-// conversation_file.c - a conversation on disk, as JSON that other programs' chats have too. See conversation.h.
+// conversation_file.c - a conversation on disk, as JSON that other programs' chats have too. See
+// conversation.h.
 #include <jansson.h>
 #include "base/file.h"
 #include "main/chat/conversation.h"
@@ -23,7 +24,8 @@ static bool add(struct conversation *c, size_t i, const json_t *message, struct 
     const char *role = role_of(message), *content = json_string_value(json_object_get(message, "content"));
 
     if (!role || !content || strlen(content) != json_string_length(json_object_get(message, "content")))
-        return err_set(err, ERR_INPUT, "message %zu: expected a role (system, user or assistant) and a text as content", i);
+        return err_set(err, ERR_INPUT,
+                       "message %zu: expected a role (system, user or assistant) and a text as content", i);
     if (i > 0 && !strcmp(role, "system"))
         return err_set(err, ERR_INPUT, "message %zu: a system message is expected at the beginning only", i);
     return conversation_add(c, role, content) || err_memory(err, "the conversation");
@@ -34,7 +36,8 @@ static bool add_all(struct conversation *c, const json_t *messages, struct err *
     if (!json_is_array(messages))
         return err_set(err, ERR_INPUT, "found no array \"messages\": this is no saved chat");
     if (json_array_size(messages) > MAX_MESSAGES)
-        return err_set(err, ERR_LIMIT, "%zu messages; at most %d are read", json_array_size(messages), MAX_MESSAGES);
+        return err_set(err, ERR_LIMIT, "%zu messages; at most %d are read", json_array_size(messages),
+                       MAX_MESSAGES);
     for (size_t i = 0; i < json_array_size(messages); i++) {
         if (!add(c, i, json_array_get(messages, i), err))
             return false;
@@ -87,7 +90,8 @@ static json_t *to_json(const struct conversation *c)
     json_t *messages = json_array();
 
     for (size_t i = 0; i < c->n; i++)
-        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", c->at[i].role, "content", c->at[i].content));
+        json_array_append_new(messages,
+                              json_pack("{s:s, s:s}", "role", c->at[i].role, "content", c->at[i].content));
     return json_pack("{s:o}", "messages", messages);
 }
 

@@ -1,7 +1,7 @@
 // line_edit.c - see line_edit.h.
 //
-// A terminal in bracketed paste mode puts ESC [200~ and ESC [201~ around what is pasted. libedit gets a function for the first, which takes
-// all up to the second into the line, newlines too.
+// A terminal in bracketed paste mode puts ESC [200~ and ESC [201~ around what is pasted. libedit gets a
+// function for the first, which takes all up to the second into the line, newlines too.
 #include "main/chat/line_edit.h"
 #include <locale.h>
 #include <stdlib.h>
@@ -45,7 +45,8 @@ static char *edit_prompt(EditLine *edit)
     return text;
 }
 
-// Makes room for one more of n characters. False: there is no more, and only the last ones stay, so that the end is still found.
+// Makes room for one more of n characters. False: there is no more, and only the last ones stay, so that the
+// end is still found.
 static bool paste_grow(wchar_t **text, size_t *n, size_t *capacity)
 {
     if (*n + 1 < *capacity)
@@ -121,7 +122,8 @@ static unsigned char list_matches(struct str word, const char *candidates)
     return CC_REDISPLAY;
 }
 
-// Puts in what all candidates that go on like `word` have in common, a blank behind a single one; shows them when that is nothing.
+// Puts in what all candidates that go on like `word` have in common, a blank behind a single one; shows them
+// when that is nothing.
 static unsigned char complete_word(EditLine *edit, struct str word, const char *candidates)
 {
     const char *rest = candidates;
@@ -156,7 +158,8 @@ static unsigned char edit_complete(EditLine *edit, int key)
 
 static void edit_bind(struct line_editor *e)
 {
-    el_wset(e->edit, EL_ADDFN, L"paste", L"Take a pasted text", edit_paste); // el_set would copy the names and lose them
+    el_wset(e->edit, EL_ADDFN, L"paste", L"Take a pasted text",
+            edit_paste); // el_set would copy the names and lose them
     el_wset(e->edit, EL_ADDFN, L"complete", L"Complete a command or a name", edit_complete);
     el_source(e->edit, NULL);
     el_set(e->edit, EL_BIND, "\033[200~", "paste", NULL);
@@ -300,8 +303,8 @@ static enum line_end line_cut(struct line_editor *e)
     return LINE_READ;
 }
 
-// Takes in a piece that begins at `from`; true when the message goes on. A backslash at the end is replaced by a newline; """ at the
-// beginning and the end are taken off.
+// Takes in a piece that begins at `from`; true when the message goes on. A backslash at the end is replaced
+// by a newline; """ at the beginning and the end are taken off.
 static bool line_goes_on(struct line_editor *e, size_t from, bool *block)
 {
     struct buf *b = &e->text;

@@ -1,7 +1,8 @@
 // reply.c - see reply.h.
 //
-// Thinking is told from the answer where it is shown in another way: less bright on a terminal, or not at all. Then its marks go, too. The
-// text that is kept for the next turn is always what the model wrote: its template knows what to leave out.
+// Thinking is told from the answer where it is shown in another way: less bright on a terminal, or not at
+// all. Then its marks go, too. The text that is kept for the next turn is always what the model wrote: its
+// template knows what to leave out.
 #include "main/chat/reply.h"
 #include <openssl/rand.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ static void print_json(json_t *line)
     out_text("\n");
 }
 
-// ---- thinking ---------------------------------------------------------------------------------------------------------------
+// ---- thinking ---------------------------------------------------------------------------------------------
 
 static bool thinking_is(const struct reply *r, const char *how)
 {
@@ -53,7 +54,8 @@ static void parts_begin(struct reply *r, const struct ingot_request_options *opt
 
     r->parts = options->messages && !r->settings->json && (dims || thinking_is(r, "hide"));
     if (r->parts)
-        output_parser_init(&r->parser, &(struct output_parser_options){ .reasoning_open = prompt_ends_thinking(r, options) });
+        output_parser_init(&r->parser, &(struct output_parser_options){
+                                           .reasoning_open = prompt_ends_thinking(r, options) });
 }
 
 static void set_dim(struct reply *r, bool dim)
@@ -88,7 +90,7 @@ static void parts_end(struct reply *r)
     output_parser_release(&r->parser);
 }
 
-// ---- one answer -------------------------------------------------------------------------------------------------------------
+// ---- one answer -------------------------------------------------------------------------------------------
 
 static void print_text(struct reply *r, const struct ingot_event *event)
 {
@@ -105,7 +107,8 @@ static bool on_event(void *arg, const struct ingot_event *event)
     if (event->n_bytes)
         buf_append(&r->text, event->text, event->n_bytes);
     if (r->settings->json && event->token != UINT32_MAX)
-        print_json(json_pack("{s:s%, s:I}", "text", event->text, event->n_bytes, "token", (json_int_t)event->token));
+        print_json(
+            json_pack("{s:s%, s:I}", "text", event->text, event->n_bytes, "token", (json_int_t)event->token));
     else if (r->settings->json && event->n_bytes)
         print_json(json_pack("{s:s%}", "text", event->text, event->n_bytes));
     else if (!r->settings->json)
@@ -126,9 +129,10 @@ static void set_pictures(json_t *line, const struct reply *r)
 static void print_json_end(const struct reply *r)
 {
     const struct ingot_result *result = &r->result;
-    json_t *line = json_pack("{s:b, s:s%, s:s, s:i, s:i, s:i}", "done", 1, "answer", r->text.at ? r->text.at : "", r->text.n,
-                             "finish", finish_name(result->finish), "n_prompt", (int)result->n_prompt, "n_reused",
-                             (int)result->n_reused, "n_generated", (int)result->n_generated);
+    json_t *line =
+        json_pack("{s:b, s:s%, s:s, s:i, s:i, s:i}", "done", 1, "answer", r->text.at ? r->text.at : "",
+                  r->text.n, "finish", finish_name(result->finish), "n_prompt", (int)result->n_prompt,
+                  "n_reused", (int)result->n_reused, "n_generated", (int)result->n_generated);
 
     if (!line)
         return;
@@ -152,9 +156,11 @@ static double rate(double n, double ms)
 
 static void print_pictures(const struct reply *r)
 {
-    fprintf(stderr, "%spictures %zu, %u tiles (%u kept); reading %.1f ms, resizing %.1f ms, encoder and connector %.1f ms%s\n",
-            terminal_dim(STDERR_FILENO), r->n_pictures, r->result.n_tiles, r->result.n_tiles_cached, r->read_ms,
-            r->result.split_ms, r->result.encode_ms, terminal_plain(STDERR_FILENO));
+    fprintf(stderr,
+            "%spictures %zu, %u tiles (%u kept); reading %.1f ms, resizing %.1f ms, encoder and connector "
+            "%.1f ms%s\n",
+            terminal_dim(STDERR_FILENO), r->n_pictures, r->result.n_tiles, r->result.n_tiles_cached,
+            r->read_ms, r->result.split_ms, r->result.encode_ms, terminal_plain(STDERR_FILENO));
 }
 
 // The tokens after the first are what decode_ms measures.
@@ -165,8 +171,8 @@ static void print_figures(const struct ingot_result *result)
     fprintf(stderr, "%sprompt %u tokens", terminal_dim(STDERR_FILENO), result->n_prompt);
     if (result->n_reused)
         fprintf(stderr, " (%u reused)", result->n_reused);
-    fprintf(stderr, ", %.1f tok/s; first token after %.1f ms; answer %u tokens", rate(n_read, result->prefill_ms),
-            result->first_token_ms, result->n_generated);
+    fprintf(stderr, ", %.1f tok/s; first token after %.1f ms; answer %u tokens",
+            rate(n_read, result->prefill_ms), result->first_token_ms, result->n_generated);
     if (result->n_generated > 1)
         fprintf(stderr, ", %.1f tok/s", rate(result->n_generated - 1, result->decode_ms));
     fprintf(stderr, "%s%s\n",

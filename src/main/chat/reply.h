@@ -19,5 +19,6 @@ struct reply {
 };
 
 uint64_t reply_random_seed(void);
-// Answers the messages, or continues the text when there are none. Returns the exit status; stopped by Ctrl-C is STATUS_OK.
+// Answers the messages, or continues the text when there are none. Returns the exit status; stopped by Ctrl-C
+// is STATUS_OK.
 int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_messages, const char *text);

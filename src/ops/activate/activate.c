@@ -5,8 +5,8 @@
 void op_activate(struct tape *t, struct activate a)
 {
     if (a.out.n_cols != a.gate.n_cols || (a.up.id && a.up.n_cols != a.gate.n_cols)) {
-        tape_fail(t, "activate: gate has %u columns, up %u, out %u; they must be equal", a.gate.n_cols, a.up.n_cols,
-                  a.out.n_cols);
+        tape_fail(t, "activate: gate has %u columns, up %u, out %u; they must be equal", a.gate.n_cols,
+                  a.up.n_cols, a.out.n_cols);
         return;
     }
     struct activate_args args = { .n_cols = a.out.n_cols, .activation = a.activation, .gated = a.up.id != 0 };

@@ -11,5 +11,6 @@ extern "C" __global__ void __launch_bounds__(256) activate(const __grid_constant
     if (blockIdx.x >= p.step->n_rows)
         return;
     for (u32 c = threadIdx.x; c < p.args.n_cols; c += blockDim.x)
-        p.out[first + c] = activation_of(p.args.activation, p.gate[first + c]) * (p.args.gated ? p.up[first + c] : 1.0f);
+        p.out[first + c] =
+            activation_of(p.args.activation, p.gate[first + c]) * (p.args.gated ? p.up[first + c] : 1.0f);
 }

@@ -3,9 +3,11 @@
 #include "gemm/metal/activation.metalh"
 #include "ops/activate/activate.h"
 
-kernel void activate(constant struct activate_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-                     device const f32 *gate [[buffer(2)]], device const f32 *up [[buffer(3)]], device f32 *out [[buffer(4)]],
-                     uint3 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
+kernel void activate(constant struct activate_args &args [[buffer(0)]],
+                     constant struct step &step [[buffer(1)]], device const f32 *gate [[buffer(2)]],
+                     device const f32 *up [[buffer(3)]], device f32 *out [[buffer(4)]],
+                     uint3 at [[threadgroup_position_in_grid]],
+                     uint thread_index [[thread_index_in_threadgroup]],
                      uint3 n_threads [[threads_per_threadgroup]])
 {
     u64 row = u64(at.x) * args.n_cols;

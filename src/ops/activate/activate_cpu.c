@@ -29,10 +29,12 @@ static void activate_fast(const struct cpu_call *call, struct row_range range, c
     const struct activate_args *args = cpu_args(call);
 
     for (uint32_t r = range.first; r < range.last; r++)
-        rows->activate(args, cpu_row(call, 0, r), args->gated ? cpu_row(call, 1, r) : NULL, cpu_row(call, 2, r));
+        rows->activate(args, cpu_row(call, 0, r), args->gated ? cpu_row(call, 1, r) : NULL,
+                       cpu_row(call, 2, r));
 }
 ROW_KERNELS(activate_fast)
 
-const struct cpu_op cpu_op_activate = {
-    .name = "activate", .by_rows = true, .plain = { plan_rows, activate_run }, .fast = { ROW_CHOICES(plan_rows, activate_fast) }
-};
+const struct cpu_op cpu_op_activate = { .name = "activate",
+                                        .by_rows = true,
+                                        .plain = { plan_rows, activate_run },
+                                        .fast = { ROW_CHOICES(plan_rows, activate_fast) } };

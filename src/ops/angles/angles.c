@@ -5,7 +5,8 @@
 void op_angles(struct tape *t, struct angles a)
 {
     if (a.out.n_cols != 2 * a.frequencies->n_cols) {
-        tape_fail(t, "angles: %u frequencies, out has %u columns; want twice as many", a.frequencies->n_cols, a.out.n_cols);
+        tape_fail(t, "angles: %u frequencies, out has %u columns; want twice as many", a.frequencies->n_cols,
+                  a.out.n_cols);
         return;
     }
     struct angles_args args = { .n_pairs = a.frequencies->n_cols, .scale = a.scale };

@@ -1,4 +1,5 @@
-// angles.cu - the operation as defined in angles.h: a block takes a row. The full-range sine and cosine: angles reach 10^5.
+// angles.cu - the operation as defined in angles.h: a block takes a row. The full-range sine and cosine:
+// angles reach 10^5.
 #include "device/cuda/kernel.cuh"
 #include "ops/angles/angles_cuda.h"
 

@@ -1,7 +1,9 @@
-// angles: out[r][2i] = cos(position of r * frequency[i]) * scale, out[r][2i+1] = sin(...) * scale      (RoPE; Su et al., 2021)
+// angles: out[r][2i] = cos(position of r * frequency[i]) * scale, out[r][2i+1] = sin(...) * scale      (RoPE;
+// Su et al., 2021)
 //
-// Computed once per step and read by every layer. Product and functions in fp32, as the reference does. The frequencies carry
-// whatever scaling the model asks for (linear, Llama 3, YaRN); scale is YaRN's attention factor, else 1.
+// Computed once per step and read by every layer. Product and functions in fp32, as the reference does. The
+// frequencies carry whatever scaling the model asks for (linear, Llama 3, YaRN); scale is YaRN's attention
+// factor, else 1.
 #pragma once
 #include "base/lang.h"
 

@@ -6,9 +6,11 @@ void op_attend(struct tape *t, struct attend a)
 {
     const struct page_shape *s = &a.pages.shape;
 
-    if (a.q.n_cols != a.out.n_cols || a.q.n_cols % s->head_dim != 0 || (a.q.n_cols / s->head_dim) % s->n_kv_heads != 0) {
+    if (a.q.n_cols != a.out.n_cols || a.q.n_cols % s->head_dim != 0 ||
+        (a.q.n_cols / s->head_dim) % s->n_kv_heads != 0) {
         tape_fail(t,
-                  "attend: q has %u columns, out %u, heads of %u, %u KV heads; want equal columns and a multiple of the KV heads",
+                  "attend: q has %u columns, out %u, heads of %u, %u KV heads; want equal columns and a "
+                  "multiple of the KV heads",
                   a.q.n_cols, a.out.n_cols, s->head_dim, s->n_kv_heads);
         return;
     }

@@ -1,14 +1,17 @@
-// attend.cu - attend.h for whatever the other kernels do not take: any head size, pages of every format. Online softmax, positions one by one.
+// attend.cu - attend.h for whatever the other kernels do not take: any head size, pages of every format.
+// Online softmax, positions one by one.
 #include "ops/attend/attend_cuda.h"
 #include "device/cuda/pages.cuh"
 
-// A block a head and row: the four warps take positions in turn, each with a softmax of its own, and meet at the end.
+// A block a head and row: the four warps take positions in turn, each with a softmax of its own, and meet at
+// the end.
 extern "C" __global__ void __launch_bounds__(128) attend_plain(const __grid_constant__ struct attend_params p)
 {
     extern __shared__ __align__(16) f32 plain_shared[]; // q, then the sum [head_dim]
     __shared__ f32 tops[4], totals[4];
     const struct page_shape &shape = p.args.pages;
-    u32 row = blockIdx.y, h = blockIdx.x, kv = h / (p.args.n_heads / shape.n_kv_heads), lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    u32 row = blockIdx.y, h = blockIdx.x, kv = h / (p.args.n_heads / shape.n_kv_heads),
+        lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     struct page_side k = { &shape, (void *)p.k_pages, false }, v = { &shape, (void *)p.v_pages, true };
     f32 *q = plain_shared, *out = q + shape.head_dim, top = -__int_as_float(0x7f800000), total = 0;
     f32 sums[16]; // lane's dimensions: lane, lane + 32, ...; up to 512
@@ -16,7 +19,8 @@ extern "C" __global__ void __launch_bounds__(128) attend_plain(const __grid_cons
     wait_for_inputs();
     if (row >= p.step->n_rows)
         return;
-    u32 position = step_positions(p.step)[row], begin = p.args.window && position >= p.args.window ? position - p.args.window + 1 : 0;
+    u32 position = step_positions(p.step)[row],
+        begin = p.args.window && position >= p.args.window ? position - p.args.window + 1 : 0;
     const u32 *table = p.table + (u64)step_slots(p.step)[row] * shape.max_pages;
     u32 n_sums = (shape.head_dim + 31) / 32;
     for (u32 d = threadIdx.x; d < shape.head_dim; d += 128) {

@@ -1,8 +1,10 @@
-// attend: causal attention of each row over the pages of its own sequence (GQA: heads h share K and V head h / (n_heads / n_kv)).
+// attend: causal attention of each row over the pages of its own sequence (GQA: heads h share K and V head h
+// / (n_heads / n_kv)).
 //
 //   s[j] = scale * q . k[j]   for j = first..position of the row;   out = sum over j of softmax(s)[j] * v[j]
-// first is 0, or position - window + 1 where a window is set. The order of the sums depends on the position alone: j ascending,
-// in blocks and splits of a fixed size. Nothing outside the range is read, so nothing needs masking.
+// first is 0, or position - window + 1 where a window is set. The order of the sums depends on the position
+// alone: j ascending, in blocks and splits of a fixed size. Nothing outside the range is read, so nothing
+// needs masking.
 #pragma once
 #include "base/lang.h"
 #include "device/pages.h"
@@ -18,8 +20,8 @@ STATIC_ASSERT(sizeof(struct attend_args) == 32);
 
 enum { ATTEND_Q, ATTEND_K_PAGES, ATTEND_V_PAGES, ATTEND_TABLE, ATTEND_OUT, ATTEND_WORK };
 
-// Where a step has few rows, threads may share a row's past. Columns of workspace per row: for every split a head's sums, their maximum
-// and their total; see ops/vec/row_kernels.h.
+// Where a step has few rows, threads may share a row's past. Columns of workspace per row: for every split a
+// head's sums, their maximum and their total; see ops/vec/row_kernels.h.
 #define ATTEND_FEW_ROWS 16u
 #define ATTEND_SPLIT    1024u // keys
 SHARED_INLINE u32 attend_work_cols(const BY_REFERENCE struct page_shape *s, u32 n_heads)

@@ -15,8 +15,9 @@ struct query_head { // one query head of one row, and where its sequence's pages
 
 static const float *read_token(const struct query_head *h, uint32_t position, bool is_v)
 {
-    page_read(&(struct page_token){ &h->args->pages, is_v ? h->v_pages : h->k_pages, h->table[position / PAGE_TOKENS], h->kv_head,
-                                    position % PAGE_TOKENS, is_v },
+    page_read(&(struct page_token){ &h->args->pages, is_v ? h->v_pages : h->k_pages,
+                                    h->table[position / PAGE_TOKENS], h->kv_head, position % PAGE_TOKENS,
+                                    is_v },
               h->token);
     return h->token;
 }
@@ -68,7 +69,8 @@ static void row_plain(const struct cpu_call *call, uint32_t r)
                             .k_pages = cpu_base(call, ATTEND_K_PAGES),
                             .v_pages = cpu_base(call, ATTEND_V_PAGES),
                             .token = call->local,
-                            .first = args->window && position >= args->window ? position - args->window + 1 : 0,
+                            .first =
+                                args->window && position >= args->window ? position - args->window + 1 : 0,
                             .last = position };
 
     for (uint32_t i = 0; i < args->n_heads; i++) {
@@ -85,8 +87,9 @@ static void attend_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
         row_plain(call, r);
 }
 
-// Fast: a tile is a few rows of the step, a KV head, and one split of the past where there is room to keep the splits' sums apart; else
-// the whole past. Neighbouring rows of one sequence in a tile share what they read.
+// Fast: a tile is a few rows of the step, a KV head, and one split of the past where there is room to keep
+// the splits' sums apart; else the whole past. Neighbouring rows of one sequence in a tile share what they
+// read.
 enum { TILES_PER_THREAD = 4, PAGE_BYTES = 8 << 10 };
 struct tiling {
     uint32_t rows, n_blocks, n_splits; // rows of a tile; tiles of rows; of the past
@@ -110,7 +113,8 @@ static uint32_t run_length(const struct step *s, uint32_t r, uint32_t end)
 {
     uint32_t n = 1;
 
-    while (r + n < end && step_slots(s)[r + n] == step_slots(s)[r] && step_positions(s)[r + n] == step_positions(s)[r] + n)
+    while (r + n < end && step_slots(s)[r + n] == step_slots(s)[r] &&
+           step_positions(s)[r + n] == step_positions(s)[r] + n)
         n++;
     return n;
 }
@@ -126,13 +130,15 @@ static uint32_t longest_run(const struct step *s)
     return longest;
 }
 
-// A page holds all KV heads side by side, and a core reads one long stretch of memory faster than many short ones. There must be columns for
-// all of a decoding row's, and room in L1 for two pages and what comes next; see ops/vec/attend_stream.h.
+// A page holds all KV heads side by side, and a core reads one long stretch of memory faster than many short
+// ones. There must be columns for all of a decoding row's, and room in L1 for two pages and what comes next;
+// see ops/vec/attend_stream.h.
 static bool heads_together(const struct attend_args *args)
 {
     const struct page_shape *s = &args->pages;
 
-    return s->k_format == KV_BF16 && s->v_format == KV_BF16 && s->head_dim % 64 == 0 && args->n_heads <= ATTEND_MAX_COLUMNS &&
+    return s->k_format == KV_BF16 && s->v_format == KV_BF16 && s->head_dim % 64 == 0 &&
+           args->n_heads <= ATTEND_MAX_COLUMNS &&
            s->n_kv_heads * page_head_bytes(KV_BF16, s->head_dim) <= PAGE_BYTES;
 }
 
@@ -140,7 +146,8 @@ static struct tiling tiling_of(const struct cpu_call *call)
 {
     const struct attend_args *args = cpu_args(call);
     uint32_t n = call->step->n_rows, n_kv = args->pages.n_kv_heads, heads = args->n_heads / n_kv;
-    struct tiling t = { .rows = heads < ATTEND_MAX_COLUMNS ? ATTEND_MAX_COLUMNS / heads : 1, .n_splits = splits_of(call) };
+    struct tiling t = { .rows = heads < ATTEND_MAX_COLUMNS ? ATTEND_MAX_COLUMNS / heads : 1,
+                        .n_splits = splits_of(call) };
     uint32_t together = t.n_splits > 1 ? longest_run(call->step) : t.rows;
 
     t.rows = together < t.rows ? together : t.rows;
@@ -177,10 +184,12 @@ static void attend_tiles(const struct cpu_call *call, const struct tiling *t, st
 
     for (uint32_t r = first, length; r < end; r += length) {
         length = run_length(call->step, r, end);
-        float *partial = t->n_splits > 1 ? cpu_row(call, ATTEND_WORK, r) : NULL; // [n_splits][n_heads][head_dim + sums]
+        float *partial =
+            t->n_splits > 1 ? cpu_row(call, ATTEND_WORK, r) : NULL; // [n_splits][n_heads][head_dim + sums]
         rows->attend(&(struct attend_run){
             .args = args,
-            .table = (const uint32_t *)cpu_base(call, ATTEND_TABLE) + (uint64_t)step_slots(call->step)[r] * s->max_pages,
+            .table = (const uint32_t *)cpu_base(call, ATTEND_TABLE) +
+                     (uint64_t)step_slots(call->step)[r] * s->max_pages,
             .k_pages = cpu_base(call, ATTEND_K_PAGES),
             .v_pages = cpu_base(call, ATTEND_V_PAGES),
             .q = (const float *)cpu_row(call, ATTEND_Q, r) + head * s->head_dim,
@@ -191,14 +200,16 @@ static void attend_tiles(const struct cpu_call *call, const struct tiling *t, st
             .kv_head = kv_head,
             .n_kv = tiles.last - tiles.first,
             .local = call->local,
-            .partial = partial ? partial + split * t->split_floats + head * (s->head_dim + ATTEND_SUMS_FLOATS) : NULL,
+            .partial = partial ? partial + split * t->split_floats + head * (s->head_dim + ATTEND_SUMS_FLOATS)
+                               : NULL,
             .partial_stride = call->command->operands[ATTEND_WORK].row_bytes / sizeof(float),
             .split = split,
         });
     }
 }
 
-static void merge_tile(const struct cpu_call *call, const struct tiling *t, uint32_t tile, const struct row_kernels *rows)
+static void merge_tile(const struct cpu_call *call, const struct tiling *t, uint32_t tile,
+                       const struct row_kernels *rows)
 {
     const struct attend_args *args = cpu_args(call);
     uint32_t r = tile / args->pages.n_kv_heads, n_heads = args->n_heads / args->pages.n_kv_heads;

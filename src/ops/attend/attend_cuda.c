@@ -1,7 +1,8 @@
 // attend_cuda.c - chooses the kernels.
 //
-// attend_few: up to 64 rows where K and V have one format. attend_many: larger steps; with more than 16 sequences in its mixed kernels,
-// which leave the decode rows to attend_few. attend_plain: fp32 pages and odd heads.
+// attend_few: up to 64 rows where K and V have one format. attend_many: larger steps; with more than 16
+// sequences in its mixed kernels, which leave the decode rows to attend_few. attend_plain: fp32 pages and odd
+// heads.
 #include "ops/attend/attend_cuda.h"
 #include "base/divide.h"
 #include "ops/cuda_table.h"
@@ -9,8 +10,9 @@
 
 enum { FEW_ROWS = 64, FEW_WAVES = 2, MANY_ROWS = 64, MANY_HELPERS = 15 };
 
-// Two blocks an SM, but no share below the pages that a block's warps take at once. A block for each head is the shortest way while
-// all of them run at once; beyond, heads share blocks, so that there are fewer waves and K and V are read once for four heads.
+// Two blocks an SM, but no share below the pages that a block's warps take at once. A block for each head is
+// the shortest way while all of them run at once; beyond, heads share blocks, so that there are fewer waves
+// and K and V are read once for four heads.
 static void launch_few(struct cuda_plan *p, struct attend_params *params, u32 rows)
 {
     const struct page_shape *s = &params->args.pages;
@@ -21,20 +23,23 @@ static void launch_few(struct cuda_plan *p, struct attend_params *params, u32 ro
 
     n_splits = n_splits < most ? n_splits : most;
     params->n_splits = n_splits > 0 && !p->tape.invariant ? n_splits : 1;
-    params->alone_pages = rows * n_heads <= FEW_WAVES * 2 * p->device.n_sms || p->tape.invariant ? ATTEND_ALONE_PAGES : 0;
+    params->alone_pages =
+        rows * n_heads <= FEW_WAVES * 2 * p->device.n_sms || p->tape.invariant ? ATTEND_ALONE_PAGES : 0;
     p->counters_bytes = (u64)rows * n_heads * 4;
     p->private_bytes = (u64)rows * n_heads * params->n_splits * 4 * (s->head_dim + 2) * 4;
     params->arrived = p->counters_at;
     params->partial = p->private_at;
     snprintf(name, sizeof name, "attend_few_%u_%s", s->head_dim, formats[s->k_format]);
-    cuda_launch_add(p, name, (struct cuda_shape){ { params->n_splits, n_heads, rows }, ATTEND_FEW_THREADS, 0 }, params,
+    cuda_launch_add(p, name,
+                    (struct cuda_shape){ { params->n_splits, n_heads, rows }, ATTEND_FEW_THREADS, 0 }, params,
                     sizeof *params);
 }
 
 // Several blocks share the runs of a tile that may hold many: decode rows, and short prompts behind them.
 static void launch_many(struct cuda_plan *p, struct attend_params *params)
 {
-    u32 head_dim = params->args.pages.head_dim, n_tiles = divide_up(p->tape.max_rows, MANY_ROWS), n = p->tape.max_outputs - 1;
+    u32 head_dim = params->args.pages.head_dim, n_tiles = divide_up(p->tape.max_rows, MANY_ROWS),
+        n = p->tape.max_outputs - 1;
     const char *mixed = params->n_decode > 0 ? "mixed_" : "";
     char name[32];
 
@@ -50,7 +55,8 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
     cuda_launch_add(p, name, shape, params, sizeof *params);
 }
 
-// Decode rows come first in a step, at most one for each output. Where helpers cannot take one each, they go through attend_few.
+// Decode rows come first in a step, at most one for each output. Where helpers cannot take one each, they go
+// through attend_few.
 static void launch_mixed(struct cuda_plan *p, struct attend_params *params)
 {
     bool same_format = params->args.pages.k_format == params->args.pages.v_format;
@@ -98,7 +104,8 @@ void cuda_plan_attend(struct cuda_plan *p)
         launch_mixed(p, &params);
         break;
     default:
-        cuda_launch_add(p, "attend_plain", (struct cuda_shape){ { n_heads, rows, 1 }, 128, params.args.pages.head_dim * 4 * 2 },
+        cuda_launch_add(p, "attend_plain",
+                        (struct cuda_shape){ { n_heads, rows, 1 }, 128, params.args.pages.head_dim * 4 * 2 },
                         &params, sizeof params);
     }
 }

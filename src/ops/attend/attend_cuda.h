@@ -16,14 +16,16 @@ struct attend_params {
     struct attend_args args;
     u32 n_splits;            // attend_few: blocks for a head
     u32 n_helpers, n_helped; // attend_many: blocks more for each of the first tiles
-    u32 n_decode;            // attend_many leaves to attend_few the decode rows among the first n_decode; 0: none
-    u32 alone_pages;         // attend_few: up to this context each head has its own block; beyond, four heads share one
+    u32 n_decode;    // attend_many leaves to attend_few the decode rows among the first n_decode; 0: none
+    u32 alone_pages; // attend_few: up to this context each head has its own block; beyond, four heads share
+                     // one
     u32 reserved;
 };
 enum { ATTEND_FEW_THREADS = 256, ATTEND_ALONE_PAGES = 16 };
 
 #ifdef __CUDACC__
-// A decode row is the only row of its slot in the step. Both kernels of a mixed step ask this, so that each row is computed once.
+// A decode row is the only row of its slot in the step. Both kernels of a mixed step ask this, so that each
+// row is computed once.
 static __device__ __forceinline__ bool attend_is_decode(const struct attend_params &p, u32 row)
 {
     const u32 *slots = step_slots(p.step);

@@ -1,20 +1,22 @@
-// attend_few.cu - decode attention: few rows, each over its own pages (split-KV, as FlashDecoding; Dao et al., 2023). Pages of F16, BF16
-// and Q8_0, heads of 64 or 128.
+// attend_few.cu - decode attention: few rows, each over its own pages (split-KV, as FlashDecoding; Dao et
+// al., 2023). Pages of F16, BF16 and Q8_0, heads of 64 or 128.
 //
 // Computes   out = softmax(scale * q . K) V   over the row's positions. Bound by reading K and V.
 //
 //              pages of 16 tokens, dealt to the warps in turn
 //            +------+------+------+------+--
 //   a head,  | warp | warp | warp | warp | ...     grid: (splits, heads, rows)
-//   a split  |  0   |  1   |  2   |  3   |         up to 4 heads of a GQA group share a read of K and V where a row is split
+//   a split  |  0   |  1   |  2   |  3   |         split rows: 4 heads of a GQA group share a read
 //            +------+------+------+------+--
 //
-// Online softmax: each warp keeps a running max and a running sum; the warps of a block meet in shared memory, and the last block of
-// several to arrive adds the splits' parts in their order. The number of splits depends on the row's position and the tape alone.
-// Registers: a lane holds eight tokens of one dimension of K and eight dimensions of one token of V, 16 bytes of F16. BF16 and Q8_0 are
-// stored in groups of two and four numbers, so it reads the 32 bytes that it shares with its neighbours and keeps its own.
-// Pipeline: the next page is loaded while this one is used; pages older than the step are read before the block's inputs are there
-// (programmatic dependent launch).
+// Online softmax: each warp keeps a running max and a running sum; the warps of a block meet in shared
+// memory, and the last block of several to arrive adds the splits' parts in their order. The number of splits
+// depends on the row's position and the tape alone.
+// Registers: a lane holds eight tokens of one dimension of K and eight dimensions of one token of V, 16 bytes
+// of F16. BF16 and Q8_0 are stored in groups of two and four numbers, so it reads the 32 bytes that it shares
+// with its neighbours and keeps its own.
+// Pipeline: the next page is loaded while this one is used; pages older than the step are read before the
+// block's inputs are there (programmatic dependent launch).
 // Epilogue: fp32 rows, or rows packed for the next product (epilogue_pack.cuh).
 #include "device/cuda/kernel.cuh"
 #include "ops/attend/attend_cuda.h"
@@ -23,7 +25,8 @@
 enum { WARPS = ATTEND_FEW_THREADS / 32 };
 #define INFINITY_F32 __int_as_float(0x7f800000)
 
-struct kv_split { // of a block: heads [head, head + n_heads) over pages [first, end) of the table, one of n_splits shares
+struct kv_split { // of a block: heads [head, head + n_heads) over pages [first, end) of the table, one of
+                  // n_splits shares
     u32 head, n_heads, kv, first, end, split, n_splits;
 };
 
@@ -50,7 +53,8 @@ static __device__ __forceinline__ struct seen_range range_of(const struct attend
     return r;
 }
 
-static __device__ __forceinline__ struct kv_split share_of(const struct attend_params &p, const struct seen_range &r)
+static __device__ __forceinline__ struct kv_split share_of(const struct attend_params &p,
+                                                           const struct seen_range &r)
 {
     u32 group = p.args.n_heads / p.args.pages.n_kv_heads, h = blockIdx.y % group;
     u32 first = r.first / PAGE_TOKENS, end = r.position / PAGE_TOKENS + 1, n = end - first;
@@ -83,7 +87,8 @@ template <u32 FORMAT> static __device__ __forceinline__ struct kv_eight load_eig
         return { { a.x, a.y, a.z, a.w } };
     if (FORMAT == KV_BF16) {
         u32 pick = which ? 0x7632 : 0x5410;
-        return { { __byte_perm(a.x, a.y, pick), __byte_perm(a.z, a.w, pick), __byte_perm(b.x, b.y, pick), __byte_perm(b.z, b.w, pick) } };
+        return { { __byte_perm(a.x, a.y, pick), __byte_perm(a.z, a.w, pick), __byte_perm(b.x, b.y, pick),
+                   __byte_perm(b.z, b.w, pick) } };
     }
     u32 pick = which | (4 + which) << 4;
     return { { __byte_perm(__byte_perm(a.x, a.y, pick), __byte_perm(a.z, a.w, pick), 0x5410),
@@ -110,7 +115,7 @@ template <u32 FORMAT> static __device__ __forceinline__ void widen(const struct 
     }
 }
 
-template <u32 DIM, u32 K, u32 V> struct page { // a lane's part of K and V, in these formats
+template <u32 DIM, u32 K, u32 V> struct page {          // a lane's part of K and V, in these formats
     static constexpr u32 n = DIM / 16, lanes = DIM / 8; // lanes: that share a token of V
     struct kv_eight k[n], v[n];
     struct kv_eight k_scales[K == KV_Q8_0 ? n / 2 : 1]; // of eight tokens, 32 dims
@@ -118,23 +123,27 @@ template <u32 DIM, u32 K, u32 V> struct page { // a lane's part of K and V, in t
 };
 
 template <u32 DIM, u32 K, u32 V>
-static __device__ __forceinline__ void load_page(const struct attend_params &p, struct page<DIM, K, V> &page, u32 number, u32 kv)
+static __device__ __forceinline__ void load_page(const struct attend_params &p, struct page<DIM, K, V> &page,
+                                                 u32 number, u32 kv)
 {
     u64 place = page_place(&p.args.pages, number, kv);
-    const u8 *k = (const u8 *)p.k_pages + place * page_head_bytes(K, DIM), *v = (const u8 *)p.v_pages + place * page_head_bytes(V, DIM);
+    const u8 *k = (const u8 *)p.k_pages + place * page_head_bytes(K, DIM),
+             *v = (const u8 *)p.v_pages + place * page_head_bytes(V, DIM);
     u32 lane = threadIdx.x & 31, k_group = page_group(K), v_group = page_group(V), first = (lane & 1) * 8;
 
 #pragma unroll
     for (u32 i = 0; i < page.n; i++) {
         u32 dim = i * 16 + lane / 2;
-        page.k[i] = load_eight<K>(k + (dim / k_group * PAGE_TOKENS + first) * k_group * page_number_bytes(K), dim % k_group);
+        page.k[i] = load_eight<K>(k + (dim / k_group * PAGE_TOKENS + first) * k_group * page_number_bytes(K),
+                                  dim % k_group);
         if (K == KV_Q8_0 && i % 2 == 0)
             page.k_scales[i / 2] = load_eight<KV_F16>(k + page_scale_at(&p.args.pages, first, dim), 0);
     }
 #pragma unroll
     for (u32 i = 0; i < page.n; i++) {
         u32 token = i * (32 / page.lanes) + lane / page.lanes, dim = lane % page.lanes * 8;
-        page.v[i] = load_eight<V>(v + (token / v_group * DIM + dim) * v_group * page_number_bytes(V), token % v_group);
+        page.v[i] = load_eight<V>(v + (token / v_group * DIM + dim) * v_group * page_number_bytes(V),
+                                  token % v_group);
         if (V == KV_Q8_0)
             page.v_scales[i] = *(const __half *)(v + page_scale_at(&p.args.pages, token, dim));
     }
@@ -170,19 +179,23 @@ template <u32 DIM> struct room { // shared memory: what the warps found
 };
 
 template <u32 DIM, u32 HEADS> struct state { // of a warp
-    f32 q[HEADS == 1 ? DIM / 16 : 1]; // of dimensions lane / 2 + 16 i, times scale; several heads' lie where the warp's sums will
+    f32 q[HEADS == 1 ? DIM / 16 : 1]; // of dimensions lane / 2 + 16 i, times scale; several heads' lie where
+                                      // the warp's sums will
     f32 top[HEADS], total[HEADS];
     f32 sums[HEADS][8]; // of dimensions 8 (lane % lanes) + j, over the lane's tokens
 };
 
 template <u32 DIM, u32 HEADS>
-static __device__ __forceinline__ void load_queries(const struct attend_params &p, struct state<DIM, HEADS> &s, const struct kv_split &share, struct room<DIM> &room)
+static __device__ __forceinline__ void load_queries(const struct attend_params &p,
+                                                    struct state<DIM, HEADS> &s, const struct kv_split &share,
+                                                    struct room<DIM> &room)
 {
     u32 lane = threadIdx.x & 31;
 
 #pragma unroll
     for (u32 h = 0; h < HEADS; h++) {
-        const f32 *q = p.q + ((u64)blockIdx.z * p.args.n_heads + share.head + min(h, share.n_heads - 1)) * DIM;
+        const f32 *q =
+            p.q + ((u64)blockIdx.z * p.args.n_heads + share.head + min(h, share.n_heads - 1)) * DIM;
 #pragma unroll
         for (u32 i = 0; i < DIM / 16; i++)
             if (HEADS == 1)
@@ -202,7 +215,9 @@ static __device__ __forceinline__ void load_queries(const struct attend_params &
 
 // The weights of a page's tokens, each in the lane that keeps its score.
 template <u32 DIM, u32 HEADS, u32 K, u32 V>
-static __device__ __forceinline__ void page_weights(struct state<DIM, HEADS> &s, const struct page<DIM, K, V> &page, const struct room<DIM> &room, bool seen, f32 (&weights)[HEADS])
+static __device__ __forceinline__ void
+page_weights(struct state<DIM, HEADS> &s, const struct page<DIM, K, V> &page, const struct room<DIM> &room,
+             bool seen, f32 (&weights)[HEADS])
 {
     u32 lane = threadIdx.x & 31;
     f32 scores[HEADS][8] = {};
@@ -242,7 +257,8 @@ static __device__ __forceinline__ void page_weights(struct state<DIM, HEADS> &s,
 
 // Tokens that are not seen may hold anything: their values count as zero.
 template <u32 DIM, u32 HEADS, u32 K, u32 V>
-static __device__ __forceinline__ void page_values(struct state<DIM, HEADS> &s, const struct page<DIM, K, V> &page, u32 first, u32 last,
+static __device__ __forceinline__ void page_values(struct state<DIM, HEADS> &s,
+                                                   const struct page<DIM, K, V> &page, u32 first, u32 last,
                                                    const f32 (&weights)[HEADS])
 {
     u32 lane = threadIdx.x & 31;
@@ -267,10 +283,12 @@ static __device__ __forceinline__ void page_values(struct state<DIM, HEADS> &s, 
 }
 
 template <u32 DIM, u32 HEADS, u32 K, u32 V>
-static __device__ __forceinline__ void take_page(struct state<DIM, HEADS> &s, const struct page<DIM, K, V> &page, const struct room<DIM> &room,
-                                                 const struct seen_range &r, u32 at)
+static __device__ __forceinline__ void
+take_page(struct state<DIM, HEADS> &s, const struct page<DIM, K, V> &page, const struct room<DIM> &room,
+          const struct seen_range &r, u32 at)
 {
-    u32 first = max(r.first, at * PAGE_TOKENS) - at * PAGE_TOKENS, last = min(r.position - at * PAGE_TOKENS, PAGE_TOKENS - 1);
+    u32 first = max(r.first, at * PAGE_TOKENS) - at * PAGE_TOKENS,
+        last = min(r.position - at * PAGE_TOKENS, PAGE_TOKENS - 1);
     u32 token = kept_token(threadIdx.x & 31);
     f32 weights[HEADS];
 
@@ -292,8 +310,10 @@ static __device__ __forceinline__ void put_state(struct state<DIM, HEADS> &s, st
             for (u32 o = lanes; o < 32; o *= 2)
                 s.sums[h][j] += __shfl_xor_sync(~0u, s.sums[h][j], o);
         if (lane < lanes) {
-            *(float4 *)&room.sums[warp][h][lane * 8] = make_float4(s.sums[h][0], s.sums[h][1], s.sums[h][2], s.sums[h][3]);
-            *(float4 *)&room.sums[warp][h][lane * 8 + 4] = make_float4(s.sums[h][4], s.sums[h][5], s.sums[h][6], s.sums[h][7]);
+            *(float4 *)&room.sums[warp][h][lane * 8] =
+                make_float4(s.sums[h][0], s.sums[h][1], s.sums[h][2], s.sums[h][3]);
+            *(float4 *)&room.sums[warp][h][lane * 8 + 4] =
+                make_float4(s.sums[h][4], s.sums[h][5], s.sums[h][6], s.sums[h][7]);
         }
         if (lane == 0) {
             room.top[h][warp] = s.top[h];
@@ -312,7 +332,8 @@ static __device__ __forceinline__ void add_part(struct split_sums *to, f32 top, 
 }
 
 // Number `at` of a row's result. A warp brings 32 side by side.
-template <u32 DIM> static __device__ __forceinline__ void put_result(const struct attend_params &p, u32 row, u32 at, f32 v)
+template <u32 DIM>
+static __device__ __forceinline__ void put_result(const struct attend_params &p, u32 row, u32 at, f32 v)
 {
     p.out[(u64)row * p.args.n_heads * DIM + at] = v;
     if (p.packed_out.at)
@@ -320,7 +341,9 @@ template <u32 DIM> static __device__ __forceinline__ void put_result(const struc
 }
 
 // The last block to arrive adds the parts of all, in order.
-template <u32 DIM> static __device__ __forceinline__ void combine(const struct attend_params &p, const struct kv_split &s, u32 row)
+template <u32 DIM>
+static __device__ __forceinline__ void combine(const struct attend_params &p, const struct kv_split &s,
+                                               u32 row)
 {
     u64 place = (u64)row * p.args.n_heads + s.head;
 
@@ -343,7 +366,8 @@ template <u32 DIM> static __device__ __forceinline__ void combine(const struct a
 }
 
 template <u32 DIM>
-static __device__ __forceinline__ void meet(const struct attend_params &p, const struct room<DIM> &room, const struct kv_split &s, u32 row)
+static __device__ __forceinline__ void meet(const struct attend_params &p, const struct room<DIM> &room,
+                                            const struct kv_split &s, u32 row)
 {
     u32 n_warps = min(s.end - s.first, (u32)WARPS);
     u64 place = (u64)row * p.args.n_heads + s.head;
@@ -374,11 +398,14 @@ static __device__ __forceinline__ void meet(const struct attend_params &p, const
 }
 
 template <u32 DIM, u32 HEADS, u32 K, u32 V>
-static __device__ __forceinline__ void take_share(const struct attend_params &p, const struct seen_range &r, const struct kv_split &s, struct room<DIM> &room)
+static __device__ __forceinline__ void take_share(const struct attend_params &p, const struct seen_range &r,
+                                                  const struct kv_split &s, struct room<DIM> &room)
 {
     u32 at = s.first + threadIdx.x / 32, row = blockIdx.z;
     bool early = at < s.end && (at + 1) * PAGE_TOKENS <= r.old;
-    struct page<DIM, K, V> page = {};
+    struct page<DIM, K, V> page = {
+        0
+    };
     struct state<DIM, HEADS> state;
 
     if (early)
@@ -402,7 +429,8 @@ static __device__ __forceinline__ void take_share(const struct attend_params &p,
     meet(p, room, s, row);
 }
 
-template <u32 DIM, u32 K, u32 V> static __device__ __forceinline__ void attend_few(const struct attend_params &p)
+template <u32 DIM, u32 K, u32 V>
+static __device__ __forceinline__ void attend_few(const struct attend_params &p)
 {
     __shared__ __align__(16) struct room<DIM> room;
     u32 row = blockIdx.z;
@@ -418,7 +446,8 @@ template <u32 DIM, u32 K, u32 V> static __device__ __forceinline__ void attend_f
     }
     struct seen_range r = range_of(p, row);
     struct kv_split s = share_of(p, r);
-    if (s.split >= s.n_splits) // need not wait: row 0's first share does, so this launch ends after the ones it depends on
+    if (s.split >= s.n_splits) // need not wait: row 0's first share does, so this launch ends after the ones
+                               // it depends on
         return;
     if (s.n_heads == 1)
         take_share<DIM, 1, K, V>(p, r, s, room);
@@ -426,10 +455,11 @@ template <u32 DIM, u32 K, u32 V> static __device__ __forceinline__ void attend_f
         take_share<DIM, 4, K, V>(p, r, s, room);
 }
 
-#define ATTEND_FEW(dim, name, F)                                                                                             \
-    extern "C" __global__ void __launch_bounds__(ATTEND_FEW_THREADS, 2) attend_few_##dim##_##name(const __grid_constant__ struct attend_params p) \
-    {                                                                                                                            \
-        attend_few<dim, F, F>(p);                                                                                                \
+#define ATTEND_FEW(dim, name, F)                                                  \
+    extern "C" __global__ void __launch_bounds__(ATTEND_FEW_THREADS, 2)           \
+        attend_few_##dim##_##name(const __grid_constant__ struct attend_params p) \
+    {                                                                             \
+        attend_few<dim, F, F>(p);                                                 \
     }
 #define FOR_DIM(dim)               \
     ATTEND_FEW(dim, f16, KV_F16)   \

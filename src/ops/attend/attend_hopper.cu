@@ -1,14 +1,16 @@
 // attend_hopper.cu - prefill attention for Hopper, heads of 128: the products of attend_tile.cuh by wgmma.
 //
-// The four warps of a block are one warpgroup: q and the softmax weights are read from registers (M side, 64 rows), K and V from shared
-// memory (N side). Three blocks share an SM, so that one's products run during another's softmax.
-// Images of other architectures hold no such kernel. Heads of 64 use attend_many: with two tiles and more this kernel gives wrong sums
-// for them, for a reason not found.
+// The four warps of a block are one warpgroup: q and the softmax weights are read from registers (M side, 64
+// rows), K and V from shared memory (N side). Three blocks share an SM, so that one's products run during
+// another's softmax.
+// Images of other architectures hold no such kernel. Heads of 64 use attend_many: with two tiles and more
+// this kernel gives wrong sums for them, for a reason not found.
 #include "ops/attend/attend_tile.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Both operands lie with their outer dimension side by side. K: 16 tokens in 32 bytes, the next 16 a page further, dims in eights.
+// Both operands lie with their outer dimension side by side. K: 16 tokens in 32 bytes, the next 16 a page
+// further, dims in eights.
 static __device__ __forceinline__ u64 k_descriptor(u32 at, u32 page_bytes)
 {
     return 3ull << 62 | (u64)(256 >> 4) << 32 | (u64)(page_bytes >> 4) << 16 | (at & 0x3FFFF) >> 4;
@@ -31,12 +33,13 @@ static __device__ __forceinline__ void wgmma(f32 (&d)[8][4], const u32 (&a)[4], 
 }
 static __device__ __forceinline__ void wgmma(f32 (&d)[16][4], const u32 (&a)[4], u64 b)
 {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9," S8(1) S8(2) S8(3) S8(4)
-                     S8(5) "%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;"
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9," S8(1)
+                     S8(2) S8(3) S8(4) S8(5) "%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;"
                  : D32(0), D32(8)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-// Registers that products read or add to are complete before the first, and what comes after waits for the last.
+// Registers that products read or add to are complete before the first, and what comes after waits for the
+// last.
 template <u32 N> static __device__ __forceinline__ void settle(u32 (&a)[N][4])
 {
 #pragma unroll
@@ -62,7 +65,8 @@ template <u32 N> static __device__ __forceinline__ void end(f32 (&d)[N][4])
 }
 
 template <u32 D> struct wgmma_tile {
-    __device__ __forceinline__ void operator()(struct attention<D> &a, u32 stage, u32 first_token, bool masked) const
+    __device__ __forceinline__ void operator()(struct attention<D> &a, u32 stage, u32 first_token,
+                                               bool masked) const
     {
         u32 k_at = a.shared + stage * 2 * a.tile_bytes, v_at = k_at + a.tile_bytes;
         f32 s[TILE_TOKENS / 8][4] = {};
@@ -87,11 +91,13 @@ template <u32 D> struct wgmma_tile {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) attend_hopper_128(const __grid_constant__ struct attend_params p)
+extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3)
+    attend_hopper_128(const __grid_constant__ struct attend_params p)
 {
     attend_rows<128, false>(p, wgmma_tile<128>());
 }
-extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3) attend_hopper_mixed_128(const __grid_constant__ struct attend_params p)
+extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3)
+    attend_hopper_mixed_128(const __grid_constant__ struct attend_params p)
 {
     attend_rows<128, true>(p, wgmma_tile<128>());
 }

@@ -1,10 +1,11 @@
-// attend_many.cu - prefill attention on every architecture: the products of attend_tile.cuh by mma.m16n8k16, for heads of 64 and 128.
-// Kernels named mixed leave the decode rows of a step to attend_few.
+// attend_many.cu - prefill attention on every architecture: the products of attend_tile.cuh by mma.m16n8k16,
+// for heads of 64 and 128. Kernels named mixed leave the decode rows of a step to attend_few.
 #include "ops/attend/attend_tile.cuh"
 
 static __device__ __forceinline__ void mma_f16(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -16,7 +17,8 @@ static __device__ __forceinline__ void load_transposed(u32 (&r)[4], u32 at)
 }
 
 template <u32 D> struct mma_tile {
-    __device__ __forceinline__ void operator()(struct attention<D> &a, u32 stage, u32 first_token, bool masked) const
+    __device__ __forceinline__ void operator()(struct attention<D> &a, u32 stage, u32 first_token,
+                                               bool masked) const
     {
         u32 lane = threadIdx.x & 31, k_at = a.shared + stage * 2 * a.tile_bytes, v_at = k_at + a.tile_bytes;
         f32 s[TILE_TOKENS / 8][4] = {};
@@ -26,7 +28,8 @@ template <u32 D> struct mma_tile {
 #pragma unroll
             for (u32 page = 0; page < TILE_PAGES; page++) {
                 u32 b[4]; // dims 0-7 and 8-15 of tokens 0-7, then of tokens 8-15
-                load_transposed(b, k_at + page * a.page_bytes + k_place(k * 16 + lane % 8 + lane / 8 % 2 * 8, lane / 16));
+                load_transposed(b, k_at + page * a.page_bytes +
+                                       k_place(k * 16 + lane % 8 + lane / 8 % 2 * 8, lane / 16));
                 mma_f16(s[2 * page], a.q[k], b[0], b[1]);
                 mma_f16(s[2 * page + 1], a.q[k], b[2], b[3]);
             }
@@ -34,11 +37,13 @@ template <u32 D> struct mma_tile {
 #pragma unroll
         for (u32 page = 0; page < TILE_PAGES; page++) {
             f32(&x)[4] = s[2 * page], (&y)[4] = s[2 * page + 1];
-            u32 weights[4] = { two_halves(x[0], x[1]), two_halves(x[2], x[3]), two_halves(y[0], y[1]), two_halves(y[2], y[3]) };
+            u32 weights[4] = { two_halves(x[0], x[1]), two_halves(x[2], x[3]), two_halves(y[0], y[1]),
+                               two_halves(y[2], y[3]) };
 #pragma unroll
             for (u32 n = 0; n < D / 16; n++) {
                 u32 b[4]; // tokens 0-7 and 8-15 of dims 0-7, then of dims 8-15
-                load_transposed(b, v_at + v_place(page * PAGE_TOKENS + lane % 8 + lane / 8 % 2 * 8, 2 * n + lane / 16));
+                load_transposed(
+                    b, v_at + v_place(page * PAGE_TOKENS + lane % 8 + lane / 8 % 2 * 8, 2 * n + lane / 16));
                 mma_f16(a.out[2 * n], weights, b[0], b[1]);
                 mma_f16(a.out[2 * n + 1], weights, b[2], b[3]);
             }
@@ -53,5 +58,6 @@ template <u32 D> struct mma_tile {
     }
 ATTEND_MANY(64, 64, false, __launch_bounds__(MANY_THREADS))
 ATTEND_MANY(128, 128, false, __launch_bounds__(MANY_THREADS))
-ATTEND_MANY(mixed_64, 64, true, __launch_bounds__(MANY_THREADS, 3)) // else the compiler takes fewer registers and spills
+ATTEND_MANY(mixed_64, 64, true,
+            __launch_bounds__(MANY_THREADS, 3)) // else the compiler takes fewer registers and spills
 ATTEND_MANY(mixed_128, 128, true, __launch_bounds__(MANY_THREADS, 2))

@@ -1,19 +1,22 @@
-// attend_tile.cuh - prefill attention but for its products: pages, masks and online softmax (FlashAttention-2; Dao, 2023).
+// attend_tile.cuh - prefill attention but for its products: pages, masks and online softmax
+// (FlashAttention-2; Dao, 2023).
 //
 // Computes   out = softmax(scale * q . K) V   for 64 rows of the step and one head. Bound by arithmetic.
 //
 //                        64 tokens: 4 pages        next 4 pages, on their way
 //                      +--------------------+    +--------------------+
-//   64 rows   warp 0   |  16 rows           |    |                    |      grid: (tiles of 64 rows + helpers, heads)
+//   64 rows   warp 0   |  16 rows           |    |                    |   grid: (row tiles + helpers, heads)
 //   of one    warp 1   |                    |    |                    |      block: 4 warps, 128 threads
 //   head      ...      |                    |    |                    |
 //                      +--------------------+    +--------------------+
 //
-// Rows of several sequences: neighbouring rows of one slot are a run. A block handles its runs one after the other, each over its own
-// pages, with the other rows masked out; helper blocks share the runs of a tile that has many.
-// Shared memory: K as in a page of F16, [page][dim][16 tokens], 16-byte words swizzled within 256 bytes; V as [64 dims][64 tokens], rows
-// of 128 bytes swizzled within 8: ldmatrix.trans reads both without bank conflicts. Two stages filled by cp.async; pages of F16 are
-// copied as they lie, BF16 and Q8_0 become F16 on the way.
+// Rows of several sequences: neighbouring rows of one slot are a run. A block handles its runs one after the
+// other, each over its own pages, with the other rows masked out; helper blocks share the runs of a tile that
+// has many.
+// Shared memory: K as in a page of F16, [page][dim][16 tokens], 16-byte words swizzled within 256 bytes; V as
+// [64 dims][64 tokens], rows of 128 bytes swizzled within 8: ldmatrix.trans reads both without bank
+// conflicts. Two stages filled by cp.async; pages of F16 are copied as they lie, BF16 and Q8_0 become F16 on
+// the way.
 // Epilogue: fp32 rows, or rows packed for the next product (epilogue_pack.cuh).
 #pragma once
 #include "ops/attend/attend_cuda.h"
@@ -23,7 +26,7 @@
 enum { MANY_THREADS = 128, MANY_ROWS = 64, TILE_PAGES = 4, TILE_TOKENS = 64 };
 #define LOWEST (-1e30f)
 
-struct row_run {                        // rows [first, end) of the block: one slot, rising positions
+struct row_run {                    // rows [first, end) of the block: one slot, rising positions
     u32 first, end, slot, position; // of the first row
 };
 
@@ -45,7 +48,8 @@ static __device__ __forceinline__ void copy_16(u32 to, const void *from, bool ex
 }
 static __device__ __forceinline__ void store_16(u32 to, const u32 (&v)[4])
 {
-    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
 }
 
 // Byte offsets: within a page's K, and within a tile's V, of a 16-byte word.
@@ -59,17 +63,18 @@ static __device__ __forceinline__ u32 v_place(u32 token, u32 word)
 }
 
 // Four fp16 words of number `which` of eight groups of two (bf16) or four (int8, times its scale).
-static __device__ __forceinline__ void ungroup(u32 format, const u32 (&groups)[8], u32 which, const f32 (&scales)[8],
-                                               u32 (&to)[4])
+static __device__ __forceinline__ void ungroup(u32 format, const u32 (&groups)[8], u32 which,
+                                               const f32 (&scales)[8], u32 (&to)[4])
 {
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {
         u32 a = groups[2 * i], b = groups[2 * i + 1];
         if (format == KV_BF16)
-            to[i] =
-                two_halves(__uint_as_float(which ? a & 0xffff0000 : a << 16), __uint_as_float(which ? b & 0xffff0000 : b << 16));
+            to[i] = two_halves(__uint_as_float(which ? a & 0xffff0000 : a << 16),
+                               __uint_as_float(which ? b & 0xffff0000 : b << 16));
         else
-            to[i] = two_halves((f32)(i8)(a >> 8 * which) * scales[2 * i], (f32)(i8)(b >> 8 * which) * scales[2 * i + 1]);
+            to[i] = two_halves((f32)(i8)(a >> 8 * which) * scales[2 * i],
+                               (f32)(i8)(b >> 8 * which) * scales[2 * i + 1]);
     }
 }
 
@@ -104,7 +109,8 @@ template <u32 D> struct attention {
             u32 page = i / (D * 2), word = i % (D * 2);
             bool exists = (first_page + page) * PAGE_TOKENS <= last;
             u64 at = page_at(&p.args.pages, exists ? table[first_page + page] : 0, kv_head) + word * 8;
-            copy_16(to + page * page_bytes + k_place(word / 2, word % 2), (const __half *)p.k_pages + at, exists);
+            copy_16(to + page * page_bytes + k_place(word / 2, word % 2), (const __half *)p.k_pages + at,
+                    exists);
         }
     }
     __device__ __forceinline__ void fetch_v(const u32 *table, u32 first_page, u32 last, u32 to)
@@ -122,14 +128,16 @@ template <u32 D> struct attention {
     __device__ __forceinline__ void convert(bool is_v, const u32 *table, u32 first_page, u32 last, u32 to)
     {
         const struct page_shape &shape = p.args.pages;
-        u32 format = is_v ? shape.v_format : shape.k_format, group = page_group(format), bytes = page_head_bytes(format, D);
+        u32 format = is_v ? shape.v_format : shape.k_format, group = page_group(format),
+            bytes = page_head_bytes(format, D);
         u32 units = PAGE_TOKENS * D / group / 8; // of a page
         const u8 *pages = (const u8 *)(is_v ? p.v_pages : p.k_pages);
 
         for (u32 i = threadIdx.x; i < TILE_PAGES * units; i += MANY_THREADS) {
             u32 page = i / units, unit = i % units, first = (first_page + page) * PAGE_TOKENS;
             u32 outer = is_v ? unit / (D / 8) : unit / 2, inner = is_v ? unit % (D / 8) : unit % 2;
-            const u8 *head = pages + page_place(&shape, first <= last ? table[first_page + page] : 0, kv_head) * bytes;
+            const u8 *head =
+                pages + page_place(&shape, first <= last ? table[first_page + page] : 0, kv_head) * bytes;
             const u32 *from = (const u32 *)(head) + unit * 8;
             u32 words[8], fp16[4];
             f32 scales[8] = {};
@@ -147,7 +155,8 @@ template <u32 D> struct attention {
                 ungroup(format, words, w, scales, fp16);
                 if (is_v && first + token > last)
                     fp16[0] = fp16[1] = fp16[2] = fp16[3] = 0;
-                store_16(to + (is_v ? v_place(page * PAGE_TOKENS + token, inner) : page * page_bytes + k_place(dim, inner)),
+                store_16(to + (is_v ? v_place(page * PAGE_TOKENS + token, inner)
+                                    : page * page_bytes + k_place(dim, inner)),
                          fp16);
             }
         }
@@ -169,10 +178,12 @@ template <u32 D> struct attention {
     __device__ __forceinline__ bool seen(u32 token, u32 which) const
     {
         u32 window = p.args.window;
-        return position[which] != ~0u && token <= position[which] && (!window || token + window > position[which]);
+        return position[which] != ~0u && token <= position[which] &&
+               (!window || token + window > position[which]);
     }
 
-    // Scores of a tile become weights, and what was summed before is scaled to them. masked: some scores must not count.
+    // Scores of a tile become weights, and what was summed before is scaled to them. masked: some scores must
+    // not count.
     __device__ __forceinline__ void soften(f32 (&s)[TILE_TOKENS / 8][4], u32 first_token, bool masked)
     {
         f32 higher[2] = { top[0], top[1] };
@@ -181,7 +192,8 @@ template <u32 D> struct attention {
             for (u32 n = 0; n < TILE_TOKENS / 8; n++)
 #pragma unroll
                 for (u32 i = 0; i < 4; i++)
-                    s[n][i] = seen(first_token + n * 8 + threadIdx.x % 4 * 2 + i % 2, i / 2) ? s[n][i] : LOWEST;
+                    s[n][i] =
+                        seen(first_token + n * 8 + threadIdx.x % 4 * 2 + i % 2, i / 2) ? s[n][i] : LOWEST;
 #pragma unroll
         for (u32 n = 0; n < TILE_TOKENS / 8; n++)
 #pragma unroll
@@ -231,7 +243,8 @@ template <u32 D> struct attention {
             return;
 #pragma unroll
         for (u32 n = 0; n < D / 8; n++)
-            pack_put(p.packed_out, row, head * D + (threadIdx.x & 3) * 2 + n * 8, out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
+            pack_put(p.packed_out, row, head * D + (threadIdx.x & 3) * 2 + n * 8, out[n][2 * which] / sum,
+                     out[n][2 * which + 1] / sum);
     }
 };
 
@@ -253,24 +266,30 @@ static __device__ __forceinline__ u64 run_starts(const struct attend_params &p, 
 static __device__ __forceinline__ u64 decode_rows(const struct attend_params &p, u32 base)
 {
     u32 lane = threadIdx.x & 31;
-    return __ballot_sync(~0u, attend_is_decode(p, base + lane)) | (u64)__ballot_sync(~0u, attend_is_decode(p, base + 32 + lane)) << 32;
+    return __ballot_sync(~0u, attend_is_decode(p, base + lane)) |
+           (u64)__ballot_sync(~0u, attend_is_decode(p, base + 32 + lane)) << 32;
 }
-static __device__ __forceinline__ struct row_run run_at(const struct attend_params &p, u32 base, u64 starts, u32 n)
+static __device__ __forceinline__ struct row_run run_at(const struct attend_params &p, u32 base, u64 starts,
+                                                        u32 n)
 {
     u32 first = __ffsll((long long)starts) - 1;
     u64 others = starts & (starts - 1);
-    return { first, others ? (u32)__ffsll((long long)others) - 1 : n, step_slots(p.step)[base + first], step_positions(p.step)[base + first] };
+    return { first, others ? (u32)__ffsll((long long)others) - 1 : n, step_slots(p.step)[base + first],
+             step_positions(p.step)[base + first] };
 }
 
 // TILE(attention, stage, first token, masked) adds one tile.
 template <u32 D, typename Tile>
-static __device__ __forceinline__ void run_through(struct attention<D> &a, const struct row_run &r, u32 base, Tile tile)
+static __device__ __forceinline__ void run_through(struct attention<D> &a, const struct row_run &r, u32 base,
+                                                   Tile tile)
 {
-    u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32, last = r.position + (r.end - r.first) - 1, window = a.p.args.window;
+    u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32, last = r.position + (r.end - r.first) - 1,
+        window = a.p.args.window;
     u32 first_page = window && r.position >= window ? (r.position - window + 1) / PAGE_TOKENS : 0,
         end_page = last / PAGE_TOKENS + 1;
     const u32 *table = a.p.table + (u64)r.slot * a.p.args.pages.max_pages;
-    bool all = r.first == 0 && r.end == MANY_ROWS && !window; // the same for all warps: their products may be one instruction
+    bool all = r.first == 0 && r.end == MANY_ROWS &&
+               !window; // the same for all warps: their products may be one instruction
 
 #pragma unroll
     for (u32 which = 0; which < 2; which++) {
@@ -302,11 +321,14 @@ static __device__ __forceinline__ void run_through(struct attention<D> &a, const
     a.put(base + warp * 16 + lane / 4 + 8, blockIdx.y, 1);
 }
 
-// MIXED: decode rows are attend_few's. Blocks with the longest pasts are the first to start. Those that help a tile take every so many-th of its runs.
-template <u32 D, bool MIXED, typename Tile> static __device__ __forceinline__ void attend_rows(const struct attend_params &p, Tile tile)
+// MIXED: decode rows are attend_few's. Blocks with the longest pasts are the first to start. Those that help
+// a tile take every so many-th of its runs.
+template <u32 D, bool MIXED, typename Tile>
+static __device__ __forceinline__ void attend_rows(const struct attend_params &p, Tile tile)
 {
     extern __shared__ __align__(1024) unsigned char many_shared[];
-    u32 n_tiles = gridDim.x - p.n_helped * p.n_helpers, tile_at = n_tiles - 1 - blockIdx.x, turn = 0, n_turns = 1;
+    u32 n_tiles = gridDim.x - p.n_helped * p.n_helpers, tile_at = n_tiles - 1 - blockIdx.x, turn = 0,
+        n_turns = 1;
 
     if (blockIdx.x >= n_tiles) {
         tile_at = (blockIdx.x - n_tiles) / p.n_helpers;
@@ -314,12 +336,16 @@ template <u32 D, bool MIXED, typename Tile> static __device__ __forceinline__ vo
     }
     if (tile_at < p.n_helped)
         n_turns = 1 + p.n_helpers;
-    u32 base = tile_at * MANY_ROWS, n_rows = p.step->n_rows, n = n_rows > base ? min((u32)MANY_ROWS, n_rows - base) : 0;
-    u64 starts = run_starts(p, base, n), decode = MIXED ? decode_rows(p, base) : 0; // the step is older than any launch
+    u32 base = tile_at * MANY_ROWS, n_rows = p.step->n_rows,
+        n = n_rows > base ? min((u32)MANY_ROWS, n_rows - base) : 0;
+    u64 starts = run_starts(p, base, n),
+        decode = MIXED ? decode_rows(p, base) : 0; // the step is older than any launch
     u32 kv_head = blockIdx.y / (p.args.n_heads / p.args.pages.n_kv_heads);
 
     wait_for_inputs();
-    struct attention<D> a = { p, (u32)__cvta_generic_to_shared(many_shared), kv_head };
+    struct attention<D> a = {
+        p, (u32)__cvta_generic_to_shared(many_shared), kv_head
+    };
     for (u32 k = 0; starts; starts &= starts - 1)
         if (!(decode & starts & -starts) && k++ % n_turns == turn)
             run_through<D>(a, run_at(p, base, starts, n), base, tile);

@@ -1,7 +1,9 @@
-// attend_all: out[r][h] = sum over j of softmax over j(q[r][h] . k[j][h] * scale) * v[j][h]      j: all rows of r's slot
+// attend_all: out[r][h] = sum over j of softmax over j(q[r][h] . k[j][h] * scale) * v[j][h]      j: all rows
+// of r's slot
 //
-// Bidirectional attention without pages or a mask, as encoders have it. The rows of a slot stand together in the step, all of them, and
-// their positions count from 0. Slots may have unlike numbers of rows. A row's result depends on the rows of its slot alone.
+// Bidirectional attention without pages or a mask, as encoders have it. The rows of a slot stand together in
+// the step, all of them, and their positions count from 0. Slots may have unlike numbers of rows. A row's
+// result depends on the rows of its slot alone.
 // Limits: head_dim at most 1,024.
 #pragma once
 #include "base/lang.h"

@@ -1,7 +1,7 @@
 // attend_all.metal - the operation as defined in attend_all.h: a threadgroup takes a row and a head.
 //
-// Keys come in chunks whose scores lie in threadgroup memory; running max and running sum (online softmax) join the chunks. A thread sums
-// the values of some dims. Simple before fast: no key is shared between rows.
+// Keys come in chunks whose scores lie in threadgroup memory; running max and running sum (online softmax)
+// join the chunks. A thread sums the values of some dims. Simple before fast: no key is shared between rows.
 #include "device/metal/msl.h"
 #include "ops/attend_all/attend_all.h"
 
@@ -33,8 +33,9 @@ static u32 rows_end(constant struct step &step, u32 row, u32 first)
     return low;
 }
 
-kernel void attend_all(constant struct attend_all_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-                       device const f32 *q [[buffer(2)]], device const f32 *k [[buffer(3)]], device const f32 *v [[buffer(4)]],
+kernel void attend_all(constant struct attend_all_args &args [[buffer(0)]],
+                       constant struct step &step [[buffer(1)]], device const f32 *q [[buffer(2)]],
+                       device const f32 *k [[buffer(3)]], device const f32 *v [[buffer(4)]],
                        device f32 *out [[buffer(5)]], uint3 at [[threadgroup_position_in_grid]],
                        uint thread_index [[thread_index_in_threadgroup]])
 {
@@ -59,7 +60,8 @@ kernel void attend_all(constant struct attend_all_args &args [[buffer(0)]], cons
             chunk_top = max(chunk_top, weights[j]);
         }
         chunk_top = largest_of_all(chunk_top, room, thread_index);
-        f32 new_top = base == first ? chunk_top : max(top, chunk_top), rescale = base == first ? 0.0f : exp(top - new_top);
+        f32 new_top = base == first ? chunk_top : max(top, chunk_top),
+            rescale = base == first ? 0.0f : exp(top - new_top);
         for (u32 j = thread_index; j < n; j += ALL_THREADS) {
             weights[j] = exp(weights[j] - new_top);
             part += weights[j];

@@ -1,7 +1,7 @@
 // attend_all_cpu.c - the definition, then blocks of rows by head.
 //
-// Fast: a tile is ALL_BLOCK rows of the step and a head. Its keys are turned once, so that scores of neighbouring keys fill a vector; that
-// costs 1 / ALL_BLOCK of the products.
+// Fast: a tile is ALL_BLOCK rows of the step and a head. Its keys are turned once, so that scores of
+// neighbouring keys fill a vector; that costs 1 / ALL_BLOCK of the products.
 #include <math.h>
 #include "ops/attend_all/attend_all.h"
 #include "ops/rows.h"
@@ -29,7 +29,8 @@ static void head_plain(const struct cpu_call *call, uint32_t r, uint32_t first, 
     const struct attend_all_args *args = cpu_args(call);
     const uint32_t n = args->head_dim, at = head * n, last = attend_all_end(call->step, r);
     const float *q = (const float *)cpu_row(call, ATTEND_ALL_Q, r) + at;
-    float *out = (float *)cpu_row(call, ATTEND_ALL_OUT, r) + at, *weights = call->local, top = -INFINITY, total = 0;
+    float *out = (float *)cpu_row(call, ATTEND_ALL_OUT, r) + at, *weights = call->local, top = -INFINITY,
+          total = 0;
 
     for (uint32_t j = first; j < last; j++) {
         weights[j - first] = dot(q, (const float *)cpu_row(call, ATTEND_ALL_K, j) + at, n) * args->scale;
@@ -96,7 +97,8 @@ static void attend_all_tile(const struct cpu_call *call, uint32_t tile, const st
     }
 }
 
-static void attend_all_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
+static void attend_all_fast(const struct cpu_call *call, struct row_range range,
+                            const struct row_kernels *rows)
 {
     for (uint32_t tile = range.first; tile < range.last; tile++)
         attend_all_tile(call, tile, rows);

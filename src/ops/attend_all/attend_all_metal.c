@@ -5,7 +5,9 @@
 void metal_plan_attend_all(struct metal_plan *p)
 {
     const struct attend_all_args *args = (const struct attend_all_args *)p->command->args;
-    struct metal_kernel kernel = { .name = "attend_all", .grid = { p->tape.max_rows, args->n_heads, 1 }, .threads = 128 };
+    struct metal_kernel kernel = { .name = "attend_all",
+                                   .grid = { p->tape.max_rows, args->n_heads, 1 },
+                                   .threads = 128 };
 
     metal_launch_add(p, &kernel, args, sizeof *args);
 }

@@ -1,4 +1,5 @@
-// embed.cu - the operation as defined in embed.h: a thread takes 32 columns of a quantised row, or one of a plain row.
+// embed.cu - the operation as defined in embed.h: a thread takes 32 columns of a quantised row, or one of a
+// plain row.
 #include "ops/embed/embed_cuda.h"
 #include "gemm/cuda/weight_layout.cuh"
 
@@ -21,12 +22,13 @@ static __device__ f32 plain(const struct weight_planes &w, u64 at)
 {
     return w.format == QUANT_F32   ? ((const f32 *)w.quants)[at]
            : w.format == QUANT_F16 ? __half2float(((const __half *)w.quants)[at])
-                                    : __uint_as_float((u32)((const u16 *)w.quants)[at] << 16);
+                                   : __uint_as_float((u32)((const u16 *)w.quants)[at] << 16);
 }
 
 extern "C" __global__ void __launch_bounds__(128) embed(const __grid_constant__ struct embed_params p)
 {
-    u32 row = blockIdx.x, n_rows = p.step->n_rows, at = min(row, max(n_rows, 1u) - 1), token = step_tokens(p.step)[at];
+    u32 row = blockIdx.x, n_rows = p.step->n_rows, at = min(row, max(n_rows, 1u) - 1),
+        token = step_tokens(p.step)[at];
     u64 logged = (u64)step_slots(p.step)[at] * p.args.log_stride + step_positions(p.step)[at];
 
     wait_for_inputs();

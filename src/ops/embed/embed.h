@@ -1,8 +1,9 @@
 // embed: out[r] = table[token of r] * scale, or pool[row] where the token is STEP_TOKEN_POOLED with a row.
 //
-// The token comes from the step, or from the log where the step says STEP_TOKEN_LOGGED. Rows of the pool (embeddings of pictures) are
-// copied as they are. One row at a time.
-// Limits: the engine has checked that every token is below the table's number of rows, and every row below the pool's.
+// The token comes from the step, or from the log where the step says STEP_TOKEN_LOGGED. Rows of the pool
+// (embeddings of pictures) are copied as they are. One row at a time.
+// Limits: the engine has checked that every token is below the table's number of rows, and every row below
+// the pool's.
 #pragma once
 #include "base/lang.h"
 

@@ -1,4 +1,5 @@
-// embed.metal - the operation as defined in embed.h: a threadgroup takes a row of the step, a thread eight columns of it.
+// embed.metal - the operation as defined in embed.h: a threadgroup takes a row of the step, a thread eight
+// columns of it.
 #include "device/metal/msl.h"
 #include "ops/embed/embed.h"
 #include "gemm/metal/runs.metalh"
@@ -6,8 +7,10 @@
 constant uint EMBED_FORMAT [[function_constant(0)]];
 
 kernel void embed(constant struct embed_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-                  device const uchar *table [[buffer(2)]], device const u32 *log [[buffer(3)]], device const f32 *pool [[buffer(4)]], device f32 *out [[buffer(5)]],
-                  uint3 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
+                  device const uchar *table [[buffer(2)]], device const u32 *log [[buffer(3)]],
+                  device const f32 *pool [[buffer(4)]], device f32 *out [[buffer(5)]],
+                  uint3 at [[threadgroup_position_in_grid]],
+                  uint thread_index [[thread_index_in_threadgroup]],
                   uint3 n_threads [[threads_per_threadgroup]])
 {
     u32 row = at.x, n_runs = EMBED_FORMAT <= FORMAT_BF16 && args.n_cols % 8 != 0 ? 0 : args.n_cols / 8;

@@ -12,7 +12,8 @@ static void embed_row(const struct cpu_call *call, uint32_t row)
     uint32_t token = step_tokens(call->step)[row];
 
     if (token == STEP_TOKEN_LOGGED)
-        token = log[(uint64_t)step_slots(call->step)[row] * args->log_stride + step_positions(call->step)[row]];
+        token =
+            log[(uint64_t)step_slots(call->step)[row] * args->log_stride + step_positions(call->step)[row]];
     if (token >= STEP_TOKEN_POOLED && token - STEP_TOKEN_POOLED < args->n_pooled) {
         const float *pool = cpu_base(call, EMBED_POOL); // [n_pooled, n_cols]
         memcpy(out, pool + (size_t)(token - STEP_TOKEN_POOLED) * args->n_cols, args->n_cols * sizeof *out);

@@ -9,5 +9,6 @@ void cuda_plan_embed(struct cuda_plan *p)
                                    .pool = cuda_at(p, EMBED_POOL),
                                    .out = cuda_at(p, EMBED_OUT),
                                    .args = *(const struct embed_args *)p->command->args };
-    cuda_launch_add(p, "embed", (struct cuda_shape){ { p->tape.max_rows, 1, 1 }, 128, 0 }, &params, sizeof params);
+    cuda_launch_add(p, "embed", (struct cuda_shape){ { p->tape.max_rows, 1, 1 }, 128, 0 }, &params,
+                    sizeof params);
 }

@@ -5,9 +5,11 @@
 
 static bool bias_fits(struct tape *t, const char *op, const struct weight *bias, uint32_t n)
 {
-    if (!bias || (bias->format == QUANT_F32 && bias->layout == LAYOUT_FILE && bias->n_rows == 1 && bias->n_cols == n))
+    if (!bias ||
+        (bias->format == QUANT_F32 && bias->layout == LAYOUT_FILE && bias->n_rows == 1 && bias->n_cols == n))
         return true;
-    tape_fail(t, "%s: %s has %u rows of %u numbers; want one row of %u in F32", op, bias->name, bias->n_rows, bias->n_cols, n);
+    tape_fail(t, "%s: %s has %u rows of %u numbers; want one row of %u in F32", op, bias->name, bias->n_rows,
+              bias->n_cols, n);
     return false;
 }
 
@@ -52,7 +54,8 @@ static bool up_fits(struct tape *t, const struct experts_up *x, const struct exp
            matmul_fits(t, op, x->up, a->n_cols, a->n_experts * a->n_ffn) &&
            both_or_neither(t, x->gate_bias, x->up_bias, "a bias") &&
            both_or_neither(t, x->shared_gate, x->shared_up, "the shared expert's matrix") &&
-           bias_fits(t, op, x->gate_bias, a->n_experts * a->n_ffn) && bias_fits(t, op, x->up_bias, a->n_experts * a->n_ffn) &&
+           bias_fits(t, op, x->gate_bias, a->n_experts * a->n_ffn) &&
+           bias_fits(t, op, x->up_bias, a->n_experts * a->n_ffn) &&
            (!x->shared_gate || (matmul_fits(t, op, x->shared_gate, a->n_cols, a->n_shared) &&
                                 matmul_fits(t, op, x->shared_up, a->n_cols, a->n_shared))) &&
            columns_fit(t, op, x->in, a->n_cols) && columns_fit(t, op, x->ids, a->n_slots) &&

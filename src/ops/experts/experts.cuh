@@ -9,7 +9,8 @@ struct experts_task {
     u32 row[2];     // of w[0] and w[1]
 };
 
-static __device__ __forceinline__ struct experts_task experts_task_of(const struct experts_params &p, u32 expert, u32 at)
+static __device__ __forceinline__ struct experts_task experts_task_of(const struct experts_params &p,
+                                                                      u32 expert, u32 at)
 {
     u32 first = expert * p.n_out;
 
@@ -37,10 +38,12 @@ static __device__ __forceinline__ f32 experts_gated(const struct experts_params 
     return (up + 1) * gate / (1 + expf(-EXPERTS_ALPHA * gate));
 }
 
-static __device__ __forceinline__ void experts_store(const struct experts_params &p, const struct experts_task &t, u32 entry, float2 sum)
+static __device__ __forceinline__ void experts_store(const struct experts_params &p,
+                                                     const struct experts_task &t, u32 entry, float2 sum)
 {
     f32 *out = p.out + (u64)(entry / p.n_slots) * p.out_stride + entry % p.n_slots * p.n_out;
-    f32 first = sum.x + (p.bias[0] ? p.bias[0][t.row[0]] : 0), second = sum.y + (p.bias[1] ? p.bias[1][t.row[1]] : 0);
+    f32 first = sum.x + (p.bias[0] ? p.bias[0][t.row[0]] : 0),
+        second = sum.y + (p.bias[1] ? p.bias[1][t.row[1]] : 0);
 
     if (p.gated) {
         out[t.at] = experts_gated(p, first, second);

@@ -1,16 +1,21 @@
-// experts_up, experts_down: the feed-forward blocks of the experts that `route` has chosen for each row, and of the shared expert.
+// experts_up, experts_down: the feed-forward blocks of the experts that `route` has chosen for each row, and
+// of the shared expert.
 //
 //   experts_up:   h[r][j] = act(n Wgate[e]^T + bgate[e], n Wup[e]^T + bup[e]) for each slot j, e = ids[r][j]
-//                 h[r][n_slots] = act(n Sgate^T, n Sup^T)                     the shared expert, if there is one
-//   experts_down: out[r] = add[r] + (sum over j of weights[r][j] (h[r][j] Wdown[e]^T + bdown[e]) + weights[r][n_slots] h[r][n_slots] Sdown^T)
-//   act(g, u) = f(g) u, f an enum activation; with limit > 0 (gpt-oss): g = min(g, limit), u = clamp(u, -limit, limit),
+//                 h[r][n_slots] = act(n Sgate^T, n Sup^T)                     the shared expert, if there is
+//                 one
+//   experts_down: out[r] = add[r] + (sum over j of weights[r][j] (h[r][j] Wdown[e]^T + bdown[e]) +
+//     weights[r][n_slots] h[r][n_slots] Sdown^T)
+//   act(g, u) = f(g) u, f an enum activation; with limit > 0 (gpt-oss): g = min(g, limit), u = clamp(u,
+//     -limit, limit),
 //               (u + 1) g / (1 + exp(-1.702 g))
-// The sum is fp32, over the slots in their order, the shared expert last, then add: by one owner, so that no batch changes a bit.
-// Experts of a kind are one matrix: expert e has rows [e n_ffn, (e + 1) n_ffn) of gate and up, [e n_cols, (e + 1) n_cols) of down; biases
-// are one vector likewise. Models that store gate and up in one tensor, stacked or interleaved, are parted when they are loaded.
-// Products and `exact` as in matmul: an output is summed in an order that depends on columns and format alone.
-// hidden: one row for each row of the step, the slots' n_ffn numbers one behind the other, then the shared expert's n_shared.
-// add and out may be the same value. A weight that is NaN makes the row NaN.
+// The sum is fp32, over the slots in their order, the shared expert last, then add: by one owner, so that no
+// batch changes a bit. Experts of a kind are one matrix: expert e has rows [e n_ffn, (e + 1) n_ffn) of gate
+// and up, [e n_cols, (e + 1) n_cols) of down; biases are one vector likewise. Models that store gate and up
+// in one tensor, stacked or interleaved, are parted when they are loaded. Products and `exact` as in matmul:
+// an output is summed in an order that depends on columns and format alone.
+// hidden: one row for each row of the step, the slots' n_ffn numbers one behind the other, then the shared
+// expert's n_shared. add and out may be the same value. A weight that is NaN makes the row NaN.
 #pragma once
 #include "base/lang.h"
 #include "gemm/gemm.h"
@@ -52,8 +57,8 @@ enum {
     EXPERTS_DOWN_OUT,
 };
 
-// Columns (of 4 bytes) of hidden, and of workspace per row: a packed row for each slot and the shared expert; for down also what each of
-// them adds to the sum.
+// Columns (of 4 bytes) of hidden, and of workspace per row: a packed row for each slot and the shared expert;
+// for down also what each of them adds to the sum.
 SHARED_INLINE u32 experts_hidden_cols(u32 n_slots, u32 n_ffn, u32 n_shared)
 {
     return n_slots * n_ffn + n_shared;

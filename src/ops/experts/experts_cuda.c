@@ -1,4 +1,5 @@
-// experts_cuda.c - the launches of both operations. The choice table below is read from the top: the first rule that fits is taken.
+// experts_cuda.c - the launches of both operations. The choice table below is read from the top: the first
+// rule that fits is taken.
 #include "gemm/cuda/gemm_plan.h"
 #include "ops/cuda_table.h"
 #include "ops/experts/experts_cuda.h"
@@ -89,7 +90,9 @@ static u64 aligned(u64 at)
 // A packed row's bytes; 0: the kernel reads fp32.
 static u32 packed_stride(enum experts_kernel kernel, u32 n_cols)
 {
-    return kernel == EXPERTS_INT8 ? experts_int8_stride(n_cols) : kernel == EXPERTS_MANY ? experts_bf16_stride(n_cols) : 0;
+    return kernel == EXPERTS_INT8   ? experts_int8_stride(n_cols)
+           : kernel == EXPERTS_MANY ? experts_bf16_stride(n_cols)
+                                    : 0;
 }
 
 static u64 packed_bytes(const struct cuda_plan *p, const struct experts_params *params)
@@ -97,7 +100,8 @@ static u64 packed_bytes(const struct cuda_plan *p, const struct experts_params *
     return (u64)p->tape.max_rows * (params->slot_stride ? params->n_slots : 1) * params->packed_stride;
 }
 
-static void add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape, const struct experts_params *params)
+static void add(struct cuda_plan *p, const char *kernel, struct cuda_shape shape,
+                const struct experts_params *params)
 {
     cuda_launch_add(p, kernel, shape, params, sizeof *params);
 }
@@ -116,7 +120,8 @@ static void launch_many(struct cuda_plan *p, const struct experts_params *params
     u32 entries = p->tape.max_rows * params->n_slots, tiles = divide_up(entries, EXPERTS_TILE_ENTRIES);
 
     if (params->ids) { // each expert's last tile may be a part of one
-        add(p, "experts_group", (struct cuda_shape){ { params->n_experts, 1, 1 }, EXPERTS_ROW_THREADS, 0 }, params);
+        add(p, "experts_group", (struct cuda_shape){ { params->n_experts, 1, 1 }, EXPERTS_ROW_THREADS, 0 },
+            params);
         tiles = entries / EXPERTS_TILE_ENTRIES + (params->n_experts < entries ? params->n_experts : entries);
     }
     struct cuda_shape shape = { { tiles, divide_up(params->n_pairs, EXPERTS_TILE_PAIRS), 1 },
@@ -125,7 +130,8 @@ static void launch_many(struct cuda_plan *p, const struct experts_params *params
     add(p, many_names[params->w[0].format], shape, params);
 }
 
-static void launch_product(struct cuda_plan *p, enum experts_kernel kernel, const struct experts_params *params)
+static void launch_product(struct cuda_plan *p, enum experts_kernel kernel,
+                           const struct experts_params *params)
 {
     u32 entries = p->tape.max_rows * params->n_slots, warps = EXPERTS_ROW_THREADS / 32;
 
@@ -133,17 +139,20 @@ static void launch_product(struct cuda_plan *p, enum experts_kernel kernel, cons
         launch_many(p, params);
     else if (kernel == EXPERTS_INT8)
         add(p, int8_names[params->w[0].format],
-            (struct cuda_shape){
-                { p->device.n_sms, 1, 1 }, EXPERTS_INT8_THREADS, params->packed ? 0 : (u32)packed_bytes(p, params) },
+            (struct cuda_shape){ { p->device.n_sms, 1, 1 },
+                                 EXPERTS_INT8_THREADS,
+                                 params->packed ? 0 : (u32)packed_bytes(p, params) },
             params);
     else
         add(p, "experts_plain",
-            (struct cuda_shape){
-                { divide_up(params->n_pairs, warps), entries < 32768 ? entries : 32768, 1 }, EXPERTS_ROW_THREADS, 0 },
+            (struct cuda_shape){ { divide_up(params->n_pairs, warps), entries < 32768 ? entries : 32768, 1 },
+                                 EXPERTS_ROW_THREADS,
+                                 0 },
             params);
 }
 
-// Completes the parameters: packed rows lie at *room, which moves behind them; the lists of experts_many in the tape's private memory.
+// Completes the parameters: packed rows lie at *room, which moves behind them; the lists of experts_many in
+// the tape's private memory.
 static enum experts_kernel complete(struct cuda_plan *p, struct experts_product *x, u64 *room)
 {
     struct experts_params *m = &x->params;
@@ -155,7 +164,8 @@ static enum experts_kernel complete(struct cuda_plan *p, struct experts_product 
     m->n_pairs = m->gated ? m->n_out : divide_up(m->n_out, 2);
     m->packed_stride = packed_stride(kernel, m->n_cols);
     m->lanes = lanes_for(m->n_cols);
-    if (kernel != EXPERTS_INT8 || p->tape.max_rows > 1 || packed_bytes(p, m) > MOST_SHARED) { // else blocks pack for themselves
+    if (kernel != EXPERTS_INT8 || p->tape.max_rows > 1 ||
+        packed_bytes(p, m) > MOST_SHARED) { // else blocks pack for themselves
         m->packed = *room;
         *room += packed_bytes(p, m);
     }
@@ -214,7 +224,8 @@ void cuda_plan_experts_up(struct cuda_plan *p)
     launch_pack(p, kernel, &routed.params);
     launch_product(p, kernel, &routed.params);
     if (args->n_shared) {
-        make_shared(&shared.params, weight_layout_of(p, EXPERTS_UP_SHARED_GATE), weight_layout_of(p, EXPERTS_UP_SHARED_UP));
+        make_shared(&shared.params, weight_layout_of(p, EXPERTS_UP_SHARED_GATE),
+                    weight_layout_of(p, EXPERTS_UP_SHARED_UP));
         shared.params.out += (u64)args->n_slots * args->n_ffn * sizeof(f32);
         shared.params.n_out = args->n_shared;
         enum experts_kernel other = complete(p, &shared, &room);
@@ -257,7 +268,9 @@ static void launch_sum(struct cuda_plan *p, const struct experts_args *args, u64
                                          .n_cols = args->n_cols,
                                          .n_slots = args->n_slots,
                                          .has_shared = args->n_shared > 0 };
-    struct cuda_shape shape = { { divide_up(args->n_cols, EXPERTS_ROW_THREADS), p->tape.max_rows, 1 }, EXPERTS_ROW_THREADS, 0 };
+    struct cuda_shape shape = { { divide_up(args->n_cols, EXPERTS_ROW_THREADS), p->tape.max_rows, 1 },
+                                EXPERTS_ROW_THREADS,
+                                0 };
     cuda_launch_add(p, "experts_sum", shape, &params, sizeof params);
 }
 

@@ -1,8 +1,9 @@
 // experts_cuda.h - the arguments of the experts' CUDA kernels. Shared by C and CUDA.
 //
-// Both operations are products of one kind. A slot of a row is an entry, row * n_slots + slot; its matrix is the expert that the row's ids
-// name. The shared expert is a product of its own: one slot, one expert, no ids. A task is an entry and a pair of weight rows: gate and up
-// of one output, or two neighbours of down, as in gemm/cuda/gemm_params.h.
+// Both operations are products of one kind. A slot of a row is an entry, row * n_slots + slot; its matrix is
+// the expert that the row's ids name. The shared expert is a product of its own: one slot, one expert, no
+// ids. A task is an entry and a pair of weight rows: gate and up of one output, or two neighbours of down, as
+// in gemm/cuda/gemm_params.h.
 #pragma once
 #include "device/step.h"
 #include "gemm/cuda/weight_layout.h"
@@ -28,7 +29,8 @@ struct experts_params {
     DEVICE_AT(u8) packed;         // the same as a kernel multiplies them
     DEVICE_AT(f32) out;           // out + row * out_stride + slot * n_out
     DEVICE_AT(u32)
-    first; // experts_many, with ids: entries of expert e are entries[first[e]] to entries[first[e + 1]], [n_experts + 1]
+    first; // experts_many, with ids: entries of expert e are entries[first[e]] to entries[first[e + 1]],
+           // [n_experts + 1]
     DEVICE_AT(u32) entries; // [rows * n_slots]
     u32 n_cols;             // of the weights
     u32 n_out, n_pairs;     // of an expert
@@ -49,7 +51,8 @@ struct experts_sum_params {
     u32 n_cols, n_slots, has_shared, reserved;
 };
 
-// Bytes of packed rows: int8 as struct row_int8 (row_int8.cuh); bf16 in the order of fragments.cuh, by 128 columns.
+// Bytes of packed rows: int8 as struct row_int8 (row_int8.cuh); bf16 in the order of fragments.cuh, by 128
+// columns.
 SHARED_INLINE u32 experts_int8_stride(u32 n_cols)
 {
     return (n_cols / 32 * 44 + 15) / 16 * 16;

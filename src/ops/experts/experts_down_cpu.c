@@ -1,8 +1,9 @@
 // experts_down_cpu.c - the definition, number by number; then by panels.
 //
-// By panels: phase 0 packs each slot's hidden numbers, so that an expert's rows follow one another; phase 1 owns 32 columns of a block of
-// rows: it takes these columns of one expert after the other, keeps each slot's numbers apart, and sums them in the order of the slots.
-// Columns that are no multiple of a panel lie in two panels of an expert.
+// By panels: phase 0 packs each slot's hidden numbers, so that an expert's rows follow one another; phase 1
+// owns 32 columns of a block of rows: it takes these columns of one expert after the other, keeps each slot's
+// numbers apart, and sums them in the order of the slots. Columns that are no multiple of a panel lie in two
+// panels of an expert.
 #include "ops/experts/experts_rows.h"
 #include "ops/matmul/matmul.h"
 #include "ops/product_choices.h"
@@ -36,8 +37,8 @@ static float down_column(const struct cpu_call *call, uint32_t r, uint32_t colum
         sum += weights[j] * (y + (bias ? bias[at] : 0));
     }
     if (args->n_shared)
-        sum += weights[args->n_slots] *
-               output(in + (size_t)args->n_slots * args->n_ffn, cpu_weight(call, EXPERTS_DOWN_SHARED), column, call->local);
+        sum += weights[args->n_slots] * output(in + (size_t)args->n_slots * args->n_ffn,
+                                               cpu_weight(call, EXPERTS_DOWN_SHARED), column, call->local);
     return sum;
 }
 
@@ -69,7 +70,8 @@ struct down_job {
 
 static size_t scratch_bytes(const struct down_job *j)
 {
-    size_t down = product_scratch_bytes(&j->down), shared = j->args->n_shared ? product_scratch_bytes(&j->shared) : 0;
+    size_t down = product_scratch_bytes(&j->down),
+           shared = j->args->n_shared ? product_scratch_bytes(&j->shared) : 0;
     return ((down > shared ? down : shared) + 63) / 64 * 64;
 }
 
@@ -113,15 +115,17 @@ static void pack_entry(const struct down_job *j, uint32_t entry)
     uint32_t n = j->rows.n_entries;
 
     if (entry >= n) {
-        const float *in = (const float *)cpu_row(j->call, EXPERTS_DOWN_IN, entry - n) + (size_t)args->n_slots * args->n_ffn;
+        const float *in =
+            (const float *)cpu_row(j->call, EXPERTS_DOWN_IN, entry - n) + (size_t)args->n_slots * args->n_ffn;
         experts_pack(&j->shared_packed, j->set->kernels, in, args->n_shared,
                      (unsigned char *)(uintptr_t)j->shared.x + (entry - n) * j->shared.x_stride);
         return;
     }
     uint32_t slot = j->rows.entry[entry];
-    const float *in =
-        (const float *)cpu_row(j->call, EXPERTS_DOWN_IN, slot / args->n_slots) + (size_t)(slot % args->n_slots) * args->n_ffn;
-    experts_pack(&j->packed, j->set->kernels, in, args->n_ffn, (unsigned char *)(uintptr_t)j->down.x + entry * j->down.x_stride);
+    const float *in = (const float *)cpu_row(j->call, EXPERTS_DOWN_IN, slot / args->n_slots) +
+                      (size_t)(slot % args->n_slots) * args->n_ffn;
+    experts_pack(&j->packed, j->set->kernels, in, args->n_ffn,
+                 (unsigned char *)(uintptr_t)j->down.x + entry * j->down.x_stride);
 }
 
 // The first of an expert's entries that belongs to this row or a later one.
@@ -139,7 +143,8 @@ static uint32_t first_entry(const struct down_job *j, uint32_t expert, uint32_t 
     return low;
 }
 
-// A stretch of columns that lies in one panel: columns [from, from + n) of the 32, from column `at` of the panel on.
+// A stretch of columns that lies in one panel: columns [from, from + n) of the 32, from column `at` of the
+// panel on.
 struct stretch {
     uint32_t panel, at, from, n;
     const float *bias; // [n] or NULL
@@ -151,7 +156,8 @@ static void keep_slot(float *to, const float *y, const struct stretch *s)
         to[s->from + c] = y[s->at + c] + (s->bias ? s->bias[c] : 0);
 }
 
-static void run_expert(const struct down_job *j, const struct stretch *s, struct tile_range entries, uint32_t first_row)
+static void run_expert(const struct down_job *j, const struct stretch *s, struct tile_range entries,
+                       uint32_t first_row)
 {
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
     const uint32_t n_slots = j->args->n_slots;
@@ -162,7 +168,8 @@ static void run_expert(const struct down_job *j, const struct stretch *s, struct
         product_run(&j->down, &w, (struct tile_range){ at, at + n }, y);
         for (uint32_t i = 0; i < n; i++) {
             uint32_t slot = j->rows.entry[at + i], row = slot / n_slots - first_row;
-            keep_slot(j->slots + ((size_t)row * (n_slots + 1) + slot % n_slots) * PANEL_ROWS, y + i * PANEL_ROWS, s);
+            keep_slot(j->slots + ((size_t)row * (n_slots + 1) + slot % n_slots) * PANEL_ROWS,
+                      y + i * PANEL_ROWS, s);
         }
     }
 }
@@ -187,14 +194,15 @@ static void run_shared(const struct down_job *j, uint32_t column, uint32_t n, st
 {
     _Alignas(64) float y[PRODUCT_MAX_ROWS * PANEL_ROWS];
     const uint32_t n_slots = j->args->n_slots;
-    struct product_panel w = product_panel(&j->shared, column / PANEL_ROWS, rows.last - rows.first, j->scratch);
+    struct product_panel w =
+        product_panel(&j->shared, column / PANEL_ROWS, rows.last - rows.first, j->scratch);
 
     for (uint32_t row = rows.first, take; row < rows.last; row += take) {
         take = product_tile_rows(row, rows.last, w.max_rows);
         product_run(&j->shared, &w, (struct tile_range){ row, row + take }, y);
         for (uint32_t i = 0; i < take; i++)
-            memcpy(j->slots + ((size_t)(row + i - rows.first) * (n_slots + 1) + n_slots) * PANEL_ROWS, y + i * PANEL_ROWS,
-                   n * sizeof(float));
+            memcpy(j->slots + ((size_t)(row + i - rows.first) * (n_slots + 1) + n_slots) * PANEL_ROWS,
+                   y + i * PANEL_ROWS, n * sizeof(float));
     }
 }
 
@@ -214,7 +222,8 @@ static void sum_row(const struct down_job *j, uint32_t column, uint32_t n, uint3
 
 static void run_tile(const struct down_job *j, uint32_t panel, uint32_t block)
 {
-    uint32_t column = panel * PANEL_ROWS, left = j->args->n_cols - column, n = left < PANEL_ROWS ? left : PANEL_ROWS;
+    uint32_t column = panel * PANEL_ROWS, left = j->args->n_cols - column,
+             n = left < PANEL_ROWS ? left : PANEL_ROWS;
     struct tile_range rows = { block * EXPERTS_BLOCK, (block + 1) * EXPERTS_BLOCK };
     const size_t stride = (size_t)(j->args->n_slots + 1) * PANEL_ROWS;
 
@@ -226,7 +235,8 @@ static void run_tile(const struct down_job *j, uint32_t panel, uint32_t block)
         sum_row(j, column, n, r, j->slots + (r - rows.first) * stride);
 }
 
-static void down_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
+static void down_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range,
+                          const struct product_set *set)
 {
     struct down_job j = down_job_of(call, set);
 
@@ -243,6 +253,7 @@ static void down_fast_run(const struct cpu_call *call, uint32_t phase, struct ti
 
 PRODUCT_KERNELS(down_fast)
 
-const struct cpu_op cpu_op_experts_down = {
-    .name = "experts_down", .by_rows = true, .plain = { down_plan, down_run }, .fast = { PRODUCT_CHOICES(down_fast) }
-};
+const struct cpu_op cpu_op_experts_down = { .name = "experts_down",
+                                            .by_rows = true,
+                                            .plain = { down_plan, down_run },
+                                            .fast = { PRODUCT_CHOICES(down_fast) } };

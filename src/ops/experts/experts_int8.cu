@@ -1,16 +1,18 @@
-// experts_int8.cu - products of up to 16 rows with the experts that they chose: each active expert's weights are read once.
+// experts_int8.cu - products of up to 16 rows with the experts that they chose: each active expert's weights
+// are read once.
 //
 // Computes the tasks of experts_cuda.h. Bound by reading the weights.
 //
 //              k: blocks of 32 columns, one a lane in turn
 //   expert a: +----+----+-- --+----+
-//   pair 0    | l0 | l1 | ... | l31|     a warp, or 4, 8 or 16 lanes of it, reads both rows of a pair and multiplies them with all rows
+//   pair 0    | l0 | l1 | ... | l31|     4 to 32 lanes read both rows of a pair, for all rows of the step
 //   pair 1    +----+----+-- --+----+     of activations that chose the expert, four at a time
-//   expert b: ...                        persistent: one block an SM; the tasks of all active experts are one list, dealt to warps in turn
+//   expert b: ...                        persistent: one block an SM; warps take tasks of all experts in turn
 //
-// Every block finds the distinct experts of the step's entries itself: at most 512 ids, one a thread. Activations are int8 with a scale for
-// each 32. A single row is packed by every block itself, in shared memory; more rows by experts_pack_int8, and they come from the caches.
-// The order of a sum depends on n_cols and the format alone.
+// Every block finds the distinct experts of the step's entries itself: at most 512 ids, one a thread.
+// Activations are int8 with a scale for each 32. A single row is packed by every block itself, in shared
+// memory; more rows by experts_pack_int8, and they come from the caches. The order of a sum depends on n_cols
+// and the format alone.
 #include "gemm/cuda/row_plain.cuh"
 #include "ops/experts/experts_pack.cuh"
 
@@ -24,7 +26,8 @@ struct chains {
 };
 
 // Returns the number of chains.
-static __device__ __forceinline__ u32 find_chains(const struct experts_params &p, struct chains &c, u32 n_entries)
+static __device__ __forceinline__ u32 find_chains(const struct experts_params &p, struct chains &c,
+                                                  u32 n_entries)
 {
     u32 entry = threadIdx.x, warp = threadIdx.x / 32, next = NO_ENTRY, n = 0, before = 0;
     bool begins = entry < n_entries;
@@ -58,10 +61,12 @@ struct together { // rows that a task multiplies at a time
 
 // Blocks are loaded in groups, as many as registers allow, before any is multiplied.
 template <u32 F>
-static __device__ __forceinline__ void multiply(const struct experts_params &p, const struct experts_task &t, struct together &b,
-                                                struct lane_span s)
+static __device__ __forceinline__ void multiply(const struct experts_params &p, const struct experts_task &t,
+                                                struct together &b, struct lane_span s)
 {
-    constexpr u32 group = F == QUANT_Q4_0 || F == QUANT_Q4_1 ? 4 : F == QUANT_Q5_0 || (layout_has_table(F) && !layout_has_super_blocks(F)) ? 3 : 2;
+    constexpr u32 group = F == QUANT_Q4_0 || F == QUANT_Q4_1                                        ? 4
+                          : F == QUANT_Q5_0 || (layout_has_table(F) && !layout_has_super_blocks(F)) ? 3
+                                                                                                    : 2;
     u32 n_blocks = p.n_cols / 32;
 
     for (u32 base = s.lane; base < n_blocks; base += group * s.lanes) {
@@ -101,8 +106,9 @@ static __device__ __forceinline__ float2 sum_over(float2 v, struct lane_span s)
 }
 
 template <u32 F>
-static __device__ __forceinline__ void run_chain(const struct experts_params &p, const struct chains &c, const struct experts_task &t,
-                                                 u32 head, u8 *packed, struct lane_span s)
+static __device__ __forceinline__ void run_chain(const struct experts_params &p, const struct chains &c,
+                                                 const struct experts_task &t, u32 head, u8 *packed,
+                                                 struct lane_span s)
 {
     for (u32 entry = head; __any_sync(~0u, entry != NO_ENTRY);) {
         struct together b = { packed };
@@ -128,16 +134,19 @@ template <u32 F> static __device__ __forceinline__ void experts_int8(const struc
     extern __shared__ __align__(16) unsigned char rows[];
     __shared__ struct chains c;
     u8 *packed = p.packed ? p.packed : rows;
-    u32 lane = threadIdx.x % 32, per_warp = 32 / p.lanes, step = gridDim.x * (EXPERTS_INT8_THREADS / 32) * per_warp;
+    u32 lane = threadIdx.x % 32, per_warp = 32 / p.lanes,
+        step = gridDim.x * (EXPERTS_INT8_THREADS / 32) * per_warp;
 
     wait_for_inputs();
     for (u32 i = 0; !p.packed && i < p.step->n_rows * (p.slot_stride ? p.n_slots : 1); i++)
         experts_quantise(p, i, packed);
     u32 n_tasks = find_chains(p, c, experts_n_entries(p)) * p.n_pairs;
-    for (u32 at = (blockIdx.x * (EXPERTS_INT8_THREADS / 32) + threadIdx.x / 32) * per_warp; at < n_tasks; at += step) {
+    for (u32 at = (blockIdx.x * (EXPERTS_INT8_THREADS / 32) + threadIdx.x / 32) * per_warp; at < n_tasks;
+         at += step) {
         u32 mine = min(at + lane / p.lanes, n_tasks - 1), chain = mine / p.n_pairs, head = c.head[chain];
         struct experts_task t = experts_task_of(p, c.expert[head], mine - chain * p.n_pairs);
-        run_chain<F>(p, c, t, at + lane / p.lanes < n_tasks ? head : NO_ENTRY, packed, { lane % p.lanes, p.lanes });
+        run_chain<F>(p, c, t, at + lane / p.lanes < n_tasks ? head : NO_ENTRY, packed,
+                     { lane % p.lanes, p.lanes });
     }
 }
 

@@ -1,4 +1,5 @@
-// experts_many.cu - products of many rows with the experts that they chose, on the tensor cores: a GEMM for each expert in one launch.
+// experts_many.cu - products of many rows with the experts that they chose, on the tensor cores: a GEMM for
+// each expert in one launch.
 //
 // Computes the tasks of experts_cuda.h, expert by expert.
 //
@@ -6,19 +7,26 @@
 //                  +---------------------------+
 //   64 pairs    8  |  warp 0: 16 weight rows   |      k advances by 128 columns a step
 //   of weight   8  |  warp 1                   |      block: 8 warps, 256 threads
-//   rows        .. |  ...                      |      grid: (tiles of entries, tiles of pairs); a tile pays for eights of entries
+//   rows        .. |  ...                      |      grid: (tiles of entries, tiles of pairs)
 //                  +---------------------------+
 //
-// Tiles: experts_group has sorted the entries by expert; a block finds its tile in the list of first entries, or ends.
-// Pipeline: five stages of 64 columns of activations in shared memory, gathered row by row with cp.async; the next step's weights wait in
-// registers.
-// Operands: weights are dequantised to bf16 fragments in registers (fragments.cuh); activations are bf16 rows from experts_pack_bf16.
-// Columns are summed in order, whatever the tile, so the order of a sum depends on n_cols alone.
+// Tiles: experts_group has sorted the entries by expert; a block finds its tile in the list of first entries,
+// or ends.
+// Pipeline: five stages of 64 columns of activations in shared memory, gathered row by row with cp.async; the
+// next step's weights wait in registers.
+// Operands: weights are dequantised to bf16 fragments in registers (fragments.cuh); activations are bf16 rows
+// from experts_pack_bf16. Columns are summed in order, whatever the tile, so the order of a sum depends on
+// n_cols alone.
 // Epilogue: from registers.
 #include "gemm/cuda/fragments.cuh"
 #include "ops/experts/experts.cuh"
 
-enum { TILE_ENTRIES = EXPERTS_TILE_ENTRIES, EIGHTS = TILE_ENTRIES / 8, STAGES = 5, STAGE_BYTES = TILE_ENTRIES * 128 };
+enum {
+    TILE_ENTRIES = EXPERTS_TILE_ENTRIES,
+    EIGHTS = TILE_ENTRIES / 8,
+    STAGES = 5,
+    STAGE_BYTES = TILE_ENTRIES * 128
+};
 
 struct experts_tile {
     u32 expert, first, count; // of its entries in the sorted list
@@ -32,7 +40,8 @@ static __device__ __forceinline__ void find_tile(const struct experts_params &p,
     *tile = { 0, 0, 0 };
     for (u32 base = 0; base < p.n_experts; base += 32) {
         u32 expert = min(base + lane, p.n_experts - 1), first = p.first[expert];
-        u32 count = base + lane < p.n_experts ? p.first[expert + 1] - first : 0, n = (count + TILE_ENTRIES - 1) / TILE_ENTRIES, end = n;
+        u32 count = base + lane < p.n_experts ? p.first[expert + 1] - first : 0,
+            n = (count + TILE_ENTRIES - 1) / TILE_ENTRIES, end = n;
 #pragma unroll
         for (u32 o = 1; o < 32; o *= 2) {
             u32 other = __shfl_up_sync(~0u, end, o);
@@ -57,19 +66,22 @@ static __device__ __forceinline__ struct experts_tile shared_tile(u32 n_rows)
     return { 0, first, first < n_rows ? min(n_rows - first, (u32)TILE_ENTRIES) : 0 };
 }
 
-// 16 bytes of 64 columns of four entries a thread. Odd rows lie with halves exchanged, so that two rows meet in no bank.
+// 16 bytes of 64 columns of four entries a thread. Odd rows lie with halves exchanged, so that two rows meet
+// in no bank.
 struct gather {
     const u8 *from[TILE_ENTRIES / 32];
     u32 to, count;
 
-    __device__ __forceinline__ void begin(const struct experts_params &p, const u32 *entries, u32 n, u32 shared)
+    __device__ __forceinline__ void begin(const struct experts_params &p, const u32 *entries, u32 n,
+                                          u32 shared)
     {
         u32 row = threadIdx.x / 8, chunk = threadIdx.x % 8;
         to = shared + row * 128 + (chunk ^ row % 2 * 4) * 16;
         count = n > row ? (n - row + 31) / 32 : 0;
 #pragma unroll
         for (u32 i = 0; i < TILE_ENTRIES / 32; i++)
-            from[i] = i < count ? experts_packed_at(p, p.packed, entries[row + 32 * i]) + chunk * 16 : nullptr;
+            from[i] =
+                i < count ? experts_packed_at(p, p.packed, entries[row + 32 * i]) + chunk * 16 : nullptr;
     }
     __device__ __forceinline__ void fetch(u32 stage, u32 n_stages)
     {
@@ -77,7 +89,8 @@ struct gather {
 #pragma unroll
         for (u32 i = 0; i < TILE_ENTRIES / 32; i++)
             if (stage < n_stages && i < count)
-                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at + i * 32 * 128), "l"(from[i] + stage * 128));
+                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at + i * 32 * 128),
+                             "l"(from[i] + stage * 128));
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
 };
@@ -85,15 +98,19 @@ struct gather {
 static __device__ __forceinline__ uint4 shared_word(u32 at)
 {
     uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at));
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at));
     return v;
 }
 
 // Two steps of 16 columns: Q-th quarter of 128.
 template <u32 F, u32 Q>
-static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2], f32 (&d)[EIGHTS][4], u32 tile, u32 count)
+static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2], f32 (&d)[EIGHTS][4],
+                                               u32 tile, u32 count)
 {
-    u32 a[4], b[4], row = threadIdx.x % 32 / 4, chunk = Q % 2 * 4 + threadIdx.x % 4, at = tile + row * 128 + (chunk ^ row % 2 * 4) * 16;
+    u32 a[4], b[4], row = threadIdx.x % 32 / 4, chunk = Q % 2 * 4 + threadIdx.x % 4,
+                    at = tile + row * 128 + (chunk ^ row % 2 * 4) * 16;
 
     strip_step<F, 2 * Q>(w[0], a[0], a[2]);
     strip_step<F, 2 * Q>(w[1], a[1], a[3]);
@@ -111,8 +128,9 @@ static __device__ __forceinline__ void quarter(const struct prepared<F> (&w)[2],
 
 // Half a step, 64 columns. The stage that was read last is free after the barrier.
 template <u32 F, u32 H>
-static __device__ __forceinline__ void half_step(struct gather &g, const struct prepared<F> (&w)[2], f32 (&d)[EIGHTS][4], u32 shared,
-                                                 u32 stage, u32 n_stages, u32 count)
+static __device__ __forceinline__ void half_step(struct gather &g, const struct prepared<F> (&w)[2],
+                                                 f32 (&d)[EIGHTS][4], u32 shared, u32 stage, u32 n_stages,
+                                                 u32 count)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
     __syncthreads();
@@ -123,8 +141,8 @@ static __device__ __forceinline__ void half_step(struct gather &g, const struct 
 }
 
 template <u32 F>
-static __device__ __forceinline__ void multiply(const struct experts_params &p, const struct experts_task &t, struct gather &g,
-                                                f32 (&d)[EIGHTS][4], u32 shared, u32 count)
+static __device__ __forceinline__ void multiply(const struct experts_params &p, const struct experts_task &t,
+                                                struct gather &g, f32 (&d)[EIGHTS][4], u32 shared, u32 count)
 {
     u32 lane = threadIdx.x % 32, n_steps = p.packed_stride / 256;
     struct strip<F> next[2];
@@ -177,7 +195,9 @@ template <u32 F> static __device__ __forceinline__ void experts_many(const struc
         for (u32 i = 0; i < 2; i++) {
             u32 row = n * 8 + lane % 4 * 2 + i;
             if (row < count)
-                experts_store(p, t, entries[row], make_float2(d[n][i] * strip<F>::scale_back, d[n][2 + i] * strip<F>::scale_back));
+                experts_store(
+                    p, t, entries[row],
+                    make_float2(d[n][i] * strip<F>::scale_back, d[n][2 + i] * strip<F>::scale_back));
         }
 }
 

@@ -1,4 +1,5 @@
-// experts_pack.cuh - rows of activations as int8, for the kernel that packs them and for blocks that do so themselves.
+// experts_pack.cuh - rows of activations as int8, for the kernel that packs them and for blocks that do so
+// themselves.
 #pragma once
 #include "gemm/cuda/row_int8.cuh"
 #include "ops/experts/experts.cuh"
@@ -7,7 +8,9 @@
 static __device__ __forceinline__ const f32 *experts_row_to_pack(const struct experts_params &p, u32 i)
 {
     u32 of_a_row = p.slot_stride ? p.n_slots : 1;
-    return i < p.step->n_rows * of_a_row ? p.in + (u64)(i / of_a_row) * p.in_stride + i % of_a_row * p.slot_stride : nullptr;
+    return i < p.step->n_rows * of_a_row
+               ? p.in + (u64)(i / of_a_row) * p.in_stride + i % of_a_row * p.slot_stride
+               : nullptr;
 }
 
 static __device__ __forceinline__ float4 experts_four(const f32 *from)

@@ -1,11 +1,13 @@
-// experts_plain.cu - products with experts in fp32, every format and width: a warp takes a pair of weight rows for one entry.
+// experts_plain.cu - products with experts in fp32, every format and width: a warp takes a pair of weight
+// rows for one entry.
 //
-// For F32 weights, `exact`, widths that are no multiple of 32, and gate and up in unlike formats. A warp reads both rows for every entry
-// anew. The order of a sum depends on n_cols and the format alone.
+// For F32 weights, `exact`, widths that are no multiple of 32, and gate and up in unlike formats. A warp
+// reads both rows for every entry anew. The order of a sum depends on n_cols and the format alone.
 #include "gemm/cuda/row_plain.cuh"
 #include "ops/experts/experts.cuh"
 
-extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS) experts_plain(const __grid_constant__ struct experts_params p)
+extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS)
+    experts_plain(const __grid_constant__ struct experts_params p)
 {
     struct lane_span s = { threadIdx.x % 32, 32 };
     u32 pair = blockIdx.x * (EXPERTS_ROW_THREADS / 32) + threadIdx.x / 32, n_entries = experts_n_entries(p);
@@ -16,7 +18,8 @@ extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS) experts_plain(
     for (u32 entry = blockIdx.y; entry < n_entries; entry += gridDim.y) {
         const f32 *x = p.in + (u64)(entry / p.n_slots) * p.in_stride + entry % p.n_slots * p.slot_stride;
         struct experts_task t = experts_task_of(p, p.ids ? (u32)p.ids[entry] : 0, pair);
-        f32 first = warp_sum(dot_row_any(p.w[0], t.row[0], x, s)), second = warp_sum(dot_row_any(p.w[1], t.row[1], x, s));
+        f32 first = warp_sum(dot_row_any(p.w[0], t.row[0], x, s)),
+            second = warp_sum(dot_row_any(p.w[1], t.row[1], x, s));
         if (s.lane == 0)
             experts_store(p, t, entry, make_float2(first, second));
     }

@@ -1,17 +1,20 @@
-// experts_rows.cu - what lies around the experts' products: packing rows, finding each expert's entries, adding up the slots.
+// experts_rows.cu - what lies around the experts' products: packing rows, finding each expert's entries,
+// adding up the slots.
 #include "gemm/cuda/fragments.cuh"
 #include "ops/experts/experts_pack.cuh"
 
 // A block takes a row.
-extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS) experts_pack_int8(const __grid_constant__ struct experts_params p)
+extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS)
+    experts_pack_int8(const __grid_constant__ struct experts_params p)
 {
     wait_for_inputs();
     experts_quantise(p, blockIdx.x, p.packed);
 }
 
-// The same as bf16: of each 128 columns [quarter][block of 32] 16 bytes, steps 2 q and 2 q + 1 for the lanes of that block; zeros
-// behind the last column.
-extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS) experts_pack_bf16(const __grid_constant__ struct experts_params p)
+// The same as bf16: of each 128 columns [quarter][block of 32] 16 bytes, steps 2 q and 2 q + 1 for the lanes
+// of that block; zeros behind the last column.
+extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS)
+    experts_pack_bf16(const __grid_constant__ struct experts_params p)
 {
     const f32 *from = experts_row_to_pack(p, blockIdx.x);
     uint4 *to = (uint4 *)(p.packed + (u64)blockIdx.x * p.packed_stride);
@@ -21,7 +24,8 @@ extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS) experts_pack_b
         u32 block = i / 16 * 4 + i % 4, quarter = i % 16 / 4;
         uint4 word = make_uint4(0, 0, 0, 0);
         if (block < p.n_cols / 32) {
-            float4 a = experts_four(from + block * 32 + quarter * 4), b = experts_four(from + block * 32 + quarter * 4 + 16);
+            float4 a = experts_four(from + block * 32 + quarter * 4),
+                   b = experts_four(from + block * 32 + quarter * 4 + 16);
             word = make_uint4(two_bf16(a.x, a.z), two_bf16(a.y, a.w), two_bf16(b.x, b.z), two_bf16(b.y, b.w));
         }
         to[i] = word;
@@ -50,8 +54,10 @@ static __device__ __forceinline__ u32 sum_before(u32 v, u32 *room, u32 *all)
     return before + sum - v;
 }
 
-// Block e finds the entries of expert e, in order: how many belong to experts before it, and where its own lie. No block waits for another.
-extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS) experts_group(const __grid_constant__ struct experts_params p)
+// Block e finds the entries of expert e, in order: how many belong to experts before it, and where its own
+// lie. No block waits for another.
+extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS)
+    experts_group(const __grid_constant__ struct experts_params p)
 {
     __shared__ u32 room[EXPERTS_ROW_THREADS / 32];
     u32 n = experts_n_entries(p), share = (n + EXPERTS_ROW_THREADS - 1) / EXPERTS_ROW_THREADS;
@@ -76,14 +82,17 @@ extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS) experts_group(
 }
 
 // out = add + the slots in their order, then the shared expert. A thread takes a column of a row.
-extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS) experts_sum(const __grid_constant__ struct experts_sum_params p)
+extern "C" __global__ void __launch_bounds__(EXPERTS_ROW_THREADS)
+    experts_sum(const __grid_constant__ struct experts_sum_params p)
 {
-    u32 row = blockIdx.y, column = blockIdx.x * EXPERTS_ROW_THREADS + threadIdx.x, n = p.n_slots + p.has_shared;
+    u32 row = blockIdx.y, column = blockIdx.x * EXPERTS_ROW_THREADS + threadIdx.x,
+        n = p.n_slots + p.has_shared;
 
     wait_for_inputs();
     if (row >= p.step->n_rows || column >= p.n_cols)
         return;
-    const f32 *part = p.parts + (u64)row * n * p.n_cols + column, *weights = p.weights + (u64)row * (p.n_slots + 1);
+    const f32 *part = p.parts + (u64)row * n * p.n_cols + column,
+              *weights = p.weights + (u64)row * (p.n_slots + 1);
     u64 at = (u64)row * p.n_cols + column;
     f32 sum = 0;
     for (u32 j = 0; j < n; j++)

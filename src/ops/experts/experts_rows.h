@@ -1,7 +1,9 @@
-// experts_rows.h - which rows each expert has in this step, for the CPU's kernels: one pass over an expert's weights serves them all.
+// experts_rows.h - which rows each expert has in this step, for the CPU's kernels: one pass over an expert's
+// weights serves them all.
 //
-// A slot of a row is an entry. Entries lie by expert, and by row within an expert; the shared expert comes behind the others as expert
-// n_experts, with every row once. Each thread counts for itself: a few thousand numbers cost less than a barrier.
+// A slot of a row is an entry. Entries lie by expert, and by row within an expert; the shared expert comes
+// behind the others as expert n_experts, with every row once. Each thread counts for itself: a few thousand
+// numbers cost less than a barrier.
 #pragma once
 #include <string.h>
 #include "gemm/cpu/product.h"
@@ -41,7 +43,8 @@ static inline struct experts_rows experts_rows_in(const struct cpu_call *call, v
     return (struct experts_rows){ memory, (uint32_t *)memory + args->n_experts + 2, n_rows, n_entries };
 }
 
-static inline void experts_rows_fill(const struct cpu_call *call, uint32_t ids_operand, struct experts_rows *rows)
+static inline void experts_rows_fill(const struct cpu_call *call, uint32_t ids_operand,
+                                     struct experts_rows *rows)
 {
     const struct experts_args *args = cpu_args(call);
     uint32_t *first = rows->first;
@@ -64,7 +67,8 @@ struct experts_packed {
     bool used[N_PACKINGS];
 };
 
-static inline struct experts_packed experts_packed_of(const struct weight_product *products, uint32_t n, uint32_t n_cols)
+static inline struct experts_packed experts_packed_of(const struct weight_product *products, uint32_t n,
+                                                      uint32_t n_cols)
 {
     struct experts_packed p = { 0 };
 
@@ -80,8 +84,8 @@ static inline struct experts_packed experts_packed_of(const struct weight_produc
     return p;
 }
 
-static inline void experts_pack(const struct experts_packed *p, const struct product_kernels *kernels, const float *x,
-                                uint32_t n_cols, unsigned char *out)
+static inline void experts_pack(const struct experts_packed *p, const struct product_kernels *kernels,
+                                const float *x, uint32_t n_cols, unsigned char *out)
 {
     for (enum packing packing = 0; packing < N_PACKINGS; packing++)
         if (p->used[packing])

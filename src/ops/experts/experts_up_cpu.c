@@ -1,8 +1,8 @@
 // experts_up_cpu.c - the definition, row by row; then by panels, an expert at a time.
 //
-// By panels: phase 0 packs each entry's row, so that an expert's rows follow one another; phase 1 takes a panel of gate and the same of up
-// for a block of the expert's rows. Experts without rows cost nothing. Rows of an expert that are no multiple of a panel share panels with
-// the neighbours: those are computed for both.
+// By panels: phase 0 packs each entry's row, so that an expert's rows follow one another; phase 1 takes a
+// panel of gate and the same of up for a block of the expert's rows. Experts without rows cost nothing. Rows
+// of an expert that are no multiple of a panel share panels with the neighbours: those are computed for both.
 #include <math.h>
 #include "ops/activate/activate.h"
 #include "ops/experts/experts_rows.h"
@@ -36,7 +36,8 @@ static void up_plan(const struct cpu_call *call, struct cpu_plan *plan)
 static void up_slot(const struct cpu_call *call, const float *in, uint32_t expert, float *out)
 {
     const struct experts_args *args = cpu_args(call);
-    const float *gate_bias = cpu_base(call, EXPERTS_UP_GATE_BIAS), *up_bias = cpu_base(call, EXPERTS_UP_UP_BIAS);
+    const float *gate_bias = cpu_base(call, EXPERTS_UP_GATE_BIAS),
+                *up_bias = cpu_base(call, EXPERTS_UP_UP_BIAS);
 
     for (uint32_t i = 0; i < args->n_ffn; i++) {
         uint64_t at = (uint64_t)expert * args->n_ffn + i;
@@ -82,7 +83,8 @@ static struct up_job up_job_of(const struct cpu_call *call, const struct product
 
     j.n_products = j.args->n_shared ? N_PRODUCTS : SHARED_GATE;
     for (uint32_t i = 0; i < j.n_products; i++) {
-        static const uint8_t operands[] = { EXPERTS_UP_GATE, EXPERTS_UP_UP, EXPERTS_UP_SHARED_GATE, EXPERTS_UP_SHARED_UP };
+        static const uint8_t operands[] = { EXPERTS_UP_GATE, EXPERTS_UP_UP, EXPERTS_UP_SHARED_GATE,
+                                            EXPERTS_UP_SHARED_UP };
         product_init(&j.products[i], set->kernels, cpu_weight(call, operands[i]), j.args->exact);
     }
     j.packed = experts_packed_of(j.products, j.n_products, j.args->n_cols);
@@ -105,7 +107,8 @@ static uint32_t panels_of(uint32_t n_ffn)
 static void up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
 {
     struct up_job j = up_job_of(call, set);
-    uint32_t counts[ROUTE_MAX_EXPERTS] = { 0 }, n_blocks = 0, shared = j.args->n_shared ? 1 : 0, n_rows = j.rows.n_rows;
+    uint32_t counts[ROUTE_MAX_EXPERTS] = { 0 }, n_blocks = 0, shared = j.args->n_shared ? 1 : 0,
+             n_rows = j.rows.n_rows;
 
     if (call->local) // when a tape is sealed nothing has chosen yet
         experts_count(call, EXPERTS_UP_IDS, counts);
@@ -113,7 +116,8 @@ static void up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, con
         n_blocks += blocks_of(counts[e]);
     plan->n_phases = 2;
     plan->n_tiles[0] = j.rows.n_entries + shared * n_rows;
-    plan->n_tiles[1] = n_blocks * panels_of(j.args->n_ffn) + shared * blocks_of(n_rows) * panel_count(j.args->n_shared);
+    plan->n_tiles[1] =
+        n_blocks * panels_of(j.args->n_ffn) + shared * blocks_of(n_rows) * panel_count(j.args->n_shared);
     plan->local_bytes = experts_rows_bytes(j.args, n_rows);
     for (uint32_t i = 0; i < j.n_products; i++)
         plan->local_bytes += product_scratch_bytes(&j.products[i]);
@@ -138,7 +142,8 @@ static struct up_tile tile_at(const struct up_job *j, uint32_t index)
 {
     struct up_tile t = { 0 };
 
-    for (uint32_t n; index >= (n = blocks_of(expert_rows(j, t.expert)) * expert_panels(j, t.expert)); t.expert++)
+    for (uint32_t n; index >= (n = blocks_of(expert_rows(j, t.expert)) * expert_panels(j, t.expert));
+         t.expert++)
         index -= n;
     t.block = index / expert_panels(j, t.expert);
     t.panel = index % expert_panels(j, t.expert);
@@ -170,7 +175,9 @@ static void add_bias(float *y, const float *bias, uint32_t n, struct tile_range 
 static void clamp(float *gate, float *up, uint32_t n, float limit)
 {
     for (uint32_t i = 0; i < n; i++) {
-        float g = gate[i] > limit ? limit : gate[i], u = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+        float g = gate[i] > limit ? limit : gate[i], u = up[i] > limit    ? limit
+                                                         : up[i] < -limit ? -limit
+                                                                          : up[i];
         gate[i] = EXPERTS_ALPHA * g;
         up[i] = (u + 1) / EXPERTS_ALPHA;
     }
@@ -179,19 +186,22 @@ static void clamp(float *gate, float *up, uint32_t n, float limit)
 static float *entry_out(const struct up_job *j, uint32_t expert, uint32_t entry)
 {
     const struct experts_args *args = j->args;
-    uint32_t n = expert == args->n_experts ? (entry - j->rows.n_entries) * args->n_slots + args->n_slots : j->rows.entry[entry];
+    uint32_t n = expert == args->n_experts ? (entry - j->rows.n_entries) * args->n_slots + args->n_slots
+                                           : j->rows.entry[entry];
     uint32_t row = expert == args->n_experts ? entry - j->rows.n_entries : n / args->n_slots;
 
     return (float *)cpu_row(j->call, EXPERTS_UP_OUT, row) + (size_t)(n - row * args->n_slots) * args->n_ffn;
 }
 
-// Rows [row, row + n) of the workspace, a panel's columns [columns) of which the first is number `at` of the expert.
-static void finish_tile(const struct up_job *j, const struct up_tile *t, struct tile_range rows, struct tile_range columns,
-                        uint32_t at, float y[2][PRODUCT_MAX_ROWS * PANEL_ROWS])
+// Rows [row, row + n) of the workspace, a panel's columns [columns) of which the first is number `at` of the
+// expert.
+static void finish_tile(const struct up_job *j, const struct up_tile *t, struct tile_range rows,
+                        struct tile_range columns, uint32_t at, float y[2][PRODUCT_MAX_ROWS * PANEL_ROWS])
 {
     const struct experts_args *args = j->args;
     uint32_t n = rows.last - rows.first, bias_at = t->expert * args->n_ffn + at;
-    const float *gate_bias = cpu_base(j->call, EXPERTS_UP_GATE_BIAS), *up_bias = cpu_base(j->call, EXPERTS_UP_UP_BIAS);
+    const float *gate_bias = cpu_base(j->call, EXPERTS_UP_GATE_BIAS),
+                *up_bias = cpu_base(j->call, EXPERTS_UP_UP_BIAS);
     struct activate_args all = { .n_cols = n * PANEL_ROWS,
                                  .activation = args->limit > 0 ? ACTIVATION_SILU : args->activation,
                                  .gated = 1 };
@@ -213,9 +223,11 @@ static void run_tile(const struct up_job *j, const struct up_tile *t)
     _Alignas(64) float y[2][PRODUCT_MAX_ROWS * PANEL_ROWS];
     bool shared = t->expert == j->args->n_experts;
     const struct weight_product *gate = &j->products[shared ? SHARED_GATE : GATE], *up = gate + 1;
-    uint32_t begin = shared ? 0 : t->expert * j->args->n_ffn, end = begin + (shared ? j->args->n_shared : j->args->n_ffn);
+    uint32_t begin = shared ? 0 : t->expert * j->args->n_ffn,
+             end = begin + (shared ? j->args->n_shared : j->args->n_ffn);
     uint32_t panel = begin / PANEL_ROWS + t->panel, at = panel * PANEL_ROWS;
-    struct tile_range columns = { begin > at ? begin - at : 0, end < at + PANEL_ROWS ? end - at : PANEL_ROWS };
+    struct tile_range columns = { begin > at ? begin - at : 0,
+                                  end < at + PANEL_ROWS ? end - at : PANEL_ROWS };
     uint32_t row = j->rows.first[t->expert] + t->block * EXPERTS_BLOCK, last = j->rows.first[t->expert + 1];
 
     if (at >= end)
@@ -233,13 +245,15 @@ static void run_tile(const struct up_job *j, const struct up_tile *t)
 
 static void pack_entry(const struct up_job *j, uint32_t entry)
 {
-    uint32_t row = entry < j->rows.n_entries ? j->rows.entry[entry] / j->args->n_slots : entry - j->rows.n_entries;
+    uint32_t row =
+        entry < j->rows.n_entries ? j->rows.entry[entry] / j->args->n_slots : entry - j->rows.n_entries;
 
     experts_pack(&j->packed, j->set->kernels, cpu_row(j->call, EXPERTS_UP_IN, row), j->args->n_cols,
                  (unsigned char *)cpu_base(j->call, EXPERTS_UP_WORK) + entry * j->packed.stride);
 }
 
-static void up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
+static void up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range,
+                        const struct product_set *set)
 {
     struct up_job j = up_job_of(call, set);
 
@@ -251,7 +265,8 @@ static void up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile
     if (phase == 0)
         return;
     for (uint32_t i = 0; i < j.n_products; i++) {
-        j.products[i].x = (unsigned char *)cpu_base(call, EXPERTS_UP_WORK) + j.packed.at[j.products[i].packing];
+        j.products[i].x =
+            (unsigned char *)cpu_base(call, EXPERTS_UP_WORK) + j.packed.at[j.products[i].packing];
         j.products[i].x_stride = j.packed.stride;
     }
     struct up_tile t = tile_at(&j, range.first);

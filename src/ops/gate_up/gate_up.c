@@ -7,7 +7,8 @@
 static void record_parts(struct tape *t, struct gate_up g)
 {
     struct tensor n = tape_tensor(t, g.in.n_cols, ROWS_STEP);
-    struct tensor gate = tape_tensor(t, g.out.n_cols, ROWS_STEP), up = tape_tensor(t, g.out.n_cols, ROWS_STEP);
+    struct tensor gate = tape_tensor(t, g.out.n_cols, ROWS_STEP),
+                  up = tape_tensor(t, g.out.n_cols, ROWS_STEP);
 
     op_rmsnorm(t, (struct rmsnorm){ .out = n, .in = g.in, .scale = g.norm, .eps = g.eps });
     op_matmul(t, (struct matmul){ .out = gate, .in = n, .w = g.gate });

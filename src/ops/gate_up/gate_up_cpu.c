@@ -1,7 +1,7 @@
 // gate_up_cpu.c - the definition, which is its parts row by row; then by panels.
 //
-// By panels: phase 0 normalises many rows and packs them as the weights want them; phase 1 takes a panel of gate and the same panel of up,
-// and applies the activation before anything is written.
+// By panels: phase 0 normalises many rows and packs them as the weights want them; phase 1 takes a panel of
+// gate and the same panel of up, and applies the activation before anything is written.
 //
 // Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul.
 #include "ops/gate_up/gate_up.h"
@@ -29,7 +29,8 @@ static void gate_up_row(const struct cpu_call *call, uint32_t r)
         matmul_decode_row(gate, i, decoded);
         float g = matmul_dot_plain(n, decoded, args->n_cols);
         matmul_decode_row(up, i, decoded);
-        out[i] = activate_plain((enum activation)args->activation, g) * matmul_dot_plain(n, decoded, args->n_cols);
+        out[i] =
+            activate_plain((enum activation)args->activation, g) * matmul_dot_plain(n, decoded, args->n_cols);
     }
 }
 
@@ -68,19 +69,22 @@ static struct gate_up_job job_of(const struct cpu_call *call, const struct produ
     return j;
 }
 
-static void gate_up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
+static void gate_up_fast_plan(const struct cpu_call *call, struct cpu_plan *plan,
+                              const struct product_set *set)
 {
     struct gate_up_job j = job_of(call, set);
 
     plan->n_phases = 2;
     plan->n_tiles[0] = j.few ? 0 : j.n_rows;
     plan->n_tiles[1] = j.n_rows ? j.n_panels * j.split.n_blocks : 0;
-    plan->local_bytes = PRODUCT_FEW * j.local_stride + j.scratch_bytes + product_scratch_bytes(&j.products[1]);
+    plan->local_bytes =
+        PRODUCT_FEW * j.local_stride + j.scratch_bytes + product_scratch_bytes(&j.products[1]);
 }
 
 static void normalise(const struct gate_up_job *j, uint32_t row, unsigned char *out)
 {
-    struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, GATE_UP_NORM), j->args->n_cols, j->args->eps };
+    struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, GATE_UP_NORM), j->args->n_cols,
+                                 j->args->eps };
     product_normalise(j->set->kernels, &j->packings, &norm, cpu_row(j->call, GATE_UP_IN, row), out);
 }
 
@@ -98,17 +102,19 @@ static void find_rows(struct gate_up_job *j)
     }
 }
 
-static void finish_tile(const struct gate_up_job *j, uint32_t panel, uint32_t row, float *gate, const float *up, uint32_t n)
+static void finish_tile(const struct gate_up_job *j, uint32_t panel, uint32_t row, float *gate,
+                        const float *up, uint32_t n)
 {
     uint32_t column = panel * PANEL_ROWS, left = j->args->n_out - column;
     struct activate_args all = { .n_cols = n * PANEL_ROWS, .activation = j->args->activation, .gated = 1 };
 
     j->set->rows->activate(&all, gate, up, gate);
-    j->set->kernels->store(&(struct product_store){ .y = gate,
-                                                    .out = (float *)cpu_row(j->call, GATE_UP_OUT, row) + column,
-                                                    .stride = j->call->command->operands[GATE_UP_OUT].row_bytes / 4,
-                                                    .n_rows = n,
-                                                    .n_cols = left < PANEL_ROWS ? left : PANEL_ROWS });
+    j->set->kernels->store(
+        &(struct product_store){ .y = gate,
+                                 .out = (float *)cpu_row(j->call, GATE_UP_OUT, row) + column,
+                                 .stride = j->call->command->operands[GATE_UP_OUT].row_bytes / 4,
+                                 .n_rows = n,
+                                 .n_cols = left < PANEL_ROWS ? left : PANEL_ROWS });
 }
 
 static void run_panel(const struct gate_up_job *j, uint32_t panel, uint32_t block)
@@ -129,7 +135,8 @@ static void run_panel(const struct gate_up_job *j, uint32_t panel, uint32_t bloc
     }
 }
 
-static void gate_up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
+static void gate_up_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range,
+                             const struct product_set *set)
 {
     struct gate_up_job j = job_of(call, set);
 
@@ -144,6 +151,7 @@ static void gate_up_fast_run(const struct cpu_call *call, uint32_t phase, struct
 
 PRODUCT_KERNELS(gate_up_fast)
 
-const struct cpu_op cpu_op_gate_up = {
-    .name = "gate_up", .by_rows = true, .plain = { gate_up_plan, gate_up_run }, .fast = { PRODUCT_CHOICES(gate_up_fast) }
-};
+const struct cpu_op cpu_op_gate_up = { .name = "gate_up",
+                                       .by_rows = true,
+                                       .plain = { gate_up_plan, gate_up_run },
+                                       .fast = { PRODUCT_CHOICES(gate_up_fast) } };

@@ -14,9 +14,10 @@ void metal_plan_gate_up(struct metal_plan *p)
 {
     const struct gate_up_args *args = (const struct gate_up_args *)p->command->args;
 
-    product_launch(p, &(struct product_plan){ .kernels = kernels,
-                                              .w = { metal_weight(p, GATE_UP_GATE), metal_weight(p, GATE_UP_UP) },
-                                              .mode = PRODUCT_GATED,
-                                              .exact = args->exact,
-                                              .args = { .rows = ROWS_STEP, .activation = args->activation, .eps = args->eps } });
+    product_launch(p, &(struct product_plan){
+                          .kernels = kernels,
+                          .w = { metal_weight(p, GATE_UP_GATE), metal_weight(p, GATE_UP_UP) },
+                          .mode = PRODUCT_GATED,
+                          .exact = args->exact,
+                          .args = { .rows = ROWS_STEP, .activation = args->activation, .eps = args->eps } });
 }

@@ -1,7 +1,9 @@
-// layernorm: out[r][c] = (in[r][c] - mean) / sqrt(variance + eps) * scale[c] + bias[c]      (Ba, Kiros, Hinton, 2016)
+// layernorm: out[r][c] = (in[r][c] - mean) / sqrt(variance + eps) * scale[c] + bias[c]      (Ba, Kiros,
+// Hinton, 2016)
 //
-// mean and variance are those of row r; the variance is the mean of (in[r][c] - mean)^2, summed in a second pass. Sums are fp32, in an
-// order that depends on n_cols alone, so a row's result does not depend on how many rows share the step. in and out may be the same tensor.
+// mean and variance are those of row r; the variance is the mean of (in[r][c] - mean)^2, summed in a second
+// pass. Sums are fp32, in an order that depends on n_cols alone, so a row's result does not depend on how
+// many rows share the step. in and out may be the same tensor.
 // Limits: n_cols from 1 to 65,536; eps > 0.
 #pragma once
 #include "base/lang.h"

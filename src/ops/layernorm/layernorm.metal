@@ -2,10 +2,11 @@
 #include "device/metal/msl.h"
 #include "ops/layernorm/layernorm.h"
 
-kernel void layernorm(constant struct layernorm_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-                      device const f32 *in [[buffer(2)]], device const f32 *scale [[buffer(3)]],
-                      device const f32 *bias [[buffer(4)]], device f32 *out [[buffer(5)]],
-                      uint3 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
+kernel void layernorm(constant struct layernorm_args &args [[buffer(0)]],
+                      constant struct step &step [[buffer(1)]], device const f32 *in [[buffer(2)]],
+                      device const f32 *scale [[buffer(3)]], device const f32 *bias [[buffer(4)]],
+                      device f32 *out [[buffer(5)]], uint3 at [[threadgroup_position_in_grid]],
+                      uint thread_index [[thread_index_in_threadgroup]],
                       uint3 n_threads [[threads_per_threadgroup]])
 {
     threadgroup f32 room[32];
@@ -20,7 +21,8 @@ kernel void layernorm(constant struct layernorm_args &args [[buffer(0)]], consta
     f32 mean = threadgroup_sum(sum, room, thread_index, n_threads.x) / f32(args.n_cols);
     for (u32 c = thread_index; c < args.n_cols; c += n_threads.x)
         squares += (in[c] - mean) * (in[c] - mean);
-    f32 factor = norm_factor(threadgroup_sum(squares, room, thread_index, n_threads.x), args.n_cols, args.eps);
+    f32 factor =
+        norm_factor(threadgroup_sum(squares, room, thread_index, n_threads.x), args.n_cols, args.eps);
     for (u32 c = thread_index; c < args.n_cols; c += n_threads.x)
         out[c] = (in[c] - mean) * factor * scale[c] + bias[c];
 }

@@ -46,7 +46,8 @@ static void layernorm_run(const struct cpu_call *call, uint32_t phase, uint32_t 
     }
 }
 
-static void layernorm_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
+static void layernorm_fast(const struct cpu_call *call, struct row_range range,
+                           const struct row_kernels *rows)
 {
     for (uint32_t row = range.first; row < range.last; row++) {
         struct layernorm_row r = row_at(call, row);

@@ -9,8 +9,8 @@ bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_
         return false;
     }
     if (n_cols % quant_info(w->format)->block_elements != 0) {
-        tape_fail(t, "%s: %s has %u columns of %s; want a multiple of %u", op, w->name, n_cols, quant_info(w->format)->name,
-                  quant_info(w->format)->block_elements);
+        tape_fail(t, "%s: %s has %u columns of %s; want a multiple of %u", op, w->name, n_cols,
+                  quant_info(w->format)->name, quant_info(w->format)->block_elements);
         return false;
     }
     return true;
@@ -22,7 +22,8 @@ void op_matmul(struct tape *t, struct matmul m)
         return;
     if (m.in.rows != m.out.rows || (m.add.id && (m.add.n_cols != m.out.n_cols || m.add.rows != m.out.rows)) ||
         (m.bias && m.bias->n_cols != m.out.n_cols)) {
-        tape_fail(t, "matmul: out has %u columns; bias and add must have as many and the same rows", m.out.n_cols);
+        tape_fail(t, "matmul: out has %u columns; bias and add must have as many and the same rows",
+                  m.out.n_cols);
         return;
     }
     struct matmul_args args = { m.w->n_rows, m.w->n_cols, m.in.rows, tape_limits(t)->exact };

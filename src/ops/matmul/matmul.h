@@ -1,8 +1,9 @@
 // matmul: out[r][n] = sum over k of in[r][k] * w[n][k]  (+ bias[n])  (+ add[r][n])
 //
-// w is read in its own format; it is never expanded in memory. The order of the sum over k depends on n_cols and the format
-// alone. exact keeps the activations in fp32; else they may be rounded to int8 with a scale per block of 32 or 256 (normalised
-// squared error of a product about 1e-4, at most 5e-4). add and out may be the same tensor.
+// w is read in its own format; it is never expanded in memory. The order of the sum over k depends on n_cols
+// and the format alone. exact keeps the activations in fp32; else they may be rounded to int8 with a scale
+// per block of 32 or 256 (normalised squared error of a product about 1e-4, at most 5e-4). add and out may be
+// the same tensor.
 // Limits: n_cols a multiple of the format's block.
 #pragma once
 #include "base/lang.h"
@@ -17,7 +18,8 @@ STATIC_ASSERT(sizeof(struct matmul_args) == 16);
 // Operand numbers, for the kernels.
 enum { MATMUL_IN, MATMUL_W, MATMUL_BIAS, MATMUL_ADD, MATMUL_WORK, MATMUL_OUT };
 
-// Columns (of 4 bytes) of workspace per row: activations of n_cols in the form a kernel wants. Twice fp16 of them plus scales.
+// Columns (of 4 bytes) of workspace per row: activations of n_cols in the form a kernel wants. Twice fp16 of
+// them plus scales.
 SHARED_INLINE u32 matmul_work_cols(u32 n_cols)
 {
     return n_cols + 64;
@@ -37,8 +39,8 @@ void op_matmul(struct tape *t, struct matmul m);
 
 // Checks shared with the fused operations: false after tape_fail.
 bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_t n_cols, uint32_t n_out);
-// The definition of one output, shared with the fused operations' plain kernels: a row of w decoded to fp32, then a plain sum.
-// decoded has room for n_cols floats.
+// The definition of one output, shared with the fused operations' plain kernels: a row of w decoded to fp32,
+// then a plain sum. decoded has room for n_cols floats.
 void matmul_decode_row(const struct weight *w, uint32_t n, float *decoded);
 float matmul_dot_plain(const float *in, const float *w, uint32_t n_cols);
 #endif

@@ -1,14 +1,17 @@
-// matmul.metal - the operation as defined in matmul.h; the rungs are rows.metalh, tiles.metalh and plain_tiles.metalh.
+// matmul.metal - the operation as defined in matmul.h; the rungs are rows.metalh, tiles.metalh and
+// plain_tiles.metalh.
 #include "gemm/metal/ladder.metalh"
 
-#define PRODUCT_BUFFERS                                                                                                         \
-    constant struct product_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]], device const f32 *in [[buffer(2)]], \
-        device const uchar *w [[buffer(3)]], device const f32 *bias [[buffer(4)]], device const f32 *add [[buffer(5)]],         \
+#define PRODUCT_BUFFERS                                                                         \
+    constant struct product_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]], \
+        device const f32 *in [[buffer(2)]], device const uchar *w [[buffer(3)]],                \
+        device const f32 *bias [[buffer(4)]], device const f32 *add [[buffer(5)]],              \
         device f32 *out [[buffer(7)]]
 #define PRODUCT_OF matmul_product(&args, &step, in, w, bias, add, out)
 
-static struct product matmul_product(constant struct product_args *args, constant struct step *step, device const f32 *in,
-                                     device const uchar *w, device const f32 *bias, device const f32 *add, device f32 *out)
+static struct product matmul_product(constant struct product_args *args, constant struct step *step,
+                                     device const f32 *in, device const uchar *w, device const f32 *bias,
+                                     device const f32 *add, device f32 *out)
 {
     struct product p = {};
     p.args = args;

@@ -2,8 +2,9 @@
 //
 // By panels: phase 0 packs many rows as the weight wants them; phase 1 does the tiles.
 //
-// Up to PRODUCT_FEW rows each thread prepares all of them for itself: that takes a microsecond and saves a barrier. The bits are the
-// same either way. Tile numbers run over the panels of a matrix first, so that a thread reads one stretch of memory.
+// Up to PRODUCT_FEW rows each thread prepares all of them for itself: that takes a microsecond and saves a
+// barrier. The bits are the same either way. Tile numbers run over the panels of a matrix first, so that a
+// thread reads one stretch of memory.
 #include "ops/matmul/matmul.h"
 #include "ops/product_choices.h"
 #include "ops/rows.h"
@@ -87,7 +88,8 @@ static struct matmul_job job_of(const struct cpu_call *call, const struct produc
     return j;
 }
 
-static void matmul_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, const struct product_set *set)
+static void matmul_fast_plan(const struct cpu_call *call, struct cpu_plan *plan,
+                             const struct product_set *set)
 {
     struct matmul_job j = job_of(call, set);
 
@@ -97,11 +99,12 @@ static void matmul_fast_plan(const struct cpu_call *call, struct cpu_plan *plan,
     plan->local_bytes = PRODUCT_FEW * j.packed_bytes + product_scratch_bytes(&j.product);
 }
 
-static void prepare_rows(const struct matmul_job *j, uint32_t first, uint32_t last, unsigned char *to, size_t stride)
+static void prepare_rows(const struct matmul_job *j, uint32_t first, uint32_t last, unsigned char *to,
+                         size_t stride)
 {
     for (uint32_t r = first; r < last; r++)
-        product_prepare(j->product.kernels, j->product.packing, cpu_row(j->call, MATMUL_IN, r), j->args->n_cols,
-                        to + (r - first) * stride);
+        product_prepare(j->product.kernels, j->product.packing, cpu_row(j->call, MATMUL_IN, r),
+                        j->args->n_cols, to + (r - first) * stride);
 }
 
 // Where the rows lie in the product's form; the thread's own copies are made when it first asks.
@@ -124,7 +127,8 @@ static void find_rows(struct matmul_job *j)
     }
 }
 
-static void finish_tile(const struct matmul_job *j, uint32_t panel, uint32_t row, const struct product_store *tile)
+static void finish_tile(const struct matmul_job *j, uint32_t panel, uint32_t row,
+                        const struct product_store *tile)
 {
     uint32_t n = panel * PANEL_ROWS, left = j->args->n_rows - n;
     const float *bias = cpu_base(j->call, MATMUL_BIAS);
@@ -156,7 +160,8 @@ static void run_panel(const struct matmul_job *j, uint32_t panel, uint32_t block
     }
 }
 
-static void matmul_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
+static void matmul_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range,
+                            const struct product_set *set)
 {
     struct matmul_job j = job_of(call, set);
 
@@ -178,6 +183,7 @@ static void matmul_fast_run(const struct cpu_call *call, uint32_t phase, struct 
 
 PRODUCT_KERNELS(matmul_fast)
 
-const struct cpu_op cpu_op_matmul = {
-    .name = "matmul", .by_rows = true, .plain = { matmul_plan, matmul_run }, .fast = { PRODUCT_CHOICES(matmul_fast) }
-};
+const struct cpu_op cpu_op_matmul = { .name = "matmul",
+                                      .by_rows = true,
+                                      .plain = { matmul_plan, matmul_run },
+                                      .fast = { PRODUCT_CHOICES(matmul_fast) } };

@@ -1,5 +1,5 @@
-// matmul_metal.c - the operation's launch; product_choice.c chooses the kernel. The vendor's product (--gemm vendor) takes what it can:
-// many rows, weights of fp32 or fp16, no bias, and a sum only onto itself.
+// matmul_metal.c - the operation's launch; product_choice.c chooses the kernel. The vendor's product (--gemm
+// vendor) takes what it can: many rows, weights of fp32 or fp16, no bias, and a sum only onto itself.
 #include "ops/matmul/matmul.h"
 #include "gemm/metal/product_choice.h"
 #include "ops/metal_table.h"
@@ -32,7 +32,8 @@ void metal_plan_matmul(struct metal_plan *p)
     uint32_t rows = args->rows == ROWS_STEP ? p->tape.max_rows : p->tape.max_outputs;
 
     if (p->tape.gemm == GEMM_VENDOR && vendor_can(p, rows)) {
-        metal_product_add(p, &(struct metal_product){ MATMUL_IN, MATMUL_W, MATMUL_OUT, rows, metal_has(p, MATMUL_ADD) });
+        metal_product_add(
+            p, &(struct metal_product){ MATMUL_IN, MATMUL_W, MATMUL_OUT, rows, metal_has(p, MATMUL_ADD) });
         return;
     }
     product_launch(p, &(struct product_plan){ .kernels = kernels,

@@ -4,12 +4,15 @@
 
 void op_patches(struct tape *t, struct patches p)
 {
-    if (p.patch == 0 || p.patch > p.side || p.side > 8192 || p.out.n_cols != 3 * p.patch * p.patch || p.out.rows != ROWS_STEP) {
-        tape_fail(t, "patches: %u columns for patches of %u pixels in tiles of %u", p.out.n_cols, p.patch, p.side);
+    if (p.patch == 0 || p.patch > p.side || p.side > 8192 || p.out.n_cols != 3 * p.patch * p.patch ||
+        p.out.rows != ROWS_STEP) {
+        tape_fail(t, "patches: %u columns for patches of %u pixels in tiles of %u", p.out.n_cols, p.patch,
+                  p.side);
         return;
     }
     if (p.table->n_rows * p.table->n_cols != 3 * 256 || p.table->format != QUANT_F32) {
-        tape_fail(t, "patches: the table is [%u, %u]; want [3, 256] in F32", p.table->n_rows, p.table->n_cols);
+        tape_fail(t, "patches: the table is [%u, %u]; want [3, 256] in F32", p.table->n_rows,
+                  p.table->n_cols);
         return;
     }
     struct patches_args args = { .side = p.side, .patch = p.patch, .n_across = p.side / p.patch };

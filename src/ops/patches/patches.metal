@@ -2,16 +2,19 @@
 #include "device/metal/msl.h"
 #include "ops/patches/patches.h"
 
-kernel void patches(constant struct patches_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-                    device const uchar *pixels [[buffer(2)]], device const f32 *table [[buffer(3)]],
-                    device f32 *out [[buffer(4)]], uint3 at [[threadgroup_position_in_grid]],
-                    uint thread_index [[thread_index_in_threadgroup]], uint3 n_threads [[threads_per_threadgroup]])
+kernel void patches(constant struct patches_args &args [[buffer(0)]],
+                    constant struct step &step [[buffer(1)]], device const uchar *pixels [[buffer(2)]],
+                    device const f32 *table [[buffer(3)]], device f32 *out [[buffer(4)]],
+                    uint3 at [[threadgroup_position_in_grid]],
+                    uint thread_index [[thread_index_in_threadgroup]],
+                    uint3 n_threads [[threads_per_threadgroup]])
 {
     u32 p = args.patch, n = 3 * p * p;
 
     if (at.x >= step.n_rows)
         return;
-    u32 position = step_positions(&step)[at.x], y0 = position / args.n_across * p, x0 = position % args.n_across * p;
+    u32 position = step_positions(&step)[at.x], y0 = position / args.n_across * p,
+        x0 = position % args.n_across * p;
     pixels += u64(step_slots(&step)[at.x]) * args.side * args.side * 3;
     out += u64(at.x) * n;
     for (u32 c = thread_index; c < n; c += n_threads.x) {

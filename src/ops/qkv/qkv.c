@@ -40,7 +40,8 @@ static void record_fused(struct tape *t, struct qkv m)
     tape_reads(t, c, m.in);
     for (uint32_t i = 0; i < 9; i++)
         tape_reads_weight(t, c,
-                          ((const struct weight *const[]){ m.norm, m.wq, m.wk, m.wv, m.bq, m.bk, m.bv, m.q_norm, m.k_norm })[i]);
+                          ((const struct weight *const[]){ m.norm, m.wq, m.wk, m.wv, m.bq, m.bk, m.bv,
+                                                           m.q_norm, m.k_norm })[i]);
     tape_reads(t, c, m.angles);
     tape_writes_buffer(t, c, m.pages.k, page_operand_type(s->k_format));
     tape_writes_buffer(t, c, m.pages.v, page_operand_type(s->v_format));
@@ -53,13 +54,15 @@ void op_qkv(struct tape *t, struct qkv m)
 {
     uint32_t head_dim = m.pages.shape.head_dim, n_kv = m.pages.shape.n_kv_heads * head_dim;
 
-    if (m.norm->n_cols != m.in.n_cols || m.q.n_cols % head_dim != 0 || m.angles.n_cols > head_dim || m.angles.n_cols % 2 != 0) {
-        tape_fail(t, "qkv: in has %u columns, norm %u, q %u, heads of %u, %u of them rotated; these do not fit", m.in.n_cols,
-                  m.norm->n_cols, m.q.n_cols, head_dim, m.angles.n_cols);
+    if (m.norm->n_cols != m.in.n_cols || m.q.n_cols % head_dim != 0 || m.angles.n_cols > head_dim ||
+        m.angles.n_cols % 2 != 0) {
+        tape_fail(t,
+                  "qkv: in has %u columns, norm %u, q %u, heads of %u, %u of them rotated; these do not fit",
+                  m.in.n_cols, m.norm->n_cols, m.q.n_cols, head_dim, m.angles.n_cols);
         return;
     }
-    if (!matmul_fits(t, "qkv", m.wq, m.in.n_cols, m.q.n_cols) || !matmul_fits(t, "qkv", m.wk, m.in.n_cols, n_kv) ||
-        !matmul_fits(t, "qkv", m.wv, m.in.n_cols, n_kv))
+    if (!matmul_fits(t, "qkv", m.wq, m.in.n_cols, m.q.n_cols) ||
+        !matmul_fits(t, "qkv", m.wk, m.in.n_cols, n_kv) || !matmul_fits(t, "qkv", m.wv, m.in.n_cols, n_kv))
         return;
     if (tape_fuses(t, OP_qkv))
         record_fused(t, m);

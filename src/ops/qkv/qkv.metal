@@ -1,21 +1,26 @@
-// qkv.metal - the operation as defined in qkv.h: one product over q, k and v that rotates and stores; where heads are normalised first or
-// stored as Q8_0 (a pair does not see its whole head), a product into the workspace and then qkv_store.
+// qkv.metal - the operation as defined in qkv.h: one product over q, k and v that rotates and stores; where
+// heads are normalised first or stored as Q8_0 (a pair does not see its whole head), a product into the
+// workspace and then qkv_store.
 #include "gemm/metal/ladder.metalh"
 #include "ops/rope_store/heads.metalh"
 
-#define PRODUCT_BUFFERS                                                                                                         \
-    constant struct product_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]], device const f32 *in [[buffer(2)]], \
-        device const f32 *norm [[buffer(3)]], device const uchar *wq [[buffer(4)]], device const uchar *wk [[buffer(5)]],       \
-        device const uchar *wv [[buffer(6)]], device const f32 *bq [[buffer(7)]], device const f32 *bk [[buffer(8)]],           \
-        device const f32 *bv [[buffer(9)]], device const f32 *angles [[buffer(12)]], device uchar *k_pages [[buffer(13)]],      \
-        device uchar *v_pages [[buffer(14)]], device const u32 *table [[buffer(15)]], device f32 *work [[buffer(16)]],          \
-        device f32 *q [[buffer(17)]]
-#define PRODUCT_OF                                                                                     \
-    qkv_ends(qkv_product(&args, &step, in, norm, wq, wk, wv, bq, bk, bv), angles, k_pages, v_pages, table, work, q)
+#define PRODUCT_BUFFERS                                                                         \
+    constant struct product_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]], \
+        device const f32 *in [[buffer(2)]], device const f32 *norm [[buffer(3)]],               \
+        device const uchar *wq [[buffer(4)]], device const uchar *wk [[buffer(5)]],             \
+        device const uchar *wv [[buffer(6)]], device const f32 *bq [[buffer(7)]],               \
+        device const f32 *bk [[buffer(8)]], device const f32 *bv [[buffer(9)]],                 \
+        device const f32 *angles [[buffer(12)]], device uchar *k_pages [[buffer(13)]],          \
+        device uchar *v_pages [[buffer(14)]], device const u32 *table [[buffer(15)]],           \
+        device f32 *work [[buffer(16)]], device f32 *q [[buffer(17)]]
+#define PRODUCT_OF                                                                                         \
+    qkv_ends(qkv_product(&args, &step, in, norm, wq, wk, wv, bq, bk, bv), angles, k_pages, v_pages, table, \
+             work, q)
 
-static struct product qkv_product(constant struct product_args *args, constant struct step *step, device const f32 *in,
-                                  device const f32 *norm, device const uchar *wq, device const uchar *wk, device const uchar *wv,
-                                  device const f32 *bq, device const f32 *bk, device const f32 *bv)
+static struct product qkv_product(constant struct product_args *args, constant struct step *step,
+                                  device const f32 *in, device const f32 *norm, device const uchar *wq,
+                                  device const uchar *wk, device const uchar *wv, device const f32 *bq,
+                                  device const f32 *bk, device const f32 *bv)
 {
     struct product p = {};
     p.args = args;
@@ -31,8 +36,9 @@ static struct product qkv_product(constant struct product_args *args, constant s
     return p;
 }
 
-static struct product qkv_ends(struct product p, device const f32 *angles, device uchar *k_pages, device uchar *v_pages,
-                               device const u32 *table, device f32 *work, device f32 *q)
+static struct product qkv_ends(struct product p, device const f32 *angles, device uchar *k_pages,
+                               device uchar *v_pages, device const u32 *table, device f32 *work,
+                               device f32 *q)
 {
     p.angles = angles;
     p.k_pages = k_pages;
@@ -47,11 +53,12 @@ static struct product qkv_ends(struct product p, device const f32 *angles, devic
 PRODUCT_KERNELS(qkv)
 
 // The second launch where heads are normalised: a simdgroup for each head of q, k and v.
-kernel void qkv_store(constant struct product_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-                      device const f32 *q_norm [[buffer(10)]], device const f32 *k_norm [[buffer(11)]],
-                      device const f32 *angles [[buffer(12)]], device uchar *k_pages [[buffer(13)]],
-                      device uchar *v_pages [[buffer(14)]], device const u32 *table [[buffer(15)]],
-                      device f32 *work [[buffer(16)]], device f32 *q [[buffer(17)]], PRODUCT_AT)
+kernel void qkv_store(constant struct product_args &args [[buffer(0)]],
+                      constant struct step &step [[buffer(1)]], device const f32 *q_norm [[buffer(10)]],
+                      device const f32 *k_norm [[buffer(11)]], device const f32 *angles [[buffer(12)]],
+                      device uchar *k_pages [[buffer(13)]], device uchar *v_pages [[buffer(14)]],
+                      device const u32 *table [[buffer(15)]], device f32 *work [[buffer(16)]],
+                      device f32 *q [[buffer(17)]], PRODUCT_AT)
 {
     struct heads h;
     h.args = &args.rope;

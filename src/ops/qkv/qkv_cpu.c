@@ -1,10 +1,11 @@
 // qkv_cpu.c - the definition, which is its parts row by row; then by panels.
 //
-// By panels: phase 0 normalises many rows and packs them as the weights want them; phase 1 does the tiles of all three products; phase 2
-// rotates and stores row by row.
+// By panels: phase 0 normalises many rows and packs them as the weights want them; phase 1 does the tiles of
+// all three products; phase 2 rotates and stores row by row.
 //
-// Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul, and where a head is whole panels a tile of phase 1 is a head,
-// which is rotated and stored by who made it: one phase, no barrier inside. k and v live in the workspace in between.
+// Up to PRODUCT_FEW rows each thread does phase 0 for itself, as in matmul, and where a head is whole panels
+// a tile of phase 1 is a head, which is rotated and stored by who made it: one phase, no barrier inside. k
+// and v live in the workspace in between.
 #include "ops/matmul/matmul.h"
 #include "ops/product_choices.h"
 #include "ops/qkv/qkv.h"
@@ -23,7 +24,8 @@ struct plain_product {
     float *out;
 };
 
-static void product_plain(const struct cpu_call *call, const struct plain_product *p, const float *in, float *decoded)
+static void product_plain(const struct cpu_call *call, const struct plain_product *p, const float *in,
+                          float *decoded)
 {
     const struct weight *w = cpu_weight(call, p->w);
     const float *bias = cpu_base(call, p->bias);
@@ -49,19 +51,20 @@ static void qkv_row(const struct cpu_call *call, uint32_t r)
     rmsnorm_row_plain(cpu_row(call, QKV_IN, r), cpu_base(call, QKV_NORM), n, args->n_cols, args->norm_eps);
     for (uint32_t i = 0; i < 3; i++)
         product_plain(call, &products[i], n, decoded);
-    rope_store_row_plain(&args->rope, &(struct rope_row){
-                                          .q = products[0].out,
-                                          .k = k,
-                                          .v = v,
-                                          .q_norm = cpu_base(call, QKV_Q_NORM),
-                                          .k_norm = cpu_base(call, QKV_K_NORM),
-                                          .angles = cpu_row(call, QKV_ANGLES, r),
-                                          .k_pages = cpu_base(call, QKV_K_PAGES),
-                                          .v_pages = cpu_base(call, QKV_V_PAGES),
-                                          .table = (const uint32_t *)cpu_base(call, QKV_TABLE) +
-                                                   (uint64_t)step_slots(call->step)[r] * args->rope.pages.max_pages,
-                                          .position = step_positions(call->step)[r],
-                                      });
+    rope_store_row_plain(&args->rope,
+                         &(struct rope_row){
+                             .q = products[0].out,
+                             .k = k,
+                             .v = v,
+                             .q_norm = cpu_base(call, QKV_Q_NORM),
+                             .k_norm = cpu_base(call, QKV_K_NORM),
+                             .angles = cpu_row(call, QKV_ANGLES, r),
+                             .k_pages = cpu_base(call, QKV_K_PAGES),
+                             .v_pages = cpu_base(call, QKV_V_PAGES),
+                             .table = (const uint32_t *)cpu_base(call, QKV_TABLE) +
+                                      (uint64_t)step_slots(call->step)[r] * args->rope.pages.max_pages,
+                             .position = step_positions(call->step)[r],
+                         });
 }
 
 static void qkv_run(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last)
@@ -98,9 +101,11 @@ static struct qkv_job job_of(const struct cpu_call *call, const struct product_s
     j.packings = product_packings_of(j.products, N_PRODUCTS, j.args->n_cols);
     j.local_stride = (j.packings.bytes + 63) / 64 * 64;
     j.split =
-        product_split(j.n_rows, product_packed_bytes(j.products[0].packing, j.args->n_cols)); // of one form; others are like it
+        product_split(j.n_rows, product_packed_bytes(j.products[0].packing,
+                                                     j.args->n_cols)); // of one form; others are like it
     j.few = j.n_rows <= PRODUCT_FEW;
-    j.head_panels = j.few && j.args->rope.pages.head_dim % PANEL_ROWS == 0 ? j.args->rope.pages.head_dim / PANEL_ROWS : 0;
+    j.head_panels =
+        j.few && j.args->rope.pages.head_dim % PANEL_ROWS == 0 ? j.args->rope.pages.head_dim / PANEL_ROWS : 0;
     return j;
 }
 
@@ -110,10 +115,13 @@ static void qkv_fast_plan(const struct cpu_call *call, struct cpu_plan *plan, co
     size_t scratch = 0;
 
     for (uint32_t i = 0; i < N_PRODUCTS; i++)
-        scratch = product_scratch_bytes(&j.products[i]) > scratch ? product_scratch_bytes(&j.products[i]) : scratch;
+        scratch =
+            product_scratch_bytes(&j.products[i]) > scratch ? product_scratch_bytes(&j.products[i]) : scratch;
     plan->n_phases = 3;
     plan->n_tiles[0] = j.few ? 0 : j.n_rows;
-    plan->n_tiles[1] = j.n_rows == 0 ? 0 : j.head_panels ? j.n_panels / j.head_panels : j.n_panels * j.split.n_blocks;
+    plan->n_tiles[1] = j.n_rows == 0   ? 0
+                       : j.head_panels ? j.n_panels / j.head_panels
+                                       : j.n_panels * j.split.n_blocks;
     plan->n_tiles[2] = j.head_panels ? 0 : j.n_rows;
     plan->local_bytes = PRODUCT_FEW * j.local_stride + scratch;
 }
@@ -135,7 +143,8 @@ static unsigned char *work_packed(const struct qkv_job *j, uint32_t row)
 
 static void normalise(const struct qkv_job *j, uint32_t row, unsigned char *out)
 {
-    struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, QKV_NORM), j->args->n_cols, j->args->norm_eps };
+    struct product_norm norm = { j->set->rows->rmsnorm, cpu_base(j->call, QKV_NORM), j->args->n_cols,
+                                 j->args->norm_eps };
     product_normalise(j->set->kernels, &j->packings, &norm, cpu_row(j->call, QKV_IN, row), out);
 }
 
@@ -153,7 +162,8 @@ static void find_rows(struct qkv_job *j)
     }
 }
 
-static void finish_tile(const struct qkv_job *j, uint32_t which, uint32_t panel, const struct product_store *tile)
+static void finish_tile(const struct qkv_job *j, uint32_t which, uint32_t panel,
+                        const struct product_store *tile)
 {
     const struct operand *operands = j->call->command->operands;
     uint32_t n = panel * PANEL_ROWS, left = j->products[which].w->n_rows - n;
@@ -206,8 +216,8 @@ static void rope_row(const struct qkv_job *j, uint32_t r, struct head_range head
         .angles = cpu_row(call, QKV_ANGLES, r),
         .k_pages = cpu_base(call, QKV_K_PAGES),
         .v_pages = cpu_base(call, QKV_V_PAGES),
-        .table =
-            (const uint32_t *)cpu_base(call, QKV_TABLE) + (uint64_t)step_slots(call->step)[r] * j->args->rope.pages.max_pages,
+        .table = (const uint32_t *)cpu_base(call, QKV_TABLE) +
+                 (uint64_t)step_slots(call->step)[r] * j->args->rope.pages.max_pages,
         .position = step_positions(call->step)[r],
     };
     j->set->rows->rope_store(&j->args->rope, &row, heads);
@@ -226,7 +236,8 @@ static void run_products(struct qkv_job *j, struct tile_range range)
     }
 }
 
-static void qkv_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
+static void qkv_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range,
+                         const struct product_set *set)
 {
     struct qkv_job j = job_of(call, set);
 
@@ -236,7 +247,8 @@ static void qkv_fast_run(const struct cpu_call *call, uint32_t phase, struct til
         if (phase == 0)
             normalise(&j, r, work_packed(&j, r));
         else
-            rope_row(&j, r, (struct head_range){ 0, j.args->rope.n_heads + 2 * j.args->rope.pages.n_kv_heads });
+            rope_row(&j, r,
+                     (struct head_range){ 0, j.args->rope.n_heads + 2 * j.args->rope.pages.n_kv_heads });
 }
 
 PRODUCT_KERNELS(qkv_fast)

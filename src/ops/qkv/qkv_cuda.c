@@ -1,5 +1,5 @@
-// qkv_cuda.c - the operation's launches: one product that rotates and stores, or a product and then rope_store where heads are
-// normalised first or the product cannot store into such pages.
+// qkv_cuda.c - the operation's launches: one product that rotates and stores, or a product and then
+// rope_store where heads are normalised first or the product cannot store into such pages.
 #include "ops/cuda_table.h"
 #include "gemm/cuda/gemm_params.h"
 #include "ops/qkv/qkv.h"
@@ -23,11 +23,14 @@ static void launch_rope_store(struct cuda_plan *p, const struct gemm_params *fro
 struct gemm_plan qkv_gemm(const struct cuda_plan *p)
 {
     const struct qkv_args *args = (const struct qkv_args *)p->command->args;
-    u32 head_dim = args->rope.pages.head_dim, n_kv = args->rope.pages.n_kv_heads * head_dim, n_q = args->rope.n_heads * head_dim;
+    u32 head_dim = args->rope.pages.head_dim, n_kv = args->rope.pages.n_kv_heads * head_dim,
+        n_q = args->rope.n_heads * head_dim;
     bool parts = cuda_at(p, QKV_Q_NORM) || cuda_at(p, QKV_K_NORM) || !gemm_stores_pages(p, &args->rope.pages);
-    u64 work = cuda_at(p, QKV_WORK), kv_bytes = (u64)p->tape.max_rows * n_kv * 4, taken = (2 * kv_bytes + 255) / 256 * 256;
+    u64 work = cuda_at(p, QKV_WORK), kv_bytes = (u64)p->tape.max_rows * n_kv * 4,
+        taken = (2 * kv_bytes + 255) / 256 * 256;
     return (struct gemm_plan){
-        .params = { .w = { weight_layout_of(p, QKV_WQ), weight_layout_of(p, QKV_WK), weight_layout_of(p, QKV_WV) },
+        .params = { .w = { weight_layout_of(p, QKV_WQ), weight_layout_of(p, QKV_WK),
+                           weight_layout_of(p, QKV_WV) },
                     .bias = { cuda_at(p, QKV_BQ), cuda_at(p, QKV_BK), cuda_at(p, QKV_BV) },
                     .out = { cuda_at(p, QKV_Q), work, work + kv_bytes },
                     .in = cuda_at(p, QKV_IN),

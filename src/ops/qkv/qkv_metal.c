@@ -1,5 +1,5 @@
-// qkv_metal.c - the operation's launches: one product that rotates and stores, or a product and then qkv_store where heads are
-// normalised first or stored as Q8_0, whose scales belong to 32 dimensions.
+// qkv_metal.c - the operation's launches: one product that rotates and stores, or a product and then
+// qkv_store where heads are normalised first or stored as Q8_0, whose scales belong to 32 dimensions.
 #include "gemm/metal/product_choice.h"
 #include "ops/metal_table.h"
 #include "ops/qkv/qkv.h"
@@ -17,7 +17,8 @@ static void launch_store(struct metal_plan *p, const struct product_args *args)
     uint32_t n_heads = args->rope.n_heads + 2 * args->rope.pages.n_kv_heads;
     struct metal_kernel kernel = { .name = "qkv_store",
                                    .n_constants = HEADS_N_CONSTANTS,
-                                   .grid = { (n_heads + HEADS_IN_GROUP - 1) / HEADS_IN_GROUP, p->tape.max_rows, 1 },
+                                   .grid = { (n_heads + HEADS_IN_GROUP - 1) / HEADS_IN_GROUP,
+                                             p->tape.max_rows, 1 },
                                    .threads = 32 * HEADS_IN_GROUP };
 
     kernel.constants[HEADS_C_Q_NORM] = metal_has(p, QKV_Q_NORM);
@@ -29,7 +30,8 @@ void metal_plan_qkv(struct metal_plan *p)
 {
     const struct qkv_args *qkv = (const struct qkv_args *)p->command->args;
     const struct page_shape *pages = &qkv->rope.pages;
-    bool heads = metal_has(p, QKV_Q_NORM) || metal_has(p, QKV_K_NORM) || pages->k_format == KV_Q8_0 || pages->v_format == KV_Q8_0;
+    bool heads = metal_has(p, QKV_Q_NORM) || metal_has(p, QKV_K_NORM) || pages->k_format == KV_Q8_0 ||
+                 pages->v_format == KV_Q8_0;
     struct product_plan product = {
         .kernels = kernels,
         .w = { metal_weight(p, QKV_WQ), metal_weight(p, QKV_WK), metal_weight(p, QKV_WV) },

@@ -5,7 +5,8 @@
 enum { NORM_THREADS = 1024 };
 
 // Four columns a thread at a time; the first four stay in registers between both passes.
-static __device__ __forceinline__ void norm_fours(const struct rmsnorm_params &p, const f32 *in, f32 *out, f32 *room)
+static __device__ __forceinline__ void norm_fours(const struct rmsnorm_params &p, const f32 *in, f32 *out,
+                                                  f32 *room)
 {
     const float4 *from = (const float4 *)in, *scale = (const float4 *)p.scale;
     u32 n = p.args.n_cols / 4, i = threadIdx.x;
@@ -24,11 +25,13 @@ static __device__ __forceinline__ void norm_fours(const struct rmsnorm_params &p
             v = from[i];
             s = scale[i];
         }
-        ((float4 *)out)[i] = make_float4(v.x * factor * s.x, v.y * factor * s.y, v.z * factor * s.z, v.w * factor * s.w);
+        ((float4 *)out)[i] =
+            make_float4(v.x * factor * s.x, v.y * factor * s.y, v.z * factor * s.z, v.w * factor * s.w);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(NORM_THREADS) rmsnorm(const __grid_constant__ struct rmsnorm_params p)
+extern "C" __global__ void __launch_bounds__(NORM_THREADS)
+    rmsnorm(const __grid_constant__ struct rmsnorm_params p)
 {
     __shared__ f32 room[33];
     u32 row = blockIdx.x;

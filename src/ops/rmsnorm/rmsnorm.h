@@ -1,4 +1,5 @@
-// rmsnorm: out[r][c] = in[r][c] * scale[c] / sqrt(mean over c of in[r][c]^2 + eps)      (Zhang and Sennrich, 2019)
+// rmsnorm: out[r][c] = in[r][c] * scale[c] / sqrt(mean over c of in[r][c]^2 + eps)      (Zhang and Sennrich,
+// 2019)
 //
 // One row at a time. Squares are summed in fp32 in an order that depends on n_cols alone, so a row's result
 // does not depend on how many rows share the step. in and out may be the same tensor.

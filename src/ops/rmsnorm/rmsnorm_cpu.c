@@ -28,7 +28,8 @@ static void rmsnorm_run(const struct cpu_call *call, uint32_t phase, uint32_t fi
 
     (void)phase;
     for (uint32_t row = first; row < last; row++)
-        rmsnorm_row_plain(cpu_row(call, 0, row), cpu_base(call, 1), cpu_row(call, 2, row), args->n_cols, args->eps);
+        rmsnorm_row_plain(cpu_row(call, 0, row), cpu_base(call, 1), cpu_row(call, 2, row), args->n_cols,
+                          args->eps);
 }
 
 static void rmsnorm_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
@@ -36,7 +37,8 @@ static void rmsnorm_fast(const struct cpu_call *call, struct row_range range, co
     const struct rmsnorm_args *args = cpu_args(call);
 
     for (uint32_t row = range.first; row < range.last; row++)
-        rows->rmsnorm(cpu_row(call, 0, row), cpu_base(call, 1), cpu_row(call, 2, row), args->n_cols, args->eps);
+        rows->rmsnorm(cpu_row(call, 0, row), cpu_base(call, 1), cpu_row(call, 2, row), args->n_cols,
+                      args->eps);
 }
 ROW_KERNELS(rmsnorm_fast)
 

@@ -6,10 +6,12 @@ void op_rope_store(struct tape *t, struct rope_store r)
 {
     uint32_t head_dim = r.pages.shape.head_dim, n_dims = r.angles.n_cols;
 
-    if (n_dims % 2 != 0 || n_dims > head_dim || r.q.n_cols % head_dim != 0 || r.k.n_cols != r.pages.shape.n_kv_heads * head_dim ||
-        r.v.n_cols != r.k.n_cols) {
-        tape_fail(t, "rope_store: q %u, k %u, v %u columns, heads of %u, %u of them rotated; k and v must be %u heads",
-                  r.q.n_cols, r.k.n_cols, r.v.n_cols, head_dim, n_dims, r.pages.shape.n_kv_heads);
+    if (n_dims % 2 != 0 || n_dims > head_dim || r.q.n_cols % head_dim != 0 ||
+        r.k.n_cols != r.pages.shape.n_kv_heads * head_dim || r.v.n_cols != r.k.n_cols) {
+        tape_fail(
+            t,
+            "rope_store: q %u, k %u, v %u columns, heads of %u, %u of them rotated; k and v must be %u heads",
+            r.q.n_cols, r.k.n_cols, r.v.n_cols, head_dim, n_dims, r.pages.shape.n_kv_heads);
         return;
     }
     struct rope_store_args args = { r.pages.shape, r.q.n_cols / head_dim, n_dims, r.pairs, r.eps };

@@ -18,7 +18,8 @@ static __device__ void normalise(f32 *head, const f32 *norm, u32 n, f32 eps)
 static __device__ void rotate(const struct rope_store_args &a, f32 *head, const f32 *angles)
 {
     for (u32 i = threadIdx.x & 31; i < a.n_dims / 2; i += 32) {
-        u32 first = a.pairs == ROPE_ADJACENT ? 2 * i : i, second = a.pairs == ROPE_ADJACENT ? 2 * i + 1 : i + a.n_dims / 2;
+        u32 first = a.pairs == ROPE_ADJACENT ? 2 * i : i,
+            second = a.pairs == ROPE_ADJACENT ? 2 * i + 1 : i + a.n_dims / 2;
         f32 x = head[first], y = head[second], cosine = angles[2 * i], sine = angles[2 * i + 1];
         head[first] = x * cosine - y * sine;
         head[second] = y * cosine + x * sine;
@@ -26,10 +27,12 @@ static __device__ void rotate(const struct rope_store_args &a, f32 *head, const 
     __syncwarp();
 }
 
-extern "C" __global__ void __launch_bounds__(128) rope_store(const __grid_constant__ struct rope_store_params p)
+extern "C" __global__ void __launch_bounds__(128)
+    rope_store(const __grid_constant__ struct rope_store_params p)
 {
     const struct page_shape &s = p.args.pages;
-    u32 row = blockIdx.y, at = blockIdx.x * 4 + threadIdx.x / 32, n_q = p.args.n_heads, n_kv = s.n_kv_heads, lane = threadIdx.x & 31;
+    u32 row = blockIdx.y, at = blockIdx.x * 4 + threadIdx.x / 32, n_q = p.args.n_heads, n_kv = s.n_kv_heads,
+        lane = threadIdx.x & 31;
 
     wait_for_inputs();
     if (row >= p.step->n_rows || at >= n_q + 2 * n_kv)
@@ -37,7 +40,8 @@ extern "C" __global__ void __launch_bounds__(128) rope_store(const __grid_consta
     const f32 *angles = p.angles + (u64)row * p.args.n_dims;
     bool is_q = at < n_q, is_k = !is_q && at < n_q + n_kv;
     u32 h = is_q ? at : is_k ? at - n_q : at - n_q - n_kv;
-    f32 *head = is_q ? p.q + ((u64)row * n_q + h) * s.head_dim : (is_k ? p.k : (f32 *)p.v) + ((u64)row * n_kv + h) * s.head_dim;
+    f32 *head = is_q ? p.q + ((u64)row * n_q + h) * s.head_dim
+                     : (is_k ? p.k : (f32 *)p.v) + ((u64)row * n_kv + h) * s.head_dim;
     const f32 *norm = is_q ? p.q_norm : p.k_norm;
 
     if (is_q || is_k) {

@@ -1,14 +1,25 @@
-// rope_store: for each row, in place: q and k heads are normalised (Qwen3: RMSNorm over head_dim), rotated by the row's angles
-// (RoPE), and the row's k and v go to its page. q stays a tensor. It is the second half of qkv, as an operation of its own.
+// rope_store: for each row, in place: q and k heads are normalised (Qwen3: RMSNorm over head_dim), rotated by
+// the row's angles (RoPE), and the row's k and v go to its page. q stays a tensor. It is the second half of
+// qkv, as an operation of its own.
 //
-// Pairs that rotate together: (2i, 2i+1) in GGUF files of the llama family, (i, i + n_dims/2) everywhere else. Only the first
-// n_dims of a head rotate. Limits: n_dims even, at most head_dim.
+// Pairs that rotate together: (2i, 2i+1) in GGUF files of the llama family, (i, i + n_dims/2) everywhere
+// else. Only the first n_dims of a head rotate. Limits: n_dims even, at most head_dim.
 #pragma once
 #include "base/lang.h"
 #include "device/pages.h"
 #include "gemm/gemm.h"
 
-enum { ROPE_Q, ROPE_K, ROPE_V, ROPE_Q_NORM, ROPE_K_NORM, ROPE_ANGLES, ROPE_K_PAGES, ROPE_V_PAGES, ROPE_TABLE };
+enum {
+    ROPE_Q,
+    ROPE_K,
+    ROPE_V,
+    ROPE_Q_NORM,
+    ROPE_K_NORM,
+    ROPE_ANGLES,
+    ROPE_K_PAGES,
+    ROPE_V_PAGES,
+    ROPE_TABLE
+};
 
 #ifdef HOST_C
 struct rope_store {

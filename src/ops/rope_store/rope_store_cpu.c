@@ -15,7 +15,8 @@ static void rotate_head(const struct rope_store_args *args, float *head, const f
     }
 }
 
-static void prepare_heads(const struct rope_store_args *args, float *heads, uint32_t n, const float *norm, const float *angles)
+static void prepare_heads(const struct rope_store_args *args, float *heads, uint32_t n, const float *norm,
+                          const float *angles)
 {
     uint32_t head_dim = args->pages.head_dim;
 
@@ -58,7 +59,8 @@ static struct rope_row row_of(const struct cpu_call *call, uint32_t r)
         .angles = cpu_row(call, ROPE_ANGLES, r),
         .k_pages = cpu_base(call, ROPE_K_PAGES),
         .v_pages = cpu_base(call, ROPE_V_PAGES),
-        .table = (const uint32_t *)cpu_base(call, ROPE_TABLE) + (uint64_t)step_slots(call->step)[r] * args->pages.max_pages,
+        .table = (const uint32_t *)cpu_base(call, ROPE_TABLE) +
+                 (uint64_t)step_slots(call->step)[r] * args->pages.max_pages,
         .position = step_positions(call->step)[r],
     };
 }
@@ -72,7 +74,8 @@ static void rope_store_run(const struct cpu_call *call, uint32_t phase, uint32_t
     }
 }
 
-static void rope_store_fast(const struct cpu_call *call, struct row_range range, const struct row_kernels *rows)
+static void rope_store_fast(const struct cpu_call *call, struct row_range range,
+                            const struct row_kernels *rows)
 {
     const struct rope_store_args *args = cpu_args(call);
 

@@ -8,7 +8,8 @@ void metal_plan_rope_store(struct metal_plan *p)
     uint32_t n_heads = args->n_heads + 2 * args->pages.n_kv_heads;
     struct metal_kernel kernel = { .name = "rope_store",
                                    .n_constants = HEADS_N_CONSTANTS,
-                                   .grid = { (n_heads + HEADS_IN_GROUP - 1) / HEADS_IN_GROUP, p->tape.max_rows, 1 },
+                                   .grid = { (n_heads + HEADS_IN_GROUP - 1) / HEADS_IN_GROUP,
+                                             p->tape.max_rows, 1 },
                                    .threads = 32 * HEADS_IN_GROUP };
 
     kernel.constants[HEADS_C_Q_NORM] = metal_has(p, ROPE_Q_NORM);

@@ -1,4 +1,5 @@
-// rope_store_metal.h - the geometry of the Metal kernels that take a simdgroup for each head. Shared by C and MSL.
+// rope_store_metal.h - the geometry of the Metal kernels that take a simdgroup for each head. Shared by C and
+// MSL.
 #pragma once
 #include "ops/rope_store/rope_store.h"
 

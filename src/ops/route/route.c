@@ -7,7 +7,8 @@ static bool vector_fits(struct tape *t, const char *what, const struct weight *w
 {
     if (!w || (w->format == QUANT_F32 && w->layout == LAYOUT_FILE && w->n_rows == 1 && w->n_cols == n))
         return true;
-    tape_fail(t, "route: %s has %u rows of %u numbers; want one row of %u in F32", what, w->n_rows, w->n_cols, n);
+    tape_fail(t, "route: %s has %u rows of %u numbers; want one row of %u in F32", what, w->n_rows, w->n_cols,
+              n);
     return false;
 }
 
@@ -16,14 +17,16 @@ static bool rule_fits(struct tape *t, const struct route *r, uint32_t n_experts,
     const struct route_rule *rule = &r->rule;
     uint32_t n_groups = rule->n_groups, n_used = rule->n_used_groups;
 
-    if (n_experts < 1 || n_experts > ROUTE_MAX_EXPERTS || n_slots < 1 || n_slots > ROUTE_MAX_SLOTS || n_slots > n_experts) {
-        tape_fail(t, "route: %u of %u experts a row; want 1 to %u, of at most %u", n_slots, n_experts, ROUTE_MAX_SLOTS,
-                  ROUTE_MAX_EXPERTS);
+    if (n_experts < 1 || n_experts > ROUTE_MAX_EXPERTS || n_slots < 1 || n_slots > ROUTE_MAX_SLOTS ||
+        n_slots > n_experts) {
+        tape_fail(t, "route: %u of %u experts a row; want 1 to %u, of at most %u", n_slots, n_experts,
+                  ROUTE_MAX_SLOTS, ROUTE_MAX_EXPERTS);
         return false;
     }
-    if (n_groups < 1 || n_used < 1 || n_used > n_groups || n_experts % n_groups != 0 || n_experts / n_groups * n_used < n_slots) {
-        tape_fail(t, "route: %u of %u groups of %u experts, %u chosen; want equal groups with enough experts", n_used, n_groups,
-                  n_experts, n_slots);
+    if (n_groups < 1 || n_used < 1 || n_used > n_groups || n_experts % n_groups != 0 ||
+        n_experts / n_groups * n_used < n_slots) {
+        tape_fail(t, "route: %u of %u groups of %u experts, %u chosen; want equal groups with enough experts",
+                  n_used, n_groups, n_experts, n_slots);
         return false;
     }
     if (rule->rank == ROUTE_TWO_BEST && n_groups > 1 && (!r->select_bias || n_experts / n_groups < 2)) {
@@ -38,8 +41,8 @@ static bool values_fit(struct tape *t, const struct route *r, uint32_t n_cols, u
     if (r->normed.n_cols == n_cols && r->weights.n_cols == n_slots + 1 && r->in.rows == ROWS_STEP &&
         r->normed.rows == ROWS_STEP && r->ids.rows == ROWS_STEP && r->weights.rows == ROWS_STEP)
         return true;
-    tape_fail(t, "route: normed has %u columns, weights %u; want %u and %u, a row for each of the step", r->normed.n_cols,
-              r->weights.n_cols, n_cols, n_slots + 1);
+    tape_fail(t, "route: normed has %u columns, weights %u; want %u and %u, a row for each of the step",
+              r->normed.n_cols, r->weights.n_cols, n_cols, n_slots + 1);
     return false;
 }
 
@@ -52,7 +55,8 @@ void op_route(struct tape *t, struct route r)
         return;
     }
     if (!matmul_fits(t, "route", r.router, n_cols, n_experts) || !vector_fits(t, "norm", r.norm, n_cols) ||
-        !vector_fits(t, "bias", r.bias, n_experts) || !vector_fits(t, "select_bias", r.select_bias, n_experts) ||
+        !vector_fits(t, "bias", r.bias, n_experts) ||
+        !vector_fits(t, "select_bias", r.select_bias, n_experts) ||
         !vector_fits(t, "shared_gate", r.shared_gate, n_cols) || !rule_fits(t, &r, n_experts, n_slots) ||
         !values_fit(t, &r, n_cols, n_slots))
         return;

@@ -1,15 +1,16 @@
-// route.cu - the operation as defined in route.h: logits in fp32, then each row's choice. rmsnorm has normalised the rows; a single one is
-// normalised by every block of route_logits.
+// route.cu - the operation as defined in route.h: logits in fp32, then each row's choice. rmsnorm has
+// normalised the rows; a single one is normalised by every block of route_logits.
 //
-// route_logits: a warp has one expert and multiplies its row of the router with up to eight normed rows; lanes take numbers in turn, so the
-// order of a sum depends on n_cols and the router's format alone.
-// route_choose: a warp has a row. Lane l keeps experts l, l + 32, ...: scores and keys lie in shared memory, what is taken in a bit each.
+// route_logits: a warp has one expert and multiplies its row of the router with up to eight normed rows;
+// lanes take numbers in turn, so the order of a sum depends on n_cols and the router's format alone.
+// route_choose: a warp has a row. Lane l keeps experts l, l + 32, ...: scores and keys lie in shared memory,
+// what is taken in a bit each.
 #include "gemm/cuda/row_plain.cuh"
 #include "ops/route/route_cuda.h"
 
 // Rows of the router in F32, four numbers at a time.
-static __device__ __forceinline__ void dot_fours(const struct route_params &p, u32 expert, const f32 *x, u32 n_rows,
-                                                 f32 (&sums)[ROUTE_TILE_ROWS])
+static __device__ __forceinline__ void dot_fours(const struct route_params &p, u32 expert, const f32 *x,
+                                                 u32 n_rows, f32 (&sums)[ROUTE_TILE_ROWS])
 {
     u32 n = p.args.n_cols / 4;
     const float4 *weights = (const float4 *)p.router.quants + (u64)expert * n, *at = (const float4 *)x;
@@ -46,9 +47,11 @@ static __device__ __forceinline__ void normalise(const struct route_params &p, f
     __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(ROUTE_THREADS) route_logits(const __grid_constant__ struct route_params p)
+extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
+    route_logits(const __grid_constant__ struct route_params p)
 {
-    u32 lane = threadIdx.x % 32, expert = blockIdx.x * (ROUTE_THREADS / 32) + threadIdx.x / 32, first = blockIdx.y * ROUTE_TILE_ROWS;
+    u32 lane = threadIdx.x % 32, expert = blockIdx.x * (ROUTE_THREADS / 32) + threadIdx.x / 32,
+        first = blockIdx.y * ROUTE_TILE_ROWS;
     u32 all = p.step->n_rows, n_rows = all > first ? min(all - first, (u32)ROUTE_TILE_ROWS) : 0;
     extern __shared__ __align__(16) unsigned char row[];
     f32 sums[ROUTE_TILE_ROWS] = {};
@@ -64,7 +67,8 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS) route_logits(const _
     } else {
 #pragma unroll
         for (u32 r = 0; r < ROUTE_TILE_ROWS; r++)
-            sums[r] = r < n_rows ? dot_row_any(p.router, expert, x + (u64)r * p.args.n_cols, { lane, 32 }) : 0;
+            sums[r] =
+                r < n_rows ? dot_row_any(p.router, expert, x + (u64)r * p.args.n_cols, { lane, 32 }) : 0;
     }
     f32 bias = p.bias ? p.bias[expert] : 0;
 #pragma unroll
@@ -80,7 +84,8 @@ static __device__ __forceinline__ f32 sigmoid(f32 x)
     return 1 / (1 + expf(-x));
 }
 
-// The largest of n numbers that are not taken, of a lane's own, then of the warp; ties to the lowest place. n: there is none.
+// The largest of n numbers that are not taken, of a lane's own, then of the warp; ties to the lowest place.
+// n: there is none.
 static __device__ __forceinline__ u32 best_of(const f32 *key, u32 taken, u32 n)
 {
     u32 lane = threadIdx.x % 32, best = n;
@@ -178,7 +183,8 @@ static __device__ __forceinline__ f32 weigh(const struct route_rule &rule, f32 s
     return (rule.normalise ? score / sum : score) * rule.scale;
 }
 
-static __device__ __forceinline__ void choose(const struct route_params &p, u32 row, f32 *logits, f32 *key, f32 *rank)
+static __device__ __forceinline__ void choose(const struct route_params &p, u32 row, f32 *logits, f32 *key,
+                                              f32 *rank)
 {
     u32 lane = threadIdx.x % 32, n = p.args.n_slots, taken = 0, id = lane;
     f32 weight = __int_as_float(0x7fffffff);
@@ -201,11 +207,14 @@ static __device__ __forceinline__ void choose(const struct route_params &p, u32 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(ROUTE_CHOOSE_THREADS) route_choose(const __grid_constant__ struct route_params p)
+extern "C" __global__ void __launch_bounds__(ROUTE_CHOOSE_THREADS)
+    route_choose(const __grid_constant__ struct route_params p)
 {
-    __shared__ f32 logits[ROUTE_CHOOSE_THREADS / 32][ROUTE_MAX_EXPERTS], key[ROUTE_CHOOSE_THREADS / 32][ROUTE_MAX_EXPERTS];
+    __shared__ f32 logits[ROUTE_CHOOSE_THREADS / 32][ROUTE_MAX_EXPERTS],
+        key[ROUTE_CHOOSE_THREADS / 32][ROUTE_MAX_EXPERTS];
     __shared__ f32 rank[ROUTE_CHOOSE_THREADS / 32][ROUTE_MAX_EXPERTS];
-    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.x * (ROUTE_CHOOSE_THREADS / 32) + warp;
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32,
+        row = blockIdx.x * (ROUTE_CHOOSE_THREADS / 32) + warp;
     f32 sum = 0;
 
     wait_for_inputs();

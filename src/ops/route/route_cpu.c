@@ -90,7 +90,8 @@ static void weigh(const struct route_rule *rule, float *weights, uint32_t n)
         weights[j] = (rule->normalise ? weights[j] / sum : weights[j]) * rule->scale;
 }
 
-void route_choose(const struct route_args *args, float *logits, const float *select_bias, float *ids, float *weights)
+void route_choose(const struct route_args *args, float *logits, const float *select_bias, float *ids,
+                  float *weights)
 {
     const uint32_t n = args->n_experts;
     float key[ROUTE_MAX_EXPERTS];
@@ -135,7 +136,8 @@ static void choose_row(const struct cpu_call *call, uint32_t r)
     float *weights = cpu_row(call, ROUTE_WEIGHTS, r);
 
     weights[args->n_slots] = shared_gate ? sigmoid(matmul_dot_plain(n, shared_gate, args->n_cols)) : 1;
-    route_choose(args, cpu_row(call, ROUTE_WORK, r), cpu_base(call, ROUTE_SELECT_BIAS), cpu_row(call, ROUTE_IDS, r), weights);
+    route_choose(args, cpu_row(call, ROUTE_WORK, r), cpu_base(call, ROUTE_SELECT_BIAS),
+                 cpu_row(call, ROUTE_IDS, r), weights);
 }
 
 static void route_row(const struct cpu_call *call, uint32_t r)
@@ -204,23 +206,25 @@ static void run_panel(const struct route_job *j, uint32_t panel, uint32_t block)
     for (uint32_t row = first, n; row < end; row += n) {
         n = product_tile_rows(row, end, w.max_rows);
         product_run(&j->product, &w, (struct tile_range){ row, row + n }, y);
-        j->set->kernels->store(&(struct product_store){ .y = y,
-                                                        .bias = bias ? bias + column : NULL,
-                                                        .out = (float *)cpu_row(j->call, ROUTE_WORK, row) + column,
-                                                        .stride = j->args->n_experts,
-                                                        .n_rows = n,
-                                                        .n_cols = left < PANEL_ROWS ? left : PANEL_ROWS });
+        j->set->kernels->store(
+            &(struct product_store){ .y = y,
+                                     .bias = bias ? bias + column : NULL,
+                                     .out = (float *)cpu_row(j->call, ROUTE_WORK, row) + column,
+                                     .stride = j->args->n_experts,
+                                     .n_rows = n,
+                                     .n_cols = left < PANEL_ROWS ? left : PANEL_ROWS });
     }
 }
 
-static void route_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range, const struct product_set *set)
+static void route_fast_run(const struct cpu_call *call, uint32_t phase, struct tile_range range,
+                           const struct product_set *set)
 {
     struct route_job j = job_of(call, set);
 
     for (uint32_t i = range.first; i < range.last; i++) {
         if (phase == 0)
-            set->rows->rmsnorm(cpu_row(call, ROUTE_IN, i), cpu_base(call, ROUTE_NORM), cpu_row(call, ROUTE_NORMED, i),
-                               j.args->n_cols, j.args->eps);
+            set->rows->rmsnorm(cpu_row(call, ROUTE_IN, i), cpu_base(call, ROUTE_NORM),
+                               cpu_row(call, ROUTE_NORMED, i), j.args->n_cols, j.args->eps);
         else if (phase == 1)
             run_panel(&j, i % j.n_panels, i / j.n_panels);
         else
@@ -230,6 +234,7 @@ static void route_fast_run(const struct cpu_call *call, uint32_t phase, struct t
 
 PRODUCT_KERNELS(route_fast)
 
-const struct cpu_op cpu_op_route = {
-    .name = "route", .by_rows = true, .plain = { route_plan, route_run }, .fast = { PRODUCT_CHOICES(route_fast) }
-};
+const struct cpu_op cpu_op_route = { .name = "route",
+                                     .by_rows = true,
+                                     .plain = { route_plan, route_run },
+                                     .fast = { PRODUCT_CHOICES(route_fast) } };

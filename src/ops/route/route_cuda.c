@@ -1,4 +1,5 @@
-// route_cuda.c - the operation's launches: norm, logits, choice. A single row is normalised by the blocks that make its logits.
+// route_cuda.c - the operation's launches: norm, logits, choice. A single row is normalised by the blocks
+// that make its logits.
 #include "ops/cuda_table.h"
 #include "ops/rmsnorm/rmsnorm_cuda.h"
 #include "ops/route/route_cuda.h"
@@ -8,8 +9,10 @@ static void launch_norm(struct cuda_plan *p, const struct route_args *args)
     struct rmsnorm_params params = { .in = cuda_at(p, ROUTE_IN),
                                      .scale = cuda_at(p, ROUTE_NORM),
                                      .out = cuda_at(p, ROUTE_NORMED),
-                                     .args = { .n_cols = args->n_cols, .eps = args->eps, .rows = ROWS_STEP } };
-    cuda_launch_add(p, "rmsnorm", (struct cuda_shape){ { p->tape.max_rows, 1, 1 }, 1024, 0 }, &params, sizeof params);
+                                     .args = {
+                                         .n_cols = args->n_cols, .eps = args->eps, .rows = ROWS_STEP } };
+    cuda_launch_add(p, "rmsnorm", (struct cuda_shape){ { p->tape.max_rows, 1, 1 }, 1024, 0 }, &params,
+                    sizeof params);
 }
 
 void cuda_plan_route(struct cuda_plan *p)
@@ -28,7 +31,8 @@ void cuda_plan_route(struct cuda_plan *p)
                                    .weights = cuda_at(p, ROUTE_WEIGHTS),
                                    .args = *args };
     u32 warps = ROUTE_THREADS / 32, choosers = ROUTE_CHOOSE_THREADS / 32, rows = p->tape.max_rows;
-    struct cuda_shape logits = { { (args->n_experts + warps - 1) / warps, (rows + ROUTE_TILE_ROWS - 1) / ROUTE_TILE_ROWS, 1 },
+    struct cuda_shape logits = { { (args->n_experts + warps - 1) / warps,
+                                   (rows + ROUTE_TILE_ROWS - 1) / ROUTE_TILE_ROWS, 1 },
                                  ROUTE_THREADS,
                                  alone ? args->n_cols * (u32)sizeof(f32) : 0 };
     struct cuda_shape choice = { { (rows + choosers - 1) / choosers, 1, 1 }, ROUTE_CHOOSE_THREADS, 0 };

@@ -4,7 +4,12 @@
 #include "gemm/cuda/weight_layout.h"
 #include "ops/route/route.h"
 
-enum { ROUTE_TILE_ROWS = 8, ROUTE_THREADS = 256, ROUTE_CHOOSE_THREADS = 64, ROUTE_MOST_SHARED = 16384 }; // numbers of a row
+enum {
+    ROUTE_TILE_ROWS = 8,
+    ROUTE_THREADS = 256,
+    ROUTE_CHOOSE_THREADS = 64,
+    ROUTE_MOST_SHARED = 16384
+}; // numbers of a row
 
 struct route_params {
     DEVICE_AT(const struct step) step;

@@ -5,16 +5,18 @@
 void op_sample(struct tape *t, struct sample s)
 {
     if (s.logits.rows != ROWS_OUTPUT || s.results->bytes < tape_limits(t)->max_outputs * sizeof(uint32_t)) {
-        tape_fail(t, "sample: %llu bytes for results; want 4 for each of %u output rows", (unsigned long long)s.results->bytes,
-                  tape_limits(t)->max_outputs);
+        tape_fail(t, "sample: %llu bytes for results; want 4 for each of %u output rows",
+                  (unsigned long long)s.results->bytes, tape_limits(t)->max_outputs);
         return;
     }
-    if (s.limits && s.limits->bytes < (uint64_t)tape_limits(t)->max_outputs * sample_limits_words(s.logits.n_cols) * 4) {
+    if (s.limits &&
+        s.limits->bytes < (uint64_t)tape_limits(t)->max_outputs * sample_limits_words(s.logits.n_cols) * 4) {
         tape_fail(t, "sample: %llu bytes for limits of %u output rows", (unsigned long long)s.limits->bytes,
                   tape_limits(t)->max_outputs);
         return;
     }
-    struct sample_args args = { s.logits.n_cols, s.log_stride, s.limits ? sample_limits_words(s.logits.n_cols) : 0, 0 };
+    struct sample_args args = { s.logits.n_cols, s.log_stride,
+                                s.limits ? sample_limits_words(s.logits.n_cols) : 0, 0 };
     uint32_t even = s.logits.n_cols + s.logits.n_cols % 2;
     // 64 bits a candidate, 32 a logit, and the processor's tops
     struct tensor work = tape_tensor(t, 3 * even + sample_tops(s.logits.n_cols), ROWS_OUTPUT);

@@ -1,17 +1,18 @@
 // sample.cu - the operation as defined in sample.h.
 //
-//   grid: (parts of the vocabulary, rows)      each block: best logit, what must not be there      last block to arrive: draws
+//   grid: (parts of the vocabulary, rows)    a block: best logit, mask    the last to arrive: draws
 //
-// Greedy rows without penalties: the last block compares the blocks' parts and reads no logit again. Other rows: candidates are ordered by
-// a key of 64 bits, the logit's order above and the lowest id first below. Top-k, top-p and min-p are each a radix select: a descent
-// through the key's bytes with a histogram of counts and weights. Weights are integers of 2^-40, so that the order of additions does not
-// matter.
+// Greedy rows without penalties: the last block compares the blocks' parts and reads no logit again. Other
+// rows: candidates are ordered by a key of 64 bits, the logit's order above and the lowest id first below.
+// Top-k, top-p and min-p are each a radix select: a descent through the key's bytes with a histogram of
+// counts and weights. Weights are integers of 2^-40, so that the order of additions does not matter.
 #include "device/cuda/kernel.cuh"
 #include "ops/sample/sample_cuda.h"
 
 enum { DRAW_THREADS = SAMPLE_THREADS };
 
-static __device__ __forceinline__ struct sample_part better(const struct sample_part &a, const struct sample_part &b)
+static __device__ __forceinline__ struct sample_part better(const struct sample_part &a,
+                                                            const struct sample_part &b)
 {
     bool second = b.any && (!a.any || b.logit > a.logit || (b.logit == a.logit && b.id < a.id));
     struct sample_part r = second ? b : a;
@@ -74,13 +75,15 @@ static __device__ struct sample_part scan(const struct sample_launch_params &p, 
     struct sample_part best = { 0, ~0u, 0, 0 };
 
 #pragma unroll 4
-    for (u32 i = blockIdx.x * DRAW_THREADS + threadIdx.x; i < p.args.n_tokens; i += SAMPLE_PARTS * DRAW_THREADS)
+    for (u32 i = blockIdx.x * DRAW_THREADS + threadIdx.x; i < p.args.n_tokens;
+         i += SAMPLE_PARTS * DRAW_THREADS)
         best = better(best, look(logits[i], i));
     return block_best(best);
 }
 
 // Is this block the last of its row's?
-static __device__ bool arrives_last(const struct sample_launch_params &p, u32 output, const struct sample_part &part)
+static __device__ bool arrives_last(const struct sample_launch_params &p, u32 output,
+                                    const struct sample_part &part)
 {
     bool last = false;
 
@@ -118,9 +121,11 @@ static __device__ const u32 *mask_of(const struct sample_launch_params &p, u32 o
 }
 
 // Two biases may name one token.
-static __device__ void add_biases(const struct sample_launch_params &p, const struct candidates &c, u32 output, u32 n_biases)
+static __device__ void add_biases(const struct sample_launch_params &p, const struct candidates &c,
+                                  u32 output, u32 n_biases)
 {
-    const struct sample_bias *biases = (const struct sample_bias *)(mask_of(p, output) + sample_mask_words(c.n));
+    const struct sample_bias *biases =
+        (const struct sample_bias *)(mask_of(p, output) + sample_mask_words(c.n));
 
     for (u32 i = threadIdx.x; i < n_biases; i += DRAW_THREADS)
         if (biases[i].token < c.n)
@@ -137,9 +142,12 @@ static __device__ void keep_allowed(const struct candidates &c, const u32 *mask)
 }
 
 // Copies the logits and applies biases and penalties: step 2 of sample.h.
-static __device__ void penalise(const struct sample_launch_params &p, const struct candidates &c, u32 output, const u32 *log, u32 position)
+static __device__ void penalise(const struct sample_launch_params &p, const struct candidates &c, u32 output,
+                                const u32 *log, u32 position)
 {
-    log_rows(p, step_slots(p.step)[step_outputs(p.step)[output]]); // another block does so too, but nobody waits for it
+    log_rows(p,
+             step_slots(
+                 p.step)[step_outputs(p.step)[output]]); // another block does so too, but nobody waits for it
     const struct sample_params *s = &step_samples(p.step)[output];
     const f32 *logits = p.logits + (u64)output * p.args.n_tokens;
     u32 *counts = (u32 *)(c.logits + 2 * (u64)c.n), n_seen = min(s->penalty_window, position + 1);
@@ -169,7 +177,7 @@ static __device__ void penalise(const struct sample_launch_params &p, const stru
     __syncthreads();
 }
 
-struct goal { // the last key, in falling order, that is taken
+struct goal {      // the last key, in falling order, that is taken
     u64 floor;     // only keys at or above it count
     u64 limit;     // stop at the first key with which the sum reaches this
     bool counting; // the sum of ones, or of weights
@@ -181,8 +189,8 @@ static __device__ __forceinline__ bool counts_for(const struct candidates &c, co
     return key_of(l, i) >= g.floor && (g.counting || l == c.top || expf(l - c.top) >= c.min_p);
 }
 
-// Byte by byte from the top: which value of the byte holds the key at which the sum in falling order reaches the limit? 0 when all
-// keys together do not reach it.
+// Byte by byte from the top: which value of the byte holds the key at which the sum in falling order reaches
+// the limit? 0 when all keys together do not reach it.
 static __device__ u64 descend(const struct candidates &c, const struct goal &g)
 {
     __shared__ unsigned long long sums[256], prefix, left;
@@ -199,7 +207,8 @@ static __device__ u64 descend(const struct candidates &c, const struct goal &g)
         for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS) {
             u64 key = key_of(c.logits[i], i);
             if ((key & above) == wanted && counts_for(c, g, i))
-                atomicAdd(&sums[key >> shift & 255], (unsigned long long)(g.counting ? 1 : weight_of(c.logits[i], c.top)));
+                atomicAdd(&sums[key >> shift & 255],
+                          (unsigned long long)(g.counting ? 1 : weight_of(c.logits[i], c.top)));
         }
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -294,7 +303,8 @@ static __device__ u32 choose(const struct sample_launch_params &p, u32 output, c
     return best.any ? best.id : STEP_TOKEN_INVALID;
 }
 
-extern "C" __global__ void __launch_bounds__(DRAW_THREADS) sample(const __grid_constant__ struct sample_launch_params p)
+extern "C" __global__ void __launch_bounds__(DRAW_THREADS)
+    sample(const __grid_constant__ struct sample_launch_params p)
 {
     u32 output = blockIdx.y, n_outputs = p.step->n_outputs, at = min(output, max(n_outputs, 1u) - 1);
     bool draws = output < n_outputs && !(step_samples(p.step)[at].flags & SAMPLE_SKIP);

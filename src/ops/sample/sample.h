@@ -1,19 +1,26 @@
 // sample: one token id per output row, and the log of tokens kept up to date.
 //
-// First every row's token goes to the log. Then for each output row with parameters p (step.h), from its logits l[0..n_tokens):
+// First every row's token goes to the log. Then for each output row with parameters p (step.h), from its
+// logits l[0..n_tokens):
 //   1. a NaN or infinity other than -inf anywhere: the result is STEP_TOKEN_INVALID.
-//   2. l[t] += bias for each of the row's p.n_biases biases (t, bias). Then penalties, for each token t seen n times among the last
+//   2. l[t] += bias for each of the row's p.n_biases biases (t, bias). Then penalties, for each token t
+//     seen n times among the last
 //      p.penalty_window tokens of the log, the row's own included:
 //      l[t] = l[t] > 0 ? l[t] / repeat : l[t] * repeat;  l[t] -= presence + n * frequency
-//      With SAMPLE_MASKED, l[t] = -inf for each token whose bit is not set. Nothing above -inf: STEP_TOKEN_INVALID.
-//   3. temperature 0: the largest l, ties to the lowest id. Else l /= temperature and probabilities are softmax(l).
-//   4. keep the top_k most likely (ties to the lowest id); of these the fewest whose sum reaches top_p of theirs; of these those
+//      With SAMPLE_MASKED, l[t] = -inf for each token whose bit is not set. Nothing above -inf:
+//        STEP_TOKEN_INVALID.
+//   3. temperature 0: the largest l, ties to the lowest id. Else l /= temperature and probabilities are
+//     softmax(l).
+//   4. keep the top_k most likely (ties to the lowest id); of these the fewest whose sum reaches top_p of
+//     theirs; of these those
 //      with at least min_p times the probability of the best. At least one stays.
-//   5. draw from what is left, in order of falling probability, with a random number that depends on (seed, position) alone:
+//   5. draw from what is left, in order of falling probability, with a random number that depends on (seed,
+//     position) alone:
 //      Philox 4x32-10 (Salmon et al., 2011), key = seed, counter = position.
-// Mask and biases of output row i are its limits: limits_stride words from limits[i * limits_stride], first a bit for each token, then
-// pairs (token, bias). They are read only where the row's parameters say so.
-// The id goes to results[i], and to the log at position + 1. Rows with SAMPLE_SKIP are left out. logits are not changed.
+// Mask and biases of output row i are its limits: limits_stride words from limits[i * limits_stride], first a
+// bit for each token, then pairs (token, bias). They are read only where the row's parameters say so.
+// The id goes to results[i], and to the log at position + 1. Rows with SAMPLE_SKIP are left out. logits are
+// not changed.
 #pragma once
 #include "base/lang.h"
 

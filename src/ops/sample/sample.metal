@@ -1,16 +1,18 @@
 // sample.metal - the operation as defined in sample.h, in two launches.
 //
-// sample_scan: up to 64 threadgroups a row look for the largest logit and for what must not be there. sample_draw: one threadgroup a
-// row; for greedy rows without penalties it only compares the parts. Else candidates are ordered by a key of 64 bits, the logit's
-// order above and the lowest id first below, and each limit is a descent through the key's bytes with a histogram of counts or
-// weights: exact for any k. Weights are integers of 2^-36 in three digits of 12 bits, since threadgroups have no 64-bit atomic addition;
-// a digit's sum over 2^20 tokens fits 32 bits. So the order of the additions does not matter. Numbers are judged by the bits
-// that lie in memory: under fast math a compiler may take the result of arithmetic for finite.
+// sample_scan: up to 64 threadgroups a row look for the largest logit and for what must not be there.
+// sample_draw: one threadgroup a row; for greedy rows without penalties it only compares the parts. Else
+// candidates are ordered by a key of 64 bits, the logit's order above and the lowest id first below, and each
+// limit is a descent through the key's bytes with a histogram of counts or weights: exact for any k. Weights
+// are integers of 2^-36 in three digits of 12 bits, since threadgroups have no 64-bit atomic addition; a
+// digit's sum over 2^20 tokens fits 32 bits. So the order of the additions does not matter. Numbers are
+// judged by the bits that lie in memory: under fast math a compiler may take the result of arithmetic for
+// finite.
 #include "device/metal/msl.h"
 #include "ops/sample/sample_metal.h"
 
-#define BINS 256u
-#define DIGITS 3u
+#define BINS        256u
+#define DIGITS      3u
 #define WEIGHT_BITS 36u
 
 static u32 order_of(f32 logit) // rises with the logit
@@ -53,8 +55,8 @@ static struct sample_part part_none()
 }
 
 // The best of a threadgroup's, the same in every thread. room: 32.
-static struct sample_part threadgroup_best(struct sample_part r, threadgroup struct sample_part *room, u32 thread_index,
-                                           u32 n_threads)
+static struct sample_part threadgroup_best(struct sample_part r, threadgroup struct sample_part *room,
+                                           u32 thread_index, u32 n_threads)
 {
     u32 lane = thread_index % 32;
 
@@ -81,9 +83,10 @@ static struct sample_part threadgroup_best(struct sample_part r, threadgroup str
 }
 
 // Grid: parts, outputs.
-kernel void sample_scan(constant struct sample_metal_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-                        device const f32 *logits [[buffer(2)]], device u32 *log [[buffer(3)]],
-                        device struct sample_part *parts [[buffer(18)]], uint3 at [[threadgroup_position_in_grid]],
+kernel void sample_scan(constant struct sample_metal_args &args [[buffer(0)]],
+                        constant struct step &step [[buffer(1)]], device const f32 *logits [[buffer(2)]],
+                        device u32 *log [[buffer(3)]], device struct sample_part *parts [[buffer(18)]],
+                        uint3 at [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]])
 {
     threadgroup struct sample_part room[32];
@@ -93,7 +96,8 @@ kernel void sample_scan(constant struct sample_metal_args &args [[buffer(0)]], c
     if (at.x == 0 && at.y == 0)
         for (u32 r = thread_index; r < step.n_rows; r += SCAN_THREADS)
             if (step_tokens(&step)[r] != STEP_TOKEN_LOGGED)
-                log[u64(step_slots(&step)[r]) * args.sample.log_stride + step_positions(&step)[r]] = step_tokens(&step)[r];
+                log[u64(step_slots(&step)[r]) * args.sample.log_stride + step_positions(&step)[r]] =
+                    step_tokens(&step)[r];
     if (at.y >= step.n_outputs)
         return;
     logits += u64(at.y) * n;
@@ -132,7 +136,8 @@ struct past { // the window of the log
 };
 
 // The thread of a token's first bias adds all of them, in their order.
-static void add_biases(thread const struct candidates &c, device const struct sample_bias *biases, u32 n_biases, u32 thread_index)
+static void add_biases(thread const struct candidates &c, device const struct sample_bias *biases,
+                       u32 n_biases, u32 thread_index)
 {
     for (u32 mine = thread_index; mine < n_biases; mine += DRAW_THREADS) {
         u32 token = biases[mine].token;
@@ -146,15 +151,16 @@ static void add_biases(thread const struct candidates &c, device const struct sa
     threadgroup_barrier(mem_flags::mem_device);
 }
 
-static void penalise(thread const struct candidates &c, device atomic_uint *counts, constant struct sample_params &s,
-                     thread const struct past &seen, u32 thread_index)
+static void penalise(thread const struct candidates &c, device atomic_uint *counts,
+                     constant struct sample_params &s, thread const struct past &seen, u32 thread_index)
 {
     for (u32 i = thread_index; i < seen.n; i += DRAW_THREADS)
         if (seen.tokens[i] < c.n)
             atomic_fetch_add_explicit(&counts[seen.tokens[i]], 1u, memory_order_relaxed);
     threadgroup_barrier(mem_flags::mem_device);
     for (u32 i = thread_index; i < seen.n; i += DRAW_THREADS) {
-        u32 token = seen.tokens[i], n = token < c.n ? atomic_exchange_explicit(&counts[token], 0u, memory_order_relaxed) : 0;
+        u32 token = seen.tokens[i],
+            n = token < c.n ? atomic_exchange_explicit(&counts[token], 0u, memory_order_relaxed) : 0;
         if (n == 0)
             continue; // another thread has this token
         f32 l = c.logits[token];
@@ -169,9 +175,11 @@ static bool has_penalties(constant struct sample_params &s)
     return s.repeat_penalty != 1.0f || s.presence_penalty != 0.0f || s.frequency_penalty != 0.0f;
 }
 
-// Copies the logits and applies biases, penalties and mask: step 2 of sample.h. counts: [n]; limits: the row's.
+// Copies the logits and applies biases, penalties and mask: step 2 of sample.h. counts: [n]; limits: the
+// row's.
 static void adjust(thread const struct candidates &c, device const f32 *logits, device atomic_uint *counts,
-                   constant struct sample_params &s, device const u32 *limits, thread const struct past &seen, u32 thread_index)
+                   constant struct sample_params &s, device const u32 *limits, thread const struct past &seen,
+                   u32 thread_index)
 {
     for (u32 i = thread_index; i < c.n; i += DRAW_THREADS) {
         c.logits[i] = logits[i];
@@ -179,7 +187,8 @@ static void adjust(thread const struct candidates &c, device const f32 *logits, 
     }
     threadgroup_barrier(mem_flags::mem_device);
     if (s.n_biases)
-        add_biases(c, (device const struct sample_bias *)(limits + sample_mask_words(c.n)), s.n_biases, thread_index);
+        add_biases(c, (device const struct sample_bias *)(limits + sample_mask_words(c.n)), s.n_biases,
+                   thread_index);
     if (has_penalties(s))
         penalise(c, counts, s, seen, thread_index);
     if (s.flags & SAMPLE_MASKED) {
@@ -197,7 +206,8 @@ struct goal {      // the last key, in falling order, that is taken
 };
 
 // What candidate i adds to the sum of the keys that share the prefix.
-static u64 share_of(thread const struct candidates &c, thread const struct goal &g, u32 i, u64 above, u64 prefix)
+static u64 share_of(thread const struct candidates &c, thread const struct goal &g, u32 i, u64 above,
+                    u64 prefix)
 {
     f32 l = c.logits[i];
     u64 key = key_of(l, i);
@@ -234,9 +244,10 @@ static u64 digits_sum(thread const struct draw_room &room, u32 bin)
     return sum;
 }
 
-// Byte by byte from the top: which value of the byte holds the key at which the sum in falling order reaches the limit? All zeros
-// where all keys together do not reach it.
-static u64 descend(thread const struct candidates &c, thread const struct goal &g, thread const struct draw_room &room)
+// Byte by byte from the top: which value of the byte holds the key at which the sum in falling order reaches
+// the limit? All zeros where all keys together do not reach it.
+static u64 descend(thread const struct candidates &c, thread const struct goal &g,
+                   thread const struct draw_room &room)
 {
     u64 prefix = 0, left = g.limit;
 
@@ -265,7 +276,8 @@ static u64 descend(thread const struct candidates &c, thread const struct goal &
     return prefix;
 }
 
-static u64 sum_weights(thread const struct candidates &c, thread const struct goal &g, thread const struct draw_room &room)
+static u64 sum_weights(thread const struct candidates &c, thread const struct goal &g,
+                       thread const struct draw_room &room)
 {
     digits_clear(room);
     for (u32 i = room.thread_index; i < c.n; i += DRAW_THREADS)
@@ -286,7 +298,8 @@ static u64 part_of(f32 fraction, u64 sum)
 enum { LIMIT_TOP_K, LIMIT_TOP_P, LIMIT_DRAWN };
 
 // Steps 3 to 5 of sample.h for a temperature above 0.
-static u32 draw(struct candidates c, constant struct sample_params &s, u32 position, thread const struct draw_room &room)
+static u32 draw(struct candidates c, constant struct sample_params &s, u32 position,
+                thread const struct draw_room &room)
 {
     struct sample_part best = part_none();
     struct goal g = { 0, 0, true };
@@ -302,17 +315,20 @@ static u32 draw(struct candidates c, constant struct sample_params &s, u32 posit
         return STEP_TOKEN_INVALID;
     c.top = c.logits[best.id];
     c.min_p = 0.0f;
-    // One descent in the code for the three limits, which are top_k, top_p and the drawn number: each copy costs registers.
+    // One descent in the code for the three limits, which are top_k, top_p and the drawn number: each copy
+    // costs registers.
     u64 key = 0;
     for (u32 limit = LIMIT_TOP_K; limit <= LIMIT_DRAWN; limit++) {
-        if ((limit == LIMIT_TOP_K && (s.top_k == 0 || s.top_k >= c.n)) || (limit == LIMIT_TOP_P && s.top_p >= 1.0f))
+        if ((limit == LIMIT_TOP_K && (s.top_k == 0 || s.top_k >= c.n)) ||
+            (limit == LIMIT_TOP_P && s.top_p >= 1.0f))
             continue;
         c.min_p = limit == LIMIT_DRAWN ? max(s.min_p, 1e-37f) : 0.0f;
         g.floor = key;
         g.counting = limit == LIMIT_TOP_K;
         g.limit = s.top_k;
         if (limit != LIMIT_TOP_K) {
-            u64 part = part_of(limit == LIMIT_TOP_P ? s.top_p : sample_random(s.seed[0], s.seed[1], position), sum_weights(c, g, room));
+            u64 part = part_of(limit == LIMIT_TOP_P ? s.top_p : sample_random(s.seed[0], s.seed[1], position),
+                               sum_weights(c, g, room));
             g.limit = limit == LIMIT_TOP_P ? max(u64(1), part) : part + 1;
         }
         key = descend(c, g, room);
@@ -320,8 +336,9 @@ static u32 draw(struct candidates c, constant struct sample_params &s, u32 posit
     return ~u32(key);
 }
 
-static u32 choose(thread struct candidates &c, constant struct sample_params &s, device const f32 *logits, device const u32 *limits,
-                  thread const struct past &seen, u32 position, struct sample_part best, thread const struct draw_room &room)
+static u32 choose(thread struct candidates &c, constant struct sample_params &s, device const f32 *logits,
+                  device const u32 *limits, thread const struct past &seen, u32 position,
+                  struct sample_part best, thread const struct draw_room &room)
 {
     if (best.invalid || !best.any)
         return STEP_TOKEN_INVALID;
@@ -338,12 +355,12 @@ static u32 choose(thread struct candidates &c, constant struct sample_params &s,
 }
 
 // Grid: outputs.
-[[max_total_threads_per_threadgroup(DRAW_THREADS)]]
-kernel void sample_draw(constant struct sample_metal_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-                        device const f32 *logits [[buffer(2)]], device u32 *log [[buffer(3)]], device f32 *work [[buffer(4)]],
-                        device u32 *results [[buffer(5)]], device const u32 *limits [[buffer(6)]],
-                        device const struct sample_part *parts [[buffer(18)]],
-                        uint3 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]])
+[[max_total_threads_per_threadgroup(DRAW_THREADS)]] kernel void
+sample_draw(constant struct sample_metal_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
+            device const f32 *logits [[buffer(2)]], device u32 *log [[buffer(3)]],
+            device f32 *work [[buffer(4)]], device u32 *results [[buffer(5)]],
+            device const u32 *limits [[buffer(6)]], device const struct sample_part *parts [[buffer(18)]],
+            uint3 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]])
 {
     threadgroup struct sample_part best_room[32];
     threadgroup atomic_uint sums[DIGITS * BINS];

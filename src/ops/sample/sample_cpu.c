@@ -1,10 +1,12 @@
-// sample_cpu.c - the definition first: all candidates are sorted, cut and drawn from. Below it the fast kernel, which finds the same ids.
+// sample_cpu.c - the definition first: all candidates are sorted, cut and drawn from. Below it the fast
+// kernel, which finds the same ids.
 //
-// In the fast kernel a candidate is one number of 64 bits, the order of its logit above and of its id below: what comes first is larger.
-// Logits are read once from end to end, for the largest of each block of 8 (row_kernels.h): among these the best token and a number that k
-// tokens reach are found, and only blocks that reach it are looked at again. Without top_k only as many are sorted as top_p and min_p ask
-// for, so that the probabilities behind them are added up in another order than here: the two ids can differ where the sum is within
-// rounding of top_p.
+// In the fast kernel a candidate is one number of 64 bits, the order of its logit above and of its id below:
+// what comes first is larger. Logits are read once from end to end, for the largest of each block of 8
+// (row_kernels.h): among these the best token and a number that k tokens reach are found, and only blocks
+// that reach it are looked at again. Without top_k only as many are sorted as top_p and min_p ask for, so
+// that the probabilities behind them are added up in another order than here: the two ids can differ where
+// the sum is within rounding of top_p.
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -84,7 +86,8 @@ static uint32_t plain_draw(const struct sampled_row *r, const struct candidate *
     n = p->top_k && p->top_k < n ? p->top_k : n;
     for (uint32_t i = n; i-- > 0;) // the smallest first
         total += weights[i] = expf(c[i].logit - c[0].logit);
-    while (kept < n && (kept == 0 || (kept_sum < p->top_p * total && weights[kept] >= p->min_p && weights[kept] > 0)))
+    while (kept < n &&
+           (kept == 0 || (kept_sum < p->top_p * total && weights[kept] >= p->min_p && weights[kept] > 0)))
         kept_sum += weights[kept++];
     float goal = sample_random(p->seed[0], p->seed[1], r->position) * kept_sum;
     for (uint32_t i = 0; i < kept; i++)
@@ -199,7 +202,8 @@ static void penalise(const struct sampled_row *r, float *logits)
         if (n_seen == 0)
             continue; // done at its first sighting
         counts[token] = 0;
-        logits[token] = logits[token] > 0 ? logits[token] / p->repeat_penalty : logits[token] * p->repeat_penalty;
+        logits[token] =
+            logits[token] > 0 ? logits[token] / p->repeat_penalty : logits[token] * p->repeat_penalty;
         logits[token] -= p->presence_penalty + (float)n_seen * p->frequency_penalty;
     }
 }
@@ -235,7 +239,8 @@ static uint32_t count_from(const float *x, uint32_t n, float least)
     return count;
 }
 
-// A number that at least k of x reach, and not many more where few steps of bisection find one. -infinity when fewer than k are above that.
+// A number that at least k of x reach, and not many more where few steps of bisection find one. -infinity
+// when fewer than k are above that.
 static float reached_by(const float *x, uint32_t n, uint32_t k)
 {
     float low = INFINITY, high = -INFINITY;
@@ -262,8 +267,10 @@ static float reached_by(const float *x, uint32_t n, uint32_t k)
 // Fills in candidates among which are the first k, as far as they are above -infinity, and returns how many.
 static uint32_t gather(const struct search *s, uint32_t k)
 {
-    float reached = k < s->n_tops / 2 ? reached_by(s->tops, s->n_tops, k) : -INFINITY, least = reached / s->temperature;
-    // The division may make one number of two. What is below this cannot become as large as `least`, and is not divided.
+    float reached = k < s->n_tops / 2 ? reached_by(s->tops, s->n_tops, k) : -INFINITY,
+          least = reached / s->temperature;
+    // The division may make one number of two. What is below this cannot become as large as `least`, and is
+    // not divided.
     float near = fmaxf(reached - fabsf(reached) * 1e-6f - 1e-30f, -FLT_MAX);
     uint32_t n = 0;
 
@@ -293,7 +300,8 @@ static uint32_t draw(const struct search *s, const struct sample_params *p, floa
 {
     enum { FIRST_SORTED = 64 };
     uint32_t top_k = p->top_k && p->top_k < s->n ? p->top_k : s->n, n = gather(s, top_k), kept = 0;
-    uint32_t limit = top_k < n ? top_k : n, n_sorted = top_k < s->n || limit < FIRST_SORTED ? limit : FIRST_SORTED;
+    uint32_t limit = top_k < n ? top_k : n,
+             n_sorted = top_k < s->n || limit < FIRST_SORTED ? limit : FIRST_SORTED;
     uint64_t *c = s->candidates;
 
     sort_first(c, n, n_sorted);
@@ -327,7 +335,8 @@ static uint32_t fast_sample(const struct sampled_row *r, tops_fn *find_tops)
 {
     const struct sample_params *p = r->p;
     float *logits = altered_logits(r);
-    struct search s = { r->logits, r->n, sample_tops(r->n), logits + r->n, p->temperature, (uint64_t *)(void *)r->work };
+    struct search s = { r->logits,     r->n,           sample_tops(r->n),
+                        logits + r->n, p->temperature, (uint64_t *)(void *)r->work };
 
     if (!find_tops(s.logits, s.n, s.tops, s.n_tops))
         return STEP_TOKEN_INVALID;
@@ -397,7 +406,8 @@ static void run(const struct cpu_call *call, struct row_range range, const struc
     }
     for (uint32_t i = range.first; i < range.last; i++) {
         uint32_t row = step_outputs(call->step)[i], position = step_positions(call->step)[row];
-        uint32_t *log = (uint32_t *)cpu_base(call, SAMPLE_LOG) + (uint64_t)step_slots(call->step)[row] * args->log_stride;
+        uint32_t *log =
+            (uint32_t *)cpu_base(call, SAMPLE_LOG) + (uint64_t)step_slots(call->step)[row] * args->log_stride;
         uint32_t *results = cpu_base(call, SAMPLE_RESULTS);
         if (step_samples(call->step)[i].flags & SAMPLE_SKIP)
             continue;

@@ -10,11 +10,14 @@ void cuda_plan_sample(struct cuda_plan *p)
                                            .results = cuda_at(p, SAMPLE_RESULTS),
                                            .parts = p->private_at,
                                            .arrived = p->counters_at,
-                                           .limits = p->command->n_operands > SAMPLE_LIMITS ? cuda_at(p, SAMPLE_LIMITS) : 0,
+                                           .limits = p->command->n_operands > SAMPLE_LIMITS
+                                                         ? cuda_at(p, SAMPLE_LIMITS)
+                                                         : 0,
                                            .args = *(const struct sample_args *)p->command->args };
 
     p->private_bytes = (u64)p->tape.max_outputs * SAMPLE_PARTS * sizeof(struct sample_part);
     p->counters_bytes = (u64)p->tape.max_outputs * 4;
-    cuda_launch_add(p, "sample", (struct cuda_shape){ { SAMPLE_PARTS, p->tape.max_outputs, 1 }, SAMPLE_THREADS, 0 }, &params,
-                    sizeof params);
+    cuda_launch_add(p, "sample",
+                    (struct cuda_shape){ { SAMPLE_PARTS, p->tape.max_outputs, 1 }, SAMPLE_THREADS, 0 },
+                    &params, sizeof params);
 }

@@ -6,10 +6,12 @@ void op_scatter(struct tape *t, struct scatter s)
 {
     uint64_t n_rows = s.pool->bytes / (s.in.n_cols * sizeof(float));
 
-    if (s.in.rows != ROWS_OUTPUT || s.places->bytes < (uint64_t)tape_limits(t)->max_outputs * 4 || n_rows < 1 ||
-        n_rows > INT32_MAX) {
-        tape_fail(t, "scatter: rows of %u columns into a pool of %llu, with %llu bytes of places for %u outputs", s.in.n_cols,
-                  (unsigned long long)n_rows, (unsigned long long)s.places->bytes, tape_limits(t)->max_outputs);
+    if (s.in.rows != ROWS_OUTPUT || s.places->bytes < (uint64_t)tape_limits(t)->max_outputs * 4 ||
+        n_rows < 1 || n_rows > INT32_MAX) {
+        tape_fail(t,
+                  "scatter: rows of %u columns into a pool of %llu, with %llu bytes of places for %u outputs",
+                  s.in.n_cols, (unsigned long long)n_rows, (unsigned long long)s.places->bytes,
+                  tape_limits(t)->max_outputs);
         return;
     }
     struct scatter_args args = { .n_cols = s.in.n_cols, .n_rows = (uint32_t)n_rows };

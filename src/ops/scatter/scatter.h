@@ -1,7 +1,7 @@
 // scatter: pool[places[o]] = in[o]
 //
-// Output rows to rows of a pool that outlives the step, each where `places` says. Limits: the engine has checked that places are unlike
-// and below the pool's rows.
+// Output rows to rows of a pool that outlives the step, each where `places` says. Limits: the engine has
+// checked that places are unlike and below the pool's rows.
 #pragma once
 #include "base/lang.h"
 

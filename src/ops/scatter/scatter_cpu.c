@@ -12,7 +12,8 @@ static void scatter_run(const struct cpu_call *call, uint32_t phase, uint32_t fi
     (void)phase;
     for (uint32_t o = first; o < last; o++)
         if (places[o] < args->n_rows)
-            memcpy(pool + (size_t)places[o] * args->n_cols, cpu_row(call, SCATTER_IN, o), args->n_cols * sizeof(float));
+            memcpy(pool + (size_t)places[o] * args->n_cols, cpu_row(call, SCATTER_IN, o),
+                   args->n_cols * sizeof(float));
 }
 
 const struct cpu_op cpu_op_scatter = { .name = "scatter", .plain = { plan_outputs, scatter_run } };

@@ -9,7 +9,10 @@ static void select_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
 
     (void)phase;
     for (uint32_t i = first; i < last; i++)
-        memcpy(cpu_row(call, 1, i), cpu_row(call, 0, step_outputs(call->step)[i]), args->n_cols * sizeof(float));
+        memcpy(cpu_row(call, 1, i), cpu_row(call, 0, step_outputs(call->step)[i]),
+               args->n_cols * sizeof(float));
 }
 
-const struct cpu_op cpu_op_select = { .name = "select", .by_rows = true, .plain = { plan_outputs, select_run } };
+const struct cpu_op cpu_op_select = { .name = "select",
+                                      .by_rows = true,
+                                      .plain = { plan_outputs, select_run } };

@@ -8,5 +8,6 @@ void cuda_plan_select(struct cuda_plan *p)
                                     .out = cuda_at(p, 1),
                                     .args = *(const struct select_args *)p->command->args };
 
-    cuda_launch_add(p, "select_rows", (struct cuda_shape){ { p->tape.max_outputs, 1, 1 }, 1024, 0 }, &params, sizeof params);
+    cuda_launch_add(p, "select_rows", (struct cuda_shape){ { p->tape.max_outputs, 1, 1 }, 1024, 0 }, &params,
+                    sizeof params);
 }

@@ -2,9 +2,10 @@
 #include "device/metal/msl.h"
 #include "ops/shuffle/shuffle.h"
 
-kernel void shuffle(constant struct shuffle_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-                    device const f32 *in [[buffer(2)]], device f32 *out [[buffer(3)]],
-                    uint3 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
+kernel void shuffle(constant struct shuffle_args &args [[buffer(0)]],
+                    constant struct step &step [[buffer(1)]], device const f32 *in [[buffer(2)]],
+                    device f32 *out [[buffer(3)]], uint3 at [[threadgroup_position_in_grid]],
+                    uint thread_index [[thread_index_in_threadgroup]],
                     uint3 n_threads [[threads_per_threadgroup]])
 {
     u32 n = args.side * args.side * args.n_cols;

@@ -12,7 +12,8 @@ static void shuffle_run(const struct cpu_call *call, uint32_t phase, uint32_t fi
         float *out = cpu_row(call, SHUFFLE_OUT, o);
         for (uint32_t i = 0; i < args->side * args->side; i++) {
             uint32_t row = step_outputs(call->step)[o] + i / args->side * args->n_across + i % args->side;
-            memcpy(out + (size_t)i * args->n_cols, cpu_row(call, SHUFFLE_IN, row), args->n_cols * sizeof(float));
+            memcpy(out + (size_t)i * args->n_cols, cpu_row(call, SHUFFLE_IN, row),
+                   args->n_cols * sizeof(float));
         }
     }
 }

@@ -1,7 +1,8 @@
-// attend_all_vec.h - bidirectional attention of a block of rows for one vector type. Included once by each vec_*.c.
+// attend_all_vec.h - bidirectional attention of a block of rows for one vector type. Included once by each
+// vec_*.c.
 //
-// Keys are turned into panels [head_dim][2 * VF keys]. ALL_ROWS rows at a time: all their scores, the weights, then the sum of values.
-// Every row sums in the same order whatever rows stand beside it.
+// Keys are turned into panels [head_dim][2 * VF keys]. ALL_ROWS rows at a time: all their scores, the
+// weights, then the sum of values. Every row sums in the same order whatever rows stand beside it.
 enum { ALL_KEYS = 2 * VF };
 STATIC_ASSERT((int)ALL_KEYS <= (int)ATTEND_ALL_PANEL);
 
@@ -21,7 +22,8 @@ SIMD static void turn_keys(const struct attend_all_block *b, float *panels)
 }
 
 // scores [R][n], of keys in panels.
-VEC_INLINE void score_all(const struct attend_all_block *b, const float *q, const float *panels, float *scores, const int R)
+VEC_INLINE void score_all(const struct attend_all_block *b, const float *q, const float *panels,
+                          float *scores, const int R)
 {
     const uint32_t head_dim = b->args->head_dim, n = attend_all_padded(b->n_keys);
     const vf scale = vf_set(b->args->scale);
@@ -66,8 +68,8 @@ VEC_INLINE float weigh_all(float *scores, uint32_t n)
 }
 
 // P: vectors of dims from d on, 2 or 1; the last one may be cut.
-VEC_INLINE void sum_values(const struct attend_all_block *b, const float *weights, const float *totals, float *out, uint32_t d,
-                           const int R, const int P)
+VEC_INLINE void sum_values(const struct attend_all_block *b, const float *weights, const float *totals,
+                           float *out, uint32_t d, const int R, const int P)
 {
     const uint32_t n = attend_all_padded(b->n_keys), left = b->args->head_dim - d;
     const float *v = b->v + d;
@@ -80,10 +82,12 @@ VEC_INLINE void sum_values(const struct attend_all_block *b, const float *weight
             vf_fma(vf_set(weights[(size_t)r * n + j]), x[p], sum[r][p]);
     }
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int p = 0; p < P; p++)
-        vf_store_n(out + (size_t)r * b->stride + d + p * VF, vf_div(sum[r][p], vf_set(totals[r])), left - (uint32_t)p * VF);
+        vf_store_n(out + (size_t)r * b->stride + d + p * VF, vf_div(sum[r][p], vf_set(totals[r])),
+                   left - (uint32_t)p * VF);
 }
 
-VEC_INLINE void rows_of_all(const struct attend_all_block *b, uint32_t row, const float *panels, float *scores, const int R)
+VEC_INLINE void rows_of_all(const struct attend_all_block *b, uint32_t row, const float *panels,
+                            float *scores, const int R)
 {
     const uint32_t head_dim = b->args->head_dim;
     float *out = b->out + (size_t)row * b->stride, totals[ATTEND_ALL_ROWS];

@@ -1,10 +1,11 @@
-// attend_stream.h - a decoding row's attention over one split of BF16 pages, all KV heads at once. Included by attend_vec.h for
-// vec_avx512_bf16.c alone; the bits are those of the loops there.
+// attend_stream.h - a decoding row's attention over one split of BF16 pages, all KV heads at once. Included
+// by attend_vec.h for vec_avx512_bf16.c alone; the bits are those of the loops there.
 //
-// A core reads memory at its full speed only as it lies: the KV heads of a page one behind the other, then the next page. So the work is
-// cut into units of two pages of one KV head, in that order, and a unit asks for the lines that come AHEAD pages of a head later: they are
-// still in L1 when they are read, where those of a whole block would have gone to L2. A processor drops requests when too many are under
-// way, so the pace has to be even: scores of a block become weights between the units of the next block's K.
+// A core reads memory at its full speed only as it lies: the KV heads of a page one behind the other, then
+// the next page. So the work is cut into units of two pages of one KV head, in that order, and a unit asks
+// for the lines that come AHEAD pages of a head later: they are still in L1 when they are read, where those
+// of a whole block would have gone to L2. A processor drops requests when too many are under way, so the pace
+// has to be even: scores of a block become weights between the units of the next block's K.
 enum {
     UNIT_KEYS = VEC_PAGES * PAGE_TOKENS,
     UNITS = ATTEND_KEYS / UNIT_KEYS,
@@ -12,8 +13,8 @@ enum {
     SPLIT_PAGES = ATTEND_SPLIT / PAGE_TOKENS
 };
 
-// Pages of one head, in the order in which they are read. In turns: K of the split's first block, K of the second, V of the first, K of
-// the third, ..., V of the last; then those of the split behind.
+// Pages of one head, in the order in which they are read. In turns: K of the split's first block, K of the
+// second, V of the first, K of the third, ..., V of the last; then those of the split behind.
 struct kv_flow {
     const struct attend_run *run;
     const unsigned char *at;
@@ -54,7 +55,10 @@ static void flow_turn(struct kv_flow *f, uint32_t turn)
 
     f->turn = turn;
     f->is_v = turn > 0 && (turn % 2 == 0 || turn == last);
-    f->page = f->first + (turn == last ? f->n_blocks - 1 : f->is_v ? turn / 2 - 1 : (turn + 1) / 2) * BLOCK_PAGES;
+    f->page = f->first + (turn == last ? f->n_blocks - 1
+                          : f->is_v    ? turn / 2 - 1
+                                       : (turn + 1) / 2) *
+                             BLOCK_PAGES;
     f->end = f->page + BLOCK_PAGES < f->n_pages ? f->page + BLOCK_PAGES : f->n_pages;
 }
 
@@ -102,7 +106,8 @@ static void find_block(struct stream *t, uint32_t block)
 
     for (uint32_t i = 0; i < BLOCK_PAGES; i++) {
         t->pages[block % 2][i] = page_of(t->flow.run, first + i < last ? first + i : last, false);
-        t->pages[block % 2][BLOCK_PAGES + i] = page_of(t->flow.run, first + i < last ? first + i : last, true);
+        t->pages[block % 2][BLOCK_PAGES + i] =
+            page_of(t->flow.run, first + i < last ? first + i : last, true);
     }
 }
 
@@ -110,8 +115,8 @@ static void find_block(struct stream *t, uint32_t block)
 static inline bool find_unit(struct stream *t, uint32_t block, uint32_t i, bool is_v, struct unit *u)
 {
     const unsigned char *const *pages = t->pages[block % 2] + (is_v ? BLOCK_PAGES : 0) + VEC_PAGES * i;
-    uint32_t first = t->base + block * ATTEND_KEYS + i * UNIT_KEYS, lo = t->from > first ? t->from - first : 0,
-             hi = t->end - first;
+    uint32_t first = t->base + block * ATTEND_KEYS + i * UNIT_KEYS,
+             lo = t->from > first ? t->from - first : 0, hi = t->end - first;
 
     if (t->end <= first)
         return false;
@@ -156,7 +161,8 @@ VEC_INLINE void score_unit(const struct unit *u, const uint32_t *q, float *score
         UNROLL for (int p = 0; p < VEC_PAGES; p++)
         {
             if (u->seen != UINT32_MAX)
-                sum[c][p] = _mm512_mask_mov_ps(vf_set(-INFINITY), (__mmask16)(u->seen >> (p * VF)), sum[c][p]);
+                sum[c][p] =
+                    _mm512_mask_mov_ps(vf_set(-INFINITY), (__mmask16)(u->seen >> (p * VF)), sum[c][p]);
             vf_store(scores + c * UNIT_KEYS + p * VF, sum[c][p]);
             top = vf_max(top, sum[c][p]);
         }
@@ -168,9 +174,11 @@ VEC_INLINE void score_unit(const struct unit *u, const uint32_t *q, float *score
 VEC_INLINE void weigh_scores(struct stream *t, uint32_t block, uint32_t kv, uint32_t at)
 {
     struct columns *s = t->s;
-    const uint32_t base = t->base + block * ATTEND_KEYS, from = within(t->from, base), to = within(t->end, base);
+    const uint32_t base = t->base + block * ATTEND_KEYS, from = within(t->from, base),
+                   to = within(t->end, base);
     const uint32_t column = kv * s->n + at, stride = s->n * UNIT_KEYS;
-    float *tops = t->tops[block % 2][column], *scores = t->scores[block % 2] + kv * UNITS * stride + at * UNIT_KEYS;
+    float *tops = t->tops[block % 2][column],
+          *scores = t->scores[block % 2] + kv * UNITS * stride + at * UNIT_KEYS;
 
     raise_top(s, column, vf_top(vf_max(vf_set(s->column[column].now.top), vf_load(tops))));
     vf_store(tops, vf_set(-INFINITY));
@@ -189,12 +197,14 @@ VEC_INLINE void weigh_scores(struct stream *t, uint32_t block, uint32_t kv, uint
 struct values { // sums of some columns, and their weights
     float *out;
     const uint32_t *weights;
-    uint32_t dims, d;                // sums of a column; the first of 64 to be added to
-    const unsigned char *ask, *then; // lines for the unit's first page, and where there are to be more for its second
+    uint32_t dims, d; // sums of a column; the first of 64 to be added to
+    const unsigned char *ask,
+        *then; // lines for the unit's first page, and where there are to be more for its second
 };
 
 // out += weights * v for C columns, at most 4, and 64 dims; with each pair of keys n_ask lines are asked for.
-VEC_INLINE void add_dims(const struct unit *u, const struct values v, const int C, const int n_ask, const bool whole)
+VEC_INLINE void add_dims(const struct unit *u, const struct values v, const int C, const int n_ask,
+                         const bool whole)
 {
     enum { D = 4 };
     const unsigned char *at = u->at[0] + v.d * 4, *second = u->at[1] + v.d * 4, *ask = v.ask;
@@ -203,7 +213,8 @@ VEC_INLINE void add_dims(const struct unit *u, const struct values v, const int 
     float *out = v.out + v.d;
     vf sum[4][D];
 
-    UNROLL for (int c = 0; c < C; c++) UNROLL for (int d = 0; d < D; d++) sum[c][d] = vf_load(out + c * v.dims + d * VF);
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int d = 0; d < D; d++) sum[c][d] =
+        vf_load(out + c * v.dims + d * VF);
     for (uint32_t seen = u->seen; w < end; w++, seen >>= 2, at += row_bytes, ask += 64 * n_ask) {
         if (w == turn) {
             at = second;
@@ -222,7 +233,8 @@ VEC_INLINE void add_dims(const struct unit *u, const struct values v, const int 
                 _mm512_dpbf16_ps(sum[c][d], pairs_of(_mm512_set1_epi32((int)w[c * UNIT_KEYS])), pairs_of(x));
         }
     }
-    UNROLL for (int c = 0; c < C; c++) UNROLL for (int d = 0; d < D; d++) vf_store(out + c * v.dims + d * VF, sum[c][d]);
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int d = 0; d < D; d++)
+        vf_store(out + c * v.dims + d * VF, sum[c][d]);
 }
 
 VEC_INLINE void add_columns(const struct unit *u, struct values v, const int C, const int n_ask)
@@ -250,15 +262,17 @@ VEC_INLINE void add_unit(const struct unit *u, struct values v, const int C)
     add_columns(u, v, C - 4, 2);
 }
 
-// Functions of their own: together the compiler would keep addresses in vector registers, behind whose work all stores would wait.
-#define UNITS_OF(C)                                                                                                             \
-    SIMD static __attribute__((noinline)) void VEC(score_##C)(const struct unit *u, const float *q, float *scores, float *tops) \
-    {                                                                                                                           \
-        score_unit(u, (const uint32_t *)(const void *)q, scores, tops, C);                                                      \
-    }                                                                                                                           \
-    SIMD static __attribute__((noinline)) void VEC(add_##C)(const struct unit *u, const struct values *v)                       \
-    {                                                                                                                           \
-        add_unit(u, *v, C);                                                                                                     \
+// Functions of their own: together the compiler would keep addresses in vector registers, behind whose work
+// all stores would wait.
+#define UNITS_OF(C)                                                                                       \
+    SIMD static __attribute__((noinline)) void VEC(score_##C)(const struct unit *u, const float *q,       \
+                                                              float *scores, float *tops)                 \
+    {                                                                                                     \
+        score_unit(u, (const uint32_t *)(const void *)q, scores, tops, C);                                \
+    }                                                                                                     \
+    SIMD static __attribute__((noinline)) void VEC(add_##C)(const struct unit *u, const struct values *v) \
+    {                                                                                                     \
+        add_unit(u, *v, C);                                                                               \
     }
 UNITS_OF(1)
 UNITS_OF(2)
@@ -274,11 +288,12 @@ UNITS_OF(8)
 VEC_INLINE void do_unit(struct stream *t, uint32_t block, uint32_t i, uint32_t kv, const bool is_v)
 {
     static void (*const scorers[])(const struct unit *u, const float *q, float *scores,
-                                   float *tops) = { NULL,         VEC(score_1), VEC(score_2), VEC(score_3), VEC(score_4),
-                                                    VEC(score_5), VEC(score_6), VEC(score_7), VEC(score_8) };
-    static void (*const adds[])(const struct unit *u, const struct values *v) = { NULL,       VEC(add_1), VEC(add_2),
-                                                                                  VEC(add_3), VEC(add_4), VEC(add_5),
-                                                                                  VEC(add_6), VEC(add_7), VEC(add_8) };
+                                   float *tops) = { NULL,         VEC(score_1), VEC(score_2),
+                                                    VEC(score_3), VEC(score_4), VEC(score_5),
+                                                    VEC(score_6), VEC(score_7), VEC(score_8) };
+    static void (*const adds[])(const struct unit *u, const struct values *v) = {
+        NULL, VEC(add_1), VEC(add_2), VEC(add_3), VEC(add_4), VEC(add_5), VEC(add_6), VEC(add_7), VEC(add_8)
+    };
     struct columns *s = t->s;
     struct unit u = { .kv = kv, .head_dim = s->run->args->pages.head_dim };
     float *scores = t->scores[block % 2] + (kv * UNITS + i) * s->n * UNIT_KEYS;

@@ -1,31 +1,37 @@
 // attend_vec.h - attention for one vector type (vec_*.h). Included once by each vec_*.c, after rows_vec.h.
 //
-// Flash attention (Dao et al., 2022): keys in blocks of 256, counted from position 0; for each block the scores, their maximum, the
-// weights, and the old sums scaled down. Every ATTEND_SPLIT keys the sums begin anew and what was is merged into a total, in ascending
-// order, so that threads may share a long past. Columns are (row, query head) pairs that share a KV head: a block is read once for up to
-// ATTEND_MAX_COLUMNS of them, in groups that fit the registers. Which keys a column sees, and in which blocks, is decided by its position
-// alone; a column reads nothing behind its own end, so what lies there does not matter.
-// F32 and F16 pages are multiplied as they lie. Other formats are first brought, a block at a time, to F32; with BF16 instructions
-// (attend_bf16.h) BF16 pages are multiplied as they lie, and Q8_0 becomes BF16.
-// Pages lie anywhere, so the processor cannot guess the next one: the first group asks for the page that comes ASK_AHEAD later, in the
-// order K, V, the next block's K; of a short block, the page of V. Others would push out of L1 what they read: they ask for what they have.
-// Several KV heads of BF16 pages at once have their own loops, in attend_stream.h.
+// Flash attention (Dao et al., 2022): keys in blocks of 256, counted from position 0; for each block the
+// scores, their maximum, the weights, and the old sums scaled down. Every ATTEND_SPLIT keys the sums begin
+// anew and what was is merged into a total, in ascending order, so that threads may share a long past.
+// Columns are (row, query head) pairs that share a KV head: a block is read once for up to ATTEND_MAX_COLUMNS
+// of them, in groups that fit the registers. Which keys a column sees, and in which blocks, is decided by its
+// position alone; a column reads nothing behind its own end, so what lies there does not matter.
+// F32 and F16 pages are multiplied as they lie. Other formats are first brought, a block at a time, to F32;
+// with BF16 instructions (attend_bf16.h) BF16 pages are multiplied as they lie, and Q8_0 becomes BF16.
+// Pages lie anywhere, so the processor cannot guess the next one: the first group asks for the page that
+// comes ASK_AHEAD later, in the order K, V, the next block's K; of a short block, the page of V. Others would
+// push out of L1 what they read: they ask for what they have. Several KV heads of BF16 pages at once have
+// their own loops, in attend_stream.h.
 #include "ops/vec/row_kernels.h"
 
-enum { BLOCK_PAGES = ATTEND_KEYS / PAGE_TOKENS, ASK_AHEAD = BLOCK_PAGES / 2, PAGE_VECTORS = PAGE_TOKENS / VF };
+enum {
+    BLOCK_PAGES = ATTEND_KEYS / PAGE_TOKENS,
+    ASK_AHEAD = BLOCK_PAGES / 2,
+    PAGE_VECTORS = PAGE_TOKENS / VF
+};
 #define UNROLL _Pragma("GCC unroll 16")
 #define LOG2_E 1.44269504f // scores are in powers of two
 
 struct columns {
     const struct attend_run *run;
-    enum kv_format k_format, v_format;           // as they are multiplied
-    uint32_t first, n;                           // columns of each KV head of the run, row-major: row * heads + head
-    uint32_t heads, dims;                        // query heads of the group; head_dim rounded up to VF
-    uint32_t base, kv;                           // of the current block; which of the run's KV heads is read
-    float *q;                                    // [groups][head_dim][VEC_COLUMNS], scaled; pairs of bf16 where K is BF16
-    float *scores;                               // [VEC_COLUMNS][ATTEND_KEYS] of one group, then its weights
-    float *out, *merged;                         // [n_kv][n][dims], sums over v: of this split, of those before
-    unsigned char *converted;                    // a block of K, then of V
+    enum kv_format k_format, v_format; // as they are multiplied
+    uint32_t first, n;                 // columns of each KV head of the run, row-major: row * heads + head
+    uint32_t heads, dims;              // query heads of the group; head_dim rounded up to VF
+    uint32_t base, kv;                 // of the current block; which of the run's KV heads is read
+    float *q;                 // [groups][head_dim][VEC_COLUMNS], scaled; pairs of bf16 where K is BF16
+    float *scores;            // [VEC_COLUMNS][ATTEND_KEYS] of one group, then its weights
+    float *out, *merged;      // [n_kv][n][dims], sums over v: of this split, of those before
+    unsigned char *converted; // a block of K, then of V
     const unsigned char *pages[3 * BLOCK_PAGES]; // the block's K and V, and K of the block behind it
     const unsigned char **k, **v, **next_k;      // where each begins
     const unsigned char *const *ask_by_k, *const *ask_by_v; // pages to ask for while K, while V is read
@@ -40,7 +46,8 @@ struct group { // columns [first, first + n)
     uint32_t index, first;
 };
 
-struct attend_part { // keys [from, to) of the block, columns from c0 of the group, which is number `column` of all
+struct attend_part { // keys [from, to) of the block, columns from c0 of the group, which is number `column`
+                     // of all
     uint32_t from, to, c0, column, d;
 };
 
@@ -63,7 +70,8 @@ VEC_INLINE vf load_numbers(const unsigned char *p, uint64_t at, uint32_t format)
 
 VEC_INLINE vf load_numbers_n(const unsigned char *p, uint64_t at, uint32_t format, uint32_t n)
 {
-    return format == KV_F32 ? vf_load_n((const float *)p + at, n) : vf_load_half_n((const uint16_t *)p + at, n);
+    return format == KV_F32 ? vf_load_n((const float *)p + at, n)
+                            : vf_load_half_n((const uint16_t *)p + at, n);
 }
 
 VEC_INLINE void expect(const unsigned char *p, uint64_t at, uint32_t format)
@@ -75,31 +83,36 @@ VEC_INLINE void expect(const unsigned char *p, uint64_t at, uint32_t format)
 #include "ops/vec/attend_bf16.h"
 #else
 enum { DOT_FORMAT = KV_F32 }; // what odd formats are brought to
-VEC_INLINE void convert_page(const struct page_shape *s, uint32_t format, bool is_v, const unsigned char *from, unsigned char *to)
+VEC_INLINE void convert_page(const struct page_shape *s, uint32_t format, bool is_v,
+                             const unsigned char *from, unsigned char *to)
 {
     const uint16_t *scales = (const uint16_t *)(from + PAGE_TOKENS * s->head_dim);
     float *out = (float *)to;
-    uint32_t group = page_group(format), outer = is_v ? PAGE_TOKENS : s->head_dim, inner = is_v ? s->head_dim : PAGE_TOKENS;
+    uint32_t group = page_group(format), outer = is_v ? PAGE_TOKENS : s->head_dim,
+             inner = is_v ? s->head_dim : PAGE_TOKENS;
 
     for (uint32_t o = 0; o < outer; o++)
         for (uint32_t i = 0; i < inner; i++) {
             uint32_t at = (o / group * inner + i) * group + o % group, d = is_v ? i : o, token = is_v ? o : i;
-            out[o * inner + i] = format == KV_BF16 ? quant_bf16_to_float(((const uint16_t *)from)[at])
-                                                   : quant_half_to_float(scales[d / KV_Q8_0_BLOCK * PAGE_TOKENS + token]) *
-                                                         (float)(int8_t)from[at];
+            out[o * inner + i] = format == KV_BF16
+                                     ? quant_bf16_to_float(((const uint16_t *)from)[at])
+                                     : quant_half_to_float(scales[d / KV_Q8_0_BLOCK * PAGE_TOKENS + token]) *
+                                           (float)(int8_t)from[at];
         }
 }
 #endif
 
 // Scores of VEC_PAGES pages from key `at` of the block on, for C columns.
-VEC_INLINE void score_pages(const struct columns *s, const struct group *g, uint32_t at, const uint32_t format, const int C)
+VEC_INLINE void score_pages(const struct columns *s, const struct group *g, uint32_t at,
+                            const uint32_t format, const int C)
 {
     uint32_t head_dim = s->run->args->pages.head_dim;
     const float *q = s->q + (size_t)g->index * head_dim * VEC_COLUMNS, *q_end = q + head_dim * VEC_COLUMNS;
     const unsigned char *const *k = s->k + at / PAGE_TOKENS, *const *ask = s->ask_by_k + at / PAGE_TOKENS;
     vf sum[VEC_COLUMNS][VEC_PAGES * PAGE_VECTORS];
 
-    UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < VEC_PAGES * PAGE_VECTORS; i++) sum[c][i] = vf_set(0);
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int i = 0; i < VEC_PAGES * PAGE_VECTORS; i++) sum[c][i] =
+        vf_set(0);
     for (uint64_t at_k = 0; q < q_end; q += VEC_COLUMNS, at_k += PAGE_TOKENS) {
         UNROLL for (int p = 0; p < VEC_PAGES; p++) expect(ask[p], at_k, format);
         UNROLL for (int i = 0; i < VEC_PAGES * PAGE_VECTORS; i++)
@@ -124,14 +137,16 @@ VEC_INLINE void store_weights(const struct columns *s, float *scores, uint32_t i
     vf_store(scores + i, w);
 }
 
-// Scores of the vector that holds key `edge` of the block: those before the key become -infinity, or with `behind` it and those behind it.
+// Scores of the vector that holds key `edge` of the block: those before the key become -infinity, or with
+// `behind` it and those behind it.
 VEC_INLINE void hide(float *scores, uint32_t edge, bool behind)
 {
     float *at = scores + edge / VF * VF;
     uint32_t n = edge % VF;
 
     if (n)
-        vf_store(at, behind ? vf_first(vf_load(at), vf_set(-INFINITY), n) : vf_first(vf_set(-INFINITY), vf_load(at), n));
+        vf_store(at, behind ? vf_first(vf_load(at), vf_set(-INFINITY), n)
+                            : vf_first(vf_set(-INFINITY), vf_load(at), n));
 }
 
 // What a column has summed is scaled down to a new highest score.
@@ -139,8 +154,9 @@ VEC_INLINE void raise_top(struct columns *s, uint32_t at, float best)
 {
     struct attend_column *column = &s->column[at];
     float *out = s->out + at * (size_t)s->dims, factor = column->now.top == -INFINITY ? 0
-                                                         : column->now.top == best    ? 1
-                                                                                      : exp2f(column->now.top - best);
+                                                         : column->now.top == best
+                                                             ? 1
+                                                             : exp2f(column->now.top - best);
 
     column->now = (struct attend_sums){ best, column->now.total * factor };
     for (uint32_t d = 0; factor != 1 && d < s->dims; d += VF)
@@ -177,13 +193,15 @@ VEC_INLINE void weigh_column(struct columns *s, const struct group *g, uint32_t 
 }
 
 // out[c] += weights * v over a part's keys and columns, and P vectors of dims from d.
-VEC_INLINE void add_values(const struct columns *s, const struct attend_part a, const uint32_t format, const int C, const int P)
+VEC_INLINE void add_values(const struct columns *s, const struct attend_part a, const uint32_t format,
+                           const int C, const int P)
 {
     uint32_t head_dim = s->run->args->pages.head_dim;
     float *out = s->out + a.column * (size_t)s->dims + a.d;
     vf sum[VEC_COLUMNS][4];
 
-    UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) sum[c][p] = vf_load(out + c * s->dims + p * VF);
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) sum[c][p] =
+        vf_load(out + c * s->dims + p * VF);
     for (uint32_t i = a.from, end; i < a.to; i = end) {
         const unsigned char *v = s->v[i / PAGE_TOKENS], *ask = s->ask_by_v[i / PAGE_TOKENS];
         const float *w = s->scores + (size_t)a.c0 * ATTEND_KEYS + i;
@@ -194,11 +212,14 @@ VEC_INLINE void add_values(const struct columns *s, const struct attend_part a, 
             UNROLL for (int p = 0; p < P; p++)
             {
                 expect(ask, at + p * VF, format);
-                vf x = P == 1 ? load_numbers_n(v, at, format, head_dim - a.d) : load_numbers(v, at + p * VF, format);
-                UNROLL for (int c = 0; c < C; c++) sum[c][p] = vf_fma(vf_set(w[c * ATTEND_KEYS]), x, sum[c][p]);
+                vf x = P == 1 ? load_numbers_n(v, at, format, head_dim - a.d)
+                              : load_numbers(v, at + p * VF, format);
+                UNROLL for (int c = 0; c < C; c++) sum[c][p] =
+                    vf_fma(vf_set(w[c * ATTEND_KEYS]), x, sum[c][p]);
             }
     }
-    UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++) vf_store(out + c * s->dims + p * VF, sum[c][p]);
+    UNROLL for (int c = 0; c < C; c++) UNROLL for (int p = 0; p < P; p++)
+        vf_store(out + c * s->dims + p * VF, sum[c][p]);
 }
 
 VEC_INLINE void add_part(struct columns *s, struct attend_part a, const int C)
@@ -229,7 +250,8 @@ VEC_INLINE void add_part(struct columns *s, struct attend_part a, const int C)
     }
 }
 
-// The keys that all columns see together, in whole groups of V's format; before and after them, each column alone.
+// The keys that all columns see together, in whole groups of V's format; before and after them, each column
+// alone.
 VEC_INLINE void add_block(struct columns *s, const struct group *g, const int C)
 {
     const struct attend_column *columns = s->column + g->first;
@@ -243,10 +265,16 @@ VEC_INLINE void add_block(struct columns *s, const struct group *g, const int C)
     to = to / align * align;
     to = to > from ? to : from;
     for (uint32_t c = 0; c < (uint32_t)C; c++)
-        add_part(s, (struct attend_part){ columns[c].from, from < columns[c].to ? from : columns[c].to, c, g->first + c, 0 }, 1);
+        add_part(s,
+                 (struct attend_part){ columns[c].from, from < columns[c].to ? from : columns[c].to, c,
+                                       g->first + c, 0 },
+                 1);
     add_part(s, (struct attend_part){ from, to, 0, g->first, 0 }, C);
     for (uint32_t c = 0; c < (uint32_t)C; c++)
-        add_part(s, (struct attend_part){ to > columns[c].from ? to : columns[c].from, columns[c].to, c, g->first + c, 0 }, 1);
+        add_part(s,
+                 (struct attend_part){ to > columns[c].from ? to : columns[c].from, columns[c].to, c,
+                                       g->first + c, 0 },
+                 1);
 }
 
 VEC_INLINE void score_block(struct columns *s, const struct group *g, struct attend_part a, const int C)
@@ -308,9 +336,11 @@ static inline uint32_t row_of(const struct columns *s, uint32_t at)
 }
 
 // A row's place in an array of rows, for column `at` of all KV heads.
-VEC_INLINE float *column_at(const struct columns *s, float *rows, size_t stride, size_t head_stride, uint32_t at)
+VEC_INLINE float *column_at(const struct columns *s, float *rows, size_t stride, size_t head_stride,
+                            uint32_t at)
 {
-    return rows + row_of(s, at) * stride + (at / s->n * s->heads + (s->first + at % s->n) % s->heads) * head_stride;
+    return rows + row_of(s, at) * stride +
+           (at / s->n * s->heads + (s->first + at % s->n) % s->heads) * head_stride;
 }
 
 // Columns are dealt to groups evenly, as far as VEC_COLUMNS allows.
@@ -349,8 +379,9 @@ VEC_INLINE void expect_page(const unsigned char *page, uint32_t bytes)
         __builtin_prefetch(page + at, 0, 2);
 }
 
-// Where the block's pages are, in a format that can be multiplied; and those of the block behind it. Keys behind the run's last position
-// have no page: the last one stands for them, and nobody looks at their scores.
+// Where the block's pages are, in a format that can be multiplied; and those of the block behind it. Keys
+// behind the run's last position have no page: the last one stands for them, and nobody looks at their
+// scores.
 VEC_INLINE void find_pages(struct columns *s)
 {
     const struct attend_run *run = s->run;
@@ -358,7 +389,8 @@ VEC_INLINE void find_pages(struct columns *s)
     uint32_t last = (run->position + run->n_rows - 1) / PAGE_TOKENS, first = s->base / PAGE_TOKENS;
     uint32_t k_bytes = page_head_bytes(shape->k_format, shape->head_dim),
              v_bytes = page_head_bytes(shape->v_format, shape->head_dim);
-    uint32_t bytes = page_head_bytes(DOT_FORMAT, shape->head_dim), n = (last - first + VEC_PAGES) / VEC_PAGES * VEC_PAGES;
+    uint32_t bytes = page_head_bytes(DOT_FORMAT, shape->head_dim),
+             n = (last - first + VEC_PAGES) / VEC_PAGES * VEC_PAGES;
 
     n = n < BLOCK_PAGES ? n : BLOCK_PAGES;
     s->v = s->k + n;
@@ -429,7 +461,8 @@ VEC_INLINE void attend_block(struct columns *s)
 }
 
 // Adds a split's sums to those of the splits before it, all scaled to the higher maximum.
-VEC_INLINE void merge(float *merged, struct attend_sums *before, const float *out, const struct attend_sums *now, uint32_t n)
+VEC_INLINE void merge(float *merged, struct attend_sums *before, const float *out,
+                      const struct attend_sums *now, uint32_t n)
 {
     float top = before->top > now->top ? before->top : now->top;
 
@@ -469,11 +502,13 @@ VEC_INLINE void start_sums(struct columns *s)
 SIMD static void VEC(attend_split)(struct columns *s, uint32_t split)
 {
     const struct attend_run *run = s->run;
-    uint32_t first = run->position + s->first / s->heads, last = run->position + (s->first + s->n - 1) / s->heads;
+    uint32_t first = run->position + s->first / s->heads,
+             last = run->position + (s->first + s->n - 1) / s->heads;
     uint32_t start = first_key(run, first) / ATTEND_KEYS * ATTEND_KEYS, begin = split * ATTEND_SPLIT;
 
     start_sums(s);
-    for (s->base = start > begin ? start : begin; s->base <= last && s->base < begin + ATTEND_SPLIT; s->base += ATTEND_KEYS)
+    for (s->base = start > begin ? start : begin; s->base <= last && s->base < begin + ATTEND_SPLIT;
+         s->base += ATTEND_KEYS)
         attend_block(s);
 }
 
@@ -482,7 +517,8 @@ SIMD static void VEC(attend_whole)(struct columns *s)
 {
     const struct attend_run *run = s->run;
     uint32_t head_dim = run->args->pages.head_dim;
-    uint32_t first = run->position + s->first / s->heads, last = run->position + (s->first + s->n - 1) / s->heads;
+    uint32_t first = run->position + s->first / s->heads,
+             last = run->position + (s->first + s->n - 1) / s->heads;
 
     for (uint32_t c = 0; c < s->n * run->n_kv; c++)
         s->column[c].before = nothing;
@@ -491,10 +527,12 @@ SIMD static void VEC(attend_whole)(struct columns *s)
     for (uint32_t split = first_key(run, first) / ATTEND_SPLIT; split <= last / ATTEND_SPLIT; split++) {
         VEC(attend_split)(s, split);
         for (uint32_t c = 0; c < s->n * run->n_kv; c++)
-            merge(s->merged + c * s->dims, &s->column[c].before, s->out + c * s->dims, &s->column[c].now, head_dim);
+            merge(s->merged + c * s->dims, &s->column[c].before, s->out + c * s->dims, &s->column[c].now,
+                  head_dim);
     }
     for (uint32_t c = 0; c < s->n * run->n_kv; c++)
-        divide(column_at(s, run->out, run->stride, head_dim, c), s->merged + c * s->dims, s->column[c].before.total, head_dim);
+        divide(column_at(s, run->out, run->stride, head_dim, c), s->merged + c * s->dims,
+               s->column[c].before.total, head_dim);
 }
 
 // One split, kept for attend_merge.

@@ -28,7 +28,8 @@ SIMD static void VEC(rmsnorm)(const float *in, const float *scale, float *out, u
 
 SIMD static void VEC(layernorm)(const struct layernorm_row *row)
 {
-    vf sum[4] = { vf_set(0), vf_set(0), vf_set(0), vf_set(0) }, squares[4] = { vf_set(0), vf_set(0), vf_set(0), vf_set(0) };
+    vf sum[4] = { vf_set(0), vf_set(0), vf_set(0), vf_set(0) },
+       squares[4] = { vf_set(0), vf_set(0), vf_set(0), vf_set(0) };
     const uint32_t n_cols = row->n_cols;
 
     for (uint32_t c = 0; c < n_cols; c += VF) {

@@ -1,7 +1,9 @@
-// row_kernels.h - the operations on rows that every kind of processor has in vector form: norms, activation, RoPE and store, attention.
+// row_kernels.h - the operations on rows that every kind of processor has in vector form: norms, activation,
+// RoPE and store, attention.
 //
-// Each is written once, in rows_vec.h, attend_vec.h and attend_all_vec.h, in terms of one vector type; vec_avx512.c, vec_avx2.c and vec_neon.c compile
-// them for their processor. A row's result depends on the row alone.
+// Each is written once, in rows_vec.h, attend_vec.h and attend_all_vec.h, in terms of one vector type;
+// vec_avx512.c, vec_avx2.c and vec_neon.c compile them for their processor. A row's result depends on the row
+// alone.
 #pragma once
 #include "device/cpu/cpu.h"
 #include "ops/activate/activate.h"
@@ -9,7 +11,8 @@
 #include "ops/attend_all/attend_all.h"
 #include "ops/rope_store/rope_store.h"
 
-// Neighbouring rows of one sequence, at positions first, first + 1, ..., and the query heads of one KV head or of a few neighbours.
+// Neighbouring rows of one sequence, at positions first, first + 1, ..., and the query heads of one KV head
+// or of a few neighbours.
 struct attend_run {
     const struct attend_args *args;
     const uint32_t *table; // of the sequence
@@ -20,8 +23,8 @@ struct attend_run {
     uint32_t n_rows, position;
     uint32_t kv_head, n_kv; // the first KV head, and how many: more than one of BF16 pages alone
     void *local;            // attend_local_bytes
-    // Keys of one split alone, their sums unmerged into [rows, partial_stride], a head's [head_dim] sums and struct attend_sums behind
-    // the other's; NULL: the whole past, into out.
+    // Keys of one split alone, their sums unmerged into [rows, partial_stride], a head's [head_dim] sums and
+    // struct attend_sums behind the other's; NULL: the whole past, into out.
     float *partial;
     size_t partial_stride;
     uint32_t split;
@@ -58,21 +61,24 @@ struct layernorm_row {
     float eps;
 };
 
-// tops[b] becomes the largest of x[b], x[b + n_tops], ... below n, or -infinity; n_tops is a multiple of 16. Is every x a number below
-// +infinity? If not, tops may be anything.
+// tops[b] becomes the largest of x[b], x[b + n_tops], ... below n, or -infinity; n_tops is a multiple of 16.
+// Is every x a number below +infinity? If not, tops may be anything.
 typedef bool tops_fn(const float *x, uint32_t n, float *tops, uint32_t n_tops);
 
 struct row_kernels {
     void (*rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps);
     void (*layernorm)(const struct layernorm_row *row);
-    void (*activate)(const struct activate_args *args, const float *gate, const float *up, float *out); // up: NULL, not gated
-    void (*rope_store)(const struct rope_store_args *args, const struct rope_row *row, struct head_range heads);
+    void (*activate)(const struct activate_args *args, const float *gate, const float *up,
+                     float *out); // up: NULL, not gated
+    void (*rope_store)(const struct rope_store_args *args, const struct rope_row *row,
+                       struct head_range heads);
     void (*attend)(const struct attend_run *run);
     void (*attend_merge)(const struct attend_merge *m);
     void (*attend_all)(const struct attend_all_block *b);
     tops_fn *tops;
 };
-extern const struct row_kernels row_kernels_avx512_bf16, row_kernels_avx512, row_kernels_avx2, row_kernels_neon;
+extern const struct row_kernels row_kernels_avx512_bf16, row_kernels_avx512, row_kernels_avx2,
+    row_kernels_neon;
 
 // Query heads times rows that share what is read, and of them in registers at once; keys in a block.
 enum { ATTEND_MAX_COLUMNS = 64, ATTEND_GROUP = 8, ATTEND_KEYS = 256, ATTEND_SUMS_FLOATS = 2 };
@@ -80,7 +86,8 @@ static inline size_t attend_local_bytes(const struct page_shape *s)
 {
     size_t dims = (s->head_dim + 15) / 16 * 16,
            converted = s->k_format > KV_F16 || s->v_format > KV_F16 ? 2 * ATTEND_KEYS * dims : 0;
-    return (ATTEND_GROUP * ATTEND_KEYS + (3 * ATTEND_MAX_COLUMNS + ATTEND_GROUP) * dims + converted) * sizeof(float);
+    return (ATTEND_GROUP * ATTEND_KEYS + (3 * ATTEND_MAX_COLUMNS + ATTEND_GROUP) * dims + converted) *
+           sizeof(float);
 }
 
 // Rows whose scores are made together; keys, padded so that every vector type has whole panels.

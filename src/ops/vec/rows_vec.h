@@ -1,6 +1,7 @@
 // rows_vec.h - activation, RoPE and store for one vector type (vec_*.h). Included once by each vec_*.c.
 //
-// Sums over a row take a fixed tree that depends on its length alone. RoPE is element by element, left to the compiler.
+// Sums over a row take a fixed tree that depends on its length alone. RoPE is element by element, left to the
+// compiler.
 #include <float.h>
 #include <math.h>
 #include "ops/vec/norm_vec.h"
@@ -59,7 +60,8 @@ VEC_INLINE vf activation(enum activation a, vf x)
     return vf_div(x, vf_add(vf_set(1), vf_exp(vf_mul(vf_set(-1), t))));
 }
 
-SIMD static void VEC(activate)(const struct activate_args *args, const float *gate, const float *up, float *out)
+SIMD static void VEC(activate)(const struct activate_args *args, const float *gate, const float *up,
+                               float *out)
 {
     for (uint32_t c = 0; c < args->n_cols; c += VF) {
         uint32_t n = args->n_cols - c;
@@ -86,7 +88,8 @@ VEC_INLINE void rotate_neighbours(float *restrict head, const float *restrict an
     }
 }
 
-VEC_INLINE void prepare_head(const struct rope_store_args *args, float *head, const float *norm, const float *angles)
+VEC_INLINE void prepare_head(const struct rope_store_args *args, float *head, const float *norm,
+                             const float *angles)
 {
     uint32_t half = args->n_dims / 2;
 
@@ -98,11 +101,14 @@ VEC_INLINE void prepare_head(const struct rope_store_args *args, float *head, co
         rotate_pairs(head, head + half, angles, half);
 }
 
-SIMD static void VEC(rope_store)(const struct rope_store_args *args, const struct rope_row *row, struct head_range heads)
+SIMD static void VEC(rope_store)(const struct rope_store_args *args, const struct rope_row *row,
+                                 struct head_range heads)
 {
     const struct page_shape *s = &args->pages;
     uint32_t head_dim = s->head_dim, n_q = args->n_heads, n_kv = s->n_kv_heads;
-    struct page_token token = { s, NULL, row->table[row->position / PAGE_TOKENS], 0, row->position % PAGE_TOKENS, false };
+    struct page_token token = {
+        s, NULL, row->table[row->position / PAGE_TOKENS], 0, row->position % PAGE_TOKENS, false
+    };
 
     for (uint32_t h = heads.first; h < heads.last; h++) {
         bool is_q = h < n_q, is_v = h >= n_q + n_kv;

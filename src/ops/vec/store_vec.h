@@ -1,8 +1,10 @@
-// store_vec.h - one head's K or V of one row to its page, for one vector type (vec_*.h). Included by rows_vec.h. The bits are those of device/pages.c.
+// store_vec.h - one head's K or V of one row to its page, for one vector type (vec_*.h). Included by
+// rows_vec.h. The bits are those of device/pages.c.
 #include <string.h>
 #include "ops/vec/row_kernels.h"
 
-// In BF16: of K two neighbouring numbers lie together, and the next two PAGE_TOKENS pairs further on; V's are two apart.
+// In BF16: of K two neighbouring numbers lie together, and the next two PAGE_TOKENS pairs further on; V's are
+// two apart.
 VEC_INLINE void store_bf16(const struct page_token *t, const float *from)
 {
     const struct page_shape *s = t->shape;
@@ -10,7 +12,8 @@ VEC_INLINE void store_bf16(const struct page_token *t, const float *from)
 
     for (uint32_t first = 0; first < s->head_dim; first += 512) {
         uint32_t n = s->head_dim - first < 512 ? s->head_dim - first : 512;
-        uint16_t *to = page + (t->is_v ? page_v_element(s, t->token, first) : page_k_element(s, t->token, first));
+        uint16_t *to =
+            page + (t->is_v ? page_v_element(s, t->token, first) : page_k_element(s, t->token, first));
         for (uint32_t i = 0; i < n; i++) {
             uint32_t x;
             memcpy(&x, from + first + i, sizeof x);
@@ -30,7 +33,8 @@ VEC_INLINE void store_bf16(const struct page_token *t, const float *from)
 VEC_INLINE void store_numbers(const struct page_token *t, const float *from, const bool half)
 {
     const struct page_shape *s = t->shape;
-    uint64_t at = page_at(s, t->page, t->head) + (t->is_v ? page_v_element(s, t->token, 0) : page_k_element(s, t->token, 0));
+    uint64_t at = page_at(s, t->page, t->head) +
+                  (t->is_v ? page_v_element(s, t->token, 0) : page_k_element(s, t->token, 0));
     float *floats = (float *)t->pages + at;
     uint16_t *halves = (uint16_t *)t->pages + at, some[VF];
 

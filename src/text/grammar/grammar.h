@@ -1,9 +1,11 @@
 // grammar.h - context-free grammars for constrained decoding, in GBNF, llama.cpp's notation.
 //
-// The text is compiled to a pushdown automaton over bytes: code points and classes are expanded to UTF-8, so that a token may end in the
-// middle of a character. Rules call each other; matcher.h runs the automaton. Errors with a line: left recursion, undefined rules, and
-// nesting, repetition or sizes beyond the limits below. Recursion is at most MAX_DEPTH deep.
-// <[1234]> is the control token with that id, which has no text; a matcher reads it as the bytes of grammar_token.
+// The text is compiled to a pushdown automaton over bytes: code points and classes are expanded to UTF-8, so
+// that a token may end in the middle of a character. Rules call each other; matcher.h runs the automaton.
+// Errors with a line: left recursion, undefined rules, and nesting, repetition or sizes beyond the limits
+// below. Recursion is at most MAX_DEPTH deep.
+// <[1234]> is the control token with that id, which has no text; a matcher reads it as the bytes of
+// grammar_token.
 // Not here: tokens by name, tokens with text by id, look-ahead.
 #pragma once
 #include "base/str.h"

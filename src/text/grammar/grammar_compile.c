@@ -1,8 +1,8 @@
 // grammar_compile.c - compiles expressions to the automaton, and refuses left recursion.
 //
-// Code is emitted backwards: every expression gets the node that follows it and returns its own first node. A repeated expression becomes a
-// rule, so that a copy costs two nodes. A rule that can call itself before a byte is read would never end: such left recursion is found from
-// the rules that each rule can call first.
+// Code is emitted backwards: every expression gets the node that follows it and returns its own first node. A
+// repeated expression becomes a rule, so that a copy costs two nodes. A rule that can call itself before a
+// byte is read would never end: such left recursion is found from the rules that each rule can call first.
 #include "base/mem.h"
 #include "text/grammar/grammar_node.h"
 
@@ -15,13 +15,15 @@ struct grammar_builder {
     bool full;
 };
 
-static uint32_t add_node(struct grammar_builder *b, enum grammar_node_kind kind, uint32_t next, uint32_t other)
+static uint32_t add_node(struct grammar_builder *b, enum grammar_node_kind kind, uint32_t next,
+                         uint32_t other)
 {
     struct grammar *g = b->g;
 
     if (g->n_nodes == g->node_capacity && !b->full) {
         uint32_t capacity = g->node_capacity ? 2 * g->node_capacity : 256;
-        struct grammar_node *nodes = capacity > GRAMMAR_MAX_NODES ? NULL : mem_realloc(g->nodes, capacity * sizeof *nodes);
+        struct grammar_node *nodes =
+            capacity > GRAMMAR_MAX_NODES ? NULL : mem_realloc(g->nodes, capacity * sizeof *nodes);
         b->full = !nodes;
         g->nodes = nodes ? nodes : g->nodes;
         g->node_capacity = nodes ? capacity : g->node_capacity;
@@ -38,7 +40,8 @@ static uint32_t add_rule(struct grammar_builder *b)
 
     if (g->n_rules == b->rule_capacity && !b->full) {
         uint32_t capacity = b->rule_capacity ? 2 * b->rule_capacity : 64;
-        uint32_t *starts = capacity > 2 * GRAMMAR_MAX_RULES ? NULL : mem_realloc(g->starts, capacity * sizeof *starts);
+        uint32_t *starts =
+            capacity > 2 * GRAMMAR_MAX_RULES ? NULL : mem_realloc(g->starts, capacity * sizeof *starts);
         b->full = !starts;
         g->starts = starts ? starts : g->starts;
         b->rule_capacity = starts ? capacity : b->rule_capacity;
@@ -90,12 +93,15 @@ static uint32_t add_choice(struct grammar_builder *b, uint32_t a, uint32_t other
     return other == NONE ? a : add_node(b, NODE_SPLIT, a, other);
 }
 
-// Compiles the code points first to last, all of n bytes in UTF-8, to choices of sequences of byte ranges; `rest`: one more choice, or NONE.
-static uint32_t add_encoded(struct grammar_builder *b, struct code_range r, uint32_t n, uint32_t next, uint32_t rest)
+// Compiles the code points first to last, all of n bytes in UTF-8, to choices of sequences of byte ranges;
+// `rest`: one more choice, or NONE.
+static uint32_t add_encoded(struct grammar_builder *b, struct code_range r, uint32_t n, uint32_t next,
+                            uint32_t rest)
 {
     static const uint32_t leads[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
 
-    for (uint32_t i = 1; i < n; i++) { // split until the last i bytes take all values, or one lead byte is left
+    for (uint32_t i = 1; i < n;
+         i++) { // split until the last i bytes take all values, or one lead byte is left
         uint32_t low = (1u << 6 * i) - 1;
         if ((r.first & ~low) == (r.last & ~low))
             continue;
@@ -127,7 +133,8 @@ static uint32_t emit_class(struct grammar_builder *b, const struct expr *e, uint
 
     for (uint32_t i = 0; i < e->n_ranges && !b->full; i++)
         for (uint32_t l = 0; l < 5; l++) {
-            struct code_range r = { e->range[i].first > lengths[l].first ? e->range[i].first : lengths[l].first,
+            struct code_range r = { e->range[i].first > lengths[l].first ? e->range[i].first
+                                                                         : lengths[l].first,
                                     e->range[i].last < lengths[l].last ? e->range[i].last : lengths[l].last };
             if (r.first > r.last)
                 continue;
@@ -137,7 +144,9 @@ static uint32_t emit_class(struct grammar_builder *b, const struct expr *e, uint
                 set_fill(&ascii, r.first, r.last);
             any |= l == 0;
         }
-    return any ? add_choice(b, add_node(b, NODE_BYTES, next, add_set(b, &ascii)), at) : at == NONE ? next : at;
+    return any          ? add_choice(b, add_node(b, NODE_BYTES, next, add_set(b, &ascii)), at)
+           : at == NONE ? next
+                        : at;
 }
 
 // ---- expressions
@@ -204,7 +213,8 @@ struct grammar_walk { // over nodes or rules, without recursion
     uint8_t *empty; // [n_rules] the rule can be nothing
 };
 
-// Whether the rule's end can be reached without a byte, given the empty rules found so far. calls: collects the rules called on the way.
+// Whether the rule's end can be reached without a byte, given the empty rules found so far. calls: collects
+// the rules called on the way.
 static bool reaches_end(const struct grammar *g, struct grammar_walk *w, uint32_t rule, struct buf *calls)
 {
     uint32_t n = 0, stamp = rule + 1;
@@ -243,8 +253,10 @@ static bool find_empty(const struct grammar *g, struct grammar_walk *w)
     return !changed;
 }
 
-// Depth-first search over the rules that a rule can call first. A rule on its own path is left-recursive. Returns it, or NONE.
-static uint32_t find_cycle(const struct grammar *g, const uint32_t *first, const uint32_t *calls, uint32_t *next, uint32_t *path)
+// Depth-first search over the rules that a rule can call first. A rule on its own path is left-recursive.
+// Returns it, or NONE.
+static uint32_t find_cycle(const struct grammar *g, const uint32_t *first, const uint32_t *calls,
+                           uint32_t *next, uint32_t *path)
 {
     for (uint32_t root = 0; root < g->n_rules; root++) {
         uint32_t n = 0;
@@ -300,11 +312,15 @@ static bool check_ends(const struct grammar *g, const struct grammar_source *sou
     if (!ok)
         return err_memory(err, "a grammar");
     if (!settled)
-        return err_set(err, ERR_INPUT, "grammar: rules that may be empty depend on each other in more than %d steps", MAX_PASSES);
+        return err_set(err, ERR_INPUT,
+                       "grammar: rules that may be empty depend on each other in more than %d steps",
+                       MAX_PASSES);
     if (cycle == NONE)
         return true;
-    return err_set(err, ERR_INPUT, "grammar: the rule '%.*s' is left recursive: it can call itself before it has read anything",
-                   STR_ARG(cycle < source->n_rules ? source->rules[cycle].name : STR("(repetition)")));
+    return err_set(
+        err, ERR_INPUT,
+        "grammar: the rule '%.*s' is left recursive: it can call itself before it has read anything",
+        STR_ARG(cycle < source->n_rules ? source->rules[cycle].name : STR("(repetition)")));
 }
 
 // Puts bytes that are in the same sets into one class.
@@ -353,9 +369,10 @@ static bool build(struct grammar *g, const struct grammar_source *source, struct
         g->starts[i] = start;
     }
     if (b.full)
-        return err_set(err, ERR_INPUT,
-                       "grammar: it is too large: more than %d nodes, %d rules or %d classes, repetition spelt out",
-                       GRAMMAR_MAX_NODES, GRAMMAR_MAX_RULES, GRAMMAR_MAX_SETS);
+        return err_set(
+            err, ERR_INPUT,
+            "grammar: it is too large: more than %d nodes, %d rules or %d classes, repetition spelt out",
+            GRAMMAR_MAX_NODES, GRAMMAR_MAX_RULES, GRAMMAR_MAX_SETS);
     find_classes(g);
     return check_ends(g, source, err);
 }

@@ -1,8 +1,9 @@
 // grammar_parse.c - GBNF text to expressions.
 //
-// A rule is `name ::= choice`; it ends with the line unless a parenthesis is open or a "|" came last. Literals "..." and classes
-// [...] take \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH; "." is any character; <[m]> is a control token; repetition is * + ?
-// {m} {m,} {m,n}; # begins a comment. Recursion is as deep as the nesting of parentheses, at most GRAMMAR_MAX_DEPTH.
+// A rule is `name ::= choice`; it ends with the line unless a parenthesis is open or a "|" came last.
+// Literals "..." and classes [...] take \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH; "." is any
+// character; <[m]> is a control token; repetition is * + ? {m} {m,} {m,n}; # begins a comment. Recursion is
+// as deep as the nesting of parentheses, at most GRAMMAR_MAX_DEPTH.
 #include "base/hash_index.h"
 #include "base/mem.h"
 #include "text/grammar/grammar_node.h"
@@ -148,7 +149,8 @@ static bool read_escape(struct reader *r, uint32_t *cp)
         return read_hex(r, 8, cp);
     default:
         *cp = (uint32_t)c;
-        return (c && strchr(plain, c)) || refuse(r, "an escape that is not known; want \\n \\r \\t \\\\ \\\" \\] \\xHH \\uHHHH");
+        return (c && strchr(plain, c)) ||
+               refuse(r, "an escape that is not known; want \\n \\r \\t \\\\ \\\" \\] \\xHH \\uHHHH");
     }
 }
 
@@ -326,8 +328,8 @@ static struct expr *read_token(struct reader *r)
 
     for (r->at = begin; r->at < r->end && *r->at >= '0' && *r->at <= '9';)
         r->at++;
-    if (!str_to_u64((struct str){ begin, (size_t)(r->at - begin) }, &token) || token >= UINT32_MAX || r->end - r->at < 2 ||
-        memcmp(r->at, "]>", 2) != 0) {
+    if (!str_to_u64((struct str){ begin, (size_t)(r->at - begin) }, &token) || token >= UINT32_MAX ||
+        r->end - r->at < 2 || memcmp(r->at, "]>", 2) != 0) {
         refuse(r, "a token needs its number: <[1234]>");
         return NULL;
     }
@@ -474,27 +476,30 @@ static bool read_rule(struct reader *r)
     if (r->end - r->at < 3 || memcmp(r->at, "::=", 3) != 0)
         return refuse(r, "a rule's name is not followed by ::=");
     if (r->source->rules[rule].body)
-        return err_set(r->err, ERR_INPUT, "grammar, line %u: the rule '%.*s' is defined twice", r->line, STR_ARG(name));
+        return err_set(r->err, ERR_INPUT, "grammar, line %u: the rule '%.*s' is defined twice", r->line,
+                       STR_ARG(name));
     r->at += 3;
     skip(r, true);
     struct expr *body = read_choice(r);
     r->source->rules[rule].body = body;
-    return body && (r->at == r->end || *r->at == '\n' || refuse(r, "a parenthesis is closed that was not open"));
+    return body &&
+           (r->at == r->end || *r->at == '\n' || refuse(r, "a parenthesis is closed that was not open"));
 }
 
 static bool all_defined(const struct grammar_source *s, struct err *err)
 {
     for (uint32_t i = 0; i < s->n_rules; i++)
         if (!s->rules[i].body)
-            return err_set(err, ERR_INPUT, "grammar, line %u: the rule '%.*s' is not defined", s->rules[i].line,
-                           STR_ARG(s->rules[i].name));
+            return err_set(err, ERR_INPUT, "grammar, line %u: the rule '%.*s' is not defined",
+                           s->rules[i].line, STR_ARG(s->rules[i].name));
     return true;
 }
 
 bool grammar_parse(struct grammar_source *s, struct str text, struct err *err)
 {
     struct reader r = { .source = s, .at = text.at, .end = text.at + text.n, .line = 1, .err = err };
-    bool ok = text.n <= GRAMMAR_MAX_BYTES || err_set(err, ERR_INPUT, "the grammar has %zu bytes; at most 4 MiB", text.n);
+    bool ok = text.n <= GRAMMAR_MAX_BYTES ||
+              err_set(err, ERR_INPUT, "the grammar has %zu bytes; at most 4 MiB", text.n);
 
     if (ok)
         skip(&r, true);

@@ -1,8 +1,9 @@
 // matcher.c - see matcher.h.
 //
-// A thread is (frame, node) in one word; frame 0 is the empty stack. A tail call pushes no frame, so that right recursion and loops need no
-// stack. A state is a sorted set of threads that wait for a byte. States, frames and masks are caches: when they fill half of their memory,
-// all except those that the current state needs are dropped before the next mask is computed.
+// A thread is (frame, node) in one word; frame 0 is the empty stack. A tail call pushes no frame, so that
+// right recursion and loops need no stack. A state is a sorted set of threads that wait for a byte. States,
+// frames and masks are caches: when they fill half of their memory, all except those that the current state
+// needs are dropped before the next mask is computed.
 #include "text/grammar/matcher.h"
 #include <stdlib.h>
 #include "base/hash_index.h"
@@ -258,7 +259,8 @@ static uint32_t set_number(struct matcher *m)
     uint64_t hash = hash_threads(m->set, m->n_set, m->set_can_end);
     for (struct hash_probe p = { 0 }; hash_index_next(&m->state_index, hash, &p);) {
         const struct state *s = &m->states[p.number];
-        if (s->n == m->n_set && s->can_end == m->set_can_end && !memcmp(m->threads + s->first, m->set, s->n * sizeof *m->set))
+        if (s->n == m->n_set && s->can_end == m->set_can_end &&
+            !memcmp(m->threads + s->first, m->set, s->n * sizeof *m->set))
             return p.number;
     }
     if (!hash_index_reserve(&m->state_index))
@@ -267,7 +269,8 @@ static uint32_t set_number(struct matcher *m)
         return give_up(m, "it has too many states"), DEAD;
     if (!state_make_room(m))
         return DEAD;
-    m->states[m->n_states] = (struct state){ .first = m->n_threads, .n = m->n_set, .can_end = m->set_can_end };
+    m->states[m->n_states] =
+        (struct state){ .first = m->n_threads, .n = m->n_set, .can_end = m->set_can_end };
     memcpy(m->threads + m->n_threads, m->set, m->n_set * sizeof *m->set);
     memset(m->steps + (size_t)m->n_states * m->g->n_classes, 0xff, m->g->n_classes * sizeof *m->steps);
     m->n_threads += m->n_set;
@@ -315,11 +318,13 @@ static bool keep_frames(struct matcher *m, uint64_t *threads, uint32_t n)
         for (uint32_t f = (uint32_t)(threads[i] >> 32); !place[f]; f = m->frames[f].below)
             place[f] = 1;
     hash_index_clear(&m->frame_index);
-    for (uint32_t f = 0, n_frames = m->n_frames; f < n_frames; f++) { // a frame's number is above that of the one below it
+    for (uint32_t f = 0, n_frames = m->n_frames; f < n_frames;
+         f++) { // a frame's number is above that of the one below it
         if (!place[f])
             continue;
         m->n_frames = kept;
-        place[f] = frame_number(m, (struct match_frame){ m->frames[f].node, f ? place[m->frames[f].below] : 0 });
+        place[f] =
+            frame_number(m, (struct match_frame){ m->frames[f].node, f ? place[m->frames[f].below] : 0 });
         kept++;
     }
     m->n_frames = kept;
@@ -457,7 +462,8 @@ static bool make_mask(struct matcher *m, const struct token_trie *trie, uint32_t
     return !m->failed && (any || give_up(m, "no token of the vocabulary fits what it asks for"));
 }
 
-bool matcher_mask(struct matcher *m, const struct token_trie *trie, uint32_t *mask, uint32_t n_bits, struct err *err)
+bool matcher_mask(struct matcher *m, const struct token_trie *trie, uint32_t *mask, uint32_t n_bits,
+                  struct err *err)
 {
     uint32_t n_words = (n_bits + 31) / 32;
 

@@ -1,7 +1,7 @@
 // regular.c - see regular.h: making terms.
 //
-// Each constructor normalises its term (sorted lists without duplicates or absorbed members). That makes the number of derivatives of a term
-// finite, by Brzozowski's theorem, and small.
+// Each constructor normalises its term (sorted lists without duplicates or absorbed members). That makes the
+// number of derivatives of a term finite, by Brzozowski's theorem, and small.
 #include "text/grammar/regular.h"
 #include <stdlib.h>
 #include "base/mem.h"
@@ -30,7 +30,8 @@ static bool make_room(struct regular *r)
 {
     if (r->n_terms == r->capacity) {
         uint32_t capacity = r->capacity ? 2 * r->capacity : 256;
-        struct regular_term *terms = capacity > REGULAR_MAX_TERMS ? NULL : mem_realloc(r->terms, capacity * sizeof *terms);
+        struct regular_term *terms =
+            capacity > REGULAR_MAX_TERMS ? NULL : mem_realloc(r->terms, capacity * sizeof *terms);
         if (!terms)
             return false;
         r->terms = terms;
@@ -186,12 +187,15 @@ uint32_t regular_sequence(struct regular *r, uint32_t a, uint32_t b)
         return TERM_NOTHING;
     if (a == TERM_EMPTY || b == TERM_EMPTY)
         return a == TERM_EMPTY ? b : a;
-    if (a == TERM_ALL && (b == TERM_ALL || (r->terms[b].kind == REGULAR_SEQUENCE && r->terms[b].a == TERM_ALL)))
+    if (a == TERM_ALL &&
+        (b == TERM_ALL || (r->terms[b].kind == REGULAR_SEQUENCE && r->terms[b].a == TERM_ALL)))
         return b;
     if (first.kind == REGULAR_SEQUENCE)
         return regular_sequence(r, first.a, regular_sequence(r, first.b, b));
-    return make(
-        r, (struct regular_term){ .kind = REGULAR_SEQUENCE, .a = a, .b = b, .nullable = first.nullable && r->terms[b].nullable });
+    return make(r, (struct regular_term){ .kind = REGULAR_SEQUENCE,
+                                          .a = a,
+                                          .b = b,
+                                          .nullable = first.nullable && r->terms[b].nullable });
 }
 
 // The first of a list's parts, and in *rest the others or UINT32_MAX.
@@ -203,7 +207,8 @@ static uint32_t part_of(const struct regular *r, enum regular_kind kind, uint32_
     return is_list ? r->terms[list].a : list;
 }
 
-// Merges two sorted lists without duplicates and without `neutral`. A list with `absorbing` becomes `absorbing` alone.
+// Merges two sorted lists without duplicates and without `neutral`. A list with `absorbing` becomes
+// `absorbing` alone.
 static uint32_t join(struct regular *r, enum regular_kind kind, uint32_t x, uint32_t y)
 {
     const uint32_t neutral = kind == REGULAR_EITHER ? TERM_NOTHING : TERM_ALL;
@@ -216,7 +221,8 @@ static uint32_t join(struct regular *r, enum regular_kind kind, uint32_t x, uint
 
     while ((x != UINT32_MAX || y != UINT32_MAX) && last != absorbing) {
         uint32_t x_rest = x, y_rest = y, from_x = x != UINT32_MAX ? part_of(r, kind, x, &x_rest) : UINT32_MAX;
-        uint32_t from_y = y != UINT32_MAX ? part_of(r, kind, y, &y_rest) : UINT32_MAX, part = from_x < from_y ? from_x : from_y;
+        uint32_t from_y = y != UINT32_MAX ? part_of(r, kind, y, &y_rest) : UINT32_MAX,
+                 part = from_x < from_y ? from_x : from_y;
         x = from_x == part ? x_rest : x;
         y = from_y == part ? y_rest : y;
         if (part != neutral && part != last)
@@ -226,12 +232,13 @@ static uint32_t join(struct regular *r, enum regular_kind kind, uint32_t x, uint
     for (uint32_t i = r->n_stack; i-- > base && last != absorbing && !r->full;) {
         uint32_t part = r->stack[i];
         bool p = r->terms[part].nullable, t = r->terms[term].nullable;
-        term = term == neutral ? part
-                               : make(r, (struct regular_term){ .kind = (uint8_t)kind,
-                                                                .a = part,
-                                                                .b = term,
-                                                                .nullable = kind == REGULAR_EITHER ? p || t : p && t,
-                                                                .is_boolean = kind == REGULAR_BOTH });
+        term = term == neutral
+                   ? part
+                   : make(r, (struct regular_term){ .kind = (uint8_t)kind,
+                                                    .a = part,
+                                                    .b = term,
+                                                    .nullable = kind == REGULAR_EITHER ? p || t : p && t,
+                                                    .is_boolean = kind == REGULAR_BOTH });
     }
     r->n_stack = base;
     return last == absorbing ? absorbing : term;
@@ -255,7 +262,9 @@ uint32_t regular_join(struct regular *r, enum regular_kind kind, uint32_t base, 
             r->stack[i] = pair;
         }
     r->work += n;
-    return n == 0 ? (kind == REGULAR_EITHER ? TERM_NOTHING : TERM_ALL) : r->full ? TERM_NOTHING : r->stack[base];
+    return n == 0    ? (kind == REGULAR_EITHER ? TERM_NOTHING : TERM_ALL)
+           : r->full ? TERM_NOTHING
+                     : r->stack[base];
 }
 
 uint32_t regular_not(struct regular *r, uint32_t a)
@@ -264,7 +273,8 @@ uint32_t regular_not(struct regular *r, uint32_t a)
         return a == TERM_NOTHING ? TERM_ALL : TERM_NOTHING;
     if (r->terms[a].kind == REGULAR_NOT)
         return r->terms[a].a;
-    return make(r, (struct regular_term){ .kind = REGULAR_NOT, .a = a, .nullable = !r->terms[a].nullable, .is_boolean = true });
+    return make(r, (struct regular_term){
+                       .kind = REGULAR_NOT, .a = a, .nullable = !r->terms[a].nullable, .is_boolean = true });
 }
 
 uint32_t regular_repeat(struct regular *r, uint32_t a, uint32_t least, uint32_t most)
@@ -278,7 +288,9 @@ uint32_t regular_repeat(struct regular *r, uint32_t a, uint32_t least, uint32_t 
         return a;
     if (of.kind == REGULAR_REPEAT && of.least == 0 && of.most == UINT32_MAX)
         return a;
-    return make(r, (struct regular_term){ .kind = REGULAR_REPEAT, .a = a, .least = least, .most = most, .nullable = least == 0 });
+    return make(r,
+                (struct regular_term){
+                    .kind = REGULAR_REPEAT, .a = a, .least = least, .most = most, .nullable = least == 0 });
 }
 
 uint32_t regular_assertion(struct regular *r, enum regular_kind kind, uint32_t a)

@@ -1,9 +1,12 @@
-// regular.h - regular languages: regular expressions with intersection ("both") and complement ("not"), and their automata.
+// regular.h - regular languages: regular expressions with intersection ("both") and complement ("not"), and
+// their automata.
 //
-// Terms are hash-consed: equal terms have one number, so that the states of an automaton (Brzozowski derivatives) are compared by number.
-// Patterns follow ECMA 262 with the flag u, including look-ahead, which is an intersection with what follows.
+// Terms are hash-consed: equal terms have one number, so that the states of an automaton (Brzozowski
+// derivatives) are compared by number. Patterns follow ECMA 262 with the flag u, including look-ahead, which
+// is an intersection with what follows.
 // All sizes are bounded: exceeding a limit sets `full`, and every result is then invalid.
-// Not here: back references, look-behind, word boundaries, Unicode properties; writing a language as a grammar (schema_language.c).
+// Not here: back references, look-behind, word boundaries, Unicode properties; writing a language as a
+// grammar (schema_language.c).
 #pragma once
 #include "base/hash_index.h"
 #include "base/str.h"

@@ -1,7 +1,8 @@
 // regular_automaton.c - the automaton of a term: its states are the term's Brzozowski derivatives.
 //
-// Code points that are in the same sets are one symbol. The derivative of a term by a symbol is the set of strings that may follow it; each is
-// computed once. States that cannot reach an end are removed, so that every walk of the automaton can reach one.
+// Code points that are in the same sets are one symbol. The derivative of a term by a symbol is the set of
+// strings that may follow it; each is computed once. States that cannot reach an end are removed, so that
+// every walk of the automaton can reach one.
 #include <stdlib.h>
 #include "base/mem.h"
 #include "text/grammar/regular.h"
@@ -133,8 +134,9 @@ static uint32_t derive_anew(struct derivation *d, struct regular_term t, uint32_
     case REGULAR_NOT:
         return regular_not(d->r, derive(d, t.a, symbol));
     case REGULAR_REPEAT:
-        return regular_sequence(d->r, derive(d, t.a, symbol),
-                                regular_repeat(d->r, t.a, t.least ? t.least - 1 : 0, t.most == UINT32_MAX ? t.most : t.most - 1));
+        return regular_sequence(
+            d->r, derive(d, t.a, symbol),
+            regular_repeat(d->r, t.a, t.least ? t.least - 1 : 0, t.most == UINT32_MAX ? t.most : t.most - 1));
     default:
         return TERM_NOTHING;
     }
@@ -244,7 +246,8 @@ static bool make_states(struct derivation *d, uint32_t term)
 static bool mark_live(const struct automaton *m, bool *live)
 {
     size_t n_steps = (size_t)m->n_states * m->n_symbols;
-    uint32_t *first = mem_alloc_array(m->n_states + 2, sizeof *first), *from = mem_alloc_array(n_steps + 1, sizeof *from);
+    uint32_t *first = mem_alloc_array(m->n_states + 2, sizeof *first),
+             *from = mem_alloc_array(n_steps + 1, sizeof *from);
     uint32_t *todo = mem_alloc_array(m->n_states, sizeof *todo), n = 0;
     bool ok = first && from && todo;
 

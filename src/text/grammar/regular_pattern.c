@@ -1,9 +1,10 @@
-// regular_pattern.c - a regular expression of ECMA 262, flag u, as a term: literals, classes, \d \w \s, groups, alternatives,
-// quantifiers, anchors, look-ahead. Other syntax is refused with its name.
+// regular_pattern.c - a regular expression of ECMA 262, flag u, as a term: literals, classes, \d \w \s,
+// groups, alternatives, quantifiers, anchors, look-ahead. Other syntax is refused with its name.
 //
-// The parser keeps assertions as terms. They are then resolved from the end of the expression to its beginning: (?=a) becomes the intersection
-// of `a` with what follows, $ says that nothing follows. Recursion is as deep as groups are nested (at most MAX_DEPTH), or a sequence is
-// long. A lazy quantifier matches the same strings as a greedy one.
+// The parser keeps assertions as terms. They are then resolved from the end of the expression to its
+// beginning: (?=a) becomes the intersection of `a` with what follows, $ says that nothing follows. Recursion
+// is as deep as groups are nested (at most MAX_DEPTH), or a sequence is long. A lazy quantifier matches the
+// same strings as a greedy one.
 #include "text/grammar/grammar.h"
 #include "text/grammar/regular.h"
 #include "text/unicode.h"
@@ -74,9 +75,10 @@ static bool class_named(const struct regular_pattern *p, char letter, struct cla
 {
     static const struct regular_range digits[] = { { '0', '9' } },
                                       words[] = { { '0', '9' }, { 'A', 'Z' }, { '_', '_' }, { 'a', 'z' } },
-                                      blanks[] = { { '\t', '\r' },     { ' ', ' ' },       { 0xa0, 0xa0 },     { 0x1680, 0x1680 },
-                                                   { 0x2000, 0x200a }, { 0x2028, 0x2029 }, { 0x202f, 0x202f }, { 0x205f, 0x205f },
-                                                   { 0x3000, 0x3000 }, { 0xfeff, 0xfeff } };
+                                      blanks[] = { { '\t', '\r' },     { ' ', ' ' },       { 0xa0, 0xa0 },
+                                                   { 0x1680, 0x1680 }, { 0x2000, 0x200a }, { 0x2028, 0x2029 },
+                                                   { 0x202f, 0x202f }, { 0x205f, 0x205f }, { 0x3000, 0x3000 },
+                                                   { 0xfeff, 0xfeff } };
     const char kind = (char)(letter | 32);
     const struct regular_range *at = kind == 'd' ? digits : kind == 'w' ? words : blanks;
     uint32_t n = kind == 'd' ? 1 : kind == 'w' ? 4 : 10;
@@ -96,7 +98,9 @@ static bool read_hex(struct regular_pattern *p, uint32_t n, uint32_t *cp)
 {
     for (*cp = 0; n > 0; n--, p->at++) {
         char c = p->at < p->end ? *p->at : 0;
-        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        int digit = c >= '0' && c <= '9'                 ? c - '0'
+                    : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                         : -1;
         if (digit < 0)
             return refuse(p, "an escape lacks hexadecimal digits");
         *cp = *cp << 4 | (uint32_t)digit;
@@ -144,7 +148,8 @@ static bool read_escape(struct regular_pattern *p, uint32_t *cp)
             return true;
         }
     *cp = c == '0' ? 0 : (uint32_t)(unsigned char)c;
-    if (c && (strchr("^$\\.*+?()[]{}|/-\"'#,:;<>=!%&@~`_ ", c) || (c == '0' && !next_is_one_of(p, "0123456789"))))
+    if (c &&
+        (strchr("^$\\.*+?()[]{}|/-\"'#,:;<>=!%&@~`_ ", c) || (c == '0' && !next_is_one_of(p, "0123456789"))))
         return true;
     char text[80];
     snprintf(text, sizeof text, "the escape \\%c is not supported", c > 0x20 && c < 0x7f ? c : '?');
@@ -398,7 +403,8 @@ static bool read_choice(struct regular_pattern *p, uint32_t *term)
 enum atom_place { AT_BEGIN, INSIDE, EITHER_PLACE }; // of the string
 
 // A term without assertions for `term` followed by `next`.
-static bool resolve(struct regular_pattern *p, uint32_t term, uint32_t next, enum atom_place place, uint32_t *out);
+static bool resolve(struct regular_pattern *p, uint32_t term, uint32_t next, enum atom_place place,
+                    uint32_t *out);
 
 static enum atom_place place_after(const struct regular *r, uint32_t term, enum atom_place place)
 {
@@ -410,19 +416,23 @@ static enum atom_place place_after(const struct regular *r, uint32_t term, enum 
 }
 
 // Expands a repetition of a part with look-ahead, since each copy sees other text.
-static bool resolve_repeat(struct regular_pattern *p, struct regular_term t, uint32_t next, enum atom_place place, uint32_t *out)
+static bool resolve_repeat(struct regular_pattern *p, struct regular_term t, uint32_t next,
+                           enum atom_place place, uint32_t *out)
 {
     if (t.most > MAX_UNROLLED)
-        return refuse(p, "an assertion within a repetition without end, or of more than 64 times, is not supported");
+        return refuse(
+            p, "an assertion within a repetition without end, or of more than 64 times, is not supported");
     for (uint32_t i = t.most, one; i-- > 0;) {
-        if (!resolve(p, t.a, i + 1 == t.most ? next : *out, i == 0 ? place : place_after(p->r, t.a, place), &one))
+        if (!resolve(p, t.a, i + 1 == t.most ? next : *out, i == 0 ? place : place_after(p->r, t.a, place),
+                     &one))
             return false;
         *out = i < t.least ? one : regular_either(p->r, next, one);
     }
     return true;
 }
 
-static bool resolve_ahead(struct regular_pattern *p, struct regular_term t, enum atom_place place, uint32_t *out)
+static bool resolve_ahead(struct regular_pattern *p, struct regular_term t, enum atom_place place,
+                          uint32_t *out)
 {
     if (!resolve(p, t.a, TERM_ALL, place, out))
         return false;
@@ -430,7 +440,8 @@ static bool resolve_ahead(struct regular_pattern *p, struct regular_term t, enum
     return true;
 }
 
-static bool resolve(struct regular_pattern *p, uint32_t term, uint32_t next, enum atom_place place, uint32_t *out)
+static bool resolve(struct regular_pattern *p, uint32_t term, uint32_t next, enum atom_place place,
+                    uint32_t *out)
 {
     const struct regular_term t = p->r->terms[term];
     uint32_t other;
@@ -443,7 +454,8 @@ static bool resolve(struct regular_pattern *p, uint32_t term, uint32_t next, enu
     }
     switch ((enum regular_kind)t.kind) {
     case REGULAR_SEQUENCE:
-        return resolve(p, t.b, next, place_after(p->r, t.a, place), &other) && resolve(p, t.a, other, place, out);
+        return resolve(p, t.b, next, place_after(p->r, t.a, place), &other) &&
+               resolve(p, t.a, other, place, out);
     case REGULAR_EITHER:
         if (!resolve(p, t.a, next, place, &other) || !resolve(p, t.b, next, place, out))
             return false;
@@ -471,8 +483,8 @@ bool regular_pattern(struct regular *r, struct str pattern, uint32_t *term, stru
     uint32_t first, later;
 
     if (pattern.n > REGULAR_MAX_PATTERN)
-        return err_set(err, ERR_UNSUPPORTED, "schema: pattern: it has %zu bytes; at most %d are supported", pattern.n,
-                       REGULAR_MAX_PATTERN);
+        return err_set(err, ERR_UNSUPPORTED, "schema: pattern: it has %zu bytes; at most %d are supported",
+                       pattern.n, REGULAR_MAX_PATTERN);
     if (!read_choice(&p, term))
         return false;
     if (p.at < p.end)
@@ -480,7 +492,9 @@ bool regular_pattern(struct regular *r, struct str pattern, uint32_t *term, stru
     if (!resolve(&p, *term, TERM_ALL, AT_BEGIN, &first) || !resolve(&p, *term, TERM_ALL, INSIDE, &later))
         return false;
     // A match at the beginning or later; one term for both if the place makes no difference.
-    *term = first == later ? regular_sequence(r, TERM_ALL, later)
-                           : regular_either(r, first, regular_sequence(r, TERM_ANY, regular_sequence(r, TERM_ALL, later)));
+    *term =
+        first == later
+            ? regular_sequence(r, TERM_ALL, later)
+            : regular_either(r, first, regular_sequence(r, TERM_ANY, regular_sequence(r, TERM_ALL, later)));
     return !r->full || refuse(&p, "it is too large");
 }

@@ -37,11 +37,14 @@ static const char common[] =
     "ws ::= (\" \" | \"\\n\" [ ]{0,32})?\n"
     "gap ::= \" \"?\n"
     "char ::= [^\"\\\\\\x00-\\x1f\\x7f] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" escaped)\n"
-    "escaped ::= [0-9a-ce-fA-CE-F] hex{3} | [dD] [0-7] hex{2} | [dD] [89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2}\n"
+    "escaped ::= [0-9a-ce-fA-CE-F] hex{3} | [dD] [0-7] hex{2} | [dD] [89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] "
+    "hex{2}\n"
     "hex ::= [0-9a-fA-F]\n"
     "string ::= \"\\\"\" char* \"\\\"\"\n"
     "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n"
-    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? ([0-9]{1,2} | [12] [0-8] [0-9]))?\n" // at most the precision of a double
+    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? ([0-9]{1,2} | [12] [0-8] [0-9]))?\n" // at most the
+                                                                                              // precision of
+                                                                                              // a double
     "boolean ::= \"true\" | \"false\"\n"
     "null ::= \"null\"\n"
     "value ::= object | array | string | number | boolean | null\n"
@@ -140,7 +143,8 @@ bool schema_count(struct writer *w, const json_t *schema, const char *name, bool
     if (!value)
         return true;
     if (!json_is_number(value) || n < 0 || n != floor(n) || (up && n > GRAMMAR_MAX_REPEAT))
-        return err_set(w->err, ERR_INPUT, "schema: %s: want a whole number from 0 to %d", name, GRAMMAR_MAX_REPEAT);
+        return err_set(w->err, ERR_INPUT, "schema: %s: want a whole number from 0 to %d", name,
+                       GRAMMAR_MAX_REPEAT);
     n = n < GRAMMAR_MAX_REPEAT ? n : GRAMMAR_MAX_REPEAT; // the writer never writes more
     if (up ? n > *count : n < *count)
         *count = (uint32_t)n;
@@ -156,7 +160,8 @@ static const struct {
     { "string", "minLength maxLength pattern format", STRINGS },
     { "integer", "", INTEGERS },
     { "number", "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf", INTEGERS | REALS },
-    { "array", "items prefixItems additionalItems minItems maxItems uniqueItems contains unevaluatedItems", ARRAYS },
+    { "array", "items prefixItems additionalItems minItems maxItems uniqueItems contains unevaluatedItems",
+      ARRAYS },
     { "object",
       "properties required additionalProperties patternProperties propertyNames minProperties maxProperties "
       "unevaluatedProperties dependentRequired dependentSchemas dependencies",
@@ -215,9 +220,10 @@ static bool check_type(const struct writer *w, const json_t *type)
     for (size_t i = 0; type && i < (json_is_array(type) ? json_array_size(type) : 1); i++) {
         item = json_is_array(type) ? json_array_get(type, i) : type;
         if (!json_is_string(item) || !bits_of_name(json_string_value(item)))
-            return err_set(w->err, ERR_INPUT,
-                           "schema: type '%.40s' is none of object, array, string, number, integer, boolean, null",
-                           json_is_string(item) ? json_string_value(item) : "?");
+            return err_set(
+                w->err, ERR_INPUT,
+                "schema: type '%.40s' is none of object, array, string, number, integer, boolean, null",
+                json_is_string(item) ? json_string_value(item) : "?");
     }
     return !json_is_array(type) || json_array_size(type) > 0 || schema_refuse(w, "type: the list is empty");
 }
@@ -248,7 +254,8 @@ bool schema_types_written(struct writer *w, const struct conjunction *c, unsigne
     *out = allowed == ANY_TYPE && told ? told : allowed;
     if (*out == 0)
         return schema_nothing(w, "no type fits all that is asked");
-    return (*out & (INTEGERS | REALS)) != REALS || schema_refuse(w, "numbers that are no integers cannot be asked for");
+    return (*out & (INTEGERS | REALS)) != REALS ||
+           schema_refuse(w, "numbers that are no integers cannot be asked for");
 }
 
 // true, false and null, which `not` may exclude.
@@ -406,7 +413,8 @@ bool schema_rule_write(struct writer *w, uint32_t rule, struct buf *body)
     buf_printf(w->out, "%s-%u ::= ", w->name, rule);
     buf_str(w->out, buf_as_str(body));
     buf_text(w->out, "\n");
-    bool ok = (!body->failed && !w->out->failed && w->out->n < GRAMMAR_MAX_BYTES) || schema_refuse(w, "it is too large");
+    bool ok = (!body->failed && !w->out->failed && w->out->n < GRAMMAR_MAX_BYTES) ||
+              schema_refuse(w, "it is too large");
     buf_free(body);
     return ok;
 }
@@ -459,13 +467,16 @@ bool schema_rule(struct writer *w, const struct conjunction *c, uint32_t *rule)
 bool schema_write(json_t *schema, const char *name, struct buf *gbnf, struct err *err)
 {
     struct rule_table table = { 0 };
-    struct writer w = { .root = schema, .name = name, .out = gbnf, .err = err, .table = &table, .strings = json_object() };
+    struct writer w = {
+        .root = schema, .name = name, .out = gbnf, .err = err, .table = &table, .strings = json_object()
+    };
     struct conjunction c = { .n = 0 };
     uint32_t rule = 0;
 
     CHECK(strlen(name) < SCHEMA_MAX_NAME);
     *err = (struct err){ 0 };
-    bool ok = w.strings ? schema_add(&w, &c, schema, NULL, 0) && schema_rule(&w, &c, &rule) : err_memory(err, "a schema");
+    bool ok = w.strings ? schema_add(&w, &c, schema, NULL, 0) && schema_rule(&w, &c, &rule)
+                        : err_memory(err, "a schema");
     if (ok) {
         buf_printf(gbnf, "%s ::= ", name);
         gbnf_rule(&w, gbnf, rule);
@@ -486,8 +497,10 @@ bool schema_to_grammar(struct str json, struct buf *gbnf, struct err *err)
     json_t *schema = json_loadb(json.at, json.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
 
     if (!schema)
-        return err_set(err, ERR_INPUT, "schema: it is not JSON: %.150s at byte %d", where.text, where.position);
-    bool ok = schema_write_common(gbnf) ? schema_write(schema, "root", gbnf, err) : err_memory(err, "a schema's grammar");
+        return err_set(err, ERR_INPUT, "schema: it is not JSON: %.150s at byte %d", where.text,
+                       where.position);
+    bool ok = schema_write_common(gbnf) ? schema_write(schema, "root", gbnf, err)
+                                        : err_memory(err, "a schema's grammar");
     json_decref(schema);
     return ok;
 }

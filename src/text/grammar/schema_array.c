@@ -1,4 +1,5 @@
-// schema_array.c - arrays: the first items one by one, each with the schemas of all parts for its index, then any number of others.
+// schema_array.c - arrays: the first items one by one, each with the schemas of all parts for its index, then
+// any number of others.
 #include "text/grammar/schema_writer.h"
 
 enum { MAX_FIRST = 1024 };
@@ -65,7 +66,8 @@ static bool read_array(struct writer *w, const struct conjunction *c, struct arr
                 return schema_refuse(w, "'not' with arrays is not supported");
             continue;
         }
-        if (!schema_count(w, schema, "minItems", true, &a->least) || !schema_count(w, schema, "maxItems", false, &a->most))
+        if (!schema_count(w, schema, "minItems", true, &a->least) ||
+            !schema_count(w, schema, "maxItems", false, &a->most))
             return false;
         if (json_object_get(schema, "contains"))
             return schema_refuse_keyword(w, "contains");
@@ -83,7 +85,8 @@ static bool read_array(struct writer *w, const struct conjunction *c, struct arr
 }
 
 // The item at `place` and what follows it, where it has to be or may be.
-static bool write_first(struct writer *w, const struct conjunction *c, struct array *a, uint32_t *n_open, struct buf *to)
+static bool write_first(struct writer *w, const struct conjunction *c, struct array *a, uint32_t *n_open,
+                        struct buf *to)
 {
     uint32_t n = a->n_first < a->most ? a->n_first : a->most, rule;
 

@@ -1,8 +1,9 @@
 // schema_choice.c - anyOf and oneOf.
 //
-// A grammar cannot exclude what two alternatives both allow, so oneOf is written as anyOf, which is exact only if no text fits two of its
-// schemas. This file decides that by what distinguishes schemas in practice: types, const and enum, a required property with different
-// values, a property that one requires and the other excludes. A oneOf that cannot be decided is refused; its author may mean anyOf.
+// A grammar cannot exclude what two alternatives both allow, so oneOf is written as anyOf, which is exact
+// only if no text fits two of its schemas. This file decides that by what distinguishes schemas in practice:
+// types, const and enum, a required property with different values, a property that one requires and the
+// other excludes. A oneOf that cannot be decided is refused; its author may mean anyOf.
 #include "text/grammar/schema_writer.h"
 
 enum { MAX_STEPS = 2000000 }; // comparisons per oneOf; beyond that it counts as undecidable
@@ -63,7 +64,9 @@ static bool lists_other_values(struct apart *s, const json_t *a, const json_t *b
 // Whether others add to what it says of properties.
 static bool adds(const json_t *schema)
 {
-    static const char *const adding[] = { "allOf", "anyOf", "oneOf", "$ref", "patternProperties", "unevaluatedProperties" };
+    static const char *const adding[] = {
+        "allOf", "anyOf", "oneOf", "$ref", "patternProperties", "unevaluatedProperties"
+    };
 
     for (size_t i = 0; i < sizeof adding / sizeof *adding; i++)
         if (json_object_get(schema, adding[i]))
@@ -86,20 +89,24 @@ static bool is_closed(const struct apart *s, const json_t *schema, bool as_writt
 static bool may_have(struct apart *s, const json_t *schema, const char *name, bool as_written)
 {
     spend(s, 1 + json_array_size(json_object_get(schema, "required")));
-    return !is_closed(s, schema, as_written) || json_object_get(json_object_get(schema, "properties"), name) ||
+    return !is_closed(s, schema, as_written) ||
+           json_object_get(json_object_get(schema, "properties"), name) ||
            (as_written && schema_name_is_listed(json_object_get(schema, "required"), name));
 }
 
-// No text that we write for `a` fits `b`, which requires a property that it lacks, or excludes one that `a` requires.
+// No text that we write for `a` fits `b`, which requires a property that it lacks, or excludes one that `a`
+// requires.
 static bool lacks_or_exceeds(struct apart *s, const json_t *a, const json_t *b)
 {
     const json_t *wanted = json_object_get(b, "required"), *had = json_object_get(a, "required");
 
     for (size_t i = 0; i < json_array_size(wanted) && spend(s, 1); i++)
-        if (json_is_string(json_array_get(wanted, i)) && !may_have(s, a, json_string_value(json_array_get(wanted, i)), true))
+        if (json_is_string(json_array_get(wanted, i)) &&
+            !may_have(s, a, json_string_value(json_array_get(wanted, i)), true))
             return true;
     for (size_t i = 0; i < json_array_size(had) && spend(s, 1); i++)
-        if (json_is_string(json_array_get(had, i)) && !may_have(s, b, json_string_value(json_array_get(had, i)), false))
+        if (json_is_string(json_array_get(had, i)) &&
+            !may_have(s, b, json_string_value(json_array_get(had, i)), false))
             return true;
     return false;
 }
@@ -121,14 +128,16 @@ static bool required_property_is_apart(struct apart *s, json_t *a, json_t *b, ui
         json_t *y = json_object_get(json_object_get(b, "properties"), name);
         if (apart || !spend(s, 1 + json_array_size(json_object_get(b, "required"))))
             break;
-        apart = x && y && schema_name_is_listed(json_object_get(b, "required"), name) && are_apart(s, x, y, depth + 1);
+        apart = x && y && schema_name_is_listed(json_object_get(b, "required"), name) &&
+                are_apart(s, x, y, depth + 1);
     }
     s->alone = alone;
     s->objects = objects;
     return apart;
 }
 
-// Without a type others than objects are allowed too, but where nothing else is told, properties make us write an object.
+// Without a type others than objects are allowed too, but where nothing else is told, properties make us
+// write an object.
 static bool writes_objects(const struct apart *s, const json_t *schema)
 {
     return s->objects || schema_types(schema) == OBJECTS ||
@@ -174,10 +183,11 @@ static bool are_apart(struct apart *s, json_t *a, json_t *b, uint32_t depth)
     a = schemas[0];
     b = schemas[1];
     if (json_is_object(a) && json_is_object(b)) {
-        apart = !(schema_types(a) & schema_types(b)) || lists_other_values(s, a, b) || lists_other_values(s, b, a);
-        apart =
-            apart || (writes_objects(s, a) && writes_objects(s, b) &&
-                      (required_property_is_apart(s, a, b, depth) || (lacks_or_exceeds(s, a, b) && lacks_or_exceeds(s, b, a))));
+        apart = !(schema_types(a) & schema_types(b)) || lists_other_values(s, a, b) ||
+                lists_other_values(s, b, a);
+        apart = apart || (writes_objects(s, a) && writes_objects(s, b) &&
+                          (required_property_is_apart(s, a, b, depth) ||
+                           (lacks_or_exceeds(s, a, b) && lacks_or_exceeds(s, b, a))));
         apart = apart || parts_are_apart(s, a, b, depth) || parts_are_apart(s, b, a, depth);
     }
     s->alone = alone;
@@ -195,23 +205,26 @@ static bool check_one_of(struct writer *w, const struct conjunction *c, uint32_t
     for (uint32_t i = 0; i < c->n; i++)
         s.alone = s.alone && !schema_types_told(c->at[i].schema) &&
                   (i == part || (!schema_asserts(c->at[i].schema, PART_ANY_CHOSEN | PART_ONE_CHOSEN) &&
-                                 !json_object_get(c->at[i].schema, "anyOf") && !json_object_get(c->at[i].schema, "oneOf")));
+                                 !json_object_get(c->at[i].schema, "anyOf") &&
+                                 !json_object_get(c->at[i].schema, "oneOf")));
     for (size_t i = 0; i < json_array_size(list); i++)
         for (size_t k = i + 1; k < json_array_size(list); k++)
             if (!are_apart(&s, json_array_get(list, i), json_array_get(list, k), 0))
-                return err_set(
-                    w->err, ERR_UNSUPPORTED,
-                    "schema: oneOf: a text may fit both schema %zu and %zu; tell them apart by type, const or a required "
-                    "property, or use anyOf",
-                    i, k);
+                return err_set(w->err, ERR_UNSUPPORTED,
+                               "schema: oneOf: a text may fit both schema %zu and %zu; tell them apart by "
+                               "type, const or a required "
+                               "property, or use anyOf",
+                               i, k);
     return true;
 }
 
 // The conjunction with one alternative of a part's anyOf or oneOf added.
-static bool choose(struct writer *w, const struct conjunction *c, uint32_t part, json_t *alternative, struct conjunction *chosen)
+static bool choose(struct writer *w, const struct conjunction *c, uint32_t part, json_t *alternative,
+                   struct conjunction *chosen)
 {
-    uintptr_t flag = json_object_get(c->at[part].schema, "anyOf") && !(c->at[part].flags & PART_ANY_CHOSEN) ? PART_ANY_CHOSEN
-                                                                                                            : PART_ONE_CHOSEN;
+    uintptr_t flag = json_object_get(c->at[part].schema, "anyOf") && !(c->at[part].flags & PART_ANY_CHOSEN)
+                         ? PART_ANY_CHOSEN
+                         : PART_ONE_CHOSEN;
     *chosen = *c;
     chosen->at[part].flags |= flag;
     if (!schema_asserts(c->at[part].schema, (uint32_t)chosen->at[part].flags)) {
@@ -221,7 +234,8 @@ static bool choose(struct writer *w, const struct conjunction *c, uint32_t part,
     return schema_add(w, chosen, alternative, schema_inner_scope(&c->at[part]), 0);
 }
 
-bool schema_choice(struct writer *w, const struct conjunction *c, uint32_t part, const char *keyword, struct buf *to)
+bool schema_choice(struct writer *w, const struct conjunction *c, uint32_t part, const char *keyword,
+                   struct buf *to)
 {
     json_t *list = json_object_get(c->at[part].schema, keyword), *item;
     struct conjunction chosen;

@@ -1,9 +1,11 @@
-// schema_language.c - a set of strings (regular.h) as an expression of GBNF: the characters between the quotes of a JSON string. A
-// quote, a backslash and control characters stand there as escapes, all others as themselves.
+// schema_language.c - a set of strings (regular.h) as an expression of GBNF: the characters between the
+// quotes of a JSON string. A quote, a backslash and control characters stand there as escapes, all others as
+// themselves.
 //
-// A term without "both", "not" and lengths is written directly: repetitions stay repetitions. Any other is written as its automaton: a state
-// with one incoming edge is inlined, every other state is a rule.
-// If an automaton is too large, its longest strings are excluded: a shorter limit makes it smaller, and stays within the schema.
+// A term without "both", "not" and lengths is written directly: repetitions stay repetitions. Any other is
+// written as its automaton: a state with one incoming edge is inlined, every other state is a rule.
+// If an automaton is too large, its longest strings are excluded: a shorter limit makes it smaller, and stays
+// within the schema.
 #include "text/grammar/schema_language.h"
 #include "base/mem.h"
 
@@ -124,7 +126,8 @@ struct lengths {
 
 static struct lengths cut(struct lengths l)
 {
-    return (struct lengths){ l.least < UINT32_MAX ? l.least : UINT32_MAX, l.most < UINT32_MAX ? l.most : UINT32_MAX };
+    return (struct lengths){ l.least < UINT32_MAX ? l.least : UINT32_MAX,
+                             l.most < UINT32_MAX ? l.most : UINT32_MAX };
 }
 
 // The shortest and longest string of a term without "both" and "not"; n_steps ends what is shared too often.
@@ -143,7 +146,8 @@ static struct lengths lengths_of(const struct regular *r, uint32_t term, uint32_
         a = lengths_of(r, t->a, n_steps);
         b = lengths_of(r, t->b, n_steps);
         if (t->kind == REGULAR_EITHER)
-            return (struct lengths){ a.least < b.least ? a.least : b.least, a.most > b.most ? a.most : b.most };
+            return (struct lengths){ a.least < b.least ? a.least : b.least,
+                                     a.most > b.most ? a.most : b.most };
         return cut((struct lengths){ a.least + b.least, a.most + b.most });
     case REGULAR_REPEAT:
         a = lengths_of(r, t->a, n_steps);
@@ -159,7 +163,8 @@ static bool is_run(const struct regular *r, uint32_t term) // of one set
     return t->kind == REGULAR_REPEAT && t->least != t->most && r->terms[t->a].kind == REGULAR_SET;
 }
 
-// A sequence in which one run alone has no fixed length takes a length as other counts of that run. False: it is none.
+// A sequence in which one run alone has no fixed length takes a length as other counts of that run. False: it
+// is none.
 static bool fit_run(struct regular *r, uint32_t term, struct lengths all, uint32_t *fitted)
 {
     struct regular_term t = r->terms[term];
@@ -183,7 +188,9 @@ static bool fit_run(struct regular *r, uint32_t term, struct lengths all, uint32
     }
     t = r->terms[head];
     uint64_t least = t.least > all.least ? t.least : all.least, most = t.most < all.most ? t.most : all.most;
-    *fitted = least > most ? TERM_NOTHING : regular_sequence(r, regular_repeat(r, t.a, (uint32_t)least, (uint32_t)most), rest);
+    *fitted = least > most
+                  ? TERM_NOTHING
+                  : regular_sequence(r, regular_repeat(r, t.a, (uint32_t)least, (uint32_t)most), rest);
     return true;
 }
 
@@ -317,8 +324,10 @@ static enum automaton_result make(struct regular *r, uint32_t term, struct lengt
     return result;
 }
 
-// With lengths, an automaton has its states once per character of length. If these are too many, the longest strings are excluded.
-static enum automaton_result make_bounded(struct regular *r, uint32_t term, struct lengths all, struct automaton *m)
+// With lengths, an automaton has its states once per character of length. If these are too many, the longest
+// strings are excluded.
+static enum automaton_result make_bounded(struct regular *r, uint32_t term, struct lengths all,
+                                          struct automaton *m)
 {
     enum automaton_result result = automaton_make(m, r, term);
     uint64_t most = 2 * SHORTEST_LIMIT, n_states = result == AUTOMATON_MADE ? m->n_states : 0;
@@ -357,7 +366,8 @@ bool schema_language(struct writer *w, struct regular *r, struct language l, str
     if (result == AUTOMATON_EMPTY)
         return schema_nothing(w, "no string has the pattern, the format and the lengths at once");
     if (result == AUTOMATON_TOO_LARGE)
-        return schema_refuse(w, "pattern, format and lengths of one string take more than 8192 states together");
+        return schema_refuse(w,
+                             "pattern, format and lengths of one string take more than 8192 states together");
     bool ok = write_automaton(w, &m, to);
     automaton_free(&m);
     return ok;

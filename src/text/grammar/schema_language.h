@@ -13,4 +13,5 @@ bool schema_language(struct writer *w, struct regular *r, struct language l, str
 
 // The strings that all parts allow: by pattern and lengths, and by what `what` adds.
 enum { LANGUAGE_FORMATS = 1, LANGUAGE_LISTS = 2 }; // format; enum and const
-bool schema_string_language(struct writer *w, struct regular *r, const struct conjunction *c, unsigned what, struct language *l);
+bool schema_string_language(struct writer *w, struct regular *r, const struct conjunction *c, unsigned what,
+                            struct language *l);

@@ -1,9 +1,10 @@
 // schema_number.c - integers and decimal fractions within bounds, and multiples, digit by digit.
 //
-// A bound is a decimal with WHOLE digits before the point and FRACTION after it, rounded inwards. A reader of the number rounds to a double,
-// which keeps order: so a number within the decimal bounds is within the double bounds, and an exclusive bound is the next double.
-// Among numbers of one length, each shares a prefix with the lower or the upper bound, or lies between them, where the remaining digits are
-// free. For multiples there is a rule per remainder. Without a bound a number has at most WHOLE digits before the point.
+// A bound is a decimal with WHOLE digits before the point and FRACTION after it, rounded inwards. A reader of
+// the number rounds to a double, which keeps order: so a number within the decimal bounds is within the
+// double bounds, and an exclusive bound is the next double. Among numbers of one length, each shares a prefix
+// with the lower or the upper bound, or lies between them, where the remaining digits are free. For multiples
+// there is a rule per remainder. Without a bound a number has at most WHOLE digits before the point.
 #include <math.h>
 #include "base/mem.h"
 #include "text/grammar/schema_writer.h"
@@ -165,7 +166,8 @@ static bool is_reachable(const struct digits *d, const struct place *p)
 {
     if (d->step <= 1)
         return true;
-    uint64_t power = power_of_ten(d->n_whole + d->places - p->at), first = p->value * power, last = first + power - 1;
+    uint64_t power = power_of_ten(d->n_whole + d->places - p->at), first = p->value * power,
+             last = first + power - 1;
     first = p->low && d->low_value > first ? d->low_value : first;
     last = p->high && d->high_value < last ? d->high_value : last;
     return (first + d->step - 1) / d->step * d->step <= last;
@@ -215,7 +217,8 @@ static bool write_remainder(struct digits *d, struct place p)
     while (i < *d->n_rests && (d->rests[i].left != left || d->rests[i].remainder != p.value))
         i++;
     if (i == MAX_REMAINDERS)
-        return schema_refuse(d->w, "multipleOf has too many remainders to follow; want a rounder number, or closer bounds");
+        return schema_refuse(
+            d->w, "multipleOf has too many remainders to follow; want a rounder number, or closer bounds");
     if (i < *d->n_rests) {
         buf_text(to, " ");
         gbnf_rule(d->w, to, d->rests[i].rule);
@@ -293,7 +296,8 @@ static bool write_rest(struct digits *d, struct place p)
 // ---- numbers without their sign
 
 // From low to high, which have DIGITS digits.
-static bool write_size(struct digits *d, const char *low, const char *high, uint32_t n_whole, const char **between)
+static bool write_size(struct digits *d, const char *low, const char *high, uint32_t n_whole,
+                       const char **between)
 {
     char from[DIGITS + 1], to[DIGITS + 1];
 
@@ -331,7 +335,8 @@ static bool write_sizes(struct digits *d, const char *low, const char *high, con
 
 static bool write_numbers(struct writer *w, const struct bounds *b, struct buf *to)
 {
-    static const char zeros[] = "00000000000000000000000000000000", nines[] = "99999999999999999999999999999999";
+    static const char zeros[] = "00000000000000000000000000000000",
+                      nines[] = "99999999999999999999999999999999";
     uint32_t n_rests = 0;
     struct digits d = { .w = w, .to = to, .places = b->places, .step = b->step, .n_rests = &n_rests };
     struct decimal largest = { .negative = false };
@@ -362,7 +367,8 @@ static bool write_numbers(struct writer *w, const struct bounds *b, struct buf *
         ok = ok && write_sizes(&d, b->has_least && !b->least.negative ? low : zeros, high, &between);
     buf_text(to, ")");
     mem_free(d.rests);
-    return ok && (between[0] || schema_nothing(w, "no number lies between minimum and maximum, or none is a multiple"));
+    return ok && (between[0] ||
+                  schema_nothing(w, "no number lies between minimum and maximum, or none is a multiple"));
 }
 
 // ---- keywords
@@ -377,7 +383,8 @@ static void keep_bound(struct bounds *b, struct decimal d, bool least)
     *has = true;
 }
 
-static bool add_bound(struct writer *w, struct bounds *b, const json_t *value, const char *name, bool integers)
+static bool add_bound(struct writer *w, struct bounds *b, const json_t *value, const char *name,
+                      bool integers)
 {
     bool least = strstr(name, "inimum"), open = name[0] == 'e';
     double x = json_number_value(value);
@@ -401,10 +408,12 @@ static bool add_bounds(struct writer *w, struct bounds *b, const json_t *schema,
     static const char *const names[] = { "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum" };
 
     for (int i = 0; i < 4; i++) {
-        json_t *value = json_object_get(schema, names[i]), *open = i < 2 ? json_object_get(schema, names[i + 2]) : NULL;
+        json_t *value = json_object_get(schema, names[i]),
+               *open = i < 2 ? json_object_get(schema, names[i + 2]) : NULL;
         if (!value || (i >= 2 && json_is_boolean(value)))
             continue;
-        if (!add_bound(w, b, value, json_is_true(open) ? names[i + 2] : names[i], integers)) // true: as draft 4 had it
+        if (!add_bound(w, b, value, json_is_true(open) ? names[i + 2] : names[i],
+                       integers)) // true: as draft 4 had it
             return false;
     }
     const char *format = json_string_value(json_object_get(schema, "format"));
@@ -470,7 +479,8 @@ bool schema_number(struct writer *w, const struct conjunction *c, bool integers,
     }
     decimal_round(&b.least, b.places, !b.least.negative);
     decimal_round(&b.most, b.places, b.most.negative);
-    bool below = b.has_least && b.least.beyond && !b.least.negative, above = b.has_most && b.most.beyond && b.most.negative;
+    bool below = b.has_least && b.least.beyond && !b.least.negative,
+         above = b.has_most && b.most.beyond && b.most.negative;
     if (below || above || (b.has_least && b.has_most && decimal_order(&b.least, &b.most) > 0))
         return schema_nothing(w, "no number lies between minimum and maximum");
     if (!b.has_least && !b.has_most && !b.step)
@@ -489,13 +499,14 @@ bool schema_number_fits(struct writer *w, const json_t *schema, const json_t *va
     if (!add_bounds(w, &b, schema, false))
         return false;
     struct decimal up = decimal_from(x, FRACTION, true), down = decimal_from(x, FRACTION, false);
-    *fits = !(b.has_least && decimal_order(&down, &b.least) < 0) && !(b.has_most && decimal_order(&up, &b.most) > 0);
+    *fits = !(b.has_least && decimal_order(&down, &b.least) < 0) &&
+            !(b.has_most && decimal_order(&up, &b.most) > 0);
     if (!step)
         return true;
     if (!read_step(w, step, &unit, &places))
         return false;
     double scaled = x * (double)power_of_ten(places);
-    *fits =
-        *fits && fabs(scaled) < 1e15 && fabs(scaled - nearbyint(scaled)) < 1e-6 && (uint64_t)fabs(nearbyint(scaled)) % unit == 0;
+    *fits = *fits && fabs(scaled) < 1e15 && fabs(scaled - nearbyint(scaled)) < 1e-6 &&
+            (uint64_t)fabs(nearbyint(scaled)) % unit == 0;
     return true;
 }

@@ -1,9 +1,10 @@
 // schema_object.c - objects of a schema.
 //
-// Properties are written in the schema's order. Rule (i, n) has the properties from i on after n were written; n is counted only as far as
-// minProperties and maxProperties need, otherwise it says whether a comma is due. So an optional property costs a few rules and no
-// combinations. Unlisted names follow if the parts allow them: names that match no pattern of patternProperties, and names that match exactly
-// one. A name may be written twice, so unlisted names count once at most.
+// Properties are written in the schema's order. Rule (i, n) has the properties from i on after n were
+// written; n is counted only as far as minProperties and maxProperties need, otherwise it says whether a
+// comma is due. So an optional property costs a few rules and no combinations. Unlisted names follow if the
+// parts allow them: names that match no pattern of patternProperties, and names that match exactly one. A
+// name may be written twice, so unlisted names count once at most.
 #include "base/mem.h"
 #include "text/grammar/schema_language.h"
 
@@ -76,7 +77,8 @@ static bool read_key_schemas(struct object *o)
     unsigned types;
 
     for (uint32_t i = 0; i < o->c->n; i++)
-        if ((names = json_object_get(o->c->at[i].schema, "propertyNames")) && !schema_add(o->w, &keys, names, NULL, 0))
+        if ((names = json_object_get(o->c->at[i].schema, "propertyNames")) &&
+            !schema_add(o->w, &keys, names, NULL, 0))
             return false;
     for (uint32_t i = 0; i < keys.n; i++)
         if (json_object_get(keys.at[i].schema, "anyOf") || json_object_get(keys.at[i].schema, "oneOf"))
@@ -89,7 +91,8 @@ static bool read_key_schemas(struct object *o)
         return false;
     if (!(types & STRINGS))
         return schema_nothing(o->w, "propertyNames: a name is a string");
-    uint32_t term = regular_both(o->r, o->keys.term, regular_repeat(o->r, TERM_ANY, o->keys.least, o->keys.most));
+    uint32_t term =
+        regular_both(o->r, o->keys.term, regular_repeat(o->r, TERM_ANY, o->keys.least, o->keys.most));
     return automaton_make(&o->key_automaton, o->r, term) != AUTOMATON_TOO_LARGE ||
            schema_refuse(o->w, "propertyNames: its pattern is too large");
 }
@@ -150,7 +153,8 @@ static bool is_evaluated(const struct object *o, uint32_t of, const char *name, 
         const struct schema_part *part = &o->c->at[i];
         bool all = json_object_get(part->schema, "additionalProperties") ||
                    (i != of && json_object_get(part->schema, "unevaluatedProperties"));
-        if (!(part->flags & PART_NOT) && (all || speaks_of(o, part, name, mask)) && schema_in_scope(o->c, i, of))
+        if (!(part->flags & PART_NOT) && (all || speaks_of(o, part, name, mask)) &&
+            schema_in_scope(o->c, i, of))
             return true;
     }
     return false;
@@ -184,8 +188,9 @@ static bool add_name(struct object *o, const char *name, bool required)
 
     o->names[o->n_names++] = name;
     for (uint32_t i = 0; i < o->c->n; i++)
-        p.required |= !(o->c->at[i].flags & PART_NOT) &&
-                      (required || schema_name_is_listed(json_object_get(o->c->at[i].schema, "required"), name));
+        p.required |=
+            !(o->c->at[i].flags & PART_NOT) &&
+            (required || schema_name_is_listed(json_object_get(o->c->at[i].schema, "required"), name));
     for (uint32_t i = 0; i < o->n_patterns; i++)
         mask |= (uint32_t)automaton_takes(&o->automata[i], str_from(name)) << i;
     bool ok = !o->has_keys || automaton_takes(&o->key_automaton, str_from(name)) ||
@@ -243,7 +248,8 @@ static bool others_may_come(const struct object *o)
             continue;
         open = open && json_object_size(json_object_get(schema, "properties")) == 0 &&
                json_array_size(json_object_get(schema, "required")) == 0;
-        said |= json_object_get(schema, "additionalProperties") || json_object_get(schema, "unevaluatedProperties");
+        said |= json_object_get(schema, "additionalProperties") ||
+                json_object_get(schema, "unevaluatedProperties");
     }
     return said || (open && o->n_patterns == 0);
 }
@@ -257,7 +263,8 @@ static struct language other_names(struct object *o, uint32_t pattern)
     for (uint32_t i = 0; i < o->n_names; i++)
         regular_push(o->r, regular_text(o->r, str_from(o->names[i])));
     if (!o->r->full)
-        l.term = regular_both(o->r, l.term, regular_not(o->r, regular_join(o->r, REGULAR_EITHER, base, o->n_names)));
+        l.term = regular_both(o->r, l.term,
+                              regular_not(o->r, regular_join(o->r, REGULAR_EITHER, base, o->n_names)));
     o->r->n_stack = base;
     for (uint32_t i = 0; i < o->n_patterns; i++)
         l.term = regular_both(o->r, l.term, i == pattern ? o->terms[i] : regular_not(o->r, o->terms[i]));
@@ -331,7 +338,8 @@ static bool is_live(const struct object *o, uint32_t i, uint32_t n)
 {
     uint32_t can = n + (o->n - i) + o->more;
 
-    return (can >= o->least || n >= o->least) && (o->most == UINT32_MAX || n + o->required_from[i] <= o->most);
+    return (can >= o->least || n >= o->least) &&
+           (o->most == UINT32_MAX || n + o->required_from[i] <= o->most);
 }
 
 static void write_end(const struct object *o, uint32_t n, struct buf *body)
@@ -389,9 +397,11 @@ static bool write_rules(struct object *o, struct buf *to)
     o->least = o->least > o->required_from[0] ? o->least : 0;
     o->most = o->more || o->most < o->n ? o->most : UINT32_MAX;
     if (o->least > o->n + 1 && o->more)
-        return schema_refuse(o->w, "minProperties above the number of named properties: names could be written twice");
+        return schema_refuse(
+            o->w, "minProperties above the number of named properties: names could be written twice");
     if (!is_live(o, 0, 0))
-        return schema_nothing(o->w, "there are fewer properties than minProperties, or more required than maxProperties");
+        return schema_nothing(
+            o->w, "there are fewer properties than minProperties, or more required than maxProperties");
     o->counted = o->most != UINT32_MAX ? o->most : o->least;
     o->counted = o->counted ? o->counted : 1;
     o->counted = o->counted < o->n + 1 ? o->counted : o->n + 1;
@@ -430,7 +440,8 @@ static uint32_t count_names(const struct object *o)
         const json_t *patterns = json_object_get(o->c->at[i].schema, "patternProperties");
         if ((properties && !json_is_object(properties)) || (patterns && !json_is_object(patterns)) ||
             (required && !json_is_array(required))) {
-            schema_refuse(o->w, "properties, patternProperties: want an object, and required: a list of names");
+            schema_refuse(o->w,
+                          "properties, patternProperties: want an object, and required: a list of names");
             return UINT32_MAX;
         }
         for (size_t k = 0; k < json_array_size(required); k++)
@@ -472,8 +483,8 @@ bool schema_object(struct writer *w, const struct conjunction *c, struct buf *to
     }
     if (ok)
         o->r->work = w->work;
-    ok = ok && read_counts(o) && read_patterns(o) && read_key_schemas(o) && read_names(o) && write_other_pairs(o) &&
-         write_rules(o, to);
+    ok = ok && read_counts(o) && read_patterns(o) && read_key_schemas(o) && read_names(o) &&
+         write_other_pairs(o) && write_rules(o, to);
     release(o);
     mem_free(o);
     return ok;

@@ -28,8 +28,8 @@ json_t *schema_target(const struct writer *w, json_t *reference)
     uint64_t index;
 
     if (!text || *at++ != '#') {
-        err_set(w->err, ERR_UNSUPPORTED, "schema: $ref '%.80s' leaves the schema; want #/...: nothing is fetched",
-                text ? text : "?");
+        err_set(w->err, ERR_UNSUPPORTED,
+                "schema: $ref '%.80s' leaves the schema; want #/...: nothing is fetched", text ? text : "?");
         return NULL;
     }
     while (target && *at == '/') {
@@ -53,15 +53,18 @@ static const char adding[] = "$ref allOf not";
 
 static bool keyword_asserts(const char *name, const json_t *value, uint32_t flags)
 {
-    static const char asserting[] =
-        "type enum const anyOf oneOf minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum "
-        "multipleOf items prefixItems additionalItems minItems maxItems uniqueItems contains unevaluatedItems properties "
-        "required "
-        "additionalProperties patternProperties propertyNames minProperties maxProperties unevaluatedProperties "
-        "dependentRequired "
-        "dependentSchemas dependencies";
+    static const char asserting[] = "type enum const anyOf oneOf minLength maxLength pattern format minimum "
+                                    "maximum exclusiveMinimum exclusiveMaximum "
+                                    "multipleOf items prefixItems additionalItems minItems maxItems "
+                                    "uniqueItems contains unevaluatedItems properties "
+                                    "required "
+                                    "additionalProperties patternProperties propertyNames minProperties "
+                                    "maxProperties unevaluatedProperties "
+                                    "dependentRequired "
+                                    "dependentSchemas dependencies";
 
-    if ((!strcmp(name, "anyOf") && flags & PART_ANY_CHOSEN) || (!strcmp(name, "oneOf") && flags & PART_ONE_CHOSEN))
+    if ((!strcmp(name, "anyOf") && flags & PART_ANY_CHOSEN) ||
+        (!strcmp(name, "oneOf") && flags & PART_ONE_CHOSEN))
         return false;
     return !json_is_null(value) && schema_word_is_listed(name, asserting);
 }
@@ -81,7 +84,8 @@ bool schema_asserts(const json_t *schema, uint32_t flags)
 
 json_t *schema_inner_scope(const struct schema_part *part)
 {
-    bool own = json_object_get(part->schema, "unevaluatedProperties") || json_object_get(part->schema, "unevaluatedItems");
+    bool own = json_object_get(part->schema, "unevaluatedProperties") ||
+               json_object_get(part->schema, "unevaluatedItems");
     return own ? part->schema : part->scope;
 }
 
@@ -117,11 +121,13 @@ static bool check_keywords(const struct writer *w, const json_t *schema)
     if (json_object_get(schema, "if") && (json_object_get(schema, "then") || json_object_get(schema, "else")))
         return schema_refuse_keyword(w, "if");
     if (json_object_get(schema, "$dynamicRef") || json_object_get(schema, "$recursiveRef"))
-        return schema_refuse_keyword(w, json_object_get(schema, "$dynamicRef") ? "$dynamicRef" : "$recursiveRef");
+        return schema_refuse_keyword(w, json_object_get(schema, "$dynamicRef") ? "$dynamicRef"
+                                                                               : "$recursiveRef");
     return true;
 }
 
-// The one keyword of a schema under `not` that says something, a type beside it left aside; NULL: none, or several.
+// The one keyword of a schema under `not` that says something, a type beside it left aside; NULL: none, or
+// several.
 static const char *only_keyword(const json_t *schema)
 {
     const char *name, *only = NULL;
@@ -130,7 +136,8 @@ static const char *only_keyword(const json_t *schema)
 
     json_object_foreach((json_t *)(uintptr_t)schema, name, value)
     {
-        if (strcmp(name, "type") != 0 && (keyword_asserts(name, value, 0) || schema_word_is_listed(name, adding))) {
+        if (strcmp(name, "type") != 0 &&
+            (keyword_asserts(name, value, 0) || schema_word_is_listed(name, adding))) {
             only = name;
             n++;
         }
@@ -170,12 +177,14 @@ static bool add_negated(struct writer *w, struct conjunction *c, json_t *schema,
     bool one_name = only && !strcmp(only, "required") && json_array_size(value) == 1;
     if ((only && schema_word_is_listed(only, "enum const")) || one_name || strings)
         return push(w, c, (struct schema_part){ schema, scope, PART_NOT });
-    return schema_refuse(w, "'not' is supported with type, enum, const, strings' keywords or one required name");
+    return schema_refuse(w,
+                         "'not' is supported with type, enum, const, strings' keywords or one required name");
 }
 
 static bool add_all(struct writer *w, struct conjunction *c, const struct schema_part *part)
 {
-    json_t *reference = json_object_get(part->schema, "$ref"), *all = json_object_get(part->schema, "allOf"), *item;
+    json_t *reference = json_object_get(part->schema, "$ref"), *all = json_object_get(part->schema, "allOf"),
+           *item;
     json_t *negated = json_object_get(part->schema, "not"), *scope = schema_inner_scope(part), *target;
     size_t i;
 

@@ -1,27 +1,32 @@
 // schema_string.c - strings of a schema: pattern, format, lengths, and what `not` excludes.
 //
-// Formats are patterns that allow what RFC 3339, 3986, 4122, 4291 and 5321 allow, or less. An unknown format is an annotation, as the
-// standard says; so is a format that excludes every string which the pattern and lengths allow.
+// Formats are patterns that allow what RFC 3339, 3986, 4122, 4291 and 5321 allow, or less. An unknown format
+// is an annotation, as the standard says; so is a format that excludes every string which the pattern and
+// lengths allow.
 #include "base/mem.h"
 #include "text/grammar/schema_language.h"
 
-#define DATE                                                                                                                   \
-    "((\\d\\d[2468][048]|\\d\\d[13579][26]|\\d\\d0[48]|[02468][048]00|[13579][26]00)-02-29|\\d{4}-((0[13578]|1[02])-(0[1-9]|[" \
-    "12]"                                                                                                                      \
-    "\\d|3[01])|(0[469]|11)-(0[1-9]|[12]\\d|30)|02-(0[1-9]|1\\d|2[0-8])))"
-#define TIME     "([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d+)?(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d)"
-#define ATOM     "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+"
-#define LABEL    "[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
-#define SHORT    "[a-zA-Z0-9]([a-zA-Z0-9-]{0,28}[a-zA-Z0-9])?"
-#define HOST     "(" LABEL "(\\." LABEL "){0,2}|" SHORT "(\\." SHORT "){3,6})" // at most 253 characters
-#define EMAIL    "^" ATOM "(\\." ATOM ")*@([a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?\\.)+[a-zA-Z]([a-zA-Z0-9-]*[a-zA-Z0-9])?$"
-#define BYTE     "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
-#define H        "[0-9a-fA-F]{1,4}"
-#define PART     "([a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})" // of a URI's path
-#define REGNAME  "([a-zA-Z0-9._~!$&'()*+,;=-]|%[0-9a-fA-F]{2})"
-#define BEHIND   "(/" PART "*)*(\\?(" PART "|[/?])*)?(#(" PART "|[/?])*)?"
-#define URI      "[a-zA-Z][a-zA-Z0-9+.-]*:(//" REGNAME "+(:\\d{1,5})?" BEHIND "|" PART "+" BEHIND ")"
-#define RELATIVE "(//" REGNAME "+(:\\d{1,5})?" BEHIND "|/(" PART "+)?" BEHIND "|[a-zA-Z0-9._~-]+" BEHIND "|#(" PART "|[/?])*)"
+#define DATE                                                                                 \
+    "((\\d\\d[2468][048]|\\d\\d[13579][26]|\\d\\d0[48]|[02468][048]00|[13579][26]00)-02-29|" \
+    "\\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])|(0[469]|11)-(0[1-9]|[12]\\d|30)|"       \
+    "02-(0[1-9]|1\\d|2[0-8])))"
+#define TIME  "([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d+)?(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d)"
+#define ATOM  "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+"
+#define LABEL "[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+#define SHORT "[a-zA-Z0-9]([a-zA-Z0-9-]{0,28}[a-zA-Z0-9])?"
+#define HOST  "(" LABEL "(\\." LABEL "){0,2}|" SHORT "(\\." SHORT "){3,6})" // at most 253 characters
+#define EMAIL                                                                                                \
+    "^" ATOM "(\\." ATOM ")*@([a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?\\.)+[a-zA-Z]([a-zA-Z0-9-]*[a-zA-Z0-9])" \
+    "?$"
+#define BYTE    "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
+#define H       "[0-9a-fA-F]{1,4}"
+#define PART    "([a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})" // of a URI's path
+#define REGNAME "([a-zA-Z0-9._~!$&'()*+,;=-]|%[0-9a-fA-F]{2})"
+#define BEHIND  "(/" PART "*)*(\\?(" PART "|[/?])*)?(#(" PART "|[/?])*)?"
+#define URI     "[a-zA-Z][a-zA-Z0-9+.-]*:(//" REGNAME "+(:\\d{1,5})?" BEHIND "|" PART "+" BEHIND ")"
+#define RELATIVE                                                                                       \
+    "(//" REGNAME "+(:\\d{1,5})?" BEHIND "|/(" PART "+)?" BEHIND "|[a-zA-Z0-9._~-]+" BEHIND "|#(" PART \
+    "|[/?])*)"
 
 static const struct {
     const char *name, *pattern;
@@ -29,18 +34,18 @@ static const struct {
     { "date", "^" DATE "$" },
     { "time", "^" TIME "$" },
     { "date-time", "^" DATE "T" TIME "$" },
-    { "duration",
-      "^P(\\d+W|(\\d+Y(\\d+M(\\d+D)?)?|\\d+M(\\d+D)?|\\d+D)(T(\\d+H(\\d+M(\\d+S)?)?|\\d+M(\\d+S)?|\\d+S))?|T(\\d+H(\\d+M("
-      "\\d+S)?)?|\\d+M(\\d+S)?|\\d+S))$" },
+    { "duration", "^P(\\d+W|(\\d+Y(\\d+M(\\d+D)?)?|\\d+M(\\d+D)?|\\d+D)(T(\\d+H(\\d+M(\\d+S)?)?|\\d+M(\\d+S)?"
+                  "|\\d+S))?|T(\\d+H(\\d+M("
+                  "\\d+S)?)?|\\d+M(\\d+S)?|\\d+S))$" },
     { "uuid", "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$" },
     { "email", EMAIL },
     { "idn-email", EMAIL },
     { "hostname", "^" HOST "$" },
     { "idn-hostname", "^" HOST "$" },
     { "ipv4", "^" BYTE "(\\." BYTE "){3}$" },
-    { "ipv6", "^((" H ":){7}" H "|(" H ":){1,7}:|(" H ":){1,6}:" H "|(" H ":){1,5}(:" H "){1,2}|(" H ":){1,4}(:" H "){1,3}|(" H
-              ":){1,3}(:" H "){1,4}|(" H ":){1,2}(:" H "){1,5}|" H ":(:" H "){1,6}|:(:" H "){1,7}|::|::[fF]{4}:" BYTE "(\\." BYTE
-              "){3})$" },
+    { "ipv6", "^((" H ":){7}" H "|(" H ":){1,7}:|(" H ":){1,6}:" H "|(" H ":){1,5}(:" H "){1,2}|(" H
+              ":){1,4}(:" H "){1,3}|(" H ":){1,3}(:" H "){1,4}|(" H ":){1,2}(:" H "){1,5}|" H ":(:" H
+              "){1,6}|:(:" H "){1,7}|::|::[fF]{4}:" BYTE "(\\." BYTE "){3})$" },
     { "uri", "^" URI "$" },
     { "iri", "^" URI "$" },
     { "uri-reference", "^(" URI "|" RELATIVE ")$" },
@@ -82,7 +87,8 @@ static uint32_t listed_strings(struct regular *r, const json_t *schema)
     for (size_t i = 0; i < n; i++) {
         json_t *value = constant ? constant : json_array_get(list, i);
         if (json_is_string(value))
-            regular_push(r, regular_text(r, (struct str){ json_string_value(value), json_string_length(value) }));
+            regular_push(
+                r, regular_text(r, (struct str){ json_string_value(value), json_string_length(value) }));
     }
     uint32_t term = r->full ? TERM_NOTHING : regular_join(r, REGULAR_EITHER, base, r->n_stack - base);
     r->n_stack = base;
@@ -90,7 +96,8 @@ static uint32_t listed_strings(struct regular *r, const json_t *schema)
 }
 
 // Of one schema, `not` left aside.
-static bool part_language(struct writer *w, struct regular *r, const json_t *schema, unsigned what, struct language *l)
+static bool part_language(struct writer *w, struct regular *r, const json_t *schema, unsigned what,
+                          struct language *l)
 {
     json_t *pattern = json_object_get(schema, "pattern");
 
@@ -99,22 +106,25 @@ static bool part_language(struct writer *w, struct regular *r, const json_t *sch
         l->term = listed_strings(r, schema);
     if (pattern && !json_is_string(pattern))
         return schema_refuse(w, "pattern: want a string");
-    if (pattern && !add_pattern(w, r, (struct str){ json_string_value(pattern), json_string_length(pattern) }, &l->term))
+    if (pattern &&
+        !add_pattern(w, r, (struct str){ json_string_value(pattern), json_string_length(pattern) }, &l->term))
         return false;
     if (what & LANGUAGE_FORMATS && !add_format(w, r, json_object_get(schema, "format"), &l->term))
         return false;
-    return schema_count(w, schema, "minLength", true, &l->least) && schema_count(w, schema, "maxLength", false, &l->most);
+    return schema_count(w, schema, "minLength", true, &l->least) &&
+           schema_count(w, schema, "maxLength", false, &l->most);
 }
 
-bool schema_string_language(struct writer *w, struct regular *r, const struct conjunction *c, unsigned what, struct language *all)
+bool schema_string_language(struct writer *w, struct regular *r, const struct conjunction *c, unsigned what,
+                            struct language *all)
 {
     struct language l;
 
     *all = (struct language){ TERM_ALL, 0, UINT32_MAX };
     for (uint32_t i = 0; i < c->n; i++) {
         const struct schema_part *part = &c->at[i];
-        bool is_listed =
-            what & LANGUAGE_LISTS && (json_object_get(part->schema, "enum") || json_object_get(part->schema, "const"));
+        bool is_listed = what & LANGUAGE_LISTS &&
+                         (json_object_get(part->schema, "enum") || json_object_get(part->schema, "const"));
         bool concerns = is_listed || schema_types_told(part->schema) & STRINGS;
         if (part->flags & PART_NOT && (!concerns || !(schema_types(part->schema) & STRINGS)))
             continue; // it is no string that is excluded
@@ -141,8 +151,8 @@ static bool write_strings(struct writer *w, const struct conjunction *c, unsigne
     if (!r)
         return err_memory(w->err, "a schema");
     r->work = w->work;
-    bool ok = schema_string_language(w, r, c, what, &l) && buf_text(to, "\"\\\"\" ") && schema_language(w, r, l, to) &&
-              buf_text(to, " \"\\\"\"");
+    bool ok = schema_string_language(w, r, c, what, &l) && buf_text(to, "\"\\\"\" ") &&
+              schema_language(w, r, l, to) && buf_text(to, " \"\\\"\"");
     w->work = r->work;
     regular_free(r);
     return ok;
@@ -151,7 +161,8 @@ static bool write_strings(struct writer *w, const struct conjunction *c, unsigne
 // What tells strings apart, as a key.
 static bool keywords_text(const struct conjunction *c, struct buf *text)
 {
-    static const char *const names[] = { "enum", "const", "type", "pattern", "format", "minLength", "maxLength" };
+    static const char *const names[] = { "enum",   "const",     "type",     "pattern",
+                                         "format", "minLength", "maxLength" };
 
     for (uint32_t i = 0; i < c->n; i++) {
         buf_text(text, c->at[i].flags & PART_NOT ? "!" : "&");

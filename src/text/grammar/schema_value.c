@@ -1,7 +1,7 @@
 // schema_value.c - enum and const: the listed values that all other keywords allow.
 //
-// A listed value is checked against types, the other lists, and the keywords of strings and numbers. Keywords of arrays
-// and objects beside listed arrays and objects are refused.
+// A listed value is checked against types, the other lists, and the keywords of strings and numbers. Keywords
+// of arrays and objects beside listed arrays and objects are refused.
 #include "text/grammar/schema_language.h"
 
 static json_t *constant_of(const json_t *schema)
@@ -33,8 +33,8 @@ bool schema_lists(const json_t *schema, const json_t *value)
 {
     const json_t *list = json_object_get(schema, "enum"), *constant = constant_of(schema);
 
-    return (list || constant) && schema_types(schema) & schema_type_of_value(value) && (!list || is_listed(list, value)) &&
-           (!constant || same_value(constant, value));
+    return (list || constant) && schema_types(schema) & schema_type_of_value(value) &&
+           (!list || is_listed(list, value)) && (!constant || same_value(constant, value));
 }
 
 bool schema_lists_type(const json_t *schema, unsigned types)
@@ -59,7 +59,8 @@ static bool fits_lists(const struct schema_part *part, const json_t *value, cons
         return schema_types(part->schema) & schema_type_of_value(value);
     if (list || constant)
         return schema_lists(part->schema, value) != (part->flags & PART_NOT);
-    if (part->flags & PART_NOT && schema_types_told(part->schema)) // of strings, or a name: looked at elsewhere
+    if (part->flags & PART_NOT &&
+        schema_types_told(part->schema)) // of strings, or a name: looked at elsewhere
         return true;
     bool fits = schema_types(part->schema) & schema_type_of_value(value);
     return fits != (part->flags & PART_NOT);
@@ -88,10 +89,12 @@ static bool make_strings(struct writer *w, const struct conjunction *c, struct s
     regular_free(r);
     s->is_made = true;
     s->is_nothing = (!ok && schema_is_nothing(w)) || result == AUTOMATON_EMPTY;
-    return result == AUTOMATON_TOO_LARGE ? schema_refuse(w, "enum beside a pattern that is too large") : ok || s->is_nothing;
+    return result == AUTOMATON_TOO_LARGE ? schema_refuse(w, "enum beside a pattern that is too large")
+                                         : ok || s->is_nothing;
 }
 
-static bool strings_take(struct writer *w, const struct conjunction *c, struct strings *s, const json_t *value, bool *fits)
+static bool strings_take(struct writer *w, const struct conjunction *c, struct strings *s,
+                         const json_t *value, bool *fits)
 {
     struct str text = { json_string_value(value), json_string_length(value) };
 
@@ -104,7 +107,8 @@ static bool strings_take(struct writer *w, const struct conjunction *c, struct s
     return true;
 }
 
-static bool fits_keywords(struct writer *w, const struct conjunction *c, struct strings *s, const json_t *value, bool *fits)
+static bool fits_keywords(struct writer *w, const struct conjunction *c, struct strings *s,
+                          const json_t *value, bool *fits)
 {
     unsigned type = schema_type_of_value(value);
     bool strings = false;
@@ -112,8 +116,8 @@ static bool fits_keywords(struct writer *w, const struct conjunction *c, struct 
     for (uint32_t i = 0; i < c->n && *fits; i++) {
         const json_t *schema = c->at[i].schema;
         bool told = schema_types_told(schema) & type, number = type & (INTEGERS | REALS);
-        w->work +=
-            1 + (uint32_t)json_array_size(json_object_get(schema, "enum")) * (json_object_get(schema, "enum") != s->source);
+        w->work += 1 + (uint32_t)json_array_size(json_object_get(schema, "enum")) *
+                           (json_object_get(schema, "enum") != s->source);
         if (w->work > REGULAR_MAX_WORK)
             return schema_refuse(w, "lists of enum beside each other are too long");
         *fits = fits_lists(&c->at[i], value, s->source);
@@ -121,7 +125,8 @@ static bool fits_keywords(struct writer *w, const struct conjunction *c, struct 
         if (*fits && told && number && !schema_number_fits(w, schema, value, fits))
             return false;
         if (*fits && told && type & (ARRAYS | OBJECTS))
-            return schema_refuse(w, "enum or const with arrays or objects, beside keywords that speak of them");
+            return schema_refuse(w,
+                                 "enum or const with arrays or objects, beside keywords that speak of them");
     }
     return !*fits || !strings || strings_take(w, c, s, value, fits);
 }
@@ -168,6 +173,7 @@ bool schema_values(struct writer *w, const struct conjunction *c, struct buf *to
         ok = write_value(&l, constant ? constant : json_array_get(list, i));
     automaton_free(&l.strings.m);
     if (ok && !l.any)
-        return schema_nothing(w, "const, enum: no value of the list is of the type and all else that is asked");
+        return schema_nothing(w,
+                              "const, enum: no value of the list is of the type and all else that is asked");
     return ok;
 }

@@ -1,7 +1,9 @@
-// schema_writer.h - shared by the files that write a schema's grammar: the writer, its rules, and conjunctions of schemas.
+// schema_writer.h - shared by the files that write a schema's grammar: the writer, its rules, and
+// conjunctions of schemas.
 //
-// A value is described by a conjunction: the schema itself, and the schemas that $ref, allOf, chosen alternatives and a parent's allOf add.
-// Each kind of value is written with the keywords of all parts. Equal conjunctions share a rule, so that recursion ends.
+// A value is described by a conjunction: the schema itself, and the schemas that $ref, allOf, chosen
+// alternatives and a parent's allOf add. Each kind of value is written with the keywords of all parts. Equal
+// conjunctions share a rule, so that recursion ends.
 #pragma once
 #include <jansson.h>
 #include "base/str.h"
@@ -12,11 +14,16 @@ enum { SCHEMA_MAX_DEPTH = 64, SCHEMA_MAX_RULES = 50000, SCHEMA_MAX_NAME = 64, SC
 
 // ---- conjunctions
 
-enum { PART_NOT = 1, PART_ANY_CHOSEN = 2, PART_ONE_CHOSEN = 4 }; // anyOf or oneOf: an alternative of it is a part by now
+enum {
+    PART_NOT = 1,
+    PART_ANY_CHOSEN = 2,
+    PART_ONE_CHOSEN = 4
+}; // anyOf or oneOf: an alternative of it is a part by now
 
 struct schema_part {
     json_t *schema; // an object
-    json_t *scope;  // the nearest one around it, by $ref, allOf and such, that has an unevaluated... keyword; or NULL
+    json_t *scope;  // the nearest one around it, by $ref, allOf and such, that has an unevaluated... keyword;
+                    // or NULL
     uintptr_t flags;
 };
 
@@ -70,7 +77,16 @@ json_t *schema_target(const struct writer *w, json_t *reference);
 
 // ---- types: one bit each
 
-enum { NULLS = 1, BOOLEANS = 2, INTEGERS = 4, REALS = 8, STRINGS = 16, ARRAYS = 32, OBJECTS = 64, ANY_TYPE = 127 };
+enum {
+    NULLS = 1,
+    BOOLEANS = 2,
+    INTEGERS = 4,
+    REALS = 8,
+    STRINGS = 16,
+    ARRAYS = 32,
+    OBJECTS = 64,
+    ANY_TYPE = 127
+};
 unsigned schema_type_of_value(const json_t *value);
 unsigned schema_types(const json_t *schema);      // by its keyword type
 unsigned schema_types_told(const json_t *schema); // by its other keywords: 0 where they tell none
@@ -84,6 +100,7 @@ bool schema_array(struct writer *w, const struct conjunction *c, struct buf *to)
 bool schema_object(struct writer *w, const struct conjunction *c, struct buf *to);
 bool schema_values(struct writer *w, const struct conjunction *c, struct buf *to); // enum, const
 bool schema_lists(const json_t *schema, const json_t *value);                      // by enum, const and type
-bool schema_lists_type(const json_t *schema, unsigned types);                      // enum or const has such a value
-bool schema_choice(struct writer *w, const struct conjunction *c, uint32_t part, const char *keyword, struct buf *to);
+bool schema_lists_type(const json_t *schema, unsigned types); // enum or const has such a value
+bool schema_choice(struct writer *w, const struct conjunction *c, uint32_t part, const char *keyword,
+                   struct buf *to);
 bool schema_number_fits(struct writer *w, const json_t *schema, const json_t *value, bool *fits);

@@ -1,4 +1,5 @@
-// token_trie.c - see token_trie.h. Tokens are sorted by their bytes; each adds the nodes that it does not share with the one before.
+// token_trie.c - see token_trie.h. Tokens are sorted by their bytes; each adds the nodes that it does not
+// share with the one before.
 #include "text/grammar/token_trie.h"
 #include <stdlib.h>
 #include "base/mem.h"

@@ -1,7 +1,9 @@
-// token_trie.h - the vocabulary as a trie over bytes, so that a grammar matches a common prefix of tokens once.
+// token_trie.h - the vocabulary as a trie over bytes, so that a grammar matches a common prefix of tokens
+// once.
 //
-// Control tokens have no text: the trie has them under the bytes of grammar_token, so that only a grammar that names one allows it. Tokens
-// with bytes that cannot occur in UTF-8 are left out. Read-only once made: any number of threads.
+// Control tokens have no text: the trie has them under the bytes of grammar_token, so that only a grammar
+// that names one allows it. Tokens with bytes that cannot occur in UTF-8 are left out. Read-only once made:
+// any number of threads.
 #pragma once
 #include "text/grammar/grammar.h"
 #include "text/tokenizer/tokenizer.h"

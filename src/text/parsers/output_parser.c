@@ -44,7 +44,8 @@ size_t output_parser_skip_blanks(struct output_parser *p)
     return p->at - from;
 }
 
-enum parse_step output_parser_emit(struct output_parser *p, struct output_piece *piece, enum piece_kind kind, size_t n)
+enum parse_step output_parser_emit(struct output_parser *p, struct output_piece *piece, enum piece_kind kind,
+                                   size_t n)
 {
     *piece = (struct output_piece){ kind, p->n_calls, { p->text.at + p->at, n } };
     p->at += n;

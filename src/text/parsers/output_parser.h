@@ -1,9 +1,10 @@
 // output_parser.h - splits a model's output, while it streams, into reasoning, content and tool calls.
 //
-// Reasoning stands in <think>...</think>. Families write calls in different forms (tool_call_style.h); the parser is given the style and
-// accepts every form of its family. Text that may be the beginning of a mark is held back until that is known. What begins like a
-// call and is none is content: no byte is lost, except marks and white space around calls. Arguments stream piece by piece; marked up
-// ones become JSON on the way (tool_call_markup.h). Only a Python call is held back until it is complete (tool_call_python.h).
+// Reasoning stands in <think>...</think>. Families write calls in different forms (tool_call_style.h); the
+// parser is given the style and accepts every form of its family. Text that may be the beginning of a mark is
+// held back until that is known. What begins like a call and is none is content: no byte is lost, except
+// marks and white space around calls. Arguments stream piece by piece; marked up ones become JSON on the way
+// (tool_call_markup.h). Only a Python call is held back until it is complete (tool_call_python.h).
 #pragma once
 #include <jansson.h>
 #include "base/str.h"
@@ -30,10 +31,18 @@ struct output_parser { // zero-initialise, then output_parser_init
     enum tool_call_style style;
     const json_t *tools;          // of the request
     uint32_t most_calls, n_calls; // calls beyond most_calls are dropped
-    enum { OUTPUT_START, OUTPUT_REASONING, OUTPUT_CONTENT, OUTPUT_CALL, OUTPUT_MARKUP, OUTPUT_AFTER_CALL } mode;
-    struct buf text, raw, name;  // pushed text; the current call's JSON; its tool
-    size_t at;                   // bytes of text that are parsed
-    size_t arguments_at, n_sent; // within raw: start of the arguments (0: unknown), and end of what was emitted
+    enum {
+        OUTPUT_START,
+        OUTPUT_REASONING,
+        OUTPUT_CONTENT,
+        OUTPUT_CALL,
+        OUTPUT_MARKUP,
+        OUTPUT_AFTER_CALL
+    } mode;
+    struct buf text, raw, name; // pushed text; the current call's JSON; its tool
+    size_t at;                  // bytes of text that are parsed
+    size_t arguments_at,
+        n_sent; // within raw: start of the arguments (0: unknown), and end of what was emitted
     struct tool_call_reader call;
     struct tool_call_markup markup;
     bool begun;              // the reasoning has a first word
@@ -55,6 +64,6 @@ struct output_parser_options {
 void output_parser_init(struct output_parser *p, const struct output_parser_options *options);
 void output_parser_release(struct output_parser *p);
 bool output_parser_push(struct output_parser *p, struct str text); // false: out of memory
-void output_parser_finish(struct output_parser *p);                // end of the output: releases what was held back
+void output_parser_finish(struct output_parser *p); // end of the output: releases what was held back
 // The next piece; false: none until more text is pushed.
 bool output_parser_next(struct output_parser *p, struct output_piece *piece);

@@ -1,5 +1,5 @@
-// output_parser_parts.h - what the files of the output parser share. Each mode of the parser has a function: it looks at the text that is
-// not parsed yet and emits a piece, changes the mode, or waits for more.
+// output_parser_parts.h - what the files of the output parser share. Each mode of the parser has a function:
+// it looks at the text that is not parsed yet and emits a piece, changes the mode, or waits for more.
 #pragma once
 #include "text/parsers/output_parser.h"
 
@@ -17,7 +17,8 @@ size_t output_parser_skip_blanks(struct output_parser *p);
 // Whether the rest begins with the mark. *unknown: more text may complete it.
 bool output_parser_at_mark(const struct output_parser *p, const char *mark, bool *unknown);
 // Emits n bytes of the rest.
-enum parse_step output_parser_emit(struct output_parser *p, struct output_piece *piece, enum piece_kind kind, size_t n);
+enum parse_step output_parser_emit(struct output_parser *p, struct output_piece *piece, enum piece_kind kind,
+                                   size_t n);
 
 enum parse_step reasoning_parser_start(struct output_parser *p);
 enum parse_step reasoning_parser_step(struct output_parser *p, struct output_piece *piece);

@@ -1,6 +1,8 @@
-// reasoning_parser.c - the reasoning of an output: <think>...</think>, or what precedes </think> when the prompt opened it.
+// reasoning_parser.c - the reasoning of an output: <think>...</think>, or what precedes </think> when the
+// prompt opened it.
 //
-// White space around the reasoning is dropped; a blank before the closing mark is therefore held back until the next word.
+// White space around the reasoning is dropped; a blank before the closing mark is therefore held back until
+// the next word.
 #include "text/parsers/output_parser_parts.h"
 
 static const char think_open[] = "<think>", think_close[] = "</think>";

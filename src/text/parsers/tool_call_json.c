@@ -1,5 +1,5 @@
-// tool_call_json.c - a call that is a JSON object {"name", "arguments"}. The object is not parsed but followed byte by byte, so that its
-// arguments can be emitted before they are complete.
+// tool_call_json.c - a call that is a JSON object {"name", "arguments"}. The object is not parsed but
+// followed byte by byte, so that its arguments can be emitted before they are complete.
 #include "text/parsers/output_parser_parts.h"
 
 static bool key_is(const struct output_parser *p, size_t from, size_t to, const char *name)
@@ -24,9 +24,11 @@ static void read_key(struct output_parser *p, char byte, size_t at)
 
     if (c->in_string && byte == '"' && !c->escaped) {
         c->in_string = false;
-        c->value = key_is(p, c->value_at + 1, at, "name")                                                        ? VALUE_NAME
-                   : key_is(p, c->value_at + 1, at, "arguments") || key_is(p, c->value_at + 1, at, "parameters") ? VALUE_ARGUMENTS
-                                                                                                                 : VALUE_OTHER;
+        c->value =
+            key_is(p, c->value_at + 1, at, "name") ? VALUE_NAME
+            : key_is(p, c->value_at + 1, at, "arguments") || key_is(p, c->value_at + 1, at, "parameters")
+                ? VALUE_ARGUMENTS
+                : VALUE_OTHER;
         c->state = CALL_COLON;
     } else if (c->in_string) {
         c->escaped = byte == '\\' && !c->escaped;
@@ -130,11 +132,13 @@ static enum parse_step emit_arguments(struct output_parser *p, struct output_pie
     struct tool_call_reader *c = &p->call;
     bool ended = c->state == CALL_ENDED || c->state == CALL_BROKEN;
 
-    if (ended && c->value_end > p->arguments_at && p->arguments_at > 0 && !p->decoded && arguments_are_text(p))
+    if (ended && c->value_end > p->arguments_at && p->arguments_at > 0 && !p->decoded &&
+        arguments_are_text(p))
         decode_arguments(p);
     size_t end = c->value_end ? c->value_end : p->arguments_at && c->value == VALUE_ARGUMENTS ? p->raw.n : 0;
     if (end > p->n_sent && (ended || !arguments_are_text(p))) {
-        *piece = (struct output_piece){ PIECE_ARGUMENTS, p->n_calls, { p->raw.at + p->n_sent, end - p->n_sent } };
+        *piece =
+            (struct output_piece){ PIECE_ARGUMENTS, p->n_calls, { p->raw.at + p->n_sent, end - p->n_sent } };
         p->n_sent = end;
         return PARSE_PIECE;
     }
@@ -151,7 +155,8 @@ static bool is_certain(const struct output_parser *p)
 
 enum parse_step tool_call_json_step(struct output_parser *p, struct output_piece *piece)
 {
-    while (p->at < p->text.n && p->call.state != CALL_ENDED && p->call.state != CALL_BROKEN && (p->sent_name || !is_certain(p))) {
+    while (p->at < p->text.n && p->call.state != CALL_ENDED && p->call.state != CALL_BROKEN &&
+           (p->sent_name || !is_certain(p))) {
         char byte = p->text.at[p->at++];
         buf_append(&p->raw, &byte, 1);
         tool_call_json_byte(p, byte, p->raw.n - 1);
@@ -162,7 +167,8 @@ enum parse_step tool_call_json_step(struct output_parser *p, struct output_piece
         return PARSE_WAIT;
     bool ended = p->call.state == CALL_ENDED;
     if (!p->sent_name && !is_certain(p))
-        return ended || p->call.state == CALL_BROKEN || p->finished ? tool_call_parser_reject(p, piece) : PARSE_WAIT;
+        return ended || p->call.state == CALL_BROKEN || p->finished ? tool_call_parser_reject(p, piece)
+                                                                    : PARSE_WAIT;
     if (!p->sent_name) {
         p->sent_name = true;
         *piece = (struct output_piece){ PIECE_CALL, p->n_calls, buf_as_str(&p->name) };

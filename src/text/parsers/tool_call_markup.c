@@ -16,7 +16,8 @@ static struct str trimmed(struct str text)
 bool tool_call_name_is_valid(struct str name)
 {
     for (size_t i = 0; i < name.n; i++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.", name.at[i]) || !name.at[i])
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.", name.at[i]) ||
+            !name.at[i])
             return false;
     return name.n > 0 && name.n <= MAX_NAME;
 }
@@ -45,16 +46,19 @@ static bool allows_type(const json_t *schema, const char *type, int depth)
     if (list || json_is_string(types))
         return types && !strcmp(json_string_value(types), type);
     for (size_t i = 0; i < json_array_size(types); i++)
-        if (json_is_string(json_array_get(types, i)) && !strcmp(json_string_value(json_array_get(types, i)), type))
+        if (json_is_string(json_array_get(types, i)) &&
+            !strcmp(json_string_value(json_array_get(types, i)), type))
             return true;
     return !types;
 }
 
 static bool allows_value(const json_t *schema, const json_t *value)
 {
-    static const char *const names[] = { "object", "array", "string", "integer", "number", "boolean", "boolean", "null" };
+    static const char *const names[] = { "object", "array",   "string",  "integer",
+                                         "number", "boolean", "boolean", "null" };
 
-    return allows_type(schema, names[json_typeof(value)], 0) || (json_is_integer(value) && allows_type(schema, "number", 0));
+    return allows_type(schema, names[json_typeof(value)], 0) ||
+           (json_is_integer(value) && allows_type(schema, "number", 0));
 }
 
 static bool is_string_only(const json_t *schema)
@@ -105,14 +109,15 @@ static void write_value(struct buf *out, const json_t *schema, struct str text)
 
 // ---- steps
 
-static enum tool_call_markup_step take(struct tool_call_markup_text *in, size_t n, enum tool_call_markup_step step)
+static enum tool_call_markup_step take(struct tool_call_markup_text *in, size_t n,
+                                       enum tool_call_markup_step step)
 {
     in->taken = n;
     return step;
 }
 
-static enum tool_call_markup_step named(struct tool_call_markup *m, const json_t *tools, struct tool_call_markup_text *in,
-                                        struct str name)
+static enum tool_call_markup_step named(struct tool_call_markup *m, const json_t *tools,
+                                        struct tool_call_markup_text *in, struct str name)
 {
     m->tool = tool_call_find_tool(tools, name);
     m->state = MARKUP_NEXT;
@@ -124,8 +129,8 @@ static bool may_become(struct str text, const char *mark)
     return text.n < strlen(mark) && !memcmp(text.at, mark, text.n);
 }
 
-static enum tool_call_markup_step read_name(struct tool_call_markup *m, const json_t *tools, struct tool_call_markup_text *in,
-                                            struct buf *out)
+static enum tool_call_markup_step read_name(struct tool_call_markup *m, const json_t *tools,
+                                            struct tool_call_markup_text *in, struct buf *out)
 {
     static const char function[] = "<function=";
     struct str text = in->text, name = text, rest;
@@ -156,15 +161,16 @@ static enum tool_call_markup_step read_name(struct tool_call_markup *m, const js
     return named(m, tools, in, name);
 }
 
-static enum tool_call_markup_step end_call(const struct tool_call_markup *m, struct tool_call_markup_text *in, size_t n,
-                                           struct buf *out)
+static enum tool_call_markup_step end_call(const struct tool_call_markup *m, struct tool_call_markup_text *in,
+                                           size_t n, struct buf *out)
 {
     buf_text(out, m->any ? "}" : "{}");
     return take(in, n, MARKUP_ENDED);
 }
 
 // The key of the next argument, or the end.
-static enum tool_call_markup_step read_key(struct tool_call_markup *m, struct tool_call_markup_text *in, struct buf *out)
+static enum tool_call_markup_step read_key(struct tool_call_markup *m, struct tool_call_markup_text *in,
+                                           struct buf *out)
 {
     const char *open = m->functions ? "<parameter=" : "<arg_key>", *close = m->functions ? ">" : "</arg_key>";
     struct str text = in->text, rest;
@@ -215,11 +221,14 @@ size_t tool_call_mark_held(struct str text, const char *mark)
 }
 
 // <parameter=...> puts a line's end after and before the value, which <arg_value> does not.
-static enum tool_call_markup_step read_value(struct tool_call_markup *m, struct tool_call_markup_text *in, struct buf *out)
+static enum tool_call_markup_step read_value(struct tool_call_markup *m, struct tool_call_markup_text *in,
+                                             struct buf *out)
 {
-    const char *close = m->functions ? "</parameter>" : "</arg_value>", *line_close = m->functions ? "\n</parameter>" : close;
+    const char *close = m->functions ? "</parameter>" : "</arg_value>",
+               *line_close = m->functions ? "\n</parameter>" : close;
     struct str text = in->text;
-    size_t skipped = m->functions && !m->begun && text.n && text.at[0] == '\n', end = str_find(text, str_from(close)), n;
+    size_t skipped = m->functions && !m->begun && text.n && text.at[0] == '\n',
+           end = str_find(text, str_from(close)), n;
 
     if (end == SIZE_MAX && (!m->streamed || in->finished)) {
         if (!in->finished)

@@ -1,9 +1,9 @@
 // tool_call_markup.h - streams a call with marked up arguments as JSON.
 //
 // <function=NAME><parameter=KEY>VALUE</parameter>...</function> (Qwen3-Coder, Qwen3.5), or
-// NAME <arg_key>KEY</arg_key><arg_value>VALUE</arg_value>... </tool_call> (GLM-4.x). The tool's schema says whether a value is a string:
-// strings stream, any other value is written when it is complete. Where the schema says nothing, a value that is JSON and no string
-// stays JSON.
+// NAME <arg_key>KEY</arg_key><arg_value>VALUE</arg_value>... </tool_call> (GLM-4.x). The tool's schema says
+// whether a value is a string: strings stream, any other value is written when it is complete. Where the
+// schema says nothing, a value that is JSON and no string stays JSON.
 #pragma once
 #include <jansson.h>
 #include "base/str.h"

@@ -1,7 +1,7 @@
 // tool_call_parser.c - the beginning, the forms and the end of tool calls in an output.
 //
-// A call is a JSON object (tool_call_json.c), a name followed by the object of its arguments, markup (tool_call_markup.c) or Python
-// (tool_call_python.c). The style says which of these may follow a mark.
+// A call is a JSON object (tool_call_json.c), a name followed by the object of its arguments, markup
+// (tool_call_markup.c) or Python (tool_call_python.c). The style says which of these may follow a mark.
 #include "text/parsers/output_parser_parts.h"
 #include "text/parsers/tool_call_python.h"
 
@@ -34,7 +34,8 @@ enum parse_step tool_call_parser_reject(struct output_parser *p, struct output_p
 static bool may_be_python(const struct output_parser *p, size_t at, bool *unknown)
 {
     struct tool_call_python call = { 0 };
-    enum tool_call_python_step step = tool_call_python_read(str_from_to(buf_as_str(&p->text), at, p->text.n), p->tools, &call);
+    enum tool_call_python_step step =
+        tool_call_python_read(str_from_to(buf_as_str(&p->text), at, p->text.n), p->tools, &call);
 
     buf_free(&call.name);
     buf_free(&call.arguments);
@@ -71,7 +72,8 @@ enum parse_step tool_call_parser_begin_naked(struct output_parser *p)
     return PARSE_GO_ON;
 }
 
-// The tool's name within the text before the arguments: NAME[CALL_ID]ID[ARGS], NAME<sep>, or TYPE<sep>NAME and a fence.
+// The tool's name within the text before the arguments: NAME[CALL_ID]ID[ARGS], NAME<sep>, or TYPE<sep>NAME
+// and a fence.
 static struct str name_in(struct str head)
 {
     static const char *const ends[] = { "[CALL_ID]", "[ARGS]", "```", "\n", " " };

@@ -1,12 +1,16 @@
 // tool_call_python.c - a call in Python, as Llama's templates show it: get_weather(city="Rome", days=3).
 //
-// The parser accepts arguments by name, with strings, numbers, True, False, None, lists and dicts as values. Anything else is no call. The
-// name must be one of the request's tools, so that ordinary text with parentheses stays text.
+// The parser accepts arguments by name, with strings, numbers, True, False, None, lists and dicts as values.
+// Anything else is no call. The name must be one of the request's tools, so that ordinary text with
+// parentheses stays text.
 #include <string.h>
 #include "text/parsers/tool_call_markup.h"
 #include "text/parsers/tool_call_python.h"
 
-enum { MAX_DEPTH = 32, MAX_BYTES = 16384 }; // MAX_BYTES: a call is parsed again with every token until it is complete
+enum {
+    MAX_DEPTH = 32,
+    MAX_BYTES = 16384
+}; // MAX_BYTES: a call is parsed again with every token until it is complete
 
 struct python {
     const char *at, *end;
@@ -168,7 +172,8 @@ static size_t closing(struct str text)
     return SIZE_MAX;
 }
 
-enum tool_call_python_step tool_call_python_read(struct str text, const json_t *tools, struct tool_call_python *call)
+enum tool_call_python_step tool_call_python_read(struct str text, const json_t *tools,
+                                                 struct tool_call_python *call)
 {
     struct python p = { text.at, text.at + text.n, &call->arguments, 0 };
     struct str name = read_name(&p);

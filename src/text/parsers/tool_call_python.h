@@ -9,4 +9,5 @@ struct tool_call_python {       // the caller frees name and arguments
     size_t taken;               // bytes of the call
 };
 // Reads one call at the beginning of the text. It must name one of the tools.
-enum tool_call_python_step tool_call_python_read(struct str text, const json_t *tools, struct tool_call_python *call);
+enum tool_call_python_step tool_call_python_read(struct str text, const json_t *tools,
+                                                 struct tool_call_python *call);

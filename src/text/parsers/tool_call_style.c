@@ -1,7 +1,8 @@
 // tool_call_style.c - see tool_call_style.h.
 #include "text/parsers/tool_call_style.h"
 
-static const struct tool_call_family tags = { .marks = { "<tool_call>" }, .closers = { "</tool_call>", "</function>" } },
+static const struct tool_call_family tags = { .marks = { "<tool_call>" },
+                                              .closers = { "</tool_call>", "</function>" } },
                                      functions = { .marks = { "<tool_call>", CALL_FUNCTION_MARK },
                                                    .closers = { "</tool_call>", "</function>" } },
                                      list = { .marks = { "[TOOL_CALLS]" }, .form = CALL_LIST },
@@ -13,9 +14,10 @@ static const struct tool_call_family tags = { .marks = { "<tool_call>" }, .close
 const struct tool_call_family *tool_call_family_of(enum tool_call_style style)
 {
     static const struct tool_call_family *const families[N_CALL_STYLES] = {
-        [CALLS_NONE] = &naked,          [CALLS_TAGS] = &tags,   [CALLS_FUNCTIONS] = &functions, [CALLS_KEYS] = &tags,
-        [CALLS_LIST] = &list,           [CALLS_ARGS] = &list,   [CALLS_ARGS_ID] = &list,        [CALLS_FENCED] = &separated,
-        [CALLS_SEPARATED] = &separated, [CALLS_NAKED] = &naked,
+        [CALLS_NONE] = &naked,   [CALLS_TAGS] = &tags,        [CALLS_FUNCTIONS] = &functions,
+        [CALLS_KEYS] = &tags,    [CALLS_LIST] = &list,        [CALLS_ARGS] = &list,
+        [CALLS_ARGS_ID] = &list, [CALLS_FENCED] = &separated, [CALLS_SEPARATED] = &separated,
+        [CALLS_NAKED] = &naked,
     };
 
     return families[style];

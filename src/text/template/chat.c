@@ -1,7 +1,7 @@
 // chat.c - see chat.h.
 //
-// Variables of a request cannot replace those that the engine sets: messages, tools, special tokens, the language's functions. The check is
-// here because the template language treats all variables alike.
+// Variables of a request cannot replace those that the engine sets: messages, tools, special tokens, the
+// language's functions. The check is here because the template language treats all variables alike.
 #include "text/template/chat.h"
 #include "base/arena.h"
 #include "base/log.h"
@@ -13,25 +13,31 @@ struct chat {
     struct arena *arena;
     bool takes_parts, takes_calls, arguments_as_text, short_ids;
     bool refuses_system, refuses_users_in_a_row;
-    enum { CONTENT_AS_GIVEN, CONTENT_EMPTY, CONTENT_NULL } call_content; // of a message that has calls and no content
+    enum {
+        CONTENT_AS_GIVEN,
+        CONTENT_EMPTY,
+        CONTENT_NULL
+    } call_content; // of a message that has calls and no content
 };
 
-static const char chatml[] = "{% for message in messages %}"
-                             "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
-                             "{% endfor %}"
-                             "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+static const char chatml[] =
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 // Renders messages (takes the reference); true when the result has `wanted` and not `unwanted`.
 static bool probe(const struct chat *chat, json_t *messages, const char *wanted, const char *unwanted)
 {
     struct template_output out;
     struct err ignored;
-    json_t *variables = json_pack("{s:o, s:b, s:s, s:s}", "messages", messages, "add_generation_prompt", 0, "bos_token", "<s>",
-                                  "eos_token", "</s>");
+    json_t *variables = json_pack("{s:o, s:b, s:s, s:s}", "messages", messages, "add_generation_prompt", 0,
+                                  "bos_token", "<s>", "eos_token", "</s>");
     bool ok = variables && template_render(chat->template, variables, &out, &ignored);
 
     if (ok) {
-        ok = str_find(out.text, str_from(wanted)) != SIZE_MAX && str_find(out.text, str_from(unwanted)) == SIZE_MAX;
+        ok = str_find(out.text, str_from(wanted)) != SIZE_MAX &&
+             str_find(out.text, str_from(unwanted)) == SIZE_MAX;
         template_output_free(&out);
     }
     json_decref(variables);
@@ -43,16 +49,19 @@ static json_t *call_probe(const char *id, const char *content, bool as_text)
 {
     json_t *arguments = as_text ? json_string("{\"probe\": 1}") : json_pack("{s:i}", "probe", 1);
 
-    return json_pack("[{s:s, s:s}, {s:s, s:s?, s:[{s:s, s:s, s:{s:s, s:o}}]}, {s:s, s:s, s:s, s:s}]", "role", "user", "content",
-                     "u", "role", "assistant", "content", content, "tool_calls", "id", id, "type", "function", "function", "name",
-                     "f", "arguments", arguments, "role", "tool", "name", "f", "tool_call_id", id, "content", "r");
+    return json_pack("[{s:s, s:s}, {s:s, s:s?, s:[{s:s, s:s, s:{s:s, s:o}}]}, {s:s, s:s, s:s, s:s}]", "role",
+                     "user", "content", "u", "role", "assistant", "content", content, "tool_calls", "id", id,
+                     "type", "function", "function", "name", "f", "arguments", arguments, "role", "tool",
+                     "name", "f", "tool_call_id", id, "content", "r");
 }
 
-// Whether the template omits or refuses a message of this role before a user message, although it renders the user message alone.
+// Whether the template omits or refuses a message of this role before a user message, although it renders the
+// user message alone.
 static bool refuses_before_user(const struct chat *chat, const char *role)
 {
     json_t *alone = json_pack("[{s:s, s:s}]", "role", "user", "content", "probe");
-    json_t *before = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", role, "content", "probe", "role", "user", "content", "u");
+    json_t *before = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", role, "content", "probe", "role", "user",
+                               "content", "u");
     bool takes_alone = probe(chat, alone, "probe", "{'"), takes_before = probe(chat, before, "probe", "{'");
 
     return takes_alone && !takes_before;
@@ -61,7 +70,8 @@ static bool refuses_before_user(const struct chat *chat, const char *role)
 static void probe_template(struct chat *chat)
 {
     static const char id[] = "call00001", long_id[] = "call_0123456789abcdef0123";
-    json_t *parts = json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content", "type", "text", "text", "probe");
+    json_t *parts =
+        json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content", "type", "text", "text", "probe");
 
     chat->takes_parts = probe(chat, parts, "probe", "type");
     chat->refuses_system = refuses_before_user(chat, "system");
@@ -79,7 +89,8 @@ static void probe_template(struct chat *chat)
     if (!chat->takes_calls)
         chat->call_content = CONTENT_EMPTY;
     chat->short_ids =
-        chat->takes_calls && !probe(chat, call_probe(long_id, empty ? "" : NULL, chat->arguments_as_text), "probe", "None");
+        chat->takes_calls &&
+        !probe(chat, call_probe(long_id, empty ? "" : NULL, chat->arguments_as_text), "probe", "None");
 }
 
 bool chat_create(struct chat **out, const struct chat_source *source, struct err *err)
@@ -151,8 +162,8 @@ static json_t *join_parts(json_t *parts, size_t message, struct err *err)
         json_t *piece = json_object_get(part, "text");
         if (!json_is_string(piece)) {
             const char *type = json_string_value(json_object_get(part, "type"));
-            err_set(err, ERR_INPUT, "messages[%zu].content[%zu]: this model takes text only, not \"%.40s\"", message, i,
-                    type ? type : "?");
+            err_set(err, ERR_INPUT, "messages[%zu].content[%zu]: this model takes text only, not \"%.40s\"",
+                    message, i, type ? type : "?");
             buf_free(&text);
             return NULL;
         }
@@ -230,7 +241,8 @@ static bool adapt_calls(const struct chat *chat, json_t *message, size_t index, 
     if (!json_object_get(message, "content"))
         json_object_set_new(message, "content", json_string(""));
     const char *content = json_string_value(json_object_get(message, "content"));
-    if (json_array_size(adapted) > 0 && (!content || !*content) && !json_is_array(json_object_get(message, "content"))) {
+    if (json_array_size(adapted) > 0 && (!content || !*content) &&
+        !json_is_array(json_object_get(message, "content"))) {
         if (chat->call_content == CONTENT_EMPTY)
             json_object_set_new(message, "content", json_string(""));
         if (chat->call_content == CONTENT_NULL)
@@ -275,9 +287,10 @@ static json_t *adapt_message(const struct chat *chat, json_t *message, size_t in
 
 static bool is_reserved(const char *name)
 {
-    static const char *const names[] = { "messages", "tools",           "documents",   "add_generation_prompt",
-                                         "tokenize", "chat_template",   "range",       "namespace",
-                                         "dict",     "raise_exception", "strftime_now" };
+    static const char *const names[] = {
+        "messages", "tools",     "documents", "add_generation_prompt", "tokenize",    "chat_template",
+        "range",    "namespace", "dict",      "raise_exception",       "strftime_now"
+    };
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
@@ -297,7 +310,8 @@ static bool add_extra(json_t *variables, json_t *extra, struct err *err)
     json_object_foreach(extra, name, value)
     {
         if (is_reserved(name))
-            return err_set(err, ERR_INPUT, "chat_template_kwargs: '%.60s' is set by the engine and cannot be given", name);
+            return err_set(err, ERR_INPUT,
+                           "chat_template_kwargs: '%.60s' is set by the engine and cannot be given", name);
         json_object_set(variables, name, value);
     }
     return true;
@@ -308,7 +322,8 @@ static bool has_role(const json_t *message, const char *role)
     return !strcmp(json_string_value(json_object_get(message, "role")), role);
 }
 
-// Prepends one content to another, with a blank line between them; takes the reference `before`. A list of parts stays a list.
+// Prepends one content to another, with a blank line between them; takes the reference `before`. A list of
+// parts stays a list.
 static json_t *join_contents(json_t *before, json_t *after)
 {
     const char *first = json_string_value(before), *second = json_string_value(after);
@@ -318,7 +333,8 @@ static json_t *join_contents(json_t *before, json_t *after)
         joined = second ? json_sprintf("%s\n\n%s", first, second) : json_incref(before);
     } else if (first) {
         joined = json_copy(after);
-        json_array_insert_new(joined, 0, json_pack("{s:s, s:o}", "type", "text", "text", json_sprintf("%s\n\n", first)));
+        json_array_insert_new(joined, 0,
+                              json_pack("{s:s, s:o}", "type", "text", "text", json_sprintf("%s\n\n", first)));
     } else {
         joined = json_copy(before);
         json_t *rest = second ? json_pack("[{s:s, s:O}]", "type", "text", "text", after) : json_incref(after);
@@ -378,8 +394,8 @@ static bool add_messages(const struct chat *chat, json_t *variables, json_t *mes
     return true;
 }
 
-bool chat_render(const struct chat *chat, json_t *messages, const struct chat_options *options, struct template_output *out,
-                 struct err *err)
+bool chat_render(const struct chat *chat, json_t *messages, const struct chat_options *options,
+                 struct template_output *out, struct err *err)
 {
     json_t *variables = json_object();
 
@@ -392,7 +408,8 @@ bool chat_render(const struct chat *chat, json_t *messages, const struct chat_op
         json_object_set(variables, "tools", options->tools);
     if (options->documents)
         json_object_set(variables, "documents", options->documents);
-    ok = ok && (template_render(chat->template, variables, out, err) || err_prefix(err, "the model's chat template"));
+    ok = ok && (template_render(chat->template, variables, out, err) ||
+                err_prefix(err, "the model's chat template"));
     json_decref(variables);
     return ok;
 }

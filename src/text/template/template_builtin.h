@@ -1,11 +1,13 @@
-// template_builtin.h - filters, tests, global functions and methods: the rows of template_builtins.def, and what their functions receive.
+// template_builtin.h - filters, tests, global functions and methods: the rows of template_builtins.def, and
+// what their functions receive.
 #pragma once
 #include "text/template/template_value.h"
 
 enum builtin_of { OF_FILTER, OF_TEST, OF_GLOBAL, OF_STRING, OF_DICT, OF_LIST, OF_LOOP };
 enum builtin_self { SELF, TEXT };
 
-// Modes. test_kind takes a set of kinds, text_case and text_has_case an enum string_case, text_strip an enum char_strip_side.
+// Modes. test_kind takes a set of kinds, text_case and text_has_case an enum string_case, text_strip an enum
+// char_strip_side.
 enum { SELECT_WANTED = 1, SELECT_BY_ATTRIBUTE = 2 };
 enum { ORDER_LESS = 1, ORDER_SAME = 2, ORDER_GREATER = 4 };
 enum { FIND_LAST = 1, FIND_MUST = 2 };

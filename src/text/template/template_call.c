@@ -1,18 +1,21 @@
-// template_call.c - calls of filters, tests, global functions and methods: one place looks them up and binds arguments to parameters.
+// template_call.c - calls of filters, tests, global functions and methods: one place looks them up and binds
+// arguments to parameters.
 //
 // A parameter is a name with its type:
 //   name    any value            name?    any value, or VALUE_ABSENT
 //   name:s  a string             name:t   str(value)
 //   name:i  a whole number       name=N   a whole number, N when absent
 //   name:b  whether the value is true; false when absent
-// None stands for an absent number. Too many, missing, unknown and wrong arguments are errors here, not in the functions.
+// None stands for an absent number. Too many, missing, unknown and wrong arguments are errors here, not in
+// the functions.
 #include "text/template/template_builtin.h"
 #include "text/template/template_char.h"
 #include "text/template/template_show.h"
 #include "text/template/template_string.h"
 
 static const struct builtin builtins[] = {
-#define BUILTIN(of, name, self, parameters, function, mode) { of, self, sizeof name - 1, mode, name, parameters, function },
+#define BUILTIN(of, name, self, parameters, function, mode) \
+    { of, self, sizeof name - 1, mode, name, parameters, function },
 #include "text/template/template_builtins.def"
 #undef BUILTIN
 };
@@ -20,7 +23,8 @@ static const struct builtin builtins[] = {
 const struct builtin *builtin_find(enum builtin_of of, struct str name)
 {
     for (size_t i = 0; i < sizeof builtins / sizeof *builtins; i++)
-        if (builtins[i].of == of && builtins[i].n_name == name.n && !memcmp(builtins[i].name, name.at, name.n))
+        if (builtins[i].of == of && builtins[i].n_name == name.n &&
+            !memcmp(builtins[i].name, name.at, name.n))
             return &builtins[i];
     return NULL;
 }
@@ -88,7 +92,8 @@ static bool bind_one(struct render *r, struct binding *b, struct str parameter, 
         if (!str_eq(b->arguments->keywords[i].name, name))
             continue;
         if (slot->kind != VALUE_ABSENT)
-            return render_fail(r, ERR_INPUT, "%s: argument '%.*s' is given twice", b->builtin->name, STR_ARG(name));
+            return render_fail(r, ERR_INPUT, "%s: argument '%.*s' is given twice", b->builtin->name,
+                               STR_ARG(name));
         *slot = *b->arguments->keywords[i].value;
         b->n_used++;
     }
@@ -109,7 +114,8 @@ static bool bind_parameters(struct render *r, struct binding *b)
         at += n + (at[n] == ' ');
     }
     if (b->arguments->n > index)
-        return render_fail(r, ERR_INPUT, "%s takes at most %zu argument(s), %zu given", b->builtin->name, index, b->arguments->n);
+        return render_fail(r, ERR_INPUT, "%s takes at most %zu argument(s), %zu given", b->builtin->name,
+                           index, b->arguments->n);
     if (b->n_used < b->arguments->n_keywords)
         return render_fail(r, ERR_INPUT, "%s: unknown or repeated keyword argument", b->builtin->name);
     return true;
@@ -137,8 +143,8 @@ bool render_builtin(struct render *r, const struct builtin *builtin, const struc
     return builtin->run(r, &c);
 }
 
-bool render_filter(struct render *r, struct str name, const struct value *self, const struct call_arguments *arguments,
-                   struct value *out)
+bool render_filter(struct render *r, struct str name, const struct value *self,
+                   const struct call_arguments *arguments, struct value *out)
 {
     const struct builtin *builtin = builtin_find(OF_FILTER, name);
     bool user = self->user;
@@ -152,7 +158,8 @@ bool render_filter(struct render *r, struct str name, const struct value *self, 
     return true;
 }
 
-bool render_test(struct render *r, struct str name, const struct value *self, const struct call_arguments *arguments, bool *out)
+bool render_test(struct render *r, struct str name, const struct value *self,
+                 const struct call_arguments *arguments, bool *out)
 {
     const struct builtin *builtin = builtin_find(OF_TEST, name);
     struct value result;

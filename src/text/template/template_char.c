@@ -16,8 +16,8 @@ size_t char_find_invalid(struct str text)
             i++;
             continue;
         }
-        utf8proc_ssize_t n =
-            utf8proc_iterate((const utf8proc_uint8_t *)text.at + i, (utf8proc_ssize_t)(left > 4 ? 4 : left), &code);
+        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text.at + i,
+                                              (utf8proc_ssize_t)(left > 4 ? 4 : left), &code);
         if (n <= 0)
             return i;
         i += (size_t)n;
@@ -80,8 +80,8 @@ bool char_is_space(uint32_t c)
 {
     if (c < 0x80)
         return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f);
-    return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
-           c == 0x205f || c == 0x3000;
+    return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+           c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 bool char_is_letter(uint32_t code)
@@ -89,8 +89,8 @@ bool char_is_letter(uint32_t code)
     if (code < 0x80)
         return (code | 32) >= 'a' && (code | 32) <= 'z';
     utf8proc_category_t c = category(code);
-    return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT || c == UTF8PROC_CATEGORY_LM ||
-           c == UTF8PROC_CATEGORY_LO;
+    return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT ||
+           c == UTF8PROC_CATEGORY_LM || c == UTF8PROC_CATEGORY_LO;
 }
 
 bool char_is_digit(uint32_t code)
@@ -103,7 +103,8 @@ bool char_is_word(uint32_t code)
     if (code < 0x80)
         return char_is_name((unsigned char)code);
     utf8proc_category_t c = category(code);
-    return char_is_letter(code) || c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
+    return char_is_letter(code) || c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL ||
+           c == UTF8PROC_CATEGORY_NO;
 }
 
 bool char_is_upper(uint32_t code)

@@ -1,7 +1,7 @@
 // template_char.h - code points of UTF-8 text, with Python's notions of space, case and what is printable.
 //
-// The text is valid UTF-8: templates and JSON are checked on entry (char_find_invalid). Case maps single code points; of the one-to-many
-// mappings only U+00DF is supported, by the callers.
+// The text is valid UTF-8: templates and JSON are checked on entry (char_find_invalid). Case maps single code
+// points; of the one-to-many mappings only U+00DF is supported, by the callers.
 #pragma once
 #include "base/str.h"
 
@@ -27,7 +27,8 @@ uint32_t char_title(uint32_t code);
 
 static inline bool char_is_name(unsigned char byte)
 {
-    return ((byte | 32) >= 'a' && (byte | 32) <= 'z') || (byte >= '0' && byte <= '9') || byte == '_' || byte >= 0x80;
+    return ((byte | 32) >= 'a' && (byte | 32) <= 'z') || (byte >= '0' && byte <= '9') || byte == '_' ||
+           byte >= 0x80;
 }
 
 enum char_strip_side { CHAR_STRIP_LEFT = 1, CHAR_STRIP_RIGHT = 2, CHAR_STRIP_BOTH = 3 };

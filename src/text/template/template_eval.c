@@ -1,7 +1,8 @@
 // template_eval.c - expressions: walks the tree and computes values.
 //
-// One function per kind of node, in a table. The depth of the walk is counted in one place. Where Python looks up an attribute of an object,
-// only the table of built-in methods is searched: a template can reach nothing else.
+// One function per kind of node, in a table. The depth of the walk is counted in one place. Where Python
+// looks up an attribute of an object, only the table of built-in methods is searched: a template can reach
+// nothing else.
 #include <math.h>
 #include "text/template/template_builtin.h"
 #include "text/template/template_node.h"
@@ -60,7 +61,8 @@ static struct value missing(const struct value *object, struct str name)
     return v;
 }
 
-static bool bind_method(struct render *r, const struct value *object, const struct builtin *method, struct value *out)
+static bool bind_method(struct render *r, const struct value *object, const struct builtin *method,
+                        struct value *out)
 {
     struct bound *bound = render_alloc(r, 1, sizeof *bound);
 
@@ -86,7 +88,8 @@ bool render_attribute(struct render *r, const struct value *object, struct str n
     if (object->kind == VALUE_LOOP)
         return render_loop_attribute(r, object, name, out);
     *out = (struct value){ 0 };
-    if (object->kind == VALUE_LIST && object->list->group && (str_is(name, "grouper") || str_is(name, "list")))
+    if (object->kind == VALUE_LIST && object->list->group &&
+        (str_is(name, "grouper") || str_is(name, "list")))
         *out = object->list->at[str_is(name, "list")];
     if ((object->kind == VALUE_DICT || object->kind == VALUE_NAMESPACE) &&
         !value_dict_get(r, object->dict, value_string(name, false), out))
@@ -120,7 +123,8 @@ static bool item_at(struct render *r, const struct value *object, int64_t index,
 
 bool render_item(struct render *r, const struct value *object, const struct value *key, struct value *out)
 {
-    bool sequence = object->kind == VALUE_STRING || (object->kind == VALUE_LIST && object->list->kind != LIST_GENERATOR);
+    bool sequence =
+        object->kind == VALUE_STRING || (object->kind == VALUE_LIST && object->list->kind != LIST_GENERATOR);
     bool hashable = key->kind != VALUE_DICT && !(key->kind == VALUE_LIST && key->list->kind == LIST_PLAIN);
 
     if (!value_need_defined(r, *object))
@@ -163,7 +167,8 @@ static bool slice_bound(struct render *r, const struct node *n, bool *given, int
     if (v.kind == VALUE_NONE)
         return true;
     if (!value_is_integer(v))
-        return render_fail(r, ERR_INPUT, "slice indices must be integers or None, not %s", value_type_name(v));
+        return render_fail(r, ERR_INPUT, "slice indices must be integers or None, not %s",
+                           value_type_name(v));
     *given = true;
     *value = value_as_int(v);
     return true;
@@ -224,8 +229,10 @@ static bool eval_slice(struct render *r, const struct node *n, struct value *out
     int64_t start = 0, stop = 0, step = 1, length;
     bool has_start, has_stop, has_step;
 
-    if (!render_eval(r, n->a, &object) || !value_need_defined(r, object) || !slice_bound(r, n->items.at[0], &has_start, &start) ||
-        !slice_bound(r, n->items.at[1], &has_stop, &stop) || !slice_bound(r, n->items.at[2], &has_step, &step))
+    if (!render_eval(r, n->a, &object) || !value_need_defined(r, object) ||
+        !slice_bound(r, n->items.at[0], &has_start, &start) ||
+        !slice_bound(r, n->items.at[1], &has_stop, &stop) ||
+        !slice_bound(r, n->items.at[2], &has_step, &step))
         return false;
     if (object.kind != VALUE_STRING && (object.kind != VALUE_LIST || object.list->kind == LIST_GENERATOR))
         return render_fail(r, ERR_INPUT, "'%s' object cannot be sliced", value_type_name(object));
@@ -252,7 +259,8 @@ static bool add_splat_keywords(struct render *r, const struct dict *dict, struct
     return true;
 }
 
-static bool eval_splats(struct render *r, const struct node_arguments *a, struct list *items, struct dict *keywords)
+static bool eval_splats(struct render *r, const struct node_arguments *a, struct list *items,
+                        struct dict *keywords)
 {
     struct value v;
 
@@ -291,7 +299,8 @@ static bool eval_arguments(struct render *r, const struct node_arguments *a, str
             return false;
     if (!eval_splats(r, a, &items, &keywords))
         return false;
-    if (n_keywords + keywords.n && !(out->keywords = render_alloc(r, n_keywords + keywords.n, sizeof *out->keywords)))
+    if (n_keywords + keywords.n &&
+        !(out->keywords = render_alloc(r, n_keywords + keywords.n, sizeof *out->keywords)))
         return false;
     for (uint32_t i = 0; i < n_keywords; i++)
         out->keywords[out->n_keywords++] = (struct keyword){ a->names[i], &values[i] };
@@ -309,7 +318,8 @@ static bool eval_arguments(struct render *r, const struct node_arguments *a, str
     return add_splat_keywords(r, &keywords, out);
 }
 
-static bool call_value(struct render *r, const struct value *callee, const struct call_arguments *arguments, struct value *out)
+static bool call_value(struct render *r, const struct value *callee, const struct call_arguments *arguments,
+                       struct value *out)
 {
     struct value self = { 0 };
 
@@ -401,8 +411,8 @@ static bool eval_sign(struct render *r, const struct node *n, struct value *out)
     if (!render_eval(r, n->a, &v) || !value_need_defined(r, v))
         return false;
     if (!value_is_number(v))
-        return render_fail(r, ERR_INPUT, "bad operand type for unary %c: '%s'", n->kind == NODE_NEGATE ? '-' : '+',
-                           value_type_name(v));
+        return render_fail(r, ERR_INPUT, "bad operand type for unary %c: '%s'",
+                           n->kind == NODE_NEGATE ? '-' : '+', value_type_name(v));
     bool user = v.user;
     if (n->kind == NODE_PLUS)
         *out = v.kind == VALUE_BOOL ? value_int(v.b) : v;
@@ -467,7 +477,10 @@ static bool compare(struct render *r, enum operator_kind op, struct value a, str
     default:
         if (!value_order(r, a, b, &order))
             return false;
-        *result = order != 2 && (op == OP_LT ? order < 0 : op == OP_LE ? order <= 0 : op == OP_GT ? order > 0 : order >= 0);
+        *result = order != 2 && (op == OP_LT   ? order < 0
+                                 : op == OP_LE ? order <= 0
+                                 : op == OP_GT ? order > 0
+                                               : order >= 0);
         return true;
     }
 }

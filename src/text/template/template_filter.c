@@ -1,9 +1,10 @@
-// template_filter.c - filters on single values. Those on sequences are in template_sequence.c, those that are methods of strings too in
-// template_text.c.
+// template_filter.c - filters on single values. Those on sequences are in template_sequence.c, those that are
+// methods of strings too in template_text.c.
 //
-// Names, parameters and results are those of Python's Jinja; tojson is the one that transformers puts in its place. Left out
-// because no chat template uses them: pprint, random, striptags, urlize, wordwrap, xmlattr, filesizeformat. There is no autoescape:
-// safe and escape mark a string as safe, and nothing but what is added to it afterwards is escaped.
+// Names, parameters and results are those of Python's Jinja; tojson is the one that transformers puts in its
+// place. Left out because no chat template uses them: pprint, random, striptags, urlize, wordwrap, xmlattr,
+// filesizeformat. There is no autoescape: safe and escape mark a string as safe, and nothing but what is
+// added to it afterwards is escaped.
 #include <math.h>
 #include "text/template/template_builtin.h"
 #include "text/template/template_char.h"
@@ -53,16 +54,17 @@ bool filter_indent(struct render *r, struct call *c)
     int64_t width = 4;
 
     b.safe = newline.safe = text.safe;
-    if ((indent.kind != VALUE_STRING &&
-         (!argument_int(r, &indent, 4, &width) || !string_pad(r, value_string(STR(""), false), width, 0, &indent))) ||
-        !value_binary(r, 0, (const struct value[]){ text, newline }, &text) || !string_lines(r, text, false, &lines))
+    if ((indent.kind != VALUE_STRING && (!argument_int(r, &indent, 4, &width) ||
+                                         !string_pad(r, value_string(STR(""), false), width, 0, &indent))) ||
+        !value_binary(r, 0, (const struct value[]){ text, newline }, &text) ||
+        !string_lines(r, text, false, &lines))
         return false;
     indent.safe = text.safe; // it is never escaped
     for (size_t i = 0; i < lines.list->n; i++) {
         struct value line = lines.list->at[i];
         bool wanted = i == 0 ? c->number[1] : c->number[2] || line.s.n;
-        if (!render_spend(r, 1) || (i && !builder_put_value(&b, newline)) || (wanted && !builder_put_value(&b, indent)) ||
-            !builder_put_value(&b, line))
+        if (!render_spend(r, 1) || (i && !builder_put_value(&b, newline)) ||
+            (wanted && !builder_put_value(&b, indent)) || !builder_put_value(&b, line))
             return false;
     }
     *c->out = builder_value(&b);
@@ -78,13 +80,16 @@ bool filter_truncate(struct render *r, struct call *c)
     if (!argument_string(r, &end, &end) || !value_length(r, text, &n) || !value_length(r, end, &n_end))
         return false;
     if (length < n_end || leeway < 0 || length > INT64_MAX - leeway)
-        return render_fail(r, ERR_INPUT, "truncate: expected length >= %lld and leeway >= 0", (long long)n_end);
+        return render_fail(r, ERR_INPUT, "truncate: expected length >= %lld and leeway >= 0",
+                           (long long)n_end);
     *c->out = text;
     if (n <= length + leeway)
         return true;
     text = value_part(text, 0, char_offset(text.s, (size_t)(length - n_end)));
     if (!c->number[1]) {
-        const struct split last = { .separator = value_string(STR(" "), false), .limit = 1, .from_right = true };
+        const struct split last = { .separator = value_string(STR(" "), false),
+                                    .limit = 1,
+                                    .from_right = true };
         if (!string_split(r, text, &last, &parts))
             return false;
         text = parts.list->at[0];
@@ -158,7 +163,9 @@ static bool parse_integer(struct str text, int64_t base, int64_t *out)
         text = str_from_to(text, 2, text.n);
     for (size_t i = 0; i < text.n; i++) {
         char c = text.at[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10 : 99;
+        int digit = c >= '0' && c <= '9'                 ? c - '0'
+                    : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10
+                                                         : 99;
         if (digit >= base || __builtin_mul_overflow(value, (uint64_t)base, &value) ||
             __builtin_add_overflow(value, (uint64_t)digit, &value) || value > INT64_MAX)
             return false;
@@ -216,8 +223,8 @@ bool filter_abs(struct render *r, struct call *c)
         return false;
     if (!value_is_number(v) || (v.kind == VALUE_INT && v.i == INT64_MIN))
         return render_fail(r, ERR_INPUT, "bad operand type for abs(): '%s'", value_type_name(v));
-    *c->out =
-        v.kind == VALUE_FLOAT ? value_float(fabs(v.f)) : value_int(value_as_int(v) < 0 ? -value_as_int(v) : value_as_int(v));
+    *c->out = v.kind == VALUE_FLOAT ? value_float(fabs(v.f))
+                                    : value_int(value_as_int(v) < 0 ? -value_as_int(v) : value_as_int(v));
     return true;
 }
 
@@ -249,7 +256,8 @@ bool filter_round(struct render *r, struct call *c)
     if (!value_is_number(v))
         return render_fail(r, ERR_INPUT, "type %s cannot be rounded", value_type_name(v));
     if (precision < -20 || precision > 40)
-        return render_fail(r, ERR_LIMIT, "round: a precision of %lld; from -20 to 40 are allowed", (long long)precision);
+        return render_fail(r, ERR_LIMIT, "round: a precision of %lld; from -20 to 40 are allowed",
+                           (long long)precision);
     double scale = pow(10, (double)precision), f = value_as_float(v);
     if (!common)
         *c->out = value_float((up ? ceil(f * scale) : floor(f * scale)) / scale);
@@ -292,8 +300,8 @@ bool filter_tojson(struct render *r, struct call *c)
         if (!argument_int(r, &indent, 0, &width))
             return false;
         if (width > TOJSON_MAX_INDENT)
-            return render_fail(r, ERR_LIMIT, "tojson: an indent of %lld; at most %d is allowed", (long long)width,
-                               TOJSON_MAX_INDENT);
+            return render_fail(r, ERR_LIMIT, "tojson: an indent of %lld; at most %d is allowed",
+                               (long long)width, TOJSON_MAX_INDENT);
         if (!string_pad(r, value_string(STR(""), false), width, 0, &indent))
             return false;
     }
@@ -313,11 +321,13 @@ bool filter_format(struct render *r, struct call *c)
 
     if (c->raw->n && keywords)
         return render_fail(r, ERR_INPUT, "can't handle positional and keyword arguments at the same time");
-    if (!(keywords ? value_dict_new(r, 0, &values)
-                   : value_list_copy(r, LIST_TUPLE, (struct list){ .at = c->raw->at, .n = c->raw->n }, &values)))
+    if (!(keywords
+              ? value_dict_new(r, 0, &values)
+              : value_list_copy(r, LIST_TUPLE, (struct list){ .at = c->raw->at, .n = c->raw->n }, &values)))
         return false;
     for (size_t i = 0; i < c->raw->n_keywords; i++)
-        if (!value_dict_set(r, values.dict, value_string(c->raw->keywords[i].name, false), *c->raw->keywords[i].value))
+        if (!value_dict_set(r, values.dict, value_string(c->raw->keywords[i].name, false),
+                            *c->raw->keywords[i].value))
             return false;
     return format_percent(r, *c->self, values, c->out);
 }

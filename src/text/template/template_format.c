@@ -37,7 +37,10 @@ struct number_text {
 static void integer_digits(struct number_text *t, int64_t value, const struct format_spec *spec)
 {
     uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    unsigned base = spec->type == 'x' || spec->type == 'X' ? 16 : spec->type == 'o' ? 8 : spec->type == 'b' ? 2 : 10;
+    unsigned base = spec->type == 'x' || spec->type == 'X' ? 16
+                    : spec->type == 'o'                    ? 8
+                    : spec->type == 'b'                    ? 2
+                                                           : 10;
     const char *letters = spec->type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef";
     char reversed[128];
     size_t n = 0, groups = 0;
@@ -79,7 +82,8 @@ static void float_digits(struct number_text *t, double f, const struct format_sp
     else if (spec->type == 'e' || spec->type == 'E')
         snprintf(t->digits, sizeof t->digits, spec->type == 'e' ? "%.*e" : "%.*E", precision, f);
     else if (spec->type == 'g' || spec->type == 'G')
-        snprintf(t->digits, sizeof t->digits, spec->type == 'g' ? "%.*g" : "%.*G", precision ? precision : 1, f);
+        snprintf(t->digits, sizeof t->digits, spec->type == 'g' ? "%.*g" : "%.*G", precision ? precision : 1,
+                 f);
     else if (spec->type == 0 && spec->precision < 0)
         show_float(f, t->digits);
     else if (spec->type == 0)
@@ -94,7 +98,9 @@ static void float_digits(struct number_text *t, double f, const struct format_sp
 
 static bool put_fill(struct builder *b, const struct format_spec *spec, size_t n)
 {
-    struct str fill = spec->fill_n ? (struct str){ spec->fill, spec->fill_n } : spec->zero ? STR("0") : STR(" ");
+    struct str fill = spec->fill_n ? (struct str){ spec->fill, spec->fill_n }
+                      : spec->zero ? STR("0")
+                                   : STR(" ");
 
     for (size_t i = 0; i < n; i++)
         if (!builder_put(b, fill, false))
@@ -102,13 +108,15 @@ static bool put_fill(struct builder *b, const struct format_spec *spec, size_t n
     return true;
 }
 
-static bool put_padded(struct builder *b, struct value sign, struct value text, const struct format_spec *spec, char align)
+static bool put_padded(struct builder *b, struct value sign, struct value text,
+                       const struct format_spec *spec, char align)
 {
-    size_t length = char_count(sign.s) + char_count(text.s), pad = spec->width > length ? spec->width - length : 0;
+    size_t length = char_count(sign.s) + char_count(text.s),
+           pad = spec->width > length ? spec->width - length : 0;
     size_t left = align == '>' ? pad : align == '^' ? pad / 2 : 0, middle = align == '=' ? pad : 0;
 
-    return put_fill(b, spec, left) && builder_put_value(b, sign) && put_fill(b, spec, middle) && builder_put_value(b, text) &&
-           put_fill(b, spec, pad - left - middle);
+    return put_fill(b, spec, left) && builder_put_value(b, sign) && put_fill(b, spec, middle) &&
+           builder_put_value(b, text) && put_fill(b, spec, pad - left - middle);
 }
 
 static bool put_number(struct builder *b, struct value v, const struct format_spec *spec)
@@ -125,7 +133,8 @@ static bool put_number(struct builder *b, struct value v, const struct format_sp
         float_digits(&t, value_as_float(v), spec);
     else
         integer_digits(&t, value_as_int(v), spec);
-    return put_padded(b, value_string(str_from(t.sign), v.user), value_string(str_from(t.digits), v.user), spec, align);
+    return put_padded(b, value_string(str_from(t.sign), v.user), value_string(str_from(t.digits), v.user),
+                      spec, align);
 }
 
 static bool put_text(struct builder *b, struct value text, const struct format_spec *spec, char default_align)
@@ -225,11 +234,13 @@ static bool percent_number(struct percent *p, struct builder *b, struct value v,
     if (!value_need_defined(p->r, v))
         return false;
     if (!value_is_number(v))
-        return render_fail(p->r, ERR_INPUT, "%%%c format: a real number is required, not %s", spec->type, value_type_name(v));
+        return render_fail(p->r, ERR_INPUT, "%%%c format: a real number is required, not %s", spec->type,
+                           value_type_name(v));
     if (strchr("diu", spec->type)) {
         if (v.kind == VALUE_FLOAT && !(fabs(v.f) < 9e18))
             return render_fail(p->r, ERR_INPUT, "a float does not fit a whole number");
-        v = v.kind == VALUE_FLOAT ? (struct value){ .kind = VALUE_INT, .user = v.user, .i = (int64_t)v.f } : v;
+        v = v.kind == VALUE_FLOAT ? (struct value){ .kind = VALUE_INT, .user = v.user, .i = (int64_t)v.f }
+                                  : v;
         spec->type = 'd';
     } else if (strchr("oxX", spec->type) && v.kind == VALUE_FLOAT) {
         return render_fail(p->r, ERR_INPUT, "%%%c format: an integer is required, not float", spec->type);
@@ -237,13 +248,15 @@ static bool percent_number(struct percent *p, struct builder *b, struct value v,
     return put_number(b, v, spec);
 }
 
-static bool percent_character(struct percent *p, struct builder *b, struct value v, const struct format_spec *spec)
+static bool percent_character(struct percent *p, struct builder *b, struct value v,
+                              const struct format_spec *spec)
 {
     char text[4];
 
     if (v.kind == VALUE_STRING && char_count(v.s) == 1)
         return put_text(b, v, spec, '>');
-    if (!value_is_integer(v) || value_as_int(v) < 0 || value_as_int(v) > 0x10ffff || !char_is_valid((uint32_t)value_as_int(v)))
+    if (!value_is_integer(v) || value_as_int(v) < 0 || value_as_int(v) > 0x10ffff ||
+        !char_is_valid((uint32_t)value_as_int(v)))
         return render_fail(p->r, ERR_INPUT, "%%c requires a character or its code");
     size_t n = char_encode((uint32_t)value_as_int(v), text);
     return put_text(b, value_string((struct str){ text, n }, v.user), spec, '>');
@@ -260,7 +273,8 @@ static bool percent_text(struct percent *p, struct builder *b, struct value v, c
             return false;
         v = builder_value(&repr);
     }
-    return show_string(p->r, v, &v) && builder_put_value(&text, v) && put_text(b, builder_value(&text), spec, '>');
+    return show_string(p->r, v, &v) && builder_put_value(&text, v) &&
+           put_text(b, builder_value(&text), spec, '>');
 }
 
 static bool percent_one(struct percent *p, struct builder *b)
@@ -274,7 +288,8 @@ static bool percent_one(struct percent *p, struct builder *b)
     if (spec.type == '%')
         return builder_put(b, STR("%"), false);
     if (!spec.type || !strchr("diouxXeEfFgGcrsa", spec.type))
-        return render_fail(p->r, ERR_INPUT, "unsupported format character '%c'", spec.type >= ' ' ? spec.type : '?');
+        return render_fail(p->r, ERR_INPUT, "unsupported format character '%c'",
+                           spec.type >= ' ' ? spec.type : '?');
     if (!mapped && !next_percent_value(p, &v))
         return false;
     if (spec.type == 'c')
@@ -301,7 +316,8 @@ bool format_percent(struct render *r, struct value format, struct value values, 
         if (next && !percent_one(&p, &b))
             return false;
     }
-    if ((tuple && p.used < values.list->n) || (!tuple && values.kind != VALUE_DICT && values.kind != VALUE_LIST && p.used == 0))
+    if ((tuple && p.used < values.list->n) ||
+        (!tuple && values.kind != VALUE_DICT && values.kind != VALUE_LIST && p.used == 0))
         return render_fail(r, ERR_INPUT, "not all arguments converted during string formatting");
     *out = builder_value(&b);
     return true;
@@ -387,7 +403,8 @@ static bool brace_text(struct builder *b, struct value v, const struct format_sp
 {
     struct builder text = builder_start(b->r);
 
-    return (conversion == 'r' ? show_repr(&text, v) : show_value(&text, v)) && put_text(b, builder_value(&text), spec, '<');
+    return (conversion == 'r' ? show_repr(&text, v) : show_value(&text, v)) &&
+           put_text(b, builder_value(&text), spec, '<');
 }
 
 // What stands between the braces: name!conversion:specification.
@@ -411,15 +428,18 @@ static bool brace_one(struct braces *p, struct builder *b, struct str field)
     if (!brace_value(p, str_from_to(field, 0, name_end), &v) || !brace_spec(p->r, rest, &spec))
         return false;
     if (b->safe && v.safe && !conversion)
-        return rest.n ? render_fail(p->r, ERR_INPUT, "a safe string takes no format specification, '%.*s' found", STR_ARG(rest))
-                      : builder_put_value(b, v);
+        return rest.n
+                   ? render_fail(p->r, ERR_INPUT, "a safe string takes no format specification, '%.*s' found",
+                                 STR_ARG(rest))
+                   : builder_put_value(b, v);
     struct builder padded = builder_start(p->r); // a safe format escapes after padding
     bool number = value_is_number(v) && !conversion && spec.type != 's' && (v.kind != VALUE_BOOL || rest.n);
     return (number ? put_number(&padded, v, &spec) : brace_text(&padded, v, &spec, conversion)) &&
            builder_put_value(b, builder_value(&padded));
 }
 
-bool format_braces(struct render *r, struct value format, const struct call_arguments *arguments, struct value *out)
+bool format_braces(struct render *r, struct value format, const struct call_arguments *arguments,
+                   struct value *out)
 {
     struct braces p = { .r = r, .format = format, .arguments = arguments };
     struct builder b = builder_start(r);

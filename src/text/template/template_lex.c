@@ -1,8 +1,9 @@
 // template_lex.c - cuts a template into tokens, with Jinja's rules for white space.
 //
-// trim_blocks removes the newline after a block or comment tag; lstrip_blocks removes blanks between the start of a line and such a tag;
-// '-' inside a tag removes all white space on its side, '+' disables both rules there. Brackets are counted, so that "}}" inside an
-// expression can close two dicts. Tokens are made one at a time; the only state is the stack of brackets.
+// trim_blocks removes the newline after a block or comment tag; lstrip_blocks removes blanks between the
+// start of a line and such a tag; '-' inside a tag removes all white space on its side, '+' disables both
+// rules there. Brackets are counted, so that "}}" inside an expression can close two dicts. Tokens are made
+// one at a time; the only state is the stack of brackets.
 #include "text/template/template_char.h"
 #include "text/template/template_parser.h"
 
@@ -55,7 +56,8 @@ static size_t skip_space(const struct lexer *l, size_t at)
     return at;
 }
 
-// The end of a tag's closing mark at `at` ("%}" and "}}" and "#}" with their signs), or 0 when there is none here.
+// The end of a tag's closing mark at `at` ("%}" and "}}" and "#}" with their signs), or 0 when there is none
+// here.
 static size_t tag_end(const struct lexer *l, size_t at, const char *mark)
 {
     char sign = at < l->source.n ? l->source.at[at] : 0;
@@ -70,7 +72,8 @@ static size_t tag_end(const struct lexer *l, size_t at, const char *mark)
     return sign == '+' && block && looking_at(l, at + 1, mark) ? at + 3 : 0;
 }
 
-// Where the tag "{% [-+] word %}" that starts at `at` ends, or 0 when another tag is there. The end of raw never trims a newline.
+// Where the tag "{% [-+] word %}" that starts at `at` ends, or 0 when another tag is there. The end of raw
+// never trims a newline.
 static size_t word_tag(const struct lexer *l, size_t at, const char *word)
 {
     size_t end;
@@ -105,7 +108,8 @@ static struct str strip_before_tag(const struct lexer *l, size_t end)
         line--;
     if (line == 0 && !l->line_starting)
         return text;
-    return char_strip(str_from_to(text, line, text.n), CHAR_STRIP_RIGHT).n == 0 ? str_from_to(text, 0, line) : text;
+    return char_strip(str_from_to(text, line, text.n), CHAR_STRIP_RIGHT).n == 0 ? str_from_to(text, 0, line)
+                                                                                : text;
 }
 
 static size_t find_tag(const struct lexer *l, size_t at)
@@ -189,8 +193,9 @@ static bool digits(const struct lexer *l, size_t *at, const char *set)
     size_t start = *at;
 
     while (*at < l->source.n && l->source.at[*at] &&
-           (strchr(set, l->source.at[*at]) || (l->source.at[*at] == '_' && *at > start && *at + 1 < l->source.n &&
-                                               l->source.at[*at + 1] && strchr(set, l->source.at[*at + 1]))))
+           (strchr(set, l->source.at[*at]) ||
+            (l->source.at[*at] == '_' && *at > start && *at + 1 < l->source.n && l->source.at[*at + 1] &&
+             strchr(set, l->source.at[*at + 1]))))
         ++*at;
     return *at > start;
 }
@@ -204,7 +209,8 @@ static bool number_in_base(struct lexer *l, struct token *token, size_t from, ui
         if (c == '_')
             continue;
         int digit = c <= '9' ? c - '0' : (c | 32) - 'a' + 10;
-        if (__builtin_mul_overflow(value, (int64_t)base, &value) || __builtin_add_overflow(value, (int64_t)digit, &value))
+        if (__builtin_mul_overflow(value, (int64_t)base, &value) ||
+            __builtin_add_overflow(value, (int64_t)digit, &value))
             return lexer_fail(l, "a whole number that does not fit 64 bits");
     }
     token->kind = TOKEN_INT;

@@ -133,7 +133,8 @@ static bool floats(struct render *r, enum operator_kind op, double a, double b, 
 static bool repeat(struct render *r, struct value v, int64_t times, struct value *out)
 {
     struct builder b = builder_start(r);
-    size_t n = v.kind == VALUE_STRING ? v.s.n : v.list->n, total, bytes = v.kind == VALUE_STRING ? 1 : sizeof v;
+    size_t n = v.kind == VALUE_STRING ? v.s.n : v.list->n, total,
+           bytes = v.kind == VALUE_STRING ? 1 : sizeof v;
 
     b.safe = v.safe;
     times = times < 0 ? 0 : times;
@@ -190,7 +191,8 @@ bool value_binary(struct render *r, uint8_t op, const struct value operands[2], 
         return false;
     if (op == OP_MOD && a.kind == VALUE_STRING)
         return format_percent(r, a, b, out);
-    if (op == OP_ADD && is_repeatable(a) && a.kind == b.kind && (a.kind == VALUE_STRING || a.list->kind == b.list->kind))
+    if (op == OP_ADD && is_repeatable(a) && a.kind == b.kind &&
+        (a.kind == VALUE_STRING || a.list->kind == b.list->kind))
         return add_sequences(r, a, b, out);
     if (op == OP_MUL && is_repeatable(a) && value_is_integer(b))
         return repeat(r, a, value_as_int(b), out);
@@ -198,9 +200,10 @@ bool value_binary(struct render *r, uint8_t op, const struct value operands[2], 
         return repeat(r, b, value_as_int(a), out);
     if (!value_is_number(a) || !value_is_number(b)) {
         if (op == OP_ADD && a.kind == VALUE_STRING)
-            return render_fail(r, ERR_INPUT, "can only concatenate str (not \"%s\") to str", value_type_name(b));
-        return render_fail(r, ERR_INPUT, "unsupported operand types for %s: '%s' and '%s'", names[op], value_type_name(a),
-                           value_type_name(b));
+            return render_fail(r, ERR_INPUT, "can only concatenate str (not \"%s\") to str",
+                               value_type_name(b));
+        return render_fail(r, ERR_INPUT, "unsupported operand types for %s: '%s' and '%s'", names[op],
+                           value_type_name(a), value_type_name(b));
     }
     if (value_is_integer(a) && value_is_integer(b))
         ok = integers(r, op, value_as_int(a), value_as_int(b), out);

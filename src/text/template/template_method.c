@@ -1,7 +1,7 @@
 // template_method.c - methods of dicts, lists and loops. Those of strings are in template_text.c.
 //
-// Python's methods that change a list or a dict in place are refused, as transformers' sandbox refuses them; but a list that the template
-// made itself can be appended to, as other engines let it.
+// Python's methods that change a list or a dict in place are refused, as transformers' sandbox refuses them;
+// but a list that the template made itself can be appended to, as other engines let it.
 #include "text/template/template_builtin.h"
 #include "text/template/template_run.h"
 

@@ -1,7 +1,7 @@
 // template_node.h - the parsed form of a template: a tree. Shared by the files of the template language only.
 //
-// One struct for every kind of node; the comment of each kind lists the fields that it uses. A node's height is checked while parsing, so that
-// a walk of the tree may recurse.
+// One struct for every kind of node; the comment of each kind lists the fields that it uses. A node's height
+// is checked while parsing, so that a walk of the tree may recurse.
 #pragma once
 #include "base/arena.h"
 #include "text/template/template.h"

@@ -1,14 +1,25 @@
 // template_parse.c - expressions: tokens to a tree, with Jinja's precedence.
 //
-// Precedence, lowest first: "a if b else c", or, and, not, comparisons (chained), + and -, ~, * / // %, **, unary minus; then postfix
-// .name [key] (arguments); then filters and tests. The height of every node is bounded when it is made, so that long chains of one operator
-// are bounded like nested brackets. Statements are in template_statement.c.
+// Precedence, lowest first: "a if b else c", or, and, not, comparisons (chained), + and -, ~, * / // %, **,
+// unary minus; then postfix .name [key] (arguments); then filters and tests. The height of every node is
+// bounded when it is made, so that long chains of one operator are bounded like nested brackets. Statements
+// are in template_statement.c.
 #include <stdarg.h>
 #include "text/template/template_char.h"
 #include "text/template/template_parser.h"
 #include "text/template/template_run.h"
 
-enum level { LEVEL_NONE = -1, LEVEL_OR, LEVEL_AND, LEVEL_NOT, LEVEL_COMPARE, LEVEL_ADD, LEVEL_CONCAT, LEVEL_MUL, LEVEL_POW };
+enum level {
+    LEVEL_NONE = -1,
+    LEVEL_OR,
+    LEVEL_AND,
+    LEVEL_NOT,
+    LEVEL_COMPARE,
+    LEVEL_ADD,
+    LEVEL_CONCAT,
+    LEVEL_MUL,
+    LEVEL_POW
+};
 
 static struct node *parse_binary(struct parser *p, enum level min);
 
@@ -37,9 +48,10 @@ struct node *parser_fail(struct parser *p, const char *format, ...)
 static const char *token_describe(const struct token *token)
 {
     static const char *const names[] = {
-        [TOKEN_END] = "end of template", [TOKEN_DATA] = "text",    [TOKEN_VARIABLE_BEGIN] = "{{", [TOKEN_VARIABLE_END] = "}}",
-        [TOKEN_BLOCK_BEGIN] = "{%",      [TOKEN_BLOCK_END] = "%}", [TOKEN_NAME] = "name",         [TOKEN_STRING] = "string",
-        [TOKEN_INT] = "number",          [TOKEN_FLOAT] = "number", [TOKEN_OPERATOR] = "operator",
+        [TOKEN_END] = "end of template", [TOKEN_DATA] = "text",         [TOKEN_VARIABLE_BEGIN] = "{{",
+        [TOKEN_VARIABLE_END] = "}}",     [TOKEN_BLOCK_BEGIN] = "{%",    [TOKEN_BLOCK_END] = "%}",
+        [TOKEN_NAME] = "name",           [TOKEN_STRING] = "string",     [TOKEN_INT] = "number",
+        [TOKEN_FLOAT] = "number",        [TOKEN_OPERATOR] = "operator",
     };
     return names[token->kind];
 }
@@ -77,7 +89,8 @@ bool parser_enter(struct parser *p)
 {
     if (p->depth++ < p->t->limits.parse_depth)
         return true;
-    err_set(p->err, ERR_LIMIT, "template line %u: nested deeper than %u", p->now.line, p->t->limits.parse_depth);
+    err_set(p->err, ERR_LIMIT, "template line %u: nested deeper than %u", p->now.line,
+            p->t->limits.parse_depth);
     return false;
 }
 
@@ -86,8 +99,8 @@ static void *parser_alloc(struct parser *p, size_t n, size_t bytes)
     void *memory = arena_alloc_array(p->arena, n, bytes);
 
     if (!memory)
-        err_set(p->err, ERR_LIMIT, "template line %u: the parsed template needs more than %zu bytes", p->now.line,
-                p->t->limits.memory_bytes);
+        err_set(p->err, ERR_LIMIT, "template line %u: the parsed template needs more than %zu bytes",
+                p->now.line, p->t->limits.memory_bytes);
     return memory;
 }
 
@@ -136,7 +149,8 @@ static struct node *check_height(struct parser *p, struct node *node)
 {
     if (node->height < p->t->limits.parse_depth)
         return node;
-    err_set(p->err, ERR_LIMIT, "template line %u: nested deeper than %u", node->line, p->t->limits.parse_depth);
+    err_set(p->err, ERR_LIMIT, "template line %u: nested deeper than %u", node->line,
+            p->t->limits.parse_depth);
     return NULL;
 }
 
@@ -208,7 +222,9 @@ static struct node *parse_name(struct parser *p)
         if (str_is(name, words[i].name))
             return constant(p, words[i].value, p->before.line);
     struct node *node = parser_node(p, NODE_NAME, p->before.line);
-    p->mentions |= str_is(name, "varargs") ? MACRO_USES_VARARGS : str_is(name, "kwargs") ? MACRO_USES_KWARGS : 0;
+    p->mentions |= str_is(name, "varargs")  ? MACRO_USES_VARARGS
+                   : str_is(name, "kwargs") ? MACRO_USES_KWARGS
+                                            : 0;
     if (node) {
         node->name = name;
         node->hash = node_hash(name);
@@ -292,8 +308,8 @@ struct node *parse_primary(struct parser *p)
 
 static bool at_tuple_end(const struct parser *p, const char *end)
 {
-    return p->now.kind == TOKEN_VARIABLE_END || p->now.kind == TOKEN_BLOCK_END || parser_is(p, ")") || parser_is(p, "=") ||
-           (end && parser_is_name(p, end));
+    return p->now.kind == TOKEN_VARIABLE_END || p->now.kind == TOKEN_BLOCK_END || parser_is(p, ")") ||
+           parser_is(p, "=") || (end && parser_is_name(p, end));
 }
 
 struct node *parse_tuple(struct parser *p, bool with_condition, const char *end)
@@ -447,8 +463,8 @@ static struct node *parse_subscript(struct parser *p, struct node *object)
         return parse_slice(p, object, key);
     if (parser_is(p, ",")) {
         struct node *tuple = parser_node(p, NODE_TUPLE, key->line);
-        if (!tuple || !parser_append(p, &tuple->items, key) || !parser_advance(p) || !parse_items(p, &tuple->items, "]", false) ||
-            !parser_close(p, tuple))
+        if (!tuple || !parser_append(p, &tuple->items, key) || !parser_advance(p) ||
+            !parse_items(p, &tuple->items, "]", false) || !parser_close(p, tuple))
             return NULL;
         return parent(p, NODE_ITEM, object, tuple);
     }
@@ -493,10 +509,10 @@ struct node *parse_filters(struct parser *p, struct node *input, bool first_with
 static bool test_has_operand(const struct parser *p)
 {
     if (p->now.kind == TOKEN_NAME)
-        return !parser_is_name(p, "else") && !parser_is_name(p, "or") && !parser_is_name(p, "and") && !parser_is_name(p, "if") &&
-               !parser_is_name(p, "in") && !parser_is_name(p, "not");
-    return p->now.kind == TOKEN_STRING || p->now.kind == TOKEN_INT || p->now.kind == TOKEN_FLOAT || parser_is(p, "[") ||
-           parser_is(p, "{");
+        return !parser_is_name(p, "else") && !parser_is_name(p, "or") && !parser_is_name(p, "and") &&
+               !parser_is_name(p, "if") && !parser_is_name(p, "in") && !parser_is_name(p, "not");
+    return p->now.kind == TOKEN_STRING || p->now.kind == TOKEN_INT || p->now.kind == TOKEN_FLOAT ||
+           parser_is(p, "[") || parser_is(p, "{");
 }
 
 static struct node *parse_test(struct parser *p, struct node *input)
@@ -522,7 +538,8 @@ static struct node *parse_test(struct parser *p, struct node *input)
         if (parser_is_name(p, "is"))
             return parser_fail(p, "two tests cannot be chained with 'is'");
         test->arguments = parser_alloc(p, 1, sizeof *test->arguments);
-        if (!test->arguments || !parser_append(p, &test->arguments->positional, parse_postfix(p, parse_primary(p))))
+        if (!test->arguments ||
+            !parser_append(p, &test->arguments->positional, parse_postfix(p, parse_primary(p))))
             return NULL;
     }
     if (!parser_close(p, test))
@@ -575,12 +592,15 @@ static struct operator_found operator_here(const struct parser *p)
         const char *text;
         struct operator_found found;
     } table[] = {
-        { "+", { LEVEL_ADD, OP_ADD, 1 } },     { "-", { LEVEL_ADD, OP_SUB, 1 } },     { "*", { LEVEL_MUL, OP_MUL, 1 } },
-        { "/", { LEVEL_MUL, OP_DIV, 1 } },     { "%", { LEVEL_MUL, OP_MOD, 1 } },     { "//", { LEVEL_MUL, OP_FLOOR_DIV, 1 } },
-        { "**", { LEVEL_POW, OP_POW, 1 } },    { "~", { LEVEL_CONCAT, OP_ADD, 1 } },  { "==", { LEVEL_COMPARE, OP_EQ, 1 } },
-        { "!=", { LEVEL_COMPARE, OP_NE, 1 } }, { "<", { LEVEL_COMPARE, OP_LT, 1 } },  { "<=", { LEVEL_COMPARE, OP_LE, 1 } },
-        { ">", { LEVEL_COMPARE, OP_GT, 1 } },  { ">=", { LEVEL_COMPARE, OP_GE, 1 } }, { "or", { LEVEL_OR, OP_ADD, 1 } },
-        { "and", { LEVEL_AND, OP_ADD, 1 } },   { "in", { LEVEL_COMPARE, OP_IN, 1 } },
+        { "+", { LEVEL_ADD, OP_ADD, 1 } },     { "-", { LEVEL_ADD, OP_SUB, 1 } },
+        { "*", { LEVEL_MUL, OP_MUL, 1 } },     { "/", { LEVEL_MUL, OP_DIV, 1 } },
+        { "%", { LEVEL_MUL, OP_MOD, 1 } },     { "//", { LEVEL_MUL, OP_FLOOR_DIV, 1 } },
+        { "**", { LEVEL_POW, OP_POW, 1 } },    { "~", { LEVEL_CONCAT, OP_ADD, 1 } },
+        { "==", { LEVEL_COMPARE, OP_EQ, 1 } }, { "!=", { LEVEL_COMPARE, OP_NE, 1 } },
+        { "<", { LEVEL_COMPARE, OP_LT, 1 } },  { "<=", { LEVEL_COMPARE, OP_LE, 1 } },
+        { ">", { LEVEL_COMPARE, OP_GT, 1 } },  { ">=", { LEVEL_COMPARE, OP_GE, 1 } },
+        { "or", { LEVEL_OR, OP_ADD, 1 } },     { "and", { LEVEL_AND, OP_ADD, 1 } },
+        { "in", { LEVEL_COMPARE, OP_IN, 1 } },
     };
     const struct token *token = &p->now;
 
@@ -611,11 +631,13 @@ static bool append_compared(struct parser *p, struct node *chain, enum operator_
 }
 
 // left OP right; comparisons and ~ in a row go into one node, which *chain remembers.
-static struct node *parse_operation(struct parser *p, struct node *left, struct operator_found o, struct node **chain)
+static struct node *parse_operation(struct parser *p, struct node *left, struct operator_found o,
+                                    struct node **chain)
 {
     static const uint8_t kinds[] = {
-        [LEVEL_OR] = NODE_OR,      [LEVEL_AND] = NODE_AND,    [LEVEL_COMPARE] = NODE_COMPARE, [LEVEL_CONCAT] = NODE_CONCAT,
-        [LEVEL_ADD] = NODE_BINARY, [LEVEL_MUL] = NODE_BINARY, [LEVEL_POW] = NODE_BINARY
+        [LEVEL_OR] = NODE_OR,         [LEVEL_AND] = NODE_AND,    [LEVEL_COMPARE] = NODE_COMPARE,
+        [LEVEL_CONCAT] = NODE_CONCAT, [LEVEL_ADD] = NODE_BINARY, [LEVEL_MUL] = NODE_BINARY,
+        [LEVEL_POW] = NODE_BINARY
     };
     enum node_kind kind = kinds[o.level];
     struct node *node = left, *right;
@@ -640,7 +662,8 @@ static struct node *parse_operation(struct parser *p, struct node *left, struct 
         raise_height(node, left);
     }
     *chain = node;
-    if (!(kind == NODE_COMPARE ? append_compared(p, node, o.op, right) : parser_append(p, &node->items, right)))
+    if (!(kind == NODE_COMPARE ? append_compared(p, node, o.op, right)
+                               : parser_append(p, &node->items, right)))
         return NULL;
     raise_height(node, right);
     return check_height(p, node);

@@ -1,7 +1,9 @@
-// template_parser.h - from text to the tree: tokens, the lexer and the parser's state. Shared by the files that parse templates.
+// template_parser.h - from text to the tree: tokens, the lexer and the parser's state. Shared by the files
+// that parse templates.
 //
-// The lexer makes one token at a time and the parser looks one ahead, so that only the tree is stored. After an error, a function that returns
-// a node returns NULL, one that returns bool returns false, and the error is filled in.
+// The lexer makes one token at a time and the parser looks one ahead, so that only the tree is stored. After
+// an error, a function that returns a node returns NULL, one that returns bool returns false, and the error
+// is filled in.
 #pragma once
 #include "text/template/template_node.h"
 
@@ -63,7 +65,8 @@ bool parser_advance(struct parser *p);
 struct node *parser_fail(struct parser *p, const char *format, ...) PRINTF_LIKE(2, 3);
 struct node *parser_node(struct parser *p, enum node_kind kind, uint32_t line);
 bool parser_append(struct parser *p, struct node_list *list, struct node *node);
-// Sets the node's height from its children; false when it is too high. The node itself, or NULL after an error.
+// Sets the node's height from its children; false when it is too high. The node itself, or NULL after an
+// error.
 struct node *parser_close(struct parser *p, struct node *node);
 bool parser_is(const struct parser *p, const char *op);
 bool parser_is_name(const struct parser *p, const char *name);

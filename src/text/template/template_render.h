@@ -1,7 +1,9 @@
-// template_render.h - one rendering: its limits, scopes and calls. Shared by the files of the template language only.
+// template_render.h - one rendering: its limits, scopes and calls. Shared by the files of the template
+// language only.
 //
-// Evaluation walks the parsed tree. Its recursion is as deep as the tree is high, for each active macro; both are bounded, and `depth` bounds
-// their sum, and so the C stack. Every function here fills the error before it returns false.
+// Evaluation walks the parsed tree. Its recursion is as deep as the tree is high, for each active macro; both
+// are bounded, and `depth` bounds their sum, and so the C stack. Every function here fills the error before
+// it returns false.
 #pragma once
 #include "base/arena.h"
 #include "text/template/template.h"
@@ -36,7 +38,8 @@ bool render_fail(struct render *r, enum err_code code, const char *format, ...) 
 bool render_spend(struct render *r, uint64_t fuel);
 // Zeroed memory of the rendering, or NULL after an error.
 void *render_alloc(struct render *r, size_t n, size_t bytes);
-// Room for one more of n items behind `at`: the same memory, or twice as much with the items copied. NULL after an error.
+// Room for one more of n items behind `at`: the same memory, or twice as much with the items copied. NULL
+// after an error.
 void *render_grow(struct render *r, void *at, size_t n, size_t *capacity, size_t bytes);
 
 // The arguments of a call as evaluated.
@@ -50,19 +53,22 @@ struct call_arguments {
     struct keyword *keywords;
     size_t n_keywords;
 };
-const struct value *render_keyword(const struct call_arguments *arguments, struct str name); // NULL: not given
+const struct value *render_keyword(const struct call_arguments *arguments,
+                                   struct str name); // NULL: not given
 
-bool render_builtin(struct render *r, const struct builtin *b, const struct value *self, const struct call_arguments *arguments,
-                    struct value *out);
-bool render_filter(struct render *r, struct str name, const struct value *self, const struct call_arguments *arguments,
-                   struct value *out);
-bool render_test(struct render *r, struct str name, const struct value *self, const struct call_arguments *arguments, bool *out);
+bool render_builtin(struct render *r, const struct builtin *b, const struct value *self,
+                    const struct call_arguments *arguments, struct value *out);
+bool render_filter(struct render *r, struct str name, const struct value *self,
+                   const struct call_arguments *arguments, struct value *out);
+bool render_test(struct render *r, struct str name, const struct value *self,
+                 const struct call_arguments *arguments, bool *out);
 
 bool render_eval(struct render *r, const struct node *n, struct value *out);
 // object.name and object[key], as Jinja looks them up.
 bool render_attribute(struct render *r, const struct value *object, struct str name, struct value *out);
 bool render_item(struct render *r, const struct value *object, const struct value *key, struct value *out);
-bool render_call_macro(struct render *r, const struct value *macro, const struct call_arguments *arguments, struct value *out);
+bool render_call_macro(struct render *r, const struct value *macro, const struct call_arguments *arguments,
+                       struct value *out);
 bool render_call_loop(struct render *r, struct value *items, const struct value *loop, struct value *out);
 bool render_loop_attribute(struct render *r, const struct value *loop, struct str name, struct value *out);
 bool render_scope_find(struct render *r, struct str name, uint32_t hash, struct value *out);

@@ -1,8 +1,9 @@
-// template_run.c - statements: runs a parsed template over variables and collects the text; scopes, loops, macros.
+// template_run.c - statements: runs a parsed template over variables and collects the text; scopes, loops,
+// macros.
 //
-// A loop body, a macro, a block that captures text and a with-block have their own scope. Names are looked up outwards from where they are
-// used, within a macro from where it was defined. Statements and expressions share one depth count; macros and recursive loops share the
-// call depth.
+// A loop body, a macro, a block that captures text and a with-block have their own scope. Names are looked up
+// outwards from where they are used, within a macro from where it was defined. Statements and expressions
+// share one depth count; macros and recursive loops share the call depth.
 #include "text/template/template_run.h"
 #include <stdarg.h>
 #include <time.h>
@@ -29,7 +30,8 @@ bool render_spend(struct render *r, uint64_t fuel)
 {
     if (fuel > r->fuel) {
         r->fuel = 0;
-        return render_fail(r, ERR_LIMIT, "the template needs more than %llu steps", (unsigned long long)r->limits->fuel);
+        return render_fail(r, ERR_LIMIT, "the template needs more than %llu steps",
+                           (unsigned long long)r->limits->fuel);
     }
     r->fuel -= fuel;
     return true;
@@ -40,7 +42,8 @@ void *render_alloc(struct render *r, size_t n, size_t bytes)
     void *memory = arena_alloc_array(r->arena, n, bytes);
 
     if (!memory)
-        render_fail(r, ERR_LIMIT, "the template needs more than %zu bytes of memory", r->limits->memory_bytes);
+        render_fail(r, ERR_LIMIT, "the template needs more than %zu bytes of memory",
+                    r->limits->memory_bytes);
     return memory;
 }
 
@@ -76,7 +79,8 @@ static struct scope *scope_new(struct render *r, struct scope *parent)
     return scope;
 }
 
-static bool scope_set(struct render *r, struct scope *scope, struct str name, uint32_t hash, struct value value)
+static bool scope_set(struct render *r, struct scope *scope, struct str name, uint32_t hash,
+                      struct value value)
 {
     for (size_t i = 0; i < scope->n; i++)
         if (scope->at[i].hash == hash && str_eq(scope->at[i].name, name)) {
@@ -146,7 +150,8 @@ static bool enter_call(struct render *r)
 }
 
 // Runs a body in `scope` and returns its text instead of printing it.
-static enum flow capture(struct render *r, const struct node_list *body, struct scope *scope, struct value *out)
+static enum flow capture(struct render *r, const struct node_list *body, struct scope *scope,
+                         struct value *out)
 {
     struct builder text = builder_start(r), *before = r->out;
     struct scope *outside = r->scope;
@@ -165,10 +170,12 @@ static enum flow capture(struct render *r, const struct node_list *body, struct 
 
 // --- macros ---
 
-static bool bind_parameter(struct render *r, const struct node *parameter, const struct call_arguments *arguments, size_t index)
+static bool bind_parameter(struct render *r, const struct node *parameter,
+                           const struct call_arguments *arguments, size_t index)
 {
     struct value value = value_undefined(parameter->name);
-    const struct value *given = index < arguments->n ? &arguments->at[index] : render_keyword(arguments, parameter->name);
+    const struct value *given =
+        index < arguments->n ? &arguments->at[index] : render_keyword(arguments, parameter->name);
 
     if (given)
         value = *given;
@@ -200,7 +207,8 @@ static bool bind_keywords(struct render *r, const struct node *macro, const stru
         bool ok = true;
         uint32_t parameter = find_parameter(macro, name);
         if (parameter < macro->items.n && parameter < arguments->n)
-            return render_fail(r, ERR_INPUT, "macro '%.*s' got two values for '%.*s'", STR_ARG(macro->name), STR_ARG(name));
+            return render_fail(r, ERR_INPUT, "macro '%.*s' got two values for '%.*s'", STR_ARG(macro->name),
+                               STR_ARG(name));
         if (parameter < macro->items.n)
             continue;
         if (str_is(name, "caller"))
@@ -208,11 +216,13 @@ static bool bind_keywords(struct render *r, const struct node *macro, const stru
         else if (macro->op & MACRO_USES_KWARGS)
             ok = value_dict_set(r, rest.dict, value_string(name, false), value);
         else
-            ok = render_fail(r, ERR_INPUT, "macro '%.*s' takes no keyword argument '%.*s'", STR_ARG(macro->name), STR_ARG(name));
+            ok = render_fail(r, ERR_INPUT, "macro '%.*s' takes no keyword argument '%.*s'",
+                             STR_ARG(macro->name), STR_ARG(name));
         if (!ok)
             return false;
     }
-    return !(macro->op & MACRO_USES_KWARGS) || scope_set(r, r->scope, STR("kwargs"), node_hash(STR("kwargs")), rest);
+    return !(macro->op & MACRO_USES_KWARGS) ||
+           scope_set(r, r->scope, STR("kwargs"), node_hash(STR("kwargs")), rest);
 }
 
 static bool bind_rest(struct render *r, const struct node *macro, const struct call_arguments *arguments)
@@ -221,14 +231,16 @@ static bool bind_rest(struct render *r, const struct node *macro, const struct c
     struct value rest;
 
     if (!(macro->op & MACRO_USES_VARARGS))
-        return !extra ||
-               render_fail(r, ERR_INPUT, "macro '%.*s' takes not more than %u argument(s)", STR_ARG(macro->name), macro->items.n);
-    return value_list_copy(r, LIST_TUPLE, (struct list){ .at = arguments->at + (extra ? macro->items.n : 0), .n = extra },
+        return !extra || render_fail(r, ERR_INPUT, "macro '%.*s' takes not more than %u argument(s)",
+                                     STR_ARG(macro->name), macro->items.n);
+    return value_list_copy(r, LIST_TUPLE,
+                           (struct list){ .at = arguments->at + (extra ? macro->items.n : 0), .n = extra },
                            &rest) &&
            scope_set(r, r->scope, STR("varargs"), node_hash(STR("varargs")), rest);
 }
 
-bool render_call_macro(struct render *r, const struct value *macro, const struct call_arguments *arguments, struct value *out)
+bool render_call_macro(struct render *r, const struct value *macro, const struct call_arguments *arguments,
+                       struct value *out)
 {
     const struct node *node = macro->macro->node;
     struct scope *outside = r->scope, *scope;
@@ -262,7 +274,8 @@ static enum flow run_macro(struct render *r, const struct node *n)
 {
     struct value macro;
 
-    return make_macro(r, n, &macro) && scope_set(r, r->scope, n->name, n->hash, macro) ? FLOW_NEXT : FLOW_ERROR;
+    return make_macro(r, n, &macro) && scope_set(r, r->scope, n->name, n->hash, macro) ? FLOW_NEXT
+                                                                                       : FLOW_ERROR;
 }
 
 // {% call f(x) %}body{% endcall %}: f(x) with the body as its caller.
@@ -533,8 +546,9 @@ static enum flow run_body(struct render *r, const struct node_list *body)
 
 static bool is_known_role(struct str role)
 {
-    static const char *const roles[] = { "system",   "user",        "assistant", "tool",  "developer",    "model",
-                                         "function", "observation", "ipython",   "human", "tool_response" };
+    static const char *const roles[] = { "system",    "user",  "assistant",    "tool",
+                                         "developer", "model", "function",     "observation",
+                                         "ipython",   "human", "tool_response" };
 
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (str_is(role, roles[i]))
@@ -549,7 +563,8 @@ static void trust_roles(struct value messages)
         struct value message = messages.list->at[i];
         for (size_t k = 0; message.kind == VALUE_DICT && k < message.dict->n; k++) {
             struct entry *entry = &message.dict->at[k];
-            if (str_is(entry->key.s, "role") && entry->value.kind == VALUE_STRING && is_known_role(entry->value.s))
+            if (str_is(entry->key.s, "role") && entry->value.kind == VALUE_STRING &&
+                is_known_role(entry->value.s))
                 entry->value.user = false;
         }
     }
@@ -606,10 +621,12 @@ static bool make_output(const struct builder *b, struct template_output *out, st
     return true;
 }
 
-bool template_render_at(const struct template *t, json_t *variables, int64_t unix_time, struct template_output *out,
-                        struct err *err)
+bool template_render_at(const struct template *t, json_t *variables, int64_t unix_time,
+                        struct template_output *out, struct err *err)
 {
-    struct render r = { .t = t, .limits = &t->limits, .err = err, .fuel = t->limits.fuel, .line = 1, .unix_time = unix_time };
+    struct render r = {
+        .t = t, .limits = &t->limits, .err = err, .fuel = t->limits.fuel, .line = 1, .unix_time = unix_time
+    };
     struct builder text = builder_start(&r);
 
     *out = (struct template_output){ 0 };
@@ -618,13 +635,14 @@ bool template_render_at(const struct template *t, json_t *variables, int64_t uni
     if (!r.arena)
         return err_memory(err, "rendering a template");
     r.out = &text;
-    bool ok = load_variables(&r, variables) && (r.scope = scope_new(&r, NULL)) && run_body(&r, &t->body) != FLOW_ERROR &&
-              make_output(&text, out, err);
+    bool ok = load_variables(&r, variables) && (r.scope = scope_new(&r, NULL)) &&
+              run_body(&r, &t->body) != FLOW_ERROR && make_output(&text, out, err);
     arena_destroy(r.arena);
     return ok;
 }
 
-bool template_render(const struct template *t, json_t *variables, struct template_output *out, struct err *err)
+bool template_render(const struct template *t, json_t *variables, struct template_output *out,
+                     struct err *err)
 {
     return template_render_at(t, variables, (int64_t)time(NULL), out, err);
 }

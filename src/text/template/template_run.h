@@ -1,4 +1,5 @@
-// template_run.h - what statements leave behind: scopes, macros, loops. Shared by the files of the template language only.
+// template_run.h - what statements leave behind: scopes, macros, loops. Shared by the files of the template
+// language only.
 #pragma once
 #include "text/template/template_node.h"
 

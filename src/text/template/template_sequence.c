@@ -6,8 +6,10 @@
 #include "text/template/template_show.h"
 #include "text/template/template_string.h"
 
-// The value at a path such as "function.name" or "0.text"; `otherwise`, unless absent, replaces each missing part.
-static bool attribute_at(struct render *r, struct value item, struct str path, const struct value *otherwise, struct value *out)
+// The value at a path such as "function.name" or "0.text"; `otherwise`, unless absent, replaces each missing
+// part.
+static bool attribute_at(struct render *r, struct value item, struct str path, const struct value *otherwise,
+                         struct value *out)
 {
     *out = item;
     while (path.n || path.at) {
@@ -30,8 +32,8 @@ static bool attribute_at(struct render *r, struct value item, struct str path, c
     return true;
 }
 
-static bool attribute_or(struct render *r, struct value item, const struct value *attribute, const struct value *otherwise,
-                         struct value *out)
+static bool attribute_or(struct render *r, struct value item, const struct value *attribute,
+                         const struct value *otherwise, struct value *out)
 {
     *out = item;
     if (attribute->kind == VALUE_ABSENT || attribute->kind == VALUE_NONE)
@@ -45,7 +47,8 @@ static bool attribute_or(struct render *r, struct value item, const struct value
     return true;
 }
 
-static bool attribute_of(struct render *r, struct value item, const struct value *attribute, struct value *out)
+static bool attribute_of(struct render *r, struct value item, const struct value *attribute,
+                         struct value *out)
 {
     static const struct value absent;
     return attribute_or(r, item, attribute, &absent, out);
@@ -197,7 +200,8 @@ static struct call_arguments arguments_after(const struct call_arguments *raw, s
 static bool map_attribute(struct render *r, struct call *c, const struct list *items)
 {
     static const struct value absent;
-    const struct value *attribute = render_keyword(c->raw, STR("attribute")), *otherwise = render_keyword(c->raw, STR("default"));
+    const struct value *attribute = render_keyword(c->raw, STR("attribute")),
+                       *otherwise = render_keyword(c->raw, STR("default"));
 
     if (!attribute)
         return render_fail(r, ERR_INPUT, "map requires a filter argument");
@@ -225,7 +229,8 @@ bool sequence_map(struct render *r, struct call *c)
     return true;
 }
 
-static bool passes(struct render *r, const struct call_arguments *raw, size_t at, struct value item, bool *result)
+static bool passes(struct render *r, const struct call_arguments *raw, size_t at, struct value item,
+                   bool *result)
 {
     *result = value_truth(item);
     if (raw->n <= at)
@@ -293,7 +298,8 @@ static bool sort_run(struct sort *s)
         return false;
     for (size_t width = 1; width < s->n; width *= 2) {
         for (size_t from = 0; from < s->n; from += 2 * width) {
-            size_t middle = from + width < s->n ? from + width : s->n, to = middle + width < s->n ? middle + width : s->n;
+            size_t middle = from + width < s->n ? from + width : s->n,
+                   to = middle + width < s->n ? middle + width : s->n;
             if (!merge(s, from, middle, to))
                 return false;
         }
@@ -314,7 +320,8 @@ static bool sorted_list(struct sort *s, enum list_kind kind, struct value *out)
 }
 
 // "a,b" sorts by a, then b: the key is the list of both.
-static bool sort_key(struct render *r, struct value item, const struct value *attribute, bool fold, struct value *key)
+static bool sort_key(struct render *r, struct value item, const struct value *attribute, bool fold,
+                     struct value *key)
 {
     const struct split commas = { .separator = value_string(STR(","), false), .limit = -1 };
     struct value paths;
@@ -330,7 +337,8 @@ static bool sort_key(struct render *r, struct value item, const struct value *at
     if (!value_list_new(r, LIST_PLAIN, paths.list->n, key))
         return false;
     for (size_t i = 0; i < paths.list->n; i++)
-        if (!attribute_of(r, item, &paths.list->at[i], &key->list->at[i]) || (fold && !ignore_case(r, &key->list->at[i])))
+        if (!attribute_of(r, item, &paths.list->at[i], &key->list->at[i]) ||
+            (fold && !ignore_case(r, &key->list->at[i])))
             return false;
     return true;
 }
@@ -369,8 +377,8 @@ bool sequence_dictsort(struct render *r, struct call *c)
     if (c->self->kind != VALUE_DICT)
         return render_fail(r, ERR_INPUT, "dictsort: expected a dict, not %s", value_type_name(*c->self));
     struct value index = value_int(by_value);
-    return value_dict_items(r, c->self->dict, LIST_PLAIN, &items) && sort_start(&s, items.list, &index, !c->number[0]) &&
-           sorted_list(&s, LIST_PLAIN, c->out);
+    return value_dict_items(r, c->self->dict, LIST_PLAIN, &items) &&
+           sort_start(&s, items.list, &index, !c->number[0]) && sorted_list(&s, LIST_PLAIN, c->out);
 }
 
 bool sequence_extreme(struct render *r, struct call *c)
@@ -425,7 +433,8 @@ static bool make_group(struct render *r, struct value grouper, struct value *at,
 {
     struct value list;
 
-    if (!value_list_copy(r, LIST_PLAIN, (struct list){ .at = at, .n = n }, &list) || !pair(r, grouper, list, out))
+    if (!value_list_copy(r, LIST_PLAIN, (struct list){ .at = at, .n = n }, &list) ||
+        !pair(r, grouper, list, out))
         return false;
     out->list->group = true;
     return true;
@@ -460,7 +469,8 @@ bool sequence_groupby(struct render *r, struct call *c)
             return false;
         if (key.kind == VALUE_UNDEFINED && c->arg[1]->kind != VALUE_ABSENT)
             key = *c->arg[1];
-        if (!make_group(r, fold ? key : s.at[from].key.list->at[0], at + from, i - from, &c->out->list->at[n++]))
+        if (!make_group(r, fold ? key : s.at[from].key.list->at[0], at + from, i - from,
+                        &c->out->list->at[n++]))
             return false;
         from = i;
     }
@@ -508,7 +518,8 @@ bool sequence_batch(struct render *r, struct call *c)
     if (!value_list_new(r, LIST_GENERATOR, count, c->out))
         return false;
     for (size_t i = 0; i < count; i++) {
-        size_t from = i * n, to = from + n < items.n ? from + n : items.n, end = filled ? from + (size_t)size : to;
+        size_t from = i * n, to = from + n < items.n ? from + n : items.n,
+               end = filled ? from + (size_t)size : to;
         if (!part_of(r, &items, from, end, &c->out->list->at[i]))
             return false;
         for (size_t k = to; k < end; k++)

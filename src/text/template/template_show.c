@@ -1,6 +1,7 @@
 // template_show.c - see template_show.h: str, repr and JSON. Formats are in template_format.c.
 //
-// Quotes, brackets and escapes that are added here are trusted; the characters of strings, and the digits of numbers, keep their origin.
+// Quotes, brackets and escapes that are added here are trusted; the characters of strings, and the digits of
+// numbers, keep their origin.
 #include "text/template/template_show.h"
 #include <math.h>
 #include "text/template/template_char.h"
@@ -60,7 +61,8 @@ static bool char_user(struct value text, size_t at)
 
 static bool repr_string(struct builder *b, struct value text)
 {
-    bool has_single = memchr(text.s.at, '\'', text.s.n) != NULL, has_double = memchr(text.s.at, '"', text.s.n) != NULL;
+    bool has_single = memchr(text.s.at, '\'', text.s.n) != NULL,
+         has_double = memchr(text.s.at, '"', text.s.n) != NULL;
     struct str quote = has_single && !has_double ? STR("\"") : STR("'");
     size_t at = 0, plain = 0;
 
@@ -78,7 +80,11 @@ static bool repr_string(struct builder *b, struct value text)
         if (code == '\\' || code == (unsigned char)quote.at[0])
             ok = ok && builder_put(b, STR("\\"), user) && builder_put_value(b, value_part(text, from, at));
         else if (code == '\n' || code == '\r' || code == '\t')
-            ok = ok && builder_put(b, code == '\n' ? STR("\\n") : code == '\r' ? STR("\\r") : STR("\\t"), user);
+            ok = ok && builder_put(b,
+                                   code == '\n'   ? STR("\\n")
+                                   : code == '\r' ? STR("\\r")
+                                                  : STR("\\t"),
+                                   user);
         else
             ok = ok && put_escaped(b, code < 0x100 ? "x" : code < 0x10000 ? "u" : "U", code, user);
         if (!ok)
@@ -140,7 +146,8 @@ static bool repr(struct builder *b, struct value v, uint32_t depth)
     case VALUE_DICT:
         return repr_dict(b, v.dict, depth);
     case VALUE_NAMESPACE:
-        return builder_put(b, STR("<Namespace "), false) && repr_dict(b, v.dict, depth) && builder_put(b, STR(">"), false);
+        return builder_put(b, STR("<Namespace "), false) && repr_dict(b, v.dict, depth) &&
+               builder_put(b, STR(">"), false);
     default:
         return render_fail(b->r, ERR_INPUT, "a %s cannot be printed; call it", value_type_name(v));
     }
@@ -188,7 +195,8 @@ static bool json_escape(struct builder *b, uint32_t code, bool user)
     }
     if (code >= 0x10000) {
         code -= 0x10000;
-        return put_escaped(b, "u", 0xd800 + (code >> 10), user) && put_escaped(b, "u", 0xdc00 + (code & 0x3ff), user);
+        return put_escaped(b, "u", 0xd800 + (code >> 10), user) &&
+               put_escaped(b, "u", 0xdc00 + (code & 0x3ff), user);
     }
     return put_escaped(b, "u", code, user);
 }
@@ -202,9 +210,11 @@ static bool json_text(struct json_writer *w, struct value text)
     while (at < text.s.n) {
         size_t from = at;
         uint32_t code = char_next(text.s, &at);
-        if (code >= 0x20 && code != '"' && code != '\\' && (code < 0x7f || !w->style->ensure_ascii || code == 0x7f))
+        if (code >= 0x20 && code != '"' && code != '\\' &&
+            (code < 0x7f || !w->style->ensure_ascii || code == 0x7f))
             continue;
-        if (!builder_put_value(w->b, value_part(text, plain, from)) || !json_escape(w->b, code, char_user(text, from)))
+        if (!builder_put_value(w->b, value_part(text, plain, from)) ||
+            !json_escape(w->b, code, char_user(text, from)))
             return false;
         plain = at;
     }
@@ -236,7 +246,8 @@ static bool json_list(struct json_writer *w, const struct list *list)
         return false;
     w->depth++;
     for (size_t i = 0; i < list->n; i++)
-        if ((i && !builder_put(w->b, w->style->item_separator, false)) || !json_newline(w) || !json_value(w, list->at[i]))
+        if ((i && !builder_put(w->b, w->style->item_separator, false)) || !json_newline(w) ||
+            !json_value(w, list->at[i]))
             return false;
     w->depth--;
     return json_newline(w) && builder_put(w->b, STR("]"), false);
@@ -249,7 +260,8 @@ static bool json_key(struct json_writer *w, struct value key)
     if (key.kind == VALUE_STRING)
         return json_text(w, key);
     if (key.kind == VALUE_LIST || key.kind > VALUE_STRING || key.kind == VALUE_UNDEFINED)
-        return render_fail(b->r, ERR_INPUT, "JSON keys must be str, int, float, bool or None, not %s", value_type_name(key));
+        return render_fail(b->r, ERR_INPUT, "JSON keys must be str, int, float, bool or None, not %s",
+                           value_type_name(key));
     return builder_put(b, STR("\""), false) && json_value(w, key) && builder_put(b, STR("\""), false);
 }
 
@@ -286,8 +298,9 @@ static bool json_dict(struct json_writer *w, const struct dict *dict)
         return false;
     w->depth++;
     for (size_t i = 0; i < dict->n; i++)
-        if ((i && !builder_put(w->b, w->style->item_separator, false)) || !json_newline(w) || !json_key(w, order[i]->key) ||
-            !builder_put(w->b, w->style->key_separator, false) || !json_value(w, order[i]->value))
+        if ((i && !builder_put(w->b, w->style->item_separator, false)) || !json_newline(w) ||
+            !json_key(w, order[i]->key) || !builder_put(w->b, w->style->key_separator, false) ||
+            !json_value(w, order[i]->value))
             return false;
     w->depth--;
     return json_newline(w) && builder_put(w->b, STR("}"), false);

@@ -1,4 +1,5 @@
-// template_show.h - values as text: as Python's str() and repr() print them, as JSON, and through % and {} formats.
+// template_show.h - values as text: as Python's str() and repr() print them, as JSON, and through % and {}
+// formats.
 #pragma once
 #include "text/template/template_value.h"
 
@@ -20,4 +21,5 @@ bool show_json(struct builder *b, struct value v, const struct json_style *style
 // format % values: values is a tuple, a dict, or one value.
 bool format_percent(struct render *r, struct value format, struct value values, struct value *out);
 // format.format(...): {} {0} {name} with !r, !s and a format specification.
-bool format_braces(struct render *r, struct value format, const struct call_arguments *arguments, struct value *out);
+bool format_braces(struct render *r, struct value format, const struct call_arguments *arguments,
+                   struct value *out);

@@ -1,7 +1,9 @@
-// template_statement.c - statements: {% ... %} tags and the text between them, and the entry points of parsing.
+// template_statement.c - statements: {% ... %} tags and the text between them, and the entry points of
+// parsing.
 //
-// Each tag has one function in a table. A tag with a body parses it up to its end tag, so that the tree has the shape of the
-// template. Not here because no chat template uses them and a file must not reach outside itself: include, import, extends.
+// Each tag has one function in a table. A tag with a body parses it up to its end tag, so that the tree has
+// the shape of the template. Not here because no chat template uses them and a file must not reach outside
+// itself: include, import, extends.
 #include "text/template/template_parser.h"
 #include "base/mem.h"
 
@@ -84,7 +86,8 @@ static struct node *parse_one_target(struct parser *p, bool with_attribute)
 
     if (node && node->kind == NODE_NAME && with_attribute && parser_is(p, ".")) {
         struct node *object = node;
-        if (!(node = parser_node(p, NODE_ATTRIBUTE, object->line)) || !parser_advance(p) || !parser_advance(p))
+        if (!(node = parser_node(p, NODE_ATTRIBUTE, object->line)) || !parser_advance(p) ||
+            !parser_advance(p))
             return NULL;
         if (p->before.kind != TOKEN_NAME)
             return parser_fail(p, "expected a name after '.'");
@@ -205,7 +208,8 @@ static struct node *parse_call_block(struct parser *p)
 {
     struct node *node = parser_node(p, NODE_CALL_BLOCK, p->before.line);
 
-    if (!node || (parser_is(p, "(") && !parse_parameters(p, &node->items)) || !(node->a = parse_expression(p, true)))
+    if (!node || (parser_is(p, "(") && !parse_parameters(p, &node->items)) ||
+        !(node->a = parse_expression(p, true)))
         return NULL;
     if (node->a->kind != NODE_CALL)
         return parser_fail(p, "expected a call");
@@ -289,8 +293,8 @@ static bool parse_tag(struct parser *p, struct node_list *body)
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
         if (str_is(p->now.text, tags[i].name))
             return parser_advance(p) && parser_append(p, body, tags[i].parse(p));
-    return parser_fail(p, "unknown or misplaced tag '%.*s'", (int)(p->now.text.n > 40 ? 40 : p->now.text.n), p->now.text.at) !=
-           NULL;
+    return parser_fail(p, "unknown or misplaced tag '%.*s'", (int)(p->now.text.n > 40 ? 40 : p->now.text.n),
+                       p->now.text.at) != NULL;
 }
 
 static bool parse_text(struct parser *p, struct node_list *body)
@@ -351,7 +355,8 @@ bool parse_statements(struct parser *p, struct node_list *body, const char *cons
     return !ends || parser_fail(p, "the template ends where {%% %s %%} was expected", ends[0]) != NULL;
 }
 
-bool template_parse(struct template **out, struct str source, const struct template_limits *limits, struct err *err)
+bool template_parse(struct template **out, struct str source, const struct template_limits *limits,
+                    struct err *err)
 {
     struct arena *arena;
     struct parser *p = mem_alloc(sizeof *p);
@@ -361,7 +366,8 @@ bool template_parse(struct template **out, struct str source, const struct templ
     limits = limits ? limits : &template_limits_default;
     if (source.n > limits->source_bytes) {
         mem_free(p);
-        return err_set(err, ERR_LIMIT, "template: %zu bytes; at most %zu are allowed", source.n, limits->source_bytes);
+        return err_set(err, ERR_LIMIT, "template: %zu bytes; at most %zu are allowed", source.n,
+                       limits->source_bytes);
     }
     arena = p ? arena_create(limits->memory_bytes) : NULL;
     t = arena ? arena_alloc(arena, sizeof *t) : NULL;
@@ -369,8 +375,8 @@ bool template_parse(struct template **out, struct str source, const struct templ
     if (ok) {
         *t = (struct template){ .arena = arena, .limits = *limits };
         *p = (struct parser){ .t = t, .arena = arena, .err = err };
-        ok = lexer_start(&p->lexer, source, arena, err) && lexer_next(&p->lexer, &p->next) && parser_advance(p) &&
-             parse_statements(p, &t->body, NULL);
+        ok = lexer_start(&p->lexer, source, arena, err) && lexer_next(&p->lexer, &p->next) &&
+             parser_advance(p) && parse_statements(p, &t->body, NULL);
     }
     mem_free(p);
     if (ok)
@@ -407,8 +413,8 @@ static bool uses(const struct node *n, struct str name)
         return true;
     if (list_uses(&n->items, name) || list_uses(&n->body, name) || list_uses(&n->other, name))
         return true;
-    return a && (list_uses(&a->positional, name) || list_uses(&a->keywords, name) || (a->splat && uses(a->splat, name)) ||
-                 (a->splat_keywords && uses(a->splat_keywords, name)));
+    return a && (list_uses(&a->positional, name) || list_uses(&a->keywords, name) ||
+                 (a->splat && uses(a->splat, name)) || (a->splat_keywords && uses(a->splat_keywords, name)));
 }
 
 bool template_uses(const struct template *t, const char *name)

@@ -1,4 +1,5 @@
-// template_string.c - see template_string.h. Searching is linear (memmem), and each result is bounded by the memory limit.
+// template_string.c - see template_string.h. Searching is linear (memmem), and each result is bounded by the
+// memory limit.
 #include "text/template/template_string.h"
 #include "text/template/template_char.h"
 #include "text/template/template_show.h"
@@ -11,7 +12,8 @@ bool argument_int(struct render *r, const struct value *v, int64_t otherwise, in
     if (!value_need_defined(r, *v))
         return false;
     if (!value_is_integer(*v))
-        return render_fail(r, ERR_INPUT, "'%s' object cannot be interpreted as an integer", value_type_name(*v));
+        return render_fail(r, ERR_INPUT, "'%s' object cannot be interpreted as an integer",
+                           value_type_name(*v));
     *out = value_as_int(*v);
     return true;
 }
@@ -19,10 +21,12 @@ bool argument_int(struct render *r, const struct value *v, int64_t otherwise, in
 bool argument_string(struct render *r, const struct value *v, struct value *out)
 {
     *out = *v;
-    return v->kind == VALUE_STRING || render_fail(r, ERR_INPUT, "expected a str, not %s", value_type_name(*v));
+    return v->kind == VALUE_STRING ||
+           render_fail(r, ERR_INPUT, "expected a str, not %s", value_type_name(*v));
 }
 
-// The title filter starts words after these characters and white space; the title method after anything that is no letter.
+// The title filter starts words after these characters and white space; the title method after anything that
+// is no letter.
 static bool starts_word(enum string_case to, uint32_t before)
 {
     if (to == CASE_TITLE_FILTER)
@@ -69,7 +73,8 @@ bool string_case(struct render *r, struct value text, enum string_case to, struc
     for (size_t at = 0; at < text.s.n;) {
         size_t from = at;
         uint32_t code = char_next(text.s, &at);
-        if (!put_code(&b, code, letter_as(to, before, code, from == 0), text.marks ? text.marks[from] : text.user))
+        if (!put_code(&b, code, letter_as(to, before, code, from == 0),
+                      text.marks ? text.marks[from] : text.user))
             return false;
         before = code;
     }
@@ -128,7 +133,8 @@ bool string_strip(struct render *r, struct value text, struct value chars, int s
 }
 
 // "abc".replace("", "-") is "-a-b-c-".
-static bool replace_empty(struct render *r, struct value text, struct value new, int64_t count, struct value *out)
+static bool replace_empty(struct render *r, struct value text, struct value new, int64_t count,
+                          struct value *out)
 {
     struct builder b = builder_start(r);
 
@@ -136,7 +142,8 @@ static bool replace_empty(struct render *r, struct value text, struct value new,
     for (size_t at = 0; at < text.s.n && count != 0; count -= count > 0) {
         size_t from = at;
         char_next(text.s, &at);
-        if (!render_spend(r, 1) || !builder_put_value(&b, new) || !builder_put_value(&b, value_part(text, from, at)))
+        if (!render_spend(r, 1) || !builder_put_value(&b, new) ||
+            !builder_put_value(&b, value_part(text, from, at)))
             return false;
         if (count == 1) {
             if (!builder_put_value(&b, value_part(text, at, text.s.n)))
@@ -151,7 +158,8 @@ static bool replace_empty(struct render *r, struct value text, struct value new,
     return true;
 }
 
-bool string_replace(struct render *r, struct value text, const struct value *old_new, int64_t count, struct value *out)
+bool string_replace(struct render *r, struct value text, const struct value *old_new, int64_t count,
+                    struct value *out)
 {
     struct builder b = builder_start(r);
     struct value old = old_new[0], new = old_new[1];
@@ -164,7 +172,8 @@ bool string_replace(struct render *r, struct value text, const struct value *old
         size_t found = str_find(str_from_to(text.s, at, text.s.n), old.s);
         if (found == SIZE_MAX)
             break;
-        if (!render_spend(r, 1) || !builder_put_value(&b, value_part(text, at, at + found)) || !builder_put_value(&b, new))
+        if (!render_spend(r, 1) || !builder_put_value(&b, value_part(text, at, at + found)) ||
+            !builder_put_value(&b, new))
             return false;
         at += found + old.s.n;
     }
@@ -189,7 +198,8 @@ static bool pieces(struct render *r, struct list list, bool reversed, struct val
     return value_list_share(r, LIST_PLAIN, list, out);
 }
 
-static bool split_at(struct render *r, struct list *list, struct value text, struct str separator, int64_t limit)
+static bool split_at(struct render *r, struct list *list, struct value text, struct str separator,
+                     int64_t limit)
 {
     size_t at = 0;
 
@@ -214,7 +224,8 @@ static size_t find_last(struct str text, struct str what)
     return SIZE_MAX;
 }
 
-static bool split_from_right(struct render *r, struct list *list, struct value text, struct str separator, int64_t limit)
+static bool split_from_right(struct render *r, struct list *list, struct value text, struct str separator,
+                             int64_t limit)
 {
     size_t end = text.s.n;
 
@@ -292,7 +303,8 @@ bool string_split(struct render *r, struct value text, const struct split *how, 
     if (!words && how->separator.s.n == 0)
         return render_fail(r, ERR_INPUT, "empty separator");
     if (words)
-        ok = how->from_right ? split_words_from_right(r, &list, text, how->limit) : split_words(r, &list, text, how->limit);
+        ok = how->from_right ? split_words_from_right(r, &list, text, how->limit)
+                             : split_words(r, &list, text, how->limit);
     else
         ok = how->from_right ? split_from_right(r, &list, text, how->separator.s, how->limit)
                              : split_at(r, &list, text, how->separator.s, how->limit);
@@ -301,7 +313,8 @@ bool string_split(struct render *r, struct value text, const struct split *how, 
 
 static bool is_line_end(uint32_t code)
 {
-    return (code >= 10 && code <= 13) || (code >= 0x1c && code <= 0x1e) || code == 0x85 || code == 0x2028 || code == 0x2029;
+    return (code >= 10 && code <= 13) || (code >= 0x1c && code <= 0x1e) || code == 0x85 || code == 0x2028 ||
+           code == 0x2029;
 }
 
 bool string_lines(struct render *r, struct value text, bool keep_ends, struct value *out)
@@ -331,8 +344,8 @@ bool string_join(struct render *r, struct value separator, const struct list *it
 
     b.safe = separator.safe;
     for (size_t i = 0; i < items->n; i++)
-        if (!render_spend(r, 1) || (i && !builder_put_value(&b, separator)) || !show_string(r, items->at[i], &item) ||
-            !builder_put_value(&b, item))
+        if (!render_spend(r, 1) || (i && !builder_put_value(&b, separator)) ||
+            !show_string(r, items->at[i], &item) || !builder_put_value(&b, item))
             return false;
     *out = builder_value(&b);
     return true;
@@ -353,7 +366,8 @@ bool string_pad(struct render *r, struct value text, int64_t left, int64_t right
     if (!(blanks = render_alloc(r, (size_t)longer, 1)))
         return false;
     memset(blanks, ' ', (size_t)longer);
-    if (!builder_put(&b, (struct str){ blanks, left > 0 ? (size_t)left : 0 }, false) || !builder_put_value(&b, text) ||
+    if (!builder_put(&b, (struct str){ blanks, left > 0 ? (size_t)left : 0 }, false) ||
+        !builder_put_value(&b, text) ||
         !builder_put(&b, (struct str){ blanks, right > 0 ? (size_t)right : 0 }, false))
         return false;
     *out = builder_value(&b);

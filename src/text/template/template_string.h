@@ -1,4 +1,5 @@
-// template_string.h - what filters and methods do to strings; the origin of every byte is kept, and a safe string stays safe.
+// template_string.h - what filters and methods do to strings; the origin of every byte is kept, and a safe
+// string stays safe.
 #pragma once
 #include "text/template/template_value.h"
 
@@ -7,7 +8,8 @@ bool string_case(struct render *r, struct value text, enum string_case to, struc
 // chars: a string of characters to take away; absent or None: white space. side: enum char_strip_side.
 bool string_strip(struct render *r, struct value text, struct value chars, int side, struct value *out);
 // count < 0: all.
-bool string_replace(struct render *r, struct value text, const struct value *old_new, int64_t count, struct value *out);
+bool string_replace(struct render *r, struct value text, const struct value *old_new, int64_t count,
+                    struct value *out);
 // separator absent or None: runs of white space. limit < 0: no limit. from_right: rsplit.
 struct split {
     struct value separator;

@@ -81,7 +81,8 @@ bool test_order(struct render *r, struct call *c)
 bool test_exists(struct render *r, struct call *c)
 {
     struct value name;
-    return argument_string(r, c->self, &name) && answer(c, builtin_find((enum builtin_of)c->mode, name.s) != NULL);
+    return argument_string(r, c->self, &name) &&
+           answer(c, builtin_find((enum builtin_of)c->mode, name.s) != NULL);
 }
 
 // --- globals ---
@@ -104,7 +105,8 @@ bool global_range(struct render *r, struct call *c)
             n = step > 0 ? (span - 1) / step + 1 : (span + 1) / step + 1;
     }
     if ((uint64_t)n > r->limits->range_items)
-        return render_fail(r, ERR_LIMIT, "a range of more than %llu items", (unsigned long long)r->limits->range_items);
+        return render_fail(r, ERR_LIMIT, "a range of more than %llu items",
+                           (unsigned long long)r->limits->range_items);
     if (!value_list_new(r, LIST_RANGE, (size_t)n, c->out))
         return false;
     for (int64_t i = 0; i < n; i++)
@@ -139,10 +141,12 @@ bool global_dict(struct render *r, struct call *c)
 {
     if (c->raw->n > 1)
         return render_fail(r, ERR_INPUT, "dict expected at most 1 argument, got %zu", c->raw->n);
-    if (!value_dict_new(r, c->raw->n_keywords, c->out) || (c->raw->n && !add_pairs(r, c->raw->at[0], c->out->dict)))
+    if (!value_dict_new(r, c->raw->n_keywords, c->out) ||
+        (c->raw->n && !add_pairs(r, c->raw->at[0], c->out->dict)))
         return false;
     for (size_t i = 0; i < c->raw->n_keywords; i++)
-        if (!value_dict_set(r, c->out->dict, value_string(c->raw->keywords[i].name, false), *c->raw->keywords[i].value))
+        if (!value_dict_set(r, c->out->dict, value_string(c->raw->keywords[i].name, false),
+                            *c->raw->keywords[i].value))
             return false;
     c->out->kind = (uint8_t)c->mode;
     return true;

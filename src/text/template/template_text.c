@@ -37,7 +37,8 @@ bool text_replace(struct render *r, struct call *c)
 {
     struct value old_new[2] = { *c->arg[0] };
 
-    return (c->self->safe ? show_string(r, *c->arg[1], &old_new[1]) : argument_string(r, c->arg[1], &old_new[1])) &&
+    return (c->self->safe ? show_string(r, *c->arg[1], &old_new[1])
+                          : argument_string(r, c->arg[1], &old_new[1])) &&
            string_replace(r, *c->self, old_new, c->number[2], c->out);
 }
 
@@ -188,7 +189,8 @@ bool text_all_are(struct render *r, struct call *c)
 
     for (size_t at = 0; at < c->self->s.n && all;) {
         uint32_t code = char_next(c->self->s, &at);
-        all = ((c->mode & CHARS_DIGIT) && char_is_digit(code)) || ((c->mode & CHARS_LETTER) && char_is_letter(code)) ||
+        all = ((c->mode & CHARS_DIGIT) && char_is_digit(code)) ||
+              ((c->mode & CHARS_LETTER) && char_is_letter(code)) ||
               ((c->mode & CHARS_SPACE) && char_is_space(code));
     }
     *c->out = value_bool(all);

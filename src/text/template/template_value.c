@@ -1,4 +1,5 @@
-// template_value.c - see template_value.h: truth, equality, order, lists, dicts, strings under construction, values from JSON.
+// template_value.c - see template_value.h: truth, equality, order, lists, dicts, strings under construction,
+// values from JSON.
 //
 // Whatever walks nested values counts its depth: a template can nest lists as deep as its fuel lasts.
 #include "text/template/template_value.h"
@@ -7,9 +8,12 @@
 const char *value_type_name(struct value v)
 {
     static const char *const names[] = {
-        [VALUE_ABSENT] = "nothing", [VALUE_UNDEFINED] = "Undefined", [VALUE_NONE] = "None",  [VALUE_BOOL] = "bool",
-        [VALUE_INT] = "int",        [VALUE_FLOAT] = "float",         [VALUE_STRING] = "str", [VALUE_LIST] = "list",
-        [VALUE_DICT] = "dict",      [VALUE_NAMESPACE] = "Namespace", [VALUE_LOOP] = "loop",  [VALUE_MACRO] = "macro",
+        [VALUE_ABSENT] = "nothing", [VALUE_UNDEFINED] = "Undefined",
+        [VALUE_NONE] = "None",      [VALUE_BOOL] = "bool",
+        [VALUE_INT] = "int",        [VALUE_FLOAT] = "float",
+        [VALUE_STRING] = "str",     [VALUE_LIST] = "list",
+        [VALUE_DICT] = "dict",      [VALUE_NAMESPACE] = "Namespace",
+        [VALUE_LOOP] = "loop",      [VALUE_MACRO] = "macro",
         [VALUE_BOUND] = "method",   [VALUE_BUILTIN] = "function",
     };
     static const char *const lists[] = { "list", "tuple", "generator", "range" };
@@ -32,7 +36,8 @@ bool value_truth(struct value v)
     case VALUE_STRING:
         return v.s.n != 0;
     case VALUE_LIST:
-        return v.list->n != 0 || v.list->kind == LIST_GENERATOR; // as in Python, where a generator is not asked for its length
+        return v.list->n != 0 ||
+               v.list->kind == LIST_GENERATOR; // as in Python, where a generator is not asked for its length
     case VALUE_DICT:
         return v.dict->n != 0;
     default:
@@ -51,7 +56,8 @@ bool value_need_defined(struct render *r, struct value v)
 
 static bool enter_value(struct render *r, uint32_t depth)
 {
-    return depth < VALUE_MAX_DEPTH || render_fail(r, ERR_LIMIT, "a value nested deeper than %d", VALUE_MAX_DEPTH);
+    return depth < VALUE_MAX_DEPTH ||
+           render_fail(r, ERR_LIMIT, "a value nested deeper than %d", VALUE_MAX_DEPTH);
 }
 
 static uint64_t compare_cost(struct value v)
@@ -61,7 +67,8 @@ static uint64_t compare_cost(struct value v)
 
 static bool equal(struct render *r, struct value a, struct value b, bool *result, uint32_t depth);
 
-static bool equal_lists(struct render *r, const struct list *a, const struct list *b, bool *result, uint32_t depth)
+static bool equal_lists(struct render *r, const struct list *a, const struct list *b, bool *result,
+                        uint32_t depth)
 {
     *result = a == b;
     if (a == b || a->kind != b->kind || a->n != b->n || a->kind == LIST_GENERATOR)
@@ -73,7 +80,8 @@ static bool equal_lists(struct render *r, const struct list *a, const struct lis
     return true;
 }
 
-static bool equal_dicts(struct render *r, const struct dict *a, const struct dict *b, bool *result, uint32_t depth)
+static bool equal_dicts(struct render *r, const struct dict *a, const struct dict *b, bool *result,
+                        uint32_t depth)
 {
     *result = a->n == b->n;
     for (size_t i = 0; i < a->n && *result && a != b; i++) {
@@ -116,7 +124,8 @@ bool value_equal(struct render *r, struct value a, struct value b, bool *result)
 
 static bool order(struct render *r, struct value a, struct value b, int *result, uint32_t depth);
 
-static bool order_lists(struct render *r, const struct list *a, const struct list *b, int *result, uint32_t depth)
+static bool order_lists(struct render *r, const struct list *a, const struct list *b, int *result,
+                        uint32_t depth)
 {
     for (size_t i = 0; i < a->n && i < b->n; i++) {
         bool same;
@@ -131,9 +140,11 @@ static bool order_lists(struct render *r, const struct list *a, const struct lis
 
 static bool order(struct render *r, struct value a, struct value b, int *result, uint32_t depth)
 {
-    bool lists = a.kind == VALUE_LIST && b.kind == VALUE_LIST && a.list->kind == b.list->kind && a.list->kind <= LIST_TUPLE;
+    bool lists = a.kind == VALUE_LIST && b.kind == VALUE_LIST && a.list->kind == b.list->kind &&
+                 a.list->kind <= LIST_TUPLE;
 
-    if (!render_spend(r, compare_cost(a)) || !enter_value(r, depth) || !value_need_defined(r, a) || !value_need_defined(r, b))
+    if (!render_spend(r, compare_cost(a)) || !enter_value(r, depth) || !value_need_defined(r, a) ||
+        !value_need_defined(r, b))
         return false;
     if (value_is_integer(a) && value_is_integer(b)) {
         int64_t x = value_as_int(a), y = value_as_int(b);
@@ -146,7 +157,8 @@ static bool order(struct render *r, struct value a, struct value b, int *result,
     } else if (lists) {
         return order_lists(r, a.list, b.list, result, depth);
     } else {
-        return render_fail(r, ERR_INPUT, "'%s' and '%s' have no order", value_type_name(a), value_type_name(b));
+        return render_fail(r, ERR_INPUT, "'%s' and '%s' have no order", value_type_name(a),
+                           value_type_name(b));
     }
     return true;
 }
@@ -188,7 +200,8 @@ bool value_contains(struct render *r, struct value item, struct value in, bool *
     }
     if (in.kind == VALUE_STRING) {
         if (item.kind != VALUE_STRING)
-            return render_fail(r, ERR_INPUT, "'in <string>' requires string as left operand, not %s", value_type_name(item));
+            return render_fail(r, ERR_INPUT, "'in <string>' requires string as left operand, not %s",
+                               value_type_name(item));
         *found = str_find(in.s, item.s) != SIZE_MAX;
         return render_spend(r, in.s.n / 32);
     }
@@ -365,7 +378,8 @@ static bool from_json_object(struct render *r, json_t *json, bool user, struct v
     json_object_foreach(json, key, value)
     {
         struct entry *entry = &out->dict->at[out->dict->n++];
-        if (!from_json_string(r, key, strlen(key), user, &entry->key) || !from_json(r, value, user, &entry->value, depth + 1))
+        if (!from_json_string(r, key, strlen(key), user, &entry->key) ||
+            !from_json(r, value, user, &entry->value, depth + 1))
             return false;
     }
     return true;

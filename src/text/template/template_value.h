@@ -1,9 +1,10 @@
 // template_value.h - values of a rendering: what the template language computes with.
 //
-// Values live in the rendering's arena. Lists and dicts are immutable, so slices and copies share memory; except that a generator's front
-// moves, a namespace's entries are set, and a list made by the template grows at its end. A string knows the origin of every byte: `user`
-// when all of it came from the variables, `marks` when it is mixed; every function that makes a string from strings keeps this. Numbers,
-// which can become text, have `user` too. A `safe` string is Python's Markup: text that is added to it is escaped.
+// Values live in the rendering's arena. Lists and dicts are immutable, so slices and copies share memory; but
+// a generator's front moves, a namespace's entries are set, and a template's list grows at its end. A string
+// knows the origin of every byte: `user` when all of it came from the variables, `marks` when it is mixed;
+// every function that makes a string from strings keeps this. Numbers, which can become text, have `user`
+// too. A `safe` string is Python's Markup: text that is added to it is escaped.
 #pragma once
 #include "text/template/template_render.h"
 
@@ -40,7 +41,7 @@ struct value {
         const struct builtin *builtin;
     };
     union {
-        const uint8_t *marks; // of a string of mixed origin: one byte per byte, 1 = from the variables; else NULL
+        const uint8_t *marks; // of a string of mixed origin: for each byte, 1 = from the variables; or NULL
         const char *owner;    // of VALUE_UNDEFINED: the type whose attribute it was, or NULL
     };
 };
@@ -48,15 +49,15 @@ struct value {
 enum list_kind { LIST_PLAIN, LIST_TUPLE, LIST_GENERATOR, LIST_RANGE };
 struct list {
     enum list_kind kind;
-    bool group, grows; // of groupby: a pair that is also called .grouper and .list; made by the template: append may change it
+    bool group; // of groupby: a pair that is also called .grouper and .list
+    bool grows; // made by the template: append may change it
     struct value *at;
     size_t n, capacity; // capacity: of at, where this list alone may write behind n; else 0
 };
-struct entry {
-    struct value key, value;
-};
 struct dict {
-    struct entry *at;
+    struct entry {
+        struct value key, value;
+    } * at;
     size_t n, capacity;
 };
 struct bound {
@@ -113,23 +114,23 @@ bool value_truth(struct value v);
 // Fails with "'x' is undefined" when v is undefined.
 bool value_need_defined(struct render *r, struct value v);
 bool value_equal(struct render *r, struct value a, struct value b, bool *equal);
-// -1, 0, 1; fails where Python has no order.
-bool value_order(struct render *r, struct value a, struct value b, int *order);
+bool value_order(struct render *r, struct value a, struct value b, int *order); // -1, 0, 1; may have none
 bool value_length(struct render *r, struct value v, int64_t *n);
 bool value_contains(struct render *r, struct value item, struct value in, bool *found);
 
 // Lists. A new list is filled in place by the caller.
 bool value_list_new(struct render *r, enum list_kind kind, size_t n, struct value *out);
 bool value_list_copy(struct render *r, enum list_kind kind, struct list items, struct value *out);
-bool value_list_share(struct render *r, enum list_kind kind, struct list items, struct value *out); // without a copy
+bool value_list_share(struct render *r, enum list_kind kind, struct list items, struct value *out); // no copy
 bool value_list_push(struct render *r, struct list *list, struct value item);
-// The items of anything iterable (shared where possible): keys of a dict, characters of a string. A generator is empty afterwards.
+// The items of anything iterable: keys of a dict, characters of a string. Empties a generator.
 bool value_items(struct render *r, struct value v, struct list *items);
 
-bool value_dict_new(struct render *r, size_t capacity, struct value *out);
-bool value_dict_get(struct render *r, const struct dict *dict, struct value key, struct value *out); // VALUE_ABSENT: not there
+bool value_dict_new(struct render *r, size_t capacity, struct value *out); // get: VALUE_ABSENT: not there
+bool value_dict_get(struct render *r, const struct dict *dict, struct value key, struct value *out);
 bool value_dict_set(struct render *r, struct dict *dict, struct value key, struct value value);
-bool value_dict_items(struct render *r, const struct dict *dict, enum list_kind kind, struct value *out); // [(key, value), ...]
+// [(key, value), ...].
+bool value_dict_items(struct render *r, const struct dict *dict, enum list_kind kind, struct value *out);
 // A JSON value. user: strings and numbers in it are marked as such.
 bool value_from_json(struct render *r, json_t *json, bool user, struct value *out);
 
@@ -145,6 +146,5 @@ struct builder builder_start(struct render *r);
 bool builder_put(struct builder *b, struct str s, bool user);
 bool builder_put_value(struct builder *b, struct value string);
 struct value builder_value(const struct builder *b);
-
 // operands[0] OP operands[1]; op is an enum operator_kind from OP_ADD to OP_POW.
 bool value_binary(struct render *r, uint8_t op, const struct value operands[2], struct value *out);

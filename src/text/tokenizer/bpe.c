@@ -1,12 +1,15 @@
-// bpe.c - byte pair encoding: a word becomes symbols (bytes or characters), and neighbouring symbols are merged, lowest rank first,
-// leftmost first among equals.
+// bpe.c - byte pair encoding: a word becomes symbols (bytes or characters), and neighbouring symbols are
+// merged, lowest rank first, leftmost first among equals.
 //
-// A queue of (rank, position): O(n log n) on any word, no recursion, about 13 bytes per symbol at the peak. Entries are not removed when they are overtaken; an entry counts if the pair that stands there now makes the same token.
+// A queue of (rank, position): O(n log n) on any word, no recursion, about 13 bytes per symbol at the peak.
+// Entries are not removed when they are overtaken; an entry counts if the pair that stands there now makes
+// the same token.
 #include "text/tokenizer/tokenizer_parts.h"
 #include "base/mem.h"
 
-// One cell per initial symbol of the word. A merged symbol covers several cells: the first holds its id and LONG, the second and the last
-// its length, and all except the first are INSIDE. That is four bytes per symbol; a linked list takes twelve.
+// One cell per initial symbol of the word. A merged symbol covers several cells: the first holds its id and
+// LONG, the second and the last its length, and all except the first are INSIDE. That is four bytes per
+// symbol; a linked list takes twelve.
 enum { LONG = 1 << 30, INSIDE = 1 << 29, LENGTH = INSIDE - 1, WORD_MAX = LENGTH };
 
 static uint32_t symbol_id(const uint32_t *cells, uint32_t at)
@@ -28,7 +31,9 @@ static const struct pair_slot *merge_of(const struct encode_run *run, uint32_t a
 {
     const uint32_t *cells = run->cells;
     *after = at + symbol_length(cells, at);
-    return *after < run->n_cells ? pair_map_find(&run->t->merges, symbol_id(cells, at), symbol_id(cells, *after)) : NULL;
+    return *after < run->n_cells
+               ? pair_map_find(&run->t->merges, symbol_id(cells, at), symbol_id(cells, *after))
+               : NULL;
 }
 
 // Queues the merge of the symbol at `at` with the next symbol, if there is one.
@@ -87,7 +92,8 @@ static bool all_bytes_known(const struct tokenizer *t, struct str text)
     return true;
 }
 
-// A character (of a byte-level vocabulary: a byte) that has no token. *fused says that the last symbol is an unknown one.
+// A character (of a byte-level vocabulary: a byte) that has no token. *fused says that the last symbol is an
+// unknown one.
 static void add_unknown(struct encode_run *run, struct str text, bool *fused)
 {
     const struct tokenizer *t = run->t;
@@ -109,7 +115,8 @@ static void make_symbols(struct encode_run *run, struct str word)
     for (size_t i = 0; i < word.n;) {
         uint32_t cp, length = t->byte_level ? 1 : utf8_read(word.at + i, word.n - i, &cp);
         struct str part = str_from_to(word, i, i + length);
-        uint32_t id = t->byte_level ? t->byte_ids[(unsigned char)word.at[i]] : text_map_find(&t->by_text, part);
+        uint32_t id =
+            t->byte_level ? t->byte_ids[(unsigned char)word.at[i]] : text_map_find(&t->by_text, part);
         if (id == LOOKUP_NONE) {
             add_unknown(run, part, &fused);
         } else {
@@ -138,7 +145,8 @@ bool bpe_encode_word(struct encode_run *run, struct str word)
 
 bool bpe_init_merges(struct tokenizer *t, size_t n_merges, struct err *err)
 {
-    t->rank_result = n_merges < UINT32_MAX ? arena_alloc_array(t->arena, n_merges, sizeof *t->rank_result) : NULL;
+    t->rank_result =
+        n_merges < UINT32_MAX ? arena_alloc_array(t->arena, n_merges, sizeof *t->rank_result) : NULL;
     if (!t->rank_result || !pair_map_init(&t->merges, t->arena, n_merges))
         return err_memory(err, "the merges");
     for (size_t i = 0; i < n_merges; i++)
@@ -171,13 +179,13 @@ bool bpe_add_merge(struct tokenizer *t, uint32_t rank, struct str left, struct s
     uint32_t l = text_map_find(&t->by_raw, left), r = text_map_find(&t->by_raw, right), result;
 
     if (left.n == 0 || right.n == 0)
-        return err_set(err, ERR_INPUT, "merge %u: expected two tokens, found '%.*s' and '%.*s'", rank, STR_ARG(left),
-                       STR_ARG(right));
+        return err_set(err, ERR_INPUT, "merge %u: expected two tokens, found '%.*s' and '%.*s'", rank,
+                       STR_ARG(left), STR_ARG(right));
     if (!find_joined(t, left, right, &result))
         return err_memory(err, "the merges");
     if (l == LOOKUP_NONE || r == LOOKUP_NONE || result == LOOKUP_NONE)
-        return err_set(err, ERR_INPUT, "merge %u of '%.*s' and '%.*s': %s is not in the vocabulary", rank, STR_ARG(left),
-                       STR_ARG(right),
+        return err_set(err, ERR_INPUT, "merge %u of '%.*s' and '%.*s': %s is not in the vocabulary", rank,
+                       STR_ARG(left), STR_ARG(right),
                        l == LOOKUP_NONE   ? "the first"
                        : r == LOOKUP_NONE ? "the second"
                                           : "the result");

@@ -1,17 +1,20 @@
-// charsmap.c - SentencePiece's compiled normalisation table: a double-array prefix tree from byte strings to their replacement.
+// charsmap.c - SentencePiece's compiled normalisation table: a double-array prefix tree from byte strings to
+// their replacement.
 //
-// Layout: the tree's size in bytes (u32), the tree as u32 units, then the replacements, each ended by NUL. At each position the longest
-// entry is replaced; a character without an entry is copied. This is SentencePiece's rule; the Rust tokenizers use grapheme clusters and
-// differ on rare sequences of marks. Every index is checked, because the table comes from a file.
+// Layout: the tree's size in bytes (u32), the tree as u32 units, then the replacements, each ended by NUL. At
+// each position the longest entry is replaced; a character without an entry is copied. This is
+// SentencePiece's rule; the Rust tokenizers use grapheme clusters and differ on rare sequences of marks.
+// Every index is checked, because the table comes from a file.
 #include "text/tokenizer/tokenizer_parts.h"
 
 enum { PREFIX_MAX = 64 };
 
 static uint32_t unit_at(struct str table, uint32_t index, bool *ok)
 {
-    uint32_t n_units = (uint32_t)((unsigned char)table.at[0] | (unsigned char)table.at[1] << 8 |
-                                  (unsigned char)table.at[2] << 16 | (uint32_t)(unsigned char)table.at[3] << 24) /
-                       4;
+    uint32_t n_units =
+        (uint32_t)((unsigned char)table.at[0] | (unsigned char)table.at[1] << 8 |
+                   (unsigned char)table.at[2] << 16 | (uint32_t)(unsigned char)table.at[3] << 24) /
+        4;
     if (index >= n_units) {
         *ok = false;
         return 0;
@@ -34,10 +37,12 @@ static size_t tree_bytes(struct str table)
 bool charsmap_check(struct str table, struct err *err)
 {
     if (table.n < 8)
-        return err_set(err, ERR_INPUT, "the normalisation table (charsmap) has %zu bytes: expected at least 8", table.n);
+        return err_set(err, ERR_INPUT,
+                       "the normalisation table (charsmap) has %zu bytes: expected at least 8", table.n);
     size_t tree = tree_bytes(table);
     if (tree % 4 != 0 || tree == 0 || tree >= table.n - 4)
-        return err_set(err, ERR_INPUT, "the normalisation table (charsmap) of %zu bytes says that its tree has %zu", table.n,
+        return err_set(err, ERR_INPUT,
+                       "the normalisation table (charsmap) of %zu bytes says that its tree has %zu", table.n,
                        tree);
     if (table.at[table.n - 1] != 0)
         return err_set(err, ERR_INPUT, "the normalisation table (charsmap) does not end in NUL");

@@ -1,7 +1,7 @@
 // encode.c - text to ids: joins spans, cuts out added tokens; normalises, splits and merges the rest.
 //
-// Trust is a property of the bytes of the joined text, stored as a list of borders. A control token matches only if all its bytes are
-// trusted; elsewhere it is treated as ordinary text.
+// Trust is a property of the bytes of the joined text, stored as a list of borders. A control token matches
+// only if all its bytes are trusted; elsewhere it is treated as ordinary text.
 #include "text/tokenizer/tokenizer_parts.h"
 #include "base/mem.h"
 
@@ -49,8 +49,8 @@ void token_ids_free(struct token_ids *ids)
     *ids = (struct token_ids){ 0 };
 }
 
-// Cells of a long text are allocated from the system, in huge pages where it has them: with small pages, 10 MiB of one letter took 13 times
-// as long as 1 MiB, because of page faults.
+// Cells of a long text are allocated from the system, in huge pages where it has them: with small pages, 10
+// MiB of one letter took 13 times as long as 1 MiB, because of page faults.
 enum { PAGED_CELLS = 1 << 20 };
 
 static void cells_free(struct encode_run *run)
@@ -140,8 +140,10 @@ static bool word_after(struct str text, size_t at)
     return cp != UTF8_ILL_FORMED && unicode_is_word(cp);
 }
 
-// The longest acceptable added token at `from`. trust is NULL after normalisation, where no control token is looked for.
-static struct match match_at(const struct tokenizer *t, const struct trust *trust, size_t *border, struct str text, size_t from)
+// The longest acceptable added token at `from`. trust is NULL after normalisation, where no control token is
+// looked for.
+static struct match match_at(const struct tokenizer *t, const struct trust *trust, size_t *border,
+                             struct str text, size_t from)
 {
     const struct trie *trie = trust ? &t->added_raw : &t->added_normal;
     struct match best = { .from = from };
@@ -165,7 +167,8 @@ static struct match match_at(const struct tokenizer *t, const struct trust *trus
     return best;
 }
 
-static struct match next_match(const struct tokenizer *t, const struct trust *trust, size_t *border, struct str text, size_t at)
+static struct match next_match(const struct tokenizer *t, const struct trust *trust, size_t *border,
+                               struct str text, size_t at)
 {
     const struct trie *trie = trust ? &t->added_raw : &t->added_normal;
     for (size_t i = at; trie->nodes && i < text.n; i++) {
@@ -229,14 +232,16 @@ static bool encode_joined(struct encode_run *run, struct str text, const struct 
 }
 
 // A single valid span is used without a copy.
-static bool join(const struct text_span *spans, size_t n, struct buf *text, struct trust *trust, struct err *err)
+static bool join(const struct text_span *spans, size_t n, struct buf *text, struct trust *trust,
+                 struct err *err)
 {
     size_t total = 0;
     bool whole = n == 1 && utf8_is_valid(spans[0].text);
     for (size_t i = 0; i < n; i++)
         total = spans[i].text.n > INPUT_MAX - total ? (size_t)INPUT_MAX + 1 : total + spans[i].text.n;
     if (total > INPUT_MAX)
-        return err_set(err, ERR_LIMIT, "a text of more than %d bytes cannot be tokenized in one go", INPUT_MAX);
+        return err_set(err, ERR_LIMIT, "a text of more than %d bytes cannot be tokenized in one go",
+                       INPUT_MAX);
     trust->at = mem_alloc_array(n + 1, sizeof *trust->at);
     if (!trust->at || (!whole && !buf_reserve(text, total)))
         return err_memory(err, "the text");
@@ -254,8 +259,8 @@ static bool join(const struct text_span *spans, size_t n, struct buf *text, stru
     return true;
 }
 
-bool tokenizer_encode_spans(const struct tokenizer *t, const struct text_span *spans, size_t n, struct tokenize_flags flags,
-                            struct token_ids *ids, struct err *err)
+bool tokenizer_encode_spans(const struct tokenizer *t, const struct text_span *spans, size_t n,
+                            struct tokenize_flags flags, struct token_ids *ids, struct err *err)
 {
     struct encode_run run = { .t = t, .ids = ids, .err = err };
     struct trust trust = { 0 };
@@ -276,8 +281,8 @@ bool tokenizer_encode_spans(const struct tokenizer *t, const struct text_span *s
     return ok;
 }
 
-bool tokenizer_encode(const struct tokenizer *t, struct str text, struct tokenize_flags flags, struct token_ids *ids,
-                      struct err *err)
+bool tokenizer_encode(const struct tokenizer *t, struct str text, struct tokenize_flags flags,
+                      struct token_ids *ids, struct err *err)
 {
     const struct text_span span = { text, flags.parse_special };
     return tokenizer_encode_spans(t, &span, 1, flags, ids, err);

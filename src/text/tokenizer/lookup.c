@@ -1,5 +1,5 @@
-// lookup.c - see lookup.h. Open addressing at a load of at most one half; the tree is built breadth first from sorted texts,
-// so that siblings lie side by side.
+// lookup.c - see lookup.h. Open addressing at a load of at most one half; the tree is built breadth first
+// from sorted texts, so that siblings lie side by side.
 #include "text/tokenizer/lookup.h"
 #include <openssl/rand.h>
 #include "base/mem.h"
@@ -106,8 +106,8 @@ struct trie_range {
     size_t from, to, depth;
 };
 
-static uint32_t add_children(struct lookup_node *nodes, struct trie_range *ranges, uint32_t node, uint32_t n_nodes,
-                             const struct trie_entry *entries)
+static uint32_t add_children(struct lookup_node *nodes, struct trie_range *ranges, uint32_t node,
+                             uint32_t n_nodes, const struct trie_entry *entries)
 {
     struct trie_range r = ranges[node];
     nodes[node].first_child = n_nodes;
@@ -172,6 +172,7 @@ uint32_t trie_child(const struct trie *trie, uint32_t node, unsigned char byte)
         else
             high = middle;
     }
-    bool found = low < trie->nodes[node].first_child + trie->nodes[node].n_children && trie->nodes[low].label == byte;
+    bool found =
+        low < trie->nodes[node].first_child + trie->nodes[node].n_children && trie->nodes[low].label == byte;
     return found ? low : 0;
 }

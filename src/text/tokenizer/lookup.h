@@ -1,7 +1,7 @@
 // lookup.h - the three tables of a vocabulary: text -> id, pair of ids -> merge, and a trie of texts.
 //
-// Built once in an arena, then read by any number of threads. Hashes are seeded per tokenizer, so that no file can be crafted whose
-// entries all collide; results do not depend on the seed. Nothing is removed.
+// Built once in an arena, then read by any number of threads. Hashes are seeded per tokenizer, so that no
+// file can be crafted whose entries all collide; results do not depend on the seed. Nothing is removed.
 #pragma once
 #include "base/arena.h"
 #include "base/str.h"

@@ -1,8 +1,9 @@
-// merge_queue.h - a priority queue of the possible merges of one word: pairs (rank, position), the smallest first.
+// merge_queue.h - a priority queue of the possible merges of one word: pairs (rank, position), the smallest
+// first.
 //
-// A plain heap of ten million symbols misses the cache at every level. Merges of one rank are found while sweeping over the word, so their
-// positions arrive almost in order: they are stored as ascending runs, and only the heads of the runs are in a heap. Every order of pushes
-// is correct; ascending positions are fast.
+// A plain heap of ten million symbols misses the cache at every level. Merges of one rank are found while
+// sweeping over the word, so their positions arrive almost in order: they are stored as ascending runs, and
+// only the heads of the runs are in a heap. Every order of pushes is correct; ascending positions are fast.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

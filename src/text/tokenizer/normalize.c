@@ -1,4 +1,5 @@
-// normalize.c - normalisation of text before it is split into words. Each step reads one of two buffers and writes the other.
+// normalize.c - normalisation of text before it is split into words. Each step reads one of two buffers and
+// writes the other.
 #include "text/tokenizer/tokenizer_parts.h"
 
 static bool replace(struct encode_run *run, const struct normal_step *step, struct str text, struct buf *out)
@@ -37,7 +38,8 @@ static void strip(const struct normal_step *step, struct str text, struct buf *o
     buf_str(out, str_from_to(text, step->left ? from : 0, step->right ? end : text.n));
 }
 
-static bool apply_step(struct encode_run *run, const struct normal_step *step, struct str text, struct buf *out)
+static bool apply_step(struct encode_run *run, const struct normal_step *step, struct str text,
+                       struct buf *out)
 {
     switch (step->kind) {
     case NORMAL_FORM:
@@ -88,7 +90,8 @@ bool normal_add_replace(struct tokenizer *t, struct str pattern, bool regex, str
     *step = (struct normal_step){ .kind = NORMAL_REPLACE, .text = arena_str(t->arena, text) };
     if (!step->text.at)
         return err_memory(err, "a normalizer");
-    bool ok = regex ? pattern_compile(&step->pattern, pattern, err) : pattern_compile_literal(&step->pattern, pattern, err);
+    bool ok = regex ? pattern_compile(&step->pattern, pattern, err)
+                    : pattern_compile_literal(&step->pattern, pattern, err);
     t->n_normal += ok;
     return ok;
 }

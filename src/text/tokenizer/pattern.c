@@ -1,13 +1,18 @@
 // pattern.c - see pattern.h.
 //
-// The published patterns run in linear time, except two that are replaced when the text of the pattern matches exactly. The step and heap
-// limits apply to all others.
+// The published patterns run in linear time, except two that are replaced when the text of the pattern
+// matches exactly. The step and heap limits apply to all others.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/tokenizer/pattern.h"
 #include <pcre2.h>
 #include "base/mem.h"
 
-enum { MATCH_STEPS_MAX = 20000000, HEAP_KIB_MAX = 65536, JIT_STACK_MAX = 1 << 20, PATTERN_BYTES_MAX = 1 << 16 };
+enum {
+    MATCH_STEPS_MAX = 20000000,
+    HEAP_KIB_MAX = 65536,
+    JIT_STACK_MAX = 1 << 20,
+    PATTERN_BYTES_MAX = 1 << 16
+};
 
 struct pattern {
     pcre2_code *code;
@@ -37,7 +42,8 @@ static const char WORD[] = "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\
 
 static bool refuse(struct err *err, struct str regex, size_t at, const char *what)
 {
-    return err_set(err, ERR_UNSUPPORTED, "pattern '%.*s': %s at byte %zu is not supported", STR_ARG(regex), what, at);
+    return err_set(err, ERR_UNSUPPORTED, "pattern '%.*s': %s at byte %zu is not supported", STR_ARG(regex),
+                   what, at);
 }
 
 // \p{..} and \x{..} whole, others as two bytes; returns the index after it.
@@ -112,8 +118,8 @@ static bool translate(struct buf *out, struct str regex, struct err *err)
 {
     bool in_class = false;
 
-    // Trailing space, in DeepSeek's list only, after the split at line ends. The original is quadratic on a long run of spaces that
-    // is not trailing; (*SKIP) continues after the run.
+    // Trailing space, in DeepSeek's list only, after the split at line ends. The original is quadratic on a
+    // long run of spaces that is not trailing; (*SKIP) continues after the run.
     if (str_is(regex, "\\s+$"))
         return buf_printf(out, "[%s]++$|[%s]++(*SKIP)(*FAIL)", SPACE, SPACE);
     for (size_t i = 0; i < regex.n;) {
@@ -148,8 +154,10 @@ static bool compile(struct pattern **p, struct str text, uint32_t options, struc
     pcre2_compile_context_free(context);
     pcre2_general_context_free(memory);
     if (*p && (*p)->code) {
-#if !defined(INGOT_VALGRIND) // JIT code reads whole vectors beyond the end of the text, which valgrind reports
-        pcre2_jit_compile((*p)->code, PCRE2_JIT_COMPLETE); // without JIT the interpreter gives the same matches
+#if !defined( \
+    INGOT_VALGRIND) // JIT code reads whole vectors beyond the end of the text, which valgrind reports
+        pcre2_jit_compile((*p)->code,
+                          PCRE2_JIT_COMPLETE); // without JIT the interpreter gives the same matches
 #endif
         return true;
     }
@@ -168,7 +176,8 @@ bool pattern_compile(struct pattern **p, struct str regex, struct err *err)
 
     *p = NULL;
     if (regex.n == 0 || regex.n > PATTERN_BYTES_MAX)
-        return err_set(err, ERR_INPUT, "a pattern of %zu bytes: expected 1 to %d", regex.n, PATTERN_BYTES_MAX);
+        return err_set(err, ERR_INPUT, "a pattern of %zu bytes: expected 1 to %d", regex.n,
+                       PATTERN_BYTES_MAX);
     bool ok = translate(&text, regex, err) && compile(p, buf_as_str(&text), PCRE2_UCP | PCRE2_MULTILINE, err);
     buf_free(&text);
     return ok;
@@ -178,7 +187,8 @@ bool pattern_compile_literal(struct pattern **p, struct str text, struct err *er
 {
     *p = NULL;
     if (text.n == 0 || text.n > PATTERN_BYTES_MAX)
-        return err_set(err, ERR_INPUT, "a literal pattern of %zu bytes: expected 1 to %d", text.n, PATTERN_BYTES_MAX);
+        return err_set(err, ERR_INPUT, "a literal pattern of %zu bytes: expected 1 to %d", text.n,
+                       PATTERN_BYTES_MAX);
     return compile(p, text, PCRE2_LITERAL, err);
 }
 
@@ -221,11 +231,11 @@ void pattern_scratch_free(struct pattern_scratch *s)
     mem_free(s);
 }
 
-bool pattern_next(const struct pattern *p, struct pattern_scratch *scratch, struct str text, size_t *from, size_t *to,
-                  struct err *err)
+bool pattern_next(const struct pattern *p, struct pattern_scratch *scratch, struct str text, size_t *from,
+                  size_t *to, struct err *err)
 {
-    int rc = pcre2_match(p->code, (PCRE2_SPTR)text.at, text.n, *from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, scratch->data,
-                         scratch->limits);
+    int rc = pcre2_match(p->code, (PCRE2_SPTR)text.at, text.n, *from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY,
+                         scratch->data, scratch->limits);
     if (rc == PCRE2_ERROR_NOMATCH) {
         *from = *to = text.n;
         return true;
@@ -235,7 +245,8 @@ bool pattern_next(const struct pattern *p, struct pattern_scratch *scratch, stru
     if (rc < 0) {
         char why[160] = "";
         pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
-        return err_set(err, ERR_LIMIT, "the tokenizer's pattern gave up at byte %zu of %zu of the text: %s", *from, text.n, why);
+        return err_set(err, ERR_LIMIT, "the tokenizer's pattern gave up at byte %zu of %zu of the text: %s",
+                       *from, text.n, why);
     }
     const PCRE2_SIZE *place = pcre2_get_ovector_pointer(scratch->data);
     *from = place[0];

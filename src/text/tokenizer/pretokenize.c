@@ -1,13 +1,14 @@
 // pretokenize.c - splits text into words; merges happen within a word.
 //
-// A chain of steps. Each piece of a step goes through the rest of the chain before the next piece is cut, so no list of pieces is stored.
-// The call depth is the number of steps, which the loader limits. A step that rewrites text (space to U+2581) has its own buffer, released
-// when its pieces are done.
+// A chain of steps. Each piece of a step goes through the rest of the chain before the next piece is cut, so
+// no list of pieces is stored. The call depth is the number of steps, which the loader limits. A step that
+// rewrites text (space to U+2581) has its own buffer, released when its pieces are done.
 #include "text/tokenizer/tokenizer_parts.h"
 
 static bool run_step(struct encode_run *run, uint32_t step, struct str piece, bool at_start);
 
-// Neighbouring stretches that are put out as one, whether the last one was a match, and whether the text is the start of all.
+// Neighbouring stretches that are put out as one, whether the last one was a match, and whether the text is
+// the start of all.
 struct pending {
     size_t from, to;
     bool is_match, any, at_start;
@@ -15,8 +16,8 @@ struct pending {
 
 static bool joins(enum split_behavior behavior, bool last, bool now)
 {
-    return (behavior == SPLIT_CONTIGUOUS && last == now) || (behavior == SPLIT_WITH_PREVIOUS && !last && now) ||
-           (behavior == SPLIT_WITH_NEXT && last && !now);
+    return (behavior == SPLIT_CONTIGUOUS && last == now) ||
+           (behavior == SPLIT_WITH_PREVIOUS && !last && now) || (behavior == SPLIT_WITH_NEXT && last && !now);
 }
 
 static bool put_out(struct encode_run *run, uint32_t step, struct str text, struct pending p)
@@ -27,7 +28,8 @@ static bool put_out(struct encode_run *run, uint32_t step, struct str text, stru
 }
 
 // The next stretch of the text: joined to the pending one, or in its place after that is put out.
-static bool take_stretch(struct encode_run *run, uint32_t step, struct str text, struct pending next, struct pending *pending)
+static bool take_stretch(struct encode_run *run, uint32_t step, struct str text, struct pending next,
+                         struct pending *pending)
 {
     if (next.from == next.to)
         return true;
@@ -51,8 +53,10 @@ static bool split(struct encode_run *run, uint32_t step, struct str text, bool a
         size_t from = at;
         if (!pattern_next(s->pattern, run->patterns, text, &from, &to, run->err))
             return false;
-        struct pending before = { at, from, s->invert, true, at_start }, match = { from, to, !s->invert, true, at_start };
-        ok = take_stretch(run, step, text, before, &pending) && take_stretch(run, step, text, match, &pending);
+        struct pending before = { at, from, s->invert, true, at_start },
+                       match = { from, to, !s->invert, true, at_start };
+        ok =
+            take_stretch(run, step, text, before, &pending) && take_stretch(run, step, text, match, &pending);
     }
     return ok && put_out(run, step, text, pending);
 }

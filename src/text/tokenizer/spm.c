@@ -1,8 +1,9 @@
 // spm.c - SentencePiece BPE, where a file gives tokens with scores and no list of merges.
 //
-// Two neighbours merge when their joined text is a token; highest score first, leftmost first among equals. That equals BPE with a merge for
-// each split of a token into two tokens, ranked by the token's score: this file makes that list once, and bpe.c does the rest. Equal scores
-// share a rank, and the position decides between them.
+// Two neighbours merge when their joined text is a token; highest score first, leftmost first among equals.
+// That equals BPE with a merge for each split of a token into two tokens, ranked by the token's score: this
+// file makes that list once, and bpe.c does the rest. Equal scores share a rank, and the position decides
+// between them.
 #include "text/tokenizer/tokenizer_parts.h"
 #include <math.h>
 #include "base/mem.h"
@@ -23,7 +24,8 @@ static bool is_piece(const struct tokenizer *t, uint32_t id)
     return id != LOOKUP_NONE && (t->kinds[id] == TOKEN_NORMAL || t->kinds[id] == TOKEN_UNUSED);
 }
 
-// Calls for every cut of the token into two ordinary tokens; returns their number. With t->merges ready they are put there.
+// Calls for every cut of the token into two ordinary tokens; returns their number. With t->merges ready they
+// are put there.
 static size_t add_cuts(struct tokenizer *t, uint32_t id, uint32_t rank, bool put)
 {
     struct str whole = t->raw[id];
@@ -32,12 +34,14 @@ static size_t add_cuts(struct tokenizer *t, uint32_t id, uint32_t rank, bool put
         if (((unsigned char)whole.at[cut] & 0xc0) == 0x80)
             continue;
         uint32_t left = text_map_find(&t->by_text, str_from_to(whole, 0, cut));
-        uint32_t right = is_piece(t, left) ? text_map_find(&t->by_text, str_from_to(whole, cut, whole.n)) : LOOKUP_NONE;
+        uint32_t right =
+            is_piece(t, left) ? text_map_find(&t->by_text, str_from_to(whole, cut, whole.n)) : LOOKUP_NONE;
         if (!is_piece(t, right))
             continue;
         n++;
         if (put)
-            pair_map_put(&t->merges, (struct pair_slot){ .left = left, .right = right, .rank = rank, .result = id });
+            pair_map_put(&t->merges,
+                         (struct pair_slot){ .left = left, .right = right, .rank = rank, .result = id });
     }
     return n;
 }
@@ -49,7 +53,8 @@ static bool collect(const struct tokenizer *t, struct scored *sorted, uint32_t *
         if (!is_piece(t, id) || t->raw[id].n == 0)
             continue;
         if (!isfinite(t->scores[id]))
-            return err_set(err, ERR_INPUT, "score of token %u ('%.*s') is not a finite number", id, STR_ARG(t->raw[id]));
+            return err_set(err, ERR_INPUT, "score of token %u ('%.*s') is not a finite number", id,
+                           STR_ARG(t->raw[id]));
         if (!tokenizer_check_text(t->raw[id], id, "token", MATCHED_BYTES_MAX, err))
             return false;
         if (text_map_find(&t->by_text, t->raw[id]) == id) // of two equal texts only the first is a result

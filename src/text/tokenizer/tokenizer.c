@@ -30,7 +30,8 @@ static const char *const END_NAMES[] = {
 bool tokenizer_load(struct tokenizer **t, const struct model_file *file, struct err *err)
 {
     *t = NULL;
-    return model_file_format(file) == MODEL_GGUF ? tokenizer_load_gguf(t, file, err) : tokenizer_load_files(t, file, err);
+    return model_file_format(file) == MODEL_GGUF ? tokenizer_load_gguf(t, file, err)
+                                                 : tokenizer_load_files(t, file, err);
 }
 
 struct tokenizer *tokenizer_create(struct err *err)
@@ -61,7 +62,8 @@ void tokenizer_free(struct tokenizer *t)
     mem_free(t);
 }
 
-// GPT-2's alphabet: printable Latin-1 bytes stand for themselves, the 68 others for U+0100 and up in their order.
+// GPT-2's alphabet: printable Latin-1 bytes stand for themselves, the 68 others for U+0100 and up in their
+// order.
 static bool stands_for_itself(unsigned char byte)
 {
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad);
@@ -104,8 +106,8 @@ bool tokenizer_check_text(struct str text, uint64_t index, const char *what, siz
     if (!utf8_is_valid(text))
         return err_set(err, ERR_INPUT, "%s %llu is not valid UTF-8", what, (unsigned long long)index);
     if (text.n > max)
-        return err_set(err, ERR_INPUT, "%s %llu has %zu bytes: at most %zu are supported", what, (unsigned long long)index,
-                       text.n, max);
+        return err_set(err, ERR_INPUT, "%s %llu has %zu bytes: at most %zu are supported", what,
+                       (unsigned long long)index, text.n, max);
     return true;
 }
 
@@ -143,7 +145,8 @@ static bool decode_tokens(struct tokenizer *t, struct err *err)
     bool ok = t->bytes != NULL;
     for (uint32_t id = 0; ok && id < t->n_tokens; id++) {
         int value = t->kinds[id] == TOKEN_BYTE ? byte_token_value(t->raw[id]) : -1;
-        bool plain = t->kinds[id] == TOKEN_CONTROL || t->kinds[id] == TOKEN_UNKNOWN || t->kinds[id] == TOKEN_USER_DEFINED;
+        bool plain = t->kinds[id] == TOKEN_CONTROL || t->kinds[id] == TOKEN_UNKNOWN ||
+                     t->kinds[id] == TOKEN_USER_DEFINED;
         text.n = 0;
         if (value >= 0)
             buf_append(&text, &(char){ (char)value }, 1);
@@ -161,11 +164,13 @@ static bool decode_tokens(struct tokenizer *t, struct err *err)
     return ok || err_memory(err, "the vocabulary");
 }
 
-// Indexes the tokens that merges and lookups may produce. User-defined tokens are not among them: they are cut out before.
+// Indexes the tokens that merges and lookups may produce. User-defined tokens are not among them: they are
+// cut out before.
 static bool map_tokens(struct tokenizer *t, struct err *err)
 {
     const struct str *texts = t->byte_level ? t->bytes : t->raw;
-    if (!text_map_init(&t->by_raw, t->arena, t->raw, t->n_tokens) || !text_map_init(&t->by_text, t->arena, texts, t->n_tokens))
+    if (!text_map_init(&t->by_raw, t->arena, t->raw, t->n_tokens) ||
+        !text_map_init(&t->by_text, t->arena, texts, t->n_tokens))
         return err_memory(err, "the vocabulary");
     for (uint32_t id = 0; id < t->n_tokens; id++) {
         text_map_add(&t->by_raw, id);
@@ -173,14 +178,17 @@ static bool map_tokens(struct tokenizer *t, struct err *err)
             text_map_add(&t->by_text, id);
     }
     for (int byte = 0; byte < 256; byte++)
-        t->byte_ids[byte] = t->byte_level ? text_map_find(&t->by_text, (struct str){ &(char){ (char)byte }, 1 }) : LOOKUP_NONE;
+        t->byte_ids[byte] = t->byte_level
+                                ? text_map_find(&t->by_text, (struct str){ &(char){ (char)byte }, 1 })
+                                : LOOKUP_NONE;
     for (uint32_t id = 0; id < t->n_tokens; id++)
         if (t->kinds[id] == TOKEN_BYTE && byte_token_value(t->raw[id]) >= 0)
             t->byte_ids[byte_token_value(t->raw[id])] = id;
     return true;
 }
 
-// Control tokens are matched before normalisation, even if the file says `normalized`: trust is known for the bytes of the input only.
+// Control tokens are matched before normalisation, even if the file says `normalized`: trust is known for the
+// bytes of the input only.
 static bool is_normalized(const struct tokenizer *t, const struct added_token *token)
 {
     return token->normalized && t->kinds[token->id] == TOKEN_USER_DEFINED && t->n_normal > 0;
@@ -209,7 +217,8 @@ static bool index_added(struct tokenizer *t, bool normalized, struct trie *trie,
         struct str text;
         if (is_normalized(t, &t->added[i]) != normalized)
             continue;
-        ok = tokenizer_check_text(t->raw[t->added[i].id], t->added[i].id, "added token", MATCHED_BYTES_MAX, err) &&
+        ok = tokenizer_check_text(t->raw[t->added[i].id], t->added[i].id, "added token", MATCHED_BYTES_MAX,
+                                  err) &&
              added_text(t, &run, i, &text);
         if (ok && text.n)
             entries[n++] = (struct trie_entry){ text, i };
@@ -228,7 +237,8 @@ static bool check_ids(struct tokenizer *t, struct err *err)
     } ids[] = { { t->unknown, "unknown" }, { t->bos, "bos" }, { t->eos, "eos" }, { t->pad, "pad" } };
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
         if (ids[i].id < -1 || ids[i].id >= (int64_t)t->n_tokens)
-            return err_set(err, ERR_INPUT, "the %s token has id %lld: expected less than %u, the size of the vocabulary",
+            return err_set(err, ERR_INPUT,
+                           "the %s token has id %lld: expected less than %u, the size of the vocabulary",
                            ids[i].name, (long long)ids[i].id, t->n_tokens);
     return true;
 }
@@ -252,7 +262,8 @@ bool tokenizer_finish(struct tokenizer *t, struct err *err)
 {
     if (!check_ids(t, err) || !decode_tokens(t, err) || !map_tokens(t, err))
         return false;
-    if (!index_added(t, false, &t->added_raw, err) || !index_added(t, true, &t->added_normal, err) || !mark_ends(t, err))
+    if (!index_added(t, false, &t->added_raw, err) || !index_added(t, true, &t->added_normal, err) ||
+        !mark_ends(t, err))
         return false;
     tokenizer_find_fim(t);
     return true;
@@ -266,7 +277,8 @@ struct str tokenizer_token_bytes(const struct tokenizer *t, uint32_t id, bool ke
     return special && !keep_special ? STR("") : t->bytes[id];
 }
 
-bool tokenizer_decode(const struct tokenizer *t, const struct token_ids *ids, bool keep_special, struct buf *out)
+bool tokenizer_decode(const struct tokenizer *t, const struct token_ids *ids, bool keep_special,
+                      struct buf *out)
 {
     struct buf bytes = { 0 };
     for (size_t i = 0; i < ids->n; i++)

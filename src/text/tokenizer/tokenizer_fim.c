@@ -1,13 +1,17 @@
 // tokenizer_fim.c - the tokens around a gap that a model was trained to fill ("fill in the middle").
 //
-// A GGUF file may name them by keys; otherwise, and in a tokenizer.json, they are found by their spelling. Only control tokens and tokens
-// added by the user count: an ordinary token may have the same spelling by chance.
+// A GGUF file may name them by keys; otherwise, and in a tokenizer.json, they are found by their spelling.
+// Only control tokens and tokens added by the user count: an ordinary token may have the same spelling by
+// chance.
 #include "text/tokenizer/tokenizer_parts.h"
 
 static const char *const spellings[N_FIM][7] = {
-    [FIM_PREFIX] = { "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>" },
-    [FIM_SUFFIX] = { "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>" },
-    [FIM_MIDDLE] = { "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>" },
+    [FIM_PREFIX] = { "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>",
+                     "<|code_prefix|>" },
+    [FIM_SUFFIX] = { "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>",
+                     "<|code_suffix|>" },
+    [FIM_MIDDLE] = { "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>",
+                     "<|code_middle|>" },
     [FIM_REPO] = { "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>" },
     [FIM_FILE] = { "<|file_sep|>", "<|file_separator|>" },
 };

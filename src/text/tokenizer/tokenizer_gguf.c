@@ -1,9 +1,9 @@
 // tokenizer_gguf.c - the tokeniser in a GGUF file's metadata: tokenizer.ggml.*.
 //
-// The file gives tokens with kinds and, by model, merges (gpt2: byte-level BPE) or scores (llama: SentencePiece BPE; t5: unigram),
-// and the name of a pre-tokeniser. Added tokens are those of kind control, unknown and user-defined. Keys that a converter may
-// leave out have the defaults that converters assume. Not in a GGUF file, and so not supported: added tokens that strip the space beside
-// them.
+// The file gives tokens with kinds and, by model, merges (gpt2: byte-level BPE) or scores (llama:
+// SentencePiece BPE; t5: unigram), and the name of a pre-tokeniser. Added tokens are those of kind control,
+// unknown and user-defined. Keys that a converter may leave out have the defaults that converters assume. Not
+// in a GGUF file, and so not supported: added tokens that strip the space beside them.
 #include "base/log.h"
 #include "format/model_file.h"
 #include "text/tokenizer/tokenizer_parts.h"
@@ -18,14 +18,15 @@ struct gguf_source {
 };
 
 // An array key; NULL when absent. *ok = false when it is something else or has the wrong length (n = 0: any).
-static const struct meta *array_key(const struct gguf_source *s, const char *key, uint64_t n, bool *ok, struct err *err)
+static const struct meta *array_key(const struct gguf_source *s, const char *key, uint64_t n, bool *ok,
+                                    struct err *err)
 {
     const struct meta *meta = model_file_meta(s->file, key);
     if (meta && meta->type != META_ARRAY)
         *ok = err_set(err, ERR_INPUT, "%s: %s: expected an array", model_file_path(s->file), key);
     else if (meta && n && meta->n != n)
-        *ok = err_set(err, ERR_INPUT, "%s: %s has %llu elements: expected %llu, one per token", model_file_path(s->file), key,
-                      (unsigned long long)meta->n, (unsigned long long)n);
+        *ok = err_set(err, ERR_INPUT, "%s: %s has %llu elements: expected %llu, one per token",
+                      model_file_path(s->file), key, (unsigned long long)meta->n, (unsigned long long)n);
     return *ok ? meta : NULL;
 }
 
@@ -66,12 +67,13 @@ static bool read_kinds(struct gguf_source *s, struct err *err)
     if (!ok)
         return false;
     if (kinds && kinds->element != META_INT && kinds->element != META_UINT)
-        return err_set(err, ERR_INPUT, "%s: tokenizer.ggml.token_type: expected whole numbers", model_file_path(s->file));
+        return err_set(err, ERR_INPUT, "%s: tokenizer.ggml.token_type: expected whole numbers",
+                       model_file_path(s->file));
     for (uint32_t id = 0; id < s->t->n_tokens; id++) {
         uint64_t kind = kinds ? meta_at(kinds, id).u : 1;
         if (kind > 6)
-            return err_set(err, ERR_INPUT, "%s: tokenizer.ggml.token_type[%u] is %lld: expected 0 to 6", model_file_path(s->file),
-                           id, (long long)kind);
+            return err_set(err, ERR_INPUT, "%s: tokenizer.ggml.token_type[%u] is %lld: expected 0 to 6",
+                           model_file_path(s->file), id, (long long)kind);
         s->t->kinds[id] = (uint8_t)KINDS[kind];
         s->t->byte_fallback |= kind == 6;
     }
@@ -87,9 +89,10 @@ static bool read_scores(struct gguf_source *s, struct err *err)
     if (!ok)
         return false;
     if (!scores || (scores->element != META_FLOAT && scores->element != META_INT))
-        return err_set(err, ERR_INPUT,
-                       "%s: tokenizer.ggml.scores: expected an array of numbers, because tokenizer.ggml.model is %.*s",
-                       model_file_path(s->file), STR_ARG(s->model));
+        return err_set(
+            err, ERR_INPUT,
+            "%s: tokenizer.ggml.scores: expected an array of numbers, because tokenizer.ggml.model is %.*s",
+            model_file_path(s->file), STR_ARG(s->model));
     t->scores = arena_alloc_array(t->arena, t->n_tokens, sizeof *t->scores);
     if (!t->scores)
         return err_memory(err, "the vocabulary");
@@ -112,7 +115,8 @@ static bool read_id(const struct gguf_source *s, const char *key, int64_t *id, s
 }
 
 // Ids and flags, with the defaults of converters.
-static bool read_special(struct gguf_source *s, int64_t *end_of_turn, int64_t *end_of_message, struct err *err)
+static bool read_special(struct gguf_source *s, int64_t *end_of_turn, int64_t *end_of_message,
+                         struct err *err)
 {
     struct tokenizer *t = s->t;
     bool llama = str_is(s->model, "llama"), t5 = str_is(s->model, "t5");
@@ -124,7 +128,8 @@ static bool read_special(struct gguf_source *s, int64_t *end_of_turn, int64_t *e
     s->add_bos |= llama;
     s->add_eos = t5;
     s->add_space = llama || t5;
-    return read_id(s, "tokenizer.ggml.bos_token_id", &t->bos, err) && read_id(s, "tokenizer.ggml.eos_token_id", &t->eos, err) &&
+    return read_id(s, "tokenizer.ggml.bos_token_id", &t->bos, err) &&
+           read_id(s, "tokenizer.ggml.eos_token_id", &t->eos, err) &&
            read_id(s, "tokenizer.ggml.unknown_token_id", &t->unknown, err) &&
            read_id(s, "tokenizer.ggml.padding_token_id", &t->pad, err) &&
            read_id(s, "tokenizer.ggml.eot_token_id", end_of_turn, err) &&
@@ -166,7 +171,8 @@ static bool collect_added(struct tokenizer *t, struct err *err)
     size_t n = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t id = 0; id < t->n_tokens; id++) {
-            bool added = t->kinds[id] == TOKEN_CONTROL || t->kinds[id] == TOKEN_USER_DEFINED || t->kinds[id] == TOKEN_UNKNOWN;
+            bool added = t->kinds[id] == TOKEN_CONTROL || t->kinds[id] == TOKEN_USER_DEFINED ||
+                         t->kinds[id] == TOKEN_UNKNOWN;
             if (added && t->raw[id].n && pass == 1)
                 t->added[t->n_added++].id = id;
             n += added && pass == 0;
@@ -188,7 +194,8 @@ static bool read_charsmap(struct gguf_source *s, struct err *err)
     if (!ok || !bytes || bytes->n == 0)
         return ok;
     if (bytes->element != META_UINT && bytes->element != META_INT)
-        return err_set(err, ERR_INPUT, "%s: tokenizer.ggml.precompiled_charsmap: expected bytes", model_file_path(s->file));
+        return err_set(err, ERR_INPUT, "%s: tokenizer.ggml.precompiled_charsmap: expected bytes",
+                       model_file_path(s->file));
     for (uint64_t i = 0; i < bytes->n; i++)
         buf_append(&table, &(char){ (char)meta_at(bytes, i).u }, 1);
     struct str kept = table.failed ? (struct str){ 0 } : arena_str(s->t->arena, buf_as_str(&table));
@@ -224,18 +231,23 @@ static bool read_merges(struct gguf_source *s, struct err *err)
     if (!ok)
         return false;
     if (!merges || (merges->n && merges->element != META_STRING))
-        return err_set(err, ERR_INPUT,
-                       "%s: tokenizer.ggml.merges: expected an array of strings, because tokenizer.ggml.model is gpt2",
-                       model_file_path(s->file));
+        return err_set(
+            err, ERR_INPUT,
+            "%s: tokenizer.ggml.merges: expected an array of strings, because tokenizer.ggml.model is gpt2",
+            model_file_path(s->file));
     if (!bpe_init_merges(s->t, merges->n, err))
         return false;
     for (uint64_t i = 0; i < merges->n; i++) {
         struct str line = meta_at(merges, i).s;
-        size_t space = line.n ? str_find(str_from_to(line, 1, line.n), STR(" ")) : SIZE_MAX; // a token may begin with a space
+        size_t space = line.n ? str_find(str_from_to(line, 1, line.n), STR(" "))
+                              : SIZE_MAX; // a token may begin with a space
         if (space == SIZE_MAX)
-            return err_set(err, ERR_INPUT, "%s: tokenizer.ggml.merges[%llu] is '%.*s': expected two tokens with a space between",
-                           model_file_path(s->file), (unsigned long long)i, STR_ARG(line));
-        if (!bpe_add_merge(s->t, (uint32_t)i, str_from_to(line, 0, space + 1), str_from_to(line, space + 2, line.n), err))
+            return err_set(
+                err, ERR_INPUT,
+                "%s: tokenizer.ggml.merges[%llu] is '%.*s': expected two tokens with a space between",
+                model_file_path(s->file), (unsigned long long)i, STR_ARG(line));
+        if (!bpe_add_merge(s->t, (uint32_t)i, str_from_to(line, 0, space + 1),
+                           str_from_to(line, space + 2, line.n), err))
             return err_prefix(err, "%s", model_file_path(s->file));
     }
     return true;
@@ -247,7 +259,8 @@ static bool read_pretokenizer(struct gguf_source *s, struct err *err)
     if (!model_file_string(s->file, "tokenizer.ggml.pre", &name, err))
         return false;
     if (!name.n)
-        log_line(LOG_WARN, "text", "%s: tokenizer.ggml.pre is missing: using the default pattern, ids may be wrong",
+        log_line(LOG_WARN, "text",
+                 "%s: tokenizer.ggml.pre is missing: using the default pattern, ids may be wrong",
                  model_file_path(s->file));
     s->t->byte_level = true;
     return pretoken_add_published(s->t, name.n ? name : STR("default"), &s->add_bos, err) ||
@@ -272,8 +285,9 @@ static bool read_all(struct gguf_source *s, struct err *err)
     t->model = str_is(s->model, "t5") ? TEXT_UNIGRAM : TEXT_BPE;
     t->fuse_unknown = t->model == TEXT_UNIGRAM;
     if (!read_tokens(s, err) || !read_kinds(s, err) || (byte_level && !read_pretokenizer(s, err)) ||
-        (!byte_level && !read_scores(s, err)) || !read_special(s, &end_of_turn, &end_of_message, err) || !read_fim(s, err) ||
-        (!byte_level && !add_space_steps(s, err)) || !model_file_string(s->file, "tokenizer.chat_template", &chat_template, err))
+        (!byte_level && !read_scores(s, err)) || !read_special(s, &end_of_turn, &end_of_message, err) ||
+        !read_fim(s, err) || (!byte_level && !add_space_steps(s, err)) ||
+        !model_file_string(s->file, "tokenizer.chat_template", &chat_template, err))
         return false;
     const int64_t named[] = { t->bos, t->eos, end_of_turn, end_of_message };
     for (int i = 0; i < 4; i++)
@@ -300,9 +314,10 @@ bool tokenizer_load_gguf(struct tokenizer **t, const struct model_file *file, st
     if (!model_file_string(file, "tokenizer.ggml.model", &source.model, err))
         return false;
     if (!source.model.n || str_is(source.model, "none") || str_is(source.model, "no_vocab"))
-        return err_set(err, ERR_NOT_FOUND,
-                       "%s has no tokenizer (tokenizer.ggml.model is '%.*s'), and text cannot be read without",
-                       model_file_path(file), STR_ARG(source.model));
+        return err_set(
+            err, ERR_NOT_FOUND,
+            "%s has no tokenizer (tokenizer.ggml.model is '%.*s'), and text cannot be read without",
+            model_file_path(file), STR_ARG(source.model));
     if (!str_is(source.model, "gpt2") && !str_is(source.model, "llama") && !str_is(source.model, "t5"))
         return err_set(err, ERR_UNSUPPORTED, "%s: tokenizer.ggml.model is '%.*s': expected gpt2, llama or t5",
                        model_file_path(file), STR_ARG(source.model));

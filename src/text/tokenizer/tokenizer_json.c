@@ -1,8 +1,9 @@
-// tokenizer_json.c - the vocabulary and the model part of a Hugging Face tokenizer.json, and the files beside it.
+// tokenizer_json.c - the vocabulary and the model part of a Hugging Face tokenizer.json, and the files beside
+// it.
 //
-// The steps around the model (normalizer, pre_tokenizer, post_processor, decoder) are in tokenizer_json_steps.c. An unsupported
-// component is an error that names it: guessing would give wrong ids silently. Memory follows the number of entries: an id far beyond it
-// is refused.
+// The steps around the model (normalizer, pre_tokenizer, post_processor, decoder) are in
+// tokenizer_json_steps.c. An unsupported component is an error that names it: guessing would give wrong ids
+// silently. Memory follows the number of entries: an id far beyond it is refused.
 #include "text/tokenizer/tokenizer_json.h"
 #include "format/model_file.h"
 
@@ -11,7 +12,8 @@ enum { SPARSE_IDS = 4, SPARSE_EXTRA = 4096 };
 struct str json_text(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
-    return json_is_string(value) ? (struct str){ json_string_value(value), json_string_length(value) } : (struct str){ 0 };
+    return json_is_string(value) ? (struct str){ json_string_value(value), json_string_length(value) }
+                                 : (struct str){ 0 };
 }
 
 bool json_flag(const json_t *object, const char *key, bool otherwise)
@@ -20,12 +22,15 @@ bool json_flag(const json_t *object, const char *key, bool otherwise)
     return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
-static bool id_in_range(const json_t *value, size_t n_entries, const char *what, uint32_t *id, struct err *err)
+static bool id_in_range(const json_t *value, size_t n_entries, const char *what, uint32_t *id,
+                        struct err *err)
 {
     json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
     if (n < 0 || (uint64_t)n >= n_entries * SPARSE_IDS + SPARSE_EXTRA || n >= TOKENS_MAX)
-        return err_set(err, ERR_INPUT, "tokenizer.json: token '%s' has the id %lld: expected a whole number near the %zu entries",
-                       what, (long long)n, n_entries);
+        return err_set(
+            err, ERR_INPUT,
+            "tokenizer.json: token '%s' has the id %lld: expected a whole number near the %zu entries", what,
+            (long long)n, n_entries);
     *id = (uint32_t)n;
     return true;
 }
@@ -49,8 +54,8 @@ static bool allocate_tokens(struct tokenizer *t, uint32_t n, bool scores, size_t
 static bool put_token(struct tokenizer *t, uint32_t id, struct str text, struct err *err)
 {
     if (t->raw[id].n)
-        return err_set(err, ERR_INPUT, "tokenizer.json: '%.*s' and '%.*s' have the same id %u", STR_ARG(t->raw[id]),
-                       STR_ARG(text), id);
+        return err_set(err, ERR_INPUT, "tokenizer.json: '%.*s' and '%.*s' have the same id %u",
+                       STR_ARG(t->raw[id]), STR_ARG(text), id);
     t->raw[id] = arena_str(t->arena, text);
     t->kinds[id] = t->byte_fallback && byte_token_value(text) >= 0 ? TOKEN_BYTE : TOKEN_NORMAL;
     return t->raw[id].at || err_memory(err, "the vocabulary");
@@ -66,7 +71,8 @@ static bool count_tokens(const json_t *vocab, const json_t *added, uint32_t *n, 
 
     *n = (uint32_t)json_array_size(vocab);
     if (n_entries == 0 || n_entries > TOKENS_MAX)
-        return err_set(err, ERR_INPUT, "tokenizer.json: a vocabulary of %zu tokens: expected 1 to %d", n_entries, TOKENS_MAX);
+        return err_set(err, ERR_INPUT, "tokenizer.json: a vocabulary of %zu tokens: expected 1 to %d",
+                       n_entries, TOKENS_MAX);
     json_object_foreach((json_t *)vocab, text, value)
     {
         if (!id_in_range(value, n_entries, text, &id, err))
@@ -92,7 +98,8 @@ static bool read_scored(struct tokenizer *t, const json_t *vocab, struct err *er
         const json_t *text = json_array_get(entry, 0), *score = json_array_get(entry, 1);
         if (!json_is_string(text) || !json_is_number(score))
             return err_set(err, ERR_INPUT, "tokenizer.json: vocab[%zu]: expected a text and a score", i);
-        if (!put_token(t, (uint32_t)i, (struct str){ json_string_value(text), json_string_length(text) }, err))
+        if (!put_token(t, (uint32_t)i, (struct str){ json_string_value(text), json_string_length(text) },
+                       err))
             return false;
         t->scores[i] = json_number_value(score);
     }
@@ -107,8 +114,10 @@ static bool read_vocab(struct tokenizer *t, const json_t *vocab, const json_t *a
 
     if (t->model == TEXT_UNIGRAM ? !json_is_array(vocab) : !json_is_object(vocab))
         return err_set(err, ERR_INPUT, "tokenizer.json: model.vocab: expected %s",
-                       t->model == TEXT_UNIGRAM ? "an array of texts and scores" : "an object of texts and ids");
-    if (!count_tokens(vocab, added, &n, err) || !allocate_tokens(t, n, t->model == TEXT_UNIGRAM, json_array_size(added), err))
+                       t->model == TEXT_UNIGRAM ? "an array of texts and scores"
+                                                : "an object of texts and ids");
+    if (!count_tokens(vocab, added, &n, err) ||
+        !allocate_tokens(t, n, t->model == TEXT_UNIGRAM, json_array_size(added), err))
         return false;
     if (t->model == TEXT_UNIGRAM)
         return read_scored(t, vocab, err);
@@ -128,14 +137,15 @@ static bool read_added(struct tokenizer *t, const json_t *vocab, const json_t *a
     {
         struct str text = json_text(entry, "content");
         const json_t *known = json_is_object(vocab) && text.at ? json_object_get(vocab, text.at) : NULL;
-        uint32_t id = (uint32_t)json_integer_value(known ? known : json_object_get(entry, "id")); // counted before
+        uint32_t id =
+            (uint32_t)json_integer_value(known ? known : json_object_get(entry, "id")); // counted before
         if (text.n == 0)
             continue;
         if (t->raw[id].n == 0 && !put_token(t, id, text, err))
             return false;
         if (!str_eq(t->raw[id], text))
-            return err_set(err, ERR_INPUT, "tokenizer.json: added token '%.*s' has the id %u of '%.*s'", STR_ARG(text), id,
-                           STR_ARG(t->raw[id]));
+            return err_set(err, ERR_INPUT, "tokenizer.json: added token '%.*s' has the id %u of '%.*s'",
+                           STR_ARG(text), id, STR_ARG(t->raw[id]));
         t->kinds[id] = json_flag(entry, "special", false) ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
         t->added[t->n_added++] = (struct added_token){ .id = id,
                                                        .strip_left = json_flag(entry, "lstrip", false),
@@ -152,12 +162,14 @@ static bool read_merge(struct tokenizer *t, uint32_t rank, const json_t *merge, 
         json_is_string(json_array_get(merge, 1)))
         return bpe_add_merge(t, rank, str_from(json_string_value(json_array_get(merge, 0))),
                              str_from(json_string_value(json_array_get(merge, 1))), err);
-    struct str line = json_is_string(merge) ? (struct str){ json_string_value(merge), json_string_length(merge) } : STR("");
+    struct str line =
+        json_is_string(merge) ? (struct str){ json_string_value(merge), json_string_length(merge) } : STR("");
     size_t space = str_find(line, STR(" "));
     if (str_starts(line, STR("#version")))
         return true;
     if (space == SIZE_MAX)
-        return err_set(err, ERR_INPUT, "tokenizer.json: merges[%u] is '%.*s': expected two tokens with a space between", rank,
+        return err_set(err, ERR_INPUT,
+                       "tokenizer.json: merges[%u] is '%.*s': expected two tokens with a space between", rank,
                        STR_ARG(line));
     return bpe_add_merge(t, rank, str_from_to(line, 0, space), str_from_to(line, space + 1, line.n), err);
 }
@@ -186,7 +198,8 @@ static bool read_model(struct tokenizer *t, const json_t *model, struct err *err
     if (!type.at)
         type = json_object_get(model, "merges") ? STR("BPE") : STR("Unigram");
     if (!str_is(type, "BPE") && !str_is(type, "Unigram"))
-        return err_set(err, ERR_UNSUPPORTED, "tokenizer.json: model type '%.*s': expected BPE or Unigram", STR_ARG(type));
+        return err_set(err, ERR_UNSUPPORTED, "tokenizer.json: model type '%.*s': expected BPE or Unigram",
+                       STR_ARG(type));
     if (json_text(model, "continuing_subword_prefix").n || json_text(model, "end_of_word_suffix").n)
         return err_set(err, ERR_UNSUPPORTED,
                        "tokenizer.json: continuing_subword_prefix and end_of_word_suffix are not supported");
@@ -219,7 +232,8 @@ static bool read_tokenizer(struct tokenizer *t, const json_t *root, struct err *
     find_unknown(t, model);
     if (!tokenizer_finish(t, err) || !json_around_read(t, json_object_get(root, "post_processor"), err))
         return false;
-    return t->model == TEXT_UNIGRAM ? unigram_init(t, err) : read_merges(t, json_object_get(model, "merges"), err);
+    return t->model == TEXT_UNIGRAM ? unigram_init(t, err)
+                                    : read_merges(t, json_object_get(model, "merges"), err);
 }
 
 bool tokenizer_load_json(struct tokenizer **t, struct str json, struct err *err)
@@ -278,13 +292,15 @@ bool tokenizer_load_files(struct tokenizer **out, const struct model_file *file,
     struct str json = model_file_tokenizer_json(file), template = { 0 };
 
     if (json.n == 0)
-        return err_set(err, ERR_NOT_FOUND, "%s: there is no tokenizer.json beside the weights", model_file_path(file));
+        return err_set(err, ERR_NOT_FOUND, "%s: there is no tokenizer.json beside the weights",
+                       model_file_path(file));
     if (!model_file_string(file, "tokenizer_config.chat_template", &template, err))
         return false;
     if (!tokenizer_load_json(out, json, err))
         return err_prefix(err, "%s", model_file_path(file));
     struct tokenizer *t = *out;
-    int64_t first = mark_listed(t, file, "generation_config.eos_token_id"), other = mark_listed(t, file, "eos_token_id");
+    int64_t first = mark_listed(t, file, "generation_config.eos_token_id"),
+            other = mark_listed(t, file, "eos_token_id");
     t->bos = named_token(t, file, "bos");
     t->eos = named_token(t, file, "eos");
     t->pad = named_token(t, file, "pad");

@@ -1,6 +1,8 @@
-// tokenizer_json_steps.c - the parts of tokenizer.json around the model: normalizer, pre_tokenizer, post_processor, decoder.
+// tokenizer_json_steps.c - the parts of tokenizer.json around the model: normalizer, pre_tokenizer,
+// post_processor, decoder.
 //
-// Each part is one component or a Sequence of components; a table says which ones are known. Nesting is limited.
+// Each part is one component or a Sequence of components; a table says which ones are known. Nesting is
+// limited.
 #include "base/base64.h"
 #include "text/tokenizer/tokenizer_json.h"
 
@@ -16,7 +18,8 @@ struct part {
     const struct component *components;
 };
 
-static bool read_part(struct tokenizer *t, const struct part *part, const json_t *json, int depth, struct err *err)
+static bool read_part(struct tokenizer *t, const struct part *part, const json_t *json, int depth,
+                      struct err *err)
 {
     struct str type = json_text(json, "type");
     size_t i;
@@ -25,11 +28,13 @@ static bool read_part(struct tokenizer *t, const struct part *part, const json_t
     if (!json || json_is_null(json))
         return true;
     if (depth > DEPTH_MAX)
-        return err_set(err, ERR_INPUT, "tokenizer.json: %s: more than %d levels of Sequence", part->name, DEPTH_MAX);
+        return err_set(err, ERR_INPUT, "tokenizer.json: %s: more than %d levels of Sequence", part->name,
+                       DEPTH_MAX);
     if (str_is(type, "Sequence")) {
         const json_t *list = json_object_get(json, part->list);
         if (!json_is_array(list))
-            return err_set(err, ERR_INPUT, "tokenizer.json: %s: Sequence without '%s'", part->name, part->list);
+            return err_set(err, ERR_INPUT, "tokenizer.json: %s: Sequence without '%s'", part->name,
+                           part->list);
         json_array_foreach(list, i, one)
         {
             if (!read_part(t, part, one, depth + 1, err))
@@ -40,7 +45,8 @@ static bool read_part(struct tokenizer *t, const struct part *part, const json_t
     for (const struct component *c = part->components; type.at && c->type; c++)
         if (str_is(type, c->type))
             return c->read(t, json, err) || err_prefix(err, "tokenizer.json: %s %s", part->name, c->type);
-    return err_set(err, ERR_UNSUPPORTED, "tokenizer.json: %s of type '%.*s' is not supported", part->name, STR_ARG(type));
+    return err_set(err, ERR_UNSUPPORTED, "tokenizer.json: %s of type '%.*s' is not supported", part->name,
+                   STR_ARG(type));
 }
 
 // --- normalizer ---
@@ -87,7 +93,8 @@ static bool read_prepend(struct tokenizer *t, const json_t *json, struct err *er
     if (!text.at)
         return err_set(err, ERR_INPUT, "'prepend' is missing");
     text = arena_str(t->arena, text);
-    return text.at ? add_normal(t, (struct normal_step){ .kind = NORMAL_PREPEND, .text = text }, err) : err_memory(err, "a step");
+    return text.at ? add_normal(t, (struct normal_step){ .kind = NORMAL_PREPEND, .text = text }, err)
+                   : err_memory(err, "a step");
 }
 
 // {"String": text} or {"Regex": text}
@@ -119,16 +126,20 @@ static bool read_charsmap(struct tokenizer *t, const json_t *json, struct err *e
     struct str table = base64_decode(text, room, base64_room(text.n));
     if (!table.at)
         return err_set(err, ERR_INPUT, "'precompiled_charsmap' is not base64");
-    return charsmap_check(table, err) && add_normal(t, (struct normal_step){ .kind = NORMAL_CHARSMAP, .text = table }, err);
+    return charsmap_check(table, err) &&
+           add_normal(t, (struct normal_step){ .kind = NORMAL_CHARSMAP, .text = table }, err);
 }
 
 // --- pre_tokenizer ---
 
-static const char GPT2_REGEX[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+static const char GPT2_REGEX[] =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-static bool read_behavior(const json_t *json, enum split_behavior otherwise, enum split_behavior *behavior, struct err *err)
+static bool read_behavior(const json_t *json, enum split_behavior otherwise, enum split_behavior *behavior,
+                          struct err *err)
 {
-    static const char *const NAMES[] = { "Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext" };
+    static const char *const NAMES[] = { "Isolated", "Removed", "Contiguous", "MergedWithPrevious",
+                                         "MergedWithNext" };
     struct str name = json_text(json, "behavior");
     *behavior = otherwise;
     if (!name.at)
@@ -141,14 +152,15 @@ static bool read_behavior(const json_t *json, enum split_behavior otherwise, enu
     return err_set(err, ERR_INPUT, "'behavior' is '%.*s'", STR_ARG(name));
 }
 
-static bool add_pretoken(struct tokenizer *t, struct pretoken_step step, struct str pattern, bool regex, struct err *err)
+static bool add_pretoken(struct tokenizer *t, struct pretoken_step step, struct str pattern, bool regex,
+                         struct err *err)
 {
     if (t->n_pretoken == PRETOKEN_STEPS_MAX)
         return err_set(err, ERR_UNSUPPORTED, "more than %d steps", PRETOKEN_STEPS_MAX);
     if (t->byte_level)
         return err_set(err, ERR_UNSUPPORTED, "a step after ByteLevel is not supported");
-    if (pattern.n &&
-        !(regex ? pattern_compile(&step.pattern, pattern, err) : pattern_compile_literal(&step.pattern, pattern, err)))
+    if (pattern.n && !(regex ? pattern_compile(&step.pattern, pattern, err)
+                             : pattern_compile_literal(&step.pattern, pattern, err)))
         return false;
     t->pretoken[t->n_pretoken++] = step;
     return true;
@@ -171,14 +183,16 @@ static bool read_split(struct tokenizer *t, const json_t *json, struct err *err)
     struct pretoken_step step = { .kind = PRETOKEN_SPLIT, .invert = json_flag(json, "invert", false) };
     struct str pattern;
     bool regex;
-    return read_pattern(json, &pattern, &regex, err) && read_behavior(json, SPLIT_ISOLATED, &step.behavior, err) &&
+    return read_pattern(json, &pattern, &regex, err) &&
+           read_behavior(json, SPLIT_ISOLATED, &step.behavior, err) &&
            add_pretoken(t, step, pattern, regex, err);
 }
 
 static bool read_digits(struct tokenizer *t, const json_t *json, struct err *err)
 {
     bool single = json_flag(json, "individual_digits", false);
-    struct pretoken_step step = { .kind = PRETOKEN_SPLIT, .behavior = single ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS };
+    struct pretoken_step step = { .kind = PRETOKEN_SPLIT,
+                                  .behavior = single ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS };
     return add_pretoken(t, step, STR("\\p{N}"), true, err);
 }
 
@@ -196,7 +210,8 @@ static bool read_metaspace(struct tokenizer *t, const json_t *json, struct err *
             known = true;
         }
     if (!known)
-        return err_set(err, ERR_INPUT, "'prepend_scheme' is '%.*s': expected always, first or never", STR_ARG(scheme));
+        return err_set(err, ERR_INPUT, "'prepend_scheme' is '%.*s': expected always, first or never",
+                       STR_ARG(scheme));
     if (mark.n == 0)
         return err_set(err, ERR_INPUT, "'replacement' is missing");
     step.mark = arena_str(t->arena, mark);
@@ -215,7 +230,8 @@ static bool read_whitespace(struct tokenizer *t, const json_t *json, struct err 
 static bool read_whitespace_split(struct tokenizer *t, const json_t *json, struct err *err)
 {
     (void)json;
-    return add_pretoken(t, (struct pretoken_step){ .kind = PRETOKEN_SPLIT, .behavior = SPLIT_REMOVED }, STR("\\s"), true, err);
+    return add_pretoken(t, (struct pretoken_step){ .kind = PRETOKEN_SPLIT, .behavior = SPLIT_REMOVED },
+                        STR("\\s"), true, err);
 }
 
 static bool read_punctuation(struct tokenizer *t, const json_t *json, struct err *err)
@@ -240,8 +256,8 @@ static bool decode_replace(struct tokenizer *t, const json_t *json, struct err *
     if (!read_pattern(json, &pattern, &regex, err))
         return false;
     if (regex || !str_is(pattern, "\xe2\x96\x81") || !str_is(content, " "))
-        return err_set(err, ERR_UNSUPPORTED, "'%.*s' by '%.*s': only U+2581 by a space is supported", STR_ARG(pattern),
-                       STR_ARG(content));
+        return err_set(err, ERR_UNSUPPORTED, "'%.*s' by '%.*s': only U+2581 by a space is supported",
+                       STR_ARG(pattern), STR_ARG(content));
     t->space_mark = true;
     return true;
 }
@@ -296,11 +312,12 @@ bool json_steps_read(struct tokenizer *t, const json_t *root, struct err *err)
         { "Metaspace", decode_metaspace },
         { 0 },
     };
-    return read_part(t, &(struct part){ "normalizer", "normalizers", NORMALIZERS }, json_object_get(root, "normalizer"), 0,
-                     err) &&
-           read_part(t, &(struct part){ "pre_tokenizer", "pretokenizers", PRETOKENIZERS }, json_object_get(root, "pre_tokenizer"),
-                     0, err) &&
-           read_part(t, &(struct part){ "decoder", "decoders", DECODERS }, json_object_get(root, "decoder"), 0, err);
+    return read_part(t, &(struct part){ "normalizer", "normalizers", NORMALIZERS },
+                     json_object_get(root, "normalizer"), 0, err) &&
+           read_part(t, &(struct part){ "pre_tokenizer", "pretokenizers", PRETOKENIZERS },
+                     json_object_get(root, "pre_tokenizer"), 0, err) &&
+           read_part(t, &(struct part){ "decoder", "decoders", DECODERS }, json_object_get(root, "decoder"),
+                     0, err);
 }
 
 // --- post_processor ---
@@ -322,7 +339,8 @@ static bool around_nothing(struct tokenizer *t, const json_t *json, struct err *
     return true;
 }
 
-// {"special_tokens": {"<s>": {"ids": [1]}}, "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]}
+// {"special_tokens": {"<s>": {"ids": [1]}}, "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id":
+// "A"}}]}
 static bool around_template(struct tokenizer *t, const json_t *json, struct err *err)
 {
     const json_t *tokens = json_object_get(json, "special_tokens"), *single = json_object_get(json, "single");
@@ -354,7 +372,8 @@ static bool around_template(struct tokenizer *t, const json_t *json, struct err 
 
 static bool around_pair(struct tokenizer *t, const json_t *json, struct err *err)
 {
-    const json_t *cls = json_array_get(json_object_get(json, "cls"), 1), *sep = json_array_get(json_object_get(json, "sep"), 1);
+    const json_t *cls = json_array_get(json_object_get(json, "cls"), 1),
+                 *sep = json_array_get(json_object_get(json, "sep"), 1);
     return add_around(t, false, json_is_integer(cls) ? json_integer_value(cls) : -1, err) &&
            add_around(t, true, json_is_integer(sep) ? json_integer_value(sep) : -1, err);
 }

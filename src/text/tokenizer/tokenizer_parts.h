@@ -1,8 +1,9 @@
-// tokenizer_parts.h - what the files of the tokeniser share: the loaded tokeniser, and the state of one encoding.
+// tokenizer_parts.h - what the files of the tokeniser share: the loaded tokeniser, and the state of one
+// encoding.
 //
-// text -> added tokens are cut out -> normalisation steps -> pre-token steps (words) -> the model (ids). The loaders (tokenizer_json.c,
-// tokenizer_gguf.c) fill the fields of struct tokenizer marked "loader" and call tokenizer_finish. All loaded data lives in the arena,
-// except the patterns.
+// text -> added tokens are cut out -> normalisation steps -> pre-token steps (words) -> the model (ids). The
+// loaders (tokenizer_json.c, tokenizer_gguf.c) fill the fields of struct tokenizer marked "loader" and call
+// tokenizer_finish. All loaded data lives in the arena, except the patterns.
 #pragma once
 #include "text/tokenizer/lookup.h"
 #include "text/tokenizer/merge_queue.h"
@@ -10,7 +11,13 @@
 #include "text/tokenizer/tokenizer.h"
 #include "text/unicode.h"
 
-enum { NORMAL_STEPS_MAX = 24, PRETOKEN_STEPS_MAX = 16, AROUND_MAX = 16, TOKENS_MAX = 1 << 24, MATCHED_BYTES_MAX = 512 };
+enum {
+    NORMAL_STEPS_MAX = 24,
+    PRETOKEN_STEPS_MAX = 16,
+    AROUND_MAX = 16,
+    TOKENS_MAX = 1 << 24,
+    MATCHED_BYTES_MAX = 512
+};
 
 enum normal_kind {
     NORMAL_FORM,
@@ -74,15 +81,15 @@ struct tokenizer {
     uint32_t n_before, n_after;
     struct str chat_template;
     // tokenizer_finish and the models' own set-up
-    struct text_map by_raw;              // every token
-    struct text_map by_text;             // ordinary tokens by the text that makes them
-    struct str *bytes;                   // [n_tokens] decoded
-    bool *is_end;                        // [n_tokens]
-    uint32_t byte_ids[256];              // LOOKUP_NONE where missing
-    struct pair_map merges;              // BPE
-    uint32_t *rank_result;               // BPE: result of each rank; NULL where ranks are shared (SentencePiece)
-    struct trie pieces;                  // unigram
-    double unknown_score;                // unigram
+    struct text_map by_raw;  // every token
+    struct text_map by_text; // ordinary tokens by the text that makes them
+    struct str *bytes;       // [n_tokens] decoded
+    bool *is_end;            // [n_tokens]
+    uint32_t byte_ids[256];  // LOOKUP_NONE where missing
+    struct pair_map merges;  // BPE
+    uint32_t *rank_result;   // BPE: result of each rank; NULL where ranks are shared (SentencePiece)
+    struct trie pieces;      // unigram
+    double unknown_score;    // unigram
     struct trie added_raw, added_normal; // values are indexes of added
 };
 
@@ -98,13 +105,16 @@ struct encode_run {
     struct merge_queue queue;
 };
 void encode_run_free(struct encode_run *run);
-bool encode_run_cells(struct encode_run *run, size_t bytes); // makes cells at least that large; contents are lost
+bool encode_run_cells(struct encode_run *run,
+                      size_t bytes); // makes cells at least that large; contents are lost
 bool encode_run_patterns(struct encode_run *run);
 
-bool normal_apply(struct encode_run *run, struct str text, struct str *result); // result lives until the next call
+bool normal_apply(struct encode_run *run, struct str text,
+                  struct str *result); // result lives until the next call
 bool charsmap_check(struct str table, struct err *err);
 bool charsmap_apply(struct buf *out, struct str table, struct str text);
-bool pretoken_apply(struct encode_run *run, struct str text, bool at_start); // calls model_encode_word for each word
+bool pretoken_apply(struct encode_run *run, struct str text,
+                    bool at_start); // calls model_encode_word for each word
 bool model_encode_word(struct encode_run *run, struct str word);
 bool bpe_encode_word(struct encode_run *run, struct str word);
 bool unigram_encode_word(struct encode_run *run, struct str word);
@@ -120,7 +130,8 @@ bool spm_init_merges(struct tokenizer *t, struct err *err);
 bool unigram_init(struct tokenizer *t, struct err *err);
 bool pretoken_add_split(struct tokenizer *t, struct str regex, enum split_behavior behavior, struct err *err);
 bool pretoken_add_published(struct tokenizer *t, struct str name, bool *add_bos, struct err *err);
-bool normal_add_replace(struct tokenizer *t, struct str pattern, bool regex, struct str text, struct err *err);
+bool normal_add_replace(struct tokenizer *t, struct str pattern, bool regex, struct str text,
+                        struct err *err);
 uint32_t byte_alphabet_code(unsigned char byte); // code point of GPT-2's alphabet
 int byte_token_value(struct str text);           // of <0xNN>, or -1
 bool tokenizer_load_gguf(struct tokenizer **t, const struct model_file *file, struct err *err);

@@ -1,17 +1,26 @@
 // tokenizer_random.c - see tokenizer_random.h.
 //
-// Byte-level BPE of any size: 256 bytes, three control tokens, then made-up words of consonants and vowels, each from two shorter ones by
-// one merge. So every token can occur in a text, an answer of random tokens reads as words, and loading takes as long as that of a real
-// vocabulary of this size. The speed of encoding is realistic; the number of tokens is not, because few words of a real text are tokens.
+// Byte-level BPE of any size: 256 bytes, three control tokens, then made-up words of consonants and vowels,
+// each from two shorter ones by one merge. So every token can occur in a text, an answer of random tokens
+// reads as words, and loading takes as long as that of a real vocabulary of this size. The speed of encoding
+// is realistic; the number of tokens is not, because few words of a real text are tokens.
 #include "text/tokenizer/tokenizer_random.h"
 #include "base/arena.h"
 #include "text/tokenizer/tokenizer_parts.h"
 #include "text/unicode.h"
 
-enum { N_BYTES = 256, END_OF_TEXT = 256, TURN_END = 258, N_FIXED = TOKENIZER_RANDOM_LEAST, N_VOWELS = 5, N_SYLLABLES = 100 };
+enum {
+    N_BYTES = 256,
+    END_OF_TEXT = 256,
+    TURN_END = 258,
+    N_FIXED = TOKENIZER_RANDOM_LEAST,
+    N_VOWELS = 5,
+    N_SYLLABLES = 100
+};
 
-static const char chat_template[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-                                    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+static const char chat_template[] =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 // A token and the merge that makes it, from its left and right part.
 struct synth_word {

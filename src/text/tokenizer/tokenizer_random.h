@@ -1,7 +1,9 @@
-// tokenizer_random.h - a made-up tokeniser, written as the GGUF keys tokenizer.*, for serving a model with random weights.
+// tokenizer_random.h - a made-up tokeniser, written as the GGUF keys tokenizer.*, for serving a model with
+// random weights.
 #pragma once
 #include "format/gguf_write.h"
 
-// n_vocab: the rows of the embedding, at least TOKENIZER_RANDOM_LEAST; the vocabulary has as many tokens. The template is ChatML's.
+// n_vocab: the rows of the embedding, at least TOKENIZER_RANDOM_LEAST; the vocabulary has as many tokens. The
+// template is ChatML's.
 enum { TOKENIZER_RANDOM_LEAST = 259, TOKENIZER_SYNTH_MOST = 1 << 20 };
 bool tokenizer_random_write(uint32_t n_vocab, struct gguf_writer *w, struct err *err);

@@ -1,8 +1,10 @@
-// unigram.c - SentencePiece unigram: of all ways to cut a word into tokens the one with the highest sum of scores (Viterbi).
+// unigram.c - SentencePiece unigram: of all ways to cut a word into tokens the one with the highest sum of
+// scores (Viterbi).
 //
-// One step per character of the word and per token that begins there, found in a prefix tree; tokens are limited in length when the
-// vocabulary is loaded, so a word of n bytes costs O(n). A character without a token of its own counts as unknown, at 10 below the
-// lowest score. Sums are in double, left to right, as in the reference. Only ordinary tokens are found in text (in
+// One step per character of the word and per token that begins there, found in a prefix tree; tokens are
+// limited in length when the vocabulary is loaded, so a word of n bytes costs O(n). A character without a
+// token of its own counts as unknown, at 10 below the lowest score. Sums are in double, left to right, as in
+// the reference. Only ordinary tokens are found in text (in
 // the reference library a typed "<0x41>" would become the byte A).
 #include "text/tokenizer/tokenizer_parts.h"
 #include <math.h>
@@ -42,7 +44,8 @@ static void extend_paths(const struct tokenizer *t, struct path_end *ends, struc
         improve(&ends[from + length], ends[from].score + t->unknown_score, from, LOOKUP_NONE);
 }
 
-// Follows the best path back to the start, and turns its links around: ends[i].from becomes the end of the token that starts at i.
+// Follows the best path back to the start, and turns its links around: ends[i].from becomes the end of the
+// token that starts at i.
 static void turn_around(struct path_end *ends, size_t n)
 {
     uint32_t at = (uint32_t)n, to = (uint32_t)n, id = LOOKUP_NONE;
@@ -95,7 +98,8 @@ bool unigram_init(struct tokenizer *t, struct err *err)
 
     for (uint32_t id = 0; ok && id < t->n_tokens; id++) {
         if (!isfinite(t->scores[id]))
-            ok = err_set(err, ERR_INPUT, "score of token %u ('%.*s') is not a finite number", id, STR_ARG(t->raw[id]));
+            ok = err_set(err, ERR_INPUT, "score of token %u ('%.*s') is not a finite number", id,
+                         STR_ARG(t->raw[id]));
         if (id == 0 || t->scores[id] < lowest)
             lowest = t->scores[id];
         bool ordinary = t->kinds[id] == TOKEN_NORMAL || t->kinds[id] == TOKEN_UNUSED;

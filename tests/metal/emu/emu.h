@@ -1,8 +1,9 @@
 // emu.h - the emulated Objective-C runtime and Metal, from the inside.
 //
-// Enough of both that src/device/metal runs unchanged: objects with retain counts, selectors, autorelease pools, a few Foundation
-// classes, and the compute part of Metal, whose kernels run on msl_run. It is stricter than the real thing: misuse that a Mac
-// may let pass, or that its validation layer reports, ends here in emu_misuse. x86-64 Linux only; for tests only.
+// Enough of both that src/device/metal runs unchanged: objects with retain counts, selectors, autorelease
+// pools, a few Foundation classes, and the compute part of Metal, whose kernels run on msl_run. It is
+// stricter than the real thing: misuse that a Mac may let pass, or that its validation layer reports, ends
+// here in emu_misuse. x86-64 Linux only; for tests only.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,12 +71,14 @@ void *emu_find(struct emu_object *object, selector s); // for the trampoline
 void emu_array_destroy(void *object);
 extern struct emu_class class_NSObject;
 
-// emu_knobs.c: settings and counters by name. METAL_EMU="check=1,seed=3" in the environment sets them at the start.
+// emu_knobs.c: settings and counters by name. METAL_EMU="check=1,seed=3" in the environment sets them at the
+// start.
 struct emu_knobs {
-    long check, fast, schedule, seed, threads, shuffle, delay_us, max_threads, family, residency, memory_mb, page,
-        fail_command_buffer;
+    long check, fast, schedule, seed, threads, shuffle, delay_us, max_threads, family, residency, memory_mb,
+        page, fail_command_buffer;
     // counted
-    long objects, buffers, libraries, compiled, pipelines, command_buffers, encoders, dispatches, barriers, blits, misuses;
+    long objects, buffers, libraries, compiled, pipelines, command_buffers, encoders, dispatches, barriers,
+        blits, misuses;
 };
 extern struct emu_knobs emu_knobs;
 void emu_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -97,7 +100,8 @@ struct url {
 };
 void *emu_string(const char *text);       // owned by the caller
 void *emu_array(void **items, ns_uint n); // owned by the caller, retains
-void emu_error(void **error, long code, const char *format, ...) __attribute__((format(printf, 3, 4))); // autoreleased
+void emu_error(void **error, long code, const char *format, ...)
+    __attribute__((format(printf, 3, 4))); // autoreleased
 extern struct emu_class class_NSString, class_NSURL, class_NSArray;
 
 // emu_device.c, emu_memory.c
@@ -153,7 +157,8 @@ struct pipeline_object {
 };
 void *library_from_source(void *device, selector s, struct string *source, void *options, void **error);
 void *pipeline_from_function(void *device, selector s, struct function_object *f, void **error);
-void *pipeline_from_descriptor(void *device, selector s, void *descriptor, ns_uint options, void **reflection, void **error);
+void *pipeline_from_descriptor(void *device, selector s, void *descriptor, ns_uint options, void **reflection,
+                               void **error);
 void *archive_from_descriptor(void *device, selector s, void *descriptor, void **error);
 extern struct emu_class class_MTLComputePipelineState;
 

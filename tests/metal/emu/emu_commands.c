@@ -1,7 +1,9 @@
-// emu_commands.c - MTLCommandQueue and MTLCommandBuffer: commands are recorded, and carried out by one thread for each queue.
+// emu_commands.c - MTLCommandQueue and MTLCommandBuffer: commands are recorded, and carried out by one thread
+// for each queue.
 //
-// Nothing runs before commit, and then later: delay_us makes it much later, so that a host which reads too early reads poison.
-// Command buffers of a queue run in order. Inside a concurrent encoder only a barrier orders two dispatches; msl_check knows.
+// Nothing runs before commit, and then later: delay_us makes it much later, so that a host which reads too
+// early reads poison. Command buffers of a queue run in order. Inside a concurrent encoder only a barrier
+// orders two dispatches; msl_check knows.
 #include "emu.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -69,11 +71,15 @@ static bool dispatch_run(const struct commands_object *c, struct command_record 
         snprintf(error, MSL_ERROR_BYTES, "%s uses an object that was released", d.kernel->name);
         return false;
     }
-    memcpy(d.groups, (uint32_t[]){ (uint32_t)r->groups.width, (uint32_t)r->groups.height, (uint32_t)r->groups.depth },
+    memcpy(d.groups,
+           (uint32_t[]){ (uint32_t)r->groups.width, (uint32_t)r->groups.height, (uint32_t)r->groups.depth },
            sizeof d.groups);
-    memcpy(d.threads, (uint32_t[]){ (uint32_t)r->threads.width, (uint32_t)r->threads.height, (uint32_t)r->threads.depth },
-           sizeof d.threads);
-    memcpy(d.grid, (uint32_t[]){ (uint32_t)r->grid.width, (uint32_t)r->grid.height, (uint32_t)r->grid.depth }, sizeof d.grid);
+    memcpy(
+        d.threads,
+        (uint32_t[]){ (uint32_t)r->threads.width, (uint32_t)r->threads.height, (uint32_t)r->threads.depth },
+        sizeof d.threads);
+    memcpy(d.grid, (uint32_t[]){ (uint32_t)r->grid.width, (uint32_t)r->grid.height, (uint32_t)r->grid.depth },
+           sizeof d.grid);
     d.check = msl_library_is_checked(f->library->library);
     if (!r->concurrent)
         msl_check_order();
@@ -197,9 +203,10 @@ static void set_label(void *o, selector s, void *label)
     (void)s;
     (void)label;
 }
-EMU_CLASS(MTLCommandQueue, &class_NSObject, struct queue_object, queue_destroy, true, METHOD("commandBuffer", queue_commands),
-          METHOD("commandBufferWithUnretainedReferences", queue_commands_unretained), METHOD("addResidencySet:", queue_residency),
-          METHOD("setLabel:", set_label))
+EMU_CLASS(MTLCommandQueue, &class_NSObject, struct queue_object, queue_destroy, true,
+          METHOD("commandBuffer", queue_commands),
+          METHOD("commandBufferWithUnretainedReferences", queue_commands_unretained),
+          METHOD("addResidencySet:", queue_residency), METHOD("setLabel:", set_label))
 
 void *queue_new(void *device, selector s)
 {
@@ -289,8 +296,8 @@ static void *commands_blit(struct commands_object *c, selector s)
     (void)s;
     return commands_are_open(c, "blitCommandEncoder") ? encoder_blit(c) : NULL;
 }
-static void commands_event(struct commands_object *c, struct event_object *e, uint64_t value, enum command_kind kind,
-                           const char *what)
+static void commands_event(struct commands_object *c, struct event_object *e, uint64_t value,
+                           enum command_kind kind, const char *what)
 {
     if (!e || !commands_are_open(c, what)) {
         if (!e)
@@ -321,8 +328,8 @@ static void commands_handler(struct commands_object *c, selector s, struct handl
         emu_misuse("addCompletedHandler after commit");
         return;
     }
-    if (!block || (block->isa != _NSConcreteGlobalBlock && block->isa != _NSConcreteStackBlock) || !block->shape ||
-        (block->flags & BLOCK_HAS_COPY) || c->n_handlers == 16) {
+    if (!block || (block->isa != _NSConcreteGlobalBlock && block->isa != _NSConcreteStackBlock) ||
+        !block->shape || (block->flags & BLOCK_HAS_COPY) || c->n_handlers == 16) {
         emu_misuse("addCompletedHandler: this is no block");
         return;
     }
@@ -385,13 +392,16 @@ static double commands_ended(struct commands_object *c, selector s)
 }
 EMU_CLASS(MTLCommandBuffer, &class_NSObject, struct commands_object, commands_destroy, true,
           METHOD("computeCommandEncoder", commands_compute),
-          METHOD("computeCommandEncoderWithDispatchType:", commands_compute_with), METHOD("blitCommandEncoder", commands_blit),
-          METHOD("encodeSignalEvent:value:", commands_signal), METHOD("encodeWaitForEvent:value:", commands_wait_for),
+          METHOD("computeCommandEncoderWithDispatchType:", commands_compute_with),
+          METHOD("blitCommandEncoder", commands_blit), METHOD("encodeSignalEvent:value:", commands_signal),
+          METHOD("encodeWaitForEvent:value:", commands_wait_for),
           METHOD("addCompletedHandler:", commands_handler), METHOD("commit", commands_commit),
-          METHOD("waitUntilCompleted", commands_wait), METHOD("status", commands_status), METHOD("error", commands_error),
-          METHOD("GPUStartTime", commands_started), METHOD("GPUEndTime", commands_ended), METHOD("setLabel:", set_label))
+          METHOD("waitUntilCompleted", commands_wait), METHOD("status", commands_status),
+          METHOD("error", commands_error), METHOD("GPUStartTime", commands_started),
+          METHOD("GPUEndTime", commands_ended), METHOD("setLabel:", set_label))
 
-// Metal blocks when too many command buffers of a queue are alive; here that is an error, as it would be a deadlock in one thread.
+// Metal blocks when too many command buffers of a queue are alive; here that is an error, as it would be a
+// deadlock in one thread.
 static void *commands_new(struct queue_object *q, bool retains)
 {
     struct commands_object *c = emu_new(&class_MTLCommandBuffer);

@@ -16,8 +16,8 @@ static bool device_supports(void *d, selector s, ns_int family)
 {
     (void)d;
     (void)s;
-    return (family >= 1001 && family <= emu_knobs.family) || (family >= 3001 && family <= 3003) || family == 2002 ||
-           (family == 5001 && emu_knobs.family >= 1007);
+    return (family >= 1001 && family <= emu_knobs.family) || (family >= 3001 && family <= 3003) ||
+           family == 2002 || (family == 5001 && emu_knobs.family >= 1007);
 }
 static uint64_t device_working_set(void *d, selector s)
 {
@@ -48,10 +48,12 @@ static bool device_unified(void *d, selector s)
 }
 
 EMU_CLASS(MTLDevice, &class_NSObject, struct device_object, NULL, true, METHOD("name", device_name),
-          METHOD("supportsFamily:", device_supports), METHOD("recommendedMaxWorkingSetSize", device_working_set),
+          METHOD("supportsFamily:", device_supports),
+          METHOD("recommendedMaxWorkingSetSize", device_working_set),
           METHOD("currentAllocatedSize", device_allocated), METHOD("maxBufferLength", device_max_buffer),
-          METHOD("maxThreadgroupMemoryLength", device_max_threadgroup_memory), METHOD("hasUnifiedMemory", device_unified),
-          METHOD("newCommandQueue", queue_new), METHOD("newBufferWithLength:options:", buffer_new),
+          METHOD("maxThreadgroupMemoryLength", device_max_threadgroup_memory),
+          METHOD("hasUnifiedMemory", device_unified), METHOD("newCommandQueue", queue_new),
+          METHOD("newBufferWithLength:options:", buffer_new),
           METHOD("newBufferWithBytes:length:options:", buffer_with_bytes),
           METHOD("newBufferWithBytesNoCopy:length:options:deallocator:", buffer_over),
           METHOD("newLibraryWithSource:options:error:", library_from_source),

@@ -1,4 +1,5 @@
-// emu_encoder.c - MTLComputeCommandEncoder and MTLBlitCommandEncoder: every argument is checked where it is given.
+// emu_encoder.c - MTLComputeCommandEncoder and MTLBlitCommandEncoder: every argument is checked where it is
+// given.
 #include "emu.h"
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,8 @@ static bool offset_fits(const struct buffer_object *b, ns_uint offset)
     return false;
 }
 
-static void encoder_buffer(struct encoder_object *e, selector s, struct buffer_object *b, ns_uint offset, ns_uint index)
+static void encoder_buffer(struct encoder_object *e, selector s, struct buffer_object *b, ns_uint offset,
+                           ns_uint index)
 {
     (void)s;
     if (!is_open(e, "setBuffer") || !index_is_known(index, "setBuffer"))
@@ -97,7 +99,8 @@ static void encoder_threadgroup(struct encoder_object *e, selector s, ns_uint by
     if (!is_open(e, "setThreadgroupMemoryLength") || !index_is_known(index, "setThreadgroupMemoryLength"))
         return;
     if (bytes % 16 || bytes > MSL_THREADGROUP_BYTES)
-        emu_misuse("setThreadgroupMemoryLength: %lu bytes; expected a multiple of 16, at most %d", bytes, MSL_THREADGROUP_BYTES);
+        emu_misuse("setThreadgroupMemoryLength: %lu bytes; expected a multiple of 16, at most %d", bytes,
+                   MSL_THREADGROUP_BYTES);
     else
         e->current.threadgroup_bytes[index] = bytes;
 }
@@ -115,7 +118,8 @@ static bool arguments_are_bound(struct encoder_object *e)
         }
         size_t bytes = bound->buffer ? bound->buffer->bytes - bound->offset : bound->n_bytes;
         if (b->source == MSL_BUFFER && bytes < k->least_bytes[i]) {
-            emu_misuse("%s: buffer(%d) has %zu bytes; its type has %u", k->name, b->index, bytes, k->least_bytes[i]);
+            emu_misuse("%s: buffer(%d) has %zu bytes; its type has %u", k->name, b->index, bytes,
+                       k->least_bytes[i]);
             return false;
         }
         if (b->source == MSL_THREADGROUP && !e->current.threadgroup_bytes[b->index]) {
@@ -128,16 +132,19 @@ static bool arguments_are_bound(struct encoder_object *e)
 
 static bool sizes_are_known(struct encoder_object *e, struct size3 groups, struct size3 threads)
 {
-    ns_uint n = threads.width * threads.height * threads.depth, declared = e->current.pipeline->function->kernel->max_threads;
-    ns_uint most = declared && declared < (ns_uint)emu_knobs.max_threads ? declared : (ns_uint)emu_knobs.max_threads;
+    ns_uint n = threads.width * threads.height * threads.depth,
+            declared = e->current.pipeline->function->kernel->max_threads;
+    ns_uint most =
+        declared && declared < (ns_uint)emu_knobs.max_threads ? declared : (ns_uint)emu_knobs.max_threads;
     const char *name = e->current.pipeline->function->kernel->name;
 
-    if (!groups.width || !groups.height || !groups.depth || groups.width > 1u << 30 || groups.height > 1u << 30 ||
-        groups.depth > 1u << 30 || groups.width * groups.height * groups.depth >> 32)
+    if (!groups.width || !groups.height || !groups.depth || groups.width > 1u << 30 ||
+        groups.height > 1u << 30 || groups.depth > 1u << 30 ||
+        groups.width * groups.height * groups.depth >> 32)
         emu_misuse("%s: grid of %lu x %lu x %lu", name, groups.width, groups.height, groups.depth);
     else if (!n || n > most)
-        emu_misuse("%s: %lu x %lu x %lu threads in a threadgroup; expected 1 to %lu", name, threads.width, threads.height,
-                   threads.depth, most);
+        emu_misuse("%s: %lu x %lu x %lu threads in a threadgroup; expected 1 to %lu", name, threads.width,
+                   threads.height, threads.depth, most);
     else if (e->current.pipeline->whole_simdgroups && n % MSL_LANES)
         emu_misuse("%s: %lu threads; the pipeline was promised a multiple of %d", name, n, MSL_LANES);
     else
@@ -175,15 +182,16 @@ static void encoder_dispatch(struct encoder_object *e, selector s, struct size3 
     (void)s;
     dispatch(e, groups, threads, (struct size3){ 0, 0, 0 });
 }
-static void encoder_dispatch_threads(struct encoder_object *e, selector s, struct size3 grid, struct size3 threads)
+static void encoder_dispatch_threads(struct encoder_object *e, selector s, struct size3 grid,
+                                     struct size3 threads)
 {
     struct size3 groups = { 0, 0, 0 };
 
     (void)s;
     if (threads.width && threads.height && threads.depth)
-        groups =
-            (struct size3){ (grid.width + threads.width - 1) / threads.width, (grid.height + threads.height - 1) / threads.height,
-                            (grid.depth + threads.depth - 1) / threads.depth };
+        groups = (struct size3){ (grid.width + threads.width - 1) / threads.width,
+                                 (grid.height + threads.height - 1) / threads.height,
+                                 (grid.depth + threads.depth - 1) / threads.depth };
     dispatch(e, groups, threads, grid);
 }
 
@@ -238,13 +246,16 @@ static void set_label(void *o, selector s, void *label)
     (void)label;
 }
 EMU_CLASS(MTLComputeCommandEncoder, &class_NSObject, struct encoder_object, encoder_destroy, true,
-          METHOD("setComputePipelineState:", encoder_pipeline), METHOD("setBuffer:offset:atIndex:", encoder_buffer),
-          METHOD("setBufferOffset:atIndex:", encoder_offset), METHOD("setBytes:length:atIndex:", encoder_bytes),
+          METHOD("setComputePipelineState:", encoder_pipeline),
+          METHOD("setBuffer:offset:atIndex:", encoder_buffer),
+          METHOD("setBufferOffset:atIndex:", encoder_offset),
+          METHOD("setBytes:length:atIndex:", encoder_bytes),
           METHOD("setThreadgroupMemoryLength:atIndex:", encoder_threadgroup),
           METHOD("dispatchThreadgroups:threadsPerThreadgroup:", encoder_dispatch),
           METHOD("dispatchThreads:threadsPerThreadgroup:", encoder_dispatch_threads),
           METHOD("memoryBarrierWithScope:", encoder_barrier), METHOD("updateFence:", encoder_fence),
-          METHOD("waitForFence:", encoder_fence), METHOD("setLabel:", set_label), METHOD("endEncoding", encoder_end))
+          METHOD("waitForFence:", encoder_fence), METHOD("setLabel:", set_label),
+          METHOD("endEncoding", encoder_end))
 
 static bool range_fits(const struct buffer_object *b, ns_uint at, ns_uint n)
 {
@@ -259,8 +270,8 @@ static bool range_fits(const struct buffer_object *b, ns_uint at, ns_uint n)
     return false;
 }
 
-static void blit_copy(struct encoder_object *e, selector s, struct buffer_object *from, ns_uint from_at, struct buffer_object *to,
-                      ns_uint to_at, ns_uint n)
+static void blit_copy(struct encoder_object *e, selector s, struct buffer_object *from, ns_uint from_at,
+                      struct buffer_object *to, ns_uint to_at, ns_uint n)
 {
     struct command_record *r;
 
@@ -282,7 +293,8 @@ static void blit_copy(struct encoder_object *e, selector s, struct buffer_object
     emu_count(&emu_knobs.blits, 1);
 }
 
-static void blit_fill(struct encoder_object *e, selector s, struct buffer_object *to, struct emu_range range, uint8_t value)
+static void blit_fill(struct encoder_object *e, selector s, struct buffer_object *to, struct emu_range range,
+                      uint8_t value)
 {
     struct command_record *r;
 
@@ -300,7 +312,8 @@ static void blit_fill(struct encoder_object *e, selector s, struct buffer_object
 EMU_CLASS(MTLBlitCommandEncoder, &class_NSObject, struct encoder_object, encoder_destroy, true,
           METHOD("copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:", blit_copy),
           METHOD("fillBuffer:range:value:", blit_fill), METHOD("updateFence:", encoder_fence),
-          METHOD("waitForFence:", encoder_fence), METHOD("setLabel:", set_label), METHOD("endEncoding", encoder_end))
+          METHOD("waitForFence:", encoder_fence), METHOD("setLabel:", set_label),
+          METHOD("endEncoding", encoder_end))
 
 static void *encoder_new(struct emu_class *class, struct commands_object *c, bool concurrent)
 {

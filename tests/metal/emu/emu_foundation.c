@@ -73,8 +73,8 @@ static bool array_contains(struct emu_array *a, selector s, void *o)
     (void)s;
     for (ns_uint i = 0; i < a->n_items; i++) {
         struct emu_object *item = a->items[i];
-        if (item == object ||
-            (item->isa == &class_NSString && object->isa == &class_NSString && string_equals(o, s, (void *)item)))
+        if (item == object || (item->isa == &class_NSString && object->isa == &class_NSString &&
+                               string_equals(o, s, (void *)item)))
             return true;
     }
     return false;
@@ -86,7 +86,8 @@ static void *array_with(void *class, selector s, void *o)
     return emu_autorelease(emu_array(&o, 1));
 }
 EMU_CLASS(NSArray, &class_NSObject, struct emu_array, emu_array_destroy, false, METHOD("count", array_count),
-          METHOD("objectAtIndex:", array_at), METHOD("containsObject:", array_contains), METHOD("+arrayWithObject:", array_with))
+          METHOD("objectAtIndex:", array_at), METHOD("containsObject:", array_contains),
+          METHOD("+arrayWithObject:", array_with))
 
 void *emu_array(void **items, ns_uint n)
 {
@@ -133,8 +134,8 @@ static ns_int error_code(struct error_object *e, selector s)
     (void)s;
     return e->code;
 }
-EMU_CLASS(NSError, &class_NSObject, struct error_object, error_destroy, false, METHOD("localizedDescription", error_description),
-          METHOD("code", error_code))
+EMU_CLASS(NSError, &class_NSObject, struct error_object, error_destroy, false,
+          METHOD("localizedDescription", error_description), METHOD("code", error_code))
 
 void emu_error(void **error, long code, const char *format, ...)
 {

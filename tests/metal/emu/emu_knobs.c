@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct emu_knobs emu_knobs = { .max_threads = 1024, .family = 1009, .residency = 1, .memory_mb = 16384, .page = 4096 };
+struct emu_knobs emu_knobs = {
+    .max_threads = 1024, .family = 1009, .residency = 1, .memory_mb = 16384, .page = 4096
+};
 static void (*misuse_handler)(const char *message);
 
 static const struct knob {

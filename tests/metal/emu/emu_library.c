@@ -1,7 +1,8 @@
 // emu_library.c - MTLLibrary from source, functions and their constants, pipelines, binary archives.
 //
-// The source text is what the host hands over. mslc compiles it once; the result is kept in a folder under a name made from the
-// text and the way of compiling, so that the next process finds it. Fast math is on unless the host says otherwise, as on a Mac.
+// The source text is what the host hands over. mslc compiles it once; the result is kept in a folder under a
+// name made from the text and the way of compiling, so that the next process finds it. Fast math is on unless
+// the host says otherwise, as on a Mac.
 #include "emu.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -67,41 +68,43 @@ static void *library_names(struct library_object *l, selector s)
     return emu_autorelease(array);
 }
 
-static bool constants_fit(struct library_object *l, struct constants_object *c, const char *name, void **error)
+static bool constants_fit(struct library_object *l, struct constants_object *c, const char *name,
+                          void **error)
 {
     for (int i = 0; c && i < c->n_values; i++) {
         const struct msl_constant *declared = msl_library_constant(l->library, c->values[i].index);
         if (!declared || declared->bytes == c->values[i].bytes)
             continue;
-        emu_error(error, ERROR_COMPILE, "%s: function constant %s has %u bytes; a value of MTLDataType %lu has %u", name,
+        emu_error(error, ERROR_COMPILE,
+                  "%s: function constant %s has %u bytes; a value of MTLDataType %lu has %u", name,
                   declared->name, declared->bytes, c->types[i], c->values[i].bytes);
         return false;
     }
     return true;
 }
-static bool constants_are_given(struct library_object *l, const struct msl_kernel *kernel, const struct constants_object *c,
-                                void **error)
+static bool constants_are_given(struct library_object *l, const struct msl_kernel *kernel,
+                                const struct constants_object *c, void **error)
 {
     for (const int *used = kernel->constants; *used >= 0; used++) {
         bool given = false;
         for (int i = 0; c && i < c->n_values; i++)
             given |= c->values[i].index == *used;
         if (!given) {
-            emu_error(error, ERROR_COMPILE, "%s uses function constant %s (%d), which has no value", kernel->name,
-                      msl_library_constant(l->library, *used)->name, *used);
+            emu_error(error, ERROR_COMPILE, "%s uses function constant %s (%d), which has no value",
+                      kernel->name, msl_library_constant(l->library, *used)->name, *used);
             return false;
         }
     }
     return true;
 }
-static void *library_function_with(struct library_object *l, selector s, struct string *name, struct constants_object *c,
-                                   void **error);
+static void *library_function_with(struct library_object *l, selector s, struct string *name,
+                                   struct constants_object *c, void **error);
 static void *library_function(struct library_object *l, selector s, struct string *name)
 {
     return library_function_with(l, s, name, NULL, NULL);
 }
-EMU_CLASS(MTLLibrary, &class_NSObject, struct library_object, library_destroy, true, METHOD("functionNames", library_names),
-          METHOD("newFunctionWithName:", library_function),
+EMU_CLASS(MTLLibrary, &class_NSObject, struct library_object, library_destroy, true,
+          METHOD("functionNames", library_names), METHOD("newFunctionWithName:", library_function),
           METHOD("newFunctionWithName:constantValues:error:", library_function_with))
 
 static void function_destroy(void *o)
@@ -113,10 +116,11 @@ static void *function_name(struct function_object *f, selector s)
     (void)s;
     return emu_autorelease(emu_string(f->kernel->name));
 }
-EMU_CLASS(MTLFunction, &class_NSObject, struct function_object, function_destroy, true, METHOD("name", function_name))
+EMU_CLASS(MTLFunction, &class_NSObject, struct function_object, function_destroy, true,
+          METHOD("name", function_name))
 
-static void *library_function_with(struct library_object *l, selector s, struct string *name, struct constants_object *c,
-                                   void **error)
+static void *library_function_with(struct library_object *l, selector s, struct string *name,
+                                   struct constants_object *c, void **error)
 {
     const struct msl_kernel *kernel = msl_library_kernel(l->library, name->text);
 
@@ -156,7 +160,8 @@ static uint32_t type_bytes(ns_uint type)
         return 0;
     }
 }
-static void constants_set(struct constants_object *c, selector s, const void *value, ns_uint type, ns_uint index)
+static void constants_set(struct constants_object *c, selector s, const void *value, ns_uint type,
+                          ns_uint index)
 {
     uint32_t bytes = type_bytes(type);
     int i = 0;
@@ -196,7 +201,8 @@ static void cache_path(char *path, size_t n, const char *text, const char *mode,
     if (!folder)
         folder = METAL_EMU_CACHE;
     mkdir(folder, 0777);
-    snprintf(path, n, "%s/%016llx-%u-%s", folder, (unsigned long long)hash(14695981039346656037u, text), version, mode);
+    snprintf(path, n, "%s/%016llx-%u-%s", folder, (unsigned long long)hash(14695981039346656037u, text),
+             version, mode);
 }
 
 static bool text_write(const char *path, const char *text)
@@ -227,7 +233,8 @@ static bool tool_run(const char *stem, const char *mode, unsigned version)
     snprintf(library, sizeof library, "%s.so", stem);
     snprintf(log, sizeof log, "%s.log", stem);
     snprintf(number, sizeof number, "%u", version);
-    char *arguments[] = { METAL_EMU_MSLC, source, "-o", library, "--mode", (char *)mode, "--version", number, NULL };
+    char *arguments[] = { METAL_EMU_MSLC, source,      "-o",   library, "--mode",
+                          (char *)mode,   "--version", number, NULL };
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
@@ -239,7 +246,8 @@ static bool tool_run(const char *stem, const char *mode, unsigned version)
 }
 
 // One process compiles, the others wait for it.
-static bool compile(const char *stem, const char *text, const char *mode, unsigned version, char *error, size_t n)
+static bool compile(const char *stem, const char *text, const char *mode, unsigned version, char *error,
+                    size_t n)
 {
     char path[PATH_MAX];
     bool ok = true;
@@ -268,7 +276,9 @@ void *library_from_source(void *device, selector s, struct string *source, void 
     const struct compile_options *o = options;
     ns_uint language = o && o->language ? o->language : LANGUAGE_3_0;
     unsigned version = (unsigned)(language >> 16) * 100 + (unsigned)(language & 0xffff) * 10;
-    const char *mode = emu_knobs.check ? "check" : emu_knobs.fast || !o || !o->told || !o->exact ? "fast" : "plain";
+    const char *mode = emu_knobs.check                                 ? "check"
+                       : emu_knobs.fast || !o || !o->told || !o->exact ? "fast"
+                                                                       : "plain";
     char stem[PATH_MAX - 16], path[PATH_MAX], why[3072] = "";
 
     (void)device;
@@ -308,14 +318,16 @@ static ns_uint pipeline_width(void *p, selector s)
     (void)s;
     return MSL_LANES;
 }
-static ns_uint pipeline_static_memory(void *p, selector s) // known only when it runs; msl_run holds it to the limit
+static ns_uint pipeline_static_memory(void *p,
+                                      selector s) // known only when it runs; msl_run holds it to the limit
 {
     (void)p;
     (void)s;
     return 0;
 }
 EMU_CLASS(MTLComputePipelineState, &class_NSObject, struct pipeline_object, pipeline_destroy, true,
-          METHOD("maxTotalThreadsPerThreadgroup", pipeline_max_threads), METHOD("threadExecutionWidth", pipeline_width),
+          METHOD("maxTotalThreadsPerThreadgroup", pipeline_max_threads),
+          METHOD("threadExecutionWidth", pipeline_width),
           METHOD("staticThreadgroupMemoryLength", pipeline_static_memory))
 
 void *pipeline_from_function(void *device, selector s, struct function_object *f, void **error)
@@ -371,10 +383,12 @@ static void descriptor_ignore(void *d, selector s, ns_uint value)
     (void)s;
     (void)value;
 }
-EMU_CLASS(MTLComputePipelineDescriptor, &class_NSObject, struct pipeline_descriptor, descriptor_destroy, false,
-          METHOD("setComputeFunction:", descriptor_function), METHOD("setBinaryArchives:", descriptor_archives),
+EMU_CLASS(MTLComputePipelineDescriptor, &class_NSObject, struct pipeline_descriptor, descriptor_destroy,
+          false, METHOD("setComputeFunction:", descriptor_function),
+          METHOD("setBinaryArchives:", descriptor_archives),
           METHOD("setThreadGroupSizeIsMultipleOfThreadExecutionWidth:", descriptor_whole),
-          METHOD("setMaxTotalThreadsPerThreadgroup:", descriptor_ignore), METHOD("setLabel:", descriptor_ignore))
+          METHOD("setMaxTotalThreadsPerThreadgroup:", descriptor_ignore),
+          METHOD("setLabel:", descriptor_ignore))
 
 // ---- archives: a text file with a line for every function and its constants
 enum { ARCHIVE_BYTES = 1 << 20 };
@@ -399,8 +413,8 @@ static void archive_descriptor_url(struct archive_descriptor *d, selector s, voi
     emu_release(d->url);
     d->url = url;
 }
-EMU_CLASS(MTLBinaryArchiveDescriptor, &class_NSObject, struct archive_descriptor, archive_descriptor_destroy, false,
-          METHOD("setUrl:", archive_descriptor_url))
+EMU_CLASS(MTLBinaryArchiveDescriptor, &class_NSObject, struct archive_descriptor, archive_descriptor_destroy,
+          false, METHOD("setUrl:", archive_descriptor_url))
 
 static void archive_line(char *line, size_t n, const struct function_object *f)
 {
@@ -440,7 +454,8 @@ static void archive_destroy(void *o)
     free(((struct archive_object *)o)->lines);
 }
 EMU_CLASS(MTLBinaryArchive, &class_NSObject, struct archive_object, archive_destroy, true,
-          METHOD("addComputePipelineFunctionsWithDescriptor:error:", archive_add), METHOD("serializeToURL:error:", archive_write))
+          METHOD("addComputePipelineFunctionsWithDescriptor:error:", archive_add),
+          METHOD("serializeToURL:error:", archive_write))
 
 void *archive_from_descriptor(void *device, selector s, void *descriptor, void **error)
 {
@@ -472,7 +487,8 @@ static bool archives_have(const struct pipeline_descriptor *d)
     return false;
 }
 
-void *pipeline_from_descriptor(void *device, selector s, void *descriptor, ns_uint options, void **reflection, void **error)
+void *pipeline_from_descriptor(void *device, selector s, void *descriptor, ns_uint options, void **reflection,
+                               void **error)
 {
     struct pipeline_descriptor *d = descriptor;
 

@@ -1,7 +1,7 @@
 // emu_memory.c - MTLBuffer, MTLResidencySet, MTLSharedEvent, MTLFence.
 //
-// New memory is filled with 0xCD: nothing may rely on zeros. Private buffers give no pointer. A buffer over the caller's memory
-// wants whole pages that exist.
+// New memory is filled with 0xCD: nothing may rely on zeros. Private buffers give no pointer. A buffer over
+// the caller's memory wants whole pages that exist.
 #include "emu.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,7 +28,9 @@ static void buffer_destroy(void *o)
     struct buffer_object *b = o;
 
     if (__atomic_load_n(&b->n_uses, __ATOMIC_ACQUIRE))
-        emu_misuse("a buffer of %zu bytes is released while a command buffer without references still uses it", b->bytes);
+        emu_misuse(
+            "a buffer of %zu bytes is released while a command buffer without references still uses it",
+            b->bytes);
     msl_check_forget(b->at, b->bytes);
     emu_count(&emu_knobs.buffers, -1);
     if (b->mapped) {
@@ -58,8 +60,9 @@ static void set_label(void *o, selector s, void *label)
     (void)s;
     (void)label;
 }
-EMU_CLASS(MTLBuffer, &class_NSObject, struct buffer_object, buffer_destroy, true, METHOD("contents", buffer_contents),
-          METHOD("length", buffer_length), METHOD("setLabel:", set_label))
+EMU_CLASS(MTLBuffer, &class_NSObject, struct buffer_object, buffer_destroy, true,
+          METHOD("contents", buffer_contents), METHOD("length", buffer_length),
+          METHOD("setLabel:", set_label))
 
 static bool options_are_known(ns_uint bytes, ns_uint options)
 {
@@ -210,8 +213,8 @@ static void set_number(void *o, selector s, ns_uint n)
     (void)s;
     (void)n;
 }
-EMU_CLASS(MTLResidencySetDescriptor, &class_NSObject, struct emu_object, NULL, false, METHOD("setInitialCapacity:", set_number),
-          METHOD("setLabel:", set_label))
+EMU_CLASS(MTLResidencySetDescriptor, &class_NSObject, struct emu_object, NULL, false,
+          METHOD("setInitialCapacity:", set_number), METHOD("setLabel:", set_label))
 
 void *residency_new(void *d, selector s, void *descriptor, void **error)
 {
@@ -234,7 +237,8 @@ void event_signal(struct event_object *e, uint64_t value)
 {
     pthread_mutex_lock(&event_lock);
     if (value <= e->value)
-        emu_misuse("an event is signalled with %llu and stands at %llu", (unsigned long long)value, (unsigned long long)e->value);
+        emu_misuse("an event is signalled with %llu and stands at %llu", (unsigned long long)value,
+                   (unsigned long long)e->value);
     e->value = value;
     pthread_cond_broadcast(&event_change);
     pthread_mutex_unlock(&event_lock);
@@ -273,9 +277,9 @@ static bool event_wait_until(struct event_object *e, selector s, uint64_t value,
     pthread_mutex_unlock(&event_lock);
     return !status;
 }
-EMU_CLASS(MTLSharedEvent, &class_NSObject, struct event_object, NULL, true, METHOD("signaledValue", event_value),
-          METHOD("setSignaledValue:", event_set), METHOD("waitUntilSignaledValue:timeoutMS:", event_wait_until),
-          METHOD("setLabel:", set_label))
+EMU_CLASS(MTLSharedEvent, &class_NSObject, struct event_object, NULL, true,
+          METHOD("signaledValue", event_value), METHOD("setSignaledValue:", event_set),
+          METHOD("waitUntilSignaledValue:timeoutMS:", event_wait_until), METHOD("setLabel:", set_label))
 EMU_CLASS(MTLFence, &class_NSObject, struct emu_object, NULL, true, METHOD("setLabel:", set_label))
 
 void *event_new(void *d, selector s)

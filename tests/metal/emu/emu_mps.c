@@ -1,7 +1,8 @@
-// emu_mps.c - the one piece of Metal Performance Shaders that ingot asks for: MPSMatrixMultiplication, in plain loops.
+// emu_mps.c - the one piece of Metal Performance Shaders that ingot asks for: MPSMatrixMultiplication, in
+// plain loops.
 //
-// C = alpha op(A) op(B) + beta C over matrices by rows, of float or half. Apple's sums run in another order and may round otherwise: what
-// is proven here is that the right matrices meet.
+// C = alpha op(A) op(B) + beta C over matrices by rows, of float or half. Apple's sums run in another order
+// and may round otherwise: what is proven here is that the right matrices meet.
 #include <stdlib.h>
 #include <string.h>
 #include "emu.h"
@@ -36,11 +37,13 @@ static ns_uint number_bytes(uint32_t type)
     return type == MPS_FLOAT32 ? 4 : type == MPS_FLOAT16 ? 2 : 0;
 }
 
-static void *shape_with(void *class, selector s, ns_uint rows, ns_uint columns, ns_uint row_bytes, uint32_t type);
+static void *shape_with(void *class, selector s, ns_uint rows, ns_uint columns, ns_uint row_bytes,
+                        uint32_t type);
 EMU_CLASS(MPSMatrixDescriptor, &class_NSObject, struct matrix_shape, NULL, false,
           METHOD("+matrixDescriptorWithRows:columns:rowBytes:dataType:", shape_with))
 
-static void *shape_with(void *class, selector s, ns_uint rows, ns_uint columns, ns_uint row_bytes, uint32_t type)
+static void *shape_with(void *class, selector s, ns_uint rows, ns_uint columns, ns_uint row_bytes,
+                        uint32_t type)
 {
     struct matrix_shape *d = emu_new(&class_MPSMatrixDescriptor);
 
@@ -48,7 +51,8 @@ static void *shape_with(void *class, selector s, ns_uint rows, ns_uint columns, 
     (void)s;
     if (!number_bytes(type) || rows == 0 || columns == 0 || row_bytes < columns * number_bytes(type) ||
         row_bytes % number_bytes(type))
-        emu_misuse("a matrix of %lu rows, %lu columns, %lu bytes a row, type 0x%x", rows, columns, row_bytes, type);
+        emu_misuse("a matrix of %lu rows, %lu columns, %lu bytes a row, type 0x%x", rows, columns, row_bytes,
+                   type);
     *d = (struct matrix_shape){ d->object, rows, columns, row_bytes, type };
     return emu_autorelease(d);
 }
@@ -60,10 +64,12 @@ static void matrix_destroy(void *o)
     emu_release(m->buffer);
     emu_release(m->shape);
 }
-static void *matrix_init(struct matrix *m, selector s, struct buffer_object *buffer, ns_uint offset, struct matrix_shape *shape)
+static void *matrix_init(struct matrix *m, selector s, struct buffer_object *buffer, ns_uint offset,
+                         struct matrix_shape *shape)
 {
     (void)s;
-    if (!buffer || !shape || offset > buffer->bytes || shape->rows * shape->row_bytes > buffer->bytes - offset) {
+    if (!buffer || !shape || offset > buffer->bytes ||
+        shape->rows * shape->row_bytes > buffer->bytes - offset) {
         emu_misuse("a matrix beyond its buffer");
         return m;
     }
@@ -123,19 +129,22 @@ static bool multiply(void *object)
             for (ns_uint k = 0; k < w->interior; k++)
                 sum += (w->transpose_left ? number_at(c->left, k, i) : number_at(c->left, i, k)) *
                        (w->transpose_right ? number_at(c->right, j, k) : number_at(c->right, k, j));
-            number_set(c->result, i, j, w->alpha * sum + (w->beta != 0 ? w->beta * number_at(c->result, i, j) : 0));
+            number_set(c->result, i, j,
+                       w->alpha * sum + (w->beta != 0 ? w->beta * number_at(c->result, i, j) : 0));
         }
     emu_release(c);
     return true;
 }
 
-static void *multiplication_init(struct multiplication *w, selector s, void *device, bool transpose_left, bool transpose_right,
-                                 ns_uint rows, ns_uint columns, ns_uint interior, double alpha, double beta)
+static void *multiplication_init(struct multiplication *w, selector s, void *device, bool transpose_left,
+                                 bool transpose_right, ns_uint rows, ns_uint columns, ns_uint interior,
+                                 double alpha, double beta)
 {
     (void)s;
     if (!device || rows == 0 || columns == 0 || interior == 0)
         emu_misuse("a product of %lu x %lu by %lu", rows, columns, interior);
-    *w = (struct multiplication){ w->object, transpose_left, transpose_right, rows, columns, interior, alpha, beta };
+    *w = (struct multiplication){ w->object, transpose_left, transpose_right, rows,
+                                  columns,   interior,       alpha,           beta };
     return w;
 }
 
@@ -144,10 +153,11 @@ static bool shape_is(const struct matrix *m, ns_uint rows, ns_uint columns)
     return m && m->shape && m->shape->rows >= rows && m->shape->columns >= columns;
 }
 
-static void multiplication_encode(struct multiplication *w, selector s, struct commands_object *commands, struct matrix *left,
-                                  struct matrix *right, struct matrix *result)
+static void multiplication_encode(struct multiplication *w, selector s, struct commands_object *commands,
+                                  struct matrix *left, struct matrix *right, struct matrix *result)
 {
-    ns_uint left_rows = w->transpose_left ? w->interior : w->rows, left_columns = w->transpose_left ? w->rows : w->interior;
+    ns_uint left_rows = w->transpose_left ? w->interior : w->rows,
+            left_columns = w->transpose_left ? w->rows : w->interior;
     ns_uint right_rows = w->transpose_right ? w->columns : w->interior,
             right_columns = w->transpose_right ? w->interior : w->columns;
 
@@ -156,7 +166,8 @@ static void multiplication_encode(struct multiplication *w, selector s, struct c
         return;
     if (!shape_is(left, left_rows, left_columns) || !shape_is(right, right_rows, right_columns) ||
         !shape_is(result, w->rows, w->columns)) {
-        emu_misuse("a product of %lu x %lu by %lu, and matrices of another size", w->rows, w->columns, w->interior);
+        emu_misuse("a product of %lu x %lu by %lu, and matrices of another size", w->rows, w->columns,
+                   w->interior);
         return;
     }
     struct product_call *call = emu_new(&class_EmuProductCall);
@@ -169,7 +180,8 @@ static void multiplication_encode(struct multiplication *w, selector s, struct c
     r->call = multiply;
     r->object = call;
 }
-EMU_CLASS(MPSMatrixMultiplication, &class_NSObject, struct multiplication, NULL, false,
-          METHOD("initWithDevice:transposeLeft:transposeRight:resultRows:resultColumns:interiorColumns:alpha:beta:",
-                 multiplication_init),
-          METHOD("encodeToCommandBuffer:leftMatrix:rightMatrix:resultMatrix:", multiplication_encode))
+EMU_CLASS(
+    MPSMatrixMultiplication, &class_NSObject, struct multiplication, NULL, false,
+    METHOD("initWithDevice:transposeLeft:transposeRight:resultRows:resultColumns:interiorColumns:alpha:beta:",
+           multiplication_init),
+    METHOD("encodeToCommandBuffer:leftMatrix:rightMatrix:resultMatrix:", multiplication_encode))

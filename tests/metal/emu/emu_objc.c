@@ -1,7 +1,7 @@
 // emu_objc.c - the Objective-C runtime: message send, selectors, classes, retain counts, autorelease pools.
 //
-// A released object keeps its header for a while (the last 65,536 of them), so that a message to it, a second release or its use by a command
-// buffer without references is noticed and not merely possible.
+// A released object keeps its header for a while (the last 65,536 of them), so that a message to it, a second
+// release or its use by a command buffer without references is noticed and not merely possible.
 #include "emu.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -86,17 +86,18 @@ void *emu_find(struct emu_object *o, selector s)
 }
 
 // All argument registers are kept; a message to nil gives zero.
-__asm__(
-    ".text\n.globl objc_msgSend\n.type objc_msgSend,@function\n"
-    "objc_msgSend:\n testq %rdi,%rdi\n jz 1f\n"
-    " pushq %rbp\n movq %rsp,%rbp\n subq $192,%rsp\n"
-    " movq %rdi,(%rsp)\n movq %rsi,8(%rsp)\n movq %rdx,16(%rsp)\n movq %rcx,24(%rsp)\n movq %r8,32(%rsp)\n movq %r9,40(%rsp)\n"
-    " movaps %xmm0,64(%rsp)\n movaps %xmm1,80(%rsp)\n movaps %xmm2,96(%rsp)\n movaps %xmm3,112(%rsp)\n"
-    " call emu_find@PLT\n movq %rax,%r11\n"
-    " movq (%rsp),%rdi\n movq 8(%rsp),%rsi\n movq 16(%rsp),%rdx\n movq 24(%rsp),%rcx\n movq 32(%rsp),%r8\n movq 40(%rsp),%r9\n"
-    " movaps 64(%rsp),%xmm0\n movaps 80(%rsp),%xmm1\n movaps 96(%rsp),%xmm2\n movaps 112(%rsp),%xmm3\n"
-    " leave\n jmp *%r11\n"
-    "1: xorl %eax,%eax\n xorl %edx,%edx\n xorps %xmm0,%xmm0\n ret\n.size objc_msgSend,.-objc_msgSend\n");
+__asm__(".text\n.globl objc_msgSend\n.type objc_msgSend,@function\n"
+        "objc_msgSend:\n testq %rdi,%rdi\n jz 1f\n"
+        " pushq %rbp\n movq %rsp,%rbp\n subq $192,%rsp\n"
+        " movq %rdi,(%rsp)\n movq %rsi,8(%rsp)\n movq %rdx,16(%rsp)\n movq %rcx,24(%rsp)\n movq "
+        "%r8,32(%rsp)\n movq %r9,40(%rsp)\n"
+        " movaps %xmm0,64(%rsp)\n movaps %xmm1,80(%rsp)\n movaps %xmm2,96(%rsp)\n movaps %xmm3,112(%rsp)\n"
+        " call emu_find@PLT\n movq %rax,%r11\n"
+        " movq (%rsp),%rdi\n movq 8(%rsp),%rsi\n movq 16(%rsp),%rdx\n movq 24(%rsp),%rcx\n movq "
+        "32(%rsp),%r8\n movq 40(%rsp),%r9\n"
+        " movaps 64(%rsp),%xmm0\n movaps 80(%rsp),%xmm1\n movaps 96(%rsp),%xmm2\n movaps 112(%rsp),%xmm3\n"
+        " leave\n jmp *%r11\n"
+        "1: xorl %eax,%eax\n xorl %edx,%edx\n xorps %xmm0,%xmm0\n ret\n.size objc_msgSend,.-objc_msgSend\n");
 
 void *emu_new(struct emu_class *class)
 {
@@ -195,7 +196,8 @@ void *emu_autorelease(void *object)
     if (!object)
         return NULL;
     if (pools.depth == 0) {
-        emu_misuse("a %s is autoreleased and no pool is in place: it leaks", ((struct emu_object *)object)->isa->name);
+        emu_misuse("a %s is autoreleased and no pool is in place: it leaks",
+                   ((struct emu_object *)object)->isa->name);
         return object;
     }
     if (pools.n_objects == pools.capacity) {
@@ -247,8 +249,9 @@ static void *class_new(struct emu_class *class, selector s)
     (void)s;
     return emu_new(class);
 }
-EMU_CLASS(NSObject, NULL, struct emu_object, NULL, false, METHOD("retain", object_retain), METHOD("release", object_release),
-          METHOD("autorelease", object_autorelease), METHOD("init", object_init), METHOD("respondsToSelector:", object_responds),
+EMU_CLASS(NSObject, NULL, struct emu_object, NULL, false, METHOD("retain", object_retain),
+          METHOD("release", object_release), METHOD("autorelease", object_autorelease),
+          METHOD("init", object_init), METHOD("respondsToSelector:", object_responds),
           METHOD("+alloc", class_new), METHOD("+new", class_new))
 void *_NSConcreteGlobalBlock[32];
 void *_NSConcreteStackBlock[32];

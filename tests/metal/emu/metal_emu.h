@@ -1,4 +1,5 @@
-// metal_emu.h - what a test can ask of the emulated Metal, beyond Metal. The knobs are listed in emu_knobs.c and docs/metal.md.
+// metal_emu.h - what a test can ask of the emulated Metal, beyond Metal. The knobs are listed in emu_knobs.c
+// and docs/metal.md.
 #pragma once
 
 void emu_set(const char *name, long value);

@@ -1,10 +1,11 @@
-// faults.metal - kernels with one fault each, which the run time or its checker must find. test_msl_faults.c says which by the name.
+// faults.metal - kernels with one fault each, which the run time or its checker must find. test_msl_faults.c
+// says which by the name.
 #include <metal_stdlib>
 using namespace metal;
 
-#define ARGUMENTS                                                                                           \
+#define ARGUMENTS                                                                                            \
     device float *out [[buffer(0)]], device const float *in [[buffer(1)]], device uint *count [[buffer(2)]], \
-        uint t [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],                    \
+        uint t [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],                     \
         uint simd [[simdgroup_index_in_threadgroup]], uint group [[threadgroup_position_in_grid]]
 #define HERE out[group * 64 + t]
 

@@ -1,4 +1,5 @@
-// good.metal - kernels without a fault: one for each thing that the run time must get right and the checker must let pass.
+// good.metal - kernels without a fault: one for each thing that the run time must get right and the checker
+// must let pass.
 #include <metal_stdlib>
 using namespace metal;
 
@@ -6,10 +7,11 @@ constant uint SCALE [[function_constant(0)]];
 constant bool HAS_SCALE = is_function_constant_defined(SCALE);
 constant float FACTOR = HAS_SCALE ? float(SCALE) : 1.0f;
 
-#define ARGUMENTS                                                                                           \
-    device float *out [[buffer(0)]], device const float *in [[buffer(1)]], device atomic_uint *count [[buffer(2)]], \
-        uint t [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],                    \
-        uint simd [[simdgroup_index_in_threadgroup]], uint group [[threadgroup_position_in_grid]]
+#define ARGUMENTS                                                                              \
+    device float *out [[buffer(0)]], device const float *in [[buffer(1)]],                     \
+        device atomic_uint *count [[buffer(2)]], uint t [[thread_index_in_threadgroup]],       \
+        uint lane [[thread_index_in_simdgroup]], uint simd [[simdgroup_index_in_threadgroup]], \
+        uint group [[threadgroup_position_in_grid]]
 
 kernel void turned(ARGUMENTS)
 {
@@ -103,5 +105,7 @@ template <typename T> kernel void converted(ARGUMENTS, threadgroup T *room [[thr
     threadgroup_barrier(mem_flags::mem_threadgroup);
     out[group * 64 + t] = float(room[t ^ 1]);
 }
-template [[host_name("converted_half")]] kernel void converted<half>(ARGUMENTS, threadgroup half *room [[threadgroup(0)]]);
-template [[host_name("converted_float")]] kernel void converted<float>(ARGUMENTS, threadgroup float *room [[threadgroup(0)]]);
+template [[host_name("converted_half")]] kernel void converted<half>(ARGUMENTS, threadgroup half *room
+                                                                     [[threadgroup(0)]]);
+template [[host_name("converted_float")]] kernel void converted<float>(ARGUMENTS, threadgroup float *room
+                                                                       [[threadgroup(0)]]);

@@ -1,10 +1,11 @@
 // msl_check.c - the race and bounds checker of translated kernels: what compute-sanitizer is for CUDA.
 //
-// Kernels compiled with -fsanitize=thread call a hook for every load and store; ThreadSanitizer itself is not linked. Each byte
-// of device and threadgroup memory has a shadow cell: who wrote it last, who read it last, and when. Two accesses by different
-// threads are in order if a barrier with the right mem_flags lies between them (threadgroup_barrier for the threadgroup,
-// simdgroup_barrier inside a simdgroup), or if msl_check_order was called between their dispatches. Everything else where one of
-// the two writes is a race, whatever order this run happened to have. It sees the executed path only.
+// Kernels compiled with -fsanitize=thread call a hook for every load and store; ThreadSanitizer itself is not
+// linked. Each byte of device and threadgroup memory has a shadow cell: who wrote it last, who read it last,
+// and when. Two accesses by different threads are in order if a barrier with the right mem_flags lies between
+// them (threadgroup_barrier for the threadgroup, simdgroup_barrier inside a simdgroup), or if msl_check_order
+// was called between their dispatches. Everything else where one of the two writes is a race, whatever order
+// this run happened to have. It sees the executed path only.
 #include "msl_fiber.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,8 +50,8 @@ static struct {
 
 static struct cell *cells_map(size_t bytes)
 {
-    void *at = mmap(NULL, bytes * sizeof(struct cell) + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                    -1, 0);
+    void *at = mmap(NULL, bytes * sizeof(struct cell) + 4096, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (at == MAP_FAILED)
         abort();
@@ -65,8 +66,9 @@ __attribute__((format(printf, 1, 2))) static void report(const char *format, ...
 
     if (check.n_findings++)
         return;
-    n = snprintf(check.finding, sizeof check.finding, "%s: threadgroup (%u,%u,%u) thread %u: ", check.dispatch->kernel->name,
-                 at.x, at.y, at.z, msl_self->index);
+    n = snprintf(check.finding, sizeof check.finding,
+                 "%s: threadgroup (%u,%u,%u) thread %u: ", check.dispatch->kernel->name, at.x, at.y, at.z,
+                 msl_self->index);
     va_start(list, format);
     vsnprintf(check.finding + n, sizeof check.finding - (size_t)n, format, list);
     va_end(list);
@@ -124,7 +126,8 @@ static struct cell *shadow_of(const char *base, size_t bytes)
     return cells + (base - grown.base);
 }
 
-static void region_add(const void *base, size_t bytes, struct cell *cells, enum pointer_memory memory, int index)
+static void region_add(const void *base, size_t bytes, struct cell *cells, enum pointer_memory memory,
+                       int index)
 {
     struct region *r = &check.regions[check.n_regions++];
 
@@ -144,11 +147,12 @@ void msl_check_begin(const struct msl_dispatch *d, const struct msl_group *g)
             shadow_of(d->buffers[i], d->buffer_bytes[i]); // shadows may move until all are known
     for (int i = 0; i < MSL_BUFFERS; i++)
         if (d->buffers[i])
-            region_add(d->buffers[i], d->buffer_bytes[i], shadow_of(d->buffers[i], d->buffer_bytes[i]), DEVICE, i);
+            region_add(d->buffers[i], d->buffer_bytes[i], shadow_of(d->buffers[i], d->buffer_bytes[i]),
+                       DEVICE, i);
     for (int i = 0; i < MSL_BUFFERS; i++)
         if (g->threadgroup[i])
-            region_add(g->threadgroup[i], d->threadgroup_bytes[i], check.threadgroup_cells + (g->threadgroup[i] - g->memory),
-                       THREADGROUP, i);
+            region_add(g->threadgroup[i], d->threadgroup_bytes[i],
+                       check.threadgroup_cells + (g->threadgroup[i] - g->memory), THREADGROUP, i);
 }
 
 void msl_check_group(void)
@@ -202,12 +206,15 @@ static const char *whose(const struct access *other, const struct access *now)
                                       : "a thread of another simdgroup";
 }
 
-// The newest readers stay: several threads of one simdgroup, or of many, count together until the next barrier.
+// The newest readers stay: several threads of one simdgroup, or of many, count together until the next
+// barrier.
 static void reader_note(struct access *read, struct access now, enum pointer_memory memory)
 {
-    bool together = read->order == now.order && read->group == now.group && read->group_epoch == now.group_epoch;
+    bool together =
+        read->order == now.order && read->group == now.group && read->group_epoch == now.group_epoch;
     // Readers of the same simdgroup before its last barrier: whoever races with them races with this one too.
-    bool behind = together && same_simd(read, &now) && read->simd_epoch < now.simd_epoch && (!read->several || read->simd_only);
+    bool behind = together && same_simd(read, &now) && read->simd_epoch < now.simd_epoch &&
+                  (!read->several || read->simd_only);
 
     if (memory != THREADGROUP && read->order == now.order && read->group != now.group) {
         now.several = 1;
@@ -218,15 +225,16 @@ static void reader_note(struct access *read, struct access now, enum pointer_mem
     *read = now;
 }
 
-static bool cell_touch(struct cell *cell, const struct region *r, size_t offset, const struct access *now, bool write)
+static bool cell_touch(struct cell *cell, const struct region *r, size_t offset, const struct access *now,
+                       bool write)
 {
     if (r->memory == THREADGROUP && !write && cell->write.group != now->group) {
         report("%s + %zu is read before anything was written there", r->name, offset);
         return false;
     }
     if (cell->write.order && !is_ordered(&cell->write, now, r->memory)) {
-        report("%s races with a write by %s: %s + %zu, thread %u", write ? "write" : "read", whose(&cell->write, now), r->name,
-               offset, cell->write.thread);
+        report("%s races with a write by %s: %s + %zu, thread %u", write ? "write" : "read",
+               whose(&cell->write, now), r->name, offset, cell->write.thread);
         return false;
     }
     if (!write) {
@@ -234,7 +242,8 @@ static bool cell_touch(struct cell *cell, const struct region *r, size_t offset,
         return true;
     }
     if (cell->read.order && !is_ordered(&cell->read, now, r->memory)) {
-        report("write races with a read by %s: %s + %zu, thread %u", whose(&cell->read, now), r->name, offset, cell->read.thread);
+        report("write races with a read by %s: %s + %zu, thread %u", whose(&cell->read, now), r->name, offset,
+               cell->read.thread);
         return false;
     }
     cell->write = *now;
@@ -250,8 +259,8 @@ static bool is_own(const char *at)
     return (at >= simds && at < simds + sizeof *w->simds * (MSL_THREADS / MSL_LANES)) ||
            (at >= lanes && at < lanes + sizeof *w->lanes * MSL_THREADS) ||
            (at >= (const char *)w && at < (const char *)(w + 1)) ||
-           (at >= (const char *)w->dispatch && at < (const char *)(w->dispatch + 1)) || at == (const char *)&msl_self ||
-           at == (const char *)&msl_settings;
+           (at >= (const char *)w->dispatch && at < (const char *)(w->dispatch + 1)) ||
+           at == (const char *)&msl_self || at == (const char *)&msl_settings;
 }
 
 static const struct region *region_of(const char *at, size_t bytes)
@@ -266,7 +275,8 @@ static const struct region *region_of(const char *at, size_t bytes)
         const char *base = (const char *)g->memory + v->offset;
         if (at < base || at + bytes > base + v->bytes)
             continue;
-        check.variable = (struct region){ base, v->bytes, check.threadgroup_cells + v->offset, THREADGROUP, "" };
+        check.variable =
+            (struct region){ base, v->bytes, check.threadgroup_cells + v->offset, THREADGROUP, "" };
         snprintf(check.variable.name, sizeof check.variable.name, "threadgroup %s", v->name);
         return &check.variable;
     }
@@ -304,14 +314,15 @@ static void report_outside(const char *at, size_t bytes, bool write)
     const char *verb = write ? "write" : "read", *memory = (const char *)check.group->memory;
 
     if (at >= memory && at < memory + MSL_THREADGROUP_BYTES)
-        msl_fail("%s of %zu bytes outside of every threadgroup variable: %ld of %u bytes", verb, bytes, (long)(at - memory),
-                 check.group->memory_bytes);
+        msl_fail("%s of %zu bytes outside of every threadgroup variable: %ld of %u bytes", verb, bytes,
+                 (long)(at - memory), check.group->memory_bytes);
     for (int i = 0; i < check.n_regions; i++)
-        if (check.regions[i].memory == DEVICE && (!near || distance(&check.regions[i], at) < distance(near, at)))
+        if (check.regions[i].memory == DEVICE &&
+            (!near || distance(&check.regions[i], at) < distance(near, at)))
             near = &check.regions[i];
     if (near && distance(near, at) < 1 << 20)
-        msl_fail("%s of %zu bytes outside of %s: offset %ld of %zu", verb, bytes, near->name, (long)(at - near->base),
-                 near->bytes);
+        msl_fail("%s of %zu bytes outside of %s: offset %ld of %zu", verb, bytes, near->name,
+                 (long)(at - near->base), near->bytes);
     msl_fail("%s of %zu bytes where no argument points", verb, bytes);
 }
 

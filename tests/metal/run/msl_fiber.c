@@ -1,9 +1,10 @@
 // msl_fiber.c - one threadgroup: its fibers, simdgroups, barriers and the schedule in which they run.
 //
-// A lane runs until it waits. Then the next lane of its simdgroup runs; when none can, the operation that they all wait at is
-// carried out. Lanes that ended or that wait elsewhere do not take part in a simdgroup function, as on the hardware; lanes that
-// wait at two different ones, or a barrier that some threads do not reach, are errors of the kernel and are reported.
-// Forward progress between threadgroups is not modelled: they run one after the other. x86-64 only.
+// A lane runs until it waits. Then the next lane of its simdgroup runs; when none can, the operation that
+// they all wait at is carried out. Lanes that ended or that wait elsewhere do not take part in a simdgroup
+// function, as on the hardware; lanes that wait at two different ones, or a barrier that some threads do not
+// reach, are errors of the kernel and are reported. Forward progress between threadgroups is not modelled:
+// they run one after the other. x86-64 only.
 #include "msl_fiber.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -78,8 +79,8 @@ void msl_fail(const char *format, ...)
     va_start(list, format);
     vsnprintf(what, sizeof what, format, list);
     va_end(list);
-    msl_worker_error(w, "%s: threadgroup (%u,%u,%u) thread %u: %s", w->dispatch->kernel->name, at.x, at.y, at.z, msl_self->index,
-                     what);
+    msl_worker_error(w, "%s: threadgroup (%u,%u,%u) thread %u: %s", w->dispatch->kernel->name, at.x, at.y,
+                     at.z, msl_self->index, what);
     msl_fiber_switch(&unused, w->main_stack_pointer);
     abort();
 }
@@ -132,7 +133,8 @@ static void meeting_check(struct msl_simd *s)
     for (uint32_t rest = s->meeting & (s->meeting - 1); rest; rest &= rest - 1) {
         struct msl_lane *lane = &s->lanes[__builtin_ctz(rest)];
         if (lane->what != first->what || lane->site != first->site)
-            msl_fail("lanes %u and %u of a simdgroup wait at different simdgroup functions", first->lane, lane->lane);
+            msl_fail("lanes %u and %u of a simdgroup wait at different simdgroup functions", first->lane,
+                     lane->lane);
     }
 }
 
@@ -153,8 +155,8 @@ static bool simd_release(struct msl_simd *s)
     if (!s->at_simdgroup_barrier)
         return false;
     if (s->at_threadgroup_barrier || s->done)
-        msl_fail("simdgroup_barrier reached by %u of %u lanes", (unsigned)__builtin_popcount(s->at_simdgroup_barrier),
-                 s->n_lanes);
+        msl_fail("simdgroup_barrier reached by %u of %u lanes",
+                 (unsigned)__builtin_popcount(s->at_simdgroup_barrier), s->n_lanes);
     msl_check_barrier((int)s->index, s->lanes[0].what);
     s->ready = s->at_simdgroup_barrier;
     s->at_simdgroup_barrier = 0;
@@ -224,7 +226,8 @@ void *msl_threadgroup_variable(uint32_t slot, const char *name, size_t bytes, si
         v->offset = (g->memory_bytes + (uint32_t)align - 1) & ~((uint32_t)align - 1);
         v->bytes = (uint32_t)bytes;
         if (v->offset + bytes > MSL_THREADGROUP_BYTES)
-            msl_fail("threadgroup memory of %u bytes; at most %d", v->offset + (uint32_t)bytes, MSL_THREADGROUP_BYTES);
+            msl_fail("threadgroup memory of %u bytes; at most %d", v->offset + (uint32_t)bytes,
+                     MSL_THREADGROUP_BYTES);
         g->memory_bytes = v->offset + (uint32_t)bytes;
     }
     return g->memory + v->offset;
@@ -292,14 +295,15 @@ static void barrier_release(struct msl_worker *w)
         n++;
         flags &= lane->what;
         if (site && lane->site != site) {
-            msl_worker_error(w, "%s: thread %u waits at another threadgroup_barrier", w->dispatch->kernel->name, i);
+            msl_worker_error(w, "%s: thread %u waits at another threadgroup_barrier",
+                             w->dispatch->kernel->name, i);
             return;
         }
         site = lane->site;
     }
     if (n != w->group.n_threads) {
-        msl_worker_error(w, "%s: threadgroup_barrier reached by %u of %u threads", w->dispatch->kernel->name, n,
-                         w->group.n_threads);
+        msl_worker_error(w, "%s: threadgroup_barrier reached by %u of %u threads", w->dispatch->kernel->name,
+                         n, w->group.n_threads);
         return;
     }
     msl_check_barrier(-1, flags);
@@ -316,7 +320,8 @@ static bool simds_run(struct msl_worker *w)
 
     for (uint32_t k = 0; k < n && !w->failed; k++) {
         uint32_t i = msl_settings.schedule == MSL_REVERSE ? n - 1 - k : (k + start) % n;
-        struct msl_lane *lane = simd_pick(w, &w->simds[i], msl_settings.schedule == MSL_REVERSE ? 0 : MSL_LANES - 1);
+        struct msl_lane *lane =
+            simd_pick(w, &w->simds[i], msl_settings.schedule == MSL_REVERSE ? 0 : MSL_LANES - 1);
         if (!lane)
             continue;
         ran = true;
@@ -336,8 +341,8 @@ void msl_worker_group(struct msl_worker *w, uint32_t index)
     const struct msl_dispatch *d = w->dispatch;
     struct msl_group *g = &w->group;
 
-    g->position =
-        (struct msl_uint3){ index % d->groups[0], index / d->groups[0] % d->groups[1], index / (d->groups[0] * d->groups[1]) };
+    g->position = (struct msl_uint3){ index % d->groups[0], index / d->groups[0] % d->groups[1],
+                                      index / (d->groups[0] * d->groups[1]) };
     g->threads = (struct msl_uint3){ at_most(d->threads[0], g->grid.x - g->position.x * d->threads[0]),
                                      at_most(d->threads[1], g->grid.y - g->position.y * d->threads[1]),
                                      at_most(d->threads[2], g->grid.z - g->position.z * d->threads[2]) };

@@ -1,4 +1,5 @@
-// msl_fiber.h - what the scheduler and the checker of the Metal run time know of a worker: its fibers and their threadgroup.
+// msl_fiber.h - what the scheduler and the checker of the Metal run time know of a worker: its fibers and
+// their threadgroup.
 #pragma once
 #include "msl_run.h"
 
@@ -18,5 +19,7 @@ extern __thread struct msl_worker *msl_worker_self __attribute__((tls_model("ini
 enum { MSL_STACK_BYTES = 128 * 1024 };
 
 struct msl_worker *msl_worker_create(void);
-void msl_worker_group(struct msl_worker *worker, uint32_t index); // runs one threadgroup; sets failed and error
-void msl_worker_error(struct msl_worker *worker, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void msl_worker_group(struct msl_worker *worker,
+                      uint32_t index); // runs one threadgroup; sets failed and error
+void msl_worker_error(struct msl_worker *worker, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));

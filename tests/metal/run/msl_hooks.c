@@ -1,7 +1,8 @@
 // msl_hooks.c - what clang's sanitizers call from translated kernels. Their own libraries are not linked.
 //
-// -fsanitize=thread: a function for each load and store. -fsanitize=alignment,bounds,...: a function where such a check fails; the linker
-// gives these names in front of which __wrap_ stands, as a test may itself be built with the sanitizer.
+// -fsanitize=thread: a function for each load and store. -fsanitize=alignment,bounds,...: a function where
+// such a check fails; the linker gives these names in front of which __wrap_ stands, as a test may itself be
+// built with the sanitizer.
 #include <string.h>
 #include "msl_run.h"
 

@@ -1,5 +1,5 @@
-// msl_library.c - the tables that msl_translate.py writes behind every unit. A library's function constants are variables of that
-// library: they hold for one dispatch at a time, which is how msl_run works.
+// msl_library.c - the tables that msl_translate.py writes behind every unit. A library's function constants
+// are variables of that library: they hold for one dispatch at a time, which is how msl_run works.
 #include "msl_library.h"
 #include <dlfcn.h>
 #include <link.h>
@@ -15,7 +15,8 @@ struct msl_library {
     bool checked;
 };
 
-// A kernel library takes the run time's functions from the process: make this object's names visible, however it was loaded.
+// A kernel library takes the run time's functions from the process: make this object's names visible, however
+// it was loaded.
 static void names_publish(void)
 {
     Dl_info info;

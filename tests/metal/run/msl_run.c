@@ -1,7 +1,9 @@
-// msl_run.c - runs a dispatch: checks it, shares its threadgroups among a few threads of the host, collects the first error.
+// msl_run.c - runs a dispatch: checks it, shares its threadgroups among a few threads of the host, collects
+// the first error.
 //
-// Threadgroups are handed out one by one; each worker has its own fibers and threadgroup memory. Kernels must not depend on the
-// order of threadgroups, so the reverse and the random schedule change it. One dispatch runs at a time: a caller holds its queue.
+// Threadgroups are handed out one by one; each worker has its own fibers and threadgroup memory. Kernels must
+// not depend on the order of threadgroups, so the reverse and the random schedule change it. One dispatch
+// runs at a time: a caller holds its queue.
 #include "msl_fiber.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -21,7 +23,9 @@ static struct thread_team {
     uint64_t turn; // counts dispatches that were shared
     uint32_t n_threads, n_busy, n_groups, next_group;
     bool failed;
-} pool = { .lock = PTHREAD_MUTEX_INITIALIZER, .start = PTHREAD_COND_INITIALIZER, .end = PTHREAD_COND_INITIALIZER };
+} pool = { .lock = PTHREAD_MUTEX_INITIALIZER,
+           .start = PTHREAD_COND_INITIALIZER,
+           .end = PTHREAD_COND_INITIALIZER };
 
 static uint32_t group_at(uint32_t k)
 {
@@ -46,14 +50,15 @@ static bool dispatch_fill(struct msl_worker *w, const struct msl_dispatch *d)
     g->buffers = d->buffers;
     g->groups = (struct msl_uint3){ d->groups[0], d->groups[1], d->groups[2] };
     g->dispatch_threads = (struct msl_uint3){ d->threads[0], d->threads[1], d->threads[2] };
-    g->grid =
-        grid[0] ? (struct msl_uint3){ grid[0], grid[1], grid[2] }
-                : (struct msl_uint3){ d->groups[0] * d->threads[0], d->groups[1] * d->threads[1], d->groups[2] * d->threads[2] };
+    g->grid = grid[0] ? (struct msl_uint3){ grid[0], grid[1], grid[2] }
+                      : (struct msl_uint3){ d->groups[0] * d->threads[0], d->groups[1] * d->threads[1],
+                                            d->groups[2] * d->threads[2] };
     memset(g->variables, 0, sizeof g->variables);
     for (int i = 0; i < MSL_BUFFERS; i++) {
         g->threadgroup[i] = d->threadgroup_bytes[i] ? g->memory + bytes : NULL;
         if (d->threadgroup_bytes[i] > MSL_THREADGROUP_BYTES - bytes) {
-            msl_worker_error(w, "%s: threadgroup memory above %d bytes", d->kernel->name, MSL_THREADGROUP_BYTES);
+            msl_worker_error(w, "%s: threadgroup memory above %d bytes", d->kernel->name,
+                             MSL_THREADGROUP_BYTES);
             return false;
         }
         bytes += (uint32_t)d->threadgroup_bytes[i];
@@ -66,11 +71,12 @@ static bool dispatch_fill(struct msl_worker *w, const struct msl_dispatch *d)
 static bool dispatch_check(struct msl_worker *w, const struct msl_dispatch *d)
 {
     const struct msl_kernel *k = d->kernel;
-    uint64_t n = (uint64_t)d->threads[0] * d->threads[1] * d->threads[2], most = k->max_threads ? k->max_threads : MSL_THREADS;
+    uint64_t n = (uint64_t)d->threads[0] * d->threads[1] * d->threads[2],
+             most = k->max_threads ? k->max_threads : MSL_THREADS;
 
     if (!n || n > most) {
-        msl_worker_error(w, "%s: %llu threads in a threadgroup; expected 1 to %llu", k->name, (unsigned long long)n,
-                         (unsigned long long)most);
+        msl_worker_error(w, "%s: %llu threads in a threadgroup; expected 1 to %llu", k->name,
+                         (unsigned long long)n, (unsigned long long)most);
         return false;
     }
     for (int i = 0; i < k->n_bindings; i++) {

@@ -1,9 +1,11 @@
-// msl_run.h - runs Metal kernels that were translated to C++, with the semantics of threadgroups and simdgroups of 32.
+// msl_run.h - runs Metal kernels that were translated to C++, with the semantics of threadgroups and
+// simdgroups of 32.
 //
-// Every MSL thread is a fiber. A simdgroup function is a rendezvous of the live lanes of one simdgroup: each lane leaves its
-// value in a slot, the last one to arrive computes, all go on. threadgroup_barrier is a rendezvous of the threadgroup. So the
-// result of a kernel is what the lockstep of a GPU would give, and whatever depends on an order of threads that nothing
-// promises shows under another schedule. Threadgroup memory starts as NaN. Shared by C (the run time) and C++ (the kernels).
+// Every MSL thread is a fiber. A simdgroup function is a rendezvous of the live lanes of one simdgroup: each
+// lane leaves its value in a slot, the last one to arrive computes, all go on. threadgroup_barrier is a
+// rendezvous of the threadgroup. So the result of a kernel is what the lockstep of a GPU would give, and
+// whatever depends on an order of threads that nothing promises shows under another schedule. Threadgroup
+// memory starts as NaN. Shared by C (the run time) and C++ (the kernels).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,7 +57,8 @@ struct msl_kernel { // a row of the table `msl_kernels` that a kernel library ex
     void (*function)(void);
     const struct msl_binding *bindings;
     const uint32_t *least_bytes; // of what a reference argument refers to; 0: unknown
-    const int *constants;        // function constants that it uses without asking whether they are defined; ends with -1
+    const int
+        *constants; // function constants that it uses without asking whether they are defined; ends with -1
     int n_bindings;
     uint32_t max_threads; // 0: not declared
 };
@@ -68,7 +71,8 @@ struct msl_constant { // a row of the table `msl_constants`: a function constant
     int index;
 };
 
-struct msl_simd { // one simdgroup; slots and results alternate, so that a fast lane cannot overwrite what a slow one reads
+struct msl_simd { // one simdgroup; slots and results alternate, so that a fast lane cannot overwrite what a
+                  // slow one reads
     unsigned char slot[2][MSL_LANES][MSL_SLOT_BYTES] __attribute__((aligned(64)));
     unsigned char result[2][256] __attribute__((aligned(64)));
     uint32_t active[2]; // lanes that took part, a bit each, as in all masks below
@@ -110,8 +114,9 @@ struct msl_dispatch {
     size_t buffer_bytes[MSL_BUFFERS]; // from the bound offset to the end; 0 where nothing is bound
     size_t threadgroup_bytes[MSL_BUFFERS];
     uint32_t groups[3], threads[3];
-    uint32_t grid[3]; // threads of the whole grid where the last threadgroups are cut off; 0: groups * threads
-    bool check;       // the kernel was compiled for the checker: one worker
+    uint32_t
+        grid[3]; // threads of the whole grid where the last threadgroups are cut off; 0: groups * threads
+    bool check;  // the kernel was compiled for the checker: one worker
 };
 
 enum msl_schedule { MSL_FORWARD, MSL_REVERSE, MSL_RANDOM };
@@ -120,18 +125,21 @@ struct msl_settings {
     int schedule; // enum msl_schedule
     uint32_t seed;
     uint32_t workers;      // threads of the host; 0: one for each processor, at most 8
-    bool shuffle_matrices; // which lane holds which element of a simdgroup_matrix changes with the dispatch: nobody may know it
+    bool shuffle_matrices; // which lane holds which element of a simdgroup_matrix changes with the dispatch:
+                           // nobody may know it
 };
 extern struct msl_settings msl_settings; // read when a dispatch starts
 
 #define MSL_ERROR_BYTES 512
-// Runs one dispatch to its end. false: `error` (MSL_ERROR_BYTES) says what is wrong, with kernel, threadgroup and thread.
+// Runs one dispatch to its end. false: `error` (MSL_ERROR_BYTES) says what is wrong, with kernel, threadgroup
+// and thread.
 bool msl_run(const struct msl_dispatch *dispatch, char *error);
 
 // ---- what translated kernels call
 extern __thread struct msl_lane *msl_self __attribute__((tls_model("initial-exec")));
 
-// All live lanes of the simdgroup meet; `finish` runs once with every slot filled. Returns the parity of slots and results.
+// All live lanes of the simdgroup meet; `finish` runs once with every slot filled. Returns the parity of
+// slots and results.
 __attribute__((noinline)) int msl_meet_simd(uint32_t what, void (*finish)(struct msl_simd *, int parity));
 __attribute__((noinline)) void msl_meet_simdgroup_barrier(uint32_t flags);
 __attribute__((noinline)) void msl_meet_threadgroup_barrier(uint32_t flags);
