@@ -36,7 +36,8 @@ static void write_sizes(struct convert *c)
         float f;
         memcpy(&u, field, sizeof u);
         memcpy(&f, field, sizeof f);
-        if (strncmp(k->gguf, "%s.", 3) != 0 || (!k->is_float && !k->is_bool && u == 0)) // 0: does not apply
+        if (!k->gguf || strncmp(k->gguf, "%s.", 3) != 0 ||
+            (!k->is_float && !k->is_bool && u == 0)) // 0: does not apply
             continue;
         if (k->is_bool)
             gguf_write_bool(c->w, key_of(c, k->gguf + 3, key), u != 0);

@@ -8,7 +8,7 @@
 struct config_key {
     size_t offset; // in struct model_config, or in the architecture's own sizes
     bool is_float, is_bool, is_own;
-    const char *gguf, *json;
+    const char *gguf, *json; // NULL: such files do not have it
     enum {
         CONFIG_REQUIRED,
         CONFIG_DEFAULT,
@@ -52,6 +52,9 @@ enum {
         4, // rows of each head are reordered in GGUF files so that neighbours rotate together
 };
 
+// Of a model with leading dense layers (config.n_dense): those, or the others.
+enum weight_layers { LAYERS_ALL, LAYERS_DENSE, LAYERS_MIXTURE };
+
 struct weight_key {
     bool per_layer;
     size_t place; // in struct model_weights or struct layer_weights, counted in pointers; behind the latter,
@@ -64,6 +67,8 @@ struct weight_key {
     uint32_t stack, used;
     uint32_t
         half; // 1, 2: in checkpoints the first or second half of the rows of each matrix of a stack; 0: all
+    uint32_t when; // enum dim: models have it where this size is not 0
+    enum weight_layers layers;
 };
 
 #define WEIGHT_KEY(own_place, of_layer, gguf_name, json_name, n_rows, n_cols, ...)       \
@@ -74,10 +79,15 @@ struct weight_key {
 #define W(field, ...) WEIGHT_KEY(offsetof(struct model_weights, field) / sizeof(void *), false, __VA_ARGS__)
 #define L(field, ...) WEIGHT_KEY(offsetof(struct layer_weights, field) / sizeof(void *), true, __VA_ARGS__)
 
+// For the last argument of L.
+#define IN_LAYERS(which) | 0, .layers = which
+
 // The place of a layer's weight that is the architecture's own: a field of `weights`, a struct of pointers as
 // struct layer_weights is.
 #define OWN_PLACE(weights, field) (N_LAYER_WEIGHTS + offsetof(weights, field) / sizeof(void *))
 
+// Has layer l this tensor? (What is no layer's: l = 0.)
+bool model_has(const struct model *m, const struct weight_key *k, uint32_t l);
 // Is `word` one of the words, which blanks separate?
 bool model_one_of(const char *words, struct str word);
 
@@ -96,6 +106,7 @@ struct arch {
     uint32_t n_own_weights;    // of a layer, behind struct layer_weights
     const char *with; // a size of GGUF files that must be there: it tells the architecture from another of
                       // the same name; or NULL
+    bool (*complete)(struct model *m, struct err *err);    // sizes that follow from others, or NULL
     bool (*check)(const struct model *m, struct err *err); // of the sizes, or NULL
     void (*factors)(struct model *m); // changes m->factors by the architecture's own sizes, or NULL
     // Records layer l (counted from the model's first) on the residual stream x, [rows, n_cols], updated in

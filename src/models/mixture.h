@@ -4,15 +4,24 @@
 #include "models/blocks.h"
 #include "ops/route/route.h"
 
+enum mixture_gating { GATING_UNKNOWN, GATING_SOFTMAX, GATING_SIGMOID }; // as GGUF files number them
+
 struct mixture_config {
     uint32_t n_experts, n_slots; // of a layer, of a token
     uint32_t n_ffn, n_shared;    // hidden numbers of an expert, of the shared expert
     uint32_t normalise;          // the weights of a token's experts sum to one
+    // Of mixture_rule alone:
+    uint32_t gating;                  // enum mixture_gating
+    uint32_t n_groups, n_used_groups; // of experts: a token chooses groups first
+    uint32_t n_shared_experts;        // that make up the shared expert
+    uint32_t biased;                  // the router has a bias
+    float scale;                      // of the weights
 };
 
 struct mixture_weights { // all pointers, as struct layer_weights
     const struct weight *router, *gate, *up, *down;
     const struct weight *shared_router, *shared_gate, *shared_up, *shared_down;
+    const struct weight *select_bias; // of the choice, not of the weights
 };
 
 #define MIXTURE_SIZE(field, gguf_name, json_name, largest, ...)                                   \
@@ -39,7 +48,7 @@ struct mixture_weights { // all pointers, as struct layer_weights
 #define MIXTURE_WEIGHT(field, gguf_name, json_name, n_rows, n_cols, ...)                         \
     {                                                                                            \
         .per_layer = true, .place = OWN_PLACE(struct mixture_weights, field), .gguf = gguf_name, \
-        .json = json_name, .rows = n_rows, .cols = n_cols, __VA_ARGS__                           \
+        .json = json_name, .rows = n_rows, .cols = n_cols, .layers = LAYERS_MIXTURE, __VA_ARGS__ \
     }
 #define MIXTURE_STACK .stack = MIXTURE_DIM(n_experts), .used = MIXTURE_DIM(n_slots)
 // json_*: names in a checkpoint, "%u" the layer and, where an expert has a tensor of its own, the expert.
@@ -52,8 +61,56 @@ struct mixture_weights { // all pointers, as struct layer_weights
         MIXTURE_WEIGHT(down, "blk.%u.ffn_down_exps.weight", json_down, DIM_COLS, MIXTURE_DIM(n_ffn),     \
                        MIXTURE_STACK)
 
+// DeepSeek's kind, which GLM shares: leading dense layers, groups of experts, a router with its own bias,
+// shared experts, draft layers.
+#define MIXTURE_DEEPSEEK_CONFIG                                                                              \
+    MIXTURE_CONFIG("n_routed_experts"), MIXTURE_NORMALISE(0),                                                \
+        MIXTURE_SIZE(n_groups, "%s.expert_group_count", "n_group", ROUTE_MAX_EXPERTS, DEFAULT(1)),           \
+        MIXTURE_SIZE(n_used_groups, "%s.expert_group_used_count", "topk_group", ROUTE_MAX_EXPERTS,           \
+                     DEFAULT(1)),                                                                            \
+        { CONFIG_OWN(struct mixture_config, gating), .gguf = "%s.expert_gating_func", .max = GATING_SIGMOID, \
+          DEFAULT(0) },                                                                                      \
+        { CONFIG_OWN(struct mixture_config, n_shared_experts), .gguf = "%s.expert_shared_count",             \
+          .json = "n_shared_experts", .max = 256, DEFAULT(0) },                                              \
+        { CONFIG_OWN(struct mixture_config, scale), .is_float = true, .gguf = "%s.expert_weights_scale",     \
+          .json = "routed_scaling_factor",          .max = 1e6,       DEFAULT(1) },                          \
+        { CONFIG_AT(n_dense), .gguf = "%s.leading_dense_block_count", .json = "first_k_dense_replace",       \
+          .max = 4096, DEFAULT(0) },                                                                         \
+    {                                                                                                        \
+        CONFIG_AT(n_draft), .gguf = "%s.nextn_predict_layers", .json = "num_nextn_predict_layers",           \
+                            .max = 64, DEFAULT(0)                                                            \
+    }
+
+#define MIXTURE_MLP "model.layers.%u.mlp."
+#define MIXTURE_SHARED(field, gguf_name, json_name, n_rows, n_cols)                           \
+    MIXTURE_WEIGHT(field, gguf_name, MIXTURE_MLP "shared_experts." json_name, n_rows, n_cols, \
+                   .when = MIXTURE_DIM(n_shared_experts))
+#define MIXTURE_DEEPSEEK_WEIGHTS                                                                             \
+    L(gate, "blk.%u.ffn_gate.weight", MIXTURE_MLP "gate_proj.weight", FFN, COLS, IN_LAYERS(LAYERS_DENSE)),   \
+        L(up, "blk.%u.ffn_up.weight", MIXTURE_MLP "up_proj.weight", FFN, COLS, IN_LAYERS(LAYERS_DENSE)),     \
+        L(down, "blk.%u.ffn_down.weight", MIXTURE_MLP "down_proj.weight", COLS, FFN,                         \
+          IN_LAYERS(LAYERS_DENSE)),                                                                          \
+        MIXTURE_WEIGHTS(MIXTURE_MLP "gate.weight", MIXTURE_MLP "experts.%u.gate_proj.weight",                \
+                        MIXTURE_MLP "experts.%u.up_proj.weight", MIXTURE_MLP "experts.%u.down_proj.weight"), \
+        MIXTURE_WEIGHT(select_bias, "blk.%u.exp_probs_b.bias", MIXTURE_MLP "gate.e_score_correction_bias",   \
+                       DIM_ONE, MIXTURE_DIM(n_experts), .when = MIXTURE_DIM(biased)),                        \
+        MIXTURE_SHARED(shared_gate, "blk.%u.ffn_gate_shexp.weight", "gate_proj.weight",                      \
+                       MIXTURE_DIM(n_shared), DIM_COLS),                                                     \
+        MIXTURE_SHARED(shared_up, "blk.%u.ffn_up_shexp.weight", "up_proj.weight", MIXTURE_DIM(n_shared),     \
+                       DIM_COLS),                                                                            \
+        MIXTURE_SHARED(shared_down, "blk.%u.ffn_down_shexp.weight", "down_proj.weight", DIM_COLS,            \
+                       MIXTURE_DIM(n_shared))
+
+// What a file of DeepSeek's kind leaves to be found out: how wide the shared expert is, and, where it does
+// not say so, how the router scores: by `scores` in a checkpoint; in a GGUF file by whether the router has a
+// bias.
+bool mixture_complete(struct model *m, enum mixture_gating scores, struct err *err);
 // What the file says of its experts must make sense.
 bool mixture_check(const struct model *m, struct err *err);
 // x += the weighted sum of what each token's experts make of norm(x). The rule's `normalise` is the file's.
 void block_mixture(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                    struct route_rule rule);
+// The rule of a model of DeepSeek's kind.
+struct route_rule mixture_rule(const struct model *m);
+// A leading layer's dense block, or block_mixture by that rule.
+void block_mixture_or_dense(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x);

@@ -193,10 +193,14 @@ static bool config_read(struct model *m, const struct config_key *k, struct err 
 {
     char key[128];
     const char *format = model_file_format(m->file) == MODEL_GGUF ? k->gguf : k->json;
-    const char *rest = strncmp(format, "%s", 2) == 0 ? format + 2 : NULL;
+    const char *rest = format && strncmp(format, "%s", 2) == 0 ? format + 2 : NULL;
     uint64_t u = UINT64_MAX;
     double f = -1, value;
 
+    if (!format) {
+        config_put(m, k, k->value);
+        return true;
+    }
     snprintf(key, sizeof key, "%s%s", rest ? m->arch->name : "", rest ? rest : format);
     if (!(k->is_bool    ? read_bool(m, key, &u, err)
           : k->is_float ? model_file_f64(m->file, key, k->min, k->max, &f, err)
@@ -231,6 +235,20 @@ static bool config_check(const struct model *m, struct err *err)
     return true;
 }
 
+// GGUF counts the draft layers among the model's.
+static bool drop_draft_layers(struct model *m, struct err *err)
+{
+    struct model_config *c = &m->config;
+
+    if (model_file_format(m->file) != MODEL_GGUF || c->n_draft == 0)
+        return true;
+    if (c->n_draft >= c->n_layers)
+        return err_set(err, ERR_INPUT, "%s: %u draft layers of %u layers in all; want fewer",
+                       model_file_path(m->file), c->n_draft, c->n_layers);
+    c->n_layers -= c->n_draft;
+    return true;
+}
+
 static bool config_read_all(struct model *m, struct err *err)
 {
     char key[128];
@@ -241,7 +259,9 @@ static bool config_read_all(struct model *m, struct err *err)
     for (uint32_t i = 0; i < m->arch->n_config; i++)
         if (!config_read(m, &m->arch->config[i], err))
             return false;
-    n_dims = m->config.head_dim;
+    if (!drop_draft_layers(m, err) || (m->arch->complete && !m->arch->complete(m, err)))
+        return false;
+    n_dims = m->config.rope.n_dims ? m->config.rope.n_dims : m->config.head_dim;
     snprintf(key, sizeof key, "%s.rope.dimension_count", m->arch->name);
     if (!model_file_u64(m->file, key, 2, 1024, &n_dims, err))
         return false;
@@ -446,6 +466,13 @@ static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l,
     return true;
 }
 
+bool model_has(const struct model *m, const struct weight_key *k, uint32_t l)
+{
+    bool dense = l < m->config.n_dense;
+
+    return model_dim(m, k->when) != 0 && (k->layers == LAYERS_ALL || dense == (k->layers == LAYERS_DENSE));
+}
+
 static bool bind_tensors(struct model *m, struct err *err)
 {
     m->n_places = N_LAYER_WEIGHTS + m->arch->n_own_weights;
@@ -460,7 +487,7 @@ static bool bind_tensors(struct model *m, struct err *err)
         if (k->per_layer)
             m->is_vector[k->place] = k->rows == DIM_ONE;
         for (uint32_t l = 0; l < (k->per_layer ? m->config.n_layers : 1); l++)
-            if (!bind_tensor(m, k, l, err))
+            if (model_has(m, k, l) && !bind_tensor(m, k, l, err))
                 return false;
     }
     return true;

@@ -24,7 +24,10 @@ struct rope_config {
 
 struct model_config {
     uint32_t n_layers, n_cols, n_heads, n_kv_heads, head_dim, n_ffn, n_vocab, n_context;
-    uint32_t window; // attention sees this many tokens; 0: all
+    uint32_t window;  // attention sees this many tokens; 0: all
+    uint32_t n_dense; // leading layers without experts, in a model of experts
+    uint32_t n_draft; // layers behind the model's own, which draft tokens; the file may hold them, nothing
+                      // uses them
     float norm_eps;
     struct rope_config rope;
 };

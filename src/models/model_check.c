@@ -122,7 +122,7 @@ static bool check_whole_biases(const struct model *m, struct err *err)
 {
     for (uint32_t i = 0; i < m->arch->n_weights; i++) {
         const struct weight_key *k = &m->arch->weights[i];
-        if (!k->per_layer || !str_ends(str_from(k->gguf), STR(".bias")))
+        if (!k->per_layer || k->layers != LAYERS_ALL || !str_ends(str_from(k->gguf), STR(".bias")))
             continue;
         for (uint32_t l = 1; l < m->config.n_layers; l++)
             if (has_layer(m, k, l) != has_layer(m, k, 0))
@@ -224,6 +224,14 @@ static bool is_beyond_layers(const struct model *m, struct str name)
            layer >= m->config.n_layers;
 }
 
+static bool is_of_draft(const struct model *m, struct str name)
+{
+    struct model deeper = *m;
+
+    deeper.config.n_layers += m->config.n_draft;
+    return is_beyond_layers(m, name) && !is_beyond_layers(&deeper, name);
+}
+
 // The tower looks after its own (tower.c).
 static bool is_of_eyes(const struct model *m, struct str name)
 {
@@ -258,7 +266,7 @@ static bool check_unused(const struct model *m, struct err *err)
         return err_memory(err, "the list of used tensors");
     for (size_t i = 0; i < model_file_n_tensors(m->file); i++) {
         struct str name = model_file_tensor_at(m->file, i)->name;
-        if (!used[i] && !is_computed_anyway(name) && !is_of_eyes(m, name))
+        if (!used[i] && !is_computed_anyway(name) && !is_of_eyes(m, name) && !is_of_draft(m, name))
             unused_add(is_beyond_layers(m, name)    ? &beyond
                        : in_language_model(m, name) ? &inside
                                                     : &beside,
