@@ -7,7 +7,7 @@
 #include <utf8proc.h>
 #ifdef INGOT_SERVER
 #include <event2/event.h>
-#include "server/message.h"
+#include "server/http/message.h"
 #endif
 #include "base/bandwidth.h"
 #include "base/file.h"

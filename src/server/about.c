@@ -1,11 +1,13 @@
 // about.c - see about.h. Nothing here tells what other clients ask: of their requests only the number.
 #include "server/about.h"
 #include <time.h>
+#include "server/answer.h"
+#include "server/api/api_request.h"
 #include "server/state.h"
 
 static const char *loaded_at(const struct server *s, char when[32])
 {
-    time_t at = (time_t)s->loaded_at;
+    time_t at = (time_t)s->model.loaded_at;
     struct tm tm;
 
     if (!gmtime_r(&at, &tm) || !strftime(when, 32, "%Y-%m-%dT%H:%M:%SZ", &tm))
@@ -19,25 +21,28 @@ static json_t *model_json(const struct server *s, enum api_family family)
 
     if (family == API_ANTHROPIC)
         return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:n, s:n, s:n, s:n}", "type", "model", "id",
-                         s->name, "display_name", s->name, "created_at", loaded_at(s, when), "lifecycle",
-                         "active", "max_input_tokens", (int)s->info.n_context, "max_tokens",
-                         (int)s->info.n_context, "capabilities", "deprecated_at", "line", "retires_at");
-    return json_pack("{s:s, s:s, s:I, s:s, s:{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:[s,s*]}}", "id", s->name,
-                     "object", "model", "created", (json_int_t)s->loaded_at, "owned_by", "ingot", "meta",
-                     "architecture", s->info.architecture, "quantization", s->info.format, "context",
-                     (int)s->info.n_context, "sequences", (int)s->info.n_sequences, "parameters",
-                     (json_int_t)s->info.n_parameters, "weight_bytes", (json_int_t)s->info.weight_bytes,
-                     "device", s->info.device, "modalities", "text", s->info.takes_pictures ? "image" : NULL);
+                         s->model.name, "display_name", s->model.name, "created_at", loaded_at(s, when),
+                         "lifecycle", "active", "max_input_tokens", (int)s->model.info.n_context,
+                         "max_tokens", (int)s->model.info.n_context, "capabilities", "deprecated_at", "line",
+                         "retires_at");
+    return json_pack("{s:s, s:s, s:I, s:s, s:{s:s, s:s, s:i, s:i, s:I, s:I, s:s, s:[s,s*]}}", "id",
+                     s->model.name, "object", "model", "created", (json_int_t)s->model.loaded_at, "owned_by",
+                     "ingot", "meta", "architecture", s->model.info.architecture, "quantization",
+                     s->model.info.format, "context", (int)s->model.info.n_context, "sequences",
+                     (int)s->model.info.n_sequences, "parameters", (json_int_t)s->model.info.n_parameters,
+                     "weight_bytes", (json_int_t)s->model.info.weight_bytes, "device", s->model.info.device,
+                     "modalities", "text", s->model.info.takes_pictures ? "image" : NULL);
 }
 
-bool about_models(struct exchange *x)
+bool about_models(struct http_exchange *x)
 {
     const struct server *s = x->server;
 
     if (x->family == API_ANTHROPIC)
         return exchange_reply_json(x, 200,
                                    json_pack("{s:[o], s:b, s:s, s:s}", "data", model_json(s, API_ANTHROPIC),
-                                             "has_more", 0, "first_id", s->name, "last_id", s->name));
+                                             "has_more", 0, "first_id", s->model.name, "last_id",
+                                             s->model.name));
     return exchange_reply_json(
         x, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(s, API_OPENAI)));
 }
@@ -65,24 +70,14 @@ static bool path_names(const char *path, const char *name)
     return *name == 0;
 }
 
-bool about_model(struct exchange *x)
+bool about_model(struct http_exchange *x)
 {
     const char *asked = strstr(x->path, "/models/") + strlen("/models/");
 
-    if (!path_names(asked, x->server->name))
+    if (!path_names(asked, x->server->model.name))
         return exchange_reply_error(x, 404, "model '%.100s' is not here; GET /v1/models lists what is",
                                     asked);
     return exchange_reply_json(x, 200, model_json(x->server, x->family));
-}
-
-// Ollama's clients put ":latest" behind a name that has no tag.
-bool about_is_model(const struct server *s, const char *asked)
-{
-    struct str name = str_from(asked), latest = STR(":latest");
-
-    if (str_ends(name, latest) && !str_ends(str_from(s->name), latest))
-        name.n -= latest.n;
-    return name.n == 0 || str_is(name, s->name) || str_is(name, "default");
 }
 
 // ---- llama.cpp's server
@@ -95,51 +90,51 @@ static json_t *text_json(struct str text)
 
 static json_t *special_json(const struct server *s, enum ingot_special which)
 {
-    int64_t id = ingot_token_special(s->engine, which);
+    int64_t id = ingot_token_special(s->model.engine, which);
     struct ingot_token_info info;
 
-    return id >= 0 && ingot_token_info(s->engine, (uint32_t)id, &info)
+    return id >= 0 && ingot_token_info(s->model.engine, (uint32_t)id, &info)
                ? text_json((struct str){ info.spelling, info.n_spelling })
                : json_string("");
 }
 
 static struct str template_of(const struct server *s)
 {
-    return (struct str){ s->template.text, s->template.n_bytes };
+    return (struct str){ s->model.template.text, s->model.template.n_bytes };
 }
 
-bool about_props(struct exchange *x)
+bool about_props(struct http_exchange *x)
 {
     const struct server *s = x->server;
     const struct ingot_sampling d = ingot_request_defaults().sampling;
     json_t *settings =
-        json_pack("{s:i, s:{s:f, s:i, s:f, s:f, s:f, s:i, s:i}}", "n_ctx", (int)s->info.n_context, "params",
-                  "temperature", (double)d.temperature, "top_k", (int)d.top_k, "top_p", (double)d.top_p,
-                  "min_p", (double)d.min_p, "repeat_penalty", (double)d.repeat_penalty, "repeat_last_n",
-                  (int)d.penalty_window, "n_predict", -1);
+        json_pack("{s:i, s:{s:f, s:i, s:f, s:f, s:f, s:i, s:i}}", "n_ctx", (int)s->model.info.n_context,
+                  "params", "temperature", (double)d.temperature, "top_k", (int)d.top_k, "top_p",
+                  (double)d.top_p, "min_p", (double)d.min_p, "repeat_penalty", (double)d.repeat_penalty,
+                  "repeat_last_n", (int)d.penalty_window, "n_predict", -1);
 
     return exchange_reply_json(
         x, 200,
         json_pack("{s:o, s:i, s:s, s:s, s:o, s:o, s:o, s:s, s:{s:b, s:b}}", "default_generation_settings",
-                  settings, "total_slots", (int)s->info.n_sequences, "model_alias", s->name, "model_path",
-                  s->name, "chat_template", text_json(template_of(s)), "bos_token",
+                  settings, "total_slots", (int)s->model.info.n_sequences, "model_alias", s->model.name,
+                  "model_path", s->model.name, "chat_template", text_json(template_of(s)), "bos_token",
                   special_json(s, INGOT_SPECIAL_BOS), "eos_token", special_json(s, INGOT_SPECIAL_EOS),
-                  "build_info", "ingot-" INGOT_VERSION, "modalities", "vision", s->info.takes_pictures,
+                  "build_info", "ingot-" INGOT_VERSION, "modalities", "vision", s->model.info.takes_pictures,
                   "audio", 0));
 }
 
 // So many as answers may run at once, the busy ones first: which is whose is nobody's business.
-bool about_slots(struct exchange *x)
+bool about_slots(struct http_exchange *x)
 {
     const struct server *s = x->server;
     struct ingot_engine_stats stats;
     json_t *list = json_array();
 
-    ingot_engine_stats(s->engine, &stats);
-    for (uint32_t i = 0; i < s->info.n_sequences; i++)
-        json_array_append_new(list,
-                              json_pack("{s:i, s:i, s:b, s:b}", "id", (int)i, "n_ctx", (int)s->info.n_context,
-                                        "speculative", 0, "is_processing", i < stats.n_running));
+    ingot_engine_stats(s->model.engine, &stats);
+    for (uint32_t i = 0; i < s->model.info.n_sequences; i++)
+        json_array_append_new(list, json_pack("{s:i, s:i, s:b, s:b}", "id", (int)i, "n_ctx",
+                                              (int)s->model.info.n_context, "speculative", 0, "is_processing",
+                                              i < stats.n_running));
     return exchange_reply_json(x, 200, list);
 }
 
@@ -163,45 +158,45 @@ static json_t *details_json(const struct server *s)
     bool gguf = !path || str_ends(str_from(path), STR(".gguf")); // what ships inside is one too
 
     return json_pack("{s:s, s:s, s:s, s:[s], s:o, s:s}", "parent_model", "", "format",
-                     gguf ? "gguf" : "safetensors", "family", s->info.architecture, "families",
-                     s->info.architecture, "parameter_size", size_text(s->info.n_parameters),
-                     "quantization_level", s->info.format);
+                     gguf ? "gguf" : "safetensors", "family", s->model.info.architecture, "families",
+                     s->model.info.architecture, "parameter_size", size_text(s->model.info.n_parameters),
+                     "quantization_level", s->model.info.format);
 }
 
 static json_t *ollama_model(const struct server *s)
 {
     char when[32];
 
-    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", s->name, "model", s->name, "modified_at",
-                     loaded_at(s, when), "size", (json_int_t)s->info.weight_bytes, "digest", "", "details",
-                     details_json(s));
+    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "name", s->model.name, "model", s->model.name,
+                     "modified_at", loaded_at(s, when), "size", (json_int_t)s->model.info.weight_bytes,
+                     "digest", "", "details", details_json(s));
 }
 
-bool about_tags(struct exchange *x)
+bool about_tags(struct http_exchange *x)
 {
     return exchange_reply_json(x, 200, json_pack("{s:[o]}", "models", ollama_model(x->server)));
 }
 
-bool about_running(struct exchange *x)
+bool about_running(struct http_exchange *x)
 {
     const struct server *s = x->server;
     json_t *model = ollama_model(s);
-    bool gpu = !str_starts(str_from(s->info.device), STR("cpu"));
+    bool gpu = !str_starts(str_from(s->model.info.device), STR("cpu"));
 
     json_object_set_new(model, "expires_at", json_string("9999-12-31T23:59:59Z")); // it stays
-    json_object_set_new(model, "size_vram", json_integer(gpu ? (json_int_t)s->info.weight_bytes : 0));
+    json_object_set_new(model, "size_vram", json_integer(gpu ? (json_int_t)s->model.info.weight_bytes : 0));
     return exchange_reply_json(x, 200, json_pack("{s:[o]}", "models", model));
 }
 
 // Clients refuse to speak with an old Ollama: this is the release whose API is spoken.
-bool about_version(struct exchange *x)
+bool about_version(struct http_exchange *x)
 {
     return exchange_reply_json(x, 200, json_pack("{s:s}", "version", "0.9.0"));
 }
 
 static json_t *model_info(const struct server *s)
 {
-    const struct ingot_engine_info *i = &s->info;
+    const struct ingot_engine_info *i = &s->model.info;
     const struct {
         const char *key;
         uint32_t value;
@@ -225,14 +220,14 @@ static json_t *capabilities(const struct server *s)
 
     if (str_find(template_of(s), STR("<think>")) != SIZE_MAX)
         json_array_append_new(list, json_string("thinking"));
-    if (s->info.takes_pictures)
+    if (s->model.info.takes_pictures)
         json_array_append_new(list, json_string("vision"));
-    if (ingot_token_special(s->engine, INGOT_SPECIAL_FIM_MIDDLE) >= 0)
+    if (ingot_token_special(s->model.engine, INGOT_SPECIAL_FIM_MIDDLE) >= 0)
         json_array_append_new(list, json_string("insert"));
     return list;
 }
 
-bool about_show(struct exchange *x)
+bool about_show(struct http_exchange *x)
 {
     const struct server *s = x->server;
     struct err err = { 0 };
@@ -243,8 +238,8 @@ bool about_show(struct exchange *x)
     bool ok;
 
     if (!body)
-        ok = exchange_reply_err(x, &err);
-    else if (!json_is_string(asked) || !about_is_model(s, json_string_value(asked)))
+        ok = answer_error(x, &err);
+    else if (!json_is_string(asked) || !served_model_is(&s->model, json_string_value(asked)))
         ok = exchange_reply_error(x, 404, "model '%.100s' is not here; GET /api/tags lists what is",
                                   json_is_string(asked) ? json_string_value(asked) : "");
     else
@@ -258,10 +253,10 @@ bool about_show(struct exchange *x)
     return ok;
 }
 
-bool about_loaded(struct exchange *x, bool chat)
+bool about_loaded(struct http_exchange *x, bool chat)
 {
     char when[32];
-    json_t *reply = json_pack("{s:s, s:s, s:b, s:s}", "model", x->server->name, "created_at",
+    json_t *reply = json_pack("{s:s, s:s, s:b, s:s}", "model", x->server->model.name, "created_at",
                               loaded_at(x->server, when), "done", 1, "done_reason", "load");
 
     if (chat)

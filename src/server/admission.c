@@ -2,7 +2,8 @@
 // is closed after it.
 #include "server/admission.h"
 #include <strings.h>
-#include "server/auth.h"
+#include "server/http/auth.h"
+#include "server/http/message.h"
 #include "server/routes.h"
 #include "server/state.h"
 
@@ -25,7 +26,7 @@ static struct headers read_headers(const struct message *m)
 
 // Two readers of the same bytes must not see two requests: nothing that can be read in two ways is let
 // through.
-static bool check_form(struct exchange *x, const struct headers *h)
+static bool check_form(struct http_exchange *x, const struct headers *h)
 {
     const struct message *m = x->message;
 
@@ -52,7 +53,7 @@ static const char *allowed_origin(const struct server_options *o, const char *or
     return NULL;
 }
 
-static bool check_sender(struct exchange *x, const struct headers *h)
+static bool check_sender(struct http_exchange *x, const struct headers *h)
 {
     const struct server *s = x->server;
 
@@ -69,7 +70,7 @@ static bool check_sender(struct exchange *x, const struct headers *h)
 }
 
 // Every key is compared in full, so that the time tells nothing.
-static bool has_key(struct exchange *x)
+static bool has_key(struct http_exchange *x)
 {
     const char *authorization = message_field(x->message, "authorization", NULL);
     const char *x_api_key = message_field(x->message, "x-api-key", NULL);
@@ -84,7 +85,13 @@ static bool has_key(struct exchange *x)
     return o->n_api_keys == 0 || x->key;
 }
 
-static bool check_route(struct exchange *x)
+static void set_family(struct http_exchange *x, enum api_family family)
+{
+    x->family = family;
+    x->id_header = family == API_ANTHROPIC ? "Request-Id" : "X-Request-Id";
+}
+
+static bool check_route(struct http_exchange *x)
 {
     const char *method = x->message->method;
     const char *other = NULL;
@@ -92,7 +99,7 @@ static bool check_route(struct exchange *x)
 
     x->route = route_find(method, x->path, &other);
     if (x->route && x->route->flags & (ROUTE_ANTHROPIC | ROUTE_OLLAMA))
-        x->family = x->route->flags & ROUTE_OLLAMA ? API_OLLAMA : API_ANTHROPIC;
+        set_family(x, x->route->flags & ROUTE_OLLAMA ? API_OLLAMA : API_ANTHROPIC);
     bool open = (x->route && (x->route->flags & ROUTE_OPEN)) || preflight;
     if (!open && !has_key(x))
         return !exchange_reply_error(x, 401, "a valid key is needed: Authorization: Bearer KEY");
@@ -105,7 +112,7 @@ static bool check_route(struct exchange *x)
     return true;
 }
 
-static bool check_room(struct exchange *x, const struct headers *h)
+static bool check_room(struct http_exchange *x, const struct headers *h)
 {
     struct server *s = x->server;
     uint64_t length = 0;
@@ -122,16 +129,16 @@ static bool check_room(struct exchange *x, const struct headers *h)
     if (h->length && (!str_to_u64(str_from(h->length), &length) || length > s->options->limits.body_bytes))
         return !exchange_reply_error(x, 413, "the body is larger than %u bytes",
                                      s->options->limits.body_bytes);
-    if ((x->route->flags & ROUTE_GENERATES) && runner_is_full(&s->runner, 1))
+    if ((x->route->flags & ROUTE_GENERATES) && engine_thread_is_full(&s->model.thread, 1))
         return !exchange_reply_error(x, 429, "all sequences and the queue are taken; try again");
     return true;
 }
 
-bool admission_check(struct exchange *x)
+bool admission_check(struct http_exchange *x)
 {
     struct headers h = read_headers(x->message);
 
-    x->family = message_field(x->message, "anthropic-version", NULL) ? API_ANTHROPIC : API_OPENAI;
+    set_family(x, message_field(x->message, "anthropic-version", NULL) ? API_ANTHROPIC : API_OPENAI);
     x->asked_headers = message_field(x->message, "access-control-request-headers", NULL);
     x->closes = true;
     bool ok = check_form(x, &h) && check_sender(x, &h) && check_route(x) && check_room(x, &h);

@@ -2,24 +2,27 @@
 // normalised, so there is no second spelling of a path that could slip past a check.
 #include "server/routes.h"
 #include "server/about.h"
+#include "server/answer.h"
+#include "server/api/api_response.h"
 #include "server/page.h"
 #include "server/state.h"
 #include "server/texts.h"
 
-static bool answer_page(struct exchange *x)
+static bool answer_page(struct http_exchange *x)
 {
+    x->policy = page_policy();
     return exchange_reply_text(x, 200, "text/html; charset=utf-8", page_html());
 }
 
 static bool device_failed(struct server *s)
 {
-    pthread_mutex_lock(&s->runner.lock);
-    bool failed = s->runner.failure.code != ERR_NONE;
-    pthread_mutex_unlock(&s->runner.lock);
+    pthread_mutex_lock(&s->model.thread.lock);
+    bool failed = s->model.thread.failure.code != ERR_NONE;
+    pthread_mutex_unlock(&s->model.thread.lock);
     return failed;
 }
 
-static bool answer_health(struct exchange *x)
+static bool answer_health(struct http_exchange *x)
 {
     if (device_failed(x->server))
         return exchange_reply_json(x, 503, json_pack("{s:s}", "status", "failed"));
@@ -38,19 +41,21 @@ static bool answer_health(struct exchange *x)
     return exchange_reply_json(x, 503, json_pack("{s:s}", "status", "failed"));
 }
 
-static bool answer_metrics(struct exchange *x)
+static bool answer_metrics(struct http_exchange *x)
 {
     struct server *s = x->server;
-    struct runner *r = &s->runner;
+    struct engine_thread *t = &s->model.thread;
     struct buf text = { 0 };
 
-    pthread_mutex_lock(&r->lock);
-    uint32_t active = r->n_active;
-    pthread_mutex_unlock(&r->lock);
-    uint32_t running = active < s->info.n_sequences ? active : s->info.n_sequences;
-    struct metrics_gauges gauges = { .model = s->name, .n_running = running, .n_waiting = active - running };
-    ingot_engine_stats(s->engine, &gauges.engine);
-    metrics_print(&s->metrics, &gauges, &text);
+    pthread_mutex_lock(&t->lock);
+    uint32_t active = t->n_active;
+    pthread_mutex_unlock(&t->lock);
+    uint32_t running = active < s->model.info.n_sequences ? active : s->model.info.n_sequences;
+    struct metrics_gauges gauges = { .model = s->model.name,
+                                     .n_running = running,
+                                     .n_waiting = active - running };
+    ingot_engine_stats(s->model.engine, &gauges.engine);
+    metrics_print(&s->model.metrics, &gauges, &text);
     bool ok = exchange_reply_text(x, 200, "text/plain; version=0.0.4; charset=utf-8", buf_as_str(&text));
     buf_free(&text);
     return ok;
@@ -58,7 +63,7 @@ static bool answer_metrics(struct exchange *x)
 
 // ---- answers
 
-static bool start_response(struct exchange *x, enum dialect dialect)
+static bool start_response(struct http_exchange *x, enum dialect dialect)
 {
     struct err err = { 0 };
     struct api_request request = { .strict = x->server->options->strict };
@@ -66,72 +71,72 @@ static bool start_response(struct exchange *x, enum dialect dialect)
     if (server_phase(x->server) != PHASE_READY) // it may have changed while the body came
         return exchange_reply_error(x, 503, "the server is stopping");
     if (!api_request_read_text(&request, dialect, buf_as_str(&x->body), &x->server->options->limits, &err))
-        return exchange_reply_err(x, &err);
+        return answer_error(x, &err);
     buf_free(&x->body);
     if (request.loads_only) {
         api_request_release(&request);
         return about_loaded(x, dialect == DIALECT_OLLAMA_CHAT);
     }
-    x->response = api_response_begin(x->server, &request,
+    x->response = api_response_begin(&x->server->model, &request,
                                      (struct api_response_client){ exchange_wake, x, x->key }, &err);
-    return x->response || exchange_reply_err(x, &err);
+    return x->response || answer_error(x, &err);
 }
 
-static bool answer_chat(struct exchange *x)
+static bool answer_chat(struct http_exchange *x)
 {
     return start_response(x, DIALECT_CHAT);
 }
 
-static bool answer_text(struct exchange *x)
+static bool answer_text(struct http_exchange *x)
 {
     return start_response(x, DIALECT_TEXT);
 }
 
-static bool answer_responses(struct exchange *x)
+static bool answer_responses(struct http_exchange *x)
 {
     return start_response(x, DIALECT_RESPONSES);
 }
 
-static bool answer_embeddings(struct exchange *x)
+static bool answer_embeddings(struct http_exchange *x)
 {
     return start_response(x, DIALECT_EMBED);
 }
 
-static bool answer_messages(struct exchange *x)
+static bool answer_messages(struct http_exchange *x)
 {
     return start_response(x, DIALECT_MESSAGES);
 }
 
-static bool answer_native(struct exchange *x)
+static bool answer_native(struct http_exchange *x)
 {
     return start_response(x, DIALECT_NATIVE);
 }
 
-static bool answer_infill(struct exchange *x)
+static bool answer_infill(struct http_exchange *x)
 {
     return start_response(x, DIALECT_INFILL);
 }
 
-static bool answer_ollama_chat(struct exchange *x)
+static bool answer_ollama_chat(struct http_exchange *x)
 {
     return start_response(x, DIALECT_OLLAMA_CHAT);
 }
 
-static bool answer_ollama_text(struct exchange *x)
+static bool answer_ollama_text(struct http_exchange *x)
 {
     return start_response(x, DIALECT_OLLAMA_TEXT);
 }
 
-static bool answer_ollama_embed(struct exchange *x)
+static bool answer_ollama_embed(struct http_exchange *x)
 {
     return start_response(x, DIALECT_OLLAMA_EMBED);
 }
 
-static bool answer_save(struct exchange *x)
+static bool answer_save(struct http_exchange *x)
 {
     struct ingot_error error;
 
-    if (!ingot_engine_save(x->server->engine, &error))
+    if (!ingot_engine_save(x->server->model.engine, &error))
         return exchange_reply_error(x, error.code == INGOT_INPUT ? 400 : 500, "%s", error.message);
     return exchange_reply_json(x, 200, json_pack("{s:b}", "saved", 1));
 }

@@ -1,15 +1,8 @@
 // routes.h - what is answered at which path.
 #pragma once
-#include "server/http.h"
+#include "server/http/http.h"
 
 enum { ROUTE_OPEN = 1, ROUTE_MODEL = 2, ROUTE_ANTHROPIC = 4, ROUTE_GENERATES = 8, ROUTE_OLLAMA = 16 };
-
-struct http_route {
-    const char *method, *path; // what begins with /v1 is there without it too; "*" at the end is any name
-    unsigned flags;            // ROUTE_OPEN: without a key; ROUTE_MODEL: needs the loaded model
-    // Replies, or sets x->response. False: neither was possible (no memory).
-    bool (*answer)(struct exchange *x);
-};
 
 // NULL with *other_method set when the path exists under another method (its name), else with NULL there.
 const struct http_route *route_find(const char *method, const char *path, const char **other_method);

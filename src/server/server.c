@@ -11,9 +11,8 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/auth.h"
-#include "server/http.h"
-#include "server/sse.h"
+#include "server/answer.h"
+#include "server/http/auth.h"
 #include "server/state.h"
 
 enum { LAST_WORDS_MS = 5000 }; // for errors to reach the clients after the drain
@@ -28,8 +27,9 @@ static bool on_progress(void *arg, uint64_t done, uint64_t total)
 
 static void choose_name(struct server *s)
 {
-    snprintf(s->name, sizeof s->name, "%s", s->options->name ? s->options->name : s->info.model_name);
-    for (char *c = s->name; *c; c++) // names stand in headers of other programs: plain ASCII
+    snprintf(s->model.name, sizeof s->model.name, "%s",
+             s->options->name ? s->options->name : s->model.info.model_name);
+    for (char *c = s->model.name; *c; c++) // names stand in headers of other programs: plain ASCII
         *c = *c >= 0x20 && *c < 0x7f ? *c : '?';
 }
 
@@ -40,18 +40,19 @@ static bool load(struct server *s)
 
     options.progress = on_progress;
     options.progress_arg = s;
-    s->engine = ingot_engine_open(&options, (struct ingot_error *)&s->failure);
-    if (!s->engine)
+    s->model.engine = ingot_engine_open(&options, (struct ingot_error *)&s->failure);
+    if (!s->model.engine)
         return false;
-    ingot_engine_info(s->engine, &s->info);
-    ingot_template_info(s->engine, &s->template);
-    s->loaded_at = (int64_t)time(NULL);
+    ingot_engine_info(s->model.engine, &s->model.info);
+    ingot_template_info(s->model.engine, &s->model.template);
+    s->model.loaded_at = (int64_t)time(NULL);
     choose_name(s);
-    s->runner.engine = s->engine;
-    s->runner.metrics = &s->metrics;
-    s->runner.most_active = s->info.n_sequences + s->options->limits.n_queued;
-    log_line(LOG_INFO, "server", "%s: %s, %u sequences of %u tokens, loaded in %.0f ms", s->name,
-             s->info.format, s->info.n_sequences, s->info.n_context, (double)(clock_ns() - begun) / 1e6);
+    s->model.thread.engine = s->model.engine;
+    s->model.thread.metrics = &s->model.metrics;
+    s->model.thread.most_active = s->model.info.n_sequences + s->options->limits.n_queued;
+    log_line(LOG_INFO, "server", "%s: %s, %u sequences of %u tokens, loaded in %.0f ms", s->model.name,
+             s->model.info.format, s->model.info.n_sequences, s->model.info.n_context,
+             (double)(clock_ns() - begun) / 1e6);
     return true;
 }
 
@@ -62,8 +63,8 @@ static void *run_engine(void *arg)
 
     if (load(s)) {
         atomic_compare_exchange_strong(&s->phase, &loading, PHASE_READY);
-        runner_run(&s->runner);
-        ingot_engine_close(s->engine);
+        engine_thread_run(&s->model.thread);
+        ingot_engine_close(s->model.engine);
     } else {
         atomic_compare_exchange_strong(&s->phase, &loading, PHASE_FAILED);
     }
@@ -90,7 +91,7 @@ static bool wait_idle(struct server *s, uint64_t until_ns)
 {
     bool ended = false;
 
-    while (atomic_load(&s->n_exchanges) > 0 && clock_ns() < until_ns && !ended)
+    while (atomic_load(&s->http.n_exchanges) > 0 && clock_ns() < until_ns && !ended)
         if (wait_stop(s, 20, &ended))
             return true;
     return false;
@@ -102,11 +103,11 @@ static void drain(struct server *s)
 
     atomic_store(&s->phase, PHASE_DRAINING);
     log_line(LOG_INFO, "server", "stopping: %u requests may take up to %u s to finish",
-             atomic_load(&s->n_exchanges), limits->drain_s);
+             atomic_load(&s->http.n_exchanges), limits->drain_s);
     bool now = wait_idle(s, clock_ns() + limits->drain_s * 1000000000ull);
-    if (atomic_load(&s->n_exchanges) > 0) {
-        log_line(LOG_WARN, "server", "%u requests end with an error", atomic_load(&s->n_exchanges));
-        runner_cancel_all(&s->runner);
+    if (atomic_load(&s->http.n_exchanges) > 0) {
+        log_line(LOG_WARN, "server", "%u requests end with an error", atomic_load(&s->http.n_exchanges));
+        engine_thread_cancel_all(&s->model.thread);
         if (!now)
             wait_idle(s, clock_ns() + LAST_WORDS_MS * 1000000ull);
         else
@@ -126,8 +127,8 @@ static bool serve(struct server *s, struct err *err)
     bool failed = server_phase(s) == PHASE_FAILED;
     if (!failed)
         drain(s);
-    http_stop(s); // ends every exchange, which releases every generation
-    runner_stop(&s->runner);
+    http_stop(&s->http); // ends every exchange, which releases every generation
+    engine_thread_stop(&s->model.thread);
     pthread_join(thread, NULL);
     if (failed)
         *err = s->failure;
@@ -136,23 +137,30 @@ static bool serve(struct server *s, struct err *err)
 
 bool server_run(const struct server_options *options, struct err *err)
 {
-    struct server s = { .options = options, .loopback = auth_address_is_loopback(options->host) };
+    struct server s = { .options = options,
+                        .loopback = auth_address_is_loopback(options->host),
+                        .model = { .limits = &options->limits,
+                                   .no_shared_prefix = options->no_shared_prefix },
+                        .http = { .service = &answer_service,
+                                  .limits = &options->limits,
+                                  .server = &s,
+                                  .lock = &s.model.thread.lock } };
 
     if (pipe(s.wake_pipe) != 0)
         return err_set(err, ERR_IO, "pipe: %s", strerror(errno));
     json_object_seed(0);
-    runner_create(&s.runner);
-    metrics_create(&s.metrics);
+    engine_thread_create(&s.model.thread);
+    metrics_create(&s.model.metrics);
     limits_print(&options->limits);
     if (!s.loopback && options->n_api_keys == 0)
         log_line(LOG_WARN, "server", "--host %s without --api-key: whoever reaches this machine may ask",
                  options->host);
-    prepare_create(&s);
-    bool ok = http_start(&s, err) && serve(&s, err);
-    http_stop(&s);
-    prepare_destroy(&s);
-    metrics_destroy(&s.metrics);
-    runner_destroy(&s.runner);
+    http_create(&s.http);
+    bool ok = http_start(&s.http, options->host, options->port, err) && serve(&s, err);
+    http_stop(&s.http);
+    http_destroy(&s.http);
+    metrics_destroy(&s.model.metrics);
+    engine_thread_destroy(&s.model.thread);
     close(s.wake_pipe[0]);
     if (s.wake_pipe[1] >= 0)
         close(s.wake_pipe[1]);

@@ -5,7 +5,7 @@
 // before the model is loaded.
 #pragma once
 #include "ingot.h"
-#include "server/limits.h"
+#include "server/http/limits.h"
 
 struct server_options {
     struct ingot_engine_options engine;

@@ -1,9 +1,10 @@
 // texts.c - see texts.h.
 #include "server/texts.h"
 #include "base/mem.h"
-#include "server/prompts.h"
+#include "server/answer.h"
+#include "server/api/prompts.h"
+#include "server/generation/vocab.h"
 #include "server/state.h"
-#include "server/vocab.h"
 #include "text/tokenizer/token_json.h"
 
 static json_t *tokens_json(const struct ingot_engine *engine, const struct token_ids *ids, bool with_pieces)
@@ -28,13 +29,13 @@ static bool read_text(const struct server *s, json_t *body, struct token_ids *id
 
     if (!json_is_string(text))
         return err_set(err, ERR_INPUT, "content: want a string");
-    if (!s->info.has_tokenizer)
+    if (!s->model.info.has_tokenizer)
         return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer");
-    return vocab_encode(s->engine, (struct str){ json_string_value(text), json_string_length(text) }, flags,
-                        ids, err);
+    return vocab_encode(s->model.engine, (struct str){ json_string_value(text), json_string_length(text) },
+                        flags, ids, err);
 }
 
-bool texts_tokenize(struct exchange *x)
+bool texts_tokenize(struct http_exchange *x)
 {
     const struct server *s = x->server;
     struct token_ids ids = { 0 };
@@ -43,12 +44,12 @@ bool texts_tokenize(struct exchange *x)
     bool ok = body && read_text(s, body, &ids, &err);
 
     if (ok) {
-        json_t *list = tokens_json(s->engine, &ids, json_is_true(json_object_get(body, "with_pieces")));
+        json_t *list = tokens_json(s->model.engine, &ids, json_is_true(json_object_get(body, "with_pieces")));
         ok = exchange_reply_json(x, 200,
                                  json_pack("{s:o, s:I, s:i}", "tokens", list, "count", (json_int_t)ids.n,
-                                           "max_model_len", (int)s->info.n_context));
+                                           "max_model_len", (int)s->model.info.n_context));
     } else {
-        ok = exchange_reply_err(x, &err);
+        ok = answer_error(x, &err);
     }
     token_ids_free(&ids);
     json_decref(body);
@@ -65,16 +66,16 @@ static bool read_ids(const struct server *s, json_t *list, struct token_ids *ids
     json_array_foreach(list, i, item)
     {
         json_int_t id = json_integer_value(item);
-        if (!json_is_integer(item) || id < 0 || id >= (json_int_t)s->info.n_vocab)
+        if (!json_is_integer(item) || id < 0 || id >= (json_int_t)s->model.info.n_vocab)
             return err_set(err, ERR_INPUT, "tokens[%zu]: want an integer from 0 to %u", i,
-                           s->info.n_vocab - 1);
+                           s->model.info.n_vocab - 1);
         if (!token_ids_push(ids, (uint32_t)id))
             return err_memory(err, "tokens");
     }
-    return s->info.has_tokenizer || err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer");
+    return s->model.info.has_tokenizer || err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer");
 }
 
-bool texts_detokenize(struct exchange *x)
+bool texts_detokenize(struct http_exchange *x)
 {
     struct token_ids ids = { 0 };
     struct buf text = { 0 };
@@ -83,13 +84,13 @@ bool texts_detokenize(struct exchange *x)
     bool ok = body && read_ids(x->server, json_object_get(body, "tokens"), &ids, &err);
     unsigned flags = json_is_true(json_object_get(body, "keep_special")) ? INGOT_KEEP_SPECIAL : 0;
 
-    if (ok && !vocab_decode(x->server->engine, &ids, flags, &text))
+    if (ok && !vocab_decode(x->server->model.engine, &ids, flags, &text))
         ok = err_memory(&err, "the text");
     if (ok) {
         json_t *value = json_stringn(buf_as_str(&text).at, text.n);
         ok = exchange_reply_json(x, 200, json_pack("{s:O, s:o}", "content", value, "prompt", value));
     } else {
-        ok = exchange_reply_err(x, &err);
+        ok = answer_error(x, &err);
     }
     buf_free(&text);
     token_ids_free(&ids);
@@ -97,7 +98,7 @@ bool texts_detokenize(struct exchange *x)
     return ok;
 }
 
-bool texts_template(struct exchange *x)
+bool texts_template(struct http_exchange *x)
 {
     struct api_request request = { .strict = x->server->options->strict };
     struct buf text = { 0 };
@@ -105,49 +106,49 @@ bool texts_template(struct exchange *x)
 
     if (!api_request_read_text(&request, DIALECT_TEMPLATE, buf_as_str(&x->body), &x->server->options->limits,
                                &err))
-        return exchange_reply_err(x, &err);
-    bool ok = prompts_render(x->server, &request, &text, &err);
+        return answer_error(x, &err);
+    bool ok = prompts_render(&x->server->model, &request, &text, &err);
     if (ok) {
         json_t *reply = json_pack("{s:o}", "prompt", json_stringn(buf_as_str(&text).at, text.n));
         if (json_array_size(request.warnings))
             json_object_set(reply, "warnings", request.warnings);
         ok = exchange_reply_json(x, 200, reply);
     } else {
-        ok = exchange_reply_err(x, &err);
+        ok = answer_error(x, &err);
     }
     buf_free(&text);
     api_request_release(&request);
     return ok;
 }
 
-static bool count_tokens(struct exchange *x, enum dialect dialect)
+static bool count_tokens(struct http_exchange *x, enum dialect dialect)
 {
     struct api_request request = { .strict = x->server->options->strict };
     struct prompts prompts = { 0 };
     struct err err = { 0 };
 
     if (!api_request_read_text(&request, dialect, buf_as_str(&x->body), &x->server->options->limits, &err))
-        return exchange_reply_err(x, &err);
-    bool ok = prompts_make(x->server, &request, &prompts, &err);
+        return answer_error(x, &err);
+    bool ok = prompts_make(&x->server->model, &request, &prompts, &err);
     if (ok) {
         json_t *reply = json_pack("{s:I}", "input_tokens", (json_int_t)prompts.at[0].n);
         if (dialect == DIALECT_RESPONSES)
             json_object_set_new(reply, "object", json_string("response.input_tokens"));
         ok = exchange_reply_json(x, 200, reply);
     } else {
-        ok = exchange_reply_err(x, &err);
+        ok = answer_error(x, &err);
     }
     prompts_free(&prompts);
     api_request_release(&request);
     return ok;
 }
 
-bool texts_count(struct exchange *x)
+bool texts_count(struct http_exchange *x)
 {
     return count_tokens(x, DIALECT_COUNT);
 }
 
-bool texts_count_response(struct exchange *x)
+bool texts_count_response(struct http_exchange *x)
 {
     return count_tokens(x, DIALECT_RESPONSES);
 }

@@ -2,10 +2,10 @@
 // What is taken must be within the stated limits; a conversation also becomes what a template takes, its
 // pictures read. The same bytes go through the checks of headers.
 #include "base/mem.h"
-#include "server/api_request.h"
-#include "server/constrain.h"
-#include "server/auth.h"
-#include "server/messages.h"
+#include "server/api/api_request.h"
+#include "server/api/constrain.h"
+#include "server/http/auth.h"
+#include "server/api/chat_messages.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 // fuzz_message.c - the bytes of a request, in one piece and in two that are cut where the first byte says:
 // both must come out the same, and a message that is whole must be free of what makes two readers disagree.
 #include "base/mem.h"
-#include "server/message.h"
+#include "server/http/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

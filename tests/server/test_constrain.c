@@ -1,7 +1,7 @@
 // test_constrain.c - calls that have to be made: what a family's grammar allows is what its reader takes for
 // calls, and nothing else.
 #include "base/mem.h"
-#include "server/constrain.h"
+#include "server/api/constrain.h"
 #include "testing.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/matcher.h"

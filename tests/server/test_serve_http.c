@@ -2,7 +2,7 @@
 // leave or stall, a full queue, a stop in the middle of an answer.
 #include <dirent.h>
 #include "server/client.h"
-#include "server/auth.h"
+#include "server/http/auth.h"
 
 #define CHAT "/v1/chat/completions"
 #define LONG                                                                                              \

@@ -2,7 +2,7 @@
 // readers see in two ways is refused with 400 and the connection closed, so that a second request hidden
 // behind it is never read. Run on the server itself, and cut at every byte on the reader alone.
 #include "server/client.h"
-#include "server/message.h"
+#include "server/http/message.h"
 
 #define HOST        "Host: localhost\r\n"
 #define GET(h)      "GET /health HTTP/1.1\r\n" HOST h "\r\n"

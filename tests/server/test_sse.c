@@ -1,5 +1,5 @@
 // test_sse.c - the text of an event is escaped as the JSON library escapes it.
-#include "server/sse.h"
+#include "server/http/sse.h"
 #include "testing.h"
 
 static void text_is_escaped_as_the_library_does_it(void **state)

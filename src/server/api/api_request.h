@@ -1,0 +1,134 @@
+// api_request.h - what a request asks for, read from its JSON by one table of fields, whatever the dialect.
+//
+// A field of the wrong type or out of range is an error before anything is allocated for it. A field that is
+// known but not honoured, and one that nobody knows, gives a warning in the reply, or an error when the
+// request or the server is strict. Nothing is ignored in silence, save labels that cannot change an answer
+// (user, metadata).
+#pragma once
+#include <jansson.h>
+#include "base/str.h"
+#include "ingot.h"
+#include "server/api/pictures.h"
+#include "server/http/limits.h"
+
+enum dialect {
+    DIALECT_CHAT = 1,       // POST /v1/chat/completions
+    DIALECT_TEXT = 2,       // POST /v1/completions
+    DIALECT_MESSAGES = 4,   // POST /v1/messages, Anthropic's
+    DIALECT_COUNT = 8,      // POST /v1/messages/count_tokens
+    DIALECT_TEMPLATE = 16,  // POST /apply-template
+    DIALECT_RESPONSES = 32, // POST /v1/responses
+    DIALECT_EMBED = 64,     // POST /v1/embeddings
+    // llama.cpp's server
+    DIALECT_NATIVE = 128, // POST /completion
+    DIALECT_INFILL = 256, // POST /infill
+    // Ollama's
+    DIALECT_OLLAMA_CHAT = 512,   // POST /api/chat
+    DIALECT_OLLAMA_TEXT = 1024,  // POST /api/generate
+    DIALECT_OLLAMA_EMBED = 2048, // POST /api/embed
+    DIALECT_OPTIONS = 4096,      // the map "options" of these three
+
+    DIALECTS_LLAMACPP = DIALECT_NATIVE | DIALECT_INFILL,
+    DIALECTS_OLLAMA = DIALECT_OLLAMA_CHAT | DIALECT_OLLAMA_TEXT,
+    DIALECTS_EMBED = DIALECT_EMBED | DIALECT_OLLAMA_EMBED
+};
+
+enum { API_REQUEST_MAX_TOP_LOGPROBS = 20, API_REQUEST_MAX_TOOLS = 128, API_REQUEST_PARAM_BYTES = 64 };
+
+enum api_request_choice { CHOICE_AUTO, CHOICE_NONE, CHOICE_REQUIRED, CHOICE_NAMED };
+enum api_request_continue {
+    CONTINUE_IF_LAST,
+    CONTINUE_ALWAYS,
+    CONTINUE_NEVER
+}; // the last message, if it is the assistant's
+enum api_request_thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
+
+struct api_request {
+    enum dialect dialect;
+    const struct server_limits *limits;
+    json_t *body;              // owned
+    json_t *messages, *prompt; // within body
+    json_t *kwargs, *system;   // within body; NULL: none
+    json_t *input, *reasoning; // within body, of a response: what was said, and how hard to think
+    json_t *tools;             // as chat completions write them, owned; NULL: none
+    enum api_request_choice choice;
+    const char *prefix, *suffix;    // of what is to be filled in, within body; NULL: not said
+    json_t *files;                  // of the same project, for filling in; within body; NULL: none
+    json_t *images;                 // of Ollama's prompt, within body; NULL: none
+    struct pictures pictures;       // owned; read with the messages
+    json_t *allowed;                // tools of which alone the model is told, within body; NULL: all
+    const char *tool;               // that has to be called, with CHOICE_NAMED; within body
+    json_t *schema;                 // that the answer must fulfil, within body; NULL: none
+    bool strict_tools;              // a tool asks that its schema be kept
+    bool json_object, one_call;     // the answer must be an object; at most one call
+    const char *grammar, *effort;   // within body; NULL: not said
+    const char *encoding, *pooling; // of embeddings, within body; NULL: not said
+    const char *cache_salt;         // within body; NULL: not said
+    uint32_t priority, deadline_ms; // above 0: after others; 0: none
+    enum api_request_thinking thinking;
+    enum api_request_continue continues;
+    struct ingot_bias *bias; // [n_bias], owned
+    uint32_t n_bias, dimensions;
+    json_t *warnings;  // array of strings, owned
+    json_t *stop_list; // a string or a list of them, owned; NULL: none
+    json_t *metadata;  // of a response, owned; NULL: none
+    const char *model; // within body; NULL: not said
+    struct ingot_sampling sampling;
+    const char *stops[64]; // within body
+    uint32_t n_stops, max_tokens, n, best_of, top_logprobs, penalty_window;
+    uint32_t n_made; // answers for each prompt, of which n are told
+    int64_t seed;
+    bool has_seed;
+    bool reasoning_open;   // the prompt ends within the model's reasoning: known when it was rendered
+    bool reasoning_closed; // or right behind it
+    bool stream, include_usage, logprobs, echo, ignore_eos, strict, no_generation_prompt;
+    bool echo_only; // max_tokens is 0: the prompt again, and no answer
+    bool raw;       // the prompt is read as it stands, without the template
+    bool return_tokens, loads_only;
+};
+
+// The prompt is a text or tokens, not a conversation.
+static inline bool api_request_is_plain(const struct api_request *request)
+{
+    return request->dialect & (DIALECT_TEXT | DIALECTS_LLAMACPP | DIALECTS_EMBED) || request->raw;
+}
+
+// Fields with files of their own: api_request_ollama.c, api_request_tools.c.
+bool api_request_take_images(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_ollama_format(struct api_request *request, const char *name, json_t *value,
+                                    struct err *err);
+bool api_request_take_options(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_settle_ollama(struct api_request *request, struct err *err); // when all fields are read
+bool api_request_take_think(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_tools(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_choice(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_format(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_bias(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_take_reasoning(struct api_request *request, const char *name, json_t *value,
+                                struct err *err);
+bool api_request_take_thinking(struct api_request *request, const char *name, json_t *value, struct err *err);
+bool api_request_check_tools(struct api_request *request, struct err *err);
+
+// One field as these dialects know it.
+bool api_request_read_field(struct api_request *request, unsigned dialects, const char *name, json_t *value,
+                            struct err *err);
+// Takes the body. On failure the ask is released.
+bool api_request_read(struct api_request *request, enum dialect dialect, json_t *body,
+                      const struct server_limits *limits, struct err *err);
+// Notes something that is not honoured: a warning, or with strict an error.
+bool api_request_warn(struct api_request *request, struct err *err, const char *format, ...)
+    PRINTF_LIKE(3, 4);
+// The field that a message begins with, such as "messages[0].role": messages name what is wrong first. False:
+// it names none.
+bool api_request_param(const char *message, char param[API_REQUEST_PARAM_BYTES]);
+// The same from the body's text.
+bool api_request_read_text(struct api_request *request, enum dialect dialect, struct str body,
+                           const struct server_limits *limits, struct err *err);
+void api_request_release(struct api_request *request);
+// The body is no longer needed: what pointed into it is gone.
+void api_request_forget_body(struct api_request *request);
+
+// JSON text of a request into a value: one object, no duplicate keys, nothing after it. The message says
+// where it went wrong.
+json_t *api_request_parse(struct str body, struct err *err);
+bool api_request_knows(unsigned dialect, struct str name); // some table has a field of this name

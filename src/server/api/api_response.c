@@ -1,0 +1,374 @@
+// api_response.c - see api_response.h. Prompts are made into tokens here: the engine gets messages only with
+// pictures.
+#include "server/api/api_response.h"
+#include <time.h>
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "server/api/constrain.h"
+#include "server/api/prompts.h"
+#include "server/api/served_model.h"
+
+static const struct dialect_entry {
+    enum dialect dialect;
+    const struct api_format *format;
+    const char *id_prefix;
+} dialects[] = {
+    { DIALECT_CHAT, &api_format_chat, "chatcmpl-" },
+    { DIALECT_TEXT, &api_format_text, "cmpl-" },
+    { DIALECT_RESPONSES, &api_format_responses, "resp_" },
+    { DIALECT_EMBED, &api_format_embeddings, "embd_" },
+    { DIALECT_MESSAGES, &api_format_messages, "msg_" },
+    { DIALECT_NATIVE, &api_format_llamacpp, "" },
+    { DIALECT_INFILL, &api_format_llamacpp, "" },
+    { DIALECT_OLLAMA_CHAT, &api_format_ollama, "" },
+    { DIALECT_OLLAMA_TEXT, &api_format_ollama, "" },
+    { DIALECT_OLLAMA_EMBED, &api_format_ollama_embed, "" },
+};
+
+static const struct dialect_entry *entry_of(enum dialect dialect)
+{
+    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
+        if (dialects[i].dialect == dialect)
+            return &dialects[i];
+    return NULL;
+}
+
+// ---- begin and end
+
+static bool write_grammar(struct api_response *t, struct buf *grammar, struct err *err)
+{
+    struct constrain_options options = { t->style, t->thinks, t->reasoning_open, t->model->engine };
+    return constrain_answer(&t->request, &options, grammar, err);
+}
+
+// Prompts are shared only within a key: the time to the first token tells nobody what others asked. Behind
+// '\r' stands what is shared with nobody: no client's key or salt makes the same.
+static bool write_salt(const struct api_response *t, struct api_response_client client, struct buf *salt)
+{
+    const char *own = t->request.cache_salt ? t->request.cache_salt : "";
+
+    buf_text(salt, client.key ? client.key : "");
+    if (t->model->no_shared_prefix && !*own)
+        buf_printf(salt, "\r%016llx", (unsigned long long)random_u64());
+    else
+        buf_printf(salt, "\n%s", own);
+    return !salt->failed;
+}
+
+// A row of logits may be half a megabyte: it is taken as soon as it comes.
+static bool keeps_rows(const struct api_request *request)
+{
+    return request->logprobs || request->n_made > request->n;
+}
+
+// Without what the choices share.
+static struct ingot_request_options request_of(const struct api_response *t, uint32_t choice)
+{
+    const struct api_request *request = &t->request;
+    const struct token_ids *prompt = &t->prompts.at[choice / request->n_made];
+    bool sees = request->pictures.n > 0;
+    struct ingot_request_options r = sees ? t->prompts.said.options : ingot_request_defaults();
+
+    r.tokens = sees ? NULL : prompt->ids;
+    r.n_tokens = sees ? 0 : prompt->n;
+    r.sampling = request->sampling;
+    r.max_tokens = request->max_tokens;
+    r.stop = request->stops;
+    r.n_stop = request->n_stops;
+    r.ignore_eos = request->ignore_eos;
+    r.priority = (int32_t)request->priority;
+    r.deadline_ms = request->deadline_ms;
+    r.n_logprobs = request->logprobs && request->echo ? (uint32_t)prompt->n : keeps_rows(request);
+    r.n_top_logprobs = request->logprobs ? request->top_logprobs : 0;
+    r.bias = request->bias;
+    r.n_bias = request->n_bias;
+    r.keep_special = t->style != CALLS_NONE; // marks of calls may be control tokens
+    if (request->dialect & DIALECTS_EMBED) {
+        r.embed = request->pooling && !strcmp(request->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
+        r.priority +=
+            choice >= t->model->info.n_sequences; // what cannot run at once waits behind everybody's requests
+    }
+    return r;
+}
+
+static bool submit(struct api_response *t, struct api_response_client client, struct err *err)
+{
+    struct api_request *request = &t->request;
+    struct ingot_request_options *requests = mem_alloc_array(t->n_choices, sizeof *requests);
+    uint64_t seed = request->has_seed ? (uint64_t)request->seed : random_u64();
+    struct buf grammar = { 0 }, salt = { 0 };
+
+    if (!requests || !write_salt(t, client, &salt) || !write_grammar(t, &grammar, err)) {
+        bool memory = !requests || salt.failed;
+        mem_free(requests);
+        buf_free(&salt);
+        buf_free(&grammar);
+        return memory ? err_memory(err, "requests") : false;
+    }
+    for (uint32_t i = 0; i < t->n_choices; i++) {
+        requests[i] = request_of(t, i);
+        requests[i].sampling.seed = seed + i % request->n_made;
+        requests[i].cache_salt = salt.at;
+        requests[i].grammar = grammar.n ? grammar.at : NULL;
+    }
+    struct generation_options options = { .requests = requests,
+                                          .n = t->n_choices,
+                                          .most_places = request->dialect & DIALECTS_EMBED
+                                                             ? t->model->info.n_sequences
+                                                             : 0,
+                                          .at_end_only = !request->stream && !keeps_rows(request),
+                                          .wake = client.wake,
+                                          .arg = client.arg };
+    t->generation = generation_submit(&t->model->thread, &options, err);
+    mem_free(requests);
+    buf_free(&salt);
+    buf_free(&grammar);
+    return t->generation != NULL;
+}
+
+static bool check_model(struct api_response *t, struct err *err)
+{
+    const char *model = t->request.model;
+
+    if (!model || served_model_is(t->model, model))
+        return true;
+    return api_request_warn(&t->request, err, "model '%.80s' is not here; '%.80s' answered", model,
+                            t->model->name);
+}
+
+static bool check_embeddings(struct api_response *t, struct err *err)
+{
+    const char *encoding = t->request.encoding, *pooling = t->request.pooling;
+    uint32_t n = t->model->info.n_embedding;
+
+    t->base64 = encoding && !strcmp(encoding, "base64");
+    if (encoding && !t->base64 && strcmp(encoding, "float") != 0)
+        return err_set(err, ERR_INPUT, "encoding_format is \"%.40s\"; want float or base64", encoding);
+    if (pooling && strcmp(pooling, "mean") != 0 && strcmp(pooling, "last") != 0)
+        return err_set(err, ERR_INPUT, "pooling is \"%.40s\"; want mean or last", pooling);
+    return t->request.dimensions == 0 || t->request.dimensions == n ||
+           err_set(err, ERR_UNSUPPORTED,
+                   "dimensions is %u; this model's embeddings have %u and cannot be shortened",
+                   t->request.dimensions, n);
+}
+
+static bool check_logits(const struct api_response *t, struct err *err)
+{
+    uint64_t row = t->model->info.n_vocab * sizeof(float), most = t->model->limits->logits_bytes / row;
+    uint64_t n = (uint64_t)t->n_prompt * t->request.n_made;
+
+    return !t->request.echo || !t->request.logprobs || n <= most ||
+           err_set(err, ERR_INPUT,
+                   "logprobs of %llu tokens of echoed prompts; at most %llu with this model's vocabulary",
+                   (unsigned long long)n, (unsigned long long)most);
+}
+
+static bool begin(struct api_response *t, struct api_response_client client, struct err *err)
+{
+    struct served_model *m = t->model;
+
+    if (t->request.logprobs && !m->info.has_tokenizer)
+        return err_set(err, ERR_UNSUPPORTED, "logprobs need a tokenizer, which this model lacks");
+    if (t->request.dialect & DIALECTS_EMBED && !check_embeddings(t, err))
+        return false;
+    prompts_style(m, &t->request, &t->style, &t->thinks);
+    if (!check_model(t, err) || !prompts_make(m, &t->request, &t->prompts, err))
+        return false;
+    t->reasoning_open = t->request.reasoning_open;
+    t->thinks = t->thinks && !t->request.reasoning_closed;
+    t->n_choices = t->prompts.n * t->request.n_made;
+    t->choices = mem_alloc_array(t->n_choices, sizeof *t->choices);
+    if (!t->choices)
+        return err_memory(err, "answers");
+    if (!api_response_parse_begin(t))
+        return err_memory(err, "answers");
+    for (uint32_t i = 0; i < t->prompts.n; i++)
+        t->n_prompt += (uint32_t)t->prompts.at[i].n;
+    return check_logits(t, err) && submit(t, client, err);
+}
+
+struct api_response *api_response_begin(struct served_model *model, struct api_request *request,
+                                        struct api_response_client client, struct err *err)
+{
+    const struct dialect_entry *entry = entry_of(request->dialect);
+    struct api_response *t = mem_alloc(sizeof *t);
+
+    CHECK(entry != NULL);
+    if (!t) {
+        err_memory(err, "an answer");
+        api_request_release(request);
+        return NULL;
+    }
+    *t = (struct api_response){
+        .model = model, .format = entry->format, .request = *request, .created = (int64_t)time(NULL)
+    };
+    *request = (struct api_request){ 0 };
+    snprintf(t->id, sizeof t->id, "%s%016llx", entry->id_prefix, (unsigned long long)random_u64());
+    if (begin(t, client, err)) {
+        api_request_forget_body(&t->request);
+        prompts_forget_said(&t->prompts);
+        return t;
+    }
+    api_response_end(t);
+    return NULL;
+}
+
+// Answers whose end nobody waited for.
+static void note_left(struct api_response *t)
+{
+    struct ingot_result left = { .finish = INGOT_FINISH_CANCELLED };
+
+    for (uint32_t i = 0; i < t->n_choices; i++)
+        if (!t->generation->choices[i].done)
+            metrics_result(&t->model->metrics, &left);
+}
+
+void api_response_end(struct api_response *t)
+{
+    if (!t)
+        return;
+    if (t->generation) {
+        note_left(t);
+        generation_release(t->generation);
+    }
+    api_response_parse_release(t);
+    prompts_free(&t->prompts);
+    api_request_release(&t->request);
+    mem_free(t);
+}
+
+// ---- events
+
+// For the operator alone: it tells of what other clients asked.
+static void log_miss(const struct api_response *t, const struct ingot_miss *miss)
+{
+    static const char *const reasons[] = { "none", "new", "differs", "evicted", "another salt" };
+
+    if (miss->reason != INGOT_MISS_NONE)
+        log_line(LOG_DEBUG, "cache", "%s: %s at token %u: asked %d, kept %d", t->id, reasons[miss->reason],
+                 miss->position, (int)miss->token, (int)miss->kept_token);
+}
+
+static void note_result(struct api_response *t, const struct ingot_result *r)
+{
+    t->n_generated += t->request.echo_only ? 0 : r->n_generated;
+    t->n_reused += r->n_reused;
+    log_miss(t, &r->miss);
+    metrics_result(&t->model->metrics, r);
+}
+
+static void end_stream(struct api_response *t, struct buf *out)
+{
+    const struct ingot_result *bad = api_response_error(t);
+
+    if (t->closed || !t->request.stream)
+        return;
+    t->closed = true;
+    if (!bad) {
+        t->format->close(t, out);
+        return;
+    }
+    struct err err = { .code = ERR_CANCELLED };
+    if (bad->finish == INGOT_FINISH_ERROR)
+        err.code = (enum err_code)bad->error.code;
+    snprintf(err.message, sizeof err.message, "%s",
+             bad->finish == INGOT_FINISH_ERROR ? bad->error.message
+                                               : "the server is stopping; the answer is not complete");
+    t->format->fail(t, &err, out);
+}
+
+void api_response_pull(struct api_response *t, struct buf *out, bool *done)
+{
+    struct ingot_event event;
+    uint32_t choice;
+
+    if (t->request.stream && !t->opened) {
+        t->opened = true;
+        t->format->open(t, out);
+    }
+    while (generation_take(t->generation, &choice, &event)) {
+        if (event.done)
+            note_result(t, event.result);
+        api_response_parse_event(t, choice, &event, out);
+    }
+    *done = generation_is_done(t->generation);
+    if (*done)
+        end_stream(t, out);
+}
+
+const struct ingot_result *api_response_error(const struct api_response *t)
+{
+    for (uint32_t i = 0; i < t->n_choices; i++) {
+        const struct generation_choice *c = &t->generation->choices[i];
+        if (c->done && (c->result.finish == INGOT_FINISH_ERROR || c->result.finish == INGOT_FINISH_CANCELLED))
+            return &c->result;
+    }
+    return NULL;
+}
+
+// ---- shared by the dialects
+
+const char *api_response_finish_name(const struct api_response *t, uint32_t choice)
+{
+    enum ingot_finish finish = t->generation->choices[choice].result.finish;
+
+    if (finish == INGOT_FINISH_LENGTH)
+        return "length";
+    if (finish != INGOT_FINISH_EOS && finish != INGOT_FINISH_STOP)
+        return "error";
+    return t->choices[choice].n_calls ? "tool_calls" : "stop";
+}
+
+json_t *api_response_text(const struct buf *text)
+{
+    struct str s = buf_as_str(text);
+    json_t *value = json_stringn(s.at, s.n);
+    return value ? value : json_string("");
+}
+
+json_t *api_response_call_input(const struct api_response_call *call)
+{
+    struct str text = buf_as_str(&call->arguments);
+    json_t *input = json_loadb(text.at, text.n, 0, NULL);
+
+    if (json_is_object(input))
+        return input;
+    json_decref(input);
+    return text.n ? json_pack("{s:o}", "text", api_response_text(&call->arguments)) : json_object();
+}
+
+// A page of the prompt was not kept. Why, and where within it the prompts part, would tell of other clients'
+// prompts: see log_miss.
+static json_t *cache_miss(const struct api_response *t, const struct ingot_result *r)
+{
+    uint32_t page = t->model->info.page_tokens, reusable = (r->n_prompt - 1) / page * page;
+    return r->n_reused < reusable ? json_pack("{s:s}", "reason", "absent") : json_null();
+}
+
+json_t *api_response_timings(const struct api_response *t)
+{
+    const struct ingot_result *r = &t->generation->choices[0].result;
+    double prefill = r->prefill_ms > 0 ? r->prefill_ms : 1e-3,
+           decode = r->decode_ms > 0 ? r->decode_ms : 1e-3;
+    uint32_t computed = r->n_prompt - r->n_reused, after_first = r->n_generated > 0 ? r->n_generated - 1 : 0;
+
+    json_t *timings =
+        json_pack("{s:i, s:o, s:i, s:f, s:f, s:f, s:i, s:f, s:f}", "cache_n", (int)r->n_reused, "cache_miss",
+                  cache_miss(t, r), "prompt_n", (int)computed, "prompt_ms", r->prefill_ms,
+                  "prompt_per_second", computed / prefill * 1e3, "queue_ms",
+                  r->first_token_ms - r->prefill_ms, "predicted_n", (int)r->n_generated, "predicted_ms",
+                  r->decode_ms, "predicted_per_second", after_first / decode * 1e3);
+    if (r->n_tiles > 0)
+        json_object_set_new(timings, "pictures",
+                            json_pack("{s:i, s:i, s:f, s:f}", "tiles", (int)r->n_tiles, "tiles_cached",
+                                      (int)r->n_tiles_cached, "split_ms", r->split_ms, "encode_ms",
+                                      r->encode_ms));
+    return timings;
+}
+
+void api_response_add_warnings(struct api_response *t, json_t *to)
+{
+    if (json_array_size(t->request.warnings) > 0)
+        json_object_set(to, "warnings", t->request.warnings);
+}

@@ -1,0 +1,318 @@
+// prompts.c - see prompts.h.
+#include "server/api/prompts.h"
+#include "base/mem.h"
+#include "server/api/chat_messages.h"
+#include "server/api/infill.h"
+#include "server/api/served_model.h"
+#include "server/generation/vocab.h"
+
+enum { MAX_EMBEDDINGS = 2048 }; // of one request, as with OpenAI
+
+static struct str template_of(const struct served_model *model)
+{
+    return (struct str){ model->template.text, model->template.n_bytes };
+}
+
+static enum tool_call_style style_of(const struct served_model *model)
+{
+    if (!model->template.takes_tools && !model->template.takes_calls)
+        return CALLS_TAGS; // as chat_messages.c tells it to the model
+    return tool_call_style_of(template_of(model));
+}
+
+void prompts_style(const struct served_model *model, const struct api_request *request,
+                   enum tool_call_style *style, bool *thinks)
+{
+    struct str text = template_of(model);
+
+    *style = request->tools && request->choice != CHOICE_NONE ? style_of(model) : CALLS_NONE;
+    *thinks = str_find(text, STR("<think>")) != SIZE_MAX || str_find(text, STR("</think>")) != SIZE_MAX;
+}
+
+// How hard to think, under the names that templates have for it.
+static bool add_effort(const struct served_model *model, struct api_request *request, json_t *to,
+                       struct err *err)
+{
+    json_t *effort = json_object_get(request->reasoning, "effort");
+    const char *word = request->effort ? request->effort : json_string_value(effort);
+    bool off =
+        request->thinking == THINKING_OFF || (word && (!strcmp(word, "none") || !strcmp(word, "minimal")));
+
+    if (!word && request->thinking == THINKING_AS_TEMPLATE)
+        return true;
+    if (word && ingot_template_uses(model->engine, "reasoning_effort"))
+        return json_object_set_new(to, "reasoning_effort", json_string(word)) == 0 ||
+               err_memory(err, "variables");
+    if (ingot_template_uses(model->engine, "enable_thinking"))
+        return json_object_set_new(to, "enable_thinking", json_boolean(!off)) == 0 ||
+               err_memory(err, "variables");
+    return off ||
+           api_request_warn(request, err, "%s is not honoured: this model's template knows nothing of it",
+                            word ? "reasoning effort" : "thinking");
+}
+
+// ---- a conversation as the engine takes it
+
+static int append(const char *bytes, size_t n, void *arg)
+{
+    return buf_append(arg, bytes, n) ? 0 : -1;
+}
+
+// Where the value's text begins in json; the buffer may still move.
+static size_t add_json(struct prompts_conversation *c, const json_t *value)
+{
+    size_t at = c->json.n;
+
+    if (json_dump_callback(value, append, &c->json, JSON_COMPACT) != 0)
+        c->json.failed = true;
+    buf_append(&c->json, "", 1);
+    return at;
+}
+
+static void conversation_free(struct prompts_conversation *c)
+{
+    buf_free(&c->json);
+    mem_free(c->list);
+    *c = (struct prompts_conversation){ 0 };
+}
+
+static bool conversation_fill(struct prompts_conversation *c, const struct api_request *request,
+                              const struct messages *m, const json_t *variables)
+{
+    bool with_tools = request->tools && request->choice != CHOICE_NONE;
+    size_t *at = mem_alloc_array(c->n, sizeof *at), tools = 0;
+    struct ingot_request_options *o = &c->options;
+
+    c->list = mem_alloc_array(c->n, sizeof *c->list);
+    for (size_t i = 0; at && i < c->n; i++)
+        at[i] = add_json(c, json_array_get(m->list, i));
+    if (with_tools)
+        tools = add_json(c, request->tools);
+    size_t last = add_json(c, variables);
+    bool ok = at && c->list && !c->json.failed;
+    for (size_t i = 0; ok && i < c->n; i++)
+        c->list[i].fields = c->json.at + at[i];
+    mem_free(at);
+    if (!ok)
+        return false;
+    *o = ingot_request_defaults();
+    o->messages = c->list;
+    o->n_messages = c->n;
+    o->tools = with_tools ? c->json.at + tools : NULL;
+    o->template_variables = c->json.at + last;
+    o->continue_last = m->continues;
+    o->no_generation_prompt = request->no_generation_prompt;
+    o->pictures = (const struct ingot_picture *const *)request->pictures.at;
+    o->n_pictures = request->pictures.n;
+    o->no_split = request->pictures.n > 0 && request->pictures.n_low == request->pictures.n;
+    return true;
+}
+
+static bool check_details(struct api_request *request, struct err *err)
+{
+    const struct pictures *p = &request->pictures;
+
+    return p->n_low == 0 || p->n_low == p->n ||
+           api_request_warn(request, err,
+                            "detail: \"low\" counts when all pictures have it; they were read in full");
+}
+
+// Free c in any case.
+static bool write_conversation(const struct served_model *model, struct api_request *request,
+                               struct prompts_conversation *c, struct err *err)
+{
+    struct messages m;
+
+    *c = (struct prompts_conversation){ 0 };
+    request->pictures.accepted = model->info.takes_pictures;
+    if (!messages_for_template(request, &model->template, style_of(model), &m, err))
+        return false;
+    json_t *variables = request->kwargs ? json_copy(request->kwargs) : json_object();
+    c->n = json_array_size(m.list);
+    bool ok = variables && add_effort(model, request, variables, err) && check_details(request, err) &&
+              (conversation_fill(c, request, &m, variables) || err_memory(err, "a conversation"));
+    json_decref(variables);
+    messages_release(&m);
+    return ok;
+}
+
+// Free it with ingot_prompt_free, and c in any case; NULL: err says why.
+static struct ingot_prompt *render(const struct served_model *model, struct api_request *request,
+                                   struct prompts_conversation *c, struct err *err)
+{
+    static const struct ingot_message none;
+
+    *c = (struct prompts_conversation){ .options = ingot_request_defaults() };
+    c->options.messages = &none; // before it reads any, the engine says that a template cannot be used
+    bool ok = !model->template.is_usable || write_conversation(model, request, c, err);
+    return ok ? ingot_prompt_render(model->engine, &c->options, (struct ingot_error *)err) : NULL;
+}
+
+bool prompts_render(const struct served_model *model, struct api_request *request, struct buf *text,
+                    struct err *err)
+{
+    struct prompts_conversation said;
+    struct ingot_prompt *prompt = render(model, request, &said, err);
+    struct ingot_prompt_info info;
+
+    conversation_free(&said);
+    if (!prompt)
+        return false;
+    ingot_prompt_info(prompt, &info);
+    bool ok = buf_append(text, info.text, info.n_bytes) || err_memory(err, "the rendered text");
+    ingot_prompt_free(prompt);
+    return ok;
+}
+
+// The prompt's tokens. Takes the prompt; NULL: there was an error. Tokenising takes a second for some
+// megabytes: not for what cannot fit.
+static bool take_tokens(const struct served_model *model, struct ingot_prompt *prompt, struct token_ids *ids,
+                        struct err *err)
+{
+    size_t most = (size_t)model->info.longest_token * model->info.n_context, n;
+    struct ingot_prompt_info info;
+
+    if (!prompt)
+        return false;
+    ingot_prompt_info(prompt, &info);
+    bool ok = info.n_bytes <= most ||
+              err_set(err, ERR_LIMIT,
+                      "the prompt has %zu bytes and a context of %u tokens holds at most %zu; shorten it",
+                      info.n_bytes, model->info.n_context, most);
+    const uint32_t *tokens = ok ? ingot_prompt_tokens(prompt, &n, (struct ingot_error *)err) : NULL;
+    ok = tokens && (token_ids_reserve(ids, n) || err_memory(err, "the prompt"));
+    for (size_t i = 0; ok && i < n; i++)
+        token_ids_push(ids, tokens[i]);
+    ingot_prompt_free(prompt);
+    return ok;
+}
+
+void prompts_forget_said(struct prompts *prompts)
+{
+    conversation_free(&prompts->said);
+}
+
+static bool messages_prompt(const struct served_model *model, struct api_request *request,
+                            struct prompts *prompts, struct err *err)
+{
+    struct ingot_prompt *prompt = render(model, request, &prompts->said, err);
+    struct ingot_prompt_info info = { 0 };
+
+    if (request->pictures.n == 0)
+        prompts_forget_said(prompts);
+    if (prompt)
+        ingot_prompt_info(prompt, &info);
+    request->reasoning_open = info.reasoning == INGOT_REASONING_OPEN;
+    request->reasoning_closed = info.reasoning == INGOT_REASONING_CLOSED;
+    return take_tokens(model, prompt, &prompts->at[0], err);
+}
+
+// Tokens, and as llama.cpp has it texts between them.
+static bool ids_prompt(const struct served_model *model, json_t *list, struct token_ids *ids, struct err *err)
+{
+    json_t *item;
+    size_t i;
+
+    if (json_array_size(list) >= model->info.n_context)
+        return err_set(err, ERR_LIMIT,
+                       "the prompt has %zu tokens and the context holds %u, the answer included",
+                       json_array_size(list), model->info.n_context);
+    json_array_foreach(list, i, item)
+    {
+        json_int_t id = json_integer_value(item);
+        if (json_is_string(item) && model->info.has_tokenizer) {
+            struct str text = { json_string_value(item), json_string_length(item) };
+            if (!vocab_encode(model->engine, text, i == 0 ? INGOT_ADD_SPECIAL : 0, ids, err))
+                return false;
+            continue;
+        }
+        if (!json_is_integer(item) || id < 0 || id >= (json_int_t)model->info.n_vocab)
+            return err_set(err, ERR_INPUT, "prompt[%zu]: want a token, an integer from 0 to %u", i,
+                           model->info.n_vocab - 1);
+        if (!token_ids_push(ids, (uint32_t)id))
+            return err_memory(err, "the prompt");
+    }
+    return true;
+}
+
+static bool text_prompt(const struct served_model *model, json_t *prompt, struct token_ids *ids,
+                        struct err *err)
+{
+    if (json_is_array(prompt))
+        return ids_prompt(model, prompt, ids, err);
+    if (!json_is_string(prompt))
+        return err_set(err, ERR_INPUT, "prompt: want a string, a list of strings, or tokens");
+    if (!model->info.has_tokenizer)
+        return err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer; give the prompt as tokens");
+    struct ingot_request_options options = ingot_request_defaults();
+    options.text = json_string_value(prompt);
+    return take_tokens(model, ingot_prompt_render(model->engine, &options, (struct ingot_error *)err), ids,
+                       err);
+}
+
+static bool gap_prompt(const struct served_model *model, const struct api_request *request,
+                       struct token_ids *ids, struct err *err)
+{
+    if (!model->info.has_tokenizer)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "this model has no tokenizer, and a gap is filled in texts only");
+    return infill_prompt(model->engine, request, ids, err);
+}
+
+// A list of texts or of lists of tokens; one with a token in it is a single prompt.
+static bool is_list_of_prompts(json_t *prompt)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(prompt, i, item)
+    {
+        if (!json_is_string(item) && !json_is_array(item))
+            return false;
+    }
+    return json_array_size(prompt) > 0;
+}
+
+bool prompts_make(const struct served_model *model, struct api_request *request, struct prompts *prompts,
+                  struct err *err)
+{
+    bool plain = api_request_is_plain(request), many = is_list_of_prompts(request->prompt);
+    size_t n_prompts = many ? json_array_size(request->prompt) : 1;
+    bool ok = true;
+
+    uint32_t most = request->dialect & DIALECTS_EMBED ? MAX_EMBEDDINGS : model->limits->n_choices;
+
+    if (n_prompts * request->n_made > most)
+        return err_set(err, ERR_INPUT, "%zu prompts with %s = %u are %zu answers; at most %u", n_prompts,
+                       request->best_of ? "best_of" : "n", request->n_made, n_prompts * request->n_made,
+                       most);
+    *prompts = (struct prompts){ .at = mem_alloc_array(n_prompts, sizeof *prompts->at) };
+    if (!prompts->at)
+        return err_memory(err, "prompts");
+    while (ok && prompts->n < n_prompts) {
+        struct token_ids *ids = &prompts->at[prompts->n++];
+        ok =
+            !plain ? messages_prompt(model, request, prompts, err)
+            : request->suffix || request->dialect == DIALECT_INFILL
+                ? gap_prompt(model, request, ids, err)
+                : text_prompt(model, many ? json_array_get(request->prompt, prompts->n - 1) : request->prompt,
+                              ids, err);
+        if (ok && ids->n == 0)
+            ok = err_set(err, ERR_INPUT, "the prompt is empty; give at least one token");
+        if (ok && ids->n >= model->info.n_context)
+            ok =
+                err_set(err, ERR_LIMIT,
+                        "the prompt has %zu tokens and the context holds %u, the answer included; shorten it",
+                        ids->n, model->info.n_context);
+    }
+    return ok;
+}
+
+void prompts_free(struct prompts *prompts)
+{
+    for (uint32_t i = 0; i < prompts->n; i++)
+        token_ids_free(&prompts->at[i]);
+    mem_free(prompts->at);
+    conversation_free(&prompts->said);
+    *prompts = (struct prompts){ 0 };
+}

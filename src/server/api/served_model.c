@@ -1,0 +1,13 @@
+// served_model.c - see served_model.h.
+#include "server/api/served_model.h"
+#include "base/str.h"
+
+// Ollama's clients put ":latest" behind a name that has no tag.
+bool served_model_is(const struct served_model *m, const char *asked)
+{
+    struct str name = str_from(asked), latest = STR(":latest");
+
+    if (str_ends(name, latest) && !str_ends(str_from(m->name), latest))
+        name.n -= latest.n;
+    return name.n == 0 || str_is(name, m->name) || str_is(name, "default");
+}
