@@ -1,7 +1,7 @@
 // schedule.c - see schedule.h.
 #include "engine/schedule.h"
 #include "base/clock.h"
-#include "engine/admit.h"
+#include "engine/request_admit.h"
 #include "engine/tiles.h"
 
 void schedule_add(struct engine *e, struct request *r)

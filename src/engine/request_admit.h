@@ -1,4 +1,5 @@
-// admit.h - admission: gives a request a session, pages for all its tokens, and the cached prefix of them.
+// request_admit.h - admission: gives a request a session, pages for all its tokens, and the cached prefix of
+// them.
 //
 // A paused (preempted) request gives all of that back and waits in the queue with its prompt and the tokens
 // that it has generated. Resuming is the same as starting; its pages are often still in the prefix index.

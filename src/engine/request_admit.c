@@ -1,5 +1,5 @@
-// admit.c - see admit.h.
-#include "engine/admit.h"
+// request_admit.c - see request_admit.h.
+#include "engine/request_admit.h"
 #include "base/clock.h"
 #include "engine/kv_persist.h"
 #include "engine/kv/prefix.h"
