@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "main/loading.h"
-#include "main/out_json.h"
-#include "main/terminal.h"
+#include "main/terminal/out.h"
+#include "main/terminal/out_json.h"
 #include "main/version.h"
 
 void bench_row_name(const struct bench_row *row, char *name, size_t n)

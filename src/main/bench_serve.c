@@ -3,8 +3,9 @@
 #include <string.h>
 #include "base/stats.h"
 #include "main/load_generator.h"
-#include "main/out_json.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/out.h"
+#include "main/terminal/out_json.h"
 
 enum { MAX_ROWS = 16, REQUESTS_EACH = 4, LEAST_REQUESTS = 16 };
 static const double QUANTILES[3] = { 0.5, 0.95, 0.99 };

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "base/str.h"
-#include "main/terminal.h"
+#include "main/terminal/signals.h"
 
 enum { MAX_REPLY = 1 << 24, POLL_MS = 200, CONNECT_S = 10 };
 
@@ -175,7 +175,7 @@ static bool send_next(struct client *c)
 {
     struct drive *l = c->drive;
 
-    if (l->n_sent == l->options->n_requests || interrupts() || !write_request(c, l->n_sent))
+    if (l->n_sent == l->options->n_requests || signals_interrupts() || !write_request(c, l->n_sent))
         return false;
     l->n_sent++;
     c->reply.n = 0;
@@ -303,7 +303,7 @@ static void play(struct drive *l)
 
     for (uint32_t i = 0; i < l->options->n_clients; i++)
         send_next(&l->clients[i]);
-    while (l->n_open > 0 && !interrupts()) {
+    while (l->n_open > 0 && !signals_interrupts()) {
         if (curl_multi_perform(l->multi, &n_running) != CURLM_OK)
             return;
         int n_left;
@@ -352,7 +352,7 @@ bool load_run(const struct load_options *o, struct load_result *result, struct e
     curl_global_cleanup();
     stats_sort(result->first.at, result->first.n);
     stats_sort(result->gaps.at, result->gaps.n);
-    if (ok && interrupts())
+    if (ok && signals_interrupts())
         return err_set(err, ERR_CANCELLED, "stopped");
     return ok;
 }

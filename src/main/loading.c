@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <unistd.h>
 #include "base/file.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/progress.h"
+#include "main/terminal/signals.h"
 
 enum { PROMPT_MAX_BYTES = 1 << 28 };
 
@@ -84,7 +86,7 @@ static bool read_stdin(struct buf *b, struct err *err)
         if (!buf_reserve(b, 65536))
             return err_memory(err, "the prompt");
         ssize_t n = read(STDIN_FILENO, b->at + b->n, 65536);
-        if (n < 0 && errno == EINTR && interrupts() == 0)
+        if (n < 0 && errno == EINTR && signals_interrupts() == 0)
             continue;
         if (n < 0)
             return err_set(err, ERR_IO, "stdin: %s", strerror(errno));

@@ -6,7 +6,10 @@
 #include "base/thread_pool.h"
 #include "main/model_lookup.h"
 #include "main/settings.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/out.h"
+#include "main/terminal/signals.h"
+#include "main/terminal/terminal.h"
 #include "main/version.h"
 
 static int (*const verb_functions[])(const struct verb_call *) = {

@@ -9,13 +9,15 @@
 #include "base/file.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_pull.h"
-#include "main/terminal.h"
-#include "main/transfer.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/signals.h"
+#include "main/terminal/transfer.h"
+#include "main/terminal/units.h"
 
 static bool on_bytes(void *arg, const struct hub_progress *p)
 {
     transfer_show(arg, p);
-    return interrupts() == 0;
+    return signals_interrupts() == 0;
 }
 
 static void print_figures(const char *repo, const struct hub_pulled *pulled, double seconds)
@@ -23,10 +25,10 @@ static void print_figures(const char *repo, const struct hub_pulled *pulled, dou
     char bytes[16], rate[16];
 
     if (pulled->received)
-        fprintf(stderr, "%s: %s pulled in %.1f s, %s/s\n", repo, bytes_text(pulled->received, bytes), seconds,
-                bytes_text((uint64_t)((double)pulled->received / seconds), rate));
+        fprintf(stderr, "%s: %s pulled in %.1f s, %s/s\n", repo, units_bytes(pulled->received, bytes),
+                seconds, units_bytes((uint64_t)((double)pulled->received / seconds), rate));
     else
-        fprintf(stderr, "%s: %s, nothing new\n", repo, bytes_text(pulled->bytes, bytes));
+        fprintf(stderr, "%s: %s, nothing new\n", repo, units_bytes(pulled->bytes, bytes));
 }
 
 static bool pull(const struct hub *hub, const struct hub_name *name, bool quiet, char path[HUB_PATH],

@@ -4,11 +4,13 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "base/thread_pool.h"
-#include "model_tools/bench_peer.h"
 #include "main/bench_report.h"
 #include "main/bench_serve.h"
 #include "main/loading.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/out.h"
+#include "main/terminal/signals.h"
+#include "model_tools/bench_peer.h"
 
 enum { MAX_TESTS = 256, WARM_UP_TOKENS = 4 };
 
@@ -159,7 +161,7 @@ static bool run_rounds(struct bench_job *b, struct bench_measure *m, struct benc
         row->n_samples++;
         if (!run_peers(b, row, i, err))
             return false;
-        if (interrupts())
+        if (signals_interrupts())
             return err_set(err, ERR_CANCELLED, "stopped");
     }
     return true;

@@ -9,6 +9,7 @@
 #include <event2/event.h>
 #include "server/http/message.h"
 #endif
+#include "ingot.h"
 #include "base/bandwidth.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
@@ -17,10 +18,9 @@
 #include "device/metal/metal.h"
 #include "engine/embedded.h"
 #include "image/image.h"
-#include "ingot.h"
-#include "main/out_json.h"
 #include "main/settings.h"
-#include "main/terminal.h"
+#include "main/terminal/out.h"
+#include "main/terminal/out_json.h"
 #include "main/version.h"
 #include "ops/cuda_table.h"
 #include "ops/metal_table.h"

@@ -2,10 +2,12 @@
 //
 // Everything in a file is data from a stranger: strings are shown as JSON shows them, cut after some bytes,
 // arrays after some elements.
-#include "model_tools/model_info.h"
-#include "main/out_json.h"
 #include "main/settings.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/out.h"
+#include "main/terminal/out_json.h"
+#include "main/terminal/signals.h"
+#include "model_tools/model_info.h"
 #include "models/arch.h"
 
 enum { MAX_STRING = 200, MAX_ELEMENTS = 8 };

@@ -1,8 +1,10 @@
 // verb_pull.c - ingot pull, ls and rm: the cache of models by name. The work is in src/hub.
 #include "hub/hub_cache.h"
 #include "main/model_lookup.h"
-#include "main/out_json.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/out.h"
+#include "main/terminal/out_json.h"
+#include "main/terminal/units.h"
 
 int verb_pull(const struct verb_call *call)
 {
@@ -44,7 +46,7 @@ static bool on_entry(void *arg, const struct hub_entry *entry)
                                                 entry->path, "commit", entry->commit, "bytes",
                                                 (json_int_t)entry->bytes, "whole", (int)entry->whole));
     else
-        out_printf("%10s  %s%s\n", bytes_text(entry->bytes, size), entry->name,
+        out_printf("%10s  %s%s\n", units_bytes(entry->bytes, size), entry->name,
                    entry->whole ? "" : " (a pull that was stopped)");
     return out_state() == OUT_OPEN;
 }
@@ -64,7 +66,7 @@ int verb_ls(const struct verb_call *call)
         out_json(l.all, 0);
         out_text("\n");
     } else {
-        fprintf(stderr, "%zu models, %s, in %s\n", l.n, bytes_text(l.bytes, size), hub.cache);
+        fprintf(stderr, "%zu models, %s, in %s\n", l.n, units_bytes(l.bytes, size), hub.cache);
     }
     return out_finish();
 }
@@ -85,7 +87,7 @@ int verb_rm(const struct verb_call *call)
     for (size_t i = 0; i < call->operands->n; i++) {
         if (!hub_remove(&hub, call->operands->at[i], &freed, &err))
             return fail(err.message);
-        fprintf(stderr, "%s: %s freed\n", call->operands->at[i], bytes_text(freed, size));
+        fprintf(stderr, "%s: %s freed\n", call->operands->at[i], units_bytes(freed, size));
     }
     return STATUS_OK;
 }

@@ -1,7 +1,9 @@
 // verb_quantize.c - ingot quantize: arguments, bar and figures; the work is in model_tools/quantize.c.
-#include "model_tools/quantize.h"
 #include "main/settings.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/progress.h"
+#include "main/terminal/signals.h"
+#include "model_tools/quantize.h"
 
 int verb_quantize(const struct verb_call *call)
 {
@@ -21,7 +23,7 @@ int verb_quantize(const struct verb_call *call)
         .progress_arg = &progress,
     };
     signals_name_file(options.input);
-    interrupts_end_work();
+    signals_end_work();
     bool ok = quantize_file(&options, &result, &err);
     progress_end(&progress);
     if (!ok) {

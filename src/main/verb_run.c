@@ -5,9 +5,11 @@
 #include "base/mem.h"
 #include "engine/api/verify.h"
 #include "main/chat/chat_loop.h"
-#include "main/loading.h"
 #include "main/chat/reply.h"
-#include "main/terminal.h"
+#include "main/loading.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/signals.h"
+#include "main/terminal/terminal.h"
 
 enum { MAX_TEXT_BYTES = 16 << 20 };
 
@@ -114,7 +116,7 @@ static int run_engine(struct settings *s, struct arena *arena, struct buf *promp
         return fail_usage("the prompt is empty: give a text with -p, a file with -f, or a pipe");
     struct ingot_engine *engine = loading_engine(s, 1);
     if (!engine)
-        return interrupts() ? STATUS_INTERRUPTED : STATUS_ERROR;
+        return signals_interrupts() ? STATUS_INTERRUPTED : STATUS_ERROR;
     r->engine = engine;
     struct chat_loop loop = { .reply = r, .settings = s, .arena = arena };
     int status = answer(&loop, prompt, given);

@@ -6,7 +6,8 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "main/settings.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/signals.h"
 
 #ifdef INGOT_SERVER
 #include "main/loading.h"

@@ -1,7 +1,10 @@
 // verb_synth.c - ingot synth: arguments and bar; the work is in model_tools/random_model.c.
-#include "model_tools/random_model.h"
 #include "main/settings.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/out.h"
+#include "main/terminal/progress.h"
+#include "main/terminal/signals.h"
+#include "model_tools/random_model.h"
 
 static int print_shapes(void)
 {
@@ -29,7 +32,7 @@ int verb_synth(const struct verb_call *call)
         .progress = progress_callback,
         .progress_arg = &progress,
     };
-    interrupts_end_work();
+    signals_end_work();
     bool ok = random_model_file(&options, &err);
     progress_end(&progress);
     if (ok)

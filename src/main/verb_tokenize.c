@@ -1,8 +1,9 @@
 // verb_tokenize.c - ingot tokenize: ids and pieces of a text.
 #include "engine/embedded.h"
 #include "main/loading.h"
-#include "main/out_json.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/out.h"
+#include "main/terminal/out_json.h"
 #include "text/tokenizer/token_json.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -2,8 +2,10 @@
 // engine/api/verify.c.
 #include "engine/api/verify.h"
 #include "main/loading.h"
-#include "main/out_json.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/out.h"
+#include "main/terminal/out_json.h"
+#include "main/terminal/signals.h"
 
 struct verify_listener {
     const struct settings *settings;
@@ -38,7 +40,7 @@ static bool on_command(void *arg, const struct verify_finding *finding)
         snprintf(l->worst_label, sizeof l->worst_label, "%s", finding->label);
     }
     print_finding(l, finding);
-    return out_state() == OUT_OPEN && interrupts() == 0;
+    return out_state() == OUT_OPEN && signals_interrupts() == 0;
 }
 
 int verb_verify(const struct verb_call *call)

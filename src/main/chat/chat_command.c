@@ -4,7 +4,8 @@
 // most likely a mistyped command; anything longer, and whatever has a further slash, is a message.
 #include "base/file.h"
 #include "main/chat/chat_loop.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/units.h"
 
 enum { MAX_FILE_BYTES = 1 << 24 };
 
@@ -133,7 +134,7 @@ static enum chat_next attach(struct chat_loop *loop, const char *operand)
                           text.n && text.at[text.n - 1] == '\n' ? "" : "\n"))
         ok = err_memory(&err, "the file's text");
     if (ok)
-        fprintf(stderr, "(%s, %s, goes with the next message)\n", operand, bytes_text(text.n, size));
+        fprintf(stderr, "(%s, %s, goes with the next message)\n", operand, units_bytes(text.n, size));
     else
         fail(err.message);
     buf_free(&text);

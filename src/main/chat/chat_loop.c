@@ -1,6 +1,8 @@
 // chat_loop.c - see chat_loop.h. The commands are in chat_command.c.
 #include "main/chat/chat_loop.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/out.h"
+#include "main/terminal/terminal.h"
 
 // The oldest turns go when less than an eighth of the context is left for the answer, until there are three
 // eighths: each time something is left out, the rest has to be read again.

@@ -1,7 +1,7 @@
 // conversation.c - see conversation.h. Files of conversations are in conversation_file.c.
 #include "main/chat/conversation.h"
 #include "base/mem.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
 
 static bool is_role(const struct ingot_message *m, const char *role)
 {

@@ -9,7 +9,9 @@
 #include <wchar.h>
 #include "base/mem.h"
 #include "base/options.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/signals.h"
+#include "main/terminal/terminal.h"
 #ifdef INGOT_LIBEDIT
 #include <histedit.h>
 #endif
@@ -289,14 +291,14 @@ static bool is_typed(const struct line_editor *e)
 // Ctrl-C throws away what was typed. Again, with nothing typed in between, it leaves.
 static enum line_end line_cut(struct line_editor *e)
 {
-    unsigned n = interrupts();
+    unsigned n = signals_interrupts();
 
     if (n == 0)
         return LINE_CLOSED;
     if (n > 1 || (e->cut && !is_typed(e)))
         return LINE_INTERRUPTED;
     fputs("\n(Ctrl-C again leaves)\n", stderr);
-    interrupts_clear();
+    signals_clear_interrupts();
     e->text.n = 0;
     e->more = false;
     e->cut = true;
@@ -349,11 +351,11 @@ static enum line_end read_message(struct line_editor *e)
 
 enum line_end line_read(struct line_editor *e, struct str *line)
 {
-    interrupts_clear();
-    interrupts_hold(true);
+    signals_clear_interrupts();
+    signals_hold_interrupts(true);
     enum line_end end = read_message(e);
-    interrupts_hold(false);
-    interrupts_clear();
+    signals_hold_interrupts(false);
+    signals_clear_interrupts();
     if (e->text.failed || !buf_reserve(&e->text, 1))
         end = LINE_CLOSED;
     else

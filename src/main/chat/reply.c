@@ -6,8 +6,11 @@
 #include "main/chat/reply.h"
 #include <openssl/rand.h>
 #include <unistd.h>
-#include "main/out_json.h"
-#include "main/terminal.h"
+#include "main/terminal/fail.h"
+#include "main/terminal/out.h"
+#include "main/terminal/out_json.h"
+#include "main/terminal/signals.h"
+#include "main/terminal/terminal.h"
 
 uint64_t reply_random_seed(void)
 {
@@ -114,7 +117,7 @@ static bool on_event(void *arg, const struct ingot_event *event)
     else if (!r->settings->json)
         print_text(r, event);
     out_flush();
-    return interrupts() == 0 && out_state() == OUT_OPEN;
+    return signals_interrupts() == 0 && out_state() == OUT_OPEN;
 }
 
 static void set_pictures(json_t *line, const struct reply *r)
@@ -222,7 +225,7 @@ int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_
     options.text = n_messages ? NULL : text;
     r->text.n = 0;
     r->result = (struct ingot_result){ 0 };
-    interrupts_clear();
+    signals_clear_interrupts();
     parts_begin(r, &options);
     bool ok = ingot_generate(r->engine, &options, on_event, r, &r->result, &error);
     if (!ok && r->result.finish == INGOT_FINISH_NONE)

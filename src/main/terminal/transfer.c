@@ -2,11 +2,12 @@
 //
 // The rate forgets with a time constant of some seconds: steady enough to be read, quick enough to show a
 // line that stalls.
-#include "main/transfer.h"
+#include "main/terminal/transfer.h"
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/options.h"
-#include "main/terminal.h"
+#include "main/terminal/terminal.h"
+#include "main/terminal/units.h"
 
 enum { BAR = 24, NAME = 20, DRAW_NS = 100000000, RATE_NS = 500000000 };
 static const double MEMORY_S = 4;
@@ -36,7 +37,7 @@ static const char *pace_text(const struct transfer *t, uint64_t bytes, char text
         snprintf(hours, sizeof hours, "%u:", s / 3600);
     if (t->rate > 0 && seconds < 1e9)
         snprintf(text, 64, s >= 3600 ? "  %s/s  %s%02u:%02u left" : "  %s/s  %s%u:%02u left",
-                 bytes_text((uint64_t)t->rate, rate), hours, s / 60 % 60, s % 60);
+                 units_bytes((uint64_t)t->rate, rate), hours, s / 60 % 60, s % 60);
     return text;
 }
 
@@ -49,7 +50,7 @@ static void draw(const struct transfer *t, const struct hub_progress *p)
     int name_n = (int)strlen(p->what),
         cut = name_n > NAME ? name_n - NAME : 0; // the end of a name tells more
     int words_n = snprintf(words, sizeof words, "%3.0f %%  %s of %s%s", share * 100,
-                           bytes_text(p->done, have), bytes_text(p->total, all), pace_text(t, left, pace));
+                           units_bytes(p->done, have), units_bytes(p->total, all), pace_text(t, left, pace));
     int room = (int)terminal_columns(STDERR_FILENO) - (name_n - cut) - words_n - 5;
 
     room = room < 0 ? 0 : room < BAR ? room : BAR;

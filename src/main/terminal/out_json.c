@@ -1,7 +1,7 @@
 // out_json.c - see out_json.h. Nine digits bring every float back; doubles are measurements, for which they
 // are plenty.
-#include "main/out_json.h"
-#include "main/terminal.h"
+#include "main/terminal/out_json.h"
+#include "main/terminal/out.h"
 
 static int to_stdout(const char *bytes, size_t n, void *arg)
 {
