@@ -191,7 +191,8 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]],
                         threadgroup f32 *shared [[threadgroup(0)]], uint3 at [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]])
 {
-    threadgroup f32 scores[8 * 8 * PAGE_TOKENS], weights[8 * 8 * PAGE_TOKENS];
+    threadgroup f32 scores[8 * 8 * PAGE_TOKENS]; // the emulator wants one array a line
+    threadgroup f32 weights[8 * 8 * PAGE_TOKENS];
     threadgroup f32 diagonals[8 * 64];
     threadgroup f32 totals[ATTEND_TILE_ROWS]; // 0: not finite
     u32 simd = thread_index / 32, lane = thread_index % 32, head = at.y, tile = at.x * ATTEND_TILE_ROWS;
@@ -222,7 +223,6 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]],
         struct lane_row r = { first + lane / 4, 0, 0, LOWEST, 0.0f, false };
         u32 last_position = run.position + (run.end - run.first) - 1,
             start = window_start(args.attend.window, run.position);
-
         r.alive = r.row >= run.first && r.row < run.end;
         r.position = run.position + (r.alive ? r.row - run.first : 0);
         r.first = window_start(args.attend.window, r.position);
