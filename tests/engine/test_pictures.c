@@ -1,107 +1,19 @@
 // test_pictures.c - requests with pictures: logits against the reference's from both file formats, prompts
 // cut inside a picture, who shares what, and what is refused.
-#include "engine/api.h"
 #include "engine/tiles.h"
-#include "models/golden.h"
-
-enum { IMAGE = 7 }; // the token of image places in the golden vectors
-
-struct case_of_pictures {
-    struct golden g;
-    uint32_t *tokens; // with INGOT_IMAGE_PLACE
-    uint8_t *tiles;
-    uint32_t n_tiles;
-};
-
-static void case_open(struct case_of_pictures *c, const char *variant)
-{
-    golden_open(&c->g, variant);
-    const struct file_tensor *tiles = model_file_tensor(c->g.file, "tiles");
-    c->n_tiles = *(const uint32_t *)(const void *)model_file_tensor(c->g.file, "n_tiles")->data;
-    c->tokens = calloc(c->g.n, sizeof *c->tokens);
-    c->tiles = malloc(tiles->bytes);
-    memcpy(c->tiles, tiles->data, tiles->bytes);
-    for (uint32_t i = 0; i < c->g.n; i++)
-        c->tokens[i] = c->g.tokens[i] == IMAGE ? INGOT_IMAGE_PLACE : c->g.tokens[i];
-}
-
-static void case_close(struct case_of_pictures *c)
-{
-    free(c->tokens);
-    free(c->tiles);
-    model_file_close(c->g.file);
-}
-
-static struct ingot_request_options request_of(const struct case_of_pictures *c)
-{
-    struct ingot_request_options r = ingot_request_defaults();
-
-    r.tokens = c->tokens;
-    r.n_tokens = c->g.n;
-    r.tiles = c->tiles;
-    r.n_tiles = c->n_tiles;
-    r.max_tokens = 3;
-    r.ignore_eos = true;
-    r.sampling.temperature = 0;
-    return r;
-}
-
-struct files {
-    const char *variant, *model, *mmproj; // mmproj: NULL, the model's own
-};
-
-static struct ingot_engine *open_eyes(const struct files *f, struct ingot_engine_options o)
-{
-    char model[512], mmproj[512];
-
-    snprintf(model, sizeof model, SOURCE_DIR "/tests/golden/%s%s", f->variant, f->model);
-    snprintf(mmproj, sizeof mmproj, SOURCE_DIR "/tests/golden/%s%s", f->variant, f->mmproj ? f->mmproj : "");
-    o.model = model;
-    o.mmproj = f->mmproj ? mmproj : NULL;
-    return open_or_fail(&o);
-}
-
-static void check_logits(const struct files *f, const char *device, uint32_t n_batch)
-{
-    struct case_of_pictures c;
-    struct ingot_engine_options o = ingot_engine_defaults();
-    struct ingot_error error = { 0 };
-
-    case_open(&c, f->variant);
-    o.device = device;
-    o.exact = true;
-    o.n_batch = n_batch;
-    struct ingot_engine *engine = open_eyes(f, o);
-    struct collected all = { calloc((size_t)c.g.n * c.g.n_vocab, sizeof(float)), c.g.n_vocab, c.g.n, 0 };
-    struct ingot_request_options r = request_of(&c);
-    r.n_logits = c.g.n;
-    r.max_tokens = 1;
-    if (!ingot_generate(engine, &r, collect, &all, NULL, &error))
-        fail_msg("%s", error.message);
-    assert_int_equal(all.n_rows, c.g.n);
-    struct closeness close = compare_logits(&c.g, all.logits);
-    print_message("%s%s%s %s, batch %u: squared error %.1e\n", f->variant, f->model,
-                  f->mmproj ? f->mmproj : "", device, n_batch, close.worst_error);
-    assert_true(close.worst_error <= 1e-9 && close.top1_changes == 0);
-    free(all.logits);
-    ingot_engine_close(engine);
-    case_close(&c);
-}
-
-static const struct files all_files[] = { { "smolvlm", "", NULL },
-                                          { "smolvlm", "/text.gguf", "/mmproj.gguf" },
-                                          { "smolvlm", "/text.gguf", "/mmproj-old.gguf" },
-                                          { "idefics3", "", NULL },
-                                          { "idefics3", "/text.gguf", "/mmproj.gguf" } };
+#include "models/golden_pictures.h"
 
 // Batches of 7 rows cut prompts inside of pictures.
 static void pictures_give_the_reference_logits(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof all_files / sizeof *all_files; i++) {
-        check_logits(&all_files[i], "cpu:plain", 512);
-        check_logits(&all_files[i], "cpu", 512);
-        check_logits(&all_files[i], "cpu", 7);
+    for (size_t i = 0; i < N_PICTURE_FILES; i++) {
+        check_picture_logits(&picture_files[i],
+                             &(struct golden_run){ .device = "cpu:plain", .n_batch = 512, .exact = true });
+        check_picture_logits(&picture_files[i],
+                             &(struct golden_run){ .device = "cpu", .n_batch = 512, .exact = true });
+        check_picture_logits(&picture_files[i],
+                             &(struct golden_run){ .device = "cpu", .n_batch = 7, .exact = true });
     }
 }
 
@@ -135,7 +47,7 @@ static void one_pixel_makes_another_picture(void **state)
 
     (void)state;
     case_open(&c, "smolvlm");
-    struct ingot_engine *engine = open_eyes(&all_files[0], ingot_engine_defaults());
+    struct ingot_engine *engine = open_eyes(&picture_files[0], ingot_engine_defaults());
     struct tile_cache *cache = engine->inner.tiles;
     struct ingot_result first = ask(engine, &c, NULL);
     assert_int_equal(first.n_tiles, c.n_tiles);
@@ -189,7 +101,7 @@ static void answers_do_not_depend_on_what_is_kept(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         struct ingot_engine_options o = ingot_engine_defaults();
         o.n_batch = i == 2 ? 5 : 512;
-        struct ingot_engine *engine = open_eyes(&all_files[1], o);
+        struct ingot_engine *engine = open_eyes(&picture_files[1], o);
         for (uint32_t k = 0; k <= (i == 1); k++) {
             lists[i].n = 0;
             assert_true(ingot_generate(engine, &r, keep_tokens, &lists[i], NULL, &error));
@@ -285,7 +197,7 @@ static void check_parts(struct ingot_engine *engine, struct ingot_request_option
 
 static void pictures_find_their_places_in_prompts(void **state)
 {
-    struct ingot_engine *engine = open_eyes(&all_files[0], ingot_engine_defaults());
+    struct ingot_engine *engine = open_eyes(&picture_files[0], ingot_engine_defaults());
     struct ingot_picture *pictures[2] = { drawn(60, 20), drawn(7, 31) };
     const struct ingot_message plain = { .role = "user", .content = "<image> is what I typed" };
     const struct ingot_message parts[] = {
@@ -330,7 +242,7 @@ static void expect_refusal(struct ingot_engine *engine, const struct ingot_reque
 static void what_does_not_fit_is_refused(void **state)
 {
     struct case_of_pictures c;
-    struct files blind = { "smolvlm", "/text.gguf", NULL };
+    struct picture_files blind = { "smolvlm", "/text.gguf", NULL };
 
     (void)state;
     case_open(&c, "smolvlm");
@@ -338,7 +250,7 @@ static void what_does_not_fit_is_refused(void **state)
     struct ingot_engine *engine = open_eyes(&blind, ingot_engine_defaults());
     expect_refusal(engine, &r, "this model has no eyes");
     ingot_engine_close(engine);
-    engine = open_eyes(&all_files[0], ingot_engine_defaults());
+    engine = open_eyes(&picture_files[0], ingot_engine_defaults());
     r.n_tiles--;
     expect_refusal(engine, &r, "image places");
     r.n_tiles = 0;
@@ -375,7 +287,7 @@ static void cancelling_frees_the_places(void **state)
     (void)state;
     case_open(&c, "smolvlm");
     o.n_batch = 4;
-    struct ingot_engine *engine = open_eyes(&all_files[0], o);
+    struct ingot_engine *engine = open_eyes(&picture_files[0], o);
     struct ingot_request_options r = request_of(&c);
     struct ingot_request *request = ingot_submit(engine, &r, &error);
     assert_non_null(request);

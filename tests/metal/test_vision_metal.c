@@ -1,81 +1,10 @@
 // test_vision_metal.c - the Metal kernels of an encoder of pictures against the plain loops, and a whole
 // tower, on the emulator.
 #include "emu_modes.h"
-#include "engine/stage/vision.h"
-#include "ops/attend_all/attend_all.h"
 #pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
-#include "ops/device_sides.h"
-#include "ops/layernorm/layernorm.h"
-#include "ops/patches/patches.h"
-#include "ops/scatter/scatter.h"
-#include "ops/shuffle/shuffle.h"
+#include "ops/vision_sides.h"
 
 static struct device *gpu;
-
-enum { ACROSS = 6, PATCH = 3, SIDE = 20, SQUARE = 2 };
-
-// Tiles of ACROSS x ACROSS rows, the last one cut off: attention and patches do not mind.
-static void fill_tiles(struct side *s, uint32_t n_rows)
-{
-    const struct tape_limits *l = tape_limits(s->tape);
-    uint32_t *words = mem_alloc(step_bytes(l->max_rows, l->max_outputs)), n_outputs = 0;
-    struct step head = { .n_rows = n_rows, .max_rows = l->max_rows, .max_outputs = l->max_outputs };
-    struct err err = { 0 };
-
-    memset(words, 0, step_bytes(l->max_rows, l->max_outputs));
-    for (uint32_t r = 0; r < n_rows; r++) {
-        uint32_t i = r % (ACROSS * ACROSS);
-        words[step_at_tokens() + r] = i % 5 == 0 ? STEP_TOKEN_POOLED | (r % 7) : i % VOCABULARY;
-        words[step_at_positions(l->max_rows) + r] = i;
-        words[step_at_slots(l->max_rows) + r] = r / (ACROSS * ACROSS);
-        if (i / ACROSS % SQUARE == 0 && i % SQUARE == 0 && r + ACROSS + 1 < n_rows &&
-            n_outputs < l->max_outputs)
-            words[step_at_outputs(l->max_rows) + n_outputs++] = r;
-    }
-    head.n_outputs = n_outputs;
-    memcpy(words, &head, sizeof head);
-    assert_ok(buffer_write(&s->step, 0, words, step_bytes(l->max_rows, l->max_outputs), &err), &err);
-    mem_free(words);
-}
-
-static void record_tower(struct side *s, const struct op_shape *c)
-{
-    uint32_t n = c->n_cols, max_outputs = tape_limits(s->tape)->max_outputs;
-    struct buffer *places = side_buffer(s, max_outputs * 4),
-                  *pixels = side_buffer(s, 4 * SIDE * SIDE * 3 + 4);
-    uint32_t at[64];
-    struct err err = { 0 };
-
-    for (uint32_t i = 0; i < 64; i++)
-        at[i] = (i * 5 + 3) % 64;
-    assert_ok(buffer_write(places, 0, at, max_outputs * 4ull, &err), &err);
-    struct tensor in = side_tensor(s, n, ROWS_STEP), normed = side_tensor(s, n, ROWS_STEP),
-                  out = side_tensor(s, n, ROWS_STEP);
-    struct tensor squares = side_tensor(s, n * SQUARE * SQUARE, ROWS_OUTPUT);
-    op_layernorm(
-        s->tape,
-        (struct layernorm){
-            .out = normed, .in = in, .scale = side_vector(s, n), .bias = side_vector(s, n), .eps = 1e-6f });
-    op_attend_all(
-        s->tape,
-        (struct attend_all){
-            .out = out, .q = in, .k = normed, .v = in, .n_heads = c->n_heads, .scale = 1 / sqrtf((float)n) });
-    op_activate(s->tape, (struct activate){ .out = normed, .gate = out, .activation = ACTIVATION_GELU_TANH });
-    op_shuffle(s->tape, (struct shuffle){ .out = squares, .in = out, .side = SQUARE, .n_across = ACROSS });
-    op_scatter(s->tape, (struct scatter){ .in = squares,
-                                          .pool = side_buffer(s, 64ull * n * SQUARE * SQUARE * 4),
-                                          .places = places });
-    op_patches(s->tape, (struct patches){ .out = side_tensor(s, 3 * PATCH * PATCH, ROWS_STEP),
-                                          .pixels = pixels,
-                                          .table = side_vector(s, 3 * 256),
-                                          .side = SIDE,
-                                          .patch = PATCH });
-    op_embed(s->tape, (struct embed){ .out = side_tensor(s, n, ROWS_STEP),
-                                      .table = side_weight(s, QUANT_F16, VOCABULARY, n),
-                                      .log = side_buffer(s, 4),
-                                      .pool = side_buffer(s, 7ull * n * 4),
-                                      .scale = 1.5f });
-}
 
 static void kernels_of_a_tower(void **state)
 {
@@ -99,46 +28,10 @@ static void kernels_of_a_tower(void **state)
     }
 }
 
-static struct model_file *open_golden(const char *name)
-{
-    char path[512];
-    struct model_file *file;
-    struct err err = { 0 };
-
-    snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/smolvlm/%s", name);
-    assert_ok(model_file_open(&file, path, &err), &err);
-    return file;
-}
-
-// A whole tower, three tiles together, against the reference's embeddings.
 static void a_tower_gives_the_reference_embeddings(void **state)
 {
-    struct model_file *file = open_golden("mmproj.gguf"), *numbers = open_golden("golden.safetensors");
-    const uint8_t *tiles = model_file_tensor(numbers, "tiles")->data;
-    const struct file_tensor *connected = model_file_tensor(numbers, "connected");
-    struct vision_plan plan = { file, gpu, (uint32_t)connected->dims[1], 4, true, false, false };
-    struct vision v;
-    struct err err = { 0 };
-
     (void)state;
-    assert_ok(vision_create(&v, &plan, &err), &err);
-    const uint32_t n = tower_rows(&v.tower) * plan.n_out;
-    float *ours = mem_alloc_array(n, sizeof *ours);
-    struct vision_tile three[3];
-    for (uint32_t i = 0; i < 3; i++)
-        three[i] = (struct vision_tile){ tiles + i * vision_tile_bytes(&v), 3 - i };
-    assert_ok(vision_encode(&v, three, 3, &err), &err);
-    assert_ok(gpu->ops->wait(gpu, &err), &err);
-    for (uint32_t i = 0; i < 3; i++) {
-        assert_ok(buffer_read(&v.pool, (3ull - i) * n * 4, ours, n * 4ull, &err), &err);
-        double error = bench_error((const float *)(const void *)connected->data + (size_t)i * n, ours, n);
-        if (!(error <= 1e-4))
-            fail_msg("tile %u: error %.1e", i, error);
-    }
-    mem_free(ours);
-    vision_release(&v);
-    model_file_close(file);
-    model_file_close(numbers);
+    check_tower(gpu, "smolvlm", true, 1e-4);
 }
 
 int main(void)

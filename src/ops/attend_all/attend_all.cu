@@ -1,0 +1,90 @@
+// attend_all.cu - attend_all_plain: the operation as defined in attend_all.h, for any head, in fp32: a block
+// takes a row and a head.
+//
+// Keys come in chunks whose scores lie in shared memory; running max and running sum (online softmax) join
+// the chunks. A thread sums the values of some dims. Simple before fast: no key is shared between rows.
+// attend_all_tile.cu is for the heads that models have.
+#include "device/cuda/kernel.cuh"
+#include "ops/attend_all/attend_all_cuda.h"
+
+enum { PLAIN_CHUNK = 1024, PLAIN_DIMS = 1024 / ALL_PLAIN_THREADS, PLAIN_WARPS = ALL_PLAIN_THREADS / 32 };
+
+static __device__ __forceinline__ f32 block_max(f32 v, f32 *room)
+{
+    v = warp_max(v);
+    if (threadIdx.x % 32 == 0)
+        room[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = warp_max(room[threadIdx.x % PLAIN_WARPS]);
+    __syncthreads();
+    return v;
+}
+
+extern "C" __global__ void __launch_bounds__(ALL_PLAIN_THREADS)
+    attend_all_plain(const __grid_constant__ struct attend_all_params p)
+{
+    __shared__ f32 weights[PLAIN_CHUNK], q[1024], room[33];
+    u32 row = blockIdx.x, head_dim = p.args.head_dim, offset = blockIdx.y * head_dim, thread = threadIdx.x;
+    u64 stride = (u64)p.args.n_heads * head_dim;
+    f32 sums[PLAIN_DIMS] = {}, top = 0, total = 0;
+
+    wait_for_inputs();
+    if (row >= p.step->n_rows)
+        return;
+    struct slot_rows keys = slot_rows_of(p.step, row);
+    for (u32 d = thread; d < head_dim; d += ALL_PLAIN_THREADS)
+        q[d] = p.in[ATTEND_ALL_Q][row * stride + offset + d];
+    __syncthreads();
+    for (u32 first = keys.first; first < keys.end; first += PLAIN_CHUNK) {
+        u32 n = min(keys.end - first, (u32)PLAIN_CHUNK);
+        f32 chunk_top = -INFINITY, part = 0;
+        for (u32 j = thread; j < n; j += ALL_PLAIN_THREADS) {
+            const f32 *key = p.in[ATTEND_ALL_K] + (first + j) * stride + offset;
+            f32 score = 0;
+            for (u32 d = 0; d < head_dim; d++)
+                score += q[d] * key[d];
+            weights[j] = score * p.args.scale;
+            chunk_top = fmaxf(chunk_top, weights[j]);
+        }
+        chunk_top = block_max(chunk_top, room);
+        f32 new_top = first == keys.first ? chunk_top : fmaxf(top, chunk_top);
+        f32 rescale = first == keys.first ? 0 : expf(top - new_top);
+        for (u32 j = thread; j < n; j += ALL_PLAIN_THREADS) {
+            weights[j] = expf(weights[j] - new_top);
+            part += weights[j];
+        }
+        total = total * rescale + block_sum(part, room);
+#pragma unroll
+        for (u32 i = 0; i < PLAIN_DIMS; i++) {
+            u32 d = thread + i * ALL_PLAIN_THREADS;
+            f32 sum = sums[i] * rescale;
+            for (u32 j = 0; j < n && d < head_dim; j++)
+                sum += weights[j] * p.in[ATTEND_ALL_V][(first + j) * stride + offset + d];
+            sums[i] = sum;
+        }
+        top = new_top;
+        __syncthreads();
+    }
+#pragma unroll
+    for (u32 i = 0; i < PLAIN_DIMS; i++)
+        if (thread + i * ALL_PLAIN_THREADS < head_dim)
+            p.out[row * stride + offset + thread + i * ALL_PLAIN_THREADS] = sums[i] / total;
+}
+
+// q, k or v as bf16 for attend_all_tile: a block takes a row. Rows are of whole groups of eight.
+extern "C" __global__ void __launch_bounds__(ALL_PLAIN_THREADS)
+    attend_all_halves(const __grid_constant__ struct attend_all_params p)
+{
+    u32 n = p.args.n_heads * p.args.head_dim / 4;
+    const float4 *in = (const float4 *)p.in[blockIdx.y] + (u64)blockIdx.x * n;
+    uint2 *out = (uint2 *)((__nv_bfloat16 *)p.halves + blockIdx.y * p.stride) + (u64)blockIdx.x * n;
+
+    wait_for_inputs();
+    if (blockIdx.x >= p.step->n_rows)
+        return;
+    for (u32 i = threadIdx.x; i < n; i += ALL_PLAIN_THREADS) {
+        __nv_bfloat162 low = __floats2bfloat162_rn(in[i].x, in[i].y),
+                       high = __floats2bfloat162_rn(in[i].z, in[i].w);
+        out[i] = make_uint2(*(u32 *)&low, *(u32 *)&high);
+    }
+}

@@ -1,0 +1,45 @@
+// attend_all_cuda.h - the arguments of the CUDA kernels, and how a step's rows fall into slots.
+#pragma once
+#include "device/step.h"
+#include "ops/attend_all/attend_all.h"
+
+struct attend_all_params {
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(const f32) in[3]; // q, k and v
+    DEVICE_AT(f32) out;
+    DEVICE_AT(void) halves; // attend_all_tile: q, k and v as bf16, [3][max_rows, n_heads * head_dim]
+    u64 stride;             // numbers from one of these to the next
+    struct attend_all_args args;
+};
+enum {
+    ALL_PLAIN_THREADS = 128,
+    ALL_TILE_THREADS = 256,
+    ALL_TILE_ROWS = 128,
+    ALL_TILE_KEYS = 64,
+    ALL_STAGES = 2
+};
+
+// Bytes of a key's numbers in shared memory: whole products of 16, and 16 more, so that eight rows meet in no
+// bank.
+#define ALL_TILE_PITCH(head_dim) (((head_dim) + 15) / 16 * 32 + 16)
+
+#ifdef __CUDACC__
+struct slot_rows {
+    u32 first, end;
+};
+// The rows of the step that are of the same slot as `row`.
+static __device__ __forceinline__ struct slot_rows slot_rows_of(const struct step *step, u32 row)
+{
+    const u32 *slots = step_slots(step), *positions = step_positions(step);
+    u32 slot = slots[row], first = row - positions[row], low = row + 1, high = step->n_rows;
+
+    while (low < high) {
+        u32 middle = low + (high - low) / 2;
+        if (slots[middle] == slot && positions[middle] == middle - first)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return { first, low };
+}
+#endif

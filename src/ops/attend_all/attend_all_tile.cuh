@@ -1,0 +1,191 @@
+// attend_all_tile.cuh - attention of an encoder but for its products: slots, copies, and online softmax
+// (FlashAttention-2; Dao, 2023).
+//
+// Computes   out = softmax(scale * q . K) V   for 128 rows of the step and one head. Bound by arithmetic.
+//
+//                         64 keys                 the next 64, on their way
+//                      +--------------------+    +--------------------+
+//   128 rows   warp 0  |  16 rows           |    |                    |      grid: (tiles of 128 rows, heads)
+//              warp 1  |                    |    |                    |      block: 8 warps; two blocks an SM
+//              ...     |                    |    |                    |
+//                      +--------------------+    +--------------------+
+//
+// q, K and V are rows of bf16. Shared memory: K and V of two stages, filled by cp.async; PRODUCTS says how
+// they lie there. Rows of several slots: a block takes the rows of each slot in turn, over that slot's keys.
+// Sums over keys go in their order, so a row's result does not depend on what else is in the step. Epilogue:
+// fp32 rows.
+#pragma once
+#include "device/cuda/kernel.cuh"
+#include "ops/attend_all/attend_all_cuda.h"
+
+static __device__ __forceinline__ u32 two_halves(f32 low, f32 high)
+{
+    __nv_bfloat162 h = __floats2bfloat162_rn(low, high);
+    return *(u32 *)&h;
+}
+// A weight far below any other may become zero.
+static __device__ __forceinline__ f32 exp2_near(f32 x)
+{
+    f32 y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static __device__ __forceinline__ void copy_16(u32 to, const void *from, bool exists)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0));
+}
+
+// PRODUCTS: place of a key's 16-byte word, SIDE bytes of a tile of K or V, clear, score and sum.
+template <u32 D, class PRODUCTS> struct all_tile {
+    static constexpr u32 STEPS = (D + 15) / 16, SIDE = PRODUCTS::SIDE;
+    const struct attend_all_params &p;
+    u32 shared;
+    u32 q[STEPS][4];
+    f32 out[D / 8][4];
+    f32 top[2], total[2]; // of rows g and g + 8
+
+    __device__ __forceinline__ const __nv_bfloat16 *half_at(u32 which, u32 row) const
+    {
+        return (const __nv_bfloat16 *)p.halves + which * p.stride +
+               ((u64)row * p.args.n_heads + blockIdx.y) * D;
+    }
+
+    // K of a stage, then V. What lies beyond the slot's keys is zero.
+    __device__ __forceinline__ void fetch(const struct slot_rows &keys, u32 first, u32 stage) const
+    {
+        constexpr u32 WORDS = D / 8;
+        u32 to = shared + stage * 2 * SIDE;
+#pragma unroll
+        for (u32 i = threadIdx.x; i < 2 * ALL_TILE_KEYS * WORDS; i += ALL_TILE_THREADS) {
+            u32 side = i / (ALL_TILE_KEYS * WORDS), key = i / WORDS % ALL_TILE_KEYS, word = i % WORDS;
+            bool exists = first + key < keys.end;
+            copy_16(to + side * SIDE + PRODUCTS::place(key, word),
+                    half_at(ATTEND_ALL_K + side, exists ? first + key : keys.first) + word * 8, exists);
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+
+    __device__ __forceinline__ void load_q(u32 row, bool exists, u32 which)
+    {
+        const u32 *from = (const u32 *)half_at(ATTEND_ALL_Q, row) + threadIdx.x % 4;
+#pragma unroll
+        for (u32 k = 0; k < STEPS; k++)
+#pragma unroll
+            for (u32 half = 0; half < 2; half++)
+                q[k][which + 2 * half] = exists && k * 16 + half * 8 < D ? from[k * 8 + half * 4] : 0;
+    }
+
+    // Scores become weights, and what was summed before is scaled to them. n: keys that exist.
+    __device__ __forceinline__ void soften(f32 (&s)[ALL_TILE_KEYS / 8][4], u32 n)
+    {
+        const f32 scale = p.args.scale * 1.4426950408889634f; // base 2 from here on
+        f32 base[2];
+        if (n < ALL_TILE_KEYS)
+#pragma unroll
+            for (u32 i = 0; i < ALL_TILE_KEYS / 2; i++)
+                if (i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2 >= n)
+                    s[i / 4][i % 4] = -INFINITY;
+#pragma unroll
+        for (u32 which = 0; which < 2; which++) {
+            f32 higher = top[which];
+#pragma unroll
+            for (u32 i = 0; i < ALL_TILE_KEYS / 8; i++)
+                higher = fmaxf(higher, fmaxf(s[i][2 * which], s[i][2 * which + 1]));
+            higher = fmaxf(higher, __shfl_xor_sync(~0u, higher, 1));
+            higher = fmaxf(higher, __shfl_xor_sync(~0u, higher, 2));
+            f32 keep = exp2_near((top[which] - higher) * scale);
+            top[which] = higher;
+            base[which] = higher * scale;
+            total[which] *= keep;
+#pragma unroll
+            for (u32 i = 0; i < D / 8; i++) {
+                out[i][2 * which] *= keep;
+                out[i][2 * which + 1] *= keep;
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < ALL_TILE_KEYS / 8; i++)
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) {
+                s[i][j] = exp2_near(fmaf(s[i][j], scale, -base[j / 2]));
+                total[j / 2] += s[i][j];
+            }
+    }
+
+    __device__ __forceinline__ void put(u32 row, bool exists, u32 which) const
+    {
+        f32 sum = total[which];
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        if (!exists)
+            return;
+        f32 *to = p.out + ((u64)row * p.args.n_heads + blockIdx.y) * D + threadIdx.x % 4 * 2;
+#pragma unroll
+        for (u32 n = 0; n < D / 8; n++)
+            *(float2 *)(to + n * 8) = make_float2(out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
+    }
+
+    __device__ __forceinline__ void tile(u32 at, u32 n)
+    {
+        f32 s[ALL_TILE_KEYS / 8][4] = {};
+        u32 weights[ALL_TILE_KEYS / 16][4];
+
+        PRODUCTS::score(q, at, s);
+        soften(s, n);
+#pragma unroll
+        for (u32 i = 0; i < ALL_TILE_KEYS / 4; i++) {
+            const f32 *v = s[i / 4 * 2 + i % 4 / 2] + i % 2 * 2;
+            weights[i / 4][i % 4] = two_halves(v[0], v[1]);
+        }
+        PRODUCTS::sum(weights, at + SIDE, out);
+    }
+
+    // Rows [from, end) of one slot, of the block's that begin at `base`.
+    __device__ __forceinline__ void run(const struct slot_rows &keys, u32 base, u32 from, u32 end)
+    {
+        u32 row = base + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+        bool mine[2] = { row >= from && row < end, row + 8 >= from && row + 8 < end };
+
+        load_q(mine[0] ? row : from, mine[0], 0);
+        load_q(mine[1] ? row + 8 : from, mine[1], 1);
+        top[0] = top[1] = -INFINITY;
+        total[0] = total[1] = 0;
+#pragma unroll
+        for (u32 n = 0; n < D / 8; n++)
+            out[n][0] = out[n][1] = out[n][2] = out[n][3] = 0;
+        fetch(keys, keys.first, 0);
+        for (u32 key = keys.first, stage = 0; key < keys.end; key += ALL_TILE_KEYS, stage ^= 1) {
+            fetch(keys, key + ALL_TILE_KEYS, stage ^ 1); // beyond the last: zeros
+            asm volatile("cp.async.wait_group 1;" ::: "memory");
+#if __CUDA_ARCH__ >= 900
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+            __syncthreads();
+            tile(shared + stage * 2 * SIDE, keys.end - key);
+            __syncthreads();
+        }
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+        __syncthreads();
+        put(row, mine[0], 0);
+        put(row + 8, mine[1], 1);
+    }
+};
+
+template <u32 D, class PRODUCTS>
+static __device__ __forceinline__ void attend_rows(const struct attend_all_params &p)
+{
+    extern __shared__ __align__(1024) unsigned char all_shared[];
+    struct all_tile<D, PRODUCTS> tile = {
+        p, (u32)__cvta_generic_to_shared(all_shared)
+    };
+    u32 base = blockIdx.x * ALL_TILE_ROWS, end = min(base + ALL_TILE_ROWS, p.step->n_rows);
+
+    PRODUCTS::clear(tile.shared);
+    wait_for_inputs();
+    for (u32 row = base; row < end;) {
+        struct slot_rows keys = slot_rows_of(p.step, row);
+        u32 run_end = min(keys.end, end);
+        tile.run(keys, base, row, run_end);
+        row = run_end;
+    }
+}

@@ -1,0 +1,59 @@
+// layernorm.cu - the operation as defined in layernorm.h: a warp takes a row that its registers hold, else a
+// block.
+#include "device/cuda/kernel.cuh"
+#include "ops/layernorm/layernorm_cuda.h"
+
+extern "C" __global__ void __launch_bounds__(LAYERNORM_THREADS)
+    layernorm_warp(const __grid_constant__ struct layernorm_params p)
+{
+    u32 lane = threadIdx.x % 32, row = blockIdx.x * (LAYERNORM_THREADS / 32) + threadIdx.x / 32,
+        n = p.args.n_cols / 4;
+    const float4 *in = (const float4 *)(p.in + (u64)row * p.args.n_cols), *scale = (const float4 *)p.scale,
+                 *bias = (const float4 *)p.bias;
+    float4 *out = (float4 *)(p.out + (u64)row * p.args.n_cols), v[LAYERNORM_WARP_FOURS];
+    f32 sum = 0, squares = 0;
+
+    wait_for_inputs();
+    if (row >= n_rows_of(p.step, p.args.rows))
+        return;
+#pragma unroll
+    for (u32 i = 0; i < LAYERNORM_WARP_FOURS; i++) {
+        v[i] = lane + 32 * i < n ? in[lane + 32 * i] : make_float4(0, 0, 0, 0);
+        sum += (v[i].x + v[i].y) + (v[i].z + v[i].w);
+    }
+    f32 mean = warp_sum(sum) / (f32)p.args.n_cols;
+#pragma unroll
+    for (u32 i = 0; i < LAYERNORM_WARP_FOURS; i++) {
+        v[i] = make_float4(v[i].x - mean, v[i].y - mean, v[i].z - mean, v[i].w - mean);
+        if (lane + 32 * i < n)
+            squares += (v[i].x * v[i].x + v[i].y * v[i].y) + (v[i].z * v[i].z + v[i].w * v[i].w);
+    }
+    f32 factor = norm_factor(warp_sum(squares), p.args.n_cols, p.args.eps);
+#pragma unroll
+    for (u32 i = 0; i < LAYERNORM_WARP_FOURS; i++)
+        if (lane + 32 * i < n) {
+            float4 s = scale[lane + 32 * i], b = bias[lane + 32 * i];
+            out[lane + 32 * i] = make_float4(v[i].x * factor * s.x + b.x, v[i].y * factor * s.y + b.y,
+                                             v[i].z * factor * s.z + b.z, v[i].w * factor * s.w + b.w);
+        }
+}
+
+extern "C" __global__ void __launch_bounds__(LAYERNORM_THREADS)
+    layernorm(const __grid_constant__ struct layernorm_params p)
+{
+    __shared__ f32 room[33];
+    const f32 *in = p.in + (u64)blockIdx.x * p.args.n_cols;
+    f32 *out = p.out + (u64)blockIdx.x * p.args.n_cols, sum = 0, squares = 0;
+
+    wait_for_inputs();
+    if (blockIdx.x >= n_rows_of(p.step, p.args.rows))
+        return;
+    for (u32 c = threadIdx.x; c < p.args.n_cols; c += LAYERNORM_THREADS)
+        sum += in[c];
+    f32 mean = block_sum(sum, room) / (f32)p.args.n_cols;
+    for (u32 c = threadIdx.x; c < p.args.n_cols; c += LAYERNORM_THREADS)
+        squares += (in[c] - mean) * (in[c] - mean);
+    f32 factor = norm_factor(block_sum(squares, room), p.args.n_cols, p.args.eps);
+    for (u32 c = threadIdx.x; c < p.args.n_cols; c += LAYERNORM_THREADS)
+        out[c] = (in[c] - mean) * factor * p.scale[c] + p.bias[c];
+}

@@ -1,0 +1,17 @@
+// layernorm_cuda.h - the arguments of the CUDA kernels.
+#pragma once
+#include "ops/layernorm/layernorm.h"
+#include "gemm/cuda/packing.h"
+
+struct layernorm_params {
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(const f32) in;
+    DEVICE_AT(const f32) scale;
+    DEVICE_AT(const f32) bias;
+    DEVICE_AT(f32) out;
+    struct layernorm_args args;
+};
+enum {
+    LAYERNORM_THREADS = 256,
+    LAYERNORM_WARP_FOURS = 12
+}; // columns of a row that stay in a warp's registers: 32 * 4 * 12

@@ -1,0 +1,14 @@
+// scatter.cu - the operation as defined in scatter.h: a block takes an output row.
+#include "device/cuda/kernel.cuh"
+#include "ops/scatter/scatter_cuda.h"
+
+extern "C" __global__ void __launch_bounds__(256) scatter(const __grid_constant__ struct scatter_params p)
+{
+    wait_for_inputs();
+    if (blockIdx.x >= p.step->n_outputs || p.places[blockIdx.x] >= p.args.n_rows)
+        return;
+    const f32 *in = p.in + (u64)blockIdx.x * p.args.n_cols;
+    f32 *pool = p.pool + (u64)p.places[blockIdx.x] * p.args.n_cols;
+    for (u32 c = threadIdx.x; c < p.args.n_cols; c += blockDim.x)
+        pool[c] = in[c];
+}

@@ -1,0 +1,119 @@
+// test_cuda_vision.c - the CUDA kernels of an encoder of pictures against the plain loops, and whole towers
+// and models with eyes against the reference's numbers. Skipped where there is no GPU.
+#pragma GCC diagnostic ignored "-Wunused-function" // of the recorders there, those of other operations
+#include "device/cuda_sides.h"
+#include "models/golden_pictures.h"
+#include "ops/vision_sides.h"
+
+static void kernels_of_a_tower(void **state)
+{
+    static const struct {
+        uint32_t rows, most, n_cols, n_heads;
+        double limit;
+    } cases[] = { { 36, 36, 48, 3, 1e-9 },  { 72, 144, 36, 2, 1e-9 },   { 100, 144, 130, 1, 1e-9 },
+                  { 1, 36, 32, 4, 1e-9 },   { 71, 144, 1600, 5, 1e-9 }, { 100, 144, 128, 2, 5e-5 },
+                  { 72, 144, 144, 2, 5e-5 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct op_shape c = { .rows = cases[i].rows,
+                              .most_rows = cases[i].most,
+                              .n_cols = cases[i].n_cols,
+                              .n_heads = cases[i].n_heads,
+                              .limit = cases[i].limit };
+        struct sides s;
+        sides_open(&s, gpu, &c, record_tower);
+        fill_tiles(&s.plain, c.rows);
+        fill_tiles(&s.fast, c.rows);
+        sides_compare(&s, "tower", &c);
+        check_graph(&s.fast);
+        sides_close(&s);
+    }
+}
+
+static const uint32_t slots[][MOST_SLOTS] = {
+    { 1 }, { 64 }, { 300, 1, 64, 129, 200 }, { 127, 2, 127 }, { 1024, 1024 }
+};
+enum { N_SLOTS = sizeof slots / sizeof *slots };
+
+static uint32_t rows_of_slots(const uint32_t rows[MOST_SLOTS])
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < MOST_SLOTS; i++)
+        n += rows[i];
+    return n;
+}
+
+// Heads of 64 and 72 in tiles, others and exact ones row by row.
+static void attention_over_slots_of_any_size(void **state)
+{
+    static const uint32_t heads[][2] = { { 3, 64 }, { 2, 72 }, { 2, 18 }, { 1, 131 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 4 * N_SLOTS * 2; i++) {
+        const uint32_t *head = heads[i % 4], *rows = slots[i / 4 % N_SLOTS], n = rows_of_slots(rows);
+        struct op_shape c = { .rows = n,
+                              .most_rows = n + i % 3 * 50,
+                              .n_heads = head[0],
+                              .head_dim = head[1],
+                              .exact = i / 4 >= N_SLOTS };
+        bool tiles = (head[1] == 64 || head[1] == 72) && !c.exact;
+        struct sides s;
+        c.n_cols = head[0] * head[1];
+        c.limit = tiles ? 1e-4 : 1e-9;
+        sides_open(&s, gpu, &c, record_attend_all);
+        fill_slots(&s.plain, rows);
+        fill_slots(&s.fast, rows);
+        sides_compare(&s, "attend_all", &c);
+        check_graph(&s.fast);
+        sides_close(&s);
+    }
+}
+
+// The kernels that serve every other architecture, here on whatever there is.
+static void attention_of_lesser_devices(void **state)
+{
+    skip_without_gpu();
+    struct cuda *c = (struct cuda *)gpu;
+    uint32_t capability = c->limits.capability;
+
+    c->limits.capability = 80;
+    attention_over_slots_of_any_size(state);
+    c->limits.capability = capability;
+}
+
+static void towers_give_the_reference_embeddings(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (int exact = 0; exact < 2; exact++) {
+        check_tower(gpu, "smolvlm", exact, exact ? 1e-9 : 1e-4);
+        check_tower(gpu, "idefics3", exact, exact ? 1e-9 : 1e-4);
+    }
+}
+
+static void pictures_give_the_reference_logits(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (size_t i = 0; i < N_PICTURE_FILES; i++) {
+        check_picture_logits(&picture_files[i],
+                             &(struct golden_run){ .device = "cuda", .n_batch = 512, .exact = true });
+        check_picture_logits(&picture_files[i], &(struct golden_run){ .device = "cuda", .n_batch = 7 });
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_of_a_tower),
+        cmocka_unit_test(attention_over_slots_of_any_size),
+        cmocka_unit_test(attention_of_lesser_devices),
+        cmocka_unit_test(towers_give_the_reference_embeddings),
+        cmocka_unit_test(pictures_give_the_reference_logits),
+    };
+    return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);
+}

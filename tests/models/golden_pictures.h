@@ -1,0 +1,101 @@
+// golden_pictures.h - reference logits of prompts with pictures, ours for the same tokens and tiles, and how
+// close they must be.
+//
+// The models are tiny and fully re-randomised; tools/golden/vision_reference.py makes them.
+#pragma once
+#include "engine/api.h"
+#include "models/golden.h"
+
+enum { IMAGE = 7 }; // the token of image places in the golden vectors
+
+struct case_of_pictures {
+    struct golden g;
+    uint32_t *tokens; // with INGOT_IMAGE_PLACE
+    uint8_t *tiles;
+    uint32_t n_tiles;
+};
+
+static inline void case_open(struct case_of_pictures *c, const char *variant)
+{
+    golden_open(&c->g, variant);
+    const struct file_tensor *tiles = model_file_tensor(c->g.file, "tiles");
+    c->n_tiles = *(const uint32_t *)(const void *)model_file_tensor(c->g.file, "n_tiles")->data;
+    c->tokens = calloc(c->g.n, sizeof *c->tokens);
+    c->tiles = malloc(tiles->bytes);
+    memcpy(c->tiles, tiles->data, tiles->bytes);
+    for (uint32_t i = 0; i < c->g.n; i++)
+        c->tokens[i] = c->g.tokens[i] == IMAGE ? INGOT_IMAGE_PLACE : c->g.tokens[i];
+}
+
+static inline void case_close(struct case_of_pictures *c)
+{
+    free(c->tokens);
+    free(c->tiles);
+    model_file_close(c->g.file);
+}
+
+static inline struct ingot_request_options request_of(const struct case_of_pictures *c)
+{
+    struct ingot_request_options r = ingot_request_defaults();
+
+    r.tokens = c->tokens;
+    r.n_tokens = c->g.n;
+    r.tiles = c->tiles;
+    r.n_tiles = c->n_tiles;
+    r.max_tokens = 3;
+    r.ignore_eos = true;
+    r.sampling.temperature = 0;
+    return r;
+}
+
+struct picture_files {
+    const char *variant, *model, *mmproj; // mmproj: NULL, the model's own
+};
+
+static inline struct ingot_engine *open_eyes(const struct picture_files *f, struct ingot_engine_options o)
+{
+    char model[512], mmproj[512];
+
+    snprintf(model, sizeof model, SOURCE_DIR "/tests/golden/%s%s", f->variant, f->model);
+    snprintf(mmproj, sizeof mmproj, SOURCE_DIR "/tests/golden/%s%s", f->variant, f->mmproj ? f->mmproj : "");
+    o.model = model;
+    o.mmproj = f->mmproj ? mmproj : NULL;
+    return open_or_fail(&o);
+}
+
+// The gates of check_golden. run: its device, n_batch and exact.
+static inline void check_picture_logits(const struct picture_files *f, const struct golden_run *run)
+{
+    struct case_of_pictures c;
+    struct ingot_engine_options o = ingot_engine_defaults();
+    struct ingot_error error = { 0 };
+
+    case_open(&c, f->variant);
+    o.device = run->device;
+    o.exact = run->exact;
+    o.n_batch = run->n_batch;
+    struct ingot_engine *engine = open_eyes(f, o);
+    struct collected all = { calloc((size_t)c.g.n * c.g.n_vocab, sizeof(float)), c.g.n_vocab, c.g.n, 0 };
+    struct ingot_request_options r = request_of(&c);
+    r.n_logits = c.g.n;
+    r.max_tokens = 1;
+    if (!ingot_generate(engine, &r, collect, &all, NULL, &error))
+        fail_msg("%s", error.message);
+    assert_int_equal(all.n_rows, c.g.n);
+    struct closeness close = compare_logits(&c.g, all.logits);
+    print_message("%s%s%s %s%s, batch %u: squared error %.1e, KL %.1e\n", f->variant, f->model,
+                  f->mmproj ? f->mmproj : "", run->device, run->exact ? ", exact" : "", run->n_batch,
+                  close.worst_error, close.mean_kl);
+    assert_true(close.worst_error <= (run->exact ? 1e-9 : 1e-4) && close.mean_kl <= 1e-3);
+    assert_true(!run->exact || close.top1_changes == 0);
+    free(all.logits);
+    ingot_engine_close(engine);
+    case_close(&c);
+}
+
+static const struct picture_files picture_files[] = { { "smolvlm", "", NULL },
+                                                      { "smolvlm", "/text.gguf", "/mmproj.gguf" },
+                                                      { "smolvlm", "/text.gguf", "/mmproj-old.gguf" },
+                                                      { "idefics3", "", NULL },
+                                                      { "idefics3", "/text.gguf", "/mmproj.gguf" } };
+enum { N_PICTURE_FILES = sizeof picture_files / sizeof *picture_files };
