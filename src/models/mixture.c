@@ -1,7 +1,7 @@
 // mixture.c - see mixture.h.
 #include "models/mixture.h"
 #include "base/log.h"
-#include "ops/experts/experts.h"
+#include "ops/moe/moe.h"
 
 static bool groups_check(const struct model *m, struct err *err)
 {
@@ -73,53 +73,59 @@ struct route_rule mixture_rule(const struct model *m)
                                 .scale = c->scale };
 }
 
-static void record_route(struct tape *t, const struct model_stage *s, uint32_t l, struct route *route)
+static struct moe moe_of(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                         struct route_rule rule)
 {
+    const struct mixture_config *c = s->model->own;
     const struct mixture_weights *w = stage_layer_own(s, l);
+    uint32_t n_shared = w->shared_gate ? c->n_shared : 0;
+    struct tensor hidden = tape_tensor(t, experts_hidden_cols(c->n_slots, c->n_ffn, n_shared), ROWS_STEP);
+    struct route route = { .in = x,
+                           .normed = tape_tensor(t, x.n_cols, ROWS_STEP),
+                           .ids = tape_tensor(t, c->n_slots, ROWS_STEP),
+                           .weights = tape_tensor(t, c->n_slots + 1, ROWS_STEP),
+                           .norm = stage_layer(s, l)->ffn_norm,
+                           .router = w->router,
+                           .select_bias = w->select_bias,
+                           .shared_gate = w->shared_router,
+                           .rule = rule,
+                           .eps = s->model->factors.eps };
 
-    route->norm = stage_layer(s, l)->ffn_norm;
-    route->router = w->router;
-    route->select_bias = w->select_bias;
-    route->shared_gate = w->shared_router;
-    route->eps = s->model->factors.eps;
-    tape_label(t, "layer%u.route", l);
-    op_route(t, *route);
+    route.rule.normalise = c->normalise;
+    return (struct moe){ .route = route,
+                         .up = { .out = hidden,
+                                 .in = route.normed,
+                                 .ids = route.ids,
+                                 .gate = w->gate,
+                                 .up = w->up,
+                                 .shared_gate = w->shared_gate,
+                                 .shared_up = w->shared_up,
+                                 .n_experts = c->n_experts,
+                                 .activation = ACTIVATION_SILU },
+                         .down = { .out = x,
+                                   .in = hidden,
+                                   .ids = route.ids,
+                                   .weights = route.weights,
+                                   .down = w->down,
+                                   .shared = w->shared_down,
+                                   .add = x,
+                                   .n_experts = c->n_experts } };
 }
 
 void block_mixture(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                    struct route_rule rule)
 {
-    const struct mixture_config *c = s->model->own;
-    const struct mixture_weights *w = stage_layer_own(s, l);
-    struct tensor hidden = tape_tensor(
-        t, experts_hidden_cols(c->n_slots, c->n_ffn, w->shared_gate ? c->n_shared : 0), ROWS_STEP);
-    struct route route = { .in = x,
-                           .normed = tape_tensor(t, x.n_cols, ROWS_STEP),
-                           .ids = tape_tensor(t, c->n_slots, ROWS_STEP),
-                           .weights = tape_tensor(t, c->n_slots + 1, ROWS_STEP),
-                           .rule = rule };
+    struct moe m = moe_of(t, s, l, x, rule);
 
-    route.rule.normalise = c->normalise;
-    record_route(t, s, l, &route);
+    tape_label(t, "layer%u.experts", l);
+    if (op_moe(t, &m))
+        return;
+    tape_label(t, "layer%u.route", l);
+    op_route(t, m.route);
     tape_label(t, "layer%u.experts_up", l);
-    op_experts_up(t, (struct experts_up){ .out = hidden,
-                                          .in = route.normed,
-                                          .ids = route.ids,
-                                          .gate = w->gate,
-                                          .up = w->up,
-                                          .shared_gate = w->shared_gate,
-                                          .shared_up = w->shared_up,
-                                          .n_experts = c->n_experts,
-                                          .activation = ACTIVATION_SILU });
+    op_experts_up(t, m.up);
     tape_label(t, "layer%u.experts_down", l);
-    op_experts_down(t, (struct experts_down){ .out = x,
-                                              .in = hidden,
-                                              .ids = route.ids,
-                                              .weights = route.weights,
-                                              .down = w->down,
-                                              .shared = w->shared_down,
-                                              .add = x,
-                                              .n_experts = c->n_experts });
+    op_experts_down(t, m.down);
 }
 
 void block_mixture_or_dense(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x)

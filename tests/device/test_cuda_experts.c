@@ -1,5 +1,5 @@
-// test_cuda_experts.c - the CUDA kernels of route, experts_up and experts_down against their plain loops:
-// rules, ties, formats, modes, models.
+// test_cuda_experts.c - the CUDA kernels of route, experts_up, experts_down and moe against their plain
+// loops: rules, ties, formats, modes, models.
 #include "device/cuda_sides.h"
 #include "ops/experts_sides.h"
 
@@ -242,6 +242,112 @@ static void a_row_has_the_same_bits_in_any_company(void **state)
     }
 }
 
+// --- the whole block in one operation ---
+
+static uint32_t n_launches(const struct side *s)
+{
+    return ((const struct cuda_tape *)s->tape->native)->plan.n_launches;
+}
+
+// The block of one row. launches: those of its graph, 1 where moe_row takes it; 0: any number.
+static void compare_moe(const struct op_shape *c, uint32_t launches)
+{
+    static float plain[4096], in[4096];
+    struct sides s;
+    struct err err = { 0 };
+    double added = 0, before = 0;
+
+    sides_open(&s, gpu, c, record_moe);
+    side_scale_input(&s.plain, c->n_cols, 1e-8f);
+    side_scale_input(&s.fast, c->n_cols, 1e-8f);
+    for (int i = 0; i < 3; i++) // what one launch leaves behind the next one finds
+        sides_compare(&s, "moe", c);
+    check_graph(&s.fast);
+    assert_true(launches == 0 || (n_launches(&s.fast) == 1) == (launches == 1));
+    assert_ok(buffer_read(&s.plain.buffers[0], 0, in, c->n_cols * sizeof *in, &err), &err);
+    assert_ok(buffer_read(&s.plain.buffers[s.plain.n_buffers - 1], 0, plain, c->n_cols * sizeof *plain, &err),
+              &err);
+    for (uint32_t i = 0; i < c->n_cols; i++) {
+        before += (double)in[i] * in[i];
+        added += ((double)plain[i] - in[i]) * ((double)plain[i] - in[i]);
+    }
+    assert_true(added > 10 * before);
+    sides_close(&s);
+}
+
+static void blocks_of_every_format(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t f = 0; f < N_FORMATS; f++)
+        for (uint32_t i = 0; i < N_ROUTERS; i++) {
+            struct op_shape c = { .format = formats[f],
+                                  .rows = 1,
+                                  .most_rows = 1,
+                                  .n_cols = i % 2 ? 1024 : 512,
+                                  .n_out = 256,
+                                  .limit = 1e-3 };
+            bool quantised = formats[f] > QUANT_BF16, grouped = routers[i].rule.n_groups > 1;
+            experts_shape = routers[i];
+            experts_shape.n_experts = routers[i].n_experts > 64 && !grouped ? 64 : routers[i].n_experts;
+            experts_shape.limit = i % 3 ? 0 : 40;
+            c.bias = i % 4 == 1;
+            if (experts_shape.n_experts > 160)
+                continue; // the plain loop's time
+            bool taken = quantised && !grouped && !experts_shape.shared_gate &&
+                         (experts_shape.rule.scores == ROUTE_SIGMOID || !experts_shape.select_bias);
+            compare_moe(&c, taken ? 1 : 2);
+        }
+}
+
+static void blocks_of_real_models(void **state)
+{
+    static const struct route_rule rules[] = { { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 1, 0, 1 },
+                                               { ROUTE_SOFTMAX, 1, 1, ROUTE_BEST, 0, 0, 1 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 2; i++) { // Qwen3-30B-A3B, OLMoE-1B-7B
+        struct op_shape c = { .format = expert_models[i].format,
+                              .rows = 1,
+                              .most_rows = 1,
+                              .n_cols = expert_models[i].n_cols,
+                              .n_out = expert_models[i].n_ffn,
+                              .limit = 1e-3 };
+        experts_shape = expert_models[i].shape;
+        experts_shape.rule = rules[i];
+        compare_moe(&c, 1);
+        c.format = QUANT_Q8_0; // too long for a block's memory
+        compare_moe(&c, 2);
+    }
+}
+
+static void blocks_of_a_bad_row_are_no_numbers(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 2; i++) {
+        struct op_shape c = {
+            .format = QUANT_Q4_0, .rows = 1, .most_rows = 1, .n_cols = 512, .n_out = 256, .limit = 1e-3
+        };
+        float numbers[512], bad = i ? INFINITY : NAN;
+        struct side s = { 0 };
+        struct err err = { 0 };
+        experts_shape = (struct experts_shape){ .n_experts = 40, .n_slots = 3, .rule = routers[i * 3].rule };
+        side_open(&s, gpu, &c, record_moe);
+        for (uint32_t k = 0; k < 2; k++) { // and the row after it is whole again
+            assert_ok(
+                buffer_write(&s.buffers[0], 65 * sizeof bad, k ? &(float){ 1 } : &bad, sizeof bad, &err),
+                &err);
+            assert_ok(tape_play(s.tape, &s.step, &err), &err);
+            assert_ok(buffer_read(&s.buffers[s.n_buffers - 1], 0, numbers, sizeof numbers, &err), &err);
+            for (uint32_t j = 0; j < 512; j++)
+                assert_int_equal(isfinite(numbers[j]), k == 1);
+        }
+        side_close(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +357,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(experts_in_every_mode),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(experts_of_real_models),
+        cmocka_unit_test(blocks_of_every_format),
+        cmocka_unit_test(blocks_of_real_models),
+        cmocka_unit_test(blocks_of_a_bad_row_are_no_numbers),
     };
     return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);
 }

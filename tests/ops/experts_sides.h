@@ -1,8 +1,7 @@
 // experts_sides.h - the operations of experts on two devices, for a device's tests: see device_sides.h.
 #pragma once
 #include "ops/device_sides.h"
-#include "ops/experts/experts.h"
-#include "ops/route/route.h"
+#include "ops/moe/moe.h"
 
 struct experts_shape { // what struct op_shape lacks
     uint32_t n_experts, n_slots, n_shared;
@@ -106,4 +105,58 @@ static inline void record_experts_down(struct side *s, const struct op_shape *c)
                               .n_experts = e->n_experts };
     x.out = side_tensor(s, c->n_out, ROWS_STEP);
     op_experts_down(s->tape, x);
+}
+
+// The whole block. Its input is small beside what the experts add, else their errors would not show in the
+// result; eps is smaller still.
+static inline void record_moe(struct side *s, const struct op_shape *c)
+{
+    const struct experts_shape *e = &experts_shape;
+    uint32_t n = e->n_experts * c->n_out, n_hidden = experts_hidden_cols(e->n_slots, c->n_out, e->n_shared);
+    struct tensor in = side_tensor(s, c->n_cols, ROWS_STEP);
+    struct route route = { .in = in,
+                           .normed = tape_tensor(s->tape, c->n_cols, ROWS_STEP),
+                           .ids = tape_tensor(s->tape, e->n_slots, ROWS_STEP),
+                           .weights = tape_tensor(s->tape, e->n_slots + 1, ROWS_STEP),
+                           .norm = side_router_norm(s, c->n_cols),
+                           .router = side_weight(s, QUANT_F32, e->n_experts, c->n_cols),
+                           .bias = c->bias ? side_vector(s, e->n_experts) : NULL,
+                           .select_bias = e->select_bias ? side_vector(s, e->n_experts) : NULL,
+                           .shared_gate = e->shared_gate ? side_vector(s, c->n_cols) : NULL,
+                           .rule = e->rule,
+                           .eps = 1e-20f };
+    struct experts_up up = { .out = tape_tensor(s->tape, n_hidden, ROWS_STEP),
+                             .in = route.normed,
+                             .ids = route.ids,
+                             .gate = side_weight(s, c->format, n, c->n_cols),
+                             .up = side_weight(s, c->format, n, c->n_cols),
+                             .n_experts = e->n_experts,
+                             .activation = ACTIVATION_SILU,
+                             .limit = e->limit };
+    struct experts_down down = { .in = up.out,
+                                 .ids = route.ids,
+                                 .weights = route.weights,
+                                 .down = side_weight(s, c->other ? c->other : c->format,
+                                                     e->n_experts * c->n_cols, c->n_out),
+                                 .add = in,
+                                 .n_experts = e->n_experts };
+    if (e->n_shared) {
+        up.shared_gate = side_weight(s, e->shared, e->n_shared, c->n_cols);
+        up.shared_up = side_weight(s, e->shared, e->n_shared, c->n_cols);
+        down.shared = side_weight(s, e->shared, c->n_cols, e->n_shared);
+    }
+    down.out = side_tensor(s, c->n_cols, ROWS_STEP);
+    assert_true(op_moe(s->tape, &(struct moe){ route, up, down }));
+}
+
+static inline void side_scale_input(struct side *s, uint32_t n_cols, float factor)
+{
+    float *numbers = mem_alloc_array(n_cols, sizeof *numbers);
+    struct err err = { 0 };
+
+    assert_ok(buffer_read(&s->buffers[0], 0, numbers, n_cols * sizeof *numbers, &err), &err);
+    for (uint32_t i = 0; i < n_cols; i++)
+        numbers[i] *= factor;
+    assert_ok(buffer_write(&s->buffers[0], 0, numbers, n_cols * sizeof *numbers, &err), &err);
+    mem_free(numbers);
 }

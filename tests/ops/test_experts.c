@@ -1,9 +1,8 @@
 // test_experts.c - the router's rules against figures made by hand; a block of experts against sums in
 // double, its vector kernels against the plain loops, and a row's bits against the company it is in.
-#include "ops/experts/experts.h"
 #include "ops/matmul/matmul.h"
+#include "ops/moe/moe.h"
 #include "ops/ops.h"
-#include "ops/route/route.h"
 #include "op_harness.h"
 
 enum { MOST_ROWS = 64 };
@@ -155,6 +154,7 @@ struct expert_setting {
     float limit;
     bool biases, select_bias, shared_gate, exact;
 };
+static bool as_one_operation; // how block_open records
 
 static const struct expert_setting settings[] = {
     { 64,
@@ -318,9 +318,13 @@ static void block_open(struct expert_block *k, const struct cpu_options *options
         for (uint32_t c = 0; c < s->n_cols; c++)
             k->in[(size_t)r * s->n_cols + c] = bench_normal();
     }
-    op_route(k->b.tape, k->route);
-    op_experts_up(k->b.tape, k->up);
-    op_experts_down(k->b.tape, k->down);
+    if (as_one_operation) {
+        assert_true(op_moe(k->b.tape, &(struct moe){ k->route, k->up, k->down }));
+    } else {
+        op_route(k->b.tape, k->route);
+        op_experts_up(k->b.tape, k->up);
+        op_experts_down(k->b.tape, k->down);
+    }
     bench_seal(&k->b);
     bench_step(&k->b)->n_rows = n;
 }
@@ -440,6 +444,36 @@ static void the_plain_loops_are_the_sums_in_double(void **state)
         bench_close(&k.b);
         if (!(error <= 1e-11 * norm))
             fail_msg("setting %u: error %.2g", i, error / norm);
+    }
+}
+
+static void a_block_in_one_operation_has_the_bits_of_its_parts(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < N_SETTINGS; i++) {
+        struct cpu_options plain = { .plain = true };
+        struct expert_outcome parts = play(&plain, &settings[i], 3, 1);
+        as_one_operation = true;
+        struct expert_outcome whole = play(&plain, &settings[i], 3, 1);
+        as_one_operation = false;
+        assert_memory_equal(parts.out, whole.out, parts.n_out * sizeof(float));
+        outcome_free(&parts);
+        outcome_free(&whole);
+    }
+}
+
+static void tapes_that_want_parts_record_them(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct expert_block k = { 0 };
+        struct tape_limits limits = {
+            .max_rows = i == 0 ? 2 : 1, .max_outputs = 1, .exact = i == 1, .invariant = i == 2
+        };
+        bench_open(&k.b, &(struct cpu_options){ .plain = i < 3 }, limits);
+        block_weights(&k, &settings[0]);
+        assert_false(op_moe(k.b.tape, &(struct moe){ k.route, k.up, k.down }));
+        bench_close(&k.b);
     }
 }
 
@@ -642,6 +676,8 @@ int main(void)
         cmocka_unit_test(rules_choose_as_written),
         cmocka_unit_test(a_logit_that_is_no_number_ends_the_row),
         cmocka_unit_test(the_plain_loops_are_the_sums_in_double),
+        cmocka_unit_test(a_block_in_one_operation_has_the_bits_of_its_parts),
+        cmocka_unit_test(tapes_that_want_parts_record_them),
         cmocka_unit_test(blocks_are_close_to_the_plain_loops),
         cmocka_unit_test(a_row_has_the_same_bits_in_any_batch),
         cmocka_unit_test(many_rows_have_the_same_bits),

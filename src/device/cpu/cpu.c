@@ -352,7 +352,7 @@ static void cpu_info(struct device *d, struct device_info *info)
 
 static const struct cpu_kernel *kernel_choose(const struct cpu_op *op, uint32_t features, bool plain)
 {
-    if (!op)
+    if (!op || (op->parts_are_faster && !plain))
         return NULL;
     for (uint32_t i = 0; !plain && i < CPU_MAX_KERNELS && op->fast[i].kernel.run; i++)
         if ((op->fast[i].needs & ~features) == 0)

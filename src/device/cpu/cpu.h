@@ -58,6 +58,8 @@ struct cpu_op {
     const char *name;
     bool by_rows; // what it makes of a row needs no other sequence's row of the step, and lies in values or
                   // the sequence's pages
+    bool parts_are_faster; // than the plain loop, which is all there is: other CPUs than the oracle record
+                           // them
     struct cpu_kernel plain;
     struct cpu_choice {
         uint32_t needs; // CPU_* bits; the first choice whose needs are met is taken

@@ -2,9 +2,9 @@
 //
 // Every command gets the same inputs on both sides, so that its error is its own. Limits are normalised
 // squared errors:
-//   gemm with int8 activations              5e-4; gate_up and experts_up 1e-3: they multiply two of these
-//   attention, and stores to 16-bit pages   1e-6; attention with bf16 dot products 2e-5
-//   everything else                         1e-9: fp32 in another order of summation
+//   gemm with int8 activations              5e-4; gate_up, experts_up and moe 1e-3: they multiply two of
+//   these attention, and stores to 16-bit pages   1e-6; attention with bf16 dot products 2e-5 everything else
+//   1e-9: fp32 in another order of summation
 // Sampled ids must be equal.
 #include "engine/api/verify.h"
 #include <string.h>
@@ -27,7 +27,7 @@ static double limit_of(const struct engine *e, const char *name)
     bool exact = shape->exact, half = shape->k_format != KV_F32 || shape->v_format != KV_F32;
     bool product =
         strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0 || strcmp(name, "experts_down") == 0;
-    bool gated = strcmp(name, "gate_up") == 0 || strcmp(name, "experts_up") == 0,
+    bool gated = strcmp(name, "gate_up") == 0 || strcmp(name, "experts_up") == 0 || strcmp(name, "moe") == 0,
          attend = strcmp(name, "attend") == 0;
 
     if (!exact && product)

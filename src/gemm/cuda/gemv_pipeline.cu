@@ -25,10 +25,6 @@
 
 enum { CONSUMER_WARPS = CONSUMER_THREADS / 32 };
 
-static __device__ __forceinline__ void wait_before_next() // wait_for_inputs, but no later kernel may start
-{
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
 static __device__ __forceinline__ void sync_consumers()
 {
     asm volatile("bar.sync 1, 512;" ::: "memory"); // CONSUMER_THREADS

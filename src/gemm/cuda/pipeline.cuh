@@ -81,6 +81,10 @@ static __device__ __forceinline__ void wait_for_copies() // this thread's
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
+static __device__ __forceinline__ void wait_before_next() // wait_for_inputs, but no later kernel may start
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
 static __device__ __forceinline__ void let_next_begin()
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

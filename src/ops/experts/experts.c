@@ -62,19 +62,26 @@ static bool up_fits(struct tape *t, const struct experts_up *x, const struct exp
            columns_fit(t, op, x->out, experts_hidden_cols(a->n_slots, a->n_ffn, a->n_shared));
 }
 
+bool experts_up_check(struct tape *t, const struct experts_up *x, struct experts_args *args)
+{
+    if (!has_kernels(t, OP_experts_up) || !parts_whole(t, "experts_up", x->gate, x->n_experts))
+        return false;
+    *args = (struct experts_args){ .n_cols = x->in.n_cols,
+                                   .n_ffn = x->gate->n_rows / x->n_experts,
+                                   .n_shared = x->shared_gate ? x->shared_gate->n_rows : 0,
+                                   .n_experts = x->n_experts,
+                                   .n_slots = x->ids.n_cols,
+                                   .activation = x->activation,
+                                   .limit = x->limit,
+                                   .exact = tape_limits(t)->exact };
+    return up_fits(t, x, args);
+}
+
 void op_experts_up(struct tape *t, struct experts_up x)
 {
-    if (!has_kernels(t, OP_experts_up) || !parts_whole(t, "experts_up", x.gate, x.n_experts))
-        return;
-    struct experts_args args = { .n_cols = x.in.n_cols,
-                                 .n_ffn = x.gate->n_rows / x.n_experts,
-                                 .n_shared = x.shared_gate ? x.shared_gate->n_rows : 0,
-                                 .n_experts = x.n_experts,
-                                 .n_slots = x.ids.n_cols,
-                                 .activation = x.activation,
-                                 .limit = x.limit,
-                                 .exact = tape_limits(t)->exact };
-    if (!up_fits(t, &x, &args))
+    struct experts_args args;
+
+    if (!experts_up_check(t, &x, &args))
         return;
     struct tensor work = tape_tensor(t, experts_up_work_cols(args.n_slots, args.n_cols), ROWS_STEP);
     struct command *c = tape_add(t, OP_experts_up, "experts_up", &args, sizeof args);
@@ -102,17 +109,24 @@ static bool down_fits(struct tape *t, const struct experts_down *x, const struct
            columns_fit(t, op, x->ids, a->n_slots) && columns_fit(t, op, x->out, a->n_cols);
 }
 
+bool experts_down_check(struct tape *t, const struct experts_down *x, struct experts_args *args)
+{
+    if (!has_kernels(t, OP_experts_down) || !parts_whole(t, "experts_down", x->down, x->n_experts))
+        return false;
+    *args = (struct experts_args){ .n_cols = x->out.n_cols,
+                                   .n_ffn = x->down->n_cols,
+                                   .n_shared = x->shared ? x->shared->n_cols : 0,
+                                   .n_experts = x->n_experts,
+                                   .n_slots = x->ids.n_cols,
+                                   .exact = tape_limits(t)->exact };
+    return down_fits(t, x, args);
+}
+
 void op_experts_down(struct tape *t, struct experts_down x)
 {
-    if (!has_kernels(t, OP_experts_down) || !parts_whole(t, "experts_down", x.down, x.n_experts))
-        return;
-    struct experts_args args = { .n_cols = x.out.n_cols,
-                                 .n_ffn = x.down->n_cols,
-                                 .n_shared = x.shared ? x.shared->n_cols : 0,
-                                 .n_experts = x.n_experts,
-                                 .n_slots = x.ids.n_cols,
-                                 .exact = tape_limits(t)->exact };
-    if (!down_fits(t, &x, &args))
+    struct experts_args args;
+
+    if (!experts_down_check(t, &x, &args))
         return;
     uint32_t n_work = experts_down_work_cols(args.n_slots, args.n_ffn, args.n_shared, args.n_cols);
     struct tensor work = tape_tensor(t, n_work, ROWS_STEP);

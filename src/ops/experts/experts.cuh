@@ -1,8 +1,8 @@
 // experts.cuh - what the experts' CUDA kernels share: the weight rows of a task, and its end.
 #pragma once
 #include "device/cuda/kernel.cuh"
-#include "gemm/cuda/activation.cuh"
 #include "ops/experts/experts_cuda.h"
+#include "ops/experts/experts_gated.cuh"
 
 struct experts_task {
     u32 expert, at; // pair `at` of the expert
@@ -29,15 +29,6 @@ static __device__ __forceinline__ u8 *experts_packed_at(const struct experts_par
     return packed + (u64)experts_packed_row(entry, p.n_slots, p.slot_stride) * p.packed_stride;
 }
 
-static __device__ __forceinline__ f32 experts_gated(const struct experts_params &p, f32 gate, f32 up)
-{
-    if (p.limit <= 0)
-        return activation_of(p.activation, gate) * up;
-    gate = gate > p.limit ? p.limit : gate; // a NaN stays
-    up = up > p.limit ? p.limit : up < -p.limit ? -p.limit : up;
-    return (up + 1) * gate / (1 + expf(-EXPERTS_ALPHA * gate));
-}
-
 static __device__ __forceinline__ void experts_store(const struct experts_params &p,
                                                      const struct experts_task &t, u32 entry, float2 sum)
 {
@@ -46,7 +37,7 @@ static __device__ __forceinline__ void experts_store(const struct experts_params
         second = sum.y + (p.bias[1] ? p.bias[1][t.row[1]] : 0);
 
     if (p.gated) {
-        out[t.at] = experts_gated(p, first, second);
+        out[t.at] = experts_gated(p.activation, p.limit, first, second);
         return;
     }
     out[2 * t.at] = first;

@@ -87,6 +87,8 @@ struct experts_up {
     float limit;
 };
 void op_experts_up(struct tape *t, struct experts_up x);
+// The operation's arguments, if shapes fit; else false and the tape's error.
+bool experts_up_check(struct tape *t, const struct experts_up *x, struct experts_args *args);
 
 struct experts_down {
     struct tensor out;           // [rows, n_cols]
@@ -99,4 +101,5 @@ struct experts_down {
     uint32_t n_experts;
 };
 void op_experts_down(struct tape *t, struct experts_down x);
+bool experts_down_check(struct tape *t, const struct experts_down *x, struct experts_args *args); // the same
 #endif

@@ -46,22 +46,29 @@ static bool values_fit(struct tape *t, const struct route *r, uint32_t n_cols, u
     return false;
 }
 
-void op_route(struct tape *t, struct route r)
+bool route_check(struct tape *t, const struct route *r, struct route_args *args)
 {
-    uint32_t n_cols = r.in.n_cols, n_experts = r.router->n_rows, n_slots = r.ids.n_cols;
+    uint32_t n_cols = r->in.n_cols, n_experts = r->router->n_rows, n_slots = r->ids.n_cols;
 
     if (!tape_supports(t, OP_route)) {
         tape_fail(t, "this model's experts have no kernels on this device yet; use --device cpu");
-        return;
+        return false;
     }
-    if (!matmul_fits(t, "route", r.router, n_cols, n_experts) || !vector_fits(t, "norm", r.norm, n_cols) ||
-        !vector_fits(t, "bias", r.bias, n_experts) ||
-        !vector_fits(t, "select_bias", r.select_bias, n_experts) ||
-        !vector_fits(t, "shared_gate", r.shared_gate, n_cols) || !rule_fits(t, &r, n_experts, n_slots) ||
-        !values_fit(t, &r, n_cols, n_slots))
+    *args = (struct route_args){ n_cols, n_experts, n_slots, r->eps, r->rule, 0 };
+    return matmul_fits(t, "route", r->router, n_cols, n_experts) && vector_fits(t, "norm", r->norm, n_cols) &&
+           vector_fits(t, "bias", r->bias, n_experts) &&
+           vector_fits(t, "select_bias", r->select_bias, n_experts) &&
+           vector_fits(t, "shared_gate", r->shared_gate, n_cols) && rule_fits(t, r, n_experts, n_slots) &&
+           values_fit(t, r, n_cols, n_slots);
+}
+
+void op_route(struct tape *t, struct route r)
+{
+    struct route_args args;
+
+    if (!route_check(t, &r, &args))
         return;
-    struct route_args args = { n_cols, n_experts, n_slots, r.eps, r.rule, 0 };
-    struct tensor work = tape_tensor(t, n_experts, ROWS_STEP);
+    struct tensor work = tape_tensor(t, args.n_experts, ROWS_STEP);
     struct command *c = tape_add(t, OP_route, "route", &args, sizeof args);
     tape_reads(t, c, r.in);
     tape_reads_weight(t, c, r.norm);

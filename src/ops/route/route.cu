@@ -6,6 +6,7 @@
 // route_choose: a warp has a row. Lane l keeps experts l, l + 32, ...: scores and keys lie in shared memory,
 // what is taken in a bit each.
 #include "gemm/cuda/row_plain.cuh"
+#include "ops/route/route.cuh"
 #include "ops/route/route_cuda.h"
 
 // Rows of the router in F32, four numbers at a time.
@@ -77,11 +78,6 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
         if (lane == 0 && r < n_rows)
             p.logits[(u64)(first + r) * p.args.n_experts + expert] = sum + bias;
     }
-}
-
-static __device__ __forceinline__ f32 sigmoid(f32 x)
-{
-    return 1 / (1 + expf(-x));
 }
 
 // The largest of n numbers that are not taken, of a lane's own, then of the warp; ties to the lowest place.
@@ -170,19 +166,6 @@ static __device__ __forceinline__ bool score(const struct route_params &p, f32 *
     return true;
 }
 
-// Lane j's weight, of n.
-static __device__ __forceinline__ f32 weigh(const struct route_rule &rule, f32 score, u32 n)
-{
-    bool exists = threadIdx.x % 32 < n;
-
-    if (rule.scores == ROUTE_CHOSEN) {
-        f32 top = warp_max(exists ? score : -INFINITY), power = exists ? expf(score - top) : 0;
-        score = power / warp_sum(power);
-    }
-    f32 sum = fmaxf(warp_sum(exists ? score : 0), rule.floor);
-    return (rule.normalise ? score / sum : score) * rule.scale;
-}
-
 static __device__ __forceinline__ void choose(const struct route_params &p, u32 row, f32 *logits, f32 *key,
                                               f32 *rank)
 {
@@ -197,7 +180,7 @@ static __device__ __forceinline__ void choose(const struct route_params &p, u32 
             taken |= e % 32 == lane ? 1u << e / 32 : 0;
             id = j == lane ? e : id;
         }
-        weight = weigh(p.args.rule, lane < n ? logits[id] : 0, n);
+        weight = route_weigh(p.args.rule, lane < n ? logits[id] : 0, n);
     } else if (lane == 0) {
         p.weights[(u64)row * (n + 1) + n] = weight;
     }

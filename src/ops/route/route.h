@@ -74,6 +74,8 @@ struct route {
     float eps;
 };
 void op_route(struct tape *t, struct route r);
+// The operation's arguments, if shapes fit; else false and the tape's error.
+bool route_check(struct tape *t, const struct route *r, struct route_args *args);
 
 // From a row's logits [n_experts], which it overwrites, to ids and weights: the definition, shared with the
 // fast kernels. n: the normed row.

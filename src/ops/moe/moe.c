@@ -1,0 +1,158 @@
+// moe.c - records the operation, and takes it apart; see moe.h.
+#include "ops/moe/moe.h"
+#include <string.h>
+#include "ops/ops.h"
+
+// What the parts hand on, and their own workspaces, in the order in which they lie in the operation's
+// workspace.
+enum { NORMED, IDS, WEIGHTS, LOGITS, HIDDEN, UP_WORK, DOWN_WORK, N_PLACES };
+
+static uint32_t place_cols(const struct moe_args *a, uint32_t place)
+{
+    const struct experts_args *e = &a->experts;
+
+    switch (place) {
+    case NORMED:
+        return e->n_cols;
+    case IDS:
+        return e->n_slots;
+    case WEIGHTS:
+        return e->n_slots + 1;
+    case LOGITS:
+        return e->n_experts;
+    case HIDDEN:
+        return experts_hidden_cols(e->n_slots, e->n_ffn, e->n_shared);
+    case UP_WORK:
+        return experts_up_work_cols(e->n_slots, e->n_cols);
+    default:
+        return experts_down_work_cols(e->n_slots, e->n_ffn, e->n_shared, e->n_cols);
+    }
+}
+
+// Numbers before a place: each begins at a multiple of 64.
+static uint32_t place_at(const struct moe_args *a, uint32_t place)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < place; i++)
+        at += (place_cols(a, i) + 63) / 64 * 64;
+    return at;
+}
+
+bool op_moe(struct tape *t, const struct moe *m)
+{
+    const struct tape_limits *limits = tape_limits(t);
+    const struct experts_up *up = &m->up;
+    const struct experts_down *down = &m->down;
+    struct moe_args args = { 0 };
+    struct experts_args of_up;
+
+    if (limits->max_rows != 1 || limits->exact || limits->invariant || !tape_fuses(t, OP_moe) ||
+        !route_check(t, &m->route, &args.route) || !experts_up_check(t, up, &of_up) ||
+        !experts_down_check(t, down, &args.experts))
+        return false;
+    args.experts.activation = of_up.activation;
+    args.experts.limit = of_up.limit;
+    const struct weight *const weights[] = {
+        m->route.norm, m->route.router, m->route.bias, m->route.select_bias, m->route.shared_gate,
+        up->gate,      up->up,          down->down,    up->gate_bias,        up->up_bias,
+        down->bias,    up->shared_gate, up->shared_up, down->shared
+    };
+    struct tensor work = tape_tensor(t, place_at(&args, N_PLACES), ROWS_STEP);
+    struct command *c = tape_add(t, OP_moe, "moe", &args, sizeof args);
+
+    tape_reads(t, c, m->route.in);
+    for (uint32_t i = 0; i < sizeof weights / sizeof *weights; i++)
+        tape_reads_weight(t, c, weights[i]);
+    tape_works_in(t, c, work);
+    tape_writes(t, c, down->out);
+    return true;
+}
+
+// An operand of a part that is an operand of the whole.
+static struct operand passed(const struct command *c, uint32_t operand)
+{
+    return c->operands[operand];
+}
+
+// An operand of a part that lies in the workspace.
+static struct operand placed(const struct command *c, uint32_t place, bool writes)
+{
+    const struct moe_args *a = (const struct moe_args *)c->args;
+    struct operand o = c->operands[MOE_WORK];
+
+    o.offset += (uint64_t)place_at(a, place) * sizeof(float);
+    o.row_bytes = (uint64_t)place_cols(a, place) * sizeof(float);
+    o.bytes = o.row_bytes;
+    o.writes = writes;
+    return o;
+}
+
+static struct command part_of(const struct command *c, uint16_t op, const char *name, const void *args,
+                              size_t bytes)
+{
+    struct command part = { .op = op, .name = name, .label = c->label };
+
+    memcpy(part.args, args, bytes);
+    return part;
+}
+
+static void route_part(const struct command *c, struct command *part)
+{
+    const struct moe_args *a = (const struct moe_args *)c->args;
+
+    *part = part_of(c, OP_route, "route", &a->route, sizeof a->route);
+    part->n_operands = ROUTE_WEIGHTS + 1;
+    part->operands[ROUTE_IN] = passed(c, MOE_IN);
+    part->operands[ROUTE_NORM] = passed(c, MOE_NORM);
+    part->operands[ROUTE_ROUTER] = passed(c, MOE_ROUTER);
+    part->operands[ROUTE_BIAS] = passed(c, MOE_ROUTER_BIAS);
+    part->operands[ROUTE_SELECT_BIAS] = passed(c, MOE_SELECT_BIAS);
+    part->operands[ROUTE_SHARED_GATE] = passed(c, MOE_ROUTER_SHARED_GATE);
+    part->operands[ROUTE_WORK] = placed(c, LOGITS, true);
+    part->operands[ROUTE_NORMED] = placed(c, NORMED, true);
+    part->operands[ROUTE_IDS] = placed(c, IDS, true);
+    part->operands[ROUTE_WEIGHTS] = placed(c, WEIGHTS, true);
+}
+
+static void up_part(const struct command *c, struct command *part)
+{
+    const struct moe_args *a = (const struct moe_args *)c->args;
+
+    *part = part_of(c, OP_experts_up, "experts_up", &a->experts, sizeof a->experts);
+    part->n_operands = EXPERTS_UP_OUT + 1;
+    part->operands[EXPERTS_UP_IN] = placed(c, NORMED, false);
+    part->operands[EXPERTS_UP_IDS] = placed(c, IDS, false);
+    part->operands[EXPERTS_UP_GATE] = passed(c, MOE_GATE);
+    part->operands[EXPERTS_UP_UP] = passed(c, MOE_UP);
+    part->operands[EXPERTS_UP_GATE_BIAS] = passed(c, MOE_GATE_BIAS);
+    part->operands[EXPERTS_UP_UP_BIAS] = passed(c, MOE_UP_BIAS);
+    part->operands[EXPERTS_UP_SHARED_GATE] = passed(c, MOE_SHARED_GATE);
+    part->operands[EXPERTS_UP_SHARED_UP] = passed(c, MOE_SHARED_UP);
+    part->operands[EXPERTS_UP_WORK] = placed(c, UP_WORK, true);
+    part->operands[EXPERTS_UP_OUT] = placed(c, HIDDEN, true);
+}
+
+static void down_part(const struct command *c, struct command *part)
+{
+    const struct moe_args *a = (const struct moe_args *)c->args;
+
+    *part = part_of(c, OP_experts_down, "experts_down", &a->experts, sizeof a->experts);
+    part->n_operands = EXPERTS_DOWN_OUT + 1;
+    part->operands[EXPERTS_DOWN_IN] = placed(c, HIDDEN, false);
+    part->operands[EXPERTS_DOWN_IDS] = placed(c, IDS, false);
+    part->operands[EXPERTS_DOWN_WEIGHTS] = placed(c, WEIGHTS, false);
+    part->operands[EXPERTS_DOWN_DOWN] = passed(c, MOE_DOWN);
+    part->operands[EXPERTS_DOWN_BIAS] = passed(c, MOE_DOWN_BIAS);
+    part->operands[EXPERTS_DOWN_SHARED] = passed(c, MOE_SHARED_DOWN);
+    part->operands[EXPERTS_DOWN_ADD] = passed(c, MOE_IN);
+    part->operands[EXPERTS_DOWN_WORK] = placed(c, DOWN_WORK, true);
+    part->operands[EXPERTS_DOWN_OUT] = passed(c, MOE_OUT);
+}
+
+void moe_parts(const struct command *c, struct command parts[MOE_N_PARTS])
+{
+    route_part(c, &parts[0]);
+    up_part(c, &parts[1]);
+    down_part(c, &parts[2]);
+}

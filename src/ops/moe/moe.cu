@@ -1,0 +1,491 @@
+// moe.cu - a layer's experts for one row of activations in one launch: router, choice, gate and up, down,
+// residual.
+//
+// Bound by reading the chosen experts' weights, and by what happens between the moments at which they can be
+// asked for.
+//
+//   block b: router rows b and b + grid      -> logits --+
+//            all logits, the choice        <-------------+   everyone ranks for itself
+//            its part of gate and up         -> hidden --+   weights come by bulk copies, all of them at
+//            once, in rounds of 16 pairs all hidden numbers            <-------------+ its columns of down,
+//            over all slots, + in -> out
+//
+// grid: one block an SM, all of which run at once; block: 16 warps, one pair or column each.
+// Exchange: words in memory that is zero between launches. A word that is there is not zero: a zero goes as
+// -0. So nobody waits for a sign behind the data, and no fence is needed. Logits travel as fp32, hidden
+// numbers as bf16. The last block to read them makes them zero again. Waiting ends only because all blocks
+// run at once: moe_cuda.c launches no more than there are SMs, each takes one, and later launches begin
+// when all have begun. Activations are int8 with a scale for each 32, packed by every block for itself; the
+// router is fp32. A column's sum is taken by one warp, lane l over blocks l, l + 32, ... of all slots' hidden
+// numbers in a row: its order depends on the shape alone.
+#include "gemm/cuda/activation.cuh"
+#include "gemm/cuda/pipeline.cuh"
+#include "gemm/cuda/row_int8.cuh"
+#include "ops/experts/experts_gated.cuh"
+#include "ops/moe/moe_cuda.h"
+#include "ops/route/route.cuh"
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 // bulk copies
+
+enum { WARPS = MOE_THREADS / 32, MOST_OWN = 2 };
+
+struct moe_state {
+    u64 full[MOE_MOST_ROUNDS + 1]; // barriers: of a round's weights, and of down's
+    u64 keys[MOE_MOST_EXPERTS];    // order of the experts, no two alike
+    f32 logits[MOE_MOST_EXPERTS];
+    f32 sums[1 + MOST_OWN][WARPS]; // squares, then products with the block's rows of the router
+    float2 pairs[MOE_MOST_ROUNDS * MOE_ROUND_PAIRS];
+    f32 weights[ROUTE_MAX_SLOTS];
+    u32 ids[ROUTE_MAX_SLOTS];
+    u32 last; // block
+};
+static_assert(sizeof(struct moe_state) <= MOE_STATIC, "");
+
+struct span {
+    u32 first, n;
+};
+
+static __device__ __forceinline__ struct span groups_of(u32 each, u32 more)
+{
+    u32 first = each * blockIdx.x + min(blockIdx.x, more), n = each + (blockIdx.x < more);
+    return { first * MOE_GROUP, n * MOE_GROUP };
+}
+
+static __device__ __forceinline__ f32 no_zero(f32 v)
+{
+    return v == 0 ? -0.0f : v;
+}
+static __device__ __forceinline__ void publish(u32 *to, u32 word)
+{
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+static __device__ __forceinline__ u32 await(const u32 *at)
+{
+    u32 v;
+    do
+        asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+    while (!v);
+    return v;
+}
+
+static __device__ __forceinline__ bool has_both(u32 v) // of two bf16
+{
+    return v & 0xffff && v >> 16;
+}
+static __device__ __forceinline__ bool is_there(const uint4 &v)
+{
+    return has_both(v.x) && has_both(v.y) && has_both(v.z) && has_both(v.w);
+}
+static __device__ __forceinline__ uint4 load_word(const uint4 *at)
+{
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at)
+                 : "memory");
+    return v;
+}
+
+// --- weights ---
+
+// Where the planes of n rows lie behind each other.
+template <u32 F> struct row_places {
+    u32 n_cols, n;
+
+    template <typename T> __device__ __forceinline__ T part(T at, u32 plane) const // of the first row
+    {
+        at += plane > 0 ? n * (u32)layout_quants_bytes(F, n_cols) : 0;
+        at += plane > 1 ? n * (u32)layout_high_bytes(F, n_cols) : 0;
+        return at + (plane > 2 ? n * (u32)layout_scales_bytes(F, n_cols) : 0);
+    }
+    __device__ __forceinline__ u32 bytes() const
+    {
+        return part(0u, 3) + n * (u32)layout_deltas_bytes(F, n_cols);
+    }
+    __device__ __forceinline__ struct plane_pointers row(const u8 *at, u32 i) const
+    {
+        return { at + i * (u32)layout_quants_bytes(F, n_cols),
+                 part(at, 1) + i * (u32)layout_high_bytes(F, n_cols),
+                 part(at, 2) + i * (u32)layout_scales_bytes(F, n_cols),
+                 part(at, 3) + i * (u32)layout_deltas_bytes(F, n_cols) };
+    }
+    // One lane: rows [first, first + count) of a matrix to rows `to` and on of those at `at`.
+    __device__ __forceinline__ void copy(const struct weight_planes &w, u32 first, u32 count, u32 at, u32 to,
+                                         u32 full) const
+    {
+        const u32 bytes[4] = { (u32)layout_quants_bytes(F, n_cols), (u32)layout_high_bytes(F, n_cols),
+                               (u32)layout_scales_bytes(F, n_cols), (u32)layout_deltas_bytes(F, n_cols) };
+        const u8 *const planes[4] = { w.quants, w.high, w.scales, w.deltas };
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            if (bytes[i] > 0)
+                copy_run(part(at, i) + to * bytes[i], planes[i] + (u64)first * bytes[i], count * bytes[i],
+                         full);
+    }
+};
+
+template <u32 F> struct block_weights {
+    const struct moe_params &p;
+    struct moe_state &s;
+    u8 *shared;
+    struct span pairs, columns;
+    struct row_places<F> round, down; // 16 rows of gate, then of up; a slot's columns
+
+    __device__ __forceinline__ block_weights(const struct moe_params &p, struct moe_state &s, u8 *shared)
+        : p(p), s(s),
+          shared(shared), round{ p.route.n_cols, MOE_ROUND_PAIRS }, down{ p.n_ffn, p.most_columns }
+    {
+        pairs = groups_of(p.pair_groups, p.more_pairs);
+        columns = groups_of(p.column_groups, p.more_columns);
+    }
+    __device__ __forceinline__ u32 full(u32 i) const
+    {
+        return shared_address(&s.full[i]);
+    }
+    __device__ __forceinline__ u32 round_pairs(u32 i) const
+    {
+        return min(pairs.n - i * MOE_ROUND_PAIRS, (u32)MOE_ROUND_PAIRS);
+    }
+    __device__ __forceinline__ bool has_round(u32 i) const
+    {
+        return i * MOE_ROUND_PAIRS < pairs.n;
+    }
+    // One thread, before anybody waits.
+    __device__ __forceinline__ void begin() const
+    {
+        for (u32 i = 0; i <= p.n_rounds; i++)
+            barrier_begin(full(i), 1);
+        show_barriers();
+        for (u32 i = 0; has_round(i); i++)
+            expect_bytes(full(i), 2 * moe_rows_bytes(F, p.route.n_cols, round_pairs(i)));
+        expect_bytes(full(p.n_rounds), p.route.n_slots * moe_rows_bytes(F, p.n_ffn, columns.n));
+    }
+    // Lanes 0 and 1 copy gate's and up's rows of the round's first slot, 2 and 3 of the second, if it has
+    // two.
+    __device__ __forceinline__ void copy_round(u32 i) const
+    {
+        u32 lane = threadIdx.x & 31, first = pairs.first + i * MOE_ROUND_PAIRS, slot = first / p.n_ffn,
+            at = first - slot * p.n_ffn;
+        u32 n = round_pairs(i), before = min(n, p.n_ffn - at),
+            to = shared_address(shared) + (2 * i + (lane & 1)) * round.bytes();
+        const struct weight_planes &w = lane & 1 ? p.up : p.gate;
+
+        if (lane < 2)
+            round.copy(w, s.ids[slot] * p.n_ffn + at, before, to, 0, full(i));
+        else if (lane < 4 && before < n)
+            round.copy(w, s.ids[slot + 1] * p.n_ffn, n - before, to, before, full(i));
+    }
+    // A warp, in the order in which they are multiplied: the engine serves a multiprocessor's copies in turn.
+    __device__ __forceinline__ void copy_all() const
+    {
+        u32 slot = threadIdx.x & 31;
+
+        for (u32 i = 0; has_round(i); i++)
+            copy_round(i);
+        __syncwarp();
+        if (slot < p.route.n_slots && columns.n > 0)
+            down.copy(p.down, s.ids[slot] * p.route.n_cols + columns.first, columns.n,
+                      shared_address(shared) + p.down_at + slot * down.bytes(), 0, full(p.n_rounds));
+    }
+};
+
+// --- the router ---
+
+// The row times the norm, as int8; its sum of squares and its products with up to two rows of the router.
+// Eight columns a thread.
+struct router_part {
+    struct float8 norm, rows[MOST_OWN];
+    u32 n, n_own; // eights of a row; experts of this block
+
+    __device__ __forceinline__ void begin(const struct moe_params &p) // before the input is there
+    {
+        n = p.route.n_cols / 8;
+        n_own =
+            blockIdx.x < p.route.n_experts ? (p.route.n_experts - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+        norm = load_eight(p.norm, threadIdx.x, n);
+#pragma unroll
+        for (u32 i = 0; i < MOST_OWN; i++)
+            rows[i] = i < n_own ? load_eight(p.router + (u64)(blockIdx.x + i * gridDim.x) * p.route.n_cols,
+                                             threadIdx.x, n)
+                                : (struct float8){};
+    }
+    static __device__ __forceinline__ f32 dot(const struct float8 &a, const struct float8 &b)
+    {
+        return a.a.x * b.a.x + a.a.y * b.a.y + a.a.z * b.a.z + a.a.w * b.a.w + a.b.x * b.b.x + a.b.y * b.b.y +
+               a.b.z * b.b.z + a.b.w * b.b.w;
+    }
+    __device__ __forceinline__ void run(const struct moe_params &p, const struct row_int8 &packed,
+                                        struct moe_state &s)
+    {
+        u32 warp = threadIdx.x / 32;
+        f32 sums[1 + MOST_OWN] = {};
+
+        if (threadIdx.x < (n + 31) / 32 * 32) {
+            struct float8 v = load_eight(p.in, threadIdx.x, n);
+            bool exists = threadIdx.x < n;
+            sums[0] = exists ? squares_of(v) : 0;
+            v = { make_float4(v.a.x * norm.a.x, v.a.y * norm.a.y, v.a.z * norm.a.z, v.a.w * norm.a.w),
+                  make_float4(v.b.x * norm.b.x, v.b.y * norm.b.y, v.b.z * norm.b.z, v.b.w * norm.b.w) };
+#pragma unroll
+            for (u32 i = 0; i < MOST_OWN; i++)
+                sums[1 + i] = exists && i < n_own ? dot(v, rows[i]) : 0;
+#pragma unroll
+            for (u32 i = 0; i <= MOST_OWN; i++)
+                sums[i] = i <= n_own ? warp_sum(sums[i]) : 0;
+            const f32 numbers[8] = { v.a.x, v.a.y, v.a.z, v.a.w, v.b.x, v.b.y, v.b.z, v.b.w };
+            quantise_eight(packed, threadIdx.x, numbers, exists);
+        }
+        if ((threadIdx.x & 31) == 0)
+#pragma unroll
+            for (u32 i = 0; i <= MOST_OWN; i++)
+                s.sums[i][warp] = sums[i];
+    }
+};
+
+static __device__ __forceinline__ f32 sum_of_warps(const f32 (&sums)[WARPS])
+{
+    f32 sum = 0;
+#pragma unroll
+    for (u32 i = 0; i < WARPS; i++)
+        sum += sums[i];
+    return sum;
+}
+
+// A key for each expert: descending keys are the order of the choice.
+static __device__ __forceinline__ u64 order_key(f32 v, u32 expert)
+{
+    u32 bits = __float_as_uint(v + 0.0f); // of the two zeros one
+    return (u64)(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | (u32)~expert;
+}
+
+// All logits, which come from all blocks. Returns to all threads whether some logit is no number.
+static __device__ __forceinline__ bool take_logits(const struct moe_params &p, struct moe_state &s)
+{
+    u32 e = threadIdx.x;
+    bool bad = false;
+
+    if (e < p.route.n_experts) {
+        f32 bias = p.select_bias ? p.select_bias[e] : 0, logit = __uint_as_float(await(p.logits + e));
+        bad = !isfinite(logit);
+        s.logits[e] = logit;
+        s.keys[e] = order_key(p.route.rule.scores == ROUTE_SIGMOID ? sigmoid(logit) + bias : logit, e);
+    }
+    return __syncthreads_or(bad);
+}
+
+// An expert's place is the number of larger keys: 2^rank_log2 threads count them for an expert.
+static __device__ __forceinline__ void rank_experts(const struct moe_params &p, struct moe_state &s)
+{
+    u32 n = p.route.n_experts, step = 1u << p.rank_log2, e = threadIdx.x >> p.rank_log2, above = 0;
+    u64 mine = s.keys[min(e, n - 1)];
+
+#pragma unroll 8
+    for (u32 i = threadIdx.x & (step - 1); i < n; i += step)
+        above += s.keys[i] > mine;
+    for (u32 o = 1; o < step; o *= 2)
+        above += __shfl_xor_sync(~0u, above, o);
+    if (e < n && above < p.route.n_slots && (threadIdx.x & (step - 1)) == 0)
+        s.ids[above] = e;
+}
+
+// A warp: the slots' weights.
+static __device__ __forceinline__ void weigh_slots(const struct moe_params &p, struct moe_state &s, bool bad)
+{
+    u32 lane = threadIdx.x & 31, n = p.route.n_slots;
+    f32 score = lane < n ? s.logits[s.ids[lane]] : 0, top = -INFINITY, sum = 0;
+
+    if (p.route.rule.scores == ROUTE_SOFTMAX) {
+        for (u32 e = lane; e < p.route.n_experts; e += 32)
+            top = fmaxf(top, s.logits[e]);
+        top = warp_max(top);
+        for (u32 e = lane; e < p.route.n_experts; e += 32)
+            sum += expf(s.logits[e] - top);
+        score = expf(score - top) / warp_sum(sum);
+    } else if (p.route.rule.scores == ROUTE_SIGMOID) {
+        score = sigmoid(score);
+    }
+    score = route_weigh(p.route.rule, score, n);
+    if (lane < n)
+        s.weights[lane] = bad ? __int_as_float(0x7fffffff) : score;
+}
+
+// --- the products ---
+
+// N rows of weights times the row in shared memory, by a warp.
+template <u32 F, u32 N>
+static __device__ __forceinline__ void dot_rows(const struct plane_pointers (&rows)[N],
+                                                const struct row_int8 &x, u32 n_blocks, f32 (&sums)[N])
+{
+#pragma unroll 2
+    for (u32 at = threadIdx.x & 31; at < n_blocks; at += 32) {
+        struct facing<F> facing = face<F>(x, at);
+#pragma unroll
+        for (u32 r = 0; r < N; r++)
+            sums[r] = dot_block<F>(block_at<F, false>(rows[r], at), facing, sums[r]);
+    }
+}
+
+template <u32 F>
+static __device__ __forceinline__ void gate_and_up(const struct block_weights<F> &w, const struct row_int8 &x)
+{
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+
+    for (u32 i = 0; w.has_round(i); i++) {
+        const u8 *at = w.shared + 2 * i * w.round.bytes();
+        wait_for_stage(w.full(i), 0);
+        if (warp >= w.round_pairs(i))
+            continue;
+        const struct plane_pointers rows[2] = { w.round.row(at, warp),
+                                                w.round.row(at + w.round.bytes(), warp) };
+        f32 sums[2] = {};
+        dot_rows<F>(rows, x, w.p.route.n_cols / 32, sums);
+        f32 gate = warp_sum(sums[0]), up = warp_sum(sums[1]);
+        if (lane == 0)
+            w.s.pairs[i * MOE_ROUND_PAIRS + warp] = make_float2(gate, up);
+    }
+}
+
+// The block's hidden numbers, a thread each; two neighbours make a word.
+static __device__ __forceinline__ void publish_hidden(const struct moe_params &p, const struct moe_state &s,
+                                                      struct span pairs)
+{
+    if (threadIdx.x >= (pairs.n + 31) / 32 * 32)
+        return;
+    f32 factor = norm_factor(sum_of_warps(s.sums[0]), p.route.n_cols, p.route.eps);
+    float2 sums = s.pairs[min(threadIdx.x, pairs.n - 1)];
+    f32 v = experts_gated(p.activation, p.limit, sums.x * factor, sums.y * factor);
+    u32 bits = __bfloat16_as_ushort(__float2bfloat16_rn(v)), next;
+
+    bits = bits ? bits : 0x8000;
+    next = __shfl_down_sync(~0u, bits, 1);
+    if (threadIdx.x < pairs.n && threadIdx.x % 2 == 0)
+        publish(p.hidden + (pairs.first + threadIdx.x) / 2, bits | next << 16);
+}
+
+// All hidden numbers, which come from all blocks, as int8: the slots one behind the other. Two words of eight
+// at a time.
+static __device__ __forceinline__ void take_hidden(const struct moe_params &p, const struct row_int8 &h)
+{
+    u32 n = p.route.n_slots * p.n_ffn / 8, end = (n + 31) / 32 * 32;
+    const uint4 *words = (const uint4 *)p.hidden;
+
+    for (u32 first = threadIdx.x; first < end; first += 2 * MOE_THREADS) {
+        u32 at[2] = { min(first, n - 1), min(first + MOE_THREADS, n - 1) };
+        uint4 v[2];
+        do {
+            v[0] = load_word(words + at[0]);
+            v[1] = load_word(words + at[1]);
+        } while (!is_there(v[0]) || !is_there(v[1]));
+#pragma unroll
+        for (u32 k = 0; k < 2; k++) {
+            u32 i = first + k * MOE_THREADS;
+            const u32 twos[4] = { v[k].x, v[k].y, v[k].z, v[k].w };
+            f32 numbers[8];
+#pragma unroll
+            for (u32 j = 0; j < 8; j++)
+                numbers[j] = __uint_as_float(j % 2 ? twos[j / 2] & 0xffff0000 : twos[j / 2] << 16);
+            if (i < end)
+                quantise_eight(h, i, numbers, i < n);
+        }
+    }
+}
+
+// One warp a column.
+template <u32 F>
+static __device__ __forceinline__ void down_columns(const struct block_weights<F> &w,
+                                                    const struct row_int8 &h)
+{
+    const struct moe_params &p = w.p;
+    u32 lane = threadIdx.x & 31, n_blocks = p.n_ffn / 32, slots = 32 / n_blocks,
+        blocks = 32 - slots * n_blocks;
+
+    for (u32 c = threadIdx.x / 32; c < w.columns.n; c += WARPS) {
+        u32 slot = lane / n_blocks, block = lane - slot * n_blocks;
+        f32 in = p.in[w.columns.first + c], sum = 0;
+        wait_for_stage(w.full(p.n_rounds), 0);
+#pragma unroll 2
+        for (u32 at = lane; at < p.route.n_slots * n_blocks; at += 32) {
+            struct plane_pointers row = w.down.row(w.shared + p.down_at + slot * w.down.bytes(), c);
+            f32 part = dot_block<F>(block_at<F, false>(row, block), face<F>(h, at), 0);
+            sum = fmaf(w.s.weights[slot], part, sum);
+            slot += slots;
+            block += blocks;
+            if (block >= n_blocks) {
+                block -= n_blocks;
+                slot++;
+            }
+        }
+        sum = warp_sum(sum);
+        if (lane == 0)
+            p.out[w.columns.first + c] = in + sum;
+    }
+}
+
+static __device__ __forceinline__ void make_zero(const struct moe_params &p)
+{
+    for (u32 i = threadIdx.x; i < p.route.n_experts; i += MOE_THREADS)
+        p.logits[i] = 0;
+    for (u32 i = threadIdx.x; i < p.route.n_slots * p.n_ffn / 8; i += MOE_THREADS)
+        ((uint4 *)p.hidden)[i] = make_uint4(0, 0, 0, 0);
+    if (threadIdx.x == 0)
+        *p.arrived = 0;
+}
+
+template <u32 F> static __device__ __forceinline__ void moe_row(const struct moe_params &p)
+{
+    extern __shared__ __align__(128) u8 moe_shared[];
+    __shared__ struct moe_state s;
+    struct block_weights<F> w(p, s, moe_shared);
+    struct row_int8 x = row_int8_at(moe_shared + p.row_at, p.route.n_cols / 32);
+    struct row_int8 h = row_int8_at(moe_shared, p.route.n_slots * p.n_ffn / 32);
+    struct router_part router;
+    u32 warp = threadIdx.x / 32, arrived = 0;
+
+    if (threadIdx.x == 0)
+        w.begin();
+    router.begin(p);
+    wait_before_next();
+    let_next_begin();
+    if (p.step->n_rows == 0)
+        return;
+    router.run(p, x, s);
+    __syncthreads();
+    if (warp < router.n_own && (threadIdx.x & 31) == 0) {
+        u32 e = blockIdx.x + warp * gridDim.x;
+        f32 factor = norm_factor(sum_of_warps(s.sums[0]), p.route.n_cols, p.route.eps);
+        publish(p.logits + e, __float_as_uint(no_zero(sum_of_warps(s.sums[1 + warp]) * factor +
+                                                      (p.router_bias ? p.router_bias[e] : 0))));
+    }
+    bool bad = take_logits(p, s);
+    if (!bad)
+        rank_experts(p, s);
+    else if (threadIdx.x < p.route.n_slots)
+        s.ids[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    if (warp == 0)
+        w.copy_all();
+    if (warp == WARPS - 1)
+        weigh_slots(p, s, bad);
+    gate_and_up(w, x);
+    __syncthreads();
+    publish_hidden(p, s, w.pairs);
+    take_hidden(p, h);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        arrived = atomicAdd(p.arrived, 1);
+    down_columns(w, h);
+    if (threadIdx.x == 0)
+        s.last = arrived == gridDim.x - 1;
+    __syncthreads();
+    if (s.last)
+        make_zero(p);
+}
+
+#define MOE_ROW(NAME, name, with)                                   \
+    extern "C" __global__ void __launch_bounds__(MOE_THREADS, 1)    \
+        moe_row_##name(const __grid_constant__ struct moe_params p) \
+    {                                                               \
+        moe_row<QUANT_##NAME>(p);                                   \
+    }
+QUANT_BLOCK_FORMATS(MOE_ROW, )
+#endif

@@ -1,0 +1,57 @@
+// moe: a layer's experts in one operation, for a step of one row: route, experts_up, experts_down and the
+// residual.
+//
+//   out = in + experts_down(experts_up(n), ...)      n, ids and weights as route makes them of in
+//
+// The definition is the three operations in turn, each as its own header has it. What they hand on (the
+// normed row, ids, weights and hidden numbers) stays in the operation, so that a device may do without their
+// rounds through memory. in and out may be the same. It is recorded where the device has it and the tape is
+// for one row; else its parts are (models/mixture.c).
+#pragma once
+#include "ops/experts/experts.h"
+#include "ops/route/route.h"
+
+struct moe_args {
+    struct route_args route;
+    struct experts_args experts;
+};
+STATIC_ASSERT(sizeof(struct moe_args) == 80);
+
+// Operand numbers, for the kernels. Absent may be all biases, SHARED_GATE (the router's) and the shared
+// expert's three matrices.
+enum {
+    MOE_IN,
+    MOE_NORM,
+    MOE_ROUTER,
+    MOE_ROUTER_BIAS,
+    MOE_SELECT_BIAS,
+    MOE_ROUTER_SHARED_GATE,
+    MOE_GATE,
+    MOE_UP,
+    MOE_DOWN,
+    MOE_GATE_BIAS,
+    MOE_UP_BIAS,
+    MOE_DOWN_BIAS,
+    MOE_SHARED_GATE,
+    MOE_SHARED_UP,
+    MOE_SHARED_DOWN,
+    MOE_WORK,
+    MOE_OUT
+};
+
+#ifdef HOST_C
+#include "device/tape.h"
+
+// The parts as they would be recorded: route.in and down.add are the operation's input, down.out its result.
+struct moe {
+    struct route route;
+    struct experts_up up;
+    struct experts_down down;
+};
+// Records the operation and returns true; or returns false: this tape wants the parts.
+bool op_moe(struct tape *t, const struct moe *m);
+
+// The commands of the parts, for devices that play them one by one. Their values lie in the workspace.
+enum { MOE_N_PARTS = 3 };
+void moe_parts(const struct command *c, struct command parts[MOE_N_PARTS]);
+#endif

@@ -1,0 +1,121 @@
+// moe_cuda.c - the operation's launches: moe_row where the weights that a block asks for fit its
+// shared memory, else the parts'.
+#include "gemm/cuda/gemm_plan.h"
+#include "ops/cuda_table.h"
+#include "ops/moe/moe_cuda.h"
+
+#define KERNEL(NAME, name, with) [QUANT_##NAME] = "moe_row_" #name,
+static const gemm_kernel_names row_names = { QUANT_BLOCK_FORMATS(KERNEL, ) };
+
+// Deals n eights to the blocks. Returns the most of one.
+static u32 deal(u32 n, u32 n_blocks, u32 *each, u32 *more)
+{
+    *each = n / n_blocks;
+    *more = n % n_blocks;
+    return *each + (*more > 0);
+}
+
+static bool has(const struct cuda_plan *p, u32 operand)
+{
+    return cuda_at(p, operand) != 0;
+}
+
+// What moe_row computes at all.
+static bool suits(const struct cuda_plan *p, const struct moe_args *a)
+{
+    const struct weight *router = cuda_weight(p, MOE_ROUTER), *gate = cuda_weight(p, MOE_GATE);
+    const struct route_rule *rule = &a->route.rule;
+    u32 format = gate->format;
+
+    if (format <= QUANT_BF16 || !cuda_has_kernel(p, row_names[format]) ||
+        cuda_weight(p, MOE_UP)->format != gate->format || cuda_weight(p, MOE_DOWN)->format != gate->format ||
+        router->format != QUANT_F32)
+        return false;
+    for (u32 i = MOE_GATE_BIAS; i <= MOE_SHARED_DOWN; i++)
+        if (has(p, i))
+            return false;
+    return !has(p, MOE_ROUTER_SHARED_GATE) && rule->n_groups == 1 &&
+           (rule->scores == ROUTE_SIGMOID || !has(p, MOE_SELECT_BIAS)) &&
+           a->route.n_experts <= MOE_MOST_EXPERTS && a->route.n_experts <= 2 * p->device.n_sms &&
+           a->route.n_cols % 32 == 0 && a->route.n_cols / 8 <= MOE_THREADS && a->experts.n_ffn % 32 == 0;
+}
+
+// Which block has what, and where it lies. Returns the bytes of shared memory; 0: too much for a block.
+static u32 place(const struct cuda_plan *p, struct moe_params *m, u32 n_blocks)
+{
+    u32 format = m->gate.format, n_cols = m->route.n_cols, n_slots = m->route.n_slots;
+    u32 pairs = MOE_GROUP * deal(n_slots * m->n_ffn / MOE_GROUP, n_blocks, &m->pair_groups, &m->more_pairs);
+    u32 hidden = moe_row_bytes(n_slots * m->n_ffn), room = p->device.shared_bytes - MOE_STATIC;
+
+    m->most_columns = MOE_GROUP * deal(n_cols / MOE_GROUP, n_blocks, &m->column_groups, &m->more_columns);
+    m->n_rounds = divide_up(pairs, MOE_ROUND_PAIRS);
+    u64 rounds = (u64)m->n_rounds * 2 * moe_rows_bytes(format, n_cols, MOE_ROUND_PAIRS);
+    u64 down = (u64)n_slots * moe_rows_bytes(format, m->n_ffn, m->most_columns),
+        before = rounds > hidden ? rounds : hidden;
+    u64 all = before + down + moe_row_bytes(n_cols);
+    if (m->n_rounds > MOE_MOST_ROUNDS || all > room)
+        return 0;
+    m->down_at = (u32)before;
+    m->row_at = (u32)(before + down);
+    return (u32)all;
+}
+
+// One launch, if this is for moe_row.
+static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
+{
+    u32 n_groups = a->experts.n_slots * a->experts.n_ffn / MOE_GROUP;
+    u32 n_blocks = n_groups < p->device.n_sms ? n_groups : p->device.n_sms; // each has some
+    struct moe_params m = { .in = cuda_at(p, MOE_IN),
+                            .norm = cuda_at(p, MOE_NORM),
+                            .router = cuda_at(p, MOE_ROUTER),
+                            .router_bias = cuda_at(p, MOE_ROUTER_BIAS),
+                            .select_bias = cuda_at(p, MOE_SELECT_BIAS),
+                            .out = cuda_at(p, MOE_OUT),
+                            .gate = weight_layout_of(p, MOE_GATE),
+                            .up = weight_layout_of(p, MOE_UP),
+                            .down = weight_layout_of(p, MOE_DOWN),
+                            .route = a->route,
+                            .n_ffn = a->experts.n_ffn,
+                            .activation = a->experts.activation,
+                            .limit = a->experts.limit };
+    u32 shared = suits(p, a) && a->route.n_experts <= 2 * n_blocks ? place(p, &m, n_blocks) : 0;
+
+    if (!shared)
+        return false;
+    while (m.rank_log2 < 5 && a->route.n_experts << (m.rank_log2 + 1) <= MOE_THREADS)
+        m.rank_log2++;
+    m.hidden = p->counters_at;
+    m.logits = m.hidden + (u64)a->experts.n_slots * a->experts.n_ffn * 2;
+    m.arrived = m.logits + (u64)a->route.n_experts * sizeof(u32);
+    p->counters_bytes = m.arrived + sizeof(u32) - p->counters_at;
+    cuda_launch_add(p, row_names[m.gate.format],
+                    (struct cuda_shape){ { n_blocks, 1, 1 }, MOE_THREADS, shared }, &m, sizeof m);
+    return true;
+}
+
+static void plan_parts(struct cuda_plan *p)
+{
+    static void (*const plans[MOE_N_PARTS])(struct cuda_plan * p) = { cuda_plan_route, cuda_plan_experts_up,
+                                                                      cuda_plan_experts_down };
+    const struct command *whole = p->command;
+    struct command parts[MOE_N_PARTS];
+    u64 most = 0;
+
+    moe_parts(whole, parts);
+    for (u32 i = 0; i < MOE_N_PARTS; i++) {
+        p->command = &parts[i];
+        p->private_bytes = 0;
+        plans[i](p);
+        most = p->private_bytes > most ? p->private_bytes : most;
+    }
+    p->private_bytes = most;
+    p->command = whole;
+}
+
+void cuda_plan_moe(struct cuda_plan *p)
+{
+    const struct moe_args *a = (const struct moe_args *)p->command->args;
+
+    if (!plan_row(p, a))
+        plan_parts(p);
+}
