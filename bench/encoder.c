@@ -1,0 +1,142 @@
+// encoder.c - a tower of pictures on a device: bench_encoder MMPROJ COLUMNS [DEVICE]. COLUMNS: of an
+// embedding, as the text model has them; DEVICE: cuda (the default) or cpu.
+//
+// First the time of an encoder's plays for 1, 2, 4 and 17 tiles, from pixels in memory to embeddings in the
+// pool: medians. Then where the time goes in the largest play: each command alone, many times in a row,
+// summed by operation and by the part of the layer that its label names.
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/stats.h"
+#include "device/cpu/cpu.h"
+#include "device/tape_internal.h"
+#include "engine/stage/vision.h"
+#include "ops/cpu_table.h"
+#include "ops/cuda_table.h"
+
+enum { MOST_TILES = 17, RUNS = 15, ALONE = 10, MOST_PARTS = 64 };
+
+static void must(bool ok, const struct err *err)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "bench_encoder: %s\n", err->message);
+    exit(1);
+}
+
+static void encode_all(struct vision *v, const uint8_t *rgb, uint32_t n_tiles)
+{
+    struct vision_tile tiles[VISION_MOST_TILES];
+    struct err err = { 0 };
+
+    for (uint32_t at = 0, n; at < n_tiles; at += n) {
+        n = n_tiles - at < VISION_MOST_TILES ? n_tiles - at : VISION_MOST_TILES;
+        for (uint32_t i = 0; i < n; i++)
+            tiles[i] = (struct vision_tile){ rgb + (at + i) * vision_tile_bytes(v), at + i };
+        must(vision_encode(v, tiles, n, &err), &err);
+    }
+    must(v->device->ops->wait(v->device, &err), &err);
+}
+
+static void time_tiles(struct vision *v, const uint8_t *rgb, uint32_t n_tiles)
+{
+    double ms[RUNS];
+
+    encode_all(v, rgb, n_tiles);
+    for (uint32_t i = 0; i < RUNS; i++) {
+        uint64_t begun = clock_ns();
+        encode_all(v, rgb, n_tiles);
+        ms[i] = (double)(clock_ns() - begun) * 1e-6;
+    }
+    printf("%2u tiles: %.3f ms\n", n_tiles, stats_median(ms, RUNS));
+}
+
+struct tape_part {
+    const char *op, *name;
+    double us;
+    uint32_t n;
+};
+
+// "vision.layer3.up" and "vision.layer4.up" are one part.
+static struct tape_part *part_of(struct tape_part *parts, const struct command *c)
+{
+    const char *name = strrchr(c->label, '.') ? strrchr(c->label, '.') + 1 : c->label;
+    uint32_t i = 0;
+
+    while (i + 1 < MOST_PARTS && parts[i].op &&
+           (strcmp(parts[i].op, c->name) != 0 || strcmp(parts[i].name, name) != 0))
+        i++;
+    parts[i].op = c->name;
+    parts[i].name = name;
+    return &parts[i];
+}
+
+static double time_command(struct vision *v, struct tape *t, uint32_t i)
+{
+    struct err err = { 0 };
+    double us[3];
+
+    for (uint32_t run = 0; run < 3; run++) {
+        uint64_t begun = clock_ns();
+        for (uint32_t k = 0; k < ALONE; k++)
+            must(v->device->ops->play(v->device, t, &v->step, i, i + 1, &err), &err);
+        must(v->device->ops->wait(v->device, &err), &err);
+        us[run] = (double)(clock_ns() - begun) * 1e-3 / ALONE;
+    }
+    return stats_median(us, 3);
+}
+
+static void time_commands(struct vision *v, const uint8_t *rgb)
+{
+    struct tape *t = v->tapes[VISION_BUCKETS - 1];
+    struct tape_part parts[MOST_PARTS] = { { 0 } };
+
+    encode_all(v, rgb, VISION_MOST_TILES);
+    for (uint32_t i = 0; i < t->n_commands; i++) {
+        struct tape_part *p = part_of(parts, &t->commands[i]);
+        p->us += time_command(v, t, i);
+        p->n++;
+    }
+    for (uint32_t i = 0; i < MOST_PARTS && parts[i].op; i++)
+        printf("  %-12s %-10s %4u times, %9.1f us each\n", parts[i].op, parts[i].name, parts[i].n,
+               parts[i].us / parts[i].n);
+}
+
+int main(int argc, char **argv)
+{
+    static const uint32_t counts[] = { 1, 2, 4, MOST_TILES };
+    struct vision_plan plan = { .n_places = MOST_TILES };
+    struct model_file *file;
+    struct vision v;
+    struct err err = { 0 };
+    uint64_t n_out;
+
+    if (argc < 3 || argc > 4 || !str_to_u64(str_from(argv[2]), &n_out)) {
+        fprintf(stderr, "bench_encoder MMPROJ COLUMNS [cuda|cpu]\n");
+        return 2;
+    }
+    bool cpu = argc > 3 && strcmp(argv[3], "cpu") == 0;
+    must(model_file_open(&file, argv[1], &err), &err);
+    struct device *d =
+        cpu ? cpu_open(&(struct cpu_options){ .table = &cpu_table }, &err) : cuda_open(0, &cuda_table, &err);
+    must(d != NULL, &err);
+    plan.file = file;
+    plan.device = d;
+    plan.n_out = (uint32_t)n_out;
+    must(vision_create(&v, &plan, &err), &err);
+    uint8_t *rgb = mem_alloc(MOST_TILES * vision_tile_bytes(&v));
+    uint32_t random = 1;
+    for (uint64_t i = 0; i < MOST_TILES * vision_tile_bytes(&v); i++) {
+        random = random * 1664525u + 1013904223u;
+        rgb[i] = (uint8_t)(random >> 24);
+    }
+    for (uint32_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        time_tiles(&v, rgb, counts[i]);
+    time_commands(&v, rgb);
+    mem_free(rgb);
+    vision_release(&v);
+    device_close(d);
+    model_file_close(file);
+    return 0;
+}
