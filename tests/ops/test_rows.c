@@ -6,8 +6,7 @@
 #include "ops/qkv/qkv.h"
 #include "ops/rmsnorm/rmsnorm.h"
 #include "op_harness.h"
-
-enum { SLOTS = 4, MAX_PAGES = 140 };
+#include "step_rows.h"
 
 struct setting {
     uint32_t n_heads, n_kv_heads, head_dim, n_dims, window;
@@ -15,10 +14,6 @@ struct setting {
     enum rope_pairs pairs;
     enum quant wq, wv;
     bool exact, norms, biases, parts;
-};
-struct rows { // which rows the step holds
-    uint32_t n;
-    uint32_t slot[64], position[64];
 };
 struct row_outcome {
     float *x, *k, *v; // [rows], and all pages
@@ -30,17 +25,6 @@ static void outcome_free(struct row_outcome *o)
     mem_free(o->x);
     mem_free(o->k);
     mem_free(o->v);
-}
-
-static void fill_step(struct bench *b, const struct rows *rows)
-{
-    struct step *s = bench_step(b);
-
-    s->n_rows = rows->n;
-    for (uint32_t r = 0; r < rows->n; r++) {
-        ((uint32_t *)step_positions(s))[r] = rows->position[r];
-        ((uint32_t *)step_slots(s))[r] = rows->slot[r];
-    }
 }
 
 // Pages hold numbers that depend on the sequence and the position alone; everything else in them is NaN,
@@ -72,15 +56,6 @@ static struct pages make_pages(struct bench *b, const struct setting *s, const s
                 page_write(&(struct page_token){ &shape, v->host, page, h, t % PAGE_TOKENS, true }, y);
             }
     return (struct pages){ k, v, table, shape };
-}
-
-static void fill_rows(float *x, uint32_t n_cols, const struct rows *rows)
-{
-    for (uint32_t r = 0; r < rows->n; r++) {
-        bench_seed(7 + rows->slot[r] * 1000 + rows->position[r]);
-        for (uint32_t c = 0; c < n_cols; c++)
-            x[r * n_cols + c] = bench_normal();
-    }
 }
 
 static float *copied_pages(const struct pages *p, bool is_v, size_t *n)
@@ -118,27 +93,6 @@ static struct row_outcome play_attend(const struct cpu_options *options, const s
     memcpy(o.x, out, o.n * 4);
     bench_close(&b);
     return o;
-}
-
-static struct rows rows_of_a_chunk(uint32_t slot, uint32_t first, uint32_t n)
-{
-    struct rows rows = { .n = n };
-    for (uint32_t r = 0; r < n; r++) {
-        rows.slot[r] = slot;
-        rows.position[r] = first + r;
-    }
-    return rows;
-}
-
-static struct rows mixed_rows(void)
-{
-    static const uint32_t slot[] = { 2, 0, 0, 0, 0, 1, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3 };
-    static const uint32_t position[] = { 300, 0, 1, 2, 3,  255, 256, 17, 4,   5,
-                                         6,   7, 8, 9, 10, 11,  12,  13, 257, 18 };
-    struct rows rows = { .n = 20 };
-    memcpy(rows.slot, slot, sizeof slot);
-    memcpy(rows.position, position, sizeof position);
-    return rows;
 }
 
 static const struct setting settings[] = {

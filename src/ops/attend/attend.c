@@ -22,5 +22,5 @@ void op_attend(struct tape *t, struct attend a)
     tape_reads_buffer(t, c, a.pages.table);
     tape_writes(t, c, a.out);
     if (tape_limits(t)->max_rows <= ATTEND_FEW_ROWS)
-        tape_works_in(t, c, tape_tensor(t, attend_work_cols(s, args.n_heads), ROWS_STEP));
+        tape_works_in(t, c, tape_tensor(t, attend_work_cols(s, args.n_heads, s->head_dim), ROWS_STEP));
 }

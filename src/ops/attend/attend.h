@@ -14,7 +14,7 @@ struct attend_args {
     u32 n_heads;
     u32 window; // 0: the whole past
     f32 scale;
-    u32 reserved;
+    u32 latent_dims; // of ops/latent: values are the first numbers of the keys; 0: V has pages of its own
 };
 STATIC_ASSERT(sizeof(struct attend_args) == 32);
 
@@ -24,9 +24,9 @@ enum { ATTEND_Q, ATTEND_K_PAGES, ATTEND_V_PAGES, ATTEND_TABLE, ATTEND_OUT, ATTEN
 // head's sums, their maximum and their total; see ops/vec/row_kernels.h.
 #define ATTEND_FEW_ROWS 16u
 #define ATTEND_SPLIT    1024u // keys
-SHARED_INLINE u32 attend_work_cols(const BY_REFERENCE struct page_shape *s, u32 n_heads)
+SHARED_INLINE u32 attend_work_cols(const BY_REFERENCE struct page_shape *s, u32 n_heads, u32 value_dims)
 {
-    return (s->max_pages * PAGE_TOKENS + ATTEND_SPLIT - 1) / ATTEND_SPLIT * n_heads * (s->head_dim + 2);
+    return (s->max_pages * PAGE_TOKENS + ATTEND_SPLIT - 1) / ATTEND_SPLIT * n_heads * (value_dims + 2);
 }
 
 #ifdef HOST_C

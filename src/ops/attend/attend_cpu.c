@@ -1,6 +1,7 @@
 // attend_cpu.c - the definition: two passes over the past, the maximum first.
 #include <math.h>
 #include "ops/attend/attend.h"
+#include "ops/attend/attend_rows.h"
 #include "ops/rows.h"
 #include "ops/vec/row_kernels.h"
 
@@ -97,39 +98,6 @@ struct tiling {
     bool heads_together;               // are all KV heads' tiles of a split best done at once?
 };
 
-static uint32_t splits_of(const struct cpu_call *call)
-{
-    uint32_t n = 1;
-
-    for (uint32_t r = 0; cpu_has(call, ATTEND_WORK) && r < call->step->n_rows; r++) {
-        uint32_t wanted = step_positions(call->step)[r] / ATTEND_SPLIT + 1;
-        n = wanted > n ? wanted : n;
-    }
-    return n;
-}
-
-// How many of the rows [r, end) follow each other in one sequence.
-static uint32_t run_length(const struct step *s, uint32_t r, uint32_t end)
-{
-    uint32_t n = 1;
-
-    while (r + n < end && step_slots(s)[r + n] == step_slots(s)[r] &&
-           step_positions(s)[r + n] == step_positions(s)[r] + n)
-        n++;
-    return n;
-}
-
-static uint32_t longest_run(const struct step *s)
-{
-    uint32_t longest = 1;
-
-    for (uint32_t r = 0, n; r < s->n_rows; r += n) {
-        n = run_length(s, r, s->n_rows);
-        longest = n > longest ? n : longest;
-    }
-    return longest;
-}
-
 // A page holds all KV heads side by side, and a core reads one long stretch of memory faster than many short
 // ones. There must be columns for all of a decoding row's, and room in L1 for two pages and what comes next;
 // see ops/vec/attend_stream.h.
@@ -147,8 +115,8 @@ static struct tiling tiling_of(const struct cpu_call *call)
     const struct attend_args *args = cpu_args(call);
     uint32_t n = call->step->n_rows, n_kv = args->pages.n_kv_heads, heads = args->n_heads / n_kv;
     struct tiling t = { .rows = heads < ATTEND_MAX_COLUMNS ? ATTEND_MAX_COLUMNS / heads : 1,
-                        .n_splits = splits_of(call) };
-    uint32_t together = t.n_splits > 1 ? longest_run(call->step) : t.rows;
+                        .n_splits = cpu_has(call, ATTEND_WORK) ? attend_splits(call->step) : 1 };
+    uint32_t together = t.n_splits > 1 ? attend_longest_run(call->step) : t.rows;
 
     t.rows = together < t.rows ? together : t.rows;
     while (t.rows > 1 && (n + t.rows - 1) / t.rows * n_kv * t.n_splits < TILES_PER_THREAD * call->n_threads)
@@ -168,7 +136,7 @@ static void attend_plan_fast(const struct cpu_call *call, struct cpu_plan *plan)
     plan->n_tiles[0] = t.n_blocks * args->pages.n_kv_heads * t.n_splits;
     plan->n_together = args->pages.n_kv_heads; // of one page
     plan->n_tiles[1] = t.n_splits > 1 ? call->step->n_rows * args->pages.n_kv_heads : 0;
-    plan->local_bytes = attend_local_bytes(&args->pages);
+    plan->local_bytes = attend_local_bytes(&args->pages, 0);
 }
 
 // Tiles of one split and its neighbouring KV heads.
@@ -183,7 +151,7 @@ static void attend_tiles(const struct cpu_call *call, const struct tiling *t, st
     uint32_t head = kv_head * (args->n_heads / s->n_kv_heads);
 
     for (uint32_t r = first, length; r < end; r += length) {
-        length = run_length(call->step, r, end);
+        length = attend_run_length(call->step, r, end);
         float *partial =
             t->n_splits > 1 ? cpu_row(call, ATTEND_WORK, r) : NULL; // [n_splits][n_heads][head_dim + sums]
         rows->attend(&(struct attend_run){
@@ -194,7 +162,8 @@ static void attend_tiles(const struct cpu_call *call, const struct tiling *t, st
             .v_pages = cpu_base(call, ATTEND_V_PAGES),
             .q = (const float *)cpu_row(call, ATTEND_Q, r) + head * s->head_dim,
             .out = (float *)cpu_row(call, ATTEND_OUT, r) + head * s->head_dim,
-            .stride = (size_t)args->n_heads * s->head_dim,
+            .q_stride = (size_t)args->n_heads * s->head_dim,
+            .out_stride = (size_t)args->n_heads * s->head_dim,
             .n_rows = length,
             .position = step_positions(call->step)[r],
             .kv_head = kv_head,

@@ -40,5 +40,7 @@ struct rope_row {
     const uint32_t *table; // the slot's pages
     uint32_t position;
 };
+// Rotates n_dims numbers, the first of a head, by a row's angles.
+void rope_rotate_plain(float *x, const float *angles, uint32_t n_dims, enum rope_pairs pairs);
 void rope_store_row_plain(const struct rope_store_args *args, const struct rope_row *row);
 #endif

@@ -4,14 +4,14 @@
 #include "ops/rows.h"
 #include "ops/vec/row_kernels.h"
 
-static void rotate_head(const struct rope_store_args *args, float *head, const float *angles)
+void rope_rotate_plain(float *x, const float *angles, uint32_t n_dims, enum rope_pairs pairs)
 {
-    for (uint32_t i = 0; i < args->n_dims / 2; i++) {
-        float *a = head + (args->pairs == ROPE_ADJACENT ? 2 * i : i);
-        float *b = a + (args->pairs == ROPE_ADJACENT ? 1 : args->n_dims / 2);
-        float cosine = angles[2 * i], sine = angles[2 * i + 1], x = *a, y = *b;
-        *a = x * cosine - y * sine;
-        *b = y * cosine + x * sine;
+    for (uint32_t i = 0; i < n_dims / 2; i++) {
+        float *a = x + (pairs == ROPE_ADJACENT ? 2 * i : i);
+        float *b = a + (pairs == ROPE_ADJACENT ? 1 : n_dims / 2);
+        float cosine = angles[2 * i], sine = angles[2 * i + 1], first = *a, second = *b;
+        *a = first * cosine - second * sine;
+        *b = second * cosine + first * sine;
     }
 }
 
@@ -24,7 +24,7 @@ static void prepare_heads(const struct rope_store_args *args, float *heads, uint
         float *head = heads + h * head_dim;
         if (norm)
             rmsnorm_row_plain(head, norm, head, head_dim, args->eps);
-        rotate_head(args, head, angles);
+        rope_rotate_plain(head, angles, args->n_dims, (enum rope_pairs)args->pairs);
     }
 }
 

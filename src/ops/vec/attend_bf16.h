@@ -92,7 +92,7 @@ VEC_INLINE void score_pages_bf16(const struct columns *s, const struct group *g,
 // anything, and is masked.
 VEC_INLINE void add_values_bf16(const struct columns *s, const struct attend_part a, const int C, const int P)
 {
-    uint32_t row_bytes = s->run->args->pages.head_dim * 4, left = s->run->args->pages.head_dim - a.d;
+    uint32_t row_bytes = s->value_dims * 4, left = s->value_dims - a.d;
     float *out = s->out + a.column * (size_t)s->dims + a.d;
     vf sum[VEC_COLUMNS][4];
 

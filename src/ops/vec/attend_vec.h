@@ -6,6 +6,7 @@
 // Columns are (row, query head) pairs that share a KV head: a block is read once for up to ATTEND_MAX_COLUMNS
 // of them, in groups that fit the registers. Which keys a column sees, and in which blocks, is decided by its
 // position alone; a column reads nothing behind its own end, so what lies there does not matter.
+// Values that are part of the keys (ops/latent) are brought to V's order, a block at a time.
 // F32 and F16 pages are multiplied as they lie. Other formats are first brought, a block at a time, to F32;
 // with BF16 instructions (attend_bf16.h) BF16 pages are multiplied as they lie, and Q8_0 becomes BF16.
 // Pages lie anywhere, so the processor cannot guess the next one: the first group asks for the page that
@@ -26,7 +27,7 @@ struct columns {
     const struct attend_run *run;
     enum kv_format k_format, v_format; // as they are multiplied
     uint32_t first, n;                 // columns of each KV head of the run, row-major: row * heads + head
-    uint32_t heads, dims;              // query heads of the group; head_dim rounded up to VF
+    uint32_t heads, value_dims, dims;  // query heads of the group; numbers of a value, and rounded up to VF
     uint32_t base, kv;                 // of the current block; which of the run's KV heads is read
     float *q;                 // [groups][head_dim][VEC_COLUMNS], scaled; pairs of bf16 where K is BF16
     float *scores;            // [VEC_COLUMNS][ATTEND_KEYS] of one group, then its weights
@@ -196,7 +197,7 @@ VEC_INLINE void weigh_column(struct columns *s, const struct group *g, uint32_t 
 VEC_INLINE void add_values(const struct columns *s, const struct attend_part a, const uint32_t format,
                            const int C, const int P)
 {
-    uint32_t head_dim = s->run->args->pages.head_dim;
+    uint32_t value_dims = s->value_dims;
     float *out = s->out + a.column * (size_t)s->dims + a.d;
     vf sum[VEC_COLUMNS][4];
 
@@ -205,14 +206,14 @@ VEC_INLINE void add_values(const struct columns *s, const struct attend_part a, 
     for (uint32_t i = a.from, end; i < a.to; i = end) {
         const unsigned char *v = s->v[i / PAGE_TOKENS], *ask = s->ask_by_v[i / PAGE_TOKENS];
         const float *w = s->scores + (size_t)a.c0 * ATTEND_KEYS + i;
-        uint64_t at = i % PAGE_TOKENS * head_dim + a.d;
+        uint64_t at = i % PAGE_TOKENS * value_dims + a.d;
         end = (i / PAGE_TOKENS + 1) * PAGE_TOKENS;
         end = end < a.to ? end : a.to;
-        for (const float *w_end = w + (end - i); w < w_end; w++, at += head_dim)
+        for (const float *w_end = w + (end - i); w < w_end; w++, at += value_dims)
             UNROLL for (int p = 0; p < P; p++)
             {
                 expect(ask, at + p * VF, format);
-                vf x = P == 1 ? load_numbers_n(v, at, format, head_dim - a.d)
+                vf x = P == 1 ? load_numbers_n(v, at, format, value_dims - a.d)
                               : load_numbers(v, at + p * VF, format);
                 UNROLL for (int c = 0; c < C; c++) sum[c][p] =
                     vf_fma(vf_set(w[c * ATTEND_KEYS]), x, sum[c][p]);
@@ -225,12 +226,12 @@ VEC_INLINE void add_values(const struct columns *s, const struct attend_part a, 
 VEC_INLINE void add_part(struct columns *s, struct attend_part a, const int C)
 {
     const int P = C * 4 <= VEC_SUMS ? 4 : 2;
-    uint32_t head_dim = s->run->args->pages.head_dim;
+    uint32_t value_dims = s->value_dims;
 
     if (a.from >= a.to)
         return;
-    for (a.d = 0; a.d < head_dim;) {
-        const bool whole = a.d + (uint32_t)P * VF <= head_dim;
+    for (a.d = 0; a.d < value_dims;) {
+        const bool whole = a.d + (uint32_t)P * VF <= value_dims;
 #if VEC_BF16
         if (s->v_format == KV_BF16 && whole)
             add_values_bf16(s, a, C, P);
@@ -360,7 +361,7 @@ VEC_INLINE void gather_q(const struct columns *s)
     for (uint32_t first = 0, n; first < s->n * s->run->n_kv; first += n, to += head_dim * VEC_COLUMNS) {
         n = columns_of_group(s->n, first % s->n);
         for (uint32_t c = 0; c < n; c++)
-            q[c] = column_at(s, (float *)(uintptr_t)s->run->q, s->run->stride, head_dim, first + c);
+            q[c] = column_at(s, (float *)(uintptr_t)s->run->q, s->run->q_stride, head_dim, first + c);
 #if VEC_BF16
         if (s->k_format == KV_BF16) {
             pair_q(q, n, head_dim, scale, to);
@@ -377,6 +378,22 @@ VEC_INLINE void expect_page(const unsigned char *page, uint32_t bytes)
 {
     for (uint32_t at = 0; at < bytes; at += 64)
         __builtin_prefetch(page + at, 0, 2);
+}
+
+// A page of values from the keys whose first numbers they are: lines of tokens become lines of dimensions.
+VEC_INLINE void values_of_keys(const struct columns *s, const unsigned char *from, unsigned char *to)
+{
+    uint32_t group = page_group(s->k_format);
+
+    for (uint32_t t = 0; t < PAGE_TOKENS; t++)
+        for (uint32_t d = 0; d < s->value_dims; d++) {
+            size_t k = (d / group * PAGE_TOKENS + t) * group + d % group,
+                   v = (t / group * s->value_dims + d) * group + t % group;
+            if (s->k_format == KV_F32)
+                memcpy(to + 4 * v, from + 4 * k, 4);
+            else
+                memcpy(to + 2 * v, from + 2 * k, 2);
+        }
 }
 
 // Where the block's pages are, in a format that can be multiplied; and those of the block behind it. Keys
@@ -400,7 +417,7 @@ VEC_INLINE void find_pages(struct columns *s)
                  then = first + i + BLOCK_PAGES < last ? first + i + BLOCK_PAGES : last;
         uint64_t place = page_place(shape, run->table[here], run->kv_head + s->kv);
         s->k[i] = (const unsigned char *)run->k_pages + place * k_bytes;
-        s->v[i] = (const unsigned char *)run->v_pages + place * v_bytes;
+        s->v[i] = run->args->latent_dims ? NULL : (const unsigned char *)run->v_pages + place * v_bytes;
         uint64_t next = page_place(shape, run->table[then], run->kv_head + s->kv);
         s->next_k[i] = (const unsigned char *)run->k_pages + next * k_bytes;
         if (first + i > last) { // converted already
@@ -413,7 +430,12 @@ VEC_INLINE void find_pages(struct columns *s)
             expect_page(s->next_k[i], k_bytes);
             s->next_k[i] = s->k[i] = s->converted + i * bytes;
         }
-        if (s->v_format != shape->v_format) {
+        if (run->args->latent_dims) {
+            unsigned char *values =
+                s->converted + (BLOCK_PAGES + i) * (size_t)page_head_bytes(KV_F32, shape->head_dim);
+            values_of_keys(s, s->k[i], values);
+            s->v[i] = values;
+        } else if (s->v_format != shape->v_format) {
             convert_page(shape, shape->v_format, true, s->v[i], s->converted + (BLOCK_PAGES + i) * bytes);
             expect_page((const unsigned char *)run->v_pages + next * v_bytes, v_bytes);
             s->v[i] = s->converted + (BLOCK_PAGES + i) * bytes;
@@ -516,7 +538,7 @@ SIMD static void VEC(attend_split)(struct columns *s, uint32_t split)
 SIMD static void VEC(attend_whole)(struct columns *s)
 {
     const struct attend_run *run = s->run;
-    uint32_t head_dim = run->args->pages.head_dim;
+    uint32_t value_dims = s->value_dims;
     uint32_t first = run->position + s->first / s->heads,
              last = run->position + (s->first + s->n - 1) / s->heads;
 
@@ -528,18 +550,18 @@ SIMD static void VEC(attend_whole)(struct columns *s)
         VEC(attend_split)(s, split);
         for (uint32_t c = 0; c < s->n * run->n_kv; c++)
             merge(s->merged + c * s->dims, &s->column[c].before, s->out + c * s->dims, &s->column[c].now,
-                  head_dim);
+                  value_dims);
     }
     for (uint32_t c = 0; c < s->n * run->n_kv; c++)
-        divide(column_at(s, run->out, run->stride, head_dim, c), s->merged + c * s->dims,
-               s->column[c].before.total, head_dim);
+        divide(column_at(s, run->out, run->out_stride, value_dims, c), s->merged + c * s->dims,
+               s->column[c].before.total, value_dims);
 }
 
 // One split, kept for attend_merge.
 SIMD static void VEC(attend_part)(struct columns *s)
 {
     const struct attend_run *run = s->run;
-    uint32_t head_dim = run->args->pages.head_dim;
+    uint32_t value_dims = s->value_dims;
 
 #if VEC_BF16
     if (run->n_kv > 1)
@@ -548,9 +570,9 @@ SIMD static void VEC(attend_part)(struct columns *s)
 #endif
         VEC(attend_split)(s, run->split);
     for (uint32_t c = 0; c < s->n * run->n_kv; c++) {
-        float *to = column_at(s, run->partial, run->partial_stride, head_dim + ATTEND_SUMS_FLOATS, c);
-        memcpy(to, s->out + c * s->dims, head_dim * sizeof(float));
-        memcpy(to + head_dim, &s->column[c].now, sizeof(struct attend_sums));
+        float *to = column_at(s, run->partial, run->partial_stride, value_dims + ATTEND_SUMS_FLOATS, c);
+        memcpy(to, s->out + c * s->dims, value_dims * sizeof(float));
+        memcpy(to + value_dims, &s->column[c].now, sizeof(struct attend_sums));
     }
 }
 
@@ -561,14 +583,18 @@ SIMD static void VEC(attend)(const struct attend_run *run)
     uint32_t n = s.heads * run->n_rows, most = ATTEND_MAX_COLUMNS / run->n_kv;
 
     s.k_format = shape->k_format <= KV_F16 ? (enum kv_format)shape->k_format : (enum kv_format)DOT_FORMAT;
-    s.v_format = shape->v_format <= KV_F16 ? (enum kv_format)shape->v_format : (enum kv_format)DOT_FORMAT;
+    s.v_format = run->args->latent_dims      ? s.k_format
+                 : shape->v_format <= KV_F16 ? (enum kv_format)shape->v_format
+                                             : (enum kv_format)DOT_FORMAT;
     s.k = s.pages;
-    s.dims = (shape->head_dim + VF - 1) / VF * VF;
+    s.value_dims = run->args->latent_dims ? run->args->latent_dims : shape->head_dim;
+    s.dims = (s.value_dims + VF - 1) / VF * VF;
     s.scores = run->local;
     s.out = s.scores + ATTEND_GROUP * ATTEND_KEYS;
     s.merged = s.out + ATTEND_MAX_COLUMNS * s.dims;
     s.q = s.merged + ATTEND_MAX_COLUMNS * s.dims;
-    s.converted = (unsigned char *)(s.q + (ATTEND_MAX_COLUMNS + ATTEND_GROUP) * s.dims);
+    s.converted =
+        (unsigned char *)(s.q + (ATTEND_MAX_COLUMNS + ATTEND_GROUP) * ((shape->head_dim + VF - 1) / VF * VF));
     for (s.first = 0; s.first < n; s.first += s.n) {
         s.n = n - s.first < most ? n - s.first : most;
         for (uint32_t c = 0; c < s.n * run->n_kv; c++)

@@ -19,12 +19,12 @@ struct attend_run {
     const void *k_pages, *v_pages;
     const float *q; // of the first row, at the group's first head
     float *out;
-    size_t stride; // from row to row, in floats
+    size_t q_stride, out_stride; // from row to row, in floats
     uint32_t n_rows, position;
     uint32_t kv_head, n_kv; // the first KV head, and how many: more than one of BF16 pages alone
     void *local;            // attend_local_bytes
-    // Keys of one split alone, their sums unmerged into [rows, partial_stride], a head's [head_dim] sums and
-    // struct attend_sums behind the other's; NULL: the whole past, into out.
+    // Keys of one split alone, their sums unmerged into [rows, partial_stride], a head's [value dims] sums
+    // and struct attend_sums behind the other's; NULL: the whole past, into out.
     float *partial;
     size_t partial_stride;
     uint32_t split;
@@ -82,10 +82,11 @@ extern const struct row_kernels row_kernels_avx512_bf16, row_kernels_avx512, row
 
 // Query heads times rows that share what is read, and of them in registers at once; keys in a block.
 enum { ATTEND_MAX_COLUMNS = 64, ATTEND_GROUP = 8, ATTEND_KEYS = 256, ATTEND_SUMS_FLOATS = 2 };
-static inline size_t attend_local_bytes(const struct page_shape *s)
+static inline size_t attend_local_bytes(const struct page_shape *s, uint32_t latent_dims)
 {
     size_t dims = (s->head_dim + 15) / 16 * 16,
-           converted = s->k_format > KV_F16 || s->v_format > KV_F16 ? 2 * ATTEND_KEYS * dims : 0;
+           converted =
+               latent_dims || s->k_format > KV_F16 || s->v_format > KV_F16 ? 2 * ATTEND_KEYS * dims : 0;
     return (ATTEND_GROUP * ATTEND_KEYS + (3 * ATTEND_MAX_COLUMNS + ATTEND_GROUP) * dims + converted) *
            sizeof(float);
 }

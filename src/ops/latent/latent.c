@@ -1,0 +1,82 @@
+// latent.c - checks and records the three operations; see latent.h.
+#include "ops/latent/latent.h"
+#include "ops/matmul/matmul.h"
+#include "ops/ops.h"
+
+static bool store_fits(struct tape *t, const struct latent_store *s)
+{
+    const struct page_shape *shape = &s->pages.shape;
+    uint32_t latent_dims = s->norm->n_cols, n_rotated = s->angles.n_cols;
+
+    if (shape->n_kv_heads == 1 && s->in.n_cols == shape->head_dim &&
+        latent_dims + n_rotated == shape->head_dim && latent_dims % 2 == 0 && n_rotated % 2 == 0)
+        return true;
+    tape_fail(
+        t,
+        "latent_store: %u columns, norm of %u, %u rotated, keys of %u, %u KV heads; want one head, and even "
+        "parts that make a key",
+        s->in.n_cols, latent_dims, n_rotated, shape->head_dim, shape->n_kv_heads);
+    return false;
+}
+
+void op_latent_store(struct tape *t, struct latent_store s)
+{
+    if (!store_fits(t, &s))
+        return;
+    struct latent_store_args args = { s.pages.shape, s.norm->n_cols, s.pairs, s.eps, 0 };
+    struct command *c = tape_add(t, OP_latent_store, "latent_store", &args, sizeof args);
+    tape_reads(t, c, s.in);
+    tape_reads_weight(t, c, s.norm);
+    tape_reads(t, c, s.angles);
+    tape_writes_buffer(t, c, s.pages.k, page_operand_type(s.pages.shape.k_format));
+    tape_reads_buffer(t, c, s.pages.table);
+}
+
+void op_latent_project(struct tape *t, struct latent_project p)
+{
+    uint32_t n_rotated = p.angles.id ? p.angles.n_cols : 0, n_heads = p.n_heads,
+             n_rows = p.w->n_rows / n_heads, n_cols = p.w->n_cols;
+
+    if (p.w->n_rows % n_heads != 0 || n_rotated % 2 != 0 || p.in.n_cols != n_heads * (n_cols + n_rotated) ||
+        p.out.n_cols != n_heads * (n_rows + n_rotated)) {
+        tape_fail(t,
+                  "latent_project: %s is [%u, %u], in has %u columns, out %u, %u rotated; these do not fit "
+                  "%u heads",
+                  p.w->name, p.w->n_rows, n_cols, p.in.n_cols, p.out.n_cols, n_rotated, n_heads);
+        return;
+    }
+    if (!matmul_fits(t, "latent_project", p.w, n_cols, n_heads * n_rows))
+        return;
+    struct latent_project_args args = { n_heads, n_rows, n_cols, n_rotated, p.pairs, tape_limits(t)->exact,
+                                        { 0 } };
+    struct tensor work = tape_tensor(t, latent_project_work_cols(n_heads, n_cols), ROWS_STEP);
+    struct command *c = tape_add(t, OP_latent_project, "latent_project", &args, sizeof args);
+    tape_reads(t, c, p.in);
+    tape_reads_weight(t, c, p.w);
+    tape_reads(t, c, p.angles);
+    tape_works_in(t, c, work);
+    tape_writes(t, c, p.out);
+}
+
+void op_latent_attend(struct tape *t, struct latent_attend a)
+{
+    const struct page_shape *s = &a.pages.shape;
+    uint32_t n_heads = a.q.n_cols / s->head_dim;
+
+    if (s->n_kv_heads != 1 || a.latent_dims >= s->head_dim || a.q.n_cols % s->head_dim != 0 ||
+        a.out.n_cols != n_heads * a.latent_dims) {
+        tape_fail(t,
+                  "latent_attend: q has %u columns, out %u, keys of %u, latents of %u, %u KV heads; these do "
+                  "not fit",
+                  a.q.n_cols, a.out.n_cols, s->head_dim, a.latent_dims, s->n_kv_heads);
+        return;
+    }
+    struct attend_args args = { *s, n_heads, 0, a.scale, a.latent_dims };
+    struct command *c = tape_add(t, OP_latent_attend, "latent_attend", &args, sizeof args);
+    tape_reads(t, c, a.q);
+    tape_reads_buffer(t, c, a.pages.k);
+    tape_reads_buffer(t, c, a.pages.table);
+    tape_writes(t, c, a.out);
+    if (tape_limits(t)->max_rows <= ATTEND_FEW_ROWS)
+        tape_works_in(t, c, tape_tensor(t, attend_work_cols(s, n_heads, a.latent_dims), ROWS_STEP));
+}
