@@ -1,9 +1,9 @@
 // hub_blob.c - see hub_pull.h: one file's bytes.
 //
-// What counts is the sum of all bytes, not what a server says of them: a part may go on in any later run, by
-// whatever server. Within a run If-Range names the ETag seen before, so that a file that changes is sent anew
-// instead of being sewn together. A wrong sum is tried again once from the first byte, since the part may
-// have been the fault.
+// The digest of all bytes decides, not what a server says of them: a part may be resumed in any later run and
+// from another server. Within a run If-Range carries the ETag seen before, so that a file which changed is
+// sent from its first byte instead of being mixed. After a wrong digest the file is fetched once more from
+// the first byte, since the part may have been bad.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_pull.h"
-#include "hub/hub_sum.h"
+#include "hub/hub_digest.h"
 
 enum { READ_BYTES = 1 << 20, PROGRESS_BYTES = 1 << 20, REFUSAL_BYTES = 1 << 20, MAX_WRONG_SUMS = 2 };
 
@@ -21,10 +21,14 @@ struct blob {
     char path[HUB_PATH], part[HUB_PATH], etag[256];
     struct buf url;
     int fd;
-    uint64_t at, best, before; // bytes in the part; the most there were; done of the job without this file
+    uint64_t at;     // bytes in the part
+    uint64_t best;   // the most bytes it had
+    uint64_t before; // bytes that the job had before this file
     uint64_t n_skipped;
-    struct hub_sum *sum;
-    bool skip, again, failed; // the body is not the file; another try; no other try
+    struct hub_digest *digest;
+    bool skip;   // the body is not the file
+    bool again;  // the request was ended for another one
+    bool failed; // no other attempt can help
     uint32_t n_tried, n_wrong;
     struct err *err;
 };
@@ -66,7 +70,7 @@ uint64_t hub_blob_part_bytes(const struct hub *hub, const char *repo, const stru
                : 0;
 }
 
-// ---- the part ---------------------------------------------------------------------------------------------
+// ---- the part
 
 static bool io_failed(struct blob *b, const char *verb)
 {
@@ -78,11 +82,11 @@ static bool part_restart(struct blob *b)
 {
     b->at = 0;
     b->job->progress.done = b->before;
-    hub_sum_restart(b->sum);
+    hub_digest_restart(b->digest);
     return ftruncate(b->fd, 0) == 0 || io_failed(b, "empty");
 }
 
-// Sums up what is there already.
+// Adds the bytes of the part to the digest.
 static bool part_read(struct blob *b, uint64_t bytes)
 {
     unsigned char *room = mem_alloc(READ_BYTES);
@@ -90,10 +94,10 @@ static bool part_read(struct blob *b, uint64_t bytes)
 
     if (!room)
         return err_memory(b->err, "reading a part");
-    while (b->at < bytes && n > 0 && hub_job_go_on(b->job)) {
+    while (b->at < bytes && n > 0 && hub_job_continue(b->job)) {
         n = pread(b->fd, room, READ_BYTES, (off_t)b->at);
         if (n > 0)
-            hub_sum_add(b->sum, room, (size_t)n);
+            hub_digest_add(b->digest, room, (size_t)n);
         b->at += n > 0 ? (uint64_t)n : 0;
         b->job->progress.done = b->before + b->at;
     }
@@ -123,7 +127,7 @@ static bool part_write(struct blob *b, const void *bytes, size_t n)
 {
     const unsigned char *from = bytes;
 
-    hub_sum_add(b->sum, bytes, n);
+    hub_digest_add(b->digest, bytes, n);
     while (n > 0) {
         ssize_t written = pwrite(b->fd, from, n, (off_t)b->at);
         if (written < 0 && errno == EINTR)
@@ -139,7 +143,7 @@ static bool part_write(struct blob *b, const void *bytes, size_t n)
     return true;
 }
 
-// ---- one answer -------------------------------------------------------------------------------------------
+// ---- one answer
 
 static bool stop_and_restart(struct blob *b)
 {
@@ -170,22 +174,22 @@ static bool on_body(void *arg, const void *bytes, size_t n)
 {
     struct blob *b = arg;
 
-    if (b->skip) // what a refusal says at length
+    if (b->skip) // an error page
         return (b->n_skipped += n) <= REFUSAL_BYTES;
     if (n > b->file->bytes - b->at) {
         err_set(b->err, ERR_IO, "%.200s: more bytes than the %llu of the list", b->url.at,
                 (unsigned long long)b->file->bytes);
         return stop_and_restart(b);
     }
-    return part_write(b, bytes, n) && hub_job_go_on(b->job);
+    return part_write(b, bytes, n) && hub_job_continue(b->job);
 }
 
 static bool on_go_on(void *arg)
 {
-    return hub_job_go_on(((struct blob *)arg)->job);
+    return hub_job_continue(((struct blob *)arg)->job);
 }
 
-// One request. True: there may be another one, if bytes are missing.
+// One request. True: another one may follow if bytes are missing.
 static bool ask(struct blob *b, uint32_t *wait_s)
 {
     struct hub_get get = { b->url.at, b->at, b->etag[0] ? b->etag : NULL, on_head, on_body, on_go_on, b };
@@ -194,13 +198,13 @@ static bool ask(struct blob *b, uint32_t *wait_s)
 
     b->skip = b->again = b->failed = false;
     b->n_skipped = 0;
-    enum hub_end end = hub_http_get(b->job->http, &get, &reply, &why);
+    enum hub_http_result end = hub_http_get(b->job->http, &get, &reply, &why);
     *wait_s = reply.wait_s;
-    if (end == HUB_STOPPED && (b->again || b->failed))
+    if (end == HUB_HTTP_STOPPED && (b->again || b->failed))
         return !b->failed;
-    if (end != HUB_ANSWERED && !(b->skip && end == HUB_STOPPED && b->n_skipped > REFUSAL_BYTES)) {
+    if (end != HUB_HTTP_ANSWERED && !(b->skip && end == HUB_HTTP_STOPPED && b->n_skipped > REFUSAL_BYTES)) {
         *b->err = why;
-        return end == HUB_BROKEN;
+        return end == HUB_HTTP_BROKEN;
     }
     if (!b->skip) {
         err_set(b->err, ERR_IO, "%.200s: %llu bytes came, of %llu", b->url.at, (unsigned long long)b->at,
@@ -208,15 +212,15 @@ static bool ask(struct blob *b, uint32_t *wait_s)
         return true;
     }
     hub_status_err(b->job, b->url.at, &reply, b->err);
-    return hub_status_passes(reply.status) || (reply.status == 416 && part_restart(b));
+    return hub_status_is_transient(reply.status) || (reply.status == 416 && part_restart(b));
 }
 
-// Right: the part gets its name. Wrong: it is emptied, once.
+// A right digest: the part gets its name. A wrong one: it is emptied, once.
 static bool finish(struct blob *b, bool *wrong)
 {
     char oid[HUB_OID + 1];
 
-    hub_sum_take(b->sum, oid);
+    hub_digest_take(b->digest, oid);
     *wrong = strcmp(oid, b->file->oid) != 0;
     if (*wrong && ++b->n_wrong < MAX_WRONG_SUMS) {
         b->etag[0] = 0;
@@ -245,11 +249,11 @@ static bool fetch_all(struct blob *b)
         }
         if (!ask(b, &wait_s))
             return false;
-        if (b->at >=
-            b->best + PROGRESS_BYTES) // a line that breaks is no reason to give up as long as bytes come
+        // A connection that breaks is no reason to give up as long as bytes arrive.
+        if (b->at >= b->best + PROGRESS_BYTES)
             b->n_tried = 0;
         b->best = b->at > b->best ? b->at : b->best;
-        if (b->at < b->file->bytes && !hub_job_again(b->job, &b->n_tried, wait_s, b->err))
+        if (b->at < b->file->bytes && !hub_job_retry(b->job, &b->n_tried, wait_s, b->err))
             return false;
     }
 }
@@ -259,17 +263,17 @@ static bool fetch_locked(struct blob *b)
     const struct hub_file *f = b->file;
     struct hub_job *job = b->job;
 
-    if (hub_blob_is_there(job->hub, job->repo, f)) // while somebody else held the lock
+    if (hub_blob_is_there(job->hub, job->repo, f)) // fetched by the process that held the lock
         return true;
     buf_text(&b->url, job->hub->endpoint);
     buf_printf(&b->url, "/%s/resolve/%s/", job->repo, job->commit);
     hub_url_add(&b->url, f->path.at, true);
-    b->sum = hub_sum_open(f->oid, f->bytes);
-    bool ok = (b->sum && !b->url.failed) || err_memory(b->err, "a file");
+    b->digest = hub_digest_open(f->oid, f->bytes);
+    bool ok = (b->digest && !b->url.failed) || err_memory(b->err, "a file");
     ok = ok && part_open(b) && fetch_all(b);
     if (b->fd >= 0)
         close(b->fd);
-    hub_sum_close(b->sum);
+    hub_digest_close(b->digest);
     buf_free(&b->url);
     return ok;
 }
@@ -277,7 +281,7 @@ static bool fetch_locked(struct blob *b)
 bool hub_blob_fetch(struct hub_job *job, const struct hub_file *file, struct err *err)
 {
     struct blob b = { .job = job, .file = file, .fd = -1, .before = job->progress.done, .err = err };
-    const struct hub_wait wait = { hub_job_go_on, job };
+    const struct hub_wait wait = { hub_job_continue, job };
 
     snprintf(job->progress.what, sizeof job->progress.what, "%.*s", STR_ARG(file->path));
     if (!blob_path(job->hub, job->repo, file, "", b.path, err) ||

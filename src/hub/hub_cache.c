@@ -1,7 +1,6 @@
 // hub_cache.c - see hub_cache.h: reading the cache.
 //
-// Others write this folder too, so nothing is taken for granted: a link may lead nowhere, a folder may hold
-// anything.
+// Other programs write this folder too: a link may lead nowhere, and a folder may hold anything.
 #include "hub/hub_cache.h"
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +13,7 @@
 
 enum { MAX_DEPTH = 8, LIST_ARENA_BYTES = 64 << 20 };
 
-// ---- places -----------------------------------------------------------------------------------------------
+// ---- places
 
 bool hub_repo_path(const struct hub *hub, const char *repo, const char *below, char path[HUB_PATH],
                    struct err *err)
@@ -62,7 +61,7 @@ bool hub_ref_read(const struct hub *hub, const struct hub_name *name, char commi
     return ok;
 }
 
-// The only snapshot there is: some programs write no ref.
+// The only snapshot: some programs write no ref.
 static bool only_snapshot(const struct hub *hub, const char *repo, char commit[HUB_COMMIT + 1])
 {
     char path[HUB_PATH];
@@ -89,7 +88,7 @@ bool hub_commit_find(const struct hub *hub, const struct hub_name *name, char co
            (!strcmp(name->revision, "main") && only_snapshot(hub, name->repo, commit));
 }
 
-// ---- snapshots --------------------------------------------------------------------------------------------
+// ---- snapshots
 
 struct cache_walk {
     struct hub_files *files;
@@ -164,7 +163,7 @@ bool hub_snapshot_read(const struct hub *hub, const char *repo, const char *comm
     return ok;
 }
 
-// ---- finding ----------------------------------------------------------------------------------------------
+// ---- finding
 
 bool hub_model_path(const struct hub *hub, const char *repo, const struct hub_files *files,
                     const struct hub_model *m, char path[HUB_PATH], struct err *err)
@@ -203,7 +202,7 @@ bool hub_find(const struct hub *hub, const struct hub_name *name, char path[HUB_
     return ok;
 }
 
-// ---- locks ------------------------------------------------------------------------------------------------
+// ---- locks
 
 int hub_lock(const struct hub *hub, const char *repo, const char *what, bool shared,
              const struct hub_wait *wait, struct err *err)

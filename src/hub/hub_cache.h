@@ -1,5 +1,4 @@
-// hub_cache.h - the cache on disk: what is in it, and what is taken out of it. Layout: hub.h. Writing:
-// hub_pull.h.
+// hub_cache.h - the cache on disk: finding, listing and removing models. Layout: hub.h. Writing: hub_pull.h.
 #pragma once
 #include "hub/hub_files.h"
 
@@ -13,16 +12,15 @@ bool hub_ref_read(const struct hub *hub, const struct hub_name *name, char commi
 // snapshot's.
 bool hub_commit_find(const struct hub *hub, const struct hub_name *name, char commit[HUB_COMMIT + 1],
                      struct err *err);
-// The files of one snapshot that are there with all their bytes, and their blobs. A missing folder gives
-// none.
+// The complete files of one snapshot, and their blobs. A missing folder gives none.
 bool hub_snapshot_read(const struct hub *hub, const char *repo, const char *commit, struct hub_files *files,
                        struct arena *arena, struct err *err);
 
 // The path of a model of these files: its first file, or the snapshot's folder.
 bool hub_model_path(const struct hub *hub, const char *repo, const struct hub_files *files,
                     const struct hub_model *m, char path[HUB_PATH], struct err *err);
-// The file or folder of a model in the cache, for a program to open. ERR_NOT_FOUND says what there is
-// instead.
+// The file or folder of a model in the cache, for a program to open. ERR_NOT_FOUND lists the models that are
+// there.
 bool hub_find(const struct hub *hub, const struct hub_name *name, char path[HUB_PATH], struct err *err);
 
 // A model in the cache, for a list.
@@ -31,19 +29,19 @@ struct hub_entry {
     char path[HUB_PATH];
     char commit[HUB_COMMIT + 1];
     uint64_t bytes;
-    bool whole; // false: a pull that has not come to its end; name is the repository's
+    bool whole; // false: an unfinished pull; name is the repository's
 };
 // Calls `each` for every model, in the order of their names. False from `each` ends the list.
-bool hub_each(const struct hub *hub, bool (*each)(void *arg, const struct hub_entry *entry), void *arg,
+bool hub_list(const struct hub *hub, bool (*each)(void *arg, const struct hub_entry *entry), void *arg,
               struct err *err);
 
-// Takes a model out, or a repository where the name has no quant; with a revision only of that one. Blobs
-// that nothing links to any more go, too; *freed is their size. ERR_LIMIT while a pull of the repository is
-// under way.
+// Removes a model, or the whole repository when the name has no quant; with a revision, from that one alone.
+// Blobs that have no link any more are deleted; *freed is their size. ERR_LIMIT during a pull of the
+// repository.
 bool hub_remove(const struct hub *hub, const char *text, uint64_t *freed, struct err *err);
 
-// The lock of a repository: many pulls or one removal. wait is called while somebody else holds it, about ten
-// times a second; false from it gives ERR_CANCELLED. Returns a descriptor to close, or -1.
+// Locks a repository: pulls share the lock, a removal has it alone. wait is called about ten times a second
+// while another process holds it; false from it gives ERR_CANCELLED. Returns a descriptor to close, or -1.
 struct hub_wait {
     bool (*go_on)(void *arg);
     void *arg;

@@ -6,7 +6,7 @@
 enum { MAX_PARTS = 999 };
 static const uint32_t NONE = UINT32_MAX;
 
-// ---- names ------------------------------------------------------------------------------------------------
+// ---- names
 
 struct split_name {
     struct str stem, ending; // "dir/name" and ".gguf" of "dir/name-00001-of-00003.gguf"
@@ -99,7 +99,7 @@ static struct str quant_of(struct str stem)
     return (struct str){ "", 0 };
 }
 
-// ---- models -----------------------------------------------------------------------------------------------
+// ---- models
 
 static void model_add(struct hub_models *models, const struct hub_files *files, struct hub_model *m)
 {
@@ -158,7 +158,7 @@ static bool parts_add(const struct hub_files *files, uint32_t at, struct str end
     return m->files != NULL;
 }
 
-// Projectors of images and tables for quantising are GGUF files too, but no models.
+// Vision projectors and importance matrices are GGUF files too, but no models.
 static bool is_model_name(struct str path)
 {
     struct str name = base_name(path);
@@ -243,9 +243,9 @@ bool hub_models_find(const struct hub_files *files, struct hub_models *models, s
     return (ok && folder_add(files, models, arena)) || err_memory(err, "a list of models");
 }
 
-// ---- choice -----------------------------------------------------------------------------------------------
+// ---- choice
 
-static bool meant(const struct hub_files *files, const struct hub_model *m, struct str quant)
+static bool matches(const struct hub_files *files, const struct hub_model *m, struct str quant)
 {
     if (m->folder || !str_ends(quant, STR(".gguf")))
         return eq_fold(m->quant, quant);
@@ -267,8 +267,8 @@ static void list_print(const struct hub_files *files, const struct hub_models *m
     }
 }
 
-static const struct hub_model *none_meant(const struct hub_files *files, const struct hub_models *models,
-                                          const struct hub_name *name, bool several, struct err *err)
+static const struct hub_model *not_found(const struct hub_files *files, const struct hub_models *models,
+                                         const struct hub_name *name, bool several, struct err *err)
 {
     struct buf list = { 0 };
     const char *wanted = name->quant[0] ? name->quant : "Q4_K_M";
@@ -286,13 +286,13 @@ static const struct hub_model *none_meant(const struct hub_files *files, const s
     return NULL;
 }
 
-static size_t count_meant(const struct hub_files *files, const struct hub_models *models, struct str quant,
-                          const struct hub_model **last)
+static size_t count_matches(const struct hub_files *files, const struct hub_models *models, struct str quant,
+                            const struct hub_model **last)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < models->n; i++) {
-        if (!meant(files, &models->at[i], quant))
+        if (!matches(files, &models->at[i], quant))
             continue;
         *last = &models->at[i];
         n++;
@@ -308,15 +308,15 @@ const struct hub_model *hub_models_choose(const struct hub_files *files, const s
     struct str quant = name->quant[0] ? str_from(name->quant) : STR("Q4_K_M");
 
     snprintf(dynamic, sizeof dynamic, "UD-%.*s", STR_ARG(quant));
-    size_t n = count_meant(files, models, quant, &chosen);
-    n = n ? n : count_meant(files, models, str_from(dynamic), &chosen);
-    if (n == 0 && !name->quant[0] && models->n) { // the only one; a folder stands behind GGUF files
+    size_t n = count_matches(files, models, quant, &chosen);
+    n = n ? n : count_matches(files, models, str_from(dynamic), &chosen);
+    if (n == 0 && !name->quant[0] && models->n) { // the only one; a folder comes after GGUF files
         chosen = &models->at[0];
         n = models->n - (models->n > 1 && models->at[models->n - 1].folder);
         n = n == 1 ? 1 : 0;
     }
     if (n != 1)
-        return none_meant(files, models, name, n > 1, err);
+        return not_found(files, models, name, n > 1, err);
     if (chosen->whole)
         return chosen;
     err_set(err, ERR_NOT_FOUND, "%s: parts of %.*s are missing", name->repo,

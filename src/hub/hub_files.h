@@ -2,7 +2,7 @@
 // models among them.
 //
 // A GGUF file is a model of its own, the parts of a split one together; a safetensors folder is one, with its
-// JSON files. Which is meant is decided by names alone. Names come from strangers: only those that
+// JSON files. File names alone decide which files are a model. Names are not trusted: only those that
 // hub_path_safe allows are kept.
 #pragma once
 #include "hub/hub.h"
@@ -21,7 +21,7 @@ struct hub_files {
     size_t n;
 };
 
-// By path, as the others here expect it; of two files with one path one stays.
+// Sorts by path, as the other functions expect; of two files with the same path one stays.
 void hub_files_sort(struct hub_files *files);
 
 struct hub_model {
@@ -42,7 +42,7 @@ struct hub_models {
 bool hub_models_find(const struct hub_files *files, struct hub_models *models, struct arena *arena,
                      struct err *err);
 
-// The one that a name means: its quant or file; without either Q4_K_M, else the only GGUF there is, else the
-// safetensors folder where there is no GGUF. NULL with ERR_NOT_FOUND and a message that lists what there is.
+// The model that a name selects: its quant or file; without either Q4_K_M, else the only GGUF file, else the
+// safetensors folder where there is no GGUF file. NULL: ERR_NOT_FOUND, and the message lists the models.
 const struct hub_model *hub_models_choose(const struct hub_files *files, const struct hub_models *models,
                                           const struct hub_name *name, struct err *err);

@@ -13,11 +13,11 @@ struct hub_http {
     char error[CURL_ERROR_SIZE];
     const struct hub_get *get;
     struct hub_reply *reply;
-    bool answered; // once: that nobody answers is news from then on
+    bool answered; // by an earlier request: then no connection is a passing failure
     bool headed, stopped;
 };
 
-// ---- the head ---------------------------------------------------------------------------------------------
+// ---- the head
 
 // The value of a header of this name, or an empty str.
 static struct str value_of(struct str line, const char *name)
@@ -62,7 +62,7 @@ static size_t on_header(char *bytes, size_t one, size_t n, void *arg)
     struct hub_reply *r = ((struct hub_http *)arg)->reply;
     struct str line = { bytes, one * n }, value;
 
-    if (str_starts(line, STR("HTTP/"))) // of the next answer, after a redirect
+    if (str_starts(line, STR("HTTP/"))) // the next response, after a redirect
         *r = (struct hub_reply){ 0 };
     if ((value = value_of(line, "ETag")).n > 2 && value.at[0] == '"' && value.n < sizeof r->etag)
         keep_printable(r->etag, sizeof r->etag, value);
@@ -99,7 +99,7 @@ static int on_tick(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off
     return h->stopped;
 }
 
-// ---- requests ---------------------------------------------------------------------------------------------
+// ---- requests
 
 static bool add_header(struct curl_slist **list, const char *line)
 {
@@ -163,7 +163,7 @@ void hub_http_close(struct hub_http *h)
     mem_free(h);
 }
 
-// A head per request: the lasting ones, and If-Range.
+// The headers of one request: the constant ones, and If-Range.
 static struct curl_slist *headers_for(const struct hub_http *h, const struct hub_get *get)
 {
     struct curl_slist *list = NULL;
@@ -182,7 +182,7 @@ static struct curl_slist *headers_for(const struct hub_http *h, const struct hub
     return NULL;
 }
 
-static enum hub_end end_of(struct hub_http *h, CURLcode code, const char *url, struct err *err)
+static enum hub_http_result end_of(struct hub_http *h, CURLcode code, const char *url, struct err *err)
 {
     char why[CURL_ERROR_SIZE];
     bool away = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT ||
@@ -190,7 +190,7 @@ static enum hub_end end_of(struct hub_http *h, CURLcode code, const char *url, s
 
     if (h->stopped) {
         err_set(err, ERR_CANCELLED, "stopped");
-        return HUB_STOPPED;
+        return HUB_HTTP_STOPPED;
     }
     keep_printable(why, sizeof why, str_from(h->error[0] ? h->error : curl_easy_strerror(code)));
     err_set(err, ERR_IO, "%.200s: %s", url, why);
@@ -200,14 +200,14 @@ static enum hub_end end_of(struct hub_http *h, CURLcode code, const char *url, s
     case CURLE_URL_MALFORMAT:
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
-        return HUB_REFUSED;
+        return HUB_HTTP_FAILED;
     default:
-        return away && !h->answered ? HUB_REFUSED : HUB_BROKEN;
+        return away && !h->answered ? HUB_HTTP_FAILED : HUB_HTTP_BROKEN;
     }
 }
 
-enum hub_end hub_http_get(struct hub_http *h, const struct hub_get *get, struct hub_reply *reply,
-                          struct err *err)
+enum hub_http_result hub_http_get(struct hub_http *h, const struct hub_get *get, struct hub_reply *reply,
+                                  struct err *err)
 {
     struct curl_slist *headers = headers_for(h, get);
     char range[32];
@@ -216,7 +216,7 @@ enum hub_end hub_http_get(struct hub_http *h, const struct hub_get *get, struct 
     *reply = (struct hub_reply){ 0 };
     if (!headers) {
         err_memory(err, "a request");
-        return HUB_REFUSED;
+        return HUB_HTTP_FAILED;
     }
     h->get = get;
     h->reply = reply;
@@ -227,14 +227,14 @@ enum hub_end hub_http_get(struct hub_http *h, const struct hub_get *get, struct 
     curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(h->easy, CURLOPT_RANGE, get->from ? range : NULL);
     CURLcode code = curl_easy_perform(h->easy);
-    h->stopped = h->stopped || (code == CURLE_OK && !read_head(h)); // an answer without a body
+    h->stopped = h->stopped || (code == CURLE_OK && !read_head(h)); // a response without a body
     curl_slist_free_all(headers);
     curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, NULL);
     if (curl_easy_getinfo(h->easy, CURLINFO_RETRY_AFTER, &wait) == CURLE_OK && wait > 0)
         reply->wait_s = wait < 1000000 ? (uint32_t)wait : 1000000;
     if (code == CURLE_OK && !h->stopped) {
         h->answered = true;
-        return HUB_ANSWERED;
+        return HUB_HTTP_ANSWERED;
     }
     return end_of(h, code, get->url, err);
 }

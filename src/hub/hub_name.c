@@ -118,7 +118,7 @@ bool hub_name_like(const char *text)
     return !str_ends(repo, STR(".gguf")) && !str_ends(repo, STR(".safetensors"));
 }
 
-// The file that a login leaves holds one line.
+// The token file of a login holds one line.
 static void read_token(struct hub *hub, const struct options_hub *from)
 {
     struct buf text = { 0 };
@@ -129,7 +129,7 @@ static void read_token(struct hub *hub, const struct options_hub *from)
         snprintf(hub->token, sizeof hub->token, "%s", text.at ? text.at : "");
     else
         snprintf(hub->token, sizeof hub->token, "%s", from->token);
-    hub->token[strcspn(hub->token, " \t\r\n")] = 0; // a line more would be a header more
+    hub->token[strcspn(hub->token, " \t\r\n")] = 0; // a second line would be a second header
     buf_free(&text);
 }
 

@@ -1,5 +1,5 @@
-// hub_public.c - the function of ingot.h that finds models by name. It looks at this machine alone: what
-// fetches models needs libcurl, and is not part of the library that others link.
+// hub_public.c - the function of ingot.h that finds models by name. It searches this machine alone: fetching
+// needs libcurl, and is not part of the library.
 #include "base/file.h"
 #include "hub/hub_cache.h"
 #include "ingot.h"

@@ -8,19 +8,19 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "hub/hub_cache.h"
-#include "hub/hub_list.h"
+#include "hub/hub_file_list.h"
 
 enum { PULL_ARENA_BYTES = 64 << 20, SPARE_BYTES = 64 << 20, LONGEST_WAIT_S = 600, STEP_MS = 50 };
 
-// ---- patience ---------------------------------------------------------------------------------------------
+// ---- retries
 
-bool hub_job_go_on(void *arg)
+bool hub_job_continue(void *arg)
 {
     struct hub_job *job = arg;
     return !job->watch || job->watch->show(job->watch->arg, &job->progress);
 }
 
-bool hub_job_again(struct hub_job *job, uint32_t *n_tried, uint32_t wait_s, struct err *err)
+bool hub_job_retry(struct hub_job *job, uint32_t *n_tried, uint32_t wait_s, struct err *err)
 {
     uint64_t wait_ms =
         wait_s ? (uint64_t)wait_s * 1000 : (uint64_t)job->hub->retry_ms << (*n_tried < 10 ? *n_tried : 10);
@@ -31,14 +31,14 @@ bool hub_job_again(struct hub_job *job, uint32_t *n_tried, uint32_t wait_s, stru
     if (wait_s > LONGEST_WAIT_S)
         return err_prefix(err, "the hub asks to wait %u s", wait_s);
     while (clock_ns() < until) {
-        if (!hub_job_go_on(job))
+        if (!hub_job_continue(job))
             return err_set(err, ERR_CANCELLED, "stopped");
         poll(NULL, 0, wait_ms < STEP_MS ? (int)wait_ms : STEP_MS);
     }
     return true;
 }
 
-bool hub_status_passes(long status)
+bool hub_status_is_transient(long status)
 {
     return status == 408 || status == 429 || (status >= 500 && status <= 599);
 }
@@ -56,7 +56,7 @@ void hub_status_err(const struct hub_job *job, const char *what, const struct hu
                 dash, r->error);
 }
 
-// ---- the list ---------------------------------------------------------------------------------------------
+// ---- the list
 
 void hub_url_add(struct buf *url, const char *text, bool keep_slashes)
 {
@@ -89,7 +89,7 @@ static bool list_bytes(void *arg, const void *bytes, size_t n)
 
 static bool list_go_on(void *arg)
 {
-    return hub_job_go_on(((struct list_body *)arg)->job);
+    return hub_job_continue(((struct list_body *)arg)->job);
 }
 
 static bool list_ask(struct hub_job *job, const char *url, struct list_body *body, struct err *err)
@@ -99,26 +99,26 @@ static bool list_ask(struct hub_job *job, const char *url, struct list_body *bod
     uint32_t n_tried = 0;
 
     do {
-        enum hub_end end = hub_http_get(job->http, &get, &reply, err);
-        if (end == HUB_ANSWERED && reply.status == 200)
+        enum hub_http_result end = hub_http_get(job->http, &get, &reply, err);
+        if (end == HUB_HTTP_ANSWERED && reply.status == 200)
             return true;
         if (body->text.failed)
             return err_set(err, ERR_LIMIT, "%.200s: the list of files is longer than %d MiB", url,
-                           HUB_LIST_BYTES >> 20);
-        if (end == HUB_STOPPED || end == HUB_REFUSED)
+                           HUB_FILE_LIST_BYTES >> 20);
+        if (end == HUB_HTTP_STOPPED || end == HUB_HTTP_FAILED)
             return false;
-        if (end == HUB_ANSWERED)
+        if (end == HUB_HTTP_ANSWERED)
             hub_status_err(job, job->repo, &reply, err);
-        if (end == HUB_ANSWERED && !hub_status_passes(reply.status))
+        if (end == HUB_HTTP_ANSWERED && !hub_status_is_transient(reply.status))
             return false;
-    } while (hub_job_again(job, &n_tried, reply.wait_s, err));
+    } while (hub_job_retry(job, &n_tried, reply.wait_s, err));
     return false;
 }
 
 static bool list_fetch(struct hub_job *job, const struct hub_name *name, struct hub_files *files,
                        struct arena *arena, struct err *err)
 {
-    struct list_body body = { .job = job, .text = { .max = HUB_LIST_BYTES } };
+    struct list_body body = { .job = job, .text = { .max = HUB_FILE_LIST_BYTES } };
     struct buf url = { 0 };
 
     snprintf(job->progress.what, sizeof job->progress.what, "asking for %.100s", job->repo);
@@ -127,13 +127,14 @@ static bool list_fetch(struct hub_job *job, const struct hub_name *name, struct 
     buf_text(&url, "?blobs=true");
     bool ok = !url.failed ? list_ask(job, url.at, &body, err) : err_memory(err, "an address");
     if (ok)
-        ok = hub_list_read(buf_as_str(&body.text), files, arena, err) || err_prefix(err, "%.200s", url.at);
+        ok = hub_file_list_read(buf_as_str(&body.text), files, arena, err) ||
+             err_prefix(err, "%.200s", url.at);
     buf_free(&body.text);
     buf_free(&url);
     return ok;
 }
 
-// ---- room -------------------------------------------------------------------------------------------------
+// ---- room
 
 static bool check_room(struct hub_job *job, const struct hub_files *files, const struct hub_model *m,
                        struct err *err)
@@ -163,7 +164,7 @@ static bool check_room(struct hub_job *job, const struct hub_files *files, const
                    job->hub->cache, SPARE_BYTES >> 20);
 }
 
-// ---- names for the bytes ----------------------------------------------------------------------------------
+// ---- links and refs
 
 // snapshots/COMMIT/a/b.gguf -> ../../../blobs/OID
 static bool link_file(const struct hub_job *job, const struct hub_file *f, struct err *err)
@@ -185,7 +186,7 @@ static bool link_file(const struct hub_job *job, const struct hub_file *f, struc
     ssize_t had = errno == EEXIST ? readlink(path, found, sizeof found) : -1;
     if (had == (ssize_t)strlen(target) && !memcmp(found, target, (size_t)had))
         return true;
-    (void)unlink(other); // of somebody who was killed
+    (void)unlink(other); // left by a killed process
     if (symlink(target, other) == 0 && rename(other, path) == 0)
         return true;
     return err_set(err, ERR_IO, "%s: cannot make the link: %s", path, strerror(errno));
@@ -210,11 +211,11 @@ static bool write_ref(const struct hub_job *job, const struct hub_name *name, st
            err_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(errno));
 }
 
-// Last file first, so that the one that makes the model comes when all others are there.
+// The model's first file is linked last: a model that can be found is complete.
 static bool name_all(const struct hub_job *job, const struct hub_name *name, const struct hub_files *files,
                      const struct hub_model *m, struct err *err)
 {
-    const struct hub_wait wait = { hub_job_go_on, (void *)(uintptr_t)job };
+    const struct hub_wait wait = { hub_job_continue, (void *)(uintptr_t)job };
     int lock = hub_lock(job->hub, job->repo, "ingot-names", false, &wait, err);
     bool ok = lock >= 0;
 
@@ -226,7 +227,7 @@ static bool name_all(const struct hub_job *job, const struct hub_name *name, con
     return ok;
 }
 
-// ---- all of it --------------------------------------------------------------------------------------------
+// ---- the pull
 
 static bool pull_model(struct hub_job *job, const struct hub_name *name, struct arena *arena,
                        struct hub_pulled *pulled, struct err *err)
@@ -254,7 +255,7 @@ bool hub_pull(const struct hub *hub, const struct hub_name *name, const struct h
               struct hub_pulled *pulled, struct err *err)
 {
     struct hub_job job = { .hub = hub, .repo = name->repo, .watch = watch };
-    const struct hub_wait wait = { hub_job_go_on, &job };
+    const struct hub_wait wait = { hub_job_continue, &job };
     struct arena *arena = arena_create(PULL_ARENA_BYTES);
     bool ok = arena || err_memory(err, "a list of files");
 

@@ -111,7 +111,7 @@ static int missing(const char *text)
 
     if (strchr(text, '/') || (n > 5 && !strcmp(text + n - 5, ".gguf")))
         return fail_status(STATUS_ERROR, "%.400s: no such file or folder", text);
-    if (hub_open(&hub, true, &err) && hub_each(&hub, is_namesake, &namesake, &err) && namesake.name[0])
+    if (hub_open(&hub, true, &err) && hub_list(&hub, is_namesake, &namesake, &err) && namesake.name[0])
         return fail_status(STATUS_ERROR,
                            "'%.200s' is no file here and no model's name; is %s from the cache meant?", text,
                            namesake.name);

@@ -26,7 +26,7 @@ int verb_pull(const struct verb_call *call)
     return status == STATUS_OK ? out_finish() : status;
 }
 
-// ---- ls ---------------------------------------------------------------------------------------------------
+// ---- ls
 
 struct lister {
     json_t *all; // NULL: text
@@ -58,7 +58,7 @@ int verb_ls(const struct verb_call *call)
     struct err err;
     char size[16];
 
-    if (!hub_open(&hub, false, &err) || !hub_each(&hub, on_entry, &l, &err)) {
+    if (!hub_open(&hub, false, &err) || !hub_list(&hub, on_entry, &l, &err)) {
         json_decref(l.all);
         return fail(err.message);
     }
@@ -71,7 +71,7 @@ int verb_ls(const struct verb_call *call)
     return out_finish();
 }
 
-// ---- rm ---------------------------------------------------------------------------------------------------
+// ---- rm
 
 int verb_rm(const struct verb_call *call)
 {

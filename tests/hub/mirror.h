@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/str.h"
-#include "hub/hub_sum.h"
+#include "hub/hub_digest.h"
 #include "testing.h"
 
 enum fault {
@@ -310,11 +310,11 @@ static struct mirror_file *mirror_add_bytes(struct mirror *m, const char *path, 
     assert_true(m->n_files <= MAX_FILES);
     *f = (struct mirror_file){ .n = n, .lfs = lfs, .bytes = bytes };
     snprintf(f->path, sizeof f->path, "%s", path);
-    struct hub_sum *sum = hub_sum_open(lfs ? zeros : "", n);
+    struct hub_digest *sum = hub_digest_open(lfs ? zeros : "", n);
     assert_non_null(sum);
-    hub_sum_add(sum, bytes, n);
-    hub_sum_take(sum, f->oid);
-    hub_sum_close(sum);
+    hub_digest_add(sum, bytes, n);
+    hub_digest_take(sum, f->oid);
+    hub_digest_close(sum);
     return f;
 }
 

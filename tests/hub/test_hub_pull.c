@@ -175,17 +175,17 @@ static void a_newer_revision_leaves_the_old_one(void **state)
 
 static void sums_are_those_of_git(void **state)
 {
-    struct hub_sum *sum = hub_sum_open("ce013625030ba8dba906f756967f9e9ca394464a", 6);
+    struct hub_digest *sum = hub_digest_open("ce013625030ba8dba906f756967f9e9ca394464a", 6);
     char oid[HUB_OID + 1];
     (void)state;
 
-    hub_sum_add(sum, "hel", 3);
-    hub_sum_restart(sum);
-    hub_sum_add(sum, "hello\n", 6);
-    hub_sum_take(sum, oid);
+    hub_digest_add(sum, "hel", 3);
+    hub_digest_restart(sum);
+    hub_digest_add(sum, "hello\n", 6);
+    hub_digest_take(sum, oid);
     assert_string_equal(oid,
                         "ce013625030ba8dba906f756967f9e9ca394464a"); // echo hello | git hash-object --stdin
-    hub_sum_close(sum);
+    hub_digest_close(sum);
 }
 
 // ---- when something goes wrong ----------------------------------------------------------------------------

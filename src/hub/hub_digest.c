@@ -1,18 +1,18 @@
-// hub_sum.c - see hub_sum.h. The library's failures here are bugs or an installation without these sums:
-// there is no way to go on.
-#include "hub/hub_sum.h"
+// hub_digest.c - see hub_digest.h. A failure of libcrypto here is a bug or an installation without these
+// algorithms, so it is a CHECK.
+#include "hub/hub_digest.h"
 #include <openssl/evp.h>
 #include "base/mem.h"
 
-struct hub_sum {
+struct hub_digest {
     EVP_MD_CTX *state;
     const EVP_MD *kind;
     uint64_t bytes;
 };
 
-struct hub_sum *hub_sum_open(const char *oid, uint64_t bytes)
+struct hub_digest *hub_digest_open(const char *oid, uint64_t bytes)
 {
-    struct hub_sum *s = mem_alloc(sizeof *s);
+    struct hub_digest *s = mem_alloc(sizeof *s);
 
     if (!s)
         return NULL;
@@ -20,36 +20,36 @@ struct hub_sum *hub_sum_open(const char *oid, uint64_t bytes)
     s->kind = strlen(oid) == HUB_OID ? EVP_sha256() : EVP_sha1();
     s->bytes = bytes;
     if (s->state) {
-        hub_sum_restart(s);
+        hub_digest_restart(s);
         return s;
     }
-    hub_sum_close(s);
+    hub_digest_close(s);
     return NULL;
 }
 
-void hub_sum_close(struct hub_sum *s)
+void hub_digest_close(struct hub_digest *s)
 {
     if (s)
         EVP_MD_CTX_free(s->state);
     mem_free(s);
 }
 
-void hub_sum_restart(struct hub_sum *s)
+void hub_digest_restart(struct hub_digest *s)
 {
     char head[32];
     int n = snprintf(head, sizeof head, "blob %llu", (unsigned long long)s->bytes);
 
     CHECK(EVP_DigestInit_ex(s->state, s->kind, NULL) == 1);
     if (EVP_MD_get_size(s->kind) == 20) // git hashes this before the bytes, its NUL included
-        hub_sum_add(s, head, (size_t)n + 1);
+        hub_digest_add(s, head, (size_t)n + 1);
 }
 
-void hub_sum_add(struct hub_sum *s, const void *bytes, size_t n)
+void hub_digest_add(struct hub_digest *s, const void *bytes, size_t n)
 {
     CHECK(EVP_DigestUpdate(s->state, bytes, n) == 1);
 }
 
-void hub_sum_take(struct hub_sum *s, char oid[HUB_OID + 1])
+void hub_digest_take(struct hub_digest *s, char oid[HUB_OID + 1])
 {
     unsigned char sum[EVP_MAX_MD_SIZE];
     unsigned n = 0;
@@ -57,5 +57,5 @@ void hub_sum_take(struct hub_sum *s, char oid[HUB_OID + 1])
     CHECK(EVP_DigestFinal_ex(s->state, sum, &n) == 1 && 2 * n <= HUB_OID);
     for (unsigned i = 0; i < n; i++)
         snprintf(oid + 2 * (size_t)i, 3, "%02x", sum[i]);
-    hub_sum_restart(s);
+    hub_digest_restart(s);
 }

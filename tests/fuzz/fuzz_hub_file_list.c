@@ -1,7 +1,7 @@
-// fuzz_hub_list.c - any bytes as the hub's list of files, and as a model's name: what is taken is safe as a
-// path, and chooses files that are there.
+// fuzz_hub_file_list.c - any bytes as the hub's list of files, and as a model's name: what is taken is safe
+// as a path, and chooses files that are there.
 #include "base/mem.h"
-#include "hub/hub_list.h"
+#include "hub/hub_file_list.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(hub_path_safe(str_from(name.repo)) && hub_path_safe(str_from(name.revision)));
         CHECK(!name.quant[0] || hub_path_safe(str_from(name.quant)));
     }
-    if (hub_list_read(text, &files, arena, &err) && hub_models_find(&files, &models, arena, &err)) {
+    if (hub_file_list_read(text, &files, arena, &err) && hub_models_find(&files, &models, arena, &err)) {
         check_files(&files);
         check_models(&files, &models);
         (void)hub_models_choose(&files, &models, &name, &err);
