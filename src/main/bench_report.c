@@ -69,7 +69,7 @@ static bool is_format(const struct bench_report *r, const char *format)
     return !strcmp(r->settings->output, format);
 }
 
-// ---- table ------------------------------------------------------------------------------------------------
+// ---- table
 
 static void md_head(void)
 {
@@ -143,8 +143,8 @@ static struct peer_figures peer_figures(const struct bench_row *row, const doubl
     return f;
 }
 
-// Rounds run both programs one after the other: when their ratios are far apart, something else ran beside
-// them.
+// A round runs both programs one after the other. When the ratios of rounds are far apart, something else
+// used the machine.
 static bool is_restless(const struct peer_figures *f)
 {
     return f->most > 1.1 * f->least;
@@ -170,7 +170,7 @@ static void md_peers(const struct bench_report *r, const struct bench_row *row)
     }
 }
 
-// ---- fields -----------------------------------------------------------------------------------------------
+// ---- fields
 
 static double mean_ns(const struct bench_row *row)
 {
@@ -327,7 +327,7 @@ static void json_row(const struct bench_report *r, const struct bench_row *row)
         out_text("\n");
 }
 
-// ---- all --------------------------------------------------------------------------------------------------
+// ---- all
 
 void bench_head(struct bench_report *r)
 {

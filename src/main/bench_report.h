@@ -7,7 +7,7 @@
 
 struct bench_row {
     struct bench_test test;
-    const char *label; // of its combination of -t, -dev, -b, -ctk and -ctv; "" where there is one
+    const char *label; // its combination of -t, -dev, -b, -ctk and -ctv; "" when there is only one
     uint32_t n_samples;
     double *samples_ms, *samples_ts; // [n_samples]: time of a run; tokens per second
     double *first_ms;                // [n_samples] to the first token

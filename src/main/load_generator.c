@@ -14,7 +14,7 @@ enum { MAX_REPLY = 1 << 24, POLL_MS = 200, CONNECT_S = 10 };
 struct client {
     struct drive *drive;
     CURL *easy;
-    struct buf request, reply; // reply: what has come and is not read yet
+    struct buf request, reply; // reply: bytes received and not parsed yet
     uint64_t begun_ns, last_ns;
     uint32_t n_pieces, n_counted; // counted: by the server
     bool ended, failed;
@@ -64,7 +64,8 @@ static void note_piece(struct client *c)
     c->last_ns = now;
 }
 
-// Does an event with nothing but text need no reading? Within a string of JSON a quote never stands alone.
+// True for an event that holds text alone, which need not be parsed. In a JSON string a quote is always
+// escaped.
 static bool is_plain_piece(struct str data)
 {
     const struct str text = STR("\"content\":\"");
@@ -137,7 +138,7 @@ static size_t on_bytes(char *bytes, size_t one, size_t n, void *arg)
 
 // ---- what is sent
 
-// Words that no two requests share from the first one on.
+// Writes words that differ between requests from the first one on.
 static void write_prompt(struct buf *text, uint64_t seed, uint32_t n_words)
 {
     static const char *const words[] = { "river", "stone", "lamp",   "green", "winter", "paper",
@@ -246,7 +247,7 @@ static bool make_headers(struct drive *l)
     return l->headers != NULL;
 }
 
-// The first model that the server lists; also tells whether anybody is there.
+// The first model that the server lists. Also checks that a server answers.
 static bool ask_model(struct drive *l, struct err *err)
 {
     struct client c = { .drive = l };

@@ -1,9 +1,9 @@
 // load_generator.h - drives a server that speaks OpenAI's chat completions with many clients at once, and
-// measures what each of them sees.
+// measures what each client sees.
 //
-// Every client sends its next request as soon as the last one ended: a closed loop. Answers are streamed, of
-// a fixed length, to prompts that differ from the first word on, so that no server finds one in its cache.
-// Time is taken when a piece of text arrives.
+// Every client sends its next request as soon as the last one ended: a closed loop. Answers are streamed and
+// have a fixed length. Prompts differ from the first word on, so that no prefix cache helps. A time is taken
+// whenever a piece of text arrives.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +33,5 @@ struct load_result {
 // False: nothing could be measured. The result is to be released either way.
 bool load_run(const struct load_options *options, struct load_result *result, struct err *err);
 void load_release(struct load_result *result);
-// A picture of several results, by number of clients: throughput, and the times that clients wait.
+// Plots several results over the number of clients: throughput, and the times that clients wait.
 bool load_plot(const char *path, const struct load_result *results, uint32_t n, struct err *err);

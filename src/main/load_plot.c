@@ -1,4 +1,4 @@
-// load_plot.c - the picture of a load test: an SVG without outer resources, by number of clients, readable on
+// load_plot.c - the plot of a load test over the number of clients: an SVG without external resources, for
 // light and dark pages.
 #include "base/file.h"
 #include "base/stats.h"
@@ -33,7 +33,7 @@ static double gap_p99(const struct load_result *r)
     return stats_quantile(r->gaps.at, r->gaps.n, 0.99);
 }
 
-// 1, 2 or 5 times a power of ten, not below x.
+// The least 1, 2 or 5 times a power of ten that is not below x.
 static double round_up(double x)
 {
     static const double steps[] = { 1, 2, 5, 10 };
@@ -47,7 +47,7 @@ static double round_up(double x)
     return 10 * power;
 }
 
-// Numbers of clients are apart by the same distance each: they are usually doubled.
+// The x axis has equal distances between the numbers of clients, which are usually doubled.
 static double x_of(uint32_t i, uint32_t n)
 {
     return n > 1 ? LEFT + (double)i * (WIDTH - LEFT - RIGHT) / (n - 1) : (LEFT + WIDTH - RIGHT) / 2.0;

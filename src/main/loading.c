@@ -25,7 +25,7 @@ static enum ingot_kv kv_from_name(const char *name)
     return kv;
 }
 
-// Of two numbers of which 0 means none.
+// The smaller of two numbers, where 0 means none.
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a == 0 ? b : b == 0 || a < b ? a : b;
@@ -118,7 +118,7 @@ static bool add_file(const char *path, struct buf *prompt, struct err *err)
     return ok;
 }
 
-// With `escape`, a backslash and a letter are what they are in C; before any other letter the backslash
+// With `escape`, a backslash and a letter mean what they mean in C; before any other letter the backslash
 // stays.
 static void add_text(const char *text, bool escape, struct buf *prompt)
 {

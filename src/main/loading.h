@@ -8,6 +8,6 @@ struct ingot_engine_options loading_options(const struct settings *settings);
 // n_sequences: 0 keeps the engine's own choice. On failure one line is on stderr and the result is NULL.
 struct ingot_engine *loading_engine(const struct settings *settings, uint32_t n_sequences);
 // The text of -p, the operands (NULL: none) and -f; stdin when none of them is given and it is not a
-// terminal. False with a line on stderr; `given` says whether there was a source at all.
+// terminal. False with a line on stderr; *given: some source was given.
 bool loading_prompt(const struct settings *settings, const struct option_operands *operands,
                     struct buf *prompt, bool *given);

@@ -33,7 +33,7 @@ static int print(struct buf *text)
     return out_finish();
 }
 
-// Words that other programs of this kind have for the same.
+// The names that similar programs use for the same verbs.
 static const char *verb_alias(const char *name)
 {
     static const char *const aliases[][2] = {
@@ -62,7 +62,7 @@ static int print_help(const char *verb_name)
     return print(&text);
 }
 
-// A verb that takes something away is never what a mistyped word is taken for.
+// A mistyped word is never taken for a verb that deletes something.
 static int unknown_verb(const char *name)
 {
     struct buf names = { 0 };
@@ -137,7 +137,7 @@ static int call_verb(const struct option_verb *verb, int argc, char **argv, stru
     for (size_t i = 0; i < settings.bench_threads.n; i++)
         settings.bench_threads.at[i] = thread_count_capped(settings.bench_threads.at[i]);
     size_t index = (size_t)(verb - ingot_program.verbs);
-    int status = model_by_name(verb, &settings, &operands, arena);
+    int status = model_lookup(verb, &settings, &operands, arena);
     if (status != STATUS_OK)
         return status;
     if (index < N_VERBS)
@@ -155,7 +155,7 @@ static bool is_one_of(const char *word, const char *a, const char *b, const char
 static int start(int argc, char **argv)
 {
     const char *first = argc > 1 ? argv[1] : "help";
-    bool only_flags = first[0] == '-'; // as llama.cpp's programs are called
+    bool only_flags = first[0] == '-'; // as llama.cpp's programs are started
     const struct option_verb *verb = option_verb_find(&ingot_program, only_flags ? "run" : verb_alias(first));
 
     if (is_one_of(first, "--version", "-V", "version"))

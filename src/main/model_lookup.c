@@ -1,7 +1,7 @@
 // model_lookup.c - see model_lookup.h.
 //
-// A file always wins over a name. What the cache holds is taken without asking anybody; only `ingot pull`
-// looks for something newer.
+// A file always wins over a name. A model in the cache is used without a request to the hub; only `ingot
+// pull` looks for a newer one.
 #include "main/model_lookup.h"
 #include <ctype.h>
 #include <strings.h>
@@ -48,24 +48,24 @@ static bool pull(const struct hub *hub, const struct hub_name *name, bool quiet,
     return ok;
 }
 
-int model_fetch(const struct hub *hub, const struct model_wish *wish, char path[HUB_PATH])
+int model_fetch(const struct hub *hub, const struct model_query *query, char path[HUB_PATH])
 {
     struct hub_name name;
     struct err err;
 
-    if (!hub_name_read(&name, wish->text, &err))
+    if (!hub_name_read(&name, query->text, &err))
         return fail_usage("%s", err.message);
-    bool ok = (!wish->fresh || hub->offline) && hub_find(hub, &name, path, &err);
+    bool ok = (!query->fresh || hub->offline) && hub_find(hub, &name, path, &err);
     if (!ok && !hub->offline)
-        ok = pull(hub, &name, wish->quiet, path, &err);
+        ok = pull(hub, &name, query->quiet, path, &err);
     if (ok)
         return STATUS_OK;
     if (err.code == ERR_CANCELLED) {
         fail("stopped; the next pull goes on from here");
         return STATUS_INTERRUPTED;
     }
-    if (wish->guessed)
-        err_prefix(&err, "'%s' is no file here; as a model's name", wish->text);
+    if (query->guessed)
+        err_prefix(&err, "'%s' is no file here; as a model's name", query->text);
     return fail(err.message);
 }
 
@@ -83,8 +83,7 @@ static const char **operand_of(const struct option_verb *verb, struct option_ope
     return takes && operands->n ? &operands->at[0] : NULL;
 }
 
-// A model in the cache whose repository has the name that was typed, as far as it goes: "qwen3-8b" is of
-// someone/Qwen3-8B-GGUF.
+// A model in the cache whose repository begins with the typed name: "qwen3-8b" matches someone/Qwen3-8B-GGUF.
 struct namesake {
     const char *text;
     size_t n;       // of text without a quant
@@ -122,8 +121,7 @@ static int missing(const char *text)
         text);
 }
 
-// Only a model may follow: a text that is taken for one, or a model for a text, would answer something else
-// than was asked.
+// Only a model may follow. A prompt taken for a model, or a model for a prompt, would give a wrong answer.
 static int check_model(const struct option_verb *verb, const struct settings *s,
                        const struct option_operands *operands)
 {
@@ -144,12 +142,12 @@ static int find(const struct settings *s, const char *text, char path[HUB_PATH])
 
     if (!hub_open(&hub, s->offline, &err))
         return fail(err.message);
-    const struct model_wish wish = { .text = text, .guessed = !s->hub_name, .quiet = s->quiet };
-    return model_fetch(&hub, &wish, path);
+    const struct model_query query = { .text = text, .guessed = !s->hub_name, .quiet = s->quiet };
+    return model_fetch(&hub, &query, path);
 }
 
-int model_by_name(const struct option_verb *verb, struct settings *settings, struct option_operands *operands,
-                  struct arena *arena)
+int model_lookup(const struct option_verb *verb, struct settings *settings, struct option_operands *operands,
+                 struct arena *arena)
 {
     bool runs = runs_model(verb);
     int status = runs ? check_model(verb, settings, operands) : STATUS_OK;

@@ -19,7 +19,7 @@ static const struct option model_options[] = {
     { 0 },
 };
 
-// What bench has lists of instead.
+// Options that bench has as lists.
 static const struct option place_options[] = {
     { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 0, "-1", "threads, at most one for each processor that this process may use; 0: all of them" },
     { "-b --batch-size", OPTION_U32, AT(n_batch), "N", "0", 0, 65536, NULL, "rows of one step at most; 0: ingot chooses" },

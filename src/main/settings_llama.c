@@ -1,9 +1,9 @@
-// settings_llama.c - llama.cpp's flags that ingot does not have, so that a pasted command line runs or says
-// what is in its way.
+// settings_llama.c - llama.cpp's flags that ingot does not have, so that a pasted command line runs, or fails
+// with the reason.
 //
-// What changes nothing in ingot is accepted: settings of a loader, a scheduler or an attention kernel that
-// this engine does not have a choice of. What would change the answer is refused, with what there is instead.
-// Flags that mean the same are in settings.c.
+// Flags without effect in ingot are accepted: settings of a loader, a scheduler or an attention kernel that
+// have no counterpart here. A flag that would change the answer is an error that names the alternative. Flags
+// that mean the same are in settings.c.
 #include "main/settings.h"
 
 #define FINE(flags, value, why)                                \

@@ -1,4 +1,4 @@
-// verb_bench.c - ingot bench: which tests, in which order, beside whom. Measuring is in
+// verb_bench.c - ingot bench: which tests, in which order, beside which peers. Measuring is in
 // model_tools/bench_measure.c, printing in bench_report.c.
 #include "base/bandwidth.h"
 #include "base/mem.h"
@@ -28,7 +28,7 @@ struct bench_job {
     struct arena *arena;
 };
 
-// ---- what to run ------------------------------------------------------------------------------------------
+// ---- what to run
 
 static bool add_test(struct bench_job *b, uint32_t n_prompt, uint32_t n_gen, uint32_t depth)
 {
@@ -90,7 +90,7 @@ static bool choose_tests(struct bench_job *b)
     return b->n_tests > 0;
 }
 
-// ---- running ----------------------------------------------------------------------------------------------
+// ---- running
 
 static bool row_alloc(const struct bench_job *b, struct bench_row *row, const struct bench_test *test)
 {
@@ -145,7 +145,7 @@ static bool run_peers(const struct bench_job *b, struct bench_row *row, uint32_t
     return true;
 }
 
-// Ours and the peers' in turn, so that a machine that slows down slows both.
+// Runs ingot and the peers in turn, so that a machine that slows down slows all of them.
 static bool run_rounds(struct bench_job *b, struct bench_measure *m, struct bench_row *row, struct err *err)
 {
     const struct settings *s = b->settings;
@@ -195,8 +195,8 @@ static bool fill_row(struct bench_job *b, const struct bench_test *test, struct 
     return ok;
 }
 
-// Before and after every test, since a virtual machine's memory may be at half its speed for half a minute;
-// the better counts.
+// Probes before and after every test, since the memory of a virtual machine may run at half its speed for
+// half a minute; the faster probe counts.
 static void probe_memory(struct bench_job *b)
 {
     double rate =
@@ -237,12 +237,12 @@ static struct ingot_engine *open_engine(const struct bench_job *b)
 
 static int ended(const struct err *err)
 {
-    if (err->code != ERR_NONE) // else opening has told
+    if (err->code != ERR_NONE) // else opening has printed the error
         fail(err->message);
     return err->code == ERR_CANCELLED ? STATUS_INTERRUPTED : STATUS_ERROR;
 }
 
-// What --invariant costs: the same tests by an engine without it. The first engine has been closed.
+// Measures what --invariant costs: the same tests on an engine without it. The first engine is closed.
 static int print_price(const struct bench_job *invariant, struct settings settings)
 {
     struct bench_job b = *invariant;
@@ -268,7 +268,7 @@ static int print_price(const struct bench_job *invariant, struct settings settin
     return ok ? out_finish() : ended(&err);
 }
 
-// All tests by one engine.
+// Runs all tests on one engine.
 static int run_engine(struct bench_job *b)
 {
     struct err err = { 0 };

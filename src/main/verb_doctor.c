@@ -29,7 +29,7 @@
 #include <histedit.h>
 #endif
 
-// One line of the report: its words are also its key in JSON.
+// One line of the report. Its label is also its key in JSON.
 struct report {
     json_t *all; // object, in the order of the lines
 };
@@ -86,7 +86,7 @@ static void add_memory(struct report *r)
     buf_free(&text);
 }
 
-// What reads a format of pictures, or that nothing does.
+// The library that reads an image format, or none.
 static void add_pictures(struct report *r, const char *key, const char *library, const char *format)
 {
     if (library)
@@ -124,7 +124,7 @@ static void add_libraries(struct report *r)
 #endif
 }
 
-// What one kind of GPU has to say: "2; cuda:0 is ..." or why there is none. Closes d.
+// The line of one kind of GPU: "2; cuda:0 is ...", or why there is none. Closes d.
 static void add_gpu(struct report *r, const char *key, uint32_t n, struct device *d, const struct err *why)
 {
     struct device_info info = { 0 };

@@ -1,7 +1,7 @@
 // verb_inspect.c - ingot inspect: what a model file holds, and the memory it needs.
 //
-// Everything in a file is data from a stranger: strings are shown as JSON shows them, cut after some bytes,
-// arrays after some elements.
+// Nothing in a file is trusted: strings are printed as JSON strings and cut after some bytes, arrays after
+// some elements.
 #include "main/settings.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/out.h"
@@ -14,7 +14,7 @@ enum { MAX_STRING = 200, MAX_ELEMENTS = 8 };
 
 static json_t *meta_json(const struct meta *m);
 
-// Up to MAX_ELEMENTS values stand for themselves; of more there is {"n": how many, "first": [...]}.
+// Up to MAX_ELEMENTS values are printed; a longer array is {"n": number, "first": [...]}.
 static json_t *array_json(const struct meta *m)
 {
     json_t *first = json_array();
@@ -79,7 +79,7 @@ static void sum_formats(const struct model_file *file, struct format_sum sums[N_
     }
 }
 
-// ---- text -------------------------------------------------------------------------------------------------
+// ---- text
 
 static const double MIB = 1048576.0;
 
@@ -148,7 +148,7 @@ static void print_text(const struct model_info *s, bool tensors)
     }
 }
 
-// ---- JSON -------------------------------------------------------------------------------------------------
+// ---- JSON
 
 static json_t *model_json(const struct model_info *s)
 {

@@ -17,10 +17,10 @@ int verb_pull(const struct verb_call *call)
                           call->operands->n);
     if (!hub_open(&hub, call->settings->offline, &err))
         return fail(err.message);
-    const struct model_wish wish = { .text = call->operands->at[0],
-                                     .fresh = true,
-                                     .quiet = call->settings->quiet };
-    int status = model_fetch(&hub, &wish, path);
+    const struct model_query query = { .text = call->operands->at[0],
+                                       .fresh = true,
+                                       .quiet = call->settings->quiet };
+    int status = model_fetch(&hub, &query, path);
     if (status == STATUS_OK)
         out_printf("%s\n", path);
     return status == STATUS_OK ? out_finish() : status;

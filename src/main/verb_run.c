@@ -1,5 +1,4 @@
-// verb_run.c - ingot run: one answer, or a chat when a terminal is on the other side. The chat itself is in
-// chat_loop.c.
+// verb_run.c - ingot run: one answer, or a chat when stdin is a terminal. The chat itself is in chat_loop.c.
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -27,7 +26,7 @@ static int answer_once(struct reply *r, const char *prompt)
     return reply_print(r, messages, n, NULL);
 }
 
-// A grammar, a schema or a system prompt, from an option or the file that one names.
+// A grammar, a schema or a system prompt, from an option or from the file that an option names.
 static bool read_option(const char *text, const char *file, struct buf *to)
 {
     struct err err;
@@ -37,7 +36,7 @@ static bool read_option(const char *text, const char *file, struct buf *to)
     return !file || file_read(to, file, MAX_TEXT_BYTES, &err) || (fail(err.message), false);
 }
 
-// Who answers, before it does: nobody shall take the toy for a model of theirs.
+// Names the model before it answers, so that the toy is not taken for a model of the user's.
 static void tell_model(const struct reply *r)
 {
     struct ingot_engine_info info;

@@ -21,7 +21,7 @@ static void on_stop(int signal)
     ssize_t n = write(stop_pipe[1], "", 1);
 
     (void)signal;
-    (void)n; // full: there are stops enough
+    (void)n; // a full pipe holds stops enough
     errno = kept;
 }
 

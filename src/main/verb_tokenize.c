@@ -7,7 +7,7 @@
 #include "text/tokenizer/token_json.h"
 #include "text/tokenizer/tokenizer.h"
 
-// A piece is shown as JSON shows a string, so that spaces and newlines can be seen; bytes that are no text as
+// A piece is printed as a JSON string, so that spaces and newlines are visible; bytes that are not UTF-8 as
 // <E2>.
 static void show_piece(struct str bytes)
 {

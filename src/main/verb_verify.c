@@ -1,4 +1,4 @@
-// verb_verify.c - ingot verify: is every command of the tapes what its definition says? The comparing is in
+// verb_verify.c - ingot verify: compares every command of the tapes with its definition. The comparison is in
 // engine/api/verify.c.
 #include "engine/api/verify.h"
 #include "main/loading.h"

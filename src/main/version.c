@@ -1,5 +1,5 @@
-// version.c - see version.h. The build sets the words for this file alone, so that a new commit compiles one
-// file.
+// version.c - see version.h. The build defines the strings for this file alone, so that a new commit compiles
+// one file.
 #include "main/version.h"
 
 const char version_commit[] = INGOT_COMMIT;

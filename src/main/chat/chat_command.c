@@ -199,7 +199,7 @@ static enum chat_next help(struct chat_loop *loop, const char *operand)
     return CHAT_READ;
 }
 
-// Also: words of other programs for the same.
+// Also the names that other programs use.
 static const struct chat_command *find(struct str word)
 {
     static const char *const aliases[][2] = { { "/?", "/help" },
@@ -225,7 +225,7 @@ static enum chat_next run(const struct chat_command *c, struct chat_loop *loop, 
 
     while (words.n && (words.at[0] == ' ' || words.at[0] == '\n'))
         words = str_from_to(words, 1, words.n);
-    while (words.n && words.at[words.n - 1] == ' ') // Tab leaves one behind a whole name
+    while (words.n && words.at[words.n - 1] == ' ') // Tab adds one after a complete name
         words.n--;
     if (needs ? words.n == 0 : !c->operand && words.n)
         fprintf(stderr, "%s: expected %s\n", c->name, needs ? c->operand : "nothing after it");

@@ -4,8 +4,8 @@
 #include "main/terminal/out.h"
 #include "main/terminal/terminal.h"
 
-// The oldest turns go when less than an eighth of the context is left for the answer, until there are three
-// eighths: each time something is left out, the rest has to be read again.
+// The oldest turns are dropped when less than an eighth of the context is left for the answer, until three
+// eighths are: after each drop the rest is prefilled again.
 static bool make_room(struct chat_loop *loop)
 {
     struct conversation *c = &loop->conversation;
@@ -40,8 +40,8 @@ static void count_answer(struct chat_loop *loop)
     loop->decode_ms += result->decode_ms;
 }
 
-// Answers the conversation, which ends with a message of the user. One that could not be answered is taken
-// back.
+// Answers the conversation, which ends with a message of the user. A message that could not be answered is
+// removed.
 static void ask(struct chat_loop *loop)
 {
     struct conversation *c = &loop->conversation;
@@ -63,7 +63,7 @@ static void ask(struct chat_loop *loop)
         conversation_cut(c, question);
 }
 
-// What was attached goes before the message.
+// Attached texts come before the message.
 static void ask_message(struct chat_loop *loop, struct str line)
 {
     struct buf message = { 0 };

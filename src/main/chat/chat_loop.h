@@ -1,7 +1,7 @@
-// chat_loop.h - the chat on a terminal: messages in, answers out, until somebody leaves.
+// chat_loop.h - the chat on a terminal: messages in, answers out, until the user leaves.
 //
 // What the user types is edited on stderr, so that stdout carries answers only. The whole conversation goes
-// to the engine each time; its session knows the part that it has seen already.
+// to the engine each time; its session keeps the part that it has computed.
 #pragma once
 #include "main/chat/conversation.h"
 #include "main/chat/line_edit.h"
@@ -9,7 +9,7 @@
 
 struct chat_loop {
     struct reply *reply;
-    struct settings *settings; // the reply's; /set changes them
+    struct settings *settings; // for replies; /set changes them
     struct arena *arena;       // of values that were set
     struct line_editor *editor;
     struct conversation conversation;
@@ -24,7 +24,7 @@ struct chat_loop {
 // first one, or NULL. Returns the exit status.
 int chat_loop_run(struct chat_loop *loop, const char *first);
 
-// What to do after a line that begins with a slash.
+// What follows a line that begins with a slash.
 enum chat_next {
     CHAT_MESSAGE, // it is no command
     CHAT_READ,    // it was done
@@ -32,5 +32,5 @@ enum chat_next {
     CHAT_LEAVE,
 };
 enum chat_next chat_command(struct chat_loop *loop, struct str line);
-// What Tab may complete; see line.h.
+// What Tab may complete; see line_edit.h.
 const char *chat_command_candidates(void *arg, struct str before);

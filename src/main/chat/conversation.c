@@ -61,7 +61,7 @@ const char *conversation_system(const struct conversation *c)
     return c->n && is_role(&c->at[0], "system") ? c->at[0].content : NULL;
 }
 
-// Takes out n messages from `at` on.
+// Removes n messages from `at` on.
 static void take_out(struct conversation *c, size_t at, size_t n)
 {
     for (size_t i = at; i < at + n; i++)
@@ -94,7 +94,7 @@ size_t conversation_last_user(const struct conversation *c)
     return SIZE_MAX;
 }
 
-// Where the turn that begins at `from` ends.
+// The end of the turn that begins at `from`.
 static size_t turn_end(const struct conversation *c, size_t from)
 {
     size_t to = from + 1;

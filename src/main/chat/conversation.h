@@ -1,8 +1,8 @@
-// conversation.h - what was said in a chat, and how much of it fits the model's context.
+// conversation.h - the messages of a chat, and how many of them fit the model's context.
 //
-// A turn is a message of the user and all up to the next one. When the context is full the oldest turns are
-// left out whole: nothing is cut inside a message, and the system prompt stays. What is left is read anew,
-// with the model's own template.
+// A turn is a message of the user and all messages up to the next one. When the context is full, the oldest
+// turns are dropped whole: no message is cut, and the system prompt stays. The rest is rendered again with
+// the model's template.
 #pragma once
 #include "ingot.h"
 #include "base/str.h"
@@ -23,16 +23,16 @@ size_t conversation_last_user(const struct conversation *c); // its index; SIZE_
 
 // How much room an answer gets, in tokens of the context.
 struct conversation_room {
-    uint32_t least; // with less the oldest turns go,
+    uint32_t least; // with less the oldest turns are dropped,
     uint32_t goal;  // until there is this much,
-    bool keep_all;  // unless none may go
+    bool keep_all;  // no turn may be dropped
 };
-// Leaves out turns until the rest fits; *n_tokens is what it takes. The last message always stays. False with
-// ERR_LIMIT when it does not fit even so; then nothing is left out.
+// Drops turns until the rest fits; *n_tokens: tokens of the rest. The last message always stays. False with
+// ERR_LIMIT when it does not fit even alone; then nothing is dropped.
 bool conversation_fit(struct conversation *c, struct ingot_engine *engine, struct conversation_room room,
                       uint32_t *n_tokens, struct err *err);
 
-// As JSON, {"messages": [{"role", "content"}]}. A file that is no saved chat is not written over. Loading
+// As JSON, {"messages": [{"role", "content"}]}. A file that is no saved chat is never overwritten. Loading
 // replaces the conversation, or leaves it as it is on an error.
 bool conversation_save(const struct conversation *c, const char *path, struct err *err);
 bool conversation_load(struct conversation *c, const char *path, struct err *err);

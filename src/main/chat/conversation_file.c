@@ -1,4 +1,4 @@
-// conversation_file.c - a conversation on disk, as JSON that other programs' chats have too. See
+// conversation_file.c - a conversation on disk, as JSON in the form that other programs use. See
 // conversation.h.
 #include <jansson.h>
 #include "base/file.h"
@@ -6,7 +6,7 @@
 
 enum { MAX_BYTES = 1 << 26, MAX_MESSAGES = 100000 };
 
-// The role as a word that outlives the JSON; NULL when it is none that a chat has.
+// The role as a constant string; NULL when a chat has no such role.
 static const char *role_of(const json_t *message)
 {
     static const char *const roles[] = { "system", "user", "assistant" };
@@ -75,7 +75,7 @@ bool conversation_load(struct conversation *c, const char *path, struct err *err
     return ok;
 }
 
-// A name that was meant for something else, such as the file of a draft, must not lose what is in it.
+// A file that is something else, such as a draft, must not be overwritten by mistake.
 static bool may_write(const char *path, struct err *err)
 {
     struct conversation old = { 0 };

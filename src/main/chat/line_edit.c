@@ -23,7 +23,7 @@ struct line_editor {
     line_candidates *candidates;
     void *arg;
     bool shown, more; // more: a line of the same message came before
-    bool cut;         // Ctrl-C was the last that happened
+    bool cut;         // the last key was Ctrl-C
 #ifdef INGOT_LIBEDIT
     EditLine *edit;
     History *history;
@@ -47,8 +47,8 @@ static char *edit_prompt(EditLine *edit)
     return text;
 }
 
-// Makes room for one more of n characters. False: there is no more, and only the last ones stay, so that the
-// end is still found.
+// Makes room for one more character. False: the limit is reached, and only the last characters stay, so that
+// the end mark is still found.
 static bool paste_grow(wchar_t **text, size_t *n, size_t *capacity)
 {
     if (*n + 1 < *capacity)
@@ -124,8 +124,8 @@ static unsigned char list_matches(struct str word, const char *candidates)
     return CC_REDISPLAY;
 }
 
-// Puts in what all candidates that go on like `word` have in common, a blank behind a single one; shows them
-// when that is nothing.
+// Inserts the common continuation of all candidates that begin with `word`, and a blank after a single one;
+// lists them when there is none.
 static unsigned char complete_word(EditLine *edit, struct str word, const char *candidates)
 {
     const char *rest = candidates;
@@ -173,7 +173,7 @@ static void edit_open(struct line_editor *e)
 {
     HistEvent event;
 
-    // libedit reads characters by locale; without one, typed UTF-8 would be torn apart.
+    // libedit reads characters by locale; without one it would split typed UTF-8.
     if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1)
         setlocale(LC_CTYPE, "C.UTF-8");
     e->edit = el_init("ingot", stdin, stderr, stderr);
@@ -288,7 +288,7 @@ static bool is_typed(const struct line_editor *e)
     return false;
 }
 
-// Ctrl-C throws away what was typed. Again, with nothing typed in between, it leaves.
+// Ctrl-C discards the typed text. A second one, with nothing typed in between, leaves.
 static enum line_end line_cut(struct line_editor *e)
 {
     unsigned n = signals_interrupts();
@@ -305,8 +305,8 @@ static enum line_end line_cut(struct line_editor *e)
     return LINE_READ;
 }
 
-// Takes in a piece that begins at `from`; true when the message goes on. A backslash at the end is replaced
-// by a newline; """ at the beginning and the end are taken off.
+// Adds a piece that begins at `from`. True: the message continues. A backslash at the end is replaced by a
+// newline; """ at the beginning and the end are taken off.
 static bool line_goes_on(struct line_editor *e, size_t from, bool *block)
 {
     struct buf *b = &e->text;

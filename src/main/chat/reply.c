@@ -1,8 +1,8 @@
 // reply.c - see reply.h.
 //
-// Thinking is told from the answer where it is shown in another way: less bright on a terminal, or not at
-// all. Then its marks go, too. The text that is kept for the next turn is always what the model wrote: its
-// template knows what to leave out.
+// Reasoning is separated from the answer when it is displayed differently: dimmed on a terminal, or hidden.
+// Then its marks are dropped too. The text kept for the next turn is always what the model wrote: the
+// template leaves out the reasoning.
 #include "main/chat/reply.h"
 #include <openssl/rand.h>
 #include <unistd.h>
@@ -32,14 +32,14 @@ static void print_json(json_t *line)
     out_text("\n");
 }
 
-// ---- thinking ---------------------------------------------------------------------------------------------
+// ---- thinking
 
 static bool thinking_is(const struct reply *r, const char *how)
 {
     return !strcmp(r->settings->think, how);
 }
 
-// Whether the template has begun to think for the model.
+// True if the rendered prompt ends inside the reasoning.
 static bool prompt_ends_thinking(const struct reply *r, const struct ingot_request_options *options)
 {
     struct ingot_prompt *prompt = ingot_prompt_render(r->engine, options, NULL);
@@ -93,7 +93,7 @@ static void parts_end(struct reply *r)
     output_parser_release(&r->parser);
 }
 
-// ---- one answer -------------------------------------------------------------------------------------------
+// ---- one answer
 
 static void print_text(struct reply *r, const struct ingot_event *event)
 {

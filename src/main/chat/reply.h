@@ -14,7 +14,7 @@ struct reply {
     size_t n_pictures;
     double read_ms; // that reading their files took
     struct ingot_result result;
-    struct output_parser parser; // what is thinking and what is answer; when `parts`
+    struct output_parser parser; // separates reasoning and answer, with `parts`
     bool parts, is_dim;
 };
 

@@ -1,5 +1,5 @@
-// out_json.c - see out_json.h. Nine digits bring every float back; doubles are measurements, for which they
-// are plenty.
+// out_json.c - see out_json.h. Nine digits restore every float; doubles are measurements, for which nine
+// digits are enough.
 #include "main/terminal/out_json.h"
 #include "main/terminal/out.h"
 

@@ -2,6 +2,6 @@
 #pragma once
 #include <jansson.h>
 
-// Prints the value without a newline and gives it up. NULL, which jansson returns without memory, prints
+// Prints the value without a newline and frees it. NULL, which jansson returns without memory, prints
 // nothing.
 void out_json(json_t *value, size_t flags); // JSON_COMPACT, JSON_INDENT(2), ...

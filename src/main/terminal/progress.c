@@ -15,7 +15,7 @@ static void progress_draw(struct progress *p, uint64_t done, uint64_t total)
         (p->drawn && now - p->last_ns < 100000000u))
         return;
     if (!p->drawn && p->last_ns == 0) {
-        p->last_ns = now; // what is over within a moment needs no bar
+        p->last_ns = now; // short work needs no bar
         return;
     }
     if (!p->drawn && now - p->last_ns < 300000000u)

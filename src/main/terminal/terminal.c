@@ -65,7 +65,7 @@ static void set_handler(int signal, void (*handler)(int))
 void terminal_restore(void)
 {
     if (echo_is_off && paste_is_marked)
-        (void)!write(STDERR_FILENO, "\033[0m", 4); // an answer may be in the middle of its thinking
+        (void)!write(STDERR_FILENO, "\033[0m", 4); // reasoning, which is dimmed, may be on the screen
     terminal_echo(true);
     terminal_paste_in_brackets(false);
 }

@@ -10,9 +10,9 @@ size_t terminal_control_bytes(const char *at, size_t n);
 // Returns text.
 const char *terminal_clean(char *text);
 
-// What a chat changes about the terminal. It is restored however the program ends.
+// Modes that a chat sets. They are restored however the program ends.
 void terminal_paste_in_brackets(bool on);
-void terminal_echo(bool on); // whether what is typed is shown
+void terminal_echo(bool on); // typed characters are shown
 void terminal_restore(void); // system calls alone: a signal's handler may call it
 
 // Before and after dimmed text; "" where there is no terminal or it has no styles.

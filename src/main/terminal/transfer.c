@@ -1,7 +1,7 @@
 // transfer.c - see transfer.h.
 //
-// The rate forgets with a time constant of some seconds: steady enough to be read, quick enough to show a
-// line that stalls.
+// The rate is smoothed with a time constant of some seconds: steady enough to read, quick enough to show a
+// stalled connection.
 #include "main/terminal/transfer.h"
 #include <unistd.h>
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-// transfer.h - the bar of a pull: how much of how much, how fast, how long still. On a terminal only.
+// transfer.h - the progress bar of a pull: bytes, total, rate, time left. On a terminal only.
 #pragma once
 #include "hub/hub_pull.h"
 
@@ -9,4 +9,4 @@ struct transfer {
 };
 
 void transfer_show(struct transfer *t, const struct hub_progress *p); // draws at most ten times a second
-void transfer_end(struct transfer *t);                                // wipes the bar
+void transfer_end(struct transfer *t);                                // erases the bar
