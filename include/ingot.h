@@ -117,6 +117,9 @@ struct ingot_engine_options {
     // The eyes of a GGUF model: the mmproj file that belongs to it. NULL: the only mmproj*.gguf beside the
     // model, if that can see; "": none. A safetensors folder of a model that sees holds its own.
     const char *mmproj;
+    // Rows of a step that can have logits; 0: n_sequences, at least 16. With more, prompts whose logits are asked for are read in
+    // larger steps. No more than fit 256 MiB.
+    uint32_t n_logit_rows;
 };
 // clang-format on
 // Fills in the defaults of a struct of `size` bytes. C and C++ use ingot_engine_defaults; other languages

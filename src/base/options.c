@@ -722,6 +722,12 @@ bool options_hub(struct options_hub *hub)
            folder_from("HOME", "/.cache/huggingface/hub", hub->cache);
 }
 
+void options_temporary_folder(char path[4096])
+{
+    if (!folder_from("TMPDIR", "", path))
+        snprintf(path, 4096, "/var/tmp");
+}
+
 bool options_terminal_is_dumb(void)
 {
     const char *term = getenv("TERM");

@@ -136,6 +136,8 @@ struct options_hub {
     bool offline;
 };
 bool options_hub(struct options_hub *hub);
+// Where large files may lie for a while: TMPDIR, else /var/tmp, which unlike /tmp is hardly ever memory.
+void options_temporary_folder(char path[4096]);
 bool options_terminal_is_dumb(void);   // TERM is unset or "dumb"
 bool options_terminal_has_style(void); // it is not, and NO_COLOR is unset: dim text may be written
 const char *options_pager(void);       // PAGER, or less

@@ -22,7 +22,7 @@
 #include "text/grammar/token_trie.h"
 #include "text/template/chat.h"
 
-enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16 };
+enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16, LOGITS_OF_A_STEP = 1 << 26 };
 
 static bool open_cpu(struct engine_loaded *l, bool plain, struct err *err)
 {
@@ -101,6 +101,17 @@ static bool within(const char *what, uint32_t value, uint32_t most, struct err *
     return value <= most || err_set(err, ERR_INPUT, "%s is %u; want at most %u", what, value, most);
 }
 
+static uint32_t choose_outputs(const struct engine_loaded *l)
+{
+    const struct ingot_engine_options *o = &l->options;
+    uint32_t least = o->n_sequences > LEAST_OUTPUTS ? o->n_sequences : LEAST_OUTPUTS;
+    uint32_t fit = LOGITS_OF_A_STEP / l->model.config.n_vocab;
+    uint32_t asked = o->n_logit_rows < fit ? o->n_logit_rows : fit;
+    uint32_t n = asked > least ? asked : least;
+
+    return n < l->max_rows ? n : l->max_rows;
+}
+
 static bool choose_sizes(struct engine_loaded *l, struct err *err)
 {
     const struct ingot_engine_options *o = &l->options;
@@ -116,8 +127,7 @@ static bool choose_sizes(struct engine_loaded *l, struct err *err)
                  o->n_context, most);
     l->n_context = o->n_context ? o->n_context : most < DEFAULT_CONTEXT ? most : DEFAULT_CONTEXT;
     l->max_rows = o->n_batch ? o->n_batch : 512;
-    l->max_outputs = o->n_sequences > LEAST_OUTPUTS ? o->n_sequences : LEAST_OUTPUTS;
-    l->max_outputs = l->max_outputs < l->max_rows ? l->max_outputs : l->max_rows;
+    l->max_outputs = choose_outputs(l);
     return true;
 }
 

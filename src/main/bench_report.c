@@ -64,9 +64,9 @@ static void model_type(const struct bench_report *r, char *text, size_t size)
     snprintf(text, size, "%s %s%s %s", r->info.architecture, all, used, r->info.format);
 }
 
-static bool is_format(const struct bench_report *r, const char *format)
+static bool is_md(const struct bench_report *r)
 {
-    return !strcmp(r->settings->output, format);
+    return !strcmp(r->settings->output, "md");
 }
 
 // ---- table
@@ -272,46 +272,7 @@ static json_t *fields(const struct bench_report *r, const struct bench_row *row)
     return o;
 }
 
-static void csv_value(const json_t *value)
-{
-    out_text("\"");
-    if (json_is_integer(value))
-        out_printf("%lld", (long long)json_integer_value(value));
-    else if (json_is_real(value))
-        out_printf("%.6f", json_real_value(value));
-    else if (json_is_boolean(value))
-        out_printf("%d", json_is_true(value));
-    for (const char *c = json_string_value(value); c && *c; c++)
-        out_printf("%s%c", *c == '"' ? "\"" : "", *c);
-    out_text("\"");
-}
-
-static void csv_row(const struct bench_report *r, const struct bench_row *row)
-{
-    json_t *o = fields(r, row), *value;
-    const char *key;
-    bool first = true;
-
-    if (r->n_printed == 0) {
-        json_object_foreach(o, key, value)
-        {
-            out_printf("%s%s", first ? "" : ",", key);
-            first = false;
-        }
-        out_text("\n");
-    }
-    first = true;
-    json_object_foreach(o, key, value)
-    {
-        out_text(first ? "" : ",");
-        csv_value(value);
-        first = false;
-    }
-    out_text("\n");
-    json_decref(o);
-}
-
-static void json_row(const struct bench_report *r, const struct bench_row *row)
+static void add_row(struct bench_report *r, const struct bench_row *row)
 {
     json_t *o = fields(r, row);
 
@@ -320,45 +281,38 @@ static void json_row(const struct bench_report *r, const struct bench_row *row)
     for (size_t i = 0; i < r->settings->peers.n; i++)
         set_of_peer(o, i, "_samples_ts",
                     samples(row->peer_ts + i * r->settings->repetitions, row->n_samples, 1));
-    if (is_format(r, "json"))
-        out_text(r->n_printed ? ",\n" : "");
-    out_json(o, is_format(r, "json") ? JSON_INDENT(2) : JSON_COMPACT);
-    if (is_format(r, "jsonl"))
-        out_text("\n");
+    out_rows_add(&r->rows, o);
 }
 
 // ---- all
 
-void bench_head(struct bench_report *r)
+void bench_head(const struct bench_report *r)
 {
-    if (is_format(r, "md"))
+    if (is_md(r))
         md_head();
-    else if (is_format(r, "json"))
-        out_text("[\n");
+    else
+        out_rows_begin(&r->rows);
 }
 
 void bench_print(struct bench_report *r, const struct bench_row *row)
 {
-    if (is_format(r, "md"))
+    if (is_md(r))
         md_row(r, row);
-    else if (is_format(r, "csv"))
-        csv_row(r, row);
     else
-        json_row(r, row);
-    r->n_printed++;
+        add_row(r, row);
     out_flush();
 }
 
 void bench_lines(const struct bench_report *r, const struct bench_row *row)
 {
-    if (!is_format(r, "md"))
+    if (!is_md(r))
         return;
     md_latency(row);
     md_peers(r, row);
 }
 
-void bench_foot(struct bench_report *r)
+void bench_foot(const struct bench_report *r)
 {
-    if (is_format(r, "json"))
-        out_text("\n]\n");
+    if (!is_md(r))
+        out_rows_end(&r->rows);
 }

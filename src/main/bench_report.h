@@ -3,6 +3,7 @@
 #pragma once
 #include "model_tools/bench_measure.h"
 #include "model_tools/model_info.h"
+#include "main/terminal/out_rows.h"
 #include "main/settings.h"
 
 struct bench_row {
@@ -24,15 +25,15 @@ struct bench_report {
     uint32_t n_threads;
     double bandwidth; // of the processor's memory around this row, bytes per second; 0 when the model runs
                       // elsewhere
-    uint32_t n_printed;
+    struct out_rows rows;
 };
 
 bool bench_on_cpu(const struct bench_report *r);
-void bench_head(struct bench_report *r);
+void bench_head(const struct bench_report *r);
 void bench_print(struct bench_report *r, const struct bench_row *row);
 // Below the table: latencies, and the comparison with a peer. Nothing in other formats, where they are
 // fields.
 void bench_lines(const struct bench_report *r, const struct bench_row *row);
-void bench_foot(struct bench_report *r);
+void bench_foot(const struct bench_report *r);
 // "pp512+tg128 @ d4096 b512"
 void bench_row_name(const struct bench_row *row, char *name, size_t n);

@@ -60,22 +60,29 @@ struct ingot_engine_options loading_options(const struct settings *settings)
     return options;
 }
 
-struct ingot_engine *loading_engine(const struct settings *settings, uint32_t n_sequences)
+struct ingot_engine *loading_open(const struct ingot_engine_options *options)
 {
-    struct ingot_engine_options options = loading_options(settings);
+    struct ingot_engine_options own = *options;
     struct progress progress = { .what = "loading" };
     struct ingot_error error;
 
-    if (n_sequences)
-        options.n_sequences = n_sequences;
-    options.progress = progress_callback;
-    options.progress_arg = &progress;
-    signals_name_file(settings->model);
-    struct ingot_engine *engine = ingot_engine_open(&options, &error);
+    own.progress = progress_callback;
+    own.progress_arg = &progress;
+    signals_name_file(own.model);
+    struct ingot_engine *engine = ingot_engine_open(&own, &error);
     progress_end(&progress);
     if (!engine)
         fail(error.message);
     return engine;
+}
+
+struct ingot_engine *loading_engine(const struct settings *settings, uint32_t n_sequences)
+{
+    struct ingot_engine_options options = loading_options(settings);
+
+    if (n_sequences)
+        options.n_sequences = n_sequences;
+    return loading_open(&options);
 }
 
 static bool read_stdin(struct buf *b, struct err *err)

@@ -5,7 +5,10 @@
 
 const char *loading_kv_name(enum ingot_kv kv); // as the options spell it
 struct ingot_engine_options loading_options(const struct settings *settings);
-// n_sequences: 0 keeps the engine's own choice. On failure one line is on stderr and the result is NULL.
+// Opens the engine with a bar. On failure one line is on stderr and the result is NULL.
+struct ingot_engine *loading_open(const struct ingot_engine_options *options);
+// The same with the settings' options. n_sequences: 0 keeps the engine's own choice. On failure one line is
+// on stderr and the result is NULL.
 struct ingot_engine *loading_engine(const struct settings *settings, uint32_t n_sequences);
 // The text of -p, the operands (NULL: none) and -f; stdin when none of them is given and it is not a
 // terminal. False with a line on stderr; *given: some source was given.

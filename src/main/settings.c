@@ -172,6 +172,20 @@ static const struct option synth_options[] = {
     { 0 },
 };
 
+static const struct option eval_options[] = {
+    { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "the text; -: stdin" },
+    { "-sp --special", OPTION_FLAG, AT(special), NULL, NULL, 0, 0, NULL, "control tokens written in the text count as such" },
+    { "--chunks", OPTION_U32, AT(n_chunks), "N", "0", 0, 0, "-1", "chunks that are read at most; 0 or -1: all" },
+    { "--save-logits", OPTION_STRING, AT(save_logits), "FILE", NULL, 0, 0, NULL, "keep the logits: 2 bytes for each scored token and word of the vocabulary" },
+    { "--kl", OPTION_STRING, AT(kl_file), "FILE", NULL, 0, 0, NULL, "compare with these logits; the text is theirs" },
+    { "--types", OPTION_LIST, AT(eval_types), "TYPE,...", NULL, 0, 0, NULL, "compare the model with what quantize would make of it" },
+    { "--kv", OPTION_LIST, AT(eval_pages), "TYPE,...", NULL, 0, 0, "auto f32 f16 bf16 q8_0", "compare formats of K and V in the KV pages: auto, f32, f16, bf16, q8_0" },
+    { "--scratch", OPTION_STRING, AT(scratch), "DIR", NULL, 0, 0, NULL, "where a comparison writes models and logits, which it takes away; without it TMPDIR, else /var/tmp" },
+    { "-o --output", OPTION_CHOICE, AT(output), "FORMAT", "md", 0, 0, "md json jsonl csv", "a table, or rows of named fields" },
+    { "--svg", OPTION_STRING, AT(svg), "FILE", NULL, 0, 0, NULL, "draw divergence against bytes" },
+    { 0 },
+};
+
 static const struct option verify_options[] = {
     { "-n --n-tokens", OPTION_U32, AT(n_verify), "N", "32", 1, 512, NULL, "rows of the step that is compared" },
     { "--json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "one JSON object per command, and one at the end" },
@@ -217,6 +231,7 @@ static const struct option_group general = { "General", general_options }, model
                                  doctor = { "Report", doctor_options }, serve = { "Server", serve_options },
                                  quantize = { "Work", quantize_options }, synth = { "File", synth_options },
                                  verify = { "Check", verify_options },
+                                 eval = { "Text and comparison", eval_options },
                                  trace = { "Looking inside", trace_options },
                                  names = { "Models by name", name_options }, pull = { "Pull", pull_options },
                                  cache = { "Kept prompts", cache_options },
@@ -255,6 +270,17 @@ static const char serve_text[] =
     "  ingot serve model.gguf --port 8080 -np 8\n"
     "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'";
 
+static const char eval_text[] =
+    "Perplexity is llama-perplexity's: the text is cut into chunks of -c tokens (512), each is read alone, and the tokens of its second "
+    "half are scored. With a reference, each scored token's whole distribution is compared: the mean KL divergence in nats, its tails, and how "
+    "often both find the same token the likeliest.\n\n"
+    "--types and several --kv compare in one go: the reference is the model as it is, with exact products and F32 pages. Each line has "
+    "the bytes of weights and pages and the speed beside it.\n\n"
+    "  ingot eval model.gguf -f wiki.test.raw\n"
+    "  ingot eval model-bf16.gguf -f wiki.test.raw --chunks 40 --types Q8_0,Q6_K,Q4_K_M,Q4_0 --kv f16,q8_0 --svg loss.svg\n"
+    "  ingot eval model-bf16.gguf -f wiki.test.raw --save-logits model.logits\n"
+    "  ingot eval elsewhere-q4.gguf --kl model.logits";
+
 static const char pull_text[] =
     "NAME is user/repo[:QUANT][@REVISION]. Without QUANT it is Q4_K_M, or the only one there is. In place of QUANT a .gguf file's name, or "
     "safetensors. The path goes to stdout. A pull that was stopped goes on where it was.\n\n"
@@ -279,6 +305,7 @@ static const struct option_verb verbs[] = {
     { "pull", "NAME", "Brings a model by name from the Hugging Face hub into the cache", pull_text, { &pull, &general } },
     { "ls", NULL, "Lists the models in the cache", NULL, { &doctor, &general } },
     { "rm", "NAME...", "Takes models out of the cache", rm_text, { &general } },
+    { "eval", "[MODEL]", "Measures how well a model predicts a text, and what quantising it loses", eval_text, { &eval, &model, &place, &kernel, &names, &general } },
     { "help", "[VERB]", "Shows all verbs, or the flags of one", NULL, { &general } },
     { "man", NULL, "Prints the man page", NULL, { &general } },
     { "completion", "SHELL", "Prints the completion for bash, zsh or fish", NULL, { &general } },

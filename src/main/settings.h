@@ -36,6 +36,10 @@ struct settings {
     const char *serve_url, *svg;
     struct option_numbers n_clients;
     uint32_t n_requests;
+    // eval
+    const char *save_logits, *kl_file, *scratch;
+    struct option_list eval_types, eval_pages;
+    uint32_t n_chunks;
     // inspect, tokenize, synth, verify
     bool ids, tensors, list, all, verify_gemm;
     const char *type;
@@ -76,3 +80,4 @@ int verb_serve(const struct verb_call *call);
 int verb_pull(const struct verb_call *call);
 int verb_ls(const struct verb_call *call);
 int verb_rm(const struct verb_call *call);
+int verb_eval(const struct verb_call *call);

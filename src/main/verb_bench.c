@@ -366,7 +366,9 @@ static int bench_run(struct bench_job *b)
         return fail_usage("--peer needs a file that both programs can read: name one with -m");
     if (!model_info_open(&b->model, b->settings->model, 0, &err))
         return fail(err.message);
-    b->report = (struct bench_report){ .settings = b->settings, .model = &b->model };
+    b->report = (struct bench_report){ .settings = b->settings,
+                                       .model = &b->model,
+                                       .rows.format = b->settings->output };
     int status = run_engines(b);
     if (status == STATUS_OK && b->settings->invariant && !strcmp(b->settings->output, "md") && n == 1)
         status = print_price(b, combination(b->settings, 0));

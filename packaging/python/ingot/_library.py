@@ -55,7 +55,7 @@ class EngineOptions(ctypes.Structure):
         ("exact", c_bool), ("invariant", c_bool), ("gemm", c_int), ("no_repack", c_bool), ("no_prefix_cache", c_bool),
         ("cache_dir", c_char_p), ("cache_bytes", c_uint64), ("cpu_features", c_uint32), ("progress", Progress),
         ("progress_arg", c_void_p),
-        ("mmproj", c_char_p),
+        ("mmproj", c_char_p), ("n_logit_rows", c_uint32),
     ]  # fmt: skip
 
 
