@@ -319,6 +319,10 @@ static void blocks_of_real_models(void **state)
         compare_moe(&c, 1);
         c.format = QUANT_Q8_0; // too long for a block's memory
         compare_moe(&c, 2);
+        c.format = expert_models[i].format;
+        c.exact = true;
+        c.limit = 1e-10;
+        compare_moe(&c, 2);
     }
 }
 

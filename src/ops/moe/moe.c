@@ -47,7 +47,7 @@ bool op_moe(struct tape *t, const struct moe *m)
     struct moe_args args = { 0 };
     struct experts_args of_up;
 
-    if (limits->max_rows != 1 || limits->exact || limits->invariant || !tape_fuses(t, OP_moe) ||
+    if (limits->max_rows != 1 || limits->invariant || !tape_fuses(t, OP_moe) ||
         !route_check(t, &m->route, &args.route) || !experts_up_check(t, up, &of_up) ||
         !experts_down_check(t, down, &args.experts))
         return false;

@@ -27,7 +27,7 @@ static bool suits(const struct cuda_plan *p, const struct moe_args *a)
     const struct route_rule *rule = &a->route.rule;
     u32 format = gate->format;
 
-    if (format <= QUANT_BF16 || !cuda_has_kernel(p, row_names[format]) ||
+    if (a->experts.exact || format <= QUANT_BF16 || !cuda_has_kernel(p, row_names[format]) ||
         cuda_weight(p, MOE_UP)->format != gate->format || cuda_weight(p, MOE_DOWN)->format != gate->format ||
         router->format != QUANT_F32)
         return false;
