@@ -68,6 +68,8 @@ struct engine {
     float *pool_room;        // made for the first embedding: the last norm's scale, and one row
 };
 
+// For verify: cpu:plain without the operations that other CPUs record as their parts.
+#define DEVICE_PLAIN_PARTS "cpu:plain:parts"
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);
 void engine_unload(struct engine *e);
 // The memory that an engine with these options needs, and the device that it would use. Opens the file and

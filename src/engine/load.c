@@ -24,11 +24,12 @@
 
 enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16, LOGITS_OF_A_STEP = 1 << 26 };
 
-static bool open_cpu(struct engine_loaded *l, bool plain, struct err *err)
+static bool open_cpu(struct engine_loaded *l, struct str name, struct err *err)
 {
     struct cpu_options options = { .n_threads = l->options.n_threads,
                                    .features = l->options.cpu_features,
-                                   .plain = plain,
+                                   .plain = str_starts(name, STR("cpu:plain")),
+                                   .parts = str_is(name, DEVICE_PLAIN_PARTS),
                                    .no_repack = l->options.no_repack,
                                    .table = &cpu_table };
 
@@ -76,15 +77,14 @@ static bool open_metal(struct engine_loaded *l, struct str name, struct err *err
 static bool open_device(struct engine_loaded *l, struct err *err)
 {
     struct str name = str_from(l->options.device ? l->options.device : "auto");
-    bool plain = str_is(name, "cpu:plain");
     struct err no_cuda = { 0 }, no_metal = { 0 };
 
     if (str_starts(name, STR("cuda")))
         return open_cuda(l, name, err);
     if (str_starts(name, STR("metal")))
         return open_metal(l, name, err);
-    if (plain || str_is(name, "cpu"))
-        return open_cpu(l, plain, err);
+    if (str_is(name, "cpu") || str_is(name, "cpu:plain") || str_is(name, DEVICE_PLAIN_PARTS))
+        return open_cpu(l, name, err);
     if (!str_is(name, "auto"))
         return err_set(err, ERR_UNSUPPORTED,
                        "device \"%.*s\"; want auto, cpu, cpu:plain, cuda, cuda:N, metal or metal:N",
@@ -93,7 +93,7 @@ static bool open_device(struct engine_loaded *l, struct err *err)
         (metal_n_devices(&no_metal) > 0 && open_metal(l, STR("metal"), &no_metal)))
         return true;
     log_line(LOG_DEBUG, "load", "on the processor: %s; %s", no_cuda.message, no_metal.message);
-    return open_cpu(l, false, err);
+    return open_cpu(l, STR("cpu"), err);
 }
 
 static bool within(const char *what, uint32_t value, uint32_t most, struct err *err)
@@ -195,7 +195,7 @@ static bool choose_shape(const struct engine *e, struct stage_shape *shape, stru
 {
     const struct engine_loaded *l = e->loaded;
     const struct ingot_engine_options *o = &l->options;
-    bool plain = o->device && strcmp(o->device, "cpu:plain") == 0;
+    bool plain = o->device && str_starts(str_from(o->device), STR("cpu:plain"));
 
     *shape = (struct stage_shape){ .max_rows = l->max_rows,
                                    .max_outputs = l->max_outputs,

@@ -350,11 +350,12 @@ static void cpu_info(struct device *d, struct device_info *info)
 #endif
 }
 
-static const struct cpu_kernel *kernel_choose(const struct cpu_op *op, uint32_t features, bool plain)
+static const struct cpu_kernel *kernel_choose(const struct cpu_op *op, uint32_t features,
+                                              const struct cpu_options *options)
 {
-    if (!op || (op->parts_are_faster && !plain))
+    if (!op || (op->parts_are_faster && (!options->plain || options->parts)))
         return NULL;
-    for (uint32_t i = 0; !plain && i < CPU_MAX_KERNELS && op->fast[i].kernel.run; i++)
+    for (uint32_t i = 0; !options->plain && i < CPU_MAX_KERNELS && op->fast[i].kernel.run; i++)
         if ((op->fast[i].needs & ~features) == 0)
             return &op->fast[i].kernel;
     return &op->plain;
@@ -389,6 +390,6 @@ struct device *cpu_open(const struct cpu_options *options, struct err *err)
         return NULL;
     }
     for (uint32_t i = 0; i < options->table->n_ops; i++)
-        cpu->kernels[i] = kernel_choose(options->table->ops[i], cpu->features, options->plain);
+        cpu->kernels[i] = kernel_choose(options->table->ops[i], cpu->features, options);
     return &cpu->device;
 }

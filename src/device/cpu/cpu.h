@@ -58,8 +58,7 @@ struct cpu_op {
     const char *name;
     bool by_rows; // what it makes of a row needs no other sequence's row of the step, and lies in values or
                   // the sequence's pages
-    bool parts_are_faster; // than the plain loop, which is all there is: other CPUs than the oracle record
-                           // them
+    bool parts_are_faster; // than the plain loop, which is all there is: of CPUs the oracle alone has it
     struct cpu_kernel plain;
     struct cpu_choice {
         uint32_t needs; // CPU_* bits; the first choice whose needs are met is taken
@@ -80,6 +79,7 @@ struct cpu_options {
     unsigned n_threads; // 0: all that this process may use
     uint32_t features;  // mask on what was detected; 0 = CPU_ALL
     bool plain;         // only plain kernels, weights as in the file: the oracle
+    bool parts;         // with plain: without the operations whose parts are faster, as other CPUs
     bool no_repack;     // weights stay as in the file, used from the mapping
     const struct cpu_table *table;
 };

@@ -13,6 +13,7 @@
 #include "engine/api.h"
 #include "engine/stage/batch.h"
 #include "engine/stage/link.h"
+#include "ops/ops.h"
 
 struct walk {
     struct verification *v;
@@ -121,6 +122,9 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
     if (!engines[0] || !engines[1])
         err_memory(err, "two engines");
     else if ((loaded[0] = engine_load(engines[0], &own, err))) {
+        struct device *device = engines[0]->loaded->device;
+        if (v->against != VERIFY_VENDOR && !device->ops->supports(device, OP_moe))
+            other.device = DEVICE_PLAIN_PARTS; // the same commands on both sides
         const struct stage_shape *shape = &engines[0]->loaded->stages[0].shape;
         other.cache_type_k = (enum ingot_kv)(shape->k_format + 1); // the same pages on both sides
         other.cache_type_v = (enum ingot_kv)(shape->v_format + 1);
