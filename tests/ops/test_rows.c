@@ -13,7 +13,7 @@ struct setting {
     enum kv_format k_format, v_format;
     enum rope_pairs pairs;
     enum quant wq, wv;
-    bool exact, norms, biases, parts;
+    bool exact, norms, biases, parts, sinks;
 };
 struct row_outcome {
     float *x, *k, *v; // [rows], and all pages
@@ -71,6 +71,18 @@ static float *copied_pages(const struct pages *p, bool is_v, size_t *n)
     return copy;
 }
 
+// As high as the highest scores, so that they take a good part of the weights.
+static const struct weight *make_sinks(struct bench *b, uint32_t n_heads)
+{
+    const struct weight *sinks = bench_weight(b, QUANT_F32, 1, n_heads);
+    float *at = sinks->buffer.host;
+
+    bench_seed(3 + n_heads);
+    for (uint32_t h = 0; h < n_heads; h++)
+        at[h] = 6 + 3 * bench_normal();
+    return sinks;
+}
+
 static struct row_outcome play_attend(const struct cpu_options *options, const struct setting *s,
                                       const struct rows *rows)
 {
@@ -81,7 +93,8 @@ static struct row_outcome play_attend(const struct cpu_options *options, const s
     bench_open(&b, options, (struct tape_limits){ .max_rows = rows->n, .max_outputs = 1 });
     struct attend a = { .pages = make_pages(&b, s, rows),
                         .scale = 1 / sqrtf((float)s->head_dim),
-                        .window = s->window };
+                        .window = s->window,
+                        .sinks = s->sinks ? make_sinks(&b, s->n_heads) : NULL };
     a.q = bench_tensor(&b, n, ROWS_STEP, &q);
     a.out = bench_tensor(&b, n, ROWS_STEP, &out);
     fill_rows(q, n, rows);
@@ -113,7 +126,8 @@ static const struct setting settings[] = {
       .pairs = ROPE_ADJACENT,
       .wq = QUANT_Q4_K,
       .wv = QUANT_Q6_K,
-      .biases = true },
+      .biases = true,
+      .sinks = true },
     { .n_heads = 8,
       .n_kv_heads = 1,
       .head_dim = 128,
@@ -134,7 +148,8 @@ static const struct setting settings[] = {
       .wq = QUANT_F16,
       .wv = QUANT_F32,
       .norms = true,
-      .biases = true },
+      .biases = true,
+      .sinks = true },
     { .n_heads = 4,
       .n_kv_heads = 2,
       .head_dim = 64,
@@ -151,7 +166,8 @@ static const struct setting settings[] = {
       .k_format = KV_BF16,
       .v_format = KV_BF16,
       .wq = QUANT_Q4_0,
-      .wv = QUANT_Q8_0 },
+      .wv = QUANT_Q8_0,
+      .sinks = true },
     { .n_heads = 8,
       .n_kv_heads = 1,
       .head_dim = 128,

@@ -2,9 +2,10 @@
 // / (n_heads / n_kv)).
 //
 //   s[j] = scale * q . k[j]   for j = first..position of the row;   out = sum over j of softmax(s)[j] * v[j]
-// first is 0, or position - window + 1 where a window is set. The order of the sums depends on the position
-// alone: j ascending, in blocks and splits of a fixed size. Nothing outside the range is read, so nothing
-// needs masking.
+// With sinks the softmax has one score more, the head's own, which has no value (gpt-oss). first is 0, or
+// position - window + 1 where a window is set. The order of the sums depends on the position alone: j
+// ascending, in blocks and splits of a fixed size. Nothing outside the range is read, so nothing needs
+// masking.
 #pragma once
 #include "base/lang.h"
 #include "device/pages.h"
@@ -18,7 +19,8 @@ struct attend_args {
 };
 STATIC_ASSERT(sizeof(struct attend_args) == 32);
 
-enum { ATTEND_Q, ATTEND_K_PAGES, ATTEND_V_PAGES, ATTEND_TABLE, ATTEND_OUT, ATTEND_WORK };
+// Operand numbers, for the kernels. SINKS may be absent.
+enum { ATTEND_Q, ATTEND_K_PAGES, ATTEND_V_PAGES, ATTEND_TABLE, ATTEND_OUT, ATTEND_SINKS, ATTEND_WORK };
 
 // Where a step has few rows, threads may share a row's past. Columns of workspace per row: for every split a
 // head's sums, their maximum and their total; see ops/vec/row_kernels.h.
@@ -35,6 +37,7 @@ struct attend {
     struct pages pages;
     float scale;
     uint32_t window;
+    const struct weight *sinks; // [n_heads] fp32, or NULL
 };
 void op_attend(struct tape *t, struct attend a);
 #endif

@@ -9,7 +9,7 @@ struct query_head { // one query head of one row, and where its sequence's pages
     const struct attend_args *args;
     const uint32_t *table;
     void *k_pages, *v_pages;
-    const float *q;
+    const float *q, *sink;         // sink: NULL: there is none
     float *token;                  // [head_dim] room for one token's K or V
     uint32_t kv_head, first, last; // positions first..last
 };
@@ -35,7 +35,7 @@ static float score(const struct query_head *h, uint32_t position)
 
 static void head_plain(const struct query_head *h, float *out)
 {
-    float top = -INFINITY, total = 0;
+    float top = h->sink ? *h->sink : -INFINITY, total = 0;
 
     for (uint32_t j = h->first; j <= h->last; j++)
         top = fmaxf(top, score(h, j));
@@ -48,6 +48,7 @@ static void head_plain(const struct query_head *h, float *out)
         for (uint32_t d = 0; d < h->args->pages.head_dim; d++)
             out[d] += weight * v[d];
     }
+    total += h->sink ? expf(*h->sink - top) : 0;
     for (uint32_t d = 0; d < h->args->pages.head_dim; d++)
         out[d] /= total;
 }
@@ -58,6 +59,13 @@ static void attend_plan(const struct cpu_call *call, struct cpu_plan *plan)
 
     plan_rows(call, plan);
     plan->local_bytes = args->pages.head_dim * sizeof(float);
+}
+
+// The sinks of this head and those behind it, or NULL.
+static const float *sinks_from(const struct cpu_call *call, uint32_t head)
+{
+    const float *sinks = cpu_base(call, ATTEND_SINKS);
+    return sinks ? sinks + head : NULL;
 }
 
 static void row_plain(const struct cpu_call *call, uint32_t r)
@@ -76,6 +84,7 @@ static void row_plain(const struct cpu_call *call, uint32_t r)
 
     for (uint32_t i = 0; i < args->n_heads; i++) {
         h.q = (const float *)cpu_row(call, ATTEND_Q, r) + i * args->pages.head_dim;
+        h.sink = sinks_from(call, i);
         h.kv_head = i / (args->n_heads / args->pages.n_kv_heads);
         head_plain(&h, (float *)cpu_row(call, ATTEND_OUT, r) + i * args->pages.head_dim);
     }
@@ -160,6 +169,7 @@ static void attend_tiles(const struct cpu_call *call, const struct tiling *t, st
                      (uint64_t)step_slots(call->step)[r] * s->max_pages,
             .k_pages = cpu_base(call, ATTEND_K_PAGES),
             .v_pages = cpu_base(call, ATTEND_V_PAGES),
+            .sinks = sinks_from(call, head),
             .q = (const float *)cpu_row(call, ATTEND_Q, r) + head * s->head_dim,
             .out = (float *)cpu_row(call, ATTEND_OUT, r) + head * s->head_dim,
             .q_stride = (size_t)args->n_heads * s->head_dim,
@@ -187,6 +197,7 @@ static void merge_tile(const struct cpu_call *call, const struct tiling *t, uint
     rows->attend_merge(&(struct attend_merge){
         .partial = (const float *)cpu_row(call, ATTEND_WORK, r) + head * (head_dim + ATTEND_SUMS_FLOATS),
         .split_stride = t->split_floats,
+        .sinks = sinks_from(call, head),
         .out = (float *)cpu_row(call, ATTEND_OUT, r) + head * head_dim,
         .n_heads = n_heads,
         .head_dim = head_dim,

@@ -499,8 +499,12 @@ VEC_INLINE void merge(float *merged, struct attend_sums *before, const float *ou
     *before = (struct attend_sums){ top, before->total * keep + now->total * take };
 }
 
-VEC_INLINE void divide(float *out, const float *sums, float total, uint32_t n)
+// out = sums / total; sink: one score more for the total, or NULL.
+VEC_INLINE void divide(float *out, const float *sums, const struct attend_sums *s, const float *sink,
+                       uint32_t n)
 {
+    float total = sink ? s->total + exp2f(*sink * LOG2_E - s->top) : s->total;
+
     for (uint32_t d = 0; d < n; d += VF)
         vf_store_n(out + d, vf_div(vf_load_n(sums + d, n - d), vf_set(total)), n - d);
 }
@@ -554,7 +558,8 @@ SIMD static void VEC(attend_whole)(struct columns *s)
     }
     for (uint32_t c = 0; c < s->n * run->n_kv; c++)
         divide(column_at(s, run->out, run->out_stride, value_dims, c), s->merged + c * s->dims,
-               s->column[c].before.total, value_dims);
+               &s->column[c].before,
+               run->sinks ? column_at(s, (float *)(uintptr_t)run->sinks, 0, 1, c) : NULL, value_dims);
 }
 
 // One split, kept for attend_merge.
@@ -621,6 +626,6 @@ SIMD static void VEC(attend_merge)(const struct attend_merge *m)
             memcpy(&now, part + m->head_dim, sizeof now);
             merge(out, &before, part, &now, m->head_dim);
         }
-        divide(out, out, before.total, m->head_dim);
+        divide(out, out, &before, m->sinks ? m->sinks + h : NULL, m->head_dim);
     }
 }

@@ -17,7 +17,8 @@ struct attend_run {
     const struct attend_args *args;
     const uint32_t *table; // of the sequence
     const void *k_pages, *v_pages;
-    const float *q; // of the first row, at the group's first head
+    const float *sinks; // of the group's heads, or NULL
+    const float *q;     // of the first row, at the group's first head
     float *out;
     size_t q_stride, out_stride; // from row to row, in floats
     uint32_t n_rows, position;
@@ -35,6 +36,7 @@ struct attend_sums {
 struct attend_merge { // of one row and n_heads query heads: the splits [first, last], in ascending order
     const float *partial;
     size_t split_stride;
+    const float *sinks; // [n_heads], or NULL
     float *out;
     uint32_t n_heads, head_dim, first, last;
 };
