@@ -2,9 +2,10 @@
 //
 // Eight bytes of length, a JSON object that names each tensor's type, shape and place, then the bytes. The
 // format's promises are checked, all of them: no overlap, no hole, sizes equal to shape times type, the end
-// of the last tensor is the end of the file, no name twice. Types that no weight has (integers, bool, double)
-// are passed over with a line in the log; small floats, which need scales this engine does not know, are
-// refused. Which files make a model is decided in safetensors_folder.c.
+// of the last tensor is the end of the file, no name twice. Bytes are read for formats that pack numbers into
+// them. Other types that no weight has (integers, bool, double) are passed over with a line in the log; small
+// floats, which need scales this engine does not know, are refused. Which files make a model is decided in
+// safetensors_folder.c.
 #include "format/safetensors.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -22,7 +23,7 @@ struct dtype {
 static const struct dtype dtypes[] = {
     { "F32", 32, READ, QUANT_F32 },        { "F16", 16, READ, QUANT_F16 },
     { "BF16", 16, READ, QUANT_BF16 },      { "I32", 32, READ, QUANT_I32 },
-    { "BOOL", 8, PASSED_OVER, QUANT_F32 }, { "U8", 8, PASSED_OVER, QUANT_F32 },
+    { "BOOL", 8, PASSED_OVER, QUANT_F32 }, { "U8", 8, READ, QUANT_U8 },
     { "I8", 8, PASSED_OVER, QUANT_F32 },   { "U16", 16, PASSED_OVER, QUANT_F32 },
     { "I16", 16, PASSED_OVER, QUANT_F32 }, { "U32", 32, PASSED_OVER, QUANT_F32 },
     { "U64", 64, PASSED_OVER, QUANT_F32 }, { "I64", 64, PASSED_OVER, QUANT_F32 },

@@ -39,17 +39,13 @@ static uint64_t paired_row(uint64_t row, uint64_t n_rows, uint32_t n_heads)
     return row - in_head + in_head / 2 + in_head % 2 * (size / 2);
 }
 
-// Plain numbers, since only checkpoints have a tensor for each expert.
 static void read_joined(const struct quantize_entry *e, uint64_t first, float *out, size_t n)
 {
-    const struct quant_info *info = quant_info(e->from.format);
-    uint64_t n_block = e->joined->block_bytes / info->block_bytes;
+    unsigned char blocks[PIECE * sizeof(float)]; // no format takes more bytes
 
-    for (size_t done = 0, take; done < n; done += take) {
-        uint64_t block = (first + done) / n_block, at = (first + done) % n_block;
-        take = n_block - at < n - done ? (size_t)(n_block - at) : n - done;
-        info->decode(joined_block(e->joined, block) + at * info->block_bytes, out + done, take);
-    }
+    CHECK(n <= PIECE);
+    model_tensor_read(&e->joined->tensor, first, n, blocks);
+    quant_info(e->from.format)->decode(blocks, out, n);
 }
 
 static void read_elements(const struct quantize_entry *e, uint64_t first, float *out, size_t n)
@@ -118,6 +114,23 @@ static bool advance(struct job *job, uint64_t bytes, struct err *err)
     if (o->progress && !o->progress(o->progress_arg, job->done, job->total))
         return err_set(err, ERR_CANCELLED, "stopped; nothing was written");
     return job->w.out.first.code == ERR_NONE ? true : (*err = job->w.out.first, false);
+}
+
+static bool copy_joined(struct job *job, struct err *err)
+{
+    const struct file_tensor *t = &job->entry->joined->tensor;
+    const struct quant_info *info = quant_info(t->format);
+    uint64_t total = t->bytes / info->block_bytes * info->block_elements;
+
+    for (uint64_t first = 0, n; first < total; first += n) {
+        n = total - first < (uint64_t)PIECE * CHUNK_PIECES ? total - first : (uint64_t)PIECE * CHUNK_PIECES;
+        uint64_t bytes = n / info->block_elements * info->block_bytes;
+        model_tensor_read(t, first, n, job->chunk);
+        gguf_write_data(&job->w, job->chunk, bytes);
+        if (!advance(job, bytes, err))
+            return false;
+    }
+    return true;
 }
 
 static bool copy_tensor(struct job *job, struct err *err)
@@ -211,9 +224,10 @@ static bool run(struct job *job, struct err *err)
         return err_memory(err, "quantizing");
     for (size_t i = 0; i < job->plan.n; i++) {
         job->entry = &job->plan.entries[i];
-        bool same =
-            job->entry->format == job->entry->from.format && !job->entry->paired_heads && !job->entry->joined;
-        if (same ? !copy_tensor(job, err) : !encode_tensor(job, err))
+        bool same = job->entry->format == job->entry->from.format && !job->entry->paired_heads;
+        if (!same                ? !encode_tensor(job, err)
+            : job->entry->joined ? !copy_joined(job, err)
+                                 : !copy_tensor(job, err))
             return false;
     }
     return true;

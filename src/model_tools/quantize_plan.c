@@ -122,6 +122,10 @@ void quantize_plan_formats(struct quantize_plan *plan, const struct quantize_mix
         e->format = e->from.format == QUANT_I32 ? QUANT_I32 : QUANT_F32;
         if (!is_quantized(e))
             continue;
+        if (e->from.format == QUANT_MXFP4 && is_block_format(mix->base)) { // no other format holds its values
+            e->format = QUANT_MXFP4;
+            continue;
+        }
         enum quant wanted = mixed(mix, e->name, layer_of(e->name), n_layers);
         if (head && is_block_format(mix->base) && mix->base != QUANT_Q8_0)
             wanted = QUANT_Q6_K;

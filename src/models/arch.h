@@ -42,7 +42,7 @@ struct config_key {
 
 // Sizes that shapes are made of: what all architectures share, and from DIM_OWN on the u32 fields of an
 // architecture's own sizes.
-enum dim { DIM_ONE, DIM_COLS, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN, DIM_HEAD, DIM_PAIRS, DIM_OWN };
+enum dim { DIM_ONE, DIM_COLS, DIM_VOCAB, DIM_Q, DIM_KV, DIM_FFN, DIM_HEAD, DIM_HEADS, DIM_PAIRS, DIM_OWN };
 #define OWN_DIM(config, field) (DIM_OWN + offsetof(config, field) / sizeof(uint32_t))
 
 enum {
@@ -50,6 +50,10 @@ enum {
     WEIGHT_TIED = 2, // absent: the embedding is used
     WEIGHT_ROPE_PAIRED =
         4, // rows of each head are reordered in GGUF files so that neighbours rotate together
+    // Of a stack, in checkpoints:
+    WEIGHT_ALTERNATE = 8,   // the rows of the two halves alternate
+    WEIGHT_TRANSPOSED = 16, // matrices are [cols, rows]
+    WEIGHT_MXFP4 = 32,      // or else there are bytes, under the name with "_blocks" and with "_scales"
 };
 
 // Of a model with leading dense layers (config.n_dense): those, or the others.
@@ -62,8 +66,9 @@ struct weight_key {
     const char *gguf, *json; // "%u" is the layer; without ".weight" / ".bias" nothing is added
     uint32_t rows, cols;     // enum dim
     uint32_t flags;
-    // Not 0: there are as many matrices, of which a token uses `used`; one tensor with three dimensions, or
-    // tensors whose second "%u" is the number. enum dim.
+    // Not 0: there are as many matrices, of which a token uses `used`; one tensor with three dimensions (two,
+    // if a matrix has one column: then it is taken as one long vector), or tensors whose second "%u" is the
+    // number. enum dim.
     uint32_t stack, used;
     uint32_t
         half; // 1, 2: in checkpoints the first or second half of the rows of each matrix of a stack; 0: all
@@ -97,6 +102,7 @@ struct arch {
     const char *json_prefix; // of its tensors in a checkpoint with other parts, for "model."; its sizes lie
                              // in text_config. NULL: no parts
     const char *activations; // names that hidden_act may have, separated by blanks; messages say the first
+    const char *packings;    // names of quant_method whose tensors the weights table reads; NULL: none
     const struct config_key *config;
     uint32_t n_config;
     const struct weight_key *weights;
@@ -108,7 +114,8 @@ struct arch {
                       // the same name; or NULL
     bool (*complete)(struct model *m, struct err *err);    // sizes that follow from others, or NULL
     bool (*check)(const struct model *m, struct err *err); // of the sizes, or NULL
-    void (*factors)(struct model *m); // changes m->factors by the architecture's own sizes, or NULL
+    // Changes what follows from the sizes by the architecture's own rules: m->factors, the rotation; or NULL.
+    void (*factors)(struct model *m);
     // Records layer l (counted from the model's first) on the residual stream x, [rows, n_cols], updated in
     // place.
     void (*layer)(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,

@@ -1,18 +1,15 @@
 // blocks.c - see blocks.h.
 #include "models/blocks.h"
-#include "ops/attend/attend.h"
 #include "ops/gate_up/gate_up.h"
 #include "ops/matmul/matmul.h"
 #include "ops/qkv/qkv.h"
 
-void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
-                     struct tensor angles)
+struct tensor block_qkv(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                        struct tensor angles)
 {
     const struct model_config *c = &s->model->config;
     const struct layer_weights *w = stage_layer(s, l);
-    const struct pages *pages = &s->pages[l - s->first];
     struct tensor q = tape_tensor(t, c->n_heads * c->head_dim, ROWS_STEP);
-    struct tensor attended = tape_tensor(t, c->n_heads * c->head_dim, ROWS_STEP);
 
     tape_label(t, "layer%u.qkv", l);
     op_qkv(t, (struct qkv){ .q = q,
@@ -27,17 +24,31 @@ void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, st
                             .q_norm = w->q_norm,
                             .k_norm = w->k_norm,
                             .angles = angles,
-                            .pages = *pages,
+                            .pages = s->pages[l - s->first],
                             .pairs = s->model->pairs,
                             .eps = s->model->factors.eps });
+    return q;
+}
+
+void block_attend(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct attend a)
+{
+    const struct layer_weights *w = stage_layer(s, l);
+
+    a.out = tape_tensor(t, a.q.n_cols, ROWS_STEP);
+    a.pages = s->pages[l - s->first];
+    a.scale = s->model->factors.attend;
     tape_label(t, "layer%u.attend", l);
-    op_attend(t, (struct attend){ .out = attended,
-                                  .q = q,
-                                  .pages = *pages,
-                                  .scale = s->model->factors.attend,
-                                  .window = c->window });
+    op_attend(t, a);
     tape_label(t, "layer%u.attn_out", l);
-    op_matmul(t, (struct matmul){ .out = x, .in = attended, .w = w->o, .bias = w->o_bias, .add = x });
+    op_matmul(t, (struct matmul){ .out = x, .in = a.out, .w = w->o, .bias = w->o_bias, .add = x });
+}
+
+void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                     struct tensor angles)
+{
+    struct tensor q = block_qkv(t, s, l, x, angles);
+
+    block_attend(t, s, l, x, (struct attend){ .q = q, .window = s->model->config.window });
 }
 
 void block_gated_ffn(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,

@@ -1,6 +1,7 @@
 // blocks.h - the halves of a layer that many architectures share.
 #pragma once
 #include "models/arch.h"
+#include "ops/attend/attend.h"
 
 // The keys and tensors of a pre-norm decoder with RoPE, GQA and a gated feed-forward block, as GGUF and
 // Hugging Face name them.
@@ -15,7 +16,8 @@
         SIZE_KEY(n_context, "%s.context_length", "max_position_embeddings", 1 << 24, DEFAULT(2048)),       \
         FLOAT_KEY(norm_eps, "%s.attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-12, 1, REQUIRED)
 
-#define DECODER_ATTENTION(q_k_flags)                                                                    \
+// gguf_ffn_norm: some architectures call the norm before the feed-forward block post_attention_norm.
+#define DECODER_ATTENTION_NORM(q_k_flags, gguf_ffn_norm)                                                \
     W(embed, "token_embd.weight", "model.embed_tokens.weight", VOCAB, COLS),                            \
         W(out_norm, "output_norm.weight", "model.norm.weight", ONE, COLS),                              \
         W(head, "output.weight", "lm_head.weight", VOCAB, COLS, | WEIGHT_TIED),                         \
@@ -25,7 +27,8 @@
         L(k, "blk.%u.attn_k.weight", "model.layers.%u.self_attn.k_proj.weight", KV, COLS, | q_k_flags), \
         L(v, "blk.%u.attn_v.weight", "model.layers.%u.self_attn.v_proj.weight", KV, COLS),              \
         L(o, "blk.%u.attn_output.weight", "model.layers.%u.self_attn.o_proj.weight", COLS, Q),          \
-        L(ffn_norm, "blk.%u.ffn_norm.weight", "model.layers.%u.post_attention_layernorm.weight", ONE, COLS)
+        L(ffn_norm, gguf_ffn_norm, "model.layers.%u.post_attention_layernorm.weight", ONE, COLS)
+#define DECODER_ATTENTION(q_k_flags) DECODER_ATTENTION_NORM(q_k_flags, "blk.%u.ffn_norm.weight")
 
 #define DECODER_WEIGHTS(q_k_flags)                                                            \
     DECODER_ATTENTION(q_k_flags),                                                             \
@@ -39,7 +42,13 @@
         L(v_bias, "blk.%u.attn_v.bias", "model.layers.%u.self_attn.v_proj.bias", ONE, KV,             \
           | ((flags) & ~WEIGHT_ROPE_PAIRED))
 
-// x += attention(x) Wo^T (+ bias): qkv, attend, product with residual.
+// Projects norm(x) to q, rotated, and stores k and v.
+struct tensor block_qkv(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                        struct tensor angles);
+// x += attend(a) Wo^T (+ bias). Of a, the caller gives q and whatever the layer has of its own: window,
+// sinks.
+void block_attend(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x, struct attend a);
+// Both, in a layer without anything of its own.
 void block_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                      struct tensor angles);
 // x += f(norm(x) Wgate^T) * (norm(x) Wup^T) Wdown^T

@@ -10,6 +10,7 @@ struct mixture_config {
     uint32_t n_experts, n_slots; // of a layer, of a token
     uint32_t n_ffn, n_shared;    // hidden numbers of an expert, of the shared expert
     uint32_t normalise;          // the weights of a token's experts sum to one
+    float limit;                 // of the clamped activation, see ops/experts/experts.h; 0: none
     // Of mixture_rule alone:
     uint32_t gating;                  // enum mixture_gating
     uint32_t n_groups, n_used_groups; // of experts: a token chooses groups first
@@ -20,6 +21,7 @@ struct mixture_config {
 
 struct mixture_weights { // all pointers, as struct layer_weights
     const struct weight *router, *gate, *up, *down;
+    const struct weight *router_bias, *gate_bias, *up_bias, *down_bias; // or NULL
     const struct weight *shared_router, *shared_gate, *shared_up, *shared_down;
     const struct weight *select_bias; // of the choice, not of the weights
 };

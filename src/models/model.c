@@ -29,6 +29,11 @@ static const struct arch *arch_at(uint32_t index)
     return index < sizeof archs / sizeof *archs ? archs[index] : NULL;
 }
 
+static bool is_gguf(const struct model *m)
+{
+    return model_file_format(m->file) == MODEL_GGUF;
+}
+
 static uint32_t model_dim(const struct model *m, uint32_t d)
 {
     const struct model_config *c = &m->config;
@@ -51,6 +56,8 @@ static uint32_t model_dim(const struct model *m, uint32_t d)
         return c->n_ffn;
     case DIM_HEAD:
         return c->head_dim;
+    case DIM_HEADS:
+        return c->n_heads;
     case DIM_PAIRS:
         return c->rope.n_dims / 2;
     default:
@@ -78,7 +85,7 @@ static bool has_size(const struct model_file *file, const char *key)
 
 static bool find_arch(struct model *m, struct err *err)
 {
-    bool gguf = model_file_format(m->file) == MODEL_GGUF;
+    bool gguf = is_gguf(m);
     const char *key = gguf ? "general.architecture" : "model_type";
     struct str name = { 0 };
     char known[256] = "";
@@ -119,7 +126,7 @@ static void config_put(struct model *m, const struct config_key *k, double value
 // The name's form in this file; text has room for one that begins with another word.
 static const char *format_of(const struct model *m, const struct weight_key *k, char text[128])
 {
-    if (model_file_format(m->file) == MODEL_GGUF)
+    if (is_gguf(m))
         return k->gguf;
     if (!k->json || !m->arch->json_prefix || strncmp(k->json, "model.", 6) != 0)
         return k->json;
@@ -151,7 +158,12 @@ static const struct file_tensor *find_tensor(const struct model *m, const struct
     if (!format)
         return NULL;
     tensor_name(format, l, 0, name);
-    return model_file_tensor(m->file, name);
+    const struct file_tensor *t = model_file_tensor(m->file, name);
+    if (t || is_gguf(m) || !(k->flags & WEIGHT_MXFP4))
+        return t;
+    char blocks[160];
+    snprintf(blocks, sizeof blocks, "%s_blocks", name);
+    return model_file_tensor(m->file, blocks);
 }
 
 static bool config_default(struct model *m, const struct config_key *k, const char *key, double *value,
@@ -192,7 +204,7 @@ static bool read_bool(const struct model *m, const char *key, uint64_t *u, struc
 static bool config_read(struct model *m, const struct config_key *k, struct err *err)
 {
     char key[128];
-    const char *format = model_file_format(m->file) == MODEL_GGUF ? k->gguf : k->json;
+    const char *format = is_gguf(m) ? k->gguf : k->json;
     const char *rest = format && strncmp(format, "%s", 2) == 0 ? format + 2 : NULL;
     uint64_t u = UINT64_MAX;
     double f = -1, value;
@@ -240,7 +252,7 @@ static bool drop_draft_layers(struct model *m, struct err *err)
 {
     struct model_config *c = &m->config;
 
-    if (model_file_format(m->file) != MODEL_GGUF || c->n_draft == 0)
+    if (!is_gguf(m) || c->n_draft == 0)
         return true;
     if (c->n_draft >= c->n_layers)
         return err_set(err, ERR_INPUT, "%s: %u draft layers of %u layers in all; want fewer",
@@ -283,20 +295,41 @@ static bool format_check(const struct model *m, const struct file_tensor *t, str
                    model_file_path(m->file), STR_ARG(t->name), quant_info(t->format)->name);
 }
 
+static void dims_text(const uint64_t *dims, uint32_t n, char text[96])
+{
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        at += (size_t)snprintf(text + at, 96 - at, "%s%llu", i ? ", " : "", (unsigned long long)dims[i]);
+}
+
+static bool dims_check(const struct model *m, const struct file_tensor *t, const uint64_t *want, uint32_t n,
+                       struct err *err)
+{
+    char found[96], wanted[96];
+
+    if (t->n_dims == n && memcmp(t->dims, want, n * sizeof *want) == 0)
+        return true;
+    dims_text(t->dims, t->n_dims > n ? t->n_dims : n, found);
+    dims_text(want, n, wanted);
+    return err_set(err, ERR_INPUT, "%s: tensor %.*s is [%s] with %u dimensions; this model needs [%s]",
+                   model_file_path(m->file), STR_ARG(t->name), found, t->n_dims, wanted);
+}
+
 // halves: how often the tensor's matrices hold the rows.
 static bool stack_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
                         uint32_t halves, struct err *err)
 {
-    uint32_t n = model_dim(m, k->stack), rows = halves * model_dim(m, k->rows), cols = model_dim(m, k->cols);
+    uint64_t n = model_dim(m, k->stack), rows = (uint64_t)halves * model_dim(m, k->rows);
+    uint64_t cols = model_dim(m, k->cols), want[] = { n, rows, cols };
 
-    if ((uint64_t)n * rows > UINT32_MAX || t->n_dims != 3 || t->dims[0] != n || t->dims[1] != rows ||
-        t->dims[2] != cols)
-        return err_set(
-            err, ERR_INPUT,
-            "%s: tensor %.*s is [%llu, %llu, %llu] with %u dimensions; this model needs [%u, %u, %u]",
-            model_file_path(m->file), STR_ARG(t->name), (unsigned long long)t->dims[0],
-            (unsigned long long)t->dims[1], (unsigned long long)t->dims[2], t->n_dims, n, rows, cols);
-    return format_check(m, t, err);
+    if (k->flags & WEIGHT_TRANSPOSED && !is_gguf(m))
+        memcpy(want, (uint64_t[]){ n, cols, rows }, sizeof want);
+    if (n * rows > UINT32_MAX)
+        return err_set(err, ERR_LIMIT, "%s: tensor %.*s would have %llu x %llu rows; want less than 2^32",
+                       model_file_path(m->file), STR_ARG(t->name), (unsigned long long)n,
+                       (unsigned long long)rows);
+    return dims_check(m, t, want, cols == 1 ? 2 : 3, err) && format_check(m, t, err);
 }
 
 static bool shape_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
@@ -339,6 +372,12 @@ static bool part_check(const struct model *m, const struct weight_key *k, const 
                    quant_info(j->parts[0]->format)->name);
 }
 
+// With the numbers of MXFP4 alone.
+static bool is_packed(const struct weight_key *k, const struct file_tensor *t)
+{
+    return k->flags & WEIGHT_MXFP4 && str_ends(t->name, STR("_blocks"));
+}
+
 static struct joined_tensor *joined_create(struct model *m, uint32_t n_parts)
 {
     struct joined_tensor *j = mem_alloc(sizeof *j + n_parts * sizeof *j->parts);
@@ -348,19 +387,28 @@ static struct joined_tensor *joined_create(struct model *m, uint32_t n_parts)
     j->next = m->joined;
     m->joined = j;
     j->parts = (const struct file_tensor **)(j + 1);
+    j->n_halves = 1;
     return j;
 }
 
-static const struct file_tensor *joined_describe(const struct model *m, const struct weight_key *k,
-                                                 struct joined_tensor *j)
+static bool joined_describe(const struct model *m, const struct weight_key *k, struct joined_tensor *j,
+                            struct err *err)
 {
+    enum quant format = j->scales ? QUANT_MXFP4 : j->parts[0]->format;
+    const struct quant_info *info = quant_info(format);
+    uint64_t n = model_dim(m, k->stack);
+
+    j->rows = model_dim(m, k->rows);
+    j->cols = model_dim(m, k->cols);
+    if (j->cols % info->block_elements != 0 || (j->transposed && info->block_elements > 1))
+        return err_set(err, ERR_INPUT, "%s: tensor %.*s has rows of %u, no whole blocks of %s",
+                       model_file_path(m->file), STR_ARG(j->parts[0]->name), j->cols, info->name);
     j->tensor = (struct file_tensor){ .name = j->parts[0]->name,
-                                      .format = j->parts[0]->format,
-                                      .n_dims = 3,
-                                      .dims = { model_dim(m, k->stack), model_dim(m, k->rows),
-                                                model_dim(m, k->cols), 1 },
-                                      .bytes = (uint64_t)j->n_parts * j->n_blocks * j->block_bytes };
-    return &j->tensor;
+                                      .format = format,
+                                      .n_dims = j->cols == 1 ? 2 : 3,
+                                      .dims = { n, j->rows, j->cols, 1 } };
+    CHECK(quant_bytes(format, n * j->rows * j->cols, &j->tensor.bytes)); // no more than the parts have
+    return true;
 }
 
 // One matrix of a tensor for each of the stack.
@@ -383,45 +431,50 @@ static bool join_tensors(struct model *m, const struct weight_key *k, uint32_t l
         if (!part_check(m, k, part, j, err))
             return false;
     }
-    j->n_blocks = 1;
-    j->block_bytes = j->parts[0]->bytes;
-    *t = joined_describe(m, k, j);
-    return true;
+    *t = &j->tensor;
+    return joined_describe(m, k, j, err);
 }
 
-// The first or the second half of the rows of each matrix of a stack.
-static bool join_halves(struct model *m, const struct weight_key *k, const struct file_tensor **t,
-                        struct err *err)
+// MXFP4 as bytes: t has the numbers, 16 bytes for 32 of them; another tensor the scales.
+static bool find_scales(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
+                        struct joined_tensor *j, struct err *err)
 {
-    uint32_t n = model_dim(m, k->stack), rows = model_dim(m, k->rows), cols = model_dim(m, k->cols);
+    uint64_t n = model_dim(m, k->stack), rows = (uint64_t)j->n_halves * model_dim(m, k->rows);
+    uint64_t cols = model_dim(m, k->cols), want[] = { n, rows, cols / 32, 16 };
+    char name[160];
+
+    snprintf(name, sizeof name, "%.*sscales", (int)(t->name.n - strlen("blocks")), t->name.at);
+    j->scales = model_file_tensor(m->file, name);
+    if (!j->scales)
+        return err_set(err, ERR_INPUT, "%s: tensor %s is missing", model_file_path(m->file), name);
+    if (t->format != QUANT_U8 || j->scales->format != QUANT_U8)
+        return err_set(err, ERR_INPUT, "%s: tensor %.*s or its scales hold no bytes",
+                       model_file_path(m->file), STR_ARG(t->name));
+    return dims_check(m, t, want, 4, err) && dims_check(m, j->scales, want, 3, err);
+}
+
+// Matrices that lie in one tensor, but not one behind the other and row by row.
+static bool join_part(struct model *m, const struct weight_key *k, const struct file_tensor **t,
+                      struct err *err)
+{
     struct joined_tensor *j = joined_create(m, 1);
 
     if (!j)
         return err_memory(err, "the model's matrices");
-    if (!stack_check(m, k, *t, 2, err))
-        return false;
-    const struct quant_info *info = quant_info((*t)->format);
-    if (cols % info->block_elements != 0)
-        return err_set(err, ERR_INPUT, "%s: tensor %.*s has rows of %u, no multiple of %s's block",
-                       model_file_path(m->file), STR_ARG((*t)->name), cols, info->name);
     j->parts[j->n_parts++] = *t;
-    j->n_blocks = n;
-    j->block_bytes = (uint64_t)rows * (cols / info->block_elements) * info->block_bytes;
-    j->stride = 2 * j->block_bytes;
-    j->offset = (k->half - 1) * j->block_bytes;
-    *t = joined_describe(m, k, j);
-    return true;
-}
-
-void model_tensor_copy(const struct file_tensor *t, void *to)
-{
-    const struct joined_tensor *j = (const struct joined_tensor *)t;
-    unsigned char *at = to;
-
-    if (t->data)
-        memcpy(to, t->data, t->bytes);
-    for (uint64_t i = 0; !t->data && i < (uint64_t)j->n_parts * j->n_blocks; i++, at += j->block_bytes)
-        memcpy(at, joined_block(j, i), j->block_bytes);
+    j->n_halves = k->half ? 2 : 1;
+    j->half = k->half ? k->half - 1 : 0;
+    j->alternate = k->flags & WEIGHT_ALTERNATE;
+    if (is_packed(k, *t)) {
+        if (!find_scales(m, k, *t, j, err))
+            return false;
+    } else {
+        j->transposed = k->flags & WEIGHT_TRANSPOSED;
+        if (!stack_check(m, k, *t, j->n_halves, err))
+            return false;
+    }
+    *t = &j->tensor;
+    return joined_describe(m, k, j, err);
 }
 
 // Is each matrix of the stack a tensor of its own?
@@ -450,9 +503,9 @@ static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l,
         return true;
     if (!t)
         return missing(m, k, name, err);
-    bool halves = k->half && model_file_format(m->file) != MODEL_GGUF;
+    bool rearranged = !is_gguf(m) && (k->half || k->flags & WEIGHT_TRANSPOSED || is_packed(k, t));
     if (lies_apart(m, k) ? !join_tensors(m, k, l, &t, err)
-        : halves         ? !join_halves(m, k, &t, err)
+        : rearranged     ? !join_part(m, k, &t, err)
                          : !shape_check(m, k, t, err))
         return false;
     *place = t;
@@ -483,9 +536,9 @@ static bool bind_tensors(struct model *m, struct err *err)
     for (uint32_t i = 0; i < m->arch->n_weights; i++) {
         const struct weight_key *k = &m->arch->weights[i];
         if (k->flags & WEIGHT_ROPE_PAIRED)
-            m->pairs = model_file_format(m->file) == MODEL_GGUF ? ROPE_ADJACENT : ROPE_HALVES;
+            m->pairs = is_gguf(m) ? ROPE_ADJACENT : ROPE_HALVES;
         if (k->per_layer)
-            m->is_vector[k->place] = k->rows == DIM_ONE;
+            m->is_vector[k->place] = k->rows == DIM_ONE || k->cols == DIM_ONE;
         for (uint32_t l = 0; l < (k->per_layer ? m->config.n_layers : 1); l++)
             if (model_has(m, k, l) && !bind_tensor(m, k, l, err))
                 return false;

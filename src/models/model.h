@@ -20,6 +20,7 @@ struct rope_config {
     float beta_fast, beta_slow; // YaRN: rotations over the original context between which to blend
     float attention;            // YaRN: factor on cosine and sine; 0: 0.1 ln(factor) + 1
     uint32_t original_context;
+    bool truncate; // YaRN: the blend begins and ends at whole pairs
 };
 
 struct model_config {
@@ -56,14 +57,17 @@ struct model_factors {
     float embed, attend, head, eps;
 };
 
-// A matrix that the file does not hold in one piece: the experts of a layer. Its tensor has no data;
-// model_tensor_copy brings it together. Each part holds n_blocks blocks of block_bytes, the first at
-// `offset`, one every `stride` bytes.
+// The matrices of a layer's experts, one behind the other, which the file does not hold like that. The tensor
+// says what they are together and has no data; model_tensor_read brings them together. Each is a part, or all
+// lie in one part; there a matrix has n_halves times the rows, and ours are the `half`-th of these.
 struct joined_tensor {
     struct file_tensor tensor;        // first
-    const struct file_tensor **parts; // [n_parts], of equal shape, one behind the other
-    uint32_t n_parts, n_blocks;
-    uint64_t offset, stride, block_bytes;
+    const struct file_tensor **parts; // [n_parts]
+    uint32_t n_parts, rows, cols;     // rows, cols: of one matrix
+    uint32_t n_halves, half;
+    bool alternate;                   // the rows of the halves do
+    bool transposed;                  // matrices are [cols, rows]
+    const struct file_tensor *scales; // of MXFP4, whose numbers the part has; else NULL
     const struct joined_tensor *next;
 };
 
@@ -92,12 +96,8 @@ struct model {
 bool model_bind(struct model *m, const struct model_file *file, struct err *err);
 void model_release(struct model *m);
 
-static inline const unsigned char *joined_block(const struct joined_tensor *j, uint64_t i)
-{
-    return j->parts[i / j->n_blocks]->data + j->offset + i % j->n_blocks * j->stride;
-}
-// A tensor's bytes, its parts one behind the other.
-void model_tensor_copy(const struct file_tensor *t, void *to);
+// Elements [first, first + n) of a tensor, joined or not, in its format; whole blocks.
+void model_tensor_read(const struct file_tensor *t, uint64_t first, uint64_t n, void *to);
 
 static inline const struct file_tensor **model_layer(const struct model *m, uint32_t l)
 {

@@ -66,6 +66,8 @@ static bool check_quantization(const struct model *m, struct err *err)
         return true;
     if (!model_file_string(m->file, "quantization_config.quant_method", &method, err))
         return false;
+    if (m->arch->packings && model_one_of(m->arch->packings, method))
+        return true;
     if (holds_plain_weights(m))
         return err_set(
             err, ERR_INPUT,
@@ -250,9 +252,12 @@ static bool *mark_used(const struct model *m)
     for (size_t i = 0; used && i < (size_t)m->config.n_layers * m->n_places; i++)
         if (m->layers[i] && m->layers[i]->data)
             used[m->layers[i] - first] = true;
-    for (const struct joined_tensor *j = m->joined; used && j; j = j->next)
+    for (const struct joined_tensor *j = m->joined; used && j; j = j->next) {
         for (uint32_t i = 0; i < j->n_parts; i++)
             used[j->parts[i] - first] = true;
+        if (j->scales)
+            used[j->scales - first] = true;
+    }
     return used;
 }
 

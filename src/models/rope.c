@@ -30,8 +30,10 @@ static double yarn_pair(const struct rope_config *r, double n)
 
 static double yarn_frequency(const struct rope_config *r, double f, uint32_t i)
 {
-    double low = floor(yarn_pair(r, r->beta_fast)), high = ceil(yarn_pair(r, r->beta_slow));
+    double low = yarn_pair(r, r->beta_fast), high = yarn_pair(r, r->beta_slow);
 
+    low = r->truncate ? floor(low) : low;
+    high = r->truncate ? ceil(high) : high;
     low = low < 0 ? 0 : low;
     high = high > r->n_dims - 1 ? r->n_dims - 1 : high;
     double ramp = (i - low) / (high - low > 0.001 ? high - low : 0.001);
@@ -148,13 +150,16 @@ bool rope_config_read(struct rope_config *r, const struct model_file *file, cons
     r->high = 4;
     r->beta_fast = 32;
     r->beta_slow = 1;
+    r->truncate = true;
     if (!read_type(r, file, arch, err) || !read_number(file, arch, &base, &r->base, err) ||
         !read_number(file, arch, &factor, &r->factor, err) || !read_number(file, arch, &low, &r->low, err) ||
         !read_number(file, arch, &high, &r->high, err) ||
         !read_number(file, arch, &fast, &r->beta_fast, err) ||
         !read_number(file, arch, &slow, &r->beta_slow, err) ||
         !read_number(file, arch, &attention, &r->attention, err) ||
-        !read_original_context(r, file, arch, err))
+        !read_original_context(r, file, arch, err) ||
+        !model_file_bool(file, "rope_scaling.truncate", &r->truncate, err) ||
+        !model_file_bool(file, "rope_parameters.truncate", &r->truncate, err))
         return false;
     if (model_file_format(file) == MODEL_GGUF &&
         r->attention > 0) // GGUF's is a factor on the usual one, config.json's replaces it

@@ -42,5 +42,6 @@
 enum quant {
     QUANT_FORMATS(QUANT_ENUM, ) N_WEIGHT_QUANTS,
     QUANT_I32 = N_WEIGHT_QUANTS, // tensors of integers in files and tests; never a weight
+    QUANT_U8,                    // tensors of bytes in checkpoints: codes and scales of packed weights
     N_QUANTS,
 };

@@ -66,6 +66,16 @@ static void i32_row(const void *from, float *out, size_t n)
         out[i] = (float)v[i];
 }
 
+static void u8_row(const void *from, float *out, size_t n)
+{
+    const uint8_t *v = from;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)v[i];
+}
+
+enum { NOT_IN_GGUF = INT32_MAX };
+
 static const struct quant_info infos[N_QUANTS] = {
     [QUANT_F32] = { "F32", 0, 1, 4, f32_row, { { 0, 0 }, { 0, 0 } } },
     [QUANT_F16] = { "F16", 1, 1, 2, f16_row, { { 0, 0 }, { 0, 0 } } },
@@ -98,6 +108,7 @@ static const struct quant_info infos[N_QUANTS] = {
                        iq4_xs_row,
                        { { 0, 0 }, { 0.00002f, 0.00002f } } },
     [QUANT_MXFP4] = { "MXFP4", 39, 32, sizeof(struct mxfp4), mxfp4_row, { { 0, 0 }, { 0, 0 } } },
+    [QUANT_U8] = { "U8", NOT_IN_GGUF, 1, 1, u8_row, { { 0, 0 }, { 0, 0 } } },
     [QUANT_I32] = { "I32", 26, 1, 4, i32_row, { { 0, 0 }, { 0, 0 } } },
 };
 
@@ -136,7 +147,7 @@ bool quant_from_name(struct str name, enum quant *q)
 bool quant_from_ggml_id(uint32_t id, enum quant *q)
 {
     for (unsigned i = 0; i < N_QUANTS; i++)
-        if (infos[i].ggml_id == id) {
+        if (infos[i].ggml_id == id && id != NOT_IN_GGUF) {
             *q = (enum quant)i;
             return true;
         }

@@ -105,12 +105,44 @@ static void same_model(const char *name)
 static void folders_become_the_golden_files(void **state)
 {
     (void)state;
-    static const char *const names[] = { "llama2",   "llama3",   "llama-linear", "llama-yarn",
-                                         "mistral",  "devstral", "smollm2",      "tinyllama",
-                                         "qwen2",    "qwen25",   "qwen3",        "mixtral",
-                                         "qwen2moe", "qwen3moe", "olmoe",        "granitemoe" };
+    static const char *const names[] = { "llama2",     "llama3",  "llama-linear", "llama-yarn", "mistral",
+                                         "devstral",   "smollm2", "tinyllama",    "qwen2",      "qwen25",
+                                         "qwen3",      "mixtral", "qwen2moe",     "qwen3moe",   "olmoe",
+                                         "granitemoe", "gptoss",  "gptoss-mxfp4" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         same_model(names[i]);
+}
+
+// Experts in MXFP4 keep their bits, from a folder and from GGUF; routers, sinks and biases are F32.
+static void mxfp4_is_kept(void **state)
+{
+    static const char folder[] = SOURCE_DIR "/tests/golden/gptoss-mxfp4";
+
+    (void)state;
+    for (int from_file = 0; from_file < 2; from_file++) {
+        char input[256];
+        struct err err = { 0 };
+        snprintf(input, sizeof input, "%s%s", folder, from_file ? "/model.gguf" : "");
+        struct quantize_options o = { .input = input, .output = path, .type = "Q8_0", .n_threads = 2 };
+        assert_ok(quantize_file(&o, NULL, &err), &err);
+        struct model_file *ours = open_file(path),
+                          *theirs = open_file(SOURCE_DIR "/tests/golden/gptoss-mxfp4/model.gguf");
+        for (size_t i = 0; i < model_file_n_tensors(ours); i++) {
+            const struct file_tensor *t = model_file_tensor_at(ours, i);
+            char name[128];
+            snprintf(name, sizeof name, "%.*s", STR_ARG(t->name));
+            const struct file_tensor *before = model_file_tensor(theirs, name);
+            bool expert = str_ends(t->name, STR("_exps.weight"));
+            bool product = t->n_dims == 2 && !strstr(name, "ffn_gate_inp") && !strstr(name, ".bias");
+            enum quant want = expert ? QUANT_MXFP4 : product ? QUANT_Q8_0 : QUANT_F32;
+            if (t->format != want)
+                fail_msg("%s became %s; want %s", name, quant_info(t->format)->name, quant_info(want)->name);
+            if (want != QUANT_Q8_0)
+                assert_memory_equal(t->data, before->data, before->bytes);
+        }
+        model_file_close(ours);
+        model_file_close(theirs);
+    }
 }
 
 // The shipped model: the folder's weights at Q8_0 are the file's, bit for bit, and so are the ids of a text.
@@ -160,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folders_become_the_golden_files),
+        cmocka_unit_test(mxfp4_is_kept),
         cmocka_unit_test(the_shipped_folder_becomes_the_shipped_file),
     };
     return cmocka_run_group_tests(tests, name_file, remove_file);

@@ -55,7 +55,7 @@ static bool take_layer_tensor(struct stage *s, size_t place, const struct file_t
     if (!t->data && !joined)
         return err_memory(err, "the experts of a layer, joined");
     if (joined)
-        model_tensor_copy(t, joined);
+        model_tensor_read(t, 0, t->dims[0] * t->dims[1] * t->dims[2], joined);
     flat.data = joined ? joined : t->data;
     bool ok = take_into(s, &flat, WEIGHT_PRODUCT, &s->layers[place], progress, err);
     if (ok && joined && s->weights[s->n_weights - 1].buffer.host == joined)

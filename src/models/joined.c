@@ -1,0 +1,95 @@
+// joined.c - reads matrices that a file does not hold as products want them; see struct joined_tensor.
+#include <string.h>
+#include "models/model.h"
+#include "quant/mxfp4.h"
+
+// Where a row of the whole lies: matrix `matrix` of a part, and the row in it.
+struct source_row {
+    const struct file_tensor *part;
+    uint64_t matrix, row;
+};
+
+static struct source_row source_of(const struct joined_tensor *j, uint64_t row)
+{
+    uint64_t matrix = row / j->rows, i = row % j->rows;
+    bool apart = j->n_parts > 1;
+
+    return (struct source_row){ j->parts[apart ? matrix : 0], apart ? 0 : matrix,
+                                j->alternate ? i * j->n_halves + j->half : (uint64_t)j->half * j->rows + i };
+}
+
+// The number of an element of the row in its part, which holds matrices row by row.
+static uint64_t element_of(const struct joined_tensor *j, const struct source_row *s, uint64_t col)
+{
+    return (s->matrix * j->rows * j->n_halves + s->row) * j->cols + col;
+}
+
+static void read_plain(const struct joined_tensor *j, const struct source_row *s, uint64_t col, uint64_t n,
+                       unsigned char *to)
+{
+    const struct quant_info *info = quant_info(j->tensor.format);
+    memcpy(to, s->part->data + element_of(j, s, col) / info->block_elements * info->block_bytes,
+           n / info->block_elements * info->block_bytes);
+}
+
+static void read_column(const struct joined_tensor *j, const struct source_row *s, uint64_t col, uint64_t n,
+                        unsigned char *to)
+{
+    const uint64_t bytes = quant_info(j->tensor.format)->block_bytes,
+                   stride = (uint64_t)j->rows * j->n_halves;
+    const unsigned char *at = s->part->data + ((s->matrix * j->cols + col) * stride + s->row) * bytes;
+
+    for (uint64_t i = 0; i < n; i++, at += stride * bytes, to += bytes)
+        if (bytes == 2)
+            memcpy(to, at, 2);
+        else
+            memcpy(to, at, 4);
+}
+
+// Byte i of a checkpoint's block holds elements 2i and 2i + 1, of a GGUF file's i and i + 16; the low half is
+// the first.
+static void pair_halves(const unsigned char *neighbours, uint8_t *halves)
+{
+    for (uint32_t i = 0; i < 8; i++) {
+        unsigned low = neighbours[i], high = neighbours[i + 8];
+        halves[2 * i] = (uint8_t)((low & 15) | (high & 15) << 4);
+        halves[2 * i + 1] = (uint8_t)(low >> 4 | (high & 0xf0));
+    }
+}
+
+static void read_mxfp4(const struct joined_tensor *j, const struct source_row *s, uint64_t col, uint64_t n,
+                       unsigned char *to)
+{
+    uint64_t block = element_of(j, s, col) / 32;
+
+    for (uint64_t end = block + n / 32; block < end; block++, to += sizeof(struct mxfp4)) {
+        struct mxfp4 b = { .e = j->scales->data[block] };
+        pair_halves(s->part->data + block * sizeof b.q, b.q);
+        memcpy(to, &b, sizeof b);
+    }
+}
+
+void model_tensor_read(const struct file_tensor *t, uint64_t first, uint64_t n, void *to)
+{
+    const struct joined_tensor *j = (const struct joined_tensor *)t;
+    const struct quant_info *info = quant_info(t->format);
+    unsigned char *at = to;
+
+    if (t->data) {
+        memcpy(to, t->data + first / info->block_elements * info->block_bytes,
+               n / info->block_elements * info->block_bytes);
+        return;
+    }
+    for (uint64_t take; n > 0;
+         first += take, n -= take, at += take / info->block_elements * info->block_bytes) {
+        uint64_t col = first % j->cols;
+        struct source_row s = source_of(j, first / j->cols);
+        take = j->cols - col < n ? j->cols - col : n;
+        if (j->scales)
+            read_mxfp4(j, &s, col, take, at);
+        else if (j->transposed)
+            read_column(j, &s, col, take, at);
+        else
+            read_plain(j, &s, col, take, at);
+    }
+}
