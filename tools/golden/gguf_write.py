@@ -64,6 +64,8 @@ class Writer:
         if kind == GGML_Q8_0:
             assert x.shape[-1] % QK8_0 == 0, (name, x.shape)
             data = quantize_q8_0(x)
+        elif kind == GGML_F16:
+            data = x.astype("<f2").tobytes()
         else:
             assert kind == GGML_F32, kind
             data = x.astype("<f4").tobytes()
@@ -107,7 +109,8 @@ class Reader:
             raw = self.data[base + offset:base + offset + size]
             assert len(raw) == size and offset % ALIGNMENT == 0 and name not in self.tensors, name
             self.kinds[name] = kind
-            self.tensors[name] = dequantize_q8_0(raw, shape) if kind == GGML_Q8_0 else np.frombuffer(raw, "<f4").reshape(shape)
+            plain = np.frombuffer(raw, "<f2" if kind == GGML_F16 else "<f4") if kind != GGML_Q8_0 else None
+            self.tensors[name] = dequantize_q8_0(raw, shape) if plain is None else plain.reshape(shape).astype(np.float32)
 
     def _take(self, n):
         self.at += n

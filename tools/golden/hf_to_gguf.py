@@ -1,4 +1,4 @@
-"""From the Hugging Face names and layout of a decoder to GGUF's, for the architectures llama, qwen2 and qwen3.
+"""From the Hugging Face names and layout of a decoder to GGUF's, for the architectures llama, qwen2 and qwen3; and of SmolVLM's tower.
 
 Shared by the golden makers and the export of the shipped model. The one thing that is more than renaming: GGUF's llama
 rotates adjacent pairs where Hugging Face rotates halves, so the rows of q and k are permuted per head. Row 2r + a of a
@@ -101,3 +101,61 @@ def add_tensors(writer, arch, config, rope, weights, matrix_kind=gguf.GGML_F32):
         n_heads = heads_to_permute(name, arch, config)
         y = permute(x, n_heads) if n_heads else x
         writer.tensor(gguf_name(name), y, matrix_kind if y.ndim == 2 else gguf.GGML_F32)
+
+
+def add_tokenizer(writer, tokenizer, template, ids):
+    """tokenizer: tokenizer.json of a byte-level BPE with GPT-2's pattern; ids: bos, eos and padding."""
+    words = dict(tokenizer["model"]["vocab"])
+    special = {t["content"]: t["id"] for t in tokenizer["added_tokens"]}
+    words.update(special)
+    in_order = sorted(words, key=words.get)
+    assert [words[t] for t in in_order] == list(range(len(words)))
+    writer.add("tokenizer.ggml.model", gguf.STR, "gpt2")
+    writer.add("tokenizer.ggml.pre", gguf.STR, "gpt-2")
+    writer.add_array("tokenizer.ggml.tokens", gguf.STR, in_order)
+    writer.add_array("tokenizer.ggml.token_type", gguf.I32, [3 if t in special else 1 for t in in_order])
+    writer.add_array("tokenizer.ggml.merges", gguf.STR, [m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]])
+    for key, value in ids.items():
+        writer.add(f"tokenizer.ggml.{key}_token_id", gguf.U32, value)
+    writer.add("tokenizer.ggml.add_bos_token", gguf.BOOL, False)
+    writer.add("tokenizer.ggml.add_space_prefix", gguf.BOOL, False)
+    writer.add("tokenizer.chat_template", gguf.STR, template)
+
+
+# ---- the tower of Idefics3 and SmolVLM, as an mmproj file
+
+TOWER_LAYER_NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_out",
+                     "layer_norm1": "ln1", "layer_norm2": "ln2", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
+TOWER_NAMES = {"vision_model.embeddings.patch_embedding": "v.patch_embd", "vision_model.embeddings.position_embedding": "v.position_embd",
+               "vision_model.post_layernorm": "v.post_ln", "connector.modality_projection.proj": "mm.model.fc"}
+
+
+def add_tower(writer, config, longest_edge):
+    """The keys of an mmproj file. config: config.json of the whole model."""
+    vision = config["vision_config"]
+    writer.add("clip.has_vision_encoder", gguf.BOOL, True)
+    writer.add("clip.projector_type", gguf.STR, "idefics3")
+    writer.add("clip.use_gelu", gguf.BOOL, True)  # the one with tanh
+    for key, value in (("image_size", vision["image_size"]), ("patch_size", vision["patch_size"]), ("embedding_length", vision["hidden_size"]),
+                       ("feed_forward_length", vision["intermediate_size"]), ("block_count", vision["num_hidden_layers"]),
+                       ("projection_dim", config["text_config"]["hidden_size"]), ("attention.head_count", vision["num_attention_heads"]),
+                       ("projector.scale_factor", config["scale_factor"]), ("preproc_image_size", longest_edge)):
+        writer.add("clip.vision." + key, gguf.U32, value)
+    writer.add("clip.vision.attention.layer_norm_epsilon", gguf.F32, vision["layer_norm_eps"])
+    for key in ("image_mean", "image_std"):
+        writer.add_array("clip.vision." + key, gguf.F32, [0.5] * 3)
+
+
+def add_tower_tensors(writer, weights, matrix_kind):
+    """weights: checkpoint name without "model." -> float32 array. The first product stays F16, which a convolution reads too."""
+    for name, x in weights.items():
+        part, _, kind = name.rpartition(".")
+        if part in TOWER_NAMES:
+            to = TOWER_NAMES[part]
+        elif part.startswith("vision_model.encoder.layers."):
+            _, _, _, layer, part = part.split(".", 4)
+            to = f"v.blk.{layer}.{TOWER_LAYER_NAMES[part]}"
+        else:
+            continue
+        matrix = gguf.GGML_F16 if x.ndim == 4 else matrix_kind if x.ndim == 2 and "embd" not in to else gguf.GGML_F32
+        writer.tensor(f"{to}.{kind}", x, matrix)

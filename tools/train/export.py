@@ -73,9 +73,6 @@ def write_tokenizer_config(folder, positions):
 
 
 def write_gguf(path, config, weights, tokenizer):
-    vocab = sorted(tokenizer["model"]["vocab"].items(), key=lambda item: item[1])
-    assert [i for _, i in vocab] == list(range(config["vocab_size"]))
-    merges = [m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]]
     rope = {"rope_type": "default", "rope_theta": config["rope_theta"]}
     w = gguf.Writer("llama")
     for key, value in (("type", "model"), ("name", "Ingot 7M"), ("size_label", "7M"), ("license", "apache-2.0"),
@@ -85,16 +82,7 @@ def write_gguf(path, config, weights, tokenizer):
     w.add("general.file_type", gguf.U32, 7)
     w.add("general.quantization_version", gguf.U32, 2)
     hf_to_gguf.add_model(w, "llama", config, rope)
-    w.add("tokenizer.ggml.model", gguf.STR, "gpt2")
-    w.add("tokenizer.ggml.pre", gguf.STR, "gpt-2")
-    w.add_array("tokenizer.ggml.tokens", gguf.STR, [t for t, _ in vocab])
-    w.add_array("tokenizer.ggml.token_type", gguf.I32, [3 if t in SPECIAL else 1 for t, _ in vocab])
-    w.add_array("tokenizer.ggml.merges", gguf.STR, merges)
-    for key, value in (("bos", START), ("eos", END), ("padding", PAD)):
-        w.add(f"tokenizer.ggml.{key}_token_id", gguf.U32, value)
-    w.add("tokenizer.ggml.add_bos_token", gguf.BOOL, False)
-    w.add("tokenizer.ggml.add_space_prefix", gguf.BOOL, False)
-    w.add("tokenizer.chat_template", gguf.STR, TEMPLATE)
+    hf_to_gguf.add_tokenizer(w, tokenizer, TEMPLATE, {"bos": START, "eos": END, "padding": PAD})
     hf_to_gguf.add_tensors(w, "llama", config, rope, {k: v.float().numpy() for k, v in weights.items()}, gguf.GGML_Q8_0)
     w.write(path)
 
