@@ -66,7 +66,7 @@ static const struct option prompt_options[] = {
     { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "take the prompt from FILE, after -p's text if both are given; -: stdin" },
     { "-sys --system --system-prompt", OPTION_STRING, AT(system), "TEXT", NULL, 0, 0, NULL, "what the model is told before the conversation" },
     { "-sysf --system-prompt-file", OPTION_STRING, AT(system_file), "FILE", NULL, 0, 0, NULL, "the same from FILE" },
-    { "--image", OPTION_LIST, AT(images), "FILE", NULL, 0, 0, NULL, "a picture (PNG, JPEG or WebP) before the text of -p; may be given more than once" },
+    { "--image", OPTION_LIST, AT(images), "FILE", NULL, 0, 0, NULL, "a picture (PNG, JPEG or WebP) before the text of -p, or of a chat's first message; may be given more than once" },
     { "--image-no-split", OPTION_FLAG, AT(no_split), NULL, NULL, 0, 0, NULL, "read each picture as one tile: faster, with fewer details" },
     { "-cnv --conversation", OPTION_FLAG, AT(chat), NULL, NULL, 0, 0, NULL, "go on with a chat after the answer to -p, -f or a pipe" },
     { "-st --single-turn", OPTION_FLAG, AT(one_turn), NULL, NULL, 0, 0, NULL, "leave a chat after the first answer" },

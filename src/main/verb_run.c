@@ -1,7 +1,6 @@
 // verb_run.c - ingot run: one answer, or a chat when stdin is a terminal. The chat itself is in chat_loop.c.
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/mem.h"
 #include "engine/api/verify.h"
 #include "main/chat/chat_loop.h"
 #include "main/chat/reply.h"
@@ -12,12 +11,15 @@
 
 enum { MAX_TEXT_BYTES = 16 << 20 };
 
-static int answer_once(struct reply *r, const char *prompt)
+static int answer_once(struct chat_loop *loop, const char *prompt)
 {
+    struct reply *r = loop->reply;
     const struct settings *s = r->settings;
     struct ingot_message messages[2];
     size_t n = 0;
 
+    r->pictures = (const struct ingot_picture *const *)loop->pictures.at;
+    r->n_pictures = loop->pictures.n;
     if (s->no_chat)
         return reply_print(r, NULL, 0, prompt);
     if (s->system)
@@ -68,8 +70,8 @@ static int answer(struct chat_loop *loop, const struct buf *prompt, bool given)
         r->grammar = grammar.n ? grammar.at : NULL;
         r->json_schema = schema.n ? schema.at : NULL;
         tell_model(r);
-        status =
-            given && !s->chat ? answer_once(r, prompt->at) : chat_loop_run(loop, given ? prompt->at : NULL);
+        status = given && !s->chat ? answer_once(loop, prompt->at)
+                                   : chat_loop_run(loop, given ? prompt->at : NULL);
     }
     buf_free(&r->text);
     buf_free(&grammar);
@@ -77,48 +79,32 @@ static int answer(struct chat_loop *loop, const struct buf *prompt, bool given)
     return status;
 }
 
-static void close_pictures(struct ingot_picture **pictures, size_t n)
+// The pictures of --image, for the first answer.
+static bool open_pictures(const struct option_list *files, struct chat_pictures *pictures, double *ms)
 {
-    for (size_t i = 0; pictures && i < n; i++)
-        ingot_picture_free(pictures[i]);
-    mem_free(pictures);
-}
-
-// The pictures of --image, for one answer.
-static bool open_pictures(struct reply *r, struct ingot_picture ***pictures)
-{
-    const struct option_list *files = &r->settings->images;
     uint64_t begun = clock_ns();
-    struct ingot_error error;
 
-    *pictures = mem_alloc_array(files->n + 1, sizeof **pictures);
-    for (size_t i = 0; *pictures && i < files->n; i++)
-        if (!((*pictures)[i] = ingot_picture_from_file(files->at[i], &error))) {
-            fail(error.message);
+    for (size_t i = 0; i < files->n; i++)
+        if (!chat_pictures_add(pictures, files->at[i]))
             return false;
-        }
-    r->pictures = *pictures;
-    r->n_pictures = files->n;
-    r->read_ms = (double)(clock_ns() - begun) / 1e6;
-    return *pictures || (fail("out of memory for pictures"), false);
+    *ms = (double)(clock_ns() - begun) / 1e6;
+    return true;
 }
 
-static int run_engine(struct settings *s, struct arena *arena, struct buf *prompt, struct reply *r)
+static int run_engine(struct chat_loop *loop, struct buf *prompt)
 {
+    struct settings *s = loop->settings;
     bool given;
 
     if (!loading_prompt(s, NULL, prompt, &given))
         return STATUS_ERROR;
-    if (s->images.n && (!given || s->chat))
-        return fail_usage("--image needs a text beside it, with -p or -f, and no chat");
     if (given && prompt->n == 0)
         return fail_usage("the prompt is empty: give a text with -p, a file with -f, or a pipe");
     struct ingot_engine *engine = loading_engine(s, 1);
     if (!engine)
         return signals_interrupts() ? STATUS_INTERRUPTED : STATUS_ERROR;
-    r->engine = engine;
-    struct chat_loop loop = { .reply = r, .settings = s, .arena = arena };
-    int status = answer(&loop, prompt, given);
+    loop->reply->engine = engine;
+    int status = answer(loop, prompt, given);
     if (s->trace)
         engine_trace(engine, stderr);
     ingot_engine_close(engine);
@@ -128,10 +114,11 @@ static int run_engine(struct settings *s, struct arena *arena, struct buf *promp
 static int run(struct settings *s, struct arena *arena, struct buf *prompt)
 {
     struct reply r = { .settings = s };
-    struct ingot_picture **pictures;
-    int status = open_pictures(&r, &pictures) ? run_engine(s, arena, prompt, &r) : STATUS_ERROR;
+    struct chat_loop loop = { .reply = &r, .settings = s, .arena = arena };
+    bool ok = open_pictures(&s->images, &loop.pictures, &r.read_ms);
+    int status = ok ? run_engine(&loop, prompt) : STATUS_ERROR;
 
-    close_pictures(pictures, s->images.n);
+    chat_pictures_free(&loop.pictures);
     return status;
 }
 

@@ -133,6 +133,15 @@ static void write_file(const char *path, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
+// A PNG file of one pixel, below home.
+static inline void make_picture(const char *name)
+{
+    shell("echo "
+          "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg== |"
+          " base64 -d > '%s/%s'",
+          home, name);
+}
+
 // The byte alphabet of byte-level BPE: printable Latin-1 stands for itself, the others for U+0100 and on.
 static void write_vocabulary(struct buf *b)
 {

@@ -258,6 +258,67 @@ static void a_chat_is_saved_and_loaded(void **state)
     shell("grep -q Two %s/chat.json && rm %s/chat.json %s/note.txt", home, home, home);
 }
 
+#define CHAT_WITH_EYES "run -m " SOURCE_DIR "/tests/golden/smolvlm -n 4 --ignore-eos -s 1 --image-no-split -v"
+
+static void a_picture_goes_with_the_next_message(void **state)
+{
+    struct typed_chat c = chat_start(CHAT_WITH_EYES, false);
+    char words[256];
+    (void)state;
+
+    await(&c, "> ");
+    snprintf(words, sizeof words, "/image %s/pixel.png", home);
+    say(&c, words, "pixel.png, 1 x 1 pixels, goes with the next message");
+    say(&c, "/image /nowhere.png", "/nowhere.png: cannot open");
+    say(&c, "x", "pictures 1, 1 tiles (0 kept)");
+    say(&c, "y", "encoder and connector 0.0 ms"); // the first message still has it, and the session knows it
+    snprintf(words, sizeof words, "%s/a\\ picture.PNG", home);
+    say(&c, words, "a picture.PNG, 1 x 1 pixels, goes with the next message");
+    snprintf(words, sizeof words, "'%s/a picture.PNG' z", home);
+    say(&c, words, "pictures 3, ");
+    snprintf(words, sizeof words, "/save %s/seen.json", home);
+    say(&c, words, "6 messages are in ");
+    say(&c, "/undo", "are taken back");
+    say(&c, "/regen", "pictures 1, ");
+    say(&c, "/clear", "a new conversation");
+    say(&c, "x", "answer 4 tokens");
+    snprintf(words, sizeof words, "/load %s/seen.json", home);
+    say(&c, words, "6 messages from ");
+    say(&c, "z", "pictures 3, ");
+    shell("mv '%s/a picture.PNG' %s/away.png", home, home);
+    say(&c, words, "a picture.PNG: cannot open");
+    say(&c, "/stats", "8 messages"); // as it was
+    chat_leave(&c);
+}
+
+static void pictures_of_the_command_line_begin_a_chat(void **state)
+{
+    char words[512];
+    (void)state;
+
+    snprintf(words, sizeof words, CHAT_WITH_EYES " --image %s/pixel.png", home);
+    struct typed_chat c = chat_start(words, false);
+    await(&c, "> ");
+    say(&c, "x", "pictures 1, 1 tiles (0 kept)");
+    say(&c, "/clear", "a new conversation");
+    say(&c, "x", "answer 4 tokens");
+    chat_leave(&c);
+}
+
+static void a_model_without_eyes_takes_no_picture(void **state)
+{
+    struct typed_chat c = chat_start(CHAT, false);
+    char words[256];
+    (void)state;
+
+    await(&c, "> ");
+    snprintf(words, sizeof words, "/image %s/pixel.png", home);
+    say(&c, words, "this model has no eyes: it cannot take a picture");
+    snprintf(words, sizeof words, "%s/pixel.png", home);
+    say(&c, words, "answer 4 tokens"); // a text like any other
+    chat_leave(&c);
+}
+
 static void settings_change_in_a_chat(void **state)
 {
     struct typed_chat c = chat_start(CHAT, false);
@@ -334,6 +395,15 @@ static void a_prompt_may_begin_a_chat(void **state)
     chat_end(&c, 0);
 }
 
+static int make_home_with_pictures(void **state)
+{
+    int status = make_home(state);
+
+    make_picture("pixel.png");
+    make_picture("a picture.PNG");
+    return status;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,10 +414,13 @@ int main(void)
         cmocka_unit_test(the_oldest_turns_go_when_the_context_is_full),
         cmocka_unit_test(no_shift_refuses_when_the_context_is_full),
         cmocka_unit_test(a_chat_is_saved_and_loaded),
+        cmocka_unit_test(a_picture_goes_with_the_next_message),
+        cmocka_unit_test(pictures_of_the_command_line_begin_a_chat),
+        cmocka_unit_test(a_model_without_eyes_takes_no_picture),
         cmocka_unit_test(settings_change_in_a_chat),
         cmocka_unit_test(tab_completes),
         cmocka_unit_test(thinking_is_dim),
         cmocka_unit_test(a_prompt_may_begin_a_chat),
     };
-    return cmocka_run_group_tests(tests, make_home, remove_home);
+    return cmocka_run_group_tests(tests, make_home_with_pictures, remove_home);
 }

@@ -1,11 +1,6 @@
 // test_eyes.c - the mmproj file of a GGUF model: found beside it, left out, one of several, of another model.
 #include "program.h"
 
-#define PIXEL \
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==" // one,
-                                                                                                       // as a
-                                                                                                       // PNG
-                                                                                                       // file
 #define EYES "cp " SOURCE_DIR "/tests/golden/"
 
 static int make_text_model(void **state)
@@ -14,7 +9,7 @@ static int make_text_model(void **state)
     shell("mkdir %s/eyes && " PROGRAM " quantize " SOURCE_DIR
           "/tests/golden/smolvlm %s/eyes/text.gguf F32 -q",
           home, home);
-    shell("echo " PIXEL " | base64 -d > %s/pixel.png", home);
+    make_picture("pixel.png");
     return 0;
 }
 

@@ -141,6 +141,30 @@ static enum chat_next attach(struct chat_loop *loop, const char *operand)
     return CHAT_READ;
 }
 
+bool chat_attach_picture(struct chat_loop *loop, const char *path)
+{
+    struct chat_pictures *pictures = &loop->pictures;
+    struct ingot_engine_info info;
+    uint32_t width, height;
+
+    ingot_engine_info(loop->reply->engine, &info);
+    if (!info.takes_pictures) {
+        fail("this model has no eyes: it cannot take a picture");
+        return false;
+    }
+    if (!chat_pictures_add(pictures, path))
+        return false;
+    ingot_picture_size(pictures->at[pictures->n - 1], &width, &height);
+    fprintf(stderr, "(%s, %u x %u pixels, goes with the next message)\n", path, width, height);
+    return true;
+}
+
+static enum chat_next attach_picture(struct chat_loop *loop, const char *operand)
+{
+    chat_attach_picture(loop, operand);
+    return CHAT_READ;
+}
+
 static double rate(uint64_t n, double ms)
 {
     return ms > 0 ? (double)n * 1000.0 / ms : 0;
@@ -174,6 +198,8 @@ static enum chat_next help(struct chat_loop *loop, const char *operand);
 
 static const struct chat_command commands[] = {
     { "/file", "PATH", "the text of a file goes with the next message", attach },
+    { "/image", "PATH", "a picture goes with the next message; so does one whose path begins it",
+      attach_picture },
     { "/regen", NULL, "another answer to the last message", regen },
     { "/undo", NULL, "take back the last message and its answer", undo },
     { "/clear", NULL, "forget the conversation, but not the system prompt", clear },
@@ -259,8 +285,8 @@ const char *chat_command_candidates(void *arg, struct str before)
 
     if (!str_starts(before, STR("/")))
         return "";
-    if (str_starts(before, STR("/file ")) || str_starts(before, STR("/save ")) ||
-        str_starts(before, STR("/load ")))
+    if (str_starts(before, STR("/file ")) || str_starts(before, STR("/image ")) ||
+        str_starts(before, STR("/save ")) || str_starts(before, STR("/load ")))
         return NULL;
     if (str_starts(before, STR("/set ")) && str_find_last(before, ' ') == 4)
         options_keys(&ingot_chat_settings, &text);

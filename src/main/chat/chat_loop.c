@@ -15,7 +15,7 @@ static bool make_room(struct chat_loop *loop)
 
     ingot_engine_info(loop->reply->engine, &info);
     const struct conversation_room room = { info.n_context / 8, info.n_context / 8 * 3,
-                                            loop->settings->no_shift };
+                                            loop->settings->no_shift, loop->settings->no_split };
     if (!conversation_fit(c, loop->reply->engine, room, &n_tokens, &err)) {
         fail(err.message);
         return false;
@@ -40,39 +40,74 @@ static void count_answer(struct chat_loop *loop)
     loop->decode_ms += result->decode_ms;
 }
 
+static bool print_answer(struct chat_loop *loop)
+{
+    struct reply *r = loop->reply;
+    struct conversation_prompt said;
+    struct err err;
+
+    if (!conversation_prompt(&said, &loop->conversation, 0, 0, &err)) {
+        fail(err.message);
+        return false;
+    }
+    r->pictures = said.pictures;
+    r->n_pictures = said.n_pictures;
+    terminal_echo(false);
+    bool ok = reply_print(r, said.messages, said.n_messages, NULL) == STATUS_OK && r->result.n_generated > 0;
+    terminal_echo(true);
+    conversation_prompt_free(&said);
+    return ok;
+}
+
 // Answers the conversation, which ends with a message of the user. A message that could not be answered is
 // removed.
 static void ask(struct chat_loop *loop)
 {
     struct conversation *c = &loop->conversation;
-    struct reply *r = loop->reply;
+    const struct buf *text = &loop->reply->text;
     size_t question = conversation_last_user(c);
     bool ok = make_room(loop);
 
     if (ok) {
         question = conversation_last_user(c);
-        terminal_echo(false);
-        ok = reply_print(r, c->at, c->n, NULL) == STATUS_OK && r->result.n_generated > 0;
-        terminal_echo(true);
+        ok = print_answer(loop);
     }
     if (ok) {
         count_answer(loop);
-        ok = conversation_add(c, "assistant", r->text.at ? r->text.at : "");
+        ok = conversation_add(c, "assistant", text->at ? text->at : "");
     }
     if (!ok)
         conversation_cut(c, question);
 }
 
-// Attached texts come before the message.
+// Takes pictures off the beginning of a message, where somebody pasted their paths, if the model can see.
+static bool take_pasted(struct chat_loop *loop, struct str *line)
+{
+    char path[PICTURE_PATH_BYTES];
+    struct ingot_engine_info info;
+
+    ingot_engine_info(loop->reply->engine, &info);
+    for (size_t n; info.takes_pictures && (n = chat_pictures_pasted(*line, path)) > 0;) {
+        if (!chat_attach_picture(loop, path))
+            return false;
+        for (*line = str_from_to(*line, n, line->n); line->n && (*line->at == ' ' || *line->at == '\n');)
+            *line = str_from_to(*line, 1, line->n);
+    }
+    return true;
+}
+
+// Attached texts and pictures come before the message.
 static void ask_message(struct chat_loop *loop, struct str line)
 {
     struct buf message = { 0 };
 
+    if (!take_pasted(loop, &line) || !line.n)
+        return;
     buf_str(&message, buf_as_str(&loop->attached));
     buf_str(&message, line);
     if (message.failed)
         fail("out of memory for the message");
-    else if (conversation_add(&loop->conversation, "user", message.at))
+    else if (conversation_add_seen(&loop->conversation, message.at, &loop->pictures))
         ask(loop);
     loop->attached.n = 0;
     buf_free(&message);
@@ -126,6 +161,7 @@ int chat_loop_run(struct chat_loop *loop, const char *first)
     line_close(loop->editor);
     conversation_free(&loop->conversation);
     buf_free(&loop->attached);
+    chat_pictures_free(&loop->pictures);
     ingot_session_free(r->session);
     return status;
 }

@@ -13,7 +13,8 @@ struct chat_loop {
     struct arena *arena;       // of values that were set
     struct line_editor *editor;
     struct conversation conversation;
-    struct buf attached; // texts of files, for the next message
+    struct buf attached;           // texts of files, for the next message
+    struct chat_pictures pictures; // for it, too
     // of all answers so far
     uint32_t n_answers, n_context_used;
     uint64_t n_read, n_generated;
@@ -32,5 +33,7 @@ enum chat_next {
     CHAT_LEAVE,
 };
 enum chat_next chat_command(struct chat_loop *loop, struct str line);
+// The picture goes with the next message. False with a line on stderr.
+bool chat_attach_picture(struct chat_loop *loop, const char *path);
 // What Tab may complete; see line_edit.h.
 const char *chat_command_candidates(void *arg, struct str before);

@@ -19,6 +19,20 @@ static const char *role_of(const json_t *message)
     return NULL;
 }
 
+// The pictures before a message, read again from their files.
+static bool add_pictures(struct chat_pictures *to, const json_t *images)
+{
+    const json_t *path;
+    size_t i;
+
+    json_array_foreach(images, i, path)
+    {
+        if (!json_is_string(path) || !chat_pictures_add(to, json_string_value(path)))
+            return false;
+    }
+    return !images || json_is_array(images);
+}
+
 static bool add(struct conversation *c, size_t i, const json_t *message, struct err *err)
 {
     const char *role = role_of(message), *content = json_string_value(json_object_get(message, "content"));
@@ -28,7 +42,10 @@ static bool add(struct conversation *c, size_t i, const json_t *message, struct 
                        "message %zu: expected a role (system, user or assistant) and a text as content", i);
     if (i > 0 && !strcmp(role, "system"))
         return err_set(err, ERR_INPUT, "message %zu: a system message is expected at the beginning only", i);
-    return conversation_add(c, role, content) || err_memory(err, "the conversation");
+    if (!conversation_add(c, role, content))
+        return err_memory(err, "the conversation");
+    return add_pictures(&c->pictures[c->n - 1], json_object_get(message, "images")) ||
+           err_set(err, ERR_INPUT, "message %zu: expected images as a list of paths of pictures", i);
 }
 
 static bool add_all(struct conversation *c, const json_t *messages, struct err *err)
@@ -85,13 +102,25 @@ static bool may_write(const char *path, struct err *err)
     return ok || err_set(err, ERR_INPUT, "%.200s is there and is no saved chat: name another file", path);
 }
 
+static json_t *paths_of(const struct chat_pictures *pictures)
+{
+    json_t *paths = json_array();
+
+    for (size_t i = 0; i < pictures->n; i++)
+        json_array_append_new(paths, json_string(pictures->paths[i]));
+    return paths;
+}
+
 static json_t *to_json(const struct conversation *c)
 {
     json_t *messages = json_array();
 
-    for (size_t i = 0; i < c->n; i++)
-        json_array_append_new(messages,
-                              json_pack("{s:s, s:s}", "role", c->at[i].role, "content", c->at[i].content));
+    for (size_t i = 0; i < c->n; i++) {
+        json_t *message = json_pack("{s:s, s:s}", "role", c->at[i].role, "content", c->at[i].content);
+        if (c->pictures[i].n)
+            json_object_set_new(message, "images", paths_of(&c->pictures[i]));
+        json_array_append_new(messages, message);
+    }
     return json_pack("{s:o}", "messages", messages);
 }
 

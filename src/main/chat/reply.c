@@ -209,7 +209,7 @@ static struct ingot_request_options request_options(const struct reply *r)
     options.grammar = r->grammar;
     options.json_schema = r->json_schema;
     options.parse_special = s->special;
-    options.pictures = (const struct ingot_picture *const *)r->pictures;
+    options.pictures = r->pictures;
     options.n_pictures = r->n_pictures;
     options.no_split = s->no_split;
     return options;

@@ -8,11 +8,11 @@ struct reply {
     struct ingot_engine *engine;
     struct ingot_session *session; // NULL: a fresh one
     const struct settings *settings;
-    struct buf text;                       // the answer; freed by the caller
-    const char *grammar, *json_schema;     // that answers follow; NULL: none
-    struct ingot_picture *const *pictures; // [n_pictures] before the text
+    struct buf text;                             // the answer; freed by the caller
+    const char *grammar, *json_schema;           // that answers follow; NULL: none
+    const struct ingot_picture *const *pictures; // [n_pictures] of the messages, or before the text
     size_t n_pictures;
-    double read_ms; // that reading their files took
+    double read_ms; // that reading the files of --image took
     struct ingot_result result;
     struct output_parser parser; // separates reasoning and answer, with `parts`
     bool parts, is_dim;
