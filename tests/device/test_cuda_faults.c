@@ -12,7 +12,7 @@ enum { LAUNCH_FAILED = 719, LOST = 999 };
 
 static struct {
     uint64_t memory_bytes, used_bytes;
-    unsigned launches, waits, waits_at_fault, launches_at_wait[64];
+    unsigned modules, launches, waits, waits_at_fault, launches_at_wait[64];
     unsigned fail_launch, fail_wait, fail_alloc, allocs; // the how manieth fails; 0: none
 } fake;
 
@@ -145,6 +145,7 @@ static cu_result wait_for_event(cu_event event)
 static cu_result load_module(cu_module *module, const void *image)
 {
     (void)image;
+    fake.modules++;
     *module = &fake;
     return 0;
 }
@@ -277,6 +278,16 @@ static bool begin(struct ingot_engine **engine)
     return true;
 }
 
+static void every_image_is_loaded(void **state)
+{
+    (void)state;
+    struct ingot_engine *engine = NULL;
+    if (!begin(&engine))
+        skip();
+    assert_int_equal(fake.modules, cuda_n_images);
+    ingot_engine_close(engine);
+}
+
 // One submission, one wait and four bytes a token; every step but the last is launched before the one ahead
 // of it is waited for.
 static void the_next_step_is_queued_before_this_one_is_read(void **state)
@@ -387,6 +398,7 @@ static void an_allocation_that_fails_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_image_is_loaded),
         cmocka_unit_test(the_next_step_is_queued_before_this_one_is_read),
         cmocka_unit_test(a_lost_device_ends_its_requests),
         cmocka_unit_test(too_little_memory_is_told_before_loading),

@@ -259,6 +259,7 @@ static void cuda_hands_on_what_the_next_kernel_reads(void **state)
     struct cuda cuda = { .device = { .ops = &ops, .name = "cuda:0", .fusions = cuda_fusions },
                          .cu = &driver,
                          .table = &cuda_table,
+                         .modules = (cu_module[]){ NULL },
                          .n_modules = 1,
                          .limits = { 132, 230400, 90, 50 << 20 } };
     static const struct {

@@ -217,6 +217,7 @@ static void cuda_close(struct device *d)
     }
     if (c->retained)
         c->cu->primary_release(c->ordinal);
+    mem_free(c->modules);
     mem_free(c);
 }
 
@@ -253,7 +254,8 @@ static bool start(struct cuda *c, struct err *err)
         .capability = (uint32_t)(attribute(c, CU_ATTRIBUTE_MAJOR) * 10 + attribute(c, CU_ATTRIBUTE_MINOR)),
         .l2_bytes = (uint64_t)attribute(c, CU_ATTRIBUTE_L2_BYTES),
     };
-    for (; c->n_modules < cuda_n_images && c->n_modules < MAX_IMAGES; c->n_modules++) {
+    c->modules = mem_alloc_array(cuda_n_images, sizeof *c->modules);
+    for (; c->n_modules < cuda_n_images; c->n_modules++) {
         const struct cuda_image *image = &cuda_images[c->n_modules];
         if (!cuda_check(c, cu->module_load(&c->modules[c->n_modules], image->data), image->name, err))
             return err_prefix(err, "compute capability %u", c->limits.capability);

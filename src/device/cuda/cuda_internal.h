@@ -3,7 +3,7 @@
 #include "device/cuda/cuda.h"
 #include "device/tape_internal.h"
 
-enum { MAX_IMAGES = 32, STAGING_BYTES = 1 << 20, STATIC_SHARED_BYTES = 2048 };
+enum { STAGING_BYTES = 1 << 20, STATIC_SHARED_BYTES = 2048 };
 
 struct cuda {
     struct device device;
@@ -12,7 +12,7 @@ struct cuda {
     cu_device ordinal;
     cu_context context;
     cu_stream stream;
-    cu_module modules[MAX_IMAGES];
+    cu_module *modules; // one an image, [n_modules]
     uint32_t n_modules;
     struct cuda_limits limits;
     struct vendor *vendor;  // opened when a tape asks for it
