@@ -139,7 +139,7 @@ bool admission_check(struct http_exchange *x)
     struct headers h = read_headers(x->message);
 
     set_family(x, message_field(x->message, "anthropic-version", NULL) ? API_ANTHROPIC : API_OPENAI);
-    x->asked_headers = message_field(x->message, "access-control-request-headers", NULL);
+    x->requested_headers = message_field(x->message, "access-control-request-headers", NULL);
     x->closes = true;
     bool ok = check_form(x, &h) && check_sender(x, &h) && check_route(x) && check_room(x, &h);
     x->closes = !ok;

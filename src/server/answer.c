@@ -43,9 +43,9 @@ static enum exchange_step go_on_stream(struct http_exchange *x)
 
     do {
         x->text.n = 0;
-        if (x->quiet_due)
+        if (x->keep_alive_due)
             x->response->format->quiet(x->response, &x->text);
-        x->quiet_due = false;
+        x->keep_alive_due = false;
         api_response_pull(x->response, &x->text, &done);
         if (!exchange_add_chunk(x, done))
             return EXCHANGE_BROKEN;

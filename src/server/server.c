@@ -151,7 +151,7 @@ bool server_run(const struct server_options *options, struct err *err)
     json_object_seed(0);
     engine_thread_create(&s.model.thread);
     metrics_create(&s.model.metrics);
-    limits_print(&options->limits);
+    limits_log(&options->limits);
     if (!s.loopback && options->n_api_keys == 0)
         log_line(LOG_WARN, "server", "--host %s without --api-key: whoever reaches this machine may ask",
                  options->host);

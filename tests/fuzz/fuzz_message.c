@@ -53,7 +53,7 @@ static size_t read_in_two(struct str text, size_t cut, struct message_seen *seen
         at += message_read(&m, text.at + at, text.n - at);
     CHECK(m.state > MESSAGE_BODY || at == text.n);
     CHECK((m.state == MESSAGE_BAD) == (m.problem != NULL));
-    if (m.state == MESSAGE_WHOLE)
+    if (m.state == MESSAGE_COMPLETE)
         check_whole(&m);
     *state = m.state;
     message_destroy(&m);
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t cut = data[0] < text.n ? data[0] : text.n;
     size_t n_whole = read_in_two(text, text.n, &whole, &a), n_parts = read_in_two(text, cut, &parts, &b);
     CHECK(a == b);
-    if (a == MESSAGE_WHOLE) {
+    if (a == MESSAGE_COMPLETE) {
         CHECK(n_whole == n_parts && whole.body.n == parts.body.n);
         CHECK(!memcmp(buf_as_str(&whole.body).at, buf_as_str(&parts.body).at, whole.body.n));
     }

@@ -216,7 +216,7 @@ static enum message_state read_in_two(const struct sent *sent, size_t cut, struc
         free(bytes);
     }
     enum message_state state = m.state;
-    if (state == MESSAGE_WHOLE)
+    if (state == MESSAGE_COMPLETE)
         assert_int_equal(at, sent->n);
     message_destroy(&m);
     return state;
@@ -228,9 +228,9 @@ static void a_message_is_the_same_wherever_it_is_cut(void **state)
 
     (void)state;
     for (size_t i = 0; i < N_OF(plain); i++) {
-        assert_int_equal(read_in_two(&plain[i], plain[i].n, &whole), MESSAGE_WHOLE);
+        assert_int_equal(read_in_two(&plain[i], plain[i].n, &whole), MESSAGE_COMPLETE);
         for (size_t cut = 0; cut < plain[i].n; cut++) {
-            assert_int_equal(read_in_two(&plain[i], cut, &parts), MESSAGE_WHOLE);
+            assert_int_equal(read_in_two(&plain[i], cut, &parts), MESSAGE_COMPLETE);
             assert_int_equal(parts.n_heads, 1);
             assert_int_equal(parts.body.n, whole.body.n);
             assert_memory_equal(buf_as_str(&parts.body).at, buf_as_str(&whole.body).at, whole.body.n);

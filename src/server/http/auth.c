@@ -50,7 +50,7 @@ static bool equal_ignoring_case(struct str a, const char *b)
     return a.n == strlen(b) && strncasecmp(a.at, b, a.n) == 0;
 }
 
-// Takes ":digits" off the end; false when what follows the name is something else.
+// Splits ":digits" off the end. False: something else follows the name.
 static bool split_port(struct str host, struct str *name)
 {
     size_t end = 0;

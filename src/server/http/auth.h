@@ -1,18 +1,17 @@
-// auth.h - who may ask, decided from the headers alone, before anything is read or allocated for the request.
+// auth.h - authorization, decided from the headers alone, before anything is read or allocated for the
+// request.
 //
-// A page on some website can make a browser send requests to this machine (DNS rebinding, forged posts). So
-// on a loopback address the Host must name loopback, and an Origin must be the server's own or one that was
-// allowed.
-// Not here: users, roles, rates.
+// A web page can make the browser send requests to this machine (DNS rebinding, cross-site request forgery).
+// So on a loopback address the Host must name loopback, and an Origin must be the server's own or an allowed
+// one. Not here: users, roles, rates.
 #pragma once
 #include <stdbool.h>
 #include "base/str.h"
 
-// Equal, in time that depends on the given text's length only.
+// Compares in a time that depends only on the length of the given text.
 bool auth_same_key(struct str given, const char *key);
-// The key in "Bearer KEY", in "Basic BASE64(user:KEY)" (a browser's own login box), or in x-api-key; empty:
-// none.
-// `room` receives a decoded key.
+// The key in "Bearer KEY", in "Basic BASE64(user:KEY)" (a browser's login dialog), or in x-api-key; empty:
+// none. `room` receives a decoded key.
 struct str auth_key_of(const char *authorization, const char *x_api_key, char *room, size_t n_room);
 
 // "localhost", "127.0.0.1" or "[::1]", with or without a port of digits.

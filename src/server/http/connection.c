@@ -16,14 +16,14 @@
 
 enum { MOST_UNREAD = 64 << 10, MOST_UNSENT = 64 << 10, READ_BYTES = 64 << 10, DISCARD_BODIES = 4 };
 
-enum phase_of_connection {
-    PHASE_HEAD,   // waits for a request, or has a part of its head
-    PHASE_BODY,   // has the head
-    PHASE_ANSWER, // has the request; the exchange is answered, at work or asleep
-    PHASE_FLUSH,  // everything was said
-    PHASE_LINGER, // takes what the client still sends, and throws it away
-    PHASE_LOST,   // to be closed, as soon as nobody uses it
-    PHASE_GONE,   // closed; the exchange is still busy
+enum connection_phase {
+    CONNECTION_HEAD,   // waits for a request, or has a part of its head
+    CONNECTION_BODY,   // has the head
+    CONNECTION_ANSWER, // has the request; the exchange is replied, with a worker, or asleep
+    CONNECTION_FLUSH,  // the response is complete, and not sent in full
+    CONNECTION_LINGER, // discards what the client still sends
+    CONNECTION_LOST,   // to be closed when nothing uses it
+    CONNECTION_CLOSED, // only a worker still has the exchange
 };
 
 struct connection {
@@ -33,10 +33,10 @@ struct connection {
     struct event *timer;
     struct message message;
     struct http_exchange *exchange; // NULL: between requests
-    enum phase_of_connection phase;
+    enum connection_phase phase;
     uint64_t since_ns; // of the phase
     size_t n_discarded;
-    bool ended; // the client sends nothing more
+    bool half_closed; // the client sends nothing more, but may still read
 };
 
 static struct evbuffer *input_of(const struct connection *c)
@@ -54,7 +54,7 @@ static const struct server_limits *limits_of(const struct connection *c)
     return c->io->http->limits;
 }
 
-static void set_phase(struct connection *c, enum phase_of_connection phase, u32 seconds)
+static void set_phase(struct connection *c, enum connection_phase phase, u32 seconds)
 {
     c->phase = phase;
     c->since_ns = clock_ns();
@@ -84,11 +84,11 @@ void connection_close(struct connection *c)
 {
     bool busy = c->exchange && c->exchange->busy;
 
-    if (c->phase != PHASE_GONE) {
+    if (c->phase != CONNECTION_CLOSED) {
         event_free(c->timer);
         bufferevent_free(c->socket);
         atomic_fetch_sub(&c->io->http->io.n_connections, 1);
-        c->phase = PHASE_GONE;
+        c->phase = CONNECTION_CLOSED;
     }
     if (busy)
         return;
@@ -97,39 +97,39 @@ void connection_close(struct connection *c)
     release(c);
 }
 
-static void lose(struct connection *c)
+static void mark_lost(struct connection *c)
 {
-    c->phase = PHASE_LOST;
+    c->phase = CONNECTION_LOST;
 }
 
-// The last thing that is done when the thread was called for a connection.
-static void settle(struct connection *c)
+// Ends every callback: only here may the connection be freed.
+static void close_if_lost(struct connection *c)
 {
-    if (c->phase == PHASE_LOST)
+    if (c->phase == CONNECTION_LOST)
         connection_close(c);
 }
 
-// What the client did not take is thrown away.
-static void cut(struct connection *c, const char *why)
+// Resets the connection: bytes that the client did not take are discarded.
+static void abort_connection(struct connection *c, const char *why)
 {
     const struct linger at_once = { .l_onoff = 1 };
 
     log_line(LOG_INFO, "server", "closing a connection: %s", why);
     setsockopt(bufferevent_getfd(c->socket), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    lose(c);
+    mark_lost(c);
 }
 
-// The reply was sent and nothing comes after it. Closing a socket with unread bytes would destroy the reply
-// on its way.
-static void part(struct connection *c)
+// The response was sent, and the connection ends. Closing a socket with unread bytes would reset it and lose
+// the response, so they are discarded first.
+static void finish_sending(struct connection *c)
 {
-    if (c->ended || (c->message.state == MESSAGE_WHOLE && evbuffer_get_length(input_of(c)) == 0)) {
-        lose(c);
+    if (c->half_closed || (c->message.state == MESSAGE_COMPLETE && evbuffer_get_length(input_of(c)) == 0)) {
+        mark_lost(c);
         return;
     }
     shutdown(bufferevent_getfd(c->socket), SHUT_WR);
     evbuffer_drain(input_of(c), evbuffer_get_length(input_of(c)));
-    set_phase(c, PHASE_LINGER, limits_of(c)->body_s);
+    set_phase(c, CONNECTION_LINGER, limits_of(c)->body_s);
 }
 
 static void discard(struct connection *c)
@@ -139,13 +139,13 @@ static void discard(struct connection *c)
     evbuffer_drain(input_of(c), n);
     c->n_discarded += n;
     if (c->n_discarded > (uint64_t)DISCARD_BODIES * limits_of(c)->body_bytes)
-        lose(c);
+        mark_lost(c);
 }
 
 // ---- answers
 
-// Hands over what the exchange says, as long as the client takes it.
-static void say(struct connection *c)
+// Hands the response to the socket for as long as the client reads it.
+static void send_response(struct connection *c)
 {
     struct http_exchange *x = c->exchange;
     enum exchange_step step = EXCHANGE_MORE;
@@ -157,34 +157,34 @@ static void say(struct connection *c)
         x->out.n = 0;
     }
     if (step == EXCHANGE_BROKEN)
-        lose(c);
+        mark_lost(c);
     else if (step == EXCHANGE_DONE)
-        set_phase(c, PHASE_FLUSH, 0);
+        set_phase(c, CONNECTION_FLUSH, 0);
 }
 
 static void begin_answer(struct connection *c)
 {
     struct http_exchange *x = c->exchange;
-    bool works = !x->replied && !strcmp(x->route->method, "POST");
+    bool by_worker = !x->replied && !strcmp(x->route->method, "POST");
 
-    set_phase(c, PHASE_ANSWER, limits_of(c)->keep_alive_s);
-    if (works && workers_add(c->io->http, x))
+    set_phase(c, CONNECTION_ANSWER, limits_of(c)->keep_alive_s);
+    if (by_worker && workers_add(c->io->http, x))
         return;
-    if (works)
+    if (by_worker)
         exchange_reply_error(x, 429, "all sequences and the queue are taken; try again");
     else if (!x->replied)
         exchange_answer(x);
-    say(c);
+    send_response(c);
 }
 
 void connection_go_on(struct connection *c)
 {
-    if (c->phase == PHASE_GONE) {
+    if (c->phase == CONNECTION_CLOSED) {
         connection_close(c);
         return;
     }
-    say(c);
-    settle(c);
+    send_response(c);
+    close_if_lost(c);
 }
 
 // ---- requests
@@ -194,7 +194,7 @@ static bool on_head(void *arg)
     struct connection *c = arg;
 
     c->exchange = exchange_create(c->io->http, c->io, c, &c->message);
-    set_phase(c, PHASE_BODY, limits_of(c)->body_s);
+    set_phase(c, CONNECTION_BODY, limits_of(c)->body_s);
     return c->exchange && c->io->http->service->admit(c->exchange);
 }
 
@@ -206,8 +206,8 @@ static bool on_body(void *arg, const char *bytes, size_t n)
 
 static const struct message_reader reader = { on_head, on_body };
 
-// It is no request, or none that can be read in one way only.
-static void refuse(struct connection *c)
+// The bytes are no request, or an ambiguous one.
+static void reject(struct connection *c)
 {
     const struct message *m = &c->message;
 
@@ -223,24 +223,24 @@ static void refuse(struct connection *c)
         exchange_reply_error(x, 400, "the request is not plain HTTP: %s", m->problem);
 }
 
-static bool waits_to_be_asked(const struct connection *c)
+static bool expects_continue(const struct connection *c)
 {
     const char *expects = message_field(&c->message, "expect", NULL);
     return expects && !strcasecmp(expects, "100-continue") && c->exchange->body.n == 0;
 }
 
-// What came of the bytes that were read.
-static void consider(struct connection *c, bool was_head)
+// Acts on the state of the message after a read.
+static void handle_message(struct connection *c, bool in_head)
 {
     bool bad = c->message.state == MESSAGE_BAD || c->message.state == MESSAGE_LARGE;
 
     if (bad && !(c->exchange && c->exchange->replied))
-        refuse(c);
+        reject(c);
     if (bad && !(c->exchange && c->exchange->replied))
-        lose(c);
-    else if (bad || c->message.state == MESSAGE_WHOLE)
+        mark_lost(c);
+    else if (bad || c->message.state == MESSAGE_COMPLETE)
         begin_answer(c);
-    else if (was_head && c->phase == PHASE_BODY && waits_to_be_asked(c))
+    else if (in_head && c->phase == CONNECTION_BODY && expects_continue(c))
         evbuffer_add_printf(output_of(c), "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
@@ -248,34 +248,34 @@ static void read_requests(struct connection *c)
 {
     size_t n;
 
-    while ((c->phase == PHASE_HEAD || c->phase == PHASE_BODY) &&
+    while ((c->phase == CONNECTION_HEAD || c->phase == CONNECTION_BODY) &&
            (n = evbuffer_get_contiguous_space(input_of(c))) > 0) {
-        bool was_head = c->phase == PHASE_HEAD;
+        bool in_head = c->phase == CONNECTION_HEAD;
         size_t taken =
             message_read(&c->message, (const char *)evbuffer_pullup(input_of(c), (ev_ssize_t)n), n);
         evbuffer_drain(input_of(c), taken);
-        consider(c, was_head);
+        handle_message(c, in_head);
     }
 }
 
 // ---- called for the socket and the clock
 
-// The reply is on its way in full.
-static void finish(struct connection *c)
+// The socket has the whole response.
+static void finish_response(struct connection *c)
 {
     bool closes = c->exchange->closes;
 
     exchange_destroy(c->exchange, true);
     c->exchange = NULL;
     if (closes) {
-        part(c);
+        finish_sending(c);
         return;
     }
     message_next(&c->message);
-    set_phase(c, PHASE_HEAD, limits_of(c)->head_s);
+    set_phase(c, CONNECTION_HEAD, limits_of(c)->head_s);
     read_requests(c);
-    if (c->ended && (c->phase == PHASE_HEAD || c->phase == PHASE_BODY))
-        lose(c);
+    if (c->half_closed && (c->phase == CONNECTION_HEAD || c->phase == CONNECTION_BODY))
+        mark_lost(c);
 }
 
 static void on_readable(struct bufferevent *socket, void *arg)
@@ -283,11 +283,11 @@ static void on_readable(struct bufferevent *socket, void *arg)
     struct connection *c = arg;
 
     (void)socket;
-    if (c->phase == PHASE_LINGER)
+    if (c->phase == CONNECTION_LINGER)
         discard(c);
     else
         read_requests(c);
-    settle(c);
+    close_if_lost(c);
 }
 
 static void on_written(struct bufferevent *socket, void *arg)
@@ -295,11 +295,11 @@ static void on_written(struct bufferevent *socket, void *arg)
     struct connection *c = arg;
 
     (void)socket;
-    if (c->phase == PHASE_FLUSH)
-        finish(c);
-    else if (c->phase == PHASE_ANSWER && c->exchange->streams)
-        say(c);
-    settle(c);
+    if (c->phase == CONNECTION_FLUSH)
+        finish_response(c);
+    else if (c->phase == CONNECTION_ANSWER && c->exchange->streams)
+        send_response(c);
+    close_if_lost(c);
 }
 
 static void on_event(struct bufferevent *socket, short what, void *arg)
@@ -308,12 +308,12 @@ static void on_event(struct bufferevent *socket, short what, void *arg)
 
     (void)socket;
     if (what & BEV_EVENT_EOF)
-        c->ended = true;
+        c->half_closed = true;
     if (what & BEV_EVENT_TIMEOUT)
-        cut(c, "it takes no data");
-    else if (!(what & BEV_EVENT_EOF) || c->phase != PHASE_FLUSH)
-        lose(c);
-    settle(c);
+        abort_connection(c, "it takes no data");
+    else if (!(what & BEV_EVENT_EOF) || c->phase != CONNECTION_FLUSH)
+        mark_lost(c);
+    close_if_lost(c);
 }
 
 static void on_time(int fd, short what, void *arg)
@@ -323,33 +323,33 @@ static void on_time(int fd, short what, void *arg)
     (void)fd;
     (void)what;
     switch (c->phase) {
-    case PHASE_HEAD:
-        cut(c, "no whole request in time");
+    case CONNECTION_HEAD:
+        abort_connection(c, "no whole request in time");
         break;
-    case PHASE_BODY:
-        cut(c, "the body takes too long");
+    case CONNECTION_BODY:
+        abort_connection(c, "the body takes too long");
         break;
-    case PHASE_ANSWER:
-        if (!c->exchange->busy && exchange_tick(c->exchange, clock_ns()))
-            say(c);
-        if (c->phase == PHASE_ANSWER)
+    case CONNECTION_ANSWER:
+        if (!c->exchange->busy && exchange_needs_keep_alive(c->exchange, clock_ns()))
+            send_response(c);
+        if (c->phase == CONNECTION_ANSWER)
             event_add(c->timer, &(struct timeval){ .tv_sec = limits_of(c)->keep_alive_s });
         break;
     default:
-        lose(c);
+        mark_lost(c);
     }
-    settle(c);
+    close_if_lost(c);
 }
 
 // ---- the beginning
 
-// The longest waiting of those that have sent no whole head makes room.
-static bool make_room(struct io_thread *io)
+// Closes the connection that has waited longest without a complete head.
+static bool close_oldest(struct io_thread *io)
 {
     struct connection *oldest = NULL;
 
     for (struct connection *c = io->connections; c; c = c->next)
-        if (c->phase == PHASE_HEAD && (!oldest || c->since_ns < oldest->since_ns))
+        if (c->phase == CONNECTION_HEAD && (!oldest || c->since_ns < oldest->since_ns))
             oldest = c;
     if (oldest)
         connection_close(oldest);
@@ -374,7 +374,7 @@ static bool open_socket(struct connection *c, int fd)
 }
 
 // False: the descriptor is still the caller's.
-static bool create(struct io_thread *io, int fd)
+static bool add_connection(struct io_thread *io, int fd)
 {
     struct connection *c = mem_alloc(sizeof *c);
 
@@ -392,16 +392,16 @@ static bool create(struct io_thread *io, int fd)
     if (c->next)
         c->next->before = c;
     io->connections = c;
-    set_phase(c, PHASE_HEAD, limits_of(c)->head_s);
+    set_phase(c, CONNECTION_HEAD, limits_of(c)->head_s);
     return true;
 }
 
 void connection_open(struct io_thread *io, int fd)
 {
     struct io_threads *threads = &io->http->io;
-    bool room = atomic_fetch_add(&threads->n_connections, 1) < threads->most_connections || make_room(io);
+    bool room = atomic_fetch_add(&threads->n_connections, 1) < threads->most_connections || close_oldest(io);
 
-    if (room && create(io, fd))
+    if (room && add_connection(io, fd))
         return;
     atomic_fetch_sub(&threads->n_connections, 1);
     close(fd);

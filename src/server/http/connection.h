@@ -1,13 +1,13 @@
-// connection.h - one client's connection: requests in, replies out, its times and its end. All of it in its
-// I/O thread.
+// connection.h - one client's connection: requests in, responses out, timeouts, and its end. It belongs to
+// one I/O thread.
 //
-// A client that leaves, or closes its sending half while an answer is made for it, ends that answer. A
-// refusal is sent before the body was read; then what the client still writes is taken and thrown away, so
-// that it gets to read why.
+// A client that leaves, or closes its sending half while its request is answered, cancels the answer. An
+// early error is sent before the body was read; then what the client still writes is discarded, so that it
+// can read the error.
 #pragma once
 #include "server/http/io.h"
 
 void connection_open(struct io_thread *io, int fd); // takes the socket
-void connection_close(
-    struct connection *c); // an exchange that is busy keeps what it needs until it is posted
+// While a worker has the exchange, the connection keeps what the worker needs until the exchange is posted.
+void connection_close(struct connection *c);
 void connection_go_on(struct connection *c); // its exchange was posted

@@ -1,8 +1,8 @@
 // exchange.c - an exchange from its head to its end, and its sleep while the engine works for it; see
 // exchange.h.
 //
-// It is woken by the engine's thread (news), by a worker (ready), or by its connection's timer (a stream was
-// silent for long). Sleeping and waking are guarded by http->lock, so no wake-up is lost.
+// An exchange is woken by the engine's thread (new events), by a worker (done), or by its connection's timer
+// (keep-alive of a silent stream). http->lock guards sleep and wake-up, so no wake-up is lost.
 #include "server/http/exchange.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -68,7 +68,7 @@ bool exchange_take_body(struct http_exchange *x, const char *bytes, size_t n)
 {
     const struct server_limits *limits = x->http->limits;
 
-    x->closes = true; // in case of a refusal
+    x->closes = true; // if the body is rejected below
     if (n > limits->body_bytes - x->body.n)
         return !exchange_reply_error(x, 413, "the body is larger than %u bytes", limits->body_bytes);
     x->n_counted += n;
@@ -87,8 +87,8 @@ void exchange_answer(struct http_exchange *x)
         x->replied = false;
     forget_body(x);
     if (large)
-        mem_give_back(); // its values were many
-    x->offered_ns = clock_ns();
+        mem_give_back(); // its JSON values took many times its size
+    x->sent_ns = clock_ns();
 }
 
 // ---- sleep and wake
@@ -103,17 +103,17 @@ void exchange_wake(void *arg)
     io_post(x->io, x);
 }
 
-bool exchange_tick(struct http_exchange *x, uint64_t now_ns)
+bool exchange_needs_keep_alive(struct http_exchange *x, uint64_t now_ns)
 {
     const uint64_t most_ns = x->http->limits->keep_alive_s * 1000000000ull;
 
-    if (!x->streams || now_ns - x->offered_ns < most_ns)
+    if (!x->streams || now_ns - x->sent_ns < most_ns)
         return false;
     pthread_mutex_lock(x->http->lock);
-    x->quiet_due = x->suspended;
+    x->keep_alive_due = x->suspended;
     x->suspended = false;
     pthread_mutex_unlock(x->http->lock);
-    return x->quiet_due;
+    return x->keep_alive_due;
 }
 
 enum exchange_step exchange_go_on(struct http_exchange *x)

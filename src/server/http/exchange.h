@@ -1,8 +1,7 @@
 // exchange.h - one HTTP request and its response, between a connection and the service that answers.
 //
-// A connection belongs to one I/O thread, and so does its exchange, except while a worker reads the body and
-// makes its prompt into tokens (workers.c). While the engine works for it, an exchange sleeps: no thread
-// waits.
+// An exchange belongs to its connection's I/O thread, except while a worker reads the body and tokenizes the
+// prompt (workers.h). While the engine works for it, an exchange sleeps and no thread waits.
 #pragma once
 #include <jansson.h>
 #include "base/err.h"
@@ -15,44 +14,44 @@ struct message;
 
 struct http_exchange {
     struct http *http;
-    struct io_thread *io; // the thread it belongs to
+    struct io_thread *io;
     struct connection *connection;
-    const struct message *message; // of the connection
-    struct http_exchange *next;    // that waits for a worker, or for its I/O thread
+    const struct message *message; // the connection's
+    struct http_exchange *next;    // in the workers' queue, or in the I/O thread's list
     char *path;                    // as sent, without the query
-    char id[24];           // sent in a header and written to the log, so that a response can be found there
-    const char *id_header; // the header's name
+    char id[24];                   // in a header of the response, and in the log
+    const char *id_header;         // the name of that header
     struct buf body;
-    const char *origin;         // allowed, from another place; NULL: none
-    const char *asked_headers;  // of a preflight: what the page wants to send; NULL: none
-    const char *policy;         // Content-Security-Policy of the page; NULL: none
-    bool replied, closes, busy; // busy: a worker has it
+    const char *origin;            // allowed, and not the server's own; NULL: none
+    const char *requested_headers; // Access-Control-Request-Headers of a preflight; NULL: none
+    const char *policy;            // Content-Security-Policy of the page; NULL: none
+    bool replied, closes, busy;    // closes: the connection, after this response; busy: a worker has it
     unsigned status;
-    size_t n_counted; // of the body, in the sum of all
+    size_t n_counted; // bytes of the body in http->body_bytes
     size_t answer_bytes;
     uint64_t begun_ns;
-    struct buf out;      // bytes for the client, not handed to the connection yet
-    struct buf text;     // of a stream: the next chunk
-    uint64_t offered_ns; // when a stream last sent something
-    bool streams, quiet_due;
+    struct buf out;   // bytes for the client that the connection does not have yet
+    struct buf text;  // of a stream: the next chunk
+    uint64_t sent_ns; // when a stream last sent something
+    bool streams, keep_alive_due;
     // guarded by http->lock
-    bool suspended, posted; // sleeps; waits for its I/O thread
-    // the service's
+    bool suspended, posted; // suspended: it sleeps; posted: it waits for its I/O thread
+    // set and read by the service alone
     struct server *server;
     const struct http_route *route;
     struct api_response *response; // NULL: answered at once
     const char *key;               // the API key that the client has; NULL: none is needed
-    int family;                    // enum api_family: whose words errors have
+    int family;                    // enum api_family: the API whose form errors have
 };
 
-// ---- replies. True always means that the exchange has its reply.
+// ---- replies: true means that the exchange has its response
 
 bool exchange_reply_json(struct http_exchange *x, unsigned status, json_t *value); // takes value
 bool exchange_reply_text(struct http_exchange *x, unsigned status, const char *type, struct str text);
 bool exchange_reply_error(struct http_exchange *x, unsigned status, const char *format, ...)
     PRINTF_LIKE(3, 4);
-bool exchange_reply_stream(struct http_exchange *x,
-                           const char *type); // the head of a stream, whose text follows
+// The head of a stream; exchange_add_chunk follows.
+bool exchange_reply_stream(struct http_exchange *x, const char *type);
 // Appends x->text as a chunk, and with `last` the end of the stream. False without memory.
 bool exchange_add_chunk(struct http_exchange *x, bool last);
 
@@ -60,14 +59,14 @@ bool exchange_add_chunk(struct http_exchange *x, bool last);
 
 struct http_exchange *exchange_create(struct http *http, struct io_thread *io, struct connection *connection,
                                       const struct message *message);
-void exchange_destroy(struct http_exchange *x, bool whole); // whole: the client has all of it
-bool exchange_take_body(struct http_exchange *x, const char *bytes, size_t n); // false: refused
-void exchange_answer(struct http_exchange *x); // the whole request is here; any thread
+void exchange_destroy(struct http_exchange *x, bool whole); // whole: the client has all of the response
+bool exchange_take_body(struct http_exchange *x, const char *bytes, size_t n); // false: an error was replied
+void exchange_answer(struct http_exchange *x); // the request is complete; any thread
 
 enum exchange_step { EXCHANGE_SLEEPS, EXCHANGE_MORE, EXCHANGE_DONE, EXCHANGE_BROKEN };
 enum exchange_step exchange_go_on(struct http_exchange *x); // appends what can be sent now to `out`
-bool exchange_tick(struct http_exchange *x,
-                   uint64_t now_ns); // true: it has been silent for long, and has to go on
+// True: its stream has been silent for long. It is awake then, and has to go on.
+bool exchange_needs_keep_alive(struct http_exchange *x, uint64_t now_ns);
 
-// More can be sent: wakes its I/O thread. http->lock is held.
+// There is more to send: wakes the exchange's I/O thread. http->lock is held.
 void exchange_wake(void *exchange);

@@ -47,7 +47,7 @@ static void add_cors(struct http_exchange *x, unsigned status)
         buf_printf(&x->out,
                    "Access-Control-Allow-Methods: GET, POST\r\nAccess-Control-Allow-Headers: %s\r\n"
                    "Access-Control-Max-Age: 600\r\n",
-                   x->asked_headers ? x->asked_headers : "authorization, content-type");
+                   x->requested_headers ? x->requested_headers : "authorization, content-type");
 }
 
 // All of the head but its empty line.
@@ -110,7 +110,7 @@ bool exchange_reply_json(struct http_exchange *x, unsigned status, json_t *value
 bool exchange_reply_stream(struct http_exchange *x, const char *type)
 {
     x->streams = true;
-    x->closes = x->closes || x->message->is_1_0; // which knows no chunks
+    x->closes = x->closes || x->message->is_1_0; // HTTP/1.0 has no chunks
     add_head(x, 200, type);
     buf_printf(&x->out, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n%s\r\n",
                x->message->is_1_0 ? "" : "Transfer-Encoding: chunked\r\n");
@@ -128,7 +128,7 @@ bool exchange_add_chunk(struct http_exchange *x, bool last)
         if (chunked)
             buf_text(&x->out, "\r\n");
         x->answer_bytes += x->text.n;
-        x->offered_ns = clock_ns();
+        x->sent_ns = clock_ns();
     }
     if (last && chunked)
         buf_text(&x->out, "0\r\n\r\n");

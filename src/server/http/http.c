@@ -45,7 +45,7 @@ static socklen_t address_bytes(const union address *a)
     return a->any.sa_family == AF_INET6 ? sizeof a->v6 : sizeof a->v4;
 }
 
-// As many connections as this process may open files, with some left for everything else.
+// The number of connections that the limit of open files allows, with some files left for everything else.
 static u32 n_connections(const struct server_limits *limits)
 {
     enum { OTHERS = 64 };
@@ -112,7 +112,7 @@ static void on_no_connection(struct evconnlistener *listener, void *arg)
 {
     (void)listener;
     (void)arg;
-    poll(NULL, 0, 10); // what is missing, descriptors or memory, is held elsewhere
+    poll(NULL, 0, 10); // no descriptor or no memory: wait until others release some
 }
 
 static bool accept_connections(struct http *http, int fd)
@@ -138,7 +138,7 @@ bool http_start(struct http *http, const char *host, u32 port, struct err *err)
 {
     union address address;
 
-    signal(SIGPIPE, SIG_IGN); // a client that left is told by write()
+    signal(SIGPIPE, SIG_IGN); // write() reports a client that left
     http->io.most_connections = n_connections(http->limits);
     if (!read_address(host, port, &address, err))
         return false;

@@ -25,13 +25,13 @@ void io_post(struct io_thread *io, struct http_exchange *x)
 {
     bool first = !io->posted;
 
-    if (x->posted) // it went on for another reason, and sleeps again
+    if (x->posted) // it went on for another reason, and sleeps again; its place in the list stays
         return;
     x->posted = true;
     x->next = io->posted;
     io->posted = x;
-    if (first)
-        send_number(io, SIGNAL_POSTED); // a full pipe wakes it too
+    if (first) // should the pipe be full, what is in it wakes the thread
+        send_number(io, SIGNAL_POSTED);
 }
 
 void io_forget(struct io_thread *io, struct http_exchange *x)

@@ -1,5 +1,5 @@
-// io.h - the threads that wait for sockets. Each has its own connections and shares nothing with the others;
-// another thread reaches one through a pipe of numbers: a new connection's socket, or a signal.
+// io.h - the I/O threads: one event loop each. A thread has its own connections and shares nothing with the
+// others. Other threads reach it through a pipe of numbers: the socket of a new connection, or a signal.
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,9 +17,9 @@ enum { IO_MAX_THREADS = 4 };
 struct io_thread {
     struct http *http;
     struct event_base *base;
-    struct event *wakeup; // something came through the pipe
+    struct event *wakeup; // on the pipe
     struct connection *connections;
-    struct http_exchange *posted; // that have to go on; guarded by http->lock
+    struct http_exchange *posted; // exchanges that have to go on; guarded by http->lock
     int pipe[2];
     pthread_t thread;
     bool running, stopping;
@@ -33,11 +33,12 @@ struct io_threads {
 };
 
 bool io_open(struct http *http);
-bool io_start(struct http *http); // from here on they run
+bool io_start(struct http *http); // starts the threads
 void io_stop(struct http *http);  // closes all connections and the listener
 
-bool io_assign(struct io_threads *threads,
-               int fd); // a new connection to one of them. False: the descriptor is still the caller's
-// http->lock is held: the exchange has to go on in its own thread.
+// Gives a new connection to one of the threads. False: the descriptor is still the caller's.
+bool io_assign(struct io_threads *threads, int fd);
+// Makes the exchange go on in its own thread. http->lock is held.
 void io_post(struct io_thread *io, struct http_exchange *x);
-void io_forget(struct io_thread *io, struct http_exchange *x); // lock not held; it was perhaps posted
+void io_forget(struct io_thread *io,
+               struct http_exchange *x); // takes back a post, if there is one; lock not held

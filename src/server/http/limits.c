@@ -43,7 +43,7 @@ static const struct row {
     { "drain", offsetof(struct server_limits, drain_s), "s", "answers end with an error" },
 };
 
-void limits_print(const struct server_limits *limits)
+void limits_log(const struct server_limits *limits)
 {
     log_line(LOG_INFO, "server",
              "%u connections, %u requests that wait, bodies of %u MiB at most; --log debug tells all limits",

@@ -1,5 +1,4 @@
-// limits.h - everything a client can make the server hold or wait for is bounded, and the bounds stand in one
-// table.
+// limits.h - the bounds of everything that a client can make the server hold or wait for.
 #pragma once
 #include <stddef.h>
 #include "base/err.h"
@@ -14,17 +13,17 @@ struct server_limits {
     u32 header_bytes;  // request line and headers together
     u32 body_bytes;    // of one request
     u32 bodies_bytes;  // of all requests together
-    u32 logits_bytes;  // of the prompts whose log-probabilities one HTTP request asks for
+    u32 logits_bytes;  // logits of echoed prompts, of one HTTP request
     u32 pixels;        // of the pictures of one request together
-    u32 head_s;        // from the start of a connection, or its last answer, to the end of the headers
+    u32 head_s;        // from the start of a connection, or its last response, to the end of the headers
     u32 body_s;        // for the whole body
-    u32 write_s;       // a client that takes no data for so long is cut off
-    u32 keep_alive_s;  // a comment in a stream that is silent for so long
-    u32 drain_s;       // after SIGTERM: for what is running
-    u32 retry_after_s; // told with 429
+    u32 write_s;       // without reading: then the client is disconnected
+    u32 keep_alive_s;  // of silence in a stream: then a comment is sent
+    u32 drain_s;       // after SIGTERM, for running requests
+    u32 retry_after_s; // sent with 429 and 503
 };
 
 extern const struct server_limits server_limits_default;
 
-// Tells each limit with its value in a log line.
-void limits_print(const struct server_limits *limits);
+// Writes each limit to the log.
+void limits_log(const struct server_limits *limits);

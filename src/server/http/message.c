@@ -1,6 +1,6 @@
-// message.c - see message.h. What the library lets pass and is refused here: lines that end in LF alone or go
-// on in the next, control characters, blanks in names, two blanks in the request line, anything but digits
-// around chunks, trailers, versions but 1.0 and 1.1.
+// message.c - see message.h. The library accepts these and message.c rejects them: lines that end in LF alone
+// or are folded, control characters, blanks in names, two blanks in the request line, chunk extensions,
+// trailers, versions other than 1.0 and 1.1.
 #include "server/http/message.h"
 #include <strings.h>
 #include "base/mem.h"
@@ -50,7 +50,7 @@ static void begin(struct message *m)
     m->parser->library.data = m;
 }
 
-// How many bytes were taken. *problem: the library's, or NULL.
+// Returns the number of bytes taken. *problem: the library's message, or NULL.
 static size_t run(struct message *m, const char *bytes, size_t n, const char **problem)
 {
     http_library *library = &m->parser->library;
@@ -97,7 +97,7 @@ const char *message_library(void)
 #endif
 }
 
-// ---- the bytes that frame a message
+// ---- the framing bytes
 
 static bool head_byte(struct message *m, unsigned char c)
 {
@@ -114,7 +114,8 @@ static bool head_byte(struct message *m, unsigned char c)
     return c == '\t' || (c >= 0x20 && c != 0x7f);
 }
 
-// Looks at the head's bytes up to its empty line. False: something is wrong, or *ended is.
+// Checks the bytes of the head up to its empty line; *ended: the line was found. False: the head is
+// malformed.
 static bool check_head(struct message *m, bool *ended)
 {
     *ended = false;
@@ -182,7 +183,7 @@ static bool frame_byte(struct message *m, char c)
     return false;
 }
 
-// The bytes from `at` to here are no part of the body.
+// Checks the bytes from `at` to here, which are no part of the body.
 static bool check_frame(struct message *m, const char *here)
 {
     for (; m->at < here; m->at++)
@@ -193,7 +194,7 @@ static bool check_frame(struct message *m, const char *here)
     return true;
 }
 
-// ---- what the library tells
+// ---- the library's callbacks
 
 static int store(struct message *m, const char *bytes, size_t n)
 {
@@ -232,7 +233,7 @@ static int on_value(http_library *library, const char *bytes, size_t n)
     return store(m, bytes, n);
 }
 
-// Blanks around a value are no part of it; within a name there are none.
+// Strips the blanks around values. False: a name has a blank in it.
 static bool tidy_fields(struct message *m)
 {
     for (unsigned i = 0; i < m->n_stored; i++) {
@@ -252,7 +253,7 @@ static int on_head(http_library *library)
     struct message *m = message_of(library);
     bool ended;
 
-    library->upgrade = 0; // what follows is still HTTP/1.1
+    library->upgrade = 0; // an Upgrade header is ignored: the connection stays HTTP/1.1
     if (!check_head(m, &ended))
         return -1;
     if (!ended || store(m, "", 1) != 0 || !tidy_fields(m)) {
@@ -283,7 +284,7 @@ static int on_body(http_library *library, const char *bytes, size_t n)
 
 static int on_whole(http_library *library)
 {
-    message_of(library)->state = MESSAGE_WHOLE;
+    message_of(library)->state = MESSAGE_COMPLETE;
     return stop_here(library);
 }
 
@@ -301,7 +302,7 @@ size_t message_read(struct message *m, const char *bytes, size_t n)
     const char *problem;
     bool ended;
 
-    if (n == 0) // which would tell the library that the client has left
+    if (n == 0) // the library takes 0 bytes for the end of the connection
         return 0;
     m->at = bytes;
     m->end = bytes + n;

@@ -1,9 +1,8 @@
-// message.h - one HTTP/1.1 request as it comes off a connection: its head, and the bytes of its body.
+// message.h - parses one HTTP/1.1 request message: its head, and the bytes of its body.
 //
-// llhttp reads it, or where that is not packaged http_parser, which it grew from. Both forgive what RFC 9112
-// calls ambiguous; another reader on the way may have seen a different request there. So the bytes around the
-// body's are looked at once more: message.c. Not here: what a request means (admission.c), sockets
-// (connection.c).
+// The parser is llhttp, or its predecessor http_parser where llhttp is not packaged. Both accept messages
+// that RFC 9112 calls ambiguous, in which a proxy may see a different request. So message.c checks the
+// framing bytes once more. Not here: what a request means (admission.c), sockets (connection.c).
 #pragma once
 #include <stdint.h>
 #include "base/str.h"
@@ -11,11 +10,11 @@
 enum { MESSAGE_MAX_FIELDS = 100 };
 
 enum message_state {
-    MESSAGE_HEAD,  // goes on
-    MESSAGE_BODY,  // the head was taken, the body goes on
-    MESSAGE_WHOLE, // what follows belongs to the next
-    MESSAGE_BAD,   // `problem` says why
-    MESSAGE_LARGE, // the head is larger than allowed
+    MESSAGE_HEAD,     // the head is not complete
+    MESSAGE_BODY,     // the head is complete, the body is not
+    MESSAGE_COMPLETE, // bytes that follow belong to the next message
+    MESSAGE_BAD,      // `problem` says why
+    MESSAGE_LARGE,    // the head is larger than allowed
 };
 
 struct message_field {
@@ -23,9 +22,8 @@ struct message_field {
 };
 
 struct message_reader {
-    bool (*head)(void *arg); // the head is whole. False: read no further
-    bool (*body)(void *arg, const char *bytes,
-                 size_t n); // the next bytes of the body. False: read no further
+    bool (*head)(void *arg);                              // the head is complete. False: stop reading
+    bool (*body)(void *arg, const char *bytes, size_t n); // the next bytes of the body. False: stop reading
 };
 
 struct message {
@@ -39,8 +37,8 @@ struct message {
     struct message_field *fields; // [MESSAGE_MAX_FIELDS]
     unsigned n_fields, n_stored;
     bool is_1_0, keeps_alive, chunked, in_value;
-    // the bytes that frame it
-    const char *at, *end; // of those being read: not looked at yet
+    // the check of the framing bytes
+    const char *at, *end; // the bytes not checked yet
     unsigned char before; // the byte before
     bool line_is_empty, any_line, last_chunk;
     int frame;
@@ -50,13 +48,13 @@ struct message {
 bool message_create(struct message *m, const struct message_reader *reader, size_t most_head_bytes,
                     void *arg);
 void message_destroy(struct message *m);
-void message_next(struct message *m); // forgets what it read
+void message_next(struct message *m); // restarts, for the next message
 
-// Reads up to the message's end. Returns how many of the bytes were taken; `state` says what came of it.
+// Parses up to the end of the message. Returns the number of bytes taken; `state` is the result.
 size_t message_read(struct message *m, const char *bytes, size_t n);
 
 const char *message_target(const struct message *m);
-// The value of the field of this name, the last where there are more; NULL: none. *n (may be NULL): how many
-// there are.
+// The value of the field of this name, the last if there are several; NULL: none. *n (may be NULL): their
+// number.
 const char *message_field(const struct message *m, const char *name, unsigned *n);
-const char *message_library(void); // what reads, and which version of it
+const char *message_library(void); // the parser and its version

@@ -7,7 +7,7 @@
 void sse_event(struct buf *out, const char *name, json_t *value);
 // Appends compact JSON. Takes value.
 void sse_json(struct buf *out, json_t *value);
-// A JSON string, also of bytes that are not UTF-8: then what is not ASCII becomes "?".
+// A JSON string. If the text is not UTF-8, bytes that are not ASCII become "?".
 json_t *sse_text(const char *text);
-// Appends text, which is UTF-8, as it stands between the quotes of a JSON string.
+// Appends UTF-8 text in the form that it has between the quotes of a JSON string.
 void sse_escape(struct buf *out, struct str text);

@@ -85,7 +85,7 @@ void workers_stop(struct http *http)
         pthread_join(w->threads[--w->n_threads], NULL);
     for (struct http_exchange *x = w->first, *next; x; x = next) {
         next = x->next;
-        post(http, x); // neither replied nor at work: its connection is closed
+        post(http, x); // it has neither reply nor response, so its connection is closed
     }
     w->first = NULL;
     w->last = &w->first;

@@ -1,7 +1,7 @@
-// workers.h - the threads that read bodies and make prompts into tokens, so that neither holds up a
+// workers.h - the worker threads: they parse bodies and tokenize prompts, so that neither delays a
 // connection.
 //
-// Bounded: a request that waits here has its body in memory and is no part of the engine's queue yet.
+// The queue is bounded: a request in it has its body in memory and does not count in the engine's queue yet.
 #pragma once
 #include <pthread.h>
 #include <stdbool.h>
@@ -24,6 +24,7 @@ struct workers {
 void workers_create(struct http *http);
 void workers_destroy(struct http *http);
 bool workers_start(struct http *http);
-void workers_stop(struct http *http); // requests that still wait are dropped, later ones refused
-// A worker calls exchange_answer and then posts the exchange to its I/O thread. False: too many wait.
+void workers_stop(struct http *http); // waiting requests are dropped, later ones rejected
+// Queues the exchange: a worker calls exchange_answer and then posts it to its I/O thread. False: the queue
+// is full.
 bool workers_add(struct http *http, struct http_exchange *x);
