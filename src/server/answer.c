@@ -44,7 +44,7 @@ static enum exchange_step go_on_stream(struct http_exchange *x)
     do {
         x->text.n = 0;
         if (x->keep_alive_due)
-            x->response->format->quiet(x->response, &x->text);
+            x->response->format->keep_alive(x->response, &x->text);
         x->keep_alive_due = false;
         api_response_pull(x->response, &x->text, &done);
         if (!exchange_add_chunk(x, done))

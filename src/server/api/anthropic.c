@@ -1,9 +1,9 @@
-// anthropic.c - answers as Anthropic's messages tell them, whole and as a stream, in the order of events that
-// its clients insist on.
+// anthropic.c - responses in the form of Anthropic's Messages API, whole and streamed, in the order of events
+// that its clients require.
 //
-// A stream is a row of blocks: thinking, text, and one for each call. A block is opened when its first piece
-// comes. A message without any piece has one empty text block. Not here: reading the request (api_request.c,
-// chat_messages.c).
+// A stream is a sequence of blocks: thinking, text, and one for each tool call. A block is opened by its
+// first piece. A message without pieces has one empty text block. Not here: parsing the request
+// (api_request.c, chat_messages.c).
 #include "server/api/api_response.h"
 #include "server/api/served_model.h"
 #include "server/http/sse.h"
@@ -33,7 +33,7 @@ static json_t *usage(const struct api_response *t)
                      "output_tokens", (int)t->n_generated, "output_tokens_details", "server_tool_use");
 }
 
-// What the clients' types have and this server has nothing to say about is null.
+// Fields that the clients' types require and this server does not have are null.
 static json_t *message(const struct api_response *t, json_t *content, const char *reason)
 {
     static const char *const elsewhere[] = { "cache_creation", "inference_geo", "service_tier", "speed" };
@@ -115,31 +115,30 @@ static void delta(struct api_response_choice *c, const char *type, const char *f
                         (int)c->n_blocks - 1, "delta", "type", type, field, json_stringn(text.at, text.n)));
 }
 
-static void piece(struct api_response *t, uint32_t choice, const struct output_piece *said, struct buf *out)
+static void piece(struct api_response *t, uint32_t choice, const struct output_piece *p, struct buf *out)
 {
     struct api_response_choice *c = &t->choices[choice];
 
-    switch (said->kind) {
+    switch (p->kind) {
     case PIECE_CONTENT:
         if (c->block != PIECE_CONTENT)
             open_block(c, PIECE_CONTENT, text_block(json_string("")), out);
-        delta(c, "text_delta", "text", said->text, out);
+        delta(c, "text_delta", "text", p->text, out);
         return;
     case PIECE_REASONING:
         if (c->block != PIECE_REASONING)
             open_block(c, PIECE_REASONING,
                        json_pack("{s:s, s:s, s:s}", "type", "thinking", "thinking", "", "signature", ""),
                        out);
-        delta(c, "thinking_delta", "thinking", said->text, out);
+        delta(c, "thinking_delta", "thinking", p->text, out);
         return;
     case PIECE_CALL:
-        open_block(
-            c, PIECE_CALL,
-            call_block(&c->calls[c->n_calls - 1], json_stringn(said->text.at, said->text.n), json_object()),
-            out);
+        open_block(c, PIECE_CALL,
+                   call_block(&c->calls[c->n_calls - 1], json_stringn(p->text.at, p->text.n), json_object()),
+                   out);
         return;
     case PIECE_ARGUMENTS:
-        delta(c, "input_json_delta", "partial_json", said->text, out);
+        delta(c, "input_json_delta", "partial_json", p->text, out);
         return;
     case PIECE_CALL_END:
         close_block(c, out);
@@ -165,7 +164,7 @@ static void close_stream(struct api_response *t, struct buf *out)
     sse_event(out, "message_stop", json_pack("{s:s}", "type", "message_stop"));
 }
 
-static void quiet(struct api_response *t, struct buf *out)
+static void keep_alive(struct api_response *t, struct buf *out)
 {
     (void)t;
     sse_event(out, "ping", json_pack("{s:s}", "type", "ping"));
@@ -181,4 +180,4 @@ static void fail_stream(struct api_response *t, const struct err *err, struct bu
 }
 
 const struct api_format api_format_messages = { NULL,         open_stream, piece,       finish,
-                                                close_stream, quiet,       fail_stream, whole };
+                                                close_stream, keep_alive,  fail_stream, whole };

@@ -1,4 +1,4 @@
-// api_error.h - an error in the words of the API that it is sent to.
+// api_error.h - an error in the form of the API that it is sent to.
 #pragma once
 #include <jansson.h>
 #include "base/err.h"
@@ -10,6 +10,6 @@ struct api_error {
     const char *code, *message; // code: OpenAI's, or NULL
 };
 
-// The status and the code follow from err's code. It points into err.
+// The status and the code follow from err's code. The result points into err.
 struct api_error api_error_of(const struct err *err);
 json_t *api_error_json(const struct api_error *error, enum api_family family, const char *request_id);

@@ -1,5 +1,5 @@
-// api_request.c - see api_request.h. Four tables are the whole list of what is known: plain fields by type
-// and range, those with a function of their own, labels, and what is not honoured.
+// api_request.c - see api_request.h. Four tables list all known fields: plain ones with type and range, those
+// with a function of their own, ignored ones, and unsupported ones.
 #include "server/api/api_request.h"
 #include <stdarg.h>
 #include "base/mem.h"
@@ -12,9 +12,9 @@ enum kind {
     KIND_LIMIT, // -1: none
     KIND_FLOAT,
     KIND_BOOL,
-    KIND_NOT,    // a bool, the other way round
+    KIND_NOT,    // a bool, negated
     KIND_TEXT,   // a string
-    KIND_VALUE,  // json_t *, looked at later
+    KIND_VALUE,  // json_t *, checked later
     KIND_OBJECT, // json_t *, an object
 };
 
@@ -102,19 +102,19 @@ static const struct field fields[] = {
 // clang-format on
 
 // Known by name alone.
-struct known {
+struct field_name {
     const char *name;
     unsigned dialects;
 };
 
-static const struct known labels[] = {
+static const struct field_name ignored[] = {
     // cannot change an answer
     { "user", ALL },
     { "metadata", ALL },
     { "safety_identifier", OPENAI | RESPONSES },
     { "prompt_cache_key", OPENAI | RESPONSES },
     { "prompt_cache_retention", OPENAI | RESPONSES },
-    { "prediction", CHAT },         // could only make it faster
+    { "prediction", CHAT },         // would only save time
     { "cache_control", ANTHROPIC }, // everything is cached
     { "cache_prompt", LLAMACPP },
     { "id_slot", LLAMACPP },
@@ -122,8 +122,8 @@ static const struct known labels[] = {
     { "min_keep", LLAMACPP }, // the likeliest token is always kept
     { "n_keep", LLAMACPP },   // nothing is ever dropped from a context
     { "num_keep", OPTIONS },
-    { "keep_alive", OLLAMA | OLLAMA_EMBED }, // the model stays
-    // how to load a model, which is loaded
+    { "keep_alive", OLLAMA | OLLAMA_EMBED }, // the model stays loaded
+    // settings for loading the model, which is loaded already
     { "num_ctx", OPTIONS },
     { "num_batch", OPTIONS },
     { "num_gpu", OPTIONS },
@@ -134,7 +134,7 @@ static const struct known labels[] = {
     { "f16_kv", OPTIONS },
     { "use_mmap", OPTIONS },
     { "use_mlock", OPTIONS },
-    // of samplers that are off without another field
+    // parameters of samplers that another field switches on
     { "mirostat_tau", OPTIONS | LLAMACPP },
     { "mirostat_eta", OPTIONS | LLAMACPP },
     { "dynatemp_exponent", LLAMACPP },
@@ -145,8 +145,8 @@ static const struct known labels[] = {
     { "dry_sequence_breakers", LLAMACPP },
 };
 
-static const struct known not_yet[] = {
-    // known, not honoured
+static const struct field_name unsupported[] = {
+    // known, and not supported
     { "include", RESPONSES },
     { "modalities", CHAT },
     { "audio", CHAT },
@@ -294,7 +294,7 @@ static bool take_stream_options(struct api_request *request, const char *field, 
     return true;
 }
 
-// A field whose value asks for nothing needs no warning.
+// A field whose value requests nothing needs no warning.
 static bool asks_for_nothing(const char *name, const json_t *value)
 {
     static const char *const nothing[] = { "", "none", "auto", "default", "disabled", "standard_only" };
@@ -359,11 +359,11 @@ static bool take_metadata(struct api_request *request, const char *name, json_t 
     return json_is_object(value) || wrong_type(name, "an object", value, err);
 }
 
-static const struct taker {
+static const struct custom_field {
     const char *name;
     unsigned dialects;
     bool (*take)(struct api_request *request, const char *name, json_t *value, struct err *err);
-} takers[] = {
+} custom_fields[] = {
     // read by a function of their own
     { "seed", SAMPLES, take_seed },
     { "repeat_last_n", SAMPLES, take_window },
@@ -416,23 +416,23 @@ static bool read_plain(struct api_request *request, const struct field *f, json_
 
 #define N_OF(table) (sizeof(table) / sizeof *(table))
 
-enum table { IN_FIELDS, IN_TAKERS, IN_LABELS, IN_NOT_YET, IN_NONE };
+enum table { IN_FIELDS, IN_CUSTOM, IN_IGNORED, IN_UNSUPPORTED, IN_NONE };
 
-// The table that has this field in one of the dialects, and where.
+// The table that has this field in one of the dialects, and its index there.
 static enum table find_field(struct str name, unsigned dialects, size_t *at)
 {
     for (*at = 0; *at < N_OF(fields); ++*at)
         if (fields[*at].dialects & dialects && str_is(name, fields[*at].name))
             return IN_FIELDS;
-    for (*at = 0; *at < N_OF(takers); ++*at)
-        if (takers[*at].dialects & dialects && str_is(name, takers[*at].name))
-            return IN_TAKERS;
-    for (*at = 0; *at < N_OF(labels); ++*at)
-        if (labels[*at].dialects & dialects && str_is(name, labels[*at].name))
-            return IN_LABELS;
-    for (*at = 0; *at < N_OF(not_yet); ++*at)
-        if (not_yet[*at].dialects & dialects && str_is(name, not_yet[*at].name))
-            return IN_NOT_YET;
+    for (*at = 0; *at < N_OF(custom_fields); ++*at)
+        if (custom_fields[*at].dialects & dialects && str_is(name, custom_fields[*at].name))
+            return IN_CUSTOM;
+    for (*at = 0; *at < N_OF(ignored); ++*at)
+        if (ignored[*at].dialects & dialects && str_is(name, ignored[*at].name))
+            return IN_IGNORED;
+    for (*at = 0; *at < N_OF(unsupported); ++*at)
+        if (unsupported[*at].dialects & dialects && str_is(name, unsupported[*at].name))
+            return IN_UNSUPPORTED;
     return IN_NONE;
 }
 
@@ -452,11 +452,11 @@ bool api_request_read_field(struct api_request *request, unsigned dialects, cons
     switch (find_field(str_from(name), dialects, &at)) {
     case IN_FIELDS:
         return read_plain(request, &fields[at], value, err);
-    case IN_TAKERS:
-        return takers[at].take(request, name, value, err);
-    case IN_LABELS:
+    case IN_CUSTOM:
+        return custom_fields[at].take(request, name, value, err);
+    case IN_IGNORED:
         return true;
-    case IN_NOT_YET:
+    case IN_UNSUPPORTED:
         return asks_for_nothing(name, value) ||
                api_request_warn(request, err, "%s is not honoured by this version", name);
     case IN_NONE:
@@ -475,7 +475,7 @@ bool api_request_param(const char *message, char param[API_REQUEST_PARAM_BYTES])
     return true;
 }
 
-// Two names for one thing: with two values, which one counts would be a guess.
+// Two names of one field with two values: which one counts would be a guess.
 static bool check_pairs(const struct api_request *request, struct err *err)
 {
     static const char *const pairs[][2] = { { "max_tokens", "max_completion_tokens" },
@@ -491,19 +491,19 @@ static bool check_pairs(const struct api_request *request, struct err *err)
     return true;
 }
 
-// How many answers are made, and how many told.
+// How many answers are generated, and how many are returned.
 static bool check_counts(struct api_request *request, struct err *err)
 {
     const char *name = request->best_of ? "best_of" : "n";
 
-    request->n_made = request->best_of ? request->best_of : request->n;
-    if (request->n_made > request->limits->n_choices)
-        return err_set(err, ERR_INPUT, "%s is %u; at most %u", name, request->n_made,
+    request->n_per_prompt = request->best_of ? request->best_of : request->n;
+    if (request->n_per_prompt > request->limits->n_choices)
+        return err_set(err, ERR_INPUT, "%s is %u; at most %u", name, request->n_per_prompt,
                        request->limits->n_choices);
-    if (request->n_made < request->n)
+    if (request->n_per_prompt < request->n)
         return err_set(err, ERR_INPUT, "best_of is %u, less than n, which is %u", request->best_of,
                        request->n);
-    if (request->n_made > request->n && request->stream)
+    if (request->n_per_prompt > request->n && request->stream)
         return err_set(err, ERR_INPUT,
                        "best_of is above n: the best is known when all are done; leave out stream");
     return true;
@@ -545,7 +545,7 @@ static bool check_whole(struct api_request *request, struct err *err)
 {
     if (request->dialect != DIALECT_INFILL && request->suffix && !*request->suffix)
         request->suffix = NULL;
-    if (request->dialect & DIALECTS_OLLAMA && !api_request_settle_ollama(request, err))
+    if (request->dialect & DIALECTS_OLLAMA && !api_request_finish_ollama(request, err))
         return false;
     if (!check_present(request, err))
         return false;
@@ -566,13 +566,13 @@ static bool read_all(struct api_request *request, struct err *err)
     const char *name;
     json_t *value;
 
-    request->strict |=
-        json_is_true(json_object_get(request->body, "strict")); // before the fields that it decides about
+    // Read before the fields that it applies to.
+    request->strict |= json_is_true(json_object_get(request->body, "strict"));
     json_object_foreach(request->body, name, value)
     {
         if (!api_request_read_field(request, request->dialect, name, value, err))
             return false;
-        request->strict |= server_strict; // a request cannot switch off what the server demands
+        request->strict |= server_strict; // a request cannot switch off the server's strictness
     }
     return check_whole(request, err);
 }

@@ -1,9 +1,8 @@
-// api_request.h - what a request asks for, read from its JSON by one table of fields, whatever the dialect.
+// api_request.h - an API request, parsed from its JSON by one table of fields for all dialects.
 //
-// A field of the wrong type or out of range is an error before anything is allocated for it. A field that is
-// known but not honoured, and one that nobody knows, gives a warning in the reply, or an error when the
-// request or the server is strict. Nothing is ignored in silence, save labels that cannot change an answer
-// (user, metadata).
+// A field of the wrong type or out of range is an error before anything is allocated for it. An unsupported
+// or unknown field gives a warning in the response, or an error when the request or the server is strict.
+// Only fields that cannot change an answer are ignored silently (user, metadata).
 #pragma once
 #include <jansson.h>
 #include "base/str.h"
@@ -49,17 +48,18 @@ struct api_request {
     json_t *body;              // owned
     json_t *messages, *prompt; // within body
     json_t *kwargs, *system;   // within body; NULL: none
-    json_t *input, *reasoning; // within body, of a response: what was said, and how hard to think
-    json_t *tools;             // as chat completions write them, owned; NULL: none
+    json_t *input,
+        *reasoning; // within body, of the Responses API: the conversation, and the reasoning effort
+    json_t *tools;  // as chat completions write them, owned; NULL: none
     enum api_request_choice choice;
-    const char *prefix, *suffix;    // of what is to be filled in, within body; NULL: not said
-    json_t *files;                  // of the same project, for filling in; within body; NULL: none
+    const char *prefix, *suffix;    // of infill, within body; NULL: not given
+    json_t *files;                  // of the same project, for infill; within body; NULL: none
     json_t *images;                 // of Ollama's prompt, within body; NULL: none
     struct pictures pictures;       // owned; read with the messages
-    json_t *allowed;                // tools of which alone the model is told, within body; NULL: all
-    const char *tool;               // that has to be called, with CHOICE_NAMED; within body
-    json_t *schema;                 // that the answer must fulfil, within body; NULL: none
-    bool strict_tools;              // a tool asks that its schema be kept
+    json_t *allowed;                // the only tools that the model sees, within body; NULL: all
+    const char *tool;               // the tool to call, with CHOICE_NAMED; within body
+    json_t *schema;                 // of the answer, within body; NULL: none
+    bool strict_tools;              // a tool has "strict": its schema must be kept
     bool json_object, one_call;     // the answer must be an object; at most one call
     const char *grammar, *effort;   // within body; NULL: not said
     const char *encoding, *pooling; // of embeddings, within body; NULL: not said
@@ -76,14 +76,14 @@ struct api_request {
     struct ingot_sampling sampling;
     const char *stops[64]; // within body
     uint32_t n_stops, max_tokens, n, best_of, top_logprobs, penalty_window;
-    uint32_t n_made; // answers for each prompt, of which n are told
+    uint32_t n_per_prompt; // answers generated for each prompt, of which n are returned
     int64_t seed;
     bool has_seed;
-    bool reasoning_open;   // the prompt ends within the model's reasoning: known when it was rendered
-    bool reasoning_closed; // or right behind it
+    bool reasoning_open;   // the rendered prompt ends within the model's reasoning
+    bool reasoning_closed; // or right after it
     bool stream, include_usage, logprobs, echo, ignore_eos, strict, no_generation_prompt;
-    bool echo_only; // max_tokens is 0: the prompt again, and no answer
-    bool raw;       // the prompt is read as it stands, without the template
+    bool echo_only; // max_tokens is 0: the response is the prompt alone
+    bool raw;       // the prompt is used without the template
     bool return_tokens, loads_only;
 };
 
@@ -98,7 +98,7 @@ bool api_request_take_images(struct api_request *request, const char *name, json
 bool api_request_take_ollama_format(struct api_request *request, const char *name, json_t *value,
                                     struct err *err);
 bool api_request_take_options(struct api_request *request, const char *name, json_t *value, struct err *err);
-bool api_request_settle_ollama(struct api_request *request, struct err *err); // when all fields are read
+bool api_request_finish_ollama(struct api_request *request, struct err *err); // after all fields
 bool api_request_take_think(struct api_request *request, const char *name, json_t *value, struct err *err);
 bool api_request_take_tools(struct api_request *request, const char *name, json_t *value, struct err *err);
 bool api_request_take_choice(struct api_request *request, const char *name, json_t *value, struct err *err);
@@ -109,26 +109,25 @@ bool api_request_take_reasoning(struct api_request *request, const char *name, j
 bool api_request_take_thinking(struct api_request *request, const char *name, json_t *value, struct err *err);
 bool api_request_check_tools(struct api_request *request, struct err *err);
 
-// One field as these dialects know it.
+// Parses one field of these dialects.
 bool api_request_read_field(struct api_request *request, unsigned dialects, const char *name, json_t *value,
                             struct err *err);
-// Takes the body. On failure the ask is released.
+// Takes the body. On failure the request is released.
 bool api_request_read(struct api_request *request, enum dialect dialect, json_t *body,
                       const struct server_limits *limits, struct err *err);
-// Notes something that is not honoured: a warning, or with strict an error.
+// Reports something that is not supported: a warning, or with strict an error.
 bool api_request_warn(struct api_request *request, struct err *err, const char *format, ...)
     PRINTF_LIKE(3, 4);
-// The field that a message begins with, such as "messages[0].role": messages name what is wrong first. False:
-// it names none.
+// The field that an error message begins with, such as "messages[0].role". False: it begins with none.
 bool api_request_param(const char *message, char param[API_REQUEST_PARAM_BYTES]);
-// The same from the body's text.
+// The same for the text of a body.
 bool api_request_read_text(struct api_request *request, enum dialect dialect, struct str body,
                            const struct server_limits *limits, struct err *err);
 void api_request_release(struct api_request *request);
-// The body is no longer needed: what pointed into it is gone.
+// Frees the body; the pointers into it are NULL then.
 void api_request_forget_body(struct api_request *request);
 
-// JSON text of a request into a value: one object, no duplicate keys, nothing after it. The message says
-// where it went wrong.
+// Parses the JSON text of a request: one object, no duplicate keys, nothing after it. The error says where it
+// is malformed.
 json_t *api_request_parse(struct str body, struct err *err);
 bool api_request_knows(unsigned dialect, struct str name); // some table has a field of this name

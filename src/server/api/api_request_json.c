@@ -1,9 +1,9 @@
-// api_request_json.c - the JSON text of a request: read as one object without duplicate names, with errors in
-// words that say what to mend.
+// api_request_json.c - the JSON text of a request: parsed as one object without duplicate names, with errors
+// that say what to correct.
 //
-// JavaScript's strings may hold half of a surrogate pair, and its JSON.stringify writes such a half as
-// "\ud83d": cutting a text in the middle of an emoji is enough. It stands for no character, so it is read as
-// U+FFFD, as browsers send it in UTF-8.
+// A JavaScript string may hold half of a surrogate pair, for example when a text was cut in the middle of an
+// emoji, and JSON.stringify writes it as "\ud83d". It is no character, so it is read as U+FFFD, which is what
+// browsers send in UTF-8.
 #include "base/mem.h"
 #include "server/api/api_request.h"
 #include "server/api/api_request_scan.h"
@@ -37,7 +37,7 @@ static bool is_low(int unit)
     return unit >= 0xdc00 && unit < 0xe000;
 }
 
-// Writes U+FFFD over the halves of pairs that stand alone. False: there are none.
+// Overwrites unpaired surrogates with U+FFFD. False: there are none.
 static bool mend_surrogates(char *text, size_t n)
 {
     bool mended = false;
@@ -100,8 +100,8 @@ static const char *fault_of(const json_error_t *where)
     }
 }
 
-// What stands before the fault, as far as it is printable.
-static void tell_fault(struct str body, const json_error_t *where, struct err *err)
+// The error quotes the text before the fault, as far as it is printable.
+static void describe_fault(struct str body, const json_error_t *where, struct err *err)
 {
     size_t end = where->position > 0 ? (size_t)where->position : 0, n = 0;
     char near[NEAR_BYTES + 1];
@@ -114,7 +114,7 @@ static void tell_fault(struct str body, const json_error_t *where, struct err *e
             end, where->line, near);
 }
 
-static json_t *parse_or_tell(struct str body, struct err *err)
+static json_t *parse_or_describe(struct str body, struct err *err)
 {
     json_error_t where, again;
     json_t *value = parse(body, &where);
@@ -124,7 +124,7 @@ static json_t *parse_or_tell(struct str body, struct err *err)
     if (!value && json_error_code(&where) == json_error_out_of_memory)
         err_memory(err, "the body");
     else if (!value)
-        tell_fault(body, &where, err);
+        describe_fault(body, &where, err);
     return value;
 }
 
@@ -136,7 +136,7 @@ static json_t *parse_scanned(struct str body, const struct api_request_names *na
     if (body.n == 0)
         err_set(err, ERR_INPUT, "the body is empty; want a JSON object");
     else if ((body = api_request_scan(body, names, &room, err)).n > 0)
-        value = parse_or_tell(body, err);
+        value = parse_or_describe(body, err);
     buf_free(&room);
     return value;
 }

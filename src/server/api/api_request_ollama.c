@@ -1,5 +1,5 @@
-// api_request_ollama.c - what Ollama's requests have that others lack: the map of options, formats, and
-// prompts that only load the model.
+// api_request_ollama.c - fields that only Ollama's requests have: the map of options, formats, and requests
+// that only load the model.
 #include <string.h>
 #include "server/api/api_request.h"
 
@@ -46,9 +46,9 @@ bool api_request_take_images(struct api_request *request, const char *name, json
     return json_is_array(value) || err_set(err, ERR_INPUT, "%s: want a list of pictures in base64", name);
 }
 
-// A prompt for /api/generate is a user's only message; without one, as without messages, the model is to be
-// loaded.
-bool api_request_settle_ollama(struct api_request *request, struct err *err)
+// A prompt for /api/generate becomes the only message, the user's. Without a prompt or messages the request
+// only loads the model.
+bool api_request_finish_ollama(struct api_request *request, struct err *err)
 {
     bool chat = request->dialect == DIALECT_OLLAMA_CHAT;
     json_t *said = chat ? request->messages : request->prompt;
@@ -56,7 +56,7 @@ bool api_request_settle_ollama(struct api_request *request, struct err *err)
     request->loads_only =
         !said || (chat ? json_is_array(said) && json_array_size(said) == 0
                        : json_is_string(said) && json_string_length(said) == 0 && !request->suffix);
-    request->raw |= request->suffix != NULL; // what is filled in is no answer
+    request->raw |= request->suffix != NULL; // infill uses no template
     if (request->raw && json_array_size(request->images) > 0)
         return err_set(err, ERR_INPUT,
                        "images: they need a template, and go neither with raw nor with suffix");

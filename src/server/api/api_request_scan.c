@@ -25,7 +25,7 @@ static size_t container_end(struct str text, size_t at)
     return at;
 }
 
-// Copies the text without what stands under unknown names. `room` stays empty where there is none of it.
+// Copies the text without the values of unknown names. `room` stays empty if there are none.
 static void leave_out(struct str text, const struct api_request_names *names, struct buf *room)
 {
     struct str name = { 0 };

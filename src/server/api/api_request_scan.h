@@ -1,9 +1,9 @@
-// api_request_scan.h - a look through JSON text before values are made of it: how many they would be, and
-// which of them nobody will read.
+// api_request_scan.h - scans JSON text before it is parsed: it counts the values, and leaves out those of
+// unknown fields.
 //
-// A value takes a hundred times the bytes of its text ("{},"). So their number is bounded, and a list or an
-// object under a name that a request does not have is left out: `false` stands in its place. Not here:
-// whether the text is JSON at all; what is left out is not asked.
+// A parsed value takes up to a hundred times the bytes of its text ("{},"). So the number of values is
+// bounded, and a list or an object under an unknown name is replaced by `false`. Not here: whether the text
+// is valid JSON; what is left out is not checked.
 #pragma once
 #include "base/err.h"
 #include "base/str.h"
@@ -15,7 +15,7 @@ struct api_request_names {
     unsigned dialect;
 };
 
-// The text, shorter where something is left out; then `room` holds it. names: NULL leaves nothing out. An
-// empty string with an error when there are too many values.
+// Returns the text; if something was left out, `room` holds it. names: NULL leaves nothing out. Too many
+// values: an empty string and an error.
 struct str api_request_scan(struct str text, const struct api_request_names *names, struct buf *room,
                             struct err *err);

@@ -1,5 +1,5 @@
-// api_request_tools.c - fields of a request that say what an answer may look like: tools, formats, biases.
-// All dialects' tools become those of chat completions.
+// api_request_tools.c - the fields that shape an answer: tools, formats, logit biases. The tools of all
+// dialects become those of chat completions.
 #include <string.h>
 #include "base/mem.h"
 #include "server/api/api_request.h"
@@ -14,7 +14,7 @@ static bool name_is_plain(const char *name)
 
 static const char tool_keys[] = " type name description parameters input_schema strict cache_control ";
 
-// A warning for each key that is not in the list, which is silent where its value asks for nothing.
+// Warns of each key that is not in the list, unless its value requests nothing.
 static bool only_keys(struct api_request *request, json_t *object, const char *known, const char *where,
                       struct err *err)
 {
@@ -142,7 +142,7 @@ static json_t *find_tool(const struct api_request *request, const char *name)
     return NULL;
 }
 
-// A model that is not told of the other tools has no reason to call them.
+// Keeps the allowed tools alone: a model that does not see the others does not call them.
 static bool keep_allowed(struct api_request *request, struct err *err)
 {
     json_t *kept = json_array(), *named;
@@ -211,7 +211,7 @@ bool api_request_take_format(struct api_request *request, const char *name, json
 
 static bool add_bias(struct api_request *request, uint64_t token, json_t *bias)
 {
-    double x = json_is_false(bias) ? -1000 : json_number_value(bias); // llama.cpp: false is never
+    double x = json_is_false(bias) ? -1000 : json_number_value(bias); // llama.cpp: false means never
 
     if (token > UINT32_MAX - 1 || !(json_is_number(bias) || json_is_false(bias)) ||
         !(x >= -1000 && x <= 1000))

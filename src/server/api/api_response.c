@@ -1,5 +1,5 @@
-// api_response.c - see api_response.h. Prompts are made into tokens here: the engine gets messages only with
-// pictures.
+// api_response.c - see api_response.h. Prompts are tokenized here; the engine gets messages only when they
+// have pictures.
 #include "server/api/api_response.h"
 #include <time.h>
 #include "base/log.h"
@@ -42,8 +42,9 @@ static bool write_grammar(struct api_response *t, struct buf *grammar, struct er
     return constrain_answer(&t->request, &options, grammar, err);
 }
 
-// Prompts are shared only within a key: the time to the first token tells nobody what others asked. Behind
-// '\r' stands what is shared with nobody: no client's key or salt makes the same.
+// The salt of the prefix cache: prompts are shared only between requests with the same key, so that the time
+// to the first token reveals nothing about other clients. After '\r' comes a random number, which shares with
+// no request; no key or salt can contain it.
 static bool write_salt(const struct api_response *t, struct api_response_client client, struct buf *salt)
 {
     const char *own = t->request.cache_salt ? t->request.cache_salt : "";
@@ -56,19 +57,19 @@ static bool write_salt(const struct api_response *t, struct api_response_client 
     return !salt->failed;
 }
 
-// A row of logits may be half a megabyte: it is taken as soon as it comes.
+// A row of logits may be half a megabyte, so rows are taken as they arrive.
 static bool keeps_rows(const struct api_request *request)
 {
-    return request->logprobs || request->n_made > request->n;
+    return request->logprobs || request->n_per_prompt > request->n;
 }
 
-// Without what the choices share.
+// The options of one choice, without those that all choices share.
 static struct ingot_request_options request_of(const struct api_response *t, uint32_t choice)
 {
     const struct api_request *request = &t->request;
-    const struct token_ids *prompt = &t->prompts.at[choice / request->n_made];
+    const struct token_ids *prompt = &t->prompts.at[choice / request->n_per_prompt];
     bool sees = request->pictures.n > 0;
-    struct ingot_request_options r = sees ? t->prompts.said.options : ingot_request_defaults();
+    struct ingot_request_options r = sees ? t->prompts.conversation.options : ingot_request_defaults();
 
     r.tokens = sees ? NULL : prompt->ids;
     r.n_tokens = sees ? 0 : prompt->n;
@@ -83,11 +84,11 @@ static struct ingot_request_options request_of(const struct api_response *t, uin
     r.n_top_logprobs = request->logprobs ? request->top_logprobs : 0;
     r.bias = request->bias;
     r.n_bias = request->n_bias;
-    r.keep_special = t->style != CALLS_NONE; // marks of calls may be control tokens
+    r.keep_special = t->style != CALLS_NONE; // the marks of tool calls may be control tokens
     if (request->dialect & DIALECTS_EMBED) {
         r.embed = request->pooling && !strcmp(request->pooling, "last") ? INGOT_EMBED_LAST : INGOT_EMBED_MEAN;
-        r.priority +=
-            choice >= t->model->info.n_sequences; // what cannot run at once waits behind everybody's requests
+        // Choices that cannot run at once wait behind the requests of other clients.
+        r.priority += choice >= t->model->info.n_sequences;
     }
     return r;
 }
@@ -108,7 +109,7 @@ static bool submit(struct api_response *t, struct api_response_client client, st
     }
     for (uint32_t i = 0; i < t->n_choices; i++) {
         requests[i] = request_of(t, i);
-        requests[i].sampling.seed = seed + i % request->n_made;
+        requests[i].sampling.seed = seed + i % request->n_per_prompt;
         requests[i].cache_salt = salt.at;
         requests[i].grammar = grammar.n ? grammar.at : NULL;
     }
@@ -156,7 +157,7 @@ static bool check_embeddings(struct api_response *t, struct err *err)
 static bool check_logits(const struct api_response *t, struct err *err)
 {
     uint64_t row = t->model->info.n_vocab * sizeof(float), most = t->model->limits->logits_bytes / row;
-    uint64_t n = (uint64_t)t->n_prompt * t->request.n_made;
+    uint64_t n = (uint64_t)t->n_prompt * t->request.n_per_prompt;
 
     return !t->request.echo || !t->request.logprobs || n <= most ||
            err_set(err, ERR_INPUT,
@@ -177,7 +178,7 @@ static bool begin(struct api_response *t, struct api_response_client client, str
         return false;
     t->reasoning_open = t->request.reasoning_open;
     t->thinks = t->thinks && !t->request.reasoning_closed;
-    t->n_choices = t->prompts.n * t->request.n_made;
+    t->n_choices = t->prompts.n * t->request.n_per_prompt;
     t->choices = mem_alloc_array(t->n_choices, sizeof *t->choices);
     if (!t->choices)
         return err_memory(err, "answers");
@@ -207,14 +208,14 @@ struct api_response *api_response_begin(struct served_model *model, struct api_r
     snprintf(t->id, sizeof t->id, "%s%016llx", entry->id_prefix, (unsigned long long)random_u64());
     if (begin(t, client, err)) {
         api_request_forget_body(&t->request);
-        prompts_forget_said(&t->prompts);
+        prompts_forget_conversation(&t->prompts);
         return t;
     }
     api_response_end(t);
     return NULL;
 }
 
-// Answers whose end nobody waited for.
+// Counts the answers that were cancelled.
 static void note_left(struct api_response *t)
 {
     struct ingot_result left = { .finish = INGOT_FINISH_CANCELLED };
@@ -240,7 +241,7 @@ void api_response_end(struct api_response *t)
 
 // ---- events
 
-// For the operator alone: it tells of what other clients asked.
+// Goes to the log alone: it would reveal other clients' prompts.
 static void log_miss(const struct api_response *t, const struct ingot_miss *miss)
 {
     static const char *const reasons[] = { "none", "new", "differs", "evicted", "another salt" };
@@ -338,8 +339,8 @@ json_t *api_response_call_input(const struct api_response_call *call)
     return text.n ? json_pack("{s:o}", "text", api_response_text(&call->arguments)) : json_object();
 }
 
-// A page of the prompt was not kept. Why, and where within it the prompts part, would tell of other clients'
-// prompts: see log_miss.
+// True cause and position of a cache miss would reveal other clients' prompts, so the response only says that
+// a page was absent; see log_miss.
 static json_t *cache_miss(const struct api_response *t, const struct ingot_result *r)
 {
     uint32_t page = t->model->info.page_tokens, reusable = (r->n_prompt - 1) / page * page;

@@ -1,5 +1,5 @@
-// api_response.h - one answer on its way to a client: what was asked for, the generation behind it, and the
-// dialect it is told in.
+// api_response.h - one API response: the request, its generation, and the format in which the answer goes to
+// the client.
 #pragma once
 #include "server/api/prompts.h"
 #include "server/generation/generation.h"
@@ -18,31 +18,31 @@ struct api_response_call { // of a tool
 
 struct api_response_choice {
     struct output_parser parser;
-    struct buf text, reasoning;      // of the whole answer; left empty while streaming, save for responses
+    struct buf text, reasoning; // of the whole answer; empty while streaming, except in the Responses API
     struct api_response_call *calls; // [n_calls]
     uint32_t n_calls;
-    struct token_ids tokens; // with return_tokens: those not told yet
+    struct token_ids tokens; // with return_tokens: not sent yet
     json_t *logprobs;        // array of entries, see logprobs.h
     size_t text_offset;      // characters so far
     double score;            // best_of: the sum of the log-probabilities of n_scored tokens
     uint32_t n_scored;
-    bool told;
+    bool returned;
     bool opened;
     struct buf frame; // openai.c: an event around its text, which is the same for every piece of a kind
     size_t frame_at;  // where the text goes
     enum piece_kind frame_kind;
     int block;         // of a stream in blocks: the kind of piece that is open, or -1
-    uint32_t n_blocks; // and how many there were
+    uint32_t n_blocks; // and the number of blocks so far
 };
 
-// What a dialect says. The functions of a stream append events to out.
+// How a dialect writes a response. A stream's functions append events to out.
 struct api_format {
     const char *stream_type; // NULL: text/event-stream
     void (*open)(struct api_response *t, struct buf *out);
     void (*piece)(struct api_response *t, uint32_t choice, const struct output_piece *piece, struct buf *out);
     void (*finish)(struct api_response *t, uint32_t choice, struct buf *out); // the choice is complete
     void (*close)(struct api_response *t, struct buf *out);
-    void (*quiet)(struct api_response *t, struct buf *out); // nothing was said for a while
+    void (*keep_alive)(struct api_response *t, struct buf *out); // the stream was silent for long
     void (*fail)(struct api_response *t, const struct err *err, struct buf *out);
     json_t *(*whole)(struct api_response *t); // without streaming
 };
@@ -54,37 +54,37 @@ struct api_response {
     struct generation *generation;
     struct api_response_choice *choices; // [n_choices]
     uint32_t n_choices;
-    struct prompts prompts;                   // choice i belongs to prompt i / ask.n_made
+    struct prompts prompts;                   // choice i belongs to prompt i / request.n_per_prompt
     uint32_t n_prompt, n_reused, n_generated; // of all choices that are done; prompts count once
     char id[48];
     int64_t created;
     enum tool_call_style style; // how this model writes calls
-    bool speaks, thinks, reasoning_open, opened, failed,
-        closed;        // speaks: answers are taken apart, see output_parser.h
+    bool parses;                // the answer is parsed into reasoning, content and calls: output_parser.h
+    bool thinks, reasoning_open, opened, failed, closed;
     uint64_t n_events; // of a stream whose events are numbered
-    json_t *items;     // of a response's stream: those that are complete
+    json_t *items;     // of a stream of the Responses API: the complete items
     bool base64;       // of embeddings
 };
 
-// Takes an answer apart as it comes.
+// Parses an answer as it arrives.
 bool api_response_parse_begin(struct api_response *t); // before the first event; false without memory
 void api_response_parse_event(struct api_response *t, uint32_t choice, const struct ingot_event *event,
                               struct buf *out);
-void api_response_parse_release(struct api_response *t); // what the choices hold
+void api_response_parse_release(struct api_response *t); // frees what the choices hold
 
 struct api_response_client {
     void (*wake)(void *arg); // with the engine thread's lock held
     void *arg;
-    const char *key; // what it proved to be with; NULL: no key is asked for
+    const char *key; // its API key; NULL: none is needed
 };
 
-// Takes the ask and starts the generation. NULL: err says why; ERR_LIMIT with an empty message is a full
+// Takes the request and starts the generation. NULL: see err; ERR_LIMIT with an empty message is a full
 // queue.
 struct api_response *api_response_begin(struct served_model *model, struct api_request *request,
                                         struct api_response_client client, struct err *err);
 void api_response_end(struct api_response *t); // cancels what still runs; NULL is allowed
 
-// Takes all events there are. Streaming: as text in out. *done: nothing more will come.
+// Takes all available events; when streaming, appends them to out. *done: there will be no more.
 void api_response_pull(struct api_response *t, struct buf *out, bool *done);
 // The first error among the choices; NULL: none.
 const struct ingot_result *api_response_error(const struct api_response *t);
@@ -94,8 +94,8 @@ extern const struct api_format api_format_chat, api_format_text, api_format_mess
 // Shared by the dialects.
 const char *api_response_finish_name(const struct api_response *t, uint32_t choice); // OpenAI's words
 json_t *api_response_text(const struct buf *text);
-json_t *api_response_call_input(const struct api_response_call *call); // the arguments as an object; those
-                                                                       // that are none under the name "text"
+// The arguments as an object; arguments that are no object become {"text": arguments}.
+json_t *api_response_call_input(const struct api_response_call *call);
 json_t *embeddings_numbers(const struct buf *vector);
 json_t *api_response_timings(const struct api_response *t);
 void api_response_add_warnings(struct api_response *t, json_t *to);

@@ -1,5 +1,5 @@
-// api_response_parse.c - an answer's events become pieces: reasoning, content, calls.
-// They are told at once in a stream, and kept for a whole answer.
+// api_response_parse.c - turns an answer's events into pieces: reasoning, content, tool calls. A stream
+// writes them at once; a whole answer keeps them.
 #include "base/mem.h"
 #include "base/random.h"
 #include "server/api/api_response.h"
@@ -14,7 +14,7 @@ static void note_logprobs(struct api_response *t, uint32_t choice, struct logpro
     row.offset = t->request.dialect == DIALECT_TEXT ? &c->text_offset : NULL;
     if (t->request.logprobs)
         json_array_append_new(c->logprobs, logprobs_entry(t->model->engine, &row));
-    if (t->request.n_made > t->request.n && !row.of_prompt) {
+    if (t->request.n_per_prompt > t->request.n && !row.of_prompt) {
         c->score += row.at[0].logprob;
         c->n_scored++;
     }
@@ -26,7 +26,7 @@ bool api_response_parse_begin(struct api_response *t)
     struct output_parser_options options = { t->style, t->reasoning_open, most, t->request.tools };
     bool ok = true;
 
-    t->speaks = !api_request_is_plain(&t->request);
+    t->parses = !api_request_is_plain(&t->request);
     for (uint32_t i = 0; i < t->n_choices; i++) {
         t->choices[i].logprobs = json_array();
         t->choices[i].block = -1;
@@ -34,7 +34,7 @@ bool api_response_parse_begin(struct api_response *t)
         output_parser_init(&t->choices[i].parser, &options);
         if (ok && t->request.echo && t->request.logprobs)
             note_logprobs(t, i,
-                          (struct logprobs_row){ .token = t->prompts.at[i / t->request.n_made].ids[0],
+                          (struct logprobs_row){ .token = t->prompts.at[i / t->request.n_per_prompt].ids[0],
                                                  .of_prompt = true });
     }
     return ok;
@@ -75,7 +75,7 @@ static void add_call(struct api_response *t, struct api_response_choice *c, stru
     buf_str(&call->name, name);
 }
 
-// Keeps what a whole answer, or the last events of a response, will tell.
+// Keeps what a whole answer needs, and the last events of the Responses API.
 static void keep(struct api_response *t, struct api_response_choice *c, const struct output_piece *piece)
 {
     bool kept = !t->request.stream || t->request.dialect & (DIALECT_RESPONSES | DIALECT_OLLAMA_CHAT);
@@ -107,7 +107,7 @@ static void take_text(struct api_response *t, uint32_t choice, const struct ingo
     struct str text = { event->text, event->n_bytes };
     struct output_piece piece = { PIECE_CONTENT, 0, text };
 
-    if (!t->speaks) {
+    if (!t->parses) {
         if (text.n > 0 || json_array_size(c->logprobs) > 0)
             take_piece(t, choice, &piece, out);
         return;

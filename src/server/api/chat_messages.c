@@ -1,13 +1,13 @@
 // chat_messages.c - see chat_messages.h.
 //
-// Chat completions are nearly what templates want. Anthropic's blocks are spread out: a result of a tool is a
-// message of its own there, and thinking is reasoning_content. A response's input is a list of items, of
-// which calls that follow each other belong to one message.
+// Templates take nearly the messages of chat completions. Anthropic's blocks are split: the result of a tool
+// becomes a message of its own, and thinking becomes reasoning_content. The input of the Responses API is a
+// list of items; consecutive calls become one message.
 #include "server/api/chat_messages.h"
 #include <string.h>
 #include "server/api/constrain.h"
 
-static bool refuse(struct err *err, const char *list, size_t i, const char *what)
+static bool reject(struct err *err, const char *list, size_t i, const char *what)
 {
     return err_set(err, ERR_INPUT, "%s[%zu]: %s", list, i, what);
 }
@@ -35,7 +35,7 @@ static json_t *picture_place(void)
     return json_pack("{s:s}", "type", "image");
 }
 
-// A part as templates know it, a new reference. The picture's bytes stay behind, in the request.
+// A part in the form that templates take, as a new reference. The bytes of a picture stay in the request.
 static json_t *part_for_template(struct api_request *request, json_t *part, struct err *err)
 {
     const char *type = json_string_value(json_object_get(part, "type"));
@@ -57,8 +57,8 @@ struct message_place { // of a message in its request
     size_t index;
 };
 
-// The parts of a content that is a list, a new reference; pictures belong to the user's messages alone. NULL:
-// err says what is wrong.
+// The parts of a content that is a list, as a new reference. Only a user's message may have pictures. NULL:
+// see err.
 static json_t *parts_for_template(struct api_request *request, struct message_place at, json_t *content,
                                   struct err *err)
 {
@@ -94,7 +94,7 @@ static bool has_pictures(json_t *content)
     return false;
 }
 
-// Ollama's pictures stand before the text.
+// Ollama's pictures come before the text.
 static bool take_images(struct api_request *request, struct message_place at, json_t *message,
                         struct err *err)
 {
@@ -121,7 +121,7 @@ static bool take_images(struct api_request *request, struct message_place at, js
     return json_object_set_new(message, "content", parts) == 0 || err_memory(err, "a message");
 }
 
-// A message without content is a mistake, save the assistant's: it may have called tools, or said nothing.
+// A message without content is an error, except the assistant's, which may hold tool calls or be empty.
 static bool check_content(json_t *message, const char *role, size_t i, struct err *err)
 {
     json_t *content = json_object_get(message, "content");
@@ -176,13 +176,13 @@ static bool from_chat(struct api_request *request, json_t *to, struct err *err)
             json_decref(copy);
             return false;
         }
-        rename_key(copy, "tool_name", "name"); // as Ollama calls them
+        rename_key(copy, "tool_name", "name"); // Ollama's names
         rename_key(copy, "thinking", "reasoning_content");
         if (!check_content(copy, role, i, err)) {
             json_decref(copy);
             return false;
         }
-        if (!strcmp(role, "developer")) // templates call it so
+        if (!strcmp(role, "developer")) // templates know no other name
             json_object_set_new(copy, "role", json_string("system"));
         json_array_append_new(to, copy);
     }
@@ -216,7 +216,7 @@ static json_t *text_of(json_t *content)
     return joined;
 }
 
-struct spread { // one message's blocks
+struct spread { // the blocks of one message, sorted by kind
     struct api_request *request;
     json_t *to, *parts, *calls, *reasoning;
     size_t index;
@@ -248,7 +248,7 @@ static bool spread_block(struct spread *s, json_t *block, struct err *err)
     if (type && !strcmp(type, "tool_result")) {
         json_t *text = content ? text_of(content) : json_string("");
         if (!text)
-            return refuse(err, "messages", s->index,
+            return reject(err, "messages", s->index,
                           "a tool_result holds more than text, which is not supported");
         json_array_append_new(s->to, json_pack("{s:s, s:O*, s:o}", "role", "tool", "tool_call_id",
                                                json_object_get(block, "tool_use_id"), "content", text));
@@ -272,7 +272,7 @@ static bool spread_message(struct spread *s, json_t *message, struct err *err)
     bool ok = true;
 
     if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0))
-        return refuse(err, "messages", s->index, "want the role user or assistant");
+        return reject(err, "messages", s->index, "want the role user or assistant");
     if (!json_is_array(content)) {
         json_array_append(s->to, message);
         return true;
@@ -318,7 +318,7 @@ static json_t *response_text(json_t *content)
     return json_is_string(content) || json_is_array(content) ? text_of(content) : NULL;
 }
 
-// A call goes to the assistant's message before it, if there is one.
+// Adds a call to the assistant's message before it, if there is one.
 static void add_call(json_t *to, json_t *item)
 {
     json_t *last = json_array_get(to, json_array_size(to) - 1);
@@ -348,13 +348,13 @@ static bool from_item(struct api_request *request, json_t *item, json_t *to, siz
     }
     if (type && !strcmp(type, "function_call_output")) {
         if (!(text = response_text(json_object_get(item, "output"))))
-            return refuse(err, "input", i, "the output of a call is no text");
+            return reject(err, "input", i, "the output of a call is no text");
         json_array_append_new(to, json_pack("{s:s, s:O*, s:o}", "role", "tool", "tool_call_id",
                                             json_object_get(item, "call_id"), "content", text));
         return true;
     }
     if (type && !strcmp(type, "reasoning"))
-        return true; // templates leave out what was thought before
+        return true; // templates leave out earlier reasoning
     if ((type && strcmp(type, "message") != 0) || !role_is_known(role))
         return err_set(err, ERR_UNSUPPORTED,
                        "input[%zu]: an item of type \"%.40s\" and role \"%.40s\" is not supported", i,
@@ -365,7 +365,7 @@ static bool from_item(struct api_request *request, json_t *item, json_t *to, siz
     if (!text && sees)
         return false;
     if (!text)
-        return refuse(err, "input", i, "the content is no text; nothing else is supported");
+        return reject(err, "input", i, "the content is no text; nothing else is supported");
     json_array_append_new(
         to, json_pack("{s:s, s:o}", "role", !strcmp(role, "developer") ? "system" : role, "content", text));
     return true;
@@ -391,7 +391,7 @@ static bool from_response(struct api_request *request, json_t *to, struct err *e
 
 // ---- tools
 
-// The name belongs to a result too; many templates want it there.
+// Gives results the name of their tool, which many templates need.
 static void name_results(json_t *messages)
 {
     json_t *message, *call, *names = json_object();
@@ -424,8 +424,8 @@ static json_t *taken(struct buf *text)
     return value;
 }
 
-// For templates without tools: what there is, and how to call it.
-static json_t *tools_in_words(json_t *tools, enum tool_call_style style, json_t *system)
+// For templates without tools: describes the tools, and how to call them.
+static json_t *tools_as_text(json_t *tools, enum tool_call_style style, json_t *system)
 {
     struct buf text = { 0 };
     json_t *tool;
@@ -444,7 +444,7 @@ static json_t *tools_in_words(json_t *tools, enum tool_call_style style, json_t 
     return taken(&text);
 }
 
-static json_t *calls_in_words(json_t *message)
+static json_t *calls_as_text(json_t *message)
 {
     json_t *content = json_object_get(message, "content"), *call;
     struct buf text = { 0 };
@@ -468,8 +468,8 @@ static json_t *calls_in_words(json_t *message)
     return taken(&text);
 }
 
-// Calls and results, for templates that do not show them.
-static void tell_calls_in_words(json_t *messages)
+// Turns calls and results into text, for templates that do not render them.
+static void describe_calls(json_t *messages)
 {
     json_t *message;
     size_t i;
@@ -478,7 +478,7 @@ static void tell_calls_in_words(json_t *messages)
     {
         json_t *content = json_object_get(message, "content");
         if (json_object_get(message, "tool_calls")) {
-            json_object_set_new(message, "content", calls_in_words(message));
+            json_object_set_new(message, "content", calls_as_text(message));
             json_object_del(message, "tool_calls");
         } else if (!strcmp(json_string_value(json_object_get(message, "role")), "tool") &&
                    json_is_string(content)) {
@@ -490,29 +490,28 @@ static void tell_calls_in_words(json_t *messages)
     }
 }
 
-static void tell_tools_in_words(json_t *messages, json_t *tools, enum tool_call_style style)
+static void describe_tools(json_t *messages, json_t *tools, enum tool_call_style style)
 {
     json_t *first = json_array_get(messages, 0);
     const char *role = json_string_value(json_object_get(first, "role"));
 
     if (role && !strcmp(role, "system"))
-        json_object_set_new(first, "content",
-                            tools_in_words(tools, style, json_object_get(first, "content")));
+        json_object_set_new(first, "content", tools_as_text(tools, style, json_object_get(first, "content")));
     else
         json_array_insert_new(
             messages, 0,
-            json_pack("{s:s, s:o}", "role", "system", "content", tools_in_words(tools, style, NULL)));
+            json_pack("{s:s, s:o}", "role", "system", "content", tools_as_text(tools, style, NULL)));
 }
 
 // ---- the last message
 
-static bool is_said(json_t *text)
+static bool has_text(json_t *text)
 {
     return json_string_length(text) > 0;
 }
 
-// An assistant's last message that says something is the beginning of the answer, not a turn that is over.
-static bool find_begun(struct api_request *request, struct messages *m, struct err *err)
+// If the last message is the assistant's and has text, the answer continues it.
+static bool find_prefill(struct api_request *request, struct messages *m, struct err *err)
 {
     size_t n = json_array_size(m->list);
     json_t *last = json_array_get(m->list, n - 1), *reasoning = json_object_get(last, "reasoning_content");
@@ -523,7 +522,7 @@ static bool find_begun(struct api_request *request, struct messages *m, struct e
                        ? text_of(json_object_get(last, "content"))
                        : NULL;
 
-    m->continues = is_said(text) || (text && is_said(reasoning));
+    m->continues = has_text(text) || (text && has_text(reasoning));
     if (m->continues)
         json_object_set(last, "content", text);
     json_decref(text);
@@ -564,14 +563,14 @@ bool messages_for_template(struct api_request *request, const struct ingot_templ
                            enum tool_call_style style, struct messages *to, struct err *err)
 {
     *to = (struct messages){ .list = json_array() };
-    if (!read_conversation(request, to->list, err) || !find_begun(request, to, err)) {
+    if (!read_conversation(request, to->list, err) || !find_prefill(request, to, err)) {
         messages_release(to);
         return false;
     }
     name_results(to->list);
     if (!template->takes_calls)
-        tell_calls_in_words(to->list);
+        describe_calls(to->list);
     if (!template->takes_tools && request->tools && request->choice != CHOICE_NONE)
-        tell_tools_in_words(to->list, request->tools, style);
+        describe_tools(to->list, request->tools, style);
     return true;
 }

@@ -1,7 +1,7 @@
 // constrain.c - see constrain.h.
 //
-// root is an answer, calls, or both as alternatives, with a stretch of reasoning before it where the model
-// thinks.
+// The root rule is an answer, tool calls, or both as alternatives; if the model reasons, reasoning comes
+// before it.
 #include "server/api/constrain.h"
 #include "text/grammar/schema.h"
 

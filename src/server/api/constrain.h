@@ -1,29 +1,29 @@
-// constrain.h - the grammar that an answer has to follow, from its format and from tools that have to be
-// called.
+// constrain.h - the grammar of an answer, made from its response format and from forced tool calls.
 #pragma once
 #include "server/api/api_request.h"
 #include "text/parsers/output_parser.h"
 
 struct constrain_options {
     enum tool_call_style style;
-    bool thinks;                       // the model may reason before it answers
-    bool reasoning_open;               // and has already begun to
-    const struct ingot_engine *engine; // whose marks may be control tokens; NULL: all are text
+    bool thinks;         // the model may reason first
+    bool reasoning_open; // the prompt ends within the reasoning
+    const struct ingot_engine
+        *engine; // its vocabulary has the marks that are control tokens; NULL: all marks are text
 };
 
-// Leaves gbnf empty when the answer is free. Errors name the keyword of a schema that is not supported.
+// Leaves gbnf empty when the answer is unconstrained. An error names the unsupported keyword of the schema.
 bool constrain_answer(const struct api_request *request, const struct constrain_options *options,
                       struct buf *gbnf, struct err *err);
 
 // ---- parts
 
-// A call with "..." for everything, as the family writes it.
+// Writes an example call in the form of the model family, with "..." for the values.
 void constrain_example(enum tool_call_style style, struct buf *text);
 
-// The rule "calls": one call or more of the tools that may be called.
+// Writes the rule "calls": one or more calls of the allowed tools.
 bool constrain_calls(const struct api_request *request, const struct constrain_options *options,
                      struct buf *gbnf, struct err *err);
-// Appends words as literals, the families' marks among them as control tokens where they are such.
+// Appends text as literals; marks of tool calls become control tokens where the vocabulary has them.
 void constrain_text(const struct ingot_engine *engine, const char *words, struct buf *gbnf);
-// A rule for any text that does not hold the mark; of the mark only the first character is "<".
+// Writes a rule for any text without the mark. Only the first character of the mark may be "<".
 void constrain_without(const char *rule, const char *mark, struct buf *gbnf);

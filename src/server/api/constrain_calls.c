@@ -1,11 +1,10 @@
-// constrain_calls.c - the grammar of calls that have to be made, in the words of the model's family, which
-// text/parsers/output_parser.h reads back.
+// constrain_calls.c - the grammar of forced tool calls in the form of the model family, which
+// text/parsers/output_parser.h parses.
 //
-// Arguments follow the tool's schema. Where a family marks arguments up, each value is a rule of its own: a
-// plain string is any text without the closing mark, anything else is JSON. A tool whose schema cannot be
-// written so (limits on a string, references, other keywords) is called by an object {"name", "arguments"}
-// within the same tags, which every reader of tags knows: a schema is kept rather than a style. Marks that
-// are control tokens are asked for by their number.
+// Arguments follow the tool's schema. In families that mark arguments up, each value has a rule of its own: a
+// plain string is any text without the closing mark, anything else is JSON. A schema that this form cannot
+// express (limits on a string, references, other keywords) is kept by an object {"name", "arguments"} within
+// the same tags, which every parser of tags accepts. Marks that are control tokens are matched by token id.
 #include <string.h>
 #include "server/api/constrain.h"
 #include "text/grammar/schema.h"
@@ -18,8 +17,9 @@ struct caller {
 };
 
 static const struct form {
-    const char *begin, *open, *head, *close, *between,
-        *end; // head: behind the name; NULL: an object with name and arguments
+    const char *begin, *open;
+    const char *head; // after the name; NULL: the call is an object with name and arguments
+    const char *close, *between, *end;
 } forms[N_CALL_STYLES] = {
     [CALLS_NONE] = { "", "", NULL, "", " ", "" },
     [CALLS_TAGS] = { "", "<tool_call>\n", NULL, "\n</tool_call>", "\n", "" },
@@ -99,8 +99,8 @@ void constrain_without(const char *rule, const char *mark, struct buf *gbnf)
     size_t n = strlen(mark);
 
     buf_printf(gbnf, "%s ::= ([^<] %s | \"<\" %s-1)?\n", rule, rule, rule);
-    for (size_t i = 1; i < n;
-         i++) { // the first i characters of the mark stand before; "<" is its first alone
+    // Rule i: the first i characters of the mark have been read. Only the first character of the mark is "<".
+    for (size_t i = 1; i < n; i++) {
         if (i + 1 < n)
             buf_printf(gbnf, "%s-%zu ::= (\"%c\" %s-%zu | \"<\" %s-1 | [^<%c] %s)?\n", rule, i, mark[i], rule,
                        i + 1, rule, mark[i], rule);
@@ -145,7 +145,7 @@ static bool is_plain_string(const json_t *schema)
     return type_is(schema, "string") && only_keys(schema, known) && (!values || json_array_size(values) > 0);
 }
 
-// Whether the reader takes what JSON has for this value as it stands: everything but what must be a string.
+// True if the parser takes this value as JSON: every type but string.
 static bool is_json_value(const json_t *schema)
 {
     static const char *const types[] = { "integer", "number", "boolean", "array", "object", "null" };

@@ -1,7 +1,7 @@
-// embeddings.c - vectors of texts as OpenAI's embeddings tell them, as numbers or in base64.
+// embeddings.c - embeddings in the form of OpenAI's API, as numbers or in base64.
 //
-// The vectors come from a language model's hidden states: good for likeness within one model, not comparable
-// with those of models that were trained for it.
+// The vectors are hidden states of a language model: they measure similarity within one model, and do not
+// equal those of trained embedding models.
 #include "base/base64.h"
 #include "server/api/api_response.h"
 #include "server/api/served_model.h"

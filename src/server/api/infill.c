@@ -1,8 +1,8 @@
 // infill.c - see infill.h.
 //
-// The order is that of llama.cpp's server: project and files, where the model has tokens for them, then the
-// text before the gap, the text behind it, the mark of the gap, and what of the answer is given. Each part is
-// tokenised alone: words do not cross the marks.
+// The order is that of llama.cpp's server: project and files, if the model has tokens for them, then the
+// prefix, the suffix, the middle mark, and the given beginning of the answer. Each part is tokenized alone:
+// no token crosses a mark.
 #include "server/api/infill.h"
 #include "server/generation/vocab.h"
 
@@ -12,7 +12,7 @@ static bool add_text(const struct ingot_engine *engine, struct str text, struct 
     return vocab_encode(engine, text, 0, ids, err);
 }
 
-// A mark, unless the model has none, and the text behind it.
+// Adds a mark, unless the model has none, and the text after it.
 static bool add_part(const struct ingot_engine *engine, enum ingot_special mark, struct str text,
                      struct token_ids *ids, struct err *err)
 {
@@ -28,7 +28,7 @@ static struct str text_of(const json_t *text)
     return json_is_string(text) ? (struct str){ json_string_value(text), json_string_length(text) } : STR("");
 }
 
-// {"filename", "text"}; for models without a mark for files, one text after the other.
+// Adds a {"filename", "text"}; without a mark for files the texts follow one another.
 static bool add_file(const struct ingot_engine *engine, json_t *file, struct token_ids *ids, struct err *err)
 {
     struct str name = text_of(json_object_get(file, "filename")),
@@ -61,7 +61,7 @@ static bool add_files(const struct ingot_engine *engine, const struct api_reques
            add_part(engine, INGOT_SPECIAL_FIM_FILE, STR("current\n"), ids, err);
 }
 
-// BOS, for a model that reads one before every text.
+// Adds BOS, if the model reads one before every text.
 static bool add_start(const struct ingot_engine *engine, struct token_ids *ids, struct err *err)
 {
     if (!vocab_encode(engine, STR(""), INGOT_ADD_SPECIAL, ids, err))
@@ -73,7 +73,7 @@ static bool add_start(const struct ingot_engine *engine, struct token_ids *ids, 
 bool infill_prompt(const struct ingot_engine *engine, const struct api_request *request,
                    struct token_ids *ids, struct err *err)
 {
-    bool own = request->dialect == DIALECT_INFILL; // elsewhere the prompt is what stands before the gap
+    bool own = request->dialect == DIALECT_INFILL; // in other dialects the prompt is the prefix
     struct str begun = own ? text_of(request->prompt) : STR(""),
                suffix = str_from(request->suffix ? request->suffix : ""),
                prefix = own ? str_from(request->prefix ? request->prefix : "") : text_of(request->prompt);

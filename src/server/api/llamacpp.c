@@ -1,8 +1,8 @@
-// llamacpp.c - answers as llama.cpp's server tells them at /completion and /infill, whole and as a stream.
+// llamacpp.c - responses in the form of llama.cpp's server at /completion and /infill, whole and streamed.
 //
-// A prompt's answer is one object; a list of prompts gets a list. In a stream each piece is an object with
-// "stop": false, and the last one has the whole answer's figures. Not here: reading the request
-// (api_request.c), prompts around a gap (infill.c).
+// The answer to one prompt is an object, to a list of prompts a list. In a stream each piece is an object
+// with "stop": false, and the last one has the figures of the whole answer. Not here: parsing the request
+// (api_request.c), fill-in-the-middle prompts (infill.c).
 #include "server/api/api_response.h"
 #include "server/api/served_model.h"
 #include "server/http/sse.h"
@@ -33,7 +33,7 @@ static json_t *settings(const struct api_response *t)
                      (int)t->model->info.n_context);
 }
 
-// The tokens since the last time, when they were asked for.
+// The tokens since the last call, with return_tokens.
 static json_t *take_tokens(struct api_response_choice *c)
 {
     json_t *list = json_array();
@@ -99,16 +99,16 @@ static json_t *whole(struct api_response *t)
     return only;
 }
 
-static void say_nothing(struct api_response *t,
-                        struct buf *out) // a stream begins with its first piece, and ends with the last
+// A stream begins with its first piece, and ends with the last.
+static void write_nothing(struct api_response *t, struct buf *out)
 {
     (void)t;
     (void)out;
 }
 
-static void piece(struct api_response *t, uint32_t choice, const struct output_piece *said, struct buf *out)
+static void piece(struct api_response *t, uint32_t choice, const struct output_piece *p, struct buf *out)
 {
-    sse_event(out, NULL, part(t, choice, json_stringn(said->text.at, said->text.n), false));
+    sse_event(out, NULL, part(t, choice, json_stringn(p->text.at, p->text.n), false));
 }
 
 static void finish(struct api_response *t, uint32_t choice, struct buf *out)
@@ -116,7 +116,7 @@ static void finish(struct api_response *t, uint32_t choice, struct buf *out)
     sse_event(out, NULL, last_part(t, choice, json_string("")));
 }
 
-static void quiet(struct api_response *t, struct buf *out)
+static void keep_alive(struct api_response *t, struct buf *out)
 {
     (void)t;
     buf_text(out, ": keep-alive\n\n");
@@ -131,5 +131,5 @@ static void fail_stream(struct api_response *t, const struct err *err, struct bu
                         err->code == ERR_CANCELLED ? "unavailable_error" : "server_error"));
 }
 
-const struct api_format api_format_llamacpp = { NULL,        say_nothing, piece,       finish,
-                                                say_nothing, quiet,       fail_stream, whole };
+const struct api_format api_format_llamacpp = { NULL,          write_nothing, piece,       finish,
+                                                write_nothing, keep_alive,    fail_stream, whole };

@@ -14,8 +14,8 @@ static json_t *token_json(const struct ingot_engine *engine, uint32_t token, dou
         json_array_append_new(list, json_integer((unsigned char)bytes.at[i]));
     json_t *name = json_stringn(buf_as_str(&text).at, text.n);
     json_object_set_new(entry, "token", name ? name : json_string(""));
-    json_object_set_new(entry, "logprob",
-                        json_real(logprob > -9999 ? logprob : -9999)); // JSON has no infinity
+    double finite = logprob > -9999 ? logprob : -9999; // JSON has no infinity
+    json_object_set_new(entry, "logprob", json_real(finite));
     json_object_set_new(entry, "bytes", list);
     if (with_id)
         json_object_set_new(entry, "id", json_integer(token));
@@ -40,8 +40,8 @@ static bool has_text(const struct ingot_engine *engine, uint32_t token)
            info.kind != INGOT_TOKEN_UNKNOWN;
 }
 
-// The space that a tokenizer puts in front of a prompt is none of its text.
-static void tell_offset(json_t *entry, const struct ingot_engine *engine, const struct logprobs_row *row)
+// The space that a tokenizer puts in front of a prompt is not part of the text.
+static void add_offset(json_t *entry, const struct ingot_engine *engine, const struct logprobs_row *row)
 {
     const struct token_ids ids = { (uint32_t *)(uintptr_t)&row->token, 1, 1 };
     struct buf text = { 0 };
@@ -68,7 +68,7 @@ json_t *logprobs_entry(const struct ingot_engine *engine, const struct logprobs_
         json_object_set_new(entry, "top_logprobs", json_null());
     }
     if (row->offset)
-        tell_offset(entry, engine, row);
+        add_offset(entry, engine, row);
     return entry;
 }
 

@@ -1,16 +1,16 @@
-// logprobs.h - log-probabilities of tokens as OpenAI's two formats tell them.
+// logprobs.h - log-probabilities of tokens in OpenAI's two formats.
 //
-// They are those of the model itself: before temperature, penalties and the cuts of sampling.
+// They are the model's own, before temperature, penalties, top-k, top-p and min-p.
 #pragma once
 #include <jansson.h>
 #include "ingot.h"
 
 struct logprobs_row {
-    const struct ingot_logprob
-        *at; // [n]: of the token, and of the likeliest; none for a first token, which nothing precedes
+    // [n]: of the token, then of the likeliest ones; none for the first token of a prompt
+    const struct ingot_logprob *at;
     uint32_t n, token;
-    size_t *offset;          // in characters, of the token in the text, and then of the next. NULL: not told
-    bool of_prompt, with_id; // with_id: llama.cpp tells the tokens' numbers too
+    size_t *offset; // in characters, of the token in the text; advanced to the next one. NULL: left out
+    bool of_prompt, with_id; // with_id: also the token ids, as llama.cpp's server
 };
 
 // {"token", "logprob", "bytes", "top_logprobs": [...]}, and "text_offset"; NULL without memory.

@@ -1,9 +1,8 @@
-// ollama.c - answers as Ollama tells them at /api/chat, /api/generate and /api/embed: one JSON object, or a
-// stream of them, one a line.
+// ollama.c - responses in the form of Ollama at /api/chat, /api/generate and /api/embed: one JSON object, or
+// a stream with one object a line.
 //
-// The last object has the figures, in nanoseconds. A call of a tool is told when it is complete, its
-// arguments as an object. Not here: reading the request (api_request_ollama.c), what is known of the model
-// (about_ollama.c).
+// The last object has the figures, in nanoseconds. A tool call is written when it is complete, its arguments
+// as an object. Not here: parsing the request (api_request_ollama.c), the description of the model (about.c).
 #include <time.h>
 #include "server/api/api_response.h"
 #include "server/api/served_model.h"
@@ -30,7 +29,7 @@ static json_t *frame(const struct api_response *t, bool done)
     return json_pack("{s:s, s:s, s:b}", "model", t->model->name, "created_at", when, "done", done);
 }
 
-// Puts the parts of an answer where the path has them; takes what is not NULL.
+// Adds the parts of an answer at the place that the endpoint has for them. Takes what is not NULL.
 static void put(const struct api_response *t, json_t *to, json_t *text, json_t *thinking, json_t *calls)
 {
     json_t *place = is_chat(t) ? json_pack("{s:s}", "role", "assistant") : json_incref(to);
@@ -93,32 +92,32 @@ static json_t *whole(struct api_response *t)
 // ---- the stream
 
 // Takes value.
-static void line(struct buf *out, json_t *value)
+static void write_line(struct buf *out, json_t *value)
 {
     sse_json(out, value);
     buf_append(out, "\n", 1);
 }
 
-static void say_nothing(struct api_response *t,
-                        struct buf *out) // a stream begins with its first piece, and ends with the last
+// A stream begins with its first piece, and ends with the last.
+static void write_nothing(struct api_response *t, struct buf *out)
 {
     (void)t;
     (void)out;
 }
 
-static void piece(struct api_response *t, uint32_t choice, const struct output_piece *said, struct buf *out)
+static void piece(struct api_response *t, uint32_t choice, const struct output_piece *p, struct buf *out)
 {
     const struct api_response_choice *c = &t->choices[choice];
-    bool call = said->kind == PIECE_CALL_END && c->n_calls;
+    bool call = p->kind == PIECE_CALL_END && c->n_calls;
 
-    if (said->kind == PIECE_CALL || said->kind == PIECE_ARGUMENTS)
+    if (p->kind == PIECE_CALL || p->kind == PIECE_ARGUMENTS)
         return;
-    json_t *event = frame(t, false), *text = call ? NULL : json_stringn(said->text.at, said->text.n);
-    bool thinking = said->kind == PIECE_REASONING;
+    json_t *event = frame(t, false), *text = call ? NULL : json_stringn(p->text.at, p->text.n);
+    bool thinking = p->kind == PIECE_REASONING;
     put(t, event, thinking ? NULL : text, thinking ? text : NULL,
         call ? json_pack("[o]", call_json(&c->calls[c->n_calls - 1])) : NULL);
     add_logprobs(t, event);
-    line(out, event);
+    write_line(out, event);
 }
 
 static void finish(struct api_response *t, uint32_t choice, struct buf *out)
@@ -130,27 +129,26 @@ static void finish(struct api_response *t, uint32_t choice, struct buf *out)
     add_logprobs(t, event);
     add_figures(t, event);
     api_response_add_warnings(t, event);
-    line(out, event);
+    write_line(out, event);
 }
 
-// There is no comment in this form; a blank line would be an error to most readers.
-static void quiet(struct api_response *t, struct buf *out)
+// NDJSON has no comments, and most clients reject blank lines: an empty piece is sent.
+static void keep_alive(struct api_response *t, struct buf *out)
 {
     json_t *event = frame(t, false);
 
     put(t, event, NULL, NULL, NULL);
-    line(out, event);
+    write_line(out, event);
 }
 
 static void fail_stream(struct api_response *t, const struct err *err, struct buf *out)
 {
     (void)t;
-    line(out, json_pack("{s:o}", "error", sse_text(err->message)));
+    write_line(out, json_pack("{s:o}", "error", sse_text(err->message)));
 }
 
-const struct api_format api_format_ollama = {
-    "application/x-ndjson", say_nothing, piece, finish, say_nothing, quiet, fail_stream, whole
-};
+const struct api_format api_format_ollama = { "application/x-ndjson", write_nothing, piece,       finish,
+                                              write_nothing,          keep_alive,    fail_stream, whole };
 
 // ---- embeddings
 

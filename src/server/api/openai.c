@@ -1,8 +1,8 @@
-// openai.c - answers as OpenAI's chat completions and completions tell them, whole and as a stream.
+// openai.c - responses in the form of OpenAI's chat completions and completions, whole and streamed.
 //
 // Beyond OpenAI's fields a reply has `timings` (as llama.cpp's server names them) and `warnings` (see
-// api_request.h). The usage says how many tokens of the prompt were not computed again. Not here: reading the
-// request (api_request.c), taking answers apart (api_response_parse.c).
+// api_request.h). The usage has the number of prompt tokens that came from the prefix cache. Not here:
+// parsing the request (api_request.c), parsing the answer (api_response_parse.c).
 #include <math.h>
 #include "server/api/api_response.h"
 #include "server/api/logprobs.h"
@@ -38,14 +38,14 @@ static json_t *choice_logprobs(struct api_response *t, struct api_response_choic
     return logprobs_legacy(c->logprobs);
 }
 
-// A completion's text, behind the echoed prompt where it is the first of an answer.
-static json_t *text_of(const struct api_response *t, uint32_t choice, struct str said)
+// The text of a completion; the first text of an answer follows the echoed prompt.
+static json_t *text_of(const struct api_response *t, uint32_t choice, struct str piece)
 {
     struct buf text = { 0 };
 
     if (t->request.echo && t->model->info.has_tokenizer && !t->choices[choice].opened)
-        vocab_decode(t->model->engine, &t->prompts.at[choice / t->request.n_made], 0, &text);
-    buf_str(&text, said);
+        vocab_decode(t->model->engine, &t->prompts.at[choice / t->request.n_per_prompt], 0, &text);
+    buf_str(&text, piece);
     json_t *value = api_response_text(&text);
     buf_free(&text);
     return value;
@@ -86,20 +86,19 @@ static json_t *whole_choice(struct api_response *t, uint32_t i, uint32_t index)
 
 static double mean_score(const struct api_response_choice *c)
 {
-    return c->n_scored ? c->score / c->n_scored : -INFINITY; // an empty answer is nobody's best
+    return c->n_scored ? c->score / c->n_scored : -INFINITY; // an empty answer is never the best
 }
 
-// Of the prompt's answers that are not told yet: the next, or with best_of the one whose tokens the model
-// found likeliest.
+// The prompt's next answer that is not returned yet; with best_of the one with the best mean log-probability.
 static uint32_t next_choice(struct api_response *t, uint32_t prompt)
 {
-    uint32_t first = prompt * t->request.n_made, best = UINT32_MAX;
+    uint32_t first = prompt * t->request.n_per_prompt, best = UINT32_MAX;
 
-    for (uint32_t i = first; i < first + t->request.n_made; i++)
-        if (!t->choices[i].told &&
+    for (uint32_t i = first; i < first + t->request.n_per_prompt; i++)
+        if (!t->choices[i].returned &&
             (best == UINT32_MAX || mean_score(&t->choices[i]) > mean_score(&t->choices[best])))
             best = i;
-    t->choices[best].told = true;
+    t->choices[best].returned = true;
     return best;
 }
 
@@ -116,7 +115,7 @@ static json_t *whole(struct api_response *t)
     return reply;
 }
 
-// One event with one choice. Takes delta; finish may be NULL.
+// Writes one event with one choice. Takes delta; finish may be NULL.
 static void chunk(struct api_response *t, uint32_t choice, json_t *delta, const char *finish, struct buf *out)
 {
     struct api_response_choice *c = &t->choices[choice];
@@ -168,16 +167,17 @@ static json_t *delta_of(const struct api_response_choice *c, const struct output
     return NULL;
 }
 
-static void tell(struct api_response *t, uint32_t choice, const struct output_piece *said, struct buf *out)
+static void write_piece(struct api_response *t, uint32_t choice, const struct output_piece *p,
+                        struct buf *out)
 {
     struct api_response_choice *c = &t->choices[choice];
-    json_t *delta = is_chat(t) ? delta_of(c, said) : text_of(t, choice, said->text);
+    json_t *delta = is_chat(t) ? delta_of(c, p) : text_of(t, choice, p->text);
 
     if (delta)
         chunk(t, choice, delta, NULL, out);
 }
 
-// The event of a piece with a mark for its text, which is cut out.
+// Writes the event of a piece with a mark in place of its text, and cuts the mark out.
 static void make_frame(struct api_response *t, uint32_t choice, enum piece_kind kind)
 {
     struct buf *frame = &t->choices[choice].frame;
@@ -185,7 +185,7 @@ static void make_frame(struct api_response *t, uint32_t choice, enum piece_kind 
     const struct str written = STR("\\u001F");
 
     frame->n = 0;
-    tell(t, choice, &mark, frame);
+    write_piece(t, choice, &mark, frame);
     size_t at = str_find(buf_as_str(frame), written);
     frame->failed |= at == SIZE_MAX;
     if (frame->failed)
@@ -196,22 +196,22 @@ static void make_frame(struct api_response *t, uint32_t choice, enum piece_kind 
     t->choices[choice].frame_kind = kind;
 }
 
-// Most of an answer goes through here: the event is written once, and then only its text.
-static void piece(struct api_response *t, uint32_t choice, const struct output_piece *said, struct buf *out)
+// The hot path of a stream: the event around a text is written once, and then reused.
+static void piece(struct api_response *t, uint32_t choice, const struct output_piece *p, struct buf *out)
 {
     struct api_response_choice *c = &t->choices[choice];
-    bool text = said->kind == PIECE_CONTENT || said->kind == PIECE_REASONING;
+    bool text = p->kind == PIECE_CONTENT || p->kind == PIECE_REASONING;
 
     if (!text || t->request.logprobs || !c->opened) {
-        tell(t, choice, said, out);
+        write_piece(t, choice, p, out);
         return;
     }
-    if (c->frame.n == 0 || c->frame_kind != said->kind)
-        make_frame(t, choice, said->kind);
+    if (c->frame.n == 0 || c->frame_kind != p->kind)
+        make_frame(t, choice, p->kind);
     struct str frame = buf_as_str(&c->frame);
     out->failed |= c->frame.failed;
     buf_str(out, str_from_to(frame, 0, c->frame_at));
-    sse_escape(out, said->text);
+    sse_escape(out, p->text);
     buf_str(out, str_from_to(frame, c->frame_at, frame.n));
 }
 
@@ -233,7 +233,7 @@ static void close_stream(struct api_response *t, struct buf *out)
     buf_text(out, "data: [DONE]\n\n");
 }
 
-static void quiet(struct api_response *t, struct buf *out)
+static void keep_alive(struct api_response *t, struct buf *out)
 {
     (void)t;
     buf_text(out, ": keep-alive\n\n");
@@ -251,6 +251,6 @@ static void fail_stream(struct api_response *t, const struct err *err, struct bu
 }
 
 const struct api_format api_format_chat = { NULL,         open_stream, piece,       finish,
-                                            close_stream, quiet,       fail_stream, whole };
+                                            close_stream, keep_alive,  fail_stream, whole };
 const struct api_format api_format_text = { NULL,         open_stream, piece,       finish,
-                                            close_stream, quiet,       fail_stream, whole };
+                                            close_stream, keep_alive,  fail_stream, whole };

@@ -1,7 +1,7 @@
 // pictures.c - see pictures.h.
 //
-// A server that fetched what a request names would let anybody reach what only the server can: pictures come
-// in the body, and its limits bound them.
+// Pictures come in the body, and its limits bound them. A server that fetched URLs would let clients reach
+// hosts that only the server can reach (SSRF).
 #include "server/api/pictures.h"
 #include <string.h>
 #include <strings.h>
@@ -44,7 +44,7 @@ static bool take(struct api_request *request, struct str base64, struct err *err
         decode(base64, &bytes, err) ? ingot_picture_from_memory(bytes.at, bytes.n, (struct ingot_error *)err)
                                     : NULL;
     buf_free(&bytes);
-    if (!picture && err->code == ERR_LIMIT) // of the picture, not of the context
+    if (!picture && err->code == ERR_LIMIT) // the limit is the picture's, not the context's
         err->code = ERR_INPUT;
     return picture && add(request, picture, err);
 }

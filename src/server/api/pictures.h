@@ -1,4 +1,4 @@
-// pictures.h - the pictures of a request: read from the base64 of its body, never fetched.
+// pictures.h - the pictures of a request: decoded from base64 in its body, never fetched.
 #pragma once
 #include <jansson.h>
 #include "base/err.h"
@@ -13,14 +13,14 @@ struct pictures {
     struct ingot_picture *at[PICTURES_MOST];
     u32 n, n_low;  // n_low: whose detail is "low"
     u64 n_pixels;  // of all together
-    bool accepted; // the model has eyes
+    bool accepted; // the model takes pictures
 };
 
-// Is this part a picture in the words of OpenAI's chat completions ("image_url"), their responses
-// ("input_image") or Anthropic ("image")?
+// True for a picture of chat completions ("image_url"), the Responses API ("input_image") or Anthropic
+// ("image").
 bool pictures_is_part(json_t *part);
-// Takes the picture of such a part. An error is one sentence.
+// Decodes the picture of such a part.
 bool pictures_take_part(struct api_request *request, json_t *part, struct err *err);
-// Takes one of Ollama's "images", which is base64 alone.
+// Decodes one of Ollama's "images", which is base64 without a URL.
 bool pictures_take_base64(struct api_request *request, json_t *text, struct err *err);
 void pictures_release(struct pictures *p);

@@ -6,7 +6,7 @@
 #include "server/api/served_model.h"
 #include "server/generation/vocab.h"
 
-enum { MAX_EMBEDDINGS = 2048 }; // of one request, as with OpenAI
+enum { MAX_EMBEDDINGS = 2048 }; // of one request, OpenAI's limit
 
 static struct str template_of(const struct served_model *model)
 {
@@ -29,7 +29,7 @@ void prompts_style(const struct served_model *model, const struct api_request *r
     *thinks = str_find(text, STR("<think>")) != SIZE_MAX || str_find(text, STR("</think>")) != SIZE_MAX;
 }
 
-// How hard to think, under the names that templates have for it.
+// Sets the reasoning effort under the name that the template has for it.
 static bool add_effort(const struct served_model *model, struct api_request *request, json_t *to,
                        struct err *err)
 {
@@ -58,7 +58,7 @@ static int append(const char *bytes, size_t n, void *arg)
     return buf_append(arg, bytes, n) ? 0 : -1;
 }
 
-// Where the value's text begins in json; the buffer may still move.
+// Returns the offset of the value's text in c->json; the buffer may still move.
 static size_t add_json(struct prompts_conversation *c, const json_t *value)
 {
     size_t at = c->json.n;
@@ -143,7 +143,8 @@ static struct ingot_prompt *render(const struct served_model *model, struct api_
     static const struct ingot_message none;
 
     *c = (struct prompts_conversation){ .options = ingot_request_defaults() };
-    c->options.messages = &none; // before it reads any, the engine says that a template cannot be used
+    c->options.messages =
+        &none; // an unusable template is an error of the engine before it reads the messages
     bool ok = !model->template.is_usable || write_conversation(model, request, c, err);
     return ok ? ingot_prompt_render(model->engine, &c->options, (struct ingot_error *)err) : NULL;
 }
@@ -151,11 +152,11 @@ static struct ingot_prompt *render(const struct served_model *model, struct api_
 bool prompts_render(const struct served_model *model, struct api_request *request, struct buf *text,
                     struct err *err)
 {
-    struct prompts_conversation said;
-    struct ingot_prompt *prompt = render(model, request, &said, err);
+    struct prompts_conversation c;
+    struct ingot_prompt *prompt = render(model, request, &c, err);
     struct ingot_prompt_info info;
 
-    conversation_free(&said);
+    conversation_free(&c);
     if (!prompt)
         return false;
     ingot_prompt_info(prompt, &info);
@@ -164,8 +165,8 @@ bool prompts_render(const struct served_model *model, struct api_request *reques
     return ok;
 }
 
-// The prompt's tokens. Takes the prompt; NULL: there was an error. Tokenising takes a second for some
-// megabytes: not for what cannot fit.
+// The prompt's tokens. Takes the prompt; NULL: there was an error before. Tokenizing some megabytes takes a
+// second, so a text that cannot fit the context is rejected first.
 static bool take_tokens(const struct served_model *model, struct ingot_prompt *prompt, struct token_ids *ids,
                         struct err *err)
 {
@@ -187,19 +188,19 @@ static bool take_tokens(const struct served_model *model, struct ingot_prompt *p
     return ok;
 }
 
-void prompts_forget_said(struct prompts *prompts)
+void prompts_forget_conversation(struct prompts *prompts)
 {
-    conversation_free(&prompts->said);
+    conversation_free(&prompts->conversation);
 }
 
 static bool messages_prompt(const struct served_model *model, struct api_request *request,
                             struct prompts *prompts, struct err *err)
 {
-    struct ingot_prompt *prompt = render(model, request, &prompts->said, err);
+    struct ingot_prompt *prompt = render(model, request, &prompts->conversation, err);
     struct ingot_prompt_info info = { 0 };
 
     if (request->pictures.n == 0)
-        prompts_forget_said(prompts);
+        prompts_forget_conversation(prompts);
     if (prompt)
         ingot_prompt_info(prompt, &info);
     request->reasoning_open = info.reasoning == INGOT_REASONING_OPEN;
@@ -207,7 +208,7 @@ static bool messages_prompt(const struct served_model *model, struct api_request
     return take_tokens(model, prompt, &prompts->at[0], err);
 }
 
-// Tokens, and as llama.cpp has it texts between them.
+// A list of tokens, with texts between them as llama.cpp's server allows.
 static bool ids_prompt(const struct served_model *model, json_t *list, struct token_ids *ids, struct err *err)
 {
     json_t *item;
@@ -250,7 +251,7 @@ static bool text_prompt(const struct served_model *model, json_t *prompt, struct
                        err);
 }
 
-static bool gap_prompt(const struct served_model *model, const struct api_request *request,
+static bool fim_prompt(const struct served_model *model, const struct api_request *request,
                        struct token_ids *ids, struct err *err)
 {
     if (!model->info.has_tokenizer)
@@ -282,10 +283,10 @@ bool prompts_make(const struct served_model *model, struct api_request *request,
 
     uint32_t most = request->dialect & DIALECTS_EMBED ? MAX_EMBEDDINGS : model->limits->n_choices;
 
-    if (n_prompts * request->n_made > most)
+    if (n_prompts * request->n_per_prompt > most)
         return err_set(err, ERR_INPUT, "%zu prompts with %s = %u are %zu answers; at most %u", n_prompts,
-                       request->best_of ? "best_of" : "n", request->n_made, n_prompts * request->n_made,
-                       most);
+                       request->best_of ? "best_of" : "n", request->n_per_prompt,
+                       n_prompts * request->n_per_prompt, most);
     *prompts = (struct prompts){ .at = mem_alloc_array(n_prompts, sizeof *prompts->at) };
     if (!prompts->at)
         return err_memory(err, "prompts");
@@ -294,7 +295,7 @@ bool prompts_make(const struct served_model *model, struct api_request *request,
         ok =
             !plain ? messages_prompt(model, request, prompts, err)
             : request->suffix || request->dialect == DIALECT_INFILL
-                ? gap_prompt(model, request, ids, err)
+                ? fim_prompt(model, request, ids, err)
                 : text_prompt(model, many ? json_array_get(request->prompt, prompts->n - 1) : request->prompt,
                               ids, err);
         if (ok && ids->n == 0)
@@ -313,6 +314,6 @@ void prompts_free(struct prompts *prompts)
     for (uint32_t i = 0; i < prompts->n; i++)
         token_ids_free(&prompts->at[i]);
     mem_free(prompts->at);
-    conversation_free(&prompts->said);
+    conversation_free(&prompts->conversation);
     *prompts = (struct prompts){ 0 };
 }

@@ -1,5 +1,4 @@
-// prompts.h - from what a request asks to the tokens of its prompts: messages through the template, texts
-// through the tokeniser.
+// prompts.h - the prompts of a request as tokens: messages rendered by the template, texts tokenized.
 #pragma once
 #include "server/api/api_request.h"
 #include "text/parsers/output_parser.h"
@@ -7,7 +6,7 @@
 
 struct served_model;
 
-// A conversation as the engine takes it.
+// A conversation in the form that the engine takes.
 struct prompts_conversation {
     struct buf json;            // texts, each ended by NUL: messages, tools, variables
     struct ingot_message *list; // [n]
@@ -18,17 +17,19 @@ struct prompts_conversation {
 struct prompts {
     struct token_ids *at; // [n]
     uint32_t n;
-    struct prompts_conversation said; // of a request with pictures: the engine gets it in place of tokens
+    struct prompts_conversation
+        conversation; // of a request with pictures: goes to the engine in place of the tokens
 };
 
-// The prompt of an ask with messages or input, or its prompts. Free in any case.
+// Makes the prompt of a request with messages or input, or its list of prompts. Free in any case.
 bool prompts_make(const struct served_model *merver, struct api_request *request, struct prompts *prompts,
                   struct err *err);
-void prompts_forget_said(struct prompts *prompts); // the engine has it
+void prompts_forget_conversation(struct prompts *prompts); // the engine has a copy
 void prompts_free(struct prompts *prompts);
 // The rendered text of messages; free with buf_free.
 bool prompts_render(const struct served_model *merver, struct api_request *request, struct buf *text,
                     struct err *err);
-// How this model writes calls (CALLS_NONE when none are offered), and whether it reasons before it answers.
+// *style: how this model writes tool calls, CALLS_NONE without tools. *thinks: it may reason before it
+// answers.
 void prompts_style(const struct served_model *merver, const struct api_request *request,
                    enum tool_call_style *style, bool *thinks);

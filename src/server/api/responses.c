@@ -1,8 +1,8 @@
-// responses.c - answers as OpenAI's responses tell them, whole and as a stream of numbered events.
+// responses.c - responses in the form of OpenAI's Responses API, whole and as a stream of numbered events.
 //
-// An answer is a list of items: reasoning, messages, calls. In a stream an item is opened when its first
-// piece comes, and told once more in whole when it is complete. Nothing is stored: previous_response_id has
-// nothing to name. Not here: reading the request (chat_messages.c).
+// An answer is a list of items: reasoning, messages, tool calls. In a stream an item is opened by its first
+// piece, and written once more in full when it is complete. Nothing is stored, so previous_response_id is not
+// supported. Not here: parsing the request (api_request.c, chat_messages.c).
 #include "server/api/api_response.h"
 #include "server/api/served_model.h"
 #include "server/http/sse.h"
@@ -65,7 +65,7 @@ static json_t *frame(const struct api_response *t, const char *status, json_t *o
     return reply;
 }
 
-static json_t *ended(struct api_response *t, json_t *output)
+static json_t *final_reply(struct api_response *t, json_t *output)
 {
     bool cut = t->generation->choices[0].result.finish == INGOT_FINISH_LENGTH;
     json_t *reply = frame(t, cut ? "incomplete" : "completed", output);
@@ -78,7 +78,7 @@ static json_t *ended(struct api_response *t, json_t *output)
     return reply;
 }
 
-// An item's name: the answer's, with a prefix and a number.
+// The id of an item: that of the response with a prefix and a number.
 static const char *item_id(const struct api_response *t, const char *prefix, uint32_t index, char room[64])
 {
     snprintf(room, 64, "%s_%s_%u", prefix, t->id + strlen("resp_"), index);
@@ -99,13 +99,13 @@ static json_t *whole(struct api_response *t)
                                                    text_part(api_response_text(&c->text)), "completed"));
     for (uint32_t i = 0; i < c->n_calls; i++)
         json_array_append_new(output, call_item(&c->calls[i], "completed"));
-    return ended(t, output);
+    return final_reply(t, output);
 }
 
 // ---- the stream
 
 // Takes event.
-static void tell(struct api_response *t, const char *type, json_t *event, struct buf *out)
+static void write_event(struct api_response *t, const char *type, json_t *event, struct buf *out)
 {
     json_object_set_new(event, "type", json_string(type));
     json_object_set_new(event, "sequence_number", json_integer((json_int_t)t->n_events++));
@@ -118,8 +118,8 @@ static void open_stream(struct api_response *t, struct buf *out)
 
     api_response_add_warnings(t, reply);
     t->items = json_array();
-    tell(t, "response.created", json_pack("{s:O}", "response", reply), out);
-    tell(t, "response.in_progress", json_pack("{s:o}", "response", reply), out);
+    write_event(t, "response.created", json_pack("{s:O}", "response", reply), out);
+    write_event(t, "response.in_progress", json_pack("{s:o}", "response", reply), out);
 }
 
 static const char *open_id(const struct api_response *t, const struct api_response_choice *c, char room[64])
@@ -127,8 +127,8 @@ static const char *open_id(const struct api_response *t, const struct api_respon
     return item_id(t, c->block == PIECE_REASONING ? "rs" : "msg", c->n_blocks - 1, room);
 }
 
-// What every event within an item begins with.
-static json_t *within(const struct api_response *t, const struct api_response_choice *c)
+// The fields that every event within an item has.
+static json_t *item_event(const struct api_response *t, const struct api_response_choice *c)
 {
     char id[64];
     json_t *name = c->block == PIECE_CALL ? json_sprintf("fc_%s", c->calls[c->n_calls - 1].id)
@@ -140,15 +140,15 @@ static json_t *within(const struct api_response *t, const struct api_response_ch
     return event;
 }
 
-static void tell_with(struct api_response *t, const char *type, const char *field, json_t *value,
-                      struct buf *out)
+static void write_field(struct api_response *t, const char *type, const char *field, json_t *value,
+                        struct buf *out)
 {
-    json_t *event = within(t, &t->choices[0]);
+    json_t *event = item_event(t, &t->choices[0]);
 
     json_object_set_new(event, field, value);
     if (!strncmp(type, "response.output_text", 20))
         json_object_set_new(event, "logprobs", json_array());
-    tell(t, type, event, out);
+    write_event(t, type, event, out);
 }
 
 static void item_done(struct api_response *t, json_t *item, struct buf *out)
@@ -156,8 +156,8 @@ static void item_done(struct api_response *t, json_t *item, struct buf *out)
     const struct api_response_choice *c = &t->choices[0];
 
     json_array_append(t->items, item);
-    tell(t, "response.output_item.done",
-         json_pack("{s:i, s:o}", "output_index", (int)c->n_blocks - 1, "item", item), out);
+    write_event(t, "response.output_item.done",
+                json_pack("{s:i, s:o}", "output_index", (int)c->n_blocks - 1, "item", item), out);
 }
 
 static json_t *item_text(const struct buf *text, size_t from)
@@ -173,18 +173,18 @@ static void close_item(struct api_response *t, struct buf *out)
 
     if (c->block == PIECE_CONTENT) {
         json_t *text = item_text(&c->text, c->text_offset);
-        tell_with(t, "response.output_text.done", "text", json_incref(text), out);
-        tell_with(t, "response.content_part.done", "part", text_part(json_incref(text)), out);
+        write_field(t, "response.output_text.done", "text", json_incref(text), out);
+        write_field(t, "response.content_part.done", "part", text_part(json_incref(text)), out);
         item_done(t, message_item(open_id(t, c, id), text_part(text), "completed"), out);
     } else if (c->block == PIECE_REASONING) {
-        tell_with(t, "response.reasoning_text.done", "text", api_response_text(&c->reasoning), out);
+        write_field(t, "response.reasoning_text.done", "text", api_response_text(&c->reasoning), out);
         item_done(t, reasoning_item(open_id(t, c, id), api_response_text(&c->reasoning), "completed"), out);
     } else if (c->block == PIECE_CALL) {
         const struct api_response_call *call = &c->calls[c->n_calls - 1];
-        json_t *event = within(t, c);
+        json_t *event = item_event(t, c);
         json_object_set_new(event, "name", api_response_text(&call->name));
         json_object_set_new(event, "arguments", api_response_text(&call->arguments));
-        tell(t, "response.function_call_arguments.done", event, out);
+        write_event(t, "response.function_call_arguments.done", event, out);
         item_done(t, call_item(call, "completed"), out);
     }
     c->block = -1;
@@ -201,32 +201,32 @@ static void open_item(struct api_response *t, int kind, struct buf *out)
     json_t *item = kind == PIECE_CALL        ? call_item(&c->calls[c->n_calls - 1], "in_progress")
                    : kind == PIECE_REASONING ? reasoning_item(open_id(t, c, id), NULL, "in_progress")
                                              : message_item(open_id(t, c, id), NULL, "in_progress");
-    tell(t, "response.output_item.added",
-         json_pack("{s:i, s:o}", "output_index", (int)c->n_blocks - 1, "item", item), out);
+    write_event(t, "response.output_item.added",
+                json_pack("{s:i, s:o}", "output_index", (int)c->n_blocks - 1, "item", item), out);
     if (kind == PIECE_CONTENT)
-        tell_with(t, "response.content_part.added", "part", text_part(json_string("")), out);
+        write_field(t, "response.content_part.added", "part", text_part(json_string("")), out);
 }
 
-static void piece(struct api_response *t, uint32_t choice, const struct output_piece *said, struct buf *out)
+static void piece(struct api_response *t, uint32_t choice, const struct output_piece *p, struct buf *out)
 {
     struct api_response_choice *c = &t->choices[choice];
-    json_t *text = json_stringn(said->text.at, said->text.n);
+    json_t *text = json_stringn(p->text.at, p->text.n);
 
-    if (said->kind == PIECE_CONTENT && c->block != PIECE_CONTENT) {
+    if (p->kind == PIECE_CONTENT && c->block != PIECE_CONTENT) {
         open_item(t, PIECE_CONTENT, out);
-        c->text_offset = c->text.n - said->text.n; // this piece is kept already
+        c->text_offset = c->text.n - p->text.n; // c->text has this piece already
     }
-    if (said->kind == PIECE_REASONING && c->block != PIECE_REASONING)
+    if (p->kind == PIECE_REASONING && c->block != PIECE_REASONING)
         open_item(t, PIECE_REASONING, out);
-    if (said->kind == PIECE_CALL)
+    if (p->kind == PIECE_CALL)
         open_item(t, PIECE_CALL, out);
-    if (said->kind == PIECE_CONTENT)
-        tell_with(t, "response.output_text.delta", "delta", json_incref(text), out);
-    if (said->kind == PIECE_REASONING)
-        tell_with(t, "response.reasoning_text.delta", "delta", json_incref(text), out);
-    if (said->kind == PIECE_ARGUMENTS)
-        tell_with(t, "response.function_call_arguments.delta", "delta", json_incref(text), out);
-    if (said->kind == PIECE_CALL_END)
+    if (p->kind == PIECE_CONTENT)
+        write_field(t, "response.output_text.delta", "delta", json_incref(text), out);
+    if (p->kind == PIECE_REASONING)
+        write_field(t, "response.reasoning_text.delta", "delta", json_incref(text), out);
+    if (p->kind == PIECE_ARGUMENTS)
+        write_field(t, "response.function_call_arguments.delta", "delta", json_incref(text), out);
+    if (p->kind == PIECE_CALL_END)
         close_item(t, out);
     json_decref(text);
 }
@@ -240,14 +240,14 @@ static void finish(struct api_response *t, uint32_t choice, struct buf *out)
 
 static void close_stream(struct api_response *t, struct buf *out)
 {
-    json_t *reply = ended(t, json_incref(t->items));
+    json_t *reply = final_reply(t, json_incref(t->items));
     const char *type = json_is_null(json_object_get(reply, "incomplete_details")) ? "response.completed"
                                                                                   : "response.incomplete";
 
-    tell(t, type, json_pack("{s:o}", "response", reply), out);
+    write_event(t, type, json_pack("{s:o}", "response", reply), out);
 }
 
-static void quiet(struct api_response *t, struct buf *out)
+static void keep_alive(struct api_response *t, struct buf *out)
 {
     (void)t;
     buf_text(out, ": keep-alive\n\n");
@@ -259,8 +259,8 @@ static void fail_stream(struct api_response *t, const struct err *err, struct bu
 
     json_object_set_new(reply, "error",
                         json_pack("{s:s, s:o}", "code", "server_error", "message", sse_text(err->message)));
-    tell(t, "response.failed", json_pack("{s:o}", "response", reply), out);
+    write_event(t, "response.failed", json_pack("{s:o}", "response", reply), out);
 }
 
 const struct api_format api_format_responses = { NULL,         open_stream, piece,       finish,
-                                                 close_stream, quiet,       fail_stream, whole };
+                                                 close_stream, keep_alive,  fail_stream, whole };

@@ -2,7 +2,7 @@
 #include "server/api/served_model.h"
 #include "base/str.h"
 
-// Ollama's clients put ":latest" behind a name that has no tag.
+// Ollama's clients append ":latest" to a name without a tag.
 bool served_model_is(const struct served_model *m, const char *asked)
 {
     struct str name = str_from(asked), latest = STR(":latest");

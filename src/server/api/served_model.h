@@ -20,4 +20,4 @@ struct served_model {
     int64_t loaded_at; // seconds since 1970
 };
 
-bool served_model_is(const struct served_model *m, const char *name); // a name that clients may use for it
+bool served_model_is(const struct served_model *m, const char *name); // clients may call it so
