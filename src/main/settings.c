@@ -6,7 +6,7 @@
 static const struct option general_options[] = {
     { "-h --help", OPTION_FLAG, AT(help), NULL, NULL, 0, 0, NULL, "this help" },
     { "--config", OPTION_STRING, AT(config), "FILE", NULL, 0, 0, NULL, "read options from FILE instead of ~/.config/ingot/config" },
-    { "--log", OPTION_CHOICE, AT(log), "LEVEL", "warn", 0, 0, "error warn info debug", "what is told on stderr" },
+    { "--log", OPTION_CHOICE, AT(log), "LEVEL", "warn", 0, 0, "error warn info debug", "messages on stderr" },
     { "-v --verbose", OPTION_FLAG, AT(verbose), NULL, NULL, 0, 0, NULL, "the same as --log info" },
     { 0 },
 };
@@ -55,7 +55,7 @@ static const struct option name_options[] = {
 };
 
 static const struct option pull_options[] = {
-    { "--offline", OPTION_FLAG, AT(offline), NULL, NULL, 0, 0, NULL, "ask nobody: print the path of what is in the cache; so does HF_HUB_OFFLINE=1" },
+    { "--offline", OPTION_FLAG, AT(offline), NULL, NULL, 0, 0, NULL, "no network: print the path of the model in the cache; so does HF_HUB_OFFLINE=1" },
     { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "no line of figures at the end" },
     { 0 },
 };
@@ -64,7 +64,7 @@ static const struct option prompt_options[] = {
     { "-p --prompt", OPTION_STRING, AT(prompt), "TEXT", NULL, 0, 0, NULL, "answer TEXT and leave" },
     { "-e --escape", OPTION_FLAG, AT(escape), NULL, NULL, 0, 0, NULL, "in TEXT of -p, \\n, \\t, \\r, \\\", \\' and \\\\ stand for what they do in C" },
     { "-f --file", OPTION_STRING, AT(file), "FILE", NULL, 0, 0, NULL, "take the prompt from FILE, after -p's text if both are given; -: stdin" },
-    { "-sys --system --system-prompt", OPTION_STRING, AT(system), "TEXT", NULL, 0, 0, NULL, "what the model is told before the conversation" },
+    { "-sys --system --system-prompt", OPTION_STRING, AT(system), "TEXT", NULL, 0, 0, NULL, "the system prompt" },
     { "-sysf --system-prompt-file", OPTION_STRING, AT(system_file), "FILE", NULL, 0, 0, NULL, "the same from FILE" },
     { "--image", OPTION_LIST, AT(images), "FILE", NULL, 0, 0, NULL, "a picture (PNG, JPEG or WebP) before the text of -p, or of a chat's first message; may be given more than once" },
     { "--image-no-split", OPTION_FLAG, AT(no_split), NULL, NULL, 0, 0, NULL, "read each picture as one tile: faster, with fewer details" },
@@ -79,7 +79,7 @@ static const struct option prompt_options[] = {
 static const struct option answer_options[] = {
     { "-n --predict --n-predict", OPTION_U32, AT(n_predict), "N", "0", 0, 0, "-1 -2", "tokens of an answer at most; 0 or -1: to the end of the context" },
     { "-r --stop --reverse-prompt", OPTION_LIST, AT(stop), "TEXT", NULL, 0, 0, NULL, "end the answer before TEXT; may be given more than once" },
-    { "--ignore-eos", OPTION_FLAG, AT(ignore_eos), NULL, NULL, 0, 0, NULL, "go on when the model says that it is done" },
+    { "--ignore-eos", OPTION_FLAG, AT(ignore_eos), NULL, NULL, 0, 0, NULL, "go on after the end-of-sequence token" },
     { "--think", OPTION_CHOICE, AT(think), "HOW", "dim", 0, 0, "dim hide show", "thinking on a terminal: less bright and without its marks, not at all, or as the model writes it; hide leaves it out of a pipe, too" },
     { "--no-shift --no-context-shift", OPTION_FLAG, AT(no_shift), NULL, NULL, 0, 0, NULL, "refuse a message when the context is full, instead of leaving out the oldest turns" },
     { "-q --quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL, "only the answer: no line on the model before it, none of figures after it" },
@@ -196,7 +196,7 @@ static const struct option verify_options[] = {
 
 static const struct option serve_options[] = {
     { "--host", OPTION_STRING, AT(host), "ADDRESS", "127.0.0.1", 0, 0, NULL, "address to listen on; 0.0.0.0: every one of this machine" },
-    { "--port", OPTION_U32, AT(port), "N", "8080", 0, 65535, NULL, "port; 0: any free one, told on stderr" },
+    { "--port", OPTION_U32, AT(port), "N", "8080", 0, 65535, NULL, "port; 0: any free one, printed on stderr" },
     { "-np --parallel", OPTION_U32, AT(n_parallel), "N", "4", 1, 4096, NULL, "answers that are made at the same time" },
     { "--kv-tokens", OPTION_U32, AT(n_kv_tokens), "N", "0", 0, 1073741824, NULL, "tokens that the KV pages of all answers and kept prompts hold; 0: the context times -np. With fewer an answer may have to pause" },
     { "--step-stretch", OPTION_FLOAT, AT(step_stretch), "X", "1.75", 0, 1000, NULL, "prompts may make a step of running answers so many times longer; 0: without limit" },

@@ -76,9 +76,9 @@ static const struct option answer_flags[] = {
     FINE_IF("--reasoning-format", "FORMAT", "auto deepseek", "other format of thinking"),
     FINE_IF("--reasoning-budget", "N", "-1", "budget for thinking yet"),
     FINE_IF("-rea --reasoning", "[MODE]", "auto", "switch for thinking on the command line yet; --think says how run shows it"),
-    FINE("--log-verbose --log-disable --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps", NULL, "--log sets what is told"),
+    FINE("--log-verbose --log-disable --log-prefix --no-log-prefix --log-timestamps --no-log-timestamps", NULL, "--log sets the level of messages"),
     MAY("--log-colors", "on off auto", "messages have no colours"),
-    FINE("-lv --verbosity --log-verbosity", "N", "--log sets what is told"),
+    FINE("-lv --verbosity --log-verbosity", "N", "--log sets the level of messages"),
     NONE("--log-file", "FILE", "log file: messages go to stderr, 2>FILE keeps them"),
     { 0 },
 };

@@ -129,7 +129,7 @@ int verb_run(const struct verb_call *call)
 
     if (s.system && s.system_file)
         return fail_usage(
-            "--system and --system-prompt-file both say what the model is told; expected one of them");
+            "--system and --system-prompt-file both give the system prompt; expected one of them");
     if (!read_option(s.system, s.system_file, &system))
         return STATUS_ERROR;
     s.system = system.n ? system.at : NULL;

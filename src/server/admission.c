@@ -1,4 +1,4 @@
-// admission.c - see admission.h. A refusal at this point is sent before the body is read, and the connection
+// admission.c - see admission.h. An error at this point is sent before the body is read, and the connection
 // is closed after it.
 #include "server/admission.h"
 #include <strings.h>
@@ -24,8 +24,8 @@ static struct headers read_headers(const struct message *m)
     return h;
 }
 
-// Two readers of the same bytes must not see two requests: nothing that can be read in two ways is let
-// through.
+// Rejects ambiguous requests: a proxy and this server must not read different requests from the same bytes
+// (request smuggling).
 static bool check_form(struct http_exchange *x, const struct headers *h)
 {
     const struct message *m = x->message;
@@ -69,7 +69,7 @@ static bool check_sender(struct http_exchange *x, const struct headers *h)
                                  "Origin is not allowed; start the server with --cors-origin to allow it");
 }
 
-// Every key is compared in full, so that the time tells nothing.
+// Every key is compared in full, so that the time reveals nothing.
 static bool has_key(struct http_exchange *x)
 {
     const char *authorization = message_field(x->message, "authorization", NULL);

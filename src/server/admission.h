@@ -1,8 +1,8 @@
-// admission.h - a request's first check, from its headers: who sends it, what for, and whether there is room.
+// admission.h - admission: the check of a request's head. Framing, sender, key, route, and room in the queue.
 #pragma once
 #include <stdbool.h>
 
 struct http_exchange;
 
-// Sets the route. False: it was refused (x->replied), or the connection has to be dropped.
+// Sets the route. False: an error was replied (x->replied), or the connection has to be closed.
 bool admission_check(struct http_exchange *x);

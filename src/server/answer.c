@@ -1,5 +1,5 @@
-// answer.c - see answer.h. While the engine works for a response its exchange sleeps; the engine's thread
-// wakes it with http->lock held.
+// answer.c - see answer.h. While the engine works for a response, its exchange sleeps. The engine's thread
+// wakes it, with http->lock held.
 #include "server/answer.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -27,7 +27,7 @@ bool answer_error(struct http_exchange *x, const struct err *err)
 
 // ---- responses
 
-// True: it sleeps. False: there is something to do now.
+// True: it sleeps. False: there are events now.
 static bool sleep_unless_ready(struct http_exchange *x)
 {
     pthread_mutex_lock(x->http->lock);
@@ -127,7 +127,7 @@ static void end(struct http_exchange *x, bool whole)
 {
     write_log(x, whole);
     metrics_answer(&x->server->model.metrics, x->status);
-    api_response_end(x->response); // from here on nothing wakes it
+    api_response_end(x->response); // nothing wakes it after this
 }
 
 const struct http_service answer_service = { admission_check, go_on, reply_error, end };

@@ -1,4 +1,4 @@
-// page.c - see page.h. INGOT_PAGE is the path of the page as cmake/page.cmake assembles it.
+// page.c - see page.h. INGOT_PAGE is the path of the page that cmake/page.cmake assembles.
 #include "server/page.h"
 #include <pthread.h>
 #include "base/base64.h"
@@ -19,7 +19,7 @@ const char *page_markdown_it(void)
     return INGOT_PAGE_MARKDOWN_IT;
 }
 
-// Appends the sum of what stands between each pair of tags, as a policy names it.
+// Appends the SHA-256 of the text between each pair of tags, in the form of a policy.
 static void add_sums(struct buf *b, struct sha256_stream *s, struct str open, struct str close)
 {
     struct str rest = page_html();

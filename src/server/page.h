@@ -1,10 +1,10 @@
-// page.h - the chat page, inside the program.
+// page.h - the chat page, embedded in the program.
 #pragma once
 #include "base/str.h"
 
 struct str page_html(void);
-// The page's Content-Security-Policy: its own scripts and styles run, by their SHA-256, and nothing else; it
-// asks its own server only. It lives as long as the program.
+// The page's Content-Security-Policy: only its own scripts and styles run, by their SHA-256, and it connects
+// to its own server only. The text lives as long as the program.
 const char *page_policy(void);
-// The version of markdown-it inside; "": none, and answers are shown as plain text.
+// The version of markdown-it inside; "": none; then answers are shown as plain text.
 const char *page_markdown_it(void);

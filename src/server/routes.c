@@ -1,12 +1,12 @@
-// routes.c - see routes.h. Routes are compared byte for byte with the path as sent: nothing is decoded or
-// normalised, so there is no second spelling of a path that could slip past a check.
+// routes.c - see routes.h. Routes are compared byte for byte with the path as sent. Nothing is decoded or
+// normalised, so no other spelling of a path can evade a check.
 #include "server/routes.h"
-#include "server/about.h"
 #include "server/answer.h"
 #include "server/api/api_response.h"
+#include "server/info.h"
 #include "server/page.h"
 #include "server/state.h"
-#include "server/texts.h"
+#include "server/tokenize.h"
 
 static bool answer_page(struct http_exchange *x)
 {
@@ -68,14 +68,14 @@ static bool start_response(struct http_exchange *x, enum dialect dialect)
     struct err err = { 0 };
     struct api_request request = { .strict = x->server->options->strict };
 
-    if (server_phase(x->server) != PHASE_READY) // it may have changed while the body came
+    if (server_phase(x->server) != PHASE_READY) // it may have changed while the body arrived
         return exchange_reply_error(x, 503, "the server is stopping");
     if (!api_request_read_text(&request, dialect, buf_as_str(&x->body), &x->server->options->limits, &err))
         return answer_error(x, &err);
     buf_free(&x->body);
     if (request.loads_only) {
         api_request_release(&request);
-        return about_loaded(x, dialect == DIALECT_OLLAMA_CHAT);
+        return info_loaded(x, dialect == DIALECT_OLLAMA_CHAT);
     }
     x->response = api_response_begin(&x->server->model, &request,
                                      (struct api_response_client){ exchange_wake, x, x->key }, &err);
@@ -150,32 +150,32 @@ static const struct http_route routes[] = {
     { "GET", "/metrics", MODEL, answer_metrics },
     { "POST", "/cache/save", MODEL, answer_save },
     // OpenAI's
-    { "GET", "/v1/models", MODEL, about_models },
-    { "GET", "/v1/models/*", MODEL, about_model },
+    { "GET", "/v1/models", MODEL, info_models },
+    { "GET", "/v1/models/*", MODEL, info_model },
     { "POST", "/v1/chat/completions", ANSWER, answer_chat },
     { "POST", "/v1/completions", ANSWER, answer_text },
     { "POST", "/v1/responses", ANSWER, answer_responses },
-    { "POST", "/v1/responses/input_tokens", MODEL, texts_count_response },
+    { "POST", "/v1/responses/input_tokens", MODEL, tokenize_count_response },
     { "POST", "/v1/embeddings", ANSWER, answer_embeddings },
     // Anthropic's
     { "POST", "/v1/messages", ANSWER | ANTHROPIC, answer_messages },
-    { "POST", "/v1/messages/count_tokens", MODEL | ANTHROPIC, texts_count },
+    { "POST", "/v1/messages/count_tokens", MODEL | ANTHROPIC, tokenize_count },
     // llama.cpp's server
     { "POST", "/completion", ANSWER, answer_native },
     { "POST", "/infill", ANSWER, answer_infill },
-    { "POST", "/tokenize", MODEL, texts_tokenize },
-    { "POST", "/detokenize", MODEL, texts_detokenize },
-    { "POST", "/apply-template", MODEL, texts_template },
-    { "GET", "/props", MODEL, about_props },
-    { "GET", "/slots", MODEL, about_slots },
+    { "POST", "/tokenize", MODEL, tokenize_text },
+    { "POST", "/detokenize", MODEL, tokenize_decode },
+    { "POST", "/apply-template", MODEL, tokenize_template },
+    { "GET", "/props", MODEL, info_props },
+    { "GET", "/slots", MODEL, info_slots },
     // Ollama's
     { "POST", "/api/chat", ANSWER | OLLAMA, answer_ollama_chat },
     { "POST", "/api/generate", ANSWER | OLLAMA, answer_ollama_text },
     { "POST", "/api/embed", ANSWER | OLLAMA, answer_ollama_embed },
-    { "POST", "/api/show", MODEL | OLLAMA, about_show },
-    { "GET", "/api/tags", MODEL | OLLAMA, about_tags },
-    { "GET", "/api/ps", MODEL | OLLAMA, about_running },
-    { "GET", "/api/version", OLLAMA, about_version },
+    { "POST", "/api/show", MODEL | OLLAMA, info_show },
+    { "GET", "/api/tags", MODEL | OLLAMA, info_tags },
+    { "GET", "/api/ps", MODEL | OLLAMA, info_running },
+    { "GET", "/api/version", OLLAMA, info_version },
 };
 // clang-format on
 

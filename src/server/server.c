@@ -1,8 +1,8 @@
 // server.c - see server.h: the order in which things start and end.
 //
-// Start: socket and I/O threads, then the engine's thread, which loads the model. End: the first stop turns
-// readiness off and lets answers finish; after the drain's time what is left ends with an error; then the
-// engine's thread, the socket, the rest.
+// Start: the socket and the I/O threads, then the engine's thread, which loads the model. End: the first stop
+// ends readiness and lets answers finish; after the drain time the rest ends with an error; then the socket,
+// the engine's thread, and the rest end.
 #include "server/server.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "server/http/auth.h"
 #include "server/state.h"
 
-enum { LAST_WORDS_MS = 5000 }; // for errors to reach the clients after the drain
+enum { FLUSH_MS = 5000 }; // after the drain, for errors to reach the clients
 
 static bool on_progress(void *arg, uint64_t done, uint64_t total)
 {
@@ -29,7 +29,7 @@ static void choose_name(struct server *s)
 {
     snprintf(s->model.name, sizeof s->model.name, "%s",
              s->options->name ? s->options->name : s->model.info.model_name);
-    for (char *c = s->model.name; *c; c++) // names stand in headers of other programs: plain ASCII
+    for (char *c = s->model.name; *c; c++) // other programs put names into headers: plain ASCII
         *c = *c >= 0x20 && *c < 0x7f ? *c : '?';
 }
 
@@ -86,7 +86,7 @@ static bool wait_stop(struct server *s, int timeout_ms, bool *ended)
     return fds[0].revents && read(s->options->stop_fd, &byte, 1) == 1;
 }
 
-// True: at once, a second stop came.
+// True: a second stop came, which means at once.
 static bool wait_idle(struct server *s, uint64_t until_ns)
 {
     bool ended = false;
@@ -109,9 +109,9 @@ static void drain(struct server *s)
         log_line(LOG_WARN, "server", "%u requests end with an error", atomic_load(&s->http.n_exchanges));
         engine_thread_cancel_all(&s->model.thread);
         if (!now)
-            wait_idle(s, clock_ns() + LAST_WORDS_MS * 1000000ull);
+            wait_idle(s, clock_ns() + FLUSH_MS * 1000000ull);
         else
-            wait_idle(s, clock_ns() + LAST_WORDS_MS * 100000ull);
+            wait_idle(s, clock_ns() + FLUSH_MS * 100000ull);
     }
 }
 
@@ -127,7 +127,7 @@ static bool serve(struct server *s, struct err *err)
     bool failed = server_phase(s) == PHASE_FAILED;
     if (!failed)
         drain(s);
-    http_stop(&s->http); // ends every exchange, which releases every generation
+    http_stop(&s->http); // ends every exchange, and with it every generation
     engine_thread_stop(&s->model.thread);
     pthread_join(thread, NULL);
     if (failed)

@@ -1,7 +1,7 @@
-// state.h - the server from the inside: what its own files share.
+// state.h - struct server, which the files of this folder share.
 //
-// The folders, from the top: server (start and end, routes, admission, answers, what needs no generation),
-// api (requests in, responses out, for each API), generation (the engine's thread), http (the transport).
+// The folders, from the top: server (start and end, routes, admission, endpoints without generation), api
+// (requests in, responses out, for each API), generation (the engine's thread), http (the transport).
 #pragma once
 #include <stdatomic.h>
 #include "server/api/api_error.h"

@@ -39,7 +39,7 @@ enum api_request_continue {
     CONTINUE_IF_LAST,
     CONTINUE_ALWAYS,
     CONTINUE_NEVER
-}; // the last message, if it is the assistant's
+}; // the assistant's last message
 enum api_request_thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
 
 struct api_request {
@@ -61,9 +61,9 @@ struct api_request {
     json_t *schema;                 // of the answer, within body; NULL: none
     bool strict_tools;              // a tool has "strict": its schema must be kept
     bool json_object, one_call;     // the answer must be an object; at most one call
-    const char *grammar, *effort;   // within body; NULL: not said
-    const char *encoding, *pooling; // of embeddings, within body; NULL: not said
-    const char *cache_salt;         // within body; NULL: not said
+    const char *grammar, *effort;   // within body; NULL: not given
+    const char *encoding, *pooling; // of embeddings, within body; NULL: not given
+    const char *cache_salt;         // within body; NULL: not given
     uint32_t priority, deadline_ms; // above 0: after others; 0: none
     enum api_request_thinking thinking;
     enum api_request_continue continues;
@@ -72,7 +72,7 @@ struct api_request {
     json_t *warnings;  // array of strings, owned
     json_t *stop_list; // a string or a list of them, owned; NULL: none
     json_t *metadata;  // of a response, owned; NULL: none
-    const char *model; // within body; NULL: not said
+    const char *model; // within body; NULL: not given
     struct ingot_sampling sampling;
     const char *stops[64]; // within body
     uint32_t n_stops, max_tokens, n, best_of, top_logprobs, penalty_window;

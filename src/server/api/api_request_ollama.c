@@ -51,11 +51,11 @@ bool api_request_take_images(struct api_request *request, const char *name, json
 bool api_request_finish_ollama(struct api_request *request, struct err *err)
 {
     bool chat = request->dialect == DIALECT_OLLAMA_CHAT;
-    json_t *said = chat ? request->messages : request->prompt;
+    json_t *content = chat ? request->messages : request->prompt;
 
     request->loads_only =
-        !said || (chat ? json_is_array(said) && json_array_size(said) == 0
-                       : json_is_string(said) && json_string_length(said) == 0 && !request->suffix);
+        !content || (chat ? json_is_array(content) && json_array_size(content) == 0
+                          : json_is_string(content) && json_string_length(content) == 0 && !request->suffix);
     request->raw |= request->suffix != NULL; // infill uses no template
     if (request->raw && json_array_size(request->images) > 0)
         return err_set(err, ERR_INPUT,
@@ -63,7 +63,7 @@ bool api_request_finish_ollama(struct api_request *request, struct err *err)
     if (chat || request->raw || request->loads_only)
         return true;
     request->messages =
-        json_pack("[{s:s, s:O, s:O*}]", "role", "user", "content", said, "images", request->images);
+        json_pack("[{s:s, s:O, s:O*}]", "role", "user", "content", content, "images", request->images);
     return (request->messages && json_object_set_new(request->body, "messages", request->messages) == 0) ||
            err_memory(err, "a message");
 }

@@ -339,8 +339,8 @@ json_t *api_response_call_input(const struct api_response_call *call)
     return text.n ? json_pack("{s:o}", "text", api_response_text(&call->arguments)) : json_object();
 }
 
-// True cause and position of a cache miss would reveal other clients' prompts, so the response only says that
-// a page was absent; see log_miss.
+// The true cause and position of a cache miss would reveal other clients' prompts, so the response only says
+// that a page was absent; see log_miss.
 static json_t *cache_miss(const struct api_response *t, const struct ingot_result *r)
 {
     uint32_t page = t->model->info.page_tokens, reusable = (r->n_prompt - 1) / page * page;

@@ -2,7 +2,7 @@
 // a stream with one object a line.
 //
 // The last object has the figures, in nanoseconds. A tool call is written when it is complete, its arguments
-// as an object. Not here: parsing the request (api_request_ollama.c), the description of the model (about.c).
+// as an object. Not here: parsing the request (api_request_ollama.c), the description of the model (info.c).
 #include <time.h>
 #include "server/api/api_response.h"
 #include "server/api/served_model.h"

@@ -16,7 +16,7 @@ static struct str template_of(const struct served_model *model)
 static enum tool_call_style style_of(const struct served_model *model)
 {
     if (!model->template.takes_tools && !model->template.takes_calls)
-        return CALLS_TAGS; // as chat_messages.c tells it to the model
+        return CALLS_TAGS; // the style that chat_messages.c describes to the model
     return tool_call_style_of(template_of(model));
 }
 

@@ -8,8 +8,8 @@
 
 struct served_model {
     const struct server_limits *limits;
-    bool no_shared_prefix; // kept prompts are found by requests of the same cache_salt alone, and never
-                           // without one
+    bool no_shared_prefix; // the prefix cache serves only requests with the same cache_salt, and none without
+                           // one
     struct engine_thread thread;
     struct metrics metrics;
     // set when the model is loaded, and read-only from then on

@@ -1,5 +1,4 @@
-// engine_thread.h - the engine's thread: it steps while there is work, and wakes the readers whose answer has
-// grown.
+// engine_thread.h - the engine's thread: it steps while there is work, and wakes the readers of new events.
 #pragma once
 #include <pthread.h>
 #include "base/err.h"
@@ -9,16 +8,16 @@ struct generation;
 struct metrics;
 
 struct engine_thread {
-    pthread_mutex_t lock; // lists, counts, and what the callers of wake guard with it. Taken before the
-                          // engine's own locks
+    pthread_mutex_t lock; // guards lists, counts, and what the callers of wake guard with it; taken before
+                          // the engine's own locks
     pthread_cond_t work;
     struct ingot_engine *engine;
     struct metrics *metrics;
     struct generation *live, *released; // released: to be freed by the engine's thread
-    uint32_t n_active, most_active;     // places that are taken: one for each engine request that is not
-                                        // finished, see generation
+    uint32_t n_active, most_active;     // places taken in the queue: one for each unfinished engine request,
+                                        // see generation
     uint64_t n_submitted;
-    bool stop, cancels; // cancels: also what is submitted from now on
+    bool stop, cancels; // cancels: new generations are cancelled too
     struct err failure; // of the device: nothing runs any more
 };
 
@@ -29,5 +28,5 @@ void engine_thread_run(struct engine_thread *t);
 void engine_thread_stop(struct engine_thread *t);
 
 bool engine_thread_is_full(struct engine_thread *t, uint32_t n); // no room for n more engine requests
-void engine_thread_cancel_all(
-    struct engine_thread *t); // and what is submitted later: a request may be on its way to the list
+// Also cancels what is submitted later: a request may be on its way to the list.
+void engine_thread_cancel_all(struct engine_thread *t);

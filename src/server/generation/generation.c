@@ -64,7 +64,7 @@ static struct generation *generation_create(struct engine_thread *t, const struc
     return g;
 }
 
-// Gives up a generation that was never in the list: its requests may already be running.
+// Releases a generation that was never in the list. Its requests may already be running.
 static void abandon(struct engine_thread *t, struct generation *g, uint32_t n_reserved)
 {
     pthread_mutex_lock(&t->lock);
@@ -169,7 +169,7 @@ bool generation_is_done(const struct generation *g)
 
 // ---- for the engine's thread
 
-// Looks at what the last step gave one choice; true when it is something new.
+// Notes what the last step added to one choice. True: there is something new.
 static bool choice_update(struct generation *g, struct generation_choice *c, uint64_t now)
 {
     struct engine_thread *t = g->thread;

@@ -11,7 +11,7 @@ struct engine_thread;
 
 struct generation_choice {
     struct ingot_request *request;
-    size_t n_seen;    // events the engine's thread knows of
+    size_t n_seen;    // events that the engine's thread has seen
     size_t n_taken;   // events the reader has taken
     uint64_t last_ns; // when the newest event came
     bool finished;    // in the engine
@@ -24,7 +24,7 @@ struct generation {
     struct engine_thread *thread;
     struct generation_choice *choices; // [n_choices]
     uint32_t n_choices, n_running;
-    uint32_t most_places; // that it takes in the queue at once
+    uint32_t most_places; // in the queue, at one time
     uint64_t submitted_ns;
     bool at_end_only, cancelled, has_news;
     void (*wake)(void *arg); // with the thread's lock held; must not block
@@ -35,23 +35,23 @@ struct generation_options {
     const struct ingot_request_options *requests;
     uint32_t n;
     uint32_t most_places; // 0: one for each
-    bool at_end_only;     // wake when everything is finished, not for every piece
+    bool at_end_only;     // wake when all choices are finished, not for every event
     void (*wake)(void *arg);
     void *arg;
 };
-// NULL with ERR_LIMIT and an empty message when the queue is full; else with what is wrong.
+// NULL: see err; ERR_LIMIT with an empty message is a full queue.
 struct generation *generation_submit(struct engine_thread *t, const struct generation_options *options,
                                      struct err *err);
-void generation_release(struct generation *g); // the pointer is gone; what runs is cancelled
+void generation_release(struct generation *g); // cancels what still runs, and takes the pointer
 // Takes the next event of any choice. False: none now. Pointers live until the next call for the same choice.
 bool generation_take(struct generation *g, uint32_t *choice, struct ingot_event *event);
-// Lock held: whether something can be taken (with at_end_only: everything).
+// Lock held. True: there is an event to take; with at_end_only: all events are there.
 bool generation_is_ready(const struct generation *g);
 bool generation_is_done(const struct generation *g); // every choice's last event was taken
 
 // ---- for the engine's thread
 
-bool generation_update(struct generation *g,
-                       uint64_t now_ns); // lock held: notes what the last step added. True: there is news
+// Lock held. Notes what the last step added. True: there is something new.
+bool generation_update(struct generation *g, uint64_t now_ns);
 void generation_cancel(struct generation *g);    // lock held
 void generation_free_list(struct generation *g); // lock not held; g may be NULL

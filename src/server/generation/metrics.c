@@ -1,4 +1,4 @@
-// metrics.c - see metrics.h. Bounds of the histograms are vLLM's.
+// metrics.c - see metrics.h. The bounds of the histograms are vLLM's.
 #include "server/generation/metrics.h"
 
 static const double first_bounds[] = { 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,

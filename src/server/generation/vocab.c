@@ -1,7 +1,7 @@
 // vocab.c - see vocab.h.
 #include "server/generation/vocab.h"
 
-enum { FEWEST = 16, BYTES_OF_TOKEN = 8 }; // the first guesses at the room for a result: most fit
+enum { FEWEST = 16, BYTES_OF_TOKEN = 8 }; // first guesses of the size of a result; most fit
 
 bool vocab_encode(const struct ingot_engine *engine, struct str text, unsigned flags, struct token_ids *ids,
                   struct err *err)

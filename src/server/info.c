@@ -1,5 +1,5 @@
-// about.c - see about.h. Nothing here tells what other clients ask: of their requests only the number.
-#include "server/about.h"
+// info.c - see info.h. Nothing here reveals the requests of other clients, except their number.
+#include "server/info.h"
 #include <time.h>
 #include "server/answer.h"
 #include "server/api/api_request.h"
@@ -34,7 +34,7 @@ static json_t *model_json(const struct server *s, enum api_family family)
                      "modalities", "text", s->model.info.takes_pictures ? "image" : NULL);
 }
 
-bool about_models(struct http_exchange *x)
+bool info_models(struct http_exchange *x)
 {
     const struct server *s = x->server;
 
@@ -55,7 +55,7 @@ static int hex_value(char c)
                                   : -1;
 }
 
-// A name as a client writes it into a path: "org%2Fname" or "org/name".
+// Compares a name with its form in a path: "org%2Fname" or "org/name".
 static bool path_names(const char *path, const char *name)
 {
     for (; *path; path++, name++) {
@@ -70,7 +70,7 @@ static bool path_names(const char *path, const char *name)
     return *name == 0;
 }
 
-bool about_model(struct http_exchange *x)
+bool info_model(struct http_exchange *x)
 {
     const char *asked = strstr(x->path, "/models/") + strlen("/models/");
 
@@ -103,7 +103,7 @@ static struct str template_of(const struct server *s)
     return (struct str){ s->model.template.text, s->model.template.n_bytes };
 }
 
-bool about_props(struct http_exchange *x)
+bool info_props(struct http_exchange *x)
 {
     const struct server *s = x->server;
     const struct ingot_sampling d = ingot_request_defaults().sampling;
@@ -123,8 +123,8 @@ bool about_props(struct http_exchange *x)
                   "audio", 0));
 }
 
-// So many as answers may run at once, the busy ones first: which is whose is nobody's business.
-bool about_slots(struct http_exchange *x)
+// One slot for each sequence, the busy ones first. Which request has which slot is not revealed.
+bool info_slots(struct http_exchange *x)
 {
     const struct server *s = x->server;
     struct ingot_engine_stats stats;
@@ -155,7 +155,7 @@ static json_t *size_text(uint64_t n)
 static json_t *details_json(const struct server *s)
 {
     const char *path = s->options->engine.model;
-    bool gguf = !path || str_ends(str_from(path), STR(".gguf")); // what ships inside is one too
+    bool gguf = !path || str_ends(str_from(path), STR(".gguf")); // the embedded model is one too
 
     return json_pack("{s:s, s:s, s:s, s:[s], s:o, s:s}", "parent_model", "", "format",
                      gguf ? "gguf" : "safetensors", "family", s->model.info.architecture, "families",
@@ -172,24 +172,24 @@ static json_t *ollama_model(const struct server *s)
                      "digest", "", "details", details_json(s));
 }
 
-bool about_tags(struct http_exchange *x)
+bool info_tags(struct http_exchange *x)
 {
     return exchange_reply_json(x, 200, json_pack("{s:[o]}", "models", ollama_model(x->server)));
 }
 
-bool about_running(struct http_exchange *x)
+bool info_running(struct http_exchange *x)
 {
     const struct server *s = x->server;
     json_t *model = ollama_model(s);
     bool gpu = !str_starts(str_from(s->model.info.device), STR("cpu"));
 
-    json_object_set_new(model, "expires_at", json_string("9999-12-31T23:59:59Z")); // it stays
+    json_object_set_new(model, "expires_at", json_string("9999-12-31T23:59:59Z")); // the model stays loaded
     json_object_set_new(model, "size_vram", json_integer(gpu ? (json_int_t)s->model.info.weight_bytes : 0));
     return exchange_reply_json(x, 200, json_pack("{s:[o]}", "models", model));
 }
 
-// Clients refuse to speak with an old Ollama: this is the release whose API is spoken.
-bool about_version(struct http_exchange *x)
+// Clients reject an old Ollama. This is the release whose API is implemented.
+bool info_version(struct http_exchange *x)
 {
     return exchange_reply_json(x, 200, json_pack("{s:s}", "version", "0.9.0"));
 }
@@ -227,7 +227,7 @@ static json_t *capabilities(const struct server *s)
     return list;
 }
 
-bool about_show(struct http_exchange *x)
+bool info_show(struct http_exchange *x)
 {
     const struct server *s = x->server;
     struct err err = { 0 };
@@ -253,7 +253,7 @@ bool about_show(struct http_exchange *x)
     return ok;
 }
 
-bool about_loaded(struct http_exchange *x, bool chat)
+bool info_loaded(struct http_exchange *x, bool chat)
 {
     char when[32];
     json_t *reply = json_pack("{s:s, s:s, s:b, s:s}", "model", x->server->model.name, "created_at",

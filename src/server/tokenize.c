@@ -1,5 +1,5 @@
-// texts.c - see texts.h.
-#include "server/texts.h"
+// tokenize.c - see tokenize.h.
+#include "server/tokenize.h"
 #include "base/mem.h"
 #include "server/answer.h"
 #include "server/api/prompts.h"
@@ -35,7 +35,7 @@ static bool read_text(const struct server *s, json_t *body, struct token_ids *id
                         flags, ids, err);
 }
 
-bool texts_tokenize(struct http_exchange *x)
+bool tokenize_text(struct http_exchange *x)
 {
     const struct server *s = x->server;
     struct token_ids ids = { 0 };
@@ -75,7 +75,7 @@ static bool read_ids(const struct server *s, json_t *list, struct token_ids *ids
     return s->model.info.has_tokenizer || err_set(err, ERR_UNSUPPORTED, "this model has no tokenizer");
 }
 
-bool texts_detokenize(struct http_exchange *x)
+bool tokenize_decode(struct http_exchange *x)
 {
     struct token_ids ids = { 0 };
     struct buf text = { 0 };
@@ -98,7 +98,7 @@ bool texts_detokenize(struct http_exchange *x)
     return ok;
 }
 
-bool texts_template(struct http_exchange *x)
+bool tokenize_template(struct http_exchange *x)
 {
     struct api_request request = { .strict = x->server->options->strict };
     struct buf text = { 0 };
@@ -143,12 +143,12 @@ static bool count_tokens(struct http_exchange *x, enum dialect dialect)
     return ok;
 }
 
-bool texts_count(struct http_exchange *x)
+bool tokenize_count(struct http_exchange *x)
 {
     return count_tokens(x, DIALECT_COUNT);
 }
 
-bool texts_count_response(struct http_exchange *x)
+bool tokenize_count_response(struct http_exchange *x)
 {
     return count_tokens(x, DIALECT_RESPONSES);
 }
