@@ -19,6 +19,7 @@
 #include "ops/cpu_table.h"
 #include "ops/cuda_table.h"
 #include "ops/metal_table.h"
+#include "ops/ops.h"
 #include "text/grammar/token_trie.h"
 #include "text/template/chat.h"
 
@@ -175,11 +176,29 @@ static enum kv_format page_format(const struct engine_loaded *l, enum ingot_kv a
     return on_cpu(l) && (features & CPU_AVX512_BF16) && l->model.config.head_dim % 2 == 0 ? KV_BF16 : KV_F16;
 }
 
+// What the model is made of must have kernels there: this is known before a weight is read.
+static bool check_device(const struct engine_loaded *l, struct err *err)
+{
+    struct device *d = l->device;
+
+    if (l->model.config.latent_dims && !d->ops->supports(d, OP_latent_attend))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "%s: latent attention has no kernels on %s yet; use --device cpu",
+                       model_file_path(l->file), d->name);
+    return l->model.n_experts == 0 || d->ops->supports(d, OP_route) ||
+           err_set(err, ERR_UNSUPPORTED,
+                   "%s: this model's experts have no kernels on %s yet; use --device cpu",
+                   model_file_path(l->file), d->name);
+}
+
+// Values that are part of the keys have their format.
 static bool choose_pages(const struct engine_loaded *l, struct stage_shape *shape, struct err *err)
 {
     static const char *const names[N_KV_FORMATS] = { "f32", "f16", "bf16", "q8_0" };
     uint32_t k = page_format(l, l->options.cache_type_k, shape->exact),
-             v = page_format(l, l->options.cache_type_v, shape->exact);
+             v = page_format(l,
+                             l->model.config.latent_dims ? l->options.cache_type_k : l->options.cache_type_v,
+                             shape->exact);
     struct page_shape pages = { 1, l->model.config.head_dim, 1, (u16)k, (u16)v };
 
     shape->k_format = (enum kv_format)k;
@@ -373,7 +392,7 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
     struct stage_shape shape;
     struct engine_loaded *l = begin_load(e, options, err);
     bool ok = l && open_model(l, err) && load_tokenizer(l, err) && open_device(l, err) &&
-              choose_sizes(l, err) && make_kv(e, err) && make_batches(e, err) &&
+              check_device(l, err) && choose_sizes(l, err) && make_kv(e, err) && make_batches(e, err) &&
               choose_shape(e, &shape, err) && open_eyes(e, l, &shape, err) &&
               make_stages(l, &shape, tiles_pool(e), err) && make_logits(e, err) && kv_persist_open(e, err);
 

@@ -27,7 +27,8 @@ static void count(struct model_info *s, uint32_t n_context)
                                  .v_format = KV_F16 };
     s->memory = place_memory(&s->model, &shape);
     s->read_bytes = read_bytes(&s->model);
-    s->kv_bytes = 2ull * c->n_layers * c->n_kv_heads * c->head_dim * 2;
+    struct model_page page = model_page_bytes(c, KV_F16, KV_F16);
+    s->kv_bytes = c->n_layers * (page.k + page.v) / PAGE_TOKENS;
 }
 
 bool model_info_open(struct model_info *s, const char *path, uint32_t n_context, struct err *err)

@@ -59,6 +59,15 @@ enum {
 // Of a model with leading dense layers (config.n_dense): those, or the others.
 enum weight_layers { LAYERS_ALL, LAYERS_DENSE, LAYERS_MIXTURE };
 
+// The rows of each matrix of another tensor, [stack * all, ...], that make up this one.
+struct weight_slice {
+    const char
+        *gguf;    // the other tensor in GGUF files that lack this one; in checkpoints it is weight_key.json
+    uint32_t all; // enum dim: rows of a matrix there
+    bool last;    // the last of them; else the first
+    bool transposed; // they are this tensor's columns
+};
+
 struct weight_key {
     bool per_layer;
     size_t place; // in struct model_weights or struct layer_weights, counted in pointers; behind the latter,
@@ -66,14 +75,15 @@ struct weight_key {
     const char *gguf, *json; // "%u" is the layer; without ".weight" / ".bias" nothing is added
     uint32_t rows, cols;     // enum dim
     uint32_t flags;
-    // Not 0: there are as many matrices, of which a token uses `used`; one tensor with three dimensions (two,
-    // if a matrix has one column: then it is taken as one long vector), or tensors whose second "%u" is the
-    // number. enum dim.
+    // Not 0: there are as many matrices, of which a token uses `used`, or all where that is 0; one tensor
+    // with three dimensions (two, if a matrix has one column: then it is taken as one long vector), or
+    // tensors whose second "%u" is the number. enum dim.
     uint32_t stack, used;
     uint32_t
         half; // 1, 2: in checkpoints the first or second half of the rows of each matrix of a stack; 0: all
     uint32_t when; // enum dim: models have it where this size is not 0
     enum weight_layers layers;
+    const struct weight_slice *slice; // or NULL
 };
 
 #define WEIGHT_KEY(own_place, of_layer, gguf_name, json_name, n_rows, n_cols, ...)       \

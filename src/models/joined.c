@@ -21,7 +21,8 @@ static struct source_row source_of(const struct joined_tensor *j, uint64_t row)
 // The number of an element of the row in its part, which holds matrices row by row.
 static uint64_t element_of(const struct joined_tensor *j, const struct source_row *s, uint64_t col)
 {
-    return (s->matrix * j->rows * j->n_halves + s->row) * j->cols + col;
+    uint64_t rows = j->slice_rows ? j->slice_rows : (uint64_t)j->rows * j->n_halves;
+    return (s->matrix * rows + j->slice_first + s->row) * j->cols + col;
 }
 
 static void read_plain(const struct joined_tensor *j, const struct source_row *s, uint64_t col, uint64_t n,
@@ -36,8 +37,9 @@ static void read_column(const struct joined_tensor *j, const struct source_row *
                         unsigned char *to)
 {
     const uint64_t bytes = quant_info(j->tensor.format)->block_bytes,
-                   stride = (uint64_t)j->rows * j->n_halves;
-    const unsigned char *at = s->part->data + ((s->matrix * j->cols + col) * stride + s->row) * bytes;
+                   stride = (uint64_t)j->rows * j->n_halves, all = j->slice_rows ? j->slice_rows : j->cols;
+    const unsigned char *at =
+        s->part->data + ((s->matrix * all + j->slice_first + col) * stride + s->row) * bytes;
 
     for (uint64_t i = 0; i < n; i++, at += stride * bytes, to += bytes)
         if (bytes == 2)
@@ -69,6 +71,22 @@ static void read_mxfp4(const struct joined_tensor *j, const struct source_row *s
     }
 }
 
+// All of a stack whose matrices lie transposed, in blocks: rows there are columns here.
+static void read_decoded(const struct joined_tensor *j, float *to)
+{
+    const struct quant_info *info = quant_info(j->parts[0]->format);
+    uint64_t row_bytes = j->rows / info->block_elements * info->block_bytes;
+    float decoded[MODEL_TURNED_ROWS];
+
+    for (uint64_t m = 0; m < j->tensor.dims[0]; m++, to += (size_t)j->rows * j->cols)
+        for (uint32_t c = 0; c < j->cols; c++) {
+            info->decode(j->parts[0]->data + (m * j->slice_rows + j->slice_first + c) * row_bytes, decoded,
+                         j->rows);
+            for (uint32_t r = 0; r < j->rows; r++)
+                to[(size_t)r * j->cols + c] = decoded[r];
+        }
+}
+
 void model_tensor_read(const struct file_tensor *t, uint64_t first, uint64_t n, void *to)
 {
     const struct joined_tensor *j = (const struct joined_tensor *)t;
@@ -78,6 +96,11 @@ void model_tensor_read(const struct file_tensor *t, uint64_t first, uint64_t n, 
     if (t->data) {
         memcpy(to, t->data + first / info->block_elements * info->block_bytes,
                n / info->block_elements * info->block_bytes);
+        return;
+    }
+    if (j->transposed && quant_info(j->parts[0]->format)->block_elements > 1) {
+        CHECK(first == 0 && n == t->dims[0] * t->dims[1] * t->dims[2]);
+        read_decoded(j, to);
         return;
     }
     for (uint64_t take; n > 0;

@@ -394,7 +394,8 @@ static struct joined_tensor *joined_create(struct model *m, uint32_t n_parts)
 static bool joined_describe(const struct model *m, const struct weight_key *k, struct joined_tensor *j,
                             struct err *err)
 {
-    enum quant format = j->scales ? QUANT_MXFP4 : j->parts[0]->format;
+    bool decoded = k->slice && j->transposed && quant_info(j->parts[0]->format)->block_elements > 1;
+    enum quant format = j->scales ? QUANT_MXFP4 : decoded ? QUANT_F32 : j->parts[0]->format;
     const struct quant_info *info = quant_info(format);
     uint64_t n = model_dim(m, k->stack);
 
@@ -407,7 +408,7 @@ static bool joined_describe(const struct model *m, const struct weight_key *k, s
                                       .format = format,
                                       .n_dims = j->cols == 1 ? 2 : 3,
                                       .dims = { n, j->rows, j->cols, 1 } };
-    CHECK(quant_bytes(format, n * j->rows * j->cols, &j->tensor.bytes)); // no more than the parts have
+    CHECK(quant_bytes(format, n * j->rows * j->cols, &j->tensor.bytes)); // the parts have as many numbers
     return true;
 }
 
@@ -477,6 +478,40 @@ static bool join_part(struct model *m, const struct weight_key *k, const struct 
     return joined_describe(m, k, j, err);
 }
 
+static bool slice_check(const struct model *m, const struct weight_key *k, const struct file_tensor *t,
+                        struct err *err)
+{
+    uint64_t want[] = { (uint64_t)model_dim(m, k->stack) * model_dim(m, k->slice->all),
+                        model_dim(m, k->slice->transposed ? k->rows : k->cols) };
+    const struct quant_info *info = quant_info(t->format);
+
+    if (!dims_check(m, t, want, 2, err) || !format_check(m, t, err))
+        return false;
+    return (want[1] <= MODEL_TURNED_ROWS && want[1] % info->block_elements == 0) ||
+           err_set(err, ERR_INPUT, "%s: tensor %.*s has rows of %llu; want at most %u, in whole blocks of %s",
+                   model_file_path(m->file), STR_ARG(t->name), (unsigned long long)want[1], MODEL_TURNED_ROWS,
+                   info->name);
+}
+
+// Some of the rows of each matrix of another tensor.
+static bool join_slices(struct model *m, const struct weight_key *k, const struct file_tensor **t,
+                        struct err *err)
+{
+    const struct weight_slice *slice = k->slice;
+    struct joined_tensor *j = joined_create(m, 1);
+
+    if (!j)
+        return err_memory(err, "the model's matrices");
+    if (!slice_check(m, k, *t, err))
+        return false;
+    j->parts[j->n_parts++] = *t;
+    j->transposed = slice->transposed;
+    j->slice_rows = model_dim(m, slice->all);
+    j->slice_first = slice->last ? j->slice_rows - model_dim(m, k->rows) : 0;
+    *t = &j->tensor;
+    return joined_describe(m, k, j, err);
+}
+
 // Is each matrix of the stack a tensor of its own?
 static bool lies_apart(const struct model *m, const struct weight_key *k)
 {
@@ -486,12 +521,44 @@ static bool lies_apart(const struct model *m, const struct weight_key *k)
     return mark && strstr(mark + 2, "%u");
 }
 
+// The whole matrix, or the parts that the file has instead.
+static bool bring_together(struct model *m, const struct weight_key *k, uint32_t l,
+                           const struct file_tensor **t, struct err *err)
+{
+    if (k->slice && (!is_gguf(m) || !*t)) {
+        struct weight_key other = *k;
+        char name[128];
+        other.gguf = k->slice->gguf;
+        const struct file_tensor *whole = find_tensor(m, &other, l, name);
+        *t = whole ? whole : *t;
+        return whole ? join_slices(m, k, t, err) : missing(m, k, name, err);
+    }
+    if (lies_apart(m, k))
+        return join_tensors(m, k, l, t, err);
+    return !is_gguf(m) && (k->half || k->flags & WEIGHT_TRANSPOSED || is_packed(k, *t))
+               ? join_part(m, k, t, err)
+               : shape_check(m, k, *t, err);
+}
+
+static void count_weights(struct model *m, const struct weight_key *k, const struct file_tensor *t)
+{
+    uint64_t n = (uint64_t)model_dim(m, k->rows) * model_dim(m, k->cols),
+             stack = k->stack ? model_dim(m, k->stack) : 1;
+
+    m->n_parameters += n * stack;
+    m->weight_bytes += t->bytes;
+    if (!k->used)
+        return;
+    m->n_experts = (uint32_t)stack;
+    m->n_used_experts = model_dim(m, k->used);
+    m->n_idle += n * (stack - m->n_used_experts);
+    m->idle_bytes += t->bytes / stack * (stack - m->n_used_experts);
+}
+
 static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l, struct err *err)
 {
     char name[128];
     const struct file_tensor *t = find_tensor(m, k, l, name);
-    uint64_t n = (uint64_t)model_dim(m, k->rows) * model_dim(m, k->cols),
-             stack = k->stack ? model_dim(m, k->stack) : 1;
     const struct file_tensor **place = k->per_layer ? &model_layer(m, l)[k->place] : &m->tensors[k->place];
 
     if (!t && (k->flags & WEIGHT_TIED)) {
@@ -501,21 +568,12 @@ static bool bind_tensor(struct model *m, const struct weight_key *k, uint32_t l,
     }
     if (!t && (k->flags & WEIGHT_OPTIONAL))
         return true;
-    if (!t)
+    if (!t && !k->slice)
         return missing(m, k, name, err);
-    bool rearranged = !is_gguf(m) && (k->half || k->flags & WEIGHT_TRANSPOSED || is_packed(k, t));
-    if (lies_apart(m, k) ? !join_tensors(m, k, l, &t, err)
-        : rearranged     ? !join_part(m, k, &t, err)
-                         : !shape_check(m, k, t, err))
+    if (!bring_together(m, k, l, &t, err))
         return false;
     *place = t;
-    m->n_parameters += n * stack;
-    m->weight_bytes += t->bytes;
-    uint64_t n_idle = k->stack ? stack - model_dim(m, k->used) : 0;
-    m->n_idle += n * n_idle;
-    m->n_experts = k->stack ? (uint32_t)stack : m->n_experts;
-    m->n_used_experts = k->stack ? model_dim(m, k->used) : m->n_used_experts;
-    m->idle_bytes += t->bytes / stack * n_idle;
+    count_weights(m, k, t);
     return true;
 }
 
@@ -544,6 +602,14 @@ static bool bind_tensors(struct model *m, struct err *err)
                 return false;
     }
     return true;
+}
+
+struct model_page model_page_bytes(const struct model_config *c, enum kv_format k, enum kv_format v)
+{
+    uint64_t v_bytes = c->latent_dims ? 0 : page_head_bytes(v, c->head_dim);
+
+    return (struct model_page){ (uint64_t)c->n_kv_heads * page_head_bytes(k, c->head_dim),
+                                c->n_kv_heads * v_bytes };
 }
 
 static bool make_frequencies(struct model *m, struct err *err)

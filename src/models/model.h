@@ -18,17 +18,18 @@ struct rope_config {
     float factor;               // how far the context was stretched
     float low, high;            // Llama 3: wavelengths between original/high and original/low are blended
     float beta_fast, beta_slow; // YaRN: rotations over the original context between which to blend
-    float attention;            // YaRN: factor on cosine and sine; 0: 0.1 ln(factor) + 1
+    float mscale, mscale_all;   // YaRN as DeepSeek has it: see rope_yarn_factor; 0: absent
+    float attention;            // YaRN: factor on cosine and sine; 0: that of mscale over mscale_all, or of 1
     uint32_t original_context;
     bool truncate; // YaRN: the blend begins and ends at whole pairs
 };
 
 struct model_config {
     uint32_t n_layers, n_cols, n_heads, n_kv_heads, head_dim, n_ffn, n_vocab, n_context;
-    uint32_t window;  // attention sees this many tokens; 0: all
-    uint32_t n_dense; // leading layers without experts, in a model of experts
-    uint32_t n_draft; // layers behind the model's own, which draft tokens; the file may hold them, nothing
-                      // uses them
+    uint32_t latent_dims; // values are a key's first numbers, pages have no V (ops/latent); 0: they have
+    uint32_t window;      // attention sees this many tokens; 0: all
+    uint32_t n_dense;     // leading layers without experts, in a model of experts
+    uint32_t n_draft;     // layers behind the model's own, which draft tokens: nothing uses them
     float norm_eps;
     struct rope_config rope;
 };
@@ -47,6 +48,7 @@ struct layer_weights {
 enum {
     N_MODEL_WEIGHTS = sizeof(struct model_weights) / sizeof(void *),
     N_LAYER_WEIGHTS = sizeof(struct layer_weights) / sizeof(void *),
+    MODEL_TURNED_ROWS = 4096, // at most, where what is transposed is in blocks
 };
 
 struct arch;
@@ -59,12 +61,13 @@ struct model_factors {
 
 // The matrices of a layer's experts, one behind the other, which the file does not hold like that. The tensor
 // says what they are together and has no data; model_tensor_read brings them together. Each is a part, or all
-// lie in one part; there a matrix has n_halves times the rows, and ours are the `half`-th of these.
+// lie in one part; there a matrix has n_halves times the rows, and ours are the `half`-th of these, or it has
+// slice_rows, and ours begin at slice_first. What is transposed and in blocks is handed out as fp32.
 struct joined_tensor {
     struct file_tensor tensor;        // first
     const struct file_tensor **parts; // [n_parts]
     uint32_t n_parts, rows, cols;     // rows, cols: of one matrix
-    uint32_t n_halves, half;
+    uint32_t n_halves, half, slice_rows, slice_first;
     bool alternate;                   // the rows of the halves do
     bool transposed;                  // matrices are [cols, rows]
     const struct file_tensor *scales; // of MXFP4, whose numbers the part has; else NULL
@@ -98,6 +101,11 @@ void model_release(struct model *m);
 
 // Elements [first, first + n) of a tensor, joined or not, in its format; whole blocks.
 void model_tensor_read(const struct file_tensor *t, uint64_t first, uint64_t n, void *to);
+
+struct model_page { // bytes of a page of one layer
+    uint64_t k, v;
+};
+struct model_page model_page_bytes(const struct model_config *c, enum kv_format k, enum kv_format v);
 
 static inline const struct file_tensor **model_layer(const struct model *m, uint32_t l)
 {
@@ -136,5 +144,7 @@ void model_record(struct tape *t, const struct model_stage *s);
 // Frequencies of the rotated pairs, [n_dims / 2], and the factor on cosine and sine. divisors: of each
 // frequency, or NULL.
 void rope_frequencies(const struct rope_config *r, const float *divisors, float *frequencies, float *scale);
+// YaRN's 0.1 m ln(factor) + 1, or 1 where the context is not stretched.
+float rope_yarn_factor(const struct rope_config *r, float m);
 bool rope_config_read(struct rope_config *r, const struct model_file *file, const char *arch,
                       struct err *err);

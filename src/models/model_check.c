@@ -97,7 +97,7 @@ bool model_check_config(const struct model *m, struct err *err)
 {
     char key[128];
 
-    if (!check_value_length(m, err) || !check_window(m, err))
+    if ((m->config.latent_dims == 0 && !check_value_length(m, err)) || !check_window(m, err))
         return false;
     if (!is_gguf(m))
         return check_activation(m, "hidden_act", err) && check_quantization(m, err);

@@ -41,6 +41,18 @@ static double yarn_frequency(const struct rope_config *r, double f, uint32_t i)
     return f / r->factor * ramp + f * (1 - ramp);
 }
 
+float rope_yarn_factor(const struct rope_config *r, float m)
+{
+    return r->type == ROPE_YARN && r->factor > 1 ? (float)(0.1 * m * log(r->factor) + 1) : 1;
+}
+
+static float usual_yarn_scale(const struct rope_config *r)
+{
+    if (r->mscale > 0 && r->mscale_all > 0)
+        return rope_yarn_factor(r, r->mscale) / rope_yarn_factor(r, r->mscale_all);
+    return rope_yarn_factor(r, 1);
+}
+
 void rope_frequencies(const struct rope_config *r, const float *divisors, float *frequencies, float *scale)
 {
     for (uint32_t i = 0; i < r->n_dims / 2; i++) {
@@ -57,7 +69,7 @@ void rope_frequencies(const struct rope_config *r, const float *divisors, float 
     }
     *scale = 1;
     if (r->type == ROPE_YARN)
-        *scale = r->attention > 0 ? r->attention : r->factor > 1 ? (float)(0.1 * log(r->factor) + 1) : 1;
+        *scale = r->attention > 0 ? r->attention : usual_yarn_scale(r);
 }
 
 // One number under any of its names; absent leaves the value.
@@ -73,8 +85,8 @@ static bool read_number(const struct model_file *file, const char *arch, const s
     char key[128];
     double v = *value;
 
-    snprintf(key, sizeof key, "%s.%s", arch, k->gguf);
-    const char *names[3] = { key, k->old, k->now };
+    snprintf(key, sizeof key, "%s.%s", arch, k->gguf ? k->gguf : "");
+    const char *names[3] = { k->gguf ? key : NULL, k->old, k->now };
     for (int i = 0; i < 3; i++) {
         bool gguf = model_file_format(file) == MODEL_GGUF;
         if (names[i] && gguf == (i == 0) && !model_file_f64(file, names[i], k->min, k->max, &v, err))
@@ -143,7 +155,11 @@ bool rope_config_read(struct rope_config *r, const struct model_file *file, cons
                                  slow = { "rope.scaling.yarn_beta_slow", "rope_scaling.beta_slow",
                                           "rope_parameters.beta_slow", 1e-6, 1e6 },
                                  attention = { "rope.scaling.attn_factor", "rope_scaling.attention_factor",
-                                               "rope_parameters.attention_factor", 0, 1e6 };
+                                               "rope_parameters.attention_factor", 0, 1e6 },
+                                 mscale = { NULL, "rope_scaling.mscale", "rope_parameters.mscale", 0, 100 },
+                                 mscale_all = { "rope.scaling.yarn_log_multiplier",
+                                                "rope_scaling.mscale_all_dim",
+                                                "rope_parameters.mscale_all_dim", 0, 100 };
 
     r->base = 10000;
     r->factor = r->low = 1;
@@ -157,13 +173,17 @@ bool rope_config_read(struct rope_config *r, const struct model_file *file, cons
         !read_number(file, arch, &fast, &r->beta_fast, err) ||
         !read_number(file, arch, &slow, &r->beta_slow, err) ||
         !read_number(file, arch, &attention, &r->attention, err) ||
+        !read_number(file, arch, &mscale, &r->mscale, err) ||
+        !read_number(file, arch, &mscale_all, &r->mscale_all, err) ||
         !read_original_context(r, file, arch, err) ||
         !model_file_bool(file, "rope_scaling.truncate", &r->truncate, err) ||
         !model_file_bool(file, "rope_parameters.truncate", &r->truncate, err))
         return false;
-    if (model_file_format(file) == MODEL_GGUF &&
-        r->attention > 0) // GGUF's is a factor on the usual one, config.json's replaces it
-        r->attention *= (float)(0.1 * log(r->factor) + 1);
+    if (model_file_format(file) == MODEL_GGUF) {
+        r->mscale = r->mscale_all *= 10; // GGUF holds a tenth of it, and has no other
+        if (r->attention > 0)            // GGUF's is a factor on the usual one, config.json's replaces it
+            r->attention *= usual_yarn_scale(r);
+    }
     if (r->type == ROPE_LLAMA3 && !(r->high > r->low))
         return err_set(err, ERR_INPUT, "%s: RoPE high_freq_factor %g is not above low_freq_factor %g",
                        model_file_path(file), (double)r->high, (double)r->low);

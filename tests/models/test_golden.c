@@ -6,24 +6,36 @@
 #include "model_tools/random_model.h"
 #include "models/golden.h"
 
+enum { N_ALL = N_GOLDEN_VARIANTS + N_GOLDEN_MIXTURES + N_GOLDEN_LATENTS };
 static const char *variant_at(size_t i)
 {
-    return i < N_GOLDEN_VARIANTS ? golden_variants[i] : golden_mixtures[i - N_GOLDEN_VARIANTS];
+    if (i < N_GOLDEN_VARIANTS)
+        return golden_variants[i];
+    i -= N_GOLDEN_VARIANTS;
+    return i < N_GOLDEN_MIXTURES ? golden_mixtures[i] : golden_latents[i - N_GOLDEN_MIXTURES];
 }
 
 static void plain_loops_give_the_reference_logits(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < N_GOLDEN_VARIANTS + N_GOLDEN_MIXTURES; i++) {
+    for (size_t i = 0; i < N_ALL; i++) {
         check_golden(&(struct golden_run){ variant_at(i), "/model.gguf", "cpu:plain", 512, true });
         check_golden(&(struct golden_run){ variant_at(i), "", "cpu:plain", 512, true });
     }
 }
 
+// kv_b in one piece, and sizes as files had them before.
+static void older_files_of_latents_give_the_reference_logits(void **state)
+{
+    (void)state;
+    check_golden(&(struct golden_run){ "deepseek2-lite", "/legacy.gguf", "cpu:plain", 512, true });
+    check_golden(&(struct golden_run){ "deepseek2-lite", "/legacy.gguf", "cpu", 512, false });
+}
+
 static void fast_exact_kernels_give_the_reference_logits(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < N_GOLDEN_VARIANTS + N_GOLDEN_MIXTURES; i++) {
+    for (size_t i = 0; i < N_ALL; i++) {
         check_golden(&(struct golden_run){ variant_at(i), "/model.gguf", "cpu", 512, true });
         check_golden(&(struct golden_run){ variant_at(i), "", "cpu", 7, true }); // in chunks
     }
@@ -67,6 +79,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_loops_give_the_reference_logits),
+        cmocka_unit_test(older_files_of_latents_give_the_reference_logits),
         cmocka_unit_test(fast_exact_kernels_give_the_reference_logits),
         cmocka_unit_test(mixtures_give_the_same_bits_in_any_batch),
     };

@@ -32,12 +32,11 @@ struct place_memory place_memory(const struct model *m, const struct stage_shape
     const struct model_config *c = &m->config;
     uint64_t row = 8ull * c->n_cols + 3ull * c->n_ffn + 4ull * c->n_heads * c->head_dim +
                    4ull * c->n_kv_heads * c->head_dim;
+    struct model_page page = model_page_bytes(c, shape->k_format, shape->v_format);
 
     return (struct place_memory){
         .weights = m->weight_bytes,
-        .pages =
-            (uint64_t)c->n_layers * shape->n_pages * c->n_kv_heads *
-            (page_head_bytes(shape->k_format, c->head_dim) + page_head_bytes(shape->v_format, c->head_dim)),
+        .pages = (uint64_t)c->n_layers * shape->n_pages * (page.k + page.v),
         .scratch = 4 * (shape->max_rows * row + 4ull * shape->max_outputs * c->n_vocab),
     };
 }

@@ -130,9 +130,7 @@ static bool take_weights(struct stage *s, const struct model *m, struct stage_pr
 static bool make_pages(struct stage *s, const struct model_config *c, struct err *err)
 {
     uint32_t n_layers = s->parts.last - s->parts.first;
-    uint64_t places = (uint64_t)s->shape.n_pages * c->n_kv_heads;
-    uint64_t k_bytes = places * page_head_bytes(s->shape.k_format, c->head_dim),
-             v_bytes = places * page_head_bytes(s->shape.v_format, c->head_dim);
+    struct model_page bytes = model_page_bytes(c, s->shape.k_format, s->shape.v_format);
     struct page_shape shape = { c->n_kv_heads, c->head_dim, s->shape.max_pages, (u16)s->shape.k_format,
                                 (u16)s->shape.v_format };
 
@@ -143,10 +141,10 @@ static bool make_pages(struct stage *s, const struct model_config *c, struct err
     s->parts.pages = s->pages;
     for (uint32_t l = 0; l < n_layers; l++) {
         struct buffer *kv = &s->page_buffers[2 * l];
-        if (!buffer_alloc_local(s->device, k_bytes, &kv[0], err) ||
-            !buffer_alloc_local(s->device, v_bytes, &kv[1], err))
+        if (!buffer_alloc_local(s->device, s->shape.n_pages * bytes.k, &kv[0], err) ||
+            (bytes.v && !buffer_alloc_local(s->device, s->shape.n_pages * bytes.v, &kv[1], err)))
             return err_prefix(err, "KV pages for %u tokens", s->shape.n_pages * PAGE_TOKENS);
-        s->pages[l] = (struct pages){ &kv[0], &kv[1], &s->table, shape };
+        s->pages[l] = (struct pages){ &kv[0], bytes.v ? &kv[1] : NULL, &s->table, shape };
     }
     return true;
 }

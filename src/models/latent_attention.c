@@ -1,0 +1,133 @@
+// latent_attention.c - see latent_attention.h.
+#include "models/latent_attention.h"
+#include <math.h>
+#include "ops/latent/latent.h"
+#include "ops/matmul/matmul.h"
+#include "ops/rmsnorm/rmsnorm.h"
+
+// Of the norms on latents: fixed in the reference implementations, whatever the model's own is, and in no
+// file.
+static const float latent_eps = 1e-6f;
+
+// Files with key_length_mla have in key_length what a page holds; older ones, what a head would have.
+static bool read_gguf_sizes(struct model *m, struct latent_config *c, struct err *err)
+{
+    char key[128];
+    uint64_t rotated = 0;
+
+    snprintf(key, sizeof key, "%s.rope.dimension_count", m->arch->name);
+    if (!model_file_u64(m->file, key, 2, 1024, &rotated, err))
+        return false;
+    c->rotated = (uint32_t)rotated;
+    c->key = c->key ? c->key : c->old_key;
+    c->value = c->value ? c->value : c->old_value;
+    c->nope = c->key > c->rotated ? c->key - c->rotated : 0;
+    return true;
+}
+
+bool latent_attention_complete(struct model *m, struct err *err)
+{
+    struct latent_config *c = m->own;
+    struct model_config *all = &m->config;
+
+    if (model_file_format(m->file) == MODEL_GGUF && !read_gguf_sizes(m, c, err))
+        return false;
+    if (c->nope == 0 || c->rotated == 0 || c->rotated % 2 != 0 || c->value == 0 || c->latent % 2 != 0)
+        return err_set(err, ERR_INPUT,
+                       "%s: a latent of %u numbers, heads of %u and %u rotated ones, values of %u; want an "
+                       "even latent, an even "
+                       "number rotated, and none of them 0",
+                       model_file_path(m->file), c->latent, c->nope, c->rotated, c->value);
+    if ((uint64_t)all->n_heads * (c->nope + c->rotated + c->value) > 1 << 20)
+        return err_set(err, ERR_INPUT, "%s: %u heads of %u numbers, values of %u; want at most %u in all",
+                       model_file_path(m->file), all->n_heads, c->nope + c->rotated, c->value, 1u << 20);
+    c->key = c->nope + c->rotated;
+    c->n_heads = all->n_heads;
+    c->plain_q = c->q_latent == 0;
+    c->n_q = c->n_heads * c->key;
+    c->n_kv = c->latent + c->rotated;
+    c->n_out = c->n_heads * c->value;
+    c->kv_b_rows = c->nope + c->value;
+    all->n_kv_heads = 1;
+    all->head_dim = c->n_kv;
+    all->latent_dims = c->latent;
+    all->rope.n_dims = c->rotated;
+    m->pairs = ROPE_ADJACENT;
+    return true;
+}
+
+void latent_attention_factors(struct model *m)
+{
+    const struct latent_config *c = m->own;
+    float stretched = rope_yarn_factor(&m->config.rope, m->config.rope.mscale_all);
+
+    m->factors.attend = stretched * stretched / sqrtf((float)c->key);
+}
+
+// The queries of all heads, as they would be expanded.
+static struct tensor record_queries(struct tape *t, const struct model_stage *s,
+                                    const struct latent_weights *w, struct tensor in)
+{
+    const struct latent_config *c = s->model->own;
+    struct tensor q = tape_tensor(t, c->n_q, ROWS_STEP);
+
+    if (w->q) {
+        op_matmul(t, (struct matmul){ .out = q, .in = in, .w = w->q });
+        return q;
+    }
+    struct tensor latent = tape_tensor(t, c->q_latent, ROWS_STEP);
+    op_matmul(t, (struct matmul){ .out = latent, .in = in, .w = w->q_a });
+    op_rmsnorm(t, (struct rmsnorm){ .out = latent, .in = latent, .scale = w->q_a_norm, .eps = latent_eps });
+    op_matmul(t, (struct matmul){ .out = q, .in = latent, .w = w->q_b });
+    return q;
+}
+
+// The token's key to its page; the queries in the latent space.
+static struct tensor record_qkv(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                                struct tensor angles)
+{
+    const struct latent_config *c = s->model->own;
+    const struct latent_weights *w = stage_layer_own(s, l);
+    struct tensor in = tape_tensor(t, x.n_cols, ROWS_STEP), kv = tape_tensor(t, c->n_kv, ROWS_STEP),
+                  absorbed = tape_tensor(t, c->n_heads * c->n_kv, ROWS_STEP);
+
+    tape_label(t, "layer%u.qkv", l);
+    op_rmsnorm(t,
+               (struct rmsnorm){
+                   .out = in, .in = x, .scale = stage_layer(s, l)->attn_norm, .eps = s->model->factors.eps });
+    op_matmul(t, (struct matmul){ .out = kv, .in = in, .w = w->kv_a });
+    op_latent_store(t, (struct latent_store){ .in = kv,
+                                              .norm = w->kv_a_norm,
+                                              .angles = angles,
+                                              .pages = s->pages[l - s->first],
+                                              .pairs = s->model->pairs,
+                                              .eps = latent_eps });
+    op_latent_project(t, (struct latent_project){ .out = absorbed,
+                                                  .in = record_queries(t, s, w, in),
+                                                  .w = w->k_b,
+                                                  .angles = angles,
+                                                  .n_heads = c->n_heads,
+                                                  .pairs = s->model->pairs });
+    return absorbed;
+}
+
+void latent_attention(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
+                      struct tensor angles)
+{
+    const struct latent_config *c = s->model->own;
+    const struct latent_weights *w = stage_layer_own(s, l);
+    struct tensor q = record_qkv(t, s, l, x, angles),
+                  attended = tape_tensor(t, c->n_heads * c->latent, ROWS_STEP),
+                  values = tape_tensor(t, c->n_out, ROWS_STEP);
+
+    tape_label(t, "layer%u.attend", l);
+    op_latent_attend(t, (struct latent_attend){ .out = attended,
+                                                .q = q,
+                                                .pages = s->pages[l - s->first],
+                                                .latent_dims = c->latent,
+                                                .scale = s->model->factors.attend });
+    tape_label(t, "layer%u.attn_out", l);
+    op_latent_project(
+        t, (struct latent_project){ .out = values, .in = attended, .w = w->v_b, .n_heads = c->n_heads });
+    op_matmul(t, (struct matmul){ .out = x, .in = values, .w = stage_layer(s, l)->o, .add = x });
+}
