@@ -31,15 +31,18 @@ enum { WARPS = MOE_THREADS / 32, MOST_OWN = 2 };
 
 struct moe_state {
     u64 full[MOE_MOST_ROUNDS + 1]; // barriers: of a round's weights, and of down's
-    u64 keys[MOE_MOST_EXPERTS];    // order of the experts, no two alike
+    union {
+        alignas(16) u64 keys[MOE_KEYS];                  // order of the experts, no two alike
+        float2 pairs[MOE_MOST_ROUNDS * MOE_ROUND_PAIRS]; // sums, when the choice is made
+    };
     f32 logits[MOE_MOST_EXPERTS];
-    f32 sums[1 + MOST_OWN][WARPS]; // squares, then products with the block's rows of the router
-    float2 pairs[MOE_MOST_ROUNDS * MOE_ROUND_PAIRS];
+    alignas(16) f32 sums[1 + MOST_OWN][WARPS]; // squares, then products with the block's rows of the router
     f32 weights[ROUTE_MAX_SLOTS];
     u32 ids[ROUTE_MAX_SLOTS];
-    u32 last; // block
+    f32 factor; // the norm's
+    u32 last;   // block
 };
-static_assert(sizeof(struct moe_state) <= MOE_STATIC, "");
+static_assert(sizeof(struct moe_state) <= MOE_STATE, "");
 
 struct span {
     u32 first, n;
@@ -68,13 +71,9 @@ static __device__ __forceinline__ u32 await(const u32 *at)
     return v;
 }
 
-static __device__ __forceinline__ bool has_both(u32 v) // of two bf16
+static __device__ __forceinline__ bool is_there(const uint4 &v) // four words, each written at once
 {
-    return v & 0xffff && v >> 16;
-}
-static __device__ __forceinline__ bool is_there(const uint4 &v)
-{
-    return has_both(v.x) && has_both(v.y) && has_both(v.z) && has_both(v.w);
+    return v.x && v.y && v.z && v.w;
 }
 static __device__ __forceinline__ uint4 load_word(const uint4 *at)
 {
@@ -88,52 +87,31 @@ static __device__ __forceinline__ uint4 load_word(const uint4 *at)
 
 // --- weights ---
 
-// Where the planes of n rows lie behind each other.
-template <u32 F> struct row_places {
-    u32 n_cols, n;
-
-    template <typename T> __device__ __forceinline__ T part(T at, u32 plane) const // of the first row
-    {
-        at += plane > 0 ? n * (u32)layout_quants_bytes(F, n_cols) : 0;
-        at += plane > 1 ? n * (u32)layout_high_bytes(F, n_cols) : 0;
-        return at + (plane > 2 ? n * (u32)layout_scales_bytes(F, n_cols) : 0);
-    }
-    __device__ __forceinline__ u32 bytes() const
-    {
-        return part(0u, 3) + n * (u32)layout_deltas_bytes(F, n_cols);
-    }
-    __device__ __forceinline__ struct plane_pointers row(const u8 *at, u32 i) const
-    {
-        return { at + i * (u32)layout_quants_bytes(F, n_cols),
-                 part(at, 1) + i * (u32)layout_high_bytes(F, n_cols),
-                 part(at, 2) + i * (u32)layout_scales_bytes(F, n_cols),
-                 part(at, 3) + i * (u32)layout_deltas_bytes(F, n_cols) };
-    }
-    // One lane: rows [first, first + count) of a matrix to rows `to` and on of those at `at`.
-    __device__ __forceinline__ void copy(const struct weight_planes &w, u32 first, u32 count, u32 at, u32 to,
-                                         u32 full) const
-    {
-        const u32 bytes[4] = { (u32)layout_quants_bytes(F, n_cols), (u32)layout_high_bytes(F, n_cols),
-                               (u32)layout_scales_bytes(F, n_cols), (u32)layout_deltas_bytes(F, n_cols) };
-        const u8 *const planes[4] = { w.quants, w.high, w.scales, w.deltas };
-#pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            if (bytes[i] > 0)
-                copy_run(part(at, i) + to * bytes[i], planes[i] + (u64)first * bytes[i], count * bytes[i],
-                         full);
-    }
-};
+// Row i of some whose planes lie behind each other.
+static __device__ __forceinline__ struct plane_pointers row_of(const struct moe_rows &r, const u8 *at, u32 i)
+{
+    return { at + i * r.row[0], at + r.plane[1] + i * r.row[1], at + r.plane[2] + i * r.row[2],
+             at + r.plane[3] + i * r.row[3] };
+}
+template <u32 F> static constexpr __device__ bool has_plane(u32 plane)
+{
+    return plane == 1 ? layout_high_bytes(F, 256) > 0 : plane == 3 ? layout_has_super_blocks(F) : true;
+}
+// One lane: rows [first, first + n) of a matrix to rows `to` and on of those at `at`; one plane.
+static __device__ __forceinline__ void copy_plane(const struct moe_rows &r, const u8 *plane, u32 i, u32 first,
+                                                  u32 n, u32 at, u32 to, u32 full)
+{
+    copy_run(at + r.plane[i] + to * r.row[i], plane + (u64)first * r.row[i], n * r.row[i], full);
+}
 
 template <u32 F> struct block_weights {
     const struct moe_params &p;
     struct moe_state &s;
     u8 *shared;
     struct span pairs, columns;
-    struct row_places<F> round, down; // 16 rows of gate, then of up; a slot's columns
 
     __device__ __forceinline__ block_weights(const struct moe_params &p, struct moe_state &s, u8 *shared)
-        : p(p), s(s),
-          shared(shared), round{ p.route.n_cols, MOE_ROUND_PAIRS }, down{ p.n_ffn, p.most_columns }
+        : p(p), s(s), shared(shared)
     {
         pairs = groups_of(p.pair_groups, p.more_pairs);
         columns = groups_of(p.column_groups, p.more_columns);
@@ -157,35 +135,52 @@ template <u32 F> struct block_weights {
             barrier_begin(full(i), 1);
         show_barriers();
         for (u32 i = 0; has_round(i); i++)
-            expect_bytes(full(i), 2 * moe_rows_bytes(F, p.route.n_cols, round_pairs(i)));
-        expect_bytes(full(p.n_rounds), p.route.n_slots * moe_rows_bytes(F, p.n_ffn, columns.n));
+            expect_bytes(full(i), 2 * p.up.all * round_pairs(i));
+        expect_bytes(full(p.n_rounds), p.route.n_slots * p.down.all * columns.n);
     }
-    // Lanes 0 and 1 copy gate's and up's rows of the round's first slot, 2 and 3 of the second, if it has
-    // two.
-    __device__ __forceinline__ void copy_round(u32 i) const
+    // Of the rounds in turn, each of the first four warps a part: gate's or up's quants, or their other
+    // planes. Lane 0 copies what belongs to a round's first slot, lane 1 to the second, if it has two.
+    __device__ __forceinline__ void copy_rounds(u32 warp) const
     {
-        u32 lane = threadIdx.x & 31, first = pairs.first + i * MOE_ROUND_PAIRS, slot = first / p.n_ffn,
-            at = first - slot * p.n_ffn;
-        u32 n = round_pairs(i), before = min(n, p.n_ffn - at),
-            to = shared_address(shared) + (2 * i + (lane & 1)) * round.bytes();
-        const struct weight_planes &w = lane & 1 ? p.up : p.gate;
+        u32 lane = threadIdx.x & 31;
+        const struct weight_planes &w = warp & 1 ? p.w_up : p.w_gate;
+        u32 slot = pairs.first / p.n_ffn, at = pairs.first - slot * p.n_ffn;
 
-        if (lane < 2)
-            round.copy(w, s.ids[slot] * p.n_ffn + at, before, to, 0, full(i));
-        else if (lane < 4 && before < n)
-            round.copy(w, s.ids[slot + 1] * p.n_ffn, n - before, to, before, full(i));
+        for (u32 i = 0; has_round(i); i++) {
+            u32 n = round_pairs(i), before = min(n, p.n_ffn - at), mine = lane ? n - before : before;
+            u32 to = shared_address(shared) + (2 * i + (warp & 1)) * p.round_bytes, skip = lane ? before : 0;
+            if (lane < 2 && mine > 0) {
+                u32 first = s.ids[slot + lane] * p.n_ffn + (lane ? 0 : at);
+                if (warp < 2)
+                    copy_plane(p.up, w.quants, 0, first, mine, to, skip, full(i));
+                if (warp >= 2 && has_plane<F>(1))
+                    copy_plane(p.up, w.high, 1, first, mine, to, skip, full(i));
+                if (warp >= 2)
+                    copy_plane(p.up, w.scales, 2, first, mine, to, skip, full(i));
+                if (warp >= 2 && has_plane<F>(3))
+                    copy_plane(p.up, w.deltas, 3, first, mine, to, skip, full(i));
+            }
+            at += n;
+            if (at >= p.n_ffn) {
+                at -= p.n_ffn;
+                slot++;
+            }
+        }
     }
-    // A warp, in the order in which they are multiplied: the engine serves a multiprocessor's copies in turn.
-    __device__ __forceinline__ void copy_all() const
+    // A warp, a slot's columns of down: when the first round is there, so that they queue behind the others.
+    __device__ __forceinline__ void copy_slot(u32 slot) const
     {
-        u32 slot = threadIdx.x & 31;
+        u32 first = s.ids[slot] * p.route.n_cols + columns.first,
+            to = shared_address(shared) + p.down_at + slot * p.slot_bytes, done = full(p.n_rounds);
 
-        for (u32 i = 0; has_round(i); i++)
-            copy_round(i);
-        __syncwarp();
-        if (slot < p.route.n_slots && columns.n > 0)
-            down.copy(p.down, s.ids[slot] * p.route.n_cols + columns.first, columns.n,
-                      shared_address(shared) + p.down_at + slot * down.bytes(), 0, full(p.n_rounds));
+        if ((threadIdx.x & 31) > 0 || columns.n == 0)
+            return;
+        copy_plane(p.down, p.w_down.quants, 0, first, columns.n, to, 0, done);
+        if (has_plane<F>(1))
+            copy_plane(p.down, p.w_down.high, 1, first, columns.n, to, 0, done);
+        copy_plane(p.down, p.w_down.scales, 2, first, columns.n, to, 0, done);
+        if (has_plane<F>(3))
+            copy_plane(p.down, p.w_down.deltas, 3, first, columns.n, to, 0, done);
     }
 };
 
@@ -244,11 +239,14 @@ struct router_part {
 
 static __device__ __forceinline__ f32 sum_of_warps(const f32 (&sums)[WARPS])
 {
-    f32 sum = 0;
-#pragma unroll
-    for (u32 i = 0; i < WARPS; i++)
-        sum += sums[i];
-    return sum;
+    const float4 *v = (const float4 *)sums, a = v[0], b = v[1], c = v[2], d = v[3];
+    return ((a.x + a.y) + (a.z + a.w) + ((b.x + b.y) + (b.z + b.w))) +
+           ((c.x + c.y) + (c.z + c.w) + ((d.x + d.y) + (d.z + d.w)));
+}
+
+static __device__ __forceinline__ void publish_logit(const struct moe_params &p, u32 expert, f32 logit)
+{
+    publish(p.logits + expert, __float_as_uint(no_zero(logit + (p.router_bias ? p.router_bias[expert] : 0))));
 }
 
 // A key for each expert: descending keys are the order of the choice.
@@ -270,18 +268,36 @@ static __device__ __forceinline__ bool take_logits(const struct moe_params &p, s
         s.logits[e] = logit;
         s.keys[e] = order_key(p.route.rule.scores == ROUTE_SIGMOID ? sigmoid(logit) + bias : logit, e);
     }
+    for (u32 i = p.route.n_experts + threadIdx.x; i < MOE_KEYS; i += MOE_THREADS)
+        s.keys[i] = 0;
     return __syncthreads_or(bad);
 }
 
-// An expert's place is the number of larger keys: 2^rank_log2 threads count them for an expert.
+// Adds one if a is not less than b.
+static __device__ __forceinline__ void count_from(u64 a, u64 b, u32 &n)
+{
+    asm("{\n\t.reg .u32 rest;\n\tsub.cc.u32 rest, %1, %3;\n\tsubc.cc.u32 rest, %2, %4;\n\taddc.u32 %0, %0, "
+        "0;\n\t}"
+        : "+r"(n)
+        : "r"((u32)a), "r"((u32)(a >> 32)), "r"((u32)b), "r"((u32)(b >> 32)));
+}
+
+// An expert's place is the number of larger keys: 2^rank_log2 threads count the others for an expert, sixteen
+// keys at a time. Behind the experts' keys lie zeros.
 static __device__ __forceinline__ void rank_experts(const struct moe_params &p, struct moe_state &s)
 {
-    u32 n = p.route.n_experts, step = 1u << p.rank_log2, e = threadIdx.x >> p.rank_log2, above = 0;
+    u32 n = p.route.n_experts, step = 1u << p.rank_log2, e = threadIdx.x >> p.rank_log2, below = 0, seen = 0;
     u64 mine = s.keys[min(e, n - 1)];
+    const ulonglong2 *keys = (const ulonglong2 *)s.keys;
 
-#pragma unroll 8
-    for (u32 i = threadIdx.x & (step - 1); i < n; i += step)
-        above += s.keys[i] > mine;
+    for (u32 i = threadIdx.x & (step - 1); i < (n + 1) / 2; i += 8 * step, seen += 16)
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) {
+            ulonglong2 v = keys[i + k * step];
+            count_from(mine, v.x, below);
+            count_from(mine, v.y, below);
+        }
+    u32 above = seen - below;
     for (u32 o = 1; o < step; o *= 2)
         above += __shfl_xor_sync(~0u, above, o);
     if (e < n && above < p.route.n_slots && (threadIdx.x & (step - 1)) == 0)
@@ -325,23 +341,38 @@ static __device__ __forceinline__ void dot_rows(const struct plane_pointers (&ro
     }
 }
 
+// Both sums over a warp; lane 0 has the first, lane 16 the second.
+static __device__ __forceinline__ f32 sum_both(f32 first, f32 second)
+{
+    bool upper = threadIdx.x & 16;
+    f32 mine = (upper ? second : first) + __shfl_xor_sync(~0u, upper ? first : second, 16);
+#pragma unroll
+    for (u32 o = 8; o; o >>= 1)
+        mine += __shfl_xor_sync(~0u, mine, o);
+    return mine;
+}
+
 template <u32 F>
 static __device__ __forceinline__ void gate_and_up(const struct block_weights<F> &w, const struct row_int8 &x)
 {
-    u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+    const struct moe_params &p = w.p;
+    u32 warp = threadIdx.x / 32;
 
+#pragma unroll 1
     for (u32 i = 0; w.has_round(i); i++) {
-        const u8 *at = w.shared + 2 * i * w.round.bytes();
+        const u8 *at = w.shared + 2 * i * p.round_bytes;
         wait_for_stage(w.full(i), 0);
+        for (u32 slot = warp; i == 0 && slot < p.route.n_slots; slot += WARPS)
+            w.copy_slot(slot);
         if (warp >= w.round_pairs(i))
             continue;
-        const struct plane_pointers rows[2] = { w.round.row(at, warp),
-                                                w.round.row(at + w.round.bytes(), warp) };
+        const struct plane_pointers rows[2] = { row_of(p.up, at, warp),
+                                                row_of(p.up, at + p.round_bytes, warp) };
         f32 sums[2] = {};
-        dot_rows<F>(rows, x, w.p.route.n_cols / 32, sums);
-        f32 gate = warp_sum(sums[0]), up = warp_sum(sums[1]);
-        if (lane == 0)
-            w.s.pairs[i * MOE_ROUND_PAIRS + warp] = make_float2(gate, up);
+        dot_rows<F>(rows, x, p.route.n_cols / 32, sums);
+        f32 sum = sum_both(sums[0], sums[1]);
+        if ((threadIdx.x & 15) == 0)
+            ((f32 *)w.s.pairs)[(i * MOE_ROUND_PAIRS + warp) * 2 + (threadIdx.x & 31) / 16] = sum;
     }
 }
 
@@ -351,7 +382,7 @@ static __device__ __forceinline__ void publish_hidden(const struct moe_params &p
 {
     if (threadIdx.x >= (pairs.n + 31) / 32 * 32)
         return;
-    f32 factor = norm_factor(sum_of_warps(s.sums[0]), p.route.n_cols, p.route.eps);
+    f32 factor = s.factor;
     float2 sums = s.pairs[min(threadIdx.x, pairs.n - 1)];
     f32 v = experts_gated(p.activation, p.limit, sums.x * factor, sums.y * factor);
     u32 bits = __bfloat16_as_ushort(__float2bfloat16_rn(v)), next;
@@ -405,7 +436,7 @@ static __device__ __forceinline__ void down_columns(const struct block_weights<F
         wait_for_stage(w.full(p.n_rounds), 0);
 #pragma unroll 2
         for (u32 at = lane; at < p.route.n_slots * n_blocks; at += 32) {
-            struct plane_pointers row = w.down.row(w.shared + p.down_at + slot * w.down.bytes(), c);
+            struct plane_pointers row = row_of(p.down, w.shared + p.down_at + slot * p.slot_bytes, c);
             f32 part = dot_block<F>(block_at<F, false>(row, block), face<F>(h, at), 0);
             sum = fmaf(w.s.weights[slot], part, sum);
             slot += slots;
@@ -434,27 +465,28 @@ static __device__ __forceinline__ void make_zero(const struct moe_params &p)
 template <u32 F> static __device__ __forceinline__ void moe_row(const struct moe_params &p)
 {
     extern __shared__ __align__(128) u8 moe_shared[];
-    __shared__ struct moe_state s;
+    struct moe_state &s = *(struct moe_state *)(moe_shared + p.state_at);
     struct block_weights<F> w(p, s, moe_shared);
     struct row_int8 x = row_int8_at(moe_shared + p.row_at, p.route.n_cols / 32);
     struct row_int8 h = row_int8_at(moe_shared, p.route.n_slots * p.n_ffn / 32);
     struct router_part router;
     u32 warp = threadIdx.x / 32, arrived = 0;
 
-    if (threadIdx.x == 0)
-        w.begin();
     router.begin(p);
+    if (threadIdx.x == MOE_THREADS - 1)
+        w.begin();
     wait_before_next();
     let_next_begin();
     if (p.step->n_rows == 0)
         return;
     router.run(p, x, s);
     __syncthreads();
-    if (warp < router.n_own && (threadIdx.x & 31) == 0) {
-        u32 e = blockIdx.x + warp * gridDim.x;
-        f32 factor = norm_factor(sum_of_warps(s.sums[0]), p.route.n_cols, p.route.eps);
-        publish(p.logits + e, __float_as_uint(no_zero(sum_of_warps(s.sums[1 + warp]) * factor +
-                                                      (p.router_bias ? p.router_bias[e] : 0))));
+    if (warp < MOST_OWN && (threadIdx.x & 31) == 0) {
+        f32 factor = rsqrtf(sum_of_warps(s.sums[0]) * p.inverse_cols + p.route.eps);
+        if (warp < router.n_own)
+            publish_logit(p, blockIdx.x + warp * gridDim.x, sum_of_warps(s.sums[1 + warp]) * factor);
+        if (warp == 0)
+            s.factor = factor;
     }
     bool bad = take_logits(p, s);
     if (!bad)
@@ -462,8 +494,8 @@ template <u32 F> static __device__ __forceinline__ void moe_row(const struct moe
     else if (threadIdx.x < p.route.n_slots)
         s.ids[threadIdx.x] = threadIdx.x;
     __syncthreads();
-    if (warp == 0)
-        w.copy_all();
+    if (warp < 4)
+        w.copy_rounds(warp);
     if (warp == WARPS - 1)
         weigh_slots(p, s, bad);
     gate_and_up(w, x);

@@ -40,24 +40,40 @@ static bool suits(const struct cuda_plan *p, const struct moe_args *a)
            a->route.n_cols % 32 == 0 && a->route.n_cols / 8 <= MOE_THREADS && a->experts.n_ffn % 32 == 0;
 }
 
+// n rows plane by plane. Returns their bytes.
+static u32 place_rows(struct moe_rows *r, u32 format, u32 n_cols, u32 n)
+{
+    const u64 bytes[4] = { layout_quants_bytes(format, n_cols), layout_high_bytes(format, n_cols),
+                           layout_scales_bytes(format, n_cols), layout_deltas_bytes(format, n_cols) };
+
+    r->all = 0;
+    for (u32 i = 0; i < 4; i++) {
+        r->plane[i] = n * r->all;
+        r->row[i] = (u32)bytes[i];
+        r->all += (u32)bytes[i];
+    }
+    return n * r->all;
+}
+
 // Which block has what, and where it lies. Returns the bytes of shared memory; 0: too much for a block.
 static u32 place(const struct cuda_plan *p, struct moe_params *m, u32 n_blocks)
 {
-    u32 format = m->gate.format, n_cols = m->route.n_cols, n_slots = m->route.n_slots;
-    u32 pairs = MOE_GROUP * deal(n_slots * m->n_ffn / MOE_GROUP, n_blocks, &m->pair_groups, &m->more_pairs);
-    u32 hidden = moe_row_bytes(n_slots * m->n_ffn), room = p->device.shared_bytes - MOE_STATIC;
+    u32 format = m->w_gate.format, n_cols = m->route.n_cols, n_slots = m->route.n_slots;
+    u32 pairs = MOE_GROUP * deal(n_slots * m->n_ffn / MOE_GROUP, n_blocks, &m->pair_groups, &m->more_pairs),
+        columns = MOE_GROUP * deal(n_cols / MOE_GROUP, n_blocks, &m->column_groups, &m->more_columns);
 
-    m->most_columns = MOE_GROUP * deal(n_cols / MOE_GROUP, n_blocks, &m->column_groups, &m->more_columns);
     m->n_rounds = divide_up(pairs, MOE_ROUND_PAIRS);
-    u64 rounds = (u64)m->n_rounds * 2 * moe_rows_bytes(format, n_cols, MOE_ROUND_PAIRS);
-    u64 down = (u64)n_slots * moe_rows_bytes(format, m->n_ffn, m->most_columns),
-        before = rounds > hidden ? rounds : hidden;
-    u64 all = before + down + moe_row_bytes(n_cols);
-    if (m->n_rounds > MOE_MOST_ROUNDS || all > room)
+    m->round_bytes = place_rows(&m->up, format, n_cols, MOE_ROUND_PAIRS);
+    m->slot_bytes = place_rows(&m->down, format, m->n_ffn, columns);
+    u64 rounds = (u64)m->n_rounds * 2 * m->round_bytes, hidden = moe_row_bytes(n_slots * m->n_ffn);
+    u64 down = rounds > hidden ? rounds : hidden, row = down + (u64)n_slots * m->slot_bytes,
+        state = row + moe_row_bytes(n_cols);
+    if (m->n_rounds > MOE_MOST_ROUNDS || state + MOE_STATE > p->device.shared_bytes)
         return 0;
-    m->down_at = (u32)before;
-    m->row_at = (u32)(before + down);
-    return (u32)all;
+    m->down_at = (u32)down;
+    m->row_at = (u32)row;
+    m->state_at = (u32)state;
+    return (u32)state + MOE_STATE;
 }
 
 // One launch, if this is for moe_row.
@@ -71,13 +87,14 @@ static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
                             .router_bias = cuda_at(p, MOE_ROUTER_BIAS),
                             .select_bias = cuda_at(p, MOE_SELECT_BIAS),
                             .out = cuda_at(p, MOE_OUT),
-                            .gate = weight_layout_of(p, MOE_GATE),
-                            .up = weight_layout_of(p, MOE_UP),
-                            .down = weight_layout_of(p, MOE_DOWN),
+                            .w_gate = weight_layout_of(p, MOE_GATE),
+                            .w_up = weight_layout_of(p, MOE_UP),
+                            .w_down = weight_layout_of(p, MOE_DOWN),
                             .route = a->route,
                             .n_ffn = a->experts.n_ffn,
                             .activation = a->experts.activation,
-                            .limit = a->experts.limit };
+                            .limit = a->experts.limit,
+                            .inverse_cols = 1.0f / (f32)a->route.n_cols };
     u32 shared = suits(p, a) && a->route.n_experts <= 2 * n_blocks ? place(p, &m, n_blocks) : 0;
 
     if (!shared)
@@ -88,7 +105,7 @@ static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
     m.logits = m.hidden + (u64)a->experts.n_slots * a->experts.n_ffn * 2;
     m.arrived = m.logits + (u64)a->route.n_experts * sizeof(u32);
     p->counters_bytes = m.arrived + sizeof(u32) - p->counters_at;
-    cuda_launch_add(p, row_names[m.gate.format],
+    cuda_launch_add(p, row_names[m.w_gate.format],
                     (struct cuda_shape){ { n_blocks, 1, 1 }, MOE_THREADS, shared }, &m, sizeof m);
     return true;
 }

@@ -1,5 +1,4 @@
-// moe_cuda.h - the arguments of moe_row, and where things lie in its shared memory. Shared by C and
-// CUDA.
+// moe_cuda.h - the arguments of moe_row, and where things lie in its shared memory. Shared by C and CUDA.
 #pragma once
 #include "device/step.h"
 #include "gemm/cuda/weight_layout.h"
@@ -8,11 +7,18 @@
 enum {
     MOE_THREADS = 512,
     MOE_ROUND_PAIRS = 16, // pairs of gate and up: one a warp
-    MOE_GROUP =
-        8, // pairs and columns are dealt to blocks by eights: then every plane's part begins at 16 bytes
+    MOE_GROUP = 8, // pairs and columns are dealt to blocks by eights: then a plane's part begins at 16 bytes
     MOE_MOST_ROUNDS = 8,
     MOE_MOST_EXPERTS = 256,
-    MOE_STATIC = 5120 // bytes of shared memory, at most
+    MOE_KEYS = 512,  // experts, and room for what is ranked at a time
+    MOE_STATE = 5760 // bytes of shared memory, at most
+};
+
+// Rows in shared memory, plane by plane as in weight_layout.h.
+struct moe_rows {
+    u32 plane[4]; // where each begins
+    u32 row[4];   // bytes of a row
+    u32 all;      // of a row's planes
 };
 
 struct moe_params {
@@ -26,25 +32,20 @@ struct moe_params {
     DEVICE_AT(u32) logits;  // [n_experts] zero between launches, as the next two
     DEVICE_AT(u32) hidden;  // [n_slots n_ffn / 2] pairs of bf16
     DEVICE_AT(u32) arrived; // blocks that have read them
-    struct weight_planes gate, up, down;
+    struct weight_planes w_gate, w_up, w_down;
+    struct moe_rows up, down; // a round's, of one matrix; a slot's
     struct route_args route;
     u32 n_ffn, activation;
-    f32 limit;
+    f32 limit, inverse_cols;
     u32 pair_groups, more_pairs;     // of a block; the first `more_pairs` blocks have one more
     u32 column_groups, more_columns; // the same
     u32 n_rounds;                    // at most, of a block
-    u32 most_columns;                // of a block
     u32 rank_log2;                   // threads that rank an expert
-    u32 down_at,
-        row_at; // in shared memory, behind the rounds; where the rounds lie comes the row of hidden numbers
+    u32 round_bytes, slot_bytes;
+    u32 down_at, row_at,
+        state_at; // in shared memory; first the rounds, in whose place then come hidden numbers
 };
 
-// Bytes of n rows of all planes, one plane behind the other.
-SHARED_INLINE u32 moe_rows_bytes(u32 format, u32 n_cols, u32 n)
-{
-    return n * (u32)(layout_quants_bytes(format, n_cols) + layout_high_bytes(format, n_cols) +
-                     layout_scales_bytes(format, n_cols) + layout_deltas_bytes(format, n_cols));
-}
 SHARED_INLINE u32 moe_row_bytes(u32 n_cols) // as struct row_int8
 {
     return (n_cols / 32 * 44 + 15) / 16 * 16;
