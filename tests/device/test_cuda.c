@@ -306,6 +306,40 @@ static void attention_in_every_shape(void **state)
             }
 }
 
+// Every kernel for heads of 64, of gpt-oss among them; others, for which attend_plain has to do.
+static void attention_with_sinks(void **state)
+{
+    static const uint32_t heads[][3] = { { 64, 64, 8 }, { 64, 3, 1 }, { 128, 4, 2 }, { 40, 3, 1 } };
+    static const enum kv_format kinds[][2] = { { KV_F16, KV_F16 },
+                                               { KV_BF16, KV_BF16 },
+                                               { KV_Q8_0, KV_Q8_0 },
+                                               { KV_Q8_0, KV_F16 },
+                                               { KV_F32, KV_F32 } };
+    static const uint32_t windows[] = { 0, 33, 128 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t r = 0; r < N_ROW_COUNTS; r++)
+        for (uint32_t h = 0; h < 4; h++)
+            for (uint32_t k = 0; k < 5; k++) {
+                bool exact = kinds[k][0] == KV_F32, odd = heads[h][0] % KV_Q8_0_BLOCK != 0;
+                struct op_shape c = { .rows = row_counts[r].rows,
+                                      .most_rows = row_counts[r].most,
+                                      .n_cols = heads[h][0],
+                                      .head_dim = heads[h][0],
+                                      .n_heads = heads[h][1],
+                                      .n_kv_heads = heads[h][2],
+                                      .past = (r + k) % 2 ? 290 : 0,
+                                      .window = windows[(r + h + k) % 3],
+                                      .k_format = odd && !exact ? KV_F16 : kinds[k][0],
+                                      .v_format = odd && !exact ? KV_F16 : kinds[k][1],
+                                      .bias = true,
+                                      .invariant = h == 1 && r % 2,
+                                      .limit = exact ? 1e-10 : 1e-6 };
+                compare("attend", &c, record_attend);
+            }
+}
+
 // Decode rows before prompts, none but decode rows, and more of them than a tile has rows.
 static void attention_of_mixed_steps(void **state)
 {
@@ -331,6 +365,7 @@ static void attention_of_mixed_steps(void **state)
                                       .n_kv_heads = 2,
                                       .past = k == 0 ? 0 : 290,
                                       .window = i == 3 ? 33 : 0,
+                                      .bias = i % 2,
                                       .k_format = kinds[k][0],
                                       .v_format = kinds[k][1],
                                       .limit = 1e-6 };
@@ -648,6 +683,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(qkv_in_every_shape),
         cmocka_unit_test(rope_store_alone),
         cmocka_unit_test(attention_in_every_shape),
+        cmocka_unit_test(attention_with_sinks),
         cmocka_unit_test(attention_of_mixed_steps),
         cmocka_unit_test(pages_of_every_format),
         cmocka_unit_test(rows_packed_by_the_command_before),

@@ -26,7 +26,7 @@ struct op_shape { // of one case
     enum kv_format k_format, v_format;
     enum rope_pairs pairs;
     uint32_t window;
-    bool exact, invariant, bias, head_norm;
+    bool exact, invariant, bias, head_norm; // bias: of attention, a sink for each head
     enum gemm gemm;
     struct sample_params sampling;
     double limit;
@@ -276,7 +276,8 @@ static inline void record_attend(struct side *s, const struct op_shape *c)
     struct attend a = { .q = side_tensor(s, n_q, ROWS_STEP),
                         .pages = side_pages(s, c),
                         .scale = 1 / sqrtf((float)c->head_dim),
-                        .window = c->window };
+                        .window = c->window,
+                        .sinks = c->bias ? side_vector(s, c->n_heads) : NULL };
     a.out = side_tensor(s, n_q, ROWS_STEP);
     op_attend(s->tape, a);
 }

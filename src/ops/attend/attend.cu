@@ -3,64 +3,11 @@
 #include "ops/attend/attend_cuda.h"
 #include "device/cuda/pages.cuh"
 
-// A block a head and row: the four warps take positions in turn, each with a softmax of its own, and meet at
-// the end.
-extern "C" __global__ void __launch_bounds__(128) attend_plain(const __grid_constant__ struct attend_params p)
-{
-    extern __shared__ __align__(16) f32 plain_shared[]; // q, then the sum [head_dim]
-    __shared__ f32 tops[4], totals[4];
-    const struct page_shape &shape = p.args.pages;
-    u32 row = blockIdx.y, h = blockIdx.x, kv = h / (p.args.n_heads / shape.n_kv_heads),
-        lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    struct page_side k = { &shape, (void *)p.k_pages, false }, v = { &shape, (void *)p.v_pages, true };
-    f32 *q = plain_shared, *out = q + shape.head_dim, top = -__int_as_float(0x7f800000), total = 0;
-    f32 sums[16]; // lane's dimensions: lane, lane + 32, ...; up to 512
-
-    wait_for_inputs();
-    if (row >= p.step->n_rows)
-        return;
-    u32 position = step_positions(p.step)[row],
-        begin = p.args.window && position >= p.args.window ? position - p.args.window + 1 : 0;
-    const u32 *table = p.table + (u64)step_slots(p.step)[row] * shape.max_pages;
-    u32 n_sums = (shape.head_dim + 31) / 32;
-    for (u32 d = threadIdx.x; d < shape.head_dim; d += 128) {
-        q[d] = p.q[((u64)row * p.args.n_heads + h) * shape.head_dim + d];
-        out[d] = 0;
-    }
-#pragma unroll
-    for (u32 i = 0; i < 16; i++)
-        sums[i] = 0;
-    __syncthreads();
-    for (u32 j = begin + warp; j <= position; j += 4) {
-        u32 page = table[j / PAGE_TOKENS];
-        f32 score = 0;
-        for (u32 d = lane; d < shape.head_dim; d += 32)
-            score += q[d] * page_get(k, page, kv, j % PAGE_TOKENS, d);
-        score = warp_sum(score) * p.args.scale;
-        f32 higher = fmaxf(top, score), keep = expf(top - higher), weight = expf(score - higher);
-        top = higher;
-        total = total * keep + weight;
-#pragma unroll
-        for (u32 i = 0; i < 16; i++)
-            if (i < n_sums && lane + 32 * i < shape.head_dim)
-                sums[i] = sums[i] * keep + weight * page_get(v, page, kv, j % PAGE_TOKENS, lane + 32 * i);
-    }
-    if (lane == 0) {
-        tops[warp] = top;
-        totals[warp] = total;
-    }
-    __syncthreads();
-    f32 all = fmaxf(fmaxf(tops[0], tops[1]), fmaxf(tops[2], tops[3])), sum = 0;
-    for (u32 w = 0; w < 4; w++)
-        sum += totals[w] * expf(tops[w] - all);
-    for (u32 w = 0; w < 4; w++) {
-        if (warp == w)
-#pragma unroll
-            for (u32 i = 0; i < 16; i++)
-                if (i < n_sums && lane + 32 * i < shape.head_dim)
-                    out[lane + 32 * i] += sums[i] * expf(top - all);
-        __syncthreads();
-    }
-    for (u32 d = threadIdx.x; d < shape.head_dim; d += 128)
-        p.out[((u64)row * p.args.n_heads + h) * shape.head_dim + d] = out[d] / sum;
-}
+#define KERNEL attend_plain
+#define SINKS  false
+#include "ops/attend/attend_plain.cuh"
+#undef KERNEL
+#undef SINKS
+#define KERNEL attend_plain_sinks
+#define SINKS  true
+#include "ops/attend/attend_plain.cuh"

@@ -2,7 +2,7 @@
 //
 // attend_few: up to 64 rows where K and V have one format. attend_many: larger steps; with more than 16
 // sequences in its mixed kernels, which leave the decode rows to attend_few. attend_plain: fp32 pages and odd
-// heads.
+// heads; with sinks all heads but those of 64, since no model has others.
 #include "ops/attend/attend_cuda.h"
 #include "base/divide.h"
 #include "ops/cuda_table.h"
@@ -29,7 +29,8 @@ static void launch_few(struct cuda_plan *p, struct attend_params *params, u32 ro
     p->private_bytes = (u64)rows * n_heads * params->n_splits * 4 * (s->head_dim + 2) * 4;
     params->arrived = p->counters_at;
     params->partial = p->private_at;
-    snprintf(name, sizeof name, "attend_few_%u_%s", s->head_dim, formats[s->k_format]);
+    snprintf(name, sizeof name, "attend_few_%u_%s%s", s->head_dim, formats[s->k_format],
+             params->sinks ? "_sinks" : "");
     cuda_launch_add(p, name,
                     (struct cuda_shape){ { params->n_splits, n_heads, rows }, ATTEND_FEW_THREADS, 0 }, params,
                     sizeof *params);
@@ -40,7 +41,7 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
 {
     u32 head_dim = params->args.pages.head_dim, n_tiles = divide_up(p->tape.max_rows, MANY_ROWS),
         n = p->tape.max_outputs - 1;
-    const char *mixed = params->n_decode > 0 ? "mixed_" : "";
+    const char *mixed = params->n_decode > 0 ? "mixed_" : "", *sinks = params->sinks ? "_sinks" : "";
     char name[32];
 
     params->n_helpers = n < MANY_HELPERS ? n : MANY_HELPERS;
@@ -49,9 +50,9 @@ static void launch_many(struct cuda_plan *p, struct attend_params *params)
                                 128,
                                 4 * 64 * head_dim * 2 };
 
-    snprintf(name, sizeof name, "attend_hopper_%s%u", mixed, head_dim);
+    snprintf(name, sizeof name, "attend_hopper_%s%u%s", mixed, head_dim, sinks);
     if (p->device.capability < 90 || !cuda_has_kernel(p, name))
-        snprintf(name, sizeof name, "attend_many_%s%u", mixed, head_dim);
+        snprintf(name, sizeof name, "attend_many_%s%u%s", mixed, head_dim, sinks);
     cuda_launch_add(p, name, shape, params, sizeof *params);
 }
 
@@ -72,7 +73,9 @@ enum attend_family { ATTEND_PLAIN, ATTEND_FEW, ATTEND_MIXED };
 static enum attend_family family_of(const struct cuda_plan *p)
 {
     const struct page_shape *s = &((const struct attend_args *)p->command->args)->pages;
-    bool tiles = s->k_format != KV_F32 && s->v_format != KV_F32 && (s->head_dim == 64 || s->head_dim == 128),
+    bool sinks = cuda_weight(p, ATTEND_SINKS);
+    bool tiles = s->k_format != KV_F32 && s->v_format != KV_F32 &&
+                 (s->head_dim == 64 || (s->head_dim == 128 && !sinks)),
          few = (p->tape.max_rows <= FEW_ROWS || p->tape.invariant) && s->k_format == s->v_format;
 
     return !tiles ? ATTEND_PLAIN : few ? ATTEND_FEW : ATTEND_MIXED;
@@ -93,6 +96,7 @@ void cuda_plan_attend(struct cuda_plan *p)
                                     .table = cuda_at(p, ATTEND_TABLE),
                                     .out = cuda_at(p, ATTEND_OUT),
                                     .packed_out = gemm_packed_out(p),
+                                    .sinks = cuda_at(p, ATTEND_SINKS),
                                     .args = *(const struct attend_args *)p->command->args };
     u32 rows = p->tape.max_rows, n_heads = params.args.n_heads;
 
@@ -104,7 +108,7 @@ void cuda_plan_attend(struct cuda_plan *p)
         launch_mixed(p, &params);
         break;
     default:
-        cuda_launch_add(p, "attend_plain",
+        cuda_launch_add(p, params.sinks ? "attend_plain_sinks" : "attend_plain",
                         (struct cuda_shape){ { n_heads, rows, 1 }, 128, params.args.pages.head_dim * 4 * 2 },
                         &params, sizeof params);
     }

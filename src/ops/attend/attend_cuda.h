@@ -20,10 +20,19 @@ struct attend_params {
     u32 alone_pages; // attend_few: up to this context each head has its own block; beyond, four heads share
                      // one
     u32 reserved;
+    DEVICE_AT(const f32) sinks; // of the kernels named so: [heads]
 };
 enum { ATTEND_FEW_THREADS = 256, ATTEND_ALONE_PAGES = 16 };
 
 #ifdef __CUDACC__
+// The sum of exp(score - top) of a head's scores, its sink among them.
+template <bool SINKS>
+static __device__ __forceinline__ f32 attend_total(const struct attend_params &p, u32 head, f32 top,
+                                                   f32 total)
+{
+    return SINKS ? total + expf(p.sinks[head] - top) : total;
+}
+
 // A decode row is the only row of its slot in the step. Both kernels of a mixed step ask this, so that each
 // row is computed once.
 static __device__ __forceinline__ bool attend_is_decode(const struct attend_params &p, u32 row)

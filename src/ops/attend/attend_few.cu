@@ -341,7 +341,7 @@ static __device__ __forceinline__ void put_result(const struct attend_params &p,
 }
 
 // The last block to arrive adds the parts of all, in order.
-template <u32 DIM>
+template <u32 DIM, bool SINKS>
 static __device__ __forceinline__ void combine(const struct attend_params &p, const struct kv_split &s,
                                                u32 row)
 {
@@ -359,13 +359,14 @@ static __device__ __forceinline__ void combine(const struct attend_params &p, co
 #pragma unroll 4
         for (u32 k = 0; k < s.n_splits; k++, parts += DIM + 2)
             add_part(&all, __ldcg(parts + DIM), __ldcg(parts + DIM + 1), __ldcg(parts + i % DIM));
-        put_result<DIM>(p, row, s.head * DIM + i, all.sum / all.total);
+        put_result<DIM>(p, row, s.head * DIM + i,
+                        all.sum / attend_total<SINKS>(p, s.head + i / DIM, all.top, all.total));
     }
     if (threadIdx.x == 0)
         p.arrived[place] = 0;
 }
 
-template <u32 DIM>
+template <u32 DIM, bool SINKS>
 static __device__ __forceinline__ void meet(const struct attend_params &p, const struct room<DIM> &room,
                                             const struct kv_split &s, u32 row)
 {
@@ -383,7 +384,7 @@ static __device__ __forceinline__ void meet(const struct attend_params &p, const
             sum += room.sums[w][h][i % DIM] * scale;
         }
         if (s.n_splits == 1) {
-            put_result<DIM>(p, row, s.head * DIM + i, sum / total);
+            put_result<DIM>(p, row, s.head * DIM + i, sum / attend_total<SINKS>(p, s.head + h, top, total));
             continue;
         }
         f32 *part = p.partial + ((place + h) * p.n_splits * 4 + s.split) * (DIM + 2);
@@ -394,10 +395,10 @@ static __device__ __forceinline__ void meet(const struct attend_params &p, const
         }
     }
     if (s.n_splits > 1)
-        combine<DIM>(p, s, row);
+        combine<DIM, SINKS>(p, s, row);
 }
 
-template <u32 DIM, u32 HEADS, u32 K, u32 V>
+template <u32 DIM, u32 HEADS, u32 K, u32 V, bool SINKS>
 static __device__ __forceinline__ void take_share(const struct attend_params &p, const struct seen_range &r,
                                                   const struct kv_split &s, struct room<DIM> &room)
 {
@@ -426,10 +427,10 @@ static __device__ __forceinline__ void take_share(const struct attend_params &p,
         put_state(state, room);
     }
     __syncthreads();
-    meet(p, room, s, row);
+    meet<DIM, SINKS>(p, room, s, row);
 }
 
-template <u32 DIM, u32 K, u32 V>
+template <u32 DIM, u32 K, u32 V, bool SINKS>
 static __device__ __forceinline__ void attend_few(const struct attend_params &p)
 {
     __shared__ __align__(16) struct room<DIM> room;
@@ -450,20 +451,24 @@ static __device__ __forceinline__ void attend_few(const struct attend_params &p)
                                // it depends on
         return;
     if (s.n_heads == 1)
-        take_share<DIM, 1, K, V>(p, r, s, room);
+        take_share<DIM, 1, K, V, SINKS>(p, r, s, room);
     else
-        take_share<DIM, 4, K, V>(p, r, s, room);
+        take_share<DIM, 4, K, V, SINKS>(p, r, s, room);
 }
 
-#define ATTEND_FEW(dim, name, F)                                                  \
+// Kernels named sinks are for models that have them: gpt-oss, whose heads are of 64.
+#define ATTEND_FEW(dim, name, F, SINKS)                                           \
     extern "C" __global__ void __launch_bounds__(ATTEND_FEW_THREADS, 2)           \
         attend_few_##dim##_##name(const __grid_constant__ struct attend_params p) \
     {                                                                             \
-        attend_few<dim, F, F>(p);                                                 \
+        attend_few<dim, F, F, SINKS>(p);                                          \
     }
-#define FOR_DIM(dim)               \
-    ATTEND_FEW(dim, f16, KV_F16)   \
-    ATTEND_FEW(dim, bf16, KV_BF16) \
-    ATTEND_FEW(dim, q8_0, KV_Q8_0)
+#define FOR_DIM(dim)                      \
+    ATTEND_FEW(dim, f16, KV_F16, false)   \
+    ATTEND_FEW(dim, bf16, KV_BF16, false) \
+    ATTEND_FEW(dim, q8_0, KV_Q8_0, false)
 FOR_DIM(64)
 FOR_DIM(128)
+ATTEND_FEW(64, f16_sinks, KV_F16, true)
+ATTEND_FEW(64, bf16_sinks, KV_BF16, true)
+ATTEND_FEW(64, q8_0_sinks, KV_Q8_0, true)

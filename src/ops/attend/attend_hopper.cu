@@ -65,7 +65,8 @@ template <u32 N> static __device__ __forceinline__ void end(f32 (&d)[N][4])
 }
 
 template <u32 D> struct wgmma_tile {
-    __device__ __forceinline__ void operator()(struct attention<D> &a, u32 stage, u32 first_token,
+    template <bool SINKS>
+    __device__ __forceinline__ void operator()(struct attention<D, SINKS> &a, u32 stage, u32 first_token,
                                                bool masked) const
     {
         u32 k_at = a.shared + stage * 2 * a.tile_bytes, v_at = k_at + a.tile_bytes;
@@ -94,11 +95,11 @@ template <u32 D> struct wgmma_tile {
 extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3)
     attend_hopper_128(const __grid_constant__ struct attend_params p)
 {
-    attend_rows<128, false>(p, wgmma_tile<128>());
+    attend_rows<128, false, false>(p, wgmma_tile<128>());
 }
 extern "C" __global__ void __launch_bounds__(MANY_THREADS, 3)
     attend_hopper_mixed_128(const __grid_constant__ struct attend_params p)
 {
-    attend_rows<128, true>(p, wgmma_tile<128>());
+    attend_rows<128, true, false>(p, wgmma_tile<128>());
 }
 #endif

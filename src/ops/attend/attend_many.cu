@@ -17,7 +17,8 @@ static __device__ __forceinline__ void load_transposed(u32 (&r)[4], u32 at)
 }
 
 template <u32 D> struct mma_tile {
-    __device__ __forceinline__ void operator()(struct attention<D> &a, u32 stage, u32 first_token,
+    template <bool SINKS>
+    __device__ __forceinline__ void operator()(struct attention<D, SINKS> &a, u32 stage, u32 first_token,
                                                bool masked) const
     {
         u32 lane = threadIdx.x & 31, k_at = a.shared + stage * 2 * a.tile_bytes, v_at = k_at + a.tile_bytes;
@@ -51,13 +52,15 @@ template <u32 D> struct mma_tile {
     }
 };
 
-#define ATTEND_MANY(name, D, MIXED, BOUNDS)                                                              \
+#define ATTEND_MANY(name, D, MIXED, SINKS, BOUNDS)                                                       \
     extern "C" __global__ void BOUNDS attend_many_##name(const __grid_constant__ struct attend_params p) \
     {                                                                                                    \
-        attend_rows<D, MIXED>(p, mma_tile<D>());                                                         \
+        attend_rows<D, MIXED, SINKS>(p, mma_tile<D>());                                                  \
     }
-ATTEND_MANY(64, 64, false, __launch_bounds__(MANY_THREADS))
-ATTEND_MANY(128, 128, false, __launch_bounds__(MANY_THREADS))
-ATTEND_MANY(mixed_64, 64, true,
+ATTEND_MANY(64, 64, false, false, __launch_bounds__(MANY_THREADS))
+ATTEND_MANY(128, 128, false, false, __launch_bounds__(MANY_THREADS))
+ATTEND_MANY(mixed_64, 64, true, false,
             __launch_bounds__(MANY_THREADS, 3)) // else the compiler takes fewer registers and spills
-ATTEND_MANY(mixed_128, 128, true, __launch_bounds__(MANY_THREADS, 2))
+ATTEND_MANY(mixed_128, 128, true, false, __launch_bounds__(MANY_THREADS, 2))
+ATTEND_MANY(64_sinks, 64, false, true, __launch_bounds__(MANY_THREADS))
+ATTEND_MANY(mixed_64_sinks, 64, true, true, __launch_bounds__(MANY_THREADS, 3))

@@ -78,7 +78,7 @@ static __device__ __forceinline__ void ungroup(u32 format, const u32 (&groups)[8
     }
 }
 
-template <u32 D> struct attention {
+template <u32 D, bool SINKS> struct attention {
     const struct attend_params &p;
     u32 shared, kv_head;
     u32 q[D / 16][4];
@@ -235,6 +235,8 @@ template <u32 D> struct attention {
         sum += __shfl_xor_sync(~0u, sum, 2);
         if (position[which] == ~0u)
             return;
+        if (SINKS)
+            sum += exp2f(p.sinks[head] * 1.4426950408889634f - top[which]);
         f32 *to = p.out + ((u64)row * p.args.n_heads + head) * D + (threadIdx.x & 3) * 2;
 #pragma unroll
         for (u32 n = 0; n < D / 8; n++)
@@ -279,9 +281,9 @@ static __device__ __forceinline__ struct row_run run_at(const struct attend_para
 }
 
 // TILE(attention, stage, first token, masked) adds one tile.
-template <u32 D, typename Tile>
-static __device__ __forceinline__ void run_through(struct attention<D> &a, const struct row_run &r, u32 base,
-                                                   Tile tile)
+template <u32 D, bool SINKS, typename Tile>
+static __device__ __forceinline__ void run_through(struct attention<D, SINKS> &a, const struct row_run &r,
+                                                   u32 base, Tile tile)
 {
     u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32, last = r.position + (r.end - r.first) - 1,
         window = a.p.args.window;
@@ -323,7 +325,7 @@ static __device__ __forceinline__ void run_through(struct attention<D> &a, const
 
 // MIXED: decode rows are attend_few's. Blocks with the longest pasts are the first to start. Those that help
 // a tile take every so many-th of its runs.
-template <u32 D, bool MIXED, typename Tile>
+template <u32 D, bool MIXED, bool SINKS, typename Tile>
 static __device__ __forceinline__ void attend_rows(const struct attend_params &p, Tile tile)
 {
     extern __shared__ __align__(1024) unsigned char many_shared[];
@@ -343,10 +345,10 @@ static __device__ __forceinline__ void attend_rows(const struct attend_params &p
     u32 kv_head = blockIdx.y / (p.args.n_heads / p.args.pages.n_kv_heads);
 
     wait_for_inputs();
-    struct attention<D> a = {
+    struct attention<D, SINKS> a = {
         p, (u32)__cvta_generic_to_shared(many_shared), kv_head
     };
     for (u32 k = 0; starts; starts &= starts - 1)
         if (!(decode & starts & -starts) && k++ % n_turns == turn)
-            run_through<D>(a, run_at(p, base, starts, n), base, tile);
+            run_through<D, SINKS>(a, run_at(p, base, starts, n), base, tile);
 }
