@@ -36,7 +36,9 @@ static void write_sizes(struct convert *c)
         float f;
         memcpy(&u, field, sizeof u);
         memcpy(&f, field, sizeof f);
-        if (!k->gguf || strncmp(k->gguf, "%s.", 3) != 0 ||
+        bool draft =
+            !k->is_own && k->offset == offsetof(struct model_config, n_draft); // left out, with its layers
+        if (draft || !k->gguf || strncmp(k->gguf, "%s.", 3) != 0 ||
             (!k->is_float && !k->is_bool && u == 0)) // 0: does not apply
             continue;
         if (k->is_bool)

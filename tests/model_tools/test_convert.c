@@ -108,7 +108,7 @@ static void folders_become_the_golden_files(void **state)
     static const char *const names[] = { "llama2",     "llama3",  "llama-linear", "llama-yarn", "mistral",
                                          "devstral",   "smollm2", "tinyllama",    "qwen2",      "qwen25",
                                          "qwen3",      "mixtral", "qwen2moe",     "qwen3moe",   "olmoe",
-                                         "granitemoe", "gptoss",  "gptoss-mxfp4" };
+                                         "granitemoe", "gptoss",  "gptoss-mxfp4", "glm45" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         same_model(names[i]);
 }
@@ -143,6 +143,25 @@ static void mxfp4_is_kept(void **state)
         model_file_close(ours);
         model_file_close(theirs);
     }
+}
+
+// Draft layers are left out, and not counted.
+static void draft_layers_are_left_out(void **state)
+{
+    struct err err = { 0 };
+    struct model m;
+
+    (void)state;
+    struct quantize_options o = {
+        .input = SOURCE_DIR "/tests/golden/glm45-air", .output = path, .type = "F32", .n_threads = 2
+    };
+    assert_ok(quantize_file(&o, NULL, &err), &err);
+    struct model_file *ours = open_file(path);
+    assert_ok(model_bind(&m, ours, &err), &err);
+    assert_int_equal(m.config.n_layers, 3);
+    assert_int_equal(m.config.n_draft, 0);
+    model_release(&m);
+    model_file_close(ours);
 }
 
 // The shipped model: the folder's weights at Q8_0 are the file's, bit for bit, and so are the ids of a text.
@@ -193,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folders_become_the_golden_files),
         cmocka_unit_test(mxfp4_is_kept),
+        cmocka_unit_test(draft_layers_are_left_out),
         cmocka_unit_test(the_shipped_folder_becomes_the_shipped_file),
     };
     return cmocka_run_group_tests(tests, name_file, remove_file);

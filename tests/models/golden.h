@@ -112,8 +112,9 @@ static const char *const golden_variants[] = { "llama2",     "tinyllama", "llama
 enum { N_GOLDEN_VARIANTS = sizeof golden_variants / sizeof *golden_variants };
 // Models with experts, whose kernels the CPU has; from tools/golden/make_mixture_golden.py, which is no
 // transformers.
-static const char *const golden_mixtures[] = { "mixtral",    "qwen2moe", "qwen3moe",    "olmoe",
-                                               "granitemoe", "gptoss",   "gptoss-mxfp4" };
+static const char *const golden_mixtures[] = { "mixtral",      "qwen2moe",   "qwen3moe",
+                                               "olmoe",        "granitemoe", "gptoss",
+                                               "gptoss-mxfp4", "glm45",      "glm45-air" };
 enum { N_GOLDEN_MIXTURES = sizeof golden_mixtures / sizeof *golden_mixtures };
 // With latent attention; from tools/golden/make_latent_golden.py.
 static const char *const golden_latents[] = { "deepseek2-lite", "deepseek2", "deepseek3", "glm47-flash" };
