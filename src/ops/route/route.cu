@@ -3,6 +3,7 @@
 //
 // route_logits: a warp has one expert and multiplies its row of the router with up to eight normed rows;
 // lanes take numbers in turn, so the order of a sum depends on n_cols and the router's format alone.
+// route_logits_many: the same for many rows, on the tensor cores.
 // route_choose: a warp has a row. Lane l keeps experts l, l + 32, ...: scores and keys lie in shared memory,
 // what is taken in a bit each.
 #include "gemm/cuda/row_plain.cuh"
@@ -77,6 +78,114 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
         f32 sum = warp_sum(sums[r]);
         if (lane == 0 && r < n_rows)
             p.logits[(u64)(first + r) * p.args.n_experts + expert] = sum + bias;
+    }
+}
+
+// A number as two with eleven bits each, as tensor cores want them; what is left is below 2^-21 of it.
+struct route_split {
+    u32 high, low;
+};
+static __device__ __forceinline__ struct route_split split(f32 v)
+{
+    u32 high = __float_as_uint(v) & 0xffffe000;
+    return { high, __float_as_uint(v - __uint_as_float(high)) };
+}
+static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// The logits of many rows, a router in F32: 32 rows by 64 experts a block, eight warps of 16 by 16, on the
+// tensor cores. A product of two fp32 numbers is three of their parts. Columns come by 32 through two stages
+// of shared memory, whose rows are four numbers longer, so that a fragment's rows meet in no bank. Tensor
+// cores cut their sums off, so each 32 columns are added up in fp32.
+enum {
+    MANY_EXPERTS = 64,
+    MANY_COLUMNS = 32,
+    MANY_PITCH = MANY_COLUMNS + 4,
+    MANY_LINES = ROUTE_MANY_ROWS + MANY_EXPERTS
+};
+
+// Lines of the rows, then of the router; those that do not exist are the last one.
+static __device__ __forceinline__ void fetch_columns(const struct route_params &p, u32 n_rows, u32 column,
+                                                     f32 *to)
+{
+    for (u32 i = threadIdx.x; i < MANY_LINES * (MANY_COLUMNS / 4); i += ROUTE_THREADS) {
+        u32 line = i / (MANY_COLUMNS / 4), at = i % (MANY_COLUMNS / 4) * 4,
+            row = blockIdx.x * ROUTE_MANY_ROWS + line,
+            expert = blockIdx.y * MANY_EXPERTS + line - ROUTE_MANY_ROWS;
+        const f32 *from = line < ROUTE_MANY_ROWS ? p.normed + (u64)min(row, n_rows - 1) * p.args.n_cols
+                                                 : (const f32 *)p.router.quants +
+                                                       (u64)min(expert, p.args.n_experts - 1) * p.args.n_cols;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                         (u32)__cvta_generic_to_shared(to + line * MANY_PITCH + at)),
+                     "l"(from + column + at)
+                     : "memory");
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Eight columns: of rows x + g and x + g + 8, and of experts w + g and w + 8 + g.
+static __device__ __forceinline__ void multiply_columns(const f32 *x, const f32 *w, f32 (&d)[2][4])
+{
+    u32 at = threadIdx.x % 32 / 4 * MANY_PITCH + threadIdx.x % 4, high[4], low[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        struct route_split v = split(x[at + i % 2 * 8 * MANY_PITCH + i / 2 * 4]);
+        high[i] = v.high;
+        low[i] = v.low;
+    }
+#pragma unroll
+    for (u32 n = 0; n < 2; n++) {
+        struct route_split first = split(w[at + n * 8 * MANY_PITCH]),
+                           second = split(w[at + n * 8 * MANY_PITCH + 4]);
+        mma_tf32(d[n], low, first.high, second.high);
+        mma_tf32(d[n], high, first.low, second.low);
+        mma_tf32(d[n], high, first.high, second.high);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
+    route_logits_many(const __grid_constant__ struct route_params p)
+{
+    __shared__ __align__(16) f32 stage[2][MANY_LINES * MANY_PITCH];
+    u32 n_rows = p.step->n_rows, lane = threadIdx.x % 32, warp = threadIdx.x / 32,
+        n = p.args.n_cols / MANY_COLUMNS;
+    u32 row = warp % 2 * 16, expert = warp / 2 * 16;
+    f32 d[2][4] = {};
+
+    wait_for_inputs();
+    if (blockIdx.x * ROUTE_MANY_ROWS >= n_rows)
+        return;
+    fetch_columns(p, n_rows, 0, stage[0]);
+    for (u32 i = 0; i < n; i++) {
+        const f32 *x = stage[i % 2] + row * MANY_PITCH,
+                  *w = stage[i % 2] + (ROUTE_MANY_ROWS + expert) * MANY_PITCH;
+        if (i + 1 < n)
+            fetch_columns(p, n_rows, (i + 1) * MANY_COLUMNS, stage[(i + 1) % 2]);
+        if (i + 1 < n)
+            asm volatile("cp.async.wait_group 1;" ::: "memory");
+        else
+            asm volatile("cp.async.wait_group 0;" ::: "memory");
+        __syncthreads();
+        f32 part[2][4] = {};
+#pragma unroll
+        for (u32 k = 0; k < MANY_COLUMNS; k += 8)
+            multiply_columns(x + k, w + k, part);
+#pragma unroll
+        for (u32 k = 0; k < 8; k++)
+            d[k / 4][k % 4] += part[k / 4][k % 4];
+        __syncthreads();
+    }
+#pragma unroll
+    for (u32 k = 0; k < 8; k++) {
+        u32 r = blockIdx.x * ROUTE_MANY_ROWS + row + lane / 4 + k % 4 / 2 * 8,
+            e = blockIdx.y * MANY_EXPERTS + expert + k / 4 * 8 + lane % 4 * 2 + k % 2;
+        if (r < n_rows && e < p.args.n_experts)
+            p.logits[(u64)r * p.args.n_experts + e] = d[k / 4][k % 4] + (p.bias ? p.bias[e] : 0);
     }
 }
 

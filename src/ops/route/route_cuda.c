@@ -1,5 +1,6 @@
 // route_cuda.c - the operation's launches: norm, logits, choice. A single row is normalised by the blocks
 // that make its logits.
+#include "base/divide.h"
 #include "ops/cuda_table.h"
 #include "ops/rmsnorm/rmsnorm_cuda.h"
 #include "ops/route/route_cuda.h"
@@ -13,6 +14,22 @@ static void launch_norm(struct cuda_plan *p, const struct route_args *args)
                                          .n_cols = args->n_cols, .eps = args->eps, .rows = ROWS_STEP } };
     cuda_launch_add(p, "rmsnorm", (struct cuda_shape){ { p->tape.max_rows, 1, 1 }, 1024, 0 }, &params,
                     sizeof params);
+}
+
+// On the tensor cores: not in tapes whose rows have the same bits in any batch.
+static bool suits_many(const struct cuda_plan *p, const struct route_params *params)
+{
+    return p->tape.max_rows > 16 && !p->tape.invariant && params->router.format == QUANT_F32 &&
+           params->args.n_cols % 32 == 0;
+}
+
+static void launch_few(struct cuda_plan *p, const struct route_params *params)
+{
+    struct cuda_shape shape = { { divide_up(params->args.n_experts, ROUTE_THREADS / 32),
+                                  divide_up(p->tape.max_rows, ROUTE_TILE_ROWS), 1 },
+                                ROUTE_THREADS,
+                                params->in ? params->args.n_cols * (u32)sizeof(f32) : 0 };
+    cuda_launch_add(p, "route_logits", shape, params, sizeof *params);
 }
 
 void cuda_plan_route(struct cuda_plan *p)
@@ -30,15 +47,18 @@ void cuda_plan_route(struct cuda_plan *p)
                                    .ids = cuda_at(p, ROUTE_IDS),
                                    .weights = cuda_at(p, ROUTE_WEIGHTS),
                                    .args = *args };
-    u32 warps = ROUTE_THREADS / 32, choosers = ROUTE_CHOOSE_THREADS / 32, rows = p->tape.max_rows;
-    struct cuda_shape logits = { { (args->n_experts + warps - 1) / warps,
-                                   (rows + ROUTE_TILE_ROWS - 1) / ROUTE_TILE_ROWS, 1 },
-                                 ROUTE_THREADS,
-                                 alone ? args->n_cols * (u32)sizeof(f32) : 0 };
-    struct cuda_shape choice = { { (rows + choosers - 1) / choosers, 1, 1 }, ROUTE_CHOOSE_THREADS, 0 };
+    u32 choosers = ROUTE_CHOOSE_THREADS / 32, rows = p->tape.max_rows;
+    struct cuda_shape choice = { { divide_up(rows, choosers), 1, 1 }, ROUTE_CHOOSE_THREADS, 0 };
 
     if (!alone)
         launch_norm(p, args);
-    cuda_launch_add(p, "route_logits", logits, &params, sizeof params);
+    if (suits_many(p, &params))
+        cuda_launch_add(
+            p, "route_logits_many",
+            (struct cuda_shape){
+                { divide_up(rows, ROUTE_MANY_ROWS), divide_up(args->n_experts, 64), 1 }, ROUTE_THREADS, 0 },
+            &params, sizeof params);
+    else
+        launch_few(p, &params);
     cuda_launch_add(p, "route_choose", choice, &params, sizeof params);
 }

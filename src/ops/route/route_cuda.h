@@ -6,10 +6,11 @@
 
 enum {
     ROUTE_TILE_ROWS = 8,
+    ROUTE_MANY_ROWS = 32, // of a tile of route_logits_many
     ROUTE_THREADS = 256,
     ROUTE_CHOOSE_THREADS = 64,
-    ROUTE_MOST_SHARED = 16384
-}; // numbers of a row
+    ROUTE_MOST_SHARED = 16384 // numbers of a row
+};
 
 struct route_params {
     DEVICE_AT(const struct step) step;
