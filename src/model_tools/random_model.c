@@ -48,6 +48,11 @@ static const struct shape shapes[] = {
     { "olmoe-1b-7b", "olmoe", 16, 2048, 1024, 16, 16, 128, 50304, 1e4f, false, 64, 8, 1024, 0 },
     { "toy-granitemoe", "granitemoe", 2, 256, 256, 4, 2, 64, 512, 1e4f, true, 8, 4, 256, 0 },
     { "granite-1b-a400m", "granitemoe", 24, 1024, 512, 16, 8, 64, 49155, 1e4f, true, 32, 8, 512, 0 },
+    { "toy-gpt-oss", "gpt-oss", 2, 256, 256, 4, 2, 64, 512, 1.5e5f, false, 8, 2, 256, 0 },
+    { "gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 64, 201088, 1.5e5f, false, 32, 4, 2880, 0 },
+    { "gpt-oss-120b", "gpt-oss", 36, 2880, 2880, 64, 8, 64, 201088, 1.5e5f, false, 128, 4, 2880, 0 },
+    { "toy-glm4moe", "glm4moe", 3, 256, 512, 4, 2, 64, 512, 1e6f, false, 8, 2, 256, 256 },
+    { "glm-4.5-air", "glm4moe", 46, 4096, 10944, 96, 8, 128, 151552, 1e6f, false, 128, 8, 1408, 1408 },
 };
 
 const char *const random_model_names[] = {
@@ -58,7 +63,9 @@ const char *const random_model_names[] = {
     "qwen2.5-7b",   "qwen3-0.6b",     "qwen3-1.7b",       "qwen3-4b",
     "qwen3-8b",     "qwen3-30b-a3b",  "toy-qwen3moe",     "toy-qwen2moe",
     "toy-mixtral",  "toy-olmoe",      "mixtral-8x7b",     "qwen1.5-moe-a2.7b",
-    "olmoe-1b-7b",  "toy-granitemoe", "granite-1b-a400m", NULL,
+    "olmoe-1b-7b",  "toy-granitemoe", "granite-1b-a400m", "toy-gpt-oss",
+    "gpt-oss-20b",  "gpt-oss-120b",   "toy-glm4moe",      "glm-4.5-air",
+    NULL,
 };
 _Static_assert(sizeof random_model_names / sizeof random_model_names[0] ==
                    sizeof shapes / sizeof shapes[0] + 1,
@@ -164,12 +171,20 @@ static bool layer_tensor(struct random_model *s, uint32_t layer, const char *par
     return name ? add(s, name, n_matrices, n_rows, n_cols) : err_memory(s->err, "names of tensors");
 }
 
+static bool is_arch(const struct random_model *s, const char *name)
+{
+    return strcmp(s->shape->arch, name) == 0;
+}
+
 static bool add_attention(struct random_model *s, uint32_t l)
 {
     const struct shape *h = s->shape;
     uint64_t n_q = (uint64_t)h->n_heads * h->head_dim, n_kv = (uint64_t)h->n_kv_heads * h->head_dim;
+    bool gptoss = is_arch(s, "gpt-oss"),
+         biases = gptoss || is_arch(s, "glm4moe") || is_arch(s, "qwen2") || is_arch(s, "qwen2moe");
+    const char *norm = gptoss || is_arch(s, "glm4moe") ? "post_attention_norm.weight" : "ffn_norm.weight";
     bool ok = layer_tensor(s, l, "attn_norm.weight", 0, 0, h->n_cols) &&
-              layer_tensor(s, l, "ffn_norm.weight", 0, 0, h->n_cols) &&
+              layer_tensor(s, l, norm, 0, 0, h->n_cols) &&
               layer_tensor(s, l, "attn_q.weight", 0, n_q, h->n_cols) &&
               layer_tensor(s, l, "attn_k.weight", 0, n_kv, h->n_cols) &&
               layer_tensor(s, l, "attn_v.weight", 0, n_kv, h->n_cols) &&
@@ -178,10 +193,13 @@ static bool add_attention(struct random_model *s, uint32_t l)
     if (ok && strncmp(h->arch, "qwen3", 5) == 0)
         ok = layer_tensor(s, l, "attn_q_norm.weight", 0, 0, h->head_dim) &&
              layer_tensor(s, l, "attn_k_norm.weight", 0, 0, h->head_dim);
-    if (ok && strcmp(h->arch, "olmoe") == 0)
+    if (ok && is_arch(s, "olmoe"))
         ok = layer_tensor(s, l, "attn_q_norm.weight", 0, 0, n_q) &&
              layer_tensor(s, l, "attn_k_norm.weight", 0, 0, n_kv);
-    if (ok && strncmp(h->arch, "qwen2", 5) == 0)
+    if (ok && gptoss)
+        ok = layer_tensor(s, l, "attn_output.bias", 0, 0, h->n_cols) &&
+             layer_tensor(s, l, "attn_sinks.weight", 0, 0, h->n_heads);
+    if (ok && biases)
         ok = layer_tensor(s, l, "attn_q.bias", 0, 0, n_q) && layer_tensor(s, l, "attn_k.bias", 0, 0, n_kv) &&
              layer_tensor(s, l, "attn_v.bias", 0, 0, n_kv);
     return ok;
@@ -191,18 +209,37 @@ static bool add_shared(struct random_model *s, uint32_t l)
 {
     const struct shape *h = s->shape;
 
-    return layer_tensor(s, l, "ffn_gate_inp_shexp.weight", 0, 0, h->n_cols) &&
+    return (is_arch(s, "glm4moe") || layer_tensor(s, l, "ffn_gate_inp_shexp.weight", 0, 0, h->n_cols)) &&
            layer_tensor(s, l, "ffn_gate_shexp.weight", 0, h->n_shared, h->n_cols) &&
            layer_tensor(s, l, "ffn_up_shexp.weight", 0, h->n_shared, h->n_cols) &&
            layer_tensor(s, l, "ffn_down_shexp.weight", 0, h->n_cols, h->n_shared);
 }
 
+static bool add_expert_biases(struct random_model *s, uint32_t l)
+{
+    const struct shape *h = s->shape;
+    uint64_t n = h->n_experts;
+
+    if (is_arch(s, "glm4moe"))
+        return layer_tensor(s, l, "exp_probs_b.bias", 0, 0, n);
+    return !is_arch(s, "gpt-oss") || (layer_tensor(s, l, "ffn_gate_inp.bias", 0, 0, n) &&
+                                      layer_tensor(s, l, "ffn_gate_exps.bias", 0, n, h->n_expert_ffn) &&
+                                      layer_tensor(s, l, "ffn_up_exps.bias", 0, n, h->n_expert_ffn) &&
+                                      layer_tensor(s, l, "ffn_down_exps.bias", 0, n, h->n_cols));
+}
+
+// GLM's first layer is dense.
+static uint32_t n_dense(const struct random_model *s)
+{
+    return is_arch(s, "glm4moe") ? 1 : 0;
+}
+
 static bool add_ffn(struct random_model *s, uint32_t l)
 {
     const struct shape *h = s->shape;
-    uint64_t n = h->n_experts, n_ffn = h->n_expert_ffn;
+    uint64_t n = l < n_dense(s) ? 0 : h->n_experts, n_ffn = h->n_expert_ffn;
 
-    if (h->n_shared && !add_shared(s, l))
+    if (n && ((h->n_shared && !add_shared(s, l)) || !add_expert_biases(s, l)))
         return false;
     if (n)
         return layer_tensor(s, l, "ffn_gate_inp.weight", 0, n, h->n_cols) &&
@@ -227,6 +264,7 @@ static bool add_tensors(struct random_model *s)
 }
 
 // One format for the layers, Q8_0 around them; rows that its blocks do not divide become Q8_0 as a whole.
+// MXFP4 is for experts alone, as gpt-oss has it.
 static void plain_formats(struct random_model *s, enum quant q)
 {
     bool blocks = quant_info(q)->block_elements > 1;
@@ -235,8 +273,10 @@ static void plain_formats(struct random_model *s, enum quant q)
     for (size_t i = 0; i < s->plan.n; i++) {
         struct quantize_entry *e = &s->plan.entries[i];
         bool outside = !str_starts(e->name, STR("blk."));
-        bool keep = e->from.n_dims == 1 || str_ends(e->name, STR("ffn_gate_inp.weight"));
-        e->format = keep ? QUANT_F32 : outside && blocks ? QUANT_Q8_0 : inside;
+        bool keep = e->from.n_dims == 1 || str_ends(e->name, STR("ffn_gate_inp.weight")) ||
+                    str_ends(e->name, STR(".bias"));
+        bool around = outside || (q == QUANT_MXFP4 && s->shape->n_experts && e->from.n_dims == 2);
+        e->format = keep ? QUANT_F32 : around && blocks ? QUANT_Q8_0 : inside;
     }
 }
 
@@ -271,6 +311,35 @@ static void key_f32(struct random_model *s, const char *part, float value)
     gguf_write_f32(&s->w, key, value);
 }
 
+static void write_expert_keys(struct random_model *s)
+{
+    const struct shape *h = s->shape;
+
+    key_u32(s, "expert_count", h->n_experts);
+    key_u32(s, "expert_used_count", h->n_used);
+    key_u32(s, "expert_feed_forward_length", h->n_expert_ffn);
+    if (is_arch(s, "qwen2moe"))
+        key_u32(s, "expert_shared_feed_forward_length", h->n_shared);
+    if (is_arch(s, "granitemoe")) {
+        key_f32(s, "embedding_scale", 12);
+        key_f32(s, "residual_scale", 0.22f);
+        key_f32(s, "attention.scale", 1.0f / (float)h->head_dim);
+        key_f32(s, "logit_scale", 6);
+    }
+    if (is_arch(s, "gpt-oss")) {
+        key_u32(s, "attention.sliding_window", 128);
+        gguf_write_str(&s->w, "gpt-oss.rope.scaling.type", STR("yarn"));
+        key_f32(s, "rope.scaling.factor", 32);
+        key_u32(s, "rope.scaling.original_context_length", 4096);
+    }
+    if (is_arch(s, "glm4moe")) {
+        key_u32(s, "leading_dense_block_count", n_dense(s));
+        key_u32(s, "expert_shared_count", h->n_shared / h->n_expert_ffn);
+        key_u32(s, "expert_gating_func", 2);
+        gguf_write_bool(&s->w, "glm4moe.expert_weights_norm", true);
+    }
+}
+
 static void write_keys(struct random_model *s, uint32_t file_type)
 {
     const struct shape *h = s->shape;
@@ -285,24 +354,12 @@ static void write_keys(struct random_model *s, uint32_t file_type)
     key_u32(s, "attention.head_count_kv", h->n_kv_heads);
     key_u32(s, "attention.key_length", h->head_dim);
     key_u32(s, "attention.value_length", h->head_dim);
-    key_u32(s, "rope.dimension_count", h->head_dim);
+    key_u32(s, "rope.dimension_count", is_arch(s, "glm4moe") ? h->head_dim / 2 : h->head_dim);
     key_f32(s, "attention.layer_norm_rms_epsilon", 1e-5f);
     key_f32(s, "rope.freq_base", h->rope_base);
     key_u32(s, "vocab_size", h->n_vocab);
-    if (h->n_experts) {
-        key_u32(s, "expert_count", h->n_experts);
-        key_u32(s, "expert_used_count", h->n_used);
-        key_u32(s, "expert_feed_forward_length", h->n_expert_ffn);
-    }
-    if (strcmp(h->arch, "granitemoe") == 0) {
-        key_f32(s, "embedding_scale", 12);
-        key_f32(s, "residual_scale", 0.22f);
-        key_f32(s, "attention.scale", 1.0f / (float)h->head_dim);
-        key_f32(s, "logit_scale", 6);
-    }
-    if (h->n_shared) {
-        key_u32(s, "expert_shared_feed_forward_length", h->n_shared);
-    }
+    if (h->n_experts)
+        write_expert_keys(s);
     gguf_write_u32(&s->w, "general.file_type", file_type);
     gguf_write_u32(&s->w, "general.quantization_version", 2);
 }
@@ -358,7 +415,7 @@ static bool write_tensor(struct random_model *s, const struct quantize_entry *e)
 
 static bool find_shape(struct random_model *s)
 {
-    char known[600] = "";
+    char known[800] = "";
 
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         size_t n = strlen(known);

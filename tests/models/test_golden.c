@@ -45,8 +45,8 @@ static void fast_exact_kernels_give_the_reference_logits(void **state)
 // and on any number of threads.
 static void mixtures_give_the_same_bits_in_any_batch(void **state)
 {
-    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe", "toy-mixtral", "toy-olmoe",
-                                          "toy-granitemoe" };
+    static const char *const shapes[] = { "toy-qwen3moe",   "toy-qwen2moe", "toy-mixtral", "toy-olmoe",
+                                          "toy-granitemoe", "toy-gpt-oss",  "toy-glm4moe" };
     char path[] = "/tmp/ingot-mixture-XXXXXX";
     uint32_t tokens[70];
     struct golden g = { .tokens = tokens, .n = 70, .n_vocab = 512 };
@@ -55,7 +55,7 @@ static void mixtures_give_the_same_bits_in_any_batch(void **state)
     close(mkstemp(path));
     for (uint32_t i = 0; i < 70; i++)
         tokens[i] = (i * 37 + 5) % 512;
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct random_model_options o = {
             .shape = shapes[i], .type = i % 2 ? "Q4_K_M" : "Q4_0", .output = path, .seed = 5
         };
