@@ -173,6 +173,8 @@ static enum kv_format page_format(const struct engine_loaded *l, enum ingot_kv a
         return (enum kv_format)(asked - 1);
     if (exact)
         return KV_F32;
+    if (l->model.config.latent_dims && !on_cpu(l)) // absorbed queries overflow fp16
+        return KV_BF16;
     return on_cpu(l) && (features & CPU_AVX512_BF16) && l->model.config.head_dim % 2 == 0 ? KV_BF16 : KV_F16;
 }
 

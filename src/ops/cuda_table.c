@@ -4,11 +4,9 @@
 #include "ops/ops.h"
 
 static void (*const plans[N_OPS])(struct cuda_plan *p) = {
-#define OPS_OF_CUDA
 #define OP(name) [OP_##name] = cuda_plan_##name,
 #include "ops/ops.def"
 #undef OP
-#undef OPS_OF_CUDA
 };
 
 const struct cuda_table cuda_table = {

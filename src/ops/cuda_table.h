@@ -4,11 +4,9 @@
 #include "device/cuda/cuda.h"
 #include "gemm/cuda/gemm_params.h"
 
-#define OPS_OF_CUDA
 #define OP(name) void cuda_plan_##name(struct cuda_plan *p);
 #include "ops/ops.def"
 #undef OP
-#undef OPS_OF_CUDA
 
 // What the command multiplies, which is one of these; and can attention write its result packed so?
 struct gemm_plan matmul_gemm(const struct cuda_plan *p);

@@ -200,7 +200,7 @@ static struct buffer *side_page_buffer(struct side *s, const struct op_shape *c,
     struct buffer *b = &s->buffers[s->n_buffers++];
     unsigned char *data = mem_alloc(bytes);
     struct err err = { 0 };
-    float numbers[256];
+    float numbers[1024];
 
     memset(data, 0xff, bytes);
     for (uint32_t i = 0; i < SLOTS * (c->past + c->rows) * c->n_kv_heads; i++) {
@@ -419,7 +419,7 @@ static void sides_compare(struct sides *s, const char *what, const struct op_sha
     struct err err = { 0 };
 
     assert_ok(tape_diff(s->plain.tape, s->fast.tape, steps, on_difference, &worst, &err), &err);
-    for (int v = 0; v < 2 && s->plain.pages.k; v++)
+    for (int v = 0; v < 2 && (v ? s->plain.pages.v : s->plain.pages.k); v++)
         worst = worse(worst, pages_difference(s, v));
     if (!(worst <= c->limit))
         fail_msg("%s %s, %u rows of %u, %u columns%s: error %.2g, at most %.0g", what,

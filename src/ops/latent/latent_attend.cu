@@ -1,0 +1,545 @@
+// latent_attend.cu - attention over keys of 576 numbers whose first 512 are the values, on tensor cores;
+// decoding and prefill alike (FlashAttention-2; Dao, 2023. The division of a tile among warps is FlashMLA's;
+// DeepSeek-AI, 2025).
+//
+// Computes   out = softmax(scale * q . K) K[:, 0:512]   for 64 queries: some rows of the step times some
+// heads, which all read the same keys. Of one row the past may be split over blocks, whose parts latent_merge
+// adds in their order.
+//
+//   64 queries x 64 keys, in turns:        scores                    sums
+//        K: [4 pages][288][16] pairs    warp w: queries 16 (w % 4)   warp w: all queries,
+//        as in a page of BF16,          ..., keys 32 (w / 4) ...     dimensions 64 w ...
+//        the next tile on its way
+//
+// Shared memory: queries, two tiles of keys, weights, factors. The 16-byte words of queries and weights are
+// swizzled by the row. The 16-byte words of a
+// line of 16 tokens are swizzled by bit 1 of its number, so that the fragments of both products are read
+// without bank conflicts. A pair of dimensions of two tokens is one 8-byte read for the second product: even
+// dimensions go to one tile of mma, odd ones to the next. BF16 pages are multiplied as they lie. Of F16 and
+// Q8_0, keys become pairs of fp16 on the way, and each query is scaled by a power of two, since absorbed
+// queries overflow fp16.
+#include "device/cuda/pages.cuh"
+#include "ops/latent/latent_cuda.h"
+
+enum {
+    N_WARPS = LATENT_ATTEND_THREADS / 32,
+    LINES = LATENT_KEY / 2, // of a page: pairs of dimensions
+    PAGE_WORDS = LINES * PAGE_TOKENS,
+    TILE_PAGES = LATENT_TILE / PAGE_TOKENS,
+    NOT_SEEN = 0x7fffffff, // the position of a query that is not there
+};
+#define INFINITY_F32 __int_as_float(0x7f800000)
+#define LOG2_E       1.44269504f
+
+struct attend_room { // shared memory
+    u32 q[LATENT_TILE][LINES];
+    u32 keys[2][TILE_PAGES * PAGE_WORDS];
+    u32 weights[LATENT_TILE][LATENT_TILE / 2];
+    f32 tops[2][LATENT_TILE]; // of a half of the keys
+    f32 keep[LATENT_TILE];    // what earlier sums are multiplied by
+    f32 scale[LATENT_TILE];   // of scores: what a query was divided by
+};
+STATIC_ASSERT(sizeof(struct attend_room) == LATENT_SHARED_BYTES);
+
+struct attend_run { // queries [first, end) of the tile, of one sequence; positions of the first row; keys
+                    // [from, to)
+    u32 first, end, slot, position, from, to, split;
+};
+
+struct attend_state { // of a warp's part
+    f32 scores[4][4], top[2], total[2];
+    f32 sums[4][4][2][4]; // queries 16 i ..., dimensions 64 w + 16 j + 4 (lane % 4) ..., even and odd
+};
+
+static __device__ __forceinline__ f32 exp2_of(f32 x)
+{
+    f32 y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+template <bool BF16> static __device__ __forceinline__ u32 two_numbers(f32 low, f32 high)
+{
+    __nv_bfloat162 b = __floats2bfloat162_rn(low, high);
+    __half2 h = __floats2half2_rn(low, high);
+    return BF16 ? *(u32 *)&b : *(u32 *)&h;
+}
+static __device__ __forceinline__ void load_matrix(u32 (&v)[4], const void *at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"((u32)__cvta_generic_to_shared(at)));
+}
+template <bool BF16>
+static __device__ __forceinline__ void multiply(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1)
+{
+    if (BF16)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                     "{%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+                     "{%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// The word of tokens 4 c ... of a line: where it lies in a page.
+static __device__ __forceinline__ u32 word_place(u32 line, u32 c)
+{
+    return line * PAGE_TOKENS + (c ^ (line & 2)) * 4;
+}
+
+// Pair i of a row of queries or weights.
+static __device__ __forceinline__ u32 pair_place(u32 row, u32 i)
+{
+    return (i / 4 ^ (row & 7)) * 4 + i % 4;
+}
+
+// Query i of the tile: its row in the step, and its head. What is not there has the row NOT_SEEN.
+static __device__ __forceinline__ u32 query_row(const struct latent_attend_params &p, u32 i)
+{
+    u32 row = blockIdx.z * p.tile_rows + i / p.tile_heads,
+        head = blockIdx.y * p.tile_heads + i % p.tile_heads;
+    return i < p.tile_rows * p.tile_heads && row < p.step->n_rows && head < p.args.n_heads ? row : NOT_SEEN;
+}
+static __device__ __forceinline__ u32 query_head(const struct latent_attend_params &p, u32 i)
+{
+    return blockIdx.y * p.tile_heads + i % p.tile_heads;
+}
+
+// A warp brings eight queries.
+template <bool BF16>
+static __device__ __forceinline__ void load_queries(const struct latent_attend_params &p,
+                                                    struct attend_room &room)
+{
+    u32 lane = threadIdx.x % 32;
+
+    for (u32 i = threadIdx.x / 32; i < LATENT_TILE; i += N_WARPS) {
+        u32 row = query_row(p, i), *to = room.q[i];
+        float2 x[LINES / 32];
+        f32 most = 0;
+#pragma unroll
+        for (u32 k = 0; k < LINES / 32; k++) {
+            x[k] = row == NOT_SEEN ? make_float2(0, 0)
+                                   : ((const float2 *)(p.q + ((u64)row * p.args.n_heads + query_head(p, i)) *
+                                                                 LATENT_KEY))[lane + 32 * k];
+            most = fmaxf(most, fmaxf(fabsf(x[k].x), fabsf(x[k].y)));
+        }
+        u32 exponent =
+            BF16 ? 127
+                 : min(max(__float_as_uint(warp_max(most)) >> 23, 1u), 253u); // a power of two not above it
+        f32 divide = __uint_as_float((254 - exponent) << 23);
+#pragma unroll
+        for (u32 k = 0; k < LINES / 32; k++)
+            to[pair_place(i, lane + 32 * k)] = two_numbers<BF16>(x[k].x * divide, x[k].y * divide);
+        if (lane == 0)
+            room.scale[i] = __uint_as_float(exponent << 23) * p.args.scale * LOG2_E;
+    }
+}
+
+static __device__ __forceinline__ void copy_16(u32 *to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)),
+                 "l"(from));
+}
+
+// Tokens 4 c ... of line `line` of a page.
+template <u32 FORMAT>
+static __device__ __forceinline__ void load_word(const u8 *page, u32 line, u32 c, u32 *to)
+{
+    if (FORMAT == KV_BF16) {
+        copy_16(to + word_place(line, c), page + (line * PAGE_TOKENS + 4 * c) * 4);
+    } else if (FORMAT == KV_F16) {
+        uint2 low = *(const uint2 *)(page + (2 * line * PAGE_TOKENS + 4 * c) * 2),
+              high = *(const uint2 *)(page + ((2 * line + 1) * PAGE_TOKENS + 4 * c) * 2);
+        *(uint4 *)(to + word_place(line, c)) =
+            make_uint4(__byte_perm(low.x, high.x, 0x5410), __byte_perm(low.x, high.x, 0x7632),
+                       __byte_perm(low.y, high.y, 0x5410), __byte_perm(low.y, high.y, 0x7632));
+    } else {
+        const u8 *at = page + (line / 2 * PAGE_TOKENS + 4 * c) * 4 + line % 2 * 2;
+        const __half *scales =
+            (const __half *)(page + PAGE_TOKENS * LATENT_KEY + (line / 16 * PAGE_TOKENS + 4 * c) * 2);
+        u32 v[4];
+#pragma unroll
+        for (u32 t = 0; t < 4; t++) {
+            f32 d = __half2float(scales[t]);
+            v[t] = two_numbers<false>(d * (f32)(i8)at[4 * t], d * (f32)(i8)at[4 * t + 1]);
+        }
+        *(uint4 *)(to + word_place(line, c)) = make_uint4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// Keys [first, first + 64) of the run, as far as it has pages there.
+template <u32 FORMAT>
+static __device__ __forceinline__ void load_keys(const struct latent_attend_params &p,
+                                                 const struct attend_run &r, u32 first, u32 *to)
+{
+    const u32 *table = p.table + (u64)r.slot * p.args.pages.max_pages + first / PAGE_TOKENS;
+
+#pragma unroll
+    for (u32 i = 0; i < TILE_PAGES; i++) {
+        if (first + i * PAGE_TOKENS >= r.to)
+            break;
+        const u8 *page = (const u8 *)p.pages + (u64)table[i] * page_head_bytes(FORMAT, LATENT_KEY);
+        for (u32 w = threadIdx.x; w < PAGE_WORDS / 4; w += LATENT_ATTEND_THREADS)
+            load_word<FORMAT>(page, w / 4, w % 4, to + i * PAGE_WORDS);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Behind the last key lies anything: as values it must be zero, since a weight of zero does not select.
+static __device__ __forceinline__ void clear_keys(u32 *keys, u32 n_valid)
+{
+    for (u32 i = threadIdx.x; i < LINES * (LATENT_TILE - n_valid); i += LATENT_ATTEND_THREADS) {
+        u32 key = n_valid + i / LINES, line = i % LINES, token = key % PAGE_TOKENS;
+        keys[key / PAGE_TOKENS * PAGE_WORDS + word_place(line, token / 4) + token % 4] = 0;
+    }
+}
+
+// Scores of the warp's 16 queries and 32 keys.
+template <bool BF16>
+static __device__ __forceinline__ void score_keys(const struct attend_room &room, const u32 *keys,
+                                                  struct attend_state &s)
+{
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, line = lane % 4, at[4];
+    const u32 *q = room.q[warp % 4 * 16 + lane % 16];
+
+#pragma unroll
+    for (u32 j = 0; j < 4; j++) {
+        u32 key = warp / 4 * 32 + j * 8 + lane / 4, token = key % PAGE_TOKENS;
+        at[j] = key / PAGE_TOKENS * PAGE_WORDS + word_place(line, token / 4) + token % 4;
+#pragma unroll
+        for (u32 c = 0; c < 4; c++)
+            s.scores[j][c] = 0;
+    }
+#pragma unroll 4
+    for (u32 k = 0; k < LATENT_KEY / 16; k++) {
+        u32 a[4];
+        load_matrix(a, q + ((2 * k + lane / 16) ^ (lane & 7)) * 4);
+#pragma unroll
+        for (u32 j = 0; j < 4; j++)
+            multiply<BF16>(s.scores[j], a, keys[at[j] + k * 8 * PAGE_TOKENS],
+                           keys[at[j] + (k * 8 + 4) * PAGE_TOKENS]);
+    }
+}
+
+// Scores in powers of two; those of keys that a query does not see become -infinity. Then each half's
+// highest.
+static __device__ __forceinline__ void mask_scores(struct attend_room &room, struct attend_state &s,
+                                                   const u32 (&positions)[2], u32 first)
+{
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+#pragma unroll
+    for (u32 h = 0; h < 2; h++) {
+        u32 query = warp % 4 * 16 + lane / 4 + 8 * h;
+        f32 top = -INFINITY_F32, scale = room.scale[query];
+#pragma unroll
+        for (u32 j = 0; j < 4; j++)
+#pragma unroll
+            for (u32 c = 0; c < 2; c++) {
+                u32 key = first + warp / 4 * 32 + j * 8 + lane % 4 * 2 + c;
+                f32 &score = s.scores[j][2 * h + c];
+                score = positions[h] != NOT_SEEN && key <= positions[h] ? score * scale : -INFINITY_F32;
+                top = fmaxf(top, score);
+            }
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+        if (lane % 4 == 0)
+            room.tops[warp / 4][query] = top;
+    }
+}
+
+// Scores become weights, for all warps to read.
+template <bool BF16>
+static __device__ __forceinline__ void weigh_keys(struct attend_room &room, struct attend_state &s)
+{
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+#pragma unroll
+    for (u32 h = 0; h < 2; h++) {
+        u32 query = warp % 4 * 16 + lane / 4 + 8 * h;
+        f32 top = fmaxf(s.top[h], fmaxf(room.tops[0][query], room.tops[1][query])), total = 0;
+        f32 base = top == -INFINITY_F32 ? 0 : top, keep = exp2_of(s.top[h] - base);
+#pragma unroll
+        for (u32 j = 0; j < 4; j++) {
+            f32 low = exp2_of(s.scores[j][2 * h] - base), high = exp2_of(s.scores[j][2 * h + 1] - base);
+            total += low + high;
+            room.weights[query][pair_place(query, warp / 4 * 16 + j * 4 + lane % 4)] =
+                two_numbers<BF16>(low, high);
+        }
+        s.top[h] = top;
+        s.total[h] = s.total[h] * keep + total;
+        if (warp < 4 && lane % 4 == 0)
+            room.keep[query] = keep;
+    }
+}
+
+static __device__ __forceinline__ void keep_sums(const struct attend_room &room, struct attend_state &s)
+{
+    u32 lane = threadIdx.x % 32;
+
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        f32 keep[2] = { room.keep[16 * i + lane / 4], room.keep[16 * i + lane / 4 + 8] };
+        if (__all_sync(~0u, keep[0] == 1 && keep[1] == 1))
+            continue;
+#pragma unroll
+        for (u32 j = 0; j < 4; j++)
+#pragma unroll
+            for (u32 c = 0; c < 8; c++)
+                s.sums[i][j][c / 4][c % 4] *= keep[c % 4 / 2];
+    }
+}
+
+// sums += weights * values, of the warp's 64 dimensions.
+template <bool BF16>
+static __device__ __forceinline__ void add_values(const struct attend_room &room, const u32 *keys,
+                                                  struct attend_state &s)
+{
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, token = lane % 4 * 2;
+
+#pragma unroll
+    for (u32 page = 0; page < TILE_PAGES; page++) {
+        u32 a[4][4];
+#pragma unroll
+        for (u32 i = 0; i < 4; i++)
+            load_matrix(a[i], &room.weights[16 * i + lane % 16][((2 * page + lane / 16) ^ (lane & 7)) * 4]);
+#pragma unroll
+        for (u32 j = 0; j < 4; j++) {
+            u32 line = (64 * warp + 16 * j) / 2 + lane / 4;
+            const u32 *at = keys + page * PAGE_WORDS;
+            uint2 x = *(const uint2 *)(at + word_place(line, token / 4) + token % 4),
+                  y = *(const uint2 *)(at + word_place(line, 2 + token / 4) + token % 4);
+            u32 even[2] = { __byte_perm(x.x, x.y, 0x5410), __byte_perm(y.x, y.y, 0x5410) },
+                odd[2] = { __byte_perm(x.x, x.y, 0x7632), __byte_perm(y.x, y.y, 0x7632) };
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) {
+                multiply<BF16>(s.sums[i][j][0], a[i], even[0], even[1]);
+                multiply<BF16>(s.sums[i][j][1], a[i], odd[0], odd[1]);
+            }
+        }
+    }
+}
+
+// The queries' totals, from both halves of the keys; their highest scores are the same in both.
+static __device__ __forceinline__ void share_totals(struct attend_room &room, struct attend_state &s)
+{
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+    __syncthreads();
+#pragma unroll
+    for (u32 h = 0; h < 2; h++) {
+        u32 query = warp % 4 * 16 + lane / 4 + 8 * h;
+        f32 total = s.total[h] + __shfl_xor_sync(~0u, s.total[h], 1);
+        total += __shfl_xor_sync(~0u, total, 2);
+        if (lane % 4 == 0) {
+            room.tops[warp / 4][query] = total;
+            room.keep[query] = s.top[h];
+        }
+    }
+    __syncthreads();
+}
+
+static __device__ __forceinline__ void store_run(const struct latent_attend_params &p,
+                                                 const struct attend_room &room, const struct attend_run &r,
+                                                 const struct attend_state &s)
+{
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) {
+        u32 query = 16 * (i / 2) + lane / 4 + i % 2 * 8, row = query_row(p, query);
+        if (query < r.first || query >= r.end || row == NOT_SEEN)
+            continue;
+        u64 place = (u64)row * p.args.n_heads + query_head(p, query);
+        f32 total = room.tops[0][query] + room.tops[1][query], factor = p.n_splits > 1 ? 1 : 1 / total;
+        f32 *to = p.n_splits > 1 ? p.partial + (place * p.n_splits + r.split) * (LATENT_VALUE + 2)
+                                 : p.out + place * LATENT_VALUE;
+        if (p.n_splits > 1 && warp == 0 && lane % 4 == 0) {
+            to[LATENT_VALUE] = room.keep[query];
+            to[LATENT_VALUE + 1] = total;
+        }
+#pragma unroll
+        for (u32 j = 0; j < 4; j++) {
+            const f32 *even = &s.sums[i / 2][j][0][i % 2 * 2], *odd = &s.sums[i / 2][j][1][i % 2 * 2];
+            float2 *at =
+                (float2 *)(to + 64 * warp + 16 * j + lane % 4 * 4); // partial rows are multiples of 8 bytes
+            at[0] = make_float2(even[0] * factor, odd[0] * factor);
+            at[1] = make_float2(even[1] * factor, odd[1] * factor);
+        }
+    }
+}
+
+template <u32 FORMAT>
+static __device__ __forceinline__ void attend_keys(const struct latent_attend_params &p,
+                                                   struct attend_room &room, const struct attend_run &r)
+{
+    constexpr bool bf16 = FORMAT == KV_BF16;
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, positions[2];
+    struct attend_state s = { .top = { -INFINITY_F32, -INFINITY_F32 } };
+
+#pragma unroll
+    for (u32 h = 0; h < 2; h++) {
+        u32 query = warp % 4 * 16 + lane / 4 + 8 * h;
+        bool there = query >= r.first && query < r.end && query_row(p, query) != NOT_SEEN;
+        positions[h] = there ? step_positions(p.step)[query_row(p, query)] : NOT_SEEN;
+    }
+    load_keys<FORMAT>(p, r, r.from, room.keys[0]);
+    for (u32 first = r.from, tile = 0; first < r.to; first += LATENT_TILE, tile++) {
+        u32 *keys = room.keys[tile % 2];
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+        __syncthreads();
+        if (first + LATENT_TILE < r.to) {
+            load_keys<FORMAT>(p, r, first + LATENT_TILE, room.keys[(tile + 1) % 2]);
+        } else {
+            clear_keys(keys, r.to - first);
+            __syncthreads();
+        }
+        score_keys<bf16>(room, keys, s);
+        mask_scores(room, s, positions, first);
+        __syncthreads();
+        weigh_keys<bf16>(room, s);
+        __syncthreads();
+        keep_sums(room, s);
+        add_values<bf16>(room, keys, s);
+    }
+    share_totals(room, s);
+    store_run(p, room, r, s);
+    __syncthreads();
+}
+
+// The run that begins at query `first` of the tile, and this block's share of its keys.
+static __device__ __forceinline__ struct attend_run run_at(const struct latent_attend_params &p, u32 first)
+{
+    u32 row = query_row(p, first), n_rows = 1, tile_end = min((blockIdx.z + 1) * p.tile_rows, p.step->n_rows);
+    struct attend_run r = {
+        first, 0, step_slots(p.step)[row], step_positions(p.step)[row], 0, 0, blockIdx.x
+    };
+
+    while (row + n_rows < tile_end && step_slots(p.step)[row + n_rows] == r.slot)
+        n_rows++;
+    r.end = first + n_rows * p.tile_heads;
+    u32 last = step_positions(p.step)[row + n_rows - 1] + 1, n_tiles = (last + LATENT_TILE - 1) / LATENT_TILE,
+        each = (n_tiles + p.n_splits - 1) / p.n_splits;
+    r.from = min(blockIdx.x * each * LATENT_TILE, last);
+    r.to = min(r.from + each * LATENT_TILE, last);
+    return r;
+}
+
+// grid: (splits, tiles of heads, tiles of rows)
+template <u32 FORMAT> static __device__ __forceinline__ void attend(const struct latent_attend_params &p)
+{
+    extern __shared__ __align__(16) u8 shared[];
+    struct attend_room &room = *(struct attend_room *)shared;
+    u32 first_row = blockIdx.z * p.tile_rows;
+
+    wait_for_inputs();
+    if (first_row >= p.step->n_rows)
+        return;
+    load_queries<FORMAT == KV_BF16>(p, room);
+    for (u32 first = 0; first < p.tile_rows * p.tile_heads && query_row(p, first) != NOT_SEEN;) {
+        struct attend_run r = run_at(p, first);
+        if (r.from < r.to)
+            attend_keys<FORMAT>(p, room, r);
+        first = r.end;
+    }
+}
+
+#define LATENT_ATTEND(name, F)                                                      \
+    extern "C" __global__ void __launch_bounds__(LATENT_ATTEND_THREADS, 1)          \
+        latent_attend_##name(const __grid_constant__ struct latent_attend_params p) \
+    {                                                                               \
+        attend<F>(p);                                                               \
+    }
+LATENT_ATTEND(bf16, KV_BF16)
+LATENT_ATTEND(f16, KV_F16)
+LATENT_ATTEND(q8_0, KV_Q8_0)
+
+// A block takes a head of a row: its splits' parts, in their order.
+extern "C" __global__ void __launch_bounds__(LATENT_MERGE_THREADS)
+    latent_merge(const __grid_constant__ struct latent_attend_params p)
+{
+    u32 row = blockIdx.y, place = row * p.args.n_heads + blockIdx.x;
+
+    wait_for_inputs();
+    if (row >= p.step->n_rows)
+        return;
+    u32 n_tiles = step_positions(p.step)[row] / LATENT_TILE + 1,
+        each = (n_tiles + p.n_splits - 1) / p.n_splits, n = (n_tiles + each - 1) / each;
+    const f32 *parts = p.partial + (u64)place * p.n_splits * (LATENT_VALUE + 2);
+    f32 top = -INFINITY_F32, total = 0;
+    f32 sums[LATENT_VALUE / LATENT_MERGE_THREADS] = {};
+    for (u32 i = 0; i < n; i++)
+        top = fmaxf(top, parts[i * (LATENT_VALUE + 2) + LATENT_VALUE]);
+    for (u32 i = 0; i < n; i++) {
+        const f32 *part = parts + i * (LATENT_VALUE + 2);
+        f32 scale = exp2_of(part[LATENT_VALUE] - top);
+        total += scale * part[LATENT_VALUE + 1];
+#pragma unroll
+        for (u32 k = 0; k < LATENT_VALUE / LATENT_MERGE_THREADS; k++)
+            sums[k] += scale * part[threadIdx.x + k * LATENT_MERGE_THREADS];
+    }
+#pragma unroll
+    for (u32 k = 0; k < LATENT_VALUE / LATENT_MERGE_THREADS; k++)
+        p.out[(u64)place * LATENT_VALUE + threadIdx.x + k * LATENT_MERGE_THREADS] = sums[k] / total;
+}
+
+// Any size, pages of every format, fp32: a block takes a head of a row, keys in chunks.
+extern "C" __global__ void __launch_bounds__(LATENT_MERGE_THREADS)
+    latent_attend_plain(const __grid_constant__ struct latent_attend_params p)
+{
+    extern __shared__ __align__(16)
+        f32 plain_shared[]; // q [head_dim], sums [latent_dims], weights [LATENT_PLAIN_KEYS]
+    __shared__ f32 room[33];
+    const struct page_shape &shape = p.args.pages;
+    u32 row = blockIdx.y, n_key = shape.head_dim, n_value = p.args.latent_dims, lane = threadIdx.x % 32,
+        warp = threadIdx.x / 32;
+    struct page_side side = { &shape, (void *)p.pages, false };
+    f32 *q = plain_shared, *sums = q + n_key, *weights = sums + n_value, top = -INFINITY_F32, total = 0;
+
+    wait_for_inputs();
+    if (row >= p.step->n_rows)
+        return;
+    u32 position = step_positions(p.step)[row];
+    u64 place = (u64)row * p.args.n_heads + blockIdx.x;
+    const u32 *table = p.table + (u64)step_slots(p.step)[row] * shape.max_pages;
+    for (u32 d = threadIdx.x; d < n_key; d += LATENT_MERGE_THREADS)
+        q[d] = p.q[place * n_key + d];
+    for (u32 d = threadIdx.x; d < n_value; d += LATENT_MERGE_THREADS)
+        sums[d] = 0;
+    __syncthreads();
+    for (u32 first = 0; first <= position; first += LATENT_PLAIN_KEYS) {
+        u32 n = min(position + 1 - first, (u32)LATENT_PLAIN_KEYS);
+        for (u32 j = warp; j < n; j += LATENT_MERGE_THREADS / 32) {
+            u32 page = table[(first + j) / PAGE_TOKENS];
+            f32 score = 0;
+            for (u32 d = lane; d < n_key; d += 32)
+                score += q[d] * page_get(side, page, 0, (first + j) % PAGE_TOKENS, d);
+            score = warp_sum(score) * p.args.scale;
+            if (lane == 0)
+                weights[j] = score;
+        }
+        __syncthreads();
+        f32 mine = threadIdx.x < n ? weights[threadIdx.x] : -INFINITY_F32, higher = top;
+        for (u32 j = 0; j < n; j++)
+            higher = fmaxf(higher, weights[j]);
+        f32 keep = expf(top - higher), weight = threadIdx.x < n ? expf(mine - higher) : 0;
+        total = total * keep + block_sum(weight, room);
+        top = higher;
+        if (threadIdx.x < n)
+            weights[threadIdx.x] = weight;
+        __syncthreads();
+        for (u32 d = threadIdx.x; d < n_value; d += LATENT_MERGE_THREADS) {
+            f32 sum = sums[d] * keep;
+            for (u32 j = 0; j < n; j++)
+                sum += weights[j] *
+                       page_get(side, table[(first + j) / PAGE_TOKENS], 0, (first + j) % PAGE_TOKENS, d);
+            sums[d] = sum;
+        }
+        __syncthreads();
+    }
+    for (u32 d = threadIdx.x; d < n_value; d += LATENT_MERGE_THREADS)
+        p.out[place * n_value + d] = sums[d] / total;
+}

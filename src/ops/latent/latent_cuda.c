@@ -1,0 +1,103 @@
+// latent_cuda.c - chooses the kernels.
+//
+// latent_project: in fp32 up to 16 rows, on tensor cores beyond; under --invariant on tensor cores for any
+// number of rows. latent_attend: tiles of 64 queries where keys have 576 numbers and values 512, as in every
+// model known; else the plain kernel. Up to 64 rows each row has tiles of its own, whose keys are split over
+// the blocks that the device has room for.
+#include "ops/latent/latent_cuda.h"
+#include "base/divide.h"
+#include "ops/cuda_table.h"
+
+enum { FEW_ROWS = 16, ALONE_ROWS = 64, MOST_SPLITS = 32, MOST_ROWS_AT_ONCE = 64 };
+
+void cuda_plan_latent_store(struct cuda_plan *p)
+{
+    struct latent_store_params params = { .in = cuda_at(p, LATENT_STORE_IN),
+                                          .norm = cuda_at(p, LATENT_STORE_NORM),
+                                          .angles = cuda_at(p, LATENT_STORE_ANGLES),
+                                          .pages = cuda_at(p, LATENT_STORE_PAGES),
+                                          .table = cuda_at(p, LATENT_STORE_TABLE),
+                                          .args = *(const struct latent_store_args *)p->command->args };
+    struct cuda_shape shape = { { p->tape.max_rows, 1, 1 },
+                                LATENT_STORE_THREADS,
+                                params.args.pages.head_dim * 4 };
+
+    cuda_launch_add(p, "latent_store", shape, &params, sizeof params);
+}
+
+void cuda_plan_latent_project(struct cuda_plan *p)
+{
+    struct latent_project_params params = { .in = cuda_at(p, LATENT_PROJECT_IN),
+                                            .angles = cuda_at(p, LATENT_PROJECT_ANGLES),
+                                            .out = cuda_at(p, LATENT_PROJECT_OUT),
+                                            .w = weight_layout_of(p, LATENT_PROJECT_W),
+                                            .args = *(const struct latent_project_args *)p->command->args };
+    const struct latent_project_args *a = &params.args;
+    u32 rows = p->tape.max_rows;
+    bool many = !a->exact && a->n_cols % 32 == 0 && (rows > FEW_ROWS || p->tape.invariant);
+
+    params.n_products = many ? a->n_heads * divide_up(a->n_rows, LATENT_PROJECT_TILE)
+                             : divide_up((u64)a->n_heads * a->n_rows, LATENT_PROJECT_THREADS / 32);
+    u32 y = many ? divide_up(rows, LATENT_PROJECT_TILE) : rows < MOST_ROWS_AT_ONCE ? rows : MOST_ROWS_AT_ONCE;
+    struct cuda_shape shape = { { params.n_products + (a->n_rotated ? a->n_heads : 0), y, 1 },
+                                LATENT_PROJECT_THREADS,
+                                0 };
+    cuda_launch_add(p, many ? "latent_project_many" : "latent_project", shape, &params, sizeof params);
+}
+
+static void launch_plain(struct cuda_plan *p, const struct latent_attend_params *params)
+{
+    const struct attend_args *a = &params->args;
+    u32 shared = (a->pages.head_dim + a->latent_dims + LATENT_PLAIN_KEYS) * 4;
+
+    cuda_launch_add(p, "latent_attend_plain",
+                    (struct cuda_shape){ { a->n_heads, p->tape.max_rows, 1 }, LATENT_MERGE_THREADS, shared },
+                    params, sizeof *params);
+}
+
+static void launch_tiles(struct cuda_plan *p, struct latent_attend_params *params)
+{
+    static const char *const kernels[] = {
+        [KV_F16] = "latent_attend_f16", [KV_BF16] = "latent_attend_bf16", [KV_Q8_0] = "latent_attend_q8_0"
+    };
+    const struct attend_args *a = &params->args;
+    u32 rows = p->tape.max_rows, alone = rows <= ALONE_ROWS || a->n_heads > LATENT_TILE / 2;
+
+    params->tile_heads = a->n_heads < LATENT_TILE ? a->n_heads : LATENT_TILE;
+    params->tile_rows = alone ? 1 : LATENT_TILE / a->n_heads;
+    u32 head_tiles = divide_up(a->n_heads, params->tile_heads),
+        row_tiles = divide_up(rows, params->tile_rows);
+    u32 n = p->device.n_sms / (head_tiles * row_tiles),
+        most = divide_up(a->pages.max_pages * PAGE_TOKENS, LATENT_TILE);
+    n = n < most ? n : most;
+    params->n_splits = !alone || p->tape.invariant || n < 1 ? 1 : n < MOST_SPLITS ? n : MOST_SPLITS;
+    if (params->n_splits > 1)
+        p->private_bytes = (u64)rows * a->n_heads * params->n_splits * (LATENT_VALUE + 2) * 4;
+    params->partial = p->private_at;
+    cuda_launch_add(p, kernels[a->pages.k_format],
+                    (struct cuda_shape){ { params->n_splits, head_tiles, row_tiles },
+                                         LATENT_ATTEND_THREADS,
+                                         LATENT_SHARED_BYTES },
+                    params, sizeof *params);
+    if (params->n_splits > 1)
+        cuda_launch_add(p, "latent_merge",
+                        (struct cuda_shape){ { a->n_heads, rows, 1 }, LATENT_MERGE_THREADS, 0 }, params,
+                        sizeof *params);
+}
+
+void cuda_plan_latent_attend(struct cuda_plan *p)
+{
+    struct latent_attend_params params = { .q = cuda_at(p, LATENT_ATTEND_Q),
+                                           .pages = cuda_at(p, LATENT_ATTEND_PAGES),
+                                           .table = cuda_at(p, LATENT_ATTEND_TABLE),
+                                           .out = cuda_at(p, LATENT_ATTEND_OUT),
+                                           .args = *(const struct attend_args *)p->command->args };
+    const struct page_shape *s = &params.args.pages;
+    bool tiles = s->head_dim == LATENT_KEY && params.args.latent_dims == LATENT_VALUE &&
+                 s->k_format != KV_F32 && !p->tape.exact && p->device.shared_bytes >= LATENT_SHARED_BYTES;
+
+    if (tiles)
+        launch_tiles(p, &params);
+    else
+        launch_plain(p, &params);
+}

@@ -1,0 +1,49 @@
+// latent_cuda.h - the arguments of the CUDA kernels.
+#pragma once
+#include "gemm/cuda/weight_layout.h"
+#include "ops/latent/latent.h"
+
+struct latent_store_params {
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(const f32) in;
+    DEVICE_AT(const f32) norm;
+    DEVICE_AT(const f32) angles;
+    DEVICE_AT(void) pages;
+    DEVICE_AT(const u32) table;
+    struct latent_store_args args;
+};
+
+struct latent_project_params {
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(const f32) in;
+    DEVICE_AT(const f32) angles;
+    DEVICE_AT(f32) out;
+    struct weight_planes w;
+    struct latent_project_args args;
+    u32 n_products, reserved; // blocks of the grid that multiply; those behind them rotate
+};
+enum { LATENT_STORE_THREADS = 128, LATENT_PROJECT_THREADS = 128, LATENT_PROJECT_TILE = 64 };
+
+struct latent_attend_params {
+    DEVICE_AT(const struct step) step;
+    DEVICE_AT(const f32) q;
+    DEVICE_AT(const void) pages;
+    DEVICE_AT(const u32) table;
+    DEVICE_AT(f32) out;
+    DEVICE_AT(f32) partial; // [rows, heads, n_splits, latent_dims + 2], where a past is split
+    struct attend_args args;
+    u32 tile_rows, tile_heads; // of a block: their product is at most LATENT_TILE
+    u32 n_splits, reserved;
+};
+// The tiled kernel: keys of 576 numbers, values of 512.
+enum {
+    LATENT_KEY = 576,
+    LATENT_VALUE = 512,
+    LATENT_TILE = 64, // queries of a block, and keys that it takes at once
+    LATENT_ATTEND_THREADS = 256,
+    LATENT_PLAIN_KEYS = 128,
+    LATENT_MERGE_THREADS = 128,
+    LATENT_TILE_BYTES = LATENT_TILE * LATENT_KEY * 2,
+    // queries, two tiles of keys, weights, factors
+    LATENT_SHARED_BYTES = 3 * LATENT_TILE_BYTES + LATENT_TILE * LATENT_TILE * 2 + 4 * LATENT_TILE * 4
+};

@@ -1,0 +1,239 @@
+// test_cuda_latent.c - the CUDA kernels of attention in a latent space against their plain loops: sizes of
+// real models and odd ones, pages of every format, one row to many, pasts that are split, modes.
+#include "device/cuda_sides.h"
+#include "ops/latent/latent.h"
+
+// head_dim is the key's, n_out the latent's; the rest of a key rotates. n_cols: of a head's matrix.
+static struct pages latent_pages(struct side *s, const struct op_shape *c)
+{
+    struct page_shape shape = { 1, c->head_dim, MAX_PAGES, (u16)c->k_format, (u16)c->k_format };
+    uint32_t numbers[SLOTS * MAX_PAGES];
+    struct err err = { 0 };
+
+    for (uint32_t i = 0; i < SLOTS * MAX_PAGES; i++)
+        numbers[i] = (i * 37 + 5) % (SLOTS * MAX_PAGES);
+    struct buffer *k = side_page_buffer(s, c, &shape, false, numbers),
+                  *table = side_buffer(s, sizeof numbers);
+    assert_ok(buffer_write(table, 0, numbers, sizeof numbers, &err), &err);
+    s->pages = (struct pages){ k, NULL, table, shape };
+    return s->pages;
+}
+
+static void record_latent_store(struct side *s, const struct op_shape *c)
+{
+    op_latent_store(s->tape,
+                    (struct latent_store){ .in = side_tensor(s, c->head_dim, ROWS_STEP),
+                                           .norm = side_vector(s, c->n_out),
+                                           .angles = side_tensor(s, c->head_dim - c->n_out, ROWS_STEP),
+                                           .pages = latent_pages(s, c),
+                                           .pairs = c->pairs,
+                                           .eps = 1e-6f });
+}
+
+static void record_latent_project(struct side *s, const struct op_shape *c)
+{
+    uint32_t n_rotated = c->bias ? 12 : 0;
+    struct latent_project p = { .in = side_tensor(s, c->n_heads * (c->n_cols + n_rotated), ROWS_STEP),
+                                .w = side_weight(s, c->format, c->n_heads * c->n_out, c->n_cols),
+                                .n_heads = c->n_heads,
+                                .pairs = c->pairs };
+    if (n_rotated)
+        p.angles = side_tensor(s, n_rotated, ROWS_STEP);
+    p.out = side_tensor(s, c->n_heads * (c->n_out + n_rotated), ROWS_STEP);
+    op_latent_project(s->tape, p);
+}
+
+// Pages first: they hold the same for any number of rows.
+static void record_latent_attend(struct side *s, const struct op_shape *c)
+{
+    struct latent_attend a = { .pages = latent_pages(s, c), .latent_dims = c->n_out, .scale = 0.05f };
+
+    a.q = side_tensor(s, c->n_heads * c->head_dim, ROWS_STEP);
+    a.out = side_tensor(s, c->n_heads * c->n_out, ROWS_STEP);
+    op_latent_attend(s->tape, a);
+}
+
+static const struct {
+    uint32_t key, latent, n_heads;
+} sizes[] = { { 576, 512, 16 }, { 576, 512, 20 }, { 576, 512, 128 },
+              { 576, 512, 1 },  { 52, 40, 3 },    { 96, 64, 5 } };
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+static const enum kv_format page_formats[] = { KV_BF16, KV_F16, KV_Q8_0, KV_F32 };
+
+static bool format_fits(enum kv_format format, uint32_t key)
+{
+    return key % page_dims(format) == 0;
+}
+
+static void attention_of_every_size(void **state)
+{
+    static const uint32_t pasts[] = { 0, 63, 500 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < N_SIZES; i++)
+        for (uint32_t f = 0; f < 4; f++)
+            for (uint32_t r = 0; r < N_ROW_COUNTS; r++) {
+                struct op_shape c = { .rows = row_counts[r].rows,
+                                      .most_rows = row_counts[r].most,
+                                      .past = pasts[(i + f + r) % 3],
+                                      .decode = r % 3 == 2 ? 7 : 0,
+                                      .head_dim = sizes[i].key,
+                                      .n_out = sizes[i].latent,
+                                      .n_heads = sizes[i].n_heads,
+                                      .n_kv_heads = 1,
+                                      .k_format = page_formats[f],
+                                      .invariant = r % 4 == 3,
+                                      .exact = page_formats[f] == KV_F32,
+                                      .limit =
+                                          page_formats[f] == KV_F32 || sizes[i].key != 576 ? 1e-10 : 5e-5 };
+                if (format_fits(c.k_format, c.head_dim) && c.past + c.rows < MAX_PAGES * PAGE_TOKENS)
+                    compare("latent_attend", &c, record_latent_attend);
+            }
+}
+
+// The last key alone is seen with every past, and what lies behind it is NaN.
+static void attention_with_every_end(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t past = 0; past < 200; past += past < 70 ? 1 : 17)
+        for (uint32_t f = 0; f < 3; f++) {
+            struct op_shape c = { .rows = 1,
+                                  .most_rows = past % 2 ? 1 : 128,
+                                  .past = past,
+                                  .head_dim = 576,
+                                  .n_out = 512,
+                                  .n_heads = 16 + past % 5,
+                                  .n_kv_heads = 1,
+                                  .k_format = page_formats[f],
+                                  .limit = 5e-5 };
+            compare("latent_attend", &c, record_latent_attend);
+        }
+}
+
+static void keys_of_every_format(void **state)
+{
+    static const double rounding[N_KV_FORMATS] = { 1e-12, 1e-9, 1e-7, 1e-7 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < N_SIZES; i++)
+        for (uint32_t f = 0; f < 4; f++)
+            for (uint32_t r = 0; r < N_ROW_COUNTS; r += 2) {
+                struct op_shape c = { .rows = row_counts[r].rows,
+                                      .most_rows = row_counts[r].most,
+                                      .past = 3,
+                                      .head_dim = sizes[i].key,
+                                      .n_out = sizes[i].latent,
+                                      .n_kv_heads = 1,
+                                      .n_heads = 1,
+                                      .k_format = page_formats[f],
+                                      .pairs = i % 2 ? ROPE_HALVES : ROPE_ADJACENT,
+                                      .limit = rounding[page_formats[f]] };
+                struct sides s;
+                if (!format_fits(c.k_format, c.head_dim))
+                    continue;
+                sides_open(&s, gpu, &c, record_latent_store);
+                sides_compare(&s, "latent_store", &c);
+                sides_close(&s);
+            }
+}
+
+static void projections_of_every_format(void **state)
+{
+    static const struct {
+        uint32_t n_heads, n_out, n_cols;
+    } heads[] = { { 20, 512, 256 }, { 16, 128, 512 }, { 5, 75, 256 }, { 3, 40, 512 } };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t f = 0; f < N_FORMATS; f++)
+        for (uint32_t r = 0; r < N_ROW_COUNTS; r++) {
+            struct op_shape c = { .format = formats[f],
+                                  .rows = row_counts[r].rows,
+                                  .most_rows = row_counts[r].most,
+                                  .n_heads = heads[(f + r) % 4].n_heads,
+                                  .n_out = heads[(f + r) % 4].n_out,
+                                  .n_cols = heads[(f + r) % 4].n_cols,
+                                  .bias = (f + r) % 3 == 0,
+                                  .exact = r % 5 == 1,
+                                  .invariant = r % 5 == 2,
+                                  .limit = r % 5 == 1 ? 1e-10 : 5e-5 };
+            compare("latent_project", &c, record_latent_project);
+        }
+    for (uint32_t r = 0; r < N_ROW_COUNTS; r++) { // widths that are no multiple of 32
+        struct op_shape c = { .format = r % 2 ? QUANT_F32 : QUANT_F16,
+                              .rows = row_counts[r].rows,
+                              .most_rows = row_counts[r].most,
+                              .n_heads = 3,
+                              .n_out = 40,
+                              .n_cols = 20 + r,
+                              .bias = r % 2,
+                              .limit = 1e-10 };
+        compare("latent_project", &c, record_latent_project);
+    }
+}
+
+// A row's result with --invariant: alone in the step, and last of many.
+static void a_row_has_the_same_bits_in_any_company(void **state)
+{
+    (void)state;
+    skip_without_gpu();
+    float *results[2];
+    size_t bytes = (size_t)20 * 512 * sizeof(float);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct op_shape c = { .rows = i ? 40 : 1,
+                              .most_rows = i ? 300 : 1,
+                              .past = i ? 461 : 500,
+                              .head_dim = 576,
+                              .n_out = 512,
+                              .n_heads = 20,
+                              .n_kv_heads = 1,
+                              .k_format = KV_BF16,
+                              .invariant = true };
+        struct side s = { 0 };
+        struct err err = { 0 };
+        uint32_t words[20 * 576];
+        side_open(&s, gpu, &c, record_latent_attend);
+        // One sequence whose last row is the row alone: all rows of slot 0, its positions in turn.
+        struct step *step = mem_alloc(step_bytes(c.most_rows, c.most_rows < 8 ? c.most_rows : 8));
+        fill_step(&c, step, c.most_rows, c.most_rows < 8 ? c.most_rows : 8);
+        for (uint32_t r = 0; r < c.rows; r++) {
+            ((uint32_t *)step)[step_at_positions(c.most_rows) + r] = c.past + r;
+            ((uint32_t *)step)[step_at_slots(c.most_rows) + r] = 0;
+        }
+        assert_ok(
+            buffer_write(&s.step, 0, step, step_bytes(c.most_rows, c.most_rows < 8 ? c.most_rows : 8), &err),
+            &err);
+        bench_seed(3);
+        for (uint32_t k = 0; k < 20 * 576; k++) {
+            float x = bench_normal();
+            memcpy(&words[k], &x, sizeof x);
+        }
+        assert_ok(
+            buffer_write(&s.buffers[2], (uint64_t)(c.rows - 1) * sizeof words, words, sizeof words, &err),
+            &err);
+        assert_ok(tape_play(s.tape, &s.step, &err), &err);
+        results[i] = mem_alloc(bytes);
+        assert_ok(buffer_read(&s.buffers[s.n_buffers - 1], (c.rows - 1) * bytes, results[i], bytes, &err),
+                  &err);
+        mem_free(step);
+        side_close(&s);
+    }
+    assert_memory_equal(results[0], results[1], bytes);
+    mem_free(results[0]);
+    mem_free(results[1]);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_of_every_size),
+        cmocka_unit_test(attention_with_every_end),
+        cmocka_unit_test(keys_of_every_format),
+        cmocka_unit_test(projections_of_every_format),
+        cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
+    };
+    return cuda_tests(tests, sizeof tests / sizeof *tests, argc, argv);
+}
