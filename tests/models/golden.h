@@ -110,15 +110,13 @@ static const char *const golden_variants[] = { "llama2",     "tinyllama", "llama
                                                "llama-yarn", "smollm2",   "mistral", "devstral",
                                                "qwen2",      "qwen25",    "qwen3" };
 enum { N_GOLDEN_VARIANTS = sizeof golden_variants / sizeof *golden_variants };
-// Models with experts, whose kernels the CPU has; from tools/golden/make_mixture_golden.py, which is no
-// transformers.
-static const char *const golden_mixtures[] = { "mixtral",      "qwen2moe",   "qwen3moe",
-                                               "olmoe",        "granitemoe", "gptoss",
-                                               "gptoss-mxfp4", "glm45",      "glm45-air" };
+// Models with experts, whose kernels the CPU has; from tools/golden/make_mixture_golden.py and
+// make_latent_golden.py, which are no transformers.
+static const char *const golden_mixtures[] = { "mixtral",    "qwen2moe",       "qwen3moe",     "olmoe",
+                                               "granitemoe", "gptoss",         "gptoss-mxfp4", "glm45",
+                                               "glm45-air",  "deepseek2-lite", "deepseek2",    "deepseek3",
+                                               "glm47-flash" };
 enum { N_GOLDEN_MIXTURES = sizeof golden_mixtures / sizeof *golden_mixtures };
-// With latent attention; from tools/golden/make_latent_golden.py.
-static const char *const golden_latents[] = { "deepseek2-lite", "deepseek2", "deepseek3", "glm47-flash" };
-enum { N_GOLDEN_LATENTS = sizeof golden_latents / sizeof *golden_latents };
 
 struct golden_run {
     const char *variant, *file, *device; // file: "/model.gguf", or "" for the folder of safetensors

@@ -6,13 +6,11 @@
 #include "model_tools/random_model.h"
 #include "models/golden.h"
 
-enum { N_ALL = N_GOLDEN_VARIANTS + N_GOLDEN_MIXTURES + N_GOLDEN_LATENTS };
+enum { N_ALL = N_GOLDEN_VARIANTS + N_GOLDEN_MIXTURES };
+
 static const char *variant_at(size_t i)
 {
-    if (i < N_GOLDEN_VARIANTS)
-        return golden_variants[i];
-    i -= N_GOLDEN_VARIANTS;
-    return i < N_GOLDEN_MIXTURES ? golden_mixtures[i] : golden_latents[i - N_GOLDEN_MIXTURES];
+    return i < N_GOLDEN_VARIANTS ? golden_variants[i] : golden_mixtures[i - N_GOLDEN_VARIANTS];
 }
 
 static void plain_loops_give_the_reference_logits(void **state)

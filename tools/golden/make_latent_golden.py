@@ -6,7 +6,7 @@ As make_mixture_golden.py: an independent implementation in double precision fro
 V3; Zhipu AI's GLM-4.7-Flash), that shares no code and no order of steps with the C. It expands keys and values to full size,
 where the C multiplies queries into the latent space; it rotates pairs as complex numbers. Sizes are odd on purpose; routers and their
 correction biases are drawn wide, so that a wrong choice of groups or experts shows; no position is a near tie.
-make_latent_transformers.py asks transformers for the same logits.
+check_transformers.py asks transformers for the same logits.
 """
 import json
 import os

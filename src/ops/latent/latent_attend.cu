@@ -31,7 +31,7 @@ enum {
 #define INFINITY_F32 __int_as_float(0x7f800000)
 #define LOG2_E       1.44269504f
 
-struct attend_room { // shared memory
+struct query_room { // shared memory
     u32 q[LATENT_TILE][LINES];
     u32 keys[2][TILE_PAGES * PAGE_WORDS];
     u32 weights[LATENT_TILE][LATENT_TILE / 2];
@@ -39,14 +39,14 @@ struct attend_room { // shared memory
     f32 keep[LATENT_TILE];    // what earlier sums are multiplied by
     f32 scale[LATENT_TILE];   // of scores: what a query was divided by
 };
-STATIC_ASSERT(sizeof(struct attend_room) == LATENT_SHARED_BYTES);
+STATIC_ASSERT(sizeof(struct query_room) == LATENT_SHARED_BYTES);
 
-struct attend_run { // queries [first, end) of the tile, of one sequence; positions of the first row; keys
-                    // [from, to)
+struct query_run { // queries [first, end) of the tile, of one sequence; positions of the first row; keys
+                   // [from, to)
     u32 first, end, slot, position, from, to, split;
 };
 
-struct attend_state { // of a warp's part
+struct query_sums { // of a warp's part
     f32 scores[4][4], top[2], total[2];
     f32 sums[4][4][2][4]; // queries 16 i ..., dimensions 64 w + 16 j + 4 (lane % 4) ..., even and odd
 };
@@ -111,7 +111,7 @@ static __device__ __forceinline__ u32 query_head(const struct latent_attend_para
 // A warp brings eight queries.
 template <bool BF16>
 static __device__ __forceinline__ void load_queries(const struct latent_attend_params &p,
-                                                    struct attend_room &room)
+                                                    struct query_room &room)
 {
     u32 lane = threadIdx.x % 32;
 
@@ -173,7 +173,7 @@ static __device__ __forceinline__ void load_word(const u8 *page, u32 line, u32 c
 // Keys [first, first + 64) of the run, as far as it has pages there.
 template <u32 FORMAT>
 static __device__ __forceinline__ void load_keys(const struct latent_attend_params &p,
-                                                 const struct attend_run &r, u32 first, u32 *to)
+                                                 const struct query_run &r, u32 first, u32 *to)
 {
     const u32 *table = p.table + (u64)r.slot * p.args.pages.max_pages + first / PAGE_TOKENS;
 
@@ -199,8 +199,8 @@ static __device__ __forceinline__ void clear_keys(u32 *keys, u32 n_valid)
 
 // Scores of the warp's 16 queries and 32 keys.
 template <bool BF16>
-static __device__ __forceinline__ void score_keys(const struct attend_room &room, const u32 *keys,
-                                                  struct attend_state &s)
+static __device__ __forceinline__ void score_keys(const struct query_room &room, const u32 *keys,
+                                                  struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, line = lane % 4, at[4];
     const u32 *q = room.q[warp % 4 * 16 + lane % 16];
@@ -226,7 +226,7 @@ static __device__ __forceinline__ void score_keys(const struct attend_room &room
 
 // Scores in powers of two; those of keys that a query does not see become -infinity. Then each half's
 // highest.
-static __device__ __forceinline__ void mask_scores(struct attend_room &room, struct attend_state &s,
+static __device__ __forceinline__ void mask_scores(struct query_room &room, struct query_sums &s,
                                                    const u32 (&positions)[2], u32 first)
 {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -253,7 +253,7 @@ static __device__ __forceinline__ void mask_scores(struct attend_room &room, str
 
 // Scores become weights, for all warps to read.
 template <bool BF16>
-static __device__ __forceinline__ void weigh_keys(struct attend_room &room, struct attend_state &s)
+static __device__ __forceinline__ void weigh_keys(struct query_room &room, struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -276,7 +276,7 @@ static __device__ __forceinline__ void weigh_keys(struct attend_room &room, stru
     }
 }
 
-static __device__ __forceinline__ void keep_sums(const struct attend_room &room, struct attend_state &s)
+static __device__ __forceinline__ void keep_sums(const struct query_room &room, struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32;
 
@@ -295,8 +295,8 @@ static __device__ __forceinline__ void keep_sums(const struct attend_room &room,
 
 // sums += weights * values, of the warp's 64 dimensions.
 template <bool BF16>
-static __device__ __forceinline__ void add_values(const struct attend_room &room, const u32 *keys,
-                                                  struct attend_state &s)
+static __device__ __forceinline__ void add_values(const struct query_room &room, const u32 *keys,
+                                                  struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, token = lane % 4 * 2;
 
@@ -324,7 +324,7 @@ static __device__ __forceinline__ void add_values(const struct attend_room &room
 }
 
 // The queries' totals, from both halves of the keys; their highest scores are the same in both.
-static __device__ __forceinline__ void share_totals(struct attend_room &room, struct attend_state &s)
+static __device__ __forceinline__ void share_totals(struct query_room &room, struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -343,8 +343,8 @@ static __device__ __forceinline__ void share_totals(struct attend_room &room, st
 }
 
 static __device__ __forceinline__ void store_run(const struct latent_attend_params &p,
-                                                 const struct attend_room &room, const struct attend_run &r,
-                                                 const struct attend_state &s)
+                                                 const struct query_room &room, const struct query_run &r,
+                                                 const struct query_sums &s)
 {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -374,11 +374,11 @@ static __device__ __forceinline__ void store_run(const struct latent_attend_para
 
 template <u32 FORMAT>
 static __device__ __forceinline__ void attend_keys(const struct latent_attend_params &p,
-                                                   struct attend_room &room, const struct attend_run &r)
+                                                   struct query_room &room, const struct query_run &r)
 {
     constexpr bool bf16 = FORMAT == KV_BF16;
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, positions[2];
-    struct attend_state s = { .top = { -INFINITY_F32, -INFINITY_F32 } };
+    struct query_sums s = { .top = { -INFINITY_F32, -INFINITY_F32 } };
 
 #pragma unroll
     for (u32 h = 0; h < 2; h++) {
@@ -411,12 +411,10 @@ static __device__ __forceinline__ void attend_keys(const struct latent_attend_pa
 }
 
 // The run that begins at query `first` of the tile, and this block's share of its keys.
-static __device__ __forceinline__ struct attend_run run_at(const struct latent_attend_params &p, u32 first)
+static __device__ __forceinline__ struct query_run run_at(const struct latent_attend_params &p, u32 first)
 {
     u32 row = query_row(p, first), n_rows = 1, tile_end = min((blockIdx.z + 1) * p.tile_rows, p.step->n_rows);
-    struct attend_run r = {
-        first, 0, step_slots(p.step)[row], step_positions(p.step)[row], 0, 0, blockIdx.x
-    };
+    struct query_run r = { first, 0, step_slots(p.step)[row], step_positions(p.step)[row], 0, 0, blockIdx.x };
 
     while (row + n_rows < tile_end && step_slots(p.step)[row + n_rows] == r.slot)
         n_rows++;
@@ -432,7 +430,7 @@ static __device__ __forceinline__ struct attend_run run_at(const struct latent_a
 template <u32 FORMAT> static __device__ __forceinline__ void attend(const struct latent_attend_params &p)
 {
     extern __shared__ __align__(16) u8 shared[];
-    struct attend_room &room = *(struct attend_room *)shared;
+    struct query_room &room = *(struct query_room *)shared;
     u32 first_row = blockIdx.z * p.tile_rows;
 
     wait_for_inputs();
@@ -440,7 +438,7 @@ template <u32 FORMAT> static __device__ __forceinline__ void attend(const struct
         return;
     load_queries<FORMAT == KV_BF16>(p, room);
     for (u32 first = 0; first < p.tile_rows * p.tile_heads && query_row(p, first) != NOT_SEEN;) {
-        struct attend_run r = run_at(p, first);
+        struct query_run r = run_at(p, first);
         if (r.from < r.to)
             attend_keys<FORMAT>(p, room, r);
         first = r.end;
