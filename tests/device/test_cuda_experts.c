@@ -244,13 +244,19 @@ static void a_row_has_the_same_bits_in_any_company(void **state)
 
 // --- the whole block in one operation ---
 
-static uint32_t n_launches(const struct side *s)
+enum { BY_PARTS, BY_ROW, BY_MANY }; // kernels of the whole block
+
+static int taken_by(const struct side *s)
 {
-    return ((const struct cuda_tape *)s->tape->native)->plan.n_launches;
+    const struct cuda_plan *plan = &((const struct cuda_tape *)s->tape->native)->plan;
+
+    for (uint32_t i = 0; i < plan->n_launches; i++)
+        if (plan->launches[i].function == cuda_function(plan->cuda, "moe_sum"))
+            return BY_MANY;
+    return plan->n_launches == 1 ? BY_ROW : BY_PARTS;
 }
 
-// The block of one row. launches: those of its graph, 1 where moe_row takes it; 0: any number.
-static void compare_moe(const struct op_shape *c, uint32_t launches)
+static void compare_moe(const struct op_shape *c, int by)
 {
     static float plain[4096], in[4096];
     struct sides s;
@@ -258,12 +264,12 @@ static void compare_moe(const struct op_shape *c, uint32_t launches)
     double added = 0, before = 0;
 
     sides_open(&s, gpu, c, record_moe);
-    side_scale_input(&s.plain, c->n_cols, 1e-8f);
-    side_scale_input(&s.fast, c->n_cols, 1e-8f);
+    side_scale_input(&s.plain, 1e-8f);
+    side_scale_input(&s.fast, 1e-8f);
     for (int i = 0; i < 3; i++) // what one launch leaves behind the next one finds
         sides_compare(&s, "moe", c);
     check_graph(&s.fast);
-    assert_true(launches == 0 || (n_launches(&s.fast) == 1) == (launches == 1));
+    assert_int_equal(taken_by(&s.fast), by);
     assert_ok(buffer_read(&s.plain.buffers[0], 0, in, c->n_cols * sizeof *in, &err), &err);
     assert_ok(buffer_read(&s.plain.buffers[s.plain.n_buffers - 1], 0, plain, c->n_cols * sizeof *plain, &err),
               &err);
@@ -296,7 +302,37 @@ static void blocks_of_every_format(void **state)
                 continue; // the plain loop's time
             bool taken = quantised && !grouped && !experts_shape.shared_gate &&
                          (experts_shape.rule.scores == ROUTE_SIGMOID || !experts_shape.select_bias);
-            compare_moe(&c, taken ? 1 : 2);
+            compare_moe(&c, taken ? BY_ROW : BY_PARTS);
+        }
+}
+
+static void blocks_of_many_rows(void **state)
+{
+    static const enum quant taken[] = { QUANT_Q4_0, QUANT_Q8_0, QUANT_Q4_K,
+                                        QUANT_Q5_K, QUANT_Q6_K, QUANT_MXFP4 };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t f = 0; f < N_FORMATS; f++)
+        for (uint32_t r = 0; r < N_ROW_COUNTS; r++) {
+            struct op_shape c = { .format = formats[f],
+                                  .rows = row_counts[r].rows,
+                                  .most_rows = row_counts[r].most,
+                                  .n_cols = 256,
+                                  .n_out = f % 2 ? 256 : 512,
+                                  .bias = r % 2,
+                                  .limit = 1e-3 };
+            int by = BY_PARTS;
+            for (uint32_t i = 0; i < sizeof taken / sizeof *taken; i++)
+                by = taken[i] == formats[f] && c.most_rows >= 64 ? BY_MANY : by;
+            experts_shape = routers[(f + r) % 4];
+            experts_shape.n_experts =
+                f % 3 == 0 ? 5 : 40; // more rows of an expert than a tile takes, and few
+            experts_shape.n_shared = r % 4 == 3 ? 256 : 0;
+            experts_shape.shared = formats[f];
+            experts_shape.limit = f % 2 ? 40 : 0;
+            if (c.most_rows > 1)
+                compare_moe(&c, experts_shape.n_shared ? BY_PARTS : by);
         }
 }
 
@@ -316,13 +352,13 @@ static void blocks_of_real_models(void **state)
                               .limit = 1e-3 };
         experts_shape = expert_models[i].shape;
         experts_shape.rule = rules[i];
-        compare_moe(&c, 1);
+        compare_moe(&c, BY_ROW);
         c.format = QUANT_Q8_0; // too long for a block's memory
-        compare_moe(&c, 2);
+        compare_moe(&c, BY_PARTS);
         c.format = QUANT_Q4_0;
         c.exact = true;
         c.limit = 1e-10;
-        compare_moe(&c, 2);
+        compare_moe(&c, BY_PARTS);
     }
 }
 
@@ -362,6 +398,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(experts_of_real_models),
         cmocka_unit_test(blocks_of_every_format),
+        cmocka_unit_test(blocks_of_many_rows),
         cmocka_unit_test(blocks_of_real_models),
         cmocka_unit_test(blocks_of_a_bad_row_are_no_numbers),
     };

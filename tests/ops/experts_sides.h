@@ -149,14 +149,16 @@ static inline void record_moe(struct side *s, const struct op_shape *c)
     assert_true(op_moe(s->tape, &(struct moe){ route, up, down }));
 }
 
-static inline void side_scale_input(struct side *s, uint32_t n_cols, float factor)
+static inline void side_scale_input(struct side *s, float factor)
 {
-    float *numbers = mem_alloc_array(n_cols, sizeof *numbers);
+    struct buffer *in = &s->buffers[0];
+    uint64_t n = in->bytes / sizeof(float);
+    float *numbers = mem_alloc_array(n, sizeof *numbers);
     struct err err = { 0 };
 
-    assert_ok(buffer_read(&s->buffers[0], 0, numbers, n_cols * sizeof *numbers, &err), &err);
-    for (uint32_t i = 0; i < n_cols; i++)
+    assert_ok(buffer_read(in, 0, numbers, in->bytes, &err), &err);
+    for (uint64_t i = 0; i < n; i++)
         numbers[i] *= factor;
-    assert_ok(buffer_write(&s->buffers[0], 0, numbers, n_cols * sizeof *numbers, &err), &err);
+    assert_ok(buffer_write(in, 0, numbers, in->bytes, &err), &err);
     mem_free(numbers);
 }

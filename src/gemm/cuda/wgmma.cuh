@@ -62,13 +62,14 @@ WGMMA_SHARED(256, 32, N128, D128, 128, 129)
                      : "l"(rows), "l"(of_weights), "r"(more));                                          \
     }
 #define N80    N8 ",%8,%9" T10(1) T10(2) T10(3) T10(4) T10(5) T10(6) T10(7)
+#define N48    N8 ",%8,%9" T10(1) T10(2) T10(3) ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define D48(i) D32(i), D16(i + 8)
 #define D80(i) D64(i), D16(i + 16)
 #define D84(i) D80(i), D4(i + 20)
 #define D88(i) D80(i), D8(i + 20)
 #define D96(i) D64(i), D32(i + 16)
 WGMMA_ROWS(64, 8, N32, D32, 32, 33, 34)
-WGMMA_ROWS(96, 12, N8 ",%8,%9" T10(1) T10(2) T10(3) ",%40,%41,%42,%43,%44,%45,%46,%47", D48, 48, 49, 50)
+WGMMA_ROWS(96, 12, N48, D48, 48, 49, 50)
 WGMMA_ROWS(128, 16, N64, D64, 64, 65, 66)
 WGMMA_ROWS(168, 21, N80 ",%80,%81,%82,%83", D84, 84, 85, 86)
 WGMMA_ROWS(176, 22, N80 ",%80,%81,%82,%83,%84,%85,%86,%87", D88, 88, 89, 90)
@@ -83,9 +84,14 @@ WGMMA_ROWS(192, 24, N80 T10(8) ",%90,%91,%92,%93,%94,%95", D96, 96, 97, 98)
                      : D(0)                                                                           \
                      : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(activations));                 \
     }
+#define N72    N8 ",%8,%9" T10(1) T10(2) T10(3) T10(4) T10(5) T10(6) ",%70,%71"
+#define D72(i) D64(i), D8(i + 16)
 WGMMA_REGISTERS(32, 4, N16, D16, 16, 17, 18, 19, 20)
 WGMMA_REGISTERS(64, 8, N32, D32, 32, 33, 34, 35, 36)
+WGMMA_REGISTERS(96, 12, N48, D48, 48, 49, 50, 51, 52)
 WGMMA_REGISTERS(128, 16, N64, D64, 64, 65, 66, 67, 68)
+WGMMA_REGISTERS(144, 18, N72, D72, 72, 73, 74, 75, 76)
+WGMMA_REGISTERS(160, 20, N80, D80, 80, 81, 82, 83, 84)
 WGMMA_REGISTERS(256, 32, N128, D128, 128, 129, 130, 131, 132)
 
 static __device__ __forceinline__ void wgmma_fence()

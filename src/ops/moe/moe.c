@@ -3,33 +3,33 @@
 #include <string.h>
 #include "ops/ops.h"
 
-// What the parts hand on, and their own workspaces, in the order in which they lie in the operation's
-// workspace.
-enum { NORMED, IDS, WEIGHTS, LOGITS, HIDDEN, UP_WORK, DOWN_WORK, N_PLACES };
+// What the parts hand on, and a workspace for one part at a time, in the order in which they lie in the
+// operation's own.
+enum { NORMED, IDS, WEIGHTS, LOGITS, HIDDEN, WORK, N_PLACES };
+
+static uint32_t work_cols(const struct experts_args *e)
+{
+    uint32_t up = e->n_cols + 192; // rows of experts_up, packed for two kernels at most
+    uint32_t down = experts_down_work_cols(e->n_slots, e->n_ffn, e->n_shared, e->n_cols);
+
+    return up > down ? up : down;
+}
 
 static uint32_t place_cols(const struct moe_args *a, uint32_t place)
 {
     const struct experts_args *e = &a->experts;
-
-    switch (place) {
-    case NORMED:
-        return e->n_cols;
-    case IDS:
-        return e->n_slots;
-    case WEIGHTS:
-        return e->n_slots + 1;
-    case LOGITS:
-        return e->n_experts;
-    case HIDDEN:
-        return experts_hidden_cols(e->n_slots, e->n_ffn, e->n_shared);
-    case UP_WORK:
-        return experts_up_work_cols(e->n_slots, e->n_cols);
-    default:
-        return experts_down_work_cols(e->n_slots, e->n_ffn, e->n_shared, e->n_cols);
-    }
+    const uint32_t cols[N_PLACES] = {
+        [NORMED] = e->n_cols,
+        [IDS] = e->n_slots,
+        [WEIGHTS] = e->n_slots + 1,
+        [LOGITS] = e->n_experts,
+        [HIDDEN] = experts_hidden_cols(e->n_slots, e->n_ffn, e->n_shared),
+        [WORK] = work_cols(e),
+    };
+    return cols[place];
 }
 
-// Numbers before a place: each begins at a multiple of 64.
+// Numbers of a row before a place: each begins at a multiple of 64.
 static uint32_t place_at(const struct moe_args *a, uint32_t place)
 {
     uint32_t at = 0;
@@ -37,6 +37,11 @@ static uint32_t place_at(const struct moe_args *a, uint32_t place)
     for (uint32_t i = 0; i < place; i++)
         at += (place_cols(a, i) + 63) / 64 * 64;
     return at;
+}
+
+uint32_t moe_work_cols(const struct moe_args *args)
+{
+    return place_at(args, N_PLACES);
 }
 
 bool op_moe(struct tape *t, const struct moe *m)
@@ -47,9 +52,8 @@ bool op_moe(struct tape *t, const struct moe *m)
     struct moe_args args = { 0 };
     struct experts_args of_up;
 
-    if (limits->max_rows != 1 || limits->invariant || !tape_fuses(t, OP_moe) ||
-        !route_check(t, &m->route, &args.route) || !experts_up_check(t, up, &of_up) ||
-        !experts_down_check(t, down, &args.experts))
+    if (limits->invariant || !tape_fuses(t, OP_moe) || !route_check(t, &m->route, &args.route) ||
+        !experts_up_check(t, up, &of_up) || !experts_down_check(t, down, &args.experts))
         return false;
     args.experts.activation = of_up.activation;
     args.experts.limit = of_up.limit;
@@ -58,7 +62,7 @@ bool op_moe(struct tape *t, const struct moe *m)
         up->gate,      up->up,          down->down,    up->gate_bias,        up->up_bias,
         down->bias,    up->shared_gate, up->shared_up, down->shared
     };
-    struct tensor work = tape_tensor(t, place_at(&args, N_PLACES), ROWS_STEP);
+    struct tensor work = tape_tensor(t, moe_work_cols(&args), ROWS_STEP);
     struct command *c = tape_add(t, OP_moe, "moe", &args, sizeof args);
 
     tape_reads(t, c, m->route.in);
@@ -75,15 +79,16 @@ static struct operand passed(const struct command *c, uint32_t operand)
     return c->operands[operand];
 }
 
-// An operand of a part that lies in the workspace.
+// An operand of a part that lies in the workspace, with all rows side by side.
 static struct operand placed(const struct command *c, uint32_t place, bool writes)
 {
     const struct moe_args *a = (const struct moe_args *)c->args;
     struct operand o = c->operands[MOE_WORK];
+    uint64_t n_rows = o.bytes / o.row_bytes;
 
-    o.offset += (uint64_t)place_at(a, place) * sizeof(float);
+    o.offset += place_at(a, place) * n_rows * sizeof(float);
     o.row_bytes = (uint64_t)place_cols(a, place) * sizeof(float);
-    o.bytes = o.row_bytes;
+    o.bytes = o.row_bytes * n_rows;
     o.writes = writes;
     return o;
 }
@@ -129,7 +134,7 @@ static void up_part(const struct command *c, struct command *part)
     part->operands[EXPERTS_UP_UP_BIAS] = passed(c, MOE_UP_BIAS);
     part->operands[EXPERTS_UP_SHARED_GATE] = passed(c, MOE_SHARED_GATE);
     part->operands[EXPERTS_UP_SHARED_UP] = passed(c, MOE_SHARED_UP);
-    part->operands[EXPERTS_UP_WORK] = placed(c, UP_WORK, true);
+    part->operands[EXPERTS_UP_WORK] = placed(c, WORK, true);
     part->operands[EXPERTS_UP_OUT] = placed(c, HIDDEN, true);
 }
 
@@ -146,7 +151,7 @@ static void down_part(const struct command *c, struct command *part)
     part->operands[EXPERTS_DOWN_BIAS] = passed(c, MOE_DOWN_BIAS);
     part->operands[EXPERTS_DOWN_SHARED] = passed(c, MOE_SHARED_DOWN);
     part->operands[EXPERTS_DOWN_ADD] = passed(c, MOE_IN);
-    part->operands[EXPERTS_DOWN_WORK] = placed(c, DOWN_WORK, true);
+    part->operands[EXPERTS_DOWN_WORK] = placed(c, WORK, true);
     part->operands[EXPERTS_DOWN_OUT] = passed(c, MOE_OUT);
 }
 

@@ -1,12 +1,11 @@
-// moe: a layer's experts in one operation, for a step of one row: route, experts_up, experts_down and the
-// residual.
+// moe: a layer's experts in one operation: route, experts_up, experts_down and the residual.
 //
 //   out = in + experts_down(experts_up(n), ...)      n, ids and weights as route makes them of in
 //
-// The definition is the three operations in turn, each as its own header has it. What they hand on (the
-// normed row, ids, weights and hidden numbers) stays in the operation, so that a device may do without their
-// rounds through memory. in and out may be the same. It is recorded where the device has it and the tape is
-// for one row; else its parts are (models/mixture.c).
+// The definition is the three operations in turn, each as its own header has it. What they hand on (normed
+// rows, ids, weights and hidden numbers) stays in the operation, so that a device may do without their rounds
+// through memory, or hand it on in a form of its own. in and out may be the same. It is recorded where the
+// device has it; else, and where rows must have the same bits in any batch, its parts are (models/mixture.c).
 #pragma once
 #include "ops/experts/experts.h"
 #include "ops/route/route.h"
@@ -50,6 +49,9 @@ struct moe {
 };
 // Records the operation and returns true; or returns false: this tape wants the parts.
 bool op_moe(struct tape *t, const struct moe *m);
+
+// Columns (of 4 bytes) of workspace per row.
+uint32_t moe_work_cols(const struct moe_args *args);
 
 // The commands of the parts, for devices that play them one by one. Their values lie in the workspace.
 enum { MOE_N_PARTS = 3 };

@@ -1,5 +1,5 @@
-// moe_cuda.c - the operation's launches: moe_row where the weights that a block asks for fit its
-// shared memory, else the parts'.
+// moe_cuda.c - the operation's launches: for one row moe_row, where the weights that a block asks for fit its
+// shared memory; for many those of moe_many_cuda.c; else the parts'.
 #include "gemm/cuda/gemm_plan.h"
 #include "ops/cuda_table.h"
 #include "ops/moe/moe_cuda.h"
@@ -133,6 +133,9 @@ void cuda_plan_moe(struct cuda_plan *p)
 {
     const struct moe_args *a = (const struct moe_args *)p->command->args;
 
-    if (!plan_row(p, a))
+    // The first that takes it.
+    if (p->tape.max_rows == 1 && plan_row(p, a))
+        return;
+    if (!moe_plan_many(p, a))
         plan_parts(p);
 }

@@ -50,3 +50,10 @@ SHARED_INLINE u32 moe_row_bytes(u32 n_cols) // as struct row_int8
 {
     return (n_cols / 32 * 44 + 15) / 16 * 16;
 }
+
+#ifdef HOST_C
+#include "device/cuda/cuda.h"
+
+// Adds the launches for many rows and returns true, or returns false: not for this tape.
+bool moe_plan_many(struct cuda_plan *p, const struct moe_args *a);
+#endif

@@ -1,0 +1,136 @@
+// moe_many.cu - what lies around the experts' products of many rows: sorting entries by expert, packing their
+// rows, adding up the slots. See moe_many.h for the regions.
+#include "gemm/cuda/fragments.cuh"
+#include "ops/moe/moe_many.h"
+
+// Sums over the threads before this one; all: over the block. room: a word for each warp.
+static __device__ __forceinline__ u32 sum_before(u32 v, u32 *room, u32 *all)
+{
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, sum = v, before = 0;
+
+#pragma unroll
+    for (u32 o = 1; o < 32; o *= 2) {
+        u32 other = __shfl_up_sync(~0u, sum, o);
+        sum += lane >= o ? other : 0;
+    }
+    if (lane == 31)
+        room[warp] = sum;
+    __syncthreads();
+    *all = 0;
+    for (u32 i = 0; i < blockDim.x / 32; i++) {
+        before += i < warp ? room[i] : 0;
+        *all += room[i];
+    }
+    __syncthreads();
+    return before + sum - v;
+}
+
+// Block e sorts the entries of expert e, in order, into its region, and says where that lies and how long it
+// is. No block waits for another: each counts all experts' entries for itself.
+extern "C" __global__ void __launch_bounds__(MOE_SORT_THREADS)
+    moe_sort(const __grid_constant__ struct moe_many_params p)
+{
+    __shared__ u32 room[MOE_SORT_THREADS / 32], counts[MOE_MANY_EXPERTS];
+    u32 n = p.step->n_rows * p.n_slots, share = (n + MOE_SORT_THREADS - 1) / MOE_SORT_THREADS;
+    u32 begin = min(threadIdx.x * share, n), end = min(begin + share, n), equal = 0, count, region;
+    f32 expert = (f32)blockIdx.x;
+
+    for (u32 i = threadIdx.x; i < p.n_experts; i += MOE_SORT_THREADS)
+        counts[i] = 0;
+    wait_for_inputs();
+    __syncthreads();
+    for (u32 i = begin; i < end; i++) {
+        f32 id = __ldcg(p.ids + i);
+        equal += id == expert;
+        if (id < expert) // others do not matter here
+            atomicAdd(&counts[(u32)id], 1);
+    }
+    u32 at = sum_before(equal, room, &count);
+    u32 before = threadIdx.x < blockIdx.x ? (counts[threadIdx.x] + 7) / 8 * 8 : 0;
+    sum_before(before, room, &region);
+    for (u32 i = begin; i < end; i++)
+        if (__ldcg(p.ids + i) == expert)
+            p.entries[region + at++] = i;
+    for (u32 i = count + threadIdx.x; i < (count + 7) / 8 * 8; i += MOE_SORT_THREADS)
+        p.entries[region + i] = ~0u;
+    if (threadIdx.x == 0) {
+        p.count[blockIdx.x] = count;
+        p.region[blockIdx.x] = region;
+    }
+}
+
+// A step's words of a row, 16 columns: as pack_mma's (pack_rows.cu). at: of lane 0's columns.
+static __device__ __forceinline__ void step_words(const f32 *at, uint4 (&to)[2])
+{
+    u32 low[4], high[4];
+#pragma unroll
+    for (u32 t = 0; t < 4; t++) {
+        float4 v = __ldcg((const float4 *)(at + t * 32));
+        low[t] = two_bf16(v.x, v.z);
+        high[t] = two_bf16(v.y, v.w);
+    }
+    to[0] = make_uint4(low[0], low[1], low[2], low[3]);
+    to[1] = make_uint4(high[0], high[1], high[2], high[3]);
+}
+
+// Block i packs rows [8 i, 8 i + 8) of all regions: normed rows become bf16, once for each entry.
+extern "C" __global__ void __launch_bounds__(MOE_PACK_THREADS)
+    moe_pack(const __grid_constant__ struct moe_many_params p)
+{
+    u32 first = blockIdx.x * 8, low = 0, high = p.n_experts - 1;
+
+    wait_for_inputs();
+    while (low < high) { // the last region that begins here or before, and is not empty
+        u32 middle = (low + high + 1) / 2;
+        if (__ldcg(p.region + middle) <= first)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    u32 region = __ldcg(p.region + low), rows = (__ldcg(p.count + low) + 7) / 8 * 8;
+    if (first >= region + rows)
+        return;
+    u8 *to = p.out + (u64)region * p.n_cols * 2 + (first - region) * 128;
+    for (u32 i = threadIdx.x; i < p.n_cols / 16 * 8; i += MOE_PACK_THREADS) {
+        u32 n_steps = p.n_cols / 16, row = i / n_steps, s = i % n_steps,
+            entry = __ldcg(p.entries + first + row);
+        if (entry == ~0u) // an empty row's results go nowhere
+            continue;
+        uint4 words[2];
+        step_words((const f32 *)p.rows + (u64)(entry / p.n_slots) * p.n_cols + s / 8 * 128 + s % 2 * 16 +
+                       s % 8 / 2 * 4,
+                   words);
+        uint4 *out = (uint4 *)(to + (u64)(s / 4) * rows * 128 + row * 128);
+        out[s % 4 * 2 ^ row] = words[0];
+        out[(s % 4 * 2 + 1) ^ row] = words[1];
+    }
+}
+
+// out = add + the slots in their order. A thread takes eight columns of a row.
+extern "C" __global__ void __launch_bounds__(MOE_SUM_THREADS)
+    moe_sum(const __grid_constant__ struct moe_sum_params p)
+{
+    u32 row = blockIdx.y, column = (blockIdx.x * MOE_SUM_THREADS + threadIdx.x) * 8;
+    f32 sum[8] = {};
+
+    wait_for_inputs();
+    if (row >= p.step->n_rows || column >= p.n_cols)
+        return;
+    const f32 *weights = p.weights + (u64)row * (p.n_slots + 1);
+    const u8 *part = p.parts + ((u64)row * p.n_slots * p.n_cols + column) * 2;
+#pragma unroll 4
+    for (u32 j = 0; j < p.n_slots; j++) {
+        uint4 v = __ldcg((const uint4 *)(part + (u64)j * p.n_cols * 2));
+        f32 weight = __ldcg(weights + j);
+        const u32 twos[4] = { v.x, v.y, v.z, v.w };
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            sum[2 * i] += weight * __uint_as_float(twos[i] << 16);
+            sum[2 * i + 1] += weight * __uint_as_float(twos[i] & 0xffff0000);
+        }
+    }
+    u64 at = (u64)row * p.n_cols + column;
+    float4 a = *(const float4 *)(p.add + at), b = *(const float4 *)(p.add + at + 4);
+    *(float4 *)(p.out + at) = make_float4(a.x + sum[0], a.y + sum[1], a.z + sum[2], a.w + sum[3]);
+    *(float4 *)(p.out + at + 4) = make_float4(b.x + sum[4], b.y + sum[5], b.z + sum[6], b.w + sum[7]);
+}
