@@ -1,9 +1,9 @@
 // fuse.h - which command writes the next one's packed input, and what packed rows are.
 //
 // A product reads its activations packed: as int8 with scales, or as tiles of bf16. The command before, whose
-// result they are, often can write them beside its fp32 rows, which saves a launch and a round through
-// memory. The device's table names the pairs of operations; tape_seal gives such a pair one more operand,
-// which the first writes and the second reads. A product without it packs for itself.
+// result they are, often can write them beside its fp32 rows, or in their stead, which saves a launch and a
+// round through memory. The device's table names the pairs of operations; tape_seal gives such commands one
+// more operand, which the first writes and the others read. A product without it packs for itself.
 #pragma once
 #include "device/tape.h"
 
@@ -21,17 +21,20 @@ struct tape_packing {
     void (*unpack)(const void *packed, const struct packed_rows *to); // with a norm: normalised
 };
 
-// Where operand `out` of operation `from` is operand `in` of operation `to` right behind it, the first may
-// write it packed too. A device's rules end with a packing of NULL.
+// Where operand `out` of operation `from` is operand `in` of operation `to`, the first may write it packed
+// too, once for all its readers that want the same form. A device's rules end with a packing of NULL.
 struct tape_fusion {
     uint16_t from, out, to, in;
     uint16_t norm; // the operand of `to` that scales its input, or 0
     // The form that `to` reads and `from` can write, or NULL.
     const struct tape_packing *(*packing)(struct device *d, const struct tape_limits *limits,
                                           const struct command *from, const struct command *to);
+    bool alone; // where all readers take it packed, `from` need not write its fp32 rows
 };
 
 // Gives pairs of commands the packed operands that the device's rules allow.
 void fuse_commands(struct tape *t);
 // The command's packed operand that it writes, or reads; NULL: none.
 const struct operand *fuse_packed(const struct command *c, bool writes);
+// The packed form of the command's input `in`; NULL: it reads fp32 rows.
+const struct operand *fuse_packed_input(const struct command *c, uint32_t in);

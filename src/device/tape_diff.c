@@ -55,14 +55,10 @@ static struct packed_rows packed_rows_of(const struct packed_copy *p, uint32_t n
 }
 
 // b's packed input becomes that of a's rows: the plain definition of the packing makes it.
-static bool align_packed(const struct command *a, const struct command *b, struct err *err)
+static bool align_packed(const struct command *a, const struct operand *packed, struct err *err)
 {
-    const struct operand *packed = fuse_packed(b, false);
-    struct packed_copy p;
-
-    if (!packed)
-        return true;
     const struct operand *rows = &a->operands[packed->rows];
+    struct packed_copy p;
     bool ok = packed_open(&p, packed, rows, err);
     if (ok) {
         struct packed_rows all = packed_rows_of(&p, (uint32_t)(rows->bytes / rows->row_bytes));
@@ -82,7 +78,11 @@ static bool align_inputs(const struct command *a, const struct command *b, struc
         if (!copy_over(from, to, err))
             return false;
     }
-    return align_packed(a, b, err);
+    for (uint32_t i = 0; i < b->n_operands; i++)
+        if (b->operands[i].type == OPERAND_PACKED && !b->operands[i].writes &&
+            !align_packed(a, &b->operands[i], err))
+            return false;
+    return true;
 }
 
 static float number_at(const unsigned char *bytes, enum operand_type type, uint64_t i)
@@ -154,7 +154,8 @@ static double packed_error(struct packed_copy *p, const unsigned char *made, flo
                          OPERAND_F32, (uint64_t)n_rows * rows.n_cols);
 }
 
-// What b packed, against what the plain definition packs of b's own fp32 rows; both are unpacked.
+// What b packed, against what the plain definition packs of b's own fp32 rows, or of a's where b left them
+// out; both are unpacked.
 static bool compare_packed(const struct comparison *c, uint32_t index, struct tape_difference *d,
                            struct err *err)
 {
@@ -164,9 +165,12 @@ static bool compare_packed(const struct comparison *c, uint32_t index, struct ta
 
     if (!packed)
         return true;
+    const struct operand *rows = &command->operands[packed->rows];
+    if (!rows->buffer)
+        rows = &c->a->commands[index].operands[packed->rows];
     unsigned char *made = mem_alloc(packed->bytes);
-    float *unpacked = mem_alloc(command->operands[packed->rows].bytes);
-    bool ok = packed_open(&p, packed, &command->operands[packed->rows], err) &&
+    float *unpacked = mem_alloc(rows->bytes);
+    bool ok = packed_open(&p, packed, rows, err) &&
               (made && unpacked ? buffer_read(packed->buffer, packed->offset, made, packed->bytes, err)
                                 : err_memory(err, "a copy of packed rows"));
     double error = ok ? packed_error(&p, made, unpacked, c->step->n_rows) : 0;
@@ -184,13 +188,14 @@ static bool compare_packed(const struct comparison *c, uint32_t index, struct ta
 static bool compare_command(const struct comparison *c, uint32_t index, struct tape_difference *d,
                             struct err *err)
 {
-    const struct command *command = &c->a->commands[index];
+    const struct command *command = &c->a->commands[index], *other = &c->b->commands[index];
 
     *d = (struct tape_difference){ .label = command->label, .name = command->name, .command = index };
     for (uint32_t i = 0; i < command->n_operands; i++) {
         const struct operand *o = &command->operands[i];
         double error = 0;
-        if (!o->buffer || !o->writes || o->type == OPERAND_PRIVATE || o->type == OPERAND_PACKED)
+        if (!o->buffer || !other->operands[i].buffer || !o->writes || o->type == OPERAND_PRIVATE ||
+            o->type == OPERAND_PACKED)
             continue;
         if (!compare_operand(c, index, i, &error, err))
             return false;

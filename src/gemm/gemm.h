@@ -14,6 +14,7 @@ enum epilogue {          // what becomes of the sums
     EPILOGUE_LINEAR,     // out = sum (+ bias) (+ add)
     EPILOGUE_GATED,      // out = f(gate) * up
     EPILOGUE_GATE_OVER,  // out = f(sum) * out
+    EPILOGUE_ACTIVATED,  // out = f(sum (+ bias))
     EPILOGUE_ROPE_STORE, // q to out, k and v rotated to their pages
     EPILOGUE_QKV,        // q, k and v, each to its out
 };
@@ -21,6 +22,7 @@ enum epilogue {          // what becomes of the sums
 enum packing {          // how rows of activations lie for a kernel
     PACKING_INT8,       // int8 with a scale for each 32 columns
     PACKING_BF16,       // CPU: pairs of columns; CUDA: tiles of 128 rows by 64 columns, for TMA and wgmma
+    PACKING_BF16_ROWS,  // CUDA: bf16, row by row
     PACKING_MMA,        // CUDA: bf16 in the order of mma's fragments
     PACKING_INT8_SUPER, // CPU: int8 with a scale for each 256 columns
     PACKING_F32,        // as they are

@@ -7,7 +7,6 @@
 #include <math.h>
 #include "models/arch.h"
 #include "models/tower.h"
-#include "ops/activate/activate.h"
 #include "ops/attend_all/attend_all.h"
 #include "ops/embed/embed.h"
 #include "ops/layernorm/layernorm.h"
@@ -165,8 +164,8 @@ static void record_ffn(struct tape *t, const struct tower_stage *s, uint32_t l, 
                  (struct layernorm){
                      .out = normed, .in = x, .scale = w->norm2, .bias = w->norm2_bias, .eps = c->norm_eps });
     tape_label(t, "vision.layer%u.up", l);
-    op_matmul(t, (struct matmul){ .out = ffn, .in = normed, .w = w->up, .bias = w->up_bias });
-    op_activate(t, (struct activate){ .out = ffn, .gate = ffn, .activation = ACTIVATION_GELU_TANH });
+    op_matmul_activated(t, (struct matmul){ .out = ffn, .in = normed, .w = w->up, .bias = w->up_bias },
+                        ACTIVATION_GELU_TANH);
     tape_label(t, "vision.layer%u.down", l);
     op_matmul(t, (struct matmul){ .out = x, .in = ffn, .w = w->down, .bias = w->down_bias, .add = x });
 }

@@ -2,12 +2,16 @@
 // (device/fuse.h).
 //
 // attend and gate_up write what the matmul behind them reads; a matmul of few rows writes for the product
-// behind it, multiplied by that one's norm, whose factor follows from sums of squares that are packed too.
-// Whether a pair is fused depends on the kernels of both: the reader must read one form alone, and the
-// writer's kernel must have an epilogue for it.
+// behind it, multiplied by that one's norm, whose factor follows from sums of squares that are packed too. In
+// an encoder layernorm writes for the products behind it, these for attention, and that and the activated
+// product for the product behind each: nothing but the residual stream goes through memory as fp32. Whether a
+// pair is fused depends on the kernels of both: the reader must read one form alone, and the writer's kernel
+// must have an epilogue for it.
 #include "ops/attend/attend.h"
+#include "ops/attend_all/attend_all.h"
 #include "ops/cuda_table.h"
 #include "ops/gate_up/gate_up.h"
+#include "ops/layernorm/layernorm.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
 #include "ops/qkv/qkv.h"
@@ -18,6 +22,9 @@ static bool product_of(const struct cuda_plan *p, struct gemm_plan *product)
     switch (p->command->op) {
     case OP_matmul:
         *product = matmul_gemm(p);
+        return true;
+    case OP_matmul_activated:
+        *product = matmul_activated_gemm(p);
         return true;
     case OP_qkv:
         *product = qkv_gemm(p);
@@ -30,27 +37,55 @@ static bool product_of(const struct cuda_plan *p, struct gemm_plan *product)
     }
 }
 
+// The form in which the command reads its input, if that is one.
+static const struct tape_packing *packing_read(const struct cuda_plan *p)
+{
+    struct gemm_plan product;
+
+    if (p->command->op == OP_attend_all)
+        return attend_all_packs(p) ? &gemm_packing_rows : NULL;
+    return product_of(p, &product) ? gemm_packing_read(p, &product) : NULL;
+}
+
+static bool is_written(const struct cuda_plan *p, const struct tape_packing *packing)
+{
+    struct gemm_plan product;
+
+    switch (p->command->op) {
+    case OP_attend:
+        return attend_packs(p, packing);
+    case OP_attend_all:
+        return attend_all_packs(p) && packing == &gemm_packing_bf16;
+    case OP_layernorm:
+        return layernorm_packs(p) && packing == &gemm_packing_bf16;
+    default:
+        return product_of(p, &product) && gemm_packing_written(p, &product, packing);
+    }
+}
+
 static const struct tape_packing *packing_of(struct device *d, const struct tape_limits *limits,
                                              const struct command *from, const struct command *to)
 {
     struct cuda_plan writer = cuda_plan_of(d, limits, from), reader = cuda_plan_of(d, limits, to);
-    struct gemm_plan product;
-    const struct tape_packing *packing =
-        product_of(&reader, &product) ? gemm_packing_read(&reader, &product) : NULL;
+    const struct tape_packing *packing = packing_read(&reader);
 
-    if (packing && from->op == OP_attend)
-        return attend_packs(&writer, packing) ? packing : NULL;
-    return packing && product_of(&writer, &product) && gemm_packing_written(&writer, &product, packing)
-               ? packing
-               : NULL;
+    return packing && is_written(&writer, packing) ? packing : NULL;
 }
 
 const struct tape_fusion cuda_fusions[] = {
     // writer, its result        reader, its input and norm
-    { OP_attend, ATTEND_OUT, OP_matmul, MATMUL_IN, 0, packing_of },
-    { OP_gate_up, GATE_UP_OUT, OP_matmul, MATMUL_IN, 0, packing_of },
-    { OP_matmul, MATMUL_OUT, OP_matmul, MATMUL_IN, 0, packing_of },
-    { OP_matmul, MATMUL_OUT, OP_qkv, QKV_IN, QKV_NORM, packing_of },
-    { OP_matmul, MATMUL_OUT, OP_gate_up, GATE_UP_IN, GATE_UP_NORM, packing_of },
+    { OP_attend, ATTEND_OUT, OP_matmul, MATMUL_IN, 0, packing_of, false },
+    { OP_gate_up, GATE_UP_OUT, OP_matmul, MATMUL_IN, 0, packing_of, false },
+    { OP_matmul, MATMUL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, false },
+    { OP_matmul, MATMUL_OUT, OP_qkv, QKV_IN, QKV_NORM, packing_of, false },
+    { OP_matmul, MATMUL_OUT, OP_gate_up, GATE_UP_IN, GATE_UP_NORM, packing_of, false },
+    // an encoder's
+    { OP_layernorm, LAYERNORM_OUT, OP_matmul, MATMUL_IN, 0, packing_of, true },
+    { OP_layernorm, LAYERNORM_OUT, OP_matmul_activated, MATMUL_IN, 0, packing_of, true },
+    { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_Q, 0, packing_of, true },
+    { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_K, 0, packing_of, true },
+    { OP_matmul, MATMUL_OUT, OP_attend_all, ATTEND_ALL_V, 0, packing_of, true },
+    { OP_attend_all, ATTEND_ALL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, true },
+    { OP_matmul_activated, MATMUL_OUT, OP_matmul, MATMUL_IN, 0, packing_of, true },
     { 0 },
 };

@@ -10,9 +10,13 @@
 
 // What the command multiplies, which is one of these; and can attention write its result packed so?
 struct gemm_plan matmul_gemm(const struct cuda_plan *p);
+struct gemm_plan matmul_activated_gemm(const struct cuda_plan *p);
 struct gemm_plan qkv_gemm(const struct cuda_plan *p);
 struct gemm_plan gate_up_gemm(const struct cuda_plan *p);
 bool attend_packs(const struct cuda_plan *p, const struct tape_packing *packing);
+// Does attention over all rows read and write packed rows? Can layernorm write them?
+bool attend_all_packs(const struct cuda_plan *p);
+bool layernorm_packs(const struct cuda_plan *p);
 
 extern const struct tape_fusion cuda_fusions[]; // cuda_fusions.c
 

@@ -73,6 +73,37 @@ static void attention_over_slots_of_any_size(void **state)
     }
 }
 
+// Rows that one command hands on packed, alone or beside its fp32 rows, and in formats that hand on none.
+static void layers_of_an_encoder(void **state)
+{
+    static const struct op_shape shapes[] = {
+        { .format = QUANT_BF16, .n_cols = 128, .n_heads = 2, .n_out = 384 },
+        { .format = QUANT_BF16, .n_cols = 1152, .n_heads = 16, .n_out = 1280 },
+        { .format = QUANT_BF16, .n_cols = 768, .n_heads = 12, .n_out = 3072 },
+        { .format = QUANT_BF16, .n_cols = 192, .n_heads = 3, .n_out = 200 },
+        { .format = QUANT_F16, .n_cols = 128, .n_heads = 2, .n_out = 384 },
+        { .format = QUANT_Q8_0, .n_cols = 128, .n_heads = 2, .n_out = 384 },
+        { .format = QUANT_BF16, .n_cols = 128, .n_heads = 2, .n_out = 384, .exact = true },
+        { .format = QUANT_BF16, .n_cols = 128, .n_heads = 2, .n_out = 384, .invariant = true },
+    };
+
+    (void)state;
+    skip_without_gpu();
+    for (uint32_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
+        struct op_shape c = shapes[i / 2];
+        struct sides s;
+        c.rows = rows_of_slots(slots[2 + i % 2]);
+        c.most_rows = c.rows + 77;
+        c.limit = c.exact ? 1e-9 : c.format == QUANT_Q8_0 ? 5e-4 : 5e-5;
+        sides_open(&s, gpu, &c, record_layer);
+        fill_slots(&s.plain, slots[2 + i % 2]);
+        fill_slots(&s.fast, slots[2 + i % 2]);
+        sides_compare(&s, "layer", &c);
+        check_graph(&s.fast);
+        sides_close(&s);
+    }
+}
+
 // The kernels that serve every other architecture, here on whatever there is.
 static void attention_of_lesser_devices(void **state)
 {
@@ -112,6 +143,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(kernels_of_a_tower),
         cmocka_unit_test(attention_over_slots_of_any_size),
         cmocka_unit_test(attention_of_lesser_devices),
+        cmocka_unit_test(layers_of_an_encoder),
         cmocka_unit_test(towers_give_the_reference_embeddings),
         cmocka_unit_test(pictures_give_the_reference_logits),
     };

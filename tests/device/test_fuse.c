@@ -4,8 +4,10 @@
 #include "device/cuda/cuda_internal.h"
 #include "device/fuse.h"
 #include "ops/activate/activate.h"
+#include "ops/attend_all/attend_all.h"
 #include "ops/cuda_table.h"
 #include "ops/gate_up/gate_up.h"
+#include "ops/layernorm/layernorm.h"
 #include "ops/op_harness.h"
 #include "ops/matmul/matmul.h"
 #include "ops/ops.h"
@@ -62,7 +64,8 @@ static const struct tape_packing *always_int8(struct device *d, const struct tap
     (void)d, (void)limits, (void)from, (void)to;
     return &gemm_packing_int8;
 }
-static const struct tape_fusion rules[] = { { OP_activate, 2, OP_matmul, MATMUL_IN, 0, always_int8 }, { 0 } };
+static const struct tape_fusion rules[] = { { OP_activate, 2, OP_matmul, MATMUL_IN, 0, always_int8, false },
+                                            { 0 } };
 static const struct device_ops *cpu_ops;
 static bool forgets;
 
@@ -182,6 +185,14 @@ static cu_result fake_set(cu_function function, int attribute, int value)
     (void)function, (void)attribute, (void)value;
     return 0;
 }
+static int fake_tiles(void *map, int type, uint32_t n_dims, void *at, const uint64_t *dims,
+                      const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                      int swizzle, int l2, int fill)
+{
+    (void)map, (void)type, (void)n_dims, (void)at, (void)dims, (void)strides, (void)box, (void)steps;
+    (void)interleave, (void)swizzle, (void)l2, (void)fill;
+    return 0;
+}
 static bool take_memory(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
 {
     cu_address at;
@@ -243,25 +254,34 @@ static const char *first_kernel(const struct tape *t, uint32_t command)
     return (const char *)n->plan.launches[n->first_launch[command]].function;
 }
 
+static const struct driver driver = { .alloc = fake_alloc,
+                                      .give_back = fake_free,
+                                      .context_set = fake_context,
+                                      .stream_wait = fake_context,
+                                      .module_function = fake_function,
+                                      .function_set = fake_set,
+                                      .tensor_tiles = fake_tiles };
+static const struct device_ops fake_ops = { .alloc = take_memory,
+                                            .release = give_memory,
+                                            .supports = supports_all,
+                                            .seal = cuda_tape_seal,
+                                            .drop = cuda_tape_drop };
+
+static struct cuda fake_hopper(void)
+{
+    static cu_module none;
+
+    return (struct cuda){ .device = { .ops = &fake_ops, .name = "cuda:0", .fusions = cuda_fusions },
+                          .cu = &driver,
+                          .table = &cuda_table,
+                          .modules = &none,
+                          .n_modules = 1,
+                          .limits = { 132, 230400, 90, 50 << 20 } };
+}
+
 static void cuda_hands_on_what_the_next_kernel_reads(void **state)
 {
-    static const struct driver driver = { .alloc = fake_alloc,
-                                          .give_back = fake_free,
-                                          .context_set = fake_context,
-                                          .stream_wait = fake_context,
-                                          .module_function = fake_function,
-                                          .function_set = fake_set };
-    static const struct device_ops ops = { .alloc = take_memory,
-                                           .release = give_memory,
-                                           .supports = supports_all,
-                                           .seal = cuda_tape_seal,
-                                           .drop = cuda_tape_drop };
-    struct cuda cuda = { .device = { .ops = &ops, .name = "cuda:0", .fusions = cuda_fusions },
-                         .cu = &driver,
-                         .table = &cuda_table,
-                         .modules = (cu_module[]){ NULL },
-                         .n_modules = 1,
-                         .limits = { 132, 230400, 90, 50 << 20 } };
+    struct cuda cuda = fake_hopper();
     static const struct {
         uint32_t rows;
         const char *gate_up, *down, *next; // the first kernel of each command
@@ -289,12 +309,101 @@ static void cuda_hands_on_what_the_next_kernel_reads(void **state)
     }
 }
 
+static const struct weight *fake_weight(struct cuda *cuda, struct weight *w, uint32_t n, uint32_t k)
+{
+    enum quant q = n > 1 ? QUANT_BF16 : QUANT_F32;
+    struct err err = { 0 };
+
+    *w = (struct weight){
+        .bytes = (uint64_t)n * k * (n > 1 ? 2 : 4), .n_rows = n, .n_cols = k, .format = q, .name = "w"
+    };
+    assert_true(take_memory(&cuda->device, 64, &w->buffer, &err));
+    return w;
+}
+
+enum { LAYER_WEIGHTS = 8, LAYER_COLUMNS = 768, LAYER_FFN = 3072 };
+
+// A layer of an encoder without biases: norm, q, k, v, attention, out, norm, up, down.
+static struct tape *plan_layer(struct cuda *cuda, struct tape_limits limits, struct weight *w)
+{
+    static struct buffer stream = { .bytes = 1 << 30 };
+    struct tape *t = tape_create(&cuda->device, limits);
+    const uint32_t n = LAYER_COLUMNS;
+    struct tensor x = tape_tensor_bound(t, n, ROWS_STEP, &stream), normed = tape_tensor(t, n, ROWS_STEP),
+                  qkv[3], attended = tape_tensor(t, n, ROWS_STEP), again = tape_tensor(t, n, ROWS_STEP),
+                  ffn = tape_tensor(t, LAYER_FFN, ROWS_STEP);
+    const struct weight *norm = fake_weight(cuda, &w[0], 1, n), *ones = fake_weight(cuda, &w[1], 1, n);
+    struct err err = { 0 };
+
+    op_layernorm(t, (struct layernorm){ .out = normed, .in = x, .scale = norm, .bias = ones, .eps = 1e-6f });
+    for (uint32_t i = 0; i < 3; i++) {
+        qkv[i] = tape_tensor(t, n, ROWS_STEP);
+        op_matmul(t, (struct matmul){ .out = qkv[i], .in = normed, .w = fake_weight(cuda, &w[2 + i], n, n) });
+    }
+    op_attend_all(
+        t, (struct attend_all){
+               .out = attended, .q = qkv[0], .k = qkv[1], .v = qkv[2], .n_heads = 12, .scale = 0.125f });
+    op_matmul(t, (struct matmul){ .out = x, .in = attended, .w = fake_weight(cuda, &w[5], n, n), .add = x });
+    op_layernorm(t, (struct layernorm){ .out = again, .in = x, .scale = norm, .bias = ones, .eps = 1e-6f });
+    op_matmul_activated(
+        t, (struct matmul){ .out = ffn, .in = again, .w = fake_weight(cuda, &w[6], LAYER_FFN, n) },
+        ACTIVATION_GELU_TANH);
+    op_matmul(t,
+              (struct matmul){ .out = x, .in = ffn, .w = fake_weight(cuda, &w[7], n, LAYER_FFN), .add = x });
+    assert_ok(tape_seal(t, &err), &err);
+    return t;
+}
+
+// One launch a command; between them go rows of bf16, and nothing else but the residual stream is written.
+static void an_encoders_layer_is_nine_launches(void **state)
+{
+    static const struct {
+        const char *kernel;
+        const struct tape_packing *packing; // of what it hands on alone
+    } commands[] = {
+        { "layernorm_warp", &gemm_packing_bf16 },
+        { "gemm_tma_256", &gemm_packing_rows },
+        { "gemm_tma_256", &gemm_packing_rows },
+        { "gemm_tma_256", &gemm_packing_rows },
+        { "attend_all_hopper_64", &gemm_packing_bf16 },
+        { "gemm_tma_256", NULL },
+        { "layernorm_warp", &gemm_packing_bf16 },
+        { "gemm_tma_256", &gemm_packing_bf16 },
+        { "gemm_cluster_waves_128", NULL },
+    };
+    enum { N = sizeof commands / sizeof *commands };
+    struct cuda cuda = fake_hopper();
+    struct weight weights[LAYER_WEIGHTS];
+
+    (void)state;
+    for (int exact = 0; exact < 2; exact++) {
+        struct tape_limits limits = { .max_rows = 17 * 1024, .max_outputs = 1, .exact = exact };
+        struct tape *t = plan_layer(&cuda, limits, weights);
+        assert_int_equal(t->n_commands, N);
+        for (uint32_t i = 0; i < N; i++) {
+            const struct operand *handed = fuse_packed(&t->commands[i], true);
+            if (exact) {
+                assert_null(handed);
+                continue;
+            }
+            assert_string_equal(first_kernel(t, i), commands[i].kernel);
+            assert_true((handed ? handed->packing : NULL) == commands[i].packing);
+            assert_true(!handed || !t->commands[i].operands[handed->rows].buffer);
+        }
+        assert_true(exact || ((struct cuda_tape *)t->native)->plan.n_launches == N);
+        tape_destroy(t);
+        for (int w = 0; w < LAYER_WEIGHTS; w++)
+            give_memory(&cuda.device, &weights[w].buffer);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packings_keep_the_numbers),
         cmocka_unit_test(seal_decides_trace_prints_and_diff_judges),
         cmocka_unit_test(cuda_hands_on_what_the_next_kernel_reads),
+        cmocka_unit_test(an_encoders_layer_is_nine_launches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,3 +149,50 @@ static inline void check_tower(struct device *d, const char *variant, bool exact
     model_file_close(file);
     model_file_close(numbers);
 }
+
+// A layer of an encoder, whose results between its operations nobody else sees.
+static inline void record_layer(struct side *s, const struct op_shape *c)
+{
+    uint32_t n = c->n_cols;
+    struct tensor x = side_tensor(s, n, ROWS_STEP), normed = tape_tensor(s->tape, n, ROWS_STEP), qkv[3];
+    struct attend_all a = { .n_heads = c->n_heads, .scale = 1 / sqrtf((float)(n / c->n_heads)) };
+    struct tensor attended = tape_tensor(s->tape, n, ROWS_STEP), between = tape_tensor(s->tape, n, ROWS_STEP),
+                  again = tape_tensor(s->tape, n, ROWS_STEP), ffn = tape_tensor(s->tape, c->n_out, ROWS_STEP);
+
+    op_layernorm(
+        s->tape,
+        (struct layernorm){
+            .out = normed, .in = x, .scale = side_vector(s, n), .bias = side_vector(s, n), .eps = 1e-6f });
+    for (uint32_t i = 0; i < 3; i++) {
+        qkv[i] = tape_tensor(s->tape, n, ROWS_STEP);
+        op_matmul(s->tape, (struct matmul){ .out = qkv[i],
+                                            .in = normed,
+                                            .w = side_weight(s, c->format, n, n),
+                                            .bias = side_vector(s, n) });
+    }
+    a.q = qkv[0];
+    a.k = qkv[1];
+    a.v = qkv[2];
+    a.out = attended;
+    op_attend_all(s->tape, a);
+    op_matmul(s->tape, (struct matmul){ .out = between,
+                                        .in = attended,
+                                        .w = side_weight(s, c->format, n, n),
+                                        .bias = side_vector(s, n),
+                                        .add = x });
+    op_layernorm(s->tape, (struct layernorm){ .out = again,
+                                              .in = between,
+                                              .scale = side_vector(s, n),
+                                              .bias = side_vector(s, n),
+                                              .eps = 1e-6f });
+    op_matmul_activated(s->tape,
+                        (struct matmul){ .out = ffn,
+                                         .in = again,
+                                         .w = side_weight(s, c->format, c->n_out, n),
+                                         .bias = side_vector(s, c->n_out) },
+                        ACTIVATION_GELU_TANH);
+    const struct weight *down = side_weight(s, c->format, n, c->n_out), *bias = side_vector(s, n);
+    op_matmul(s->tape,
+              (struct matmul){
+                  .out = side_tensor(s, n, ROWS_STEP), .in = ffn, .w = down, .bias = bias, .add = between });
+}

@@ -165,8 +165,9 @@ static __device__ __forceinline__ void pair_epilogue_store(const struct gemm_par
 #pragma unroll
     for (u32 i = 0; i < 2; i++)
         if (i == 0 || r.second)
-            out[r.row[i]] =
-                mode == EPILOGUE_GATE_OVER ? activation_of(p.activation, sums[i]) * out[r.row[i]] : sums[i];
+            out[r.row[i]] = mode == EPILOGUE_GATE_OVER ? activation_of(p.activation, sums[i]) * out[r.row[i]]
+                            : mode == EPILOGUE_ACTIVATED ? activation_of(p.activation, sums[i])
+                                                         : sums[i];
 }
 
 static __device__ __forceinline__ void pair_finish(const struct gemm_params &p, const struct pair &r, u32 row,

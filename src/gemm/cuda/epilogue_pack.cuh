@@ -5,10 +5,12 @@
 #include <cuda_bf16.h>
 #include "gemm/cuda/packing_int8.cuh"
 
-// A number in tiles of PACKED_TILE_ROWS rows by 64 columns.
+// A number of bf16: row by row, or in tiles of PACKED_TILE_ROWS rows by 64 columns.
 static __device__ __forceinline__ __nv_bfloat16 *packed_place(const struct packed_out &next, u32 row,
                                                               u32 column)
 {
+    if (next.form == PACKING_BF16_ROWS)
+        return (__nv_bfloat16 *)next.at + (u64)row * next.n_cols + column;
     u64 line = (u64)(row / PACKED_TILE_ROWS * (next.n_cols / 64) + column / 64) * PACKED_TILE_ROWS +
                row % PACKED_TILE_ROWS;
     return (__nv_bfloat16 *)next.at + (line * 8 + (column / 8 % 8 ^ row % 8)) * 8 + column % 8;

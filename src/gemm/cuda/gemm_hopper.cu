@@ -392,6 +392,30 @@ template <class K> struct hopper_epilogue {
                     }
     }
 
+    // Two neighbouring outputs a row that are activated, or handed on packed; nothing is added to them.
+    __device__ __forceinline__ void handed_on()
+    {
+        f32 *out = p.out[0];
+        const f32 *bias = p.bias[0];
+        float2 b = bias ? make_float2(bias[r.row[0]], bias[r.row[1]]) : make_float2(0, 0);
+#pragma unroll 1
+        for (u32 first = 0; first < ROWS / 8; first += window, forward())
+#pragma unroll
+            for (u32 n = 0; n < window; n++)
+#pragma unroll
+                for (u32 i = 0; i < 2; i++)
+                    if (ends(row(n, i))) {
+                        float2 v = make_float2(d[n][i] * back + b.x, d[n][2 + i] * back + b.y);
+                        if (p.mode == EPILOGUE_ACTIVATED)
+                            v = make_float2(activation_of(p.activation, v.x),
+                                            activation_of(p.activation, v.y));
+                        if (out)
+                            *(float2 *)(out + (u64)row(n, i) * p.out_stride[0] + r.row[0]) = v;
+                        if (p.packed_out.at)
+                            pack_put(p.packed_out, row(n, i), r.row[0], v.x, v.y);
+                    }
+    }
+
     // q, k or v, with the angles and places of some rows loaded at a time.
     __device__ __forceinline__ void rope()
     {
@@ -461,6 +485,8 @@ template <class K> struct hopper_epilogue {
                     if (!ends(row(n, i % 2)) || (i / 2 && !r.second))
                         continue;
                     f32 v = d[n][i] * back + b[i / 2] + (p.add ? p.add[at] : 0);
+                    if (p.mode == EPILOGUE_ACTIVATED)
+                        v = activation_of(p.activation, v);
                     p.out[0][at] =
                         p.mode == EPILOGUE_GATE_OVER ? activation_of(p.activation, v) * p.out[0][at] : v;
                 }
@@ -472,6 +498,8 @@ template <class K> struct hopper_epilogue {
             gated();
         else if (p.mode >= EPILOGUE_ROPE_STORE)
             rope();
+        else if ((p.mode == EPILOGUE_ACTIVATED || p.packed_out.at) && p.out_stride[0] % 2 == 0)
+            handed_on();
         else if (p.mode == EPILOGUE_LINEAR && p.out_stride[0] % 2 == 0)
             plain();
         else

@@ -73,7 +73,7 @@ struct gemm_params {
     DEVICE_AT(const u8) packed_int8; // the same for gemm_int8
     DEVICE_AT(const f32) squares;    // of rows in it that lack the norm's factor, [n_cols / 32][8]; or none
     DEVICE_AT(const u8) packed_bf16; // the same for gemm_hopper's tiles of weights
-    struct packed_out packed_out;    // gemm_hopper: of gate and up; gemm_int8: of EPILOGUE_LINEAR
+    struct packed_out packed_out;    // gemm_hopper: bf16; gemm_int8: int8, of EPILOGUE_LINEAR
     DEVICE_AT(f32) partial; // gemm_int8, gemm_hopper (zero between launches): sums of a share of the columns
     DEVICE_AT(u32) arrived; // gemm_int8: shares that have come, zero between launches
     DEVICE_AT(const f32) angles;
@@ -138,7 +138,7 @@ bool gemm_stores_pages(const struct cuda_plan *p, const struct page_shape *pages
 
 // For tape_seal's choice: the one form in which a product reads its rows, or NULL; and can it write its own
 // result in such a form?
-extern const struct tape_packing gemm_packing_int8, gemm_packing_bf16;
+extern const struct tape_packing gemm_packing_int8, gemm_packing_bf16, gemm_packing_rows;
 const struct tape_packing *gemm_packing_read(const struct cuda_plan *p, const struct gemm_plan *product);
 bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *product,
                           const struct tape_packing *packing);

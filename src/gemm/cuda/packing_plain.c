@@ -8,6 +8,7 @@
 //           squares [columns / 32][8]
 //   bf16 [rows / 128][columns / 64] tiles of [128 rows][64 columns], 16-byte words of a line swizzled by the
 //     row: word w lies at w ^ row % 8
+//   bf16 rows  [rows][columns]
 #include <math.h>
 #include <string.h>
 #include "gemm/cuda/gemm_plan.h"
@@ -120,5 +121,24 @@ static void bf16_unpack(const void *packed, const struct packed_rows *to)
                 quant_bf16_to_float(*bf16_at(packed, to->n_cols, row, i));
 }
 
+static uint64_t rows_bytes(uint32_t max_rows, uint32_t n_cols, bool norm)
+{
+    CHECK(!norm);
+    return (uint64_t)max_rows * n_cols * 2;
+}
+
+static void rows_pack(const struct packed_rows *from, void *packed)
+{
+    for (uint64_t i = 0; i < (uint64_t)from->n_rows * from->n_cols; i++)
+        ((uint16_t *)packed)[i] = quant_float_to_bf16(from->rows[i]);
+}
+
+static void rows_unpack(const void *packed, const struct packed_rows *to)
+{
+    for (uint64_t i = 0; i < (uint64_t)to->n_rows * to->n_cols; i++)
+        to->rows[i] = quant_bf16_to_float(((const uint16_t *)packed)[i]);
+}
+
 const struct tape_packing gemm_packing_int8 = { "int8", int8_bytes, int8_pack, int8_unpack };
 const struct tape_packing gemm_packing_bf16 = { "bf16", bf16_bytes, bf16_pack, bf16_unpack };
+const struct tape_packing gemm_packing_rows = { "bf16 rows", rows_bytes, rows_pack, rows_unpack };

@@ -49,14 +49,16 @@ bool gemm_packing_written(const struct cuda_plan *p, const struct gemm_plan *pro
 {
     const struct gemm_params *params = &product->params;
     enum gemm_kernel kernel = gemm_kernel_of(p, product, 0);
+    bool hopper = kernel == KERNEL_GEMM_TMA ||
+                  (kernel == KERNEL_GEMM_MANY && gemm_hopper_exists(p, 128, params->w[0].format));
 
     if (params->rows != ROWS_STEP || gemm_wants_vendor(p, product))
         return false;
-    if (params->mode == EPILOGUE_LINEAR)
-        return packing == &gemm_packing_int8 && kernel == KERNEL_GEMM_INT8 && gemm_int8_packs(p, params);
-    return params->mode == EPILOGUE_GATED && packing == &gemm_packing_bf16 &&
-           (kernel == KERNEL_GEMM_TMA ||
-            (kernel == KERNEL_GEMM_MANY && gemm_hopper_exists(p, 128, params->w[0].format)));
+    if (packing == &gemm_packing_int8)
+        return params->mode == EPILOGUE_LINEAR && kernel == KERNEL_GEMM_INT8 && gemm_int8_packs(p, params);
+    return hopper && !params->add && params->out_stride[0] % 2 == 0 &&
+           (params->mode == EPILOGUE_LINEAR || params->mode == EPILOGUE_ACTIVATED ||
+            (params->mode == EPILOGUE_GATED && packing == &gemm_packing_bf16));
 }
 
 static u64 address_of(const struct operand *o)
@@ -76,7 +78,9 @@ struct packed_out gemm_packed_out(const struct cuda_plan *p)
                                 .squares = o->norm
                                                ? address_of(o) + packing_int8_bytes(p->tape.max_rows, n_cols)
                                                : 0,
-                                .form = o->packing == &gemm_packing_bf16 ? PACKING_BF16 : PACKING_INT8,
+                                .form = o->packing == &gemm_packing_bf16   ? PACKING_BF16
+                                        : o->packing == &gemm_packing_rows ? PACKING_BF16_ROWS
+                                                                           : PACKING_INT8,
                                 .n_cols = n_cols };
 }
 

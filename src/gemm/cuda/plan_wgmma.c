@@ -318,10 +318,12 @@ static const char *tma_kernel(struct hopper_tile tile)
 void gemm_tma_launch(struct cuda_plan *p, struct gemm_params *params, struct gemm_part part)
 {
     struct tiles_params tiles = { .pairs = *params };
-    struct rows_tile rows = cluster_tile_of(p, params, part.max_rows);
+    struct packed_out packed_out = gemm_packed_out(p);
+    bool clusters = params->mode == EPILOGUE_GATED || (params->mode == EPILOGUE_LINEAR && !packed_out.at);
+    struct rows_tile rows = clusters ? cluster_tile_of(p, params, part.max_rows) : (struct rows_tile){ 0 };
     struct hopper_tile tile = tile_of(p, params, part.max_rows);
 
-    tiles.pairs.packed_out = gemm_packed_out(p);
+    tiles.pairs.packed_out = packed_out;
     if (rows.weights > 0) {
         launch_cluster(p, &tiles, rows);
         return;

@@ -77,10 +77,10 @@ extern "C" __global__ void __launch_bounds__(ALL_PLAIN_THREADS)
 {
     u32 n = p.args.n_heads * p.args.head_dim / 4;
     const float4 *in = (const float4 *)p.in[blockIdx.y] + (u64)blockIdx.x * n;
-    uint2 *out = (uint2 *)((__nv_bfloat16 *)p.halves + blockIdx.y * p.stride) + (u64)blockIdx.x * n;
+    uint2 *out = (uint2 *)p.halves[blockIdx.y] + (u64)blockIdx.x * n;
 
     wait_for_inputs();
-    if (blockIdx.x >= p.step->n_rows)
+    if (blockIdx.x >= p.step->n_rows || !p.in[blockIdx.y])
         return;
     for (u32 i = threadIdx.x; i < n; i += ALL_PLAIN_THREADS) {
         __nv_bfloat162 low = __floats2bfloat162_rn(in[i].x, in[i].y),

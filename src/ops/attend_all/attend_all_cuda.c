@@ -3,23 +3,50 @@
 #include "base/divide.h"
 #include "ops/attend_all/attend_all_cuda.h"
 #include "ops/cuda_table.h"
+#include "device/fuse.h"
+
+bool attend_all_packs(const struct cuda_plan *p)
+{
+    const struct attend_all_args *args = (const struct attend_all_args *)p->command->args;
+
+    return (args->head_dim == 64 || args->head_dim == 72) && args->scale > 0 && !p->tape.exact;
+}
+
+// Those of q, k and v that come as fp32 go through the tape's private memory.
+static void find_halves(struct cuda_plan *p, struct attend_all_params *params)
+{
+    u64 bytes =
+        gemm_packing_rows.bytes(p->tape.max_rows, params->args.n_heads * params->args.head_dim, false);
+
+    for (u32 i = 0; i < 3; i++) {
+        const struct operand *packed = fuse_packed_input(p->command, i);
+        if (packed) {
+            params->halves[i] = (u64)(uintptr_t)packed->buffer->native + packed->offset;
+            params->in[i] = 0;
+            continue;
+        }
+        params->halves[i] = p->private_at + p->private_bytes;
+        p->private_bytes += (bytes + 255) / 256 * 256;
+    }
+    if (p->private_bytes > 0)
+        cuda_launch_add(p, "attend_all_halves",
+                        (struct cuda_shape){ { p->tape.max_rows, 3, 1 }, ALL_PLAIN_THREADS, 0 }, params,
+                        sizeof *params);
+}
 
 static void launch_tile(struct cuda_plan *p, struct attend_all_params *params)
 {
-    u32 head_dim = params->args.head_dim, rows = p->tape.max_rows;
-    const char *kernel = head_dim == 72 ? "attend_all_tile_72"
-                         : p->device.capability >= 90 && cuda_has_kernel(p, "attend_all_hopper_64")
-                             ? "attend_all_hopper_64"
-                             : "attend_all_tile_64";
-    struct cuda_shape shape = { { divide_up(rows, ALL_TILE_ROWS), params->args.n_heads, 1 },
+    u32 head_dim = params->args.head_dim;
+    bool hopper = head_dim == 64 && p->device.capability >= 90 && cuda_has_kernel(p, "attend_all_hopper_64");
+    const char *kernel = hopper           ? "attend_all_hopper_64"
+                         : head_dim == 64 ? "attend_all_tile_64"
+                                          : "attend_all_tile_72";
+    struct cuda_shape shape = { { divide_up(p->tape.max_rows, ALL_TILE_ROWS), params->args.n_heads, 1 },
                                 ALL_TILE_THREADS,
                                 ALL_STAGES * 2 * ALL_TILE_KEYS * ALL_TILE_PITCH(head_dim) };
 
-    params->stride = (u64)rows * params->args.n_heads * head_dim;
-    params->halves = p->private_at;
-    p->private_bytes = 3 * params->stride * 2;
-    cuda_launch_add(p, "attend_all_halves", (struct cuda_shape){ { rows, 3, 1 }, ALL_PLAIN_THREADS, 0 },
-                    params, sizeof *params);
+    params->packed_out = gemm_packed_out(p);
+    find_halves(p, params);
     cuda_launch_add(p, kernel, shape, params, sizeof *params);
 }
 
@@ -29,9 +56,8 @@ void cuda_plan_attend_all(struct cuda_plan *p)
                                                 cuda_at(p, ATTEND_ALL_V) },
                                         .out = cuda_at(p, ATTEND_ALL_OUT),
                                         .args = *(const struct attend_all_args *)p->command->args };
-    u32 head_dim = params.args.head_dim;
 
-    if ((head_dim == 64 || head_dim == 72) && params.args.scale > 0 && !p->tape.exact)
+    if (attend_all_packs(p))
         launch_tile(p, &params);
     else
         cuda_launch_add(

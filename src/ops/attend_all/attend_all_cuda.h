@@ -1,14 +1,14 @@
 // attend_all_cuda.h - the arguments of the CUDA kernels, and how a step's rows fall into slots.
 #pragma once
-#include "device/step.h"
+#include "gemm/cuda/packing.h"
 #include "ops/attend_all/attend_all.h"
 
 struct attend_all_params {
     DEVICE_AT(const struct step) step;
-    DEVICE_AT(const f32) in[3]; // q, k and v
-    DEVICE_AT(f32) out;
-    DEVICE_AT(void) halves; // attend_all_tile: q, k and v as bf16, [3][max_rows, n_heads * head_dim]
-    u64 stride;             // numbers from one of these to the next
+    DEVICE_AT(const f32) in[3]; // q, k and v; none: packed
+    DEVICE_AT(void) halves[3];  // attend_all_tile: the same as rows of bf16
+    DEVICE_AT(f32) out;         // or none
+    struct packed_out packed_out;
     struct attend_all_args args;
 };
 enum {

@@ -16,6 +16,7 @@
 // fp32 rows.
 #pragma once
 #include "device/cuda/kernel.cuh"
+#include "gemm/cuda/epilogue_pack.cuh"
 #include "ops/attend_all/attend_all_cuda.h"
 
 static __device__ __forceinline__ u32 two_halves(f32 low, f32 high)
@@ -46,8 +47,7 @@ template <u32 D, class PRODUCTS> struct all_tile {
 
     __device__ __forceinline__ const __nv_bfloat16 *half_at(u32 which, u32 row) const
     {
-        return (const __nv_bfloat16 *)p.halves + which * p.stride +
-               ((u64)row * p.args.n_heads + blockIdx.y) * D;
+        return (const __nv_bfloat16 *)p.halves[which] + ((u64)row * p.args.n_heads + blockIdx.y) * D;
     }
 
     // K of a stage, then V. What lies beyond the slot's keys is zero.
@@ -119,10 +119,16 @@ template <u32 D, class PRODUCTS> struct all_tile {
         sum += __shfl_xor_sync(~0u, sum, 2);
         if (!exists)
             return;
-        f32 *to = p.out + ((u64)row * p.args.n_heads + blockIdx.y) * D + threadIdx.x % 4 * 2;
+        u32 column = blockIdx.y * D + threadIdx.x % 4 * 2;
+        f32 *to = p.out ? p.out + (u64)row * p.args.n_heads * D + column : nullptr;
 #pragma unroll
-        for (u32 n = 0; n < D / 8; n++)
-            *(float2 *)(to + n * 8) = make_float2(out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
+        for (u32 n = 0; n < D / 8; n++) {
+            float2 v = make_float2(out[n][2 * which] / sum, out[n][2 * which + 1] / sum);
+            if (to)
+                *(float2 *)(to + n * 8) = v;
+            if (p.packed_out.at)
+                pack_put(p.packed_out, row, column + n * 8, v.x, v.y);
+        }
     }
 
     __device__ __forceinline__ void tile(u32 at, u32 n)

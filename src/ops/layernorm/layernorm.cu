@@ -1,6 +1,7 @@
 // layernorm.cu - the operation as defined in layernorm.h: a warp takes a row that its registers hold, else a
 // block.
 #include "device/cuda/kernel.cuh"
+#include "gemm/cuda/epilogue_pack.cuh"
 #include "ops/layernorm/layernorm_cuda.h"
 
 extern "C" __global__ void __launch_bounds__(LAYERNORM_THREADS)
@@ -33,8 +34,16 @@ extern "C" __global__ void __launch_bounds__(LAYERNORM_THREADS)
     for (u32 i = 0; i < LAYERNORM_WARP_FOURS; i++)
         if (lane + 32 * i < n) {
             float4 s = scale[lane + 32 * i], b = bias[lane + 32 * i];
-            out[lane + 32 * i] = make_float4(v[i].x * factor * s.x + b.x, v[i].y * factor * s.y + b.y,
-                                             v[i].z * factor * s.z + b.z, v[i].w * factor * s.w + b.w);
+            float4 y = make_float4(v[i].x * factor * s.x + b.x, v[i].y * factor * s.y + b.y,
+                                   v[i].z * factor * s.z + b.z, v[i].w * factor * s.w + b.w);
+            if (p.out)
+                out[lane + 32 * i] = y;
+            if (p.packed_out.at) {
+                __nv_bfloat162 *packed =
+                    (__nv_bfloat162 *)packed_place(p.packed_out, row, 4 * (lane + 32 * i));
+                packed[0] = __floats2bfloat162_rn(y.x, y.y);
+                packed[1] = __floats2bfloat162_rn(y.z, y.w);
+            }
         }
 }
 

@@ -8,7 +8,8 @@ struct layernorm_params {
     DEVICE_AT(const f32) in;
     DEVICE_AT(const f32) scale;
     DEVICE_AT(const f32) bias;
-    DEVICE_AT(f32) out;
+    DEVICE_AT(f32) out; // or none
+    struct packed_out packed_out;
     struct layernorm_args args;
 };
 enum {

@@ -1,5 +1,6 @@
-// matmul.c - checks and records the operation; see matmul.h.
+// matmul.c - checks and records the operations; see matmul.h.
 #include "ops/matmul/matmul.h"
+#include "ops/activate/activate.h"
 #include "ops/ops.h"
 
 bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_t n_cols, uint32_t n_out)
@@ -16,23 +17,57 @@ bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_
     return true;
 }
 
+static bool is_sound(struct tape *t, const char *op, const struct matmul *m)
+{
+    if (!matmul_fits(t, op, m->w, m->in.n_cols, m->out.n_cols))
+        return false;
+    if (m->in.rows == m->out.rows &&
+        (!m->add.id || (m->add.n_cols == m->out.n_cols && m->add.rows == m->out.rows)) &&
+        (!m->bias || m->bias->n_cols == m->out.n_cols))
+        return true;
+    tape_fail(t, "%s: out has %u columns; bias and add must have as many and the same rows", op,
+              m->out.n_cols);
+    return false;
+}
+
+static struct matmul_args args_of(struct tape *t, const struct matmul *m)
+{
+    return (struct matmul_args){ m->w->n_rows, m->w->n_cols, m->in.rows, tape_limits(t)->exact };
+}
+
+static void add_operands(struct tape *t, struct command *c, const struct matmul *m, struct tensor work)
+{
+    tape_reads(t, c, m->in);
+    tape_reads_weight(t, c, m->w);
+    tape_reads_weight(t, c, m->bias);
+    tape_reads(t, c, m->add);
+    tape_works_in(t, c, work);
+    tape_writes(t, c, m->out);
+}
+
 void op_matmul(struct tape *t, struct matmul m)
 {
-    if (!matmul_fits(t, "matmul", m.w, m.in.n_cols, m.out.n_cols))
+    if (!is_sound(t, "matmul", &m))
         return;
-    if (m.in.rows != m.out.rows || (m.add.id && (m.add.n_cols != m.out.n_cols || m.add.rows != m.out.rows)) ||
-        (m.bias && m.bias->n_cols != m.out.n_cols)) {
-        tape_fail(t, "matmul: out has %u columns; bias and add must have as many and the same rows",
-                  m.out.n_cols);
+    struct matmul_args args = args_of(t, &m);
+    struct tensor work = tape_tensor(t, matmul_work_cols(m.w->n_cols), m.in.rows);
+    add_operands(t, tape_add(t, OP_matmul, "matmul", &args, sizeof args), &m, work);
+}
+
+void op_matmul_activated(struct tape *t, struct matmul m, enum activation activation)
+{
+    if (!is_sound(t, "matmul_activated", &m))
+        return;
+    if (m.add.id || m.out.rows != ROWS_STEP) {
+        tape_fail(t, "matmul_activated: nothing is added to its result, which has the step's rows");
         return;
     }
-    struct matmul_args args = { m.w->n_rows, m.w->n_cols, m.in.rows, tape_limits(t)->exact };
+    if (!tape_fuses(t, OP_matmul_activated)) {
+        op_matmul(t, m);
+        op_activate(t, (struct activate){ .out = m.out, .gate = m.out, .activation = activation });
+        return;
+    }
+    struct matmul_activated_args args = { .product = args_of(t, &m), .activation = activation };
     struct tensor work = tape_tensor(t, matmul_work_cols(m.w->n_cols), m.in.rows);
-    struct command *c = tape_add(t, OP_matmul, "matmul", &args, sizeof args);
-    tape_reads(t, c, m.in);
-    tape_reads_weight(t, c, m.w);
-    tape_reads_weight(t, c, m.bias);
-    tape_reads(t, c, m.add);
-    tape_works_in(t, c, work);
-    tape_writes(t, c, m.out);
+    add_operands(t, tape_add(t, OP_matmul_activated, "matmul_activated", &args, sizeof args), &m, work);
 }

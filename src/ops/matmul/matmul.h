@@ -25,8 +25,18 @@ SHARED_INLINE u32 matmul_work_cols(u32 n_cols)
     return n_cols + 64;
 }
 
+// matmul_activated: out[r][n] = f(sum over k of in[r][k] * w[n][k]  (+ bias[n])), f as in activate. The same
+// operands, without add; in parts a matmul and an activate.
+struct matmul_activated_args {
+    struct matmul_args product;
+    u32 activation; // enum activation
+    u32 reserved[3];
+};
+STATIC_ASSERT(sizeof(struct matmul_activated_args) == 32);
+
 #ifdef HOST_C
 #include "device/tape.h"
+#include "gemm/gemm.h"
 
 struct matmul {
     struct tensor out;         // [rows, w rows]
@@ -36,6 +46,7 @@ struct matmul {
     struct tensor add;         // [rows, w rows], or id 0
 };
 void op_matmul(struct tape *t, struct matmul m);
+void op_matmul_activated(struct tape *t, struct matmul m, enum activation activation);
 
 // Checks shared with the fused operations: false after tape_fail.
 bool matmul_fits(struct tape *t, const char *op, const struct weight *w, uint32_t n_cols, uint32_t n_out);

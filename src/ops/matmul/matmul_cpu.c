@@ -5,7 +5,9 @@
 // Up to PRODUCT_FEW rows each thread prepares all of them for itself: that takes a microsecond and saves a
 // barrier. The bits are the same either way. Tile numbers run over the panels of a matrix first, so that a
 // thread reads one stretch of memory.
+#include "ops/activate/activate.h"
 #include "ops/matmul/matmul.h"
+#include "ops/ops.h"
 #include "ops/product_choices.h"
 #include "ops/rows.h"
 
@@ -26,6 +28,12 @@ float matmul_dot_plain(const float *in, const float *w, uint32_t n_cols)
     for (uint32_t k = 0; k < n_cols; k++)
         sum += in[k] * w[k];
     return sum;
+}
+
+// NULL: the command is a plain product. The arguments of both begin alike.
+static const struct matmul_activated_args *activated_args(const struct cpu_call *call)
+{
+    return call->command->op == OP_matmul_activated ? cpu_args(call) : NULL;
 }
 
 static void matmul_plan(const struct cpu_call *call, struct cpu_plan *plan)
@@ -50,6 +58,8 @@ static void matmul_output(const struct cpu_call *call, uint32_t n)
             sum += bias[n];
         if (cpu_has(call, MATMUL_ADD))
             sum += ((const float *)cpu_row(call, MATMUL_ADD, row))[n];
+        if (activated_args(call))
+            sum = activate_plain((enum activation)activated_args(call)->activation, sum);
         ((float *)cpu_row(call, MATMUL_OUT, row))[n] = sum;
     }
 }
@@ -68,6 +78,7 @@ static void matmul_run(const struct cpu_call *call, uint32_t phase, uint32_t fir
 struct matmul_job {
     const struct cpu_call *call;
     const struct matmul_args *args;
+    const struct row_kernels *rows;
     struct weight_product product;
     struct product_split split;
     uint32_t n_rows, n_panels;
@@ -78,7 +89,9 @@ struct matmul_job {
 static struct matmul_job job_of(const struct cpu_call *call, const struct product_set *set)
 {
     const struct matmul_args *args = cpu_args(call);
-    struct matmul_job j = { .call = call, .args = args, .n_rows = rows_of(call->step, args->rows) };
+    struct matmul_job j = {
+        .call = call, .args = args, .n_rows = rows_of(call->step, args->rows), .rows = set->rows
+    };
 
     product_init(&j.product, set->kernels, cpu_weight(call, MATMUL_W), args->exact);
     j.packed_bytes = (product_packed_bytes(j.product.packing, args->n_cols) + 63) / 64 * 64;
@@ -143,6 +156,11 @@ static void finish_tile(const struct matmul_job *j, uint32_t panel, uint32_t row
         s.add_stride = j->call->command->operands[MATMUL_ADD].row_bytes / 4;
     }
     j->product.kernels->store(&s);
+    if (activated_args(j->call))
+        for (uint32_t r = 0; r < s.n_rows; r++) // while they are in the cache
+            j->rows->activate(&(struct activate_args){ .n_cols = s.n_cols,
+                                                       .activation = activated_args(j->call)->activation },
+                              s.out + r * s.stride, NULL, s.out + r * s.stride);
 }
 
 static void run_panel(const struct matmul_job *j, uint32_t panel, uint32_t block)
@@ -187,3 +205,7 @@ const struct cpu_op cpu_op_matmul = { .name = "matmul",
                                       .by_rows = true,
                                       .plain = { matmul_plan, matmul_run },
                                       .fast = { PRODUCT_CHOICES(matmul_fast) } };
+const struct cpu_op cpu_op_matmul_activated = { .name = "matmul_activated",
+                                                .by_rows = true,
+                                                .plain = { matmul_plan, matmul_run },
+                                                .fast = { PRODUCT_CHOICES(matmul_fast) } };

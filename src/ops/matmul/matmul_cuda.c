@@ -1,4 +1,4 @@
-// matmul_cuda.c - the operation's launches; gemm_plan.c chooses the kernels.
+// matmul_cuda.c - the operations' launches; gemm_plan.c chooses the kernels.
 #include "ops/cuda_table.h"
 #include "ops/matmul/matmul.h"
 #include "gemm/cuda/gemm_params.h"
@@ -25,5 +25,20 @@ struct gemm_plan matmul_gemm(const struct cuda_plan *p)
 void cuda_plan_matmul(struct cuda_plan *p)
 {
     struct gemm_plan product = matmul_gemm(p);
+    gemm_launch(p, &product);
+}
+
+struct gemm_plan matmul_activated_gemm(const struct cuda_plan *p)
+{
+    struct gemm_plan product = matmul_gemm(p); // the arguments begin with matmul's
+
+    product.params.mode = EPILOGUE_ACTIVATED;
+    product.params.activation = ((const struct matmul_activated_args *)p->command->args)->activation;
+    return product;
+}
+
+void cuda_plan_matmul_activated(struct cuda_plan *p)
+{
+    struct gemm_plan product = matmul_activated_gemm(p);
     gemm_launch(p, &product);
 }
