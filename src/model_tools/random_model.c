@@ -53,18 +53,68 @@ static const struct shape shapes[] = {
     { "gpt-oss-120b", "gpt-oss", 36, 2880, 2880, 64, 8, 64, 201088, 1.5e5f, false, 128, 4, 2880, 0 },
     { "toy-glm4moe", "glm4moe", 3, 256, 512, 4, 2, 64, 512, 1e6f, false, 8, 2, 256, 256 },
     { "glm-4.5-air", "glm4moe", 46, 4096, 10944, 96, 8, 128, 151552, 1e6f, false, 128, 8, 1408, 1408 },
+    { "toy-deepseek2", "deepseek2", 3, 256, 512, 4, 1, 576, 512, 1e4f, false, 8, 3, 256, 512 },
+    { "deepseek-v2-lite", "deepseek2", 27, 2048, 10944, 16, 1, 576, 102400, 1e4f, false, 64, 6, 1408, 2816 },
+    { "toy-glm47", "deepseek2", 3, 256, 512, 5, 1, 576, 512, 1e6f, false, 8, 2, 256, 256 },
+    { "glm-4.7-flash", "deepseek2", 47, 2048, 10240, 20, 1, 576, 154880, 1e6f, false, 64, 4, 1536, 1536 },
+};
+
+// Of those with attention in a latent space: its sizes, and how the model routes.
+struct latent_shape {
+    const char *name;
+    uint32_t latent, q_latent, nope, rotated, value; // q_latent 0: queries have none
+    uint32_t n_shared;                               // shared experts
+    float scale;                                     // of the experts' weights
+    bool sigmoid, yarn;
+};
+static const struct latent_shape latents[] = {
+    { "toy-deepseek2", 512, 0, 64, 64, 96, 2, 1, false, true },
+    { "deepseek-v2-lite", 512, 0, 128, 64, 128, 2, 1, false, true },
+    { "toy-glm47", 512, 96, 96, 64, 64, 1, 1.8f, true, false },
+    { "glm-4.7-flash", 512, 768, 192, 64, 256, 1, 1.8f, true, false },
 };
 
 const char *const random_model_names[] = {
-    "toy",          "toy-qwen2",      "toy-qwen3",        "smollm-135m",
-    "smollm2-135m", "smollm2-360m",   "smollm2-1.7b",     "tinyllama-1.1b",
-    "llama-3.2-1b", "llama-3.2-3b",   "llama-2-7b",       "llama-8b",
-    "mistral-7b",   "devstral-24b",   "qwen2.5-0.5b",     "qwen2.5-1.5b",
-    "qwen2.5-7b",   "qwen3-0.6b",     "qwen3-1.7b",       "qwen3-4b",
-    "qwen3-8b",     "qwen3-30b-a3b",  "toy-qwen3moe",     "toy-qwen2moe",
-    "toy-mixtral",  "toy-olmoe",      "mixtral-8x7b",     "qwen1.5-moe-a2.7b",
-    "olmoe-1b-7b",  "toy-granitemoe", "granite-1b-a400m", "toy-gpt-oss",
-    "gpt-oss-20b",  "gpt-oss-120b",   "toy-glm4moe",      "glm-4.5-air",
+    "toy",
+    "toy-qwen2",
+    "toy-qwen3",
+    "smollm-135m",
+    "smollm2-135m",
+    "smollm2-360m",
+    "smollm2-1.7b",
+    "tinyllama-1.1b",
+    "llama-3.2-1b",
+    "llama-3.2-3b",
+    "llama-2-7b",
+    "llama-8b",
+    "mistral-7b",
+    "devstral-24b",
+    "qwen2.5-0.5b",
+    "qwen2.5-1.5b",
+    "qwen2.5-7b",
+    "qwen3-0.6b",
+    "qwen3-1.7b",
+    "qwen3-4b",
+    "qwen3-8b",
+    "qwen3-30b-a3b",
+    "toy-qwen3moe",
+    "toy-qwen2moe",
+    "toy-mixtral",
+    "toy-olmoe",
+    "mixtral-8x7b",
+    "qwen1.5-moe-a2.7b",
+    "olmoe-1b-7b",
+    "toy-granitemoe",
+    "granite-1b-a400m",
+    "toy-gpt-oss",
+    "gpt-oss-20b",
+    "gpt-oss-120b",
+    "toy-glm4moe",
+    "glm-4.5-air",
+    "toy-deepseek2",
+    "deepseek-v2-lite",
+    "toy-glm47",
+    "glm-4.7-flash",
     NULL,
 };
 _Static_assert(sizeof random_model_names / sizeof random_model_names[0] ==
@@ -74,6 +124,7 @@ _Static_assert(sizeof random_model_names / sizeof random_model_names[0] ==
 struct random_model {
     const struct random_model_options *options;
     const struct shape *shape;
+    const struct latent_shape *latent; // or NULL
     struct quantize_plan plan;
     struct gguf_writer w;
     unsigned char *pools[N_QUANTS];
@@ -176,6 +227,26 @@ static bool is_arch(const struct random_model *s, const char *name)
     return strcmp(s->shape->arch, name) == 0;
 }
 
+static bool add_latent_attention(struct random_model *s, uint32_t l)
+{
+    const struct shape *h = s->shape;
+    const struct latent_shape *a = s->latent;
+    uint64_t n_q = (uint64_t)h->n_heads * (a->nope + a->rotated), n = h->n_heads;
+    bool ok = layer_tensor(s, l, "attn_norm.weight", 0, 0, h->n_cols) &&
+              layer_tensor(s, l, "ffn_norm.weight", 0, 0, h->n_cols) &&
+              layer_tensor(s, l, "attn_kv_a_mqa.weight", 0, a->latent + a->rotated, h->n_cols) &&
+              layer_tensor(s, l, "attn_kv_a_norm.weight", 0, 0, a->latent) &&
+              layer_tensor(s, l, "attn_k_b.weight", n, a->latent, a->nope) &&
+              layer_tensor(s, l, "attn_v_b.weight", n, a->value, a->latent) &&
+              layer_tensor(s, l, "attn_output.weight", 0, h->n_cols, n * a->value);
+
+    if (a->q_latent == 0)
+        return ok && layer_tensor(s, l, "attn_q.weight", 0, n_q, h->n_cols);
+    return ok && layer_tensor(s, l, "attn_q_a.weight", 0, a->q_latent, h->n_cols) &&
+           layer_tensor(s, l, "attn_q_a_norm.weight", 0, 0, a->q_latent) &&
+           layer_tensor(s, l, "attn_q_b.weight", 0, n_q, a->q_latent);
+}
+
 static bool add_attention(struct random_model *s, uint32_t l)
 {
     const struct shape *h = s->shape;
@@ -209,7 +280,8 @@ static bool add_shared(struct random_model *s, uint32_t l)
 {
     const struct shape *h = s->shape;
 
-    return (is_arch(s, "glm4moe") || layer_tensor(s, l, "ffn_gate_inp_shexp.weight", 0, 0, h->n_cols)) &&
+    return (is_arch(s, "glm4moe") || s->latent ||
+            layer_tensor(s, l, "ffn_gate_inp_shexp.weight", 0, 0, h->n_cols)) &&
            layer_tensor(s, l, "ffn_gate_shexp.weight", 0, h->n_shared, h->n_cols) &&
            layer_tensor(s, l, "ffn_up_shexp.weight", 0, h->n_shared, h->n_cols) &&
            layer_tensor(s, l, "ffn_down_shexp.weight", 0, h->n_cols, h->n_shared);
@@ -220,7 +292,7 @@ static bool add_expert_biases(struct random_model *s, uint32_t l)
     const struct shape *h = s->shape;
     uint64_t n = h->n_experts;
 
-    if (is_arch(s, "glm4moe"))
+    if (is_arch(s, "glm4moe") || (s->latent && s->latent->sigmoid))
         return layer_tensor(s, l, "exp_probs_b.bias", 0, 0, n);
     return !is_arch(s, "gpt-oss") || (layer_tensor(s, l, "ffn_gate_inp.bias", 0, 0, n) &&
                                       layer_tensor(s, l, "ffn_gate_exps.bias", 0, n, h->n_expert_ffn) &&
@@ -228,10 +300,10 @@ static bool add_expert_biases(struct random_model *s, uint32_t l)
                                       layer_tensor(s, l, "ffn_down_exps.bias", 0, n, h->n_cols));
 }
 
-// GLM's first layer is dense.
+// GLM's and DeepSeek's first layer is dense.
 static uint32_t n_dense(const struct random_model *s)
 {
-    return is_arch(s, "glm4moe") ? 1 : 0;
+    return is_arch(s, "glm4moe") || s->latent ? 1 : 0;
 }
 
 static bool add_ffn(struct random_model *s, uint32_t l)
@@ -259,11 +331,11 @@ static bool add_tensors(struct random_model *s)
               (h->tied || add(s, "output.weight", 0, h->n_vocab, h->n_cols));
 
     for (uint32_t l = 0; ok && l < h->n_layers; l++)
-        ok = add_attention(s, l) && add_ffn(s, l);
+        ok = (s->latent ? add_latent_attention(s, l) : add_attention(s, l)) && add_ffn(s, l);
     return ok;
 }
 
-// One format for the layers, Q8_0 around them; rows that its blocks do not divide become Q8_0 as a whole.
+// One format for the layers, Q8_0 around them; rows that its blocks do not divide become Q8_0.
 // MXFP4 is for experts alone, as gpt-oss has it.
 static void plain_formats(struct random_model *s, enum quant q)
 {
@@ -276,7 +348,8 @@ static void plain_formats(struct random_model *s, enum quant q)
         bool keep = e->from.n_dims == 1 || str_ends(e->name, STR("ffn_gate_inp.weight")) ||
                     str_ends(e->name, STR(".bias"));
         bool around = outside || (q == QUANT_MXFP4 && s->shape->n_experts && e->from.n_dims == 2);
-        e->format = keep ? QUANT_F32 : around && blocks ? QUANT_Q8_0 : inside;
+        bool whole = e->from.dims[e->from.n_dims - 1] % quant_info(inside)->block_elements == 0;
+        e->format = keep ? QUANT_F32 : (around && blocks) || !whole ? QUANT_Q8_0 : inside;
     }
 }
 
@@ -340,6 +413,28 @@ static void write_expert_keys(struct random_model *s)
     }
 }
 
+static void write_latent_keys(struct random_model *s)
+{
+    const struct latent_shape *a = s->latent;
+
+    key_u32(s, "attention.kv_lora_rank", a->latent);
+    key_u32(s, "attention.key_length_mla", a->nope + a->rotated);
+    key_u32(s, "attention.value_length_mla", a->value);
+    if (a->q_latent)
+        key_u32(s, "attention.q_lora_rank", a->q_latent);
+    key_u32(s, "leading_dense_block_count", n_dense(s));
+    key_u32(s, "expert_shared_count", a->n_shared);
+    key_u32(s, "expert_gating_func", a->sigmoid ? 2 : 1);
+    key_f32(s, "expert_weights_scale", a->scale);
+    gguf_write_bool(&s->w, "deepseek2.expert_weights_norm", a->sigmoid);
+    if (!a->yarn)
+        return;
+    gguf_write_str(&s->w, "deepseek2.rope.scaling.type", STR("yarn"));
+    key_f32(s, "rope.scaling.factor", 40);
+    key_u32(s, "rope.scaling.original_context_length", 4096);
+    key_f32(s, "rope.scaling.yarn_log_multiplier", 0.0707f);
+}
+
 static void write_keys(struct random_model *s, uint32_t file_type)
 {
     const struct shape *h = s->shape;
@@ -353,13 +448,18 @@ static void write_keys(struct random_model *s, uint32_t file_type)
     key_u32(s, "attention.head_count", h->n_heads);
     key_u32(s, "attention.head_count_kv", h->n_kv_heads);
     key_u32(s, "attention.key_length", h->head_dim);
-    key_u32(s, "attention.value_length", h->head_dim);
-    key_u32(s, "rope.dimension_count", is_arch(s, "glm4moe") ? h->head_dim / 2 : h->head_dim);
+    key_u32(s, "attention.value_length", s->latent ? s->latent->latent : h->head_dim);
+    key_u32(s, "rope.dimension_count",
+            s->latent               ? s->latent->rotated
+            : is_arch(s, "glm4moe") ? h->head_dim / 2
+                                    : h->head_dim);
     key_f32(s, "attention.layer_norm_rms_epsilon", 1e-5f);
     key_f32(s, "rope.freq_base", h->rope_base);
     key_u32(s, "vocab_size", h->n_vocab);
     if (h->n_experts)
         write_expert_keys(s);
+    if (s->latent)
+        write_latent_keys(s);
     gguf_write_u32(&s->w, "general.file_type", file_type);
     gguf_write_u32(&s->w, "general.quantization_version", 2);
 }
@@ -423,6 +523,9 @@ static bool find_shape(struct random_model *s)
             s->shape = &shapes[i];
         snprintf(known + n, sizeof known - n, " %s", shapes[i].name);
     }
+    for (size_t i = 0; s->shape && i < sizeof latents / sizeof latents[0]; i++)
+        if (strcmp(latents[i].name, s->shape->name) == 0)
+            s->latent = &latents[i];
     return s->shape
                ? true
                : err_set(s->err, ERR_INPUT, "unknown shape '%.64s'; known are%s", s->options->shape, known);

@@ -105,8 +105,9 @@ static void families_have_their_own_tensors(void **state)
 // Mixtures can be bound, their routers stay in F32, and the larger part of the experts is idle for a token.
 static void mixtures_have_experts(void **state)
 {
-    static const char *const shapes[] = { "toy-qwen3moe",   "toy-qwen2moe", "toy-mixtral", "toy-olmoe",
-                                          "toy-granitemoe", "toy-gpt-oss",  "toy-glm4moe" };
+    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe",   "toy-mixtral",
+                                          "toy-olmoe",    "toy-granitemoe", "toy-gpt-oss",
+                                          "toy-glm4moe",  "toy-deepseek2",  "toy-glm47" };
     static const char *const types[] = { "Q4_0", "Q4_K_M" };
 
     (void)state;

@@ -43,8 +43,9 @@ static void fast_exact_kernels_give_the_reference_logits(void **state)
 // and on any number of threads.
 static void mixtures_give_the_same_bits_in_any_batch(void **state)
 {
-    static const char *const shapes[] = { "toy-qwen3moe",   "toy-qwen2moe", "toy-mixtral", "toy-olmoe",
-                                          "toy-granitemoe", "toy-gpt-oss",  "toy-glm4moe" };
+    static const char *const shapes[] = { "toy-qwen3moe", "toy-qwen2moe",   "toy-mixtral",
+                                          "toy-olmoe",    "toy-granitemoe", "toy-gpt-oss",
+                                          "toy-glm4moe",  "toy-deepseek2",  "toy-glm47" };
     char path[] = "/tmp/ingot-mixture-XXXXXX";
     uint32_t tokens[70];
     struct golden g = { .tokens = tokens, .n = 70, .n_vocab = 512 };
