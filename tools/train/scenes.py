@@ -1,6 +1,8 @@
 """Scenes, the questions about them with their one right answer, the held-back questions and the scoring rule. The standard library alone.
 
-Usage: python3 scenes.py sample N FOLDER | eval FOLDER      (with numpy: N pictures with questions; the 400 held-back questions as PNG files)
+Usage: python3 scenes.py sample N FOLDER | eval FOLDER | golden FOLDER | example FILE
+       (numpy; N pictures with questions; the 400 held-back questions with theirs as PNG files; 20 of them without noise, which are small files,
+       for tests/golden/ingot-eyes; examples/shapes.png)
 
 A scene is a dictionary that pictures.py draws: up to six shapes in eleven colours, often a number or a word, on a plain background. Whatever is
 asked has one answer: things asked for are unique, places are away from the borders between them, sizes differ by a third.
@@ -273,17 +275,18 @@ def questions_about(rng, scene, n):
 # --- held-back questions ----------------------------------------------------------------------------------------------
 
 def held_back(seed, per_kind, shape=None):
-    """Each with a picture of its own: (kind, scene, question, answer)."""
+    """Each with a picture of its own: (kind, scene, question, answer). Counts go from 0 to 6 in turn: most would be 0 or 1 by chance."""
     out = []
     for kind in KINDS:
-        index = 0
-        while len(out) < (KINDS.index(kind) + 1) * per_kind:
+        index, n = 0, 0
+        while n < per_kind:
             rng = random.Random(f"{seed}:{kind}:{index}")
             index += 1
             scene = make_scene(rng, shape, {"number": True, "word": True}.get(kind))
             asked = ASK[kind](rng, scene) if scene["items"] else None
-            if asked:
+            if asked and (kind != "count" or asked[1] == str(n % 7)):
                 out.append((kind, scene, *asked))
+                n += 1
     return out
 
 
@@ -294,18 +297,40 @@ def right(kind, said, answer):
     return parts(said) == parts(answer) if kind == "list" else said.strip() == answer
 
 
-def write_eval(folder):
+def write_questions(folder, questions):
+    """PNG files, and questions.json."""
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "eyes-eval.jsonl"), "w", encoding="utf-8") as f:
-        for i, (kind, scene, question, answer) in enumerate(held_back(EVAL_SEED, 40)):
-            name = f"{i:03d}.png"
-            pictures.write_png(os.path.join(folder, name), pictures.draw(scene)[0])
-            f.write(json.dumps({"kind": kind, "picture": name, "question": question, "answer": answer}) + "\n")
+    listed = []
+    for i, (kind, scene, question, answer) in enumerate(questions):
+        listed.append({"kind": kind, "picture": f"{i:03d}.png", "question": question, "answer": answer})
+        pictures.write_png(os.path.join(folder, listed[-1]["picture"]), pictures.draw(scene)[0])
+    with open(os.path.join(folder, "questions.json"), "w", encoding="utf-8") as f:
+        f.write("[\n" + ",\n".join(json.dumps(q) for q in listed) + "\n]\n")
+
+
+def without_noise(questions, per_kind):
+    clear = [q for q in questions if not q[1]["noise"]]
+    return [q for kind in KINDS for q in [c for c in clear if c[0] == kind][-per_kind:]]
+
+
+def example():
+    """The picture of README.md, outside of every seed."""
+    def shape(colour, name, x, y, r):
+        return {"kind": "shape", "shape": name, "colour": colour, "rgb": COLOURS[colour], "x": x, "y": y, "r": r, "turn": 0.0, "soft": 1.0}
+    items = [shape("red", "circle", 70, 70, 44), shape("green", "star", 250, 64, 50), shape("blue", "square", 72, 176, 36),
+             {"kind": "word", "text": "INGOT", "colour": "black", "rgb": COLOURS["black"], "cell": 6.0, "x": 216, "y": 180}]
+    return {"width": 320, "height": 240, "background": "white", "rgb": COLOURS["white"], "items": items, "noise": 0, "noise_at": (0, 0)}
 
 
 def main():
     if sys.argv[1] == "eval":
-        write_eval(sys.argv[2])
+        write_questions(sys.argv[2], held_back(EVAL_SEED, 40))
+        return
+    if sys.argv[1] == "golden":
+        write_questions(sys.argv[2], without_noise(held_back(EVAL_SEED, 40), 2))
+        return
+    if sys.argv[1] == "example":
+        pictures.write_png(sys.argv[2], pictures.draw(example())[0])
         return
     os.makedirs(sys.argv[3], exist_ok=True)
     for i in range(int(sys.argv[2])):
