@@ -87,10 +87,15 @@ enum ingot_kv { INGOT_KV_AUTO, INGOT_KV_F32, INGOT_KV_F16, INGOT_KV_BF16, INGOT_
 // own. A device without the choice uses its own.
 enum ingot_gemm { INGOT_GEMM_AUTO, INGOT_GEMM_OWN, INGOT_GEMM_VENDOR };
 
+// The models that ship inside the library, by the names that `model` may have where no file has them: a small
+// one for text, and one that sees. A build may leave them out.
+#define INGOT_BUILTIN      "ingot-7m"
+#define INGOT_BUILTIN_EYES "ingot-eyes"
+
 // clang-format off
 struct ingot_engine_options {
     size_t size;                // of this struct; ingot_engine_defaults sets it
-    const char *model;          // a .gguf file, a safetensors folder, or NULL: the model that ships inside the library
+    const char *model;          // a .gguf file, a safetensors folder, a model inside the library, or NULL: INGOT_BUILTIN
     const char *device;         // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", "metal", or "cpu:plain": the defining loops
     const char *stages;         // layers at which a new stage begins, "4,8", or NULL: one stage
     uint32_t n_threads;         // 0: every processor this process may use

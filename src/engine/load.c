@@ -360,12 +360,16 @@ static void try_mmproj(struct engine *e, struct engine_loaded *l, const struct s
     l->eyes = NULL;
 }
 
-// In a file of its own, or in that of the model, or beside it.
+// In a file of its own, or in that of the model, or inside the library, or beside it.
 static bool open_eyes(struct engine *e, struct engine_loaded *l, const struct stage_shape *shape,
                       struct err *err)
 {
+    const struct embedded *inside = embedded_of(l->options.model);
+
     if (l->options.mmproj)
         return !*l->options.mmproj || open_mmproj(e, l, l->options.mmproj, shape, err);
+    if (inside && inside->eyes)
+        return embedded_open_eyes(&l->eyes, inside, err) && tiles_open(e, l->eyes, shape, err);
     if (tower_is_in(l->file))
         return tiles_open(e, l->file, shape, err);
     try_mmproj(e, l, shape);

@@ -7,6 +7,7 @@
 #include <strings.h>
 #include "base/clock.h"
 #include "base/file.h"
+#include "engine/embedded.h"
 #include "hub/hub_cache.h"
 #include "hub/hub_pull.h"
 #include "main/terminal/fail.h"
@@ -159,7 +160,7 @@ int model_lookup(const struct option_verb *verb, struct settings *settings, stru
         return status;
     if (operand && runs)
         settings->model = text;
-    if (!settings->hub_name && file_exists(text))
+    if (!settings->hub_name && (file_exists(text) || embedded_find(text)))
         return STATUS_OK;
     if (!settings->hub_name && !hub_name_like(text))
         return missing(text);

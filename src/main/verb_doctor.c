@@ -155,14 +155,14 @@ static void add_gpus(struct report *r)
 
 static void add_devices(struct report *r)
 {
-    const void *bytes;
-    size_t n;
+    const struct embedded *text = embedded_find(INGOT_BUILTIN), *seeing = embedded_find(INGOT_BUILTIN_EYES);
 
     add_gpus(r);
-    if (embedded_model(&bytes, &n))
-        add(r, "built-in model", "%.1f MiB", (double)n / 1048576.0);
-    else
-        add(r, "built-in model", "none: name one with -m");
+    add(r, "built-in models", "%s%s%s",
+        text     ? text->name
+        : seeing ? ""
+                 : "none: name one with -m",
+        text && seeing ? ", " : "", seeing ? seeing->name : "");
 }
 
 int verb_doctor(const struct verb_call *call)

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "engine/api/verify.h"
+#include "engine/embedded.h"
 #include "main/chat/chat_loop.h"
 #include "main/chat/reply.h"
 #include "main/loading.h"
@@ -47,7 +48,7 @@ static void tell_model(const struct reply *r)
         return;
     ingot_engine_info(r->engine, &info);
     terminal_clean(info.model_name);
-    if (r->settings->model)
+    if (!embedded_of(r->settings->model))
         fprintf(stderr, "%s, %s, on %s, context %u", info.model_name, info.format, info.device,
                 info.n_context);
     else
@@ -133,6 +134,8 @@ int verb_run(const struct verb_call *call)
     if (!read_option(s.system, s.system_file, &system))
         return STATUS_ERROR;
     s.system = system.n ? system.at : NULL;
+    if (s.images.n && !s.model && embedded_find(INGOT_BUILTIN_EYES))
+        s.model = INGOT_BUILTIN_EYES;
     if (s.seed == UINT64_MAX)
         s.seed = reply_random_seed();
     int status =

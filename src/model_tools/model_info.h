@@ -15,7 +15,7 @@ struct model_info {
     struct place_memory memory; // of an engine with one sequence and F16 pages
 };
 
-// path NULL: the built-in model. n_context 0: as the engine chooses. False when the file cannot be read at
-// all.
+// path NULL: the built-in model for text. n_context 0: as the engine chooses. False when the file cannot be
+// read at all.
 bool model_info_open(struct model_info *s, const char *path, uint32_t n_context, struct err *err);
 void model_info_close(struct model_info *s);

@@ -76,6 +76,9 @@ static void what_follows_run_is_a_model(void **state)
     expect(run_with("chat @ -p hello -n 4", ""), 0, "", ", on cpu: ");
     expect(run_with("run -p hello -n 4", ""), 0, "", "the toy inside ingot");
     expect(run_with("tokenize hello", ""), 0, "", "the toy inside ingot");
+    expect(run_with("run --temp 0 --image " SOURCE_DIR "/examples/shapes.png -p Describe", ""), 0,
+           "a red circle", "Ingot Eyes, the toy inside ingot");
+    expect(run_with("run -m ingot-7m -p hello -n 4", ""), 0, "", "Ingot 7M, the toy inside ingot");
     expect_error("run ./nope.gguf -p x", 1, "./nope.gguf: no such file or folder");
     expect_error("run nope.gguf -p x", 1, "nope.gguf: no such file or folder");
     expect_error("run llama3.2 -p x", 1, "'llama3.2' is no file here and no model's name");

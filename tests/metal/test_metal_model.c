@@ -6,6 +6,7 @@
 #include "model_tools/random_model.h"
 #include "metal_emu.h"
 #include "models/golden.h"
+#include "models/shipped_eyes.h"
 #include <unistd.h>
 
 enum { FORWARD, REVERSE, RANDOM }; // schedules of threads and threadgroups
@@ -106,6 +107,16 @@ static void greedy_text_is_the_cpu_s(void **state)
         ingot_engine_close(metal);
     }
     ingot_engine_close(cpu);
+}
+
+static void the_shipped_eyes_answer(void **state)
+{
+    (void)state;
+    run_kernels(true, RANDOM);
+    struct ingot_engine *engine = eyes_open(INGOT_BUILTIN_EYES, "metal");
+    eyes_check(engine, false, 9);
+    eyes_check(engine, true, 3);
+    ingot_engine_close(engine);
 }
 
 static bool report(void *arg, const struct verify_finding *f)
@@ -285,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_logits_are_the_reference_s),
         cmocka_unit_test(the_checker_finds_nothing),
+        cmocka_unit_test(the_shipped_eyes_answer),
         cmocka_unit_test(greedy_text_is_the_cpu_s),
         cmocka_unit_test(every_command_is_the_plain_loop_s),
         cmocka_unit_test(a_step_costs_what_it_should),

@@ -2,6 +2,7 @@
 // Skipped where there is none. The golden weights are fp32 or fp16: no activation is quantised.
 #include "device/cuda/cuda.h"
 #include "models/golden.h"
+#include "models/shipped_eyes.h"
 
 static bool gpu_exists(void)
 {
@@ -131,11 +132,23 @@ static void the_shipped_model_answers_as_on_the_processor(void **state)
     }
 }
 
+static void the_shipped_eyes_answer(void **state)
+{
+    (void)state;
+    if (!gpu_exists())
+        skip();
+    struct ingot_engine *engine = eyes_open(INGOT_BUILTIN_EYES, "cuda");
+    eyes_check(engine, false, 1);
+    eyes_check(engine, true, 1);
+    ingot_engine_close(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(reference_logits_on_the_gpu),
                                         cmocka_unit_test(mixtures_give_the_reference_logits_on_the_gpu),
                                         cmocka_unit_test(invariant_logits_in_any_chunks),
-                                        cmocka_unit_test(the_shipped_model_answers_as_on_the_processor) };
+                                        cmocka_unit_test(the_shipped_model_answers_as_on_the_processor),
+                                        cmocka_unit_test(the_shipped_eyes_answer) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
