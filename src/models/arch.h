@@ -126,6 +126,8 @@ struct arch {
     bool (*check)(const struct model *m, struct err *err); // of the sizes, or NULL
     // Changes what follows from the sizes by the architecture's own rules: m->factors, the rotation; or NULL.
     void (*factors)(struct model *m);
+    // Columns (of 4 bytes) of scratch that a row takes in a layer, but for what dense layers take; or NULL.
+    uint64_t (*scratch_cols)(const struct model *m);
     // Records layer l (counted from the model's first) on the residual stream x, [rows, n_cols], updated in
     // place.
     void (*layer)(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,

@@ -54,5 +54,6 @@ const struct arch arch_deepseek2 = { .name = "deepseek2",
                                      ARCH_OWN(struct latent_config, struct latent_weights),
                                      .complete = complete,
                                      .check = mixture_check,
+                                     .scratch_cols = mixture_scratch_cols,
                                      .factors = latent_attention_factors,
                                      .layer = layer };

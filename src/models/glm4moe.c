@@ -68,4 +68,5 @@ const struct arch arch_glm4moe = { .name = "glm4moe",
                                    ARCH_OWN(struct glm_config, struct mixture_weights),
                                    .complete = complete,
                                    .check = mixture_check,
+                                   .scratch_cols = mixture_scratch_cols,
                                    .layer = layer };

@@ -96,5 +96,6 @@ const struct arch arch_gptoss = { .name = "gpt-oss",
                                   ARCH_TABLES(config, weights),
                                   ARCH_OWN(struct mixture_config, struct gptoss_weights),
                                   .check = check,
+                                  .scratch_cols = mixture_scratch_cols,
                                   .factors = factors,
                                   .layer = layer };

@@ -62,5 +62,6 @@ const struct arch arch_granitemoe = { .name = "granitemoe",
                                       ARCH_TABLES(config, weights),
                                       ARCH_OWN(struct granite_config, struct mixture_weights),
                                       .check = mixture_check,
+                                      .scratch_cols = mixture_scratch_cols,
                                       .factors = factors,
                                       .layer = layer };

@@ -73,6 +73,16 @@ struct route_rule mixture_rule(const struct model *m)
                                 .scale = c->scale };
 }
 
+uint64_t mixture_scratch_cols(const struct model *m)
+{
+    const struct mixture_config *c = m->own;
+    uint64_t n_cols = m->config.n_cols, up = experts_up_work_cols(c->n_slots, m->config.n_cols),
+             down = experts_down_work_cols(c->n_slots, c->n_ffn, c->n_shared, m->config.n_cols);
+
+    return n_cols + 2 * c->n_slots + 1 + c->n_experts +
+           experts_hidden_cols(c->n_slots, c->n_ffn, c->n_shared) + (up > down ? up : down);
+}
+
 static struct moe moe_of(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                          struct route_rule rule)
 {

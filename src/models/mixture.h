@@ -109,6 +109,8 @@ struct mixture_weights { // all pointers, as struct layer_weights
 bool mixture_complete(struct model *m, enum mixture_gating scores, struct err *err);
 // What the file says of its experts must make sense.
 bool mixture_check(const struct model *m, struct err *err);
+// An architecture's scratch_cols: the operations' values and workspace, of those that take most.
+uint64_t mixture_scratch_cols(const struct model *m);
 // x += the weighted sum of what each token's experts make of norm(x). The rule's `normalise` is the file's.
 void block_mixture(struct tape *t, const struct model_stage *s, uint32_t l, struct tensor x,
                    struct route_rule rule);

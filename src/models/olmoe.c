@@ -71,4 +71,5 @@ const struct arch arch_olmoe = { .name = "olmoe",
                                  ARCH_TABLES(config, weights),
                                  ARCH_OWN(struct mixture_config, struct mixture_weights),
                                  .check = mixture_check,
+                                 .scratch_cols = mixture_scratch_cols,
                                  .layer = layer };

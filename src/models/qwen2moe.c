@@ -41,4 +41,5 @@ const struct arch arch_qwen2moe = { .name = "qwen2moe",
                                     ARCH_TABLES(config, weights),
                                     ARCH_OWN(struct mixture_config, struct mixture_weights),
                                     .check = mixture_check,
+                                    .scratch_cols = mixture_scratch_cols,
                                     .layer = layer };

@@ -28,4 +28,5 @@ const struct arch arch_qwen3moe = { .name = "qwen3moe",
                                     ARCH_TABLES(config, weights),
                                     ARCH_OWN(struct mixture_config, struct mixture_weights),
                                     .check = mixture_check,
+                                    .scratch_cols = mixture_scratch_cols,
                                     .layer = layer };

@@ -1,6 +1,7 @@
 // place.c - see place.h.
 #include "engine/stage/place.h"
 #include "base/log.h"
+#include "models/arch.h"
 
 uint32_t place_stages(const char *text, uint32_t n_layers, struct layer_range ranges[MAX_STAGES],
                       struct err *err)
@@ -34,6 +35,8 @@ struct place_memory place_memory(const struct model *m, const struct stage_shape
                    4ull * c->n_kv_heads * c->head_dim;
     struct model_page page = model_page_bytes(c, shape->k_format, shape->v_format);
 
+    if (m->arch->scratch_cols)
+        row += m->arch->scratch_cols(m);
     return (struct place_memory){
         .weights = m->weight_bytes,
         .pages = (uint64_t)c->n_layers * shape->n_pages * (page.k + page.v),
