@@ -48,7 +48,8 @@ static void write_sizes(struct convert *c)
         else
             gguf_write_u32(c->w, key_of(c, k->gguf + 3, key), u);
     }
-    gguf_write_u32(c->w, key_of(c, "attention.value_length", key), c->model.config.head_dim);
+    if (c->model.config.latent_dims == 0) // else it is among the sizes
+        gguf_write_u32(c->w, key_of(c, "attention.value_length", key), c->model.config.head_dim);
 }
 
 static void write_rope(struct convert *c)
@@ -68,9 +69,12 @@ static void write_rope(struct convert *c)
         return;
     gguf_write_f32(c->w, key_of(c, "rope.scaling.yarn_beta_fast", key), r->beta_fast);
     gguf_write_f32(c->w, key_of(c, "rope.scaling.yarn_beta_slow", key), r->beta_slow);
-    if (r->attention > 0) // GGUF's is a factor on the usual one, config.json's replaces it
-        gguf_write_f32(c->w, key_of(c, "rope.scaling.attn_factor", key),
-                       r->attention / (float)(0.1 * log(r->factor) + 1));
+    if (r->mscale_all > 0)
+        gguf_write_f32(c->w, key_of(c, "rope.scaling.yarn_log_multiplier", key), 0.1f * r->mscale_all);
+    // config.json's factor on cosine and sine replaces the usual one; GGUF's multiplies it.
+    float usual = r->mscale_all > 0 ? 1 : rope_yarn_factor(r, 1), factor = c->model.angle_scale / usual;
+    if (fabsf(factor - 1) > 1e-6f)
+        gguf_write_f32(c->w, key_of(c, "rope.scaling.attn_factor", key), factor);
 }
 
 static uint32_t heads_of(const struct model_config *config, const struct weight_key *k)

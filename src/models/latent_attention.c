@@ -48,6 +48,8 @@ bool latent_attention_complete(struct model *m, struct err *err)
     c->n_kv = c->latent + c->rotated;
     c->n_out = c->n_heads * c->value;
     c->kv_b_rows = c->nope + c->value;
+    c->old_key = c->n_kv; // as files say it now
+    c->old_value = c->latent;
     all->n_kv_heads = 1;
     all->head_dim = c->n_kv;
     all->latent_dims = c->latent;

@@ -37,6 +37,7 @@ struct latent_weights {
         SIZE_KEY(n_vocab, "%s.vocab_size", "vocab_size", 1 << 24, FROM_EMBED),                          \
         SIZE_KEY(n_context, "%s.context_length", "max_position_embeddings", 1 << 24, DEFAULT(2048)),    \
         FLOAT_KEY(norm_eps, "%s.attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-12, 1, REQUIRED), \
+        SIZE_KEY(n_kv_heads, "%s.attention.head_count_kv", NULL, 4096, DEFAULT(1)),                     \
         LATENT_SIZE(latent, "%s.attention.kv_lora_rank", "kv_lora_rank", MODEL_TURNED_ROWS, .min = 2,   \
                     REQUIRED),                                                                          \
         LATENT_SIZE(q_latent, "%s.attention.q_lora_rank", "q_lora_rank", 65536, DEFAULT(0)),            \

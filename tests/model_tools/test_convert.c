@@ -105,10 +105,12 @@ static void same_model(const char *name)
 static void folders_become_the_golden_files(void **state)
 {
     (void)state;
-    static const char *const names[] = { "llama2",     "llama3",  "llama-linear", "llama-yarn", "mistral",
-                                         "devstral",   "smollm2", "tinyllama",    "qwen2",      "qwen25",
-                                         "qwen3",      "mixtral", "qwen2moe",     "qwen3moe",   "olmoe",
-                                         "granitemoe", "gptoss",  "gptoss-mxfp4", "glm45" };
+    static const char *const names[] = { "llama2",    "llama3",       "llama-linear", "llama-yarn",
+                                         "mistral",   "devstral",     "smollm2",      "tinyllama",
+                                         "qwen2",     "qwen25",       "qwen3",        "mixtral",
+                                         "qwen2moe",  "qwen3moe",     "olmoe",        "granitemoe",
+                                         "gptoss",    "gptoss-mxfp4", "glm45",        "deepseek2-lite",
+                                         "deepseek2", "deepseek3" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         same_model(names[i]);
 }

@@ -280,7 +280,8 @@ bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to
     for (uint32_t i = 0; i < 2 * (s->parts.last - s->parts.first); i++) {
         struct buffer *b = &s->page_buffers[i];
         uint64_t bytes = b->bytes / s->shape.n_pages, offset = page * bytes;
-        if (to_device ? !buffer_write(b, offset, *at, bytes, err) : !buffer_read(b, offset, *at, bytes, err))
+        if (bytes > 0 && // there may be no V
+            !(to_device ? buffer_write(b, offset, *at, bytes, err) : buffer_read(b, offset, *at, bytes, err)))
             return false;
         *at += bytes;
     }
