@@ -1,5 +1,6 @@
-// encoder.c - a tower of pictures on a device: bench_encoder MMPROJ COLUMNS [DEVICE]. COLUMNS: of an
-// embedding, as the text model has them; DEVICE: cuda (the default) or cpu.
+// encoder.c - a tower of pictures on a device: bench_encoder MMPROJ COLUMNS [DEVICE [TILES]]. COLUMNS: of an
+// embedding, as the text model has them; DEVICE: cuda (the default) or cpu. TILES: only this number is timed,
+// for a profiler.
 //
 // First the time of an encoder's plays for 1, 2, 4 and 17 tiles, from pixels in memory to embeddings in the
 // pool: medians. Then where the time goes in the largest play: each command alone, many times in a row,
@@ -31,7 +32,7 @@ static void encode_all(struct vision *v, const uint8_t *rgb, uint32_t n_tiles)
     struct err err = { 0 };
 
     for (uint32_t at = 0, n; at < n_tiles; at += n) {
-        n = n_tiles - at < VISION_MOST_TILES ? n_tiles - at : VISION_MOST_TILES;
+        n = n_tiles - at < vision_most_tiles(v) ? n_tiles - at : vision_most_tiles(v);
         for (uint32_t i = 0; i < n; i++)
             tiles[i] = (struct vision_tile){ rgb + (at + i) * vision_tile_bytes(v), at + i };
         must(vision_encode(v, tiles, n, &err), &err);
@@ -89,10 +90,10 @@ static double time_command(struct vision *v, struct tape *t, uint32_t i)
 
 static void time_commands(struct vision *v, const uint8_t *rgb)
 {
-    struct tape *t = v->tapes[VISION_BUCKETS - 1];
+    struct tape *t = v->tapes[v->n_buckets - 1];
     struct tape_part parts[MOST_PARTS] = { { 0 } };
 
-    encode_all(v, rgb, VISION_MOST_TILES);
+    encode_all(v, rgb, vision_most_tiles(v));
     for (uint32_t i = 0; i < t->n_commands; i++) {
         struct tape_part *p = part_of(parts, &t->commands[i]);
         p->us += time_command(v, t, i);
@@ -110,10 +111,11 @@ int main(int argc, char **argv)
     struct model_file *file;
     struct vision v;
     struct err err = { 0 };
-    uint64_t n_out;
+    uint64_t n_out, n_tiles = 0;
 
-    if (argc < 3 || argc > 4 || !str_to_u64(str_from(argv[2]), &n_out)) {
-        fprintf(stderr, "bench_encoder MMPROJ COLUMNS [cuda|cpu]\n");
+    if (argc < 3 || argc > 5 || !str_to_u64(str_from(argv[2]), &n_out) ||
+        (argc > 4 && (!str_to_u64(str_from(argv[4]), &n_tiles) || n_tiles < 1 || n_tiles > MOST_TILES))) {
+        fprintf(stderr, "bench_encoder MMPROJ COLUMNS [cuda|cpu [1..17]]\n");
         return 2;
     }
     bool cpu = argc > 3 && strcmp(argv[3], "cpu") == 0;
@@ -131,9 +133,12 @@ int main(int argc, char **argv)
         random = random * 1664525u + 1013904223u;
         rgb[i] = (uint8_t)(random >> 24);
     }
-    for (uint32_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    for (uint32_t i = 0; i < sizeof counts / sizeof *counts && n_tiles == 0; i++)
         time_tiles(&v, rgb, counts[i]);
-    time_commands(&v, rgb);
+    if (n_tiles)
+        time_tiles(&v, rgb, (uint32_t)n_tiles);
+    else
+        time_commands(&v, rgb);
     mem_free(rgb);
     vision_release(&v);
     device_close(d);

@@ -183,6 +183,6 @@ void schedule_next(struct engine *e)
     end_some(e);
     admit_some(e);
     add_answers(e);
-    tiles_plan(e, e->batch->n_rows ? 1 : VISION_MOST_TILES); // beside answers one tile a step
+    tiles_plan(e, e->batch->n_rows > 0); // beside answers one tile a step
     add_prompts(e);
 }

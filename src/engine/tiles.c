@@ -267,12 +267,13 @@ static bool plan_tile(struct tile_cache *c, struct request *r, uint32_t tile, ui
     return true;
 }
 
-void tiles_plan(struct engine *e, uint32_t most)
+void tiles_plan(struct engine *e, bool beside_answers)
 {
     struct tile_cache *c = e->tiles;
 
     if (!c)
         return;
+    uint32_t most = beside_answers ? 1 : vision_most_tiles(&c->vision);
     for (struct request *r = e->first; r; r = r->next) {
         if (r->state != REQUEST_PREFILL || r->tiles.n == 0)
             continue;

@@ -62,8 +62,9 @@ bool tiles_take(struct request *r, const struct ingot_request_options *o, struct
 void tiles_release(struct request_tiles *t);
 bool tiles_refuse(struct err *err); // says that this model cannot see
 
-// What comes next in this step: holds tiles that are in the pool, and plans up to `most` more for encoding.
-void tiles_plan(struct engine *e, uint32_t most);
+// What comes next in this step: holds tiles that are in the pool, and plans more for encoding: one beside
+// answers, else as many as a play takes.
+void tiles_plan(struct engine *e, bool beside_answers);
 // Encodes what was planned. The state lock is not held; stepping is.
 bool tiles_encode(struct engine *e, struct err *err);
 // The step's token for the request's next row; false: it is the row of a tile that has no place yet.

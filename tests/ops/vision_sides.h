@@ -117,32 +117,38 @@ static inline struct model_file *open_golden(const char *variant, const char *na
     return file;
 }
 
-// A whole tower, three tiles together, against the reference's embeddings. limit: of the normalised squared
-// error of a tile.
-static inline void check_tower(struct device *d, const char *variant, bool exact, double limit)
+struct tower_run {
+    const char *variant; // in tests/golden
+    uint32_t n_tiles;    // together
+    bool exact;
+    double limit; // of the normalised squared error of a tile
+};
+
+// A whole tower against the reference's embeddings; tiles go to places of the pool from the last one down.
+static inline void check_tower(struct device *d, const struct tower_run *run)
 {
-    struct model_file *file = open_golden(variant, "mmproj.gguf"),
-                      *numbers = open_golden(variant, "golden.safetensors");
+    struct model_file *file = open_golden(run->variant, "mmproj.gguf"),
+                      *numbers = open_golden(run->variant, "golden.safetensors");
     const uint8_t *tiles = model_file_tensor(numbers, "tiles")->data;
     const struct file_tensor *connected = model_file_tensor(numbers, "connected");
-    struct vision_plan plan = { file, d, (uint32_t)connected->dims[1], 4, exact, false, false };
+    struct vision_plan plan = { file,  d,    (uint32_t)connected->dims[1], run->n_tiles + 1, run->exact,
+                                false, false };
     struct vision v;
     struct err err = { 0 };
 
     assert_ok(vision_create(&v, &plan, &err), &err);
     const uint32_t n = tower_rows(&v.tower) * plan.n_out;
     float *ours = mem_alloc_array(n, sizeof *ours);
-    struct vision_tile three[3];
-    for (uint32_t i = 0; i < 3; i++)
-        three[i] = (struct vision_tile){ tiles + i * vision_tile_bytes(&v), 3 - i };
-    assert_ok(vision_encode(&v, three, 3, &err), &err);
+    struct vision_tile all[VISION_MOST_TILES];
+    for (uint32_t i = 0; i < run->n_tiles; i++)
+        all[i] = (struct vision_tile){ tiles + i * vision_tile_bytes(&v), run->n_tiles - i };
+    assert_ok(vision_encode(&v, all, run->n_tiles, &err), &err);
     assert_ok(d->ops->wait(d, &err), &err);
-    for (uint32_t i = 0; i < 3; i++) {
-        assert_ok(buffer_read(&v.pool, (3ull - i) * n * 4, ours, n * 4ull, &err), &err);
+    for (uint32_t i = 0; i < run->n_tiles; i++) {
+        assert_ok(buffer_read(&v.pool, (uint64_t)all[i].place * n * 4, ours, n * 4ull, &err), &err);
         double error = bench_error((const float *)(const void *)connected->data + (size_t)i * n, ours, n);
-        print_message("%s%s, tile %u: error %.1e\n", variant, exact ? ", exact" : "", i, error);
-        if (!(error <= limit))
-            fail_msg("%s, tile %u: error %.1e; want at most %.0e", variant, i, error, limit);
+        if (!(error <= run->limit))
+            fail_msg("%s, tile %u: error %.1e; want at most %.0e", run->variant, i, error, run->limit);
     }
     mem_free(ours);
     vision_release(&v);

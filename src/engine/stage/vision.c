@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "engine/stage/take.h"
 
+static const uint64_t LARGE_DEVICE_BYTES = 16ull << 30; // room for half a GiB between the operations
+
 static bool take_into(struct vision *v, const struct take *k, const struct file_tensor *t,
                       const struct weight **place, struct err *err)
 {
@@ -46,10 +48,32 @@ uint64_t vision_tile_bytes(const struct vision *v)
     return 3ull * v->tower.config.processor.tile * v->tower.config.processor.tile;
 }
 
+uint32_t vision_most_tiles(const struct vision *v)
+{
+    return v->buckets[v->n_buckets - 1];
+}
+
+// A device whose plays run on by themselves is a GPU: few rows leave most of it idle.
+static void choose_buckets(struct vision *v)
+{
+    const struct image_processor *p = &v->tower.config.processor;
+    uint32_t across = (p->longest_edge + p->tile - 1) / p->tile, most = image_n_tiles(across, across);
+    struct device_info info = { 0 };
+
+    for (uint32_t tiles = 1; tiles <= 4; tiles *= 2)
+        v->buckets[v->n_buckets++] = tiles;
+    if (!v->device->queue || most <= 4)
+        return;
+    v->device->ops->info(v->device, &info);
+    if (info.memory_bytes >= LARGE_DEVICE_BYTES)
+        v->buckets[v->n_buckets++] = most < VISION_MOST_TILES ? most : VISION_MOST_TILES;
+}
+
 static bool make_buffers(struct vision *v, const struct vision_plan *plan, struct err *err)
 {
     const struct tower *t = &v->tower;
-    uint32_t max_rows = VISION_MOST_TILES * tower_patches(t), max_outputs = VISION_MOST_TILES * tower_rows(t);
+    uint32_t n_tiles = vision_most_tiles(v), max_rows = n_tiles * tower_patches(t),
+             max_outputs = n_tiles * tower_rows(t);
     struct tower_stage *p = &v->parts;
 
     p->tower = t;
@@ -62,7 +86,7 @@ static bool make_buffers(struct vision *v, const struct vision_plan *plan, struc
     v->host_places = mem_alloc_array(max_outputs, sizeof *v->host_places);
     if (!v->host_step || !v->host_places)
         return err_memory(err, "a tower's step");
-    return buffer_alloc(v->device, VISION_MOST_TILES * vision_tile_bytes(v), &v->pixels, err) &&
+    return buffer_alloc(v->device, n_tiles * vision_tile_bytes(v), &v->pixels, err) &&
            buffer_alloc(v->device, max_outputs * 4ull, &v->places, err) &&
            buffer_alloc(v->device, (uint64_t)plan->n_places * tower_rows(t) * plan->n_out * 4, &v->pool,
                         err) &&
@@ -74,9 +98,9 @@ static bool make_buffers(struct vision *v, const struct vision_plan *plan, struc
 
 static bool make_tapes(struct vision *v, const struct vision_plan *plan, struct err *err)
 {
-    for (uint32_t i = 0; i < VISION_BUCKETS; i++) {
-        struct tape_limits limits = { .max_rows = tower_patches(&v->tower) << i,
-                                      .max_outputs = tower_rows(&v->tower) << i,
+    for (uint32_t i = 0; i < v->n_buckets; i++) {
+        struct tape_limits limits = { .max_rows = v->buckets[i] * tower_patches(&v->tower),
+                                      .max_outputs = v->buckets[i] * tower_rows(&v->tower),
                                       .exact = plan->exact,
                                       .invariant = plan->invariant };
         v->tapes[i] = tape_create(v->device, limits);
@@ -92,8 +116,10 @@ static bool make_tapes(struct vision *v, const struct vision_plan *plan, struct 
 bool vision_create(struct vision *v, const struct vision_plan *plan, struct err *err)
 {
     *v = (struct vision){ .device = plan->device, .n_places = plan->n_places };
-    if (tower_bind(&v->tower, plan->file, plan->n_out, err) && make_buffers(v, plan, err) &&
-        take_weights(v, err) && make_tapes(v, plan, err))
+    bool ok = tower_bind(&v->tower, plan->file, plan->n_out, err);
+    if (ok)
+        choose_buckets(v);
+    if (ok && make_buffers(v, plan, err) && take_weights(v, err) && make_tapes(v, plan, err))
         return true;
     vision_release(v);
     return false;
@@ -103,7 +129,7 @@ void vision_release(struct vision *v)
 {
     struct buffer *buffers[] = { &v->pixels, &v->places, &v->pool, &v->log, &v->step, &v->encoded };
 
-    for (uint32_t i = 0; i < VISION_BUCKETS; i++)
+    for (uint32_t i = 0; i < v->n_buckets; i++)
         tape_destroy(v->tapes[i]);
     for (uint32_t i = 0; i < v->n_weights; i++)
         weight_release(&v->weights[i]);
@@ -124,12 +150,12 @@ static void fill_step(struct vision *v, const struct vision_tile *tiles, uint32_
     const struct tower_config *c = &v->tower.config;
     uint32_t n_patches = tower_patches(&v->tower), n_rows = tower_rows(&v->tower),
              across = c->side / c->scale;
-    uint32_t max_rows = n_patches << bucket, *words = (uint32_t *)v->host_step;
+    uint32_t max_rows = v->buckets[bucket] * n_patches, *words = (uint32_t *)v->host_step;
 
     *v->host_step = (struct step){ .n_rows = n * n_patches,
                                    .n_outputs = n * n_rows,
                                    .max_rows = max_rows,
-                                   .max_outputs = n_rows << bucket };
+                                   .max_outputs = v->buckets[bucket] * n_rows };
     for (uint32_t r = 0; r < n * n_patches; r++) {
         words[step_at_tokens() + r] = words[step_at_positions(max_rows) + r] = r % n_patches;
         words[step_at_slots(max_rows) + r] = r / n_patches;
@@ -146,8 +172,8 @@ bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n
     uint64_t bytes = vision_tile_bytes(v);
     uint32_t bucket = 0;
 
-    CHECK(n > 0 && n <= VISION_MOST_TILES);
-    while (n > 1u << bucket)
+    CHECK(n > 0 && n <= vision_most_tiles(v));
+    while (n > v->buckets[bucket])
         bucket++;
     for (uint32_t i = 0; i < n; i++) {
         CHECK(tiles[i].place < v->n_places);

@@ -7,7 +7,8 @@
 #include "device/step.h"
 #include "models/tower.h"
 
-enum { VISION_BUCKETS = 3, VISION_MOST_TILES = 1 << (VISION_BUCKETS - 1) }; // tiles of one play: 1, 2 or 4
+// Tiles of one play: 1, 2 or 4; on a GPU with room for them up to as many as a picture has, if these are 17.
+enum { VISION_MOST_BUCKETS = 4, VISION_MOST_TILES = 17 };
 
 struct vision_plan {
     const struct model_file *file;
@@ -27,7 +28,8 @@ struct vision {
     struct tower_layer *layers;
     struct tower_stage parts;
     struct buffer pixels, places, pool, log, step, encoded;
-    struct tape *tapes[VISION_BUCKETS];
+    uint32_t buckets[VISION_MOST_BUCKETS], n_buckets; // tiles that a tape takes
+    struct tape *tapes[VISION_MOST_BUCKETS];
     struct step *host_step;
     uint32_t *host_places;
 };
@@ -40,6 +42,7 @@ struct vision_tile {
 bool vision_create(struct vision *v, const struct vision_plan *plan, struct err *err);
 void vision_release(struct vision *v); // zeroed is allowed
 uint64_t vision_tile_bytes(const struct vision *v);
-// Encodes up to VISION_MOST_TILES tiles into their places. On return the work is queued on the device; the
+uint32_t vision_most_tiles(const struct vision *v); // of one play
+// Encodes up to vision_most_tiles tiles into their places. On return the work is queued on the device; the
 // pixels are copied.
 bool vision_encode(struct vision *v, const struct vision_tile *tiles, uint32_t n, struct err *err);
