@@ -41,7 +41,7 @@ struct hopper_state {
     u32 count[MOE_MANY_EXPERTS], region[MOE_MANY_EXPERTS]; // rows; where they begin
     u32 tiles[MOE_MOST_TILES];
     u32 n_tiles;
-    u32 entries[GROUPS][2][MOST_WIDTH];
+    alignas(8) u32 entries[GROUPS][2][MOST_WIDTH]; // read by twos
 };
 
 static __device__ __forceinline__ u32 eights(u32 n)

@@ -103,6 +103,7 @@ static __device__ __forceinline__ void mma_tf32(f32 (&d)[4], const u32 (&a)[4], 
 // of shared memory, whose rows are four numbers longer, so that a fragment's rows meet in no bank. Tensor
 // cores cut their sums off, so each 32 columns are added up in fp32.
 enum {
+    MANY_STAGES = 3,
     MANY_EXPERTS = 64,
     MANY_COLUMNS = 32,
     MANY_PITCH = MANY_COLUMNS + 4,
@@ -113,7 +114,8 @@ enum {
 static __device__ __forceinline__ void fetch_columns(const struct route_params &p, u32 n_rows, u32 column,
                                                      f32 *to)
 {
-    for (u32 i = threadIdx.x; i < MANY_LINES * (MANY_COLUMNS / 4); i += ROUTE_THREADS) {
+    for (u32 i = threadIdx.x; i < MANY_LINES * (MANY_COLUMNS / 4) && column < p.args.n_cols;
+         i += ROUTE_THREADS) {
         u32 line = i / (MANY_COLUMNS / 4), at = i % (MANY_COLUMNS / 4) * 4,
             row = blockIdx.x * ROUTE_MANY_ROWS + line,
             expert = blockIdx.y * MANY_EXPERTS + line - ROUTE_MANY_ROWS;
@@ -151,7 +153,7 @@ static __device__ __forceinline__ void multiply_columns(const f32 *x, const f32 
 extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
     route_logits_many(const __grid_constant__ struct route_params p)
 {
-    __shared__ __align__(16) f32 stage[2][MANY_LINES * MANY_PITCH];
+    __shared__ __align__(16) f32 stage[MANY_STAGES][MANY_LINES * MANY_PITCH];
     u32 n_rows = p.step->n_rows, lane = threadIdx.x % 32, warp = threadIdx.x / 32,
         n = p.args.n_cols / MANY_COLUMNS;
     u32 row = warp % 2 * 16, expert = warp / 2 * 16;
@@ -160,17 +162,15 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
     wait_for_inputs();
     if (blockIdx.x * ROUTE_MANY_ROWS >= n_rows)
         return;
-    fetch_columns(p, n_rows, 0, stage[0]);
+    for (u32 i = 0; i < MANY_STAGES - 1; i++)
+        fetch_columns(p, n_rows, i * MANY_COLUMNS, stage[i]);
     for (u32 i = 0; i < n; i++) {
-        const f32 *x = stage[i % 2] + row * MANY_PITCH,
-                  *w = stage[i % 2] + (ROUTE_MANY_ROWS + expert) * MANY_PITCH;
-        if (i + 1 < n)
-            fetch_columns(p, n_rows, (i + 1) * MANY_COLUMNS, stage[(i + 1) % 2]);
-        if (i + 1 < n)
-            asm volatile("cp.async.wait_group 1;" ::: "memory");
-        else
-            asm volatile("cp.async.wait_group 0;" ::: "memory");
-        __syncthreads();
+        const f32 *x = stage[i % MANY_STAGES] + row * MANY_PITCH,
+                  *w = stage[i % MANY_STAGES] + (ROUTE_MANY_ROWS + expert) * MANY_PITCH;
+        asm volatile("cp.async.wait_group %0;" ::"n"(MANY_STAGES - 2) : "memory");
+        __syncthreads(); // these columns are there, and the stage before has been read
+        fetch_columns(p, n_rows, (i + MANY_STAGES - 1) * MANY_COLUMNS,
+                      stage[(i + MANY_STAGES - 1) % MANY_STAGES]);
         f32 part[2][4] = {};
 #pragma unroll
         for (u32 k = 0; k < MANY_COLUMNS; k += 8)
@@ -178,7 +178,6 @@ extern "C" __global__ void __launch_bounds__(ROUTE_THREADS)
 #pragma unroll
         for (u32 k = 0; k < 8; k++)
             d[k / 4][k % 4] += part[k / 4][k % 4];
-        __syncthreads();
     }
 #pragma unroll
     for (u32 k = 0; k < 8; k++) {

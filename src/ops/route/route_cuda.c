@@ -19,7 +19,7 @@ static void launch_norm(struct cuda_plan *p, const struct route_args *args)
 // On the tensor cores: not in tapes whose rows have the same bits in any batch.
 static bool suits_many(const struct cuda_plan *p, const struct route_params *params)
 {
-    return p->tape.max_rows > 16 && !p->tape.invariant && params->router.format == QUANT_F32 &&
+    return p->tape.max_rows >= ROUTE_LEAST_MANY && !p->tape.invariant && params->router.format == QUANT_F32 &&
            params->args.n_cols % 32 == 0;
 }
 

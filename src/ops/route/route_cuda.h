@@ -6,7 +6,8 @@
 
 enum {
     ROUTE_TILE_ROWS = 8,
-    ROUTE_MANY_ROWS = 32, // of a tile of route_logits_many
+    ROUTE_MANY_ROWS = 32,   // of a tile of route_logits_many
+    ROUTE_LEAST_MANY = 129, // rows that a tape can get: fewer tiles leave most of the device idle
     ROUTE_THREADS = 256,
     ROUTE_CHOOSE_THREADS = 64,
     ROUTE_MOST_SHARED = 16384 // numbers of a row
