@@ -348,7 +348,7 @@ static void try_mmproj(struct engine *e, struct engine_loaded *l, const struct s
     char path[MMPROJ_PATH_BYTES];
     struct err err;
 
-    if (!mmproj_find(l, path))
+    if (!mmproj_find(l->options.model, l->file, l->tokenizer, path))
         return;
     if (open_mmproj(e, l, path, shape, &err)) {
         log_line(LOG_INFO, "load", "%s: the eyes of this model, found beside it", path);

@@ -39,13 +39,14 @@ static void list_folder(struct mmproj_candidates *c, const char *folder)
         closedir(dir);
 }
 
-bool mmproj_find(const struct engine_loaded *l, char path[MMPROJ_PATH_BYTES])
+bool mmproj_find(const char *model, const struct model_file *file, const struct tokenizer *tokenizer,
+                 char path[MMPROJ_PATH_BYTES])
 {
-    const char *model = l->options.model, *slash = model ? strrchr(model, '/') : NULL;
+    const char *slash = model ? strrchr(model, '/') : NULL;
     struct mmproj_candidates c = { 0 };
     int n = slash ? (int)(slash - model) + 1 : 0;
 
-    if (!model || model_file_format(l->file) != MODEL_GGUF || !prompt_pictures_known(l->tokenizer) ||
+    if (!model || model_file_format(file) != MODEL_GGUF || !prompt_pictures_known(tokenizer) ||
         n >= MMPROJ_PATH_BYTES)
         return false;
     snprintf(path, MMPROJ_PATH_BYTES, "%.*s", n, model);

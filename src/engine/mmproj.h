@@ -2,8 +2,11 @@
 #pragma once
 #include "engine/engine.h"
 
+struct tokenizer;
+
 enum { MMPROJ_PATH_BYTES = 4096 };
 
-// The only mmproj*.gguf in the folder of a GGUF model whose tokenizer knows the mark of a picture. False:
-// there is none, or a warning named several.
-bool mmproj_find(const struct engine_loaded *l, char path[MMPROJ_PATH_BYTES]);
+// The only mmproj*.gguf in the folder of the GGUF model at `model`, opened as `file`, if its tokenizer knows
+// the mark of a picture. False: there is none, or a warning named several.
+bool mmproj_find(const char *model, const struct model_file *file, const struct tokenizer *tokenizer,
+                 char path[MMPROJ_PATH_BYTES]);

@@ -2,6 +2,7 @@
 //
 // Nothing in a file is trusted: strings are printed as JSON strings and cut after some bytes, arrays after
 // some elements.
+#include "base/divide.h"
 #include "main/settings.h"
 #include "main/terminal/fail.h"
 #include "main/terminal/out.h"
@@ -88,6 +89,10 @@ static void print_model(const struct model_info *s)
     const struct model_config *c = &s->model.config;
     const struct place_memory *m = &s->memory;
 
+    if (!s->known && s->eyes.known) {
+        out_text("model         none: these are the eyes of one, which is in another file\n");
+        return;
+    }
     if (!s->known) {
         out_printf("model         cannot be run: %s\n", s->unknown.message);
         return;
@@ -106,6 +111,37 @@ static void print_model(const struct model_info *s)
                (double)m->pages / MIB, s->n_context, (double)m->scratch / MIB);
     out_printf("read a token  %.1f MiB of weights, and %.1f KiB for every token before it\n",
                (double)s->read_bytes / MIB, (double)s->kv_bytes / 1024);
+}
+
+// Tiles of a picture at most: a square of them and the whole.
+static uint32_t most_tiles(const struct image_processor *p)
+{
+    uint32_t side = p->split ? divide_up(p->longest_edge, p->tile) : 1;
+
+    return side > 1 ? side * side + 1 : 1;
+}
+
+static void print_eyes(const struct model_eyes *e)
+{
+    const struct tower_config *c = &e->tower.config;
+
+    if (!e->known) {
+        if (e->unknown.message[0])
+            out_printf("eyes          cannot be used: %s\n", e->unknown.message);
+        return;
+    }
+    out_printf("eyes          %s, %.2f M parameters, %u layers, width %u, %u heads, FFN %u, rows of %u\n",
+               e->tower.arch->projector, (double)e->tower.n_parameters * 1e-6, c->n_layers, c->n_cols,
+               c->n_heads, c->n_ffn, c->n_out);
+    out_printf(
+        "pictures      longest edge %u, tiles of %u in patches of %u, %u tokens a tile, at most %u tiles\n",
+        c->processor.longest_edge, c->processor.tile, c->patch, c->processor.tokens_a_tile,
+        most_tiles(&c->processor));
+    if (!e->file)
+        return;
+    out_printf("eyes' file    ");
+    out_json(json_string(model_file_path(e->file)), 0);
+    out_printf(", %.2f MiB of weights\n", (double)e->tower.weight_bytes / MIB);
 }
 
 static void print_formats(const struct model_file *file)
@@ -130,6 +166,7 @@ static void print_text(const struct model_info *s, bool tensors)
                model_file_format(file) == MODEL_GGUF ? "GGUF" : "safetensors", model_file_n_tensors(file),
                model_file_n_metas(file));
     print_model(s);
+    print_eyes(&s->eyes);
     print_formats(file);
     out_text("\nvalues\n");
     for (size_t i = 0; i < model_file_n_metas(file); i++) {
@@ -178,6 +215,32 @@ static json_t *model_json(const struct model_info *s)
     return o;
 }
 
+static json_t *eyes_json(const struct model_eyes *e)
+{
+    const struct tower_config *c = &e->tower.config;
+    json_t *o = json_object();
+
+    if (!e->known) {
+        json_object_set_new(o, "error", json_string(e->unknown.message));
+        return o;
+    }
+    json_object_set_new(o, "tower", json_string(e->tower.arch->projector));
+    json_object_set_new(o, "n_parameters", json_integer((json_int_t)e->tower.n_parameters));
+    json_object_set_new(o, "weight_bytes", json_integer((json_int_t)e->tower.weight_bytes));
+    json_object_set_new(o, "n_layers", json_integer(c->n_layers));
+    json_object_set_new(o, "n_embd", json_integer(c->n_cols));
+    json_object_set_new(o, "n_heads", json_integer(c->n_heads));
+    json_object_set_new(o, "n_ffn", json_integer(c->n_ffn));
+    json_object_set_new(o, "longest_edge", json_integer(c->processor.longest_edge));
+    json_object_set_new(o, "tile", json_integer(c->processor.tile));
+    json_object_set_new(o, "patch", json_integer(c->patch));
+    json_object_set_new(o, "tokens_per_tile", json_integer(c->processor.tokens_a_tile));
+    json_object_set_new(o, "max_tiles", json_integer(most_tiles(&c->processor)));
+    if (e->file)
+        json_object_set_new(o, "file", json_string(model_file_path(e->file)));
+    return o;
+}
+
 static json_t *tensors_json(const struct model_file *file)
 {
     json_t *all = json_array();
@@ -207,6 +270,8 @@ static void print_json(const struct model_info *s)
         json_object_set_new(o, "model", model_json(s));
     else
         json_object_set_new(o, "error", json_string(s->unknown.message));
+    if (s->eyes.known || s->eyes.unknown.message[0])
+        json_object_set_new(o, "eyes", eyes_json(&s->eyes));
     for (size_t i = 0; i < model_file_n_metas(s->file); i++) {
         const struct meta *m = model_file_meta_at(s->file, i);
         json_object_setn_new(values, m->key.at, m->key.n, meta_json(m));

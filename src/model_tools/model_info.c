@@ -39,11 +39,13 @@ bool model_info_open(struct model_info *s, const char *path, uint32_t n_context,
     s->known = model_bind(&s->model, s->file, &s->unknown);
     if (s->known)
         count(s, n_context);
+    model_eyes_find(&s->eyes, path, s->file, s->known ? s->model.config.n_cols : 0);
     return true;
 }
 
 void model_info_close(struct model_info *s)
 {
+    model_eyes_close(&s->eyes);
     if (s->known)
         model_release(&s->model);
     model_file_close(s->file);

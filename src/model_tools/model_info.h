@@ -2,12 +2,14 @@
 #pragma once
 #include "format/model_file.h"
 #include "engine/stage/place.h"
+#include "model_tools/model_eyes.h"
 
 struct model_info {
     struct model_file *file;
     struct model model; // bound only when `known`
     bool known;         // the architecture is one of ours and every tensor is there
     struct err unknown; // else: why not
+    struct model_eyes eyes;
     // The rest only when known.
     uint32_t n_context;         // that memory is counted for
     uint64_t read_bytes;        // of weights, for one token

@@ -62,12 +62,41 @@ static void the_eyes_of_another_model_are_left_out(void **state)
     shell("! " PROGRAM " run -m %s/eyes/text.gguf --mmproj %s/eyes/mmproj.gguf -p x -n 2", home, home);
 }
 
+static void inspected(const char *words, const char *part)
+{
+    struct outcome o = run_with(words, "");
+
+    if (o.status != 0 || !strstr(o.out.at, part))
+        fail_msg("%s: status %d; '%s' should have '%s'", words, o.status, o.out.at, part);
+    outcome_free(&o);
+}
+
+static void inspect_tells_what_a_model_sees_with(void **state)
+{
+    char words[256];
+
+    (void)state;
+    inspected("inspect " SOURCE_DIR "/tests/golden/smolvlm",
+              "longest edge 120, tiles of 30 in patches of 5, 4 tokens a tile, at most 17 tiles");
+    inspected("inspect " SOURCE_DIR "/tests/golden/idefics3/mmproj.gguf",
+              "model         none: these are the eyes");
+    inspected("inspect " SOURCE_DIR "/tests/golden/idefics3/mmproj.gguf",
+              "3 layers, width 72, 4 heads, FFN 104");
+    snprintf(words, sizeof words, "inspect %s/eyes/text.gguf", home);
+    inspected(words, "eyes          cannot be used: "); // what was left beside it
+    shell("rm %s/eyes/mmproj.gguf && " EYES "smolvlm/mmproj.gguf %s/eyes/", home, home);
+    inspected(words, "/eyes/mmproj.gguf\", ");
+    snprintf(words, sizeof words, "inspect %s/eyes/text.gguf --json", home);
+    inspected(words, "\"eyes\": {\"tower\": \"idefics3\"");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_only_mmproj_file_beside_a_model_is_its_eyes),
         cmocka_unit_test(of_several_none_is_taken),
         cmocka_unit_test(the_eyes_of_another_model_are_left_out),
+        cmocka_unit_test(inspect_tells_what_a_model_sees_with),
     };
     return cmocka_run_group_tests(tests, make_text_model, remove_home);
 }
