@@ -1,7 +1,8 @@
 // golden_pictures.h - reference logits of prompts with pictures, ours for the same tokens and tiles, and how
 // close they must be.
 //
-// The models are tiny and fully re-randomised; tools/golden/vision_reference.py makes them.
+// The models are tiny and fully re-randomised; tools/golden/vision_models.py makes them,
+// make_vision_golden.py the logits.
 #pragma once
 #include "engine/api.h"
 #include "models/golden.h"

@@ -1,7 +1,8 @@
 // test_vision_tower.c - the towers against the reference's numbers: the encoder's output and the connector's,
 // from both file formats; and files that lie.
 //
-// tools/golden/vision_reference.py makes the models and the numbers, in double, from the formulas.
+// tools/golden/vision_models.py makes the models, make_vision_golden.py the numbers, with transformers in
+// fp32.
 #include "device/cpu/cpu.h"
 #include "engine/stage/vision.h"
 #include "ops/op_harness.h"

@@ -1,15 +1,12 @@
-"""Golden models with eyes (Idefics3, SmolVLM): the formulas of the encoder, connector and decoder, in double, without any library.
+"""Small models with eyes (Idefics3, SmolVLM), as checkpoints and as GGUF with mmproj, for the golden vectors.
 
-Usage: python3 vision_reference.py OUT [name ...]     (the standard library alone; a minute)
+Usage: python3 vision_models.py OUT [name ...]     (the standard library alone, seconds)
 
-This is an independent reference, not the one of transformers: it was written from the formulas, so it also states them. Two things are as
-the models were trained, which not every release of transformers computes: the position id of patch i is i (releases from 4.55 on are off by
-one in fp32), and post_layernorm is applied. Where torch and transformers are at hand, the folders load there for a cross-check.
-
-Each OUT/<name>/ holds the model as a checkpoint (config.json, preprocessor_config.json, model.safetensors), as text.gguf with mmproj.gguf,
-and mmproj-old.gguf with ffn_up and ffn_down swapped, as early converters wrote them. golden.safetensors: tokens, tiles, the encoder's
-output (after the last norm), the connector's, logits at every position. Weights are re-randomised (norms and biases too), sizes are odd, and
-every weight is a number that BF16 and F16 both hold exactly, so that all files mean the same model.
+Each OUT/<name>/ holds the model as a checkpoint (config.json, preprocessor_config.json, model.safetensors), as text.gguf
+with mmproj.gguf, and mmproj-old.gguf with ffn_up and ffn_down swapped, as early converters wrote them; and
+golden.safetensors with tokens and the pixels of tiles: pictures of one tile and of several. make_vision_golden.py adds what
+the reference implementation makes of them. Weights are re-randomised (norms and biases too), sizes are odd, and every weight
+is a number that BF16 and F16 both hold exactly, so that all files mean the same model.
 """
 import array
 import json
@@ -18,7 +15,6 @@ import os
 import random
 import struct
 import sys
-from operator import mul
 
 F32, F16, BF16 = "F32", "F16", "BF16"
 IMAGE = 7  # the id of an image place
@@ -88,118 +84,6 @@ def make_weights(v, draw):
     if v["head"]:
         w["lm_head.weight"] = draw.matrix(v["vocab"], t, 2.0)
     return w
-
-
-def dot(a, b):
-    return math.fsum(map(mul, a, b))
-
-
-def product(x, w, bias=None):
-    return [[dot(row, line) + (bias[i] if bias else 0) for i, line in enumerate(w)] for row in x]
-
-
-def add(a, b):
-    return [[p + q for p, q in zip(r, s)] for r, s in zip(a, b)]
-
-
-def layer_norm(x, scale, bias, eps):
-    out = []
-    for row in x:
-        mean = math.fsum(row) / len(row)
-        variance = math.fsum((p - mean) ** 2 for p in row) / len(row)
-        out.append([(p - mean) / math.sqrt(variance + eps) * s + b for p, s, b in zip(row, scale, bias)])
-    return out
-
-
-def rms_norm(x, scale, eps):
-    return [[p / math.sqrt(math.fsum(q * q for q in row) / len(row) + eps) * s for p, s in zip(row, scale)] for row in x]
-
-
-def gelu_tanh(x):
-    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
-
-
-def attend(q, k, v, head_dim, causal):
-    """[rows, heads * head_dim] each; a KV head serves a group of query heads."""
-    group = len(q[0]) // len(k[0])
-    out = []
-    for r, row in enumerate(q):
-        line, seen = [], range(r + 1 if causal else len(k))
-        for at in range(0, len(row), head_dim):
-            kv = at // head_dim // group * head_dim
-            scores = [dot(row[at:at + head_dim], k[j][kv:kv + head_dim]) / math.sqrt(head_dim) for j in seen]
-            weights = [math.exp(s - max(scores)) for s in scores]
-            total = math.fsum(weights)
-            line += [math.fsum(p * v[j][kv + d] for p, j in zip(weights, seen)) / total for d in range(head_dim)]
-        out.append(line)
-    return out
-
-
-def normalise(byte):
-    """float32(byte / 255 in double), then (x - 0.5) / 0.5 in float32."""
-    single = struct.unpack("<f", struct.pack("<f", byte * 0.00392156862745098))[0]
-    return struct.unpack("<f", struct.pack("<f", single - 0.5))[0] / 0.5
-
-
-def encode(v, w, tile):
-    """One tile, [y][x][channel] bytes, to [patches, cols]: the encoder's output behind the last norm."""
-    p, across = v["patch"], v["image"] // v["patch"]
-    at = "model.vision_model."
-    patches = [[normalise(tile[(y0 * p + y) * v["image"] + x0 * p + x][ch]) for ch in range(3) for y in range(p) for x in range(p)]
-               for y0 in range(across) for x0 in range(across)]
-    x = product(patches, w[at + "embeddings.patch_embedding.weight"], w[at + "embeddings.patch_embedding.bias"])
-    x = add(x, w[at + "embeddings.position_embedding.weight"])  # the id of patch i is i
-    for i in range(v["layers"]):
-        at = f"model.vision_model.encoder.layers.{i}."
-        n = layer_norm(x, w[at + "layer_norm1.weight"], w[at + "layer_norm1.bias"], v["eps"])
-        q, k, values = (product(n, w[f"{at}self_attn.{s}_proj.weight"], w[f"{at}self_attn.{s}_proj.bias"]) for s in "qkv")
-        attended = attend(q, k, values, v["cols"] // v["heads"], False)
-        x = add(x, product(attended, w[at + "self_attn.out_proj.weight"], w[at + "self_attn.out_proj.bias"]))
-        n = layer_norm(x, w[at + "layer_norm2.weight"], w[at + "layer_norm2.bias"], v["eps"])
-        h = [[gelu_tanh(f) for f in row] for row in product(n, w[at + "mlp.fc1.weight"], w[at + "mlp.fc1.bias"])]
-        x = add(x, product(h, w[at + "mlp.fc2.weight"], w[at + "mlp.fc2.bias"]))
-    return layer_norm(x, w["model.vision_model.post_layernorm.weight"], w["model.vision_model.post_layernorm.bias"], v["eps"])
-
-
-def connect(v, w, x):
-    """Pixel shuffle, then the projection: [patches / scale^2, text]."""
-    s, across = v["scale"], v["image"] // v["patch"]
-    rows = [[f for dy in range(s) for dx in range(s) for f in x[(i * s + dy) * across + j * s + dx]]
-            for i in range(across // s) for j in range(across // s)]
-    return product(rows, w["model.connector.modality_projection.proj.weight"])
-
-
-def rotate(x, head_dim, theta=10000.0):
-    out = []
-    for position, row in enumerate(x):
-        line = list(row)
-        for at in range(0, len(row), head_dim):
-            for i in range(head_dim // 2):
-                angle = position * theta ** (-2 * i / head_dim)
-                a, b = row[at + i], row[at + i + head_dim // 2]
-                line[at + i] = a * math.cos(angle) - b * math.sin(angle)
-                line[at + i + head_dim // 2] = b * math.cos(angle) + a * math.sin(angle)
-        out.append(line)
-    return out
-
-
-def decode(v, w, tokens, pictures):
-    """Logits at every position; rows of pictures take the places of IMAGE, in order."""
-    places = iter(pictures)
-    x = [next(places) if t == IMAGE else w["model.text_model.embed_tokens.weight"][t] for t in tokens]
-    head_dim = v["text"] // v["text_heads"]
-    for i in range(v["text_layers"]):
-        at = f"model.text_model.layers.{i}."
-        n = rms_norm(x, w[at + "input_layernorm.weight"], 1e-5)
-        q, k, values = (product(n, w[f"{at}self_attn.{s}_proj.weight"]) for s in "qkv")
-        attended = attend(rotate(q, head_dim), rotate(k, head_dim), values, head_dim, True)
-        x = add(x, product(attended, w[at + "self_attn.o_proj.weight"]))
-        n = rms_norm(x, w[at + "post_attention_layernorm.weight"], 1e-5)
-        gate, up = product(n, w[at + "mlp.gate_proj.weight"]), product(n, w[at + "mlp.up_proj.weight"])
-        h = [[g / (1 + math.exp(-g)) * u for g, u in zip(a, b)] for a, b in zip(gate, up)]
-        x = add(x, product(h, w[at + "mlp.down_proj.weight"]))
-    return product(rms_norm(x, w["model.text_model.norm.weight"], 1e-5),
-                   w.get("lm_head.weight", w["model.text_model.embed_tokens.weight"]))
 
 
 # ---- files
@@ -414,19 +298,12 @@ def make(name, index, out):
         write_mmproj(v, w, os.path.join(folder, "mmproj-old.gguf"), True)
     tiles = [make_tile(v, draw.r) for _ in range(sum(v["pictures"]))]
     tokens = make_tokens(v, draw.r)
-    encoded = [encode(v, w, tile) for tile in tiles]
-    connected = [row for x in encoded for row in connect(v, w, x)]
-    logits = decode(v, w, tokens, connected)
-    encoded = [row for x in encoded for row in x]
     pixels = bytes(b for tile in tiles for pixel in tile for b in pixel)
     pixels += b"\0" * (-len(pixels) % 4)
     write_safetensors(os.path.join(folder, "golden.safetensors"), {
         "tokens": ("I32", [len(tokens)], struct.pack(f"<{len(tokens)}i", *tokens)),
         "n_tiles": ("I32", [1], struct.pack("<i", len(tiles))),
-        "tiles": ("I32", [len(pixels) // 4], pixels),  # bytes [n_tiles, image, image, 3], filled up to whole words
-        "encoded": (F32, shape_of(encoded), packed(flat(encoded), F32)),
-        "connected": (F32, shape_of(connected), packed(flat(connected), F32)),
-        "logits": (F32, shape_of(logits), packed(flat(logits), F32))})
+        "tiles": ("I32", [len(pixels) // 4], pixels)})  # bytes [n_tiles, image, image, 3], filled up to whole words
     print(f"{name}: {len(tiles)} tiles, {len(tokens)} tokens")
 
 
