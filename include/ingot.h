@@ -96,8 +96,8 @@ enum ingot_gemm { INGOT_GEMM_AUTO, INGOT_GEMM_OWN, INGOT_GEMM_VENDOR };
 struct ingot_engine_options {
     size_t size;                // of this struct; ingot_engine_defaults sets it
     const char *model;          // a .gguf file, a safetensors folder, a model inside the library, or NULL: INGOT_BUILTIN
-    const char *device;         // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", "metal", or "cpu:plain": the defining loops
-    const char *stages;         // layers at which a new stage begins, "4,8", or NULL: one stage
+    const char *device;         // "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", "metal", or "cpu:plain": the defining loops; several share the layers: "cuda:0,cpu"
+    const char *stages;         // layers at which a new stage begins, "4,8", or NULL: one for each device
     uint32_t n_threads;         // 0: every processor this process may use
     uint32_t n_context;         // tokens of one sequence; 0: the model's own limit, at most 8192
     uint32_t n_sequences;       // sequences that may run at once
@@ -148,7 +148,7 @@ INGOT_API bool ingot_model_find(const char *name, char *path, size_t capacity, s
 struct ingot_memory {
     uint64_t weight_bytes, page_bytes,
         scratch_bytes;                 // that an engine takes; scratch from above, for the largest step
-    uint64_t free_bytes, device_bytes; // of the device the options choose
+    uint64_t free_bytes, device_bytes; // of the devices the options choose, in sum
 };
 // What ingot_engine_open would need with these options. Reads the file's beginning and opens the device;
 // loads nothing.

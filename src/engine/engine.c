@@ -69,7 +69,7 @@ static bool play_stages(struct engine *e, struct batch *b, uint32_t fetch, struc
     if (!write_constraints(e, b, err))
         return false;
     for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
-        if (i > 0 && !link_pass(&e->loaded->stages[i - 1], &e->loaded->stages[i], b->n_rows, err))
+        if (i > 0 && !link_pass(&e->loaded->links[i - 1], b->n_rows, err))
             return false;
         if (!stage_play(&e->loaded->stages[i], step, err))
             return false;
@@ -91,13 +91,22 @@ static bool wait_for_results(struct engine *e, struct err *err)
            (bytes == 0 || buffer_read(&last->results, 0, b->results, bytes, err));
 }
 
+// The last stage writes tokens to the history from which the first one reads them.
+static bool one_history(const struct engine_loaded *l)
+{
+    for (uint32_t i = 1; i < l->n_stages; i++)
+        if (!l->stages[i].borrows_tables)
+            return false;
+    return true;
+}
+
 // Fills the step after the current one. On a device with a queue it is submitted before the current tokens
 // are known, as long as every request is in plain decoding: the device reads those tokens from its token
 // history. A request that ends leaves one row to discard. The state lock is held.
 static bool fill_ahead(struct engine *e)
 {
     batch_clear(e->ahead);
-    if (e->loaded->n_stages > 1 || !e->loaded->device->queue)
+    if (!e->loaded->stages[0].device->queue || !one_history(e->loaded))
         return false;
     for (const struct request *r = e->first; r; r = r->next)
         if (!request_goes_ahead(r))

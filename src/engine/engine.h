@@ -9,14 +9,16 @@
 #pragma once
 #include <pthread.h>
 #include "device/step.h"
+#include "engine/stage/devices.h"
 #include "engine/kv/kv.h"
 #include "engine/prefill_budget.h"
-#include "engine/stage/stage.h"
+#include "engine/stage/place.h"
 #include "ingot.h"
 #include "models/model.h"
 #include "text/tokenizer/tokenizer.h"
 
 struct request;
+struct link;       // engine/stage/link.h
 struct chat;       // text/template/chat.h
 struct token_trie; // text/grammar/token_trie.h
 
@@ -30,8 +32,10 @@ struct engine_loaded {
     struct err no_tokenizer;
     struct chat *chat; // NULL: no tokenizer, or the template cannot be used; the reason is in no_chat
     struct err no_chat;
-    struct device *device;
-    struct stage *stages;
+    struct devices devices;
+    struct placement placement;
+    struct stage *stages; // [n_stages]
+    struct link *links;   // [n_stages - 1]: link i is between stages i and i + 1
     uint32_t n_stages;
     uint32_t n_context, max_rows, max_outputs, longest_token; // longest_token: bytes of text
 };
@@ -68,13 +72,10 @@ struct engine {
     float *pool_room;        // made for the first embedding: the last norm's scale, and one row
 };
 
-// For verify: cpu:plain without the operations that other CPUs record as their parts.
-#define DEVICE_PLAIN_PARTS "cpu:plain:parts"
 bool engine_load(struct engine *e, const struct ingot_engine_options *options, struct err *err);
 void engine_unload(struct engine *e);
-// The memory that an engine with these options needs, and the device that it would use. Opens the file and
-// the device, loads nothing.
-struct place_memory;
+// The memory that an engine with these options needs, and that of the devices that it would use, in sum.
+// Opens the file and the devices, loads nothing.
 struct device_info;
 bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need,
                      struct device_info *device, struct err *err);

@@ -30,15 +30,26 @@ static void add_tensor(struct sha256_stream *s, const struct file_tensor *t)
         sha256_add(s, t->data + i * step, t->bytes < SAMPLE_BYTES ? t->bytes : SAMPLE_BYTES);
 }
 
+// Which device computes from which layer on. A border between stages of one device changes nothing.
+static void add_devices(struct sha256_stream *s, const struct engine_loaded *l)
+{
+    for (uint32_t i = 0; i < l->n_stages; i++) {
+        if (i > 0 && strcmp(l->stages[i].device->name, l->stages[i - 1].device->name) == 0)
+            continue;
+        add_text(s, l->stages[i].device->name);
+        add_number(s, l->stages[i].parts.first);
+        add_number(s, l->stages[i].shape.exact);
+    }
+}
+
 static struct sha256 digest(const struct engine *e, struct sha256_stream *s)
 {
     const struct stage_shape *shape = &e->loaded->stages[0].shape;
 
     add_text(s, "ingot pages 1 " INGOT_VERSION);
-    add_text(s, e->loaded->device->name);
+    add_devices(s, e->loaded);
     add_number(s, cpu_features() & (e->loaded->options.cpu_features ? e->loaded->options.cpu_features
                                                                     : (uint32_t)CPU_ALL));
-    add_number(s, shape->exact);
     add_number(s, shape->k_format);
     add_number(s, shape->v_format);
     for (size_t i = 0; i < model_file_n_tensors(e->loaded->file); i++)

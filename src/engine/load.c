@@ -1,101 +1,23 @@
-// load.c - opens the model and the device and makes the engine.
+// load.c - opens the model and the devices and makes the engine.
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/options.h"
 #include "device/cpu/cpu.h"
-#include "device/cuda/cuda.h"
-#include "device/metal/metal.h"
 #include "engine/stage/batch.h"
+#include "engine/stage/link.h"
 #include "engine/embedded.h"
 #include "engine/engine.h"
 #include "engine/kv_persist.h"
 #include "engine/kv/kv_store.h"
 #include "engine/mmproj.h"
-#include "engine/stage/place.h"
 #include "engine/kv/prefix.h"
 #include "engine/tiles.h"
 #include "engine/wait.h"
-#include "ops/cpu_table.h"
-#include "ops/cuda_table.h"
-#include "ops/metal_table.h"
 #include "ops/ops.h"
 #include "text/grammar/token_trie.h"
 #include "text/template/chat.h"
 
 enum { DEFAULT_CONTEXT = 8192, LARGEST_ROWS = 1 << 16, LEAST_OUTPUTS = 16, LOGITS_OF_A_STEP = 1 << 26 };
-
-static bool open_cpu(struct engine_loaded *l, struct str name, struct err *err)
-{
-    struct cpu_options options = { .n_threads = l->options.n_threads,
-                                   .features = l->options.cpu_features,
-                                   .plain = str_starts(name, STR("cpu:plain")),
-                                   .parts = str_is(name, DEVICE_PLAIN_PARTS),
-                                   .no_repack = l->options.no_repack,
-                                   .table = &cpu_table };
-
-    l->device = cpu_open(&options, err);
-    return l->device != NULL;
-}
-
-// Parses the number in "cuda:1"; 0 when there is none.
-static bool device_ordinal(struct str name, size_t kind_bytes, uint32_t *ordinal, struct err *err)
-{
-    uint64_t n = 0;
-
-    if (name.n > kind_bytes &&
-        (name.at[kind_bytes] != ':' || !str_to_u64(str_from_to(name, kind_bytes + 1, name.n), &n) || n > 255))
-        return err_set(err, ERR_INPUT, "device \"%.*s\"; want %.*s, or %.*s:N with a device's number",
-                       STR_ARG(name), (int)kind_bytes, name.at, (int)kind_bytes, name.at);
-    *ordinal = (uint32_t)n;
-    return true;
-}
-
-static bool open_cuda(struct engine_loaded *l, struct str name, struct err *err)
-{
-    uint32_t ordinal = 0;
-
-    if (!device_ordinal(name, 4, &ordinal, err))
-        return false;
-    l->device = cuda_open(ordinal, &cuda_table, err);
-    return l->device || err_prefix(err, "device %.*s", STR_ARG(name));
-}
-
-static bool open_metal(struct engine_loaded *l, struct str name, struct err *err)
-{
-    char archive[1024];
-    struct metal_options options = { .commit_every = l->options.commit_every, .table = &metal_table };
-
-    if (!device_ordinal(name, 5, &options.ordinal, err))
-        return false;
-    if (options_state_path("metal.archive", archive, sizeof archive))
-        options.archive = archive;
-    l->device = metal_open(&options, err);
-    return l->device || err_prefix(err, "device %.*s", STR_ARG(name));
-}
-
-// auto: the first GPU that works, else the CPU.
-static bool open_device(struct engine_loaded *l, struct err *err)
-{
-    struct str name = str_from(l->options.device ? l->options.device : "auto");
-    struct err no_cuda = { 0 }, no_metal = { 0 };
-
-    if (str_starts(name, STR("cuda")))
-        return open_cuda(l, name, err);
-    if (str_starts(name, STR("metal")))
-        return open_metal(l, name, err);
-    if (str_is(name, "cpu") || str_is(name, "cpu:plain") || str_is(name, DEVICE_PLAIN_PARTS))
-        return open_cpu(l, name, err);
-    if (!str_is(name, "auto"))
-        return err_set(err, ERR_UNSUPPORTED,
-                       "device \"%.*s\"; want auto, cpu, cpu:plain, cuda, cuda:N, metal or metal:N",
-                       STR_ARG(name));
-    if ((cuda_n_devices(&no_cuda) > 0 && open_cuda(l, STR("cuda"), &no_cuda)) ||
-        (metal_n_devices(&no_metal) > 0 && open_metal(l, STR("metal"), &no_metal)))
-        return true;
-    log_line(LOG_DEBUG, "load", "on the processor: %s; %s", no_cuda.message, no_metal.message);
-    return open_cpu(l, STR("cpu"), err);
-}
 
 static bool within(const char *what, uint32_t value, uint32_t most, struct err *err)
 {
@@ -160,18 +82,35 @@ STATIC_ASSERT(INGOT_KV_F32 == KV_F32 + 1 && INGOT_KV_Q8_0 == KV_Q8_0 + 1);
 
 static bool on_cpu(const struct engine_loaded *l)
 {
-    return str_is(str_from(l->device->name), "cpu");
+    for (uint32_t i = 0; i < l->devices.n; i++)
+        if (!str_is(str_from(l->devices.at[i]->name), "cpu"))
+            return false;
+    return true;
 }
 
-// auto: bf16 on CPUs with bf16 dot products (twice as fast), else f16.
-static enum kv_format page_format(const struct engine_loaded *l, enum ingot_kv asked, bool exact)
+static bool is_exact(const struct engine_loaded *l, uint32_t device)
+{
+    return l->options.exact || devices_is_plain(l->devices.at[device]);
+}
+
+static bool all_exact(const struct engine_loaded *l)
+{
+    for (uint32_t i = 0; i < l->devices.n; i++)
+        if (!is_exact(l, i))
+            return false;
+    return true;
+}
+
+// The same on all devices. auto: f32 where all of them compute with fp32 activations, bf16 on CPUs with bf16
+// dot products (twice as fast), else f16.
+static enum kv_format page_format(const struct engine_loaded *l, enum ingot_kv asked)
 {
     uint32_t features =
         cpu_features() & (l->options.cpu_features ? l->options.cpu_features : (uint32_t)CPU_ALL);
 
     if (asked != INGOT_KV_AUTO)
         return (enum kv_format)(asked - 1);
-    if (exact)
+    if (all_exact(l))
         return KV_F32;
     if (l->model.config.latent_dims && !on_cpu(l)) // absorbed queries overflow fp16
         return KV_BF16;
@@ -179,10 +118,8 @@ static enum kv_format page_format(const struct engine_loaded *l, enum ingot_kv a
 }
 
 // What the model is made of must have kernels there: this is known before a weight is read.
-static bool check_device(const struct engine_loaded *l, struct err *err)
+static bool check_device(const struct engine_loaded *l, struct device *d, struct err *err)
 {
-    struct device *d = l->device;
-
     if (l->model.config.latent_dims && !d->ops->supports(d, OP_latent_attend))
         return err_set(err, ERR_UNSUPPORTED,
                        "%s: latent attention has no kernels on %s yet; use --device cpu",
@@ -193,14 +130,21 @@ static bool check_device(const struct engine_loaded *l, struct err *err)
                    model_file_path(l->file), d->name);
 }
 
+static bool check_devices(const struct engine_loaded *l, struct err *err)
+{
+    for (uint32_t i = 0; i < l->devices.n; i++)
+        if (!check_device(l, l->devices.at[i], err))
+            return false;
+    return true;
+}
+
 // Values that are part of the keys have their format.
 static bool choose_pages(const struct engine_loaded *l, struct stage_shape *shape, struct err *err)
 {
     static const char *const names[N_KV_FORMATS] = { "f32", "f16", "bf16", "q8_0" };
-    uint32_t k = page_format(l, l->options.cache_type_k, shape->exact),
+    uint32_t k = page_format(l, l->options.cache_type_k),
              v = page_format(l,
-                             l->model.config.latent_dims ? l->options.cache_type_k : l->options.cache_type_v,
-                             shape->exact);
+                             l->model.config.latent_dims ? l->options.cache_type_k : l->options.cache_type_v);
     struct page_shape pages = { 1, l->model.config.head_dim, 1, (u16)k, (u16)v };
 
     shape->k_format = (enum kv_format)k;
@@ -212,11 +156,11 @@ static bool choose_pages(const struct engine_loaded *l, struct stage_shape *shap
     return true;
 }
 
+// As the first device computes; the others may differ in what is exact.
 static bool choose_shape(const struct engine *e, struct stage_shape *shape, struct err *err)
 {
     const struct engine_loaded *l = e->loaded;
     const struct ingot_engine_options *o = &l->options;
-    bool plain = o->device && str_starts(str_from(o->device), STR("cpu:plain"));
 
     *shape = (struct stage_shape){ .max_rows = l->max_rows,
                                    .max_outputs = l->max_outputs,
@@ -224,7 +168,7 @@ static bool choose_shape(const struct engine *e, struct stage_shape *shape, stru
                                    .max_pages = e->kv.max_pages,
                                    .n_pages = e->kv.n_pages,
                                    .history_stride = l->n_context,
-                                   .exact = o->exact || plain,
+                                   .exact = is_exact(l, 0),
                                    .invariant = o->invariant,
                                    .gemm = (enum gemm)o->gemm };
     return choose_pages(l, shape, err);
@@ -242,25 +186,72 @@ static bool record_tapes(struct stage *stages, uint32_t n_stages, struct err *er
     return true;
 }
 
+// What the stages on a device and on those that share its memory need together.
+static struct place_memory memory_on(const struct engine_loaded *l, const struct stage_shape *shape,
+                                     uint32_t device)
+{
+    const struct placement *p = &l->placement;
+    struct place_memory sum = { 0 };
+
+    if (l->devices.n == 1)
+        return place_memory(&l->model, shape);
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (!devices_share_memory(l->devices.at[device], l->devices.at[p->device[i]]))
+            continue;
+        struct place_memory need = place_range_memory(&l->model, shape, p->layers[i]);
+        sum.weights += need.weights;
+        sum.pages += need.pages;
+        sum.scratch += need.scratch;
+    }
+    return sum;
+}
+
+static bool check_memory(const struct engine_loaded *l, const struct stage_shape *shape, struct err *err)
+{
+    for (uint32_t i = 0; i < l->devices.n; i++) {
+        struct place_memory need = memory_on(l, shape, i);
+        if (!place_check(&need, l->devices.at[i], err))
+            return false;
+    }
+    return true;
+}
+
+static bool make_stage(struct engine_loaded *l, const struct stage_shape *shape, const struct buffer *pool,
+                       struct stage_progress *progress, struct err *err)
+{
+    uint32_t i = l->n_stages, device = l->placement.device[i];
+    struct stage *before = i ? &l->stages[i - 1] : NULL;
+    struct stage_shape own = *shape;
+
+    own.exact = is_exact(l, device);
+    struct stage_plan plan = { .model = &l->model,
+                               .device = l->devices.at[device],
+                               .layers = l->placement.layers[i],
+                               .shape = &own,
+                               .pool = pool,
+                               .before = before };
+    if (!stage_create(&l->stages[i], &plan, progress, err))
+        return false;
+    l->n_stages++;
+    return !before || link_create(&l->links[i - 1], before, &l->stages[i], err);
+}
+
 static bool make_stages(struct engine_loaded *l, const struct stage_shape *shape, const struct buffer *pool,
                         struct err *err)
 {
     const struct ingot_engine_options *o = &l->options;
     struct stage_progress progress = { o->progress, o->progress_arg, 0, l->model.weight_bytes };
-    struct layer_range ranges[MAX_STAGES];
-    struct place_memory need = place_memory(&l->model, shape);
-    uint32_t n = place_stages(o->stages, l->model.config.n_layers, ranges, err);
+    uint32_t n = l->placement.n;
 
-    if (n == 0 || !place_check(&need, l->device, err))
+    if (!check_memory(l, shape, err))
         return false;
     l->stages = mem_alloc_array(n, sizeof *l->stages);
-    if (!l->stages)
+    l->links = mem_alloc_array(n, sizeof *l->links);
+    if (!l->stages || !l->links)
         return err_memory(err, "stages");
-    for (; l->n_stages < n; l->n_stages++) {
-        struct stage_plan plan = { &l->model, l->device, ranges[l->n_stages], shape, pool };
-        if (!stage_create(&l->stages[l->n_stages], &plan, &progress, err))
+    while (l->n_stages < n)
+        if (!make_stage(l, shape, pool, &progress, err))
             return false;
-    }
     return record_tapes(l->stages, n, err);
 }
 
@@ -376,18 +367,40 @@ static bool open_eyes(struct engine *e, struct engine_loaded *l, const struct st
     return true;
 }
 
+static bool choose_places(struct engine_loaded *l, struct err *err)
+{
+    return place_stages(&l->placement, l->options.stages, l->model.config.n_layers, l->devices.n, err);
+}
+
+// Devices that share memory count once.
+static struct device_info sum_memory(const struct devices *d)
+{
+    struct device_info sum = { 0 };
+
+    for (uint32_t i = 0; i < d->n; i++) {
+        struct device_info info = { 0 };
+        bool counted = false;
+        for (uint32_t k = 0; k < i; k++)
+            counted |= devices_share_memory(d->at[i], d->at[k]);
+        d->at[i]->ops->info(d->at[i], &info);
+        sum.memory_bytes += counted ? 0 : info.memory_bytes;
+        sum.free_bytes += counted ? 0 : info.free_bytes;
+    }
+    return sum;
+}
+
 bool engine_estimate(const struct ingot_engine_options *options, struct place_memory *need,
                      struct device_info *device, struct err *err)
 {
     struct engine e = { 0 };
     struct stage_shape shape;
     struct engine_loaded *l = begin_load(&e, options, err);
-    bool ok = l && open_model(l, err) && open_device(l, err) && choose_sizes(l, err) && make_kv(&e, err) &&
-              choose_shape(&e, &shape, err);
+    bool ok = l && open_model(l, err) && devices_open(&l->devices, options, err) && choose_sizes(l, err) &&
+              make_kv(&e, err) && choose_shape(&e, &shape, err);
 
     if (ok) {
         *need = place_memory(&l->model, &shape);
-        l->device->ops->info(l->device, device);
+        *device = sum_memory(&l->devices);
     }
     engine_unload(&e);
     return ok;
@@ -397,9 +410,9 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
 {
     struct stage_shape shape;
     struct engine_loaded *l = begin_load(e, options, err);
-    bool ok = l && open_model(l, err) && load_tokenizer(l, err) && open_device(l, err) &&
-              check_device(l, err) && choose_sizes(l, err) && make_kv(e, err) && make_batches(e, err) &&
-              choose_shape(e, &shape, err) && open_eyes(e, l, &shape, err) &&
+    bool ok = l && open_model(l, err) && load_tokenizer(l, err) && devices_open(&l->devices, options, err) &&
+              check_devices(l, err) && choose_places(l, err) && choose_sizes(l, err) && make_kv(e, err) &&
+              make_batches(e, err) && choose_shape(e, &shape, err) && open_eyes(e, l, &shape, err) &&
               make_stages(l, &shape, tiles_pool(e), err) && make_logits(e, err) && kv_persist_open(e, err);
 
     if (!ok) {
@@ -414,10 +427,13 @@ bool engine_load(struct engine *e, const struct ingot_engine_options *options, s
 
 static void unload(struct engine_loaded *l)
 {
+    for (uint32_t i = 0; l->links && i < l->n_stages; i++)
+        link_release(&l->links[i]);
+    mem_free(l->links);
     for (uint32_t i = 0; l->stages && i < l->n_stages; i++)
         stage_release(&l->stages[i]);
     mem_free(l->stages);
-    device_close(l->device);
+    devices_close(&l->devices);
     chat_destroy(l->chat);
     tokenizer_free(l->tokenizer);
     model_release(&l->model);

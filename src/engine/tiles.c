@@ -22,7 +22,7 @@ bool tiles_open(struct engine *e, const struct model_file *file, const struct st
     uint32_t n = POOL_ROWS / tower_rows(&sizes);
     tower_release(&sizes);
     struct vision_plan plan = { .file = file,
-                                .device = e->loaded->device,
+                                .device = e->loaded->devices.at[e->loaded->placement.device[0]],
                                 .n_out = e->loaded->model.config.n_cols,
                                 .n_places = n > LEAST_PLACES ? n : LEAST_PLACES,
                                 .exact = shape->exact,

@@ -23,7 +23,7 @@ static const struct option model_options[] = {
 static const struct option place_options[] = {
     { "-t --threads", OPTION_U32, AT(n_threads), "N", "0", 0, 0, "-1", "threads, at most one for each processor that this process may use; 0: all of them" },
     { "-b --batch-size", OPTION_U32, AT(n_batch), "N", "0", 0, 65536, NULL, "rows of one step at most; 0: ingot chooses" },
-    { "-dev --device", OPTION_STRING, AT(device), "NAME", "auto", 0, 0, NULL, "auto, cpu, cuda, cuda:1, metal (emulator-tested, not yet run on Apple hardware), or cpu:plain, the plain loops that define every operation" },
+    { "-dev --device", OPTION_STRING, AT(device), "NAME", "auto", 0, 0, NULL, "auto, cpu, cuda, cuda:1, metal (emulator-tested, not yet run on Apple hardware), or cpu:plain, the plain loops that define every operation; several, as in cuda:0,cpu, share the layers" },
     { "-ctk --cache-type-k", OPTION_CHOICE, AT(cache_type_k), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of K in the KV pages; auto: f16, or bf16 on a processor that multiplies it, or f32 with --exact" },
     { "-ctv --cache-type-v", OPTION_CHOICE, AT(cache_type_v), "TYPE", "auto", 0, 0, "auto f32 f16 bf16 q8_0", "format of V in the KV pages" },
     { 0 },
@@ -36,7 +36,7 @@ static const struct option kernel_options[] = {
     { "--invariant", OPTION_FLAG, AT(invariant), NULL, NULL, 0, 0, NULL, "cuda: the same bits alone, in any batch and in any chunks, as the processor always gives: slower" },
     { "--gemm", OPTION_CHOICE, AT(gemm), "WHOSE", "auto", 0, 0, "auto own vendor", "kernels that multiply the many rows of a prompt on a GPU: ingot's, or the vendor's library (cuBLAS), for comparison; auto: ingot's" },
     { "-nr --no-repack", OPTION_FLAG, AT(no_repack), NULL, NULL, 0, 0, NULL, "use weights as they lie in the file: less memory, slower" },
-    { "--stages", OPTION_STRING, AT(stages), "LIST", NULL, 0, 0, NULL, "layers at which a new stage begins, such as 4,8" },
+    { "--stages", OPTION_STRING, AT(stages), "LIST", NULL, 0, 0, NULL, "layers at which a new stage begins, such as 4,8; with several devices, at which the next one takes over" },
     { "--commit-every", OPTION_U32, AT(commit_every), "N", "0", 0, 100000, NULL, "metal: commands in a command buffer, the first of which is short; 0: at most 4 command buffers a step" },
     { 0 },
 };

@@ -298,7 +298,7 @@ static void the_next_step_is_queued_before_this_one_is_read(void **state)
         skip();
     struct ingot_request_options r = request();
     struct ingot_result result;
-    struct device *d = engine->inner.loaded->device;
+    struct device *d = engine->inner.loaded->devices.at[0];
     assert_true(ingot_generate(engine, &r, NULL, NULL, NULL, NULL)); // the graphs are made
     fake.waits = 0;
     struct device_counters before = d->counters;

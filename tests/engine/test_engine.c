@@ -583,13 +583,13 @@ static void steps_queued_ahead_change_nothing(void **state)
     uint32_t n_reused[2];
 
     ask_twice(engine, alone, &n_reused[0]);
-    uint64_t plays = engine->inner.loaded->device->counters.plays;
+    uint64_t plays = engine->inner.loaded->devices.at[0]->counters.plays;
     ask_twice(engine, alone, &n_reused[0]);
-    plays = engine->inner.loaded->device->counters.plays - plays;
-    engine->inner.loaded->device->queue = &queue;
-    uint64_t before = engine->inner.loaded->device->counters.plays;
+    plays = engine->inner.loaded->devices.at[0]->counters.plays - plays;
+    engine->inner.loaded->devices.at[0]->queue = &queue;
+    uint64_t before = engine->inner.loaded->devices.at[0]->counters.plays;
     ask_twice(engine, ahead, &n_reused[1]);
-    assert_int_equal(engine->inner.loaded->device->counters.plays - before,
+    assert_int_equal(engine->inner.loaded->devices.at[0]->counters.plays - before,
                      plays + 2); // one for each answer's end
     assert_int_equal(n_reused[0], n_reused[1]);
     for (int i = 0; i < 2; i++)
@@ -607,13 +607,13 @@ static void a_layer_is_five_commands(void **state)
     assert_int_equal(tape_n_commands(one->tape), 2 + 5 * e->loaded->model.config.n_layers + 4);
     // A pure chain: every command waits for the one before, save that angles and embed run side by side.
     assert_int_equal(tape_n_barriers(one->tape), tape_n_commands(one->tape) - 2);
-    struct device_counters before = e->loaded->device->counters;
+    struct device_counters before = e->loaded->devices.at[0]->counters;
     uint32_t tokens[1] = { 5 };
     struct ingot_request_options r = request(tokens, 0);
     r.n_tokens = 1;
     r.max_tokens = 3;
     assert_true(ingot_generate(engine, &r, NULL, NULL, NULL, NULL));
-    struct device_counters after = e->loaded->device->counters;
+    struct device_counters after = e->loaded->devices.at[0]->counters;
     assert_int_equal(after.plays - before.plays, 3);
     assert_int_equal(after.submissions - before.submissions, 3);
     assert_int_equal(after.waits - before.waits, 3);

@@ -1,7 +1,8 @@
 // test_prefix.c - pages that requests share: what is reused, what is not and why, and that no way to an
 // answer changes its bits.
 //
-// Every answer is compared with that of the same request alone on an engine that shares nothing.
+// Every answer is compared with that of the same request alone on an engine that shares nothing and has one
+// device; the engine that shares has one device, then two.
 #include <stdlib.h>
 #include "engine/api.h"
 #include "engine/kv/prefix.h"
@@ -21,6 +22,8 @@ struct question {
     struct ingot_request_options options;
 };
 
+static const char *shared_on = "cpu"; // the device of engines that share pages
+
 static bool record(void *arg, const struct ingot_event *event)
 {
     struct answer_bits *a = arg;
@@ -35,7 +38,7 @@ static struct ingot_engine *open_engine(uint32_t n_sequences, uint32_t n_kv_toke
 {
     struct ingot_engine_options o = ingot_engine_defaults();
     o.model = MODEL;
-    o.device = "cpu";
+    o.device = no_prefix_cache ? "cpu" : shared_on;
     o.n_threads = 1;
     o.n_context = 128;
     o.n_sequences = n_sequences;
@@ -360,5 +363,8 @@ int main(void)
         cmocka_unit_test(paused_requests_go_on_with_the_same_bits),
         cmocka_unit_test(a_thousand_requests_answer_as_alone),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+    shared_on = "cpu,cpu";
+    return n_failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

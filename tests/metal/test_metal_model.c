@@ -179,7 +179,7 @@ static void a_step_costs_what_it_should(void **state)
     close(mkstemp(path));
     assert_ok(random_model_file(&shape, &err), &err);
     struct ingot_engine *engine = open_engine("metal", path);
-    struct device_counters *c = &engine->inner.loaded->device->counters;
+    struct device_counters *c = &engine->inner.loaded->devices.at[0]->counters;
     submit_tokens(engine, 36, 2); // warm-up: one chunk, one token; all chunks are of 33 to 64 rows, one tape
     struct device_counters before = *c;
     submit_tokens(engine, 52, 3);

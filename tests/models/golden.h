@@ -126,7 +126,7 @@ struct golden_run {
 
 // Gates: exact, a squared error of 1e-9 and the reference's first choices; else half precision, 1e-4. A mean
 // KL of 1e-3.
-static inline void check_golden(const struct golden_run *run)
+static inline void check_golden_split(const struct golden_run *run, const char *stages)
 {
     struct golden g;
     char path[512];
@@ -137,17 +137,23 @@ static inline void check_golden(const struct golden_run *run)
     snprintf(path, sizeof path, SOURCE_DIR "/tests/golden/%s%s", run->variant, run->file);
     options.model = path;
     options.device = run->device;
+    options.stages = stages;
     options.exact = run->exact;
     options.n_batch = run->n_batch;
     float *ours = run_logits(&options, &g);
     struct closeness c = compare_logits(&g, ours);
-    print_message("%-13s %-12s %-9s %s batch %u: squared error %.1e, KL %.1e\n", run->variant,
-                  *run->file ? run->file : "safetensors", run->device, run->exact ? "exact" : "",
-                  run->n_batch, c.worst_error, c.mean_kl);
+    print_message("%-13s %-12s %-9s %s%s %s batch %u: squared error %.1e, KL %.1e\n", run->variant,
+                  *run->file ? run->file : "safetensors", run->device, stages ? "from layer " : "",
+                  stages ? stages : "", run->exact ? "exact" : "", run->n_batch, c.worst_error, c.mean_kl);
     if (!(c.worst_error <= most) || !(c.mean_kl <= 1e-3) || (run->exact && c.top1_changes != 0))
         fail_msg("%s%s on %s: squared error %g, KL %g, %u changed first choices; want at most %g, 1e-3%s",
                  run->variant, run->file, run->device, c.worst_error, c.mean_kl, c.top1_changes, most,
                  run->exact ? " and none" : "");
     free(ours);
     model_file_close(g.file);
+}
+
+static inline void check_golden(const struct golden_run *run)
+{
+    check_golden_split(run, NULL);
 }

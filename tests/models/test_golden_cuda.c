@@ -1,7 +1,7 @@
 // test_golden_cuda.c - every architecture's logits on an NVIDIA GPU: through graphs, pages and the engine.
 // Skipped where there is none. The golden weights are fp32 or fp16: no activation is quantised.
 #include "device/cuda/cuda.h"
-#include "models/golden.h"
+#include "device_pairs.h"
 #include "models/shipped_eyes.h"
 
 static bool gpu_exists(void)
@@ -143,11 +143,30 @@ static void the_shipped_eyes_answer(void **state)
     ingot_engine_close(engine);
 }
 
+// Two stages of one GPU; the GPU and the CPU, in both orders; the GPU twice, and two GPUs: the activations of
+// these go through host memory.
+static void one_model_over_two_devices(void **state)
+{
+    static const char *const pairs[] = { "cuda:0", "cuda:0,cpu", "cpu,cuda:0", "cuda:0,cuda:0",
+                                         "cuda:0,cuda:1" };
+    struct err err = { 0 };
+    (void)state;
+
+    if (!gpu_exists())
+        skip();
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs - (cuda_n_devices(&err) < 2); i++) {
+        check_pair_of_devices(pairs[i], true);
+        check_pair_of_devices(pairs[i], false);
+        check_story_on_pair(pairs[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(reference_logits_on_the_gpu),
                                         cmocka_unit_test(mixtures_give_the_reference_logits_on_the_gpu),
                                         cmocka_unit_test(invariant_logits_in_any_chunks),
+                                        cmocka_unit_test(one_model_over_two_devices),
                                         cmocka_unit_test(the_shipped_model_answers_as_on_the_processor),
                                         cmocka_unit_test(the_shipped_eyes_answer) };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -378,7 +378,7 @@ struct device *cpu_open(const struct cpu_options *options, struct err *err)
         cpu->options = *options;
         cpu->features = cpu_features() & (options->features ? options->features : (uint32_t)CPU_ALL);
         cpu->device.ops = &ops;
-        snprintf(cpu->device.name, sizeof cpu->device.name, "cpu");
+        snprintf(cpu->device.name, sizeof cpu->device.name, options->plain ? "cpu:plain" : "cpu");
         cpu->pool = thread_pool_create(n_threads);
         cpu->width = width_of(n_threads);
         cpu->kernels = mem_alloc_array(options->table->n_ops, sizeof *cpu->kernels);

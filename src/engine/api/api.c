@@ -172,12 +172,26 @@ static void copy_name(const struct engine *e, char *to, size_t n)
     snprintf(to, n, "%.*s", STR_ARG(name));
 }
 
+// "cpu: 2 threads", or "cuda:0 for layers 0 to 27, cpu for layers 28 to 39".
+static void name_devices(const struct engine_loaded *l, char *to, size_t n)
+{
+    struct device_info device = { 0 };
+    size_t at = 0;
+
+    if (l->devices.n == 1) {
+        l->devices.at[0]->ops->info(l->devices.at[0], &device);
+        snprintf(to, n, "%s: %s", l->devices.at[0]->name, device.name);
+        return;
+    }
+    for (uint32_t i = 0; i < l->n_stages && at < n; i++)
+        at += (size_t)snprintf(to + at, n - at, "%s%s for layers %u to %u", i ? ", " : "",
+                               l->stages[i].device->name, l->stages[i].parts.first,
+                               l->stages[i].parts.last - 1);
+}
+
 void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engine_info *info, size_t size)
 {
     const struct engine *e = &engine->inner;
-    struct device_info device = { 0 };
-
-    e->loaded->device->ops->info(e->loaded->device, &device);
     struct ingot_engine_info all = {
         .n_parameters = e->loaded->model.n_parameters,
         .weight_bytes = e->loaded->model.weight_bytes,
@@ -205,7 +219,7 @@ void ingot_engine_info_fill(const struct ingot_engine *engine, struct ingot_engi
     copy_name(e, all.model_name, sizeof all.model_name);
     snprintf(all.architecture, sizeof all.architecture, "%s", e->loaded->model.arch->name);
     snprintf(all.format, sizeof all.format, "%s", main_format(&e->loaded->model));
-    snprintf(all.device, sizeof all.device, "%s: %s", e->loaded->device->name, device.name);
+    name_devices(e->loaded, all.device, sizeof all.device);
     sizes_give(info, size, &all, sizeof all);
 }
 

@@ -22,9 +22,9 @@ struct walk {
     bool stopped;
 };
 
-static double limit_of(const struct engine *e, const char *name)
+static double limit_of(const struct stage *s, const char *name)
 {
-    const struct stage_shape *shape = &e->loaded->stages[0].shape;
+    const struct stage_shape *shape = &s->shape;
     bool exact = shape->exact, half = shape->k_format != KV_F32 || shape->v_format != KV_F32;
     bool product =
         strcmp(name, "matmul") == 0 || strcmp(name, "qkv") == 0 || strcmp(name, "experts_down") == 0;
@@ -43,8 +43,10 @@ static double limit_of(const struct engine *e, const char *name)
 static bool on_difference(void *arg, const struct tape_difference *d)
 {
     struct walk *w = arg;
-    struct verify_finding f = { w->stage, d->command, d->label,
-                                d->name,  d->error,   limit_of(w->engine, d->name) };
+    struct verify_finding f = {
+        w->stage, d->command, d->label,
+        d->name,  d->error,   limit_of(&w->engine->loaded->stages[w->stage], d->name)
+    };
 
     w->v->n_bad += !(f.error <= f.limit);
     w->stopped = w->v->on_command && !w->v->on_command(w->v->arg, &f);
@@ -96,12 +98,29 @@ static bool verify_both(struct walk *w, struct engine *engines[2], struct err *e
             return false;
     for (; w->stage < engines[0]->loaded->n_stages && !w->stopped; w->stage++) {
         for (int i = 0; i < 2 && w->stage > 0; i++)
-            if (!link_pass(&engines[i]->loaded->stages[w->stage - 1], &engines[i]->loaded->stages[w->stage],
-                           w->v->n_rows, err))
+            if (!link_pass(&engines[i]->loaded->links[w->stage - 1], w->v->n_rows, err))
                 return false;
         if (!verify_stage(w, engines, err))
             return false;
     }
+    return true;
+}
+
+// The borders of e's stages, as --stages takes them.
+static void write_borders(const struct engine *e, char *to, size_t n)
+{
+    size_t at = 0;
+
+    *to = 0;
+    for (uint32_t i = 1; i < e->loaded->n_stages && at < n; i++)
+        at += (size_t)snprintf(to + at, n - at, "%s%u", i > 1 ? "," : "", e->loaded->stages[i].parts.first);
+}
+
+static bool all_support(const struct devices *d, uint32_t op)
+{
+    for (uint32_t i = 0; i < d->n; i++)
+        if (!d->at[i]->ops->supports(d->at[i], op))
+            return false;
     return true;
 }
 
@@ -110,6 +129,7 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
     struct engine *engines[2] = { mem_alloc(sizeof(struct engine)), mem_alloc(sizeof(struct engine)) };
     struct ingot_engine_options own = *options, other = *options;
     bool loaded[2] = { false, false };
+    char borders[MAX_STAGES * 6];
 
     other.progress = NULL;
     if (v->against == VERIFY_VENDOR) {
@@ -122,8 +142,9 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
     if (!engines[0] || !engines[1])
         err_memory(err, "two engines");
     else if ((loaded[0] = engine_load(engines[0], &own, err))) {
-        struct device *device = engines[0]->loaded->device;
-        if (v->against != VERIFY_VENDOR && !device->ops->supports(device, OP_moe))
+        write_borders(engines[0], borders, sizeof borders);
+        other.stages = borders;
+        if (v->against != VERIFY_VENDOR && !all_support(&engines[0]->loaded->devices, OP_moe))
             other.device = DEVICE_PLAIN_PARTS; // the same commands on both sides
         const struct stage_shape *shape = &engines[0]->loaded->stages[0].shape;
         other.cache_type_k = (enum ingot_kv)(shape->k_format + 1); // the same pages on both sides
@@ -140,26 +161,33 @@ bool engine_verify(const struct ingot_engine_options *options, struct verificati
     return ok;
 }
 
-void engine_trace(const struct ingot_engine *engine, FILE *to)
+static void print_counters(const struct device *d, FILE *to)
 {
-    const struct engine *e = &engine->inner;
-    const struct device_counters *c = &e->loaded->device->counters;
+    const struct device_counters *c = &d->counters;
 
-    for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
-        fprintf(to, "stage %u: layers %u to %u on %s\n", i, e->loaded->stages[i].parts.first,
-                e->loaded->stages[i].parts.last - 1, e->loaded->device->name);
-        for (uint32_t b = 0; b < N_BUCKETS; b++)
-            if (e->loaded->stages[i].buckets[b].tape)
-                tape_print(e->loaded->stages[i].buckets[b].tape, to);
-    }
     fprintf(to,
             "%s: %llu plays, %llu commands, %llu dispatches, %llu barriers, %llu submissions, %llu waits, "
             "%llu bytes read back, "
             "%llu written, %llu buffers, %llu pipelines\n",
-            e->loaded->device->name, (unsigned long long)c->plays, (unsigned long long)c->commands,
+            d->name, (unsigned long long)c->plays, (unsigned long long)c->commands,
             (unsigned long long)c->dispatches, (unsigned long long)c->barriers,
             (unsigned long long)c->submissions, (unsigned long long)c->waits,
             (unsigned long long)c->read_bytes, (unsigned long long)c->write_bytes,
             (unsigned long long)c->buffers, (unsigned long long)c->pipelines);
+}
+
+void engine_trace(const struct ingot_engine *engine, FILE *to)
+{
+    const struct engine *e = &engine->inner;
+
+    for (uint32_t i = 0; i < e->loaded->n_stages; i++) {
+        fprintf(to, "stage %u: layers %u to %u on %s\n", i, e->loaded->stages[i].parts.first,
+                e->loaded->stages[i].parts.last - 1, e->loaded->stages[i].device->name);
+        for (uint32_t b = 0; b < N_BUCKETS; b++)
+            if (e->loaded->stages[i].buckets[b].tape)
+                tape_print(e->loaded->stages[i].buckets[b].tape, to);
+    }
+    for (uint32_t i = 0; i < e->loaded->devices.n; i++)
+        print_counters(e->loaded->devices.at[i], to);
     fprintf(to, "process: %llu allocations\n", (unsigned long long)mem_n_allocations());
 }

@@ -2,20 +2,39 @@
 #include "engine/stage/link.h"
 #include "base/mem.h"
 
-bool link_pass(struct stage *from, struct stage *to, uint32_t n_rows, struct err *err)
+static uint64_t row_bytes(const struct stage *s)
 {
-    uint64_t bytes = (uint64_t)n_rows * from->parts.model->config.n_cols * sizeof(float);
+    return s->parts.model->config.n_cols * sizeof(float);
+}
 
+bool link_create(struct link *l, struct stage *from, struct stage *to, struct err *err)
+{
+    *l = (struct link){ from, to, NULL };
+    if (to->borrows_block || to->block.host || from->block.host)
+        return true;
+    l->room = mem_alloc(from->shape.max_rows * row_bytes(from));
+    return l->room || err_memory(err, "activations between two stages");
+}
+
+void link_release(struct link *l)
+{
+    mem_free(l->room);
+    *l = (struct link){ 0 };
+}
+
+bool link_pass(struct link *l, uint32_t n_rows, struct err *err)
+{
+    struct stage *from = l->from, *to = l->to;
+    uint64_t bytes = n_rows * row_bytes(from);
+
+    if (to->borrows_block)
+        return true;
     if (!from->device->ops->wait(from->device, err))
         return false;
-    if (to->block.host)
-        return buffer_read(&from->block, 0, to->block.host, bytes, err);
     if (from->block.host)
         return buffer_write(&to->block, 0, from->block.host, bytes, err);
-    void *copy = mem_alloc(bytes);
-    bool ok =
-        copy ? buffer_read(&from->block, 0, copy, bytes, err) && buffer_write(&to->block, 0, copy, bytes, err)
-             : err_memory(err, "activations between two stages");
-    mem_free(copy);
-    return ok;
+    if (to->block.host)
+        return buffer_read(&from->block, 0, to->block.host, bytes, err);
+    return buffer_read(&from->block, 0, l->room, bytes, err) &&
+           buffer_write(&to->block, 0, l->room, bytes, err);
 }

@@ -2,6 +2,13 @@
 #pragma once
 #include "engine/stage/stage.h"
 
-// Copies n_rows of the residual stream from a stage's block to the next stage's. Waits for the first stage's
-// device.
-bool link_pass(struct stage *from, struct stage *to, uint32_t n_rows, struct err *err);
+struct link {
+    struct stage *from, *to; // borrowed
+    void *room;              // host memory for max_rows, where neither end's block is; else NULL
+};
+
+bool link_create(struct link *l, struct stage *from, struct stage *to, struct err *err);
+void link_release(struct link *l); // zeroed is allowed
+// Takes n_rows of the residual stream from a stage's block to the next stage's. Where the two have one block
+// (stage_plan.before), nothing is copied and nobody waits; else the first stage's device is waited for.
+bool link_pass(struct link *l, uint32_t n_rows, struct err *err);

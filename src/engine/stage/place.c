@@ -1,34 +1,90 @@
 // place.c - see place.h.
 #include "engine/stage/place.h"
+#include <stddef.h>
 #include "base/log.h"
 #include "models/arch.h"
 
-uint32_t place_stages(const char *text, uint32_t n_layers, struct layer_range ranges[MAX_STAGES],
-                      struct err *err)
+static bool read_borders(struct placement *p, const char *text, uint32_t n_layers, struct err *err)
 {
-    struct str rest = str_from(text ? text : "");
-    uint32_t n = 0, first = 0;
+    struct str rest = str_from(text);
+    uint32_t first = 0;
 
     while (rest.n > 0) {
         size_t comma = str_find(rest, STR(","));
         size_t end = comma == SIZE_MAX ? rest.n : comma;
         uint64_t at;
         if (!str_to_u64(str_from_to(rest, 0, end), &at) || at <= first || at >= n_layers ||
-            n + 2 > MAX_STAGES) {
-            err_set(err, ERR_INPUT,
-                    "stages \"%s\": want up to %d rising layer numbers from 1 to %u, as in 4,8", text,
-                    MAX_STAGES - 1, n_layers - 1);
-            return 0;
-        }
-        ranges[n++] = (struct layer_range){ first, (uint32_t)at };
+            p->n + 2 > MAX_STAGES)
+            return err_set(err, ERR_INPUT,
+                           "stages \"%s\": want up to %d rising layer numbers from 1 to %u, as in 4,8", text,
+                           MAX_STAGES - 1, n_layers - 1);
+        p->layers[p->n++] = (struct layer_range){ first, (uint32_t)at };
         first = (uint32_t)at;
         rest = str_from_to(rest, end + (comma != SIZE_MAX), rest.n);
     }
-    ranges[n++] = (struct layer_range){ first, n_layers };
-    return n;
+    p->layers[p->n++] = (struct layer_range){ first, n_layers };
+    return true;
+}
+
+static bool deal_layers(struct placement *p, uint32_t n_layers, uint32_t n_devices, struct err *err)
+{
+    if (n_devices > n_layers)
+        return err_set(err, ERR_INPUT, "%u devices for a model of %u layers; want at most a device a layer",
+                       n_devices, n_layers);
+    for (; p->n < n_devices; p->n++)
+        p->layers[p->n] =
+            (struct layer_range){ p->n * n_layers / n_devices, (p->n + 1) * n_layers / n_devices };
+    return true;
+}
+
+bool place_stages(struct placement *p, const char *borders, uint32_t n_layers, uint32_t n_devices,
+                  struct err *err)
+{
+    *p = (struct placement){ 0 };
+    if (!borders || !*borders ? !deal_layers(p, n_layers, n_devices, err)
+                              : !read_borders(p, borders, n_layers, err))
+        return false;
+    if (n_devices > 1 && p->n != n_devices)
+        return err_set(err, ERR_INPUT,
+                       "stages \"%s\" are %u and %u devices are named; want a stage for each device, or one "
+                       "device for all",
+                       borders, p->n, n_devices);
+    for (uint32_t i = 0; i < p->n && n_devices > 1; i++)
+        p->device[i] = i;
+    return true;
+}
+
+static uint64_t tensor_bytes(const struct file_tensor *t)
+{
+    return t ? t->bytes : 0;
+}
+
+static uint64_t range_weights(const struct model *m, struct layer_range layers)
+{
+    const struct file_tensor *const *globals = m->tensors;
+    uint64_t bytes = 0;
+
+    if (layers.first == 0)
+        bytes += tensor_bytes(globals[offsetof(struct model_weights, embed) / sizeof(void *)]);
+    if (layers.last == m->config.n_layers)
+        bytes += tensor_bytes(globals[offsetof(struct model_weights, out_norm) / sizeof(void *)]) +
+                 tensor_bytes(globals[offsetof(struct model_weights, head) / sizeof(void *)]);
+    for (uint32_t l = layers.first; l < layers.last; l++)
+        for (uint32_t i = 0; i < m->n_places; i++)
+            bytes += tensor_bytes(model_layer(m, l)[i]);
+    return bytes;
 }
 
 struct place_memory place_memory(const struct model *m, const struct stage_shape *shape)
+{
+    struct place_memory need = place_range_memory(m, shape, (struct layer_range){ 0, m->config.n_layers });
+
+    need.weights = m->weight_bytes; // an embedding that is also the head counts once
+    return need;
+}
+
+struct place_memory place_range_memory(const struct model *m, const struct stage_shape *shape,
+                                       struct layer_range layers)
 {
     const struct model_config *c = &m->config;
     uint64_t row = 8ull * c->n_cols + 3ull * c->n_ffn + 4ull * c->n_heads * c->head_dim +
@@ -38,9 +94,10 @@ struct place_memory place_memory(const struct model *m, const struct stage_shape
     if (m->arch->scratch_cols)
         row += m->arch->scratch_cols(m);
     return (struct place_memory){
-        .weights = m->weight_bytes,
-        .pages = (uint64_t)c->n_layers * shape->n_pages * (page.k + page.v),
-        .scratch = 4 * (shape->max_rows * row + 4ull * shape->max_outputs * c->n_vocab),
+        .weights = range_weights(m, layers),
+        .pages = (uint64_t)(layers.last - layers.first) * shape->n_pages * (page.k + page.v),
+        .scratch = 4 * (shape->max_rows * row +
+                        (layers.last == c->n_layers ? 4ull * shape->max_outputs * c->n_vocab : 0)),
     };
 }
 

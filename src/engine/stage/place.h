@@ -4,17 +4,26 @@
 
 enum { MAX_STAGES = 64 };
 
-// Parses "4,8": a new stage begins at layers 4 and 8. NULL or empty: one stage. Returns the number of ranges;
-// 0: error.
-uint32_t place_stages(const char *text, uint32_t n_layers, struct layer_range ranges[MAX_STAGES],
-                      struct err *err);
+struct placement {
+    struct layer_range layers[MAX_STAGES]; // [n], rising, all layers
+    uint32_t device[MAX_STAGES];           // [n], which of the engine's devices
+    uint32_t n;
+};
+
+// Parses "4,8": a new stage begins at layers 4 and 8. Several devices take a stage each, in their order;
+// without borders each gets the same number of layers. One device takes all stages, without borders one.
+bool place_stages(struct placement *p, const char *borders, uint32_t n_layers, uint32_t n_devices,
+                  struct err *err);
 
 // Bytes that an engine of this shape needs, computed before loading. Weights count with their size in the
-// file: where the device has a copy of its own, the file's memory is released.
+// file: where the device has a copy of its own, the file's memory is released. A range of layers counts the
+// embedding with the first layer, and the last norm and the head with the last one.
 struct place_memory {
     uint64_t weights, pages, scratch;
 };
 struct place_memory place_memory(const struct model *m, const struct stage_shape *shape);
+struct place_memory place_range_memory(const struct model *m, const struct stage_shape *shape,
+                                       struct layer_range layers);
 // Fails when the need exceeds the free memory of a device with its own queue, or the memory of the host; the
 // message has all figures.
 bool place_check(const struct place_memory *need, struct device *d, struct err *err);

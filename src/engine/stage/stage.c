@@ -149,6 +149,31 @@ static bool make_pages(struct stage *s, const struct model_config *c, struct err
     return true;
 }
 
+// On the device of the stage before, a stage works on the same block, page table and history. CPUs that are
+// two devices share the block.
+static void borrow_buffers(struct stage *s, const struct stage *before)
+{
+    if (!before)
+        return;
+    s->borrows_tables = before->device == s->device;
+    s->borrows_block = s->borrows_tables || (!before->device->queue && !s->device->queue);
+    if (s->borrows_block)
+        s->block = before->block;
+    if (s->borrows_tables) {
+        s->table = before->table;
+        s->history = before->history;
+    }
+}
+
+static bool make_tables(struct stage *s, struct err *err)
+{
+    const struct stage_shape *h = &s->shape;
+
+    return s->borrows_tables ||
+           (buffer_alloc(s->device, (uint64_t)h->n_slots * h->max_pages * 4, &s->table, err) &&
+            buffer_alloc(s->device, (uint64_t)h->n_slots * h->history_stride * 4, &s->history, err));
+}
+
 static bool make_buffers(struct stage *s, const struct model_config *c, struct err *err)
 {
     const struct stage_shape *h = &s->shape;
@@ -161,9 +186,8 @@ static bool make_buffers(struct stage *s, const struct model_config *c, struct e
     s->parts.logits = &s->logits;
     s->parts.results = &s->results;
     s->parts.limits = &s->limits;
-    return buffer_alloc(d, (uint64_t)h->n_slots * h->max_pages * 4, &s->table, err) &&
-           buffer_alloc(d, (uint64_t)h->n_slots * h->history_stride * 4, &s->history, err) &&
-           buffer_alloc(d, (uint64_t)h->max_rows * c->n_cols * 4, &s->block, err) &&
+    return make_tables(s, err) &&
+           (s->borrows_block || buffer_alloc(d, (uint64_t)h->max_rows * c->n_cols * 4, &s->block, err)) &&
            buffer_alloc(d, step_bytes(h->max_rows, h->max_outputs), &s->step, err) &&
            (!last || (buffer_alloc_local(d, (uint64_t)h->max_outputs * c->n_vocab * 4, &s->logits, err) &&
                       buffer_alloc(d, (uint64_t)h->max_outputs * 4, &s->results, err) &&
@@ -191,6 +215,7 @@ bool stage_create(struct stage *s, const struct stage_plan *plan, struct stage_p
         s->buckets[i] =
             (struct bucket){ at_most(rows, shape->max_rows), at_most(rows, shape->max_outputs), NULL };
     }
+    borrow_buffers(s, plan->before);
     if (make_buffers(s, &m->config, err) && make_pages(s, &m->config, err) &&
         take_weights(s, m, progress, err))
         return true;
@@ -210,6 +235,10 @@ void stage_release(struct stage *s)
         weight_release(&s->weights[i]);
     for (uint32_t i = 0; s->page_buffers && i < 2 * (s->parts.last - s->parts.first); i++)
         buffer_release(&s->page_buffers[i]);
+    if (s->borrows_block)
+        s->block = (struct buffer){ 0 };
+    if (s->borrows_tables)
+        s->table = s->history = (struct buffer){ 0 };
     struct buffer *buffers[] = { &s->table,   &s->history, &s->block, &s->logits,
                                  &s->results, &s->limits,  &s->step };
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
@@ -266,13 +295,15 @@ bool stage_table_write(struct stage *s, const struct kv *kv, uint32_t slot, uint
     uint64_t at = (uint64_t)slot * kv->max_pages + from;
     uint32_t to = kv->n_taken[slot];
 
-    return from >= to || buffer_write(&s->table, at * 4, kv->table + at, (uint64_t)(to - from) * 4, err);
+    return from >= to || s->borrows_tables ||
+           buffer_write(&s->table, at * 4, kv->table + at, (uint64_t)(to - from) * 4, err);
 }
 
 bool stage_history_write(struct stage *s, uint32_t slot, const uint32_t *tokens, uint32_t n, struct err *err)
 {
-    return n == 0 || buffer_write(&s->history, (uint64_t)slot * s->shape.history_stride * 4, tokens,
-                                  (uint64_t)n * 4, err);
+    return n == 0 || s->borrows_tables ||
+           buffer_write(&s->history, (uint64_t)slot * s->shape.history_stride * 4, tokens, (uint64_t)n * 4,
+                        err);
 }
 
 bool stage_page_move(struct stage *s, uint32_t page, unsigned char **at, bool to_device, struct err *err)

@@ -29,6 +29,7 @@ struct stage {
     struct pages *pages;
     struct buffer *page_buffers; // [2 * layers]: K and V, or K and nothing
     struct buffer table, history, block, logits, results, limits, step;
+    bool borrows_block, borrows_tables; // of the stage before: the block; table and history
     struct bucket {
         uint32_t max_rows, max_outputs; // the key: steps up to this size
         struct tape *tape;              // NULL until first needed
@@ -51,7 +52,8 @@ struct stage_plan {
     struct device *device;
     struct layer_range layers;
     const struct stage_shape *shape;
-    const struct buffer *pool; // rows of pictures that tokens may name, or NULL
+    const struct buffer *pool;  // rows of pictures that tokens may name, or NULL
+    const struct stage *before; // the stage whose block this one reads; NULL: none
 };
 
 struct stage_constraint { // of one output row

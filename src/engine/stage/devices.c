@@ -1,0 +1,128 @@
+// devices.c - see devices.h.
+#include "engine/stage/devices.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "device/cpu/cpu.h"
+#include "device/cuda/cuda.h"
+#include "device/metal/metal.h"
+#include "ops/cpu_table.h"
+#include "ops/cuda_table.h"
+#include "ops/metal_table.h"
+
+static struct device *open_cpu(struct str name, const struct ingot_engine_options *o, struct err *err)
+{
+    struct cpu_options options = { .n_threads = o->n_threads,
+                                   .features = o->cpu_features,
+                                   .plain = str_starts(name, STR("cpu:plain")),
+                                   .parts = str_is(name, DEVICE_PLAIN_PARTS),
+                                   .no_repack = o->no_repack,
+                                   .table = &cpu_table };
+
+    return cpu_open(&options, err);
+}
+
+// Parses the number in "cuda:1"; 0 when there is none.
+static bool read_ordinal(struct str name, size_t kind_bytes, uint32_t *ordinal, struct err *err)
+{
+    uint64_t n = 0;
+
+    if (name.n > kind_bytes &&
+        (name.at[kind_bytes] != ':' || !str_to_u64(str_from_to(name, kind_bytes + 1, name.n), &n) || n > 255))
+        return err_set(err, ERR_INPUT, "device \"%.*s\"; want %.*s, or %.*s:N with a device's number",
+                       STR_ARG(name), (int)kind_bytes, name.at, (int)kind_bytes, name.at);
+    *ordinal = (uint32_t)n;
+    return true;
+}
+
+static struct device *open_cuda(struct str name, struct err *err)
+{
+    uint32_t ordinal = 0;
+    struct device *d = NULL;
+
+    if (read_ordinal(name, 4, &ordinal, err) && !(d = cuda_open(ordinal, &cuda_table, err)))
+        err_prefix(err, "device %.*s", STR_ARG(name));
+    return d;
+}
+
+static struct device *open_metal(struct str name, const struct ingot_engine_options *o, struct err *err)
+{
+    char archive[1024];
+    struct metal_options options = { .commit_every = o->commit_every, .table = &metal_table };
+    struct device *d = NULL;
+
+    if (options_state_path("metal.archive", archive, sizeof archive))
+        options.archive = archive;
+    if (read_ordinal(name, 5, &options.ordinal, err) && !(d = metal_open(&options, err)))
+        err_prefix(err, "device %.*s", STR_ARG(name));
+    return d;
+}
+
+// The first GPU that works, else the CPU.
+static struct device *open_auto(const struct ingot_engine_options *o, struct err *err)
+{
+    struct err no_cuda = { 0 }, no_metal = { 0 };
+    struct device *d = NULL;
+
+    if (cuda_n_devices(&no_cuda) > 0)
+        d = open_cuda(STR("cuda"), &no_cuda);
+    if (!d && metal_n_devices(&no_metal) > 0)
+        d = open_metal(STR("metal"), o, &no_metal);
+    if (d)
+        return d;
+    log_line(LOG_DEBUG, "load", "on the processor: %s; %s", no_cuda.message, no_metal.message);
+    return open_cpu(STR("cpu"), o, err);
+}
+
+static struct device *open_one(struct str name, const struct ingot_engine_options *o, struct err *err)
+{
+    if (str_starts(name, STR("cuda")))
+        return open_cuda(name, err);
+    if (str_starts(name, STR("metal")))
+        return open_metal(name, o, err);
+    if (str_is(name, "cpu") || str_is(name, "cpu:plain") || str_is(name, DEVICE_PLAIN_PARTS))
+        return open_cpu(name, o, err);
+    if (str_is(name, "auto"))
+        return open_auto(o, err);
+    err_set(err, ERR_UNSUPPORTED,
+            "device \"%.*s\"; want auto, cpu, cpu:plain, cuda, cuda:N, metal or metal:N, or several of them "
+            "as in cuda:0,cpu",
+            STR_ARG(name));
+    return NULL;
+}
+
+bool devices_open(struct devices *d, const struct ingot_engine_options *options, struct err *err)
+{
+    struct str rest = str_from(options->device ? options->device : "auto");
+    bool more = true;
+
+    while (more) {
+        size_t comma = str_find(rest, STR(","));
+        more = comma != SIZE_MAX;
+        if (d->n == MAX_DEVICES)
+            return err_set(err, ERR_INPUT, "devices \"%s\": want at most %d", options->device, MAX_DEVICES);
+        d->at[d->n] = open_one(str_from_to(rest, 0, more ? comma : rest.n), options, err);
+        if (!d->at[d->n])
+            return false;
+        d->n++;
+        rest = str_from_to(rest, more ? comma + 1 : rest.n, rest.n);
+    }
+    return true;
+}
+
+void devices_close(struct devices *d)
+{
+    while (d->n > 0)
+        device_close(d->at[--d->n]);
+}
+
+bool devices_is_plain(const struct device *d)
+{
+    return str_is(str_from(d->name), "cpu:plain");
+}
+
+bool devices_share_memory(const struct device *a, const struct device *b)
+{
+    bool apart = str_starts(str_from(a->name), STR("cuda")) || str_starts(str_from(b->name), STR("cuda"));
+
+    return apart ? strcmp(a->name, b->name) == 0 : true;
+}
