@@ -21,10 +21,11 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from . import _library
 from ._library import Code, IngotError, lib
 
-__all__ = ["Code", "Engine", "Info", "IngotError", "Memory", "Options", "Rendered", "Request", "Result", "Token", "check_grammar", "find_model", "schema_to_grammar", "version"]
+__all__ = ["Code", "Engine", "Info", "IngotError", "Memory", "Options", "Picture", "Rendered", "Request", "Result", "Token", "check_grammar", "find_model", "schema_to_grammar", "version"]
 
 Message = Mapping[str, Any]  # role, content, and what else chat completions have: tool_calls, tool_call_id, name, reasoning_content
 Prompt = Union[str, Sequence[Message], Sequence[int]]
+File = Union[str, "os.PathLike[str]", bytes]  # a path, or a file's bytes
 _WAIT_MS = 100  # between two looks for a signal
 _KINDS = ("normal", "unknown", "control", "user_defined", "unused", "byte")
 _SPECIALS = ("bos", "eos", "fim_prefix", "fim_suffix", "fim_middle", "fim_repo", "fim_file")
@@ -61,6 +62,43 @@ def schema_to_grammar(schema: Union[str, Mapping[str, Any]]) -> str:
     return text.value.decode()
 
 
+class Picture:
+    """A picture as a model gets it: RGB, upright, transparency on white. Nothing changes it; any number of requests may share it."""
+
+    def __init__(self, source: File) -> None:
+        """source: the path of a PNG, JPEG or WebP file, or its bytes."""
+        error = _library.Error()
+        if isinstance(source, bytes):
+            self._take(lib.ingot_picture_from_memory(source, len(source), byref(error)), error)
+        else:
+            self._take(lib.ingot_picture_from_file(os.fsencode(source), byref(error)), error)
+
+    @classmethod
+    def from_rgb(cls, rgb: bytes, width: int, height: int) -> "Picture":
+        """From height rows of width pixels of three bytes."""
+        if len(rgb) != 3 * width * height:
+            raise ValueError(f"{len(rgb)} bytes; {width} x {height} pixels take {3 * width * height}")
+        picture, error = cls.__new__(cls), _library.Error()
+        picture._take(lib.ingot_picture_from_rgb(rgb, width, height, 0, byref(error)), error)
+        return picture
+
+    def _take(self, handle: Optional[int], error: _library.Error) -> None:
+        self._handle = handle
+        if not handle:
+            raise error.exception()
+
+    @property
+    def size(self) -> Tuple[int, int]:
+        """Width and height in pixels."""
+        width, height = ctypes.c_uint32(), ctypes.c_uint32()
+        lib.ingot_picture_size(self._handle, byref(width), byref(height))
+        return width.value, height.value
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            lib.ingot_picture_free(self._handle)
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """How to answer. Each is a keyword of generate, stream, batch and submit, too."""
@@ -85,6 +123,9 @@ class Options:
     no_generation_prompt: bool = False  # the prompt ends with the last message
     continue_last: bool = False  # the last message, the assistant's, is the beginning of the answer
     top_logprobs: Optional[int] = None  # log-probabilities of the answer's tokens, and of so many likeliest beside each
+    # Each fills one part {"type": "image"} of the messages, in their order; without such parts they stand before the last message's text.
+    pictures: Sequence[Union[Picture, File]] = ()
+    no_split: bool = False  # each picture as one tile: faster, with fewer details
     priority: int = 0  # lower runs earlier
     timeout: float = 0.0  # seconds; 0: none
 
@@ -104,6 +145,10 @@ class Result:
     prefill_ms: float
     decode_ms: float
     logprobs: List[List[Tuple[int, float]]] = dataclasses.field(default_factory=list)  # for each token: its own first, then the likeliest
+    n_tiles: int = 0  # of the pictures
+    n_tiles_cached: int = 0  # of them, not encoded again
+    split_ms: float = 0.0  # resizing pictures
+    encode_ms: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +170,7 @@ class Info:
     n_sequences: int
     n_batch: int
     has_tokenizer: bool
+    takes_pictures: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +224,11 @@ class _Arguments:
         self.c.tools = None if options.tools is None else json.dumps(options.tools).encode()
         self.c.template_variables = json.dumps(options.template_variables).encode() if options.template_variables else None
         self.c.grammar = None if options.grammar is None else options.grammar.encode()
+        self._pictures = [p if isinstance(p, Picture) else Picture(p) for p in options.pictures]
+        handles = (ctypes.c_void_p * len(self._pictures))(*(p._handle for p in self._pictures))
+        self._handles = handles  # the cast keeps nothing alive
+        self.c.pictures, self.c.n_pictures = ctypes.cast(handles, ctypes.c_void_p), len(handles)
+        self.c.no_split = options.no_split
 
     def _set_prompt(self, prompt: Prompt) -> None:
         if isinstance(prompt, str):
@@ -276,6 +327,10 @@ class Request:
             prefill_ms=c.prefill_ms,
             decode_ms=c.decode_ms,
             logprobs=self._logprobs,
+            n_tiles=c.n_tiles,
+            n_tiles_cached=c.n_tiles_cached,
+            split_ms=c.split_ms,
+            encode_ms=c.encode_ms,
         )
         self.close()
 
@@ -311,10 +366,11 @@ class Engine:
     """A loaded model. Use it in a with statement, or close() it."""
 
     def __init__(self, model: Optional[str] = None, **options: Any) -> None:
-        """model: a .gguf file, a safetensors folder, a name of the Hugging Face cache, or None: the model inside the library.
+        """model: a .gguf file, a safetensors folder, a name of the Hugging Face cache, "ingot-eyes" for the model inside the library
+        that sees, or None: the one inside for text.
 
         Options: device ("auto", "cpu", "cuda:1", ...), n_context, n_sequences, n_threads, n_batch, n_kv_tokens, exact, invariant,
-        no_repack, no_prefix_cache, cache_dir, cache_bytes, stages; ingot.h says what they mean.
+        no_repack, no_prefix_cache, cache_dir, cache_bytes, stages, mmproj; ingot.h says what they mean.
         """
         self._handle: Optional[int] = None
         error = _library.Error()

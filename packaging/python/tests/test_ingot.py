@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 import unittest
+from pathlib import Path
 
 import ingot
 
@@ -257,6 +258,52 @@ class Engines(unittest.TestCase):
 
     def test_the_version_has_three_numbers(self):
         self.assertEqual(len(ingot.version().split(".")), 3)
+
+
+class Eyes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = ingot.Engine("ingot-eyes", device="cpu", n_threads=1)
+        cls.path = Path(__file__).parents[3] / "examples" / "shapes.png"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.engine.close()
+
+    def ask(self, question, **changes):
+        message = [{"role": "user", "content": question}]
+        return self.engine.generate(message, temperature=0, max_tokens=40, **changes)
+
+    def test_a_picture_is_a_path_bytes_or_pixels(self):
+        self.assertTrue(self.engine.info.takes_pictures)
+        told = self.ask("What is in the picture?", pictures=[self.path])
+        self.assertIn("a red circle", told.text)
+        self.assertEqual((told.n_tiles, told.n_tiles_cached), (5, 0))
+        again = self.ask("What is in the picture?", pictures=[self.path.read_bytes()])
+        self.assertEqual(again.text, told.text)
+        self.assertGreater(again.n_reused, 90)
+        picture = ingot.Picture(str(self.path))
+        self.assertEqual(picture.size, (320, 240))
+        self.assertEqual(self.ask("Where is the star?", pictures=[picture], no_split=True).n_tiles, 1)
+        red = ingot.Picture.from_rgb(bytes([220, 30, 30]) * 64 * 64, 64, 64)
+        self.assertEqual(self.ask("What colour is the background?", pictures=[red]).text, "red")
+
+    def test_a_picture_stands_where_a_message_has_its_part(self):
+        parts = [{"type": "image"}, {"type": "text", "text": "What does it say?"}]
+        result = self.engine.generate([{"role": "user", "content": parts}], temperature=0, pictures=[self.path])
+        self.assertEqual(result.text, "INGOT")
+
+    def test_what_is_no_picture_is_told(self):
+        with self.assertRaisesRegex(ingot.IngotError, "PNG, JPEG and WebP are read"):
+            ingot.Picture(b"no picture")
+        with self.assertRaises(ingot.IngotError):
+            self.ask("x", pictures=["/nowhere.png"])
+        with self.assertRaises(ValueError):
+            ingot.Picture.from_rgb(b"", 1, 1)
+        with ingot.Engine(device="cpu", n_threads=1) as blind:
+            self.assertFalse(blind.info.takes_pictures)
+            with self.assertRaisesRegex(ingot.IngotError, "no eyes"):
+                blind.generate(QUESTION, pictures=[self.path])
 
 
 if __name__ == "__main__":
