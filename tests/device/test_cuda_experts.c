@@ -281,6 +281,13 @@ static void compare_moe(const struct op_shape *c, int by)
     sides_close(&s);
 }
 
+// Of a block in a format: random minimums of super blocks nearly cancel in some, where the CPU's int8 kernels
+// are off by 1e-2 of the result too.
+static double block_limit(enum quant format)
+{
+    return format == QUANT_Q4_K || format == QUANT_Q5_K ? 5e-2 : 1e-3;
+}
+
 static void blocks_of_every_format(void **state)
 {
     (void)state;
@@ -292,7 +299,7 @@ static void blocks_of_every_format(void **state)
                                   .most_rows = 1,
                                   .n_cols = i % 2 ? 1024 : 512,
                                   .n_out = 256,
-                                  .limit = 1e-3 };
+                                  .limit = block_limit(formats[f]) };
             bool quantised = formats[f] > QUANT_BF16, grouped = routers[i].rule.n_groups > 1;
             experts_shape = routers[i];
             experts_shape.n_experts = routers[i].n_experts > 64 && !grouped ? 64 : routers[i].n_experts;
@@ -321,7 +328,7 @@ static void blocks_of_many_rows(void **state)
                                   .n_cols = 256,
                                   .n_out = f % 2 ? 256 : 512,
                                   .bias = r % 2,
-                                  .limit = 1e-3 };
+                                  .limit = block_limit(formats[f]) };
             int by = BY_PARTS;
             for (uint32_t i = 0; i < sizeof taken / sizeof *taken; i++)
                 by = taken[i] == formats[f] && c.most_rows >= 64 ? BY_MANY : by;

@@ -109,11 +109,14 @@ template <u32 F> struct block_weights {
     struct moe_state &s;
     u8 *shared;
     struct span pairs, columns;
+    u32 slot, at; // of the first pair
 
     __device__ __forceinline__ block_weights(const struct moe_params &p, struct moe_state &s, u8 *shared)
         : p(p), s(s), shared(shared)
     {
         pairs = groups_of(p.pair_groups, p.more_pairs);
+        slot = pairs.first / p.n_ffn;
+        at = pairs.first - slot * p.n_ffn;
         columns = groups_of(p.column_groups, p.more_columns);
     }
     __device__ __forceinline__ u32 full(u32 i) const
@@ -144,7 +147,7 @@ template <u32 F> struct block_weights {
     {
         u32 lane = threadIdx.x & 31;
         const struct weight_planes &w = warp & 1 ? p.w_up : p.w_gate;
-        u32 slot = pairs.first / p.n_ffn, at = pairs.first - slot * p.n_ffn;
+        u32 slot = this->slot, at = this->at;
 
         for (u32 i = 0; has_round(i); i++) {
             u32 n = round_pairs(i), before = min(n, p.n_ffn - at), mine = lane ? n - before : before;
@@ -167,7 +170,8 @@ template <u32 F> struct block_weights {
             }
         }
     }
-    // A warp, a slot's columns of down: when the first round is there, so that they queue behind the others.
+    // A warp, a slot's columns of down: when the last round is there, since the slowest block's
+    // gate and up are what all wait for.
     __device__ __forceinline__ void copy_slot(u32 slot) const
     {
         u32 first = s.ids[slot] * p.route.n_cols + columns.first,
@@ -189,8 +193,8 @@ template <u32 F> struct block_weights {
 // The row times the norm, as int8; its sum of squares and its products with up to two rows of the router.
 // Eight columns a thread.
 struct router_part {
-    struct float8 norm, rows[MOST_OWN];
-    u32 n, n_own; // eights of a row; experts of this block
+    struct float8 norm, rows[MOST_OWN], x; // x: the input times the norm
+    u32 n, n_own;                          // eights of a row; experts of this block
 
     __device__ __forceinline__ void begin(const struct moe_params &p) // before the input is there
     {
@@ -209,31 +213,37 @@ struct router_part {
         return a.a.x * b.a.x + a.a.y * b.a.y + a.a.z * b.a.z + a.a.w * b.a.w + a.b.x * b.b.x + a.b.y * b.b.y +
                a.b.z * b.b.z + a.b.w * b.b.w;
     }
-    __device__ __forceinline__ void run(const struct moe_params &p, const struct row_int8 &packed,
-                                        struct moe_state &s)
+    __device__ __forceinline__ bool has_part() const // of this thread's warp
     {
-        u32 warp = threadIdx.x / 32;
+        return threadIdx.x < (n + 31) / 32 * 32;
+    }
+    __device__ __forceinline__ void multiply(const struct moe_params &p, struct moe_state &s)
+    {
         f32 sums[1 + MOST_OWN] = {};
 
-        if (threadIdx.x < (n + 31) / 32 * 32) {
+        if (has_part()) {
             struct float8 v = load_eight(p.in, threadIdx.x, n);
             bool exists = threadIdx.x < n;
             sums[0] = exists ? squares_of(v) : 0;
-            v = { make_float4(v.a.x * norm.a.x, v.a.y * norm.a.y, v.a.z * norm.a.z, v.a.w * norm.a.w),
+            x = { make_float4(v.a.x * norm.a.x, v.a.y * norm.a.y, v.a.z * norm.a.z, v.a.w * norm.a.w),
                   make_float4(v.b.x * norm.b.x, v.b.y * norm.b.y, v.b.z * norm.b.z, v.b.w * norm.b.w) };
 #pragma unroll
             for (u32 i = 0; i < MOST_OWN; i++)
-                sums[1 + i] = exists && i < n_own ? dot(v, rows[i]) : 0;
+                sums[1 + i] = exists && i < n_own ? dot(x, rows[i]) : 0;
 #pragma unroll
             for (u32 i = 0; i <= MOST_OWN; i++)
                 sums[i] = i <= n_own ? warp_sum(sums[i]) : 0;
-            const f32 numbers[8] = { v.a.x, v.a.y, v.a.z, v.a.w, v.b.x, v.b.y, v.b.z, v.b.w };
-            quantise_eight(packed, threadIdx.x, numbers, exists);
         }
         if ((threadIdx.x & 31) == 0)
 #pragma unroll
             for (u32 i = 0; i <= MOST_OWN; i++)
-                s.sums[i][warp] = sums[i];
+                s.sums[i][threadIdx.x / 32] = sums[i];
+    }
+    __device__ __forceinline__ void pack(const struct row_int8 &packed) const
+    {
+        const f32 numbers[8] = { x.a.x, x.a.y, x.a.z, x.a.w, x.b.x, x.b.y, x.b.z, x.b.w };
+        if (has_part())
+            quantise_eight(packed, threadIdx.x, numbers, threadIdx.x < n);
     }
 };
 
@@ -246,7 +256,8 @@ static __device__ __forceinline__ f32 sum_of_warps(const f32 (&sums)[WARPS])
 
 static __device__ __forceinline__ void publish_logit(const struct moe_params &p, u32 expert, f32 logit)
 {
-    publish(p.logits + expert, __float_as_uint(no_zero(logit + (p.router_bias ? p.router_bias[expert] : 0))));
+    publish(p.logits + expert * MOE_LOGIT_WORDS,
+            __float_as_uint(no_zero(logit + (p.router_bias ? p.router_bias[expert] : 0))));
 }
 
 // A key for each expert: descending keys are the order of the choice.
@@ -263,7 +274,8 @@ static __device__ __forceinline__ bool take_logits(const struct moe_params &p, s
     bool bad = false;
 
     if (e < p.route.n_experts) {
-        f32 bias = p.select_bias ? p.select_bias[e] : 0, logit = __uint_as_float(await(p.logits + e));
+        f32 bias = p.select_bias ? p.select_bias[e] : 0,
+            logit = __uint_as_float(await(p.logits + e * MOE_LOGIT_WORDS));
         bad = !isfinite(logit);
         s.logits[e] = logit;
         s.keys[e] = order_key(p.route.rule.scores == ROUTE_SIGMOID ? sigmoid(logit) + bias : logit, e);
@@ -362,7 +374,7 @@ static __device__ __forceinline__ void gate_and_up(const struct block_weights<F>
     for (u32 i = 0; w.has_round(i); i++) {
         const u8 *at = w.shared + 2 * i * p.round_bytes;
         wait_for_stage(w.full(i), 0);
-        for (u32 slot = warp; i == 0 && slot < p.route.n_slots; slot += WARPS)
+        for (u32 slot = warp; !w.has_round(i + 1) && slot < p.route.n_slots; slot += WARPS)
             w.copy_slot(slot);
         if (warp >= w.round_pairs(i))
             continue;
@@ -455,7 +467,7 @@ static __device__ __forceinline__ void down_columns(const struct block_weights<F
 static __device__ __forceinline__ void make_zero(const struct moe_params &p)
 {
     for (u32 i = threadIdx.x; i < p.route.n_experts; i += MOE_THREADS)
-        p.logits[i] = 0;
+        p.logits[i * MOE_LOGIT_WORDS] = 0;
     for (u32 i = threadIdx.x; i < p.route.n_slots * p.n_ffn / 8; i += MOE_THREADS)
         ((uint4 *)p.hidden)[i] = make_uint4(0, 0, 0, 0);
     if (threadIdx.x == 0)
@@ -479,7 +491,7 @@ template <u32 F> static __device__ __forceinline__ void moe_row(const struct moe
     let_next_begin();
     if (p.step->n_rows == 0)
         return;
-    router.run(p, x, s);
+    router.multiply(p, s);
     __syncthreads();
     if (warp < MOST_OWN && (threadIdx.x & 31) == 0) {
         f32 factor = rsqrtf(sum_of_warps(s.sums[0]) * p.inverse_cols + p.route.eps);
@@ -488,6 +500,7 @@ template <u32 F> static __device__ __forceinline__ void moe_row(const struct moe
         if (warp == 0)
             s.factor = factor;
     }
+    router.pack(x); // while the logits travel
     bool bad = take_logits(p, s);
     if (!bad)
         rank_experts(p, s);

@@ -103,7 +103,7 @@ static bool plan_row(struct cuda_plan *p, const struct moe_args *a)
         m.rank_log2++;
     m.hidden = p->counters_at;
     m.logits = m.hidden + (u64)a->experts.n_slots * a->experts.n_ffn * 2;
-    m.arrived = m.logits + (u64)a->route.n_experts * sizeof(u32);
+    m.arrived = m.logits + (u64)a->route.n_experts * MOE_LOGIT_WORDS * sizeof(u32);
     p->counters_bytes = m.arrived + sizeof(u32) - p->counters_at;
     cuda_launch_add(p, row_names[m.w_gate.format],
                     (struct cuda_shape){ { n_blocks, 1, 1 }, MOE_THREADS, shared }, &m, sizeof m);

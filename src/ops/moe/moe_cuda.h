@@ -9,6 +9,8 @@ enum {
     MOE_ROUND_PAIRS = 16, // pairs of gate and up: one a warp
     MOE_GROUP = 8, // pairs and columns are dealt to blocks by eights: then a plane's part begins at 16 bytes
     MOE_MOST_ROUNDS = 8,
+    MOE_LOGIT_WORDS =
+        4, // from one logit to the next: all blocks poll them, in more lines than would hold them
     MOE_MOST_EXPERTS = 256,
     MOE_KEYS = 512,  // experts, and room for what is ranked at a time
     MOE_STATE = 5760 // bytes of shared memory, at most
@@ -29,7 +31,7 @@ struct moe_params {
     DEVICE_AT(const f32) router_bias; // [n_experts], or none
     DEVICE_AT(const f32) select_bias; // [n_experts], or none
     DEVICE_AT(f32) out;
-    DEVICE_AT(u32) logits;  // [n_experts] zero between launches, as the next two
+    DEVICE_AT(u32) logits;  // [n_experts][MOE_LOGIT_WORDS] zero between launches, as the next two
     DEVICE_AT(u32) hidden;  // [n_slots n_ffn / 2] pairs of bf16
     DEVICE_AT(u32) arrived; // blocks that have read them
     struct weight_planes w_gate, w_up, w_down;

@@ -5,7 +5,9 @@
 void rope_store_launch(struct cuda_plan *p, const struct rope_store_params *params)
 {
     u32 n_heads = params->args.n_heads + 2 * params->args.pages.n_kv_heads;
-    struct cuda_shape shape = { { (n_heads + 3) / 4, p->tape.max_rows, 1 }, 128, 0 };
+    struct cuda_shape shape = { { (n_heads + 3) / 4, p->tape.max_rows, 1 },
+                                128,
+                                4 * 3 * params->args.pages.head_dim * (u32)sizeof(f32) };
 
     cuda_launch_add(p, "rope_store", shape, params, sizeof *params);
 }
