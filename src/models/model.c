@@ -527,11 +527,15 @@ static bool bring_together(struct model *m, const struct weight_key *k, uint32_t
 {
     if (k->slice && (!is_gguf(m) || !*t)) {
         struct weight_key other = *k;
-        char name[128];
+        char name[128], other_name[128];
         other.gguf = k->slice->gguf;
-        const struct file_tensor *whole = find_tensor(m, &other, l, name);
-        *t = whole ? whole : *t;
-        return whole ? join_slices(m, k, t, err) : missing(m, k, name, err);
+        const struct file_tensor *whole = find_tensor(m, &other, l, other_name);
+        if (!whole) {
+            find_tensor(m, k, l, name);
+            return missing(m, k, name, err);
+        }
+        *t = whole;
+        return join_slices(m, k, t, err);
     }
     if (lies_apart(m, k))
         return join_tensors(m, k, l, t, err);
