@@ -380,21 +380,30 @@ VEC_INLINE void expect_page(const unsigned char *page, uint32_t bytes)
         __builtin_prefetch(page + at, 0, 2);
 }
 
-// A page of values from the keys whose first numbers they are: lines of tokens become lines of dimensions.
+// Tokens of a page of keys, a few dimensions at a time so that both sides stay in L1: lines of tokens become
+// lines of dimensions. A unit is a number, of GROUP that lie together.
+#define TURN_KEYS(unit, GROUP)                                                                      \
+    for (uint32_t first = 0, n; first < s->value_dims; first += n) {                                \
+        n = s->value_dims - first < 16 ? s->value_dims - first : 16;                                \
+        for (uint32_t t = 0; t < PAGE_TOKENS; t++) {                                                \
+            const unit *k = (const unit *)from + (size_t)first * PAGE_TOKENS + t * GROUP;           \
+            unit *v = (unit *)to + ((size_t)t / GROUP * s->value_dims + first) * GROUP + t % GROUP; \
+            for (uint32_t d = 0; d < n; d++)                                                        \
+                v[d * GROUP] = k[d / GROUP * PAGE_TOKENS * GROUP + d % GROUP];                      \
+        }                                                                                           \
+    }
+
+// A page of values from the keys whose first numbers they are.
 VEC_INLINE void values_of_keys(const struct columns *s, const unsigned char *from, unsigned char *to)
 {
-    uint32_t group = page_group(s->k_format);
-
-    for (uint32_t t = 0; t < PAGE_TOKENS; t++)
-        for (uint32_t d = 0; d < s->value_dims; d++) {
-            size_t k = (d / group * PAGE_TOKENS + t) * group + d % group,
-                   v = (t / group * s->value_dims + d) * group + t % group;
-            if (s->k_format == KV_F32)
-                memcpy(to + 4 * v, from + 4 * k, 4);
-            else
-                memcpy(to + 2 * v, from + 2 * k, 2);
-        }
+    if (s->k_format == KV_F32)
+        TURN_KEYS(float, 1)
+    else if (page_group(s->k_format) == 1)
+        TURN_KEYS(uint16_t, 1)
+    else
+        TURN_KEYS(uint16_t, 2)
 }
+#undef TURN_KEYS
 
 // Where the block's pages are, in a format that can be multiplied; and those of the block behind it. Keys
 // behind the run's last position have no page: the last one stands for them, and nobody looks at their
