@@ -223,6 +223,7 @@ static void attention_in_every_shape(void **state)
                                   .n_cols = heads[h].head_dim,
                                   .past = i % 2 ? 290 : 0,
                                   .window = i % 3 == 1 ? 33 : 0,
+                                  .bias = i % 4 < 2,
                                   .k_format = heads[h].k,
                                   .v_format = heads[h].v,
                                   .limit = 1e-10 };

@@ -13,6 +13,7 @@
 constant uint ATTEND_HEAD_DIM [[function_constant(0)]];
 constant uint ATTEND_K_FORMAT [[function_constant(1)]];
 constant uint ATTEND_V_FORMAT [[function_constant(2)]];
+constant uint ATTEND_HAS_SINKS [[function_constant(3)]]; // else there are none
 
 #define LOWEST      (-1e30f) // below every score: no infinity, which fast math may not see
 #define LANE_DIMS   (ATTEND_MAX_DIM / 32)
@@ -182,13 +183,13 @@ kernel void attend_split(constant struct attend_metal_args &args [[buffer(0)]],
 // Grid: heads, rows; 64 threads.
 kernel void attend_merge(constant struct attend_metal_args &args [[buffer(0)]],
                          constant struct step &step [[buffer(1)]], device const u32 *table [[buffer(5)]],
-                         device f32 *out [[buffer(6)]], device const f32 *parts [[buffer(18)]],
-                         uint3 at [[threadgroup_position_in_grid]],
+                         device f32 *out [[buffer(6)]], device const f32 *sinks [[buffer(7)]],
+                         device const f32 *parts [[buffer(18)]], uint3 at [[threadgroup_position_in_grid]],
                          uint thread_index [[thread_index_in_threadgroup]])
 {
     u32 row = at.y;
     u64 head = u64(row) * args.attend.n_heads + at.x;
-    f32 top = LOWEST, total = 0.0f;
+    f32 top = ATTEND_HAS_SINKS ? sinks[at.x] : LOWEST, total = 0.0f;
 
     if (row >= step.n_rows)
         return;
@@ -199,6 +200,8 @@ kernel void attend_merge(constant struct attend_metal_args &args [[buffer(0)]],
         top = max(top, parts[i * PART_FLOATS]);
     for (u32 i = 0; i < n_parts; i++)
         total += precise::exp(parts[i * PART_FLOATS] - top) * parts[i * PART_FLOATS + 1];
+    if (ATTEND_HAS_SINKS)
+        total += precise::exp(sinks[at.x] - top);
     for (u32 d = thread_index; d < ATTEND_HEAD_DIM; d += 64) {
         f32 sum = 0.0f;
         for (u32 i = 0; i < n_parts; i++)

@@ -16,6 +16,7 @@
 constant uint ATTEND_HEAD_DIM [[function_constant(0)]];
 constant uint ATTEND_K_FORMAT [[function_constant(1)]];
 constant uint ATTEND_V_FORMAT [[function_constant(2)]];
+constant uint ATTEND_HAS_SINKS [[function_constant(3)]]; // else there are none
 
 #define LOWEST   (-1e30f)
 #define MATRICES (ATTEND_TILE_DIM / 16) // of a simdgroup: half of the head's
@@ -188,7 +189,8 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]],
                         constant struct step &step [[buffer(1)]], device const f32 *q [[buffer(2)]],
                         device const uchar *k_pages [[buffer(3)]], device const uchar *v_pages [[buffer(4)]],
                         device const u32 *table [[buffer(5)]], device f32 *out [[buffer(6)]],
-                        threadgroup f32 *shared [[threadgroup(0)]], uint3 at [[threadgroup_position_in_grid]],
+                        device const f32 *sinks [[buffer(7)]], threadgroup f32 *shared [[threadgroup(0)]],
+                        uint3 at [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]])
 {
     threadgroup f32 scores[8 * 8 * PAGE_TOKENS]; // the emulator wants one array a line
@@ -248,6 +250,8 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]],
         threadgroup_barrier(mem_flags::mem_threadgroup);
         UNROLL for (u32 i = 0; i < MATRICES; i++) if (has_matrix(room.half, i))
             simdgroup_store(sums[i], shared + corner + 8 * i, dim);
+        if (ATTEND_HAS_SINKS) // one far above all scores leaves nothing of them, as it should; but no infinity
+            r.total += precise::exp(min(sinks[head] - r.top, 80.0f));
         if (lane % 4 == 0 && room.half == 0)
             totals[own + lane / 4] = r.alive ? r.total : 0.0f;
         threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -37,7 +37,8 @@ void metal_plan_attend(struct metal_plan *p)
     struct attend_metal_args args = { *(const struct attend_args *)p->command->args, 0, 0 };
     const struct page_shape *s = &args.attend.pages;
     uint32_t head_dim = s->head_dim;
-    struct metal_kernel kernel = { .constants = { head_dim, s->k_format, s->v_format },
+    struct metal_kernel kernel = { .constants = { head_dim, s->k_format, s->v_format,
+                                                  metal_has(p, ATTEND_SINKS) },
                                    .n_constants = ATTEND_N_CONSTANTS };
 
     if (head_dim > ATTEND_MAX_DIM) {

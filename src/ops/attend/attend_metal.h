@@ -9,7 +9,7 @@ struct attend_metal_args {
 STATIC_ASSERT(sizeof(struct attend_metal_args) == 40);
 
 // Function constants.
-enum { ATTEND_C_HEAD_DIM, ATTEND_C_K_FORMAT, ATTEND_C_V_FORMAT, ATTEND_N_CONSTANTS };
+enum { ATTEND_C_HEAD_DIM, ATTEND_C_K_FORMAT, ATTEND_C_V_FORMAT, ATTEND_C_SINKS, ATTEND_N_CONSTANTS };
 
 // Tiles.
 enum {
