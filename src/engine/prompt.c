@@ -159,10 +159,29 @@ static void add_span(struct prompt *p, struct str text, bool trusted)
         p->spans[p->n_spans++] = (struct text_span){ text, trusted };
 }
 
+// Answers that are messages, each on a channel; see text/parsers/channel_parser.c.
+static void add_begun_messages(struct prompt *p, struct str reasoning, struct str content)
+{
+    if (reasoning.n)
+        add_span(p, STR("<|channel|>analysis<|message|>"), true);
+    add_span(p, reasoning, false);
+    if (content.n)
+        add_span(p,
+                 reasoning.n ? STR("<|end|><|start|>assistant<|channel|>final<|message|>")
+                             : STR("<|channel|>final<|message|>"),
+                 true);
+    add_span(p, content, false);
+}
+
 // The answer's beginning, its reasoning between marks. Without content it is the reasoning that goes on.
 static void add_begun(struct prompt *p)
 {
     struct str content = text_at(p->begun, "content"), reasoning = text_at(p->begun, "reasoning_content");
+
+    if (ends_with(p->rendered.text, "<|start|>assistant")) {
+        add_begun_messages(p, reasoning, content);
+        return;
+    }
     bool open = ends_with(p->rendered.text, "<think>");
 
     if (!open && reasoning.n)

@@ -113,6 +113,10 @@ static const struct {
     { CALLS_NAKED,
       "{\"name\":\"ping\",\"parameters\":{}}; {\"name\":\"get\",\"parameters\":{\"city\":\"x\"}}",
       "ping({})get({\"city\":\"x\"})" },
+    { CALLS_CHANNELS,
+      "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"city\":\"x\"}<|call|>"
+      "<|start|>assistant<|channel|>commentary to=functions.ping <|constrain|>json<|message|>{}",
+      "get({\"city\":\"x\"})ping({})" },
 };
 
 static void what_a_grammar_allows_is_read_back(void **state)
@@ -192,6 +196,14 @@ static void reasoning_may_hold_anything_but_its_end(void **state)
     assert_false(fits(&ask, &o, "[TOOL_CALLS]ping[ARGS]{}"));
     assert_true(fits(&ask, &thinks, "[TOOL_CALLS]ping[ARGS]{}"));
     assert_true(fits(&ask, &thinks, "<think>x</think>[TOOL_CALLS]ping[ARGS]{}"));
+    o.style = thinks.style = CALLS_CHANNELS;
+    static const char call[] = "<|channel|>commentary to=functions.ping <|constrain|>json<|message|>{}";
+    char answer[256];
+    snprintf(answer, sizeof answer, "<|channel|>analysis<|message|>a < b<|end|><|start|>assistant%s", call);
+    assert_true(fits(&ask, &thinks, call));
+    assert_true(fits(&ask, &thinks, answer));
+    assert_false(fits(&ask, &thinks, answer + strlen("<|channel|>analysis<|message|>")));
+    assert_true(fits(&ask, &o, answer + strlen("<|channel|>analysis<|message|>")));
     api_request_release(&ask);
 }
 

@@ -246,6 +246,53 @@ static void naked_calls(void **state)
     expect(CALLS_NAKED, "The set {1, 2}.", "C(The set {1, 2}.)");
 }
 
+static void messages_on_channels(void **state)
+{
+    static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{}}}]";
+    struct output_parser_options o = { .style = CALLS_CHANNELS, .tools = json_loads(tools, 0, NULL) };
+    struct output_parser_options one = o, without = { .style = CALLS_CHANNELS };
+    struct output_parser_options open = { .style = CALLS_CHANNELS, .reasoning_open = true };
+
+    (void)state;
+    one.most_calls = 1;
+    expect_with(
+        &o,
+        "<|channel|>analysis<|message|>1 < 2 <|x|>.<|end|><|start|>assistant<|channel|>final<|message|>Two.",
+        "R(1 < 2 <|x|>.)C(Two.)");
+    expect_with(&without, "<|channel|>final<|message|>Two.\n<|return|>", "C(Two.\n)");
+    expect_with(
+        &o,
+        "<|channel|>analysis<|message|>Look.<|end|><|start|>assistant<|channel|>commentary to=functions.get "
+        "<|constrain|>json<|message|>{\"a\": [\"<\"]}<|call|>",
+        "R(Look.)T0:get({\"a\": [\"<\"]})");
+    expect_with(&o, " to=functions.get<|channel|>commentary json<|message|>{\"a\": 1}", "T0:get({\"a\": 1})");
+    expect_with(&o, "<|start|>assistant<|channel|>commentary to=get<|message|>{\"a\": tr",
+                "T0:get({\"a\": tr)");
+    expect_with(
+        &o, "<|channel|>commentary<|message|>First.<|end|><|start|>assistant<|channel|>final<|message|>Then.",
+        "C(First.\n\nThen.)");
+    expect_with(
+        &o,
+        "<|channel|>commentary to=functions.get<|message|>{}<|call|><|start|>assistant<|channel|>commentary "
+        "to=functions.get<|message|>{\"b\":2}<|call|>",
+        "T0:get({})T1:get({\"b\":2})");
+    expect_with(
+        &one,
+        "<|channel|>commentary to=functions.get<|message|>{}<|call|><|start|>assistant<|channel|>commentary "
+        "to=functions.get<|message|>{\"b\":2}<|call|>",
+        "T0:get({})");
+    // no tool of the request, nobody's tools, an end that is missing, no header at all, and one that never
+    // ends
+    expect_with(&o, "<|channel|>analysis to=python<|message|>1 + 1<|call|>", "R(1 + 1)");
+    expect_with(&without, "<|channel|>commentary to=functions.get<|message|>{}<|call|>", "C({})");
+    expect_with(&o, "<|channel|>analysis<|message|>So.<|channel|>final<|message|>Yes.", "R(So.)C(Yes.)");
+    expect_with(&o, "Just text, a <|b", "C(Just text, a <|b)");
+    expect_with(&o, "<|channel|>final", "C(<|channel|>final)");
+    expect_with(&open, "still thinking<|end|><|start|>assistant<|channel|>final<|message|>A",
+                "R(still thinking)C(A)");
+    json_decref((json_t *)(uintptr_t)o.tools);
+}
+
 static void styles_are_found_in_templates(void **state)
 {
     static const struct {
@@ -268,6 +315,7 @@ static void styles_are_found_in_templates(void **state)
         assert_int_equal(tool_call_style_of(buf_as_str(&text)), families[i].style);
         buf_free(&text);
     }
+    assert_int_equal(tool_call_style_of(STR("x <|channel|> <tool_call> y")), CALLS_CHANNELS);
     assert_int_equal(tool_call_style_of(STR("Environment: ipython")), CALLS_NAKED);
     assert_int_equal(tool_call_style_of(STR("")), CALLS_TAGS);
 }
@@ -284,6 +332,7 @@ int main(void)
         cmocka_unit_test(calls_as_deepseek_writes_them),
         cmocka_unit_test(naked_calls),
         cmocka_unit_test(python_calls_of_known_tools),
+        cmocka_unit_test(messages_on_channels),
         cmocka_unit_test(styles_are_found_in_templates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -242,6 +242,31 @@ static void the_tokenizer_outlives_its_file(void **state)
     tokenizer_free(t);
 }
 
+// <|end|> ends an answer, but not where <|return|> does, whatever the file says of it.
+static void messages_end_within_an_answer(void **state)
+{
+    static const char *const tokens[] = { "<|end|>", "<|return|>", "<|call|>", "a" };
+    static const int32_t kinds[] = { 3, 3, 3, 1 };
+    static const float scores[] = { 0, 0, 0, 0 };
+
+    (void)state;
+    for (uint32_t n = 1; n <= 4; n += 3) {
+        struct gguf_builder g = { 0 };
+        gguf_meta_str(&g, "general.architecture", "llama");
+        gguf_meta_str(&g, "tokenizer.ggml.model", "llama");
+        gguf_meta_strs(&g, "tokenizer.ggml.tokens", n, tokens);
+        gguf_meta_array(&g, "tokenizer.ggml.token_type", 5, n, kinds, n * sizeof *kinds);
+        gguf_meta_array(&g, "tokenizer.ggml.scores", 6, n, scores, n * sizeof *scores);
+        gguf_meta_u32(&g, "tokenizer.ggml.eos_token_id", n == 1 ? 0 : 1);
+        gguf_meta_u32(&g, "tokenizer.ggml.eot_token_id", 0);
+        struct tokenizer *t = expect_loads(g);
+        assert_int_equal(tokenizer_is_end(t, 0), n == 1);
+        assert_int_equal(tokenizer_is_end(t, 1), n == 4);
+        assert_int_equal(tokenizer_is_end(t, 2), n == 4);
+        tokenizer_free(t);
+    }
+}
+
 static void tokens_around_a_gap_are_named_by_keys(void **state)
 {
     (void)state;
@@ -401,6 +426,7 @@ int main(void)
         cmocka_unit_test(byte_level_twins_agree),
         cmocka_unit_test(sentencepiece_twins_agree),
         cmocka_unit_test(the_tokenizer_outlives_its_file),
+        cmocka_unit_test(messages_end_within_an_answer),
         cmocka_unit_test(tokens_around_a_gap_are_named_by_keys),
         cmocka_unit_test(a_unigram_vocabulary_loads),
         cmocka_unit_test(wrong_metadata_is_named),

@@ -51,13 +51,28 @@ static bool prompt_ends_thinking(const struct reply *r, const struct ingot_reque
     return info.reasoning == INGOT_REASONING_OPEN;
 }
 
+static bool dims(const struct reply *r)
+{
+    return thinking_is(r, "dim") && *terminal_dim(STDOUT_FILENO);
+}
+
+static bool writes_channels(const struct reply *r)
+{
+    struct ingot_template_info info;
+
+    ingot_template_info(r->engine, &info);
+    return tool_call_style_of((struct str){ info.text, info.n_bytes }) == CALLS_CHANNELS;
+}
+
 static void parts_begin(struct reply *r, const struct ingot_request_options *options)
 {
-    bool dims = thinking_is(r, "dim") && *terminal_dim(STDOUT_FILENO);
-
-    r->parts = options->messages && !r->settings->json && (dims || thinking_is(r, "hide"));
+    r->channels = options->messages && writes_channels(r);
+    r->parts =
+        r->channels || (options->messages && !r->settings->json && (dims(r) || thinking_is(r, "hide")));
+    r->thinks = false;
     if (r->parts)
         output_parser_init(&r->parser, &(struct output_parser_options){
+                                           .style = r->channels ? CALLS_CHANNELS : CALLS_NONE,
                                            .reasoning_open = prompt_ends_thinking(r, options) });
 }
 
@@ -74,11 +89,14 @@ static void parts_print(struct reply *r)
 
     while (output_parser_next(&r->parser, &piece)) {
         bool thinks = piece.kind == PIECE_REASONING;
-        if (thinks && thinking_is(r, "hide"))
+        if (r->channels && !thinks)
+            buf_str(&r->text, piece.text);
+        if (r->settings->json || (thinks && thinking_is(r, "hide")))
             continue;
-        if (!thinks && r->is_dim)
+        if (!thinks && r->thinks)
             out_text("\n\n");
-        set_dim(r, thinks);
+        r->thinks = thinks;
+        set_dim(r, thinks && dims(r));
         out_model_text(piece.text.at, piece.text.n);
     }
 }
@@ -107,14 +125,14 @@ static bool on_event(void *arg, const struct ingot_event *event)
 {
     struct reply *r = arg;
 
-    if (event->n_bytes)
+    if (event->n_bytes && !r->channels)
         buf_append(&r->text, event->text, event->n_bytes);
     if (r->settings->json && event->token != UINT32_MAX)
         print_json(
             json_pack("{s:s%, s:I}", "text", event->text, event->n_bytes, "token", (json_int_t)event->token));
     else if (r->settings->json && event->n_bytes)
         print_json(json_pack("{s:s%}", "text", event->text, event->n_bytes));
-    else if (!r->settings->json)
+    if (!r->settings->json || r->channels)
         print_text(r, event);
     out_flush();
     return signals_interrupts() == 0 && out_state() == OUT_OPEN;
@@ -227,6 +245,7 @@ int reply_print(struct reply *r, const struct ingot_message *messages, size_t n_
     r->result = (struct ingot_result){ 0 };
     signals_clear_interrupts();
     parts_begin(r, &options);
+    options.keep_special = r->channels; // the marks of headers are control tokens
     bool ok = ingot_generate(r->engine, &options, on_event, r, &r->result, &error);
     if (!ok && r->result.finish == INGOT_FINISH_NONE)
         r->result = (struct ingot_result){ .finish = INGOT_FINISH_ERROR, .error = error };

@@ -182,6 +182,13 @@ static void page_add(thread const struct tile_room &room, u32 page_position, f32
     }
 }
 
+// The sum that a row's sums are divided by: with the head's sink, which is no infinity even where it is far
+// above all scores.
+static f32 total_of(thread const struct lane_row &r, device const f32 *sinks, u32 head)
+{
+    return ATTEND_HAS_SINKS ? r.total + precise::exp(min(sinks[head] - r.top, 80.0f)) : r.total;
+}
+
 // Grid: 32 rows, heads; 256 threads. `shared` holds 32 head_dim floats. By the count
 // (2026-11-22-agx-kernel-counts.md) a core holds 384 threads for heads of 128 and 448 for heads of 64, below
 // 512: queries and sums of eight rows are kept in registers from page to page.
@@ -250,10 +257,8 @@ kernel void attend_many(constant struct attend_metal_args &args [[buffer(0)]],
         threadgroup_barrier(mem_flags::mem_threadgroup);
         UNROLL for (u32 i = 0; i < MATRICES; i++) if (has_matrix(room.half, i))
             simdgroup_store(sums[i], shared + corner + 8 * i, dim);
-        if (ATTEND_HAS_SINKS) // one far above all scores leaves nothing of them, as it should; but no infinity
-            r.total += precise::exp(min(sinks[head] - r.top, 80.0f));
         if (lane % 4 == 0 && room.half == 0)
-            totals[own + lane / 4] = r.alive ? r.total : 0.0f;
+            totals[own + lane / 4] = r.alive ? total_of(r, sinks, head) : 0.0f;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (u32 i = thread_index; i < (run.end - run.first) * dim; i += THREADS) {
             u32 of = run.first - tile + i / dim; // row of the tile

@@ -23,7 +23,8 @@ static void note_logprobs(struct api_response *t, uint32_t choice, struct logpro
 bool api_response_parse_begin(struct api_response *t)
 {
     uint32_t most = t->request.one_call ? 1 : API_RESPONSE_MAX_CALLS;
-    struct output_parser_options options = { t->style, t->reasoning_open, most, t->request.tools };
+    struct output_parser_options options = { t->style, t->reasoning_open, most,
+                                             t->request.choice == CHOICE_NONE ? NULL : t->request.tools };
     bool ok = true;
 
     t->parses = !api_request_is_plain(&t->request);

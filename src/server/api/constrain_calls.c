@@ -32,6 +32,8 @@ static const struct form {
                        CALLS_END },
     [CALLS_SEPARATED] = { CALLS_BEGIN, CALL_BEGIN, CALL_SEP, CALL_END, "", CALLS_END },
     [CALLS_NAKED] = { "", "", NULL, "", "; ", "" },
+    [CALLS_CHANNELS] = { "", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "",
+                         "<|call|><|start|>assistant", "" },
 };
 
 void constrain_example(enum tool_call_style style, struct buf *text)
@@ -53,10 +55,11 @@ void constrain_example(enum tool_call_style style, struct buf *text)
 
 // ---- marks
 
-static const char *const marks[] = { "<tool_call>",  "</tool_call>", "[TOOL_CALLS]", "[CALL_ID]",
-                                     "[ARGS]",       "<arg_key>",    "</arg_key>",   "<arg_value>",
-                                     "</arg_value>", CALLS_BEGIN,    CALLS_END,      CALL_BEGIN,
-                                     CALL_END,       CALL_SEP,       "</think>" };
+static const char *const marks[] = {
+    "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]",   "<arg_key>", "</arg_key>",
+    "<arg_value>", "</arg_value>", CALLS_BEGIN,    CALLS_END,   CALL_BEGIN, CALL_END,    CALL_SEP,
+    "</think>",    "<|channel|>",  "<|message|>",  "<|start|>", "<|end|>",  "<|call|>",  "<|constrain|>"
+};
 
 static const char *first_mark(struct str text, size_t *at)
 {

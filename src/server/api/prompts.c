@@ -24,9 +24,13 @@ void prompts_style(const struct served_model *model, const struct api_request *r
                    enum tool_call_style *style, bool *thinks)
 {
     struct str text = template_of(model);
+    bool channels = tool_call_style_of(text) == CALLS_CHANNELS; // without tools too
 
-    *style = request->tools && request->choice != CHOICE_NONE ? style_of(model) : CALLS_NONE;
-    *thinks = str_find(text, STR("<think>")) != SIZE_MAX || str_find(text, STR("</think>")) != SIZE_MAX;
+    *style = channels                                           ? CALLS_CHANNELS
+             : request->tools && request->choice != CHOICE_NONE ? style_of(model)
+                                                                : CALLS_NONE;
+    *thinks =
+        channels || str_find(text, STR("<think>")) != SIZE_MAX || str_find(text, STR("</think>")) != SIZE_MAX;
 }
 
 // Sets the reasoning effort under the name that the template has for it.

@@ -1,6 +1,6 @@
 // output_parser.c - see output_parser.h. Here: the parser's state, and content up to the mark of a call.
 //
-// reasoning_parser.c and tool_call_parser.c have the other modes.
+// reasoning_parser.c, tool_call_parser.c and channel_parser.c have the other modes.
 #include "text/parsers/output_parser_parts.h"
 
 void output_parser_init(struct output_parser *p, const struct output_parser_options *o)
@@ -10,6 +10,8 @@ void output_parser_init(struct output_parser *p, const struct output_parser_opti
     p->tools = o->tools;
     p->most_calls = o->most_calls ? o->most_calls : UINT32_MAX;
     p->mode = o->reasoning_open ? OUTPUT_REASONING : OUTPUT_START;
+    if (p->style == CALLS_CHANNELS)
+        p->mode = o->reasoning_open ? OUTPUT_MESSAGE : OUTPUT_HEADER;
 }
 
 void output_parser_release(struct output_parser *p)
@@ -129,6 +131,12 @@ bool output_parser_next(struct output_parser *p, struct output_piece *piece)
             break;
         case OUTPUT_AFTER_CALL:
             step = tool_call_parser_after(p);
+            break;
+        case OUTPUT_HEADER:
+            step = channel_parser_header(p, piece);
+            break;
+        case OUTPUT_MESSAGE:
+            step = channel_parser_message(p, piece);
             break;
         }
     }

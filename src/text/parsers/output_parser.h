@@ -1,10 +1,11 @@
 // output_parser.h - splits a model's output, while it streams, into reasoning, content and tool calls.
 //
-// Reasoning stands in <think>...</think>. Families write calls in different forms (tool_call_style.h); the
-// parser is given the style and accepts every form of its family. Text that may be the beginning of a mark is
-// held back until that is known. What begins like a call and is none is content: no byte is lost, except
-// marks and white space around calls. Arguments stream piece by piece; marked up ones become JSON on the way
-// (tool_call_markup.h). Only a Python call is held back until it is complete (tool_call_python.h).
+// Reasoning stands in <think>...</think>, or in a message of its own (channel_parser.c). Families write calls
+// in different forms (tool_call_style.h); the parser is given the style and accepts every form of its family.
+// Text that may be the beginning of a mark is held back until that is known. What begins like a call and is
+// none is content: no byte is lost, except marks and white space around calls. Arguments stream piece by
+// piece; marked up ones become JSON on the way (tool_call_markup.h). Only a Python call is held back until it
+// is complete (tool_call_python.h).
 #pragma once
 #include <jansson.h>
 #include "base/str.h"
@@ -37,8 +38,11 @@ struct output_parser { // zero-initialise, then output_parser_init
         OUTPUT_CONTENT,
         OUTPUT_CALL,
         OUTPUT_MARKUP,
-        OUTPUT_AFTER_CALL
+        OUTPUT_AFTER_CALL,
+        OUTPUT_HEADER, // of CALLS_CHANNELS, as the next
+        OUTPUT_MESSAGE
     } mode;
+    enum piece_kind message;    // what the message's text is
     struct buf text, raw, name; // pushed text; the current call's JSON; its tool
     size_t at;                  // bytes of text that are parsed
     size_t arguments_at,
@@ -57,9 +61,10 @@ struct output_parser { // zero-initialise, then output_parser_init
 
 struct output_parser_options {
     enum tool_call_style style;
-    bool reasoning_open; // the prompt ends within <think>
+    bool reasoning_open; // the prompt ends within the reasoning
     uint32_t most_calls; // 0: any number
-    const json_t *tools; // as in a chat completion request, owned by the caller; NULL: unknown
+    const json_t *tools; // as in a chat completion request, owned by the caller; NULL: unknown, with
+                         // CALLS_CHANNELS none
 };
 void output_parser_init(struct output_parser *p, const struct output_parser_options *options);
 void output_parser_release(struct output_parser *p);

@@ -23,6 +23,9 @@ enum parse_step output_parser_emit(struct output_parser *p, struct output_piece 
 enum parse_step reasoning_parser_start(struct output_parser *p);
 enum parse_step reasoning_parser_step(struct output_parser *p, struct output_piece *piece);
 
+enum parse_step channel_parser_header(struct output_parser *p, struct output_piece *piece);
+enum parse_step channel_parser_message(struct output_parser *p, struct output_piece *piece);
+
 enum parse_step tool_call_parser_begin(struct output_parser *p);
 // A call without a mark, which can only stand at the beginning of the content.
 enum parse_step tool_call_parser_begin_naked(struct output_parser *p);

@@ -14,10 +14,10 @@ static const struct tool_call_family tags = { .marks = { "<tool_call>" },
 const struct tool_call_family *tool_call_family_of(enum tool_call_style style)
 {
     static const struct tool_call_family *const families[N_CALL_STYLES] = {
-        [CALLS_NONE] = &naked,   [CALLS_TAGS] = &tags,        [CALLS_FUNCTIONS] = &functions,
-        [CALLS_KEYS] = &tags,    [CALLS_LIST] = &list,        [CALLS_ARGS] = &list,
-        [CALLS_ARGS_ID] = &list, [CALLS_FENCED] = &separated, [CALLS_SEPARATED] = &separated,
-        [CALLS_NAKED] = &naked,
+        [CALLS_NONE] = &naked,     [CALLS_TAGS] = &tags,        [CALLS_FUNCTIONS] = &functions,
+        [CALLS_KEYS] = &tags,      [CALLS_LIST] = &list,        [CALLS_ARGS] = &list,
+        [CALLS_ARGS_ID] = &list,   [CALLS_FENCED] = &separated, [CALLS_SEPARATED] = &separated,
+        [CALLS_CHANNELS] = &naked, [CALLS_NAKED] = &naked,
     };
 
     return families[style];
@@ -28,7 +28,8 @@ enum tool_call_style tool_call_style_of(struct str chat_template)
     static const struct {
         const char *mark, *detail; // detail NULL: the mark alone
         enum tool_call_style style;
-    } signs[] = { { CALL_BEGIN, "```json", CALLS_FENCED },
+    } signs[] = { { "<|channel|>", NULL, CALLS_CHANNELS },
+                  { CALL_BEGIN, "```json", CALLS_FENCED },
                   { CALL_BEGIN, NULL, CALLS_SEPARATED },
                   { "[TOOL_CALLS]", "[CALL_ID]", CALLS_ARGS_ID },
                   { "[TOOL_CALLS]", "[ARGS]", CALLS_ARGS },

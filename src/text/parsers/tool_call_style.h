@@ -14,7 +14,9 @@ enum tool_call_style {
     CALLS_FENCED, // <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME, {...} in a fence, <｜tool▁call▁end｜>:
                   // DeepSeek R1, V3
     CALLS_SEPARATED, // <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}<｜tool▁call▁end｜>: DeepSeek V3.1
-    CALLS_NAKED, // {"name", "parameters"} at the beginning, or [NAME(KEY=VALUE)] in Python: Llama 3.x
+    CALLS_NAKED,    // {"name", "parameters"} at the beginning, or [NAME(KEY=VALUE)] in Python: Llama 3.x
+    CALLS_CHANNELS, // <|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>:
+                    // gpt-oss; without tools too, since reasoning and answer are told apart by channels
     N_CALL_STYLES
 };
 

@@ -243,6 +243,16 @@ static bool check_ids(struct tokenizer *t, struct err *err)
     return true;
 }
 
+// Where an answer is several messages (gpt-oss), <|return|> ends it and <|end|> only one of them.
+void tokenizer_leave_message_ends(struct tokenizer *t)
+{
+    uint32_t end = text_map_find(&t->by_raw, STR("<|end|>"));
+    uint32_t last = text_map_find(&t->by_raw, STR("<|return|>"));
+
+    if (end != LOOKUP_NONE && last != LOOKUP_NONE && t->kinds[last] == TOKEN_CONTROL)
+        t->is_end[end] = false;
+}
+
 static bool mark_ends(struct tokenizer *t, struct err *err)
 {
     t->is_end = arena_alloc_array(t->arena, t->n_tokens, sizeof *t->is_end);
@@ -255,6 +265,7 @@ static bool mark_ends(struct tokenizer *t, struct err *err)
     }
     if (t->eos >= 0)
         t->is_end[t->eos] = true;
+    tokenizer_leave_message_ends(t);
     return true;
 }
 

@@ -299,6 +299,7 @@ static bool read_all(struct gguf_source *s, struct err *err)
     for (int i = 2; i < 4; i++)
         if (named[i] >= 0)
             t->is_end[named[i]] = true;
+    tokenizer_leave_message_ends(t);
     if (s->add_bos && t->bos >= 0)
         t->before[t->n_before++] = (uint32_t)t->bos;
     if (s->add_eos && t->eos >= 0)

@@ -122,6 +122,7 @@ bool encode_unknown(struct encode_run *run, struct str text); // bytes, or the u
 
 struct tokenizer *tokenizer_create(struct err *err);
 void tokenizer_find_fim(struct tokenizer *t);
+void tokenizer_leave_message_ends(struct tokenizer *t);
 bool tokenizer_finish(struct tokenizer *t, struct err *err); // maps, decoded bytes, added tokens, end tokens
 bool tokenizer_check_text(struct str text, uint64_t index, const char *what, size_t max, struct err *err);
 bool bpe_init_merges(struct tokenizer *t, size_t n_merges, struct err *err);
