@@ -102,6 +102,9 @@ static void print_model(const struct model_info *s)
                "context %u\n",
                s->model.arch->name, (double)s->model.n_parameters * 1e-6, c->n_layers, c->n_cols, c->n_heads,
                c->n_kv_heads, c->head_dim, c->n_ffn, c->n_vocab, c->n_context);
+    if (c->latent_dims)
+        out_printf("latents       %u of a key's %u numbers are the value, of all heads; pages have no V\n",
+                   c->latent_dims, c->head_dim);
     if (s->model.n_experts)
         out_printf("experts       %u in a layer, %u for a token, which uses %.2f M parameters\n",
                    s->model.n_experts, s->model.n_used_experts,
@@ -203,6 +206,7 @@ static json_t *model_json(const struct model_info *s)
     json_object_set_new(o, "n_heads", json_integer(c->n_heads));
     json_object_set_new(o, "n_kv_heads", json_integer(c->n_kv_heads));
     json_object_set_new(o, "head_dim", json_integer(c->head_dim));
+    json_object_set_new(o, "latent_dims", json_integer(c->latent_dims));
     json_object_set_new(o, "n_ffn", json_integer(c->n_ffn));
     json_object_set_new(o, "n_vocab", json_integer(c->n_vocab));
     json_object_set_new(o, "n_context", json_integer(c->n_context));

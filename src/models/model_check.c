@@ -5,6 +5,7 @@
 // missing. Not checked here: shapes and missing tensors (model.c). Buffers that are computed anyway, such as
 // rotary frequencies, are harmless and common in older checkpoints.
 #include "models/model_check.h"
+#include <math.h>
 #include <string.h>
 #include "base/log.h"
 #include "base/mem.h"
@@ -293,8 +294,32 @@ static bool check_unused(const struct model *m, struct err *err)
     return true;
 }
 
+// A bias of a router's choice is in no weight, so that a NaN there would choose and never be seen.
+static bool check_router_biases(const struct model *m, struct err *err)
+{
+    for (uint32_t i = 0; i < m->arch->n_weights; i++) {
+        const struct weight_key *k = &m->arch->weights[i];
+        if (!str_ends(str_from(k->gguf), STR("exp_probs_b.bias")))
+            continue;
+        for (uint32_t l = 0; l < m->config.n_layers; l++) {
+            const struct file_tensor *t = model_layer(m, l)[k->place];
+            bool numbers = t && quant_info(t->format)->block_elements == 1;
+            for (uint64_t e = 0; numbers && e < t->dims[0]; e++) {
+                float bias;
+                quant_info(t->format)->decode(t->data + e * quant_info(t->format)->block_bytes, &bias, 1);
+                if (!isfinite(bias))
+                    return err_set(err, ERR_INPUT, "%s: tensor %.*s holds %g for expert %llu; want numbers",
+                                   model_file_path(m->file), STR_ARG(t->name), (double)bias,
+                                   (unsigned long long)e);
+            }
+        }
+    }
+    return true;
+}
+
 bool model_check_tensors(const struct model *m, struct err *err)
 {
-    return check_whole_biases(m, err) && check_promised_biases(m, "attention_bias", ".self_attn.", err) &&
+    return check_router_biases(m, err) && check_whole_biases(m, err) &&
+           check_promised_biases(m, "attention_bias", ".self_attn.", err) &&
            check_promised_biases(m, "mlp_bias", ".mlp.", err) && check_head(m, err) && check_unused(m, err);
 }

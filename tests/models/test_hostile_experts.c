@@ -157,6 +157,23 @@ static void checkpoints_whose_experts_do_not_fit_are_refused(void **state)
     shell("rm -r %s", folder);
 }
 
+static void a_router_bias_of_nan_is_refused(void **state)
+{
+    static const float nan = NAN;
+    struct buf bytes;
+    struct model_file *file;
+    struct err err = { 0 };
+
+    (void)state;
+    load(&bytes, "deepseek3");
+    assert_ok(model_file_open_memory(&file, bytes.at, bytes.n, "deepseek3", &err), &err);
+    const struct file_tensor *bias = model_file_tensor(file, "blk.2.exp_probs_b.bias");
+    memcpy(bytes.at + (bias->data - (const unsigned char *)bytes.at) + 5 * sizeof nan, &nan, sizeof nan);
+    model_file_close(file);
+    refused(&bytes, "tensor blk.2.exp_probs_b.bias holds nan for expert 5; want numbers");
+    buf_free(&bytes);
+}
+
 static void a_router_of_nan_ends_the_request(void **state)
 {
     static const uint32_t tokens[] = { 1, 2, 3 };
@@ -199,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(experts_that_do_not_fit_are_refused),
         cmocka_unit_test(checkpoints_whose_experts_do_not_fit_are_refused),
+        cmocka_unit_test(a_router_bias_of_nan_is_refused),
         cmocka_unit_test(a_router_of_nan_ends_the_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
