@@ -1,15 +1,14 @@
-// pages.h - how the KV cache lies in memory, for the operations that write and read it. Shared by C, CUDA and
-// MSL.
+// pages.h - the memory layout of the KV cache, for the operations that write and read it. For C, CUDA, MSL.
 //
 // Each layer has one buffer of K and one of V, each [n_pages][n_kv_heads] of what a page holds of one head:
-// 16 consecutive tokens of a sequence. Numbers lie in groups that fill 4 bytes, as products take them:
+// 16 consecutive tokens of a sequence. Numbers lie in groups that fill 4 bytes, as kernels multiply them:
 //   K [head_dim / group][PAGE_TOKENS][group dims]     16 scores fill a vector and need no sum across it
 //   V [PAGE_TOKENS / group][head_dim][group tokens]
-// A group is 1 number in F32 and F16, a pair in BF16, 4 in Q8_0. Behind the numbers of Q8_0 come fp16 scales,
-// both of K and of V [head_dim / 32][PAGE_TOKENS]: a scale belongs to 32 neighbouring dims of one token, so
-// that a token is stored without its neighbours. K and V may have unlike formats. The table
-// [n_slots][max_pages] says which page holds tokens 16*i .. 16*i+15 of a slot's sequence. The log
-// [n_slots][log_stride] holds every token of a slot's sequence by position.
+// A group is 1 number in F32 and F16, 2 in BF16, 4 in Q8_0. Behind the numbers of Q8_0 come fp16 scales, of K
+// and of V alike [head_dim / 32][PAGE_TOKENS]. A scale belongs to 32 neighbouring dims of one token, so that
+// a token is stored without its neighbours. K and V may have different formats. The page table
+// [n_slots][max_pages] says which page holds tokens 16*i .. 16*i+15 of a slot's sequence. The token history
+// [n_slots][history_stride] holds every token of a slot's sequence by position.
 #pragma once
 #include "base/lang.h"
 

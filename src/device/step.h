@@ -1,10 +1,9 @@
-// step.h - one step of a batch, as the device sees it: what changes from play to play. Shared by C, CUDA and
-// MSL.
+// step.h - one step of a batch, as the device sees it: what changes from play to play. For C, CUDA and MSL.
 //
-// A header of 64 bytes, then arrays whose places follow from the capacities in the header. The engine fills
+// A header of 64 bytes, then arrays whose offsets follow from the capacities in the header. The engine fills
 // it, one copy goes to the device, and the tape is played unchanged. A row is one token of one sequence; rows
-// of many sequences mix freely. What lives longer than a step (page tables, the log of tokens) is not here:
-// see device/pages.h. So a step does not grow with context.
+// of many sequences mix freely. What lives longer than a step (page tables, the token history) is not here
+// but in device/pages.h, so a step does not grow with the context.
 #pragma once
 #include "base/lang.h"
 
@@ -14,10 +13,8 @@
 #define STEP_SPACE
 #endif
 
-#define STEP_TOKEN_POOLED \
-    0x80000000u // and below the next two: the lower bits name a row of embeddings, see ops/embed/embed.h
-#define STEP_TOKEN_LOGGED \
-    0xffffffffu // the row's token is read from the log: the one sampled by the step before
+#define STEP_TOKEN_POOLED  0x80000000u // set: the lower bits name a row of embeddings, see ops/embed/embed.h
+#define STEP_TOKEN_HISTORY 0xffffffffu // the row's token is in the history: the step before sampled it
 #define STEP_TOKEN_INVALID 0xfffffffeu // the result of a row whose logits held NaN or infinity
 
 struct sample_params {     // of one output row
@@ -30,10 +27,10 @@ struct sample_params {     // of one output row
     u32 penalty_window;    // how many of the last tokens count as seen
     u32 seed[2];           // random numbers come from (seed, position), never from a state
     u32 flags;             // SAMPLE_*
-    u32 n_biases;          // that the row's limits hold, see ops/sample/sample.h
+    u32 n_biases;          // logit biases of the row, see ops/sample/sample.h
 };
 STATIC_ASSERT(sizeof(struct sample_params) == 48);
-#define SAMPLE_SKIP   1u // logits only: no token is drawn or logged
+#define SAMPLE_SKIP   1u // logits only: no token is drawn
 #define SAMPLE_MASKED 2u // only tokens of the row's mask may be drawn
 
 enum tensor_rows { ROWS_STEP, ROWS_OUTPUT }; // a tensor has one row per row of the step | one per output row
@@ -72,7 +69,7 @@ SHARED_INLINE u32 step_bytes(u32 max_rows, u32 max_outputs)
     return step_at_samples(max_rows, max_outputs) * 4 + max_outputs * (u32)sizeof(struct sample_params);
 }
 
-// [n_rows] token ids, STEP_TOKEN_LOGGED, or STEP_TOKEN_POOLED with a row
+// [n_rows] token ids, STEP_TOKEN_HISTORY, or STEP_TOKEN_POOLED with a row
 SHARED_INLINE const STEP_SPACE u32 *step_tokens(const STEP_SPACE struct step *s)
 {
     return (const STEP_SPACE u32 *)s + step_at_tokens();
@@ -82,7 +79,7 @@ SHARED_INLINE const STEP_SPACE u32 *step_positions(const STEP_SPACE struct step 
 {
     return (const STEP_SPACE u32 *)s + step_at_positions(s->max_rows);
 }
-// [n_rows] the sequence's slot: its row in the page table and in the token log
+// [n_rows] the sequence's slot: its row in the page table and in the token history
 SHARED_INLINE const STEP_SPACE u32 *step_slots(const STEP_SPACE struct step *s)
 {
     return (const STEP_SPACE u32 *)s + step_at_slots(s->max_rows);

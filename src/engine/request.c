@@ -205,7 +205,7 @@ void request_add_ahead(struct request *r, struct batch *b)
 {
     bool last = r->result.n_generated + 1 == r->max_tokens;
 
-    if (r->state == REQUEST_DONE || last || b->n_rows == b->max_rows || !add_row(r, b, STEP_TOKEN_LOGGED))
+    if (r->state == REQUEST_DONE || last || b->n_rows == b->max_rows || !add_row(r, b, STEP_TOKEN_HISTORY))
         return;
     add_output(r, b, 0);
     r->is_ahead = true;

@@ -186,7 +186,8 @@ static void record(struct tape *t, const struct tower_stage *s)
                                     .table = w->pixels,
                                     .side = c->processor.tile,
                                     .patch = c->patch });
-    op_embed(t, (struct embed){ .out = x, .table = w->position, .log = s->log, .log_stride = 0, .scale = 1 });
+    op_embed(t, (struct embed){
+                    .out = x, .table = w->position, .history = s->history, .history_stride = 0, .scale = 1 });
     op_matmul(t, (struct matmul){ .out = x, .in = pixels, .w = w->patch, .bias = w->patch_bias, .add = x });
     for (uint32_t l = 0; l < c->n_layers; l++) {
         record_attention(t, s, l, x);

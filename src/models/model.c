@@ -675,10 +675,10 @@ static void record_head(struct tape *t, const struct model_stage *s, struct tens
     op_matmul(t, (struct matmul){ .out = logits, .in = normed, .w = s->weights.head });
     tape_label(t, "head.sample");
     op_sample(t, (struct sample){ .logits = logits,
-                                  .log = s->log,
-                                  .log_stride = s->log_stride,
+                                  .history = s->history,
+                                  .history_stride = s->history_stride,
                                   .results = s->results,
-                                  .limits = s->limits });
+                                  .mask_bias = s->mask_bias });
 }
 
 void model_record(struct tape *t, const struct model_stage *s)
@@ -694,8 +694,8 @@ void model_record(struct tape *t, const struct model_stage *s)
         tape_label(t, "embed");
         op_embed(t, (struct embed){ .out = x,
                                     .table = s->weights.embed,
-                                    .log = s->log,
-                                    .log_stride = s->log_stride,
+                                    .history = s->history,
+                                    .history_stride = s->history_stride,
                                     .pool = s->pool,
                                     .scale = s->model->factors.embed });
     }

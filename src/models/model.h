@@ -120,15 +120,13 @@ struct model_stage {
         weights; // embed in the first stage; out_norm and head in the last; frequencies in all
     const struct weight *const *layers; // [last - first, model->n_places]
     const struct pages *pages;          // [last - first]
-    const struct buffer
-        *block; // [max_rows, n_cols] fp32: the residual stream, where a stage finds and leaves it
-    const struct buffer *log; // [n_slots, log_stride] u32
-    uint32_t log_stride;
-    const struct buffer
-        *pool; // first stage: [n, n_cols] fp32 rows of pictures, or NULL: see ops/embed/embed.h
-    const struct buffer *logits;  // last stage: [max_outputs, n_vocab] fp32
-    const struct buffer *results; // last stage: [max_outputs] u32
-    const struct buffer *limits;  // last stage: see ops/sample/sample.h
+    const struct buffer *block;         // [max_rows, n_cols] fp32: the residual stream, in and out
+    const struct buffer *history;       // [n_slots, history_stride] u32
+    uint32_t history_stride;
+    const struct buffer *pool;      // first stage: [n, n_cols] fp32 rows of pictures or NULL, see embed.h
+    const struct buffer *logits;    // last stage: [max_outputs, n_vocab] fp32
+    const struct buffer *results;   // last stage: [max_outputs] u32
+    const struct buffer *mask_bias; // last stage: see ops/sample/sample.h
 };
 static inline const struct layer_weights *stage_layer(const struct model_stage *s, uint32_t l)
 {

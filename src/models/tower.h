@@ -85,8 +85,7 @@ struct tower_stage {
     const struct buffer *pixels;      // [tiles of a step, T, T, 3] bytes
     const struct buffer *places;      // [max_outputs] u32: the pool's row of each output
     const struct buffer *pool;        // [pool rows, n_out] fp32
-    const struct buffer *log;         // that no row reads
-    const struct buffer
-        *encoded; // [max_rows, n_cols] fp32 where the encoder's output is kept, for tests; or NULL
+    const struct buffer *history;     // that no row reads
+    const struct buffer *encoded; // [max_rows, n_cols] fp32: keeps the encoder's output for tests; or NULL
 };
 void tower_record(struct tape *tape, const struct tower_stage *s);

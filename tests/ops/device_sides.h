@@ -285,11 +285,11 @@ static inline void record_attend(struct side *s, const struct op_shape *c)
 static inline void record_embed(struct side *s, const struct op_shape *c)
 {
     const struct weight *table = side_weight(s, c->format, VOCABULARY, c->n_cols);
-    struct buffer *log = side_buffer(s, SLOTS * 1024 * 4);
+    struct buffer *history = side_buffer(s, SLOTS * 1024 * 4);
     op_embed(s->tape, (struct embed){ .out = side_tensor(s, c->n_cols, ROWS_STEP),
                                       .table = table,
-                                      .log = log,
-                                      .log_stride = 1024,
+                                      .history = history,
+                                      .history_stride = 1024,
                                       .scale = 1.5f });
 }
 
@@ -309,9 +309,9 @@ static inline void record_small(struct side *s, const struct op_shape *c)
 }
 
 // A mask that allows two of three tokens, and biases, two of them for one token.
-static struct buffer *side_limits(struct side *s, uint32_t n_tokens, uint32_t n_biases)
+static struct buffer *side_mask_bias(struct side *s, uint32_t n_tokens, uint32_t n_biases)
 {
-    uint32_t stride = sample_limits_words(n_tokens), n_outputs = tape_limits(s->tape)->max_outputs;
+    uint32_t stride = sample_mask_bias_words(n_tokens), n_outputs = tape_limits(s->tape)->max_outputs;
     struct buffer *b = &s->buffers[s->n_buffers++];
     uint32_t *words = mem_alloc((size_t)n_outputs * stride * 4);
     struct err err = { 0 };
@@ -334,16 +334,16 @@ static struct buffer *side_limits(struct side *s, uint32_t n_tokens, uint32_t n_
 static inline void record_sample(struct side *s, const struct op_shape *c)
 {
     struct tensor logits = side_tensor(s, c->n_cols, ROWS_OUTPUT);
-    struct buffer *log = side_buffer(s, SLOTS * 1024 * 4);
+    struct buffer *history = side_buffer(s, SLOTS * 1024 * 4);
     uint32_t tokens[SLOTS * 1024];
     struct err err = { 0 };
 
     for (uint32_t i = 0; i < SLOTS * 1024; i++)
         tokens[i] = (i * 31) % c->n_cols % 50;
-    assert_ok(buffer_write(log, 0, tokens, sizeof tokens, &err), &err);
+    assert_ok(buffer_write(history, 0, tokens, sizeof tokens, &err), &err);
     bool limited = c->sampling.n_biases || c->sampling.flags & SAMPLE_MASKED;
-    struct buffer *limits = limited ? side_limits(s, c->n_cols, c->sampling.n_biases) : NULL;
-    op_sample(s->tape, (struct sample){ logits, log, 1024, side_buffer(s, 8 * 4), limits });
+    struct buffer *mask_bias = limited ? side_mask_bias(s, c->n_cols, c->sampling.n_biases) : NULL;
+    op_sample(s->tape, (struct sample){ logits, history, 1024, side_buffer(s, 8 * 4), mask_bias });
 }
 
 struct sides { // the same on the plain loops and on the device in question

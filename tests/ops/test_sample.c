@@ -1,4 +1,4 @@
-// test_sample.c - the sampling operation: greedy, limits, penalties, and that a draw depends on (seed,
+// test_sample.c - the sampling operation: greedy, masks, biases, penalties, and that a draw depends on (seed,
 // position) alone, of the plain loop and of the fast kernel; and that both give the same ids.
 #include <math.h>
 #include <stdlib.h>
@@ -9,12 +9,12 @@
 enum {
     VOCAB = 50,
     LARGE = 4099,
-    LOG = 64
+    HISTORY = 64
 }; // LARGE: beyond 16 * 32 blocks are left out, and three tokens are in none
 
 struct rig { // one output row, played again and again
     struct device *device;
-    struct buffer logits, log, results, limits, step;
+    struct buffer logits, history, results, mask_bias, step;
     struct tape *tape;
 };
 
@@ -25,16 +25,16 @@ static int rig_make(void **state, uint32_t n, bool plain)
     r->device = cpu_open(&(struct cpu_options){ .n_threads = 1, .plain = plain, .table = &cpu_table }, &err);
     r->tape = tape_create(r->device, (struct tape_limits){ .max_rows = 1, .max_outputs = 1 });
     assert_true(buffer_alloc(r->device, n * 4, &r->logits, &err) &&
-                buffer_alloc(r->device, LOG * 4, &r->log, &err) &&
+                buffer_alloc(r->device, HISTORY * 4, &r->history, &err) &&
                 buffer_alloc(r->device, 4, &r->results, &err) &&
-                buffer_alloc(r->device, sample_limits_words(n) * 4, &r->limits, &err) &&
+                buffer_alloc(r->device, sample_mask_bias_words(n) * 4, &r->mask_bias, &err) &&
                 buffer_alloc(r->device, step_bytes(1, 1), &r->step, &err));
     struct tensor logits = tape_tensor_bound(r->tape, n, ROWS_OUTPUT, &r->logits);
     op_sample(r->tape, (struct sample){ .logits = logits,
-                                        .log = &r->log,
-                                        .log_stride = LOG,
+                                        .history = &r->history,
+                                        .history_stride = HISTORY,
                                         .results = &r->results,
-                                        .limits = &r->limits });
+                                        .mask_bias = &r->mask_bias });
     assert_ok(tape_seal(r->tape, &err), &err);
     *state = r;
     return 0;
@@ -53,7 +53,7 @@ static int rig_close(void **state)
 {
     struct rig *r = *state;
     tape_destroy(r->tape);
-    struct buffer *buffers[] = { &r->logits, &r->log, &r->results, &r->limits, &r->step };
+    struct buffer *buffers[] = { &r->logits, &r->history, &r->results, &r->mask_bias, &r->step };
     for (int i = 0; i < 5; i++)
         buffer_release(buffers[i]);
     device_close(r->device);
@@ -63,9 +63,11 @@ static int rig_close(void **state)
 
 static struct sample_params neutral(float temperature)
 {
-    return (struct sample_params){
-        .temperature = temperature, .top_p = 1, .repeat_penalty = 1, .penalty_window = LOG, .seed = { 7, 9 }
-    };
+    return (struct sample_params){ .temperature = temperature,
+                                   .top_p = 1,
+                                   .repeat_penalty = 1,
+                                   .penalty_window = HISTORY,
+                                   .seed = { 7, 9 } };
 }
 
 static uint32_t draw(struct rig *r, struct sample_params p, uint32_t position)
@@ -176,7 +178,7 @@ static void top_k_top_p_and_min_p_keep_exactly_what_they_should(void **state)
 static void penalties_make_seen_tokens_less_likely_whatever_the_sign(void **state)
 {
     struct rig *r = *state;
-    uint32_t *log = r->log.host;
+    uint32_t *history = r->history.host;
     struct sample_params p = neutral(0);
     for (int sign = -1; sign <= 1; sign += 2) {
         set_logits(r, flat);
@@ -185,9 +187,9 @@ static void penalties_make_seen_tokens_less_likely_whatever_the_sign(void **stat
             logits[i] = sign > 0 ? 1 : -2;
         logits[10] = sign > 0 ? 1.2f : -1.8f; // the best
         logits[11] = sign > 0 ? 1.1f : -1.9f; // the second
-        log[0] = 10;
-        log[1] = 12;
-        log[2] = 10;
+        history[0] = 10;
+        history[1] = 12;
+        history[2] = 10;
         p = neutral(0);
         assert_int_equal(draw(r, p, 3), 10);
         p.repeat_penalty = 1.5f;
@@ -200,12 +202,12 @@ static void penalties_make_seen_tokens_less_likely_whatever_the_sign(void **stat
         p = neutral(0);
         p.frequency_penalty = 0.06f; // seen twice: 0.12
         assert_int_equal(draw(r, p, 3), 11);
-        p.penalty_window = 2; // the row's own token 3 and log[2]: seen once
+        p.penalty_window = 2; // the row's own token 3 and history[2]: seen once
         assert_int_equal(draw(r, p, 3), 10);
         p.frequency_penalty = -1; // negative: more likely
-        log[2] = 12;
+        history[2] = 12;
         assert_int_equal(draw(r, p, 3), 3); // 3 and 12 tie: the lowest id
-        log[2] = 10;
+        history[2] = 10;
     }
 }
 
@@ -248,17 +250,17 @@ static void numbers_that_are_none_are_reported(void **state)
 static void what_was_drawn_goes_to_the_log(void **state)
 {
     struct rig *r = *state;
-    uint32_t *log = r->log.host;
+    uint32_t *history = r->history.host;
     set_logits(r, hill);
     draw(r, neutral(0), 30);
-    assert_int_equal(log[30], 3);
-    assert_int_equal(log[31], 20);
-    log[31] = 99;
+    assert_int_equal(history[30], 3);
+    assert_int_equal(history[31], 20);
+    history[31] = 99;
     struct sample_params skip = neutral(0);
     skip.flags = SAMPLE_SKIP;
     draw(r, skip, 30);
-    assert_int_equal(log[31], 99);
-    draw(r, neutral(0), LOG - 1); // the last place: nothing is written behind the log
+    assert_int_equal(history[31], 99);
+    draw(r, neutral(0), HISTORY - 1); // the last place: nothing is written behind the history
 }
 
 // Logits with many ties, some of which only the temperature makes, and zeros of both signs.
@@ -276,15 +278,15 @@ static void fill_with_ties(float *logits, uint32_t round)
 // A mask, biases, and a token history in which most tokens stand more than once.
 static void fill_past(struct rig *r, uint32_t round)
 {
-    uint32_t *mask = r->limits.host, *log = r->log.host;
+    uint32_t *mask = r->mask_bias.host, *history = r->history.host;
     struct sample_bias *biases = (struct sample_bias *)(mask + sample_mask_words(LARGE));
 
     for (uint32_t i = 0; i < sample_mask_words(LARGE); i++)
         mask[i] = (i + 1) * 2654435761u;
     for (uint32_t i = 0; i < 5; i++)
         biases[i] = (struct sample_bias){ (round * 31 + i * 97) % LARGE, 1.5f - (float)i };
-    for (uint32_t i = 0; i < LOG; i++)
-        log[i] = i % 7 ? (round * 13 + i % 20 * 97) % LARGE : 0xffffffff; // that is no token
+    for (uint32_t i = 0; i < HISTORY; i++)
+        history[i] = i % 7 ? (round * 13 + i % 20 * 97) % LARGE : 0xffffffff; // that is no token
 }
 
 static void the_fast_kernel_gives_the_plain_loop_s_ids(void **state)
@@ -330,14 +332,14 @@ static void the_fast_kernel_gives_the_plain_loop_s_ids(void **state)
 static void set_bias(struct rig *r, uint32_t i, uint32_t token, float bias)
 {
     struct sample_bias *biases =
-        (struct sample_bias *)((uint32_t *)r->limits.host + sample_mask_words(VOCAB));
+        (struct sample_bias *)((uint32_t *)r->mask_bias.host + sample_mask_words(VOCAB));
     biases[i] = (struct sample_bias){ token, bias };
 }
 
 static void only_tokens_of_the_mask_are_drawn(void **state)
 {
     struct rig *r = *state;
-    uint32_t *mask = r->limits.host, low, high;
+    uint32_t *mask = r->mask_bias.host, low, high;
     struct sample_params p = neutral(0);
     set_logits(r, hill);
     mask[0] = 1u << 3 | 1u << 5;

@@ -181,8 +181,8 @@ static bool make_buffers(struct stage *s, const struct model_config *c, struct e
     bool last = s->parts.last == c->n_layers;
 
     s->parts.block = &s->block;
-    s->parts.log = &s->history;
-    s->parts.log_stride = h->history_stride;
+    s->parts.history = &s->history;
+    s->parts.history_stride = h->history_stride;
     s->parts.logits = &s->logits;
     s->parts.results = &s->results;
     s->parts.limits = &s->limits;
@@ -191,8 +191,8 @@ static bool make_buffers(struct stage *s, const struct model_config *c, struct e
            buffer_alloc(d, step_bytes(h->max_rows, h->max_outputs), &s->step, err) &&
            (!last || (buffer_alloc_local(d, (uint64_t)h->max_outputs * c->n_vocab * 4, &s->logits, err) &&
                       buffer_alloc(d, (uint64_t)h->max_outputs * 4, &s->results, err) &&
-                      buffer_alloc(d, (uint64_t)h->max_outputs * sample_limits_words(c->n_vocab) * 4,
-                                   &s->limits, err)));
+                      buffer_alloc(d, (uint64_t)h->max_outputs * sample_mask_bias_words(c->n_vocab) * 4,
+                                   &s->mask_bias, err)));
 }
 
 static uint32_t at_most(uint32_t a, uint32_t b)
@@ -332,11 +332,11 @@ bool stage_constraint_write(struct stage *s, uint32_t i, const struct stage_cons
                             struct err *err)
 {
     uint32_t n_vocab = s->parts.model->config.n_vocab, n_words = sample_mask_words(n_vocab);
-    uint64_t at = (uint64_t)i * sample_limits_words(n_vocab) * 4;
+    uint64_t at = (uint64_t)i * sample_mask_bias_words(n_vocab) * 4;
 
     return (!constraint->mask ||
-            buffer_write(&s->limits, at, constraint->mask, (uint64_t)n_words * 4, err)) &&
+            buffer_write(&s->mask_bias, at, constraint->mask, (uint64_t)n_words * 4, err)) &&
            (constraint->n_biases == 0 ||
-            buffer_write(&s->limits, at + (uint64_t)n_words * 4, constraint->biases,
+            buffer_write(&s->mask_bias, at + (uint64_t)n_words * 4, constraint->biases,
                          constraint->n_biases * sizeof *constraint->biases, err));
 }

@@ -80,7 +80,7 @@ static bool make_buffers(struct vision *v, const struct vision_plan *plan, struc
     p->pixels = &v->pixels;
     p->places = &v->places;
     p->pool = &v->pool;
-    p->log = &v->log;
+    p->history = &v->history;
     p->encoded = plan->keeps_encoded ? &v->encoded : NULL;
     v->host_step = mem_alloc(step_bytes(max_rows, max_outputs));
     v->host_places = mem_alloc_array(max_outputs, sizeof *v->host_places);
@@ -90,7 +90,7 @@ static bool make_buffers(struct vision *v, const struct vision_plan *plan, struc
            buffer_alloc(v->device, max_outputs * 4ull, &v->places, err) &&
            buffer_alloc(v->device, (uint64_t)plan->n_places * tower_rows(t) * plan->n_out * 4, &v->pool,
                         err) &&
-           buffer_alloc(v->device, 4, &v->log, err) &&
+           buffer_alloc(v->device, 4, &v->history, err) &&
            buffer_alloc(v->device, step_bytes(max_rows, max_outputs), &v->step, err) &&
            (!plan->keeps_encoded ||
             buffer_alloc(v->device, (uint64_t)max_rows * t->config.n_cols * 4, &v->encoded, err));
@@ -127,7 +127,7 @@ bool vision_create(struct vision *v, const struct vision_plan *plan, struct err 
 
 void vision_release(struct vision *v)
 {
-    struct buffer *buffers[] = { &v->pixels, &v->places, &v->pool, &v->log, &v->step, &v->encoded };
+    struct buffer *buffers[] = { &v->pixels, &v->places, &v->pool, &v->history, &v->step, &v->encoded };
 
     for (uint32_t i = 0; i < v->n_buckets; i++)
         tape_destroy(v->tapes[i]);

@@ -11,14 +11,14 @@ void op_embed(struct tape *t, struct embed e)
     }
     struct embed_args args = { .n_cols = e.table->n_cols,
                                .n_tokens = e.table->n_rows,
-                               .log_stride = e.log_stride,
+                               .history_stride = e.history_stride,
                                .scale = e.scale,
                                .n_pooled = e.pool
                                                ? (uint32_t)(e.pool->bytes / (e.table->n_cols * sizeof(float)))
                                                : 0 };
     struct command *c = tape_add(t, OP_embed, "embed", &args, sizeof args);
     tape_reads_weight(t, c, e.table);
-    tape_reads_buffer(t, c, e.log);
+    tape_reads_buffer(t, c, e.history);
     tape_reads_buffer(t, c, e.pool);
     tape_writes(t, c, e.out);
 }

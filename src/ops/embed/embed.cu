@@ -29,14 +29,14 @@ extern "C" __global__ void __launch_bounds__(128) embed(const __grid_constant__ 
 {
     u32 row = blockIdx.x, n_rows = p.step->n_rows, at = min(row, max(n_rows, 1u) - 1),
         token = step_tokens(p.step)[at];
-    u64 logged = (u64)step_slots(p.step)[at] * p.args.log_stride + step_positions(p.step)[at];
+    u64 at_history = (u64)step_slots(p.step)[at] * p.args.history_stride + step_positions(p.step)[at];
 
     wait_for_inputs();
     if (row >= n_rows)
         return;
     f32 *out = p.out + (u64)row * p.args.n_cols;
-    if (token == STEP_TOKEN_LOGGED)
-        token = p.log[logged];
+    if (token == STEP_TOKEN_HISTORY)
+        token = p.history[at_history];
     if (token >= STEP_TOKEN_POOLED && token - STEP_TOKEN_POOLED < p.args.n_pooled) {
         for (u32 i = threadIdx.x; i < p.args.n_cols; i += blockDim.x)
             out[i] = p.pool[(u64)(token - STEP_TOKEN_POOLED) * p.args.n_cols + i];

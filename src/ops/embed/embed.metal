@@ -7,7 +7,7 @@
 constant uint EMBED_FORMAT [[function_constant(0)]];
 
 kernel void embed(constant struct embed_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-                  device const uchar *table [[buffer(2)]], device const u32 *log [[buffer(3)]],
+                  device const uchar *table [[buffer(2)]], device const u32 *history [[buffer(3)]],
                   device const f32 *pool [[buffer(4)]], device f32 *out [[buffer(5)]],
                   uint3 at [[threadgroup_position_in_grid]],
                   uint thread_index [[thread_index_in_threadgroup]],
@@ -18,8 +18,8 @@ kernel void embed(constant struct embed_args &args [[buffer(0)]], constant struc
     if (row >= step.n_rows)
         return;
     u32 token = step_tokens(&step)[row];
-    if (token == STEP_TOKEN_LOGGED)
-        token = log[u64(step_slots(&step)[row]) * args.log_stride + step_positions(&step)[row]];
+    if (token == STEP_TOKEN_HISTORY)
+        token = history[u64(step_slots(&step)[row]) * args.history_stride + step_positions(&step)[row]];
     out += u64(row) * args.n_cols;
     if (token >= STEP_TOKEN_POOLED && token - STEP_TOKEN_POOLED < args.n_pooled) {
         pool += u64(token - STEP_TOKEN_POOLED) * args.n_cols;

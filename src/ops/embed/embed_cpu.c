@@ -7,13 +7,13 @@ static void embed_row(const struct cpu_call *call, uint32_t row)
 {
     const struct embed_args *args = cpu_args(call);
     const struct weight *table = cpu_weight(call, EMBED_TABLE);
-    const uint32_t *log = cpu_base(call, EMBED_LOG); // [n_slots, log_stride]
-    float *out = cpu_row(call, EMBED_OUT, row);      // [n_cols]
+    const uint32_t *history = cpu_base(call, EMBED_HISTORY); // [n_slots, history_stride]
+    float *out = cpu_row(call, EMBED_OUT, row);              // [n_cols]
     uint32_t token = step_tokens(call->step)[row];
 
-    if (token == STEP_TOKEN_LOGGED)
-        token =
-            log[(uint64_t)step_slots(call->step)[row] * args->log_stride + step_positions(call->step)[row]];
+    if (token == STEP_TOKEN_HISTORY)
+        token = history[(uint64_t)step_slots(call->step)[row] * args->history_stride +
+                        step_positions(call->step)[row]];
     if (token >= STEP_TOKEN_POOLED && token - STEP_TOKEN_POOLED < args->n_pooled) {
         const float *pool = cpu_base(call, EMBED_POOL); // [n_pooled, n_cols]
         memcpy(out, pool + (size_t)(token - STEP_TOKEN_POOLED) * args->n_cols, args->n_cols * sizeof *out);

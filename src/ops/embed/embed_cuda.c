@@ -5,7 +5,7 @@
 void cuda_plan_embed(struct cuda_plan *p)
 {
     struct embed_params params = { .table = weight_layout_of(p, EMBED_TABLE),
-                                   .log = cuda_at(p, EMBED_LOG),
+                                   .history = cuda_at(p, EMBED_HISTORY),
                                    .pool = cuda_at(p, EMBED_POOL),
                                    .out = cuda_at(p, EMBED_OUT),
                                    .args = *(const struct embed_args *)p->command->args };

@@ -6,7 +6,7 @@
 struct embed_params {
     DEVICE_AT(const struct step) step;
     struct weight_planes table;
-    DEVICE_AT(const u32) log;
+    DEVICE_AT(const u32) history;
     DEVICE_AT(const f32) pool;
     DEVICE_AT(f32) out;
     struct embed_args args;

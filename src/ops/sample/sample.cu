@@ -57,14 +57,14 @@ static __device__ struct sample_part block_best(struct sample_part r)
     return r;
 }
 
-// The step's tokens to the log: those of one slot, or all of them.
+// Writes the step's tokens to the history: those of one slot, or all of them.
 enum { ALL_SLOTS = ~0u };
-static __device__ void log_rows(const struct sample_launch_params &p, u32 slot)
+static __device__ void write_history(const struct sample_launch_params &p, u32 slot)
 {
     for (u32 r = threadIdx.x; r < p.step->n_rows; r += DRAW_THREADS) {
         u32 own = step_slots(p.step)[r];
-        if (step_tokens(p.step)[r] != STEP_TOKEN_LOGGED && (slot == ALL_SLOTS || slot == own))
-            p.log[(u64)own * p.args.log_stride + step_positions(p.step)[r]] = step_tokens(p.step)[r];
+        if (step_tokens(p.step)[r] != STEP_TOKEN_HISTORY && (slot == ALL_SLOTS || slot == own))
+            p.history[(u64)own * p.args.history_stride + step_positions(p.step)[r]] = step_tokens(p.step)[r];
     }
 }
 
@@ -117,7 +117,7 @@ static __device__ __forceinline__ u64 weight_of(f32 logit, f32 top)
 
 static __device__ const u32 *mask_of(const struct sample_launch_params &p, u32 output)
 {
-    return p.limits + (u64)output * p.args.limits_stride;
+    return p.mask_bias + (u64)output * p.args.mask_bias_stride;
 }
 
 // Two biases may name one token.
@@ -143,15 +143,14 @@ static __device__ void keep_allowed(const struct candidates &c, const u32 *mask)
 
 // Copies the logits and applies biases and penalties: step 2 of sample.h.
 static __device__ void penalise(const struct sample_launch_params &p, const struct candidates &c, u32 output,
-                                const u32 *log, u32 position)
+                                const u32 *history, u32 position)
 {
-    log_rows(p,
-             step_slots(
-                 p.step)[step_outputs(p.step)[output]]); // another block does so too, but nobody waits for it
+    // Another block writes the whole history too, but this one does not wait for it.
+    write_history(p, step_slots(p.step)[step_outputs(p.step)[output]]);
     const struct sample_params *s = &step_samples(p.step)[output];
     const f32 *logits = p.logits + (u64)output * p.args.n_tokens;
     u32 *counts = (u32 *)(c.logits + 2 * (u64)c.n), n_seen = min(s->penalty_window, position + 1);
-    const u32 *seen = log + position + 1 - n_seen;
+    const u32 *seen = history + position + 1 - n_seen;
 
     for (u32 i = threadIdx.x; i < c.n; i += DRAW_THREADS) {
         c.logits[i] = logits[i];
@@ -276,7 +275,8 @@ static __device__ __forceinline__ struct sample_part part_of(const uint4 &v)
     return { __uint_as_float(v.x), v.y, v.z, v.w };
 }
 
-static __device__ u32 choose(const struct sample_launch_params &p, u32 output, const u32 *log, u32 position)
+static __device__ u32 choose(const struct sample_launch_params &p, u32 output, const u32 *history,
+                             u32 position)
 {
     const struct sample_params *s = &step_samples(p.step)[output];
     struct sample_part best = { 0, ~0u, 0, 0 };
@@ -291,7 +291,7 @@ static __device__ u32 choose(const struct sample_launch_params &p, u32 output, c
     bool masked = s->flags & SAMPLE_MASKED;
     if (s->temperature == 0 && !penalties && !masked && !s->n_biases)
         return best.id;
-    penalise(p, c, output, log, position);
+    penalise(p, c, output, history, position);
     if (masked)
         keep_allowed(c, mask_of(p, output));
     if (s->temperature != 0)
@@ -309,17 +309,17 @@ extern "C" __global__ void __launch_bounds__(DRAW_THREADS)
     u32 output = blockIdx.y, n_outputs = p.step->n_outputs, at = min(output, max(n_outputs, 1u) - 1);
     bool draws = output < n_outputs && !(step_samples(p.step)[at].flags & SAMPLE_SKIP);
     u32 row = step_outputs(p.step)[at], position = step_positions(p.step)[row];
-    u32 *log = p.log + (u64)step_slots(p.step)[row] * p.args.log_stride;
+    u32 *history = p.history + (u64)step_slots(p.step)[row] * p.args.history_stride;
 
     wait_for_inputs();
     if (blockIdx.x == 0 && output == 0)
-        log_rows(p, ALL_SLOTS);
+        write_history(p, ALL_SLOTS);
     if (!draws || !arrives_last(p, output, scan(p, output)))
         return;
-    u32 id = choose(p, output, log, position);
+    u32 id = choose(p, output, history, position);
     if (threadIdx.x > 0)
         return;
     p.results[output] = id;
-    if (position + 1 < p.args.log_stride && id != STEP_TOKEN_INVALID)
-        log[position + 1] = id;
+    if (position + 1 < p.args.history_stride && id != STEP_TOKEN_INVALID)
+        history[position + 1] = id;
 }

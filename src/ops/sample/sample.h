@@ -1,38 +1,35 @@
-// sample: one token id per output row, and the log of tokens kept up to date.
+// sample: draws one token id per output row, and keeps the token history up to date.
 //
-// First every row's token goes to the log. Then for each output row with parameters p (step.h), from its
-// logits l[0..n_tokens):
-//   1. a NaN or infinity other than -inf anywhere: the result is STEP_TOKEN_INVALID.
-//   2. l[t] += bias for each of the row's p.n_biases biases (t, bias). Then penalties, for each token t
-//     seen n times among the last
-//      p.penalty_window tokens of the log, the row's own included:
+// First every row's token is written to the history. Then for each output row with parameters p (step.h),
+// from its logits l[0..n_tokens):
+//   1. A NaN or +infinity anywhere: the result is STEP_TOKEN_INVALID.
+//   2. l[t] += bias for each of the row's p.n_biases biases (t, bias). Then penalties, for each token t seen
+//      n times among the last p.penalty_window tokens of the history, the row's own included:
 //      l[t] = l[t] > 0 ? l[t] / repeat : l[t] * repeat;  l[t] -= presence + n * frequency
-//      With SAMPLE_MASKED, l[t] = -inf for each token whose bit is not set. Nothing above -inf:
-//        STEP_TOKEN_INVALID.
-//   3. temperature 0: the largest l, ties to the lowest id. Else l /= temperature and probabilities are
-//     softmax(l).
-//   4. keep the top_k most likely (ties to the lowest id); of these the fewest whose sum reaches top_p of
-//     theirs; of these those
-//      with at least min_p times the probability of the best. At least one stays.
-//   5. draw from what is left, in order of falling probability, with a random number that depends on (seed,
-//     position) alone:
-//      Philox 4x32-10 (Salmon et al., 2011), key = seed, counter = position.
-// Mask and biases of output row i are its limits: limits_stride words from limits[i * limits_stride], first a
-// bit for each token, then pairs (token, bias). They are read only where the row's parameters say so.
-// The id goes to results[i], and to the log at position + 1. Rows with SAMPLE_SKIP are left out. logits are
-// not changed.
+//      With SAMPLE_MASKED, l[t] = -inf for each token whose mask bit is 0. Nothing above -inf:
+//      STEP_TOKEN_INVALID.
+//   3. Temperature 0: the largest l, ties to the lowest id. Else l /= temperature, and probabilities are
+//      softmax(l).
+//   4. Keep the top_k most likely (ties to the lowest id); of these the fewest whose sum reaches top_p of
+//      their total; of these the ones with at least min_p times the best probability. At least one stays.
+//   5. Draw from what is left, in order of falling probability, with a random number that depends on
+//      (seed, position) alone: Philox 4x32-10 (Salmon et al., 2011), key = seed, counter = position.
+// The id goes to results[i], and to the history at position + 1. Rows with SAMPLE_SKIP are left out. Logits
+// are not changed.
+// Logit mask and biases of output row i: mask_bias_stride words from mask_bias[i * mask_bias_stride]. First
+// one bit per token, then pairs (token, bias). They are read only where the row's parameters say so.
 #pragma once
 #include "base/lang.h"
 
 struct sample_args {
     u32 n_tokens;
-    u32 log_stride;
-    u32 limits_stride; // in words; 0: there are no limits
+    u32 history_stride;
+    u32 mask_bias_stride; // in words; 0: no row has a mask or biases
     u32 reserved;
 };
 STATIC_ASSERT(sizeof(struct sample_args) == 16);
 
-enum { SAMPLE_LOGITS, SAMPLE_LOG, SAMPLE_WORK, SAMPLE_RESULTS, SAMPLE_LIMITS };
+enum { SAMPLE_LOGITS, SAMPLE_HISTORY, SAMPLE_WORK, SAMPLE_RESULTS, SAMPLE_MASK_BIAS };
 
 #define SAMPLE_MAX_BIASES 1024u // of one row
 
@@ -47,7 +44,7 @@ SHARED_INLINE u32 sample_mask_words(u32 n_tokens)
 {
     return (n_tokens + 63) / 64 * 2;
 }
-SHARED_INLINE u32 sample_limits_words(u32 n_tokens)
+SHARED_INLINE u32 sample_mask_bias_words(u32 n_tokens)
 {
     return sample_mask_words(n_tokens) + 2 * SAMPLE_MAX_BIASES;
 }
@@ -86,11 +83,11 @@ SHARED_INLINE f32 sample_random(u32 seed_low, u32 seed_high, u32 position)
 #include "device/tape.h"
 
 struct sample {
-    struct tensor logits;     // [outputs, n_tokens]
-    const struct buffer *log; // [n_slots, log_stride] u32
-    uint32_t log_stride;
-    const struct buffer *results; // [max outputs] u32
-    const struct buffer *limits;  // [max outputs, sample_limits_words] u32, or NULL: no row has any
+    struct tensor logits;         // [outputs, n_tokens]
+    const struct buffer *history; // [n_slots, history_stride] u32
+    uint32_t history_stride;
+    const struct buffer *results;   // [max outputs] u32
+    const struct buffer *mask_bias; // [max outputs, sample_mask_bias_words] u32, or NULL: no row has any
 };
 void op_sample(struct tape *t, struct sample s);
 #endif

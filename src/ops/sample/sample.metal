@@ -85,7 +85,7 @@ static struct sample_part threadgroup_best(struct sample_part r, threadgroup str
 // Grid: parts, outputs.
 kernel void sample_scan(constant struct sample_metal_args &args [[buffer(0)]],
                         constant struct step &step [[buffer(1)]], device const f32 *logits [[buffer(2)]],
-                        device u32 *log [[buffer(3)]], device struct sample_part *parts [[buffer(18)]],
+                        device u32 *history [[buffer(3)]], device struct sample_part *parts [[buffer(18)]],
                         uint3 at [[threadgroup_position_in_grid]],
                         uint thread_index [[thread_index_in_threadgroup]])
 {
@@ -95,8 +95,8 @@ kernel void sample_scan(constant struct sample_metal_args &args [[buffer(0)]],
 
     if (at.x == 0 && at.y == 0)
         for (u32 r = thread_index; r < step.n_rows; r += SCAN_THREADS)
-            if (step_tokens(&step)[r] != STEP_TOKEN_LOGGED)
-                log[u64(step_slots(&step)[r]) * args.sample.log_stride + step_positions(&step)[r]] =
+            if (step_tokens(&step)[r] != STEP_TOKEN_HISTORY)
+                history[u64(step_slots(&step)[r]) * args.sample.history_stride + step_positions(&step)[r]] =
                     step_tokens(&step)[r];
     if (at.y >= step.n_outputs)
         return;
@@ -130,7 +130,7 @@ static u64 weight_of(f32 logit, f32 top)
     return u64(precise::exp(logit - top) * 68719476736.0f); // 2^WEIGHT_BITS
 }
 
-struct past { // the window of the log
+struct past { // the window of the token history
     device const u32 *tokens;
     u32 n;
 };
@@ -175,11 +175,11 @@ static bool has_penalties(constant struct sample_params &s)
     return s.repeat_penalty != 1.0f || s.presence_penalty != 0.0f || s.frequency_penalty != 0.0f;
 }
 
-// Copies the logits and applies biases, penalties and mask: step 2 of sample.h. counts: [n]; limits: the
+// Copies the logits and applies biases, penalties and mask: step 2 of sample.h. counts: [n]. mask_bias: the
 // row's.
 static void adjust(thread const struct candidates &c, device const f32 *logits, device atomic_uint *counts,
-                   constant struct sample_params &s, device const u32 *limits, thread const struct past &seen,
-                   u32 thread_index)
+                   constant struct sample_params &s, device const u32 *mask_bias,
+                   thread const struct past &seen, u32 thread_index)
 {
     for (u32 i = thread_index; i < c.n; i += DRAW_THREADS) {
         c.logits[i] = logits[i];
@@ -187,13 +187,13 @@ static void adjust(thread const struct candidates &c, device const f32 *logits, 
     }
     threadgroup_barrier(mem_flags::mem_device);
     if (s.n_biases)
-        add_biases(c, (device const struct sample_bias *)(limits + sample_mask_words(c.n)), s.n_biases,
+        add_biases(c, (device const struct sample_bias *)(mask_bias + sample_mask_words(c.n)), s.n_biases,
                    thread_index);
     if (has_penalties(s))
         penalise(c, counts, s, seen, thread_index);
     if (s.flags & SAMPLE_MASKED) {
         for (u32 i = thread_index; i < c.n; i += DRAW_THREADS)
-            if (!(limits[i / 32] >> i % 32 & 1u))
+            if (!(mask_bias[i / 32] >> i % 32 & 1u))
                 c.logits[i] = as_type<f32>(0xff800000u); // -inf
         threadgroup_barrier(mem_flags::mem_device);
     }
@@ -337,14 +337,14 @@ static u32 draw(struct candidates c, constant struct sample_params &s, u32 posit
 }
 
 static u32 choose(thread struct candidates &c, constant struct sample_params &s, device const f32 *logits,
-                  device const u32 *limits, thread const struct past &seen, u32 position,
+                  device const u32 *mask_bias, thread const struct past &seen, u32 position,
                   struct sample_part best, thread const struct draw_room &room)
 {
     if (best.invalid || !best.any)
         return STEP_TOKEN_INVALID;
     if (s.temperature == 0.0f && !has_penalties(s) && !s.n_biases && !(s.flags & SAMPLE_MASKED))
         return best.id;
-    adjust(c, logits, (device atomic_uint *)(c.logits + 2 * u64(c.n)), s, limits, seen, room.thread_index);
+    adjust(c, logits, (device atomic_uint *)(c.logits + 2 * u64(c.n)), s, mask_bias, seen, room.thread_index);
     if (s.temperature != 0.0f)
         return draw(c, s, position, room);
     best = part_none();
@@ -357,9 +357,9 @@ static u32 choose(thread struct candidates &c, constant struct sample_params &s,
 // Grid: outputs.
 [[max_total_threads_per_threadgroup(DRAW_THREADS)]] kernel void
 sample_draw(constant struct sample_metal_args &args [[buffer(0)]], constant struct step &step [[buffer(1)]],
-            device const f32 *logits [[buffer(2)]], device u32 *log [[buffer(3)]],
+            device const f32 *logits [[buffer(2)]], device u32 *history [[buffer(3)]],
             device f32 *work [[buffer(4)]], device u32 *results [[buffer(5)]],
-            device const u32 *limits [[buffer(6)]], device const struct sample_part *parts [[buffer(18)]],
+            device const u32 *mask_bias [[buffer(6)]], device const struct sample_part *parts [[buffer(18)]],
             uint3 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]])
 {
     threadgroup struct sample_part best_room[32];
@@ -376,17 +376,17 @@ sample_draw(constant struct sample_metal_args &args [[buffer(0)]], constant stru
     u32 row = step_outputs(&step)[output], position = step_positions(&step)[row];
     struct candidates c = { work + u64(output) * 3 * n, n, 0.0f, 0.0f };
     struct sample_part best = part_none();
-    log += u64(step_slots(&step)[row]) * args.sample.log_stride;
+    history += u64(step_slots(&step)[row]) * args.sample.history_stride;
     u32 n_seen = min(s.penalty_window, position + 1);
-    struct past seen = { log + position + 1 - n_seen, n_seen };
-    limits += u64(output) * args.sample.limits_stride;
+    struct past seen = { history + position + 1 - n_seen, n_seen };
+    mask_bias += u64(output) * args.sample.mask_bias_stride;
     if (thread_index < args.n_parts)
         best = parts[output * args.n_parts + thread_index];
     best = threadgroup_best(best, best_room, thread_index, DRAW_THREADS);
-    u32 id = choose(c, s, logits + u64(output) * n, limits, seen, position, best, room);
+    u32 id = choose(c, s, logits + u64(output) * n, mask_bias, seen, position, best, room);
     if (thread_index > 0)
         return;
     results[output] = id;
-    if (position + 1 < args.sample.log_stride && id != STEP_TOKEN_INVALID)
-        log[position + 1] = id;
+    if (position + 1 < args.sample.history_stride && id != STEP_TOKEN_INVALID)
+        history[position + 1] = id;
 }

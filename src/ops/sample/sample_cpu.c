@@ -357,7 +357,7 @@ static uint32_t fast_sample(const struct sampled_row *r, tops_fn *find_tops)
 
 // ---- both
 
-static struct sampled_row row_of(const struct cpu_call *call, uint32_t i, const uint32_t *log)
+static struct sampled_row row_of(const struct cpu_call *call, uint32_t i, const uint32_t *history)
 {
     const struct sample_args *args = cpu_args(call);
     const struct sample_params *p = &step_samples(call->step)[i];
@@ -365,28 +365,28 @@ static struct sampled_row row_of(const struct cpu_call *call, uint32_t i, const 
     uint32_t n_seen = p->penalty_window < position + 1 ? p->penalty_window : position + 1;
     struct sampled_row r = { .p = p,
                              .logits = cpu_row(call, SAMPLE_LOGITS, i),
-                             .seen = log + position + 1 - n_seen,
+                             .seen = history + position + 1 - n_seen,
                              .n = args->n_tokens,
                              .n_seen = n_seen,
                              .position = position,
                              .work = cpu_row(call, SAMPLE_WORK, i) };
 
-    if (cpu_has(call, SAMPLE_LIMITS)) {
-        r.mask = (const uint32_t *)cpu_base(call, SAMPLE_LIMITS) + (uint64_t)i * args->limits_stride;
+    if (cpu_has(call, SAMPLE_MASK_BIAS)) {
+        r.mask = (const uint32_t *)cpu_base(call, SAMPLE_MASK_BIAS) + (uint64_t)i * args->mask_bias_stride;
         r.biases = (const struct sample_bias *)(const void *)(r.mask + sample_mask_words(args->n_tokens));
     }
     return r;
 }
 
-static void log_rows(const struct cpu_call *call)
+static void write_history(const struct cpu_call *call)
 {
     const struct sample_args *args = cpu_args(call);
-    uint32_t *log = cpu_base(call, SAMPLE_LOG);
+    uint32_t *history = cpu_base(call, SAMPLE_HISTORY);
 
     for (uint32_t r = 0; r < call->step->n_rows; r++)
-        if (step_tokens(call->step)[r] != STEP_TOKEN_LOGGED)
-            log[(uint64_t)step_slots(call->step)[r] * args->log_stride + step_positions(call->step)[r]] =
-                step_tokens(call->step)[r];
+        if (step_tokens(call->step)[r] != STEP_TOKEN_HISTORY)
+            history[(uint64_t)step_slots(call->step)[r] * args->history_stride +
+                    step_positions(call->step)[r]] = step_tokens(call->step)[r];
 }
 
 static void sample_plan(const struct cpu_call *call, struct cpu_plan *plan)
@@ -401,20 +401,20 @@ static void run(const struct cpu_call *call, struct row_range range, const struc
     const struct sample_args *args = cpu_args(call);
 
     if (range.phase == 0) {
-        log_rows(call);
+        write_history(call);
         return;
     }
     for (uint32_t i = range.first; i < range.last; i++) {
         uint32_t row = step_outputs(call->step)[i], position = step_positions(call->step)[row];
-        uint32_t *log =
-            (uint32_t *)cpu_base(call, SAMPLE_LOG) + (uint64_t)step_slots(call->step)[row] * args->log_stride;
+        uint32_t *history = (uint32_t *)cpu_base(call, SAMPLE_HISTORY) +
+                            (uint64_t)step_slots(call->step)[row] * args->history_stride;
         uint32_t *results = cpu_base(call, SAMPLE_RESULTS);
         if (step_samples(call->step)[i].flags & SAMPLE_SKIP)
             continue;
-        struct sampled_row sampled = row_of(call, i, log);
+        struct sampled_row sampled = row_of(call, i, history);
         results[i] = rows ? fast_sample(&sampled, rows->tops) : plain_sample(&sampled);
-        if (position + 1 < args->log_stride && results[i] != STEP_TOKEN_INVALID)
-            log[position + 1] = results[i];
+        if (position + 1 < args->history_stride && results[i] != STEP_TOKEN_INVALID)
+            history[position + 1] = results[i];
     }
 }
 

@@ -5,14 +5,14 @@
 void cuda_plan_sample(struct cuda_plan *p)
 {
     struct sample_launch_params params = { .logits = cuda_at(p, SAMPLE_LOGITS),
-                                           .log = cuda_at(p, SAMPLE_LOG),
+                                           .history = cuda_at(p, SAMPLE_HISTORY),
                                            .work = cuda_at(p, SAMPLE_WORK),
                                            .results = cuda_at(p, SAMPLE_RESULTS),
                                            .parts = p->private_at,
                                            .arrived = p->counters_at,
-                                           .limits = p->command->n_operands > SAMPLE_LIMITS
-                                                         ? cuda_at(p, SAMPLE_LIMITS)
-                                                         : 0,
+                                           .mask_bias = p->command->n_operands > SAMPLE_MASK_BIAS
+                                                            ? cuda_at(p, SAMPLE_MASK_BIAS)
+                                                            : 0,
                                            .args = *(const struct sample_args *)p->command->args };
 
     p->private_bytes = (u64)p->tape.max_outputs * SAMPLE_PARTS * sizeof(struct sample_part);
