@@ -268,8 +268,8 @@ enum ingot_special {
     INGOT_SPECIAL_FIM_REPO,
     INGOT_SPECIAL_FIM_FILE,
 };
-INGOT_API int64_t ingot_token_special(const struct ingot_engine *engine,
-                                      enum ingot_special which); // -1: the model has none
+// -1: the model has none
+INGOT_API int64_t ingot_token_special(const struct ingot_engine *engine, enum ingot_special which);
 
 // ---- requests ---------------------------------------------------------------------------------------------
 
@@ -400,11 +400,11 @@ struct ingot_result { // its size is the options' result_size
     enum ingot_finish finish;
     uint32_t stop;            // with INGOT_FINISH_STOP: which of the request's stop strings
     struct ingot_error error; // with INGOT_FINISH_ERROR
-    uint32_t n_prompt, n_reused,
-        n_generated;        // tokens; n_reused of the prompt were kept from before and not computed again
-    uint32_t n_pauses;      // how often it gave its pages to an older request
-    struct ingot_miss miss; // why n_reused is not more
-    double first_token_ms;  // from submission to the first token
+    // tokens; n_reused of the prompt were kept from before and not computed again
+    uint32_t n_prompt, n_reused, n_generated;
+    uint32_t n_pauses;                // how often it gave its pages to an older request
+    struct ingot_miss miss;           // why n_reused is not more
+    double first_token_ms;            // from submission to the first token
     double prefill_ms, decode_ms;     // of the prompt; of the tokens after the first
     uint32_t n_tiles, n_tiles_cached; // of the pictures; of which an earlier request had left the embeddings
     double encode_ms;                 // that the encoder took for the others
@@ -482,10 +482,10 @@ INGOT_API bool ingot_wait(struct ingot_engine *engine, struct ingot_request *req
 // How many events there have been, taken or not; *done: the last one is among them. For a thread that steps
 // and wakes readers.
 INGOT_API size_t ingot_request_n_events(const struct ingot_request *request, bool *done);
-INGOT_API void
-ingot_cancel(struct ingot_request *request); // it ends with INGOT_FINISH_CANCELLED before the next step
-INGOT_API void
-ingot_request_free(struct ingot_request *request); // [step] cancels it when it still runs. NULL is allowed
+// it ends with INGOT_FINISH_CANCELLED before the next step
+INGOT_API void ingot_cancel(struct ingot_request *request);
+// [step] cancels it when it still runs. NULL is allowed
+INGOT_API void ingot_request_free(struct ingot_request *request);
 
 // ---- prompts and the chat template ------------------------------------------------------------------------
 
@@ -495,8 +495,8 @@ struct ingot_template_info {
     const char *text; // as the model's file has it, n_bytes; empty: none, and ChatML is used
     size_t n_bytes;   // without the NUL behind them
     bool is_usable;   // messages can become a prompt; else ingot_prompt_render says why not
-    bool takes_tools,
-        takes_calls;  // the template shows the model what tools there are; and its calls and their results
+    // the template shows the model what tools there are; and its calls and their results
+    bool takes_tools, takes_calls;
     bool takes_parts; // content may be a list of parts, so that pictures have a place
 };
 // Fills the first `size` bytes of *info. The text lives as long as the engine.
@@ -561,8 +561,8 @@ INGOT_API int64_t ingot_schema_to_grammar(const char *json_schema, char *grammar
 
 // Takes one of n_sequences. INGOT_LIMIT: all are in use.
 INGOT_API struct ingot_session *ingot_session_create(struct ingot_engine *engine, struct ingot_error *error);
-INGOT_API uint32_t
-ingot_session_n_tokens(const struct ingot_session *session); // that it holds; not while a request runs on it
+// that it holds; not while a request runs on it
+INGOT_API uint32_t ingot_session_n_tokens(const struct ingot_session *session);
 // The tokens it holds, of which at most `capacity` are stored; returns how many there are. Not while a
 // request runs on it.
 INGOT_API uint32_t ingot_session_tokens(const struct ingot_session *session, uint32_t *tokens,
@@ -599,8 +599,8 @@ INGOT_API struct ingot_picture *ingot_picture_from_file(const char *path, struct
 // row_bytes 0: 3 * width.
 INGOT_API struct ingot_picture *ingot_picture_from_rgb(const uint8_t *rgb, uint32_t width, uint32_t height,
                                                        size_t row_bytes, struct ingot_error *error);
-INGOT_API void ingot_picture_size(const struct ingot_picture *picture, uint32_t *width,
-                                  uint32_t *height); // in pixels
+// in pixels
+INGOT_API void ingot_picture_size(const struct ingot_picture *picture, uint32_t *width, uint32_t *height);
 // Its pixels, [height, width, 3], until ingot_picture_free.
 INGOT_API const uint8_t *ingot_picture_rgb(const struct ingot_picture *picture);
 INGOT_API void ingot_picture_free(struct ingot_picture *picture); // NULL is allowed

@@ -12,8 +12,8 @@ void base64_append(struct buf *text, struct str bytes)
         text->failed = true;
     if (bytes.n == 0 || !buf_reserve(text, n))
         return;
-    EVP_EncodeBlock((unsigned char *)text->at + text->n, (const unsigned char *)bytes.at,
-                    (int)bytes.n); // and NUL
+    // and NUL
+    EVP_EncodeBlock((unsigned char *)text->at + text->n, (const unsigned char *)bytes.at, (int)bytes.n);
     text->n += n;
 }
 

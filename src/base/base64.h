@@ -4,8 +4,8 @@
 
 void base64_append(struct buf *text, struct str bytes); // no memory: text->failed
 
-static inline size_t
-base64_room(size_t n_text) // bytes that base64_decode needs for a text of n_text characters
+// bytes that base64_decode needs for a text of n_text characters
+static inline size_t base64_room(size_t n_text)
 {
     return n_text / 4 * 3;
 }

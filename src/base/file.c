@@ -53,8 +53,8 @@ void file_map_forget(const struct file_map *map, const void *at, size_t bytes)
     uintptr_t end = ((uintptr_t)at + bytes) / page * page;
 
     if (map->base && first < end)
-        (void)madvise((void *)first, end - first,
-                      MADV_DONTNEED); // the mapping is shared and read-only: nothing is lost
+        // the mapping is shared and read-only: nothing is lost
+        (void)madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
 void file_map_close(struct file_map *map)

@@ -48,8 +48,8 @@ struct option {
     const char *value;  // its name in help: "N", "FILE"
     const char *preset; // the default, as it would be typed; NULL: zero
     double min, max;    // numbers; both 0: any
-    const char
-        *choices; // separated by spaces; of a number: words that stand for the greatest one, such as -1
+    // separated by spaces; of a number: words that stand for the greatest one, such as -1
+    const char *choices;
     const char *help;
 };
 
@@ -64,8 +64,8 @@ struct option_verb {
     const char *name;
     const char *operands; // "FILE", "[TEXT]", or NULL: none are allowed
     const char *summary;  // one line
-    const char
-        *text; // more for help and man page: behaviour, examples. Paragraphs are separated by empty lines
+    // more for help and man page: behaviour, examples. Paragraphs are separated by empty lines
+    const char *text;
     const struct option_group *groups[OPTION_MAX_GROUPS];
 };
 
@@ -107,8 +107,8 @@ bool options_change(const struct option_change *change, void *values, struct are
 void options_show(const struct option_verb *verb, const void *values, struct buf *out);
 void options_keys(const struct option_verb *verb, struct buf *out); // separated by spaces
 
-const struct option_verb *option_verb_find(const struct option_program *program,
-                                           const char *name); // NULL: none
+// NULL: none
+const struct option_verb *option_verb_find(const struct option_program *program, const char *name);
 // The candidate (separated by spaces) nearest to a mistyped word, or an empty str when none is near.
 struct str option_nearest(struct str word, const char *candidates);
 // "INGOT_REPEAT_PENALTY" of "--repeat-penalty".

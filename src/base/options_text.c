@@ -5,9 +5,9 @@
 #include "base/options.h"
 
 enum {
-    HELP_COLUMN = 30,
-    HELP_LEAST = 24
-}; // where a flag's words begin; columns that are left for them at least
+    HELP_COLUMN = 30, // where a flag's text begins
+    HELP_LEAST = 24,  // columns left for it at least
+};
 
 // ---- help -------------------------------------------------------------------------------------------------
 

@@ -200,8 +200,8 @@ void thread_pool_barrier(struct thread_pool *pool)
 
     if (n == 1)
         return;
-    unsigned ticket =
-        atomic_fetch_add(&pool->arrived, 1); // starts at 0 in every run, so it cannot wrap in practice
+    // starts at 0 in every run, so it cannot wrap in practice
+    unsigned ticket = atomic_fetch_add(&pool->arrived, 1);
     unsigned goal = ticket - ticket % n + n;
 
     if (ticket + 1 == goal)

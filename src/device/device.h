@@ -38,9 +38,9 @@ struct weight {
 
 // How a matrix will be used; the device may choose a layout for it.
 enum weight_use {
-    WEIGHT_ROWS,
-    WEIGHT_PRODUCT
-}; // rows are picked one by one (embedding) | multiplied with activations
+    WEIGHT_ROWS,    // single rows are read: an embedding
+    WEIGHT_PRODUCT, // multiplied with activations
+};
 
 struct weight_source {
     const void *data; // blocks in file order; stays valid as long as the weight
@@ -105,9 +105,9 @@ struct device {
 };
 
 bool buffer_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
-bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b,
-                        struct err *err); // see struct buffer: pages, scratch
-void buffer_release(struct buffer *b);    // a zeroed buffer is allowed
+// see struct buffer: pages, scratch
+bool buffer_alloc_local(struct device *d, uint64_t bytes, struct buffer *b, struct err *err);
+void buffer_release(struct buffer *b); // a zeroed buffer is allowed
 bool buffer_write(struct buffer *b, uint64_t offset, const void *from, uint64_t bytes, struct err *err);
 bool buffer_read(const struct buffer *b, uint64_t offset, void *to, uint64_t bytes, struct err *err);
 bool weight_create(struct device *d, const struct weight_source *source, struct weight *w, struct err *err);

@@ -10,8 +10,8 @@
 // A form of rows of activations, with its plain definition.
 struct packed_rows {
     float *rows; // [n_rows, n_cols]
-    const float
-        *norm; // [n_cols]: the rows are multiplied by it, and their sums of squares are packed too; or NULL
+    // [n_cols]: the rows are multiplied by it, and their sums of squares are packed too; or NULL
+    const float *norm;
     uint32_t n_rows, n_cols;
 };
 struct tape_packing {

@@ -64,8 +64,8 @@ struct tape *tape_create(struct device *d, struct tape_limits limits); // NULL w
 void tape_destroy(struct tape *t);                                     // NULL is allowed
 const struct tape_limits *tape_limits(const struct tape *t);
 bool tape_supports(const struct tape *t, uint32_t op); // the device has a kernel for it
-bool tape_fuses(const struct tape *t,
-                uint32_t op); // the device has this fused operation and parts are not asked for
+// the device has this fused operation and parts are not asked for
+bool tape_fuses(const struct tape *t, uint32_t op);
 
 // A new tensor.
 struct tensor tape_tensor(struct tape *t, uint32_t n_cols, enum tensor_rows rows);
@@ -83,11 +83,11 @@ struct command *tape_add(struct tape *t, uint16_t op, const char *name, const vo
                          uint32_t args_bytes);
 void tape_reads(struct tape *t, struct command *c, struct tensor v); // id 0: an absent operand
 void tape_writes(struct tape *t, struct command *c, struct tensor v);
-void tape_works_in(struct tape *t, struct command *c,
-                   struct tensor v); // workspace: written, its content is the kernel's business
+// workspace: written, its content is the kernel's business
+void tape_works_in(struct tape *t, struct command *c, struct tensor v);
 void tape_reads_weight(struct tape *t, struct command *c, const struct weight *w); // NULL: an absent operand
-void tape_reads_buffer(struct tape *t, struct command *c,
-                       const struct buffer *b); // all of it; NULL: an absent operand
+// all of it; NULL: an absent operand
+void tape_reads_buffer(struct tape *t, struct command *c, const struct buffer *b);
 void tape_writes_buffer(struct tape *t, struct command *c, const struct buffer *b, enum operand_type type);
 
 // Records an error; only the first is kept.

@@ -155,8 +155,8 @@ uint32_t kv_persist_find(struct engine *e, const struct prefix_walk *walk, const
     memcpy(s.tokens, tokens, sizeof s.tokens);
     if (!kv_store_has(e->kv_store, &s))
         return KV_NONE;
-    uint32_t page =
-        kv_page_take(&e->kv); // first: taking a page may save another one, through the same buffer
+    // first: taking a page may save another one, through the same buffer
+    uint32_t page = kv_page_take(&e->kv);
     if (kv_store_load(e->kv_store, &s) && move_page(e, page, true)) {
         prefix_put(&e->kv, walk, page, tokens);
         e->kv.pages[page].saved = true;

@@ -31,8 +31,8 @@ void prefill_budget_note(struct prefill_budget *p, uint32_t n_decode, uint32_t n
         p->n_mixed = 0;
         return;
     }
-    double added = (double)ns - p->decode_ns,
-           least = 0.02 * p->decode_ns; // least: a floor for steps measured too fast
+    // least: a floor for steps measured too fast
+    double added = (double)ns - p->decode_ns, least = 0.02 * p->decode_ns;
     p->row_ns = follow(p->row_ns, (added > least ? added : least) / n_prefill);
     p->last_rows = n_prefill;
     p->n_mixed++;

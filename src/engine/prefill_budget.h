@@ -19,5 +19,5 @@ struct prefill_budget {
 
 // The number of prefill rows, at most `most`. 0: this step measures decode_ns.
 uint32_t prefill_budget_rows(const struct prefill_budget *p, uint32_t n_decode, uint32_t most);
-void prefill_budget_note(struct prefill_budget *p, uint32_t n_decode, uint32_t n_prefill,
-                         uint64_t ns); // the time of a step
+// the time of a step
+void prefill_budget_note(struct prefill_budget *p, uint32_t n_decode, uint32_t n_prefill, uint64_t ns);

@@ -222,8 +222,8 @@ static struct event_record *add_event(struct request *r, uint32_t token, struct 
 
 void request_finish(struct request *r, enum ingot_finish finish, const struct err *why)
 {
-    bool runs = r->state == REQUEST_PREFILL ||
-                r->state == REQUEST_DECODE; // else its session may belong to another request
+    // else its session may belong to another request
+    bool runs = r->state == REQUEST_PREFILL || r->state == REQUEST_DECODE;
     uint64_t now = clock_ns();
 
     if (r->state == REQUEST_DONE)

@@ -30,8 +30,8 @@ struct request {
     uint32_t n_lacked;                    // available pages when admission last failed, plus 1
     int32_t priority;
     struct sha256 root; // of its salt
-    uint32_t max_tokens,
-        n_logits; // n_logits: rows of the prompt that are read back, for logits or log-probabilities
+    // n_logits: rows of the prompt that are read back, for logits or log-probabilities
+    uint32_t max_tokens, n_logits;
     bool gives_logits;
     struct token_logprobs logprobs;
     bool ignore_eos, keep_special;
@@ -49,8 +49,8 @@ struct request {
 };
 
 struct request_output { // one output row of a step
-    uint32_t position,
-        token;           // token UINT32_MAX: not requested; STEP_TOKEN_INVALID: the logits were not finite
+    // token UINT32_MAX: not requested; STEP_TOKEN_INVALID: the logits were not finite
+    uint32_t position, token;
     const float *logits; // NULL: not asked for
 };
 
@@ -66,8 +66,8 @@ bool request_add_rows(struct request *r, struct batch *b, uint32_t most);
 // Whether the next decode row may be played before this step's token is known: plain decoding, without
 // grammar, biases, embedding or logits for the caller. True for a finished request.
 bool request_goes_ahead(const struct request *r);
-void request_add_ahead(struct request *r,
-                       struct batch *b); // adds none when this token is the last, or there is no page
+// adds none when this token is the last, or there is no page
+void request_add_ahead(struct request *r, struct batch *b);
 bool request_accept(struct request *r, const struct request_output *o, struct err *err);
 void request_drop_logits(struct request *r, uint32_t event); // the caller has read them
 void request_finish(struct request *r, enum ingot_finish finish, const struct err *why);

@@ -78,8 +78,8 @@ bool directory_index(struct model_file *file, struct err *err);
 // A value of one of the types in GGUF's encoding; n_bytes per element, 0 for strings and arrays.
 size_t gguf_type_bytes(enum gguf_type type);
 enum meta_type gguf_type_meta(enum gguf_type type);
-struct meta gguf_value(enum gguf_type type,
-                       const unsigned char *at); // at: numbers, bool, or a string's 8 bytes of length
+// at: numbers, bool, or a string's 8 bytes of length
+struct meta gguf_value(enum gguf_type type, const unsigned char *at);
 
 // Printable: no control bytes, valid UTF-8. Names and keys must be, so that they can stand in messages.
 bool directory_name_ok(struct str name);

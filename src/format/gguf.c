@@ -220,8 +220,8 @@ static bool take_layout(struct gguf_image *image, const struct meta *m)
         which++;
     if (which == 4)
         return true;
-    if (m->type != META_UINT &&
-        !(m->type == META_INT && m->i >= 0)) // split.tensors.count is written as a signed number
+    // split.tensors.count is written as a signed number
+    if (m->type != META_UINT && !(m->type == META_INT && m->i >= 0))
         return err_set(image->r.err, ERR_INPUT, "key '%s' is no unsigned integer", keys[which]);
     uint64_t a = *fields[which] = m->u;
     if (which == 0 && (a < ALIGNMENT_MIN || a > ALIGNMENT_MAX || (a & (a - 1)) != 0))

@@ -66,8 +66,8 @@ enum model_format model_file_format(const struct model_file *file);
 const char *model_file_path(const struct model_file *file);
 size_t model_file_n_tensors(const struct model_file *file);
 const struct file_tensor *model_file_tensor_at(const struct model_file *file, size_t index);
-const struct file_tensor *model_file_tensor(const struct model_file *file,
-                                            const char *name); // NULL when absent
+// NULL when absent
+const struct file_tensor *model_file_tensor(const struct model_file *file, const char *name);
 size_t model_file_n_metas(const struct model_file *file);
 const struct meta *model_file_meta_at(const struct model_file *file, size_t index);
 // NULL when absent. What config.json says of the language model alone, in text_config, is found without that

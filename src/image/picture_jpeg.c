@@ -136,8 +136,8 @@ static void read_rows(struct jpeg_reading *r)
 
 static struct jpeg_reading *open_jpeg(struct picture *p, struct err *err)
 {
-    struct jpeg_reading *r =
-        mem_alloc(sizeof *r); // on the heap: what changes before a jump is still there after it
+    // on the heap: what changes before a jump is still there after it
+    struct jpeg_reading *r = mem_alloc(sizeof *r);
 
     if (!r) {
         err_memory(err, "libjpeg");

@@ -9,13 +9,8 @@ struct config_key {
     size_t offset; // in struct model_config, or in the architecture's own sizes
     bool is_float, is_bool, is_own;
     const char *gguf, *json; // NULL: such files do not have it
-    enum {
-        CONFIG_REQUIRED,
-        CONFIG_DEFAULT,
-        CONFIG_SAME_AS,
-        CONFIG_RATIO,
-        CONFIG_FROM_EMBED
-    } otherwise;           // when the key is absent
+    // when the key is absent
+    enum { CONFIG_REQUIRED, CONFIG_DEFAULT, CONFIG_SAME_AS, CONFIG_RATIO, CONFIG_FROM_EMBED } otherwise;
     double value;          // the default
     size_t other, divisor; // offsets: same as `other`, or other / divisor
     double min, max;
@@ -79,8 +74,8 @@ struct weight_key {
     // with three dimensions (two, if a matrix has one column: then it is taken as one long vector), or
     // tensors whose second "%u" is the number. enum dim.
     uint32_t stack, used;
-    uint32_t
-        half; // 1, 2: in checkpoints the first or second half of the rows of each matrix of a stack; 0: all
+    // 1, 2: in checkpoints the first or second half of the rows of each matrix of a stack; 0: all
+    uint32_t half;
     uint32_t when; // enum dim: models have it where this size is not 0
     enum weight_layers layers;
     const struct weight_slice *slice; // or NULL

@@ -179,8 +179,8 @@ static bool config_default(struct model *m, const struct config_key *k, const ch
         *value = (double)((uint32_t)config_get(&m->config, k->other) /
                           (uint32_t)config_get(&m->config, k->divisor));
     else if (k->otherwise == CONFIG_FROM_EMBED) {
-        const struct file_tensor *embed =
-            find_tensor(m, &m->arch->weights[0], 0, name); // the tables begin with it
+        // the tables begin with it
+        const struct file_tensor *embed = find_tensor(m, &m->arch->weights[0], 0, name);
         *value = embed && embed->dims[0] <= 1 << 24 ? (double)embed->dims[0] : 0;
     }
     if (k->otherwise == CONFIG_REQUIRED || (k->otherwise == CONFIG_FROM_EMBED && *value == 0))

@@ -38,8 +38,8 @@ struct model_config {
 // offset. They hold what all architectures share; a layer's other weights lie behind struct layer_weights, in
 // the order of the architecture's own struct.
 struct model_weights {
-    const struct weight *embed, *out_norm, *head, *rope_divisors,
-        *frequencies; // frequencies are made, not read
+    // frequencies are made, not read
+    const struct weight *embed, *out_norm, *head, *rope_divisors, *frequencies;
 };
 struct layer_weights {
     const struct weight *attn_norm, *q, *k, *v, *o, *q_bias, *k_bias, *v_bias, *o_bias, *q_norm, *k_norm;
@@ -116,8 +116,8 @@ static inline const struct file_tensor **model_layer(const struct model *m, uint
 struct model_stage {
     const struct model *model;
     uint32_t first, last; // layers [first, last)
-    struct model_weights
-        weights; // embed in the first stage; out_norm and head in the last; frequencies in all
+    // embed in the first stage; out_norm and head in the last; frequencies in all
+    struct model_weights weights;
     const struct weight *const *layers; // [last - first, model->n_places]
     const struct pages *pages;          // [last - first]
     const struct buffer *block;         // [max_rows, n_cols] fp32: the residual stream, in and out

@@ -74,8 +74,8 @@ void rope_frequencies(const struct rope_config *r, const float *divisors, float 
 
 // One number under any of its names; absent leaves the value.
 struct rope_key {
-    const char *gguf, *old,
-        *now; // GGUF name after the architecture, config.json before and since transformers 5
+    // GGUF name after the architecture, config.json before and since transformers 5
+    const char *gguf, *old, *now;
     double min, max;
 };
 

@@ -215,9 +215,8 @@ bool unicode_normalize(struct buf *out, struct str text, enum unicode_form form)
         size_t ascii = i;
         while (ascii < text.n && !((unsigned char)text.at[ascii] & 0x80))
             ascii++;
-        size_t plain = ascii < text.n && ascii > i
-                           ? ascii - 1
-                           : ascii; // the last character may combine with the marks that follow
+        // the last character may combine with the marks that follow
+        size_t plain = ascii < text.n && ascii > i ? ascii - 1 : ascii;
         size_t end = ascii;
         while (end < text.n && (unsigned char)text.at[end] & 0x80)
             end++;

@@ -4,8 +4,8 @@
 
 bool utf8_stream_push(struct utf8_stream *stream, struct str bytes, struct buf *out)
 {
-    while (bytes.n &&
-           stream->n_kept) { // at most 4 rounds: a kept part is completed or refused within 4 bytes
+    // at most 4 rounds: a kept part is completed or refused within 4 bytes
+    while (bytes.n && stream->n_kept) {
         struct str head = { stream->kept, stream->n_kept + 1 };
         stream->kept[stream->n_kept] = bytes.at[0];
         bytes = str_from_to(bytes, 1, bytes.n);

@@ -170,8 +170,8 @@ static void a_hint_is_never_a_guess_among_letters(void **state)
     assert_fails(reads(s, "-k 3"), &s->err, "unknown flag -k; 'ingot help run'");
     assert_fails(reads(s, "-tt 3"), &s->err, "unknown flag -tt; 'ingot help run'");
     assert_fails(reads(s, "-temp 3"), &s->err, "is --temp meant?");
-    assert_fails(reads(s, "--flas"), &s->err,
-                 "'ingot help run'"); // never towards a flag that changes nothing
+    // never towards a flag that changes nothing
+    assert_fails(reads(s, "--flas"), &s->err, "'ingot help run'");
 }
 
 static void foreign_flags_change_nothing_or_say_what_is_missing(void **state)

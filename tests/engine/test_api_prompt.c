@@ -221,8 +221,8 @@ static void what_is_kept_can_be_asked(void **state)
     assert_int_equal(ingot_prompt_kept(engine, tokens, 50, "mine"), 0);
     assert_true(ingot_generate(engine, &o, NULL, NULL, NULL, NULL));
     assert_int_equal(ingot_prompt_kept(engine, tokens, 50, "mine"), 49 / info.page_tokens * info.page_tokens);
-    assert_int_equal(ingot_prompt_kept(engine, tokens, info.page_tokens, "mine"),
-                     0); // the last token is always read
+    // the last token is always read
+    assert_int_equal(ingot_prompt_kept(engine, tokens, info.page_tokens, "mine"), 0);
     assert_int_equal(ingot_prompt_kept(engine, tokens, 50, NULL), 0);
     tokens[info.page_tokens] ^= 1;
     assert_int_equal(ingot_prompt_kept(engine, tokens, 50, "mine"), info.page_tokens);

@@ -58,8 +58,8 @@ static void one_pixel_makes_another_picture(void **state)
     assert_int_equal(cache->n_encoded, c.n_tiles);
     assert_true(first.encode_ms > 0 && again.encode_ms == 0);
 
-    struct ingot_result salted =
-        ask(engine, &c, "another tenant"); // pages are his own, embeddings of equal pixels are no secret
+    // pages are his own, embeddings of equal pixels are no secret
+    struct ingot_result salted = ask(engine, &c, "another tenant");
     assert_int_equal(salted.n_reused, 0);
     assert_int_equal(salted.n_tiles_cached, c.n_tiles);
 

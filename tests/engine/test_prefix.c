@@ -240,8 +240,8 @@ static void the_urgent_goes_before_the_patient(void **state)
 static void paused_requests_go_on_with_the_same_bits(void **state)
 {
     enum { N = 6 };
-    struct ingot_engine *engine = open_engine(N, 176, false),
-                        *alone = open_engine(1, 0, true); // 11 pages for six requests
+    // 11 pages for six requests
+    struct ingot_engine *engine = open_engine(N, 176, false), *alone = open_engine(1, 0, true);
     struct question q[N];
     struct answer_bits bits[N] = { 0 };
     struct ingot_request *r[N];

@@ -123,8 +123,8 @@ static void a_short_prompt_is_not_kept_by_a_long_one(void **state)
     run(engine, a, 2, 1);
     assert_int_equal(a[1].first_step, 1 + SHORT / (N_BATCH / 2));
     assert_true(a[0].first_step > a[1].last_step + 5);
-    assert_in_range(a[0].first_step, LONG / N_BATCH,
-                    LONG / N_BATCH + 3); // the rows of the short one, and of its answer
+    // the rows of the short one, and of its answer
+    assert_in_range(a[0].first_step, LONG / N_BATCH, LONG / N_BATCH + 3);
     assert_as_alone(a, 2);
     ingot_engine_close(engine);
 }
@@ -179,8 +179,8 @@ static void the_long_one_is_not_starved(void **state)
                 n_short++;
             }
     }
-    assert_in_range(step, LONG / N_BATCH,
-                    2 * LONG / N_BATCH + 15); // answers have rows as well, up to three in a step
+    // answers have rows as well, up to three in a step
+    assert_in_range(step, LONG / N_BATCH, 2 * LONG / N_BATCH + 15);
     assert_true(n_short >= 5);
     run(engine, a, N_AT_ONCE, step);
     assert_as_alone(a, 1);

@@ -180,8 +180,8 @@ static void a_sleeper_wakes_for_a_new_request_and_for_the_end(void **state)
     pthread_join(thread, NULL);
     assert_true(w.any);
     ingot_engine_close(w.engine);
-    assert_true(
-        ingot_wait(w.engine, w.request, FOREVER)); // the engine is there until the last of them is freed
+    // the engine is there until the last of them is freed
+    assert_true(ingot_wait(w.engine, w.request, FOREVER));
     ingot_request_free(q);
     ingot_request_free(w.request);
     ingot_session_free(s);

@@ -160,8 +160,8 @@ static void every_truncation_is_refused(void **state)
     for (size_t n = 0; n < g.n; n++) {
         struct model_file *file;
         struct err err = { 0 };
-        unsigned char *copy =
-            mem_alloc_aligned(n ? n : 1, 64); // of its own size, so that a read past it is seen
+        // of its own size, so that a read past it is seen
+        unsigned char *copy = mem_alloc_aligned(n ? n : 1, 64);
         memcpy(copy, g.image, n);
         if (model_file_open_memory(&file, copy, n, "cut", &err))
             fail_msg("opened with %zu of %zu bytes", n, g.n);

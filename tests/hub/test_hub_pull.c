@@ -183,8 +183,8 @@ static void sums_are_those_of_git(void **state)
     hub_digest_restart(sum);
     hub_digest_add(sum, "hello\n", 6);
     hub_digest_take(sum, oid);
-    assert_string_equal(oid,
-                        "ce013625030ba8dba906f756967f9e9ca394464a"); // echo hello | git hash-object --stdin
+    // echo hello | git hash-object --stdin
+    assert_string_equal(oid, "ce013625030ba8dba906f756967f9e9ca394464a");
     hub_digest_close(sum);
 }
 
@@ -416,8 +416,8 @@ static void a_pull_that_is_stopped_keeps_its_part(void **state)
     assert_ok(hub_name_read(&name, "a/b", &err), &err);
     assert_fails(hub_pull(&p->hub, &name, &watch, &pulled, &err), &err, "stopped");
     assert_int_equal(err.code, ERR_CANCELLED);
-    assert_true(hub_blob_part_bytes(&p->hub, "a/b", &(struct hub_file){ .bytes = f->n }) ==
-                0); // no such file
+    // no such file
+    assert_true(hub_blob_part_bytes(&p->hub, "a/b", &(struct hub_file){ .bytes = f->n }) == 0);
     struct hub_file part = { .bytes = f->n };
     memcpy(part.oid, f->oid, sizeof part.oid);
     uint64_t kept = hub_blob_part_bytes(&p->hub, "a/b", &part);

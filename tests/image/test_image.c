@@ -262,8 +262,8 @@ static void a_folder_says_what_it_wants(void **state)
         &err);
     assert_true(!p.split && p.filter == IMAGE_BICUBIC && p.mean[1] == 0.2F && p.std[2] == 2 &&
                 p.rescale == 0.5);
-    assert_ok(read_folder(&p, VISION, "{}", "{\"image_processor\": {" PREPARED "}}", &err),
-              &err); // transformers 5
+    // transformers 5
+    assert_ok(read_folder(&p, VISION, "{}", "{\"image_processor\": {" PREPARED "}}", &err), &err);
     assert_true(p.longest_edge == 2048 && p.tile == 512);
 }
 

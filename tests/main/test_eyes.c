@@ -35,8 +35,8 @@ static void the_only_mmproj_file_beside_a_model_is_its_eyes(void **state)
     shell(EYES "smolvlm/mmproj.gguf %s/eyes/mmproj-f32.gguf", home);
     check("-v ", 0, "eyes/mmproj-f32.gguf: the eyes of this model, found beside it");
     check("--no-mmproj ", 1, "this model has no eyes");
-    shell("cd %s/eyes && " PROGRAM " run -m text.gguf --image ../pixel.png -p x -n 2",
-          home); // a path without a folder
+    // a path without a folder
+    shell("cd %s/eyes && " PROGRAM " run -m text.gguf --image ../pixel.png -p x -n 2", home);
 }
 
 static void of_several_none_is_taken(void **state)

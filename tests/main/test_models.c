@@ -134,8 +134,8 @@ static void rm_takes_out_what_is_named(void **state)
     (void)state;
     check("rm tiny/gguf:Q4_0", 1, "", "no Q4_0; there is ");
     check("rm tiny/gguf:tiny-f16.gguf", 0, "", "KiB freed");
-    shell("test $(ls %s/models--tiny--gguf/blobs | grep -c -v incomplete) = 2",
-          cache); // Q8_0, and the empty file
+    // Q8_0, and the empty file
+    shell("test $(ls %s/models--tiny--gguf/blobs | grep -c -v incomplete) = 2", cache);
     check("inspect tiny/gguf:Q8_0@" OLD, 0, "GGUF", "");
     check("rm tiny/gguf@" OLD, 0, "", "KiB freed");
     shell("test ! -e %s/models--tiny--gguf/snapshots/" OLD, cache);

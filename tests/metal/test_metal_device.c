@@ -230,8 +230,8 @@ static void a_command_buffer_that_fails_fails_the_wait(void **state)
     assert_fails(tape_play(f.tape, &f.step, &err) && f.device->ops->wait(f.device, &err), &err,
                  "the GPU gave up");
     assert_int_equal(err.code, ERR_DEVICE);
-    assert_fails(tape_play(f.tape, &f.step, &err), &err,
-                 "the GPU gave up"); // and nothing more is handed over
+    // and nothing more is handed over
+    assert_fails(tape_play(f.tape, &f.step, &err), &err, "the GPU gave up");
     emu_set("fail_command_buffer", 0);
     release(&f);
 }

@@ -361,8 +361,8 @@ static void bad_numbers_stay_in_their_sequence(void **state)
         bool rows[128] = { 0 };
         side_open(&s, gpu, &c, record_attend);
         for (uint32_t head = 0; head < 2; head++)
-            put(&s.buffers[0], (uint64_t)(c.rows - 1) * 128 + head * 64 + 7,
-                NAN); // the last row, whose sequence is slot 0
+            // the last row, whose sequence is slot 0
+            put(&s.buffers[0], (uint64_t)(c.rows - 1) * 128 + head * 64 + 7, NAN);
         for (uint32_t d = 0; d < 64 && c.rows > 4;
              d++) // position 0 of slot 2, which rows n / 2 and n / 2 + 1 belong to
             put(i % 2 ? s.pages.v : s.pages.k,

@@ -42,8 +42,8 @@ static double relative_rms(enum quant q)
 
 static const struct error_bound {
     enum quant q;
-    double normal,
-        heavy; // relative RMS error on normal numbers, and on ones with heavy tails; measured plus 2 %
+    // relative RMS error on normal numbers, and on ones with heavy tails; measured plus 2 %
+    double normal, heavy;
 } bounds[] = {
     { QUANT_F32, 0, 0 },
     { QUANT_F16, 0.00025, 0.00025 },

@@ -112,8 +112,8 @@ static void every_number_may_be_none(void **state)
 {
     (void)state;
     static const char *const keys[] = { "llama.attention.layer_norm_rms_epsilon", "llama.rope.freq_base" };
-    static const uint32_t values[] = { 0, 0x7fc00000u, 0x7f800000u, 0xff800000u,
-                                       0xbf800000u }; // 0, NaN, inf, -inf, -1
+    // 0, NaN, inf, -inf, -1
+    static const uint32_t values[] = { 0, 0x7fc00000u, 0x7f800000u, 0xff800000u, 0xbf800000u };
     struct file_image image;
     image_load(&image, GOLDEN "llama3/model.gguf");
     for (size_t k = 0; k < 2; k++) {

@@ -105,8 +105,8 @@ static void greedy_answers_are_the_reference_s(void **state)
         o.n_messages = read_messages(json_object_get(run, "messages"), messages);
         o.ignore_eos = true;
         assert_true(ingot_generate(engine, &o, collect_ids, &ids, &result, NULL));
-        assert_int_equal(result.n_prompt,
-                         json_array_size(json_object_get(run, "prompt"))); // template and tokeniser agree
+        // template and tokeniser agree
+        assert_int_equal(result.n_prompt, json_array_size(json_object_get(run, "prompt")));
         for (uint32_t i = 0; i < ids.n; i++)
             assert_int_equal(ids.at[i],
                              json_integer_value(json_array_get(json_object_get(run, "continuation"), i)));

@@ -102,8 +102,8 @@ static void ragged_columns_bias_and_residual(void **state)
                                    s.format == QUANT_BF16 ? 5e-4 : 1e-9);
             s.n_cols = 32 * (1 + v % 5);
             for (s.format = QUANT_Q4_0; s.format <= QUANT_Q8_0; s.format++)
-                compare_with_plain(&s, &(struct cpu_options){ .features = sets[i] },
-                                   1e-3); // few columns average less
+                // few columns average less
+                compare_with_plain(&s, &(struct cpu_options){ .features = sets[i] }, 1e-3);
         }
 }
 

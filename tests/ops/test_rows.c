@@ -297,8 +297,8 @@ static struct row_outcome play_qkv(const struct cpu_options *options, const stru
 
 static void qkv_is_close_to_the_plain_loop(void **state)
 {
-    static const double rounding[N_KV_FORMATS] = { 1e-9, 1e-8, 1e-6,
-                                                   1e-6 }; // a few numbers fall to the other side
+    // A few numbers are rounded to the other side.
+    static const double rounding[N_KV_FORMATS] = { 1e-9, 1e-8, 1e-6, 1e-6 };
     uint32_t sets[8], n_sets = bench_features(sets);
 
     (void)state;

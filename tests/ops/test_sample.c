@@ -6,11 +6,8 @@
 #include "ops/sample/sample.h"
 #include "testing.h"
 
-enum {
-    VOCAB = 50,
-    LARGE = 4099,
-    HISTORY = 64
-}; // LARGE: beyond 16 * 32 blocks are left out, and three tokens are in none
+// LARGE: more than 16 * 32 blocks of eight tokens, and three tokens that are in none.
+enum { VOCAB = 50, LARGE = 4099, HISTORY = 64 };
 
 struct rig { // one output row, played again and again
     struct device *device;
@@ -226,8 +223,8 @@ static void a_draw_depends_on_seed_and_position_alone(void **state)
         differ += draw(r, p, i) != first[i];
     }
     assert_true(differ > 10);
-    assert_float_equal(sample_random(0, 0, 0), (float)(0x6627e8d5u >> 8) / 16777216.0f,
-                       0); // known answer of Philox 4x32-10
+    // known answer of Philox 4x32-10
+    assert_float_equal(sample_random(0, 0, 0), (float)(0x6627e8d5u >> 8) / 16777216.0f, 0);
 }
 
 static void numbers_that_are_none_are_reported(void **state)

@@ -22,8 +22,8 @@ static void load_config(const void *p)
     memcpy(&configured, p, sizeof configured);
     assert_int_equal(configured.palette, 1);
     for (int i = 0; i < N_TILES; i++) {
-        assert_in_range(configured.rows[i], i < 6,
-                        TILE_ROWS); // the six in use have rows, and columns in whole words
+        // the six in use have rows, and columns in whole words
+        assert_in_range(configured.rows[i], i < 6, TILE_ROWS);
         assert_in_range(configured.row_bytes[i], i < 6 ? 4 : 0, TILE_BYTES);
         assert_int_equal(configured.row_bytes[i] % 4, 0);
     }

@@ -74,8 +74,8 @@ static void every_format_decodes_bit_exactly(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         check_vectors(cases[i].q, cases[i].file);
-    assert_int_equal(sizeof cases / sizeof cases[0],
-                     N_WEIGHT_QUANTS - 3); // F32, F16 and BF16 are checked below
+    // F32, F16 and BF16 are checked below
+    assert_int_equal(sizeof cases / sizeof cases[0], N_WEIGHT_QUANTS - 3);
 }
 
 // The value of a half by its definition, in double.

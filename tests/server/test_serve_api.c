@@ -152,8 +152,8 @@ static void logprobs_are_of_the_tokens_chosen(void **state)
         json_t *entry = json_array_get(content, i),
                *top = json_array_get(json_object_get(entry, "top_logprobs"), 0);
         assert_int_equal(json_array_size(json_object_get(entry, "top_logprobs")), 3);
-        assert_true(json_equal(json_object_get(entry, "token"),
-                               json_object_get(top, "token"))); // greedy takes the likeliest
+        // greedy takes the likeliest
+        assert_true(json_equal(json_object_get(entry, "token"), json_object_get(top, "token")));
         assert_true(json_number_value(json_object_get(entry, "logprob")) <= 0);
     }
     json_decref(r);

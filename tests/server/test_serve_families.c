@@ -18,8 +18,8 @@ static void make_model(const char *family, const char *mark)
     snprintf(from, sizeof from, SOURCE_DIR "/tests/golden/templates/%s.jinja", family);
     assert_ok(file_read(&template, from, 1 << 20, &err), &err);
     struct str text_of = buf_as_str(&template);
-    for (size_t i; (i = str_find(text_of, STR("think>"))) !=
-                   SIZE_MAX;) // this small model would never end its reasoning
+    // this small model would never end its reasoning
+    for (size_t i; (i = str_find(text_of, STR("think>"))) != SIZE_MAX;)
         memcpy(template.at + i, "other>", 6);
     model_folder_make(folder, &name, mark != NULL, text_of);
     buf_free(&template);

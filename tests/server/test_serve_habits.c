@@ -223,8 +223,8 @@ static void the_assistants_last_message_is_continued(void **state)
     assert_string_equal(begun + n, "Once upon");
     assert_string_equal(parts, begun);
     assert_string_equal(forced, begun);
-    assert_true(strlen(closed) > strlen(begun) &&
-                strlen(whole) < strlen(closed)); // the turn ends, and another begins
+    // the turn ends, and another begins
+    assert_true(strlen(closed) > strlen(begun) && strlen(whole) < strlen(closed));
     assert_string_not_equal(whole, begun);
     assert_true(strlen(bare) < n);
     assert_memory_equal(bare, asked, strlen(bare));
@@ -441,8 +441,8 @@ static void many_texts_are_embedded_at_once(void **state)
     assert_int_equal(status, 400);
     buf_free(&body);
     buf_free(&too_many);
-    assert_true(metric(shared.port, "vllm:num_requests_waiting") ==
-                0); // every place in the queue was given back
+    // every place in the queue was given back
+    assert_true(metric(shared.port, "vllm:num_requests_waiting") == 0);
 }
 
 int main(void)

@@ -267,8 +267,8 @@ static void a_full_queue_answers_429_at_once(void **state)
     struct response r = http_post(s.port, CHAT, LONG "}");
     assert_int_equal(r.status, 429);
     assert_non_null(strstr(r.all.at, "Retry-After: "));
-    assert_true(metric(s.port, "vllm:num_requests_waiting") ==
-                1); // at once: the two before it are where they were
+    // at once: the two before it are where they were
+    assert_true(metric(s.port, "vllm:num_requests_waiting") == 1);
     response_free(&r);
     close(first);
     close(second);
@@ -395,8 +395,8 @@ static void a_client_that_does_not_read_is_cut_off(void **state)
     wait_until_idle(&s); // cut off, or made in full for nobody: the connection tells which
     uint64_t begun = clock_ns();
     struct pollfd p = { .fd = fd, .events = POLLRDHUP };
-    while (poll(&p, 1, 100) == 0 &&
-           clock_ns() - begun < 60000000000u) // as long as for idleness: 8 MB are written first
+    // as long as for idleness: 8 MB are written first
+    while (poll(&p, 1, 100) == 0 && clock_ns() - begun < 60000000000u)
         serve_skip_log(&s);
     assert_true(p.revents & (POLLRDHUP | POLLHUP | POLLERR));
     while (recv(fd, &byte, 1, MSG_DONTWAIT) > 0)

@@ -199,8 +199,8 @@ static void names_have_a_tag_or_none(void **state)
     json_t *answer = post(CHAT, body.at), *shown = post("/api/show", body.at);
     assert_null(at(answer, "warnings"));
     assert_string_equal(text(shown, "details.family"), text(tags, "models.0.details.family"));
-    assert_true(json_integer_value(at(shown, "model_info.general.parameter_count")) ==
-                0); // one name with dots in it
+    // one name with dots in it
+    assert_true(json_integer_value(at(shown, "model_info.general.parameter_count")) == 0);
     assert_non_null(json_object_get(at(shown, "model_info"), "general.parameter_count"));
     json_decref(answer);
     json_decref(shown);

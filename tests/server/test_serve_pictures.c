@@ -119,8 +119,8 @@ static void a_low_detail_is_one_tile(void **state)
     assert_int_equal(integer(two, "timings.pictures.tiles"), 2);
     assert_string_equal(text(two, "choices.0.message.content"), text(two, "choices.1.message.content"));
     json_decref(mixed);
-    mixed = post(CHAT, "{" SOME USER(LOW(DATA(GREY)) "," URL(
-                           DATA(RED))) "}"); // too much for one of them alone to be split
+    // too much for one of them alone to be split
+    mixed = post(CHAT, "{" SOME USER(LOW(DATA(GREY)) "," URL(DATA(RED))) "}");
     assert_int_equal(integer(mixed, "timings.pictures.tiles"), 2 * TILES);
     assert_non_null(strstr(text(mixed, "warnings.0"), "read in full"));
     json_decref(whole);

@@ -50,8 +50,8 @@ struct cpu_plan {
 
 struct cpu_kernel {
     void (*plan)(const struct cpu_call *call, struct cpu_plan *plan);
-    void (*run)(const struct cpu_call *call, uint32_t phase, uint32_t first,
-                uint32_t last); // tiles [first, last)
+    // tiles [first, last)
+    void (*run)(const struct cpu_call *call, uint32_t phase, uint32_t first, uint32_t last);
 };
 
 struct cpu_op {

@@ -102,8 +102,8 @@ VEC_INLINE vf vf_round(vf v)
 {
     return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-VEC_INLINE vf
-vf_scale2(vf v, vf n) // v * 2^n for whole n in -150..150, as two factors: 2^n itself may be out of range
+// v * 2^n for whole n in -150..150, as two factors: 2^n itself may be out of range
+VEC_INLINE vf vf_scale2(vf v, vf n)
 {
     __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1),
             rest = _mm256_sub_epi32(whole, half);

@@ -14,12 +14,8 @@
 #endif
 #define VEC_INLINE static inline __attribute__((always_inline)) SIMD
 #define VEC_WIDE   1 // registers for 8 columns of attention
-enum {
-    VF = 16,
-    VEC_COLUMNS = 8,
-    VEC_PAGES = 2,
-    VEC_SUMS = 16
-}; // lanes; the tile of attention: columns, pages of keys, sums over V
+// Lanes; the tile of attention: columns, pages of keys, sums over V.
+enum { VF = 16, VEC_COLUMNS = 8, VEC_PAGES = 2, VEC_SUMS = 16 };
 
 typedef __m512 vf;
 

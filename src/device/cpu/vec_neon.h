@@ -98,8 +98,8 @@ VEC_INLINE vf vf_round(vf v)
 {
     return vrndnq_f32(v);
 }
-VEC_INLINE vf
-vf_scale2(vf v, vf n) // v * 2^n for whole n in -150..150, as two factors: 2^n itself may be out of range
+// v * 2^n for whole n in -150..150, as two factors: 2^n itself may be out of range
+VEC_INLINE vf vf_scale2(vf v, vf n)
 {
     int32x4_t whole = vcvtq_s32_f32(n), half = vshrq_n_s32(whole, 1), rest = vsubq_s32(whole, half);
     const int32x4_t bias = vdupq_n_s32(127);

@@ -33,8 +33,8 @@ static bool use(struct cuda *c, struct err *err)
 static bool cuda_alloc(struct device *d, uint64_t bytes, struct buffer *b, struct err *err)
 {
     struct cuda *c = (struct cuda *)d;
-    uint64_t rounded =
-        bytes < 256 ? 256 : (bytes + 255) / 256 * 256; // kernels may read a vector beyond the end
+    // kernels may read a vector beyond the end
+    uint64_t rounded = bytes < 256 ? 256 : (bytes + 255) / 256 * 256;
     cu_address at = 0;
 
     if (!use(c, err))
@@ -231,8 +231,8 @@ static bool start(struct cuda *c, struct err *err)
 {
     const struct driver *cu = c->cu;
 
-    cu->primary_flags(
-        c->ordinal, CU_SCHEDULE_SPIN); // refused when another library has begun to use the device: not needed
+    // refused when another library has begun to use the device: not needed
+    cu->primary_flags(c->ordinal, CU_SCHEDULE_SPIN);
     if (!cuda_check(c, cu->primary_retain(&c->context, c->ordinal), "starting the device", err))
         return false;
     c->retained = true;

@@ -48,16 +48,16 @@ void cuda_launch_add(struct cuda_plan *p, const char *kernel, struct cuda_shape 
 // A product by the vendor's library, which is opened the first time. A tape that has one is no graph: it is
 // played launch by launch.
 void cuda_product_add(struct cuda_plan *p, const struct vendor_product *product);
-bool cuda_has_kernel(const struct cuda_plan *p,
-                     const char *kernel); // for this device: an image need not serve every architecture
+// for this device: an image need not serve every architecture
+bool cuda_has_kernel(const struct cuda_plan *p, const char *kernel);
 // A view of bf16 numbers for the copy engine, in boxes whose rows of 128 bytes shared memory gets swizzled.
 // map: 128 bytes, aligned to 64.
 struct cuda_view {
     uint64_t at, dims[5], strides[4]; // strides in bytes, of all dimensions but the first
     uint32_t box[5];
 };
-bool cuda_view_encode(const struct cuda_plan *p, const struct cuda_view *view,
-                      void *map); // false: the device cannot
+// false: the device cannot
+bool cuda_view_encode(const struct cuda_plan *p, const struct cuda_view *view, void *map);
 // For questions about a command before its tape is planned: what the plan functions see, without memory and
 // launches.
 struct cuda_plan cuda_plan_of(struct device *d, const struct tape_limits *limits,

@@ -46,8 +46,8 @@ static __device__ __forceinline__ void page_put_block(const struct page_side &s,
         return;
     }
     u8 *at = (u8 *)s.pages + page_place(s.shape, page, head) * page_head_bytes(KV_Q8_0, s.shape->head_dim);
-    bool finite =
-        __all_sync(~0u, isfinite(v)); // a block with an infinity becomes NaN as a whole, as in pages.c
+    // a block with an infinity becomes NaN as a whole, as in pages.c
+    bool finite = __all_sync(~0u, isfinite(v));
     __half scale =
         __float2half_rn(finite ? fminf(warp_max(fabsf(v)) / 127, 65504) : __int_as_float(0x7fffffff));
     f32 d = __half2float(scale);

@@ -86,15 +86,15 @@ struct metal {
 };
 
 // submission.c
-bool metal_begin(struct metal *m,
-                 struct err *err); // a new m->open: what was open is handed over, copies that wait go first
+// a new m->open: what was open is handed over, copies that wait go first
+bool metal_begin(struct metal *m, struct err *err);
 void metal_end_encoder(struct metal *m);
 bool metal_flush(struct metal *m, struct err *err); // hands over what is open and copies that wait
 uint64_t metal_last(const struct metal *m);         // serial of the last command buffer, open or handed over
-bool metal_sync(struct metal *m, uint64_t serial,
-                struct err *err); // waits for the serial; fails if the device has
-bool metal_add_copy(struct metal *m, struct metal_copy copy,
-                    struct err *err); // goes into the last command buffer, or a new one
+// waits for the serial; fails if the device has
+bool metal_sync(struct metal *m, uint64_t serial, struct err *err);
+// goes into the last command buffer, or a new one
+bool metal_add_copy(struct metal *m, struct metal_copy copy, struct err *err);
 uint64_t metal_completed(struct metal *m);
 
 // metal_memory.c

@@ -13,9 +13,9 @@ struct verify_finding {
 typedef bool verify_on_command(void *arg, const struct verify_finding *finding);
 
 enum verify_against {
-    VERIFY_PLAIN,
-    VERIFY_VENDOR
-}; // the plain loops | the same device with the vendor's products
+    VERIFY_PLAIN,  // the plain loops on the CPU
+    VERIFY_VENDOR, // the same device with the vendor's matrix products
+};
 
 struct verification {
     enum verify_against against;

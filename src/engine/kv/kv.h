@@ -39,8 +39,8 @@ struct kv {
     uint32_t *free_pages, n_free;         // a stack
     uint32_t oldest, newest, n_idle;
     struct prefix *prefix; // NULL: nothing is shared
-    void (*before_loss)(void *arg,
-                        uint32_t page); // called before a page of the index is overwritten, or NULL
+    // called before a page of the index is overwritten, or NULL
+    void (*before_loss)(void *arg, uint32_t page);
     void *before_loss_arg;
 };
 

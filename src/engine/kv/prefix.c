@@ -11,9 +11,8 @@ struct prefix {
     struct sha256_stream *sums;
     uint32_t n_buckets;           // a power of two
     uint32_t *by_key, *by_parent; // [n_buckets] the first page
-    uint64_t *forgotten,
-        *unsalted; // [n_buckets] keys that were evicted; tokens that are known under some salt. Newer ones
-                   // overwrite
+    // [n_buckets] keys that were evicted; tokens that are known under some salt. Newer ones overwrite
+    uint64_t *forgotten, *unsalted;
     uint64_t n_ids;
     uint32_t n_key_bits;
 };

@@ -108,8 +108,8 @@ bool place_check(const struct place_memory *need, struct device *d, struct err *
     uint64_t total = need->weights + need->pages + need->scratch;
 
     d->ops->info(d, &info);
-    uint64_t room =
-        d->queue ? info.free_bytes : info.memory_bytes; // the host's free_bytes counts the page cache as used
+    // the host's free_bytes counts the page cache as used
+    uint64_t room = d->queue ? info.free_bytes : info.memory_bytes;
     log_line(LOG_INFO, "place",
              "%s: weights %.2f GiB, pages %.2f GiB, scratch %.2f GiB; %.2f GiB free of %.2f", d->name,
              (double)need->weights / gib, (double)need->pages / gib, (double)need->scratch / gib,

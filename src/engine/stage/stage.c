@@ -6,9 +6,8 @@
 #include "engine/stage/take.h"
 #include "models/arch.h"
 
-static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = {
-    1, 8, 16, 32, 64, 128, 256
-}; // the last bucket takes every step
+// The last bucket takes every step.
+static const uint32_t BUCKET_ROWS[N_BUCKETS - 1] = { 1, 8, 16, 32, 64, 128, 256 };
 
 // Copies the tensor, stores the weight's address in its place, and reports progress.
 static bool take_into(struct stage *s, const struct file_tensor *t, enum weight_use use,

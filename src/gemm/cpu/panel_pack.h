@@ -276,8 +276,8 @@ SIMD void PACK(const struct panel_source *from, uint32_t panel, unsigned char *t
     uint32_t first = panel * PANEL_ROWS, last = from->n_rows - 1;
     struct pack_rows rows = { .block_bytes = info->block_bytes, .ahead = PANEL_ROWS * row_bytes };
 
-    LANES rows.at[r] = from->data + (first + r < last ? first + r : last) *
-                                        row_bytes; // behind the matrix: the last row again
+    // Rows behind the matrix repeat the last one.
+    LANES rows.at[r] = from->data + (first + r < last ? first + r : last) * row_bytes;
     if (from->format == QUANT_BF16 && from->n_cols % 2)
         memset(to + panel_bytes(from->format, from->n_cols) - PANEL_LINE, 0, PANEL_LINE);
     pack_as[from->format](&rows, from->n_cols, to);

@@ -42,15 +42,15 @@ typedef void pack_fn(const struct panel_source *from, uint32_t panel, unsigned c
 
 struct product_kernels {
     product_tile_fn *const *integer[N_WEIGHT_QUANTS]; // [rows], product_integer_packing; NULL: no such kernel
-    product_tile_fn *const
-        *wide[N_WEIGHT_QUANTS]; // of panels as expand lays them out; NULL: they are used as they are
+    // of panels as expand lays them out; NULL: they are used as they are
+    product_tile_fn *const *wide[N_WEIGHT_QUANTS];
     product_tile_fn *const *exact[N_WEIGHT_QUANTS]; // [rows], PACKING_F32
     product_tile_fn *const *bf16;                   // [rows], PACKING_BF16, or NULL
     uint32_t integer_rows, exact_rows, bf16_rows;   // the widest tile of each
     uint32_t wide_rows; // and of wide for PACKING_INT8; for PACKING_INT8_SUPER as integer
     pack_fn *pack;
-    void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols,
-                   unsigned char *out); // to the shape panel_wide
+    // to the shape panel_wide
+    void (*expand)(enum quant q, const unsigned char *panel, uint32_t n_cols, unsigned char *out);
     void (*quantise)(const float *x, uint32_t n, struct product_block *out);
     void (*quantise_super)(const float *x, uint32_t n, struct product_super *out);
     void (*round)(const float *x, uint32_t n, uint16_t *out); // to bf16, padded with 0 to an even number

@@ -5,5 +5,5 @@
 
 enum { AMX_ROWS = 32 };
 
-extern product_tile_fn
-    *const amx_tiles[AMX_ROWS + 1]; // [rows]; of blocks of 32 columns as panel_wide lays them out
+// [rows]; of blocks of 32 columns as panel_wide lays them out
+extern product_tile_fn *const amx_tiles[AMX_ROWS + 1];

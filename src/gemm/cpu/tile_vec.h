@@ -18,13 +18,8 @@ enum { TILE_ROWS = 2 };
 enum { TILE_ROWS = 4 };
 #define UP_TO_ROWS UP_TO_4
 #endif
-enum dot {
-    DOT_MADD,
-    DOT_VNNI,
-    DOT_PLAIN,
-    DOT_SDOT,
-    DOT_SMMLA
-}; // how bytes are multiplied: AVX2, AVX-VNNI, three of NEON
+// How bytes are multiplied: AVX2, AVX-VNNI, three ways of NEON.
+enum dot { DOT_MADD, DOT_VNNI, DOT_PLAIN, DOT_SDOT, DOT_SMMLA };
 enum { VECTORS = PANEL_ROWS / VF, PASS = 16 / VF, PREFETCH = 8192 };
 
 typedef int32_t vi __attribute__((vector_size(4 * VF)));

@@ -41,16 +41,16 @@ static __device__ __forceinline__ void pack_put_warp(const struct packed_out &ne
 struct pack_eight {
     float4 norm[2];
 
-    __device__ __forceinline__ void load(const struct packed_out &next,
-                                         u32 column) // weights: before any input
+    // weights: before any input
+    __device__ __forceinline__ void load(const struct packed_out &next, u32 column)
     {
         const float4 *at = (const float4 *)(next.norm + column) + threadIdx.x % 32 / 8;
 #pragma unroll
         for (u32 half = 0; half < 2; half++)
             norm[half] = next.norm ? at[half * 4] : make_float4(1, 1, 1, 1);
     }
-    static __device__ __forceinline__ float4
-    swap(const float4 &v) // x, z: of the first row; y, w: of the second
+    // x, z: of the first row; y, w: of the second
+    static __device__ __forceinline__ float4 swap(const float4 &v)
     {
         bool odd = threadIdx.x & 4;
         f32 a = __shfl_xor_sync(~0u, odd ? v.x : v.y, 4), b = __shfl_xor_sync(~0u, odd ? v.z : v.w, 4);
@@ -76,8 +76,8 @@ struct pack_eight {
         ((uint2 *)block)[row * 4 + q] = words;
         if (q != 0)
             return;
-        put_int8_scale(block, row, int8_scale(top),
-                       sums + ((sums & 0x8000) << 1)); // what a negative lower sum has borrowed
+        // what a negative lower sum has borrowed
+        put_int8_scale(block, row, int8_scale(top), sums + ((sums & 0x8000) << 1));
         if (next.norm)
             next.squares[column / 32 * 8 + row] = squares;
     }

@@ -78,8 +78,8 @@ struct cluster_kernel {
     static constexpr u32 halves = waves ? rows / 64 : 1, consumers = rows * 2 / halves; // threads of a tile,
     static constexpr u32 threads = waves ? (u32)BOTH_THREADS : consumers; // and of the consumers
     static constexpr u32 fours = N / 8 / parts, eights = (fours + 1) / 2; // of pairs, that a block ends
-    static constexpr u32 batch =
-        N * halves > 352 ? 2 : 4; // eights that end at a time: of most sums registers are short
+    // eights that end at a time: of most sums registers are short
+    static constexpr u32 batch = N * halves > 352 ? 2 : 4;
     static constexpr bool GATED = MODE == EPILOGUE_GATED, moves_registers = rows == PACKED_TILE_ROWS;
     static constexpr u32 n_boxes = ROWS_BOXES(N), box_bytes = N / n_boxes * STAGE_COLUMNS * 2,
                          rows_bytes = rows * STAGE_COLUMNS * 2;
@@ -307,8 +307,8 @@ static __device__ __forceinline__ void end_eight(const struct tiles_params &t, s
                                                  const f32 (&low)[4], const f32 (&high)[4],
                                                  const struct inputs &in)
 {
-    asm volatile(""
-                 : "+r"(a.row), "+r"(a.pair)); // addresses are worked out here, not kept from eight to eight
+    // addresses are worked out here, not kept from eight to eight
+    asm volatile("" : "+r"(a.row), "+r"(a.pair));
 #pragma unroll
     for (u32 i = 0; i < 2; i++) {
         struct two_pairs s = exchange(low + 2 * i, high + 2 * i);
@@ -519,8 +519,8 @@ static __device__ __forceinline__ void consume_in_turns(const struct tiles_param
         x.finish(own);
         if (own && both) {
             x.hand_over(pipe);
-            leave_stage(
-                handed); // every lane, at no cost: racecheck takes one lane's arrival for its own alone
+            // every lane, at no cost: racecheck takes one lane's arrival for its own alone
+            leave_stage(handed);
         }
         if (!own) {
             wait_for_stage(handed, 0);

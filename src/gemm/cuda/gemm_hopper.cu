@@ -46,9 +46,8 @@ template <u32 FORMAT, u32 N_ROWS, bool IN_SHARED, u32 N_GROUPS = 2> struct hoppe
     static constexpr u32 prefetched = FEW ? n_stages : 2;
     // From this share of busy blocks on, in per cent, the others may idle: splitting tiles takes time too.
     static constexpr u32 full = !TILES ? 85 : GROUPS == 1 ? 70 : 78;
-    static constexpr u32 depth = ROWS == 256  ? 1
-                                 : ROWS <= 64 ? 4
-                                              : 3; // steps of weights in registers on their way
+    // Steps of weights that are on their way into registers.
+    static constexpr u32 depth = ROWS == 256 ? 1 : ROWS <= 64 ? 4 : 3;
 };
 
 // What a lane holds of its two rows of weights: 128 columns dequantised, and the next ones as loaded. Plain
@@ -264,9 +263,8 @@ template <class K> struct hopper_products { // of a warpgroup
 #pragma unroll
         for (u32 n = 0; n < K::ROWS / 8; n++) {
             d[n][0] = d[n][1] = d[n][2] = d[n][3] = 0;
-            asm volatile(""
-                         : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]),
-                           "+f"(d[n][3])); // before the first fence
+            // before the first fence
+            asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3]));
         }
     }
     // The products just begun run on while the next are prepared; those before them are done.

@@ -235,15 +235,15 @@ static __device__ __forceinline__ void consume(const struct gemm_params &p, cons
         tile = warp / w.tile_warps;
     const struct row_places<F> upper(parts, tile * INT8_TILE_ROWS + lane / 4),
         lower(parts, tile * INT8_TILE_ROWS + lane / 4 + INT8_TILE_PAIRS);
-    const struct row_places<F> own(parts,
-                                   tile * INT8_TILE_ROWS + lane / 2); // whose scales this lane works out
+    // whose scales this lane works out
+    const struct row_places<F> own(parts, tile * INT8_TILE_ROWS + lane / 2);
     u32 quants = parts.quants.at + (tile * INT8_TILE_ROWS + lane % 16) * parts.quants.pitch +
                  (lane / 16 + warp % w.tile_warps * w.warp_blocks) * 16; // for load_rows
     f32 *scales = int8_room.scales + warp * (int8_scales_bytes(F) / 64);
     struct first_rows<F> first;
     struct int8_split x_sums[EIGHTS][2];
-    u32 n_stages =
-        w.n_stages - (w.tile((w.n_stages - 1) * w.each) + tile >= w.n_all); // in which this warp has a tile
+    // in which this warp has a tile
+    u32 n_stages = w.n_stages - (w.tile((w.n_stages - 1) * w.each) + tile >= w.n_all);
 
     wait_for_inputs();
     first.load(p, w);

@@ -103,8 +103,8 @@ static __device__ __forceinline__ void produce_gemv_stage(const struct gemm_para
     bool exists = lane < 2 * each && index < n;
     struct pair r = pair_find(p, first + min(index, n - 1), p.mode);
     u32 matrix = second ? r.matrix[1] : r.matrix[0], row = second ? r.row[1] : r.row[0];
-    u32 name = exists ? row + (matrix << 30) : ~0u,
-        before = __shfl_up_sync(~0u, name, 1); // fewer than 2^30 rows
+    // fewer than 2^30 rows
+    u32 name = exists ? row + (matrix << 30) : ~0u, before = __shfl_up_sync(~0u, name, 1);
     u32 starts = __ballot_sync(~0u, !exists || lane == 0 || name != before + 1);
     u32 next = lane == 31 ? 0 : starts >> (lane + 1);
     struct copy c = { row, lane, 0, full, exists };
@@ -460,8 +460,8 @@ static __device__ __forceinline__ void walk_pipeline(const struct gemm_params &p
             else
                 w.template multiply<2>(form, stage, pair - t.first);
         }
-        if (first + p.pipeline.depth * each <
-            t.end) // else nobody waits for it; in the last stage some warps have no work and would be early
+        // else nobody waits for it; in the last stage some warps have no work and would be early
+        if (first + p.pipeline.depth * each < t.end)
             leave_stage(shared_address(&state.empty[slot]));
         parity ^= slot + 1 == p.pipeline.depth;
         slot = slot + 1 == p.pipeline.depth ? 0 : slot + 1;

@@ -17,10 +17,9 @@ enum {
 };
 
 // One row as bf16, normalised where asked for, in the order of the fragments.
-enum {
-    PACK_BF16_THREADS = 512,
-    PACKED_TILE_ROWS = 128
-}; // rows of a tile of packed activations: [rows / 128][packed_cols / 64][128 rows][64 columns]
+// PACKED_TILE_ROWS: rows of a tile of packed activations, [rows / 128][packed_cols / 64][128 rows][64
+// columns].
+enum { PACK_BF16_THREADS = 512, PACKED_TILE_ROWS = 128 };
 
 struct packing_params { // of pack_mma, packed_int8, pack_int8_split, packed_bf16
     DEVICE_AT(const struct step) step;
@@ -39,8 +38,8 @@ struct packing_params { // of pack_mma, packed_int8, pack_int8_split, packed_bf1
 // epilogue_pack.cuh.
 struct packed_out {
     DEVICE_AT(u8) at; // or none
-    DEVICE_AT(const f32)
-    norm; // PACKING_INT8 of gemm_int8 alone: of the next product, whose rows are multiplied by it, or none
+    // PACKING_INT8 of gemm_int8 alone: of the next product, whose rows are multiplied by it, or none
+    DEVICE_AT(const f32) norm;
     DEVICE_AT(f32) squares; // with a norm: [n_cols / 32][8 rows]
     u32 form, n_cols;
 };

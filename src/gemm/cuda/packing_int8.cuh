@@ -104,8 +104,8 @@ static __device__ __forceinline__ void put_int8(u8 *tile, u32 row, u32 at, const
 static __device__ __forceinline__ void put_int8_warp(u8 *tile, u32 row, u32 column, f32 v)
 {
     u32 lane = threadIdx.x & 31;
-    f32 top = __uint_as_float(
-        min(__reduce_max_sync(~0u, __float_as_uint(v) & 0x7fffffff), 0x7f800000)); // infinity for a NaN too
+    // infinity for a NaN too
+    f32 top = __uint_as_float(min(__reduce_max_sync(~0u, __float_as_uint(v) & 0x7fffffff), 0x7f800000));
     int q = __float2int_rn(v * int8_inverse(top)), low = __reduce_add_sync(~0u, lane < 16 ? q : 0),
         all = __reduce_add_sync(~0u, q);
     u8 *block = tile + (u64)(column / 32) * PACKED_INT8_BYTES;

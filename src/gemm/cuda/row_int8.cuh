@@ -68,8 +68,8 @@ static constexpr __device__ bool is_nibbles(u32 format) // nothing but 16 bytes 
     return format == QUANT_Q4_0 || format == QUANT_Q4_1 || format == QUANT_Q4_K;
 }
 
-static constexpr __device__ bool
-has_integer_scales(u32 format) // of halves: up to 63, and products below 2^15
+// of halves: up to 63, and products below 2^15
+static constexpr __device__ bool has_integer_scales(u32 format)
 {
     return format == QUANT_Q2_K || format == QUANT_Q3_K;
 }
@@ -274,9 +274,8 @@ struct tasks { // of a block: pairs [first, end), a warp takes `step` apart
 static __device__ __forceinline__ struct tasks tasks_of(const struct gemm_params &p)
 {
     struct tasks t;
-    t.first =
-        p.first_pair + p.n_pairs * blockIdx.x /
-                           gridDim.x; // 32 bits: a division of 64 costs more than the rest of the prologue
+    // 32 bits: a division of 64 costs more than the rest of the prologue
+    t.first = p.first_pair + p.n_pairs * blockIdx.x / gridDim.x;
     t.end = p.first_pair + p.n_pairs * (blockIdx.x + 1) / gridDim.x;
     return t;
 }

@@ -100,8 +100,8 @@ static __device__ __forceinline__ struct packed<F> unit_at(const struct plane_po
 template <u32 F>
 static __device__ __forceinline__ struct packed<F> load_block(const struct weight_planes &p, u32 row,
                                                               u32 block) {
-    return block_at<F, true>({ p.quants, p.high, p.scales, p.deltas },
-                             row *(p.n_cols / 32) + block); // less than 2^37 numbers
+    // less than 2^37 numbers
+    return block_at<F, true>({ p.quants, p.high, p.scales, p.deltas }, row *(p.n_cols / 32) + block);
 }
 
 static __device__ __forceinline__ f32

@@ -34,8 +34,8 @@ static __device__ struct destination find(const struct weight_planes &p, u64 row
     return d;
 }
 
-static __device__ void put_nibbles(u8 *to, const i8 *q,
-                                   int zero) // q + zero in 0..15, of more bits only the low four
+// q + zero in 0..15, of more bits only the low four
+static __device__ void put_nibbles(u8 *to, const i8 *q, int zero)
 {
     for (u32 j = 0; j < 16; j++)
         to[j] = (u8)(((q[j] + zero) & 15) | ((q[j + 16] + zero) & 15) << 4);

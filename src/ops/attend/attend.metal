@@ -154,8 +154,8 @@ kernel void attend_split(constant struct attend_metal_args &args [[buffer(0)]],
         UNROLL for (u32 i = 0; i < ATTEND_HEADS; i++) s.top[i] = LOWEST;
         threadgroup_barrier(mem_flags::mem_threadgroup);
         for (u32 i = at.x * args.split_pages + simd; i < end; i += 4) {
-            u32 first = (r.first_page + i) * PAGE_TOKENS,
-                number = r.table[r.first_page + i]; // first: the page's first position
+            // first: the page's first position
+            u32 first = (r.first_page + i) * PAGE_TOKENS, number = r.table[r.first_page + i];
             struct page g = { k_pages + page_head_at(args.attend.pages, ATTEND_K_FORMAT, number, kv_head),
                               v_pages + page_head_at(args.attend.pages, ATTEND_V_FORMAT, number, kv_head),
                               r.first > first ? r.first - first : 0,

@@ -161,8 +161,8 @@ static void attend_tiles(const struct cpu_call *call, const struct tiling *t, st
 
     for (uint32_t r = first, length; r < end; r += length) {
         length = attend_run_length(call->step, r, end);
-        float *partial =
-            t->n_splits > 1 ? cpu_row(call, ATTEND_WORK, r) : NULL; // [n_splits][n_heads][head_dim + sums]
+        // [n_splits][n_heads][head_dim + sums]
+        float *partial = t->n_splits > 1 ? cpu_row(call, ATTEND_WORK, r) : NULL;
         rows->attend(&(struct attend_run){
             .args = args,
             .table = (const uint32_t *)cpu_base(call, ATTEND_TABLE) +

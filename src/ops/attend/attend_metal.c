@@ -12,8 +12,8 @@ enum { MANY_ROWS = 16, MOST_PARTS = 32, LEAST_PAGES = 16 };
 static void launch_split(struct metal_plan *p, struct attend_metal_args *args, struct metal_kernel kernel)
 {
     const struct page_shape *s = &args->attend.pages;
-    uint32_t rows = p->tape.max_rows,
-             most_parts = rows > MANY_ROWS ? 1 : MOST_PARTS; // many rows fill the GPU as they are
+    // many rows fill the GPU as they are
+    uint32_t rows = p->tape.max_rows, most_parts = rows > MANY_ROWS ? 1 : MOST_PARTS;
 
     args->split_pages = divide_up(s->max_pages, most_parts);
     args->split_pages = args->split_pages < LEAST_PAGES ? LEAST_PAGES : args->split_pages;

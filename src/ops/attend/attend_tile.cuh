@@ -290,8 +290,8 @@ static __device__ __forceinline__ void run_through(struct attention<D, SINKS> &a
     u32 first_page = window && r.position >= window ? (r.position - window + 1) / PAGE_TOKENS : 0,
         end_page = last / PAGE_TOKENS + 1;
     const u32 *table = a.p.table + (u64)r.slot * a.p.args.pages.max_pages;
-    bool all = r.first == 0 && r.end == MANY_ROWS &&
-               !window; // the same for all warps: their products may be one instruction
+    // the same for all warps: their products may be one instruction
+    bool all = r.first == 0 && r.end == MANY_ROWS && !window;
 
 #pragma unroll
     for (u32 which = 0; which < 2; which++) {
@@ -340,8 +340,8 @@ static __device__ __forceinline__ void attend_rows(const struct attend_params &p
         n_turns = 1 + p.n_helpers;
     u32 base = tile_at * MANY_ROWS, n_rows = p.step->n_rows,
         n = n_rows > base ? min((u32)MANY_ROWS, n_rows - base) : 0;
-    u64 starts = run_starts(p, base, n),
-        decode = MIXED ? decode_rows(p, base) : 0; // the step is older than any launch
+    // the step is older than any launch
+    u64 starts = run_starts(p, base, n), decode = MIXED ? decode_rows(p, base) : 0;
     u32 kv_head = blockIdx.y / (p.args.n_heads / p.args.pages.n_kv_heads);
 
     wait_for_inputs();

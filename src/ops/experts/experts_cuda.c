@@ -164,8 +164,8 @@ static enum experts_kernel complete(struct cuda_plan *p, struct experts_product 
     m->n_pairs = m->gated ? m->n_out : divide_up(m->n_out, 2);
     m->packed_stride = packed_stride(kernel, m->n_cols);
     m->lanes = lanes_for(m->n_cols);
-    if (kernel != EXPERTS_INT8 || p->tape.max_rows > 1 ||
-        packed_bytes(p, m) > MOST_SHARED) { // else blocks pack for themselves
+    // else blocks pack for themselves
+    if (kernel != EXPERTS_INT8 || p->tape.max_rows > 1 || packed_bytes(p, m) > MOST_SHARED) {
         m->packed = *room;
         *room += packed_bytes(p, m);
     }

@@ -28,9 +28,9 @@ struct experts_params {
     DEVICE_AT(const f32) in;      // an entry's numbers: in + row * in_stride + slot * slot_stride
     DEVICE_AT(u8) packed;         // the same as a kernel multiplies them
     DEVICE_AT(f32) out;           // out + row * out_stride + slot * n_out
-    DEVICE_AT(u32)
-    first; // experts_many, with ids: entries of expert e are entries[first[e]] to entries[first[e + 1]],
-           // [n_experts + 1]
+    // experts_many, with ids: entries of expert e are entries[first[e]] to entries[first[e + 1]], [n_experts
+    // + 1]
+    DEVICE_AT(u32) first;
     DEVICE_AT(u32) entries; // [rows * n_slots]
     u32 n_cols;             // of the weights
     u32 n_out, n_pairs;     // of an expert

@@ -100,9 +100,8 @@ static struct qkv_job job_of(const struct cpu_call *call, const struct product_s
     }
     j.packings = product_packings_of(j.products, N_PRODUCTS, j.args->n_cols);
     j.local_stride = (j.packings.bytes + 63) / 64 * 64;
-    j.split =
-        product_split(j.n_rows, product_packed_bytes(j.products[0].packing,
-                                                     j.args->n_cols)); // of one form; others are like it
+    // of one form; others are like it
+    j.split = product_split(j.n_rows, product_packed_bytes(j.products[0].packing, j.args->n_cols));
     j.few = j.n_rows <= PRODUCT_FEW;
     j.head_panels =
         j.few && j.args->rope.pages.head_dim % PANEL_ROWS == 0 ? j.args->rope.pages.head_dim / PANEL_ROWS : 0;

@@ -146,8 +146,8 @@ VEC_INLINE void convert_fours(const unsigned char *from, const vf *scale, unsign
 VEC_INLINE void convert_page(const struct page_shape *s, uint32_t format, bool is_v,
                              const unsigned char *from, unsigned char *to)
 {
-    const uint16_t *scales =
-        (const uint16_t *)(from + PAGE_TOKENS * s->head_dim);     // [head_dim / 32][PAGE_TOKENS]
+    // [head_dim / 32][PAGE_TOKENS]
+    const uint16_t *scales = (const uint16_t *)(from + PAGE_TOKENS * s->head_dim);
     const uint32_t line = (is_v ? s->head_dim : PAGE_TOKENS) * 4; // bytes
 
     (void)format;

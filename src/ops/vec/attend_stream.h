@@ -198,8 +198,8 @@ struct values { // sums of some columns, and their weights
     float *out;
     const uint32_t *weights;
     uint32_t dims, d; // sums of a column; the first of 64 to be added to
-    const unsigned char *ask,
-        *then; // lines for the unit's first page, and where there are to be more for its second
+    // lines for the unit's first page, and where there are to be more for its second
+    const unsigned char *ask, *then;
 };
 
 // out += weights * v for C columns, at most 4, and 64 dims; with each pair of keys n_ask lines are asked for.

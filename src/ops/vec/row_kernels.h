@@ -70,8 +70,8 @@ typedef bool tops_fn(const float *x, uint32_t n, float *tops, uint32_t n_tops);
 struct row_kernels {
     void (*rmsnorm)(const float *in, const float *scale, float *out, uint32_t n_cols, float eps);
     void (*layernorm)(const struct layernorm_row *row);
-    void (*activate)(const struct activate_args *args, const float *gate, const float *up,
-                     float *out); // up: NULL, not gated
+    // up: NULL, not gated
+    void (*activate)(const struct activate_args *args, const float *gate, const float *up, float *out);
     void (*rope_store)(const struct rope_store_args *args, const struct rope_row *row,
                        struct head_range heads);
     void (*attend)(const struct attend_run *run);

@@ -10,8 +10,8 @@
 
 struct matcher; // of one answer; used by one thread at a time
 
-bool matcher_create(struct matcher **m, const struct grammar *g,
-                    struct err *err); // the grammar must outlive it
+// the grammar must outlive it
+bool matcher_create(struct matcher **m, const struct grammar *g, struct err *err);
 void matcher_free(struct matcher *m); // NULL is allowed
 
 // Advances by these bytes. ERR_INPUT: the grammar does not allow them (the state is unchanged), or a limit

@@ -15,8 +15,8 @@ bool schema_to_grammar(struct str json, struct buf *gbnf, struct err *err);
 
 // In parts, for grammars with more around or between the JSON texts: the rules below once, and then for each
 // schema a rule `name` and those it needs, called name-1, name-2 ...
-bool schema_write_common(
-    struct buf *gbnf); // ws gap char string number integer boolean null value object array
+// ws gap char string number integer boolean null value object array
+bool schema_write_common(struct buf *gbnf);
 bool schema_write(json_t *schema, const char *name, struct buf *gbnf, struct err *err);
 
 // A literal of GBNF for these bytes, which are valid UTF-8.

@@ -412,8 +412,8 @@ static bool add_bounds(struct writer *w, struct bounds *b, const json_t *schema,
                *open = i < 2 ? json_object_get(schema, names[i + 2]) : NULL;
         if (!value || (i >= 2 && json_is_boolean(value)))
             continue;
-        if (!add_bound(w, b, value, json_is_true(open) ? names[i + 2] : names[i],
-                       integers)) // true: as draft 4 had it
+        // true: as draft 4 had it
+        if (!add_bound(w, b, value, json_is_true(open) ? names[i + 2] : names[i], integers))
             return false;
     }
     const char *format = json_string_value(json_object_get(schema, "format"));

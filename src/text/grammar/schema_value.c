@@ -59,8 +59,8 @@ static bool fits_lists(const struct schema_part *part, const json_t *value, cons
         return schema_types(part->schema) & schema_type_of_value(value);
     if (list || constant)
         return schema_lists(part->schema, value) != (part->flags & PART_NOT);
-    if (part->flags & PART_NOT &&
-        schema_types_told(part->schema)) // of strings, or a name: looked at elsewhere
+    // of strings, or a name: looked at elsewhere
+    if (part->flags & PART_NOT && schema_types_told(part->schema))
         return true;
     bool fits = schema_types(part->schema) & schema_type_of_value(value);
     return fits != (part->flags & PART_NOT);

@@ -14,11 +14,8 @@ enum { SCHEMA_MAX_DEPTH = 64, SCHEMA_MAX_RULES = 50000, SCHEMA_MAX_NAME = 64, SC
 
 // ---- conjunctions
 
-enum {
-    PART_NOT = 1,
-    PART_ANY_CHOSEN = 2,
-    PART_ONE_CHOSEN = 4
-}; // anyOf or oneOf: an alternative of it is a part by now
+// ..._CHOSEN: one alternative of anyOf or oneOf has become a part of its own.
+enum { PART_NOT = 1, PART_ANY_CHOSEN = 2, PART_ONE_CHOSEN = 4 };
 
 struct schema_part {
     json_t *schema; // an object

@@ -7,10 +7,8 @@
 #include "text/parsers/tool_call_markup.h"
 #include "text/parsers/tool_call_python.h"
 
-enum {
-    MAX_DEPTH = 32,
-    MAX_BYTES = 16384
-}; // MAX_BYTES: a call is parsed again with every token until it is complete
+// MAX_BYTES bounds the cost: a call is parsed again with every token until it is complete.
+enum { MAX_DEPTH = 32, MAX_BYTES = 16384 };
 
 struct python {
     const char *at, *end;

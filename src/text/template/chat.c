@@ -14,10 +14,11 @@ struct chat {
     bool takes_parts, takes_calls, arguments_as_text, short_ids;
     bool refuses_system, refuses_users_in_a_row;
     enum {
+        // of a message that has calls and no content
         CONTENT_AS_GIVEN,
         CONTENT_EMPTY,
         CONTENT_NULL
-    } call_content; // of a message that has calls and no content
+    } call_content;
 };
 
 static const char chatml[] =

@@ -53,8 +53,8 @@ struct call_arguments {
     struct keyword *keywords;
     size_t n_keywords;
 };
-const struct value *render_keyword(const struct call_arguments *arguments,
-                                   struct str name); // NULL: not given
+// NULL: not given
+const struct value *render_keyword(const struct call_arguments *arguments, struct str name);
 
 bool render_builtin(struct render *r, const struct builtin *b, const struct value *self,
                     const struct call_arguments *arguments, struct value *out);

@@ -36,8 +36,8 @@ bool value_truth(struct value v)
     case VALUE_STRING:
         return v.s.n != 0;
     case VALUE_LIST:
-        return v.list->n != 0 ||
-               v.list->kind == LIST_GENERATOR; // as in Python, where a generator is not asked for its length
+        // as in Python, where a generator is not asked for its length
+        return v.list->n != 0 || v.list->kind == LIST_GENERATOR;
     case VALUE_DICT:
         return v.dict->n != 0;
     default:

@@ -154,10 +154,10 @@ static bool compile(struct pattern **p, struct str text, uint32_t options, struc
     pcre2_compile_context_free(context);
     pcre2_general_context_free(memory);
     if (*p && (*p)->code) {
-#if !defined( \
-    INGOT_VALGRIND) // JIT code reads whole vectors beyond the end of the text, which valgrind reports
-        pcre2_jit_compile((*p)->code,
-                          PCRE2_JIT_COMPLETE); // without JIT the interpreter gives the same matches
+        // JIT code reads whole vectors beyond the end of the text, which valgrind reports. Without JIT the
+        // interpreter gives the same matches.
+#if !defined(INGOT_VALGRIND)
+        pcre2_jit_compile((*p)->code, PCRE2_JIT_COMPLETE);
 #endif
         return true;
     }

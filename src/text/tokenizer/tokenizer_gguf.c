@@ -239,8 +239,8 @@ static bool read_merges(struct gguf_source *s, struct err *err)
         return false;
     for (uint64_t i = 0; i < merges->n; i++) {
         struct str line = meta_at(merges, i).s;
-        size_t space = line.n ? str_find(str_from_to(line, 1, line.n), STR(" "))
-                              : SIZE_MAX; // a token may begin with a space
+        // a token may begin with a space
+        size_t space = line.n ? str_find(str_from_to(line, 1, line.n), STR(" ")) : SIZE_MAX;
         if (space == SIZE_MAX)
             return err_set(
                 err, ERR_INPUT,

@@ -137,8 +137,8 @@ static bool read_added(struct tokenizer *t, const json_t *vocab, const json_t *a
     {
         struct str text = json_text(entry, "content");
         const json_t *known = json_is_object(vocab) && text.at ? json_object_get(vocab, text.at) : NULL;
-        uint32_t id =
-            (uint32_t)json_integer_value(known ? known : json_object_get(entry, "id")); // counted before
+        // counted before
+        uint32_t id = (uint32_t)json_integer_value(known ? known : json_object_get(entry, "id"));
         if (text.n == 0)
             continue;
         if (t->raw[id].n == 0 && !put_token(t, id, text, err))

@@ -105,16 +105,16 @@ struct encode_run {
     struct merge_queue queue;
 };
 void encode_run_free(struct encode_run *run);
-bool encode_run_cells(struct encode_run *run,
-                      size_t bytes); // makes cells at least that large; contents are lost
+// makes cells at least that large; contents are lost
+bool encode_run_cells(struct encode_run *run, size_t bytes);
 bool encode_run_patterns(struct encode_run *run);
 
-bool normal_apply(struct encode_run *run, struct str text,
-                  struct str *result); // result lives until the next call
+// result lives until the next call
+bool normal_apply(struct encode_run *run, struct str text, struct str *result);
 bool charsmap_check(struct str table, struct err *err);
 bool charsmap_apply(struct buf *out, struct str table, struct str text);
-bool pretoken_apply(struct encode_run *run, struct str text,
-                    bool at_start); // calls model_encode_word for each word
+// calls model_encode_word for each word
+bool pretoken_apply(struct encode_run *run, struct str text, bool at_start);
 bool model_encode_word(struct encode_run *run, struct str word);
 bool bpe_encode_word(struct encode_run *run, struct str word);
 bool unigram_encode_word(struct encode_run *run, struct str word);

@@ -179,8 +179,8 @@ static bool write_scores(const struct tokenizer *t, uint32_t n_vocab, struct ggu
     if (!merges || !scores)
         return false;
     for (uint32_t id = 0; id < n_vocab; id++)
-        scores[id] =
-            id < t->n_tokens && t->kinds[id] == TOKEN_NORMAL ? -1e9f : 0; // tokens that no merge makes
+        // tokens that no merge makes
+        scores[id] = id < t->n_tokens && t->kinds[id] == TOKEN_NORMAL ? -1e9f : 0;
     for (uint64_t i = n; i-- > 0;)
         scores[merges[i].result] = -(float)i; // the first merge is written last and stays
     gguf_write_f32s(w, "tokenizer.ggml.scores", scores, n_vocab);

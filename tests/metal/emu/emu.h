@@ -100,8 +100,8 @@ struct url {
 };
 void *emu_string(const char *text);       // owned by the caller
 void *emu_array(void **items, ns_uint n); // owned by the caller, retains
-void emu_error(void **error, long code, const char *format, ...)
-    __attribute__((format(printf, 3, 4))); // autoreleased
+// autoreleased
+void emu_error(void **error, long code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 extern struct emu_class class_NSString, class_NSURL, class_NSArray;
 
 // emu_device.c, emu_memory.c

@@ -318,8 +318,8 @@ static ns_uint pipeline_width(void *p, selector s)
     (void)s;
     return MSL_LANES;
 }
-static ns_uint pipeline_static_memory(void *p,
-                                      selector s) // known only when it runs; msl_run holds it to the limit
+// known only when it runs; msl_run holds it to the limit
+static ns_uint pipeline_static_memory(void *p, selector s)
 {
     (void)p;
     (void)s;

@@ -19,7 +19,7 @@ extern __thread struct msl_worker *msl_worker_self __attribute__((tls_model("ini
 enum { MSL_STACK_BYTES = 128 * 1024 };
 
 struct msl_worker *msl_worker_create(void);
-void msl_worker_group(struct msl_worker *worker,
-                      uint32_t index); // runs one threadgroup; sets failed and error
+// runs one threadgroup; sets failed and error
+void msl_worker_group(struct msl_worker *worker, uint32_t index);
 void msl_worker_error(struct msl_worker *worker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

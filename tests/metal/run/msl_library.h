@@ -14,11 +14,11 @@ struct msl_value { // of a function constant
 struct msl_library *msl_library_open(const char *path, char *error);
 void msl_library_close(struct msl_library *library);
 bool msl_library_is_checked(const struct msl_library *library); // compiled with --mode check
-const struct msl_kernel *msl_library_kernel(const struct msl_library *library,
-                                            const char *name); // NULL: there is none
-const struct msl_kernel *msl_library_kernel_at(const struct msl_library *library,
-                                               int i); // NULL: past the last one
-const struct msl_constant *msl_library_constant(const struct msl_library *library,
-                                                int index); // NULL: there is none
+// NULL: there is none
+const struct msl_kernel *msl_library_kernel(const struct msl_library *library, const char *name);
+// NULL: past the last one
+const struct msl_kernel *msl_library_kernel_at(const struct msl_library *library, int i);
+// NULL: there is none
+const struct msl_constant *msl_library_constant(const struct msl_library *library, int index);
 // Sets all function constants for the next dispatch; those not listed become undefined and zero.
 void msl_library_specialize(struct msl_library *library, const struct msl_value *values, int n_values);

@@ -57,8 +57,8 @@ struct msl_kernel { // a row of the table `msl_kernels` that a kernel library ex
     void (*function)(void);
     const struct msl_binding *bindings;
     const uint32_t *least_bytes; // of what a reference argument refers to; 0: unknown
-    const int
-        *constants; // function constants that it uses without asking whether they are defined; ends with -1
+    // function constants that it uses without asking whether they are defined; ends with -1
+    const int *constants;
     int n_bindings;
     uint32_t max_threads; // 0: not declared
 };
@@ -114,9 +114,9 @@ struct msl_dispatch {
     size_t buffer_bytes[MSL_BUFFERS]; // from the bound offset to the end; 0 where nothing is bound
     size_t threadgroup_bytes[MSL_BUFFERS];
     uint32_t groups[3], threads[3];
-    uint32_t
-        grid[3]; // threads of the whole grid where the last threadgroups are cut off; 0: groups * threads
-    bool check;  // the kernel was compiled for the checker: one worker
+    // threads of the whole grid where the last threadgroups are cut off; 0: groups * threads
+    uint32_t grid[3];
+    bool check; // the kernel was compiled for the checker: one worker
 };
 
 enum msl_schedule { MSL_FORWARD, MSL_REVERSE, MSL_RANDOM };
